@@ -1,0 +1,3 @@
+"""GPU configuration diagnostics and test harness for TensorFlow."""
+
+__version__ = "0.1.0"

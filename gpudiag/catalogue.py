@@ -1,0 +1,147 @@
+"""Every probe that ships: found by walking ``gpudiag.probes``, checked for form, selected by name, area or glob."""
+
+from __future__ import annotations
+
+import importlib
+import inspect
+import pkgutil
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from fnmatch import fnmatchcase
+from functools import cache
+from types import ModuleType
+from typing import Any
+
+import msgspec
+
+import gpudiag.probes
+from gpudiag.errors import CatalogueError, UsageError, nearest
+from gpudiag.hostfacts import Facts
+from gpudiag.model import Finding, Judged, Limits
+from gpudiag.probe import HEADINGS, Case, Kind, Probe, Reading, Verified
+
+_PACKAGE = gpudiag.probes.__name__
+
+
+@dataclass(frozen=True)
+class Entry:
+    """One probe of the catalogue."""
+
+    name: str
+    """``<area>.<name>``."""
+    module: ModuleType
+    probe: Probe
+    kinds: tuple[Kind, ...]
+    cases: tuple[Case, ...]
+    reading: type[Reading] | None
+    """None for a host probe, which judges facts alone."""
+
+    @property
+    def area(self) -> str:
+        return self.name.partition(".")[0]
+
+    @property
+    def summary(self) -> str:
+        """The first line of the probe's docstring."""
+        return documentation(self.module).partition("\n")[0]
+
+    def judge(self, reading: dict[str, Any] | Reading | None, facts: Facts, limits: Limits) -> Judged:
+        """Judge a reading (plain JSON or a record) under ``facts`` and ``limits``.
+
+        Raises ``msgspec.ValidationError`` where plain JSON is not this probe's reading.
+        """
+        if self.reading is None:
+            judgements = list(self.module.judge(facts, limits))
+            figure = str(self.module.figure(facts))
+        else:
+            record = reading if isinstance(reading, Reading) else msgspec.convert(reading, self.reading)
+            judgements = list(self.module.judge(record, facts, limits))
+            figure = str(record.figure())
+        return Judged(
+            findings=tuple(item for item in judgements if isinstance(item, Finding)),
+            verified=tuple(dict.fromkeys(item.pci_bus_id for item in judgements if isinstance(item, Verified))),
+            figure=figure,
+        )
+
+
+def documentation(module: ModuleType) -> str:
+    """Return the module's docstring, cleaned of indentation."""
+    return inspect.cleandoc(module.__doc__ or "")
+
+
+def sections(text: str) -> dict[str, str]:
+    """Split a probe's documentation into its headings and their texts, dedented."""
+    found: dict[str, list[str]] = {}
+    current: list[str] | None = None
+    for line in text.splitlines():
+        if line and not line[0].isspace() and line in HEADINGS:
+            current = found.setdefault(line, [])
+        elif current is not None:
+            current.append(line)
+    return {heading: inspect.cleandoc("\n".join(lines)) for heading, lines in found.items()}
+
+
+@cache
+def entries() -> tuple[Entry, ...]:
+    """Return every probe, ordered by area as a user meets them and then by name."""
+    found = [
+        _entry(importlib.import_module(f"{_PACKAGE}.{area}.{probe.name}"), f"{area}.{probe.name}")
+        for area in gpudiag.probes.AREAS
+        for probe in pkgutil.iter_modules(importlib.import_module(f"{_PACKAGE}.{area}").__path__)
+    ]
+    return tuple(found)
+
+
+def get(name: str) -> Entry:
+    """Return the probe called ``name``; raises :class:`UsageError` that names the nearest ones."""
+    for entry in entries():
+        if entry.name == name:
+            return entry
+    raise UsageError(f"No probe is called {name!r}. {nearest(name, (entry.name for entry in entries()))}")
+
+
+def select(patterns: Sequence[str]) -> tuple[Entry, ...]:
+    """Return the probes that ``patterns`` (areas, names, globs) choose, all of them where there is no pattern.
+
+    Raises :class:`UsageError` for a pattern that chooses nothing.
+    """
+    if not patterns:
+        return entries()
+    chosen = set[str]()
+    for pattern in patterns:
+        matched = {entry.name for entry in entries() if pattern == entry.area or fnmatchcase(entry.name, pattern)}
+        if not matched:
+            known = [entry.name for entry in entries()] + list(gpudiag.probes.AREAS)
+            raise UsageError(f"No probe or area matches {pattern!r}. {nearest(pattern, known)} See 'gpudiag list'.")
+        chosen |= matched
+    return tuple(entry for entry in entries() if entry.name in chosen)
+
+
+def _entry(module: ModuleType, name: str) -> Entry:
+    """Check the form of a probe's module and return its entry; raises :class:`CatalogueError`."""
+
+    def refuse(fault: str) -> CatalogueError:
+        return CatalogueError(f"{module.__file__}: {fault}")
+
+    members = vars(module)
+    reading = members.get("Reading") if "measure" in members else None
+    required = ["PROBE", "judge", "CASES"] + ([] if reading else ["figure"])
+    missing = [wanted for wanted in required if wanted not in members]
+    if missing:
+        raise refuse(f"a probe needs {', '.join(missing)}")
+    if "measure" in members and not (isinstance(reading, type) and issubclass(reading, Reading)):
+        raise refuse("a probe that measures needs a class Reading(gpudiag.probe.Reading)")
+    absent = [heading for heading in HEADINGS if not sections(documentation(module)).get(heading)]
+    if absent:
+        raise refuse(f"the docstring lacks {', '.join(absent)}")
+    kinds = tuple(value for value in members.values() if isinstance(value, Kind))
+    _refuse_unknown_kinds(members["CASES"], kinds, refuse)
+    return Entry(name, module, members["PROBE"], kinds, members["CASES"], reading)
+
+
+def _refuse_unknown_kinds(cases: Iterable[Case], kinds: Iterable[Kind], refuse: Any) -> None:
+    names = {kind.name for kind in kinds}
+    for case in cases:
+        for expected in case.expect:
+            if expected not in names:
+                raise refuse(f"case {case.name!r} expects an unknown kind {expected!r}. {nearest(expected, names)}")

@@ -1,0 +1,197 @@
+"""The far side of a probe: in a child process, run one ``measure`` and return its reading as JSON.
+
+The child was forked from a server that ran :func:`preload`, or it is a new interpreter. Exceptions propagate: the
+isolation layer makes them an outcome.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import ctypes
+import json
+import os
+import re
+import sys
+import tempfile
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from functools import cached_property
+from typing import IO, Any
+
+import msgspec
+
+from gpudiag import catalogue, nvml
+from gpudiag.model import Gpu
+from gpudiag.placement import Placement, parse_placements, pci_bus_id, short_device
+from gpudiag.probe import MemoryUse, PlacementLog, Raised
+
+CAPTURE_BYTES = 16 << 20
+"""Most that one output stream may write inside ``with ctx.placements()``."""
+
+_STACK_FRAME = re.compile(r'^ *File "[^"\n]*", line \d+, in .*\n?', re.MULTILINE)
+
+
+def run_probe(argument: dict[str, Any]) -> bytes:
+    """Run ``argument["probe"]`` on ``argument["gpus"]`` (a list of :class:`Gpu` as JSON) and return its reading.
+
+    Raises what the probe raises, and ``ValueError`` for a NaN or an infinity in the reading: JSON has neither.
+    """
+    name = argument["probe"]
+    reading = catalogue.get(name).module.measure(ChildContext(msgspec.convert(argument["gpus"], tuple[Gpu, ...])))
+    try:
+        # Not msgspec's own encoder: it writes null for NaN and infinity.
+        return json.dumps(msgspec.to_builtins(reading), allow_nan=False).encode()
+    except ValueError:
+        raise ValueError(f"{name} measured a NaN or an infinity: {reading}") from None
+
+
+def preload() -> Callable[[], str | None]:
+    """Import TensorFlow for a fork server; return the guard to call before each fork.
+
+    The guard returns why the process must not fork any more, or None. It looks at Python state only: asking TensorFlow
+    would itself query the devices.
+    """
+    import tensorflow  # noqa: F401  # importing it is the purpose
+    from tensorflow.python.eager import context
+
+    catalogue.entries()  # imports every probe once for all children, 30 ms
+
+    def guard() -> str | None:
+        existing = context._context
+        if existing is None or (existing._physical_devices is None and existing._context_handle is None):
+            return None
+        return (
+            "TensorFlow has queried devices in the fork server: every child would inherit its device list, whatever "
+            "CUDA_VISIBLE_DEVICES says, and hang at its first operation on a GPU."
+        )
+
+    return guard
+
+
+def preload_simulated() -> Callable[[], str | None]:
+    """Do as :func:`preload`, on a simulated machine: forward TensorFlow's kernels once for all children."""
+    from gpudiag import simulator
+
+    guard = preload()
+    simulator.preload()
+    return guard
+
+
+class CapturedLog:
+    """What was written inside ``with ctx.placements()``; empty until the block has ended."""
+
+    def __init__(self) -> None:
+        self.lines: tuple[str, ...] = ()
+
+    @cached_property
+    def placements(self) -> tuple[Placement, ...]:
+        return parse_placements(self.lines)
+
+
+class ChildContext:
+    """The :class:`gpudiag.probe.Context` of a child process."""
+
+    def __init__(self, gpus: tuple[Gpu, ...]) -> None:
+        self.gpus = gpus
+
+    @property
+    def tf(self) -> Any:
+        import tensorflow
+
+        return tensorflow
+
+    def attempt(self, call: Callable[[], object]) -> Raised | None:
+        try:
+            call()
+        except Exception as error:
+            # TensorFlow puts the Python stack of a graph's operation into its message; the fault is in the other lines.
+            return Raised(type(error).__name__, _STACK_FRAME.sub("", str(error)))
+        return None
+
+    @contextmanager
+    def placements(self) -> Iterator[PlacementLog]:
+        log = CapturedLog()
+        # Into files and not pipes: TensorFlow may write while it holds the GIL, and then no thread of this process
+        # could read a full pipe empty. The price: a process that dies inside the block takes what it wrote with it.
+        with tempfile.TemporaryFile() as out, tempfile.TemporaryFile() as err:
+            try:
+                with _redirected({1: out, 2: err}), _file_size_limited(CAPTURE_BYTES):
+                    yield log
+            finally:
+                texts = [_forward(out, 1), _forward(err, 2)]
+        if any(len(text) >= CAPTURE_BYTES for text in texts):
+            raise RuntimeError(f"more than {CAPTURE_BYTES >> 20} MiB were written while placements were captured")
+        log.lines = tuple(line for text in texts for line in text.decode(errors="replace").splitlines())
+
+    def memory(self, gpu: Gpu) -> MemoryUse:
+        return nvml.memory(gpu.uuid)
+
+    def cudnn_version(self) -> str | None:
+        try:
+            library = ctypes.CDLL("libcudnn.so.9")  # the one that is loaded already, wherever it was found
+            library.cudnnGetVersion.restype = ctypes.c_size_t
+            number = int(library.cudnnGetVersion())
+        except (OSError, AttributeError):
+            return None
+        thousands = 10_000 if number >= 90_000 else 1_000  # 90300 is 9.3.0, 8907 was 8.9.7
+        return f"{number // thousands}.{number % thousands // 100}.{number % 100}"
+
+    def pci_bus_ids(self) -> dict[str, str]:
+        from tensorflow.python.client import device_lib
+
+        found = (
+            (short_device(device.name), pci_bus_id(device.physical_device_desc))
+            for device in device_lib.list_local_devices()
+        )
+        return {name: bus_id for name, bus_id in found if bus_id is not None}
+
+
+@contextmanager
+def _redirected(targets: dict[int, IO[bytes]]) -> Iterator[None]:
+    """Let the file descriptors write to the given files; what streams still hold goes where it was meant for."""
+    _flush()
+    originals = {fd: os.dup(fd) for fd in targets}
+    try:
+        for fd, file in targets.items():
+            os.dup2(file.fileno(), fd)
+        yield
+    finally:
+        _flush()
+        for fd, original in originals.items():
+            os.dup2(original, fd)
+            os.close(original)
+
+
+@contextmanager
+def _file_size_limited(most: int) -> Iterator[None]:
+    """Let no file grow beyond ``most`` bytes: a broken driver has made TensorFlow write gigabytes of log in seconds."""
+    try:
+        import resource
+    except ImportError:  # Windows has no such limit
+        yield
+        return
+    soft, hard = resource.getrlimit(resource.RLIMIT_FSIZE)
+    lower = most if soft == resource.RLIM_INFINITY else min(most, soft)
+    # Writing beyond it fails with EFBIG and kills nobody: Python ignores SIGXFSZ.
+    resource.setrlimit(resource.RLIMIT_FSIZE, (lower, hard))
+    try:
+        yield
+    finally:
+        resource.setrlimit(resource.RLIMIT_FSIZE, (soft, hard))
+
+
+def _flush() -> None:
+    for stream in (sys.stdout, sys.stderr):
+        with contextlib.suppress(OSError):  # EFBIG: the file is full, which is noticed by its size
+            stream.flush()
+    if os.name == "posix":
+        ctypes.CDLL(None).fflush(None)  # TensorFlow prints placements of graphs through C's stdout
+
+
+def _forward(file: IO[bytes], fd: int) -> bytes:
+    """Write what ``file`` holds to ``fd``, for whoever supervises this process, and return it."""
+    file.seek(0)
+    content = file.read()
+    with open(fd, "wb", closefd=False) as original:
+        original.write(content)
+    return content

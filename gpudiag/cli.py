@@ -1,0 +1,445 @@
+"""The command line: arguments in, exit code out; no logic."""
+
+from __future__ import annotations
+
+import math
+import os
+import shutil
+import signal
+import sys
+from contextlib import ExitStack, suppress
+from pathlib import Path
+from typing import Any, NoReturn
+
+import click
+from click.core import ParameterSource
+
+import gpudiag
+from gpudiag.errors import CatalogueError, GpudiagError, OutputError, UsageError
+from gpudiag.report import FORMATS
+
+DEBUG = "--debug"
+
+
+class Seconds(click.ParamType):  # type: ignore[type-arg]  # generic since click 8.2, and not subscriptable before
+    """A positive, finite number of seconds."""
+
+    name = "seconds"
+
+    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> float:
+        try:
+            seconds = float(value)
+        except (TypeError, ValueError, OverflowError):
+            seconds = math.nan
+        if not (math.isfinite(seconds) and seconds > 0):
+            self.fail(f"{value!r} is not a number of seconds above 0, such as 30 or 2.5.", param, ctx)
+        return seconds
+
+
+class Pattern(click.ParamType):  # type: ignore[type-arg]
+    """An area, a probe or a glob that matches a probe."""
+
+    name = "pattern"
+
+    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> str:
+        from gpudiag import catalogue
+
+        catalogue.select([value])
+        return str(value)
+
+
+class ReportFile(click.Path):
+    """A file for a report, in the format of its suffix."""
+
+    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> Path:
+        from gpudiag.report import format_of
+
+        if value == "":
+            self.fail("the name of the file is empty.", param, ctx)
+        path = Path(os.fsdecode(value))
+        format_of(path)
+        return path
+
+
+def variable(name: str) -> dict[str, Any]:
+    """Return the arguments that let ``GPUDIAG_<NAME>`` set an option and ``--help`` show it."""
+    return {"envvar": f"GPUDIAG_{name}", "show_envvar": True}
+
+
+debug_option = click.option(
+    DEBUG, is_flag=True, expose_value=False, help="Show a traceback where something fails.", **variable("DEBUG")
+)
+
+format_options = [
+    click.option(
+        "--format",
+        "format_",
+        type=click.Choice(FORMATS),
+        default="table",
+        show_default=True,
+        help="Format of the report on standard output.",
+        **variable("FORMAT"),
+    ),
+    click.option(
+        "-o",
+        "--output",
+        type=ReportFile(),
+        multiple=True,
+        help="Write the report to a file as well; format by suffix: .txt .json .md .xml. May be repeated.",
+        **variable("OUTPUT"),
+    ),
+    click.option(
+        "--mask",
+        is_flag=True,
+        help="Replace home, user, host and environment paths and UUIDs, for reports that are shared.",
+        **variable("MASK"),
+    ),
+    click.option("-v", "--verbose", is_flag=True, help="Say more: where operations ran.", **variable("VERBOSE")),
+]
+
+
+def formatted(command: Any) -> Any:
+    """Add the options that say how a report is rendered and where it goes."""
+    for option in reversed(format_options):
+        command = option(command)
+    return command
+
+
+@click.group(context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 100})
+@click.version_option(gpudiag.__version__, prog_name="gpudiag")
+@debug_option
+def cli() -> None:
+    """Find out whether TensorFlow sees this machine's GPUs, and whether it honours how they are configured."""
+
+
+fault_option = click.option(
+    "--fault",
+    multiple=True,
+    metavar="NAME[=VALUE]",
+    help="Inject a fault into the simulated machine. May be repeated; see 'gpudiag simulate --list-faults'.",
+    **variable("FAULT"),
+)
+
+
+@cli.command()
+@click.argument("select", nargs=-1, type=Pattern())
+@click.option(
+    "--simulate",
+    metavar="SPEC",
+    help="Run on simulated GPUs, such as 2, 4x16GiB, 2x80GiB:H100,1x16GiB:T4, or machine.toml.",
+    **variable("SIMULATE"),
+)
+@fault_option
+@click.option(
+    "--isolation",
+    type=click.Choice(("fork", "spawn")),
+    help="How each probe gets a process: forked from one that has imported TensorFlow, or a new interpreter. "
+    "[default: fork on Linux, spawn elsewhere]",
+    **variable("ISOLATION"),
+)
+@click.option(
+    "--timeout", type=Seconds(), help="Seconds for each probe, and for the import of TensorFlow.", **variable("TIMEOUT")
+)
+@click.option("--deadline", type=Seconds(), help="Seconds for the whole run.", **variable("DEADLINE"))
+@click.option(
+    "-j",
+    "--jobs",
+    type=click.IntRange(min=1),
+    help="Probes at the same time. [default: as processors and memory allow]",
+    **variable("JOBS"),
+)
+@click.option(
+    "--require-gpus",
+    type=click.IntRange(min=0),
+    default=0,
+    metavar="N",
+    help="Fail where fewer than N GPUs are in scope.",
+    **variable("REQUIRE_GPUS"),
+)
+@click.option(
+    "--allow-no-gpu", is_flag=True, help="Exit with 0 where the machine has no GPU.", **variable("ALLOW_NO_GPU")
+)
+@click.option("--strict", is_flag=True, help="Count warnings as failures.", **variable("STRICT"))
+@formatted
+@click.option("-q", "--quiet", is_flag=True, help="No progress on standard error.", **variable("QUIET"))
+@click.option(
+    "--config",
+    type=click.Path(path_type=Path, exists=True, dir_okay=False),
+    is_eager=True,
+    expose_value=False,
+    callback=lambda context, _, path: _configure(context, path),
+    help="Configuration file. [default: the nearest gpudiag.toml, or pyproject.toml with [tool.gpudiag], upwards]",
+    **variable("CONFIG"),
+)
+@debug_option
+@click.pass_context
+def check(
+    context: click.Context,
+    *,
+    select: tuple[str, ...],
+    simulate: str | None,
+    fault: tuple[str, ...],
+    isolation: str | None,
+    timeout: float | None,
+    deadline: float | None,
+    jobs: int | None,
+    require_gpus: int,
+    allow_no_gpu: bool,
+    strict: bool,
+    format_: str,
+    output: tuple[Path, ...],
+    mask: bool,
+    verbose: bool,
+    quiet: bool,
+) -> int:
+    """Run the probes and report what they found.
+
+    SELECT are areas (placement), probes (memory.growth) or globs ('*.list_*'); none means all. See 'gpudiag list'.
+
+    Exit status: 0 passed, 1 something failed, 2 wrong usage, 3 gpudiag or a probe broke, 5 nothing was verified.
+    """
+    from gpudiag import catalogue, isolate, runner
+    from gpudiag.model import Limits
+    from gpudiag.progress import Progress
+    from gpudiag.signals import Signals
+
+    refusal = isolate.fork_refusal()
+    if isolation == "fork" and refusal is not None:
+        raise UsageError(refusal)
+    asked_here = context.get_parameter_source("simulate") is ParameterSource.COMMANDLINE
+    if require_gpus and simulate and not asked_here:
+        raise UsageError(
+            "--require-gpus asks for real GPUs, but the simulation comes from GPUDIAG_SIMULATE or a configuration "
+            "file. Unset it, or write --simulate beside --require-gpus to count simulated GPUs."
+        )
+    if fault and not simulate:
+        raise UsageError("--fault needs --simulate: faults are injected into simulated machines only.")
+    entries = catalogue.select(select)
+    _reserve(output)
+    with ExitStack() as stack:
+        signals = stack.enter_context(Signals())  # until the report is delivered
+        options = runner.Options(
+            entries=entries,
+            isolation=isolation or ("fork" if refusal is None else "spawn"),
+            jobs=jobs,
+            timeout_s=timeout,
+            deadline_s=deadline,
+            limits=Limits(
+                require_gpus=require_gpus, count_simulated=asked_here, allow_no_gpu=allow_no_gpu, strict=strict
+            ),
+            command=("gpudiag", *(os.fsencode(word).decode(errors="replace") for word in sys.argv[1:])),
+            **_simulated(simulate, fault, stack),
+        )
+        with Progress(quiet=quiet, verbose=verbose) as progress:
+            report = runner.run(options, progress, signals)
+        _deliver(report, format_, output, mask=mask, verbose=verbose)
+    return report.exit_code
+
+
+@cli.command(context_settings={"ignore_unknown_options": True})
+@click.argument("spec", required=False)
+@click.argument("command", nargs=-1, type=click.UNPROCESSED)
+@fault_option
+@click.option("--list-faults", is_flag=True, help="List the faults that can be injected.")
+@debug_option
+def simulate(spec: str | None, command: tuple[str, ...], fault: tuple[str, ...], list_faults: bool) -> int:
+    """Run COMMAND on a machine with simulated GPUs: gpudiag simulate 4x16GiB -- python train.py
+
+    SPEC is a number of GPUs (2), with memory (4x16GiB) or a card (2x80GiB:H100,1x16GiB:T4), or a TOML file. The exit
+    status is the command's.
+    """
+    from gpudiag import simulator
+
+    if list_faults:
+        click.echo(simulator.catalogue_text())
+        return 0
+    if not spec or not command:
+        raise UsageError("a SPEC and a COMMAND are needed, such as: gpudiag simulate 2 -- python train.py")
+    return simulator.run(command, spec, fault)
+
+
+@cli.command()
+@click.argument("report", type=click.Path(path_type=Path))
+@formatted
+@click.option(
+    "--rejudge",
+    is_flag=True,
+    help="Judge its readings anew, by the probes of this gpudiag.",
+    **variable("REJUDGE"),
+)
+@debug_option
+def show(*, report: Path, format_: str, output: tuple[Path, ...], mask: bool, verbose: bool, rejudge: bool) -> int:
+    """Render a saved REPORT (JSON) again; needs neither TensorFlow nor a GPU. Exits with 0 where that worked."""
+    from gpudiag import codec
+
+    loaded = codec.load(report)
+    if rejudge:
+        from gpudiag import runner
+
+        loaded = runner.rejudge(loaded)
+    _reserve(output)
+    _deliver(loaded, format_, output, mask=mask, verbose=verbose)
+    return 0
+
+
+@cli.command(name="list")
+@click.argument("select", nargs=-1)
+@debug_option
+def list_(select: tuple[str, ...]) -> int:
+    """List the probes: name, what each needs, and what it shows."""
+    from gpudiag import catalogue, describe
+
+    click.echo(describe.listing(catalogue.select(select), _width()), nl=False)
+    return 0
+
+
+@cli.command()
+@click.argument("name")
+@debug_option
+def explain(name: str) -> int:
+    """Say what the probe NAME does, why it matters, what a failure means and what to do."""
+    from gpudiag import catalogue, describe
+
+    click.echo(describe.explanation(catalogue.get(name), _width()), nl=False)
+    return 0
+
+
+@cli.command()
+@debug_option
+def schema() -> int:
+    """Print the JSON Schema of a report."""
+    from gpudiag import codec
+
+    click.echo(codec.schema_text(), nl=False)
+    return 0
+
+
+def main() -> NoReturn:
+    """Run the command line, print errors as sentences, exit with its status."""
+    sys.exit(_status())
+
+
+def _status() -> int:
+    """Run the command line and return its exit status."""
+    try:
+        status = int(cli.main(prog_name="gpudiag", standalone_mode=False) or 0)
+        if sys.stdout is not None:
+            sys.stdout.flush()
+    except click.ClickException as error:
+        error.show()
+        return error.exit_code
+    except (KeyboardInterrupt, click.Abort):
+        return 128 + signal.SIGINT
+    except Exception as error:
+        if DEBUG in sys.argv or os.environ.get("GPUDIAG_DEBUG"):
+            raise
+        return _told(error)
+    return status
+
+
+def _told(error: Exception) -> int:
+    """Print an error for a person and return its exit status."""
+    if isinstance(error, BrokenPipeError):  # the reader has gone, as in 'gpudiag list | head -1'
+        _discard_output()
+        return 1
+    if isinstance(error, GpudiagError):
+        click.echo(f"gpudiag: error: {error}", err=True)
+        return 3 if isinstance(error, CatalogueError | OutputError) else 2
+    if isinstance(error, OSError):
+        _discard_output()
+        place = f"{error.filename}: " if error.filename else ""
+        click.echo(f"gpudiag: error: {place}{error.strerror or error}", err=True)
+        return 3
+    click.echo(f"gpudiag: internal error: {type(error).__name__}: {error}", err=True)
+    click.echo("This is a fault of gpudiag. Run it again with --debug for the traceback.", err=True)
+    return 3
+
+
+def _discard_output() -> None:
+    """Let go of what standard output still holds: Python would try to write it when it exits, and complain."""
+    if sys.stdout is not None:
+        with Path(os.devnull).open("wb") as null:
+            os.dup2(null.fileno(), sys.stdout.fileno())
+
+
+def _configure(context: click.Context, path: Path | None) -> None:
+    """Take the defaults of the command from its configuration file, before its options are read."""
+    from gpudiag import config
+
+    for note in config.misspelt_variables(os.environ, [cli, *cli.commands.values()]):
+        click.echo(f"gpudiag: note: {note}", err=True)
+    found = path
+    if found is None:
+        with suppress(FileNotFoundError):  # the working directory was deleted
+            found = config.find(Path.cwd())
+    if found is not None:
+        context.default_map = config.load(found, context.command.params)
+
+
+def _simulated(spec: str | None, faults: tuple[str, ...], stack: ExitStack) -> dict[str, Any]:
+    """Return the options of a run on a simulated machine, which lasts as long as ``stack``; none without a ``spec``.
+
+    A process that 'gpudiag simulate' started lives on one already: its GPUs are simulated, whoever asks.
+    """
+    from gpudiag import simulator
+    from gpudiag.model import World
+
+    outer = os.environ.get(simulator.MACHINE_VARIABLE)
+    if spec is None:
+        if outer is None:
+            return {}
+        return {
+            "world": World(simulated=True, spec="of the calling process"),
+            "root": Path(outer) / "root",
+            "locks": Path(outer),
+        }
+    simulator.require_cuda_wheel()
+    machine = stack.enter_context(simulator.Machine(spec, faults))
+    words = [spec, *(f"--fault {fault}" for fault in machine.faults)]
+    return {
+        "world": World(simulated=True, spec=" ".join(words)),
+        "environment": machine.environment(),
+        "root": machine.root,
+        "locks": machine.directory,
+    }
+
+
+def _reserve(output: tuple[Path, ...]) -> None:
+    """Refuse, before anything runs, a file that cannot be written."""
+    if output:
+        from gpudiag.output import reserve
+
+        reserve(output)
+
+
+def _deliver(report: Any, format_: str, output: tuple[Path, ...], *, mask: bool, verbose: bool) -> None:
+    """Write the report to every file and to standard output; what cannot be written costs none of the others."""
+    from gpudiag import report as formats
+    from gpudiag.output import write
+
+    if mask:
+        from gpudiag.masking import mask as masked
+
+        report = masked(report)
+    failures = []
+    for path in output:
+        try:
+            write(path, formats.render(report, formats.format_of(path), width=80, color=False, verbose=verbose))
+        except OutputError as error:
+            failures.append(error)
+    terminal = sys.stdout is not None and sys.stdout.isatty()
+    color = terminal and "NO_COLOR" not in os.environ and os.environ.get("TERM") != "dumb"
+    try:
+        click.echo(formats.render(report, format_, width=_width(), color=color, verbose=verbose), nl=False)
+    except BrokenPipeError:  # nobody wants to read it, which is no fault
+        _discard_output()
+    except OSError as error:
+        _discard_output()
+        failures.append(OutputError(f"standard output: cannot be written: {error.strerror or error}."))
+    if failures:
+        raise failures[0]
+
+
+def _width() -> int:
+    """Return the columns of the terminal, or 80 where standard output is none."""
+    return shutil.get_terminal_size().columns if sys.stdout is not None and sys.stdout.isatty() else 80

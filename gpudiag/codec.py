@@ -1,0 +1,98 @@
+"""Report to JSON and back: strict, versioned, and the JSON Schema generated from the types."""
+
+from __future__ import annotations
+
+import json
+import stat
+from datetime import datetime
+from pathlib import Path
+from typing import Any
+
+import msgspec
+
+from gpudiag.errors import ReportError
+from gpudiag.model import SCHEMA_VERSION, Report, conclude
+
+_LARGEST = 256 << 20
+"""Bytes of the largest file that is taken for a report; reports have tens of kilobytes."""
+
+_SIGNALS = range(1, 65)
+
+
+def encode(report: Report) -> str:
+    """Return ``report`` as indented JSON with a final newline."""
+    return msgspec.json.format(msgspec.json.encode(report), indent=2).decode() + "\n"
+
+
+def decode(text: str | bytes, origin: str) -> Report:
+    """Return the report that ``text`` holds.
+
+    Raises :class:`ReportError`, naming ``origin`` and the fault: not JSON, not a report of gpudiag, another schema
+    version, an unknown field, a wrong type (JSON has no NaN), a value that cannot be, or a verdict that its own rows do
+    not bear out.
+    """
+    try:
+        plain = msgspec.json.decode(text)
+    except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
+        raise ReportError(f"{origin}: not JSON, or cut short: {error}") from None
+    if not isinstance(plain, dict) or "schema_version" not in plain:
+        raise ReportError(f"{origin}: JSON, but not a gpudiag report (no 'schema_version').")
+    version = plain["schema_version"]
+    if version != SCHEMA_VERSION:
+        raise ReportError(
+            f"{origin}: schema version {version!r}; this gpudiag reads version {SCHEMA_VERSION}. "
+            f"Read it with the gpudiag that wrote it ({plain.get('gpudiag_version', 'version not given')})."
+        )
+    try:
+        report = msgspec.convert(plain, Report)
+        _refuse_impossible(report)
+    except msgspec.ValidationError as error:
+        raise ReportError(f"{origin}: a report of gpudiag, but malformed: {error}") from None
+    derived = conclude(report)
+    if (derived.verdict, derived.exit_code) != (report.verdict, report.exit_code):
+        raise ReportError(
+            f"{origin}: says {report.verdict.value} (exit {report.exit_code}), but its rows say "
+            f"{derived.verdict.value} (exit {derived.exit_code}): the file was edited."
+        )
+    return report
+
+
+def load(path: Path) -> Report:
+    """Return the report saved at ``path``; raises :class:`ReportError` where it cannot be read."""
+    try:
+        status = path.stat()
+        if not stat.S_ISREG(status.st_mode):
+            raise ReportError(f"{path}: cannot be read: it is not a regular file.")
+        if status.st_size > _LARGEST:
+            raise ReportError(f"{path}: larger than {_LARGEST >> 20} MiB, so it is no report of gpudiag.")
+        content = path.read_bytes()
+    except OSError as error:
+        raise ReportError(f"{path}: cannot be read: {error.strerror or error}.") from None
+    return decode(content, str(path))
+
+
+def schema() -> dict[str, Any]:
+    """Return the JSON Schema of a report, generated from the types."""
+    generated = msgspec.json.schema(Report)
+    generated["$defs"][Report.__name__]["properties"]["schema_version"] = {"const": SCHEMA_VERSION}
+    return {"$schema": "https://json-schema.org/draft/2020-12/schema", **generated}
+
+
+def schema_text() -> str:
+    """Return the JSON Schema of a report as indented JSON with a final newline."""
+    return json.dumps(schema(), indent=2) + "\n"
+
+
+def _refuse_impossible(report: Report) -> None:
+    """Raise ``msgspec.ValidationError`` for a value of the right type that no run could have given."""
+    try:
+        msgspec.convert(report.started_at, datetime)
+    except msgspec.ValidationError:
+        raise msgspec.ValidationError("`started_at` is no time in ISO 8601 - at `$.started_at`") from None
+    if report.duration_s < 0:
+        raise msgspec.ValidationError("a negative duration - at `$.duration_s`")
+    for index, row in enumerate(report.rows):
+        if row.duration_s < 0:
+            raise msgspec.ValidationError(f"a negative duration - at `$.rows[{index}].duration_s`")
+    if report.signal is not None and report.signal not in _SIGNALS:
+        raise msgspec.ValidationError(f"no signal has the number {report.signal} - at `$.signal`")

@@ -1,0 +1,38 @@
+"""Host facts, one file a family. They gather and judge nothing; the records are in ``gpudiag.hostfacts``."""
+
+from __future__ import annotations
+
+import importlib
+from pathlib import Path
+from typing import Any
+
+import msgspec
+
+from gpudiag.hostfacts import Facts
+
+FAMILIES: tuple[str, ...] = tuple(field.name for field in msgspec.structs.fields(Facts))
+"""The families in the order of the fields of :class:`gpudiag.hostfacts.Facts`; a module of this package each."""
+
+
+_KERNEL_FILES = ("driver", "device_nodes")
+"""The families that read them."""
+
+
+def gather_family(argument: dict[str, Any]) -> bytes:
+    """Gather the family that ``argument["family"]`` names and return its record as JSON.
+
+    ``argument["root"]``, where it is given, stands for / where the kernel's files about GPUs are read.
+
+    Run it in a child process with a deadline: the families ``driver`` and ``nvml`` call into NVIDIA's libraries, which
+    can hang. Raises ``ValueError`` for an unknown family.
+    """
+    family = argument["family"]
+    if family not in FAMILIES:
+        raise ValueError(f"no family of host facts is called {family!r}")
+    where = [Path(argument["root"])] if "root" in argument and family in _KERNEL_FILES else []
+    return msgspec.json.encode(importlib.import_module(f"{__name__}.{family}").gather(*where))
+
+
+def printable(text: str) -> str:
+    """Return ``text`` with undecodable bytes of the operating system as escapes: JSON has no lone surrogates."""
+    return text.encode("utf-8", "backslashreplace").decode()

@@ -1,0 +1,35 @@
+"""The family ``environment``: variables that reach TensorFlow, CUDA or a launcher, by an allow-list."""
+
+from __future__ import annotations
+
+import os
+import re
+from collections.abc import Mapping
+
+from gpudiag.facts import printable
+from gpudiag.hostfacts import EnvironmentFacts
+from gpudiag.variables import CONTEXT, SETTINGS, WITHHELD
+
+_RECORDED = ("CUBLAS_", "CUDA_", "CUDNN_", "GPUDIAG_", "NCCL_", "NVIDIA_", "TF_", "XLA_")
+"""Variables of these beginnings are recorded, also misspelt ones; of an unknown one the name alone."""
+_VALUES_RECORDED = ("GPUDIAG_", "NCCL_", "XLA_")
+_TERRAFORM = ("TF_CLI_", "TF_TOKEN_", "TF_VAR_")  # another program's variables, which often hold credentials
+_SECRET = re.compile(r"AUTH|COOKIE|CREDENTIAL|KEY|PASS|PRIVATE|SECRET|TOKEN")
+_LOGIN_IN_URL = re.compile(r"://[^/\s]*@")
+
+
+def gather(environ: Mapping[str, str] = os.environ) -> EnvironmentFacts:
+    """Return the recorded variables of ``environ``, sorted by name, without values that can hold a secret."""
+    return EnvironmentFacts(
+        {printable(name): _value(name, environ[name]) for name in sorted(environ) if _is_recorded(name.upper())}
+    )
+
+
+def _is_recorded(name: str) -> bool:
+    return name in SETTINGS | CONTEXT or (name.startswith(_RECORDED) and not name.startswith(_TERRAFORM))
+
+
+def _value(name: str, value: str) -> str:
+    known = name in SETTINGS | CONTEXT or name.startswith(_VALUES_RECORDED)
+    withheld = not known or _SECRET.search(name) or _LOGIN_IN_URL.search(value)
+    return WITHHELD if withheld else printable(value)

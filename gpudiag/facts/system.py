@@ -1,0 +1,48 @@
+"""The family ``system``: operating system, Python, size of the host."""
+
+from __future__ import annotations
+
+import getpass
+import os
+import platform
+import sys
+from pathlib import Path
+
+from gpudiag.facts import printable
+from gpudiag.hostfacts import SystemFacts
+
+
+def gather() -> SystemFacts:
+    """Return the facts of this host and interpreter."""
+    import psutil
+
+    release = platform.release()
+    return SystemFacts(
+        os=_distribution(),
+        kernel=release,
+        machine=platform.machine(),
+        libc=" ".join(platform.libc_ver()).strip(),
+        hostname=platform.node(),
+        user=printable(_user()),
+        home=printable(str(Path("~").expanduser())),
+        python=platform.python_version(),
+        executable=printable(sys.executable),
+        prefix=printable(sys.prefix),
+        cpus=len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1,
+        memory_bytes=psutil.virtual_memory().total,
+        wsl="microsoft" in release.lower(),
+    )
+
+
+def _distribution() -> str:
+    try:
+        return platform.freedesktop_os_release()["PRETTY_NAME"]
+    except OSError:
+        return f"{platform.system()} {platform.version()}"
+
+
+def _user() -> str:
+    try:
+        return getpass.getuser()
+    except (KeyError, OSError):  # a container may run under a uid without a name; KeyError until Python 3.12
+        return str(os.getuid())

@@ -1,0 +1,264 @@
+"""Host facts: what can be known of a machine without TensorFlow. Records only; ``gpudiag.facts`` gathers them.
+
+Each family is gathered in a child process of its own with a deadline, because NVML and the driver can hang. A family
+that could not be gathered is :class:`Unknown`, never an empty record: "no GPU" and "no answer" are different facts.
+"""
+
+from __future__ import annotations
+
+from gpudiag.record import Record
+
+
+class Family(Record, tag_field="family"):
+    """Base of the fact families; the tag names the family in JSON."""
+
+
+class Unknown(Family, tag="unknown"):
+    """A family that could not be gathered; ``reason`` says why, in words for a person."""
+
+    reason: str
+
+
+class SystemFacts(Family, tag="system"):
+    """Operating system, Python and size of the host."""
+
+    os: str
+    """Name and version of the distribution, such as ``Debian GNU/Linux 12 (bookworm)``."""
+    kernel: str
+    machine: str
+    """Processor architecture, such as ``x86_64``."""
+    libc: str
+    hostname: str
+    user: str
+    home: str
+    python: str
+    """Version of the interpreter, such as ``3.11.7``."""
+    executable: str
+    prefix: str
+    """``sys.prefix``: the virtual environment, or the base installation."""
+    cpus: int
+    """Processors this process may use (its affinity mask)."""
+    memory_bytes: int
+    """Physical memory of the host."""
+    wsl: bool
+    """True under the Windows Subsystem for Linux."""
+
+
+class Distribution(Record):
+    """One installed Python distribution, from its metadata."""
+
+    name: str
+    version: str
+    location: str
+    """Folder that holds the distribution."""
+
+
+class TensorflowBuild(Record):
+    """What ``tensorflow/python/platform/build_info.py`` says, read as text: TensorFlow is not imported."""
+
+    cuda: bool
+    cuda_version: str | None
+    cudnn_version: str | None
+    compute_capabilities: tuple[str, ...]
+    """As the file spells them, such as ``sm_60`` (machine code) or ``compute_90`` (PTX)."""
+
+
+class TensorflowFacts(Family, tag="tensorflow"):
+    """TensorFlow as installed, read from metadata."""
+
+    module_path: str | None
+    """The file ``import tensorflow`` would load, or None where there is no such module."""
+    distributions: tuple[Distribution, ...]
+    """Every distribution that installs a top-level module ``tensorflow``."""
+    build: TensorflowBuild | None
+    companions: tuple[Distribution, ...]
+    """Installed packages that decide whether TensorFlow works: keras, numpy, protobuf, ``nvidia-*``."""
+
+
+class DriverFacts(Family, tag="driver"):
+    """The NVIDIA kernel module and the CUDA driver library, without initialising CUDA."""
+
+    kernel_module: str | None
+    """Version of the loaded kernel module (``/proc/driver/nvidia/version``), or None."""
+    libcuda_path: str | None
+    """The file the loader maps for ``libcuda.so.1``, or None."""
+    libcuda_error: str | None
+    """The loader's own words where ``libcuda.so.1`` cannot be opened, or what it answers to a version query."""
+    cuda_version: str | None
+    """Newest CUDA version the driver supports (``cuDriverGetVersion``), such as ``12.5``."""
+
+
+class GpuProcess(Record):
+    """A process that holds memory of a GPU, as NVML reports it."""
+
+    pid: int
+    used_bytes: int | None
+    """None where NVML does not tell (MIG, WSL, some containers)."""
+
+
+class NvmlDevice(Record):
+    """One GPU as NVML reports it. NVML counts in PCI order and ignores ``CUDA_VISIBLE_DEVICES``."""
+
+    index: int
+    name: str
+    uuid: str
+    pci_bus_id: str
+    """``dddd:bb:dd.f`` in lower case, the form CUDA prints."""
+    memory_total_bytes: int
+    """0 where NVML does not tell, as for GPUs that share the host's memory."""
+    memory_used_bytes: int
+    compute_capability: str | None
+    """Such as ``8.0``."""
+    compute_mode: str | None
+    """``default``, ``exclusive_process`` or ``prohibited``."""
+    mig_mode: str | None
+    """``enabled``, ``disabled``, or None where the GPU has no MIG."""
+    mig_uuids: tuple[str, ...]
+    processes: tuple[GpuProcess, ...]
+
+
+NVML_ABSENT = (None, "NVML Shared Library Not Found", "Driver Not Loaded")
+"""What NVML says where there is nothing to ask; any other error may hide a GPU."""
+
+
+class NvmlFacts(Family, tag="nvml"):
+    """What NVML answers."""
+
+    error: str | None
+    """Why NVML, or a GPU it counts, could not be used, in its own words; None where it answered."""
+    driver_version: str | None
+    cuda_version: str | None
+    """Newest CUDA version the driver supports, as NVML says it."""
+    devices: tuple[NvmlDevice, ...]
+
+
+class DeviceNode(Record):
+    """A device file of the NVIDIA driver (``/dev/nvidia*``, ``/dev/dxg``)."""
+
+    path: str
+    mode: str
+    """Type and permission bits as ``ls -l`` prints them, such as ``crw-rw-rw-``."""
+    readable: bool
+    writable: bool
+
+
+class DeviceNodeFacts(Family, tag="device_nodes"):
+    """Device files, and NVIDIA display devices on the PCI bus (vendor 0x10de)."""
+
+    nodes: tuple[DeviceNode, ...]
+    pci_gpus: tuple[str, ...]
+    """PCI bus ids of NVIDIA display controllers (``/sys/bus/pci/devices``), driver or not."""
+
+
+class EnvironmentFacts(Family, tag="environment"):
+    """Environment variables that reach TensorFlow, CUDA or the launcher; an allow-list, never the whole environment."""
+
+    variables: dict[str, str]
+    """Name to value. A value that can hold a secret is not stored; ``(set)`` stands for it."""
+
+
+class ContainerFacts(Family, tag="container"):
+    """Marks of a container, of Kubernetes and of Slurm."""
+
+    runtime: str | None
+    """``docker``, ``podman``, ``containerd``, ``singularity``, ``lxc`` ... or None outside a container."""
+    evidence: tuple[str, ...]
+    """The marks that were found, such as ``/.dockerenv``."""
+    kubernetes: bool
+    slurm_job: str | None
+    """``SLURM_JOB_ID``, or None outside a Slurm job."""
+
+
+class Facts(Record):
+    """All families of host facts of one run."""
+
+    system: SystemFacts | Unknown
+    tensorflow: TensorflowFacts | Unknown
+    driver: DriverFacts | Unknown
+    nvml: NvmlFacts | Unknown
+    device_nodes: DeviceNodeFacts | Unknown
+    environment: EnvironmentFacts | Unknown
+    container: ContainerFacts | Unknown
+
+    @property
+    def variables(self) -> dict[str, str]:
+        """The environment variables that were stored; empty where the family is unknown."""
+        return {} if isinstance(self.environment, Unknown) else self.environment.variables
+
+    @property
+    def without_gpu(self) -> bool:
+        """True only where it is known that there is no NVIDIA GPU: not where one is hidden or nobody answers."""
+        nvml, nodes = self.nvml, self.device_nodes
+        if isinstance(nvml, Unknown) or isinstance(nodes, Unknown) or nvml.devices or nodes.pci_gpus:
+            return False
+        return nvml.error in NVML_ABSENT
+
+    @property
+    def nvml_devices(self) -> tuple[NvmlDevice, ...]:
+        """Every GPU NVML reports, in its order; empty where NVML could not be asked."""
+        return () if isinstance(self.nvml, Unknown) else self.nvml.devices
+
+
+def example(**families: Family) -> Facts:
+    """Return the facts of an ordinary machine without a GPU, ``families`` replaced: for CASES and tests."""
+    ordinary: dict[str, Family] = {
+        "system": SystemFacts(
+            os="Debian GNU/Linux 12 (bookworm)",
+            kernel="6.1.0",
+            machine="x86_64",
+            libc="glibc 2.36",
+            hostname="example",
+            user="someone",
+            home="/home/someone",
+            python="3.11.7",
+            executable="/home/someone/venv/bin/python",
+            prefix="/home/someone/venv",
+            cpus=2,
+            memory_bytes=16 << 30,
+            wsl=False,
+        ),
+        "tensorflow": TensorflowFacts(
+            module_path="/home/someone/venv/lib/python3.11/site-packages/tensorflow/__init__.py",
+            distributions=(Distribution("tensorflow", "2.21.0", "/home/someone/venv/lib/python3.11/site-packages"),),
+            build=TensorflowBuild(True, "12.5.1", "9", ("sm_60", "sm_70", "sm_80", "sm_89", "compute_90")),
+            companions=(),
+        ),
+        "driver": DriverFacts(None, None, "libcuda.so.1: cannot open shared object file", None),
+        "nvml": NvmlFacts("NVML Shared Library Not Found", None, None, ()),
+        "device_nodes": DeviceNodeFacts((), ()),
+        "environment": EnvironmentFacts({}),
+        "container": ContainerFacts(None, (), False, None),
+    }
+    return Facts(**{**ordinary, **families})  # type: ignore[arg-type]  # msgspec checks nothing here, mypy cannot
+
+
+def example_gpu(index: int = 0) -> NvmlDevice:
+    """Return an ordinary GPU: for CASES and tests."""
+    return NvmlDevice(
+        index=index,
+        name="NVIDIA A100-SXM4-40GB",
+        uuid=f"GPU-{index:08x}-0000-4000-8000-000000000000",
+        pci_bus_id=f"0000:{index + 1:02x}:00.0",
+        memory_total_bytes=40 << 30,
+        memory_used_bytes=0,
+        compute_capability="8.0",
+        compute_mode="default",
+        mig_mode="disabled",
+        mig_uuids=(),
+        processes=(),
+    )
+
+
+def example_with_gpus(count: int = 1, **families: Family) -> Facts:
+    """Return the facts of an ordinary machine with ``count`` GPUs, ``families`` replaced: for CASES and tests."""
+    devices = tuple(example_gpu(index) for index in range(count))
+    paths = ("/dev/nvidiactl", "/dev/nvidia-uvm", *(f"/dev/nvidia{gpu.index}" for gpu in devices))
+    ordinary: dict[str, Family] = {
+        "driver": DriverFacts("535.104.05", "/usr/lib/x86_64-linux-gnu/libcuda.so.535.104.05", None, "12.2"),
+        "nvml": NvmlFacts(None, "535.104.05", "12.2", devices),
+        "device_nodes": DeviceNodeFacts(
+            tuple(DeviceNode(path, "crw-rw-rw-", True, True) for path in paths),
+            tuple(gpu.pci_bus_id for gpu in devices),
+        ),
+    }
+    return example(**{**ordinary, **families})

@@ -1,0 +1,61 @@
+"""Runs functions in child processes that may crash, hang, flood or leave orphans, and always gets an answer.
+
+``Supervisor`` (Linux) keeps *fork servers*: a server is an interpreter that has, say, imported TensorFlow once, and
+forks one child per job. ``PortableSupervisor`` starts an interpreter per job and runs wherever Python does. Both know
+jobs, not probes.
+"""
+
+from __future__ import annotations
+
+import sys
+from types import TracebackType
+from typing import Protocol
+
+from gpudiag.isolate.job import Bounds, Ended, Job, ServerSpec
+from gpudiag.model import Cause
+
+__all__ = ["Bounds", "Ended", "Job", "ServerSpec", "Supervision", "fork_refusal", "supervise"]
+
+
+class Supervision(Protocol):
+    """What both supervisors offer. Single-threaded: call ``wait`` often, it does all the work."""
+
+    def __enter__(self) -> Supervision: ...
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None: ...
+
+    def prepare(self, server: str) -> None:
+        """Start the server called ``server`` now, so that it is ready when the first job needs it."""
+
+    def start(self, job: Job) -> None:
+        """Begin ``job``; its end is among those that a later ``wait`` returns."""
+
+    def wait(self, timeout_s: float) -> list[Ended]:
+        """Work for at most ``timeout_s`` seconds, less where a job ends or ``wake`` is called; return what ended."""
+
+    def kill(self, key: str, cause: Cause, detail: str) -> None:
+        """End the job ``key`` now, if it has not ended; ``wait`` reports it with this cause."""
+
+    @property
+    def wakeup_fd(self) -> int:
+        """A file descriptor for ``signal.set_wakeup_fd``: a byte written to it ends a ``wait`` early; -1 for none."""
+
+
+def fork_refusal() -> str | None:
+    """Return why children cannot be forked on this platform, or None where they can."""
+    if sys.platform == "linux":
+        return None
+    return f"--isolation fork needs Linux (this is {sys.platform}): use --isolation spawn."
+
+
+def supervise(servers: dict[str, ServerSpec], bounds: Bounds) -> Supervision:
+    """Return the supervisor for this platform."""
+    if sys.platform == "linux":
+        from gpudiag.isolate.supervisor import Supervisor
+
+        return Supervisor(servers, bounds)
+    from gpudiag.isolate.portable import PortableSupervisor
+
+    return PortableSupervisor(servers, bounds)

@@ -1,0 +1,172 @@
+"""What is asked of a supervisor and what it answers."""
+
+from __future__ import annotations
+
+import signal
+from collections import deque
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+import msgspec
+
+from gpudiag.model import Cause
+
+LENGTH_BYTES = 8
+"""Size of the little-endian length in front of a record; it tells a whole record from a half one."""
+
+
+@dataclass(frozen=True)
+class ServerSpec:
+    """A kind of server: what its interpreter imports before the first fork, and its environment."""
+
+    preload: str | None = None
+    """``module:function``, called once; it may return a guard, see :mod:`gpudiag.isolate.server`."""
+    what: str = "starting Python"
+    """What the preload does, for messages: ``import tensorflow``."""
+    env: Mapping[str, str | None] = field(default_factory=dict)
+    """Variables set, or with None cleared, over the caller's environment."""
+
+
+@dataclass(frozen=True)
+class Job:
+    """One call of a function in a child process."""
+
+    key: str
+    target: str
+    """``module:function``; called with ``argument``, returns JSON as bytes."""
+    argument: dict[str, Any]
+    deadline_s: float
+    server: str
+    """Name of the server that forks the child."""
+    fresh: bool = False
+    """True: a new interpreter instead of a fork of the server's."""
+    env: Mapping[str, str | None] = field(default_factory=dict)
+    """Variables set, or with None cleared, over the server's environment."""
+
+
+@dataclass(frozen=True)
+class Bounds:
+    """Every limit of the isolation; times in seconds, sizes in bytes."""
+
+    preload_s: float = 120.0
+    term_grace_s: float = 1.0
+    """From SIGTERM to SIGKILL."""
+    kill_grace_s: float = 3.0
+    """From SIGKILL to giving the child up as unkillable."""
+    drain_s: float = 0.5
+    """How long the pipes of an ended child may stay open, held by a process that could not be killed."""
+    output_bytes: int = 64 << 20
+    """More output than this is a flood: 6.4 million log lines in 30 s have been seen of a broken driver."""
+    kept_bytes: int = 64 << 10
+    """Kept of the beginning and, again, of the end of each output stream."""
+    record_bytes: int = 16 << 20
+    restarts: int = 5
+    """How often a server that died is started again."""
+
+
+@dataclass(frozen=True)
+class Ended:
+    """How a job ended: with a value, or with a cause."""
+
+    key: str
+    value: bytes | None
+    """The JSON its function returned; None where there is a cause."""
+    cause: Cause | None
+    detail: str
+    stdout: str
+    stderr: str
+    duration_s: float
+
+
+class Captured:
+    """The beginning and the end of a stream of which only so much is kept."""
+
+    def __init__(self, kept_bytes: int) -> None:
+        self._kept = kept_bytes
+        self._head = bytearray()
+        self._tail: deque[bytes] = deque()
+        self._tail_bytes = 0
+        self.total = 0
+
+    def feed(self, chunk: bytes) -> None:
+        """Take the next bytes of the stream."""
+        self.total += len(chunk)
+        room = self._kept - len(self._head)
+        self._head += chunk[:room]
+        rest = chunk[room:] if room > 0 else chunk
+        if rest:
+            self._tail.append(rest)
+            self._tail_bytes += len(rest)
+            while self._tail_bytes - len(self._tail[0]) >= self._kept:
+                self._tail_bytes -= len(self._tail.popleft())
+
+    def text(self) -> str:
+        """Return what was kept; a line in between says how much was dropped."""
+        tail = b"".join(self._tail)[-self._kept :]
+        dropped = self.total - len(self._head) - len(tail)
+        gap = f"\n[gpudiag: {dropped} bytes dropped]\n".encode() if dropped else b""
+        return bytes(self._head + gap + tail).decode(errors="replace")
+
+
+def one_line(text: str, most: int = 300) -> str:
+    """Return ``text`` on one line, cut at ``most`` characters."""
+    flat = " ".join(text.split())
+    return flat if len(flat) <= most else flat[: most - 1] + "…"
+
+
+def child_outcome(
+    record: bytes, code: int | None, cause: Cause | None, detail: str
+) -> tuple[bytes | None, Cause | None, str]:
+    """Turn a child's record and exit code (negative for a signal) into a value, or a cause and its detail.
+
+    A cause given beforehand (deadline, flood, interrupt, server lost) stands, except that a whole record counts when
+    only the server was lost afterwards.
+    """
+    if cause is not None and cause is not Cause.SERVER_LOST:
+        return None, cause, detail
+    ending = how_it_ended(code)
+    if code is not None and code < 0:
+        return None, Cause.SIGNAL, ending
+    size = int.from_bytes(record[:LENGTH_BYTES], "little")
+    body = record[LENGTH_BYTES:]
+    if len(record) < LENGTH_BYTES or len(body) != size:
+        if cause is not None:
+            return None, cause, detail
+        if not record:
+            return None, Cause.NO_RESULT, f"{ending} without a result"
+        return None, Cause.BAD_RESULT, f"{ending} after {len(body)} of {size} bytes of its record"
+    try:
+        content = msgspec.json.decode(body, type=_Content)
+        if content.raised is None:
+            msgspec.json.decode(content.value)  # Raw is not looked into before
+    except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError) as error:
+        return None, Cause.BAD_RESULT, one_line(f"its record is malformed: {error}")
+    if content.raised is None:
+        return bytes(content.value), None, ""
+    cause = content.raised.cause
+    kind = "" if cause is Cause.DISTURBED else f"{content.raised.type}: "
+    return None, cause, one_line(kind + content.raised.message)
+
+
+class _Raised(msgspec.Struct):
+    type: str
+    message: str
+    cause: Cause
+
+
+class _Content(msgspec.Struct):
+    """What a record says: a value, or what was raised."""
+
+    value: msgspec.Raw = msgspec.Raw()
+    raised: _Raised | None = None
+
+
+def how_it_ended(code: int | None) -> str:
+    """Describe an exit code in the sense of ``subprocess``: negative for a signal, None for not known."""
+    if code is None:
+        return "ended in a way that is not known"
+    if code < 0:
+        known = {int(number): number.name for number in signal.Signals}
+        return f"killed by {known.get(-code, f'signal {-code}')}"
+    return f"exited with status {code}"

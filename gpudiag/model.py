@@ -1,0 +1,279 @@
+"""The report: rows, outcomes, findings, verdict and exit code. Pure: no clock, no file, no process."""
+
+from __future__ import annotations
+
+from collections import Counter
+from enum import Enum
+from typing import Any
+
+import msgspec
+
+from gpudiag.hostfacts import Facts, NvmlDevice
+from gpudiag.placement import Placement
+from gpudiag.record import Record
+
+SCHEMA_VERSION = 1
+
+SIMULATED = "Simulated "
+"""What the name of every simulated GPU begins with."""
+
+Figure = str | int | float | bool | None
+"""A measured or expected value that a finding carries beside its message."""
+
+
+class Severity(str, Enum):
+    """How much a finding matters: notes and warnings leave the exit code alone, a warning only without ``--strict``."""
+
+    NOTE = "note"
+    WARNING = "warning"
+    FAIL = "fail"
+
+
+class Verdict(str, Enum):
+    """What a report says as a whole. ``PASS`` needs evidence for every GPU; see :func:`verdict`."""
+
+    PASS = "PASS"
+    FAIL = "FAIL"
+    BROKEN = "BROKEN"
+    NOT_VERIFIED = "NOT VERIFIED"
+
+
+class Cause(str, Enum):
+    """Why a probe gave no reading that could be judged."""
+
+    EXCEPTION = "exception"
+    SIGNAL = "signal"
+    TIMEOUT = "timeout"
+    UNKILLABLE = "unkillable"
+    NO_RESULT = "no result"
+    BAD_RESULT = "bad result"
+    OUTPUT_FLOOD = "output flood"
+    SERVER_LOST = "fork server lost"
+    DISTURBED = "disturbed"
+    INTERRUPTED = "interrupted"
+
+
+class Finding(Record):
+    """A judged fact: what was measured, how much it matters, and what to do next."""
+
+    kind: str
+    """Name of the fault within its probe, such as ``cap_ignored``."""
+    severity: Severity
+    message: str
+    advice: str
+    figures: dict[str, Figure] = {}
+
+
+class Outcome(Record, tag_field="outcome"):
+    """Base of the closed union ``Judged | Skipped | Broken``."""
+
+
+class Judged(Outcome, tag="judged"):
+    """The probe measured and was judged; no findings means that what was asked for is what happened."""
+
+    findings: tuple[Finding, ...] = ()
+    verified: tuple[str, ...] = ()
+    """PCI bus ids of the GPUs on which this probe ran a kernel whose result was checked."""
+    figure: str = ""
+    """The key figure, one short line for the table."""
+
+
+class Skipped(Outcome, tag="skipped"):
+    """The probe could not apply here; ``reason`` says what is lacking."""
+
+    reason: str
+
+
+class Broken(Outcome, tag="broken"):
+    """The probe gave nothing to judge. Neither a pass nor a failure of TensorFlow, and never green."""
+
+    cause: Cause
+    detail: str
+    """One line: the exception, the signal's name, the deadline in seconds."""
+
+
+class Gpu(Record):
+    """A GPU in scope: one that NVML reports and the caller's ``CUDA_VISIBLE_DEVICES`` lets through."""
+
+    index: int
+    """NVML's index (PCI order, as ``nvidia-smi`` prints it)."""
+    name: str
+    uuid: str
+    """What names it in ``CUDA_VISIBLE_DEVICES``: its UUID, or that of the MIG instance that the caller's mask chose."""
+    pci_bus_id: str
+    memory_total_bytes: int
+
+    @property
+    def simulated(self) -> bool:
+        """True for a GPU of a simulated machine; its name says so."""
+        return self.name.startswith(SIMULATED)
+
+    @classmethod
+    def of(cls, device: NvmlDevice, uuid: str) -> Gpu:
+        """Return the GPU that NVML reports as ``device`` and that CUDA is given as ``uuid``."""
+        return cls(device.index, device.name, uuid, device.pci_bus_id, device.memory_total_bytes)
+
+
+class Row(Record):
+    """One probe on one device, on all GPUs, or on the host."""
+
+    probe: str
+    """``<area>.<name>``."""
+    devices: tuple[str, ...]
+    """UUIDs of the GPUs the probe was given; empty for a host or CPU probe and where there was none to give."""
+    outcome: Judged | Skipped | Broken
+    duration_s: float
+    reading: dict[str, Any] | None = None
+    """What the child measured, as plain JSON; judged again by ``gpudiag show --rejudge``."""
+    placements: tuple[Placement, ...] = ()
+    """Where TensorFlow said that operations ran."""
+    log: tuple[str, ...] = ()
+    """Last lines the child wrote to stdout and stderr."""
+
+    @property
+    def area(self) -> str:
+        """The part of the probe's name before the dot."""
+        return self.probe.partition(".")[0]
+
+    @property
+    def findings(self) -> tuple[Finding, ...]:
+        """The findings of a judged row; empty for the other outcomes."""
+        return self.outcome.findings if isinstance(self.outcome, Judged) else ()
+
+    @property
+    def status(self) -> str:
+        """One word of :data:`STATUSES`; of several findings the gravest counts."""
+        if isinstance(self.outcome, Skipped):
+            return "skipped"
+        if isinstance(self.outcome, Broken):
+            return "broken"
+        severities = {finding.severity for finding in self.outcome.findings}
+        for severity in (Severity.FAIL, Severity.WARNING, Severity.NOTE):
+            if severity in severities:
+                return str(severity.value)
+        return "pass"
+
+
+STATUSES = ("pass", "note", "warning", "fail", "broken", "skipped")
+"""What a row can come to, in the order in which counts are read out."""
+
+
+class World(Record):
+    """The machine that the probes saw."""
+
+    simulated: bool
+    spec: str = ""
+    """The simulated machine's specification; empty for the real machine."""
+
+
+class Limits(Record):
+    """What the caller demands; part of the report, so that it can be judged again under the same terms."""
+
+    require_gpus: int = 0
+    """How many GPUs must be in scope; fewer is a failure."""
+    count_simulated: bool = False
+    """True: simulated GPUs count towards ``require_gpus``, because the caller asked for both in one breath."""
+    allow_no_gpu: bool = False
+    """True: a machine that is known to have no GPU ends with status 0 instead of 5."""
+    strict: bool = False
+    """True: warnings count as failures."""
+
+    @property
+    def failing(self) -> frozenset[Severity]:
+        """The severities that make a report fail."""
+        return frozenset({Severity.FAIL, Severity.WARNING} if self.strict else {Severity.FAIL})
+
+
+class Report(Record):
+    """Everything one run found: the one truth from which every format is rendered.
+
+    ``verdict`` and ``exit_code`` are derived by :func:`conclude`; a report that was not concluded is not verified.
+    """
+
+    schema_version: int
+    gpudiag_version: str
+    started_at: str
+    """UTC, ISO 8601."""
+    duration_s: float
+    command: tuple[str, ...]
+    isolation: str
+    """``fork`` or ``spawn``."""
+    world: World
+    limits: Limits
+    facts: Facts
+    gpus: tuple[Gpu, ...]
+    rows: tuple[Row, ...]
+    signal: int | None
+    """Number of the signal that ended the run early, or None."""
+    verdict: Verdict = Verdict.NOT_VERIFIED
+    exit_code: int = 5
+
+    @property
+    def counts(self) -> dict[str, int]:
+        """How many rows came to each of :data:`STATUSES`; one that no row came to is left out."""
+        found = Counter(row.status for row in self.rows)
+        return {status: found[status] for status in STATUSES if found[status]}
+
+    @property
+    def areas(self) -> dict[str, tuple[Row, ...]]:
+        """The rows of each area, areas and rows in the order of the report."""
+        return {
+            area: tuple(row for row in self.rows if row.area == area)
+            for area in dict.fromkeys(row.area for row in self.rows)
+        }
+
+    @property
+    def unverified(self) -> tuple[Gpu, ...]:
+        """The GPUs in scope on which no row verified a kernel."""
+        verified = {pci for row in self.rows if isinstance(row.outcome, Judged) for pci in row.outcome.verified}
+        return tuple(gpu for gpu in self.gpus if gpu.pci_bus_id not in verified)
+
+    def device_label(self, row: Row) -> str:
+        """Return what ``row`` ran on: ``GPU 0``, ``GPU 0-3`` (NVML's indices), ``host``, ``CPU``, or "" if on none."""
+        if row.devices:
+            indices = sorted(gpu.index for gpu in self.gpus if gpu.uuid in row.devices)
+            return f"GPU {_ranges(indices) or '?'}"
+        if isinstance(row.outcome, Skipped):
+            return ""
+        return "host" if row.area == "host" else "CPU"
+
+
+def conclude(report: Report) -> Report:
+    """Return ``report`` with its verdict and exit code derived from its rows, its GPUs and its limits."""
+    reached = verdict(report)
+    return msgspec.structs.replace(report, verdict=reached, exit_code=exit_code(reached, report))
+
+
+def verdict(report: Report) -> Verdict:
+    """Return the verdict over the rows of ``report``.
+
+    ``PASS`` needs at least one GPU in scope and, for every one of them, a kernel run whose result and PCI bus id were
+    verified; a run in which nothing was verified, or that a signal cut short, is never a pass, whatever else went well.
+    """
+    if any(finding.severity in report.limits.failing for row in report.rows for finding in row.findings):
+        return Verdict.FAIL
+    if any(isinstance(row.outcome, Broken) for row in report.rows):
+        return Verdict.BROKEN
+    if report.gpus and not report.unverified and report.signal is None:
+        return Verdict.PASS
+    return Verdict.NOT_VERIFIED
+
+
+def exit_code(reached: Verdict, report: Report) -> int:
+    """Return the exit status; where several apply the order is: signal, failed, broken, not verified, pass."""
+    if report.signal is not None:
+        return 128 + report.signal
+    if reached is Verdict.NOT_VERIFIED:
+        return 0 if report.limits.allow_no_gpu and report.facts.without_gpu else 5
+    return {Verdict.PASS: 0, Verdict.FAIL: 1, Verdict.BROKEN: 3}[reached]
+
+
+def _ranges(numbers: list[int]) -> str:
+    """Return sorted numbers as ``0-3,6``."""
+    parts: list[list[int]] = []
+    for number in numbers:
+        if parts and number == parts[-1][-1] + 1:
+            parts[-1].append(number)
+        else:
+            parts.append([number])
+    return ",".join(f"{part[0]}-{part[-1]}" if len(part) > 1 else str(part[0]) for part in parts)

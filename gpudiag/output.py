@@ -1,0 +1,88 @@
+"""Report files: refused before the run where they cannot be written, replaced as a whole after it."""
+
+from __future__ import annotations
+
+import contextlib
+import errno
+import os
+import secrets
+from collections.abc import Iterable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+from gpudiag.errors import OutputError, UsageError
+
+_pipes: dict[Path, int] = {}
+"""The reserved pipes, held open: to their readers, closing one before the report is written would be its end."""
+
+
+def reserve(paths: Iterable[Path]) -> None:
+    """Make sure that every one of ``paths`` can be written; raises :class:`UsageError` that says which cannot, and why.
+
+    It creates a file beside each and removes it, because permission bits tell neither of a read-only file system nor of
+    access control lists.
+    """
+    for path in paths:
+        try:
+            if path.is_dir():
+                raise UsageError(f"{path}: cannot be written: it is a folder.")
+            if path.exists() and not os.access(path, os.W_OK):
+                raise UsageError(f"{path}: cannot be written: it is read-only.")
+            if path.is_fifo():
+                _pipes[path] = os.open(path, os.O_WRONLY | os.O_NONBLOCK)  # ENXIO where nothing reads from it
+                os.set_blocking(_pipes[path], True)
+            elif not _is_special(path):
+                with _temporary_beside(_target(path)):
+                    pass
+        except OSError as error:
+            raise UsageError(_fault(path, error)) from None
+
+
+def write(path: Path, text: str) -> None:
+    """Write ``text`` to ``path``; a regular file is replaced as a whole or not at all.
+
+    Of a link the target is replaced. A pipe or a device is written directly. Raises :class:`OutputError` where writing
+    fails.
+    """
+    try:
+        if _is_special(path):
+            with open(_pipes.pop(path, path), "w", encoding="utf-8", newline="\n") as stream:  # noqa: PTH123  (or a descriptor)
+                stream.write(text)
+        else:
+            target = _target(path)
+            with _temporary_beside(target) as temporary:
+                temporary.write_text(text, encoding="utf-8", newline="\n")
+                temporary.replace(target)
+    except OSError as error:
+        raise OutputError(_fault(path, error)) from None
+
+
+def _is_special(path: Path) -> bool:
+    """Return True for what cannot be replaced: a pipe, a device."""
+    return path.exists() and not path.is_file()
+
+
+def _target(path: Path) -> Path:
+    return Path(os.path.realpath(path))
+
+
+@contextmanager
+def _temporary_beside(target: Path) -> Iterator[Path]:
+    """Create an empty file in the folder of ``target``, with the mode that the umask gives; it is gone in the end."""
+    temporary = target.with_name(f".gpudiag-{secrets.token_hex(8)}.tmp")
+    temporary.open("x").close()
+    try:
+        yield temporary
+    finally:
+        with contextlib.suppress(OSError):
+            temporary.unlink(missing_ok=True)
+
+
+def _fault(path: Path, error: OSError) -> str:
+    reason = error.strerror or str(error)
+    if error.errno == errno.ENXIO:
+        reason = "it is a pipe that no program reads from"
+    elif isinstance(error, FileNotFoundError):
+        folder = Path(error.filename or path).parent
+        reason = f"{folder} takes no new file" if folder.is_dir() else f"there is no folder {folder}"
+    return f"{path}: cannot be written: {reason}."

@@ -1,0 +1,168 @@
+"""The contract of a probe: one scenario in one file, ``gpudiag/probes/<area>/<name>.py``.
+
+A probe file has a docstring (its first line is the summary; below it the headings of :data:`HEADINGS`), a
+:class:`Probe` called ``PROBE``, its :class:`Kind` values, ``judge(reading, facts, limits)`` and ``CASES``. A probe that
+measures also has a ``Reading`` and ``measure``. A host probe has neither, because the facts were gathered already: it
+has ``judge(facts, limits)`` and ``figure(facts)``.
+
+``measure(ctx)`` runs in a child process. It may crash, hang or print, and it judges nothing. ``judge`` is pure and runs
+in the parent, also on a report that was saved years ago.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from contextlib import AbstractContextManager
+from enum import Enum
+from typing import Any, Protocol
+
+from gpudiag.hostfacts import Facts
+from gpudiag.model import Figure, Finding, Gpu, Limits, Severity
+from gpudiag.placement import Placement
+from gpudiag.record import Record
+
+HEADINGS = ("What it does", "Why it matters", "What a failure means", "What to do")
+
+
+class Scope(str, Enum):
+    """What a probe runs on; it decides how many rows it gives."""
+
+    HOST = "host"
+    """Once, without a GPU: host facts, or TensorFlow on the CPU."""
+    EACH_GPU = "each GPU"
+    """Once for every GPU in scope, each child seeing only its own."""
+    ALL_GPUS = "all GPUs"
+    """Once, seeing every GPU in scope."""
+
+
+class Needs(Record):
+    """What a probe cannot do without; where it is lacking the row is ``Skipped`` with that reason."""
+
+    gpus: int = 0
+    """How many GPUs one child must see."""
+    tensorflow: bool = True
+    """False for probes that judge host facts alone."""
+
+
+class Probe(Record):
+    """How a probe is to be run."""
+
+    needs: Needs = Needs()
+    scope: Scope = Scope.HOST
+    exclusive: bool = False
+    """True: it measures device memory, so no other child may use the device meanwhile."""
+    fresh: bool = False
+    """True: it depends on what is read while TensorFlow is imported, so it gets a new interpreter."""
+    deadline_s: float = 60.0
+    env: dict[str, str | None] = {}
+    """Variables set (or, with None, cleared) for its child."""
+
+
+class Kind(Record):
+    """A kind of finding that a probe can make; ``message`` and ``advice`` are format strings over its figures."""
+
+    name: str
+    severity: Severity
+    message: str
+    advice: str
+
+    def found(self, **figures: Figure) -> Finding:
+        """Return a finding of this kind, its figures put into the texts."""
+        return Finding(self.name, self.severity, self.message.format(**figures), self.advice.format(**figures), figures)
+
+
+class Verified(Record):
+    """A judge's statement that a kernel ran on this GPU, its result and PCI bus id checked."""
+
+    pci_bus_id: str
+
+
+Judgement = Finding | Verified
+
+
+class Reading(Record):
+    """What ``measure`` returns: numbers, texts and placements. Each field carries its unit and meaning."""
+
+    def figure(self) -> str:
+        """Return the key figure: a few words for the table."""
+        raise NotImplementedError
+
+
+class Raised(Record):
+    """An exception as the user would see it."""
+
+    type: str
+    """Class name, such as ``InvalidArgumentError``."""
+    message: str
+
+    @property
+    def brief(self) -> str:
+        """Type and message on one line, cut at 200 characters: for the message of a finding."""
+        line = " ".join(f"{self.type}: {self.message}".split())
+        return line if len(line) <= 200 else f"{line[:199]}…"
+
+
+class MemoryUse(Record):
+    """Memory of one GPU at one moment, as NVML reports it."""
+
+    used_bytes: int
+    """Of the whole device, every process counted."""
+    own_bytes: int | None
+    """Of this process; None where NVML does not tell (containers, MIG, WSL)."""
+
+
+class PlacementLog(Protocol):
+    """What TensorFlow logged inside ``with ctx.placements()``; complete when the block has ended."""
+
+    @property
+    def placements(self) -> tuple[Placement, ...]: ...
+
+    @property
+    def lines(self) -> tuple[str, ...]:
+        """Every captured line, stdout before stderr."""
+
+
+class Context(Protocol):
+    """What a probe may use. It reaches TensorFlow, NVML and devices only through this."""
+
+    @property
+    def tf(self) -> Any:
+        """The module ``tensorflow``, imported but with no device queried yet."""
+
+    @property
+    def gpus(self) -> tuple[Gpu, ...]:
+        """The GPUs this child was given, in the order TensorFlow numbers them."""
+
+    def attempt(self, call: Callable[[], object]) -> Raised | None:
+        """Call ``call`` and return what it raised, or None."""
+
+    def placements(self) -> AbstractContextManager[PlacementLog]:
+        """Capture, at file-descriptor level, what TensorFlow writes inside the block; switches nothing on."""
+
+    def memory(self, gpu: Gpu) -> MemoryUse:
+        """Ask NVML for the memory in use on ``gpu``."""
+
+    def cudnn_version(self) -> str | None:
+        """Return the version of the cuDNN that TensorFlow has loaded, such as ``9.3.0``; None where there is none.
+
+        TensorFlow 2.18-2.21 loads it when it lists the GPUs, so ask after that.
+        """
+
+    def pci_bus_ids(self) -> dict[str, str]:
+        """Map each logical GPU of TensorFlow (``GPU:0``) to a PCI bus id.
+
+        The source is TensorFlow's own device description. Asking creates the devices with default options where they
+        do not exist yet, so ask after the devices under test were created.
+        """
+
+
+class Case(Record):
+    """An example of judging: a reading (or facts, for a host probe) and the kinds that must be found in it."""
+
+    name: str
+    expect: tuple[str, ...]
+    reading: Any = None
+    facts: Facts | None = None
+    """None: those of an ordinary machine without a GPU."""
+    limits: Limits = Limits()
+    verified: tuple[str, ...] = ()

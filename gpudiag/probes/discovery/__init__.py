@@ -1,0 +1,1 @@
+"""Whether TensorFlow finds the GPUs that are there, and what it says where it does not."""

@@ -1,0 +1,141 @@
+"""TensorFlow creates a device on every GPU, and a matrix product on each comes out right.
+
+What it does
+    Lets TensorFlow create its devices (`tf.config.list_logical_devices('GPU')`) with memory growth, and multiplies two
+    small matrices on each of them, soft placement off. The GPU behind a device is told by its PCI bus id.
+Why it matters
+    Listing a GPU proves little: contexts, memory and kernels are first touched when the device is created and used. A
+    busy or failing GPU, or a driver too old for the CUDA runtime, is listed and then fails.
+What a failure means
+    `creation_failed`: the devices could not be created; the message has TensorFlow's own words.
+    `product_failed`: a device was created, and computing on it raised.
+    `gpu_not_seen`, `other_gpu`, `wrong_result`: TensorFlow does not use the GPUs that it was given, or not correctly.
+What to do
+    "busy or unavailable": another process holds a GPU in exclusive mode, see `nvidia-smi -q -d COMPUTE`. "out of
+    memory": another process holds its memory, see `nvidia-smi`. "driver version is insufficient": the driver is older
+    than the CUDA that TensorFlow was built with; install a newer one.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from functools import partial
+
+from gpudiag import probe
+from gpudiag.hostfacts import Facts
+from gpudiag.model import Limits, Severity
+from gpudiag.placement import short_device
+from gpudiag.probe import Case, Context, Judgement, Kind, Needs, Raised, Scope
+from gpudiag.probes.common import GPU_NOT_SEEN, MATRIX, OTHER_GPU, WRONG_RESULT, Kernel, is_square, judge_kernel
+from gpudiag.record import Record
+
+PROBE = probe.Probe(needs=Needs(gpus=1), scope=Scope.ALL_GPUS)
+
+CREATION_FAILED = Kind(
+    "creation_failed",
+    Severity.FAIL,
+    "TensorFlow cannot create its devices on {given} GPU(s): {raised}",
+    "Look for other processes and the compute mode in `nvidia-smi`, and for NVRM and Xid lines in `dmesg`.",
+)
+PRODUCT_FAILED = Kind(
+    "product_failed",
+    Severity.FAIL,
+    "a matrix product on {device} raised {raised}",
+    "Look for other processes in `nvidia-smi`, and for NVRM and Xid lines in `dmesg`.",
+)
+
+
+class Product(Record):
+    """What came of a matrix product on one device."""
+
+    kernel: Kernel | None
+    """None where it raised."""
+    raised: Raised | None
+
+
+class Reading(probe.Reading):
+    """The devices that TensorFlow created."""
+
+    given: tuple[str, ...]
+    """PCI bus ids of the GPUs that the probe was given, in the order of ``CUDA_VISIBLE_DEVICES``."""
+    raised: Raised | None
+    """What creating the devices raised."""
+    products: dict[str, Product]
+    """By TensorFlow's name of the device, such as ``GPU:0``."""
+
+    def figure(self) -> str:
+        right = sum(product.kernel is not None and product.kernel.correct for product in self.products.values())
+        return f"{right} of {len(self.given)} compute right"
+
+
+def measure(ctx: Context) -> Reading:
+    tf = ctx.tf
+    given = tuple(gpu.pci_bus_id for gpu in ctx.gpus)
+    devices: list[str] = []
+    raised = ctx.attempt(lambda: devices.extend(device.name for device in tf.config.list_logical_devices("GPU")))
+    if raised is not None:
+        return Reading(given, raised, {})  # the next call into TensorFlow may never return (measured, 2.21)
+    tf.config.set_soft_device_placement(False)
+    kernels: dict[str, Kernel] = {}
+
+    def multiply(device: str) -> None:
+        with tf.device(device):
+            product = tf.matmul(MATRIX, MATRIX)
+        kernels[device] = Kernel(short_device(product.device), "", is_square(product))
+
+    failures = {device: ctx.attempt(partial(multiply, device)) for device in devices}
+    bus_ids = {} if any(failures.values()) else ctx.pci_bus_ids()
+    products = {}
+    for device, failure in failures.items():
+        kernel = kernels.get(device)
+        if kernel is not None:
+            kernel = Kernel(kernel.device, bus_ids.get(kernel.device, ""), kernel.correct)
+        products[short_device(device)] = Product(kernel, failure)
+    return Reading(given, None, products)
+
+
+def judge(reading: Reading, facts: Facts, limits: Limits) -> Iterator[Judgement]:
+    if reading.raised is not None:
+        yield CREATION_FAILED.found(given=len(reading.given), raised=reading.raised.brief)
+        return
+    if len(reading.products) < len(reading.given):
+        yield GPU_NOT_SEEN.found(seen=len(reading.products), given=len(reading.given))
+        return
+    failed = {device: one.raised for device, one in reading.products.items() if one.raised is not None}
+    for device, raised in failed.items():
+        yield PRODUCT_FAILED.found(device=device, raised=raised.brief)
+    if not failed:
+        for expected, one in zip(reading.given, reading.products.values(), strict=True):
+            if one.kernel is not None:
+                yield from judge_kernel(one.kernel, expected)
+
+
+_FIRST, _SECOND = "0000:3b:00.0", "0000:af:00.0"
+_BUSY = Raised("RuntimeError", "CUDA_ERROR_DEVICE_UNAVAILABLE: CUDA-capable device(s) is/are busy or unavailable")
+
+
+def _product(number: int, pci_bus_id: str, *, correct: bool = True) -> Product:
+    return Product(Kernel(f"GPU:{number}", pci_bus_id, correct), None)
+
+
+CASES = (
+    Case(
+        "both compute",
+        (),
+        Reading((_FIRST, _SECOND), None, {"GPU:0": _product(0, _FIRST), "GPU:1": _product(1, _SECOND)}),
+        verified=(_FIRST, _SECOND),
+    ),
+    Case("busy", (CREATION_FAILED.name,), Reading((_FIRST,), _BUSY, {})),
+    Case(
+        "computing raises",
+        (PRODUCT_FAILED.name,),
+        Reading((_FIRST,), None, {"GPU:0": Product(None, Raised("InternalError", "CUDA error: launch failed"))}),
+    ),
+    Case("one of two", (GPU_NOT_SEEN.name,), Reading((_FIRST, _SECOND), None, {"GPU:0": _product(0, _FIRST)})),
+    Case("another GPU", (OTHER_GPU.name,), Reading((_FIRST,), None, {"GPU:0": _product(0, _SECOND)})),
+    Case(
+        "a wrong product",
+        (WRONG_RESULT.name,),
+        Reading((_FIRST,), None, {"GPU:0": _product(0, _FIRST, correct=False)}),
+    ),
+)

@@ -1,0 +1,194 @@
+"""TensorFlow lists every GPU that NVML reports, and where it does not its log says why.
+
+What it does
+    Calls `tf.config.list_physical_devices('GPU')` and compares the number of GPUs with those that NVML reports and
+    `CUDA_VISIBLE_DEVICES` lets through. It reads from TensorFlow's log which library could not be opened, in the
+    loader's own words, and what the CUDA driver answered.
+Why it matters
+    A list that is empty is all that a program sees of a missing library or a failing driver: TensorFlow goes on, on the
+    CPU. The name of the library stands in its log only where `TF_CPP_VMODULE=dso_loader=1` asks for it.
+What a failure means
+    `library_missing`: a library that TensorFlow needs for any GPU could not be opened.
+    `driver_failed`: the CUDA driver refused to initialise, or to count its devices.
+    `cudnn_too_old`: the GPUs are listed, and the cuDNN that was loaded is older than the one TensorFlow was built with.
+    `listing_raised`: the listing itself ended in an exception.
+    `gpus_missing`: GPUs are lacking, and TensorFlow does not say why; NVML it does not name at all.
+What to do
+    Install what is missing into the environment that runs TensorFlow. Where the driver fails, `nvidia-smi` must work
+    first; a driver that was updated needs a reboot or a reload of its kernel module.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+
+from gpudiag import probe
+from gpudiag.hostfacts import Facts
+from gpudiag.model import Limits, Severity
+from gpudiag.probe import Case, Context, Judgement, Kind, Needs, Raised, Scope
+
+PROBE = probe.Probe(needs=Needs(gpus=1), scope=Scope.ALL_GPUS)
+
+LIBRARY_MISSING = Kind(
+    "library_missing",
+    Severity.FAIL,
+    "TensorFlow lists {listed} of {given} GPUs, because it cannot open {library}: {reason}",
+    "{cure}",
+)
+DRIVER_FAILED = Kind(
+    "driver_failed",
+    Severity.FAIL,
+    "TensorFlow lists {listed} of {given} GPUs, because the CUDA driver fails: {text}",
+    "Make `nvidia-smi` work first. After an update of the driver: reboot, or reload its kernel module.",
+)
+LISTING_RAISED = Kind(
+    "listing_raised",
+    Severity.FAIL,
+    "tf.config.list_physical_devices('GPU') raised {raised}",
+    "Look for a GPU that is lost or failing: `nvidia-smi` and `dmesg | grep -i -e nvrm -e xid`.",
+)
+GPUS_MISSING = Kind(
+    "gpus_missing",
+    Severity.FAIL,
+    "TensorFlow lists {listed} of {given} GPUs; its log says: {text}",
+    "See the findings of host.driver and host.tensorflow; TensorFlow 2.21 drops every GPU, without a word, where NVML "
+    "(libnvidia-ml.so.1) fails.",
+)
+
+CUDNN_TOO_OLD = Kind(
+    "cudnn_too_old",
+    Severity.FAIL,
+    "cuDNN {found} is loaded, TensorFlow needs {needed} or a later 9: convolutions and recurrent layers will fail",
+    "pip install 'nvidia-cudnn-cu12>={needed},<10', and take an older cuDNN out of LD_LIBRARY_PATH.",
+)
+
+CUDNN_NEEDED = (9, 3)
+"""Of TensorFlow 2.18-2.21, by its own words: "Loaded runtime CuDNN library: 9.1.0 but source was compiled with: 9.3.0.
+CuDNN library needs to have matching major version and equal or higher minor version." (simulated)"""
+
+_UNOPENED = re.compile(
+    r"Could not load dynamic library '(?P<library>[^']+)'; dlerror: (?P<reason>.*?)(?:; LD_LIBRARY|$)"
+)
+_ERROR = re.compile(r"^E\d{4} .*?\] (?P<text>.*)")
+_DRIVER = re.compile(r"failed call to cuInit|could not retrieve CUDA device count")
+
+_OPTIONAL = ("libnccl", "libcupti")
+"""Opened only when they are used; without them GPUs are listed and work (measured, 2.21)."""
+_DRIVERS_OWN = ("libcuda.so", "libnvidia-ml.so")
+_PACKAGES = {
+    "libcudart": "nvidia-cuda-runtime-cu12",
+    "libcublas": "nvidia-cublas-cu12",
+    "libcublasLt": "nvidia-cublas-cu12",
+    "libcufft": "nvidia-cufft-cu12",
+    "libcusolver": "nvidia-cusolver-cu12",
+    "libcusparse": "nvidia-cusparse-cu12",
+    "libcudnn": "nvidia-cudnn-cu12",
+}
+"""The distribution that holds a library of TensorFlow 2.18-2.21 (CUDA 12)."""
+
+
+class Reading(probe.Reading):
+    """What TensorFlow lists, and what its log says."""
+
+    given: int
+    """GPUs that NVML reports and this process may see."""
+    listed: int
+    """GPUs in ``tf.config.list_physical_devices('GPU')``."""
+    raised: Raised | None
+    unopened: dict[str, str]
+    """Library to the loader's words, for each that TensorFlow tried to open and could not."""
+    errors: tuple[str, ...]
+    """Error lines of TensorFlow's log, without their prefix."""
+    cudnn: str | None = None
+    """Version of the cuDNN that was loaded; None where there is none."""
+
+    def figure(self) -> str:
+        return f"TensorFlow lists {self.listed} of {self.given}"
+
+
+def measure(ctx: Context) -> Reading:
+    listed: list[object] = []
+    with ctx.placements() as log:
+        raised = ctx.attempt(lambda: listed.extend(ctx.tf.config.list_physical_devices("GPU")))
+    return Reading(
+        given=len(ctx.gpus),
+        listed=len(listed),
+        raised=raised,
+        unopened={found["library"]: found["reason"] for found in map(_UNOPENED.search, log.lines) if found},
+        errors=tuple(found["text"] for found in map(_ERROR.match, log.lines) if found),
+        cudnn=ctx.cudnn_version(),
+    )
+
+
+def judge(reading: Reading, facts: Facts, limits: Limits) -> Iterator[Judgement]:
+    if reading.raised is not None:
+        yield LISTING_RAISED.found(raised=reading.raised.brief)
+        return
+    if reading.listed >= reading.given:
+        if reading.cudnn is not None and not _is_enough(reading.cudnn):
+            yield CUDNN_TOO_OLD.found(found=reading.cudnn, needed=".".join(map(str, CUDNN_NEEDED)))
+        return
+    counts = {"listed": reading.listed, "given": reading.given}
+    needed = {name: reason for name, reason in reading.unopened.items() if not name.startswith(_OPTIONAL)}
+    for library, reason in needed.items():
+        yield LIBRARY_MISSING.found(**counts, library=library, reason=reason, cure=_cure(library))
+    driver = [text for text in reading.errors if _DRIVER.search(text)]
+    if driver and not needed:
+        yield DRIVER_FAILED.found(**counts, text=driver[0])
+    elif not needed:
+        yield GPUS_MISSING.found(**counts, text="; ".join(reading.errors) or "nothing")
+
+
+def _is_enough(cudnn: str) -> bool:
+    major, minor = map(int, cudnn.split(".")[:2])
+    return major == CUDNN_NEEDED[0] and minor >= CUDNN_NEEDED[1]
+
+
+def _cure(library: str) -> str:
+    """Return the command that brings ``library``, as far as its name tells."""
+    if library.startswith(_DRIVERS_OWN):
+        return (
+            f"{library} belongs to the NVIDIA driver: install the driver, or pass it into the container "
+            "(docker run --gpus all, NVIDIA_DRIVER_CAPABILITIES=compute,utility)."
+        )
+    package = _PACKAGES.get(library.partition(".")[0])
+    alone = f", or that library alone: pip install {package}" if package else ""
+    return f"pip install 'tensorflow[and-cuda]'{alone}. It must be in this environment or in LD_LIBRARY_PATH."
+
+
+_NOT_THERE = "cannot open shared object file: No such file or directory"
+
+
+def _case(
+    name: str, *expect: str, listed: int = 0, unopened: tuple[str, ...] = (), errors: tuple[str, ...] = ()
+) -> Case:
+    words = {library: f"{library}: {_NOT_THERE}" for library in unopened}
+    return Case(name, expect, Reading(2, listed, None, words, errors))
+
+
+CASES = (
+    _case("both listed", listed=2),
+    Case("with cuDNN 9.10", (), Reading(2, 2, None, {}, (), "9.10.2")),
+    Case("with an older cuDNN 9", (CUDNN_TOO_OLD.name,), Reading(2, 2, None, {}, (), "9.1.0")),
+    Case("with cuDNN 8", (CUDNN_TOO_OLD.name,), Reading(2, 2, None, {}, (), "8.9.7")),
+    _case("both listed without NCCL", listed=2, unopened=("libnccl.so.2",)),
+    _case("no cuDNN", LIBRARY_MISSING.name, unopened=("libcudnn.so.9",)),
+    _case(
+        "two libraries", LIBRARY_MISSING.name, LIBRARY_MISSING.name, unopened=("libcufft.so.11", "libcusolver.so.11")
+    ),
+    _case(
+        "no driver library: what cuInit says then is a symptom",
+        LIBRARY_MISSING.name,
+        unopened=("libcuda.so.1",),
+        errors=("failed call to cuInit: INTERNAL: CUDA error: Failed call to cuInit: UNKNOWN ERROR (303)",),
+    ),
+    _case(
+        "the driver fails",
+        DRIVER_FAILED.name,
+        errors=("failed call to cuInit: INTERNAL: CUDA error: Failed call to cuInit: CUDA_ERROR_SYSTEM_NOT_READY",),
+    ),
+    _case("one of two, without a word", GPUS_MISSING.name, listed=1),
+    _case("none, and only an optional library is missing", GPUS_MISSING.name, unopened=("libcupti.so.12",)),
+    Case("the listing raises", (LISTING_RAISED.name,), Reading(2, 0, Raised("InternalError", "CUDA error"), {}, ())),
+)

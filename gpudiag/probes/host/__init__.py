@@ -1,0 +1,1 @@
+"""The host: judged from facts, without TensorFlow."""

@@ -1,0 +1,296 @@
+"""Kernel module, driver library and NVML are there, agree with each other, and are new enough for TensorFlow.
+
+What it does
+    Reads the version of NVIDIA's kernel module, opens the CUDA driver library without initialising CUDA, asks NVML,
+    and looks at the device files and the PCI bus.
+Why it matters
+    TensorFlow reports most of these faults as an empty list of GPUs. Without NVML, TensorFlow 2.21 says nothing at all.
+What a failure means
+    `no_module`: a GPU is in the machine, but NVIDIA's kernel module is not loaded.
+    `not_given`: the host of this container has a GPU, but the container was given none.
+    `no_libcuda`, `no_nvml`: a library of the driver cannot be opened here.
+    `libcuda_failed`: the driver library opens, but does not answer; it is a stub, or damaged.
+    `version_mismatch`: the driver was upgraded, and the kernel still runs the old module.
+    `nvml_failed`: NVML, or a GPU it counts, cannot be used; the message has NVML's own words.
+    `no_access`: this user may not open the device files.
+    `old_driver`: the driver is older than the CUDA that TensorFlow was built with.
+    `not_gathered`: a part of the driver did not answer, so it cannot be judged.
+    A machine without NVIDIA hardware has no fault: nothing is found.
+What to do
+    Each finding names its cure. Run `nvidia-smi` first: what it says applies to TensorFlow too.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+
+import msgspec
+
+from gpudiag.hostfacts import (
+    ContainerFacts,
+    DeviceNode,
+    DeviceNodeFacts,
+    DriverFacts,
+    Facts,
+    NvmlFacts,
+    Unknown,
+    example,
+    example_gpu,
+    example_with_gpus,
+)
+from gpudiag.model import Finding, Limits, Severity
+from gpudiag.probe import Case, Kind, Needs, Probe
+
+PROBE = Probe(needs=Needs(tensorflow=False))
+
+NOT_GATHERED = Kind(
+    "not_gathered",
+    Severity.FAIL,
+    "no answer about {family}: {reason}",
+    "Run nvidia-smi: if it hangs too, the driver is stuck. Look for 'Xid' in dmesg, and reboot the machine.",
+)
+NO_MODULE = Kind(
+    "no_module",
+    Severity.FAIL,
+    "NVIDIA GPU on the PCI bus ({pci}), but NVIDIA's kernel module is not loaded",
+    "Install the NVIDIA driver and reboot. Where it is installed: sudo modprobe nvidia, and look at dmesg "
+    "(nouveau in use, or Secure Boot without an enrolled key).",
+)
+NOT_GIVEN = Kind(
+    "not_given",
+    Severity.WARNING,
+    "the host has an NVIDIA GPU, but this container ({runtime}) was given none: no /dev/nvidia*",
+    "Docker: docker run --gpus all. Podman: --device nvidia.com/gpu=all. Kubernetes: resources.limits "
+    "nvidia.com/gpu: 1. Do not install a driver in the image.",
+)
+NO_LIBCUDA = Kind(
+    "no_libcuda",
+    Severity.FAIL,
+    "the CUDA driver library cannot be opened: {error}",
+    "Install the driver's libraries, of the version of the kernel module ({module}). In a container: leave that to "
+    "the NVIDIA Container Toolkit (docker run --gpus all) instead of mounting devices by hand.",
+)
+LIBCUDA_FAILED = Kind(
+    "libcuda_failed",
+    Severity.FAIL,
+    "{path} opens, but {error}",
+    "Error 34 is the stub of the CUDA toolkit: take its folder out of LD_LIBRARY_PATH. Otherwise reinstall the driver.",
+)
+NO_NVML = Kind(
+    "no_nvml",
+    Severity.FAIL,
+    "the driver library is there, but NVML (libnvidia-ml.so.1) is not: TensorFlow 2.21 then sees no GPU, silently",
+    "In a container: -e NVIDIA_DRIVER_CAPABILITIES=compute,utility. Otherwise install the driver's NVML package "
+    "(libnvidia-compute on Ubuntu).",
+)
+VERSION_MISMATCH = Kind(
+    "version_mismatch",
+    Severity.FAIL,
+    "the kernel runs NVIDIA's module {module}, the driver's libraries are of version {library}",
+    "Reboot, or unload and load the nvidia modules. In a container: remove driver packages from the image.",
+)
+NVML_FAILED = Kind(
+    "nvml_failed",
+    Severity.FAIL,
+    "NVML answers: {error}",
+    "Run nvidia-smi and look for 'NVRM' and 'Xid' in dmesg. A lost GPU needs a reset or a reboot; "
+    "'Insufficient Permissions' needs access to /dev/nvidia*.",
+)
+NO_ACCESS = Kind(
+    "no_access",
+    Severity.FAIL,
+    "this user may not read and write {nodes}",
+    "Join the group that owns the device files (ls -l /dev/nvidia*) and log in again; in a container: --group-add.",
+)
+OLD_DRIVER = Kind(
+    "old_driver",
+    Severity.FAIL,
+    "the driver supports CUDA {supported}, TensorFlow was built with CUDA {built}",
+    "Install a driver for CUDA {built} or newer; on data-centre GPUs the cuda-compat package is enough.",
+)
+
+_MISSING_LIBRARY = "NVML Shared Library Not Found"
+_GPU_NODE = re.compile(r"/dev/nvidia\d+")
+_CONTROL_NODES = ("/dev/nvidiactl", "/dev/nvidia-uvm")
+
+
+def judge(facts: Facts, limits: Limits) -> Iterator[Finding]:
+    driver, nvml, nodes = facts.driver, facts.nvml, facts.device_nodes
+    parts = {"the driver": driver, "NVML": nvml, "device files and the PCI bus": nodes}
+    for name, family in parts.items():
+        if isinstance(family, Unknown):
+            yield NOT_GATHERED.found(family=name, reason=family.reason)
+    if isinstance(driver, Unknown) or isinstance(nvml, Unknown) or isinstance(nodes, Unknown):
+        return  # what follows compares them all
+    if not _nvidia_is_here(driver, nodes):
+        return
+    container = None if isinstance(facts.container, Unknown) else facts.container.runtime
+    if container and not nodes.nodes and not nvml.devices:
+        yield NOT_GIVEN.found(runtime=container)
+    elif driver.kernel_module is None and not nodes.nodes and nvml.error:
+        yield NO_MODULE.found(pci=" ".join(nodes.pci_gpus))
+    else:
+        yield from _judge_libraries(driver, nvml)
+        yield from _judge_access(nodes)
+        yield from _judge_age(facts, driver, nvml)
+
+
+def figure(facts: Facts) -> str:
+    driver, nvml = facts.driver, facts.nvml
+    if isinstance(driver, Unknown) or isinstance(nvml, Unknown):
+        return "not known"
+    version = nvml.driver_version or driver.kernel_module
+    if version is None:
+        return "no NVIDIA driver" if driver.libcuda_path is None else "CUDA driver library without a driver"
+    cuda = driver.cuda_version or nvml.cuda_version
+    return f"driver {version}, {f'CUDA {cuda}' if cuda else 'no CUDA'}"
+
+
+def _nvidia_is_here(driver: DriverFacts, nodes: DeviceNodeFacts) -> bool:
+    """Return True where there is NVIDIA hardware, or a part of its driver in the kernel.
+
+    Libraries alone are no sign of it: images bring them to machines without a GPU. Under WSL every kind of GPU shows
+    as ``/dev/dxg``, so there NVIDIA's driver library decides.
+    """
+    nvidia_nodes = any(node.path.startswith("/dev/nvidia") for node in nodes.nodes)
+    wsl = bool(nodes.nodes) and driver.libcuda_path is not None
+    return bool(nodes.pci_gpus) or driver.kernel_module is not None or nvidia_nodes or wsl
+
+
+def _judge_libraries(driver: DriverFacts, nvml: NvmlFacts) -> Iterator[Finding]:
+    module = driver.kernel_module
+    if driver.libcuda_path is None:
+        yield NO_LIBCUDA.found(error=driver.libcuda_error, module=module or "not known")
+    elif driver.libcuda_error:
+        yield LIBCUDA_FAILED.found(path=driver.libcuda_path, error=driver.libcuda_error)
+    in_file_name = re.search(r"\.so\.(\d+\.[\d.]+)$", driver.libcuda_path or "")
+    library = nvml.driver_version or (in_file_name[1] if in_file_name else "not known")
+    differ = None not in (module, nvml.driver_version) and module != nvml.driver_version
+    # NVML 18 is "Driver/library version mismatch" for nvidia-smi, "NVML/RM version mismatch" for pynvml.
+    if differ or "version mismatch" in (nvml.error or ""):
+        yield VERSION_MISMATCH.found(module=module or "not known", library=library)
+    elif nvml.error == _MISSING_LIBRARY:
+        if driver.libcuda_path is not None:  # otherwise one cause, told once
+            yield NO_NVML.found()
+    elif nvml.error:
+        yield NVML_FAILED.found(error=nvml.error)
+
+
+def _judge_access(nodes: DeviceNodeFacts) -> Iterator[Finding]:
+    closed = [node.path for node in nodes.nodes if not (node.readable and node.writable)]
+    gpus = [node.path for node in nodes.nodes if _GPU_NODE.fullmatch(node.path)]
+    # A cluster may open to a job its own GPUs alone; that is no fault.
+    every_gpu = gpus if gpus and set(gpus) <= set(closed) else []
+    shut = [path for path in closed if path in _CONTROL_NODES] + every_gpu
+    if shut:
+        yield NO_ACCESS.found(nodes=" ".join(shut))
+
+
+def _judge_age(facts: Facts, driver: DriverFacts, nvml: NvmlFacts) -> Iterator[Finding]:
+    build = None if isinstance(facts.tensorflow, Unknown) else facts.tensorflow.build
+    # The library's figure comes first: a compatibility package supports more than the kernel module that NVML asks.
+    supported = driver.cuda_version or nvml.cuda_version
+    # Within a major version any driver will do (CUDA minor version compatibility).
+    if build and build.cuda_version and supported and _major(supported) < _major(build.cuda_version):
+        yield OLD_DRIVER.found(supported=supported, built=build.cuda_version)
+
+
+def _major(version: str) -> int:
+    return int(version.partition(".")[0])
+
+
+_MODULE = "535.104.05"
+_LIBCUDA = "/usr/lib/x86_64-linux-gnu/libcuda.so.535.104.05"
+_NO_LIBCUDA = "libcuda.so.1: cannot open shared object file: No such file or directory"
+_PCI_ALONE = DeviceNodeFacts((), ("0000:3b:00.0",))
+_WSL = DeviceNodeFacts((DeviceNode("/dev/dxg", "crw-rw-rw-", True, True),), ())
+_DOCKER = ContainerFacts("docker", ("/.dockerenv",), False, None)
+
+
+def _nvml(error: str) -> NvmlFacts:
+    return NvmlFacts(error, None, None, ())
+
+
+def _nodes(shut: str) -> DeviceNodeFacts:
+    ordinary = example_with_gpus(2).device_nodes
+    assert isinstance(ordinary, DeviceNodeFacts)
+    closed = tuple(
+        DeviceNode(node.path, "crw-rw----", False, False) if re.fullmatch(shut, node.path) else node
+        for node in ordinary.nodes
+    )
+    return msgspec.structs.replace(ordinary, nodes=closed)
+
+
+CASES = (
+    Case("no NVIDIA hardware", expect=(), facts=example()),
+    Case("two GPUs", expect=(), facts=example_with_gpus(2)),
+    Case("libraries of an image, no GPU", expect=(), facts=example(driver=DriverFacts(None, _LIBCUDA, None, "12.2"))),
+    Case("WSL with a GPU of another maker", expect=(), facts=example(device_nodes=_WSL)),
+    Case(
+        "WSL without NVML",
+        expect=("no_nvml",),
+        facts=example(device_nodes=_WSL, driver=DriverFacts(None, "/usr/lib/wsl/lib/libcuda.so.1.1", None, "12.8")),
+    ),
+    Case("GPU without a driver", expect=("no_module",), facts=example(device_nodes=_PCI_ALONE)),
+    Case(
+        "container without GPUs on a GPU host",
+        expect=("not_given",),
+        facts=example(device_nodes=_PCI_ALONE, driver=DriverFacts(_MODULE, None, _NO_LIBCUDA, None), container=_DOCKER),
+    ),
+    Case(
+        "devices mounted, libraries not",
+        expect=("no_libcuda",),
+        facts=example_with_gpus(
+            driver=DriverFacts(_MODULE, None, _NO_LIBCUDA, None), nvml=_nvml(_MISSING_LIBRARY), container=_DOCKER
+        ),
+    ),
+    Case(
+        "stub of the CUDA toolkit",
+        expect=("libcuda_failed",),
+        facts=example_with_gpus(
+            driver=DriverFacts(_MODULE, "/usr/local/cuda/stubs/libcuda.so", "cuDriverGetVersion returned 34", None)
+        ),
+    ),
+    Case("capabilities without utility", expect=("no_nvml",), facts=example_with_gpus(nvml=_nvml(_MISSING_LIBRARY))),
+    Case(
+        "upgraded, not rebooted",
+        expect=("version_mismatch",),
+        facts=example_with_gpus(
+            driver=DriverFacts(_MODULE, "/usr/lib/x86_64-linux-gnu/libcuda.so.550.54.14", None, "12.4"),
+            nvml=_nvml("RM has detected an NVML/RM version mismatch."),
+        ),
+    ),
+    Case(
+        "module and NVML differ",
+        expect=("version_mismatch",),
+        facts=example_with_gpus(driver=DriverFacts("470.82.01", _LIBCUDA, None, "12.2")),
+    ),
+    Case(
+        "compatibility package: a newer library on an older module",
+        expect=(),
+        facts=example_with_gpus(
+            driver=DriverFacts(_MODULE, "/usr/local/cuda/compat/libcuda.so.555.42.06", None, "12.5")
+        ),
+    ),
+    Case("unknown error", expect=("nvml_failed",), facts=example_with_gpus(nvml=_nvml("Unknown Error"))),
+    Case(
+        "one lost GPU",
+        expect=("nvml_failed",),
+        facts=example_with_gpus(2, nvml=NvmlFacts("GPU 1: GPU is lost", _MODULE, "12.2", (example_gpu(0),))),
+    ),
+    Case("no access to any GPU", expect=("no_access",), facts=example_with_gpus(2, device_nodes=_nodes(r".*\d"))),
+    Case("no access to uvm", expect=("no_access",), facts=example_with_gpus(2, device_nodes=_nodes(".*uvm"))),
+    Case("access to one of two GPUs", expect=(), facts=example_with_gpus(2, device_nodes=_nodes(".*1"))),
+    Case(
+        "CUDA 11 driver",
+        expect=("old_driver",),
+        facts=example_with_gpus(driver=DriverFacts(_MODULE, _LIBCUDA, None, "11.4")),
+    ),
+    Case("NVML hangs", expect=("not_gathered",), facts=example_with_gpus(nvml=Unknown("no answer within 10 s"))),
+    Case(
+        "everything hangs",
+        expect=("not_gathered",) * 3,
+        facts=example(**dict.fromkeys(("driver", "nvml", "device_nodes"), Unknown("no answer within 10 s"))),
+    ),
+)

@@ -1,0 +1,201 @@
+"""The environment variables that reach TensorFlow and CUDA have names and values that take effect.
+
+What it does
+    Reads the variables of TensorFlow, the CUDA driver and the container runtime, and compares names and values with
+    those that are read.
+Why it matters
+    A misspelt name or value is not an error anywhere: TensorFlow or the driver ignores it, mostly without a word.
+What a failure means
+    `all_hidden`: `CUDA_VISIBLE_DEVICES` hides every GPU of this machine.
+    `entries_ignored`: `CUDA_VISIBLE_DEVICES` lists GPUs that stay hidden, because an entry is invalid or twice there.
+    `ambiguous_index`: `CUDA_VISIBLE_DEVICES` may name other GPUs than `nvidia-smi` does by the same numbers.
+    `growth_value`: TensorFlow cannot parse `TF_FORCE_GPU_ALLOW_GROWTH` and ignores it.
+    `allocator_value`: TensorFlow does not know the value of `TF_GPU_ALLOCATOR` and ignores it.
+    `misspelt`: a variable that nothing reads is spelt nearly like one that is read.
+    `log_hidden`: TensorFlow's warnings, often the only reason given for a missing GPU, are switched off.
+    `not_gathered`: the variables could not be read, so none of the above was judged.
+What to do
+    Correct or unset the variable where it is set: shell profile, `.env` file, container image, job script or CI file.
+"""
+
+from __future__ import annotations
+
+import difflib
+from collections.abc import Iterator
+
+import msgspec
+
+from gpudiag.hostfacts import EnvironmentFacts, Facts, Unknown, example, example_gpu, example_with_gpus
+from gpudiag.model import Finding, Limits, Severity
+from gpudiag.probe import Case, Kind, Needs, Probe
+from gpudiag.scope import apply_mask, index_is_ambiguous
+from gpudiag.variables import CONTEXT, SETTINGS
+
+PROBE = Probe(needs=Needs(tensorflow=False))
+
+NOT_GATHERED = Kind(
+    "not_gathered",
+    Severity.FAIL,
+    "the environment variables could not be read: {reason}",
+    "Run again with --debug, and report it to gpudiag: reading them needs no device and no network.",
+)
+ALL_HIDDEN = Kind(
+    "all_hidden",
+    Severity.WARNING,
+    "CUDA_VISIBLE_DEVICES='{value}' hides all {gpus} GPU(s) of this machine",
+    "unset CUDA_VISIBLE_DEVICES, or list the indices 0 to {last}, or UUIDs as nvidia-smi -L prints them.",
+)
+ENTRIES_IGNORED = Kind(
+    "entries_ignored",
+    Severity.WARNING,
+    "CUDA_VISIBLE_DEVICES='{value}' makes {visible} of {gpus} GPU(s) visible: no effect have {ignored}",
+    "The list ends at the first invalid entry, and a GPU named twice voids all of it. "
+    "List indices from 0 to {last}, or UUIDs as nvidia-smi -L prints them, each once.",
+)
+AMBIGUOUS_INDEX = Kind(
+    "ambiguous_index",
+    Severity.NOTE,
+    "CUDA_VISIBLE_DEVICES='{value}' counts the fastest GPU first, nvidia-smi counts in PCI order: "
+    "with unequal GPUs the same number can name another one",
+    "export CUDA_DEVICE_ORDER=PCI_BUS_ID, or list UUIDs as nvidia-smi -L prints them.",
+)
+GROWTH_VALUE = Kind(
+    "growth_value",
+    Severity.WARNING,
+    "TF_FORCE_GPU_ALLOW_GROWTH='{value}' is ignored: TensorFlow reads only 'true' and 'false', in lower case",
+    "export TF_FORCE_GPU_ALLOW_GROWTH=true",
+)
+ALLOCATOR_VALUE = Kind(
+    "allocator_value",
+    Severity.WARNING,
+    "TF_GPU_ALLOCATOR='{value}' is ignored without a word: no allocator has that name",
+    "Use cuda_malloc_async, cuda_malloc or memory_guard, or unset TF_GPU_ALLOCATOR.",
+)
+MISSPELT = Kind(
+    "misspelt",
+    Severity.WARNING,
+    "neither TensorFlow nor CUDA reads {name}; {known} is meant, probably",
+    "Set {known} instead of {name}.",
+)
+LOG_HIDDEN = Kind(
+    "log_hidden",
+    Severity.NOTE,
+    "TF_CPP_MIN_LOG_LEVEL={value} hides TensorFlow's {hidden}, often the only reason given for a missing GPU",
+    "unset TF_CPP_MIN_LOG_LEVEL while you look for a fault. gpudiag's own probes are not affected.",
+)
+
+_ALLOCATORS = ("", "cuda_malloc", "cuda_malloc_async", "memory_guard")
+_NEVER_READ = {
+    # Met in public code, and in no file of the TensorFlow 2.21 wheel.
+    "TF_CPP_MIN_VLOG_LEVEL": "TF_CPP_MAX_VLOG_LEVEL",
+    "TF_GPU_ALLOW_GROWTH": "TF_FORCE_GPU_ALLOW_GROWTH",
+    "TF_GPU_MEMORY_ALLOW_GROWTH": "TF_FORCE_GPU_ALLOW_GROWTH",
+}
+_NEAR = 0.9
+"""Likeness at which an unknown name is a misspelling; no name in the TensorFlow 2.21 wheel is caught by it."""
+
+
+def judge(facts: Facts, limits: Limits) -> Iterator[Finding]:
+    if isinstance(facts.environment, Unknown):
+        yield NOT_GATHERED.found(reason=facts.environment.reason)
+    variables = facts.variables
+    yield from _judge_mask(facts)
+    growth = variables.get("TF_FORCE_GPU_ALLOW_GROWTH", "true")
+    if growth not in ("true", "false"):
+        yield GROWTH_VALUE.found(value=growth)
+    allocator = variables.get("TF_GPU_ALLOCATOR", "")
+    if allocator not in _ALLOCATORS:
+        yield ALLOCATOR_VALUE.found(value=allocator)
+    for name in variables:
+        known = _meant(name)
+        if known:
+            yield MISSPELT.found(name=name, known=known)
+    level = variables.get("TF_CPP_MIN_LOG_LEVEL", "")
+    if level.isdecimal() and int(level) >= 2:
+        yield LOG_HIDDEN.found(value=level, hidden="warnings" if int(level) == 2 else "warnings and errors")
+
+
+def figure(facts: Facts) -> str:
+    if isinstance(facts.environment, Unknown):
+        return "not known"
+    count = len(facts.environment.variables)
+    return f"{count} variable{'' if count == 1 else 's'} set"
+
+
+def _judge_mask(facts: Facts) -> Iterator[Finding]:
+    value = facts.variables.get("CUDA_VISIBLE_DEVICES")
+    gpus = facts.nvml_devices
+    if value is None or not gpus:
+        return
+    mask = apply_mask(value, gpus)
+    ignored = [entry for entry in mask.ignored if entry != "-1"]  # -1 ends a list on purpose
+    if not mask.devices:
+        yield ALL_HIDDEN.found(value=value, gpus=len(gpus), last=len(gpus) - 1)
+    elif ignored:
+        yield ENTRIES_IGNORED.found(
+            value=value, visible=len(mask.devices), gpus=len(gpus), ignored=", ".join(ignored), last=len(gpus) - 1
+        )
+    if index_is_ambiguous(facts):
+        yield AMBIGUOUS_INDEX.found(value=value)
+
+
+def _meant(name: str) -> str | None:
+    """Return the setting that ``name`` is a misspelling of, or None."""
+    if name in SETTINGS | CONTEXT:
+        return None
+    near = difflib.get_close_matches(name.upper(), SETTINGS, n=1, cutoff=_NEAR)
+    return _NEVER_READ.get(name) or (near[0] if near else None)
+
+
+def _with(gpus: int = 0, **variables: str) -> Facts:
+    environment = EnvironmentFacts(variables)
+    return example_with_gpus(gpus, environment=environment) if gpus else example(environment=environment)
+
+
+def _unequal(**variables: str) -> Facts:
+    facts = example_with_gpus(2, environment=EnvironmentFacts(variables))
+    assert not isinstance(facts.nvml, Unknown)
+    devices = (example_gpu(0), msgspec.structs.replace(example_gpu(1), name="NVIDIA T4"))
+    return msgspec.structs.replace(facts, nvml=msgspec.structs.replace(facts.nvml, devices=devices))
+
+
+CASES = (
+    Case("nothing set", expect=(), facts=example_with_gpus(2)),
+    Case(
+        "good values",
+        expect=(),
+        facts=_with(
+            2,
+            CUDA_VISIBLE_DEVICES="1,0",
+            CUDA_DEVICE_ORDER="PCI_BUS_ID",
+            TF_FORCE_GPU_ALLOW_GROWTH="true",
+            TF_GPU_ALLOCATOR="cuda_malloc_async",
+            TF_CPP_MIN_LOG_LEVEL="1",
+            TF_CUDNN_RNN_USE_AUTOTUNE="0",
+        ),
+    ),
+    Case("empty mask", expect=("all_hidden",), facts=_with(1, CUDA_VISIBLE_DEVICES="")),
+    Case("mask of -1", expect=("all_hidden",), facts=_with(1, CUDA_VISIBLE_DEVICES="-1")),
+    Case("mask of Slurm without GPUs", expect=("all_hidden",), facts=_with(1, CUDA_VISIBLE_DEVICES="NoDevFiles")),
+    Case("GPU named twice", expect=("all_hidden",), facts=_with(2, CUDA_VISIBLE_DEVICES="0,0")),
+    Case("empty mask, no GPU", expect=(), facts=_with(CUDA_VISIBLE_DEVICES="")),
+    Case("mask cut short", expect=("entries_ignored",), facts=_with(3, CUDA_VISIBLE_DEVICES="1,7,0")),
+    Case("mask ended by -1", expect=(), facts=_with(3, CUDA_VISIBLE_DEVICES="1,-1")),
+    Case("index among unequal GPUs", expect=("ambiguous_index",), facts=_unequal(CUDA_VISIBLE_DEVICES="0")),
+    Case(
+        "index in PCI order",
+        expect=(),
+        facts=_unequal(CUDA_VISIBLE_DEVICES="0", CUDA_DEVICE_ORDER="PCI_BUS_ID"),
+    ),
+    Case("growth 1", expect=("growth_value",), facts=_with(TF_FORCE_GPU_ALLOW_GROWTH="1")),
+    Case("growth True", expect=("growth_value",), facts=_with(TF_FORCE_GPU_ALLOW_GROWTH="True")),
+    Case("growth empty", expect=("growth_value",), facts=_with(TF_FORCE_GPU_ALLOW_GROWTH="")),
+    Case("allocator misspelt", expect=("allocator_value",), facts=_with(TF_GPU_ALLOCATOR="cuda_malloc_Async")),
+    Case("name misspelt", expect=("misspelt",), facts=_with(CUDA_VISIBLE_DEVCIES="(set)")),
+    Case("name in lower case", expect=("misspelt",), facts=_with(cuda_visible_devices="(set)")),
+    Case("name that nothing reads", expect=("misspelt",), facts=_with(TF_GPU_ALLOW_GROWTH="(set)")),
+    Case("a variable of a user's own", expect=(), facts=_with(TF_MODEL_FOLDER="(set)")),
+    Case("warnings hidden", expect=("log_hidden",), facts=_with(TF_CPP_MIN_LOG_LEVEL="2")),
+    Case("errors hidden", expect=("log_hidden",), facts=_with(TF_CPP_MIN_LOG_LEVEL="3")),
+    Case("not gathered", expect=("not_gathered",), facts=example(environment=Unknown("no answer within 10 s"))),
+)

@@ -1,0 +1,244 @@
+"""TensorFlow is installed, whole, once, in a supported version, and built for the GPUs that are there.
+
+What it does
+    Reads the metadata of the installed distributions and TensorFlow's own build description. TensorFlow is not
+    imported.
+Why it matters
+    A build without CUDA never uses a GPU and never says so. Two distributions that install the same folder
+    (`tensorflow` and `tensorflow-cpu`, most often) overwrite each other's files.
+What a failure means
+    `missing`: no module `tensorflow` can be imported, so no probe of TensorFlow can run.
+    `damaged`: a distribution is registered, but its files are gone; removing another one of them does that.
+    `several`: the files in use are a mixture of several distributions.
+    `no_cuda`: this build cannot use the GPUs of this machine.
+    `old_version`, `untested_version`, `unsupported_python`: outside what gpudiag was tested with.
+    `build_unknown`: TensorFlow's build description cannot be read, so it is not known whether it was built for CUDA.
+    `not_gathered`: the facts could not be read, so none of the above was judged.
+What to do
+    Remove every distribution that provides `tensorflow`, then install exactly one:
+    `pip install --force-reinstall 'gpudiag[tensorflow]'`, or `'gpudiag[cuda]'` for NVIDIA GPUs.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+from pathlib import PurePath
+
+import msgspec
+
+from gpudiag.hostfacts import (
+    Distribution,
+    Facts,
+    SystemFacts,
+    TensorflowBuild,
+    TensorflowFacts,
+    Unknown,
+    example,
+    example_with_gpus,
+)
+from gpudiag.model import Finding, Limits, Severity
+from gpudiag.probe import Case, Kind, Needs, Probe
+
+PROBE = Probe(needs=Needs(tensorflow=False))
+
+NOT_GATHERED = Kind(
+    "not_gathered",
+    Severity.FAIL,
+    "TensorFlow's metadata could not be read: {reason}",
+    "Look whether the folders on sys.path can be read (a hung network file system is a common cause), then run again.",
+)
+MISSING = Kind(
+    "missing",
+    Severity.FAIL,
+    "TensorFlow is not installed for {executable} (Python {python})",
+    "pip install 'gpudiag[tensorflow]'; for NVIDIA GPUs pip install 'gpudiag[cuda]', which adds the CUDA libraries.",
+)
+DAMAGED = Kind(
+    "damaged",
+    Severity.FAIL,
+    "{distributions} is registered as installed, but there is no tensorflow/__init__.py",
+    "pip uninstall {names}, then pip install --force-reinstall 'gpudiag[tensorflow]'",
+)
+SEVERAL = Kind(
+    "several",
+    Severity.FAIL,
+    "{distributions} all install the folder tensorflow: their files overwrite each other",
+    "pip uninstall {names}, then install the one you want with pip install --force-reinstall",
+)
+NO_CUDA = Kind(
+    "no_cuda",
+    Severity.WARNING,
+    "{distribution} is built without CUDA: it cannot use the {gpus} GPU(s) of this machine",
+    "{cure}",
+)
+BUILD_UNKNOWN = Kind(
+    "build_unknown",
+    Severity.NOTE,
+    "the build description of {distribution} cannot be read: not known whether it is built for CUDA",
+    "Run python -c 'import tensorflow as tf; print(tf.sysconfig.get_build_info())'",
+)
+OLD_VERSION = Kind(
+    "old_version",
+    Severity.WARNING,
+    "{distribution} is older than 2.18, the oldest that gpudiag knows",
+    "Findings may be wrong for it. If you can: pip install --upgrade 'gpudiag[tensorflow]'",
+)
+UNTESTED_VERSION = Kind(
+    "untested_version",
+    Severity.NOTE,
+    "{distribution} is newer than 2.21, the newest that gpudiag was tested with",
+    "Look for a newer gpudiag: pip install --upgrade gpudiag",
+)
+UNSUPPORTED_PYTHON = Kind(
+    "unsupported_python",
+    Severity.WARNING,
+    "Python {python}: TensorFlow 2.18 to 2.21 is published for Python 3.9 to 3.13",
+    "Make a virtual environment with Python 3.10 to 3.13.",
+)
+
+_FROM_PIP = "pip uninstall {names}, then pip install 'tensorflow[and-cuda]'"
+_ON_AARCH64 = "The aarch64 wheels on PyPI have no CUDA: use NVIDIA's TensorFlow container, or a build from source."
+
+
+def judge(facts: Facts, limits: Limits) -> Iterator[Finding]:
+    tensorflow = facts.tensorflow
+    python = _release(facts.system.python) if isinstance(facts.system, SystemFacts) else None
+    if python and python > (3, 13):
+        yield UNSUPPORTED_PYTHON.found(python=_dotted(python))
+    if isinstance(tensorflow, Unknown):
+        yield NOT_GATHERED.found(reason=tensorflow.reason)
+        return
+    names = " ".join(distribution.name for distribution in tensorflow.distributions)
+    listed = " and ".join(f"{distribution.name} {distribution.version}" for distribution in tensorflow.distributions)
+    if tensorflow.module_path is None and tensorflow.distributions:
+        yield DAMAGED.found(distributions=listed, names=names)
+    elif tensorflow.module_path is None:
+        executable = facts.system.executable if isinstance(facts.system, SystemFacts) else "this interpreter"
+        yield MISSING.found(executable=executable, python=_dotted(python) if python else "not known")
+    else:
+        yield from _judge_installed(facts, tensorflow)
+
+
+def figure(facts: Facts) -> str:
+    tensorflow = facts.tensorflow
+    if isinstance(tensorflow, Unknown):
+        return "not known"
+    if tensorflow.module_path is None:
+        return "no TensorFlow"
+    if tensorflow.build is None:
+        return _imported(tensorflow)
+    cuda = f"CUDA {tensorflow.build.cuda_version}" if tensorflow.build.cuda else "no CUDA"
+    return f"{_imported(tensorflow)}, {cuda}"
+
+
+def _judge_installed(facts: Facts, tensorflow: TensorflowFacts) -> Iterator[Finding]:
+    providers = _providers(tensorflow)
+    distribution = _imported(tensorflow)
+    names = " ".join(sorted({provider.name for provider in providers}))
+    if len({provider.name for provider in providers}) > 1:
+        listed = " and ".join(f"{provider.name} {provider.version}" for provider in providers)
+        yield SEVERAL.found(distributions=listed, names=names)
+    release = _release(providers[0].version) if providers else None
+    if release and release < (2, 18):
+        yield OLD_VERSION.found(distribution=distribution)
+    elif release and release > (2, 21):
+        yield UNTESTED_VERSION.found(distribution=distribution)
+    if tensorflow.build is None:
+        yield BUILD_UNKNOWN.found(distribution=distribution)
+    elif not tensorflow.build.cuda and facts.nvml_devices:
+        aarch64 = isinstance(facts.system, SystemFacts) and facts.system.machine == "aarch64"
+        cure = _ON_AARCH64 if aarch64 else _FROM_PIP.format(names=names or "tensorflow")
+        yield NO_CUDA.found(distribution=distribution, gpus=len(facts.nvml_devices), cure=cure)
+
+
+def _providers(tensorflow: TensorflowFacts) -> tuple[Distribution, ...]:
+    """Return the distributions installed where the imported module lies; those elsewhere on ``sys.path`` are hidden."""
+    folder = PurePath(tensorflow.module_path or "").parent.parent
+    return tuple(found for found in tensorflow.distributions if PurePath(found.location) == folder)
+
+
+def _imported(tensorflow: TensorflowFacts) -> str:
+    providers = _providers(tensorflow)
+    return f"{providers[0].name} {providers[0].version}" if providers else "TensorFlow without metadata"
+
+
+def _release(version: str) -> tuple[int, int] | None:
+    found = re.match(r"(\d+)\.(\d+)", version)
+    return (int(found[1]), int(found[2])) if found else None
+
+
+def _dotted(release: tuple[int, int]) -> str:
+    return f"{release[0]}.{release[1]}"
+
+
+_SITE = "/home/someone/venv/lib/python3.11/site-packages"
+_MODULE = f"{_SITE}/tensorflow/__init__.py"
+_CUDA = TensorflowBuild(True, "12.5.1", "9", ("sm_80",))
+_CPU = TensorflowBuild(False, None, None, ())
+
+
+def _installed(*versions: str, build: TensorflowBuild | None = _CUDA, module: str | None = _MODULE) -> TensorflowFacts:
+    found = (version.split() for version in versions)
+    return TensorflowFacts(module, tuple(Distribution(name, number, _SITE) for name, number in found), build, ())
+
+
+def _system(**changes: str) -> SystemFacts:
+    ordinary = example().system
+    assert isinstance(ordinary, SystemFacts)
+    return msgspec.structs.replace(ordinary, **changes)
+
+
+CASES = (
+    Case("CUDA build, no GPU", expect=(), facts=example()),
+    Case("CUDA build, GPU", expect=(), facts=example_with_gpus(2)),
+    Case("not installed", expect=("missing",), facts=example(tensorflow=_installed(build=None, module=None))),
+    Case(
+        "files gone",
+        expect=("damaged",),
+        facts=example(tensorflow=_installed("tensorflow 2.21.0", build=None, module=None)),
+    ),
+    Case(
+        "tensorflow-cpu over tensorflow",
+        expect=("several",),
+        facts=example(tensorflow=_installed("tensorflow 2.21.0", "tensorflow-cpu 2.21.0", build=_CPU)),
+    ),
+    Case(
+        "a hidden copy elsewhere on sys.path",
+        expect=(),
+        facts=example(
+            tensorflow=TensorflowFacts(
+                _MODULE,
+                (Distribution("tensorflow", "2.21.0", _SITE), Distribution("tensorflow-cpu", "2.17.0", "/usr/lib")),
+                _CUDA,
+                (),
+            )
+        ),
+    ),
+    Case("CPU build, no GPU", expect=(), facts=example(tensorflow=_installed("tensorflow-cpu 2.21.0", build=_CPU))),
+    Case(
+        "CPU build, GPU",
+        expect=("no_cuda",),
+        facts=example_with_gpus(tensorflow=_installed("tensorflow-cpu 2.21.0", build=_CPU)),
+    ),
+    Case(
+        "CPU build on aarch64, GPU",
+        expect=("no_cuda",),
+        facts=example_with_gpus(
+            tensorflow=_installed("tensorflow 2.21.0", build=_CPU), system=_system(machine="aarch64")
+        ),
+    ),
+    Case("2.17", expect=("old_version",), facts=example(tensorflow=_installed("tensorflow 2.17.1"))),
+    Case("2.9", expect=("old_version",), facts=example(tensorflow=_installed("tensorflow 2.9.0"))),
+    Case(
+        "nightly", expect=("untested_version",), facts=example(tensorflow=_installed("tf-nightly 2.22.0.dev20260101"))
+    ),
+    Case(
+        "no build_info.py",
+        expect=("build_unknown",),
+        facts=example(tensorflow=_installed("tensorflow 2.21.0", build=None)),
+    ),
+    Case("built from source, without metadata", expect=(), facts=example(tensorflow=_installed())),
+    Case("Python 3.14", expect=("unsupported_python",), facts=example(system=_system(python="3.14.0"))),
+    Case("not gathered", expect=("not_gathered",), facts=example(tensorflow=Unknown("no answer within 10 s"))),
+)

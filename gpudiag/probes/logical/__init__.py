@@ -1,0 +1,1 @@
+"""Physical devices split into logical ones."""

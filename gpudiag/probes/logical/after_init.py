@@ -1,0 +1,130 @@
+"""After TensorFlow has initialised, changes of its devices and threads are refused, and nothing changes.
+
+What it does
+    Splits the CPU into two logical devices, makes a tensor (which initialises TensorFlow), and then tries to change the
+    logical devices, the visible devices and the numbers of threads. It records what each attempt raised, and
+    afterwards runs an operation on CPU:1 to see that the devices are still those of the beginning.
+Why it matters
+    A device configuration that comes too late must not pass silently: the program would run with another configuration
+    than its source says. What comes first in a program (an import that makes a tensor is enough) decides.
+What a failure means
+    `no_error`: the change was accepted after initialisation; whether it has an effect is not known.
+    `other_error`: an exception of another type or text; programs that catch RuntimeError miss it.
+    `devices_changed`: the devices of the beginning are gone.
+What to do
+    Configure devices in the first lines after `import tensorflow`, before any tensor, operation, `tf.device`,
+    `list_logical_devices`, `tf.data` pipeline or distribution strategy.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+
+from gpudiag import probe
+from gpudiag.hostfacts import Facts
+from gpudiag.model import Limits, Severity
+from gpudiag.placement import devices_of, short_device
+from gpudiag.probe import Case, Context, Judgement, Kind, Raised
+from gpudiag.probes.common import MATRIX
+from gpudiag.record import Record
+
+PROBE = probe.Probe()
+
+NO_ERROR = Kind(
+    "no_error",
+    Severity.FAIL,
+    "{call} was accepted after TensorFlow had initialised",
+    "Do not rely on an error: call it in the first lines after `import tensorflow`.",
+)
+OTHER_ERROR = Kind(
+    "other_error",
+    Severity.WARNING,
+    '{call}: {error} (expected RuntimeError "... cannot be modified after ...")',
+    "Do not match on the type or text of this error; tell gpudiag's authors of this release of TensorFlow.",
+)
+DEVICES_CHANGED = Kind(
+    "devices_changed",
+    Severity.FAIL,
+    "after the refused changes TensorFlow has {devices}, it began with {before}; MatMul on CPU:1 ran on {ran_on}",
+    "Configure devices once, in the first lines after `import tensorflow`.",
+)
+
+BEFORE = ("CPU:0", "CPU:1")
+
+
+class Attempt(Record):
+    """One change tried after initialisation."""
+
+    call: str
+    """The call as a program writes it."""
+    raised: Raised | None
+
+
+class Reading(probe.Reading):
+    """What each attempt raised, and the devices afterwards."""
+
+    attempts: tuple[Attempt, ...]
+    devices: tuple[str, ...]
+    """The logical CPUs after the attempts."""
+    ran_on: tuple[str, ...]
+    """Where an operation put on CPU:1 ran afterwards, by the placement log."""
+
+    def figure(self) -> str:
+        refused = sum(attempt.raised is not None for attempt in self.attempts)
+        return f"{refused} of {len(self.attempts)} late changes refused"
+
+
+def measure(ctx: Context) -> Reading:
+    tf = ctx.tf
+    tf.debugging.set_log_device_placement(True)
+    (cpu,) = tf.config.list_physical_devices("CPU")
+    logical = tf.config.LogicalDeviceConfiguration
+    tf.config.set_logical_device_configuration(cpu, [logical()] * len(BEFORE))
+    matrix = tf.constant(MATRIX)
+    changes: dict[str, Callable[[], object]] = {
+        "tf.config.set_logical_device_configuration": lambda: tf.config.set_logical_device_configuration(
+            cpu, [logical()] * (len(BEFORE) + 1)
+        ),
+        "tf.config.set_visible_devices": lambda: tf.config.set_visible_devices([], "CPU"),
+        "tf.config.threading.set_intra_op_parallelism_threads": lambda: (
+            tf.config.threading.set_intra_op_parallelism_threads(3)
+        ),
+        "tf.config.threading.set_inter_op_parallelism_threads": lambda: (
+            tf.config.threading.set_inter_op_parallelism_threads(3)
+        ),
+    }
+    attempts = tuple(Attempt(call, ctx.attempt(change)) for call, change in changes.items())
+    tf.config.set_soft_device_placement(False)
+    with ctx.placements() as log, tf.device("/CPU:1"):
+        tf.matmul(matrix, matrix)
+    devices = tuple(short_device(device.name) for device in tf.config.list_logical_devices("CPU"))
+    return Reading(attempts, devices, devices_of("MatMul", log.placements))
+
+
+def judge(reading: Reading, facts: Facts, limits: Limits) -> Iterator[Judgement]:
+    for attempt in reading.attempts:
+        raised = attempt.raised
+        if raised is None:
+            yield NO_ERROR.found(call=attempt.call)
+        elif raised.type != "RuntimeError" or "cannot be modified after" not in raised.message:
+            yield OTHER_ERROR.found(call=attempt.call, error=raised.brief)
+    if reading.devices != BEFORE or reading.ran_on != ("CPU:1",):
+        yield DEVICES_CHANGED.found(
+            devices=", ".join(reading.devices), before=", ".join(BEFORE), ran_on=", ".join(reading.ran_on) or "nothing"
+        )
+
+
+def _case(name: str, *expect: str, raised: Raised | None, devices: tuple[str, ...] = BEFORE) -> Case:
+    reading = Reading((Attempt("tf.config.set_visible_devices", raised),), devices, ("CPU:1",))
+    return Case(name, expect, reading)
+
+
+_REFUSED = Raised("RuntimeError", "Visible devices cannot be modified after being initialized")
+
+CASES = (
+    _case("refused", raised=_REFUSED),
+    _case("accepted", "no_error", raised=None),
+    _case("another type", "other_error", raised=Raised("ValueError", _REFUSED.message)),
+    _case("another text", "other_error", raised=Raised("RuntimeError", "Too late")),
+    _case("refused and yet done", "devices_changed", raised=_REFUSED, devices=("CPU:0",)),
+)

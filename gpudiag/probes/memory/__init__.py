@@ -1,0 +1,1 @@
+"""How much GPU memory TensorFlow takes, and when."""

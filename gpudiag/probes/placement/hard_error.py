@@ -1,0 +1,153 @@
+"""With soft placement off, an operation asked for on a missing device raises an error that names it.
+
+What it does
+    Switches soft placement off and multiplies two matrices under `tf.device("/GPU:99")`, a device that does not exist,
+    eagerly and inside `tf.function`. It does the same with a device of another job, `/job:worker/device:CPU:0`, there
+    also with soft placement on, because soft placement never crosses jobs. It records the exception's type and text.
+Why it matters
+    Hard placement is the way to make a program fail loudly instead of computing silently on the CPU. A test suite that
+    relies on it is worthless where the error does not come.
+What a failure means
+    `no_error`: the operation ran on another device although hard placement was asked for.
+    `other_type`: an exception, and not the `tf.errors.InvalidArgumentError` that programs catch.
+    `other_text`: the right exception, whose text does not name the device; a release of TensorFlow that words it anew.
+What to do
+    Call `tf.config.set_soft_device_placement(False)` before the first operation and look whether a library switches it
+    on again. Do not test with a scalar constant: TensorFlow caches those per device name, and one that was made under
+    soft placement is handed out again without an error.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any
+
+from gpudiag import probe
+from gpudiag.hostfacts import Facts
+from gpudiag.model import Limits, Severity
+from gpudiag.placement import short_device
+from gpudiag.probe import Case, Context, Judgement, Kind, Raised
+from gpudiag.probes.common import MATRIX
+from gpudiag.record import Record
+
+PROBE = probe.Probe()
+
+NO_ERROR = Kind(
+    "no_error",
+    Severity.FAIL,
+    "{what}: no error, it ran on {device}",
+    "Look for a library that calls tf.config.set_soft_device_placement(True) after your own call with False.",
+)
+OTHER_TYPE = Kind(
+    "other_type",
+    Severity.FAIL,
+    "{what}: {error} (expected InvalidArgumentError)",
+    "Catch that exception too, or use a release of TensorFlow that raises InvalidArgumentError (2.1 to 2.21).",
+)
+OTHER_TEXT = Kind(
+    "other_text",
+    Severity.WARNING,
+    "{what}: the error does not say that the device is missing: {error}",
+    "Do not match on the text of this error; tell gpudiag's authors of this release of TensorFlow.",
+)
+
+MISSING = "/GPU:99"
+OTHER_JOB = "/job:worker/device:CPU:0"
+
+# Four places in TensorFlow word this error: eager placement, a function's multi-device instantiation, the placer, and a
+# copy to the device. Measured on 2.21.0; which one speaks depends on mode and soft placement.
+_WORDS = (
+    "Could not satisfy device specification",
+    "Unable to find any devices for spec",
+    "Cannot assign a device for operation",
+    "unknown device",
+)
+
+
+class Run(Record):
+    """One matrix product asked for on a missing device."""
+
+    mode: str
+    """``eager`` or ``tf.function``."""
+    requested: str
+    """The device as the program named it."""
+    soft: bool
+    """Whether soft placement was on."""
+    raised: Raised | None = None
+    device: str = ""
+    """Where it ran instead of raising; empty where it raised."""
+
+    @property
+    def what(self) -> str:
+        """The circumstances in words."""
+        return f"{self.requested}, {self.mode}, soft placement {'on' if self.soft else 'off'}"
+
+
+class Reading(probe.Reading):
+    """What each attempt raised."""
+
+    runs: tuple[Run, ...]
+
+    def figure(self) -> str:
+        return f"{sum(run.raised is not None for run in self.runs)} of {len(self.runs)} raised"
+
+
+def measure(ctx: Context) -> Reading:
+    tf = ctx.tf
+    matrix = tf.constant(MATRIX)
+
+    def run(mode: str, requested: str, *, soft: bool) -> Run:
+        tf.config.set_soft_device_placement(soft)
+
+        def square(operand: Any) -> Any:
+            with tf.device(requested):
+                return tf.matmul(operand, operand)
+
+        multiply = tf.function(square) if mode == "tf.function" else square
+        devices: list[str] = []
+        raised = ctx.attempt(lambda: devices.append(short_device(multiply(matrix).device)))
+        return Run(mode, requested, soft, raised, "".join(devices))
+
+    return Reading(
+        tuple(
+            run(mode, requested, soft=soft)
+            for mode in ("eager", "tf.function")
+            for requested, soft in ((MISSING, False), (OTHER_JOB, False), (OTHER_JOB, True))
+        )
+    )
+
+
+def judge(reading: Reading, facts: Facts, limits: Limits) -> Iterator[Judgement]:
+    for run in reading.runs:
+        if run.raised is None:
+            yield NO_ERROR.found(what=run.what, device=run.device)
+        elif run.raised.type != "InvalidArgumentError":
+            yield OTHER_TYPE.found(what=run.what, error=run.raised.brief)
+        elif not (any(words in run.raised.message for words in _WORDS) and _names(run)):
+            yield OTHER_TEXT.found(what=run.what, error=run.raised.brief)
+
+
+def _names(run: Run) -> bool:
+    """Return True where the error names what was asked for, whatever stands between its parts."""
+    assert run.raised is not None
+    return all(part in run.raised.message for part in run.requested.removeprefix("/").split("/"))
+
+
+def _case(name: str, *expect: str, raised: Raised | None, device: str = "") -> Case:
+    return Case(name, expect, Reading((Run("eager", MISSING, False, raised, device),)))
+
+
+CASES = (
+    _case(
+        "raises as in TensorFlow 2.21",
+        raised=Raised(
+            "InvalidArgumentError",
+            "Could not satisfy device specification '/job:localhost/replica:0/task:0/device:GPU:99'. "
+            "enable_soft_placement=0. Supported device types [CPU]. [Op:MatMul] name: ",
+        ),
+    ),
+    _case("silent fallback", "no_error", raised=None, device="CPU:0"),
+    _case("the RuntimeError of 2.0", "other_type", raised=Raised("RuntimeError", "GPU:99 unknown device.")),
+    _case("a text without the device", "other_text", raised=Raised("InvalidArgumentError", "unknown device.")),
+    _case("a text in new words", "other_text", raised=Raised("InvalidArgumentError", "GPU:99: no such thing")),
+)

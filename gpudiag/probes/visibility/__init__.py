@@ -1,0 +1,1 @@
+"""Which GPUs TensorFlow is allowed to see, and under which number."""

@@ -1,0 +1,71 @@
+"""Markdown as GitHub reads it: for an issue, a pull request or a page."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+
+from gpudiag.model import Report, Row
+from gpudiag.plaintext import one_line, plain
+from gpudiag.report import words
+
+_MARKUP = re.compile(r"[\\`*|<>\[\]~&$]|(?<!\w)_|_(?!\w)")
+_HEADERS = ("outcome", "probe", "device", "time", "measured")
+_ALIGNMENT = ("left", "left", "left", "right", "left")
+
+
+def render(report: Report, *, verbose: bool) -> str:
+    """Return the report as GitHub-flavoured Markdown."""
+    rows = [row for rows in report.areas.values() for row in rows]
+    findings = [item for row in rows for item in _findings(report, row, verbose=verbose)]
+    placed = {words.label(report, row): words.evidence(row) for row in rows}
+    ran = [f"- {_code(label)}: {_text(evidence)}" for label, evidence in placed.items() if evidence]
+    banner = words.simulation(report)
+    blocks = [
+        f"# gpudiag: {report.verdict.value}",
+        f"> **{_text(banner)}**" if banner else "",
+        f"{report.verdict.value}: {words.summary(report)}",
+        _text(words.next_step(report)),
+        "\n".join(f"- {heading}: {_text(text)}" for heading, text in words.machine(report)),
+        f"gpudiag {_text(report.gpudiag_version)}, {_text(words.started(report))}",
+        *(["## Probes", _table(report, rows)] if rows else []),
+        *(["## Findings", "\n".join(findings)] if findings else []),
+        *(["## Where operations ran", "\n".join(ran)] if ran and verbose else []),
+    ]
+    return plain("\n\n".join(filter(None, blocks)) + "\n")
+
+
+def _table(report: Report, rows: list[Row]) -> str:
+    from tabulate import tabulate
+
+    cells = [
+        (_outcome(row), _text(row.probe), report.device_label(row), words.seconds(row), _text(words.figure(row)))
+        for row in rows
+    ]
+    return tabulate(cells, _HEADERS, tablefmt="github", colalign=_ALIGNMENT, disable_numparse=True)
+
+
+def _outcome(row: Row) -> str:
+    return row.status if row.status in ("pass", "skipped") else f"**{row.status}**"
+
+
+def _findings(report: Report, row: Row, *, verbose: bool) -> Iterator[str]:
+    """Yield a list item for each finding of the row, and for what broke it."""
+    name = _code(words.label(report, row))
+    for finding in row.findings:
+        yield f"- **{finding.severity.value}** {name}: {_text(finding.message)} ({_code(finding.kind)})"
+        yield f"  - {_text(finding.advice)}"
+    if row.status == "broken":
+        yield f"- **broken** {name}: {_text(words.figure(row))}"
+    log = words.log_lines(row, verbose=verbose)
+    if log:
+        yield "\n".join(["", "  ~~~text", *(f"  {line.replace('~~~', '~ ~ ~')}" for line in log), "  ~~~"])
+
+
+def _code(text: str) -> str:
+    return f"`{one_line(text).replace('`', '')}`"
+
+
+def _text(text: str) -> str:
+    """Return ``text`` on one line, so written that Markdown shows it as it is, in a table too."""
+    return _MARKUP.sub(r"\\\g<0>", one_line(text))

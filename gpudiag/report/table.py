@@ -1,0 +1,181 @@
+"""The table for people: a line a probe, below it what was found and what to do, at the end the verdict."""
+
+from __future__ import annotations
+
+import io
+from itertools import chain, zip_longest
+from typing import TYPE_CHECKING
+
+from gpudiag.model import Report, Row, Skipped
+from gpudiag.plaintext import one_line, plain
+from gpudiag.report import words
+
+if TYPE_CHECKING:
+    from rich.text import Text
+
+LEAST_WIDTH = 20
+LEAST_FIGURE_WIDTH = 16
+"""Where fewer columns are left for the figures, they stand below their rows."""
+
+_STYLES = {
+    "pass": "green",
+    "note": "cyan",
+    "warning": "yellow",
+    "fail": "bold red",
+    "broken": "bold magenta",
+    "PASS": "bold green",
+    "FAIL": "bold red",
+    "BROKEN": "bold magenta",
+    "NOT VERIFIED": "bold yellow",
+}
+_HEADERS = ("outcome", "probe", "device", "time")
+_ALIGNMENT = ("left", "left", "left", "right", "left")
+_GAP = 2
+_INDENT = " " * (len("outcome") + _GAP)
+"""What belongs to a probe stands below its name."""
+
+
+def render(report: Report, *, width: int, color: bool, verbose: bool) -> str:
+    """Return the table, no line wider than ``width`` columns (but at least :data:`LEAST_WIDTH`)."""
+    page = _Page(max(width, LEAST_WIDTH), color=color)
+    _header(page, report)
+    _rows(page, report, verbose=verbose)
+    _skipped(page, report)
+    _footer(page, report)
+    return page.text()
+
+
+class _Page:
+    """Lines that fit a width, whatever is in them: words without a break, characters two columns wide."""
+
+    def __init__(self, width: int, *, color: bool) -> None:
+        from rich.console import Console
+
+        self.width = width
+        self._console = Console(
+            width=width,
+            height=25,
+            file=io.StringIO(),
+            force_terminal=color,
+            color_system="standard" if color else None,
+            no_color=not color,
+            legacy_windows=False,
+            _environ={},  # the caller has decided; COLUMNS, TERM and NO_COLOR must not decide again
+        )
+        self._lines: list[Text] = []
+
+    def wrap(self, text: str, width: int, style: str = "") -> list[Text]:
+        """Return ``text`` as lines, at least one; only a text that is empty gives an empty line."""
+        from rich.text import Text
+
+        lines = Text(text, style).wrap(self._console, width)
+        for line in lines:
+            line.rstrip()
+        return [line for line in lines if line.plain] or [Text()]
+
+    def add(self, text: str, style: str = "", *, lead: str = "", lead_style: str = "") -> None:
+        """Add a paragraph, ``lead`` before its first line, the other lines indented as far."""
+        from rich.text import Text
+
+        room = self.width - len(lead)
+        if room < LEAST_WIDTH // 2:
+            text, lead, room = f"{lead.strip()} {text}", "", self.width
+        for number, line in enumerate(self.wrap(plain(text), room, style)):
+            before = (lead, lead_style) if number == 0 else " " * len(lead)
+            self._lines.append(Text.assemble(before, line))
+
+    def blank(self) -> None:
+        self.add("")
+
+    def text(self) -> str:
+        with self._console.capture() as captured:
+            for line in self._lines:
+                self._console.print(line, soft_wrap=True)
+        return captured.get()
+
+
+def _header(page: _Page, report: Report) -> None:
+    page.add(f"gpudiag {report.gpudiag_version}, {words.started(report)}", "bold")
+    if report.world.simulated:
+        page.add(words.simulation(report), "bold yellow")
+    pairs = words.machine(report)
+    widest = max(len(heading) for heading, _ in pairs)
+    for heading, text in pairs:
+        page.add(text, lead=f"{heading:{widest}}  ", lead_style="dim")
+    page.blank()
+
+
+def _rows(page: _Page, report: Report, *, verbose: bool) -> None:
+    """Add a line for each row that ran, the areas apart; below each what was found."""
+    from tabulate import tabulate
+
+    ran = [row for rows in report.areas.values() for row in rows if not isinstance(row.outcome, Skipped)]
+    if not ran:
+        return
+    heads = [(_outcome(row), one_line(row.probe), report.device_label(row), words.seconds(row)) for row in ran]
+    room = page.width - sum(max(map(len, column)) + _GAP for column in zip(_HEADERS, *heads, strict=True))
+    if narrow := room < LEAST_FIGURE_WIDTH:
+        headers: tuple[str, ...] = _HEADERS[:2]
+        blocks: list[list[tuple[str, ...]]] = [[head[:2]] for head in heads]
+    else:
+        headers = (*_HEADERS, "measured")
+        figures = [[line.plain for line in page.wrap(words.figure(row), room)] for row in ran]
+        blocks = [
+            list(zip_longest(*([cell] for cell in head), figure, fillvalue=""))
+            for head, figure in zip(heads, figures, strict=True)
+        ]
+    cells = list(chain([headers], *blocks))
+    # Not tabulate's own header: it would make columns wider than they need be.
+    cells.insert(1, tuple("-" * max(map(len, column)) for column in zip(*cells, strict=True)))
+    alignment = _ALIGNMENT[: len(headers)]
+    lines = iter(tabulate(cells, tablefmt="plain", colalign=alignment, disable_numparse=True).splitlines())
+    page.add(next(lines), "bold")
+    page.add(next(lines), "dim")
+    area = ran[0].area
+    for row, block in zip(ran, blocks, strict=True):
+        if row.area != area:
+            page.blank()
+            area = row.area
+        line = next(lines)
+        page.add(line[len(_INDENT) :], lead=line[: len(_INDENT)], lead_style=_STYLES[row.status])
+        for _ in block[1:]:
+            page.add(next(lines))
+        if narrow:
+            page.add(f"{report.device_label(row)}, {words.seconds(row)}: {words.figure(row)}", lead=_INDENT)
+        _below(page, row, verbose=verbose)
+    page.blank()
+
+
+def _outcome(row: Row) -> str:
+    """Return the row's status, written so that what is wrong is seen without colours too."""
+    return row.status.upper() if row.status in ("fail", "broken") else row.status
+
+
+def _below(page: _Page, row: Row, *, verbose: bool) -> None:
+    for finding in row.findings:
+        severity = finding.severity.value
+        page.add(one_line(finding.message), lead=f"{_INDENT}{severity}: ", lead_style=_STYLES[severity])
+        page.add(one_line(finding.advice), lead=f"{_INDENT}  -> ")
+    for line in words.log_lines(row, verbose=verbose):
+        page.add(line, "dim", lead=f"{_INDENT}| ", lead_style="dim")
+    if verbose and (ran := words.evidence(row)):
+        page.add(ran, "dim", lead=f"{_INDENT}ran: ", lead_style="dim")
+
+
+def _skipped(page: _Page, report: Report) -> None:
+    """Add the names of the skipped probes, gathered by their reason so that they do not drown the others."""
+    reasons: dict[str, list[str]] = {}
+    for row in report.rows:
+        if isinstance(row.outcome, Skipped):
+            reasons.setdefault(words.figure(row), []).append(words.label(report, row))
+    for reason, names in reasons.items():
+        page.add(f"{len(names)} skipped: {reason}", "bold dim")
+        page.add(", ".join(names), "dim", lead=_INDENT)
+    if reasons:
+        page.blank()
+
+
+def _footer(page: _Page, report: Report) -> None:
+    verdict = report.verdict.value
+    page.add(words.summary(report), lead=f"{verdict}: ", lead_style=_STYLES[verdict])
+    page.add(words.next_step(report))

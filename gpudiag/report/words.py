@@ -1,0 +1,172 @@
+"""What the formats say in the same words."""
+
+from __future__ import annotations
+
+import signal
+from collections import Counter
+
+from gpudiag.hostfacts import Facts, Unknown
+from gpudiag.model import Broken, Finding, Gpu, Judged, Report, Row, Skipped, Verdict
+from gpudiag.plaintext import one_line, plain
+
+MOST_PLACEMENTS = 8
+KEPT_LOG_LINES = 3
+KEPT_LOG_LINES_VERBOSE = 12
+
+_PLUMBING = frozenset({"_Arg", "_Retval", "_DeviceArg", "_DeviceRetval"})
+"""What TensorFlow's placer logs for the arguments and results of a function: nothing that computes."""
+
+_COUNTED = {"pass": "passed", "note": "with notes", "warning": "warned", "fail": "failed"}
+
+
+def label(report: Report, row: Row) -> str:
+    """Return the probe's name, and the GPUs where it was given some: one name for each row."""
+    return " ".join([one_line(row.probe), *([report.device_label(row)] if row.devices else [])])
+
+
+def figure(row: Row) -> str:
+    """Return a row's key figure: what was measured, why it was skipped or what broke it."""
+    outcome = row.outcome
+    if isinstance(outcome, Judged):
+        return one_line(outcome.figure)
+    if isinstance(outcome, Skipped):
+        return one_line(outcome.reason)
+    return one_line(f"{outcome.cause.value}: {outcome.detail}")
+
+
+def seconds(row: Row) -> str:
+    return f"{row.duration_s:.2f} s"
+
+
+def finding(found: Finding) -> str:
+    """Return a finding on two lines: what was found, and what to do."""
+    return f"{found.severity.value} {found.kind}: {one_line(found.message)}\n  -> {one_line(found.advice)}"
+
+
+def evidence(row: Row) -> str:
+    """Return where operations ran, such as ``MatMul x3 on GPU:0, AddV2 on CPU:0``; "" where nothing was logged."""
+    ran = Counter[tuple[str, str]]()
+    for placement in row.placements:
+        if placement.op not in _PLUMBING:
+            ran[placement.op, placement.device] += placement.count
+    parts = [f"{op}{f' x{count}' if count > 1 else ''} on {device}" for (op, device), count in ran.items()]
+    if len(parts) > MOST_PLACEMENTS:
+        parts[MOST_PLACEMENTS:] = [f"and {len(parts) - MOST_PLACEMENTS} more"]
+    return one_line(", ".join(parts))
+
+
+def log_lines(row: Row, *, verbose: bool) -> tuple[str, ...]:
+    """Return the last lines of a broken row's log."""
+    if not isinstance(row.outcome, Broken):
+        return ()
+    lines = [line.rstrip() for text in row.log for line in plain(text).splitlines() if line.strip()]
+    return tuple(lines[-(KEPT_LOG_LINES_VERBOSE if verbose else KEPT_LOG_LINES) :])
+
+
+def started(report: Report) -> str:
+    """Return when the run began, to the second."""
+    return f"{report.started_at[:19].replace('T', ' ')} UTC"
+
+
+def machine(report: Report) -> tuple[tuple[str, str], ...]:
+    """Return what the report was made on, as pairs of a heading and its text."""
+    facts = report.facts
+    gpus = [(f"GPU {gpu.index}", _gpu(gpu)) for gpu in report.gpus] or [("GPUs", _no_gpus(facts))]
+    pairs = [("TensorFlow", _tensorflow(facts)), ("Python", _python(facts)), ("driver", _driver(facts)), *gpus]
+    return tuple((heading, one_line(text)) for heading, text in pairs)
+
+
+def simulation(report: Report) -> str:
+    """Return the banner of a report on simulated GPUs; "" on a real machine."""
+    if not report.world.simulated:
+        return ""
+    return one_line(f"SIMULATED GPUs ({report.world.spec}): nothing here was measured on a real GPU")
+
+
+def summary(report: Report) -> str:
+    """Return what stands beside the verdict: ``9 passed, 1 warned, 7 skipped; exit status 5; 3.2 s``."""
+    counted = ", ".join(f"{number} {_COUNTED.get(status, status)}" for status, number in report.counts.items())
+    return f"{counted or 'no probe ran'}; exit status {report.exit_code}; {report.duration_s:.1f} s"
+
+
+def next_step(report: Report) -> str:
+    """Return what to do next, in one sentence; "" after a pass."""
+    if report.signal is not None:
+        return f"Run it again: it was stopped by {_signal_name(report.signal)} before everything had run."
+    match report.verdict:
+        case Verdict.FAIL:
+            failed = [row for row in report.rows if any(one.severity in report.limits.failing for one in row.findings)]
+            also = " (with --strict, warnings too)" if report.limits.strict else ""
+            return f"Cure what failed{also}, then: gpudiag check {_probes(failed)}"
+        case Verdict.BROKEN:
+            broken = [row for row in report.rows if isinstance(row.outcome, Broken)]
+            return f"A broken probe proves nothing. Run it alone: gpudiag check -v {_probes(broken)}"
+        case Verdict.NOT_VERIFIED if report.unverified:
+            gpus = ", ".join(f"GPU {gpu.index}" for gpu in report.unverified)
+            return f"No probe verified a kernel on {gpus}: cure why they were skipped, or run all: gpudiag check"
+        case Verdict.NOT_VERIFIED if report.exit_code == 0:
+            return "No GPU is in scope, so nothing was verified; --allow-no-gpu accepts that."
+        case Verdict.NOT_VERIFIED if not report.facts.without_gpu:
+            return "No GPU is in scope, but it is not known that there is none: see host.driver and host.environment."
+        case Verdict.NOT_VERIFIED:
+            return "No GPU is in scope, so nothing was verified. If that is meant to be: --allow-no-gpu"
+    return ""
+
+
+def _probes(rows: list[Row]) -> str:
+    return " ".join(dict.fromkeys(row.probe for row in rows))
+
+
+def _signal_name(number: int) -> str:
+    try:
+        return signal.Signals(number).name
+    except ValueError:
+        return f"signal {number}"
+
+
+def _gpu(gpu: Gpu) -> str:
+    memory = f"{gpu.memory_total_bytes / (1 << 30):.0f} GiB, " if gpu.memory_total_bytes else ""
+    return f"{gpu.name}, {memory}PCI {gpu.pci_bus_id}"
+
+
+def _no_gpus(facts: Facts) -> str:
+    if isinstance(facts.nvml, Unknown):
+        return f"not known: {facts.nvml.reason}"
+    if facts.nvml.devices:
+        return f"none: CUDA_VISIBLE_DEVICES={facts.variables.get('CUDA_VISIBLE_DEVICES', '')!r} hides them"
+    return "none"
+
+
+def _tensorflow(facts: Facts) -> str:
+    tensorflow = facts.tensorflow
+    if isinstance(tensorflow, Unknown):
+        return f"not known: {tensorflow.reason}"
+    if tensorflow.module_path is None:
+        return "not installed"
+    name = " and ".join(
+        one.version if one.name == "tensorflow" else f"{one.version} ({one.name})" for one in tensorflow.distributions
+    )
+    build = tensorflow.build
+    if build is None:
+        built = ""
+    elif build.cuda:
+        built = f", built for CUDA {build.cuda_version or '?'} and cuDNN {build.cudnn_version or '?'}"
+    else:
+        built = ", built without CUDA"
+    return (name or "of unknown version") + built
+
+
+def _python(facts: Facts) -> str:
+    system = facts.system
+    if isinstance(system, Unknown):
+        return f"not known: {system.reason}"
+    return f"{system.python} on {system.os}, {system.machine}"
+
+
+def _driver(facts: Facts) -> str:
+    driver = facts.driver
+    if isinstance(driver, Unknown):
+        return f"not known: {driver.reason}"
+    version = driver.kernel_module or ("" if isinstance(facts.nvml, Unknown) else facts.nvml.driver_version)
+    newest = f"CUDA up to {driver.cuda_version}" if driver.cuda_version else ""
+    return ", ".join(filter(None, [version, newest])) or "none"

@@ -1,0 +1,384 @@
+"""One run: facts, then a plan, then a row for every probe and device, then the report."""
+
+from __future__ import annotations
+
+import os
+import signal
+import time
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from datetime import datetime, timezone
+from pathlib import Path
+from typing import Any, Protocol
+
+import msgspec
+
+import gpudiag
+from gpudiag import catalogue, hostfacts
+from gpudiag.catalogue import Entry
+from gpudiag.devices import Devices
+from gpudiag.hostfacts import Facts, Unknown
+from gpudiag.isolate import Bounds, Ended, Job, ServerSpec, Supervision, supervise
+from gpudiag.model import Broken, Cause, Gpu, Judged, Limits, Report, Row, Skipped, World, conclude
+from gpudiag.placement import parse_placements
+from gpudiag.probe import Scope
+from gpudiag.scope import gpus_in_scope
+from gpudiag.signals import Signals
+
+PLAIN = "plain"
+"""The server that has imported nothing; it runs what needs a new interpreter, and gathers facts."""
+TENSORFLOW = "tensorflow"
+
+FACTS_DEADLINE_S = 15.0
+LOCK_WAIT_S = 300.0
+"""How long a probe waits for a GPU that another run of gpudiag holds."""
+TICK_S = 0.1
+KEPT_LINES = 40
+KEPT_CHARACTERS = 500
+
+# Whatever the caller's log levels are: they hide the lines that a verdict rests on (TF_CPP_MIN_LOG_LEVEL=3 hides nearly
+# all of them), or flood. Read while TensorFlow is imported.
+LOG_LEVELS: dict[str, str | None] = {
+    **dict.fromkeys(
+        ("TF_CPP_MIN_LOG_LEVEL", "TF_CPP_MIN_VLOG_LEVEL", "TF_CPP_MAX_VLOG_LEVEL", "TF_CPP_LOG_THREAD_ID"), None
+    ),
+    "TF_CPP_VMODULE": "dso_loader=1",  # names each library that cannot be opened, as no other level does (2.18-2.21)
+}
+
+
+class Observer(Protocol):
+    """Who is told how a run goes on."""
+
+    def phase(self, text: str, total: int | None = None) -> None: ...
+
+    def started(self, label: str) -> None: ...
+
+    def finished(self, row: Row, label: str) -> None: ...
+
+    def tick(self) -> None: ...
+
+
+@dataclass(frozen=True)
+class Options:
+    """What to run and how."""
+
+    entries: tuple[Entry, ...]
+    isolation: str = "fork"
+    """``fork`` or ``spawn``."""
+    jobs: int | None = None
+    """Children at the same time; None: as many as processors and memory allow."""
+    timeout_s: float | None = None
+    """For each probe and for TensorFlow's import; None: what each probe declares."""
+    deadline_s: float | None = None
+    """For the whole run."""
+    limits: Limits = field(default_factory=Limits)
+    command: tuple[str, ...] = ()
+    world: World = field(default_factory=lambda: World(simulated=False))
+    environment: Mapping[str, str] = field(default_factory=dict)
+    """What a process needs to live in that world."""
+    root: Path | None = None
+    """Stands for / where the kernel's files about GPUs are read; None: / itself."""
+    locks: Path | None = None
+    """Folder for the locks of GPUs; None: the one that all runs of this user share."""
+
+
+@dataclass(frozen=True)
+class _Task:
+    """One row to be."""
+
+    key: str
+    entry: Entry
+    gpus: tuple[Gpu, ...]
+
+    @property
+    def label(self) -> str:
+        return " ".join([self.entry.name, *(f"GPU {gpu.index}" for gpu in self.gpus)])
+
+
+def run(options: Options, observer: Observer, signals: Signals) -> Report:
+    """Run the probes of ``options`` and return the report, also where a signal or the deadline ends the run early."""
+    started_at = datetime.now(timezone.utc)
+    began = time.monotonic()
+    entries = options.entries
+    required = catalogue.get("host.gpus")
+    if options.limits.require_gpus and required not in entries:
+        entries = (required, *entries)
+    until = None if options.deadline_s is None else began + options.deadline_s
+    bounds = Bounds() if options.timeout_s is None else Bounds(preload_s=options.timeout_s)
+    environment = {**options.environment, **LOG_LEVELS}
+    preload = "preload_simulated" if options.world.simulated else "preload"
+    servers = {
+        PLAIN: ServerSpec(env=environment),
+        TENSORFLOW: ServerSpec(preload=f"gpudiag.child:{preload}", what="import tensorflow", env=environment),
+    }
+    with supervise(servers, bounds) as children, signals.waking(children.wakeup_fd):
+        work = _Run(options, children, observer, signals, until)
+        if any(_server(entry, options) == TENSORFLOW for entry in entries):
+            children.prepare(TENSORFLOW)  # imports while the facts are gathered
+        facts = work.gather_facts()
+        gpus = gpus_in_scope(facts)
+        rows = work.rows(_plan(entries, gpus), facts, gpus)
+        return conclude(
+            Report(
+                schema_version=1,
+                gpudiag_version=gpudiag.__version__,
+                started_at=started_at.isoformat(timespec="seconds"),
+                duration_s=round(time.monotonic() - began, 3),
+                command=options.command,
+                isolation=options.isolation,
+                world=options.world,
+                limits=options.limits,
+                facts=facts,
+                gpus=gpus,
+                rows=rows,
+                signal=signals.received,
+            )
+        )
+
+
+def rejudge(report: Report) -> Report:
+    """Return ``report`` with every row that has something to judge judged anew, by the probes as they are now."""
+    known = {entry.name: entry for entry in catalogue.entries()}
+    rows = tuple(
+        _judged(row, known[row.probe], report.facts, report.limits)
+        if isinstance(row.outcome, Judged) and row.probe in known
+        else row
+        for row in report.rows
+    )
+    return conclude(msgspec.structs.replace(report, rows=rows))
+
+
+def _judged(row: Row, entry: Entry, facts: Facts, limits: Limits) -> Row:
+    """Return ``row`` with the outcome that its reading gives; a reading that cannot be judged is broken."""
+    outcome: Judged | Broken
+    try:
+        outcome = entry.judge(row.reading, facts, limits)
+        msgspec.json.encode(outcome)  # a text that JSON cannot hold must not cost the whole report
+    except msgspec.ValidationError as error:
+        outcome = Broken(Cause.BAD_RESULT, f"its reading does not fit: {error}")
+    except (Exception, SystemExit) as error:  # a judge's fault breaks its own row and no other
+        outcome = Broken(Cause.EXCEPTION, f"judging raised {type(error).__name__}: {error!a}")
+    return msgspec.structs.replace(row, outcome=outcome)
+
+
+def _server(entry: Entry, options: Options) -> str | None:
+    """Return the server a probe runs on; None for a probe that has nothing to run."""
+    if entry.reading is None:
+        return None
+    return PLAIN if entry.probe.fresh or options.isolation == "spawn" else TENSORFLOW
+
+
+def _plan(entries: tuple[Entry, ...], gpus: tuple[Gpu, ...]) -> list[_Task]:
+    tasks = []
+    for entry in entries:
+        given: list[tuple[Gpu, ...]] = [()]
+        if gpus and entry.probe.scope is Scope.ALL_GPUS:
+            given = [gpus]
+        elif gpus and entry.probe.scope is Scope.EACH_GPU:
+            given = [(gpu,) for gpu in gpus]
+        tasks += [_Task(f"{entry.name}#{number}", entry, some) for number, some in enumerate(given)]
+    return tasks
+
+
+class _Run:
+    """The state of a run: what is under way, which devices are in use."""
+
+    def __init__(
+        self,
+        options: Options,
+        children: Supervision,
+        observer: Observer,
+        signals: Signals,
+        until: float | None,
+    ) -> None:
+        self._options = options
+        self._children = children
+        self._observer = observer
+        self._signals = signals
+        self._until = until
+        self._devices = Devices(options.locks)
+
+    def gather_facts(self) -> Facts:
+        """Gather every family in a child of its own; one that does not answer is ``Unknown``."""
+        self._observer.phase("host facts")
+        families = Facts.__struct_fields__
+        own = {name: os.environ.get(name) for name in LOG_LEVELS}  # the servers clear them, and they are facts too
+        root = {} if self._options.root is None else {"root": str(self._options.root)}
+        for family in families:
+            target = "gpudiag.facts:gather_family"
+            self._children.start(Job(family, target, {"family": family, **root}, FACTS_DEADLINE_S, PLAIN, env=own))
+        gathered: dict[str, hostfacts.Family] = {}
+        while len(gathered) < len(families):
+            for ended in self._children.wait(TICK_S):
+                gathered[ended.key] = _family(ended)
+            self._observer.tick()
+            if stopped := self._stopped():
+                for family in families:
+                    self._children.kill(family, *stopped)
+        return Facts(**gathered)  # type: ignore[arg-type]  # each family was decoded as the type of its field
+
+    def rows(self, tasks: list[_Task], facts: Facts, gpus: tuple[Gpu, ...]) -> tuple[Row, ...]:
+        """Return a row for every task, in their order."""
+        self._observer.phase("probes", len(tasks))
+        rows: dict[str, Row] = {}
+        pending: list[_Task] = []
+        stopped = self._stopped()  # then the facts are not whole, and nothing is judged by them
+        for task in tasks:
+            early = None if stopped else self._without_a_child(task, facts, gpus)
+            if early is None:
+                pending.append(task)
+            else:
+                self._add(rows, task, early)
+        running: dict[str, _Task] = {}
+        slots = self._options.jobs or _default_jobs()
+        try:
+            while pending or running:
+                if stopped := self._stopped():
+                    for task in pending:
+                        self._add(rows, task, Row(task.entry.name, _uuids(task), _not_run(*stopped), 0.0))
+                    pending = []
+                    for key in running:
+                        self._children.kill(key, *stopped)
+                self._start_some(pending, running, slots, rows)
+                for ended in self._children.wait(TICK_S):
+                    task = running.pop(ended.key)
+                    self._devices.release(task.gpus)
+                    self._add(rows, task, self._row(task, ended, facts))
+                self._observer.tick()
+        finally:
+            self._devices.close()
+        return tuple(rows[task.key] for task in tasks)
+
+    def _add(self, rows: dict[str, Row], task: _Task, row: Row) -> None:
+        rows[task.key] = row
+        self._observer.finished(row, task.label)
+
+    def _stopped(self) -> tuple[Cause, str] | None:
+        """Return why the run must end now, or None while it goes on."""
+        if self._signals.received is not None:
+            return Cause.INTERRUPTED, f"stopped by {signal.Signals(self._signals.received).name}"
+        if self._until is not None and time.monotonic() >= self._until:
+            return Cause.TIMEOUT, f"the deadline of {self._options.deadline_s:g} s for the run passed"
+        return None
+
+    def _without_a_child(self, task: _Task, facts: Facts, gpus: tuple[Gpu, ...]) -> Row | None:
+        """Return the row of a task that is skipped or that judges facts alone; None where a child must measure."""
+        entry = task.entry
+        row = Row(entry.name, _uuids(task), Skipped(""), 0.0)
+        needs = entry.probe.needs
+        if entry.reading is None:
+            return _judged(row, entry, facts, self._options.limits)
+        if needs.tensorflow and not isinstance(facts.tensorflow, Unknown) and facts.tensorflow.module_path is None:
+            return msgspec.structs.replace(row, outcome=Skipped("TensorFlow is not installed"))
+        if len(task.gpus) < needs.gpus or (entry.probe.scope is not Scope.HOST and not gpus):
+            return msgspec.structs.replace(row, outcome=Skipped(_lack_of_gpus(needs.gpus, facts, gpus)))
+        return None
+
+    def _start_some(self, pending: list[_Task], running: dict[str, _Task], slots: int, rows: dict[str, Row]) -> None:
+        for task in list(pending):
+            if len(running) >= slots:
+                return
+            probe = task.entry.probe
+            if not self._devices.take(task.gpus, exclusive=probe.exclusive):
+                if self._devices.waited_s(task.gpus) > LOCK_WAIT_S:
+                    pending.remove(task)
+                    detail = f"another run of gpudiag held the GPU for more than {LOCK_WAIT_S:g} s"
+                    self._add(rows, task, Row(task.entry.name, _uuids(task), Broken(Cause.TIMEOUT, detail), 0.0))
+                continue
+            pending.remove(task)
+            running[task.key] = task
+            self._observer.started(task.label)
+            server = _server(task.entry, self._options)
+            assert server is not None
+            self._children.start(
+                Job(
+                    key=task.key,
+                    target="gpudiag.child:run_probe",
+                    argument={"probe": task.entry.name, "gpus": [msgspec.to_builtins(gpu) for gpu in task.gpus]},
+                    deadline_s=self._deadline_s(task, server),
+                    server=server,
+                    fresh=server == PLAIN,
+                    env=_environment(task),
+                )
+            )
+
+    def _deadline_s(self, task: _Task, server: str) -> float:
+        allowed = self._options.timeout_s or task.entry.probe.deadline_s
+        if server == PLAIN:  # its child imports TensorFlow itself
+            allowed += self._options.timeout_s or Bounds().preload_s
+        return allowed
+
+    def _row(self, task: _Task, ended: Ended, facts: Facts) -> Row:
+        lines = [*ended.stdout.splitlines(), *ended.stderr.splitlines()]
+        row = Row(
+            probe=task.entry.name,
+            devices=_uuids(task),
+            outcome=Skipped(""),
+            duration_s=round(ended.duration_s, 3),
+            placements=parse_placements(lines),
+            log=tuple(line[:KEPT_CHARACTERS] for line in lines[-KEPT_LINES:]),
+        )
+        if ended.cause is not None:
+            return msgspec.structs.replace(row, outcome=Broken(ended.cause, ended.detail))
+        assert ended.value is not None
+        reading = msgspec.json.decode(ended.value)
+        if not isinstance(reading, dict):
+            detail = f"its reading is no record but {type(reading).__name__}"
+            return msgspec.structs.replace(row, outcome=Broken(Cause.BAD_RESULT, detail))
+        return _judged(msgspec.structs.replace(row, reading=reading), task.entry, facts, self._options.limits)
+
+
+def _not_run(cause: Cause, detail: str) -> Skipped | Broken:
+    """Return the outcome of a probe that had not begun when the run ended.
+
+    A run cut by its own deadline is broken, never green; one cut by a signal has that signal's exit status.
+    """
+    if cause is Cause.INTERRUPTED:
+        return Skipped(f"not run: {detail}")
+    return Broken(cause, f"not run: {detail}")
+
+
+def _family(ended: Ended) -> hostfacts.Family:
+    if ended.value is None:
+        return Unknown(f"gathering it ended in: {ended.detail}")
+    try:
+        family: hostfacts.Family = msgspec.json.decode(ended.value, type=_FAMILIES[ended.key])
+    except msgspec.ValidationError as error:
+        return Unknown(f"what was gathered does not fit: {error}")
+    return family
+
+
+_FAMILIES: Mapping[str, Any] = {one.name: one.type for one in msgspec.structs.fields(Facts)}
+
+
+def _uuids(task: _Task) -> tuple[str, ...]:
+    return tuple(gpu.uuid for gpu in task.gpus)
+
+
+def _lack_of_gpus(needed: int, facts: Facts, gpus: tuple[Gpu, ...]) -> str:
+    """Say which GPUs are lacking, and what hides them where something does."""
+    if gpus:
+        return f"needs {needed} GPUs, {len(gpus)} here"
+    if isinstance(facts.nvml, Unknown):
+        return f"GPUs not known: {facts.nvml.reason}"
+    if facts.nvml.devices:
+        mask = facts.variables.get("CUDA_VISIBLE_DEVICES", "")
+        return f"CUDA_VISIBLE_DEVICES={mask!r} hides every GPU"
+    return "no GPU"
+
+
+def _environment(task: _Task) -> dict[str, str | None]:
+    """Return what a child's environment is changed by: its devices, handed out by UUID, and what its probe declares."""
+    changes: dict[str, str | None] = {"CUDA_VISIBLE_DEVICES": ",".join(_uuids(task)) or "-1"}
+    if task.gpus and not task.entry.probe.exclusive:
+        # It may share the device with another child, and TensorFlow by default takes nearly all memory that is free.
+        changes["TF_FORCE_GPU_ALLOW_GROWTH"] = "true"
+    return changes | task.entry.probe.env
+
+
+def _default_jobs() -> int:
+    """As many children as there are processors to run them and memory to hold them (1 GiB each)."""
+    import psutil
+
+    processors = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
+    return max(1, min(processors, psutil.virtual_memory().available >> 30))

@@ -1,0 +1,101 @@
+"""Simulated GPUs under the unmodified CUDA wheel of TensorFlow.
+
+Driver, CUDA libraries and NVML are replaced by small libraries of our own (src/), found through
+LD_LIBRARY_PATH; TensorFlow's GPU kernels are forwarded to its CPU kernels. Everything else is
+TensorFlow's own code.
+
+What is not simulated, and what happens instead:
+
+- XLA (jit_compile=True, set_jit) and hand-written CUDA kernels: the launch is named on stderr and
+  the device is stopped, so that every later read from it raises InternalError.
+- Explicit NCCL ops, cuDNN RNN ops, channels-first convolutions and whatever else has no CPU kernel:
+  NotFoundError that says "simulated GPU". Collectives of tf.distribute run TensorFlow's CPU ring.
+- Keras' own choices of XLA (jit_compile="auto") and cuDNN (LSTM, GRU) are turned off, and said.
+- Speed, utilisation, power and temperature (NVML: "not supported"), the memory that contexts and
+  libraries really take (a constant is charged), profiling (CUPTI), NVLink, ECC, the numerics of
+  TF32 and cuDNN (numbers are the CPU's).
+
+Importing this package costs nothing: names are loaded when used.
+"""
+
+from __future__ import annotations
+
+import importlib
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from gpudiag.simulator.command import run
+    from gpudiag.simulator.errors import (
+        CudaWheelMissing,
+        FaultError,
+        RealDriverMapped,
+        SimulatorError,
+        SimulatorMissing,
+        SpecError,
+    )
+    from gpudiag.simulator.faults import (
+        CATALOGUE,
+        Fault,
+        catalogue_text,
+        fault_environment,
+        parse_fault,
+    )
+    from gpudiag.simulator.machine import MACHINE_VARIABLE, Machine, library_directory
+    from gpudiag.simulator.spec import PRESETS, Gpu, MachineSpec, parse_spec
+    from gpudiag.simulator.wheel import cpu_only_tensorflow, preload, require_cuda_wheel
+
+_HOME = {
+    "CudaWheelMissing": "errors",
+    "FaultError": "errors",
+    "RealDriverMapped": "errors",
+    "SimulatorError": "errors",
+    "SimulatorMissing": "errors",
+    "SpecError": "errors",
+    "CATALOGUE": "faults",
+    "Fault": "faults",
+    "catalogue_text": "faults",
+    "fault_environment": "faults",
+    "parse_fault": "faults",
+    "MACHINE_VARIABLE": "machine",
+    "Machine": "machine",
+    "library_directory": "machine",
+    "run": "command",
+    "PRESETS": "spec",
+    "Gpu": "spec",
+    "MachineSpec": "spec",
+    "parse_spec": "spec",
+    "cpu_only_tensorflow": "wheel",
+    "preload": "wheel",
+    "require_cuda_wheel": "wheel",
+}
+
+__all__ = [
+    "CATALOGUE",
+    "MACHINE_VARIABLE",
+    "PRESETS",
+    "CudaWheelMissing",
+    "Fault",
+    "FaultError",
+    "Gpu",
+    "Machine",
+    "MachineSpec",
+    "RealDriverMapped",
+    "SimulatorError",
+    "SimulatorMissing",
+    "SpecError",
+    "catalogue_text",
+    "cpu_only_tensorflow",
+    "fault_environment",
+    "library_directory",
+    "parse_fault",
+    "parse_spec",
+    "preload",
+    "require_cuda_wheel",
+    "run",
+]
+
+
+def __getattr__(name: str) -> object:
+    if name not in _HOME:
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    return getattr(importlib.import_module(f"{__name__}.{_HOME[name]}"), name)

@@ -1,0 +1,42 @@
+"""What can go wrong before a simulated machine runs; each text is for people and names the cure."""
+
+from __future__ import annotations
+
+from gpudiag.errors import UsageError
+
+
+class SimulatorError(UsageError):
+    """Base of all; the command line ends with exit code 2."""
+
+
+class SpecError(SimulatorError):
+    """The specification is wrong."""
+
+
+class FaultError(SimulatorError):
+    """A fault is unknown, or its value is wrong, or it cannot be injected where it was asked
+    for."""
+
+
+class SimulatorMissing(SimulatorError):  # noqa: N818  # the name states the fault
+    """The simulated libraries were not built."""
+
+
+class CudaWheelMissing(SimulatorError):  # noqa: N818  # the name states the fault
+    """TensorFlow is absent, or it is a build without CUDA: it never asks for a CUDA library."""
+
+
+class RealDriverMapped(SimulatorError):  # noqa: N818  # the name states the fault
+    """The process has the real libcuda.so.1 mapped, or would have."""
+
+
+def with_caret(text: str, column: int, fault: str, cure: str) -> str:
+    """The input with a caret under the fault, then what to write instead.
+
+    >>> print(with_caret("0x16GiB", 0, "0 GPUs", "1 to 64"))
+    0 GPUs
+      0x16GiB
+      ^
+    1 to 64
+    """
+    return f"{fault}\n  {text}\n  {' ' * column}^\n{cure}"

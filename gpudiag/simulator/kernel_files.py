@@ -1,0 +1,23 @@
+"""What NVIDIA's kernel module shows in /proc, /dev and /sys, for those who look without opening a device."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from gpudiag.simulator.spec import MachineSpec
+
+
+def write(root: Path, spec: MachineSpec) -> None:
+    """Make below ``root`` the files of the machine ``spec``: plain files, where a real machine has devices."""
+    version = root / "proc/driver/nvidia/version"
+    version.parent.mkdir(parents=True)
+    version.write_text(f"NVRM version: NVIDIA UNIX x86_64 Kernel Module  {spec.driver_version}  (simulated)\n")
+    nodes = root / "dev"
+    nodes.mkdir()
+    for name in ("nvidiactl", "nvidia-uvm", *(f"nvidia{number}" for number in range(len(spec.gpus)))):
+        (nodes / name).touch()
+    for gpu in spec.gpus:
+        device = root / "sys/bus/pci/devices" / gpu.pci_bus_id.lower()
+        device.mkdir(parents=True)
+        (device / "vendor").write_text("0x10de\n")  # NVIDIA
+        (device / "class").write_text("0x030200\n")  # 3D controller

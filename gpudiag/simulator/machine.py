@@ -1,0 +1,202 @@
+"""One simulated machine: a private directory with its libraries, its description and its memory
+table."""
+
+from __future__ import annotations
+
+import importlib.metadata
+import os
+import platform
+import re
+import resource
+import shutil
+import tempfile
+from collections.abc import Iterable, Mapping
+from pathlib import Path
+from types import TracebackType
+
+from gpudiag.simulator import kernel_files
+from gpudiag.simulator.errors import FaultError, RealDriverMapped, SimulatorMissing, SpecError
+from gpudiag.simulator.faults import (
+    SONAMES,
+    Fault,
+    fault_environment,
+    parse_faults,
+    version_number,
+)
+from gpudiag.simulator.sizes import GIB
+from gpudiag.simulator.spec import COMPUTE_MODES, MachineSpec, parse_spec
+
+MACHINE_VARIABLE = "GPUDIAG_SIM_MACHINE"
+FAULTS_VARIABLE = "GPUDIAG_SIM_FAULTS"
+
+CORE = "libgpudiag_cuda.so"
+_COMMON = (CORE, "libgpudiag_kernels.so", "keras_on_simulated_gpu.py")
+
+
+def library_directory() -> Path:
+    """Where the simulated libraries are; SimulatorMissing says what to install."""
+    places = [Path(__file__).parent / "lib"]
+    # An editable install keeps Python files in the checkout, libraries in the installed package.
+    try:
+        distribution = importlib.metadata.distribution("gpudiag")
+        places.append(Path(str(distribution.locate_file("gpudiag/simulator/lib"))))
+    except importlib.metadata.PackageNotFoundError:
+        pass
+    for place in places:
+        if (place / CORE).exists():
+            return place
+    if platform.system() != "Linux":
+        raise SimulatorMissing(f"GPUs are simulated on Linux only, and this is {platform.system()}")
+    raise SimulatorMissing(
+        "the simulated CUDA libraries were not built: gpudiag was installed where no C and C++ "
+        "compiler was found. Install one (Debian, Ubuntu: apt-get install gcc g++; Fedora: "
+        "dnf install gcc gcc-c++) and install gpudiag again (pip install --force-reinstall "
+        "--no-cache-dir --no-deps gpudiag, or pip install . in a checkout)"
+    )
+
+
+class Machine:
+    """A simulated machine, for as long as the `with` block lasts.
+
+        with Machine("2x16GiB", ["context_creation=46@1"]) as machine:
+            subprocess.run([sys.executable, "train.py"], env=machine.environment())
+
+    Any number of machines may exist at a time; they share nothing.
+    """
+
+    def __init__(self, spec: str | MachineSpec, faults: Iterable[str | Fault] = ()) -> None:
+        self.spec = parse_spec(spec) if isinstance(spec, str) else spec
+        self.faults = (*self.spec.faults, *parse_faults(faults))
+        for fault in self.faults:
+            if fault.gpu is not None and fault.gpu >= len(self.spec.gpus):
+                raise FaultError(f"{fault}: there is no such GPU; 0 to {len(self.spec.gpus) - 1}")
+        refuse_too_much_memory(self.spec)
+        self._libraries = library_directory()
+        self._directory: Path | None = None
+
+    @property
+    def directory(self) -> Path:
+        """Of this machine alone; also the right place for locks on its GPUs."""
+        if self._directory is None:
+            raise RuntimeError("the simulated machine is not running: use it in a `with` block")
+        return self._directory
+
+    @property
+    def root(self) -> Path:
+        """Stands for / where the kernel's files about GPUs are read."""
+        return self.directory / "root"
+
+    def __enter__(self) -> Machine:
+        self._directory = Path(tempfile.mkdtemp(prefix="gpudiag-sim-"))
+        try:
+            (self._directory / "machine.conf").write_text(self._configuration())
+            self._link_libraries(self._directory / "lib")
+            kernel_files.write(self.root, self.spec)
+        except BaseException:
+            self.__exit__(None, None, None)
+            raise
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        if self._directory is not None:
+            shutil.rmtree(self._directory, ignore_errors=True)
+            self._directory = None
+
+    def environment(self, base: Mapping[str, str] | None = None, faults: Iterable[str | Fault] = ()) -> dict[str, str]:
+        """The environment of a process that lives on this machine: `base` (by default this
+        process's) and what it needs.
+
+        The machine's libraries come first in LD_LIBRARY_PATH, so no real CUDA library is found.
+        `faults` are the process's own, besides the machine's. CUDA_VISIBLE_DEVICES of `base` is
+        kept: it masks simulated GPUs.
+        """
+        environment = dict(os.environ if base is None else base)
+        preloaded = re.split("[: ]+", environment.get("LD_PRELOAD", ""))
+        for library in preloaded:
+            if Path(library).name.startswith("libcuda.so"):
+                raise RealDriverMapped(
+                    f"LD_PRELOAD names {library}: the real driver would be mapped into every "
+                    "process of the simulated machine; unset LD_PRELOAD"
+                )
+        path = environment.get("LD_LIBRARY_PATH", "").split(":")
+        outer = environment.get(MACHINE_VARIABLE)  # a machine started inside another replaces it
+        kept = [entry for entry in path if entry and entry != (f"{outer}/lib" if outer else "")]
+        environment["LD_LIBRARY_PATH"] = ":".join([str(self.directory / "lib"), *kept])
+        environment[MACHINE_VARIABLE] = str(self.directory)
+        environment.pop(FAULTS_VARIABLE, None)
+        own = parse_faults(faults)
+        if own:
+            environment.update(fault_environment(own))
+        return environment
+
+    def _link_libraries(self, directory: Path) -> None:
+        """Symbolic links; a removed library is one that cannot be opened, so that no real one is
+        found in its place."""
+        directory.mkdir()
+        removed = {soname for fault in self.faults for soname in fault.removed}
+        for name in (*_COMMON, *SONAMES):
+            target = "libgpudiag_missing.so" if name in removed else name
+            (directory / name).symlink_to((self._libraries / target).resolve())
+
+    def _configuration(self) -> str:
+        """The text that src/machine.c reads."""
+        settings = {
+            "driver_version": self.spec.driver_version,
+            "cuda_version": version_number("cuda_version", self.spec.cuda_version),
+            "cudnn_version": version_number("cudnn_version", self.spec.cudnn_version),
+        }
+        for fault in self.faults:
+            settings.update(fault.settings)
+        lines = [f"{key} {value}" for key, value in settings.items()]
+        lines += [f"fault {rule}" for fault in self.faults for rule in fault.rules]
+        for gpu in self.spec.gpus:
+            major, minor = gpu.compute_capability
+            lines += [
+                "gpu",
+                f"name {gpu.name}",
+                f"uuid {gpu.uuid}",
+                *(f"mig_uuid {uuid}" for uuid in gpu.mig_uuids),
+                f"pci {gpu.pci_bus_id}",
+                f"memory {gpu.memory}",
+                f"context_overhead {gpu.context_overhead}",
+                f"taken {gpu.taken}",
+                f"taken_by {gpu.taken_by}",
+                f"compute_capability {major}.{minor}",
+                f"multiprocessors {gpu.multiprocessors}",
+                f"speed {gpu.speed}",
+                f"compute_mode {COMPUTE_MODES[gpu.compute_mode]}",
+                f"numa_node {gpu.numa_node}",
+                f"memory_pools {int(gpu.memory_pools)}",
+            ]
+        return "\n".join(lines) + "\n"
+
+
+def refuse_too_much_memory(spec: MachineSpec) -> None:
+    """TensorFlow takes nearly all memory of every GPU at once, so the host must permit that much
+    address space."""
+    asked = f"{spec.memory / GIB:.0f} GiB on {len(spec.gpus)} GPUs"
+    limit, _ = resource.getrlimit(resource.RLIMIT_AS)
+    # 8 GiB: TensorFlow itself maps about 5 GiB (measured, 2.21.0).
+    if limit != resource.RLIM_INFINITY and spec.memory + 8 * GIB > limit:
+        raise SpecError(
+            f"{asked} need more address space than RLIMIT_AS permits ({limit / GIB:.1f} GiB, of "
+            "which TensorFlow needs 8); ask for less memory, or raise the limit (ulimit -v)"
+        )
+    try:
+        mode = Path("/proc/sys/vm/overcommit_memory").read_text().strip()
+        figures = dict(line.split(":") for line in Path("/proc/meminfo").read_text().splitlines() if line)
+        free = int(figures["CommitLimit"].split()[0]) - int(figures["Committed_AS"].split()[0])
+    except (OSError, KeyError, ValueError):
+        return
+    # In mode 2 the kernel counts every mapping, touched or not; in 0 and 1 ours are free until
+    # touched.
+    if mode == "2" and spec.memory > free * 1024:
+        raise SpecError(
+            f"{asked} need more memory than the kernel commits (vm.overcommit_memory is 2, "
+            f"{free / (1 << 20):.1f} GiB are left); ask for less memory, or set it to 0 or 1"
+        )

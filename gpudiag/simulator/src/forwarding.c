@@ -1,0 +1,44 @@
+/* Loads kernels.cc's library when TensorFlow opens a simulated device for the first time in a process: early enough,
+ * because the kernel registry is asked only when ops are created, and no Python hook is needed for it. */
+#define _GNU_SOURCE
+#include <dlfcn.h>
+#include <pthread.h>
+#include <stdio.h>
+#include <string.h>
+
+#include "simulator.h"
+
+static pthread_once_t once = PTHREAD_ONCE_INIT;
+static const char *fault;
+
+bool library_beside_core(char *path, size_t room, const char *file) {
+    Dl_info core;
+    if (!dladdr((void *)library_beside_core, &core)) return false;
+    const char *slash = strrchr(core.dli_fname, '/');
+    if (!slash) return false;
+    snprintf(path, room, "%.*s/%s", (int)(slash - core.dli_fname), core.dli_fname, file);
+    return true;
+}
+
+static void load(void) {
+    void *tensorflow = dlopen("libtensorflow_framework.so.2", RTLD_LAZY | RTLD_NOLOAD);
+    if (!tensorflow) return; /* some other user of CUDA */
+    dlclose(tensorflow);
+    char path[1024];
+    if (!library_beside_core(path, sizeof path, "libgpudiag_kernels.so")) {
+        fault = "the directory of the simulator is unknown";
+        return;
+    }
+    void *library = dlopen(path, RTLD_NOW | RTLD_LOCAL);
+    const char *(*forward)(void) = library ? (const char *(*)(void))dlsym(library, "gpudiag_forward_kernels") : NULL;
+    fault = forward ? forward() : dlerror();
+    if (fault) say("TensorFlow's kernels cannot be forwarded to the CPU, so no device is opened: %s", fault);
+}
+
+/* Also called by gpudiag.simulator.preload() in a process that forks later. Returns NULL or what is wrong. */
+API const char *gpudiag_preload(void) {
+    pthread_once(&once, load);
+    return fault;
+}
+
+bool load_kernel_forwarding(void) { return gpudiag_preload() == NULL; }

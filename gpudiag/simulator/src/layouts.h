@@ -1,0 +1,90 @@
+/* The few structures that cross the border by layout, declared by hand: only the fields that the simulation
+ * fills have names. Source of each layout: the header named beside it, CUDA 12.5. Own names, so that
+ * tests/simulator/test_layouts.py can compile them side by side with the headers of an installed wheel. */
+#ifndef GPUDIAG_SIMULATOR_LAYOUTS_H
+#define GPUDIAG_SIMULATOR_LAYOUTS_H
+
+#include <stddef.h>
+
+/* driver_types.h: struct cudaDeviceProp, as cudaGetDeviceProperties_v2 fills it since CUDA 12.0 */
+struct device_properties {
+    char name[256];
+    unsigned char uuid[16];
+    char luid[12];
+    size_t total_memory;
+    size_t shared_memory_per_block;
+    int registers_per_block;
+    int warp_size;
+    size_t memory_pitch;
+    int max_threads_per_block;
+    int max_threads_dim[3];
+    int max_grid_size[3];
+    int clock_khz;
+    size_t constant_memory;
+    int major, minor;
+    size_t texture_alignment, texture_pitch_alignment;
+    int device_overlap;
+    int multiprocessors;
+    int kernel_timeout, integrated;
+    int can_map_host_memory;
+    int compute_mode;
+    int texture_limits[40];
+    size_t surface_alignment;
+    int concurrent_kernels;
+    int ecc_enabled;
+    int pci_bus, pci_device, pci_domain;
+    int tcc_driver;
+    int async_engines;
+    int unified_addressing;
+    int memory_clock_khz;
+    int memory_bus_width;
+    int l2_cache_bytes;
+    int persisting_l2_bytes;
+    int max_threads_per_multiprocessor;
+    int stream_priorities, global_l1, local_l1;
+    size_t shared_memory_per_multiprocessor;
+    int registers_per_multiprocessor;
+    int managed_memory;
+    int reserved_a[14];
+    int max_blocks_per_multiprocessor;
+    int reserved_b[7];
+    int memory_pools;
+    int reserved_c[71];
+};
+
+/* driver_types.h: struct cudaPointerAttributes */
+struct pointer_attributes {
+    int type;
+    int device;
+    void *device_pointer, *host_pointer;
+};
+
+/* cuda.h: CUmemLocation, CUmemPoolProps (the head of it: type, handle types, location) */
+struct memory_location {
+    int type, id;
+};
+struct pool_properties {
+    int allocation_type, handle_types;
+    struct memory_location location;
+};
+
+/* nvml.h: nvmlPciInfo_t, nvmlMemory_t, nvmlMemory_v2_t and nvmlProcessInfo_t */
+struct nvml_pci {
+    char legacy_id[16];
+    unsigned domain, bus, device, device_id, subsystem_id;
+    char id[32];
+};
+struct nvml_memory {
+    unsigned long long total, free, used;
+};
+struct nvml_memory_v2 {
+    unsigned version;
+    unsigned long long total, reserved, free, used;
+};
+struct nvml_process {
+    unsigned pid;
+    unsigned long long bytes;
+    unsigned gpu_instance, compute_instance;
+};
+
+#endif

@@ -1,0 +1,140 @@
+/* cuBLAS, cuDNN, cuFFT, cuSOLVER, cuSPARSE, NCCL: handles, versions, texts, and the failures that a fault injects.
+ *
+ * TensorFlow needs these libraries to open and to have acceptable versions. Their arithmetic is never called, because
+ * kernels are forwarded to the CPU; whatever else is called answers "not supported" (fallbacks.c) and says so.
+ */
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+#include "simulator.h"
+
+#define CREATE(name)               \
+    API int name(void **handle) {  \
+        ENTER(-1, 0);              \
+        *handle = calloc(1, 64);   \
+        return 0;                  \
+    }
+#define DESTROY(name)              \
+    API int name(void *handle) {   \
+        ENTER(-1, 0);              \
+        free(handle);              \
+        return 0;                  \
+    }
+/* A setting of a handle that computes nothing. */
+#define ACCEPT(name)               \
+    API int name(void) {           \
+        ENTER(-1, 0);              \
+        return 0;                  \
+    }
+#define TEXT(name, text) \
+    API const char *name(int code) { return (void)code, (text); }
+
+/* libraryTypes.h: libraryPropertyType 0 major, 1 minor, 2 patch */
+static int property(int which, int major, int minor, int patch) {
+    return which == 0 ? major : which == 1 ? minor : patch;
+}
+
+/* ---- libcublas.so.12, libcublasLt.so.12: 12.5.3, as in CUDA 12.5 ---- */
+
+CREATE(cublasCreate_v2)
+DESTROY(cublasDestroy_v2)
+ACCEPT(cublasSetStream_v2)
+ACCEPT(cublasSetWorkspace_v2)
+ACCEPT(cublasSetMathMode)
+ACCEPT(cublasSetPointerMode_v2)
+ACCEPT(cublasSetAtomicsMode)
+CREATE(cublasLtCreate)
+DESTROY(cublasLtDestroy)
+TEXT(cublasGetStatusString, "CUBLAS status of a simulated GPU")
+TEXT(cublasGetStatusName, "CUBLAS status of a simulated GPU")
+TEXT(cublasLtGetStatusString, "CUBLAS status of a simulated GPU")
+TEXT(cublasLtGetStatusName, "CUBLAS status of a simulated GPU")
+
+static int zero_for_handle(const char *function, void *handle, int *value) {
+    (void)handle;
+    int code = call_begins(function, -1, 0);
+    if (!code) *value = 0; /* the default mode in both cases */
+    return code;
+}
+API int cublasGetMathMode(void *handle, int *mode) { return zero_for_handle(__func__, handle, mode); }
+API int cublasGetPointerMode_v2(void *handle, int *mode) { return zero_for_handle(__func__, handle, mode); }
+API int cublasGetVersion_v2(void *handle, int *version) {
+    ENTER(-1, 0);
+    (void)handle;
+    *version = 120503;
+    return 0;
+}
+API int cublasGetProperty(int which, int *value) {
+    ENTER(-1, 0);
+    *value = property(which, 12, 5, 3);
+    return 0;
+}
+API size_t cublasLtGetVersion(void) { return 120503; }
+
+/* ---- libcudnn.so.9: the version is a figure of the machine; TensorFlow wants 9.3 or later of major 9 ---- */
+
+CREATE(cudnnCreate)
+DESTROY(cudnnDestroy)
+ACCEPT(cudnnSetStream)
+TEXT(cudnnGetErrorString, "CUDNN status of a simulated GPU")
+
+API size_t cudnnGetVersion(void) { return (size_t)simulated_machine()->cudnn_version; }
+API size_t cudnnGetCudartVersion(void) { return 12050; }
+API int cudnnGetProperty(int which, int *value) {
+    ENTER(-1, 0);
+    int version = simulated_machine()->cudnn_version; /* since 9.0: major * 10000 + minor * 100 + patch; before: 1000 */
+    int major = version >= 90000 ? version / 10000 : version / 1000;
+    int rest = version - major * (version >= 90000 ? 10000 : 1000);
+    *value = property(which, major, rest / 100, rest % 100);
+    return 0;
+}
+
+/* ---- libcufft.so.11, libcusolver.so.11, libcusparse.so.12 ---- */
+
+API int cufftGetVersion(int *version) {
+    ENTER(-1, 0);
+    *version = 11203;
+    return 0;
+}
+CREATE(cusolverDnCreate)
+DESTROY(cusolverDnDestroy)
+ACCEPT(cusolverDnSetStream)
+CREATE(cusparseCreate)
+DESTROY(cusparseDestroy)
+ACCEPT(cusparseSetStream)
+ACCEPT(cusparseSetPointerMode)
+TEXT(cusparseGetErrorName, "CUSPARSE status of a simulated GPU")
+TEXT(cusparseGetErrorString, "CUSPARSE status of a simulated GPU")
+
+/* ---- libnccl.so.2: collectives of tf.distribute are forwarded to TensorFlow's CPU ring; NCCL itself is not simulated,
+ * so a communicator cannot be made (fallbacks.c: ncclInternalError) and no collective can seem to have worked ---- */
+
+/* TensorFlow takes an id (nccl.h: ncclUniqueId, 128 bytes) for each group, whatever runs the collective then. */
+API int ncclGetUniqueId(char *id) {
+    static int count;
+    ENTER(-1, 0);
+    memset(id, 0, 128);
+    int made = __atomic_add_fetch(&count, 1, __ATOMIC_RELAXED), pid = (int)getpid();
+    memcpy(id, &pid, sizeof pid);
+    memcpy(id + sizeof pid, &made, sizeof made);
+    return 0;
+}
+
+API int ncclGetVersion(int *version) {
+    ENTER(-1, 0);
+    *version = 22103;
+    return 0;
+}
+/* The texts are NCCL's own (nccl.h: ncclResult_t 0 to 7). */
+API const char *ncclGetErrorString(int code) {
+    static const char *const texts[] = {"no error", "unhandled cuda error (run with NCCL_DEBUG=INFO for details)",
+        "unhandled system error (run with NCCL_DEBUG=INFO for details)", "internal error - please report this issue to the NCCL developers",
+        "invalid argument (run with NCCL_DEBUG=WARN for details)", "invalid usage (run with NCCL_DEBUG=WARN for details)",
+        "remote process exited or there was a network error", "NCCL operation in progress"};
+    return code >= 0 && code < 8 ? texts[code] : "unknown result code";
+}
+API const char *ncclGetLastError(void *communicator) {
+    (void)communicator;
+    return "NCCL is not simulated by gpudiag's simulated GPU";
+}

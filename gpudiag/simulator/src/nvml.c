@@ -1,0 +1,292 @@
+/* libnvidia-ml.so.1: what TensorFlow and pynvml ask. NVML ignores CUDA_VISIBLE_DEVICES, counts in PCI order, and needs no
+ * CUDA initialisation. What has no truth here (clocks, power, temperature, utilisation) answers "not supported". */
+#include <stdio.h>
+#include <string.h>
+#include <strings.h>
+
+#include "layouts.h"
+#include "simulator.h"
+
+typedef int nvmlReturn_t;
+typedef struct unit *nvmlDevice_t;
+
+static int initialised; /* nvmlInit counts */
+static struct unit devices[MAX_GPUS], instances[MAX_GPUS][MAX_MIG_INSTANCES];
+
+static int gpu_of(nvmlDevice_t device) { return device ? device->gpu : -1; }
+static const struct gpu *gpu_at(nvmlDevice_t device) { return &simulated_machine()->gpus[device->gpu]; }
+
+#define NVML_CALL(gpu)                                        \
+    do {                                                      \
+        ENTER((gpu), 0);                                      \
+        if (initialised <= 0) return NVML_ERROR_UNINITIALIZED; \
+    } while (0)
+#define DEVICE_CALL(device)                                \
+    do {                                                   \
+        NVML_CALL(gpu_of(device));                         \
+        if (!(device)) return NVML_ERROR_INVALID_ARGUMENT; \
+    } while (0)
+
+static nvmlReturn_t text(char *to, unsigned room, const char *from) {
+    if (strlen(from) >= room) return NVML_ERROR_INSUFFICIENT_SIZE;
+    strcpy(to, from);
+    return NVML_SUCCESS;
+}
+
+API nvmlReturn_t nvmlInit_v2(void) {
+    ENTER(-1, 0);
+    const struct machine *machine = simulated_machine();
+    for (int gpu = 0; gpu < machine->gpu_count; gpu++) {
+        devices[gpu] = (struct unit){gpu, -1};
+        for (int mig = 0; mig < MAX_MIG_INSTANCES; mig++) instances[gpu][mig] = (struct unit){gpu, mig};
+    }
+    __atomic_add_fetch(&initialised, 1, __ATOMIC_RELAXED);
+    return NVML_SUCCESS;
+}
+API nvmlReturn_t nvmlInit(void) { return nvmlInit_v2(); }
+API nvmlReturn_t nvmlInitWithFlags(unsigned flags) {
+    (void)flags;
+    return nvmlInit_v2();
+}
+API nvmlReturn_t nvmlShutdown(void) {
+    NVML_CALL(-1);
+    __atomic_sub_fetch(&initialised, 1, __ATOMIC_RELAXED);
+    return NVML_SUCCESS;
+}
+
+API const char *nvmlErrorString(nvmlReturn_t code) {
+    switch (code) {
+    case 0: return "Success";
+    case 1: return "Uninitialized";
+    case 2: return "Invalid Argument";
+    case 3: return "Not Supported";
+    case 4: return "Insufficient Permissions";
+    case 6: return "Not Found";
+    case 7: return "Insufficient Size";
+    case 9: return "Driver Not Loaded";
+    case 10: return "Timeout";
+    case 12: return "NVML Shared Library Not Found";
+    case 13: return "Function Not Found";
+    case 15: return "GPU is lost";
+    case 16: return "GPU requires reset";
+    case 17: return "The operating system has blocked the request";
+    case 18: return "Driver/library version mismatch";
+    default: return "Unknown Error";
+    }
+}
+
+API nvmlReturn_t nvmlSystemGetDriverVersion(char *version, unsigned room) {
+    NVML_CALL(-1);
+    return text(version, room, simulated_machine()->driver_version);
+}
+API nvmlReturn_t nvmlSystemGetNVMLVersion(char *version, unsigned room) {
+    NVML_CALL(-1);
+    char own[64];
+    snprintf(own, sizeof own, "%d.%s", simulated_machine()->cuda_version / 1000, simulated_machine()->driver_version);
+    return text(version, room, own);
+}
+API nvmlReturn_t nvmlSystemGetCudaDriverVersion(int *version) {
+    NVML_CALL(-1);
+    *version = simulated_machine()->cuda_version;
+    return NVML_SUCCESS;
+}
+API nvmlReturn_t nvmlSystemGetCudaDriverVersion_v2(int *version) { return nvmlSystemGetCudaDriverVersion(version); }
+
+/* ---- finding devices ---- */
+
+API nvmlReturn_t nvmlDeviceGetCount_v2(unsigned *count) {
+    NVML_CALL(-1);
+    *count = (unsigned)simulated_machine()->gpu_count;
+    return NVML_SUCCESS;
+}
+API nvmlReturn_t nvmlDeviceGetHandleByIndex_v2(unsigned index, nvmlDevice_t *device) {
+    NVML_CALL((int)index);
+    if (index >= (unsigned)simulated_machine()->gpu_count) return NVML_ERROR_INVALID_ARGUMENT;
+    *device = &devices[index];
+    return NVML_SUCCESS;
+}
+/* "0000:17:00.0" or "00000000:17:00.0", in either case: the numbers count */
+API nvmlReturn_t nvmlDeviceGetHandleByPciBusId_v2(const char *id, nvmlDevice_t *device) {
+    NVML_CALL(-1);
+    unsigned domain, bus, slot;
+    if (sscanf(id, "%x:%x:%x", &domain, &bus, &slot) != 3) return NVML_ERROR_INVALID_ARGUMENT;
+    const struct machine *machine = simulated_machine();
+    for (int gpu = 0; gpu < machine->gpu_count; gpu++) {
+        const struct gpu *it = &machine->gpus[gpu];
+        if (it->pci_domain != domain || it->pci_bus != bus || it->pci_device != slot) continue;
+        *device = &devices[gpu];
+        return NVML_SUCCESS;
+    }
+    return NVML_ERROR_NOT_FOUND;
+}
+API nvmlReturn_t nvmlDeviceGetHandleByUUID(const char *uuid, nvmlDevice_t *device) {
+    NVML_CALL(-1);
+    const struct machine *machine = simulated_machine();
+    for (int gpu = 0; gpu < machine->gpu_count; gpu++) {
+        if (!strcasecmp(machine->gpus[gpu].uuid, uuid)) {
+            *device = &devices[gpu];
+            return NVML_SUCCESS;
+        }
+        for (int mig = 0; mig < machine->gpus[gpu].mig_instances; mig++)
+            if (!strcasecmp(machine->gpus[gpu].mig_uuid[mig], uuid)) {
+                *device = &instances[gpu][mig];
+                return NVML_SUCCESS;
+            }
+    }
+    return NVML_ERROR_NOT_FOUND;
+}
+
+/* ---- describing them ---- */
+
+API nvmlReturn_t nvmlDeviceGetIndex(nvmlDevice_t device, unsigned *index) {
+    DEVICE_CALL(device);
+    *index = (unsigned)device->gpu;
+    return NVML_SUCCESS;
+}
+API nvmlReturn_t nvmlDeviceGetMinorNumber(nvmlDevice_t device, unsigned *number) {
+    return nvmlDeviceGetIndex(device, number);
+}
+API nvmlReturn_t nvmlDeviceGetName(nvmlDevice_t device, char *name, unsigned room) {
+    DEVICE_CALL(device);
+    return text(name, room, gpu_at(device)->name);
+}
+API nvmlReturn_t nvmlDeviceGetUUID(nvmlDevice_t device, char *uuid, unsigned room) {
+    DEVICE_CALL(device);
+    return text(uuid, room, device->mig < 0 ? gpu_at(device)->uuid : gpu_at(device)->mig_uuid[device->mig]);
+}
+API nvmlReturn_t nvmlDeviceGetPciInfo_v3(nvmlDevice_t device, struct nvml_pci *pci) {
+    DEVICE_CALL(device);
+    const struct gpu *gpu = gpu_at(device);
+    memset(pci, 0, sizeof *pci);
+    pci->domain = gpu->pci_domain;
+    pci->bus = gpu->pci_bus;
+    pci->device = gpu->pci_device;
+    snprintf(pci->legacy_id, sizeof pci->legacy_id, "%04X:%02X:%02X.0", pci->domain & 0xffff, pci->bus & 0xff,
+             pci->device & 0xff);
+    snprintf(pci->id, sizeof pci->id, "%08X:%02X:%02X.0", pci->domain, pci->bus, pci->device);
+    return NVML_SUCCESS;
+}
+API nvmlReturn_t nvmlDeviceGetCudaComputeCapability(nvmlDevice_t device, int *major, int *minor) {
+    DEVICE_CALL(device);
+    *major = gpu_at(device)->cc_major;
+    *minor = gpu_at(device)->cc_minor;
+    return NVML_SUCCESS;
+}
+/* CUDA and NVML count compute modes alike: 0 default, 1 exclusive thread, 2 prohibited, 3 exclusive process. */
+API nvmlReturn_t nvmlDeviceGetComputeMode(nvmlDevice_t device, int *mode) {
+    DEVICE_CALL(device);
+    *mode = gpu_at(device)->compute_mode;
+    return NVML_SUCCESS;
+}
+API nvmlReturn_t nvmlDeviceGetPersistenceMode(nvmlDevice_t device, int *mode) {
+    DEVICE_CALL(device);
+    *mode = 1;
+    return NVML_SUCCESS;
+}
+API nvmlReturn_t nvmlDeviceGetNumaNodeId(nvmlDevice_t device, unsigned *node) {
+    DEVICE_CALL(device);
+    if (gpu_at(device)->numa_node < 0) return NVML_ERROR_NOT_SUPPORTED;
+    *node = (unsigned)gpu_at(device)->numa_node;
+    return NVML_SUCCESS;
+}
+/* TensorFlow asks for the link once a device; the simulated one is a constant (PCIe 4.0 x16). */
+API nvmlReturn_t nvmlDeviceGetCurrPcieLinkGeneration(nvmlDevice_t device, unsigned *generation) {
+    DEVICE_CALL(device);
+    *generation = 4;
+    return NVML_SUCCESS;
+}
+API nvmlReturn_t nvmlDeviceGetMaxPcieLinkGeneration(nvmlDevice_t device, unsigned *generation) {
+    return nvmlDeviceGetCurrPcieLinkGeneration(device, generation);
+}
+API nvmlReturn_t nvmlDeviceGetCurrPcieLinkWidth(nvmlDevice_t device, unsigned *width) {
+    DEVICE_CALL(device);
+    *width = 16;
+    return NVML_SUCCESS;
+}
+API nvmlReturn_t nvmlDeviceGetMaxPcieLinkWidth(nvmlDevice_t device, unsigned *width) {
+    return nvmlDeviceGetCurrPcieLinkWidth(device, width);
+}
+
+/* ---- memory ---- */
+
+API nvmlReturn_t nvmlDeviceGetMemoryInfo(nvmlDevice_t device, struct nvml_memory *memory) {
+    DEVICE_CALL(device);
+    uint64_t total = unit_capacity(*device), used = unit_used(*device);
+    if (device->mig < 0) /* of a GPU in MIG mode: what all its instances use */
+        for (int mig = 0; mig < gpu_at(device)->mig_instances; mig++) used += unit_used((struct unit){device->gpu, mig});
+    if (used > total) used = total; /* managed memory beyond the GPU lives on the host */
+    *memory = (struct nvml_memory){total, total - used, used};
+    return NVML_SUCCESS;
+}
+API nvmlReturn_t nvmlDeviceGetMemoryInfo_v2(nvmlDevice_t device, struct nvml_memory_v2 *memory) {
+    struct nvml_memory first;
+    nvmlReturn_t code = nvmlDeviceGetMemoryInfo(device, &first);
+    if (code == NVML_SUCCESS) *memory = (struct nvml_memory_v2){memory->version, first.total, 0, first.free, first.used};
+    return code;
+}
+
+/* Size protocol: too little room gives the needed count and "insufficient size". */
+API nvmlReturn_t nvmlDeviceGetComputeRunningProcesses_v3(nvmlDevice_t device, unsigned *count, struct nvml_process *processes) {
+    DEVICE_CALL(device);
+    struct holder holders[512];
+    int found = 0, room = (int)(sizeof holders / sizeof *holders);
+    unsigned instance_of[512];
+    for (int mig = device->mig < 0 ? -1 : device->mig; mig < (device->mig < 0 ? gpu_at(device)->mig_instances : device->mig + 1);
+         mig++) {
+        int more = unit_holders((struct unit){device->gpu, mig}, holders + found, room - found);
+        if (more > room - found) more = room - found;
+        /* 0xFFFFFFFF: not in MIG mode */
+        for (int i = 0; i < more; i++) instance_of[found + i] = mig < 0 ? 0xFFFFFFFFu : (unsigned)mig;
+        found += more;
+    }
+    unsigned given = *count;
+    *count = (unsigned)found;
+    if ((unsigned)found > given) return NVML_ERROR_INSUFFICIENT_SIZE;
+    for (int i = 0; i < found; i++)
+        processes[i] = (struct nvml_process){(unsigned)holders[i].pid, holders[i].bytes, instance_of[i], instance_of[i]};
+    return NVML_SUCCESS;
+}
+static nvmlReturn_t none(nvmlDevice_t device, unsigned *count) {
+    DEVICE_CALL(device);
+    *count = 0;
+    return NVML_SUCCESS;
+}
+API nvmlReturn_t nvmlDeviceGetGraphicsRunningProcesses_v3(nvmlDevice_t device, unsigned *count) { return none(device, count); }
+API nvmlReturn_t nvmlDeviceGetMPSComputeRunningProcesses_v3(nvmlDevice_t device, unsigned *count) { return none(device, count); }
+
+/* ---- MIG: mode and instances with their UUIDs, no more ---- */
+
+API nvmlReturn_t nvmlDeviceGetMigMode(nvmlDevice_t device, unsigned *mode, unsigned *pending) {
+    DEVICE_CALL(device);
+    if (gpu_at(device)->cc_major < 8) return NVML_ERROR_NOT_SUPPORTED; /* MIG came with Ampere */
+    *mode = *pending = gpu_at(device)->mig_instances > 0;
+    return NVML_SUCCESS;
+}
+API nvmlReturn_t nvmlDeviceGetMaxMigDeviceCount(nvmlDevice_t device, unsigned *count) {
+    DEVICE_CALL(device);
+    *count = gpu_at(device)->mig_instances ? MAX_MIG_INSTANCES : 0;
+    return NVML_SUCCESS;
+}
+API nvmlReturn_t nvmlDeviceGetMigDeviceHandleByIndex(nvmlDevice_t device, unsigned index, nvmlDevice_t *instance) {
+    DEVICE_CALL(device);
+    if (index >= (unsigned)gpu_at(device)->mig_instances) return NVML_ERROR_NOT_FOUND;
+    *instance = &instances[device->gpu][index];
+    return NVML_SUCCESS;
+}
+API nvmlReturn_t nvmlDeviceIsMigDeviceHandle(nvmlDevice_t device, unsigned *is) {
+    DEVICE_CALL(device);
+    *is = device->mig >= 0;
+    return NVML_SUCCESS;
+}
+API nvmlReturn_t nvmlDeviceGetDeviceHandleFromMigDeviceHandle(nvmlDevice_t instance, nvmlDevice_t *device) {
+    DEVICE_CALL(instance);
+    if (instance->mig < 0) return NVML_ERROR_INVALID_ARGUMENT;
+    *device = &devices[instance->gpu];
+    return NVML_SUCCESS;
+}
+API nvmlReturn_t nvmlDeviceGetGpuInstanceId(nvmlDevice_t device, unsigned *id) {
+    DEVICE_CALL(device);
+    if (device->mig < 0) return NVML_ERROR_NOT_SUPPORTED;
+    *id = (unsigned)device->mig;
+    return NVML_SUCCESS;
+}

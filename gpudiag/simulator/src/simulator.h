@@ -1,0 +1,123 @@
+/* What the files of the simulated CUDA stack share.
+ *
+ * One core library holds all state and every function. The libraries that TensorFlow opens (libcuda.so.1,
+ * libcudart.so.12, ...) are empty shared objects that depend on it: dlsym() on their handles finds the core's symbols.
+ *
+ * Nothing is read when the library is loaded. A process that has imported TensorFlow may be forked, and the child may
+ * set CUDA_VISIBLE_DEVICES and GPUDIAG_SIM_FAULTS before its first call: both are read then.
+ */
+#ifndef GPUDIAG_SIMULATOR_H
+#define GPUDIAG_SIMULATOR_H
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <sys/types.h>
+
+#include "constants.h"
+
+#define API __attribute__((visibility("default")))
+
+enum { MAX_GPUS = 64, MAX_MIG_INSTANCES = 7, MAX_FAULTS = 64 };
+
+/* ---- machine.c: the simulated machine, as machine.py wrote it ---- */
+
+struct gpu {
+    char name[128];
+    char uuid[64];
+    char mig_uuid[MAX_MIG_INSTANCES][64];
+    int mig_instances; /* 0: MIG mode is off */
+    uint64_t memory, context_overhead;
+    uint64_t taken; /* by a foreign process, from the start */
+    pid_t taken_by;
+    int cc_major, cc_minor, multiprocessors;
+    int compute_mode;
+    int numa_node;
+    int speed; /* for CUDA_DEVICE_ORDER=FASTEST_FIRST */
+    bool memory_pools;
+    unsigned pci_domain, pci_bus, pci_device;
+};
+
+/* GPUs stand in PCI order, which is NVML's order. */
+struct machine {
+    char directory[512];
+    int gpu_count;
+    struct gpu gpus[MAX_GPUS];
+    int cuda_version;  /* of the driver: 12040 */
+    int cudnn_version; /* 90300 */
+    char driver_version[32];
+};
+
+const struct machine *simulated_machine(void);
+/* One line on stderr, marked as ours. */
+void say(const char *format, ...) __attribute__((format(printf, 1, 2)));
+/* True, and said once, where NVIDIA's own libcuda is mapped: the two must never mix. */
+bool real_driver_is_mapped(void);
+
+/* ---- faults.c ---- */
+
+/* Every simulated function begins with ENTER: it writes the trace, sleeps an injected delay, and returns an injected
+ * error. `gpu` is the index in the machine, or -1 where the call concerns no GPU; `bytes` the size of an allocation
+ * or a copy, or 0. */
+#define ENTER(gpu, bytes)                                      \
+    do {                                                       \
+        int injected_ = call_begins(__func__, (gpu), (bytes)); \
+        if (injected_) return injected_;                       \
+    } while (0)
+int call_begins(const char *function, int gpu, uint64_t bytes);
+void faults_add(const char *rule); /* used while the machine is read */
+void faults_clear(void);
+/* Flip a bit in the first float32 of a copy, where a fault says so. */
+void corrupt_copy(int gpu, void *destination, uint64_t bytes, unsigned char bit);
+
+/* ---- memory.c: who holds how much, shared by all processes of the machine ---- */
+
+/* What memory is taken from: a whole GPU, or one MIG instance of it. */
+struct unit {
+    int gpu;
+    int mig; /* -1: the whole GPU */
+};
+struct holder {
+    pid_t pid;
+    uint64_t bytes;
+};
+uint64_t unit_capacity(struct unit);
+/* A context is made; false where `exclusive` and another process has one. */
+bool unit_enter(struct unit, bool exclusive);
+void unit_leave(struct unit);
+uint64_t unit_used(struct unit);
+/* False where it does not fit; `limited` is false for managed memory, which may exceed the GPU. */
+bool unit_reserve(struct unit, uint64_t bytes, bool limited);
+void unit_release(struct unit, uint64_t bytes);
+int unit_holders(struct unit, struct holder *holders, int room);
+
+/* ---- visibility.c ---- */
+
+/* The devices that CUDA shows to this process, in its order. Returns their number. */
+int visible_units(const struct machine *, const char *device_order, const char *visible_devices, struct unit *units);
+
+/* ---- driver.c, for runtime.c and nvml.c ---- */
+
+struct device {
+    struct unit unit;
+    const struct gpu *gpu;
+};
+int driver_ready(void); /* cuInit's answer, asked implicitly as cudart does */
+int driver_device_count(void);
+const struct device *driver_device(int ordinal);
+int driver_use_device(int ordinal); /* retain its primary context and make it current */
+int driver_current_ordinal(void);   /* -1: no context is current */
+void driver_launch_not_forwarded(const char *kernel);
+/* ---- forwarding.c ---- */
+
+/* False where the kernels of a TensorFlow process cannot be forwarded (it has been said why). */
+bool load_kernel_forwarding(void);
+/* The path of a file in the directory of this library. */
+bool library_beside_core(char *path, size_t room, const char *file);
+
+/* ---- keras.c ---- */
+
+/* Keras chooses XLA and cuDNN by itself where it sees a GPU; on a simulated one it must not. */
+void keras_choose_for_simulated_gpu(bool python_may_run_now);
+
+#endif

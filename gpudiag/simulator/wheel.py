@@ -1,0 +1,76 @@
+"""The TensorFlow that is to run on the machine: is it a CUDA build, and its kernels' forwarding."""
+
+from __future__ import annotations
+
+import ctypes
+import importlib.util
+import os
+import re
+import sys
+from pathlib import Path
+
+from gpudiag.simulator.errors import CudaWheelMissing, RealDriverMapped, SimulatorError
+from gpudiag.simulator.machine import CORE, MACHINE_VARIABLE
+
+
+def _tensorflow_directory() -> Path | None:
+    spec = importlib.util.find_spec("tensorflow")
+    return Path(spec.origin).parent if spec is not None and spec.origin else None
+
+
+def cpu_only_tensorflow() -> str:
+    """What to say where this interpreter's TensorFlow is a build without CUDA, or nothing.
+
+    It is not imported.
+    """
+    directory = _tensorflow_directory()
+    if directory is None:
+        return ""
+    try:
+        build_info = (directory / "python/platform/build_info.py").read_text()
+    except OSError:
+        build_info = ""
+    if re.search(r"'is_cuda_build'[,:] *True", build_info):
+        return ""
+    return (
+        "the TensorFlow of this Python is a build without CUDA (tensorflow-cpu, or not for Linux "
+        "x86-64), which never looks for a GPU; the CUDA wheel is needed: pip uninstall "
+        "tensorflow-cpu, then pip install tensorflow"
+    )
+
+
+def require_cuda_wheel() -> None:
+    """CudaWheelMissing where this interpreter's TensorFlow cannot see a GPU, simulated or not."""
+    if _tensorflow_directory() is None:
+        raise CudaWheelMissing("TensorFlow is not installed in this Python: pip install tensorflow")
+    fault = cpu_only_tensorflow()
+    if fault:
+        raise CudaWheelMissing(fault)
+
+
+def preload() -> None:
+    """Forward TensorFlow's kernels now: for a process that imports TensorFlow once and forks a
+    child for each task.
+
+    Call it after `import tensorflow` in a process started with Machine.environment(). It
+    initialises no device and asks for none, so children stay free to set CUDA_VISIBLE_DEVICES and
+    GPUDIAG_SIM_FAULTS. Without it each child does the same work at its first device.
+    """
+    directory = os.environ.get(MACHINE_VARIABLE)
+    if not directory:
+        raise SimulatorError("this process is not on a simulated machine: start it with Machine.environment()")
+    if "tensorflow" not in sys.modules:
+        raise SimulatorError("import tensorflow first: its kernels are forwarded, not loaded")
+    core = ctypes.CDLL(f"{directory}/lib/{CORE}")
+    core.gpudiag_real_driver.restype = ctypes.c_char_p
+    core.gpudiag_preload.restype = ctypes.c_char_p
+    mapped = core.gpudiag_real_driver()
+    if mapped:
+        raise RealDriverMapped(
+            f"this process has mapped the real driver, {mapped.decode()}; real and simulated GPUs "
+            "cannot mix in one process (look for LD_PRELOAD, or an import that opens libcuda.so.1 "
+            "by its path)"
+        )
+    fault = core.gpudiag_preload()
+    if fault:
+        raise SimulatorError(f"TensorFlow's kernels cannot be forwarded: {fault.decode()}")

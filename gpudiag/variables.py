@@ -1,0 +1,87 @@
+"""Environment variables of TensorFlow, CUDA and launchers whose names gpudiag knows. Data only."""
+
+from __future__ import annotations
+
+WITHHELD = "(set)"
+"""Stands for a value that is not stored, because it can hold a secret or an address."""
+
+SETTINGS = frozenset(
+    {
+        "CUDA_CACHE_DISABLE",
+        "CUDA_CACHE_MAXSIZE",
+        "CUDA_DEVICE_ORDER",
+        "CUDA_LAUNCH_BLOCKING",
+        "CUDA_MODULE_LOADING",
+        "CUDA_VISIBLE_DEVICES",
+        "NVIDIA_DRIVER_CAPABILITIES",
+        "NVIDIA_TF32_OVERRIDE",
+        "NVIDIA_VISIBLE_DEVICES",
+        "TF_CPP_MAX_VLOG_LEVEL",
+        "TF_CPP_MIN_LOG_LEVEL",
+        "TF_CPP_VMODULE",
+        "TF_CUDA_MALLOC_ASYNC_SUPPORTED_PREALLOC",
+        "TF_CUDNN_DETERMINISTIC",
+        "TF_CUDNN_RNN_USE_AUTOTUNE",
+        "TF_CUDNN_USE_AUTOTUNE",
+        "TF_DETERMINISTIC_OPS",
+        "TF_DEVICE_MIN_SYS_MEMORY_IN_MB",
+        "TF_ENABLED_DEVICE_TYPES",
+        "TF_ENABLE_ONEDNN_OPTS",
+        "TF_ENABLE_ZENDNN_OPTS",
+        "TF_FORCE_GPU_ALLOW_GROWTH",
+        "TF_FORCE_UNIFIED_MEMORY",
+        "TF_GPU_ALLOCATOR",
+        "TF_GPU_HOST_MEM_LIMIT_IN_MB",
+        "TF_GPU_THREAD_COUNT",
+        "TF_GPU_THREAD_MODE",
+        "TF_MIN_GPU_MULTIPROCESSOR_COUNT",
+        "TF_NUM_INTEROP_THREADS",
+        "TF_NUM_INTRAOP_THREADS",
+        "TF_PER_DEVICE_MEMORY_LIMIT_MB",
+        "TF_USE_LEGACY_KERAS",
+        "TF_XLA_FLAGS",
+        "XLA_FLAGS",
+    }
+)
+"""Settings that TensorFlow 2.21, the CUDA driver or the container runtime reads.
+
+Every ``TF_`` name was found in the strings of the 2.21.0 wheel, and no other name found there is spelt so nearly like
+one of these that it could be taken for a misspelling.
+"""
+
+CONTEXT = frozenset(
+    {
+        "CONDA_DEFAULT_ENV",
+        "CONDA_PREFIX",
+        "CUDA_CACHE_PATH",
+        "CUDA_HOME",
+        "CUDA_MPS_ACTIVE_THREAD_PERCENTAGE",
+        "CUDA_MPS_PIPE_DIRECTORY",
+        "CUDA_PATH",
+        "CUDA_VERSION",
+        "KERAS_BACKEND",
+        "KERAS_HOME",
+        "LD_LIBRARY_PATH",
+        "LD_PRELOAD",
+        "LOCAL_RANK",
+        "OMPI_COMM_WORLD_LOCAL_RANK",
+        "PYTEST_XDIST_WORKER",
+        "PYTEST_XDIST_WORKER_COUNT",
+        "PYTHONHOME",
+        "PYTHONNOUSERSITE",
+        "PYTHONPATH",
+        "SLURM_GPUS",
+        "SLURM_GPUS_ON_NODE",
+        "SLURM_GPUS_PER_NODE",
+        "SLURM_GPUS_PER_TASK",
+        "SLURM_JOB_GPUS",
+        "SLURM_JOB_ID",
+        "SLURM_LOCALID",
+        "SLURM_NTASKS",
+        "SLURM_PROCID",
+        "SLURM_STEP_GPUS",
+        "VIRTUAL_ENV",
+        "WSL_DISTRO_NAME",
+    }
+)
+"""Paths and launchers' marks that decide what is loaded and which part of a job this is."""

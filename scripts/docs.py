@@ -1,0 +1,100 @@
+"""Writes the generated blocks of README.md; ``--check`` tells whether they are fresh.
+
+A block stands between ``<!-- generated: NAME -->`` and ``<!-- end -->``.
+"""
+
+from __future__ import annotations
+
+import argparse
+import re
+import sys
+from collections.abc import Callable
+from pathlib import Path
+
+import click
+
+from gpudiag import catalogue, cli, codec, describe, report, simulator
+
+ROOT = Path(__file__).resolve().parent.parent
+README = ROOT / "README.md"
+REPORTS = ROOT / "reports"
+BLOCK = re.compile(r"(<!-- generated: (?P<name>[\w-]+) -->\n).*?(<!-- end -->)", re.DOTALL)
+
+
+def probe_table() -> str:
+    """Return every probe with its needs and summary, as a Markdown table."""
+    lines = ["| probe | needs | what it shows |", "| --- | --- | --- |"]
+    lines += [
+        f"| `{entry.name}` | {describe.needs_text(entry.probe.needs)} | {entry.summary} |"
+        for entry in catalogue.entries()
+    ]
+    return "\n".join(lines) + "\n"
+
+
+def preset_table() -> str:
+    """Return every card that can be simulated by its name, as a Markdown table."""
+    lines = ["| card | it is | memory | compute capability | multiprocessors |", "| --- | --- | --- | --- | --- |"]
+    for name, preset in simulator.PRESETS.items():
+        major, minor = preset.compute_capability
+        memory = f"{preset.memory >> 20} MiB"
+        lines.append(f"| `{name}` | {preset.name} | {memory} | {major}.{minor} | {preset.multiprocessors} |")
+    return "\n".join(lines) + "\n"
+
+
+def fault_table() -> str:
+    """Return every fault that can be injected, as a Markdown table."""
+    lines = ["| fault | without a value | what happens |", "| --- | --- | --- |"]
+    for kind in simulator.CATALOGUE.values():
+        default = f"`{kind.default}`" if kind.default else ""
+        lines.append(f"| `{kind.usage}` | {default} | {kind.summary} |")
+    return "\n".join(lines) + "\n"
+
+
+def sample(name: str) -> str:
+    """Return a report saved under ``reports/`` as its table."""
+    return _fenced(report.render(codec.load(REPORTS / name), "table", width=80, color=False), "text")
+
+
+def check_help() -> str:
+    """Return what ``gpudiag check --help`` prints."""
+    context = click.Context(cli.check, info_name="gpudiag check", terminal_width=80)
+    return _fenced(cli.check.get_help(context), "text")
+
+
+BLOCKS: dict[str, Callable[[], str]] = {
+    "probes": probe_table,
+    "sample": lambda: sample("cpu-only.json"),
+    "sample-simulated": lambda: sample("simulated-2x16GiB.json"),
+    "check-help": check_help,
+    "presets": preset_table,
+    "faults": fault_table,
+}
+
+
+def generated(text: str) -> str:
+    """Return ``text`` with every block written anew."""
+    return BLOCK.sub(lambda match: match[1] + BLOCKS[match["name"]]() + match[3], text)
+
+
+def _fenced(text: str, language: str) -> str:
+    return f"```{language}\n{text.rstrip()}\n```\n"
+
+
+def main() -> int:
+    """Write the blocks, or say which are stale."""
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--check", action="store_true", help="write nothing; exit 1 where a block is stale")
+    options = parser.parse_args()
+    text = README.read_text(encoding="utf-8")
+    fresh = generated(text)
+    if options.check:
+        if fresh != text:
+            print("README.md: its generated blocks are stale: run 'python scripts/docs.py'")
+            return 1
+        return 0
+    README.write_text(fresh, encoding="utf-8")
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

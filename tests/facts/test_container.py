@@ -1,0 +1,80 @@
+"""The family ``container`` on marks made by the test."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from gpudiag.facts import container
+from gpudiag.hostfacts import ContainerFacts
+
+
+def put(root: Path, path: str, text: str = "") -> None:
+    file = root / path
+    file.parent.mkdir(parents=True, exist_ok=True)
+    file.write_text(text)
+
+
+def mount(source: str, target: str) -> str:
+    return f"36 35 98:0 {source} {target} rw,noatime - ext4 /dev/sda1 rw\n"
+
+
+def test_no_container(tmp_path: Path) -> None:
+    assert container.gather(tmp_path, {}) == ContainerFacts(None, (), False, None)
+
+
+def test_the_host_of_containers_is_none(tmp_path: Path) -> None:
+    put(tmp_path, "proc/1/cgroup", "0::/init.scope\n")
+    put(tmp_path, "proc/self/mountinfo", mount("/", "/") + mount("/", "/var/lib/docker/overlay2/1f/merged"))
+    assert container.gather(tmp_path, {}).runtime is None
+
+
+@pytest.mark.parametrize(
+    ("path", "runtime"),
+    [(".dockerenv", "docker"), ("run/.containerenv", "podman"), (".singularity.d/x", "singularity")],
+)
+def test_files_that_runtimes_leave(tmp_path: Path, path: str, runtime: str) -> None:
+    put(tmp_path, path)
+    assert container.gather(tmp_path, {}).runtime == runtime
+
+
+@pytest.mark.parametrize(
+    ("line", "runtime"),
+    [
+        ("12:memory:/docker/0123456789ab", "docker"),
+        ("12:memory:/kubepods/burstable/pod1/0123", "kubernetes"),
+        ("0::/system.slice/docker-0123.scope", "docker"),
+        ("0::/machine.slice/libpod-0123.scope", "podman"),
+        ("0::/kubepods.slice/cri-containerd-0123.scope", "kubernetes"),
+        ("1:name=systemd:/lxc/web", "lxc"),
+    ],
+)
+def test_names_in_the_control_group(tmp_path: Path, line: str, runtime: str) -> None:
+    put(tmp_path, "proc/1/cgroup", f"{line}\n")
+    facts = container.gather(tmp_path, {})
+    assert facts.runtime == runtime
+    assert facts.evidence[0].endswith("in /proc/1/cgroup")
+
+
+def test_names_in_the_mounts_where_control_groups_tell_nothing(tmp_path: Path) -> None:
+    put(tmp_path, "proc/1/cgroup", "0::/\n")
+    put(tmp_path, "proc/self/mountinfo", mount("/var/lib/docker/containers/01/hostname", "/etc/hostname"))
+    assert container.gather(tmp_path, {}).runtime == "docker"
+
+
+def test_variables_that_runtimes_set(tmp_path: Path) -> None:
+    put(tmp_path, ".singularity.d/x")
+    facts = container.gather(tmp_path, {"APPTAINER_CONTAINER": "/images/tf.sif", "container": "apptainer"})
+    assert facts.runtime == "apptainer"
+    assert facts.evidence == ("APPTAINER_CONTAINER", "container=apptainer", "/.singularity.d")
+
+
+def test_kubernetes(tmp_path: Path) -> None:
+    assert container.gather(tmp_path, {"KUBERNETES_SERVICE_HOST": "10.0.0.1"}).kubernetes
+    put(tmp_path, "run/secrets/kubernetes.io/serviceaccount/namespace")
+    assert container.gather(tmp_path, {}).kubernetes
+
+
+def test_slurm(tmp_path: Path) -> None:
+    assert container.gather(tmp_path, {"SLURM_JOB_ID": "17"}).slurm_job == "17"

@@ -1,0 +1,56 @@
+"""The family ``device_nodes`` on a tree of files made by the test."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+
+import pytest
+
+from gpudiag.facts import device_nodes
+from gpudiag.hostfacts import DeviceNodeFacts
+
+
+def put(root: Path, path: str, text: str = "") -> Path:
+    file = root / path
+    file.parent.mkdir(parents=True, exist_ok=True)
+    file.write_text(text)
+    return file
+
+
+def put_pci(root: Path, address: str, vendor: str, kind: str) -> None:
+    put(root, f"sys/bus/pci/devices/{address}/vendor", f"{vendor}\n")
+    put(root, f"sys/bus/pci/devices/{address}/class", f"{kind}\n")
+
+
+def test_nothing_there(tmp_path: Path) -> None:
+    assert device_nodes.gather(tmp_path) == DeviceNodeFacts((), ())
+
+
+def test_nodes_of_nvidia_and_wsl_alone(tmp_path: Path) -> None:
+    for name in ("nvidia0", "nvidiactl", "nvidia-uvm", "nvidia-caps/nvidia-cap1", "dxg", "null", "dri/card0"):
+        put(tmp_path, f"dev/{name}")
+    paths = [node.path for node in device_nodes.gather(tmp_path).nodes]
+    assert paths == ["/dev/dxg", "/dev/nvidia-uvm", "/dev/nvidia0", "/dev/nvidiactl"]
+
+
+def test_permissions(tmp_path: Path) -> None:
+    put(tmp_path, "dev/nvidia0").chmod(0o666)
+    (node,) = device_nodes.gather(tmp_path).nodes
+    assert (node.mode, node.readable, node.writable) == ("-rw-rw-rw-", True, True)
+
+
+@pytest.mark.skipif(os.geteuid() == 0, reason="root may open every file")
+def test_permissions_that_are_lacking(tmp_path: Path) -> None:
+    put(tmp_path, "dev/nvidia0").chmod(0o400)
+    (node,) = device_nodes.gather(tmp_path).nodes
+    assert (node.mode, node.readable, node.writable) == ("-r--------", True, False)
+
+
+def test_display_controllers_of_nvidia_alone(tmp_path: Path) -> None:
+    put_pci(tmp_path, "0000:3b:00.0", "0x10de", "0x030200")  # 3D controller
+    put_pci(tmp_path, "0000:01:00.0", "0x10de", "0x030000")  # VGA
+    put_pci(tmp_path, "0000:01:00.1", "0x10de", "0x040300")  # its sound device
+    put_pci(tmp_path, "0000:00:02.0", "0x8086", "0x030000")  # another maker's
+    (tmp_path / "sys/bus/pci/devices/0000:00:03.0").mkdir()  # a device that tells nothing
+    assert device_nodes.gather(tmp_path).pci_gpus == ("0000:01:00.0", "0000:3b:00.0")

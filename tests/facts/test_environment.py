@@ -1,0 +1,67 @@
+"""The family ``environment``: what is recorded, and what is never stored."""
+
+from __future__ import annotations
+
+import pytest
+
+from gpudiag.facts import environment
+from gpudiag.variables import WITHHELD
+
+
+def gather(**variables: str) -> dict[str, str]:
+    return environment.gather(variables).variables
+
+
+def test_settings_and_paths_are_stored() -> None:
+    variables = {
+        "CUDA_VISIBLE_DEVICES": "0,1",
+        "GPUDIAG_TIMEOUT": "5",
+        "LD_LIBRARY_PATH": "/usr/local/cuda/lib64:",
+        "NCCL_P2P_DISABLE": "1",
+        "PYTEST_XDIST_WORKER": "gw0",
+        "SLURM_JOB_ID": "17",
+        "TF_FORCE_GPU_ALLOW_GROWTH": "",
+    }
+    assert gather(**variables) == variables
+
+
+@pytest.mark.parametrize("name", ["PATH", "HOME", "AWS_SECRET_ACCESS_KEY", "DATABASE_URL", "SLURM_JOB_USER", "MYTF_X"])
+def test_other_variables_are_not_recorded(name: str) -> None:
+    assert gather(**{name: "x"}) == {}
+
+
+@pytest.mark.parametrize("name", ["TF_VAR_db_password", "TF_VAR_x", "TF_CLI_ARGS_plan", "TF_TOKEN_app_terraform_io"])
+def test_variables_of_terraform_are_not_recorded(name: str) -> None:
+    assert gather(**{name: "x"}) == {}
+
+
+@pytest.mark.parametrize(
+    "name",
+    [
+        "NVIDIA_API_KEY",
+        "GPUDIAG_UPLOAD_TOKEN",
+        "NCCL_AUTH_HEADER",
+        "XLA_CREDENTIALS",
+        "GPUDIAG_PASSWORD",
+        "TF_CONFIG",
+        "TF_UNKNOWN_TO_US",
+        "CUDA_VISIBLE_DEVCIES",
+        "cuda_visible_devices",
+    ],
+)
+def test_a_value_that_can_hold_a_secret_or_is_of_an_unknown_name_is_withheld(name: str) -> None:
+    assert gather(**{name: "hunter2"}) == {name: WITHHELD}
+
+
+@pytest.mark.parametrize("value", ["https://me:hunter2@example.org/x", "a=1 http://token@host"])
+def test_a_login_in_a_url_is_withheld(value: str) -> None:
+    assert gather(GPUDIAG_OUTPUT=value, XLA_FLAGS=value) == {"GPUDIAG_OUTPUT": WITHHELD, "XLA_FLAGS": WITHHELD}
+
+
+def test_undecodable_values_can_be_stored() -> None:
+    assert gather(LD_LIBRARY_PATH="/caf\udce9") == {"LD_LIBRARY_PATH": "/caf\\udce9"}
+
+
+def test_this_process_is_the_default(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("CUDA_VISIBLE_DEVICES", "3")
+    assert environment.gather().variables["CUDA_VISIBLE_DEVICES"] == "3"

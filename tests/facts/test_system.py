@@ -1,0 +1,32 @@
+"""The family ``system`` on the machine that runs the tests."""
+
+from __future__ import annotations
+
+import os
+import platform
+import sys
+
+import pytest
+
+from gpudiag.facts import system
+
+
+def test_this_interpreter_and_host() -> None:
+    facts = system.gather()
+    assert facts.python == platform.python_version()
+    assert (facts.executable, facts.prefix) == (sys.executable, sys.prefix)
+    assert (facts.kernel, facts.machine) == (os.uname().release, os.uname().machine)
+    assert 1 <= facts.cpus <= (os.cpu_count() or 1)
+    assert facts.memory_bytes == os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE")
+
+
+def test_a_uid_without_a_name(monkeypatch: pytest.MonkeyPatch) -> None:
+    for name in ("LOGNAME", "USER", "LNAME", "USERNAME"):
+        monkeypatch.delenv(name, raising=False)
+    monkeypatch.setattr("os.getuid", lambda: 54321)
+    assert system.gather().user == "54321"
+
+
+def test_wsl_is_known_by_its_kernel(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("platform.release", lambda: "5.15.153.1-microsoft-standard-WSL2")
+    assert system.gather().wsl

@@ -1,0 +1,124 @@
+"""The family ``tensorflow`` on folders laid out as pip lays them out."""
+
+from __future__ import annotations
+
+import sys
+from pathlib import Path
+
+import pytest
+
+from gpudiag.facts import tensorflow
+from gpudiag.hostfacts import Distribution, TensorflowBuild
+
+CUDA_BUILD = """
+import collections
+build_info = collections.OrderedDict([
+    ('cpu_compiler', 'clang'), ('cuda_compute_capabilities', ['sm_80', 'compute_90']), ('cuda_version', '12.5.1'),
+    ('cudnn_version', '9'), ('is_cuda_build', True), ('is_rocm_build', False)])
+"""
+CPU_BUILD = "import collections\nbuild_info = collections.OrderedDict([('is_cuda_build', False)])\n"
+
+
+@pytest.fixture
+def site(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """Return an empty folder that is the whole of ``sys.path``."""
+    monkeypatch.setattr(sys, "path", [str(tmp_path)])
+    return tmp_path
+
+
+def install(site: Path, name: str, version: str, *files: str, record: bool = True) -> Path:
+    folder = site / f"{name.replace('-', '_')}-{version}.dist-info"
+    folder.mkdir(parents=True)
+    (folder / "METADATA").write_text(f"Metadata-Version: 2.1\nName: {name}\nVersion: {version}\n")
+    (folder / "top_level.txt").write_text("\n".join({file.partition("/")[0] for file in files}))
+    if record:
+        (folder / "RECORD").write_text("".join(f"{file},sha256=x,1\n" for file in ("a/b.py", *files)))
+    return folder
+
+
+def put_module(site: Path, build_info: str | None = CUDA_BUILD) -> Path:
+    module = site / "tensorflow" / "__init__.py"
+    file = module.parent / "python" / "platform" / "build_info.py"
+    file.parent.mkdir(parents=True)
+    module.write_text("raise AssertionError('imported')")
+    if build_info is not None:
+        file.write_text(build_info)
+    return module
+
+
+def test_nothing_installed(site: Path) -> None:
+    facts = tensorflow.gather()
+    assert (facts.module_path, facts.distributions, facts.build, facts.companions) == (None, (), None, ())
+
+
+def test_a_cuda_build(site: Path) -> None:
+    install(site, "tensorflow", "2.21.0", "tensorflow/__init__.py")
+    module = put_module(site)
+    facts = tensorflow.gather()
+    assert facts.module_path == str(module)
+    assert facts.distributions == (Distribution("tensorflow", "2.21.0", str(site)),)
+    assert facts.build == TensorflowBuild(True, "12.5.1", "9", ("sm_80", "compute_90"))
+
+
+def test_a_build_without_cuda(site: Path) -> None:
+    put_module(site, CPU_BUILD)
+    assert tensorflow.gather().build == TensorflowBuild(False, None, None, ())
+
+
+@pytest.mark.parametrize("text", [None, "", "build_info = 3", "build_info = OrderedDict(x())", "def ("])
+def test_a_build_description_that_cannot_be_read(site: Path, text: str | None) -> None:
+    put_module(site, text)
+    assert tensorflow.gather().build is None
+
+
+def test_every_distribution_that_installs_the_module_and_no_other(site: Path) -> None:
+    install(site, "tensorflow", "2.21.0", "tensorflow/__init__.py")
+    install(site, "Tensorflow_CPU", "2.20.0", "tensorflow/__init__.py")
+    install(site, "somebodys-fork", "1.0", "tensorflow/__init__.py")
+    install(site, "from-conda", "2.19.0", "tensorflow/__init__.py", record=False)
+    install(site, "tensorflow-text", "2.21.0", "tensorflow_text/__init__.py")
+    install(site, "tensorflow-metapackage", "2.21.0", "other/tensorflow/__init__.py")
+    found = {(each.name, each.version) for each in tensorflow.gather().distributions}
+    assert found == {
+        ("tensorflow", "2.21.0"),
+        ("tensorflow-cpu", "2.20.0"),
+        ("somebodys-fork", "1.0"),
+        ("from-conda", "2.19.0"),
+    }
+
+
+def test_a_copy_elsewhere_on_the_path_is_listed_with_its_folder(site: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    for name in ("first", "second", "first"):
+        monkeypatch.setattr(sys, "path", [*sys.path, str(site / name)])
+    install(site / "first", "tensorflow", "2.21.0", "tensorflow/__init__.py")
+    install(site / "second", "tensorflow", "2.18.0", "tensorflow/__init__.py")
+    locations = [Path(found.location).name for found in tensorflow.gather().distributions]
+    assert locations == ["first", "second"]
+
+
+def test_files_gone_but_registered(site: Path) -> None:
+    install(site, "tensorflow", "2.21.0", "tensorflow/__init__.py")
+    (site / "tensorflow" / "python").mkdir(parents=True)
+    facts = tensorflow.gather()
+    assert facts.module_path is None
+    assert [found.name for found in facts.distributions] == ["tensorflow"]
+
+
+def test_companions(site: Path) -> None:
+    for name in ("numpy", "Keras", "nvidia-cudnn-cu12", "requests", "tf_keras", "numpy-stubs"):
+        install(site, name, "1.0", f"{name}/__init__.py")
+    assert [each.name for each in tensorflow.gather().companions] == ["keras", "numpy", "nvidia-cudnn-cu12", "tf-keras"]
+
+
+def test_what_is_left_of_a_removed_distribution_is_passed_over(site: Path) -> None:
+    (site / "numpy-1.0.dist-info").mkdir()
+    assert tensorflow.gather().companions == ()
+
+
+def test_the_real_wheel() -> None:
+    facts = tensorflow.gather()
+    if facts.module_path is None:
+        pytest.skip("needs TensorFlow: pip install 'gpudiag[tensorflow]'")
+    assert Path(facts.module_path).is_file()
+    assert facts.distributions
+    assert facts.build is not None

@@ -1,0 +1,69 @@
+"""Runs functions on the far side, in children of a fork server that has imported TensorFlow, for tests of probes."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import Any
+
+import msgspec
+
+from gpudiag import catalogue
+from gpudiag.hostfacts import Facts, example, example_gpu
+from gpudiag.isolate import Bounds, Ended, Job, ServerSpec, Supervision, supervise
+from gpudiag.model import Gpu, Judged, Limits
+
+# Whatever the caller's variables are, they are not under test.
+_CLEARED: dict[str, str | None] = {name: None for name in os.environ if name.startswith(("TF_", "CUDA_"))}
+
+ABSENT = Gpu.of(example_gpu(), example_gpu().uuid)
+"""A GPU that this machine does not have, or that the children cannot see."""
+
+
+class Children:
+    """Calls functions in child processes, one at a time."""
+
+    def __init__(self, supervision: Supervision) -> None:
+        self._supervision = supervision
+
+    def call(
+        self, target: str, argument: dict[str, Any], *, fresh: bool = False, env: dict[str, str | None] | None = None
+    ) -> Ended:
+        """Call ``module:function`` and return how it ended; it sees no GPU."""
+        env = {"CUDA_VISIBLE_DEVICES": "-1", **(env or {})}
+        server = "plain" if fresh else "tensorflow"
+        self._supervision.start(Job(target, target, argument, 60.0, server, fresh, env))
+        while not (ended := self._supervision.wait(60.0)):
+            pass
+        return ended[0]
+
+    def measure(self, probe: str, *gpus: Gpu, target: str = "gpudiag.child:run_probe", fresh: bool = False) -> Any:
+        """Return the reading of a probe, decoded as the type of its own."""
+        argument = {"probe": probe, "gpus": [msgspec.to_builtins(gpu) for gpu in gpus]}
+        ended = self.call(target, argument, fresh=fresh, env=dict(catalogue.get(probe).probe.env))
+        assert ended.value is not None, ended
+        reading = catalogue.get(probe).reading
+        assert reading is not None
+        return msgspec.json.decode(ended.value, type=reading)
+
+
+def judge(probe: str, reading: Any, facts: Facts | None = None) -> Judged:
+    """Judge ``reading`` on an ordinary machine, or under ``facts``."""
+    return catalogue.get(probe).judge(reading, facts or example(), Limits())
+
+
+def kinds(judged: Judged) -> list[str]:
+    """Return the kinds of the findings, one for each finding."""
+    return [finding.kind for finding in judged.findings]
+
+
+@contextmanager
+def children() -> Iterator[Children]:
+    """Import TensorFlow once; every call is a fork of that."""
+    servers = {
+        "plain": ServerSpec(env=_CLEARED),
+        "tensorflow": ServerSpec(preload="gpudiag.child:preload", what="import tensorflow", env=_CLEARED),
+    }
+    with supervise(servers, Bounds()) as supervision:
+        yield Children(supervision)

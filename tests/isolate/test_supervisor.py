@@ -1,0 +1,364 @@
+"""The Linux supervisor against every way in which a child can misbehave."""
+
+from __future__ import annotations
+
+import os
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Iterator
+from pathlib import Path
+
+import msgspec
+import psutil
+import pytest
+
+from gpudiag.isolate import Bounds, Ended, Job, ServerSpec
+from gpudiag.isolate.supervisor import Supervisor
+from gpudiag.model import Cause
+
+pytestmark = pytest.mark.skipif(sys.platform != "linux", reason="fork servers need Linux")
+
+SERVERS = {
+    "plain": ServerSpec(),
+    "threaded": ServerSpec(preload="processes.preloads:starts_a_thread"),
+    "guarded": ServerSpec(preload="processes.preloads:refuses_to_fork"),
+    **{
+        name: ServerSpec(preload=f"processes.preloads:{name}", what=f"the preload that {name}")
+        for name in ("raises", "segfaults", "hangs", "floods")
+    },
+}
+BOUNDS = Bounds(preload_s=5.0, term_grace_s=0.3, kill_grace_s=3.0)
+
+
+@pytest.fixture(autouse=True)
+def _nothing_is_left_behind() -> Iterator[None]:
+    before = running()
+    yield
+    assert running() <= before
+
+
+def running() -> set[int]:
+    """Return the descendants of this process that have not ended; one that nobody has waited for holds nothing."""
+    found = psutil.Process().children(recursive=True)
+    return {process.pid for process in found if process.is_running() and process.status() != psutil.STATUS_ZOMBIE}
+
+
+@pytest.fixture
+def pid_file(tmp_path: Path) -> Path:
+    return tmp_path / "pid"
+
+
+def job(
+    function: str,
+    *,
+    key: str = "job",
+    deadline_s: float = 30.0,
+    server: str = "plain",
+    fresh: bool = False,
+    pid_file: Path | None = None,
+    env: dict[str, str | None] | None = None,
+    **argument: object,
+) -> Job:
+    if pid_file is not None:
+        argument["pid_file"] = str(pid_file)
+    return Job(key, f"processes.illbehaved:{function}", argument, deadline_s, server, fresh, env or {})
+
+
+def run(*jobs: Job, bounds: Bounds = BOUNDS, at_most_s: float = 60.0) -> dict[str, Ended]:
+    ended: dict[str, Ended] = {}
+    until = time.monotonic() + at_most_s
+    with Supervisor(SERVERS, bounds) as supervisor:
+        for one in jobs:
+            supervisor.start(one)
+        while len(ended) < len(jobs) and time.monotonic() < until:
+            ended.update({one.key: one for one in supervisor.wait(0.5)})
+    assert set(ended) == {one.key for one in jobs}, "a job did not end"
+    return ended
+
+
+def run_one(one: Job, bounds: Bounds = BOUNDS) -> Ended:
+    return run(one, bounds=bounds)[one.key]
+
+
+def is_gone(pid_file: Path) -> bool:
+    pid = int(pid_file.read_text())
+    until = time.monotonic() + 5
+    while time.monotonic() < until:
+        if not psutil.pid_exists(pid) or psutil.Process(pid).status() == psutil.STATUS_ZOMBIE:
+            return True
+        time.sleep(0.02)
+    return False
+
+
+@pytest.mark.parametrize("fresh", [False, True])
+def test_a_value_and_both_streams_come_back(fresh: bool) -> None:
+    ended = run_one(job("well", fresh=fresh))
+    assert ended.cause is None
+    assert ended.value is not None
+    assert msgspec.json.decode(ended.value)["pid"] != os.getpid()
+    assert (ended.stdout, ended.stderr) == ("a line to stdout\n", "a line to stderr\n")
+
+
+@pytest.mark.parametrize("fresh", [False, True])
+@pytest.mark.parametrize(
+    ("function", "cause", "detail"),
+    [
+        ("raises", Cause.EXCEPTION, "ValueError: nothing works"),
+        ("is_disturbed", Cause.DISTURBED, "another process changed its memory by 100 MiB"),
+        ("exits_from_python", Cause.EXCEPTION, "SystemExit: 7"),
+        ("segfaults", Cause.SIGNAL, "killed by SIGSEGV"),
+        ("aborts", Cause.SIGNAL, "killed by SIGABRT"),
+        ("leaves_without_a_word", Cause.NO_RESULT, "exited with status 0 without a result"),
+        ("writes_half_a_record", Cause.BAD_RESULT, "exited with status 0 after 9 of 1000 bytes of its record"),
+        ("raises_what_cannot_be_told", Cause.EXCEPTION, "UntellableError: (its text cannot be read)"),
+        ("writes_nonsense", Cause.BAD_RESULT, "its record is malformed"),
+        ("returns_100_mb", Cause.BAD_RESULT, "its record is larger than 16 MiB"),
+        ("floods", Cause.OUTPUT_FLOOD, "wrote more than 64 MiB"),
+    ],
+)
+def test_a_death_is_a_result_of_its_own_kind(function: str, cause: Cause, detail: str, fresh: bool) -> None:
+    ended = run_one(job(function, fresh=fresh))
+    assert (ended.cause, ended.value) == (cause, None)
+    assert detail in ended.detail
+
+
+@pytest.mark.parametrize(
+    "record",
+    [
+        b"{}",
+        b"[]",
+        b"5",
+        b'{"raised":5}',
+        b'{"raised":{"type":"A","message":"b","cause":"c"}}',
+        b'{"value":{"x":"\xff"}}',
+        b'{"value":' + b"[" * 5000 + b"]" * 5000 + b"}",
+    ],
+)
+def test_a_malformed_record_breaks_its_own_job(record: bytes) -> None:
+    ended = run(job("writes_its_own_record", key="bad", record=record.hex()), job("well", key="well"))
+    assert ended["bad"].cause is Cause.BAD_RESULT
+    assert ended["well"].cause is None
+
+
+def test_the_traceback_of_an_exception_is_kept() -> None:
+    assert "in raises\n" in run_one(job("raises")).stderr
+
+
+def test_of_a_flood_the_beginning_and_the_end_are_kept() -> None:
+    stderr = run_one(job("floods"), Bounds(output_bytes=1 << 40)).stderr
+    assert "line 0\n" in stderr[:200]
+    assert "bytes dropped]" in stderr
+    assert stderr.endswith("line 4999\n")
+    assert len(stderr) < 200_000
+
+
+@pytest.mark.parametrize("function", ["is_deaf_to_term", "stops_itself", "hangs_in_native_code", "waits"])
+def test_a_child_past_its_deadline_is_killed(function: str, pid_file: Path) -> None:
+    ended = run_one(job(function, deadline_s=1.0, pid_file=pid_file))
+    assert (ended.cause, ended.detail) == (Cause.TIMEOUT, "no result within 1 s")
+    assert is_gone(pid_file)
+
+
+@pytest.mark.parametrize(
+    "function",
+    ["leaves_a_grandchild", "leaves_a_grandchild_in_its_own_session", "leaves_a_daemon"],
+)
+@pytest.mark.parametrize("fresh", [False, True])
+def test_what_outlives_a_child_is_killed_and_its_result_counts(function: str, fresh: bool, pid_file: Path) -> None:
+    ended = run_one(job(function, fresh=fresh, pid_file=pid_file))
+    assert ended.value == b'"done"'
+    assert is_gone(pid_file)
+    if function != "leaves_a_grandchild":  # that one died with its process group
+        assert "killed 1 process(es) that outlived it" in ended.stderr
+
+
+def test_a_killed_server_breaks_its_row_and_is_started_again(pid_file: Path) -> None:
+    ended = run(
+        job("kills_its_server", key="lost", pid_file=pid_file), *(job("well", key=f"well{n}") for n in range(3))
+    )
+    assert ended["lost"].cause is Cause.SERVER_LOST
+    assert "killed by SIGKILL" in ended["lost"].detail
+    assert is_gone(pid_file)
+    # Jobs that the server was running when it died are lost with it; those it had not begun are run by the next.
+    with Supervisor(SERVERS, BOUNDS) as supervisor:
+        supervisor.start(job("kills_its_server", key="lost", pid_file=pid_file))
+        assert [one.cause for one in _until_ended(supervisor)] == [Cause.SERVER_LOST]
+        supervisor.start(job("well", key="after"))
+        assert [one.cause for one in _until_ended(supervisor)] == [None]
+
+
+def test_a_server_that_keeps_dying_is_given_up(pid_file: Path) -> None:
+    with Supervisor(SERVERS, Bounds(restarts=2)) as supervisor:
+        for number in range(3):
+            supervisor.start(job("kills_its_server", key=f"lost{number}", pid_file=pid_file))
+            _until_ended(supervisor)
+        supervisor.start(job("well", key="after"))
+        (ended,) = _until_ended(supervisor)
+    assert ended.cause is Cause.SERVER_LOST
+    assert "died 3 times" in ended.detail
+
+
+@pytest.mark.parametrize(
+    ("server", "cause", "detail"),
+    [
+        ("raises", Cause.EXCEPTION, "raised ImportError: libtensorflow_framework.so.2"),
+        ("segfaults", Cause.SIGNAL, "killed by SIGSEGV"),
+        ("hangs", Cause.TIMEOUT, "did not finish within 2 s"),
+        ("floods", Cause.OUTPUT_FLOOD, "wrote more than 64 MiB"),
+    ],
+)
+def test_a_preload_that_fails_breaks_every_job_of_its_server(server: str, cause: Cause, detail: str) -> None:
+    ended = run(
+        job("well", key="one", server=server),
+        job("well", key="two", server=server),
+        job("well", key="other"),
+        bounds=Bounds(preload_s=2.0),
+    )
+    for key in ("one", "two"):
+        assert ended[key].cause is cause
+        assert detail in ended[key].detail
+    assert ended["other"].cause is None
+
+
+def test_a_server_whose_guard_refuses_does_not_fork_but_still_runs_fresh_jobs() -> None:
+    ended = run(job("well", key="forked", server="guarded"), job("well", key="fresh", server="guarded", fresh=True))
+    assert ended["forked"].cause is Cause.EXCEPTION
+    assert ended["forked"].detail == "a device was queried in the fork server"
+    assert ended["fresh"].cause is None
+
+
+def test_forking_a_process_with_threads_warns_nobody() -> None:
+    ended = run_one(job("well", server="threaded"))
+    assert ended.value is not None
+    assert "Warning" not in ended.stderr
+
+
+@pytest.mark.parametrize("fresh", [False, True])
+def test_a_child_gets_its_environment_and_no_stray_descriptor(
+    fresh: bool, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    monkeypatch.setenv("GPUDIAG_TEST_CLEARED", "1")
+    with (tmp_path / "lock").open("w") as lock:
+        os.set_inheritable(lock.fileno(), True)
+        ended = run_one(
+            job(
+                "reports_environment",
+                fresh=fresh,
+                env={"GPUDIAG_TEST_SET": "2", "GPUDIAG_TEST_CLEARED": None},
+                names=["GPUDIAG_TEST_SET", "GPUDIAG_TEST_CLEARED"],
+            )
+        )
+    assert ended.value is not None
+    seen = msgspec.json.decode(ended.value)
+    assert seen["environment"] == {"GPUDIAG_TEST_SET": "2", "GPUDIAG_TEST_CLEARED": None}
+    assert len(seen["fds"]) == 4, "stdin, stdout, stderr and the record"
+
+
+@pytest.mark.parametrize("fresh", [False, True])
+def test_temporary_files_of_a_child_go_with_it(fresh: bool, monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    monkeypatch.setenv("TMPDIR", str(tmp_path))
+    ended = run_one(job("leaves_a_temporary_file", fresh=fresh))
+    assert ended.value is not None
+    assert Path(msgspec.json.decode(ended.value)).is_relative_to(tmp_path)
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_jobs_run_at_the_same_time(pid_file: Path) -> None:
+    with Supervisor(SERVERS, BOUNDS) as supervisor:
+        supervisor.start(job("waits", key="long", pid_file=pid_file))
+        supervisor.start(job("well", key="short"))
+        assert [one.key for one in _until_ended(supervisor)] == ["short"]
+        while not pid_file.exists():
+            supervisor.wait(0.05)
+        supervisor.kill("long", Cause.INTERRUPTED, "stopped by SIGINT")
+        (ended,) = _until_ended(supervisor)
+    assert (ended.cause, ended.detail) == (Cause.INTERRUPTED, "stopped by SIGINT")
+    assert is_gone(pid_file)
+
+
+def test_closing_kills_what_runs(pid_file: Path) -> None:
+    with Supervisor(SERVERS, BOUNDS) as supervisor:
+        supervisor.start(job("is_deaf_to_term", pid_file=pid_file))
+        while not pid_file.exists():
+            supervisor.wait(0.05)
+    assert is_gone(pid_file)
+
+
+def test_a_stopped_server_is_replaced(pid_file: Path) -> None:
+    with Supervisor(SERVERS, Bounds(term_grace_s=0.2)) as supervisor:
+        supervisor.start(job("stops_its_server", deadline_s=1.0, pid_file=pid_file))
+        (ended,) = _until_ended(supervisor)
+        assert (ended.cause, ended.detail) == (Cause.TIMEOUT, "no result within 1 s")
+        assert is_gone(pid_file)
+        supervisor.start(job("well"))
+        assert [one.cause for one in _until_ended(supervisor)] == [None]
+
+
+def test_a_child_that_sigkill_does_not_end_is_given_up(pid_file: Path) -> None:
+    """No process that is really unkillable can be made here, so none is given the time to die."""
+    with Supervisor(SERVERS, Bounds(term_grace_s=0.0, kill_grace_s=0.0)) as supervisor:
+        supervisor.start(job("is_deaf_to_term", deadline_s=1.0, pid_file=pid_file))
+        (ended,) = _until_ended(supervisor)
+    assert ended.cause is Cause.UNKILLABLE
+    assert "did not die of SIGKILL" in ended.detail
+    assert is_gone(pid_file)
+
+
+def test_a_daemon_does_not_outlive_the_server_that_died(pid_file: Path) -> None:
+    ended = run_one(job("leaves_a_daemon_and_kills_its_server", pid_file=pid_file))
+    assert ended.cause is Cause.SERVER_LOST
+    assert is_gone(pid_file)
+
+
+def test_a_server_that_is_killed_while_it_preloads_is_started_again(tmp_path: Path) -> None:
+    servers = {
+        "plain": ServerSpec(
+            preload="processes.preloads:is_killed_once", env={"GPUDIAG_TEST_MARK": str(tmp_path / "mark")}
+        )
+    }
+    with Supervisor(servers, BOUNDS) as supervisor:
+        supervisor.start(job("well"))
+        assert [one.cause for one in _until_ended(supervisor)] == [None]
+
+
+@pytest.mark.parametrize("server_is_stopped", [False, True])
+def test_no_child_outlives_a_supervisor_that_is_killed(server_is_stopped: bool, pid_file: Path, tmp_path: Path) -> None:
+    orphan_file = tmp_path / "orphan"
+    scratch = tmp_path / "scratch"
+    scratch.mkdir()
+    script = (
+        "import sys; from gpudiag.isolate import *; from gpudiag.isolate.supervisor import Supervisor\n"
+        "supervisor = Supervisor({'plain': ServerSpec()}, Bounds())\n"
+        f"supervisor.start(Job('a', 'processes.illbehaved:waits', {{'pid_file': {str(pid_file)!r}}}, 60, 'plain'))\n"
+        "supervisor.start(Job('b', 'processes.illbehaved:leaves_a_daemon_and_waits',"
+        f" {{'pid_file': {str(orphan_file)!r}}}, 60, 'plain'))\n"
+        "while True: supervisor.wait(1)\n"
+    )
+    environment = {
+        **os.environ,
+        "PYTHONPATH": os.pathsep.join(path for path in sys.path if path),
+        "TMPDIR": str(scratch),
+    }
+    with subprocess.Popen([sys.executable, "-c", script], env=environment) as process:
+        until = time.monotonic() + 30
+        while not (pid_file.exists() and orphan_file.exists()) and time.monotonic() < until:
+            time.sleep(0.02)
+        if server_is_stopped:
+            os.kill(psutil.Process(int(pid_file.read_text())).ppid(), signal.SIGSTOP)
+        process.kill()
+    assert is_gone(pid_file)
+    assert is_gone(orphan_file)
+    until = time.monotonic() + 5
+    while list(scratch.iterdir()) and time.monotonic() < until:
+        time.sleep(0.02)
+    assert list(scratch.iterdir()) == [], "temporary files were left behind"
+
+
+def _until_ended(supervisor: Supervisor) -> list[Ended]:
+    until = time.monotonic() + 30
+    while time.monotonic() < until:
+        if ended := supervisor.wait(0.5):
+            return ended
+    raise AssertionError("nothing ended")

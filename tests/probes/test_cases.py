@@ -1,0 +1,62 @@
+"""Every case of every probe, and what must hold for all of them."""
+
+from __future__ import annotations
+
+import msgspec
+import pytest
+
+from gpudiag import catalogue
+from gpudiag.catalogue import Entry
+from gpudiag.hostfacts import Facts, example, example_with_gpus
+from gpudiag.model import Limits
+from gpudiag.probe import Case
+
+ENTRIES = catalogue.entries()
+HOST = [entry for entry in ENTRIES if entry.reading is None]
+CASES = [pytest.param(entry, case, id=f"{entry.name}: {case.name}") for entry in ENTRIES for case in entry.cases]
+
+
+def name(entry: Entry) -> str:
+    return entry.name
+
+
+@pytest.mark.parametrize(("entry", "case"), CASES)
+def test_a_case_is_judged_as_it_says(entry: Entry, case: Case) -> None:
+    judged = entry.judge(case.reading, case.facts or example(), case.limits)
+    assert sorted(finding.kind for finding in judged.findings) == sorted(case.expect)
+    assert judged.verified == case.verified
+    assert judged.figure
+    for finding in judged.findings:
+        assert finding.message
+        assert finding.advice
+
+
+@pytest.mark.parametrize(("entry", "case"), CASES)
+def test_a_saved_reading_is_judged_alike(entry: Entry, case: Case) -> None:
+    facts = case.facts or example()
+    saved = msgspec.json.decode(msgspec.json.encode(case.reading))
+    saved_facts = msgspec.json.decode(msgspec.json.encode(facts), type=type(facts))
+    assert entry.judge(saved, saved_facts, case.limits) == entry.judge(case.reading, facts, case.limits)
+
+
+@pytest.mark.parametrize("entry", ENTRIES, ids=name)
+def test_every_kind_is_shown_by_a_case(entry: Entry) -> None:
+    assert {kind.name for kind in entry.kinds} == {kind for case in entry.cases for kind in case.expect}
+
+
+@pytest.mark.parametrize("entry", ENTRIES, ids=name)
+def test_every_kind_is_documented(entry: Entry) -> None:
+    text = catalogue.sections(catalogue.documentation(entry.module))["What a failure means"]
+    assert [kind.name for kind in entry.kinds if f"`{kind.name}`" not in text] == []
+
+
+@pytest.mark.parametrize("entry", ENTRIES, ids=name)
+def test_kinds_and_cases_of_a_probe_have_names_of_their_own(entry: Entry) -> None:
+    for names in ([kind.name for kind in entry.kinds], [case.name for case in entry.cases]):
+        assert len(names) == len(set(names))
+
+
+@pytest.mark.parametrize("entry", HOST, ids=name)
+@pytest.mark.parametrize("facts", [example(), example_with_gpus(2)], ids=["no GPU", "two GPUs"])
+def test_a_healthy_machine_gives_no_finding(entry: Entry, facts: Facts) -> None:
+    assert entry.judge(None, facts, Limits()).findings == ()

@@ -1,0 +1,55 @@
+"""The probes of logical devices on the real TensorFlow, behaving and misbehaving."""
+
+from __future__ import annotations
+
+import pytest
+
+from far_side import ABSENT, Children, judge, kinds
+
+ALTERED = "processes.altered_tensorflow:"
+
+
+def test_three_logical_cpus_compute(tensorflow: Children) -> None:
+    reading = tensorflow.measure("logical.cpu_split")
+    assert [(run.op, run.logged) for run in reading.runs] == [
+        ("MatMul", ("CPU:0",)),
+        ("MatMul", ("CPU:1",)),
+        ("MatMul", ("CPU:2",)),
+        ("AddN", ("CPU:0",)),
+    ]
+    judged = judge("logical.cpu_split", reading)
+    assert (judged.findings, judged.verified) == ((), ())
+
+
+def test_late_changes_are_refused(tensorflow: Children) -> None:
+    reading = tensorflow.measure("logical.after_init")
+    assert [attempt.raised.type for attempt in reading.attempts] == ["RuntimeError"] * 4
+    assert [attempt.raised.message.split(" cannot")[0] for attempt in reading.attempts] == [
+        "Virtual devices",
+        "Visible devices",
+        "Intra op parallelism",
+        "Inter op parallelism",
+    ]
+    assert reading.ran_on == ("CPU:1",)
+    assert judge("logical.after_init", reading).findings == ()
+
+
+@pytest.mark.parametrize(
+    ("probe", "alteration", "expected"),
+    [
+        ("logical.cpu_split", "ignores_the_device", ["ran_elsewhere"] * 2),
+        ("logical.cpu_split", "ignores_logical_devices", ["wrong_count"]),
+        ("logical.cpu_split", "logs_no_placement", ["ran_elsewhere"] * 4),
+        ("logical.cpu_split", "computes_wrongly", ["wrong_result"]),
+        ("logical.after_init", "accepts_late_changes", ["no_error"]),
+        ("logical.after_init", "ignores_the_device", ["devices_changed"]),
+    ],
+)
+def test_misbehaviour_is_noticed(probe: str, alteration: str, expected: list[str], tensorflow: Children) -> None:
+    assert kinds(judge(probe, tensorflow.measure(probe, target=ALTERED + alteration))) == expected
+
+
+def test_a_split_gpu_is_not_passed_without_a_gpu(tensorflow: Children) -> None:
+    judged = judge("logical.gpu_split", tensorflow.measure("logical.gpu_split", ABSENT))
+    assert kinds(judged) == ["gpu_not_seen"]
+    assert judged.verified == ()

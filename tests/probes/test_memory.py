@@ -1,0 +1,54 @@
+"""The memory probes where TensorFlow has no GPU, and memory that others change."""
+
+from __future__ import annotations
+
+import pytest
+
+from far_side import ABSENT, Children, judge, kinds
+from gpudiag.errors import Disturbed
+from gpudiag.probe import MemoryUse
+from gpudiag.probes.common import MIB, refuse_disturbance, taken
+
+
+@pytest.mark.parametrize("probe", ["memory.fraction", "memory.growth"])
+def test_not_passed_without_a_gpu(probe: str, tensorflow: Children) -> None:
+    judged = judge(probe, tensorflow.measure(probe, ABSENT))
+    assert kinds(judged) == ["gpu_not_seen"]
+    assert judged.verified == ()
+    assert judged.figure == "TensorFlow lists 0 of 1 GPUs"
+
+
+def use(used_mib: int, own_mib: int | None) -> MemoryUse:
+    return MemoryUse(used_mib * MIB, None if own_mib is None else own_mib * MIB)
+
+
+def test_memory_taken_is_the_difference_of_the_device() -> None:
+    assert taken(use(1000, None), use(1256, None)) == 256 * MIB
+
+
+@pytest.mark.parametrize(
+    ("before", "after"),
+    [
+        (use(1000, 400), use(1256, 656)),
+        (use(1000, 400), use(1258, 656)),
+        (use(1000, None), use(1900, None)),
+        (use(1000, 400), use(1256, None)),
+    ],
+    ids=["all of it ours", "a little of it theirs", "not known whose", "not known any more whose"],
+)
+def test_memory_that_only_this_process_took(before: MemoryUse, after: MemoryUse) -> None:
+    refuse_disturbance(before, before, after)
+
+
+@pytest.mark.parametrize(
+    ("before", "after", "mib"),
+    [
+        (use(1000, 400), use(1756, 656), "500"),
+        (use(1000, 400), use(756, 656), "-500"),
+        (use(1000, None), use(700, None), "-300"),
+    ],
+    ids=["another took", "another gave back", "fell"],
+)
+def test_memory_that_another_process_changed(before: MemoryUse, after: MemoryUse, mib: str) -> None:
+    with pytest.raises(Disturbed, match=f"by {mib} MiB"):
+        refuse_disturbance(before, before, after)

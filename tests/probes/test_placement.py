@@ -1,0 +1,62 @@
+"""The placement probes on the real TensorFlow, behaving and misbehaving."""
+
+from __future__ import annotations
+
+import pytest
+
+from far_side import Children, judge, kinds
+
+ALTERED = "processes.altered_tensorflow:"
+
+
+def test_a_missing_device_falls_back_to_the_cpu(tensorflow: Children) -> None:
+    reading = tensorflow.measure("placement.soft_fallback")
+    assert reading.present == ("CPU:0",)
+    assert [(run.mode, run.logged, run.device) for run in reading.runs] == [
+        ("eager", ("CPU:0",), "CPU:0"),
+        ("tf.function", ("CPU:0",), "CPU:0"),
+    ]
+    judged = judge("placement.soft_fallback", reading)
+    assert (judged.findings, judged.verified) == ((), ())
+    assert judged.figure == "/GPU:99 runs on CPU:0"
+
+
+def test_a_missing_device_raises_under_hard_placement(tensorflow: Children) -> None:
+    reading = tensorflow.measure("placement.hard_error")
+    assert {run.raised.type for run in reading.runs} == {"InvalidArgumentError"}
+    texts = {(run.mode, run.requested, run.soft): run.raised.message for run in reading.runs}
+    eager, function = texts["eager", "/GPU:99", False], texts["tf.function", "/GPU:99", False]
+    assert "Could not satisfy device specification" in eager
+    assert "Unable to find any devices for spec /device:GPU:99" in function
+    assert "enable_soft_placement=1" in texts["eager", "/job:worker/device:CPU:0", True]
+    assert judge("placement.hard_error", reading).findings == ()
+
+
+def test_every_operation_is_in_the_placement_log(tensorflow: Children) -> None:
+    reading = tensorflow.measure("placement.log")
+    assert {run.mode: run.logged for run in reading.runs} == {
+        "eager": {"MatMul": ("CPU:1",), "AddV2": ("CPU:0",)},
+        "tf.function": {"Mul": ("CPU:1",), "Sum": ("CPU:0",)},
+        "session": {"Sub": ("CPU:1",), "Max": ("CPU:0",)},
+    }
+    judged = judge("placement.log", reading)
+    assert judged.findings == ()
+    assert judged.figure == "6 of 6 operations in the log"
+
+
+@pytest.mark.parametrize(
+    ("probe", "alteration", "expected"),
+    [
+        ("placement.soft_fallback", "soft_placement_stays_off", ["raised_instead"] * 2),
+        ("placement.soft_fallback", "logs_no_placement", ["not_logged"] * 2),
+        ("placement.soft_fallback", "computes_wrongly", ["wrong_result"] * 2),
+        ("placement.hard_error", "soft_placement_stays_on", ["no_error"] * 2),
+        # A session has a switch of its own.
+        ("placement.log", "logs_no_placement", ["op_not_logged"] * 4),
+        ("placement.log", "ignores_the_device", ["op_elsewhere"] * 3),
+        ("placement.log", "ignores_logical_devices", ["op_elsewhere"] * 2),
+        ("placement.log", "computes_wrongly", ["wrong_result"]),
+    ],
+)
+def test_misbehaviour_is_noticed(probe: str, alteration: str, expected: list[str], tensorflow: Children) -> None:
+    assert kinds(judge(probe, tensorflow.measure(probe, target=ALTERED + alteration))) == expected

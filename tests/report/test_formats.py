@@ -1,0 +1,62 @@
+"""The formats as a whole, and the report of schema version 1 that must always load."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from xml.etree import ElementTree as ET
+
+import pytest
+
+from gpudiag import codec
+from gpudiag.errors import UsageError
+from gpudiag.report import FORMATS, format_of, render
+from reports import sample
+
+FROZEN = Path(__file__).parent.parent / "data" / "report-v1.json"
+"""Made once from ``reports.sample()``. Reports like it lie on users' disks: never change it, make it load."""
+
+
+@pytest.mark.parametrize(
+    ("name", "expected"),
+    [("a.txt", "table"), ("a.json", "json"), ("a.md", "markdown"), ("a.xml", "junit"), ("b/A.B.JSON", "json")],
+)
+def test_the_suffix_says_the_format(name: str, expected: str) -> None:
+    assert format_of(Path(name)) == expected
+
+
+@pytest.mark.parametrize("name", ["report", "report.html", "report.json.gz", ".json", "a/b.d/report", ""])
+def test_another_suffix_is_refused(name: str) -> None:
+    with pytest.raises(UsageError, match=r"must be \.txt, \.json, \.md or \.xml"):
+        format_of(Path(name))
+
+
+@pytest.mark.parametrize("format_", FORMATS)
+def test_every_format_ends_in_one_newline(format_: str) -> None:
+    text = render(sample(), format_, width=80, color=False)
+    assert text.endswith("\n")
+    assert not text.endswith("\n\n")
+
+
+def test_an_unknown_format_is_refused() -> None:
+    with pytest.raises(ValueError, match="'yaml'"):
+        render(sample(), "yaml", width=80, color=False)
+
+
+def test_json_is_the_report_itself() -> None:
+    assert codec.decode(render(sample(), "json", width=20, color=True), "test") == sample()
+
+
+def test_the_frozen_report_loads() -> None:
+    frozen = codec.load(FROZEN)
+    assert frozen.schema_version == 1
+    assert frozen.counts == {"pass": 9, "note": 1, "warning": 1, "fail": 1, "broken": 10, "skipped": 8}
+    assert frozen.exit_code == 1
+
+
+@pytest.mark.parametrize("format_", FORMATS)
+def test_the_frozen_report_renders(format_: str) -> None:
+    frozen = codec.load(FROZEN)
+    text = render(frozen, format_, width=80, color=False)
+    assert [row.probe for row in frozen.rows if row.probe not in text] == []
+    if format_ == "junit":
+        assert ET.fromstring(text).get("tests") == "31"

@@ -1,0 +1,253 @@
+"""The table: it fits, it is complete, and it says what to do."""
+
+from __future__ import annotations
+
+import re
+
+import pytest
+from rich.cells import cell_len
+
+from gpudiag.model import Broken, Cause, Finding, Judged, Limits, Report, Row, Severity, Skipped, World
+from gpudiag.placement import Placement
+from gpudiag.plaintext import one_line, plain
+from gpudiag.report import render
+from reports import GPUS, HOSTILE, MISSPELT, hostile, passed, report, row, sample
+
+WIDTHS = (20, 33, 44, 60, 72, 80, 81, 120, 200)
+REPORTS = {
+    "sample": sample(),
+    "simulated": sample(World(simulated=True, spec="2x16GiB")),
+    "hostile": hostile(),
+    "empty": report(),
+}
+
+
+def table(shown: Report, width: int = 80, *, color: bool = False, verbose: bool = False) -> str:
+    return render(shown, "table", width=width, color=color, verbose=verbose)
+
+
+def squeezed(text: str) -> str:
+    """Return ``text`` without white space: wrapped words are whole again."""
+    return "".join(text.split())
+
+
+@pytest.mark.parametrize("verbose", [False, True])
+@pytest.mark.parametrize("width", WIDTHS)
+@pytest.mark.parametrize("name", REPORTS)
+def test_no_line_is_wider(name: str, width: int, verbose: bool) -> None:
+    lines = table(REPORTS[name], width, verbose=verbose).splitlines()
+    assert max(map(cell_len, lines)) <= width
+    assert [line for line in lines if line != line.rstrip()] == []
+
+
+@pytest.mark.parametrize("width", WIDTHS)
+@pytest.mark.parametrize("name", REPORTS)
+def test_everything_is_there(name: str, width: int) -> None:
+    shown = REPORTS[name]
+    text = squeezed(table(shown, width))
+    for one in shown.rows:
+        assert squeezed(one_line(one.probe)) in text
+        for finding in one.findings:
+            assert squeezed(plain(finding.message)) in text
+            assert squeezed(f"->{plain(finding.advice)}") in text
+        if isinstance(one.outcome, Judged):
+            assert squeezed(plain(one.outcome.figure)) in text
+        if isinstance(one.outcome, Skipped):
+            assert squeezed(plain(one.outcome.reason)) in text
+        if isinstance(one.outcome, Broken):
+            assert squeezed(plain(f"{one.outcome.cause.value}: {one.outcome.detail}")) in text
+    assert shown.verdict.value.replace(" ", "") in text
+    assert f"exitstatus{shown.exit_code}" in text
+    for gpu in shown.gpus:
+        assert squeezed(plain(gpu.name)) in text
+
+
+def test_escape_sequences_of_others_do_not_reach_the_terminal() -> None:
+    assert re.findall(r"[^\n -~\xa0-\U0010ffff]", table(hostile())) == []
+    assert "\x1b[31mred" not in table(hostile(), color=True)
+    assert "red" in table(hostile(), color=True)
+
+
+@pytest.mark.parametrize("name", REPORTS)
+def test_colour_changes_nothing_else(name: str) -> None:
+    plainly, coloured = table(REPORTS[name]), table(REPORTS[name], color=True)
+    assert "\x1b" not in plainly
+    assert "\x1b[" in coloured
+    assert re.sub(r"\x1b\[[\d;]*m", "", coloured) == plainly
+
+
+def test_colour_follows_the_caller_and_not_the_environment(monkeypatch: pytest.MonkeyPatch) -> None:
+    expected = table(sample(), color=True)
+    for variable, value in {"NO_COLOR": "1", "TERM": "dumb", "COLUMNS": "30", "FORCE_COLOR": "0"}.items():
+        monkeypatch.setenv(variable, value)
+    assert table(sample(), color=True) == expected
+
+
+def test_one_line_for_each_probe_that_ran() -> None:
+    shown = sample()
+    lines = table(shown).splitlines()
+    for one in shown.rows:
+        if not isinstance(one.outcome, Skipped):
+            device, duration = re.escape(shown.device_label(one)), re.escape(f"{one.duration_s:.2f} s")
+            line = re.compile(rf"{one.status} +{re.escape(one.probe)} +{device} +{duration}  \S", re.IGNORECASE)
+            assert len([found for found in lines if line.match(found)]) == 1, one.probe
+
+
+def test_a_wide_terminal_cuts_no_figure() -> None:
+    figure = "one figure of " + "many words and " * 8 + "one end"
+    assert figure in table(report(row("placement.log", passed(figure))), 200)
+
+
+def test_rows_of_an_area_stand_together() -> None:
+    lines = table(report(row("host.a", passed()), row("memory.b", passed()), row("host.c", passed()))).splitlines()
+    first, second, third = (lines.index(line) for probe in "acb" for line in lines if f".{probe} " in line)
+    assert second == first + 1
+    assert lines[second + 1] == ""
+    assert third == second + 2
+
+
+def test_findings_stand_below_their_row_in_their_order() -> None:
+    text = table(sample())
+    parts = ("host.environment", "warning: TF_FORCE", "-> Did you mean", "note: growth is forced", "-> Nothing")
+    positions = [text.index(part) for part in parts]
+    assert positions == sorted(positions)
+
+
+def test_a_reason_to_skip_is_told_once() -> None:
+    lines = table(sample()).splitlines()
+    assert [line for line in lines if "needs 4 GPUs, 2 here" in line] == ["5 skipped: needs 4 GPUs, 2 here"]
+
+
+def test_a_skipped_row_says_which_gpus() -> None:
+    assert "memory.growth GPU 1" in table(report(row("memory.growth", Skipped("stopped"), GPUS[1]), gpus=GPUS))
+
+
+def test_a_broken_row_shows_the_end_of_its_log() -> None:
+    log = tuple(f"line {number}" for number in range(40))
+    shown = report(row("placement.log", Broken(Cause.SIGNAL, "SIGSEGV"), log=log))
+    briefly, fully = (re.findall(r"\| (line \d+)", table(shown, verbose=verbose)) for verbose in (False, True))
+    assert briefly == ["line 37", "line 38", "line 39"]
+    assert fully == list(log[-12:])
+
+
+def test_the_log_of_a_row_that_ran_well_is_not_shown() -> None:
+    assert "noise" not in table(report(row("placement.log", passed("fine"), log=("noise",))), verbose=True)
+
+
+def test_where_operations_ran_is_told_on_request() -> None:
+    placements = (
+        Placement("_Arg", "CPU:0", "x"),
+        Placement("MatMul", "GPU:0", count=2),
+        Placement("MatMul", "GPU:0", "node"),
+        Placement("AddV2", "CPU:0"),
+        *(Placement(f"Op{number}", "CPU:0") for number in range(9)),
+    )
+    shown = report(Row("placement.log", (), passed(), 0.1, placements=placements))
+    assert "MatMul" not in table(shown)
+    assert "ran: MatMul x3 on GPU:0, AddV2 on CPU:0, Op0 on CPU:0" in table(shown, 200, verbose=True)
+    assert "on CPU:0, and 3 more\n" in table(shown, 200, verbose=True)
+    assert "_Arg" not in table(shown, 200, verbose=True)
+
+
+def test_simulated_gpus_are_announced_before_anything_else() -> None:
+    lines = table(sample(World(simulated=True, spec="2x16GiB"))).splitlines()
+    assert lines[1] == "SIMULATED GPUs (2x16GiB): nothing here was measured on a real GPU"
+    assert "SIMULATED" not in table(sample())
+
+
+FAILED = Finding("fault", Severity.FAIL, "it is wrong", "mend it")
+
+
+@pytest.mark.parametrize(
+    ("shown", "ending"),
+    [
+        (
+            report(row("memory.growth", Skipped("no GPU"))),
+            "NOT VERIFIED: 1 skipped; exit status 5; 4.2 s\n"
+            "No GPU is in scope, so nothing was verified. If that is meant to be: --allow-no-gpu\n",
+        ),
+        (
+            report(row("host.driver", passed()), limits=Limits(allow_no_gpu=True)),
+            "NOT VERIFIED: 1 passed; exit status 0; 4.2 s\n"
+            "No GPU is in scope, so nothing was verified; --allow-no-gpu accepts that.\n",
+        ),
+        (
+            report(row("memory.growth", passed(on=GPUS[:1]), GPUS[0]), gpus=GPUS),
+            "NOT VERIFIED: 1 passed; exit status 5; 4.2 s\n"
+            "No probe verified a kernel on GPU 1: cure why they were skipped, or run all: gpudiag check\n",
+        ),
+        (
+            report(row("host.gpus", passed("", FAILED)), row("memory.growth", Broken(Cause.TIMEOUT, "60 s"))),
+            "FAIL: 1 failed, 1 broken; exit status 1; 4.2 s\nCure what failed, then: gpudiag check host.gpus\n",
+        ),
+        (
+            report(row("host.environment", passed("", MISSPELT)), limits=Limits(strict=True)),
+            "FAIL: 1 warned; exit status 1; 4.2 s\n"
+            "Cure what failed (with --strict, warnings too), then: gpudiag check host.environment\n",
+        ),
+        (
+            report(
+                row("memory.growth", Broken(Cause.TIMEOUT, "60 s")), row("memory.growth", Broken(Cause.TIMEOUT, ""))
+            ),
+            "BROKEN: 2 broken; exit status 3; 4.2 s\n"
+            "A broken probe proves nothing. Run it alone: gpudiag check -v memory.growth\n",
+        ),
+        (
+            report(row("memory.growth", passed(on=GPUS), *GPUS), gpus=GPUS),
+            "PASS: 1 passed; exit status 0; 4.2 s\n",
+        ),
+        (
+            report(row("memory.growth", passed(on=GPUS), *GPUS), gpus=GPUS, signal=15),
+            "NOT VERIFIED: 1 passed; exit status 143; 4.2 s\n"
+            "Run it again: it was stopped by SIGTERM before everything had run.\n",
+        ),
+        (report(signal=200), "Run it again: it was stopped by signal 200 before everything had run.\n"),
+        (report(), "NOT VERIFIED: no probe ran; exit status 5; 4.2 s\n"),
+    ],
+)
+def test_the_end_says_the_verdict_and_what_to_do(shown: Report, ending: str) -> None:
+    assert ending in table(shown, 200)
+
+
+def test_a_small_report_as_a_whole() -> None:
+    shown = report(
+        row(
+            "host.driver", passed("no NVIDIA driver", Finding("n", Severity.NOTE, "libcuda.so.1 is not there", "Mend."))
+        ),
+        row("placement.soft_fallback", passed("/GPU:99 runs on CPU:0"), s=0.123),
+        row("placement.log", passed("a figure that is longer than its column"), s=12.0),
+        row("memory.growth", Skipped("no GPU")),
+        row("memory.fraction", Skipped("no GPU")),
+    )
+    assert (
+        table(shown)
+        == """\
+gpudiag 0.1.0, 2026-01-31 12:00:00 UTC
+TensorFlow  2.21.0, built for CUDA 12.5.1 and cuDNN 9
+Python      3.11.7 on Debian GNU/Linux 12 (bookworm), x86_64
+driver      none
+GPUs        none
+
+outcome  probe                    device     time  measured
+-------  -----------------------  ------  -------  ----------------------------
+note     host.driver              host     0.00 s  no NVIDIA driver
+         note: libcuda.so.1 is not there
+           -> Mend.
+
+pass     placement.soft_fallback  CPU      0.12 s  /GPU:99 runs on CPU:0
+pass     placement.log            CPU     12.00 s  a figure that is longer than
+                                                   its column
+
+2 skipped: no GPU
+         memory.growth, memory.fraction
+
+NOT VERIFIED: 2 passed, 1 with notes, 2 skipped; exit status 5; 4.2 s
+No GPU is in scope, so nothing was verified. If that is meant to be:
+--allow-no-gpu
+"""
+    )
+
+
+def test_hostile_text_is_hostile() -> None:
+    assert "\x1b" in HOSTILE
+    assert "\x00" in HOSTILE

@@ -1,0 +1,736 @@
+"""Checks that run inside a process of a simulated machine, one a process (see fork_server.py).
+
+Each returns what it saw, as JSON; the tests judge. Nothing here may query a device when imported.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable, Sequence
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import tensorflow as tf
+
+v1 = tf.compat.v1
+L = tf.config.LogicalDeviceConfiguration
+MIB = 1 << 20
+
+
+def caught(function: Callable[[], Any]) -> Any:
+    """["Class", "text"] of what `function` raises, or its value."""
+    try:
+        return function()
+    except Exception as error:
+        return [type(error).__name__, str(error)]
+
+
+def physical() -> list[Any]:
+    return list(tf.config.list_physical_devices("GPU"))
+
+
+def gpu_options(**options: Any) -> Any:
+    experimental = options.pop("experimental", {})
+    virtual = experimental.pop("virtual_devices", [])
+    made = v1.GPUOptions(**options)
+    for name, value in experimental.items():
+        setattr(made.experimental, name, value)
+    for entry in virtual:
+        made.experimental.virtual_devices.add(**entry)
+    return made
+
+
+def devices_of(session: Any) -> dict[str, int]:
+    return {
+        device.name.split("/")[-1].removeprefix("device:"): device.memory_limit_bytes
+        for device in session.list_devices()
+        if device.device_type == "GPU"
+    }
+
+
+def sessions(configurations: Sequence[dict[str, Any]], run: bool = False) -> list[Any]:
+    """One v1.Session after another in this process: its GPUs with their limits, or the error."""
+
+    def make(options: Any, others: dict[str, Any]) -> dict[str, int]:
+        config = v1.ConfigProto(gpu_options=options, **others)
+        with tf.Graph().as_default():
+            with tf.device("/GPU:0"):
+                total = tf.reduce_sum(tf.ones((4, 4)))
+            with v1.Session(config=config) as session:
+                devices = devices_of(session)
+                if run:
+                    assert session.run(total) == 16
+                return devices
+
+    outcomes = []
+    for configuration in configurations:
+        others = dict(configuration)
+        options = gpu_options(**others.pop("gpu_options", {}))
+        outcomes.append(caught(partial(make, options, others)))
+    return outcomes
+
+
+def eager_options(run: bool = True, **options: Any) -> Any:
+    """The eager context configured by a ConfigProto, as v1 code does."""
+    v1.disable_eager_execution()
+
+    def make() -> list[str]:
+        v1.enable_eager_execution(config=v1.ConfigProto(gpu_options=gpu_options(**options)))
+        return [device.name for device in tf.config.list_logical_devices("GPU")]
+
+    return caught(make)
+
+
+def used_by_nvml(index: int = 0) -> tuple[int, int]:
+    """Used bytes of the GPU, and bytes of this process, from NVML."""
+    import pynvml
+
+    pynvml.nvmlInit()
+    handle = pynvml.nvmlDeviceGetHandleByIndex(index)
+    used = pynvml.nvmlDeviceGetMemoryInfo(handle).used
+    mine = [
+        process.usedGpuMemory
+        for process in pynvml.nvmlDeviceGetComputeRunningProcesses(handle)
+        if process.pid == os.getpid()
+    ]
+    return int(used), int(sum(mine))
+
+
+def listing() -> list[list[Any]]:
+    """What list_physical_devices and get_device_details say."""
+    return [[gpu.name, tf.config.experimental.get_device_details(gpu)] for gpu in physical()]
+
+
+def logical() -> Any:
+    """What TensorFlow makes of the visible GPUs by default."""
+    return caught(lambda: [device.name for device in tf.config.list_logical_devices("GPU")])
+
+
+def first_allocation(growth: bool | None = None, mib: int = 0, limits: Sequence[int] = ()) -> dict[str, Any]:
+    """Bytes taken by the first op, then by a tensor of `mib` more."""
+    gpu = physical()[0]
+    if growth is not None:
+        tf.config.experimental.set_memory_growth(gpu, growth)
+    if limits:
+        tf.config.set_logical_device_configuration(gpu, [L(memory_limit=m) for m in limits])
+    with tf.device("/GPU:0"):
+        kept = [tf.constant(1.0)]
+        steps = [used_by_nvml()]
+        if mib:
+            kept.append(tf.zeros((mib, MIB // 4)))
+            steps.append(used_by_nvml())
+    info = tf.config.experimental.get_memory_info("GPU:0")
+    return {"steps": steps, "info": info}
+
+
+def out_of_memory(mib: int = 2048, limit: int | None = None, session: bool = False, **options: Any) -> Any:
+    """Ask for more than there is."""
+    if session:
+        options.setdefault("experimental", {})["disallow_retry_on_allocation_failure"] = True
+        with tf.Graph().as_default():
+            with tf.device("/GPU:0"):
+                total = tf.reduce_sum(tf.fill((v1.placeholder(tf.int32, ()), MIB // 4), 1.0))
+            count = total.graph.get_operations()[0].outputs[0]
+            with v1.Session(config=v1.ConfigProto(gpu_options=gpu_options(**options))) as it:
+                return caught(lambda: float(it.run(total, {count: mib})))
+    if limit:
+        tf.config.set_logical_device_configuration(physical()[0], [L(memory_limit=limit)])
+    with tf.device("/GPU:0"):
+        return caught(lambda: str(tf.zeros((mib, MIB // 4)).shape))
+
+
+def growth_rules() -> dict[str, Any]:
+    """GR-06, GR-10, and what a memory limit needs."""
+    gpu = physical()[0]
+    found = {"no_limit": caught(lambda: tf.config.set_logical_device_configuration(gpu, [L()]))}
+    tf.config.set_logical_device_configuration(gpu, [L(memory_limit=100)])
+    found["growth_on_logical"] = caught(lambda: tf.config.experimental.set_memory_growth(gpu, True))
+    tf.constant(1.0)
+    found["limit_later"] = caught(lambda: tf.config.set_logical_device_configuration(gpu, [L(memory_limit=200)]))
+    found["tuple_later"] = caught(lambda: tf.config.set_logical_device_configuration(gpu, (L(memory_limit=100),)))
+    found["same_later"] = caught(lambda: tf.config.set_logical_device_configuration(gpu, [L(memory_limit=100)]))
+    return found
+
+
+def modified_later() -> dict[str, Any]:
+    gpus = physical()
+    tf.constant(1.0)
+    return {
+        "growth": caught(lambda: tf.config.experimental.set_memory_growth(gpus[0], True)),
+        "visible": caught(lambda: tf.config.set_visible_devices(gpus[:1], "GPU")),
+        "listed": len(physical()),
+    }
+
+
+def growth_lost() -> dict[str, Any]:
+    """GR-03: growth and a logical split of the CPU."""
+    gpu = physical()[0]
+    tf.config.experimental.set_memory_growth(gpu, True)
+    cpu = tf.config.list_physical_devices("CPU")[0]
+    tf.config.set_logical_device_configuration(cpu, [L(), L()])
+    with tf.device("/GPU:0"):
+        tf.constant(1.0)
+    return {"getter": tf.config.experimental.get_memory_growth(gpu), "used": used_by_nvml()[1]}
+
+
+def growth_lost_by_split() -> dict[str, Any]:
+    """GR-04: growth on two GPUs, logical devices on the first only."""
+    gpus = physical()
+    for gpu in gpus:
+        tf.config.experimental.set_memory_growth(gpu, True)
+    tf.config.set_logical_device_configuration(gpus[0], [L(memory_limit=64)])
+    with tf.device("/GPU:1"):
+        tf.constant(1.0)
+    return {"getter": tf.config.experimental.get_memory_growth(gpus[1]), "used": used_by_nvml(1)[1]}
+
+
+def logical_split(split: Sequence[Sequence[int] | None]) -> Any:
+    """`split`: memory limits for each physical GPU; physical PCI places of the logical devices."""
+    for gpu, limits in zip(physical(), split, strict=False):
+        if limits is not None:
+            tf.config.set_logical_device_configuration(gpu, [L(memory_limit=m) for m in limits])
+    return caught(lambda: [device.name for device in tf.config.list_logical_devices("GPU")])
+
+
+def split_conflict() -> Any:
+    """LD-12: virtual devices in the eager ConfigProto and in tf.config."""
+    v1.disable_eager_execution()
+    options = gpu_options(experimental={"virtual_devices": [{"memory_limit_mb": [64]}]})
+    v1.enable_eager_execution(config=v1.ConfigProto(gpu_options=options))
+    tf.config.set_logical_device_configuration(physical()[0], [L(memory_limit=64)])
+    return caught(lambda: [device.name for device in tf.config.list_logical_devices("GPU")])
+
+
+def visible(kept: Sequence[int], typed: bool = True) -> dict[str, Any]:
+    gpus = physical()
+    chosen = [gpus[number] for number in kept]
+    if typed:
+        tf.config.set_visible_devices(chosen, "GPU")
+    else:
+        tf.config.set_visible_devices(chosen)
+    found = {"visible": [gpu.name for gpu in tf.config.get_visible_devices("GPU")]}
+    found["logical"] = caught(lambda: [device.name for device in tf.config.list_logical_devices("GPU")])
+    tf.config.set_soft_device_placement(False)
+
+    def beyond() -> Any:
+        with tf.device(f"/GPU:{len(kept)}"):
+            return tf.identity(1.0).device
+
+    found["beyond"] = caught(beyond)
+    return found
+
+
+def placement() -> dict[str, Any]:
+    """SP-01 to SP-16 where a GPU is present."""
+    found = {}
+    with tf.device("/GPU:7"):
+        found["soft_beyond"] = tf.identity(1.0).device
+    tf.config.set_soft_device_placement(False)
+
+    def hard_beyond() -> Any:
+        with tf.device("/GPU:7"):
+            return tf.identity(1.0).device
+
+    def function_beyond(x: Any) -> Any:
+        with tf.device("/GPU:7"):
+            return x + 1.0
+
+    def no_gpu_kernel() -> Any:
+        with tf.device("/GPU:0"):
+            return tf.strings.join(["a", "b"]).device
+
+    found["hard_beyond"] = caught(hard_beyond)
+    found["function_beyond"] = caught(lambda: tf.function(function_beyond)(tf.constant(1.0)).device)
+    found["no_gpu_kernel"] = caught(no_gpu_kernel)
+    return found
+
+
+def device_policy() -> Any:
+    tf.config.experimental.set_device_policy("explicit")
+    with tf.device("/GPU:0"):
+        x = tf.ones((2, 2))
+
+    def conflict() -> Any:
+        with tf.device("/GPU:1"):
+            return tf.add(x, x).device
+
+    return caught(conflict)
+
+
+def placement_log() -> None:
+    tf.debugging.set_log_device_placement(True)
+    with tf.device("/GPU:1"):
+        tf.matmul(tf.ones((2, 2)), tf.ones((2, 2)))
+
+
+def by_hand() -> dict[str, Any]:
+    """MAN-01, MAN-02: a part on each logical GPU, summed on the CPU; a copy between GPUs."""
+    parts = []
+    for device in tf.config.list_logical_devices("GPU"):
+        with tf.device(device.name):
+            parts.append(tf.matmul(tf.ones((3, 3)), tf.ones((3, 3))))
+    with tf.device("/CPU:0"):
+        total = tf.add_n([*parts, tf.zeros((3, 3))])
+    with tf.device("/GPU:0"):
+        copy = tf.identity(parts[-1])
+    return {
+        "parts": [part.device for part in parts],
+        "total": [total.device, float(total[0, 0])],
+        "copy": [copy.device, float(copy[0, 0])],
+    }
+
+
+def graph_placement() -> dict[str, Any]:
+    """PL-04, PL-06: ops without a GPU kernel in a hard graph."""
+
+    def no_kernel() -> Any:
+        with tf.Graph().as_default(), tf.device("/GPU:0"):
+            joined = tf.strings.join(["a", "b"])
+            with v1.Session(config=v1.ConfigProto()) as session:
+                return session.run(joined).decode()
+
+    def colocated() -> Any:
+        with tf.Graph().as_default():
+            with tf.device("/GPU:0"):
+                x = tf.add(1.0, 2.0)
+            with tf.compat.v1.colocate_with(x):
+                joined = tf.strings.join(["a", "b"])
+            with v1.Session(config=v1.ConfigProto()) as session:
+                return session.run(joined).decode()
+
+    return {"no_kernel": caught(no_kernel), "colocated": caught(colocated)}
+
+
+def early_listing(what: str) -> Any:
+    """SC-04: is_gpu_available or list_local_devices before options are set."""
+    if what == "is_gpu_available":
+        tf.test.is_gpu_available()
+        tf.config.experimental.set_memory_growth(physical()[0], True)
+        with tf.device("/GPU:0"):
+            tf.constant(1.0)
+        return used_by_nvml()[1]
+    from tensorflow.python.client import device_lib
+
+    device_lib.list_local_devices()
+    tf.config.set_logical_device_configuration(physical()[0], [L(memory_limit=100)])
+    from tensorflow.python.client import device_lib
+
+    tf.constant(1.0)
+    return [d.memory_limit for d in device_lib.list_local_devices() if d.device_type == "GPU"]
+
+
+def visible_late() -> list[Any]:
+    """CVD-02, CVD-03: the variable set after the import, then after the first query."""
+    os.environ["CUDA_VISIBLE_DEVICES"] = "1"
+    first = [tf.config.experimental.get_device_details(gpu)["device_name"] for gpu in physical()]
+    os.environ["CUDA_VISIBLE_DEVICES"] = "0,1"
+    return [first, len(physical())]
+
+
+def memory_agrees() -> dict[str, Any]:
+    """cuMemGetInfo against NVML and TensorFlow's own figure, while a tensor lives."""
+    import ctypes
+
+    tf.config.experimental.set_memory_growth(physical()[0], True)
+    with tf.device("/GPU:0"):
+        kept = tf.ones((256, MIB // 4))
+    driver = ctypes.CDLL("libcuda.so.1")
+    context, free, total = ctypes.c_void_p(), ctypes.c_size_t(), ctypes.c_size_t()
+    assert driver.cuDevicePrimaryCtxRetain(ctypes.byref(context), 0) == 0
+    assert driver.cuCtxSetCurrent(context) == 0
+    assert driver.cuMemGetInfo_v2(ctypes.byref(free), ctypes.byref(total)) == 0
+    used, mine = used_by_nvml()
+    return {
+        "driver": total.value - free.value,
+        "nvml": used,
+        "process": mine,
+        "tensorflow": tf.config.experimental.get_memory_info("GPU:0")["current"],
+        "sum": float(tf.reduce_sum(kept)),
+    }
+
+
+# ---- numerics ----
+
+
+def op_sweep() -> dict[str, Any]:
+    """Forward and gradient of many ops: placed on the GPU, and equal to the CPU."""
+    tf.config.set_soft_device_placement(False)
+    random = np.random.default_rng(7)
+    x = tf.constant(random.uniform(0.1, 0.9, (4, 6)).astype("f"))
+    y = tf.constant(random.uniform(0.1, 0.9, (4, 6)).astype("f"))
+    square = tf.constant((random.uniform(0, 1, (4, 4)) + 4 * np.eye(4)).astype("f"))
+    image = tf.constant(random.normal(size=(2, 8, 8, 3)).astype("f"))
+    volume = tf.constant(random.normal(size=(1, 4, 6, 6, 2)).astype("f"))
+    sequence = tf.constant(random.normal(size=(2, 5, 3)).astype("f"))
+    kernel = tf.constant(random.normal(size=(3, 3, 3, 4)).astype("f"))
+    labels = tf.constant([0, 2, 1, 3])
+    ids = tf.constant([0, 0, 1, 2])
+    complex_x = tf.complex(x, y)
+    ops = {
+        "add": lambda: x + y,
+        "sub": lambda: x - y,
+        "mul": lambda: x * y,
+        "div": lambda: x / y,
+        "pow": lambda: x**y,
+        "maximum": lambda: tf.maximum(x, y),
+        "squared_difference": lambda: tf.math.squared_difference(x, y),
+        "atan2": lambda: tf.math.atan2(x, y),
+        "exp": lambda: tf.exp(x),
+        "log": lambda: tf.math.log(x),
+        "log1p": lambda: tf.math.log1p(x),
+        "sqrt": lambda: tf.sqrt(x),
+        "rsqrt": lambda: tf.math.rsqrt(x),
+        "sin": lambda: tf.sin(x),
+        "tan": lambda: tf.tan(x),
+        "asinh": lambda: tf.asinh(x),
+        "erf": lambda: tf.math.erf(x),
+        "lgamma": lambda: tf.math.lgamma(x),
+        "digamma": lambda: tf.math.digamma(x),
+        "tanh": lambda: tf.tanh(x),
+        "sigmoid": lambda: tf.sigmoid(x),
+        "relu": lambda: tf.nn.relu(x - 0.5),
+        "relu6": lambda: tf.nn.relu6(x * 8),
+        "elu": lambda: tf.nn.elu(x - 0.5),
+        "selu": lambda: tf.nn.selu(x - 0.5),
+        "gelu": lambda: tf.nn.gelu(x),
+        "softplus": lambda: tf.nn.softplus(x),
+        "softsign": lambda: tf.nn.softsign(x),
+        "leaky_relu": lambda: tf.nn.leaky_relu(x - 0.5),
+        "softmax": lambda: tf.nn.softmax(x),
+        "log_softmax": lambda: tf.nn.log_softmax(x),
+        "cross_entropy": lambda: tf.nn.sparse_softmax_cross_entropy_with_logits(labels, x),
+        "sigmoid_cross_entropy": lambda: tf.nn.sigmoid_cross_entropy_with_logits(y, x),
+        "l2_loss": lambda: tf.nn.l2_loss(x),
+        "matmul": lambda: tf.matmul(x, y, transpose_b=True),
+        "batch_matmul": lambda: tf.matmul(sequence, sequence, transpose_b=True),
+        "einsum": lambda: tf.einsum("ij,kj->ik", x, y),
+        "inverse": lambda: tf.linalg.inv(square),
+        "cholesky": lambda: tf.linalg.cholesky(tf.matmul(square, square, transpose_b=True)),
+        "solve": lambda: tf.linalg.solve(square, x),
+        "triangular_solve": lambda: tf.linalg.triangular_solve(square, x),
+        "determinant": lambda: tf.linalg.det(square),
+        "band_part": lambda: tf.linalg.band_part(square, 1, 1),
+        "diag": lambda: tf.linalg.diag(x),
+        "reduce_sum": lambda: tf.reduce_sum(x, 1),
+        "reduce_mean": lambda: tf.reduce_mean(x, 0),
+        "reduce_max": lambda: tf.reduce_max(x, 1),
+        "reduce_prod": lambda: tf.reduce_prod(x, 1),
+        "reduce_logsumexp": lambda: tf.reduce_logsumexp(x, 1),
+        "cumsum": lambda: tf.cumsum(x, 1),
+        "cumprod": lambda: tf.math.cumprod(x, 1),
+        "conv2d": lambda: tf.nn.conv2d(image, kernel, 1, "SAME"),
+        "conv2d_strided": lambda: tf.nn.conv2d(image, kernel, 2, "VALID"),
+        "depthwise_conv2d": lambda: tf.nn.depthwise_conv2d(image, kernel, [1, 1, 1, 1], "SAME"),
+        "conv3d": lambda: tf.nn.conv3d(volume, tf.ones((2, 2, 2, 2, 3)), [1] * 5, "SAME"),
+        "conv2d_transpose": lambda: tf.nn.conv2d_transpose(
+            image, tf.transpose(kernel, [0, 1, 3, 2]), (2, 8, 8, 4), 1, "SAME"
+        ),
+        "max_pool": lambda: tf.nn.max_pool2d(image, 2, 2, "SAME"),
+        "avg_pool": lambda: tf.nn.avg_pool2d(image, 2, 2, "SAME"),
+        "batch_norm": lambda: v1.nn.fused_batch_norm(image, [1.0] * 3, [0.0] * 3)[0],
+        "lrn": lambda: tf.nn.local_response_normalization(image),
+        "bias_add": lambda: tf.nn.bias_add(image, [1.0, 2.0, 3.0]),
+        "resize": lambda: tf.image.resize(image, (5, 5)),
+        "crop_and_resize": lambda: tf.image.crop_and_resize(image, [[0.0, 0.0, 0.7, 0.7]], [1], (3, 3)),
+        "space_to_depth": lambda: tf.nn.space_to_depth(image, 2),
+        "mirror_pad": lambda: tf.pad(x, [[1, 1], [2, 2]], "REFLECT"),
+        "pad": lambda: tf.pad(x, [[1, 1], [0, 2]]),
+        "transpose": lambda: tf.transpose(x),
+        "reshape": lambda: tf.reshape(x, (3, 8)),
+        "concat": lambda: tf.concat([x, y], 1),
+        "split": lambda: tf.split(x, 2, 1)[1],
+        "stack": lambda: tf.stack([x, y]),
+        "tile": lambda: tf.tile(x, (2, 1)),
+        "slice": lambda: tf.slice(x, (1, 1), (2, 3)),
+        "strided_slice": lambda: x[1:, ::2],
+        "gather": lambda: tf.gather(x, [2, 0]),
+        "gather_nd": lambda: tf.gather_nd(x, [[0, 1], [3, 2]]),
+        "scatter_nd": lambda: tf.scatter_nd([[1], [3]], x[:2], (5, 6)),
+        "tensor_scatter": lambda: tf.tensor_scatter_nd_add(x, [[1]], y[:1]),
+        "where": lambda: tf.where(x > y, x, y),
+        "clip": lambda: tf.clip_by_value(x, 0.3, 0.6),
+        "reverse": lambda: tf.reverse(x, [1]),
+        "roll": lambda: tf.roll(x, 1, 1),
+        "top_k": lambda: tf.math.top_k(x, 3)[0],
+        "one_hot": lambda: tf.one_hot(labels, 4),
+        "argmax": lambda: tf.argmax(x, 1),
+        "cast": lambda: tf.cast(x, tf.float16),
+        "segment_sum": lambda: tf.math.segment_sum(x, ids),
+        "unsorted_segment_max": lambda: tf.math.unsorted_segment_max(x, ids, 3),
+        "sparse_dense": lambda: tf.sparse.sparse_dense_matmul(
+            tf.sparse.SparseTensor([[0, 1], [2, 3]], [1.0, 2.0], (4, 4)), x
+        ),
+        "embedding": lambda: tf.nn.embedding_lookup(x, labels),
+        "fft": lambda: tf.math.real(tf.signal.fft(complex_x)),
+        "complex_abs": lambda: tf.abs(complex_x),
+        "bitwise": lambda: tf.bitwise.bitwise_xor(labels, ids),
+        "stateless_normal": lambda: tf.random.stateless_normal((3, 4), (1, 2)),
+        "stateless_uniform": lambda: tf.random.stateless_uniform((3, 4), (5, 6)),
+        "qr": lambda: tf.linalg.qr(square)[1],
+        "svd": lambda: tf.linalg.svd(square, compute_uv=False),
+        "eigh": lambda: tf.linalg.eigvalsh(tf.matmul(square, square, transpose_b=True)),
+    }
+    sources = {"x": x, "y": y, "square": square, "image": image, "volume": volume}
+    sources |= {"sequence": sequence, "kernel": kernel}
+
+    def measure(operation: Callable[[], Any], device: str) -> tuple[str, Any, dict[str, Any]]:
+        with tf.device(device), tf.GradientTape() as tape:
+            for source in sources.values():
+                tape.watch(source)
+            value = operation()
+        gradients = {}
+        if value.dtype.is_floating:
+            with tf.device(device):
+                found = tape.gradient(value, sources)
+            for name, gradient in found.items():
+                if gradient is not None:
+                    gradients[name] = tf.convert_to_tensor(gradient).numpy()
+        return value.device, value.numpy(), gradients
+
+    failures = {}
+    gradients = 0
+    for name, operation in ops.items():
+        try:
+            device, on_gpu, gpu_gradients = measure(operation, "/GPU:0")
+            _, on_cpu, cpu_gradients = measure(operation, "/CPU:0")
+            assert device.endswith("GPU:0"), f"placed on {device}"
+            np.testing.assert_allclose(on_gpu, on_cpu, rtol=1e-5, atol=1e-6)
+            assert gpu_gradients.keys() == cpu_gradients.keys()
+            gradients += len(gpu_gradients) > 0
+            for source, gradient in gpu_gradients.items():
+                np.testing.assert_allclose(gradient, cpu_gradients[source], rtol=1e-4, atol=1e-5)
+        except Exception as error:
+            failures[name] = f"{type(error).__name__}: {str(error)[:300]}"
+    return {"ops": len(ops), "gradients": gradients, "failures": failures}
+
+
+def cnn(keras: Any) -> Any:
+    layers = keras.layers
+    keras.utils.set_random_seed(3)
+    model = keras.Sequential(
+        [
+            layers.Input((12, 12, 3)),
+            layers.Conv2D(6, 3, activation="relu", padding="same"),
+            layers.BatchNormalization(),
+            layers.MaxPooling2D(),
+            layers.Conv2D(8, 3, activation="relu"),
+            layers.GlobalAveragePooling2D(),
+            layers.Dropout(0.25, seed=5),
+            layers.Dense(4),
+        ]
+    )
+    loss = keras.losses.SparseCategoricalCrossentropy(from_logits=True)
+    model.compile(keras.optimizers.Adam(0.01), loss)
+    return model
+
+
+def train(device: str, steps: int = 6) -> dict[str, Any]:
+    """A small CNN trained for some steps on one device with Keras' defaults: its losses."""
+    import keras
+
+    random = np.random.default_rng(11)
+    images = random.normal(size=(8 * steps, 12, 12, 3)).astype("f")
+    labels = random.integers(0, 4, 8 * steps)
+    losses = []
+    if device == "CPU":
+        tf.config.set_visible_devices([], "GPU")
+    else:
+        tf.config.set_visible_devices(physical()[:1], "GPU")
+    model = cnn(keras)
+
+    keep = keras.callbacks.LambdaCallback(on_train_batch_end=lambda batch, logs: losses.append(float(logs["loss"])))
+    model.fit(images, labels, batch_size=8, shuffle=False, verbose=0, callbacks=[keep])
+    return {"losses": losses, "jit": model.jit_compile, "device": model.weights[0].value.device}
+
+
+def mirrored(replicas: int) -> dict[str, Any]:
+    """MirroredStrategy over all GPUs: gradients and values after steps, on the joined batch."""
+    random = np.random.default_rng(2)
+    images = random.normal(size=(16, 8, 8, 2)).astype("f")
+    targets = random.normal(size=(16, 3)).astype("f")
+    strategy = tf.distribute.MirroredStrategy() if replicas > 1 else tf.distribute.get_strategy()
+
+    def model(kernel: Any, dense: Any, batch: Any) -> Any:
+        hidden = tf.nn.relu(tf.nn.conv2d(batch, kernel, 1, "SAME"))
+        return tf.matmul(tf.reduce_mean(hidden, [1, 2]), dense)
+
+    with strategy.scope():
+        kernel = tf.Variable(tf.constant(random.normal(size=(3, 3, 2, 4)).astype("f")))
+        dense = tf.Variable(tf.constant(random.normal(size=(4, 3)).astype("f")))
+
+    def step(batch: Any, wanted: Any) -> Any:
+        def replica(batch: Any, wanted: Any) -> Any:
+            with tf.GradientTape() as tape:
+                error = model(kernel, dense, batch) - wanted
+                loss = tf.reduce_sum(error**2) / 16.0
+            gradients = tape.gradient(loss, [kernel, dense])
+            context = tf.distribute.get_replica_context()
+            for variable, gradient in zip([kernel, dense], gradients, strict=True):
+                total = context.all_reduce("sum", gradient)
+                variable.assign_sub(0.1 * total)
+            return context.all_reduce("sum", loss)
+
+        return strategy.run(replica, (batch, wanted))
+
+    def distributed(values: Any) -> Any:
+        share = len(values) // replicas
+        if replicas == 1:
+            return tf.constant(values)
+        return strategy.experimental_distribute_values_from_function(
+            lambda context: tf.constant(values[context.replica_id_in_sync_group * share :][:share])
+        )
+
+    losses = []
+    compiled = tf.function(step)
+    for _ in range(3):
+        outcome = compiled(distributed(images), distributed(targets))
+        losses.append(float(strategy.experimental_local_results(outcome)[0]))
+    copies = strategy.experimental_local_results(kernel)
+    return {
+        "replicas": strategy.num_replicas_in_sync,
+        "devices": [copy.device.split("device:")[-1] for copy in copies],
+        "losses": losses,
+        "values": [np.asarray(copy).ravel().tolist() for copy in copies],
+    }
+
+
+def strategies() -> list[Any]:
+    """DS-09, DS-10: the collectives that TensorFlow chooses."""
+    split = [L(memory_limit=64), L(memory_limit=64)]
+    tf.config.set_logical_device_configuration(physical()[0], split)
+    logical = tf.distribute.MirroredStrategy()
+    mixed = tf.distribute.MirroredStrategy(["/CPU:0", "/GPU:0"])
+    default = type(logical.extended._get_cross_device_ops(tf.constant(1.0))).__name__
+    other = type(mixed.extended._get_cross_device_ops(tf.constant(1.0))).__name__
+    return [logical.num_replicas_in_sync, default, other]
+
+
+def modes() -> list[float]:
+    """Eager, tf.function and a v1 Session: the same number from the same GPU."""
+    tf.config.set_soft_device_placement(False)
+    x = np.arange(12.0, dtype="f").reshape(3, 4)
+
+    def function(values: Any) -> Any:
+        with tf.device("/GPU:0"):
+            total = tf.constant(0.0)
+            for number in tf.range(3):
+                total += tf.reduce_sum(values) * tf.cast(number, tf.float32)
+            return total
+
+    with tf.device("/GPU:0"):
+        eager = float(tf.reduce_sum(x) * 3)
+    with tf.Graph().as_default():
+        with tf.device("/GPU:0"):
+            node = tf.reduce_sum(tf.constant(x)) * 3
+        with v1.Session(config=v1.ConfigProto()) as session:
+            graph = float(session.run(node))
+    return [eager, float(tf.function(function)(tf.constant(x))), graph]
+
+
+def recurrent() -> dict[str, Any]:
+    """Keras' LSTM and GRU choose cuDNN where there is a GPU; here they must fall back."""
+    import keras
+
+    found = {}
+    for kind in ("LSTM", "GRU"):
+        keras.utils.set_random_seed(1)
+        layer = getattr(keras.layers, kind)(3)
+        values = tf.constant(np.linspace(0, 1, 24).reshape(2, 4, 3).astype("f"))
+        with tf.device("/GPU:0"):
+            on_gpu = layer(values).numpy()
+        with tf.device("/CPU:0"):
+            on_cpu = layer(values).numpy()
+        found[kind] = float(np.abs(on_gpu - on_cpu).max())
+    inputs = keras.Input((4, 3))
+    model = keras.Model(inputs, keras.layers.GRU(2)(keras.layers.LSTM(3, return_sequences=True)(inputs)))
+    model.compile("adam", "mse")
+    history = model.fit(np.ones((16, 4, 3)), np.ones((16, 2)), epochs=2, verbose=0)
+    found["losses"] = history.history["loss"]
+    return found
+
+
+def not_simulated(what: str) -> dict[str, Any]:
+    """What cannot run on a simulated GPU."""
+
+    def nccl() -> Any:
+        with tf.device("/GPU:0"):
+            return tf.raw_ops.NcclAllReduce(input=tf.ones(3), reduction="sum", num_devices=1, shared_name="x").numpy()
+
+    def cudnn() -> Any:
+        with tf.device("/GPU:0"):
+            return tf.raw_ops.CudnnRNN(
+                input=tf.ones((2, 1, 3)),
+                input_h=tf.zeros((1, 1, 3)),
+                input_c=tf.zeros((1, 1, 3)),
+                params=tf.zeros((100,)),
+            ).output.numpy()
+
+    def channels_first() -> Any:
+        with tf.device("/GPU:0"):
+            x = tf.ones((1, 3, 8, 8))
+            return tf.nn.conv2d(x, tf.ones((3, 3, 3, 4)), 1, "SAME", data_format="NCHW").numpy()
+
+    def xla() -> Any:
+        def scaled(x: Any) -> Any:
+            return x * 2.0 + 1.0
+
+        with tf.device("/GPU:0"):
+            return tf.function(scaled, jit_compile=True)(tf.ones(4)).numpy().tolist()
+
+    tf.config.set_soft_device_placement(False)
+    first = caught({"nccl": nccl, "cudnn": cudnn, "nchw": channels_first, "xla": xla}[what])
+
+    def later() -> float:
+        with tf.device("/GPU:0"):
+            return float(tf.reduce_sum(tf.ones(4)))
+
+    return {"first": first, "later": caught(later)}
+
+
+def hold_memory(mib: int, ready: str, release: str) -> float:
+    """Hold memory of GPU 0 until a file appears."""
+    import time
+
+    tf.config.experimental.set_memory_growth(physical()[0], True)
+    with tf.device("/GPU:0"):
+        kept = tf.ones((mib, MIB // 4))
+    Path(ready).touch()
+    while not Path(release).exists():
+        time.sleep(0.02)
+    return float(kept[0, 0])
+
+
+def copied(mib: int = 1) -> list[float]:
+    """A tensor sent to the GPU and back."""
+    with tf.device("/GPU:0"):
+        value = tf.identity(tf.constant(np.ones(mib * MIB // 4, "f")))
+    return [float(value.numpy().min()), float(value.numpy().max())]
+
+
+def host_memory_of_a_large_pool() -> dict[str, Any]:
+    """Bytes of host memory touched by a GPU's first op; then tensors far into the pool."""
+
+    def resident() -> int:
+        return int(Path("/proc/self/statm").read_text().split()[1]) * os.sysconf("SC_PAGESIZE")
+
+    tf.config.list_logical_devices("GPU")
+    before = resident()
+    with tf.device("/GPU:0"):
+        one = tf.constant(1.0)
+        touched = resident() - before
+        kept = [tf.raw_ops.Empty(shape=(5 << 10, MIB // 4), dtype=tf.float32) for _ in range(3)]
+        last = tf.ones((256,))
+        total = float(tf.reduce_sum(last) + one)
+    del kept
+    return {"touched": touched, "pool": used_by_nvml()[1], "total": total}
+
+
+def many_ops(count: int = 400) -> bool:
+    with tf.device("/GPU:0"):
+        value = tf.constant(1.0)
+        for _ in range(count):
+            value = tf.identity(value).gpu() if hasattr(value, "gpu") else tf.identity(value)
+            value.numpy()
+    return True

@@ -1,0 +1,74 @@
+"""The numbers of a simulated GPU: those of the CPU, and never a wrong one."""
+
+from __future__ import annotations
+
+import pytest
+
+from .on_machine import Inside, cards
+
+
+def test_ops_and_gradients_equal_the_cpu(inside: Inside) -> None:
+    found = inside(1, "op_sweep", deadline=120).check()
+    assert found["failures"] == {}
+    assert found["ops"] >= 90
+    assert found["gradients"] >= 60
+
+
+@pytest.mark.parametrize("gpus", [1, 2])
+def test_keras_fit_equals_the_cpu(inside: Inside, gpus: int) -> None:
+    on_gpu = inside(gpus, "train", device="GPU", deadline=120)
+    on_cpu = inside(gpus, "train", device="CPU", deadline=120).check()
+    found = on_gpu.check()
+    assert "GPU:0" in found["device"]
+    assert "CPU:0" in on_cpu["device"]
+    assert found["jit"] is False, "jit_compile='auto' must not choose XLA"
+    assert 'Keras jit_compile="auto" would use XLA' in on_gpu.log
+    assert len(found["losses"]) == 6
+    assert found["losses"] == pytest.approx(on_cpu["losses"], rel=1e-5)
+
+
+def test_mirrored_strategy_equals_one_device(inside: Inside) -> None:
+    alone = inside(1, "mirrored", replicas=1).check()
+    assert alone["replicas"] == 1
+    for replicas in (2, 4, 8):
+        spec = cards(replicas, memory=2 << 30)
+        found = inside(spec, "mirrored", replicas=replicas, deadline=120).check()
+        assert found["replicas"] == replicas
+        assert found["devices"] == [f"GPU:{number}" for number in range(replicas)]
+        assert found["losses"] == pytest.approx(alone["losses"], rel=1e-4)
+        for values in found["values"]:
+            assert values == pytest.approx(alone["values"][0], rel=1e-3, abs=1e-5)
+
+
+def test_eager_function_and_session_agree(inside: Inside) -> None:
+    assert inside(1, "modes").check() == [198.0, 198.0, 198.0]
+
+
+def test_recurrent_layers_do_without_cudnn(inside: Inside) -> None:
+    outcome = inside(1, "recurrent")
+    found = outcome.check()
+    assert found["LSTM"] < 1e-6
+    assert found["GRU"] < 1e-6
+    first, second = found["losses"]
+    assert 0 < second < first, "in the graph of fit, too"
+    assert outcome.log.count("Keras LSTM and GRU would use cuDNN") == 1
+
+
+@pytest.mark.parametrize(("what", "op"), [("nccl", "NcclAllReduce"), ("cudnn", "CudnnRNN"), ("nchw", "Conv2D")])
+def test_what_cannot_be_forwarded_is_refused(inside: Inside, what: str, op: str) -> None:
+    found = inside(1, "not_simulated", what=what).check()
+    kind, text = found["first"]
+    assert kind == "NotFoundError"
+    assert "simulated GPU" in text
+    assert op in text
+    assert found["later"] == 4.0, "the device is not harmed"
+
+
+def test_xla_is_refused_and_no_number_comes_back(inside: Inside) -> None:
+    outcome = inside(1, "not_simulated", what="xla")
+    found = outcome.check()
+    kind, text = found["first"]
+    assert kind == "InternalError"
+    assert "CUDA_ERROR_LAUNCH_FAILED: unspecified launch failure" in text
+    assert found["later"][0] == "InternalError"
+    assert "cannot run on a simulated GPU" in outcome.log

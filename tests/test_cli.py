@@ -1,0 +1,243 @@
+"""The command line: what it refuses, what it prints, what it costs."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+from click import Option
+
+import gpudiag as package
+from conftest import Gpudiag
+from gpudiag import catalogue, describe
+from gpudiag.cli import cli
+from gpudiag.probe import HEADINGS
+
+
+def test_version(gpudiag: Gpudiag) -> None:
+    assert gpudiag("--version").stdout == f"gpudiag, version {package.__version__}\n"
+
+
+@pytest.mark.parametrize(
+    "arguments",
+    [["--version"], ["list"], ["explain", "placement.log"], ["schema"], ["show", "no.json"], ["check", "x"]],
+)
+def test_what_does_not_run_probes_imports_nothing_heavy(arguments: list[str], gpudiag: Gpudiag) -> None:
+    done = gpudiag(*arguments, flags=("-X", "importtime"))
+    imported = {line.rpartition("|")[2].strip() for line in done.stderr.splitlines() if "|" in line}
+    assert "gpudiag.cli" in imported, "the list of imports was read"
+    assert not imported & {"tensorflow", "numpy", "pynvml"}
+
+
+def test_the_parent_of_a_check_imports_neither_tensorflow_nor_pynvml(gpudiag: Gpudiag) -> None:
+    done = gpudiag("check", "placement.log", "host", flags=("-X", "importtime"))
+    imported = {line.rpartition("|")[2].strip() for line in done.stderr.splitlines() if "|" in line}
+    assert "gpudiag.runner" in imported
+    assert not imported & {"tensorflow", "numpy", "pynvml"}
+
+
+@pytest.mark.parametrize(
+    ("arguments", "said"),
+    [
+        (["check", "placement.lgo"], "Did you mean 'placement.log'"),
+        (["check", "placment"], "Did you mean 'placement'"),
+        (["check", "PLACEMENT"], "Did you mean 'placement'"),
+        (["explain", "growth"], "'memory.growth'"),
+        (["check", "--timeout", "0"], "above 0"),
+        (["check", "--timeout", "-3"], "above 0"),
+        (["check", "--timeout", "soon"], "'soon' is not a number of seconds"),
+        (["check", "--timeout", "nan"], "'nan' is not a number of seconds"),
+        (["check", "-j", "0"], "0 is not in the range"),
+        (["check", "-o", "nowhere/r.json"], "nowhere"),
+        (["check", "-o", "r.yaml"], ".json"),
+        (["check", "-o", "."], "suffix"),
+        (["check", "-o", ""], "the name of the file is empty"),
+        (["check", "-o", "pipe.json"], "pipe.json: cannot be written: it is a pipe that no program reads from"),
+        (["check", "--config", "pipe.json"], "pipe.json: cannot be read: it is not a regular file"),
+        (["show", "pipe.json"], "pipe.json: cannot be read: it is not a regular file"),
+        (["show", os.devnull], "cannot be read: it is not a regular file"),
+        (["show", "absent.json"], "absent.json: cannot be read: No such file"),
+        (["show", "truncated.json"], "truncated.json: not JSON, or cut short"),
+        (["show", "foreign.json"], "foreign.json: JSON, but not a gpudiag report"),
+        (["show", "binary.json"], "binary.json: not JSON, or cut short"),
+    ],
+)
+def test_bad_input_is_refused_in_a_sentence(arguments: list[str], said: str, gpudiag: Gpudiag) -> None:
+    os.mkfifo(gpudiag.folder / "pipe.json")
+    (gpudiag.folder / "truncated.json").write_text('{"schema_version": 1, ')
+    (gpudiag.folder / "foreign.json").write_text("[1, 2]")
+    (gpudiag.folder / "binary.json").write_bytes(b"\xff\xfe\x00")
+    done = gpudiag(*arguments)
+    assert (done.returncode, done.stdout) == (2, "")
+    assert said in done.stderr
+    assert "Traceback" not in done.stderr
+    assert "host facts" not in done.stderr, "nothing ran"
+
+
+def test_debug_shows_the_traceback(gpudiag: Gpudiag) -> None:
+    done = gpudiag("check", "placement.lgo", "--debug")
+    assert "Traceback" in done.stderr
+    assert "Did you mean 'placement.log'" in done.stderr
+
+
+@pytest.mark.skipif(os.getuid() == 0, reason="root may write anywhere")
+def test_a_folder_without_permission_is_refused(gpudiag: Gpudiag) -> None:
+    gpudiag.folder.chmod(0o500)
+    assert gpudiag("check", "-o", "r.json").returncode == 2
+
+
+def test_a_file_name_need_not_be_unicode(gpudiag: Gpudiag) -> None:
+    name = os.fsdecode(b"\xff.json")
+    assert gpudiag("check", "host", "-o", name).returncode == 5
+    assert (gpudiag.folder / name).exists()
+
+
+def test_a_variable_sets_an_option_and_is_named_when_it_is_wrong(gpudiag: Gpudiag) -> None:
+    done = gpudiag("check", GPUDIAG_TIMEOUT="never")
+    assert done.returncode == 2
+    assert "GPUDIAG_TIMEOUT" in done.stderr
+    assert gpudiag("check", "host", GPUDIAG_ALLOW_NO_GPU="1", GPUDIAG_FORMAT="json").stdout.startswith("{")
+
+
+@pytest.mark.parametrize(
+    ("file", "content", "said"),
+    [
+        ("gpudiag.toml", "timeot = 3", ["gpudiag.toml", "'timeot'", "Did you mean 'timeout'"]),
+        ("gpudiag.toml", "timeout = -3", ["gpudiag.toml", "'timeout'", "above 0"]),
+        ("gpudiag.toml", "timeout = true", ["gpudiag.toml", "'timeout' must be a number of seconds above 0"]),
+        ("gpudiag.toml", f"timeout = 1{'0' * 400}", ["gpudiag.toml", "'timeout'", "above 0"]),
+        ("gpudiag.toml", "select = 5", ["gpudiag.toml", "'select' must be a list of texts"]),
+        ("gpudiag.toml", "select = [5]", ["gpudiag.toml", "'select' must be a list of texts"]),
+        ("gpudiag.toml", 'select = ["placment"]', ["gpudiag.toml", "'select'", "Did you mean 'placement'"]),
+        ("gpudiag.toml", "output = 5", ["gpudiag.toml", "'output' must be a list of texts"]),
+        ("gpudiag.toml", 'output = ["a.yaml"]', ["gpudiag.toml", "'output'", "a.yaml: the suffix says the format"]),
+        ("gpudiag.toml", 'output = ["a\\u0000.json"]', ["gpudiag.toml", "'output'", "NUL"]),
+        ("gpudiag.toml", 'output = [""]', ["gpudiag.toml", "'output'", "empty"]),
+        ("gpudiag.toml", "simulate = 2", ["gpudiag.toml", "'simulate' must be a text in quotes"]),
+        ("gpudiag.toml", "require-gpus = 1979-05-27", ["gpudiag.toml", "'require-gpus' must be a whole number"]),
+        ("gpudiag.toml", "require-gpus = true", ["gpudiag.toml", "'require-gpus' must be a whole number"]),
+        ("gpudiag.toml", "debug = true", ["gpudiag.toml", "unknown key 'debug'"]),
+        ("gpudiag.toml", "[tool.gpudiag]\nstrict = true", ["gpudiag.toml", "leave the header [tool.gpudiag] out"]),
+        ("gpudiag.toml", 'strict = "yes"', ["gpudiag.toml", "'strict'", "true or false"]),
+        ("gpudiag.toml", 'isolation = "frok"', ["gpudiag.toml", "'isolation'", "fork"]),
+        ("gpudiag.toml", "jobs = 1.5", ["gpudiag.toml", "'jobs'"]),
+        ("gpudiag.toml", "= 3", ["gpudiag.toml", "not TOML"]),
+        ("pyproject.toml", "[tool.gpudiag]\nrequire_gpus = 1", ["pyproject.toml", "Did you mean 'require-gpus'"]),
+        ("pyproject.toml", "tool = 5", ["pyproject.toml", "'tool' must be a table"]),
+        ("pyproject.toml", "[tool]\ngpudiag = 5", ["pyproject.toml", "'tool.gpudiag' must be one table"]),
+        ("pyproject.toml", "[tool]\ngpudiag = []", ["pyproject.toml", "'tool.gpudiag' must be one table"]),
+        ("pyproject.toml", "[[tool.gpudiag]]", ["pyproject.toml", "'tool.gpudiag' must be one table"]),
+        ("pyproject.toml", "[tool.gpudig]", ["pyproject.toml", "[tool.gpudig]", "Did you mean 'gpudiag'?"]),
+        ("pyproject.toml", "[other", ["pyproject.toml", "not TOML", "looks for [tool.gpudiag] there", "--config FILE"]),
+    ],
+)
+def test_a_bad_configuration_names_file_key_and_cure(
+    file: str, content: str, said: list[str], gpudiag: Gpudiag
+) -> None:
+    (gpudiag.folder / file).write_text(content)
+    done = gpudiag("check")
+    assert done.returncode == 2
+    for words in said:
+        assert words in done.stderr
+    assert "Traceback" not in done.stderr
+
+
+def test_a_nearer_file_keeps_gpudiag_from_a_malformed_one(gpudiag: Gpudiag) -> None:
+    (gpudiag.folder / "pyproject.toml").write_text("[other")
+    (gpudiag.folder / "gpudiag.toml").touch()
+    assert gpudiag("check", "host.environment").returncode == 5
+
+
+def test_a_deleted_working_directory_has_no_configuration(gpudiag: Gpudiag) -> None:
+    gone = gpudiag.folder / "gone"
+    source = f"import os; os.mkdir({str(gone)!r}); os.chdir({str(gone)!r}); os.rmdir({str(gone)!r}); "
+    whole = gpudiag.command("check", "host.environment", "--isolation", "spawn")
+    whole[2] = source + whole[2]
+    done = subprocess.run(whole, env=gpudiag.environment, capture_output=True, text=True, check=False)
+    assert (done.returncode, "host.environment" in done.stdout) == (5, True), done.stderr
+
+
+def test_a_misspelt_variable_gives_a_note(gpudiag: Gpudiag) -> None:
+    done = gpudiag("check", "host.environment", GPUDIAG_TIMEOT="3", GPUDIAG_SIM_TRACE="", GPUDIAG_REJUDGE="1")
+    assert done.returncode == 5
+    assert [line for line in done.stderr.splitlines() if "note" in line] == [
+        "gpudiag: note: GPUDIAG_TIMEOT sets no option. Did you mean 'GPUDIAG_TIMEOUT'?"
+    ]
+
+
+def test_every_option_has_a_variable_or_acts_at_once() -> None:
+    options = [one for command in (cli, *cli.commands.values()) for one in command.params if isinstance(one, Option)]
+    assert len(options) > 20
+    assert {one.name for one in options if not one.envvar} == {"version", "list_faults"}
+
+
+def test_the_nearest_configuration_counts_and_the_command_line_goes_before_it(gpudiag: Gpudiag) -> None:
+    (gpudiag.folder / "pyproject.toml").write_text('[tool.gpudiag]\nselect = ["host"]\nformat = "json"\n')
+    below = gpudiag.folder / "below"
+    below.mkdir()
+    (below / "pyproject.toml").write_text("[tool.other]\n")
+    gpudiag.folder = below
+    done = gpudiag("check")
+    assert {row["probe"].partition(".")[0] for row in json.loads(done.stdout)["rows"]} == {"host"}
+    assert "host.gpus" in gpudiag("check", "host.gpus", "--format", "table").stdout
+    assert not gpudiag("check", GPUDIAG_FORMAT="markdown").stdout.startswith("{")
+
+
+def test_list_names_every_probe_within_80_columns(gpudiag: Gpudiag) -> None:
+    printed = gpudiag("list").stdout
+    for entry in catalogue.entries():
+        assert entry.name in printed
+    assert max(len(line) for line in printed.splitlines()) <= 80
+
+
+@pytest.mark.parametrize("width", [40, 80, 200])
+def test_list_and_explain_fit_the_terminal(width: int) -> None:
+    listing = describe.listing(catalogue.entries(), width)
+    assert max(len(line) for line in listing.splitlines()) <= width
+    for entry in catalogue.entries():
+        assert entry.name in listing
+        explanation = describe.explanation(entry, width)
+        assert [line for line in explanation.splitlines() if len(line) > width and len(line.split()) > 1] == []
+        assert {*HEADINGS} <= {*explanation.splitlines()}
+        assert explanation.split() == describe.explanation(entry, 1000).split(), "no word is lost"
+
+
+def test_filling_keeps_indentation_items_and_empty_lines() -> None:
+    text = "Head\n    one two\n    three.\n    `item`: four\n        five\n\nsix\nseven"
+    assert describe.wrapped(text, 80) == "Head\n    one two three.\n    `item`: four\n        five\n\nsix seven"
+    assert describe.wrapped(text, 12).splitlines()[:4] == ["Head", "    one two", "    three.", "    `item`:"]
+
+
+def test_explain_prints_the_documentation_and_the_findings(gpudiag: Gpudiag) -> None:
+    entry = catalogue.get("memory.growth")
+    printed = gpudiag("explain", "memory.growth").stdout
+    for heading in ("What it does", "Why it matters", "What a failure means", "What to do"):
+        assert heading in printed
+    for kind in entry.kinds:
+        assert kind.name in printed
+
+
+def test_a_reader_that_leaves_early_causes_no_traceback(gpudiag: Gpudiag) -> None:
+    with gpudiag.start("schema") as process:
+        assert process.stdout is not None
+        assert process.stderr is not None
+        process.stdout.close()
+        assert process.stderr.read() == ""
+
+
+def test_the_module_can_be_run(tmp_path: Path) -> None:
+    gpudiag = Gpudiag(tmp_path)
+    gpudiag.environment["PYTHONPATH"] = os.pathsep.join(gpudiag.path)
+    done = subprocess.run(
+        [sys.executable, "-m", "gpudiag", "--version"],
+        env=gpudiag.environment,
+        cwd=tmp_path,
+        capture_output=True,
+        text=True,
+        check=True,
+    )
+    assert done.stdout.startswith("gpudiag, version")

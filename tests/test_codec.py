@@ -1,0 +1,150 @@
+"""Reports as JSON: what is written is read back, and nothing else is read."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import jsonschema
+import msgspec
+import pytest
+
+from gpudiag import codec
+from gpudiag.errors import ReportError
+from gpudiag.model import Report
+from reports import report, sample
+
+Plain = dict[str, Any]
+
+
+def test_what_is_written_is_read_back() -> None:
+    for written in (sample(), report()):
+        assert codec.decode(codec.encode(written), "test") == written
+
+
+def test_the_text_is_for_people_and_tools_alike() -> None:
+    text = codec.encode(sample())
+    assert json.loads(text)["verdict"] == "FAIL"
+    assert text.startswith('{\n  "schema_version": 1,\n')
+    assert text.endswith("}\n")
+
+
+def plain() -> Plain:
+    decoded: Plain = json.loads(codec.encode(sample()))
+    return decoded
+
+
+def edited(edit: Callable[[Plain], object]) -> str:
+    report_ = plain()
+    edit(report_)
+    return json.dumps(report_)
+
+
+def not_a_number(report_: Plain) -> None:
+    report_["duration_s"] = float("nan")
+
+
+WHOLE = codec.encode(sample())
+
+
+@pytest.mark.parametrize(
+    ("text", "fault"),
+    [
+        ("", "not JSON, or cut short"),
+        (WHOLE[: len(WHOLE) // 2], "not JSON, or cut short"),
+        (WHOLE[:-3], "not JSON, or cut short"),
+        (WHOLE + "}", "not JSON, or cut short"),
+        (b"\xff\xfe\x00", "not JSON, or cut short"),
+        (b'{"schema_version": "\xff"}', "not JSON, or cut short"),
+        ("[" * 100_000, "not JSON, or cut short"),
+        (edited(not_a_number), "not JSON, or cut short"),
+        (WHOLE.replace("4.25", "Infinity"), "not JSON, or cut short"),
+        ("[]", "not a gpudiag report"),
+        ("7", "not a gpudiag report"),
+        ('{"tests": 3}', "not a gpudiag report"),
+        (edited(lambda it: it.update(schema_version=2)), "schema version 2; this gpudiag reads version 1"),
+        (edited(lambda it: it.update(schema_version=0)), r"gpudiag that wrote it \(0\.1\.0\)"),
+        (edited(lambda it: it.update(schema_version="1")), "schema version '1'"),
+        (edited(lambda it: it.update(extra=1)), "unknown field `extra`"),
+        (edited(lambda it: it["rows"][0].update(extra=1)), r"unknown field `extra` - at `\$\.rows\[0\]`"),
+        (edited(lambda it: it["rows"][0]["outcome"].update(reason="")), r"unknown field `reason`"),
+        (edited(lambda it: it["facts"]["system"].update(shoe_size=46)), "unknown field `shoe_size`"),
+        (edited(lambda it: it.pop("rows")), "missing required field `rows`"),
+        (edited(lambda it: it.update(duration_s="4")), "Expected `float`, got `str`"),
+        (edited(lambda it: it["gpus"][0].update(index="0")), "Expected `int`, got `str`"),
+        (edited(lambda it: it.update(verdict="GREEN")), "Invalid enum value 'GREEN'"),
+        (edited(lambda it: it["rows"][0]["outcome"].update(outcome="done")), "Invalid value 'done'"),
+        (edited(lambda it: it["facts"]["nvml"].update(family="driver")), r"\$\.facts\.nvml"),
+        (edited(lambda it: it.update(started_at="yesterday")), "no time in ISO 8601"),
+        (edited(lambda it: it.update(duration_s=-1)), r"a negative duration - at `\$\.duration_s`"),
+        (edited(lambda it: it["rows"][1].update(duration_s=-0.5)), r"a negative duration - at `\$\.rows\[1\]"),
+        (edited(lambda it: it.update(signal=0)), "no signal has the number 0"),
+        (edited(lambda it: it.update(signal=65)), "no signal has the number 65"),
+        (edited(lambda it: it.update(verdict="PASS", exit_code=0)), r"says PASS \(exit 0\), but its rows say FAIL"),
+        (edited(lambda it: it.update(exit_code=0)), r"says FAIL \(exit 0\), but its rows say FAIL \(exit 1\)"),
+        (edited(lambda it: it["rows"].clear()), "but its rows say NOT VERIFIED"),
+    ],
+)
+def test_what_is_no_report_is_refused(text: str | bytes, fault: str) -> None:
+    with pytest.raises(ReportError, match=fault) as refused:
+        codec.decode(text, "report.json")
+    assert str(refused.value).startswith("report.json: ")
+
+
+def test_a_file_that_cannot_be_read_is_named(tmp_path: Path) -> None:
+    with pytest.raises(ReportError, match=r"none\.json: cannot be read: No such file"):
+        codec.load(tmp_path / "none.json")
+    with pytest.raises(ReportError, match="cannot be read: it is not a regular file"):
+        codec.load(tmp_path)
+    with pytest.raises(ReportError, match="it is not a regular file"):
+        codec.load(Path("/dev/zero"))
+    large = tmp_path / "large.json"
+    with large.open("wb") as sparse:
+        sparse.truncate((256 << 20) + 1)
+    with pytest.raises(ReportError, match=r"large\.json: larger than 256 MiB"):
+        codec.load(large)
+    binary = tmp_path / "core"
+    binary.write_bytes(bytes(range(256)))
+    with pytest.raises(ReportError, match="core: not JSON"):
+        codec.load(binary)
+
+
+def test_a_saved_report_loads(tmp_path: Path) -> None:
+    saved = tmp_path / "report.json"
+    saved.write_text(codec.encode(sample()))
+    assert codec.load(saved) == sample()
+
+
+def test_the_schema_holds_for_a_report() -> None:
+    schema = json.loads(codec.schema_text())
+    jsonschema.Draft202012Validator.check_schema(schema)
+    jsonschema.validate(plain(), schema)
+    assert schema["$schema"] == jsonschema.Draft202012Validator.META_SCHEMA["$id"]
+
+
+def test_the_schema_is_that_of_one_version() -> None:
+    with pytest.raises(jsonschema.ValidationError, match="1 was expected"):
+        jsonschema.validate({**plain(), "schema_version": 2}, codec.schema())
+
+
+@pytest.mark.parametrize(
+    "edit",
+    [
+        lambda it: it.update(extra=1),
+        lambda it: it.update(duration_s="4"),
+        lambda it: it.pop("rows"),
+        lambda it: it.update(verdict="GREEN"),
+        lambda it: it["rows"][0]["outcome"].update(outcome="done"),
+        lambda it: it["rows"][0]["outcome"].update(extra=1),
+        lambda it: it["facts"]["nvml"]["devices"][0].pop("uuid"),
+    ],
+)
+def test_the_schema_refuses_what_the_decoder_refuses(edit: Callable[[Plain], object]) -> None:
+    broken = plain()
+    edit(broken)
+    with pytest.raises(jsonschema.ValidationError):
+        jsonschema.validate(broken, codec.schema())
+    with pytest.raises(msgspec.ValidationError):
+        msgspec.convert(broken, Report)

@@ -1,0 +1,172 @@
+"""Report files: refused beforehand, replaced as a whole, never half of one."""
+
+from __future__ import annotations
+
+import os
+import stat
+import subprocess
+import sys
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import pytest
+
+from gpudiag import output
+from gpudiag.errors import OutputError, UsageError
+
+AS_ROOT = hasattr(os, "geteuid") and os.geteuid() == 0
+
+
+@pytest.fixture(autouse=True)
+def nothing_left_over(tmp_path: Path) -> Iterator[None]:
+    yield
+    assert list(tmp_path.rglob(".gpudiag-*")) == []
+
+
+@pytest.fixture
+def umask() -> Iterator[Callable[[int], int]]:
+    before = os.umask(0o022)
+    yield os.umask
+    os.umask(before)
+
+
+def test_a_new_file(tmp_path: Path) -> None:
+    output.reserve([tmp_path / "a.json", tmp_path / "b.md"])
+    assert list(tmp_path.iterdir()) == [], "reserving leaves no file"
+    output.write(tmp_path / "a.json", "käse\n")
+    assert (tmp_path / "a.json").read_bytes() == "käse\n".encode()
+
+
+def test_reserving_leaves_the_old_report(tmp_path: Path) -> None:
+    path = tmp_path / "a.json"
+    path.write_text("old")
+    output.reserve([path])
+    assert path.read_text() == "old"
+    output.write(path, "new")
+    assert path.read_text() == "new"
+
+
+@pytest.mark.parametrize(("mask", "mode"), [(0o022, 0o644), (0o077, 0o600), (0o002, 0o664)])
+def test_the_umask_gives_the_mode(tmp_path: Path, umask: Callable[[int], int], mask: int, mode: int) -> None:
+    umask(mask)
+    output.write(tmp_path / "a.json", "text")
+    assert stat.S_IMODE((tmp_path / "a.json").stat().st_mode) == mode
+
+
+def test_readers_see_the_old_or_the_new_text(tmp_path: Path) -> None:
+    path = tmp_path / "a.json"
+    path.write_text("old")
+    with path.open() as reader:
+        output.write(path, "new")
+        assert reader.read() == "old"
+    assert path.read_text() == "new"
+
+
+def test_of_a_link_the_target_is_replaced(tmp_path: Path) -> None:
+    (tmp_path / "reports").mkdir()
+    target, link = tmp_path / "reports" / "real.json", tmp_path / "link.json"
+    link.symlink_to(target)
+    for text in ("first", "second"):
+        output.reserve([link])
+        output.write(link, text)
+        assert link.is_symlink()
+        assert target.read_text() == text
+
+
+@pytest.mark.parametrize(
+    ("path", "fault"),
+    [
+        ("none/a.json", "there is no folder .*none"),
+        ("file/a.json", "Not a directory"),
+        ("folder.json", "it is a folder"),
+        ("dangling.json", "there is no folder .*gone"),
+        ("x" * 300 + ".json", "File name too long"),
+    ],
+)
+def test_what_cannot_be_written_is_refused_beforehand(tmp_path: Path, path: str, fault: str) -> None:
+    (tmp_path / "file").touch()
+    (tmp_path / "folder.json").mkdir()
+    (tmp_path / "dangling.json").symlink_to(tmp_path / "gone" / "a.json")
+    with pytest.raises(UsageError, match=rf"cannot be written: {fault}") as refused:
+        output.reserve([tmp_path / "good.json", tmp_path / path])
+    assert str(refused.value).startswith(str(tmp_path / path))
+
+
+@pytest.mark.skipif(not Path("/proc/self").exists(), reason="there is no /proc, which refuses files even to root")
+def test_a_file_system_that_takes_no_file_is_refused_beforehand() -> None:
+    with pytest.raises(UsageError, match=r"cannot be written: /proc takes no new file\."):
+        output.reserve([Path("/proc/report.json")])
+
+
+@pytest.mark.skipif(os.name != "posix", reason="permission bits are those of POSIX")
+@pytest.mark.parametrize(("path", "fault"), [("closed/a.json", "Permission denied"), ("mine.json", "it is read-only")])
+def test_permissions_are_respected(tmp_path: Path, path: str, fault: str) -> None:
+    (tmp_path / "closed").mkdir(mode=0o555)
+    (tmp_path / "mine.json").touch(mode=0o444)
+    source = f"""
+import os, sys
+sys.path[:] = {sys.path!r}
+from pathlib import Path
+from gpudiag import output
+from gpudiag.errors import UsageError
+if {AS_ROOT}:
+    # Permission bits do not bind root. Its identity goes after the import, which another user may not be able to do.
+    os.chown({str(tmp_path)!r}, 12345, -1)
+    os.setuid(12345)
+try:
+    output.reserve([Path({path!r})])
+except UsageError as error:
+    print(error)
+"""
+    done = subprocess.run([sys.executable, "-c", source], cwd=tmp_path, capture_output=True, text=True, check=True)
+    assert done.stdout == f"{path}: cannot be written: {fault}.\n"
+
+
+def test_a_failure_to_write_leaves_the_old_report(tmp_path: Path) -> None:
+    path = tmp_path / "a.json"
+    path.write_text("old")
+    source = f"""
+import resource, sys
+sys.path[:] = {sys.path!r}
+from pathlib import Path
+from gpudiag import output
+from gpudiag.errors import OutputError
+resource.setrlimit(resource.RLIMIT_FSIZE, (4096, 4096))
+try:
+    output.write(Path("a.json"), "new" * 10_000)
+except OutputError as error:
+    print(error)
+"""
+    done = subprocess.run([sys.executable, "-c", source], cwd=tmp_path, capture_output=True, text=True, check=True)
+    assert done.stdout == "a.json: cannot be written: File too large.\n"
+    assert path.read_text() == "old"
+
+
+def test_a_folder_that_went_away(tmp_path: Path) -> None:
+    folder = tmp_path / "reports"
+    folder.mkdir()
+    output.reserve([folder / "a.json"])
+    folder.rmdir()
+    with pytest.raises(OutputError, match=r"there is no folder .*reports"):
+        output.write(folder / "a.json", "text")
+
+
+def test_the_null_device_is_written_and_stays() -> None:
+    output.reserve([Path(os.devnull)])
+    output.write(Path(os.devnull), "text")
+    assert not Path(os.devnull).is_file()
+
+
+def test_a_pipe_is_written_and_stays(tmp_path: Path) -> None:
+    pipe = tmp_path / "pipe.json"
+    os.mkfifo(pipe)
+    with pytest.raises(UsageError, match="no program reads from"):
+        output.reserve([pipe])
+    reader = os.open(pipe, os.O_RDONLY | os.O_NONBLOCK)
+    output.reserve([pipe])
+    with pytest.raises(BlockingIOError):  # it would be the end, had reserving closed the pipe
+        os.read(reader, 10)
+    output.write(pipe, "text")
+    assert (os.read(reader, 10), os.read(reader, 10)) == (b"text", b"")
+    os.close(reader)
+    assert pipe.is_fifo()

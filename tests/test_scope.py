@@ -1,0 +1,97 @@
+"""Which GPUs CUDA_VISIBLE_DEVICES leaves in scope."""
+
+from __future__ import annotations
+
+import msgspec
+import pytest
+
+from gpudiag.hostfacts import EnvironmentFacts, NvmlDevice, NvmlFacts, Unknown, example, example_gpu, example_with_gpus
+from gpudiag.scope import apply_mask, gpus_in_scope, index_is_ambiguous
+
+GPUS = tuple(example_gpu(index) for index in range(3))
+UUIDS = [gpu.uuid for gpu in GPUS]
+
+
+def visible(value: str | None, gpus: tuple[NvmlDevice, ...] = GPUS) -> list[int]:
+    return [device.index for device in apply_mask(value, gpus).devices]
+
+
+@pytest.mark.parametrize(
+    ("value", "expected"),
+    [
+        (None, [0, 1, 2]),
+        ("", []),
+        ("-1", []),
+        ("3", []),
+        ("NoDevFiles", []),
+        ("2,0", [2, 0]),
+        ("1,7,0", [1]),
+        ("0,-1,1", [0]),
+        ("0,0", []),
+        ("0,1,0", []),
+        (" 1, 0", [1, 0]),
+        ("0,,1", [0]),
+        ("0,", [0]),
+        ("+1", [1]),
+        ("01", [1]),
+        ("1a", [1]),
+        ("99999999999999999999", []),
+        (UUIDS[2], [2]),
+        (f"{UUIDS[2]},0", [2, 0]),
+        (f"{UUIDS[1]},1", []),
+        ("GPU-00000001", [1]),
+        ("GPU-0000000", []),
+        ("GPU-ffff", []),
+    ],
+)
+def test_forms_of_the_variable(value: str | None, expected: list[int]) -> None:
+    assert visible(value) == expected
+
+
+@pytest.mark.parametrize(
+    ("value", "ignored"),
+    [("1,7,0", ("7", "0")), ("0,,1", ("1",)), ("0,", ()), ("0,0", ("0", "0")), ("1,0", ()), ("", ()), (None, ())],
+)
+def test_entries_without_effect(value: str | None, ignored: tuple[str, ...]) -> None:
+    assert apply_mask(value, GPUS).ignored == ignored
+
+
+def test_a_mig_instance_counts_as_its_gpu() -> None:
+    split = msgspec.structs.replace(GPUS[1], mig_mode="enabled", mig_uuids=("MIG-aa", "MIG-ab"))
+    gpus = (GPUS[0], split)
+    assert visible("MIG-ab", gpus) == [1]
+    assert apply_mask("MIG-ab", gpus).uuids == ("MIG-ab",), "a child must not be given the whole GPU"
+    assert visible("MIG-aa,MIG-ab,0", gpus) == [1, 0]
+    assert visible("MIG-aa,MIG-aa", gpus) == []
+    assert visible("MIG-a", gpus) == []
+
+
+def test_gpus_in_scope_keep_their_identity_and_follow_the_order_of_the_mask() -> None:
+    facts = example_with_gpus(3, environment=EnvironmentFacts({"CUDA_VISIBLE_DEVICES": "2,0"}))
+    assert [(gpu.index, gpu.uuid) for gpu in gpus_in_scope(facts)] == [(2, UUIDS[2]), (0, UUIDS[0])]
+    assert len(gpus_in_scope(example_with_gpus(3))) == 3
+
+
+def test_no_gpu_is_in_scope_where_nvml_gave_no_answer() -> None:
+    assert gpus_in_scope(example()) == ()
+    assert gpus_in_scope(example(nvml=Unknown("no answer within 10 s"))) == ()
+
+
+@pytest.mark.parametrize(
+    ("variables", "ambiguous"),
+    [
+        ({}, False),
+        ({"CUDA_VISIBLE_DEVICES": "0"}, True),
+        ({"CUDA_VISIBLE_DEVICES": f"{UUIDS[0]}, 1"}, True),
+        ({"CUDA_VISIBLE_DEVICES": UUIDS[0]}, False),
+        ({"CUDA_VISIBLE_DEVICES": "-1"}, False),
+        ({"CUDA_VISIBLE_DEVICES": "0", "CUDA_DEVICE_ORDER": "PCI_BUS_ID"}, False),
+        ({"CUDA_VISIBLE_DEVICES": "0", "CUDA_DEVICE_ORDER": "FASTEST_FIRST"}, True),
+    ],
+)
+def test_an_index_among_unequal_gpus_is_ambiguous(variables: dict[str, str], ambiguous: bool) -> None:
+    unequal = (GPUS[0], msgspec.structs.replace(GPUS[1], name="NVIDIA T4"))
+    environment = EnvironmentFacts(variables)
+    facts = example_with_gpus(nvml=NvmlFacts(None, "535.104.05", "12.2", unequal), environment=environment)
+    assert index_is_ambiguous(facts) is ambiguous
+    assert not index_is_ambiguous(example_with_gpus(2, environment=environment))

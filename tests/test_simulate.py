@@ -1,0 +1,210 @@
+"""``gpudiag check --simulate`` and ``gpudiag simulate`` end to end, as a user runs them."""
+
+from __future__ import annotations
+
+import sys
+from pathlib import Path
+
+import pytest
+
+from conftest import Gpudiag
+from gpudiag import catalogue, codec, simulator
+from gpudiag.model import Broken, Cause, Judged, Report, Row, Verdict
+
+pytestmark = pytest.mark.usefixtures("no_child_left")
+
+CARD_PROBES = (
+    "visibility.list_remap",
+    "visibility.list_invalid",
+    "memory.fraction",
+    "memory.growth",
+    "logical.gpu_split",
+)
+LIST_GPUS = "import tensorflow as tf; print(len(tf.config.list_physical_devices('GPU')))"
+
+
+@pytest.fixture(autouse=True)
+def _simulator_is_built() -> None:
+    try:
+        simulator.library_directory()
+    except simulator.SimulatorMissing as missing:
+        pytest.skip(str(missing))
+
+
+def report_of(gpudiag: Gpudiag, *arguments: str, status: int, **variables: str) -> Report:
+    done = gpudiag("check", "--format", "json", *arguments, flags=(), **variables)
+    assert done.returncode == status, done.stderr
+    assert list(gpudiag.temporary.iterdir()) == [], "a file was left behind"
+    return codec.decode(done.stdout, "standard output")
+
+
+def found(rows: tuple[Row, ...]) -> set[str]:
+    return {f"{row.probe}: {finding.kind}" for row in rows for finding in row.findings}
+
+
+@pytest.mark.parametrize("isolation", ["fork", "spawn"])
+def test_every_probe_judges_a_healthy_machine_and_finds_nothing(isolation: str, gpudiag: Gpudiag) -> None:
+    report = report_of(gpudiag, "--simulate", "2x16GiB", "--isolation", isolation, status=0)
+    assert report.verdict is Verdict.PASS
+    assert report.world.simulated
+    assert [gpu.memory_total_bytes for gpu in report.gpus] == [16 << 30] * 2
+    assert all(gpu.simulated for gpu in report.gpus)
+    assert {row.probe for row in report.rows} == {entry.name for entry in catalogue.entries()}
+    for row in report.rows:
+        assert isinstance(row.outcome, Judged), row
+        assert row.findings == (), row
+    assert {row.probe for row in report.rows if row.devices} >= set(CARD_PROBES)
+
+
+def test_what_needs_a_second_gpu_says_so_on_one(gpudiag: Gpudiag) -> None:
+    report = report_of(gpudiag, "visibility", "--simulate", "1x16GiB", status=0)
+    assert found(report.rows) == {"visibility.list_remap: one_gpu"}
+
+
+def test_the_callers_mask_is_kept(gpudiag: Gpudiag) -> None:
+    report = report_of(gpudiag, "discovery", "--simulate", "4x8GiB", status=0, CUDA_VISIBLE_DEVICES="2,1")
+    assert [gpu.index for gpu in report.gpus] == [2, 1]
+    (row,) = [row for row in report.rows if row.probe == "discovery.logical_devices"]
+    assert isinstance(row.outcome, Judged)
+    assert row.outcome.verified == tuple(gpu.pci_bus_id for gpu in report.gpus)
+
+
+def test_every_format_says_that_the_gpus_are_simulated(gpudiag: Gpudiag) -> None:
+    names = ["r.txt", "r.md", "r.xml"]
+    report_of(gpudiag, "host", "--simulate", "1", *(word for name in names for word in ("-o", name)), status=5)
+    for name in names:
+        assert "simulated" in (gpudiag.folder / name).read_text().lower(), name
+
+
+@pytest.mark.parametrize(
+    ("fault", "kind", "named"),
+    [
+        ("library_missing=libcudnn.so.9", "discovery.physical_devices: library_missing", "libcudnn.so.9"),
+        ("library_missing=libcudart.so.12", "discovery.physical_devices: library_missing", "libcudart.so.12"),
+        ("library_missing=libcuda.so.1", "discovery.physical_devices: library_missing", "libcuda.so.1"),
+        ("cudnn_version=8.9.7", "discovery.physical_devices: cudnn_too_old", "8.9.7"),
+        ("cudnn_version=9.1.0", "discovery.physical_devices: cudnn_too_old", "9.1.0"),
+        ("cuinit=802", "discovery.physical_devices: driver_failed", "CUDA_ERROR_SYSTEM_NOT_READY"),
+        ("nvml_missing", "host.driver: no_nvml", "libnvidia-ml.so.1"),
+        ("nvml_init=18", "host.driver: version_mismatch", "560.35.05"),
+        ("driver_too_old=11.4", "host.driver: old_driver", "11.4"),
+        ("context_creation=46", "discovery.logical_devices: creation_failed", "busy or unavailable"),
+        ("device_lost_after=200", "discovery.logical_devices: creation_failed", "CUDA_ERROR_UNKNOWN"),
+        ("memory_corrupted=1", "discovery.logical_devices: wrong_result", "GPU:0"),
+    ],
+)
+def test_a_fault_is_found_and_named(fault: str, kind: str, named: str, gpudiag: Gpudiag) -> None:
+    arguments = ("host", "discovery", "--simulate", "1", "--fault", fault, "--timeout", "30")
+    report = report_of(gpudiag, *arguments, status=1)
+    assert kind in found(report.rows)
+    assert any(named in finding.message for row in report.rows for finding in row.findings)
+    assert fault.partition("=")[0] in report.world.spec
+
+
+@pytest.mark.parametrize("isolation", ["fork", "spawn"])
+def test_the_callers_log_level_and_warnings_hide_nothing(isolation: str, gpudiag: Gpudiag) -> None:
+    arguments = ("discovery", "--simulate", "1", "--fault", "library_missing=libcudnn.so.9", "--isolation", isolation)
+    variables = {"TF_CPP_MIN_LOG_LEVEL": "3", "TF_CPP_VMODULE": "nothing=1", "PYTHONWARNINGS": "error"}
+    report = report_of(gpudiag, *arguments, status=1, **variables)
+    assert "discovery.physical_devices: library_missing" in found(report.rows)
+    assert not any(isinstance(row.outcome, Broken) for row in report.rows)
+
+
+@pytest.mark.parametrize(
+    ("fault", "cause"),
+    [
+        ("stream_creation", Cause.SIGNAL),  # TensorFlow dies of SIGSEGV
+        ("allocation_from=1", Cause.OUTPUT_FLOOD),  # and here it logs without end
+        ("slow_call=cuInit:100", Cause.TIMEOUT),
+    ],
+)
+def test_a_fault_that_kills_tensorflow_is_broken_and_never_green(fault: str, cause: Cause, gpudiag: Gpudiag) -> None:
+    arguments = ("discovery.logical_devices", "host", "--simulate", "1", "--fault", fault, "--timeout", "10")
+    report = report_of(gpudiag, *arguments, status=3)
+    (row,) = [row for row in report.rows if row.probe == "discovery.logical_devices"]
+    assert isinstance(row.outcome, Broken)
+    assert row.outcome.cause is cause
+
+
+def test_simulated_gpus_count_only_where_they_were_asked_for_in_one_breath(gpudiag: Gpudiag) -> None:
+    host = ("check", "host.gpus", "--require-gpus", "2", "-q")
+    assert gpudiag(*host, "--simulate", "2").returncode == 5, "enough of them, and nothing verified"
+    assert gpudiag(*host, "--simulate", "1").returncode == 1
+    refused = gpudiag(*host, GPUDIAG_SIMULATE="2")
+    assert refused.returncode == 2
+    assert "--simulate beside --require-gpus" in refused.stderr
+    (gpudiag.folder / "gpudiag.toml").write_text('simulate = "2"\n')
+    assert gpudiag(*host).returncode == 2
+    (gpudiag.folder / "gpudiag.toml").unlink()
+    inside = gpudiag("simulate", "2", "--", *gpudiag.command(*host, "--format", "json"))
+    assert inside.returncode == 1
+    report = codec.decode(inside.stdout, "standard output")
+    assert report.world.simulated
+    assert found(report.rows) == {"host.gpus: too_few"}
+
+
+def test_machines_at_the_same_time_do_not_disturb_one_another(gpudiag: Gpudiag) -> None:
+    specs = {"1x4GiB": 1, "3x8GiB": 3}
+    running = [gpudiag.start("check", "memory", "--simulate", spec, "--format", "json") for spec in specs]
+    for process, (spec, gpus) in zip(running, specs.items(), strict=True):
+        with process:
+            out, err = process.communicate(timeout=120)
+        assert process.returncode == 0, err
+        report = codec.decode(out, spec)
+        assert len(report.gpus) == gpus
+
+
+def test_a_command_runs_on_the_machine_and_its_status_is_passed_on(gpudiag: Gpudiag) -> None:
+    done = gpudiag("simulate", "4x8GiB", "--", sys.executable, "-c", f"{LIST_GPUS}; raise SystemExit(7)")
+    assert (done.returncode, done.stdout) == (7, "4\n")
+    assert done.stderr.startswith("gpudiag: 4 simulated GPUs")
+
+
+@pytest.mark.parametrize(
+    ("arguments", "status", "said"),
+    [
+        (["check", "--simulate", "0"], 2, "^"),
+        (["check", "--simulate", "65"], 2, "64"),
+        (["check", "--simulate", "2x-4GiB"], 2, "^"),
+        (["check", "--simulate", "2x16GiB:H1000"], 2, "H100"),
+        (["check", "--simulate", "2", "--fault", "cuint=3"], 2, "cuinit"),
+        (["check", "--fault", "cuinit"], 2, "--simulate"),
+        (["simulate", "2"], 2, "COMMAND"),
+        (["simulate", "2", "--", "no-such-command"], 127, "no-such-command"),
+        (["simulate", "absent.toml", "--", "true"], 2, "absent.toml"),
+    ],
+)
+def test_bad_input_is_refused_in_a_sentence(arguments: list[str], status: int, said: str, gpudiag: Gpudiag) -> None:
+    done = gpudiag(*arguments)
+    assert (done.returncode, done.stdout) == (status, "")
+    assert said in done.stderr
+    assert "Traceback" not in done.stderr
+
+
+def test_a_tensorflow_without_cuda_is_refused(gpudiag: Gpudiag) -> None:
+    gpudiag.with_tensorflow("")
+    build_info = gpudiag.folder / "modules/tensorflow/python/platform/build_info.py"
+    build_info.parent.mkdir(parents=True)
+    build_info.write_text("build_info = {'is_cuda_build': False}\n")
+    done = gpudiag("check", "--simulate", "2")
+    assert done.returncode == 2
+    assert "CUDA wheel is needed" in done.stderr
+
+
+def test_without_the_built_libraries_it_says_what_to_install(gpudiag: Gpudiag, tmp_path: Path) -> None:
+    copy = _package_without_libraries(tmp_path)
+    gpudiag.without("gpudiag").path.insert(0, str(copy))
+    done = gpudiag("check", "--simulate", "2")
+    assert done.returncode == 2
+    assert "install" in done.stderr
+
+
+def _package_without_libraries(folder: Path) -> Path:
+    """Return a folder with a copy of this package, as an installation without a compiler leaves it."""
+    import shutil
+
+    import gpudiag as package
+
+    source = Path(package.__file__).parent
+    shutil.copytree(source, folder / "site/gpudiag", ignore=shutil.ignore_patterns("lib", "__pycache__"))
+    return folder / "site"
