@@ -37,6 +37,11 @@ class Entry:
     """None for a host probe, which judges facts alone."""
 
     @property
+    def peered(self) -> bool:
+        """True for a probe that needs a second process."""
+        return hasattr(self.module, "peer")
+
+    @property
     def area(self) -> str:
         return self.name.partition(".")[0]
 

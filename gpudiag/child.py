@@ -13,9 +13,11 @@ import os
 import re
 import sys
 import tempfile
+import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from functools import cached_property
+from pathlib import Path
 from typing import IO, Any
 
 import msgspec
@@ -23,10 +25,12 @@ import msgspec
 from gpudiag import catalogue, nvml
 from gpudiag.model import Gpu
 from gpudiag.placement import Placement, parse_placements, pci_bus_id, short_device
-from gpudiag.probe import MemoryUse, PlacementLog, Raised
+from gpudiag.probe import MemoryUse, Peer, PlacementLog, Raised
 
 CAPTURE_BYTES = 16 << 20
 """Most that one output stream may write inside ``with ctx.placements()``."""
+
+MEETING_POLL_S = 0.01
 
 _STACK_FRAME = re.compile(r'^ *File "[^"\n]*", line \d+, in .*\n?', re.MULTILINE)
 
@@ -37,12 +41,24 @@ def run_probe(argument: dict[str, Any]) -> bytes:
     Raises what the probe raises, and ``ValueError`` for a NaN or an infinity in the reading: JSON has neither.
     """
     name = argument["probe"]
-    reading = catalogue.get(name).module.measure(ChildContext(msgspec.convert(argument["gpus"], tuple[Gpu, ...])))
+    reading = catalogue.get(name).module.measure(_context(argument, own="probe", other="peer"))
     try:
         # Not msgspec's own encoder: it writes null for NaN and infinity.
         return json.dumps(msgspec.to_builtins(reading), allow_nan=False).encode()
     except ValueError:
         raise ValueError(f"{name} measured a NaN or an infinity: {reading}") from None
+
+
+def run_peer(argument: dict[str, Any]) -> bytes:
+    """Run the second process of a probe; ``argument`` is the same as for :func:`run_probe`."""
+    catalogue.get(argument["probe"]).module.peer(_context(argument, own="peer", other="probe"))
+    return b"null"
+
+
+def _context(argument: dict[str, Any], own: str, other: str) -> ChildContext:
+    folder = argument.get("meeting")
+    peer = None if folder is None else Meeting(Path(folder), own, other)
+    return ChildContext(msgspec.convert(argument["gpus"], tuple[Gpu, ...]), peer)
 
 
 def preload() -> Callable[[], str | None]:
@@ -88,11 +104,37 @@ class CapturedLog:
         return parse_placements(self.lines)
 
 
+class Meeting:
+    """The :class:`gpudiag.probe.Peer` of a child: two processes that leave each other files in a folder.
+
+    Files and not a pipe: they work wherever a child can be started, and nothing has to be inherited.
+    """
+
+    def __init__(self, folder: Path, own: str, other: str) -> None:
+        self._folder, self._own, self._other = folder, own, other
+
+    def meet(self, name: str, told: object = None) -> Any:
+        ours, theirs = (self._folder / f"{name}.{who}" for who in (self._own, self._other))
+        written = ours.with_suffix(".tmp" + ours.suffix)
+        written.write_text(json.dumps(told))
+        written.rename(ours)  # whole or not at all
+        while not theirs.exists():
+            time.sleep(MEETING_POLL_S)
+        return json.loads(theirs.read_text())
+
+
 class ChildContext:
     """The :class:`gpudiag.probe.Context` of a child process."""
 
-    def __init__(self, gpus: tuple[Gpu, ...]) -> None:
+    def __init__(self, gpus: tuple[Gpu, ...], peer: Peer | None = None) -> None:
         self.gpus = gpus
+        self._peer = peer
+
+    @property
+    def peer(self) -> Peer:
+        if self._peer is None:
+            raise RuntimeError("this probe has no second process: it needs a function peer(ctx)")
+        return self._peer
 
     @property
     def tf(self) -> Any:

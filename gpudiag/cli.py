@@ -131,6 +131,19 @@ fault_option = click.option(
 )
 @fault_option
 @click.option(
+    "--level",
+    type=click.Choice(("quick", "full")),
+    help="quick: what fills no memory and is safe beside running jobs. [default: full, but quick where other "
+    "processes use a GPU and no SELECT is given]",
+    **variable("LEVEL"),
+)
+@click.option(
+    "--disturb",
+    is_flag=True,
+    help="Measure and fill memory on GPUs that other processes use, too.",
+    **variable("DISTURB"),
+)
+@click.option(
     "--isolation",
     type=click.Choice(("fork", "spawn")),
     help="How each probe gets a process: forked from one that has imported TensorFlow, or a new interpreter. "
@@ -179,6 +192,8 @@ def check(
     select: tuple[str, ...],
     simulate: str | None,
     fault: tuple[str, ...],
+    level: str | None,
+    disturb: bool,
     isolation: str | None,
     timeout: float | None,
     deadline: float | None,
@@ -215,11 +230,17 @@ def check(
     if fault and not simulate:
         raise UsageError("--fault needs --simulate: faults are injected into simulated machines only.")
     entries = catalogue.select(select)
+    if level == "quick" and not any(entry.probe.quick for entry in entries):
+        raise UsageError(f"--level quick leaves nothing of {' '.join(select)}. See 'gpudiag list'.")
+    if level is None and (select or disturb):
+        level = "full"  # whoever names probes, or does not mind disturbing, wants them all
     _reserve(output)
     with ExitStack() as stack:
         signals = stack.enter_context(Signals())  # until the report is delivered
         options = runner.Options(
             entries=entries,
+            level=level,
+            disturb=disturb,
             isolation=isolation or ("fork" if refusal is None else "spawn"),
             jobs=jobs,
             timeout_s=timeout,

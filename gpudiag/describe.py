@@ -12,8 +12,10 @@ from gpudiag.probe import Needs
 
 def needs_text(needs: Needs) -> str:
     """Return what a probe needs in a few words, such as ``TensorFlow, 2 GPUs``."""
+    tensorflow = [f"TensorFlow {needs.versions}".rstrip()] if needs.tensorflow else []
     gpus = [] if not needs.gpus else ["1 GPU"] if needs.gpus == 1 else [f"{needs.gpus} GPUs"]
-    return ", ".join((["TensorFlow"] if needs.tensorflow else []) + gpus) or "nothing"
+    free = [f"{needs.free_bytes >> 20} MiB free"] if needs.free_bytes else []
+    return ", ".join(tensorflow + gpus + free) or "nothing"
 
 
 def listing(entries: Sequence[Entry], width: int) -> str:

@@ -94,6 +94,8 @@ class GpuProcess(Record):
     pid: int
     used_bytes: int | None
     """None where NVML does not tell (MIG, WSL, some containers)."""
+    computes: bool = True
+    """False for one that only draws, such as a desktop's."""
 
 
 class NvmlDevice(Record):

@@ -166,6 +166,15 @@ class World(Record):
     """The simulated machine's specification; empty for the real machine."""
 
 
+class Level(Record):
+    """How much of the catalogue a run was to cover."""
+
+    name: str = "full"
+    """``quick`` (what fills no memory and is safe beside running jobs) or ``full``."""
+    reason: str = ""
+    """Why gpudiag chose it; empty where the caller did, or where there was no reason to leave anything out."""
+
+
 class Limits(Record):
     """What the caller demands; part of the report, so that it can be judged again under the same terms."""
 
@@ -207,6 +216,7 @@ class Report(Record):
     """Number of the signal that ended the run early, or None."""
     verdict: Verdict = Verdict.NOT_VERIFIED
     exit_code: int = 5
+    level: Level = Level()
 
     @property
     def counts(self) -> dict[str, int]:

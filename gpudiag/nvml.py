@@ -117,13 +117,14 @@ def _mig_uuids(nvml: ModuleType, handle: Any) -> Iterator[str]:
 
 
 def _processes(nvml: ModuleType, handle: Any) -> tuple[GpuProcess, ...]:
-    found: dict[int, int | None] = {}
+    found: dict[int, GpuProcess] = {}
     # By version: the names without one raise something that is no NVMLError where the driver is older than pynvml.
-    for listing in (nvml.nvmlDeviceGetGraphicsRunningProcesses_v3, nvml.nvmlDeviceGetComputeRunningProcesses_v3):
+    drawing, computing = nvml.nvmlDeviceGetGraphicsRunningProcesses_v3, nvml.nvmlDeviceGetComputeRunningProcesses_v3
+    for listing, computes in ((drawing, False), (computing, True)):
         for process in _optional(nvml, listing, handle) or ():
             # A process that computes and draws is in both lists, with the same figure.
-            found[process.pid] = process.usedGpuMemory
-    return tuple(GpuProcess(pid, used) for pid, used in sorted(found.items()))
+            found[process.pid] = GpuProcess(process.pid, process.usedGpuMemory, computes)
+    return tuple(found[pid] for pid in sorted(found))
 
 
 def _optional(nvml: ModuleType, call: Callable[..., Any], *arguments: Any) -> Any:

@@ -7,6 +7,10 @@ has ``judge(facts, limits)`` and ``figure(facts)``.
 
 ``measure(ctx)`` runs in a child process. It may crash, hang or print, and it judges nothing. ``judge`` is pure and runs
 in the parent, also on a report that was saved years ago.
+
+A probe that needs a second process has a function ``peer(ctx)``: it runs in a child of its own, at the same time, on
+the same GPUs, in the same environment and under the same deadline. The two talk through ``ctx.peer``; what ``peer``
+returns is ignored, and where it raises or dies the probe is broken.
 """
 
 from __future__ import annotations
@@ -40,8 +44,12 @@ class Needs(Record):
 
     gpus: int = 0
     """How many GPUs one child must see."""
+    free_bytes: int = 0
+    """Memory that must be free on each of them."""
     tensorflow: bool = True
     """False for probes that judge host facts alone."""
+    versions: str = ""
+    """Releases of TensorFlow it is meaningful under, as a version specifier such as ``>=2.19``; empty: all."""
 
 
 class Probe(Record):
@@ -50,7 +58,9 @@ class Probe(Record):
     needs: Needs = Needs()
     scope: Scope = Scope.HOST
     exclusive: bool = False
-    """True: it measures device memory, so no other child may use the device meanwhile."""
+    """True: it measures or fills device memory, so nobody else may use the device meanwhile."""
+    quick: bool = False
+    """True: it is part of ``--level quick``, which fills no memory and is safe beside running jobs."""
     fresh: bool = False
     """True: it depends on what is read while TensorFlow is imported, so it gets a new interpreter."""
     deadline_s: float = 60.0
@@ -122,6 +132,16 @@ class PlacementLog(Protocol):
         """Every captured line, stdout before stderr."""
 
 
+class Peer(Protocol):
+    """The other process of a probe: that of ``peer`` for ``measure``, and the reverse."""
+
+    def meet(self, name: str, told: object = None) -> Any:
+        """Wait until the other process is at its ``meet`` of the same ``name``; return what it ``told`` (JSON).
+
+        Each name is met once. There is no time limit but the probe's deadline.
+        """
+
+
 class Context(Protocol):
     """What a probe may use. It reaches TensorFlow, NVML and devices only through this."""
 
@@ -132,6 +152,10 @@ class Context(Protocol):
     @property
     def gpus(self) -> tuple[Gpu, ...]:
         """The GPUs this child was given, in the order TensorFlow numbers them."""
+
+    @property
+    def peer(self) -> Peer:
+        """The other process of this probe; raises ``RuntimeError`` in a probe that has no function ``peer``."""
 
     def attempt(self, call: Callable[[], object]) -> Raised | None:
         """Call ``call`` and return what it raised, or None."""

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import os
+import shutil
 import signal
+import tempfile
 import time
 from collections.abc import Mapping
 from dataclasses import dataclass, field
@@ -19,10 +21,10 @@ from gpudiag.catalogue import Entry
 from gpudiag.devices import Devices
 from gpudiag.hostfacts import Facts, Unknown
 from gpudiag.isolate import Bounds, Ended, Job, ServerSpec, Supervision, supervise
-from gpudiag.model import Broken, Cause, Gpu, Judged, Limits, Report, Row, Skipped, World, conclude
+from gpudiag.model import Broken, Cause, Gpu, Judged, Level, Limits, Report, Row, Skipped, World, conclude
 from gpudiag.placement import parse_placements
 from gpudiag.probe import Scope
-from gpudiag.scope import gpus_in_scope
+from gpudiag.scope import gpus_in_scope, other_use
 from gpudiag.signals import Signals
 
 PLAIN = "plain"
@@ -63,6 +65,10 @@ class Options:
     """What to run and how."""
 
     entries: tuple[Entry, ...]
+    level: str | None = None
+    """``quick`` or ``full``; None: full, unless somebody else computes on a GPU in scope."""
+    disturb: bool = False
+    """True: probes that measure or fill device memory run on GPUs that others use, too."""
     isolation: str = "fork"
     """``fork`` or ``spawn``."""
     jobs: int | None = None
@@ -91,6 +97,11 @@ class _Task:
     gpus: tuple[Gpu, ...]
 
     @property
+    def peer_key(self) -> str:
+        """The key of the job that is the probe's second process, if it has one."""
+        return f"{self.key}/peer"
+
+    @property
     def label(self) -> str:
         return " ".join([self.entry.name, *(f"GPU {gpu.index}" for gpu in self.gpus)])
 
@@ -117,6 +128,9 @@ def run(options: Options, observer: Observer, signals: Signals) -> Report:
             children.prepare(TENSORFLOW)  # imports while the facts are gathered
         facts = work.gather_facts()
         gpus = gpus_in_scope(facts)
+        level = _level(options.level, gpus, facts)
+        if level.name == "quick":
+            entries = tuple(entry for entry in entries if entry.probe.quick)
         rows = work.rows(_plan(entries, gpus), facts, gpus)
         return conclude(
             Report(
@@ -132,6 +146,7 @@ def run(options: Options, observer: Observer, signals: Signals) -> Report:
                 gpus=gpus,
                 rows=rows,
                 signal=signals.received,
+                level=level,
             )
         )
 
@@ -168,6 +183,15 @@ def _server(entry: Entry, options: Options) -> str | None:
     return PLAIN if entry.probe.fresh or options.isolation == "spawn" else TENSORFLOW
 
 
+def _level(asked: str | None, gpus: tuple[Gpu, ...], facts: Facts) -> Level:
+    if asked is not None:
+        return Level(asked)
+    for gpu in gpus:
+        if other := other_use(gpu, facts):
+            return Level("quick", f"GPU {gpu.index} is used by {other}")
+    return Level()
+
+
 def _plan(entries: tuple[Entry, ...], gpus: tuple[Gpu, ...]) -> list[_Task]:
     tasks = []
     for entry in entries:
@@ -197,6 +221,10 @@ class _Run:
         self._signals = signals
         self._until = until
         self._devices = Devices(options.locks)
+        self._ended: dict[str, Ended] = {}
+        """Of probes whose second process is still there."""
+        self._meetings: dict[str, str] = {}
+        """Folders in which the two processes of a probe leave each other messages."""
 
     def gather_facts(self) -> Facts:
         """Gather every family in a child of its own; one that does not answer is ``Unknown``."""
@@ -241,13 +269,29 @@ class _Run:
                         self._children.kill(key, *stopped)
                 self._start_some(pending, running, slots, rows)
                 for ended in self._children.wait(TICK_S):
-                    task = running.pop(ended.key)
-                    self._devices.release(task.gpus)
-                    self._add(rows, task, self._row(task, ended, facts))
+                    self._collect(ended, running, rows, facts)
                 self._observer.tick()
         finally:
             self._devices.close()
+            for folder in self._meetings.values():
+                shutil.rmtree(folder, ignore_errors=True)
         return tuple(rows[task.key] for task in tasks)
+
+    def _collect(self, ended: Ended, running: dict[str, _Task], rows: dict[str, Row], facts: Facts) -> None:
+        """Take in that a job has ended; with the last job of a task its row is there."""
+        task = running.pop(ended.key)
+        if ended.key == task.key:
+            self._ended[task.key] = ended
+            if task.peer_key in running:
+                self._children.kill(task.peer_key, Cause.INTERRUPTED, "the probe has ended")
+        elif task.key in running and ended.cause is not None:
+            self._children.kill(task.key, ended.cause, f"its second process: {ended.detail}")
+        if {task.key, task.peer_key} & running.keys():
+            return
+        self._devices.release(task.gpus)
+        if folder := self._meetings.pop(task.key, None):
+            shutil.rmtree(folder, ignore_errors=True)
+        self._add(rows, task, self._row(task, self._ended.pop(task.key), facts))
 
     def _add(self, rows: dict[str, Row], task: _Task, row: Row) -> None:
         rows[task.key] = row
@@ -272,7 +316,12 @@ class _Run:
             return msgspec.structs.replace(row, outcome=Skipped("TensorFlow is not installed"))
         if len(task.gpus) < needs.gpus or (entry.probe.scope is not Scope.HOST and not gpus):
             return msgspec.structs.replace(row, outcome=Skipped(_lack_of_gpus(needs.gpus, facts, gpus)))
-        return None
+        lack = (
+            _lack_of_version(needs.versions, facts)
+            or _lack_of_memory(needs.free_bytes, task.gpus, facts)
+            or (entry.probe.exclusive and not self._options.disturb and _lack_of_peace(task.gpus, facts))
+        )
+        return msgspec.structs.replace(row, outcome=Skipped(lack)) if lack else None
 
     def _start_some(self, pending: list[_Task], running: dict[str, _Task], slots: int, rows: dict[str, Row]) -> None:
         for task in list(pending):
@@ -288,13 +337,25 @@ class _Run:
             pending.remove(task)
             running[task.key] = task
             self._observer.started(task.label)
-            server = _server(task.entry, self._options)
-            assert server is not None
+            self._start(task)
+            if task.entry.peered:
+                running[task.peer_key] = task
+
+    def _start(self, task: _Task) -> None:
+        """Start the child of ``task``, and its second process where the probe has one."""
+        server = _server(task.entry, self._options)
+        assert server is not None
+        argument = {"probe": task.entry.name, "gpus": [msgspec.to_builtins(gpu) for gpu in task.gpus]}
+        targets = {task.key: "gpudiag.child:run_probe"}
+        if task.entry.peered:
+            self._meetings[task.key] = argument["meeting"] = tempfile.mkdtemp(prefix="gpudiag-")
+            targets[task.peer_key] = "gpudiag.child:run_peer"
+        for key, target in targets.items():
             self._children.start(
                 Job(
-                    key=task.key,
-                    target="gpudiag.child:run_probe",
-                    argument={"probe": task.entry.name, "gpus": [msgspec.to_builtins(gpu) for gpu in task.gpus]},
+                    key=key,
+                    target=target,
+                    argument=argument,
                     deadline_s=self._deadline_s(task, server),
                     server=server,
                     fresh=server == PLAIN,
@@ -365,6 +426,40 @@ def _lack_of_gpus(needed: int, facts: Facts, gpus: tuple[Gpu, ...]) -> str:
         mask = facts.variables.get("CUDA_VISIBLE_DEVICES", "")
         return f"CUDA_VISIBLE_DEVICES={mask!r} hides every GPU"
     return "no GPU"
+
+
+def _lack_of_version(versions: str, facts: Facts) -> str:
+    """Say which TensorFlow is lacking; "" where the installed one is right, or not known."""
+    if not versions or isinstance(facts.tensorflow, Unknown) or not facts.tensorflow.distributions:
+        return ""
+    from packaging.specifiers import SpecifierSet
+    from packaging.version import InvalidVersion, Version
+
+    found = facts.tensorflow.distributions[0].version
+    try:
+        right = SpecifierSet(versions).contains(Version(found), prereleases=True)
+    except InvalidVersion:
+        return ""
+    return "" if right else f"needs TensorFlow {versions}, {found} is installed"
+
+
+def _lack_of_memory(needed: int, gpus: tuple[Gpu, ...], facts: Facts) -> str:
+    """Say which GPU has too little memory free; "" where none has, or where NVML does not tell."""
+    devices = {device.pci_bus_id: device for device in facts.nvml_devices}
+    for gpu in gpus:
+        device = devices[gpu.pci_bus_id]
+        free = device.memory_total_bytes - device.memory_used_bytes
+        if device.memory_total_bytes and free < needed:
+            return f"needs {needed >> 20} MiB free, GPU {gpu.index} has {free >> 20} MiB"
+    return ""
+
+
+def _lack_of_peace(gpus: tuple[Gpu, ...], facts: Facts) -> str:
+    """Say who else uses one of ``gpus``; "" where nobody does."""
+    for gpu in gpus:
+        if other := other_use(gpu, facts):
+            return f"GPU {gpu.index} is used by {other}; --disturb measures its memory all the same"
+    return ""
 
 
 def _environment(task: _Task) -> dict[str, str | None]:

@@ -11,6 +11,9 @@ from gpudiag.hostfacts import Facts, NvmlDevice
 from gpudiag.model import Gpu
 from gpudiag.record import Record
 
+IDLE_BYTES = 1 << 30
+"""More than an idle GPU's own use: the driver reserves up to about 600 MiB (H100, by nvidia-smi)."""
+
 
 class Mask(Record):
     """What a value of ``CUDA_VISIBLE_DEVICES`` means on a machine."""
@@ -48,6 +51,21 @@ def gpus_in_scope(facts: Facts) -> tuple[Gpu, ...]:
     """Return the GPUs in scope, in the order in which CUDA numbers them; empty where NVML could not be asked."""
     mask = apply_mask(facts.variables.get("CUDA_VISIBLE_DEVICES"), facts.nvml_devices)
     return tuple(map(Gpu.of, mask.devices, mask.uuids))
+
+
+def other_use(gpu: Gpu, facts: Facts) -> str | None:
+    """Return who else computes on ``gpu``, or None where nobody does as far as NVML tells.
+
+    Where it lists no process (in containers it often does not), more memory in use than an idle GPU's own tells.
+    """
+    for device in facts.nvml_devices:
+        if device.pci_bus_id == gpu.pci_bus_id:
+            pids = [process.pid for process in device.processes if process.computes]
+            if pids:
+                return f"process {pids[0]}" + (f" and {len(pids) - 1} more" if len(pids) > 1 else "")
+            if not device.processes and device.memory_used_bytes > IDLE_BYTES:
+                return f"a process that NVML does not list ({device.memory_used_bytes / (1 << 30):.1f} GiB in use)"
+    return None
 
 
 def index_is_ambiguous(facts: Facts) -> bool:

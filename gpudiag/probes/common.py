@@ -7,7 +7,7 @@ from typing import Any
 
 from gpudiag.errors import Disturbed
 from gpudiag.model import Severity
-from gpudiag.probe import Judgement, Kind, MemoryUse, Verified
+from gpudiag.probe import Context, Judgement, Kind, MemoryUse, Verified
 from gpudiag.record import Record
 
 MATRIX = [[1.0, 2.0], [3.0, 4.0]]
@@ -48,6 +48,18 @@ class Kernel(Record):
     """The GPU behind it by TensorFlow's own description; empty where it gave none."""
     correct: bool
     """True: the product equals the one known beforehand."""
+
+
+def without_allocation_retry(ctx: Context) -> None:
+    """Let an allocation in eager mode that fails raise at once: TensorFlow otherwise tries again for 10 s.
+
+    Call it first: it is the only way to this option outside a session, and only before anything else.
+    """
+    v1 = ctx.tf.compat.v1
+    options = v1.GPUOptions()
+    options.experimental.disallow_retry_on_allocation_failure = True
+    v1.disable_eager_execution()
+    v1.enable_eager_execution(config=v1.ConfigProto(gpu_options=options))
 
 
 def is_square(product: Any, factor: float = 1.0) -> bool:

@@ -29,7 +29,7 @@ from gpudiag.probe import Case, Context, Judgement, Kind, Needs, Raised, Scope
 from gpudiag.probes.common import GPU_NOT_SEEN, MATRIX, OTHER_GPU, WRONG_RESULT, Kernel, is_square, judge_kernel
 from gpudiag.record import Record
 
-PROBE = probe.Probe(needs=Needs(gpus=1), scope=Scope.ALL_GPUS)
+PROBE = probe.Probe(needs=Needs(gpus=1), scope=Scope.ALL_GPUS, quick=True)
 
 CREATION_FAILED = Kind(
     "creation_failed",

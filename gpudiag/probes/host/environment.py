@@ -31,7 +31,7 @@ from gpudiag.probe import Case, Kind, Needs, Probe
 from gpudiag.scope import apply_mask, index_is_ambiguous
 from gpudiag.variables import CONTEXT, SETTINGS
 
-PROBE = Probe(needs=Needs(tensorflow=False))
+PROBE = Probe(needs=Needs(tensorflow=False), quick=True)
 
 NOT_GATHERED = Kind(
     "not_gathered",

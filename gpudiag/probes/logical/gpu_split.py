@@ -43,6 +43,7 @@ from gpudiag.probes.common import (
     judge_kernel,
     refuse_disturbance,
     taken,
+    without_allocation_retry,
 )
 from gpudiag.record import Record
 
@@ -119,14 +120,9 @@ class Reading(probe.Reading):
 
 
 def measure(ctx: Context) -> Reading:
-    tf, v1 = ctx.tf, ctx.tf.compat.v1
+    tf = ctx.tf
     given = tuple(gpu.pci_bus_id for gpu in ctx.gpus)
-    # The only way to this option in eager mode, and only before anything else: an allocation that fails is otherwise
-    # tried again for 10 s.
-    options = v1.GPUOptions()
-    options.experimental.disallow_retry_on_allocation_failure = True
-    v1.disable_eager_execution()
-    v1.enable_eager_execution(config=v1.ConfigProto(gpu_options=options))
+    without_allocation_retry(ctx)
     physical = tf.config.list_physical_devices("GPU")
     if len(physical) < len(given):
         return Reading(given, len(physical), ())

@@ -31,7 +31,7 @@ from gpudiag.probe import Case, Context, Judgement, Kind, Raised
 from gpudiag.probes.common import MATRIX, is_square
 from gpudiag.record import Record
 
-PROBE = probe.Probe()
+PROBE = probe.Probe(quick=True)
 
 RAISED_INSTEAD = Kind(
     "raised_instead",

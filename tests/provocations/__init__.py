@@ -1,0 +1,52 @@
+"""What makes each probe find something: a probe that cannot fail is not a probe. One table an area.
+
+A probe that depends on the machine has a *machine*: a specification, faults, variables or a provoking command-line
+option, under which ``gpudiag check`` must find the kind. A probe that tests TensorFlow's own logic, which no machine of
+ours changes, has *readings*: the one recorded on a healthy machine (``reports/simulated-2x16GiB.json``), altered in a
+field that is judged.
+"""
+
+from __future__ import annotations
+
+import importlib
+import pkgutil
+from dataclasses import dataclass, field
+from typing import Any
+
+
+@dataclass(frozen=True)
+class OnMachine:
+    """A machine under which ``probe`` finds ``kind``."""
+
+    probe: str
+    kind: str
+    machine: str = "2x16GiB"
+    """What ``--simulate`` takes: a specification, or TOML where it holds a line break; "" for the real machine."""
+    faults: tuple[str, ...] = ()
+    variables: dict[str, str] = field(default_factory=dict)
+    options: tuple[str, ...] = ()
+
+    def __str__(self) -> str:
+        return " ".join([self.probe, self.kind, *self.faults, *(f"{n}={v}" for n, v in self.variables.items())])
+
+
+@dataclass(frozen=True)
+class Altered:
+    """A recorded reading of ``probe`` in which ``kind`` is found once ``change`` is made."""
+
+    probe: str
+    kind: str
+    change: dict[str, Any]
+    """Path in the reading, such as ``runs.0.device``, and what stands there instead."""
+
+    def __str__(self) -> str:
+        return " ".join([self.probe, self.kind, *self.change])
+
+
+def table() -> tuple[OnMachine | Altered, ...]:
+    """Return every provocation, area by area."""
+    return tuple(
+        provocation
+        for area in pkgutil.iter_modules(__path__)
+        for provocation in importlib.import_module(f"{__name__}.{area.name}").PROVOCATIONS
+    )

@@ -1,0 +1,7 @@
+"""What provokes the probes of the area distribution."""
+
+from __future__ import annotations
+
+from provocations import Altered, OnMachine
+
+PROVOCATIONS: tuple[OnMachine | Altered, ...] = ()
