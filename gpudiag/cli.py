@@ -316,12 +316,20 @@ def list_(select: tuple[str, ...]) -> int:
 
 @cli.command()
 @click.argument("name")
+@click.option(
+    "--report",
+    type=click.Path(path_type=Path),
+    help="A saved report (JSON): show what the probe measured there.",
+    **variable("REPORT"),
+)
 @debug_option
-def explain(name: str) -> int:
+def explain(*, name: str, report: Path | None) -> int:
     """Say what the probe NAME does, why it matters, what a failure means and what to do."""
-    from gpudiag import catalogue, describe
+    from gpudiag import catalogue, codec, describe
 
-    click.echo(describe.explanation(catalogue.get(name), _width()), nl=False)
+    entry = catalogue.get(name)
+    saved = None if report is None else codec.load(report)
+    click.echo(describe.explanation(entry, _width(), saved), nl=False)
     return 0
 
 

@@ -3,10 +3,13 @@
 from __future__ import annotations
 
 import itertools
+import json
 import textwrap
 from collections.abc import Sequence
 
 from gpudiag.catalogue import Entry, documentation
+from gpudiag.model import Report
+from gpudiag.plaintext import one_line
 from gpudiag.probe import Needs
 
 
@@ -20,30 +23,74 @@ def needs_text(needs: Needs) -> str:
 
 def listing(entries: Sequence[Entry], width: int) -> str:
     """Return what ``gpudiag list`` prints in ``width`` columns: a table, or where it is too narrow, paragraphs."""
-    rows = [(entry.name, needs_text(entry.probe.needs), entry.summary) for entry in entries]
-    left = width - sum(max(len(row[column]) for row in rows) + 2 for column in (0, 1))
+    rows = [(entry.name, level(entry), needs_text(entry.probe.needs), entry.summary) for entry in entries]
+    left = width - sum(max(len(row[column]) for row in rows) + 2 for column in (0, 1, 2))
     if left < 20:
         return "\n".join(
-            f"{name}\n{wrapped(f'    Needs {needs}.', width)}\n{wrapped(f'    {summary}', width)}\n"
-            for name, needs, summary in rows
+            f"{name}\n{wrapped(f'    Level {level}. Needs {needs}.', width)}\n{wrapped(f'    {summary}', width)}\n"
+            for name, level, needs, summary in rows
         )
 
     from tabulate import tabulate
 
-    table = tabulate(
-        rows, headers=("probe", "needs", "what it shows"), tablefmt="simple", maxcolwidths=[None, None, left]
-    )
-    return table + "\n"
+    headers = ("probe", "level", "needs", "what it shows")
+    return tabulate(rows, headers=headers, tablefmt="simple", maxcolwidths=[None, None, None, left]) + "\n"
 
 
-def explanation(entry: Entry, width: int) -> str:
-    """Return the text of ``gpudiag explain``: the probe's documentation and the findings it can make."""
-    lines = [f"{entry.name} (needs {needs_text(entry.probe.needs)})", "", documentation(entry.module), ""]
+def level(entry: Entry) -> str:
+    """Return the lowest level that runs the probe."""
+    return "quick" if entry.probe.quick else "full"
+
+
+def explanation(entry: Entry, width: int, report: Report | None = None) -> str:
+    """Return the text of ``gpudiag explain``: the probe's documentation, the findings it can make, and what it
+    measured where a saved ``report`` is given."""
+    needs = needs_text(entry.probe.needs)
+    lines = [f"{entry.name} (level {level(entry)}, needs {needs})", "", documentation(entry.module), ""]
     if entry.kinds:
         lines += ["Findings", ""]
         for kind in entry.kinds:
             lines += [f"    {kind.name} ({kind.severity.value}): {kind.message}", f"        {kind.advice}"]
-    return wrapped("\n".join(lines).rstrip(), width) + "\n"
+    text = wrapped("\n".join(lines).rstrip(), width) + "\n"
+    return text if report is None else f"{text}\n{_measured(entry, report, width)}"
+
+
+def _measured(entry: Entry, report: Report, width: int) -> str:
+    """Return what ``report`` says of the probe: of each row the outcome, what was found and the reading."""
+    from tabulate import tabulate
+
+    from gpudiag.report import words
+
+    where = words.simulation(report) or "on real hardware"
+    parts = [wrapped(f"Measured {words.started(report)}, {where}", width)]
+    rows = [row for row in report.rows if row.probe == entry.name]
+    if not rows:
+        parts.append("    The report holds no row of this probe.")
+    for row in rows:
+        found = [f"    {line}" for one in row.findings for line in words.finding(one).splitlines()]
+        outcome = f"{report.device_label(row)}: {row.status}, {words.figure(row)}".removeprefix(": ")
+        parts.append(wrapped("\n".join([outcome, *found]), width))
+        leaves = _leaves("", row.reading)
+        if leaves:
+            room = max(20, width - 6 - max(len(path) for path, _ in leaves))
+            table = tabulate(leaves, tablefmt="plain", disable_numparse=True, maxcolwidths=[None, room])
+            parts.append(textwrap.indent(table, "    "))
+    return "\n\n".join(parts) + "\n"
+
+
+def _leaves(path: str, value: object) -> list[tuple[str, str]]:
+    """Return each single value inside a reading and where it stands, such as ``runs.0.device``."""
+    inner = value.items() if isinstance(value, dict) else enumerate(value) if isinstance(value, list | tuple) else None
+    if inner is None:
+        return [] if value is None and not path else [(path, _amount(path, value))]
+    return [leaf for key, item in inner for leaf in _leaves(f"{path}.{key}".lstrip("."), item)]
+
+
+def _amount(path: str, value: object) -> str:
+    """Return a value for a person; bytes are also given in MiB."""
+    if isinstance(value, int) and not isinstance(value, bool) and value >= 1 << 20:
+        return f"{value} ({value / (1 << 20):.1f} MiB)" if "byte" in path else str(value)
+    return one_line(json.dumps(value, ensure_ascii=False))
 
 
 def wrapped(text: str, width: int) -> str:

@@ -53,7 +53,7 @@ TARGETS: list[tuple[str, Callable[[Medians], float], str, float]] = [
         "check --simulate 2x16GiB / import tensorflow",
         lambda s: s["check --simulate 2x16GiB"] / s["import tensorflow"],
         "<=",
-        4.0,
+        6.0,
     ),
     (
         "spawn / fork, TensorFlow probes",

@@ -16,6 +16,9 @@ from conftest import Gpudiag
 from gpudiag import catalogue, describe
 from gpudiag.cli import cli
 from gpudiag.probe import HEADINGS
+from reports import CAP_IGNORED, passed, report, row
+
+REPORTS = Path(__file__).parent.parent / "reports"
 
 
 def test_version(gpudiag: Gpudiag) -> None:
@@ -219,6 +222,29 @@ def test_explain_prints_the_documentation_and_the_findings(gpudiag: Gpudiag) -> 
         assert heading in printed
     for kind in entry.kinds:
         assert kind.name in printed
+
+
+def test_explain_shows_what_a_saved_report_measured(gpudiag: Gpudiag) -> None:
+    saved = str(REPORTS / "simulated-2x16GiB.json")
+    printed = gpudiag("explain", "memory.growth", "--report", saved).stdout
+    assert "SIMULATED GPUs (2x16GiB)" in printed
+    assert "GPU 0: pass, 2 MiB, then 130 MiB for a tensor of 100 MiB" in printed
+    assert "(400.0 MiB)" in printed
+    assert "pool.kernel.pci_bus_id" in printed
+    assert max(len(line) for line in printed.splitlines()) <= 80
+    skipped = gpudiag("explain", "memory.growth", GPUDIAG_REPORT=str(REPORTS / "cpu-only.json")).stdout
+    assert "skipped, no GPU" in skipped
+    absent = gpudiag("explain", "memory.growth", "--report", "absent.json")
+    assert (absent.returncode, absent.stdout) == (2, "")
+    assert "absent.json" in absent.stderr
+
+
+def test_explain_shows_what_was_found_in_a_saved_report() -> None:
+    entry = catalogue.get("memory.fraction")
+    printed = describe.explanation(entry, 100, report(row(entry.name, passed("2048 MiB", CAP_IGNORED))))
+    assert "CPU: fail, 2048 MiB" in printed
+    assert CAP_IGNORED.advice in printed
+    assert "holds no row" in describe.explanation(catalogue.get("memory.growth"), 100, report())
 
 
 def test_a_reader_that_leaves_early_causes_no_traceback(gpudiag: Gpudiag) -> None:

@@ -42,12 +42,17 @@ def found(rows: tuple[Row, ...]) -> set[str]:
     return {f"{row.probe}: {finding.kind}" for row in rows for finding in row.findings}
 
 
-@pytest.mark.parametrize("isolation", ["fork", "spawn"])
-def test_every_probe_judges_a_healthy_machine_and_finds_nothing(isolation: str, gpudiag: Gpudiag) -> None:
-    report = report_of(gpudiag, "--simulate", "2x16GiB", "--isolation", isolation, status=0)
+@pytest.mark.parametrize(
+    ("machine", "isolation"), [("2x16GiB", "fork"), ("2x16GiB", "spawn"), ("4x8GiB", "fork")], ids="-".join
+)
+def test_every_probe_judges_a_healthy_machine_and_finds_nothing(
+    machine: str, isolation: str, gpudiag: Gpudiag
+) -> None:
+    gpus, _, gib = machine.removesuffix("GiB").partition("x")
+    report = report_of(gpudiag, "--simulate", machine, "--isolation", isolation, status=0)
     assert report.verdict is Verdict.PASS
     assert report.world.simulated
-    assert [gpu.memory_total_bytes for gpu in report.gpus] == [16 << 30] * 2
+    assert [gpu.memory_total_bytes for gpu in report.gpus] == [int(gib) << 30] * int(gpus)
     assert all(gpu.simulated for gpu in report.gpus)
     assert {row.probe for row in report.rows} == {entry.name for entry in catalogue.entries()}
     for row in report.rows:
