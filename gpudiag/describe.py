@@ -13,6 +13,10 @@ from gpudiag.plaintext import one_line
 from gpudiag.probe import Needs
 
 
+LEAST_SUMMARY_WIDTH = 40
+"""Where a table leaves fewer columns for the summaries, they stand below the names."""
+
+
 def needs_text(needs: Needs) -> str:
     """Return what a probe needs in a few words, such as ``TensorFlow, 2 GPUs``."""
     tensorflow = [f"TensorFlow {needs.versions}".rstrip()] if needs.tensorflow else []
@@ -25,9 +29,9 @@ def listing(entries: Sequence[Entry], width: int) -> str:
     """Return what ``gpudiag list`` prints in ``width`` columns: a table, or where it is too narrow, paragraphs."""
     rows = [(entry.name, level(entry), needs_text(entry.probe.needs), entry.summary) for entry in entries]
     left = width - sum(max(len(row[column]) for row in rows) + 2 for column in (0, 1, 2))
-    if left < 20:
+    if left < LEAST_SUMMARY_WIDTH:
         return "\n".join(
-            f"{name}\n{wrapped(f'    Level {level}. Needs {needs}.', width)}\n{wrapped(f'    {summary}', width)}\n"
+            wrapped(f"{name}\n    {summary}\n    ({level}; needs {needs})\n", width)
             for name, level, needs, summary in rows
         )
 

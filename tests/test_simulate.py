@@ -45,9 +45,7 @@ def found(rows: tuple[Row, ...]) -> set[str]:
 @pytest.mark.parametrize(
     ("machine", "isolation"), [("2x16GiB", "fork"), ("2x16GiB", "spawn"), ("4x8GiB", "fork")], ids="-".join
 )
-def test_every_probe_judges_a_healthy_machine_and_finds_nothing(
-    machine: str, isolation: str, gpudiag: Gpudiag
-) -> None:
+def test_every_probe_judges_a_healthy_machine_and_finds_nothing(machine: str, isolation: str, gpudiag: Gpudiag) -> None:
     gpus, _, gib = machine.removesuffix("GiB").partition("x")
     report = report_of(gpudiag, "--simulate", machine, "--isolation", isolation, status=0)
     assert report.verdict is Verdict.PASS
