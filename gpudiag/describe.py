@@ -12,7 +12,6 @@ from gpudiag.model import Report
 from gpudiag.plaintext import one_line
 from gpudiag.probe import Needs
 
-
 LEAST_SUMMARY_WIDTH = 40
 """Where a table leaves fewer columns for the summaries, they stand below the names."""
 
@@ -30,10 +29,8 @@ def listing(entries: Sequence[Entry], width: int) -> str:
     rows = [(entry.name, level(entry), needs_text(entry.probe.needs), entry.summary) for entry in entries]
     left = width - sum(max(len(row[column]) for row in rows) + 2 for column in (0, 1, 2))
     if left < LEAST_SUMMARY_WIDTH:
-        return "\n".join(
-            wrapped(f"{name}\n    {summary}\n    ({level}; needs {needs})\n", width)
-            for name, level, needs, summary in rows
-        )
+        texts = (f"{name}\n    {summary}\n    ({level}; needs {needs})" for name, level, needs, summary in rows)
+        return "".join(f"{wrapped(text, width)}\n" for text in texts)
 
     from tabulate import tabulate
 
