@@ -97,12 +97,12 @@ def entries() -> tuple[Entry, ...]:
     return tuple(found)
 
 
-def get(name: str) -> Entry:
-    """Return the probe called ``name``; raises :class:`UsageError` that names the nearest ones."""
+def get(name: str, also: Sequence[str] = ()) -> Entry:
+    """Return the probe called ``name``; raises :class:`UsageError` that names the nearest ones, ``also`` included."""
     for entry in entries():
         if entry.name == name:
             return entry
-    raise UsageError(f"No probe is called {name!r}. {nearest(name, (entry.name for entry in entries()))}")
+    raise UsageError(f"No probe is called {name!r}. {nearest(name, [*(entry.name for entry in entries()), *also])}")
 
 
 def select(patterns: Sequence[str]) -> tuple[Entry, ...]:

@@ -26,6 +26,7 @@ from gpudiag import catalogue, nvml
 from gpudiag.model import Gpu
 from gpudiag.placement import Placement, parse_placements, pci_bus_id, short_device
 from gpudiag.probe import MemoryUse, Peer, PlacementLog, Raised
+from gpudiag.probes.common import MATRIX, is_square
 
 CAPTURE_BYTES = 16 << 20
 """Most that one output stream may write inside ``with ctx.placements()``."""
@@ -53,6 +54,25 @@ def run_peer(argument: dict[str, Any]) -> bytes:
     """Run the second process of a probe; ``argument`` is the same as for :func:`run_probe`."""
     catalogue.get(argument["probe"]).module.peer(_context(argument, own="peer", other="probe"))
     return b"null"
+
+
+def run_on_gpu(argument: dict[str, Any]) -> bytes:
+    """Multiply two matrices on the first GPU that TensorFlow lists; return its name, or "" where it lists none.
+
+    Raises what TensorFlow raises, and ``ArithmeticError`` where the product is wrong or was computed elsewhere.
+    """
+    import tensorflow as tf
+
+    if not tf.config.list_physical_devices("GPU"):
+        return b'""'
+    tf.config.set_soft_device_placement(False)
+    with tf.device("/GPU:0"):
+        product = tf.matmul(MATRIX, MATRIX)
+    if short_device(product.device) != "GPU:0" or not is_square(product):
+        raise ArithmeticError(f"a matrix product on GPU:0 came out wrong, on {product.device}")
+    return json.dumps(
+        tf.config.experimental.get_device_details(tf.config.list_physical_devices("GPU")[0]).get("device_name", "GPU:0")
+    ).encode()
 
 
 def _context(argument: dict[str, Any], own: str, other: str) -> ChildContext:

@@ -61,6 +61,11 @@ class ReportFile(click.Path):
         return path
 
 
+MOST_LINES = 2000
+MOST_LINE_CHARACTERS = 2000
+"""Of a program's log: a report stays small."""
+
+
 def variable(name: str) -> dict[str, Any]:
     """Return the arguments that let ``GPUDIAG_<NAME>`` set an option and ``--help`` show it."""
     return {"envvar": f"GPUDIAG_{name}", "show_envvar": True}
@@ -174,6 +179,12 @@ fault_option = click.option(
 )
 @click.option("--strict", is_flag=True, help="Count warnings as failures.", **variable("STRICT"))
 @formatted
+@click.option(
+    "--log",
+    type=click.Path(path_type=Path, exists=True, dir_okay=False, allow_dash=True),
+    help="Output of a program of yours (- for standard input): the diagnosis reads it too.",
+    **variable("LOG"),
+)
 @click.option("-q", "--quiet", is_flag=True, help="No progress on standard error.", **variable("QUIET"))
 @click.option(
     "--config",
@@ -205,6 +216,7 @@ def check(
     output: tuple[Path, ...],
     mask: bool,
     verbose: bool,
+    log: Path | None,
     quiet: bool,
 ) -> int:
     """Run the probes and report what they found.
@@ -241,6 +253,7 @@ def check(
             entries=entries,
             level=level,
             disturb=disturb,
+            lines=() if log is None else _log_lines(log),
             isolation=isolation or ("fork" if refusal is None else "spawn"),
             jobs=jobs,
             timeout_s=timeout,
@@ -324,10 +337,16 @@ def list_(select: tuple[str, ...]) -> int:
 )
 @debug_option
 def explain(*, name: str, report: Path | None) -> int:
-    """Say what the probe NAME does, why it matters, what a failure means and what to do."""
-    from gpudiag import catalogue, codec, describe
+    """Say what the probe NAME does, why it matters, what a failure means and what to do.
 
-    entry = catalogue.get(name)
+    NAME may also be a cause that the diagnosis found.
+    """
+    from gpudiag import catalogue, codec, describe, diagnosis
+
+    if "." not in name and (rule := diagnosis.get(name)) is not None:
+        click.echo(describe.rule_explanation(rule, _width()), nl=False)
+        return 0
+    entry = catalogue.get(name, also=[rule.id for rule in diagnosis.rules()])
     saved = None if report is None else codec.load(report)
     click.echo(describe.explanation(entry, _width(), saved), nl=False)
     return 0
@@ -431,6 +450,13 @@ def _simulated(spec: str | None, faults: tuple[str, ...], stack: ExitStack) -> d
         "root": machine.root,
         "locks": machine.directory,
     }
+
+
+def _log_lines(path: Path) -> tuple[str, ...]:
+    """Return the lines of a program's log, of a long one the beginning and the end."""
+    with click.open_file(str(path), errors="replace") as file:
+        lines = [line.rstrip("\n")[:MOST_LINE_CHARACTERS] for line in file]
+    return tuple(lines if len(lines) <= MOST_LINES else lines[: MOST_LINES // 2] + lines[-MOST_LINES // 2 :])
 
 
 def _reserve(output: tuple[Path, ...]) -> None:

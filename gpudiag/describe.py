@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import inspect
 import itertools
 import json
 import textwrap
 from collections.abc import Sequence
 
 from gpudiag.catalogue import Entry, documentation
+from gpudiag.diagnosis.rule import Rule
 from gpudiag.model import Report
 from gpudiag.plaintext import one_line
 from gpudiag.probe import Needs
@@ -54,6 +56,15 @@ def explanation(entry: Entry, width: int, report: Report | None = None) -> str:
             lines += [f"    {kind.name} ({kind.severity.value}): {kind.message}", f"        {kind.advice}"]
     text = wrapped("\n".join(lines).rstrip(), width) + "\n"
     return text if report is None else f"{text}\n{_measured(entry, report, width)}"
+
+
+def rule_explanation(rule: Rule, width: int) -> str:
+    """Return the text of ``gpudiag explain`` for a rule of the diagnosis."""
+    lines = [f"{rule.id} (a cause found by the diagnosis; stage: {rule.stage.value})", "", rule.cause, ""]
+    lines += [inspect.cleandoc(rule.why), "", "What to do", ""]
+    text = "\n".join(lines)
+    fix = "".join(f"    {line}\n" for line in rule.fix)  # commands are not filled anew
+    return f"{wrapped(text, width)}\n\n{fix}\n{rule.url}\n"
 
 
 def _measured(entry: Entry, report: Report, width: int) -> str:

@@ -28,7 +28,7 @@ PACKAGE = "<gpudiag>"
 MACHINE = "<machine>"
 PYTHON = "<python>"
 
-_OWN_FIELDS = frozenset({"gpudiag_version", "started_at", "isolation", "probe", "kind"})
+_OWN_FIELDS = frozenset({"gpudiag_version", "started_at", "isolation", "probe", "kind", "rule", "url"})
 """Fields that gpudiag fills with names of its own: a user called ``fork`` must not change them."""
 
 _COMMON_NAME = re.compile(

@@ -166,6 +166,89 @@ class World(Record):
     """The simulated machine's specification; empty for the real machine."""
 
 
+class Stage(str, Enum):
+    """The steps of TensorFlow's way to a GPU, in its order; the first that fails is why no GPU is used."""
+
+    PACKAGE = "package"
+    BUILD = "CUDA build"
+    RUNTIME_LIBRARY = "runtime library"
+    DRIVER_LIBRARY = "driver library"
+    DRIVER = "cuInit"
+    NVML = "NVML"
+    DEVICE_COUNT = "device count"
+    LIBRARIES = "library check"
+    DEVICE_FILTER = "device filter"
+    CONTEXT = "context"
+    MEMORY = "memory"
+    FIRST_OP = "first op"
+    CONFIGURATION = "configuration"
+    """After all of these: the GPU is used, and not as the user meant."""
+
+
+class Step(Record):
+    """How one stage went on this machine."""
+
+    stage: Stage
+    status: str
+    """``ok``, ``failed``, ``not reached`` or ``not known``."""
+    evidence: str = ""
+    """What says so, one line."""
+
+
+class Sure(str, Enum):
+    """How sure a root cause is."""
+
+    PROVED = "proved"
+    LIKELY = "likely"
+    POSSIBLE = "possible"
+
+
+class Trial(Record):
+    """A fix that is a change of variables, tried in a new interpreter with nothing else changed."""
+
+    change: dict[str, str | None]
+    """Variable to value; None: unset."""
+    outcome: str = "not tried"
+    """``works`` (a matrix product on a GPU came out right), ``does not help`` or ``not tried``."""
+    detail: str = ""
+
+
+class RootCause(Record):
+    """Why TensorFlow does not use a GPU, or not as it was meant to; and the line that mends it."""
+
+    rule: str
+    """The rule that found it; ``gpudiag explain`` knows it."""
+    stage: Stage
+    sure: Sure
+    cause: str
+    """One sentence."""
+    evidence: tuple[str, ...]
+    """What was seen on this machine that shows it."""
+    fix: tuple[str, ...]
+    """Commands or lines of code for this machine, in order."""
+    url: str
+    """Documentation of the matter."""
+    trial: Trial | None = None
+    """None where the fix is nothing that could be tried."""
+
+
+class Diagnosis(Record):
+    """What the rules make of a report: the trace, and the causes, the first one first."""
+
+    steps: tuple[Step, ...] = ()
+    causes: tuple[RootCause, ...] = ()
+    """Of the first stage that failed: why no GPU is used. Where none failed, what else is not as it was meant."""
+    folded: tuple[RootCause, ...] = ()
+    """Of later stages: they follow from the first, or come next once it is mended."""
+    harmless: tuple[str, ...] = ()
+    """Lines that look like errors and are none, each with the reason."""
+
+    @property
+    def broken_at(self) -> Stage | None:
+        """The first stage that failed."""
+        return next((step.stage for step in self.steps if step.status == "failed"), None)
+
+
 class Level(Record):
     """How much of the catalogue a run was to cover."""
 
@@ -217,6 +300,9 @@ class Report(Record):
     verdict: Verdict = Verdict.NOT_VERIFIED
     exit_code: int = 5
     level: Level = Level()
+    lines: tuple[str, ...] = ()
+    """Of the log of the user's own program, where it was given."""
+    diagnosis: Diagnosis = Diagnosis()
 
     @property
     def counts(self) -> dict[str, int]:

@@ -63,6 +63,8 @@ class Probe(Record):
     """True: it is part of ``--level quick``, which fills no memory and is safe beside running jobs."""
     fresh: bool = False
     """True: it depends on what is read while TensorFlow is imported, so it gets a new interpreter."""
+    as_user: bool = False
+    """True: its child sees what the user's own programs see; no device is handed out, so it must not touch one."""
     deadline_s: float = 60.0
     env: dict[str, str | None] = {}
     """Variables set (or, with None, cleared) for its child."""

@@ -19,9 +19,25 @@ import gpudiag
 from gpudiag import catalogue, hostfacts
 from gpudiag.catalogue import Entry
 from gpudiag.devices import Devices
+from gpudiag.diagnosis import diagnose
+from gpudiag.diagnosis.rule import Evidence
 from gpudiag.hostfacts import Facts, Unknown
 from gpudiag.isolate import Bounds, Ended, Job, ServerSpec, Supervision, supervise
-from gpudiag.model import Broken, Cause, Gpu, Judged, Level, Limits, Report, Row, Skipped, World, conclude
+from gpudiag.model import (
+    Broken,
+    Cause,
+    Gpu,
+    Judged,
+    Level,
+    Limits,
+    Report,
+    RootCause,
+    Row,
+    Skipped,
+    Trial,
+    World,
+    conclude,
+)
 from gpudiag.placement import parse_placements
 from gpudiag.probe import Scope
 from gpudiag.scope import gpus_in_scope, other_use
@@ -34,6 +50,8 @@ TENSORFLOW = "tensorflow"
 FACTS_DEADLINE_S = 15.0
 LOCK_WAIT_S = 300.0
 """How long a probe waits for a GPU that another run of gpudiag holds."""
+TRIAL_S = 60.0
+"""How long a fix that is tried may take to run an operation on a GPU."""
 TICK_S = 0.1
 KEPT_LINES = 40
 KEPT_CHARACTERS = 500
@@ -77,6 +95,8 @@ class Options:
     """For each probe and for TensorFlow's import; None: what each probe declares."""
     deadline_s: float | None = None
     """For the whole run."""
+    lines: tuple[str, ...] = ()
+    """Of the log of the user's own program; the diagnosis reads them."""
     limits: Limits = field(default_factory=Limits)
     command: tuple[str, ...] = ()
     world: World = field(default_factory=lambda: World(simulated=False))
@@ -132,6 +152,9 @@ def run(options: Options, observer: Observer, signals: Signals) -> Report:
         if level.name == "quick":
             entries = tuple(entry for entry in entries if entry.probe.quick)
         rows = work.rows(_plan(entries, gpus), facts, gpus)
+        diagnosis = diagnose(Evidence(facts, gpus, rows, options.lines))
+        if diagnosis.broken_at is not None:
+            diagnosis = msgspec.structs.replace(diagnosis, causes=work.tried(diagnosis.causes, gpus))
         return conclude(
             Report(
                 schema_version=1,
@@ -147,6 +170,8 @@ def run(options: Options, observer: Observer, signals: Signals) -> Report:
                 rows=rows,
                 signal=signals.received,
                 level=level,
+                lines=options.lines,
+                diagnosis=diagnosis,
             )
         )
 
@@ -160,7 +185,16 @@ def rejudge(report: Report) -> Report:
         else row
         for row in report.rows
     )
-    return conclude(msgspec.structs.replace(report, rows=rows))
+    diagnosis = diagnose(Evidence(report.facts, report.gpus, rows, report.lines))
+    trials = {(cause.rule, str(cause.trial.change)): cause.trial for cause in report.diagnosis.causes if cause.trial}
+    causes = tuple(
+        msgspec.structs.replace(cause, trial=trials.get((cause.rule, str(cause.trial.change)), cause.trial))
+        if cause.trial
+        else cause
+        for cause in diagnosis.causes
+    )
+    diagnosis = msgspec.structs.replace(diagnosis, causes=causes)
+    return conclude(msgspec.structs.replace(report, rows=rows, diagnosis=diagnosis))
 
 
 def _judged(row: Row, entry: Entry, facts: Facts, limits: Limits) -> Row:
@@ -276,6 +310,35 @@ class _Run:
             for folder in self._meetings.values():
                 shutil.rmtree(folder, ignore_errors=True)
         return tuple(rows[task.key] for task in tasks)
+
+    def tried(self, causes: tuple[RootCause, ...], gpus: tuple[Gpu, ...]) -> tuple[RootCause, ...]:
+        """Return ``causes`` with each fix that is a change of variables tried, one after the other."""
+        return tuple(
+            msgspec.structs.replace(cause, trial=self._try(cause.rule, cause.trial, gpus)) if cause.trial else cause
+            for cause in causes
+        )
+
+    def _try(self, rule: str, trial: Trial, gpus: tuple[Gpu, ...]) -> Trial:
+        self._observer.phase(f"trying the fix of {rule}")
+        while not self._devices.take(gpus, exclusive=False):
+            if self._devices.waited_s(gpus) > LOCK_WAIT_S or self._stopped():
+                return msgspec.structs.replace(trial, detail="another run of gpudiag holds a GPU")
+            time.sleep(TICK_S)
+        deadline_s = (self._options.timeout_s or TRIAL_S) + (self._options.timeout_s or Bounds().preload_s)
+        env = {"TF_FORCE_GPU_ALLOW_GROWTH": "true", **trial.change}  # others may be at work on the GPU
+        self._children.start(Job(rule, "gpudiag.child:run_on_gpu", {}, deadline_s, PLAIN, fresh=True, env=env))
+        ended: list[Ended] = []
+        while not ended:
+            if stopped := self._stopped():
+                self._children.kill(rule, *stopped)
+            ended = self._children.wait(TICK_S)
+            self._observer.tick()
+        self._devices.release(gpus)
+        if ended[0].value is None:
+            return msgspec.structs.replace(trial, outcome="does not help", detail=ended[0].detail)
+        device = msgspec.json.decode(ended[0].value)
+        outcome = "works" if device else "does not help"
+        return msgspec.structs.replace(trial, outcome=outcome, detail=device or "TensorFlow lists no GPU")
 
     def _collect(self, ended: Ended, running: dict[str, _Task], rows: dict[str, Row], facts: Facts) -> None:
         """Take in that a job has ended; with the last job of a task its row is there."""
@@ -464,6 +527,8 @@ def _lack_of_peace(gpus: tuple[Gpu, ...], facts: Facts) -> str:
 
 def _environment(task: _Task) -> dict[str, str | None]:
     """Return what a child's environment is changed by: its devices, handed out by UUID, and what its probe declares."""
+    if task.entry.probe.as_user:
+        return task.entry.probe.env
     changes: dict[str, str | None] = {"CUDA_VISIBLE_DEVICES": ",".join(_uuids(task)) or "-1"}
     if task.gpus and not task.entry.probe.exclusive:
         # It may share the device with another child, and TensorFlow by default takes nearly all memory that is free.

@@ -14,14 +14,14 @@ FAMILIES: tuple[str, ...] = tuple(field.name for field in msgspec.structs.fields
 """The families in the order of the fields of :class:`gpudiag.hostfacts.Facts`; a module of this package each."""
 
 
-_KERNEL_FILES = ("driver", "device_nodes")
-"""The families that read them."""
+_ROOTED = ("driver", "device_nodes", "container")
+"""The families that read files of the machine; their ``gather`` takes its root."""
 
 
 def gather_family(argument: dict[str, Any]) -> bytes:
     """Gather the family that ``argument["family"]`` names and return its record as JSON.
 
-    ``argument["root"]``, where it is given, stands for / where the kernel's files about GPUs are read.
+    ``argument["root"]``, where it is given, stands for / where files of the machine are read.
 
     Run it in a child process with a deadline: the families ``driver`` and ``nvml`` call into NVIDIA's libraries, which
     can hang. Raises ``ValueError`` for an unknown family.
@@ -29,7 +29,7 @@ def gather_family(argument: dict[str, Any]) -> bytes:
     family = argument["family"]
     if family not in FAMILIES:
         raise ValueError(f"no family of host facts is called {family!r}")
-    where = [Path(argument["root"])] if "root" in argument and family in _KERNEL_FILES else []
+    where = [Path(argument["root"])] if "root" in argument and family in _ROOTED else []
     return msgspec.json.encode(importlib.import_module(f"{__name__}.{family}").gather(*where))
 
 

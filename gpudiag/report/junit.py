@@ -62,7 +62,9 @@ def _verdict(report: Report) -> ET.Element:
     said = f"{report.verdict.value}: {words.summary(report)}"
     if report.exit_code != 0:
         tag = "failure" if report.verdict is Verdict.FAIL else "error"
-        ET.SubElement(case, tag, type=report.verdict.value, message=said).text = words.next_step(report)
+        causes = [f"{name}: {text}" for cause in report.diagnosis.causes for name, text in words.cause(cause)]
+        text = "\n".join(filter(None, [words.headline(report), *causes, words.next_step(report)]))
+        ET.SubElement(case, tag, type=report.verdict.value, message=said).text = text
     elif report.verdict is not Verdict.PASS:
         ET.SubElement(case, "skipped").text = f"{said}\n{words.next_step(report)}"
     return case

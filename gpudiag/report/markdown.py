@@ -28,11 +28,35 @@ def render(report: Report, *, verbose: bool) -> str:
         _text(words.next_step(report)),
         "\n".join(f"- {heading}: {_text(text)}" for heading, text in words.machine(report)),
         f"gpudiag {_text(report.gpudiag_version)}, {_text(words.started(report))}",
+        *_diagnosis(report),
         *(["## Probes", _table(report, rows)] if rows else []),
         *(["## Findings", "\n".join(findings)] if findings else []),
         *(["## Where operations ran", "\n".join(ran)] if ran and verbose else []),
     ]
     return plain("\n\n".join(filter(None, blocks)) + "\n")
+
+
+def _diagnosis(report: Report) -> Iterator[str]:
+    """Yield the blocks of the diagnosis; none where there is nothing to say."""
+    heading = words.headline(report)
+    if not heading:
+        return
+    yield f"## {_text(heading)}"
+    diagnosis = report.diagnosis
+    if diagnosis.causes:
+        yield _text(words.steps(report))
+    for cause in diagnosis.causes:
+        (_, text), *rest = words.cause(cause)
+        yield "\n".join(
+            [
+                f"- **{_text(text)}**",
+                *(f"  - {name}: {_code(value) if name == 'do' else _text(value)}" for name, value in rest),
+            ]
+        )
+    other = [f"- then: {_text(cause.cause)}" for cause in diagnosis.folded]
+    other += [f"- harmless: {_text(text)}" for text in diagnosis.harmless]
+    if other:
+        yield "\n".join(other)
 
 
 def _table(report: Report, rows: list[Row]) -> str:

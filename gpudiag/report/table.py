@@ -39,6 +39,7 @@ def render(report: Report, *, width: int, color: bool, verbose: bool) -> str:
     """Return the table, no line wider than ``width`` columns (but at least :data:`LEAST_WIDTH`)."""
     page = _Page(max(width, LEAST_WIDTH), color=color)
     _header(page, report)
+    _diagnosis(page, report, verbose=verbose)
     _rows(page, report, verbose=verbose)
     _skipped(page, report)
     _footer(page, report)
@@ -102,6 +103,25 @@ def _header(page: _Page, report: Report) -> None:
     widest = max(len(heading) for heading, _ in pairs)
     for heading, text in pairs:
         page.add(text, lead=f"{heading:{widest}}  ", lead_style="dim")
+    page.blank()
+
+
+def _diagnosis(page: _Page, report: Report, *, verbose: bool) -> None:
+    """Add why no GPU is used, and what to do; the other causes in a line each."""
+    heading = words.headline(report)
+    if not heading:
+        return
+    diagnosis = report.diagnosis
+    page.add(heading, "bold red" if diagnosis.causes else "bold")
+    if diagnosis.causes or verbose:
+        page.add(words.steps(report), "dim", lead="  ")
+    for cause in diagnosis.causes:
+        for heading, text in words.cause(cause):
+            page.add(text, "bold" if heading == "do" else "", lead=f"  {heading:<8}  ", lead_style="dim")
+    for cause in diagnosis.folded:
+        page.add(f"{one_line(cause.cause)} ({cause.rule})", "dim", lead="  then      ", lead_style="dim")
+    for text in diagnosis.harmless:
+        page.add(one_line(text), "dim", lead="  harmless  ", lead_style="dim")
     page.blank()
 
 

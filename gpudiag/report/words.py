@@ -6,7 +6,7 @@ import signal
 from collections import Counter
 
 from gpudiag.hostfacts import Facts, Unknown
-from gpudiag.model import Broken, Finding, Gpu, Judged, Report, Row, Skipped, Verdict
+from gpudiag.model import Broken, Finding, Gpu, Judged, Report, RootCause, Row, Skipped, Verdict
 from gpudiag.plaintext import one_line, plain
 
 MOST_PLACEMENTS = 8
@@ -84,6 +84,39 @@ def simulation(report: Report) -> str:
     if not report.world.simulated:
         return ""
     return one_line(f"SIMULATED GPUs ({report.world.spec}): nothing here was measured on a real GPU")
+
+
+def headline(report: Report) -> str:
+    """Return the heading of the diagnosis; "" where there is nothing to say."""
+    diagnosis = report.diagnosis
+    if diagnosis.broken_at is None:
+        return "The GPU is used, but not as it was meant to be" if diagnosis.causes else ""
+    if diagnosis.causes:
+        return f"GPU not used because {one_line(diagnosis.causes[0].cause)}"
+    if report.facts.without_gpu:
+        return "No NVIDIA GPU here: nothing to mend"
+    step = next(step for step in diagnosis.steps if step.status == "failed")
+    return one_line(f"GPU not used, and no rule knows why: {step.stage.value} failed: {step.evidence}")
+
+
+def steps(report: Report) -> str:
+    """Return the stages up to the one that failed, such as ``package ok, CUDA build ok, runtime library FAILED``."""
+    shown = [step for step in report.diagnosis.steps if step.status != "not reached"]
+    return ", ".join(
+        f"{step.stage.value} {step.status.upper() if step.status == 'failed' else step.status}" for step in shown
+    )
+
+
+def cause(one: RootCause) -> list[tuple[str, str]]:
+    """Return a root cause as pairs of a heading and its text: the cause itself, then what shows it and what to do."""
+    pairs = [("cause", f"{one_line(one.cause)} ({one.sure.value}; {one.rule})")]
+    pairs += [("seen", one_line(text)) for text in one.evidence]
+    pairs += [("do", one_line(text)) for text in one.fix]
+    if one.trial is not None and one.trial.outcome != "not tried":
+        pairs.append(
+            ("tried", f"here: {one.trial.outcome}{f' ({one_line(one.trial.detail)})' if one.trial.detail else ''}")
+        )
+    return [*pairs, ("see", one.url)]
 
 
 def summary(report: Report) -> str:

@@ -1,7 +1,8 @@
-"""What NVIDIA's kernel module shows in /proc, /dev and /sys, for those who look without opening a device."""
+"""What NVIDIA's kernel module shows in /proc, /dev and /sys, and what else the specification puts on the machine."""
 
 from __future__ import annotations
 
+import shutil
 from pathlib import Path
 
 from gpudiag.simulator.spec import MachineSpec
@@ -21,3 +22,10 @@ def write(root: Path, spec: MachineSpec) -> None:
         device.mkdir(parents=True)
         (device / "vendor").write_text("0x10de\n")  # NVIDIA
         (device / "class").write_text("0x030200\n")  # 3D controller
+    for path, content in spec.files:
+        file = root / path.lstrip("/")
+        if content is None:
+            shutil.rmtree(file) if file.is_dir() else file.unlink(missing_ok=True)
+        else:
+            file.parent.mkdir(parents=True, exist_ok=True)
+            file.write_text(content)

@@ -101,6 +101,7 @@ class MachineSpec:
     cuda_version: str = "12.6"  # of the driver
     cudnn_version: str = "9.3.0"
     faults: tuple[Fault, ...] = ()
+    files: tuple[tuple[str, str | None], ...] = ()  # absolute path and content; None: removed
     text: str = field(default="", compare=False)  # as the user wrote it
 
     @property
@@ -202,7 +203,7 @@ def _placed(gpus: list[Gpu]) -> tuple[Gpu, ...]:
 
 # ---- TOML ----
 
-_MACHINE_KEYS = {"driver_version", "cuda_version", "cudnn_version", "faults", "gpu"}
+_MACHINE_KEYS = {"driver_version", "cuda_version", "cudnn_version", "faults", "files", "gpu"}
 
 
 def read_toml(path: Path) -> MachineSpec:
@@ -247,6 +248,9 @@ def _machine_from(table: Mapping[str, Any], text: str) -> MachineSpec:
     faults = table.get("faults", [])
     if not isinstance(faults, list) or not all(isinstance(fault, str) for fault in faults):
         raise SpecError('faults must be a list of texts, for instance faults = ["cuinit=802"]')
+    files = table.get("files", {})
+    if not isinstance(files, dict) or not all(map(_is_file, files.items())):
+        raise SpecError('[files] maps absolute paths to their content, or to false: "/.dockerenv" = ""')
     versions = {
         key: _text(table[key], pattern, key, example)
         for key, pattern, example in (
@@ -257,7 +261,14 @@ def _machine_from(table: Mapping[str, Any], text: str) -> MachineSpec:
         if key in table
     }
     parsed = tuple(parse_fault(fault) for fault in faults)
-    return MachineSpec(gpus=_placed(gpus), faults=parsed, text=text, **versions)
+    kept = tuple((path, None if content is False else content) for path, content in files.items())
+    return MachineSpec(gpus=_placed(gpus), faults=parsed, files=kept, text=text, **versions)
+
+
+def _is_file(entry: tuple[str, object]) -> bool:
+    path, content = entry
+    inside = path.startswith("/") and ".." not in Path(path).parts and path != "/"
+    return inside and (content is False or isinstance(content, str))
 
 
 def _text(value: object, pattern: str, key: str, example: str) -> str:

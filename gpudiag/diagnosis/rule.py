@@ -1,0 +1,106 @@
+"""The contract of a rule: what is looked at, and what it says.
+
+A rule is data (:class:`Rule`) and a pure function over :class:`Evidence`. It judges causes, not the texts of examples:
+a text of a log is evidence where nothing else shows the fault. Each file of this package is a family and has ``RULES``;
+each rule has ``cases``, machines on which it fires or stays silent.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, field
+from functools import cached_property
+
+import msgspec
+
+from gpudiag.hostfacts import Facts
+from gpudiag.model import Figure, Finding, Gpu, RootCause, Row, Stage, Sure, Trial
+from gpudiag.probes.discovery import trace
+
+TRACE = "discovery.trace"
+
+
+@dataclass(frozen=True)
+class Evidence:
+    """All that a rule may look at."""
+
+    facts: Facts
+    gpus: tuple[Gpu, ...] = ()
+    """The GPUs in scope."""
+    rows: tuple[Row, ...] = ()
+    lines: tuple[str, ...] = ()
+    """Of the log of the user's own program, where it was given."""
+
+    def found(self, probe: str, kind: str) -> tuple[Finding, ...]:
+        """Return the findings of this kind that the probe made, on any device."""
+        return tuple(one for row in self.rows if row.probe == probe for one in row.findings if one.kind == kind)
+
+    @cached_property
+    def trace(self) -> trace.Reading | None:
+        """How TensorFlow's listing went, started as the user's own programs are; None where it gave no reading."""
+        for row in self.rows:
+            if row.probe == TRACE and row.reading is not None:
+                return msgspec.convert(row.reading, trace.Reading)
+        return None
+
+    @cached_property
+    def log(self) -> tuple[str, ...]:
+        """Every line of TensorFlow's log that there is: of the user's program, and of each child."""
+        return (*self.lines, *(line for row in self.rows for line in row.log))
+
+
+@dataclass(frozen=True)
+class Match:
+    """A rule has fired."""
+
+    evidence: tuple[str, ...]
+    """What was seen, each a line for a person."""
+    sure: Sure = Sure.PROVED
+    figures: dict[str, Figure] = field(default_factory=dict)
+    """Put into the rule's texts."""
+    change: dict[str, str | None] | None = None
+    """The fix as a change of variables, where it is one: it is tried."""
+
+
+@dataclass(frozen=True)
+class RuleCase:
+    """An example: evidence, and whether the rule fires on it."""
+
+    name: str
+    evidence: Evidence
+    fires: bool = True
+
+
+@dataclass(frozen=True)
+class Rule:
+    """One cause."""
+
+    id: str
+    """A few words joined by underscores that name the cause, such as ``cusolver_not_on_runpath``."""
+    stage: Stage
+    """The first stage that it breaks."""
+    cause: str
+    """One sentence, a format string over the match's figures."""
+    why: str
+    """A paragraph for ``gpudiag explain``: how it comes about, what users see, what misleads."""
+    fix: tuple[str, ...]
+    """Commands or lines of code, format strings; in order."""
+    url: str
+    find: Callable[[Evidence], Iterator[Match]]
+    cases: tuple[RuleCase, ...]
+    needs_gpu: bool = True
+    """False: it may be the cause where no NVIDIA GPU can be seen, too, as in a container that was given none."""
+
+    def causes(self, evidence: Evidence) -> Iterator[RootCause]:
+        """Yield a root cause for each match."""
+        for match in self.find(evidence):
+            yield RootCause(
+                rule=self.id,
+                stage=self.stage,
+                sure=match.sure,
+                cause=self.cause.format(**match.figures),
+                evidence=match.evidence,
+                fix=tuple(line.format(**match.figures) for line in self.fix),
+                url=self.url,
+                trial=None if match.change is None else Trial(match.change),
+            )

@@ -1,0 +1,169 @@
+"""The trace: how each stage of TensorFlow's way to a GPU went on this machine.
+
+The stages are those of TensorFlow 2.18-2.21 (``cuda_platform.cc``, ``gpu_device.cc``: GetValidDeviceIds): what it says
+at each of them was measured, see ``discovery.trace``.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable
+
+from gpudiag.diagnosis.rule import Evidence
+from gpudiag.hostfacts import Unknown
+from gpudiag.model import Broken, Judged, Stage, Step
+
+RUNTIME = "libcudart.so.12"
+DRIVER = "libcuda.so.1"
+NVML = "libnvidia-ml.so.1"
+
+OK, FAILED, NOT_REACHED, NOT_KNOWN = "ok", "failed", "not reached", "not known"
+
+_CUINIT = re.compile(r"Failed call to cuInit: (?P<error>.*)")
+_COUNT = re.compile(r"could not retrieve CUDA device count.*")
+_IGNORED = re.compile(r"Ignoring visible gpu device.*")
+_OPTIONAL = ("libnccl", "libcupti")
+"""Opened only when they are used; without them GPUs are listed and work (measured, 2.21)."""
+
+Answer = tuple[str, str]
+
+
+def trace(evidence: Evidence) -> tuple[Step, ...]:
+    """Return a step for every stage; after the first that failed none is reached."""
+    steps: list[Step] = []
+    failed = False
+    for stage, look in _LOOKS.items():
+        status, words = (NOT_REACHED, "") if failed else look(evidence)
+        failed = failed or status == FAILED
+        steps.append(Step(stage, status, " ".join(words.split())))
+    return tuple(steps)
+
+
+def _package(evidence: Evidence) -> Answer:
+    facts = evidence.facts.tensorflow
+    if isinstance(facts, Unknown):
+        return NOT_KNOWN, facts.reason
+    if facts.module_path is None:
+        return FAILED, "no module tensorflow can be imported"
+    for row in evidence.rows:
+        if row.probe == "discovery.trace" and isinstance(row.outcome, Broken):
+            return FAILED, f"import tensorflow: {row.outcome.cause.value}: {row.outcome.detail}"
+    return OK, facts.module_path
+
+
+def _build(evidence: Evidence) -> Answer:
+    facts = evidence.facts.tensorflow
+    build = None if isinstance(facts, Unknown) else facts.build
+    if build is None:
+        return NOT_KNOWN, "its build description cannot be read"
+    if not build.cuda:
+        return FAILED, "is_cuda_build is False"
+    return OK, f"CUDA {build.cuda_version}, cuDNN {build.cudnn_version}"
+
+
+def _library(name: str) -> Callable[[Evidence], Answer]:
+    def look(evidence: Evidence) -> Answer:
+        seen = evidence.trace
+        if seen is None:
+            return NOT_KNOWN, ""
+        if name in seen.unopened:
+            return FAILED, f"{name}: {seen.unopened[name]}"
+        if name == RUNTIME and any("Could not find cuda drivers" in line.text for line in seen.lines):
+            return FAILED, f'{RUNTIME} cannot be opened: "Could not find cuda drivers" means that'
+        return (OK, name) if name in seen.opened else (NOT_KNOWN, f"{name} was not tried")
+
+    return look
+
+
+def _driver(evidence: Evidence) -> Answer:
+    seen = evidence.trace
+    if seen is None:
+        return NOT_KNOWN, ""
+    for line in seen.lines:
+        if found := _CUINIT.search(line.text):
+            return FAILED, found["error"]
+    return OK, ""
+
+
+def _nvml(evidence: Evidence) -> Answer:
+    status, words = _library(NVML)(evidence)
+    facts = evidence.facts.nvml
+    if status is OK and not isinstance(facts, Unknown) and facts.error and not facts.devices:
+        return FAILED, facts.error
+    if status is FAILED and evidence.trace is not None and evidence.trace.listed:
+        return OK, f"{words}; this release of TensorFlow does without"
+    return status, words
+
+
+def _device_count(evidence: Evidence) -> Answer:
+    seen = evidence.trace
+    if seen is None:
+        return NOT_KNOWN, ""
+    for line in seen.lines:
+        if found := _COUNT.search(line.text):
+            return FAILED, found[0]
+    return OK, ""
+
+
+def _libraries(evidence: Evidence) -> Answer:
+    seen = evidence.trace
+    if seen is None:
+        return NOT_KNOWN, ""
+    missing = {name: why for name, why in seen.unopened.items() if not name.startswith((*_OPTIONAL, NVML, DRIVER))}
+    if missing:
+        return FAILED, "; ".join(f"{name}: {why}" for name, why in missing.items())
+    return OK, ", ".join(seen.opened)
+
+
+def _device_filter(evidence: Evidence) -> Answer:
+    seen = evidence.trace
+    if seen is None:
+        return NOT_KNOWN, ""
+    ignored = [found[0] for line in seen.lines if (found := _IGNORED.search(line.text))]
+    if seen.raised is not None:
+        return FAILED, seen.raised.brief
+    if seen.listed == 0 or seen.listed < len(evidence.gpus):
+        return FAILED, "; ".join([f"{seen.listed} of {len(evidence.gpus)} GPUs in scope are listed", *ignored])
+    return OK, "; ".join([f"{seen.listed} listed", *ignored])
+
+
+def _devices_row(kinds: tuple[str, ...]) -> Callable[[Evidence], Answer]:
+    """Look at what ``discovery.logical_devices`` found."""
+
+    def look(evidence: Evidence) -> Answer:
+        for row in evidence.rows:
+            if row.probe != "discovery.logical_devices":
+                continue
+            if isinstance(row.outcome, Broken):
+                return FAILED, f"{row.outcome.cause.value}: {row.outcome.detail}"
+            for found in row.findings:
+                if found.kind in kinds:
+                    return FAILED, found.message
+            if isinstance(row.outcome, Judged):
+                return OK, row.outcome.figure
+        return NOT_KNOWN, ""
+
+    return look
+
+
+def _memory(evidence: Evidence) -> Answer:
+    out_of_memory = [row for row in evidence.rows if any("RESOURCE_EXHAUSTED" in line for line in row.log)]
+    if out_of_memory and any(row.findings or isinstance(row.outcome, Broken) for row in out_of_memory):
+        return FAILED, f"{out_of_memory[0].probe}: out of device memory"
+    return OK, ""
+
+
+_LOOKS: dict[Stage, Callable[[Evidence], Answer]] = {
+    Stage.PACKAGE: _package,
+    Stage.BUILD: _build,
+    Stage.RUNTIME_LIBRARY: _library(RUNTIME),
+    Stage.DRIVER_LIBRARY: _library(DRIVER),
+    Stage.DRIVER: _driver,
+    Stage.NVML: _nvml,
+    Stage.DEVICE_COUNT: _device_count,
+    Stage.LIBRARIES: _libraries,
+    Stage.DEVICE_FILTER: _device_filter,
+    Stage.CONTEXT: _devices_row(("creation_failed", "gpu_not_seen")),
+    Stage.MEMORY: _memory,
+    Stage.FIRST_OP: _devices_row(("product_failed", "wrong_result", "other_gpu")),
+}

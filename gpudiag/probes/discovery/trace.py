@@ -1,0 +1,119 @@
+"""Started as your own programs are, TensorFlow finds every GPU in scope, and each library it opens is named.
+
+What it does
+    Imports TensorFlow in a new interpreter, in your environment as it is, and calls
+    `tf.config.list_physical_devices('GPU')`. From TensorFlow's log, at the one level that names libraries, it takes
+    each library that was opened or could not be, in the loader's own words, and every warning and error.
+Why it matters
+    TensorFlow's way to a GPU has many stages, and what it prints names the stage that failed badly or not at all:
+    "Could not find cuda drivers" means that the CUDA runtime library cannot be opened, and where NVML is missing there
+    is no line. The trace is what the diagnosis at the top of the report rests on.
+What a failure means
+    `fewer_listed`: GPUs that NVML reports and `CUDA_VISIBLE_DEVICES` lets through are not in TensorFlow's list.
+    `raised`: the listing ended in an exception.
+What to do
+    Do what the diagnosis at the top of the report says. To see the trace of a program of your own:
+    `TF_CPP_VMODULE=dso_loader=1 python program.py`
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+
+from gpudiag import hostfacts, probe
+from gpudiag.hostfacts import Facts
+from gpudiag.model import Limits, Severity
+from gpudiag.probe import Case, Context, Judgement, Kind, Raised
+from gpudiag.record import Record
+from gpudiag.scope import gpus_in_scope
+
+PROBE = probe.Probe(quick=True, fresh=True, as_user=True)
+
+FEWER_LISTED = Kind(
+    "fewer_listed",
+    Severity.FAIL,
+    "TensorFlow lists {listed} of the {given} GPUs in scope",
+    "Do what the diagnosis at the top of this report says.",
+)
+RAISED = Kind(
+    "raised",
+    Severity.FAIL,
+    "tf.config.list_physical_devices('GPU') raised {raised}",
+    "Look for a GPU that is lost or failing: `nvidia-smi` and `dmesg | grep -i -e nvrm -e xid`.",
+)
+
+MOST_LINES = 200
+
+_LINE = re.compile(r"^(?P<level>[IWEF])\d{4} \S+ +\d+ (?P<file>[\w.]+):\d+\] (?P<text>.*)")
+_OPENED = re.compile(r"Successfully opened dynamic library (?P<library>\S+)")
+_UNOPENED = re.compile(
+    r"Could not load dynamic library '(?P<library>[^']+)'; dlerror: (?P<reason>.*?)(?:; LD_LIBRARY|$)"
+)
+
+
+class Line(Record):
+    """A line of TensorFlow's log; number and time stamp left out, they mean nothing."""
+
+    level: str
+    """``I``, ``W``, ``E`` or ``F``."""
+    file: str
+    """Such as ``gpu_device.cc``."""
+    text: str
+
+
+class Reading(probe.Reading):
+    """What TensorFlow lists, and what it said on the way."""
+
+    listed: int
+    """GPUs in ``tf.config.list_physical_devices('GPU')``."""
+    raised: Raised | None
+    opened: tuple[str, ...]
+    """Libraries that TensorFlow opened, each once, in its order."""
+    unopened: dict[str, str]
+    """Library to the loader's words, for each that TensorFlow tried to open and could not."""
+    lines: tuple[Line, ...]
+    """The other lines of its log, from the import on."""
+
+    def figure(self) -> str:
+        return f"{self.listed} listed, {len(self.opened)} libraries opened, {len(self.unopened)} not"
+
+
+def measure(ctx: Context) -> Reading:
+    listed: list[object] = []
+    with ctx.placements() as log:
+        raised = ctx.attempt(lambda: listed.extend(ctx.tf.config.list_physical_devices("GPU")))
+    return read_log(log.lines, len(listed), raised)
+
+
+def read_log(log: tuple[str, ...], listed: int, raised: Raised | None) -> Reading:
+    """Return the reading that a log gives; each line once, however often TensorFlow says it."""
+    lines = [Line(**found.groupdict()) for found in map(_LINE.match, dict.fromkeys(log)) if found]
+    opened = [found["library"] for line in lines if (found := _OPENED.search(line.text))]
+    unopened = {found["library"]: found["reason"] for line in lines if (found := _UNOPENED.search(line.text))}
+    rest = [line for line in lines if line.file != "dso_loader.cc"]
+    return Reading(listed, raised, tuple(dict.fromkeys(opened)), unopened, tuple(dict.fromkeys(rest))[:MOST_LINES])
+
+
+def judge(reading: Reading, facts: Facts, limits: Limits) -> Iterator[Judgement]:
+    given = len(gpus_in_scope(facts))
+    if reading.raised is not None:
+        yield RAISED.found(raised=reading.raised.brief)
+    elif reading.listed < given:
+        yield FEWER_LISTED.found(listed=reading.listed, given=given)
+
+
+_LOG = (
+    "WARNING: All log messages before absl::InitializeLog() is called are written to STDERR",
+    "I0000 00:00:1795261972.775117   16176 dso_loader.cc:133] Successfully opened dynamic library libcuda.so.1",
+    "I0000 00:00:1795261972.782314   16176 dso_loader.cc:144] Could not load dynamic library 'libcudart.so.12'; "
+    "dlerror: libcudart.so.12: cannot open shared object file: No such file or directory; LD_LIBRARY_PATH: /opt/lib",
+    "W0000 00:00:1795261972.783104   16176 gpu_device.cc:2365] Cannot dlopen some GPU libraries.",
+)
+
+CASES = (
+    Case("no GPU", (), read_log((), 0, None)),
+    Case("both listed", (), read_log(_LOG[:2], 2, None), hostfacts.example_with_gpus(2)),
+    Case("a library is missing", (FEWER_LISTED.name,), read_log(_LOG, 0, None), hostfacts.example_with_gpus(2)),
+    Case("the listing raises", (RAISED.name,), read_log((), 0, Raised("InternalError", "CUDA error"))),
+)

@@ -1,0 +1,60 @@
+"""The corpus of misconfigurations that users meet: how each is built here, and what must be said of it.
+
+One table a family. An item is built, from the surest kind of machine down: *end to end* (``gpudiag check`` runs under
+it), *facts* (the rules alone, on facts as they would be gathered: what cannot be built here), *text* (a recorded log).
+"""
+
+from __future__ import annotations
+
+import importlib
+import pkgutil
+from collections.abc import Callable
+from dataclasses import dataclass, field
+
+from conftest import Gpudiag
+from gpudiag.diagnosis.rule import Evidence
+
+
+@dataclass(frozen=True)
+class Item:
+    """A misconfiguration."""
+
+    number: int
+    """In the corpus of the project; its numbers have gaps and never change."""
+    title: str
+    rule: str
+    """The first cause that must be named."""
+    fix: str
+    """What its fix must hold: a piece of the command or line."""
+    machine: str | None = None
+    """End to end: what ``--simulate`` takes, or TOML where it holds a line break; "" for the real machine."""
+    faults: tuple[str, ...] = ()
+    variables: dict[str, str] = field(default_factory=dict)
+    options: tuple[str, ...] = ()
+    prepare: Callable[[Gpudiag], None] | None = None
+    """Changes the environment that ``gpudiag check`` runs in: dummy distributions, files, a log."""
+    tried: str | None = None
+    """What trying the fix must come to: ``works`` or ``does not help``."""
+    evidence: Evidence | None = None
+    """Facts or text: what the rules are given, where the machine cannot be built here."""
+    why_not_built: str = ""
+    """Why it is not end to end."""
+
+    @property
+    def kind(self) -> str:
+        if self.machine is not None:
+            return "end to end"
+        return "text" if self.evidence is not None and self.evidence.lines else "facts"
+
+    def __str__(self) -> str:
+        return f"{self.number:02} {self.title}"
+
+
+def items() -> tuple[Item, ...]:
+    """Return every item, in the order of the corpus; an item may be built in several ways."""
+    found = [
+        item
+        for family in pkgutil.iter_modules(__path__)
+        for item in importlib.import_module(f"{__name__}.{family.name}").ITEMS
+    ]
+    return tuple(sorted(found, key=lambda item: item.number))

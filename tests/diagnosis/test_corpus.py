@@ -1,0 +1,101 @@
+"""Every misconfiguration of the corpus is named, with its fix; see :mod:`corpus`."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import pytest
+
+from conftest import Gpudiag
+from corpus import Item, items
+from gpudiag import codec, runner, simulator
+from gpudiag.diagnosis import diagnose
+from gpudiag.model import RootCause
+
+NUMBERS = frozenset(
+    {
+        1,
+        2,
+        3,
+        5,
+        6,
+        7,
+        9,
+        11,
+        12,
+        15,
+        16,
+        18,
+        20,
+        21,
+        22,
+        23,
+        25,
+        26,
+        28,
+        30,
+        32,
+        33,
+        34,
+        36,
+        37,
+        40,
+        41,
+        44,
+        45,
+        46,
+        48,
+    }
+    | {50, 51, 53, 54, 55, 56, 58, 59, 61, 63, 64, 66, 67, 68, 70, 71, 72, 74, 75, 77, 78, 80}
+)
+
+
+@pytest.mark.xfail(reason="the corpus is being written")
+def test_the_whole_corpus_is_here() -> None:
+    assert len(NUMBERS) == 53
+    assert {item.number for item in items()} == NUMBERS
+
+
+@pytest.mark.usefixtures("no_child_left")
+@pytest.mark.parametrize("item", items(), ids=str)
+def test_the_cause_is_named_first_and_its_fix_given(
+    item: Item, gpudiag: Gpudiag, record_property: Callable[[str, object], None]
+) -> None:
+    record_property("corpus", [item.number, item.title, item.kind])
+    first = _of_a_machine(item, gpudiag) if item.machine is not None else _of_evidence(item)
+    assert first is not None, "no cause was found"
+    assert first.rule == item.rule, first
+    assert any(item.fix in line for line in first.fix), first.fix
+    assert first.evidence
+    if item.tried is not None:
+        assert first.trial is not None
+        assert first.trial.outcome == item.tried, first.trial
+
+
+def _of_evidence(item: Item) -> RootCause | None:
+    assert item.evidence is not None
+    assert item.why_not_built, "say why it is not end to end"
+    causes = diagnose(item.evidence).causes
+    return causes[0] if causes else None
+
+
+def _of_a_machine(item: Item, gpudiag: Gpudiag) -> RootCause | None:
+    arguments = []
+    if item.machine:
+        try:
+            simulator.library_directory()
+        except simulator.SimulatorMissing as missing:
+            pytest.skip(str(missing))
+        if "\n" in item.machine:
+            (gpudiag.folder / "machine.toml").write_text(item.machine)
+        arguments = ["--simulate", "machine.toml" if "\n" in item.machine else item.machine]
+        arguments += [word for fault in item.faults for word in ("--fault", fault)]
+    if item.prepare is not None:
+        item.prepare(gpudiag)
+    options = item.options or ("host", "discovery")
+    done = gpudiag("check", *arguments, *options, "--format", "json", flags=(), **item.variables)
+    assert done.returncode in {0, 1, 3, 5}, done.stderr
+    report = codec.decode(done.stdout, "standard output")
+    causes = report.diagnosis.causes
+    assert runner.rejudge(report).diagnosis.causes == causes, "a saved report is diagnosed alike, without the machine"
+    return causes[0] if causes else None
