@@ -1,4 +1,4 @@
-"""Writes the generated blocks of README.md; ``--check`` tells whether they are fresh.
+"""Writes the generated blocks of README.md and the page of all causes; ``--check`` tells whether they are fresh.
 
 A block stands between ``<!-- generated: NAME -->`` and ``<!-- end -->``.
 """
@@ -6,6 +6,7 @@ A block stands between ``<!-- generated: NAME -->`` and ``<!-- end -->``.
 from __future__ import annotations
 
 import argparse
+import inspect
 import re
 import sys
 from collections.abc import Callable
@@ -13,11 +14,13 @@ from pathlib import Path
 
 import click
 
-from gpudiag import catalogue, cli, codec, describe, report, simulator
+from gpudiag import catalogue, cli, codec, describe, diagnosis, report, simulator
+from gpudiag.diagnosis.rule import Rule
 
 ROOT = Path(__file__).resolve().parent.parent
 README = ROOT / "README.md"
 REPORTS = ROOT / "reports"
+CAUSES = ROOT / "gpudiag" / "diagnosis" / "CAUSES.md"
 BLOCK = re.compile(r"(<!-- generated: (?P<name>[\w-]+) -->\n).*?(<!-- end -->)", re.DOTALL)
 
 
@@ -48,6 +51,23 @@ def fault_table() -> str:
         default = f"`{kind.default}`" if kind.default else ""
         lines.append(f"| `{kind.usage}` | {default} | {kind.summary} |")
     return "\n".join(lines) + "\n"
+
+
+def causes_page() -> str:
+    """Return the page of every cause that the diagnosis can find, in the order of TensorFlow's way to a GPU."""
+    lines = ["# Causes", "", "Every cause that `gpudiag check` can name, by the stage that it breaks. Generated.", ""]
+    stage = None
+    for rule in diagnosis.rules():
+        if rule.stage is not stage:
+            stage = rule.stage
+            lines += [f"## {stage.value}", ""]
+        lines += _cause(rule)
+    return "\n".join(lines).rstrip() + "\n"
+
+
+def _cause(rule: Rule) -> list[str]:
+    fix = "\n".join(["```text", *rule.fix, "```"])
+    return [f"### {rule.id}", "", f"{rule.cause}.", "", inspect.cleandoc(rule.why), "", fix, "", f"<{rule.url}>", ""]
 
 
 def sample(name: str) -> str:
@@ -85,14 +105,14 @@ def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--check", action="store_true", help="write nothing; exit 1 where a block is stale")
     options = parser.parse_args()
-    text = README.read_text(encoding="utf-8")
-    fresh = generated(text)
+    fresh = {README: generated(README.read_text(encoding="utf-8")), CAUSES: causes_page()}
+    stale = [path for path, text in fresh.items() if not path.exists() or path.read_text(encoding="utf-8") != text]
     if options.check:
-        if fresh != text:
-            print("README.md: its generated blocks are stale: run 'python scripts/docs.py'")
-            return 1
-        return 0
-    README.write_text(fresh, encoding="utf-8")
+        for path in stale:
+            print(f"{path.relative_to(ROOT)} is stale: run 'python scripts/docs.py'")
+        return 1 if stale else 0
+    for path in stale:
+        path.write_text(fresh[path], encoding="utf-8")
     return 0
 
 

@@ -1,0 +1,65 @@
+"""The diagnosis at the top of every format."""
+
+from __future__ import annotations
+
+import msgspec
+import pytest
+
+from gpudiag.model import Diagnosis, Report, RootCause, Stage, Step, Sure, Trial
+from gpudiag.report import render
+from reports import GPUS, passed, report, row
+
+CAUSE = RootCause(
+    "mask_hides_all",
+    Stage.DRIVER,
+    Sure.PROVED,
+    "CUDA_VISIBLE_DEVICES='7' hides every one of the 2 GPUs of this machine",
+    ("NVML reports 2 GPUs; valid indices: 0 to 1",),
+    ("unset CUDA_VISIBLE_DEVICES",),
+    "https://docs.nvidia.com/cuda/",
+    Trial({"CUDA_VISIBLE_DEVICES": None}, "works", "NVIDIA A100"),
+)
+STEPS = (Step(Stage.PACKAGE, "ok"), Step(Stage.DRIVER, "failed", "no device"), Step(Stage.NVML, "not reached"))
+FORMATS = pytest.mark.parametrize("format_", ["table", "markdown", "junit"])
+
+
+def diagnosed(diagnosis: Diagnosis, *, gpus: bool = True) -> Report:
+    made = report(row("host.gpus", passed("2")), gpus=GPUS if gpus else ())
+    return msgspec.structs.replace(made, diagnosis=diagnosis)
+
+
+def flat(made: Report, format_: str) -> str:
+    return " ".join(render(made, format_, width=100, color=False).replace("\\", "").split())
+
+
+@FORMATS
+def test_the_cause_comes_before_the_probes(format_: str) -> None:
+    text = flat(diagnosed(Diagnosis(STEPS, (CAUSE,))), format_)
+    for said in ("GPU not used because CUDA", "valid indices", "unset CUDA_VISIBLE_DEVICES", "works (NVIDIA A100)"):
+        assert said in text.replace("&#x27;", "'"), said
+    assert text.index("GPU not used because") < text.index("host.gpus")
+
+
+def test_what_follows_from_it_and_harmless_lines_are_told_apart() -> None:
+    later = msgspec.structs.replace(CAUSE, rule="later", cause="the second fault", stage=Stage.MEMORY)
+    text = flat(diagnosed(Diagnosis(STEPS, (CAUSE,), (later,), ("a line: it is harmless",))), "table")
+    assert "then the second fault (later)" in text
+    assert "harmless a line: it is harmless" in text
+    assert "cuInit FAILED" in text
+    assert "not reached" not in text
+
+
+def test_a_failure_that_no_rule_knows_is_said_to_be_one() -> None:
+    assert "GPU not used, and no rule knows why: cuInit failed: no device" in flat(diagnosed(Diagnosis(STEPS)), "table")
+
+
+def test_without_a_gpu_there_is_nothing_to_mend() -> None:
+    text = flat(diagnosed(Diagnosis(STEPS), gpus=False), "table")
+    assert "No NVIDIA GPU here: nothing to mend" in text
+    assert "FAILED" not in text
+
+
+def test_where_all_is_well_there_is_no_diagnosis() -> None:
+    assert "GPU not used" not in flat(diagnosed(Diagnosis(STEPS[:1])), "table")
+    used = flat(diagnosed(Diagnosis(STEPS[:1], (CAUSE,))), "table")
+    assert "The GPU is used, but not as it was meant to be" in used

@@ -1,0 +1,71 @@
+"""``gpudiag check`` says why no GPU is used, ``explain`` what a cause is, as a user runs them."""
+
+from __future__ import annotations
+
+import pytest
+
+from conftest import Gpudiag
+from gpudiag import codec, diagnosis, simulator
+from gpudiag.model import Diagnosis
+
+pytestmark = pytest.mark.usefixtures("no_child_left")
+HIDDEN = {"CUDA_VISIBLE_DEVICES": "7"}
+
+
+def diagnosed(gpudiag: Gpudiag, *arguments: str, **variables: str) -> Diagnosis:
+    try:
+        simulator.library_directory()
+    except simulator.SimulatorMissing as missing:
+        pytest.skip(str(missing))
+    done = gpudiag("check", "--simulate", "2", *arguments, "--format", "json", flags=(), **variables)
+    assert list(gpudiag.temporary.iterdir()) == [], "a file was left behind"
+    return codec.decode(done.stdout, done.stderr).diagnosis
+
+
+def test_a_fix_is_tried_in_a_new_interpreter(gpudiag: Gpudiag) -> None:
+    (cause,) = diagnosed(gpudiag, "host", "discovery", **HIDDEN).causes
+    assert cause.trial is not None
+    assert (cause.trial.outcome, cause.trial.change) == ("works", {"CUDA_VISIBLE_DEVICES": None})
+
+
+def test_a_fix_that_does_not_help_is_said_not_to(gpudiag: Gpudiag) -> None:
+    (cause, *_) = diagnosed(gpudiag, "host", "discovery", "--fault", "cuinit=802", **HIDDEN).causes
+    assert cause.rule == "mask_hides_all"
+    assert cause.trial is not None
+    assert cause.trial.outcome == "does not help"
+
+
+def test_a_fix_that_hangs_is_given_up(gpudiag: Gpudiag) -> None:
+    slow = ("--fault", "slow_call=cuMemAlloc_v2:100", "--timeout", "25")
+    (cause,) = diagnosed(gpudiag, "host", "discovery", *slow, **HIDDEN).causes
+    assert cause.trial is not None
+    assert cause.trial.outcome == "does not help"
+    assert "no result within" in cause.trial.detail
+
+
+def test_a_healthy_machine_has_no_cause(gpudiag: Gpudiag) -> None:
+    found = diagnosed(gpudiag, "host", "discovery")
+    assert found.causes == ()
+    assert found.broken_at is None
+    assert {step.status for step in found.steps} <= {"ok", "not known"}
+
+
+def test_a_log_is_read_and_kept_in_the_report(gpudiag: Gpudiag) -> None:
+    (gpudiag.folder / "app.log").write_bytes(b"first\n\xff\n" + b"line\n" * 5000 + b"last\n")
+    done = gpudiag("check", "host.gpus", "--log", "app.log", "--format", "json")
+    lines = codec.decode(done.stdout, done.stderr).lines
+    assert (lines[0], lines[-1]) == ("first", "last")
+    assert len(lines) == 2000
+    absent = gpudiag("check", "host.gpus", "--log", "absent.log")
+    assert absent.returncode == 2
+    assert "absent.log" in absent.stderr
+
+
+def test_explain_knows_every_cause(gpudiag: Gpudiag) -> None:
+    printed = gpudiag("explain", "mask_hides_all").stdout
+    assert "    unset CUDA_VISIBLE_DEVICES\n" in printed
+    assert "https://" in printed
+    misspelt = gpudiag("explain", "mask_hides_al")
+    assert misspelt.returncode == 2
+    assert "mask_hides_all" in misspelt.stderr
+    assert gpudiag("explain", diagnosis.rules()[0].id).returncode == 0
