@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+import re
+from collections.abc import Iterable, Iterator
 from typing import Any
 
 from gpudiag.errors import Disturbed
@@ -93,3 +94,11 @@ def refuse_disturbance(before: MemoryUse, *later: MemoryUse) -> None:
             continue  # NVML does not tell whose it is, and nothing speaks against its being ours
         if abs(others) > SLACK_BYTES:
             raise Disturbed(f"another process changed its memory on this GPU by {others / MIB:.0f} MiB meanwhile")
+
+
+_JIT_COMPILED = re.compile(r"not built with CUDA kernel binaries compatible with compute capability (\d+\.\d+)")
+
+
+def without_machine_code(lines: Iterable[str]) -> tuple[str, ...]:
+    """Return the compute capabilities that TensorFlow's log (``lines``) says it brings no machine code for."""
+    return tuple(dict.fromkeys(found[1] for found in map(_JIT_COMPILED.search, lines) if found))
