@@ -14,7 +14,8 @@ import re
 import sys
 import tempfile
 import time
-from collections.abc import Callable, Iterator
+import warnings
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from functools import cached_property
 from pathlib import Path
@@ -22,10 +23,13 @@ from typing import IO, Any
 
 import msgspec
 
-from gpudiag import catalogue, nvml
-from gpudiag.model import Gpu
+from gpudiag import catalogue, cuda, nvml
+from gpudiag.errors import Disturbed
+from gpudiag.isolate import farside, linux
+from gpudiag.isolate.job import child_outcome
+from gpudiag.model import Cause, Gpu
 from gpudiag.placement import Placement, parse_placements, pci_bus_id, short_device
-from gpudiag.probe import MemoryUse, Peer, PlacementLog, Raised
+from gpudiag.probe import Answer, CudaDevice, MemoryUse, Peer, PlacementLog, Raised
 from gpudiag.probes.common import MATRIX, is_square
 
 CAPTURE_BYTES = 16 << 20
@@ -42,12 +46,7 @@ def run_probe(argument: dict[str, Any]) -> bytes:
     Raises what the probe raises, and ``ValueError`` for a NaN or an infinity in the reading: JSON has neither.
     """
     name = argument["probe"]
-    reading = catalogue.get(name).module.measure(_context(argument, own="probe", other="peer"))
-    try:
-        # Not msgspec's own encoder: it writes null for NaN and infinity.
-        return json.dumps(msgspec.to_builtins(reading), allow_nan=False).encode()
-    except ValueError:
-        raise ValueError(f"{name} measured a NaN or an infinity: {reading}") from None
+    return _encoded(catalogue.get(name).module.measure(_context(argument, own="probe", other="peer")), name)
 
 
 def run_peer(argument: dict[str, Any]) -> bytes:
@@ -75,6 +74,19 @@ def run_on_gpu(argument: dict[str, Any]) -> bytes:
     ).encode()
 
 
+def run_apart(argument: dict[str, Any]) -> bytes:
+    """Call ``argument["call"]``: the far side of :meth:`ChildContext.apart`."""
+    return _encoded(argument["call"](), "a process apart")
+
+
+def _encoded(measured: Any, who: str) -> bytes:
+    try:
+        # Not msgspec's own encoder: it writes null for NaN and infinity.
+        return json.dumps(msgspec.to_builtins(measured), allow_nan=False).encode()
+    except ValueError:
+        raise ValueError(f"{who} measured a NaN or an infinity: {measured}") from None
+
+
 def _context(argument: dict[str, Any], own: str, other: str) -> ChildContext:
     folder = argument.get("meeting")
     peer = None if folder is None else Meeting(Path(folder), own, other)
@@ -88,13 +100,11 @@ def preload() -> Callable[[], str | None]:
     would itself query the devices.
     """
     import tensorflow  # noqa: F401  # importing it is the purpose
-    from tensorflow.python.eager import context
 
     catalogue.entries()  # imports every probe once for all children, 30 ms
 
     def guard() -> str | None:
-        existing = context._context
-        if existing is None or (existing._physical_devices is None and existing._context_handle is None):
+        if not _has_queried_devices():
             return None
         return (
             "TensorFlow has queried devices in the fork server: every child would inherit its device list, whatever "
@@ -102,6 +112,13 @@ def preload() -> Callable[[], str | None]:
         )
 
     return guard
+
+
+def _has_queried_devices() -> bool:
+    from tensorflow.python.eager import context
+
+    existing = context._context
+    return existing is not None and (existing._physical_devices is not None or existing._context_handle is not None)
 
 
 def preload_simulated() -> Callable[[], str | None]:
@@ -170,6 +187,39 @@ class ChildContext:
             return Raised(type(error).__name__, _STACK_FRAME.sub("", str(error)))
         return None
 
+    def apart(self, call: Callable[[], Answer], answer: type[Answer], env: Mapping[str, str | None]) -> Answer:
+        # TensorFlow before the fork, so that it is imported once. What has queried a device cannot be forked: the copy
+        # would inherit the list of devices, and hang at its first operation on a GPU.
+        if self.tf and _has_queried_devices():
+            raise RuntimeError("this process has queried devices already, so none can be started beside it")
+        parent = os.getpid()
+        reading, writing = os.pipe()
+        _flush()
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore", DeprecationWarning)  # Python 3.12+ warns of threads; see the fork server
+            pid = os.fork()
+        if not pid:
+            try:
+                if sys.platform == "linux":
+                    linux.die_with_parent(parent)
+                os.close(reading)
+                for name, value in env.items():
+                    if value is None:
+                        os.environ.pop(name, None)
+                    else:
+                        os.environ[name] = value
+                farside.call(f"{__name__}:{run_apart.__name__}", {"call": call}, writing)
+            finally:  # an error here must never return into the probe
+                os._exit(1)
+        os.close(writing)
+        with os.fdopen(reading, "rb") as pipe:
+            record = pipe.read()
+        _, status = os.waitpid(pid, 0)
+        content, cause, detail = child_outcome(record, os.waitstatus_to_exitcode(status), None, "")
+        if content is None:
+            raise Disturbed(detail) if cause is Cause.DISTURBED else RuntimeError(f"in a process apart: {detail}")
+        return msgspec.json.decode(content, type=answer)
+
     @contextmanager
     def placements(self) -> Iterator[PlacementLog]:
         log = CapturedLog()
@@ -187,6 +237,9 @@ class ChildContext:
 
     def memory(self, gpu: Gpu) -> MemoryUse:
         return nvml.memory(gpu.uuid)
+
+    def cuda_devices(self) -> tuple[CudaDevice, ...]:
+        return cuda.devices()
 
     def cudnn_version(self) -> str | None:
         try:

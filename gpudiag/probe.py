@@ -15,15 +15,17 @@ returns is ignored, and where it raises or dies the probe is broken.
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from contextlib import AbstractContextManager
 from enum import Enum
-from typing import Any, Protocol
+from typing import Any, Protocol, TypeVar
 
 from gpudiag.hostfacts import Facts
 from gpudiag.model import Figure, Finding, Gpu, Limits, Severity
 from gpudiag.placement import Placement
 from gpudiag.record import Record
+
+Answer = TypeVar("Answer", bound=Record)
 
 HEADINGS = ("What it does", "Why it matters", "What a failure means", "What to do")
 
@@ -123,6 +125,14 @@ class MemoryUse(Record):
     """Of this process; None where NVML does not tell (containers, MIG, WSL)."""
 
 
+class CudaDevice(Record):
+    """A GPU as the CUDA driver shows it to a process."""
+
+    pci_bus_id: str
+    uuid: str
+    """Without the prefix ``GPU-`` or ``MIG-``."""
+
+
 class PlacementLog(Protocol):
     """What TensorFlow logged inside ``with ctx.placements()``; complete when the block has ended."""
 
@@ -162,11 +172,24 @@ class Context(Protocol):
     def attempt(self, call: Callable[[], object]) -> Raised | None:
         """Call ``call`` and return what it raised, or None."""
 
+    def apart(self, call: Callable[[], Answer], answer: type[Answer], env: Mapping[str, str | None]) -> Answer:
+        """Call ``call`` in a process of its own, a copy of this one with ``env`` set (or, with None, cleared).
+
+        For what a process settles once and for all, such as what the CUDA driver shows it. Call it before this process
+        has queried a device. Raises ``RuntimeError`` where ``call`` raised, or its process died.
+        """
+
     def placements(self) -> AbstractContextManager[PlacementLog]:
         """Capture, at file-descriptor level, what TensorFlow writes inside the block; switches nothing on."""
 
     def memory(self, gpu: Gpu) -> MemoryUse:
         """Ask NVML for the memory in use on ``gpu``."""
+
+    def cuda_devices(self) -> tuple[CudaDevice, ...]:
+        """Return the GPUs that the CUDA driver shows this process, by its ordinals; empty where it shows none or fails.
+
+        This initialises the driver: ``CUDA_VISIBLE_DEVICES`` and ``CUDA_DEVICE_ORDER`` are read now, and never again.
+        """
 
     def cudnn_version(self) -> str | None:
         """Return the version of the cuDNN that TensorFlow has loaded, such as ``9.3.0``; None where there is none.

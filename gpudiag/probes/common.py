@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+import re
+from collections.abc import Iterable, Iterator
 from typing import Any
 
 from gpudiag.errors import Disturbed
 from gpudiag.model import Severity
+from gpudiag.placement import short_device
 from gpudiag.probe import Context, Judgement, Kind, MemoryUse, Verified
 from gpudiag.record import Record
 
@@ -37,6 +39,16 @@ WRONG_RESULT = Kind(
     "a matrix product on {device} ({pci_bus_id}) is wrong",
     "Trust no result of this GPU. Look for its errors in `nvidia-smi -q -d ECC` and `dmesg | grep Xid`.",
 )
+MEMORY_ELSEWHERE = Kind(
+    "memory_elsewhere",
+    Severity.FAIL,
+    "a tensor of {wanted_mib:.0f} MiB on {device} raised the memory of {pci_bus_id} by {taken_mib:.0f} MiB; "
+    "the memory that rose most was that of {most}",
+    "Choose GPUs by UUID, which no order changes: export CUDA_VISIBLE_DEVICES=GPU-... (see nvidia-smi -L)",
+)
+
+FILLED_BYTES = 64 * MIB
+"""Of the tensor by which :func:`work` tells a GPU from the others."""
 
 
 class Kernel(Record):
@@ -48,6 +60,14 @@ class Kernel(Record):
     """The GPU behind it by TensorFlow's own description; empty where it gave none."""
     correct: bool
     """True: the product equals the one known beforehand."""
+
+
+class Work(Record):
+    """What was stored and computed on one device."""
+
+    kernel: Kernel
+    rose: dict[str, int]
+    """By how many bytes the memory of each GPU (PCI bus id) rose while a tensor was filled on the device."""
 
 
 def without_allocation_retry(ctx: Context) -> None:
@@ -78,6 +98,42 @@ def judge_kernel(kernel: Kernel, expected: str) -> Iterator[Judgement]:
         yield Verified(expected)
 
 
+def work(ctx: Context, device: str, bus_ids: dict[str, str]) -> Work:
+    """Fill a tensor of :data:`FILLED_BYTES` on ``device`` and multiply; ``bus_ids`` is what TensorFlow says it is.
+
+    Memory growth must be on, or the tensor finds memory that was taken before.
+    """
+    tf = ctx.tf
+    before = [ctx.memory(gpu) for gpu in ctx.gpus]
+    with tf.device(device):
+        filled = tf.zeros([FILLED_BYTES // 4])
+    after = [ctx.memory(gpu) for gpu in ctx.gpus]
+    del filled
+    for earlier, later in zip(before, after, strict=True):
+        refuse_disturbance(earlier, later)
+    with tf.device(device):
+        product = tf.matmul(MATRIX, MATRIX)
+    name = short_device(product.device)
+    rose = {gpu.pci_bus_id: taken(*both) for gpu, *both in zip(ctx.gpus, before, after, strict=True)}
+    return Work(Kernel(name, bus_ids.get(name, ""), is_square(product)), rose)
+
+
+def judge_work(done: Work, expected: str) -> Iterator[Judgement]:
+    """Judge work that should have been done on the GPU with the PCI bus id ``expected``."""
+    most = max(done.rose, key=lambda pci_bus_id: done.rose[pci_bus_id])
+    confirmed = most == expected and done.rose[expected] >= FILLED_BYTES / 2
+    if done.kernel.pci_bus_id != expected or confirmed:
+        yield from judge_kernel(done.kernel, expected)
+        return
+    yield MEMORY_ELSEWHERE.found(
+        wanted_mib=FILLED_BYTES / MIB,
+        device=done.kernel.device,
+        pci_bus_id=expected,
+        taken_mib=done.rose[expected] / MIB,
+        most=most,
+    )
+
+
 def taken(before: MemoryUse, after: MemoryUse) -> int:
     """Return by how many bytes the use of the device rose."""
     return after.used_bytes - before.used_bytes
@@ -93,3 +149,11 @@ def refuse_disturbance(before: MemoryUse, *later: MemoryUse) -> None:
             continue  # NVML does not tell whose it is, and nothing speaks against its being ours
         if abs(others) > SLACK_BYTES:
             raise Disturbed(f"another process changed its memory on this GPU by {others / MIB:.0f} MiB meanwhile")
+
+
+_JIT_COMPILED = re.compile(r"not built with CUDA kernel binaries compatible with compute capability (\d+\.\d+)")
+
+
+def without_machine_code(lines: Iterable[str]) -> tuple[str, ...]:
+    """Return the compute capabilities that TensorFlow's log (``lines``) says it brings no machine code for."""
+    return tuple(dict.fromkeys(found[1] for found in map(_JIT_COMPILED.search, lines) if found))

@@ -3,30 +3,39 @@
 What it does
     Calls `tf.config.list_physical_devices('GPU')` and compares the number of GPUs with those that NVML reports and
     `CUDA_VISIBLE_DEVICES` lets through. It reads from TensorFlow's log which library could not be opened, in the
-    loader's own words, and what the CUDA driver answered.
+    loader's own words, and what the CUDA driver answered. Then it joins, by PCI bus id and UUID and never by number,
+    what NVML, the CUDA driver and TensorFlow call each GPU; TensorFlow's names are those of devices that it creates for
+    this in a process apart.
 Why it matters
     A list that is empty is all that a program sees of a missing library or a failing driver: TensorFlow goes on, on the
-    CPU. The name of the library stands in its log only where `TF_CPP_VMODULE=dso_loader=1` asks for it.
+    CPU. The name of the library stands in its log only where `TF_CPP_VMODULE=dso_loader=1` asks for it. And the three
+    count separately: which GPU of `nvidia-smi` is TensorFlow's `GPU:0` is told by no number.
 What a failure means
     `library_missing`: a library that TensorFlow needs for any GPU could not be opened.
     `driver_failed`: the CUDA driver refused to initialise, or to count its devices.
     `cudnn_too_old`: the GPUs are listed, and the cuDNN that was loaded is older than the one TensorFlow was built with.
     `listing_raised`: the listing itself ended in an exception.
     `gpus_missing`: GPUs are lacking, and TensorFlow does not say why; NVML it does not name at all.
+    `numbered_otherwise`: a GPU has another number in CUDA or TensorFlow than its place in `CUDA_VISIBLE_DEVICES`.
+    `uuid_differs`: NVML and the CUDA driver give one GPU, by its PCI bus id, two UUIDs.
 What to do
     Install what is missing into the environment that runs TensorFlow. Where the driver fails, `nvidia-smi` must work
-    first; a driver that was updated needs a reboot or a reload of its kernel module.
+    first; a driver that was updated needs a reboot or a reload of its kernel module. Choose GPUs by UUID, as
+    `nvidia-smi -L` prints them: `export CUDA_VISIBLE_DEVICES=GPU-...`.
 """
 
 from __future__ import annotations
 
 import re
+import signal
 from collections.abc import Iterator
+from functools import partial
 
 from gpudiag import probe
 from gpudiag.hostfacts import Facts
 from gpudiag.model import Limits, Severity
 from gpudiag.probe import Case, Context, Judgement, Kind, Needs, Raised, Scope
+from gpudiag.record import Record
 
 PROBE = probe.Probe(needs=Needs(gpus=1), scope=Scope.ALL_GPUS, quick=True)
 
@@ -63,6 +72,19 @@ CUDNN_TOO_OLD = Kind(
     "pip install 'nvidia-cudnn-cu12>={needed},<10', and take an older cuDNN out of LD_LIBRARY_PATH.",
 )
 
+NUMBERED_OTHERWISE = Kind(
+    "numbered_otherwise",
+    Severity.FAIL,
+    "GPU {index} ({pci_bus_id}) is number {found} to {who}, its place in CUDA_VISIBLE_DEVICES is {place}",
+    "Identify devices by PCI bus id, not by number: TensorFlow logs it in its lines `Created device ... pci bus id`.",
+)
+UUID_DIFFERS = Kind(
+    "uuid_differs",
+    Severity.FAIL,
+    "GPU {index} ({pci_bus_id}) is {nvml} to NVML and {cuda} to CUDA",
+    "The driver's libraries do not belong together: reinstall the driver, or reboot after its update.",
+)
+
 CUDNN_NEEDED = (9, 3)
 """Of TensorFlow 2.18-2.21, by its own words: "Loaded runtime CuDNN library: 9.1.0 but source was compiled with: 9.3.0.
 CuDNN library needs to have matching major version and equal or higher minor version." (simulated)"""
@@ -88,6 +110,33 @@ _PACKAGES = {
 """The distribution that holds a library of TensorFlow 2.18-2.21 (CUDA 12)."""
 
 
+NAMING_S = 40
+"""What asking TensorFlow for its names may take. A busy GPU can make it hang, which must not cost the whole reading."""
+
+
+class Device(Record):
+    """What NVML, CUDA and TensorFlow call one GPU; joined by its PCI bus id."""
+
+    index: int
+    """NVML's number, as ``nvidia-smi`` prints it."""
+    name: str
+    pci_bus_id: str
+    uuid: str
+    """By NVML."""
+    cuda_ordinal: int | None
+    """Number in the CUDA driver, in this process; None where the driver does not show it."""
+    cuda_uuid: str
+    """By the CUDA driver, without the prefix ``GPU-`` or ``MIG-``; empty where it does not show it."""
+    tensorflow: str
+    """Name in TensorFlow, such as ``GPU:0``; empty where it does not tell."""
+
+
+class Names(Record):
+    """TensorFlow's names."""
+
+    by_pci_bus_id: dict[str, str]
+
+
 class Reading(probe.Reading):
     """What TensorFlow lists, and what its log says."""
 
@@ -102,12 +151,19 @@ class Reading(probe.Reading):
     """Error lines of TensorFlow's log, without their prefix."""
     cudnn: str | None = None
     """Version of the cuDNN that was loaded; None where there is none."""
+    devices: tuple[Device, ...] = ()
+    """Those given, in the order of ``CUDA_VISIBLE_DEVICES``."""
+    unnamed: Raised | None = None
+    """What asking TensorFlow for its names raised; ``discovery.logical_devices`` judges it."""
 
     def figure(self) -> str:
         return f"TensorFlow lists {self.listed} of {self.given}"
 
 
 def measure(ctx: Context) -> Reading:
+    names: dict[str, str] = {}
+    # Apart, because creating devices can crash or hang where listing them does not.
+    unnamed = ctx.attempt(lambda: names.update(ctx.apart(partial(_names, ctx), Names, {}).by_pci_bus_id))
     listed: list[object] = []
     with ctx.placements() as log:
         raised = ctx.attempt(lambda: listed.extend(ctx.tf.config.list_physical_devices("GPU")))
@@ -118,7 +174,25 @@ def measure(ctx: Context) -> Reading:
         unopened={found["library"]: found["reason"] for found in map(_UNOPENED.search, log.lines) if found},
         errors=tuple(found["text"] for found in map(_ERROR.match, log.lines) if found),
         cudnn=ctx.cudnn_version(),
+        devices=_joined(ctx, names),
+        unnamed=unnamed,
     )
+
+
+def _names(ctx: Context) -> Names:
+    if hasattr(signal, "alarm"):
+        signal.alarm(NAMING_S)
+    return Names({pci_bus_id: name for name, pci_bus_id in ctx.pci_bus_ids().items()})
+
+
+def _joined(ctx: Context, names: dict[str, str]) -> tuple[Device, ...]:
+    shown = {device.pci_bus_id: (ordinal, device.uuid) for ordinal, device in enumerate(ctx.cuda_devices())}
+    devices = []
+    for gpu in ctx.gpus:
+        ordinal, uuid = shown.get(gpu.pci_bus_id, (None, ""))
+        name = names.get(gpu.pci_bus_id, "")
+        devices.append(Device(gpu.index, gpu.name, gpu.pci_bus_id, gpu.uuid, ordinal, uuid, name))
+    return tuple(devices)
 
 
 def judge(reading: Reading, facts: Facts, limits: Limits) -> Iterator[Judgement]:
@@ -128,6 +202,8 @@ def judge(reading: Reading, facts: Facts, limits: Limits) -> Iterator[Judgement]
     if reading.listed >= reading.given:
         if reading.cudnn is not None and not _is_enough(reading.cudnn):
             yield CUDNN_TOO_OLD.found(found=reading.cudnn, needed=".".join(map(str, CUDNN_NEEDED)))
+        for place, device in enumerate(reading.devices):
+            yield from _judge_names(place, device, named=reading.unnamed is None)
         return
     counts = {"listed": reading.listed, "given": reading.given}
     needed = {name: reason for name, reason in reading.unopened.items() if not name.startswith(_OPTIONAL)}
@@ -138,6 +214,18 @@ def judge(reading: Reading, facts: Facts, limits: Limits) -> Iterator[Judgement]
         yield DRIVER_FAILED.found(**counts, text=driver[0])
     elif not needed:
         yield GPUS_MISSING.found(**counts, text="; ".join(reading.errors) or "nothing")
+
+
+def _judge_names(place: int, device: Device, *, named: bool) -> Iterator[Judgement]:
+    figures: dict[str, int | str] = {"index": device.index, "pci_bus_id": device.pci_bus_id}
+    if device.cuda_ordinal != place:
+        found = "none" if device.cuda_ordinal is None else str(device.cuda_ordinal)
+        yield NUMBERED_OTHERWISE.found(**figures, who="CUDA", found=found, place=place)
+    elif device.cuda_uuid != device.uuid.partition("-")[2].lower():
+        yield UUID_DIFFERS.found(**figures, nvml=device.uuid, cuda=device.cuda_uuid or "(not named)")
+    if named and device.tensorflow != f"GPU:{place}":
+        found = device.tensorflow.removeprefix("GPU:") or "none"
+        yield NUMBERED_OTHERWISE.found(**figures, who="TensorFlow", found=found, place=place)
 
 
 def _is_enough(cudnn: str) -> bool:
@@ -167,8 +255,30 @@ def _case(
     return Case(name, expect, Reading(2, listed, None, words, errors))
 
 
+def _device(place: int, ordinal: int | None = None, uuid: str = "", tensorflow: str | None = None) -> Device:
+    own = f"{place:08x}-0000-4000-8000-000000000000"
+    return Device(
+        index=1 - place,
+        name="NVIDIA A100-SXM4-40GB",
+        pci_bus_id=f"0000:{2 - place:02x}:00.0",
+        uuid=f"GPU-{own}",
+        cuda_ordinal=place if ordinal is None else ordinal,
+        cuda_uuid=uuid or own,
+        tensorflow=f"GPU:{place}" if tensorflow is None else tensorflow,
+    )
+
+
+def _joined_case(name: str, *expect: str, second: Device, unnamed: Raised | None = None) -> Case:
+    return Case(name, expect, Reading(2, 2, None, {}, (), "9.3.0", (_device(0), second), unnamed))
+
+
 CASES = (
     _case("both listed", listed=2),
+    _joined_case("both joined", second=_device(1)),
+    _joined_case("another number in CUDA", NUMBERED_OTHERWISE.name, second=_device(1, ordinal=0)),
+    _joined_case("another number in TensorFlow", NUMBERED_OTHERWISE.name, second=_device(1, tensorflow="GPU:0")),
+    _joined_case("another UUID", UUID_DIFFERS.name, second=_device(1, uuid="0000000f-0000-4000-8000-000000000000")),
+    _joined_case("no device created", second=_device(1, tensorflow=""), unnamed=Raised("RuntimeError", "CUDA error")),
     Case("with cuDNN 9.10", (), Reading(2, 2, None, {}, (), "9.10.2")),
     Case("with an older cuDNN 9", (CUDNN_TOO_OLD.name,), Reading(2, 2, None, {}, (), "9.1.0")),
     Case("with cuDNN 8", (CUDNN_TOO_OLD.name,), Reading(2, 2, None, {}, (), "8.9.7")),

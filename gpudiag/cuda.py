@@ -1,0 +1,38 @@
+"""The CUDA driver through ``ctypes``: which GPUs it shows this process, and in which order.
+
+Asking initialises the driver, which reads ``CUDA_VISIBLE_DEVICES`` and ``CUDA_DEVICE_ORDER`` then and never again.
+"""
+
+from __future__ import annotations
+
+import ctypes
+import uuid
+from typing import Any
+
+from gpudiag.nvml import normalise_pci
+from gpudiag.probe import CudaDevice
+
+_LIBRARY = "libcuda.so.1"
+
+
+def devices(library: str = _LIBRARY) -> tuple[CudaDevice, ...]:
+    """Return the GPUs that the driver shows, by its ordinals; empty where it shows none or fails. Makes no context."""
+    try:
+        driver = ctypes.CDLL(library)
+        count = ctypes.c_int()
+        if driver.cuInit(0) or driver.cuDeviceGetCount(ctypes.byref(count)):
+            return ()
+        return tuple(_device(driver, ordinal) for ordinal in range(count.value))
+    except (OSError, AttributeError):  # no such library, or one that lacks these functions
+        return ()
+
+
+def _device(driver: Any, ordinal: int) -> CudaDevice:
+    handle = ctypes.c_int()
+    driver.cuDeviceGet(ctypes.byref(handle), ordinal)
+    bus_id, identifier = ctypes.create_string_buffer(32), ctypes.create_string_buffer(16)
+    driver.cuDeviceGetPCIBusId(bus_id, len(bus_id), handle)
+    # The first version, the only one before CUDA 11.4, gives the UUID of the whole GPU for a MIG instance, too.
+    get_uuid = getattr(driver, "cuDeviceGetUuid_v2", None) or driver.cuDeviceGetUuid
+    get_uuid(identifier, handle)
+    return CudaDevice(normalise_pci(bus_id.value) if bus_id.value else "", str(uuid.UUID(bytes=identifier.raw)))

@@ -1,0 +1,182 @@
+"""`CUDA_VISIBLE_DEVICES` shows TensorFlow the GPUs that its value names, whatever form the value has.
+
+What it does
+    Sets the variable, in a process of its own for each value, to one index, to several in reverse, to UUIDs in reverse,
+    to `-1`, to nothing, and to a list with an index that does not exist. Each time it lets TensorFlow list its GPUs and
+    asks the CUDA driver for their PCI bus ids. Indices are read in PCI order (`CUDA_DEVICE_ORDER=PCI_BUS_ID`).
+Why it matters
+    The variable decides which GPUs a program can see at all, and in which order, and nothing is reported when it is
+    misread: the list ends in silence at the first entry that is not valid, and `-1` and nothing hide every GPU.
+What a failure means
+    `wrong_gpus`: a value shows other GPUs than it names, or in another order.
+    `not_hidden`: GPUs are visible under a value that hides them all.
+    `list_not_cut`: entries after an invalid one have an effect, which the driver does not promise.
+    `tensorflow_differs`: TensorFlow lists more or fewer GPUs than the driver shows it.
+    `gpu_not_seen`: TensorFlow lists too few GPUs even where they are named by UUID.
+What to do
+    `export CUDA_VISIBLE_DEVICES=GPU-...,GPU-...` with UUIDs as `nvidia-smi -L` prints them: no order changes those. To
+    use no GPU: `export CUDA_VISIBLE_DEVICES=-1`. To use all: `unset CUDA_VISIBLE_DEVICES`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from functools import partial
+
+from gpudiag import probe
+from gpudiag.hostfacts import Facts
+from gpudiag.model import Limits, Severity
+from gpudiag.probe import Case, Context, Judgement, Kind, Needs, Scope
+from gpudiag.probes.common import GPU_NOT_SEEN
+from gpudiag.record import Record
+
+PROBE = probe.Probe(
+    needs=Needs(gpus=1),
+    scope=Scope.ALL_GPUS,
+    quick=True,
+    # NVML's indices are CUDA's in this order alone; whether it is in force is judged by discovery.device_order.
+    env={"CUDA_DEVICE_ORDER": "PCI_BUS_ID"},
+)
+
+WRONG_GPUS = Kind(
+    "wrong_gpus",
+    Severity.FAIL,
+    "CUDA_VISIBLE_DEVICES='{value}' shows {shown}, it names {expected}",
+    "Choose GPUs by UUID, which no order changes: export CUDA_VISIBLE_DEVICES=GPU-... (see nvidia-smi -L)",
+)
+NOT_HIDDEN = Kind(
+    "not_hidden",
+    Severity.FAIL,
+    "CUDA_VISIBLE_DEVICES='{value}' should hide every GPU and shows {shown}",
+    "Hide them in the program: tf.config.set_visible_devices([], 'GPU')",
+)
+LIST_NOT_CUT = Kind(
+    "list_not_cut",
+    Severity.WARNING,
+    "CUDA_VISIBLE_DEVICES='{value}' has an invalid entry, and those after it count: it shows {shown}",
+    "List only GPUs that exist; other drivers end the list at the first invalid entry.",
+)
+TENSORFLOW_DIFFERS = Kind(
+    "tensorflow_differs",
+    Severity.FAIL,
+    "under CUDA_VISIBLE_DEVICES='{value}' TensorFlow lists {listed} GPU(s), the CUDA driver shows {shown}",
+    "See TensorFlow's log: it leaves out GPUs with few multiprocessors (TF_MIN_GPU_MULTIPROCESSOR_COUNT).",
+)
+
+ABSENT_INDEX = 999
+"""More GPUs than any machine has."""
+
+
+class Shown(Record):
+    """What a process can see."""
+
+    listed: int
+    """GPUs in ``tf.config.list_physical_devices('GPU')``."""
+    pci_bus_ids: tuple[str, ...]
+    """Of the GPUs that the CUDA driver shows, by its ordinals."""
+
+
+class Value(Record):
+    """One value of the variable, and what it showed."""
+
+    value: str
+    expected: tuple[str, ...]
+    """PCI bus ids of the GPUs that the value names, in its order."""
+    shown: Shown
+
+
+class Reading(probe.Reading):
+    """What each value showed."""
+
+    given: tuple[str, ...]
+    """PCI bus ids of the GPUs that the probe was given, in the order of ``CUDA_VISIBLE_DEVICES``."""
+    values: dict[str, Value]
+    """By form: ``UUIDs``, ``one index``, ``indices`` (where two GPUs are there), ``-1``, ``empty``, ``invalid``."""
+
+    def figure(self) -> str:
+        obeyed = sum(one.shown.pci_bus_ids == one.expected for one in self.values.values())
+        return f"{obeyed} of {len(self.values)} values obeyed"
+
+
+def measure(ctx: Context) -> Reading:
+    look = partial(_look, ctx)
+    values = {
+        form: Value(value, expected, ctx.apart(look, Shown, {"CUDA_VISIBLE_DEVICES": value}))
+        for form, (value, expected) in _forms(ctx).items()
+    }
+    return Reading(tuple(gpu.pci_bus_id for gpu in ctx.gpus), values)
+
+
+def _forms(ctx: Context) -> dict[str, tuple[str, tuple[str, ...]]]:
+    """Return a value for each form and the PCI bus ids of the GPUs it names; only GPUs that were given are named."""
+    given, back = ctx.gpus, ctx.gpus[::-1]
+    first, everything = (given[0].pci_bus_id,), tuple(gpu.pci_bus_id for gpu in back)
+    rest = "".join(f",{gpu.index}" for gpu in given[1:])
+    forms: dict[str, tuple[str, tuple[str, ...]]] = {
+        "UUIDs": (",".join(gpu.uuid for gpu in back), everything),
+        "one index": (str(given[0].index), first),
+        "indices": (",".join(str(gpu.index) for gpu in back), everything),
+        "-1": ("-1", ()),
+        "empty": ("", ()),
+        "invalid": (f"{given[0].index},{ABSENT_INDEX}{rest}", first),
+    }
+    if len(given) == 1:
+        del forms["indices"]
+    return forms
+
+
+def _look(ctx: Context) -> Shown:
+    listed = len(ctx.tf.config.list_physical_devices("GPU"))
+    return Shown(listed, tuple(device.pci_bus_id for device in ctx.cuda_devices()))
+
+
+def judge(reading: Reading, facts: Facts, limits: Limits) -> Iterator[Judgement]:
+    named = reading.values["UUIDs"].shown
+    if min(named.listed, len(named.pci_bus_ids)) < len(reading.given):
+        yield GPU_NOT_SEEN.found(seen=named.listed, given=len(reading.given))
+        return
+    for form, one in reading.values.items():
+        shown = ", ".join(one.shown.pci_bus_ids) or "none"
+        if one.shown.pci_bus_ids == one.expected:
+            if one.shown.listed != len(one.expected):
+                yield TENSORFLOW_DIFFERS.found(value=one.value, listed=one.shown.listed, shown=shown)
+        elif not one.expected:
+            yield NOT_HIDDEN.found(value=one.value, shown=shown)
+        elif form == "invalid" and one.shown.pci_bus_ids[: len(one.expected)] == one.expected:
+            yield LIST_NOT_CUT.found(value=one.value, shown=shown)
+        else:
+            yield WRONG_GPUS.found(value=one.value, shown=shown, expected=", ".join(one.expected))
+
+
+_FIRST, _SECOND = "0000:3b:00.0", "0000:af:00.0"
+_BACK = (_SECOND, _FIRST)
+_GOOD = {
+    "UUIDs": Value("GPU-2,GPU-1", _BACK, Shown(2, _BACK)),
+    "one index": Value("0", (_FIRST,), Shown(1, (_FIRST,))),
+    "indices": Value("1,0", _BACK, Shown(2, _BACK)),
+    "-1": Value("-1", (), Shown(0, ())),
+    "empty": Value("", (), Shown(0, ())),
+    "invalid": Value("0,999,1", (_FIRST,), Shown(1, (_FIRST,))),
+}
+
+
+def _case(name: str, *expect: str, form: str = "", shown: tuple[str, ...] = (), listed: int | None = None) -> Case:
+    values = dict(_GOOD)
+    if form:
+        seen = Shown(len(shown) if listed is None else listed, shown)
+        values[form] = Value(_GOOD[form].value, _GOOD[form].expected, seen)
+    return Case(name, expect, Reading((_FIRST, _SECOND), values))
+
+
+CASES = (
+    _case("all obeyed"),
+    _case("the order of indices ignored", WRONG_GPUS.name, form="indices", shown=(_FIRST, _SECOND)),
+    _case("the index of another GPU", WRONG_GPUS.name, form="one index", shown=(_SECOND,)),
+    _case("the order of UUIDs ignored", WRONG_GPUS.name, form="UUIDs", shown=(_FIRST, _SECOND)),
+    _case("an invalid list hides all", WRONG_GPUS.name, form="invalid"),
+    _case("an invalid entry passed over", LIST_NOT_CUT.name, form="invalid", shown=(_FIRST, _SECOND)),
+    _case("-1 hides nothing", NOT_HIDDEN.name, form="-1", shown=(_FIRST, _SECOND)),
+    _case("nothing hides one", NOT_HIDDEN.name, form="empty", shown=(_SECOND,)),
+    _case("TensorFlow leaves one out", TENSORFLOW_DIFFERS.name, form="indices", shown=_BACK, listed=1),
+    _case("one of two", GPU_NOT_SEEN.name, form="UUIDs", shown=_BACK, listed=1),
+)

@@ -1,0 +1,114 @@
+"""A call in a process apart: what it sees, what comes back, and what it leaves alone."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+from collections.abc import Iterator
+from functools import partial
+from typing import Any
+
+import msgspec
+import pytest
+
+from far_side import Children, children
+from gpudiag import child, cuda
+from gpudiag.errors import Disturbed
+from gpudiag.isolate import Ended
+from gpudiag.model import Cause
+from gpudiag.record import Record
+
+MODULE = "test_apart"
+CONTEXT = child.ChildContext(())
+
+
+class Seen(Record):
+    """What a process apart saw."""
+
+    pid: int
+    variable: str | None
+    gpus: int = 0
+
+
+@pytest.fixture(scope="module")
+def tensorflow() -> Iterator[Children]:
+    with children() as started:
+        yield started
+
+
+def call(children: Children, function: Any) -> Ended:
+    """Call a function of this file in a child."""
+    return children.call(f"{MODULE}:{function.__name__}", {})
+
+
+# What runs in a child
+
+
+def look() -> Seen:
+    return Seen(os.getpid(), os.environ.get("APART"), len(CONTEXT.tf.config.list_physical_devices("GPU")))
+
+
+def looks_apart(_: dict[str, Any]) -> bytes:
+    os.environ["APART"] = "own"
+    changes: tuple[dict[str, str | None], ...] = ({"APART": "one"}, {"APART": None}, {})
+    seen = [CONTEXT.apart(look, Seen, change) for change in changes]
+    return msgspec.json.encode({"own": os.getpid(), "apart": seen, "left": os.environ["APART"]})
+
+
+def looks_too_late(_: dict[str, Any]) -> bytes:
+    look()
+    return msgspec.json.encode(CONTEXT.attempt(partial(CONTEXT.apart, look, Seen, {})))
+
+
+def raises_apart(_: dict[str, Any]) -> bytes:
+    def fail() -> Seen:
+        raise KeyError("of the probe")
+
+    def die() -> Seen:
+        os.kill(os.getpid(), signal.SIGSEGV)
+        raise AssertionError
+
+    return msgspec.json.encode([CONTEXT.attempt(partial(CONTEXT.apart, one, Seen, {})) for one in (fail, die)])
+
+
+def is_disturbed_apart(_: dict[str, Any]) -> bytes:
+    def disturb() -> Seen:
+        raise Disturbed("somebody else")
+
+    return msgspec.json.encode(CONTEXT.apart(disturb, Seen, {}))
+
+
+# What is expected of it
+
+
+def test_a_process_apart_has_an_environment_of_its_own(tensorflow: Children) -> None:
+    ended = call(tensorflow, looks_apart)
+    assert ended.value is not None, ended
+    found = json.loads(ended.value)
+    assert [seen["variable"] for seen in found["apart"]] == ["one", None, "own"]
+    assert len({found["own"], *(seen["pid"] for seen in found["apart"])}) == 4
+    assert found["left"] == "own"
+
+
+def test_a_process_that_has_queried_devices_is_not_copied(tensorflow: Children) -> None:
+    ended = call(tensorflow, looks_too_late)
+    assert ended.value is not None, ended
+    assert "has queried devices" in json.loads(ended.value)["message"]
+
+
+def test_how_a_process_apart_ended_is_told(tensorflow: Children) -> None:
+    ended = call(tensorflow, raises_apart)
+    assert ended.value is not None, ended
+    messages = [raised["message"] for raised in json.loads(ended.value)]
+    assert messages == ["in a process apart: KeyError: 'of the probe'", "in a process apart: killed by SIGSEGV"]
+
+
+def test_a_disturbance_stays_one(tensorflow: Children) -> None:
+    ended = call(tensorflow, is_disturbed_apart)
+    assert (ended.cause, ended.detail) == (Cause.DISTURBED, "somebody else")
+
+
+@pytest.mark.parametrize("library", ["libgpudiag-absent.so.1", "libc.so.6"])
+def test_no_driver_shows_no_gpu(library: str) -> None:
+    assert cuda.devices(library) == ()
