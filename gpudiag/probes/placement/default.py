@@ -149,7 +149,7 @@ def judge(reading: Reading, facts: Facts, limits: Limits) -> Iterator[Judgement]
         elif run.logged != (FIRST,):
             yield NOT_THE_FIRST.found(mode=run.mode, logged=logged)
         else:
-            kernel = Kernel(f"{FIRST} ({run.mode})", reading.bus_ids.get(FIRST, ""), run.correct)
+            kernel = Kernel(f"{FIRST}, {run.mode}", reading.bus_ids.get(FIRST, ""), run.correct)
             yield from judge_kernel(kernel, reading.given[0])
 
 

@@ -11,7 +11,7 @@ Why it matters
 What a failure means
     `ran_elsewhere`: an operation did not run on the device that it was put on, by the log.
     `held_elsewhere`: it did, and its result is in the memory of another device.
-    `wrong_sum`: the sum of the products on CPU:0, or one of int32 on a GPU, is wrong.
+    `wrong_sum`: the products are right; their sum on CPU:0, or one of int32 on a GPU, is wrong.
     `program_raised`: a step raised.
     `int32_on_device`: int32 values are held by the GPU; TensorFlow 2.18 to 2.21 keeps them in the host's memory. Only
     a note: a release of TensorFlow that does otherwise.
@@ -169,9 +169,10 @@ def judge(reading: Reading, facts: Facts, limits: Limits) -> Iterator[Judgement]
             yield INT32_ON_DEVICE.found(requested=step.requested, held=step.held)
         elif step.op != "AddV2" and step.held != step.requested:
             yield HELD_ELSEWHERE.found(op=step.op, requested=step.requested, held=step.held)
-    for step in reading.sums:
-        if not (step.raised or step.correct):
-            yield WRONG_SUM.found(op=step.op, requested=step.requested)
+    if all(product.correct for product in reading.products):
+        for step in reading.sums:
+            if not (step.raised or step.correct):
+                yield WRONG_SUM.found(op=step.op, requested=step.requested)
     for expected, product in zip(reading.given, reading.products, strict=True):
         if reading.bus_ids and product.logged == (product.requested,):
             bus_id = reading.bus_ids.get(product.requested, "")
