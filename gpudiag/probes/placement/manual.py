@@ -35,7 +35,12 @@ from gpudiag.probe import Case, Context, Judgement, Kind, Needs, Raised, Scope
 from gpudiag.probes.common import GPU_NOT_SEEN, MATRIX, OTHER_GPU, WRONG_RESULT, Kernel, is_square, judge_kernel
 from gpudiag.record import Record
 
-PROBE = probe.Probe(needs=Needs(gpus=1), scope=Scope.ALL_GPUS)
+PROBE = probe.Probe(
+    needs=Needs(gpus=1),
+    scope=Scope.ALL_GPUS,
+    # It runs small integer operations on the CPU whatever is asked for; placement.silent_cpu tells of it.
+    env={"TF_EAGER_ENABLE_SMALL_TENSOR_CPU_PINNING": None},
+)
 
 RAN_ELSEWHERE = Kind(
     "ran_elsewhere",
