@@ -164,8 +164,8 @@ CASES = (
         "a session raises as in TensorFlow 2.21",
         raised=Raised(
             "InvalidArgumentError",
-            "Cannot assign a device for operation MatMul: {{node MatMul}} was explicitly assigned to /device:GPU:99 but "
-            "available devices are [ /job:localhost/replica:0/task:0/device:CPU:0 ].",
+            "Cannot assign a device for operation MatMul: {{node MatMul}} was explicitly assigned to /device:GPU:99 "
+            "but available devices are [ /job:localhost/replica:0/task:0/device:CPU:0 ].",
         ),
     ),
     _case("silent fallback", "no_error", raised=None, device="CPU:0"),

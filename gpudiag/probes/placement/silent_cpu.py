@@ -94,7 +94,7 @@ class Operation(Record):
 
 
 _NUMBERS = ("float32", "float64", "float16", "int64", "int32")
-_DOUBLED = [[2, 4], [6, 8]]
+_DOUBLED = [[2.0, 4.0], [6.0, 8.0]]
 
 # Measured on 2.21.0 on simulated GPUs, where the list of GPU kernels is the wheel's own.
 OPERATIONS = (
@@ -108,15 +108,15 @@ OPERATIONS = (
     Operation("AddV2", "int64", _DOUBLED),
     Operation("AddV2", "int32", _DOUBLED),
     Operation("Relu", "float32", MATRIX),
-    Operation("Sum", "float32", [[10]]),
-    Operation("GatherV2", "float32", [[3, 4]]),
-    Operation("TopKV2", "float32", [[2], [4]]),
-    Operation("Where", "float32", [[0, 0], [0, 1], [1, 0], [1, 1]]),
-    Operation("Unique", "float32", [1, 2, 3, 4]),
-    Operation("ListDiff", "float32", [1, 2, 3], CPU),
-    Operation("RandomShuffle", "float32", [7, 7, 7, 7], CPU),
+    Operation("Sum", "float32", [[10.0]]),
+    Operation("GatherV2", "float32", [[3.0, 4.0]]),
+    Operation("TopKV2", "float32", [[2.0], [4.0]]),
+    Operation("Where", "float32", [[0.0, 0.0], [0.0, 1.0], [1.0, 0.0], [1.0, 1.0]]),
+    Operation("Unique", "float32", [1.0, 2.0, 3.0, 4.0]),
+    Operation("ListDiff", "float32", [1.0, 2.0, 3.0], CPU),
+    Operation("RandomShuffle", "float32", [7.0, 7.0, 7.0, 7.0], CPU),
     Operation("AsString", "float32", [["1", "2"], ["3", "4"]], CPU),
-    Operation("StringLength", "string", [5], CPU),
+    Operation("StringLength", "string", [5.0], CPU),
 )
 
 
@@ -131,7 +131,8 @@ class Run(Record):
     """Devices on which the log shows it."""
     held: str = ""
     """What ``tensor.backing_device`` of its result says: the host's memory, ``CPU:0``, for int32."""
-    result: list[Any] = []
+    result: str = ""
+    """Its values as Python writes them, numbers as floats: a wrong one can be an infinity, which JSON lacks."""
     raised: Raised | None = None
     hard: Raised | None = None
     """What it raises with soft placement off; asked only where it did not run on a GPU."""
@@ -194,14 +195,14 @@ def measure(ctx: Context) -> Reading:
         with ctx.placements() as log:
             raised = ctx.attempt(call)
         logged = devices_of(asked.op, log.placements)
-        values: list[Any] = []
-        as_json = "U" if asked.op == "AsString" else "float64"
-        raised = raised or ctx.attempt(lambda: values.extend(results[0].numpy().astype(as_json).tolist()))
+        values: list[str] = []
+        kind = "U" if asked.op == "AsString" else "float64"
+        raised = raised or ctx.attempt(lambda: values.append(str(results[0].numpy().astype(kind).tolist())))
         if raised:
             return Run(*asked.key, logged, raised=raised)
         tf.config.set_soft_device_placement(False)
         hard = None if all(device.startswith("GPU:") for device in logged) else ctx.attempt(call)
-        return Run(*asked.key, logged, short_device(results[0].backing_device), values, hard=hard)
+        return Run(*asked.key, logged, short_device(results[0].backing_device), values[0], hard=hard)
 
     return Reading(given, seen, tuple(run(asked) for asked in OPERATIONS))
 
@@ -218,9 +219,9 @@ def judge(reading: Reading, facts: Facts, limits: Limits) -> Iterator[Judgement]
         if run.raised:
             yield RAISED_INSTEAD.found(**what, error=run.raised.brief)
             continue
-        if run.result != asked.expected:
+        if run.result != str(asked.expected):
             on = logged or "an unknown device"
-            yield WRONG_VALUE.found(**what, logged=on, result=str(run.result), expected=str(asked.expected))
+            yield WRONG_VALUE.found(**what, logged=on, result=run.result, expected=str(asked.expected))
         if not run.logged:
             yield NOT_LOGGED.found(**what)
         elif asked.runs_on == GPU and run.logged != (GPU,):
@@ -235,13 +236,13 @@ def _case(
     *expect: str,
     asked: Operation = OPERATIONS[0],
     logged: str = GPU,
-    result: list[Any] | None = None,
+    result: str | None = None,
     raised: Raised | None = None,
     hard: Raised | None = None,
     variables: dict[str, str] | None = None,
 ) -> Case:
     on = (logged,) if logged else ()
-    run = Run(*asked.key, on, logged, asked.expected if result is None else result, raised, hard)
+    run = Run(*asked.key, on, logged, str(asked.expected) if result is None else result, raised, hard)
     return Case(name, expect, Reading(1, 1, (run,)), example(environment=EnvironmentFacts(variables or {})))
 
 
@@ -259,7 +260,7 @@ CASES = (
     _case("pinned to the CPU", PINNED.name, asked=_INT64, logged=CPU, variables=_SET),
     _case("not what pinning does", RAN_ELSEWHERE.name, logged=CPU, variables=_SET),
     _case("a silent log", NOT_LOGGED.name, logged=""),
-    _case("an error", RAISED_INSTEAD.name, logged="", result=[], raised=Raised("InternalError", "CUDA error")),
-    _case("a wrong value", WRONG_VALUE.name, result=[[0.0]]),
+    _case("an error", RAISED_INSTEAD.name, logged="", result="", raised=Raised("InternalError", "CUDA error")),
+    _case("a wrong value", WRONG_VALUE.name, result="[[inf]]"),
     Case("TensorFlow without GPU", (GPU_NOT_SEEN.name,), Reading(1, 0)),
 )
