@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from far_side import Children, judge, kinds
+from far_side import ABSENT, Children, judge, kinds
 
 ALTERED = "processes.altered_tensorflow:"
 
@@ -29,7 +29,45 @@ def test_a_missing_device_raises_under_hard_placement(tensorflow: Children) -> N
     assert "Could not satisfy device specification" in eager
     assert "Unable to find any devices for spec /device:GPU:99" in function
     assert "enable_soft_placement=1" in texts["eager", "/job:worker/device:CPU:0", True]
+    assert (
+        "Unable to find any devices for spec /job:worker/device:CPU:0"
+        in texts["tf.function", "/job:worker/device:CPU:0", False]
+    )
+    for requested, soft in (
+        ("/GPU:99", False),
+        ("/job:worker/device:CPU:0", False),
+        ("/job:worker/device:CPU:0", True),
+    ):
+        assert "Cannot assign a device for operation MatMul" in texts["session", requested, soft]
     assert judge("placement.hard_error", reading).findings == ()
+
+
+def test_the_ways_to_miss_the_switch_are_as_known(tensorflow: Children) -> None:
+    reading = tensorflow.measure("placement.soft_switch_ignored")
+    assert {attempt.way: attempt.came_to for attempt in reading.attempts} == {
+        "eager_config": "CPU:0",
+        "session_default": "InvalidArgumentError",
+        "session_inherits": "CPU:0",
+        "session_config": "InvalidArgumentError",
+        "late_config": "CPU:0",
+        "assigned": "CPU:0",
+        "made_up_type": "CPU:0",
+        "old_constant": "CPU:0",
+        "variable": "CPU:1",
+    }
+    judged = judge("placement.soft_switch_ignored", reading)
+    assert judged.findings == ()
+    assert judged.figure == "9 of 9 ways as known"
+
+
+@pytest.mark.parametrize(
+    "probe", ["placement.default", "placement.manual", "placement.fallback_causes", "placement.silent_cpu"]
+)
+def test_not_passed_without_a_gpu(probe: str, tensorflow: Children) -> None:
+    judged = judge(probe, tensorflow.measure(probe, ABSENT))
+    assert kinds(judged) == ["gpu_not_seen"]
+    assert judged.verified == ()
+    assert judged.figure == "TensorFlow lists 0 of 1 GPUs"
 
 
 def test_every_operation_is_in_the_placement_log(tensorflow: Children) -> None:
@@ -51,6 +89,8 @@ def test_every_operation_is_in_the_placement_log(tensorflow: Children) -> None:
         ("placement.soft_fallback", "logs_no_placement", ["not_logged"] * 2),
         ("placement.soft_fallback", "computes_wrongly", ["wrong_result"] * 2),
         ("placement.hard_error", "soft_placement_stays_on", ["no_error"] * 2),
+        ("placement.soft_switch_ignored", "soft_placement_stays_on", ["behaviour_changed"]),
+        ("placement.soft_switch_ignored", "logs_no_placement", ["behaviour_changed"]),
         # A session has a switch of its own.
         ("placement.log", "logs_no_placement", ["op_not_logged"] * 4),
         ("placement.log", "ignores_the_device", ["op_elsewhere"] * 3),

@@ -2,8 +2,9 @@
 
 What it does
     Switches soft placement off and multiplies two matrices under `tf.device("/GPU:99")`, a device that does not exist,
-    eagerly and inside `tf.function`. It does the same with a device of another job, `/job:worker/device:CPU:0`, there
-    also with soft placement on, because soft placement never crosses jobs. It records the exception's type and text.
+    eagerly, inside `tf.function` and in a `tf.compat.v1.Session`. It does the same with a device of another job,
+    `/job:worker/device:CPU:0`, there also with soft placement on, because soft placement never crosses jobs. It records
+    the exception's type and text.
 Why it matters
     Hard placement is the way to make a program fail loudly instead of computing silently on the CPU. A test suite that
     relies on it is worthless where the error does not come.
@@ -13,8 +14,9 @@ What a failure means
     `other_text`: the right exception, whose text does not name the device; a release of TensorFlow that words it anew.
 What to do
     Call `tf.config.set_soft_device_placement(False)` before the first operation and look whether a library switches it
-    on again. Do not test with a scalar constant: TensorFlow caches those per device name, and one that was made under
-    soft placement is handed out again without an error.
+    on again. A session has a switch of its own: `tf.compat.v1.ConfigProto(allow_soft_placement=False)`. Do not test
+    with a scalar constant: TensorFlow caches those per device name, and one that was made under soft placement is
+    handed out again without an error.
 """
 
 from __future__ import annotations
@@ -25,7 +27,7 @@ from typing import Any
 from gpudiag import probe
 from gpudiag.hostfacts import Facts
 from gpudiag.model import Limits, Severity
-from gpudiag.placement import short_device
+from gpudiag.placement import devices_of, short_device
 from gpudiag.probe import Case, Context, Judgement, Kind, Raised
 from gpudiag.probes.common import MATRIX
 from gpudiag.record import Record
@@ -54,8 +56,8 @@ OTHER_TEXT = Kind(
 MISSING = "/GPU:99"
 OTHER_JOB = "/job:worker/device:CPU:0"
 
-# Four places in TensorFlow word this error: eager placement, a function's multi-device instantiation, the placer, and a
-# copy to the device. Measured on 2.21.0; which one speaks depends on mode and soft placement.
+# Four places in TensorFlow word this error: eager placement, a function's multi-device instantiation, the placer (of a
+# session, too), and a copy to the device. Measured on 2.21.0; which one speaks depends on mode and soft placement.
 _WORDS = (
     "Could not satisfy device specification",
     "Unable to find any devices for spec",
@@ -68,7 +70,7 @@ class Run(Record):
     """One matrix product asked for on a missing device."""
 
     mode: str
-    """``eager`` or ``tf.function``."""
+    """``eager``, ``tf.function`` or ``session``."""
     requested: str
     """The device as the program named it."""
     soft: bool
@@ -108,13 +110,25 @@ def measure(ctx: Context) -> Reading:
         raised = ctx.attempt(lambda: devices.append(short_device(multiply(matrix).device)))
         return Run(mode, requested, soft, raised, "".join(devices))
 
-    return Reading(
-        tuple(
-            run(mode, requested, soft=soft)
-            for mode in ("eager", "tf.function")
-            for requested, soft in ((MISSING, False), (OTHER_JOB, False), (OTHER_JOB, True))
-        )
-    )
+    def run_session(requested: str, *, soft: bool) -> Run:
+        v1 = tf.compat.v1
+        config = v1.ConfigProto(allow_soft_placement=soft, log_device_placement=True)
+
+        def multiply() -> None:
+            with tf.Graph().as_default(), v1.Session(config=config) as session:
+                operand = v1.placeholder(tf.float32, [2, 2])
+                with tf.device(requested):
+                    product = tf.matmul(operand, operand)
+                session.run(product, {operand: MATRIX})
+
+        with ctx.placements() as log:
+            raised = ctx.attempt(multiply)
+        devices = () if raised else devices_of("MatMul", log.placements)
+        return Run("session", requested, soft, raised, ", ".join(devices))
+
+    requests = ((MISSING, False), (OTHER_JOB, False), (OTHER_JOB, True))
+    eager = [run(mode, requested, soft=soft) for mode in ("eager", "tf.function") for requested, soft in requests]
+    return Reading((*eager, *(run_session(requested, soft=soft) for requested, soft in requests)))
 
 
 def judge(reading: Reading, facts: Facts, limits: Limits) -> Iterator[Judgement]:
@@ -144,6 +158,14 @@ CASES = (
             "InvalidArgumentError",
             "Could not satisfy device specification '/job:localhost/replica:0/task:0/device:GPU:99'. "
             "enable_soft_placement=0. Supported device types [CPU]. [Op:MatMul] name: ",
+        ),
+    ),
+    _case(
+        "a session raises as in TensorFlow 2.21",
+        raised=Raised(
+            "InvalidArgumentError",
+            "Cannot assign a device for operation MatMul: {{node MatMul}} was explicitly assigned to /device:GPU:99 "
+            "but available devices are [ /job:localhost/replica:0/task:0/device:CPU:0 ].",
         ),
     ),
     _case("silent fallback", "no_error", raised=None, device="CPU:0"),

@@ -3,7 +3,8 @@
 What it does
     Switches soft placement on and multiplies two matrices under `tf.device("/GPU:99")`, a device that does not exist,
     once eagerly and once inside `tf.function`. It reads from TensorFlow's placement log, and from the result, where
-    the product was computed, and compares the result with the right one.
+    the product was computed, and compares the result with the right one. A missing device is the first of three causes
+    of a fallback; the other two need a GPU: `placement.fallback_causes` shows all three and tells them apart.
 Why it matters
     Soft placement is TensorFlow's default. It is why code written for a GPU runs on a machine without one, and also why
     a program silently computes on the CPU. Both rest on the behaviour that is measured here.

@@ -1,0 +1,273 @@
+"""Soft placement off tells apart the three causes for which an operation runs elsewhere than it was asked to.
+
+What it does
+    Asks for operations on a GPU that cannot run there, for each of the three causes, eagerly and inside `tf.function`:
+    a *missing device* (MatMul under `/GPU:99`), *no kernel* (MatMul of int64 under `/GPU:0`, which TensorFlow computes
+    on the CPU alone) and a *CPU resource* (under `/GPU:0`, a write to a variable and, eagerly, a look-up in a hash
+    table and a step of a dataset's iterator, all of which live on CPU:0). With soft placement on it reads from the
+    placement log where each one ran. Then it does the same with soft placement off, which tells the cause: the error
+    says that there is no such device, or that the device has no kernel, or there is no error at all.
+Why it matters
+    Seen from outside the three look alike, an operation is not where it was asked for, and each has another cure. Soft
+    placement off is no protection from the third: operations follow the resource that they use, without an error.
+What a failure means
+    `cause_not_told`: with soft placement off, what happened does not tell this cause from the others.
+    `fell_elsewhere`: the operation fell back to another device than in TensorFlow 2.18 to 2.21: to `GPU:0`, not the
+    CPU, from a missing device, and to `CPU:0` for the other causes. Only a note: a release that has a kernel more, say.
+    `raised_instead`: an error, although soft placement was on.
+    `not_logged`: the placement log does not show the operation.
+    `wrong_result`: the operation ran, and its result is wrong.
+    `gpu_not_seen`: TensorFlow lists fewer GPUs than the probe was given.
+What to do
+    Run the program once under `tf.config.set_soft_device_placement(False)`. "Unable to find any devices" or "Could not
+    satisfy device specification" for a device that is not in the list of available ones: name one that
+    `tf.config.list_logical_devices()` lists. "no supported kernel", or a device that is in that list: use another type
+    or operation, or put it on the CPU yourself. No error: make the variable, table or iterator under the same
+    `with tf.device("/GPU:0"):` as its user. Believe the placement log and not `result.device`: a `tf.function` that
+    runs under `/GPU:0` says `GPU:0` for a result computed on the CPU.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Iterator
+from itertools import count
+from typing import Any
+
+from gpudiag import probe
+from gpudiag.hostfacts import Facts
+from gpudiag.model import Limits, Severity
+from gpudiag.placement import devices_of, short_device
+from gpudiag.probe import Case, Context, Judgement, Kind, Needs, Raised, Scope
+from gpudiag.probes.common import GPU_NOT_SEEN, MATRIX, is_square
+from gpudiag.record import Record
+
+PROBE = probe.Probe(
+    needs=Needs(gpus=1),
+    scope=Scope.ALL_GPUS,
+    # It runs small integer operations on the CPU for a fourth cause; placement.silent_cpu tells of it.
+    env={"TF_EAGER_ENABLE_SMALL_TENSOR_CPU_PINNING": None},
+)
+
+CAUSE_NOT_TOLD = Kind(
+    "cause_not_told",
+    Severity.WARNING,
+    "{what}: soft placement off does not tell that the cause is: {cause}. It gave {happened}",
+    "Do not tell causes apart by the error's text under this release of TensorFlow; read the placement log.",
+)
+FELL_ELSEWHERE = Kind(
+    "fell_elsewhere",
+    Severity.NOTE,
+    "{what} ({cause}): it ran on {logged}, TensorFlow 2.18 to 2.21 runs it on {expected}",
+    "Look in the placement log where operations run: tf.debugging.set_log_device_placement(True)",
+)
+RAISED_INSTEAD = Kind(
+    "raised_instead",
+    Severity.FAIL,
+    "{what} ({cause}): an error instead of a fallback: {error}",
+    "Switch soft placement on before the first operation: tf.config.set_soft_device_placement(True)",
+)
+NOT_LOGGED = Kind(
+    "not_logged",
+    Severity.FAIL,
+    "{what}: the placement log does not show it",
+    "Use a release of TensorFlow whose log gpudiag reads (2.18 to 2.21).",
+)
+WRONG_RESULT = Kind(
+    "wrong_result",
+    Severity.FAIL,
+    "{what}: the result computed on {logged} is wrong",
+    "Trust no result of this machine. Look for errors in `nvidia-smi -q -d ECC` and `dmesg | grep Xid`.",
+)
+
+GPU, CPU = "GPU:0", "CPU:0"
+MISSING_DEVICE, NO_KERNEL, CPU_RESOURCE = "missing device", "no kernel", "CPU resource"
+FALLS_TO = {MISSING_DEVICE: GPU, NO_KERNEL: CPU, CPU_RESOURCE: CPU}
+
+_AVAILABLE = re.compile(r"All available devices \[([^\]]*)\]")
+
+
+class Attempt(Record):
+    """One call of the operation."""
+
+    logged: tuple[str, ...] = ()
+    """Devices on which the log shows it, such as ``CPU:0``."""
+    device: str = ""
+    """What ``result.device`` says; empty where it raised."""
+    correct: bool = False
+    """True: the result equals the one known beforehand."""
+    raised: Raised | None = None
+
+
+class Run(Record):
+    """One operation that cannot run where it was asked for."""
+
+    cause: str
+    """Why: ``missing device``, ``no kernel`` or ``CPU resource``."""
+    mode: str
+    """``eager`` or ``tf.function``."""
+    op: str
+    """Operation type, such as ``MatMul``."""
+    requested: str
+    """The device that the program named, such as ``GPU:99``."""
+    soft: Attempt
+    """With soft placement on."""
+    hard: Attempt
+    """With soft placement off."""
+
+    @property
+    def what(self) -> str:
+        """The circumstances in words."""
+        return f"{self.op} under /{self.requested}, {self.mode}"
+
+    @property
+    def told(self) -> str:
+        """The cause that soft placement off tells; empty where it tells none."""
+        if self.hard.raised is None:
+            return CPU_RESOURCE if self.hard.logged == (CPU,) else ""
+        text = self.hard.raised.message
+        # Eager placement words both causes alike and adds what there is; the placer has a text for each (2.21.0).
+        if found := _AVAILABLE.search(text):
+            there = {short_device(name.strip()) for name in found[1].split(",")}
+            return NO_KERNEL if self.requested in there else MISSING_DEVICE
+        if "no supported kernel for" in text:
+            return NO_KERNEL
+        return MISSING_DEVICE if "Unable to find any devices for spec" in text else ""
+
+
+class Reading(probe.Reading):
+    """What became of each operation."""
+
+    given: int
+    """GPUs that the probe was given."""
+    seen: int
+    """GPUs that TensorFlow lists."""
+    runs: tuple[Run, ...] = ()
+    """Empty where TensorFlow lists too few GPUs."""
+
+    def figure(self) -> str:
+        if not self.runs:
+            return f"TensorFlow lists {self.seen} of {self.given} GPUs"
+        missed = {run.cause for run in self.runs if run.told != run.cause}
+        return f"{len(FALLS_TO) - len(missed)} of {len(FALLS_TO)} causes told apart"
+
+
+def measure(ctx: Context) -> Reading:
+    tf = ctx.tf
+    given = len(ctx.gpus)
+    tf.debugging.set_log_device_placement(True)
+    seen = len(tf.config.list_logical_devices("GPU"))
+    if seen < given:
+        return Reading(given, seen)
+    with tf.device(CPU):
+        floats, integers = tf.constant(MATRIX), tf.constant([[1, 2], [3, 4]], tf.int64)
+        one, key = tf.constant(1.0), tf.constant(7, tf.int64)
+        variable = tf.Variable(0.0)
+        table = tf.lookup.StaticHashTable(tf.lookup.KeyValueTensorInitializer([key], [70.0]), 0.0)
+        numbers = iter(tf.data.Dataset.range(100))
+    writes, steps = count(1), count()
+
+    def write() -> Any:
+        variable.assign_add(one)
+        return variable.read_value()
+
+    # Cause, operation type, device; the program, and whether its result is right.
+    programs: tuple[tuple[str, str, str, Callable[[], Any], Callable[[Any], bool]], ...] = (
+        (MISSING_DEVICE, "MatMul", "GPU:99", lambda: tf.matmul(floats, floats), is_square),
+        (NO_KERNEL, "MatMul", GPU, lambda: tf.matmul(integers, integers), is_square),
+        (CPU_RESOURCE, "AssignAddVariableOp", GPU, write, lambda value: bool(value.numpy() == next(writes))),
+        (CPU_RESOURCE, "LookupTableFindV2", GPU, lambda: table.lookup(key), lambda found: bool(found.numpy() == 70)),
+        (CPU_RESOURCE, "IteratorGetNext", GPU, lambda: next(numbers), lambda step: bool(step.numpy() == next(steps))),
+    )
+
+    def attempt(
+        mode: str, op: str, requested: str, program: Callable[[], Any], is_right: Callable[[Any], bool], *, soft: bool
+    ) -> Attempt:
+        tf.config.set_soft_device_placement(soft)
+
+        def run() -> Any:
+            with tf.device(requested):
+                return program()
+
+        call = tf.function(run, autograph=False) if mode == "tf.function" else run
+        results: list[Any] = []
+        with ctx.placements() as log:
+            raised = ctx.attempt(lambda: results.append(call()))
+        logged = devices_of(op, log.placements)
+        if raised:
+            return Attempt(logged, raised=raised)
+        return Attempt(logged, short_device(results[0].device), is_right(results[0]))
+
+    runs = []
+    for mode in ("eager", "tf.function"):
+        # A function is traced each time: one resource stands for all.
+        for cause, op, requested, program, is_right in programs if mode == "eager" else programs[:3]:
+            soft, hard = (attempt(mode, op, requested, program, is_right, soft=soft) for soft in (True, False))
+            runs.append(Run(cause, mode, op, requested, soft, hard))
+    return Reading(given, seen, tuple(runs))
+
+
+def judge(reading: Reading, facts: Facts, limits: Limits) -> Iterator[Judgement]:
+    if reading.seen < reading.given:
+        yield GPU_NOT_SEEN.found(seen=reading.seen, given=reading.given)
+        return
+    for run in reading.runs:
+        logged, expected = ", ".join(run.soft.logged), FALLS_TO[run.cause]
+        if run.soft.raised:
+            yield RAISED_INSTEAD.found(what=run.what, cause=run.cause, error=run.soft.raised.brief)
+            continue
+        if not (run.soft.correct and (run.hard.raised or run.hard.correct)):
+            yield WRONG_RESULT.found(what=run.what, logged=logged or "an unknown device")
+        if not run.soft.logged:
+            yield NOT_LOGGED.found(what=run.what)
+        elif run.soft.logged != (expected,):
+            yield FELL_ELSEWHERE.found(what=run.what, cause=run.cause, logged=logged, expected=expected)
+        elif run.told != run.cause:
+            happened = run.hard.raised.brief if run.hard.raised else "no error"
+            yield CAUSE_NOT_TOLD.found(what=run.what, cause=run.cause, happened=happened)
+
+
+def _raised(message: str) -> Attempt:
+    return Attempt(raised=Raised("InvalidArgumentError", message))
+
+
+def _eager_error(requested: str) -> Attempt:
+    return _raised(
+        f"Could not satisfy device specification '/job:localhost/replica:0/task:0/device:{requested}'. "
+        "enable_soft_placement=0. Supported device types [CPU]. All available devices [/job:localhost/replica:0/task:0"
+        "/device:GPU:0, /job:localhost/replica:0/task:0/device:CPU:0]. [Op:MatMul] name: "
+    )
+
+
+_ON_GPU, _ON_CPU = Attempt((GPU,), GPU, True), Attempt((CPU,), CPU, True)
+_NO_DEVICES = _raised("Unable to find any devices for spec /device:GPU:99 [Op:__inference_run_19]")
+_NO_SUPPORTED = _raised(
+    "Cannot assign a device for operation MatMul: Could not satisfy explicit device specification '/device:GPU:0' "
+    "because no supported kernel for GPU devices is available."
+)
+
+
+def _case(
+    name: str, *expect: str, cause: str = NO_KERNEL, soft: Attempt = _ON_CPU, hard: Attempt = _NO_SUPPORTED
+) -> Case:
+    requested = "GPU:99" if cause == MISSING_DEVICE else GPU
+    return Case(name, expect, Reading(1, 1, (Run(cause, "tf.function", "MatMul", requested, soft, hard),)))
+
+
+CASES = (
+    _case("no such device, eagerly", cause=MISSING_DEVICE, soft=_ON_GPU, hard=_eager_error("GPU:99")),
+    _case("no such device, in a function", cause=MISSING_DEVICE, soft=_ON_GPU, hard=_NO_DEVICES),
+    _case("no kernel, eagerly", hard=_eager_error(GPU)),
+    _case("no kernel, in a function"),
+    _case("a resource of the CPU", cause=CPU_RESOURCE, hard=_ON_CPU),
+    _case("an error in new words", CAUSE_NOT_TOLD.name, hard=_raised("no such thing")),
+    _case("an error for a resource", CAUSE_NOT_TOLD.name, cause=CPU_RESOURCE),
+    _case("no error for a missing kernel", CAUSE_NOT_TOLD.name, hard=_ON_CPU),
+    _case("a resource followed to the GPU", CAUSE_NOT_TOLD.name, cause=CPU_RESOURCE, hard=_ON_GPU),
+    _case("a missing device on the CPU", FELL_ELSEWHERE.name, cause=MISSING_DEVICE, hard=_eager_error("GPU:99")),
+    _case("a release with that kernel", FELL_ELSEWHERE.name, soft=_ON_GPU, hard=_ON_GPU),
+    _case("hard placement", RAISED_INSTEAD.name, soft=_NO_SUPPORTED),
+    _case("a silent log", NOT_LOGGED.name, soft=Attempt((), CPU, True)),
+    _case("a wrong result", WRONG_RESULT.name, soft=Attempt((CPU,), CPU, False)),
+    Case("TensorFlow without GPU", (GPU_NOT_SEEN.name,), Reading(1, 0)),
+)

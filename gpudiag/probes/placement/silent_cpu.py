@@ -1,0 +1,266 @@
+"""Operations asked for on a GPU run there, but for those that TensorFlow is known to have no GPU kernel for.
+
+What it does
+    Runs small operations of many kinds eagerly under `tf.device("/GPU:0")`, soft placement on, and reads from the
+    placement log where each one ran and from `tensor.backing_device` where its result is. Among them are six that
+    TensorFlow 2.18 to 2.21 computes on the CPU alone (matrix products of integers, the difference of two lists,
+    shuffling, texts) and one asked for on `/GPU:99`, which falls to `GPU:0`. What ran on the CPU is asked for again
+    with soft placement off, for the reason.
+Why it matters
+    Nothing is said when an operation asked for on a GPU runs on the CPU, and each one costs two copies over the bus: a
+    single one in a training step can cost more than the step. One that has a GPU kernel and still runs on the CPU is
+    a surprise that no documentation leads to expect.
+What a failure means
+    `ran_elsewhere`: an operation that has a GPU kernel in TensorFlow 2.18 to 2.21 ran on another device.
+    `pinned`: integer operations did, and `TF_EAGER_ENABLE_SMALL_TENSOR_CPU_PINNING` is set, which runs small ones on
+    the CPU, also with soft placement off. Only a note.
+    `raised_instead`: an operation raised.
+    `not_logged`: the placement log does not show an operation.
+    `wrong_value`: an operation ran, and its result is wrong.
+    `gpu_not_seen`: TensorFlow lists fewer GPUs than the probe was given.
+What to do
+    Find such operations in your own program with `tf.debugging.set_log_device_placement(True)` right after the import,
+    or make them errors: `tf.config.set_soft_device_placement(False)`. Use another type, `tf.cast(x, tf.float32)`, or
+    put the operation into the input pipeline, `dataset.map(...)`, which runs on the CPU beside the GPU.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from typing import Any
+
+from gpudiag import probe
+from gpudiag.hostfacts import EnvironmentFacts, Facts, example
+from gpudiag.model import Limits, Severity
+from gpudiag.placement import devices_of, short_device
+from gpudiag.probe import Case, Context, Judgement, Kind, Needs, Raised, Scope
+from gpudiag.probes.common import GPU_NOT_SEEN, MATRIX, SQUARE
+from gpudiag.record import Record
+
+PROBE = probe.Probe(needs=Needs(gpus=1), scope=Scope.ALL_GPUS)
+
+RAN_ELSEWHERE = Kind(
+    "ran_elsewhere",
+    Severity.WARNING,
+    "{op} of {dtype}, asked for on {requested}, ran on {logged} without a word. Soft placement off: {reason}",
+    "Reinstall TensorFlow if it is not the official one: pip install --force-reinstall 'tensorflow[and-cuda]'",
+)
+PINNED = Kind(
+    "pinned",
+    Severity.NOTE,
+    "{op} of {dtype}, asked for on {requested}, ran on {logged}: TF_EAGER_ENABLE_SMALL_TENSOR_CPU_PINNING is set",
+    "unset TF_EAGER_ENABLE_SMALL_TENSOR_CPU_PINNING",
+)
+RAISED_INSTEAD = Kind(
+    "raised_instead",
+    Severity.FAIL,
+    "{op} of {dtype}, asked for on {requested}: {error}",
+    "Look for other processes in `nvidia-smi`, and for NVRM and Xid lines in `dmesg`.",
+)
+NOT_LOGGED = Kind(
+    "not_logged",
+    Severity.FAIL,
+    "{op} of {dtype}, asked for on {requested}: the placement log does not show it",
+    "Use a release of TensorFlow whose log gpudiag reads (2.18 to 2.21).",
+)
+WRONG_VALUE = Kind(
+    "wrong_value",
+    Severity.FAIL,
+    "{op} of {dtype}, asked for on {requested}: the result computed on {logged} is {result}, not {expected}",
+    "Trust no result of this machine. Look for errors in `nvidia-smi -q -d ECC` and `dmesg | grep Xid`.",
+)
+
+GPU, CPU = "GPU:0", "CPU:0"
+MISSING = "GPU:99"
+VARIABLE = "TF_EAGER_ENABLE_SMALL_TENSOR_CPU_PINNING"
+
+
+class Operation(Record):
+    """What is asked for."""
+
+    op: str
+    """Operation type, such as ``MatMul``."""
+    dtype: str
+    """Of its operands."""
+    expected: list[Any]
+    """Its result."""
+    runs_on: str = GPU
+    """Where it runs in TensorFlow 2.18 to 2.21."""
+    requested: str = GPU
+
+    @property
+    def key(self) -> tuple[str, str, str]:
+        return self.op, self.dtype, self.requested
+
+
+_NUMBERS = ("float32", "float64", "float16", "int64", "int32")
+_DOUBLED = [[2.0, 4.0], [6.0, 8.0]]
+
+# Measured on 2.21.0 on simulated GPUs, where the list of GPU kernels is the wheel's own.
+OPERATIONS = (
+    Operation("MatMul", "float32", SQUARE),
+    Operation("MatMul", "float32", SQUARE, requested=MISSING),
+    Operation("MatMul", "float64", SQUARE),
+    Operation("MatMul", "float16", SQUARE),
+    Operation("MatMul", "int64", SQUARE, CPU),
+    Operation("MatMul", "int32", SQUARE, CPU),
+    Operation("AddV2", "float32", _DOUBLED),
+    Operation("AddV2", "int64", _DOUBLED),
+    Operation("AddV2", "int32", _DOUBLED),
+    Operation("Relu", "float32", MATRIX),
+    Operation("Sum", "float32", [[10.0]]),
+    Operation("GatherV2", "float32", [[3.0, 4.0]]),
+    Operation("TopKV2", "float32", [[2.0], [4.0]]),
+    Operation("Where", "float32", [[0.0, 0.0], [0.0, 1.0], [1.0, 0.0], [1.0, 1.0]]),
+    Operation("Unique", "float32", [1.0, 2.0, 3.0, 4.0]),
+    Operation("ListDiff", "float32", [1.0, 2.0, 3.0], CPU),
+    Operation("RandomShuffle", "float32", [7.0, 7.0, 7.0, 7.0], CPU),
+    Operation("AsString", "float32", [["1", "2"], ["3", "4"]], CPU),
+    Operation("StringLength", "string", [5.0], CPU),
+)
+
+
+class Run(Record):
+    """What became of one operation."""
+
+    op: str
+    dtype: str
+    requested: str
+    """The device that the program named."""
+    logged: tuple[str, ...] = ()
+    """Devices on which the log shows it."""
+    held: str = ""
+    """What ``tensor.backing_device`` of its result says: the host's memory, ``CPU:0``, for int32."""
+    result: str = ""
+    """Its values as Python writes them, numbers as floats: a wrong one can be an infinity, which JSON lacks."""
+    raised: Raised | None = None
+    hard: Raised | None = None
+    """What it raises with soft placement off; asked only where it did not run on a GPU."""
+
+    @property
+    def key(self) -> tuple[str, str, str]:
+        return self.op, self.dtype, self.requested
+
+
+class Reading(probe.Reading):
+    """Where each operation ran."""
+
+    given: int
+    """GPUs that the probe was given."""
+    seen: int
+    """GPUs that TensorFlow lists."""
+    runs: tuple[Run, ...] = ()
+    """Empty where TensorFlow lists too few GPUs."""
+
+    def figure(self) -> str:
+        if not self.runs:
+            return f"TensorFlow lists {self.seen} of {self.given} GPUs"
+        on_gpu, on_cpu = (sum(run.logged == (device,) for run in self.runs) for device in (GPU, CPU))
+        return f"of {len(self.runs)} operations {on_gpu} ran on {GPU}, {on_cpu} on {CPU}"
+
+
+def measure(ctx: Context) -> Reading:
+    tf = ctx.tf
+    given = len(ctx.gpus)
+    tf.debugging.set_log_device_placement(True)
+    seen = len(tf.config.list_logical_devices("GPU"))
+    if seen < given:
+        return Reading(given, seen)
+    with tf.device(GPU):
+        matrices = {dtype: tf.constant([[1, 2], [3, 4]], dtype) for dtype in _NUMBERS}
+        vector, sevens, text = tf.constant([1.0, 2.0, 3.0, 4.0]), tf.constant([7.0] * 4), tf.constant(["seven"])
+    programs: dict[str, Callable[[str], Any]] = {
+        "MatMul": lambda dtype: tf.matmul(matrices[dtype], matrices[dtype]),
+        "AddV2": lambda dtype: tf.add(matrices[dtype], matrices[dtype]),
+        "Relu": lambda dtype: tf.nn.relu(matrices[dtype]),
+        "Sum": lambda dtype: tf.reduce_sum(matrices[dtype], keepdims=True),
+        "GatherV2": lambda dtype: tf.gather(matrices[dtype], [1]),
+        "TopKV2": lambda dtype: tf.math.top_k(matrices[dtype], 1).values,
+        "Where": lambda dtype: tf.where(matrices[dtype]),
+        "Unique": lambda dtype: tf.unique(vector).y,
+        "ListDiff": lambda dtype: tf.raw_ops.ListDiff(x=vector, y=[4.0]).out,
+        "RandomShuffle": lambda dtype: tf.random.shuffle(sevens),
+        "AsString": lambda dtype: tf.strings.as_string(matrices[dtype], precision=0),
+        "StringLength": lambda dtype: tf.strings.length(text),
+    }
+
+    def run(asked: Operation) -> Run:
+        results: list[Any] = []
+
+        def call() -> None:
+            with tf.device(asked.requested):
+                results.append(programs[asked.op](asked.dtype))
+
+        tf.config.set_soft_device_placement(True)
+        with ctx.placements() as log:
+            raised = ctx.attempt(call)
+        logged = devices_of(asked.op, log.placements)
+        values: list[str] = []
+        kind = "U" if asked.op == "AsString" else "float64"
+        raised = raised or ctx.attempt(lambda: values.append(str(results[0].numpy().astype(kind).tolist())))
+        if raised:
+            return Run(*asked.key, logged, raised=raised)
+        tf.config.set_soft_device_placement(False)
+        hard = None if all(device.startswith("GPU:") for device in logged) else ctx.attempt(call)
+        return Run(*asked.key, logged, short_device(results[0].backing_device), values[0], hard=hard)
+
+    return Reading(given, seen, tuple(run(asked) for asked in OPERATIONS))
+
+
+def judge(reading: Reading, facts: Facts, limits: Limits) -> Iterator[Judgement]:
+    if reading.seen < reading.given:
+        yield GPU_NOT_SEEN.found(seen=reading.seen, given=reading.given)
+        return
+    known = {asked.key: asked for asked in OPERATIONS}
+    for run in reading.runs:
+        asked = known[run.key]
+        what = {"op": run.op, "dtype": run.dtype, "requested": run.requested}
+        logged = ", ".join(run.logged)
+        if run.raised:
+            yield RAISED_INSTEAD.found(**what, error=run.raised.brief)
+            continue
+        if run.result != str(asked.expected):
+            on = logged or "an unknown device"
+            yield WRONG_VALUE.found(**what, logged=on, result=run.result, expected=str(asked.expected))
+        if not run.logged:
+            yield NOT_LOGGED.found(**what)
+        elif asked.runs_on == GPU and run.logged != (GPU,):
+            if VARIABLE in facts.variables and run.dtype.startswith("int"):
+                yield PINNED.found(**what, logged=logged)
+            else:
+                yield RAN_ELSEWHERE.found(**what, logged=logged, reason=run.hard.brief if run.hard else "no error")
+
+
+def _case(
+    name: str,
+    *expect: str,
+    asked: Operation = OPERATIONS[0],
+    logged: str = GPU,
+    result: str | None = None,
+    raised: Raised | None = None,
+    hard: Raised | None = None,
+    variables: dict[str, str] | None = None,
+) -> Case:
+    on = (logged,) if logged else ()
+    run = Run(*asked.key, on, logged, str(asked.expected) if result is None else result, raised, hard)
+    return Case(name, expect, Reading(1, 1, (run,)), example(environment=EnvironmentFacts(variables or {})))
+
+
+_INT64 = next(asked for asked in OPERATIONS if asked.key == ("AddV2", "int64", GPU))
+_TEXT = next(asked for asked in OPERATIONS if asked.op == "AsString")
+_NO_KERNEL = Raised("InvalidArgumentError", "Could not satisfy device specification. Supported device types [CPU]")
+_SET = {VARIABLE: "(set)"}
+
+CASES = (
+    _case("on the GPU"),
+    _case("texts on the CPU", asked=_TEXT, logged=CPU, hard=_NO_KERNEL),
+    _case("a missing device falls to GPU:0", asked=OPERATIONS[1]),
+    _case("a missing device falls to the CPU", RAN_ELSEWHERE.name, asked=OPERATIONS[1], logged=CPU),
+    _case("a build without the kernel", RAN_ELSEWHERE.name, logged=CPU, hard=_NO_KERNEL),
+    _case("pinned to the CPU", PINNED.name, asked=_INT64, logged=CPU, variables=_SET),
+    _case("not what pinning does", RAN_ELSEWHERE.name, logged=CPU, variables=_SET),
+    _case("a silent log", NOT_LOGGED.name, logged=""),
+    _case("an error", RAISED_INSTEAD.name, logged="", result="", raised=Raised("InternalError", "CUDA error")),
+    _case("a wrong value", WRONG_VALUE.name, result="[[inf]]"),
+    Case("TensorFlow without GPU", (GPU_NOT_SEEN.name,), Reading(1, 0)),
+)

@@ -1,0 +1,187 @@
+"""Nine ways to set soft placement wrongly, or to get around it, have the effect that they are known to have.
+
+What it does
+    On two logical CPU devices, tries each of these ways and looks whether the operation then raises, or on which device
+    it ran by the placement log. Meant to switch soft placement off, and ignored:
+    `ConfigProto(allow_soft_placement=False)` for eager mode, given first of all or late, and the function assigned to
+    instead of called, `tf.config.set_soft_device_placement = False`. Not reached by switching it off: a scalar constant
+    that was made before and is handed out again, and a write to a variable, which runs where the variable is. Not
+    reached by switching it on: a `tf.compat.v1.Session`, which is hard without a config until the function was called,
+    and with one whatever the function was called with. And any device type passes for one, such as `/device:FOO:0`.
+Why it matters
+    Every one of them is silent. A program, or a test suite, that trusts one to keep its operations on the GPU computes
+    on the CPU; a session that was to fall back stops.
+What a failure means
+    `behaviour_changed`: this TensorFlow does something else than 2.18 to 2.21 do. Only a note: what is said here, and
+    what a program was built on, is to be looked at anew.
+What to do
+    In TensorFlow 2 call `tf.config.set_soft_device_placement(False)` before the first operation, and nothing else. For
+    a session write `tf.compat.v1.ConfigProto(allow_soft_placement=False)`, or `True`, every time. Then read the
+    placement log: variables, tables and iterators draw operations to their own device under any setting.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from typing import Any
+
+from gpudiag import probe
+from gpudiag.hostfacts import Facts
+from gpudiag.model import Limits, Severity
+from gpudiag.placement import devices_of, short_device
+from gpudiag.probe import Case, Context, Judgement, Kind, Raised
+from gpudiag.probes.common import MATRIX
+from gpudiag.record import Record
+
+PROBE = probe.Probe()
+
+BEHAVIOUR_CHANGED = Kind(
+    "behaviour_changed",
+    Severity.NOTE,
+    "{what}: {happened}; TensorFlow 2.18 to 2.21: {known}",
+    "Look whether your program relies on it; set placement by tf.config.set_soft_device_placement alone.",
+)
+
+MISSING = "/GPU:99"
+RAISES = "InvalidArgumentError"
+
+
+class Way(Record):
+    """A way to miss the switch, and what is known to come of it."""
+
+    what: str
+    comes_to: str
+    """The device on which the operation runs, or :data:`RAISES`."""
+
+
+WAYS = {
+    "eager_config": Way("ConfigProto(allow_soft_placement=False) for eager mode", "CPU:0"),
+    "session_default": Way("Session() where nothing was set, eager mode being soft", RAISES),
+    "session_inherits": Way("Session() after set_soft_device_placement(True)", "CPU:0"),
+    "session_config": Way("Session(config=ConfigProto()) after set_soft_device_placement(True)", RAISES),
+    "late_config": Way("enable_eager_execution(config=...) in eager mode", "CPU:0"),
+    "assigned": Way("set_soft_device_placement = False", "CPU:0"),
+    "made_up_type": Way("/device:FOO:0, soft placement on", "CPU:0"),
+    "old_constant": Way("a scalar constant made before soft placement was switched off", "CPU:0"),
+    "variable": Way("a variable of CPU:1 written under /CPU:0, soft placement off", "CPU:1"),
+}
+
+
+class Attempt(Record):
+    """What came of one way."""
+
+    way: str
+    """One of :data:`WAYS`."""
+    logged: tuple[str, ...] = ()
+    """Devices on which the log shows the operation; empty for a constant handed out again, which runs nothing."""
+    device: str = ""
+    """What ``result.device`` says; empty where it raised and for sessions, which return arrays."""
+    raised: Raised | None = None
+
+    @property
+    def came_to(self) -> str:
+        """What happened, in the terms of :attr:`Way.comes_to`."""
+        return self.raised.type if self.raised else ", ".join(self.logged) or self.device
+
+
+class Reading(probe.Reading):
+    """What came of each way."""
+
+    attempts: tuple[Attempt, ...]
+
+    def figure(self) -> str:
+        known = sum(attempt.came_to == WAYS[attempt.way].comes_to for attempt in self.attempts)
+        return f"{known} of {len(self.attempts)} ways as known"
+
+
+def measure(ctx: Context) -> Reading:
+    tf, v1 = ctx.tf, ctx.tf.compat.v1
+    attempts: list[Attempt] = []
+
+    def attempt(way: str, op: str, program: Callable[[], Any]) -> None:
+        results: list[Any] = []
+        with ctx.placements() as log:
+            raised = ctx.attempt(lambda: results.append(program()))
+        device = short_device(results[0].device) if results and tf.is_tensor(results[0]) else ""
+        attempts.append(Attempt(way, devices_of(op, log.placements), device, raised))
+
+    def multiply(device: str = MISSING) -> Any:
+        with tf.device(device):
+            return tf.matmul(matrix, matrix)
+
+    def run_session(*config: Any) -> Any:
+        with tf.Graph().as_default(), v1.Session(*config) as session:
+            operand = v1.placeholder(tf.float32, [2, 2])
+            with tf.device(MISSING):
+                product = tf.matmul(operand, operand)
+            return session.run(product, {operand: MATRIX})
+
+    def constant() -> Any:
+        with tf.device(MISSING):
+            return tf.constant(21.0)
+
+    def write() -> Any:
+        with tf.device("/CPU:0"):
+            return variable.assign_add(addend)
+
+    # First of all: it is effective, but for this field, only before anything else.
+    v1.disable_eager_execution()
+    v1.enable_eager_execution(config=v1.ConfigProto(allow_soft_placement=False))
+    tf.debugging.set_log_device_placement(True)
+    (cpu,) = tf.config.list_physical_devices("CPU")
+    tf.config.set_logical_device_configuration(cpu, [tf.config.LogicalDeviceConfiguration()] * 2)
+    matrix, addend = tf.constant(MATRIX), tf.constant(1.0)
+    attempt("eager_config", "MatMul", multiply)
+    attempt("session_default", "MatMul", run_session)
+
+    tf.config.set_soft_device_placement(True)
+    attempt("session_inherits", "MatMul", run_session)
+    attempt("session_config", "MatMul", lambda: run_session("", None, v1.ConfigProto(log_device_placement=True)))
+    v1.enable_eager_execution(config=v1.ConfigProto(allow_soft_placement=False))
+    attempt("late_config", "MatMul", multiply)
+    switch = tf.config.set_soft_device_placement
+    tf.config.set_soft_device_placement = False
+    attempt("assigned", "MatMul", multiply)
+    tf.config.set_soft_device_placement = switch
+    attempt("made_up_type", "MatMul", lambda: multiply("/device:FOO:0"))
+    constant()
+    with tf.device("/CPU:1"):
+        variable = tf.Variable(0.0)
+
+    tf.config.set_soft_device_placement(False)
+    attempt("old_constant", "Const", constant)
+    attempt("variable", "AssignAddVariableOp", write)
+    return Reading(tuple(attempts))
+
+
+def judge(reading: Reading, facts: Facts, limits: Limits) -> Iterator[Judgement]:
+    for attempt in reading.attempts:
+        way = WAYS[attempt.way]
+        if attempt.came_to == way.comes_to:
+            continue
+        happened = attempt.raised.brief if attempt.raised else f"runs on {attempt.came_to or 'an unknown device'}"
+        known = f"raises {RAISES}" if way.comes_to == RAISES else f"runs on {way.comes_to}"
+        yield BEHAVIOUR_CHANGED.found(what=way.what, happened=happened, known=known)
+
+
+_REFUSED = Raised(RAISES, "Could not satisfy device specification '/job:localhost/replica:0/task:0/device:GPU:99'.")
+
+
+def _case(name: str, *expect: str, attempt: Attempt) -> Case:
+    return Case(name, expect, Reading((attempt,)))
+
+
+CASES = (
+    _case("a config that eager mode ignores", attempt=Attempt("eager_config", ("CPU:0",), "CPU:0")),
+    _case("a session that is hard", attempt=Attempt("session_config", raised=_REFUSED)),
+    _case("a constant handed out again", attempt=Attempt("old_constant", (), "CPU:0")),
+    _case("a variable that draws the write", attempt=Attempt("variable", ("CPU:1",), "CPU:1")),
+    _case("a config that is heeded", "behaviour_changed", attempt=Attempt("eager_config", raised=_REFUSED)),
+    _case("a session that is soft", "behaviour_changed", attempt=Attempt("session_default", ("CPU:0",))),
+    _case(
+        "another error",
+        "behaviour_changed",
+        attempt=Attempt("session_config", raised=Raised("AttributeError", "'Context' object has no attribute")),
+    ),
+    _case("a write where it was put", "behaviour_changed", attempt=Attempt("variable", ("CPU:0",), "CPU:0")),
+)
