@@ -68,7 +68,7 @@ COLLECTIVE_RAISED = Kind(
     Severity.FAIL,
     "an all-reduce over {where} raised {error}",
     "export NCCL_DEBUG=INFO shows why NCCL fails. Without NCCL: "
-    "tf.distribute.MirroredStrategy(cross_device_ops=tf.distribute.HierarchicalCopyAllReduce())",
+    "tf.distribute.MirroredStrategy(cross_device_ops=tf.distribute.ReductionToOneDevice())",
 )
 
 TIMEOUT_S = 20.0

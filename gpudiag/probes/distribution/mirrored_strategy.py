@@ -18,7 +18,7 @@ What a failure means
 What to do
     `strategy = tf.distribute.MirroredStrategy()`, and make variables inside `with strategy.scope():`. Where the step
     hangs or NCCL fails: `export NCCL_DEBUG=INFO` shows why, `export NCCL_P2P_DISABLE=1` goes round a broken connection,
-    `tf.distribute.MirroredStrategy(cross_device_ops=tf.distribute.HierarchicalCopyAllReduce())` does without NCCL.
+    `tf.distribute.MirroredStrategy(cross_device_ops=tf.distribute.ReductionToOneDevice())` does without NCCL.
 """
 
 from __future__ import annotations
@@ -69,7 +69,7 @@ STEP_RAISED = Kind(
     Severity.FAIL,
     "a training step on {where} raised {error}",
     "export NCCL_DEBUG=INFO shows why NCCL fails. Without NCCL: "
-    "tf.distribute.MirroredStrategy(cross_device_ops=tf.distribute.HierarchicalCopyAllReduce())",
+    "tf.distribute.MirroredStrategy(cross_device_ops=tf.distribute.ReductionToOneDevice())",
 )
 WRONG_STEP = Kind(
     "wrong_step",
