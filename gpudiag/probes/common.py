@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import threading
 from collections.abc import Callable, Iterator
 from typing import Any
@@ -95,6 +96,16 @@ def refuse_disturbance(before: MemoryUse, *later: MemoryUse) -> None:
             continue  # NVML does not tell whose it is, and nothing speaks against its being ours
         if abs(others) > SLACK_BYTES:
             raise Disturbed(f"another process changed its memory on this GPU by {others / MIB:.0f} MiB meanwhile")
+
+
+Numbers = tuple[float | None, ...]
+"""What was computed, row by row; None for NaN and infinity, which a reading cannot hold."""
+
+
+def numbers(computed: Any) -> Numbers:
+    """Return the values of ``computed`` (a tensor or an array); waits for the device."""
+    values = computed.numpy() if hasattr(computed, "numpy") else computed
+    return tuple(value if math.isfinite(value) else None for value in values.ravel().tolist())
 
 
 REPLICA_BYTES = 128 * MIB

@@ -33,10 +33,12 @@ from gpudiag.probes.common import (
     OTHER_GPU,
     WRONG_RESULT,
     Kernel,
+    Numbers,
     Replicas,
     judge_kernel,
     judge_replicas,
     make_replicas,
+    numbers,
 )
 from gpudiag.record import Record
 
@@ -64,7 +66,8 @@ WRONG_SUM = Kind(
 
 LEFT = [[1.0, 2.0, 3.0], [4.0, 5.0, 6.0]]
 RIGHT = [[1.0, 2.0], [3.0, 4.0], [5.0, 6.0]]
-PRODUCT = ((22.0, 28.0), (49.0, 64.0))
+PRODUCT = (22.0, 28.0, 49.0, 64.0)
+"""Row by row."""
 
 
 class Sum(Record):
@@ -72,7 +75,7 @@ class Sum(Record):
 
     parts: tuple[Kernel, ...]
     """In the order of TensorFlow's numbers."""
-    total: tuple[tuple[float, ...], ...]
+    total: Numbers
     device: str
     """The device that holds it."""
 
@@ -88,8 +91,7 @@ class Reading(probe.Reading):
     def figure(self) -> str:
         if self.sum is None:
             return self.replicas.where
-        rows = ", ".join("[" + ", ".join(f"{value:.0f}" for value in row) + "]" for row in self.sum.total)
-        return f"[{rows}] from {self.replicas.where}"
+        return f"{_matrix(self.sum.total)} from {self.replicas.where}"
 
 
 def measure(ctx: Context) -> Reading:
@@ -109,15 +111,16 @@ def measure(ctx: Context) -> Reading:
         kernels = []
         for part in parts:
             device = short_device(part.device)
-            kernels.append(Kernel(device, replicas.made.get(device, ""), _plain(part) == PRODUCT))
-        sums.append(Sum(tuple(kernels), _plain(total), short_device(total.device)))
+            kernels.append(Kernel(device, replicas.made.get(device, ""), numbers(part) == PRODUCT))
+        sums.append(Sum(tuple(kernels), numbers(total), short_device(total.device)))
 
     raised = ctx.attempt(program)
     return Reading(replicas, sums[0] if sums else None, raised)
 
 
-def _plain(tensor: Any) -> tuple[tuple[float, ...], ...]:
-    return tuple(tuple(row) for row in tensor.numpy().tolist())
+def _matrix(values: Numbers) -> str:
+    first, second, third, fourth = ("NaN" if value is None else f"{value:g}" for value in values)
+    return f"[[{first}, {second}], [{third}, {fourth}]]"
 
 
 def judge(reading: Reading, facts: Facts, limits: Limits) -> Iterator[Judgement]:
@@ -134,22 +137,22 @@ def judge(reading: Reading, facts: Facts, limits: Limits) -> Iterator[Judgement]
         yield from judge_kernel(part, pci_bus_id)
     if result.device != "CPU:0":
         yield SUM_ELSEWHERE.found(device=result.device)
-    expected = tuple(tuple(value * len(result.parts) for value in row) for row in PRODUCT)
+    expected = tuple(value * len(result.parts) for value in PRODUCT)
     if result.total != expected and all(part.correct for part in result.parts):
-        yield WRONG_SUM.found(count=len(result.parts), total=str(result.total), expected=str(expected))
+        yield WRONG_SUM.found(count=len(result.parts), total=_matrix(result.total), expected=_matrix(expected))
 
 
 _FIRST, _SECOND = "0000:3b:00.0", "0000:af:00.0"
 _TWO = Replicas((_FIRST, _SECOND), 2, {"GPU:0": _FIRST, "GPU:1": _SECOND})
 _PARTS = (Kernel("GPU:0", _FIRST, True), Kernel("GPU:1", _SECOND, True))
-_TOTAL = ((44.0, 56.0), (98.0, 128.0))
+_TOTAL: Numbers = (44.0, 56.0, 98.0, 128.0)
 
 
 def _case(
     name: str,
     *expect: str,
     parts: tuple[Kernel, ...] = _PARTS,
-    total: tuple[tuple[float, ...], ...] = _TOTAL,
+    total: Numbers = _TOTAL,
     device: str = "CPU:0",
     verified: tuple[str, ...] = (_FIRST, _SECOND),
 ) -> Case:
@@ -171,6 +174,7 @@ CASES = (
     _case("both on the first GPU", OTHER_GPU.name, parts=(_PARTS[0], _PARTS[0]), verified=(_FIRST,)),
     _case("the sum on a GPU", SUM_ELSEWHERE.name, device="GPU:0"),
     _case("one part lost", WRONG_SUM.name, total=PRODUCT),
+    _case("not a number", WRONG_SUM.name, total=(None, 56.0, 98.0, 128.0)),
     _case("a wrong product", WRONG_RESULT.name, parts=(_PARTS[0], Kernel("GPU:1", _SECOND, False)), verified=(_FIRST,)),
     Case("a copy failed", (PROGRAM_RAISED.name,), Reading(_TWO, None, Raised("InternalError", "CUDA error: "))),
     Case(

@@ -35,10 +35,12 @@ from gpudiag.probe import Case, Context, Judgement, Kind, Needs, Raised, Scope, 
 from gpudiag.probes.common import (
     GPU_NOT_SEEN,
     OTHER_GPU,
+    Numbers,
     Replicas,
     in_time,
     judge_replicas,
     make_replicas,
+    numbers,
 )
 from gpudiag.record import Record
 
@@ -94,7 +96,7 @@ class Copy(Record):
     """A copy of the variable after the step."""
 
     device: str
-    weights: tuple[float, ...]
+    weights: Numbers
 
 
 class Trained(Record):
@@ -103,7 +105,7 @@ class Trained(Record):
     replicas: int
     """By ``num_replicas_in_sync``."""
     copies: tuple[Copy, ...]
-    single: tuple[float, ...]
+    single: Numbers
     """The weights of one device, the CPU, after the joined batch."""
 
 
@@ -154,13 +156,13 @@ def measure(ctx: Context) -> Reading:
         )
         step(features, labels)
         copies = [
-            Copy(short_device(copy.device), _plain(copy)) for copy in strategy.experimental_local_results(weights)
+            Copy(short_device(copy.device), numbers(copy)) for copy in strategy.experimental_local_results(weights)
         ]
         with tf.device("/CPU:0"):
             single = tf.Variable(WEIGHTS)
             joined = (tf.constant([row for batch in batches for row in batch[part]]) for part in (0, 1))
             single.assign_sub(RATE * _gradient(tf, single, *joined))
-        trained.append(Trained(count, tuple(copies), _plain(single)))
+        trained.append(Trained(count, tuple(copies), numbers(single)))
 
     with ctx.placements() as log:
         raised = in_time(ctx, STEP_S, program)
@@ -177,10 +179,6 @@ def _gradient(tf: Any, weights: Any, features: Any, labels: Any) -> Any:
     with tf.GradientTape() as tape:
         loss = tf.reduce_sum(tf.square(tf.matmul(features, weights) - labels))
     return tape.gradient(loss, weights)
-
-
-def _plain(weights: Any) -> tuple[float, ...]:
-    return tuple(weights.numpy().ravel().tolist())
 
 
 def judge(reading: Reading, facts: Facts, limits: Limits) -> Iterator[Judgement]:

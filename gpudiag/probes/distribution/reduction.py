@@ -37,10 +37,12 @@ from gpudiag.probe import Case, Context, Judgement, Kind, Needs, Raised, Scope
 from gpudiag.probes.common import (
     GPU_NOT_SEEN,
     OTHER_GPU,
+    Numbers,
     Replicas,
     in_time,
     judge_replicas,
     make_replicas,
+    numbers,
 )
 from gpudiag.record import Record
 
@@ -98,7 +100,7 @@ VALUES = (1.0, 2.0, 3.0, 4.0, 5.0)
 class Run(Record):
     """One of the ways to reduce."""
 
-    sums: dict[str, tuple[float, ...]]
+    sums: dict[str, Numbers]
     """The device whose memory holds the sum, and the sum; empty where it raised."""
     raised: Raised | None
 
@@ -124,7 +126,7 @@ def measure(ctx: Context) -> Reading:
     if replicas.made:
         nccl = len(ctx.gpus) > 1 and not any(gpu.simulated for gpu in ctx.gpus)
         for op in OPS if nccl else OPS[:-1]:
-            sums: dict[str, tuple[float, ...]] = {}
+            sums: dict[str, Numbers] = {}
             raised = in_time(ctx, TIMEOUT_S, partial(_reduce, ctx.tf, op, sums))
             runs[op] = Run({} if raised else sums, raised)
             if raised is not None and raised.type == "TimeoutError":
@@ -132,7 +134,7 @@ def measure(ctx: Context) -> Reading:
     return Reading(replicas, runs)
 
 
-def _reduce(tf: Any, op: str, sums: dict[str, tuple[float, ...]]) -> None:
+def _reduce(tf: Any, op: str, sums: dict[str, Numbers]) -> None:
     strategy = tf.distribute.MirroredStrategy(cross_device_ops=getattr(tf.distribute, op)())
 
     def replica() -> Any:
@@ -144,10 +146,10 @@ def _reduce(tf: Any, op: str, sums: dict[str, tuple[float, ...]]) -> None:
         return strategy.run(replica)
 
     for one in strategy.experimental_local_results(add()):
-        sums[short_device(one.backing_device)] = tuple(one.numpy().tolist())
+        sums[short_device(one.backing_device)] = numbers(one)
 
 
-def _expected(count: int) -> tuple[float, ...]:
+def _expected(count: int) -> Numbers:
     """Return the sum over the first ``count`` replicas."""
     return tuple(value * count + count * (count - 1) / 2 for value in VALUES)
 

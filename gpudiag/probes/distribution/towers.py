@@ -16,9 +16,10 @@ What a failure means
     `wrong_gradient`: the average is not the gradient of one device.
     `gpu_not_seen`, `other_gpu`: TensorFlow does not use the GPUs that it was given.
 What to do
-    `with tf.device("/CPU:0"):` for the variable, for each GPU `with tf.device(gpu.name), tf.name_scope(f"tower_{i}"):`
-    for its part of the batch, all parts of one size; average with `tf.add_n(gradients) / len(gradients)` under `tf.device("/CPU:0")`. A
-    session needs `tf.compat.v1.ConfigProto(allow_soft_placement=False)`, its default, to refuse a missing GPU.
+    Make the variable under `with tf.device("/CPU:0"):`. For each GPU compute the gradient of its part of the batch, all
+    parts of one size, under `with tf.device(gpu.name), tf.name_scope(f"tower_{i}"):`, and average on the CPU with
+    `tf.add_n(gradients) / len(gradients)`. A session refuses a missing GPU with
+    `tf.compat.v1.ConfigProto(allow_soft_placement=False)`, which is its default.
 """
 
 from __future__ import annotations
@@ -33,7 +34,7 @@ from gpudiag.hostfacts import Facts
 from gpudiag.model import Limits, Severity
 from gpudiag.placement import devices_of
 from gpudiag.probe import Case, Context, Judgement, Kind, Needs, Raised, Scope, Verified
-from gpudiag.probes.common import GPU_NOT_SEEN, OTHER_GPU, Replicas, judge_replicas, make_replicas
+from gpudiag.probes.common import GPU_NOT_SEEN, OTHER_GPU, Numbers, Replicas, judge_replicas, make_replicas, numbers
 from gpudiag.record import Record
 
 PROBE = probe.Probe(needs=Needs(gpus=1), scope=Scope.ALL_GPUS)
@@ -76,7 +77,7 @@ class Run(Record):
     """Name scope to the devices on which the log shows its matrix products."""
     variable: tuple[str, ...]
     """Devices on which the log shows a variable."""
-    average: tuple[float, ...]
+    average: Numbers
     """Of the towers' gradients; empty where it raised."""
     raised: Raised | None = None
 
@@ -86,7 +87,7 @@ class Reading(probe.Reading):
 
     replicas: Replicas
     runs: tuple[Run, ...] = ()
-    single: tuple[float, ...] = ()
+    single: Numbers = ()
     """The gradient of one device, the CPU, for all batches together."""
 
     def figure(self) -> str:
@@ -116,7 +117,7 @@ def measure(ctx: Context) -> Reading:
             tape.watch(weights)
             loss = _loss(tf, weights, features, labels)
         single = tape.gradient(loss, weights)
-    return Reading(replicas, runs, tuple(single.numpy().ravel().tolist()))
+    return Reading(replicas, runs, numbers(single))
 
 
 def _in_session(tf: Any, devices: list[str]) -> Any:
@@ -162,7 +163,7 @@ def _run(ctx: Context, mode: str, program: Callable[[], Any], devices: list[str]
     for number in range(len(devices)):
         scope = _scope(number)
         towers[scope] = devices_of("MatMul", (one for one in log.placements if one.name.startswith(f"{scope}/")))
-    average = tuple(averages[0].ravel().tolist()) if averages else ()
+    average = numbers(averages[0]) if averages else ()
     return Run(mode, towers, devices_of("VarHandleOp", log.placements), average, raised)
 
 
@@ -179,9 +180,12 @@ def _loss(tf: Any, weights: Any, features: list[list[float]], labels: list[list[
     return tf.reduce_sum(tf.square(tf.matmul(tf.constant(features), weights) - tf.constant(labels))) / len(labels)
 
 
-def _close(found: tuple[float, ...], expected: tuple[float, ...]) -> bool:
+def _close(found: Numbers, expected: Numbers) -> bool:
     # Small whole numbers, exact in TF32 too, but for the last division: by the number of towers, or of all rows.
-    return len(found) == len(expected) and all(map(partial(math.isclose, rel_tol=1e-5), found, expected))
+    return len(found) == len(expected) and all(
+        one is not None and other is not None and math.isclose(one, other, rel_tol=1e-5)
+        for one, other in zip(found, expected, strict=True)
+    )
 
 
 def judge(reading: Reading, facts: Facts, limits: Limits) -> Iterator[Judgement]:
@@ -199,7 +203,7 @@ def judge(reading: Reading, facts: Facts, limits: Limits) -> Iterator[Judgement]
         yield from (Verified(pci_bus_id) for pci_bus_id in replicas.made.values())
 
 
-def _of_run(run: Run, replicas: Replicas, single: tuple[float, ...]) -> Iterator[Judgement]:
+def _of_run(run: Run, replicas: Replicas, single: Numbers) -> Iterator[Judgement]:
     mode = run.mode
     if run.raised is not None:
         yield PROGRAM_RAISED.found(mode=mode, where=replicas.where, error=run.raised.brief)
@@ -230,7 +234,7 @@ def _case(
     *expect: str,
     towers: dict[str, tuple[str, ...]] = _TOWERS,
     variable: tuple[str, ...] = ("CPU:0",),
-    average: tuple[float, ...] = _SINGLE,
+    average: Numbers = _SINGLE,
     raised: Raised | None = None,
 ) -> Case:
     run = Run("session", towers, variable, average, raised)
@@ -244,6 +248,7 @@ CASES = (
     _case("a tower that is not in the log", TOWER_ELSEWHERE.name, towers=_TOWERS | {"tower_1": ()}),
     _case("a variable on a GPU", VARIABLE_ELSEWHERE.name, variable=("GPU:0",)),
     _case("one tower's gradient is lost", WRONG_GRADIENT.name, average=(5.5, 4.0)),
+    _case("not a number", WRONG_GRADIENT.name, average=(None, 8.0)),
     _case("a copy failed", PROGRAM_RAISED.name, average=(), raised=Raised("InternalError", "CUDA error: ")),
     Case(
         "one GPU, split",
