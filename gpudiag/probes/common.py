@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
+import math
 import re
-from collections.abc import Iterable, Iterator
+import threading
+from collections.abc import Callable, Iterable, Iterator
 from typing import Any
 
 from gpudiag.errors import Disturbed
 from gpudiag.model import Severity
-from gpudiag.placement import short_device
-from gpudiag.probe import Context, Judgement, Kind, MemoryUse, Verified
+from gpudiag.placement import created_devices, short_device
+from gpudiag.probe import Context, Judgement, Kind, MemoryUse, Raised, Verified
 from gpudiag.record import Record
 
 MATRIX = [[1.0, 2.0], [3.0, 4.0]]
@@ -157,3 +159,81 @@ _JIT_COMPILED = re.compile(r"not built with CUDA kernel binaries compatible with
 def without_machine_code(lines: Iterable[str]) -> tuple[str, ...]:
     """Return the compute capabilities that TensorFlow's log (``lines``) says it brings no machine code for."""
     return tuple(dict.fromkeys(found[1] for found in map(_JIT_COMPILED.search, lines) if found))
+
+
+Numbers = tuple[float | None, ...]
+"""What was computed, row by row; None for NaN and infinity, which a reading cannot hold."""
+
+
+def numbers(computed: Any) -> Numbers:
+    """Return the values of ``computed`` (a tensor or an array); waits for the device."""
+    values = computed.numpy() if hasattr(computed, "numpy") else computed
+    return tuple(value if math.isfinite(value) else None for value in values.ravel().tolist())
+
+
+REPLICA_BYTES = 128 * MIB
+"""Memory limit of each device of :func:`make_replicas`."""
+
+
+class Replicas(Record):
+    """The logical GPUs that a program for several GPUs is tried on."""
+
+    given: tuple[str, ...]
+    """PCI bus ids of the GPUs that the probe was given, in the order of ``CUDA_VISIBLE_DEVICES``."""
+    seen: int
+    """GPUs that TensorFlow lists."""
+    made: dict[str, str]
+    """Device (``GPU:0``) to PCI bus id by TensorFlow's ``Created device`` line; empty where it lists too few GPUs."""
+
+    @property
+    def expected(self) -> tuple[str, ...]:
+        """PCI bus ids of the devices asked for: one on each GPU, and two where there is only one GPU."""
+        return self.given if len(self.given) > 1 else self.given * 2
+
+    @property
+    def where(self) -> str:
+        """In a few words, where they are."""
+        if not self.made:
+            return f"TensorFlow lists {self.seen} of {len(self.given)} GPUs"
+        return f"{len(self.made)} GPUs" if len(self.given) > 1 else f"{len(self.made)} logical devices on 1 GPU"
+
+
+def make_replicas(ctx: Context) -> Replicas:
+    """Let TensorFlow make a device on every GPU, two where there is only one, and switch soft placement off.
+
+    Each has a memory limit and not growth, which a variable of the environment can take away.
+    """
+    tf = ctx.tf
+    given = tuple(gpu.pci_bus_id for gpu in ctx.gpus)
+    physical = tf.config.list_physical_devices("GPU")
+    if len(physical) < len(given):
+        return Replicas(given, len(physical), {})
+    for device in physical:
+        part = tf.config.LogicalDeviceConfiguration(memory_limit=REPLICA_BYTES // MIB)
+        tf.config.set_logical_device_configuration(device, [part] * (1 if len(given) > 1 else 2))
+    tf.config.set_soft_device_placement(False)
+    with ctx.placements() as log:
+        logical = [short_device(device.name) for device in tf.config.list_logical_devices("GPU")]
+    created = created_devices(log.lines)
+    return Replicas(given, len(physical), {name: created.get(name, "") for name in logical})
+
+
+def judge_replicas(replicas: Replicas) -> Iterator[Judgement]:
+    """Find where they are not the devices asked for: nothing else can be judged then."""
+    if replicas.seen < len(replicas.given):
+        yield GPU_NOT_SEEN.found(seen=replicas.seen, given=len(replicas.given))
+    elif tuple(replicas.made.values()) != replicas.expected:
+        found = ", ".join(bus_id or "(not named)" for bus_id in replicas.made.values())
+        yield OTHER_GPU.found(device=", ".join(replicas.made), found=found, expected=", ".join(replicas.expected))
+
+
+def in_time(ctx: Context, seconds: float, call: Callable[[], object]) -> Raised | None:
+    """Return what ``call`` raised; ``TimeoutError`` where it has not ended within ``seconds``, and never may.
+
+    A collective that waits for a GPU cannot be ended. After a ``TimeoutError`` touch TensorFlow no more.
+    """
+    ended: list[Raised | None] = []
+    thread = threading.Thread(target=lambda: ended.append(ctx.attempt(call)), daemon=True)
+    thread.start()
+    thread.join(seconds)
+    return ended[0] if ended else Raised("TimeoutError", f"it had not ended after {seconds:.0f} s")
