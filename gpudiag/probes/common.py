@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+import re
+from collections.abc import Iterable, Iterator
 from typing import Any
 
 from gpudiag.errors import Disturbed
@@ -93,3 +94,11 @@ def refuse_disturbance(before: MemoryUse, *later: MemoryUse) -> None:
             continue  # NVML does not tell whose it is, and nothing speaks against its being ours
         if abs(others) > SLACK_BYTES:
             raise Disturbed(f"another process changed its memory on this GPU by {others / MIB:.0f} MiB meanwhile")
+
+
+_CEILING = re.compile(r"Created device \S*/device:(?P<device>GPU:\d+) with (?P<mib>\d+) MB memory")
+
+
+def ceilings_mib(lines: Iterable[str]) -> dict[str, int]:
+    """Map each GPU device that TensorFlow says it created (``GPU:0``) to the most memory it may take, in MiB."""
+    return {found["device"]: int(found["mib"]) for line in lines if (found := _CEILING.search(line))}
