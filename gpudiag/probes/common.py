@@ -6,7 +6,10 @@ import re
 from collections.abc import Iterable, Iterator
 from typing import Any
 
+import msgspec
+
 from gpudiag.errors import Disturbed
+from gpudiag.hostfacts import Facts, NvmlFacts, example_gpu, example_with_gpus
 from gpudiag.model import Severity
 from gpudiag.probe import Context, Judgement, Kind, MemoryUse, Verified
 from gpudiag.record import Record
@@ -94,6 +97,17 @@ def refuse_disturbance(before: MemoryUse, *later: MemoryUse) -> None:
             continue  # NVML does not tell whose it is, and nothing speaks against its being ours
         if abs(others) > SLACK_BYTES:
             raise Disturbed(f"another process changed its memory on this GPU by {others / MIB:.0f} MiB meanwhile")
+
+
+def is_partitioned(facts: Facts, pci_bus_id: str) -> bool:
+    """Return True where MIG mode is on: TensorFlow is given an instance, and NVML tells the memory of the whole GPU."""
+    return any(gpu.pci_bus_id == pci_bus_id and gpu.mig_mode == "enabled" for gpu in facts.nvml_devices)
+
+
+def partitioned(pci_bus_id: str) -> Facts:
+    """Return the facts of a machine whose one GPU, ``pci_bus_id``, is in MIG mode: for CASES."""
+    gpu = msgspec.structs.replace(example_gpu(), pci_bus_id=pci_bus_id, mig_mode="enabled")
+    return example_with_gpus(1, nvml=NvmlFacts(None, "535.104.05", "12.2", (gpu,)))
 
 
 _CEILING = re.compile(r"Created device \S*/device:(?P<device>GPU:\d+) with (?P<mib>\d+) MB memory")

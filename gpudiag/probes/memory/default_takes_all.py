@@ -40,8 +40,10 @@ from gpudiag.probes.common import (
     WRONG_RESULT,
     Kernel,
     ceilings_mib,
+    is_partitioned,
     is_square,
     judge_kernel,
+    partitioned,
     refuse_disturbance,
     taken,
 )
@@ -99,8 +101,8 @@ class Ceiling(Record):
     ceiling_mib: int
     major: int
     """Of the compute capability; 0 where TensorFlow named none."""
-    free_bytes: int | None
-    """By NVML, after the device was made; None for a MIG instance, whose size NVML does not give here."""
+    free_bytes: int
+    """By NVML, after the device was made; 0 where the GPU is none of those given."""
 
 
 class Reading(probe.Reading):
@@ -140,14 +142,9 @@ def measure(ctx: Context) -> Reading:
     uses = {gpu.pci_bus_id: ctx.memory(gpu) for gpu in ctx.gpus}
     created = created_devices(log.lines)
     majors = {found["device"]: int(found["major"]) for line in log.lines if (found := _CAPABILITY.search(line))}
-    totals = {gpu.pci_bus_id: gpu.memory_total_bytes for gpu in ctx.gpus if not gpu.uuid.startswith("MIG-")}
+    free = {gpu.pci_bus_id: gpu.memory_total_bytes - uses[gpu.pci_bus_id].used_bytes for gpu in ctx.gpus}
     ceilings = tuple(
-        Ceiling(
-            at := created.get(device, ""),
-            mib,
-            majors.get(device, 0),
-            totals[at] - uses[at].used_bytes if at in totals else None,
-        )
+        Ceiling(at := created.get(device, ""), mib, majors.get(device, 0), free.get(at, 0))
         for device, mib in ceilings_mib(log.lines).items()
     )
     made = uses[given[0]]
@@ -167,7 +164,7 @@ def judge(reading: Reading, facts: Facts, limits: Limits) -> Iterator[Judgement]
         yield GPU_NOT_SEEN.found(seen=reading.seen, given=len(reading.given))
         return
     for one in reading.ceilings:
-        if one.free_bytes is None:
+        if is_partitioned(facts, one.pci_bus_id) or one.pci_bus_id not in reading.given:
             continue
         free, ceiling = one.free_bytes, one.ceiling_mib * MIB
         near = [_ceiling(free + more, one.major) for more in (-TOLERANCE_BYTES, 0, TOLERANCE_BYTES)]
@@ -207,18 +204,19 @@ def _case(
     *expect: str,
     ceiling_mib: int = 14447,
     major: int = 8,
-    free_mib: int | None = 15983,
+    free_mib: int = 15983,
     mib: int = 496,
     kernel: Kernel = Kernel("GPU:0", _PCI, True),  # noqa: B008  # immutable
-    variables: dict[str, str] | None = None,
+    facts: Facts | None = None,
 ) -> Case:
     start, made, first = (MemoryUse(used * MIB, None) for used in (1, 401, 401 + mib))
-    ceiling = Ceiling(_PCI, ceiling_mib, major, None if free_mib is None else free_mib * MIB)
+    ceiling = Ceiling(_PCI, ceiling_mib, major, free_mib * MIB)
     reading = Reading((_PCI,), 1, (ceiling,), start, made, first, kernel)
-    facts = hostfacts.example(environment=EnvironmentFacts(variables or {}))
     verified = (_PCI,) if kernel.correct and kernel.pci_bus_id == _PCI else ()
     return Case(name, expect, reading, facts, verified=verified)
 
+
+_FORCED = hostfacts.example(environment=EnvironmentFacts({"TF_FORCE_GPU_ALLOW_GROWTH": "true"}))
 
 CASES = (
     _case("takes all it is let"),
@@ -228,11 +226,11 @@ CASES = (
     _case("little is free", ceiling_mib=1275, free_mib=1500),
     _case("hardly anything is free", ceiling_mib=200, free_mib=200, mib=180),
     _case("just above 2 GiB by NVML, below it by CUDA", ceiling_mib=1815, free_mib=2060),
-    _case("an instance of a GPU", ceiling_mib=2000, free_mib=None),
+    _case("an instance of a GPU", ceiling_mib=2000, facts=partitioned(_PCI)),
     _case("another reserve", OTHER_CEILING.name, ceiling_mib=14183),
     _case("takes as it needs", NOT_ALL.name, mib=2),
     _case("takes more than it is let", LIMIT_IGNORED.name, mib=14447),
-    _case("growth forced by the environment", GROWS.name, mib=2, variables={"TF_FORCE_GPU_ALLOW_GROWTH": "true"}),
+    _case("growth forced by the environment", GROWS.name, mib=2, facts=_FORCED),
     _case("another GPU", OTHER_GPU.name, kernel=Kernel("GPU:0", "0000:af:00.0", True)),
     _case("a wrong product", WRONG_RESULT.name, kernel=Kernel("GPU:0", _PCI, False)),
     Case("TensorFlow without GPU", (GPU_NOT_SEEN.name,), Reading((_PCI,), 0)),

@@ -42,8 +42,10 @@ from gpudiag.probes.common import (
     WRONG_RESULT,
     Kernel,
     ceilings_mib,
+    is_partitioned,
     is_square,
     judge_kernel,
+    partitioned,
     refuse_disturbance,
     taken,
 )
@@ -117,8 +119,8 @@ class Reading(probe.Reading):
     """PCI bus ids of the GPUs that the probe was given."""
     seen: bool
     """True: TensorFlow lists the first of them, the only one that it was let see."""
-    total_bytes: int | None = None
-    """Memory of the GPU; None for a MIG instance, whose size NVML does not give here."""
+    total_bytes: int = 0
+    """Memory of the GPU, by NVML."""
     pool: Pool | None = None
     """None where TensorFlow lists no GPU, or raised."""
     raised: Raised | None = None
@@ -139,12 +141,11 @@ def measure(ctx: Context) -> Reading:
     os.environ["CUDA_VISIBLE_DEVICES"] = gpu.uuid
     if not ctx.tf.config.list_physical_devices("GPU"):
         return Reading(given, False)
-    total = None if gpu.uuid.startswith("MIG-") else gpu.memory_total_bytes
     pools: list[Pool] = []
     raised = ctx.attempt(lambda: pools.append(_use(ctx)))
     if raised or not pools:
-        return Reading(given, True, total, None, raised)
-    return Reading(given, True, total, pools[0])
+        return Reading(given, True, gpu.memory_total_bytes, None, raised)
+    return Reading(given, True, gpu.memory_total_bytes, pools[0])
 
 
 def _use(ctx: Context) -> Pool:
@@ -184,7 +185,8 @@ def judge(reading: Reading, facts: Facts, limits: Limits) -> Iterator[Judgement]
         yield REFUSED.found(fraction=FRACTION, error=reading.raised.brief)
     if pool is None:
         return
-    total_mib = pool.ceiling_mib / FRACTION if reading.total_bytes is None else reading.total_bytes / MIB
+    partial = is_partitioned(facts, reading.given[0])
+    total_mib = pool.ceiling_mib / FRACTION if partial else reading.total_bytes / MIB
     figures = {"ceiling_mib": pool.ceiling_mib, "total_mib": total_mib}
     # CUDA counts a little less than NVML: what the driver keeps for itself.
     if not 0.95 * FRACTION * total_mib < pool.ceiling_mib <= FRACTION * total_mib + 1:
@@ -203,23 +205,23 @@ _PCI = "0000:3b:00.0"
 def _case(
     name: str,
     *expect: str,
-    total_mib: int | None = 16384,
+    total_mib: int = 16384,
     ceiling_mib: int = 18022,
     mib: int = 2,
     exceeded: Raised | None = None,
     kernel: Kernel = Kernel("GPU:0", _PCI, True),  # noqa: B008  # immutable
+    facts: Facts | None = None,
 ) -> Case:
     before, first = MemoryUse(450 * MIB, None), MemoryUse((450 + mib) * MIB, None)
     pool = Pool(ceiling_mib, before, first, int(ceiling_mib / FRACTION * BEYOND), exceeded, kernel)
-    total = None if total_mib is None else total_mib * MIB
     verified = (_PCI,) if kernel.correct and kernel.pci_bus_id == _PCI else ()
-    return Case(name, expect, Reading((_PCI,), True, total, pool), verified=verified)
+    return Case(name, expect, Reading((_PCI,), True, total_mib * MIB, pool), facts, verified=verified)
 
 
 CASES = (
     _case("more than the GPU has"),
     _case("a total that the driver diminishes", total_mib=81559, ceiling_mib=89108),
-    _case("an instance of a GPU", total_mib=None, ceiling_mib=2500),
+    _case("an instance of a GPU", ceiling_mib=2500, facts=partitioned(_PCI)),
     _case("cut to what the GPU has", OTHER_CEILING.name, ceiling_mib=16384),
     _case("all at once", TAKEN_AT_ONCE.name, mib=18022),
     _case(

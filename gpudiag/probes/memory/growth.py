@@ -75,7 +75,7 @@ NOT_ON_DEVICE = Kind(
 GIVEN_BACK = Kind(
     "given_back",
     Severity.NOTE,
-    "deleting a tensor of {large_mib:.0f} MiB gave {back_mib:.0f} MiB back to the driver; TensorFlow's own pool keeps it",
+    "deleting a tensor of {large_mib:.0f} MiB gave {back_mib:.0f} MiB back; TensorFlow's own pool keeps what it took",
     "This is how TF_GPU_ALLOCATOR=cuda_malloc and cuda_malloc_async work; for TensorFlow's own: unset TF_GPU_ALLOCATOR",
 )
 OVERRIDDEN = Kind(

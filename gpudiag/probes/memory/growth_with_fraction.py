@@ -40,8 +40,10 @@ from gpudiag.probes.common import (
     WRONG_RESULT,
     Kernel,
     ceilings_mib,
+    is_partitioned,
     is_square,
     judge_kernel,
+    partitioned,
     refuse_disturbance,
     taken,
 )
@@ -118,8 +120,6 @@ class Reading(probe.Reading):
     """PCI bus ids of the GPUs that the probe was given."""
     seen: int
     """GPUs that TensorFlow lists."""
-    partial: bool
-    """True for a MIG instance: the fraction is of its memory, and the ceiling wanted is not known."""
     pool: Pool | None = None
     """Of the first GPU; None where TensorFlow lists too few GPUs."""
 
@@ -133,9 +133,9 @@ class Reading(probe.Reading):
 def measure(ctx: Context) -> Reading:
     tf, v1 = ctx.tf, ctx.tf.compat.v1
     gpu, given = ctx.gpus[0], tuple(gpu.pci_bus_id for gpu in ctx.gpus)
-    seen, partial = len(tf.config.list_physical_devices("GPU")), gpu.uuid.startswith("MIG-")
+    seen = len(tf.config.list_physical_devices("GPU"))
     if seen < len(given):
-        return Reading(given, seen, partial)
+        return Reading(given, seen)
     options = v1.GPUOptions(
         per_process_gpu_memory_fraction=CAP_BYTES / gpu.memory_total_bytes, allow_growth=True, visible_device_list="0"
     )
@@ -162,7 +162,7 @@ def measure(ctx: Context) -> Reading:
             correct = is_square(session.run(product, {matrix: MATRIX}))
     refuse_disturbance(before, first, grown, last)
     kernel = Kernel("GPU:0", created_devices(log.lines).get("GPU:0", ""), correct)
-    return Reading(given, seen, partial, Pool(ceiling_mib, before, first, grown, within, last, exceeded, kernel))
+    return Reading(given, seen, Pool(ceiling_mib, before, first, grown, within, last, exceeded, kernel))
 
 
 def judge(reading: Reading, facts: Facts, limits: Limits) -> Iterator[Judgement]:
@@ -174,7 +174,7 @@ def judge(reading: Reading, facts: Facts, limits: Limits) -> Iterator[Judgement]
     highest = max(taken(pool.before, use) for use in (pool.first, pool.grown, pool.last))
     figures = {"ceiling_mib": pool.ceiling_mib, "beyond_mib": 2 * pool.ceiling_mib}
     # CUDA counts a little less memory than NVML: what the driver keeps for itself.
-    if not reading.partial and not 0.95 * CAP_BYTES <= ceiling <= CAP_BYTES + MIB:
+    if not is_partitioned(facts, reading.given[0]) and not 0.95 * CAP_BYTES <= ceiling <= CAP_BYTES + MIB:
         yield OTHER_CEILING.found(ceiling_mib=pool.ceiling_mib, cap_mib=CAP_BYTES / MIB)
     if first > SLACK_BYTES:
         yield TAKEN_AT_ONCE.found(**figures, first_mib=first / MIB)
@@ -200,18 +200,18 @@ def _case(
     within: Raised | None = None,
     exceeded: Raised | None = _OOM,
     kernel: Kernel = Kernel("GPU:0", _PCI, True),  # noqa: B008  # immutable
-    partial: bool = False,
+    facts: Facts | None = None,
 ) -> Case:
     before, first, grown, last = (MemoryUse((450 + rise) * MIB, None) for rise in (0, *mib))
     pool = Pool(ceiling_mib, before, first, grown, within, last, exceeded, kernel)
     verified = (_PCI,) if kernel.correct and kernel.pci_bus_id == _PCI else ()
-    return Case(name, expect, Reading((_PCI,), 1, partial, pool), verified=verified)
+    return Case(name, expect, Reading((_PCI,), 1, pool), facts, verified=verified)
 
 
 CASES = (
     _case("both hold"),
     _case("a total that the driver diminishes", ceiling_mib=254),
-    _case("an instance of a GPU", ceiling_mib=36, mib=(2, 34, 34), partial=True),
+    _case("an instance of a GPU", ceiling_mib=36, mib=(2, 34, 34), facts=partitioned(_PCI)),
     _case("another fraction", OTHER_CEILING.name, ceiling_mib=4096, mib=(2, 1026, 1026)),
     _case("growth is lost", TAKEN_AT_ONCE.name, mib=(256, 256, 256)),
     _case("the fraction is lost", CEILING_IGNORED.name, mib=(2, 130, 642), exceeded=None),
@@ -220,5 +220,5 @@ CASES = (
     _case("an unknown error", OTHER_ERROR.name, exceeded=Raised("InternalError", "CUDA error")),
     _case("another GPU", OTHER_GPU.name, kernel=Kernel("GPU:0", "0000:af:00.0", True)),
     _case("a wrong product", WRONG_RESULT.name, kernel=Kernel("GPU:0", _PCI, False)),
-    Case("TensorFlow without GPU", (GPU_NOT_SEEN.name,), Reading((_PCI,), 0, False)),
+    Case("TensorFlow without GPU", (GPU_NOT_SEEN.name,), Reading((_PCI,), 0)),
 )
