@@ -68,7 +68,7 @@ REFUSED = Kind(
 )
 TOO_OLD = Kind(
     "too_old",
-    Severity.NOTE,
+    Severity.WARNING,
     "a GPU of compute capability below 6.0 knows no fraction above 1.0: {error}",
     "Use a fraction of at most 1.0: tf.compat.v1.GPUOptions(per_process_gpu_memory_fraction=1.0)",
 )

@@ -43,6 +43,7 @@ from gpudiag.probes.common import (
     judge_kernel,
     refuse_disturbance,
     taken,
+    without_allocation_retry,
 )
 from gpudiag.record import Record
 
@@ -133,6 +134,7 @@ class Reading(probe.Reading):
 def measure(ctx: Context) -> Reading:
     tf = ctx.tf
     (gpu,) = ctx.gpus
+    without_allocation_retry(ctx)
     devices = tf.config.list_physical_devices("GPU")
     if not devices:
         return Reading(gpu.pci_bus_id, None)
