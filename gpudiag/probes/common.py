@@ -8,7 +8,10 @@ import threading
 from collections.abc import Callable, Iterable, Iterator
 from typing import Any
 
+import msgspec
+
 from gpudiag.errors import Disturbed
+from gpudiag.hostfacts import Facts, NvmlFacts, example_gpu, example_with_gpus
 from gpudiag.model import Severity
 from gpudiag.placement import created_devices, short_device
 from gpudiag.probe import Context, Judgement, Kind, MemoryUse, Raised, Verified
@@ -237,3 +240,22 @@ def in_time(ctx: Context, seconds: float, call: Callable[[], object]) -> Raised 
     thread.start()
     thread.join(seconds)
     return ended[0] if ended else Raised("TimeoutError", f"it had not ended after {seconds:.0f} s")
+
+
+def is_partitioned(facts: Facts, pci_bus_id: str) -> bool:
+    """Return True where MIG mode is on: TensorFlow is given an instance, and NVML tells the memory of the whole GPU."""
+    return any(gpu.pci_bus_id == pci_bus_id and gpu.mig_mode == "enabled" for gpu in facts.nvml_devices)
+
+
+def partitioned(pci_bus_id: str) -> Facts:
+    """Return the facts of a machine whose one GPU, ``pci_bus_id``, is in MIG mode: for CASES."""
+    gpu = msgspec.structs.replace(example_gpu(), pci_bus_id=pci_bus_id, mig_mode="enabled")
+    return example_with_gpus(1, nvml=NvmlFacts(None, "535.104.05", "12.2", (gpu,)))
+
+
+_CEILING = re.compile(r"Created device \S*/device:(?P<device>GPU:\d+) with (?P<mib>\d+) MB memory")
+
+
+def ceilings_mib(lines: Iterable[str]) -> dict[str, int]:
+    """Map each GPU device that TensorFlow says it created (``GPU:0``) to the most memory it may take, in MiB."""
+    return {found["device"]: int(found["mib"]) for line in lines if (found := _CEILING.search(line))}
