@@ -55,17 +55,19 @@ class Entry:
 
         Raises ``msgspec.ValidationError`` where plain JSON is not this probe's reading.
         """
+        table: tuple[tuple[str, ...], ...] = ()
         if self.reading is None:
             judgements = list(self.module.judge(facts, limits))
             figure = str(self.module.figure(facts))
         else:
             record = reading if isinstance(reading, Reading) else msgspec.convert(reading, self.reading)
             judgements = list(self.module.judge(record, facts, limits))
-            figure = str(record.figure())
+            figure, table = str(record.figure()), record.table()
         return Judged(
             findings=tuple(item for item in judgements if isinstance(item, Finding)),
             verified=tuple(dict.fromkeys(item.pci_bus_id for item in judgements if isinstance(item, Verified))),
             figure=figure,
+            table=table,
         )
 
 

@@ -76,6 +76,8 @@ class Judged(Outcome, tag="judged"):
     """PCI bus ids of the GPUs on which this probe ran a kernel whose result was checked."""
     figure: str = ""
     """The key figure, one short line for the table."""
+    table: tuple[tuple[str, ...], ...] = ()
+    """What is best read as a table, the headers first; shown where more is asked for."""
 
 
 class Skipped(Outcome, tag="skipped"):

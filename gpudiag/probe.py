@@ -101,6 +101,10 @@ class Reading(Record):
         """Return the key figure: a few words for the table."""
         raise NotImplementedError
 
+    def table(self) -> tuple[tuple[str, ...], ...]:
+        """Return what is best read as a table, the headers first; empty where nothing is."""
+        return ()
+
 
 class Raised(Record):
     """An exception as the user would see it."""

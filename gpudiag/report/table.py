@@ -178,6 +178,12 @@ def _below(page: _Page, row: Row, *, verbose: bool) -> None:
         page.add(one_line(finding.advice), lead=f"{_INDENT}  -> ")
     for line in words.log_lines(row, verbose=verbose):
         page.add(line, "dim", lead=f"{_INDENT}| ", lead_style="dim")
+    if cells := words.table(row, verbose=verbose):
+        from tabulate import tabulate
+
+        plain_cells = [[one_line(cell) for cell in line] for line in cells]
+        for line in tabulate(plain_cells, tablefmt="plain", disable_numparse=True).splitlines():
+            page.add(line, lead="    ")  # further left than the rest: a UUID is wide
     if verbose and (ran := words.evidence(row)):
         page.add(ran, "dim", lead=f"{_INDENT}ran: ", lead_style="dim")
 

@@ -55,6 +55,11 @@ def evidence(row: Row) -> str:
     return one_line(", ".join(parts))
 
 
+def table(row: Row, *, verbose: bool) -> tuple[tuple[str, ...], ...]:
+    """Return the table of a judged row, the headers first; empty where it has none."""
+    return row.outcome.table if verbose and isinstance(row.outcome, Judged) else ()
+
+
 def log_lines(row: Row, *, verbose: bool) -> tuple[str, ...]:
     """Return the last lines of a broken row's log."""
     if not isinstance(row.outcome, Broken):

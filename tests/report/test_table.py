@@ -251,3 +251,12 @@ No GPU is in scope, so nothing was verified. If that is meant to be:
 def test_hostile_text_is_hostile() -> None:
     assert "\x1b" in HOSTILE
     assert "\x00" in HOSTILE
+
+
+def test_a_table_of_a_row_is_shown_where_more_is_asked_for() -> None:
+    cells = (("NVML", "CUDA"), ("0", "1"))
+    made = report(row("discovery.physical_devices", Judged(figure="2 of 2", table=cells)))
+    for format_ in ("table", "markdown"):
+        assert "NVML" not in render(made, format_, width=80, color=False, verbose=False)
+        shown = render(made, format_, width=80, color=False, verbose=True)
+        assert re.search(r"NVML\W+CUDA.*\n.*0\W+1", shown, re.DOTALL)

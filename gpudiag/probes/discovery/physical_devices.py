@@ -159,6 +159,19 @@ class Reading(probe.Reading):
     def figure(self) -> str:
         return f"TensorFlow lists {self.listed} of {self.given}"
 
+    def table(self) -> tuple[tuple[str, ...], ...]:
+        if not self.devices:
+            return ()
+        rows = (
+            (str(one.index), _or_dash(one.cuda_ordinal), one.tensorflow or "-", one.pci_bus_id, one.uuid)
+            for one in self.devices
+        )
+        return (("NVML", "CUDA", "TF", "PCI bus id", "UUID"), *rows)
+
+
+def _or_dash(number: int | None) -> str:
+    return "-" if number is None else str(number)
+
 
 def measure(ctx: Context) -> Reading:
     names: dict[str, str] = {}
