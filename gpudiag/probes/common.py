@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator, Sequence
 from typing import Any
 
 from gpudiag.errors import Disturbed
@@ -38,6 +38,16 @@ WRONG_RESULT = Kind(
     "Trust no result of this GPU. Look for its errors in `nvidia-smi -q -d ECC` and `dmesg | grep Xid`.",
 )
 
+MEMORY_ELSEWHERE = Kind(
+    "memory_elsewhere",
+    Severity.FAIL,
+    "a tensor of {wanted_mib:.0f} MiB on {device} raised the memory of {pci_bus_id} by {taken_mib:.0f} MiB; "
+    "the memory that rose most was that of {most}",
+    "Choose GPUs by UUID, which no order changes: export CUDA_VISIBLE_DEVICES=GPU-... (see nvidia-smi -L)",
+)
+TENSOR_BYTES = 64 * MIB
+"""The tensor by whose memory a :class:`Work` shows its GPU."""
+
 
 class Kernel(Record):
     """A matrix product computed on a GPU."""
@@ -48,6 +58,14 @@ class Kernel(Record):
     """The GPU behind it by TensorFlow's own description; empty where it gave none."""
     correct: bool
     """True: the product equals the one known beforehand."""
+
+
+class Work(Record):
+    """What one device did: a matrix product, and a tensor of :data:`TENSOR_BYTES`."""
+
+    kernel: Kernel
+    rose: dict[str, int]
+    """By how many bytes the memory of each GPU (PCI bus id) rose with the tensor."""
 
 
 def without_allocation_retry(ctx: Context) -> None:
@@ -93,3 +111,48 @@ def refuse_disturbance(before: MemoryUse, *later: MemoryUse) -> None:
             continue  # NVML does not tell whose it is, and nothing speaks against its being ours
         if abs(others) > SLACK_BYTES:
             raise Disturbed(f"another process changed its memory on this GPU by {others / MIB:.0f} MiB meanwhile")
+
+
+def rises(ctx: Context, call: Callable[[], object]) -> dict[str, int]:
+    """Return by how many bytes the memory of each GPU (PCI bus id) rose with ``call``."""
+    before = [ctx.memory(gpu) for gpu in ctx.gpus]
+    call()
+    after = [ctx.memory(gpu) for gpu in ctx.gpus]
+    for earlier, later in zip(before, after, strict=True):
+        refuse_disturbance(earlier, later)
+    return dict(zip((gpu.pci_bus_id for gpu in ctx.gpus), map(taken, before, after), strict=True))
+
+
+def judge_work(work: Work, expected: str) -> Iterator[Judgement]:
+    """Judge what should have been done on the GPU with the PCI bus id ``expected``."""
+    most = max(work.rose, key=lambda bus_id: work.rose[bus_id])
+    confirmed = most == expected and work.rose[expected] >= TENSOR_BYTES / 2
+    if work.kernel.pci_bus_id == expected and not confirmed:
+        yield MEMORY_ELSEWHERE.found(
+            wanted_mib=TENSOR_BYTES / MIB,
+            device=work.kernel.device,
+            pci_bus_id=expected,
+            taken_mib=work.rose[expected] / MIB,
+            most=most,
+        )
+    else:
+        yield from judge_kernel(work.kernel, expected)
+
+
+def devices_in_graphs(ctx: Context) -> tuple[Any, int]:
+    """Return options for every session of a process, and how many GPU devices it has under them.
+
+    One for each GPU; a single GPU is split in two. Ask only where TensorFlow lists every GPU.
+    """
+    v1 = ctx.tf.compat.v1
+    options, count = v1.GPUOptions(), len(ctx.gpus)
+    if count == 1:
+        limit_mib = 2 * TENSOR_BYTES // MIB
+        options.experimental.virtual_devices.add(memory_limit_mb=[limit_mib, limit_mib])
+        count = 2
+    return v1.ConfigProto(gpu_options=options, log_device_placement=True), count
+
+
+def gpus_of_graph_devices(given: Sequence[str]) -> tuple[str, ...]:
+    """Return the PCI bus id that each device of :func:`devices_in_graphs` should be on."""
+    return tuple(given) * 2 if len(given) == 1 else tuple(given)
