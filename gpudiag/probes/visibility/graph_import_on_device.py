@@ -137,7 +137,7 @@ def measure(ctx: Context) -> Reading:
 
 
 def judge(reading: Reading, facts: Facts, limits: Limits) -> Iterator[Judgement]:
-    if reading.named is None:
+    if reading.seen < len(reading.given) or reading.named is None:
         yield GPU_NOT_SEEN.found(seen=reading.seen, given=len(reading.given))
         return
     expected = dict(zip(COPIES, gpus_of_graph_devices(reading.given), strict=False))

@@ -182,7 +182,7 @@ def measure(ctx: Context) -> Reading:
 
 def judge(reading: Reading, facts: Facts, limits: Limits) -> Iterator[Judgement]:
     later, kernel = reading.later, reading.kernel
-    if later is None or kernel is None:
+    if reading.seen < len(reading.given) or later is None or kernel is None:
         yield GPU_NOT_SEEN.found(seen=reading.seen, given=len(reading.given))
         return
     for when, raised in reading.conflicts.items():
