@@ -76,8 +76,8 @@ class Reading(probe.Reading):
     def figure(self) -> str:
         if not self.graphs:
             return f"TensorFlow lists {self.seen} of {len(self.given)} GPUs"
-        ran_on = ", ".join(work.kernel.device for work in self.graphs)
-        return f"{len(self.graphs)} graphs ran on {ran_on}" + (" of one GPU" if len(self.given) == 1 else "")
+        devices = {work.kernel.device for work in self.graphs}
+        return f"{len(self.graphs)} graphs on {len(devices)} devices" + (" of one GPU" if len(self.given) == 1 else "")
 
 
 def measure(ctx: Context) -> Reading:
