@@ -45,7 +45,7 @@ MEMORY_ELSEWHERE = Kind(
     "the memory that rose most was that of {most}",
     "Choose GPUs by UUID, which no order changes: export CUDA_VISIBLE_DEVICES=GPU-... (see nvidia-smi -L)",
 )
-TENSOR_BYTES = 64 * MIB
+FILLED_BYTES = 64 * MIB
 """The tensor by whose memory a :class:`Work` shows its GPU."""
 
 
@@ -61,7 +61,7 @@ class Kernel(Record):
 
 
 class Work(Record):
-    """What one device did: a matrix product, and a tensor of :data:`TENSOR_BYTES`."""
+    """What one device did: a matrix product, and a tensor of :data:`FILLED_BYTES`."""
 
     kernel: Kernel
     rose: dict[str, int]
@@ -126,10 +126,10 @@ def rises(ctx: Context, call: Callable[[], object]) -> dict[str, int]:
 def judge_work(work: Work, expected: str) -> Iterator[Judgement]:
     """Judge what should have been done on the GPU with the PCI bus id ``expected``."""
     most = max(work.rose, key=lambda bus_id: work.rose[bus_id])
-    confirmed = most == expected and work.rose[expected] >= TENSOR_BYTES / 2
+    confirmed = most == expected and work.rose[expected] >= FILLED_BYTES / 2
     if work.kernel.pci_bus_id == expected and not confirmed:
         yield MEMORY_ELSEWHERE.found(
-            wanted_mib=TENSOR_BYTES / MIB,
+            wanted_mib=FILLED_BYTES / MIB,
             device=work.kernel.device,
             pci_bus_id=expected,
             taken_mib=work.rose[expected] / MIB,
@@ -147,7 +147,7 @@ def devices_in_graphs(ctx: Context) -> tuple[Any, int]:
     v1 = ctx.tf.compat.v1
     options, count = v1.GPUOptions(), len(ctx.gpus)
     if count == 1:
-        limit_mib = 2 * TENSOR_BYTES // MIB
+        limit_mib = 2 * FILLED_BYTES // MIB
         options.experimental.virtual_devices.add(memory_limit_mb=[limit_mib, limit_mib])
         count = 2
     return v1.ConfigProto(gpu_options=options, log_device_placement=True), count

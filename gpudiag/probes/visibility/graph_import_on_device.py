@@ -33,12 +33,12 @@ from gpudiag.model import Limits, Severity
 from gpudiag.placement import created_devices
 from gpudiag.probe import Case, Context, Judgement, Kind, Needs, Scope
 from gpudiag.probes.common import (
+    FILLED_BYTES,
     GPU_NOT_SEEN,
     MATRIX,
     MEMORY_ELSEWHERE,
     MIB,
     OTHER_GPU,
-    TENSOR_BYTES,
     WRONG_RESULT,
     Kernel,
     Work,
@@ -130,7 +130,7 @@ def measure(ctx: Context) -> Reading:
         device = ran_on.get(f"{name}/product", "")
         kernels[name] = Kernel(device, created.get(device, ""), is_square(products[name]))
     for number in range(len(COPIES)):
-        fill = partial(session.run, f"copy{number}/large:0", {f"copy{number}/elements:0": [TENSOR_BYTES // 4]})
+        fill = partial(session.run, f"copy{number}/large:0", {f"copy{number}/elements:0": [FILLED_BYTES // 4]})
         copies.append(Work(kernels[f"copy{number}"], rises(ctx, fill)))
     session.close()
     return Reading(given, seen, tuple(copies), kernels["named"])

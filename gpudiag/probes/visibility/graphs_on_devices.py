@@ -30,12 +30,12 @@ from gpudiag.model import Limits, Severity
 from gpudiag.placement import created_devices, devices_of
 from gpudiag.probe import Case, Context, Judgement, Kind, Needs, Scope
 from gpudiag.probes.common import (
+    FILLED_BYTES,
     GPU_NOT_SEEN,
     MATRIX,
     MEMORY_ELSEWHERE,
     MIB,
     OTHER_GPU,
-    TENSOR_BYTES,
     WRONG_RESULT,
     Kernel,
     Work,
@@ -99,7 +99,7 @@ def measure(ctx: Context) -> Reading:
                 correct = is_square(session.run(product, {matrix: MATRIX}))
             created |= created_devices(log.lines)  # a device is created once: in the first session that has it
             (device,) = devices_of("MatMul", log.placements) or ("",)
-            rose = rises(ctx, partial(session.run, large, {elements: [TENSOR_BYTES // 4]}))
+            rose = rises(ctx, partial(session.run, large, {elements: [FILLED_BYTES // 4]}))
             graphs.append(Work(Kernel(device, created.get(device, ""), correct), rose))
     return Reading(given, seen, tuple(graphs))
 

@@ -30,12 +30,12 @@ from gpudiag.model import Limits
 from gpudiag.placement import created_devices
 from gpudiag.probe import Case, Context, Judgement, Needs, Scope
 from gpudiag.probes.common import (
+    FILLED_BYTES,
     GPU_NOT_SEEN,
     MATRIX,
     MEMORY_ELSEWHERE,
     MIB,
     OTHER_GPU,
-    TENSOR_BYTES,
     WRONG_RESULT,
     Kernel,
     Work,
@@ -100,7 +100,7 @@ def _worker(ctx: Context, number: int) -> tuple[int, Work | None, Work | None]:
             # One after the other: what rises meanwhile is this process's own.
             if number == 1:
                 ctx.peer.meet("filled 0")
-            rose = rises(ctx, lambda: session.run(large, {elements: [TENSOR_BYTES // 4]}))
+            rose = rises(ctx, lambda: session.run(large, {elements: [FILLED_BYTES // 4]}))
             if number == 0:
                 ctx.peer.meet("filled 0")
             own = Work(kernel, rose)
