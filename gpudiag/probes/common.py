@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 import re
 import threading
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import Any
 
 import msgspec
@@ -259,3 +259,32 @@ _CEILING = re.compile(r"Created device \S*/device:(?P<device>GPU:\d+) with (?P<m
 def ceilings_mib(lines: Iterable[str]) -> dict[str, int]:
     """Map each GPU device that TensorFlow says it created (``GPU:0``) to the most memory it may take, in MiB."""
     return {found["device"]: int(found["mib"]) for line in lines if (found := _CEILING.search(line))}
+
+
+def rises(ctx: Context, call: Callable[[], object]) -> dict[str, int]:
+    """Return by how many bytes the memory of each GPU (PCI bus id) rose with ``call``."""
+    before = [ctx.memory(gpu) for gpu in ctx.gpus]
+    call()
+    after = [ctx.memory(gpu) for gpu in ctx.gpus]
+    for earlier, later in zip(before, after, strict=True):
+        refuse_disturbance(earlier, later)
+    return dict(zip((gpu.pci_bus_id for gpu in ctx.gpus), map(taken, before, after), strict=True))
+
+
+def devices_in_graphs(ctx: Context) -> tuple[Any, int]:
+    """Return options for every session of a process, and how many GPU devices it has under them.
+
+    One for each GPU; a single GPU is split in two. Ask only where TensorFlow lists every GPU.
+    """
+    v1 = ctx.tf.compat.v1
+    options, count = v1.GPUOptions(), len(ctx.gpus)
+    if count == 1:
+        limit_mib = 2 * FILLED_BYTES // MIB
+        options.experimental.virtual_devices.add(memory_limit_mb=[limit_mib, limit_mib])
+        count = 2
+    return v1.ConfigProto(gpu_options=options, log_device_placement=True), count
+
+
+def gpus_of_graph_devices(given: Sequence[str]) -> tuple[str, ...]:
+    """Return the PCI bus id that each device of :func:`devices_in_graphs` should be on."""
+    return tuple(given) * 2 if len(given) == 1 else tuple(given)
