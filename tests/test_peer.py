@@ -85,12 +85,13 @@ def test_whatever_the_two_do_there_is_a_row(arguments: tuple[str, ...], paired: 
         "peer_raises": (Cause.EXCEPTION, "its second process: ValueError: nothing works"),
         "peer_dies": (Cause.SIGNAL, "its second process: killed by SIGSEGV"),
         "peer_hangs": (Cause.TIMEOUT, "no result within"),
-        "peer_ends_early": (Cause.TIMEOUT, "no result within"),
+        "peer_ends_early": (Cause.EXCEPTION, "the other process ended without a meeting 'first'"),
         "peer_tells_what_is_no_json": (Cause.EXCEPTION, "its second process: TypeError"),
         "probe_raises": (Cause.EXCEPTION, "ValueError: nothing works"),
         "probe_dies": (Cause.SIGNAL, "killed by SIGSEGV"),
         "probe_hangs": (Cause.TIMEOUT, "no result within"),
     }
+    assert "the last words" in found["peer_dies"].log
     for name, (cause, detail) in broken.items():
         outcome = found[name].outcome
         assert isinstance(outcome, Broken), found[name]
