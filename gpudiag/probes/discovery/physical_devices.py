@@ -169,6 +169,10 @@ class Reading(probe.Reading):
         return (("NVML", "CUDA", "TF", "PCI bus id", "UUID"), *rows)
 
 
+def _bare(uuid: str) -> str:
+    return uuid.removeprefix("GPU-").removeprefix("MIG-").lower()
+
+
 def _or_dash(number: int | None) -> str:
     return "-" if number is None else str(number)
 
@@ -234,7 +238,8 @@ def _judge_names(place: int, device: Device, *, named: bool) -> Iterator[Judgeme
     if device.cuda_ordinal != place:
         found = "none" if device.cuda_ordinal is None else str(device.cuda_ordinal)
         yield NUMBERED_OTHERWISE.found(**figures, who="CUDA", found=found, place=place)
-    elif device.cuda_uuid != device.uuid.partition("-")[2].lower():
+    # Of both without the prefix: a masked report gives the driver's UUID one.
+    elif _bare(device.cuda_uuid) != _bare(device.uuid):
         yield UUID_DIFFERS.found(**figures, nvml=device.uuid, cuda=device.cuda_uuid or "(not named)")
     if named and device.tensorflow != f"GPU:{place}":
         found = device.tensorflow.removeprefix("GPU:") or "none"
