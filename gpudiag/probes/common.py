@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+import re
+from collections.abc import Iterable, Iterator
 from typing import Any
 
 from gpudiag.errors import Disturbed
@@ -93,3 +94,14 @@ def refuse_disturbance(before: MemoryUse, *later: MemoryUse) -> None:
             continue  # NVML does not tell whose it is, and nothing speaks against its being ours
         if abs(others) > SLACK_BYTES:
             raise Disturbed(f"another process changed its memory on this GPU by {others / MIB:.0f} MiB meanwhile")
+
+
+_CEILING = re.compile(r"Created device \S*/device:(GPU:\d+) with (\d+) MB memory:")
+
+
+def ceilings(lines: Iterable[str]) -> dict[str, int]:
+    """Map each GPU device that TensorFlow says it created (``GPU:0``) to the most it will take, in MiB.
+
+    It is not what is taken. The line says MB and means MiB; ``TF_PER_DEVICE_MEMORY_LIMIT_MB`` does not show in it.
+    """
+    return {found[1]: int(found[2]) for line in lines if (found := _CEILING.search(line))}

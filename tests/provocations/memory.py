@@ -1,7 +1,18 @@
-"""What provokes the probes of the area memory."""
+"""What provokes the probes of the area memory that share a GPU, limit it or fill it."""
 
 from __future__ import annotations
 
 from provocations import Altered, OnMachine
 
-PROVOCATIONS: tuple[OnMachine | Altered, ...] = ()
+PROVOCATIONS: tuple[OnMachine | Altered, ...] = (
+    OnMachine("memory.limit", "not_at_once", faults=("allocation_above=48MiB@0",)),
+    OnMachine("memory.limit", "no_limit", variables={"TF_GPU_ALLOCATOR": "cuda_malloc_async"}),
+    OnMachine("memory.limit", "overridden", variables={"TF_FORCE_GPU_ALLOW_GROWTH": "true"}),
+    OnMachine("memory.limit", "wrong_result", faults=("memory_corrupted=1@1",)),
+    OnMachine("memory.limit", "gpu_not_seen", faults=("library_missing=libcudnn.so.9",)),
+    Altered("memory.limit", "limit_ignored", {"devices.1.exceeded": None}),
+    Altered("memory.limit", "limit_ignored", {"devices.0.last.used_bytes": 3 << 30}),
+    Altered("memory.limit", "other_error", {"devices.0.exceeded.type": "InternalError"}),
+    Altered("memory.limit", "not_survived", {"devices.0.within": {"type": "InternalError", "message": "CUDA error"}}),
+    Altered("memory.limit", "other_gpu", {"devices.0.kernel.pci_bus_id": "0000:02:00.0"}),
+)
