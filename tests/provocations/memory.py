@@ -15,4 +15,14 @@ PROVOCATIONS: tuple[OnMachine | Altered, ...] = (
     Altered("memory.limit", "other_error", {"devices.0.exceeded.type": "InternalError"}),
     Altered("memory.limit", "not_survived", {"devices.0.within": {"type": "InternalError", "message": "CUDA error"}}),
     Altered("memory.limit", "other_gpu", {"devices.0.kernel.pci_bus_id": "0000:02:00.0"}),
+    OnMachine("memory.limits_overcommitted", "wrong_result", faults=("memory_corrupted=1@0",)),
+    OnMachine("memory.limits_overcommitted", "gpu_not_seen", faults=("library_missing=libcudnn.so.9",)),
+    Altered("memory.limits_overcommitted", "refused", {"refused": {"type": "InvalidArgumentError", "message": "no"}}),
+    Altered("memory.limits_overcommitted", "lowered", {"parts.1.ceiling_mib": 8000}),
+    Altered("memory.limits_overcommitted", "no_failure", {"exceeded": None}),
+    Altered("memory.limits_overcommitted", "other_error", {"exceeded.type": "InternalError"}),
+    Altered(
+        "memory.limits_overcommitted", "not_survived", {"parts.0.failed": {"type": "InternalError", "message": "no"}}
+    ),
+    Altered("memory.limits_overcommitted", "other_gpu", {"parts.1.kernel.pci_bus_id": "0000:02:00.0"}),
 )
