@@ -4,6 +4,11 @@ from __future__ import annotations
 
 from provocations import Altered, OnMachine
 
+EXCLUSIVE = """
+[[gpu]]
+compute_mode = "exclusive_process"
+"""
+
 PROVOCATIONS: tuple[OnMachine | Altered, ...] = (
     OnMachine("memory.limit", "not_at_once", faults=("allocation_above=48MiB@0",)),
     OnMachine("memory.limit", "no_limit", variables={"TF_GPU_ALLOCATOR": "cuda_malloc_async"}),
@@ -25,4 +30,15 @@ PROVOCATIONS: tuple[OnMachine | Altered, ...] = (
         "memory.limits_overcommitted", "not_survived", {"parts.0.failed": {"type": "InternalError", "message": "no"}}
     ),
     Altered("memory.limits_overcommitted", "other_gpu", {"parts.1.kernel.pci_bus_id": "0000:02:00.0"}),
+    OnMachine("memory.shared_gpu", "exclusive", machine=EXCLUSIVE),
+    OnMachine("memory.shared_gpu", "not_held", faults=("allocation_above=48MiB@0",)),
+    OnMachine("memory.shared_gpu", "wrong_result", faults=("memory_corrupted=1@1",)),
+    OnMachine("memory.shared_gpu", "gpu_not_seen", faults=("library_missing=libcudnn.so.9",)),
+    Altered("memory.shared_gpu", "more_than_free", {"default.ceiling_mib": 16000}),
+    Altered("memory.shared_gpu", "less_than_free", {"default.ours.used_bytes": 0}),
+    Altered("memory.shared_gpu", "fraction_of_free", {"fraction.ceiling_mib": 15000}),
+    Altered("memory.shared_gpu", "not_shareable", {"fraction.failed": {"type": "InternalError", "message": "busy"}}),
+    Altered("memory.shared_gpu", "not_held", {"default.held.used_bytes": 0}),
+    Altered("memory.shared_gpu", "not_held", {"holder": {"type": "InternalError", "message": "no"}, "default": None}),
+    Altered("memory.shared_gpu", "other_gpu", {"fraction.kernel.pci_bus_id": "0000:01:00.0"}),
 )
