@@ -9,6 +9,11 @@ EXCLUSIVE = """
 compute_mode = "exclusive_process"
 """
 
+WITHOUT_POOLS = """
+[[gpu]]
+memory_pools = false
+"""
+
 PROVOCATIONS: tuple[OnMachine | Altered, ...] = (
     OnMachine("memory.limit", "not_at_once", faults=("allocation_above=48MiB@0",)),
     OnMachine("memory.limit", "no_limit", variables={"TF_GPU_ALLOCATOR": "cuda_malloc_async"}),
@@ -41,4 +46,14 @@ PROVOCATIONS: tuple[OnMachine | Altered, ...] = (
     Altered("memory.shared_gpu", "not_held", {"default.held.used_bytes": 0}),
     Altered("memory.shared_gpu", "not_held", {"holder": {"type": "InternalError", "message": "no"}, "default": None}),
     Altered("memory.shared_gpu", "other_gpu", {"fraction.kernel.pci_bus_id": "0000:01:00.0"}),
+    OnMachine("memory.allocator", "no_memory_pools", machine=WITHOUT_POOLS),
+    OnMachine("memory.allocator", "aborts", machine=WITHOUT_POOLS, variables={"TF_GPU_ALLOCATOR": "cuda_malloc_async"}),
+    OnMachine("memory.allocator", "failed", faults=("allocation_above=48MiB@0",)),
+    OnMachine("memory.allocator", "wrong_result", faults=("memory_corrupted=1@0",)),
+    OnMachine("memory.allocator", "gpu_not_seen", faults=("library_missing=libcudnn.so.9",)),
+    Altered("memory.allocator", "ignored", {"right.first.used_bytes": 4 << 30}),
+    Altered("memory.allocator", "not_named", {"right.named": False}),
+    Altered("memory.allocator", "typo_noticed", {"misspelt.named": True}),
+    Altered("memory.allocator", "failed", {"right.failed": {"type": "InternalError", "message": "no"}}),
+    Altered("memory.allocator", "other_gpu", {"right.kernel.pci_bus_id": "0000:02:00.0"}),
 )
