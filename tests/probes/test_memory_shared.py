@@ -14,7 +14,7 @@ CREATED = (
 )
 
 
-@pytest.mark.parametrize("probe", ["memory.limit", "memory.limits_overcommitted"])
+@pytest.mark.parametrize("probe", ["memory.limit", "memory.limits_overcommitted", "memory.several_models"])
 def test_not_passed_without_a_gpu(probe: str, tensorflow: Children) -> None:
     judged = judge(probe, tensorflow.measure(probe, ABSENT))
     assert kinds(judged) == ["gpu_not_seen"]

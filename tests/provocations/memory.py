@@ -56,4 +56,11 @@ PROVOCATIONS: tuple[OnMachine | Altered, ...] = (
     Altered("memory.allocator", "typo_noticed", {"misspelt.named": True}),
     Altered("memory.allocator", "failed", {"right.failed": {"type": "InternalError", "message": "no"}}),
     Altered("memory.allocator", "other_gpu", {"right.kernel.pci_bus_id": "0000:02:00.0"}),
+    OnMachine("memory.several_models", "did_not_fit", faults=("allocation_above=48MiB@1",)),
+    OnMachine("memory.several_models", "wrong_result", faults=("memory_corrupted=1@1",)),
+    OnMachine("memory.several_models", "gpu_not_seen", faults=("library_missing=libcudnn.so.9",)),
+    Altered("memory.several_models", "did_not_fit", {"models.2.failed": {"type": "InternalError", "message": "no"}}),
+    Altered("memory.several_models", "elsewhere", {"models.1.rose": {"0000:01:00.0": 64 << 20, "0000:02:00.0": 0}}),
+    Altered("memory.several_models", "over_plan", {"models.0.rose": {"0000:01:00.0": 1 << 30, "0000:02:00.0": 0}}),
+    Altered("memory.several_models", "other_gpu", {"models.1.kernel.pci_bus_id": "0000:01:00.0"}),
 )
