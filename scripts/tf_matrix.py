@@ -106,6 +106,11 @@ class Line(Record):
     device: str
     cells: dict[str, Cell]
 
+    @property
+    def key(self) -> tuple[str, str]:
+        """What names the line: the probe, and the GPUs it was given; a probe that is skipped was on no CPU."""
+        return self.probe, self.device if self.device.startswith("GPU") else ""
+
 
 class Matrix(Record):
     """The compatibility report; one line for each probe and device."""
@@ -130,7 +135,7 @@ def join(reports: Mapping[str, Report | str]) -> Matrix:
             continue
         for row in report.rows:
             device = report.device_label(row)
-            key = (row.probe, device if row.devices else "")  # what is skipped is on no device, elsewhere on the CPU
+            key = (row.probe, device if row.devices else "")
             cells.setdefault(key, {})[version] = _cell(row)
             labels[key] = labels.get(key) or device
     return Matrix(
@@ -154,8 +159,8 @@ def behaviour(cell: Cell | None, release: str) -> tuple[object, ...]:
 def differences(committed: Matrix, now: Matrix) -> Iterator[str]:
     """Yield a line for each cell in which ``now`` differs from ``committed``, of the versions that ``now`` has."""
     known = {column.version: column for column in committed.columns}
-    old = {(line.probe, line.device): line.cells for line in committed.lines}
-    new = {(line.probe, line.device): line.cells for line in now.lines}
+    old = {line.key: line.cells for line in committed.lines}
+    new = {line.key: line.cells for line in now.lines}
     for column in now.columns:
         version = column.version
         if version not in known:
@@ -182,14 +187,14 @@ def markdown(matrix: Matrix) -> str:
     blocks = [
         f"# gpudiag under TensorFlow {', '.join(column.version for column in matrix.columns)}",
         f"> **Simulated GPUs ({matrix.gpus}): nothing here was measured on a real GPU.**",
-        f"Every probe of gpudiag {matrix.gpudiag} under each TensorFlow, by `python scripts/tf_matrix.py` (which also "
-        "checks it: `--check`). Where the versions behave alike a cell has the outcome alone; the probes where they "
-        "do not are **bold**, their cells say what was found or measured, and the details stand below.",
+        f"Every probe of gpudiag {matrix.gpudiag} under each TensorFlow, written by `python scripts/tf_matrix.py`; its "
+        "`--check` tells whether this still holds. A probe in which the versions differ is **bold**, its "
+        "cells say what was found or measured, and the details stand below the table.",
         "\n".join(f"- {status}: {meaning}" for status, meaning in MEANINGS.items() if status in used),
         _table(lines, differing, matrix.columns),
         "## Differences",
         "\n\n".join(_difference(line, measured) for line in differing)
-        or "None: every probe behaves alike under all of them.",
+        or "None: every probe behaves alike under each TensorFlow.",
     ]
     broken = [f"- {column.version}: {_text(column.broken)}" for column in matrix.columns if column.broken]
     if broken:
@@ -237,7 +242,7 @@ def _table(lines: Sequence[Line], differing: Sequence[Line], columns: Sequence[C
         (
             f"**`{line.probe}`**" if line in differing else f"`{line.probe}`",
             line.device,
-            *(_shown(line.cells.get(column.version), column, in_full=line in differing) for column in columns),
+            *(_shown(line.cells.get(column.version), column, differs=line in differing) for column in columns),
         )
         for line in lines
     ]
@@ -252,10 +257,11 @@ def _header(column: Column) -> str:
     return f"TensorFlow {column.tensorflow}<br>Python {column.python}<br>{cuda}"
 
 
-def _shown(cell: Cell | None, column: Column, *, in_full: bool) -> str:
+def _shown(cell: Cell | None, column: Column, *, differs: bool) -> str:
     if cell is None:
         return "" if column.broken else "no row"
-    return _text(f"{cell.outcome}: {cell.brief}" if in_full and cell.brief else cell.outcome)
+    said = cell.brief if differs or cell.outcome != "pass" else ""
+    return _text(f"{cell.outcome}: {said}" if said else cell.outcome)
 
 
 def _difference(line: Line, columns: Iterable[Column]) -> str:
