@@ -51,6 +51,11 @@ MEANINGS = {
 }
 assert tuple(MEANINGS) == STATUSES
 
+_ALIKE = {
+    True: "None: every probe behaves alike under each TensorFlow.",
+    False: "Not known: fewer than two versions were measured.",
+}
+
 _DURATION = re.compile(r"\b\d+(?:\.\d+)? ?(?:ms|s|seconds?|min|minutes?)\b")
 _MARKUP = re.compile(r"[\\`*|<>_~\[\]]")
 
@@ -193,8 +198,7 @@ def markdown(matrix: Matrix) -> str:
         "\n".join(f"- {status}: {meaning}" for status, meaning in MEANINGS.items() if status in used),
         _table(lines, differing, matrix.columns),
         "## Differences",
-        "\n\n".join(_difference(line, measured) for line in differing)
-        or "None: every probe behaves alike under each TensorFlow.",
+        "\n\n".join(_difference(line, measured) for line in differing) or _ALIKE[len(measured) > 1],
     ]
     broken = [f"- {column.version}: {_text(column.broken)}" for column in matrix.columns if column.broken]
     if broken:

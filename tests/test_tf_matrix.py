@@ -129,6 +129,11 @@ def test_a_version_that_could_not_be_measured_is_a_column_with_the_reason() -> N
     assert "`host.tensorflow` on" not in text.partition("## Differences")[2], "a column without cells differs in none"
 
 
+def test_one_version_alone_is_not_said_to_agree_with_others() -> None:
+    reports: dict[str, Report | str] = {"2.21": two_versions()["2.21"], "2.22": "no wheel"}
+    assert "Not known: fewer than two versions were measured." in markdown(join(reports))
+
+
 def test_a_broken_probe_says_what_broke_it() -> None:
     reports = two_versions()
     reports["2.21"] = under("2.21.0", row("placement.log", Broken(Cause.SIGNAL, "SIGSEGV")))
