@@ -2,20 +2,16 @@
 
 from __future__ import annotations
 
-import sys
 from pathlib import Path
 
 import msgspec
 import pytest
 from msgspec.structs import replace
 
+import tf_matrix
 from gpudiag.hostfacts import TensorflowFacts, example_with_gpus
 from gpudiag.model import Broken, Cause, Judged, Report, Row, Skipped
 from reports import GPUS, HOSTILE, MISSPELT, OVERRIDDEN, passed, report, row
-
-sys.path.insert(0, str(Path(__file__).parents[1] / "scripts"))  # no package: its modules run as files
-
-import tf_matrix
 from tf_matrix import Cell, Column, Found, Matrix, differences, join, markdown
 
 FIRST, SECOND = GPUS

@@ -19,6 +19,15 @@ DRIVER: tuple[OnMachine | AlteredFacts, ...] = (
     OnMachine("host.driver", "no_libcuda", faults=("library_missing=libcuda.so.1",)),
     OnMachine("host.driver", "libcuda_failed", faults=("call_fails=cuDriverGetVersion:34",)),
     OnMachine("host.driver", "no_nvml", faults=("nvml_missing",)),
+    AlteredFacts(
+        "host.driver",
+        "gpus_not_told",
+        {
+            "nvml.error": "NVML Shared Library Not Found",
+            "tensorflow.distributions.0.version": "2.20.0",
+            "nvml.devices": [],
+        },
+    ),
     OnMachine("host.driver", "version_mismatch", faults=("nvml_init=18",)),
     OnMachine("host.driver", "nvml_failed", faults=("nvml_init=999",)),
     OnMachine("host.driver", "nvml_failed", faults=("device_lost_after=1@1",)),

@@ -31,7 +31,7 @@ import signal
 from collections.abc import Iterator
 from functools import partial
 
-from gpudiag import probe
+from gpudiag import logline, probe
 from gpudiag.hostfacts import Facts
 from gpudiag.model import Limits, Severity
 from gpudiag.probe import Case, Context, Judgement, Kind, Needs, Raised, Scope
@@ -89,10 +89,6 @@ CUDNN_NEEDED = (9, 3)
 """Of TensorFlow 2.18-2.21, by its own words: "Loaded runtime CuDNN library: 9.1.0 but source was compiled with: 9.3.0.
 CuDNN library needs to have matching major version and equal or higher minor version." (simulated)"""
 
-_UNOPENED = re.compile(
-    r"Could not load dynamic library '(?P<library>[^']+)'; dlerror: (?P<reason>.*?)(?:; LD_LIBRARY|$)"
-)
-_ERROR = re.compile(r"^E\d{4} .*?\] (?P<text>.*)")
 _DRIVER = re.compile(r"failed call to cuInit|could not retrieve CUDA device count")
 
 _OPTIONAL = ("libnccl", "libcupti")
@@ -188,8 +184,8 @@ def measure(ctx: Context) -> Reading:
         given=len(ctx.gpus),
         listed=len(listed),
         raised=raised,
-        unopened={found["library"]: found["reason"] for found in map(_UNOPENED.search, log.lines) if found},
-        errors=tuple(found["text"] for found in map(_ERROR.match, log.lines) if found),
+        unopened=logline.unopened(log.lines),
+        errors=tuple(line.text for line in logline.parse(log.lines) if line.level == "E"),
         cudnn=ctx.cudnn_version(),
         devices=_joined(ctx, names),
         unnamed=unnamed,
