@@ -74,6 +74,28 @@ class Gpudiag:
                 self.path[number] = str(rest)
         return self
 
+    def with_site_packages(self) -> Path:
+        """Put a folder of links to TensorFlow's own first on ``sys.path``, and return it: what is put there is beside
+        TensorFlow, and in the folders that its libraries name."""
+        site = self.folder / "site-packages"
+        own = next(Path(entry) for entry in self.path if (Path(entry) / "tensorflow").is_dir())
+        # The loader takes the folder of a library and goes up from it, and links do not lead back.
+        for folder in (Path(), Path("tensorflow"), Path("tensorflow/python")):
+            (site / folder).mkdir()
+            for one in (own / folder).iterdir():
+                if folder / one.name not in (Path("tensorflow"), Path("tensorflow/python")):
+                    (site / folder / one.name).symlink_to(one)
+        self.path[self.path.index(str(own))] = str(site)
+        return site
+
+    def with_distribution(self, site: Path, name: str, version: str, *files: str) -> Gpudiag:
+        """Put the metadata of a distribution into ``site``: its name, its version and the files that it installed."""
+        metadata = site / f"{name.replace('-', '_')}-{version}.dist-info"
+        metadata.mkdir()
+        (metadata / "METADATA").write_text(f"Metadata-Version: 2.1\nName: {name}\nVersion: {version}\n")
+        (metadata / "RECORD").write_text("".join(f"{file},,\n" for file in files))
+        return self
+
 
 @pytest.fixture
 def gpudiag(tmp_path: Path) -> Gpudiag:

@@ -159,7 +159,7 @@ def example_packages(
     """Return TensorFlow 2.21 with packages such as ``nvidia-cudnn-cu12 9.3.0.75``: for CASES and tests."""
 
     def distributions(texts: tuple[str, ...]) -> tuple[Distribution, ...]:
-        return tuple(Distribution(*text.split(), _SITE) for text in texts)
+        return tuple(Distribution(name, version, _SITE) for name, version in map(str.split, texts))
 
     ordinary = example().tensorflow
     assert isinstance(ordinary, TensorflowFacts)
