@@ -26,6 +26,7 @@ from gpudiag.probes.host.packages import example_packages, folder, out_of_range,
 
 _INSTALLATION = "https://www.tensorflow.org/install/pip"
 _PLUGIN = "tensorflow-plugins"
+_OF_AN_IMPORT = (Cause.EXCEPTION, Cause.SIGNAL)
 
 
 def _installed(facts: Facts) -> TensorflowFacts | None:
@@ -41,7 +42,7 @@ def _has_cuda(facts: Facts) -> bool | None:
 def _import_error(evidence: Evidence) -> str | None:
     """Return how ``import tensorflow`` ended, where it failed."""
     for row in evidence.rows:
-        if row.probe == TRACE and isinstance(row.outcome, Broken) and row.outcome.cause is not Cause.INTERRUPTED:
+        if row.probe == TRACE and isinstance(row.outcome, Broken) and row.outcome.cause in _OF_AN_IMPORT:
             return f"{row.outcome.cause.value}: {row.outcome.detail}"
     return None
 

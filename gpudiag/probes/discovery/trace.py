@@ -82,7 +82,8 @@ class Reading(probe.Reading):
 def measure(ctx: Context) -> Reading:
     listed: list[object] = []
     with ctx.placements() as log:
-        raised = ctx.attempt(lambda: listed.extend(ctx.tf.config.list_physical_devices("GPU")))
+        tf = ctx.tf  # an import that fails is no listing that fails: it breaks this row
+        raised = ctx.attempt(lambda: listed.extend(tf.config.list_physical_devices("GPU")))
     return read_log(log.lines, len(listed), raised)
 
 
