@@ -55,6 +55,8 @@ def _read(stream: IO[bytes]) -> Elf:
     if dynamic is not None:
         stream.seek(dynamic[2])
         content = stream.read(dynamic[5])
+        if len(content) < dynamic[5]:
+            raise ValueError("the file is cut short")
         pair = struct.Struct(order + ("qQ" if wide else "iI"))
         entries = list(pair.iter_unpack(content[: len(content) // pair.size * pair.size]))
     strings = next((value for tag, value in entries if tag == _STRTAB), 0)

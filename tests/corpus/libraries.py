@@ -19,7 +19,7 @@ LIBDEVICE = (
 CONTAINER = '[[gpu]]\n[files]\n"/.dockerenv" = ""\n'
 
 
-def _packaged(gpudiag: Gpudiag, name: str, version: str, folder: str, library: str) -> None:
+def packaged(gpudiag: Gpudiag, name: str, version: str, folder: str, library: str) -> None:
     """Install one of NVIDIA's packages beside TensorFlow; its library is a copy of the simulated machine's."""
     site = gpudiag.with_site_packages()
     file = site / "nvidia" / folder / "lib" / library
@@ -42,7 +42,7 @@ def _removed(*libraries: str) -> Callable[[Gpudiag], None]:
 
 
 def _cusolver_2_21(gpudiag: Gpudiag) -> None:
-    _packaged(gpudiag, "nvidia-cusolver-cu12", "11.7.5.82", "cusolver", "libcusolver.so.11")
+    packaged(gpudiag, "nvidia-cusolver-cu12", "11.7.5.82", "cusolver", "libcusolver.so.11")
     _removed("libcusolver.so.11")(gpudiag)
 
 
@@ -75,8 +75,11 @@ def _rewritten(library: str, source: str, old: str, new: str) -> Callable[[Gpudi
     return prepare
 
 
+renamed_cusolver = _rewritten("libcusolver.so.11", "libcusolver.so.11", "libcusolver.so.11", "libcusolver.so.10")
+
+
 def _cudnn(gpudiag: Gpudiag) -> None:
-    _packaged(gpudiag, "nvidia-cudnn-cu12", "9.3.0.75", "cudnn", "libcudnn.so.9")
+    packaged(gpudiag, "nvidia-cudnn-cu12", "9.3.0.75", "cudnn", "libcudnn.so.9")
 
 
 def _log(text: str) -> Callable[[Gpudiag], None]:
@@ -183,6 +186,6 @@ ITEMS = (
         rule="other_soname",
         fix="pip install 'nvidia-cusolver-cu12",
         machine="2x16GiB",
-        prepare=_rewritten("libcusolver.so.11", "libcusolver.so.11", "libcusolver.so.11", "libcusolver.so.10"),
+        prepare=renamed_cusolver,
     ),
 )

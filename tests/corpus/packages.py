@@ -48,20 +48,20 @@ def _uninstalled(gpudiag: Gpudiag) -> None:
     (site / "tensorflow" / "__init__.py").unlink()
 
 
-def _directml(gpudiag: Gpudiag) -> None:
+def directml(gpudiag: Gpudiag) -> None:
     site = gpudiag.with_site_packages()
     (site / "tensorflow-plugins").mkdir()
     (site / "tensorflow-plugins" / "libtfdml_plugin.so").write_bytes(b"of another release")
     gpudiag.with_distribution(site, "tensorflow-directml-plugin", "0.4.0.dev230202")
 
 
-def _old_torch(gpudiag: Gpudiag) -> None:
+def old_torch(gpudiag: Gpudiag) -> None:
     site = gpudiag.with_site_packages()
     gpudiag.with_distribution(site, "torch", "2.2.0")
     gpudiag.with_distribution(site, "nvidia-cudnn-cu12", "8.9.2.26")
 
 
-def _two_cudas(gpudiag: Gpudiag) -> None:
+def two_cudas(gpudiag: Gpudiag) -> None:
     site = gpudiag.with_site_packages()
     gpudiag.with_distribution(site, "torch", "2.9.0")
     for name in ("nvidia-nccl-cu12", "nvidia-nccl-cu13"):
@@ -132,7 +132,7 @@ ITEMS = (
         rule="plugin_breaks_import",
         fix="pip uninstall -y tensorflow-directml-plugin",
         machine="2x16GiB",
-        prepare=_directml,
+        prepare=directml,
     ),
     Item(
         7,
@@ -150,7 +150,7 @@ ITEMS = (
         rule="package_out_of_range",
         fix="pip install 'nvidia-cudnn-cu12<10.0,>=9.3.0.75'",
         machine="2x16GiB",
-        prepare=_old_torch,
+        prepare=old_torch,
     ),
     Item(
         9,
@@ -158,6 +158,6 @@ ITEMS = (
         rule="packages_share_a_folder",
         fix="python -m venv tf && tf/bin/pip install 'tensorflow[and-cuda]==2.21.0'",
         machine="2x16GiB",
-        prepare=_two_cudas,
+        prepare=two_cudas,
     ),
 )

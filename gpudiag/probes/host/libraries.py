@@ -137,7 +137,9 @@ def figure(facts: Facts) -> str:
     if isinstance(facts.libraries, Unknown):
         return "not known"
     if facts.libraries.opener is None:
-        return "no TensorFlow with libraries"
+        return "no TensorFlow that opens any"
+    if not _is_given_a_gpu(facts):
+        return "no GPU, none needed"
     needed = _needed(facts)
     return f"{len(needed) - len(unopened(facts))} of {len(needed)} CUDA libraries open"
 

@@ -96,9 +96,9 @@ def figure(facts: Facts) -> str:
     tensorflow = facts.tensorflow
     if isinstance(tensorflow, Unknown):
         return "not known"
-    count = sum(one.name.startswith("nvidia-") for one in tensorflow.companions)
+    count = sum(_OF_A_CUDA.fullmatch(one.name) is not None for one in tensorflow.companions)
     beside = f", beside {' '.join(one.name for one in tensorflow.frameworks)}" if tensorflow.frameworks else ""
-    return f"{count} nvidia package{'' if count == 1 else 's'}{beside}"
+    return f"{count} CUDA package{'' if count == 1 else 's'}{beside}"
 
 
 # What the rules of the diagnosis judge by, too.
