@@ -69,7 +69,7 @@ def _lacks_known(one: Library) -> tuple[str, ...]:
 
 def _seen(one: Library) -> str:
     where = f"{one.path} (from {one.source}): " if one.path else ""
-    return f"{one.soname}: {where}{one.error}"
+    return f"{one.soname}: {where}{(one.error or '').removeprefix(f'{one.soname}: ')}"
 
 
 def _put_first(evidence: Evidence, folders: Iterable[str]) -> dict[str, str | None]:
@@ -246,7 +246,7 @@ def _cudnn_too_old(evidence: Evidence) -> Iterator[Match]:
     change = None
     if cudnn.source == PATH:
         first = f"take {folder} out of {PATH}"
-        shown += [f"{newer.path} of {newer.owner} comes after it"] if newer else []
+        shown += [f"{newer.path}{f' of {newer.owner}' if newer.owner else ''} comes after it"] if newer else []
         change = _put_first(evidence, [str(PurePath(newer.path).parent)]) if newer else None
     where = f"from {folder}{f', by {PATH},' if cudnn.source == PATH else ''}"
     yield Match(
