@@ -18,6 +18,7 @@ import msgspec
 import gpudiag
 from gpudiag import catalogue, hostfacts
 from gpudiag.catalogue import Entry
+from gpudiag.child import OnGpu
 from gpudiag.devices import Devices
 from gpudiag.diagnosis import diagnose
 from gpudiag.diagnosis.rule import Evidence
@@ -342,9 +343,13 @@ class _Run:
         self._devices.release(gpus)
         if ended[0].value is None:
             return msgspec.structs.replace(trial, outcome="does not help", detail=ended[0].detail)
-        device = msgspec.json.decode(ended[0].value)
-        outcome = "works" if device else "does not help"
-        return msgspec.structs.replace(trial, outcome=outcome, detail=device or "TensorFlow lists no GPU")
+        done = msgspec.json.decode(ended[0].value, type=OnGpu)
+        if not done.listed:
+            return msgspec.structs.replace(trial, outcome="does not help", detail="TensorFlow lists no GPU")
+        if done.device:
+            return msgspec.structs.replace(trial, outcome="works", detail=done.device)
+        detail = f"the GPU is listed then, and an operation on it fails: {' '.join(done.failed.split())}"
+        return msgspec.structs.replace(trial, outcome="helps in part", detail=detail)
 
     def _collect(self, ended: Ended, running: dict[str, _Task], rows: dict[str, Row], facts: Facts) -> None:
         """Take in that a job has ended; with the last job of a task its row is there."""
