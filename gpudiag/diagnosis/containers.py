@@ -61,8 +61,11 @@ def _marks(container: ContainerFacts) -> str:
     return f"in a container: {', '.join([*container.evidence, *['Kubernetes'] * container.kubernetes])}"
 
 
-def _start(container: ContainerFacts) -> str:
-    return _START["kubernetes"] if container.kubernetes else _START.get(container.name or "", _DOCKER)
+def _start(container: ContainerFacts, **variables: str) -> str:
+    """Return how a container is started with GPUs under this runtime, and with such variables."""
+    told = "".join(f"-e {name}={value} " for name, value in variables.items())
+    how = _START["kubernetes"] if container.kubernetes else _START.get(container.name or "", _DOCKER)
+    return how.replace("--gpus all ", f"--gpus all {told}")
 
 
 def _nodes(facts: Facts) -> tuple[str, ...]:
@@ -118,8 +121,8 @@ def _container_without_gpu(evidence: Evidence) -> Iterator[Match]:
         evidence=tuple(filter(None, [_marks(container), _no_device_seen(facts), *_asked(facts), host])),
         sure=Sure.PROVED if host else Sure.LIKELY if wanted in _NONE else Sure.POSSIBLE,
         figures={
-            "start": _start(container),
-            "how": "told to have none" if wanted in _NONE else "started without one",
+            "start": _start(container, **({VISIBLE: "all"} if wanted in _NONE else {})),
+            "how": f": {VISIBLE}={wanted!r} forbids it" if wanted in _NONE else "",
             "host": "" if host else "; whether its host has one cannot be seen from here",
         },
         stage=_stage(facts),
@@ -175,9 +178,7 @@ def _devices_without_library(evidence: Evidence) -> Iterator[Match]:
                 *([f"{CAPABILITIES}={capabilities!r}: without compute, no libcuda"] if left_out else []),
             ),
             figures={
-                "start": f"docker run --gpus all -e {CAPABILITIES}=compute,utility IMAGE"
-                if left_out
-                else _start(container),
+                "start": _start(container, **({CAPABILITIES: "compute,utility"} if left_out else {})),
                 "devices": " ".join(devices),
             },
         )
@@ -274,7 +275,7 @@ RULES = (
     Rule(
         id="container_without_gpu",
         stage=Stage.DRIVER_LIBRARY,
-        cause="this container was {how}: no GPU is passed into it{host}",
+        cause="no GPU was passed into this container{how}{host}",
         why="""
         GPUs and the driver's libraries are on the host; the NVIDIA Container Toolkit puts them into a container, and
         only when it is asked to. Without that TensorFlow finds no libcuda.so.1 and says "failed call to cuInit: UNKNOWN
@@ -287,7 +288,6 @@ RULES = (
         fix=(
             "{start}",
             "on the host: nvidia-smi and the NVIDIA Container Toolkit must work; install no driver in the image",
-            "where NVIDIA_VISIBLE_DEVICES is void, none or empty: -e NVIDIA_VISIBLE_DEVICES=all, too",
         ),
         url=_TOOLKIT,
         find=_container_without_gpu,
