@@ -52,6 +52,7 @@ def run_probe(argument: dict[str, Any]) -> bytes:
 def run_peer(argument: dict[str, Any]) -> bytes:
     """Run the second process of a probe; ``argument`` is the same as for :func:`run_probe`."""
     catalogue.get(argument["probe"]).module.peer(_context(argument, own="peer", other="probe"))
+    Meeting(Path(argument["meeting"]), "peer", "probe").leave()  # where it raises, the runner ends the other
     return b"null"
 
 
@@ -155,9 +156,20 @@ class Meeting:
         written = ours.with_suffix(".tmp" + ours.suffix)
         written.write_text(json.dumps(told))
         written.rename(ours)  # whole or not at all
-        while not theirs.exists():
+        while True:
+            left = self._mark(self._other).exists()  # looked at first: what came before it has left is there then
+            if theirs.exists():
+                return json.loads(theirs.read_text())
+            if left:
+                raise RuntimeError(f"the other process ended without a meeting {name!r}")
             time.sleep(MEETING_POLL_S)
-        return json.loads(theirs.read_text())
+
+    def leave(self) -> None:
+        """Say that this process meets no more."""
+        self._mark(self._own).touch()
+
+    def _mark(self, who: str) -> Path:
+        return self._folder / f".{who}-left"
 
 
 class ChildContext:

@@ -76,6 +76,8 @@ class Judged(Outcome, tag="judged"):
     """PCI bus ids of the GPUs on which this probe ran a kernel whose result was checked."""
     figure: str = ""
     """The key figure, one short line for the table."""
+    table: tuple[tuple[str, ...], ...] = ()
+    """What is best read as a table, the headers first; shown where more is asked for."""
 
 
 class Skipped(Outcome, tag="skipped"):
@@ -134,6 +136,11 @@ class Row(Record):
     def area(self) -> str:
         """The part of the probe's name before the dot."""
         return self.probe.partition(".")[0]
+
+    @property
+    def name(self) -> str:
+        """The part of the probe's name after the dot."""
+        return self.probe.partition(".")[2] or self.probe
 
     @property
     def findings(self) -> tuple[Finding, ...]:

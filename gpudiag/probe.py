@@ -10,7 +10,8 @@ in the parent, also on a report that was saved years ago.
 
 A probe that needs a second process has a function ``peer(ctx)``: it runs in a child of its own, at the same time, on
 the same GPUs, in the same environment and under the same deadline. The two talk through ``ctx.peer``; what ``peer``
-returns is ignored, and where it raises or dies the probe is broken.
+returns is ignored. Where it raises or dies while ``measure`` runs the probe is broken; where ``measure`` ends first it
+is killed.
 """
 
 from __future__ import annotations
@@ -100,6 +101,10 @@ class Reading(Record):
     def figure(self) -> str:
         """Return the key figure: a few words for the table."""
         raise NotImplementedError
+
+    def table(self) -> tuple[tuple[str, ...], ...]:
+        """Return what is best read as a table, the headers first; empty where nothing is."""
+        return ()
 
 
 class Raised(Record):

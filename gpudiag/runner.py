@@ -8,7 +8,7 @@ import signal
 import tempfile
 import time
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from datetime import datetime, timezone
 from pathlib import Path
 from typing import Any, Protocol
@@ -257,6 +257,8 @@ class _Run:
         self._devices = Devices(options.locks)
         self._ended: dict[str, Ended] = {}
         """Of probes whose second process is still there."""
+        self._failed_peers: dict[str, Ended] = {}
+        """Second processes that broke a probe which is still there."""
         self._meetings: dict[str, str] = {}
         """Folders in which the two processes of a probe leave each other messages."""
 
@@ -348,13 +350,17 @@ class _Run:
             if task.peer_key in running:
                 self._children.kill(task.peer_key, Cause.INTERRUPTED, "the probe has ended")
         elif task.key in running and ended.cause is not None:
+            self._failed_peers[task.key] = ended
             self._children.kill(task.key, ended.cause, f"its second process: {ended.detail}")
         if {task.key, task.peer_key} & running.keys():
             return
         self._devices.release(task.gpus)
         if folder := self._meetings.pop(task.key, None):
             shutil.rmtree(folder, ignore_errors=True)
-        self._add(rows, task, self._row(task, self._ended.pop(task.key), facts))
+        ended = self._ended.pop(task.key)
+        if peer := self._failed_peers.pop(task.key, None):  # its last words say why
+            ended = replace(ended, stdout=ended.stdout + peer.stdout, stderr=ended.stderr + peer.stderr)
+        self._add(rows, task, self._row(task, ended, facts))
 
     def _add(self, rows: dict[str, Row], task: _Task, row: Row) -> None:
         rows[task.key] = row
@@ -500,7 +506,8 @@ def _lack_of_version(versions: str, facts: Facts) -> str:
 
     found = facts.tensorflow.distributions[0].version
     try:
-        right = SpecifierSet(versions).contains(Version(found), prereleases=True)
+        # Of a nightly (2.19.0.dev1) the release that it leads to: by itself it is neither before nor after that.
+        right = SpecifierSet(versions).contains(Version(found).base_version)
     except InvalidVersion:
         return ""
     return "" if right else f"needs TensorFlow {versions}, {found} is installed"

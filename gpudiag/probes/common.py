@@ -2,14 +2,19 @@
 
 from __future__ import annotations
 
+import math
 import re
-from collections.abc import Iterable, Iterator
+import threading
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import Any
 
+import msgspec
+
 from gpudiag.errors import Disturbed
+from gpudiag.hostfacts import Facts, NvmlFacts, example_gpu, example_with_gpus
 from gpudiag.model import Severity
-from gpudiag.placement import short_device
-from gpudiag.probe import Context, Judgement, Kind, MemoryUse, Verified
+from gpudiag.placement import created_devices, short_device
+from gpudiag.probe import Context, Judgement, Kind, MemoryUse, Raised, Verified
 from gpudiag.record import Record
 
 MATRIX = [[1.0, 2.0], [3.0, 4.0]]
@@ -24,8 +29,7 @@ GPU_NOT_SEEN = Kind(
     "gpu_not_seen",
     Severity.FAIL,
     "TensorFlow lists {seen} of the {given} GPUs that NVML reports and this probe was given",
-    "Read the first error of: python -c \"import tensorflow as tf; tf.config.list_physical_devices('GPU')\". "
-    "Most often CUDA libraries are missing: pip install 'tensorflow[and-cuda]'",
+    "Do what the diagnosis at the top of the report says.",
 )
 OTHER_GPU = Kind(
     "other_gpu",
@@ -157,3 +161,132 @@ _JIT_COMPILED = re.compile(r"not built with CUDA kernel binaries compatible with
 def without_machine_code(lines: Iterable[str]) -> tuple[str, ...]:
     """Return the compute capabilities that TensorFlow's log (``lines``) says it brings no machine code for."""
     return tuple(dict.fromkeys(found[1] for found in map(_JIT_COMPILED.search, lines) if found))
+
+
+Numbers = tuple[float | None, ...]
+"""What was computed, row by row; None for NaN and infinity, which a reading cannot hold."""
+
+
+def numbers(computed: Any) -> Numbers:
+    """Return the values of ``computed`` (a tensor or an array); waits for the device."""
+    values = computed.numpy() if hasattr(computed, "numpy") else computed
+    return tuple(value if math.isfinite(value) else None for value in values.ravel().tolist())
+
+
+REPLICA_BYTES = 128 * MIB
+"""Memory limit of each device of :func:`make_replicas`."""
+
+
+class Replicas(Record):
+    """The logical GPUs that a program for several GPUs is tried on."""
+
+    given: tuple[str, ...]
+    """PCI bus ids of the GPUs that the probe was given, in the order of ``CUDA_VISIBLE_DEVICES``."""
+    seen: int
+    """GPUs that TensorFlow lists."""
+    made: dict[str, str]
+    """Device (``GPU:0``) to PCI bus id by TensorFlow's ``Created device`` line; empty where it lists too few GPUs."""
+
+    @property
+    def expected(self) -> tuple[str, ...]:
+        """PCI bus ids of the devices asked for: one on each GPU, and two where there is only one GPU."""
+        return self.given if len(self.given) > 1 else self.given * 2
+
+    @property
+    def where(self) -> str:
+        """In a few words, where they are."""
+        if not self.made:
+            return f"TensorFlow lists {self.seen} of {len(self.given)} GPUs"
+        return f"{len(self.made)} GPUs" if len(self.given) > 1 else f"{len(self.made)} logical devices on 1 GPU"
+
+
+def make_replicas(ctx: Context) -> Replicas:
+    """Let TensorFlow make a device on every GPU, two where there is only one, and switch soft placement off.
+
+    Each has a memory limit and not growth, which a variable of the environment can take away.
+    """
+    tf = ctx.tf
+    given = tuple(gpu.pci_bus_id for gpu in ctx.gpus)
+    physical = tf.config.list_physical_devices("GPU")
+    if len(physical) < len(given):
+        return Replicas(given, len(physical), {})
+    for device in physical:
+        part = tf.config.LogicalDeviceConfiguration(memory_limit=REPLICA_BYTES // MIB)
+        tf.config.set_logical_device_configuration(device, [part] * (1 if len(given) > 1 else 2))
+    tf.config.set_soft_device_placement(False)
+    with ctx.placements() as log:
+        logical = [short_device(device.name) for device in tf.config.list_logical_devices("GPU")]
+    created = created_devices(log.lines)
+    return Replicas(given, len(physical), {name: created.get(name, "") for name in logical})
+
+
+def judge_replicas(replicas: Replicas) -> Iterator[Judgement]:
+    """Find where they are not the devices asked for: nothing else can be judged then."""
+    if replicas.seen < len(replicas.given):
+        yield GPU_NOT_SEEN.found(seen=replicas.seen, given=len(replicas.given))
+    elif tuple(replicas.made.values()) != replicas.expected:
+        found = ", ".join(bus_id or "(not named)" for bus_id in replicas.made.values())
+        yield OTHER_GPU.found(device=", ".join(replicas.made), found=found, expected=", ".join(replicas.expected))
+
+
+def in_time(ctx: Context, seconds: float, call: Callable[[], object]) -> Raised | None:
+    """Return what ``call`` raised; ``TimeoutError`` where it has not ended within ``seconds``, and never may.
+
+    A collective that waits for a GPU cannot be ended. After a ``TimeoutError`` touch TensorFlow no more.
+    """
+    ended: list[Raised | None] = []
+    thread = threading.Thread(target=lambda: ended.append(ctx.attempt(call)), daemon=True)
+    thread.start()
+    thread.join(seconds)
+    return ended[0] if ended else Raised("TimeoutError", f"it had not ended after {seconds:.0f} s")
+
+
+def is_partitioned(facts: Facts, pci_bus_id: str) -> bool:
+    """Return True where MIG mode is on: TensorFlow is given an instance, and NVML tells the memory of the whole GPU."""
+    return any(gpu.pci_bus_id == pci_bus_id and gpu.mig_mode == "enabled" for gpu in facts.nvml_devices)
+
+
+def partitioned(pci_bus_id: str) -> Facts:
+    """Return the facts of a machine whose one GPU, ``pci_bus_id``, is in MIG mode: for CASES."""
+    gpu = msgspec.structs.replace(example_gpu(), pci_bus_id=pci_bus_id, mig_mode="enabled")
+    return example_with_gpus(1, nvml=NvmlFacts(None, "535.104.05", "12.2", (gpu,)))
+
+
+_CEILING = re.compile(r"Created device \S*/device:(?P<device>GPU:\d+) with (?P<mib>\d+) MB memory")
+
+
+def ceilings_mib(lines: Iterable[str]) -> dict[str, int]:
+    """Map each GPU device that TensorFlow says it created (``GPU:0``) to the most memory it may take, in MiB.
+
+    It is not what is taken; ``TF_PER_DEVICE_MEMORY_LIMIT_MB`` does not show in it. The line says MB and means MiB.
+    """
+    return {found["device"]: int(found["mib"]) for line in lines if (found := _CEILING.search(line))}
+
+
+def rises(ctx: Context, call: Callable[[], object]) -> dict[str, int]:
+    """Return by how many bytes the memory of each GPU (PCI bus id) rose with ``call``."""
+    before = [ctx.memory(gpu) for gpu in ctx.gpus]
+    call()
+    after = [ctx.memory(gpu) for gpu in ctx.gpus]
+    for earlier, later in zip(before, after, strict=True):
+        refuse_disturbance(earlier, later)
+    return dict(zip((gpu.pci_bus_id for gpu in ctx.gpus), map(taken, before, after), strict=True))
+
+
+def devices_in_graphs(ctx: Context) -> tuple[Any, int]:
+    """Return options for every session of a process, and how many GPU devices it has under them.
+
+    One for each GPU; a single GPU is split in two. Ask only where TensorFlow lists every GPU.
+    """
+    v1 = ctx.tf.compat.v1
+    options, count = v1.GPUOptions(), len(ctx.gpus)
+    if count == 1:
+        limit_mib = 2 * FILLED_BYTES // MIB
+        options.experimental.virtual_devices.add(memory_limit_mb=[limit_mib, limit_mib])
+        count = 2
+    return v1.ConfigProto(gpu_options=options, log_device_placement=True), count
+
+
+def gpus_of_graph_devices(given: Sequence[str]) -> tuple[str, ...]:
+    """Return the PCI bus id that each device of :func:`devices_in_graphs` should be on."""
+    return tuple(given) * 2 if len(given) == 1 else tuple(given)

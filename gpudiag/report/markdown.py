@@ -31,6 +31,7 @@ def render(report: Report, *, verbose: bool) -> str:
         *_diagnosis(report),
         *(["## Probes", _table(report, rows)] if rows else []),
         *(["## Findings", "\n".join(findings)] if findings else []),
+        *(_cells(report, row) for row in rows if words.table(row, verbose=verbose)),
         *(["## Where operations ran", "\n".join(ran)] if ran and verbose else []),
     ]
     return plain("\n\n".join(filter(None, blocks)) + "\n")
@@ -67,6 +68,14 @@ def _table(report: Report, rows: list[Row]) -> str:
         for row in rows
     ]
     return tabulate(cells, _HEADERS, tablefmt="github", colalign=_ALIGNMENT, disable_numparse=True)
+
+
+def _cells(report: Report, row: Row) -> str:
+    from tabulate import tabulate
+
+    headers, *lines = ([_text(cell) for cell in line] for line in words.table(row, verbose=True))
+    table = tabulate(lines, headers, tablefmt="github", disable_numparse=True)
+    return f"## {_code(words.label(report, row))}\n\n{table}"
 
 
 def _outcome(row: Row) -> str:

@@ -55,6 +55,11 @@ def evidence(row: Row) -> str:
     return one_line(", ".join(parts))
 
 
+def table(row: Row, *, verbose: bool) -> tuple[tuple[str, ...], ...]:
+    """Return the table of a judged row, the headers first; empty where it has none."""
+    return row.outcome.table if verbose and isinstance(row.outcome, Judged) else ()
+
+
 def log_lines(row: Row, *, verbose: bool) -> tuple[str, ...]:
     """Return the last lines of a broken row's log."""
     if not isinstance(row.outcome, Broken):
@@ -74,7 +79,7 @@ def machine(report: Report) -> tuple[tuple[str, str], ...]:
     gpus = [(f"GPU {gpu.index}", _gpu(gpu)) for gpu in report.gpus] or [("GPUs", _no_gpus(facts))]
     pairs = [("TensorFlow", _tensorflow(facts)), ("Python", _python(facts)), ("driver", _driver(facts)), *gpus]
     if report.level.name != "full":
-        why = f": {report.level.reason}; --level full runs every probe" if report.level.reason else ""
+        why = f": {report.level.reason}; --level full --disturb runs every probe" if report.level.reason else ""
         pairs.append(("level", f"{report.level.name}{why}"))
     return tuple((heading, one_line(text)) for heading, text in pairs)
 

@@ -7,15 +7,39 @@ import pytest
 from far_side import ABSENT, Children, judge, kinds
 from gpudiag.errors import Disturbed
 from gpudiag.probe import MemoryUse
-from gpudiag.probes.common import MIB, refuse_disturbance, taken
+from gpudiag.probes.common import MIB, ceilings_mib, refuse_disturbance, taken
 
 
-@pytest.mark.parametrize("probe", ["memory.fraction", "memory.growth"])
+@pytest.mark.parametrize(
+    "probe",
+    [
+        "memory.default_takes_all",
+        "memory.fraction",
+        "memory.fraction_above_one",
+        "memory.growth",
+        "memory.growth_forced",
+        "memory.growth_lost",
+        "memory.growth_with_fraction",
+    ],
+)
 def test_not_passed_without_a_gpu(probe: str, tensorflow: Children) -> None:
     judged = judge(probe, tensorflow.measure(probe, ABSENT))
     assert kinds(judged) == ["gpu_not_seen"]
     assert judged.verified == ()
     assert judged.figure == "TensorFlow lists 0 of 1 GPUs"
+
+
+@pytest.mark.parametrize("probe", ["memory.growth_mismatch", "memory.idle_gpu_taken"])
+def test_not_passed_without_two_gpus(probe: str, tensorflow: Children) -> None:
+    judged = judge(probe, tensorflow.measure(probe, ABSENT, ABSENT))
+    assert kinds(judged) == ["gpu_not_seen"]
+    assert judged.verified == ()
+    assert judged.figure == "TensorFlow lists 0 of 2 GPUs"
+
+
+def test_the_ceiling_is_read_from_what_tensorflow_says() -> None:
+    line = "I gpu_device.cc] Created device /job:localhost/replica:0/task:0/device:GPU:1 with 14448 MB memory:  -> "
+    assert ceilings_mib([line, "Created device CPU:0"]) == {"GPU:1": 14448}
 
 
 def use(used_mib: int, own_mib: int | None) -> MemoryUse:

@@ -3,15 +3,19 @@
 A probe that depends on the machine has a *machine*: a specification, faults, variables or a provoking command-line
 option, under which ``gpudiag check`` must find the kind. A probe that tests TensorFlow's own logic, which no machine of
 ours changes, has *readings*: the one recorded on a healthy machine (``reports/simulated-2x16GiB.json``), altered in a
-field that is judged.
+field that is judged. A probe of what no simulated machine has, such as what is installed or a container, has *facts*:
+those of the same report, altered.
 """
 
 from __future__ import annotations
 
 import importlib
 import pkgutil
+from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import Any
+
+from conftest import Gpudiag
 
 
 @dataclass(frozen=True)
@@ -25,6 +29,8 @@ class OnMachine:
     faults: tuple[str, ...] = ()
     variables: dict[str, str] = field(default_factory=dict)
     options: tuple[str, ...] = ()
+    prepare: Callable[[Gpudiag], None] | None = None
+    """Changes the environment: dummy distributions, files."""
 
     def __str__(self) -> str:
         return " ".join([self.probe, self.kind, *self.faults, *(f"{n}={v}" for n, v in self.variables.items())])
@@ -43,7 +49,20 @@ class Altered:
         return " ".join([self.probe, self.kind, *self.change])
 
 
-def table() -> tuple[OnMachine | Altered, ...]:
+@dataclass(frozen=True)
+class AlteredFacts:
+    """Recorded host facts with which ``probe`` finds ``kind`` once ``change`` is made."""
+
+    probe: str
+    kind: str
+    change: dict[str, Any]
+    """Path in the facts, such as ``tensorflow.build.cuda``, and what stands there instead (plain JSON)."""
+
+    def __str__(self) -> str:
+        return " ".join([self.probe, self.kind, *self.change])
+
+
+def table() -> tuple[OnMachine | Altered | AlteredFacts, ...]:
     """Return every provocation, area by area."""
     return tuple(
         provocation

@@ -37,8 +37,10 @@ from gpudiag.probes.common import (
     SLACK_BYTES,
     WRONG_RESULT,
     Kernel,
+    is_partitioned,
     is_square,
     judge_kernel,
+    partitioned,
     refuse_disturbance,
     taken,
 )
@@ -156,9 +158,11 @@ def judge(reading: Reading, facts: Facts, limits: Limits) -> Iterator[Judgement]
     first, last = taken(pool.before, pool.first), taken(pool.before, pool.last)
     figures = {"cap_mib": CAP_BYTES / MIB, "beyond_mib": BEYOND_BYTES / MIB}
     allocator = facts.variables.get("TF_GPU_ALLOCATOR", "")
+    # Of a MIG instance the fraction is smaller than was meant: NVML tells the memory of the whole GPU.
+    least = 0 if is_partitioned(facts, reading.pci_bus_id) else CAP_BYTES - SLACK_BYTES
     if facts.variables.get("TF_FORCE_GPU_ALLOW_GROWTH") == "true":
         yield OVERRIDDEN.found(**figures, taken_mib=first / MIB)
-    elif allocator not in _WITHOUT_POOL and first < CAP_BYTES - SLACK_BYTES:
+    elif allocator not in _WITHOUT_POOL and first < least:
         yield NOT_AT_ONCE.found(**figures, taken_mib=first / MIB)
     if pool.exceeded is None or max(first, last) > CAP_BYTES + SLACK_BYTES:
         if allocator in _WITHOUT_POOL:
@@ -186,10 +190,11 @@ def _case(
     exceeded: Raised | None = _OOM,
     kernel: Kernel = Kernel("GPU:0", _PCI, True),  # noqa: B008  # immutable
     variables: dict[str, str] | None = None,
+    facts: Facts | None = None,
 ) -> Case:
     before, first, last = (MemoryUse((450 + mib) * MIB, None) for mib in (0, first_mib, last_mib))
     reading = Reading(_PCI, 0.01, Pool(before, first, last, exceeded, kernel))
-    facts = hostfacts.example(environment=EnvironmentFacts(variables or {}))
+    facts = facts or hostfacts.example(environment=EnvironmentFacts(variables or {}))
     verified = (_PCI,) if kernel.correct and kernel.pci_bus_id == _PCI else ()
     return Case(name, expect, reading, facts, verified=verified)
 
@@ -199,6 +204,7 @@ CASES = (
     _case("took all it was let", CAP_IGNORED.name, first_mib=1024, last_mib=1024, exceeded=None),
     _case("gave out more than the cap", CAP_IGNORED.name, last_mib=512, exceeded=None),
     _case("a GPU nearly full", NOT_AT_ONCE.name, first_mib=120, last_mib=120),
+    _case("an instance of a GPU", first_mib=36, last_mib=36, facts=partitioned(_PCI)),
     _case(
         "growth forced by the environment",
         OVERRIDDEN.name,

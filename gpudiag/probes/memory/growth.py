@@ -11,6 +11,7 @@ What a failure means
     `growth_ignored`: far more was taken than the tensors need.
     `out_of_memory`: the GPU has no 100 MiB left.
     `not_on_device`: a tensor of 100 MiB did not show in the memory of the GPU that it was put on.
+    `given_back`: memory was given back to the driver when the tensor was deleted: the allocator is another.
     `overridden`: TF_FORCE_GPU_ALLOW_GROWTH in your environment decides, and not `set_memory_growth`.
     `late_change_accepted`: growth could be changed after initialisation; whether that has an effect is not known.
     `gpu_not_seen`, `other_gpu`, `wrong_result`: TensorFlow does not use the GPU that it was given, or not correctly.
@@ -42,6 +43,7 @@ from gpudiag.probes.common import (
     judge_kernel,
     refuse_disturbance,
     taken,
+    without_allocation_retry,
 )
 from gpudiag.record import Record
 
@@ -70,6 +72,12 @@ NOT_ON_DEVICE = Kind(
     Severity.FAIL,
     "a tensor of {large_mib:.0f} MiB on {device} raised the memory of {pci_bus_id} by {grown_mib:.0f} MiB only",
     "Look where it went: run nvidia-smi while the program runs, and choose GPUs by UUID in CUDA_VISIBLE_DEVICES.",
+)
+GIVEN_BACK = Kind(
+    "given_back",
+    Severity.NOTE,
+    "deleting a tensor of {large_mib:.0f} MiB gave {back_mib:.0f} MiB back; TensorFlow's own pool keeps what it took",
+    "This is how TF_GPU_ALLOCATOR=cuda_malloc and cuda_malloc_async work; for TensorFlow's own: unset TF_GPU_ALLOCATOR",
 )
 OVERRIDDEN = Kind(
     "overridden",
@@ -126,6 +134,7 @@ class Reading(probe.Reading):
 def measure(ctx: Context) -> Reading:
     tf = ctx.tf
     (gpu,) = ctx.gpus
+    without_allocation_retry(ctx)
     devices = tf.config.list_physical_devices("GPU")
     if not devices:
         return Reading(gpu.pci_bus_id, None)
@@ -166,6 +175,9 @@ def judge(reading: Reading, facts: Facts, limits: Limits) -> Iterator[Judgement]
         yield OUT_OF_MEMORY.found(**figures, error=pool.large.brief)
     elif grown < LARGE_BYTES - SLACK_BYTES:
         yield NOT_ON_DEVICE.found(**figures, device=pool.kernel.device, pci_bus_id=reading.pci_bus_id)
+    back = grown - taken(pool.before, pool.freed)
+    if back > SLACK_BYTES:
+        yield GIVEN_BACK.found(**figures, back_mib=back / MIB)
     if pool.late_change is None:
         yield LATE_CHANGE_ACCEPTED.found()
     yield from judge_kernel(pool.kernel, reading.pci_bus_id)
@@ -180,13 +192,15 @@ def _case(
     *expect: str,
     first_mib: int = 2,
     grown_mib: int = 130,
+    freed_mib: int | None = None,
     large: Raised | None = None,
     late_change: Raised | None = _REFUSED,
     kernel: Kernel = Kernel("GPU:0", _PCI, True),  # noqa: B008  # immutable
     forced: str | None = None,
 ) -> Case:
-    before, first, grown = (MemoryUse((450 + mib) * MIB, None) for mib in (0, first_mib, grown_mib))
-    reading = Reading(_PCI, Pool(before, first, grown, large, grown, late_change, kernel))
+    freed_mib = grown_mib if freed_mib is None else freed_mib
+    before, first, grown, freed = (MemoryUse((450 + mib) * MIB, None) for mib in (0, first_mib, grown_mib, freed_mib))
+    reading = Reading(_PCI, Pool(before, first, grown, large, freed, late_change, kernel))
     variables = {} if forced is None else {"TF_FORCE_GPU_ALLOW_GROWTH": forced}
     verified = (_PCI,) if kernel.correct and kernel.pci_bus_id == _PCI else ()
     return Case(name, expect, reading, hostfacts.example(environment=EnvironmentFacts(variables)), verified=verified)
@@ -201,6 +215,7 @@ CASES = (
     _case("a value without effect", forced="1"),
     _case("a tensor that is not there", NOT_ON_DEVICE.name, grown_mib=2),
     _case("a full GPU", OUT_OF_MEMORY.name, grown_mib=2, large=Raised("ResourceExhaustedError", "OOM")),
+    _case("an allocator that gives memory back", GIVEN_BACK.name, first_mib=0, grown_mib=100, freed_mib=0),
     _case("a late change", LATE_CHANGE_ACCEPTED.name, late_change=None),
     _case("another GPU", OTHER_GPU.name, kernel=Kernel("GPU:0", "0000:af:00.0", True)),
     _case("a wrong product", WRONG_RESULT.name, kernel=Kernel("GPU:0", _PCI, False)),
