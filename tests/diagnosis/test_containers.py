@@ -39,3 +39,19 @@ def test_a_container_that_was_given_one_of_two_gpus_is_healthy(gpudiag: Gpudiag)
     toml += '\n"/sys/bus/pci/devices/0000:02:00.0/class" = "0x030200"'
     report = checked(gpudiag, toml, NVIDIA_VISIBLE_DEVICES="all")
     assert (report.diagnosis.causes, report.diagnosis.folded) == ((), ())
+
+
+def test_several_gpus_that_work_have_notes_alone(gpudiag: Gpudiag) -> None:
+    toml = machine(
+        DOCKER,
+        '"/proc/self/mountinfo" = "25 24 0:23 / /dev/shm rw - tmpfs shm rw,size=65536k"',
+        '"/sys/class/iommu/ivhd0/uevent" = ""',
+        gpus=2,
+    )
+    slurm = {"SLURM_JOB_ID": "17", "SLURM_JOB_GPUS": "0,1", "SLURM_LOCALID": "3", "CUDA_VISIBLE_DEVICES": "0,1"}
+    cluster = '{"cluster": {"worker": ["a:1", "b:1"]}, "task": {"type": "worker", "index": 0}}'
+    report = checked(gpudiag, toml, NVIDIA_VISIBLE_DEVICES="all", TF_CONFIG=cluster, **slurm)
+    assert (report.diagnosis.causes, report.diagnosis.folded) == ((), ())
+    found = [finding for row in report.rows for finding in row.findings]
+    assert {finding.severity.value for finding in found} == {"note"}
+    assert {finding.kind for finding in found} == {"small_shm", "iommu_translates", "other_workers"}
