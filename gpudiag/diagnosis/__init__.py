@@ -44,6 +44,8 @@ def diagnose(evidence: Evidence) -> Diagnosis:
     without = evidence.facts.without_gpu
     applicable = [rule for rule in rules() if not (without and rule.needs_gpu)]
     causes = sorted((cause for rule in applicable for cause in rule.causes(evidence)), key=_rank)
+    if without:  # which libraries are missing beside the GPU does not matter
+        broken_at = next((cause.stage for cause in causes if cause.stage is not Stage.CONFIGURATION), broken_at)
     first = [cause for cause in causes if broken_at is None or cause.stage is broken_at]
     return Diagnosis(
         steps=trace,
