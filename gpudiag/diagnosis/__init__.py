@@ -49,7 +49,8 @@ def diagnose(evidence: Evidence) -> Diagnosis:
         steps=trace,
         causes=tuple(first),
         folded=tuple(cause for cause in causes if cause not in first),
-        harmless=lines.harmless(evidence.log),
+        harmless=lines.harmless(evidence.lines or evidence.log),
+        misleading=lines.misleading(evidence.lines or evidence.log),
     )
 
 

@@ -328,8 +328,8 @@ RULES = (
         stage=Stage.CONFIGURATION,
         cause="the program sets both {one} and {other}, and TensorFlow takes one of them only",
         why="""
-        Memory growth belongs to a whole GPU, logical devices divide it, and TensorFlow refuses the one after the other.
-        In the other order, growth before the limits, it says nothing, and growth is off. The v1 options
+        Memory growth belongs to a whole GPU, logical devices divide it, and TensorFlow refuses the one after the
+        other. In the other order, growth before the limits, it says nothing, and growth is off. The v1 options
         per_process_gpu_memory_fraction and virtual_devices exclude each other in the same way, and that is said only
         when the session is made on a machine with a GPU.
         """,
@@ -467,8 +467,8 @@ RULES = (
         cause="TF_GPU_ALLOCATOR=cuda_malloc_async ends the process: this GPU, driver or system has no memory pools",
         why="""
         The allocator uses the memory pools of CUDA 11.2 and later. Where the GPU, the driver, a hypervisor (vGPU) or
-        the operating system (WSL, containers with an old driver) does not support them, TensorFlow does not fall back:
-        it writes a fatal line and aborts when it makes its devices.
+        the operating system (WSL, containers with an old driver) does not support them, TensorFlow does not fall
+        back: it writes a fatal line and aborts when it makes its devices.
         """,
         fix=("unset TF_GPU_ALLOCATOR", "and take os.environ['TF_GPU_ALLOCATOR'] out of the program, where it is there"),
         url="https://docs.nvidia.com/cuda/cuda-driver-api/group__CUDA__MALLOC__ASYNC.html",
@@ -505,8 +505,8 @@ RULES = (
         stage=Stage.CONFIGURATION,
         cause="nothing reads the variable {name}; {known} is meant, probably",
         why="""
-        TensorFlow, the CUDA driver and NVIDIA's libraries ask for the variables that they know, and nobody looks at the
-        rest: a misspelt name is not an error anywhere.
+        TensorFlow, the CUDA driver and NVIDIA's libraries ask for the variables that they know, and nobody looks at
+        the rest: a misspelt name is not an error anywhere.
         """,
         fix=('export {known}="${name}"', "unset {name}"),
         url="https://docs.nvidia.com/cuda/cuda-c-programming-guide/#cuda-environment-variables",

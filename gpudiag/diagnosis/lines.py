@@ -110,15 +110,17 @@ NO_HANDLE = re.compile(
     r"CU\w+_STATUS_(?:NOT_INITIALIZED|ALLOC_FAILED|INTERNAL_ERROR)"
 )
 """A library of NVIDIA's could not start on the GPU."""
-OTHER_FRAMEWORK = re.compile(
-    r"(?P<jax>XlaRuntimeError: RESOURCE_EXHAUSTED|JaxRuntimeError: RESOURCE_EXHAUSTED|/jaxlib?/)|"
+FRAMEWORK_FULL = re.compile(
+    r"(?P<jax>(?:Xla|Jax)RuntimeError: RESOURCE_EXHAUSTED)|"
     r"(?P<torch>OutOfMemoryError: CUDA out of memory|RuntimeError: CUDA out of memory|"
-    r"RuntimeError: CUDA error: CUBLAS_STATUS_|/torch/)"
+    r"RuntimeError: CUDA error: CUBLAS_STATUS_(?:NOT_INITIALIZED|ALLOC_FAILED))"
 )
-"""JAX or PyTorch at work, or out of memory."""
+"""JAX or PyTorch found no memory on the GPU."""
+FRAMEWORK = re.compile(r"-packages[/\\](?:(?P<jax>jaxlib|jax)|(?P<torch>torch))[/\\]")
+"""JAX or PyTorch at work, as a traceback shows it."""
 CREATED = re.compile(
-    r"(?:\b(?P<thread>\d+) )?gpu_device\.cc:\d+\] Created device \S*device:GPU:\d+ with (?P<mib>\d+) MB memory:.*"
-    r"pci bus id: (?P<pci>[\da-fA-F:.]+)"
+    r"(?:\b(?P<thread>\d+) )?gpu_device\.cc:\d+\] Created device \S*device:(?P<device>GPU:\d+) "
+    r"with (?P<mib>\d+) MB memory:.*pci bus id: (?P<pci>[\da-fA-F:.]+)"
 )
 """TensorFlow has made a device; ``thread`` is the process id, too, where the main thread did."""
 
