@@ -109,30 +109,51 @@ def _held_by_others(evidence: Evidence) -> Iterator[Match]:
 def _little_left(evidence: Evidence) -> Iterator[Match]:
     if any(_held_by_others(evidence)):
         return
+    yield from _little_now(evidence) or _little_then(evidence)
+
+
+def _little_now(evidence: Evidence) -> list[Match]:
     value = evidence.facts.variables.get(_RESERVE, "")
     reserve = int(value) << 20 if value.isdecimal() else 0
-    little = {}
+    left = {}
     for device in _devices(evidence):
-        left = _free(device) - (reserve if reserve < _free(device) else 0)
-        if left < device.memory_total_bytes * _LITTLE:
-            little[device] = left
-    if not little:
-        return
-    device, left = min(little.items(), key=lambda one: one[1])
-    reserved = reserve > 0 and left < _free(device)
-    created = lines.matching(evidence.log, lines.CREATED, 1)
-    yield Match(
-        evidence=(*map(_holders, little), *([f"{_RESERVE}={value}"] if reserved else []), *created),
-        figures={
-            "gpu": device.index,
-            "left": _gib(left),
-            "total": _gib(device.memory_total_bytes),
-            "first": f"unset {_RESERVE}"
-            if reserved
-            else "nvidia-smi  # then end what holds the memory, or wait for it",
-        },
-        change={_RESERVE: None} if reserved else None,
-    )
+        free = _free(device) - (reserve if reserve < _free(device) else 0)
+        if free < device.memory_total_bytes * _LITTLE:
+            left[device] = free
+    if not left:
+        return []
+    device = min(left, key=lambda one: left[one])
+    reserved = left[device] < _free(device)
+    seen = [*map(_holders, left), *([f"{_RESERVE}={value}"] if reserved else [])]
+    first = f"unset {_RESERVE}" if reserved else "nvidia-smi  # then end what holds the memory, or wait for it"
+    return [
+        Match(
+            evidence=(*seen, *lines.matching(evidence.log, lines.CREATED, 1)),
+            figures=_left(device, left[device], first),
+            change={_RESERVE: None} if reserved else None,
+        )
+    ]
+
+
+def _little_then(evidence: Evidence) -> list[Match]:
+    """Look for a program that ran out of memory with much less than the GPU has."""
+    failed = lines.matching(evidence.lines, lines.POOL_FULL, 1)
+    if not failed or _shared_otherwise(evidence):
+        return []
+    devices = {device.pci_bus_id: device for device in _devices(evidence)}
+    for line in evidence.lines:
+        made = lines.CREATED.search(line)
+        device = devices.get(made["pci"].lower()) if made else None
+        if made is None or device is None or int(made["mib"]) << 20 >= device.memory_total_bytes * _LITTLE:
+            continue
+        first = "nvidia-smi  # while the program runs; or raise the limit that it sets itself"
+        seen = (lines.text(line), *failed, _holders(device))
+        return [Match(seen, Sure.POSSIBLE, _left(device, int(made["mib"]) << 20, first))]
+    return []
+
+
+def _left(device: NvmlDevice, left: int, first: str) -> dict[str, Figure]:
+    return {"gpu": device.index, "left": _gib(left), "total": _gib(device.memory_total_bytes), "first": first}
 
 
 _OTHER_VERSION = re.compile(
@@ -399,6 +420,8 @@ RULES = (
             RuleCase("nobody that NVML lists", _log(_machine(38, pid=None))),
             RuleCase("one of two", _log(_machine(0, 38))),
             RuleCase("a large reserve", _log(_machine(0, TF_DEVICE_MIN_SYS_MEMORY_IN_MB="38000"))),
+            RuleCase("in the log, of another day", _log(_machine(0), _made(900), _OOM)),
+            RuleCase("a small pool, and enough", _log(_machine(0), _made(900)), fires=False),
             RuleCase("half is left", _log(_machine(20)), fires=False),
             RuleCase("a small reserve", _log(_machine(0, TF_DEVICE_MIN_SYS_MEMORY_IN_MB="3000")), fires=False),
             RuleCase("hidden", _log(_machine(38, 0, CUDA_VISIBLE_DEVICES="1")), fires=False),
@@ -423,6 +446,7 @@ RULES = (
         cases=(
             RuleCase("a large tensor", _log(_machine(0), _made(38000), _OOM)),
             RuleCase("another process has all", _log(_machine(39), _made(38000), _OOM), fires=False),
+            RuleCase("there was little", _log(_machine(0), _made(900), _OOM), fires=False),
             RuleCase("a variable limits it", _log(_machine(0), _PAST, _OOM), fires=False),
             RuleCase("nothing failed", _log(_machine(0), _made(38000)), fires=False),
         ),

@@ -25,11 +25,20 @@ _TWO_PROCESSES = """
 import subprocess
 import sys
 
-first = "import tensorflow as tf; tf.zeros([2]); print('ready', flush=True); input()"
-with subprocess.Popen([sys.executable, "-c", first], stdin=subprocess.PIPE, stdout=subprocess.PIPE) as other:
-    other.stdout.readline()
-    subprocess.run([sys.executable, "-c", "import tensorflow as tf; tf.zeros([2])"])
-    other.stdin.write(b"\\n")
+source = "import tensorflow as tf; tf.config.list_logical_devices('GPU'); print(); input()"
+source += "; tf.zeros([2]); print(); input()"
+processes = [
+    subprocess.Popen([sys.executable, "-u", "-c", source], stdin=subprocess.PIPE, stdout=subprocess.PIPE)
+    for _ in range(2)
+]
+for _ in range(2):  # each has made its device before one takes the memory, and that one keeps it
+    for process in processes:
+        process.stdout.readline()
+    for process in processes:
+        process.stdin.write(b"\\n")
+        process.stdin.flush()
+for process in processes:
+    process.wait()
 """
 _LIMITED = """
 import tensorflow as tf
