@@ -255,6 +255,8 @@ class _Run:
         self._signals = signals
         self._until = until
         self._devices = Devices(options.locks)
+        self._for_one_process: frozenset[str] = frozenset()
+        """GPUs (UUIDs) whose compute mode lets in one process at a time."""
         self._ended: dict[str, Ended] = {}
         """Of probes whose second process is still there."""
         self._failed_peers: dict[str, Ended] = {}
@@ -284,6 +286,8 @@ class _Run:
     def rows(self, tasks: list[_Task], facts: Facts, gpus: tuple[Gpu, ...]) -> tuple[Row, ...]:
         """Return a row for every task, in their order."""
         self._observer.phase("probes", len(tasks))
+        modes = {device.pci_bus_id: device.compute_mode or "" for device in facts.nvml_devices}
+        self._for_one_process = frozenset(gpu.uuid for gpu in gpus if modes[gpu.pci_bus_id].startswith("exclusive"))
         rows: dict[str, Row] = {}
         pending: list[_Task] = []
         stopped = self._stopped()  # then the facts are not whole, and nothing is judged by them
@@ -397,7 +401,8 @@ class _Run:
             if len(running) >= slots:
                 return
             probe = task.entry.probe
-            if not self._devices.take(task.gpus, exclusive=probe.exclusive):
+            alone = probe.exclusive or not self._for_one_process.isdisjoint(_uuids(task))
+            if not self._devices.take(task.gpus, exclusive=alone):
                 if self._devices.waited_s(task.gpus) > LOCK_WAIT_S:
                     pending.remove(task)
                     detail = f"another run of gpudiag held the GPU for more than {LOCK_WAIT_S:g} s"
