@@ -199,7 +199,7 @@ _NO_POOLS = re.compile(
 
 
 def _allocator_not_supported(evidence: Evidence) -> Iterator[Match]:
-    said = lines.matching(evidence.log, _NO_POOLS, 1)
+    said = lines.matching(evidence.unprovoked, _NO_POOLS, 1)
     if not said:
         return
     here = evidence.facts.variables.get(_ALLOCATOR)
@@ -289,6 +289,10 @@ def _aborted(*log: str, **variables: str) -> Evidence:
     return Evidence(example_with_gpus(1, environment=EnvironmentFacts(variables)), rows=(row,))
 
 
+def _provoked(*log: str) -> Evidence:
+    return Evidence(example_with_gpus(1), rows=(Row("memory.allocator", (), Judged(), 0.0, log=log),))
+
+
 def _level(value: str, *said: Line, listed: int = 0) -> Evidence:
     return _log(facts=example_with_gpus(1, environment=EnvironmentFacts({_LOG_LEVEL: value})), listed=listed, said=said)
 
@@ -297,7 +301,7 @@ RULES = (
     Rule(
         id="configured_too_late",
         stage=Stage.CONFIGURATION,
-        cause="the program changes {what} when TensorFlow's devices are made already",
+        cause="the program configures {what} after TensorFlow has made its devices",
         why="""
         Which GPUs are visible, memory growth, logical devices and the numbers of threads are read once, when
         TensorFlow makes its devices, and a later change raises RuntimeError. An operation or a tensor makes them, but
@@ -353,8 +357,8 @@ RULES = (
         or TensorFlow's own lines above the traceback hint at it.
         """,
         fix=(
-            "gpus = tf.config.list_physical_devices('GPU')",
-            "if not gpus: raise SystemExit('TensorFlow lists no GPU; gpudiag check says why')",
+            "if not (gpus := tf.config.list_physical_devices('GPU')): "
+            "raise SystemExit('TensorFlow lists no GPU; gpudiag check says why')",
         ),
         url="https://www.tensorflow.org/api_docs/python/tf/config/list_physical_devices",
         find=_element_of_no_gpus,
@@ -476,6 +480,7 @@ RULES = (
         cases=(
             RuleCase("in the check", _aborted(_ABORTED, TF_GPU_ALLOCATOR="cuda_malloc_async")),
             RuleCase("in the program", _log(_ABORTED)),
+            RuleCase("provoked by a probe", _provoked(_ABORTED), fires=False),
             RuleCase("supported", _aborted("Using CUDA malloc Async allocator for GPU: 0"), fires=False),
         ),
     ),

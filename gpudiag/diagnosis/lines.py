@@ -143,6 +143,11 @@ def misleading(log: Iterable[str]) -> tuple[str, ...]:
     return _named(MISLEADING, log)
 
 
+def worrying(log: Iterable[str]) -> Iterator[str]:
+    """Yield the lines of ``log`` that TensorFlow wrote as warnings or errors."""
+    return (line for line in log if any(one.level != "I" for one in logline.parse([line])))
+
+
 def _named(known: tuple[KnownLine, ...], log: Iterable[str]) -> tuple[str, ...]:
     found: dict[str, str] = {}
     for line in log:

@@ -19,7 +19,7 @@ from gpudiag.hostfacts import (
     example_gpu,
     example_with_gpus,
 )
-from gpudiag.model import Broken, Finding, Judged, Row, Severity, Stage, Sure
+from gpudiag.model import Broken, Figure, Finding, Judged, Row, Severity, Stage, Sure
 from gpudiag.scope import IDLE_BYTES, gpus_in_scope
 
 _RESERVE = "TF_DEVICE_MIN_SYS_MEMORY_IN_MB"
@@ -128,7 +128,7 @@ def _little_now(evidence: Evidence) -> list[Match]:
     first = f"unset {_RESERVE}" if reserved else "nvidia-smi  # then end what holds the memory, or wait for it"
     return [
         Match(
-            evidence=(*seen, *lines.matching(evidence.log, lines.CREATED, 1)),
+            evidence=(*seen, *lines.matching(evidence.unprovoked, lines.CREATED, 1)),
             figures=_left(device, left[device], first),
             change={_RESERVE: None} if reserved else None,
         )

@@ -90,7 +90,7 @@ ITEMS = (
         54,
         "gpus[0] on an empty list",
         rule="element_of_no_gpus",
-        fix="if not gpus:",
+        fix="if not (gpus := tf.config.list_physical_devices('GPU'))",
         after="mask_hides_all",
         machine=_MACHINE,
         variables=_HIDDEN,
