@@ -250,6 +250,8 @@ class Diagnosis(Record):
     """Of later stages: they follow from the first, or come next once it is mended."""
     harmless: tuple[str, ...] = ()
     """Lines that look like errors and are none, each with the reason."""
+    misleading: tuple[str, ...] = ()
+    """Lines that name another fault than the one they follow from, each with what it means."""
 
     @property
     def broken_at(self) -> Stage | None:
