@@ -60,6 +60,8 @@ class Match:
     """Put into the rule's texts."""
     change: dict[str, str | None] | None = None
     """The fix as a change of variables, where it is one: it is tried."""
+    stage: Stage | None = None
+    """The first stage that it breaks on this machine, where that is not the rule's."""
 
 
 @dataclass(frozen=True)
@@ -96,7 +98,7 @@ class Rule:
         for match in self.find(evidence):
             yield RootCause(
                 rule=self.id,
-                stage=self.stage,
+                stage=match.stage or self.stage,
                 sure=match.sure,
                 cause=self.cause.format(**match.figures),
                 evidence=match.evidence,
