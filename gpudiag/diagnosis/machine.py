@@ -7,7 +7,7 @@ from typing import Any
 
 import msgspec
 
-from gpudiag.diagnosis.rule import TRACE, Evidence
+from gpudiag.diagnosis.rule import Evidence
 from gpudiag.diagnosis.steps import cuinit_error
 from gpudiag.hostfacts import (
     ContainerFacts,
@@ -16,18 +16,23 @@ from gpudiag.hostfacts import (
     DriverFacts,
     Facts,
     Family,
+    NvmlDevice,
     NvmlFacts,
     SystemFacts,
     Unknown,
     example,
+    example_gpu,
     example_with_gpus,
 )
-from gpudiag.model import Judged, Limits, Row, Stage
+from gpudiag.model import Finding, Gpu, Judged, Limits, Row, Stage
+from gpudiag.probe import Reading
 from gpudiag.probes.discovery import trace
 from gpudiag.probes.host import driver as host_driver
 from gpudiag.scope import gpus_in_scope
 
 HOST_DRIVER = "host.driver"
+IGNORED = r"Ignoring visible gpu device \(device: \d+, name: (?P<name>.*?), pci bus id: (?P<pci>[^,]+),.*?\) "
+"""How TensorFlow's line begins where it leaves a GPU out."""
 INSTALLATION = "https://docs.nvidia.com/datacenter/tesla/driver-installation-guide/"
 
 _OWN_DRIVERS = ("nvidia", "nouveau")
@@ -91,6 +96,19 @@ def install_command(evidence: Evidence) -> str:
     return f"install NVIDIA's driver for {name}: {INSTALLATION}"
 
 
+def gpus_by_nvml(evidence: Evidence) -> list[tuple[Gpu, NvmlDevice]]:
+    """Return each GPU in scope with what NVML says of it."""
+    devices = {device.pci_bus_id: device for device in evidence.facts.nvml_devices}
+    return [(gpu, devices[gpu.pci_bus_id]) for gpu in evidence.gpus if gpu.pci_bus_id in devices]
+
+
+def said(evidence: Evidence, pattern: re.Pattern[str]) -> list[re.Match[str]]:
+    """Return where TensorFlow's log of its own start matches ``pattern``, or else the log of the user's program."""
+    own = [line.text for line in evidence.trace.lines] if evidence.trace is not None else []
+    found = [hit for text in own if (hit := pattern.search(text))]
+    return found or [hit for text in evidence.lines if (hit := pattern.search(text))]
+
+
 # ---- for cases ----
 
 PCI = "0000:01:00.0"
@@ -105,6 +123,16 @@ def example_facts(count: int = 1, os: str = "Ubuntu 22.04.3 LTS", **families: Fa
     system = example().system
     assert isinstance(system, SystemFacts)
     return example_with_gpus(count, **{"system": msgspec.structs.replace(system, os=os), **families})
+
+
+def example_gpus(*gpus: NvmlDevice) -> NvmlFacts:
+    """Return what NVML says of ``gpus``, each at a place of its own."""
+    ordinary = map(example_gpu, range(len(gpus)))
+    devices = tuple(
+        msgspec.structs.replace(gpu, index=place.index, uuid=place.uuid, pci_bus_id=place.pci_bus_id)
+        for gpu, place in zip(gpus, ordinary, strict=True)
+    )
+    return NvmlFacts(None, MODULE, "12.2", devices)
 
 
 def example_driver(module: str | None = MODULE, libcuda: str | None = LIBCUDA, **changes: Any) -> DriverFacts:
@@ -134,6 +162,13 @@ def example_evidence(
     """
     failure = (f"failed call to cuInit: INTERNAL: CUDA error: Failed call to cuInit: {cuinit}",) if cuinit else ()
     said = tuple(trace.Line("E", "cuda_platform.cc", text) for text in (*failure, *log))
-    reading: dict[str, Any] = msgspec.to_builtins(trace.Reading(listed, None, (), {}, said))
+    traced = example_row(trace, trace.Reading(listed, None, (), {}, said), facts)
     judged = Row(HOST_DRIVER, (), Judged(tuple(host_driver.judge(facts, Limits()))), 0.0)
-    return Evidence(facts, gpus_in_scope(facts), (judged, Row(TRACE, (), Judged(), 0.0, reading), *rows), lines)
+    return Evidence(facts, gpus_in_scope(facts), (judged, traced, *rows), lines)
+
+
+def example_row(probe: Any, reading: Reading, facts: Facts) -> Row:
+    """Return the row that this reading of the module ``probe``, of the area discovery, comes to."""
+    found = tuple(one for one in probe.judge(reading, facts, Limits()) if isinstance(one, Finding))
+    name = f"discovery.{probe.__name__.rpartition('.')[2]}"
+    return Row(name, (), Judged(found), 0.0, msgspec.to_builtins(reading))
