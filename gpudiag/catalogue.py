@@ -13,6 +13,7 @@ from types import ModuleType
 from typing import Any
 
 import msgspec
+from packaging.specifiers import InvalidSpecifier, SpecifierSet
 
 import gpudiag.probes
 from gpudiag.errors import CatalogueError, UsageError, nearest
@@ -141,6 +142,10 @@ def _entry(module: ModuleType, name: str) -> Entry:
     absent = [heading for heading in HEADINGS if not sections(documentation(module)).get(heading)]
     if absent:
         raise refuse(f"the docstring lacks {', '.join(absent)}")
+    try:
+        SpecifierSet(members["PROBE"].needs.versions)
+    except InvalidSpecifier:
+        raise refuse(f"{members['PROBE'].needs.versions!r} is no range of versions") from None
     kinds = tuple(value for value in members.values() if isinstance(value, Kind))
     _refuse_unknown_kinds(members["CASES"], kinds, refuse)
     return Entry(name, module, members["PROBE"], kinds, members["CASES"], reading)

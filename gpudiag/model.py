@@ -138,6 +138,11 @@ class Row(Record):
         return self.probe.partition(".")[0]
 
     @property
+    def name(self) -> str:
+        """The part of the probe's name after the dot."""
+        return self.probe.partition(".")[2] or self.probe
+
+    @property
     def findings(self) -> tuple[Finding, ...]:
         """The findings of a judged row; empty for the other outcomes."""
         return self.outcome.findings if isinstance(self.outcome, Judged) else ()

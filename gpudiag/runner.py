@@ -506,7 +506,8 @@ def _lack_of_version(versions: str, facts: Facts) -> str:
 
     found = facts.tensorflow.distributions[0].version
     try:
-        right = SpecifierSet(versions).contains(Version(found), prereleases=True)
+        # Of a nightly (2.19.0.dev1) the release that it leads to: by itself it is neither before nor after that.
+        right = SpecifierSet(versions).contains(Version(found).base_version)
     except InvalidVersion:
         return ""
     return "" if right else f"needs TensorFlow {versions}, {found} is installed"

@@ -72,7 +72,25 @@ def _cause(rule: Rule) -> list[str]:
 
 def sample(name: str) -> str:
     """Return a report saved under ``reports/`` as its table."""
-    return _fenced(report.render(codec.load(REPORTS / name), "table", width=80, color=False), "text")
+    return _fenced(_table_of(name), "text")
+
+
+def sample_of(name: str, area: str) -> str:
+    """Return the header, the rows of one area and the verdict of a report saved under ``reports/``."""
+    header, *blocks = _table_of(name).split("\n\n")
+    columns = blocks[0].splitlines()[:2]
+    (rows,) = [block for block in blocks if block.lstrip().startswith(f"{area}\n")]
+    return _fenced("\n\n".join([header, "\n".join([*columns, rows]), "...", blocks[-1]]), "text")
+
+
+def diagnosis_of(name: str) -> str:
+    """Return the command and the diagnosis of a report saved under ``reports/``."""
+    _, found, *_ = _table_of(name).split("\n\n")
+    return _fenced(found, "text")
+
+
+def _table_of(name: str) -> str:
+    return report.render(codec.load(REPORTS / name), "table", width=80, color=False)
 
 
 def check_help() -> str:
@@ -84,7 +102,8 @@ def check_help() -> str:
 BLOCKS: dict[str, Callable[[], str]] = {
     "probes": probe_table,
     "sample": lambda: sample("cpu-only.json"),
-    "sample-simulated": lambda: sample("simulated-2x16GiB.json"),
+    "sample-simulated": lambda: sample_of("simulated-2x16GiB.json", "memory"),
+    "diagnosis-mask": lambda: diagnosis_of("diagnosis-mask.json"),
     "check-help": check_help,
     "presets": preset_table,
     "faults": fault_table,

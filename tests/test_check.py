@@ -27,6 +27,8 @@ pytestmark = [
     pytest.mark.skipif(Path("/dev/nvidiactl").exists(), reason="what is asserted holds on a machine without a GPU"),
 ]
 
+ON_THE_CPU = ("placement.hard_error", "placement.log", "placement.soft_fallback")
+"""Probes that run wherever TensorFlow does."""
 HANGS = "import time\ntime.sleep(3600)\n"
 
 
@@ -111,7 +113,7 @@ def test_without_tensorflow_its_probes_are_skipped_and_its_absence_is_a_failure(
 def test_a_tensorflow_that_cannot_be_imported_breaks_each_of_its_rows(
     source: str, cause: Cause, detail: str, isolation: str, gpudiag: Gpudiag
 ) -> None:
-    arguments = ("check", "placement", "host", "--timeout", "2", "--isolation", isolation, "--format", "json")
+    arguments = ("check", *ON_THE_CPU, "host", "--timeout", "2", "--isolation", isolation, "--format", "json")
     done = gpudiag.with_tensorflow(source)(*arguments)
     assert done.returncode in {1, 3}, done.stderr
     rows = rows_of(report_of(done.stdout))
@@ -156,7 +158,7 @@ def test_a_killed_gpudiag_leaves_no_child(gpudiag: Gpudiag, wait_until: Callable
 
 
 def test_the_deadline_of_a_run_breaks_what_had_not_finished(gpudiag: Gpudiag) -> None:
-    done = gpudiag.with_tensorflow(HANGS)("check", "placement", "--deadline", "1.5", "--format", "json")
+    done = gpudiag.with_tensorflow(HANGS)("check", *ON_THE_CPU, "--deadline", "1.5", "--format", "json")
     assert done.returncode == 3
     for row in report_of(done.stdout).rows:
         assert isinstance(row.outcome, Broken), row

@@ -257,7 +257,10 @@ _CEILING = re.compile(r"Created device \S*/device:(?P<device>GPU:\d+) with (?P<m
 
 
 def ceilings_mib(lines: Iterable[str]) -> dict[str, int]:
-    """Map each GPU device that TensorFlow says it created (``GPU:0``) to the most memory it may take, in MiB."""
+    """Map each GPU device that TensorFlow says it created (``GPU:0``) to the most memory it may take, in MiB.
+
+    It is not what is taken; ``TF_PER_DEVICE_MEMORY_LIMIT_MB`` does not show in it. The line says MB and means MiB.
+    """
     return {found["device"]: int(found["mib"]) for line in lines if (found := _CEILING.search(line))}
 
 

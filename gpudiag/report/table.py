@@ -14,6 +14,8 @@ if TYPE_CHECKING:
     from rich.text import Text
 
 LEAST_WIDTH = 20
+TIMED_WIDTH = 100
+"""Where there are fewer columns, the time is shown only if more is asked for."""
 LEAST_FIGURE_WIDTH = 16
 """Where fewer columns are left for the figures, they stand below their rows."""
 
@@ -29,7 +31,6 @@ _STYLES = {
     "NOT VERIFIED": "bold yellow",
 }
 _HEADERS = ("outcome", "probe", "device", "time")
-_ALIGNMENT = ("left", "left", "left", "right", "left")
 _GAP = 2
 _INDENT = " " * (len("outcome") + _GAP)
 """What belongs to a probe stands below its name."""
@@ -126,19 +127,21 @@ def _diagnosis(page: _Page, report: Report, *, verbose: bool) -> None:
 
 
 def _rows(page: _Page, report: Report, *, verbose: bool) -> None:
-    """Add a line for each row that ran, the areas apart; below each what was found."""
+    """Add a line for each row that ran, below the name of its area; below each what was found."""
     from tabulate import tabulate
 
     ran = [row for rows in report.areas.values() for row in rows if not isinstance(row.outcome, Skipped)]
     if not ran:
         return
-    heads = [(_outcome(row), one_line(row.probe), report.device_label(row), words.seconds(row)) for row in ran]
-    room = page.width - sum(max(map(len, column)) + _GAP for column in zip(_HEADERS, *heads, strict=True))
+    columns = 4 if verbose or page.width >= TIMED_WIDTH else 3
+    heads = [(_outcome(row), one_line(row.name), report.device_label(row), words.seconds(row))[:columns] for row in ran]
+    names = _HEADERS[:columns]
+    room = page.width - sum(max(map(len, column)) + _GAP for column in zip(names, *heads, strict=True))
     if narrow := room < LEAST_FIGURE_WIDTH:
-        headers: tuple[str, ...] = _HEADERS[:2]
+        headers: tuple[str, ...] = names[:2]
         blocks: list[list[tuple[str, ...]]] = [[head[:2]] for head in heads]
     else:
-        headers = (*_HEADERS, "measured")
+        headers = (*names, "measured")
         figures = [[line.plain for line in page.wrap(words.figure(row), room)] for row in ran]
         blocks = [
             list(zip_longest(*([cell] for cell in head), figure, fillvalue=""))
@@ -147,15 +150,17 @@ def _rows(page: _Page, report: Report, *, verbose: bool) -> None:
     cells = list(chain([headers], *blocks))
     # Not tabulate's own header: it would make columns wider than they need be.
     cells.insert(1, tuple("-" * max(map(len, column)) for column in zip(*cells, strict=True)))
-    alignment = _ALIGNMENT[: len(headers)]
+    alignment = tuple("right" if header == "time" else "left" for header in headers)
     lines = iter(tabulate(cells, tablefmt="plain", colalign=alignment, disable_numparse=True).splitlines())
     page.add(next(lines), "bold")
     page.add(next(lines), "dim")
-    area = ran[0].area
+    area = ""
     for row, block in zip(ran, blocks, strict=True):
         if row.area != area:
-            page.blank()
+            if area:
+                page.blank()
             area = row.area
+            page.add(one_line(area), "bold", lead=_INDENT)
         line = next(lines)
         page.add(line[len(_INDENT) :], lead=line[: len(_INDENT)], lead_style=_STYLES[row.status])
         for _ in block[1:]:

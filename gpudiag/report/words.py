@@ -79,7 +79,7 @@ def machine(report: Report) -> tuple[tuple[str, str], ...]:
     gpus = [(f"GPU {gpu.index}", _gpu(gpu)) for gpu in report.gpus] or [("GPUs", _no_gpus(facts))]
     pairs = [("TensorFlow", _tensorflow(facts)), ("Python", _python(facts)), ("driver", _driver(facts)), *gpus]
     if report.level.name != "full":
-        why = f": {report.level.reason}; --level full runs every probe" if report.level.reason else ""
+        why = f": {report.level.reason}; --level full --disturb runs every probe" if report.level.reason else ""
         pairs.append(("level", f"{report.level.name}{why}"))
     return tuple((heading, one_line(text)) for heading, text in pairs)
 

@@ -3,7 +3,8 @@
 A probe that depends on the machine has a *machine*: a specification, faults, variables or a provoking command-line
 option, under which ``gpudiag check`` must find the kind. A probe that tests TensorFlow's own logic, which no machine of
 ours changes, has *readings*: the one recorded on a healthy machine (``reports/simulated-2x16GiB.json``), altered in a
-field that is judged.
+field that is judged. A probe of what no simulated machine has, such as what is installed or a container, has *facts*:
+those of the same report, altered.
 """
 
 from __future__ import annotations
@@ -43,7 +44,20 @@ class Altered:
         return " ".join([self.probe, self.kind, *self.change])
 
 
-def table() -> tuple[OnMachine | Altered, ...]:
+@dataclass(frozen=True)
+class AlteredFacts:
+    """Recorded host facts with which ``probe`` finds ``kind`` once ``change`` is made."""
+
+    probe: str
+    kind: str
+    change: dict[str, Any]
+    """Path in the facts, such as ``tensorflow.build.cuda``, and what stands there instead (plain JSON)."""
+
+    def __str__(self) -> str:
+        return " ".join([self.probe, self.kind, *self.change])
+
+
+def table() -> tuple[OnMachine | Altered | AlteredFacts, ...]:
     """Return every provocation, area by area."""
     return tuple(
         provocation

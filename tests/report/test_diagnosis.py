@@ -24,7 +24,7 @@ FORMATS = pytest.mark.parametrize("format_", ["table", "markdown", "junit"])
 
 
 def diagnosed(diagnosis: Diagnosis, *, gpus: bool = True) -> Report:
-    made = report(row("host.gpus", passed("2")), gpus=GPUS if gpus else ())
+    made = report(row("host.gpus", passed("2 of 2 right")), gpus=GPUS if gpus else ())
     return msgspec.structs.replace(made, diagnosis=diagnosis)
 
 
@@ -37,7 +37,7 @@ def test_the_cause_comes_before_the_probes(format_: str) -> None:
     text = flat(diagnosed(Diagnosis(STEPS, (CAUSE,))), format_)
     for said in ("GPU not used because CUDA", "valid indices", "unset CUDA_VISIBLE_DEVICES", "works (NVIDIA A100)"):
         assert said in text.replace("&#x27;", "'"), said
-    assert text.index("GPU not used because") < text.index("host.gpus")
+    assert text.index("GPU not used because") < text.index("2 of 2 right")
 
 
 def test_what_follows_from_it_and_harmless_lines_are_told_apart() -> None:

@@ -57,6 +57,6 @@ def test_the_frozen_report_loads() -> None:
 def test_the_frozen_report_renders(format_: str) -> None:
     frozen = codec.load(FROZEN)
     text = render(frozen, format_, width=80, color=False)
-    assert [row.probe for row in frozen.rows if row.probe not in text] == []
+    assert [row.probe for row in frozen.rows if row.name not in text] == []
     if format_ == "junit":
         assert ET.fromstring(text).get("tests") == "31"

@@ -46,7 +46,8 @@ def test_everything_is_there(name: str, width: int) -> None:
     shown = REPORTS[name]
     text = squeezed(table(shown, width))
     for one in shown.rows:
-        assert squeezed(one_line(one.probe)) in text
+        assert squeezed(one_line(one.probe if isinstance(one.outcome, Skipped) else one.name)) in text
+        assert squeezed(one_line(one.area)) in text
         for finding in one.findings:
             assert squeezed(plain(finding.message)) in text
             assert squeezed(f"->{plain(finding.advice)}") in text
@@ -85,12 +86,14 @@ def test_colour_follows_the_caller_and_not_the_environment(monkeypatch: pytest.M
 
 def test_one_line_for_each_probe_that_ran() -> None:
     shown = sample()
-    lines = table(shown).splitlines()
-    for one in shown.rows:
-        if not isinstance(one.outcome, Skipped):
-            device, duration = re.escape(shown.device_label(one)), re.escape(f"{one.duration_s:.2f} s")
-            line = re.compile(rf"{one.status} +{re.escape(one.probe)} +{device} +{duration}  \S", re.IGNORECASE)
-            assert len([found for found in lines if line.match(found)]) == 1, one.probe
+    for width, verbose in ((80, False), (80, True), (120, False)):
+        lines = table(shown, width, verbose=verbose).splitlines()
+        for one in shown.rows:
+            if not isinstance(one.outcome, Skipped):
+                device, duration = re.escape(shown.device_label(one)), re.escape(f"{one.duration_s:.2f} s")
+                timed = f" +{duration}" if width > 80 or verbose else ""
+                line = re.compile(rf"{one.status} +{re.escape(one.name)} +{device}{timed}  +\S", re.IGNORECASE)
+                assert len([found for found in lines if line.match(found)]) == 1, one.probe
 
 
 def test_a_wide_terminal_cuts_no_figure() -> None:
@@ -100,15 +103,15 @@ def test_a_wide_terminal_cuts_no_figure() -> None:
 
 def test_rows_of_an_area_stand_together() -> None:
     lines = table(report(row("host.a", passed()), row("memory.b", passed()), row("host.c", passed()))).splitlines()
-    first, second, third = (lines.index(line) for probe in "acb" for line in lines if f".{probe} " in line)
+    first, second, third = (lines.index(line) for probe in "acb" for line in lines if f"    {probe} " in line)
+    assert lines[first - 1].strip() == "host"
     assert second == first + 1
-    assert lines[second + 1] == ""
-    assert third == second + 2
+    assert [line.strip() for line in lines[second + 1 : third]] == ["", "memory"]
 
 
 def test_findings_stand_below_their_row_in_their_order() -> None:
     text = table(sample())
-    parts = ("host.environment", "warning: TF_FORCE", "-> Did you mean", "note: growth is forced", "-> Nothing")
+    parts = (" environment ", "warning: TF_FORCE", "-> Did you mean", "note: growth is forced", "-> Nothing")
     positions = [text.index(part) for part in parts]
     assert positions == sorted(positions)
 
@@ -215,7 +218,7 @@ def test_a_small_report_as_a_whole() -> None:
             "host.driver", passed("no NVIDIA driver", Finding("n", Severity.NOTE, "libcuda.so.1 is not there", "Mend."))
         ),
         row("placement.soft_fallback", passed("/GPU:99 runs on CPU:0"), s=0.123),
-        row("placement.log", passed("a figure that is longer than its column"), s=12.0),
+        row("placement.log", passed("a figure that is longer than its column, which is wide"), s=12.0),
         row("memory.growth", Skipped("no GPU")),
         row("memory.fraction", Skipped("no GPU")),
     )
@@ -228,15 +231,17 @@ Python      3.11.7 on Debian GNU/Linux 12 (bookworm), x86_64
 driver      none
 GPUs        none
 
-outcome  probe                    device     time  measured
--------  -----------------------  ------  -------  ----------------------------
-note     host.driver              host     0.00 s  no NVIDIA driver
+outcome  probe          device  measured
+-------  -------------  ------  ----------------------------------------------
+         host
+note     driver         host    no NVIDIA driver
          note: libcuda.so.1 is not there
            -> Mend.
 
-pass     placement.soft_fallback  CPU      0.12 s  /GPU:99 runs on CPU:0
-pass     placement.log            CPU     12.00 s  a figure that is longer than
-                                                   its column
+         placement
+pass     soft_fallback  CPU     /GPU:99 runs on CPU:0
+pass     log            CPU     a figure that is longer than its column, which
+                                is wide
 
 2 skipped: no GPU
          memory.growth, memory.fraction

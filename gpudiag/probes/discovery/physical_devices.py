@@ -31,7 +31,7 @@ import signal
 from collections.abc import Iterator
 from functools import partial
 
-from gpudiag import probe
+from gpudiag import logline, probe
 from gpudiag.hostfacts import Facts
 from gpudiag.model import Limits, Severity
 from gpudiag.probe import Case, Context, Judgement, Kind, Needs, Raised, Scope
@@ -89,10 +89,6 @@ CUDNN_NEEDED = (9, 3)
 """Of TensorFlow 2.18-2.21, by its own words: "Loaded runtime CuDNN library: 9.1.0 but source was compiled with: 9.3.0.
 CuDNN library needs to have matching major version and equal or higher minor version." (simulated)"""
 
-_UNOPENED = re.compile(
-    r"Could not load dynamic library '(?P<library>[^']+)'; dlerror: (?P<reason>.*?)(?:; LD_LIBRARY|$)"
-)
-_ERROR = re.compile(r"^E\d{4} .*?\] (?P<text>.*)")
 _DRIVER = re.compile(r"failed call to cuInit|could not retrieve CUDA device count")
 
 _OPTIONAL = ("libnccl", "libcupti")
@@ -169,6 +165,10 @@ class Reading(probe.Reading):
         return (("NVML", "CUDA", "TF", "PCI bus id", "UUID"), *rows)
 
 
+def _bare(uuid: str) -> str:
+    return uuid.removeprefix("GPU-").removeprefix("MIG-").lower()
+
+
 def _or_dash(number: int | None) -> str:
     return "-" if number is None else str(number)
 
@@ -184,8 +184,8 @@ def measure(ctx: Context) -> Reading:
         given=len(ctx.gpus),
         listed=len(listed),
         raised=raised,
-        unopened={found["library"]: found["reason"] for found in map(_UNOPENED.search, log.lines) if found},
-        errors=tuple(found["text"] for found in map(_ERROR.match, log.lines) if found),
+        unopened=logline.unopened(log.lines),
+        errors=tuple(line.text for line in logline.parse(log.lines) if line.level == "E"),
         cudnn=ctx.cudnn_version(),
         devices=_joined(ctx, names),
         unnamed=unnamed,
@@ -234,7 +234,8 @@ def _judge_names(place: int, device: Device, *, named: bool) -> Iterator[Judgeme
     if device.cuda_ordinal != place:
         found = "none" if device.cuda_ordinal is None else str(device.cuda_ordinal)
         yield NUMBERED_OTHERWISE.found(**figures, who="CUDA", found=found, place=place)
-    elif device.cuda_uuid != device.uuid.partition("-")[2].lower():
+    # Of both without the prefix: a masked report gives the driver's UUID one.
+    elif _bare(device.cuda_uuid) != _bare(device.uuid):
         yield UUID_DIFFERS.found(**figures, nvml=device.uuid, cuda=device.cuda_uuid or "(not named)")
     if named and device.tensorflow != f"GPU:{place}":
         found = device.tensorflow.removeprefix("GPU:") or "none"

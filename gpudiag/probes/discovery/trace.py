@@ -18,14 +18,13 @@ What to do
 
 from __future__ import annotations
 
-import re
 from collections.abc import Iterator
 
-from gpudiag import hostfacts, probe
+from gpudiag import hostfacts, logline, probe
 from gpudiag.hostfacts import Facts
+from gpudiag.logline import Line
 from gpudiag.model import Limits, Severity
 from gpudiag.probe import Case, Context, Judgement, Kind, Raised
-from gpudiag.record import Record
 from gpudiag.scope import gpus_in_scope
 
 PROBE = probe.Probe(quick=True, fresh=True, as_user=True)
@@ -45,22 +44,6 @@ RAISED = Kind(
 
 MOST_LINES = 200
 
-_LINE = re.compile(r"^(?P<level>[IWEF])\d{4} \S+ +\d+ (?P<file>[\w.]+):\d+\] (?P<text>.*)")
-_OPENED = re.compile(r"Successfully opened dynamic library (?P<library>\S+)")
-_UNOPENED = re.compile(
-    r"Could not load dynamic library '(?P<library>[^']+)'; dlerror: (?P<reason>.*?)(?:; LD_LIBRARY|$)"
-)
-
-
-class Line(Record):
-    """A line of TensorFlow's log; number and time stamp left out, they mean nothing."""
-
-    level: str
-    """``I``, ``W``, ``E`` or ``F``."""
-    file: str
-    """Such as ``gpu_device.cc``."""
-    text: str
-
 
 class Reading(probe.Reading):
     """What TensorFlow lists, and what it said on the way."""
@@ -76,7 +59,8 @@ class Reading(probe.Reading):
     """The other lines of its log, from the import on."""
 
     def figure(self) -> str:
-        return f"{self.listed} listed, {len(self.opened)} libraries opened, {len(self.unopened)} not"
+        missing = f", {len(self.unopened)} libraries not opened" if self.unopened else ""
+        return f"{self.listed} GPU(s) listed{missing}"
 
 
 def measure(ctx: Context) -> Reading:
@@ -88,11 +72,8 @@ def measure(ctx: Context) -> Reading:
 
 def read_log(log: tuple[str, ...], listed: int, raised: Raised | None) -> Reading:
     """Return the reading that a log gives; each line once, however often TensorFlow says it."""
-    lines = [Line(**found.groupdict()) for found in map(_LINE.match, dict.fromkeys(log)) if found]
-    opened = [found["library"] for line in lines if (found := _OPENED.search(line.text))]
-    unopened = {found["library"]: found["reason"] for line in lines if (found := _UNOPENED.search(line.text))}
-    rest = [line for line in lines if line.file != "dso_loader.cc"]
-    return Reading(listed, raised, tuple(dict.fromkeys(opened)), unopened, tuple(dict.fromkeys(rest))[:MOST_LINES])
+    lines = dict.fromkeys(line for line in logline.parse(log) if line.file != "dso_loader.cc")
+    return Reading(listed, raised, logline.opened(log), logline.unopened(log), tuple(lines)[:MOST_LINES])
 
 
 def judge(reading: Reading, facts: Facts, limits: Limits) -> Iterator[Judgement]:
@@ -111,7 +92,14 @@ _LOG = (
     "W0000 00:00:1795261972.783104   16176 gpu_device.cc:2365] Cannot dlopen some GPU libraries.",
 )
 
+_OLD_LOG = (
+    "2026-01-31 12:00:00.500000: I external/local_xla/tsl/platform/dso_loader.cc:60] Could not load dynamic library "
+    "'libcudart.so.12'; dlerror: libcudart.so.12: cannot open shared object file",
+    "2026-01-31 12:00:00.600000: E external/local_xla/xla/cuda_platform.cc:51] failed call to cuInit",
+)
+
 CASES = (
+    Case("an older release", (FEWER_LISTED.name,), read_log(_OLD_LOG, 0, None), hostfacts.example_with_gpus(1)),
     Case("no GPU", (), read_log((), 0, None)),
     Case("both listed", (), read_log(_LOG[:2], 2, None), hostfacts.example_with_gpus(2)),
     Case("a library is missing", (FEWER_LISTED.name,), read_log(_LOG, 0, None), hostfacts.example_with_gpus(2)),

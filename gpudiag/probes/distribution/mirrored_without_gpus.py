@@ -30,7 +30,7 @@ from gpudiag.placement import short_device
 from gpudiag.probe import Case, Context, Judgement, Kind, Raised
 from gpudiag.record import Record
 
-PROBE = probe.Probe(quick=True)
+PROBE = probe.Probe()
 
 REFUSED = Kind(
     "refused",

@@ -9,6 +9,7 @@ What a failure means
     `no_module`: a GPU is in the machine, but NVIDIA's kernel module is not loaded.
     `not_given`: the host of this container has a GPU, but the container was given none.
     `no_libcuda`, `no_nvml`: a library of the driver cannot be opened here.
+    `gpus_not_told`: NVML cannot be opened; TensorFlow before 2.21 does without it, gpudiag does not.
     `libcuda_failed`: the driver library opens, but does not answer; it is a stub, or damaged.
     `version_mismatch`: the driver was upgraded, and the kernel still runs the old module.
     `nvml_failed`: NVML, or a GPU it counts, cannot be used; the message has NVML's own words.
@@ -31,9 +32,11 @@ from gpudiag.hostfacts import (
     ContainerFacts,
     DeviceNode,
     DeviceNodeFacts,
+    Distribution,
     DriverFacts,
     Facts,
     NvmlFacts,
+    TensorflowFacts,
     Unknown,
     example,
     example_gpu,
@@ -84,6 +87,13 @@ NO_NVML = Kind(
     "In a container: -e NVIDIA_DRIVER_CAPABILITIES=compute,utility. Otherwise install the driver's NVML package "
     "(libnvidia-compute on Ubuntu).",
 )
+GPUS_NOT_TOLD = Kind(
+    "gpus_not_told",
+    Severity.WARNING,
+    "NVML (libnvidia-ml.so.1) cannot be opened: TensorFlow {tensorflow} does without it, gpudiag cannot tell the GPUs",
+    "In a container: -e NVIDIA_DRIVER_CAPABILITIES=compute,utility. Otherwise install the driver's NVML package "
+    "(libnvidia-compute on Ubuntu); TensorFlow 2.21 needs it.",
+)
 VERSION_MISMATCH = Kind(
     "version_mismatch",
     Severity.FAIL,
@@ -131,7 +141,7 @@ def judge(facts: Facts, limits: Limits) -> Iterator[Finding]:
     elif driver.kernel_module is None and not nodes.nodes and nvml.error:
         yield NO_MODULE.found(pci=" ".join(nodes.pci_gpus))
     else:
-        yield from _judge_libraries(driver, nvml)
+        yield from _judge_libraries(driver, nvml, facts.tensorflow)
         yield from _judge_access(nodes)
         yield from _judge_age(facts, driver, nvml)
 
@@ -158,7 +168,14 @@ def _nvidia_is_here(driver: DriverFacts, nodes: DeviceNodeFacts) -> bool:
     return bool(nodes.pci_gpus) or driver.kernel_module is not None or nvidia_nodes or wsl
 
 
-def _judge_libraries(driver: DriverFacts, nvml: NvmlFacts) -> Iterator[Finding]:
+def _without_nvml(tensorflow: TensorflowFacts | Unknown) -> str:
+    """Return the version of a TensorFlow that lists GPUs without NVML (measured: 2.18-2.20), or ""."""
+    versions = () if isinstance(tensorflow, Unknown) else tensorflow.distributions
+    older = re.match(r"2\.(\d+)\.", versions[0].version) if versions else None
+    return versions[0].version if older and int(older[1]) < 21 else ""
+
+
+def _judge_libraries(driver: DriverFacts, nvml: NvmlFacts, tensorflow: TensorflowFacts | Unknown) -> Iterator[Finding]:
     module = driver.kernel_module
     if driver.libcuda_path is None:
         yield NO_LIBCUDA.found(error=driver.libcuda_error, module=module or "not known")
@@ -172,7 +189,8 @@ def _judge_libraries(driver: DriverFacts, nvml: NvmlFacts) -> Iterator[Finding]:
         yield VERSION_MISMATCH.found(module=module or "not known", library=library)
     elif nvml.error == _MISSING_LIBRARY:
         if driver.libcuda_path is not None:  # otherwise one cause, told once
-            yield NO_NVML.found()
+            older = _without_nvml(tensorflow)
+            yield GPUS_NOT_TOLD.found(tensorflow=older) if older else NO_NVML.found()
     elif nvml.error:
         yield NVML_FAILED.found(error=nvml.error)
 
@@ -206,6 +224,10 @@ _NO_LIBCUDA = "libcuda.so.1: cannot open shared object file: No such file or dir
 _PCI_ALONE = DeviceNodeFacts((), ("0000:3b:00.0",))
 _WSL = DeviceNodeFacts((DeviceNode("/dev/dxg", "crw-rw-rw-", True, True),), ())
 _DOCKER = ContainerFacts("docker", ("/.dockerenv",), False, None)
+
+
+def _tensorflow(version: str) -> TensorflowFacts:
+    return TensorflowFacts("tensorflow/__init__.py", (Distribution("tensorflow", version, "/venv"),), None, ())
 
 
 def _nvml(error: str) -> NvmlFacts:
@@ -253,6 +275,11 @@ CASES = (
         ),
     ),
     Case("capabilities without utility", expect=("no_nvml",), facts=example_with_gpus(nvml=_nvml(_MISSING_LIBRARY))),
+    Case(
+        "the same under an older TensorFlow",
+        expect=("gpus_not_told",),
+        facts=example_with_gpus(nvml=_nvml(_MISSING_LIBRARY), tensorflow=_tensorflow("2.20.0")),
+    ),
     Case(
         "upgraded, not rebooted",
         expect=("version_mismatch",),

@@ -30,7 +30,7 @@ from gpudiag.placement import devices_of
 from gpudiag.probe import Case, Context, Judgement, Kind, Raised
 from gpudiag.record import Record
 
-PROBE = probe.Probe(quick=True)
+PROBE = probe.Probe()
 
 OP_NOT_LOGGED = Kind(
     "op_not_logged",

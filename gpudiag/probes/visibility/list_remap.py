@@ -27,18 +27,20 @@ from gpudiag.model import Limits, Severity
 from gpudiag.placement import created_devices, short_device
 from gpudiag.probe import Case, Context, Judgement, Kind, Needs, Scope
 from gpudiag.probes.common import (
+    FILLED_BYTES,
     GPU_NOT_SEEN,
     MATRIX,
+    MEMORY_ELSEWHERE,
     MIB,
     OTHER_GPU,
     WRONG_RESULT,
     Kernel,
+    Work,
     is_square,
-    judge_kernel,
+    judge_work,
     refuse_disturbance,
     taken,
 )
-from gpudiag.record import Record
 
 PROBE = probe.Probe(
     needs=Needs(gpus=1),
@@ -49,29 +51,12 @@ PROBE = probe.Probe(
     env={"TF_FORCE_GPU_ALLOW_GROWTH": "true", "TF_GPU_ALLOCATOR": None},
 )
 
-MEMORY_ELSEWHERE = Kind(
-    "memory_elsewhere",
-    Severity.FAIL,
-    "a tensor of {wanted_mib:.0f} MiB on {device} raised the memory of {pci_bus_id} by {taken_mib:.0f} MiB; "
-    "the memory that rose most was that of {most}",
-    "Choose GPUs by UUID, which no order changes: export CUDA_VISIBLE_DEVICES=GPU-... (see nvidia-smi -L)",
-)
 ONE_GPU = Kind(
     "one_gpu",
     Severity.NOTE,
     "with one GPU the order of visible_device_list cannot be shown; GPU:0 is {pci_bus_id}",
     "Run it with two GPUs in scope: export CUDA_VISIBLE_DEVICES=0,1",
 )
-
-TENSOR_BYTES = 64 * MIB
-
-
-class Device(Record):
-    """One device of the remapped session."""
-
-    kernel: Kernel
-    rose: dict[str, int]
-    """By how many bytes the memory of each GPU (PCI bus id) rose while a tensor was filled on this device."""
 
 
 class Reading(probe.Reading):
@@ -83,7 +68,7 @@ class Reading(probe.Reading):
     """GPUs that TensorFlow lists."""
     visible_device_list: str
     """What the session was asked for."""
-    devices: tuple[Device, ...]
+    devices: tuple[Work, ...]
     """In the order of TensorFlow's numbers; empty where TensorFlow lists too few GPUs."""
 
     def figure(self) -> str:
@@ -115,12 +100,12 @@ def measure(ctx: Context) -> Reading:
                 device = short_device(product.device)
                 correct = is_square(session.run(product, {matrix: MATRIX}))
                 before = [ctx.memory(gpu) for gpu in ctx.gpus]
-                session.run(large, {elements: [TENSOR_BYTES // 4]})  # freed by now; TensorFlow's pool keeps the memory
+                session.run(large, {elements: [FILLED_BYTES // 4]})  # freed by now; TensorFlow's pool keeps the memory
                 after = [ctx.memory(gpu) for gpu in ctx.gpus]
                 for earlier, later in zip(before, after, strict=True):
                     refuse_disturbance(earlier, later)
                 rose = dict(zip(given, map(taken, before, after), strict=True))
-                devices.append(Device(Kernel(device, created.get(device, ""), correct), rose))
+                devices.append(Work(Kernel(device, created.get(device, ""), correct), rose))
     return Reading(given, seen, visible_device_list, tuple(devices))
 
 
@@ -131,29 +116,18 @@ def judge(reading: Reading, facts: Facts, limits: Limits) -> Iterator[Judgement]
     if len(reading.given) == 1:
         yield ONE_GPU.found(pci_bus_id=reading.given[0])
     for device, expected in zip(reading.devices, reversed(reading.given), strict=True):
-        most = max(device.rose, key=lambda bus_id: device.rose[bus_id])
-        confirmed = most == expected and device.rose[expected] >= TENSOR_BYTES / 2
-        if device.kernel.pci_bus_id == expected and not confirmed:
-            yield MEMORY_ELSEWHERE.found(
-                wanted_mib=TENSOR_BYTES / MIB,
-                device=device.kernel.device,
-                pci_bus_id=expected,
-                taken_mib=device.rose[expected] / MIB,
-                most=most,
-            )
-        else:
-            yield from judge_kernel(device.kernel, expected)
+        yield from judge_work(device, expected)
 
 
 _FIRST, _SECOND = "0000:3b:00.0", "0000:af:00.0"
 
 
-def _device(number: int, pci_bus_id: str, rose_on: str = "", *, correct: bool = True) -> Device:
+def _device(number: int, pci_bus_id: str, rose_on: str = "", *, correct: bool = True) -> Work:
     rose = {bus_id: 64 * MIB if bus_id == (rose_on or pci_bus_id) else 0 for bus_id in (_FIRST, _SECOND)}
-    return Device(Kernel(f"GPU:{number}", pci_bus_id, correct), rose)
+    return Work(Kernel(f"GPU:{number}", pci_bus_id, correct), rose)
 
 
-def _case(name: str, *expect: str, devices: tuple[Device, ...], verified: tuple[str, ...]) -> Case:
+def _case(name: str, *expect: str, devices: tuple[Work, ...], verified: tuple[str, ...]) -> Case:
     return Case(name, expect, Reading((_FIRST, _SECOND), 2, "1,0", devices), verified=verified)
 
 
@@ -181,7 +155,7 @@ CASES = (
     Case(
         "one GPU",
         (ONE_GPU.name,),
-        Reading((_FIRST,), 1, "0", (Device(Kernel("GPU:0", _FIRST, True), {_FIRST: 64 * MIB}),)),
+        Reading((_FIRST,), 1, "0", (Work(Kernel("GPU:0", _FIRST, True), {_FIRST: 64 * MIB}),)),
         verified=(_FIRST,),
     ),
     Case("TensorFlow lists one of two", (GPU_NOT_SEEN.name,), Reading((_FIRST, _SECOND), 1, "1,0", ())),
