@@ -261,6 +261,8 @@ class _Run:
         """Second processes that broke a probe which is still there."""
         self._meetings: dict[str, str] = {}
         """Folders in which the two processes of a probe leave each other messages."""
+        self._alone: frozenset[str] = frozenset()
+        """PCI bus ids of GPUs that let one process in at a time."""
 
     def gather_facts(self) -> Facts:
         """Gather every family in a child of its own; one that does not answer is ``Unknown``."""
@@ -284,6 +286,11 @@ class _Run:
     def rows(self, tasks: list[_Task], facts: Facts, gpus: tuple[Gpu, ...]) -> tuple[Row, ...]:
         """Return a row for every task, in their order."""
         self._observer.phase("probes", len(tasks))
+        self._alone = frozenset(  # a second context on it is refused, even where both are ours
+            device.pci_bus_id
+            for device in facts.nvml_devices
+            if device.compute_mode in ("exclusive_process", "exclusive_thread")
+        )
         rows: dict[str, Row] = {}
         pending: list[_Task] = []
         stopped = self._stopped()  # then the facts are not whole, and nothing is judged by them
@@ -397,7 +404,8 @@ class _Run:
             if len(running) >= slots:
                 return
             probe = task.entry.probe
-            if not self._devices.take(task.gpus, exclusive=probe.exclusive):
+            alone = probe.exclusive or any(gpu.pci_bus_id in self._alone for gpu in task.gpus)
+            if not self._devices.take(task.gpus, exclusive=alone):
                 if self._devices.waited_s(task.gpus) > LOCK_WAIT_S:
                     pending.remove(task)
                     detail = f"another run of gpudiag held the GPU for more than {LOCK_WAIT_S:g} s"

@@ -315,7 +315,7 @@ RULES = (
         ),
     ),
     Rule(
-        id="other_makers_gpus_counted",
+        id="another_makers_gpu_counted",  # this comes before mask_hides_all, which is true too and says less
         stage=Stage.DRIVER,
         cause="{asked} counts the GPUs of {makers} too; CUDA and TensorFlow count NVIDIA's alone, from 0 to {last}",
         why="""

@@ -24,6 +24,7 @@ from gpudiag.hostfacts import (
     example_gpu,
     example_with_gpus,
 )
+from gpudiag.logline import Line
 from gpudiag.model import Finding, Gpu, Judged, Limits, Row, Stage
 from gpudiag.probe import Reading
 from gpudiag.probes.discovery import trace
@@ -161,7 +162,7 @@ def example_evidence(
     ``cuinit`` is what the driver says where ``cuInit`` fails; ``log`` and ``listed`` are of ``discovery.trace``.
     """
     failure = (f"failed call to cuInit: INTERNAL: CUDA error: Failed call to cuInit: {cuinit}",) if cuinit else ()
-    said = tuple(trace.Line("E", "cuda_platform.cc", text) for text in (*failure, *log))
+    said = tuple(Line("E", "cuda_platform.cc", text) for text in (*failure, *log))
     traced = example_row(trace, trace.Reading(listed, None, (), {}, said), facts)
     judged = Row(HOST_DRIVER, (), Judged(tuple(host_driver.judge(facts, Limits()))), 0.0)
     return Evidence(facts, gpus_in_scope(facts), (judged, traced, *rows), lines)

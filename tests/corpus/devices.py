@@ -75,7 +75,7 @@ ITEMS = (
     Item(
         32,
         "an integrated GPU counted by CUDA_VISIBLE_DEVICES",
-        rule="other_makers_gpus_counted",
+        rule="another_makers_gpu_counted",
         fix="export CUDA_VISIBLE_DEVICES=0",
         machine=_INTEL,
         variables={"CUDA_VISIBLE_DEVICES": "1"},
@@ -84,7 +84,7 @@ ITEMS = (
     Item(
         32,
         "an integrated GPU counted by /GPU:1",
-        rule="other_makers_gpus_counted",
+        rule="another_makers_gpu_counted",
         fix="tf.device('/GPU:0')",
         machine=_INTEL,
         prepare=_asks_for_gpu_1,

@@ -2,18 +2,28 @@
 
 from __future__ import annotations
 
+import json
+from collections.abc import Mapping
+
 from corpus import Item
+from gpudiag.diagnosis.machine import NO_DEVICE, example_evidence, example_facts, example_nodes
+from gpudiag.hostfacts import NvmlFacts
 
 _RELEASE = "6.1.0-18-amd64"
 _VERSION_535 = "NVRM version: NVIDIA UNIX x86_64 Kernel Module  535.104.05  Sat Aug 19 01:15:15 UTC 2023"
-_NO_MODULE = {"/proc/driver": False, "/dev/nvidiactl": False, "/dev/nvidia-uvm": False, "/dev/nvidia0": False}
+_NO_MODULE: dict[str, object] = {
+    "/proc/driver": False,
+    "/dev/nvidiactl": False,
+    "/dev/nvidia-uvm": False,
+    "/dev/nvidia0": False,
+}
 _KERNEL = {"/proc/sys/kernel/osrelease": _RELEASE}
 _BUILT = {f"/lib/modules/{_RELEASE}/modules.dep": "updates/dkms/nvidia.ko: kernel/drivers/video.ko\n"}
 _NOT_BUILT = {f"/lib/modules/{_RELEASE}/modules.dep": "kernel/fs/ext4/ext4.ko: kernel/lib/crc16.ko\n"}
 _EFI = "/sys/firmware/efi/efivars/SecureBoot-8be4df61-93ca-11d2-aa0d-00e098032b8c"
 _UNLOADED = ("cuinit=100", "nvml_init=9")
 _GONE = ("library_missing=cuda", "nvml_missing")
-_WSL = {
+_WSL: dict[str, object] = {
     **_NO_MODULE,
     "/sys/bus/pci": False,
     "/dev/dxg": "",
@@ -22,27 +32,21 @@ _WSL = {
 }
 
 
-def _package(name: str, version: str) -> dict[str, str | bool]:
+def _package(name: str, version: str) -> dict[str, object]:
     status = f"Package: {name}\nStatus: install ok installed\nPriority: optional\nVersion: {version}\n"
     return {"/var/lib/dpkg/status": status}
 
 
-def _machine(files: dict[str, str | bool], gpu: str = "", **settings: str) -> str:
-    """Return the TOML of a machine with one GPU and these files."""
-    lines = [f'{key} = "{value}"' for key, value in settings.items()]
-    lines += ["[files]"]
-    for path, content in files.items():
-        value = "false" if content is False else _quoted(str(content))
-        lines.append(f'"{path}" = {value}')
-    return "\n".join([*lines, "[[gpu]]", gpu, ""])
+def _machine(files: Mapping[str, object], gpu: str = "") -> str:
+    """Return the TOML of a machine with a GPU and these files; content, False or permissions."""
+    lines = [f'"{path}" = {_toml(value)}' for path, value in files.items()]
+    return "\n".join(["[files]", *lines, "[[gpu]]", gpu, ""])
 
 
-def _quoted(text: str) -> str:
-    """Return ``text`` as TOML: an inline table as it is."""
-    if text.startswith("{"):
-        return text
-    escapes = {"\\": "\\\\", '"': '\\"', "\n": "\\n"}
-    return f'"{"".join(escapes.get(one, one if one >= " " else f"\\u{ord(one):04x}") for one in text)}"'
+def _toml(value: object) -> str:
+    if isinstance(value, dict):
+        return "{" + ", ".join(f"{key} = {_toml(inner)}" for key, inner in value.items()) + "}"
+    return json.dumps(value)
 
 
 ITEMS = (
@@ -158,8 +162,14 @@ ITEMS = (
         "no device: the driver refuses the GPU",
         rule="gpu_refused_by_driver",
         fix="dmesg",
-        machine="1",
-        faults=("cuinit=100", "call_fails=nvmlDeviceGetHandleByIndex_v2:6"),
+        evidence=example_evidence(
+            example_facts(
+                device_nodes=example_nodes("/dev/nvidia-uvm", "/dev/nvidia0", "/dev/nvidiactl"),
+                nvml=NvmlFacts(None, "580.65.06", "13.0", ()),
+            ),
+            cuinit=NO_DEVICE,
+        ),
+        why_not_built="NVML of a simulated machine reports all of its GPUs",
     ),
     Item(
         23,
@@ -174,7 +184,7 @@ ITEMS = (
         "device files for root alone",
         rule="device_files_for_root_alone",
         fix="NVreg_DeviceFileMode",
-        machine=_machine({"/dev/nvidia0": '{ mode = "600" }', "/dev/nvidiactl": '{ mode = "600" }'}),
+        machine=_machine({"/dev/nvidia0": {"mode": "600"}, "/dev/nvidiactl": {"mode": "600"}}),
         faults=("cuinit=100", "nvml_init=4"),
     ),
     Item(
