@@ -20,7 +20,7 @@ from gpudiag.diagnosis.machine import (
     said,
 )
 from gpudiag.diagnosis.rule import Evidence, Match, Rule, RuleCase
-from gpudiag.diagnosis.steps import context_error
+from gpudiag.diagnosis.steps import FAILED, context_error, trace
 from gpudiag.hostfacts import EnvironmentFacts, GpuProcess, NvmlDevice, Unknown, example_gpu
 from gpudiag.model import Gpu, Stage, Sure
 from gpudiag.probe import Raised
@@ -107,6 +107,33 @@ def _unavailable(evidence: Evidence) -> Iterator[Match]:
             f"processes: {sum(len(_computing(device)) for _, device in devices)}",
         ),
         sure=Sure.POSSIBLE,
+    )
+
+
+# ---- failing ----
+
+_LOST = re.compile(r"GPU (?P<index>\d+): (?P<words>[^;]*(?:lost|Unknown Error|reset|fallen)[^;]*)")
+_FAILING = re.compile(r"CUDA_ERROR_UNKNOWN|CUDA_ERROR_ECC_UNCORRECTABLE|GPU is lost|fallen off the bus")
+_WHERE_IT_SHOWS = (Stage.DRIVER, Stage.NVML, Stage.DEVICE_COUNT, Stage.DEVICE_FILTER, Stage.CONTEXT, Stage.FIRST_OP)
+
+
+def _failing(evidence: Evidence) -> Iterator[Match]:
+    nvml, traced = evidence.facts.nvml, evidence.trace
+    lost = [] if isinstance(nvml, Unknown) else list(_LOST.finditer(nvml.error or ""))
+    failed = [finding.message for finding in evidence.found("discovery.logical_devices", "product_failed")]
+    raised = traced.raised.brief if traced is not None and traced.raised is not None else ""
+    words = [text for text in (raised, context_error(evidence), *failed, *evidence.lines) if _FAILING.search(text)]
+    if not lost and not words:
+        return
+    broken_at = next((step.stage for step in trace(evidence) if step.status == FAILED), None)
+    yield Match(
+        evidence=(*(f"NVML: {hit[0]}" for hit in lost), *words[:1]),
+        sure=Sure.PROVED if lost else Sure.LIKELY,
+        figures={
+            "who": f"GPU {lost[0]['index']} does not answer" if lost else "a GPU fails when it is used",
+            "index": lost[0]["index"] if lost else "N",
+        },
+        stage=broken_at if broken_at in _WHERE_IT_SHOWS else Stage.CONFIGURATION,
     )
 
 
@@ -201,6 +228,13 @@ def _machine(*gpus: NvmlDevice, busy: bool = False, lines: tuple[str, ...] = (),
     return example_evidence(facts, *rows, listed=len(gpus), lines=lines)
 
 
+def _failing_machine(nvml_error: str | None = None, words: str = "") -> Evidence:
+    facts = example_facts(nvml=replace(example_gpus(_GPU), error=nvml_error))
+    failed = logical_devices.Reading((_GPU.pci_bus_id,), Raised("RuntimeError", words), {})
+    rows = [example_row(logical_devices, failed, facts)] if words else []
+    return example_evidence(facts, *rows, listed=1)
+
+
 def _left_out(*log: str, lines: tuple[str, ...] = (), bar: str | None = None) -> Evidence:
     facts = example_facts(2, environment=EnvironmentFacts({} if bar is None else {_LEAST: bar}))
     return example_evidence(facts, log=log, listed=1, lines=lines)
@@ -292,6 +326,32 @@ RULES = (
             RuleCase("it works", _machine(_GPU), fires=False),
             RuleCase("exclusive", _machine(_EXCLUSIVE, busy=True), fires=False),
             RuleCase("prohibited", _machine(_PROHIBITED, busy=True), fires=False),
+        ),
+    ),
+    Rule(
+        id="gpu_lost",
+        stage=Stage.CONTEXT,
+        cause="{who}: the GPU, its power or its connection has failed",
+        why="""
+        A GPU that has fallen off the bus, or has an error that its memory cannot correct, is still counted. NVML says
+        "GPU is lost" or "Unknown Error", listing devices raises an exception, creating them ends in
+        CUDA_ERROR_UNKNOWN, and one such GPU keeps TensorFlow from all the others. The kernel log has an Xid that names
+        the fault: 79 fallen off the bus, 48, 63, 64, 94 and 95 memory errors, 62 and 119 its firmware.
+        """,
+        fix=(
+            "sudo dmesg | grep -i xid  # which fault",
+            "export CUDA_VISIBLE_DEVICES=  # the UUIDs of the others, by nvidia-smi -L",
+            "sudo nvidia-smi --gpu-reset -i {index}  # or switch the machine off and on; then look at power and slot",
+        ),
+        url="https://docs.nvidia.com/deploy/xid-errors/index.html",
+        find=_failing,
+        cases=(
+            RuleCase("by NVML", _failing_machine("GPU 0: GPU is lost")),
+            RuleCase("when devices are created", _failing_machine(words="CUDA_ERROR_UNKNOWN: unknown error")),
+            RuleCase("in a log", _machine(_GPU, lines=("CUDA_ERROR_ECC_UNCORRECTABLE: uncorrectable ECC error",))),
+            RuleCase("another error of NVML's", _failing_machine("GPU 1: Insufficient Permissions"), fires=False),
+            RuleCase("busy", _machine(_GPU, busy=True), fires=False),
+            RuleCase("it works", _machine(_GPU), fires=False),
         ),
     ),
     Rule(
