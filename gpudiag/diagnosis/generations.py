@@ -53,7 +53,6 @@ def _newer_than_wheel(evidence: Evidence) -> Iterator[Match]:
     figures = found[0].figures if found else {"name": "a GPU", "capability": in_log[0]["has"]}
     capability = str(figures["capability"])
     failed = [hit[0] for line in evidence.log if (hit := _KERNEL_FAILED.search(line))]
-    blackwell = int(capability.partition(".")[0]) >= 10
     yield Match(
         evidence=(*(finding.message for finding in found), *(hit[0] for hit in in_log[:1]), *failed[:1]),
         sure=Sure.PROVED if found else Sure.LIKELY,
@@ -63,9 +62,6 @@ def _newer_than_wheel(evidence: Evidence) -> Iterator[Match]:
             "slow": "kernels fail"
             if failed
             else "each kernel is compiled at its first use, for up to 30 minutes, or fails",
-            "cure": "docker run --gpus all -it nvcr.io/nvidia/tensorflow:25.02-tf2-py3  # has it; driver 570 or newer"
-            if blackwell
-            else "pip install --upgrade tensorflow  # a release built for it",
         },
         stage=_where_kernels_fail(evidence),
     )
@@ -198,7 +194,7 @@ RULES = (
         driver do not help: the code is missing in TensorFlow.
         """,
         fix=(
-            "{cure}",
+            "docker run --gpus all -it nvcr.io/nvidia/tensorflow:25.02-tf2-py3  # built for Blackwell too; driver 570 or newer",
             "or build TensorFlow for it: HERMETIC_CUDA_COMPUTE_CAPABILITIES={capability}, CUDA 12.8 or later",
             "where compiling works, keep its results: export CUDA_CACHE_MAXSIZE=4294967296",
         ),

@@ -6,7 +6,7 @@ import json
 from collections.abc import Mapping
 
 from corpus import Item
-from gpudiag.diagnosis.machine import NO_DEVICE, example_evidence, example_facts, example_nodes
+from gpudiag.diagnosis.machine import MODULE, NO_DEVICE, example_evidence, example_facts, example_nodes
 from gpudiag.hostfacts import NvmlFacts
 
 _RELEASE = "6.1.0-18-amd64"
@@ -165,7 +165,7 @@ ITEMS = (
         evidence=example_evidence(
             example_facts(
                 device_nodes=example_nodes("/dev/nvidia-uvm", "/dev/nvidia0", "/dev/nvidiactl"),
-                nvml=NvmlFacts(None, "580.65.06", "13.0", ()),
+                nvml=NvmlFacts(None, MODULE, "12.2", ()),
             ),
             cuinit=NO_DEVICE,
         ),
