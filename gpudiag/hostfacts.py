@@ -73,6 +73,16 @@ class TensorflowFacts(Family, tag="tensorflow"):
     build: TensorflowBuild | None
     companions: tuple[Distribution, ...]
     """Installed packages that decide whether TensorFlow works: keras, numpy, protobuf, ``nvidia-*``."""
+    ranges: dict[str, str] = {}
+    """NVIDIA's package to the versions that TensorFlow's own metadata asks for, such as ``<13.0,>=12.5.3.2``."""
+    frameworks: tuple[Distribution, ...] = ()
+    """Others that bring or pin CUDA libraries: torch, jax, cupy, onnxruntime ..."""
+    plugins: tuple[str, ...] = ()
+    """Files in the folders ``tensorflow-plugins``, which ``import tensorflow`` loads."""
+    plugin_distributions: tuple[Distribution, ...] = ()
+    """Distributions of plug-ins, such as ``tensorflow-directml-plugin``."""
+    altered: tuple[str, ...] = ()
+    """Files of TensorFlow that are not those its distribution installed: by their hash or size, a few are looked at."""
 
 
 class DriverFacts(Family, tag="driver"):
@@ -195,6 +205,57 @@ class ContainerFacts(Family, tag="container"):
     """``SLURM_JOB_ID``, or None outside a Slurm job."""
 
 
+class LibraryCopy(Record):
+    """A copy of a library that the loader does not take."""
+
+    path: str
+    version: str | None
+    owner: str | None
+    """Its distribution and version, such as ``nvidia-cudnn-cu12 9.3.0.75``; None where no distribution has it."""
+    error: str | None
+    """The loader's words where it cannot be opened by its path; None where it opens."""
+
+
+class Library(Record):
+    """A library that TensorFlow opens by name, as the loader finds it for TensorFlow in this environment."""
+
+    soname: str
+    path: str | None
+    """The file that the loader takes; None where it finds none."""
+    source: str
+    """Where: ``LD_LIBRARY_PATH``, ``RUNPATH``, ``ld.so.cache``, ``default folder``, ``loaded already`` or ""."""
+    file: str | None
+    """``path`` with links resolved."""
+    own_soname: str | None
+    """What the file itself says it is (``DT_SONAME``)."""
+    version: str | None
+    """What cuDNN answers, or as the file's name or its distribution has it."""
+    owner: str | None
+    """Its distribution and version; None where no distribution has it."""
+    error: str | None
+    """The loader's own words where it cannot be opened."""
+    lacks: dict[str, str]
+    """Libraries that it needs, directly or not, and that cannot be found, to the file that needs each."""
+    copies: tuple[LibraryCopy, ...]
+    """Other files of this name: of packages, of CUDA toolkits, of conda."""
+
+
+class LibraryFacts(Family, tag="libraries"):
+    """The dynamic libraries that TensorFlow opens; each was opened, in its order, without importing it."""
+
+    opener: str | None
+    """The file of TensorFlow that opens them; None where there is none, or none with CUDA."""
+    runpath: tuple[str, ...]
+    """Folders that this file tells the loader to search (``DT_RUNPATH``), each once."""
+    search_path: tuple[str, ...]
+    """Folders of ``LD_LIBRARY_PATH``, which come before them."""
+    libraries: tuple[Library, ...]
+    libdevice: tuple[str, ...]
+    """Files ``libdevice.10.bc`` where XLA looks for one; the first is taken."""
+    libdevice_elsewhere: tuple[str, ...]
+    """Those where it does not look."""
+
+
 class Facts(Record):
     """All families of host facts of one run."""
 
@@ -205,6 +266,7 @@ class Facts(Record):
     device_nodes: DeviceNodeFacts | Unknown
     environment: EnvironmentFacts | Unknown
     container: ContainerFacts | Unknown
+    libraries: LibraryFacts | Unknown = Unknown("not gathered by the gpudiag that made this report")
 
     @property
     def variables(self) -> dict[str, str]:
@@ -225,6 +287,10 @@ class Facts(Record):
     def nvml_devices(self) -> tuple[NvmlDevice, ...]:
         """Every GPU NVML reports, in its order; empty where NVML could not be asked."""
         return () if isinstance(self.nvml, Unknown) else self.nvml.devices
+
+
+_SITE = "/home/someone/venv/lib/python3.11/site-packages"
+_FRAMEWORK = f"{_SITE}/tensorflow/libtensorflow_framework.so.2"
 
 
 def example(**families: Family) -> Facts:
@@ -256,6 +322,7 @@ def example(**families: Family) -> Facts:
         "device_nodes": DeviceNodeFacts((), ()),
         "environment": EnvironmentFacts({}),
         "container": ContainerFacts(None, (), False, None),
+        "libraries": LibraryFacts(_FRAMEWORK, (), (), (), (), ()),
     }
     return Facts(**{**ordinary, **families})  # type: ignore[arg-type]  # msgspec checks nothing here, mypy cannot
 

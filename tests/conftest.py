@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import shutil
 import subprocess
 import sys
 import time
@@ -72,6 +73,45 @@ class Gpudiag:
                     if not one.name.startswith(package):
                         (rest / one.name).symlink_to(one)
                 self.path[number] = str(rest)
+        return self
+
+    def with_site_packages(self, *real: str) -> Path:
+        """Put a folder of links in the place of the one that holds TensorFlow, and return it.
+
+        What is put there is beside TensorFlow, and in the folders that its libraries name. The folders ``real`` are
+        copied link by link, so that files in them can be replaced.
+        """
+        site = self.folder / "site-packages"
+        own = next(Path(entry) for entry in self.path if (Path(entry) / "tensorflow").is_dir())
+        # The loader takes the folder of a library and goes up from it, and links do not lead back.
+        folders = [Path(), Path("tensorflow"), Path("tensorflow/python"), *map(Path, real)]
+        for folder in folders:
+            (site / folder).mkdir()
+            for one in (own / folder).iterdir():
+                if folder / one.name not in folders:
+                    (site / folder / one.name).symlink_to(one)
+        self.path[self.path.index(str(own))] = str(site)
+        return site
+
+    def with_simulator(self, change: Callable[[Path], None]) -> Gpudiag:
+        """Let ``change`` alter a copy of the simulated machines' libraries, which is used instead."""
+        import gpudiag
+        from gpudiag import simulator
+
+        source = Path(gpudiag.__file__).parent
+        copy = self.folder / "checkout" / source.name
+        shutil.copytree(source, copy, ignore=shutil.ignore_patterns("__pycache__", "lib", "src"))
+        shutil.copytree(simulator.library_directory(), copy / "simulator" / "lib")
+        change(copy / "simulator" / "lib")
+        self.path.insert(0, str(copy.parent))
+        return self
+
+    def with_distribution(self, site: Path, name: str, version: str, *files: str) -> Gpudiag:
+        """Put the metadata of a distribution into ``site``: its name, its version and the files that it installed."""
+        metadata = site / f"{name.replace('-', '_')}-{version}.dist-info"
+        metadata.mkdir()
+        (metadata / "METADATA").write_text(f"Metadata-Version: 2.1\nName: {name}\nVersion: {version}\n")
+        (metadata / "RECORD").write_text("".join(f"{file},,\n" for file in files))
         return self
 
 

@@ -194,7 +194,7 @@ RULES = (
         driver do not help: the code is missing in TensorFlow.
         """,
         fix=(
-            "docker run --gpus all -it nvcr.io/nvidia/tensorflow:25.02-tf2-py3  # built for Blackwell too; driver 570 or newer",
+            "docker run --gpus all -it nvcr.io/nvidia/tensorflow:25.02-tf2-py3  # has Blackwell's; driver 570 on",
             "or build TensorFlow for it: HERMETIC_CUDA_COMPUTE_CAPABILITIES={capability}, CUDA 12.8 or later",
             "where compiling works, keep its results: export CUDA_CACHE_MAXSIZE=4294967296",
         ),

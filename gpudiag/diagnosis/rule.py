@@ -61,7 +61,7 @@ class Match:
     change: dict[str, str | None] | None = None
     """The fix as a change of variables, where it is one: it is tried."""
     stage: Stage | None = None
-    """The first stage that it breaks on this machine, where that is not the rule's."""
+    """The first stage that it breaks on this machine, where that is not the rule's own."""
 
 
 @dataclass(frozen=True)

@@ -15,7 +15,7 @@ FAMILIES: tuple[str, ...] = tuple(field.name for field in msgspec.structs.fields
 """The families in the order of the fields of :class:`gpudiag.hostfacts.Facts`; a module of this package each."""
 
 
-_ROOTED = ("system", "driver", "device_nodes", "container")
+_ROOTED = ("system", "driver", "device_nodes", "container", "libraries")
 """The families that read files of the machine; their ``gather`` takes its root."""
 
 

@@ -3,7 +3,10 @@
 from __future__ import annotations
 
 import ast
+import base64
+import hashlib
 import re
+import sys
 from importlib.metadata import Distribution as Metadata
 from importlib.metadata import distributions
 from importlib.util import find_spec
@@ -14,6 +17,12 @@ from gpudiag.facts import printable
 from gpudiag.hostfacts import Distribution, TensorflowBuild, TensorflowFacts
 
 _BUILD_INFO = "python/platform/build_info.py"
+_LARGE = ("libtensorflow_framework.so.2", "libtensorflow_cc.so.2")
+"""Compared by size with what their distribution recorded; small files by hash."""
+_FRAMEWORKS = re.compile(
+    r"(torch|jax|jaxlib|jax-cuda\d+-(plugin|pjrt)|cupy-.*|onnxruntime-gpu|paddlepaddle-gpu|mxnet-.*)"
+)
+_PLUGINS = re.compile(r"tensorflow-(directml(-plugin)?|metal|rocm-plugin)|intel-extension-for-tensorflow(-.*)?")
 _COMPANIONS = re.compile(r"(keras|tf-keras|numpy|protobuf|ml-dtypes|h5py|nvidia-.*)")
 
 
@@ -23,19 +32,77 @@ def gather() -> TensorflowFacts:
     module_path = spec.origin if spec else None  # None also for what is left of a removed package: no __init__.py
     providers: dict[tuple[str, str], Distribution] = {}
     companions: dict[str, Distribution] = {}
+    frameworks: dict[str, Distribution] = {}
+    plugins: dict[str, Distribution] = {}
+    own: Metadata | None = None
     for metadata in distributions():
         name = re.sub(r"[-_.]+", "-", _field(metadata, "Name")).lower()
         found = Distribution(name, _field(metadata, "Version"), printable(str(metadata.locate_file(""))))
         if _provides_tensorflow(metadata):
             providers[found.name, found.location] = found
+            if module_path and Path(found.location) == Path(module_path).parent.parent:
+                own = metadata
         elif _COMPANIONS.fullmatch(name):
             companions.setdefault(name, found)  # the first on sys.path is the one that is imported
+        elif _FRAMEWORKS.fullmatch(name):
+            frameworks.setdefault(name, found)
+        if _PLUGINS.fullmatch(name):
+            plugins.setdefault(name, found)
     return TensorflowFacts(
         module_path=None if module_path is None else printable(module_path),
         distributions=tuple(providers.values()),
         build=_build(Path(module_path).parent / _BUILD_INFO) if module_path else None,
         companions=tuple(companion for _, companion in sorted(companions.items())),
+        ranges=_ranges(own) if own else {},
+        frameworks=tuple(framework for _, framework in sorted(frameworks.items())),
+        plugins=_plugins(),
+        plugin_distributions=tuple(plugin for _, plugin in sorted(plugins.items())),
+        altered=_altered(own) if own else (),
     )
+
+
+def _ranges(metadata: Metadata) -> dict[str, str]:
+    """Return the versions of NVIDIA's packages that the extra ``and-cuda`` of this distribution asks for."""
+    from packaging.requirements import InvalidRequirement, Requirement
+
+    ranges = {}
+    for text in metadata.requires or ():
+        try:
+            requirement = Requirement(text)
+        except InvalidRequirement:
+            continue
+        if requirement.name.startswith("nvidia-"):
+            ranges[requirement.name] = str(requirement.specifier)
+    return ranges
+
+
+def _plugins() -> tuple[str, ...]:
+    """Return the libraries that ``import tensorflow`` loads as plug-ins, as its ``__init__.py`` finds them."""
+    folders = dict.fromkeys(Path(entry) for entry in sys.path if "site-packages" in entry)
+    files = (file for folder in folders for file in sorted((folder / "tensorflow-plugins").glob("*")))
+    return tuple(printable(str(file)) for file in files if file.suffix in (".so", ".dylib", ".dll"))
+
+
+def _altered(metadata: Metadata) -> tuple[str, ...]:
+    """Return those of a few files that are not as ``metadata`` recorded them: another distribution overwrote them."""
+    record = metadata.read_text("RECORD") or ""
+    changed = []
+    for name in ("__init__.py", _BUILD_INFO, *_LARGE):
+        recorded = re.search(rf"^tensorflow/{re.escape(name)},sha256=([^,\n]*),(\d+)$", record, re.MULTILINE)
+        if recorded is None:
+            continue
+        file = Path(str(metadata.locate_file(f"tensorflow/{name}")))
+        try:
+            if name in _LARGE:
+                same = file.stat().st_size == int(recorded[2])
+            else:
+                digest = base64.urlsafe_b64encode(hashlib.sha256(file.read_bytes()).digest())
+                same = digest.rstrip(b"=").decode() == recorded[1]
+        except OSError:
+            same = False
+        if not same:
+            changed.append(f"tensorflow/{name}")
+    return tuple(changed)
 
 
 def _provides_tensorflow(metadata: Metadata) -> bool:

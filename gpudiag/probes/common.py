@@ -29,8 +29,7 @@ GPU_NOT_SEEN = Kind(
     "gpu_not_seen",
     Severity.FAIL,
     "TensorFlow lists {seen} of the {given} GPUs that NVML reports and this probe was given",
-    "Read the first error of: python -c \"import tensorflow as tf; tf.config.list_physical_devices('GPU')\". "
-    "Most often CUDA libraries are missing: pip install 'tensorflow[and-cuda]'",
+    "Do what the diagnosis at the top of the report says.",
 )
 OTHER_GPU = Kind(
     "other_gpu",

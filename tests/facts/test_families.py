@@ -20,7 +20,16 @@ TYPES = typing.get_type_hints(Facts)
 
 
 def test_families_are_the_fields_of_facts_in_order() -> None:
-    assert FAMILIES == ("system", "tensorflow", "driver", "nvml", "device_nodes", "environment", "container")
+    assert FAMILIES == (
+        "system",
+        "tensorflow",
+        "driver",
+        "nvml",
+        "device_nodes",
+        "environment",
+        "container",
+        "libraries",
+    )
 
 
 @pytest.mark.parametrize("family", FAMILIES)

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import base64
+import hashlib
 import sys
 from pathlib import Path
 
@@ -122,3 +124,42 @@ def test_the_real_wheel() -> None:
     assert Path(facts.module_path).is_file()
     assert facts.distributions
     assert facts.build is not None
+
+
+def test_ranges_frameworks_and_plugins(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    site = tmp_path / "site-packages"
+    monkeypatch.setattr(sys, "path", [str(site)])
+    metadata = install(site, "tensorflow", "2.21.0", "tensorflow/__init__.py") / "METADATA"
+    asked = 'Requires-Dist: nvidia-cudnn-cu12<10.0,>=9.3.0.75; extra == "and-cuda"\nRequires-Dist: numpy>=1.26.0\n'
+    metadata.write_text(metadata.read_text() + asked)
+    put_module(site)
+    for name in ("torch", "jax", "tensorflow-directml-plugin"):
+        install(site, name, "1.0", f"{name}/__init__.py")
+    (site / "tensorflow-plugins").mkdir()
+    (site / "tensorflow-plugins" / "libtfdml_plugin.so").touch()
+    facts = tensorflow.gather()
+    assert facts.ranges == {"nvidia-cudnn-cu12": "<10.0,>=9.3.0.75"}
+    assert [one.name for one in facts.frameworks] == ["jax", "torch"]
+    assert [one.name for one in facts.plugin_distributions] == ["tensorflow-directml-plugin"]
+    assert facts.plugins == (f"{site}/tensorflow-plugins/libtfdml_plugin.so",)
+
+
+def test_a_file_that_is_not_as_recorded_is_altered(site: Path) -> None:
+    module = put_module(site)
+    digest = base64.urlsafe_b64encode(hashlib.sha256(module.read_bytes()).digest()).rstrip(b"=").decode()
+    record = install(site, "tensorflow", "2.21.0", "tensorflow/__init__.py") / "RECORD"
+    large = module.parent / "libtensorflow_cc.so.2"
+    large.write_bytes(b"12345")
+    record.write_text(
+        f"tensorflow/__init__.py,sha256={digest},1\n"
+        "tensorflow/python/platform/build_info.py,sha256=x,1\n"
+        "tensorflow/libtensorflow_cc.so.2,sha256=x,5\n"
+    )
+    assert tensorflow.gather().altered == ("tensorflow/python/platform/build_info.py",)
+    large.write_bytes(b"123456")
+    module.write_text("")
+    assert tensorflow.gather().altered == (
+        "tensorflow/__init__.py",
+        "tensorflow/python/platform/build_info.py",
+        "tensorflow/libtensorflow_cc.so.2",
+    )

@@ -87,7 +87,10 @@ def test_a_machine_is_found_out(one: OnMachine, gpudiag: Gpudiag) -> None:
             (gpudiag.folder / "machine.toml").write_text(one.machine)
         machine = ["--simulate", "machine.toml" if "\n" in one.machine else one.machine]
         machine += [word for fault in one.faults for word in ("--fault", fault)]
+    if one.prepare is not None:
+        one.prepare(gpudiag)
     done = gpudiag("check", one.probe, *machine, *one.options, "--format", "json", flags=(), **one.variables)
     assert done.returncode in {0, 1, 3, 5}, done.stderr  # 5: found, and the probe runs no kernel
+
     report = codec.decode(done.stdout, "standard output")
     assert one.kind in kinds(report.rows), [row.outcome for row in report.rows]

@@ -11,8 +11,11 @@ from __future__ import annotations
 
 import importlib
 import pkgutil
+from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import Any
+
+from conftest import Gpudiag
 
 
 @dataclass(frozen=True)
@@ -26,6 +29,8 @@ class OnMachine:
     faults: tuple[str, ...] = ()
     variables: dict[str, str] = field(default_factory=dict)
     options: tuple[str, ...] = ()
+    prepare: Callable[[Gpudiag], None] | None = None
+    """Changes the environment: dummy distributions, files."""
 
     def __str__(self) -> str:
         return " ".join([self.probe, self.kind, *self.faults, *(f"{n}={v}" for n, v in self.variables.items())])

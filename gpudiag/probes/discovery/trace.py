@@ -59,14 +59,16 @@ class Reading(probe.Reading):
     """The other lines of its log, from the import on."""
 
     def figure(self) -> str:
-        missing = f", {len(self.unopened)} libraries not opened" if self.unopened else ""
-        return f"{self.listed} GPU(s) listed{missing}"
+        return ", not opened: ".join(
+            [f"GPUs listed: {self.listed}", *([", ".join(self.unopened)] if self.unopened else [])]
+        )
 
 
 def measure(ctx: Context) -> Reading:
     listed: list[object] = []
     with ctx.placements() as log:
-        raised = ctx.attempt(lambda: listed.extend(ctx.tf.config.list_physical_devices("GPU")))
+        tf = ctx.tf  # an import that fails is no listing that fails: it breaks this row
+        raised = ctx.attempt(lambda: listed.extend(tf.config.list_physical_devices("GPU")))
     return read_log(log.lines, len(listed), raised)
 
 

@@ -33,7 +33,6 @@ from gpudiag.record import Record
 PROBE = probe.Probe(
     needs=Needs(gpus=1),
     scope=Scope.ALL_GPUS,
-    quick=True,
     # NVML's indices are CUDA's in this order alone; whether it is in force is judged by discovery.device_order.
     env={"CUDA_DEVICE_ORDER": "PCI_BUS_ID"},
 )

@@ -1,0 +1,281 @@
+"""The family ``libraries``: the dynamic libraries that TensorFlow opens, as the loader finds them for it here.
+
+TensorFlow opens them by name from ``libtensorflow_framework.so.2``, so glibc looks in ``LD_LIBRARY_PATH``, in that
+file's own ``DT_RUNPATH``, in ``ld.so.cache`` and in its default folders, in this order (ld.so(8)). TensorFlow is not
+loaded.
+"""
+
+from __future__ import annotations
+
+import ctypes
+import os
+import re
+import shutil
+import subprocess
+import sys
+from collections.abc import Iterator
+from functools import cached_property
+from importlib.metadata import PathDistribution
+from importlib.util import find_spec
+from pathlib import Path
+
+from gpudiag import elf
+from gpudiag.facts import printable
+from gpudiag.hostfacts import Library, LibraryCopy, LibraryFacts
+
+SONAMES = (
+    "libcuda.so.1",
+    "libcudart.so.12",
+    "libnvidia-ml.so.1",
+    "libcublas.so.12",
+    "libcublasLt.so.12",
+    "libcufft.so.11",
+    "libcusolver.so.11",
+    "libcusparse.so.12",
+    "libcudnn.so.9",
+    "libnccl.so.2",
+    "libcupti.so.12",
+)
+"""Of TensorFlow 2.18-2.21, in its order; the last two only when they are used."""
+
+_OPENER = "libtensorflow_framework.so.2"
+_DEFAULT = ("/lib64", "/usr/lib64", "/lib", "/usr/lib")
+_DRIVER_FOLDERS = ("usr/lib/wsl/lib", "usr/local/nvidia/lib64", "usr/lib64-nvidia")
+"""Where WSL, Kubernetes on Google's cloud and Colab put the driver's libraries, besides the loader's own folders."""
+_TOOLKITS = ("CUDA_HOME", "CUDA_PATH", "CONDA_PREFIX")
+_LIBDEVICE = "nvvm/libdevice/libdevice.10.bc"
+
+
+def gather(root: Path = Path("/")) -> LibraryFacts:
+    """Open each library as TensorFlow would and return what came of it.
+
+    CUDA toolkits are looked for under ``root``; the loader itself knows no other root than /.
+    """
+    package = _tensorflow()
+    opener = package / _OPENER if package else None
+    loader = _Loader(opener if opener and opener.exists() else None)
+    packaged = _Packaged()
+    folders = list(_folders(root))
+    libraries = tuple(_library(name, loader, packaged, folders) for name in SONAMES) if os.name == "posix" else ()
+    libdevice, elsewhere = _libdevice(package, root, folders)
+    return LibraryFacts(
+        opener=None if loader.opener is None else printable(str(loader.opener)),
+        runpath=tuple(map(printable, loader.runpath)),
+        search_path=tuple(map(printable, loader.search_path)),
+        libraries=libraries,
+        libdevice=libdevice,
+        libdevice_elsewhere=elsewhere,
+    )
+
+
+class _Loader:
+    """Finds libraries as glibc's ``dlopen`` does, for the file ``opener``."""
+
+    def __init__(self, opener: Path | None) -> None:
+        self.opener = opener
+        self._header = elf.read(opener) if opener else None
+        own = elf.read(Path(sys.executable))
+        self._machine = own.machine if own else None
+        value = os.environ.get("LD_LIBRARY_PATH", "")
+        # An empty entry is the current folder; a variable that is empty as a whole is none.
+        self.search_path = tuple(entry or "." for entry in re.split("[:;]", value)) if value else ()
+        self.runpath = _expanded(self._header.runpath, opener) if self._header and opener else ()
+
+    def find(self, name: str) -> tuple[Path, str] | None:
+        """Return the file that TensorFlow gets for ``name``, and where it is found."""
+        if self._header and self.opener and not self._header.runpath:
+            return self._find(name, [("RUNPATH", _expanded(self._header.rpath, self.opener)), *self._environment])
+        return self._find(name, [*self._environment, ("RUNPATH", self.runpath)])
+
+    def lacking(self, file: Path, seen: set[str] | None = None) -> dict[str, str]:
+        """Return what ``file`` needs, directly or not, and the loader does not find, to the file that needs it."""
+        seen = set() if seen is None else seen
+        header = elf.read(file)
+        lacks: dict[str, str] = {}
+        for name in header.needed if header else ():
+            if name in seen or _is_loaded(name):
+                continue
+            seen.add(name)
+            assert header is not None
+            found = self._find(name, [*self._environment, ("RUNPATH", _expanded(header.runpath or header.rpath, file))])
+            if found is None:
+                lacks[name] = printable(str(file))
+            else:
+                lacks |= self.lacking(found[0], seen)
+        return lacks
+
+    @property
+    def _environment(self) -> list[tuple[str, tuple[str, ...]]]:
+        return [("LD_LIBRARY_PATH", self.search_path)]
+
+    def _find(self, name: str, places: list[tuple[str, tuple[str, ...]]]) -> tuple[Path, str] | None:
+        for source, folders in places:
+            for folder in folders:
+                if self._fits(file := Path(folder) / name):
+                    return file, source
+        for file in self._cache.get(name, ()):
+            if self._fits(file):
+                return file, "ld.so.cache"
+        for folder in _DEFAULT:
+            if self._fits(file := Path(folder) / name):
+                return file, "default folder"
+        return None
+
+    def _fits(self, file: Path) -> bool:
+        """Return True unless the loader passes over ``file``; it stops at one that is damaged."""
+        if not file.is_file():
+            return False
+        header = elf.read(file)
+        return header is None or self._machine is None or header.machine == self._machine
+
+    @cached_property
+    def _cache(self) -> dict[str, list[Path]]:
+        """What ``ldconfig -p`` prints: ``libz.so.1 (libc6,x86-64) => /lib/x86_64-linux-gnu/libz.so.1``."""
+        command = shutil.which("ldconfig", path=f"{os.environ.get('PATH', '')}:/sbin:/usr/sbin")
+        if command is None:
+            return {}
+        try:
+            printed = subprocess.run([command, "-p"], capture_output=True, text=True, timeout=5, check=True).stdout
+        except (OSError, subprocess.SubprocessError):
+            return {}
+        cache: dict[str, list[Path]] = {}
+        for name, path in re.findall(r"^\s+(\S+) \(.*\) => (.+)$", printed, re.MULTILINE):
+            cache.setdefault(name, []).append(Path(path))
+        return cache
+
+
+class _Packaged:
+    """Files of the distributions ``nvidia-*`` on ``sys.path``."""
+
+    def __init__(self) -> None:
+        self._owners: dict[str, str] = {}
+        self._sites = [Path(entry) for entry in dict.fromkeys(sys.path) if entry]
+        for site in self._sites:
+            for folder in site.glob("nvidia[-_]*.dist-info"):
+                found = re.fullmatch(r"(?P<name>.+)-(?P<version>[^-]+)\.dist-info", folder.name)
+                record = PathDistribution(folder).read_text("RECORD") if found else None
+                for file in re.findall(r"^([^,\n]+\.so[.\d]*),", record or "", re.MULTILINE):
+                    assert found is not None
+                    owner = f"{found['name'].replace('_', '-')} {found['version']}"
+                    self._owners[str(site / file)] = owner
+        self._owners |= {str(Path(path).resolve()): owner for path, owner in list(self._owners.items())}
+
+    def owner(self, file: Path) -> str | None:
+        return self._owners.get(str(file)) or self._owners.get(str(file.resolve()))
+
+    def copies(self, name: str) -> Iterator[Path]:
+        for site in self._sites:
+            yield from sorted(site.glob(f"nvidia/*/lib/{name}"))
+
+
+def _library(name: str, loader: _Loader, packaged: _Packaged, folders: list[Path]) -> Library:
+    found = None if _is_loaded(name) else loader.find(name)
+    handle, error = _open(name if found is None else str(found[0]))
+    if found is None and handle is not None:
+        found = _mapped(name), "loaded already"
+    path = None if found is None else found[0]
+    header = elf.read(path) if path else None
+    others = (copy for copy in (*packaged.copies(name), *(folder / name for folder in folders)) if copy.is_file())
+    known = {path.resolve()} if path else set()
+    copies: dict[Path, LibraryCopy] = {}
+    for copy in others:
+        if copy.resolve() not in known:
+            # Where the right one opens, a second of the same name would only cost time.
+            words = _open(str(copy))[1] if error else None
+            owner = packaged.owner(copy)
+            known.add(copy.resolve())
+            copies[copy] = LibraryCopy(printable(str(copy)), _version(copy, owner), owner, words)
+    owner = packaged.owner(path) if path else None
+    return Library(
+        soname=name,
+        path=None if path is None else printable(str(path)),
+        source="" if found is None else found[1],
+        file=None if path is None else printable(str(path.resolve())),
+        own_soname=header.soname if header else None,
+        version=_cudnn(handle) or (_version(path, owner) if path else None),
+        owner=owner,
+        error=error,
+        lacks=loader.lacking(path) if path and error else {},
+        copies=tuple(copies.values()),
+    )
+
+
+def _open(name: str) -> tuple[ctypes.CDLL | None, str | None]:
+    try:
+        return ctypes.CDLL(name), None
+    except OSError as error:
+        return None, printable(str(error))
+
+
+def _is_loaded(name: str) -> bool:
+    """Return True where a library of this name is in the process: the loader then looks nowhere."""
+    try:
+        ctypes.CDLL(name, mode=os.RTLD_NOLOAD)
+    except (OSError, AttributeError):
+        return False
+    return True
+
+
+def _mapped(name: str) -> Path:
+    stem = name.partition(".so")[0] + ".so"
+    try:
+        lines = Path("/proc/self/maps").read_text(errors="replace").splitlines()
+    except OSError:
+        return Path(name)
+    paths = (Path(line.split(maxsplit=5)[5]) for line in lines if "/" in line)
+    return next((path for path in paths if path.name.startswith(stem)), Path(name))
+
+
+def _version(file: Path, owner: str | None) -> str | None:
+    in_name = re.search(r"\.so\.(\d+(\.\d+)+)$", file.resolve().name)
+    if in_name:
+        return in_name[1]
+    return owner.partition(" ")[2] if owner else None
+
+
+def _cudnn(handle: ctypes.CDLL | None) -> str | None:
+    """Return what cuDNN says of itself; its file's name has its major version only."""
+    if handle is None or not Path(handle._name).name.startswith("libcudnn."):
+        return None
+    try:
+        handle.cudnnGetVersion.restype = ctypes.c_size_t
+        number = int(handle.cudnnGetVersion())
+    except AttributeError:
+        return None
+    thousands = 10_000 if number >= 90_000 else 1_000  # 90300 is 9.3.0, 8907 was 8.9.7
+    return f"{number // thousands}.{number % thousands // 100}.{number % 100}"
+
+
+def _expanded(path: str, file: Path) -> tuple[str, ...]:
+    """Return the folders of a ``DT_RUNPATH``, each once; ``$ORIGIN`` is the folder of ``file``."""
+    entries = (re.sub(r"\$ORIGIN\b|\$\{ORIGIN\}", lambda _: str(file.parent), entry) for entry in path.split(":"))
+    return tuple(dict.fromkeys(os.path.realpath(entry) for entry in entries if entry))
+
+
+def _tensorflow() -> Path | None:
+    spec = find_spec("tensorflow")
+    return Path(spec.origin).parent if spec and spec.origin else None
+
+
+def _folders(root: Path) -> Iterator[Path]:
+    """Yield folders that hold CUDA libraries on many machines, whether the loader looks there or not."""
+    for base in (*(Path(os.environ[name]) for name in _TOOLKITS if os.environ.get(name)), Path(sys.prefix)):
+        yield from (base / "lib64", base / "lib", base / "targets/x86_64-linux/lib")
+    for base in (*sorted(root.glob("usr/local/cuda*"), reverse=True), root / "opt/cuda"):
+        yield from (base / "lib64", base / "targets/x86_64-linux/lib")
+    yield from (root / folder for folder in _DRIVER_FOLDERS)
+
+
+def _libdevice(package: Path | None, root: Path, folders: list[Path]) -> tuple[tuple[str, ...], tuple[str, ...]]:
+    """Return the files ``libdevice.10.bc`` that XLA finds, and those that it does not."""
+    named = re.findall(r"--xla_gpu_cuda_data_dir[= ]['\"]?([^\s'\"]+)", os.environ.get("XLA_FLAGS", ""))
+    beside = [package.parent / "nvidia/cuda_nvcc"] if package else []
+    looked_in = [*map(Path, named[-1:]), root / "usr/local/cuda", root / "opt/cuda", *beside]
+    toolkits = [folder.parent for folder in folders if folder.name.startswith("lib")]
+    elsewhere = [*toolkits, *(Path(site) / "nvidia/cuda_nvcc" for site in sys.path if site)]
+
+    def files(bases: list[Path]) -> dict[Path, str]:
+        return {file.resolve(): printable(str(file)) for base in bases if (file := base / _LIBDEVICE).is_file()}
+
+    found = files(looked_in)
+    return tuple(found.values()), tuple(file for path, file in files(elsewhere).items() if path not in found)

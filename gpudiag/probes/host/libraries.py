@@ -1,0 +1,378 @@
+"""Every dynamic library that TensorFlow opens can be opened here, and is the one that it was built for.
+
+What it does
+    Finds each library as the loader would for TensorFlow in this environment: in `LD_LIBRARY_PATH`, in the folders that
+    `libtensorflow_framework.so.2` names (its RUNPATH), in the loader's cache and default folders. Each was opened in a
+    child process, so the words are the loader's own; TensorFlow is not imported.
+Why it matters
+    Where one of seven libraries cannot be opened TensorFlow uses no GPU, and at its default log level it does not say
+    which. Where a variable puts an older copy first, it is loaded without a word, and operations fail later.
+What a failure means
+    `unopened`: a library that every GPU needs cannot be opened, or one that it needs in turn.
+    `cudnn_too_old`: the cuDNN that is found is older than the one that TensorFlow was built with.
+    `older_first`: `LD_LIBRARY_PATH` supplies an older copy of a library than NVIDIA's package in this environment.
+    `other_soname`: a file has the name of one release of a library and is another, most often by a link made by hand.
+    `no_libdevice`: XLA does not find `libdevice.10.bc`, so what is compiled for the GPU can fail.
+    `not_gathered`: the libraries could not be looked at.
+    A machine that was given no NVIDIA GPU needs none of them: nothing is found.
+What to do
+    Each finding names the package or the folder. `LD_LIBRARY_PATH` is read when a process starts: set it before Python.
+"""
+
+from __future__ import annotations
+
+import re
+import shlex
+from collections.abc import Iterator
+from pathlib import PurePath
+
+import msgspec
+
+from gpudiag.hostfacts import (
+    Distribution,
+    EnvironmentFacts,
+    Facts,
+    Library,
+    LibraryCopy,
+    LibraryFacts,
+    TensorflowFacts,
+    Unknown,
+    example,
+    example_with_gpus,
+)
+from gpudiag.model import Finding, Limits, Severity
+from gpudiag.probe import Case, Kind, Needs, Probe
+
+PROBE = Probe(needs=Needs(tensorflow=False), quick=True)
+
+UNOPENED = Kind("unopened", Severity.FAIL, "{library} cannot be opened: {error}", "{cure}")
+CUDNN_TOO_OLD = Kind(
+    "cudnn_too_old",
+    Severity.FAIL,
+    "cuDNN {found} in {path}, TensorFlow needs {needed} or a later {major}: convolutions will fail",
+    "pip install {requirement}, and keep folders with another cuDNN out of LD_LIBRARY_PATH.",
+)
+OLDER_FIRST = Kind(
+    "older_first",
+    Severity.WARNING,
+    "LD_LIBRARY_PATH supplies {library} {found} from {folder}, before {owner} of this environment",
+    "Take {folder} out of LD_LIBRARY_PATH.",
+)
+OTHER_SONAME = Kind(
+    "other_soname",
+    Severity.WARNING,
+    "{path} is {own} by its own account, not {library}",
+    "Remove that file or link and install the right one: pip install {requirement}",
+)
+NO_LIBDEVICE = Kind(
+    "no_libdevice",
+    Severity.WARNING,
+    "XLA finds no libdevice.10.bc: a model that is compiled for the GPU (jit_compile) can fail",
+    "pip install {requirement}, or export XLA_FLAGS=--xla_gpu_cuda_data_dir=<the folder that has nvvm/libdevice>",
+)
+NOT_GATHERED = Kind(
+    "not_gathered",
+    Severity.NOTE,
+    "the libraries could not be looked at: {reason}",
+    "See what TensorFlow itself opens: TF_CPP_VMODULE=dso_loader=1 python program.py",
+)
+
+RUNTIME = "libcudart.so.12"
+CUDNN = "libcudnn.so.9"
+OF_THE_DRIVER = ("libcuda.so.1", "libnvidia-ml.so.1")
+OPTIONAL = ("libnccl.so.2", "libcupti.so.12")
+"""Opened only when they are used; without them GPUs are listed and work (measured, 2.21)."""
+
+CUDNN_NEEDED = "9.3.0"
+"""Of TensorFlow 2.18-2.21, by its own words: "Loaded runtime CuDNN library: 9.1.0 but source was compiled with: 9.3.0.
+CuDNN library needs to have matching major version and equal or higher minor version." (simulated)"""
+
+PACKAGES = {
+    "libcudart": "nvidia-cuda-runtime-cu12",
+    "libcublas": "nvidia-cublas-cu12",
+    "libcublasLt": "nvidia-cublas-cu12",
+    "libcufft": "nvidia-cufft-cu12",
+    "libcurand": "nvidia-curand-cu12",
+    "libcusolver": "nvidia-cusolver-cu12",
+    "libcusparse": "nvidia-cusparse-cu12",
+    "libcudnn": "nvidia-cudnn-cu12",
+    "libnccl": "nvidia-nccl-cu12",
+    "libcupti": "nvidia-cuda-cupti-cu12",
+    "libnvJitLink": "nvidia-nvjitlink-cu12",
+    "libnvrtc": "nvidia-cuda-nvrtc-cu12",
+    "libdevice": "nvidia-cuda-nvcc-cu12",
+}
+"""The distribution that holds a library of TensorFlow 2.18-2.21 (CUDA 12), by the name before the first dot."""
+
+
+def judge(facts: Facts, limits: Limits) -> Iterator[Finding]:
+    if not _is_given_a_gpu(facts) or not _has_cuda(facts):
+        return
+    if isinstance(facts.libraries, Unknown):
+        yield NOT_GATHERED.found(reason=facts.libraries.reason)
+        return
+    for one in unopened(facts):
+        yield UNOPENED.found(library=one.soname, error=one.error, cure=_cure(facts, one))
+    cudnn = cudnn_too_old(facts)
+    if cudnn is not None:
+        yield CUDNN_TOO_OLD.found(
+            found=cudnn.version,
+            path=cudnn.path,
+            needed=CUDNN_NEEDED,
+            major=CUDNN_NEEDED[0],
+            requirement=requirement(facts, CUDNN),
+        )
+    for one, copy in older_first(facts):
+        folder = str(PurePath(one.path or "").parent)
+        yield OLDER_FIRST.found(library=one.soname, found=one.version, folder=folder, owner=copy.owner)
+    for one in with_other_soname(facts):
+        yield OTHER_SONAME.found(
+            path=one.path, own=one.own_soname, library=one.soname, requirement=requirement(facts, one.soname)
+        )
+    if without_libdevice(facts):
+        yield NO_LIBDEVICE.found(requirement=requirement(facts, "libdevice"))
+
+
+def figure(facts: Facts) -> str:
+    if isinstance(facts.libraries, Unknown):
+        return "not known"
+    if facts.libraries.opener is None:
+        return "no TensorFlow that opens any"
+    if not _is_given_a_gpu(facts):
+        return "no GPU, none needed"
+    needed = _needed(facts)
+    return f"{len(needed) - len(unopened(facts))} of {len(needed)} CUDA libraries open"
+
+
+# What the rules of the diagnosis judge by, too.
+
+
+def unopened(facts: Facts) -> tuple[Library, ...]:
+    """Return the CUDA libraries that every GPU needs and that cannot be opened; the driver's own are not among them."""
+    return tuple(one for one in _needed(facts) if one.error is not None)
+
+
+def cudnn_too_old(facts: Facts) -> Library | None:
+    """Return the cuDNN that is found, where TensorFlow refuses its version."""
+    cudnn = next((one for one in _needed(facts) if one.soname == CUDNN), None)
+    if cudnn is None or cudnn.error is not None or cudnn.version is None:
+        return None
+    found, needed = _numbers(cudnn.version), _numbers(CUDNN_NEEDED)
+    return None if found[0] == needed[0] and found[:2] >= needed[:2] else cudnn
+
+
+def older_first(facts: Facts) -> Iterator[tuple[Library, LibraryCopy]]:
+    """Yield libraries that ``LD_LIBRARY_PATH`` supplies, each with the newer copy of a package that it hides."""
+    for one in _needed(facts):
+        for copy in one.copies:
+            known = one.version is not None and copy.version is not None and copy.owner is not None
+            if not known or one.source != "LD_LIBRARY_PATH" or one.error is not None:
+                continue
+            found, packaged = _numbers(one.version or ""), _numbers(copy.version or "")
+            length = min(len(found), len(packaged))  # cuDNN says 9.3.0, its package 9.3.0.75
+            if found[:length] < packaged[:length]:
+                yield one, copy
+
+
+def with_other_soname(facts: Facts) -> tuple[Library, ...]:
+    """Return libraries whose file says that it is another release of the same library."""
+    return tuple(
+        one
+        for one in _needed(facts, optional=True)
+        if one.own_soname is not None
+        and one.own_soname != one.soname
+        and one.own_soname.partition(".so")[0] == one.soname.partition(".so")[0]
+    )
+
+
+def without_libdevice(facts: Facts) -> bool:
+    """Return True where CUDA is installed in a way that is known, and XLA finds no ``libdevice`` in it."""
+    libraries = facts.libraries
+    if isinstance(libraries, Unknown) or libraries.libdevice:
+        return False
+    runtime = next((one for one in libraries.libraries if one.soname == RUNTIME), None)
+    if runtime is None or runtime.path is None or runtime.error is not None:
+        return False
+    return runtime.owner is not None or bool(libraries.libdevice_elsewhere) or "/cuda" in runtime.path
+
+
+def requirement(facts: Facts, library: str) -> str:
+    """Return the package that holds ``library``, in TensorFlow's own range, as a word of a shell; "" if not known."""
+    package = PACKAGES.get(library.partition(".")[0])
+    if package is None:
+        return ""
+    ranges = {} if isinstance(facts.tensorflow, Unknown) else facts.tensorflow.ranges
+    return shlex.quote(package + ranges.get(package, ""))
+
+
+def installed(facts: Facts, library: str) -> Distribution | None:
+    """Return the distribution that should hold ``library``, where it is installed."""
+    companions = () if isinstance(facts.tensorflow, Unknown) else facts.tensorflow.companions
+    return next((one for one in companions if one.name == PACKAGES.get(library.partition(".")[0])), None)
+
+
+def _needed(facts: Facts, *, optional: bool = False) -> tuple[Library, ...]:
+    if isinstance(facts.libraries, Unknown) or facts.libraries.opener is None:
+        return ()
+    others = OF_THE_DRIVER if optional else OF_THE_DRIVER + OPTIONAL
+    return tuple(one for one in facts.libraries.libraries if one.soname not in others)
+
+
+def _is_given_a_gpu(facts: Facts) -> bool:
+    return bool(facts.nvml_devices or (not isinstance(facts.device_nodes, Unknown) and facts.device_nodes.nodes))
+
+
+def _has_cuda(facts: Facts) -> bool:
+    build = None if isinstance(facts.tensorflow, Unknown) else facts.tensorflow.build
+    return build is not None and build.cuda
+
+
+def _cure(facts: Facts, one: Library) -> str:
+    good = next((copy for copy in one.copies if copy.error is None), None)
+    if good is not None:
+        return f"export LD_LIBRARY_PATH={PurePath(good.path).parent}:$LD_LIBRARY_PATH before Python starts."
+    lacking = " ".join(filter(None, (requirement(facts, name) for name in one.lacks)))
+    return f"pip install {lacking or requirement(facts, one.soname)}"
+
+
+def _numbers(version: str) -> tuple[int, ...]:
+    return tuple(int(number) for number in re.findall(r"\d+", version))
+
+
+_SITE = "/home/someone/venv/lib/python3.11/site-packages"
+_VERSIONS = {"libcudart": "12.5.82", "libcudnn": "9.3.0", "libcufft": "11.2.3.61", "libcusolver": "11.6.3.83"}
+_FOLDERS = {"libcudart": "cuda_runtime"}
+NOT_THERE = "cannot open shared object file: No such file or directory"
+
+
+def example_library(soname: str, **changes: object) -> Library:
+    """Return a library as ``pip install tensorflow[and-cuda]`` gives it, ``changes`` made: for CASES and tests."""
+    stem = soname.partition(".")[0]
+    folder = f"{_SITE}/nvidia/{_FOLDERS.get(stem, stem.removeprefix('lib').removesuffix('Lt'))}/lib"
+    version = _VERSIONS.get(stem, "12.5.3.2")
+    ordinary = Library(
+        soname=soname,
+        path=f"{folder}/{soname}",
+        source="RUNPATH",
+        file=f"{folder}/{soname}",
+        own_soname=soname,
+        version=version,
+        owner=f"{PACKAGES[stem]} {version}",
+        error=None,
+        lacks={},
+        copies=(),
+    )
+    return msgspec.structs.replace(ordinary, **changes)
+
+
+def example_absent(soname: str, *copies: LibraryCopy) -> Library:
+    """Return a library that the loader does not find: for CASES and tests."""
+    return Library(soname, None, "", None, None, None, None, f"{soname}: {NOT_THERE}", {}, copies)
+
+
+def example_facts(*changed: Library, gpus: int = 1, variables: dict[str, str] | None = None) -> Facts:
+    """Return a machine with ``tensorflow[and-cuda]`` on which all is well but ``changed``: for CASES and tests."""
+    sonames = (RUNTIME, "libcublas.so.12", "libcublasLt.so.12", "libcufft.so.11", "libcusolver.so.11", CUDNN)
+    libraries = {name: example_library(name) for name in sonames} | {one.soname: one for one in changed}
+    runpath = tuple(f"{_SITE}/nvidia/{name}/lib" for name in ("cuda_runtime", "cublas", "cufft", "cudnn"))
+    tensorflow = example().tensorflow
+    assert isinstance(tensorflow, TensorflowFacts)
+    ranges = {"nvidia-cufft-cu12": "<12.0,>=11.2.3.61", "nvidia-cudnn-cu12": "<10.0,>=9.3.0.75"}
+    return example_with_gpus(
+        gpus,
+        environment=EnvironmentFacts(variables or {}),
+        tensorflow=msgspec.structs.replace(tensorflow, ranges=ranges),
+        libraries=LibraryFacts(
+            opener=f"{_SITE}/tensorflow/libtensorflow_framework.so.2",
+            runpath=runpath,
+            search_path=(),
+            libraries=tuple(libraries.values()),
+            libdevice=(f"{_SITE}/nvidia/cuda_nvcc/nvvm/libdevice/libdevice.10.bc",),
+            libdevice_elsewhere=(),
+        ),
+    )
+
+
+def example_copy(soname: str, folder: str, version: str | None = None, owner: str | None = None) -> LibraryCopy:
+    """Return a copy that opens by its path: for CASES and tests."""
+    return LibraryCopy(f"{folder}/{soname}", version, owner, None)
+
+
+def example_without_libdevice(*changed: Library, **options: object) -> Facts:
+    """Return :func:`example_facts` without libdevice: for CASES and tests."""
+    facts = example_facts(*changed)
+    assert isinstance(facts.libraries, LibraryFacts)
+    changes = {"libdevice": (), **options}
+    return msgspec.structs.replace(facts, libraries=msgspec.structs.replace(facts.libraries, **changes))
+
+
+OLD_CUDNN = example_library(
+    CUDNN, path="/opt/cudnn/lib/libcudnn.so.9", source="LD_LIBRARY_PATH", version="9.1.0", owner=None
+)
+"""For CASES and tests."""
+
+CASES = (
+    Case("no GPU", expect=(), facts=example()),
+    Case("all open", expect=(), facts=example_facts()),
+    Case("all open, eight GPUs", expect=(), facts=example_facts(gpus=8)),
+    Case(
+        "nothing open, and no GPU given",
+        expect=(),
+        facts=msgspec.structs.replace(example(), libraries=example_facts(example_absent("libcufft.so.11")).libraries),
+    ),
+    Case("cuFFT absent", expect=("unopened",), facts=example_facts(example_absent("libcufft.so.11"))),
+    Case(
+        "two absent",
+        expect=("unopened", "unopened"),
+        facts=example_facts(example_absent("libcufft.so.11"), example_absent(CUDNN)),
+    ),
+    Case("NCCL absent", expect=(), facts=example_facts(example_absent("libnccl.so.2"))),
+    Case("the driver's own: host.driver says so", expect=(), facts=example_facts(example_absent("libcuda.so.1"))),
+    Case("an old cuDNN", expect=("cudnn_too_old",), facts=example_facts(OLD_CUDNN)),
+    Case("a later cuDNN 9", expect=(), facts=example_facts(msgspec.structs.replace(OLD_CUDNN, version="9.10.2"))),
+    Case(
+        "an older cuBLAS before that of the package",
+        expect=("older_first",),
+        facts=example_facts(
+            example_library(
+                "libcublas.so.12",
+                path="/usr/local/cuda/lib64/libcublas.so.12",
+                source="LD_LIBRARY_PATH",
+                version="12.2.5.6",
+                owner=None,
+                copies=(
+                    example_copy(
+                        "libcublas.so.12", f"{_SITE}/nvidia/cublas/lib", "12.5.3.2", "nvidia-cublas-cu12 12.5.3.2"
+                    ),
+                ),
+            )
+        ),
+    ),
+    Case(
+        "the same cuDNN twice",
+        expect=(),
+        facts=example_facts(
+            msgspec.structs.replace(
+                OLD_CUDNN,
+                version="9.3.0",
+                copies=(example_copy(CUDNN, f"{_SITE}/nvidia/cudnn/lib", "9.3.0.75", "nvidia-cudnn-cu12 9.3.0.75"),),
+            )
+        ),
+    ),
+    Case(
+        "a link to another release",
+        expect=("other_soname",),
+        facts=example_facts(example_library("libcusolver.so.11", own_soname="libcusolver.so.12")),
+    ),
+    Case("no nvcc package", expect=("no_libdevice",), facts=example_without_libdevice()),
+    Case(
+        "libraries of unknown origin without libdevice",
+        expect=(),
+        facts=example_without_libdevice(example_library(RUNTIME, path=f"/srv/lib/{RUNTIME}", owner=None)),
+    ),
+    Case(
+        "not gathered",
+        expect=("not_gathered",),
+        facts=example_with_gpus(libraries=Unknown("no answer within 15 s")),
+    ),
+)

@@ -1,0 +1,135 @@
+"""The family ``libraries``: what the loader finds, against what the loader itself opens."""
+
+from __future__ import annotations
+
+import json
+import os
+import shutil
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from gpudiag import elf, simulator
+from gpudiag.facts import libraries
+
+CUFFT = "libcufft.so.11"
+
+
+@pytest.fixture
+def source() -> Path:
+    try:
+        return simulator.library_directory()
+    except simulator.SimulatorMissing as missing:
+        pytest.skip(str(missing))
+
+
+def gather(*path: Path, **variables: str) -> dict[str, Any]:
+    """Return the record that a new process gathers, its libraries by name; ``path`` comes first on ``sys.path``."""
+    code = (
+        f"import sys; sys.path[:0] = {[str(entry) for entry in path]!r}\n"
+        "from gpudiag.facts import gather_family\n"
+        "print(gather_family({'family': 'libraries'}).decode())"
+    )
+    environment = {
+        **{name: value for name, value in os.environ.items() if name not in ("LD_LIBRARY_PATH", "XLA_FLAGS")},
+        "PYTHONPATH": os.pathsep.join(entry for entry in sys.path if entry),
+        **variables,
+    }
+    ended = subprocess.run(
+        [sys.executable, "-c", code], env=environment, capture_output=True, text=True, timeout=60, check=True
+    )
+    record: dict[str, Any] = json.loads(ended.stdout)
+    return record | {"libraries": {one["soname"]: one for one in record["libraries"]}}
+
+
+def test_the_variable_comes_first_and_its_folders_in_order(source: Path, tmp_path: Path) -> None:
+    for name in ("first", "second"):
+        (tmp_path / name).mkdir()
+        (tmp_path / name / CUFFT).symlink_to(source / CUFFT)
+    (tmp_path / "first" / CUFFT).unlink()
+    record = gather(LD_LIBRARY_PATH=f"{tmp_path}/first:{tmp_path}/second:{source}")
+    assert record["search_path"] == [f"{tmp_path}/first", f"{tmp_path}/second", str(source)]
+    found = record["libraries"][CUFFT]
+    assert (found["path"], found["source"], found["error"]) == (f"{tmp_path}/second/{CUFFT}", "LD_LIBRARY_PATH", None)
+    assert found["file"] == str((source / CUFFT).resolve())
+    assert found["own_soname"] == CUFFT
+
+
+def test_what_is_not_there_has_the_loaders_words() -> None:
+    found = gather()["libraries"][CUFFT]
+    if found["path"] is not None:
+        pytest.skip("this machine has cuFFT")
+    assert found["error"] == f"{CUFFT}: cannot open shared object file: No such file or directory"
+    assert found["lacks"] == {}
+
+
+def test_a_library_that_is_needed_in_turn_is_named_with_the_one_that_needs_it(source: Path, tmp_path: Path) -> None:
+    (tmp_path / CUFFT).symlink_to(source / "libgpudiag_missing.so")
+    found = gather(LD_LIBRARY_PATH=str(tmp_path))["libraries"][CUFFT]
+    assert found["error"].startswith("libremoved-by-a-simulated-fault.so: cannot open shared object file")
+    assert found["lacks"] == {"libremoved-by-a-simulated-fault.so": f"{tmp_path}/{CUFFT}"}
+
+
+def test_the_loader_stops_at_a_damaged_file_and_passes_over_another_machines(source: Path, tmp_path: Path) -> None:
+    for name in ("damaged", "foreign"):
+        (tmp_path / name).mkdir()
+    (tmp_path / "damaged" / CUFFT).write_bytes(b"")
+    content = bytearray((source / CUFFT).read_bytes())
+    content[18] ^= 0xFF  # the processor
+    (tmp_path / "foreign" / CUFFT).write_bytes(bytes(content))
+    found = gather(LD_LIBRARY_PATH=f"{tmp_path}/damaged:{source}")["libraries"][CUFFT]
+    assert found["path"] == f"{tmp_path}/damaged/{CUFFT}"
+    assert found["error"].endswith("file too short")
+    found = gather(LD_LIBRARY_PATH=f"{tmp_path}/foreign:{source}")["libraries"][CUFFT]
+    assert (found["path"], found["error"]) == (str(source / CUFFT), None)
+
+
+def test_a_package_is_found_by_its_record_and_its_copy_is_opened_where_the_loaders_does_not(
+    source: Path, tmp_path: Path
+) -> None:
+    file = tmp_path / "nvidia" / "cufft" / "lib" / CUFFT
+    file.parent.mkdir(parents=True)
+    shutil.copy(source / CUFFT, file)
+    shutil.copy(source / "libgpudiag_cuda.so", file.parent)
+    metadata = tmp_path / "nvidia_cufft_cu12-11.3.0.4.dist-info"
+    metadata.mkdir()
+    (metadata / "RECORD").write_text(f"nvidia/cufft/lib/{CUFFT},sha256=x,1\n")
+    found = gather(tmp_path)["libraries"][CUFFT]
+    if found["path"] is not None:
+        pytest.skip("this machine has cuFFT")
+    assert found["copies"] == [
+        {"path": str(file), "version": "11.3.0.4", "owner": "nvidia-cufft-cu12 11.3.0.4", "error": None}
+    ]
+    found = gather(tmp_path, LD_LIBRARY_PATH=str(file.parent))["libraries"][CUFFT]
+    assert (found["owner"], found["version"], found["copies"]) == ("nvidia-cufft-cu12 11.3.0.4", "11.3.0.4", [])
+
+
+def test_libdevice_is_found_where_xla_is_told_to_look(tmp_path: Path) -> None:
+    for name in ("told", "conda"):
+        (tmp_path / name / "nvvm" / "libdevice").mkdir(parents=True)
+        (tmp_path / name / "nvvm" / "libdevice" / "libdevice.10.bc").touch()
+    record = gather(XLA_FLAGS=f"--xla_gpu_cuda_data_dir={tmp_path}/told", CONDA_PREFIX=str(tmp_path / "conda"))
+    assert record["libdevice"][0] == f"{tmp_path}/told/nvvm/libdevice/libdevice.10.bc"
+    assert f"{tmp_path}/conda/nvvm/libdevice/libdevice.10.bc" in record["libdevice_elsewhere"]
+
+
+def test_the_runpath_of_the_installed_tensorflow() -> None:
+    record = gather()
+    if record["opener"] is None:
+        pytest.skip("no TensorFlow here that opens libraries")
+    header = elf.read(Path(record["opener"]))
+    assert header is not None
+    assert header.soname == "libtensorflow_framework.so.2"
+    assert len(record["runpath"]) == len(set(record["runpath"]))
+    assert any(entry.endswith("/nvidia/cudnn/lib") for entry in record["runpath"])
+
+
+def test_a_runpath_is_expanded_by_the_folder_of_its_file(tmp_path: Path) -> None:
+    file = tmp_path / "tensorflow" / "a.so"
+    assert libraries._expanded("$ORIGIN/../nvidia/x/lib:${ORIGIN}::$ORIGIN", file) == (
+        f"{tmp_path}/nvidia/x/lib",
+        f"{tmp_path}/tensorflow",
+    )
