@@ -56,23 +56,35 @@ def run_peer(argument: dict[str, Any]) -> bytes:
     return b"null"
 
 
-def run_on_gpu(argument: dict[str, Any]) -> bytes:
-    """Multiply two matrices on the first GPU that TensorFlow lists; return its name, or "" where it lists none.
+class OnGpu(msgspec.Struct):
+    """What came of an operation on the first GPU that TensorFlow lists."""
 
-    Raises what TensorFlow raises, and ``ArithmeticError`` where the product is wrong or was computed elsewhere.
-    """
+    listed: bool
+    device: str = ""
+    """The GPU's name, where a matrix product on it came out right."""
+    failed: str = ""
+    """What it raised, or what was wrong."""
+
+
+def run_on_gpu(argument: dict[str, Any]) -> bytes:
+    """Multiply two matrices on the first GPU that TensorFlow lists; return :class:`OnGpu` as JSON."""
     import tensorflow as tf
 
-    if not tf.config.list_physical_devices("GPU"):
-        return b'""'
+    gpus = tf.config.list_physical_devices("GPU")
+    return msgspec.json.encode(_multiplied(tf, gpus[0]) if gpus else OnGpu(listed=False))
+
+
+def _multiplied(tf: Any, gpu: Any) -> OnGpu:
     tf.config.set_soft_device_placement(False)
-    with tf.device("/GPU:0"):
-        product = tf.matmul(MATRIX, MATRIX)
-    if short_device(product.device) != "GPU:0" or not is_square(product):
-        raise ArithmeticError(f"a matrix product on GPU:0 came out wrong, on {product.device}")
-    return json.dumps(
-        tf.config.experimental.get_device_details(tf.config.list_physical_devices("GPU")[0]).get("device_name", "GPU:0")
-    ).encode()
+    try:
+        with tf.device("/GPU:0"):
+            product = tf.matmul(MATRIX, MATRIX)
+        where = short_device(product.device)
+        if where != "GPU:0" or not is_square(product):
+            return OnGpu(listed=True, failed=f"a matrix product came out wrong, on {where}")
+    except Exception as error:
+        return OnGpu(listed=True, failed=f"{type(error).__name__}: {error}")
+    return OnGpu(listed=True, device=tf.config.experimental.get_device_details(gpu).get("device_name", "GPU:0"))
 
 
 def run_apart(argument: dict[str, Any]) -> bytes:

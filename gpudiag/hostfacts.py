@@ -173,13 +173,21 @@ class DeviceNode(Record):
 
 
 class DeviceNodeFacts(Family, tag="device_nodes"):
-    """Device files, and NVIDIA display devices on the PCI bus (vendor 0x10de)."""
+    """Device files, NVIDIA display devices on the PCI bus (vendor 0x10de), and what lies between several of them."""
 
     nodes: tuple[DeviceNode, ...]
     pci_gpus: tuple[str, ...]
     """PCI bus ids of NVIDIA display controllers (``/sys/bus/pci/devices``), driver or not."""
+    iommu_groups: dict[str, str] = {}
+    """Of those, PCI bus id to the type of the IOMMU group: ``identity`` (passed through), ``DMA`` or ``DMA-FQ``."""
+    iommus: tuple[str, ...] = ()
+    """IOMMUs (``/sys/class/iommu``), such as ``dmar0`` (Intel) or ``ivhd0`` (AMD)."""
+    iommu_options: tuple[str, ...] = ()
+    """Words of the kernel's command line that concern the IOMMU, such as ``iommu=pt``."""
+    network: tuple[str, ...] = ()
+    """Network interfaces (``/sys/class/net``)."""
     bound: dict[str, str] = {}
-    """The kernel driver of each of them that has one, such as ``nvidia``, ``nouveau`` or ``vfio-pci``."""
+    """The kernel driver of each GPU that has one, such as ``nvidia``, ``nouveau`` or ``vfio-pci``."""
     other_gpus: dict[str, str] = {}
     """PCI bus ids of the display controllers of Intel and AMD, and whose each is."""
     groups: tuple[str, ...] = ()
@@ -194,7 +202,7 @@ class EnvironmentFacts(Family, tag="environment"):
 
 
 class ContainerFacts(Family, tag="container"):
-    """Marks of a container, of Kubernetes and of Slurm."""
+    """Marks of a container, of Kubernetes and of Slurm, and what they limit."""
 
     runtime: str | None
     """``docker``, ``podman``, ``containerd``, ``singularity``, ``lxc`` ... or None outside a container."""
@@ -203,6 +211,17 @@ class ContainerFacts(Family, tag="container"):
     kubernetes: bool
     slurm_job: str | None
     """``SLURM_JOB_ID``, or None outside a Slurm job."""
+    shm_bytes: int | None = None
+    """Size of ``/dev/shm``; None where its mount names none, which is half of the host's memory."""
+    memlock_bytes: int | None = None
+    """How much memory a process may lock (``RLIMIT_MEMLOCK``); None: no limit, or not known."""
+    infiniband: tuple[str, ...] = ()
+    """Device files of InfiniBand verbs (``/dev/infiniband``)."""
+
+    @property
+    def name(self) -> str | None:
+        """What holds this process: the runtime, or Kubernetes where no mark names one; None outside a container."""
+        return self.runtime or ("kubernetes" if self.kubernetes else None)
 
 
 class LibraryCopy(Record):

@@ -216,7 +216,8 @@ class Trial(Record):
     change: dict[str, str | None]
     """Variable to value; None: unset."""
     outcome: str = "not tried"
-    """``works`` (a matrix product on a GPU came out right), ``does not help`` or ``not tried``."""
+    """``works`` (a matrix product on a GPU came out right), ``helps in part`` (the GPU is listed then, and the product
+    fails), ``does not help`` or ``not tried``."""
     detail: str = ""
 
 
@@ -249,6 +250,8 @@ class Diagnosis(Record):
     """Of later stages: they follow from the first, or come next once it is mended."""
     harmless: tuple[str, ...] = ()
     """Lines that look like errors and are none, each with the reason."""
+    misleading: tuple[str, ...] = ()
+    """Lines that name another fault than the one they follow from, each with what it means."""
 
     @property
     def broken_at(self) -> Stage | None:

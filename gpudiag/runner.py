@@ -18,6 +18,7 @@ import msgspec
 import gpudiag
 from gpudiag import catalogue, hostfacts
 from gpudiag.catalogue import Entry
+from gpudiag.child import OnGpu
 from gpudiag.devices import Devices
 from gpudiag.diagnosis import diagnose
 from gpudiag.diagnosis.rule import Evidence
@@ -255,14 +256,14 @@ class _Run:
         self._signals = signals
         self._until = until
         self._devices = Devices(options.locks)
+        self._for_one_process: frozenset[str] = frozenset()
+        """GPUs (UUIDs) whose compute mode lets in one process at a time."""
         self._ended: dict[str, Ended] = {}
         """Of probes whose second process is still there."""
         self._failed_peers: dict[str, Ended] = {}
         """Second processes that broke a probe which is still there."""
         self._meetings: dict[str, str] = {}
         """Folders in which the two processes of a probe leave each other messages."""
-        self._alone: frozenset[str] = frozenset()
-        """PCI bus ids of GPUs that let one process in at a time."""
 
     def gather_facts(self) -> Facts:
         """Gather every family in a child of its own; one that does not answer is ``Unknown``."""
@@ -286,11 +287,8 @@ class _Run:
     def rows(self, tasks: list[_Task], facts: Facts, gpus: tuple[Gpu, ...]) -> tuple[Row, ...]:
         """Return a row for every task, in their order."""
         self._observer.phase("probes", len(tasks))
-        self._alone = frozenset(  # a second context on it is refused, even where both are ours
-            device.pci_bus_id
-            for device in facts.nvml_devices
-            if device.compute_mode in ("exclusive_process", "exclusive_thread")
-        )
+        modes = {device.pci_bus_id: device.compute_mode or "" for device in facts.nvml_devices}
+        self._for_one_process = frozenset(gpu.uuid for gpu in gpus if modes[gpu.pci_bus_id].startswith("exclusive"))
         rows: dict[str, Row] = {}
         pending: list[_Task] = []
         stopped = self._stopped()  # then the facts are not whole, and nothing is judged by them
@@ -345,9 +343,13 @@ class _Run:
         self._devices.release(gpus)
         if ended[0].value is None:
             return msgspec.structs.replace(trial, outcome="does not help", detail=ended[0].detail)
-        device = msgspec.json.decode(ended[0].value)
-        outcome = "works" if device else "does not help"
-        return msgspec.structs.replace(trial, outcome=outcome, detail=device or "TensorFlow lists no GPU")
+        done = msgspec.json.decode(ended[0].value, type=OnGpu)
+        if not done.listed:
+            return msgspec.structs.replace(trial, outcome="does not help", detail="TensorFlow lists no GPU")
+        if done.device:
+            return msgspec.structs.replace(trial, outcome="works", detail=done.device)
+        detail = f"the GPU is listed then, and an operation on it fails: {' '.join(done.failed.split())}"
+        return msgspec.structs.replace(trial, outcome="helps in part", detail=detail)
 
     def _collect(self, ended: Ended, running: dict[str, _Task], rows: dict[str, Row], facts: Facts) -> None:
         """Take in that a job has ended; with the last job of a task its row is there."""
@@ -404,7 +406,7 @@ class _Run:
             if len(running) >= slots:
                 return
             probe = task.entry.probe
-            alone = probe.exclusive or any(gpu.pci_bus_id in self._alone for gpu in task.gpus)
+            alone = probe.exclusive or not self._for_one_process.isdisjoint(_uuids(task))
             if not self._devices.take(task.gpus, exclusive=alone):
                 if self._devices.waited_s(task.gpus) > LOCK_WAIT_S:
                     pending.remove(task)

@@ -5,6 +5,9 @@ from __future__ import annotations
 WITHHELD = "(set)"
 """Stands for a value that is not stored, because it can hold a secret or an address."""
 
+CLUSTER = "TF_CONFIG"
+"""The cluster that a distributed program belongs to: stored with the number of tasks, without their addresses."""
+
 SETTINGS = frozenset(
     {
         "CUDA_CACHE_DISABLE",
@@ -60,11 +63,14 @@ CONTEXT = frozenset(
         "CUDA_MPS_PIPE_DIRECTORY",
         "CUDA_PATH",
         "CUDA_VERSION",
+        "HOROVOD_LOCAL_RANK",
         "KERAS_BACKEND",
         "KERAS_HOME",
         "LD_LIBRARY_PATH",
         "LD_PRELOAD",
         "LOCAL_RANK",
+        "MPI_LOCALRANKID",
+        "MV2_COMM_WORLD_LOCAL_RANK",
         "OMPI_COMM_WORLD_LOCAL_RANK",
         "PYTEST_XDIST_WORKER",
         "PYTEST_XDIST_WORKER_COUNT",

@@ -103,6 +103,8 @@ BLOCKS: dict[str, Callable[[], str]] = {
     "probes": probe_table,
     "sample": lambda: sample("cpu-only.json"),
     "sample-simulated": lambda: sample_of("simulated-2x16GiB.json", "memory"),
+    "diagnosis-library": lambda: diagnosis_of("diagnosis-library.json"),
+    "diagnosis-and-cuda": lambda: diagnosis_of("diagnosis-and-cuda.json"),
     "diagnosis-mask": lambda: diagnosis_of("diagnosis-mask.json"),
     "check-help": check_help,
     "presets": preset_table,

@@ -9,7 +9,7 @@ import pytest
 
 from conftest import Gpudiag
 from gpudiag import catalogue, codec, simulator
-from gpudiag.model import Broken, Cause, Judged, Report, Row, Verdict
+from gpudiag.model import Broken, Cause, Judged, Report, Row, Severity, Skipped, Verdict
 
 pytestmark = pytest.mark.usefixtures("no_child_left")
 
@@ -43,7 +43,9 @@ def found(rows: tuple[Row, ...]) -> set[str]:
 
 
 @pytest.mark.parametrize(
-    ("machine", "isolation"), [("2x16GiB", "fork"), ("2x16GiB", "spawn"), ("4x8GiB", "fork")], ids="-".join
+    ("machine", "isolation"),
+    [("2x16GiB", "fork"), ("2x16GiB", "spawn"), ("4x8GiB", "fork")],
+    ids=["two", "two, spawned", "four"],
 )
 def test_every_probe_judges_a_healthy_machine_and_finds_nothing(machine: str, isolation: str, gpudiag: Gpudiag) -> None:
     gpus, _, gib = machine.removesuffix("GiB").partition("x")
@@ -57,6 +59,32 @@ def test_every_probe_judges_a_healthy_machine_and_finds_nothing(machine: str, is
         assert isinstance(row.outcome, Judged), row
         assert row.findings == (), row
     assert {row.probe for row in report.rows if row.devices} >= set(CARD_PROBES)
+
+
+@pytest.mark.parametrize(
+    ("machine", "noted"),
+    [
+        ("[[gpu]]\npreset = 'A100-40'\nmig = 2\n", {"visibility.list_remap: one_gpu"}),
+        ("[[gpu]]\ncompute_mode = 'exclusive_process'\ncount = 2\n", {"memory.shared_gpu: exclusive"}),
+        ("[[gpu]]\npreset = 'T4'\n[[gpu]]\npreset = 'H100'\n", {"discovery.device_order: order_differs"}),
+    ],
+    ids=["MIG", "exclusive mode", "unequal"],
+)
+def test_the_whole_catalogue_gives_no_false_alarm_on_a_machine_of_another_kind(
+    machine: str, noted: set[str], gpudiag: Gpudiag
+) -> None:
+    (gpudiag.folder / "machine.toml").write_text(machine)
+    report = report_of(gpudiag, "--simulate", "machine.toml", status=0)
+    assert found(report.rows) == noted
+    assert {one.severity for row in report.rows for one in row.findings} == {Severity.NOTE}
+    assert not any(isinstance(row.outcome, Broken) for row in report.rows)
+
+
+def test_every_skip_on_one_gpu_says_why(gpudiag: Gpudiag) -> None:
+    report = report_of(gpudiag, "--simulate", "1x16GiB", status=0)
+    skipped = {row.probe: row.outcome.reason for row in report.rows if isinstance(row.outcome, Skipped)}
+    assert set(skipped.values()) == {"needs 2 GPUs, 1 here"}
+    assert set(skipped) == {entry.name for entry in catalogue.entries() if entry.probe.needs.gpus == 2}
 
 
 def test_what_needs_a_second_gpu_says_so_on_one(gpudiag: Gpudiag) -> None:

@@ -7,7 +7,7 @@ import pkgutil
 from functools import cache
 
 from gpudiag.diagnosis import lines, steps
-from gpudiag.diagnosis.rule import Evidence, Rule
+from gpudiag.diagnosis.rule import TRACE, Evidence, Rule
 from gpudiag.errors import CatalogueError
 from gpudiag.model import Diagnosis, RootCause, Stage, Sure
 
@@ -44,12 +44,16 @@ def diagnose(evidence: Evidence) -> Diagnosis:
     without = evidence.facts.without_gpu
     applicable = [rule for rule in rules() if not (without and rule.needs_gpu)]
     causes = sorted((cause for rule in applicable for cause in rule.causes(evidence)), key=_rank)
+    if without:  # which libraries are missing beside the GPU does not matter
+        broken_at = next((cause.stage for cause in causes if cause.stage is not Stage.CONFIGURATION), broken_at)
     first = [cause for cause in causes if broken_at is None or cause.stage is broken_at]
+    as_user = [line for row in evidence.rows if row.probe == TRACE for line in row.log]
     return Diagnosis(
         steps=trace,
         causes=tuple(first),
         folded=tuple(cause for cause in causes if cause not in first),
-        harmless=lines.harmless(evidence.log),
+        harmless=lines.harmless(evidence.lines or lines.worrying(as_user)),
+        misleading=lines.misleading(evidence.lines or as_user),
     )
 
 

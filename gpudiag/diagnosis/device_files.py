@@ -47,8 +47,8 @@ _MASK = "CUDA_VISIBLE_DEVICES"
 def _why_no_device(evidence: Evidence) -> str:
     """Return the rule that tells why CUDA finds no GPU, though the driver runs; "" where that is told elsewhere.
 
-    Elsewhere: masks, containers that were given none, modules that are not loaded, files that may not be opened. The
-    files may be made at the first use of CUDA, so that it counts only where CUDA has failed.
+    Elsewhere: masks, containers that were given none, modules that are not loaded (nvidia_uvm too), files that may not
+    be opened. The files may be made at the first use of CUDA, so that it counts only where CUDA has failed.
     """
     known = parts(evidence)
     error = cuinit_error(evidence)
@@ -60,9 +60,7 @@ def _why_no_device(evidence: Evidence) -> str:
     paths = [node.path for node in nodes.nodes]
     if not any(map(_GPU_FILE.fullmatch, paths)):
         return "device_files_missing" if nodes.pci_gpus or nvml.devices else ""
-    if _UVM_FILE not in paths:
-        return "uvm_missing"
-    if not re.search("NO_DEVICE|ERROR_UNKNOWN", error):
+    if _UVM_FILE not in paths or not re.search("NO_DEVICE|ERROR_UNKNOWN", error):
         return ""
     if not nvml.devices:
         return "gpu_refused_by_driver" if nodes.pci_gpus and nvml.error is None else ""
@@ -204,27 +202,6 @@ RULES = (
         ),
     ),
     Rule(
-        id="uvm_missing",
-        stage=Stage.DRIVER,
-        cause="/dev/nvidia-uvm is not there: the part of NVIDIA's driver that CUDA alone needs is not loaded",
-        why="""
-        The module nvidia-uvm serves CUDA's memory; nvidia-smi and the desktop do without it. Where nvidia-modprobe is
-        not installed, nvidia-smi shows the GPU and CUDA finds none.
-        """,
-        fix=(
-            "sudo nvidia-modprobe -u -c 0  # or: sudo modprobe nvidia-uvm",
-            "echo nvidia-uvm | sudo tee /etc/modules-load.d/nvidia-uvm.conf",
-        ),
-        url=f"{_DRIVER_DOCUMENT}faq.html",
-        find=partial(_no_device, "uvm_missing", Sure.PROVED),
-        cases=_no_device_cases(
-            RuleCase("it alone is missing", _machine("/dev/nvidia0", "/dev/nvidiactl")),
-            RuleCase("unknown error", _machine("/dev/nvidia0", cuinit=_UNKNOWN_ERROR)),
-            RuleCase("all there", _machine(*_ALL), fires=False),
-            files=("/dev/nvidia0", "/dev/nvidiactl"),
-        ),
-    ),
-    Rule(
         id="gpu_refused_by_driver",
         stage=Stage.DRIVER,
         cause="NVIDIA's driver {module} runs and refuses GPU {pci}: it reports no GPU at all",
@@ -274,6 +251,7 @@ RULES = (
             ),
             RuleCase("not ready", _machine(*_ALL, cuinit="CUDA_ERROR_SYSTEM_NOT_READY"), fires=False),
             RuleCase("NVML reports none", _machine(*_ALL, nvml=_NO_GPUS), fires=False),
+            RuleCase("nvidia_uvm is not loaded", _machine(*_ALL[1:]), fires=False),
         ),
     ),
     Rule(

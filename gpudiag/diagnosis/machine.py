@@ -53,7 +53,7 @@ def parts(evidence: Evidence) -> Parts | None:
 def container(evidence: Evidence) -> str | None:
     """Return what holds this process: a container's runtime, or Kubernetes; None outside a container."""
     facts = evidence.facts.container
-    return None if isinstance(facts, Unknown) else facts.runtime or ("kubernetes" if facts.kubernetes else None)
+    return None if isinstance(facts, Unknown) else facts.name
 
 
 def kept_for_others(nodes: DeviceNodeFacts) -> bool:

@@ -48,6 +48,11 @@ class Evidence:
         """Every line of TensorFlow's log that there is: of the user's program, and of each child."""
         return (*self.lines, *(line for row in self.rows for line in row.log))
 
+    @cached_property
+    def unprovoked(self) -> tuple[str, ...]:
+        """Of the log: the lines of the user's program, and of discovery's probes, which provoke no fault."""
+        return (*self.lines, *(line for row in self.rows if row.area == "discovery" for line in row.log))
+
 
 @dataclass(frozen=True)
 class Match:

@@ -9,6 +9,7 @@ from __future__ import annotations
 import re
 from collections.abc import Callable
 
+from gpudiag.diagnosis import lines
 from gpudiag.diagnosis.rule import Evidence
 from gpudiag.hostfacts import Unknown
 from gpudiag.model import Broken, Judged, Stage, Step
@@ -155,7 +156,24 @@ def _devices_row(kinds: tuple[str, ...]) -> Callable[[Evidence], Answer]:
     return look
 
 
+_CREATED = ("creation_failed", "gpu_not_seen")
+
+
+def _context(evidence: Evidence) -> Answer:
+    return (NOT_KNOWN, "no memory for one") if _out_of_memory(evidence) else _devices_row(_CREATED)(evidence)
+
+
+def _out_of_memory(evidence: Evidence) -> str:
+    """Return TensorFlow's words where the devices could not be created or used for want of memory; "" where not so."""
+    status, words = _devices_row((*_CREATED, "product_failed"))(evidence)
+    log = [line for row in evidence.rows if row.probe == "discovery.logical_devices" for line in row.log]
+    said = next((line for line in (words, *log) if lines.DEVICE_FULL.search(line) or lines.POOL_FULL.search(line)), "")
+    return said if status is FAILED else ""
+
+
 def _memory(evidence: Evidence) -> Answer:
+    if words := _out_of_memory(evidence):
+        return FAILED, lines.text(words)
     out_of_memory = [row for row in evidence.rows if any("RESOURCE_EXHAUSTED" in line for line in row.log)]
     if out_of_memory and any(row.findings or isinstance(row.outcome, Broken) for row in out_of_memory):
         return FAILED, f"{out_of_memory[0].probe}: out of device memory"
@@ -172,7 +190,7 @@ _LOOKS: dict[Stage, Callable[[Evidence], Answer]] = {
     Stage.DEVICE_COUNT: _device_count,
     Stage.LIBRARIES: _libraries,
     Stage.DEVICE_FILTER: _device_filter,
-    Stage.CONTEXT: _devices_row(("creation_failed", "gpu_not_seen")),
+    Stage.CONTEXT: _context,
     Stage.MEMORY: _memory,
     Stage.FIRST_OP: _devices_row(("product_failed", "wrong_result", "other_gpu")),
 }

@@ -1,4 +1,4 @@
-"""The family ``container``: marks of a container, of Kubernetes and of Slurm."""
+"""The family ``container``: marks of a container, of Kubernetes and of Slurm, and what it limits."""
 
 from __future__ import annotations
 
@@ -43,6 +43,9 @@ def gather(root: Path = Path("/"), environ: Mapping[str, str] = os.environ) -> C
         evidence=tuple(evidence for _, evidence in marks),
         kubernetes="KUBERNETES_SERVICE_HOST" in environ or (root / "run/secrets/kubernetes.io").exists(),
         slurm_job=environ.get("SLURM_JOB_ID"),
+        shm_bytes=_shm_bytes(root),
+        memlock_bytes=_memlock_bytes(root),
+        infiniband=tuple(f"/dev/infiniband/{file.name}" for file in sorted(root.glob("dev/infiniband/uverbs*"))),
     )
 
 
@@ -60,6 +63,21 @@ def _marks(root: Path, environ: Mapping[str, str]) -> Iterator[tuple[str, str]]:
         found = next(filter(None, map(_NAME.search, filter(relevant.search, _lines(root / file)))), None)
         if found:
             yield _NAMES[found[1]], f"{found[1]} in /{file}"
+
+
+def _shm_bytes(root: Path) -> int | None:
+    """Return the size in ``25 24 0:23 / /dev/shm rw - tmpfs shm rw,size=65536k``, of the last mount there."""
+    mounts = [line for line in _lines(root / "proc/self/mountinfo") if " /dev/shm " in line]
+    size = re.search(r"\bsize=(\d+)k\b", mounts[-1]) if mounts else None
+    return int(size[1]) << 10 if size else None
+
+
+def _memlock_bytes(root: Path) -> int | None:
+    """Return the soft limit in ``Max locked memory     65536     65536     bytes``."""
+    for line in _lines(root / "proc/self/limits"):
+        if found := re.match(r"Max locked memory\s+(\d+)", line):
+            return int(found[1])
+    return None
 
 
 def _lines(file: Path) -> list[str]:

@@ -1,4 +1,4 @@
-"""The family ``device_nodes``: device files of the NVIDIA driver, and display controllers on the PCI bus."""
+"""The family ``device_nodes``: NVIDIA's device files, GPUs on the PCI bus, IOMMUs and network interfaces."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ _DRIVER = re.compile(r"^DRIVER=(.+)$", re.MULTILINE)
 
 
 def gather(root: Path = Path("/")) -> DeviceNodeFacts:
-    """Return the device files under ``root/dev`` and the controllers under ``root/sys/bus/pci/devices``."""
+    """Return the devices whose files are under ``root/dev`` and ``root/sys``."""
     files = sorted([*root.glob("dev/nvidia*"), *root.glob("dev/dxg")])
     vendors = {
         device: read_text(device / "vendor").strip()
@@ -26,12 +26,17 @@ def gather(root: Path = Path("/")) -> DeviceNodeFacts:
     }
     own = [device for device, vendor in vendors.items() if vendor == _NVIDIA]
     drivers = {device.name: _DRIVER.search(read_text(device / "uevent")) for device in own}
+    iommu_groups = {device.name: read_text(device / "iommu_group/type").strip() for device in own}
     return DeviceNodeFacts(
         nodes=tuple(_node(file, root) for file in files if not file.is_dir()),
         pci_gpus=tuple(device.name for device in own),
         bound={name: driver[1] for name, driver in drivers.items() if driver},
         other_gpus={device.name: _OTHERS[vendor] for device, vendor in vendors.items() if vendor in _OTHERS},
         groups=_groups(root),
+        iommu_groups={name: group for name, group in iommu_groups.items() if group},
+        iommus=tuple(sorted(file.name for file in root.glob("sys/class/iommu/*"))),
+        iommu_options=tuple(word for word in read_text(root / "proc/cmdline").split() if "iommu" in word),
+        network=tuple(sorted(file.name for file in root.glob("sys/class/net/*"))),
     )
 
 

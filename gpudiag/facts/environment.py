@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+import json
 import os
 import re
 from collections.abc import Mapping
 
 from gpudiag.facts import printable
 from gpudiag.hostfacts import EnvironmentFacts
-from gpudiag.variables import CONTEXT, SETTINGS, WITHHELD
+from gpudiag.variables import CLUSTER, CONTEXT, SETTINGS, WITHHELD
 
 _RECORDED = ("CUBLAS_", "CUDA_", "CUDNN_", "GPUDIAG_", "NCCL_", "NVIDIA_", "TF_", "XLA_")
 """Variables of these beginnings are recorded, also misspelt ones; of an unknown one the name alone."""
@@ -30,6 +31,19 @@ def _is_recorded(name: str) -> bool:
 
 
 def _value(name: str, value: str) -> str:
+    if name == CLUSTER:
+        return _cluster(value)
     known = name in SETTINGS | CONTEXT or name.startswith(_VALUES_RECORDED)
     withheld = not known or _SECRET.search(name) or _LOGIN_IN_URL.search(value)
     return WITHHELD if withheld else printable(value)
+
+
+def _cluster(value: str) -> str:
+    """Return ``TF_CONFIG`` with the number of each job's tasks in place of their addresses."""
+    try:
+        told = json.loads(value)
+        tasks = {str(job): len(addresses) for job, addresses in told["cluster"].items()}
+        task = {"type": str(told["task"]["type"]), "index": int(told["task"]["index"])}
+    except (AttributeError, KeyError, TypeError, ValueError):
+        return WITHHELD
+    return json.dumps({"cluster": tasks, "task": task})

@@ -54,10 +54,8 @@ def _diagnosis(report: Report) -> Iterator[str]:
                 *(f"  - {name}: {_code(value) if name == 'do' else _text(value)}" for name, value in rest),
             ]
         )
-    other = [f"- then: {_text(cause.cause)}" for cause in diagnosis.folded]
-    other += [f"- harmless: {_text(text)}" for text in diagnosis.harmless]
-    if other:
-        yield "\n".join(other)
+    if other := words.others(diagnosis):
+        yield "\n".join(f"- {name}: {_text(text)}" for name, text in other)
 
 
 def _table(report: Report, rows: list[Row]) -> str:

@@ -119,10 +119,8 @@ def _diagnosis(page: _Page, report: Report, *, verbose: bool) -> None:
     for cause in diagnosis.causes:
         for heading, text in words.cause(cause):
             page.add(text, "bold" if heading == "do" else "", lead=f"  {heading:<8}  ", lead_style="dim")
-    for cause in diagnosis.folded:
-        page.add(f"{one_line(cause.cause)} ({cause.rule})", "dim", lead="  then      ", lead_style="dim")
-    for text in diagnosis.harmless:
-        page.add(one_line(text), "dim", lead="  harmless  ", lead_style="dim")
+    for heading, text in words.others(diagnosis):
+        page.add(text, "dim", lead=f"  {heading:<8}  ", lead_style="dim")
     page.blank()
 
 

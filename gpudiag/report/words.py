@@ -6,7 +6,7 @@ import signal
 from collections import Counter
 
 from gpudiag.hostfacts import Facts, Unknown
-from gpudiag.model import Broken, Finding, Gpu, Judged, Report, RootCause, Row, Skipped, Verdict
+from gpudiag.model import Broken, Diagnosis, Finding, Gpu, Judged, Report, RootCause, Row, Skipped, Verdict
 from gpudiag.plaintext import one_line, plain
 
 MOST_PLACEMENTS = 8
@@ -95,13 +95,23 @@ def headline(report: Report) -> str:
     """Return the heading of the diagnosis; "" where there is nothing to say."""
     diagnosis = report.diagnosis
     if diagnosis.broken_at is None:
-        return "The GPU is used, but not as it was meant to be" if diagnosis.causes else ""
+        if diagnosis.causes:
+            return "The GPU is used, but not as it was meant to be"
+        return "The log shows no fault" if report.lines and (diagnosis.harmless or diagnosis.misleading) else ""
     if diagnosis.causes:
         return f"GPU not used because {one_line(diagnosis.causes[0].cause)}"
     if report.facts.without_gpu:
         return "No NVIDIA GPU here: nothing to mend"
     step = next(step for step in diagnosis.steps if step.status == "failed")
     return one_line(f"GPU not used, and no rule knows why: {step.stage.value} failed: {step.evidence}")
+
+
+def others(diagnosis: Diagnosis) -> list[tuple[str, str]]:
+    """Return what else there is to say as pairs of a heading and its text: the other causes, and lines of logs."""
+    later = [("then", f"{one.cause} ({one.rule}): {one.fix[0]}") for one in diagnosis.folded]
+    later += [("means", text) for text in diagnosis.misleading]
+    later += [("harmless", text) for text in diagnosis.harmless]
+    return [(heading, one_line(text)) for heading, text in later]
 
 
 def steps(report: Report) -> str:

@@ -39,11 +39,17 @@ class Item:
     """Facts or text: what the rules are given, where the machine cannot be built here."""
     why_not_built: str = ""
     """Why it is not end to end."""
+    after: str = ""
+    """The cause that must come before it: this one follows from it."""
+    harmless: str = ""
+    """No cause, but a line that must be named as harmless: a piece of what is said of it."""
+    recorded: bool = False
+    """The machine is built, and the program's log is recorded text."""
 
     @property
     def kind(self) -> str:
         if self.machine is not None:
-            return "end to end"
+            return "end to end, recorded log" if self.recorded else "end to end"
         return "text" if self.evidence is not None and self.evidence.lines else "facts"
 
     def __str__(self) -> str:

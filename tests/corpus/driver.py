@@ -153,7 +153,7 @@ ITEMS = (
         23,
         "no device: nvidia-uvm not loaded",
         rule="uvm_missing",
-        fix="modprobe nvidia-uvm",
+        fix="nvidia-modprobe -u",
         machine=_machine({"/dev/nvidia-uvm": False}),
         faults=("cuinit=999",),
     ),

@@ -76,5 +76,22 @@ def test_kubernetes(tmp_path: Path) -> None:
     assert container.gather(tmp_path, {}).kubernetes
 
 
+def test_limits(tmp_path: Path) -> None:
+    shm = "25 24 0:23 / /dev/shm rw,relatime - tmpfs shm rw,size=%dk\n"
+    put(tmp_path, "proc/self/mountinfo", mount("/", "/") + shm % 1048576 + shm % 65536)
+    put(tmp_path, "proc/self/limits", "Max processes  5  5  processes\nMax locked memory   65536   unlimited   bytes\n")
+    put(tmp_path, "dev/infiniband/uverbs0")
+    facts = container.gather(tmp_path, {})
+    assert (facts.shm_bytes, facts.memlock_bytes) == (64 << 20, 64 << 10), "the last mount is the one that is seen"
+    assert facts.infiniband == ("/dev/infiniband/uverbs0",)
+
+
+def test_no_limits(tmp_path: Path) -> None:
+    put(tmp_path, "proc/self/mountinfo", "25 24 0:23 / /dev/shm rw,nosuid - tmpfs tmpfs rw\n")
+    put(tmp_path, "proc/self/limits", "Max locked memory   unlimited   unlimited   bytes\n")
+    facts = container.gather(tmp_path, {})
+    assert (facts.shm_bytes, facts.memlock_bytes, facts.infiniband) == (None, None, ())
+
+
 def test_slurm(tmp_path: Path) -> None:
     assert container.gather(tmp_path, {"SLURM_JOB_ID": "17"}).slurm_job == "17"

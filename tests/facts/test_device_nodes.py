@@ -80,3 +80,16 @@ def test_display_controllers_of_nvidia_alone(tmp_path: Path) -> None:
     put_pci(tmp_path, "0000:00:02.0", "0x8086", "0x030000")  # another maker's
     (tmp_path / "sys/bus/pci/devices/0000:00:03.0").mkdir()  # a device that tells nothing
     assert device_nodes.gather(tmp_path).pci_gpus == ("0000:01:00.0", "0000:3b:00.0")
+
+
+def test_what_lies_between_gpus(tmp_path: Path) -> None:
+    for address, kind in (("0000:3b:00.0", "0x030200"), ("0000:01:00.0", "0x030000")):
+        put_pci(tmp_path, address, "0x10de", kind)
+    put(tmp_path, "sys/bus/pci/devices/0000:3b:00.0/iommu_group/type", "DMA-FQ\n")
+    put(tmp_path, "sys/class/iommu/dmar0/uevent")
+    put(tmp_path, "sys/class/net/eth0/uevent")
+    put(tmp_path, "proc/cmdline", "root=/dev/sda1 intel_iommu=on quiet iommu=nopt\n")
+    facts = device_nodes.gather(tmp_path)
+    assert facts.iommu_groups == {"0000:3b:00.0": "DMA-FQ"}
+    assert (facts.iommus, facts.network) == (("dmar0",), ("eth0",))
+    assert facts.iommu_options == ("intel_iommu=on", "iommu=nopt")

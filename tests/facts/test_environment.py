@@ -58,6 +58,12 @@ def test_a_login_in_a_url_is_withheld(value: str) -> None:
     assert gather(GPUDIAG_OUTPUT=value, XLA_FLAGS=value) == {"GPUDIAG_OUTPUT": WITHHELD, "XLA_FLAGS": WITHHELD}
 
 
+def test_of_a_cluster_the_numbers_are_stored_and_no_address() -> None:
+    cluster = '{"cluster": {"worker": ["a.example:1", "b.example:2"]}, "task": {"type": "worker", "index": "1"}}'
+    stored = '{"cluster": {"worker": 2}, "task": {"type": "worker", "index": 1}}'
+    assert gather(TF_CONFIG=cluster) == {"TF_CONFIG": stored}
+
+
 def test_undecodable_values_can_be_stored() -> None:
     assert gather(LD_LIBRARY_PATH="/caf\udce9") == {"LD_LIBRARY_PATH": "/caf\\udce9"}
 

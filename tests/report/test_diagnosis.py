@@ -42,9 +42,11 @@ def test_the_cause_comes_before_the_probes(format_: str) -> None:
 
 def test_what_follows_from_it_and_harmless_lines_are_told_apart() -> None:
     later = msgspec.structs.replace(CAUSE, rule="later", cause="the second fault", stage=Stage.MEMORY)
-    text = flat(diagnosed(Diagnosis(STEPS, (CAUSE,), (later,), ("a line: it is harmless",))), "table")
-    assert "then the second fault (later)" in text
+    found = Diagnosis(STEPS, (CAUSE,), (later,), ("a line: it is harmless",), ("another: it is about the loader",))
+    text = flat(diagnosed(found), "table")
+    assert "then the second fault (later): unset CUDA_VISIBLE_DEVICES" in text
     assert "harmless a line: it is harmless" in text
+    assert "means another: it is about the loader" in text
     assert "cuInit FAILED" in text
     assert "not reached" not in text
 
@@ -63,3 +65,12 @@ def test_where_all_is_well_there_is_no_diagnosis() -> None:
     assert "GPU not used" not in flat(diagnosed(Diagnosis(STEPS[:1])), "table")
     used = flat(diagnosed(Diagnosis(STEPS[:1], (CAUSE,))), "table")
     assert "The GPU is used, but not as it was meant to be" in used
+
+
+@pytest.mark.parametrize("format_", ["table", "markdown"])
+def test_harmless_lines_of_a_log_are_told_where_all_is_well(format_: str) -> None:
+    made = diagnosed(Diagnosis(STEPS[:1], harmless=("a line: it is harmless",)))
+    assert "harmless" not in flat(made, format_)
+    text = flat(msgspec.structs.replace(made, lines=("a line",)), format_)
+    assert "The log shows no fault" in text
+    assert "a line: it is harmless" in text

@@ -35,6 +35,7 @@ from gpudiag import logline, probe
 from gpudiag.hostfacts import Facts
 from gpudiag.model import Limits, Severity
 from gpudiag.probe import Case, Context, Judgement, Kind, Needs, Raised, Scope
+from gpudiag.probes.common import is_partitioned, partitioned
 from gpudiag.record import Record
 
 PROBE = probe.Probe(needs=Needs(gpus=1), scope=Scope.ALL_GPUS, quick=True)
@@ -216,7 +217,8 @@ def judge(reading: Reading, facts: Facts, limits: Limits) -> Iterator[Judgement]
         if reading.cudnn is not None and not _is_enough(reading.cudnn):
             yield CUDNN_TOO_OLD.found(found=reading.cudnn, needed=".".join(map(str, CUDNN_NEEDED)))
         for place, device in enumerate(reading.devices):
-            yield from _judge_names(place, device, named=reading.unnamed is None)
+            whole = not is_partitioned(facts, device.pci_bus_id)
+            yield from _judge_names(place, device, named=reading.unnamed is None, whole=whole)
         return
     counts = {"listed": reading.listed, "given": reading.given}
     needed = {name: reason for name, reason in reading.unopened.items() if not name.startswith(_OPTIONAL)}
@@ -229,13 +231,13 @@ def judge(reading: Reading, facts: Facts, limits: Limits) -> Iterator[Judgement]
         yield GPUS_MISSING.found(**counts, text="; ".join(reading.errors) or "nothing")
 
 
-def _judge_names(place: int, device: Device, *, named: bool) -> Iterator[Judgement]:
+def _judge_names(place: int, device: Device, *, named: bool, whole: bool) -> Iterator[Judgement]:
     figures: dict[str, int | str] = {"index": device.index, "pci_bus_id": device.pci_bus_id}
     if device.cuda_ordinal != place:
         found = "none" if device.cuda_ordinal is None else str(device.cuda_ordinal)
         yield NUMBERED_OTHERWISE.found(**figures, who="CUDA", found=found, place=place)
     # Of both without the prefix: a masked report gives the driver's UUID one.
-    elif _bare(device.cuda_uuid) != _bare(device.uuid):
+    elif whole and _bare(device.cuda_uuid) != _bare(device.uuid):  # of a MIG instance CUDA gives its own UUID
         yield UUID_DIFFERS.found(**figures, nvml=device.uuid, cuda=device.cuda_uuid or "(not named)")
     if named and device.tensorflow != f"GPU:{place}":
         found = device.tensorflow.removeprefix("GPU:") or "none"
@@ -282,8 +284,13 @@ def _device(place: int, ordinal: int | None = None, uuid: str = "", tensorflow: 
     )
 
 
-def _joined_case(name: str, *expect: str, second: Device, unnamed: Raised | None = None) -> Case:
-    return Case(name, expect, Reading(2, 2, None, {}, (), "9.3.0", (_device(0), second), unnamed))
+def _joined_case(
+    name: str, *expect: str, second: Device, unnamed: Raised | None = None, facts: Facts | None = None
+) -> Case:
+    return Case(name, expect, Reading(2, 2, None, {}, (), "9.3.0", (_device(0), second), unnamed), facts)
+
+
+_OTHER_UUID = "0000000f-0000-4000-8000-000000000000"
 
 
 CASES = (
@@ -291,7 +298,8 @@ CASES = (
     _joined_case("both joined", second=_device(1)),
     _joined_case("another number in CUDA", NUMBERED_OTHERWISE.name, second=_device(1, ordinal=0)),
     _joined_case("another number in TensorFlow", NUMBERED_OTHERWISE.name, second=_device(1, tensorflow="GPU:0")),
-    _joined_case("another UUID", UUID_DIFFERS.name, second=_device(1, uuid="0000000f-0000-4000-8000-000000000000")),
+    _joined_case("another UUID", UUID_DIFFERS.name, second=_device(1, uuid=_OTHER_UUID)),
+    _joined_case("a MIG instance", second=_device(1, uuid=_OTHER_UUID), facts=partitioned(_device(1).pci_bus_id)),
     _joined_case("no device created", second=_device(1, tensorflow=""), unnamed=Raised("RuntimeError", "CUDA error")),
     Case("with cuDNN 9.10", (), Reading(2, 2, None, {}, (), "9.10.2")),
     Case("with an older cuDNN 9", (CUDNN_TOO_OLD.name,), Reading(2, 2, None, {}, (), "9.1.0")),

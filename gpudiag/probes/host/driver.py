@@ -135,7 +135,7 @@ def judge(facts: Facts, limits: Limits) -> Iterator[Finding]:
         return  # what follows compares them all
     if not _nvidia_is_here(driver, nodes):
         return
-    container = None if isinstance(facts.container, Unknown) else facts.container.runtime
+    container = None if isinstance(facts.container, Unknown) else facts.container.name
     if container and not nodes.nodes and not nvml.devices:
         yield NOT_GIVEN.found(runtime=container)
     elif driver.kernel_module is None and not nodes.nodes and nvml.error:

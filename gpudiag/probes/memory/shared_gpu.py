@@ -46,6 +46,7 @@ from gpudiag.probes.common import (
     WRONG_RESULT,
     Kernel,
     ceilings_mib,
+    is_partitioned,
     is_square,
     judge_kernel,
     taken,
@@ -253,21 +254,21 @@ def judge(reading: Reading, facts: Facts, limits: Limits) -> Iterator[Judgement]
             yield NOT_SHAREABLE.found(device=device, error=shared.failed.brief)
         if shared.kernel is None:
             continue
-        free = _free(shared, reading.total_bytes[number])
-        ceiling = shared.ceiling_mib * MIB
-        if shared is reading.fraction:
-            if ceiling < free + HELD_BYTES // 2:
-                yield FRACTION_OF_FREE.found(device=device, ceiling_mib=shared.ceiling_mib, free_mib=free / MIB)
-        elif ceiling > free + SLACK_BYTES:
-            yield MORE_THAN_FREE.found(device=device, ceiling_mib=shared.ceiling_mib, free_mib=free / MIB)
-        elif ceiling < free - RESERVE_BYTES - SLACK_BYTES:
-            yield LESS_THAN_FREE.found(
-                device=device,
-                ceiling_mib=shared.ceiling_mib,
-                free_mib=free / MIB,
-                reserve_mib=RESERVE_BYTES / MIB,
-            )
+        if not is_partitioned(facts, pci_bus_id):  # what is free of the whole GPU says nothing of an instance
+            yield from _judge_ceiling(shared, device, _free(shared, reading.total_bytes[number]))
         yield from judge_kernel(shared.kernel, pci_bus_id)
+
+
+def _judge_ceiling(shared: Shared, device: str, free: int) -> Iterator[Judgement]:
+    ceiling = shared.ceiling_mib * MIB
+    figures: dict[str, str | float] = {"device": device, "ceiling_mib": shared.ceiling_mib, "free_mib": free / MIB}
+    if device != "GPU:0":  # the one with a fraction
+        if ceiling < free + HELD_BYTES // 2:
+            yield FRACTION_OF_FREE.found(**figures)
+    elif ceiling > free + SLACK_BYTES:
+        yield MORE_THAN_FREE.found(**figures)
+    elif ceiling < free - RESERVE_BYTES - SLACK_BYTES:
+        yield LESS_THAN_FREE.found(**figures, reserve_mib=RESERVE_BYTES / MIB)
 
 
 _FIRST, _SECOND = "0000:3b:00.0", "0000:af:00.0"
@@ -295,9 +296,10 @@ def _case(
     fraction: Shared | None = _shared(1, 16384),  # noqa: B008  # immutable
     verified: tuple[str, ...] = (_FIRST, _SECOND),
     mode: str = "default",
+    mig: str = "disabled",
 ) -> Case:
     reading = Reading((_FIRST, _SECOND), (16384 * MIB,) * 2, 2, None, default, fraction)
-    gpu = msgspec.structs.replace(hostfacts.example_gpu(), pci_bus_id=_FIRST, compute_mode=mode)
+    gpu = msgspec.structs.replace(hostfacts.example_gpu(), pci_bus_id=_FIRST, compute_mode=mode, mig_mode=mig)
     facts = hostfacts.example(nvml=NvmlFacts(None, "535.104.05", "12.2", (gpu,)))
     return Case(name, expect, reading, facts, verified=verified)
 
@@ -307,6 +309,7 @@ CASES = (
     _case("one GPU", fraction=None, verified=(_FIRST,)),
     _case("counts on the memory of the other", MORE_THAN_FREE.name, default=_shared(0, 15900)),
     _case("counts on next to nothing", LESS_THAN_FREE.name, default=_shared(0, 1000)),
+    _case("an instance of a GPU", default=_shared(0, 5000), fraction=None, verified=(_FIRST,), mig="enabled"),
     _case("a fraction of what is free", FRACTION_OF_FREE.name, fraction=_shared(1, 15318)),
     _case("a busy GPU", NOT_SHAREABLE.name, default=_shared(0, 0, failed=_BUSY), fraction=None, verified=()),
     _case(

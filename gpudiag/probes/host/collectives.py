@@ -1,0 +1,200 @@
+"""Several GPUs, and several machines, find what they need to exchange data: memory that is shared or locked, a way.
+
+What it does
+    Where several GPUs are in scope, reads what a collective operation (NCCL, `MirroredStrategy`) depends on: the size
+    of `/dev/shm` in a container, how much memory may be locked where InfiniBand is there, and whether the IOMMU
+    translates addresses between the GPUs. Reads the number of workers in `TF_CONFIG`.
+Why it matters
+    Each GPU works alone, and the fault shows at the first all-reduce: as "NCCL: unhandled system error", or as a
+    program that stands still without a word.
+What a failure means
+    `small_shm`: `/dev/shm` of this container is small; NCCL keeps its buffers there where GPUs have no direct way.
+    `low_memlock`: less memory may be locked than NCCL wants to register with InfiniBand.
+    `iommu_translates`: on PCI Express, the IOMMU sends traffic between GPUs through the processor, where it can stall.
+    `no_interface`: `NCCL_SOCKET_IFNAME` names no network interface of this machine, so NCCL cannot start.
+    `other_workers`: this machine is one worker of several, and the others cannot be seen from here.
+What to do
+    Nothing while training works: all but `no_interface` are notes. Each names the cure for when it does not.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator
+from typing import Any
+
+from gpudiag.hostfacts import (
+    ContainerFacts,
+    DeviceNodeFacts,
+    EnvironmentFacts,
+    Facts,
+    Unknown,
+    example_gpu,
+    example_with_gpus,
+)
+from gpudiag.model import Finding, Limits, Severity
+from gpudiag.probe import Case, Kind, Needs, Probe
+from gpudiag.scope import gpus_in_scope
+from gpudiag.variables import CLUSTER, WITHHELD
+
+PROBE = Probe(needs=Needs(tensorflow=False), quick=True)
+
+SMALL_SHM = Kind(
+    "small_shm",
+    Severity.NOTE,
+    "this container has {size_mib} MiB of /dev/shm for {gpus} GPUs",
+    "Where NCCL fails with 'unhandled system error': docker run --shm-size=1g --ulimit memlock=-1, or --ipc=host.",
+)
+LOW_MEMLOCK = Kind(
+    "low_memlock",
+    Severity.NOTE,
+    "{device} is here, and a process may lock {size_kib} KiB of memory",
+    "Where NCCL fails with 'unhandled system error': docker run --ulimit memlock=-1, or ulimit -l unlimited.",
+)
+IOMMU_TRANSLATES = Kind(
+    "iommu_translates",
+    Severity.NOTE,
+    "the IOMMU translates addresses between the GPUs: {evidence}",
+    "Where training stands still at the first all-reduce: export NCCL_P2P_DISABLE=1, or boot with iommu=pt.",
+)
+NO_INTERFACE = Kind(
+    "no_interface",
+    Severity.WARNING,
+    "NCCL_SOCKET_IFNAME={value!r} names none of this machine's network interfaces: {interfaces}",
+    "unset NCCL_SOCKET_IFNAME, or set it to one of them.",
+)
+OTHER_WORKERS = Kind(
+    "other_workers",
+    Severity.NOTE,
+    "TF_CONFIG: this is {task} of {workers} workers, and the others cannot be seen from here",
+    "Before training, on every worker: gpudiag check --require-gpus 1. One without a GPU holds up all of them.",
+)
+
+ENOUGH_SHM = 1 << 30
+"""What NVIDIA recommends for its TensorFlow containers; Docker's own is 64 MiB."""
+ENOUGH_MEMLOCK = 1 << 30
+_TRAINING = ("chief", "master", "worker")
+"""Jobs of a cluster that compute gradients; a parameter server or an evaluator may well be without a GPU."""
+
+
+def judge(facts: Facts, limits: Limits) -> Iterator[Finding]:
+    container, nodes = facts.container, facts.device_nodes
+    gpus = len(gpus_in_scope(facts))
+    workers = training_workers(facts)
+    if gpus > 1 and not isinstance(container, Unknown) and not isinstance(nodes, Unknown):
+        if container.name and container.shm_bytes is not None and container.shm_bytes < ENOUGH_SHM:
+            yield SMALL_SHM.found(size_mib=container.shm_bytes >> 20, gpus=gpus)
+        locked = container.memlock_bytes
+        if container.infiniband and locked is not None and locked < ENOUGH_MEMLOCK:
+            yield LOW_MEMLOCK.found(device=container.infiniband[0], size_kib=locked >> 10)
+        evidence = _translation(nodes, {gpu.pci_bus_id for gpu in gpus_in_scope(facts)})
+        if evidence:
+            yield IOMMU_TRANSLATES.found(evidence=evidence)
+    if gpus and (gpus > 1 or len(workers) > 1) and not isinstance(nodes, Unknown):
+        chosen = facts.variables.get("NCCL_SOCKET_IFNAME", "")
+        if chosen and nodes.network and not _interfaces(chosen, nodes.network):
+            yield NO_INTERFACE.found(value=chosen, interfaces=" ".join(nodes.network))
+    if len(workers) > 1 and (task := own_task(facts)) in workers:
+        yield OTHER_WORKERS.found(task=task, workers=len(workers))
+
+
+def figure(facts: Facts) -> str:
+    gpus = len(gpus_in_scope(facts))
+    workers = len(training_workers(facts))
+    return ", ".join([f"{gpus} GPU{'' if gpus == 1 else 's'}", *([f"{workers} workers"] if workers > 1 else [])])
+
+
+def training_workers(facts: Facts) -> tuple[str, ...]:
+    """Return the tasks of ``TF_CONFIG`` that train, such as ``worker 0``; none where it is not set."""
+    cluster = _told(facts).get("cluster", {})
+    return tuple(f"{job} {index}" for job in _TRAINING for index in range(cluster.get(job, 0)))
+
+
+def own_task(facts: Facts) -> str | None:
+    """Return this process's own task in ``TF_CONFIG``, such as ``worker 1``."""
+    task = _told(facts).get("task")
+    return None if task is None else f"{task['type']} {task['index']}"
+
+
+def _told(facts: Facts) -> dict[str, Any]:
+    value = facts.variables.get(CLUSTER, WITHHELD)
+    told: dict[str, Any] = {} if value == WITHHELD else json.loads(value)
+    return told
+
+
+def _translation(nodes: DeviceNodeFacts, gpus: set[str]) -> str:
+    """Say what shows that the IOMMU translates for ``gpus``; "" where it passes through, or where there is none."""
+    kinds = {name: kind for name, kind in nodes.iommu_groups.items() if name in gpus}
+    if kinds:
+        translated = [name for name, kind in kinds.items() if kind.startswith("DMA")]
+        return f"group of {' '.join(translated)}: {kinds[translated[0]]}" if len(translated) > 1 else ""
+    passed = {"iommu=pt", "iommu=off", "intel_iommu=off", "amd_iommu=off"} & set(nodes.iommu_options)
+    return " ".join(["/sys/class/iommu:", *nodes.iommus, *nodes.iommu_options]) if nodes.iommus and not passed else ""
+
+
+def _interfaces(chosen: str, present: tuple[str, ...]) -> list[str]:
+    """Return what ``NCCL_SOCKET_IFNAME`` chooses: beginnings of names, ``=`` whole names, ``^`` all but those."""
+    names = [name for name in chosen.lstrip("^=").split(",") if name]
+    whole = chosen.lstrip("^").startswith("=")
+    return [
+        interface
+        for interface in present
+        if any(interface == name if whole else interface.startswith(name) for name in names)
+        is not chosen.startswith("^")
+    ]
+
+
+_TWO_WORKERS = '{"cluster": {"worker": 2, "ps": 1}, "task": {"type": "%s", "index": %d}}'
+_DOCKER = ContainerFacts("docker", ("/.dockerenv",), False, None, shm_bytes=64 << 20)
+_BOTH = tuple(example_gpu(index).pci_bus_id for index in range(2))
+
+
+def _with(gpus: int = 2, **variables: str) -> Facts:
+    return example_with_gpus(gpus, environment=EnvironmentFacts(variables))
+
+
+def _between(**facts: Any) -> Facts:
+    return example_with_gpus(2, device_nodes=DeviceNodeFacts((), _BOTH, **facts))
+
+
+def _sockets(value: str) -> Facts:
+    nodes = DeviceNodeFacts((), _BOTH, network=("docker0", "eth0"))
+    return example_with_gpus(2, device_nodes=nodes, environment=EnvironmentFacts({"NCCL_SOCKET_IFNAME": value}))
+
+
+def _infiniband(memlock: int | None) -> ContainerFacts:
+    return ContainerFacts(None, (), False, None, memlock_bytes=memlock, infiniband=("/dev/infiniband/uverbs0",))
+
+
+CASES = (
+    Case("two GPUs", expect=(), facts=example_with_gpus(2)),
+    Case("Docker's own /dev/shm", expect=("small_shm",), facts=example_with_gpus(2, container=_DOCKER)),
+    Case("the same with one GPU", expect=(), facts=example_with_gpus(1, container=_DOCKER)),
+    Case(
+        "--shm-size=1g",
+        expect=(),
+        facts=example_with_gpus(2, container=ContainerFacts("docker", ("/.dockerenv",), False, None, 1 << 30)),
+    ),
+    Case("little locked", expect=("low_memlock",), facts=example_with_gpus(2, container=_infiniband(64 << 10))),
+    Case("no limit on locked memory", expect=(), facts=example_with_gpus(2, container=_infiniband(None))),
+    Case(
+        "groups are translated",
+        expect=("iommu_translates",),
+        facts=_between(iommu_groups=dict.fromkeys(_BOTH, "DMA-FQ"), iommus=("dmar0",)),
+    ),
+    Case(
+        "groups are passed through",
+        expect=(),
+        facts=_between(iommu_groups=dict.fromkeys(_BOTH, "identity"), iommus=("dmar0",)),
+    ),
+    Case("an IOMMU that is on", expect=("iommu_translates",), facts=_between(iommus=("ivhd0",))),
+    Case("iommu=pt", expect=(), facts=_between(iommus=("ivhd0",), iommu_options=("iommu=pt",))),
+    Case("an interface that is not there", expect=("no_interface",), facts=_sockets("ib0")),
+    Case("the beginning of one that is", expect=(), facts=_sockets("eth")),
+    Case("all but one", expect=(), facts=_sockets("^docker")),
+    Case("all but all", expect=("no_interface",), facts=_sockets("^docker,eth")),
+    Case("its whole name", expect=(), facts=_sockets("=eth0")),
+    Case("not its whole name", expect=("no_interface",), facts=_sockets("=eth")),
+    Case("one of two workers", expect=("other_workers",), facts=_with(1, TF_CONFIG=_TWO_WORKERS % ("worker", 1))),
+    Case("a parameter server", expect=(), facts=_with(1, TF_CONFIG=_TWO_WORKERS % ("ps", 0))),
+)

@@ -1,0 +1,57 @@
+"""Containers in which nothing is wrong."""
+
+from __future__ import annotations
+
+import pytest
+
+from conftest import Gpudiag
+from corpus.containers import NO_GPU_AT_ALL, machine
+from gpudiag import codec, simulator
+from gpudiag.model import Report
+
+HIDDEN = '"/dev/nvidiactl" = false\n"/dev/nvidia-uvm" = false\n"/dev/nvidia0" = false'
+DOCKER = '"/.dockerenv" = ""'
+NO_DRIVER = ("--fault", "library_missing=libcuda.so.1", "--fault", "nvml_missing")
+
+
+def checked(gpudiag: Gpudiag, toml: str, *arguments: str, **variables: str) -> Report:
+    try:
+        simulator.library_directory()
+    except simulator.SimulatorMissing as missing:
+        pytest.skip(str(missing))
+    (gpudiag.folder / "machine.toml").write_text(toml)
+    options = ("--simulate", "machine.toml", *arguments, "host", "discovery", "--format", "json")
+    done = gpudiag("check", *options, flags=(), **variables)
+    return codec.decode(done.stdout, done.stderr)
+
+
+@pytest.mark.parametrize("variables", [{}, {"KUBERNETES_SERVICE_HOST": "10.96.0.1"}], ids=["docker", "pod"])
+def test_where_nobody_asked_for_a_gpu_and_there_is_none_nothing_is_to_be_mended(
+    gpudiag: Gpudiag, variables: dict[str, str]
+) -> None:
+    report = checked(gpudiag, machine(DOCKER, HIDDEN, NO_GPU_AT_ALL), *NO_DRIVER, **variables)
+    assert report.facts.without_gpu
+    assert (report.diagnosis.causes, report.diagnosis.folded) == ((), ())
+
+
+def test_a_container_that_was_given_one_of_two_gpus_is_healthy(gpudiag: Gpudiag) -> None:
+    toml = machine(DOCKER, '"/sys/bus/pci/devices/0000:02:00.0/vendor" = "0x10de"')
+    toml += '\n"/sys/bus/pci/devices/0000:02:00.0/class" = "0x030200"'
+    report = checked(gpudiag, toml, NVIDIA_VISIBLE_DEVICES="all")
+    assert (report.diagnosis.causes, report.diagnosis.folded) == ((), ())
+
+
+def test_several_gpus_that_work_have_notes_alone(gpudiag: Gpudiag) -> None:
+    toml = machine(
+        DOCKER,
+        '"/proc/self/mountinfo" = "25 24 0:23 / /dev/shm rw - tmpfs shm rw,size=65536k"',
+        '"/sys/class/iommu/ivhd0/uevent" = ""',
+        gpus=2,
+    )
+    slurm = {"SLURM_JOB_ID": "17", "SLURM_JOB_GPUS": "0,1", "SLURM_LOCALID": "3", "CUDA_VISIBLE_DEVICES": "0,1"}
+    cluster = '{"cluster": {"worker": ["a:1", "b:1"]}, "task": {"type": "worker", "index": 0}}'
+    report = checked(gpudiag, toml, NVIDIA_VISIBLE_DEVICES="all", TF_CONFIG=cluster, **slurm)
+    assert (report.diagnosis.causes, report.diagnosis.folded) == ((), ())
+    found = [finding for row in report.rows for finding in row.findings]
+    assert {finding.severity.value for finding in found} == {"note"}
+    assert {finding.kind for finding in found} == {"small_shm", "iommu_translates", "other_workers"}

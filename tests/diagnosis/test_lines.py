@@ -1,0 +1,112 @@
+"""Lines of logs are told apart by their text, whichever release of TensorFlow wrote them."""
+
+from __future__ import annotations
+
+import re
+
+import pytest
+
+from gpudiag.diagnosis import lines
+
+OLD = "2024-05-03 14:51:51.684995: {} external/local_xla/xla/stream_executor/cuda/file.cc:9261] "
+NEW = "{}0000 00:00:1795217453.798889    8098 file.cc:2365] "
+
+
+@pytest.mark.parametrize("prefix", [OLD, NEW], ids=["2.18", "2.21"])
+@pytest.mark.parametrize(
+    "text",
+    [
+        "Unable to register cuFFT factory: Attempting to register factory for plugin cuFFT when one has already been "
+        "registered",
+        "computation placer already registered. Please check linkage and avoid linking the same target more than once.",
+        "TF-TRT Warning: Could not find TensorRT",
+        "CuptiManager: error 35: CUPTI_ERROR_INSUFFICIENT_PRIVILEGES",
+        "successful NUMA node read from SysFS had negative value (-1), but there must be at least one NUMA node, so "
+        "returning NUMA node zero.",
+        "could not open file to read NUMA node: /sys/bus/pci/devices/0000:01:00.0/numa_node",
+        "This TensorFlow binary is optimized to use available CPU instructions in performance-critical operations.",
+        "oneDNN custom operations are on. You may see slightly different numerical results",
+        "Local rendezvous is aborting with status: OUT_OF_RANGE: End of sequence",
+    ],
+)
+def test_a_harmless_line_is_named_once(prefix: str, text: str) -> None:
+    line = prefix.format("W") + text
+    (said,) = lines.harmless([line, line])
+    assert said.split(":")[0] in line
+    assert lines.misleading([line]) == ()
+
+
+@pytest.mark.parametrize(
+    ("text", "meaning"),
+    [
+        ("Could not find cuda drivers on your machine, GPU will not be used.", "libcudart.so.12"),
+        ("failed call to cuInit: INTERNAL: CUDA error: Failed call to cuInit: UNKNOWN ERROR (303)", "libcuda.so.1"),
+        (
+            "Cannot dlopen some GPU libraries. Please make sure the missing libraries mentioned above are installed",
+            "none is mentioned above",
+        ),
+        (
+            "Failed to determine cuDNN version (Note that this is expected if the application doesn't link the cuDNN "
+            "plugin): INTERNAL: cuDNN error: CUDNN_STATUS_INTERNAL_ERROR",
+            "libcudnn.so.9",
+        ),
+    ],
+)
+def test_a_misleading_line_is_corrected(text: str, meaning: str) -> None:
+    (said,) = lines.misleading([NEW.format("W") + text])
+    assert meaning in said
+    assert lines.harmless([NEW.format("W") + text]) == ()
+
+
+def test_a_real_error_is_neither() -> None:
+    log = [
+        NEW.format("E") + "failed call to cuInit: INTERNAL: CUDA error: CUDA_ERROR_NO_DEVICE: no device is detected",
+        NEW.format("W") + "Local rendezvous is aborting with status: RESOURCE_EXHAUSTED: OOM when allocating tensor",
+        "RuntimeError: Physical devices cannot be modified after being initialized",
+    ]
+    assert lines.harmless(log) == lines.misleading(log) == ()
+
+
+def test_lines_that_worry_are_warnings_and_errors() -> None:
+    log = [NEW.format("I") + "oneDNN", OLD.format("W") + "TF-TRT", "WARNING: All log messages", "a line of a program"]
+    assert list(lines.worrying(log)) == [log[1]]
+
+
+ERROR = re.compile("IndexError")
+STATEMENT = re.compile(r"gpus\[")
+
+
+@pytest.mark.parametrize(
+    ("log", "found"),
+    [
+        (
+            [
+                "Traceback (most recent call last):",
+                '  File "/home/someone/train.py", line 4, in <module>',
+                "    use(gpus[0])",
+                '  File "/venv/lib/site-packages/tensorflow/python/config.py", line 9, in use',
+                "    _use(gpus[index])",
+                "IndexError: list index out of range",
+            ],
+            "/home/someone/train.py:4: use(gpus[0])",
+        ),
+        ([">       use(gpus[0])", "E       IndexError: list index out of range"], "use(gpus[0])"),
+        (["----> 3 use(gpus[0])", "IndexError: list index out of range"], "use(gpus[0])"),
+        (["use(gpus[0])", "Traceback (most recent call last):", "IndexError: list index out of range"], ""),
+        (["IndexError: list index out of range"], ""),
+    ],
+    ids=["Python", "pytest", "notebook", "of another traceback", "no traceback"],
+)
+def test_the_statement_that_raised_is_the_users_own(log: list[str], found: str) -> None:
+    assert list(lines.statements(log, ERROR, STATEMENT)) == [("IndexError: list index out of range", found)]
+
+
+def test_a_line_is_told_without_time_and_number() -> None:
+    assert lines.text(NEW.format("E") + "failed  call\x1b[0m") == "file.cc: failed call"
+    assert lines.text(OLD.format("W") + "Cannot dlopen") == "file.cc: Cannot dlopen"
+    assert lines.text("  a line of a program") == "a line of a program"
+
+
+def test_workers_of_a_test_run_are_counted() -> None:
+    assert lines.workers(["[gw0] [ 50%] PASSED", "[gw1] linux -- Python 3.11", "[gw0] [100%] PASSED"]) == 2
+    assert lines.workers(["gw0 is a name"]) == 0
