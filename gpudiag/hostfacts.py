@@ -96,6 +96,22 @@ class DriverFacts(Family, tag="driver"):
     """The loader's own words where ``libcuda.so.1`` cannot be opened, or what it answers to a version query."""
     cuda_version: str | None
     """Newest CUDA version the driver supports (``cuDriverGetVersion``), such as ``12.5``."""
+    modules: tuple[str, ...] = ()
+    """Loaded kernel modules that drive NVIDIA GPUs: ``nvidia``, ``nvidia_uvm``, ``nouveau`` ... (``/proc/modules``)."""
+    module_installed: bool | None = None
+    """Whether NVIDIA's module was built for the running kernel (its ``modules.dep``); None where that is not known."""
+    secure_boot: bool | None = None
+    """Whether the kernel was started by UEFI Secure Boot; None where that is not known."""
+    prime: str | None = None
+    """What Ubuntu's prime-select chose on a notebook with two GPUs: ``nvidia``, ``intel``, ``on-demand``."""
+    packages: dict[str, str] = {}
+    """Installed packages of NVIDIA's driver and their versions, where dpkg manages packages."""
+    fabric_manager: str | None = None
+    """NVIDIA's Fabric Manager: ``running``, ``stopped`` or ``absent``; None where that is not known."""
+    wsl_library: str | None = None
+    """``libcuda.so.1`` where Windows shows it to a distribution of WSL, whether the loader finds it there or not."""
+    windows_driver: str | None = None
+    """Under WSL, the file that shows that Windows has NVIDIA's driver."""
 
 
 class GpuProcess(Record):
@@ -152,6 +168,8 @@ class DeviceNode(Record):
     """Type and permission bits as ``ls -l`` prints them, such as ``crw-rw-rw-``."""
     readable: bool
     writable: bool
+    group: str = ""
+    """The group that owns it."""
 
 
 class DeviceNodeFacts(Family, tag="device_nodes"):
@@ -168,6 +186,12 @@ class DeviceNodeFacts(Family, tag="device_nodes"):
     """Words of the kernel's command line that concern the IOMMU, such as ``iommu=pt``."""
     network: tuple[str, ...] = ()
     """Network interfaces (``/sys/class/net``)."""
+    bound: dict[str, str] = {}
+    """The kernel driver of each GPU that has one, such as ``nvidia``, ``nouveau`` or ``vfio-pci``."""
+    other_gpus: dict[str, str] = {}
+    """PCI bus ids of the display controllers of Intel and AMD, and whose each is."""
+    groups: tuple[str, ...] = ()
+    """The groups of this process."""
 
 
 class EnvironmentFacts(Family, tag="environment"):
@@ -271,7 +295,9 @@ class Facts(Record):
     @property
     def without_gpu(self) -> bool:
         """True only where it is known that there is no NVIDIA GPU: not where one is hidden or nobody answers."""
-        nvml, nodes = self.nvml, self.device_nodes
+        nvml, nodes, driver = self.nvml, self.device_nodes, self.driver
+        if not isinstance(driver, Unknown) and (driver.wsl_library or driver.windows_driver):
+            return False
         if isinstance(nvml, Unknown) or isinstance(nodes, Unknown) or nvml.devices or nodes.pci_gpus:
             return False
         return nvml.error in NVML_ABSENT

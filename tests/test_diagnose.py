@@ -46,6 +46,16 @@ def test_a_healthy_machine_has_no_cause(gpudiag: Gpudiag) -> None:
     assert {step.status for step in found.steps} <= {"ok", "not known"}
 
 
+def test_gpus_that_let_one_process_in_are_not_called_busy_because_of_gpudiag(gpudiag: Gpudiag) -> None:
+    (gpudiag.folder / "machine.toml").write_text('[[gpu]]\ncompute_mode = "exclusive_process"\n')
+    assert diagnosed(gpudiag, "discovery", "--simulate", "machine.toml", "--jobs", "4").causes == ()
+
+
+def test_a_gpu_that_is_lost_is_named(gpudiag: Gpudiag) -> None:
+    (cause, *_) = diagnosed(gpudiag, "host", "discovery", "--fault", "device_lost_after=1@0").causes
+    assert (cause.rule, cause.sure.value) == ("gpu_lost", "proved")
+
+
 def test_a_log_is_read_and_kept_in_the_report(gpudiag: Gpudiag) -> None:
     (gpudiag.folder / "app.log").write_bytes(b"first\n\xff\n" + b"line\n" * 5000 + b"last\n")
     done = gpudiag("check", "host.gpus", "--log", "app.log", "--format", "json")

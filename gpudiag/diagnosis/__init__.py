@@ -11,7 +11,7 @@ from gpudiag.diagnosis.rule import TRACE, Evidence, Rule
 from gpudiag.errors import CatalogueError
 from gpudiag.model import Diagnosis, RootCause, Stage, Sure
 
-_NOT_FAMILIES = ("lines", "rule", "steps")
+_NOT_FAMILIES = ("lines", "machine", "rule", "steps")
 _ORDER = list(Stage)
 _SURENESS = list(Sure)
 

@@ -40,6 +40,18 @@ def trace(evidence: Evidence) -> tuple[Step, ...]:
     return tuple(steps)
 
 
+def cuinit_error(evidence: Evidence) -> str:
+    """Return the driver's words where ``cuInit`` failed; "" where it did not, or nobody asked."""
+    lines = evidence.trace.lines if evidence.trace is not None else ()
+    return next((found["error"] for line in lines if (found := _CUINIT.search(line.text))), "")
+
+
+def context_error(evidence: Evidence) -> str:
+    """Return TensorFlow's words where it could not create its devices; "" where it could, or nobody asked."""
+    status, words = _devices_row(("creation_failed",))(evidence)
+    return words if status is FAILED else ""
+
+
 def _package(evidence: Evidence) -> Answer:
     facts = evidence.facts.tensorflow
     if isinstance(facts, Unknown):
@@ -77,13 +89,10 @@ def _library(name: str) -> Callable[[Evidence], Answer]:
 
 
 def _driver(evidence: Evidence) -> Answer:
-    seen = evidence.trace
-    if seen is None:
+    if evidence.trace is None:
         return NOT_KNOWN, ""
-    for line in seen.lines:
-        if found := _CUINIT.search(line.text):
-            return FAILED, found["error"]
-    return OK, ""
+    error = cuinit_error(evidence)
+    return (FAILED, error) if error else (OK, "")
 
 
 def _nvml(evidence: Evidence) -> Answer:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import importlib
+import platform
 from pathlib import Path
 from typing import Any
 
@@ -14,7 +15,7 @@ FAMILIES: tuple[str, ...] = tuple(field.name for field in msgspec.structs.fields
 """The families in the order of the fields of :class:`gpudiag.hostfacts.Facts`; a module of this package each."""
 
 
-_ROOTED = ("driver", "device_nodes", "container", "libraries")
+_ROOTED = ("system", "driver", "device_nodes", "container", "libraries")
 """The families that read files of the machine; their ``gather`` takes its root."""
 
 
@@ -36,3 +37,16 @@ def gather_family(argument: dict[str, Any]) -> bytes:
 def printable(text: str) -> str:
     """Return ``text`` with undecodable bytes of the operating system as escapes: JSON has no lone surrogates."""
     return text.encode("utf-8", "backslashreplace").decode()
+
+
+def read_text(file: Path) -> str:
+    """Return the text of ``file``; "" where there is none, or none that this user may read."""
+    try:
+        return file.read_text(errors="replace")
+    except OSError:
+        return ""
+
+
+def kernel_release(root: Path) -> str:
+    """Return the release of the kernel of the machine under ``root``."""
+    return read_text(root / "proc/sys/kernel/osrelease").strip() or platform.release()

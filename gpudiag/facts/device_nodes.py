@@ -1,47 +1,73 @@
-"""The family ``device_nodes``: NVIDIA's device files and GPUs on the PCI bus, IOMMUs and network interfaces."""
+"""The family ``device_nodes``: NVIDIA's device files, GPUs on the PCI bus, IOMMUs and network interfaces."""
 
 from __future__ import annotations
 
 import os
+import re
 import stat
 from pathlib import Path
 
+from gpudiag.facts import read_text
 from gpudiag.hostfacts import DeviceNode, DeviceNodeFacts
 
 _NVIDIA = "0x10de"
+_OTHERS = {"0x8086": "Intel", "0x1002": "AMD"}
 _DISPLAY_CONTROLLER = "0x03"
+_DRIVER = re.compile(r"^DRIVER=(.+)$", re.MULTILINE)
 
 
 def gather(root: Path = Path("/")) -> DeviceNodeFacts:
     """Return the devices whose files are under ``root/dev`` and ``root/sys``."""
     files = sorted([*root.glob("dev/nvidia*"), *root.glob("dev/dxg")])
-    gpus = [
-        device
+    vendors = {
+        device: read_text(device / "vendor").strip()
         for device in sorted(root.glob("sys/bus/pci/devices/*"))
-        if _read(device / "vendor") == _NVIDIA and _read(device / "class").startswith(_DISPLAY_CONTROLLER)
-    ]
-    groups = {device.name: _read(device / "iommu_group/type") for device in gpus}
+        if read_text(device / "class").startswith(_DISPLAY_CONTROLLER)
+    }
+    own = [device for device, vendor in vendors.items() if vendor == _NVIDIA]
+    drivers = {device.name: _DRIVER.search(read_text(device / "uevent")) for device in own}
+    iommu_groups = {device.name: read_text(device / "iommu_group/type").strip() for device in own}
     return DeviceNodeFacts(
         nodes=tuple(_node(file, root) for file in files if not file.is_dir()),
-        pci_gpus=tuple(device.name for device in gpus),
-        iommu_groups={name: group for name, group in groups.items() if group},
+        pci_gpus=tuple(device.name for device in own),
+        bound={name: driver[1] for name, driver in drivers.items() if driver},
+        other_gpus={device.name: _OTHERS[vendor] for device, vendor in vendors.items() if vendor in _OTHERS},
+        groups=_groups(root),
+        iommu_groups={name: group for name, group in iommu_groups.items() if group},
         iommus=tuple(sorted(file.name for file in root.glob("sys/class/iommu/*"))),
-        iommu_options=tuple(word for word in _read(root / "proc/cmdline").split() if "iommu" in word),
+        iommu_options=tuple(word for word in read_text(root / "proc/cmdline").split() if "iommu" in word),
         network=tuple(sorted(file.name for file in root.glob("sys/class/net/*"))),
     )
 
 
 def _node(file: Path, root: Path) -> DeviceNode:
+    status = file.lstat()
     return DeviceNode(
         path=f"/{file.relative_to(root)}",
-        mode=stat.filemode(file.lstat().st_mode),
-        readable=os.access(file, os.R_OK),
-        writable=os.access(file, os.W_OK),
+        mode=stat.filemode(status.st_mode),
+        readable=_may(file, os.R_OK, root),
+        writable=_may(file, os.W_OK, root),
+        group=_group(status.st_gid),
     )
 
 
-def _read(file: Path) -> str:
+def _may(file: Path, what: int, root: Path) -> bool:
+    """Return whether this process may read or write ``file``; on a faked machine it is a stranger, never root."""
+    if root != Path("/"):
+        return file.stat().st_mode & what == what  # os.R_OK and os.W_OK are the bits for others
+    return os.access(file, what)
+
+
+def _groups(root: Path) -> tuple[str, ...]:
+    if root != Path("/") or not hasattr(os, "getgroups"):
+        return ()
+    return tuple(sorted(map(_group, {os.getegid(), *os.getgroups()})))
+
+
+def _group(number: int) -> str:
     try:
-        return file.read_text().strip()
-    except OSError:
-        return ""
+        import grp
+
+        return grp.getgrgid(number).gr_name
+    except (ImportError, KeyError):  # Windows; a container may lack the name
+        return str(number)

@@ -6,26 +6,61 @@ import ctypes
 import re
 from pathlib import Path
 
+from gpudiag.facts import kernel_release, read_text
 from gpudiag.hostfacts import DriverFacts
 
 _LIBRARY = "libcuda.so.1"
+_MODULE = re.compile(r"^(nvidia\w*|nouveau) ", re.MULTILINE)
+_MODULE_FILE = re.compile(r"^\S*/nvidia(-current)?\.ko\S*:", re.MULTILINE)  # Debian's is called nvidia-current
+_SECURE_BOOT = "sys/firmware/efi/efivars/SecureBoot-8be4df61-93ca-11d2-aa0d-00e098032b8c"
+_PACKAGE = re.compile(
+    r"^Package: (?P<name>(?:lib)?nvidia-(?:driver|compute|kernel|dkms|utils|smi|gl|ml|ptxjitcompiler|fabricmanager)\S*"
+    r"|libcuda1|cuda-drivers\S*)\nStatus: install ok installed\n(?:.+\n)*?Version: (?P<version>\S+)",
+    re.MULTILINE,
+)
+_FABRIC_MANAGER = ("usr/bin/nv-fabricmanager", "nv-fabricmanage")
+"""The program, and its name as the kernel cuts it to 15 characters."""
+_WSL_LIBRARY = "usr/lib/wsl/lib/libcuda.so.1"
+_WINDOWS_DRIVER = ("usr/lib/wsl/drivers/nv*/libcuda*", "mnt/c/Windows/System32/nvidia-smi.exe")
 
 
 def gather(root: Path = Path("/"), library: str = _LIBRARY) -> DriverFacts:
-    """Return the facts of the driver whose kernel module shows under ``root`` and whose library is ``library``.
+    """Return the facts of the driver whose files lie under ``root`` and whose library is ``library``.
 
     Loading the library runs its constructors and nothing else: ``cuDriverGetVersion`` needs no ``cuInit``.
     """
-    module = _kernel_module(root)
+    path, error, cuda_version = _ask(library)
+    release = kernel_release(root)
+    modules = read_text(root / f"lib/modules/{release}/modules.dep")
+    return DriverFacts(
+        kernel_module=_kernel_module(root),
+        libcuda_path=path,
+        libcuda_error=error,
+        cuda_version=cuda_version,
+        modules=tuple(_MODULE.findall(read_text(root / "proc/modules"))),
+        module_installed=_MODULE_FILE.search(modules) is not None if modules else None,
+        secure_boot=_secure_boot(root),
+        prime=read_text(root / "etc/prime-discrete").strip() or None,
+        packages={
+            found["name"]: found["version"] for found in _PACKAGE.finditer(read_text(root / "var/lib/dpkg/status"))
+        },
+        fabric_manager=_fabric_manager(root),
+        wsl_library=f"/{_WSL_LIBRARY}" if (root / _WSL_LIBRARY).exists() else None,
+        windows_driver=_windows_driver(root) if "microsoft" in release.lower() else None,
+    )
+
+
+def _ask(library: str) -> tuple[str | None, str | None, str | None]:
+    """Return the path of ``library``, why it does not answer, and the newest CUDA version that it supports."""
     try:
         cuda = ctypes.CDLL(library)
     except OSError as error:
-        return DriverFacts(module, None, str(error), None)
+        return None, str(error), None
     version = ctypes.c_int()
     status = cuda.cuDriverGetVersion(ctypes.byref(version))
     if status:
-        return DriverFacts(module, _mapped(library), f"cuDriverGetVersion returned CUDA error {status}", None)
-    return DriverFacts(module, _mapped(library), None, f"{version.value // 1000}.{version.value % 1000 // 10}")
+        return _mapped(library), f"cuDriverGetVersion returned CUDA error {status}", None
+    return _mapped(library), None, f"{version.value // 1000}.{version.value % 1000 // 10}"
 
 
 def _kernel_module(root: Path) -> str | None:
@@ -36,6 +71,26 @@ def _kernel_module(root: Path) -> str | None:
         return None
     version = re.search(r"\s(\d+\.\d[\d.]*)\s", text)
     return version[1] if version else text.partition("\n")[0]
+
+
+def _secure_boot(root: Path) -> bool | None:
+    """Return the last byte of the UEFI variable ``SecureBoot``; the four before it are its attributes."""
+    try:
+        return (root / _SECURE_BOOT).read_bytes()[-1:] == b"\1"
+    except OSError:
+        return None
+
+
+def _fabric_manager(root: Path) -> str:
+    program, name = _FABRIC_MANAGER
+    if any(read_text(file).strip() == name for file in root.glob("proc/[0-9]*/comm")):
+        return "running"
+    return "stopped" if (root / program).exists() else "absent"
+
+
+def _windows_driver(root: Path) -> str | None:
+    found = (file for pattern in _WINDOWS_DRIVER for file in root.glob(pattern))
+    return next((f"/{file.relative_to(root)}" for file in found), None)
 
 
 def _mapped(library: str) -> str:

@@ -8,15 +8,15 @@ import platform
 import sys
 from pathlib import Path
 
-from gpudiag.facts import printable
+from gpudiag.facts import kernel_release, printable
 from gpudiag.hostfacts import SystemFacts
 
 
-def gather() -> SystemFacts:
-    """Return the facts of this host and interpreter."""
+def gather(root: Path = Path("/")) -> SystemFacts:
+    """Return the facts of this host, whose kernel shows under ``root``, and of this interpreter."""
     import psutil
 
-    release = platform.release()
+    release = kernel_release(root)
     return SystemFacts(
         os=_distribution(),
         kernel=release,

@@ -17,6 +17,7 @@ def write(root: Path, spec: MachineSpec) -> None:
     nodes.mkdir()
     for name in ("nvidiactl", "nvidia-uvm", *(f"nvidia{number}" for number in range(len(spec.gpus)))):
         (nodes / name).touch()
+        (nodes / name).chmod(0o666)
     for gpu in spec.gpus:
         device = root / "sys/bus/pci/devices" / gpu.pci_bus_id.lower()
         device.mkdir(parents=True)
@@ -29,3 +30,5 @@ def write(root: Path, spec: MachineSpec) -> None:
         else:
             file.parent.mkdir(parents=True, exist_ok=True)
             file.write_text(content)
+    for path, mode in spec.modes:
+        (root / path.lstrip("/")).chmod(mode)

@@ -102,6 +102,7 @@ class MachineSpec:
     cudnn_version: str = "9.3.0"
     faults: tuple[Fault, ...] = ()
     files: tuple[tuple[str, str | None], ...] = ()  # absolute path and content; None: removed
+    modes: tuple[tuple[str, int], ...] = ()  # permissions of files by absolute path
     text: str = field(default="", compare=False)  # as the user wrote it
 
     @property
@@ -250,7 +251,10 @@ def _machine_from(table: Mapping[str, Any], text: str) -> MachineSpec:
         raise SpecError('faults must be a list of texts, for instance faults = ["cuinit=802"]')
     files = table.get("files", {})
     if not isinstance(files, dict) or not all(map(_is_file, files.items())):
-        raise SpecError('[files] maps absolute paths to their content, or to false: "/.dockerenv" = ""')
+        raise SpecError(
+            '[files] maps absolute paths to their content, to false or to permissions: "/.dockerenv" = "", '
+            '"/dev/nvidia-uvm" = false, "/dev/nvidia0" = { mode = "660" }'
+        )
     versions = {
         key: _text(table[key], pattern, key, example)
         for key, pattern, example in (
@@ -261,14 +265,20 @@ def _machine_from(table: Mapping[str, Any], text: str) -> MachineSpec:
         if key in table
     }
     parsed = tuple(parse_fault(fault) for fault in faults)
-    kept = tuple((path, None if content is False else content) for path, content in files.items())
-    return MachineSpec(gpus=_placed(gpus), faults=parsed, files=kept, text=text, **versions)
+    modes = tuple((path, int(content["mode"], 8)) for path, content in files.items() if isinstance(content, dict))
+    kept = tuple(
+        (path, content if isinstance(content, str) else "" if isinstance(content, dict) else None)
+        for path, content in files.items()
+    )
+    return MachineSpec(gpus=_placed(gpus), faults=parsed, files=kept, modes=modes, text=text, **versions)
 
 
 def _is_file(entry: tuple[str, object]) -> bool:
     path, content = entry
     inside = path.startswith("/") and ".." not in Path(path).parts and path != "/"
-    return inside and (content is False or isinstance(content, str))
+    mode = content.get("mode") if isinstance(content, dict) and len(content) == 1 else None
+    permissions = isinstance(mode, str) and re.fullmatch("[0-7]{3}", mode) is not None
+    return inside and (content is False or isinstance(content, str) or permissions)
 
 
 def _text(value: object, pattern: str, key: str, example: str) -> str:

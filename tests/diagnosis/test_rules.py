@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import pytest
+from msgspec.structs import replace
 
 from gpudiag import diagnosis
 from gpudiag.diagnosis.rule import Evidence, Rule, RuleCase
-from gpudiag.hostfacts import example, example_with_gpus
+from gpudiag.hostfacts import DriverFacts, example, example_with_gpus
+from gpudiag.model import Stage
 
 RULES = diagnosis.rules()
 CASES = [pytest.param(rule, case, id=f"{rule.id}: {case.name}") for rule in RULES for case in rule.cases]
@@ -33,3 +35,17 @@ def test_a_rule_has_cases_of_both_kinds(rule: Rule) -> None:
 @pytest.mark.parametrize("facts", [example(), example_with_gpus(1), example_with_gpus(8)], ids=["none", "1", "8"])
 def test_a_rule_is_silent_on_a_healthy_machine(rule: Rule, facts: object) -> None:
     assert list(rule.find(Evidence(facts))) == []  # type: ignore[arg-type]
+
+
+def test_a_match_may_name_an_earlier_stage_than_its_rule() -> None:
+    rule = next(rule for rule in RULES if rule.id == "driver_upgraded_without_reboot")
+    by_name = {case.name: next(rule.causes(case.evidence)).stage for case in rule.cases if case.fires}
+    assert (by_name["cuInit alone"], by_name["NVML alone"]) == (Stage.DRIVER, Stage.NVML)
+
+
+def test_under_wsl_windows_may_have_the_gpu() -> None:
+    driver = example().driver
+    assert isinstance(driver, DriverFacts)
+    assert example().without_gpu
+    for name in ("wsl_library", "windows_driver"):
+        assert not example(driver=replace(driver, **{name: "/a/file"})).without_gpu

@@ -40,11 +40,37 @@ def test_permissions(tmp_path: Path) -> None:
     assert (node.mode, node.readable, node.writable) == ("-rw-rw-rw-", True, True)
 
 
-@pytest.mark.skipif(os.geteuid() == 0, reason="root may open every file")
 def test_permissions_that_are_lacking(tmp_path: Path) -> None:
-    put(tmp_path, "dev/nvidia0").chmod(0o400)
-    (node,) = device_nodes.gather(tmp_path).nodes
-    assert (node.mode, node.readable, node.writable) == ("-r--------", True, False)
+    put(tmp_path, "dev/nvidia0").chmod(0o664)
+    facts = device_nodes.gather(tmp_path)
+    (node,) = facts.nodes
+    assert (node.mode, node.readable, node.writable) == ("-rw-rw-r--", True, False)
+    assert node.group
+    assert facts.groups == ()  # on a faked machine this process is a stranger
+
+
+@pytest.mark.skipif(os.geteuid() == 0, reason="root may open every file")
+def test_permissions_on_this_machine(tmp_path: Path) -> None:
+    file = put(tmp_path, "nvidia0")
+    file.chmod(0o400)
+    assert (device_nodes._may(file, os.R_OK, Path("/")), device_nodes._may(file, os.W_OK, Path("/"))) == (True, False)
+
+
+@pytest.mark.skipif(not hasattr(os, "getgroups"), reason="no groups here")
+def test_groups_on_this_machine() -> None:
+    assert device_nodes.gather().groups
+
+
+def test_drivers_of_the_gpus_and_gpus_of_other_makers(tmp_path: Path) -> None:
+    put_pci(tmp_path, "0000:01:00.0", "0x10de", "0x030000")
+    put_pci(tmp_path, "0000:02:00.0", "0x10de", "0x030200")
+    put_pci(tmp_path, "0000:00:02.0", "0x8086", "0x030000")
+    put_pci(tmp_path, "0000:05:00.0", "0x1a03", "0x030000")  # of a server's management controller
+    put(tmp_path, "sys/bus/pci/devices/0000:01:00.0/uevent", "DRIVER=nouveau\nPCI_CLASS=30000\n")
+    put(tmp_path, "sys/bus/pci/devices/0000:02:00.0/uevent", "PCI_CLASS=30200\n")
+    facts = device_nodes.gather(tmp_path)
+    assert facts.bound == {"0000:01:00.0": "nouveau"}
+    assert facts.other_gpus == {"0000:00:02.0": "Intel"}
 
 
 def test_display_controllers_of_nvidia_alone(tmp_path: Path) -> None:

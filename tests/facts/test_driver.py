@@ -61,3 +61,73 @@ def test_a_stub_library(tmp_path: Path) -> None:
     facts = driver.gather(tmp_path, str(link))
     assert facts.libcuda_error == "cuDriverGetVersion returned CUDA error 34"
     assert (facts.libcuda_path, facts.cuda_version) == (str(link.resolve()), None)
+
+
+def put(root: Path, path: str, text: str = "") -> None:
+    file = root / path
+    file.parent.mkdir(parents=True, exist_ok=True)
+    file.write_text(text)
+
+
+def test_nothing_is_said_to_be_there_that_is_not(tmp_path: Path) -> None:
+    facts = driver.gather(tmp_path, ABSENT)
+    assert (facts.modules, facts.packages, facts.fabric_manager) == ((), {}, "absent")
+    assert (facts.module_installed, facts.secure_boot, facts.prime) == (None, None, None)
+    assert (facts.wsl_library, facts.windows_driver) == (None, None)
+
+
+def test_modules_of_the_kernel(tmp_path: Path) -> None:
+    put(tmp_path, "proc/modules", "nvidia_uvm 1 0 - Live 0\nnouveau 2 1 - Live 0\nvideo 3 1 nouveau, Live 0\n")
+    put(tmp_path, "proc/sys/kernel/osrelease", "6.1.0-18-amd64\n")
+    put(tmp_path, "lib/modules/6.1.0-18-amd64/modules.dep", "kernel/fs/ext4.ko: kernel/lib/crc16.ko\n")
+    facts = driver.gather(tmp_path, ABSENT)
+    assert facts.modules == ("nvidia_uvm", "nouveau")
+    assert facts.module_installed is False
+
+
+@pytest.mark.parametrize(
+    "line",
+    ["updates/dkms/nvidia.ko.xz: kernel/x.ko", "updates/dkms/nvidia-current.ko:", "kernel/nvidia-535/nvidia.ko:"],
+)
+def test_a_module_that_was_built(tmp_path: Path, line: str) -> None:
+    put(tmp_path, "proc/sys/kernel/osrelease", "6.1.0-18-amd64\n")
+    put(tmp_path, "lib/modules/6.1.0-18-amd64/modules.dep", f"kernel/fs/ext4.ko:\n{line}\n")
+    assert driver.gather(tmp_path, ABSENT).module_installed is True
+
+
+@pytest.mark.parametrize("on", [True, False])
+def test_secure_boot(tmp_path: Path, on: bool) -> None:
+    name = "SecureBoot-8be4df61-93ca-11d2-aa0d-00e098032b8c"
+    put(tmp_path, f"sys/firmware/efi/efivars/{name}", f"\x06\0\0\0{chr(on)}")
+    assert driver.gather(tmp_path, ABSENT).secure_boot is on
+
+
+def test_installed_packages_of_the_driver(tmp_path: Path) -> None:
+    state = {
+        "libnvidia-compute-535": "install ok",
+        "nvidia-container-toolkit": "install ok",
+        "libcuda1": "deinstall ok",
+    }
+    text = "\n".join(
+        f"Package: {name}\nStatus: {status} installed\nPriority: optional\nVersion: 535.104.05-0ubuntu1\n"
+        for name, status in state.items()
+    )
+    put(tmp_path, "var/lib/dpkg/status", text)
+    assert driver.gather(tmp_path, ABSENT).packages == {"libnvidia-compute-535": "535.104.05-0ubuntu1"}
+
+
+def test_fabric_manager(tmp_path: Path) -> None:
+    put(tmp_path, "usr/bin/nv-fabricmanager")
+    assert driver.gather(tmp_path, ABSENT).fabric_manager == "stopped"
+    put(tmp_path, "proc/4242/comm", "nv-fabricmanage\n")
+    assert driver.gather(tmp_path, ABSENT).fabric_manager == "running"
+
+
+def test_wsl(tmp_path: Path) -> None:
+    put(tmp_path, "usr/lib/wsl/lib/libcuda.so.1")
+    put(tmp_path, "mnt/c/Windows/System32/nvidia-smi.exe")
+    assert driver.gather(tmp_path, ABSENT).windows_driver is None  # a disk with Windows on it
+    put(tmp_path, "proc/sys/kernel/osrelease", "5.15.153.1-microsoft-standard-WSL2\n")
+    facts = driver.gather(tmp_path, ABSENT)
+    assert facts.wsl_library == "/usr/lib/wsl/lib/libcuda.so.1"
+    assert facts.windows_driver == "/mnt/c/Windows/System32/nvidia-smi.exe"

@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import platform
 import sys
+from pathlib import Path
 
 import pytest
 
@@ -27,6 +28,11 @@ def test_a_uid_without_a_name(monkeypatch: pytest.MonkeyPatch) -> None:
     assert system.gather().user == "54321"
 
 
-def test_wsl_is_known_by_its_kernel(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("platform.release", lambda: "5.15.153.1-microsoft-standard-WSL2")
-    assert system.gather().wsl
+def test_wsl_is_known_by_its_kernel(tmp_path: Path) -> None:
+    release = tmp_path / "proc/sys/kernel/osrelease"
+    release.parent.mkdir(parents=True)
+    release.write_text("5.15.153.1-microsoft-standard-WSL2\n")
+    facts = system.gather(tmp_path)
+    assert facts.wsl
+    assert facts.kernel == "5.15.153.1-microsoft-standard-WSL2"
+    assert not system.gather().wsl

@@ -18,6 +18,7 @@ from gpudiag.simulator import (
     SpecError,
     catalogue_text,
     fault_environment,
+    kernel_files,
     parse_fault,
     parse_spec,
 )
@@ -263,3 +264,18 @@ def test_importing_costs_nothing() -> None:
         timeout=60,
     )
     assert done.stdout.split() == ["gpudiag", "gpudiag.simulator"]
+
+
+def test_permissions_of_a_file(tmp_path: Path) -> None:
+    text = '[files]\n"/dev/nvidia0" = { mode = "660" }\n"/etc/new" = { mode = "400" }\n[[gpu]]\n'
+    (tmp_path / "machine.toml").write_text(text)
+    kernel_files.write(tmp_path / "root", parse_spec(str(tmp_path / "machine.toml")))
+    found = {name: (tmp_path / "root" / name).stat().st_mode & 0o777 for name in ("dev/nvidia0", "etc/new")}
+    assert found == {"dev/nvidia0": 0o660, "etc/new": 0o400}
+
+
+@pytest.mark.parametrize("value", ['{ mode = "9" }', "{ mode = 660 }", "{ owner = 'root' }", '{ mode = "660", x = 1 }'])
+def test_permissions_that_are_not_understood(tmp_path: Path, value: str) -> None:
+    (tmp_path / "machine.toml").write_text(f'[files]\n"/dev/nvidia0" = {value}\n[[gpu]]\n')
+    with pytest.raises(SpecError, match="permissions"):
+        parse_spec(str(tmp_path / "machine.toml"))

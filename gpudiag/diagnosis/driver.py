@@ -1,0 +1,338 @@
+"""NVIDIA's driver is there, and of two versions, too old, or not ready."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+from functools import partial
+from typing import Any
+
+from msgspec.structs import replace
+
+from gpudiag.diagnosis.machine import (
+    DOCKER,
+    HOST_DRIVER,
+    LIBCUDA,
+    container,
+    example_driver,
+    example_evidence,
+    example_facts,
+    example_nodes,
+    install_command,
+    parts,
+    stage_of_driver,
+    uses_apt,
+)
+from gpudiag.diagnosis.rule import Evidence, Match, Rule, RuleCase
+from gpudiag.diagnosis.steps import cuinit_error
+from gpudiag.hostfacts import DriverFacts, EnvironmentFacts, NvmlFacts, example_gpu, example_with_gpus
+from gpudiag.model import Stage, Sure
+
+_TWO_VERSIONS = re.compile(
+    r"kernel version \S+ does not match DSO version \S+|Driver/library version mismatch|NVML/RM version mismatch"
+)
+_IN_FILE_NAME = re.compile(r"\.so\.(\d+\.[\d.]+)$")
+_IN_PACKAGE = re.compile(r"(?:\d+:)?(\d+\.[\d.]+)")
+_COMPAT = "/compat"
+"""Part of the folder of CUDA's forward compatibility package: a newer libcuda than the kernel module's."""
+_DATA_CENTRE = re.compile(r"\b(Tesla|[ABHLPTV]\d{1,3}S?|GB?\d{3}|GH\d{3})\b")
+_NEEDED = {11: "450.80", 12: "525.60", 13: "580.65"}
+"""The oldest driver for a major version of CUDA, by minor version compatibility (release notes of the CUDA Toolkit)."""
+
+
+def _versions(driver: DriverFacts, nvml: NvmlFacts) -> tuple[str, str]:
+    """Return the versions of the kernel module and of the driver's libraries, "not known" where they are not."""
+    in_name = _IN_FILE_NAME.search(driver.libcuda_path or "")
+    in_packages = [found[1] for version in driver.packages.values() if (found := _IN_PACKAGE.match(version))]
+    library = nvml.driver_version or (in_name and in_name[1]) or next(iter(in_packages), None)
+    return driver.kernel_module or "not known", library or "not known"
+
+
+def _two_versions(in_image: bool, evidence: Evidence) -> Iterator[Match]:
+    known = parts(evidence)
+    if known is None:
+        return
+    driver, nvml, _ = known
+    module, library = _versions(driver, nvml)
+    error = cuinit_error(evidence)
+    found = [finding.message for finding in evidence.found(HOST_DRIVER, "version_mismatch")]
+    if "DRIVER_MISMATCH" in error and _COMPAT not in (driver.libcuda_path or ""):
+        found.append(f"cuInit: {error}")
+    if module != library:  # else it has been mended since the log was written
+        found += [hit[0] for line in evidence.lines if (hit := _TWO_VERSIONS.search(line))][:1]
+    if not found or in_image is not bool(container(evidence) and driver.packages):
+        return
+    installed = ", ".join(f"{name} {version}" for name, version in driver.packages.items())
+    yield Match(
+        evidence=(*found, *([f"packages in this container: {installed}"] if in_image else [])),
+        sure=Sure.LIKELY if "not known" in (module, library) or module == library else Sure.PROVED,
+        figures={
+            "module": module,
+            "library": library,
+            "where": "on the host of this container: " if container(evidence) else "",
+            "hold": f"sudo apt-mark hold {' '.join(driver.packages)}"
+            if driver.packages
+            else "keep unattended upgrades from the driver's packages",
+            "packages": " ".join(driver.packages),
+        },
+        stage=stage_of_driver(evidence),
+    )
+
+
+def _compat_refused(evidence: Evidence) -> Iterator[Match]:
+    known = parts(evidence)
+    error = cuinit_error(evidence)
+    if known is None or not re.search("COMPAT_NOT_SUPPORTED|DRIVER_MISMATCH", error):
+        return
+    path = known[0].libcuda_path or ""
+    if _COMPAT not in path:
+        return
+    entries = evidence.facts.variables.get("LD_LIBRARY_PATH", "").split(":")
+    rest = [entry for entry in entries if _COMPAT not in entry]
+    yield Match(
+        evidence=(f"libcuda.so.1 is {path}", f"kernel module {known[0].kernel_module}", f"cuInit: {error}"),
+        figures={
+            "folder": path.rpartition("/")[0],
+            "module": known[0].kernel_module,
+            "unset": f"export LD_LIBRARY_PATH={':'.join(rest)}"
+            if len(rest) < len(entries)
+            else f"grep -rl {path.rpartition('/')[0]} /etc/ld.so.conf.d | xargs sudo rm; sudo ldconfig",
+        },
+        change={"LD_LIBRARY_PATH": ":".join(rest) or None} if len(rest) < len(entries) else None,
+    )
+
+
+def _too_old(evidence: Evidence) -> Iterator[Match]:
+    found = evidence.found(HOST_DRIVER, "old_driver")
+    if not found:
+        return
+    built = str(found[0].figures["built"])
+    major, minor = [*built.split("."), "0"][:2]
+    said = [line for line in evidence.log if "driver version is insufficient for CUDA runtime version" in line]
+    keep = f"sudo apt install cuda-compat-{major}-{minor}; LD_LIBRARY_PATH=/usr/local/cuda-{major}.{minor}/compat"
+    yield Match(
+        evidence=(found[0].message, *said[:1]),
+        figures={
+            **found[0].figures,
+            "needed": _NEEDED.get(int(major), f"for CUDA {built}"),
+            "install": install_command(evidence),
+            "other": f"or keep the driver, as this is a data-centre GPU: {keep}"
+            if any(_DATA_CENTRE.search(device.name) for device in evidence.facts.nvml_devices)
+            else "(the package cuda-compat, which spares that, is for data-centre GPUs alone)",
+        },
+    )
+
+
+def _fabric_manager(evidence: Evidence) -> Iterator[Match]:
+    known = parts(evidence)
+    said = [line for line in (cuinit_error(evidence), *evidence.lines) if "SYSTEM_NOT_READY" in line]
+    if known is None or not said:
+        return
+    driver, _, nodes = known
+    module = driver.kernel_module or ""
+    package, version = next((one for one in driver.packages.items() if "fabricmanager" in one[0]), ("", ""))
+    of_package = _IN_PACKAGE.match(version)
+    switches = [node.path for node in nodes.nodes if node.path.startswith("/dev/nvidia-nvswitch")]
+    sure = Sure.PROVED if switches else Sure.LIKELY
+    do = (
+        f"sudo apt install 'nvidia-fabricmanager-{module.partition('.')[0]}={module}*'"
+        if uses_apt(evidence)
+        else f"sudo dnf install nvidia-fabric-manager-{module}"
+    )
+    if container(evidence):
+        state, sure, do = "cannot be seen from inside this container", Sure.LIKELY, f"on the host: {do}"
+    elif of_package and of_package[1] != module:
+        state = f"is of version {of_package[1]}, and the driver of version {module}"
+    elif driver.fabric_manager == "absent":
+        state = "is not installed"
+    elif driver.fabric_manager == "stopped":
+        state, do = "is installed and does not run", "sudo journalctl -u nvidia-fabricmanager -e  # why it stopped"
+    else:
+        state, sure = "runs, and has not made the GPUs ready", Sure.POSSIBLE
+        do = "sudo journalctl -u nvidia-fabricmanager -e; sudo systemctl restart nvidia-fabricmanager"
+    yield Match(
+        evidence=(
+            f"the CUDA driver: {said[0]}",
+            f"NVSwitch: {', '.join(switches) or 'no device file'}; kernel module {module or 'not known'}",
+            f"Fabric Manager: {driver.fabric_manager or 'not known'}{f', {package} {version}' if package else ''}",
+        ),
+        sure=sure,
+        figures={"state": state, "do": do},
+    )
+
+
+_MISMATCH = "CUDA_ERROR_SYSTEM_DRIVER_MISMATCH: system has unsupported display driver / cuda driver combination"
+_COMPAT_ERROR = "CUDA_ERROR_COMPAT_NOT_SUPPORTED_ON_DEVICE: forward compatibility was attempted on non supported HW"
+_NOT_READY = "CUDA_ERROR_SYSTEM_NOT_READY: system not yet initialized"
+_PACKAGES = {"libnvidia-compute-535": "535.104.05-0ubuntu0.22.04.1"}
+_NVML_18 = NvmlFacts("RM has detected an NVML/RM version mismatch.", None, None, ())
+_OLD = example_driver("515.65.01")
+_COMPAT_LIBCUDA = "/usr/local/cuda-12.5/compat/libcuda.so.555.42.06"
+_SWITCH = example_nodes("/dev/nvidia0", "/dev/nvidiactl", "/dev/nvidia-uvm", "/dev/nvidia-nvswitch0")
+
+
+def _upgraded(**changes: Any) -> Evidence:
+    """Return the evidence of a machine whose driver was upgraded while the kernel runs the former module."""
+    facts = example_facts(**{"driver": _OLD, "nvml": _NVML_18, **changes})
+    return example_evidence(facts, cuinit=_MISMATCH)
+
+
+def _compat(error: str, libcuda: str = _COMPAT_LIBCUDA, path: str = "/usr/local/cuda-12.5/compat:/opt/lib") -> Evidence:
+    facts = example_facts(
+        driver=example_driver(libcuda=libcuda), environment=EnvironmentFacts({"LD_LIBRARY_PATH": path})
+    )
+    return example_evidence(facts, cuinit=error)
+
+
+def _fabric(error: str = _NOT_READY, state: str = "absent", packages: dict[str, str] | None = None) -> Evidence:
+    driver = example_driver(fabric_manager=state, packages=packages or {})
+    return example_evidence(example_facts(8, driver=driver, device_nodes=_SWITCH), cuinit=error)
+
+
+def _cuda_11(name: str = "NVIDIA A100-SXM4-40GB") -> Evidence:
+    gpu = replace(example_gpu(), name=name)
+    driver = replace(example_driver("470.82.01"), cuda_version="11.4")
+    return example_evidence(example_facts(driver=driver, nvml=NvmlFacts(None, "470.82.01", "11.4", (gpu,))))
+
+
+RULES = (
+    Rule(
+        id="driver_upgraded_without_reboot",
+        stage=Stage.DRIVER,
+        cause="the kernel still runs NVIDIA's module {module}, and the driver's libraries are of version {library}",
+        why="""
+        An upgrade of the driver's packages, most often an unattended one in the night, replaces the libraries at once
+        and the kernel module at the next start. Until then nvidia-smi says "Driver/library version mismatch", cuInit
+        fails with CUDA_ERROR_SYSTEM_DRIVER_MISMATCH, and TensorFlow lists no GPU. Programs that started before the
+        upgrade go on.
+        """,
+        fix=(
+            "{where}sudo reboot",
+            "or, no GPU being in use: sudo rmmod nvidia_drm nvidia_modeset nvidia_uvm nvidia; sudo modprobe nvidia",
+            "so that it does not come again: {hold}",
+        ),
+        url="https://docs.nvidia.com/deploy/cuda-compatibility/",
+        find=partial(_two_versions, False),
+        cases=(
+            RuleCase("NVML and cuInit", _upgraded()),
+            RuleCase("NVML alone", example_evidence(example_facts(driver=_OLD, nvml=_NVML_18))),
+            RuleCase("cuInit alone", example_evidence(example_facts(), cuinit=_MISMATCH)),
+            RuleCase("in a container that brings no driver", _upgraded(container=DOCKER)),
+            RuleCase(
+                "a log",
+                example_evidence(
+                    example_facts(driver=_OLD, nvml=NvmlFacts("Unknown Error", None, None, ())),
+                    lines=("E cuda_diagnostics.cc] kernel version 515.65.1 does not match DSO version 535.104.5 --",),
+                ),
+            ),
+            RuleCase(
+                "a log from before the reboot",
+                example_evidence(
+                    example_facts(), lines=("Failed to initialize NVML: Driver/library version mismatch",)
+                ),
+                fires=False,
+            ),
+            RuleCase("of one version", example_evidence(example_facts(), listed=1), fires=False),
+            RuleCase("another error", example_evidence(example_facts(), cuinit=_NOT_READY), fires=False),
+            RuleCase("a compatibility package", _compat(_MISMATCH), fires=False),
+        ),
+    ),
+    Rule(
+        id="driver_in_image",
+        stage=Stage.DRIVER,
+        cause="this container's image brings a driver of its own ({library}), and the host runs module {module}",
+        why="""
+        The container runtime mounts the host's driver libraries into each container, of the very version of the host's
+        kernel module. Where packages of the driver are installed in the image, often as a dependency of another one,
+        their libraries are found first, and fit the host only as long as nobody upgrades it.
+        """,
+        fix=(
+            "in the Dockerfile: RUN apt-get purge -y {packages}",
+            "start it with: docker run --gpus all  # which brings the host's libraries",
+        ),
+        url="https://docs.nvidia.com/datacenter/cloud-native/container-toolkit/latest/troubleshooting.html",
+        find=partial(_two_versions, True),
+        cases=(
+            RuleCase("a package in Docker", _upgraded(driver=replace(_OLD, packages=_PACKAGES), container=DOCKER)),
+            RuleCase("no package", _upgraded(container=DOCKER), fires=False),
+            RuleCase("no container", _upgraded(driver=replace(_OLD, packages=_PACKAGES)), fires=False),
+            RuleCase(
+                "of one version",
+                example_evidence(example_facts(driver=example_driver(packages=_PACKAGES), container=DOCKER)),
+                fires=False,
+            ),
+        ),
+    ),
+    Rule(
+        id="compat_library_refused",
+        stage=Stage.DRIVER,
+        cause="{folder} puts a libcuda before the driver's own that module {module} or this GPU does not accept",
+        why="""
+        The package cuda-compat brings a newer libcuda.so.1 for an older kernel module. It works on data-centre GPUs,
+        with certain older drivers, and nowhere else: on a GeForce, or with a driver that is newer than the package,
+        cuInit fails. NVIDIA's images contain it in /usr/local/cuda/compat.
+        """,
+        fix=("{unset}",),
+        url="https://docs.nvidia.com/deploy/cuda-compatibility/forward-compatibility.html",
+        find=_compat_refused,
+        cases=(
+            RuleCase("not for this GPU", _compat(_COMPAT_ERROR)),
+            RuleCase("older than the module", _compat(_MISMATCH)),
+            RuleCase("by the loader's cache", _compat(_MISMATCH, path="")),
+            RuleCase("accepted", _compat(""), fires=False),
+            RuleCase("another error", _compat(_NOT_READY), fires=False),
+            RuleCase("the driver's own library", _compat(_MISMATCH, LIBCUDA), fires=False),
+        ),
+    ),
+    Rule(
+        id="driver_too_old",
+        stage=Stage.CONTEXT,
+        cause="the driver supports CUDA {supported} at most, and this TensorFlow was built with CUDA {built}",
+        why="""
+        A driver runs every CUDA of its own major version and older ones. TensorFlow lists the GPUs with an older driver
+        too, without a warning; then creating its devices fails with "CUDA driver version is insufficient for CUDA
+        runtime version". The CUDA libraries that pip installs do not help: the driver is what is too old.
+        """,
+        fix=("{install}  # {needed} or newer, then reboot", "{other}"),
+        url="https://docs.nvidia.com/deploy/cuda-compatibility/minor-version-compatibility.html",
+        find=_too_old,
+        cases=(
+            RuleCase("CUDA 11.4", _cuda_11()),
+            RuleCase("CUDA 11.4 on a GeForce", _cuda_11("NVIDIA GeForce RTX 3090")),
+            RuleCase("an older minor version", example_evidence(example_with_gpus(1), listed=1), fires=False),
+        ),
+    ),
+    Rule(
+        id="fabric_manager_not_running",
+        stage=Stage.DRIVER,
+        cause="the GPUs wait for NVIDIA's Fabric Manager, which {state}",
+        why="""
+        On machines whose GPUs are joined by NVSwitch (HGX and DGX with A100, H100, H200, B200) a service must set the
+        switches up before CUDA can start: nvidia-fabricmanager, of exactly the driver's version. nvidia-smi lists all
+        GPUs without it, and cuInit fails with CUDA_ERROR_SYSTEM_NOT_READY: "system not yet initialized". An upgrade of
+        the driver alone is enough to stop it. Without NVSwitch the same error comes from a GPU in confidential
+        computing mode that is not set ready (`nvidia-smi conf-compute -srs 1`).
+        """,
+        fix=(
+            "{do}",
+            "sudo systemctl enable --now nvidia-fabricmanager",
+            "nvidia-smi -q | grep -A 2 Fabric  # must say: Completed, Success",
+        ),
+        url="https://docs.nvidia.com/datacenter/tesla/fabric-manager-user-guide/index.html",
+        find=_fabric_manager,
+        cases=(
+            RuleCase("not installed", _fabric()),
+            RuleCase("stopped", _fabric(state="stopped")),
+            RuleCase("running", _fabric(state="running")),
+            RuleCase(
+                "of another version", _fabric(state="stopped", packages={"nvidia-fabricmanager-535": "535.54.03-1"})
+            ),
+            RuleCase("in a container", example_evidence(example_facts(container=DOCKER), cuinit=_NOT_READY)),
+            RuleCase(
+                "in a log", example_evidence(example_facts(), lines=(f"E ] failed call to cuInit: {_NOT_READY}",))
+            ),
+            RuleCase("ready", _fabric(""), fires=False),
+            RuleCase("another error", _fabric(_MISMATCH), fires=False),
+        ),
+    ),
+)
