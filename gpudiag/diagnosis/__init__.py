@@ -47,6 +47,8 @@ def diagnose(evidence: Evidence) -> Diagnosis:
     if without:  # which libraries are missing beside the GPU does not matter
         broken_at = next((cause.stage for cause in causes if cause.stage is not Stage.CONFIGURATION), broken_at)
     first = [cause for cause in causes if broken_at is None or cause.stage is broken_at]
+    if not first and broken_at is not None:  # a rule may see a fault that the trace sees later only
+        first = [cause for cause in causes if _ORDER.index(cause.stage) < _ORDER.index(broken_at)]
     as_user = [line for row in evidence.rows if row.probe == TRACE for line in row.log]
     return Diagnosis(
         steps=trace,
