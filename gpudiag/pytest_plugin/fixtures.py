@@ -1,0 +1,3 @@
+"""The fixtures of the plugin."""
+
+from __future__ import annotations
