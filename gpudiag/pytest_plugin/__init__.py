@@ -2,6 +2,8 @@
 
 Loading it must cost nothing where it is not used: nothing here, nor at the top of its modules, imports TensorFlow,
 pynvml, rich or msgspec.
+
+PYTEST_DONT_REWRITE (see gpudiag/__init__.py)
 """
 
 from __future__ import annotations
