@@ -186,7 +186,7 @@ class _Session:
     def pytest_runtest_teardown(self) -> None:
         self._begin("teardown")
 
-    @pytest.hookimpl(tryfirst=True)
+    @pytest.hookimpl(trylast=True)  # pytest fails a test for its subtests when its terminal reporter has the report
     def pytest_runtest_logreport(self, report: pytest.TestReport) -> None:
         self._tell({"report": self._config.hook.pytest_report_to_serializable(config=self._config, report=report)})
 
