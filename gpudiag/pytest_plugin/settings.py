@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import pytest
@@ -32,10 +32,18 @@ class Settings:
     memory_bytes: int | None = None
     """GPU memory for each worker; None: what a device has, shared evenly by its workers."""
 
+    wait_s: float = 300.0
+    """How long to wait for GPUs that other sessions hold."""
+
     @property
     def on(self) -> bool:
-        """True where any setting was made: otherwise the plugin leaves the session alone."""
-        return self != Settings()
+        """True where anything was asked for: otherwise the plugin leaves the session alone."""
+        return replace(self, warn=False, wait_s=Settings.wait_s) != Settings()
+
+    @property
+    def checks(self) -> bool:
+        """True where the GPUs are checked: what is required must be verified."""
+        return self.check or self.require_gpus > 0
 
     @property
     def assigns(self) -> bool:
@@ -105,6 +113,7 @@ def _read(config: pytest.Config) -> Settings:
         simulate_asked=any(str(word).partition("=")[0] == option for word in config.invocation_params.args),
         assign=values["assign"],
         memory_bytes=values["memory"],
+        wait_s=Settings.wait_s if values["wait"] is None else values["wait"],
     )
 
 
@@ -135,6 +144,16 @@ def _count(text: str) -> int:
     if not text.strip().isdecimal():
         raise ValueError(f"{text!r} is not a number of GPUs")
     return int(text)
+
+
+def _seconds(text: str) -> float:
+    try:
+        seconds = float(text)
+    except ValueError:
+        seconds = -1.0
+    if not 0 <= seconds < 1e9:
+        raise ValueError(f"{text!r} is not a number of seconds")
+    return seconds
 
 
 def _choice(text: str) -> str:
@@ -189,8 +208,17 @@ _SETTINGS = (
         "device|share|none",
     ),
     _Setting("memory", "GPU memory for each worker, such as 4GiB", size, "a size, such as 4GiB or 512MiB", "SIZE"),
+    _Setting(
+        "wait",
+        "How long to wait for GPUs that other runs hold, 300 by default",
+        _seconds,
+        "a number of seconds, such as 300",
+        "SECONDS",
+    ),
 )
 _BY_NAME = {one.name: one for one in _SETTINGS}
 RUN_VARIABLE = f"{PREFIX}_RUN"
 """Names the folder of the run to its workers; set by the plugin itself."""
-_VARIABLES = frozenset({*(one.variable for one in _SETTINGS), RUN_VARIABLE})
+SESSION_VARIABLE = f"{PREFIX}_SESSION"
+"""Marks every process that a session starts; set by the plugin itself."""
+_VARIABLES = frozenset({*(one.variable for one in _SETTINGS), RUN_VARIABLE, SESSION_VARIABLE})
