@@ -172,6 +172,11 @@ class Run:
         from gpudiag.devices import Devices
 
         own = self.settings
+        if own.require_gpus and own.simulate is not None and not own.simulate_asked:
+            raise pytest.UsageError(
+                "gpudiag: --gpudiag-require-gpus asks for real GPUs, but the simulation comes from a variable or a "
+                "configuration file. Unset it, or write --gpudiag-simulate on the command line to count simulated GPUs."
+            )
         if own.simulate is not None:
             self.world = world.options(own.simulate, (), self.stack)
             self.change(self.world["environment"])

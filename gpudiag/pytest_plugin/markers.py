@@ -55,7 +55,7 @@ def pytest_pycollect_makeitem() -> Generator[None, Any, Any]:
 
 @pytest.hookimpl(trylast=True)
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
-    """Decide for each test with a marker: it runs here, or in a later round, or not because the machine lacks something."""
+    """Decide for each test with a marker: it runs here, in a later round, or not, as the machine lacks something."""
     try:
         needs = {item: need for item in items if (need := need_of(item)) is not None}
     except ValueError as error:  # of a marker that a conftest file added

@@ -41,8 +41,10 @@ def pytest_sessionstart(session: pytest.Session) -> None:
     if report.signal is not None:
         pytest.exit(f"gpudiag: stopped by signal {report.signal}", returncode=128 + report.signal)
     if report.exit_code and not run.settings.warn:
-        lines = [*_failure(report), "To run the tests all the same: --gpudiag-warn"]
-        pytest.exit("\n".join(lines), returncode=1)
+        terminal = session.config.pluginmanager.getplugin("terminalreporter")
+        for line in _failure(report) if terminal is not None else ():
+            terminal.write_line(line)
+        pytest.exit(f"{_verdict(report)}; --gpudiag-warn runs the tests all the same", returncode=1)
 
 
 def pytest_report_header(config: pytest.Config) -> list[str] | None:
@@ -58,9 +60,7 @@ def pytest_report_header(config: pytest.Config) -> list[str] | None:
         if report.exit_code:
             lines += [*_failure(report), "gpudiag: going on all the same (--gpudiag-warn)"]
         else:
-            from gpudiag.report import words
-
-            lines.append(f"gpudiag: check {report.verdict.value}: {words.summary(report)}")
+            lines.append(_verdict(report))
     return lines
 
 
@@ -106,12 +106,17 @@ def _as_called(run: Run) -> Generator[None, None, None]:
         os.environ.update(given)
 
 
+def _verdict(report: Report) -> str:
+    counted = ", ".join(f"{number} {status}" for status, number in report.counts.items())
+    return f"gpudiag: check {report.verdict.value} ({counted}; {report.duration_s:.1f} s)"
+
+
 def _failure(report: Report) -> list[str]:
     """Say what failed and why, root cause first."""
     from gpudiag.model import Broken
     from gpudiag.report import words
 
-    lines = [f"gpudiag: check {report.verdict.value}: {words.summary(report)}"]
+    lines = [_verdict(report)]
     if headline := words.headline(report):
         lines.append(headline)
     for cause in report.diagnosis.causes:

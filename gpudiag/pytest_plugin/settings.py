@@ -68,7 +68,8 @@ class _Setting:
     name: str
     help: str
     read: Callable[[str], Any]
-    cure: str
+    cure: str = ""
+    """What to write; empty where the error says it."""
     metavar: str | None = None
 
     @property
@@ -129,7 +130,8 @@ def _value(one: _Setting, config: pytest.Config, environment: Mapping[str, str])
             try:
                 return one.read(text)
             except ValueError as error:
-                raise pytest.UsageError(f"gpudiag: {source}: {str(error) or repr(text)}. Write {one.cure}.") from None
+                cure = f". Write {one.cure}." if one.cure else ""
+                raise pytest.UsageError(f"gpudiag: {source}: {error}{cure}") from None
     return None
 
 
@@ -197,8 +199,7 @@ _SETTINGS = (
         "simulate",
         "Run the whole session on simulated GPUs, such as 2x8GiB",
         _spec,
-        "a specification, such as 2, 4x16GiB or machine.toml",
-        "SPEC",
+        metavar="SPEC",
     ),
     _Setting(
         "assign",
@@ -207,7 +208,7 @@ _SETTINGS = (
         "device, share or none",
         "device|share|none",
     ),
-    _Setting("memory", "GPU memory for each worker, such as 4GiB", size, "a size, such as 4GiB or 512MiB", "SIZE"),
+    _Setting("memory", "GPU memory for each worker, such as 4GiB", size, metavar="SIZE"),
     _Setting(
         "wait",
         "How long to wait for GPUs that other runs hold, 300 by default",
