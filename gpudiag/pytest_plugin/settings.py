@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import pytest
@@ -32,10 +32,18 @@ class Settings:
     memory_bytes: int | None = None
     """GPU memory for each worker; None: what a device has, shared evenly by its workers."""
 
+    wait_s: float = 300.0
+    """How long to wait for GPUs that other sessions hold."""
+
     @property
     def on(self) -> bool:
-        """True where any setting was made: otherwise the plugin leaves the session alone."""
-        return self != Settings()
+        """True where anything was asked for: otherwise the plugin leaves the session alone."""
+        return replace(self, warn=False, wait_s=Settings.wait_s) != Settings()
+
+    @property
+    def checks(self) -> bool:
+        """True where the GPUs are checked: what is required must be verified."""
+        return self.check or self.require_gpus > 0
 
     @property
     def assigns(self) -> bool:
@@ -60,7 +68,8 @@ class _Setting:
     name: str
     help: str
     read: Callable[[str], Any]
-    cure: str
+    cure: str = ""
+    """What to write; empty where the error says it."""
     metavar: str | None = None
 
     @property
@@ -105,6 +114,7 @@ def _read(config: pytest.Config) -> Settings:
         simulate_asked=any(str(word).partition("=")[0] == option for word in config.invocation_params.args),
         assign=values["assign"],
         memory_bytes=values["memory"],
+        wait_s=Settings.wait_s if values["wait"] is None else values["wait"],
     )
 
 
@@ -120,7 +130,8 @@ def _value(one: _Setting, config: pytest.Config, environment: Mapping[str, str])
             try:
                 return one.read(text)
             except ValueError as error:
-                raise pytest.UsageError(f"gpudiag: {source}: {str(error) or repr(text)}. Write {one.cure}.") from None
+                cure = f". Write {one.cure}." if one.cure else ""
+                raise pytest.UsageError(f"gpudiag: {source}: {error}{cure}") from None
     return None
 
 
@@ -135,6 +146,16 @@ def _count(text: str) -> int:
     if not text.strip().isdecimal():
         raise ValueError(f"{text!r} is not a number of GPUs")
     return int(text)
+
+
+def _seconds(text: str) -> float:
+    try:
+        seconds = float(text)
+    except ValueError:
+        seconds = -1.0
+    if not 0 <= seconds < 1e9:
+        raise ValueError(f"{text!r} is not a number of seconds")
+    return seconds
 
 
 def _choice(text: str) -> str:
@@ -178,8 +199,7 @@ _SETTINGS = (
         "simulate",
         "Run the whole session on simulated GPUs, such as 2x8GiB",
         _spec,
-        "a specification, such as 2, 4x16GiB or machine.toml",
-        "SPEC",
+        metavar="SPEC",
     ),
     _Setting(
         "assign",
@@ -188,9 +208,18 @@ _SETTINGS = (
         "device, share or none",
         "device|share|none",
     ),
-    _Setting("memory", "GPU memory for each worker, such as 4GiB", size, "a size, such as 4GiB or 512MiB", "SIZE"),
+    _Setting("memory", "GPU memory for each worker, such as 4GiB", size, metavar="SIZE"),
+    _Setting(
+        "wait",
+        "How long to wait for GPUs that other runs hold, 300 by default",
+        _seconds,
+        "a number of seconds, such as 300",
+        "SECONDS",
+    ),
 )
 _BY_NAME = {one.name: one for one in _SETTINGS}
 RUN_VARIABLE = f"{PREFIX}_RUN"
 """Names the folder of the run to its workers; set by the plugin itself."""
-_VARIABLES = frozenset({*(one.variable for one in _SETTINGS), RUN_VARIABLE})
+SESSION_VARIABLE = f"{PREFIX}_SESSION"
+"""Marks every process that a session starts; set by the plugin itself."""
+_VARIABLES = frozenset({*(one.variable for one in _SETTINGS), RUN_VARIABLE, SESSION_VARIABLE})
