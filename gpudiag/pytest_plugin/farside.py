@@ -22,7 +22,9 @@ from typing import Any
 
 import pytest
 
-from gpudiag.pytest_plugin import isolated, settings
+from gpudiag.pytest_plugin import isolated
+from gpudiag.pytest_plugin.machine import PLACE, Place
+from gpudiag.pytest_plugin.settings import SETTINGS, Settings
 
 ORDER, EVENTS, RESULT, SOCKET = "order", "events", "result", "socket"
 """Files in the folder of an isolated test."""
@@ -74,6 +76,9 @@ class Order:
     """Folder for ``tmp_path``; None: a temporary one."""
     workerinput: dict[str, Any] | None
     """What pytest-xdist told the worker; None outside of a worker."""
+    settings: Settings
+    place: Place | None
+    """What it was given of the GPUs; None where nothing was decided."""
     call: bytes | None = None
     """A pickled function, its arguments and its keyword arguments, to be called in place of the test."""
 
@@ -137,9 +142,13 @@ class _Session:
 
     @pytest.hookimpl(wrapper=True, tryfirst=True)
     def pytest_load_initial_conftests(self, early_config: pytest.Config) -> Generator[None, object, object]:
-        early_config.stash[settings.SETTINGS] = settings.Settings()  # checks and devices are the outer session's
         early_config.stash[isolated.FAR_SIDE] = True
-        return (yield)
+        early_config.stash[SETTINGS] = Settings()  # to check the machine and to hand it out is for the session outside
+        result = yield
+        early_config.stash[SETTINGS] = self._order.settings
+        if self._order.place is not None:
+            early_config.stash[PLACE] = self._order.place
+        return result
 
     @pytest.hookimpl(wrapper=True, tryfirst=True)
     def pytest_cmdline_main(self, config: pytest.Config) -> Generator[None, object, object]:

@@ -14,6 +14,7 @@ from __future__ import annotations
 
 import contextlib
 import functools
+import itertools
 import math
 import os
 import pickle
@@ -23,11 +24,15 @@ import sys
 import tempfile
 import warnings
 from collections.abc import Callable, Generator, Iterator, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NoReturn, Protocol, TypeVar
 
 import pytest
+
+from gpudiag.pytest_plugin import settings
+from gpudiag.pytest_plugin.machine import PLACE
+from gpudiag.pytest_plugin.settings import Settings
 
 if TYPE_CHECKING:
     from gpudiag.isolate import Ended, Job
@@ -62,19 +67,29 @@ def gpudiag_run_isolated(request: pytest.FixtureRequest) -> RunIsolated:
     """Call a function in a fresh process, where TensorFlow is imported but not configured: ``run(function, *args)``.
 
     The function stands at the top level of a module (the test's own, say), because it is imported anew there. What it
-    returns or raises comes back, by pickle. Raises ``ChildProcessError`` where the process died, ``TimeoutError`` where
-    it took longer than ``timeout`` seconds (60). What it prints is printed here.
+    returns or raises comes back, by pickle. Raises ``ChildProcessError`` where the process died or left others behind,
+    ``TimeoutError`` where it took longer than ``timeout`` seconds (60). What it prints is printed here.
     """
+    return caller(request)
+
+
+def caller(request: pytest.FixtureRequest, env: Mapping[str, str | None] | None = None) -> RunIsolated:
+    """Return what calls functions in fresh processes; with ``env``, in new interpreters with these variables."""
 
     def run(function: Callable[..., Value], /, *args: Any, timeout: float = TIMEOUT_S, **kwargs: Any) -> Value:
         try:
             call = pickle.dumps((function, args, kwargs))
         except Exception as error:
             raise TypeError(
-                f"gpudiag_run_isolated cannot hand {function!r} to another process: {error}. Give it a function at the "
-                "top level of a module, and arguments that can be pickled."
+                f"{function!r} cannot be handed to another process: {error}. It takes a function at the top level of a "
+                "module, and arguments that can be pickled."
             ) from None
-        outcome = _processes(request.config).run(_order(request.node, call), timeout, {})
+        order = _order(request.node, call)
+        if env is None:
+            outcome = _processes(request.config).run(order, timeout)
+        else:
+            order = replace(order, settings=Settings(), place=None)  # another machine
+            outcome = _processes(request.config).run(order, timeout, env, fresh=True)
         outcome.print()
         if outcome.died is not None:
             raise outcome.died
@@ -152,8 +167,9 @@ class _Isolated:
     def setup(self) -> None:
         """Run the whole test."""
         item = self._item
-        changes = item.stash.get(ENVIRONMENT, {})
-        self._outcome = outcome = _processes(item.config).run(_order(item), self._timeout_s, changes)
+        self._outcome = outcome = _processes(item.config).run(_order(item), self._timeout_s)
+        for report in itertools.chain(*outcome.reports.values()):
+            item.user_properties.extend(one for one in report.user_properties if one not in item.user_properties)
         if outcome.died is None:
             outcome.print()
         else:
@@ -204,9 +220,8 @@ class _Isolated:
 
     def _as_here(self, report: pytest.TestReport) -> pytest.TestReport:
         """Let a report from the other process be one of this item."""
-        own = self._item.user_properties
-        own.extend(one for one in report.user_properties if one not in own)
-        report.nodeid, report.location, report.user_properties = self._item.nodeid, self._item.location, list(own)
+        report.nodeid, report.location = self._item.nodeid, self._item.location
+        report.user_properties = list(self._item.user_properties)
         return report
 
 
@@ -252,16 +267,19 @@ class _Processes:
         self._bounds = Bounds(kept_bytes=8 << 10, restarts=1000)  # a test may kill the process that it was forked from
         added = {name: None for name in os.environ if name not in environment}
         preload = f"{farside.__name__}:{farside.preload.__name__}"
-        spec = ServerSpec(preload, "import tensorflow", {**environment, **added})
-        self._children = supervise({_ORIGIN: spec}, self._bounds)
+        env = {**environment, **added}
+        servers = {_ORIGIN: ServerSpec(preload, "import tensorflow", env), _PLAIN: ServerSpec(env=env)}
+        self._children = supervise(servers, self._bounds)
         self._count = 0
 
     def close(self) -> None:
         """End every process."""
         self._children.__exit__(None, None, None)
 
-    def run(self, order: Order, timeout_s: float, env: Mapping[str, str | None]) -> _Outcome:
-        """Run a session in a fresh process, for at most ``timeout_s`` seconds."""
+    def run(
+        self, order: Order, timeout_s: float, env: Mapping[str, str | None] = {}, *, fresh: bool = False
+    ) -> _Outcome:
+        """Run a session in a fresh process, or a new interpreter, for at most ``timeout_s`` seconds."""
         from gpudiag.isolate import Job
         from gpudiag.pytest_plugin import farside
 
@@ -270,7 +288,8 @@ class _Processes:
             folder = Path(name)
             (folder / farside.ORDER).write_bytes(pickle.dumps(order))
             target = f"{farside.__name__}:{farside.run.__name__}"
-            job = Job(str(self._count), target, {"folder": name}, timeout_s, _ORIGIN, env=env)
+            server = _PLAIN if fresh else _ORIGIN
+            job = Job(str(self._count), target, {"folder": name}, timeout_s, server, fresh, env)
             with _Captured(folder / farside.SOCKET) as captured:
                 ended = self._ended(job, captured)
                 texts = {} if ended.cause is None else captured.texts(self._bounds.kept_bytes)
@@ -377,12 +396,10 @@ class _Remote(Exception):  # noqa: N818  # no error, but where one came from
     """The traceback of another process, as the cause of the exception that came from there."""
 
 
-ENVIRONMENT = pytest.StashKey[dict[str, "str | None"]]()
-"""Of an item: variables set, or with None cleared, for its process."""
 _ISOLATED = pytest.StashKey[_Isolated]()
 _BEGINNING = pytest.StashKey[Mapping[str, str]]()
 _PROCESSES = pytest.StashKey[_Processes]()
-_ORIGIN = "tensorflow"
+_ORIGIN, _PLAIN = "tensorflow", "plain"
 
 
 def _processes(config: pytest.Config) -> _Processes:
@@ -407,6 +424,8 @@ def _order(item: pytest.Item, call: bytes | None = None) -> Order:
         test=test_key(item),
         basetemp=None if factory is None else str(factory.mktemp("isolated")),
         workerinput=getattr(config, "workerinput", None),
+        settings=settings.of(config),
+        place=config.stash.get(PLACE, None),
         call=call,
     )
 

@@ -20,7 +20,7 @@ REPORT = pytest.StashKey["Report"]()
 """Of the check, where one was made."""
 
 
-class _Unobserved:
+class Unobserved:
     """Nobody is told how the check goes on: pytest's own output has not begun."""
 
     def phase(self, text: str, total: int | None = None) -> None: ...
@@ -87,7 +87,7 @@ def _check(run: Run) -> Report:
     )
     try:
         with Signals() as signals, _as_called(run):
-            return runner.run(options, _Unobserved(), signals)
+            return runner.run(options, Unobserved(), signals)
     except UsageError as error:
         raise pytest.UsageError(f"gpudiag: {error}") from None
 
