@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import os
 import re
+import sys
 from collections import Counter
 from collections.abc import Callable, Generator, Iterable, Mapping
 from contextlib import AbstractContextManager
@@ -118,7 +119,12 @@ class CapturePlacement(Protocol):
 def gpudiag_placement(request: pytest.FixtureRequest) -> CapturePlacement:
     """Where operations ran: ``with gpudiag_placement() as placement: ...``, and after the block
     ``placement.ops("MatMul").on("GPU:1")`` and ``placement.assert_no_cpu_fallback()``.
+
+    TensorFlow logs placements only where that was asked for before it made its devices, and then for as long as the
+    process lives (measured: 2.21). So use it in isolated tests; elsewhere the log is switched on before the first test,
+    for all tests of the process, where TensorFlow was imported and no tensor made by then.
     """
+    _switch_log_on()
 
     @contextlib.contextmanager
     def capture() -> Generator[PlacementLog, None, None]:
@@ -129,26 +135,39 @@ def gpudiag_placement(request: pytest.FixtureRequest) -> CapturePlacement:
 
         log = PlacementLog()
         with ChildContext(()).placements() as captured:
-            tf.debugging.set_log_device_placement(True)
-            try:
-                yield log
-                with tf.device("CPU:0"):
-                    tf.raw_ops.NoOp()  # if even this is not logged, the log is switched off
-            finally:
-                tf.debugging.set_log_device_placement(False)
+            yield log
+            with tf.device("CPU:0"):
+                tf.raw_ops.NoOp()  # if even this is not logged, the log is switched off
         log.placements = captured.placements
         log.gpus = tuple(short_device(one.name) for one in tf.config.list_logical_devices("GPU"))
-        if not any(one.op == "NoOp" for one in log.placements):
-            level = os.environ.get(_LOG_LEVEL)
+        if not any(one.op == "NoOp" and not one.name for one in log.placements):
+            if level := os.environ.get(_LOG_LEVEL, "0").strip("0"):
+                raise RuntimeError(f"{_LOG_LEVEL}={level} hides TensorFlow's placements. Unset it before the import.")
             raise RuntimeError(
-                f"TensorFlow logs no placements: {_LOG_LEVEL}={level} hides them. Unset it before the import."
-                if level
-                else "TensorFlow logs no placements in a form that gpudiag reads (2.18 to 2.21)."
+                "TensorFlow logs no placements: its devices were made before the log was switched on. Mark the test "
+                "@pytest.mark.gpudiag_isolated, or import TensorFlow in the test's module and make no tensor there."
             )
         fallbacks = sum(one.count for one in log.cpu_fallbacks)
         _record(request, CPU_FALLBACKS, lambda before: before + fallbacks)
 
     return capture
+
+
+@pytest.hookimpl(trylast=True)
+def pytest_collection_finish(session: pytest.Session) -> None:
+    """Switch TensorFlow's log of placements on for the tests that look at it, before the first test."""
+    if "tensorflow" in sys.modules and any(
+        "gpudiag_placement" in getattr(item, "fixturenames", ())
+        and (isolated.is_far_side(session.config) or item.get_closest_marker(isolated.MARKER) is None)
+        for item in session.items
+    ):
+        _switch_log_on()
+
+
+def _switch_log_on() -> None:
+    import tensorflow as tf
+
+    tf.debugging.set_log_device_placement(True)
 
 
 @dataclass

@@ -137,7 +137,7 @@ def pytest_pycollect_makeitem(collector: pytest.Collector) -> Generator[None, An
 def pytest_runtest_protocol(item: pytest.Item) -> Generator[None, object, object]:
     """Make an isolated test hollow."""
     marker = item.get_closest_marker(MARKER)
-    if marker is not None and not _is_far_side(item.config):
+    if marker is not None and not is_far_side(item.config):
         isolated = _Isolated(item, _timeout_s(marker))
         item.stash[_ISOLATED] = isolated
         for name, method in (("setup", isolated.setup), ("runtest", isolated.call), ("teardown", isolated.teardown)):
@@ -430,7 +430,8 @@ def _order(item: pytest.Item, call: bytes | None = None) -> Order:
     )
 
 
-def _is_far_side(config: pytest.Config) -> bool:
+def is_far_side(config: pytest.Config) -> bool:
+    """Tell whether this session runs one isolated test."""
     return FAR_SIDE in config.stash
 
 

@@ -7,11 +7,10 @@ import importlib.util
 import pytest
 
 from conftest import Gpudiag
-
-from .conftest import Suite
+from suites import Suite
 
 ILL_BEHAVED = """
-    import os, signal, subprocess, sys, time
+    import os, pathlib, signal, subprocess, time
     import pytest
 
     HERE = os.getpid()
@@ -32,13 +31,15 @@ ILL_BEHAVED = """
 
     def test_before(process):
         assert process == HERE
+        pathlib.Path("here").write_text(str(HERE))
 
     @isolated
     def test_passes(process, tmp_path, record_property):
         print("printed here")
         record_property("own", "value")
         (tmp_path / "file").touch()
-        assert process == os.getpid() != HERE or "XDIST" in str(os.environ)
+        assert process == os.getpid() == HERE  # all of it was imported and set up there
+        assert pathlib.Path("here").read_text() != str(HERE)
 
     @isolated
     def test_fails(process):
@@ -139,8 +140,16 @@ OUTCOMES = {
 }
 
 
+@pytest.fixture
+def plain(gpudiag: Gpudiag) -> None:
+    """Do without TensorFlow, whose import takes seconds, where nothing depends on it."""
+    gpudiag.without("tensorflow")
+
+
 @pytest.mark.parametrize("arguments", [(), ("-n2", "--dist=loadscope"), ("-s",)], ids=["alone", "xdist", "uncaptured"])
-def test_what_goes_wrong_stays_with_its_test(suite: Suite, no_child_left: None, arguments: tuple[str, ...]) -> None:
+def test_what_goes_wrong_stays_with_its_test(
+    suite: Suite, plain: None, no_child_left: None, arguments: tuple[str, ...]
+) -> None:
     suite.write("test_all.py", ILL_BEHAVED)
     ran = suite(*arguments)
     assert ran.outcomes() == OUTCOMES, str(ran)
@@ -199,7 +208,7 @@ MISCELLANEOUS = """
 """
 
 
-def test_every_kind_of_test_is_reported_as_pytest_does(suite: Suite) -> None:
+def test_every_kind_of_test_is_reported_as_pytest_does(suite: Suite, plain: None) -> None:
     """Also async ones: those that no plug-in runs fail or are skipped as they do without the marker."""
     suite.write("test_all.py", MISCELLANEOUS)
     isolated = suite()
@@ -211,7 +220,7 @@ def test_every_kind_of_test_is_reported_as_pytest_does(suite: Suite) -> None:
         assert test.message.splitlines()[:1] == here.tests[name].message.splitlines()[:1]
 
 
-def test_warnings_are_told(suite: Suite) -> None:
+def test_warnings_are_told(suite: Suite, plain: None) -> None:
     suite.write("test_all.py", MISCELLANEOUS)
     ran = suite("-k", "warns", "-W", "default")
     assert "UserWarning: beware" in ran.out
@@ -273,28 +282,75 @@ def test_a_bad_marker_is_an_error_of_collection(suite: Suite, arguments: str, sa
     assert said in ran.out
 
 
-def test_a_test_that_is_not_there_the_second_time(suite: Suite) -> None:
+def test_a_test_that_is_not_there_the_second_time(suite: Suite, plain: None) -> None:
+    suite.write(
+        "test_all.py",
+        """
+        import pathlib
+        import pytest
+
+        if not pathlib.Path("seen").exists():
+            pathlib.Path("seen").touch()
+
+            @pytest.mark.gpudiag_isolated
+            def test_one():
+                pass
+        """,
+    )
+    ran = suite()
+    assert ran.outcomes() == {"test_one": "error"}, str(ran)
+    assert "it was not run to its end" in ran.tests["test_one"].message
+    assert "test_all.py::test_one" in ran.tests["test_one"].message
+
+
+def test_options_and_environment_are_those_of_the_session(suite: Suite, plain: None) -> None:
+    suite.write(
+        "conftest.py",
+        """
+        import os
+        import pytest
+
+        os.environ["OF_CONFTEST"] = "set"
+
+        def pytest_addoption(parser):
+            parser.addoption("--own")
+
+        @pytest.fixture
+        def own(pytestconfig):
+            return pytestconfig.getoption("--own")
+        """,
+    )
+    suite.write("pytest.ini", "[pytest]\nmarkers = one\n")
     suite.write(
         "test_all.py",
         """
         import os
         import pytest
 
-        if os.environ.pop("FIRST", None):
-            @pytest.mark.gpudiag_isolated
-            def test_one():
-                pass
+        def test_that_changes_the_environment():
+            os.environ["LEFT_BEHIND"] = "set"
 
-        def test_two():
-            pass
+        @pytest.mark.one
+        @pytest.mark.gpudiag_isolated
+        def test_one(own, tmp_path, request):
+            assert own == "given"
+            assert os.environ["OF_CONFTEST"] == "set"
+            assert "LEFT_BEHIND" not in os.environ
+            assert request.config.rootpath == request.config.invocation_params.dir
+            (tmp_path / "kept").touch()
+
+        def test_tmp_path_is_not_swept_away(tmp_path):
+            assert len(list(tmp_path.parent.parent.rglob("kept"))) == 1
         """,
     )
-    ran = suite(FIRST="1")
-    # The environment that counts is that of the session's beginning, where the module was not yet imported.
-    assert ran.outcomes() == {"test_one": "passed", "test_two": "passed"}, str(ran)
+    for arguments in ((), ("-n1", "--maxfail=1")):
+        temporary = suite.folder / f"temporary{len(arguments)}"
+        ran = suite("--own=given", f"--basetemp={temporary}", *arguments)
+        assert set(ran.outcomes().values()) == {"passed"}, str(ran)
+        assert len(ran.outcomes()) == 3
 
 
-def test_fixtures_of_the_module_end_when_an_isolated_test_is_its_last(suite: Suite) -> None:
+def test_fixtures_of_the_module_end_when_an_isolated_test_is_its_last(suite: Suite, plain: None) -> None:
     suite.write(
         "test_a.py",
         """
@@ -309,9 +365,8 @@ def test_fixtures_of_the_module_end_when_an_isolated_test_is_its_last(suite: Sui
             pass
 
         @pytest.mark.gpudiag_isolated
-        @pytest.mark.xfail
         def test_there():
-            assert 0
+            pass
         """,
     )
     suite.write("test_b.py", "def test_next(): pass")
