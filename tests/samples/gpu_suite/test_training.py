@@ -7,21 +7,19 @@ pytestmark = pytest.mark.gpudiag_gpus
 
 
 @pytest.fixture
-def model():
-    return tf.keras.Sequential([tf.keras.layers.Dense(8, activation="relu"), tf.keras.layers.Dense(1)])
+def weights():
+    return tf.Variable(tf.zeros((4, 1)))
 
 
 @pytest.mark.parametrize("batch", [16, 64, 256])
-def test_a_step_of_training_lowers_the_loss(model, batch):
+def test_a_step_of_training_lowers_the_loss(weights, batch):
     x = tf.random.stateless_normal((batch, 4), seed=(1, 2))
     y = tf.reduce_sum(x, axis=1, keepdims=True)
-    optimizer = tf.keras.optimizers.SGD(0.01)
     losses = []
     for _ in range(2):
         with tf.GradientTape() as tape:
-            loss = tf.reduce_mean((model(x) - y) ** 2)
-        variables = model.trainable_variables
-        optimizer.apply_gradients(zip(tape.gradient(loss, variables), variables, strict=True))
+            loss = tf.reduce_mean((x @ weights - y) ** 2)
+        weights.assign_sub(0.1 * tape.gradient(loss, weights))
         losses.append(float(loss))
     assert losses[1] < losses[0]
 
