@@ -63,6 +63,11 @@ class Need:
             if size >= self.memory_bytes and (one.capability or (0, 0)) >= self.capability
         )
 
+    def covers(self, other: Need) -> bool:
+        """Tell whether what satisfies this need satisfies ``other`` with as many GPUs."""
+        less = other.memory_bytes <= self.memory_bytes and other.capability <= self.capability
+        return self.count == other.count and less
+
     def __str__(self) -> str:
         parts = [f"{self.count} GPU{'s' if self.count > 1 else ''}"]
         if self.memory_bytes:
@@ -83,8 +88,8 @@ class Plan:
     slots: tuple[Place, ...] = ()
     """What each worker may have; empty where workers are given nothing."""
     round: int = 0
-    need: Need | None = None
-    """Of the tests of this round; None: all that a slot of the first round satisfies."""
+    needs: tuple[Need, ...] = ()
+    """Of the tests of this round; empty in the first, of all that its slots satisfy."""
 
     def write(self, folder: Path) -> None:
         written = folder / "plan.tmp"
@@ -94,7 +99,6 @@ class Plan:
     @classmethod
     def read(cls, folder: Path) -> Plan:
         content = json.loads((folder / "plan.json").read_text())
-        need = content["need"]
         return cls(
             devices=tuple(map(_device, content["devices"])),
             lack=content["lack"],
@@ -103,7 +107,7 @@ class Plan:
                 for one in content["slots"]
             ),
             round=content["round"],
-            need=None if need is None else as_need(need),
+            needs=tuple(map(as_need, content["needs"])),
         )
 
 
@@ -221,12 +225,24 @@ class Run:
             return {}
         return {as_need(need): number for need, number in content}
 
-    def prepare_round(self, number: int, need: Need, most: int) -> int:
-        """Reserve devices for the tests with this need; return how many workers can run them at the same time."""
+    def rounds(self) -> list[list[Need]]:
+        """Return the needs of each later round: the greatest of as many GPUs, and those that it covers."""
+        rounds: list[list[Need]] = []
+        for need in sorted(self.later(), reverse=True):
+            covering = next((one for one in rounds if one[0].covers(need)), None)
+            if covering is None:
+                rounds.append([need])
+            else:
+                covering.append(need)
+        return rounds
+
+    def prepare_round(self, number: int, needs: list[Need], most: int) -> int:
+        """Reserve devices for the tests with these needs; return how many workers can run them at the same time."""
+        need = needs[0]
         devices = self._reserve(need.count, need.count * most, need)
         workers = min(most, len(devices) // need.count)
         slots = _slots(devices, workers, Settings(check=True), need)
-        self.plan = Plan(self.plan.devices, self.plan.lack, slots, number, need)
+        self.plan = Plan(self.plan.devices, self.plan.lack, slots, number, tuple(needs))
         self.plan.write(self.folder)
         return workers
 
@@ -355,17 +371,18 @@ def pytest_runtestloop(session: pytest.Session) -> Generator[None, object, objec
     if run is not None and _is_controller(session.config):
         dsession: Any = session.config.pluginmanager.getplugin("dsession")
         most = len(_specs(session.config))
-        for number, (need, tests) in enumerate(sorted(run.later().items()), start=1):
+        tests = run.later()
+        for number, needs in enumerate(run.rounds(), start=1):
             if dsession._summary_report is None:  # "maximum crashed workers reached"
-                _run_round(run, dsession, number, need, min(most, tests))
+                _run_round(run, dsession, number, needs, min(most, sum(tests[need] for need in needs)))
     return result
 
 
-def _run_round(run: Run, dsession: Any, number: int, need: Need, most: int) -> None:
+def _run_round(run: Run, dsession: Any, number: int, needs: list[Need], most: int) -> None:
     """Let xdist begin anew with other workers: it has one set of them for a session, and no hook for another."""
     manager = dsession.nodemanager
     manager.teardown_nodes()  # a process that has finished its tests still holds its GPU's memory until it has ended
-    workers = run.prepare_round(number, need, most)
+    workers = run.prepare_round(number, needs, most)
     specs = [copy.copy(manager.specs[0]) for _ in range(workers)]
     run.config.option.tx = ["popen"] * workers  # by this xdist counts how many must have collected
     dsession.shuttingdown = False
@@ -379,7 +396,7 @@ def _run_round(run: Run, dsession: Any, number: int, need: Need, most: int) -> N
 @pytest.hookimpl(optionalhook=True)
 def pytest_xdist_node_collection_finished(node: Any, ids: list[str]) -> None:
     run = node.config.stash.get(RUN, None)
-    if run is not None and run.plan.need is None:
+    if run is not None and not run.plan.needs:
         run.tests = len(ids) + sum(run.later().values())
 
 

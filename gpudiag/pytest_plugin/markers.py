@@ -62,8 +62,8 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
         raise pytest.UsageError(f"{MARKER}: {error}.") from None
     worker = config.stash.get(WORKER, None)
     plan = None if worker is None else worker.plan
-    if plan is not None and plan.need is not None:
-        items[:] = [item for item in items if needs.get(item) == plan.need]
+    if plan is not None and plan.needs:
+        items[:] = [item for item in items if needs.get(item) in plan.needs]
     if config.option.collectonly or not needs:
         return
     devices = machine.of(config).devices if plan is None else plan.devices
@@ -81,7 +81,7 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
             lack = item.stash[LACK] = _lack(need, devices, config)
             if not settings.of(config).require_gpus:
                 item.add_marker(pytest.mark.skip(reason=lack))
-    if worker is not None and plan is not None and plan.need is None:
+    if worker is not None and plan is not None and not plan.needs:
         _leave(later, worker.folder)
 
 
