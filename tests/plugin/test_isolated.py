@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import importlib.util
+from collections.abc import Callable
 
 import pytest
 
 from conftest import Gpudiag
+from gpudiag.simulator import Machine
 from suites import Suite
 
 ILL_BEHAVED = """
@@ -408,14 +410,16 @@ CONFIGURING = """
 """
 
 
-@pytest.mark.parametrize("arguments", [(), ("-n2", "--gpudiag-memory=1GiB")], ids=["alone", "xdist"])
-def test_after_a_gpu_test_in_the_same_worker(suite: Suite, simulated: None, arguments: tuple[str, ...]) -> None:
+@pytest.mark.parametrize("arguments", [(), ("-n2",)], ids=["alone", "xdist"])
+def test_after_a_gpu_test_in_the_same_worker(
+    suite: Suite, machine: Callable[[str], Machine], arguments: tuple[str, ...]
+) -> None:
+    suite.gpudiag.environment = machine("1x8GiB").environment(suite.gpudiag.environment)
     suite.write("test_gpu.py", GPU)
     suite.write("test_logical.py", CONFIGURING)
-    ran = suite("--gpudiag-simulate=1x8GiB", "--gpudiag-warn", *arguments, TF_FORCE_GPU_ALLOW_GROWTH="true")
+    ran = suite(*arguments, TF_FORCE_GPU_ALLOW_GROWTH="true")
     assert set(ran.outcomes().values()) == {"passed"}, str(ran)
     assert len(ran.outcomes()) == 4
-    assert ran.tests["test_gpu_in_a_fresh_process"].properties["gpudiag_device"] == "GPU 0"
 
 
 CALLING = """
