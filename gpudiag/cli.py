@@ -225,7 +225,7 @@ def check(
 
     Exit status: 0 passed, 1 something failed, 2 wrong usage, 3 gpudiag or a probe broke, 5 nothing was verified.
     """
-    from gpudiag import catalogue, isolate, runner
+    from gpudiag import catalogue, isolate, runner, world
     from gpudiag.model import Limits
     from gpudiag.progress import Progress
     from gpudiag.signals import Signals
@@ -262,7 +262,7 @@ def check(
                 require_gpus=require_gpus, count_simulated=asked_here, allow_no_gpu=allow_no_gpu, strict=strict
             ),
             command=("gpudiag", *(os.fsencode(word).decode(errors="replace") for word in sys.argv[1:])),
-            **_simulated(simulate, fault, stack),
+            **world.options(simulate, fault, stack),
         )
         with Progress(quiet=quiet, verbose=verbose) as progress:
             report = runner.run(options, progress, signals)
@@ -422,34 +422,6 @@ def _configure(context: click.Context, path: Path | None) -> None:
             found = config.find(Path.cwd())
     if found is not None:
         context.default_map = config.load(found, context.command.params)
-
-
-def _simulated(spec: str | None, faults: tuple[str, ...], stack: ExitStack) -> dict[str, Any]:
-    """Return the options of a run on a simulated machine, which lasts as long as ``stack``; none without a ``spec``.
-
-    A process that 'gpudiag simulate' started lives on one already: its GPUs are simulated, whoever asks.
-    """
-    from gpudiag import simulator
-    from gpudiag.model import World
-
-    outer = os.environ.get(simulator.MACHINE_VARIABLE)
-    if spec is None:
-        if outer is None:
-            return {}
-        return {
-            "world": World(simulated=True, spec="of the calling process"),
-            "root": Path(outer) / "root",
-            "locks": Path(outer),
-        }
-    simulator.require_cuda_wheel()
-    machine = stack.enter_context(simulator.Machine(spec, faults))
-    words = [spec, *(f"--fault {fault}" for fault in machine.faults)]
-    return {
-        "world": World(simulated=True, spec=" ".join(words)),
-        "environment": machine.environment(),
-        "root": machine.root,
-        "locks": machine.directory,
-    }
 
 
 def _log_lines(path: Path) -> tuple[str, ...]:

@@ -25,6 +25,9 @@ OWN_FILE = "gpudiag.toml"
 PROJECT_FILE = "pyproject.toml"
 
 
+_OTHERS = ("GPUDIAG_SIM_", "GPUDIAG_PYTEST")
+"""What the variables of the simulator and of the pytest plugin begin with."""
+
 _TAKEN: dict[str, tuple[tuple[type, ...], str]] = {
     "boolean": ((bool,), "true or false"),
     "integer range": ((int,), "a whole number"),
@@ -81,7 +84,7 @@ def misspelt_variables(environment: Mapping[str, str], commands: Iterable[click.
     return [
         f"{name} sets no option. {nearest(name, known, most=1)}"
         for name in sorted(environment)
-        if name.startswith("GPUDIAG_") and not name.startswith("GPUDIAG_SIM_") and name not in known
+        if name.startswith("GPUDIAG_") and not name.startswith(_OTHERS) and name not in known
     ]
 
 

@@ -177,6 +177,12 @@ def run(options: Options, observer: Observer, signals: Signals) -> Report:
         )
 
 
+def gather(options: Options, observer: Observer, signals: Signals) -> Facts:
+    """Gather the host facts alone; nothing is run on a device."""
+    with supervise({PLAIN: ServerSpec(env={**options.environment, **LOG_LEVELS})}, Bounds()) as children:
+        return _Run(options, children, observer, signals, None).gather_facts()
+
+
 def rejudge(report: Report) -> Report:
     """Return ``report`` with every row that has something to judge judged anew, by the probes as they are now."""
     known = {entry.name: entry for entry in catalogue.entries()}

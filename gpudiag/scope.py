@@ -32,19 +32,18 @@ def apply_mask(value: str | None, devices: tuple[NvmlDevice, ...]) -> Mask:
     An entry is an index or the UUID of a GPU or MIG instance, or a prefix that matches only one. Indices count
     ``devices`` as NVML does, in PCI order; see :func:`index_is_ambiguous` for when CUDA may count otherwise.
     """
+    chosen, ignored = _entries(value, devices)
+    return _mask(chosen, ignored)
+
+
+def choices(value: str | None, devices: tuple[NvmlDevice, ...]) -> dict[str, NvmlDevice]:
+    """Return what processes of their own may each be given of ``CUDA_VISIBLE_DEVICES=value``: UUID to GPU, in order.
+
+    Several MIG instances of one GPU are several choices, although one process can use only one of them.
+    """
     if value is None:
-        return _mask({device.uuid: device for device in devices})
-    entries = [entry.strip() for entry in value.split(",")]
-    chosen: dict[str, NvmlDevice] = {}
-    for position, entry in enumerate(entries):
-        found = _resolve(entry, devices)
-        if found is None:
-            return _mask(chosen, tuple(filter(None, entries[position:])))
-        uuid, device = found
-        if uuid in chosen:
-            return _mask({}, tuple(entries))
-        chosen[uuid] = device
-    return _mask(chosen)
+        return {uuid: device for device in devices for uuid in device.mig_uuids or (device.uuid,)}
+    return _entries(value, devices)[0]
 
 
 def gpus_in_scope(facts: Facts) -> tuple[Gpu, ...]:
@@ -78,6 +77,23 @@ def index_is_ambiguous(facts: Facts) -> bool:
     indices = re.search(r"(?:^|,)\s*\+?\d", variables.get("CUDA_VISIBLE_DEVICES", ""))
     unequal = len({device.name for device in facts.nvml_devices}) > 1
     return bool(indices) and unequal and variables.get("CUDA_DEVICE_ORDER") != "PCI_BUS_ID"
+
+
+def _entries(value: str | None, devices: tuple[NvmlDevice, ...]) -> tuple[dict[str, NvmlDevice], tuple[str, ...]]:
+    """Return what a mask names, UUID to GPU in its order, and the entries without effect."""
+    if value is None:
+        return {device.uuid: device for device in devices}, ()
+    entries = [entry.strip() for entry in value.split(",")]
+    chosen: dict[str, NvmlDevice] = {}
+    for position, entry in enumerate(entries):
+        found = _resolve(entry, devices)
+        if found is None:
+            return chosen, tuple(filter(None, entries[position:]))
+        uuid, device = found
+        if uuid in chosen:
+            return {}, tuple(entries)
+        chosen[uuid] = device
+    return chosen, ()
 
 
 def _resolve(entry: str, devices: tuple[NvmlDevice, ...]) -> tuple[str, NvmlDevice] | None:

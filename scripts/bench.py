@@ -13,11 +13,13 @@ import platform
 import statistics
 import subprocess
 import sys
+import tempfile
 import time
 from collections.abc import Callable
 from pathlib import Path
 
 import psutil
+import pytest
 
 import bench_simulator
 import gpudiag
@@ -82,14 +84,18 @@ SIMULATOR_TARGETS = {
 """At most; the names are those of ``bench_simulator.measure``."""
 
 
-def seconds(command: list[str]) -> float:
-    """Run ``command`` to its end and return how long it took."""
+PLUGIN, PLUGIN_MS = "pytest --collect-only, with and without the plugin, ms", 30.0
+"""The median of pairs, at most."""
+
+
+def seconds(command: list[str], status: int = 0) -> float:
+    """Run ``command`` to its end and return how long it took; its exit status must be ``status``."""
     began = time.perf_counter()
     done = subprocess.run(
         command, cwd=ROOT, env=_environment(), stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, check=False
     )
     took = time.perf_counter() - began
-    if done.returncode:
+    if done.returncode != status:
         raise SystemExit(f"{' '.join(command)}: exit status {done.returncode}\n{done.stderr.decode(errors='replace')}")
     return took
 
@@ -111,6 +117,20 @@ def peak_mib(command: list[str]) -> float:
             most = max(most, held)
             time.sleep(0.05)
     return round(most / (1 << 20), 1)
+
+
+def plugin_import_ms(pairs: int = 20) -> float:
+    """Return what loading the pytest plugin adds to a session that does not use it: median of pairs, in ms."""
+    switches = (["-p", "gpudiag.pytest_plugin"], ["-p", "no:gpudiag"])
+    with tempfile.TemporaryDirectory() as empty:
+        took: list[list[float]] = [[], []]
+        for number in range(pairs + 1):
+            for which in sorted((0, 1), reverse=bool(number % 2)):  # each is the first as often as the other
+                command = [*PYTHON, "-m", "pytest", "--collect-only", "-q", "--rootdir", empty, *switches[which], empty]
+                took[which].append(seconds(command, status=pytest.ExitCode.NO_TESTS_COLLECTED))
+    return 1000 * statistics.median(
+        with_it - without for with_it, without in zip(took[0][1:], took[1][1:], strict=True)
+    )
 
 
 def _environment() -> dict[str, str]:
@@ -139,6 +159,8 @@ def main() -> int:
     for name, bound in SIMULATOR_TARGETS.items():
         value = simulator[name]
         targets.append({"figure": name, "value": value, "target": f"<= {bound:g}", "met": value <= bound})
+    plugin = round(plugin_import_ms(), 1)
+    targets.append({"figure": PLUGIN, "value": plugin, "target": f"<= {PLUGIN_MS:g}", "met": plugin <= PLUGIN_MS})
     result = {
         "gpudiag": gpudiag.__version__,
         "python": platform.python_version(),

@@ -77,6 +77,8 @@ class Ended:
     stdout: str
     stderr: str
     duration_s: float
+    left: int = 0
+    """Processes that outlived it and were killed; how many there were is known on Linux alone."""
 
 
 class Captured:

@@ -156,16 +156,17 @@ class Server:
     def _reap(self) -> None:
         """Report every job that has ended, after killing what it left behind."""
         while (ended := self._next_ended()) is not None:
-            key = self._jobs.get(ended)
-            if key is not None:
-                # The zombie still holds its process group's number, so the group cannot be somebody else's by now.
-                linux.kill_group(ended, signal.SIGKILL)
+            if ended not in self._jobs:
+                os.waitpid(ended, 0)
+                continue
+            left = self._orphans()
+            # The zombie still holds its process group's number, so the group cannot be somebody else's by now.
+            linux.kill_group(ended, signal.SIGKILL)
             _, status = os.waitpid(ended, 0)
-            if key is not None:
-                del self._jobs[ended]
-                left = self._sweep()
-                shutil.rmtree(self._scratch_of(ended), ignore_errors=True)
-                self._send({"ended": key, "code": os.waitstatus_to_exitcode(status), "left": left})
+            key = self._jobs.pop(ended)
+            self._sweep()
+            shutil.rmtree(self._scratch_of(ended), ignore_errors=True)
+            self._send({"ended": key, "code": os.waitstatus_to_exitcode(status), "left": len(left)})
 
     @staticmethod
     def _next_ended() -> int | None:
@@ -176,17 +177,17 @@ class Server:
             return None
         return result.si_pid if result else None
 
-    def _sweep(self) -> int:
-        """Kill and reap every child that is no job: orphans of a job that ended. Return how many there were alive."""
-        killed = set[int]()
+    def _orphans(self) -> set[int]:
+        """Return the children that are no job but were left by one, and are alive; reap those that are not."""
+        return {pid for pid in linux.children() - self._jobs.keys() if os.waitpid(pid, os.WNOHANG) == (0, 0)}
+
+    def _sweep(self) -> None:
+        """Kill and reap every orphan."""
         until = time.monotonic() + SWEEP_S
-        while (orphans := linux.children() - self._jobs.keys()) and time.monotonic() < until:
+        while (orphans := self._orphans()) and time.monotonic() < until:
             for pid in orphans:
-                if os.waitpid(pid, os.WNOHANG) == (0, 0):
-                    os.kill(pid, signal.SIGKILL)
-                    killed.add(pid)
+                os.kill(pid, signal.SIGKILL)
             time.sleep(0.002)
-        return len(killed)
 
     def _shut_down(self) -> NoReturn:
         for pid in self._jobs:

@@ -481,6 +481,7 @@ class Supervisor:
                 stdout=child.streams["stdout"].text(),
                 stderr=child.streams["stderr"].text(),
                 duration_s=now - child.sent_at if child.sent_at is not None else 0.0,
+                left=child.left,
             )
         )
 

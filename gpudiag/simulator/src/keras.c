@@ -17,7 +17,9 @@ static int run(void *unused) {
     if (done || !run_string || !library_beside_core(path, sizeof path, "keras_on_simulated_gpu.py")) return 0;
     done = true;
     /* In a namespace of its own: the program's __main__ is left as it was. */
-    snprintf(code, sizeof code, "exec(compile(open(r'''%s''').read(), r'''%s''', 'exec'), {'__name__': 'gpudiag_keras'})", path, path);
+    snprintf(code, sizeof code,
+             "exec(compile(__import__('pathlib').Path(r'''%s''').read_bytes(), r'''%s''', 'exec'), {'__name__': 'gpudiag_keras'})",
+             path, path);
     run_string(code, NULL);
     return 0;
 }

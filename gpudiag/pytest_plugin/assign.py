@@ -1,0 +1,489 @@
+"""Devices for workers: chosen out of the caller's mask, locked, shared where there are more workers than devices.
+
+The process that started the session (xdist's controller, or the only one) holds the locks of the devices, which
+``gpudiag check`` and other sessions respect. It writes what each worker may have, a *slot*, into a folder; a worker
+locks a slot for as long as it lives, so that the one that replaces a crashed worker finds it free. All locks are the
+kernel's and end with their process; and a worker ends with the process that started it.
+
+Tests that need more than a slot run in a later round: when all workers have ended, new ones are started whose slots are
+what these tests need.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import copy
+import json
+import os
+import shutil
+import sys
+import tempfile
+import time
+from collections.abc import Generator, Mapping
+from contextlib import ExitStack
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import pytest
+
+from gpudiag.pytest_plugin import machine, settings
+from gpudiag.pytest_plugin.machine import FOUND, PLACE, Device, Found, Place, size_text
+from gpudiag.pytest_plugin.settings import RUN_VARIABLE, SESSION_VARIABLE, Settings
+
+if TYPE_CHECKING:
+    from gpudiag.devices import Devices
+    from gpudiag.model import Gpu
+
+CONTEXT_BYTES = 600 << 20
+"""What a process takes of a GPU beside its tensors, for the driver and the libraries (up to about 600 MiB on H100)."""
+LEAST_BYTES = 256 << 20
+"""The smallest share that a worker is given without being asked for it."""
+SLOT_WAIT_S = 60.0
+"""How long a worker waits for the slot of one that has ended: until then the old process is still there."""
+POLL_S = 0.05
+
+
+@dataclass(frozen=True, order=True)
+class Need:
+    """What a test needs of the machine."""
+
+    count: int = 1
+    memory_bytes: int = 0
+    """On each GPU; 0: any."""
+    capability: tuple[int, int] = (0, 0)
+    """At least; (0, 0): any."""
+
+    def of(self, devices: tuple[Device, ...], limit_bytes: int | None = None) -> tuple[Device, ...]:
+        """Return those of ``devices`` that will do, each used up to ``limit_bytes``."""
+        memory = [one.total_bytes if limit_bytes is None else limit_bytes for one in devices]
+        return tuple(
+            one
+            for one, size in zip(devices, memory, strict=True)
+            if size >= self.memory_bytes and (one.capability or (0, 0)) >= self.capability
+        )
+
+    def covers(self, other: Need) -> bool:
+        """Tell whether what satisfies this need satisfies ``other`` with as many GPUs."""
+        less = other.memory_bytes <= self.memory_bytes and other.capability <= self.capability
+        return self.count == other.count and less
+
+    def __str__(self) -> str:
+        parts = [f"{self.count} GPU{'s' if self.count > 1 else ''}"]
+        if self.memory_bytes:
+            parts.append(f"with {size_text(self.memory_bytes)}")
+        if self.capability != (0, 0):
+            parts.append(f"of compute capability {self.capability[0]}.{self.capability[1]}")
+        return " ".join(parts)
+
+
+@dataclass(frozen=True)
+class Plan:
+    """What a worker has to know of the session: it reads this, and asks NVML nothing."""
+
+    devices: tuple[Device, ...]
+    """All that the session may use."""
+    lack: str
+    """Why there are none."""
+    slots: tuple[Place, ...] = ()
+    """What each worker may have; empty where workers are given nothing."""
+    round: int = 0
+    needs: tuple[Need, ...] = ()
+    """Of the tests of this round; empty in the first, of all that its slots satisfy."""
+
+    def write(self, folder: Path) -> None:
+        written = folder / "plan.tmp"
+        written.write_text(json.dumps(asdict(self)))
+        written.rename(folder / "plan.json")
+
+    @classmethod
+    def read(cls, folder: Path) -> Plan:
+        content = json.loads((folder / "plan.json").read_text())
+        return cls(
+            devices=tuple(map(_device, content["devices"])),
+            lack=content["lack"],
+            slots=tuple(
+                Place(tuple(map(_device, one["devices"])), one["limit_bytes"], one["shared"])
+                for one in content["slots"]
+            ),
+            round=content["round"],
+            needs=tuple(map(as_need, content["needs"])),
+        )
+
+
+def _device(content: dict[str, Any]) -> Device:
+    capability = content["capability"]
+    return Device(**{**content, "capability": None if capability is None else tuple(capability)})
+
+
+def as_need(content: dict[str, Any]) -> Need:
+    """Return a need that was written as JSON."""
+    return Need(**{**content, "capability": tuple(content["capability"])})
+
+
+class Worker:
+    """What a worker of xdist holds: its slot's lock."""
+
+    def __init__(self, folder: Path) -> None:
+        self.folder = folder
+        self.plan = Plan.read(folder)
+        self.place = Place(self.plan.devices)
+        self._lock: object = None
+
+    def take_slot(self) -> None:
+        """Lock a slot and go into it; raises ``UsageError`` where none becomes free."""
+        from filelock import FileLock, Timeout
+
+        until = time.monotonic() + SLOT_WAIT_S
+        while True:
+            for number, place in enumerate(self.plan.slots):
+                lock = FileLock(self.folder / f"{self.plan.round}-{number}.lock")
+                with contextlib.suppress(Timeout):
+                    lock.acquire(blocking=False)
+                    self._lock, self.place = lock, place
+                    os.environ.update(place.environment)
+                    return
+            if time.monotonic() >= until:
+                raise pytest.UsageError(
+                    f"gpudiag: no GPU became free within {SLOT_WAIT_S:g} s: a process that an ended worker left behind "
+                    "still holds one."
+                )
+            time.sleep(POLL_S)
+
+
+class Run:
+    """A session, in the process that started it."""
+
+    def __init__(self, config: pytest.Config, own: Settings) -> None:
+        self.config = config
+        self.settings = own
+        self.stack = ExitStack()
+        self.folder = Path(tempfile.mkdtemp(prefix="gpudiag-pytest-"))
+        self.stack.callback(shutil.rmtree, self.folder, ignore_errors=True)
+        self.caller = dict(os.environ)
+        """The environment before the plugin changed it."""
+        self.world: dict[str, Any] = {}
+        self.plan = Plan((), "")
+        self.found: Found
+        self._locks: Devices
+        self._held: tuple[Gpu, ...] = ()
+        self.tests = 0
+        """Tests of all rounds, as far as they are known."""
+
+    def begin(self, *, workers: bool) -> None:
+        """Go to the machine the session lives on, find its GPUs, and give them to this process if it has no workers."""
+        from gpudiag import world
+        from gpudiag.devices import Devices
+
+        own = self.settings
+        if own.require_gpus and own.simulate is not None and not own.simulate_asked:
+            raise pytest.UsageError(
+                "gpudiag: --gpudiag-require-gpus asks for real GPUs, but the simulation comes from a variable or a "
+                "configuration file. Unset it, or write --gpudiag-simulate on the command line to count simulated GPUs."
+            )
+        if own.simulate is not None:
+            self.world = world.options(own.simulate, (), self.stack)
+            self.change(self.world["environment"])
+            if not workers:
+                world.map_libraries(self.world["locks"])
+        else:
+            self.world = world.options(None, (), self.stack)
+        self.found = machine.ask()
+        self.config.stash[FOUND] = self.found
+        self._locks = Devices(self.world.get("locks"))
+        self.stack.callback(self._locks.close)
+        self.plan = Plan(self.found.devices, self.found.lack)
+        self.change({SESSION_VARIABLE: self.folder.name})
+        if workers:
+            self.change({RUN_VARIABLE: str(self.folder)})
+        elif own.assigns and self.plan.devices:
+            devices = self._reserve(1, len(self.plan.devices), Need())
+            place = _slots(devices, 1, own, Need(count=len(devices)))[0]
+            self.change(place.environment)
+            self.config.stash[PLACE] = place
+
+    def change(self, variables: Mapping[str, str]) -> None:
+        """Set environment variables until the session ends."""
+        before = {name: os.environ.get(name) for name in variables}
+        self.stack.callback(_set, before)
+        os.environ.update(variables)
+
+    def prepare(self, workers: int) -> None:
+        """Reserve devices for the workers and write what each may have."""
+        if self.settings.assigns and self.plan.devices:
+            own = self.settings.assign == "device"
+            devices = self._reserve(workers if own else 1, workers, Need())
+            slots = _slots(devices, workers, self.settings, Need())
+            self.plan = Plan(self.plan.devices, self.plan.lack, slots)
+        self.plan.write(self.folder)
+
+    def later(self) -> dict[Need, int]:
+        """Return what tests that were left for later need, and how many they are."""
+        try:
+            content = json.loads((self.folder / "later.json").read_text())
+        except FileNotFoundError:
+            return {}
+        return {as_need(need): number for need, number in content}
+
+    def rounds(self) -> list[list[Need]]:
+        """Return the needs of each later round: the greatest of as many GPUs, and those that it covers."""
+        rounds: list[list[Need]] = []
+        for need in sorted(self.later(), reverse=True):
+            covering = next((one for one in rounds if one[0].covers(need)), None)
+            if covering is None:
+                rounds.append([need])
+            else:
+                covering.append(need)
+        return rounds
+
+    def prepare_round(self, number: int, needs: list[Need], most: int) -> int:
+        """Reserve devices for the tests with these needs; return how many workers can run them at the same time."""
+        need = needs[0]
+        devices = self._reserve(need.count, need.count * most, need)
+        workers = min(most, len(devices) // need.count)
+        slots = _slots(devices, workers, Settings(check=True), need)
+        self.plan = Plan(self.plan.devices, self.plan.lack, slots, number, tuple(needs))
+        self.plan.write(self.folder)
+        return workers
+
+    def free(self) -> tuple[Device, ...]:
+        """Return the devices that no other session holds at this moment."""
+        return tuple(one for one in self.plan.devices if self._take((one,), keep=False))
+
+    def _reserve(self, least: int, most: int, need: Need) -> tuple[Device, ...]:
+        """Hold at most ``most`` devices that will do and no others; waits for other sessions to free ``least``."""
+        devices = need.of(self.plan.devices)
+        if least > len(devices):
+            here = f"{len(devices)} device{'s' if len(devices) != 1 else ''}"
+            raise pytest.UsageError(
+                f"gpudiag: {least} workers, and {here} to give them with --gpudiag-assign=device: use -n "
+                f"{len(devices)}, or --gpudiag-assign=share."
+            )
+        # All at once, and none while waiting: two sessions that each hold what the other needs would wait for ever.
+        self._release()
+        until = time.monotonic() + self.settings.wait_s
+        while True:
+            taken: list[Device] = []
+            for one in devices:
+                if len(taken) < most and self._take((one,)):
+                    taken.append(one)
+            if len(taken) >= least:
+                return tuple(taken)
+            self._release()
+            if time.monotonic() >= until:
+                raise pytest.UsageError(
+                    f"gpudiag: {least} of {len(devices)} GPUs are needed, and for {self.settings.wait_s:g} s other "
+                    "runs of pytest or gpudiag held too many. Run it again later, or wait longer (--gpudiag-wait)."
+                )
+            time.sleep(POLL_S)
+
+    def _take(self, devices: tuple[Device, ...], *, keep: bool = True) -> bool:
+        from gpudiag.model import Gpu
+
+        gpus = tuple(Gpu(one.index, one.name, one.uuid, "", one.total_bytes) for one in devices)
+        taken = self._locks.take(gpus, exclusive=False)
+        if taken and keep:
+            self._held += gpus
+        elif taken:
+            self._locks.release(gpus)
+        return taken
+
+    def _release(self) -> None:
+        self._locks.release(self._held)
+        self._held = ()
+
+
+RUN = pytest.StashKey[Run]()
+WORKER = pytest.StashKey[Worker]()
+
+
+@pytest.hookimpl(tryfirst=True)
+def pytest_load_initial_conftests(early_config: pytest.Config) -> None:
+    """Before any conftest file or test module is imported, since that may be the first to ask TensorFlow for GPUs."""
+    folder = os.environ.get(RUN_VARIABLE)
+    if folder is not None and "PYTEST_XDIST_WORKER" in os.environ:
+        del os.environ[RUN_VARIABLE]  # a session started by a test is none of ours
+        _begin_worker(early_config, Path(folder))
+        return
+    given = early_config.known_args_namespace
+    own = settings.of(early_config)
+    if own.on and not any(getattr(given, name, False) for name in ("help", "version", "collectonly", "showfixtures")):
+        run = Run(early_config, own)
+        early_config.add_cleanup(run.stack.close)
+        early_config.stash[RUN] = run
+        with _as_usage_errors():
+            run.begin(workers=_has_workers(given))
+
+
+def _begin_worker(config: pytest.Config, folder: Path) -> None:
+    if sys.platform == "linux":
+        from gpudiag.isolate import linux
+
+        linux.die_with_parent(os.getppid())  # whoever holds the locks of its devices
+    worker = Worker(folder)
+    if worker.plan.slots:
+        worker.take_slot()
+    config.stash[WORKER] = worker
+    config.stash[PLACE] = worker.place
+
+
+@pytest.hookimpl(tryfirst=True)
+def pytest_sessionstart(session: pytest.Session) -> None:
+    """Reserve the devices of the workers, whose number is known by now."""
+    run = session.config.stash.get(RUN, None)
+    if run is not None and _is_controller(session.config):
+        specs = _specs(session.config)
+        if run.settings.assigns and (foreign := [one for one in specs if not one.startswith("popen")]):
+            raise pytest.UsageError(
+                f"gpudiag: --tx {foreign[0]}: only workers on this machine can be given its GPUs; use "
+                "--gpudiag-assign=none."
+            )
+        with _as_usage_errors():
+            run.prepare(len(specs))
+        session.config.pluginmanager.register(_Total(session, run))
+
+
+@pytest.hookimpl(optionalhook=True, tryfirst=True)
+def pytest_xdist_auto_num_workers(config: pytest.Config) -> int | None:
+    """``-n auto``: as many workers as devices and memory allow; what xdist says where the plugin gives none."""
+    run = config.stash.get(RUN, None)
+    if run is None or not run.settings.assigns or os.environ.get("PYTEST_XDIST_AUTO_NUM_WORKERS"):
+        return None
+    devices = run.free() or run.plan.devices
+    if not devices:
+        return None
+    import psutil
+
+    asked = run.settings.memory_bytes
+    if asked is None or run.settings.assign == "device":
+        places = len(devices)
+    else:
+        places = sum(one.free_bytes // (asked + CONTEXT_BYTES) for one in devices)
+    processors = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
+    return max(1, min(places, processors, psutil.virtual_memory().available >> 30))  # 1 GiB for each TensorFlow
+
+
+@pytest.hookimpl(wrapper=True)
+def pytest_runtestloop(session: pytest.Session) -> Generator[None, object, object]:
+    """Run the rounds of tests that need more than a worker's slot, when all others have run."""
+    result = yield
+    run = session.config.stash.get(RUN, None)
+    if run is not None and _is_controller(session.config):
+        dsession: Any = session.config.pluginmanager.getplugin("dsession")
+        most = len(_specs(session.config))
+        tests = run.later()
+        for number, needs in enumerate(run.rounds(), start=1):
+            if dsession._summary_report is None:  # "maximum crashed workers reached"
+                _run_round(run, dsession, number, needs, min(most, sum(tests[need] for need in needs)))
+    return result
+
+
+def _run_round(run: Run, dsession: Any, number: int, needs: list[Need], most: int) -> None:
+    """Let xdist begin anew with other workers: it has one set of them for a session, and no hook for another."""
+    manager = dsession.nodemanager
+    manager.teardown_nodes()  # a process that has finished its tests still holds its GPU's memory until it has ended
+    workers = run.prepare_round(number, needs, most)
+    specs = [copy.copy(manager.specs[0]) for _ in range(workers)]
+    run.config.option.tx = ["popen"] * workers  # by this xdist counts how many must have collected
+    dsession.shuttingdown = False
+    for spec in specs:
+        spec.id = None
+        manager.group.allocate_id(spec)
+        dsession._active_nodes.add(manager.setup_node(spec, dsession.queue.put))
+    dsession.pytest_runtestloop()
+
+
+@pytest.hookimpl(optionalhook=True)
+def pytest_xdist_node_collection_finished(node: Any, ids: list[str]) -> None:
+    run = node.config.stash.get(RUN, None)
+    if run is not None and not run.plan.needs:
+        run.tests = len(ids) + sum(run.later().values())
+
+
+class _Total:
+    """Keeps pytest from taking the tests of one round for all tests, when it prints how far it is."""
+
+    def __init__(self, session: pytest.Session, run: Run) -> None:
+        self._session, self._run = session, run
+
+    def pytest_runtest_logstart(self) -> None:
+        self._session.testscollected = max(self._session.testscollected, self._run.tests)
+
+
+def _is_controller(config: pytest.Config) -> bool:
+    return config.pluginmanager.hasplugin("dsession")
+
+
+def _specs(config: pytest.Config) -> list[str]:
+    from xdist.workermanage import parse_tx_spec_config
+
+    return list(parse_tx_spec_config(config))
+
+
+def _has_workers(given: Any) -> bool:
+    """Tell, from the options alone, whether xdist will start workers."""
+    if getattr(given, "usepdb", False):
+        return False
+    spread = getattr(given, "dist", "no") != "no" or getattr(given, "distload", False)
+    return bool(getattr(given, "numprocesses", None) or (spread and getattr(given, "tx", None)))
+
+
+def _slots(devices: tuple[Device, ...], workers: int, own: Settings, need: Need) -> tuple[Place, ...]:
+    """Return what each of ``workers`` may have of ``devices``; raises ``UsageError`` where there is too little."""
+    if workers * need.count <= len(devices):
+        groups = [devices[need.count * number : need.count * (number + 1)] for number in range(workers)]
+        if own.memory_bytes is not None:
+            for one in (one for group in groups for one in group):
+                _refuse_too_little(one, 1, own.memory_bytes)
+        return tuple(Place(group, own.memory_bytes) for group in groups)
+    users = dict.fromkeys(devices, 0)
+    order = []
+    for _ in range(workers):  # each to where most is left for it
+        most = max(devices, key=lambda one: (one.free_bytes / (users[one] + 1), -users[one]))
+        users[most] += 1
+        order.append(most)
+    if own.memory_bytes is not None:
+        for one, number in users.items():
+            _refuse_too_little(one, number, own.memory_bytes)
+    shares = {one: _share(one, number) for one, number in users.items() if number}
+    if own.memory_bytes is None and (small := [one for one in shares if 0 < shares[one] < LEAST_BYTES]):
+        raise pytest.UsageError(
+            f"gpudiag: {workers} workers on {len(devices)} GPU(s) leave each {size_text(max(0, shares[small[0]]))} of "
+            f"{small[0].label} ({size_text(small[0].free_bytes)} free): use fewer workers."
+        )
+    return tuple(Place((one,), own.memory_bytes or shares[one] or None, shared=users[one] > 1) for one in order)
+
+
+def _share(device: Device, users: int) -> int:
+    """Return the memory for the tensors of each of ``users`` processes, in whole MiB; 0 where it is not known."""
+    if not device.free_bytes:
+        return 0
+    return max(1, (device.free_bytes // users - CONTEXT_BYTES) >> 20) << 20
+
+
+def _refuse_too_little(device: Device, users: int, asked: int) -> None:
+    if device.free_bytes and users * (asked + CONTEXT_BYTES) > device.free_bytes:
+        raise pytest.UsageError(
+            f"gpudiag: {users} worker(s) with {size_text(asked)} each, and {size_text(CONTEXT_BYTES)} each for the "
+            f"driver, do not fit into the {size_text(device.free_bytes)} that are free on {device.label}: use fewer "
+            "workers or less memory (--gpudiag-memory)."
+        )
+
+
+def _set(variables: Mapping[str, str | None]) -> None:
+    for name, value in variables.items():
+        if value is None:
+            os.environ.pop(name, None)
+        else:
+            os.environ[name] = value
+
+
+@contextlib.contextmanager
+def _as_usage_errors() -> Generator[None, None, None]:
+    """Let what is wrong be said without a traceback."""
+    from gpudiag.errors import GpudiagError
+
+    try:
+        yield
+    except GpudiagError as error:
+        raise pytest.UsageError(f"gpudiag: {error}") from None

@@ -1,0 +1,256 @@
+"""The far side of an isolated test: a pytest session of its own, for one test, in a process of its own.
+
+The process was forked from one that has imported TensorFlow and no test module. It reads the command line of the
+session that started it, collects the one test anew, and tells what happens as it happens, so that a crash takes nothing
+with it but itself.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import importlib.util
+import os
+import pickle
+import socket
+import sys
+import traceback
+import warnings
+from collections.abc import Callable, Generator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from gpudiag.pytest_plugin import isolated
+from gpudiag.pytest_plugin.machine import PLACE, Place
+from gpudiag.pytest_plugin.settings import SETTINGS, Settings
+
+ORDER, EVENTS, RESULT, SOCKET = "order", "events", "result", "socket"
+"""Files in the folder of an isolated test."""
+
+_OPTIONS: dict[str, object] = {
+    # xdist: this session runs its test itself.
+    "numprocesses": None,
+    "maxprocesses": None,
+    "dist": "no",
+    "distload": False,
+    "tx": [],
+    "looponfail": False,
+    # Nobody sits at a terminal.
+    "usepdb": False,
+    "trace": False,
+    # Files that the session outside writes, and would find truncated.
+    "xmlpath": None,
+    "log_file": os.devnull,
+    "report_log": None,
+    "htmlpath": None,
+    "pastebin": None,
+    # The choice among tests has been made.
+    "lf": False,
+    "failedfirst": False,
+    "newfirst": False,
+    "cacheclear": False,
+    "stepwise": False,
+    "stepwise_skip": False,
+    "maxfail": 0,
+}
+"""Options that would have this session do what the one outside does already; those of plugins where these are there."""
+
+_HELPERS = ("multiprocessing.resource_tracker", "multiprocessing.forkserver")
+"""Processes that Python starts for itself, and ends when it exits; an isolated test leaves without that."""
+
+
+@dataclass(frozen=True)
+class Order:
+    """What to run, as the session outside says it."""
+
+    arguments: tuple[str, ...]
+    """Its command line."""
+    directory: str
+    """Where it was started."""
+    argv: tuple[str, ...]
+    test: tuple[str, ...]
+    """The file of the test, and its names in there; see :func:`test_key`."""
+    basetemp: str | None
+    """Folder for ``tmp_path``; None: a temporary one."""
+    workerinput: dict[str, Any] | None
+    """What pytest-xdist told the worker; None outside of a worker."""
+    settings: Settings
+    place: Place | None
+    """What it was given of the GPUs; None where nothing was decided."""
+    call: bytes | None = None
+    """A pickled function, its arguments and its keyword arguments, to be called in place of the test."""
+
+
+def test_key(item: pytest.Item) -> tuple[str, ...]:
+    """Return what names a test in every session: plug-ins append to node ids (``@group`` of xdist's loadgroup)."""
+    chain = item.listchain()
+    file = max(number for number, node in enumerate(chain) if isinstance(node, pytest.File))
+    return (str(item.path), *(node.name for node in chain[file + 1 :]))
+
+
+def preload() -> Callable[[], str | None] | None:
+    """Import what is the same for all isolated tests; return the guard of TensorFlow's fork server, if that is here."""
+    if importlib.util.find_spec("tensorflow") is None:
+        return None
+    from gpudiag import child
+    from gpudiag.simulator import MACHINE_VARIABLE
+
+    return child.preload_simulated() if MACHINE_VARIABLE in os.environ else child.preload()
+
+
+def run(argument: dict[str, Any]) -> bytes:
+    """Run the session that the order in ``argument["folder"]`` asks for; return what it left running, as JSON."""
+    folder = Path(argument["folder"])
+    order: Order = pickle.loads((folder / ORDER).read_bytes())  # noqa: S301  # by the session that started this one
+    os.chdir(order.directory)
+    sys.argv[:] = order.argv
+    with (folder / EVENTS).open("ab", buffering=0) as events:
+        session = _Session(order, folder, lambda event: events.write(pickle.dumps(event)))
+        pytest.main([*order.arguments], plugins=[session])
+    import msgspec
+
+    return msgspec.json.encode(_end_descendants())
+
+
+def _end_descendants() -> list[str]:
+    """Kill what the test has left running, and return what that was."""
+    import psutil
+
+    left = psutil.Process().children(recursive=True)
+    named = []
+    for process in left:
+        with contextlib.suppress(psutil.Error):
+            words = process.cmdline()
+            if process.status() != psutil.STATUS_ZOMBIE and not any(one in word for one in _HELPERS for word in words):
+                named.append(f"{' '.join(words) or process.name()} (process {process.pid})")
+            process.kill()
+    psutil.wait_procs(left, timeout=1)
+    return named
+
+
+class _Session:
+    """A plug-in that narrows a session to one test, and tells the session outside what becomes of it."""
+
+    def __init__(self, order: Order, folder: Path, tell: Callable[[dict[str, Any]], object]) -> None:
+        self._order = order
+        self._folder = folder
+        self._tell = tell
+        self._stdout = sys.stdout
+        self._handed_over = False
+
+    @pytest.hookimpl(wrapper=True, tryfirst=True)
+    def pytest_load_initial_conftests(self, early_config: pytest.Config) -> Generator[None, object, object]:
+        early_config.stash[isolated.FAR_SIDE] = True
+        early_config.stash[SETTINGS] = Settings()  # to check the machine and to hand it out is for the session outside
+        result = yield
+        early_config.stash[SETTINGS] = self._order.settings
+        if self._order.place is not None:
+            early_config.stash[PLACE] = self._order.place
+        return result
+
+    @pytest.hookimpl(wrapper=True, tryfirst=True)
+    def pytest_cmdline_main(self, config: pytest.Config) -> Generator[None, object, object]:
+        for name, value in _OPTIONS.items():
+            if hasattr(config.option, name):
+                setattr(config.option, name, value)
+        config.option.basetemp = self._order.basetemp
+        if "[" not in self._order.test[0]:  # pytest takes it for the beginning of a parameter: then all is collected
+            config.args[:] = ["::".join(self._order.test)]
+        if self._order.workerinput is not None:
+            config.workerinput = self._order.workerinput  # type: ignore[attr-defined]  # of pytest-xdist
+            config.workeroutput = {}  # type: ignore[attr-defined]
+        sys.stdout = Path(os.devnull).open("w")  # noqa: SIM115  # what pytest's terminal reporter writes to
+        return (yield)
+
+    @pytest.hookimpl(tryfirst=True)
+    def pytest_sessionstart(self) -> None:
+        sys.stdout = self._stdout
+
+    @pytest.hookimpl(wrapper=True, tryfirst=True)
+    def pytest_collection_modifyitems(self, items: list[pytest.Item]) -> Generator[None, object, object]:
+        wanted = [item for item in items if test_key(item) == self._order.test]
+        result = yield
+        items[:] = wanted[:1]  # whatever others deselect: the choice among tests has been made
+        return result
+
+    @pytest.hookimpl(tryfirst=True)
+    def pytest_runtestloop(self, session: pytest.Session) -> bool | None:
+        if self._order.call is None or session.testsfailed or not session.items:
+            return None
+        self._tell({"began": "call"})
+        (self._folder / RESULT).write_bytes(_result(self._order.call))
+        return True
+
+    @pytest.hookimpl(tryfirst=True)
+    def pytest_runtest_setup(self) -> None:
+        self._begin("setup")
+
+    @pytest.hookimpl(tryfirst=True)
+    def pytest_runtest_call(self) -> None:
+        self._begin("call")
+
+    @pytest.hookimpl(tryfirst=True)
+    def pytest_runtest_teardown(self) -> None:
+        self._begin("teardown")
+
+    @pytest.hookimpl(trylast=True)  # pytest fails a test for its subtests when its terminal reporter has the report
+    def pytest_runtest_logreport(self, report: pytest.TestReport) -> None:
+        self._tell({"report": self._config.hook.pytest_report_to_serializable(config=self._config, report=report)})
+
+    def pytest_configure(self, config: pytest.Config) -> None:
+        self._config = config
+
+    def pytest_collectreport(self, report: pytest.CollectReport) -> None:
+        if report.failed:
+            self._tell({"refused": report.longreprtext})
+
+    def pytest_internalerror(self, excrepr: object) -> None:
+        self._tell({"refused": str(excrepr)})
+
+    def pytest_keyboard_interrupt(self, excinfo: pytest.ExceptionInfo[BaseException]) -> None:
+        if isinstance(excinfo.value, pytest.exit.Exception):
+            self._tell({"exit": (excinfo.value.msg, excinfo.value.returncode)})
+
+    def pytest_warning_recorded(self, warning_message: warnings.WarningMessage, when: str) -> None:
+        if when == "runtest":  # those of configuration and collection are known outside
+            kind = warning_message.category
+            self._tell(
+                {
+                    "warning": str(warning_message.message),
+                    "category": (kind.__module__, kind.__qualname__),
+                    "file": warning_message.filename,
+                    "line": warning_message.lineno,
+                }
+            )
+
+    def _begin(self, phase: str) -> None:
+        self._tell({"began": phase})
+        if not self._handed_over:
+            self._handed_over = True
+            self._hand_over_output()
+
+    def _hand_over_output(self) -> None:
+        """Let the session outside have the files that capture what is written: they hold a crashed test's last words.
+
+        They stay in the socket, so that nobody has to wait for one another.
+        """
+        if hasattr(socket, "send_fds"):
+            with contextlib.suppress(OSError), socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM) as outside:
+                outside.connect(str(self._folder / SOCKET))
+                socket.send_fds(outside, [b"1,2"], [1, 2])
+
+
+def _result(call: bytes) -> bytes:
+    """Call the pickled function; return, pickled, what it returned or raised."""
+    try:
+        function, arguments, keywords = pickle.loads(call)  # noqa: S301  # by the session that started this one
+        return pickle.dumps({"value": function(*arguments, **keywords)})
+    except BaseException as error:  # also what skips or fails a test
+        text = traceback.format_exc()
+        with contextlib.suppress(Exception):
+            raised = pickle.dumps({"raised": error, "traceback": text})
+            pickle.loads(raised)  # noqa: S301  # many an exception can be written, but not read
+            return raised
+        return pickle.dumps({"raised": None, "traceback": text})

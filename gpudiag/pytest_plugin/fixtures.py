@@ -1,0 +1,297 @@
+"""The fixtures of the plugin: the devices of this process, where operations ran, what memory they took."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import re
+import sys
+from collections import Counter
+from collections.abc import Callable, Generator, Iterable, Mapping
+from contextlib import AbstractContextManager
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Literal, Protocol
+
+import pytest
+
+from gpudiag.pytest_plugin import isolated, machine, settings
+from gpudiag.pytest_plugin.isolated import RunIsolated
+from gpudiag.pytest_plugin.machine import PLACE, Device, Place, size_text
+from gpudiag.pytest_plugin.summary import CPU_FALLBACKS, DEVICE, PEAK_BYTES
+
+if TYPE_CHECKING:
+    from gpudiag.hostfacts import Facts
+    from gpudiag.placement import Placement
+
+_NEVER_ON_A_GPU = re.compile(
+    r"_?(Arg|Retval|DeviceArg|DeviceRetval|HostSend|HostRecv|Send|Recv|EagerConst|Const|NoOp|Identity|IdentityN|Shape|ShapeN|Size|Rank)"
+    r"|\w*(Dataset|Iterator|Summary|Checkpoint)\w*"
+)
+"""Operations that compute nothing: they are arguments and results, ask for a shape, feed a model, or write files."""
+_LOG_LEVEL = "TF_CPP_MIN_LOG_LEVEL"
+
+
+@pytest.fixture
+def gpudiag_devices(pytestconfig: pytest.Config) -> tuple[Device, ...]:
+    """The GPUs that this process may use, in the order in which TensorFlow numbers them; empty where there is none."""
+    return machine.of(pytestconfig).devices
+
+
+@pytest.fixture(scope="session")
+def gpudiag_facts() -> Facts:
+    """What is known of this machine without TensorFlow: driver, NVML, libraries, environment, packages."""
+    from gpudiag import runner, world
+    from gpudiag.pytest_plugin.preflight import Unobserved
+    from gpudiag.signals import Signals
+
+    with contextlib.ExitStack() as stack:
+        options = runner.Options(entries=(), **world.options(None, (), stack))
+        return runner.gather(options, Unobserved(), Signals())
+
+
+@dataclass(frozen=True)
+class Operations:
+    """Operations of one type that ran, or a type of which none did."""
+
+    op: str
+    placements: tuple[Placement, ...]
+
+    @property
+    def devices(self) -> tuple[str, ...]:
+        """Where they ran, such as ``GPU:0``; each device once."""
+        return tuple(dict.fromkeys(one.device for one in self.placements))
+
+    def on(self, device: str) -> Literal[True]:
+        """Return True; raises ``AssertionError`` unless there were some and all ran on ``device``, say ``GPU:1``."""
+        wanted = device.removeprefix("/").removeprefix("device:")
+        if not self.placements:
+            raise AssertionError(f"{self.op} on {wanted}: no {self.op} ran")
+        if self.devices != (wanted,):
+            raise AssertionError(f"{self.op} on {wanted}: it was {_text(self.placements)}")
+        return True
+
+
+@dataclass
+class PlacementLog:
+    """Where TensorFlow ran operations inside a ``with`` block; complete when the block has ended.
+
+    A function that TensorFlow has compiled before the block is not placed again, and so not seen.
+    """
+
+    placements: tuple[Placement, ...] = ()
+    gpus: tuple[str, ...] = ()
+    """TensorFlow's GPUs, such as ``GPU:0``."""
+
+    def ops(self, op: str) -> Operations:
+        """Return the operations of type ``op``, such as ``MatMul``, whichever library computes them."""
+        return Operations(op, tuple(one for one in self.placements if _plain(one.op) == op))
+
+    @property
+    def cpu_fallbacks(self) -> tuple[Placement, ...]:
+        """What computed on the CPU: all but what never runs elsewhere (datasets, arguments, shapes, summaries)."""
+        found: dict[tuple[str, str, str], Placement] = {}
+        eager = {(_plain(one.op), one.device) for one in self.placements if not one.name}
+        for one in self.placements:
+            op = _plain(one.op)
+            # TensorFlow logs an eager operation once more as the only node of a graph, and oneDNN's in place of it too.
+            if one.device.startswith("CPU:") and (not one.name or (op, one.device) not in eager):
+                found.setdefault((op, one.device, _plain(one.name)), one)
+        return tuple(one for (op, *_), one in found.items() if not _NEVER_ON_A_GPU.fullmatch(op))
+
+    def assert_no_cpu_fallback(self, allow: Iterable[str] = ()) -> None:
+        """Raise ``AssertionError`` where an operation of a type that is not in ``allow`` computed on the CPU."""
+        allowed = {allow} if isinstance(allow, str) else set(allow)
+        found = [one for one in self.cpu_fallbacks if _plain(one.op) not in allowed]
+        if found:
+            raise AssertionError(f"ran on the CPU: {_text(found)} (GPUs: {', '.join(self.gpus) or 'none'})")
+        if not self.placements:
+            raise AssertionError("no operation ran at all, so nothing is known of where")
+
+
+class CapturePlacement(Protocol):
+    """The type of the fixture ``gpudiag_placement``."""
+
+    def __call__(self) -> AbstractContextManager[PlacementLog]:
+        """Look at where TensorFlow runs operations inside the block."""
+
+
+@pytest.fixture
+def gpudiag_placement(request: pytest.FixtureRequest) -> CapturePlacement:
+    """Where operations ran: ``with gpudiag_placement() as placement: ...``, and after the block
+    ``placement.ops("MatMul").on("GPU:1")`` and ``placement.assert_no_cpu_fallback()``.
+
+    TensorFlow logs placements only where that was asked for before it made its devices, and then for as long as the
+    process lives (measured: 2.21). So use it in isolated tests; elsewhere the log is switched on before the first test,
+    for all tests of the process, where TensorFlow was imported and no tensor made by then.
+    """
+    _switch_log_on()
+
+    @contextlib.contextmanager
+    def capture() -> Generator[PlacementLog, None, None]:
+        import tensorflow as tf
+
+        from gpudiag.child import ChildContext
+        from gpudiag.placement import short_device
+
+        log = PlacementLog()
+        with ChildContext(()).placements() as captured:
+            yield log
+            with tf.device("CPU:0"):
+                tf.raw_ops.NoOp()  # if even this is not logged, the log is switched off
+        log.placements = captured.placements
+        log.gpus = tuple(short_device(one.name) for one in tf.config.list_logical_devices("GPU"))
+        if not any(one.op == "NoOp" and not one.name for one in log.placements):
+            if level := os.environ.get(_LOG_LEVEL, "0").strip("0"):
+                raise RuntimeError(f"{_LOG_LEVEL}={level} hides TensorFlow's placements. Unset it before the import.")
+            raise RuntimeError(
+                "TensorFlow logs no placements: its devices were made before the log was switched on. Mark the test "
+                "@pytest.mark.gpudiag_isolated, or import TensorFlow in the test's module and make no tensor there."
+            )
+        fallbacks = sum(one.count for one in log.cpu_fallbacks)
+        _record(request, CPU_FALLBACKS, lambda before: before + fallbacks)
+
+    return capture
+
+
+@pytest.hookimpl(trylast=True)
+def pytest_collection_finish(session: pytest.Session) -> None:
+    """Switch TensorFlow's log of placements on for the tests that look at it, before the first test."""
+    if "tensorflow" in sys.modules and any(
+        "gpudiag_placement" in getattr(item, "fixturenames", ())
+        and (isolated.is_far_side(session.config) or item.get_closest_marker(isolated.MARKER) is None)
+        for item in session.items
+    ):
+        _switch_log_on()
+
+
+def _switch_log_on() -> None:
+    import tensorflow as tf
+
+    tf.debugging.set_log_device_placement(True)
+
+
+@dataclass
+class MemoryPeak:
+    """The memory that tensors took on a device inside a ``with`` block; complete when the block has ended."""
+
+    device: str
+    before_bytes: int = 0
+    """Held when the block began; part of the peak."""
+    peak_bytes: int = 0
+
+    def assert_peak_below(self, limit: str | int) -> None:
+        """Raise ``AssertionError`` unless the peak was less than ``limit``: ``2GiB``, ``512MiB`` or bytes."""
+        limit_bytes = limit if isinstance(limit, int) else settings.size(limit)
+        if self.peak_bytes >= limit_bytes:
+            raise AssertionError(
+                f"peak of {_bytes(self.peak_bytes)} on {self.device}, {_bytes(self.before_bytes)} of it held before; "
+                f"the limit is {_bytes(limit_bytes)}"
+            )
+
+
+class MeasureMemory(Protocol):
+    """The type of the fixture ``gpudiag_memory``."""
+
+    def __call__(self, device: str = "GPU:0") -> AbstractContextManager[MemoryPeak]:
+        """Measure the memory of TensorFlow's device ``device`` inside the block."""
+
+
+@pytest.fixture
+def gpudiag_memory(request: pytest.FixtureRequest) -> MeasureMemory:
+    """The peak of memory on a GPU: ``with gpudiag_memory("GPU:0") as memory: ...``, then
+    ``memory.assert_peak_below("2GiB")``.
+
+    It is what tensors and the libraries' workspaces take, by TensorFlow's allocator: not what TensorFlow holds in
+    reserve, nor what CUDA and other processes take.
+    """
+
+    @contextlib.contextmanager
+    def measure(device: str = "GPU:0") -> Generator[MemoryPeak, None, None]:
+        import tensorflow as tf
+
+        peak = MemoryPeak(device)
+        tf.config.experimental.reset_memory_stats(device)
+        peak.before_bytes = int(tf.config.experimental.get_memory_info(device)["current"])
+        try:
+            yield peak
+        finally:
+            peak.peak_bytes = int(tf.config.experimental.get_memory_info(device)["peak"])
+            _record(request, PEAK_BYTES, lambda before: max(before, peak.peak_bytes))
+            _record_device(request, device)
+
+    return measure
+
+
+@dataclass(frozen=True)
+class SimulatedMachine:
+    """A machine with simulated GPUs, for as long as the test lasts."""
+
+    run: RunIsolated
+    """Calls a function in a new interpreter on that machine, as ``gpudiag_run_isolated`` does here."""
+    environment: Mapping[str, str] = field(repr=False)
+    """Of a process on that machine, for ``subprocess``."""
+
+
+class Simulate(Protocol):
+    """The type of the fixture ``gpudiag_simulated``."""
+
+    def __call__(self, spec: str, faults: Iterable[str] = ()) -> SimulatedMachine:
+        """Make a machine from a specification such as ``2x16GiB``, with faults if need be."""
+
+
+@pytest.fixture
+def gpudiag_simulated(request: pytest.FixtureRequest) -> Simulate:
+    """Simulated GPUs where the machine has none: ``gpudiag_simulated("2x16GiB").run(function, *args)``.
+
+    The test is skipped where GPUs cannot be simulated, as without TensorFlow's CUDA build.
+    """
+    own = machine.MASK, "TF_FORCE_GPU_ALLOW_GROWTH", "TF_PER_DEVICE_MEMORY_LIMIT_MB"
+
+    def simulate(spec: str, faults: Iterable[str] = ()) -> SimulatedMachine:
+        from gpudiag import simulator
+
+        try:
+            simulator.require_cuda_wheel()
+            made = simulator.Machine(spec, faults)
+        except (simulator.SimulatorMissing, simulator.CudaWheelMissing) as missing:
+            pytest.skip(str(missing))
+        request.addfinalizer(lambda: made.__exit__(None, None, None))
+        environment = {name: value for name, value in made.__enter__().environment().items() if name not in own}
+        return SimulatedMachine(isolated.caller(request, {**dict.fromkeys(own), **environment}), environment)
+
+    return simulate
+
+
+def _record(request: pytest.FixtureRequest, name: str, value: Callable[[int], int]) -> None:
+    """Record a user property of the test, once: ``value`` is given what it was, or 0."""
+    properties = request.node.user_properties
+    before = [one for one in properties if one[0] == name]
+    for one in before:
+        properties.remove(one)
+    properties.append((name, value(before[-1][1] if before else 0)))
+
+
+def _record_device(request: pytest.FixtureRequest, name: str) -> None:
+    """Record which GPU TensorFlow's device ``name`` is, where it is one of those that this process was given."""
+    devices = request.config.stash.get(PLACE, Place()).devices
+    number = name.removeprefix("/").removeprefix("device:").removeprefix("GPU:")
+    label = devices[int(number)].label if number.isdecimal() and int(number) < len(devices) else name
+    if not any(one == DEVICE for one, _ in request.node.user_properties):
+        request.node.user_properties.append((DEVICE, label))
+
+
+def _plain(name: str) -> str:
+    """Return the operation that oneDNN's replacement stands for."""
+    return name.removeprefix("_Mkl")
+
+
+def _text(placements: Iterable[Placement]) -> str:
+    """Return ``MatMul x3 on CPU:0, AddV2 on CPU:0``."""
+    ran = Counter[tuple[str, str]]()
+    for one in placements:
+        ran[_plain(one.op), one.device] += one.count
+    return ", ".join(f"{op}{f' x{count}' if count > 1 else ''} on {device}" for (op, device), count in ran.items())
+
+
+def _bytes(size: int) -> str:
+    return size_text(size) if size >= 1 << 20 else f"{size} bytes"

@@ -1,0 +1,464 @@
+"""``@pytest.mark.gpudiag_isolated``: a test in a fresh process, reported as if it had run here.
+
+pytest's own protocol runs for such a test, but the item is hollow: to set it up is to run all of it in another process
+(:mod:`gpudiag.pytest_plugin.farside`), and the reports of its phases are replaced by those that came from there. Where
+that process died, the phase in which it did raises ``ChildProcessError`` (``TimeoutError`` where it was killed for the
+time it took), so that ``xfail`` and all else that looks at a failure works as ever.
+
+The process is forked from one that has imported TensorFlow and no test module; never from this one, because a copy of a
+process that has used TensorFlow hangs. So the test's module is imported anew there, and fixtures of every scope are set
+up there, for this one test.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import functools
+import itertools
+import math
+import os
+import pickle
+import socket
+import stat
+import sys
+import tempfile
+import warnings
+from collections.abc import Callable, Generator, Iterator, Mapping
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, NoReturn, Protocol, TypeVar
+
+import pytest
+
+from gpudiag.pytest_plugin import settings
+from gpudiag.pytest_plugin.machine import PLACE
+from gpudiag.pytest_plugin.settings import Settings
+
+if TYPE_CHECKING:
+    from gpudiag.isolate import Ended, Job
+    from gpudiag.pytest_plugin.farside import Order
+
+LINES = (
+    "gpudiag_isolated(timeout=60): runs the test in a fresh process, where TensorFlow is configured anew; a crash or a "
+    "hang is this test's failure and no other's",
+)
+
+MARKER = "gpudiag_isolated"
+TIMEOUT_S = 60.0
+_TICK_S = 0.1
+
+FAR_SIDE = pytest.StashKey[bool]()
+"""In the stash of a session that runs one isolated test: nothing is isolated in there again."""
+_CHUNK = 1 << 20
+_STREAMS = ("stdout", "stderr")
+
+Value = TypeVar("Value")
+
+
+class RunIsolated(Protocol):
+    """The type of the fixture ``gpudiag_run_isolated``."""
+
+    def __call__(self, function: Callable[..., Value], /, *args: Any, timeout: float = ..., **kwargs: Any) -> Value:
+        """Call ``function`` in a fresh process; return what it returns, raise what it raises."""
+
+
+@pytest.fixture
+def gpudiag_run_isolated(request: pytest.FixtureRequest) -> RunIsolated:
+    """Call a function in a fresh process, where TensorFlow is imported but not configured: ``run(function, *args)``.
+
+    The function stands at the top level of a module (the test's own, say), because it is imported anew there. What it
+    returns or raises comes back, by pickle. Raises ``ChildProcessError`` where the process died or left others behind,
+    ``TimeoutError`` where it took longer than ``timeout`` seconds (60). What it prints is printed here.
+    """
+    return caller(request)
+
+
+def caller(request: pytest.FixtureRequest, env: Mapping[str, str | None] | None = None) -> RunIsolated:
+    """Return what calls functions in fresh processes; with ``env``, in new interpreters with these variables."""
+
+    def run(function: Callable[..., Value], /, *args: Any, timeout: float = TIMEOUT_S, **kwargs: Any) -> Value:
+        try:
+            call = pickle.dumps((function, args, kwargs))
+        except Exception as error:
+            raise TypeError(
+                f"{function!r} cannot be handed to another process: {error}. It takes a function at the top level of a "
+                "module, and arguments that can be pickled."
+            ) from None
+        order = _order(request.node, call)
+        if env is None:
+            outcome = _processes(request.config).run(order, timeout)
+        else:
+            order = replace(order, settings=Settings(), place=None)  # another machine
+            outcome = _processes(request.config).run(order, timeout, env, fresh=True)
+        outcome.print()
+        if outcome.died is not None:
+            raise outcome.died
+        if outcome.result is None:
+            raise ChildProcessError(outcome.why_nothing)
+        if outcome.left:
+            raise ChildProcessError(outcome.left_text)
+        if "value" in outcome.result:
+            value: Value = outcome.result["value"]
+            return value
+        raised = outcome.result["raised"]
+        if raised is None:
+            raise RuntimeError(f"in a process of its own:\n{outcome.result['traceback']}")
+        raise raised from _Remote(outcome.result["traceback"])
+
+    return run
+
+
+def pytest_sessionstart(session: pytest.Session) -> None:
+    """Remember the environment: tests change it, and an isolated one is to have what the session began with."""
+    session.config.stash[_BEGINNING] = dict(os.environ)
+
+
+def pytest_unconfigure(config: pytest.Config) -> None:
+    """End the processes that isolated tests were forked from."""
+    if _PROCESSES in config.stash:
+        config.stash[_PROCESSES].close()
+        del config.stash[_PROCESSES]
+
+
+@pytest.hookimpl(wrapper=True)
+def pytest_pycollect_makeitem(collector: pytest.Collector) -> Generator[None, Any, Any]:
+    """Refuse a marker with arguments that it does not have."""
+    made = yield
+    for item in made if isinstance(made, list) else ():
+        if isinstance(item, pytest.Item) and (marker := item.get_closest_marker(MARKER)) is not None:
+            try:
+                _timeout_s(marker)
+            except ValueError as error:
+                raise collector.CollectError(f"{item.nodeid}: @pytest.mark.{MARKER}: {error}") from None
+    return made
+
+
+@pytest.hookimpl(wrapper=True, tryfirst=True)
+def pytest_runtest_protocol(item: pytest.Item) -> Generator[None, object, object]:
+    """Make an isolated test hollow."""
+    marker = item.get_closest_marker(MARKER)
+    if marker is not None and not is_far_side(item.config):
+        isolated = _Isolated(item, _timeout_s(marker))
+        item.stash[_ISOLATED] = isolated
+        for name, method in (("setup", isolated.setup), ("runtest", isolated.call), ("teardown", isolated.teardown)):
+            setattr(item, name, method)
+    return (yield)
+
+
+@pytest.hookimpl(wrapper=True, tryfirst=True)
+def pytest_runtest_makereport(
+    item: pytest.Item, call: pytest.CallInfo[None]
+) -> Generator[None, pytest.TestReport, pytest.TestReport]:
+    """Put the report from the other process in the place of that of the hollow item."""
+    report = yield
+    isolated = item.stash.get(_ISOLATED, None)
+    return report if isolated is None else isolated.report(report, call)
+
+
+class _Isolated:
+    """One isolated test, seen from here."""
+
+    def __init__(self, item: pytest.Item, timeout_s: float) -> None:
+        self._item = item
+        self._timeout_s = timeout_s
+        self._outcome = _Outcome()
+        self._raised: BaseException | None = None
+
+    def setup(self) -> None:
+        """Run the whole test."""
+        item = self._item
+        self._outcome = outcome = _processes(item.config).run(_order(item), self._timeout_s)
+        for report in itertools.chain(*outcome.reports.values()):
+            item.user_properties.extend(one for one in report.user_properties if one not in item.user_properties)
+        if outcome.died is None:
+            outcome.print()
+        else:
+            for stream, text in outcome.output.items():
+                if text:
+                    item.add_report_section(outcome.missing or "teardown", stream, text)
+        for warning in outcome.warnings:
+            told = {"warning_message": warning, "when": "runtest", "nodeid": item.nodeid, "location": None}
+            item.ihook.pytest_warning_recorded.call_historic(kwargs=told)
+        if outcome.exit is not None:
+            pytest.exit(*outcome.exit)
+        self._look_at("setup")
+
+    def call(self) -> None:
+        """Raise where the test's process died in its call."""
+        self._look_at("call")
+
+    def teardown(self) -> None:
+        """Raise where the test's process died in its teardown or after it, or left others behind."""
+        if self._raised is not None:
+            return
+        self._look_at("teardown")
+        if self._outcome.died is not None:
+            self._raise(self._outcome.died)
+        if self._outcome.left:
+            self._raise(ChildProcessError(self._outcome.left_text))
+
+    def _look_at(self, phase: str) -> None:
+        """Raise where ``phase`` has no report, although it should have been reached."""
+        if self._outcome.missing == phase:
+            self._raise(self._outcome.died or ChildProcessError(self._outcome.why_nothing))
+
+    def _raise(self, error: OSError) -> NoReturn:
+        self._raised = error
+        raise error
+
+    def report(self, report: pytest.TestReport, call: pytest.CallInfo[None]) -> pytest.TestReport:
+        """Return the report of a phase: that of the other process, unless the phase raised here."""
+        there = self._outcome.reports.get(str(report.when))
+        if call.excinfo is None and there:
+            *others, last = there
+            for other in others:  # subtests
+                self._item.ihook.pytest_runtest_logreport(report=self._as_here(other))
+            return self._as_here(last)
+        if call.excinfo is not None and call.excinfo.value is self._raised and report.longrepr is not None:
+            report.longrepr = call.excinfo.getrepr(style="value")  # without the lines of this file
+        return report
+
+    def _as_here(self, report: pytest.TestReport) -> pytest.TestReport:
+        """Let a report from the other process be one of this item."""
+        report.nodeid, report.location = self._item.nodeid, self._item.location
+        report.user_properties = list(self._item.user_properties)
+        return report
+
+
+@dataclass
+class _Outcome:
+    """What came of a session in another process."""
+
+    reports: dict[str, list[pytest.TestReport]] = field(default_factory=dict)
+    """By phase; several where a test has subtests."""
+    missing: str | None = None
+    """The first phase that should have been reached and has no report."""
+    died: OSError | None = None
+    why_nothing: str = ""
+    """What to say where a phase is missing although nobody died."""
+    left: tuple[str, ...] = ()
+    """Processes that were running when it ended."""
+    output: dict[str, str] = field(default_factory=dict)
+    """What escaped pytest's capture there and, where the process died, what that held."""
+    warnings: list[warnings.WarningMessage] = field(default_factory=list)
+    exit: tuple[str, int | None] | None = None
+    """The arguments of ``pytest.exit``, where that was called."""
+    result: dict[str, Any] | None = None
+    """What a function returned or raised."""
+
+    @property
+    def left_text(self) -> str:
+        return f"left {len(self.left)} process(es) running, now killed: {'; '.join(self.left)}"
+
+    def print(self) -> None:
+        """Write what the process wrote."""
+        for stream, text in self.output.items():
+            getattr(sys, stream).write(text)
+
+
+class _Processes:
+    """The fresh processes of a session: one supervisor, one process that all are forked from."""
+
+    def __init__(self, environment: Mapping[str, str], report: Callable[..., pytest.TestReport]) -> None:
+        from gpudiag.isolate import Bounds, ServerSpec, supervise
+        from gpudiag.pytest_plugin import farside
+
+        self._report = report
+        self._bounds = Bounds(kept_bytes=8 << 10, restarts=1000)  # a test may kill the process that it was forked from
+        added = {name: None for name in os.environ if name not in environment}
+        preload = f"{farside.__name__}:{farside.preload.__name__}"
+        env = {**environment, **added}
+        servers = {_ORIGIN: ServerSpec(preload, "import tensorflow", env), _PLAIN: ServerSpec(env=env)}
+        self._children = supervise(servers, self._bounds)
+        self._count = 0
+
+    def close(self) -> None:
+        """End every process."""
+        self._children.__exit__(None, None, None)
+
+    def run(
+        self, order: Order, timeout_s: float, env: Mapping[str, str | None] = {}, *, fresh: bool = False
+    ) -> _Outcome:
+        """Run a session in a fresh process, or a new interpreter, for at most ``timeout_s`` seconds."""
+        from gpudiag.isolate import Job
+        from gpudiag.pytest_plugin import farside
+
+        self._count += 1
+        with tempfile.TemporaryDirectory(prefix="gpudiag-", ignore_cleanup_errors=True) as name:
+            folder = Path(name)
+            (folder / farside.ORDER).write_bytes(pickle.dumps(order))
+            target = f"{farside.__name__}:{farside.run.__name__}"
+            server = _PLAIN if fresh else _ORIGIN
+            job = Job(str(self._count), target, {"folder": name}, timeout_s, server, fresh, env)
+            with _Captured(folder / farside.SOCKET) as captured:
+                ended = self._ended(job, captured)
+                texts = {} if ended.cause is None else captured.texts(self._bounds.kept_bytes)
+            return self._outcome(ended, folder, texts)
+
+    def _ended(self, job: Job, captured: _Captured) -> Ended:
+        """Run ``job`` to its end."""
+        from gpudiag.model import Cause
+
+        self._children.start(job)
+        try:
+            while True:
+                for ended in self._children.wait(_TICK_S):
+                    if ended.key == job.key:
+                        return ended
+                if captured.size > self._bounds.output_bytes:
+                    flood = f"wrote more than {self._bounds.output_bytes >> 20} MiB to stdout and stderr"
+                    self._children.kill(job.key, Cause.OUTPUT_FLOOD, flood)
+        except BaseException:  # Ctrl-C, or the alarm of pytest-timeout
+            self._children.kill(job.key, Cause.INTERRUPTED, "interrupted")
+            raise
+
+    def _outcome(self, ended: Ended, folder: Path, captured: Mapping[str, str]) -> _Outcome:
+        import msgspec
+
+        from gpudiag.model import Cause
+        from gpudiag.pytest_plugin import farside
+
+        written = {"stdout": ended.stdout, "stderr": ended.stderr}
+        outcome = _Outcome(output={name: captured.get(name, "") + text for name, text in written.items()})
+        refused = ""
+        for event in _pickled(folder / farside.EVENTS):
+            if "report" in event:
+                report = self._report(data=event["report"])
+                outcome.reports.setdefault(report.when, []).append(report)
+            elif "warning" in event:
+                outcome.warnings.append(_warning(**event))
+            refused = refused or event.get("refused", "")
+            outcome.exit = outcome.exit or event.get("exit")
+        outcome.result = next(_pickled(folder / farside.RESULT), None)
+        if ended.cause is not None:
+            kind = TimeoutError if ended.cause is Cause.TIMEOUT else ChildProcessError
+            outcome.died = kind(ended.detail)
+        setup = outcome.reports.get("setup")
+        needed = ("setup", *(("call",) if setup and setup[-1].passed else ()), "teardown")
+        outcome.missing = next((phase for phase in needed if phase not in outcome.reports), None)
+        said = refused or "\n".join(text.strip() for text in outcome.output.values() if text.strip())
+        outcome.why_nothing = "\n".join(filter(None, ("in its own process it was not run to its end", said)))
+        left = () if ended.value is None else msgspec.json.decode(ended.value, type=tuple[str, ...])
+        outcome.left = (*left, *["a process in a session of its own"] * ended.left)
+        return outcome
+
+
+class _Captured:
+    """The files in which pytest captures what the test in the other process writes.
+
+    That process hands them over when its test begins; here they outlive it.
+    """
+
+    def __init__(self, path: Path) -> None:
+        self._socket: socket.socket | None = None
+        self._fds: list[int] = []
+        if hasattr(socket, "send_fds"):
+            self._socket = socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM)
+            self._socket.setblocking(False)
+            with contextlib.suppress(OSError):  # the path is longer than a socket's may be
+                self._socket.bind(str(path))
+
+    def __enter__(self) -> _Captured:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        for fd in self._fds:
+            os.close(fd)
+        if self._socket is not None:
+            self._socket.close()
+
+    @property
+    def size(self) -> int:
+        """Bytes in the files now; pytest empties them after each phase."""
+        return sum(os.fstat(fd).st_size for fd in self._files())
+
+    def texts(self, kept_bytes: int) -> dict[str, str]:
+        """Return what the files hold, by stream; of much the beginning and the end."""
+        from gpudiag.isolate.job import Captured
+
+        texts = {}
+        for stream, fd in zip(_STREAMS, self._files(), strict=False):
+            kept = Captured(kept_bytes)
+            for offset in range(0, os.fstat(fd).st_size, _CHUNK):
+                kept.feed(os.pread(fd, _CHUNK, offset))
+            texts[stream] = kept.text()
+        return texts
+
+    def _files(self) -> list[int]:
+        """Return the file descriptors of stdout and stderr; none where pytest does not capture into files."""
+        if self._socket is not None and not self._fds:
+            with contextlib.suppress(OSError):  # nothing was handed over yet
+                _, self._fds, _, _ = socket.recv_fds(self._socket, 16, len(_STREAMS))
+        return self._fds if all(stat.S_ISREG(os.fstat(fd).st_mode) for fd in self._fds) else []
+
+
+class _Remote(Exception):  # noqa: N818  # no error, but where one came from
+    """The traceback of another process, as the cause of the exception that came from there."""
+
+
+_ISOLATED = pytest.StashKey[_Isolated]()
+_BEGINNING = pytest.StashKey[Mapping[str, str]]()
+_PROCESSES = pytest.StashKey[_Processes]()
+_ORIGIN, _PLAIN = "tensorflow", "plain"
+
+
+def _processes(config: pytest.Config) -> _Processes:
+    if _PROCESSES not in config.stash:
+        report = functools.partial(config.hook.pytest_report_from_serializable, config=config)
+        config.stash[_PROCESSES] = _Processes(config.stash[_BEGINNING], report)
+    return config.stash[_PROCESSES]
+
+
+def _order(item: pytest.Item, call: bytes | None = None) -> Order:
+    from gpudiag.pytest_plugin.farside import Order, test_key
+
+    config = item.config
+    arguments = [os.fspath(argument) for argument in config.invocation_params.args]
+    if config.pluginmanager.has_plugin("pytest_cov"):
+        arguments.append("--no-cov")  # two sessions cannot write one file of coverage data
+    factory = getattr(config, "_tmp_path_factory", None)  # there is no other way to it; pytest-xdist takes this one too
+    return Order(
+        arguments=tuple(arguments),
+        directory=str(config.invocation_params.dir),
+        argv=tuple(sys.argv),
+        test=test_key(item),
+        basetemp=None if factory is None else str(factory.mktemp("isolated")),
+        workerinput=getattr(config, "workerinput", None),
+        settings=settings.of(config),
+        place=config.stash.get(PLACE, None),
+        call=call,
+    )
+
+
+def is_far_side(config: pytest.Config) -> bool:
+    """Tell whether this session runs one isolated test."""
+    return FAR_SIDE in config.stash
+
+
+def _timeout_s(marker: pytest.Mark) -> float:
+    """Return the seconds that a marker allows; raises ``ValueError`` for arguments that it does not have."""
+    if marker.args or marker.kwargs.keys() - {"timeout"}:
+        given = ", ".join([*map(repr, marker.args), *(f"{name}={value!r}" for name, value in marker.kwargs.items())])
+        raise ValueError(f"takes no argument but timeout, such as timeout=60, and was given {given}")
+    timeout = marker.kwargs.get("timeout", TIMEOUT_S)
+    if isinstance(timeout, bool) or not isinstance(timeout, int | float) or not 0 < timeout < math.inf:
+        raise ValueError(f"timeout={timeout!r} is not a number of seconds above 0, such as timeout=60")
+    return float(timeout)
+
+
+def _pickled(path: Path) -> Iterator[Any]:
+    """Yield what was pickled into a file, as far as that is whole."""
+    with contextlib.suppress(FileNotFoundError), path.open("rb") as file:
+        while True:
+            try:
+                yield pickle.load(file)  # noqa: S301  # written by a process that this one started
+            except (EOFError, pickle.UnpicklingError):
+                return
+
+
+def _warning(warning: str, category: tuple[str, str], file: str, line: int) -> warnings.WarningMessage:
+    """Return a warning of another process as one of this."""
+    module, name = category
+    known = getattr(sys.modules.get(module), name, None)
+    kind = known if isinstance(known, type) and issubclass(known, Warning) else UserWarning
+    return warnings.WarningMessage(warning, kind, file, line)

@@ -1,0 +1,159 @@
+"""The GPUs of a session, and the part of them that a process was given. Records, and how they are found out."""
+
+from __future__ import annotations
+
+import os
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+import pytest
+
+if TYPE_CHECKING:
+    from gpudiag.hostfacts import NvmlDevice, NvmlFacts, TensorflowFacts
+
+MASK = "CUDA_VISIBLE_DEVICES"
+FACTS_DEADLINE_S = 15.0
+
+
+@dataclass(frozen=True)
+class Device:
+    """A GPU, or a MIG instance of one."""
+
+    uuid: str
+    """What names it in ``CUDA_VISIBLE_DEVICES``."""
+    index: int
+    """NVML's index of the GPU, as ``nvidia-smi`` prints it."""
+    name: str
+    total_bytes: int
+    """0 where it is not known: NVML tells it of a whole GPU, not of a MIG instance."""
+    free_bytes: int
+    """When the session began."""
+    capability: tuple[int, int] | None
+
+    @property
+    def label(self) -> str:
+        return f"GPU {self.index}" + (f" ({self.uuid})" if self.uuid.startswith("MIG-") else "")
+
+
+@dataclass(frozen=True)
+class Place:
+    """What a process may use."""
+
+    devices: tuple[Device, ...] = ()
+    """In the order in which TensorFlow numbers them."""
+    limit_bytes: int | None = None
+    """Of memory on each device; None: all of it."""
+    shared: bool = False
+    """True: other processes of the session use these devices too."""
+
+    @property
+    def label(self) -> str:
+        return ", ".join(device.label for device in self.devices)
+
+    @property
+    def environment(self) -> dict[str, str]:
+        """The variables that hold TensorFlow to this place."""
+        if not self.devices:
+            return {}
+        variables = {MASK: ",".join(device.uuid for device in self.devices)}
+        if self.shared or self.limit_bytes is not None:
+            # Not nearly all free memory at the first operation, whatever the tests configure.
+            variables["TF_FORCE_GPU_ALLOW_GROWTH"] = "true"
+        if self.limit_bytes is not None:
+            variables["TF_PER_DEVICE_MEMORY_LIMIT_MB"] = str(self.limit_bytes >> 20)
+        return variables
+
+
+PLACE = pytest.StashKey[Place]()
+FOUND = pytest.StashKey["Found"]()
+
+
+@dataclass(frozen=True)
+class Found:
+    """What NVML and TensorFlow's metadata said when the session began."""
+
+    nvml: NvmlFacts | None
+    """None where NVML did not answer."""
+    tensorflow: TensorflowFacts | None
+    mask: str | None
+    """The caller's ``CUDA_VISIBLE_DEVICES``."""
+
+    @property
+    def devices(self) -> tuple[Device, ...]:
+        """What the caller's mask lets through, each MIG instance by itself."""
+        from gpudiag.scope import choices
+
+        devices = () if self.nvml is None else self.nvml.devices
+        return tuple(_device(uuid, device) for uuid, device in choices(self.mask, devices).items())
+
+    @property
+    def simulated(self) -> bool:
+        from gpudiag.model import SIMULATED
+
+        return self.nvml is not None and any(one.name.startswith(SIMULATED) for one in self.nvml.devices)
+
+    @property
+    def lack(self) -> str:
+        """Why there is no device, in a few words."""
+        if self.nvml is None:
+            return "GPUs not known: NVML did not answer"
+        if self.nvml.devices:
+            return f"CUDA_VISIBLE_DEVICES={self.mask!r} hides every GPU"
+        return "no GPU"
+
+
+def of(config: pytest.Config) -> Place:
+    """Return what this process may use: what it was given, or else what the caller's mask lets through."""
+    if PLACE not in config.stash:
+        config.stash[PLACE] = Place(found(config).devices)
+    return config.stash[PLACE]
+
+
+def found(config: pytest.Config) -> Found:
+    """Return what was found out about this machine's GPUs; asked once."""
+    if FOUND not in config.stash:
+        config.stash[FOUND] = ask()
+    return config.stash[FOUND]
+
+
+def ask() -> Found:
+    """Ask NVML, and look for TensorFlow without importing it, in children with a deadline: NVML can hang."""
+    import msgspec
+
+    from gpudiag.hostfacts import Facts, Unknown
+    from gpudiag.isolate import Bounds, Job, ServerSpec, supervise
+
+    families = {"nvml", "tensorflow"}
+    answers: dict[str, Any] = {}
+    with supervise({"plain": ServerSpec()}, Bounds()) as children:
+        for family in families:
+            target = "gpudiag.facts:gather_family"
+            children.start(Job(family, target, {"family": family}, FACTS_DEADLINE_S, "plain"))
+        while len(answers) < len(families):
+            for ended in children.wait(0.1):
+                answers[ended.key] = ended.value
+    types: dict[str, Any] = {one.name: one.type for one in msgspec.structs.fields(Facts)}
+    facts = {
+        name: None if value is None else msgspec.json.decode(value, type=types[name]) for name, value in answers.items()
+    }
+    known = {name: None if isinstance(value, Unknown) else value for name, value in facts.items()}
+    return Found(known["nvml"], known["tensorflow"], os.environ.get(MASK))
+
+
+def _device(uuid: str, device: NvmlDevice) -> Device:
+    whole = not uuid.startswith("MIG-")
+    free = device.memory_total_bytes - device.memory_used_bytes
+    major, _, minor = (device.compute_capability or "").partition(".")
+    return Device(
+        uuid=uuid,
+        index=device.index,
+        name=device.name,
+        total_bytes=device.memory_total_bytes if whole else 0,
+        free_bytes=free if whole else 0,
+        capability=(int(major), int(minor)) if major.isdecimal() and minor.isdecimal() else None,
+    )
+
+
+def size_text(size: int) -> str:
+    """Return a size as people write it: ``8 GiB``, ``3496 MiB``."""
+    return f"{size >> 30} GiB" if size >= 1 << 30 and size % (1 << 30) == 0 else f"{size >> 20} MiB"

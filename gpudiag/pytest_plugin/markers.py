@@ -1,0 +1,141 @@
+"""``@pytest.mark.gpudiag_gpus``: what a test needs, checked when it is collected, and given to it when it runs."""
+
+from __future__ import annotations
+
+import json
+import os
+from collections import Counter
+from collections.abc import Generator, Mapping
+from dataclasses import asdict
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from gpudiag.pytest_plugin import machine, settings
+from gpudiag.pytest_plugin.assign import WORKER, Need
+from gpudiag.pytest_plugin.machine import Device, size_text
+
+MARKER = "gpudiag_gpus"
+LINES = (
+    f'{MARKER}(count=1, memory="8GiB", capability=(8, 0)): needs so many GPUs, each with so much memory and at '
+    "least this compute capability; skipped where the machine lacks them, failed under --gpudiag-require-gpus",
+)
+
+NEED = pytest.StashKey[Need]()
+LACK = pytest.StashKey[str]()
+
+
+def need_of(item: pytest.Item) -> Need | None:
+    """Return what the nearest marker of a test says; None where there is none. Raises ``ValueError``."""
+    mark = item.get_closest_marker(MARKER)
+    if mark is None:
+        return None
+    unknown = [*map(repr, mark.args), *sorted(set(mark.kwargs) - {"count", "memory", "capability"})]
+    if unknown:
+        raise ValueError(f"{unknown[0]}: there are count=, memory= and capability=, by name")
+    count = mark.kwargs.get("count", 1)
+    if type(count) is not int or count < 1:
+        raise ValueError(f"count={count!r} is not a number of GPUs above 0")
+    return Need(count, _memory(mark.kwargs.get("memory")), _capability(mark.kwargs.get("capability")))
+
+
+@pytest.hookimpl(wrapper=True)
+def pytest_pycollect_makeitem() -> Generator[None, Any, Any]:
+    """Refuse a marker that cannot be understood, where pytest reports errors of collection."""
+    made = yield
+    for item in made if isinstance(made, list) else [made]:
+        if isinstance(item, pytest.Item):
+            try:
+                need_of(item)
+            except ValueError as error:
+                raise pytest.Collector.CollectError(f"{item.nodeid}: {MARKER}: {error}.") from None
+    return made
+
+
+@pytest.hookimpl(trylast=True)
+def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
+    """Decide for each test with a marker: it runs here, in a later round, or not, as the machine lacks something."""
+    try:
+        needs = {item: need for item in items if (need := need_of(item)) is not None}
+    except ValueError as error:  # of a marker that a conftest file added
+        raise pytest.UsageError(f"{MARKER}: {error}.") from None
+    worker = config.stash.get(WORKER, None)
+    plan = None if worker is None else worker.plan
+    if plan is not None and plan.needs:
+        items[:] = [item for item in items if needs.get(item) in plan.needs]
+    if config.option.collectonly or not needs:
+        return
+    devices = machine.of(config).devices if plan is None else plan.devices
+    slots = plan.slots if plan is not None and plan.slots else (machine.of(config),)
+    later: Counter[Need] = Counter()
+    for item in list(items):
+        if (need := needs.get(item)) is None:
+            continue
+        if all(len(need.of(slot.devices, slot.limit_bytes)) >= need.count for slot in slots):
+            item.stash[NEED] = need
+        elif plan is not None and plan.slots and len(need.of(devices)) >= need.count:
+            later[need] += 1
+            items.remove(item)
+        else:
+            lack = item.stash[LACK] = _lack(need, devices, config)
+            if not settings.of(config).require_gpus:
+                item.add_marker(pytest.mark.skip(reason=lack))
+    if worker is not None and plan is not None and not plan.needs:
+        _leave(later, worker.folder)
+
+
+@pytest.hookimpl(tryfirst=True)
+def pytest_runtest_setup(item: pytest.Item) -> None:
+    """Under ``--gpudiag-require-gpus`` a test whose GPUs are lacking fails."""
+    if LACK in item.stash and settings.of(item.config).require_gpus:
+        pytest.fail(f"{item.stash[LACK]} (--gpudiag-require-gpus makes this a failure)", pytrace=False)
+
+
+def _lack(need: Need, devices: tuple[Device, ...], config: pytest.Config) -> str:
+    """Say what is needed and what is here."""
+    if not devices:
+        worker = config.stash.get(WORKER, None)
+        return f"needs {need}: {machine.found(config).lack if worker is None else worker.plan.lack}"
+    kinds = dict.fromkeys(
+        ", ".join(
+            filter(
+                None,
+                (
+                    size_text(one.total_bytes) if one.total_bytes else "memory not known",
+                    f"compute capability {one.capability[0]}.{one.capability[1]}" if one.capability else "",
+                ),
+            )
+        )
+        for one in devices
+    )
+    here = f"{len(devices)} GPU{'s' if len(devices) > 1 else ''}"
+    if len(need.of(devices)) < len(devices):
+        return f"needs {need}; here: {here} ({'; '.join(kinds)})"
+    return f"needs {need}; here: {here}"
+
+
+def _leave(later: Mapping[Need, int], folder: Path) -> None:
+    """Tell the controller what tests that wait need; every worker finds the same."""
+    written = folder / f"later.{os.getpid()}"
+    written.write_text(json.dumps([(asdict(need), number) for need, number in later.items()]))
+    written.rename(folder / "later.json")
+
+
+def _memory(given: object) -> int:
+    if given is None:
+        return 0
+    if type(given) is int and given > 0:
+        return given
+    try:
+        return settings.size(given) if isinstance(given, str) else settings.size("")
+    except ValueError:
+        raise ValueError(f"memory={given!r} is not a size, such as '8GiB'") from None
+
+
+def _capability(given: object) -> tuple[int, int]:
+    if given is None:
+        return (0, 0)
+    if isinstance(given, tuple | list) and len(given) == 2 and all(type(part) is int and part >= 0 for part in given):
+        return (given[0], given[1])
+    raise ValueError(f"capability={given!r} is not a compute capability, such as (8, 0)")

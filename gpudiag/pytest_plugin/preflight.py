@@ -1,0 +1,163 @@
+"""The check before the first test, in the process that started the session, and the header line."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+from collections import Counter
+from collections.abc import Generator
+from typing import TYPE_CHECKING, Any
+
+import pytest
+
+from gpudiag.pytest_plugin import machine
+from gpudiag.pytest_plugin.assign import RUN, Run
+
+if TYPE_CHECKING:
+    from gpudiag.model import Report, Row
+
+REPORT = pytest.StashKey["Report"]()
+"""Of the check, where one was made."""
+
+
+class Unobserved:
+    """Nobody is told how the check goes on: pytest's own output has not begun."""
+
+    def phase(self, text: str, total: int | None = None) -> None: ...
+
+    def started(self, label: str) -> None: ...
+
+    def finished(self, row: Row, label: str) -> None: ...
+
+    def tick(self) -> None: ...
+
+
+def pytest_sessionstart(session: pytest.Session) -> None:
+    """Check the GPUs once, and end the session where they fail; devices were given to workers before."""
+    run = session.config.stash.get(RUN, None)
+    if run is None or not run.settings.checks:
+        return
+    report = session.config.stash[REPORT] = _check(run)
+    if report.signal is not None:
+        pytest.exit(f"gpudiag: stopped by signal {report.signal}", returncode=128 + report.signal)
+    if report.exit_code and not run.settings.warn:
+        terminal = session.config.pluginmanager.getplugin("terminalreporter")
+        for line in _failure(report) if terminal is not None else ():
+            terminal.write_line(line)
+        pytest.exit(f"{_verdict(report)}; --gpudiag-warn runs the tests all the same", returncode=1)
+
+
+def pytest_report_header(config: pytest.Config) -> list[str] | None:
+    """Say on what the tests run."""
+    run = config.stash.get(RUN, None)
+    if run is None:
+        return None
+    lines = [f"gpudiag: {'; '.join(_machine(run))}"]
+    if run.plan.slots:
+        lines.append(f"gpudiag: {_workers(run)}")
+    if REPORT in config.stash:
+        report = config.stash[REPORT]
+        if report.exit_code:
+            lines += [*_failure(report), "gpudiag: going on all the same (--gpudiag-warn)"]
+        else:
+            lines.append(_verdict(report))
+    return lines
+
+
+def _check(run: Run) -> Report:
+    """Run the quick check on everything that the caller's own mask lets through."""
+    from gpudiag import catalogue, isolate, runner
+    from gpudiag.errors import UsageError
+    from gpudiag.model import Limits
+    from gpudiag.signals import Signals
+
+    own = run.settings
+    world: dict[str, Any] = {**run.world, "locks": run.folder}  # the session itself holds those of its devices
+    options = runner.Options(
+        entries=catalogue.entries(),
+        level="quick",
+        isolation="fork" if isolate.fork_refusal() is None else "spawn",
+        limits=Limits(
+            require_gpus=own.require_gpus,
+            count_simulated=own.simulate_asked,
+            allow_no_gpu=not own.require_gpus,
+        ),
+        command=("pytest", *map(str, run.config.invocation_params.args)),
+        **world,
+    )
+    try:
+        with Signals() as signals, _as_called(run):
+            return runner.run(options, Unobserved(), signals)
+    except UsageError as error:
+        raise pytest.UsageError(f"gpudiag: {error}") from None
+
+
+@contextlib.contextmanager
+def _as_called(run: Run) -> Generator[None, None, None]:
+    """Take back what this process was given: the check is about what the caller has."""
+    names = ("CUDA_VISIBLE_DEVICES", "TF_FORCE_GPU_ALLOW_GROWTH", "TF_PER_DEVICE_MEMORY_LIMIT_MB")
+    given = {name: os.environ.pop(name) for name in names if name in os.environ}
+    os.environ.update({name: run.caller[name] for name in names if name in run.caller})
+    try:
+        yield
+    finally:
+        for name in names:
+            os.environ.pop(name, None)
+        os.environ.update(given)
+
+
+def _verdict(report: Report) -> str:
+    counted = ", ".join(f"{number} {status}" for status, number in report.counts.items())
+    return f"gpudiag: check {report.verdict.value} ({counted}; {report.duration_s:.1f} s)"
+
+
+def _failure(report: Report) -> list[str]:
+    """Say what failed and why, root cause first."""
+    from gpudiag.model import Broken
+    from gpudiag.report import words
+
+    lines = [_verdict(report)]
+    if headline := words.headline(report):
+        lines.append(headline)
+    for cause in report.diagnosis.causes:
+        lines += [f"  {heading:<6}{text}" for heading, text in words.cause(cause)]
+    for row in report.rows:
+        if isinstance(row.outcome, Broken):
+            lines.append(f"  {words.label(report, row)}: {words.figure(row)}")
+        for found in row.findings:
+            if found.severity in report.limits.failing:
+                lines += [
+                    f"  {words.label(report, row)}",
+                    *(f"    {line}" for line in words.finding(found).splitlines()),
+                ]
+    if step := words.next_step(report):
+        lines.append(step)
+    return lines
+
+
+def _machine(run: Run) -> list[str]:
+    found = run.found
+    kinds = Counter((one.name, one.total_bytes) for one in run.plan.devices)
+    gpus = [
+        f"{number} x {name}" + (f", {machine.size_text(size)}" if size else "")
+        for (name, size), number in kinds.items()
+    ]
+    driver = "no driver" if found.nvml is None else f"driver {found.nvml.driver_version or 'none'}"
+    installed = found.tensorflow.distributions if found.tensorflow is not None else ()
+    versions = " and ".join(f"{one.name} {one.version}" for one in installed) or "no TensorFlow"
+    return [
+        "SIMULATED GPUs" if found.simulated else "real GPUs" if gpus else "no simulated GPUs",
+        " + ".join(gpus) or found.lack,
+        driver,
+        versions,
+    ]
+
+
+def _workers(run: Run) -> str:
+    slots = run.plan.slots
+    shared = [slot for slot in slots if slot.shared]
+    limits = sorted({slot.limit_bytes for slot in slots if slot.limit_bytes is not None})
+    devices = len({slot.devices for slot in slots})
+    with_memory = f", {' or '.join(map(machine.size_text, limits))} of memory each" if limits else ""
+    workers, gpus = f"{len(slots)} worker{'s' if len(slots) > 1 else ''}", f"{devices} GPU{'s' if devices > 1 else ''}"
+    return f"{workers} share {gpus}{with_memory}" if shared else f"{workers}, each with a GPU of its own{with_memory}"

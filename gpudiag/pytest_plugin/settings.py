@@ -1,0 +1,225 @@
+"""What the user asked the plugin for: from options, ``GPUDIAG_PYTEST*`` variables and ini keys, in this order."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, replace
+from typing import Any
+
+import pytest
+
+ASSIGNMENTS = ("device", "share", "none")
+PREFIX = "GPUDIAG_PYTEST"
+
+
+@dataclass(frozen=True)
+class Settings:
+    """One record of all settings."""
+
+    check: bool = False
+    """Check the GPUs before the first test."""
+    warn: bool = False
+    """Go on although the check failed."""
+    require_gpus: int = 0
+    """So many GPUs must be there, and a GPU test must run."""
+    simulate: str | None = None
+    """A simulated machine's specification; None: the machine as it is."""
+    simulate_asked: bool = False
+    """True: the command line itself asks for simulated GPUs, so that they satisfy ``require_gpus``."""
+    assign: str | None = None
+    """``device``, ``share`` or ``none``; None: ``share`` where the plugin is on."""
+    memory_bytes: int | None = None
+    """GPU memory for each worker; None: what a device has, shared evenly by its workers."""
+
+    wait_s: float = 300.0
+    """How long to wait for GPUs that other sessions hold."""
+
+    @property
+    def on(self) -> bool:
+        """True where anything was asked for: otherwise the plugin leaves the session alone."""
+        return replace(self, warn=False, wait_s=Settings.wait_s) != Settings()
+
+    @property
+    def checks(self) -> bool:
+        """True where the GPUs are checked: what is required must be verified."""
+        return self.check or self.require_gpus > 0
+
+    @property
+    def assigns(self) -> bool:
+        """True where workers are given devices."""
+        return self.on and self.assign != "none"
+
+
+SETTINGS = pytest.StashKey[Settings]()
+
+
+def of(config: pytest.Config) -> Settings:
+    """Return the settings of a session."""
+    if SETTINGS not in config.stash:
+        config.stash[SETTINGS] = _read(config)
+    return config.stash[SETTINGS]
+
+
+@dataclass(frozen=True)
+class _Setting:
+    """One setting: ``--gpudiag-<name>``, ``GPUDIAG_PYTEST_<NAME>``, ``gpudiag_<name>``."""
+
+    name: str
+    help: str
+    read: Callable[[str], Any]
+    cure: str = ""
+    """What to write; empty where the error says it."""
+    metavar: str | None = None
+
+    @property
+    def option(self) -> str:
+        return "-".join(filter(None, ("--gpudiag", self.name)))
+
+    @property
+    def variable(self) -> str:
+        return "_".join(filter(None, (PREFIX, self.name.replace("-", "_").upper())))
+
+    @property
+    def key(self) -> str:
+        return "_".join(filter(None, ("gpudiag", self.name.replace("-", "_"))))
+
+
+def add_to(parser: pytest.Parser) -> None:
+    """Add every setting to pytest's options and ini keys."""
+    group = parser.getgroup("gpudiag", "GPUs (gpudiag)")
+    for one in _SETTINGS:
+        described = f"{one.help} (variable {one.variable}, ini key {one.key})"
+        if one.metavar is None:
+            group.addoption(one.option, dest=one.key, action="store_const", const="true", default=None, help=described)
+        else:
+            group.addoption(one.option, dest=one.key, metavar=one.metavar, default=None, help=described)
+        parser.addini(one.key, one.help, default="")
+
+
+def _read(config: pytest.Config) -> Settings:
+    values = {one.name: _value(one, config, os.environ) for one in _SETTINGS}
+    unknown = sorted(name for name in os.environ if name.startswith(PREFIX) and name not in _VARIABLES)
+    if unknown:
+        from gpudiag.errors import nearest
+
+        raise pytest.UsageError(f"gpudiag: {unknown[0]} sets no option. {nearest(unknown[0], _VARIABLES, most=1)}")
+    option = _BY_NAME["simulate"].option
+    return Settings(
+        check=bool(values[""]),
+        warn=bool(values["warn"]),
+        require_gpus=values["require-gpus"] or 0,
+        simulate=values["simulate"],
+        # What addopts or PYTEST_ADDOPTS say is not among these.
+        simulate_asked=any(str(word).partition("=")[0] == option for word in config.invocation_params.args),
+        assign=values["assign"],
+        memory_bytes=values["memory"],
+        wait_s=Settings.wait_s if values["wait"] is None else values["wait"],
+    )
+
+
+def _value(one: _Setting, config: pytest.Config, environment: Mapping[str, str]) -> Any:
+    ini = str(config.getini(one.key) or "")
+    given = (
+        (one.option, getattr(config.known_args_namespace, one.key, None)),
+        (one.variable, environment.get(one.variable) or None),
+        (f"the ini key {one.key}", ini or None),
+    )
+    for source, text in given:
+        if text is not None:
+            try:
+                return one.read(text)
+            except ValueError as error:
+                cure = f". Write {one.cure}." if one.cure else ""
+                raise pytest.UsageError(f"gpudiag: {source}: {error}{cure}") from None
+    return None
+
+
+def _flag(text: str) -> bool:
+    known = {"1": True, "true": True, "yes": True, "on": True, "0": False, "false": False, "no": False, "off": False}
+    if text.lower() not in known:
+        raise ValueError(f"{text!r} is neither true nor false")
+    return known[text.lower()]
+
+
+def _count(text: str) -> int:
+    if not text.strip().isdecimal():
+        raise ValueError(f"{text!r} is not a number of GPUs")
+    return int(text)
+
+
+def _seconds(text: str) -> float:
+    try:
+        seconds = float(text)
+    except ValueError:
+        seconds = -1.0
+    if not 0 <= seconds < 1e9:
+        raise ValueError(f"{text!r} is not a number of seconds")
+    return seconds
+
+
+def _choice(text: str) -> str:
+    if text not in ASSIGNMENTS:
+        raise ValueError(f"{text!r} is not known")
+    return text
+
+
+def size(text: str) -> int:
+    """Return a size such as ``4GiB`` in bytes; raises ``ValueError``."""
+    from gpudiag.simulator.errors import SpecError
+    from gpudiag.simulator.sizes import parse_size
+
+    try:
+        return parse_size(text)
+    except SpecError as error:
+        raise ValueError(str(error)) from None
+
+
+def _spec(text: str) -> str:
+    from gpudiag.simulator import SimulatorError, parse_spec
+
+    try:
+        parse_spec(text)
+    except SimulatorError as error:
+        raise ValueError(str(error)) from None
+    return text
+
+
+_SETTINGS = (
+    _Setting("", "Check the GPUs before the first test, and give each worker one", _flag, "true or false"),
+    _Setting("warn", "Go on although the check failed", _flag, "true or false"),
+    _Setting(
+        "require-gpus",
+        "Fail where fewer than N GPUs are there, or where no GPU test ran",
+        _count,
+        "a whole number, such as 2",
+        "N",
+    ),
+    _Setting(
+        "simulate",
+        "Run the whole session on simulated GPUs, such as 2x8GiB",
+        _spec,
+        metavar="SPEC",
+    ),
+    _Setting(
+        "assign",
+        "What each worker is given: a device of its own, a share where there are more workers than devices, or none",
+        _choice,
+        "device, share or none",
+        "device|share|none",
+    ),
+    _Setting("memory", "GPU memory for each worker, such as 4GiB", size, metavar="SIZE"),
+    _Setting(
+        "wait",
+        "How long to wait for GPUs that other runs hold, 300 by default",
+        _seconds,
+        "a number of seconds, such as 300",
+        "SECONDS",
+    ),
+)
+_BY_NAME = {one.name: one for one in _SETTINGS}
+RUN_VARIABLE = f"{PREFIX}_RUN"
+"""Names the folder of the run to its workers; set by the plugin itself."""
+SESSION_VARIABLE = f"{PREFIX}_SESSION"
+"""Marks every process that a session starts; set by the plugin itself."""
+_VARIABLES = frozenset({*(one.variable for one in _SETTINGS), RUN_VARIABLE, SESSION_VARIABLE})

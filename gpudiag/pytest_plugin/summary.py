@@ -1,0 +1,186 @@
+"""What is reported: JUnit properties of each test, a section of the terminal summary, leaks."""
+
+from __future__ import annotations
+
+import os
+import sys
+from collections.abc import Generator
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any
+
+import pytest
+
+from gpudiag.pytest_plugin import machine, settings
+from gpudiag.pytest_plugin.assign import RUN, Run
+from gpudiag.pytest_plugin.machine import size_text
+from gpudiag.pytest_plugin.markers import NEED
+
+if TYPE_CHECKING:
+    from gpudiag.hostfacts import GpuProcess
+
+DEVICE, PEAK_BYTES, CPU_FALLBACKS = "gpudiag_device", "gpudiag_peak_bytes", "gpudiag_cpu_fallbacks"
+"""The names of user properties. Fixtures record the last two, each as a whole number."""
+
+MOST_TESTS = 20
+"""Lines of the summary; the rest is in the JUnit file, or shown with -v."""
+LEAK_BYTES = 1 << 20
+
+
+@dataclass
+class Told:
+    """What the reports of a session's tests said."""
+
+    tests: dict[str, dict[str, Any]] = field(default_factory=dict)
+    leaks: list[str] = field(default_factory=list)
+    lack: str = ""
+    """Why a run in which no test failed has failed all the same."""
+
+
+TOLD = pytest.StashKey[Told]()
+
+
+@pytest.hookimpl(wrapper=True)
+def pytest_runtest_call(item: pytest.Item) -> Generator[None, object, object]:
+    """Record which device a test used, and the most memory its tensors took there."""
+    if not settings.of(item.config).on and NEED not in item.stash:
+        return (yield)
+    before = _start_measuring()
+    try:
+        return (yield)
+    finally:
+        peaks = _peaks()
+        used = [index for index, peak in enumerate(peaks) if peak > (before[index] if before else 0)]
+        recorded = {name for name, _ in item.user_properties}
+        devices = machine.of(item.config).devices
+        if NEED in item.stash:
+            used = list(range(len(devices))) if len(devices) == item.stash[NEED].count else used or [0]
+        labels = [devices[index].label if index < len(devices) else f"GPU:{index}" for index in used]
+        if labels and DEVICE not in recorded:
+            item.user_properties.append((DEVICE, ", ".join(labels)))
+        if any(peaks) and labels and PEAK_BYTES not in recorded:
+            item.user_properties.append((PEAK_BYTES, max(peaks)))
+
+
+@pytest.hookimpl(trylast=True)
+def pytest_configure(config: pytest.Config) -> None:
+    if RUN in config.stash:
+        config.stash[TOLD] = Told()
+        config.pluginmanager.register(_Reports(config.stash[TOLD]), "gpudiag.pytest_plugin.reports")
+
+
+class _Reports:
+    """Hears of every test, also of those that ran in workers."""
+
+    def __init__(self, told: Told) -> None:
+        self._told = told
+
+    def pytest_runtest_logreport(self, report: pytest.TestReport) -> None:
+        own = {name: value for name, value in report.user_properties if name in (DEVICE, PEAK_BYTES, CPU_FALLBACKS)}
+        if own and not report.skipped:
+            self._told.tests[report.nodeid] = own
+
+
+@pytest.hookimpl(trylast=True)
+def pytest_sessionfinish(session: pytest.Session) -> None:
+    """Look for leaks, when xdist has ended its workers; fail a run whose GPU tests did not run."""
+    run, told = session.config.stash.get(RUN, None), session.config.stash.get(TOLD, None)
+    if run is None or told is None:
+        return
+    if run.plan.devices:
+        told.leaks = _leaks(run)
+    fine = session.exitstatus in (pytest.ExitCode.OK, pytest.ExitCode.NO_TESTS_COLLECTED)
+    if run.settings.require_gpus and fine and not any(DEVICE in own for own in told.tests.values()):
+        told.lack = f"no GPU test ran, and --gpudiag-require-gpus={run.settings.require_gpus} demands one"
+        session.exitstatus = pytest.ExitCode.TESTS_FAILED
+
+
+def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter, config: pytest.Config) -> None:
+    told = config.stash.get(TOLD, None)
+    if told is None or not (told.tests or told.leaks or told.lack):
+        return
+    terminalreporter.section("GPUs (gpudiag)")
+    if told.tests:
+        from tabulate import tabulate
+
+        order = sorted(told.tests.items(), key=lambda one: -int(one[1].get(PEAK_BYTES, 0)))
+        shown = order if config.option.verbose > 0 else order[:MOST_TESTS]
+        rows = [
+            (own.get(DEVICE, ""), _peak_text(own.get(PEAK_BYTES)), own.get(CPU_FALLBACKS, ""), nodeid)
+            for nodeid, own in shown
+        ]
+        headers = ("device", "peak memory", "CPU fallbacks", "test")
+        for line in tabulate(
+            rows, headers, tablefmt="simple", colalign=("left", "right", "right", "left")
+        ).splitlines():
+            terminalreporter.write_line(line.rstrip())
+        if len(shown) < len(order):
+            terminalreporter.write_line(f"... and {len(order) - len(shown)} more tests (-v shows all)")
+    for leak in told.leaks:
+        terminalreporter.write_line(f"LEAK: {leak}", red=True)
+    if told.lack:
+        terminalreporter.write_line(f"FAILED: {told.lack}", red=True)
+
+
+def _peak_text(size: int | None) -> str:
+    if size is None:
+        return ""
+    return size_text(size) if size >= 1 << 20 else f"{size / (1 << 10):.1f} KiB"
+
+
+def _gpus() -> list[str]:
+    """Return TensorFlow's names of the GPUs it has made devices on; asks nothing of a TensorFlow that has not begun."""
+    if "tensorflow.python.eager.context" not in sys.modules:
+        return []
+    from tensorflow.python.eager import context
+
+    existing = context._context
+    if existing is None or existing._context_handle is None:
+        return []
+    return [device.name for device in existing.list_logical_devices("GPU")]
+
+
+def _start_measuring() -> list[int]:
+    """Return what tensors take on each GPU now; from here on the peak is counted."""
+    gpus = _gpus()
+    if gpus:
+        from tensorflow.python.eager import context
+
+        for name in gpus:
+            context.context().reset_memory_stats(name)
+    return _peaks()
+
+
+def _peaks() -> list[int]:
+    gpus = _gpus()
+    if not gpus:
+        return []
+    from tensorflow.python.eager import context
+
+    return [int(context.context().get_memory_info(name)["peak"]) for name in gpus]
+
+
+def _leaks(run: Run) -> list[str]:
+    """Name the processes of this session that still hold GPU memory."""
+    from gpudiag.isolate import linux
+
+    mark = f"{settings.SESSION_VARIABLE}={run.folder.name}"
+    now = machine.ask()
+    return [
+        f"GPU {device.index}: {_held(process)}"
+        for device in (() if now.nvml is None else now.nvml.devices)
+        for process in device.processes
+        if process.pid != os.getpid() and linux.environment_holds(process.pid, mark)
+    ]
+
+
+def _held(process: GpuProcess) -> str:
+    import psutil
+
+    held = "memory" if process.used_bytes is None else size_text(process.used_bytes)
+    try:
+        one = psutil.Process(process.pid)
+        command, test = " ".join(one.cmdline())[:80], one.environ().get("PYTEST_CURRENT_TEST", "")
+    except psutil.Error:
+        command, test = "", ""
+    who = f"{test.rpartition(' (')[0]} started" if test else "a test started"
+    return f"{held} still held by process {process.pid} ({command}), which {who}"

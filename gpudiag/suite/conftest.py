@@ -1,0 +1,156 @@
+"""Collects the items of the suite and runs their probes."""
+
+from __future__ import annotations
+
+import tempfile
+from collections.abc import Iterator
+from contextlib import ExitStack
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from gpudiag.model import Broken, Limits, Report, Row, Skipped
+from gpudiag.pytest_plugin import machine, preflight
+from gpudiag.pytest_plugin.assign import RUN, WORKER
+from gpudiag.pytest_plugin.machine import MASK, Device
+
+REPORT = pytest.StashKey[Report]()
+"""Of the one run of the session's probes."""
+
+
+def pytest_collect_file(file_path: Path, parent: pytest.Collector) -> pytest.Collector | None:
+    if file_path == Path(__file__).with_name("catalogue.py"):
+        return Catalogue.from_parent(parent, path=file_path)
+    return None
+
+
+class Catalogue(pytest.File):
+    """Every probe and, for those that run on each GPU, every GPU; and what they come to."""
+
+    def collect(self) -> Iterator[pytest.Item]:
+        from gpudiag import catalogue
+        from gpudiag.probe import Scope
+
+        devices = _devices(self.config)
+        for entry in catalogue.entries():
+            if entry.probe.scope is Scope.EACH_GPU and devices:
+                for device in devices:
+                    yield ProbeItem.from_parent(
+                        self, name=f"{entry.name}[{device.label}]", probe=entry.name, uuid=device.uuid
+                    )
+            else:
+                yield ProbeItem.from_parent(self, name=entry.name, probe=entry.name, uuid=None)
+        yield VerdictItem.from_parent(self, name="verdict")
+
+
+class _Item(pytest.Item):
+    """An item of the suite."""
+
+    def reportinfo(self) -> tuple[Path, None, str]:
+        return self.path, None, f"gpudiag: {self.name}"
+
+    def repr_failure(self, excinfo: pytest.ExceptionInfo[BaseException], style: Any = None) -> Any:
+        """Say what was found without the lines of this file."""
+        return excinfo.getrepr(style="value") if excinfo.errisinstance(Found) else super().repr_failure(excinfo, style)
+
+
+class Found(AssertionError):  # noqa: N818  # a report writes the name before the text
+    """What a probe found."""
+
+
+class ProbeItem(_Item):
+    """A probe on a device, or on none in particular."""
+
+    def __init__(self, *, probe: str, uuid: str | None, **given: Any) -> None:
+        super().__init__(**given)
+        self.probe = probe
+        self._uuid = uuid
+
+    def runtest(self) -> None:
+        """Pass, fail or be skipped as the probe's row says."""
+        from gpudiag.report import words
+
+        report = _report(self.session)
+        row = self._row(report)
+        if row is None:
+            pytest.skip(f"level {report.level.name}: {report.level.reason}" if report.level.reason else "not in scope")
+        if isinstance(row.outcome, Skipped):
+            pytest.skip(words.figure(row))
+        failing = [one for one in row.findings if one.severity in report.limits.failing]
+        others = [words.finding(one) for one in row.findings if one not in failing]
+        self.add_report_section("call", "gpudiag", "\n".join([words.figure(row), *others]))
+        if isinstance(row.outcome, Broken):
+            raise Found("\n".join([f"broken: {words.figure(row)}", *row.log]))
+        if failing:
+            raise Found("\n".join(map(words.finding, failing)))
+
+    def _row(self, report: Report) -> Row | None:
+        rows = (row for row in report.rows if row.probe == self.probe)
+        return next((row for row in rows if self._uuid is None or self._uuid in row.devices), None)
+
+
+class VerdictItem(_Item):
+    """What the run as a whole comes to: items that were all skipped must not make a green suite."""
+
+    def runtest(self) -> None:
+        """Pass where every GPU was verified and nothing failed."""
+        from gpudiag.report import words
+
+        report = _report(self.session)
+        said = f"{report.verdict.value}: {words.summary(report)}"
+        self.add_report_section("call", "gpudiag", said)
+        if report.exit_code:
+            causes = [f"{name}: {text}" for cause in report.diagnosis.causes for name, text in words.cause(cause)]
+            raise Found("\n".join(filter(None, [said, words.headline(report), *causes, words.next_step(report)])))
+
+
+def _devices(config: pytest.Config) -> tuple[Device, ...]:
+    """Return the devices of the session: in every worker the same, whatever that was given."""
+    if WORKER in config.stash:
+        return config.stash[WORKER].plan.devices
+    return machine.found(config).devices
+
+
+def _report(session: pytest.Session) -> Report:
+    """Return the report of the session's probes, which the first item of the session runs, in whichever worker."""
+    from filelock import FileLock
+
+    from gpudiag import codec
+
+    stash = session.config.stash
+    if REPORT not in stash:
+        if not hasattr(session.config, "workerinput"):
+            stash[REPORT] = _run(session)
+        else:
+            # The folder of all workers, as pytest-xdist's manual has it.
+            factory: Any = session.config._tmp_path_factory  # type: ignore[attr-defined]
+            shared = factory.getbasetemp().parent / "gpudiag-suite.json"
+            with FileLock(f"{shared}.lock"):
+                if not shared.exists():
+                    shared.write_text(codec.encode(_run(session)))
+                stash[REPORT] = codec.load(shared)
+    return stash[REPORT]
+
+
+def _run(session: pytest.Session) -> Report:
+    from gpudiag import catalogue, isolate, runner, world
+    from gpudiag.signals import Signals
+
+    config = session.config
+    chosen = {item.probe for item in session.items if isinstance(item, ProbeItem)}
+    with ExitStack() as stack:
+        given = world.options(None, (), stack)
+        if RUN in config.stash or WORKER in config.stash:
+            # The plugin has given this process some of the devices, and holds the locks of all that the session uses.
+            given["locks"] = Path(stack.enter_context(tempfile.TemporaryDirectory(prefix="gpudiag-")))
+            environment = {**given.get("environment", {}), MASK: ",".join(one.uuid for one in _devices(config))}
+            given["environment"] = environment if _devices(config) else given.get("environment", {})
+        options = runner.Options(
+            entries=tuple(entry for entry in catalogue.entries() if entry.name in chosen),
+            isolation="fork" if isolate.fork_refusal() is None else "spawn",
+            limits=Limits(),
+            command=("pytest", *map(str, config.invocation_params.args)),
+            **given,
+        )
+        return runner.run(options, preflight.Unobserved(), stack.enter_context(Signals()))

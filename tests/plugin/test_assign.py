@@ -1,0 +1,346 @@
+"""Devices of workers: the caller's mask, uniqueness, shares, rounds."""
+
+from __future__ import annotations
+
+import fcntl
+import json
+import os
+import random
+import signal
+import sys
+import time
+from collections import Counter
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from gpudiag.devices import Devices
+from gpudiag.model import Gpu
+from gpudiag.pytest_plugin.assign import Plan, Worker
+from gpudiag.pytest_plugin.machine import Device, Place
+from gpudiag.simulator import Machine
+from suites import Suite
+
+pytestmark = [
+    pytest.mark.usefixtures("simulated", "no_child_left"),
+    pytest.mark.skipif(sys.platform != "linux", reason="GPUs are simulated on Linux"),
+]
+
+RECORDING = """
+    import os, pathlib, time
+    import pytest
+
+    here = pathlib.Path(__file__).parent
+    given = [os.environ.get(name, "") for name in ("CUDA_VISIBLE_DEVICES", "TF_PER_DEVICE_MEMORY_LIMIT_MB")]
+    # When a conftest file is imported: nothing of the suite runs earlier.
+    (here / f"{os.environ.get('PYTEST_XDIST_WORKER', 'alone')}.given").write_text(" ".join(given))
+
+    @pytest.fixture(autouse=True)
+    def _recorded(record_property):
+        record_property("mask", os.environ.get("CUDA_VISIBLE_DEVICES", "not set"))
+"""
+NOTHING = """
+    import pytest
+
+    @pytest.mark.parametrize("number", range(4))
+    def test_nothing(number):
+        pass
+"""
+WIDE = """
+    import os
+    import pytest
+
+    @pytest.mark.parametrize("number", range(6))
+    @pytest.mark.xdist_group("a group")
+    def test_narrow(number):
+        assert len(os.environ["CUDA_VISIBLE_DEVICES"].split(",")) == 1
+
+    class TestWide:
+        @pytest.mark.gpudiag_gpus(count=2)
+        @pytest.mark.parametrize("number", range(2))
+        def test_wide(self, number):
+            assert len(os.environ["CUDA_VISIBLE_DEVICES"].split(",")) == 2
+"""
+
+
+def given(suite: Suite) -> list[str]:
+    """Return what each worker found in its environment, in the order of their names."""
+    return [path.read_text() for path in sorted(suite.folder.glob("*.given")) if path.stem != "alone"]
+
+
+def on(machine: Machine) -> dict[str, str]:
+    return {name: machine.environment()[name] for name in ("LD_LIBRARY_PATH", "GPUDIAG_SIM_MACHINE")}
+
+
+@pytest.mark.parametrize(
+    ("mask", "indices"),
+    [(None, [0, 1]), ("1", [1, 1]), ("1,0", [1, 0]), ("{1}", [1, 1]), ("{1},{0}", [1, 0]), ("-1", []), ("", [])],
+)
+def test_workers_are_given_devices_of_the_callers_mask_and_no_others(
+    mask: str | None, indices: list[int], suite: Suite, machine: Callable[[str], Machine]
+) -> None:
+    here = machine("2x8GiB")
+    uuids = [gpu.uuid for gpu in here.spec.gpus]
+    variables = {} if mask is None else {"CUDA_VISIBLE_DEVICES": mask.format(*uuids)}
+    suite.write("conftest.py", RECORDING)
+    suite.write("test_nothing.py", NOTHING)
+    done = suite("-n", "2", "--gpudiag-assign=share", **on(here), **variables)
+    assert done.status == 0, done
+    masks = [line.split(" ")[0] for line in given(suite)]
+    assert sorted(masks) == sorted([uuids[index] for index in indices] or [variables["CUDA_VISIBLE_DEVICES"]] * 2)
+
+
+def test_without_workers_the_session_has_every_device_in_the_callers_order(
+    suite: Suite, machine: Callable[[str], Machine]
+) -> None:
+    here = machine("3x8GiB")
+    suite.write("conftest.py", RECORDING)
+    suite.write("test_nothing.py", NOTHING)
+    done = suite("-p", "no:xdist", "--gpudiag-assign=device", CUDA_VISIBLE_DEVICES="2,0", **on(here))
+    assert done.status == 0, done
+    uuids = [gpu.uuid for gpu in here.spec.gpus]
+    assert set(done.property("mask")) == {f"{uuids[2]},{uuids[0]}"}
+
+
+def test_workers_are_given_mig_instances_each(suite: Suite, tmp_path: Path) -> None:
+    spec = tmp_path / "mig.toml"
+    spec.write_text("[[gpu]]\nmig = 2\n")
+    suite.write("conftest.py", RECORDING)
+    suite.write("test_nothing.py", NOTHING)
+    done = suite("-n", "2", f"--gpudiag-simulate={spec}")
+    assert done.status == 0, done
+    masks = [line.split(" ")[0] for line in given(suite)]
+    assert len(set(masks)) == 2
+    assert all(mask.startswith("MIG-") for mask in masks)
+
+
+def test_eight_workers_share_two_gpus_evenly_and_with_a_limit(suite: Suite) -> None:
+    suite.write("conftest.py", RECORDING)
+    suite.write("test_nothing.py", NOTHING)
+    done = suite("-n", "8", "--gpudiag-simulate=2x8GiB")
+    assert done.status == 0, done
+    assert "8 workers share 2 GPUs, 1448 MiB of memory each" in done.out
+    assert sorted(Counter(given(suite)).values()) == [4, 4]
+    assert {line.split(" ")[1] for line in given(suite)} == {"1448"}  # (8192 - 4 x 600) / 4
+
+
+@pytest.mark.parametrize(
+    ("arguments", "words"),
+    [
+        (("-n", "3", "--gpudiag-assign=device"), "3 workers, and 2 devices to give them"),
+        (("-n", "4", "--gpudiag-memory=6GiB"), "2 worker(s) with 6 GiB each"),
+        (
+            (
+                "-n",
+                "32",
+            ),
+            "32 workers on 2 GPU(s) leave each",
+        ),
+    ],
+)
+def test_more_workers_than_fit_are_refused(arguments: tuple[str, ...], words: str, suite: Suite) -> None:
+    suite.write("test_nothing.py", NOTHING)
+    done = suite(*arguments, "--gpudiag-simulate=2x8GiB")
+    assert done.status == pytest.ExitCode.USAGE_ERROR
+    assert words in done.err, done
+    assert "Traceback" not in str(done)
+
+
+@pytest.mark.parametrize(
+    ("arguments", "workers"),
+    [(("--gpudiag-simulate=1x8GiB",), 1), (("--gpudiag-simulate=1x8GiB", "--gpudiag-memory=3GiB"), 2)],
+)
+def test_auto_follows_devices_and_memory(arguments: tuple[str, ...], workers: int, suite: Suite) -> None:
+    suite.write("test_nothing.py", NOTHING)
+    done = suite("-n", "auto", *arguments)
+    processors = len(os.sched_getaffinity(0))
+    assert f"created: {min(workers, processors)}/" in done.out, done
+
+
+def test_auto_is_left_to_xdist_where_the_plugin_is_not_asked(suite: Suite) -> None:
+    suite.write("test_nothing.py", NOTHING)
+    done = suite("-n", "auto", PYTEST_XDIST_AUTO_NUM_WORKERS="3")
+    assert "created: 3/3" in done.out, done
+
+
+@pytest.mark.parametrize("dist", ["load", "loadscope", "loadgroup", "worksteal"])
+def test_tests_that_need_two_gpus_get_two_when_all_others_have_run(dist: str, suite: Suite) -> None:
+    suite.write("conftest.py", RECORDING)
+    suite.write("test_wide.py", WIDE)
+    done = suite("-n", "2", "--dist", dist, "--gpudiag-simulate=2x8GiB", "-v")
+    assert done.status == 0, done
+    assert Counter(done.outcomes().values()) == {"passed": 8}
+    order = [line for line in done.out.splitlines() if "PASSED" in line]
+    assert len(order) == 8
+    assert all("test_wide.py::TestWide" in line for line in order[-2:])
+
+
+def test_a_test_that_needs_more_than_a_share_gets_a_whole_gpu(suite: Suite) -> None:
+    suite.write(
+        "test_memory.py",
+        """
+        import os
+        import pytest
+
+        def test_shared():
+            assert os.environ["TF_PER_DEVICE_MEMORY_LIMIT_MB"]
+
+        @pytest.mark.gpudiag_gpus(memory="8GiB")
+        def test_whole():
+            assert "TF_PER_DEVICE_MEMORY_LIMIT_MB" not in os.environ
+
+        @pytest.mark.gpudiag_gpus(memory="12GiB")
+        def test_on_the_larger(record_property):
+            record_property("mask", os.environ["CUDA_VISIBLE_DEVICES"])
+        """,
+    )
+    done = suite("-n", "4", "--gpudiag-simulate=1x8GiB,1x16GiB")
+    assert done.status == 0, done
+    assert done.outcomes() == {"test_shared": "passed", "test_whole": "passed", "test_on_the_larger": "passed"}
+    assert done.tests["test_on_the_larger"].properties["gpudiag_device"] == "GPU 1"
+
+
+def test_two_sessions_on_one_machine_do_not_take_the_same_device(
+    suite: Suite, machine: Callable[[str], Machine], wait_until: Callable[[Callable[[], bool]], None]
+) -> None:
+    here = machine("2x8GiB")
+    suite.write(
+        "test_both.py",
+        """
+        import os, pathlib, time
+
+        def test_waits_for_the_other():
+            own = pathlib.Path(os.environ["RECORD"])
+            own.write_text(os.environ["CUDA_VISIBLE_DEVICES"])
+            until = time.monotonic() + 60
+            while not (own.parent / "go").exists():
+                assert time.monotonic() < until
+                time.sleep(0.02)
+        """,
+    )
+    records = [suite.folder / name for name in ("one", "two")]
+    sessions = [suite.start("-n", "1", "--gpudiag-assign=device", RECORD=str(record), **on(here)) for record in records]
+    wait_until(lambda: all(record.exists() and record.read_text() for record in records))
+    assert sorted(record.read_text() for record in records) == sorted(gpu.uuid for gpu in here.spec.gpus)
+
+    checks = Devices(here.directory)
+    gpus = tuple(Gpu(number, "", gpu.uuid, "", 0) for number, gpu in enumerate(here.spec.gpus))
+    assert not checks.take(gpus[:1], exclusive=False), "gpudiag check respects what a session holds"
+
+    third = suite(
+        "-n", "1", "--gpudiag-assign=device", "--gpudiag-wait=0.5", RECORD=str(suite.folder / "last"), **on(here)
+    )
+    assert third.status == pytest.ExitCode.USAGE_ERROR
+    assert "1 of 2 GPUs are needed, and for 0.5 s other runs" in third.err
+
+    sessions[0].send_signal(signal.SIGKILL)  # its worker goes with it, and the device is free
+    sessions[0].communicate(timeout=30)
+    (suite.folder / "go").touch()
+    done = suite(
+        "-n", "1", "--gpudiag-assign=device", "--gpudiag-wait=30", RECORD=str(suite.folder / "last"), **on(here)
+    )
+    assert done.status == 0, done
+    out, err = sessions[1].communicate(timeout=60)
+    assert sessions[1].returncode == 0, out + err
+
+
+def test_a_replaced_worker_has_a_device_of_its_own(suite: Suite) -> None:
+    crashes = 12
+    suite.write(
+        "conftest.py",
+        """
+        import fcntl, os, pathlib
+
+        # Held until this process ends: two living workers on one device cannot both have it.
+        held = open(pathlib.Path(__file__).parent / f"{os.environ.get('CUDA_VISIBLE_DEVICES', 'none')}.own", "w")
+        if "PYTEST_XDIST_WORKER" in os.environ:
+            fcntl.flock(held, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            held.write(os.environ["PYTEST_XDIST_WORKER"])
+        """,
+    )
+    suite.write(
+        "test_crashes.py",
+        f"""
+        import os, random, signal, time
+        import pytest
+
+        @pytest.mark.parametrize("number", range({crashes * 2}))
+        def test_crashes(number):
+            time.sleep(random.random() / 50)
+            if number % 2:
+                os.kill(os.getpid(), signal.SIGKILL)
+        """,
+    )
+    done = suite("-n", "4", "--gpudiag-simulate=4x8GiB", f"--max-worker-restart={crashes * 2}", "-q")
+    assert Counter(done.outcomes().values()) == {"passed": crashes, "error": crashes}, done
+    assert "BlockingIOError" not in str(done)
+
+
+def test_a_slot_is_held_by_one_process_over_two_hundred_crashes(tmp_path: Path) -> None:
+    """The race alone: processes that take a slot as a worker does, and are killed at random moments."""
+    deaths, workers = 200, 8
+    devices = tuple(Device(f"GPU-{number}", number, "A GPU", 8 << 30, 8 << 30, (8, 0)) for number in range(workers))
+    Plan(devices, "", tuple(Place((device,)) for device in devices)).write(tmp_path)
+    random.seed(20261121)
+    delays = [random.random() / 50 for _ in range(deaths)]
+    alive: set[int] = set()
+    ended: Counter[int] = Counter()
+    while delays or alive:
+        while delays and len(alive) < workers:
+            alive.add(_start_worker(tmp_path, delays.pop()))
+        pid, status = os.wait()
+        if pid in alive:
+            alive.discard(pid)
+            ended[os.waitstatus_to_exitcode(status)] += 1
+    assert ended == {-signal.SIGKILL: deaths}
+    taken = Counter((tmp_path / "taken").read_text().split())
+    assert sum(taken.values()) == deaths
+    assert set(taken) == {device.uuid for device in devices}
+
+
+def _start_worker(folder: Path, delay_s: float) -> int:
+    """Fork a process that takes a slot, checks that nobody else has its device, and is killed; return its pid."""
+    pid = os.fork()
+    if pid:
+        return pid
+    try:
+        worker = Worker(folder)
+        worker.take_slot()
+        uuid = worker.place.devices[0].uuid
+        own = os.open(folder / f"{uuid}.own", os.O_CREAT | os.O_RDWR)
+        fcntl.flock(own, fcntl.LOCK_EX | fcntl.LOCK_NB)  # raises where somebody has it
+        taken = os.open(folder / "taken", os.O_CREAT | os.O_WRONLY | os.O_APPEND)
+        os.write(taken, f"{uuid}\n".encode())
+        time.sleep(delay_s)
+        os.kill(os.getpid(), signal.SIGKILL)
+    finally:
+        os._exit(1)
+
+
+def test_a_run_says_what_it_gave_to_whom(suite: Suite) -> None:
+    suite.write("test_nothing.py", NOTHING)
+    done = suite("-n", "2", "--gpudiag-simulate=2x8GiB")
+    assert "gpudiag: SIMULATED GPUs; 2 x Simulated GPU, 8 GiB; driver 560.35.05; tensorflow " in done.out
+    assert "gpudiag: 2 workers, each with a GPU of its own" in done.out
+
+
+def test_nothing_is_left_behind(suite: Suite) -> None:
+    suite.write("test_nothing.py", NOTHING)
+    done = suite("-n", "2", "--gpudiag-simulate=2x8GiB")
+    assert done.status == 0, done
+    assert [path.name for path in suite.gpudiag.temporary.iterdir() if path.name.startswith("gpudiag")] == []
+
+
+def test_an_assignment_survives_json(tmp_path: Path) -> None:
+    plan = Plan((Device("GPU-0", 0, "A GPU", 8, 7, None),), "no GPU", (Place((), 5, shared=True),))
+    plan.write(tmp_path)
+    assert Plan.read(tmp_path) == plan
+    assert json.loads((tmp_path / "plan.json").read_text())["round"] == 0
+
+
+def test_a_worker_elsewhere_is_refused(suite: Suite) -> None:
+    suite.write("test_nothing.py", NOTHING)
+    done = suite("--dist=load", "--tx=socket=127.0.0.1:9", "--gpudiag-simulate=2x8GiB")
+    assert done.status == pytest.ExitCode.USAGE_ERROR
+    assert "only workers on this machine can be given its GPUs" in done.err

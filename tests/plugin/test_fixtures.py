@@ -1,0 +1,126 @@
+"""The fixtures: devices, facts, placements, memory, simulated machines; in workers and in fresh processes."""
+
+from __future__ import annotations
+
+import pytest
+
+from suites import Suite
+
+SUITE = """
+    import os, subprocess, sys
+    import pytest
+    import tensorflow as tf
+
+    def product(device):
+        with tf.device(device):
+            return tf.matmul(tf.ones((512, 512)), tf.ones((512, 512)))
+
+    def gpus(factor):
+        return factor * len(tf.config.list_physical_devices("GPU"))
+
+    def test_devices(gpudiag_devices, gpudiag_facts):
+        assert [one.index for one in gpudiag_devices] == [0, 1]
+        assert [one.uuid for one in gpudiag_facts.nvml.devices] == [one.uuid for one in gpudiag_devices]
+
+    def test_placement(gpudiag_placement):
+        with gpudiag_placement() as placement:
+            product("GPU:1")
+        assert placement.ops("MatMul").on("GPU:1")
+        assert placement.ops("MatMul").on("/device:GPU:1")
+        placement.assert_no_cpu_fallback()
+        with pytest.raises(AssertionError, match=r"MatMul on GPU:0: it was MatMul( x2)? on GPU:1"):
+            placement.ops("MatMul").on("GPU:0")
+        with pytest.raises(AssertionError, match="Conv2D on GPU:0: no Conv2D ran"):
+            placement.ops("Conv2D").on("GPU:0")
+
+    def test_fallback(gpudiag_placement):
+        with gpudiag_placement() as placement:
+            product("CPU:0")
+        with pytest.raises(AssertionError) as caught:
+            placement.assert_no_cpu_fallback(allow="Fill")
+        assert str(caught.value) == "ran on the CPU: MatMul on CPU:0 (GPUs: GPU:0, GPU:1)"
+        placement.assert_no_cpu_fallback(allow=["Fill", "MatMul"])
+
+    def test_fallback_in_a_function(gpudiag_placement):
+        with gpudiag_placement() as placement:
+            with tf.device("GPU:0"):
+                tf.function(lambda: tf.matmul(tf.ones((2, 2), tf.int32), tf.ones((2, 2), tf.int32)))()
+        with pytest.raises(AssertionError, match="ran on the CPU: .*MatMul on CPU:0"):
+            placement.assert_no_cpu_fallback()
+
+    def test_memory(gpudiag_memory):
+        with gpudiag_memory("GPU:0") as memory:
+            product("GPU:0")
+        assert 3 << 20 <= memory.peak_bytes < 8 << 20  # cuBLAS may have its workspace, too
+        memory.assert_peak_below("2GiB")
+        memory.assert_peak_below(8 << 20)
+        with pytest.raises(AssertionError, match=r"peak of [34] MiB on GPU:0, .* held before; the limit is 2 MiB"):
+            memory.assert_peak_below("2MiB")
+
+    @pytest.mark.gpudiag_isolated
+    def test_isolated(gpudiag_memory, gpudiag_placement, gpudiag_devices):
+        with gpudiag_placement() as placement, gpudiag_memory() as memory:
+            product("GPU:0")
+        assert placement.ops("MatMul").on("GPU:0")
+        assert memory.peak_bytes >= 3 << 20
+        assert len(gpudiag_devices) == 2
+
+    def test_simulated(gpudiag_simulated):
+        machine = gpudiag_simulated("3x2GiB")
+        assert machine.run(gpus, 2) == 6
+        seen = "from gpudiag import nvml; print(len(nvml.gather().devices))"
+        path = {"PYTHONPATH": os.pathsep.join(sys.path)}
+        command = [sys.executable, "-c", seen]
+        ran = subprocess.run(command, env={**machine.environment, **path}, capture_output=True, text=True)
+        assert ran.stdout.strip() == "3", ran.stderr
+"""
+
+
+def test_fixtures(suite: Suite, simulated: None, no_child_left: None) -> None:
+    suite.write("test_all.py", SUITE)
+    ran = suite("--gpudiag-simulate=2x8GiB", "--gpudiag-assign=none", TF_FORCE_GPU_ALLOW_GROWTH="true")
+    assert set(ran.outcomes().values()) == {"passed"}, str(ran)
+    assert len(ran.outcomes()) == 7
+    properties = {name: test.properties for name, test in ran.tests.items()}
+    assert properties["test_fallback"]["gpudiag_cpu_fallbacks"] == "3"
+    assert properties["test_placement"]["gpudiag_cpu_fallbacks"] == "0"
+    for name in ("test_memory", "test_isolated"):
+        assert int(properties[name]["gpudiag_peak_bytes"]) >= 3 << 20
+        assert properties[name]["gpudiag_device"] == "GPU 0"
+    assert properties["test_isolated"]["gpudiag_cpu_fallbacks"] == "0"
+
+
+def test_a_log_that_is_switched_off_is_said(suite: Suite, simulated: None) -> None:
+    """Never is an empty log taken for one without operations on the CPU."""
+    suite.write(
+        "test_all.py",
+        """
+        import tensorflow as tf
+
+        def test_placement(gpudiag_placement):
+            with gpudiag_placement() as placement:
+                tf.ones(3) + 1
+            placement.assert_no_cpu_fallback()
+        """,
+    )
+    ran = suite(TF_CPP_MIN_LOG_LEVEL="3")
+    assert ran.outcomes() == {"test_placement": "failure"}, str(ran)
+    assert "TF_CPP_MIN_LOG_LEVEL=3 hides" in ran.tests["test_placement"].message
+    suite.write("conftest.py", "import tensorflow as tf; tf.ones(3)")
+    ran = suite()
+    assert ran.outcomes() == {"test_placement": "failure"}, str(ran)
+    assert "@pytest.mark.gpudiag_isolated" in ran.tests["test_placement"].message
+
+
+@pytest.mark.parametrize("limit", ["'2 elephants'", "-1", "''"])
+def test_a_limit_that_is_none(suite: Suite, limit: str) -> None:
+    suite.write(
+        "test_all.py",
+        f"""
+        from gpudiag.pytest_plugin.fixtures import MemoryPeak
+
+        def test_limit():
+            MemoryPeak("GPU:0").assert_peak_below({limit})
+        """,
+    )
+    assert suite().outcomes() == {"test_limit": "failure"}

@@ -1,0 +1,137 @@
+"""The check before the first test, settings, and what the plugin costs where it is not used."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+
+import pytest
+
+from suites import Suite
+
+pytestmark = pytest.mark.usefixtures("no_child_left")
+
+NOTHING = "def test_nothing(): ...\n"
+
+
+@pytest.mark.usefixtures("simulated")
+def test_a_check_that_fails_ends_the_session_with_its_cause_once_and_before_any_worker(suite: Suite) -> None:
+    suite.write("test_nothing.py", NOTHING)
+    done = suite("-n", "2", "--gpudiag", "--gpudiag-simulate=1x8GiB", CUDA_VISIBLE_DEVICES="7")
+    assert done.status == 1, done
+    assert done.out.count("hides every one of the 1 GPU(s) of this machine (proved; mask_hides_all)") == 1
+    assert "gpudiag: check NOT VERIFIED" in done.err
+    assert "--gpudiag-warn runs the tests all the same" in done.err
+    assert "created:" not in done.out
+    assert done.tests == {}
+
+
+@pytest.mark.usefixtures("simulated")
+def test_with_warn_it_is_said_and_what_is_required_and_lacking_fails_test_by_test(suite: Suite) -> None:
+    suite.write("test_needs.py", "import pytest\n@pytest.mark.gpudiag_gpus(count=2)\ndef test_two(): ...\n" + NOTHING)
+    arguments = ("--gpudiag-require-gpus=2", "--gpudiag-warn", "--gpudiag-simulate=2x8GiB")
+    done = suite(*arguments, CUDA_VISIBLE_DEVICES="1,7")
+    assert done.status == 1, done
+    assert "going on all the same (--gpudiag-warn)" in done.out
+    assert done.outcomes() == {"test_two": "error", "test_nothing": "passed"}
+    reason = "needs 2 GPUs; here: 1 GPU (--gpudiag-require-gpus makes this a failure)"
+    assert reason in done.tests["test_two"].message
+
+
+@pytest.mark.usefixtures("simulated")
+def test_a_run_in_which_no_gpu_test_ran_fails(suite: Suite) -> None:
+    suite.write("test_nothing.py", NOTHING)
+    done = suite("--gpudiag-require-gpus=1", "--gpudiag-simulate=1x8GiB")
+    assert done.status == 1, done
+    assert done.outcomes() == {"test_nothing": "passed"}
+    assert "FAILED: no GPU test ran, and --gpudiag-require-gpus=1 demands one" in done.out
+
+
+@pytest.mark.usefixtures("simulated")
+@pytest.mark.parametrize("where", ["variable", "ini", "addopts"])
+def test_simulated_gpus_satisfy_a_requirement_only_where_the_command_line_asks_for_them(
+    where: str, suite: Suite
+) -> None:
+    suite.write("test_nothing.py", NOTHING)
+    lines = {"ini": "gpudiag_simulate = 1x8GiB", "addopts": "addopts = --gpudiag-simulate=1x8GiB"}
+    suite.write("pytest.ini", f"[pytest]\n{lines.get(where, '')}\n")
+    variables = {"GPUDIAG_PYTEST_SIMULATE": "1x8GiB"} if where == "variable" else {}
+    done = suite("--gpudiag-require-gpus=1", **variables)
+    assert done.status == pytest.ExitCode.USAGE_ERROR, done
+    assert "write --gpudiag-simulate on the command line to count simulated GPUs" in done.err
+
+
+@pytest.mark.parametrize(
+    ("arguments", "variables", "words"),
+    [
+        (("--gpudiag-memory=nix",), {}, "--gpudiag-memory: 'nix' is not a size; write 16GiB, 512MiB"),
+        (("--gpudiag-require-gpus=-1",), {}, "--gpudiag-require-gpus: '-1' is not a number of GPUs. Write a whole"),
+        (("--gpudiag-assign=all",), {}, "--gpudiag-assign: 'all' is not known. Write device, share or none."),
+        (("--gpudiag-simulate=0",), {}, "--gpudiag-simulate: 0 GPUs cannot be simulated"),
+        (("--gpudiag-wait=soon",), {}, "--gpudiag-wait: 'soon' is not a number of seconds"),
+        ((), {"GPUDIAG_PYTEST": "perhaps"}, "GPUDIAG_PYTEST: 'perhaps' is neither true nor false"),
+        ((), {"GPUDIAG_PYTEST_MEMROY": "1"}, "sets no option. Did you mean 'GPUDIAG_PYTEST_MEMORY'?"),
+        (("-o", "gpudiag_memory=x"), {}, "the ini key gpudiag_memory: 'x' is not a size"),
+    ],
+)
+def test_a_setting_that_cannot_be_used_is_named_with_its_cure(
+    arguments: tuple[str, ...], variables: dict[str, str], words: str, suite: Suite
+) -> None:
+    done = suite(*arguments, **variables)
+    assert done.status == pytest.ExitCode.USAGE_ERROR
+    assert words in done.err, done
+    assert "Traceback" not in str(done)
+
+
+def test_a_session_that_does_not_use_it_imports_nothing_heavy(suite: Suite) -> None:
+    suite.write(
+        "test_modules.py",
+        """
+        import sys
+
+        def test_modules():
+            heavy = {"tensorflow", "pynvml", "rich", "msgspec", "psutil", "click", "filelock", "gpudiag.runner"}
+            assert "gpudiag.pytest_plugin" in sys.modules
+            assert heavy & set(sys.modules) == set()
+        """,
+    )
+    done = suite()
+    assert done.status == 0, done
+    assert "gpudiag:" not in done.out
+
+
+@pytest.mark.parametrize("arguments", [("-p", "no:gpudiag"), ()])
+def test_it_can_be_left_out(arguments: tuple[str, ...], suite: Suite) -> None:
+    suite.plugin = False
+    suite.write("test_nothing.py", NOTHING)
+    assert suite(*arguments).status == 0
+
+
+@pytest.mark.parametrize("arguments", [("--help",), ("--version",), ("--markers",), ("--collect-only",)])
+def test_what_runs_no_test_checks_nothing(arguments: tuple[str, ...], suite: Suite) -> None:
+    suite.write("test_nothing.py", NOTHING)
+    done = suite("--gpudiag", "--gpudiag-require-gpus=99", *arguments)
+    assert done.status == 0, done
+    assert "gpudiag: " not in done.out
+
+
+def test_without_tensorflow_the_check_says_so_and_the_marker_works(suite: Suite) -> None:
+    suite.gpudiag.without("tensorflow")
+    suite.write("test_needs.py", "import pytest\n@pytest.mark.gpudiag_gpus\ndef test_one(): ...\n" + NOTHING)
+    done = suite(CUDA_VISIBLE_DEVICES="-1")
+    assert done.outcomes() == {"test_one": "skipped", "test_nothing": "passed"}, done
+    checked = suite("--gpudiag", "--gpudiag-simulate=1x8GiB")
+    assert checked.status == pytest.ExitCode.USAGE_ERROR
+    assert "TensorFlow is not installed in this Python" in checked.err
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="GPUs are simulated on Linux")
+@pytest.mark.usefixtures("simulated")
+def test_a_process_on_a_simulated_machine_has_simulated_gpus_whoever_asks(suite: Suite) -> None:
+    suite.write("test_nothing.py", NOTHING)
+    outer = suite.gpudiag.command("simulate", "1x8GiB", "--", *suite.command("--gpudiag-assign=device"))
+    done = subprocess.run(
+        outer, cwd=suite.folder, env=suite.gpudiag.environment, capture_output=True, text=True, timeout=60, check=False
+    )
+    assert done.returncode == 0, done
+    assert "gpudiag: SIMULATED GPUs; 1 x Simulated GPU, 8 GiB" in done.stdout

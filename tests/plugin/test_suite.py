@@ -1,0 +1,53 @@
+"""The catalogue as a pytest suite."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import pytest
+
+from gpudiag.simulator import Machine
+from suites import Suite
+
+SOME = "memory.growth or memory.fraction or placement.log or host.driver"
+ITEMS = {
+    "host.driver",
+    "memory.fraction[GPU 0]",
+    "memory.fraction[GPU 1]",
+    "memory.fraction_above_one",
+    "memory.growth[GPU 0]",
+    "memory.growth[GPU 1]",
+    "memory.growth_forced",
+    "memory.growth_lost",
+    "memory.growth_mismatch",
+    "memory.growth_with_fraction",
+    "placement.log",
+}
+
+
+@pytest.mark.parametrize("arguments", [(), ("-n2",)], ids=["alone", "xdist"])
+def test_an_item_for_each_probe_and_device(suite: Suite, simulated: None, arguments: tuple[str, ...]) -> None:
+    """Also in workers that were given one device each: the items are the same in all of them."""
+    given = ("--gpudiag-simulate=2x8GiB", "--gpudiag-assign=device", "--gpudiag-warn", *arguments)
+    ran = suite("--pyargs", "gpudiag.suite", *given, "-k", f"verdict or {SOME}")
+    assert ran.outcomes() == dict.fromkeys(ITEMS | {"verdict"}, "passed"), str(ran)
+
+
+def test_what_a_probe_finds_is_its_items_failure(suite: Suite, machine: Callable[[str], Machine]) -> None:
+    environment = machine("1x8GiB").environment(suite.gpudiag.environment, ["memory_corrupted"])
+    suite.gpudiag.environment = environment
+    ran = suite("--pyargs", "gpudiag.suite", "-k", "first_op or verdict or placement.log")
+    outcomes = ran.outcomes()
+    assert outcomes["verdict"] == "failure", str(ran)
+    assert outcomes["placement.log"] == "passed"
+    assert [name for name, one in outcomes.items() if name.startswith("discovery") and one == "failure"], str(ran)
+    assert "conftest.py" not in ran.tests["verdict"].message
+
+
+def test_a_machine_without_a_gpu_is_not_green(suite: Suite) -> None:
+    ran = suite("--pyargs", "gpudiag.suite", "-k", "host.driver or memory.growth or verdict", CUDA_VISIBLE_DEVICES="-1")
+    outcomes = ran.outcomes()
+    assert outcomes["host.driver"] == "passed", str(ran)
+    assert outcomes["memory.growth"] == "skipped"
+    assert outcomes["verdict"] == "failure"
+    assert "NOT VERIFIED" in ran.tests["verdict"].message
