@@ -55,7 +55,13 @@ def fault_table() -> str:
 
 def causes_page() -> str:
     """Return the page of every cause that the diagnosis can find, in the order of TensorFlow's way to a GPU."""
-    lines = ["# Causes", "", "Every cause that `gpudiag check` can name, by the stage that it breaks. Generated.", ""]
+    lines = [
+        "# Causes",
+        "",
+        "Every cause that `gpudiag check` can name, by the stage that it breaks. What stands in braces is filled in",
+        "from the machine. Generated.",
+        "",
+    ]
     stage = None
     for rule in diagnosis.rules():
         if rule.stage is not stage:

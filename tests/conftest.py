@@ -55,6 +55,24 @@ class Gpudiag:
                 raise
         return subprocess.CompletedProcess(process.args, process.returncode, out, err)
 
+    def simulated(self, machine: str, faults: tuple[str, ...] = ()) -> list[str]:
+        """Return the arguments of ``check`` for a simulated machine; skips the test where none can be made.
+
+        ``machine`` is a specification, or TOML where it holds a line break; "" for the machine that runs the test.
+        """
+        from gpudiag import simulator
+
+        if not machine:
+            return []
+        try:
+            simulator.library_directory()
+        except simulator.SimulatorMissing as missing:
+            pytest.skip(str(missing))
+        if "\n" in machine:
+            (self.folder / "machine.toml").write_text(machine)
+            machine = "machine.toml"
+        return ["--simulate", machine, *(word for fault in faults for word in ("--fault", fault))]
+
     def with_tensorflow(self, source: str) -> Gpudiag:
         """Put a module ``tensorflow`` with this source before the real one."""
         package = self.folder / "modules" / "tensorflow"

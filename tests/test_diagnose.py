@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from conftest import Gpudiag
-from gpudiag import codec, diagnosis, simulator
+from gpudiag import codec, diagnosis
 from gpudiag.model import Diagnosis
 
 pytestmark = pytest.mark.usefixtures("no_child_left")
@@ -13,11 +13,7 @@ HIDDEN = {"CUDA_VISIBLE_DEVICES": "7"}
 
 
 def diagnosed(gpudiag: Gpudiag, *arguments: str, **variables: str) -> Diagnosis:
-    try:
-        simulator.library_directory()
-    except simulator.SimulatorMissing as missing:
-        pytest.skip(str(missing))
-    done = gpudiag("check", "--simulate", "2", *arguments, "--format", "json", flags=(), **variables)
+    done = gpudiag("check", *gpudiag.simulated("2"), *arguments, "--format", "json", flags=(), **variables)
     assert list(gpudiag.temporary.iterdir()) == [], "a file was left behind"
     return codec.decode(done.stdout, done.stderr).diagnosis
 

@@ -8,7 +8,7 @@ import pytest
 
 from conftest import Gpudiag
 from corpus import Item, items
-from gpudiag import codec, runner, simulator
+from gpudiag import codec, runner
 from gpudiag.diagnosis import diagnose
 from gpudiag.model import Diagnosis
 
@@ -87,16 +87,7 @@ def _of_evidence(item: Item) -> Diagnosis:
 
 
 def _of_a_machine(item: Item, gpudiag: Gpudiag) -> Diagnosis:
-    arguments = []
-    if item.machine:
-        try:
-            simulator.library_directory()
-        except simulator.SimulatorMissing as missing:
-            pytest.skip(str(missing))
-        if "\n" in item.machine:
-            (gpudiag.folder / "machine.toml").write_text(item.machine)
-        arguments = ["--simulate", "machine.toml" if "\n" in item.machine else item.machine]
-        arguments += [word for fault in item.faults for word in ("--fault", fault)]
+    arguments = gpudiag.simulated(item.machine or "", item.faults)
     if item.prepare is not None:
         item.prepare(gpudiag)
     options = item.options or ("host", "discovery")

@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 import pytest
 
 from conftest import Gpudiag
-from gpudiag import codec, simulator
+from gpudiag import codec
 from gpudiag.model import Diagnosis
 
 pytestmark = pytest.mark.usefixtures("no_child_left")
@@ -16,12 +16,7 @@ CUSOLVER = "library_missing=libcusolver.so.11"
 
 
 def diagnosed(gpudiag: Gpudiag, faults: tuple[str, ...], variables: dict[str, str]) -> Diagnosis:
-    try:
-        simulator.library_directory()
-    except simulator.SimulatorMissing as missing:
-        pytest.skip(str(missing))
-    words = [word for fault in faults for word in ("--fault", fault)]
-    arguments = ("host", "discovery", "--simulate", "2", *words, "--format", "json")
+    arguments = ("host", "discovery", *gpudiag.simulated("2", faults), "--format", "json")
     done = gpudiag("check", *arguments, flags=(), **variables)
     return codec.decode(done.stdout, done.stderr).diagnosis
 

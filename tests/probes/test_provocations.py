@@ -11,7 +11,7 @@ import msgspec
 import pytest
 
 from conftest import Gpudiag
-from gpudiag import catalogue, codec, simulator
+from gpudiag import catalogue, codec
 from gpudiag.hostfacts import Facts
 from gpudiag.model import Report, Row
 from provocations import Altered, AlteredFacts, OnMachine, table
@@ -77,20 +77,10 @@ def test_altered_facts_are_found_out(one: AlteredFacts) -> None:
 @pytest.mark.usefixtures("no_child_left")
 @pytest.mark.parametrize("one", [one for one in TABLE if isinstance(one, OnMachine)], ids=str)
 def test_a_machine_is_found_out(one: OnMachine, gpudiag: Gpudiag) -> None:
-    machine = []
-    if one.machine:
-        try:
-            simulator.library_directory()
-        except simulator.SimulatorMissing as missing:
-            pytest.skip(str(missing))
-        if "\n" in one.machine:
-            (gpudiag.folder / "machine.toml").write_text(one.machine)
-        machine = ["--simulate", "machine.toml" if "\n" in one.machine else one.machine]
-        machine += [word for fault in one.faults for word in ("--fault", fault)]
+    machine = gpudiag.simulated(one.machine, one.faults)
     if one.prepare is not None:
         one.prepare(gpudiag)
     done = gpudiag("check", one.probe, *machine, *one.options, "--format", "json", flags=(), **one.variables)
     assert done.returncode in {0, 1, 3, 5}, done.stderr  # 5: found, and the probe runs no kernel
-
     report = codec.decode(done.stdout, "standard output")
     assert one.kind in kinds(report.rows), [row.outcome for row in report.rows]
