@@ -272,7 +272,10 @@ def test_a_replaced_worker_has_a_device_of_its_own(suite: Suite) -> None:
                 os.kill(os.getpid(), signal.SIGKILL)
         """,
     )
-    done = suite("-n", "4", "--gpudiag-simulate=4x8GiB", f"--max-worker-restart={crashes * 2}", "-q")
+    for _ in range(3):
+        done = suite("-n", "4", "--gpudiag-simulate=4x8GiB", f"--max-worker-restart={crashes * 2}", "-q")
+        if "cannot send (already closed?)" not in done.out:  # xdist 3.8 ends so where two workers crash at once
+            break
     assert Counter(done.outcomes().values()) == {"passed": crashes, "error": crashes}, done
     assert "BlockingIOError" not in str(done)
 
