@@ -15,6 +15,9 @@ import pytest
 
 DEADLINE_S = 400
 
+collect_ignore = ["samples"]
+"""Suites of their own, which tests run with other options."""
+
 
 class Gpudiag:
     """Runs ``gpudiag`` in a folder of its own, on this interpreter's modules, with a clean environment."""
