@@ -63,7 +63,8 @@ def rule_explanation(rule: Rule, width: int) -> str:
     lines = [f"{rule.id} (a cause found by the diagnosis; stage: {rule.stage.value})", "", rule.cause, ""]
     lines += [inspect.cleandoc(rule.why), "", "What to do", ""]
     text = "\n".join(lines)
-    fix = "".join(f"    {line}\n" for line in rule.fix)  # commands are not filled anew
+    # Commands are not filled anew; doubled braces are those of a format string.
+    fix = "".join(f"    {line}\n" for line in rule.fix).replace("{{", "{").replace("}}", "}")
     return f"{wrapped(text, width)}\n\n{fix}\n{rule.url}\n"
 
 

@@ -72,7 +72,7 @@ def causes_page() -> str:
 
 
 def _cause(rule: Rule) -> list[str]:
-    fix = "\n".join(["```text", *rule.fix, "```"])
+    fix = "\n".join(["```text", *rule.fix, "```"]).replace("{{", "{").replace("}}", "}")
     return [f"### {rule.id}", "", f"{rule.cause}.", "", inspect.cleandoc(rule.why), "", fix, "", f"<{rule.url}>", ""]
 
 

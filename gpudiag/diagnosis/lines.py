@@ -28,6 +28,10 @@ def _known(pattern: str, why: str) -> KnownLine:
 
 HARMLESS = (
     _known(
+        r"ran out of memory trying to allocate .*The caller indicates that this is not a failure",
+        "TensorFlow tried a faster way that needs more memory, and took another",
+    ),
+    _known(
         r"Unable to register cu\w+ factory: Attempting to register factory for plugin \w+ when one has already been "
         r"registered|computation placer already registered",
         "the build registers it twice and the first one is used; a missing GPU has another cause",

@@ -225,7 +225,7 @@ def _shared_with_framework(evidence: Evidence) -> Iterator[Match]:
 
 
 def _do_not_fit(evidence: Evidence) -> Iterator[Match]:
-    said = lines.matching(evidence.lines, lines.POOL_FULL)
+    said = lines.matching([line for line in evidence.lines if "this is not a failure" not in line], lines.POOL_FULL)
     others = (_held_by_others, _little_left, _limited_by_variable, _no_room_for_libraries)
     if not said or _shared_otherwise(evidence) or any(match for find in others for match in find(evidence)):
         return
@@ -283,6 +283,11 @@ _SET_DEVICE = "InternalError: cudaSetDevice() on GPU:0 failed. Status: out of me
 _FROM_DEVICE = (
     "I0000 00:00:1.2 7 cuda_executor.cc:1] failed to allocate 5.34GiB (5729419264 bytes) from device: "
     "RESOURCE_EXHAUSTED: : CUDA_ERROR_OUT_OF_MEMORY: out of memory"
+)
+_NO_FAILURE = (
+    "W0000 00:00:1795261972.783104   16176 bfc_allocator.cc:310] Allocator (GPU_0_bfc) ran out of memory trying to "
+    "allocate 2.01GiB with freed_by_count=0. The caller indicates that this is not a failure, but this may mean that "
+    "there could be performance gains if more memory were available."
 )
 _OOM = (
     "ResourceExhaustedError: OOM when allocating tensor with shape[1024,1024,1024] and type float on "
@@ -448,6 +453,7 @@ RULES = (
             RuleCase("another process has all", _log(_machine(39), _made(38000), _OOM), fires=False),
             RuleCase("there was little", _log(_machine(0), _made(900), _OOM), fires=False),
             RuleCase("a variable limits it", _log(_machine(0), _PAST, _OOM), fires=False),
+            RuleCase("TensorFlow says it is none", _log(_machine(0), _made(38000), _NO_FAILURE), fires=False),
             RuleCase("nothing failed", _log(_machine(0), _made(38000)), fires=False),
         ),
     ),

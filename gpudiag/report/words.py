@@ -96,7 +96,8 @@ def headline(report: Report) -> str:
     diagnosis = report.diagnosis
     if diagnosis.broken_at is None:
         if diagnosis.causes:
-            return "The GPU is used, but not as it was meant to be"
+            used = any(isinstance(row.outcome, Judged) and row.outcome.verified for row in report.rows)
+            return "The GPU is used, but not as it was meant to be" if used else "What is not as it was meant to be"
         return "The log shows no fault" if report.lines and (diagnosis.harmless or diagnosis.misleading) else ""
     if diagnosis.causes:
         return f"GPU not used because {one_line(diagnosis.causes[0].cause)}"
