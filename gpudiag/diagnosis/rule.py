@@ -83,7 +83,7 @@ class Rule:
     """One cause."""
 
     id: str
-    """A few words joined by underscores that name the cause, such as ``cusolver_not_on_runpath``."""
+    """A few words joined by underscores that name the cause, such as ``package_not_on_runpath``."""
     stage: Stage
     """The first stage that it breaks."""
     cause: str

@@ -10,7 +10,7 @@ import re
 from collections.abc import Callable
 
 from gpudiag.diagnosis import lines
-from gpudiag.diagnosis.rule import Evidence
+from gpudiag.diagnosis.rule import TRACE, Evidence
 from gpudiag.hostfacts import Unknown
 from gpudiag.model import Broken, Judged, Stage, Step
 
@@ -59,7 +59,7 @@ def _package(evidence: Evidence) -> Answer:
     if facts.module_path is None:
         return FAILED, "no module tensorflow can be imported"
     for row in evidence.rows:
-        if row.probe == "discovery.trace" and isinstance(row.outcome, Broken):
+        if row.probe == TRACE and isinstance(row.outcome, Broken):
             return FAILED, f"import tensorflow: {row.outcome.cause.value}: {row.outcome.detail}"
     return OK, facts.module_path
 

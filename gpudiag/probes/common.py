@@ -108,17 +108,10 @@ def work(ctx: Context, device: str, bus_ids: dict[str, str]) -> Work:
     Memory growth must be on, or the tensor finds memory that was taken before.
     """
     tf = ctx.tf
-    before = [ctx.memory(gpu) for gpu in ctx.gpus]
     with tf.device(device):
-        filled = tf.zeros([FILLED_BYTES // 4])
-    after = [ctx.memory(gpu) for gpu in ctx.gpus]
-    del filled
-    for earlier, later in zip(before, after, strict=True):
-        refuse_disturbance(earlier, later)
-    with tf.device(device):
+        rose = rises(ctx, lambda: tf.zeros([FILLED_BYTES // 4]))  # the pool keeps what the tensor took
         product = tf.matmul(MATRIX, MATRIX)
     name = short_device(product.device)
-    rose = {gpu.pci_bus_id: taken(*both) for gpu, *both in zip(ctx.gpus, before, after, strict=True)}
     return Work(Kernel(name, bus_ids.get(name, ""), is_square(product)), rose)
 
 
@@ -153,6 +146,16 @@ def refuse_disturbance(before: MemoryUse, *later: MemoryUse) -> None:
             continue  # NVML does not tell whose it is, and nothing speaks against its being ours
         if abs(others) > SLACK_BYTES:
             raise Disturbed(f"another process changed its memory on this GPU by {others / MIB:.0f} MiB meanwhile")
+
+
+def rises(ctx: Context, call: Callable[[], object]) -> dict[str, int]:
+    """Return by how many bytes the memory of each GPU (PCI bus id) rose with ``call``."""
+    before = [ctx.memory(gpu) for gpu in ctx.gpus]
+    call()
+    after = [ctx.memory(gpu) for gpu in ctx.gpus]
+    for earlier, later in zip(before, after, strict=True):
+        refuse_disturbance(earlier, later)
+    return dict(zip((gpu.pci_bus_id for gpu in ctx.gpus), map(taken, before, after), strict=True))
 
 
 _JIT_COMPILED = re.compile(r"not built with CUDA kernel binaries compatible with compute capability (\d+\.\d+)")
@@ -261,16 +264,6 @@ def ceilings_mib(lines: Iterable[str]) -> dict[str, int]:
     It is not what is taken; ``TF_PER_DEVICE_MEMORY_LIMIT_MB`` does not show in it. The line says MB and means MiB.
     """
     return {found["device"]: int(found["mib"]) for line in lines if (found := _CEILING.search(line))}
-
-
-def rises(ctx: Context, call: Callable[[], object]) -> dict[str, int]:
-    """Return by how many bytes the memory of each GPU (PCI bus id) rose with ``call``."""
-    before = [ctx.memory(gpu) for gpu in ctx.gpus]
-    call()
-    after = [ctx.memory(gpu) for gpu in ctx.gpus]
-    for earlier, later in zip(before, after, strict=True):
-        refuse_disturbance(earlier, later)
-    return dict(zip((gpu.pci_bus_id for gpu in ctx.gpus), map(taken, before, after), strict=True))
 
 
 def devices_in_graphs(ctx: Context) -> tuple[Any, int]:
