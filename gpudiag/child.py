@@ -203,6 +203,12 @@ class ChildContext:
 
         return tensorflow
 
+    def import_log(self) -> tuple[str, ...]:
+        with self.placements() as log:
+            assert self.tf
+        print(farside.preload_output, end="", file=sys.stderr, flush=True)  # as if it had been imported here
+        return (*farside.preload_output.splitlines(), *log.lines)
+
     def attempt(self, call: Callable[[], object]) -> Raised | None:
         try:
             call()

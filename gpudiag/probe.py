@@ -64,8 +64,6 @@ class Probe(Record):
     """True: it measures or fills device memory, so nobody else may use the device meanwhile."""
     quick: bool = False
     """True: it is part of ``--level quick``, which fills no memory and is safe beside running jobs."""
-    fresh: bool = False
-    """True: it depends on what is read while TensorFlow is imported, so it gets a new interpreter."""
     as_user: bool = False
     """True: its child sees what the user's own programs see; no device is handed out, so it must not touch one."""
     deadline_s: float = 60.0
@@ -165,6 +163,9 @@ class Context(Protocol):
     @property
     def tf(self) -> Any:
         """The module ``tensorflow``, imported but with no device queried yet."""
+
+    def import_log(self) -> tuple[str, ...]:
+        """Import TensorFlow; return the lines it printed then, here or in the process that this one was forked from."""
 
     @property
     def gpus(self) -> tuple[Gpu, ...]:

@@ -221,7 +221,7 @@ def _server(entry: Entry, options: Options) -> str | None:
     """Return the server a probe runs on; None for a probe that has nothing to run."""
     if entry.reading is None:
         return None
-    return PLAIN if entry.probe.fresh or options.isolation == "spawn" else TENSORFLOW
+    return PLAIN if options.isolation == "spawn" else TENSORFLOW
 
 
 def _level(asked: str | None, gpus: tuple[Gpu, ...], facts: Facts) -> Level:

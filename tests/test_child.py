@@ -91,6 +91,10 @@ def floods(argument: dict[str, Any]) -> bytes:
     return msgspec.json.encode([refused, raised])
 
 
+def imports(_: dict[str, Any]) -> bytes:
+    return msgspec.json.encode(CONTEXT.import_log())
+
+
 def attempts(_: dict[str, Any]) -> bytes:
     def graph() -> None:
         tf = CONTEXT.tf
@@ -170,6 +174,13 @@ def test_a_flood_inside_the_block_is_cut_and_said(tensorflow: Children) -> None:
 
 def test_an_exception_of_the_probe_is_not_hidden_by_a_flood(tensorflow: Children) -> None:
     assert value(call(tensorflow, floods, raises=True))[1] == "KeyError('of the probe')"
+
+
+def test_what_the_import_printed_is_known_in_a_fork_too(tensorflow: Children) -> None:
+    for fresh in (False, True):
+        ended = tensorflow.call(f"{MODULE}:{imports.__name__}", {}, fresh=fresh)
+        (line,) = [line for line in value(ended) if "cpu_feature_guard.cc" in line]
+        assert ended.stderr.count(line) == 1
 
 
 def test_an_attempt_tells_type_and_text_without_the_stack(tensorflow: Children) -> None:

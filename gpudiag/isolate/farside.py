@@ -28,6 +28,10 @@ BOOT = (
 )
 
 
+preload_output = ""
+"""In a fork: what its server printed while it preloaded, or the beginning of it."""
+
+
 def command(module: str, *arguments: str) -> list[str]:
     """Return the command that runs ``module.main(*arguments)`` in a new interpreter with this one's ``sys.path``."""
     return [sys.executable, "-c", BOOT, json.dumps(sys.path), module, *arguments]

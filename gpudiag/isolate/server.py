@@ -1,8 +1,8 @@
 """A fork server: an interpreter that preloads once, and forks one child per job.
 
 It talks over one ``SOCK_SEQPACKET`` socket, JSON messages with file descriptors beside them. It receives ``preload``
-(first), ``start`` and ``kill``; it sends ``ready`` or ``failed``, ``started`` and ``ended``. When the other end closes,
-because the supervisor is done or was killed, the server kills whatever it started and leaves.
+(first), ``output``, ``start`` and ``kill``; it sends ``ready`` or ``failed``, ``started`` and ``ended``. When the other
+end closes, because the supervisor is done or was killed, the server kills whatever it started and leaves.
 
 It is the *subreaper* of its descendants: a grandchild that outlives its job, also one that called ``setsid``, becomes a
 child of the server, which knows that it is no job and kills it. So a probe must not daemonise a helper it still needs.
@@ -79,6 +79,7 @@ class Server:
         signal.signal(signal.SIGCHLD, lambda *_: None)
         signal.set_wakeup_fd(self._wake_write, warn_on_full_buffer=False)
         self._scratch = tempfile.mkdtemp(prefix="gpudiag-")
+        sys.stdout.flush()  # with this the supervisor has all that was printed
         self._send({"ready": True, "scratch": self._scratch})
         while True:
             ready, _, _ = select.select([self._control.fileno(), self._wake_read], [], [])
@@ -90,6 +91,8 @@ class Server:
                 message, fds = receive(self._control)
                 if message is None:
                     self._shut_down()
+                elif "output" in message:
+                    farside.preload_output = message["output"]
                 elif "start" in message:
                     self._start(message["start"], fds)
                 elif "kill" in message:

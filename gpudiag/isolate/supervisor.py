@@ -24,6 +24,8 @@ _CHUNK = 1 << 18
 _MARK = "_GPUDIAG_SERVED_BY"
 _START_S = 30.0
 """How long an interpreter may take to start that preloads nothing."""
+_TOLD_CHARACTERS = 16 << 10
+"""Most of what a server printed while it preloaded that its children are told; a message holds six times that."""
 _PARTING_S = 3.0
 """How long a server may take to go, or what it left may."""
 _FROM_OUTSIDE = (-signal.SIGKILL, -signal.SIGTERM)
@@ -264,6 +266,10 @@ class Supervisor:
             self._lost(one)
         elif "ready" in message:
             one.ready, one.scratch = True, message["scratch"]
+            self._read_server_output(one)  # written before it said so
+            assert one.output is not None
+            with contextlib.suppress(OSError):  # it has died; its closed socket is the next thing that is heard
+                server.send(one.control, {"output": one.output.text()[:_TOLD_CHARACTERS]})
         elif "failed" in message:
             failed = message["failed"]
             self._fail(one, Cause.EXCEPTION, f"{one.spec.what} raised {failed['type']}: {one_line(failed['message'])}")

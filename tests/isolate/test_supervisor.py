@@ -24,6 +24,7 @@ SERVERS = {
     "plain": ServerSpec(),
     "threaded": ServerSpec(preload="processes.preloads:starts_a_thread"),
     "guarded": ServerSpec(preload="processes.preloads:refuses_to_fork"),
+    "talkative": ServerSpec(preload="processes.preloads:talks"),
     **{
         name: ServerSpec(preload=f"processes.preloads:{name}", what=f"the preload that {name}")
         for name in ("raises", "segfaults", "hangs", "floods")
@@ -227,6 +228,12 @@ def test_a_server_whose_guard_refuses_does_not_fork_but_still_runs_fresh_jobs() 
     assert ended["forked"].cause is Cause.EXCEPTION
     assert ended["forked"].detail == "a device was queried in the fork server"
     assert ended["fresh"].cause is None
+
+
+def test_a_fork_knows_what_its_server_printed_while_it_preloaded() -> None:
+    ended = run_one(job("reports_preload_output", server="talkative"))
+    assert ended.value is not None
+    assert msgspec.json.decode(ended.value) == "é" * (16 << 10)
 
 
 def test_forking_a_process_with_threads_warns_nobody() -> None:

@@ -160,6 +160,14 @@ def reports_environment(argument: Argument) -> bytes:
     return msgspec.json.encode({"environment": shown, "parent": os.getppid(), "fds": sorted(_open_fds())})
 
 
+def reports_preload_output(argument: Argument) -> bytes:
+    import msgspec
+
+    from gpudiag.isolate import farside
+
+    return msgspec.json.encode(farside.preload_output)
+
+
 def _result_fd() -> int:
     return next(fd for fd in sorted(_open_fds()) if fd > 2 and stat.S_ISFIFO(os.fstat(fd).st_mode))
 

@@ -32,6 +32,10 @@ def hangs() -> None:
     time.sleep(3600)
 
 
+def talks() -> None:
+    print("é" * 100_000)
+
+
 def floods() -> None:
     while True:
         print("a line" * 100)

@@ -32,8 +32,14 @@ class OnMachine:
     prepare: Callable[[Gpudiag], None] | None = None
     """Changes the environment: dummy distributions, files."""
 
+    @property
+    def conditions(self) -> tuple[object, ...]:
+        """The same for provocations that one run of ``gpudiag check`` can show."""
+        return self.machine, self.faults, tuple(self.variables.items()), self.options, self.prepare
+
     def __str__(self) -> str:
-        return " ".join([self.probe, self.kind, *self.faults, *(f"{n}={v}" for n, v in self.variables.items())])
+        variables = [f"{name}={value}" for name, value in self.variables.items()]
+        return " ".join(["-".join(self.machine.split()), *self.faults, *variables, *self.options])
 
 
 @dataclass(frozen=True)
@@ -60,6 +66,15 @@ class AlteredFacts:
 
     def __str__(self) -> str:
         return " ".join([self.probe, self.kind, *self.change])
+
+
+def machines() -> tuple[tuple[OnMachine, ...], ...]:
+    """Return the provocations that need a machine, those together that need the same one."""
+    found: dict[tuple[object, ...], list[OnMachine]] = {}
+    for one in table():
+        if isinstance(one, OnMachine):
+            found.setdefault(one.conditions, []).append(one)
+    return tuple(map(tuple, found.values()))
 
 
 def table() -> tuple[OnMachine | Altered | AlteredFacts, ...]:

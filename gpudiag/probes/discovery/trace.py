@@ -1,9 +1,9 @@
 """Started as your own programs are, TensorFlow finds every GPU in scope, and each library it opens is named.
 
 What it does
-    Imports TensorFlow in a new interpreter, in your environment as it is, and calls
-    `tf.config.list_physical_devices('GPU')`. From TensorFlow's log, at the one level that names libraries, it takes
-    each library that was opened or could not be, in the loader's own words, and every warning and error.
+    Imports TensorFlow in your environment as it is, and calls `tf.config.list_physical_devices('GPU')`. From
+    TensorFlow's log, at the one level that names libraries, it takes each library that was opened or could not be, in
+    the loader's own words, and every warning and error.
 Why it matters
     TensorFlow's way to a GPU has many stages, and what it prints names the stage that failed badly or not at all:
     "Could not find cuda drivers" means that the CUDA runtime library cannot be opened, and where NVML is missing there
@@ -27,7 +27,7 @@ from gpudiag.model import Limits, Severity
 from gpudiag.probe import Case, Context, Judgement, Kind, Raised
 from gpudiag.scope import gpus_in_scope
 
-PROBE = probe.Probe(quick=True, fresh=True, as_user=True)
+PROBE = probe.Probe(quick=True, as_user=True)
 
 FEWER_LISTED = Kind(
     "fewer_listed",
@@ -66,10 +66,10 @@ class Reading(probe.Reading):
 
 def measure(ctx: Context) -> Reading:
     listed: list[object] = []
+    imported = ctx.import_log()
     with ctx.placements() as log:
-        tf = ctx.tf  # an import that fails is no listing that fails: it breaks this row
-        raised = ctx.attempt(lambda: listed.extend(tf.config.list_physical_devices("GPU")))
-    return read_log(log.lines, len(listed), raised)
+        raised = ctx.attempt(lambda: listed.extend(ctx.tf.config.list_physical_devices("GPU")))
+    return read_log((*imported, *log.lines), len(listed), raised)
 
 
 def read_log(log: tuple[str, ...], listed: int, raised: Raised | None) -> Reading:
