@@ -32,7 +32,7 @@ def test_a_fix_that_does_not_help_is_said_not_to(gpudiag: Gpudiag) -> None:
 
 
 def test_a_fix_that_hangs_is_given_up(gpudiag: Gpudiag) -> None:
-    slow = ("--fault", "slow_call=cuMemAlloc_v2:100", "--timeout", "25")
+    slow = ("--fault", "slow_call=cuMemAlloc_v2:100", "--timeout", "15")
     (cause,) = diagnosed(gpudiag, "host", "discovery", *slow, **HIDDEN).causes
     assert cause.trial is not None
     assert cause.trial.outcome == "does not help"
