@@ -165,6 +165,9 @@ def _devices_without_library(evidence: Evidence) -> Iterator[Match]:
     container = _container(facts)
     if container is None or isinstance(facts.driver, Unknown) or facts.driver.libcuda_path is not None:
         return
+    here = facts.library("libcuda.so.1")
+    if here is not None and here.instead is not None:  # hidden by a damaged one: told by another rule
+        return
     devices = [path for path in _nodes(facts) if _GPU_NODE.fullmatch(path)]
     capabilities = facts.variables.get(CAPABILITIES)
     left_out = capabilities and not {"all", "compute"} & set(capabilities.split(","))

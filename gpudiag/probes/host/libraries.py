@@ -228,6 +228,10 @@ def _has_cuda(facts: Facts) -> bool:
 
 
 def _cure(facts: Facts, one: Library) -> str:
+    if one.instead is not None:
+        return (
+            f"Take {' and '.join(one.damaged_folders)} out of LD_LIBRARY_PATH: {one.instead} comes after it and opens."
+        )
     good = next((copy for copy in one.copies if copy.error is None), None)
     if good is not None:
         return f"export LD_LIBRARY_PATH={PurePath(good.path).parent}:$LD_LIBRARY_PATH before Python starts."
@@ -321,6 +325,20 @@ CASES = (
         facts=msgspec.structs.replace(example(), libraries=example_facts(example_absent("libcufft.so.11")).libraries),
     ),
     Case("cuFFT absent", expect=("unopened",), facts=example_facts(example_absent("libcufft.so.11"))),
+    Case(
+        "a damaged cuFFT before a good one",
+        expect=("unopened",),
+        facts=example_facts(
+            example_library(
+                "libcufft.so.11",
+                path="/opt/x/libcufft.so.11",
+                source="LD_LIBRARY_PATH",
+                error="/opt/x/libcufft.so.11: file too short",
+                damaged=("/opt/x/libcufft.so.11",),
+                instead=f"{_SITE}/nvidia/cufft/lib/libcufft.so.11",
+            )
+        ),
+    ),
     Case(
         "two absent",
         expect=("unopened", "unopened"),
