@@ -7,16 +7,17 @@ import shutil
 import signal
 import tempfile
 import time
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from datetime import datetime, timezone
+from itertools import islice
 from pathlib import Path
 from typing import Any, Protocol
 
 import msgspec
 
 import gpudiag
-from gpudiag import catalogue, hostfacts
+from gpudiag import catalogue, hostfacts, logline
 from gpudiag.catalogue import Entry
 from gpudiag.child import OnGpu
 from gpudiag.devices import Devices
@@ -55,6 +56,7 @@ TRIAL_S = 60.0
 """How long a fix that is tried may take to run an operation on a GPU."""
 TICK_S = 0.1
 KEPT_LINES = 40
+KEPT_ERRORS = 5
 KEPT_CHARACTERS = 500
 
 # Whatever the caller's log levels are: they hide the lines that a verdict rests on (TF_CPP_MIN_LOG_LEVEL=3 hides nearly
@@ -465,13 +467,20 @@ class _Run:
             log=tuple(line[:KEPT_CHARACTERS] for line in lines[-KEPT_LINES:]),
         )
         if ended.cause is not None:
-            return msgspec.structs.replace(row, outcome=Broken(ended.cause, ended.detail))
+            log = (*_first_errors(lines[:-KEPT_LINES]), *row.log)
+            return msgspec.structs.replace(row, outcome=Broken(ended.cause, ended.detail), log=log)
         assert ended.value is not None
         reading = msgspec.json.decode(ended.value)
         if not isinstance(reading, dict):
             detail = f"its reading is no record but {type(reading).__name__}"
             return msgspec.structs.replace(row, outcome=Broken(Cause.BAD_RESULT, detail))
         return _judged(msgspec.structs.replace(row, reading=reading), task.entry, facts, self._options.limits)
+
+
+def _first_errors(lines: list[str]) -> Iterator[str]:
+    """Yield the first errors in a log: a flood may follow, such as a list of all flags, and hide what it was for."""
+    errors = (line for line in lines if any(one.level in "EF" for one in logline.parse([line])))
+    return (line[:KEPT_CHARACTERS] for line in islice(errors, KEPT_ERRORS))
 
 
 def _not_run(cause: Cause, detail: str) -> Skipped | Broken:
