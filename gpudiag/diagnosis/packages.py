@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator
+from pathlib import PurePath
 
 import msgspec
 
 from gpudiag.diagnosis.rule import TRACE, Evidence, Match, Rule, RuleCase
 from gpudiag.hostfacts import (
     Distribution,
+    EnvironmentFacts,
     Facts,
     Family,
     SystemFacts,
@@ -26,6 +28,7 @@ from gpudiag.probes.host.packages import example_packages, folder, out_of_range,
 
 _INSTALLATION = "https://www.tensorflow.org/install/pip"
 _PLUGIN = "tensorflow-plugins"
+_PATH = "PYTHONPATH"
 _OF_AN_IMPORT = (Cause.EXCEPTION, Cause.SIGNAL)
 
 
@@ -83,6 +86,32 @@ def _files_deleted(evidence: Evidence) -> Iterator[Match]:
     installed = _installed(evidence.facts)
     if installed is not None and evidence.found("host.tensorflow", "damaged"):
         yield Match((*_shown(installed), "no file tensorflow/__init__.py"), figures=_reinstall(installed))
+
+
+def _shadowed(evidence: Evidence) -> Iterator[Match]:
+    installed = _installed(evidence.facts)
+    path = None if installed is None else host_tensorflow.shadowing(installed)
+    if installed is None or path is None or not evidence.found("host.tensorflow", "shadowed"):
+        return
+    folder = PurePath(path).parent
+    entries = evidence.facts.variables.get(_PATH, "").split(":")
+    rest = [entry for entry in entries if PurePath(entry) != folder]
+    do = ""
+    if len(rest) < len(entries):
+        do = (f"export {_PATH}={':'.join(rest)}" if rest else f"unset {_PATH}") + "  # instead"
+    yield Match(
+        evidence=(
+            f"import tensorflow takes {installed.module_path}",
+            f"TensorFlow: {host_tensorflow.hidden(installed)}",
+            *([f"{_PATH}={':'.join(entries)}"] if do else []),
+        ),
+        figures={
+            "path": path,
+            "new": str(PurePath(path).with_name(f"my_{PurePath(path).name}")),
+            "folder": str(folder),
+            "elsewhere": do or f"# or run the program in another folder than {folder}: Python looks there first",
+        },
+    )
 
 
 def _mixture_breaks_import(evidence: Evidence) -> Iterator[Match]:
@@ -256,8 +285,17 @@ def _judged(facts: Facts, *rows: Row) -> Evidence:
     return Evidence(facts, rows=(*host, *rows))
 
 
-def _with(*rows: Row, gpus: int = 1, system: dict[str, str] | None = None, **changes: object) -> Evidence:
-    families: dict[str, Family] = {"tensorflow": msgspec.structs.replace(example_packages(), **changes)}
+def _with(
+    *rows: Row,
+    gpus: int = 1,
+    system: dict[str, str] | None = None,
+    variables: dict[str, str] | None = None,
+    **changes: object,
+) -> Evidence:
+    families: dict[str, Family] = {
+        "tensorflow": msgspec.structs.replace(example_packages(), **changes),
+        "environment": EnvironmentFacts(variables or {}),
+    }
     if system is not None:
         ordinary = example().system
         assert isinstance(ordinary, SystemFacts)
@@ -306,6 +344,36 @@ RULES = (
             RuleCase("after the removal of another", _with(module_path=None, build=None)),
             RuleCase("whole", _with(), fires=False),
             RuleCase("not installed", _with(module_path=None, distributions=(), build=None), fires=False),
+        ),
+    ),
+    Rule(
+        id="tensorflow_shadowed",
+        stage=Stage.PACKAGE,
+        cause="{path} is imported in TensorFlow's place, because it has the same name and comes first",
+        why="""
+        Python takes the first module of a name on sys.path: the folder of the program (with `python -m` and in
+        notebooks the working directory), then PYTHONPATH, and the installed packages last. A file tensorflow.py of
+        one's own, a folder tensorflow for data, or a checkout of TensorFlow's sources hides the package. What follows
+        is "module 'tensorflow' has no attribute ...", "partially initialized module" or an ImportError.
+        """,
+        fix=("mv {path} {new}", "{elsewhere}"),
+        url="https://docs.python.org/3/library/sys_path_init.html",
+        find=_shadowed,
+        needs_gpu=False,
+        cases=(
+            RuleCase("a folder", _with(module_path="/home/someone/work/tensorflow/__init__.py", build=None)),
+            RuleCase("a file", _with(module_path="/home/someone/work/tensorflow.py", build=None)),
+            RuleCase(
+                "on PYTHONPATH",
+                _with(
+                    module_path="/home/someone/work/tensorflow/__init__.py",
+                    build=None,
+                    variables={_PATH: "/opt/lib:/home/someone/work/"},
+                ),
+            ),
+            RuleCase("the package", _with(), fires=False),
+            RuleCase("the package, its build not known", _with(build=None), fires=False),
+            RuleCase("a build of one's own", _with(module_path="/src/tensorflow/__init__.py"), fires=False),
         ),
     ),
     Rule(
