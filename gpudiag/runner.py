@@ -28,6 +28,7 @@ from gpudiag.isolate import Bounds, Ended, Job, ServerSpec, Supervision, supervi
 from gpudiag.model import (
     Broken,
     Cause,
+    Diagnosis,
     Gpu,
     Judged,
     Level,
@@ -36,6 +37,7 @@ from gpudiag.model import (
     RootCause,
     Row,
     Skipped,
+    Stage,
     Trial,
     World,
     conclude,
@@ -156,8 +158,7 @@ def run(options: Options, observer: Observer, signals: Signals) -> Report:
             entries = tuple(entry for entry in entries if entry.probe.quick)
         rows = work.rows(_plan(entries, gpus), facts, gpus)
         diagnosis = diagnose(Evidence(facts, gpus, rows, options.lines))
-        if diagnosis.broken_at is not None:
-            diagnosis = msgspec.structs.replace(diagnosis, causes=work.tried(diagnosis.causes, gpus))
+        diagnosis = msgspec.structs.replace(diagnosis, causes=work.tried(diagnosis, gpus))
         return conclude(
             Report(
                 schema_version=1,
@@ -326,11 +327,17 @@ class _Run:
                 shutil.rmtree(folder, ignore_errors=True)
         return tuple(rows[task.key] for task in tasks)
 
-    def tried(self, causes: tuple[RootCause, ...], gpus: tuple[Gpu, ...]) -> tuple[RootCause, ...]:
-        """Return ``causes`` with each fix that is a change of variables tried, one after the other."""
+    def tried(self, diagnosis: Diagnosis, gpus: tuple[Gpu, ...]) -> tuple[RootCause, ...]:
+        """Return the causes with each fix that is a change of variables tried, one after the other.
+
+        Only where no GPU is used or operations fail: what works without the fix shows nothing of it.
+        """
+        used = diagnosis.broken_at is None
         return tuple(
-            msgspec.structs.replace(cause, trial=self._try(cause.rule, cause.trial, gpus)) if cause.trial else cause
-            for cause in causes
+            cause
+            if cause.trial is None or (used and cause.stage is not Stage.FIRST_OP)
+            else msgspec.structs.replace(cause, trial=self._try(cause.rule, cause.trial, gpus))
+            for cause in diagnosis.causes
         )
 
     def _try(self, rule: str, trial: Trial, gpus: tuple[Gpu, ...]) -> Trial:

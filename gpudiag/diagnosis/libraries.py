@@ -25,11 +25,11 @@ from gpudiag.hostfacts import (
     example_with_gpus,
 )
 from gpudiag.model import Judged, Row, Stage, Sure
+from gpudiag.probes.common import CUDNN_NEEDED
 from gpudiag.probes.discovery import trace
 from gpudiag.probes.host import driver as host_driver
 from gpudiag.probes.host.libraries import (
     CUDNN,
-    CUDNN_NEEDED,
     NOT_THERE,
     OLD_CUDNN,
     OPTIONAL,
@@ -82,6 +82,20 @@ def _put_first(evidence: Evidence, folders: Iterable[str]) -> dict[str, str | No
     libraries = evidence.facts.libraries
     old = () if isinstance(libraries, Unknown) else libraries.search_path
     return {PATH: ":".join(dict.fromkeys([*folders, *old]))}
+
+
+def _taken_away(evidence: Evidence, folders: list[str], good: list[str]) -> tuple[str, dict[str, str | None]]:
+    """Return the line and the change that take ``folders`` out of the path; ``good`` first, where they are needed."""
+    libraries = evidence.facts.libraries
+    known = () if isinstance(libraries, Unknown) else libraries.libraries
+    sound = [str(PurePath(one.path).parent) for one in known if one.path and one.error is None and one.source == PATH]
+    if good and any(folder in folders for folder in sound):
+        return f"export {PATH}={':'.join(good)}:${PATH}", _put_first(evidence, good)
+    entries = () if isinstance(libraries, Unknown) else libraries.search_path
+    rest = ":".join(entry for entry in entries if str(PurePath(entry)) not in folders)
+    if not rest:
+        return f"unset {PATH}", {PATH: None}
+    return f"export {PATH}={rest}  # without {' and '.join(folders)}", {PATH: rest}
 
 
 def _off_the_path(evidence: Evidence, *, runtime: bool, packaged: bool | None) -> Iterator[Match]:
@@ -214,13 +228,8 @@ def _damaged_first(evidence: Evidence) -> Iterator[Match]:
     if not found:
         return
     damaged = list(dict.fromkeys(folder for one in found for folder in one.damaged_folders))
-    rest = [entry for entry in libraries.search_path if str(PurePath(entry)) not in damaged]
     good = list(dict.fromkeys(str(PurePath(one.instead or "").parent) for one in found))
-    change: dict[str, str | None] = {PATH: ":".join(rest) or None}
-    without = f"export {PATH}={':'.join(rest)}  # without {' and '.join(damaged)}" if rest else f"unset {PATH}"
-    used = [one for one in libraries.libraries if one.path and one.error is None and one.source == PATH]
-    if any(str(PurePath(one.path or "").parent) in damaged for one in used):  # it is needed for other libraries
-        without, change = f"export {PATH}={':'.join(good)}:${PATH}", _put_first(evidence, good)
+    without, change = _taken_away(evidence, damaged, good)
     yield Match(
         evidence=(*map(_seen, found), *(f"{file} opens" for file in dict.fromkeys(one.instead for one in found))),
         figures={
@@ -287,9 +296,8 @@ def _cudnn_too_old(evidence: Evidence) -> Iterator[Match]:
     first = f"pip install {figures['requirement']}"
     change = None
     if cudnn.source == PATH:
-        first = f"take {folder} out of {PATH}"
         shown += [f"{newer.path}{f' of {newer.owner}' if newer.owner else ''} comes after it"] if newer else []
-        change = _put_first(evidence, [str(PurePath(newer.path).parent)]) if newer else None
+        first, change = _taken_away(evidence, [folder], [str(PurePath(newer.path).parent)] if newer else [])
     where = f"from {folder}{f', by {PATH},' if cudnn.source == PATH else ''}"
     yield Match(
         tuple(shown), figures={**figures, "found": cudnn.version, "where": where, "first": first}, change=change

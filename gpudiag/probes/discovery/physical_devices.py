@@ -35,7 +35,7 @@ from gpudiag import logline, probe
 from gpudiag.hostfacts import Facts
 from gpudiag.model import Limits, Severity
 from gpudiag.probe import Case, Context, Judgement, Kind, Needs, Raised, Scope
-from gpudiag.probes.common import is_partitioned, partitioned
+from gpudiag.probes.common import CUDNN_NEEDED, cudnn_serves, is_partitioned, partitioned
 from gpudiag.record import Record
 
 PROBE = probe.Probe(needs=Needs(gpus=1), scope=Scope.ALL_GPUS, quick=True)
@@ -85,10 +85,6 @@ UUID_DIFFERS = Kind(
     "GPU {index} ({pci_bus_id}) is {nvml} to NVML and {cuda} to CUDA",
     "The driver's libraries do not belong together: reinstall the driver, or reboot after its update.",
 )
-
-CUDNN_NEEDED = (9, 3)
-"""Of TensorFlow 2.18-2.21, by its own words: "Loaded runtime CuDNN library: 9.1.0 but source was compiled with: 9.3.0.
-CuDNN library needs to have matching major version and equal or higher minor version." (simulated)"""
 
 _DRIVER = re.compile(r"failed call to cuInit|could not retrieve CUDA device count")
 
@@ -214,8 +210,8 @@ def judge(reading: Reading, facts: Facts, limits: Limits) -> Iterator[Judgement]
         yield LISTING_RAISED.found(raised=reading.raised.brief)
         return
     if reading.listed >= reading.given:
-        if reading.cudnn is not None and not _is_enough(reading.cudnn):
-            yield CUDNN_TOO_OLD.found(found=reading.cudnn, needed=".".join(map(str, CUDNN_NEEDED)))
+        if reading.cudnn is not None and not cudnn_serves(reading.cudnn):
+            yield CUDNN_TOO_OLD.found(found=reading.cudnn, needed=CUDNN_NEEDED)
         for place, device in enumerate(reading.devices):
             whole = not is_partitioned(facts, device.pci_bus_id)
             yield from _judge_names(place, device, named=reading.unnamed is None, whole=whole)
@@ -242,11 +238,6 @@ def _judge_names(place: int, device: Device, *, named: bool, whole: bool) -> Ite
     if named and device.tensorflow != f"GPU:{place}":
         found = device.tensorflow.removeprefix("GPU:") or "none"
         yield NUMBERED_OTHERWISE.found(**figures, who="TensorFlow", found=found, place=place)
-
-
-def _is_enough(cudnn: str) -> bool:
-    major, minor = map(int, cudnn.split(".")[:2])
-    return major == CUDNN_NEEDED[0] and minor >= CUDNN_NEEDED[1]
 
 
 def _cure(library: str) -> str:

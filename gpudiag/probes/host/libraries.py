@@ -42,6 +42,7 @@ from gpudiag.hostfacts import (
 )
 from gpudiag.model import Finding, Limits, Severity
 from gpudiag.probe import Case, Kind, Needs, Probe
+from gpudiag.probes.common import CUDNN_NEEDED, cudnn_serves
 
 PROBE = Probe(needs=Needs(tensorflow=False), quick=True)
 
@@ -82,10 +83,6 @@ CUDNN = "libcudnn.so.9"
 OF_THE_DRIVER = ("libcuda.so.1", "libnvidia-ml.so.1")
 OPTIONAL = ("libnccl.so.2", "libcupti.so.12")
 """Opened only when they are used; without them GPUs are listed and work (measured, 2.21)."""
-
-CUDNN_NEEDED = "9.3.0"
-"""Of TensorFlow 2.18-2.21, by its own words: "Loaded runtime CuDNN library: 9.1.0 but source was compiled with: 9.3.0.
-CuDNN library needs to have matching major version and equal or higher minor version." (simulated)"""
 
 PACKAGES = {
     "libcudart": "nvidia-cuda-runtime-cu12",
@@ -157,8 +154,7 @@ def cudnn_too_old(facts: Facts) -> Library | None:
     cudnn = next((one for one in _needed(facts) if one.soname == CUDNN), None)
     if cudnn is None or cudnn.error is not None or cudnn.version is None:
         return None
-    found, needed = _numbers(cudnn.version), _numbers(CUDNN_NEEDED)
-    return None if found[0] == needed[0] and found[:2] >= needed[:2] else cudnn
+    return None if cudnn_serves(cudnn.version) else cudnn
 
 
 def older_first(facts: Facts) -> Iterator[tuple[Library, LibraryCopy]]:
