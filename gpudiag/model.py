@@ -216,8 +216,8 @@ class Trial(Record):
     change: dict[str, str | None]
     """Variable to value; None: unset."""
     outcome: str = "not tried"
-    """``works`` (a matrix product and a convolution on a GPU came out right), ``helps in part`` (the GPU is listed then,
-    and one of them fails), ``does not help`` or ``not tried``."""
+    """``works`` (a matrix product and a convolution on a GPU came out right), ``helps in part`` (the GPU is listed, and
+    one of them fails), ``does not help`` or ``not tried``."""
     detail: str = ""
 
 
