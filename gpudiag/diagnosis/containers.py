@@ -290,7 +290,7 @@ RULES = (
         """,
         fix=(
             "{start}",
-            "on the host: nvidia-smi and the NVIDIA Container Toolkit must work; install no driver in the image",
+            "# on the host nvidia-smi and the NVIDIA Container Toolkit must work; install no driver in the image",
         ),
         url=_TOOLKIT,
         find=_container_without_gpu,
@@ -352,7 +352,7 @@ RULES = (
         fix=(
             "resources: {{limits: {{nvidia.com/gpu: 1}}}}   # in a pod that needs GPUs",
             "env: [{{name: NVIDIA_VISIBLE_DEVICES, value: void}}]   # in a pod that needs none",
-            "on the node: accept-nvidia-visible-devices-envvar-when-unprivileged = false, in the toolkit's config.toml",
+            "# in the node's config.toml of the toolkit: accept-nvidia-visible-devices-envvar-when-unprivileged=false",
         ),
         url=_PODS,
         find=_pod_sees_every_gpu,
@@ -383,7 +383,7 @@ RULES = (
         """,
         fix=(
             "{start}",
-            "instead of --device /dev/nvidia0: the toolkit brings devices and libraries of the host's driver together",
+            "# not --device /dev/nvidia0: the toolkit brings devices and libraries of the host's driver together",
         ),
         url=_TOOLKIT,
         find=_devices_without_library,
@@ -409,8 +409,8 @@ RULES = (
         """,
         fix=(
             "{start}",
-            "by hand, all of them: --device /dev/nvidiactl --device /dev/nvidia-uvm --device /dev/nvidia0",
-            "where the host lacks it, too, there: sudo nvidia-modprobe -u -c=0",
+            "# by hand, all of them: --device /dev/nvidiactl --device /dev/nvidia-uvm --device /dev/nvidia0",
+            "sudo nvidia-modprobe -u -c=0  # on the host, where it lacks it, too",
         ),
         url=_TOOLKIT,
         find=_library_without_devices,

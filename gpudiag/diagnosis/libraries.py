@@ -134,8 +134,8 @@ def _off_the_path(evidence: Evidence, *, runtime: bool, packaged: bool | None) -
 def _another_release(facts: Facts, names: list[str]) -> str:
     version = _version(facts)
     if version.startswith("2.21.") and names == ["libcusolver.so.11"]:
-        return "or the release before, which names that folder: pip install 'tensorflow[and-cuda]==2.20.0'"
-    return f"or install both again, so that they fit: pip install --force-reinstall {_with_cuda(facts)}"
+        return "pip install 'tensorflow[and-cuda]==2.20.0'  # or the release before, which names that folder"
+    return f"pip install --force-reinstall {_with_cuda(facts)}  # or both again, so that they fit"
 
 
 def _package_not_on_runpath(evidence: Evidence) -> Iterator[Match]:
@@ -185,7 +185,7 @@ def _then_cusolver(facts: Facts) -> str:
     packaged = any(entry.startswith(f"{site}/nvidia/") for entry in libraries.runpath)
     if folder in libraries.runpath or not packaged:
         return ""
-    return f"; then, because this TensorFlow does not look there: export {PATH}={folder}:${PATH}"
+    return f"export {PATH}={folder}:${PATH}  # then, because this TensorFlow does not look there"
 
 
 def _library_missing(evidence: Evidence) -> Iterator[Match]:
@@ -215,7 +215,7 @@ def _library_missing(evidence: Evidence) -> Iterator[Match]:
             "packages": ", ".join(dict.fromkeys(PACKAGES[one.soname.partition(".")[0]] for one in missing)),
             "commands": "; ".join(commands),
             "then": _then_cusolver(facts) if any(one.soname.startswith("libcusolver") for one in absent) else "",
-            "also": f"; a damaged one in {first[0]} comes first, by {PATH}: take it away" if first else "",
+            "also": f"# take {first[0]} out of {PATH}: the file in it is damaged, and comes first" if first else "",
         },
     )
 
@@ -287,7 +287,7 @@ def _cudnn_too_old(evidence: Evidence) -> Iterator[Match]:
         assert told is not None
         shown.append("what the loader finds here is new enough: the program had loaded another one before TensorFlow")
         where = "from elsewhere, most often with a framework that was imported before TensorFlow,"
-        first = "import tensorflow before the other framework, or give each a virtual environment of its own"
+        first = "# import tensorflow before the other framework, or give each a virtual environment of its own"
         yield Match(tuple(shown), Sure.LIKELY, {**figures, "found": told["found"], "where": where, "first": first})
         return
     shown.append(f"{cudnn.soname}: {cudnn.path} (from {cudnn.source}) is {cudnn.version}")
@@ -370,9 +370,9 @@ def _nvml_missing(evidence: Evidence) -> Iterator[Match]:
 def _cure_of_nvml(facts: Facts, copy: LibraryCopy | None) -> str:
     if copy is None and not isinstance(facts.container, Unknown) and facts.container.runtime is not None:
         if facts.container.kubernetes:
-            return "set NVIDIA_DRIVER_CAPABILITIES=compute,utility in the pod's env, or in its image"
+            return "# set NVIDIA_DRIVER_CAPABILITIES=compute,utility in the pod's env, or in its image"
         return (
-            "start the container with -e NVIDIA_DRIVER_CAPABILITIES=compute,utility, or with "
+            "docker run -e NVIDIA_DRIVER_CAPABILITIES=compute,utility ...  # or: "
             """--gpus 'all,"capabilities=compute,utility"'"""
         )
     return _cure_of_the_driver(facts, NVML, copy)
@@ -432,12 +432,12 @@ def _nvml_fails(evidence: Evidence) -> Iterator[Match]:
 
 
 _CURES_OF_NVML = {
-    "version mismatch": "sudo reboot, or unload and load the nvidia modules: the driver was upgraded under them",
-    "Not Loaded": "sudo modprobe nvidia; where that fails look at dmesg, and install the driver again",
-    "Permission": "join the group that owns /dev/nvidia* (ls -l /dev/nvidia*) and log in again",
-    "lost": "reset the GPU (sudo nvidia-smi --gpu-reset) or reboot",
+    "version mismatch": "sudo reboot  # or unload and load the nvidia modules: the driver was upgraded under them",
+    "Not Loaded": "sudo modprobe nvidia  # where that fails look at dmesg, and install the driver again",
+    "Permission": "ls -l /dev/nvidia*  # join the group that owns them, and log in again",
+    "lost": "sudo nvidia-smi --gpu-reset  # or reboot",
 }
-_CURE_OF_OTHERS = "run nvidia-smi, and look for NVRM and Xid in dmesg; most often a reboot helps"
+_CURE_OF_OTHERS = "nvidia-smi; sudo dmesg | grep -i -e nvrm -e xid  # most often a reboot helps"
 
 
 def _driver_is_here(facts: Facts) -> bool:
@@ -471,7 +471,7 @@ def _libdevice_missing(evidence: Evidence) -> Iterator[Match]:
     yield Match(
         evidence=tuple(shown),
         sure=Sure.PROVED if line else Sure.LIKELY,
-        figures={"first": point if elsewhere else install, "second": install if elsewhere else "run it again"},
+        figures={"first": point if elsewhere else install, "second": f"{install}  # or" if elsewhere else ""},
     )
 
 
@@ -586,7 +586,7 @@ RULES = (
         """,
         fix=(
             "export LD_LIBRARY_PATH={folders}:$LD_LIBRARY_PATH",
-            "or, first thing in the program: import ctypes; ctypes.CDLL('{path}', mode=ctypes.RTLD_GLOBAL)",
+            "import ctypes; ctypes.CDLL('{path}', mode=ctypes.RTLD_GLOBAL)  # or: first thing in the program",
             "{another}",
         ),
         url=_INSTALLATION,
@@ -616,7 +616,7 @@ RULES = (
         """,
         fix=(
             "export LD_LIBRARY_PATH={folders}:$LD_LIBRARY_PATH",
-            "or for all users: put the folder into a file of /etc/ld.so.conf.d, then sudo ldconfig",
+            "echo {folders} | tr : '\\n' | sudo tee /etc/ld.so.conf.d/cuda.conf && sudo ldconfig  # or, for all users",
         ),
         url=_LOADER,
         find=_library_off_the_path,
@@ -637,7 +637,7 @@ RULES = (
         """,
         fix=(
             "export LD_LIBRARY_PATH={folders}:$LD_LIBRARY_PATH",
-            "or for all users: put the folder into a file of /etc/ld.so.conf.d, then sudo ldconfig",
+            "echo {folders} | tr : '\\n' | sudo tee /etc/ld.so.conf.d/cuda.conf && sudo ldconfig  # or, for all users",
         ),
         url=_LOADER,
         find=_runtime_off_the_path,
@@ -660,7 +660,7 @@ RULES = (
         nvidia-smi works. Reinstalling the driver changes nothing; a CUDA 13 or CUDA 11 on the system does not help
         either, because the name of the library has the release in it.
         """,
-        fix=("{command}{then}",),
+        fix=("{command}", "{then}"),
         url=_INSTALLATION,
         find=_runtime_missing,
         cases=(
@@ -679,7 +679,7 @@ RULES = (
         stage=Stage.LIBRARIES,
         cause="{names} cannot be opened: the library of {packages} is not here",
         why=_WHY_NAMELESS,
-        fix=("{commands}{then}{also}",),
+        fix=("{also}", "{commands}", "{then}"),
         url=_INSTALLATION,
         find=_library_missing,
         cases=(
@@ -752,7 +752,7 @@ RULES = (
         executor". LD_LIBRARY_PATH comes before the folders of NVIDIA's packages, so a module, a base image or a toolkit
         that sets it supplies its own cuDNN; a framework that is imported before TensorFlow has loaded one already.
         """,
-        fix=("{first}", "cuDNN must be at least: pip install {requirement}"),
+        fix=("{first}", "pip install {requirement}  # at least"),
         url="https://www.tensorflow.org/install/source#gpu",
         find=_cudnn_too_old,
         cases=(
@@ -772,7 +772,7 @@ RULES = (
         sets it makes TensorFlow load the CUDA of the system, which may lack functions that TensorFlow was built with:
         that shows late, in a crash or an error of a single operation.
         """,
-        fix=("take {folders} out of LD_LIBRARY_PATH", "or: export LD_LIBRARY_PATH={good}:$LD_LIBRARY_PATH"),
+        fix=("export LD_LIBRARY_PATH={good}:$LD_LIBRARY_PATH", "# or take {folders} out of LD_LIBRARY_PATH"),
         url=_LOADER,
         find=_older_library_first,
         cases=tuple(
@@ -901,7 +901,7 @@ RULES = (
         Since 2.21 TensorFlow asks NVML before it lists GPUs. Where nvmlInit fails it lists none and prints no line at
         all. nvidia-smi fails with the same words: what makes it work makes TensorFlow work.
         """,
-        fix=("{cure}", "nvidia-smi must work first"),
+        fix=("{cure}", "nvidia-smi  # must work first"),
         url="https://docs.nvidia.com/deploy/nvml-api/group__nvmlDeviceEnumvs.html",
         find=_nvml_fails,
         needs_gpu=False,

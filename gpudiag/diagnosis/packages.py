@@ -154,7 +154,7 @@ def _build_without_cuda(evidence: Evidence) -> Iterator[Match]:
     conda = variables.get("CONDA_PREFIX")
     first = f"pip uninstall -y {_names(installed)}"
     if conda and own.name == "tensorflow" and own.location.startswith(conda):
-        first = "conda install 'tensorflow=*=cuda*' (conda chose the build for the CPU); or, with pip: " + first
+        first = "conda install 'tensorflow=*=cuda*'  # conda chose the build for the CPU"
     yield Match(
         evidence=(*_shown(installed), "is_cuda_build is False"),
         figures={**_reinstall(installed), "own": f"{own.name} {own.version}", "first": first},
@@ -462,8 +462,8 @@ RULES = (
         them all the same, and none of them is ever opened: no path and no driver is at fault.
         """,
         fix=(
-            "use NVIDIA's container: docker run --gpus all -it nvcr.io/nvidia/tensorflow:25.02-tf2-py3",
-            "on Jetson: NVIDIA's wheels for JetPack; otherwise build TensorFlow from source with --config=cuda",
+            "docker run --gpus all -it nvcr.io/nvidia/tensorflow:25.02-tf2-py3  # NVIDIA's container",
+            "# on Jetson: NVIDIA's wheels for JetPack; otherwise build TensorFlow from source with --config=cuda",
         ),
         url="https://docs.nvidia.com/deeplearning/frameworks/tensorflow-release-notes/",
         find=_aarch64_without_cuda,
@@ -486,8 +486,9 @@ RULES = (
         print no line about CUDA. Neither a driver nor a CUDA toolkit for Windows changes that.
         """,
         fix=(
-            "wsl --install, then in it: pip install 'tensorflow[and-cuda]'",
-            "or, with Python 3.10 and CUDA 11.2 with cuDNN 8.1: pip install 'tensorflow<2.11'",
+            "wsl --install  # in PowerShell",
+            "pip install 'tensorflow[and-cuda]'  # in WSL",
+            "pip install 'tensorflow<2.11'  # instead, with Python 3.10, CUDA 11.2 and cuDNN 8.1",
         ),
         url="https://www.tensorflow.org/install/pip#windows-native",
         find=_windows_without_cuda,
@@ -509,8 +510,8 @@ RULES = (
         """,
         fix=(
             "pip uninstall -y {plugin}",
-            "for NVIDIA GPUs under Windows: WSL2, and in it pip install 'tensorflow[and-cuda]'",
-            "or, to keep the plug-in: pip install tensorflow-cpu==2.10.1",
+            "pip install 'tensorflow[and-cuda]'  # in WSL2, for NVIDIA GPUs under Windows",
+            "pip install tensorflow-cpu==2.10.1  # instead, to keep the plug-in",
         ),
         url="https://github.com/microsoft/tensorflow-directml-plugin",
         find=_directml,
@@ -551,7 +552,7 @@ RULES = (
         """,
         fix=(
             "pip install {requirements}",
-            "where another framework needs the other version: python -m venv tf && tf/bin/pip install '{with_cuda}'",
+            "python -m venv tf && tf/bin/pip install '{with_cuda}'  # where another framework needs the other version",
         ),
         url="https://pip.pypa.io/en/stable/topics/dependency-resolution/",
         find=_package_out_of_range,
@@ -572,7 +573,7 @@ RULES = (
         """,
         fix=(
             "python -m venv tf && tf/bin/pip install '{with_cuda}'",
-            "or here: pip uninstall -y {names}; pip install --force-reinstall --no-deps {wanted}",
+            "pip uninstall -y {names}; pip install --force-reinstall --no-deps {wanted}  # or here",
         ),
         url="https://github.com/pytorch/pytorch/issues/119989",
         find=_packages_share_a_folder,

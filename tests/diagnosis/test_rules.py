@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import re
+
 import pytest
 from msgspec.structs import replace
 
@@ -14,6 +16,15 @@ RULES = diagnosis.rules()
 CASES = [pytest.param(rule, case, id=f"{rule.id}: {case.name}") for rule in RULES for case in rule.cases]
 
 
+PASTEABLE = re.compile(
+    r"# \S|[A-Z_]+=\S* \w|/\S+/python -m |"
+    r"(?:apptainer|assert|conda|docker|echo|env:|export|for|from|gpudiag|grep|horovodrun|if|import|kubectl|ls|lxc|mv|"
+    r"nerdctl|nvidia-smi|pip|podman|ps|pytest|python|resources:|rm|RUN|runtimeClassName:|sbatch|scontrol|srun|sudo|"
+    r"systemctl|tf\.\w+|torch\.\w+|unset|with|wsl)(?:\W|$)"
+)
+"""A command, a line of a program or of a file, or a sentence after ``#``."""
+
+
 @pytest.mark.parametrize(("rule", "case"), CASES)
 def test_a_case_fires_or_stays_silent(rule: Rule, case: RuleCase) -> None:
     found = list(rule.causes(case.evidence))
@@ -23,12 +34,21 @@ def test_a_case_fires_or_stays_silent(rule: Rule, case: RuleCase) -> None:
         assert cause.evidence
         assert cause.fix
         assert cause.url.startswith("https://")
+        assert [line for line in cause.fix if not PASTEABLE.match(line)] == []
+        assert cause.trial is None or cause.trial.line in cause.fix
 
 
 @pytest.mark.parametrize("rule", RULES, ids=lambda rule: rule.id)
 def test_a_rule_has_cases_of_both_kinds(rule: Rule) -> None:
     assert {case.fires for case in rule.cases} == {True, False}
     assert rule.why.strip()
+
+
+@pytest.mark.parametrize("rule", RULES, ids=lambda rule: rule.id)
+def test_without_a_machine_figures_are_named(rule: Rule) -> None:
+    for text in (rule.general_cause, *rule.general_fix):
+        assert not re.search(r"\{\w*[!:]?\w*\}|\{\{", text)
+        assert text == text.strip()
 
 
 @pytest.mark.parametrize("rule", RULES, ids=lambda rule: rule.id)
