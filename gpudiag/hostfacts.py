@@ -85,6 +85,8 @@ class TensorflowFacts(Family, tag="tensorflow"):
     """Distributions of plug-ins, such as ``tensorflow-directml-plugin``."""
     altered: tuple[str, ...] = ()
     """Files of TensorFlow that are not those its distribution installed: by their hash or size, a few are looked at."""
+    overwritten: dict[str, tuple[str, ...]] = {}
+    """The same for each distribution that installs them, by its name, where its record has hashes to compare."""
 
 
 class DriverFacts(Family, tag="driver"):

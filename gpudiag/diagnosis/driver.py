@@ -69,6 +69,7 @@ def _two_versions(in_image: bool, evidence: Evidence) -> Iterator[Match]:
         figures={
             "module": module,
             "library": library,
+            "libraries": f"of version {library}" if library != module else "of another version, as the driver says",
             "where": "  # on the host of this container" if container(evidence) else "",
             "hold": f"sudo apt-mark hold {' '.join(driver.packages)}  # so that it does not come again"
             if driver.packages
@@ -200,7 +201,7 @@ RULES = (
     Rule(
         id="driver_upgraded_without_reboot",
         stage=Stage.DRIVER,
-        cause="the kernel still runs NVIDIA's module {module}, and the driver's libraries are of version {library}",
+        cause="the kernel still runs NVIDIA's module {module}, and the driver's libraries are {libraries}",
         why="""
         An upgrade of the driver's packages, most often an unattended one in the night, replaces the libraries at once
         and the kernel module at the next start. Until then nvidia-smi says "Driver/library version mismatch", cuInit

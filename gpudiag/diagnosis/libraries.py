@@ -11,6 +11,7 @@ import msgspec
 from gpudiag.diagnosis import machine
 from gpudiag.diagnosis.machine import INSTALLATION, container
 from gpudiag.diagnosis.rule import Evidence, Match, Rule, RuleCase
+from gpudiag.diagnosis.steps import cuinit_error
 from gpudiag.hostfacts import (
     ContainerFacts,
     DriverFacts,
@@ -163,16 +164,19 @@ def _runtime_missing(evidence: Evidence) -> Iterator[Match]:
             evidence=(
                 _seen(one),
                 f"{PACKAGES['libcudart']}: {f'{package.version}, but not its file' if package else 'not installed'}",
-                *_of_the_driver(facts),
+                *_of_the_driver(evidence),
             ),
             figures={"command": command, "then": _then_cusolver(facts)},
         )
 
 
-def _of_the_driver(facts: Facts) -> Iterator[str]:
-    """Yield what says that the driver is not at fault: the line that TensorFlow prints here names it."""
+def _of_the_driver(evidence: Evidence) -> Iterator[str]:
+    """Yield what is known of the driver, which TensorFlow's line for this fault names; more than that is not."""
+    facts = evidence.facts
     if facts.nvml_devices and not isinstance(facts.nvml, Unknown):
-        yield f"the driver is fine: {facts.nvml.driver_version}, {len(facts.nvml_devices)} GPU(s)"
+        yield f"NVML of the driver answers: {facts.nvml.driver_version}, {len(facts.nvml_devices)} GPU(s)"
+    if error := cuinit_error(evidence):
+        yield f"cuInit of the driver fails, too: {error}"
 
 
 def _then_cusolver(facts: Facts) -> str:
@@ -653,7 +657,7 @@ RULES = (
     Rule(
         id="runtime_missing",
         stage=Stage.RUNTIME_LIBRARY,
-        cause="the CUDA runtime (libcudart.so.12) is not in this environment; the driver is not the fault",
+        cause="the CUDA runtime (libcudart.so.12) is not in this environment",
         why="""
         Since 2.14 `pip install tensorflow` brings no CUDA libraries: they come with the extra, `tensorflow[and-cuda]`.
         Without them the log says "Could not find cuda drivers on your machine, GPU will not be used", although

@@ -21,7 +21,7 @@ from gpudiag.hostfacts import (
     example,
     example_with_gpus,
 )
-from gpudiag.model import Broken, Cause, Judged, Limits, Row, Stage
+from gpudiag.model import Broken, Cause, Judged, Limits, Row, Stage, Sure
 from gpudiag.probes.host import packages as host_packages
 from gpudiag.probes.host import tensorflow as host_tensorflow
 from gpudiag.probes.host.packages import example_packages, folder, out_of_range, sharing_a_folder, wanted
@@ -117,19 +117,35 @@ def _shadowed(evidence: Evidence) -> Iterator[Match]:
 def _mixture_breaks_import(evidence: Evidence) -> Iterator[Match]:
     installed, error = _installed(evidence.facts), _import_error(evidence)
     if installed is not None and error is not None and evidence.found("host.tensorflow", "several"):
-        yield Match((*_shown(installed), f"import tensorflow: {error}"), figures=_reinstall(installed))
+        seen = (*_shown(installed), *_overwritten(installed), f"import tensorflow: {error}")
+        yield Match(seen, _sure_of_mixture(installed), figures=_reinstall(installed))
 
 
 def _distributions_mixed(evidence: Evidence) -> Iterator[Match]:
     installed = _installed(evidence.facts)
     if installed is not None and _import_error(evidence) is None and evidence.found("host.tensorflow", "several"):
         build = f"is_cuda_build of the files in use: {_has_cuda(evidence.facts)}"
-        yield Match((*_shown(installed), build), figures=_reinstall(installed))
+        seen = (*_shown(installed), *_overwritten(installed), build)
+        yield Match(seen, _sure_of_mixture(installed), figures=_reinstall(installed))
+
+
+def _overwritten(installed: TensorflowFacts) -> Iterator[str]:
+    for name, files in installed.overwritten.items():
+        yield from (f"{file} is not the file that {name} installed" for file in files)
+
+
+def _sure_of_mixture(installed: TensorflowFacts) -> Sure:
+    """Metadata of several distributions may be a leftover: what the files are decides, where it is known."""
+    if any(installed.overwritten.values()):
+        return Sure.PROVED
+    compared = {one.name for one in installed.distributions} <= set(installed.overwritten)
+    return Sure.POSSIBLE if compared else Sure.LIKELY
 
 
 def _files_overwritten(evidence: Evidence) -> Iterator[Match]:
     installed = _installed(evidence.facts)
-    if installed is not None and evidence.found("host.packages", "altered"):
+    several = evidence.found("host.tensorflow", "several")  # then another rule tells it
+    if installed is not None and evidence.found("host.packages", "altered") and not several:
         seen = (*_shown(installed), *(f"{file} is not the file that it installed" for file in installed.altered))
         own = installed.distributions[0]
         build = f"is_cuda_build of the files in use: {_has_cuda(evidence.facts)}"
@@ -274,6 +290,7 @@ _CPU = TensorflowBuild(False, None, None, ())
 _TWO = (Distribution("tensorflow", "2.21.0", _SITE), Distribution("tensorflow-cpu", "2.21.0", _SITE))
 _ONLY_CPU = (Distribution("tensorflow-cpu", "2.21.0", _SITE),)
 _BROKEN_IMPORT = Row(TRACE, (), Broken(Cause.EXCEPTION, "AttributeError: module has no attribute 'config'"), 0.0)
+_BUILD_INFO = "tensorflow/python/platform/build_info.py"
 _DML = f"{_SITE}/{_PLUGIN}/libtfdml_plugin.so"
 _BROKEN_BY_PLUGIN = Row(TRACE, (), Broken(Cause.EXCEPTION, f"NotFoundError: {_DML}: undefined symbol"), 0.0)
 
@@ -409,6 +426,7 @@ RULES = (
         cases=(
             RuleCase("tensorflow-cpu over tensorflow", _with(distributions=_TWO, build=_CPU)),
             RuleCase("the other way round", _with(distributions=_TWO)),
+            RuleCase("by the files, too", _with(distributions=_TWO, overwritten={"tensorflow": (_BUILD_INFO,)})),
             RuleCase("one distribution", _with(), fires=False),
             RuleCase(
                 "the other elsewhere on sys.path",
@@ -429,7 +447,12 @@ RULES = (
         url=_INSTALLATION,
         find=_files_overwritten,
         cases=(
-            RuleCase("the build description", _with(altered=("tensorflow/python/platform/build_info.py",), build=_CPU)),
+            RuleCase("the build description", _with(altered=(_BUILD_INFO,), build=_CPU)),
+            RuleCase(
+                "by one that is known: another rule",
+                _with(altered=(_BUILD_INFO,), distributions=_TWO, build=_CPU),
+                fires=False,
+            ),
             RuleCase("as installed", _with(), fires=False),
         ),
     ),
