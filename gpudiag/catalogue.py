@@ -105,7 +105,9 @@ def get(name: str, also: Sequence[str] = ()) -> Entry:
     for entry in entries():
         if entry.name == name:
             return entry
-    raise UsageError(f"No probe is called {name!r}. {nearest(name, [*(entry.name for entry in entries()), *also])}")
+    near = nearest(name, [*(entry.name for entry in entries()), *also])
+    listed = "'gpudiag list' lists the probes" + ("; a cause is named in a report." if also else ".")
+    raise UsageError(f"No probe {'or cause ' if also else ''}is called {name!r}. {near or listed}")
 
 
 def select(patterns: Sequence[str]) -> tuple[Entry, ...]:

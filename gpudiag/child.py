@@ -30,7 +30,7 @@ from gpudiag.isolate.job import child_outcome
 from gpudiag.model import Cause, Gpu
 from gpudiag.placement import Placement, parse_placements, pci_bus_id, short_device
 from gpudiag.probe import Answer, CudaDevice, MemoryUse, Peer, PlacementLog, Raised
-from gpudiag.probes.common import MATRIX, is_square
+from gpudiag.probes.common import CUDNN_NEEDED, MATRIX, cudnn_serves, is_square
 
 CAPTURE_BYTES = 16 << 20
 """Most that one output stream may write inside ``with ctx.placements()``."""
@@ -61,30 +61,39 @@ class OnGpu(msgspec.Struct):
 
     listed: bool
     device: str = ""
-    """The GPU's name, where a matrix product on it came out right."""
+    """The GPU's name, where what was computed on it came out right."""
     failed: str = ""
     """What it raised, or what was wrong."""
 
 
 def run_on_gpu(argument: dict[str, Any]) -> bytes:
-    """Multiply two matrices on the first GPU that TensorFlow lists; return :class:`OnGpu` as JSON."""
+    """Compute a matrix product and a convolution on the first GPU that TensorFlow lists; return :class:`OnGpu`."""
     import tensorflow as tf
 
     gpus = tf.config.list_physical_devices("GPU")
-    return msgspec.json.encode(_multiplied(tf, gpus[0]) if gpus else OnGpu(listed=False))
+    if not gpus:
+        return msgspec.json.encode(OnGpu(listed=False))
+    name = tf.config.experimental.get_device_details(gpus[0]).get("device_name", "GPU:0")
+    failed = _failure(tf)
+    return msgspec.json.encode(OnGpu(listed=True, failed=failed) if failed else OnGpu(listed=True, device=name))
 
 
-def _multiplied(tf: Any, gpu: Any) -> OnGpu:
+def _failure(tf: Any) -> str:
+    """Say what fails on the first GPU; "" where nothing does."""
     tf.config.set_soft_device_placement(False)
     try:
         with tf.device("/GPU:0"):
             product = tf.matmul(MATRIX, MATRIX)
+            sums = tf.nn.conv2d(tf.ones([1, 2, 2, 1]), tf.ones([2, 2, 1, 1]), 1, "VALID")  # cuDNN is for these alone
         where = short_device(product.device)
-        if where != "GPU:0" or not is_square(product):
-            return OnGpu(listed=True, failed=f"a matrix product came out wrong, on {where}")
+        if where != "GPU:0" or not is_square(product) or float(sums[0, 0, 0, 0]) != 4.0:
+            return f"an operation came out wrong, on {where}"
     except Exception as error:
-        return OnGpu(listed=True, failed=f"{type(error).__name__}: {error}")
-    return OnGpu(listed=True, device=tf.config.experimental.get_device_details(gpu).get("device_name", "GPU:0"))
+        return f"{type(error).__name__}: {error}"
+    cudnn = _cudnn_version()
+    if cudnn is not None and not cudnn_serves(cudnn):
+        return f"cuDNN {cudnn} is loaded, and {CUDNN_NEEDED} is needed"
+    return ""
 
 
 def run_apart(argument: dict[str, Any]) -> bytes:
@@ -272,14 +281,7 @@ class ChildContext:
         return cuda.devices()
 
     def cudnn_version(self) -> str | None:
-        try:
-            library = ctypes.CDLL("libcudnn.so.9")  # the one that is loaded already, wherever it was found
-            library.cudnnGetVersion.restype = ctypes.c_size_t
-            number = int(library.cudnnGetVersion())
-        except (OSError, AttributeError):
-            return None
-        thousands = 10_000 if number >= 90_000 else 1_000  # 90300 is 9.3.0, 8907 was 8.9.7
-        return f"{number // thousands}.{number % thousands // 100}.{number % 100}"
+        return _cudnn_version()
 
     def pci_bus_ids(self) -> dict[str, str]:
         from tensorflow.python.client import device_lib
@@ -289,6 +291,18 @@ class ChildContext:
             for device in device_lib.list_local_devices()
         )
         return {name: bus_id for name, bus_id in found if bus_id is not None}
+
+
+def _cudnn_version() -> str | None:
+    """Return the version of the cuDNN that is loaded, by its own account; None where there is none."""
+    try:
+        library = ctypes.CDLL("libcudnn.so.9")  # the one that is loaded already, wherever it was found
+        library.cudnnGetVersion.restype = ctypes.c_size_t
+        number = int(library.cudnnGetVersion())
+    except (OSError, AttributeError):
+        return None
+    thousands = 10_000 if number >= 90_000 else 1_000  # 90300 is 9.3.0, 8907 was 8.9.7
+    return f"{number // thousands}.{number % thousands // 100}.{number % 100}"
 
 
 @contextmanager

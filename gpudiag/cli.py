@@ -332,7 +332,7 @@ def list_(select: tuple[str, ...]) -> int:
 @click.option(
     "--report",
     type=click.Path(path_type=Path),
-    help="A saved report (JSON): show what the probe measured there.",
+    help="A saved report (JSON): show what the probe measured there, or what it says of the cause.",
     **variable("REPORT"),
 )
 @debug_option
@@ -343,11 +343,11 @@ def explain(*, name: str, report: Path | None) -> int:
     """
     from gpudiag import catalogue, codec, describe, diagnosis
 
+    saved = None if report is None else codec.load(report)
     if "." not in name and (rule := diagnosis.get(name)) is not None:
-        click.echo(describe.rule_explanation(rule, _width()), nl=False)
+        click.echo(describe.rule_explanation(rule, _width(), saved), nl=False)
         return 0
     entry = catalogue.get(name, also=[rule.id for rule in diagnosis.rules()])
-    saved = None if report is None else codec.load(report)
     click.echo(describe.explanation(entry, _width(), saved), nl=False)
     return 0
 

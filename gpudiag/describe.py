@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
-import inspect
 import itertools
 import json
 import textwrap
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 
 from gpudiag.catalogue import Entry, documentation
 from gpudiag.diagnosis.rule import Rule
@@ -58,14 +57,39 @@ def explanation(entry: Entry, width: int, report: Report | None = None) -> str:
     return text if report is None else f"{text}\n{_measured(entry, report, width)}"
 
 
-def rule_explanation(rule: Rule, width: int) -> str:
-    """Return the text of ``gpudiag explain`` for a rule of the diagnosis."""
-    lines = [f"{rule.id} (a cause found by the diagnosis; stage: {rule.stage.value})", "", rule.cause, ""]
-    lines += [inspect.cleandoc(rule.why), "", "What to do", ""]
-    text = "\n".join(lines)
-    # Commands are not filled anew; doubled braces are those of a format string.
-    fix = "".join(f"    {line}\n" for line in rule.fix).replace("{{", "{").replace("}}", "}")
-    return f"{wrapped(text, width)}\n\n{fix}\n{rule.url}\n"
+def rule_explanation(rule: Rule, width: int, report: Report | None = None) -> str:
+    """Return the text of ``gpudiag explain`` for a rule of the diagnosis, and what ``report`` says of its cause."""
+    heading = f"{rule.id} (a cause found by the diagnosis; stage: {rule.stage.value})"
+    parts = [wrapped(text, width) for text in (heading, rule.general_cause, rule.explanation, "What to do")]
+    parts += ["\n".join(f"    {line}" for line in rule.general_fix), rule.url]  # commands are not filled anew
+    if report is not None:
+        parts += _found(rule, report, width)
+    return "\n\n".join(parts) + "\n"
+
+
+def _found(rule: Rule, report: Report, width: int) -> Iterator[str]:
+    """Yield what ``report`` says of the cause: what shows it on that machine, and what to do there."""
+    from gpudiag.report import words
+
+    yield wrapped(f"Found {words.started(report)}, {words.simulation(report) or 'on real hardware'}", width)
+    causes = [one for one in (*report.diagnosis.causes, *report.diagnosis.folded) if one.rule == rule.id]
+    if not causes:
+        yield "    The report does not name this cause."
+    for cause in causes:
+        pairs = words.cause(cause)
+        lines = (
+            f"    {name:<6}  {text}"
+            if name == "do"
+            else textwrap.fill(
+                f"    {name:<6}  {text}",
+                width,
+                subsequent_indent=" " * 12,
+                break_long_words=False,
+                break_on_hyphens=False,
+            )
+            for name, text in pairs
+        )
+        yield "\n".join(lines)
 
 
 def _measured(entry: Entry, report: Report, width: int) -> str:

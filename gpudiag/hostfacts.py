@@ -6,6 +6,8 @@ that could not be gathered is :class:`Unknown`, never an empty record: "no GPU" 
 
 from __future__ import annotations
 
+from pathlib import PurePath
+
 from gpudiag.record import Record
 
 
@@ -83,6 +85,8 @@ class TensorflowFacts(Family, tag="tensorflow"):
     """Distributions of plug-ins, such as ``tensorflow-directml-plugin``."""
     altered: tuple[str, ...] = ()
     """Files of TensorFlow that are not those its distribution installed: by their hash or size, a few are looked at."""
+    overwritten: dict[str, tuple[str, ...]] = {}
+    """The same for each distribution that installs them, by its name, where its record has hashes to compare."""
 
 
 class DriverFacts(Family, tag="driver"):
@@ -257,6 +261,15 @@ class Library(Record):
     """Libraries that it needs, directly or not, and that cannot be found, to the file that needs each."""
     copies: tuple[LibraryCopy, ...]
     """Other files of this name: of packages, of CUDA toolkits, of conda."""
+    damaged: tuple[str, ...] = ()
+    """Files that ``LD_LIBRARY_PATH`` puts first and that cannot be opened, of this library or of one that it needs."""
+    instead: str | None = None
+    """The good file that the loader would come to after them; None: there is none, or none is damaged."""
+
+    @property
+    def damaged_folders(self) -> tuple[str, ...]:
+        """The folders of the files that are damaged, each once, as ``LD_LIBRARY_PATH`` has them but for slashes."""
+        return tuple(dict.fromkeys(str(PurePath(file).parent) for file in self.damaged))
 
 
 class LibraryFacts(Family, tag="libraries"):
@@ -286,6 +299,11 @@ class Facts(Record):
     environment: EnvironmentFacts | Unknown
     container: ContainerFacts | Unknown
     libraries: LibraryFacts | Unknown = Unknown("not gathered by the gpudiag that made this report")
+
+    def library(self, soname: str) -> Library | None:
+        """Return what is known of the library that TensorFlow opens by this name."""
+        libraries = () if isinstance(self.libraries, Unknown) else self.libraries.libraries
+        return next((one for one in libraries if one.soname == soname), None)
 
     @property
     def variables(self) -> dict[str, str]:

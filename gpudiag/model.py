@@ -216,9 +216,11 @@ class Trial(Record):
     change: dict[str, str | None]
     """Variable to value; None: unset."""
     outcome: str = "not tried"
-    """``works`` (a matrix product on a GPU came out right), ``helps in part`` (the GPU is listed then, and the product
-    fails), ``does not help`` or ``not tried``."""
+    """``works`` (a matrix product and a convolution on a GPU came out right), ``helps in part`` (the GPU is listed, and
+    one of them fails), ``does not help`` or ``not tried``."""
     detail: str = ""
+    line: str = ""
+    """The line of the cause's fix that was tried."""
 
 
 class RootCause(Record):
@@ -233,7 +235,7 @@ class RootCause(Record):
     evidence: tuple[str, ...]
     """What was seen on this machine that shows it."""
     fix: tuple[str, ...]
-    """Commands or lines of code for this machine, in order."""
+    """Commands or lines of code for this machine, in order; what stands after ``#`` is said of them."""
     url: str
     """Documentation of the matter."""
     trial: Trial | None = None

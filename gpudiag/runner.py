@@ -7,16 +7,17 @@ import shutil
 import signal
 import tempfile
 import time
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from datetime import datetime, timezone
+from itertools import islice
 from pathlib import Path
 from typing import Any, Protocol
 
 import msgspec
 
 import gpudiag
-from gpudiag import catalogue, hostfacts
+from gpudiag import catalogue, hostfacts, logline
 from gpudiag.catalogue import Entry
 from gpudiag.child import OnGpu
 from gpudiag.devices import Devices
@@ -27,6 +28,7 @@ from gpudiag.isolate import Bounds, Ended, Job, ServerSpec, Supervision, supervi
 from gpudiag.model import (
     Broken,
     Cause,
+    Diagnosis,
     Gpu,
     Judged,
     Level,
@@ -35,6 +37,7 @@ from gpudiag.model import (
     RootCause,
     Row,
     Skipped,
+    Stage,
     Trial,
     World,
     conclude,
@@ -55,6 +58,7 @@ TRIAL_S = 60.0
 """How long a fix that is tried may take to run an operation on a GPU."""
 TICK_S = 0.1
 KEPT_LINES = 40
+KEPT_ERRORS = 5
 KEPT_CHARACTERS = 500
 
 # Whatever the caller's log levels are: they hide the lines that a verdict rests on (TF_CPP_MIN_LOG_LEVEL=3 hides nearly
@@ -154,8 +158,7 @@ def run(options: Options, observer: Observer, signals: Signals) -> Report:
             entries = tuple(entry for entry in entries if entry.probe.quick)
         rows = work.rows(_plan(entries, gpus), facts, gpus)
         diagnosis = diagnose(Evidence(facts, gpus, rows, options.lines))
-        if diagnosis.broken_at is not None:
-            diagnosis = msgspec.structs.replace(diagnosis, causes=work.tried(diagnosis.causes, gpus))
+        diagnosis = msgspec.structs.replace(diagnosis, causes=work.tried(diagnosis, gpus))
         return conclude(
             Report(
                 schema_version=1,
@@ -324,11 +327,17 @@ class _Run:
                 shutil.rmtree(folder, ignore_errors=True)
         return tuple(rows[task.key] for task in tasks)
 
-    def tried(self, causes: tuple[RootCause, ...], gpus: tuple[Gpu, ...]) -> tuple[RootCause, ...]:
-        """Return ``causes`` with each fix that is a change of variables tried, one after the other."""
+    def tried(self, diagnosis: Diagnosis, gpus: tuple[Gpu, ...]) -> tuple[RootCause, ...]:
+        """Return the causes with each fix that is a change of variables tried, one after the other.
+
+        Only where no GPU is used or operations fail: what works without the fix shows nothing of it.
+        """
+        used = diagnosis.broken_at is None
         return tuple(
-            msgspec.structs.replace(cause, trial=self._try(cause.rule, cause.trial, gpus)) if cause.trial else cause
-            for cause in causes
+            cause
+            if cause.trial is None or (used and cause.stage is not Stage.FIRST_OP)
+            else msgspec.structs.replace(cause, trial=self._try(cause.rule, cause.trial, gpus))
+            for cause in diagnosis.causes
         )
 
     def _try(self, rule: str, trial: Trial, gpus: tuple[Gpu, ...]) -> Trial:
@@ -465,13 +474,20 @@ class _Run:
             log=tuple(line[:KEPT_CHARACTERS] for line in lines[-KEPT_LINES:]),
         )
         if ended.cause is not None:
-            return msgspec.structs.replace(row, outcome=Broken(ended.cause, ended.detail))
+            log = (*_first_errors(lines[:-KEPT_LINES]), *row.log)
+            return msgspec.structs.replace(row, outcome=Broken(ended.cause, ended.detail), log=log)
         assert ended.value is not None
         reading = msgspec.json.decode(ended.value)
         if not isinstance(reading, dict):
             detail = f"its reading is no record but {type(reading).__name__}"
             return msgspec.structs.replace(row, outcome=Broken(Cause.BAD_RESULT, detail))
         return _judged(msgspec.structs.replace(row, reading=reading), task.entry, facts, self._options.limits)
+
+
+def _first_errors(lines: list[str]) -> Iterator[str]:
+    """Yield the first errors in a log: a flood may follow, such as a list of all flags, and hide what it was for."""
+    errors = (line for line in lines if any(one.level in "EF" for one in logline.parse([line])))
+    return (line[:KEPT_CHARACTERS] for line in islice(errors, KEPT_ERRORS))
 
 
 def _not_run(cause: Cause, detail: str) -> Skipped | Broken:

@@ -6,9 +6,9 @@ A block stands between ``<!-- generated: NAME -->`` and ``<!-- end -->``.
 from __future__ import annotations
 
 import argparse
-import inspect
 import re
 import sys
+import textwrap
 from collections.abc import Callable
 from pathlib import Path
 
@@ -58,8 +58,8 @@ def causes_page() -> str:
     lines = [
         "# Causes",
         "",
-        "Every cause that `gpudiag check` can name, by the stage that it breaks. What stands in braces is filled in",
-        "from the machine. Generated.",
+        "Every cause that `gpudiag check` can name, by the stage that it breaks. What stands in angle brackets is",
+        "filled in from the machine; of a line that would be nothing else an example is shown. Generated.",
         "",
     ]
     stage = None
@@ -72,8 +72,10 @@ def causes_page() -> str:
 
 
 def _cause(rule: Rule) -> list[str]:
-    fix = "\n".join(["```text", *rule.fix, "```"]).replace("{{", "{").replace("}}", "}")
-    return [f"### {rule.id}", "", f"{rule.cause}.", "", inspect.cleandoc(rule.why), "", fix, "", f"<{rule.url}>", ""]
+    cause = re.sub(r"<\w+>", r"`\g<0>`", rule.general_cause)  # Markdown takes them for markup otherwise
+    texts = [textwrap.fill(text, 100, break_on_hyphens=False) for text in (f"{cause}.", rule.explanation)]
+    fix = "\n".join(["```text", *rule.general_fix, "```"])
+    return [f"### {rule.id}", "", texts[0], "", texts[1], "", fix, "", f"<{rule.url}>", ""]
 
 
 def sample(name: str) -> str:

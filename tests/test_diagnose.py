@@ -19,9 +19,19 @@ def diagnosed(gpudiag: Gpudiag, *arguments: str, **variables: str) -> Diagnosis:
 
 
 def test_a_fix_is_tried_in_a_new_interpreter(gpudiag: Gpudiag) -> None:
-    (cause,) = diagnosed(gpudiag, "host", "discovery", **HIDDEN).causes
+    (cause,) = diagnosed(gpudiag, "host", "discovery", "-o", "report.json", "-o", "report.md", **HIDDEN).causes
     assert cause.trial is not None
     assert (cause.trial.outcome, cause.trial.change) == ("works", {"CUDA_VISIBLE_DEVICES": None})
+    uuid = codec.load(gpudiag.folder / "report.json").facts.nvml_devices[0].uuid
+    said = ["unset CUDA_VISIBLE_DEVICES", "the line above, here: works", f"export CUDA_VISIBLE_DEVICES={uuid}"]
+    table = gpudiag("show", "report.json").stdout
+    explained = gpudiag("explain", cause.rule, "--report", "report.json").stdout
+    assert "hides every one of the <gpus> GPU(s)" in explained
+    for text in (table, explained[explained.index("Found") :], (gpudiag.folder / "report.md").read_text()):
+        places = [text.index(line) for line in said]
+        assert places == sorted(places), "it is said below the line that was tried"
+    other = gpudiag("explain", "gpu_lost", "--report", "report.json").stdout
+    assert "The report does not name this cause." in other
 
 
 def test_a_fix_that_does_not_help_is_said_not_to(gpudiag: Gpudiag) -> None:
@@ -71,6 +81,8 @@ def test_explain_knows_every_cause(gpudiag: Gpudiag) -> None:
     printed = gpudiag("explain", "mask_hides_all").stdout
     assert "    unset CUDA_VISIBLE_DEVICES\n" in printed
     assert "https://" in printed
+    nonsense = gpudiag("explain", "nonsense")
+    assert nonsense.stderr.endswith("'gpudiag list' lists the probes; a cause is named in a report.\n")
     misspelt = gpudiag("explain", "mask_hides_al")
     assert misspelt.returncode == 2
     assert "mask_hides_all" in misspelt.stderr

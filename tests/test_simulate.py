@@ -119,12 +119,12 @@ def test_every_format_says_that_the_gpus_are_simulated(gpudiag: Gpudiag) -> None
 @pytest.mark.parametrize(
     ("fault", "kind", "named"),
     [
-        ("library_missing=libcudnn.so.9", "discovery.physical_devices: library_missing", "libcudnn.so.9"),
-        ("library_missing=libcudart.so.12", "discovery.physical_devices: library_missing", "libcudart.so.12"),
-        ("library_missing=libcuda.so.1", "discovery.physical_devices: library_missing", "libcuda.so.1"),
+        ("library_missing=libcudnn.so.9", "discovery.physical_devices: fewer_listed", "libcudnn.so.9"),
+        ("library_missing=libcudart.so.12", "discovery.physical_devices: fewer_listed", "libcudart.so.12"),
+        ("library_missing=libcuda.so.1", "discovery.physical_devices: fewer_listed", "libcuda.so.1"),
         ("cudnn_version=8.9.7", "discovery.physical_devices: cudnn_too_old", "8.9.7"),
         ("cudnn_version=9.1.0", "discovery.physical_devices: cudnn_too_old", "9.1.0"),
-        ("cuinit=802", "discovery.physical_devices: driver_failed", "CUDA_ERROR_SYSTEM_NOT_READY"),
+        ("cuinit=802", "discovery.physical_devices: fewer_listed", "CUDA_ERROR_SYSTEM_NOT_READY"),
         ("nvml_missing", "host.driver: no_nvml", "libnvidia-ml.so.1"),
         ("nvml_init=18", "host.driver: version_mismatch", "560.35.05"),
         ("driver_too_old=11.4", "host.driver: old_driver", "11.4"),
@@ -147,7 +147,7 @@ def test_the_callers_log_level_and_warnings_hide_nothing(isolation: str, gpudiag
     arguments = (*probes, "--simulate", "1", "--fault", "library_missing=libcudnn.so.9", "--isolation", isolation)
     variables = {"TF_CPP_MIN_LOG_LEVEL": "3", "TF_CPP_VMODULE": "nothing=1", "PYTHONWARNINGS": "error"}
     report = report_of(gpudiag, *arguments, status=1, **variables)
-    assert "discovery.physical_devices: library_missing" in found(report.rows)
+    assert "discovery.physical_devices: fewer_listed" in found(report.rows)
     assert not any(isinstance(row.outcome, Broken) for row in report.rows)
 
 

@@ -26,10 +26,10 @@ _SETTER = re.compile(
     r"set_(?:logical|virtual)_device_configuration)\("
 )
 _INSTEAD = {
-    "Physical devices": f"or, with no change to the program: export {_GROWTH}=true",
-    "Visible devices": "or, with no change to the program: export CUDA_VISIBLE_DEVICES=",
-    "Intra op parallelism": "or, with no change to the program: export TF_NUM_INTRAOP_THREADS=",
-    "Inter op parallelism": "or, with no change to the program: export TF_NUM_INTEROP_THREADS=",
+    "Physical devices": f"export {_GROWTH}=true  # or, with no change to the program",
+    "Visible devices": "export CUDA_VISIBLE_DEVICES={gpu}  # or, with no change to the program",
+    "Intra op parallelism": "export TF_NUM_INTRAOP_THREADS=N  # or, with no change to the program",
+    "Inter op parallelism": "export TF_NUM_INTEROP_THREADS=N  # or, with no change to the program",
 }
 
 
@@ -37,9 +37,8 @@ def _configured_too_late(evidence: Evidence) -> Iterator[Match]:
     for error, statement in lines.statements(evidence.lines, _TOO_LATE, _SETTER):
         found = _TOO_LATE.search(error)
         what = found["what"] if found else ""
-        instead = _INSTEAD.get(what, "in a notebook: restart the kernel, and run that cell first")
-        if what == "Visible devices" and evidence.gpus:
-            instead += evidence.gpus[0].uuid
+        instead = _INSTEAD.get(what, "# in a notebook: restart the kernel, and run that cell first")
+        instead = instead.format(gpu=evidence.gpus[0].uuid if evidence.gpus else "GPU-...")
         before = lines.matching(evidence.lines, lines.CREATED, 1)
         yield Match(
             evidence=tuple(filter(None, (statement, error, *(f"before it: {line}" for line in before)))),
@@ -54,14 +53,14 @@ _EXCLUSIVE = {
     "Cannot set memory growth on device when virtual devices configured": (
         "memory growth",
         "logical devices",
-        "remove set_memory_growth: the limits of the logical devices bound the program already",
-        f"or have both: leave it out all the same, and export {_GROWTH}=true",
+        "# remove set_memory_growth: the limits of the logical devices bound the program already",
+        f"export {_GROWTH}=true  # or, to have both: leave it out all the same",
     ),
     "It's invalid to set per_process_gpu_memory_fraction when virtual_devices is set": (
         "per_process_gpu_memory_fraction",
         "virtual_devices",
-        "remove per_process_gpu_memory_fraction: memory_limit_mb bounds each device already",
-        "or remove virtual_devices, and keep the fraction",
+        "# remove per_process_gpu_memory_fraction: memory_limit_mb bounds each device already",
+        "# or remove virtual_devices, and keep the fraction",
     ),
 }
 _EXCLUDED = re.compile("|".join(map(re.escape, _EXCLUSIVE)))
@@ -310,8 +309,8 @@ RULES = (
         itself but a module that it imports and that builds a model, or a cell of the notebook that ran before.
         """,
         fix=(
-            "put the line directly after import tensorflow, before other imports that build models",
-            "to find what comes first, move this line up until it holds: "
+            "# put the line directly after import tensorflow, before other imports that build models",
+            "# to find what comes first, move the next line up until it holds:",
             "from tensorflow.python.eager import context; assert context.context()._context_handle is None",
             "{instead}",
         ),
@@ -384,7 +383,7 @@ RULES = (
         fix=(
             "assert tf.config.list_physical_devices('GPU'), 'TensorFlow lists no GPU'  # after import tensorflow",
             "tf.config.set_soft_device_placement(False)  # an operation that cannot run on the GPU raises",
-            "before the program, as a step that fails without a GPU: gpudiag check --require-gpus 1",
+            "gpudiag check --require-gpus 1  # before the program, as a step that fails without a GPU",
         ),
         url="https://www.tensorflow.org/guide/gpu#manual_device_placement",
         find=_cpu_instead,
@@ -416,9 +415,9 @@ RULES = (
         use of TensorFlow.
         """,
         fix=(
-            "run gpudiag where and as the program runs: in its container, job or service, by its interpreter: "
+            "# run gpudiag where and as the program runs, in its container, job or service, by its interpreter:",
             "python -m gpudiag check",
-            "look for os.environ['CUDA_VISIBLE_DEVICES'] and TF_ENABLED_DEVICE_TYPES in the program and what starts it",
+            "# look for os.environ['CUDA_VISIBLE_DEVICES'] and TF_ENABLED_DEVICE_TYPES in the program and its start",
         ),
         url="https://www.tensorflow.org/guide/gpu#setup",
         find=_ran_elsewhere,
@@ -474,7 +473,7 @@ RULES = (
         the operating system (WSL, containers with an old driver) does not support them, TensorFlow does not fall
         back: it writes a fatal line and aborts when it makes its devices.
         """,
-        fix=("unset TF_GPU_ALLOCATOR", "and take os.environ['TF_GPU_ALLOCATOR'] out of the program, where it is there"),
+        fix=("unset TF_GPU_ALLOCATOR", "# take os.environ['TF_GPU_ALLOCATOR'] out of the program, where it is there"),
         url="https://docs.nvidia.com/cuda/cuda-driver-api/group__CUDA__MALLOC__ASYNC.html",
         find=_allocator_not_supported,
         cases=(
@@ -493,7 +492,7 @@ RULES = (
         failed). The value is copied from tutorial to tutorial; the list of GPUs is then empty, and nothing is said.
         gpudiag's own probes run without it.
         """,
-        fix=("unset TF_CPP_MIN_LOG_LEVEL", "and for the names of libraries: export TF_CPP_VMODULE=dso_loader=1"),
+        fix=("unset TF_CPP_MIN_LOG_LEVEL", "export TF_CPP_VMODULE=dso_loader=1  # for the names of libraries"),
         url="https://www.tensorflow.org/guide/gpu#setup",
         find=_reason_hidden,
         cases=(

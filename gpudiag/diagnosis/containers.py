@@ -165,6 +165,9 @@ def _devices_without_library(evidence: Evidence) -> Iterator[Match]:
     container = _container(facts)
     if container is None or isinstance(facts.driver, Unknown) or facts.driver.libcuda_path is not None:
         return
+    here = facts.library("libcuda.so.1")
+    if here is not None and here.instead is not None:  # hidden by a damaged one: told by another rule
+        return
     devices = [path for path in _nodes(facts) if _GPU_NODE.fullmatch(path)]
     capabilities = facts.variables.get(CAPABILITIES)
     left_out = capabilities and not {"all", "compute"} & set(capabilities.split(","))
@@ -287,7 +290,7 @@ RULES = (
         """,
         fix=(
             "{start}",
-            "on the host: nvidia-smi and the NVIDIA Container Toolkit must work; install no driver in the image",
+            "# on the host nvidia-smi and the NVIDIA Container Toolkit must work; install no driver in the image",
         ),
         url=_TOOLKIT,
         find=_container_without_gpu,
@@ -349,7 +352,7 @@ RULES = (
         fix=(
             "resources: {{limits: {{nvidia.com/gpu: 1}}}}   # in a pod that needs GPUs",
             "env: [{{name: NVIDIA_VISIBLE_DEVICES, value: void}}]   # in a pod that needs none",
-            "on the node: accept-nvidia-visible-devices-envvar-when-unprivileged = false, in the toolkit's config.toml",
+            "# in the node's config.toml of the toolkit: accept-nvidia-visible-devices-envvar-when-unprivileged=false",
         ),
         url=_PODS,
         find=_pod_sees_every_gpu,
@@ -380,7 +383,7 @@ RULES = (
         """,
         fix=(
             "{start}",
-            "instead of --device /dev/nvidia0: the toolkit brings devices and libraries of the host's driver together",
+            "# not --device /dev/nvidia0: the toolkit brings devices and libraries of the host's driver together",
         ),
         url=_TOOLKIT,
         find=_devices_without_library,
@@ -406,8 +409,8 @@ RULES = (
         """,
         fix=(
             "{start}",
-            "by hand, all of them: --device /dev/nvidiactl --device /dev/nvidia-uvm --device /dev/nvidia0",
-            "where the host lacks it, too, there: sudo nvidia-modprobe -u -c=0",
+            "# by hand, all of them: --device /dev/nvidiactl --device /dev/nvidia-uvm --device /dev/nvidia0",
+            "sudo nvidia-modprobe -u -c=0  # on the host, where it lacks it, too",
         ),
         url=_TOOLKIT,
         find=_library_without_devices,

@@ -117,9 +117,9 @@ def _no_access(rule: str, evidence: Evidence) -> Iterator[Match]:
     group = shut[0].group
     runtime = container(evidence)
     if not isinstance(where, Unknown) and where.slurm_job is not None:
-        allow = "ask Slurm for a GPU, in the step too: srun --gres=gpu:1"
+        allow = "srun --gres=gpu:1 ...  # asks Slurm for a GPU, which the step must do, too"
     elif runtime:
-        allow = "start the container anew with its GPUs: docker run --gpus all"
+        allow = "docker run --gpus all ...  # starts the container anew, with its GPUs"
     else:
         allow = "systemctl show -p DeviceAllow -p DevicePolicy UNIT  # of the service or slice that this runs in"
     yield Match(
@@ -131,10 +131,10 @@ def _no_access(rule: str, evidence: Evidence) -> Iterator[Match]:
             "files": " ".join(node.path for node in shut),
             "user": user,
             "group": group,
-            "join": f"docker run --group-add $(getent group {group} | cut -d: -f3)  # the number is the host's"
+            "join": f"docker run --group-add $(getent group {group} | cut -d: -f3) ...  # the number is the host's"
             if runtime
             else f"sudo usermod -aG {group} {user}",
-            "then": "in Kubernetes: securityContext.supplementalGroups" if runtime else "log in again",
+            "then": "# in Kubernetes: securityContext.supplementalGroups" if runtime else "# log in again",
             "allow": allow,
         },
         stage=stage_of_driver(evidence),
@@ -212,8 +212,8 @@ RULES = (
         """,
         fix=(
             "sudo dmesg | grep -i -e nvrm -e xid  # the reason",
-            '"not supported by open nvidia.ko": install the proprietary module, such as nvidia-driver-535',
-            '"requires legacy driver", "not supported by the driver": install the release that it names',
+            '# "not supported by open nvidia.ko": install the proprietary module, such as nvidia-driver-535',
+            '# "requires legacy driver", "not supported by the driver": install the release that it names',
         ),
         url=f"{_DRIVER_DOCUMENT}supportedchips.html",
         find=partial(_no_device, "gpu_refused_by_driver", Sure.LIKELY),

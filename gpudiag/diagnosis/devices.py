@@ -48,7 +48,7 @@ def _others(evidence: Evidence, unusable: list[Gpu]) -> tuple[str, dict[str, str
     """Return how to choose the GPUs that are left without those that are ``unusable``."""
     rest = [gpu.uuid for gpu in evidence.gpus if gpu not in unusable]
     if not rest:
-        return "there is no other GPU to choose here", None
+        return "# there is no other GPU to choose here", None
     chosen = ",".join(rest)
     return f"export {_MASK}={chosen}", {_MASK: chosen}
 
@@ -157,7 +157,7 @@ def _too_few_multiprocessors(evidence: Evidence) -> Iterator[Match]:
             "names": " and ".join(f"{hit['name']} ({hit['pci']})" for hit in found),
             "cores": cores,
             "least": found[0]["least"],
-            "hide": f"or hide it: export {_MASK}={','.join(rest)}" if rest else f"or: unset {_LEAST}",
+            "hide": f"export {_MASK}={','.join(rest)}  # or: hides it" if rest else f"unset {_LEAST}  # or",
         },
         change={_LEAST: cores},
     )
@@ -265,9 +265,10 @@ RULES = (
         fix=(
             "{show}  # who it is: end it, or wait for it",
             "{other}",
-            "or let several in: sudo nvidia-smi -i {index} -c 0  # DEFAULT; on a cluster its administrators decide",
+            "sudo nvidia-smi -i {index} -c 0  # or: lets several in; on a cluster its administrators decide",
         ),
         url="https://docs.nvidia.com/deploy/mps/index.html",
+        tried=1,
         find=_held_exclusively,
         cases=(
             RuleCase("a process is on it", _machine(_USED, busy=True)),
@@ -288,7 +289,7 @@ RULES = (
         An administrator can close a GPU to CUDA, for instance the one that drives the screens. TensorFlow lists it all
         the same, and fails when it creates its devices, on all GPUs: "device(s) is/are busy or unavailable".
         """,
-        fix=("{other}", "or open it: sudo nvidia-smi -i {index} -c 0"),
+        fix=("{other}", "sudo nvidia-smi -i {index} -c 0  # or: opens it"),
         url="https://docs.nvidia.com/deploy/nvidia-smi/index.html",
         find=_prohibited,
         cases=(

@@ -69,10 +69,11 @@ def _two_versions(in_image: bool, evidence: Evidence) -> Iterator[Match]:
         figures={
             "module": module,
             "library": library,
-            "where": "on the host of this container: " if container(evidence) else "",
-            "hold": f"sudo apt-mark hold {' '.join(driver.packages)}"
+            "libraries": f"of version {library}" if library != module else "of another version, as the driver says",
+            "where": "  # on the host of this container" if container(evidence) else "",
+            "hold": f"sudo apt-mark hold {' '.join(driver.packages)}  # so that it does not come again"
             if driver.packages
-            else "keep unattended upgrades from the driver's packages",
+            else "# so that it does not come again, keep unattended upgrades from the driver's packages",
             "packages": " ".join(driver.packages),
         },
         stage=stage_of_driver(evidence),
@@ -109,16 +110,17 @@ def _too_old(evidence: Evidence) -> Iterator[Match]:
     built = str(found[0].figures["built"])
     major, minor = [*built.split("."), "0"][:2]
     said = [line for line in evidence.log if "driver version is insufficient for CUDA runtime version" in line]
-    keep = f"sudo apt install cuda-compat-{major}-{minor}; LD_LIBRARY_PATH=/usr/local/cuda-{major}.{minor}/compat"
+    folder = f"/usr/local/cuda-{major}.{minor}/compat"
+    keep = f"sudo apt install cuda-compat-{major}-{minor}; export LD_LIBRARY_PATH={folder}:$LD_LIBRARY_PATH"
     yield Match(
         evidence=(found[0].message, *said[:1]),
         figures={
             **found[0].figures,
             "needed": _NEEDED.get(int(major), f"for CUDA {built}"),
             "install": install_command(evidence),
-            "other": f"or keep the driver, as this is a data-centre GPU: {keep}"
+            "other": f"{keep}  # instead, as this is a data-centre GPU"
             if any(_DATA_CENTRE.search(device.name) for device in evidence.facts.nvml_devices)
-            else "(the package cuda-compat, which spares that, is for data-centre GPUs alone)",
+            else "# the package cuda-compat, which spares that, is for data-centre GPUs alone",
         },
     )
 
@@ -140,7 +142,7 @@ def _fabric_manager(evidence: Evidence) -> Iterator[Match]:
         else f"sudo dnf install nvidia-fabric-manager-{module}"
     )
     if container(evidence):
-        state, sure, do = "cannot be seen from inside this container", Sure.LIKELY, f"on the host: {do}"
+        state, sure, do = "cannot be seen from inside this container", Sure.LIKELY, f"{do}  # on the host"
     elif of_package and of_package[1] != module:
         state = f"is of version {of_package[1]}, and the driver of version {module}"
     elif driver.fabric_manager == "absent":
@@ -199,7 +201,7 @@ RULES = (
     Rule(
         id="driver_upgraded_without_reboot",
         stage=Stage.DRIVER,
-        cause="the kernel still runs NVIDIA's module {module}, and the driver's libraries are of version {library}",
+        cause="the kernel still runs NVIDIA's module {module}, and the driver's libraries are {libraries}",
         why="""
         An upgrade of the driver's packages, most often an unattended one in the night, replaces the libraries at once
         and the kernel module at the next start. Until then nvidia-smi says "Driver/library version mismatch", cuInit
@@ -207,9 +209,9 @@ RULES = (
         upgrade go on.
         """,
         fix=(
-            "{where}sudo reboot",
-            "or, no GPU being in use: sudo rmmod nvidia_drm nvidia_modeset nvidia_uvm nvidia; sudo modprobe nvidia",
-            "so that it does not come again: {hold}",
+            "sudo reboot{where}",
+            "sudo rmmod nvidia_drm nvidia_modeset nvidia_uvm nvidia; sudo modprobe nvidia  # or, no GPU being in use",
+            "{hold}",
         ),
         url="https://docs.nvidia.com/deploy/cuda-compatibility/",
         find=partial(_two_versions, False),
@@ -247,8 +249,8 @@ RULES = (
         their libraries are found first, and fit the host only as long as nobody upgrades it.
         """,
         fix=(
-            "in the Dockerfile: RUN apt-get purge -y {packages}",
-            "start it with: docker run --gpus all  # which brings the host's libraries",
+            "RUN apt-get purge -y {packages}  # in the Dockerfile",
+            "docker run --gpus all ...  # brings the host's libraries",
         ),
         url="https://docs.nvidia.com/datacenter/cloud-native/container-toolkit/latest/troubleshooting.html",
         find=partial(_two_versions, True),

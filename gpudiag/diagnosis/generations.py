@@ -126,7 +126,7 @@ def _cudnn_dropped(evidence: Evidence) -> Iterator[Match]:
             "capability": old[0][1],
             "version": version,
             "package": by_pip.name if by_pip else "nvidia-cudnn-cu12",
-            "also": "and take the other cuDNN, which is loaded instead, out of LD_LIBRARY_PATH"
+            "also": "# take the other cuDNN, which is loaded instead, out of LD_LIBRARY_PATH"
             if strange or (loaded and not by_pip)
             else "pip check  # says whether something else asks for a newer one",
         },
@@ -195,8 +195,8 @@ RULES = (
         """,
         fix=(
             "docker run --gpus all -it nvcr.io/nvidia/tensorflow:25.02-tf2-py3  # has Blackwell's; driver 570 on",
-            "or build TensorFlow for it: HERMETIC_CUDA_COMPUTE_CAPABILITIES={capability}, CUDA 12.8 or later",
-            "where compiling works, keep its results: export CUDA_CACHE_MAXSIZE=4294967296",
+            "# or build TensorFlow for it: HERMETIC_CUDA_COMPUTE_CAPABILITIES={capability}, CUDA 12.8 or later",
+            "export CUDA_CACHE_MAXSIZE=4294967296  # keeps what was compiled, where compiling works",
         ),
         url="https://github.com/tensorflow/tensorflow/issues/89272",
         find=_newer_than_wheel,
@@ -223,7 +223,7 @@ RULES = (
         """,
         fix=(
             "{hide}",
-            "or take an earlier TensorFlow that was built for it, as this tells of the one that is installed:",
+            "# or take an earlier TensorFlow that was built for it, as this tells of the one that is installed:",
             "python -c 'import tensorflow as tf; print(tf.sysconfig.get_build_info()[\"cuda_compute_capabilities\"])'",
         ),
         url="https://www.tensorflow.org/install/source#gpu",

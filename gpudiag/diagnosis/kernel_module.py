@@ -179,7 +179,7 @@ RULES = (
         kernel's headers are not installed or the driver is too old for the new kernel; the machine then starts without
         the module. The driver's libraries are still there, so that everything looks installed.
         """,
-        fix=("{build}", "sudo modprobe nvidia", "or start the former kernel from the boot menu"),
+        fix=("{build}", "sudo modprobe nvidia", "# or start the former kernel from the boot menu"),
         url=INSTALLATION,
         find=partial(
             _find, "module_not_built", "/lib/modules/{kernel}/modules.dep lists no module nvidia", Sure.PROVED
@@ -204,7 +204,7 @@ RULES = (
             "sudo modprobe nvidia  # says whether the key is rejected",
             "sudo mokutil --import {key}",
             "sudo reboot  # and choose: Enroll MOK",
-            "or switch Secure Boot off in the firmware",
+            "# or switch Secure Boot off in the firmware",
         ),
         url="https://wiki.ubuntu.com/UEFI/SecureBoot/DKMS",
         find=partial(
@@ -251,7 +251,7 @@ RULES = (
         NVIDIA's driver on the host does not see it then, and cuInit says that there is no device.
         """,
         fix=(
-            "run TensorFlow in the virtual machine that has the GPU, or give the GPU back to this one:",
+            "# run TensorFlow in the virtual machine that has the GPU, or give the GPU back to this one:",
             "echo {pci} | sudo tee /sys/bus/pci/drivers/{holder}/unbind",
             "echo > /sys/bus/pci/devices/{pci}/driver_override; echo {pci} | sudo tee /sys/bus/pci/drivers/nvidia/bind",
         ),

@@ -8,11 +8,15 @@ from pathlib import PurePath
 
 import msgspec
 
+from gpudiag.diagnosis import machine
+from gpudiag.diagnosis.machine import INSTALLATION, container
 from gpudiag.diagnosis.rule import Evidence, Match, Rule, RuleCase
+from gpudiag.diagnosis.steps import cuinit_error
 from gpudiag.hostfacts import (
     ContainerFacts,
     DriverFacts,
     Facts,
+    Family,
     Library,
     LibraryCopy,
     LibraryFacts,
@@ -22,11 +26,12 @@ from gpudiag.hostfacts import (
     example_with_gpus,
 )
 from gpudiag.model import Judged, Row, Stage, Sure
+from gpudiag.probes.common import CUDNN_NEEDED
 from gpudiag.probes.discovery import trace
 from gpudiag.probes.host import driver as host_driver
 from gpudiag.probes.host.libraries import (
     CUDNN,
-    CUDNN_NEEDED,
+    NOT_THERE,
     OLD_CUDNN,
     OPTIONAL,
     PACKAGES,
@@ -46,6 +51,7 @@ from gpudiag.probes.host.libraries import (
 )
 
 PATH = "LD_LIBRARY_PATH"
+COMPUTE = "libcuda.so.1"
 NVML = "libnvidia-ml.so.1"
 
 _INSTALLATION = "https://www.tensorflow.org/install/pip"
@@ -69,7 +75,7 @@ def _lacks_known(one: Library) -> tuple[str, ...]:
 
 def _seen(one: Library) -> str:
     where = f"{one.path} (from {one.source}): " if one.path else ""
-    return f"{one.soname}: {where}{(one.error or '').removeprefix(f'{one.soname}: ')}"
+    return f"{one.soname}: {where}{(one.error or '').removeprefix(f'{one.path or one.soname}: ')}"
 
 
 def _put_first(evidence: Evidence, folders: Iterable[str]) -> dict[str, str | None]:
@@ -77,6 +83,20 @@ def _put_first(evidence: Evidence, folders: Iterable[str]) -> dict[str, str | No
     libraries = evidence.facts.libraries
     old = () if isinstance(libraries, Unknown) else libraries.search_path
     return {PATH: ":".join(dict.fromkeys([*folders, *old]))}
+
+
+def _taken_away(evidence: Evidence, folders: list[str], good: list[str]) -> tuple[str, dict[str, str | None]]:
+    """Return the line and the change that take ``folders`` out of the path; ``good`` first, where they are needed."""
+    libraries = evidence.facts.libraries
+    known = () if isinstance(libraries, Unknown) else libraries.libraries
+    sound = [str(PurePath(one.path).parent) for one in known if one.path and one.error is None and one.source == PATH]
+    if good and any(folder in folders for folder in sound):
+        return f"export {PATH}={':'.join(good)}:${PATH}", _put_first(evidence, good)
+    entries = () if isinstance(libraries, Unknown) else libraries.search_path
+    rest = ":".join(entry for entry in entries if str(PurePath(entry)) not in folders)
+    if not rest:
+        return f"unset {PATH}", {PATH: None}
+    return f"export {PATH}={rest}  # without {' and '.join(folders)}", {PATH: rest}
 
 
 def _off_the_path(evidence: Evidence, *, runtime: bool, packaged: bool | None) -> Iterator[Match]:
@@ -87,7 +107,7 @@ def _off_the_path(evidence: Evidence, *, runtime: bool, packaged: bool | None) -
     found: list[tuple[Library, LibraryCopy]] = []
     for one in unopened(evidence.facts):
         copy = _good_copy(one)
-        if (one.soname == RUNTIME) is not runtime or copy is None:
+        if (one.soname == RUNTIME) is not runtime or copy is None or one.instead is not None:
             continue
         on_runpath = str(PurePath(copy.path).parent) in libraries.runpath
         if packaged is None or (_is_packaged(copy) and not on_runpath) is packaged:
@@ -115,8 +135,8 @@ def _off_the_path(evidence: Evidence, *, runtime: bool, packaged: bool | None) -
 def _another_release(facts: Facts, names: list[str]) -> str:
     version = _version(facts)
     if version.startswith("2.21.") and names == ["libcusolver.so.11"]:
-        return "or the release before, which names that folder: pip install 'tensorflow[and-cuda]==2.20.0'"
-    return f"or install both again, so that they fit: pip install --force-reinstall {_with_cuda(facts)}"
+        return "pip install 'tensorflow[and-cuda]==2.20.0'  # or the release before, which names that folder"
+    return f"pip install --force-reinstall {_with_cuda(facts)}  # or both again, so that they fit"
 
 
 def _package_not_on_runpath(evidence: Evidence) -> Iterator[Match]:
@@ -134,7 +154,7 @@ def _runtime_off_the_path(evidence: Evidence) -> Iterator[Match]:
 def _runtime_missing(evidence: Evidence) -> Iterator[Match]:
     facts = evidence.facts
     for one in unopened(facts):
-        if one.soname != RUNTIME or _good_copy(one) is not None:
+        if one.soname != RUNTIME or _good_copy(one) is not None or one.instead is not None:
             continue
         package = installed(facts, RUNTIME)
         command = f"pip install {_with_cuda(facts)}"
@@ -144,16 +164,19 @@ def _runtime_missing(evidence: Evidence) -> Iterator[Match]:
             evidence=(
                 _seen(one),
                 f"{PACKAGES['libcudart']}: {f'{package.version}, but not its file' if package else 'not installed'}",
-                *_of_the_driver(facts),
+                *_of_the_driver(evidence),
             ),
             figures={"command": command, "then": _then_cusolver(facts)},
         )
 
 
-def _of_the_driver(facts: Facts) -> Iterator[str]:
-    """Yield what says that the driver is not at fault: the line that TensorFlow prints here names it."""
+def _of_the_driver(evidence: Evidence) -> Iterator[str]:
+    """Yield what is known of the driver, which TensorFlow's line for this fault names; more than that is not."""
+    facts = evidence.facts
     if facts.nvml_devices and not isinstance(facts.nvml, Unknown):
-        yield f"the driver is fine: {facts.nvml.driver_version}, {len(facts.nvml_devices)} GPU(s)"
+        yield f"NVML of the driver answers: {facts.nvml.driver_version}, {len(facts.nvml_devices)} GPU(s)"
+    if error := cuinit_error(evidence):
+        yield f"cuInit of the driver fails, too: {error}"
 
 
 def _then_cusolver(facts: Facts) -> str:
@@ -166,13 +189,15 @@ def _then_cusolver(facts: Facts) -> str:
     packaged = any(entry.startswith(f"{site}/nvidia/") for entry in libraries.runpath)
     if folder in libraries.runpath or not packaged:
         return ""
-    return f"; then, because this TensorFlow does not look there: export {PATH}={folder}:${PATH}"
+    return f"export {PATH}={folder}:${PATH}  # then, because this TensorFlow does not look there"
 
 
 def _library_missing(evidence: Evidence) -> Iterator[Match]:
     facts = evidence.facts
     missing = [
-        one for one in unopened(facts) if one.soname != RUNTIME and not _good_copy(one) and not _lacks_known(one)
+        one
+        for one in unopened(facts)
+        if one.soname != RUNTIME and not _good_copy(one) and one.instead is None and not _lacks_known(one)
     ]
     if not missing:
         return
@@ -186,7 +211,7 @@ def _library_missing(evidence: Evidence) -> Iterator[Match]:
     if damaged:
         again = " ".join(dict.fromkeys(f"{package.name}=={package.version}" for package in damaged))
         commands.append(f"pip install --force-reinstall --no-deps {again}")
-    first = [one for one in missing if one.path and one.source == PATH]
+    first = [folder for one in missing for folder in one.damaged_folders]
     yield Match(
         evidence=tuple(map(_seen, missing)),
         figures={
@@ -194,18 +219,48 @@ def _library_missing(evidence: Evidence) -> Iterator[Match]:
             "packages": ", ".join(dict.fromkeys(PACKAGES[one.soname.partition(".")[0]] for one in missing)),
             "commands": "; ".join(commands),
             "then": _then_cusolver(facts) if any(one.soname.startswith("libcusolver") for one in absent) else "",
-            "also": f"; a damaged one in {PurePath(first[0].path or '').parent} comes first, by {PATH}: take it away"
-            if first
-            else "",
+            "also": f"# take {first[0]} out of {PATH}: the file in it is damaged, and comes first" if first else "",
         },
     )
+
+
+def _damaged_first(evidence: Evidence) -> Iterator[Match]:
+    libraries = evidence.facts.libraries
+    if isinstance(libraries, Unknown):
+        return
+    found = [one for one in libraries.libraries if one.instead is not None]
+    if not found:
+        return
+    damaged = list(dict.fromkeys(folder for one in found for folder in one.damaged_folders))
+    good = list(dict.fromkeys(str(PurePath(one.instead or "").parent) for one in found))
+    without, change = _taken_away(evidence, damaged, good)
+    yield Match(
+        evidence=(*map(_seen, found), *(f"{file} opens" for file in dict.fromkeys(one.instead for one in found))),
+        figures={
+            "files": ", ".join(dict.fromkeys(file for one in found for file in one.damaged)),
+            "good": ", ".join(dict.fromkeys(one.instead or "" for one in found)),
+            "without": without,
+        },
+        change=change,
+        stage=_stage([one.soname for one in found]),
+    )
+
+
+_STAGES = {RUNTIME: Stage.RUNTIME_LIBRARY, COMPUTE: Stage.DRIVER_LIBRARY, NVML: Stage.NVML}
+"""The stage that a library breaks, where it is not that of the others; the earliest first."""
+
+
+def _stage(sonames: list[str]) -> Stage:
+    """Return the first stage that these libraries break; of those that are opened only when they are used, none."""
+    later = Stage.CONFIGURATION if set(sonames) <= set(OPTIONAL) else Stage.LIBRARIES
+    return next((stage for soname, stage in _STAGES.items() if soname in sonames), later)
 
 
 def _dependency_missing(evidence: Evidence) -> Iterator[Match]:
     facts = evidence.facts
     for one in unopened(facts):
         lacking = _lacks_known(one)
-        if _good_copy(one) is not None or not lacking:
+        if _good_copy(one) is not None or one.instead is not None or not lacking:
             continue
         yield Match(
             evidence=(_seen(one), *(f"{name} is needed by {one.lacks[name]} and found nowhere" for name in lacking)),
@@ -236,7 +291,7 @@ def _cudnn_too_old(evidence: Evidence) -> Iterator[Match]:
         assert told is not None
         shown.append("what the loader finds here is new enough: the program had loaded another one before TensorFlow")
         where = "from elsewhere, most often with a framework that was imported before TensorFlow,"
-        first = "import tensorflow before the other framework, or give each a virtual environment of its own"
+        first = "# import tensorflow before the other framework, or give each a virtual environment of its own"
         yield Match(tuple(shown), Sure.LIKELY, {**figures, "found": told["found"], "where": where, "first": first})
         return
     shown.append(f"{cudnn.soname}: {cudnn.path} (from {cudnn.source}) is {cudnn.version}")
@@ -245,9 +300,8 @@ def _cudnn_too_old(evidence: Evidence) -> Iterator[Match]:
     first = f"pip install {figures['requirement']}"
     change = None
     if cudnn.source == PATH:
-        first = f"take {folder} out of {PATH}"
         shown += [f"{newer.path}{f' of {newer.owner}' if newer.owner else ''} comes after it"] if newer else []
-        change = _put_first(evidence, [str(PurePath(newer.path).parent)]) if newer else None
+        first, change = _taken_away(evidence, [folder], [str(PurePath(newer.path).parent)] if newer else [])
     where = f"from {folder}{f', by {PATH},' if cudnn.source == PATH else ''}"
     yield Match(
         tuple(shown), figures={**figures, "found": cudnn.version, "where": where, "first": first}, change=change
@@ -303,7 +357,9 @@ def _nvml_missing(evidence: Evidence) -> Iterator[Match]:
     facts = evidence.facts
     if not evidence.found("host.driver", "no_nvml") or not _needs_nvml(evidence):
         return
-    one = _library(facts, NVML)
+    one = facts.library(NVML)
+    if one is not None and one.instead is not None:
+        return
     capabilities = facts.variables.get("NVIDIA_DRIVER_CAPABILITIES")
     shown = [f"{NVML}: {one.error}" if one and one.error else f"{NVML} cannot be opened"]
     shown += [] if capabilities is None else [f"NVIDIA_DRIVER_CAPABILITIES={capabilities}"]
@@ -316,22 +372,53 @@ def _nvml_missing(evidence: Evidence) -> Iterator[Match]:
 
 
 def _cure_of_nvml(facts: Facts, copy: LibraryCopy | None) -> str:
-    if copy is not None:
-        return f"export {PATH}={PurePath(copy.path).parent}:${PATH}"
-    if not isinstance(facts.container, Unknown) and facts.container.runtime is not None:
+    if copy is None and not isinstance(facts.container, Unknown) and facts.container.runtime is not None:
         if facts.container.kubernetes:
-            return "set NVIDIA_DRIVER_CAPABILITIES=compute,utility in the pod's env, or in its image"
+            return "# set NVIDIA_DRIVER_CAPABILITIES=compute,utility in the pod's env, or in its image"
         return (
-            "start the container with -e NVIDIA_DRIVER_CAPABILITIES=compute,utility, or with "
+            "docker run -e NVIDIA_DRIVER_CAPABILITIES=compute,utility ...  # or: "
             """--gpus 'all,"capabilities=compute,utility"'"""
         )
+    return _cure_of_the_driver(facts, NVML, copy)
+
+
+def _cure_of_the_driver(facts: Facts, soname: str, copy: LibraryCopy | None) -> str:
+    """Return the command that brings a library of the driver, or that points to a good ``copy``."""
+    if copy is not None:
+        return f"export {PATH}={PurePath(copy.path).parent}:${PATH}"
     module = None if isinstance(facts.driver, Unknown) else facts.driver.kernel_module
     system = "" if isinstance(facts.system, Unknown) else facts.system.os
     if module and "Ubuntu" in system:
         return f"sudo apt-get install libnvidia-compute-{module.partition('.')[0]}"
     if "Debian" in system:
-        return "sudo apt-get install libnvidia-ml1"
-    return f"install the NVML library of the driver {module or ''}".strip() + ", from where the driver was installed"
+        return f"sudo apt-get install {'libnvidia-ml1' if soname == NVML else 'libcuda1'}"
+    return f"# install {soname} of the driver {module or ''}".strip() + ", from where the driver was installed"
+
+
+def _compute_library_missing(evidence: Evidence) -> Iterator[Match]:
+    facts, one = evidence.facts, evidence.facts.library(COMPUTE)
+    driver = facts.driver
+    if isinstance(driver, Unknown) or not evidence.found("host.driver", "no_libcuda"):
+        return
+    runs = driver.kernel_module is not None or bool(facts.nvml_devices)
+    if not runs or container(evidence) or (one is not None and one.instead is not None):
+        return  # not loaded, given to a container, or hidden: each is told by another rule
+    copy = _good_copy(one) if one else None
+    where = f"is in {PurePath(copy.path).parent}, where the loader does not look" if copy else "is not here"
+    if copy is None and one is not None and one.path is not None:
+        where = f"cannot be opened ({one.path})"
+    yield Match(
+        evidence=(
+            _seen(one) if one and one.error else f"{COMPUTE}: {driver.libcuda_error}",
+            f"kernel module {driver.kernel_module or 'not known'}; NVML reports {len(facts.nvml_devices)} GPU(s)",
+        ),
+        figures={
+            "module": driver.kernel_module or "",
+            "cure": _cure_of_the_driver(facts, COMPUTE, copy),
+            "where": where,
+        },
+        change=_put_first(evidence, [str(PurePath(copy.path).parent)]) if copy else None,
+    )
 
 
 def _nvml_fails(evidence: Evidence) -> Iterator[Match]:
@@ -349,12 +436,12 @@ def _nvml_fails(evidence: Evidence) -> Iterator[Match]:
 
 
 _CURES_OF_NVML = {
-    "version mismatch": "sudo reboot, or unload and load the nvidia modules: the driver was upgraded under them",
-    "Not Loaded": "sudo modprobe nvidia; where that fails look at dmesg, and install the driver again",
-    "Permission": "join the group that owns /dev/nvidia* (ls -l /dev/nvidia*) and log in again",
-    "lost": "reset the GPU (sudo nvidia-smi --gpu-reset) or reboot",
+    "version mismatch": "sudo reboot  # or unload and load the nvidia modules: the driver was upgraded under them",
+    "Not Loaded": "sudo modprobe nvidia  # where that fails look at dmesg, and install the driver again",
+    "Permission": "ls -l /dev/nvidia*  # join the group that owns them, and log in again",
+    "lost": "sudo nvidia-smi --gpu-reset  # or reboot",
 }
-_CURE_OF_OTHERS = "run nvidia-smi, and look for NVRM and Xid in dmesg; most often a reboot helps"
+_CURE_OF_OTHERS = "nvidia-smi; sudo dmesg | grep -i -e nvrm -e xid  # most often a reboot helps"
 
 
 def _driver_is_here(facts: Facts) -> bool:
@@ -388,13 +475,8 @@ def _libdevice_missing(evidence: Evidence) -> Iterator[Match]:
     yield Match(
         evidence=tuple(shown),
         sure=Sure.PROVED if line else Sure.LIKELY,
-        figures={"first": point if elsewhere else install, "second": install if elsewhere else "run it again"},
+        figures={"first": point if elsewhere else install, "second": f"{install}  # or" if elsewhere else ""},
     )
-
-
-def _library(facts: Facts, soname: str) -> Library | None:
-    libraries = () if isinstance(facts.libraries, Unknown) else facts.libraries.libraries
-    return next((one for one in libraries if one.soname == soname), None)
 
 
 def _version(facts: Facts) -> str:
@@ -456,7 +538,37 @@ def _with_driver(nvml: NvmlFacts, *, version: str = "2.21.0", listed: int = 0, *
 
 _LIMITS = host_driver.CASES[0].limits
 _NO_NVML = NvmlFacts("NVML Shared Library Not Found", None, None, ())
+_UBUNTU = machine.example_facts().system
 _DOCKER = ContainerFacts("docker", ("/.dockerenv",), False, None)
+
+
+def _without_compute(*changed: Library, **families: Family) -> Evidence:
+    """Return a machine whose driver runs without ``libcuda.so.1``, judged by ``host.driver``."""
+    ordinary: dict[str, Family] = {
+        "driver": DriverFacts("535.104.05", None, f"{COMPUTE}: {NOT_THERE}", None),
+        "libraries": example_facts(*changed or (example_absent(COMPUTE),)).libraries,
+    }
+    return machine.example_evidence(example_with_gpus(1, **{**ordinary, **families}))
+
+
+def _damaged(soname: str, needed: str = "") -> Library:
+    """Return a library that opens, but for a damaged file that comes before it, or before one that it needs."""
+    file = f"/opt/x/{needed or soname}"
+    return Library(
+        soname,
+        path=f"{_SITE}/nvidia/lib/{soname}" if needed else file,
+        source="RUNPATH" if needed else PATH,
+        file=None,
+        own_soname=None,
+        version=None,
+        owner=None,
+        error=f"{file}: file too short",
+        lacks={},
+        copies=(),
+        damaged=(file,),
+        instead=f"{_SITE}/nvidia/lib/{needed or soname}",
+    )
+
 
 _WHY_NAMELESS = """
         TensorFlow opens seven CUDA libraries when it first looks for GPUs, and uses no GPU unless all of them open. Its
@@ -478,7 +590,7 @@ RULES = (
         """,
         fix=(
             "export LD_LIBRARY_PATH={folders}:$LD_LIBRARY_PATH",
-            "or, first thing in the program: import ctypes; ctypes.CDLL('{path}', mode=ctypes.RTLD_GLOBAL)",
+            "import ctypes; ctypes.CDLL('{path}', mode=ctypes.RTLD_GLOBAL)  # or: first thing in the program",
             "{another}",
         ),
         url=_INSTALLATION,
@@ -508,7 +620,7 @@ RULES = (
         """,
         fix=(
             "export LD_LIBRARY_PATH={folders}:$LD_LIBRARY_PATH",
-            "or for all users: put the folder into a file of /etc/ld.so.conf.d, then sudo ldconfig",
+            "echo {folders} | tr : '\\n' | sudo tee /etc/ld.so.conf.d/cuda.conf && sudo ldconfig  # or, for all users",
         ),
         url=_LOADER,
         find=_library_off_the_path,
@@ -529,7 +641,7 @@ RULES = (
         """,
         fix=(
             "export LD_LIBRARY_PATH={folders}:$LD_LIBRARY_PATH",
-            "or for all users: put the folder into a file of /etc/ld.so.conf.d, then sudo ldconfig",
+            "echo {folders} | tr : '\\n' | sudo tee /etc/ld.so.conf.d/cuda.conf && sudo ldconfig  # or, for all users",
         ),
         url=_LOADER,
         find=_runtime_off_the_path,
@@ -545,14 +657,14 @@ RULES = (
     Rule(
         id="runtime_missing",
         stage=Stage.RUNTIME_LIBRARY,
-        cause="the CUDA runtime (libcudart.so.12) is not in this environment; the driver is not the fault",
+        cause="the CUDA runtime (libcudart.so.12) is not in this environment",
         why="""
         Since 2.14 `pip install tensorflow` brings no CUDA libraries: they come with the extra, `tensorflow[and-cuda]`.
         Without them the log says "Could not find cuda drivers on your machine, GPU will not be used", although
         nvidia-smi works. Reinstalling the driver changes nothing; a CUDA 13 or CUDA 11 on the system does not help
         either, because the name of the library has the release in it.
         """,
-        fix=("{command}{then}",),
+        fix=("{command}", "{then}"),
         url=_INSTALLATION,
         find=_runtime_missing,
         cases=(
@@ -571,7 +683,7 @@ RULES = (
         stage=Stage.LIBRARIES,
         cause="{names} cannot be opened: the library of {packages} is not here",
         why=_WHY_NAMELESS,
-        fix=("{commands}{then}{also}",),
+        fix=("{commands}", "{then}", "{also}"),
         url=_INSTALLATION,
         find=_library_missing,
         cases=(
@@ -582,6 +694,37 @@ RULES = (
             RuleCase("it is elsewhere", _evidence(example_absent("libcufft.so.11", _TOOLKIT_COPY)), fires=False),
             RuleCase("a library that it needs is missing", _evidence(_NVJITLINK), fires=False),
             RuleCase("the runtime", _evidence(example_absent(RUNTIME)), fires=False),
+        ),
+    ),
+    Rule(
+        id="damaged_library_first",
+        stage=Stage.LIBRARIES,
+        cause="LD_LIBRARY_PATH puts {files}, which cannot be opened, before the good {good}",
+        why="""
+        The loader takes the first file of the right name that it finds, and LD_LIBRARY_PATH comes before all else. It
+        passes over a file for another processor; at one that is damaged, empty or lacks a library of its own it stops,
+        and never comes to the good one. A copy that was cut short or a half-removed toolkit is enough. TensorFlow's log
+        says that the library is missing, or names none at all.
+        """,
+        fix=("{without}",),
+        url=_LOADER,
+        find=_damaged_first,
+        cases=(
+            RuleCase("libcuda", _evidence(_damaged(COMPUTE))),
+            RuleCase("NVML", _evidence(_damaged(NVML))),
+            RuleCase("cuDNN", _evidence(_damaged(CUDNN))),
+            RuleCase("NCCL, which few need", _evidence(_damaged(OPTIONAL[0]))),
+            RuleCase("two", _evidence(_damaged(COMPUTE), _damaged(CUDNN))),
+            RuleCase("one that others need", _evidence(_damaged(_CUSOLVER, "libnvJitLink.so.12"))),
+            RuleCase(
+                "beside good ones",
+                _evidence(_damaged(CUDNN), example_library(RUNTIME, path=f"/opt/x/{RUNTIME}", source=PATH)),
+            ),
+            RuleCase(
+                "no good one after it", _evidence(msgspec.structs.replace(_damaged(CUDNN), instead=None)), fires=False
+            ),
+            RuleCase("nothing is found", _evidence(example_absent(CUDNN)), fires=False),
+            RuleCase("all open", _evidence(), fires=False),
         ),
     ),
     Rule(
@@ -613,7 +756,7 @@ RULES = (
         executor". LD_LIBRARY_PATH comes before the folders of NVIDIA's packages, so a module, a base image or a toolkit
         that sets it supplies its own cuDNN; a framework that is imported before TensorFlow has loaded one already.
         """,
-        fix=("{first}", "cuDNN must be at least: pip install {requirement}"),
+        fix=("{first}", "pip install {requirement}  # at least"),
         url="https://www.tensorflow.org/install/source#gpu",
         find=_cudnn_too_old,
         cases=(
@@ -633,7 +776,7 @@ RULES = (
         sets it makes TensorFlow load the CUDA of the system, which may lack functions that TensorFlow was built with:
         that shows late, in a crash or an error of a single operation.
         """,
-        fix=("take {folders} out of LD_LIBRARY_PATH", "or: export LD_LIBRARY_PATH={good}:$LD_LIBRARY_PATH"),
+        fix=("export LD_LIBRARY_PATH={good}:$LD_LIBRARY_PATH", "# or take {folders} out of LD_LIBRARY_PATH"),
         url=_LOADER,
         find=_older_library_first,
         cases=tuple(
@@ -692,6 +835,39 @@ RULES = (
         ),
     ),
     Rule(
+        id="compute_library_missing",
+        stage=Stage.DRIVER_LIBRARY,
+        cause="the driver's compute library libcuda.so.1 {where}, though the driver's kernel module {module} runs",
+        why="""
+        Distributions split NVIDIA's driver into packages, and the one with libcuda.so.1 may be left out: a server or a
+        desktop that only draws does without. nvidia-smi works, because it needs NVML alone; cuInit fails with "UNKNOWN
+        ERROR (303)". The CUDA libraries that pip installs do not contain it, and must not: it belongs to the driver.
+        """,
+        fix=("{cure}",),
+        url=INSTALLATION,
+        find=_compute_library_missing,
+        needs_gpu=False,
+        cases=(
+            RuleCase("NVML works", _without_compute()),
+            RuleCase(
+                "it is damaged", _without_compute(msgspec.structs.replace(_damaged(COMPUTE), instead=None, source=""))
+            ),
+            RuleCase("on Ubuntu", _without_compute(system=_UBUNTU)),
+            RuleCase(
+                "it is where the loader does not look",
+                _without_compute(example_absent(COMPUTE, example_copy(COMPUTE, "/usr/local/nvidia/lib64"))),
+            ),
+            RuleCase("in a container: another rule", _without_compute(container=_DOCKER), fires=False),
+            RuleCase("a damaged one comes first", _without_compute(_damaged(COMPUTE)), fires=False),
+            RuleCase(
+                "no module either",
+                _without_compute(driver=DriverFacts(None, None, "not there", None), nvml=_NO_NVML),
+                fires=False,
+            ),
+            RuleCase("it is here", _with_driver(NvmlFacts(None, "535.104.05", "12.2", ())), fires=False),
+        ),
+    ),
+    Rule(
         id="nvml_missing",
         stage=Stage.NVML,
         cause="NVML (libnvidia-ml.so.1) is not here, and TensorFlow {tensorflow} lists no GPU without it",
@@ -714,6 +890,11 @@ RULES = (
                 _with_driver(_NO_NVML, driver=DriverFacts("535.104.05", None, "not there", None)),
                 fires=False,
             ),
+            RuleCase(
+                "a damaged one comes first",
+                _with_driver(_NO_NVML, libraries=example_facts(_damaged(NVML)).libraries),
+                fires=False,
+            ),
         ),
     ),
     Rule(
@@ -724,7 +905,7 @@ RULES = (
         Since 2.21 TensorFlow asks NVML before it lists GPUs. Where nvmlInit fails it lists none and prints no line at
         all. nvidia-smi fails with the same words: what makes it work makes TensorFlow work.
         """,
-        fix=("{cure}", "nvidia-smi must work first"),
+        fix=("{cure}", "nvidia-smi  # must work first"),
         url="https://docs.nvidia.com/deploy/nvml-api/group__nvmlDeviceEnumvs.html",
         find=_nvml_fails,
         needs_gpu=False,

@@ -94,7 +94,7 @@ def install_command(evidence: Evidence) -> str:
     ):
         if re.search(pattern, name):
             return command
-    return f"install NVIDIA's driver for {name}: {INSTALLATION}"
+    return f"# install NVIDIA's driver for {name}: {INSTALLATION}"
 
 
 def gpus_by_nvml(evidence: Evidence) -> list[tuple[Gpu, NvmlDevice]]:

@@ -32,7 +32,7 @@ _GROW = (
     "for gpu in tf.config.list_physical_devices('GPU'): tf.config.experimental.set_memory_growth(gpu, True)"
     "  # before the first operation"
 )
-_GROW_BY_VARIABLE = "the same with no change to the program: export TF_FORCE_GPU_ALLOW_GROWTH=true"
+_GROW_BY_VARIABLE = "export TF_FORCE_GPU_ALLOW_GROWTH=true  # the same with no change to the program"
 
 
 def _gib(size: float) -> str:
@@ -323,8 +323,9 @@ RULES = (
         pool ("failed to allocate ... from device", in sizes that fall by a tenth, for ever where nothing is left). A
         notebook whose cell has ended holds its memory until its kernel is shut down.
         """,
-        fix=("{look}", "end it, or have it take what it needs: {grow}", "{variable}", "or use another GPU: {other}"),
+        fix=("{look}", "# end it, or have it take what it needs:", "{grow}", "{variable}", "{other}  # or another GPU"),
         url="https://www.tensorflow.org/guide/gpu#limiting_gpu_memory_growth",
+        tried=4,
         find=_held_by_others,
         cases=(
             RuleCase("here", _failed(_machine(39.5), _SET_DEVICE)),
@@ -350,8 +351,8 @@ RULES = (
         """,
         fix=(
             "{grow}",
-            "or leave room: tf.config.set_logical_device_configuration(gpu, "
-            "[tf.config.LogicalDeviceConfiguration(memory_limit=...)])",
+            "# or leave room:",
+            "tf.config.set_logical_device_configuration(gpu, [tf.config.LogicalDeviceConfiguration(memory_limit=...)])",
             "nvidia-smi  # and end what else holds the memory",
         ),
         url="https://www.tensorflow.org/guide/gpu#limiting_gpu_memory_growth",
@@ -373,7 +374,7 @@ RULES = (
         code of kernels, and what cuBLAS and cuDNN take are outside it: some hundred MiB for each process and GPU,
         which nvidia-smi counts. Limits that add up to the whole memory do not leave room for it.
         """,
-        fix=("count {over} MiB beside each limit: memory of the GPU / programs - {over} MiB",),
+        fix=("# count {over} MiB beside each limit: memory of the GPU / programs - {over} MiB",),
         url="https://www.tensorflow.org/guide/gpu#limiting_gpu_memory_growth",
         find=_more_than_the_limit,
         cases=(
@@ -393,8 +394,8 @@ RULES = (
         none, and the error is its own: RESOURCE_EXHAUSTED, CUDA out of memory or CUBLAS_STATUS_NOT_INITIALIZED.
         """,
         fix=(
-            "where TensorFlow only loads data, right after its import: tf.config.set_visible_devices([], 'GPU')",
-            "where it computes, too: export TF_FORCE_GPU_ALLOW_GROWTH=true",
+            "tf.config.set_visible_devices([], 'GPU')  # right after the import, where TensorFlow only loads data",
+            "export TF_FORCE_GPU_ALLOW_GROWTH=true  # where it computes, too",
             "{share}",
         ),
         url="https://docs.jax.dev/en/latest/gpu_memory_allocation.html",
@@ -416,7 +417,7 @@ RULES = (
         card leave little. "Created device ... with 100 MB memory" says it, as information, and programs run until
         their first large tensor. TF_DEVICE_MIN_SYS_MEMORY_IN_MB, where it is set, is the reserve.
         """,
-        fix=("{first}", "or another GPU: export CUDA_VISIBLE_DEVICES=...", "or smaller batches"),
+        fix=("{first}", "export CUDA_VISIBLE_DEVICES=...  # or another GPU", "# or smaller batches"),
         url="https://www.tensorflow.org/guide/gpu#limiting_gpu_memory_growth",
         find=_little_left,
         cases=(
@@ -443,8 +444,9 @@ RULES = (
         before it raises.
         """,
         fix=(
-            "a smaller batch, or tf.keras.mixed_precision.set_global_policy('mixed_float16')",
-            "where free pieces would do together: export TF_GPU_ALLOCATOR=cuda_malloc_async",
+            "# a smaller batch",
+            "tf.keras.mixed_precision.set_global_policy('mixed_float16')  # or",
+            "export TF_GPU_ALLOCATOR=cuda_malloc_async  # where free pieces would do together",
         ),
         url="https://www.tensorflow.org/guide/gpu_performance_analysis",
         find=_do_not_fit,
@@ -465,7 +467,7 @@ RULES = (
         The variable refuses every allocation past the limit; "Created device ... with N MB memory" shows the larger
         number without it. TensorFlow tries for ten seconds before it raises ResourceExhaustedError.
         """,
-        fix=("unset TF_PER_DEVICE_MEMORY_LIMIT_MB", "or raise it"),
+        fix=("unset TF_PER_DEVICE_MEMORY_LIMIT_MB", "# or raise it"),
         url="https://www.tensorflow.org/guide/gpu#limiting_gpu_memory_growth",
         find=_limited_by_variable,
         cases=(

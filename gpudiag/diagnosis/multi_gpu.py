@@ -182,7 +182,7 @@ RULES = (
         """,
         fix=(
             "docker run --shm-size=1g --ulimit memlock=-1 ...   # or --ipc=host",
-            "Kubernetes: an emptyDir of medium: Memory, mounted at /dev/shm",
+            "# Kubernetes: an emptyDir of medium: Memory, mounted at /dev/shm",
             "NCCL_DEBUG=WARN python program.py   # names what failed, if it does so again",
         ),
         url=_NCCL,
@@ -227,7 +227,7 @@ RULES = (
         interface by its beginning (eth), or whole (=eth0), or all but some (^docker). A value that matches none, often
         copied from another cluster, ends in "no socket interface found" and "unhandled system error".
         """,
-        fix=("unset NCCL_SOCKET_IFNAME", "or one of these: {interfaces}"),
+        fix=("unset NCCL_SOCKET_IFNAME", "# or one of these: {interfaces}"),
         url="https://docs.nvidia.com/deeplearning/nccl/user-guide/docs/env.html#nccl-socket-ifname",
         find=_no_interface,
         cases=(
@@ -270,8 +270,8 @@ RULES = (
         """,
         fix=(
             "export NCCL_P2P_DISABLE=1   # to confirm: slower, and it runs",
-            "boot with iommu=pt or {off}: GRUB_CMDLINE_LINUX in /etc/default/grub, sudo update-grub, reboot",
-            "switch off ACS in the firmware: sudo lspci -vvv | grep ACSCtl should show SrcValid-",
+            "# boot with iommu=pt or {off}: GRUB_CMDLINE_LINUX in /etc/default/grub, sudo update-grub, reboot",
+            "sudo lspci -vvv | grep ACSCtl  # should show SrcValid-: switch ACS off in the firmware",
         ),
         url=_NCCL + "#pci-access-control-services-acs",
         find=_iommu,
@@ -299,8 +299,8 @@ RULES = (
         worker without a GPU may log "TensorFlow device GPU:0 was not registered".
         """,
         fix=(
-            "on every worker, before training: gpudiag check --require-gpus 1",
-            "on a worker where that fails: what its report names as the cause",
+            "gpudiag check --require-gpus 1  # on every worker, before training",
+            "# on a worker where that fails: what its report names as the cause",
         ),
         url="https://www.tensorflow.org/tutorials/distribute/multi_worker_with_keras",
         find=_worker_without_gpu,

@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator
+from pathlib import PurePath
 
 import msgspec
 
 from gpudiag.diagnosis.rule import TRACE, Evidence, Match, Rule, RuleCase
 from gpudiag.hostfacts import (
     Distribution,
+    EnvironmentFacts,
     Facts,
     Family,
     SystemFacts,
@@ -19,13 +21,14 @@ from gpudiag.hostfacts import (
     example,
     example_with_gpus,
 )
-from gpudiag.model import Broken, Cause, Judged, Limits, Row, Stage
+from gpudiag.model import Broken, Cause, Judged, Limits, Row, Stage, Sure
 from gpudiag.probes.host import packages as host_packages
 from gpudiag.probes.host import tensorflow as host_tensorflow
 from gpudiag.probes.host.packages import example_packages, folder, out_of_range, sharing_a_folder, wanted
 
 _INSTALLATION = "https://www.tensorflow.org/install/pip"
 _PLUGIN = "tensorflow-plugins"
+_PATH = "PYTHONPATH"
 _OF_AN_IMPORT = (Cause.EXCEPTION, Cause.SIGNAL)
 
 
@@ -85,22 +88,64 @@ def _files_deleted(evidence: Evidence) -> Iterator[Match]:
         yield Match((*_shown(installed), "no file tensorflow/__init__.py"), figures=_reinstall(installed))
 
 
+def _shadowed(evidence: Evidence) -> Iterator[Match]:
+    installed = _installed(evidence.facts)
+    path = None if installed is None else host_tensorflow.shadowing(installed)
+    if installed is None or path is None or not evidence.found("host.tensorflow", "shadowed"):
+        return
+    folder = PurePath(path).parent
+    entries = evidence.facts.variables.get(_PATH, "").split(":")
+    rest = [entry for entry in entries if PurePath(entry) != folder]
+    do = ""
+    if len(rest) < len(entries):
+        do = (f"export {_PATH}={':'.join(rest)}" if rest else f"unset {_PATH}") + "  # instead"
+    yield Match(
+        evidence=(
+            f"import tensorflow takes {installed.module_path}",
+            f"TensorFlow: {host_tensorflow.hidden(installed)}",
+            *([f"{_PATH}={':'.join(entries)}"] if do else []),
+        ),
+        figures={
+            "path": path,
+            "new": str(PurePath(path).with_name(f"my_{PurePath(path).name}")),
+            "folder": str(folder),
+            "elsewhere": do or f"# or run the program in another folder than {folder}: Python looks there first",
+        },
+    )
+
+
 def _mixture_breaks_import(evidence: Evidence) -> Iterator[Match]:
     installed, error = _installed(evidence.facts), _import_error(evidence)
     if installed is not None and error is not None and evidence.found("host.tensorflow", "several"):
-        yield Match((*_shown(installed), f"import tensorflow: {error}"), figures=_reinstall(installed))
+        seen = (*_shown(installed), *_overwritten(installed), f"import tensorflow: {error}")
+        yield Match(seen, _sure_of_mixture(installed), figures=_reinstall(installed))
 
 
 def _distributions_mixed(evidence: Evidence) -> Iterator[Match]:
     installed = _installed(evidence.facts)
     if installed is not None and _import_error(evidence) is None and evidence.found("host.tensorflow", "several"):
         build = f"is_cuda_build of the files in use: {_has_cuda(evidence.facts)}"
-        yield Match((*_shown(installed), build), figures=_reinstall(installed))
+        seen = (*_shown(installed), *_overwritten(installed), build)
+        yield Match(seen, _sure_of_mixture(installed), figures=_reinstall(installed))
+
+
+def _overwritten(installed: TensorflowFacts) -> Iterator[str]:
+    for name, files in installed.overwritten.items():
+        yield from (f"{file} is not the file that {name} installed" for file in files)
+
+
+def _sure_of_mixture(installed: TensorflowFacts) -> Sure:
+    """Metadata of several distributions may be a leftover: what the files are decides, where it is known."""
+    if any(installed.overwritten.values()):
+        return Sure.PROVED
+    compared = {one.name for one in installed.distributions} <= set(installed.overwritten)
+    return Sure.POSSIBLE if compared else Sure.LIKELY
 
 
 def _files_overwritten(evidence: Evidence) -> Iterator[Match]:
     installed = _installed(evidence.facts)
-    if installed is not None and evidence.found("host.packages", "altered"):
+    several = evidence.found("host.tensorflow", "several")  # then another rule tells it
+    if installed is not None and evidence.found("host.packages", "altered") and not several:
         seen = (*_shown(installed), *(f"{file} is not the file that it installed" for file in installed.altered))
         own = installed.distributions[0]
         build = f"is_cuda_build of the files in use: {_has_cuda(evidence.facts)}"
@@ -125,7 +170,7 @@ def _build_without_cuda(evidence: Evidence) -> Iterator[Match]:
     conda = variables.get("CONDA_PREFIX")
     first = f"pip uninstall -y {_names(installed)}"
     if conda and own.name == "tensorflow" and own.location.startswith(conda):
-        first = "conda install 'tensorflow=*=cuda*' (conda chose the build for the CPU); or, with pip: " + first
+        first = "conda install 'tensorflow=*=cuda*'  # conda chose the build for the CPU"
     yield Match(
         evidence=(*_shown(installed), "is_cuda_build is False"),
         figures={**_reinstall(installed), "own": f"{own.name} {own.version}", "first": first},
@@ -245,6 +290,7 @@ _CPU = TensorflowBuild(False, None, None, ())
 _TWO = (Distribution("tensorflow", "2.21.0", _SITE), Distribution("tensorflow-cpu", "2.21.0", _SITE))
 _ONLY_CPU = (Distribution("tensorflow-cpu", "2.21.0", _SITE),)
 _BROKEN_IMPORT = Row(TRACE, (), Broken(Cause.EXCEPTION, "AttributeError: module has no attribute 'config'"), 0.0)
+_BUILD_INFO = "tensorflow/python/platform/build_info.py"
 _DML = f"{_SITE}/{_PLUGIN}/libtfdml_plugin.so"
 _BROKEN_BY_PLUGIN = Row(TRACE, (), Broken(Cause.EXCEPTION, f"NotFoundError: {_DML}: undefined symbol"), 0.0)
 
@@ -256,8 +302,17 @@ def _judged(facts: Facts, *rows: Row) -> Evidence:
     return Evidence(facts, rows=(*host, *rows))
 
 
-def _with(*rows: Row, gpus: int = 1, system: dict[str, str] | None = None, **changes: object) -> Evidence:
-    families: dict[str, Family] = {"tensorflow": msgspec.structs.replace(example_packages(), **changes)}
+def _with(
+    *rows: Row,
+    gpus: int = 1,
+    system: dict[str, str] | None = None,
+    variables: dict[str, str] | None = None,
+    **changes: object,
+) -> Evidence:
+    families: dict[str, Family] = {
+        "tensorflow": msgspec.structs.replace(example_packages(), **changes),
+        "environment": EnvironmentFacts(variables or {}),
+    }
     if system is not None:
         ordinary = example().system
         assert isinstance(ordinary, SystemFacts)
@@ -309,6 +364,36 @@ RULES = (
         ),
     ),
     Rule(
+        id="tensorflow_shadowed",
+        stage=Stage.PACKAGE,
+        cause="{path} is imported in TensorFlow's place, because it has the same name and comes first",
+        why="""
+        Python takes the first module of a name on sys.path: the folder of the program (with `python -m` and in
+        notebooks the working directory), then PYTHONPATH, and the installed packages last. A file tensorflow.py of
+        one's own, a folder tensorflow for data, or a checkout of TensorFlow's sources hides the package. What follows
+        is "module 'tensorflow' has no attribute ...", "partially initialized module" or an ImportError.
+        """,
+        fix=("mv {path} {new}", "{elsewhere}"),
+        url="https://docs.python.org/3/library/sys_path_init.html",
+        find=_shadowed,
+        needs_gpu=False,
+        cases=(
+            RuleCase("a folder", _with(module_path="/home/someone/work/tensorflow/__init__.py", build=None)),
+            RuleCase("a file", _with(module_path="/home/someone/work/tensorflow.py", build=None)),
+            RuleCase(
+                "on PYTHONPATH",
+                _with(
+                    module_path="/home/someone/work/tensorflow/__init__.py",
+                    build=None,
+                    variables={_PATH: "/opt/lib:/home/someone/work/"},
+                ),
+            ),
+            RuleCase("the package", _with(), fires=False),
+            RuleCase("the package, its build not known", _with(build=None), fires=False),
+            RuleCase("a build of one's own", _with(module_path="/src/tensorflow/__init__.py"), fires=False),
+        ),
+    ),
+    Rule(
         id="mixture_breaks_import",
         stage=Stage.PACKAGE,
         cause="{listed} have overwritten each other's files, and TensorFlow cannot be imported",
@@ -341,6 +426,7 @@ RULES = (
         cases=(
             RuleCase("tensorflow-cpu over tensorflow", _with(distributions=_TWO, build=_CPU)),
             RuleCase("the other way round", _with(distributions=_TWO)),
+            RuleCase("by the files, too", _with(distributions=_TWO, overwritten={"tensorflow": (_BUILD_INFO,)})),
             RuleCase("one distribution", _with(), fires=False),
             RuleCase(
                 "the other elsewhere on sys.path",
@@ -361,7 +447,12 @@ RULES = (
         url=_INSTALLATION,
         find=_files_overwritten,
         cases=(
-            RuleCase("the build description", _with(altered=("tensorflow/python/platform/build_info.py",), build=_CPU)),
+            RuleCase("the build description", _with(altered=(_BUILD_INFO,), build=_CPU)),
+            RuleCase(
+                "by one that is known: another rule",
+                _with(altered=(_BUILD_INFO,), distributions=_TWO, build=_CPU),
+                fires=False,
+            ),
             RuleCase("as installed", _with(), fires=False),
         ),
     ),
@@ -394,8 +485,8 @@ RULES = (
         them all the same, and none of them is ever opened: no path and no driver is at fault.
         """,
         fix=(
-            "use NVIDIA's container: docker run --gpus all -it nvcr.io/nvidia/tensorflow:25.02-tf2-py3",
-            "on Jetson: NVIDIA's wheels for JetPack; otherwise build TensorFlow from source with --config=cuda",
+            "docker run --gpus all -it nvcr.io/nvidia/tensorflow:25.02-tf2-py3  # NVIDIA's container",
+            "# on Jetson: NVIDIA's wheels for JetPack; otherwise build TensorFlow from source with --config=cuda",
         ),
         url="https://docs.nvidia.com/deeplearning/frameworks/tensorflow-release-notes/",
         find=_aarch64_without_cuda,
@@ -418,8 +509,9 @@ RULES = (
         print no line about CUDA. Neither a driver nor a CUDA toolkit for Windows changes that.
         """,
         fix=(
-            "wsl --install, then in it: pip install 'tensorflow[and-cuda]'",
-            "or, with Python 3.10 and CUDA 11.2 with cuDNN 8.1: pip install 'tensorflow<2.11'",
+            "wsl --install  # in PowerShell",
+            "pip install 'tensorflow[and-cuda]'  # in WSL",
+            "pip install 'tensorflow<2.11'  # instead, with Python 3.10, CUDA 11.2 and cuDNN 8.1",
         ),
         url="https://www.tensorflow.org/install/pip#windows-native",
         find=_windows_without_cuda,
@@ -441,8 +533,8 @@ RULES = (
         """,
         fix=(
             "pip uninstall -y {plugin}",
-            "for NVIDIA GPUs under Windows: WSL2, and in it pip install 'tensorflow[and-cuda]'",
-            "or, to keep the plug-in: pip install tensorflow-cpu==2.10.1",
+            "pip install 'tensorflow[and-cuda]'  # in WSL2, for NVIDIA GPUs under Windows",
+            "pip install tensorflow-cpu==2.10.1  # instead, to keep the plug-in",
         ),
         url="https://github.com/microsoft/tensorflow-directml-plugin",
         find=_directml,
@@ -483,7 +575,7 @@ RULES = (
         """,
         fix=(
             "pip install {requirements}",
-            "where another framework needs the other version: python -m venv tf && tf/bin/pip install '{with_cuda}'",
+            "python -m venv tf && tf/bin/pip install '{with_cuda}'  # where another framework needs the other version",
         ),
         url="https://pip.pypa.io/en/stable/topics/dependency-resolution/",
         find=_package_out_of_range,
@@ -504,7 +596,7 @@ RULES = (
         """,
         fix=(
             "python -m venv tf && tf/bin/pip install '{with_cuda}'",
-            "or here: pip uninstall -y {names}; pip install --force-reinstall --no-deps {wanted}",
+            "pip uninstall -y {names}; pip install --force-reinstall --no-deps {wanted}  # or here",
         ),
         url="https://github.com/pytorch/pytorch/issues/119989",
         find=_packages_share_a_folder,

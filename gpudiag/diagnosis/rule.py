@@ -7,6 +7,7 @@ each rule has ``cases``, machines on which it fires or stays silent.
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 from functools import cached_property
@@ -64,7 +65,7 @@ class Match:
     figures: dict[str, Figure] = field(default_factory=dict)
     """Put into the rule's texts."""
     change: dict[str, str | None] | None = None
-    """The fix as a change of variables, where it is one: it is tried."""
+    """The line :attr:`Rule.tried` of the fix as a change of variables, where it is one: it is tried."""
     stage: Stage | None = None
     """The first stage that it breaks on this machine, where that is not the rule's own."""
 
@@ -91,23 +92,68 @@ class Rule:
     why: str
     """A paragraph for ``gpudiag explain``: how it comes about, what users see, what misleads."""
     fix: tuple[str, ...]
-    """Commands or lines of code, format strings; in order."""
+    """Commands or lines of code, format strings; in order. What is said of one stands after ``#``, and a line that
+    begins with it is a sentence: each can be pasted. A line that comes out empty is left out."""
     url: str
     find: Callable[[Evidence], Iterator[Match]]
     cases: tuple[RuleCase, ...]
+    tried: int = 0
+    """Which line of the fix is the change of a match."""
     needs_gpu: bool = True
     """False: it may be the cause where no NVIDIA GPU can be seen, too, as in a container that was given none."""
 
     def causes(self, evidence: Evidence) -> Iterator[RootCause]:
         """Yield a root cause for each match."""
         for match in self.find(evidence):
+            fix = [line.format(**match.figures) for line in self.fix]
             yield RootCause(
                 rule=self.id,
                 stage=match.stage or self.stage,
                 sure=match.sure,
                 cause=self.cause.format(**match.figures),
                 evidence=match.evidence,
-                fix=tuple(line.format(**match.figures) for line in self.fix),
+                fix=tuple(filter(None, fix)),
                 url=self.url,
-                trial=None if match.change is None else Trial(match.change),
+                trial=None if match.change is None else Trial(match.change, line=fix[self.tried]),
             )
+
+    @property
+    def general_cause(self) -> str:
+        """The cause, with the names of the figures in angle brackets in their place."""
+        return self.cause.format_map(_Names())
+
+    @property
+    def general_fix(self) -> tuple[str, ...]:
+        """The fix likewise; of a line that is but a figure, and is another on each machine, that of an example."""
+        example = next(match for case in self.cases if case.fires for match in self.find(case.evidence))
+        lines = (
+            line.format(**example.figures) if _BARE.fullmatch(line) else line.format_map(_Names()) for line in self.fix
+        )
+        return tuple(filter(None, lines))
+
+    @property
+    def explanation(self) -> str:
+        """The paragraph :attr:`why` as one line."""
+        return " ".join(self.why.split())
+
+
+_BARE = re.compile(r"\{\w+\}")
+
+
+class _Name(str):
+    """A figure's name; it looks alike in every format."""
+
+    __slots__ = ()
+
+    def __repr__(self) -> str:
+        return str(self)
+
+    def __format__(self, specification: str) -> str:
+        return str(self)
+
+
+class _Names(dict[str, _Name]):
+    """Every figure by its name."""
+
+    def __missing__(self, name: str) -> _Name:
+        return _Name(f"<{name}>")

@@ -58,6 +58,8 @@ def _package(evidence: Evidence) -> Answer:
         return NOT_KNOWN, facts.reason
     if facts.module_path is None:
         return FAILED, "no module tensorflow can be imported"
+    for finding in evidence.found("host.tensorflow", "shadowed"):
+        return FAILED, finding.message
     for row in evidence.rows:
         if row.probe == TRACE and isinstance(row.outcome, Broken):
             return FAILED, f"import tensorflow: {row.outcome.cause.value}: {row.outcome.detail}"

@@ -131,10 +131,11 @@ RULES = (
         out of memory, CUBLAS_STATUS_NOT_INITIALIZED, only ever with -n.
         """,
         fix=(
-            "first lines of conftest.py: import os; worker = os.environ.get('PYTEST_XDIST_WORKER', 'gw0'); "
+            "# first lines of conftest.py:",
+            "import os; worker = os.environ.get('PYTEST_XDIST_WORKER', 'gw0'); "
             "os.environ['CUDA_VISIBLE_DEVICES'] = {uuids}[int(worker[2:]) % {gpus}]",
             "pytest -n {gpus}",
-            "or more workers than GPUs, where their tests are small: TF_FORCE_GPU_ALLOW_GROWTH=true pytest -n ...",
+            "TF_FORCE_GPU_ALLOW_GROWTH=true pytest -n ...  # or more workers than GPUs, where their tests are small",
         ),
         url="https://pytest-xdist.readthedocs.io/en/stable/how-to.html#identifying-the-worker-process-during-a-test",
         find=_workers_share_gpus,
@@ -162,7 +163,8 @@ RULES = (
         """,
         fix=(
             "gpudiag check --require-gpus 1  # as a step before the tests: it fails without a GPU",
-            "in conftest.py, for the runner that has one: if os.environ.get('REQUIRE_GPU') and not "
+            "# in conftest.py, for the runner that has one:",
+            "if os.environ.get('REQUIRE_GPU') and not "
             "tf.config.list_physical_devices('GPU'): pytest.exit('no GPU', returncode=1)",
             "pytest -rs  # names each skipped test and the reason",
         ),

@@ -268,7 +268,7 @@ RULES = (
         CUDA-capable device is detected", as if there were none. It is often left in a .env file, a notebook, a CI
         configuration, or set by a scheduler that gave the job no GPU.
         """,
-        fix=("unset CUDA_VISIBLE_DEVICES", "or choose one: export CUDA_VISIBLE_DEVICES={uuid}"),
+        fix=("unset CUDA_VISIBLE_DEVICES", "export CUDA_VISIBLE_DEVICES={uuid}  # or: chooses one"),
         url=_PROGRAMMING_GUIDE,
         find=_mask_hides_all,
         cases=(
@@ -328,9 +328,8 @@ RULES = (
         """,
         fix=(
             "CUDA_VISIBLE_DEVICES={value} python program.py",
-            "or as the first lines of the program, before any other import: "
-            "import os; os.environ['CUDA_VISIBLE_DEVICES'] = {value!r}",
-            "or after the import: tf.config.set_visible_devices(...), before any other call of TensorFlow",
+            "import os; os.environ['CUDA_VISIBLE_DEVICES'] = {value!r}  # or: first lines of the program",
+            "# or after the import: tf.config.set_visible_devices(...), before any other call of TensorFlow",
         ),
         url=_PROGRAMMING_GUIDE,
         find=_mask_set_too_late,
@@ -358,7 +357,7 @@ RULES = (
         numbers, no UUIDs and not those of nvidia-smi. Without soft placement a number too high is refused; with it, the
         operation runs on GPU:0, and it seems that the setting is ignored.
         """,
-        fix=("{table}", "or choose by UUID outside the program: export CUDA_VISIBLE_DEVICES=GPU-...; then use /GPU:0"),
+        fix=("# {table}", "export CUDA_VISIBLE_DEVICES=GPU-...  # or: by UUID, outside the program; then use /GPU:0"),
         url="https://www.tensorflow.org/guide/gpu",
         find=_renumbered,
         cases=(
@@ -388,9 +387,9 @@ RULES = (
         "IndexError: list index out of range", or an invalid visible_device_list.
         """,
         fix=(
-            "start as many processes on each machine as GPUs are visible: horovodrun -np {gpus} ...",
-            "where each process sees a GPU of its own: gpus[0] instead of gpus[hvd.local_rank()]",
-            "{table}",
+            "horovodrun -np {gpus} ...  # as many processes on each machine as GPUs are visible",
+            "# where each process sees a GPU of its own: gpus[0] instead of gpus[hvd.local_rank()]",
+            "# {table}",
         ),
         url="https://horovod.readthedocs.io/en/stable/tensorflow.html",
         find=_local_rank,
@@ -417,7 +416,7 @@ RULES = (
         fix=(
             "sudo nvidia-smi mig -i {gpu} -lgip   # which instances are possible",
             "sudo nvidia-smi mig -i {gpu} -cgi 9,9 -C   # create instances of that profile",
-            "or use it whole: sudo nvidia-smi -i {gpu} -mig 0",
+            "sudo nvidia-smi -i {gpu} -mig 0  # or: uses it whole",
         ),
         url=_MIG_GUIDE,
         find=_mig_without_instance,
@@ -437,8 +436,8 @@ RULES = (
         TensorFlow lists one GPU, the rest stays idle, and MirroredStrategy has one replica.
         """,
         fix=(
-            "a process for each instance: CUDA_VISIBLE_DEVICES={first} python program.py",
-            "for one program over all of the memory: sudo nvidia-smi -mig 0   # the whole GPU",
+            "CUDA_VISIBLE_DEVICES={first} python program.py  # a process for each instance",
+            "sudo nvidia-smi -mig 0  # or the whole GPU, for one program over all of the memory",
         ),
         url=_MIG_GUIDE,
         find=_several_instances,

@@ -72,7 +72,7 @@ def _find(rule: str, sure: Sure, evidence: Evidence) -> Iterator[Match]:
             "kernel": system.kernel,
             "remove": f"sudo apt purge {' '.join(driver.packages)} && sudo apt autoremove"
             if driver.packages
-            else f"remove {driver.libcuda_path}: the uninstaller is nvidia-uninstall",
+            else f"sudo nvidia-uninstall  # which takes {driver.libcuda_path} away",
             "path": path,
             "library": driver.libcuda_path or "a Linux driver",
         },
@@ -147,7 +147,7 @@ RULES = (
         """,
         fix=(
             "export LD_LIBRARY_PATH={path}",
-            f"or for good: echo {_FOLDER} | sudo tee /etc/ld.so.conf.d/ld.wsl.conf && sudo ldconfig",
+            f"echo {_FOLDER} | sudo tee /etc/ld.so.conf.d/ld.wsl.conf && sudo ldconfig  # or, for good",
         ),
         url=_URL,
         find=partial(_find, "wsl_library_not_on_path", Sure.PROVED),
@@ -168,8 +168,9 @@ RULES = (
         found first: cuInit then fails. In WSL install the package cuda-toolkit alone, or the CUDA libraries that pip
         brings with TensorFlow.
         """,
-        fix=("{remove}", "sudo ldconfig", "until then: export LD_LIBRARY_PATH={path}"),
+        fix=("{remove}", "sudo ldconfig", "export LD_LIBRARY_PATH={path}  # until then"),
         url=_URL,
+        tried=2,
         find=partial(_find, "linux_driver_in_wsl", Sure.PROVED),
         cases=_cases(
             RuleCase("its library is found first", _machine(LIBCUDA, cuinit=NO_DEVICE, packages=_PACKAGES)),
@@ -196,8 +197,8 @@ RULES = (
         wrote into that folder. There is no /dev/nvidia0 under WSL: that is as it should be.
         """,
         fix=(
-            "in PowerShell: wsl --update; wsl --shutdown",
-            "then, if it is still missing, install the newest driver from https://www.nvidia.com/drivers in Windows",
+            "wsl --update; wsl --shutdown  # in PowerShell",
+            "# then, if it is still missing, install the newest driver from https://www.nvidia.com/drivers in Windows",
         ),
         url=_URL,
         find=partial(_find, "wsl_driver_folder_gone", Sure.PROVED),
@@ -218,8 +219,8 @@ RULES = (
         failing in Windows.
         """,
         fix=(
-            "in PowerShell: wsl --update; wsl --shutdown",
-            "then, if it still fails, install the newest driver from https://www.nvidia.com/drivers in Windows",
+            "wsl --update; wsl --shutdown  # in PowerShell",
+            "# then, if it still fails, install the newest driver from https://www.nvidia.com/drivers in Windows",
         ),
         url=_URL,
         find=partial(_find, "wsl_driver_fails", Sure.LIKELY),
@@ -241,9 +242,9 @@ RULES = (
         missing where .wslconfig has gpuSupport=false, or with a Windows older than 21H2.
         """,
         fix=(
-            "in PowerShell: wsl --list --verbose  # the version of this distribution",
-            "in PowerShell: wsl --set-version $env:WSL_DISTRO_NAME 2  # if it is 1",
-            "in %UserProfile%\\.wslconfig: take out gpuSupport=false, then wsl --shutdown",
+            "wsl --list --verbose  # in PowerShell: the version of this distribution",
+            "wsl --set-version NAME 2  # in PowerShell, with its name, if it is 1",
+            "# in %UserProfile%\\.wslconfig: take out gpuSupport=false, then wsl --shutdown",
         ),
         url="https://learn.microsoft.com/windows/wsl/compare-versions",
         find=partial(_find, "wsl_without_gpu_device", Sure.PROVED),

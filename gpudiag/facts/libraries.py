@@ -19,6 +19,8 @@ from importlib.metadata import PathDistribution
 from importlib.util import find_spec
 from pathlib import Path
 
+import msgspec
+
 from gpudiag import elf
 from gpudiag.facts import printable
 from gpudiag.hostfacts import Library, LibraryCopy, LibraryFacts
@@ -38,6 +40,10 @@ SONAMES = (
 )
 """Of TensorFlow 2.18-2.21, in its order; the last two only when they are used."""
 
+_VARIABLE = "LD_LIBRARY_PATH"
+_RUNPATH = "RUNPATH"
+_CACHE = "ld.so.cache"
+_DEFAULT_FOLDER = "default folder"
 _OPENER = "libtensorflow_framework.so.2"
 _DEFAULT = ("/lib64", "/usr/lib64", "/lib", "/usr/lib")
 _DRIVER_FOLDERS = ("usr/lib/wsl/lib", "usr/local/nvidia/lib64", "usr/lib64-nvidia")
@@ -57,6 +63,10 @@ def gather(root: Path = Path("/")) -> LibraryFacts:
     packaged = _Packaged()
     folders = list(_folders(root))
     libraries = tuple(_library(name, loader, packaged, folders) for name in SONAMES) if os.name == "posix" else ()
+    # On a simulated machine what the system's folders hold is of another machine. Last, because a library that was
+    # opened serves those that need it.
+    sources = (_VARIABLE, _RUNPATH, *((_CACHE, _DEFAULT_FOLDER) if root == Path("/") else ()))
+    libraries = tuple(_with_damaged(one, loader, sources) for one in libraries)
     libdevice, elsewhere = _libdevice(package, root, folders)
     return LibraryFacts(
         opener=None if loader.opener is None else printable(str(loader.opener)),
@@ -76,7 +86,7 @@ class _Loader:
         self._header = elf.read(opener) if opener else None
         own = elf.read(Path(sys.executable))
         self._machine = own.machine if own else None
-        value = os.environ.get("LD_LIBRARY_PATH", "")
+        value = os.environ.get(_VARIABLE, "")
         # An empty entry is the current folder; a variable that is empty as a whole is none.
         self.search_path = tuple(entry or "." for entry in re.split("[:;]", value)) if value else ()
         self.runpath = _expanded(self._header.runpath, opener) if self._header and opener else ()
@@ -84,8 +94,21 @@ class _Loader:
     def find(self, name: str) -> tuple[Path, str] | None:
         """Return the file that TensorFlow gets for ``name``, and where it is found."""
         if self._header and self.opener and not self._header.runpath:
-            return self._find(name, [("RUNPATH", _expanded(self._header.rpath, self.opener)), *self._environment])
-        return self._find(name, [*self._environment, ("RUNPATH", self.runpath)])
+            places = [(_RUNPATH, _expanded(self._header.rpath, self.opener)), *self._environment]
+        else:
+            places = [*self._environment, (_RUNPATH, self.runpath)]
+        return next(self._find(name, places), None)
+
+    def stops_at(self, library: Path, error: str) -> Iterator[tuple[Path, str]]:
+        """Yield the file at which ``library`` could not be opened, its own or one that it needs, then those after it.
+
+        The loader's words begin with the path of a damaged file, of a file that is not there with its mere name.
+        """
+        named = re.search(r"\(required by (.+)\)$", error) or re.match(r"([^:]*/[^:/]+): ", error)
+        header = elf.read(library)
+        own = _expanded(header.runpath or header.rpath, library) if header else ()
+        places = [*self._environment, (_RUNPATH, (*own, *self.runpath))]
+        yield from self._find(Path(named[1]).name if named else library.name, places)
 
     def lacking(self, file: Path, seen: set[str] | None = None) -> dict[str, str]:
         """Return what ``file`` needs, directly or not, and the loader does not find, to the file that needs it."""
@@ -97,7 +120,8 @@ class _Loader:
                 continue
             seen.add(name)
             assert header is not None
-            found = self._find(name, [*self._environment, ("RUNPATH", _expanded(header.runpath or header.rpath, file))])
+            places = [*self._environment, (_RUNPATH, _expanded(header.runpath or header.rpath, file))]
+            found = next(self._find(name, places), None)
             if found is None:
                 lacks[name] = printable(str(file))
             else:
@@ -106,24 +130,24 @@ class _Loader:
 
     @property
     def _environment(self) -> list[tuple[str, tuple[str, ...]]]:
-        return [("LD_LIBRARY_PATH", self.search_path)]
+        return [(_VARIABLE, self.search_path)]
 
-    def _find(self, name: str, places: list[tuple[str, tuple[str, ...]]]) -> tuple[Path, str] | None:
+    def _find(self, name: str, places: list[tuple[str, tuple[str, ...]]]) -> Iterator[tuple[Path, str]]:
+        """Yield the files of this name in the order in which the loader looks; it takes the first."""
         for source, folders in places:
             for folder in folders:
                 if self._fits(file := Path(folder) / name):
-                    return file, source
+                    yield file, source
         for file in self._cache.get(name, ()):
             if self._fits(file):
-                return file, "ld.so.cache"
+                yield file, _CACHE
         for folder in _DEFAULT:
             if self._fits(file := Path(folder) / name):
-                return file, "default folder"
-        return None
+                yield file, _DEFAULT_FOLDER
 
     def _fits(self, file: Path) -> bool:
         """Return True unless the loader passes over ``file``; it stops at one that is damaged."""
-        if not file.is_file():
+        if not file.is_file() or not os.access(file, os.R_OK):
             return False
         header = elf.read(file)
         return header is None or self._machine is None or header.machine == self._machine
@@ -198,6 +222,20 @@ def _library(name: str, loader: _Loader, packaged: _Packaged, folders: list[Path
         lacks=loader.lacking(path) if path and error else {},
         copies=tuple(copies.values()),
     )
+
+
+def _with_damaged(one: Library, loader: _Loader, sources: tuple[str, ...]) -> Library:
+    """Return ``one`` with the damaged files that ``LD_LIBRARY_PATH`` puts first, and the good one after them."""
+    if one.path is None or one.error is None:
+        return one
+    damaged: list[str] = []
+    for file, source in loader.stops_at(Path(one.path), one.error):
+        if damaged and source in sources and _open(str(file))[0] is not None:
+            return msgspec.structs.replace(one, damaged=tuple(damaged), instead=printable(str(file)))
+        if source != _VARIABLE:
+            break
+        damaged.append(printable(str(file)))
+    return msgspec.structs.replace(one, damaged=tuple(damaged))
 
 
 def _open(name: str) -> tuple[ctypes.CDLL | None, str | None]:

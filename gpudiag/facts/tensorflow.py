@@ -35,13 +35,14 @@ def gather() -> TensorflowFacts:
     frameworks: dict[str, Distribution] = {}
     plugins: dict[str, Distribution] = {}
     own: Metadata | None = None
+    here: dict[str, Metadata] = {}
     for metadata in distributions():
         name = re.sub(r"[-_.]+", "-", _field(metadata, "Name")).lower()
         found = Distribution(name, _field(metadata, "Version"), printable(str(metadata.locate_file(""))))
         if _provides_tensorflow(metadata):
             providers[found.name, found.location] = found
             if module_path and Path(found.location) == Path(module_path).parent.parent:
-                own = metadata
+                own = here[found.name] = metadata
         elif _COMPANIONS.fullmatch(name):
             companions.setdefault(name, found)  # the first on sys.path is the one that is imported
         elif _FRAMEWORKS.fullmatch(name):
@@ -57,7 +58,8 @@ def gather() -> TensorflowFacts:
         frameworks=tuple(framework for _, framework in sorted(frameworks.items())),
         plugins=_plugins(),
         plugin_distributions=tuple(plugin for _, plugin in sorted(plugins.items())),
-        altered=_altered(own) if own else (),
+        altered=(own and _altered(own)) or (),
+        overwritten={name: files for name, one in here.items() if (files := _altered(one)) is not None},
     )
 
 
@@ -83,14 +85,19 @@ def _plugins() -> tuple[str, ...]:
     return tuple(printable(str(file)) for file in files if file.suffix in (".so", ".dylib", ".dll"))
 
 
-def _altered(metadata: Metadata) -> tuple[str, ...]:
-    """Return those of a few files that are not as ``metadata`` recorded them: another distribution overwrote them."""
+def _altered(metadata: Metadata) -> tuple[str, ...] | None:
+    """Return those of a few files that are not as ``metadata`` recorded them: another distribution overwrote them.
+
+    None where it recorded none of them with a hash.
+    """
     record = metadata.read_text("RECORD") or ""
     changed = []
+    compared = False
     for name in ("__init__.py", _BUILD_INFO, *_LARGE):
         recorded = re.search(rf"^tensorflow/{re.escape(name)},sha256=([^,\n]*),(\d+)$", record, re.MULTILINE)
         if recorded is None:
             continue
+        compared = True
         file = Path(str(metadata.locate_file(f"tensorflow/{name}")))
         try:
             if name in _LARGE:
@@ -102,7 +109,7 @@ def _altered(metadata: Metadata) -> tuple[str, ...]:
             same = False
         if not same:
             changed.append(f"tensorflow/{name}")
-    return tuple(changed)
+    return tuple(changed) if compared else None
 
 
 def _provides_tensorflow(metadata: Metadata) -> bool:

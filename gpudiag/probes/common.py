@@ -25,6 +25,10 @@ MIB = 1 << 20
 SLACK_BYTES = 64 * MIB
 """Device memory that is not asked for and yet taken: streams, and code of kernels, which CUDA loads at first use."""
 
+CUDNN_NEEDED = "9.3.0"
+"""Of TensorFlow 2.18-2.21, by its own words: "Loaded runtime CuDNN library: 9.1.0 but source was compiled with: 9.3.0.
+CuDNN library needs to have matching major version and equal or higher minor version." (simulated)"""
+
 GPU_NOT_SEEN = Kind(
     "gpu_not_seen",
     Severity.FAIL,
@@ -283,3 +287,9 @@ def devices_in_graphs(ctx: Context) -> tuple[Any, int]:
 def gpus_of_graph_devices(given: Sequence[str]) -> tuple[str, ...]:
     """Return the PCI bus id that each device of :func:`devices_in_graphs` should be on."""
     return tuple(given) * 2 if len(given) == 1 else tuple(given)
+
+
+def cudnn_serves(version: str) -> bool:
+    """Return True where TensorFlow takes this cuDNN: one of the same major version that is not older."""
+    found, needed = (tuple(map(int, re.findall(r"\d+", one)[:2])) for one in (version, CUDNN_NEEDED))
+    return found[:1] == needed[:1] and found >= needed

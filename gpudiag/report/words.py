@@ -127,11 +127,14 @@ def cause(one: RootCause) -> list[tuple[str, str]]:
     """Return a root cause as pairs of a heading and its text: the cause itself, then what shows it and what to do."""
     pairs = [("cause", f"{one_line(one.cause)} ({one.sure.value}; {one.rule})")]
     pairs += [("seen", one_line(text)) for text in one.evidence]
-    pairs += [("do", one_line(text)) for text in one.fix]
-    if one.trial is not None and one.trial.outcome != "not tried":
-        pairs.append(
-            ("tried", f"here: {one.trial.outcome}{f' ({one_line(one.trial.detail)})' if one.trial.detail else ''}")
-        )
+    trial = None if one.trial is None or one.trial.outcome == "not tried" else one.trial
+    tried = [] if trial is None else [("tried", f"here: {trial.outcome}{f' ({trial.detail})' if trial.detail else ''}")]
+    for text in one.fix:
+        pairs.append(("do", one_line(text)))
+        if trial is not None and text == trial.line:
+            pairs += [(heading, one_line(f"the line above, {said}")) for heading, said in tried]
+            tried = []
+    pairs += [(heading, one_line(said)) for heading, said in tried]  # an older report does not say which line
     return [*pairs, ("see", one.url)]
 
 

@@ -29,7 +29,10 @@ def cpu_only_tensorflow() -> str:
     try:
         build_info = (directory / "python/platform/build_info.py").read_text()
     except OSError:
-        build_info = ""
+        return (
+            f"{directory} is imported as tensorflow, and is not TensorFlow: rename it, take its folder out of "
+            "PYTHONPATH, or run gpudiag in another folder"
+        )
     if re.search(r"'is_cuda_build'[,:] *True", build_info):
         return ""
     return (

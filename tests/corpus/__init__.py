@@ -34,7 +34,7 @@ class Item:
     prepare: Callable[[Gpudiag], None] | None = None
     """Changes the environment that ``gpudiag check`` runs in: dummy distributions, files, a log."""
     tried: str | None = None
-    """What trying the fix must come to: ``works`` or ``does not help``."""
+    """What trying the fix must come to: ``works``, ``helps in part`` or ``does not help``."""
     evidence: Evidence | None = None
     """Facts or text: what the rules are given, where the machine cannot be built here."""
     why_not_built: str = ""

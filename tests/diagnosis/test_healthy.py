@@ -56,7 +56,15 @@ SHAPES = (
         "2x16GiB",
         {"SLURM_JOB_ID": "7", "SLURM_JOB_GPUS": "1", "SLURM_STEP_GPUS": "1", "CUDA_VISIBLE_DEVICES": "1"},
     ),
-    Shape("a conda environment", "1x16GiB", {"CONDA_PREFIX": "/opt/conda", "CONDA_DEFAULT_ENV": "tf"}),
+    Shape(
+        "a conda environment, flags for XLA",
+        "1x16GiB",
+        {
+            "CONDA_PREFIX": "/opt/conda",
+            "CONDA_DEFAULT_ENV": "tf",
+            "XLA_FLAGS": "--xla_gpu_cuda_data_dir=/opt/conda --xla_dump_to=''",
+        },
+    ),
     Shape("GPUs in another order", "2x16GiB", {"CUDA_VISIBLE_DEVICES": "1,0"}),
     Shape("growth forced, a quiet log", "1x16GiB", {"TF_FORCE_GPU_ALLOW_GROWTH": "true", "TF_CPP_MIN_LOG_LEVEL": "1"}),
     Shape("libraries of CUDA on the path", "1x16GiB", {"LD_LIBRARY_PATH": "/usr/lib/x86_64-linux-gnu"}),

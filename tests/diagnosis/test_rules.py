@@ -2,16 +2,29 @@
 
 from __future__ import annotations
 
+import re
+
 import pytest
+from msgspec import to_builtins
 from msgspec.structs import replace
 
 from gpudiag import diagnosis
-from gpudiag.diagnosis.rule import Evidence, Rule, RuleCase
+from gpudiag.diagnosis.rule import TRACE, Evidence, Rule, RuleCase
 from gpudiag.hostfacts import DriverFacts, example, example_with_gpus
-from gpudiag.model import Stage
+from gpudiag.model import Judged, Row, Stage, Sure
+from gpudiag.probes.discovery import trace
 
 RULES = diagnosis.rules()
 CASES = [pytest.param(rule, case, id=f"{rule.id}: {case.name}") for rule in RULES for case in rule.cases]
+
+
+PASTEABLE = re.compile(
+    r"# \S|[A-Z_]+=\S* \w|/\S+/python -m |"
+    r"(?:apptainer|assert|conda|docker|echo|env:|export|for|from|gpudiag|grep|horovodrun|if|import|kubectl|ls|lxc|mv|"
+    r"nerdctl|nvidia-smi|pip|podman|ps|pytest|python|resources:|rm|RUN|runtimeClassName:|sbatch|scontrol|srun|sudo|"
+    r"systemctl|tf\.\w+|torch\.\w+|unset|with|wsl)(?:\W|$)"
+)
+"""A command, a line of a program or of a file, or a sentence after ``#``."""
 
 
 @pytest.mark.parametrize(("rule", "case"), CASES)
@@ -23,12 +36,21 @@ def test_a_case_fires_or_stays_silent(rule: Rule, case: RuleCase) -> None:
         assert cause.evidence
         assert cause.fix
         assert cause.url.startswith("https://")
+        assert [line for line in cause.fix if not PASTEABLE.match(line)] == []
+        assert cause.trial is None or cause.trial.line in cause.fix
 
 
 @pytest.mark.parametrize("rule", RULES, ids=lambda rule: rule.id)
 def test_a_rule_has_cases_of_both_kinds(rule: Rule) -> None:
     assert {case.fires for case in rule.cases} == {True, False}
     assert rule.why.strip()
+
+
+@pytest.mark.parametrize("rule", RULES, ids=lambda rule: rule.id)
+def test_without_a_machine_figures_are_named(rule: Rule) -> None:
+    for text in (rule.general_cause, *rule.general_fix):
+        assert not re.search(r"\{\w*[!:]?\w*\}|\{\{", text)
+        assert text == text.strip()
 
 
 @pytest.mark.parametrize("rule", RULES, ids=lambda rule: rule.id)
@@ -49,3 +71,31 @@ def test_under_wsl_windows_may_have_the_gpu() -> None:
     assert example().without_gpu
     for name in ("wsl_library", "windows_driver"):
         assert not example(driver=replace(driver, **{name: "/a/file"})).without_gpu
+
+
+def test_no_more_is_said_of_the_driver_than_is_known() -> None:
+    rule = next(rule for rule in RULES if rule.id == "runtime_missing")
+    missing = next(case.evidence for case in rule.cases if case.fires)
+    log = "E0000 00:00:1.2 7 cuda_platform.cc:51] failed call to cuInit: INTERNAL: Failed call to cuInit: {}"
+    reading = to_builtins(trace.read_log((log.format("CUDA_ERROR_SYSTEM_DRIVER_MISMATCH"),), 0, None))
+    (cause,) = rule.causes(Evidence(missing.facts, rows=(Row(TRACE, (), Judged(), 0.0, reading),)))
+    assert "NVML of the driver answers: 535.104.05, 1 GPU(s)" in cause.evidence
+    assert "cuInit of the driver fails, too: CUDA_ERROR_SYSTEM_DRIVER_MISMATCH" in cause.evidence
+    assert "driver" not in cause.cause
+
+
+@pytest.mark.parametrize(
+    ("overwritten", "sure"),
+    [
+        ({}, Sure.LIKELY),
+        ({"tensorflow": ()}, Sure.LIKELY),
+        ({"tensorflow": ("tensorflow/__init__.py",), "tensorflow-cpu": ()}, Sure.PROVED),
+        ({"tensorflow": (), "tensorflow-cpu": ()}, Sure.POSSIBLE),
+    ],
+)
+def test_a_mixture_is_proved_by_files_and_not_by_metadata(overwritten: dict[str, tuple[str, ...]], sure: Sure) -> None:
+    for name in ("distributions_mixed", "mixture_breaks_import"):
+        rule = next(rule for rule in RULES if rule.id == name)
+        mixed = next(case.evidence for case in rule.cases if case.fires)
+        facts = replace(mixed.facts, tensorflow=replace(mixed.facts.tensorflow, overwritten=overwritten))
+        assert [cause.sure for cause in rule.causes(Evidence(facts, rows=mixed.rows))] == [sure]

@@ -87,6 +87,33 @@ def test_the_loader_stops_at_a_damaged_file_and_passes_over_another_machines(sou
     assert (found["path"], found["error"]) == (str(source / CUFFT), None)
 
 
+@pytest.mark.parametrize("library", ["libcuda.so.1", CUFFT])
+def test_damaged_files_are_told_with_the_good_one_that_comes_after(library: str, source: Path, tmp_path: Path) -> None:
+    for name in ("empty", "junk", "lacks"):
+        (tmp_path / name).mkdir()
+    (tmp_path / "empty" / library).touch()
+    (tmp_path / "junk" / library).write_bytes(b"junk" * 100)
+    (tmp_path / "lacks" / library).symlink_to(source / "libgpudiag_missing.so")
+    path = [str(tmp_path / name) for name in ("empty", "junk", "lacks")]
+    found = gather(LD_LIBRARY_PATH=":".join([*path, str(source)]))["libraries"][library]
+    assert found["damaged"] == [f"{folder}/{library}" for folder in path]
+    assert found["instead"] == str(source / library)
+    found = gather(LD_LIBRARY_PATH=":".join([str(source), *path]))["libraries"][library]
+    assert (found["error"], found["damaged"], found["instead"]) == (None, [], None)
+
+
+def test_a_damaged_file_that_a_library_needs_is_told(source: Path, tmp_path: Path) -> None:
+    for name in ("damaged", "good"):
+        (tmp_path / name).mkdir()
+    needed = "libremoved-by-a-simulated-fault.so"
+    (tmp_path / "good" / CUFFT).symlink_to(source / "libgpudiag_missing.so")
+    (tmp_path / "damaged" / needed).touch()
+    (tmp_path / "good" / needed).symlink_to(source / CUFFT)
+    found = gather(LD_LIBRARY_PATH=f"{tmp_path}/damaged:{tmp_path}/good:{source}")["libraries"][CUFFT]
+    assert (found["path"], found["damaged"]) == (f"{tmp_path}/good/{CUFFT}", [f"{tmp_path}/damaged/{needed}"])
+    assert found["instead"] == f"{tmp_path}/good/{needed}"
+
+
 def test_a_package_is_found_by_its_record_and_its_copy_is_opened_where_the_loaders_does_not(
     source: Path, tmp_path: Path
 ) -> None:

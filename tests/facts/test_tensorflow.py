@@ -7,6 +7,7 @@ import hashlib
 import sys
 from pathlib import Path
 
+import packaging.requirements  # noqa: F401  (gather imports it late, and here sys.path is replaced)
 import pytest
 
 from gpudiag.facts import tensorflow
@@ -163,3 +164,13 @@ def test_a_file_that_is_not_as_recorded_is_altered(site: Path) -> None:
         "tensorflow/python/platform/build_info.py",
         "tensorflow/libtensorflow_cc.so.2",
     )
+
+
+def test_files_are_compared_with_the_record_of_each_distribution_that_has_hashes(site: Path) -> None:
+    digest = base64.urlsafe_b64encode(hashlib.sha256(put_module(site).read_bytes()).digest()).rstrip(b"=").decode()
+    for name, recorded in (("tensorflow", "x"), ("tf-nightly", digest)):
+        record = install(site, name, "2.21.0", "tensorflow/__init__.py") / "RECORD"
+        record.write_text(f"tensorflow/__init__.py,sha256={recorded},1\n")
+    record = install(site, "tensorflow-cpu", "2.21.0", "tensorflow/__init__.py") / "RECORD"
+    record.write_text("tensorflow/__init__.py,,\n")
+    assert tensorflow.gather().overwritten == {"tensorflow": ("tensorflow/__init__.py",), "tf-nightly": ()}

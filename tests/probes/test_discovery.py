@@ -17,7 +17,7 @@ BUILT = ("sm_60", "sm_70", "sm_80", "sm_89", "compute_90")
         ("discovery.device_order", "gpu_not_seen"),
         ("discovery.first_op", "gpu_not_seen"),
         ("discovery.logical_devices", "gpu_not_seen"),
-        ("discovery.physical_devices", "driver_failed"),
+        ("discovery.physical_devices", "fewer_listed"),
         ("visibility.mask", "gpu_not_seen"),
         ("visibility.mask_too_late", "gpu_not_seen"),
         ("visibility.set_visible_devices", "gpu_not_seen"),

@@ -254,6 +254,9 @@ def test_cpu_wheel_is_named(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> 
     monkeypatch.delitem(sys.modules, "tensorflow", raising=False)
     with pytest.raises(CudaWheelMissing, match="the CUDA wheel is needed"):
         require_cuda_wheel()
+    (package / "python/platform/build_info.py").unlink()
+    with pytest.raises(CudaWheelMissing, match=f"{package} is imported as tensorflow, and is not TensorFlow"):
+        require_cuda_wheel()
 
 
 def test_faults_of_a_forked_child_are_its_own() -> None:

@@ -11,22 +11,18 @@ Why it matters
     CPU. The name of the library stands in its log only where `TF_CPP_VMODULE=dso_loader=1` asks for it. And the three
     count separately: which GPU of `nvidia-smi` is TensorFlow's `GPU:0` is told by no number.
 What a failure means
-    `library_missing`: a library that TensorFlow needs for any GPU could not be opened.
-    `driver_failed`: the CUDA driver refused to initialise, or to count its devices.
+    `fewer_listed`: GPUs are lacking; what TensorFlow's log says is quoted. Why, the diagnosis says: it looks further.
     `cudnn_too_old`: the GPUs are listed, and the cuDNN that was loaded is older than the one TensorFlow was built with.
     `listing_raised`: the listing itself ended in an exception.
-    `gpus_missing`: GPUs are lacking, and TensorFlow does not say why; NVML it does not name at all.
     `numbered_otherwise`: a GPU has another number in CUDA or TensorFlow than its place in `CUDA_VISIBLE_DEVICES`.
     `uuid_differs`: NVML and the CUDA driver give one GPU, by its PCI bus id, two UUIDs.
 What to do
-    Install what is missing into the environment that runs TensorFlow. Where the driver fails, `nvidia-smi` must work
-    first; a driver that was updated needs a reboot or a reload of its kernel module. Choose GPUs by UUID, as
-    `nvidia-smi -L` prints them: `export CUDA_VISIBLE_DEVICES=GPU-...`.
+    Do what the diagnosis at the top of the report says. Choose GPUs by UUID, as `nvidia-smi -L` prints them:
+    `export CUDA_VISIBLE_DEVICES=GPU-...`.
 """
 
 from __future__ import annotations
 
-import re
 import signal
 from collections.abc import Iterator
 from functools import partial
@@ -35,22 +31,16 @@ from gpudiag import logline, probe
 from gpudiag.hostfacts import Facts
 from gpudiag.model import Limits, Severity
 from gpudiag.probe import Case, Context, Judgement, Kind, Needs, Raised, Scope
-from gpudiag.probes.common import is_partitioned, partitioned
+from gpudiag.probes.common import CUDNN_NEEDED, cudnn_serves, is_partitioned, partitioned
 from gpudiag.record import Record
 
 PROBE = probe.Probe(needs=Needs(gpus=1), scope=Scope.ALL_GPUS, quick=True)
 
-LIBRARY_MISSING = Kind(
-    "library_missing",
+FEWER_LISTED = Kind(
+    "fewer_listed",
     Severity.FAIL,
-    "TensorFlow lists {listed} of {given} GPUs, because it cannot open {library}: {reason}",
-    "{cure}",
-)
-DRIVER_FAILED = Kind(
-    "driver_failed",
-    Severity.FAIL,
-    "TensorFlow lists {listed} of {given} GPUs, because the CUDA driver fails: {text}",
-    "Make `nvidia-smi` work first. After an update of the driver: reboot, or reload its kernel module.",
+    "TensorFlow lists {listed} of {given} GPUs; its log says: {text}",
+    "Do what the diagnosis at the top of the report says.",
 )
 LISTING_RAISED = Kind(
     "listing_raised",
@@ -58,14 +48,6 @@ LISTING_RAISED = Kind(
     "tf.config.list_physical_devices('GPU') raised {raised}",
     "Look for a GPU that is lost or failing: `nvidia-smi` and `dmesg | grep -i -e nvrm -e xid`.",
 )
-GPUS_MISSING = Kind(
-    "gpus_missing",
-    Severity.FAIL,
-    "TensorFlow lists {listed} of {given} GPUs; its log says: {text}",
-    "See the findings of host.driver and host.tensorflow; TensorFlow 2.21 drops every GPU, without a word, where NVML "
-    "(libnvidia-ml.so.1) fails.",
-)
-
 CUDNN_TOO_OLD = Kind(
     "cudnn_too_old",
     Severity.FAIL,
@@ -86,26 +68,8 @@ UUID_DIFFERS = Kind(
     "The driver's libraries do not belong together: reinstall the driver, or reboot after its update.",
 )
 
-CUDNN_NEEDED = (9, 3)
-"""Of TensorFlow 2.18-2.21, by its own words: "Loaded runtime CuDNN library: 9.1.0 but source was compiled with: 9.3.0.
-CuDNN library needs to have matching major version and equal or higher minor version." (simulated)"""
-
-_DRIVER = re.compile(r"failed call to cuInit|could not retrieve CUDA device count")
-
 _OPTIONAL = ("libnccl", "libcupti")
 """Opened only when they are used; without them GPUs are listed and work (measured, 2.21)."""
-_DRIVERS_OWN = ("libcuda.so", "libnvidia-ml.so")
-_PACKAGES = {
-    "libcudart": "nvidia-cuda-runtime-cu12",
-    "libcublas": "nvidia-cublas-cu12",
-    "libcublasLt": "nvidia-cublas-cu12",
-    "libcufft": "nvidia-cufft-cu12",
-    "libcusolver": "nvidia-cusolver-cu12",
-    "libcusparse": "nvidia-cusparse-cu12",
-    "libcudnn": "nvidia-cudnn-cu12",
-}
-"""The distribution that holds a library of TensorFlow 2.18-2.21 (CUDA 12)."""
-
 
 NAMING_S = 40
 """What asking TensorFlow for its names may take. A busy GPU can make it hang, which must not cost the whole reading."""
@@ -214,21 +178,19 @@ def judge(reading: Reading, facts: Facts, limits: Limits) -> Iterator[Judgement]
         yield LISTING_RAISED.found(raised=reading.raised.brief)
         return
     if reading.listed >= reading.given:
-        if reading.cudnn is not None and not _is_enough(reading.cudnn):
-            yield CUDNN_TOO_OLD.found(found=reading.cudnn, needed=".".join(map(str, CUDNN_NEEDED)))
+        if reading.cudnn is not None and not cudnn_serves(reading.cudnn):
+            yield CUDNN_TOO_OLD.found(found=reading.cudnn, needed=CUDNN_NEEDED)
         for place, device in enumerate(reading.devices):
             whole = not is_partitioned(facts, device.pci_bus_id)
             yield from _judge_names(place, device, named=reading.unnamed is None, whole=whole)
         return
-    counts = {"listed": reading.listed, "given": reading.given}
-    needed = {name: reason for name, reason in reading.unopened.items() if not name.startswith(_OPTIONAL)}
-    for library, reason in needed.items():
-        yield LIBRARY_MISSING.found(**counts, library=library, reason=reason, cure=_cure(library))
-    driver = [text for text in reading.errors if _DRIVER.search(text)]
-    if driver and not needed:
-        yield DRIVER_FAILED.found(**counts, text=driver[0])
-    elif not needed:
-        yield GPUS_MISSING.found(**counts, text="; ".join(reading.errors) or "nothing")
+    unopened = [
+        f"{name} cannot be opened: {reason.removeprefix(f'{name}: ')}"
+        for name, reason in reading.unopened.items()
+        if not name.startswith(_OPTIONAL)
+    ]
+    said = "; ".join((*unopened, *reading.errors)) or "nothing"
+    yield FEWER_LISTED.found(listed=reading.listed, given=reading.given, text=said)
 
 
 def _judge_names(place: int, device: Device, *, named: bool, whole: bool) -> Iterator[Judgement]:
@@ -242,23 +204,6 @@ def _judge_names(place: int, device: Device, *, named: bool, whole: bool) -> Ite
     if named and device.tensorflow != f"GPU:{place}":
         found = device.tensorflow.removeprefix("GPU:") or "none"
         yield NUMBERED_OTHERWISE.found(**figures, who="TensorFlow", found=found, place=place)
-
-
-def _is_enough(cudnn: str) -> bool:
-    major, minor = map(int, cudnn.split(".")[:2])
-    return major == CUDNN_NEEDED[0] and minor >= CUDNN_NEEDED[1]
-
-
-def _cure(library: str) -> str:
-    """Return the command that brings ``library``, as far as its name tells."""
-    if library.startswith(_DRIVERS_OWN):
-        return (
-            f"{library} belongs to the NVIDIA driver: install the driver, or pass it into the container "
-            "(docker run --gpus all, NVIDIA_DRIVER_CAPABILITIES=compute,utility)."
-        )
-    package = _PACKAGES.get(library.partition(".")[0])
-    alone = f", or that library alone: pip install {package}" if package else ""
-    return f"pip install 'tensorflow[and-cuda]'{alone}. It must be in this environment or in LD_LIBRARY_PATH."
 
 
 _NOT_THERE = "cannot open shared object file: No such file or directory"
@@ -305,22 +250,20 @@ CASES = (
     Case("with an older cuDNN 9", (CUDNN_TOO_OLD.name,), Reading(2, 2, None, {}, (), "9.1.0")),
     Case("with cuDNN 8", (CUDNN_TOO_OLD.name,), Reading(2, 2, None, {}, (), "8.9.7")),
     _case("both listed without NCCL", listed=2, unopened=("libnccl.so.2",)),
-    _case("no cuDNN", LIBRARY_MISSING.name, unopened=("libcudnn.so.9",)),
-    _case(
-        "two libraries", LIBRARY_MISSING.name, LIBRARY_MISSING.name, unopened=("libcufft.so.11", "libcusolver.so.11")
-    ),
+    _case("no cuDNN", FEWER_LISTED.name, unopened=("libcudnn.so.9",)),
+    _case("two libraries", FEWER_LISTED.name, unopened=("libcufft.so.11", "libcusolver.so.11")),
     _case(
         "no driver library: what cuInit says then is a symptom",
-        LIBRARY_MISSING.name,
+        FEWER_LISTED.name,
         unopened=("libcuda.so.1",),
         errors=("failed call to cuInit: INTERNAL: CUDA error: Failed call to cuInit: UNKNOWN ERROR (303)",),
     ),
     _case(
         "the driver fails",
-        DRIVER_FAILED.name,
+        FEWER_LISTED.name,
         errors=("failed call to cuInit: INTERNAL: CUDA error: Failed call to cuInit: CUDA_ERROR_SYSTEM_NOT_READY",),
     ),
-    _case("one of two, without a word", GPUS_MISSING.name, listed=1),
-    _case("none, and only an optional library is missing", GPUS_MISSING.name, unopened=("libcupti.so.12",)),
+    _case("one of two, without a word", FEWER_LISTED.name, listed=1),
+    _case("none, and only an optional library is missing", FEWER_LISTED.name, unopened=("libcupti.so.12",)),
     Case("the listing raises", (LISTING_RAISED.name,), Reading(2, 0, Raised("InternalError", "CUDA error"), {}, ())),
 )

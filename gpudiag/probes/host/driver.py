@@ -71,8 +71,7 @@ NO_LIBCUDA = Kind(
     "no_libcuda",
     Severity.FAIL,
     "the CUDA driver library cannot be opened: {error}",
-    "Install the driver's libraries, of the version of the kernel module ({module}). In a container: leave that to "
-    "the NVIDIA Container Toolkit (docker run --gpus all) instead of mounting devices by hand.",
+    "{cure}",
 )
 LIBCUDA_FAILED = Kind(
     "libcuda_failed",
@@ -84,8 +83,7 @@ NO_NVML = Kind(
     "no_nvml",
     Severity.FAIL,
     "the driver library is there, but NVML (libnvidia-ml.so.1) is not: TensorFlow 2.21 then sees no GPU, silently",
-    "In a container: -e NVIDIA_DRIVER_CAPABILITIES=compute,utility. Otherwise install the driver's NVML package "
-    "(libnvidia-compute on Ubuntu).",
+    "{cure}",
 )
 GPUS_NOT_TOLD = Kind(
     "gpus_not_told",
@@ -121,6 +119,10 @@ OLD_DRIVER = Kind(
 )
 
 _MISSING_LIBRARY = "NVML Shared Library Not Found"
+_NVML_OTHERWISE = (
+    "In a container: -e NVIDIA_DRIVER_CAPABILITIES=compute,utility. Otherwise install the driver's NVML package "
+    "(libnvidia-compute on Ubuntu)."
+)
 _GPU_NODE = re.compile(r"/dev/nvidia\d+")
 _CONTROL_NODES = ("/dev/nvidiactl", "/dev/nvidia-uvm")
 
@@ -141,7 +143,7 @@ def judge(facts: Facts, limits: Limits) -> Iterator[Finding]:
     elif driver.kernel_module is None and not nodes.nodes and nvml.error:
         yield NO_MODULE.found(pci=" ".join(nodes.pci_gpus))
     else:
-        yield from _judge_libraries(driver, nvml, facts.tensorflow)
+        yield from _judge_libraries(facts, driver, nvml)
         yield from _judge_access(nodes)
         yield from _judge_age(facts, driver, nvml)
 
@@ -175,10 +177,23 @@ def _without_nvml(tensorflow: TensorflowFacts | Unknown) -> str:
     return versions[0].version if older and int(older[1]) < 21 else ""
 
 
-def _judge_libraries(driver: DriverFacts, nvml: NvmlFacts, tensorflow: TensorflowFacts | Unknown) -> Iterator[Finding]:
+def _cure(facts: Facts, soname: str, otherwise: str) -> str:
+    """Return what brings a library of the driver; where a good one is hidden by a damaged one, that is in the way."""
+    one = facts.library(soname)
+    if one is None or one.instead is None:
+        return otherwise
+    return f"Take {' and '.join(one.damaged_folders)} out of LD_LIBRARY_PATH: {one.instead} comes after it and opens."
+
+
+def _judge_libraries(facts: Facts, driver: DriverFacts, nvml: NvmlFacts) -> Iterator[Finding]:
     module = driver.kernel_module
     if driver.libcuda_path is None:
-        yield NO_LIBCUDA.found(error=driver.libcuda_error, module=module or "not known")
+        install = (
+            f"Install the driver's libraries, of the version of the kernel module ({module or 'not known'}). In a "
+            "container: leave that to the NVIDIA Container Toolkit (docker run --gpus all) instead of mounting devices "
+            "by hand."
+        )
+        yield NO_LIBCUDA.found(error=driver.libcuda_error, cure=_cure(facts, "libcuda.so.1", install))
     elif driver.libcuda_error:
         yield LIBCUDA_FAILED.found(path=driver.libcuda_path, error=driver.libcuda_error)
     in_file_name = re.search(r"\.so\.(\d+\.[\d.]+)$", driver.libcuda_path or "")
@@ -189,8 +204,9 @@ def _judge_libraries(driver: DriverFacts, nvml: NvmlFacts, tensorflow: Tensorflo
         yield VERSION_MISMATCH.found(module=module or "not known", library=library)
     elif nvml.error == _MISSING_LIBRARY:
         if driver.libcuda_path is not None:  # otherwise one cause, told once
-            older = _without_nvml(tensorflow)
-            yield GPUS_NOT_TOLD.found(tensorflow=older) if older else NO_NVML.found()
+            older = _without_nvml(facts.tensorflow)
+            cure = _cure(facts, "libnvidia-ml.so.1", _NVML_OTHERWISE)
+            yield GPUS_NOT_TOLD.found(tensorflow=older) if older else NO_NVML.found(cure=cure)
     elif nvml.error:
         yield NVML_FAILED.found(error=nvml.error)
 

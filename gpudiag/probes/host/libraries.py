@@ -42,6 +42,7 @@ from gpudiag.hostfacts import (
 )
 from gpudiag.model import Finding, Limits, Severity
 from gpudiag.probe import Case, Kind, Needs, Probe
+from gpudiag.probes.common import CUDNN_NEEDED, cudnn_serves
 
 PROBE = Probe(needs=Needs(tensorflow=False), quick=True)
 
@@ -82,10 +83,6 @@ CUDNN = "libcudnn.so.9"
 OF_THE_DRIVER = ("libcuda.so.1", "libnvidia-ml.so.1")
 OPTIONAL = ("libnccl.so.2", "libcupti.so.12")
 """Opened only when they are used; without them GPUs are listed and work (measured, 2.21)."""
-
-CUDNN_NEEDED = "9.3.0"
-"""Of TensorFlow 2.18-2.21, by its own words: "Loaded runtime CuDNN library: 9.1.0 but source was compiled with: 9.3.0.
-CuDNN library needs to have matching major version and equal or higher minor version." (simulated)"""
 
 PACKAGES = {
     "libcudart": "nvidia-cuda-runtime-cu12",
@@ -157,8 +154,7 @@ def cudnn_too_old(facts: Facts) -> Library | None:
     cudnn = next((one for one in _needed(facts) if one.soname == CUDNN), None)
     if cudnn is None or cudnn.error is not None or cudnn.version is None:
         return None
-    found, needed = _numbers(cudnn.version), _numbers(CUDNN_NEEDED)
-    return None if found[0] == needed[0] and found[:2] >= needed[:2] else cudnn
+    return None if cudnn_serves(cudnn.version) else cudnn
 
 
 def older_first(facts: Facts) -> Iterator[tuple[Library, LibraryCopy]]:
@@ -228,6 +224,10 @@ def _has_cuda(facts: Facts) -> bool:
 
 
 def _cure(facts: Facts, one: Library) -> str:
+    if one.instead is not None:
+        return (
+            f"Take {' and '.join(one.damaged_folders)} out of LD_LIBRARY_PATH: {one.instead} comes after it and opens."
+        )
     good = next((copy for copy in one.copies if copy.error is None), None)
     if good is not None:
         return f"export LD_LIBRARY_PATH={PurePath(good.path).parent}:$LD_LIBRARY_PATH before Python starts."
@@ -321,6 +321,20 @@ CASES = (
         facts=msgspec.structs.replace(example(), libraries=example_facts(example_absent("libcufft.so.11")).libraries),
     ),
     Case("cuFFT absent", expect=("unopened",), facts=example_facts(example_absent("libcufft.so.11"))),
+    Case(
+        "a damaged cuFFT before a good one",
+        expect=("unopened",),
+        facts=example_facts(
+            example_library(
+                "libcufft.so.11",
+                path="/opt/x/libcufft.so.11",
+                source="LD_LIBRARY_PATH",
+                error="/opt/x/libcufft.so.11: file too short",
+                damaged=("/opt/x/libcufft.so.11",),
+                instead=f"{_SITE}/nvidia/cufft/lib/libcufft.so.11",
+            )
+        ),
+    ),
     Case(
         "two absent",
         expect=("unopened", "unopened"),

@@ -9,6 +9,7 @@ Why it matters
 What a failure means
     `missing`: no module `tensorflow` can be imported, so no probe of TensorFlow can run.
     `damaged`: a distribution is registered, but its files are gone; removing another one of them does that.
+    `shadowed`: what is imported as `tensorflow` is a folder or file of that name, and not TensorFlow.
     `several`: the files in use are a mixture of several distributions.
     `no_cuda`: this build cannot use the GPUs of this machine.
     `old_version`, `untested_version`, `unsupported_python`: outside what gpudiag was tested with.
@@ -59,6 +60,12 @@ DAMAGED = Kind(
     Severity.FAIL,
     "{distributions} is registered as installed, but there is no tensorflow/__init__.py",
     "pip uninstall {names}, then pip install --force-reinstall 'gpudiag[tensorflow]'",
+)
+SHADOWED = Kind(
+    "shadowed",
+    Severity.FAIL,
+    "{path} is imported as tensorflow, and is not TensorFlow ({installed})",
+    "Rename it, take its folder out of PYTHONPATH, or run the program in another folder.",
 )
 SEVERAL = Kind(
     "several",
@@ -124,7 +131,7 @@ def figure(facts: Facts) -> str:
     tensorflow = facts.tensorflow
     if isinstance(tensorflow, Unknown):
         return "not known"
-    if tensorflow.module_path is None:
+    if tensorflow.module_path is None or shadowing(tensorflow):
         return "no TensorFlow"
     if tensorflow.build is None:
         return _imported(tensorflow)
@@ -132,7 +139,24 @@ def figure(facts: Facts) -> str:
     return f"{_imported(tensorflow)}, {cuda}"
 
 
+def shadowing(tensorflow: TensorflowFacts) -> str | None:
+    """Return the file or folder that is imported in TensorFlow's place; None where that is TensorFlow itself."""
+    if tensorflow.module_path is None or tensorflow.build is not None or _providers(tensorflow):
+        return None
+    module = PurePath(tensorflow.module_path)
+    return str(module.parent if module.name == "__init__.py" else module)
+
+
+def hidden(tensorflow: TensorflowFacts) -> str:
+    """Return what of TensorFlow is installed where it is not imported from."""
+    found = tensorflow.distributions
+    return f"{found[0].name} {found[0].version} is in {found[0].location}" if found else "which is not installed"
+
+
 def _judge_installed(facts: Facts, tensorflow: TensorflowFacts) -> Iterator[Finding]:
+    if path := shadowing(tensorflow):
+        yield SHADOWED.found(path=path, installed=hidden(tensorflow))
+        return
     providers = _providers(tensorflow)
     distribution = _imported(tensorflow)
     names = " ".join(sorted({provider.name for provider in providers}))
@@ -237,6 +261,20 @@ CASES = (
         "no build_info.py",
         expect=("build_unknown",),
         facts=example(tensorflow=_installed("tensorflow 2.21.0", build=None)),
+    ),
+    Case(
+        "a folder of the same name comes first",
+        expect=("shadowed",),
+        facts=example(
+            tensorflow=TensorflowFacts(
+                "/home/someone/work/tensorflow/__init__.py", (Distribution("tensorflow", "2.21.0", _SITE),), None, ()
+            )
+        ),
+    ),
+    Case(
+        "a file of the same name, and no TensorFlow",
+        expect=("shadowed",),
+        facts=example(tensorflow=_installed(build=None, module="/home/someone/work/tensorflow.py")),
     ),
     Case("built from source, without metadata", expect=(), facts=example(tensorflow=_installed())),
     Case("Python 3.14", expect=("unsupported_python",), facts=example(system=_system(python="3.14.0"))),
