@@ -65,10 +65,11 @@ def test_every_probe_judges_a_healthy_machine_and_finds_nothing(machine: str, is
     ("machine", "noted"),
     [
         ("[[gpu]]\npreset = 'A100-40'\nmig = 2\n", {"visibility.list_remap: one_gpu"}),
+        ("[[gpu]]\npreset = 'A100-40'\nmig = 2\n[[gpu]]\npreset = 'A100-40'\n", {"visibility.list_remap: one_gpu"}),
         ("[[gpu]]\ncompute_mode = 'exclusive_process'\ncount = 2\n", {"memory.shared_gpu: exclusive"}),
         ("[[gpu]]\npreset = 'T4'\n[[gpu]]\npreset = 'H100'\n", {"discovery.device_order: order_differs"}),
     ],
-    ids=["MIG", "exclusive mode", "unequal"],
+    ids=["MIG", "MIG beside a whole one", "exclusive mode", "unequal"],
 )
 def test_the_whole_catalogue_gives_no_false_alarm_on_a_machine_of_another_kind(
     machine: str, noted: set[str], gpudiag: Gpudiag
