@@ -24,7 +24,7 @@ from typing import IO, Any
 import msgspec
 
 from gpudiag import catalogue, cuda, nvml
-from gpudiag.errors import Disturbed
+from gpudiag.errors import Disturbed, NoContext, NoMemory
 from gpudiag.isolate import farside, linux
 from gpudiag.isolate.job import child_outcome
 from gpudiag.model import Cause, Gpu
@@ -37,6 +37,8 @@ CAPTURE_BYTES = 16 << 20
 
 MEETING_POLL_S = 0.01
 
+# The driver refused a context: what an exception says then (measured, 2.21). TensorFlow may hang at the next call.
+_NO_CONTEXT = re.compile(r"Bad StatusOr access: .*|cudaSetDevice\(\) on GPU:\d+ failed\. .*", re.DOTALL)
 _STACK_FRAME = re.compile(r'^ *File "[^"\n]*", line \d+, in .*\n?', re.MULTILINE)
 
 
@@ -46,12 +48,14 @@ def run_probe(argument: dict[str, Any]) -> bytes:
     Raises what the probe raises, and ``ValueError`` for a NaN or an infinity in the reading: JSON has neither.
     """
     name = argument["probe"]
-    return _encoded(catalogue.get(name).module.measure(_context(argument, own="probe", other="peer")), name)
+    with _refusals_of_gpus():
+        return _encoded(catalogue.get(name).module.measure(_context(argument, own="probe", other="peer")), name)
 
 
 def run_peer(argument: dict[str, Any]) -> bytes:
     """Run the second process of a probe; ``argument`` is the same as for :func:`run_probe`."""
-    catalogue.get(argument["probe"]).module.peer(_context(argument, own="peer", other="probe"))
+    with _refusals_of_gpus():
+        catalogue.get(argument["probe"]).module.peer(_context(argument, own="peer", other="probe"))
     Meeting(Path(argument["meeting"]), "peer", "probe").leave()  # where it raises, the runner ends the other
     return b"null"
 
@@ -98,7 +102,21 @@ def _failure(tf: Any) -> str:
 
 def run_apart(argument: dict[str, Any]) -> bytes:
     """Call ``argument["call"]``: the far side of :meth:`ChildContext.apart`."""
-    return _encoded(argument["call"](), "a process apart")
+    with _refusals_of_gpus():
+        return _encoded(argument["call"](), "a process apart")
+
+
+@contextmanager
+def _refusals_of_gpus() -> Iterator[None]:
+    """Tell a probe's own failure from a GPU that gives it no context or no memory."""
+    try:
+        yield
+    except Exception as error:
+        if refused := _NO_CONTEXT.search(str(error)):
+            raise NoContext(refused[0]) from error
+        if type(error).__name__ == "ResourceExhaustedError":
+            raise NoMemory(Raised(type(error).__name__, str(error)).brief) from error
+        raise
 
 
 def _encoded(measured: Any, who: str) -> bytes:
@@ -222,6 +240,8 @@ class ChildContext:
         try:
             call()
         except Exception as error:
+            if refused := _NO_CONTEXT.search(str(error)):
+                raise NoContext(refused[0]) from error
             # TensorFlow puts the Python stack of a graph's operation into its message; the fault is in the other lines.
             return Raised(type(error).__name__, _STACK_FRAME.sub("", str(error)))
         return None
@@ -256,7 +276,8 @@ class ChildContext:
         _, status = os.waitpid(pid, 0)
         content, cause, detail = child_outcome(record, os.waitstatus_to_exitcode(status), None, "")
         if content is None:
-            raise Disturbed(detail) if cause is Cause.DISTURBED else RuntimeError(f"in a process apart: {detail}")
+            known = {Cause.DISTURBED: Disturbed, Cause.NO_CONTEXT: NoContext, Cause.NO_MEMORY: NoMemory}
+            raise known[cause](detail) if cause in known else RuntimeError(f"in a process apart: {detail}")
         return msgspec.json.decode(content, type=answer)
 
     @contextmanager

@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import tempfile
 import time
+from collections.abc import Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -20,6 +21,8 @@ class Devices:
     def __init__(self, folder: Path | None) -> None:
         """``folder`` holds the locks; None: the folder that all runs of this user share."""
         self._folder = folder
+        self.room: Mapping[str, int] = {}
+        """How many may use a GPU (UUID) at the same time; no limit for one that is not there."""
         self._users: dict[str, int] = {}
         self._exclusive: set[str] = set()
         self._locks: dict[str, BaseFileLock] = {}
@@ -29,6 +32,8 @@ class Devices:
         """Take every one of ``gpus``, or none and return False."""
         uuids = [gpu.uuid for gpu in gpus]
         if any(uuid in self._exclusive or (exclusive and self._users.get(uuid)) for uuid in uuids):
+            return False
+        if any(uuid in self.room and self._users.get(uuid, 0) >= self.room[uuid] for uuid in uuids):
             return False
         if not all(self._lock(uuid) for uuid in uuids):
             self._unlock_unused()

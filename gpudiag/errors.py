@@ -25,6 +25,14 @@ class Disturbed(GpudiagError):  # noqa: N818  # a cause, not an error of this pr
     """A measurement that another process changed while it was made; it says nothing about TensorFlow."""
 
 
+class NoContext(GpudiagError):  # noqa: N818  # a cause, not an error of this program
+    """No CUDA context could be made on a GPU, so nothing was measured; ``discovery.logical_devices`` says why."""
+
+
+class NoMemory(GpudiagError):  # noqa: N818  # a cause, not an error of this program
+    """A GPU's memory ran out where the probe did not mean it to."""
+
+
 class OutputError(GpudiagError):
     """A report that could not be written, although its file could be before the run."""
 

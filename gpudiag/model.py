@@ -50,6 +50,8 @@ class Cause(str, Enum):
     OUTPUT_FLOOD = "output flood"
     SERVER_LOST = "fork server lost"
     DISTURBED = "disturbed"
+    NO_CONTEXT = "no CUDA context"
+    NO_MEMORY = "out of memory"
     INTERRUPTED = "interrupted"
 
 

@@ -48,7 +48,7 @@ class Needs(Record):
     gpus: int = 0
     """How many GPUs one child must see."""
     free_bytes: int = 0
-    """Memory that must be free on each of them."""
+    """Memory that must be free on each of them, besides the CUDA contexts of its processes."""
     tensorflow: bool = True
     """False for probes that judge host facts alone."""
     versions: str = ""
@@ -176,7 +176,10 @@ class Context(Protocol):
         """The other process of this probe; raises ``RuntimeError`` in a probe that has no function ``peer``."""
 
     def attempt(self, call: Callable[[], object]) -> Raised | None:
-        """Call ``call`` and return what it raised, or None."""
+        """Call ``call`` and return what it raised, or None.
+
+        Raises ``NoContext`` where no CUDA context could be made: no probe can measure anything then.
+        """
 
     def apart(self, call: Callable[[], Answer], answer: type[Answer], env: Mapping[str, str | None]) -> Answer:
         """Call ``call`` in a process of its own, a copy of this one with ``env`` set (or, with None, cleared).

@@ -23,7 +23,7 @@ from gpudiag.child import OnGpu
 from gpudiag.devices import Devices
 from gpudiag.diagnosis import diagnose
 from gpudiag.diagnosis.rule import Evidence
-from gpudiag.hostfacts import Facts, Unknown
+from gpudiag.hostfacts import Facts, NvmlDevice, Unknown
 from gpudiag.isolate import Bounds, Ended, Job, ServerSpec, Supervision, supervise
 from gpudiag.model import (
     Broken,
@@ -56,6 +56,14 @@ LOCK_WAIT_S = 300.0
 """How long a probe waits for a GPU that another run of gpudiag holds."""
 TRIAL_S = 60.0
 """How long a fix that is tried may take to run an operation on a GPU."""
+CONTEXT_BYTES = 512 << 20
+"""Device memory that a CUDA context of TensorFlow takes before the first tensor (A100, H100: 400 to 500 MiB)."""
+CHILD_BYTES = 1 << 30
+"""No probe takes more of a GPU."""
+MOST_CHILDREN = 8
+"""On a GPU whose memory NVML does not tell."""
+CONTEXTS = "discovery.logical_devices"
+"""The probe that says why no CUDA context can be made."""
 TICK_S = 0.1
 KEPT_LINES = 40
 KEPT_ERRORS = 5
@@ -265,12 +273,12 @@ class _Run:
         self._signals = signals
         self._until = until
         self._devices = Devices(options.locks)
-        self._for_one_process: frozenset[str] = frozenset()
-        """GPUs (UUIDs) whose compute mode lets in one process at a time."""
         self._ended: dict[str, Ended] = {}
         """Of probes whose second process is still there."""
         self._failed_peers: dict[str, Ended] = {}
         """Second processes that broke a probe which is still there."""
+        self._without_context: list[tuple[_Task, Row]] = []
+        """Probes that got no CUDA context: one probe tells why, the others are skipped then."""
         self._meetings: dict[str, str] = {}
         """Folders in which the two processes of a probe leave each other messages."""
 
@@ -296,8 +304,8 @@ class _Run:
     def rows(self, tasks: list[_Task], facts: Facts, gpus: tuple[Gpu, ...]) -> tuple[Row, ...]:
         """Return a row for every task, in their order."""
         self._observer.phase("probes", len(tasks))
-        modes = {device.pci_bus_id: device.compute_mode or "" for device in facts.nvml_devices}
-        self._for_one_process = frozenset(gpu.uuid for gpu in gpus if modes[gpu.pci_bus_id].startswith("exclusive"))
+        devices = {device.pci_bus_id: device for device in facts.nvml_devices}
+        self._devices.room = {gpu.uuid: _room(gpu, devices[gpu.pci_bus_id]) for gpu in gpus}
         rows: dict[str, Row] = {}
         pending: list[_Task] = []
         stopped = self._stopped()  # then the facts are not whole, and nothing is judged by them
@@ -320,7 +328,14 @@ class _Run:
                 self._start_some(pending, running, slots, rows)
                 for ended in self._children.wait(TICK_S):
                     self._collect(ended, running, rows, facts)
+                if self._without_context and not any(task.entry.name == CONTEXTS for task in tasks):
+                    asked = _plan((catalogue.get(CONTEXTS),), gpus)
+                    tasks, pending = tasks + asked, pending + asked
                 self._observer.tick()
+            told = any(rows[task.key].status == "fail" for task in tasks if task.entry.name == CONTEXTS)
+            for task, row in self._without_context:
+                skipped = Skipped(f"no CUDA context could be made: {CONTEXTS} says why")
+                self._add(rows, task, msgspec.structs.replace(row, outcome=skipped) if told else row)
         finally:
             self._devices.close()
             for folder in self._meetings.values():
@@ -384,7 +399,11 @@ class _Run:
         ended = self._ended.pop(task.key)
         if peer := self._failed_peers.pop(task.key, None):  # its last words say why
             ended = replace(ended, stdout=ended.stdout + peer.stdout, stderr=ended.stderr + peer.stderr)
-        self._add(rows, task, self._row(task, ended, facts))
+        row = self._row(task, ended, facts)
+        if ended.cause is Cause.NO_CONTEXT and task.entry.name != CONTEXTS:
+            self._without_context.append((task, row))
+        else:
+            self._add(rows, task, row)
 
     def _add(self, rows: dict[str, Row], task: _Task, row: Row) -> None:
         rows[task.key] = row
@@ -411,7 +430,7 @@ class _Run:
             return msgspec.structs.replace(row, outcome=Skipped(_lack_of_gpus(needs.gpus, facts, gpus)))
         lack = (
             _lack_of_version(needs.versions, facts)
-            or _lack_of_memory(needs.free_bytes, task.gpus, facts)
+            or _lack_of_memory(_needed_bytes(entry), task.gpus, facts)
             or (entry.probe.exclusive and not self._options.disturb and _lack_of_peace(task.gpus, facts))
         )
         return msgspec.structs.replace(row, outcome=Skipped(lack)) if lack else None
@@ -421,8 +440,7 @@ class _Run:
             if len(running) >= slots:
                 return
             probe = task.entry.probe
-            alone = probe.exclusive or not self._for_one_process.isdisjoint(_uuids(task))
-            if not self._devices.take(task.gpus, exclusive=alone):
+            if not self._devices.take(task.gpus, exclusive=probe.exclusive):
                 if self._devices.waited_s(task.gpus) > LOCK_WAIT_S:
                     pending.remove(task)
                     detail = f"another run of gpudiag held the GPU for more than {LOCK_WAIT_S:g} s"
@@ -474,6 +492,9 @@ class _Run:
             log=tuple(line[:KEPT_CHARACTERS] for line in lines[-KEPT_LINES:]),
         )
         if ended.cause is not None:
+            lack = _lack_of_memory(CONTEXT_BYTES + CHILD_BYTES, task.gpus, facts)
+            if ended.cause is Cause.NO_MEMORY and lack:
+                return msgspec.structs.replace(row, outcome=Skipped(lack))
             log = (*_first_errors(lines[:-KEPT_LINES]), *row.log)
             return msgspec.structs.replace(row, outcome=Broken(ended.cause, ended.detail), log=log)
         assert ended.value is not None
@@ -543,6 +564,22 @@ def _lack_of_version(versions: str, facts: Facts) -> str:
     except InvalidVersion:
         return ""
     return "" if right else f"needs TensorFlow {versions}, {found} is installed"
+
+
+def _needed_bytes(entry: Entry) -> int:
+    """Return the device memory of all processes of a probe that fills some; 0 for one that does not."""
+    needs = entry.probe.needs
+    return needs.free_bytes + CONTEXT_BYTES * (2 if entry.peered else 1) if needs.free_bytes else 0
+
+
+def _room(gpu: Gpu, device: NvmlDevice) -> int:
+    """Return how many children may use ``gpu`` at the same time: one in exclusive mode, else as many as fit."""
+    if (device.compute_mode or "").startswith("exclusive"):
+        return 1
+    if not device.memory_total_bytes:
+        return MOST_CHILDREN
+    parts = len(device.mig_uuids) if gpu.uuid in device.mig_uuids else 1
+    return max(1, (device.memory_total_bytes - device.memory_used_bytes) // parts // CHILD_BYTES)
 
 
 def _lack_of_memory(needed: int, gpus: tuple[Gpu, ...], facts: Facts) -> str:

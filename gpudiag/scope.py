@@ -24,16 +24,31 @@ class Mask(Record):
     """What names each of them to CUDA: its UUID, or that of the one MIG instance the mask lets through."""
     ignored: tuple[str, ...]
     """Entries without effect: the list ends at the first invalid one, and a duplicate makes all of it void."""
+    beside: tuple[str, ...] = ()
+    """UUIDs that the mask names and CUDA does not show: a process has whole GPUs, or a single MIG instance."""
 
 
 def apply_mask(value: str | None, devices: tuple[NvmlDevice, ...]) -> Mask:
     """Return what ``CUDA_VISIBLE_DEVICES=value`` leaves visible of ``devices`` (None: not set, so all of them).
 
     An entry is an index or the UUID of a GPU or MIG instance, or a prefix that matches only one. Indices count
-    ``devices`` as NVML does, in PCI order; see :func:`index_is_ambiguous` for when CUDA may count otherwise.
+    ``devices`` as NVML does, in PCI order; see :func:`index_is_ambiguous` for when CUDA may count otherwise. A GPU in
+    MIG mode named as a whole is its first instance.
+
+    "CUDA can only enumerate a single compute instance", and "will not enumerate non-MIG GPU if any compute instance is
+    enumerated on any other GPU" (MIG User Guide, CUDA Device Enumeration). It does not say which of them a mixed list
+    shows. Here the first entry decides; where that matters, :func:`least_visible` does not rely on it.
     """
-    chosen, ignored = _entries(value, devices)
-    return _mask(chosen, ignored)
+    named, ignored = _entries(value, devices)
+    units = list(named.items())
+    alone = bool(units) and _is_instance(units[0][0])
+    shown = units[:1] if alone else [(uuid, device) for uuid, device in units if not _is_instance(uuid)]
+    return Mask(
+        devices=tuple(device for _, device in shown),
+        uuids=tuple(uuid for uuid, _ in shown),
+        ignored=ignored,
+        beside=tuple(uuid for uuid, device in units if (uuid, device) not in shown),
+    )
 
 
 def choices(value: str | None, devices: tuple[NvmlDevice, ...]) -> dict[str, NvmlDevice]:
@@ -46,10 +61,22 @@ def choices(value: str | None, devices: tuple[NvmlDevice, ...]) -> dict[str, Nvm
     return _entries(value, devices)[0]
 
 
+def mask_in_force(facts: Facts) -> Mask:
+    """Return what the caller's ``CUDA_VISIBLE_DEVICES`` leaves visible; nothing where NVML could not be asked."""
+    return apply_mask(facts.variables.get("CUDA_VISIBLE_DEVICES"), facts.nvml_devices)
+
+
 def gpus_in_scope(facts: Facts) -> tuple[Gpu, ...]:
     """Return the GPUs in scope, in the order in which CUDA numbers them; empty where NVML could not be asked."""
-    mask = apply_mask(facts.variables.get("CUDA_VISIBLE_DEVICES"), facts.nvml_devices)
+    mask = mask_in_force(facts)
     return tuple(map(Gpu.of, mask.devices, mask.uuids))
+
+
+def least_visible(facts: Facts) -> int:
+    """Return how many GPUs CUDA shows at least: one where the mask names whole GPUs and MIG instances."""
+    mask = mask_in_force(facts)
+    mixed = len({_is_instance(uuid) for uuid in (*mask.uuids, *mask.beside)}) > 1
+    return 1 if mixed else len(mask.devices)
 
 
 def other_use(gpu: Gpu, facts: Facts) -> str | None:
@@ -82,7 +109,7 @@ def index_is_ambiguous(facts: Facts) -> bool:
 def _entries(value: str | None, devices: tuple[NvmlDevice, ...]) -> tuple[dict[str, NvmlDevice], tuple[str, ...]]:
     """Return what a mask names, UUID to GPU in its order, and the entries without effect."""
     if value is None:
-        return {device.uuid: device for device in devices}, ()
+        return {_first_unit(device): device for device in devices}, ()
     entries = [entry.strip() for entry in value.split(",")]
     chosen: dict[str, NvmlDevice] = {}
     for position, entry in enumerate(entries):
@@ -100,20 +127,20 @@ def _resolve(entry: str, devices: tuple[NvmlDevice, ...]) -> tuple[str, NvmlDevi
     """Return the UUID that ``entry`` names (of a GPU or of a MIG instance) and its GPU, or None if it is invalid."""
     if entry.startswith(("GPU-", "MIG-")):
         named = [(uuid, gpu) for gpu in devices for uuid in (gpu.uuid, *gpu.mig_uuids) if uuid.startswith(entry)]
-        return named[0] if len(named) == 1 else None
+        if len(named) != 1:
+            return None
+        [(uuid, gpu)] = named
+        return (_first_unit(gpu) if uuid == gpu.uuid else uuid), gpu
     # The driver reads indices as strtol does: "+1", "01" and "1a" are all 1.
     number = re.match(r"[+-]?\d+", entry)
     index = int(number[0]) if number else -1
-    return (devices[index].uuid, devices[index]) if 0 <= index < len(devices) else None
+    return (_first_unit(devices[index]), devices[index]) if 0 <= index < len(devices) else None
 
 
-def _mask(chosen: dict[str, NvmlDevice], ignored: tuple[str, ...] = ()) -> Mask:
-    """Return the mask that lets ``chosen`` through; of several MIG instances on one GPU CUDA shows the first."""
-    first: dict[str, tuple[str, NvmlDevice]] = {}
-    for uuid, device in chosen.items():
-        first.setdefault(device.uuid, (uuid, device))
-    return Mask(
-        devices=tuple(device for _, device in first.values()),
-        uuids=tuple(uuid for uuid, _ in first.values()),
-        ignored=ignored,
-    )
+def _first_unit(device: NvmlDevice) -> str:
+    """Return the UUID of what CUDA shows of ``device``: the GPU, or its first MIG instance."""
+    return device.mig_uuids[0] if device.mig_uuids else device.uuid
+
+
+def _is_instance(uuid: str) -> bool:
+    return uuid.startswith("MIG-")

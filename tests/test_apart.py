@@ -14,9 +14,10 @@ import pytest
 
 from far_side import Children, children
 from gpudiag import child, cuda
-from gpudiag.errors import Disturbed
+from gpudiag.errors import Disturbed, NoContext
 from gpudiag.isolate import Ended
 from gpudiag.model import Cause
+from gpudiag.probes.common import attempt_context
 from gpudiag.record import Record
 
 MODULE = "test_apart"
@@ -31,15 +32,26 @@ class Seen(Record):
     gpus: int = 0
 
 
+class ResourceExhaustedError(Exception):
+    """Stands for TensorFlow's, which is known by its name."""
+
+
+REFUSALS: dict[str, type[Exception]] = {
+    "Bad StatusOr access: INTERNAL: CUDA error: : CUDA_ERROR_DEVICE_UNAVAILABLE": RuntimeError,
+    "cudaSetDevice() on GPU:0 failed. Status: out of memory": ValueError,
+    "OOM when allocating tensor with shape[16777216]": ResourceExhaustedError,
+}
+
+
 @pytest.fixture(scope="module")
 def tensorflow() -> Iterator[Children]:
     with children() as started:
         yield started
 
 
-def call(children: Children, function: Any) -> Ended:
+def call(children: Children, function: Any, **argument: Any) -> Ended:
     """Call a function of this file in a child."""
-    return children.call(f"{MODULE}:{function.__name__}", {})
+    return children.call(f"{MODULE}:{function.__name__}", argument)
 
 
 # What runs in a child
@@ -70,6 +82,13 @@ def raises_apart(_: dict[str, Any]) -> bytes:
         raise AssertionError
 
     return msgspec.json.encode([CONTEXT.attempt(partial(CONTEXT.apart, one, Seen, {})) for one in (fail, die)])
+
+
+def is_refused_apart(argument: dict[str, Any]) -> bytes:
+    def refuse() -> Seen:
+        raise REFUSALS[argument["said"]](argument["said"])
+
+    return msgspec.json.encode(CONTEXT.apart(refuse, Seen, {}))
 
 
 def is_disturbed_apart(_: dict[str, Any]) -> bytes:
@@ -107,6 +126,25 @@ def test_how_a_process_apart_ended_is_told(tensorflow: Children) -> None:
 def test_a_disturbance_stays_one(tensorflow: Children) -> None:
     ended = call(tensorflow, is_disturbed_apart)
     assert (ended.cause, ended.detail) == (Cause.DISTURBED, "somebody else")
+
+
+@pytest.mark.parametrize("said", REFUSALS)
+def test_a_gpu_that_refuses_stays_one(said: str, tensorflow: Children) -> None:
+    ended = call(tensorflow, is_refused_apart, said=said)
+    cause = Cause.NO_MEMORY if said.startswith("OOM") else Cause.NO_CONTEXT
+    assert ended.cause is cause
+    assert said in ended.detail
+
+
+def test_an_attempt_ends_where_there_is_no_context() -> None:
+    def refuse() -> None:
+        raise RuntimeError("Bad StatusOr access: RESOURCE_EXHAUSTED: : CUDA_ERROR_OUT_OF_MEMORY: out of memory")
+
+    with pytest.raises(NoContext, match="CUDA_ERROR_OUT_OF_MEMORY"):
+        CONTEXT.attempt(refuse)
+    raised = attempt_context(CONTEXT, refuse)
+    assert raised is not None
+    assert raised.brief.startswith("RuntimeError: Bad StatusOr access: RESOURCE_EXHAUSTED")
 
 
 @pytest.mark.parametrize("library", ["libgpudiag-absent.so.1", "libc.so.6"])

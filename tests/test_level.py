@@ -11,6 +11,7 @@ from msgspec.structs import replace
 
 from conftest import Gpudiag
 from gpudiag import catalogue, cli, codec, runner, simulator
+from gpudiag.devices import Devices
 from gpudiag.hostfacts import (
     Distribution,
     EnvironmentFacts,
@@ -109,6 +110,16 @@ def test_level_quick_is_not_explained_to_who_asked_for_it(machine: Gpudiag) -> N
     found = checked(machine, "--level", "quick", "host", "memory", simulate="2")
     assert found.level == Level("quick")
     assert {row.probe for row in found.rows} == {name for name in QUICK if name.startswith(("host.", "memory."))}
+
+
+@pytest.mark.usefixtures("no_child_left")
+def test_what_does_not_fit_beside_others_is_skipped_with_the_figures(machine: Gpudiag) -> None:
+    (machine.folder / "machine.toml").write_text(ONE_TAKEN.replace("2GiB", "15900MiB"))
+    found = checked(machine, "--disturb", "placement.manual", "distribution.reduction", "memory.shared_gpu")
+    assert [row.outcome for row in found.rows if not isinstance(row.outcome, Judged)] == [
+        Skipped("needs 1536 MiB free, GPU 0 has 484 MiB")
+    ]
+    assert {row.status for row in found.rows} == {"pass", "skipped"}
 
 
 def test_level_quick_that_leaves_nothing_is_refused_before_anything_runs(gpudiag: Gpudiag) -> None:
@@ -220,6 +231,40 @@ def test_lack_of_memory_is_that_of_the_first_gpu_with_too_little() -> None:
     assert runner._lack_of_memory(2 << 30, gpus_in_scope(shared), shared) == ""
 
 
+@pytest.mark.parametrize(
+    ("gpu", "room"),
+    [
+        (used(0), 40),
+        (used(0, 38 << 30), 2),
+        (used(0, (40 << 30) - 1), 1),
+        (replace(used(0), compute_mode="exclusive_process"), 1),
+        (replace(used(0), memory_total_bytes=0), runner.MOST_CHILDREN),
+        (replace(used(0, 10 << 30), mig_mode="enabled", mig_uuids=("MIG-0", "MIG-1", "MIG-2")), 10),
+    ],
+)
+def test_as_many_children_share_a_gpu_as_its_memory_holds(gpu: NvmlDevice, room: int) -> None:
+    [given] = gpus_in_scope(facts_of(gpu))
+    assert runner._room(given, gpu) == room
+
+
+def test_a_gpu_is_given_to_no_more_than_it_has_room_for(tmp_path: Path) -> None:
+    gpus = gpus_in_scope(facts_of(used(0), used(1)))
+    devices = Devices(tmp_path)
+    devices.room = {gpus[0].uuid: 2}
+    assert [devices.take(gpus, exclusive=False) for _ in range(3)] == [True, True, False]
+    assert devices.take(gpus[1:], exclusive=False), "there the room is not limited"
+    devices.release(gpus)
+    assert devices.take(gpus[:1], exclusive=False)
+    devices.close()
+
+
+def test_a_probe_needs_its_memory_and_a_context_for_each_of_its_processes() -> None:
+    shared = catalogue.get("memory.shared_gpu")
+    assert shared.peered
+    assert runner._needed_bytes(shared) == shared.probe.needs.free_bytes + 2 * runner.CONTEXT_BYTES
+    assert runner._needed_bytes(catalogue.get("placement.log")) == 0
+
+
 def tensorflow(version: str) -> Facts:
     installed = example_with_gpus().tensorflow
     assert isinstance(installed, TensorflowFacts)
@@ -255,7 +300,8 @@ def test_a_version_that_is_not_known_is_not_held_against_a_probe() -> None:
     [
         (Needs(gpus=1), True, None),
         (Needs(gpus=1), False, Skipped("GPU 0 is used by process 7; --disturb measures its memory all the same")),
-        (Needs(gpus=1, free_bytes=2 << 30), True, Skipped("needs 2048 MiB free, GPU 0 has 1024 MiB")),
+        (Needs(gpus=1, free_bytes=512 << 20), True, None),
+        (Needs(gpus=1, free_bytes=513 << 20), True, Skipped("needs 1025 MiB free, GPU 0 has 1024 MiB")),
         (Needs(gpus=1, versions="<2.21"), True, Skipped("needs TensorFlow <2.21, 2.21.0 is installed")),
         (Needs(gpus=2, versions="<2.21"), True, Skipped("needs 2 GPUs, 1 here")),
     ],

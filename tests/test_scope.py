@@ -6,7 +6,7 @@ import msgspec
 import pytest
 
 from gpudiag.hostfacts import EnvironmentFacts, NvmlDevice, NvmlFacts, Unknown, example, example_gpu, example_with_gpus
-from gpudiag.scope import apply_mask, gpus_in_scope, index_is_ambiguous
+from gpudiag.scope import apply_mask, choices, gpus_in_scope, index_is_ambiguous, least_visible
 
 GPUS = tuple(example_gpu(index) for index in range(3))
 UUIDS = [gpu.uuid for gpu in GPUS]
@@ -61,9 +61,49 @@ def test_a_mig_instance_counts_as_its_gpu() -> None:
     gpus = (GPUS[0], split)
     assert visible("MIG-ab", gpus) == [1]
     assert apply_mask("MIG-ab", gpus).uuids == ("MIG-ab",), "a child must not be given the whole GPU"
-    assert visible("MIG-aa,MIG-ab,0", gpus) == [1, 0]
     assert visible("MIG-aa,MIG-aa", gpus) == []
     assert visible("MIG-a", gpus) == []
+
+
+SPLIT = tuple(
+    msgspec.structs.replace(gpu, mig_mode="enabled", mig_uuids=(f"MIG-{gpu.index}0", f"MIG-{gpu.index}1"))
+    for gpu in GPUS
+)
+
+
+@pytest.mark.parametrize(
+    ("value", "gpus", "uuids", "beside", "least"),
+    [
+        (None, GPUS[:2], UUIDS[:2], [], 2),
+        (None, (SPLIT[0],), ["MIG-00"], [], 1),
+        (None, SPLIT[:2], ["MIG-00"], ["MIG-10"], 1),
+        (None, (GPUS[0], SPLIT[1], GPUS[2]), [UUIDS[0], UUIDS[2]], ["MIG-10"], 1),
+        (None, (SPLIT[0], GPUS[1]), ["MIG-00"], [UUIDS[1]], 1),
+        ("MIG-01,MIG-00", (SPLIT[0], GPUS[1]), ["MIG-01"], ["MIG-00"], 1),
+        ("MIG-01,1", (SPLIT[0], GPUS[1]), ["MIG-01"], [UUIDS[1]], 1),
+        ("1,MIG-01", (SPLIT[0], GPUS[1]), [UUIDS[1]], ["MIG-01"], 1),
+        ("2,1,0", (GPUS[0], SPLIT[1], GPUS[2]), [UUIDS[2], UUIDS[0]], ["MIG-10"], 1),
+        ("2,0", (GPUS[0], SPLIT[1], GPUS[2]), [UUIDS[2], UUIDS[0]], [], 2),
+        (UUIDS[0], (SPLIT[0], GPUS[1]), ["MIG-00"], [], 1),
+        ("0,MIG-00", (SPLIT[0], GPUS[1]), [], [], 0),
+    ],
+)
+def test_a_process_has_whole_gpus_or_one_mig_instance(
+    value: str | None, gpus: tuple[NvmlDevice, ...], uuids: list[str], beside: list[str], least: int
+) -> None:
+    mask = apply_mask(value, gpus)
+    assert (list(mask.uuids), list(mask.beside)) == (uuids, beside)
+    variables = {} if value is None else {"CUDA_VISIBLE_DEVICES": value}
+    nvml = NvmlFacts(None, "535.104.05", "12.2", gpus)
+    facts = example_with_gpus(nvml=nvml, environment=EnvironmentFacts(variables))
+    assert [gpu.uuid for gpu in gpus_in_scope(facts)] == uuids
+    assert least_visible(facts) == least
+
+
+def test_processes_of_their_own_may_each_have_an_instance() -> None:
+    assert list(choices(None, (SPLIT[0], GPUS[1]))) == ["MIG-00", "MIG-01", UUIDS[1]]
+    assert list(choices("1,MIG-01", (SPLIT[0], GPUS[1]))) == [UUIDS[1], "MIG-01"]
+    assert list(choices("0", (SPLIT[0], GPUS[1]))) == ["MIG-00"]
 
 
 def test_gpus_in_scope_keep_their_identity_and_follow_the_order_of_the_mask() -> None:

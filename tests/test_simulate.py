@@ -74,10 +74,11 @@ def test_what_depends_on_the_isolation_is_measured_alike_in_a_spawned_child(gpud
     ("machine", "noted"),
     [
         ("[[gpu]]\npreset = 'A100-40'\nmig = 2\n", {"visibility.list_remap: one_gpu"}),
+        ("[[gpu]]\npreset = 'A100-40'\nmig = 2\n[[gpu]]\npreset = 'A100-40'\n", {"visibility.list_remap: one_gpu"}),
         ("[[gpu]]\ncompute_mode = 'exclusive_process'\ncount = 2\n", {"memory.shared_gpu: exclusive"}),
         ("[[gpu]]\npreset = 'T4'\n[[gpu]]\npreset = 'H100'\n", {"discovery.device_order: order_differs"}),
     ],
-    ids=["MIG", "exclusive mode", "unequal"],
+    ids=["MIG", "MIG beside a whole one", "exclusive mode", "unequal"],
 )
 def test_the_whole_catalogue_gives_no_false_alarm_on_a_machine_of_another_kind(
     machine: str, noted: set[str], gpudiag: Gpudiag
@@ -139,6 +140,19 @@ def test_a_fault_is_found_and_named(fault: str, kind: str, named: str, gpudiag: 
     assert kind in found(report.rows)
     assert any(named in finding.message for row in report.rows for finding in row.findings)
     assert fault.partition("=")[0] in report.world.spec
+
+
+def test_one_probe_says_why_there_is_no_context_and_the_others_are_skipped(gpudiag: Gpudiag) -> None:
+    probes = ("placement.manual", "memory.fraction", "visibility.list_invalid", "visibility.mask_order")
+    report = report_of(gpudiag, *probes, "--simulate", "2", "--fault", "context_creation@0", status=1)
+    assert found(report.rows) == {"discovery.logical_devices: creation_failed"}
+    skipped = {row.outcome.reason for row in report.rows if isinstance(row.outcome, Skipped)}
+    assert skipped == {"no CUDA context could be made: discovery.logical_devices says why"}
+    assert {report.device_label(row): row.status for row in report.rows if row.probe == "memory.fraction"} == {
+        "GPU 0": "skipped",
+        "GPU 1": "pass",
+    }
+    assert not any(isinstance(row.outcome, Broken) for row in report.rows)
 
 
 @pytest.mark.parametrize("isolation", ["fork", "spawn"])

@@ -26,6 +26,8 @@ _RESERVE = "TF_DEVICE_MIN_SYS_MEMORY_IN_MB"
 _LIMIT = "TF_PER_DEVICE_MEMORY_LIMIT_MB"
 _LITTLE = 1 / 8
 """Part of a GPU's memory; where less is free, hardly any program does what it was made for."""
+_ROOM_BYTES = 1 << 30
+"""Free memory in which a CUDA context fits."""
 _HANDLE_BYTES = 500 << 20
 """What cuBLAS and cuDNN need beside TensorFlow's pool, roughly."""
 _GROW = (
@@ -84,7 +86,7 @@ def _shared_otherwise(evidence: Evidence) -> bool:
 def _held_by_others(evidence: Evidence) -> Iterator[Match]:
     here = _checked(evidence, lines.DEVICE_FULL)
     said = lines.matching(evidence.lines, lines.DEVICE_FULL)
-    if not here and (not said or _shared_otherwise(evidence)):
+    if (not here and (not said or _shared_otherwise(evidence))) or _refused_with_room(evidence):
         return
     taken = [device for device in _devices(evidence) if device.memory_used_bytes > device.memory_total_bytes / 2]
     free = [device for device in _devices(evidence) if device.memory_used_bytes < device.memory_total_bytes / 4]
@@ -104,6 +106,18 @@ def _held_by_others(evidence: Evidence) -> Iterator[Match]:
         },
         change={"CUDA_VISIBLE_DEVICES": uuids} if here and taken and uuids else None,
     )
+
+
+def _refused_with_room(evidence: Evidence) -> tuple[str, ...]:
+    """Return the refusals that discovery's probes met for want of memory, where NVML shows room on every GPU."""
+    devices = _devices(evidence)
+    room = bool(devices) and all(_free(device) > max(_ROOM_BYTES, device.memory_total_bytes / 2) for device in devices)
+    return _checked(evidence, lines.DEVICE_FULL) if room else ()
+
+
+def _refused_without_reason(evidence: Evidence) -> Iterator[Match]:
+    if refused := _refused_with_room(evidence):
+        yield Match(evidence=(*refused, *map(_holders, _devices(evidence))), sure=Sure.POSSIBLE)
 
 
 def _little_left(evidence: Evidence) -> Iterator[Match]:
@@ -334,8 +348,36 @@ RULES = (
             RuleCase("in the log, of another day", _log(_machine(0), _FROM_DEVICE)),
             RuleCase("held, and nothing failed", _log(_machine(39.5)), fires=False),
             RuleCase("another failure", _failed(_machine(39.5), "InternalError: device busy"), fires=False),
+            RuleCase("NVML shows that nobody holds it", _failed(_machine(0, 2), _SET_DEVICE), fires=False),
+            RuleCase("NVML tells no memory", _failed(_machine(), _SET_DEVICE)),
             RuleCase("JAX holds it", _log(_machine(0), _FROM_DEVICE, _JAX_FRAME), fires=False),
             RuleCase("other workers hold it", _log(_machine(0), _FROM_DEVICE, *_WORKERS), fires=False),
+        ),
+    ),
+    Rule(
+        id="out_of_memory_with_room",
+        stage=Stage.MEMORY,
+        cause='the driver answers "out of memory", and NVML shows that the memory of the GPUs is free',
+        why="""
+        CUDA_ERROR_OUT_OF_MEMORY is also the driver's answer where it lacks memory or addresses of the host: a limit
+        of the container or of Slurm, `ulimit -v`, huge pages or locked memory. A GPU that failed gives it too; so does
+        a client of MPS beyond its limit, and a program that has ended since.
+        """,
+        fix=(
+            "ulimit -v -l; free -m   # limits of this shell, memory of the host",
+            "sudo dmesg | grep -i -e nvrm -e xid -e oom",
+            "nvidia-smi   # who is on the GPU now; end an MPS server: echo quit | nvidia-cuda-mps-control",
+            "sudo nvidia-smi --gpu-reset   # or reboot, where the GPU failed",
+        ),
+        url="https://docs.nvidia.com/deploy/xid-errors/index.html",
+        find=_refused_without_reason,
+        cases=(
+            RuleCase("nobody holds any", _failed(_machine(0), _SET_DEVICE)),
+            RuleCase("the display holds some", _failed(_machine(0, 2), _SET_DEVICE)),
+            RuleCase("another process holds one", _failed(_machine(0, 39.5), _SET_DEVICE), fires=False),
+            RuleCase("NVML tells no memory", _failed(_machine(), _SET_DEVICE), fires=False),
+            RuleCase("another failure", _failed(_machine(0), "InternalError: device busy"), fires=False),
+            RuleCase("in the log, of another day", _log(_machine(0), _FROM_DEVICE), fires=False),
         ),
     ),
     Rule(

@@ -13,6 +13,7 @@ from gpudiag.diagnosis import lines
 from gpudiag.diagnosis.rule import TRACE, Evidence
 from gpudiag.hostfacts import Unknown
 from gpudiag.model import Broken, Judged, Stage, Step
+from gpudiag.scope import least_visible
 
 RUNTIME = "libcudart.so.12"
 DRIVER = "libcuda.so.1"
@@ -134,8 +135,9 @@ def _device_filter(evidence: Evidence) -> Answer:
     ignored = [found[0] for line in seen.lines if (found := _IGNORED.search(line.text))]
     if seen.raised is not None:
         return FAILED, seen.raised.brief
-    if seen.listed == 0 or seen.listed < len(evidence.gpus):
-        return FAILED, "; ".join([f"{seen.listed} of {len(evidence.gpus)} GPUs in scope are listed", *ignored])
+    given = least_visible(evidence.facts)
+    if seen.listed == 0 or seen.listed < given:
+        return FAILED, "; ".join([f"{seen.listed} of {given} GPUs in scope are listed", *ignored])
     return OK, "; ".join([f"{seen.listed} listed", *ignored])
 
 

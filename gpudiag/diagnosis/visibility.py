@@ -20,7 +20,7 @@ from gpudiag.hostfacts import (
     example_with_gpus,
 )
 from gpudiag.model import Stage, Sure
-from gpudiag.scope import apply_mask, gpus_in_scope, index_is_ambiguous
+from gpudiag.scope import apply_mask, gpus_in_scope, index_is_ambiguous, mask_in_force
 
 MASK = "CUDA_VISIBLE_DEVICES"
 OF_SLURM = "NoDevFiles"
@@ -197,15 +197,34 @@ def _several_instances(evidence: Evidence) -> Iterator[Match]:
         [entry.strip() for entry in variables.get(name, "").split(",")] for name in (MASK, "NVIDIA_VISIBLE_DEVICES")
     ]
     masks = [[entry for entry in mask if entry.startswith("MIG-")] for mask in masks]
-    of_gpus = [device.mig_uuids[0] for device in _in_scope(evidence) if device.mig_uuids]
-    chosen = next((mask for mask in masks if len(mask) > 1), of_gpus)
+    whole, instances = _units(evidence)
+    chosen = next((mask for mask in masks if len(mask) > 1), instances)
     listed = evidence.trace.listed if evidence.trace else 1
-    if len(chosen) > 1 and listed == 1:
+    if len(chosen) > 1 and listed == 1 and not whole:
         yield Match(
             evidence=(f"to be seen: {' '.join(chosen)}", f"TensorFlow lists {listed} GPU"),
             figures={"instances": len(chosen), "first": chosen[0]},
-            stage=Stage.DEVICE_FILTER if listed < len(_in_scope(evidence)) else None,
         )
+
+
+def _whole_and_instances(evidence: Evidence) -> Iterator[Match]:
+    whole, instances = _units(evidence)
+    if whole and instances:
+        value = evidence.facts.variables.get(MASK)
+        seen = [f"TensorFlow lists {evidence.trace.listed} GPU(s)"] if evidence.trace else []
+        devices = evidence.facts.nvml_devices
+        modes = (f"GPU {device.index}: MIG {len(device.mig_uuids) or 'off'}" for device in devices)
+        yield Match(
+            evidence=(f"{MASK}={value!r}" if value is not None else f"{MASK} is not set", ", ".join(modes), *seen),
+            figures={"whole": ",".join(whole), "instance": instances[0]},
+        )
+
+
+def _units(evidence: Evidence) -> tuple[list[str], list[str]]:
+    """Return the whole GPUs and the MIG instances that the mask names, whether CUDA shows them together or not."""
+    mask = mask_in_force(evidence.facts)
+    named = (*mask.uuids, *mask.beside)
+    return [uuid for uuid in named if uuid.startswith("GPU-")], [uuid for uuid in named if uuid.startswith("MIG-")]
 
 
 def _masked(gpus: int, value: str, *lines: str, job: str | None = None, **variables: str) -> Evidence:
@@ -448,6 +467,32 @@ RULES = (
             RuleCase("two GPUs with instances", _mig(1, 1)),
             RuleCase("not chosen", _mig(2), fires=False),
             RuleCase("two GPUs", _masked(2, f"{example_gpu(0).uuid},{example_gpu(1).uuid}"), fires=False),
+            RuleCase("beside a whole one", _mig(1, 1, -1), fires=False),
+        ),
+    ),
+    Rule(
+        id="mig_beside_whole_gpus",
+        stage=Stage.CONFIGURATION,
+        cause="some GPUs are in MIG mode and some are not: CUDA shows a process whole GPUs, or one MIG instance alone",
+        why="""
+        CUDA enumerates a single MIG instance, and no whole GPU beside it, whatever CUDA_VISIBLE_DEVICES names (MIG User
+        Guide, CUDA Device Enumeration). So nvidia-smi shows more than TensorFlow lists, on a machine where nothing is
+        broken. Which of them a list of both shows is not documented: name one kind.
+        """,
+        fix=(
+            "export CUDA_VISIBLE_DEVICES={whole}   # whole GPUs",
+            "export CUDA_VISIBLE_DEVICES={instance}   # or an instance; a process for each",
+        ),
+        url=_MIG_GUIDE,
+        find=_whole_and_instances,
+        cases=(
+            RuleCase("a GPU with instances first", _mig(2, -1)),
+            RuleCase("a whole one first", _mig(-1, 2)),
+            RuleCase("both in the mask", _mig(2, -1, CUDA_VISIBLE_DEVICES="1,MIG-01")),
+            RuleCase("the whole one chosen", _mig(2, -1, CUDA_VISIBLE_DEVICES="1"), fires=False),
+            RuleCase("an instance chosen", _mig(2, -1, CUDA_VISIBLE_DEVICES="MIG-01"), fires=False),
+            RuleCase("all in MIG mode", _mig(2, 1), fires=False),
+            RuleCase("none in MIG mode", _mig(-1, -1), fires=False),
         ),
     ),
 )

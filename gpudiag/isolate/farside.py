@@ -17,7 +17,7 @@ from typing import Any, NoReturn
 
 import msgspec
 
-from gpudiag.errors import Disturbed
+from gpudiag.errors import Disturbed, NoContext, NoMemory
 from gpudiag.isolate.job import LENGTH_BYTES
 from gpudiag.model import Cause
 
@@ -30,6 +30,13 @@ BOOT = (
 
 preload_output = ""
 """In a fork: what its server printed while it preloaded, or the beginning of it."""
+
+_CAUSES: dict[type[BaseException], Cause] = {
+    Disturbed: Cause.DISTURBED,
+    NoContext: Cause.NO_CONTEXT,
+    NoMemory: Cause.NO_MEMORY,
+}
+"""What an error means that says nothing about the job's own code."""
 
 
 def command(module: str, *arguments: str) -> list[str]:
@@ -47,7 +54,7 @@ def raised(error: BaseException) -> dict[str, str]:
     """Describe an exception; its traceback goes to stderr, which is kept as evidence."""
     with contextlib.suppress(Exception):
         traceback.print_exception(type(error), error, error.__traceback__)
-    cause = Cause.DISTURBED if isinstance(error, Disturbed) else Cause.EXCEPTION
+    cause = _CAUSES.get(type(error), Cause.EXCEPTION)
     try:
         message = str(error).encode("utf-8", "replace").decode()
     except Exception:  # its __str__ is the job's code

@@ -147,7 +147,7 @@ def child_outcome(
     if content.raised is None:
         return bytes(content.value), None, ""
     cause = content.raised.cause
-    kind = "" if cause is Cause.DISTURBED else f"{content.raised.type}: "
+    kind = f"{content.raised.type}: " if cause is Cause.EXCEPTION else ""
     return None, cause, one_line(kind + content.raised.message)
 
 

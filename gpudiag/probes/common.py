@@ -10,7 +10,7 @@ from typing import Any
 
 import msgspec
 
-from gpudiag.errors import Disturbed
+from gpudiag.errors import Disturbed, NoContext
 from gpudiag.hostfacts import Facts, NvmlFacts, example_gpu, example_with_gpus
 from gpudiag.model import Severity
 from gpudiag.placement import created_devices, short_device
@@ -88,6 +88,17 @@ def without_allocation_retry(ctx: Context) -> None:
     options.experimental.disallow_retry_on_allocation_failure = True
     v1.disable_eager_execution()
     v1.enable_eager_execution(config=v1.ConfigProto(gpu_options=options))
+
+
+def attempt_context(ctx: Context, call: Callable[[], object]) -> Raised | None:
+    """Return what ``call`` raised, as ``ctx.attempt`` does, also where no CUDA context could be made.
+
+    Touch TensorFlow no more then: its next call may never return (measured, 2.21).
+    """
+    try:
+        return ctx.attempt(call)
+    except NoContext as refused:
+        return Raised("RuntimeError", str(refused))
 
 
 def is_square(product: Any, factor: float = 1.0) -> bool:

@@ -17,7 +17,7 @@ _PINNING = {"TF_EAGER_ENABLE_SMALL_TENSOR_CPU_PINNING": "true"}
 
 PROVOCATIONS: tuple[OnMachine | Altered, ...] = (
     OnMachine("placement.default", "gpu_not_seen", variables={"TF_ENABLED_DEVICE_TYPES": "CPU"}),
-    OnMachine("placement.default", "program_raised", faults=("context_creation@0",)),
+    OnMachine("placement.default", "program_raised", faults=("call_fails=cuMemcpyHtoDAsync_v2:700@0",)),
     OnMachine("placement.default", "wrong_result", faults=("memory_corrupted@0",)),
     Altered("placement.default", "on_cpu", {"runs.1.logged": ["CPU:0"]}),
     Altered("placement.default", "not_the_first", {"runs.2.logged": ["GPU:1"]}),

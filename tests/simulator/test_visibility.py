@@ -159,6 +159,8 @@ def test_mig_shows_one_instance(with_mig: MachineSpec) -> None:
         ("1,0", None),
         (second[:12], None),
         (with_mig.gpus[0].uuid, None),
+        (f"{first},{first}", None),
+        (f"0,{first}", None),
     )
     assert [devices for _, devices in answers] == [
         ["0/0"],
@@ -171,4 +173,13 @@ def test_mig_shows_one_instance(with_mig: MachineSpec) -> None:
         ["1"],
         ["0/1"],
         ["0/0"],
+        [],
+        [],
     ]
+
+
+def test_whole_gpus_are_shown_without_the_instances_between_them() -> None:
+    spec = cards(3)
+    spec = replace(spec, gpus=(spec.gpus[0], replace(spec.gpus[1], mig=2), spec.gpus[2]))
+    answers = ask(spec, (None, None), ("2,1,0", None), ("1,2", None), (f"0,{spec.gpus[1].mig_uuids[1]},2", None))
+    assert [devices for _, devices in answers] == [["0", "2"], ["2", "0"], ["1/0"], ["0", "2"]]

@@ -26,7 +26,16 @@ from gpudiag.hostfacts import Facts
 from gpudiag.model import Limits, Severity
 from gpudiag.placement import short_device
 from gpudiag.probe import Case, Context, Judgement, Kind, Needs, Raised, Scope
-from gpudiag.probes.common import GPU_NOT_SEEN, MATRIX, OTHER_GPU, WRONG_RESULT, Kernel, is_square, judge_kernel
+from gpudiag.probes.common import (
+    GPU_NOT_SEEN,
+    MATRIX,
+    OTHER_GPU,
+    WRONG_RESULT,
+    Kernel,
+    attempt_context,
+    is_square,
+    judge_kernel,
+)
 from gpudiag.record import Record
 
 PROBE = probe.Probe(needs=Needs(gpus=1), scope=Scope.ALL_GPUS, quick=True)
@@ -72,7 +81,9 @@ def measure(ctx: Context) -> Reading:
     tf = ctx.tf
     given = tuple(gpu.pci_bus_id for gpu in ctx.gpus)
     devices: list[str] = []
-    raised = ctx.attempt(lambda: devices.extend(device.name for device in tf.config.list_logical_devices("GPU")))
+    raised = attempt_context(
+        ctx, lambda: devices.extend(device.name for device in tf.config.list_logical_devices("GPU"))
+    )
     if raised is not None:
         return Reading(given, raised, {})  # the next call into TensorFlow may never return (measured, 2.21)
     tf.config.set_soft_device_placement(False)

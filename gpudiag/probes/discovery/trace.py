@@ -25,7 +25,7 @@ from gpudiag.hostfacts import Facts
 from gpudiag.logline import Line
 from gpudiag.model import Limits, Severity
 from gpudiag.probe import Case, Context, Judgement, Kind, Raised
-from gpudiag.scope import gpus_in_scope
+from gpudiag.scope import least_visible
 
 PROBE = probe.Probe(quick=True, as_user=True)
 
@@ -79,7 +79,7 @@ def read_log(log: tuple[str, ...], listed: int, raised: Raised | None) -> Readin
 
 
 def judge(reading: Reading, facts: Facts, limits: Limits) -> Iterator[Judgement]:
-    given = len(gpus_in_scope(facts))
+    given = least_visible(facts)
     if reading.raised is not None:
         yield RAISED.found(raised=reading.raised.brief)
     elif reading.listed < given:

@@ -48,7 +48,7 @@ from gpudiag.probes.common import (
 from gpudiag.record import Record
 
 PROBE = probe.Probe(
-    needs=Needs(gpus=1),
+    needs=Needs(gpus=1, free_bytes=256 * MIB),
     scope=Scope.ALL_GPUS,
     exclusive=True,
     # Forced growth would reach the logical devices too, and other allocators know no limit (memory.fraction tells):

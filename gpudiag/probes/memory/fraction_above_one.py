@@ -52,7 +52,7 @@ from gpudiag.probes.common import (
 from gpudiag.record import Record
 
 PROBE = probe.Probe(
-    needs=Needs(gpus=1, free_bytes=1 << 30),
+    needs=Needs(gpus=1, free_bytes=512 * MIB),
     scope=Scope.ALL_GPUS,
     exclusive=True,
     # They would decide in place of the options under test: memory.growth_forced and memory.fraction tell. A limit by

@@ -48,7 +48,7 @@ from gpudiag.probes.common import (
 from gpudiag.record import Record
 
 PROBE = probe.Probe(
-    needs=Needs(gpus=1),
+    needs=Needs(gpus=1, free_bytes=256 * MIB),
     scope=Scope.EACH_GPU,
     exclusive=True,
     # Were growth ignored, TensorFlow would take all that is free; this makes it stop at 1 GiB.

@@ -47,7 +47,7 @@ from gpudiag.record import Record
 VARIABLE = "TF_FORCE_GPU_ALLOW_GROWTH"
 
 PROBE = probe.Probe(
-    needs=Needs(gpus=1, free_bytes=1 << 30),
+    needs=Needs(gpus=1, free_bytes=512 * MIB),
     scope=Scope.ALL_GPUS,
     exclusive=True,
     # The probe sets the first itself; other allocators know no growth (memory.fraction tells).

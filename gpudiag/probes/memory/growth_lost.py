@@ -44,7 +44,7 @@ from gpudiag.probes.common import (
 from gpudiag.record import Record
 
 PROBE = probe.Probe(
-    needs=Needs(gpus=1, free_bytes=2 << 30),
+    needs=Needs(gpus=1, free_bytes=1536 * MIB),
     scope=Scope.ALL_GPUS,
     exclusive=True,
     # TensorFlow takes all that is free once growth is lost; the first makes it stop at 512 MiB. Forced growth is not

@@ -44,7 +44,7 @@ from gpudiag.probes.common import (
 from gpudiag.record import Record
 
 PROBE = probe.Probe(
-    needs=Needs(gpus=2),
+    needs=Needs(gpus=2, free_bytes=128 * MIB),
     scope=Scope.ALL_GPUS,
     exclusive=True,
     # Were growth ignored, TensorFlow would take all that is free of every GPU; the first makes it stop at 128 MiB of

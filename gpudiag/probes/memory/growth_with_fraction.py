@@ -50,7 +50,7 @@ from gpudiag.probes.common import (
 from gpudiag.record import Record
 
 PROBE = probe.Probe(
-    needs=Needs(gpus=1, free_bytes=1 << 30),
+    needs=Needs(gpus=1, free_bytes=512 * MIB),
     scope=Scope.ALL_GPUS,
     exclusive=True,
     # Were both ignored, TensorFlow would take all that is free; the first makes it stop at 1 GiB. The others would

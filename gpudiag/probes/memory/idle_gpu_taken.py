@@ -44,7 +44,7 @@ from gpudiag.probes.common import (
 from gpudiag.record import Record
 
 PROBE = probe.Probe(
-    needs=Needs(gpus=2),
+    needs=Needs(gpus=2, free_bytes=256 * MIB),
     scope=Scope.ALL_GPUS,
     exclusive=True,
     # With growth, or without a pool, nothing would tell a GPU's pool from a few small tensors.

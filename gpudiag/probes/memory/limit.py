@@ -46,7 +46,7 @@ from gpudiag.probes.common import (
 from gpudiag.record import Record
 
 PROBE = probe.Probe(
-    needs=Needs(gpus=1),
+    needs=Needs(gpus=1, free_bytes=256 * MIB),
     scope=Scope.ALL_GPUS,
     exclusive=True,
     # Were the limit ignored, TensorFlow would take all that is free; this makes it stop at 512 MiB.

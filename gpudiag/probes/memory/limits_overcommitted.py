@@ -46,7 +46,7 @@ from gpudiag.probes.common import (
 from gpudiag.record import Record
 
 PROBE = probe.Probe(
-    needs=Needs(gpus=1),
+    needs=Needs(gpus=1, free_bytes=64 * MIB),
     scope=Scope.ALL_GPUS,
     exclusive=True,
     # Growth, because the limits are the whole memory: forced, because only so logical devices have it. Other allocators

@@ -45,6 +45,7 @@ from gpudiag.probes.common import (
     SLACK_BYTES,
     WRONG_RESULT,
     Kernel,
+    attempt_context,
     ceilings_mib,
     is_partitioned,
     is_square,
@@ -56,7 +57,7 @@ from gpudiag.record import Record
 HELD_BYTES = 256 * MIB
 
 PROBE = probe.Probe(
-    needs=Needs(gpus=1, free_bytes=3 * HELD_BYTES),
+    needs=Needs(gpus=1, free_bytes=2 * HELD_BYTES),
     scope=Scope.ALL_GPUS,
     exclusive=True,
     # No single allocation above 128 MiB: both sessions count on nearly the whole GPU, and would take it. What the other
@@ -224,7 +225,7 @@ def _compute(ctx: Context, gpu: Gpu, number: int, options: Any) -> tuple[MemoryU
                 correct.append(is_square(session.run(product, {matrix: MATRIX})))
 
     with ctx.placements() as log:
-        failed = ctx.attempt(compute)
+        failed = attempt_context(ctx, compute)
     kernel = Kernel(name, created_devices(log.lines).get(name, ""), correct[0]) if correct else None
     ours = uses[0] if uses else ctx.memory(gpu)
     return ours, ceilings_mib(log.lines).get(name, 0), failed, kernel

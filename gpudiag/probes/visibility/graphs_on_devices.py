@@ -47,7 +47,7 @@ from gpudiag.probes.common import (
 )
 
 PROBE = probe.Probe(
-    needs=Needs(gpus=1),
+    needs=Needs(gpus=1, free_bytes=256 * MIB),
     scope=Scope.ALL_GPUS,
     exclusive=True,
     # Devices are under test. Without growth a session would take nearly all memory of every GPU, and other allocators

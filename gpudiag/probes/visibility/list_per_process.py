@@ -45,7 +45,7 @@ from gpudiag.probes.common import (
 )
 
 PROBE = probe.Probe(
-    needs=Needs(gpus=2),
+    needs=Needs(gpus=2, free_bytes=256 * MIB),
     scope=Scope.ALL_GPUS,
     exclusive=True,
     # The list is under test. Without growth the session would take nearly all memory of its GPU, and other allocators

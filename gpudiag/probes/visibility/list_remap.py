@@ -43,7 +43,7 @@ from gpudiag.probes.common import (
 )
 
 PROBE = probe.Probe(
-    needs=Needs(gpus=1),
+    needs=Needs(gpus=1, free_bytes=256 * MIB),
     scope=Scope.ALL_GPUS,
     exclusive=True,
     # The list is under test. Without growth the session would take nearly all memory of every GPU, and other allocators

@@ -50,7 +50,7 @@ from gpudiag.probes.common import (
 from gpudiag.record import Record
 
 PROBE = probe.Probe(
-    needs=Needs(gpus=1, free_bytes=512 * MIB),
+    needs=Needs(gpus=1, free_bytes=384 * MIB),
     scope=Scope.ALL_GPUS,
     exclusive=True,
     # Both would overrule what the sessions ask for (memory.growth and memory.fraction tell).

@@ -41,7 +41,7 @@ from gpudiag.probes.common import (
 from gpudiag.record import Record
 
 PROBE = probe.Probe(
-    needs=Needs(gpus=2),
+    needs=Needs(gpus=2, free_bytes=256 * MIB),
     scope=Scope.ALL_GPUS,
     exclusive=True,
     # Without growth the first tensor would take nearly all memory, and other allocators give memory back before it can

@@ -20,7 +20,7 @@ static void order_gpus(const struct machine *machine, const char *device_order, 
         }
 }
 
-/* A process can enumerate a single MIG instance (MIG User Guide); a GPU in MIG mode named as a whole is its first. */
+/* A GPU in MIG mode named as a whole is its first instance. */
 static struct unit whole_or_first_instance(const struct machine *machine, int gpu) {
     return (struct unit){gpu, machine->gpus[gpu].mig_instances ? 0 : -1};
 }
@@ -54,18 +54,24 @@ static bool find_entry(const struct machine *machine, const int *order, char *en
     return true;
 }
 
+/* "CUDA can only enumerate a single compute instance", and "will not enumerate non-MIG GPU if any compute instance is
+ * enumerated on any other GPU" (MIG User Guide, CUDA Device Enumeration). Which of them a mixed list shows is not
+ * documented; here its first entry decides. */
+static int shown_together(struct unit *units, int count) {
+    if (count && units[0].mig >= 0) return 1;
+    int whole = 0;
+    for (int i = 0; i < count; i++)
+        if (units[i].mig < 0) units[whole++] = units[i];
+    return whole;
+}
+
 int visible_units(const struct machine *machine, const char *device_order, const char *visible_devices,
                   struct unit *units) {
     int order[MAX_GPUS], count = 0;
     order_gpus(machine, device_order, order);
     if (!visible_devices) {
-        for (int i = 0; i < machine->gpu_count; i++) {
-            struct unit unit = whole_or_first_instance(machine, order[i]);
-            if (unit.mig >= 0 && count) continue; /* an instance is shown alone or not at all */
-            units[count++] = unit;
-            if (unit.mig >= 0) break;
-        }
-        return count;
+        for (int i = 0; i < machine->gpu_count; i++) units[count++] = whole_or_first_instance(machine, order[i]);
+        return shown_together(units, count);
     }
     char *copy = strdup(visible_devices), *rest = copy, *entry;
     while (copy && (entry = strsep(&rest, ",")) && count < MAX_GPUS) {
@@ -77,10 +83,8 @@ int visible_units(const struct machine *machine, const char *device_order, const
             count = 0;
             break;
         }
-        if (unit.mig >= 0 && count) break;
         units[count++] = unit;
-        if (unit.mig >= 0) break;
     }
     free(copy);
-    return count;
+    return shown_together(units, count);
 }
