@@ -6,6 +6,7 @@ NVML ignores that variable, so its rules are applied here as the CUDA driver app
 from __future__ import annotations
 
 import re
+from collections.abc import Mapping
 
 from gpudiag.hostfacts import Facts, NvmlDevice
 from gpudiag.model import Gpu
@@ -100,9 +101,13 @@ def index_is_ambiguous(facts: Facts) -> bool:
     Unless ``CUDA_DEVICE_ORDER=PCI_BUS_ID``, CUDA counts the fastest GPU first, and which of unequal cards that is
     cannot be learnt from NVML. Masks by UUID are exact.
     """
-    variables = facts.variables
+    return indices_are_ambiguous(facts.variables, facts.nvml_devices)
+
+
+def indices_are_ambiguous(variables: Mapping[str, str], devices: tuple[NvmlDevice, ...]) -> bool:
+    """As :func:`index_is_ambiguous`, of an environment's ``variables`` and the GPUs that NVML reports."""
     indices = re.search(r"(?:^|,)\s*\+?\d", variables.get("CUDA_VISIBLE_DEVICES", ""))
-    unequal = len({device.name for device in facts.nvml_devices}) > 1
+    unequal = len({device.name for device in devices}) > 1
     return bool(indices) and unequal and variables.get("CUDA_DEVICE_ORDER") != "PCI_BUS_ID"
 
 

@@ -88,7 +88,7 @@ class Gpudiag:
         """Replace every folder that holds ``package`` by one of links to all the rest."""
         for number, entry in enumerate(self.path):
             if (Path(entry) / package).is_dir():
-                rest = self.folder / f"modules{number}"
+                rest = self.folder / f"modules{number}-without-{package}"
                 rest.mkdir()
                 for one in Path(entry).iterdir():
                     if not one.name.startswith(package):

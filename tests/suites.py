@@ -29,6 +29,7 @@ class Test:
     """``passed``, ``failure``, ``error`` or ``skipped``."""
     message: str
     properties: dict[str, str]
+    seconds: float
 
 
 @dataclass(frozen=True, repr=False)
@@ -102,5 +103,5 @@ def _tests(junit: Path) -> dict[str, Test]:
         properties = {one.attrib["name"]: one.attrib["value"] for one in case.iter("property")}
         outcome = "passed" if result is None else result.tag
         message = "" if result is None else result.attrib.get("message", "") + (result.text or "")
-        found[case.attrib["name"]] = Test(outcome, message, properties)
+        found[case.attrib["name"]] = Test(outcome, message, properties, float(case.attrib["time"]))
     return found

@@ -193,6 +193,8 @@ class Run:
         self._locks = Devices(self.world.get("locks"))
         self.stack.callback(self._locks.close)
         self.plan = Plan(self.found.devices, self.found.lack)
+        if own.assigns:
+            self._refuse_ambiguous_mask()
         self.change({SESSION_VARIABLE: self.folder.name})
         if workers:
             self.change({RUN_VARIABLE: str(self.folder)})
@@ -201,6 +203,18 @@ class Run:
             place = _slots(devices, 1, own, Need(count=len(devices)))[0]
             self.change(place.environment)
             self.config.stash[PLACE] = place
+
+    def _refuse_ambiguous_mask(self) -> None:
+        """What is given is named by UUID: where an index may be another card, that could be one the caller hid."""
+        from gpudiag.scope import indices_are_ambiguous
+
+        devices = () if self.found.nvml is None else self.found.nvml.devices
+        hides = len({one.index for one in self.plan.devices}) < len(devices)
+        if hides and indices_are_ambiguous({**os.environ}, devices):
+            raise pytest.UsageError(
+                f"gpudiag: CUDA_VISIBLE_DEVICES={self.found.mask!r} chooses among unequal GPUs by index, and CUDA may "
+                "count them in another order than NVML. Set CUDA_DEVICE_ORDER=PCI_BUS_ID, or name GPUs by UUID."
+            )
 
     def change(self, variables: Mapping[str, str]) -> None:
         """Set environment variables until the session ends."""

@@ -22,6 +22,7 @@ import socket
 import stat
 import sys
 import tempfile
+import time
 import warnings
 from collections.abc import Callable, Generator, Iterator, Mapping
 from dataclasses import dataclass, field, replace
@@ -138,10 +139,15 @@ def pytest_runtest_protocol(item: pytest.Item) -> Generator[None, object, object
     """Make an isolated test hollow."""
     marker = item.get_closest_marker(MARKER)
     if marker is not None and not is_far_side(item.config):
-        isolated = _Isolated(item, _timeout_s(marker))
-        item.stash[_ISOLATED] = isolated
-        for name, method in (("setup", isolated.setup), ("runtest", isolated.call), ("teardown", isolated.teardown)):
-            setattr(item, name, method)
+        try:
+            isolated = _Isolated(item, _timeout_s(marker))
+        except ValueError as error:  # of a marker that a conftest file added
+            refusal = f"@pytest.mark.{MARKER}: {error}"
+            item.setup = functools.partial(pytest.fail, refusal, pytrace=False)  # type: ignore[method-assign]
+        else:
+            item.stash[_ISOLATED] = isolated
+            for name in ("setup", "runtest", "teardown"):
+                setattr(item, name, getattr(isolated, name))
     return (yield)
 
 
@@ -163,11 +169,15 @@ class _Isolated:
         self._timeout_s = timeout_s
         self._outcome = _Outcome()
         self._raised: BaseException | None = None
+        self._took_s = 0.0
+        """All of it, together with what is not part of any phase."""
 
     def setup(self) -> None:
         """Run the whole test."""
         item = self._item
+        began = time.perf_counter()
         self._outcome = outcome = _processes(item.config).run(_order(item), self._timeout_s)
+        self._took_s = time.perf_counter() - began
         for report in itertools.chain(*outcome.reports.values()):
             item.user_properties.extend(one for one in report.user_properties if one not in item.user_properties)
         if outcome.died is None:
@@ -183,7 +193,7 @@ class _Isolated:
             pytest.exit(*outcome.exit)
         self._look_at("setup")
 
-    def call(self) -> None:
+    def runtest(self) -> None:
         """Raise where the test's process died in its call."""
         self._look_at("call")
 
@@ -216,6 +226,8 @@ class _Isolated:
             return self._as_here(last)
         if call.excinfo is not None and call.excinfo.value is self._raised and report.longrepr is not None:
             report.longrepr = call.excinfo.getrepr(style="value")  # without the lines of this file
+            phases = itertools.chain(*self._outcome.reports.values())
+            report.duration = max(0.0, self._took_s - sum(phase.duration for phase in phases))
         return report
 
     def _as_here(self, report: pytest.TestReport) -> pytest.TestReport:

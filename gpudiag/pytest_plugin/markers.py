@@ -24,6 +24,7 @@ LINES = (
 
 NEED = pytest.StashKey[Need]()
 LACK = pytest.StashKey[str]()
+BAD = pytest.StashKey[str]()
 
 
 def need_of(item: pytest.Item) -> Need | None:
@@ -56,10 +57,15 @@ def pytest_pycollect_makeitem() -> Generator[None, Any, Any]:
 @pytest.hookimpl(trylast=True)
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
     """Decide for each test with a marker: it runs here, in a later round, or not, as the machine lacks something."""
-    try:
-        needs = {item: need for item in items if (need := need_of(item)) is not None}
-    except ValueError as error:  # of a marker that a conftest file added
-        raise pytest.UsageError(f"{MARKER}: {error}.") from None
+    needs: dict[pytest.Item, Need] = {}
+    for item in items:
+        try:
+            need = need_of(item)
+        except ValueError as error:  # of a marker that a conftest file added
+            item.stash[BAD] = f"{MARKER}: {error}."
+            continue
+        if need is not None:
+            needs[item] = need
     worker = config.stash.get(WORKER, None)
     plan = None if worker is None else worker.plan
     if plan is not None and plan.needs:
@@ -87,7 +93,9 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
 
 @pytest.hookimpl(tryfirst=True)
 def pytest_runtest_setup(item: pytest.Item) -> None:
-    """Under ``--gpudiag-require-gpus`` a test whose GPUs are lacking fails."""
+    """Fail a test whose marker is bad and, under ``--gpudiag-require-gpus``, one whose GPUs are lacking."""
+    if BAD in item.stash:
+        pytest.fail(item.stash[BAD], pytrace=False)
     if LACK in item.stash and settings.of(item.config).require_gpus:
         pytest.fail(f"{item.stash[LACK]} (--gpudiag-require-gpus makes this a failure)", pytrace=False)
 

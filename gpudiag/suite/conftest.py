@@ -11,9 +11,10 @@ from typing import Any
 import pytest
 
 from gpudiag.model import Broken, Limits, Report, Row, Skipped
-from gpudiag.pytest_plugin import machine, preflight
+from gpudiag.pytest_plugin import machine, preflight, settings
 from gpudiag.pytest_plugin.assign import RUN, WORKER
 from gpudiag.pytest_plugin.machine import MASK, Device
+from gpudiag.pytest_plugin.summary import DEVICE
 
 REPORT = pytest.StashKey[Report]()
 """Of the one run of the session's probes."""
@@ -77,6 +78,8 @@ class ProbeItem(_Item):
             pytest.skip(f"level {report.level.name}: {report.level.reason}" if report.level.reason else "not in scope")
         if isinstance(row.outcome, Skipped):
             pytest.skip(words.figure(row))
+        if row.devices:
+            self.user_properties.append((DEVICE, report.device_label(row)))
         failing = [one for one in row.findings if one.severity in report.limits.failing]
         others = [words.finding(one) for one in row.findings if one not in failing]
         self.add_report_section("call", "gpudiag", "\n".join([words.figure(row), *others]))
@@ -102,7 +105,11 @@ class VerdictItem(_Item):
         self.add_report_section("call", "gpudiag", said)
         if report.exit_code:
             causes = [f"{name}: {text}" for cause in report.diagnosis.causes for name, text in words.cause(cause)]
-            raise Found("\n".join(filter(None, [said, words.headline(report), *causes, words.next_step(report)])))
+            items = {item.probe for item in self.session.items if isinstance(item, ProbeItem)}
+            # That of a requirement is run also where -k leaves its item out.
+            others = [words.finding(one) for row in report.rows if row.probe not in items for one in row.findings]
+            told = [said, words.headline(report), *causes, *others, words.next_step(report)]
+            raise Found("\n".join(filter(None, told)))
 
 
 def _devices(config: pytest.Config) -> tuple[Device, ...]:
@@ -138,6 +145,7 @@ def _run(session: pytest.Session) -> Report:
     from gpudiag.signals import Signals
 
     config = session.config
+    own = settings.of(config)
     chosen = {item.probe for item in session.items if isinstance(item, ProbeItem)}
     with ExitStack() as stack:
         given = world.options(None, (), stack)
@@ -149,7 +157,8 @@ def _run(session: pytest.Session) -> Report:
         options = runner.Options(
             entries=tuple(entry for entry in catalogue.entries() if entry.name in chosen),
             isolation="fork" if isolate.fork_refusal() is None else "spawn",
-            limits=Limits(),
+            # A session in which simulated GPUs do not count was refused when it began.
+            limits=Limits(require_gpus=own.require_gpus, count_simulated=own.simulate is not None),
             command=("pytest", *map(str, config.invocation_params.args)),
             **given,
         )

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from pathlib import Path
 
 import pytest
 
@@ -17,6 +18,12 @@ def suite(gpudiag: Gpudiag) -> Suite:
 
 
 @pytest.fixture
+def plain(gpudiag: Gpudiag) -> None:
+    """Do without TensorFlow, whose import takes seconds, where nothing depends on it."""
+    gpudiag.without("tensorflow")
+
+
+@pytest.fixture
 def simulated() -> None:
     """Skip where GPUs cannot be simulated."""
     try:
@@ -27,10 +34,13 @@ def simulated() -> None:
 
 
 @pytest.fixture
-def machine(simulated: None, request: pytest.FixtureRequest) -> Callable[[str], simulator.Machine]:
-    """Make simulated machines that last as long as the test."""
+def machine(simulated: None, request: pytest.FixtureRequest, tmp_path: Path) -> Callable[[str], simulator.Machine]:
+    """Make simulated machines that last as long as the test, from specifications or TOML (with a line break)."""
 
     def make(spec: str) -> simulator.Machine:
+        if "\n" in spec:
+            (tmp_path / "machine.toml").write_text(spec)
+            spec = str(tmp_path / "machine.toml")
         made = simulator.Machine(spec)
         made.__enter__()
         request.addfinalizer(lambda: made.__exit__(None, None, None))

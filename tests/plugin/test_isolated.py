@@ -7,7 +7,6 @@ from collections.abc import Callable
 
 import pytest
 
-from conftest import Gpudiag
 from gpudiag.simulator import Machine
 from suites import Suite
 
@@ -142,13 +141,7 @@ OUTCOMES = {
 }
 
 
-@pytest.fixture
-def plain(gpudiag: Gpudiag) -> None:
-    """Do without TensorFlow, whose import takes seconds, where nothing depends on it."""
-    gpudiag.without("tensorflow")
-
-
-@pytest.mark.parametrize("arguments", [(), ("-n2", "--dist=loadscope"), ("-s",)], ids=["alone", "xdist", "uncaptured"])
+@pytest.mark.parametrize("arguments", [(), ("-n2", "--dist=loadscope")], ids=["alone", "xdist"])
 def test_what_goes_wrong_stays_with_its_test(
     suite: Suite, plain: None, no_child_left: None, arguments: tuple[str, ...]
 ) -> None:
@@ -169,13 +162,22 @@ def test_what_goes_wrong_stays_with_its_test(
     assert "running, now killed" in tests["test_leaves_a_daemon"]
     assert "the fork server died" in tests["test_kills_its_parent"]
     assert ran.tests["test_passes"].properties == {"own": "value"}
-    if arguments != ("-s",):
-        assert "last words" in ran.out
-        assert "of its library" in ran.out
-        assert "in test_crashes" in ran.out  # the stack that faulthandler wrote
-        assert "waiting" in ran.out
-    elif not arguments:
-        assert "printed here" in ran.out
+    assert "last words" in ran.out
+    assert "of its library" in ran.out
+    assert "in test_crashes" in ran.out  # the stack that faulthandler wrote
+    assert "waiting" in ran.out
+    durations = {name: test.seconds for name, test in ran.tests.items()}
+    assert 1 <= durations["test_hangs"] < 20
+    assert durations["test_leaves_a_daemon"] >= 0.2
+
+
+def test_output_that_is_not_captured_is_printed_here(suite: Suite, plain: None) -> None:
+    suite.write("test_all.py", ILL_BEHAVED)
+    some = ("test_before", "test_passes", "test_crashes", "test_floods", "test_after")
+    ran = suite("-s", "-k", " or ".join(some))
+    assert ran.outcomes() == {name: OUTCOMES[name] for name in (*some, "test_after_all")}, str(ran)
+    assert "printed here" in ran.out
+    assert "of its library" in ran.out + ran.err
 
 
 MISCELLANEOUS = """
@@ -234,8 +236,7 @@ def test_async_tests_run_where_a_plugin_runs_them(suite: Suite) -> None:
     assert suite("-k", "async", "-o", "asyncio_mode=auto").outcomes() == {"test_async": "passed"}
 
 
-def test_without_tensorflow(suite: Suite, gpudiag: Gpudiag) -> None:
-    gpudiag.without("tensorflow")
+def test_without_tensorflow(suite: Suite, plain: None) -> None:
     suite.write(
         "test_all.py",
         """
@@ -258,30 +259,31 @@ def test_without_tensorflow(suite: Suite, gpudiag: Gpudiag) -> None:
     assert "SIGABRT" in ran.tests["test_two"].message
 
 
-@pytest.mark.parametrize(
-    ("arguments", "said"),
-    [
-        ("timeout=0", "timeout=0 is not a number of seconds above 0"),
-        ("timeout='long'", "timeout='long' is not a number"),
-        ("30", "was given 30"),
-        ("seconds=3", "was given seconds=3"),
-    ],
-)
-def test_a_bad_marker_is_an_error_of_collection(suite: Suite, arguments: str, said: str) -> None:
-    suite.write(
-        "test_all.py",
-        f"""
-        import pytest
+BAD = {
+    "timeout=0": "gpudiag_isolated: timeout=0 is not a number of seconds above 0",
+    "timeout='long'": "gpudiag_isolated: timeout='long' is not a number",
+    "30": "gpudiag_isolated: takes no argument but timeout, such as timeout=60, and was given 30",
+    "seconds=3": "was given seconds=3",
+}
 
-        @pytest.mark.gpudiag_isolated({arguments})
-        def test_one():
-            pass
-        """,
-    )
+
+def test_a_bad_marker_is_an_error_of_collection(suite: Suite) -> None:
+    for number, arguments in enumerate(BAD):
+        suite.write(
+            f"test_bad{number}.py",
+            f"""
+            import pytest
+
+            @pytest.mark.gpudiag_isolated({arguments})
+            def test_one():
+                pass
+            """,
+        )
     ran = suite()
-    assert ran.status == 2
-    assert "test_all.py::test_one: @pytest.mark.gpudiag_isolated" in ran.out
-    assert said in ran.out
+    assert ran.status == pytest.ExitCode.INTERRUPTED
+    for number, said in enumerate(BAD.values()):
+        line = next(line for line in ran.out.splitlines() if line.startswith(f"test_bad{number}.py::test_one: @pytest"))
+        assert said in line, ran
 
 
 def test_a_test_that_is_not_there_the_second_time(suite: Suite, plain: None) -> None:
@@ -410,14 +412,12 @@ CONFIGURING = """
 """
 
 
-@pytest.mark.parametrize("arguments", [(), ("-n2",)], ids=["alone", "xdist"])
-def test_after_a_gpu_test_in_the_same_worker(
-    suite: Suite, machine: Callable[[str], Machine], arguments: tuple[str, ...]
-) -> None:
+def test_after_a_gpu_test_in_the_same_worker(suite: Suite, machine: Callable[[str], Machine]) -> None:
+    """A single worker, so that it is the same; without workers it is shown with the fixtures."""
     suite.gpudiag.environment = machine("1x8GiB").environment(suite.gpudiag.environment)
     suite.write("test_gpu.py", GPU)
     suite.write("test_logical.py", CONFIGURING)
-    ran = suite(*arguments, TF_FORCE_GPU_ALLOW_GROWTH="true")
+    ran = suite("-n1", TF_FORCE_GPU_ALLOW_GROWTH="true")
     assert set(ran.outcomes().values()) == {"passed"}, str(ran)
     assert len(ran.outcomes()) == 4
 
@@ -468,7 +468,7 @@ CALLING = """
 """
 
 
-def test_functions_in_fresh_processes(suite: Suite) -> None:
+def test_functions_in_fresh_processes(suite: Suite, plain: None) -> None:
     suite.write("test_all.py", CALLING)
     ran = suite()
     assert set(ran.outcomes().values()) == {"passed"}, str(ran)

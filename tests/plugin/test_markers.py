@@ -68,47 +68,72 @@ def test_a_limit_counts_instead_of_the_memory() -> None:
     assert Need(memory_bytes=4 << 30).of((LARGE,), limit_bytes=3 << 30) == ()
 
 
-@pytest.mark.parametrize(
-    ("arguments", "words"),
-    [
-        ("count='two'", "count='two' is not a number of GPUs above 0"),
-        ("count=0", "count=0 is not"),
-        ("count=True", "count=True is not"),
-        ("memory='8 apples'", "memory='8 apples' is not a size, such as '8GiB'"),
-        ("memory=-1", "memory=-1 is not a size"),
-        ("memory=1.5", "memory=1.5 is not a size"),
-        ("capability=8", "capability=8 is not a compute capability, such as (8, 0)"),
-        ("capability=(8, '0')", "capability=(8, '0') is not"),
-        ("2", "2: there are count=, memory= and capability=, by name"),
-        ("gpus=2", "gpus: there are count=, memory= and capability=, by name"),
-    ],
-)
-def test_a_bad_argument_is_an_error_of_collection(arguments: str, words: str, suite: Suite) -> None:
-    suite.write(
-        "test_bad.py",
-        f"""
-        import pytest
+BAD = {
+    "count='two'": "count='two' is not a number of GPUs above 0",
+    "count=0": "count=0 is not",
+    "count=True": "count=True is not",
+    "memory='8 apples'": "memory='8 apples' is not a size, such as '8GiB'",
+    "memory=-1": "memory=-1 is not a size",
+    "memory=1.5": "memory=1.5 is not a size",
+    "capability=8": "capability=8 is not a compute capability, such as (8, 0)",
+    "capability=(8, '0')": "capability=(8, '0') is not",
+    "2": "2: there are count=, memory= and capability=, by name",
+    "gpus=2": "gpus: there are count=, memory= and capability=, by name",
+}
 
-        class TestBad:
-            @pytest.mark.gpudiag_gpus({arguments})
-            def test_bad(self): ...
-        """,
-    )
+
+def test_a_bad_argument_is_an_error_of_collection(suite: Suite) -> None:
+    for number, arguments in enumerate(BAD):
+        suite.write(
+            f"test_bad{number}.py",
+            f"""
+            import pytest
+
+            class TestBad:
+                @pytest.mark.gpudiag_gpus({arguments})
+                def test_bad(self): ...
+            """,
+        )
     done = suite()
     assert done.status == pytest.ExitCode.INTERRUPTED
-    assert f"test_bad.py::TestBad::test_bad: gpudiag_gpus: {words}" in done.out, done
+    for number, words in enumerate(BAD.values()):
+        assert f"test_bad{number}.py::TestBad::test_bad: gpudiag_gpus: {words}" in done.out, done
     assert "Traceback" not in str(done)
+
+
+@pytest.mark.parametrize("arguments", [(), ("-n", "1")], ids=["alone", "xdist"])
+def test_a_bad_argument_of_a_marker_that_a_conftest_file_adds_fails_its_test(
+    arguments: tuple[str, ...], suite: Suite
+) -> None:
+    """It is too late for an error of collection, and xdist knows no other that it would show."""
+    suite.write(
+        "conftest.py",
+        """
+        import pytest
+
+        def pytest_collection_modifyitems(items):
+            for item in items:
+                marker = pytest.mark.gpudiag_gpus(count=0) if "gpus" in item.name else pytest.mark.gpudiag_isolated(30)
+                if "good" not in item.name:
+                    item.add_marker(marker)
+        """,
+    )
+    suite.write("test_bad.py", "def test_gpus(): ...\ndef test_isolated(): ...\ndef test_good(): ...\n")
+    done = suite(*arguments)
+    assert done.outcomes() == {"test_gpus": "error", "test_isolated": "error", "test_good": "passed"}, done
+    assert "gpudiag_gpus: count=0 is not a number of GPUs above 0." in done.tests["test_gpus"].message
+    assert "gpudiag_isolated: takes no argument but timeout" in done.tests["test_isolated"].message
 
 
 def test_a_bad_argument_ends_workers_too(suite: Suite) -> None:
     suite.write("test_bad.py", "import pytest\n@pytest.mark.gpudiag_gpus(count=0)\ndef test_bad(): ...\n")
-    done = suite("-n", "2")
+    done = suite("-n", "1")
     assert done.status == 1
     assert "test_bad.py::test_bad: gpudiag_gpus: count=0 is not a number of GPUs above 0." in done.out, done
 
 
 @pytest.mark.usefixtures("simulated")
-@pytest.mark.parametrize("workers", [("-p", "no:xdist"), ("-n", "2"), ("-n", "2", "--gpudiag-assign=none")], ids=str)
+@pytest.mark.parametrize("workers", [("-p", "no:xdist"), ("-n", "2"), ("-n", "1", "--gpudiag-assign=none")], ids=str)
 def test_what_a_machine_lacks_is_the_reason_of_a_skip(workers: tuple[str, ...], suite: Suite) -> None:
     suite.write("test_needs.py", NEEDS)
     done = suite(*workers, "--gpudiag-simulate=2x8GiB")

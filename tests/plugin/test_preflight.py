@@ -4,9 +4,11 @@ from __future__ import annotations
 
 import subprocess
 import sys
+from collections.abc import Callable
 
 import pytest
 
+from gpudiag.simulator import Machine
 from suites import Suite
 
 pytestmark = pytest.mark.usefixtures("no_child_left")
@@ -26,13 +28,17 @@ def test_a_check_that_fails_ends_the_session_with_its_cause_once_and_before_any_
     assert done.tests == {}
 
 
-@pytest.mark.usefixtures("simulated")
-def test_with_warn_it_is_said_and_what_is_required_and_lacking_fails_test_by_test(suite: Suite) -> None:
+@pytest.mark.usefixtures("plain")
+def test_with_warn_it_is_said_and_what_is_required_and_lacking_fails_test_by_test(
+    suite: Suite, machine: Callable[[str], Machine]
+) -> None:
+    """On a machine that is simulated for all of the process: nobody asked that its GPUs count."""
     suite.write("test_needs.py", "import pytest\n@pytest.mark.gpudiag_gpus(count=2)\ndef test_two(): ...\n" + NOTHING)
-    arguments = ("--gpudiag-require-gpus=2", "--gpudiag-warn", "--gpudiag-simulate=2x8GiB")
-    done = suite(*arguments, CUDA_VISIBLE_DEVICES="1,7")
+    simulated = machine("2x8GiB").environment(suite.gpudiag.environment)
+    done = suite("--gpudiag-require-gpus=2", "--gpudiag-warn", **simulated, CUDA_VISIBLE_DEVICES="1,7")
     assert done.status == 1, done
     assert "going on all the same (--gpudiag-warn)" in done.out
+    assert "0 GPU(s) in scope, 2 required" in done.out
     assert done.outcomes() == {"test_two": "error", "test_nothing": "passed"}
     reason = "needs 2 GPUs; here: 1 GPU (--gpudiag-require-gpus makes this a failure)"
     assert reason in done.tests["test_two"].message
@@ -100,11 +106,54 @@ def test_a_session_that_does_not_use_it_imports_nothing_heavy(suite: Suite) -> N
     assert "gpudiag:" not in done.out
 
 
-@pytest.mark.parametrize("arguments", [("-p", "no:gpudiag"), ()])
-def test_it_can_be_left_out(arguments: tuple[str, ...], suite: Suite) -> None:
+MARKED = """
+    import os
+    import pytest
+
+    @pytest.mark.gpudiag_gpus(count=99)
+    def test_marked(): ...
+
+    @pytest.mark.gpudiag_isolated(timeout=10)
+    def test_isolated():
+        assert os.getpid() == int(os.environ["OF_SESSION"])
+"""
+OF_SESSION = "import os\nos.environ.setdefault('OF_SESSION', str(os.getpid()))\n"
+OWN_MARKERS = """
+    [pytest]
+    markers =
+        gpudiag_gpus: of gpudiag
+        gpudiag_isolated: of gpudiag
+"""
+
+
+def test_without_the_plugin_its_markers_say_nothing(suite: Suite, plain: None) -> None:
+    """And are unknown to pytest, unless the project makes them known itself."""
     suite.plugin = False
-    suite.write("test_nothing.py", NOTHING)
-    assert suite(*arguments).status == 0
+    suite.write("conftest.py", OF_SESSION)
+    suite.write("test_marked.py", MARKED)
+    without = ("-p", "no:gpudiag")
+    warned = suite(*without, "-W", "default")
+    assert warned.outcomes() == {"test_marked": "passed", "test_isolated": "passed"}, warned
+    assert "PytestUnknownMarkWarning: Unknown pytest.mark.gpudiag_gpus" in warned.out
+    strict = suite(*without, "-W", "default", "--strict-markers")
+    assert strict.status == pytest.ExitCode.INTERRUPTED
+    assert "'gpudiag_gpus' not found in `markers` configuration option" in strict.out, strict
+    suite.write("pytest.ini", OWN_MARKERS)
+    assert suite(*without, "-W", "error", "--strict-markers").outcomes() == warned.outcomes()
+    suite.plugin = True
+    with_it = suite("-W", "error", "--strict-markers", CUDA_VISIBLE_DEVICES="-1")
+    assert with_it.outcomes() == {"test_marked": "skipped", "test_isolated": "failure"}, with_it
+
+
+def test_without_xdist(suite: Suite, machine: Callable[[str], Machine], plain: None) -> None:
+    suite.gpudiag.without("xdist")
+    suite.write("conftest.py", OF_SESSION)
+    suite.write("test_marked.py", MARKED)
+    loaded = ("-p", "gpudiag.pytest_plugin")
+    simulated = machine("1x8GiB").environment(suite.gpudiag.environment)
+    done = suite(*loaded, "--gpudiag-assign=device", **simulated, PYTEST_DISABLE_PLUGIN_AUTOLOAD="1")
+    assert done.outcomes() == {"test_marked": "skipped", "test_isolated": "failure"}, done
+    assert "needs 99 GPUs; here: 1 GPU" in done.tests["test_marked"].message
 
 
 @pytest.mark.parametrize("arguments", [("--help",), ("--version",), ("--markers",), ("--collect-only",)])
@@ -115,8 +164,8 @@ def test_what_runs_no_test_checks_nothing(arguments: tuple[str, ...], suite: Sui
     assert "gpudiag: " not in done.out
 
 
+@pytest.mark.usefixtures("plain")
 def test_without_tensorflow_the_check_says_so_and_the_marker_works(suite: Suite) -> None:
-    suite.gpudiag.without("tensorflow")
     suite.write("test_needs.py", "import pytest\n@pytest.mark.gpudiag_gpus\ndef test_one(): ...\n" + NOTHING)
     done = suite(CUDA_VISIBLE_DEVICES="-1")
     assert done.outcomes() == {"test_one": "skipped", "test_nothing": "passed"}, done

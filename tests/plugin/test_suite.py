@@ -4,8 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-import pytest
-
 from gpudiag.simulator import Machine
 from suites import Suite
 
@@ -25,12 +23,16 @@ ITEMS = {
 }
 
 
-@pytest.mark.parametrize("arguments", [(), ("-n2",)], ids=["alone", "xdist"])
-def test_an_item_for_each_probe_and_device(suite: Suite, simulated: None, arguments: tuple[str, ...]) -> None:
+def test_an_item_for_each_probe_and_device(suite: Suite, simulated: None) -> None:
     """Also in workers that were given one device each: the items are the same in all of them."""
-    given = ("--gpudiag-simulate=2x8GiB", "--gpudiag-assign=device", "--gpudiag-warn", *arguments)
+    given = ("-n2", "--gpudiag-simulate=2x8GiB", "--gpudiag-assign=device", "--gpudiag-require-gpus=2")
     ran = suite("--pyargs", "gpudiag.suite", *given, "-k", f"verdict or {SOME}")
     assert ran.outcomes() == dict.fromkeys(ITEMS | {"verdict"}, "passed"), str(ran)
+    assert ran.status == 0, ran  # GPU tests ran
+    devices = {name: test.properties.get("gpudiag_device") for name, test in ran.tests.items()}
+    assert devices["memory.growth[GPU 1]"] == "GPU 1"
+    assert devices["memory.growth_mismatch"] == "GPU 0-1"
+    assert devices["host.driver"] is None
 
 
 def test_what_a_probe_finds_is_its_items_failure(suite: Suite, machine: Callable[[str], Machine]) -> None:
@@ -51,3 +53,11 @@ def test_a_machine_without_a_gpu_is_not_green(suite: Suite) -> None:
     assert outcomes["memory.growth"] == "skipped"
     assert outcomes["verdict"] == "failure"
     assert "NOT VERIFIED" in ran.tests["verdict"].message
+
+
+def test_the_verdict_knows_how_many_gpus_are_required(suite: Suite, plain: None) -> None:
+    required = ("--gpudiag-require-gpus=9", "--gpudiag-warn")
+    ran = suite("--pyargs", "gpudiag.suite", "-k", "host.driver or verdict", *required)
+    assert ran.outcomes() == {"host.driver": "passed", "verdict": "failure"}, str(ran)
+    assert "FAIL: " in ran.tests["verdict"].message
+    assert "0 GPU(s) in scope, 9 required" in ran.tests["verdict"].message
