@@ -22,7 +22,7 @@ PASTEABLE = re.compile(
     r"# \S|[A-Z_]+=\S* \w|/\S+/python -m |"
     r"(?:apptainer|assert|conda|docker|echo|env:|export|for|from|gpudiag|grep|horovodrun|if|import|kubectl|ls|lxc|mv|"
     r"nerdctl|nvidia-smi|pip|podman|ps|pytest|python|resources:|rm|RUN|runtimeClassName:|sbatch|scontrol|srun|sudo|"
-    r"systemctl|tf\.\w+|torch\.\w+|unset|with|wsl)(?:\W|$)"
+    r"systemctl|tf\.\w+|torch\.\w+|ulimit|unset|with|wsl)(?:\W|$)"
 )
 """A command, a line of a program or of a file, or a sentence after ``#``."""
 
