@@ -25,6 +25,8 @@ class Mask(Record):
     """What names each of them to CUDA: its UUID, or that of the one MIG instance the mask lets through."""
     ignored: tuple[str, ...]
     """Entries without effect: the list ends at the first invalid one, and a duplicate makes all of it void."""
+    twice: str = ""
+    """The entry that names a GPU or instance for the second time: CUDA shows none at all then."""
     beside: tuple[str, ...] = ()
     """UUIDs that the mask names and CUDA does not show: a process has whole GPUs, or a single MIG instance."""
 
@@ -40,7 +42,7 @@ def apply_mask(value: str | None, devices: tuple[NvmlDevice, ...]) -> Mask:
     enumerated on any other GPU" (MIG User Guide, CUDA Device Enumeration). It does not say which of them a mixed list
     shows. Here the first entry decides; where that matters, :func:`least_visible` does not rely on it.
     """
-    named, ignored = _entries(value, devices)
+    named, ignored, twice = _entries(value, devices)
     units = list(named.items())
     alone = bool(units) and _is_instance(units[0][0])
     shown = units[:1] if alone else [(uuid, device) for uuid, device in units if not _is_instance(uuid)]
@@ -48,6 +50,7 @@ def apply_mask(value: str | None, devices: tuple[NvmlDevice, ...]) -> Mask:
         devices=tuple(device for _, device in shown),
         uuids=tuple(uuid for uuid, _ in shown),
         ignored=ignored,
+        twice=twice,
         beside=tuple(uuid for uuid, device in units if (uuid, device) not in shown),
     )
 
@@ -111,21 +114,21 @@ def indices_are_ambiguous(variables: Mapping[str, str], devices: tuple[NvmlDevic
     return bool(indices) and unequal and variables.get("CUDA_DEVICE_ORDER") != "PCI_BUS_ID"
 
 
-def _entries(value: str | None, devices: tuple[NvmlDevice, ...]) -> tuple[dict[str, NvmlDevice], tuple[str, ...]]:
-    """Return what a mask names, UUID to GPU in its order, and the entries without effect."""
+def _entries(value: str | None, devices: tuple[NvmlDevice, ...]) -> tuple[dict[str, NvmlDevice], tuple[str, ...], str]:
+    """Return what a mask names, UUID to GPU in its order; the entries without effect; and one that voids all."""
     if value is None:
-        return {_first_unit(device): device for device in devices}, ()
+        return {_first_unit(device): device for device in devices}, (), ""
     entries = [entry.strip() for entry in value.split(",")]
     chosen: dict[str, NvmlDevice] = {}
     for position, entry in enumerate(entries):
         found = _resolve(entry, devices)
         if found is None:
-            return chosen, tuple(filter(None, entries[position:]))
+            return chosen, tuple(filter(None, entries[position:])), ""
         uuid, device = found
         if uuid in chosen:
-            return {}, tuple(entries)
+            return {}, tuple(entries), entry
         chosen[uuid] = device
-    return chosen, ()
+    return chosen, (), ""
 
 
 def _resolve(entry: str, devices: tuple[NvmlDevice, ...]) -> tuple[str, NvmlDevice] | None:

@@ -13,7 +13,7 @@ from click import Option
 
 import gpudiag as package
 from conftest import Gpudiag
-from gpudiag import catalogue, describe
+from gpudiag import catalogue, codec, describe
 from gpudiag.cli import cli
 from gpudiag.probe import HEADINGS
 from reports import CAP_IGNORED, passed, report, row
@@ -222,6 +222,15 @@ def test_explain_prints_the_documentation_and_the_findings(gpudiag: Gpudiag) -> 
         assert heading in printed
     for kind in entry.kinds:
         assert kind.name in printed
+
+
+def test_an_interpreter_that_strips_docstrings_explains_and_checks_all_the_same(gpudiag: Gpudiag) -> None:
+    plain = gpudiag("explain", "memory.growth").stdout
+    assert gpudiag("explain", "memory.growth", PYTHONOPTIMIZE="2").stdout == plain
+    assert gpudiag("list", PYTHONOPTIMIZE="2").stdout == gpudiag("list").stdout
+    checked = gpudiag("check", "host.environment", "placement.log", "-q", "--format", "json", PYTHONOPTIMIZE="2")
+    report = codec.decode(checked.stdout, checked.stderr)
+    assert {row.probe: row.status for row in report.rows} == {"host.environment": "pass", "placement.log": "pass"}
 
 
 def test_explain_shows_what_a_saved_report_measured(gpudiag: Gpudiag) -> None:

@@ -65,6 +65,12 @@ def test_a_mig_instance_counts_as_its_gpu() -> None:
     assert visible("MIG-a", gpus) == []
 
 
+def test_an_entry_that_names_a_gpu_again_voids_the_mask() -> None:
+    assert apply_mask("0,+0", GPUS).twice == "+0"
+    assert apply_mask(f"1,{UUIDS[1]}", GPUS).twice == UUIDS[1]
+    assert apply_mask("0,7,0", GPUS).twice == "", "the list ends before it"
+
+
 SPLIT = tuple(
     msgspec.structs.replace(gpu, mig_mode="enabled", mig_uuids=(f"MIG-{gpu.index}0", f"MIG-{gpu.index}1"))
     for gpu in GPUS

@@ -62,11 +62,15 @@ def _hidden_by_slurm(facts: Facts) -> bool:
 def _mask_hides_all(evidence: Evidence) -> Iterator[Match]:
     value = evidence.facts.variables.get(MASK)
     devices = evidence.facts.nvml_devices
-    if value is None or not devices or apply_mask(value, devices).devices or _hidden_by_slurm(evidence.facts):
+    if value is None or not devices or _hidden_by_slurm(evidence.facts):
         return
+    mask = apply_mask(value, devices)
+    if mask.devices:
+        return
+    twice = [f"{mask.twice} names a GPU for the second time: CUDA shows none then"] if mask.twice else []
     valid = f"0 to {len(devices) - 1}" if len(devices) > 1 else "0"
     yield Match(
-        evidence=(f"{MASK}={value!r}", f"NVML reports {len(devices)} GPU(s); valid indices: {valid}"),
+        evidence=(f"{MASK}={value!r}", *twice, f"NVML reports {len(devices)} GPU(s); valid indices: {valid}"),
         figures={"value": value, "gpus": len(devices), "uuid": devices[0].uuid},
         change={MASK: None},
     )

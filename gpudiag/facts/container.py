@@ -23,10 +23,14 @@ _NAMES = {
     "containerd": "containerd",
     "crio": "cri-o",
     "docker": "docker",
+    "kubelet": "kubernetes",
     "kubepods": "kubernetes",
     "libpod": "podman",
     "lxc": "lxc",
+    "overlay-containers": "podman",
 }
+_SECRETS = ("run/secrets/kubernetes.io", "var/run/secrets/kubernetes.io")
+"""Where a pod finds its service account; not every image has the link from /var/run to /run."""
 _NAME = re.compile(rf"[/:-]({'|'.join(_NAMES)})\b")
 _NAMED_IN = {
     "proc/1/cgroup": re.compile(""),
@@ -41,7 +45,9 @@ def gather(root: Path = Path("/"), environ: Mapping[str, str] = os.environ) -> C
     return ContainerFacts(
         runtime=marks[0][0] if marks else None,
         evidence=tuple(evidence for _, evidence in marks),
-        kubernetes="KUBERNETES_SERVICE_HOST" in environ or (root / "run/secrets/kubernetes.io").exists(),
+        kubernetes="KUBERNETES_SERVICE_HOST" in environ
+        or any((root / folder).exists() for folder in _SECRETS)
+        or any(runtime == "kubernetes" for runtime, _ in marks),
         slurm_job=environ.get("SLURM_JOB_ID"),
         shm_bytes=_shm_bytes(root),
         memlock_bytes=_memlock_bytes(root),

@@ -72,8 +72,26 @@ def test_variables_that_runtimes_set(tmp_path: Path) -> None:
 
 def test_kubernetes(tmp_path: Path) -> None:
     assert container.gather(tmp_path, {"KUBERNETES_SERVICE_HOST": "10.0.0.1"}).kubernetes
-    put(tmp_path, "run/secrets/kubernetes.io/serviceaccount/namespace")
-    assert container.gather(tmp_path, {}).kubernetes
+    for folder in ("run", "var/run"):
+        put(tmp_path / folder, f"{folder}/secrets/kubernetes.io/serviceaccount/namespace")
+        assert container.gather(tmp_path / folder, {}).kubernetes
+
+
+@pytest.mark.parametrize(
+    ("source", "runtime", "kubernetes"),
+    [
+        ("/var/lib/kubelet/pods/0a1b/etc-hosts", "kubernetes", True),
+        ("/var/lib/containerd/io.containerd.grpc.v1.cri/sandboxes/0a1b/hostname", "containerd", False),
+        ("/run/containers/storage/overlay-containers/0a1b/userdata/hosts", "podman", False),
+    ],
+)
+def test_a_private_control_group_tells_nothing_and_mounts_do(
+    tmp_path: Path, source: str, runtime: str, kubernetes: bool
+) -> None:
+    put(tmp_path, "proc/1/cgroup", "0::/\n")
+    put(tmp_path, "proc/self/mountinfo", mount("/", "/") + mount(source, "/etc/hosts"))
+    facts = container.gather(tmp_path, {})
+    assert (facts.runtime, facts.kubernetes) == (runtime, kubernetes)
 
 
 def test_limits(tmp_path: Path) -> None:

@@ -2,9 +2,18 @@
 
 from __future__ import annotations
 
+import msgspec
 import pytest
 
 from far_side import ABSENT, Children, judge, kinds
+from gpudiag.hostfacts import Facts, NvmlFacts, example_gpu, example_with_gpus
+from gpudiag.model import Finding, Limits
+from gpudiag.probes.common import FILLED_BYTES, Kernel, Work
+from gpudiag.probes.visibility import list_remap
+
+_SPLIT = msgspec.structs.replace(example_gpu(1), mig_mode="enabled", mig_uuids=("MIG-0",))
+_PCI = example_gpu().pci_bus_id
+_ONE = list_remap.Reading((_PCI,), 1, "0", (Work(Kernel("GPU:0", _PCI, correct=True), {_PCI: FILLED_BYTES}),))
 
 
 @pytest.mark.parametrize(
@@ -22,3 +31,17 @@ def test_not_passed_without_a_gpu(probe: str, tensorflow: Children) -> None:
     assert kinds(judged) == ["gpu_not_seen"]
     assert judged.verified == ()
     assert judged.figure == "TensorFlow lists 0 of 1 GPUs"
+
+
+@pytest.mark.parametrize(
+    ("facts", "said"),
+    [
+        (example_with_gpus(1), "only a second GPU"),
+        (example_with_gpus(nvml=NvmlFacts(None, None, None, (example_gpu(0), _SPLIT))), "only a second GPU"),
+        (example_with_gpus(2), f"export CUDA_VISIBLE_DEVICES={example_gpu(0).uuid},{example_gpu(1).uuid}"),
+    ],
+)
+def test_a_second_gpu_is_asked_for_only_where_there_is_one(facts: Facts, said: str) -> None:
+    found = [one for one in list_remap.judge(_ONE, facts, Limits()) if isinstance(one, Finding)]
+    assert [one.kind for one in found] == ["one_gpu"]
+    assert said in found[0].advice

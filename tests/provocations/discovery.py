@@ -33,6 +33,7 @@ PROVOCATIONS: tuple[OnMachine | Altered, ...] = (
         "pci_order_differs",
         {"by_pci.pci_bus_ids": ["0000:02:00.0", "0000:01:00.0"]},
     ),
+    OnMachine("discovery.first_op", "slow_driver", "1x16GiB", faults=("slow_call=cuInit:1.6",)),
     OnMachine("discovery.first_op", "slow_context", "1x16GiB", faults=("slow_call=cuDevicePrimaryCtxRetain:10.1",)),
     OnMachine("discovery.first_op", "slow_first", "1x16GiB", faults=("slow_call=cuMemAlloc_v2:10.1",)),
     OnMachine("discovery.first_op", "slow_second", "1x16GiB", faults=("slow_call=cuMemcpyDtoHAsync_v2:1.1",)),

@@ -1,13 +1,15 @@
 """The first result comes from each GPU within seconds, and the second at once.
 
 What it does
-    Measures the time to list the GPUs, to create the devices (which makes a CUDA context on each), and to read back a
-    matrix product from each GPU, twice. It also reads in TensorFlow's log whether kernels are compiled from PTX.
+    Measures the time to start the driver (`cuInit`), to list the GPUs, to create the devices (which makes a CUDA
+    context on each), and to read back a matrix product from each GPU, twice. It also reads in TensorFlow's log whether
+    kernels are compiled from PTX.
 Why it matters
     A program that seems to hang at its start is often one that waits here: for a driver that is loaded anew for every
     program, for libraries on a slow disk, or for the compilation of kernels, which may take half an hour. Only the
     first operation pays for it; where the second is slow, too, the GPU or the way to it is.
 What a failure means
+    `slow_driver`: `cuInit` took more than 1 s and half a second a GPU; every process that uses a GPU pays that.
     `slow_context`: listing the GPUs and making their contexts took more than 10 s a GPU.
     `slow_first`: the first operation of a GPU took more than 10 s.
     `slow_second`: the second operation of a GPU took more than 1 s, although everything is loaded by then.
@@ -44,6 +46,9 @@ from gpudiag.record import Record
 SLOW_S = 10.0
 """Of one GPU. A driver that is not kept loaded takes some seconds a GPU, libraries on a cold disk as many; a context by
 itself takes tenths of a second. What takes longer than all of that together has another cause."""
+SLOW_DRIVER_S = 1.0
+"""And half of it a GPU: the driver's start with the kernel's part loaded and kept. Without persistence it initialises
+each GPU anew, in seconds."""
 SLOW_SECOND_S = 1.0
 """Four numbers there and back, everything loaded: a thousand times what a GPU that works takes."""
 
@@ -53,6 +58,13 @@ PROBE = probe.Probe(
     deadline_s=180.0,  # so that what is slow is told as slow, and not as a probe without a result
 )
 
+SLOW_DRIVER = Kind(
+    "slow_driver",
+    Severity.WARNING,
+    "cuInit took {init_s:.1f} s with {gpus} GPU(s), at most {allowed_s:.1f} s was expected: every process on a GPU "
+    "waits so long, each probe of this report too",
+    "Keep the driver loaded: sudo nvidia-smi -pm 1, or start the service nvidia-persistenced.",
+)
 SLOW_CONTEXT = Kind(
     "slow_context",
     Severity.WARNING,
@@ -107,17 +119,22 @@ class Reading(probe.Reading):
     """By TensorFlow's numbers; empty where it lists too few GPUs."""
     compiled: tuple[str, ...]
     """Compute capabilities for which TensorFlow's log announces kernels compiled from PTX."""
+    init_s: float = 0.0
+    """Until the driver showed its GPUs: ``cuInit``, before anything of TensorFlow's."""
 
     def figure(self) -> str:
         if not self.operations:
             return f"TensorFlow lists {self.seen} of {len(self.given)} GPUs"
-        first = self.list_s + self.create_s + self.operations[0].first_s
+        first = self.init_s + self.list_s + self.create_s + self.operations[0].first_s
         return f"first result in {first:.2g} s, next in {self.operations[0].second_s * 1000:.2g} ms"
 
 
 def measure(ctx: Context) -> Reading:
     tf = ctx.tf
     given = tuple(gpu.pci_bus_id for gpu in ctx.gpus)
+    began = time.perf_counter()
+    ctx.cuda_devices()
+    init_s = time.perf_counter() - began
     with ctx.placements() as log:
         began = time.perf_counter()
         seen = len(tf.config.list_physical_devices("GPU"))
@@ -126,7 +143,7 @@ def measure(ctx: Context) -> Reading:
             devices = [device.name for device in tf.config.list_logical_devices("GPU")]
         created = time.perf_counter()
     if seen < len(given):
-        return Reading(given, seen, listed - began, 0.0, (), without_machine_code(log.lines))
+        return Reading(given, seen, listed - began, 0.0, (), without_machine_code(log.lines), init_s)
     tf.config.set_soft_device_placement(False)
     kernels, durations = [], []
     for device in devices:
@@ -148,6 +165,7 @@ def measure(ctx: Context) -> Reading:
             for (name, correct), first_s, second_s in zip(kernels, durations[::2], durations[1::2], strict=True)
         ),
         compiled=without_machine_code(log.lines),
+        init_s=init_s,
     )
 
 
@@ -156,6 +174,9 @@ def judge(reading: Reading, facts: Facts, limits: Limits) -> Iterator[Judgement]
         yield GPU_NOT_SEEN.found(seen=reading.seen, given=len(reading.given))
         return
     gpus = len(reading.given)
+    allowed_s = SLOW_DRIVER_S * (1 + gpus / 2)
+    if reading.init_s > allowed_s:
+        yield SLOW_DRIVER.found(gpus=gpus, init_s=reading.init_s, allowed_s=allowed_s)
     if reading.list_s + reading.create_s > SLOW_S * gpus:
         yield SLOW_CONTEXT.found(gpus=gpus, list_s=reading.list_s, create_s=reading.create_s, allowed_s=SLOW_S)
     for operation, expected in zip(reading.operations, reading.given, strict=True):
@@ -187,19 +208,21 @@ def _case(
     second: str = _SECOND,
     correct: bool = True,
     compiled: tuple[str, ...] = (),
+    init_s: float = 0.2,
 ) -> Case:
     operations = (
         Operation(Kernel("GPU:0", _FIRST, True), 0.9, 0.0004),
         Operation(Kernel("GPU:1", second, correct), first_s, second_s),
     )
     verified = (_FIRST, _SECOND) if correct and second == _SECOND else (_FIRST,)
-    reading = Reading((_FIRST, _SECOND), 2, 0.3, create_s, operations, compiled)
+    reading = Reading((_FIRST, _SECOND), 2, 0.3, create_s, operations, compiled, init_s)
     return Case(name, expect, reading, verified=verified)
 
 
 CASES = (
     _case("in seconds"),
     _case("a driver that is loaded anew", create_s=9.0),
+    _case("a driver that is not kept loaded", SLOW_DRIVER.name, init_s=3.0),
     _case("contexts that take a minute", SLOW_CONTEXT.name, create_s=60.0),
     _case("half a minute of compilation", SLOW_FIRST.name, COMPILED.name, first_s=31.0, compiled=("12.0",)),
     _case("compiled before, and cached", COMPILED.name, compiled=("12.0",)),

@@ -42,7 +42,7 @@ NOT_GATHERED = Kind(
 ALL_HIDDEN = Kind(
     "all_hidden",
     Severity.WARNING,
-    "CUDA_VISIBLE_DEVICES='{value}' hides all {gpus} GPU(s) of this machine",
+    "CUDA_VISIBLE_DEVICES='{value}' hides all {gpus} GPU(s) of this machine{why}",
     "unset CUDA_VISIBLE_DEVICES, or list the indices 0 to {last}, or UUIDs as nvidia-smi -L prints them.",
 )
 ENTRIES_IGNORED = Kind(
@@ -130,7 +130,8 @@ def _judge_mask(facts: Facts) -> Iterator[Finding]:
     mask = apply_mask(value, gpus)
     ignored = [entry for entry in mask.ignored if entry != "-1"]  # -1 ends a list on purpose
     if not mask.devices:
-        yield ALL_HIDDEN.found(value=value, gpus=len(gpus), last=len(gpus) - 1)
+        why = f": {mask.twice} names a GPU for the second time, and CUDA shows none then" if mask.twice else ""
+        yield ALL_HIDDEN.found(value=value, gpus=len(gpus), last=len(gpus) - 1, why=why)
     elif ignored:
         yield ENTRIES_IGNORED.found(
             value=value, visible=len(mask.devices), gpus=len(gpus), ignored=", ".join(ignored), last=len(gpus) - 1

@@ -55,7 +55,7 @@ ONE_GPU = Kind(
     "one_gpu",
     Severity.NOTE,
     "with one GPU the order of visible_device_list cannot be shown; GPU:0 is {pci_bus_id}",
-    "Run it with two GPUs in scope: export CUDA_VISIBLE_DEVICES=0,1",
+    "{how}",
 )
 
 
@@ -114,7 +114,10 @@ def judge(reading: Reading, facts: Facts, limits: Limits) -> Iterator[Judgement]
         yield GPU_NOT_SEEN.found(seen=reading.seen, given=len(reading.given))
         return
     if len(reading.given) == 1:
-        yield ONE_GPU.found(pci_bus_id=reading.given[0])
+        whole = [device.uuid for device in facts.nvml_devices if not device.mig_uuids]
+        both = f"Run it with two GPUs in scope: export CUDA_VISIBLE_DEVICES={','.join(whole[:2])}"
+        how = both if len(whole) > 1 else "Nothing to mend: only a second GPU, not in MIG mode, can show it."
+        yield ONE_GPU.found(pci_bus_id=reading.given[0], how=how)
     for device, expected in zip(reading.devices, reversed(reading.given), strict=True):
         yield from judge_work(device, expected)
 

@@ -67,7 +67,9 @@ API CUresult cuInit(unsigned flags) {
     return flags ? CUDA_ERROR_INVALID_VALUE : initialise();
 }
 
+/* The runtime's functions initialise the driver at their first call; only that one waits and fails as cuInit does. */
 int driver_ready(void) {
+    if (driver_is_usable()) return CUDA_SUCCESS;
     int code = call_begins("cuInit", -1, 0);
     return code ? code : initialise();
 }
