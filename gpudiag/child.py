@@ -38,7 +38,10 @@ CAPTURE_BYTES = 16 << 20
 MEETING_POLL_S = 0.01
 
 # The driver refused a context: what an exception says then (measured, 2.21). TensorFlow may hang at the next call.
-_NO_CONTEXT = re.compile(r"Bad StatusOr access: .*|cudaSetDevice\(\) on GPU:\d+ failed\. .*", re.DOTALL)
+# Where a library is missing the words are alike, and no context was asked for.
+_NO_CONTEXT = re.compile(
+    r"Bad StatusOr access: (?!.*Error loading CUDA libraries).*|cudaSetDevice\(\) on GPU:\d+ failed\. .*", re.DOTALL
+)
 _STACK_FRAME = re.compile(r'^ *File "[^"\n]*", line \d+, in .*\n?', re.MULTILINE)
 
 

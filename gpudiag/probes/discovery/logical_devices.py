@@ -95,7 +95,7 @@ def measure(ctx: Context) -> Reading:
         kernels[device] = Kernel(short_device(product.device), "", is_square(product))
 
     failures = {device: ctx.attempt(partial(multiply, device)) for device in devices}
-    bus_ids = {} if any(failures.values()) else ctx.pci_bus_ids()
+    bus_ids = ctx.pci_bus_ids() if failures and not any(failures.values()) else {}
     products = {}
     for device, failure in failures.items():
         kernel = kernels.get(device)
