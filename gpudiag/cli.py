@@ -5,6 +5,7 @@ from __future__ import annotations
 import codecs
 import math
 import os
+import re
 import shutil
 import signal
 import sys
@@ -425,6 +426,10 @@ def _configure(context: click.Context, path: Path | None) -> None:
         context.default_map = config.load(found, context.command.params)
 
 
+_NO_TEXT = re.compile(r"[\0-\x08\x0e-\x1a\x1c-\x1f\ufffd]")
+"""Characters that no program prints, but for a few: a log that was cut can have a hole."""
+
+
 def _log_lines(path: Path) -> tuple[str, ...]:
     """Return the lines of a program's log, of a long one the beginning and the end."""
     content = sys.stdin.buffer.read() if str(path) == "-" else path.read_bytes()
@@ -435,10 +440,8 @@ def _log_lines(path: Path) -> tuple[str, ...]:
     text = content.decode(encoding, errors="replace")
     if not text.strip():
         click.echo(f"gpudiag: note: --log {name} is empty: nothing of the program was read", err=True)
-    elif "\0" in text:
-        raise UsageError(
-            f"--log {name} is not text. What the program prints is meant: python program.py > app.log 2>&1"
-        )
+    elif len(_NO_TEXT.findall(text[:MOST_LINE_CHARACTERS])) > len(text[:MOST_LINE_CHARACTERS]) / 10:
+        raise UsageError(f"--log {name} is not text. It is what a program prints: python program.py > app.log 2>&1")
     lines = [line[:MOST_LINE_CHARACTERS] for line in text.splitlines()]
     return tuple(lines if len(lines) <= MOST_LINES else lines[: MOST_LINES // 2] + lines[-MOST_LINES // 2 :])
 

@@ -93,6 +93,8 @@ def test_a_log_that_is_empty_or_no_text_is_said_to_be(gpudiag: Gpudiag) -> None:
     empty = gpudiag("check", "host.gpus", "--log", "empty.log")
     assert "--log empty.log is empty" in empty.stderr
     assert empty.returncode != 2
+    (gpudiag.folder / "hole.log").write_text("Epoch 1/10\0\n" * 5)
+    assert "hole.log" not in gpudiag("check", "host.gpus", "--log", "hole.log").stderr
     (gpudiag.folder / "model.h5").write_bytes(b"\x89HDF\r\n\x1a\n\0\0\0")
     binary = gpudiag("check", "host.gpus", "--log", "model.h5")
     assert (binary.returncode, binary.stdout) == (2, "")
