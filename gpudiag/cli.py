@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import codecs
 import math
 import os
+import re
 import shutil
 import signal
 import sys
@@ -424,10 +426,23 @@ def _configure(context: click.Context, path: Path | None) -> None:
         context.default_map = config.load(found, context.command.params)
 
 
+_NO_TEXT = re.compile(r"[\0-\x08\x0e-\x1a\x1c-\x1f\ufffd]")
+"""Characters that no program prints, but for a few: a log that was cut can have a hole."""
+
+
 def _log_lines(path: Path) -> tuple[str, ...]:
     """Return the lines of a program's log, of a long one the beginning and the end."""
-    with click.open_file(str(path), errors="replace") as file:
-        lines = [line.rstrip("\n")[:MOST_LINE_CHARACTERS] for line in file]
+    content = sys.stdin.buffer.read() if str(path) == "-" else path.read_bytes()
+    name = "standard input" if str(path) == "-" else str(path)
+    # PowerShell's > writes UTF-16, Windows's editors UTF-8 with a mark.
+    marks = {codecs.BOM_UTF16_LE: "utf-16", codecs.BOM_UTF16_BE: "utf-16", codecs.BOM_UTF8: "utf-8-sig"}
+    encoding = next((encoding for mark, encoding in marks.items() if content.startswith(mark)), "utf-8")
+    text = content.decode(encoding, errors="replace")
+    if not text.strip():
+        click.echo(f"gpudiag: note: --log {name} is empty: nothing of the program was read", err=True)
+    elif len(_NO_TEXT.findall(text[:MOST_LINE_CHARACTERS])) > len(text[:MOST_LINE_CHARACTERS]) / 10:
+        raise UsageError(f"--log {name} is not text. It is what a program prints: python program.py > app.log 2>&1")
+    lines = [line[:MOST_LINE_CHARACTERS] for line in text.splitlines()]
     return tuple(lines if len(lines) <= MOST_LINES else lines[: MOST_LINES // 2] + lines[-MOST_LINES // 2 :])
 
 

@@ -77,6 +77,30 @@ def test_a_log_is_read_and_kept_in_the_report(gpudiag: Gpudiag) -> None:
     assert "absent.log" in absent.stderr
 
 
+LINE = "RuntimeError: Physical devices cannot be modified after being initialized"
+
+
+@pytest.mark.parametrize("encoding", ["utf-8", "utf-8-sig", "utf-16", "utf-16-be"])
+def test_a_log_is_read_in_the_encodings_of_windows(encoding: str, gpudiag: Gpudiag) -> None:
+    mark = "\ufeff" if encoding == "utf-16-be" else ""
+    (gpudiag.folder / "app.log").write_bytes(f"{mark}{LINE}\r\nEpoch 1/10\r\n".encode(encoding))
+    done = gpudiag("check", "host.gpus", "--log", "app.log", "--format", "json")
+    assert codec.decode(done.stdout, done.stderr).lines == (LINE, "Epoch 1/10")
+
+
+def test_a_log_that_is_empty_or_no_text_is_said_to_be(gpudiag: Gpudiag) -> None:
+    (gpudiag.folder / "empty.log").write_text("\n")
+    empty = gpudiag("check", "host.gpus", "--log", "empty.log")
+    assert "--log empty.log is empty" in empty.stderr
+    assert empty.returncode != 2
+    (gpudiag.folder / "hole.log").write_text("Epoch 1/10\0\n" * 5)
+    assert "hole.log" not in gpudiag("check", "host.gpus", "--log", "hole.log").stderr
+    (gpudiag.folder / "model.h5").write_bytes(b"\x89HDF\r\n\x1a\n\0\0\0")
+    binary = gpudiag("check", "host.gpus", "--log", "model.h5")
+    assert (binary.returncode, binary.stdout) == (2, "")
+    assert "--log model.h5 is not text" in binary.stderr
+
+
 def test_explain_knows_every_cause(gpudiag: Gpudiag) -> None:
     printed = gpudiag("explain", "mask_hides_all").stdout
     assert "    unset CUDA_VISIBLE_DEVICES\n" in printed

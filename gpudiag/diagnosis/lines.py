@@ -183,6 +183,28 @@ def statements(log: Sequence[str], error: re.Pattern[str], statement: re.Pattern
             yield text(_MARGIN.sub("", line)), _statement(log[max(number - _MOST_LINES_BACK, 0) : number], statement)
 
 
+_OF_AN_ERROR = re.compile(
+    r"\s|Traceback |During handling |The above exception |Hint: |\[\[\{\{node |\[Op:|"
+    r"E  |=+ |-+ |FAILED |ERROR |[\w.]+(?:Error|Exception)\b"
+)
+"""How lines begin that follow an error which ended the program: the rest of its text, a traceback, pytest's summary."""
+
+
+def ended_by(log: Sequence[str], error: re.Pattern[str]) -> bool:
+    """Return True where ``log`` ends with a raised ``error``: the program did not catch it and go on.
+
+    TensorFlow logs an error, too, that the program catches: such a line shows no end.
+    """
+    for number in range(len(log) - 1, -1, -1):
+        if not log[number].strip() or logline.parse([log[number]]):
+            continue
+        if error.search(log[number]):
+            return True
+        if not _OF_AN_ERROR.match(log[number]):
+            return False
+    return False
+
+
 def _statement(before: Sequence[str], statement: re.Pattern[str]) -> str:
     for number in range(len(before) - 1, -1, -1):
         if before[number].startswith("Traceback (most recent call last)"):

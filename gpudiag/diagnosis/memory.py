@@ -244,7 +244,9 @@ def _do_not_fit(evidence: Evidence) -> Iterator[Match]:
     if not said or _shared_otherwise(evidence) or any(match for find in others for match in find(evidence)):
         return
     made = lines.matching(evidence.lines, lines.CREATED, 1)
-    yield Match(evidence=(*made, *said), sure=Sure.LIKELY)
+    ended = lines.ended_by(evidence.lines, lines.POOL_FULL)
+    caught = () if ended else ("the log does not end with it: the program may have caught it",)
+    yield Match(evidence=(*made, *said, *caught), sure=Sure.LIKELY if ended else Sure.POSSIBLE)
 
 
 _PAST_LIMIT = re.compile(r"Not enough memory to allocate .* within provided limit")
@@ -494,6 +496,7 @@ RULES = (
         find=_do_not_fit,
         cases=(
             RuleCase("a large tensor", _log(_machine(0), _made(38000), _OOM)),
+            RuleCase("caught, it seems", _log(_machine(0), _made(38000), _OOM, "Epoch 1/10")),
             RuleCase("another process has all", _log(_machine(39), _made(38000), _OOM), fires=False),
             RuleCase("there was little", _log(_machine(0), _made(900), _OOM), fires=False),
             RuleCase("a variable limits it", _log(_machine(0), _PAST, _OOM), fires=False),

@@ -110,3 +110,25 @@ def test_a_line_is_told_without_time_and_number() -> None:
 def test_workers_of_a_test_run_are_counted() -> None:
     assert lines.workers(["[gw0] [ 50%] PASSED", "[gw1] linux -- Python 3.11", "[gw0] [100%] PASSED"]) == 2
     assert lines.workers(["gw0 is a name"]) == 0
+
+
+OOM = re.compile("OOM when allocating tensor")
+RAISED = "ResourceExhaustedError: OOM when allocating tensor with shape[8] [Op:Fill]"
+LOGGED = NEW.format("W") + "Local rendezvous is aborting with status: RESOURCE_EXHAUSTED: OOM when allocating tensor"
+
+
+@pytest.mark.parametrize(
+    ("log", "ended"),
+    [
+        (["Epoch 1/10", LOGGED, "Traceback (most recent call last):", '  File "train.py", line 3', RAISED], True),
+        ([RAISED, "", "Hint: If you want to see a list of allocated tensors", " [Op:Fill]", LOGGED], True),
+        (["E   " + RAISED, "=========== short test summary info ====", "FAILED tests/test_fit.py::test"], True),
+        ([LOGGED, "a smaller batch then", "Epoch 1/10"], False),
+        (["Traceback (most recent call last):", RAISED, "Epoch 1/10"], False),
+        ([LOGGED], False),
+        ([], False),
+    ],
+    ids=["a traceback", "a hint", "pytest", "caught", "printed and caught", "a line of TensorFlow's alone", "empty"],
+)
+def test_what_a_program_caught_has_not_ended_it(log: list[str], ended: bool) -> None:
+    assert lines.ended_by(log, OOM) is ended

@@ -99,3 +99,9 @@ def test_a_mixture_is_proved_by_files_and_not_by_metadata(overwritten: dict[str,
         mixed = next(case.evidence for case in rule.cases if case.fires)
         facts = replace(mixed.facts, tensorflow=replace(mixed.facts.tensorflow, overwritten=overwritten))
         assert [cause.sure for cause in rule.causes(Evidence(facts, rows=mixed.rows))] == [sure]
+
+
+def test_what_the_program_caught_is_possible_at_most() -> None:
+    rule = next(rule for rule in RULES if rule.id == "tensors_do_not_fit")
+    sure = {case.name: cause.sure for case in rule.cases for cause in rule.causes(case.evidence)}
+    assert sure == {"a large tensor": Sure.LIKELY, "caught, it seems": Sure.POSSIBLE}
