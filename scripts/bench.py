@@ -134,7 +134,12 @@ def plugin_import_ms(pairs: int = 20) -> float:
 
 
 def _environment() -> dict[str, str]:
-    return {name: value for name, value in os.environ.items() if not name.startswith("GPUDIAG_")}
+    """Return that of what is measured: nothing that changes gpudiag, and bytecode is kept, as where it is installed."""
+    return {
+        name: value
+        for name, value in os.environ.items()
+        if not name.startswith("GPUDIAG_") and name != "PYTHONDONTWRITEBYTECODE"
+    }
 
 
 def main() -> int:

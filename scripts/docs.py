@@ -1,6 +1,7 @@
 """Writes the generated blocks of README.md and the page of all causes; ``--check`` tells whether they are fresh.
 
-A block stands between ``<!-- generated: NAME -->`` and ``<!-- end -->``.
+A block stands between ``<!-- generated: NAME -->`` and ``<!-- end -->``. What the README says of the pytest plugin
+outside of blocks must name options, markers and fixtures that there are.
 """
 
 from __future__ import annotations
@@ -14,12 +15,14 @@ from pathlib import Path
 
 import click
 
-from gpudiag import catalogue, cli, codec, describe, diagnosis, report, simulator
+from gpudiag import catalogue, cli, codec, describe, diagnosis, pytest_plugin, report, simulator
 from gpudiag.diagnosis.rule import Rule
+from gpudiag.pytest_plugin import fixtures, settings, summary
 
 ROOT = Path(__file__).resolve().parent.parent
 README = ROOT / "README.md"
 REPORTS = ROOT / "reports"
+PYTEST_SAMPLE = REPORTS / "pytest-sample.txt"
 CAUSES = ROOT / "gpudiag" / "diagnosis" / "CAUSES.md"
 BLOCK = re.compile(r"(<!-- generated: (?P<name>[\w-]+) -->\n).*?(<!-- end -->)", re.DOTALL)
 
@@ -107,6 +110,31 @@ def check_help() -> str:
     return _fenced(cli.check.get_help(context), "text")
 
 
+def pytest_options() -> str:
+    """Return every setting of the pytest plugin, as a Markdown table."""
+    lines = ["| option | variable | ini key | what it does |", "| --- | --- | --- | --- |"]
+    for one in settings.ALL:
+        option = "=".join(filter(None, (one.option, one.metavar))).replace("|", "\\|")
+        lines.append(f"| `{option}` | `{one.variable}` | `{one.key}` | {one.help} |")
+    return "\n".join(lines) + "\n"
+
+
+def pytest_sample() -> str:
+    """Return what the sample project printed, which its test compares with what it prints."""
+    command = "$ cd tests/samples/gpu_suite; pytest -n 4 --gpudiag --gpudiag-simulate=2x8GiB"
+    return _fenced(f"{command}\n{PYTEST_SAMPLE.read_text(encoding='utf-8')}", "text")
+
+
+def unknown_names(text: str) -> list[str]:
+    """Return the names in ``text`` that look like those of the pytest plugin, and are not."""
+    known = {name for one in settings.ALL for name in (one.option, one.variable, one.key)}
+    known |= {re.split(r"[(:]", line)[0] for line in pytest_plugin.MARKERS}
+    known |= {name for name in vars(fixtures) if name.startswith("gpudiag_")} | {"gpudiag_run_isolated"}
+    known |= {summary.DEVICE, summary.PEAK_BYTES, summary.CPU_FALLBACKS}
+    named = re.findall(r"--gpudiag[\w-]*|(?<![\w.])gpudiag_\w+|GPUDIAG_PYTEST\w*", text)
+    return sorted(set(named) - known)
+
+
 BLOCKS: dict[str, Callable[[], str]] = {
     "probes": probe_table,
     "sample": lambda: sample("cpu-only.json"),
@@ -115,6 +143,8 @@ BLOCKS: dict[str, Callable[[], str]] = {
     "diagnosis-and-cuda": lambda: diagnosis_of("diagnosis-and-cuda.json"),
     "diagnosis-mask": lambda: diagnosis_of("diagnosis-mask.json"),
     "check-help": check_help,
+    "pytest-options": pytest_options,
+    "pytest-sample": pytest_sample,
     "presets": preset_table,
     "faults": fault_table,
 }
@@ -135,6 +165,9 @@ def main() -> int:
     parser.add_argument("--check", action="store_true", help="write nothing; exit 1 where a block is stale")
     options = parser.parse_args()
     fresh = {README: generated(README.read_text(encoding="utf-8")), CAUSES: causes_page()}
+    if unknown := unknown_names(fresh[README]):
+        print(f"README.md names what the pytest plugin does not have: {', '.join(unknown)}")
+        return 1
     stale = [path for path, text in fresh.items() if not path.exists() or path.read_text(encoding="utf-8") != text]
     if options.check:
         for path in stale:

@@ -400,6 +400,8 @@ def _run_round(run: Run, dsession: Any, number: int, needs: list[Need], most: in
     specs = [copy.copy(manager.specs[0]) for _ in range(workers)]
     run.config.option.tx = ["popen"] * workers  # by this xdist counts how many must have collected
     dsession.shuttingdown = False
+    if (terminal := getattr(dsession, "trdist", None)) is not None:
+        terminal._status.clear()  # it counts the workers of this round, not those that have ended
     for spec in specs:
         spec.id = None
         manager.group.allocate_id(spec)
@@ -429,9 +431,10 @@ def _is_controller(config: pytest.Config) -> bool:
 
 
 def _specs(config: pytest.Config) -> list[str]:
-    from xdist.workermanage import parse_tx_spec_config
+    from xdist import workermanage
 
-    return list(parse_tx_spec_config(config))
+    parse: Any = getattr(workermanage, "parse_tx_spec_config", None) or workermanage.parse_spec_config  # before 3.7
+    return list(parse(config))
 
 
 def _has_workers(given: Any) -> bool:

@@ -16,14 +16,14 @@ import pytest
 
 from gpudiag.pytest_plugin import isolated, machine, settings
 from gpudiag.pytest_plugin.isolated import RunIsolated
-from gpudiag.pytest_plugin.machine import PLACE, Device, Place, size_text
+from gpudiag.pytest_plugin.machine import Device, size_text
 from gpudiag.pytest_plugin.summary import CPU_FALLBACKS, DEVICE, PEAK_BYTES
 
 if TYPE_CHECKING:
     from gpudiag.hostfacts import Facts
     from gpudiag.placement import Placement
 
-_NEVER_ON_A_GPU = re.compile(
+_NEVER_ON_A_GPU = (  # not compiled here: that is a millisecond of every session
     r"_?(Arg|Retval|DeviceArg|DeviceRetval|HostSend|HostRecv|Send|Recv|EagerConst|Const|NoOp|Identity|IdentityN|Shape|ShapeN|Size|Rank)"
     r"|\w*(Dataset|Iterator|Summary|Checkpoint)\w*"
 )
@@ -96,7 +96,7 @@ class PlacementLog:
             # TensorFlow logs an eager operation once more as the only node of a graph, and oneDNN's in place of it too.
             if one.device.startswith("CPU:") and (not one.name or (op, one.device) not in eager):
                 found.setdefault((op, one.device, _plain(one.name)), one)
-        return tuple(one for (op, *_), one in found.items() if not _NEVER_ON_A_GPU.fullmatch(op))
+        return tuple(one for (op, *_), one in found.items() if not re.fullmatch(_NEVER_ON_A_GPU, op))
 
     def assert_no_cpu_fallback(self, allow: Iterable[str] = ()) -> None:
         """Raise ``AssertionError`` where an operation of a type that is not in ``allow`` computed on the CPU."""
@@ -273,9 +273,8 @@ def _record(request: pytest.FixtureRequest, name: str, value: Callable[[int], in
 
 def _record_device(request: pytest.FixtureRequest, name: str) -> None:
     """Record which GPU TensorFlow's device ``name`` is, where it is one of those that this process was given."""
-    devices = request.config.stash.get(PLACE, Place()).devices
     number = name.removeprefix("/").removeprefix("device:").removeprefix("GPU:")
-    label = devices[int(number)].label if number.isdecimal() and int(number) < len(devices) else name
+    label = machine.labels([int(number)], machine.of(request.config).devices) if number.isdecimal() else name
     if not any(one == DEVICE for one, _ in request.node.user_properties):
         request.node.user_properties.append((DEVICE, label))
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
@@ -114,6 +115,23 @@ def found(config: pytest.Config) -> Found:
     if FOUND not in config.stash:
         config.stash[FOUND] = ask()
     return config.stash[FOUND]
+
+
+def labels(numbers: Iterable[int], devices: tuple[Device, ...]) -> str:
+    """Return the labels of those of ``devices`` that TensorFlow's GPUs with these numbers are on, each once.
+
+    TensorFlow has made its devices: a GPU may have been split into several, and others left out.
+    """
+    from tensorflow.python.eager.context import context
+
+    physical = context().list_physical_devices("GPU")
+    places = [
+        physical.index(one)
+        for one in context().get_visible_devices("GPU")
+        for _ in context().get_logical_device_configuration(one) or (None,)
+    ]
+    known = {number: devices[place].label for number, place in enumerate(places) if place < len(devices)}
+    return ", ".join(dict.fromkeys(known.get(number, f"GPU:{number}") for number in numbers))
 
 
 def ask() -> Found:

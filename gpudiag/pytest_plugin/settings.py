@@ -62,7 +62,7 @@ def of(config: pytest.Config) -> Settings:
 
 
 @dataclass(frozen=True)
-class _Setting:
+class Setting:
     """One setting: ``--gpudiag-<name>``, ``GPUDIAG_PYTEST_<NAME>``, ``gpudiag_<name>``."""
 
     name: str
@@ -74,6 +74,7 @@ class _Setting:
 
     @property
     def option(self) -> str:
+        """Without its value, such as ``--gpudiag-memory``."""
         return "-".join(filter(None, ("--gpudiag", self.name)))
 
     @property
@@ -88,7 +89,7 @@ class _Setting:
 def add_to(parser: pytest.Parser) -> None:
     """Add every setting to pytest's options and ini keys."""
     group = parser.getgroup("gpudiag", "GPUs (gpudiag)")
-    for one in _SETTINGS:
+    for one in ALL:
         described = f"{one.help} (variable {one.variable}, ini key {one.key})"
         if one.metavar is None:
             group.addoption(one.option, dest=one.key, action="store_const", const="true", default=None, help=described)
@@ -98,7 +99,7 @@ def add_to(parser: pytest.Parser) -> None:
 
 
 def _read(config: pytest.Config) -> Settings:
-    values = {one.name: _value(one, config, os.environ) for one in _SETTINGS}
+    values = {one.name: _value(one, config, os.environ) for one in ALL}
     unknown = sorted(name for name in os.environ if name.startswith(PREFIX) and name not in _VARIABLES)
     if unknown:
         from gpudiag.errors import nearest
@@ -118,7 +119,7 @@ def _read(config: pytest.Config) -> Settings:
     )
 
 
-def _value(one: _Setting, config: pytest.Config, environment: Mapping[str, str]) -> Any:
+def _value(one: Setting, config: pytest.Config, environment: Mapping[str, str]) -> Any:
     ini = str(config.getini(one.key) or "")
     given = (
         (one.option, getattr(config.known_args_namespace, one.key, None)),
@@ -185,31 +186,31 @@ def _spec(text: str) -> str:
     return text
 
 
-_SETTINGS = (
-    _Setting("", "Check the GPUs before the first test, and give each worker one", _flag, "true or false"),
-    _Setting("warn", "Go on although the check failed", _flag, "true or false"),
-    _Setting(
+ALL = (
+    Setting("", "Check the GPUs before the first test, and give each worker one", _flag, "true or false"),
+    Setting("warn", "Go on although the check failed", _flag, "true or false"),
+    Setting(
         "require-gpus",
         "Fail where fewer than N GPUs are there, or where no GPU test ran",
         _count,
         "a whole number, such as 2",
         "N",
     ),
-    _Setting(
+    Setting(
         "simulate",
         "Run the whole session on simulated GPUs, such as 2x8GiB",
         _spec,
         metavar="SPEC",
     ),
-    _Setting(
+    Setting(
         "assign",
         "What each worker is given: a device of its own, a share where there are more workers than devices, or none",
         _choice,
         "device, share or none",
         "device|share|none",
     ),
-    _Setting("memory", "GPU memory for each worker, such as 4GiB", size, metavar="SIZE"),
-    _Setting(
+    Setting("memory", "GPU memory for each worker, such as 4GiB", size, metavar="SIZE"),
+    Setting(
         "wait",
         "How long to wait for GPUs that other runs hold, 300 by default",
         _seconds,
@@ -217,9 +218,9 @@ _SETTINGS = (
         "SECONDS",
     ),
 )
-_BY_NAME = {one.name: one for one in _SETTINGS}
+_BY_NAME = {one.name: one for one in ALL}
 RUN_VARIABLE = f"{PREFIX}_RUN"
 """Names the folder of the run to its workers; set by the plugin itself."""
 SESSION_VARIABLE = f"{PREFIX}_SESSION"
 """Marks every process that a session starts; set by the plugin itself."""
-_VARIABLES = frozenset({*(one.variable for one in _SETTINGS), RUN_VARIABLE, SESSION_VARIABLE})
+_VARIABLES = frozenset({*(one.variable for one in ALL), RUN_VARIABLE, SESSION_VARIABLE})

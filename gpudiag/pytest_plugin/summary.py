@@ -52,12 +52,15 @@ def pytest_runtest_call(item: pytest.Item) -> Generator[None, object, object]:
         used = [index for index, peak in enumerate(peaks) if peak > (before[index] if before else 0)]
         recorded = {name for name, _ in item.user_properties}
         devices = machine.of(item.config).devices
-        if NEED in item.stash:
-            used = list(range(len(devices))) if len(devices) == item.stash[NEED].count else used or [0]
-        labels = [devices[index].label if index < len(devices) else f"GPU:{index}" for index in used]
-        if labels and DEVICE not in recorded:
-            item.user_properties.append((DEVICE, ", ".join(labels)))
-        if any(peaks) and labels and PEAK_BYTES not in recorded:
+        if NEED in item.stash and len(devices) == item.stash[NEED].count:
+            label = ", ".join(device.label for device in devices)
+        elif used:
+            label = machine.labels(used, devices)
+        else:
+            label = devices[0].label if NEED in item.stash and devices else ""
+        if label and DEVICE not in recorded:
+            item.user_properties.append((DEVICE, label))
+        if any(peaks) and label and PEAK_BYTES not in recorded:
             item.user_properties.append((PEAK_BYTES, max(peaks)))
 
 
@@ -100,25 +103,32 @@ def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter, config: p
         return
     terminalreporter.section("GPUs (gpudiag)")
     if told.tests:
-        from tabulate import tabulate
-
         order = sorted(told.tests.items(), key=lambda one: -int(one[1].get(PEAK_BYTES, 0)))
         shown = order if config.option.verbose > 0 else order[:MOST_TESTS]
-        rows = [
-            (own.get(DEVICE, ""), _peak_text(own.get(PEAK_BYTES)), own.get(CPU_FALLBACKS, ""), nodeid)
-            for nodeid, own in shown
-        ]
-        headers = ("device", "peak memory", "CPU fallbacks", "test")
-        for line in tabulate(
-            rows, headers, tablefmt="simple", colalign=("left", "right", "right", "left")
-        ).splitlines():
-            terminalreporter.write_line(line.rstrip())
+        for line in _table(shown):
+            terminalreporter.write_line(line)
         if len(shown) < len(order):
             terminalreporter.write_line(f"... and {len(order) - len(shown)} more tests (-v shows all)")
     for leak in told.leaks:
         terminalreporter.write_line(f"LEAK: {leak}", red=True)
     if told.lack:
         terminalreporter.write_line(f"FAILED: {told.lack}", red=True)
+
+
+def _table(tests: list[tuple[str, dict[str, Any]]]) -> list[str]:
+    """Return the lines of a table; a column in which nothing was measured is left out."""
+    from tabulate import tabulate
+
+    columns: dict[str, list[object]] = {
+        "device": [own.get(DEVICE, "") for _, own in tests],
+        "peak": [_peak_text(own.get(PEAK_BYTES)) for _, own in tests],
+        "on CPU": [own.get(CPU_FALLBACKS, "") for _, own in tests],
+        "test": [nodeid for nodeid, _ in tests],
+    }
+    columns = {name: column for name, column in columns.items() if any(one != "" for one in column)}
+    sides = ["right" if name in ("peak", "on CPU") else "left" for name in columns]
+    table = tabulate(columns, headers="keys", tablefmt="simple", colalign=sides, disable_numparse=True)
+    return [line.rstrip() for line in table.splitlines()]
 
 
 def _peak_text(size: int | None) -> str:

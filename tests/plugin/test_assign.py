@@ -352,6 +352,30 @@ def _count(log: Path, what: str) -> int:
     return sum(line.startswith(what) for line in log.read_text().splitlines()) if log.exists() else 0
 
 
+def test_a_worker_that_crashes_in_a_later_round_is_replaced_in_it(
+    suite: Suite, machine: Callable[[str], Machine], plain: None
+) -> None:
+    suite.write(
+        "test_wide.py",
+        """
+        import os, signal
+        import pytest
+
+        def test_narrow(): ...
+
+        @pytest.mark.gpudiag_gpus(count=2)
+        @pytest.mark.parametrize("number", range(3))
+        def test_wide(number):
+            assert len(os.environ["CUDA_VISIBLE_DEVICES"].split(",")) == 2
+            if number == 1:
+                os.kill(os.getpid(), signal.SIGKILL)
+        """,
+    )
+    done = suite("-n", "2", "--gpudiag-assign=share", **on(machine("2x8GiB")))
+    wide = {"test_wide[0]": "passed", "test_wide[1]": "error", "test_wide[2]": "passed"}
+    assert done.outcomes() == {"test_narrow": "passed", **wide}, done
+
+
 def test_a_slot_is_held_by_one_process_over_two_hundred_crashes(tmp_path: Path) -> None:
     """The race alone: processes that take a slot as a worker does, and are killed at random moments."""
     deaths, workers = 200, 8

@@ -98,24 +98,6 @@ def test_fixtures(suite: Suite, simulated: None, no_child_left: None) -> None:
     assert properties["test_isolated"]["gpudiag_cpu_fallbacks"] == "0"
 
 
-def test_a_log_that_is_switched_off_is_said(suite: Suite, simulated: None) -> None:
-    """Never is an empty log taken for one without operations on the CPU."""
-    suite.write(
-        "test_all.py",
-        """
-        import tensorflow as tf
-
-        def test_placement(gpudiag_placement):
-            with gpudiag_placement() as placement:
-                tf.ones(3) + 1
-            placement.assert_no_cpu_fallback()
-        """,
-    )
-    ran = suite(TF_CPP_MIN_LOG_LEVEL="3")
-    assert ran.outcomes() == {"test_placement": "failure"}, str(ran)
-    assert "TF_CPP_MIN_LOG_LEVEL=3 hides" in ran.tests["test_placement"].message
-
-
 @pytest.mark.parametrize("limit", ["2 elephants", -1, ""])
 def test_a_limit_that_is_none(limit: str | int) -> None:
     with pytest.raises((ValueError, AssertionError)):

@@ -396,6 +396,11 @@ GPU = """
     def test_gpu_in_a_fresh_process():
         assert float(EARLY[1]) == 2.0
         assert product("GPU:0").device.endswith("GPU:0")
+
+    def test_placement(gpudiag_placement):
+        with gpudiag_placement() as placement:
+            product("GPU:0")
+        placement.assert_no_cpu_fallback()
 """
 CONFIGURING = """
     import pytest
@@ -413,13 +418,19 @@ CONFIGURING = """
 
 
 def test_after_a_gpu_test_in_the_same_worker(suite: Suite, machine: Callable[[str], Machine]) -> None:
-    """A single worker, so that it is the same; without workers it is shown with the fixtures."""
+    """A single worker, so that it is the same; without workers it is shown with the fixtures.
+
+    In the same session: never is a log of placements that is switched off taken for one without fallbacks.
+    """
     suite.gpudiag.environment = machine("1x8GiB").environment(suite.gpudiag.environment)
     suite.write("test_gpu.py", GPU)
     suite.write("test_logical.py", CONFIGURING)
-    ran = suite("-n1", TF_FORCE_GPU_ALLOW_GROWTH="true")
-    assert set(ran.outcomes().values()) == {"passed"}, str(ran)
-    assert len(ran.outcomes()) == 4
+    ran = suite("-n1", TF_FORCE_GPU_ALLOW_GROWTH="true", TF_CPP_MIN_LOG_LEVEL="3")
+    outcomes = ran.outcomes()
+    assert outcomes.pop("test_placement") == "failure"
+    assert "TF_CPP_MIN_LOG_LEVEL=3 hides" in ran.tests["test_placement"].message
+    assert set(outcomes.values()) == {"passed"}, str(ran)
+    assert len(outcomes) == 4
 
 
 CALLING = """

@@ -16,13 +16,15 @@ pytestmark = pytest.mark.usefixtures("no_child_left")
 NOTHING = "def test_nothing(): ...\n"
 
 
-@pytest.mark.usefixtures("simulated")
-def test_a_check_that_fails_ends_the_session_with_its_cause_once_and_before_any_worker(suite: Suite) -> None:
+@pytest.mark.usefixtures("plain")
+def test_a_check_that_fails_ends_the_session_with_its_cause_once_and_before_any_worker(
+    suite: Suite, machine: Callable[[str], Machine]
+) -> None:
     suite.write("test_nothing.py", NOTHING)
-    done = suite("-n", "2", "--gpudiag", "--gpudiag-simulate=1x8GiB", CUDA_VISIBLE_DEVICES="7")
+    done = suite("-n", "2", "--gpudiag", **machine("1x8GiB").environment(suite.gpudiag.environment))
     assert done.status == 1, done
-    assert done.out.count("hides every one of the 1 GPU(s) of this machine (proved; mask_hides_all)") == 1
-    assert "gpudiag: check NOT VERIFIED" in done.err
+    assert done.out.count("(proved; tensorflow_missing)") == 1
+    assert "gpudiag: check FAIL" in done.err
     assert "--gpudiag-warn runs the tests all the same" in done.err
     assert "created:" not in done.out
     assert done.tests == {}
@@ -44,13 +46,17 @@ def test_with_warn_it_is_said_and_what_is_required_and_lacking_fails_test_by_tes
     assert reason in done.tests["test_two"].message
 
 
-@pytest.mark.usefixtures("simulated")
-def test_a_run_in_which_no_gpu_test_ran_fails(suite: Suite) -> None:
+@pytest.mark.usefixtures("plain")
+def test_a_run_in_which_no_gpu_test_ran_fails(suite: Suite, machine: Callable[[str], Machine]) -> None:
+    simulated = machine("1x8GiB").environment(suite.gpudiag.environment)
+    arguments = ("--gpudiag-require-gpus=1", "--gpudiag-warn")
     suite.write("test_nothing.py", NOTHING)
-    done = suite("--gpudiag-require-gpus=1", "--gpudiag-simulate=1x8GiB")
+    done = suite(*arguments, **simulated)
     assert done.status == 1, done
     assert done.outcomes() == {"test_nothing": "passed"}
     assert "FAILED: no GPU test ran, and --gpudiag-require-gpus=1 demands one" in done.out
+    suite.write("test_gpu.py", "import pytest\n@pytest.mark.gpudiag_gpus\ndef test_gpu(): ...\n")
+    assert suite(*arguments, **simulated).status == 0
 
 
 @pytest.mark.usefixtures("simulated")

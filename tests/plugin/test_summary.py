@@ -17,6 +17,18 @@ pytestmark = pytest.mark.usefixtures("simulated")
 SAMPLE = Path(__file__).parent.parent / "samples" / "gpu_suite"
 
 
+RECORDED = Path(__file__).parents[2] / "reports" / "pytest-sample.txt"
+"""What the README shows: of ``pytest -n 4 --gpudiag --gpudiag-simulate=2x8GiB`` in a terminal of 80 columns."""
+
+
+def lasting(output: str) -> set[str]:
+    """Return what is the same in every run of the sample project: what it ran on, and the tests of the summary."""
+    lines = [re.sub(r"\d+\.\d s", "N s", line) for line in output.splitlines() if line.startswith("gpudiag: ")]
+    return {re.sub(r"tensorflow [\d.]+", "tensorflow", line) for line in lines} | set(
+        re.findall(r"^GPU \d.* (test_\S+)$", output, re.MULTILINE)
+    )
+
+
 @pytest.mark.usefixtures("no_child_left")
 def test_the_sample_project_runs_in_four_workers_on_two_gpus(suite: Suite) -> None:
     for path in SAMPLE.iterdir():
@@ -29,14 +41,16 @@ def test_the_sample_project_runs_in_four_workers_on_two_gpus(suite: Suite) -> No
     skipped = {name for name, outcome in done.outcomes().items() if outcome == "skipped"}
     assert skipped == {"test_four_gpus"}
     assert set(done.outcomes().values()) == {"passed", "skipped"}
+    assert lasting(done.out) == lasting(RECORDED.read_text()), "record it anew, and run scripts/docs.py"
 
     alone = [test for name, test in done.tests.items() if "two_gpus" not in name and "large" not in name]
     assert {test.properties["gpudiag_device"] for test in alone if test.properties} == {"GPU 0", "GPU 1"}
-    large = done.tests["test_a_large_tensor_fits_on_each"].properties
+    large = done.tests["test_large_tensors_fit"].properties
     assert large["gpudiag_device"] == "GPU 0, GPU 1"
     assert int(large["gpudiag_peak_bytes"]) >= 1 << 30
+    assert done.tests["test_two_logical_devices"].properties["gpudiag_cpu_fallbacks"] == "0"
     assert done.tests["test_the_worker_was_given_its_devices_before_this_module_was_imported"].properties == {}
-    assert re.search(r"^GPU 0, GPU 1 +1\d* [GM]iB +test_distribution.py::test_a_large", done.out, re.MULTILINE), done
+    assert re.search(r"^GPU 0, GPU 1 +1\d* [GM]iB +test_distribution.py::test_large", done.out, re.MULTILINE), done
 
 
 @pytest.mark.parametrize("workers", [("-n", "1"), ("-p", "no:xdist")], ids=str)

@@ -5,7 +5,7 @@ import tensorflow as tf
 
 
 @pytest.mark.gpudiag_gpus(count=2)
-def test_replicas_are_on_two_gpus():
+def test_replicas_on_two_gpus():
     strategy = tf.distribute.MirroredStrategy()
     assert strategy.num_replicas_in_sync == 2
     sums = strategy.reduce("sum", strategy.run(lambda: tf.constant(21.0)), axis=None)
@@ -13,7 +13,7 @@ def test_replicas_are_on_two_gpus():
 
 
 @pytest.mark.gpudiag_gpus(count=2, memory="8GiB")
-def test_a_large_tensor_fits_on_each():
+def test_large_tensors_fit():
     for name in ("GPU:0", "GPU:1"):
         with tf.device(name):
             assert tf.zeros((1 << 28,)).device.endswith(name)  # 1 GiB

@@ -12,7 +12,7 @@ def weights():
 
 
 @pytest.mark.parametrize("batch", [16, 64, 256])
-def test_a_step_of_training_lowers_the_loss(weights, batch):
+def test_loss_falls(weights, batch):
     x = tf.random.stateless_normal((batch, 4), seed=(1, 2))
     y = tf.reduce_sum(x, axis=1, keepdims=True)
     losses = []
@@ -24,7 +24,7 @@ def test_a_step_of_training_lowers_the_loss(weights, batch):
     assert losses[1] < losses[0]
 
 
-def test_a_product_is_computed_on_the_gpu():
+def test_product_on_the_gpu():
     product = tf.matmul(tf.ones((256, 256)), tf.ones((256, 256)))
     assert product.device.endswith("GPU:0")
     assert float(product[0, 0]) == 256
