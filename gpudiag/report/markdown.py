@@ -17,7 +17,10 @@ _ALIGNMENT = ("left", "left", "left", "right", "left")
 def render(report: Report, *, verbose: bool) -> str:
     """Return the report as GitHub-flavoured Markdown."""
     rows = [row for rows in report.areas.values() for row in rows]
-    findings = [item for row in rows for item in _findings(report, row, verbose=verbose)]
+    alike = [] if verbose else words.alike(rows)
+    together = [row for same in alike for row in same]
+    findings = [item for same in alike for item in _of_findings(report, same)]
+    findings += [item for row in rows if row not in together for item in _findings(report, row, verbose=verbose)]
     placed = {words.label(report, row): words.evidence(row) for row in rows}
     ran = [f"- {_code(label)}: {_text(evidence)}" for label, evidence in placed.items() if evidence]
     banner = words.simulation(report)
@@ -80,14 +83,19 @@ def _outcome(row: Row) -> str:
     return row.status if row.status in ("pass", "skipped") else f"**{row.status}**"
 
 
+def _of_findings(report: Report, rows: list[Row]) -> Iterator[str]:
+    """Yield a list item for each finding of the rows, which have the same."""
+    names = ", ".join(_code(words.label(report, row)) for row in rows)
+    for finding in rows[0].findings:
+        yield f"- **{finding.severity.value}** {names}: {_text(finding.message)} ({_code(finding.kind)})"
+        yield f"  - {_text(finding.advice)}"
+
+
 def _findings(report: Report, row: Row, *, verbose: bool) -> Iterator[str]:
     """Yield a list item for each finding of the row, and for what broke it."""
-    name = _code(words.label(report, row))
-    for finding in row.findings:
-        yield f"- **{finding.severity.value}** {name}: {_text(finding.message)} ({_code(finding.kind)})"
-        yield f"  - {_text(finding.advice)}"
+    yield from _of_findings(report, [row])
     if row.status == "broken":
-        yield f"- **broken** {name}: {_text(words.figure(row))}"
+        yield f"- **broken** {_code(words.label(report, row))}: {_text(words.figure(row))}"
     log = words.log_lines(row, verbose=verbose)
     if log:
         yield "\n".join(["", "  ~~~text", *(f"  {line.replace('~~~', '~ ~ ~')}" for line in log), "  ~~~"])

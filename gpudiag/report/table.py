@@ -30,6 +30,8 @@ _STYLES = {
     "BROKEN": "bold magenta",
     "NOT VERIFIED": "bold yellow",
 }
+_COPIED = ("do", "see")
+"""Headings of a cause's lines that people copy."""
 _HEADERS = ("outcome", "probe", "device", "time")
 _GAP = 2
 _INDENT = " " * (len("outcome") + _GAP)
@@ -37,11 +39,18 @@ _INDENT = " " * (len("outcome") + _GAP)
 
 
 def render(report: Report, *, width: int, color: bool, verbose: bool) -> str:
-    """Return the table, no line wider than ``width`` columns (but at least :data:`LEAST_WIDTH`)."""
+    """Return the table, no line wider than ``width`` columns (but at least :data:`LEAST_WIDTH`).
+
+    Commands and addresses are longer where they must be: a terminal wraps them, and they are copied whole.
+    """
     page = _Page(max(width, LEAST_WIDTH), color=color)
     _header(page, report)
     _diagnosis(page, report, verbose=verbose)
-    _rows(page, report, verbose=verbose)
+    ran = [row for rows in report.areas.values() for row in rows if not isinstance(row.outcome, Skipped)]
+    alike = [] if verbose else words.alike(ran)
+    together = [row for same in alike for row in same]
+    _rows(page, report, [row for row in ran if row not in together], verbose=verbose)
+    _alike(page, report, alike)
     _skipped(page, report)
     _footer(page, report)
     return page.text()
@@ -75,9 +84,13 @@ class _Page:
             line.rstrip()
         return [line for line in lines if line.plain] or [Text()]
 
-    def add(self, text: str, style: str = "", *, lead: str = "", lead_style: str = "") -> None:
-        """Add a paragraph, ``lead`` before its first line, the other lines indented as far."""
+    def add(self, text: str, style: str = "", *, lead: str = "", lead_style: str = "", whole: bool = False) -> None:
+        """Add a paragraph, ``lead`` before its first line, the other lines indented as far; ``whole``: on one line."""
         from rich.text import Text
+
+        if whole:
+            self._lines.append(Text.assemble((lead, lead_style), (plain(text), style)))
+            return
 
         room = self.width - len(lead)
         if room < LEAST_WIDTH // 2:
@@ -118,17 +131,17 @@ def _diagnosis(page: _Page, report: Report, *, verbose: bool) -> None:
         page.add(words.steps(report), "dim", lead="  ")
     for cause in diagnosis.causes:
         for heading, text in words.cause(cause):
-            page.add(text, "bold" if heading == "do" else "", lead=f"  {heading:<8}  ", lead_style="dim")
+            style = "bold" if heading == "do" else ""
+            page.add(text, style, lead=f"  {heading:<8}  ", lead_style="dim", whole=heading in _COPIED)
     for heading, text in words.others(diagnosis):
         page.add(text, "dim", lead=f"  {heading:<8}  ", lead_style="dim")
     page.blank()
 
 
-def _rows(page: _Page, report: Report, *, verbose: bool) -> None:
-    """Add a line for each row that ran, below the name of its area; below each what was found."""
+def _rows(page: _Page, report: Report, ran: list[Row], *, verbose: bool) -> None:
+    """Add a line for each of ``ran``, below the name of its area; below each what was found."""
     from tabulate import tabulate
 
-    ran = [row for rows in report.areas.values() for row in rows if not isinstance(row.outcome, Skipped)]
     if not ran:
         return
     columns = 4 if verbose or page.width >= TIMED_WIDTH else 3
@@ -174,11 +187,15 @@ def _outcome(row: Row) -> str:
     return row.status.upper() if row.status in ("fail", "broken") else row.status
 
 
-def _below(page: _Page, row: Row, *, verbose: bool) -> None:
+def _findings(page: _Page, row: Row) -> None:
     for finding in row.findings:
         severity = finding.severity.value
         page.add(one_line(finding.message), lead=f"{_INDENT}{severity}: ", lead_style=_STYLES[severity])
         page.add(one_line(finding.advice), lead=f"{_INDENT}  -> ")
+
+
+def _below(page: _Page, row: Row, *, verbose: bool) -> None:
+    _findings(page, row)
     for line in words.log_lines(row, verbose=verbose):
         page.add(line, "dim", lead=f"{_INDENT}| ", lead_style="dim")
     if cells := words.table(row, verbose=verbose):
@@ -189,6 +206,17 @@ def _below(page: _Page, row: Row, *, verbose: bool) -> None:
             page.add(line, lead="    ")  # further left than the rest: a UUID is wide
     if verbose and (ran := words.evidence(row)):
         page.add(ran, "dim", lead=f"{_INDENT}ran: ", lead_style="dim")
+
+
+def _alike(page: _Page, report: Report, alike: list[list[Row]]) -> None:
+    """Add the rows whose findings are the same, told once."""
+    for rows in alike:
+        outcome = f"{_outcome(rows[0]):<{len(_INDENT)}}"
+        page.add(f"{len(rows)} probes found the same", lead=outcome, lead_style=_STYLES[rows[0].status])
+        _findings(page, rows[0])
+        page.add(", ".join(words.label(report, row) for row in rows), "dim", lead=_INDENT)
+    if alike:
+        page.blank()
 
 
 def _skipped(page: _Page, report: Report) -> None:

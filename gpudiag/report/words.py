@@ -4,12 +4,17 @@ from __future__ import annotations
 
 import signal
 from collections import Counter
+from collections.abc import Iterable
 
 from gpudiag.hostfacts import Facts, Unknown
 from gpudiag.model import Broken, Diagnosis, Finding, Gpu, Judged, Report, RootCause, Row, Skipped, Verdict
 from gpudiag.plaintext import one_line, plain
 
 MOST_PLACEMENTS = 8
+LEAST_ALIKE = 3
+"""So many rows with the same findings are told together: where TensorFlow lists no GPU, nearly all say so."""
+MOST_NAMED = 8
+"""Probes that are named where they are to be run again."""
 KEPT_LOG_LINES = 3
 KEPT_LOG_LINES_VERBOSE = 12
 
@@ -41,6 +46,15 @@ def seconds(row: Row) -> str:
 def finding(found: Finding) -> str:
     """Return a finding on two lines: what was found, and what to do."""
     return f"{found.severity.value} {found.kind}: {one_line(found.message)}\n  -> {one_line(found.advice)}"
+
+
+def alike(rows: Iterable[Row]) -> list[list[Row]]:
+    """Return the groups of rows, of :data:`LEAST_ALIKE` at least, that have the same findings."""
+    shared: dict[tuple[str, ...], list[Row]] = {}
+    for row in rows:
+        if row.findings:
+            shared.setdefault(tuple(map(finding, row.findings)), []).append(row)
+    return [same for same in shared.values() if len(same) >= LEAST_ALIKE]
 
 
 def evidence(row: Row) -> str:
@@ -152,10 +166,10 @@ def next_step(report: Report) -> str:
         case Verdict.FAIL:
             failed = [row for row in report.rows if any(one.severity in report.limits.failing for one in row.findings)]
             also = " (with --strict, warnings too)" if report.limits.strict else ""
-            return f"Cure what failed{also}, then: gpudiag check {_probes(failed)}"
+            return f"Cure what failed{also}, then: gpudiag check {_probes(failed)}".rstrip()
         case Verdict.BROKEN:
             broken = [row for row in report.rows if isinstance(row.outcome, Broken)]
-            return f"A broken probe proves nothing. Run it alone: gpudiag check -v {_probes(broken)}"
+            return f"A broken probe proves nothing. Run it again: gpudiag check -v {_probes(broken)}".rstrip()
         case Verdict.NOT_VERIFIED if report.unverified:
             gpus = ", ".join(f"GPU {gpu.index}" for gpu in report.unverified)
             return f"No probe verified a kernel on {gpus}: cure why they were skipped, or run all: gpudiag check"
@@ -169,7 +183,9 @@ def next_step(report: Report) -> str:
 
 
 def _probes(rows: list[Row]) -> str:
-    return " ".join(dict.fromkeys(row.probe for row in rows))
+    """Return the arguments that run these probes again: none, for all of them, where these are many."""
+    probes = dict.fromkeys(row.probe for row in rows)
+    return " ".join(probes) if len(probes) <= MOST_NAMED else ""
 
 
 def _signal_name(number: int) -> str:

@@ -40,6 +40,14 @@ def test_the_cause_comes_before_the_probes(format_: str) -> None:
     assert text.index("GPU not used because") < text.index("2 of 2 right")
 
 
+def test_what_people_copy_is_on_one_line_whatever_the_width() -> None:
+    command = f"export LD_LIBRARY_PATH={'/a/long/way' * 12}:$LD_LIBRARY_PATH"
+    found = Diagnosis(STEPS, (msgspec.structs.replace(CAUSE, fix=(command,), url=f"https://{'x' * 90}.org"),))
+    lines = render(diagnosed(found), "table", width=60, color=False, verbose=False).splitlines()
+    assert f"  do        {command}" in lines
+    assert f"  see       https://{'x' * 90}.org" in lines
+
+
 def test_what_follows_from_it_and_harmless_lines_are_told_apart() -> None:
     later = msgspec.structs.replace(CAUSE, rule="later", cause="the second fault", stage=Stage.MEMORY)
     found = Diagnosis(STEPS, (CAUSE,), (later,), ("a line: it is harmless",), ("another: it is about the loader",))

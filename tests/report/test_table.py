@@ -11,7 +11,7 @@ from gpudiag.model import Broken, Cause, Finding, Judged, Limits, Report, Row, S
 from gpudiag.placement import Placement
 from gpudiag.plaintext import one_line, plain
 from gpudiag.report import render
-from reports import GPUS, HOSTILE, MISSPELT, hostile, passed, report, row, sample
+from reports import CAP_IGNORED, GPUS, HOSTILE, MISSPELT, hostile, passed, report, row, sample
 
 WIDTHS = (20, 33, 44, 60, 72, 80, 81, 120, 200)
 REPORTS = {
@@ -94,6 +94,30 @@ def test_one_line_for_each_probe_that_ran() -> None:
                 timed = f" +{duration}" if width > 80 or verbose else ""
                 line = re.compile(rf"{one.status} +{re.escape(one.name)} +{device}{timed}  +\S", re.IGNORECASE)
                 assert len([found for found in lines if line.match(found)]) == 1, one.probe
+
+
+ALIKE = [row(f"area.probe{number}", passed("nothing seen", MISSPELT), GPUS[0]) for number in range(4)]
+
+
+@pytest.mark.parametrize("format_", ["table", "markdown"])
+def test_findings_that_several_probes_share_are_told_once_with_all_their_names(format_: str) -> None:
+    shown = report(*ALIKE, row("area.other", passed("2 of 2")), gpus=GPUS)
+    text = render(shown, format_, width=200, color=False, verbose=False)
+    assert text.count("Did you mean") == 1
+    for number in range(4):
+        assert f"area.probe{number}" in text
+    assert render(shown, format_, width=200, color=False, verbose=True).count("Did you mean") == 4
+
+
+def test_of_few_probes_and_of_a_verbose_table_each_row_has_its_own_findings() -> None:
+    assert table(report(*ALIKE[:2], gpus=GPUS)).count("Did you mean") == 2
+    assert table(report(*ALIKE, gpus=GPUS), 80, verbose=True).count("nothing seen") == 4
+    assert "4 probes found the same" in table(report(*ALIKE, gpus=GPUS))
+
+
+def test_many_probes_that_failed_are_run_again_with_all() -> None:
+    failed = [row(f"area.probe{number}", passed("", CAP_IGNORED), GPUS[0]) for number in range(9)]
+    assert table(report(*failed, gpus=GPUS)).endswith("Cure what failed, then: gpudiag check\n")
 
 
 def test_a_wide_terminal_cuts_no_figure() -> None:
@@ -193,7 +217,7 @@ FAILED = Finding("fault", Severity.FAIL, "it is wrong", "mend it")
                 row("memory.growth", Broken(Cause.TIMEOUT, "60 s")), row("memory.growth", Broken(Cause.TIMEOUT, ""))
             ),
             "BROKEN: 2 broken; exit status 3; 4.2 s\n"
-            "A broken probe proves nothing. Run it alone: gpudiag check -v memory.growth\n",
+            "A broken probe proves nothing. Run it again: gpudiag check -v memory.growth\n",
         ),
         (
             report(row("memory.growth", passed(on=GPUS), *GPUS), gpus=GPUS),

@@ -189,7 +189,7 @@ def judge(reading: Reading, facts: Facts, limits: Limits) -> Iterator[Judgement]
         for name, reason in reading.unopened.items()
         if not name.startswith(_OPTIONAL)
     ]
-    said = "; ".join((*unopened, *reading.errors)) or "nothing"
+    said = "; ".join(dict.fromkeys((*unopened, *reading.errors))) or "nothing"
     yield FEWER_LISTED.found(listed=reading.listed, given=reading.given, text=said)
 
 
