@@ -381,10 +381,18 @@ def _status() -> int:
     except (KeyboardInterrupt, click.Abort):
         return 128 + signal.SIGINT
     except Exception as error:
-        if DEBUG in sys.argv or os.environ.get("GPUDIAG_DEBUG"):
+        if DEBUG in sys.argv or _is_on(os.environ.get("GPUDIAG_DEBUG", "")):
             raise
         return _told(error)
     return status
+
+
+def _is_on(value: str) -> bool:
+    """Return what a variable that switches an option says, as click reads it."""
+    try:
+        return bool(value) and click.BOOL.convert(value, None, None)
+    except click.BadParameter:
+        return False
 
 
 def _told(error: Exception) -> int:

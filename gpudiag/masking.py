@@ -1,7 +1,8 @@
 """A report without what tells whose machine it is from: for reports that are shared.
 
 Replaced wherever they stand, in log lines, readings, figures and the command too: the home folder, the user, the host,
-the environment that Python runs in, and the UUIDs of GPUs and MIG instances. Equal things get equal placeholders, so
+the environment that Python runs in, the UUIDs of GPUs and MIG instances, and the paths that the command line and search
+paths (``PYTHONPATH`` ...) name outside the system's own folders. Equal things get equal placeholders, so
 rows still name their GPUs.
 """
 
@@ -41,6 +42,10 @@ _COMMON_NAME = re.compile(
 
 _COMMON_FOLDERS = frozenset({"/", "/home", "/nonexistent", "/tmp", "/usr", "/usr/local"})  # noqa: S108  (nothing is written there)
 
+_SEARCH_PATHS = ("PYTHONPATH", "LD_LIBRARY_PATH", "LD_PRELOAD")
+_OF_THE_SYSTEM = re.compile(r"/(?:bin|boot|dev|etc|lib\w*|opt|proc|run|sbin|sys|usr)(?:/|$)")
+"""What lies there is named as everywhere."""
+
 _SIMULATED_MACHINE = r"/[\w./-]*/gpudiag-sim-\w+"
 """The private folder of a simulated machine; its name is random."""
 
@@ -60,7 +65,8 @@ def mask(report: Report) -> Report:
     their usual places, and users and hosts are not known.
     """
     machine: _Rule = (_SIMULATED_MACHINE, _always(MACHINE))
-    rules = [*_uuid_rules(report), machine, *_path_rules(report.facts), *_name_rules(report.facts)]
+    own = _path_rules(report.facts)
+    rules = [*_uuid_rules(report), machine, *own, *_named_path_rules(report, own), *_name_rules(report.facts)]
     pattern = re.compile("|".join(f"({expression})" for expression, _ in rules))
 
     def replacement(match: re.Match[str]) -> str:
@@ -156,6 +162,23 @@ def _path_rules(facts: Facts) -> list[_Rule]:
     return [
         (rf"{re.escape(path)}(?![\w-]|\.\w)", _always(spellings[path]))
         for path in sorted(spellings, key=len, reverse=True)
+    ]
+
+
+def _named_path_rules(report: Report, known: list[_Rule]) -> list[_Rule]:
+    """Return the rules for the paths that the command line and the search paths name, the longest first."""
+    words = (word.partition("=")[2] if word.startswith("-") and "=" in word else word for word in report.command)
+    listed = (re.split("[: ]", report.facts.variables.get(name, "")) for name in _SEARCH_PATHS)
+    named = [word for word in words if "/" in word] + [path for paths in listed for path in paths if "/" in path]
+    others = re.compile("|".join(["[<~-]", r".*://", _SIMULATED_MACHINE, *(rule for rule, _ in known)]))
+    placeholders: dict[str, str] = {}
+    for path in (word.rstrip("/") for word in named):
+        if path and path not in placeholders and not others.match(path) and not _OF_THE_SYSTEM.match(path):
+            placeholders[path] = f"<path-{len(placeholders) + 1}>{Path(path).suffix}"
+    return [
+        (rf"(?<![\w/.-]){re.escape(path)}(?![\w-]|\.\w)", _always(placeholders[path]))
+        for path in sorted(placeholders, key=len, reverse=True)
+        if path not in _COMMON_FOLDERS
     ]
 
 

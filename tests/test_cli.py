@@ -87,6 +87,13 @@ def test_debug_shows_the_traceback(gpudiag: Gpudiag) -> None:
     assert "Did you mean 'placement.log'" in done.stderr
 
 
+@pytest.mark.parametrize(("value", "shown"), [("1", True), ("true", True), ("0", False), ("false", False), ("", False)])
+def test_the_variable_for_debug_is_read_as_every_switch_is(value: str, shown: bool, gpudiag: Gpudiag) -> None:
+    done = gpudiag("check", "placement.lgo", GPUDIAG_DEBUG=value)
+    assert ("Traceback" in done.stderr) is shown
+    assert "Did you mean 'placement.log'" in done.stderr
+
+
 @pytest.mark.skipif(os.getuid() == 0, reason="root may write anywhere")
 def test_a_folder_without_permission_is_refused(gpudiag: Gpudiag) -> None:
     gpudiag.folder.chmod(0o500)

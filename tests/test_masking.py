@@ -286,3 +286,23 @@ def test_the_folders_of_the_package_and_of_a_simulated_machine_are_replaced() ->
     assert isinstance(masked.facts.driver, DriverFacts)
     assert masked.facts.driver.libcuda_path == "<gpudiag>/simulator/lib/libcuda.so.1"
     assert masked.facts.variables["LD_LIBRARY_PATH"] == "<machine>/lib:/opt/lib"
+
+
+def test_paths_that_the_command_and_the_search_paths_name() -> None:
+    variables = {
+        "PYTHONPATH": "/data/acme:/usr/lib/python3:.:/home/someone/src",
+        "LD_LIBRARY_PATH": "/data/acme/cuda/lib:/opt/lib",
+    }
+    said = "/data/acme/lab.toml: unknown key; File /data/acme/models/net.py; /data/acmes; /srv/data/acme"
+    told = msgspec.structs.replace(
+        text_report(said, facts=example(environment=EnvironmentFacts(variables))),
+        command=("check", "--simulate", "/data/acme/lab.toml", "--log=runs/acme/a.log", "-o", "/data/acme/r.json"),
+    )
+    once = mask(told)
+    assert once.command == ("check", "--simulate", "<path-1>.toml", "--log=<path-2>.log", "-o", "<path-3>.json")
+    assert once.facts.variables == {
+        "PYTHONPATH": "<path-4>:/usr/lib/python3:.:~/src",
+        "LD_LIBRARY_PATH": "<path-5>:/opt/lib",
+    }
+    assert once.rows[0].log == ("<path-1>.toml: unknown key; File <path-4>/models/net.py; /data/acmes; /srv/data/acme",)
+    assert mask(once) == once

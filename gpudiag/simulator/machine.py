@@ -3,12 +3,14 @@ table."""
 
 from __future__ import annotations
 
+import fcntl
 import importlib.metadata
 import os
 import platform
 import re
 import resource
 import shutil
+import stat
 import tempfile
 from collections.abc import Iterable, Mapping
 from pathlib import Path
@@ -28,6 +30,9 @@ from gpudiag.simulator.spec import COMPUTE_MODES, MachineSpec, parse_spec
 
 MACHINE_VARIABLE = "GPUDIAG_SIM_MACHINE"
 FAULTS_VARIABLE = "GPUDIAG_SIM_FAULTS"
+
+_PREFIX = "gpudiag-sim-"
+_OWNER = "owner"
 
 CORE = "libgpudiag_cuda.so"
 _COMMON = (CORE, "libgpudiag_kernels.so", "keras_on_simulated_gpu.py")
@@ -73,6 +78,7 @@ class Machine:
         refuse_too_much_memory(self.spec)
         self._libraries = library_directory()
         self._directory: Path | None = None
+        self._owner: int | None = None
 
     @property
     def directory(self) -> Path:
@@ -87,8 +93,14 @@ class Machine:
         return self.directory / "root"
 
     def __enter__(self) -> Machine:
-        self._directory = Path(tempfile.mkdtemp(prefix="gpudiag-sim-"))
+        remove_left_behind(Path(tempfile.gettempdir()))
+        self._directory = Path(tempfile.mkdtemp(prefix=_PREFIX))
         try:
+            # Locked for as long as this process lives, however it ends; there under its name only once it is.
+            own = self._directory / f".{_OWNER}"
+            self._owner = os.open(own, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
+            fcntl.flock(self._owner, fcntl.LOCK_EX)
+            own.rename(self._directory / _OWNER)
             (self._directory / "machine.conf").write_text(self._configuration())
             self._link_libraries(self._directory / "lib")
             kernel_files.write(self.root, self.spec)
@@ -106,6 +118,9 @@ class Machine:
         if self._directory is not None:
             shutil.rmtree(self._directory, ignore_errors=True)
             self._directory = None
+        if self._owner is not None:
+            os.close(self._owner)
+            self._owner = None
 
     def environment(self, base: Mapping[str, str] | None = None, faults: Iterable[str | Fault] = ()) -> dict[str, str]:
         """The environment of a process that lives on this machine: `base` (by default this
@@ -174,6 +189,39 @@ class Machine:
                 f"memory_pools {int(gpu.memory_pools)}",
             ]
         return "\n".join(lines) + "\n"
+
+
+def remove_left_behind(folder: Path) -> None:
+    """Remove the machines in `folder` whose processes were killed before they could: those of this user that nobody
+    has locked and no process of his lives on."""
+    for machine in folder.glob(f"{_PREFIX}*"):
+        try:
+            status = machine.lstat()
+            if not stat.S_ISDIR(status.st_mode) or status.st_uid != os.getuid():
+                continue
+            owner = os.open(machine / _OWNER, os.O_RDWR | os.O_NOFOLLOW | os.O_CLOEXEC)
+        except OSError:
+            continue  # not one of ours, or just being made or removed
+        try:
+            fcntl.flock(owner, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            if not _is_lived_on(machine):
+                shutil.rmtree(machine, ignore_errors=True)
+        except BlockingIOError:
+            pass  # in use
+        finally:
+            os.close(owner)
+
+
+def _is_lived_on(machine: Path) -> bool:
+    """Whether a process was started on `machine`: what `gpudiag simulate` started may outlive it."""
+    variable = f"{MACHINE_VARIABLE}={machine}".encode()
+    for environment in Path("/proc").glob("[0-9]*/environ"):
+        try:
+            if variable in environment.read_bytes().split(b"\0"):
+                return True
+        except OSError:
+            continue  # gone, or somebody else's
+    return False
 
 
 def refuse_too_much_memory(spec: MachineSpec) -> None:

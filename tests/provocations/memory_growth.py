@@ -10,11 +10,6 @@ _GROWN, _SMALL, _LARGE, _ALL = (mib * _MIB for mib in (402, 528, 896, 1400))
 _REFUSED = {"type": "InternalError", "message": "CUDA error"}
 _OOM = {"type": "ResourceExhaustedError", "message": "OOM when allocating tensor"}
 
-_NEARLY_FULL = """
-[[gpu]]
-memory = "16GiB"
-taken = "15900MiB"
-"""
 _LARGE_CONTEXT = """
 [[gpu]]
 memory = "16GiB"
@@ -54,7 +49,7 @@ PROVOCATIONS: tuple[OnMachine | Altered, ...] = (
     Altered("memory.default_takes_all", "limit_ignored", {"first.used_bytes": _ALL}),
     Altered("memory.default_takes_all", "other_gpu", {"kernel.pci_bus_id": "0000:02:00.0"}),
     # fraction
-    OnMachine("memory.fraction", "not_at_once", _NEARLY_FULL, options=("--disturb",)),
+    OnMachine("memory.fraction", "not_at_once", faults=("allocation_above=80MiB",)),
     OnMachine("memory.fraction", "no_cap", variables={"TF_GPU_ALLOCATOR": "cuda_malloc_async"}),
     OnMachine("memory.fraction", "overridden", variables={"TF_FORCE_GPU_ALLOW_GROWTH": "true"}),
     Altered("memory.fraction", "not_at_once", {"pool.first.used_bytes": _GROWN}),
@@ -74,7 +69,7 @@ PROVOCATIONS: tuple[OnMachine | Altered, ...] = (
     Altered("memory.fraction_above_one", "no_oversubscription", {"pool.exceeded": _OOM}),
     Altered("memory.fraction_above_one", "other_gpu", {"pool.kernel.pci_bus_id": "0000:02:00.0"}),
     # growth
-    OnMachine("memory.growth", "out_of_memory", _NEARLY_FULL, options=("--disturb",)),
+    OnMachine("memory.growth", "out_of_memory", faults=("allocation_above=80MiB",)),
     OnMachine("memory.growth", "overridden", variables={"TF_FORCE_GPU_ALLOW_GROWTH": "false"}),
     OnMachine("memory.growth", "given_back", variables={"TF_GPU_ALLOCATOR": "cuda_malloc_async"}),
     Altered("memory.growth", "growth_ignored", {"pool.first.used_bytes": _ALL}),

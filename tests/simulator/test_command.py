@@ -272,3 +272,43 @@ def test_faults_of_a_forked_child_are_its_own() -> None:
     )
     with Machine("1") as machine:
         assert run_python(machine, "-c", code).stdout == "802 0\n"
+
+
+def test_what_a_killed_process_left_is_removed_at_the_next_start(tmp_path: Path) -> None:
+    code = (
+        "import subprocess, time; from gpudiag.simulator import Machine\n"
+        "with Machine('1') as machine:\n"
+        "    lives = subprocess.Popen(['sleep', '60'], env=machine.environment())\n"
+        "    print(machine.directory, lives.pid, flush=True)\n"
+        "    time.sleep(60)\n"
+    )
+    (tmp_path / "gpudiag-sim-foreign").mkdir()
+    (tmp_path / "gpudiag-sim-link").symlink_to(tmp_path)
+    environment = {**os.environ, "PYTHONPATH": MODULES, "TMPDIR": str(tmp_path)}
+
+    def another_start() -> None:
+        subprocess.run(
+            [sys.executable, "-c", "from gpudiag.simulator import Machine\nwith Machine('1'): pass"],
+            env=environment,
+            timeout=60,
+            check=True,
+        )
+
+    with subprocess.Popen([sys.executable, "-c", code], stdout=subprocess.PIPE, env=environment, text=True) as owner:
+        assert owner.stdout is not None
+        name, _, pid = owner.stdout.readline().partition(" ")
+        try:
+            another_start()
+            assert Path(name).exists(), "its owner lives"
+            owner.kill()
+            owner.wait()
+            another_start()
+            assert Path(name).exists(), "a process that was started on it lives"
+        finally:
+            owner.kill()
+            os.kill(int(pid), signal.SIGKILL)
+    until = time.monotonic() + 30
+    while Path(name).exists():  # the one that was killed last may take a moment to go
+        assert time.monotonic() < until
+        another_start()
+    assert {one.name for one in tmp_path.iterdir()} == {"gpudiag-sim-foreign", "gpudiag-sim-link"}
