@@ -87,6 +87,8 @@ class TensorflowFacts(Family, tag="tensorflow"):
     """Files of TensorFlow that are not those its distribution installed: by their hash or size, a few are looked at."""
     overwritten: dict[str, tuple[str, ...]] = {}
     """The same for each distribution that installs them, by its name, where its record has hashes to compare."""
+    in_working_directory: str | None = None
+    """A module ``tensorflow`` there that this interpreter does not import, as a program of that folder would."""
 
 
 class DriverFacts(Family, tag="driver"):

@@ -8,6 +8,7 @@ from pathlib import PurePath
 
 import msgspec
 
+from gpudiag.diagnosis import lines
 from gpudiag.diagnosis.rule import TRACE, Evidence, Match, Rule, RuleCase
 from gpudiag.hostfacts import (
     Distribution,
@@ -88,10 +89,26 @@ def _files_deleted(evidence: Evidence) -> Iterator[Match]:
         yield Match((*_shown(installed), "no file tensorflow/__init__.py"), figures=_reinstall(installed))
 
 
+_NO_ATTRIBUTE = re.compile(
+    r"(?:partially initialized )?module 'tensorflow' has no attribute|cannot import name '\w+' from '?tensorflow\b|"
+    r"No module named 'tensorflow\.|do not import tensorflow from its source directory"
+)
+"""What a program says that imported something else of that name."""
+
+
 def _shadowed(evidence: Evidence) -> Iterator[Match]:
     installed = _installed(evidence.facts)
-    path = None if installed is None else host_tensorflow.shadowing(installed)
-    if installed is None or path is None or not evidence.found("host.tensorflow", "shadowed"):
+    if installed is None:
+        return
+    module, sure = installed.module_path, Sure.PROVED
+    path = host_tensorflow.shadowing(installed) if evidence.found("host.tensorflow", "shadowed") else None
+    said: tuple[str, ...] = ()
+    if path is None and evidence.found("host.tensorflow", "hidden_here"):
+        # gpudiag is not started from the program's folder: that the program took it, its log must show.
+        module, sure = installed.in_working_directory, Sure.LIKELY
+        said = lines.matching(evidence.lines, _NO_ATTRIBUTE, 1)
+        path = host_tensorflow.of_module(module) if module and said else None
+    if path is None:
         return
     folder = PurePath(path).parent
     entries = evidence.facts.variables.get(_PATH, "").split(":")
@@ -101,10 +118,12 @@ def _shadowed(evidence: Evidence) -> Iterator[Match]:
         do = (f"export {_PATH}={':'.join(rest)}" if rest else f"unset {_PATH}") + "  # instead"
     yield Match(
         evidence=(
-            f"import tensorflow takes {installed.module_path}",
+            f"import tensorflow takes {module}",
+            *said,
             f"TensorFlow: {host_tensorflow.hidden(installed)}",
             *([f"{_PATH}={':'.join(entries)}"] if do else []),
         ),
+        sure=sure,
         figures={
             "path": path,
             "new": str(PurePath(path).with_name(f"my_{PurePath(path).name}")),
@@ -320,6 +339,13 @@ def _with(
     return _judged(example_with_gpus(gpus, **families) if gpus else example(**families), *rows)
 
 
+def _hiding(*log: str) -> Evidence:
+    """Return a machine whose working directory has a module of TensorFlow's name, and the log of a program."""
+    found = _with(in_working_directory="/home/someone/work/tensorflow/__init__.py")
+    return Evidence(found.facts, rows=found.rows, lines=log)
+
+
+_NO_CONFIG = "AttributeError: module 'tensorflow' has no attribute 'config'"
 _NVIDIA = (Distribution("nvidia-cudnn-cu12", "9.10.2.21", _SITE),)
 _WINDOWS = {"os": "Windows 10.0.26100", "machine": "AMD64"}
 _INTEL = (Distribution("tensorflow-intel", "2.18.0", _SITE),)
@@ -388,6 +414,9 @@ RULES = (
                     variables={_PATH: "/opt/lib:/home/someone/work/"},
                 ),
             ),
+            RuleCase("in the working directory, by the log", _hiding(_NO_CONFIG)),
+            RuleCase("in the working directory alone", _hiding(), fires=False),
+            RuleCase("by the log alone", Evidence(example(), lines=(_NO_CONFIG,)), fires=False),
             RuleCase("the package", _with(), fires=False),
             RuleCase("the package, its build not known", _with(build=None), fires=False),
             RuleCase("a build of one's own", _with(module_path="/src/tensorflow/__init__.py"), fires=False),

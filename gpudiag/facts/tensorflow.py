@@ -59,8 +59,19 @@ def gather() -> TensorflowFacts:
         plugins=_plugins(),
         plugin_distributions=tuple(plugin for _, plugin in sorted(plugins.items())),
         altered=(own and _altered(own)) or (),
+        in_working_directory=_in_working_directory(module_path),
         overwritten={name: files for name, one in here.items() if (files := _altered(one)) is not None},
     )
+
+
+def _in_working_directory(imported: str | None) -> str | None:
+    """Return the module ``tensorflow`` of the working directory, where it is no TensorFlow and not ``imported``."""
+    for file in (Path("tensorflow/__init__.py"), Path("tensorflow.py")):
+        if not file.is_file() or (file.parent / _BUILD_INFO).exists():
+            continue
+        if imported is None or not file.samefile(imported):
+            return printable(str(file.absolute()))
+    return None
 
 
 def _ranges(metadata: Metadata) -> dict[str, str]:

@@ -174,3 +174,19 @@ def test_files_are_compared_with_the_record_of_each_distribution_that_has_hashes
     record = install(site, "tensorflow-cpu", "2.21.0", "tensorflow/__init__.py") / "RECORD"
     record.write_text("tensorflow/__init__.py,,\n")
     assert tensorflow.gather().overwritten == {"tensorflow": ("tensorflow/__init__.py",), "tf-nightly": ()}
+
+
+def test_a_module_in_the_working_directory_that_is_not_imported(
+    site: Path, tmp_path_factory: pytest.TempPathFactory, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    put_module(site)
+    work = tmp_path_factory.mktemp("work")
+    monkeypatch.chdir(work)
+    (work / "tensorflow").mkdir()
+    assert tensorflow.gather().in_working_directory is None, "a folder without __init__.py hides nothing"
+    (work / "tensorflow.py").touch()
+    assert tensorflow.gather().in_working_directory == str(work / "tensorflow.py")
+    (work / "tensorflow" / "__init__.py").touch()
+    assert tensorflow.gather().in_working_directory == str(work / "tensorflow" / "__init__.py")
+    monkeypatch.chdir(site)
+    assert tensorflow.gather().in_working_directory is None

@@ -23,10 +23,9 @@ RECORDED = Path(__file__).parents[2] / "reports" / "pytest-sample.txt"
 
 def lasting(output: str) -> set[str]:
     """Return what is the same in every run of the sample project: what it ran on, and the tests of the summary."""
-    lines = [re.sub(r"\d+\.\d s", "N s", line) for line in output.splitlines() if line.startswith("gpudiag: ")]
-    return {re.sub(r"tensorflow [\d.]+", "tensorflow", line) for line in lines} | set(
-        re.findall(r"^GPU \d.* (test_\S+)$", output, re.MULTILINE)
-    )
+    lines = [line for line in output.splitlines() if line.startswith("gpudiag: ")]
+    ran_on = {re.sub(r" \(.*\)|(?<=tensorflow )[\d.]+", "", line) for line in lines}
+    return ran_on | set(re.findall(r"^GPU \d.* (test_\S+)$", output, re.MULTILINE))
 
 
 @pytest.mark.usefixtures("no_child_left")

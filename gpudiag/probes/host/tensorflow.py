@@ -10,6 +10,7 @@ What a failure means
     `missing`: no module `tensorflow` can be imported, so no probe of TensorFlow can run.
     `damaged`: a distribution is registered, but its files are gone; removing another one of them does that.
     `shadowed`: what is imported as `tensorflow` is a folder or file of that name, and not TensorFlow.
+    `hidden_here`: such a folder or file is in the working directory, where programs would take it; gpudiag does not.
     `several`: the files in use are a mixture of several distributions.
     `no_cuda`: this build cannot use the GPUs of this machine.
     `old_version`, `untested_version`, `unsupported_python`: outside what gpudiag was tested with.
@@ -66,6 +67,12 @@ SHADOWED = Kind(
     Severity.FAIL,
     "{path} is imported as tensorflow, and is not TensorFlow ({installed})",
     "Rename it, take its folder out of PYTHONPATH, or run the program in another folder.",
+)
+HIDDEN_HERE = Kind(
+    "hidden_here",
+    Severity.NOTE,
+    "{path} hides TensorFlow from a program of this folder, and is not TensorFlow",
+    "Rename it: Python looks into the folder of the program first.",
 )
 SEVERAL = Kind(
     "several",
@@ -143,7 +150,12 @@ def shadowing(tensorflow: TensorflowFacts) -> str | None:
     """Return the file or folder that is imported in TensorFlow's place; None where that is TensorFlow itself."""
     if tensorflow.module_path is None or tensorflow.build is not None or _providers(tensorflow):
         return None
-    module = PurePath(tensorflow.module_path)
+    return of_module(tensorflow.module_path)
+
+
+def of_module(path: str) -> str:
+    """Return the folder or file that makes a module of the name, whose code is in ``path``."""
+    module = PurePath(path)
     return str(module.parent if module.name == "__init__.py" else module)
 
 
@@ -157,6 +169,8 @@ def _judge_installed(facts: Facts, tensorflow: TensorflowFacts) -> Iterator[Find
     if path := shadowing(tensorflow):
         yield SHADOWED.found(path=path, installed=hidden(tensorflow))
         return
+    if tensorflow.in_working_directory is not None:
+        yield HIDDEN_HERE.found(path=tensorflow.in_working_directory)
     providers = _providers(tensorflow)
     distribution = _imported(tensorflow)
     names = " ".join(sorted({provider.name for provider in providers}))
@@ -275,6 +289,15 @@ CASES = (
         "a file of the same name, and no TensorFlow",
         expect=("shadowed",),
         facts=example(tensorflow=_installed(build=None, module="/home/someone/work/tensorflow.py")),
+    ),
+    Case(
+        "a folder of the same name, beside the program alone",
+        expect=("hidden_here",),
+        facts=example(
+            tensorflow=msgspec.structs.replace(
+                _installed("tensorflow 2.21.0"), in_working_directory="/home/someone/work/tensorflow.py"
+            )
+        ),
     ),
     Case("built from source, without metadata", expect=(), facts=example(tensorflow=_installed())),
     Case("Python 3.14", expect=("unsupported_python",), facts=example(system=_system(python="3.14.0"))),
