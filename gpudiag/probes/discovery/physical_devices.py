@@ -35,7 +35,7 @@ from gpudiag import logline, probe
 from gpudiag.hostfacts import Facts
 from gpudiag.model import Limits, Severity
 from gpudiag.probe import Case, Context, Judgement, Kind, Needs, Raised, Scope
-from gpudiag.probes.common import is_partitioned, partitioned
+from gpudiag.probes.common import attempt_context, is_partitioned, partitioned
 from gpudiag.record import Record
 
 PROBE = probe.Probe(needs=Needs(gpus=1), scope=Scope.ALL_GPUS, quick=True)
@@ -177,7 +177,7 @@ def _or_dash(number: int | None) -> str:
 def measure(ctx: Context) -> Reading:
     names: dict[str, str] = {}
     # Apart, because creating devices can crash or hang where listing them does not.
-    unnamed = ctx.attempt(lambda: names.update(ctx.apart(partial(_names, ctx), Names, {}).by_pci_bus_id))
+    unnamed = attempt_context(ctx, lambda: names.update(ctx.apart(partial(_names, ctx), Names, {}).by_pci_bus_id))
     listed: list[object] = []
     with ctx.placements() as log:
         raised = ctx.attempt(lambda: listed.extend(ctx.tf.config.list_physical_devices("GPU")))
