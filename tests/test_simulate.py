@@ -143,9 +143,10 @@ def test_a_fault_is_found_and_named(fault: str, kind: str, named: str, gpudiag: 
 
 
 def test_one_probe_says_why_there_is_no_context_and_the_others_are_skipped(gpudiag: Gpudiag) -> None:
-    probes = ("placement.manual", "memory.fraction", "visibility.list_invalid", "visibility.mask_order")
+    probes = ("discovery.physical_devices", "memory.fraction", "visibility.list_invalid", "visibility.mask_order")
     report = report_of(gpudiag, *probes, "--simulate", "2", "--fault", "context_creation@0", status=1)
     assert found(report.rows) == {"discovery.logical_devices: creation_failed"}
+    assert [row.status for row in report.rows if row.probe == "discovery.physical_devices"] == ["pass"], "it only lists"
     skipped = {row.outcome.reason for row in report.rows if isinstance(row.outcome, Skipped)}
     assert skipped == {"no CUDA context could be made: discovery.logical_devices says why"}
     assert {report.device_label(row): row.status for row in report.rows if row.probe == "memory.fraction"} == {
