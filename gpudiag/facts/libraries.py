@@ -55,18 +55,22 @@ _LIBDEVICE = "nvvm/libdevice/libdevice.10.bc"
 def gather(root: Path = Path("/")) -> LibraryFacts:
     """Open each library as TensorFlow would and return what came of it.
 
-    CUDA toolkits are looked for under ``root``; the loader itself knows no other root than /.
+    CUDA toolkits are looked for under ``root``; the loader itself knows no other root than /. Any other is that of a
+    simulated machine, whose libraries lie beside it: where the loader takes one of these, other copies, and what the
+    system's folders hold, are of another machine.
     """
+    simulated = None if root == Path("/") else root.parent / "lib"
     package = _tensorflow()
     opener = package / _OPENER if package else None
     loader = _Loader(opener if opener and opener.exists() else None)
     packaged = _Packaged()
     folders = list(_folders(root))
-    libraries = tuple(_library(name, loader, packaged, folders) for name in SONAMES) if os.name == "posix" else ()
-    # On a simulated machine what the system's folders hold is of another machine. Last, because a library that was
-    # opened serves those that need it.
-    sources = (_VARIABLE, _RUNPATH, *((_CACHE, _DEFAULT_FOLDER) if root == Path("/") else ()))
-    libraries = tuple(_with_damaged(one, loader, sources) for one in libraries)
+    libraries = (
+        tuple(_library(name, loader, packaged, folders, simulated) for name in SONAMES) if os.name == "posix" else ()
+    )
+    # Last, because a library that was opened serves those that need it.
+    sources = (_VARIABLE, _RUNPATH, *((_CACHE, _DEFAULT_FOLDER) if simulated is None else ()))
+    libraries = tuple(one if _is_in(one.path, simulated) else _with_damaged(one, loader, sources) for one in libraries)
     libdevice, elsewhere = _libdevice(package, root, folders)
     return LibraryFacts(
         opener=None if loader.opener is None else printable(str(loader.opener)),
@@ -192,14 +196,19 @@ class _Packaged:
             yield from sorted(site.glob(f"nvidia/*/lib/{name}"))
 
 
-def _library(name: str, loader: _Loader, packaged: _Packaged, folders: list[Path]) -> Library:
+def _is_in(file: Path | str | None, folder: Path | None) -> bool:
+    return file is not None and Path(file).parent == folder
+
+
+def _library(name: str, loader: _Loader, packaged: _Packaged, folders: list[Path], simulated: Path | None) -> Library:
     found = None if _is_loaded(name) else loader.find(name)
     handle, error = _open(name if found is None else str(found[0]))
     if found is None and handle is not None:
         found = _mapped(name), "loaded already"
     path = None if found is None else found[0]
     header = elf.read(path) if path else None
-    others = (copy for copy in (*packaged.copies(name), *(folder / name for folder in folders)) if copy.is_file())
+    places = () if _is_in(path, simulated) else (*packaged.copies(name), *(folder / name for folder in folders))
+    others = (copy for copy in places if copy.is_file())
     known = {path.resolve()} if path else set()
     copies: dict[Path, LibraryCopy] = {}
     for copy in others:

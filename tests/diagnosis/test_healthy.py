@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass, field
 
 import pytest
 
 from conftest import Gpudiag
+from corpus.libraries import packaged
 from gpudiag import codec
 from gpudiag.model import Broken, Severity
 from gpudiag.report import words
@@ -22,6 +24,7 @@ class Shape:
     machine: str = ""
     """What ``--simulate`` takes, or TOML where it holds a line break; "" for the machine that runs the test."""
     variables: dict[str, str] = field(default_factory=dict)
+    prepare: Callable[[Gpudiag], object] = lambda _: None
 
     def __str__(self) -> str:
         return self.name
@@ -67,6 +70,11 @@ SHAPES = (
     ),
     Shape("GPUs in another order", "2x16GiB", {"CUDA_VISIBLE_DEVICES": "1,0"}),
     Shape("growth forced, a quiet log", "1x16GiB", {"TF_FORCE_GPU_ALLOW_GROWTH": "true", "TF_CPP_MIN_LOG_LEVEL": "1"}),
+    Shape(
+        "NVIDIA's packages, later than what is simulated",
+        "1x16GiB",
+        prepare=lambda gpudiag: packaged(gpudiag, "nvidia-cudnn-cu12", "9.28.0.42", "cudnn", "libcudnn.so.9"),
+    ),
     Shape("libraries of CUDA on the path", "1x16GiB", {"LD_LIBRARY_PATH": "/usr/lib/x86_64-linux-gnu"}),
 )
 
@@ -74,6 +82,7 @@ SHAPES = (
 @pytest.mark.parametrize("shape", SHAPES, ids=str)
 def test_a_healthy_machine_has_no_cause(shape: Shape, gpudiag: Gpudiag) -> None:
     machine = gpudiag.simulated(shape.machine)
+    shape.prepare(gpudiag)
     done = gpudiag("check", "host", "discovery", *machine, "--format", "json", flags=(), **shape.variables)
     report = codec.decode(done.stdout, done.stderr)
     assert [row for row in report.rows if isinstance(row.outcome, Broken)] == []

@@ -4,11 +4,9 @@ from __future__ import annotations
 
 from conftest import Gpudiag
 from corpus import libraries, packages
-from provocations import Altered, OnMachine
+from provocations import AlteredFacts, OnMachine
 
-
-def _later_cudnn(gpudiag: Gpudiag) -> None:
-    libraries.packaged(gpudiag, "nvidia-cudnn-cu12", "9.10.2.21", "cudnn", "libcudnn.so.9")
+_LATER_CUDNN = {"path": "/site/cudnn.so", "version": "9.10.2.21", "owner": "nvidia-cudnn-cu12 9.10.2.21", "error": None}
 
 
 def _libdevice_of_a_toolkit(gpudiag: Gpudiag) -> None:
@@ -24,10 +22,10 @@ def _overwritten(gpudiag: Gpudiag) -> None:
     (site / "tensorflow" / "__init__.py").write_text("")
 
 
-PROVOCATIONS: tuple[OnMachine | Altered, ...] = (
+PROVOCATIONS: tuple[OnMachine | AlteredFacts, ...] = (
     OnMachine("host.libraries", "unopened", faults=("library_missing=cufft",)),
     OnMachine("host.libraries", "cudnn_too_old", faults=("cudnn_version=9.1.0",)),
-    OnMachine("host.libraries", "older_first", prepare=_later_cudnn),
+    AlteredFacts("host.libraries", "older_first", {"libraries.libraries.8.copies": [_LATER_CUDNN]}),
     OnMachine("host.libraries", "other_soname", prepare=libraries.renamed_cusolver),
     OnMachine("host.libraries", "no_libdevice", prepare=_libdevice_of_a_toolkit),
     OnMachine("host.packages", "out_of_range", prepare=packages.old_torch),
