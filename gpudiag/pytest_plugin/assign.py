@@ -55,12 +55,14 @@ class Need:
     """At least; (0, 0): any."""
 
     def of(self, devices: tuple[Device, ...], limit_bytes: int | None = None) -> tuple[Device, ...]:
-        """Return those of ``devices`` that will do, each used up to ``limit_bytes``."""
+        """Return those of ``devices`` that will do, each used up to ``limit_bytes``; for several, no MIG instance."""
         memory = [one.total_bytes if limit_bytes is None else limit_bytes for one in devices]
         return tuple(
             one
             for one, size in zip(devices, memory, strict=True)
-            if size >= self.memory_bytes and (one.capability or (0, 0)) >= self.capability
+            if size >= self.memory_bytes
+            and (one.capability or (0, 0)) >= self.capability
+            and not (one.is_instance and self.count > 1)
         )
 
     def covers(self, other: Need) -> bool:
@@ -127,7 +129,7 @@ class Worker:
     def __init__(self, folder: Path) -> None:
         self.folder = folder
         self.plan = Plan.read(folder)
-        self.place = Place(self.plan.devices)
+        self.place = Place(machine.for_one_process(self.plan.devices))
         self._lock: object = None
 
     def take_slot(self) -> None:
@@ -199,7 +201,8 @@ class Run:
         if workers:
             self.change({RUN_VARIABLE: str(self.folder)})
         elif own.assigns and self.plan.devices:
-            devices = self._reserve(1, len(self.plan.devices), Need())
+            devices = self._reserve(1, len(machine.for_one_process(self.plan.devices)), Need())
+            devices = machine.for_one_process(devices)
             place = _slots(devices, 1, own, Need(count=len(devices)))[0]
             self.change(place.environment)
             self.config.stash[PLACE] = place

@@ -32,8 +32,13 @@ class Device:
     capability: tuple[int, int] | None
 
     @property
+    def is_instance(self) -> bool:
+        """True for a MIG instance: a process can use one, and no other GPU beside it."""
+        return self.uuid.startswith("MIG-")
+
+    @property
     def label(self) -> str:
-        return f"GPU {self.index}" + (f" ({self.uuid})" if self.uuid.startswith("MIG-") else "")
+        return f"GPU {self.index}" + (f" ({self.uuid})" if self.is_instance else "")
 
 
 @dataclass(frozen=True)
@@ -106,8 +111,15 @@ class Found:
 def of(config: pytest.Config) -> Place:
     """Return what this process may use: what it was given, or else what the caller's mask lets through."""
     if PLACE not in config.stash:
-        config.stash[PLACE] = Place(found(config).devices)
+        config.stash[PLACE] = Place(for_one_process(found(config).devices))
     return config.stash[PLACE]
+
+
+def for_one_process(devices: tuple[Device, ...]) -> tuple[Device, ...]:
+    """Return those of ``devices`` that one process sees, by the first: a MIG instance alone, or all whole GPUs."""
+    if devices and devices[0].is_instance:
+        return devices[:1]
+    return tuple(one for one in devices if not one.is_instance)
 
 
 def found(config: pytest.Config) -> Found:

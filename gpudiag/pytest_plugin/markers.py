@@ -112,6 +112,7 @@ def _lack(need: Need, devices: tuple[Device, ...], config: pytest.Config) -> str
                 (
                     size_text(one.total_bytes) if one.total_bytes else "memory not known",
                     f"compute capability {one.capability[0]}.{one.capability[1]}" if one.capability else "",
+                    "a MIG instance, of which a process can use one" if one.is_instance and need.count > 1 else "",
                 ),
             )
         )

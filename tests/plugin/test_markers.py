@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+
 import pytest
 
 from gpudiag.pytest_plugin.assign import Need
 from gpudiag.pytest_plugin.machine import Device
+from gpudiag.simulator import Machine
 from suites import Suite
 
 pytestmark = pytest.mark.usefixtures("no_child_left")
@@ -57,6 +60,7 @@ RUNNING = ("test_one", "test_as_the_function", "test_parametrised[1]")
         (Need(memory_bytes=9 << 30), (LARGE,)),
         (Need(capability=(8, 0)), (LARGE, MIG)),
         (Need(memory_bytes=81 << 30), ()),
+        (Need(count=2), (SMALL, LARGE)),
     ],
     ids=str,
 )
@@ -80,6 +84,21 @@ BAD = {
     "2": "2: there are count=, memory= and capability=, by name",
     "gpus=2": "gpus: there are count=, memory= and capability=, by name",
 }
+
+
+@pytest.mark.usefixtures("plain")
+@pytest.mark.parametrize("workers", [(), ("-n", "2")], ids=["alone", "xdist"])
+@pytest.mark.parametrize("assign", ["share", "none"])
+def test_a_process_uses_one_mig_instance(
+    workers: tuple[str, ...], assign: str, suite: Suite, machine: Callable[[str], Machine]
+) -> None:
+    here = machine("[[gpu]]\nmig = 2\n")
+    variables = {name: here.environment()[name] for name in ("LD_LIBRARY_PATH", "GPUDIAG_SIM_MACHINE")}
+    suite.write("test_needs.py", NEEDS)
+    done = suite(*workers, f"--gpudiag-assign={assign}", "-k", "one or as_the_function", **variables)
+    assert done.outcomes() == {"test_one": "passed", "test_as_the_function": "skipped"}, done
+    assert "needs 2 GPUs; here: " in done.tests["test_as_the_function"].message
+    assert "a MIG instance, of which a process can use one" in done.tests["test_as_the_function"].message
 
 
 def test_a_bad_argument_is_an_error_of_collection(suite: Suite) -> None:
