@@ -248,7 +248,8 @@ class Library(Record):
     path: str | None
     """The file that the loader takes; None where it finds none."""
     source: str
-    """Where: ``LD_LIBRARY_PATH``, ``RUNPATH``, ``ld.so.cache``, ``default folder``, ``loaded already`` or ""."""
+    """Where: ``LD_LIBRARY_PATH``, ``RUNPATH``, ``ld.so.cache``, ``default folder``, ``loaded already``, ``simulated
+    machine`` or ""."""
     file: str | None
     """``path`` with links resolved."""
     own_soname: str | None

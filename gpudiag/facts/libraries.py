@@ -44,6 +44,7 @@ _VARIABLE = "LD_LIBRARY_PATH"
 _RUNPATH = "RUNPATH"
 _CACHE = "ld.so.cache"
 _DEFAULT_FOLDER = "default folder"
+_SIMULATED = "simulated machine"
 _OPENER = "libtensorflow_framework.so.2"
 _DEFAULT = ("/lib64", "/usr/lib64", "/lib", "/usr/lib")
 _DRIVER_FOLDERS = ("usr/lib/wsl/lib", "usr/local/nvidia/lib64", "usr/lib64-nvidia")
@@ -70,7 +71,7 @@ def gather(root: Path = Path("/")) -> LibraryFacts:
     )
     # Last, because a library that was opened serves those that need it.
     sources = (_VARIABLE, _RUNPATH, *((_CACHE, _DEFAULT_FOLDER) if simulated is None else ()))
-    libraries = tuple(one if _is_in(one.path, simulated) else _with_damaged(one, loader, sources) for one in libraries)
+    libraries = tuple(one if one.source == _SIMULATED else _with_damaged(one, loader, sources) for one in libraries)
     libdevice, elsewhere = _libdevice(package, root, folders)
     return LibraryFacts(
         opener=None if loader.opener is None else printable(str(loader.opener)),
@@ -206,8 +207,9 @@ def _library(name: str, loader: _Loader, packaged: _Packaged, folders: list[Path
     if found is None and handle is not None:
         found = _mapped(name), "loaded already"
     path = None if found is None else found[0]
+    source = "" if found is None else _SIMULATED if _is_in(path, simulated) else found[1]
     header = elf.read(path) if path else None
-    places = () if _is_in(path, simulated) else (*packaged.copies(name), *(folder / name for folder in folders))
+    places = () if source == _SIMULATED else (*packaged.copies(name), *(folder / name for folder in folders))
     others = (copy for copy in places if copy.is_file())
     known = {path.resolve()} if path else set()
     copies: dict[Path, LibraryCopy] = {}
@@ -222,7 +224,7 @@ def _library(name: str, loader: _Loader, packaged: _Packaged, folders: list[Path
     return Library(
         soname=name,
         path=None if path is None else printable(str(path)),
-        source="" if found is None else found[1],
+        source=source,
         file=None if path is None else printable(str(path.resolve())),
         own_soname=header.soname if header else None,
         version=_cudnn(handle) or (_version(path, owner) if path else None),

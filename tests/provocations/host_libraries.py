@@ -25,7 +25,11 @@ def _overwritten(gpudiag: Gpudiag) -> None:
 PROVOCATIONS: tuple[OnMachine | AlteredFacts, ...] = (
     OnMachine("host.libraries", "unopened", faults=("library_missing=cufft",)),
     OnMachine("host.libraries", "cudnn_too_old", faults=("cudnn_version=9.1.0",)),
-    AlteredFacts("host.libraries", "older_first", {"libraries.libraries.8.copies": [_LATER_CUDNN]}),
+    AlteredFacts(
+        "host.libraries",
+        "older_first",
+        {"libraries.libraries.8.source": "LD_LIBRARY_PATH", "libraries.libraries.8.copies": [_LATER_CUDNN]},
+    ),
     OnMachine("host.libraries", "other_soname", prepare=libraries.renamed_cusolver),
     OnMachine("host.libraries", "no_libdevice", prepare=_libdevice_of_a_toolkit),
     OnMachine("host.packages", "out_of_range", prepare=packages.old_torch),
