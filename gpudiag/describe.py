@@ -10,7 +10,7 @@ from collections.abc import Iterator, Sequence
 from gpudiag.catalogue import Entry, documentation
 from gpudiag.diagnosis.rule import Rule
 from gpudiag.model import Report
-from gpudiag.plaintext import one_line
+from gpudiag.plaintext import one_line, with_names
 from gpudiag.probe import Needs
 
 LEAST_SUMMARY_WIDTH = 40
@@ -52,7 +52,8 @@ def explanation(entry: Entry, width: int, report: Report | None = None) -> str:
     if entry.kinds:
         lines += ["Findings", ""]
         for kind in entry.kinds:
-            lines += [f"    {kind.name} ({kind.severity.value}): {kind.message}", f"        {kind.advice}"]
+            message, advice = with_names(kind.message), with_names(kind.advice)
+            lines += [f"    {kind.name} ({kind.severity.value}): {message}", f"        {advice}"]
     text = wrapped("\n".join(lines).rstrip(), width) + "\n"
     return text if report is None else f"{text}\n{_measured(entry, report, width)}"
 

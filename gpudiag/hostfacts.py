@@ -149,6 +149,8 @@ class NvmlDevice(Record):
     """``enabled``, ``disabled``, or None where the GPU has no MIG."""
     mig_uuids: tuple[str, ...]
     processes: tuple[GpuProcess, ...]
+    mig_memory_bytes: tuple[tuple[int, int], ...] = ()
+    """Memory of each MIG instance, all and used; (0, 0) where NVML does not tell."""
 
 
 NVML_ABSENT = (None, "NVML Shared Library Not Found", "Driver Not Loaded")

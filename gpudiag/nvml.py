@@ -94,6 +94,7 @@ def _device(nvml: ModuleType, index: int) -> NvmlDevice:
     capability = _optional(nvml, nvml.nvmlDeviceGetCudaComputeCapability, handle)
     mode = _optional(nvml, nvml.nvmlDeviceGetComputeMode, handle)
     mig = _optional(nvml, nvml.nvmlDeviceGetMigMode, handle)
+    instances = dict(_mig_instances(nvml, handle)) if mig and mig[0] else {}
     return NvmlDevice(
         index=index,
         name=_text(nvml.nvmlDeviceGetName(handle)),
@@ -104,16 +105,18 @@ def _device(nvml: ModuleType, index: int) -> NvmlDevice:
         compute_capability=None if capability is None else f"{capability[0]}.{capability[1]}",
         compute_mode=None if mode is None else _COMPUTE_MODES.get(mode, str(mode)),
         mig_mode=None if mig is None else ("enabled" if mig[0] else "disabled"),
-        mig_uuids=tuple(_mig_uuids(nvml, handle)) if mig and mig[0] else (),
+        mig_uuids=tuple(instances),
         processes=_processes(nvml, handle),
+        mig_memory_bytes=tuple((int(one.total), int(one.used)) if one else (0, 0) for one in instances.values()),
     )
 
 
-def _mig_uuids(nvml: ModuleType, handle: Any) -> Iterator[str]:
+def _mig_instances(nvml: ModuleType, handle: Any) -> Iterator[tuple[str, Any]]:
+    """Yield the UUID of each MIG instance of a GPU, and its memory (None where that cannot be asked)."""
     for slot in range(_optional(nvml, nvml.nvmlDeviceGetMaxMigDeviceCount, handle) or 0):
         instance = _optional(nvml, nvml.nvmlDeviceGetMigDeviceHandleByIndex, handle, slot)  # empty slots raise
         if instance is not None:
-            yield _text(nvml.nvmlDeviceGetUUID(instance))
+            yield _text(nvml.nvmlDeviceGetUUID(instance)), _optional(nvml, nvml.nvmlDeviceGetMemoryInfo, instance)
 
 
 def _processes(nvml: ModuleType, handle: Any) -> tuple[GpuProcess, ...]:

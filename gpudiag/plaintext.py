@@ -17,3 +17,27 @@ def plain(text: str) -> str:
 def one_line(text: str) -> str:
     """Return :func:`plain` text on one line, without space at its ends or doubled."""
     return " ".join(plain(text).split())
+
+
+def with_names(template: str) -> str:
+    """Return a format string with the names of its figures in angle brackets in their place."""
+    return template.format_map(_Names())
+
+
+class _Name(str):
+    """A figure's name; it looks alike in every format."""
+
+    __slots__ = ()
+
+    def __repr__(self) -> str:
+        return str(self)
+
+    def __format__(self, specification: str) -> str:
+        return str(self)
+
+
+class _Names(dict[str, _Name]):
+    """Every figure by its name."""
+
+    def __missing__(self, name: str) -> _Name:
+        return _Name(f"<{name}>")

@@ -213,6 +213,7 @@ def test_list_and_explain_fit_the_terminal(width: int) -> None:
         explanation = describe.explanation(entry, width)
         assert [line for line in explanation.splitlines() if len(line) > width and len(line.split()) > 1] == []
         assert {*HEADINGS} <= {*explanation.splitlines()}
+        assert ":.0f}" not in explanation
         assert explanation.split() == describe.explanation(entry, 1000).split(), "no word is lost"
 
 

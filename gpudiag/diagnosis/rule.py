@@ -16,6 +16,7 @@ import msgspec
 
 from gpudiag.hostfacts import Facts
 from gpudiag.model import Figure, Finding, Gpu, RootCause, Row, Stage, Sure, Trial
+from gpudiag.plaintext import with_names
 from gpudiag.probes.discovery import trace
 
 TRACE = "discovery.trace"
@@ -120,15 +121,13 @@ class Rule:
     @property
     def general_cause(self) -> str:
         """The cause, with the names of the figures in angle brackets in their place."""
-        return self.cause.format_map(_Names())
+        return with_names(self.cause)
 
     @property
     def general_fix(self) -> tuple[str, ...]:
         """The fix likewise; of a line that is but a figure, and is another on each machine, that of an example."""
         example = next(match for case in self.cases if case.fires for match in self.find(case.evidence))
-        lines = (
-            line.format(**example.figures) if _BARE.fullmatch(line) else line.format_map(_Names()) for line in self.fix
-        )
+        lines = (line.format(**example.figures) if _BARE.fullmatch(line) else with_names(line) for line in self.fix)
         return tuple(filter(None, lines))
 
     @property
@@ -138,22 +137,3 @@ class Rule:
 
 
 _BARE = re.compile(r"\{\w+\}")
-
-
-class _Name(str):
-    """A figure's name; it looks alike in every format."""
-
-    __slots__ = ()
-
-    def __repr__(self) -> str:
-        return str(self)
-
-    def __format__(self, specification: str) -> str:
-        return str(self)
-
-
-class _Names(dict[str, _Name]):
-    """Every figure by its name."""
-
-    def __missing__(self, name: str) -> _Name:
-        return _Name(f"<{name}>")

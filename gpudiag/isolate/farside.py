@@ -64,11 +64,14 @@ def raised(error: BaseException) -> dict[str, str]:
 
 def call(target: str, argument: dict[str, Any], result_fd: int) -> NoReturn:
     """Call ``target`` with ``argument``, write its record to ``result_fd``, and leave without any exit handler."""
+    process = os.getpid()
     try:
         value: bytes = resolve(target)(argument)
         record = b'{"value":' + value + b"}"
     except BaseException as error:  # SystemExit and KeyboardInterrupt are results too: the job's function raised them
         record = msgspec.json.encode({"raised": raised(error)})
+    if os.getpid() != process:
+        leave(0)  # a fork that the function made, and that came back from it: the record is its parent's to write
     try:
         with os.fdopen(result_fd, "wb", closefd=False) as pipe:
             pipe.write(len(record).to_bytes(LENGTH_BYTES, "little") + record)

@@ -26,7 +26,7 @@ class Device:
     """NVML's index of the GPU, as ``nvidia-smi`` prints it."""
     name: str
     total_bytes: int
-    """0 where it is not known: NVML tells it of a whole GPU, not of a MIG instance."""
+    """0 where NVML does not tell."""
     free_bytes: int
     """When the session began."""
     capability: tuple[int, int] | None
@@ -171,15 +171,16 @@ def ask() -> Found:
 
 
 def _device(uuid: str, device: NvmlDevice) -> Device:
-    whole = not uuid.startswith("MIG-")
-    free = device.memory_total_bytes - device.memory_used_bytes
+    total, used = device.memory_total_bytes, device.memory_used_bytes
+    if uuid in device.mig_uuids:
+        total, used = dict(zip(device.mig_uuids, device.mig_memory_bytes, strict=False)).get(uuid, (0, 0))
     major, _, minor = (device.compute_capability or "").partition(".")
     return Device(
         uuid=uuid,
         index=device.index,
         name=device.name,
-        total_bytes=device.memory_total_bytes if whole else 0,
-        free_bytes=free if whole else 0,
+        total_bytes=total,
+        free_bytes=total - used,
         capability=(int(major), int(minor)) if major.isdecimal() and minor.isdecimal() else None,
     )
 

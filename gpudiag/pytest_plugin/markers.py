@@ -134,10 +134,8 @@ def _leave(later: Mapping[Need, int], folder: Path) -> None:
 def _memory(given: object) -> int:
     if given is None:
         return 0
-    if type(given) is int and given > 0:
-        return given
     try:
-        return settings.size(given) if isinstance(given, str) else settings.size("")
+        return settings.size(str(given)) if type(given) in (str, int) else settings.size("")
     except ValueError:
         raise ValueError(f"memory={given!r} is not a size, such as '8GiB'") from None
 

@@ -105,6 +105,11 @@ def _read(config: pytest.Config) -> Settings:
         from gpudiag.errors import nearest
 
         raise pytest.UsageError(f"gpudiag: {unknown[0]} sets no option. {nearest(unknown[0], _VARIABLES, most=1)}")
+    if values["memory"] is not None and values["assign"] == "none":
+        raise pytest.UsageError(
+            "gpudiag: --gpudiag-memory holds workers to the GPUs that they are given, and --gpudiag-assign=none gives "
+            "them none. Leave one of them out."
+        )
     option = _BY_NAME["simulate"].option
     return Settings(
         check=bool(values[""]),

@@ -154,8 +154,13 @@ def cause(one: RootCause) -> list[tuple[str, str]]:
 
 def summary(report: Report) -> str:
     """Return what stands beside the verdict: ``9 passed, 1 warned, 7 skipped; exit status 5; 3.2 s``."""
-    counted = ", ".join(f"{number} {_COUNTED.get(status, status)}" for status, number in report.counts.items())
-    return f"{counted or 'no probe ran'}; exit status {report.exit_code}; {report.duration_s:.1f} s"
+    return f"{counted(report)}; exit status {report.exit_code}; {report.duration_s:.1f} s"
+
+
+def counted(report: Report) -> str:
+    """Return how many rows there are of each outcome: ``9 passed, 1 warned, 7 skipped``."""
+    counts = (f"{number} {_COUNTED.get(status, status)}" for status, number in report.counts.items())
+    return ", ".join(counts) or "no probe ran"
 
 
 def next_step(report: Report) -> str:

@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 
-from gpudiag.model import Broken, Limits, Report, Row, Skipped
+from gpudiag.model import Broken, Limits, Report, Row, Skipped, Verdict
 from gpudiag.pytest_plugin import machine, preflight, settings
 from gpudiag.pytest_plugin.assign import RUN, WORKER
 from gpudiag.pytest_plugin.machine import MASK, Device
@@ -43,6 +43,9 @@ class Catalogue(pytest.File):
             else:
                 yield ProbeItem.from_parent(self, name=entry.name, probe=entry.name, uuid=None)
         yield VerdictItem.from_parent(self, name="verdict")
+
+
+_WITHOUT = "No GPU is here, so nothing was verified. If that is meant to be, leave this item out: -k 'not verdict'"
 
 
 class _Item(pytest.Item):
@@ -101,14 +104,15 @@ class VerdictItem(_Item):
         from gpudiag.report import words
 
         report = _report(self.session)
-        said = f"{report.verdict.value}: {words.summary(report)}"
+        said = f"{report.verdict.value}: {words.counted(report)}"
         self.add_report_section("call", "gpudiag", said)
         if report.exit_code:
             causes = [f"{name}: {text}" for cause in report.diagnosis.causes for name, text in words.cause(cause)]
             items = {item.probe for item in self.session.items if isinstance(item, ProbeItem)}
             # That of a requirement is run also where -k leaves its item out.
             others = [words.finding(one) for row in report.rows if row.probe not in items for one in row.findings]
-            told = [said, words.headline(report), *causes, *others, words.next_step(report)]
+            cure = _WITHOUT if report.verdict is Verdict.NOT_VERIFIED and report.facts.without_gpu else ""
+            told = [said, words.headline(report), *causes, *others, cure or words.next_step(report)]
             raise Found("\n".join(filter(None, told)))
 
 

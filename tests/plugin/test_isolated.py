@@ -107,6 +107,11 @@ ILL_BEHAVED = """
             assert value == "a"
 
     @isolated
+    def test_forks():
+        if forked := os.fork():
+            assert os.waitpid(forked, 0) == (forked, 0)
+
+    @isolated
     def test_kills_its_parent():
         os.kill(os.getppid(), signal.SIGKILL)
         time.sleep(10)
@@ -135,6 +140,7 @@ OUTCOMES = {
     "test_leaves_a_daemon": "error",
     "test_value[a]": "passed",
     "test_value[b::c[d]": "failure",
+    "test_forks": "passed",
     "test_kills_its_parent": "failure",
     "test_after_all": "passed",
     "test_after": "passed",

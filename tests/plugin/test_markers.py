@@ -78,6 +78,7 @@ BAD = {
     "count=True": "count=True is not",
     "memory='8 apples'": "memory='8 apples' is not a size, such as '8GiB'",
     "memory=-1": "memory=-1 is not a size",
+    "memory=8": "memory=8 is not a size",
     "memory=1.5": "memory=1.5 is not a size",
     "capability=8": "capability=8 is not a compute capability, such as (8, 0)",
     "capability=(8, '0')": "capability=(8, '0') is not",
@@ -95,8 +96,13 @@ def test_a_process_uses_one_mig_instance(
     here = machine("[[gpu]]\nmig = 2\n")
     variables = {name: here.environment()[name] for name in ("LD_LIBRARY_PATH", "GPUDIAG_SIM_MACHINE")}
     suite.write("test_needs.py", NEEDS)
-    done = suite(*workers, f"--gpudiag-assign={assign}", "-k", "one or as_the_function", **variables)
-    assert done.outcomes() == {"test_one": "passed", "test_as_the_function": "skipped"}, done
+    suite.write("test_part.py", "import pytest\n@pytest.mark.gpudiag_gpus(memory='6GiB')\ndef test_memory(): ...\n")
+    done = suite(*workers, f"--gpudiag-assign={assign}", "-k", "one or as_the_function or memory", **variables)
+    assert done.outcomes() == {
+        "test_one": "passed",
+        "test_as_the_function": "skipped",
+        "test_memory": "passed",
+    }, done
     assert "needs 2 GPUs; here: " in done.tests["test_as_the_function"].message
     assert "a MIG instance, of which a process can use one" in done.tests["test_as_the_function"].message
 

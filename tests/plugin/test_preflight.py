@@ -79,6 +79,7 @@ def test_simulated_gpus_satisfy_a_requirement_only_where_the_command_line_asks_f
         (("--gpudiag-memory=nix",), {}, "--gpudiag-memory: 'nix' is not a size; write 16GiB, 512MiB"),
         (("--gpudiag-require-gpus=-1",), {}, "--gpudiag-require-gpus: '-1' is not a number of GPUs. Write a whole"),
         (("--gpudiag-assign=all",), {}, "--gpudiag-assign: 'all' is not known. Write device, share or none."),
+        (("--gpudiag-assign=none", "--gpudiag-memory=2GiB"), {}, "Leave one of them out."),
         (("--gpudiag-simulate=0",), {}, "--gpudiag-simulate: 0 GPUs cannot be simulated"),
         (("--gpudiag-wait=soon",), {}, "--gpudiag-wait: 'soon' is not a number of seconds"),
         ((), {"GPUDIAG_PYTEST": "perhaps"}, "GPUDIAG_PYTEST: 'perhaps' is neither true nor false"),

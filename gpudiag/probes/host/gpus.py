@@ -44,7 +44,7 @@ TOO_FEW = Kind(
     "{found} GPU(s) in scope, {required} required. Looked for in: NVML ({nvml}); /dev/nvidia* ({nodes}); "
     "/proc/driver/nvidia ({module}); PCI bus ({pci}); CUDA_VISIBLE_DEVICES ({mask})",
     "Find the first place in that list where the GPUs are lacking and cure that; "
-    "'gpudiag explain host.gpus' says how. Without a GPU on purpose: leave out --require-gpus.",
+    "'gpudiag explain host.gpus' says how. With fewer on purpose: require no more than there are.",
 )
 NOT_KNOWN = Kind(
     "not_known",
@@ -65,7 +65,7 @@ def judge(facts: Facts, limits: Limits) -> Iterator[Finding]:
         yield TOO_FEW.found(
             found=found,
             required=limits.require_gpus,
-            nvml=_nvml(facts.nvml),
+            nvml=_nvml(facts.nvml, count_simulated=limits.count_simulated),
             nodes=_nodes(facts.device_nodes),
             module=_module(facts.driver),
             pci=_pci(facts.device_nodes),
@@ -83,12 +83,12 @@ def figure(facts: Facts) -> str:
     return ": ".join([f"{len(gpus_in_scope(facts))} of {total} GPUs in scope", *filter(None, [", ".join(names)])])
 
 
-def _nvml(nvml: NvmlFacts | Unknown) -> str:
+def _nvml(nvml: NvmlFacts | Unknown, *, count_simulated: bool) -> str:
     if isinstance(nvml, Unknown):
         return nvml.reason
     count = f"{len(nvml.devices)} GPU(s)"
-    if any(device.name.startswith(SIMULATED) for device in nvml.devices):
-        count += ", simulated ones, which do not count unless --simulate stands beside --require-gpus"
+    if not count_simulated and any(device.name.startswith(SIMULATED) for device in nvml.devices):
+        count += ", simulated ones, which count only where the simulation is asked for on the same command line"
     return count if nvml.error is None else f"{count}, {nvml.error}"
 
 
