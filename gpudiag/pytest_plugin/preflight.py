@@ -146,7 +146,7 @@ def _machine(run: Run) -> list[str]:
     installed = found.tensorflow.distributions if found.tensorflow is not None else ()
     versions = " and ".join(f"{one.name} {one.version}" for one in installed) or "no TensorFlow"
     return [
-        "SIMULATED GPUs" if found.simulated else "real GPUs" if gpus else "no simulated GPUs",
+        *(["SIMULATED GPUs"] if found.simulated else ["real GPUs"] if gpus else []),
         " + ".join(gpus) or found.lack,
         driver,
         versions,

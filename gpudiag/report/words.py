@@ -180,6 +180,8 @@ def next_step(report: Report) -> str:
             return f"No probe verified a kernel on {gpus}: cure why they were skipped, or run all: gpudiag check"
         case Verdict.NOT_VERIFIED if report.exit_code == 0:
             return "No GPU is in scope, so nothing was verified; --allow-no-gpu accepts that."
+        case Verdict.NOT_VERIFIED if report.facts.nvml_devices:
+            return "No GPU is in scope, so nothing was verified: CUDA_VISIBLE_DEVICES hides every one."
         case Verdict.NOT_VERIFIED if not report.facts.without_gpu:
             return "No GPU is in scope, but it is not known that there is none: see host.driver and host.environment."
         case Verdict.NOT_VERIFIED:
