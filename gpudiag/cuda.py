@@ -9,8 +9,8 @@ import ctypes
 import uuid
 from typing import Any
 
+from gpudiag.hostfacts import CudaDevice
 from gpudiag.nvml import normalise_pci
-from gpudiag.probe import CudaDevice
 
 _LIBRARY = "libcuda.so.1"
 

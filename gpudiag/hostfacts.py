@@ -290,6 +290,23 @@ class LibraryFacts(Family, tag="libraries"):
     """Those where it does not look."""
 
 
+class CudaDevice(Record):
+    """A GPU as the CUDA driver shows it to a process."""
+
+    pci_bus_id: str
+    uuid: str
+    """Without the prefix ``GPU-`` or ``MIG-``."""
+
+
+class CudaFacts(Family, tag="cuda"):
+    """What the CUDA driver shows; asked only where indices in ``CUDA_VISIBLE_DEVICES`` are ambiguous."""
+
+    mask: str | None = None
+    """The ``CUDA_VISIBLE_DEVICES`` that it was asked under; None: it was not asked."""
+    devices: tuple[CudaDevice, ...] = ()
+    """In its order; none where it fails."""
+
+
 class Facts(Record):
     """All families of host facts of one run."""
 
@@ -301,6 +318,7 @@ class Facts(Record):
     environment: EnvironmentFacts | Unknown
     container: ContainerFacts | Unknown
     libraries: LibraryFacts | Unknown = Unknown("not gathered by the gpudiag that made this report")
+    cuda: CudaFacts | Unknown = Unknown("not gathered by the gpudiag that made this report")
 
     def library(self, soname: str) -> Library | None:
         """Return what is known of the library that TensorFlow opens by this name."""
@@ -362,6 +380,7 @@ def example(**families: Family) -> Facts:
         "environment": EnvironmentFacts({}),
         "container": ContainerFacts(None, (), False, None),
         "libraries": LibraryFacts(_FRAMEWORK, (), (), (), (), ()),
+        "cuda": CudaFacts(),
     }
     return Facts(**{**ordinary, **families})  # type: ignore[arg-type]  # msgspec checks nothing here, mypy cannot
 

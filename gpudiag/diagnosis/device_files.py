@@ -37,7 +37,7 @@ from gpudiag.hostfacts import (
     example_gpu,
 )
 from gpudiag.model import Stage, Sure
-from gpudiag.scope import apply_mask
+from gpudiag.scope import mask_in_force
 
 _GPU_FILE = re.compile(r"/dev/nvidia\d+")
 _UVM_FILE = "/dev/nvidia-uvm"
@@ -64,7 +64,7 @@ def _why_no_device(evidence: Evidence) -> str:
         return ""
     if not nvml.devices:
         return "gpu_refused_by_driver" if nodes.pci_gpus and nvml.error is None else ""
-    visible = apply_mask(evidence.facts.variables.get(_MASK), nvml.devices).devices
+    visible = mask_in_force(evidence.facts).devices
     usable = [gpu for gpu in visible if gpu.mig_mode != "enabled" or gpu.mig_uuids]
     return "driver_shows_no_gpu" if usable else ""
 

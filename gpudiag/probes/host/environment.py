@@ -9,6 +9,7 @@ What a failure means
     `all_hidden`: `CUDA_VISIBLE_DEVICES` hides every GPU of this machine.
     `entries_ignored`: `CUDA_VISIBLE_DEVICES` lists GPUs that stay hidden, because an entry is invalid or twice there.
     `ambiguous_index`: `CUDA_VISIBLE_DEVICES` may name other GPUs than `nvidia-smi` does by the same numbers.
+    `index_not_known`: CUDA's own answer does not tell which GPUs those are, so none is known to be the right one.
     `growth_value`: TensorFlow cannot parse `TF_FORCE_GPU_ALLOW_GROWTH` and ignores it.
     `allocator_value`: TensorFlow does not know the value of `TF_GPU_ALLOCATOR` and ignores it.
     `misspelt`: a variable that nothing reads is spelt nearly like one that is read.
@@ -25,10 +26,19 @@ from collections.abc import Iterator
 
 import msgspec
 
-from gpudiag.hostfacts import EnvironmentFacts, Facts, Unknown, example, example_gpu, example_with_gpus
+from gpudiag.hostfacts import (
+    CudaDevice,
+    CudaFacts,
+    EnvironmentFacts,
+    Facts,
+    Unknown,
+    example,
+    example_gpu,
+    example_with_gpus,
+)
 from gpudiag.model import Finding, Limits, Severity
 from gpudiag.probe import Case, Kind, Needs, Probe
-from gpudiag.scope import apply_mask, index_is_ambiguous
+from gpudiag.scope import index_is_ambiguous, mask_in_force
 from gpudiag.variables import CONTEXT, SETTINGS
 
 PROBE = Probe(needs=Needs(tensorflow=False), quick=True)
@@ -58,6 +68,13 @@ AMBIGUOUS_INDEX = Kind(
     "CUDA_VISIBLE_DEVICES='{value}' counts the fastest GPU first, nvidia-smi counts in PCI order: "
     "with unequal GPUs the same number can name another one",
     "export CUDA_DEVICE_ORDER=PCI_BUS_ID, or list UUIDs as nvidia-smi -L prints them.",
+)
+INDEX_NOT_KNOWN = Kind(
+    "index_not_known",
+    Severity.FAIL,
+    "CUDA_VISIBLE_DEVICES='{value}' counts the fastest GPU first, and CUDA shows {shown} GPU(s) by it where {meant} "
+    "are expected: which GPUs your programs get is not known, and others may have been checked",
+    "List UUIDs: export CUDA_VISIBLE_DEVICES={uuids}  # GPU {indices} of nvidia-smi",
 )
 GROWTH_VALUE = Kind(
     "growth_value",
@@ -127,7 +144,7 @@ def _judge_mask(facts: Facts) -> Iterator[Finding]:
     gpus = facts.nvml_devices
     if value is None or not gpus:
         return
-    mask = apply_mask(value, gpus)
+    mask = mask_in_force(facts)
     ignored = [entry for entry in mask.ignored if entry != "-1"]  # -1 ends a list on purpose
     if not mask.devices:
         why = f": {mask.twice} names a GPU for the second time, and CUDA shows none then" if mask.twice else ""
@@ -136,7 +153,18 @@ def _judge_mask(facts: Facts) -> Iterator[Finding]:
         yield ENTRIES_IGNORED.found(
             value=value, visible=len(mask.devices), gpus=len(gpus), ignored=", ".join(ignored), last=len(gpus) - 1
         )
-    if index_is_ambiguous(facts):
+    shown = 0 if isinstance(facts.cuda, Unknown) else len(facts.cuda.devices)
+    if not index_is_ambiguous(facts):
+        return
+    if shown:  # where CUDA shows none, that is a failure of its own
+        yield INDEX_NOT_KNOWN.found(
+            value=value,
+            shown=shown,
+            meant=len(mask.devices),
+            uuids=",".join(mask.uuids),
+            indices=", ".join(str(device.index) for device in mask.devices),
+        )
+    else:
         yield AMBIGUOUS_INDEX.found(value=value)
 
 
@@ -153,8 +181,11 @@ def _with(gpus: int = 0, **variables: str) -> Facts:
     return example_with_gpus(gpus, environment=environment) if gpus else example(environment=environment)
 
 
-def _unequal(**variables: str) -> Facts:
-    facts = example_with_gpus(2, environment=EnvironmentFacts(variables))
+def _unequal(*shown: int, **variables: str) -> Facts:
+    """Return the facts of a machine with unequal GPUs, of which CUDA shows those at the indices ``shown``."""
+    told = tuple(CudaDevice(gpu.pci_bus_id, gpu.uuid[4:]) for gpu in map(example_gpu, shown))
+    cuda = CudaFacts(variables["CUDA_VISIBLE_DEVICES"], told)
+    facts = example_with_gpus(2, environment=EnvironmentFacts(variables), cuda=cuda)
     assert not isinstance(facts.nvml, Unknown)
     devices = (example_gpu(0), msgspec.structs.replace(example_gpu(1), name="NVIDIA T4"))
     return msgspec.structs.replace(facts, nvml=msgspec.structs.replace(facts.nvml, devices=devices))
@@ -188,6 +219,8 @@ CASES = (
         expect=(),
         facts=_unequal(CUDA_VISIBLE_DEVICES="0", CUDA_DEVICE_ORDER="PCI_BUS_ID"),
     ),
+    Case("index that CUDA tells", expect=(), facts=_unequal(1, CUDA_VISIBLE_DEVICES="0")),
+    Case("CUDA shows fewer", expect=("index_not_known",), facts=_unequal(1, CUDA_VISIBLE_DEVICES="0,1")),
     Case("growth 1", expect=("growth_value",), facts=_with(TF_FORCE_GPU_ALLOW_GROWTH="1")),
     Case("growth True", expect=("growth_value",), facts=_with(TF_FORCE_GPU_ALLOW_GROWTH="True")),
     Case("growth empty", expect=("growth_value",), facts=_with(TF_FORCE_GPU_ALLOW_GROWTH="")),
