@@ -9,6 +9,7 @@ from collections.abc import Iterator
 import msgspec
 
 from gpudiag.diagnosis import lines
+from gpudiag.diagnosis.machine import failing_gpus, reset_command
 from gpudiag.diagnosis.rule import Evidence, Match, Rule, RuleCase
 from gpudiag.hostfacts import (
     EnvironmentFacts,
@@ -117,7 +118,11 @@ def _refused_with_room(evidence: Evidence) -> tuple[str, ...]:
 
 def _refused_without_reason(evidence: Evidence) -> Iterator[Match]:
     if refused := _refused_with_room(evidence):
-        yield Match(evidence=(*refused, *map(_holders, _devices(evidence))), sure=Sure.POSSIBLE)
+        yield Match(
+            evidence=(*refused, *map(_holders, _devices(evidence))),
+            sure=Sure.POSSIBLE,
+            figures={"reset": reset_command(evidence, [gpu.index for gpu in failing_gpus(evidence)])},
+        )
 
 
 def _little_left(evidence: Evidence) -> Iterator[Match]:
@@ -369,7 +374,7 @@ RULES = (
             "ulimit -v -l; free -m   # limits of this shell, memory of the host",
             "sudo dmesg | grep -i -e nvrm -e xid -e oom",
             "nvidia-smi   # who is on the GPU now; end an MPS server: echo quit | nvidia-cuda-mps-control",
-            "sudo nvidia-smi --gpu-reset   # or reboot, where the GPU failed",
+            "{reset}",
         ),
         url="https://docs.nvidia.com/deploy/xid-errors/index.html",
         find=_refused_without_reason,
