@@ -25,12 +25,11 @@ import msgspec
 
 from gpudiag import catalogue, cuda, nvml
 from gpudiag.errors import Disturbed, NoContext, NoMemory
-from gpudiag.hostfacts import CudaDevice
 from gpudiag.isolate import farside, linux
 from gpudiag.isolate.job import child_outcome
 from gpudiag.model import Cause, Gpu
 from gpudiag.placement import Placement, parse_placements, pci_bus_id, short_device
-from gpudiag.probe import Answer, MemoryUse, Peer, PlacementLog, Raised
+from gpudiag.probe import Answer, CudaDevice, MemoryUse, Peer, PlacementLog, Raised
 from gpudiag.probes.common import CUDNN_NEEDED, MATRIX, cudnn_serves, is_square
 
 CAPTURE_BYTES = 16 << 20

@@ -10,8 +10,8 @@ import uuid
 from collections.abc import Iterator
 from typing import Any
 
-from gpudiag.hostfacts import CudaDevice
 from gpudiag.nvml import normalise_pci
+from gpudiag.probe import CudaDevice
 
 _LIBRARY = "libcuda.so.1"
 

@@ -290,21 +290,13 @@ class LibraryFacts(Family, tag="libraries"):
     """Those where it does not look."""
 
 
-class CudaDevice(Record):
-    """A GPU as the CUDA driver shows it to a process."""
-
-    pci_bus_id: str
-    uuid: str
-    """Without the prefix ``GPU-`` or ``MIG-``."""
-
-
 class CudaFacts(Family, tag="cuda"):
     """What the CUDA driver shows; asked only where indices in ``CUDA_VISIBLE_DEVICES`` are ambiguous."""
 
     mask: str | None = None
     """The ``CUDA_VISIBLE_DEVICES`` that it was asked under; None: it was not asked."""
-    devices: tuple[CudaDevice, ...] = ()
-    """In its order; none where it fails."""
+    uuids: tuple[str, ...] = ()
+    """Of the GPUs and MIG instances that it shows, as NVML writes them, in its order; none where it fails."""
 
 
 class Facts(Record):

@@ -21,7 +21,7 @@ from contextlib import AbstractContextManager
 from enum import Enum
 from typing import Any, Protocol, TypeVar
 
-from gpudiag.hostfacts import CudaDevice, Facts
+from gpudiag.hostfacts import Facts
 from gpudiag.model import Figure, Finding, Gpu, Limits, Severity
 from gpudiag.placement import Placement
 from gpudiag.record import Record
@@ -126,6 +126,14 @@ class MemoryUse(Record):
     """Of the whole device, every process counted."""
     own_bytes: int | None
     """Of this process; None where NVML does not tell (containers, MIG, WSL)."""
+
+
+class CudaDevice(Record):
+    """A GPU as the CUDA driver shows it to a process."""
+
+    pci_bus_id: str
+    uuid: str
+    """Without the prefix ``GPU-`` or ``MIG-``."""
 
 
 class PlacementLog(Protocol):

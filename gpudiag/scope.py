@@ -137,12 +137,8 @@ def _shown_by_cuda(facts: Facts) -> dict[str, NvmlDevice]:
     asked = facts.cuda
     if isinstance(asked, Unknown) or asked.mask is None or asked.mask != facts.variables.get("CUDA_VISIBLE_DEVICES"):
         return {}
-    units = {
-        (device.pci_bus_id, uuid[4:]): (uuid, device)
-        for device in facts.nvml_devices
-        for uuid in (device.uuid, *device.mig_uuids)
-    }
-    return dict(units[one.pci_bus_id, one.uuid] for one in asked.devices if (one.pci_bus_id, one.uuid) in units)
+    units = {uuid: device for device in facts.nvml_devices for uuid in (device.uuid, *device.mig_uuids)}
+    return {uuid: units[uuid] for uuid in asked.uuids if uuid in units}
 
 
 def _entries(value: str | None, devices: tuple[NvmlDevice, ...]) -> tuple[dict[str, NvmlDevice], tuple[str, ...], str]:

@@ -6,7 +6,6 @@ import msgspec
 import pytest
 
 from gpudiag.hostfacts import (
-    CudaDevice,
     CudaFacts,
     EnvironmentFacts,
     Facts,
@@ -160,7 +159,7 @@ def told_by_cuda(mask: str, asked: str, *shown: int) -> Facts:
     return example_with_gpus(
         nvml=NvmlFacts(None, "535.104.05", "12.2", slow),
         environment=EnvironmentFacts({"CUDA_VISIBLE_DEVICES": mask}),
-        cuda=CudaFacts(asked, tuple(CudaDevice(GPUS[index].pci_bus_id, UUIDS[index][4:]) for index in shown)),
+        cuda=CudaFacts(asked, tuple(UUIDS[index] for index in shown)),
     )
 
 

@@ -15,6 +15,10 @@ from gpudiag.scope import has_indices, indices_are_ambiguous
 def gather() -> CudaFacts:
     """Return what the driver shows under this process's ``CUDA_VISIBLE_DEVICES``, if indices there are ambiguous."""
     mask = os.environ.get("CUDA_VISIBLE_DEVICES", "")
-    if not has_indices(mask) or not indices_are_ambiguous(os.environ, nvml.gather().devices):
+    if not has_indices(mask):
         return CudaFacts()
-    return CudaFacts(mask, cuda.devices())
+    gpus = nvml.gather().devices
+    if not indices_are_ambiguous(os.environ, gpus):
+        return CudaFacts()
+    by_bytes = {uuid.partition("-")[2]: uuid for gpu in gpus for uuid in (gpu.uuid, *gpu.mig_uuids)}
+    return CudaFacts(mask, tuple(by_bytes.get(shown.uuid, f"GPU-{shown.uuid}") for shown in cuda.devices()))

@@ -8,6 +8,7 @@ Why it matters
 What a failure means
     `all_hidden`: `CUDA_VISIBLE_DEVICES` hides every GPU of this machine.
     `entries_ignored`: `CUDA_VISIBLE_DEVICES` lists GPUs that stay hidden, because an entry is invalid or twice there.
+    `entry_cut`: of an entry of `CUDA_VISIBLE_DEVICES` the CUDA driver reads only the number that it begins with.
     `ambiguous_index`: `CUDA_VISIBLE_DEVICES` may name other GPUs than `nvidia-smi` does by the same numbers.
     `index_not_known`: CUDA's own answer does not tell which GPUs those are, so none is known to be the right one.
     `growth_value`: TensorFlow cannot parse `TF_FORCE_GPU_ALLOW_GROWTH` and ignores it.
@@ -22,12 +23,12 @@ What to do
 from __future__ import annotations
 
 import difflib
+import re
 from collections.abc import Iterator
 
 import msgspec
 
 from gpudiag.hostfacts import (
-    CudaDevice,
     CudaFacts,
     EnvironmentFacts,
     Facts,
@@ -62,6 +63,12 @@ ENTRIES_IGNORED = Kind(
     "The list ends at the first invalid entry, and a GPU named twice voids all of it. "
     "List indices from 0 to {last}, or UUIDs as nvidia-smi -L prints them, each once.",
 )
+ENTRY_CUT = Kind(
+    "entry_cut",
+    Severity.WARNING,
+    "CUDA_VISIBLE_DEVICES='{value}': CUDA reads {cut}, and not a word is said of the rest",
+    "Separate indices by commas; there are no ranges: {right}",
+)
 AMBIGUOUS_INDEX = Kind(
     "ambiguous_index",
     Severity.NOTE,
@@ -72,8 +79,8 @@ AMBIGUOUS_INDEX = Kind(
 INDEX_NOT_KNOWN = Kind(
     "index_not_known",
     Severity.FAIL,
-    "CUDA_VISIBLE_DEVICES='{value}' counts the fastest GPU first, and CUDA shows {shown} GPU(s) by it where {meant} "
-    "are expected: which GPUs your programs get is not known, and others may have been checked",
+    "CUDA_VISIBLE_DEVICES='{value}' counts the fastest GPU first, and what CUDA shows ({shown} GPU(s) of {meant}) does "
+    "not tell which it means: your programs may get others than were checked",
     "List UUIDs: export CUDA_VISIBLE_DEVICES={uuids}  # GPU {indices} of nvidia-smi",
 )
 GROWTH_VALUE = Kind(
@@ -108,6 +115,7 @@ _NEVER_READ = {
     "TF_GPU_ALLOW_GROWTH": "TF_FORCE_GPU_ALLOW_GROWTH",
     "TF_GPU_MEMORY_ALLOW_GROWTH": "TF_FORCE_GPU_ALLOW_GROWTH",
 }
+_CUT = re.compile(r"[+-]?\d+(?=[^\d])")
 _NEAR = 0.9
 """Likeness at which an unknown name is a misspelling; no name in the TensorFlow 2.21 wheel is caught by it."""
 
@@ -153,7 +161,14 @@ def _judge_mask(facts: Facts) -> Iterator[Finding]:
         yield ENTRIES_IGNORED.found(
             value=value, visible=len(mask.devices), gpus=len(gpus), ignored=", ".join(ignored), last=len(gpus) - 1
         )
-    shown = 0 if isinstance(facts.cuda, Unknown) else len(facts.cuda.devices)
+    cut = {entry: number[0] for entry in value.split(",") if (number := _CUT.match(entry.strip()))}
+    if shortened := {entry.strip(): number for entry, number in cut.items() if entry.strip() not in mask.ignored}:
+        yield ENTRY_CUT.found(
+            value=value,
+            cut=", ".join(f"'{entry}' as {number}" for entry, number in shortened.items()),
+            right=f"export CUDA_VISIBLE_DEVICES={_meant_by(value, len(gpus))}",
+        )
+    shown = 0 if isinstance(facts.cuda, Unknown) else len(facts.cuda.uuids)
     if not index_is_ambiguous(facts):
         return
     if shown:  # where CUDA shows none, that is a failure of its own
@@ -166,6 +181,16 @@ def _judge_mask(facts: Facts) -> Iterator[Finding]:
         )
     else:
         yield AMBIGUOUS_INDEX.found(value=value)
+
+
+def _meant_by(mask: str, gpus: int) -> str:
+    """Return, by commas, the indices that ``0-2`` or ``0 1`` is meant for; all there are where that is not known."""
+    indices: list[int] = []
+    if re.fullmatch(r"\s*\d+(?:\s*[-,:;|]\s*\d+|\s+\d+)*\s*", mask):
+        for low, high in re.findall(r"(\d+)(?:\s*-\s*(\d+))?", mask):
+            indices += range(int(low), min(int(high or low), gpus) + 1)
+    meant = indices and len(set(indices)) == len(indices) and max(indices) < gpus
+    return ",".join(map(str, indices if meant else range(gpus)))
 
 
 def _meant(name: str) -> str | None:
@@ -183,8 +208,7 @@ def _with(gpus: int = 0, **variables: str) -> Facts:
 
 def _unequal(*shown: int, **variables: str) -> Facts:
     """Return the facts of a machine with unequal GPUs, of which CUDA shows those at the indices ``shown``."""
-    told = tuple(CudaDevice(gpu.pci_bus_id, gpu.uuid[4:]) for gpu in map(example_gpu, shown))
-    cuda = CudaFacts(variables["CUDA_VISIBLE_DEVICES"], told)
+    cuda = CudaFacts(variables["CUDA_VISIBLE_DEVICES"], tuple(example_gpu(index).uuid for index in shown))
     facts = example_with_gpus(2, environment=EnvironmentFacts(variables), cuda=cuda)
     assert not isinstance(facts.nvml, Unknown)
     devices = (example_gpu(0), msgspec.structs.replace(example_gpu(1), name="NVIDIA T4"))
@@ -212,6 +236,11 @@ CASES = (
     Case("GPU named twice", expect=("all_hidden",), facts=_with(2, CUDA_VISIBLE_DEVICES="0,0")),
     Case("empty mask, no GPU", expect=(), facts=_with(CUDA_VISIBLE_DEVICES="")),
     Case("mask cut short", expect=("entries_ignored",), facts=_with(3, CUDA_VISIBLE_DEVICES="1,7,0")),
+    Case("a range", expect=("entry_cut",), facts=_with(3, CUDA_VISIBLE_DEVICES="0-1")),
+    Case("indices by spaces", expect=("entry_cut",), facts=_with(3, CUDA_VISIBLE_DEVICES="0 1")),
+    Case("a hexadecimal index", expect=("entry_cut",), facts=_with(3, CUDA_VISIBLE_DEVICES="0x1")),
+    Case("a fraction", expect=("entry_cut",), facts=_with(3, CUDA_VISIBLE_DEVICES="1, 0.0")),
+    Case("spaces about indices", expect=(), facts=_with(3, CUDA_VISIBLE_DEVICES=" 1, +0 ")),
     Case("mask ended by -1", expect=(), facts=_with(3, CUDA_VISIBLE_DEVICES="1,-1")),
     Case("index among unequal GPUs", expect=("ambiguous_index",), facts=_unequal(CUDA_VISIBLE_DEVICES="0")),
     Case(
