@@ -22,8 +22,8 @@ What to do
 
 from __future__ import annotations
 
-import difflib
 import re
+import shlex
 from collections.abc import Iterator
 
 import msgspec
@@ -39,8 +39,8 @@ from gpudiag.hostfacts import (
 )
 from gpudiag.model import Finding, Limits, Severity
 from gpudiag.probe import Case, Kind, Needs, Probe
-from gpudiag.scope import index_is_ambiguous, mask_in_force
-from gpudiag.variables import CONTEXT, SETTINGS
+from gpudiag.scope import apply_mask, index_is_ambiguous, mask_in_force
+from gpudiag.variables import WITHHELD, misspelling_of
 
 PROBE = Probe(needs=Needs(tensorflow=False), quick=True)
 
@@ -98,8 +98,8 @@ ALLOCATOR_VALUE = Kind(
 MISSPELT = Kind(
     "misspelt",
     Severity.WARNING,
-    "neither TensorFlow nor CUDA reads {name}; {known} is meant, probably",
-    "Set {known} instead of {name}.",
+    "neither TensorFlow nor CUDA reads {name} ({value}); {known} is meant, probably",
+    "Set {known} instead of {name}: {how}",
 )
 LOG_HIDDEN = Kind(
     "log_hidden",
@@ -109,15 +109,7 @@ LOG_HIDDEN = Kind(
 )
 
 _ALLOCATORS = ("", "cuda_malloc", "cuda_malloc_async", "memory_guard")
-_NEVER_READ = {
-    # Met in public code, and in no file of the TensorFlow 2.21 wheel.
-    "TF_CPP_MIN_VLOG_LEVEL": "TF_CPP_MAX_VLOG_LEVEL",
-    "TF_GPU_ALLOW_GROWTH": "TF_FORCE_GPU_ALLOW_GROWTH",
-    "TF_GPU_MEMORY_ALLOW_GROWTH": "TF_FORCE_GPU_ALLOW_GROWTH",
-}
 _CUT = re.compile(r"[+-]?\d+(?=[^\d])")
-_NEAR = 0.9
-"""Likeness at which an unknown name is a misspelling; no name in the TensorFlow 2.21 wheel is caught by it."""
 
 
 def judge(facts: Facts, limits: Limits) -> Iterator[Finding]:
@@ -132,9 +124,9 @@ def judge(facts: Facts, limits: Limits) -> Iterator[Finding]:
     if allocator not in _ALLOCATORS:
         yield ALLOCATOR_VALUE.found(value=allocator)
     for name in variables:
-        known = _meant(name)
-        if known:
-            yield MISSPELT.found(name=name, known=known)
+        if known := misspelling_of(name):
+            cure = _cure_of_name(name, known, facts)
+            yield MISSPELT.found(name=name, value=variables[name], known=known, cure=cure, how=cure.removeprefix("# "))
     level = variables.get("TF_CPP_MIN_LOG_LEVEL", "")
     if level.isdecimal() and int(level) >= 2:
         yield LOG_HIDDEN.found(value=level, hidden="warnings" if int(level) == 2 else "warnings and errors")
@@ -193,12 +185,21 @@ def _meant_by(mask: str, gpus: int) -> str:
     return ",".join(map(str, indices if meant else range(gpus)))
 
 
-def _meant(name: str) -> str | None:
-    """Return the setting that ``name`` is a misspelling of, or None."""
-    if name in SETTINGS | CONTEXT:
-        return None
-    near = difflib.get_close_matches(name.upper(), SETTINGS, n=1, cutoff=_NEAR)
-    return _NEVER_READ.get(name) or (near[0] if near else None)
+def _cure_of_name(name: str, known: str, facts: Facts) -> str:
+    """Return the line that sets ``known`` in place of ``name``; a sentence where its value would not do."""
+    variables = facts.variables
+    if known in variables:
+        return f"# {known}={variables[known]!r} is set as well, and holds: take {name} away"
+    value = variables[name]
+    if known == "TF_FORCE_GPU_ALLOW_GROWTH" and value.lower() in ("1", "true", "yes", "on"):
+        return f"export {known}=true"
+    if value == WITHHELD:
+        return f'export {known}="${name}"'
+    gpus = facts.nvml_devices
+    if known == "CUDA_VISIBLE_DEVICES" and gpus and not apply_mask(value, gpus).devices:
+        valid = f"0 to {len(gpus) - 1}" if len(gpus) > 1 else "0"
+        return f"# {value!r} names no GPU of this machine, so {known} would hide all; valid indices: {valid}"
+    return f"export {known}={shlex.quote(value)}"
 
 
 def _with(gpus: int = 0, **variables: str) -> Facts:
@@ -255,6 +256,12 @@ CASES = (
     Case("growth empty", expect=("growth_value",), facts=_with(TF_FORCE_GPU_ALLOW_GROWTH="")),
     Case("allocator misspelt", expect=("allocator_value",), facts=_with(TF_GPU_ALLOCATOR="cuda_malloc_Async")),
     Case("name misspelt", expect=("misspelt",), facts=_with(CUDA_VISIBLE_DEVCIES="(set)")),
+    Case("misspelt, and its value is none", expect=("misspelt",), facts=_with(2, CUDA_VISABLE_DEVICES="7")),
+    Case(
+        "misspelt beside the right one",
+        expect=("misspelt",),
+        facts=_with(2, CUDA_VISABLE_DEVICES="1", CUDA_VISIBLE_DEVICES="0"),
+    ),
     Case("name in lower case", expect=("misspelt",), facts=_with(cuda_visible_devices="(set)")),
     Case("name that nothing reads", expect=("misspelt",), facts=_with(TF_GPU_ALLOW_GROWTH="(set)")),
     Case("a variable of a user's own", expect=(), facts=_with(TF_MODEL_FOLDER="(set)")),
