@@ -18,6 +18,7 @@ from gpudiag.diagnosis.machine import (
     example_row,
     failing_gpus,
     gpus_by_nvml,
+    hidden_and_free,
     reset_command,
     said,
 )
@@ -50,7 +51,7 @@ def _others(evidence: Evidence, unusable: list[Gpu]) -> tuple[str, dict[str, str
     """Return how to choose the GPUs that are left without those that are ``unusable``."""
     rest = [gpu.uuid for gpu in evidence.gpus if gpu not in unusable]
     if not rest:
-        return "# there is no other GPU to choose here", None
+        return hidden_and_free(evidence) or "# there is no other GPU to choose here", None
     chosen = ",".join(rest)
     return f"export {_MASK}={chosen}", {_MASK: chosen}
 
@@ -319,6 +320,10 @@ RULES = (
         cases=(
             RuleCase("alone", _machine(_PROHIBITED, busy=True)),
             RuleCase("one of two", _machine(_GPU, _PROHIBITED, busy=True)),
+            RuleCase(
+                "the other is hidden",
+                _machine(_PROHIBITED, _GPU, busy=True, environment=EnvironmentFacts({_MASK: "0"})),
+            ),
             RuleCase("before anything failed", _machine(_PROHIBITED)),
             RuleCase("mode default", _machine(_GPU, busy=True), fires=False),
             RuleCase("mode exclusive", _machine(_EXCLUSIVE, busy=True), fires=False),

@@ -104,6 +104,32 @@ def gpus_by_nvml(evidence: Evidence) -> list[tuple[Gpu, NvmlDevice]]:
     return [(gpu, devices[gpu.pci_bus_id]) for gpu in evidence.gpus if gpu.pci_bus_id in devices]
 
 
+def hidden_and_free(evidence: Evidence) -> str:
+    """Return the line that chooses GPUs which the mask hides and nobody uses by NVML; "" where there are none.
+
+    None in a job of Slurm's: there the others are other jobs'.
+    """
+    facts = evidence.facts
+    mask = facts.variables.get("CUDA_VISIBLE_DEVICES")
+    if mask is None or isinstance(facts.container, Unknown) or facts.container.slurm_job is not None:
+        return ""
+    chosen = {gpu.pci_bus_id for gpu in evidence.gpus or gpus_in_scope(facts)}
+    free = [
+        device
+        for device in facts.nvml_devices
+        if device.pci_bus_id not in chosen
+        and device.compute_mode in ("default", None)
+        and device.mig_mode != "enabled"
+        and not any(process.computes for process in device.processes)
+        and device.memory_used_bytes < (device.memory_total_bytes / 4 if device.memory_total_bytes else 1)
+    ]
+    if not free:
+        return ""
+    indices = ", ".join(str(device.index) for device in free)
+    uuids = ",".join(device.uuid for device in free)
+    return f"export CUDA_VISIBLE_DEVICES={uuids}  # or GPU {indices}, hidden now by {mask!r}, if it is yours to use"
+
+
 def failing_gpus(evidence: Evidence) -> list[Gpu]:
     """Return the GPUs in scope that are known to fail where TensorFlow's devices were tried; the only one is."""
     for row in evidence.rows:
