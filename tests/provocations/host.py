@@ -51,9 +51,11 @@ DRIVER: tuple[OnMachine | AlteredFacts, ...] = (
         "host.driver",
         "no_access",
         {
+            "nvml.error": "Insufficient Permissions",
+            "nvml.devices": [],
             "device_nodes.nodes": [
                 {"path": "/dev/nvidiactl", "mode": "crw-rw----", "readable": False, "writable": False}
-            ]
+            ],
         },
     ),
     *(AlteredFacts("host.driver", "not_gathered", {family: UNKNOWN}) for family in ("driver", "nvml", "device_nodes")),
