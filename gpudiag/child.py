@@ -304,6 +304,9 @@ class ChildContext:
     def cuda_devices(self) -> tuple[CudaDevice, ...]:
         return cuda.devices()
 
+    def context_refusals(self) -> dict[str, str]:
+        return cuda.refusals()
+
     def cudnn_version(self) -> str | None:
         return _cudnn_version()
 

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import ctypes
 import uuid
+from collections.abc import Iterator
 from typing import Any
 
 from gpudiag.nvml import normalise_pci
@@ -25,6 +26,26 @@ def devices(library: str = _LIBRARY) -> tuple[CudaDevice, ...]:
         return tuple(_device(driver, ordinal) for ordinal in range(count.value))
     except (OSError, AttributeError):  # no such library, or one that lacks these functions
         return ()
+
+
+def refusals(library: str = _LIBRARY) -> dict[str, str]:
+    """Return each GPU on which the driver makes no context for this process: PCI bus id to the name of its error."""
+    shown = devices(library)
+    try:
+        return dict(_refusals(ctypes.CDLL(library), shown)) if shown else {}
+    except AttributeError:  # a library that lacks these functions
+        return {}
+
+
+def _refusals(driver: Any, shown: tuple[CudaDevice, ...]) -> Iterator[tuple[str, str]]:
+    for ordinal, device in enumerate(shown):
+        handle, context, name = ctypes.c_int(), ctypes.c_void_p(), ctypes.c_char_p()
+        driver.cuDeviceGet(ctypes.byref(handle), ordinal)
+        if code := driver.cuDevicePrimaryCtxRetain(ctypes.byref(context), handle):
+            driver.cuGetErrorName(code, ctypes.byref(name))
+            yield device.pci_bus_id, name.value.decode() if name.value else f"CUDA error {code}"
+        else:
+            driver.cuDevicePrimaryCtxRelease_v2(handle)
 
 
 def _device(driver: Any, ordinal: int) -> CudaDevice:

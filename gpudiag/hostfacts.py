@@ -293,6 +293,15 @@ class LibraryFacts(Family, tag="libraries"):
     """Those where it does not look."""
 
 
+class CudaFacts(Family, tag="cuda"):
+    """What the CUDA driver shows; asked only where indices in ``CUDA_VISIBLE_DEVICES`` are ambiguous."""
+
+    mask: str | None = None
+    """The ``CUDA_VISIBLE_DEVICES`` that it was asked under; None: it was not asked."""
+    uuids: tuple[str, ...] = ()
+    """Of the GPUs and MIG instances that it shows, as NVML writes them, in its order; none where it fails."""
+
+
 class Facts(Record):
     """All families of host facts of one run."""
 
@@ -304,6 +313,7 @@ class Facts(Record):
     environment: EnvironmentFacts | Unknown
     container: ContainerFacts | Unknown
     libraries: LibraryFacts | Unknown = Unknown("not gathered by the gpudiag that made this report")
+    cuda: CudaFacts | Unknown = Unknown("not gathered by the gpudiag that made this report")
 
     def library(self, soname: str) -> Library | None:
         """Return what is known of the library that TensorFlow opens by this name."""
@@ -365,6 +375,7 @@ def example(**families: Family) -> Facts:
         "environment": EnvironmentFacts({}),
         "container": ContainerFacts(None, (), False, None),
         "libraries": LibraryFacts(_FRAMEWORK, (), (), (), (), ()),
+        "cuda": CudaFacts(),
     }
     return Facts(**{**ordinary, **families})  # type: ignore[arg-type]  # msgspec checks nothing here, mypy cannot
 

@@ -200,6 +200,9 @@ class Context(Protocol):
         This initialises the driver: ``CUDA_VISIBLE_DEVICES`` and ``CUDA_DEVICE_ORDER`` are read now, and never again.
         """
 
+    def context_refusals(self) -> dict[str, str]:
+        """Have the CUDA driver make a context on each GPU; return those where it refuses: PCI bus id to its error."""
+
     def cudnn_version(self) -> str | None:
         """Return the version of the cuDNN that TensorFlow has loaded, such as ``9.3.0``; None where there is none.
 

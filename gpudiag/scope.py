@@ -8,7 +8,9 @@ from __future__ import annotations
 import re
 from collections.abc import Mapping
 
-from gpudiag.hostfacts import Facts, NvmlDevice
+from msgspec.structs import replace
+
+from gpudiag.hostfacts import Facts, NvmlDevice, Unknown
 from gpudiag.model import Gpu
 from gpudiag.record import Record
 
@@ -35,8 +37,8 @@ def apply_mask(value: str | None, devices: tuple[NvmlDevice, ...]) -> Mask:
     """Return what ``CUDA_VISIBLE_DEVICES=value`` leaves visible of ``devices`` (None: not set, so all of them).
 
     An entry is an index or the UUID of a GPU or MIG instance, or a prefix that matches only one. Indices count
-    ``devices`` as NVML does, in PCI order; see :func:`index_is_ambiguous` for when CUDA may count otherwise. A GPU in
-    MIG mode named as a whole is its first instance.
+    ``devices`` as NVML does, in PCI order; see :func:`mask_in_force` for where CUDA counts otherwise. A GPU in MIG mode
+    named as a whole is its first instance.
 
     "CUDA can only enumerate a single compute instance", and "will not enumerate non-MIG GPU if any compute instance is
     enumerated on any other GPU" (MIG User Guide, CUDA Device Enumeration). It does not say which of them a mixed list
@@ -66,8 +68,16 @@ def choices(value: str | None, devices: tuple[NvmlDevice, ...]) -> dict[str, Nvm
 
 
 def mask_in_force(facts: Facts) -> Mask:
-    """Return what the caller's ``CUDA_VISIBLE_DEVICES`` leaves visible; nothing where NVML could not be asked."""
-    return apply_mask(facts.variables.get("CUDA_VISIBLE_DEVICES"), facts.nvml_devices)
+    """Return what the caller's ``CUDA_VISIBLE_DEVICES`` leaves visible; nothing where NVML could not be asked.
+
+    Where indices are ambiguous, the GPUs are those that the CUDA driver itself shows.
+    """
+    mask = apply_mask(facts.variables.get("CUDA_VISIBLE_DEVICES"), facts.nvml_devices)
+    shown = _shown_by_cuda(facts)
+    # Another number is another matter: a GPU that the driver leaves out stays in scope, so that it is missed.
+    if len(shown) != len(mask.devices):
+        return mask
+    return replace(mask, devices=tuple(shown.values()), uuids=tuple(shown))
 
 
 def gpus_in_scope(facts: Facts) -> tuple[Gpu, ...]:
@@ -102,16 +112,33 @@ def index_is_ambiguous(facts: Facts) -> bool:
     """Return True where an index in ``CUDA_VISIBLE_DEVICES`` cannot be tied to a GPU.
 
     Unless ``CUDA_DEVICE_ORDER=PCI_BUS_ID``, CUDA counts the fastest GPU first, and which of unequal cards that is
-    cannot be learnt from NVML. Masks by UUID are exact.
+    cannot be learnt from NVML, only from the CUDA driver. Masks by UUID are exact.
     """
-    return indices_are_ambiguous(facts.variables, facts.nvml_devices)
+    if not indices_are_ambiguous(facts.variables, facts.nvml_devices):
+        return False
+    named = apply_mask(facts.variables.get("CUDA_VISIBLE_DEVICES"), facts.nvml_devices).devices
+    return not named or len(_shown_by_cuda(facts)) != len(named)
 
 
 def indices_are_ambiguous(variables: Mapping[str, str], devices: tuple[NvmlDevice, ...]) -> bool:
     """As :func:`index_is_ambiguous`, of an environment's ``variables`` and the GPUs that NVML reports."""
-    indices = re.search(r"(?:^|,)\s*\+?\d", variables.get("CUDA_VISIBLE_DEVICES", ""))
     unequal = len({device.name for device in devices}) > 1
-    return bool(indices) and unequal and variables.get("CUDA_DEVICE_ORDER") != "PCI_BUS_ID"
+    indices = has_indices(variables.get("CUDA_VISIBLE_DEVICES", ""))
+    return indices and unequal and variables.get("CUDA_DEVICE_ORDER") != "PCI_BUS_ID"
+
+
+def has_indices(mask: str) -> bool:
+    """Return True where a value of ``CUDA_VISIBLE_DEVICES`` names a GPU by its index."""
+    return bool(re.search(r"(?:^|,)\s*\+?\d", mask))
+
+
+def _shown_by_cuda(facts: Facts) -> dict[str, NvmlDevice]:
+    """Return what the CUDA driver shows under the mask in force: UUID to GPU; empty where that was not asked."""
+    asked = facts.cuda
+    if isinstance(asked, Unknown) or asked.mask is None or asked.mask != facts.variables.get("CUDA_VISIBLE_DEVICES"):
+        return {}
+    units = {uuid: device for device in facts.nvml_devices for uuid in (device.uuid, *device.mig_uuids)}
+    return {uuid: units[uuid] for uuid in asked.uuids if uuid in units}
 
 
 def _entries(value: str | None, devices: tuple[NvmlDevice, ...]) -> tuple[dict[str, NvmlDevice], tuple[str, ...], str]:

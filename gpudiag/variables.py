@@ -1,6 +1,8 @@
-"""Environment variables of TensorFlow, CUDA and launchers whose names gpudiag knows. Data only."""
+"""Environment variables of TensorFlow, CUDA and launchers whose names gpudiag knows."""
 
 from __future__ import annotations
+
+import difflib
 
 WITHHELD = "(set)"
 """Stands for a value that is not stored, because it can hold a secret or an address."""
@@ -92,3 +94,20 @@ CONTEXT = frozenset(
     }
 )
 """Paths and launchers' marks that decide what is loaded and which part of a job this is."""
+
+_NEVER_READ = {
+    # Met in public code, and in no file of the TensorFlow 2.21 wheel.
+    "TF_CPP_MIN_VLOG_LEVEL": "TF_CPP_MAX_VLOG_LEVEL",
+    "TF_GPU_ALLOW_GROWTH": "TF_FORCE_GPU_ALLOW_GROWTH",
+    "TF_GPU_MEMORY_ALLOW_GROWTH": "TF_FORCE_GPU_ALLOW_GROWTH",
+}
+_NEAR = 0.9
+"""Likeness at which an unknown name is a misspelling; no name in the TensorFlow 2.21 wheel is caught by it."""
+
+
+def misspelling_of(name: str) -> str | None:
+    """Return the setting that ``name`` is a misspelling of, or None."""
+    if name in SETTINGS | CONTEXT:
+        return None
+    near = difflib.get_close_matches(name.upper(), SETTINGS, n=1, cutoff=_NEAR)
+    return _NEVER_READ.get(name) or (near[0] if near else None)

@@ -10,6 +10,7 @@ import pytest
 
 from gpudiag import codec
 from gpudiag.hostfacts import (
+    CudaFacts,
     DriverFacts,
     EnvironmentFacts,
     Facts,
@@ -147,6 +148,19 @@ def test_a_mask_by_uuid_means_the_same(count: int, abbreviated: bool) -> None:
     facts = example_with_gpus(count, environment=EnvironmentFacts({"CUDA_VISIBLE_DEVICES": value}))
     after = mask(report(gpus=gpus_in_scope(facts), facts=facts))
     assert [gpu.index for gpu in gpus_in_scope(after.facts)] == [1, 0]
+    assert gpus_in_scope(after.facts) == after.gpus
+
+
+def test_what_cuda_shows_by_an_index_means_the_same() -> None:
+    facts = example_with_gpus(
+        nvml=NvmlFacts(
+            None, "535.104.05", "12.2", (msgspec.structs.replace(example_gpu(0), name="T4"), example_gpu(1))
+        ),
+        environment=EnvironmentFacts({"CUDA_VISIBLE_DEVICES": "0"}),
+        cuda=CudaFacts("0", (example_gpu(1).uuid,)),
+    )
+    after = mask(report(gpus=gpus_in_scope(facts), facts=facts))
+    assert [gpu.index for gpu in gpus_in_scope(after.facts)] == [1]
     assert gpus_in_scope(after.facts) == after.gpus
 
 

@@ -5,7 +5,17 @@ from __future__ import annotations
 import msgspec
 import pytest
 
-from gpudiag.hostfacts import EnvironmentFacts, NvmlDevice, NvmlFacts, Unknown, example, example_gpu, example_with_gpus
+from gpudiag.hostfacts import (
+    CudaFacts,
+    EnvironmentFacts,
+    Facts,
+    NvmlDevice,
+    NvmlFacts,
+    Unknown,
+    example,
+    example_gpu,
+    example_with_gpus,
+)
 from gpudiag.scope import apply_mask, choices, gpus_in_scope, index_is_ambiguous, least_visible
 
 GPUS = tuple(example_gpu(index) for index in range(3))
@@ -141,3 +151,32 @@ def test_an_index_among_unequal_gpus_is_ambiguous(variables: dict[str, str], amb
     facts = example_with_gpus(nvml=NvmlFacts(None, "535.104.05", "12.2", unequal), environment=environment)
     assert index_is_ambiguous(facts) is ambiguous
     assert not index_is_ambiguous(example_with_gpus(2, environment=environment))
+
+
+def told_by_cuda(mask: str, asked: str, *shown: int) -> Facts:
+    """Return facts of unequal GPUs, of which CUDA shows some for the mask that it was asked under."""
+    slow = (GPUS[0], msgspec.structs.replace(GPUS[1], name="NVIDIA T4"), GPUS[2])
+    return example_with_gpus(
+        nvml=NvmlFacts(None, "535.104.05", "12.2", slow),
+        environment=EnvironmentFacts({"CUDA_VISIBLE_DEVICES": mask}),
+        cuda=CudaFacts(asked, tuple(UUIDS[index] for index in shown)),
+    )
+
+
+@pytest.mark.parametrize(
+    ("mask", "asked", "shown", "scope", "ambiguous"),
+    [
+        ("0", "0", (2,), [2], False),
+        ("1,0", "1,0", (0, 2), [0, 2], False),
+        ("0", "1", (2,), [0], True),
+        ("0,1", "0,1", (2,), [0, 1], True),
+        ("0", "0", (), [0], True),
+        ("7", "7", (), [], True),
+    ],
+)
+def test_where_indices_are_ambiguous_cuda_tells(
+    mask: str, asked: str, shown: tuple[int, ...], scope: list[int], ambiguous: bool
+) -> None:
+    facts = told_by_cuda(mask, asked, *shown)
+    assert [gpu.index for gpu in gpus_in_scope(facts)] == scope
+    assert index_is_ambiguous(facts) is ambiguous

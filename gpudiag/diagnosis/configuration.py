@@ -13,6 +13,7 @@ from gpudiag.hostfacts import EnvironmentFacts, Facts, Unknown, example, example
 from gpudiag.logline import Line
 from gpudiag.model import Broken, Cause, Finding, Judged, Row, Severity, Stage, Sure
 from gpudiag.placement import devices_of, parse_placements
+from gpudiag.variables import WITHHELD
 
 _GROWTH = "TF_FORCE_GPU_ALLOW_GROWTH"
 _ALLOCATOR = "TF_GPU_ALLOCATOR"
@@ -226,8 +227,9 @@ def _reason_hidden(evidence: Evidence) -> Iterator[Match]:
 
 def _misspelt(evidence: Evidence) -> Iterator[Match]:
     for found in evidence.found("host.environment", "misspelt"):
-        name, known = str(found.figures["name"]), str(found.figures["known"])
-        yield Match(evidence=(f"{name} is set",), figures={"name": name, "known": known})
+        name, value = found.figures["name"], str(found.figures["value"])
+        said = f"{name} is set" if value == WITHHELD else f"{name}={value!r}"
+        yield Match(evidence=(said,), figures=found.figures)
 
 
 # --- examples --------------------------------------------------------------------------------------------------------
@@ -512,14 +514,22 @@ RULES = (
         TensorFlow, the CUDA driver and NVIDIA's libraries ask for the variables that they know, and nobody looks at
         the rest: a misspelt name is not an error anywhere.
         """,
-        fix=('export {known}="${name}"', "unset {name}"),
+        fix=("{cure}", "unset {name}"),
         url="https://docs.nvidia.com/cuda/cuda-c-programming-guide/#cuda-environment-variables",
         find=_misspelt,
         needs_gpu=False,
         cases=(
             RuleCase(
                 "two letters",
-                _found("misspelt", {"name": "CUDA_VISIBLE_DEVCIES", "known": "CUDA_VISIBLE_DEVICES"}),
+                _found(
+                    "misspelt",
+                    {
+                        "name": "CUDA_VISIBLE_DEVCIES",
+                        "value": "0",
+                        "known": "CUDA_VISIBLE_DEVICES",
+                        "cure": "export CUDA_VISIBLE_DEVICES=0",
+                    },
+                ),
             ),
             RuleCase("known", _found("", CUDA_VISIBLE_DEVICES="0"), fires=False),
         ),

@@ -33,11 +33,13 @@ from gpudiag.hostfacts import (
     DeviceNodeFacts,
     EnvironmentFacts,
     NvmlFacts,
+    SystemFacts,
     Unknown,
+    example,
     example_gpu,
 )
 from gpudiag.model import Stage, Sure
-from gpudiag.scope import apply_mask
+from gpudiag.scope import mask_in_force
 
 _GPU_FILE = re.compile(r"/dev/nvidia\d+")
 _UVM_FILE = "/dev/nvidia-uvm"
@@ -64,7 +66,7 @@ def _why_no_device(evidence: Evidence) -> str:
         return ""
     if not nvml.devices:
         return "gpu_refused_by_driver" if nodes.pci_gpus and nvml.error is None else ""
-    visible = apply_mask(evidence.facts.variables.get(_MASK), nvml.devices).devices
+    visible = mask_in_force(evidence.facts).devices
     usable = [gpu for gpu in visible if gpu.mig_mode != "enabled" or gpu.mig_uuids]
     return "driver_shows_no_gpu" if usable else ""
 
@@ -91,11 +93,14 @@ def _why_no_access(evidence: Evidence) -> tuple[str, tuple[DeviceNode, ...]]:
     """Return the rule that tells why this user may not open device files, and the files; "" where they may."""
     known = parts(evidence)
     found = evidence.found(HOST_DRIVER, "no_access")
-    if known is None or not found:
+    if known is None or not found or (evidence.trace is not None and evidence.trace.listed):
         return "", ()
     nodes = known[2]
     shut = tuple(node for node in nodes.nodes if node.path in str(found[0].figures["nodes"]).split())
-    by_mode = [node for node in shut if not _permitted(node, nodes)]
+    system = evidence.facts.system
+    # Permissions never keep root out. Of files of another machine no group is known, and nobody is root there.
+    root = bool(nodes.groups) and not isinstance(system, Unknown) and system.user == "root"
+    by_mode = [] if root else [node for node in shut if not _permitted(node, nodes)]
     if not by_mode:
         return "device_files_denied", shut
     joinable = [node for node in by_mode if node.mode[4:6] == "rw" and node.group not in ("root", "")]
@@ -174,6 +179,14 @@ def _shut(mode: str, group: str = "video", groups: tuple[str, ...] = ("users",),
     return example_evidence(example_facts(device_nodes=nodes, nvml=nvml, **families), cuinit=NO_DEVICE)
 
 
+def _listed(evidence: Evidence) -> Evidence:
+    """Return ``evidence`` but that TensorFlow lists a GPU all the same."""
+    return example_evidence(evidence.facts, listed=1)
+
+
+_SYSTEM = example().system
+assert isinstance(_SYSTEM, SystemFacts)
+_ROOT = replace(_SYSTEM, user="root")
 _MIG = replace(example_gpu(), mig_mode="enabled")
 _OPEN = _machine(*_ALL, cuinit="")
 _DRIVER_DOCUMENT = "https://download.nvidia.com/XFree86/Linux-x86_64/535.104.05/README/"
@@ -296,6 +309,8 @@ RULES = (
             RuleCase("0660, of root's group", _shut("crw-rw----", "root")),
             RuleCase("of another group", _shut("crw-rw----"), fires=False),
             RuleCase("0666", _shut("crw-rw-rw-", "root"), fires=False),
+            RuleCase("this is root", _shut("crw-------", "root", ("root",), system=_ROOT), fires=False),
+            RuleCase("TensorFlow lists them", _listed(_shut("crw-------", "root")), fires=False),
             RuleCase("open", _OPEN, fires=False),
         ),
     ),
@@ -314,6 +329,7 @@ RULES = (
         find=partial(_no_access, "device_files_denied"),
         cases=(
             RuleCase("a service", _shut("crw-rw-rw-", "root")),
+            RuleCase("root", _shut("crw-------", "root", ("root",), system=_ROOT)),
             RuleCase("a member of the group", _shut("crw-rw----", groups=("video",))),
             RuleCase("a container", _shut("crw-rw-rw-", "root", container=DOCKER)),
             RuleCase("a Slurm job", _shut("crw-rw-rw-", container=ContainerFacts(None, (), False, "17"))),

@@ -16,7 +16,10 @@ from gpudiag.diagnosis.machine import (
     example_gpus,
     example_nodes,
     example_row,
+    failing_gpus,
     gpus_by_nvml,
+    hidden_and_free,
+    reset_command,
     said,
 )
 from gpudiag.diagnosis.rule import Evidence, Match, Rule, RuleCase
@@ -48,9 +51,13 @@ def _others(evidence: Evidence, unusable: list[Gpu]) -> tuple[str, dict[str, str
     """Return how to choose the GPUs that are left without those that are ``unusable``."""
     rest = [gpu.uuid for gpu in evidence.gpus if gpu not in unusable]
     if not rest:
-        return "# there is no other GPU to choose here", None
+        return hidden_and_free(evidence) or "# there is no other GPU to choose here", None
     chosen = ",".join(rest)
     return f"export {_MASK}={chosen}", {_MASK: chosen}
+
+
+def _named(gpus: list[Gpu]) -> str:
+    return " and ".join(f"GPU {gpu.index}" for gpu in gpus)
 
 
 def _held_exclusively(evidence: Evidence) -> Iterator[Match]:
@@ -100,6 +107,9 @@ def _unavailable(evidence: Evidence) -> Iterator[Match]:
     devices = gpus_by_nvml(evidence)
     if not words or any(device.compute_mode not in ("default", None) for _, device in devices):
         return
+    failing = failing_gpus(evidence)
+    reset = reset_command(evidence, [gpu.index for gpu in failing])
+    other, change = _others(evidence, failing) if failing else ("", None)
     yield Match(
         evidence=(
             words,
@@ -107,6 +117,8 @@ def _unavailable(evidence: Evidence) -> Iterator[Match]:
             f"processes: {sum(len(_computing(device)) for _, device in devices)}",
         ),
         sure=Sure.POSSIBLE,
+        figures={"who": _named(failing) or "a GPU", "reset": reset, "other": other},
+        change=change,
     )
 
 
@@ -126,13 +138,20 @@ def _failing(evidence: Evidence) -> Iterator[Match]:
     if not lost and not words:
         return
     broken_at = next((step.stage for step in trace(evidence) if step.status == FAILED), None)
+    failing = [] if lost or not (raised or context_error(evidence) or failed) else failing_gpus(evidence)
+    indices: list[int | str] = [*(hit["index"] for hit in lost), *(gpu.index for gpu in failing)]
+    unusable = [gpu for gpu in evidence.gpus if str(gpu.index) in map(str, indices)]
+    other, change = _others(evidence, unusable) if indices else ("", None)
+    does = "does not answer" if lost else "fails when it is used"
     yield Match(
         evidence=(*(f"NVML: {hit[0]}" for hit in lost), *words[:1]),
         sure=Sure.PROVED if lost else Sure.LIKELY,
         figures={
-            "who": f"GPU {lost[0]['index']} does not answer" if lost else "a GPU fails when it is used",
-            "index": lost[0]["index"] if lost else "N",
+            "who": f"GPU {' and '.join(map(str, indices))} {does}" if indices else f"a GPU {does}",
+            "other": other,
+            "reset": reset_command(evidence, indices),
         },
+        change=change,
         stage=broken_at if broken_at in _WHERE_IT_SHOWS else Stage.CONFIGURATION,
     )
 
@@ -219,11 +238,17 @@ _PROHIBITED = replace(_GPU, compute_mode="prohibited")
 _INTEL = {"0000:00:02.0": "Intel"}
 
 
-def _machine(*gpus: NvmlDevice, busy: bool = False, lines: tuple[str, ...] = (), **families: Any) -> Evidence:
-    """Return the evidence of a machine with ``gpus``, on which no device can be created where it is ``busy``."""
+def _machine(
+    *gpus: NvmlDevice, busy: bool = False, refused: int | None = None, lines: tuple[str, ...] = (), **families: Any
+) -> Evidence:
+    """Return the evidence of a machine with ``gpus``, on which no device can be created where it is ``busy``.
+
+    ``refused``: on which of them the driver makes no context.
+    """
     facts = example_facts(len(gpus), **{"nvml": example_gpus(*gpus), **families})
     given = tuple(device.pci_bus_id for device in facts.nvml_devices)
-    failed = logical_devices.Reading(given, Raised("RuntimeError", _WORDS), {})
+    refusals = {} if refused is None else {given[refused]: "CUDA_ERROR_DEVICE_UNAVAILABLE"}
+    failed = logical_devices.Reading(given, Raised("RuntimeError", _WORDS), {}, refusals)
     rows = [example_row(logical_devices, failed, facts)] if busy else []
     return example_evidence(facts, *rows, listed=len(gpus), lines=lines)
 
@@ -295,6 +320,10 @@ RULES = (
         cases=(
             RuleCase("alone", _machine(_PROHIBITED, busy=True)),
             RuleCase("one of two", _machine(_GPU, _PROHIBITED, busy=True)),
+            RuleCase(
+                "the other is hidden",
+                _machine(_PROHIBITED, _GPU, busy=True, environment=EnvironmentFacts({_MASK: "0"})),
+            ),
             RuleCase("before anything failed", _machine(_PROHIBITED)),
             RuleCase("mode default", _machine(_GPU, busy=True), fires=False),
             RuleCase("mode exclusive", _machine(_EXCLUSIVE, busy=True), fires=False),
@@ -308,7 +337,7 @@ RULES = (
     Rule(
         id="gpu_unavailable",
         stage=Stage.CONTEXT,
-        cause="the driver refuses a context on the GPU as busy or unavailable, and its compute mode is not the reason",
+        cause="the driver refuses a context on {who} as busy or unavailable, and its compute mode is not the reason",
         why="""
         CUDA_ERROR_DEVICE_UNAVAILABLE comes from the compute mode most often. In mode DEFAULT it comes from a GPU that
         failed and waits for a reset, from a GPU in MIG mode that is used as a whole, from an MPS daemon that is in
@@ -317,12 +346,16 @@ RULES = (
         fix=(
             "nvidia-smi -q -d COMPUTE,PIDS  # who is on the GPU, and its mode now",
             "sudo dmesg | grep -i -e nvrm -e xid",
-            "sudo nvidia-smi --gpu-reset -i 0  # or reboot, where the GPU failed",
+            "{other}",
+            "{reset}",
         ),
+        tried=2,
         url="https://docs.nvidia.com/deploy/xid-errors/index.html",
         find=_unavailable,
         cases=(
             RuleCase("creating devices", _machine(_GPU, busy=True)),
+            RuleCase("on one of two", _machine(_GPU, _GPU, busy=True, refused=1)),
+            RuleCase("on one of two, not known which", _machine(_GPU, _GPU, busy=True)),
             RuleCase("in a log", _machine(_GPU, lines=_APP)),
             RuleCase("it works", _machine(_GPU), fires=False),
             RuleCase("exclusive", _machine(_EXCLUSIVE, busy=True), fires=False),
@@ -341,9 +374,11 @@ RULES = (
         """,
         fix=(
             "sudo dmesg | grep -i xid  # which fault",
-            "export CUDA_VISIBLE_DEVICES=  # the UUIDs of the others, by nvidia-smi -L",
-            "sudo nvidia-smi --gpu-reset -i {index}  # or switch the machine off and on; then look at power and slot",
+            "{other}",
+            "{reset}",
+            "# where a reset does not help: switch the machine off and on, then look at power and slot",
         ),
+        tried=1,
         url="https://docs.nvidia.com/deploy/xid-errors/index.html",
         find=_failing,
         cases=(

@@ -439,7 +439,7 @@ _CURES_OF_NVML = {
     "version mismatch": "sudo reboot  # or unload and load the nvidia modules: the driver was upgraded under them",
     "Not Loaded": "sudo modprobe nvidia  # where that fails look at dmesg, and install the driver again",
     "Permission": "ls -l /dev/nvidia*  # join the group that owns them, and log in again",
-    "lost": "sudo nvidia-smi --gpu-reset  # or reboot",
+    "lost": "sudo dmesg | grep -i xid  # names the GPU by its PCI bus id; switch the machine off and on",
 }
 _CURE_OF_OTHERS = "nvidia-smi; sudo dmesg | grep -i -e nvrm -e xid  # most often a reboot helps"
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Iterable
 from typing import Any
 
 import msgspec
@@ -27,7 +28,7 @@ from gpudiag.hostfacts import (
 from gpudiag.logline import Line
 from gpudiag.model import Finding, Gpu, Judged, Limits, Row, Stage
 from gpudiag.probe import Reading
-from gpudiag.probes.discovery import trace
+from gpudiag.probes.discovery import logical_devices, trace
 from gpudiag.probes.host import driver as host_driver
 from gpudiag.scope import gpus_in_scope
 
@@ -101,6 +102,52 @@ def gpus_by_nvml(evidence: Evidence) -> list[tuple[Gpu, NvmlDevice]]:
     """Return each GPU in scope with what NVML says of it."""
     devices = {device.pci_bus_id: device for device in evidence.facts.nvml_devices}
     return [(gpu, devices[gpu.pci_bus_id]) for gpu in evidence.gpus if gpu.pci_bus_id in devices]
+
+
+def hidden_and_free(evidence: Evidence) -> str:
+    """Return the line that chooses GPUs which the mask hides and nobody uses by NVML; "" where there are none.
+
+    None in a job of Slurm's: there the others are other jobs'.
+    """
+    facts = evidence.facts
+    mask = facts.variables.get("CUDA_VISIBLE_DEVICES")
+    if mask is None or isinstance(facts.container, Unknown) or facts.container.slurm_job is not None:
+        return ""
+    chosen = {gpu.pci_bus_id for gpu in evidence.gpus or gpus_in_scope(facts)}
+    free = [
+        device
+        for device in facts.nvml_devices
+        if device.pci_bus_id not in chosen
+        and device.compute_mode in ("default", None)
+        and device.mig_mode != "enabled"
+        and not any(process.computes for process in device.processes)
+        and device.memory_used_bytes < (device.memory_total_bytes / 4 if device.memory_total_bytes else 1)
+    ]
+    if not free:
+        return ""
+    indices = ", ".join(str(device.index) for device in free)
+    uuids = ",".join(device.uuid for device in free)
+    return f"export CUDA_VISIBLE_DEVICES={uuids}  # or GPU {indices}, hidden now by {mask!r}, if it is yours to use"
+
+
+def failing_gpus(evidence: Evidence) -> list[Gpu]:
+    """Return the GPUs in scope that are known to fail where TensorFlow's devices were tried; the only one is."""
+    for row in evidence.rows:
+        if row.probe == "discovery.logical_devices" and row.reading is not None:
+            reading = msgspec.convert(row.reading, logical_devices.Reading)
+            raised = [pci for pci, one in zip(reading.given, reading.products.values(), strict=False) if one.raised]
+            known = [gpu for gpu in evidence.gpus if gpu.pci_bus_id in (*reading.refused, *raised)]
+            if known or reading.raised is None:
+                return known
+    return list(evidence.gpus) if len(evidence.gpus) == 1 else []
+
+
+def reset_command(evidence: Evidence, failing: Iterable[int | str]) -> str:
+    """Return how to reset the GPUs of these indices of NVML's; no command where none is known to fail."""
+    if indices := ",".join(map(str, failing)):
+        return f"sudo nvidia-smi --gpu-reset -i {indices}  # or reboot: where its hardware or firmware has failed"
+    of = ", ".join(str(gpu.index) for gpu in evidence.gpus)
+    return f"# the GPU that fails is one of {of or 'those of nvidia-smi -L'}; dmesg names it by its PCI bus id"
 
 
 def said(evidence: Evidence, pattern: re.Pattern[str]) -> list[re.Match[str]]:

@@ -9,6 +9,7 @@ from collections.abc import Iterator
 import msgspec
 
 from gpudiag.diagnosis import lines
+from gpudiag.diagnosis.machine import failing_gpus, hidden_and_free, reset_command
 from gpudiag.diagnosis.rule import Evidence, Match, Rule, RuleCase
 from gpudiag.hostfacts import (
     EnvironmentFacts,
@@ -94,6 +95,7 @@ def _held_by_others(evidence: Evidence) -> Iterator[Match]:
     uuids = ",".join(
         gpu.uuid for gpu in gpus_in_scope(evidence.facts) if gpu.pci_bus_id in {d.pci_bus_id for d in free}
     )
+    other = f"export CUDA_VISIBLE_DEVICES={uuids}  # or another GPU" if uuids else hidden_and_free(evidence)
     yield Match(
         evidence=(*(here or said), *(map(_holders, taken) if taken else ["NVML shows nobody who holds it now"])),
         sure=(Sure.PROVED if here else Sure.LIKELY) if taken else Sure.POSSIBLE,
@@ -102,7 +104,7 @@ def _held_by_others(evidence: Evidence) -> Iterator[Match]:
             "look": f"ps -o pid,user,etime,args -p {','.join(dict.fromkeys(pids))}" if pids else "nvidia-smi",
             "grow": _GROW,
             "variable": _GROW_BY_VARIABLE,
-            "other": f"export CUDA_VISIBLE_DEVICES={uuids}" if taken and uuids else "export CUDA_VISIBLE_DEVICES=...",
+            "other": other if taken else "",
         },
         change={"CUDA_VISIBLE_DEVICES": uuids} if here and taken and uuids else None,
     )
@@ -117,7 +119,11 @@ def _refused_with_room(evidence: Evidence) -> tuple[str, ...]:
 
 def _refused_without_reason(evidence: Evidence) -> Iterator[Match]:
     if refused := _refused_with_room(evidence):
-        yield Match(evidence=(*refused, *map(_holders, _devices(evidence))), sure=Sure.POSSIBLE)
+        yield Match(
+            evidence=(*refused, *map(_holders, _devices(evidence))),
+            sure=Sure.POSSIBLE,
+            figures={"reset": reset_command(evidence, [gpu.index for gpu in failing_gpus(evidence)])},
+        )
 
 
 def _little_left(evidence: Evidence) -> Iterator[Match]:
@@ -339,13 +345,17 @@ RULES = (
         pool ("failed to allocate ... from device", in sizes that fall by a tenth, for ever where nothing is left). A
         notebook whose cell has ended holds its memory until its kernel is shut down.
         """,
-        fix=("{look}", "# end it, or have it take what it needs:", "{grow}", "{variable}", "{other}  # or another GPU"),
+        fix=("{look}", "# end it, or have it take what it needs:", "{grow}", "{variable}", "{other}"),
         url="https://www.tensorflow.org/guide/gpu#limiting_gpu_memory_growth",
         tried=4,
         find=_held_by_others,
         cases=(
-            RuleCase("here", _failed(_machine(39.5), _SET_DEVICE)),
             RuleCase("here, the other GPU is free", _failed(_machine(39.5, 0), _SET_DEVICE)),
+            RuleCase("here", _failed(_machine(39.5), _SET_DEVICE)),
+            RuleCase(
+                "here, the other GPU is free and hidden",
+                _failed(_machine(39.5, 0, CUDA_VISIBLE_DEVICES="0"), _SET_DEVICE),
+            ),
             RuleCase("in the log, still held", _log(_machine(39.5), _FROM_DEVICE)),
             RuleCase("in the log, of another day", _log(_machine(0), _FROM_DEVICE)),
             RuleCase("held, and nothing failed", _log(_machine(39.5)), fires=False),
@@ -369,7 +379,7 @@ RULES = (
             "ulimit -v -l; free -m   # limits of this shell, memory of the host",
             "sudo dmesg | grep -i -e nvrm -e xid -e oom",
             "nvidia-smi   # who is on the GPU now; end an MPS server: echo quit | nvidia-cuda-mps-control",
-            "sudo nvidia-smi --gpu-reset   # or reboot, where the GPU failed",
+            "{reset}",
         ),
         url="https://docs.nvidia.com/deploy/xid-errors/index.html",
         find=_refused_without_reason,

@@ -9,10 +9,10 @@ from collections.abc import Mapping
 
 from gpudiag.facts import printable
 from gpudiag.hostfacts import EnvironmentFacts
-from gpudiag.variables import CLUSTER, CONTEXT, SETTINGS, WITHHELD
+from gpudiag.variables import CLUSTER, CONTEXT, SETTINGS, WITHHELD, misspelling_of
 
 _RECORDED = ("CUBLAS_", "CUDA_", "CUDNN_", "GPUDIAG_", "NCCL_", "NVIDIA_", "TF_", "XLA_")
-"""Variables of these beginnings are recorded, also misspelt ones; of an unknown one the name alone."""
+"""Variables of these beginnings are recorded, also misspelt ones; of an unknown name the name alone."""
 _VALUES_RECORDED = ("GPUDIAG_", "NCCL_", "XLA_")
 _TERRAFORM = ("TF_CLI_", "TF_TOKEN_", "TF_VAR_")  # another program's variables, which often hold credentials
 _SECRET = re.compile(r"AUTH|COOKIE|CREDENTIAL|KEY|PASS|PRIVATE|SECRET|TOKEN")
@@ -33,7 +33,7 @@ def _is_recorded(name: str) -> bool:
 def _value(name: str, value: str) -> str:
     if name == CLUSTER:
         return _cluster(value)
-    known = name in SETTINGS | CONTEXT or name.startswith(_VALUES_RECORDED)
+    known = name in SETTINGS | CONTEXT or name.startswith(_VALUES_RECORDED) or misspelling_of(name) is not None
     withheld = not known or _SECRET.search(name) or _LOGIN_IN_URL.search(value)
     return WITHHELD if withheld else printable(value)
 

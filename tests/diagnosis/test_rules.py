@@ -105,3 +105,45 @@ def test_what_the_program_caught_is_possible_at_most() -> None:
     rule = next(rule for rule in RULES if rule.id == "tensors_do_not_fit")
     sure = {case.name: cause.sure for case in rule.cases for cause in rule.causes(case.evidence)}
     assert sure == {"a large tensor": Sure.LIKELY, "caught, it seems": Sure.POSSIBLE}
+
+
+@pytest.mark.parametrize(
+    ("rule", "case", "resets"),
+    [
+        ("gpu_unavailable", "on one of two", ["1"]),
+        ("gpu_unavailable", "on one of two, not known which", []),
+        ("gpu_unavailable", "creating devices", ["0"]),
+        ("gpu_lost", "by NVML", ["0"]),
+        ("gpu_lost", "in a log", []),
+        ("out_of_memory_with_room", "the display holds some", []),
+    ],
+)
+def test_only_a_gpu_that_is_known_to_fail_is_reset(rule: str, case: str, resets: list[str]) -> None:
+    found = next(one for one in RULES if one.id == rule)
+    (evidence,) = (one.evidence for one in found.cases if one.name == case)
+    (cause,) = found.causes(evidence)
+    commands = [line for line in cause.fix if "--gpu-reset" in line and not line.startswith("#")]
+    assert [re.findall(r"--gpu-reset -i (\d+)  ", line) for line in commands] == [[index] for index in resets]
+
+
+OTHER = "GPU-00000001-0000-4000-8000-000000000000"
+
+
+@pytest.mark.parametrize(
+    ("rule", "case", "chosen"),
+    [
+        ("memory_held_by_others", "here", []),
+        ("memory_held_by_others", "here, the other GPU is free", [OTHER]),
+        ("memory_held_by_others", "here, the other GPU is free and hidden", [OTHER]),
+        ("memory_held_by_others", "in the log, of another day", []),
+        ("compute_mode_prohibited", "alone", []),
+        ("compute_mode_prohibited", "the other is hidden", [OTHER]),
+    ],
+)
+def test_a_free_gpu_is_chosen_where_there_is_one(rule: str, case: str, chosen: list[str]) -> None:
+    found = next(one for one in RULES if one.id == rule)
+    (evidence,) = (one.evidence for one in found.cases if one.name == case)
+    (cause,) = found.causes(evidence)
+    assert re.findall(r"^export CUDA_VISIBLE_DEVICES=(\S+)", "\n".join(cause.fix), re.MULTILINE) == chosen
+    if "hidden" in case:
+        assert cause.trial is None, "a GPU that was hidden on purpose is not tried"

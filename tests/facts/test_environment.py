@@ -45,12 +45,16 @@ def test_variables_of_terraform_are_not_recorded(name: str) -> None:
         "GPUDIAG_PASSWORD",
         "TF_CONFIG",
         "TF_UNKNOWN_TO_US",
-        "CUDA_VISIBLE_DEVCIES",
-        "cuda_visible_devices",
+        "CUDA_VISIBLE_DEVCIES_TOKEN",
     ],
 )
 def test_a_value_that_can_hold_a_secret_or_is_of_an_unknown_name_is_withheld(name: str) -> None:
     assert gather(**{name: "hunter2"}) == {name: WITHHELD}
+
+
+@pytest.mark.parametrize("name", ["CUDA_VISIBLE_DEVCIES", "cuda_visible_devices", "TF_GPU_ALLOW_GROWTH"])
+def test_the_value_of_a_misspelt_setting_is_stored_as_that_of_the_setting(name: str) -> None:
+    assert gather(**{name: "1"}) == {name: "1"}
 
 
 @pytest.mark.parametrize("value", ["https://me:hunter2@example.org/x", "a=1 http://token@host"])

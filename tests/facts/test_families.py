@@ -29,6 +29,7 @@ def test_families_are_the_fields_of_facts_in_order() -> None:
         "environment",
         "container",
         "libraries",
+        "cuda",
     )
 
 

@@ -51,9 +51,11 @@ DRIVER: tuple[OnMachine | AlteredFacts, ...] = (
         "host.driver",
         "no_access",
         {
+            "nvml.error": "Insufficient Permissions",
+            "nvml.devices": [],
             "device_nodes.nodes": [
                 {"path": "/dev/nvidiactl", "mode": "crw-rw----", "readable": False, "writable": False}
-            ]
+            ],
         },
     ),
     *(AlteredFacts("host.driver", "not_gathered", {family: UNKNOWN}) for family in ("driver", "nvml", "device_nodes")),
@@ -63,8 +65,20 @@ ENVIRONMENT: tuple[OnMachine | AlteredFacts, ...] = (
     OnMachine("host.environment", "all_hidden", variables={"CUDA_VISIBLE_DEVICES": "-1"}),
     OnMachine("host.environment", "all_hidden", variables={"CUDA_VISIBLE_DEVICES": "0,0"}),
     OnMachine("host.environment", "entries_ignored", variables={"CUDA_VISIBLE_DEVICES": "1,7,0"}),
+    OnMachine("host.environment", "entry_cut", variables={"CUDA_VISIBLE_DEVICES": "0-1"}),
     OnMachine(
-        "host.environment", "ambiguous_index", "1x80GiB:H100,1x16GiB:T4", variables={"CUDA_VISIBLE_DEVICES": "0"}
+        "host.environment",
+        "ambiguous_index",
+        "1x80GiB:H100,1x16GiB:T4",
+        faults=("cuinit",),
+        variables={"CUDA_VISIBLE_DEVICES": "0"},
+    ),
+    OnMachine(  # the driver leaves one out of those that the mask names
+        "host.environment",
+        "index_not_known",
+        "1x80GiB:H100,1x16GiB:T4",
+        faults=("call_fails=cuDeviceGetUuid_v2:101@1",),
+        variables={"CUDA_VISIBLE_DEVICES": "0,1"},
     ),
     OnMachine("host.environment", "growth_value", variables={"TF_FORCE_GPU_ALLOW_GROWTH": "1"}),
     OnMachine("host.environment", "allocator_value", variables={"TF_GPU_ALLOCATOR": "cuda_malloc_Async"}),

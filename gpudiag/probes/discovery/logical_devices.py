@@ -2,7 +2,8 @@
 
 What it does
     Lets TensorFlow create its devices (`tf.config.list_logical_devices('GPU')`) with memory growth, and multiplies two
-    small matrices on each of them, soft placement off. The GPU behind a device is told by its PCI bus id.
+    small matrices on each of them, soft placement off. The GPU behind a device is told by its PCI bus id. Where that
+    fails, the CUDA driver itself is asked for a context on each GPU, to tell which one fails.
 Why it matters
     Listing a GPU proves little: contexts, memory and kernels are first touched when the device is created and used. A
     busy or failing GPU, or a driver too old for the CUDA runtime, is listed and then fails.
@@ -43,7 +44,7 @@ PROBE = probe.Probe(needs=Needs(gpus=1), scope=Scope.ALL_GPUS, quick=True)
 CREATION_FAILED = Kind(
     "creation_failed",
     Severity.FAIL,
-    "TensorFlow cannot create its devices on {given} GPU(s): {raised}",
+    "TensorFlow cannot create its devices on {given} GPU(s): {raised}{refused}",
     "Look for other processes and the compute mode in `nvidia-smi`, and for NVRM and Xid lines in `dmesg`.",
 )
 PRODUCT_FAILED = Kind(
@@ -71,6 +72,8 @@ class Reading(probe.Reading):
     """What creating the devices raised."""
     products: dict[str, Product]
     """By TensorFlow's name of the device, such as ``GPU:0``."""
+    refused: dict[str, str] = {}
+    """Where creating them raised: PCI bus id of each GPU that the CUDA driver refuses a context, and its error."""
 
     def figure(self) -> str:
         right = sum(product.kernel is not None and product.kernel.correct for product in self.products.values())
@@ -85,7 +88,8 @@ def measure(ctx: Context) -> Reading:
         ctx, lambda: devices.extend(device.name for device in tf.config.list_logical_devices("GPU"))
     )
     if raised is not None:
-        return Reading(given, raised, {})  # the next call into TensorFlow may never return (measured, 2.21)
+        # The driver itself, because the next call into TensorFlow may never return (measured, 2.21).
+        return Reading(given, raised, {}, ctx.context_refusals())
     tf.config.set_soft_device_placement(False)
     kernels: dict[str, Kernel] = {}
 
@@ -107,7 +111,12 @@ def measure(ctx: Context) -> Reading:
 
 def judge(reading: Reading, facts: Facts, limits: Limits) -> Iterator[Judgement]:
     if reading.raised is not None:
-        yield CREATION_FAILED.found(given=len(reading.given), raised=reading.raised.brief)
+        index = {device.pci_bus_id: device.index for device in facts.nvml_devices}
+        refused = [f"; {error} on GPU {index.get(pci, pci)}" for pci, error in reading.refused.items()]
+        some = 0 < len(refused) < len(reading.given)
+        yield CREATION_FAILED.found(
+            given=len(reading.given), raised=reading.raised.brief, refused="".join(refused) if some else ""
+        )
         return
     if len(reading.products) < len(reading.given):
         yield GPU_NOT_SEEN.found(seen=len(reading.products), given=len(reading.given))

@@ -144,7 +144,7 @@ def judge(facts: Facts, limits: Limits) -> Iterator[Finding]:
         yield NO_MODULE.found(pci=" ".join(nodes.pci_gpus))
     else:
         yield from _judge_libraries(facts, driver, nvml)
-        yield from _judge_access(nodes)
+        yield from _judge_access(nodes, nvml)
         yield from _judge_age(facts, driver, nvml)
 
 
@@ -211,8 +211,11 @@ def _judge_libraries(facts: Facts, driver: DriverFacts, nvml: NvmlFacts) -> Iter
         yield NVML_FAILED.found(error=nvml.error)
 
 
-def _judge_access(nodes: DeviceNodeFacts) -> Iterator[Finding]:
-    closed = [node.path for node in nodes.nodes if not (node.readable and node.writable)]
+def _judge_access(nodes: DeviceNodeFacts, nvml: NvmlFacts) -> Iterator[Finding]:
+    # NVML opens them itself, all but nvidia-uvm: where it answers for every GPU, they may be opened.
+    opened = nvml.devices and nvml.error is None and len(nvml.devices) >= len(nodes.pci_gpus)
+    asked = [node for node in nodes.nodes if not opened or "uvm" in node.path]
+    closed = [node.path for node in asked if not (node.readable and node.writable)]
     gpus = [node.path for node in nodes.nodes if _GPU_NODE.fullmatch(node.path)]
     # A cluster may open to a job its own GPUs alone; that is no fault.
     every_gpu = gpus if gpus and set(gpus) <= set(closed) else []
@@ -322,7 +325,16 @@ CASES = (
         expect=("nvml_failed",),
         facts=example_with_gpus(2, nvml=NvmlFacts("GPU 1: GPU is lost", _MODULE, "12.2", (example_gpu(0),))),
     ),
-    Case("no access to any GPU", expect=("no_access",), facts=example_with_gpus(2, device_nodes=_nodes(r".*\d"))),
+    Case(
+        "no access to any GPU",
+        expect=("nvml_failed", "no_access"),
+        facts=example_with_gpus(
+            2,
+            device_nodes=_nodes(r".*\d"),
+            nvml=NvmlFacts("Insufficient Permissions", None, None, ()),
+        ),
+    ),
+    Case("closed to others, and NVML opens them", expect=(), facts=example_with_gpus(2, device_nodes=_nodes(r".*\d"))),
     Case("no access to uvm", expect=("no_access",), facts=example_with_gpus(2, device_nodes=_nodes(".*uvm"))),
     Case("access to one of two GPUs", expect=(), facts=example_with_gpus(2, device_nodes=_nodes(".*1"))),
     Case(

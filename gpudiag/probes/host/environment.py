@@ -8,7 +8,9 @@ Why it matters
 What a failure means
     `all_hidden`: `CUDA_VISIBLE_DEVICES` hides every GPU of this machine.
     `entries_ignored`: `CUDA_VISIBLE_DEVICES` lists GPUs that stay hidden, because an entry is invalid or twice there.
+    `entry_cut`: of an entry of `CUDA_VISIBLE_DEVICES` the CUDA driver reads only the number that it begins with.
     `ambiguous_index`: `CUDA_VISIBLE_DEVICES` may name other GPUs than `nvidia-smi` does by the same numbers.
+    `index_not_known`: CUDA's own answer does not tell which GPUs those are, so none is known to be the right one.
     `growth_value`: TensorFlow cannot parse `TF_FORCE_GPU_ALLOW_GROWTH` and ignores it.
     `allocator_value`: TensorFlow does not know the value of `TF_GPU_ALLOCATOR` and ignores it.
     `misspelt`: a variable that nothing reads is spelt nearly like one that is read.
@@ -20,16 +22,25 @@ What to do
 
 from __future__ import annotations
 
-import difflib
+import re
+import shlex
 from collections.abc import Iterator
 
 import msgspec
 
-from gpudiag.hostfacts import EnvironmentFacts, Facts, Unknown, example, example_gpu, example_with_gpus
+from gpudiag.hostfacts import (
+    CudaFacts,
+    EnvironmentFacts,
+    Facts,
+    Unknown,
+    example,
+    example_gpu,
+    example_with_gpus,
+)
 from gpudiag.model import Finding, Limits, Severity
 from gpudiag.probe import Case, Kind, Needs, Probe
-from gpudiag.scope import apply_mask, index_is_ambiguous
-from gpudiag.variables import CONTEXT, SETTINGS
+from gpudiag.scope import apply_mask, index_is_ambiguous, mask_in_force
+from gpudiag.variables import WITHHELD, misspelling_of
 
 PROBE = Probe(needs=Needs(tensorflow=False), quick=True)
 
@@ -52,12 +63,25 @@ ENTRIES_IGNORED = Kind(
     "The list ends at the first invalid entry, and a GPU named twice voids all of it. "
     "List indices from 0 to {last}, or UUIDs as nvidia-smi -L prints them, each once.",
 )
+ENTRY_CUT = Kind(
+    "entry_cut",
+    Severity.WARNING,
+    "CUDA_VISIBLE_DEVICES='{value}': CUDA reads {cut}, and not a word is said of the rest",
+    "Separate indices by commas; there are no ranges: {right}",
+)
 AMBIGUOUS_INDEX = Kind(
     "ambiguous_index",
     Severity.NOTE,
     "CUDA_VISIBLE_DEVICES='{value}' counts the fastest GPU first, nvidia-smi counts in PCI order: "
     "with unequal GPUs the same number can name another one",
     "export CUDA_DEVICE_ORDER=PCI_BUS_ID, or list UUIDs as nvidia-smi -L prints them.",
+)
+INDEX_NOT_KNOWN = Kind(
+    "index_not_known",
+    Severity.FAIL,
+    "CUDA_VISIBLE_DEVICES='{value}' counts the fastest GPU first, and what CUDA shows ({shown} GPU(s) of {meant}) does "
+    "not tell which it means: your programs may get others than were checked",
+    "List UUIDs: export CUDA_VISIBLE_DEVICES={uuids}  # GPU {indices} of nvidia-smi",
 )
 GROWTH_VALUE = Kind(
     "growth_value",
@@ -74,8 +98,8 @@ ALLOCATOR_VALUE = Kind(
 MISSPELT = Kind(
     "misspelt",
     Severity.WARNING,
-    "neither TensorFlow nor CUDA reads {name}; {known} is meant, probably",
-    "Set {known} instead of {name}.",
+    "neither TensorFlow nor CUDA reads {name} ({value}); {known} is meant, probably",
+    "Set {known} instead of {name}: {how}",
 )
 LOG_HIDDEN = Kind(
     "log_hidden",
@@ -85,14 +109,7 @@ LOG_HIDDEN = Kind(
 )
 
 _ALLOCATORS = ("", "cuda_malloc", "cuda_malloc_async", "memory_guard")
-_NEVER_READ = {
-    # Met in public code, and in no file of the TensorFlow 2.21 wheel.
-    "TF_CPP_MIN_VLOG_LEVEL": "TF_CPP_MAX_VLOG_LEVEL",
-    "TF_GPU_ALLOW_GROWTH": "TF_FORCE_GPU_ALLOW_GROWTH",
-    "TF_GPU_MEMORY_ALLOW_GROWTH": "TF_FORCE_GPU_ALLOW_GROWTH",
-}
-_NEAR = 0.9
-"""Likeness at which an unknown name is a misspelling; no name in the TensorFlow 2.21 wheel is caught by it."""
+_CUT = re.compile(r"[+-]?\d+(?=[^\d])")
 
 
 def judge(facts: Facts, limits: Limits) -> Iterator[Finding]:
@@ -107,9 +124,9 @@ def judge(facts: Facts, limits: Limits) -> Iterator[Finding]:
     if allocator not in _ALLOCATORS:
         yield ALLOCATOR_VALUE.found(value=allocator)
     for name in variables:
-        known = _meant(name)
-        if known:
-            yield MISSPELT.found(name=name, known=known)
+        if known := misspelling_of(name):
+            cure = _cure_of_name(name, known, facts)
+            yield MISSPELT.found(name=name, value=variables[name], known=known, cure=cure, how=cure.removeprefix("# "))
     level = variables.get("TF_CPP_MIN_LOG_LEVEL", "")
     if level.isdecimal() and int(level) >= 2:
         yield LOG_HIDDEN.found(value=level, hidden="warnings" if int(level) == 2 else "warnings and errors")
@@ -127,7 +144,7 @@ def _judge_mask(facts: Facts) -> Iterator[Finding]:
     gpus = facts.nvml_devices
     if value is None or not gpus:
         return
-    mask = apply_mask(value, gpus)
+    mask = mask_in_force(facts)
     ignored = [entry for entry in mask.ignored if entry != "-1"]  # -1 ends a list on purpose
     if not mask.devices:
         why = f": {mask.twice} names a GPU for the second time, and CUDA shows none then" if mask.twice else ""
@@ -136,16 +153,53 @@ def _judge_mask(facts: Facts) -> Iterator[Finding]:
         yield ENTRIES_IGNORED.found(
             value=value, visible=len(mask.devices), gpus=len(gpus), ignored=", ".join(ignored), last=len(gpus) - 1
         )
-    if index_is_ambiguous(facts):
+    cut = {entry: number[0] for entry in value.split(",") if (number := _CUT.match(entry.strip()))}
+    if shortened := {entry.strip(): number for entry, number in cut.items() if entry.strip() not in mask.ignored}:
+        yield ENTRY_CUT.found(
+            value=value,
+            cut=", ".join(f"'{entry}' as {number}" for entry, number in shortened.items()),
+            right=f"export CUDA_VISIBLE_DEVICES={_meant_by(value, len(gpus))}",
+        )
+    shown = 0 if isinstance(facts.cuda, Unknown) else len(facts.cuda.uuids)
+    if not index_is_ambiguous(facts):
+        return
+    if shown:  # where CUDA shows none, that is a failure of its own
+        yield INDEX_NOT_KNOWN.found(
+            value=value,
+            shown=shown,
+            meant=len(mask.devices),
+            uuids=",".join(mask.uuids),
+            indices=", ".join(str(device.index) for device in mask.devices),
+        )
+    else:
         yield AMBIGUOUS_INDEX.found(value=value)
 
 
-def _meant(name: str) -> str | None:
-    """Return the setting that ``name`` is a misspelling of, or None."""
-    if name in SETTINGS | CONTEXT:
-        return None
-    near = difflib.get_close_matches(name.upper(), SETTINGS, n=1, cutoff=_NEAR)
-    return _NEVER_READ.get(name) or (near[0] if near else None)
+def _meant_by(mask: str, gpus: int) -> str:
+    """Return, by commas, the indices that ``0-2`` or ``0 1`` is meant for; all there are where that is not known."""
+    indices: list[int] = []
+    if re.fullmatch(r"\s*\d+(?:\s*[-,:;|]\s*\d+|\s+\d+)*\s*", mask):
+        for low, high in re.findall(r"(\d+)(?:\s*-\s*(\d+))?", mask):
+            indices += range(int(low), min(int(high or low), gpus) + 1)
+    meant = indices and len(set(indices)) == len(indices) and max(indices) < gpus
+    return ",".join(map(str, indices if meant else range(gpus)))
+
+
+def _cure_of_name(name: str, known: str, facts: Facts) -> str:
+    """Return the line that sets ``known`` in place of ``name``; a sentence where its value would not do."""
+    variables = facts.variables
+    if known in variables:
+        return f"# {known}={variables[known]!r} is set as well, and holds: take {name} away"
+    value = variables[name]
+    if known == "TF_FORCE_GPU_ALLOW_GROWTH" and value.lower() in ("1", "true", "yes", "on"):
+        return f"export {known}=true"
+    if value == WITHHELD:
+        return f'export {known}="${name}"'
+    gpus = facts.nvml_devices
+    if known == "CUDA_VISIBLE_DEVICES" and gpus and not apply_mask(value, gpus).devices:
+        valid = f"0 to {len(gpus) - 1}" if len(gpus) > 1 else "0"
+        return f"# {value!r} names no GPU of this machine, so {known} would hide all; valid indices: {valid}"
+    return f"export {known}={shlex.quote(value)}"
 
 
 def _with(gpus: int = 0, **variables: str) -> Facts:
@@ -153,8 +207,10 @@ def _with(gpus: int = 0, **variables: str) -> Facts:
     return example_with_gpus(gpus, environment=environment) if gpus else example(environment=environment)
 
 
-def _unequal(**variables: str) -> Facts:
-    facts = example_with_gpus(2, environment=EnvironmentFacts(variables))
+def _unequal(*shown: int, **variables: str) -> Facts:
+    """Return the facts of a machine with unequal GPUs, of which CUDA shows those at the indices ``shown``."""
+    cuda = CudaFacts(variables["CUDA_VISIBLE_DEVICES"], tuple(example_gpu(index).uuid for index in shown))
+    facts = example_with_gpus(2, environment=EnvironmentFacts(variables), cuda=cuda)
     assert not isinstance(facts.nvml, Unknown)
     devices = (example_gpu(0), msgspec.structs.replace(example_gpu(1), name="NVIDIA T4"))
     return msgspec.structs.replace(facts, nvml=msgspec.structs.replace(facts.nvml, devices=devices))
@@ -181,6 +237,11 @@ CASES = (
     Case("GPU named twice", expect=("all_hidden",), facts=_with(2, CUDA_VISIBLE_DEVICES="0,0")),
     Case("empty mask, no GPU", expect=(), facts=_with(CUDA_VISIBLE_DEVICES="")),
     Case("mask cut short", expect=("entries_ignored",), facts=_with(3, CUDA_VISIBLE_DEVICES="1,7,0")),
+    Case("a range", expect=("entry_cut",), facts=_with(3, CUDA_VISIBLE_DEVICES="0-1")),
+    Case("indices by spaces", expect=("entry_cut",), facts=_with(3, CUDA_VISIBLE_DEVICES="0 1")),
+    Case("a hexadecimal index", expect=("entry_cut",), facts=_with(3, CUDA_VISIBLE_DEVICES="0x1")),
+    Case("a fraction", expect=("entry_cut",), facts=_with(3, CUDA_VISIBLE_DEVICES="1, 0.0")),
+    Case("spaces about indices", expect=(), facts=_with(3, CUDA_VISIBLE_DEVICES=" 1, +0 ")),
     Case("mask ended by -1", expect=(), facts=_with(3, CUDA_VISIBLE_DEVICES="1,-1")),
     Case("index among unequal GPUs", expect=("ambiguous_index",), facts=_unequal(CUDA_VISIBLE_DEVICES="0")),
     Case(
@@ -188,11 +249,19 @@ CASES = (
         expect=(),
         facts=_unequal(CUDA_VISIBLE_DEVICES="0", CUDA_DEVICE_ORDER="PCI_BUS_ID"),
     ),
+    Case("index that CUDA tells", expect=(), facts=_unequal(1, CUDA_VISIBLE_DEVICES="0")),
+    Case("CUDA shows fewer", expect=("index_not_known",), facts=_unequal(1, CUDA_VISIBLE_DEVICES="0,1")),
     Case("growth 1", expect=("growth_value",), facts=_with(TF_FORCE_GPU_ALLOW_GROWTH="1")),
     Case("growth True", expect=("growth_value",), facts=_with(TF_FORCE_GPU_ALLOW_GROWTH="True")),
     Case("growth empty", expect=("growth_value",), facts=_with(TF_FORCE_GPU_ALLOW_GROWTH="")),
     Case("allocator misspelt", expect=("allocator_value",), facts=_with(TF_GPU_ALLOCATOR="cuda_malloc_Async")),
     Case("name misspelt", expect=("misspelt",), facts=_with(CUDA_VISIBLE_DEVCIES="(set)")),
+    Case("misspelt, and its value is none", expect=("misspelt",), facts=_with(2, CUDA_VISABLE_DEVICES="7")),
+    Case(
+        "misspelt beside the right one",
+        expect=("misspelt",),
+        facts=_with(2, CUDA_VISABLE_DEVICES="1", CUDA_VISIBLE_DEVICES="0"),
+    ),
     Case("name in lower case", expect=("misspelt",), facts=_with(cuda_visible_devices="(set)")),
     Case("name that nothing reads", expect=("misspelt",), facts=_with(TF_GPU_ALLOW_GROWTH="(set)")),
     Case("a variable of a user's own", expect=(), facts=_with(TF_MODEL_FOLDER="(set)")),

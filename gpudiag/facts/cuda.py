@@ -1,0 +1,24 @@
+"""The family ``cuda``: which GPUs an index means, asked of the CUDA driver where NVML cannot tell. Can hang.
+
+Nowhere else is the driver initialised for the facts: with many GPUs that takes seconds.
+"""
+
+from __future__ import annotations
+
+import os
+
+from gpudiag import cuda, nvml
+from gpudiag.hostfacts import CudaFacts
+from gpudiag.scope import has_indices, indices_are_ambiguous
+
+
+def gather() -> CudaFacts:
+    """Return what the driver shows under this process's ``CUDA_VISIBLE_DEVICES``, if indices there are ambiguous."""
+    mask = os.environ.get("CUDA_VISIBLE_DEVICES", "")
+    if not has_indices(mask):
+        return CudaFacts()
+    gpus = nvml.gather().devices
+    if not indices_are_ambiguous(os.environ, gpus):
+        return CudaFacts()
+    by_bytes = {uuid.partition("-")[2]: uuid for gpu in gpus for uuid in (gpu.uuid, *gpu.mig_uuids)}
+    return CudaFacts(mask, tuple(by_bytes.get(shown.uuid, f"GPU-{shown.uuid}") for shown in cuda.devices()))
