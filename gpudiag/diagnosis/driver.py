@@ -25,7 +25,7 @@ from gpudiag.diagnosis.machine import (
 )
 from gpudiag.diagnosis.rule import Evidence, Match, Rule, RuleCase
 from gpudiag.diagnosis.steps import cuinit_error
-from gpudiag.hostfacts import DriverFacts, EnvironmentFacts, NvmlFacts, example_gpu, example_with_gpus
+from gpudiag.hostfacts import DriverFacts, EnvironmentFacts, NvmlFacts, Unknown, example_gpu, example_with_gpus
 from gpudiag.model import Stage, Sure
 
 _TWO_VERSIONS = re.compile(
@@ -35,6 +35,8 @@ _IN_FILE_NAME = re.compile(r"\.so\.(\d+\.[\d.]+)$")
 _IN_PACKAGE = re.compile(r"(?:\d+:)?(\d+\.[\d.]+)")
 _COMPAT = "/compat"
 """Part of the folder of CUDA's forward compatibility package: a newer libcuda than the kernel module's."""
+_STUBS = "/stubs"
+"""Part of the folder of the CUDA toolkit whose libraries are for linking alone."""
 _DATA_CENTRE = re.compile(r"\b(Tesla|[ABHLPTV]\d{1,3}S?|GB?\d{3}|GH\d{3})\b")
 _NEEDED = {11: "450.80", 12: "525.60", 13: "580.65"}
 """The oldest driver for a major version of CUDA, by minor version compatibility (release notes of the CUDA Toolkit)."""
@@ -80,26 +82,60 @@ def _two_versions(in_image: bool, evidence: Evidence) -> Iterator[Match]:
     )
 
 
+def _not_the_drivers_own(evidence: Evidence, part: str) -> tuple[str, str, dict[str, str | None] | None]:
+    """Return the folder with ``part`` in its name that libcuda comes from, or "", and how to take it out of the way."""
+    driver = evidence.facts.driver
+    path = "" if isinstance(driver, Unknown) else driver.libcuda_path or ""
+    entries = evidence.facts.variables.get("LD_LIBRARY_PATH", "").split(":")
+    rest = [entry for entry in entries if part not in entry]
+    folder = path.rpartition("/")[0] if part in path else next((entry for entry in entries if part in entry), "")
+    if len(rest) < len(entries):
+        return folder, f"export LD_LIBRARY_PATH={':'.join(rest)}", {"LD_LIBRARY_PATH": ":".join(rest) or None}
+    if folder:
+        return folder, f"grep -rl {folder} /etc/ld.so.conf.d | xargs sudo rm; sudo ldconfig", None
+    return "", f"ls -l {path}  # if it is not the driver's own: remove it, or take its folder out of the way", None
+
+
 def _compat_refused(evidence: Evidence) -> Iterator[Match]:
     known = parts(evidence)
     error = cuinit_error(evidence)
     if known is None or not re.search("COMPAT_NOT_SUPPORTED|DRIVER_MISMATCH", error):
         return
-    path = known[0].libcuda_path or ""
-    if _COMPAT not in path:
+    driver = known[0]
+    folder, unset, change = _not_the_drivers_own(evidence, _COMPAT)
+    taken = _COMPAT in (driver.libcuda_path or "")
+    # Error 804 is proof by itself, except that an upgrade of the driver without a restart ends in it, too.
+    if not taken and ("COMPAT_NOT_SUPPORTED" not in error or evidence.found(HOST_DRIVER, "version_mismatch")):
         return
-    entries = evidence.facts.variables.get("LD_LIBRARY_PATH", "").split(":")
-    rest = [entry for entry in entries if _COMPAT not in entry]
     yield Match(
-        evidence=(f"libcuda.so.1 is {path}", f"kernel module {known[0].kernel_module}", f"cuInit: {error}"),
+        evidence=(
+            f"libcuda.so.1 is {driver.libcuda_path}",
+            f"kernel module {driver.kernel_module}",
+            f"cuInit: {error}",
+        ),
         figures={
-            "folder": path.rpartition("/")[0],
-            "module": known[0].kernel_module,
-            "unset": f"export LD_LIBRARY_PATH={':'.join(rest)}"
-            if len(rest) < len(entries)
-            else f"grep -rl {path.rpartition('/')[0]} /etc/ld.so.conf.d | xargs sudo rm; sudo ldconfig",
+            "who": f"{folder} puts a libcuda before the driver's own"
+            if folder
+            else "libcuda.so.1 is a library for forward compatibility",
+            "module": driver.kernel_module or "(not known)",
+            "unset": unset,
         },
-        change={"LD_LIBRARY_PATH": ":".join(rest) or None} if len(rest) < len(entries) else None,
+        sure=Sure.PROVED if taken or not folder else Sure.LIKELY,
+        change=change,
+    )
+
+
+def _stub_opened(evidence: Evidence) -> Iterator[Match]:
+    error = cuinit_error(evidence)
+    driver = evidence.facts.driver
+    if "STUB_LIBRARY" not in error:
+        return
+    folder, unset, change = _not_the_drivers_own(evidence, _STUBS)
+    path = None if isinstance(driver, Unknown) else driver.libcuda_path
+    yield Match(
+        evidence=(f"libcuda.so.1 is {path or 'not known'}", f"cuInit: {error}"),
+        figures={"where": f", from {folder}" if folder else "", "unset": unset},
+        change=change,
     )
 
 
@@ -165,6 +201,8 @@ def _fabric_manager(evidence: Evidence) -> Iterator[Match]:
 
 _MISMATCH = "CUDA_ERROR_SYSTEM_DRIVER_MISMATCH: system has unsupported display driver / cuda driver combination"
 _COMPAT_ERROR = "CUDA_ERROR_COMPAT_NOT_SUPPORTED_ON_DEVICE: forward compatibility was attempted on non supported HW"
+_STUB_ERROR = "CUDA_ERROR_STUB_LIBRARY: CUDA driver is a stub library"
+_STUB = "/usr/local/cuda/lib64/stubs/libcuda.so"
 _NOT_READY = "CUDA_ERROR_SYSTEM_NOT_READY: system not yet initialized"
 _PACKAGES = {"libnvidia-compute-535": "535.104.05-0ubuntu0.22.04.1"}
 _NVML_18 = NvmlFacts("RM has detected an NVML/RM version mismatch.", None, None, ())
@@ -173,10 +211,10 @@ _COMPAT_LIBCUDA = "/usr/local/cuda-12.5/compat/libcuda.so.555.42.06"
 _SWITCH = example_nodes("/dev/nvidia0", "/dev/nvidiactl", "/dev/nvidia-uvm", "/dev/nvidia-nvswitch0")
 
 
-def _upgraded(**changes: Any) -> Evidence:
+def _upgraded(error: str = _MISMATCH, **changes: Any) -> Evidence:
     """Return the evidence of a machine whose driver was upgraded while the kernel runs the former module."""
     facts = example_facts(**{"driver": _OLD, "nvml": _NVML_18, **changes})
-    return example_evidence(facts, cuinit=_MISMATCH)
+    return example_evidence(facts, cuinit=error)
 
 
 def _compat(error: str, libcuda: str = _COMPAT_LIBCUDA, path: str = "/usr/local/cuda-12.5/compat:/opt/lib") -> Evidence:
@@ -268,11 +306,13 @@ RULES = (
     Rule(
         id="compat_library_refused",
         stage=Stage.DRIVER,
-        cause="{folder} puts a libcuda before the driver's own that module {module} or this GPU does not accept",
+        cause="{who} that module {module} or this GPU does not accept",
         why="""
         The package cuda-compat brings a newer libcuda.so.1 for an older kernel module. It works on data-centre GPUs,
         with certain older drivers, and nowhere else: on a GeForce, or with a driver that is newer than the package,
-        cuInit fails. NVIDIA's images contain it in /usr/local/cuda/compat.
+        cuInit fails. NVIDIA's images contain it in /usr/local/cuda/compat. CUDA_ERROR_COMPAT_NOT_SUPPORTED_ON_DEVICE
+        says that much by itself; where several GPUs are there, one that is not supported is enough
+        (CUDA_VISIBLE_DEVICES hides it).
         """,
         fix=("{unset}",),
         url="https://docs.nvidia.com/deploy/cuda-compatibility/forward-compatibility.html",
@@ -281,9 +321,32 @@ RULES = (
             RuleCase("not for this GPU", _compat(_COMPAT_ERROR)),
             RuleCase("older than the module", _compat(_MISMATCH)),
             RuleCase("by the loader's cache", _compat(_MISMATCH, path="")),
+            RuleCase("not for this GPU, in another folder", _compat(_COMPAT_ERROR, LIBCUDA, path="")),
+            RuleCase("not for this GPU, by LD_LIBRARY_PATH", _compat(_COMPAT_ERROR, LIBCUDA)),
+            RuleCase("the driver was upgraded", _upgraded(error=_COMPAT_ERROR), fires=False),
             RuleCase("accepted", _compat(""), fires=False),
             RuleCase("another error", _compat(_NOT_READY), fires=False),
             RuleCase("the driver's own library", _compat(_MISMATCH, LIBCUDA), fires=False),
+        ),
+    ),
+    Rule(
+        id="stub_library_opened",
+        stage=Stage.DRIVER,
+        cause="libcuda.so.1 is the stub of the CUDA toolkit{where} instead of the driver's library",
+        why="""
+        The toolkit has a libcuda.so in its folder stubs, for linking on machines without a driver. Where that folder is
+        in LD_LIBRARY_PATH or in the loader's configuration, or a Dockerfile linked libcuda.so.1 to the stub, programs
+        open it, and cuInit says CUDA_ERROR_STUB_LIBRARY. The driver itself can be in order: nvidia-smi works.
+        """,
+        fix=("{unset}",),
+        url="https://docs.nvidia.com/cuda/cuda-driver-api/group__CUDA__TYPES.html",
+        find=_stub_opened,
+        cases=(
+            RuleCase("by LD_LIBRARY_PATH", _compat(_STUB_ERROR, _STUB, path="/usr/local/cuda/lib64/stubs")),
+            RuleCase("by the loader's cache", _compat(_STUB_ERROR, _STUB, path="")),
+            RuleCase("in another folder", _compat(_STUB_ERROR, LIBCUDA, path="")),
+            RuleCase("another error", _compat(_NOT_READY, _STUB), fires=False),
+            RuleCase("it works", _compat("", _STUB), fires=False),
         ),
     ),
     Rule(

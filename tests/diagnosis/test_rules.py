@@ -105,3 +105,15 @@ def test_what_the_program_caught_is_possible_at_most() -> None:
     rule = next(rule for rule in RULES if rule.id == "tensors_do_not_fit")
     sure = {case.name: cause.sure for case in rule.cases for cause in rule.causes(case.evidence)}
     assert sure == {"a large tensor": Sure.LIKELY, "caught, it seems": Sure.POSSIBLE}
+
+
+def test_a_rule_of_last_resort_counts_only_where_no_other_finds_a_cause() -> None:
+    cases = {f"{rule.id}: {case.name}": case.evidence for rule in RULES for case in rule.cases}
+    unexplained = diagnosis.diagnose(cases["cuinit_fails: A_NEW_ONE"])
+    assert [cause.rule for cause in unexplained.causes] == ["cuinit_fails"]
+    explained = cases["fabric_manager_not_running: not installed"]
+    rule = diagnosis.get("cuinit_fails")
+    assert rule is not None
+    assert list(rule.find(explained))
+    found = diagnosis.diagnose(explained)
+    assert [cause.rule for cause in (*found.causes, *found.folded)] == ["fabric_manager_not_running"]
