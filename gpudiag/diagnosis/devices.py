@@ -107,6 +107,11 @@ def _unavailable(evidence: Evidence) -> Iterator[Match]:
             f"processes: {sum(len(_computing(device)) for _, device in devices)}",
         ),
         sure=Sure.POSSIBLE,
+        figures={
+            "reset": f"sudo nvidia-smi --gpu-reset -i {devices[0][0].index}  # or reboot, where the GPU failed"
+            if len(devices) == 1
+            else "sudo reboot  # where a GPU failed"
+        },
     )
 
 
@@ -114,6 +119,7 @@ def _unavailable(evidence: Evidence) -> Iterator[Match]:
 
 _LOST = re.compile(r"GPU (?P<index>\d+): (?P<words>[^;]*(?:lost|Unknown Error|reset|fallen)[^;]*)")
 _FAILING = re.compile(r"CUDA_ERROR_UNKNOWN|CUDA_ERROR_ECC_UNCORRECTABLE|GPU is lost|fallen off the bus")
+_NAMED_FAULT = re.compile(r"ECC_UNCORRECTABLE|GPU is lost|fallen off the bus")
 _WHERE_IT_SHOWS = (Stage.DRIVER, Stage.NVML, Stage.DEVICE_COUNT, Stage.DEVICE_FILTER, Stage.CONTEXT, Stage.FIRST_OP)
 
 
@@ -126,15 +132,41 @@ def _failing(evidence: Evidence) -> Iterator[Match]:
     if not lost and not words:
         return
     broken_at = next((step.stage for step in trace(evidence) if step.status == FAILED), None)
+    failing = [int(hit["index"]) for hit in lost] or _failing_in_use(evidence)
+    which = " and ".join(map(str, dict.fromkeys(failing)))
+    rest = ",".join(gpu.uuid for gpu in evidence.gpus if gpu.index not in failing) if failing else ""
+    named = lost or any(_NAMED_FAULT.search(text) for text in words)
+    each = " ".join(gpu.uuid for gpu in evidence.gpus)
     yield Match(
         evidence=(*(f"NVML: {hit[0]}" for hit in lost), *words[:1]),
-        sure=Sure.PROVED if lost else Sure.LIKELY,
+        sure=Sure.PROVED if lost else Sure.LIKELY if named else Sure.POSSIBLE,
         figures={
-            "who": f"GPU {lost[0]['index']} does not answer" if lost else "a GPU fails when it is used",
-            "index": lost[0]["index"] if lost else "N",
+            "who": f"{f'GPU {which}' if which else 'a GPU'} {'does not answer' if lost else 'fails when it is used'}",
+            "what": "it, its power or its connection has failed"
+            if named
+            else "CUDA has no name for the error, and a GPU, power or connection that has failed is the first suspect",
+            "others": f"export {_MASK}={rest}  # the others"
+            if rest
+            else f"for gpu in {each}; do {_MASK}=$gpu gpudiag check discovery.logical_devices; done  # which one fails"
+            if len(evidence.gpus) > 1
+            else "",
+            "reset": f"sudo nvidia-smi --gpu-reset -i {failing[0]}  # or switch off and on; then look at power and slot"
+            if len(failing) == 1
+            else "sudo reboot  # or switch off and on; then look at power and slot",
         },
+        change={_MASK: rest} if rest else None,
         stage=broken_at if broken_at in _WHERE_IT_SHOWS else Stage.CONFIGURATION,
     )
+
+
+def _failing_in_use(evidence: Evidence) -> list[int]:
+    """Return NVML's indices of the GPUs that failed when they were used; empty where that is not known."""
+    gpus = evidence.gpus
+    if len(gpus) == 1:
+        return [gpus[0].index]
+    found = evidence.found("discovery.logical_devices", "product_failed")
+    numbers = [int(str(one.figures["device"]).rpartition(":")[2]) for one in found]
+    return [gpus[number].index for number in numbers if number < len(gpus)] if len(numbers) < len(gpus) else []
 
 
 # ---- left out ----
@@ -228,8 +260,8 @@ def _machine(*gpus: NvmlDevice, busy: bool = False, lines: tuple[str, ...] = (),
     return example_evidence(facts, *rows, listed=len(gpus), lines=lines)
 
 
-def _failing_machine(nvml_error: str | None = None, words: str = "") -> Evidence:
-    facts = example_facts(nvml=replace(example_gpus(_GPU), error=nvml_error))
+def _failing_machine(nvml_error: str | None = None, words: str = "", gpus: int = 1) -> Evidence:
+    facts = example_facts(nvml=replace(example_gpus(*[_GPU] * gpus), error=nvml_error))
     failed = logical_devices.Reading((_GPU.pci_bus_id,), Raised("RuntimeError", words), {})
     rows = [example_row(logical_devices, failed, facts)] if words else []
     return example_evidence(facts, *rows, listed=1)
@@ -317,7 +349,7 @@ RULES = (
         fix=(
             "nvidia-smi -q -d COMPUTE,PIDS  # who is on the GPU, and its mode now",
             "sudo dmesg | grep -i -e nvrm -e xid",
-            "sudo nvidia-smi --gpu-reset -i 0  # or reboot, where the GPU failed",
+            "{reset}",
         ),
         url="https://docs.nvidia.com/deploy/xid-errors/index.html",
         find=_unavailable,
@@ -332,7 +364,7 @@ RULES = (
     Rule(
         id="gpu_lost",
         stage=Stage.CONTEXT,
-        cause="{who}: the GPU, its power or its connection has failed",
+        cause="{who}: {what}",
         why="""
         A GPU that has fallen off the bus, or has an error that its memory cannot correct, is still counted. NVML says
         "GPU is lost" or "Unknown Error", listing devices raises an exception, creating them ends in
@@ -341,14 +373,17 @@ RULES = (
         """,
         fix=(
             "sudo dmesg | grep -i xid  # which fault",
-            "export CUDA_VISIBLE_DEVICES=  # the UUIDs of the others, by nvidia-smi -L",
-            "sudo nvidia-smi --gpu-reset -i {index}  # or switch the machine off and on; then look at power and slot",
+            "{others}",
+            "{reset}",
         ),
+        tried=1,
         url="https://docs.nvidia.com/deploy/xid-errors/index.html",
         find=_failing,
         cases=(
             RuleCase("by NVML", _failing_machine("GPU 0: GPU is lost")),
+            RuleCase("one of two, by NVML", _failing_machine("GPU 2: GPU is lost", gpus=2)),
             RuleCase("when devices are created", _failing_machine(words="CUDA_ERROR_UNKNOWN: unknown error")),
+            RuleCase("one of two, not known which", _failing_machine(words="CUDA_ERROR_UNKNOWN: unknown", gpus=2)),
             RuleCase("in a log", _machine(_GPU, lines=("CUDA_ERROR_ECC_UNCORRECTABLE: uncorrectable ECC error",))),
             RuleCase("another error of NVML's", _failing_machine("GPU 1: Insufficient Permissions"), fires=False),
             RuleCase("busy", _machine(_GPU, busy=True), fires=False),

@@ -102,7 +102,7 @@ def _held_by_others(evidence: Evidence) -> Iterator[Match]:
             "look": f"ps -o pid,user,etime,args -p {','.join(dict.fromkeys(pids))}" if pids else "nvidia-smi",
             "grow": _GROW,
             "variable": _GROW_BY_VARIABLE,
-            "other": f"export CUDA_VISIBLE_DEVICES={uuids}" if taken and uuids else "export CUDA_VISIBLE_DEVICES=...",
+            "other": f"export CUDA_VISIBLE_DEVICES={uuids}  # or another GPU" if taken and uuids else "",
         },
         change={"CUDA_VISIBLE_DEVICES": uuids} if here and taken and uuids else None,
     )
@@ -339,7 +339,7 @@ RULES = (
         pool ("failed to allocate ... from device", in sizes that fall by a tenth, for ever where nothing is left). A
         notebook whose cell has ended holds its memory until its kernel is shut down.
         """,
-        fix=("{look}", "# end it, or have it take what it needs:", "{grow}", "{variable}", "{other}  # or another GPU"),
+        fix=("{look}", "# end it, or have it take what it needs:", "{grow}", "{variable}", "{other}"),
         url="https://www.tensorflow.org/guide/gpu#limiting_gpu_memory_growth",
         tried=4,
         find=_held_by_others,
@@ -461,7 +461,7 @@ RULES = (
         card leave little. "Created device ... with 100 MB memory" says it, as information, and programs run until
         their first large tensor. TF_DEVICE_MIN_SYS_MEMORY_IN_MB, where it is set, is the reserve.
         """,
-        fix=("{first}", "export CUDA_VISIBLE_DEVICES=...  # or another GPU", "# or smaller batches"),
+        fix=("{first}", "# or another GPU, or smaller batches"),
         url="https://www.tensorflow.org/guide/gpu#limiting_gpu_memory_growth",
         find=_little_left,
         cases=(

@@ -26,6 +26,9 @@ PASTEABLE = re.compile(
 )
 """A command, a line of a program or of a file, or a sentence after ``#``."""
 
+HIDES_ALL = re.compile(r"export CUDA_VISIBLE_DEVICES=(?:GPU-)?(?:\.|\s|$)")
+"""A mask that names no GPU: pasted, it leaves TensorFlow none."""
+
 
 @pytest.mark.parametrize(("rule", "case"), CASES)
 def test_a_case_fires_or_stays_silent(rule: Rule, case: RuleCase) -> None:
@@ -37,6 +40,7 @@ def test_a_case_fires_or_stays_silent(rule: Rule, case: RuleCase) -> None:
         assert cause.fix
         assert cause.url.startswith("https://")
         assert [line for line in cause.fix if not PASTEABLE.match(line)] == []
+        assert [line for line in cause.fix if HIDES_ALL.match(line)] == []
         assert cause.trial is None or cause.trial.line in cause.fix
 
 
@@ -117,3 +121,22 @@ def test_a_rule_of_last_resort_counts_only_where_no_other_finds_a_cause() -> Non
     assert list(rule.find(explained))
     found = diagnosis.diagnose(explained)
     assert [cause.rule for cause in (*found.causes, *found.folded)] == ["fabric_manager_not_running"]
+
+
+def test_what_is_done_about_a_failing_gpu_names_the_others_or_nothing() -> None:
+    rule = diagnosis.get("gpu_lost")
+    assert rule is not None
+    found = {case.name: next(rule.causes(case.evidence)) for case in rule.cases if case.fires}
+    assert {name: cause.sure for name, cause in found.items()} == {
+        "by NVML": Sure.PROVED,
+        "one of two, by NVML": Sure.PROVED,
+        "when devices are created": Sure.POSSIBLE,
+        "one of two, not known which": Sure.POSSIBLE,
+        "in a log": Sure.LIKELY,
+    }
+    others, reset = found["one of two, by NVML"].fix[1:]
+    uuids = [gpu.uuid for gpu in example_with_gpus(2).nvml_devices]
+    assert others.startswith(f"export CUDA_VISIBLE_DEVICES={','.join(uuids)} ")
+    assert "--gpu-reset -i 2 " in reset
+    assert not any("export" in line for line in found["by NVML"].fix), "there is no other GPU"
+    assert not any("-i " in line for line in found["one of two, not known which"].fix[1:])
