@@ -25,7 +25,16 @@ from gpudiag.diagnosis.machine import (
 )
 from gpudiag.diagnosis.rule import Evidence, Match, Rule, RuleCase
 from gpudiag.diagnosis.steps import cuinit_error
-from gpudiag.hostfacts import DriverFacts, EnvironmentFacts, NvmlFacts, Unknown, example_gpu, example_with_gpus
+from gpudiag.hostfacts import (
+    DriverFacts,
+    EnvironmentFacts,
+    Family,
+    NvmlFacts,
+    Unknown,
+    example,
+    example_gpu,
+    example_with_gpus,
+)
 from gpudiag.model import Stage, Sure
 
 _TWO_VERSIONS = re.compile(
@@ -38,6 +47,8 @@ _COMPAT = "/compat"
 _STUBS = "/stubs"
 """Part of the folder of the CUDA toolkit whose libraries are for linking alone."""
 _DATA_CENTRE = re.compile(r"\b(Tesla|[ABHLPTV]\d{1,3}S?|GB?\d{3}|GH\d{3})\b")
+_JOINED = re.compile(r"SXM|HBM3|H200|\bG?B[23]00|HGX|DGX")
+"""In the names of GPUs that NVSwitch joins, though four of them can do without one."""
 _NEEDED = {11: "450.80", 12: "525.60", 13: "580.65"}
 """The oldest driver for a major version of CUDA, by minor version compatibility (release notes of the CUDA Toolkit)."""
 
@@ -171,14 +182,16 @@ def _fabric_manager(evidence: Evidence) -> Iterator[Match]:
     package, version = next((one for one in driver.packages.items() if "fabricmanager" in one[0]), ("", ""))
     of_package = _IN_PACKAGE.match(version)
     switches = [node.path for node in nodes.nodes if node.path.startswith("/dev/nvidia-nvswitch")]
-    sure = Sure.PROVED if switches else Sure.LIKELY
+    joined = any(_JOINED.search(device.name) for device in evidence.facts.nvml_devices)
+    sure = Sure.PROVED if switches else Sure.LIKELY if joined else Sure.POSSIBLE
     do = (
         f"sudo apt install 'nvidia-fabricmanager-{module.partition('.')[0]}={module}*'"
         if uses_apt(evidence)
         else f"sudo dnf install nvidia-fabric-manager-{module}"
     )
     if container(evidence):
-        state, sure, do = "cannot be seen from inside this container", Sure.LIKELY, f"{do}  # on the host"
+        state, do = "cannot be seen from inside this container", f"{do}  # on the host"
+        sure = Sure.LIKELY if switches or joined else Sure.POSSIBLE
     elif of_package and of_package[1] != module:
         state = f"is of version {of_package[1]}, and the driver of version {module}"
     elif driver.fabric_manager == "absent":
@@ -195,7 +208,22 @@ def _fabric_manager(evidence: Evidence) -> Iterator[Match]:
             f"Fabric Manager: {driver.fabric_manager or 'not known'}{f', {package} {version}' if package else ''}",
         ),
         sure=sure,
-        figures={"state": state, "do": do},
+        figures={
+            "waited": f"NVIDIA's Fabric Manager, which {state}"
+            if switches or joined
+            else "a service of the driver, and no NVSwitch is seen whose Fabric Manager that would be",
+            "cc": "sudo nvidia-smi conf-compute -srs 1  # where nvidia-smi conf-compute -f says: CC status: ON"
+            if not switches
+            else "",
+            "do": do
+            if switches or joined
+            else "systemctl --failed  # services of NVIDIA's, such as nvidia-persistenced",
+            "enable": "sudo systemctl enable --now nvidia-fabricmanager"
+            if switches or joined
+            else "sudo dmesg | grep -i -e nvrm -e xid  # a GPU or firmware that did not come up; then: sudo reboot",
+            "must": "nvidia-smi -q | grep -A 2 Fabric  # must say: Completed, Success"
+            + ("" if switches or joined else "; N/A: there is none"),
+        },
     )
 
 
@@ -227,6 +255,11 @@ def _compat(error: str, libcuda: str = _COMPAT_LIBCUDA, path: str = "/usr/local/
 def _fabric(error: str = _NOT_READY, state: str = "absent", packages: dict[str, str] | None = None) -> Evidence:
     driver = example_driver(fabric_manager=state, packages=packages or {})
     return example_evidence(example_facts(8, driver=driver, device_nodes=_SWITCH), cuinit=error)
+
+
+def _without_switch(name: str, where: Family | None = None) -> Evidence:
+    nvml = NvmlFacts(None, "535.104.05", "12.2", (replace(example_gpu(), name=name),))
+    return example_evidence(example_facts(nvml=nvml, container=where or example().container), cuinit=_NOT_READY)
 
 
 def _cuda_11(name: str = "NVIDIA A100-SXM4-40GB") -> Evidence:
@@ -370,18 +403,20 @@ RULES = (
     Rule(
         id="fabric_manager_not_running",
         stage=Stage.DRIVER,
-        cause="the GPUs wait for NVIDIA's Fabric Manager, which {state}",
+        cause="the GPUs are not ready and wait for {waited}",
         why="""
         On machines whose GPUs are joined by NVSwitch (HGX and DGX with A100, H100, H200, B200) a service must set the
         switches up before CUDA can start: nvidia-fabricmanager, of exactly the driver's version. nvidia-smi lists all
         GPUs without it, and cuInit fails with CUDA_ERROR_SYSTEM_NOT_READY: "system not yet initialized". An upgrade of
         the driver alone is enough to stop it. Without NVSwitch the same error comes from a GPU in confidential
-        computing mode that is not set ready (`nvidia-smi conf-compute -srs 1`).
+        computing mode that is not set ready (`nvidia-smi conf-compute -srs 1`), and from one whose driver or firmware
+        has not come up.
         """,
         fix=(
             "{do}",
-            "sudo systemctl enable --now nvidia-fabricmanager",
-            "nvidia-smi -q | grep -A 2 Fabric  # must say: Completed, Success",
+            "{enable}",
+            "{cc}",
+            "{must}",
         ),
         url="https://docs.nvidia.com/datacenter/tesla/fabric-manager-user-guide/index.html",
         find=_fabric_manager,
@@ -396,6 +431,9 @@ RULES = (
             RuleCase(
                 "in a log", example_evidence(example_facts(), lines=(f"E ] failed call to cuInit: {_NOT_READY}",))
             ),
+            RuleCase("without NVSwitch", _without_switch("NVIDIA GeForce RTX 4090")),
+            RuleCase("without NVSwitch, in a container", _without_switch("NVIDIA L4", DOCKER)),
+            RuleCase("no device file, and yet of a kind that is joined", _without_switch("NVIDIA H200", DOCKER)),
             RuleCase("ready", _fabric(""), fires=False),
             RuleCase("another error", _fabric(_MISMATCH), fires=False),
         ),

@@ -140,3 +140,15 @@ def test_what_is_done_about_a_failing_gpu_names_the_others_or_nothing() -> None:
     assert "--gpu-reset -i 2 " in reset
     assert not any("export" in line for line in found["by NVML"].fix), "there is no other GPU"
     assert not any("-i " in line for line in found["one of two, not known which"].fix[1:])
+
+
+def test_without_nvswitch_the_fabric_manager_is_no_likely_cause() -> None:
+    rule = diagnosis.get("fabric_manager_not_running")
+    assert rule is not None
+    found = {case.name: next(rule.causes(case.evidence)) for case in rule.cases if case.fires}
+    for name in ("without NVSwitch", "without NVSwitch, in a container"):
+        assert found[name].sure is Sure.POSSIBLE
+        assert "no NVSwitch is seen" in found[name].cause
+        assert not any("fabricmanager" in line for line in found[name].fix)
+    assert found["no device file, and yet of a kind that is joined"].sure is Sure.LIKELY
+    assert found["not installed"].sure is Sure.PROVED
