@@ -63,6 +63,8 @@ def _package(evidence: Evidence) -> Answer:
         return FAILED, finding.message
     for row in evidence.rows:
         if row.probe == TRACE and isinstance(row.outcome, Broken):
+            if row.outcome.by_the_run:
+                return NOT_KNOWN, row.outcome.detail
             return FAILED, f"import tensorflow: {row.outcome.cause.value}: {row.outcome.detail}"
     return OK, facts.module_path
 
@@ -149,7 +151,8 @@ def _devices_row(kinds: tuple[str, ...]) -> Callable[[Evidence], Answer]:
             if row.probe != "discovery.logical_devices":
                 continue
             if isinstance(row.outcome, Broken):
-                return FAILED, f"{row.outcome.cause.value}: {row.outcome.detail}"
+                status = NOT_KNOWN if row.outcome.by_the_run else FAILED
+                return status, f"{row.outcome.cause.value}: {row.outcome.detail}"
             for found in row.findings:
                 if found.kind in kinds:
                     return FAILED, found.message

@@ -10,8 +10,8 @@ from msgspec.structs import replace
 
 from gpudiag import diagnosis
 from gpudiag.diagnosis.rule import TRACE, Evidence, Rule, RuleCase
-from gpudiag.hostfacts import DriverFacts, example, example_with_gpus
-from gpudiag.model import Judged, Row, Stage, Sure
+from gpudiag.hostfacts import DriverFacts, EnvironmentFacts, example, example_with_gpus
+from gpudiag.model import RUN_ENDED, Broken, Cause, Judged, Row, Stage, Sure
 from gpudiag.probes.discovery import trace
 
 RULES = diagnosis.rules()
@@ -152,3 +152,20 @@ def test_without_nvswitch_the_fabric_manager_is_no_likely_cause() -> None:
         assert not any("fabricmanager" in line for line in found[name].fix)
     assert found["no device file, and yet of a kind that is joined"].sure is Sure.LIKELY
     assert found["not installed"].sure is Sure.PROVED
+
+
+@pytest.mark.parametrize("probe", [TRACE, "discovery.logical_devices"])
+@pytest.mark.parametrize(
+    ("cause", "detail", "failed"),
+    [
+        (Cause.INTERRUPTED, "stopped by SIGINT", False),
+        (Cause.TIMEOUT, f"not run: the deadline of 5 s {RUN_ENDED}", False),
+        (Cause.TIMEOUT, "no result within 60 s", True),
+    ],
+)
+def test_the_end_of_the_run_is_no_fault_of_the_machine(probe: str, cause: Cause, detail: str, failed: bool) -> None:
+    hidden = example_with_gpus(2, environment=EnvironmentFacts({"CUDA_VISIBLE_DEVICES": "9"}))
+    row = Row(probe, (), Broken(cause, detail), 0.0)
+    found = diagnosis.diagnose(Evidence(hidden, rows=(row,)))
+    assert (found.broken_at is not None) is failed
+    assert "mask_hides_all" in [one.rule for one in (*found.causes, *found.folded)]
