@@ -8,6 +8,7 @@ from typing import Any
 
 from msgspec.structs import replace
 
+from gpudiag.diagnosis import lines
 from gpudiag.diagnosis.machine import (
     IGNORED,
     NO_DEVICE,
@@ -20,10 +21,11 @@ from gpudiag.diagnosis.machine import (
     said,
 )
 from gpudiag.diagnosis.rule import Evidence, Match, Rule, RuleCase
-from gpudiag.diagnosis.steps import FAILED, context_error, trace
+from gpudiag.diagnosis.steps import FAILED, context_error, devices_log, trace
 from gpudiag.hostfacts import EnvironmentFacts, GpuProcess, NvmlDevice, Unknown, example_gpu
 from gpudiag.model import Gpu, Stage, Sure
 from gpudiag.probe import Raised
+from gpudiag.probes.common import Kernel
 from gpudiag.probes.discovery import logical_devices
 from gpudiag.scope import apply_mask
 
@@ -128,7 +130,8 @@ def _failing(evidence: Evidence) -> Iterator[Match]:
     lost = [] if isinstance(nvml, Unknown) else list(_LOST.finditer(nvml.error or ""))
     failed = [finding.message for finding in evidence.found("discovery.logical_devices", "product_failed")]
     raised = traced.raised.brief if traced is not None and traced.raised is not None else ""
-    words = [text for text in (raised, context_error(evidence), *failed, *evidence.lines) if _FAILING.search(text)]
+    own = (raised, context_error(evidence), *failed, *map(lines.text, devices_log(evidence)))
+    words = [text for text in (*own, *evidence.lines) if _FAILING.search(text)]
     if not lost and not words:
         return
     broken_at = next((step.stage for step in trace(evidence) if step.status == FAILED), None)
@@ -167,6 +170,25 @@ def _failing_in_use(evidence: Evidence) -> list[int]:
     found = evidence.found("discovery.logical_devices", "product_failed")
     numbers = [int(str(one.figures["device"]).rpartition(":")[2]) for one in found]
     return [gpus[number].index for number in numbers if number < len(gpus)] if len(numbers) < len(gpus) else []
+
+
+def _wrong(evidence: Evidence) -> Iterator[Match]:
+    found = evidence.found("discovery.logical_devices", "wrong_result")
+    buses = [str(one.figures["pci_bus_id"]) for one in found]
+    wrong = [gpu for gpu in evidence.gpus if gpu.pci_bus_id in buses]
+    if not wrong:
+        return
+    others, change = _others(evidence, wrong)
+    yield Match(
+        evidence=tuple(one.message for one in found),
+        figures={
+            "which": " and ".join(f"GPU {gpu.index} ({gpu.name}, {gpu.pci_bus_id})" for gpu in wrong),
+            "verb": "computes" if len(wrong) == 1 else "compute",
+            "others": f"{others}  # until it is repaired" if change else "",
+            "errors": f"nvidia-smi -q -d ECC,ROW_REMAPPER -i {','.join(str(gpu.index) for gpu in wrong)}",
+        },
+        change=change,
+    )
 
 
 # ---- left out ----
@@ -265,6 +287,16 @@ def _failing_machine(nvml_error: str | None = None, words: str = "", gpus: int =
     failed = logical_devices.Reading((_GPU.pci_bus_id,), Raised("RuntimeError", words), {})
     rows = [example_row(logical_devices, failed, facts)] if words else []
     return example_evidence(facts, *rows, listed=1)
+
+
+def _computing_wrong(gpus: int, wrong: int = 1) -> Evidence:
+    """Return the evidence of a machine whose last GPUs compute wrong."""
+    facts = example_facts(gpus)
+    given = tuple(device.pci_bus_id for device in facts.nvml_devices)
+    kernels = {f"GPU:{n}": Kernel(f"GPU:{n}", pci, n < gpus - wrong) for n, pci in enumerate(given)}
+    products = {name: logical_devices.Product(kernel, None) for name, kernel in kernels.items()}
+    reading = logical_devices.Reading(given, None, products)
+    return example_evidence(facts, example_row(logical_devices, reading, facts), listed=gpus)
 
 
 def _left_out(*log: str, lines: tuple[str, ...] = (), bar: str | None = None) -> Evidence:
@@ -388,6 +420,30 @@ RULES = (
             RuleCase("another error of NVML's", _failing_machine("GPU 1: Insufficient Permissions"), fires=False),
             RuleCase("busy", _machine(_GPU, busy=True), fires=False),
             RuleCase("it works", _machine(_GPU), fires=False),
+        ),
+    ),
+    Rule(
+        id="gpu_computes_wrong",
+        stage=Stage.FIRST_OP,
+        cause="{which} {verb} wrong results",
+        why="""
+        A product of small matrices of whole numbers has one right result, and the GPU gave another one, without an
+        error. Its memory, its power or its clock is at fault most often, or what lies between it and the host; a
+        library that is damaged is rarer. Models train on such a GPU, and come to nothing or to NaN.
+        """,
+        fix=(
+            "{others}",
+            "{errors}  # errors of its memory",
+            "sudo dmesg | grep -i -e nvrm -e xid",
+            "sudo dcgmi diag -r 3  # NVIDIA's own test; without overclocking and with the power it needs",
+        ),
+        url="https://docs.nvidia.com/datacenter/dcgm/latest/user-guide/dcgm-diagnostics.html",
+        find=_wrong,
+        cases=(
+            RuleCase("alone", _computing_wrong(1)),
+            RuleCase("one of two", _computing_wrong(2)),
+            RuleCase("both right", _computing_wrong(2, wrong=0), fires=False),
+            RuleCase("a device cannot be created", _machine(_GPU, busy=True), fires=False),
         ),
     ),
     Rule(

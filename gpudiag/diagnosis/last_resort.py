@@ -7,11 +7,13 @@ from collections.abc import Iterator
 from functools import partial
 from typing import NamedTuple
 
+from gpudiag.diagnosis import lines
 from gpudiag.diagnosis.machine import NO_DEVICE, container, example_evidence, example_facts, parts
 from gpudiag.diagnosis.rule import Evidence, Match, Rule, RuleCase
-from gpudiag.diagnosis.steps import FAILED, trace
-from gpudiag.model import Stage, Sure
+from gpudiag.diagnosis.steps import FAILED, devices_log, trace
+from gpudiag.model import Broken, Cause, Row, Stage, Sure
 
+_IN_USE = (Stage.CONTEXT, Stage.FIRST_OP)
 _CODE = re.compile(r"CUDA_ERROR_(?P<name>\w+)")
 
 
@@ -74,20 +76,23 @@ _OTHERWISE = _Meaning("", "", "nvidia-smi -q | grep -i -e error -e pending")
 
 def _failed(stage: Stage, evidence: Evidence) -> Iterator[Match]:
     step = next((step for step in trace(evidence) if step.status == FAILED), None)
-    if step is None or step.stage is not stage or not (code := _CODE.search(step.evidence)):
+    if step is None or step.stage is not stage:
         return
+    log = [lines.text(line) for line in devices_log(evidence) if _CODE.search(line)][:1] if stage in _IN_USE else []
+    said = next((text for text in (step.evidence, *log) if _CODE.search(text)), step.evidence)
+    code = _CODE.search(said)
     known = parts(evidence)
-    meaning = next((one for one in _MEANINGS if re.fullmatch(one.codes, code["name"])), _OTHERWISE)
+    meaning = next((one for one in _MEANINGS if code and re.fullmatch(one.codes, code["name"])), _OTHERWISE)
     driver = (
         ()
         if known is None
         else (f"kernel module {known[0].kernel_module or 'not known'}; NVML reports {len(known[1].devices)} GPU(s)",)
     )
     yield Match(
-        evidence=(step.evidence, *driver),
+        evidence=(*dict.fromkeys((step.evidence, said)), *driver),
         sure=Sure.POSSIBLE,
         figures={
-            "code": code[0],
+            "code": code[0] if code else step.evidence,
             "meaning": f": {meaning.text}" if meaning.text else "",
             "look": meaning.look,
             "where": ", on the host" if container(evidence) else "",
@@ -113,6 +118,13 @@ def _cases(stage: Stage) -> tuple[RuleCase, ...]:
         RuleCase("no device", ends_in(NO_DEVICE)),
         RuleCase("it works", example_evidence(example_facts(), listed=1), fires=False),
     )
+
+
+def _in_use(error: str) -> Evidence:
+    """Return the evidence of a machine on which a child ended by a signal when it made TensorFlow's devices."""
+    log = (f"E0000 00:00:1.2 7 gpu_device.cc:425] Failed to create stream: INTERNAL: {error}",)
+    row = Row("discovery.logical_devices", (), Broken(Cause.SIGNAL, "killed by SIGSEGV"), 0.0, log=log)
+    return example_evidence(example_facts(), row, listed=1)
 
 
 _FIX = (
@@ -152,5 +164,24 @@ RULES = (
         find=partial(_failed, Stage.DEVICE_COUNT),
         last_resort=True,
         cases=_cases(Stage.DEVICE_COUNT),
+    ),
+    Rule(
+        id="devices_fail",
+        stage=Stage.CONTEXT,
+        cause="TensorFlow lists the GPU and cannot make its device: {code}{meaning}",
+        why="""
+        TensorFlow makes a context, streams and a memory pool on each GPU before its first operation. Where one of them
+        fails it raises, or the process ends by a signal, as a stream that cannot be made does (measured, 2.21). The
+        log of the probe discovery.logical_devices has the driver's words.
+        """,
+        fix=("gpudiag check -v discovery.logical_devices  # with its log", *_FIX),
+        url=_CODES,
+        find=partial(_failed, Stage.CONTEXT),
+        last_resort=True,
+        cases=(
+            RuleCase("a signal", _in_use("")),
+            RuleCase("a signal, and a code in the log", _in_use("CUDA_ERROR_LAUNCH_FAILED: in words")),
+            RuleCase("it works", example_evidence(example_facts(), listed=1), fires=False),
+        ),
     ),
 )

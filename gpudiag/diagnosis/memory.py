@@ -10,6 +10,7 @@ import msgspec
 
 from gpudiag.diagnosis import lines
 from gpudiag.diagnosis.rule import Evidence, Match, Rule, RuleCase
+from gpudiag.diagnosis.steps import cuinit_error
 from gpudiag.hostfacts import (
     EnvironmentFacts,
     Facts,
@@ -117,7 +118,11 @@ def _refused_with_room(evidence: Evidence) -> tuple[str, ...]:
 
 def _refused_without_reason(evidence: Evidence) -> Iterator[Match]:
     if refused := _refused_with_room(evidence):
-        yield Match(evidence=(*refused, *map(_holders, _devices(evidence))), sure=Sure.POSSIBLE)
+        yield Match(
+            evidence=(*refused, *map(_holders, _devices(evidence))),
+            sure=Sure.POSSIBLE,
+            stage=Stage.DRIVER if "OUT_OF_MEMORY" in cuinit_error(evidence) else None,
+        )
 
 
 def _little_left(evidence: Evidence) -> Iterator[Match]:

@@ -10,7 +10,7 @@ from msgspec.structs import replace
 
 from gpudiag import diagnosis
 from gpudiag.diagnosis.rule import TRACE, Evidence, Rule, RuleCase
-from gpudiag.hostfacts import DriverFacts, EnvironmentFacts, example, example_with_gpus
+from gpudiag.hostfacts import DriverFacts, EnvironmentFacts, NvmlFacts, example, example_with_gpus
 from gpudiag.model import RUN_ENDED, Broken, Cause, Judged, Row, Stage, Sure
 from gpudiag.probes.discovery import trace
 
@@ -169,3 +169,12 @@ def test_the_end_of_the_run_is_no_fault_of_the_machine(probe: str, cause: Cause,
     found = diagnosis.diagnose(Evidence(hidden, rows=(row,)))
     assert (found.broken_at is not None) is failed
     assert "mask_hides_all" in [one.rule for one in (*found.causes, *found.folded)]
+
+
+@pytest.mark.parametrize(("listed", "status"), [(0, "failed"), (1, "ok")])
+def test_nvml_failed_only_where_tensorflow_lists_none_for_it(listed: int, status: str) -> None:
+    facts = example_with_gpus(1, nvml=NvmlFacts("Unknown Error", None, None, ()))
+    opened = ("libcuda.so.1", "libnvidia-ml.so.1", "libcudart.so.12")
+    reading = to_builtins(trace.Reading(listed, None, opened, {}, ()))
+    steps = diagnosis.diagnose(Evidence(facts, rows=(Row(TRACE, (), Judged(), 0.0, reading),))).steps
+    assert {step.stage: step.status for step in steps}[Stage.NVML] == status
