@@ -82,7 +82,9 @@ def _two_versions(in_image: bool, evidence: Evidence) -> Iterator[Match]:
         figures={
             "module": module,
             "library": library,
-            "libraries": f"of version {library}" if library != module else "of another version, as the driver says",
+            "libraries": f"of version {library}"
+            if library not in (module, "not known")
+            else "of another version, as the driver says",
             "where": "  # on the host of this container" if container(evidence) else "",
             "hold": f"sudo apt-mark hold {' '.join(driver.packages)}  # so that it does not come again"
             if driver.packages

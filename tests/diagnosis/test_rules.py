@@ -178,3 +178,20 @@ def test_nvml_failed_only_where_tensorflow_lists_none_for_it(listed: int, status
     reading = to_builtins(trace.Reading(listed, None, opened, {}, ()))
     steps = diagnosis.diagnose(Evidence(facts, rows=(Row(TRACE, (), Judged(), 0.0, reading),))).steps
     assert {step.stage: step.status for step in steps}[Stage.NVML] == status
+
+
+def test_distributions_that_are_mixed_are_named_once_and_those_elsewhere_not() -> None:
+    rule = diagnosis.get("distributions_mixed")
+    assert rule is not None
+    (cause,) = next(list(rule.causes(case.evidence)) for case in rule.cases if case.name == "a third elsewhere")
+    assert cause.cause.startswith("tensorflow 2.21.0 and tensorflow-cpu 2.21.0 install")
+
+
+def test_a_version_that_is_not_known_is_not_told() -> None:
+    rule = diagnosis.get("driver_upgraded_without_reboot")
+    assert rule is not None
+    mismatch = next(case.evidence for case in rule.cases if case.name == "NVML and cuInit")
+    facts = replace(mismatch.facts, driver=replace(mismatch.facts.driver, libcuda_path="/usr/lib/libcuda.so.1"))
+    (cause,) = rule.causes(Evidence(facts, rows=mismatch.rows))
+    assert cause.sure is Sure.LIKELY
+    assert cause.cause.endswith("the driver's libraries are of another version, as the driver says")
