@@ -66,6 +66,10 @@ class Finding(Record):
     figures: dict[str, Figure] = {}
 
 
+RUN_ENDED = "for the run passed"
+"""How the detail ends of a probe that the deadline of the whole run has ended."""
+
+
 class Outcome(Record, tag_field="outcome"):
     """Base of the closed union ``Judged | Skipped | Broken``."""
 
@@ -94,6 +98,12 @@ class Broken(Outcome, tag="broken"):
     cause: Cause
     detail: str
     """One line: the exception, the signal's name, the deadline in seconds."""
+
+    @property
+    def by_the_run(self) -> bool:
+        """True where the run was ended, by a signal or at its deadline: that says nothing of the machine."""
+        at_its_deadline = self.cause is Cause.TIMEOUT and self.detail.endswith(RUN_ENDED)
+        return self.cause is Cause.INTERRUPTED or at_its_deadline
 
 
 class Gpu(Record):

@@ -26,6 +26,7 @@ from gpudiag.diagnosis.rule import Evidence
 from gpudiag.hostfacts import Facts, NvmlDevice, Unknown
 from gpudiag.isolate import Bounds, Ended, Job, ServerSpec, Supervision, supervise
 from gpudiag.model import (
+    RUN_ENDED,
     Broken,
     Cause,
     Diagnosis,
@@ -414,7 +415,7 @@ class _Run:
         if self._signals.received is not None:
             return Cause.INTERRUPTED, f"stopped by {signal.Signals(self._signals.received).name}"
         if self._until is not None and time.monotonic() >= self._until:
-            return Cause.TIMEOUT, f"the deadline of {self._options.deadline_s:g} s for the run passed"
+            return Cause.TIMEOUT, f"the deadline of {self._options.deadline_s:g} s {RUN_ENDED}"
         return None
 
     def _without_a_child(self, task: _Task, facts: Facts, gpus: tuple[Gpu, ...]) -> Row | None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import importlib
 import pkgutil
+from collections.abc import Iterable
 from functools import cache
 
 from gpudiag.diagnosis import lines, steps
@@ -43,12 +44,15 @@ def diagnose(evidence: Evidence) -> Diagnosis:
     broken_at = next((step.stage for step in trace if step.status == "failed"), None)
     without = evidence.facts.without_gpu
     applicable = [rule for rule in rules() if not (without and rule.needs_gpu)]
-    causes = sorted((cause for rule in applicable for cause in rule.causes(evidence)), key=_rank)
+    causes = _found([rule for rule in applicable if not rule.last_resort], evidence)
     if without:  # which libraries are missing beside the GPU does not matter
         broken_at = next((cause.stage for cause in causes if cause.stage is not Stage.CONFIGURATION), broken_at)
     first = [cause for cause in causes if broken_at is None or cause.stage is broken_at]
     if not first and broken_at is not None:  # a rule may see a fault that the trace sees later only
         first = [cause for cause in causes if _ORDER.index(cause.stage) < _ORDER.index(broken_at)]
+    if not first and broken_at is not None:
+        last = _found([rule for rule in applicable if rule.last_resort], evidence)
+        first = [cause for cause in last if cause.stage is broken_at]
     as_user = [line for row in evidence.rows if row.probe == TRACE for line in row.log]
     return Diagnosis(
         steps=trace,
@@ -57,6 +61,10 @@ def diagnose(evidence: Evidence) -> Diagnosis:
         harmless=lines.harmless(evidence.lines or lines.worrying(as_user)),
         misleading=lines.misleading(evidence.lines or as_user),
     )
+
+
+def _found(rules: Iterable[Rule], evidence: Evidence) -> list[RootCause]:
+    return sorted((cause for rule in rules for cause in rule.causes(evidence)), key=_rank)
 
 
 def _rank(cause: RootCause) -> tuple[int, int]:

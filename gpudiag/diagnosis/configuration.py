@@ -39,7 +39,8 @@ def _configured_too_late(evidence: Evidence) -> Iterator[Match]:
         found = _TOO_LATE.search(error)
         what = found["what"] if found else ""
         instead = _INSTEAD.get(what, "# in a notebook: restart the kernel, and run that cell first")
-        instead = instead.format(gpu=evidence.gpus[0].uuid if evidence.gpus else "GPU-...")
+        if "{gpu}" in instead:
+            instead = instead.format(gpu=evidence.gpus[0].uuid) if evidence.gpus else ""
         before = lines.matching(evidence.lines, lines.CREATED, 1)
         yield Match(
             evidence=tuple(filter(None, (statement, error, *(f"before it: {line}" for line in before)))),

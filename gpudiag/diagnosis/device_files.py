@@ -42,7 +42,10 @@ from gpudiag.model import Stage, Sure
 from gpudiag.scope import mask_in_force
 
 _GPU_FILE = re.compile(r"/dev/nvidia\d+")
+_CONTROL_FILE = "/dev/nvidiactl"
 _UVM_FILE = "/dev/nvidia-uvm"
+_OF_OTHER_RULES = re.compile("Shared Library Not Found|version mismatch|Insufficient Permissions|lost")
+"""What NVML says where another rule tells why."""
 _MASK = "CUDA_VISIBLE_DEVICES"
 
 
@@ -60,15 +63,23 @@ def _why_no_device(evidence: Evidence) -> str:
     if driver.kernel_module is None or evidence.found(HOST_DRIVER, "no_access") or kept_for_others(nodes):
         return ""
     paths = [node.path for node in nodes.nodes]
-    if not any(map(_GPU_FILE.fullmatch, paths)):
+    if _missing(paths):
         return "device_files_missing" if nodes.pci_gpus or nvml.devices else ""
     if _UVM_FILE not in paths or not re.search("NO_DEVICE|ERROR_UNKNOWN", error):
         return ""
     if not nvml.devices:
-        return "gpu_refused_by_driver" if nodes.pci_gpus and nvml.error is None else ""
+        if nvml.error is not None:
+            return "" if _OF_OTHER_RULES.search(nvml.error) else "driver_does_not_answer"
+        return "gpu_refused_by_driver" if nodes.pci_gpus else ""
     visible = mask_in_force(evidence.facts).devices
     usable = [gpu for gpu in visible if gpu.mig_mode != "enabled" or gpu.mig_uuids]
     return "driver_shows_no_gpu" if usable else ""
+
+
+def _missing(paths: list[str]) -> list[str]:
+    """Return the device files without which no GPU can be reached, and that are not there."""
+    missing = [] if any(map(_GPU_FILE.fullmatch, paths)) else ["/dev/nvidia0"]
+    return [*missing, *([] if _CONTROL_FILE in paths else [_CONTROL_FILE])]
 
 
 def _no_device(rule: str, sure: Sure, evidence: Evidence) -> Iterator[Match]:
@@ -77,15 +88,23 @@ def _no_device(rule: str, sure: Sure, evidence: Evidence) -> Iterator[Match]:
         return
     driver, nvml, nodes = known
     gpus = nodes.pci_gpus or tuple(device.pci_bus_id for device in nvml.devices)
+    missing = _missing([node.path for node in nodes.nodes])
+    answer = f"fails: {nvml.error}" if nvml.error else f"reports {len(nvml.devices)} GPU(s)"
     yield Match(
         evidence=(
             f"cuInit: {cuinit_error(evidence)}",
             on_the_bus(nodes) if nodes.pci_gpus else f"NVML: {', '.join(gpus)}",
             f"device files: {', '.join(node.path for node in nodes.nodes) or 'none'}",
-            f"kernel module {driver.kernel_module}; NVML reports {len(nvml.devices)} GPU(s)",
+            f"kernel module {driver.kernel_module}; NVML {answer}",
         ),
         sure=sure,
-        figures={"pci": ", ".join(gpus), "module": driver.kernel_module, "gpus": len(nvml.devices)},
+        figures={
+            "pci": ", ".join(gpus),
+            "module": driver.kernel_module,
+            "gpus": len(nvml.devices),
+            "missing": " and no ".join(missing),
+            "error": nvml.error,
+        },
     )
 
 
@@ -148,6 +167,7 @@ def _no_access(rule: str, evidence: Evidence) -> Iterator[Match]:
 
 _ALL = ("/dev/nvidia-uvm", "/dev/nvidia0", "/dev/nvidiactl")
 _NO_GPUS = NvmlFacts(None, MODULE, "12.2", ())
+_NOT_LOADED = NvmlFacts("Driver Not Loaded", None, None, ())
 _UNKNOWN_ERROR = "CUDA_ERROR_UNKNOWN: unknown error"
 
 
@@ -195,11 +215,12 @@ RULES = (
     Rule(
         id="device_files_missing",
         stage=Stage.DRIVER,
-        cause="NVIDIA's kernel module {module} runs, and there is no device file /dev/nvidia0 for GPU {pci}",
+        cause="NVIDIA's kernel module {module} runs for GPU {pci}, and there is no device file {missing}",
         why="""
         Programs reach a GPU through the files /dev/nvidia0, /dev/nvidiactl and /dev/nvidia-uvm. The X server or the
         helper nvidia-modprobe makes them, which must be installed and have its setuid bit; on a server without a
-        desktop they are missing until then. cuInit answers "no CUDA-capable device is detected".
+        desktop they are missing until then. cuInit answers "no CUDA-capable device is detected", and NVML "Driver Not
+        Loaded" where /dev/nvidiactl is missing, though the module is loaded.
         """,
         fix=(
             "sudo nvidia-modprobe -c 0 -u  # makes the files now",
@@ -210,6 +231,7 @@ RULES = (
         cases=_no_device_cases(
             RuleCase("none", _machine()),
             RuleCase("the control file alone", _machine("/dev/nvidiactl")),
+            RuleCase("all but the control file", _machine(*_ALL[:2], nvml=_NOT_LOADED)),
             RuleCase("all there", _machine(*_ALL), fires=False),
             files=(),
         ),
@@ -236,6 +258,38 @@ RULES = (
             RuleCase("NVML fails", _machine(*_ALL, nvml=NvmlFacts("Unknown Error", None, None, ())), fires=False),
             RuleCase("not ready", _machine(*_ALL, nvml=_NO_GPUS, cuinit="CUDA_ERROR_SYSTEM_NOT_READY"), fires=False),
             nvml=_NO_GPUS,
+        ),
+    ),
+    Rule(
+        id="driver_does_not_answer",
+        stage=Stage.DRIVER,
+        cause="neither CUDA nor NVML ({error}) reaches NVIDIA's kernel module {module}, though it is loaded",
+        why="""
+        The module is loaded and its device files are there, and what opens them gets no answer: the files have the
+        numbers of an earlier start of the module, the module did not set up the GPU, or it is in a failed state. NVML
+        then says "Driver Not Loaded" or "Unknown Error", and cuInit that there is no device. To load the module again
+        changes nothing while it is loaded.
+        """,
+        fix=(
+            "ls -l /dev/nvidia*; grep nvidia /proc/devices  # the numbers must be the same",
+            "sudo dmesg | grep -i -e nvrm -e xid",
+            "sudo nvidia-modprobe -c 0 -u  # gives the files the module's numbers",
+            "sudo reboot  # where that does not help",
+        ),
+        url=f"{_DRIVER_DOCUMENT}faq.html",
+        find=partial(_no_device, "driver_does_not_answer", Sure.POSSIBLE),
+        cases=_no_device_cases(
+            RuleCase("not loaded, it says", _machine(*_ALL, nvml=_NOT_LOADED)),
+            RuleCase("unknown error", _machine(*_ALL, nvml=NvmlFacts("Unknown Error", None, None, ()))),
+            RuleCase("NVML reports the GPU", _machine(*_ALL), fires=False),
+            RuleCase("NVML reports none", _machine(*_ALL, nvml=_NO_GPUS), fires=False),
+            RuleCase(
+                "two versions",
+                _machine(*_ALL, nvml=NvmlFacts("Driver/library version mismatch", None, None, ())),
+                fires=False,
+            ),
+            RuleCase("a file is missing", _machine(*_ALL[:2], nvml=_NOT_LOADED), fires=False),
+            nvml=_NOT_LOADED,
         ),
     ),
     Rule(

@@ -8,6 +8,7 @@ from typing import Any
 
 from msgspec.structs import replace
 
+from gpudiag.diagnosis import lines
 from gpudiag.diagnosis.machine import (
     IGNORED,
     NO_DEVICE,
@@ -23,10 +24,11 @@ from gpudiag.diagnosis.machine import (
     said,
 )
 from gpudiag.diagnosis.rule import Evidence, Match, Rule, RuleCase
-from gpudiag.diagnosis.steps import FAILED, context_error, trace
+from gpudiag.diagnosis.steps import FAILED, context_error, devices_log, trace
 from gpudiag.hostfacts import EnvironmentFacts, GpuProcess, NvmlDevice, Unknown, example_gpu
 from gpudiag.model import Gpu, Stage, Sure
 from gpudiag.probe import Raised
+from gpudiag.probes.common import Kernel
 from gpudiag.probes.discovery import logical_devices
 from gpudiag.scope import apply_mask
 
@@ -126,6 +128,7 @@ def _unavailable(evidence: Evidence) -> Iterator[Match]:
 
 _LOST = re.compile(r"GPU (?P<index>\d+): (?P<words>[^;]*(?:lost|Unknown Error|reset|fallen)[^;]*)")
 _FAILING = re.compile(r"CUDA_ERROR_UNKNOWN|CUDA_ERROR_ECC_UNCORRECTABLE|GPU is lost|fallen off the bus")
+_NAMED_FAULT = re.compile(r"ECC_UNCORRECTABLE|GPU is lost|fallen off the bus")
 _WHERE_IT_SHOWS = (Stage.DRIVER, Stage.NVML, Stage.DEVICE_COUNT, Stage.DEVICE_FILTER, Stage.CONTEXT, Stage.FIRST_OP)
 
 
@@ -134,7 +137,8 @@ def _failing(evidence: Evidence) -> Iterator[Match]:
     lost = [] if isinstance(nvml, Unknown) else list(_LOST.finditer(nvml.error or ""))
     failed = [finding.message for finding in evidence.found("discovery.logical_devices", "product_failed")]
     raised = traced.raised.brief if traced is not None and traced.raised is not None else ""
-    words = [text for text in (raised, context_error(evidence), *failed, *evidence.lines) if _FAILING.search(text)]
+    own = (raised, context_error(evidence), *failed, *map(lines.text, devices_log(evidence)))
+    words = [text for text in (*own, *evidence.lines) if _FAILING.search(text)]
     if not lost and not words:
         return
     broken_at = next((step.stage for step in trace(evidence) if step.status == FAILED), None)
@@ -143,16 +147,39 @@ def _failing(evidence: Evidence) -> Iterator[Match]:
     unusable = [gpu for gpu in evidence.gpus if str(gpu.index) in map(str, indices)]
     other, change = _others(evidence, unusable) if indices else ("", None)
     does = "does not answer" if lost else "fails when it is used"
+    named = lost or any(_NAMED_FAULT.search(text) for text in words)
     yield Match(
         evidence=(*(f"NVML: {hit[0]}" for hit in lost), *words[:1]),
-        sure=Sure.PROVED if lost else Sure.LIKELY,
+        sure=Sure.PROVED if lost else Sure.LIKELY if named else Sure.POSSIBLE,
         figures={
             "who": f"GPU {' and '.join(map(str, indices))} {does}" if indices else f"a GPU {does}",
+            "what": "it, its power or its connection has failed"
+            if named
+            else "CUDA has no name for the error, and a GPU, power or connection that has failed is the first suspect",
             "other": other,
             "reset": reset_command(evidence, indices),
         },
         change=change,
         stage=broken_at if broken_at in _WHERE_IT_SHOWS else Stage.CONFIGURATION,
+    )
+
+
+def _wrong(evidence: Evidence) -> Iterator[Match]:
+    found = evidence.found("discovery.logical_devices", "wrong_result")
+    buses = [str(one.figures["pci_bus_id"]) for one in found]
+    wrong = [gpu for gpu in evidence.gpus if gpu.pci_bus_id in buses]
+    if not wrong:
+        return
+    others, change = _others(evidence, wrong)
+    yield Match(
+        evidence=tuple(one.message for one in found),
+        figures={
+            "which": " and ".join(f"GPU {gpu.index} ({gpu.name}, {gpu.pci_bus_id})" for gpu in wrong),
+            "verb": "computes" if len(wrong) == 1 else "compute",
+            "others": f"{others}  # until it is repaired" if change else "",
+            "errors": f"nvidia-smi -q -d ECC,ROW_REMAPPER -i {','.join(str(gpu.index) for gpu in wrong)}",
+        },
+        change=change,
     )
 
 
@@ -253,11 +280,21 @@ def _machine(
     return example_evidence(facts, *rows, listed=len(gpus), lines=lines)
 
 
-def _failing_machine(nvml_error: str | None = None, words: str = "") -> Evidence:
-    facts = example_facts(nvml=replace(example_gpus(_GPU), error=nvml_error))
+def _failing_machine(nvml_error: str | None = None, words: str = "", gpus: int = 1) -> Evidence:
+    facts = example_facts(nvml=replace(example_gpus(*[_GPU] * gpus), error=nvml_error))
     failed = logical_devices.Reading((_GPU.pci_bus_id,), Raised("RuntimeError", words), {})
     rows = [example_row(logical_devices, failed, facts)] if words else []
     return example_evidence(facts, *rows, listed=1)
+
+
+def _computing_wrong(gpus: int, wrong: int = 1) -> Evidence:
+    """Return the evidence of a machine whose last GPUs compute wrong."""
+    facts = example_facts(gpus)
+    given = tuple(device.pci_bus_id for device in facts.nvml_devices)
+    kernels = {f"GPU:{n}": Kernel(f"GPU:{n}", pci, n < gpus - wrong) for n, pci in enumerate(given)}
+    products = {name: logical_devices.Product(kernel, None) for name, kernel in kernels.items()}
+    reading = logical_devices.Reading(given, None, products)
+    return example_evidence(facts, example_row(logical_devices, reading, facts), listed=gpus)
 
 
 def _left_out(*log: str, lines: tuple[str, ...] = (), bar: str | None = None) -> Evidence:
@@ -365,7 +402,7 @@ RULES = (
     Rule(
         id="gpu_lost",
         stage=Stage.CONTEXT,
-        cause="{who}: the GPU, its power or its connection has failed",
+        cause="{who}: {what}",
         why="""
         A GPU that has fallen off the bus, or has an error that its memory cannot correct, is still counted. NVML says
         "GPU is lost" or "Unknown Error", listing devices raises an exception, creating them ends in
@@ -383,11 +420,37 @@ RULES = (
         find=_failing,
         cases=(
             RuleCase("by NVML", _failing_machine("GPU 0: GPU is lost")),
+            RuleCase("one of two, by NVML", _failing_machine("GPU 2: GPU is lost", gpus=2)),
             RuleCase("when devices are created", _failing_machine(words="CUDA_ERROR_UNKNOWN: unknown error")),
+            RuleCase("one of two, not known which", _failing_machine(words="CUDA_ERROR_UNKNOWN: unknown", gpus=2)),
             RuleCase("in a log", _machine(_GPU, lines=("CUDA_ERROR_ECC_UNCORRECTABLE: uncorrectable ECC error",))),
             RuleCase("another error of NVML's", _failing_machine("GPU 1: Insufficient Permissions"), fires=False),
             RuleCase("busy", _machine(_GPU, busy=True), fires=False),
             RuleCase("it works", _machine(_GPU), fires=False),
+        ),
+    ),
+    Rule(
+        id="gpu_computes_wrong",
+        stage=Stage.FIRST_OP,
+        cause="{which} {verb} wrong results",
+        why="""
+        A product of small matrices of whole numbers has one right result, and the GPU gave another one, without an
+        error. Its memory, its power or its clock is at fault most often, or what lies between it and the host; a
+        library that is damaged is rarer. Models train on such a GPU, and come to nothing or to NaN.
+        """,
+        fix=(
+            "{others}",
+            "{errors}  # errors of its memory",
+            "sudo dmesg | grep -i -e nvrm -e xid",
+            "sudo dcgmi diag -r 3  # NVIDIA's own test; without overclocking and with the power it needs",
+        ),
+        url="https://docs.nvidia.com/datacenter/dcgm/latest/user-guide/dcgm-diagnostics.html",
+        find=_wrong,
+        cases=(
+            RuleCase("alone", _computing_wrong(1)),
+            RuleCase("one of two", _computing_wrong(2)),
+            RuleCase("both right", _computing_wrong(2, wrong=0), fires=False),
+            RuleCase("a device cannot be created", _machine(_GPU, busy=True), fires=False),
         ),
     ),
     Rule(

@@ -431,7 +431,10 @@ def _nvml_fails(evidence: Evidence) -> Iterator[Match]:
         return
     if error == "NVML Shared Library Not Found":
         return
+    module = None if isinstance(facts.driver, Unknown) else facts.driver.kernel_module
     cure = next((cure for words, cure in _CURES_OF_NVML.items() if words in error), _CURE_OF_OTHERS)
+    if module is not None and "Not Loaded" in error:
+        cure = f"sudo nvidia-modprobe -c 0 -u  # module {module} is loaded: this makes /dev/nvidiactl and the others"
     yield Match(evidence=(f"NVML: {error}",), figures={"error": error, "cure": cure, "tensorflow": _version(facts)})
 
 

@@ -11,6 +11,7 @@ import msgspec
 from gpudiag.diagnosis import lines
 from gpudiag.diagnosis.machine import failing_gpus, hidden_and_free, reset_command
 from gpudiag.diagnosis.rule import Evidence, Match, Rule, RuleCase
+from gpudiag.diagnosis.steps import cuinit_error
 from gpudiag.hostfacts import (
     EnvironmentFacts,
     Facts,
@@ -123,6 +124,7 @@ def _refused_without_reason(evidence: Evidence) -> Iterator[Match]:
             evidence=(*refused, *map(_holders, _devices(evidence))),
             sure=Sure.POSSIBLE,
             figures={"reset": reset_command(evidence, [gpu.index for gpu in failing_gpus(evidence)])},
+            stage=Stage.DRIVER if "OUT_OF_MEMORY" in cuinit_error(evidence) else None,
         )
 
 
@@ -471,7 +473,7 @@ RULES = (
         card leave little. "Created device ... with 100 MB memory" says it, as information, and programs run until
         their first large tensor. TF_DEVICE_MIN_SYS_MEMORY_IN_MB, where it is set, is the reserve.
         """,
-        fix=("{first}", "export CUDA_VISIBLE_DEVICES=...  # or another GPU", "# or smaller batches"),
+        fix=("{first}", "# or another GPU, or smaller batches"),
         url="https://www.tensorflow.org/guide/gpu#limiting_gpu_memory_growth",
         find=_little_left,
         cases=(

@@ -94,6 +94,7 @@ def _iommu(evidence: Evidence) -> Iterator[Match]:
             and len(row.devices) > 1
             and isinstance(row.outcome, Broken)
             and row.outcome.cause is Cause.TIMEOUT
+            and not row.outcome.by_the_run
         ),
         None,
     )

@@ -68,10 +68,11 @@ def _shown(installed: TensorflowFacts) -> Iterator[str]:
 
 def _reinstall(installed: TensorflowFacts) -> dict[str, str | int | float | bool | None]:
     one = _chosen(installed)
+    listed = host_tensorflow.providers_of(installed) or installed.distributions  # those elsewhere overwrite nothing
     name = "tensorflow" if one.name.startswith(("tensorflow-cpu", "tensorflow-gpu", "tensorflow-intel")) else one.name
     return {
         "names": _names(installed),
-        "listed": " and ".join(f"{one.name} {one.version}" for one in installed.distributions),
+        "listed": " and ".join(dict.fromkeys(f"{one.name} {one.version}" for one in listed)),
         "with_cuda": f"{name}[and-cuda]=={one.version}",
     }
 
@@ -456,6 +457,9 @@ RULES = (
             RuleCase("tensorflow-cpu over tensorflow", _with(distributions=_TWO, build=_CPU)),
             RuleCase("the other way round", _with(distributions=_TWO)),
             RuleCase("by the files, too", _with(distributions=_TWO, overwritten={"tensorflow": (_BUILD_INFO,)})),
+            RuleCase(
+                "a third elsewhere", _with(distributions=(*_TWO, Distribution("tensorflow", "2.20.0", "/usr/lib")))
+            ),
             RuleCase("one distribution", _with(), fires=False),
             RuleCase(
                 "the other elsewhere on sys.path",

@@ -102,6 +102,8 @@ class Rule:
     """Which line of the fix is the change of a match."""
     needs_gpu: bool = True
     """False: it may be the cause where no NVIDIA GPU can be seen, too, as in a container that was given none."""
+    last_resort: bool = False
+    """True: it says what is known where no other rule finds a cause, and counts only there."""
 
     def causes(self, evidence: Evidence) -> Iterator[RootCause]:
         """Yield a root cause for each match."""

@@ -63,6 +63,8 @@ def _package(evidence: Evidence) -> Answer:
         return FAILED, finding.message
     for row in evidence.rows:
         if row.probe == TRACE and isinstance(row.outcome, Broken):
+            if row.outcome.by_the_run:
+                return NOT_KNOWN, row.outcome.detail
             return FAILED, f"import tensorflow: {row.outcome.cause.value}: {row.outcome.detail}"
     return OK, facts.module_path
 
@@ -101,9 +103,10 @@ def _driver(evidence: Evidence) -> Answer:
 def _nvml(evidence: Evidence) -> Answer:
     status, words = _library(NVML)(evidence)
     facts = evidence.facts.nvml
-    if status is OK and not isinstance(facts, Unknown) and facts.error and not facts.devices:
+    listed = 0 if evidence.trace is None else evidence.trace.listed
+    if status is OK and not listed and not isinstance(facts, Unknown) and facts.error and not facts.devices:
         return FAILED, facts.error
-    if status is not OK and evidence.trace is not None and evidence.trace.listed:
+    if status is not OK and listed:
         return OK, f"{words}; this release of TensorFlow does without"  # measured: 2.18-2.20 never open it
     return status, words
 
@@ -141,6 +144,12 @@ def _device_filter(evidence: Evidence) -> Answer:
     return OK, "; ".join([f"{seen.listed} listed", *ignored])
 
 
+def devices_log(evidence: Evidence) -> tuple[str, ...]:
+    """Return the log of the child that was to create TensorFlow's devices and use them, where it could not."""
+    rows = [row for row in evidence.rows if row.probe == "discovery.logical_devices"]
+    return tuple(line for row in rows if row.status in ("fail", "broken") for line in row.log)
+
+
 def _devices_row(kinds: tuple[str, ...]) -> Callable[[Evidence], Answer]:
     """Look at what ``discovery.logical_devices`` found."""
 
@@ -149,7 +158,8 @@ def _devices_row(kinds: tuple[str, ...]) -> Callable[[Evidence], Answer]:
             if row.probe != "discovery.logical_devices":
                 continue
             if isinstance(row.outcome, Broken):
-                return FAILED, f"{row.outcome.cause.value}: {row.outcome.detail}"
+                status = NOT_KNOWN if row.outcome.by_the_run else FAILED
+                return status, f"{row.outcome.cause.value}: {row.outcome.detail}"
             for found in row.findings:
                 if found.kind in kinds:
                     return FAILED, found.message

@@ -380,7 +380,7 @@ RULES = (
         numbers, no UUIDs and not those of nvidia-smi. Without soft placement a number too high is refused; with it, the
         operation runs on GPU:0, and it seems that the setting is ignored.
         """,
-        fix=("# {table}", "export CUDA_VISIBLE_DEVICES=GPU-...  # or: by UUID, outside the program; then use /GPU:0"),
+        fix=("# {table}", "# or by UUID, outside the program: CUDA_VISIBLE_DEVICES=GPU-...; then use /GPU:0"),
         url="https://www.tensorflow.org/guide/gpu",
         find=_renumbered,
         cases=(

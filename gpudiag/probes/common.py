@@ -29,11 +29,14 @@ CUDNN_NEEDED = "9.3.0"
 """Of TensorFlow 2.18-2.21, by its own words: "Loaded runtime CuDNN library: 9.1.0 but source was compiled with: 9.3.0.
 CuDNN library needs to have matching major version and equal or higher minor version." (simulated)"""
 
+SEE_THE_CAUSE = "See the cause at the top of the report; where none is named: gpudiag explain discovery.trace"
+"""The advice where the diagnosis says more than a probe can."""
+
 GPU_NOT_SEEN = Kind(
     "gpu_not_seen",
     Severity.FAIL,
     "TensorFlow lists {seen} of the {given} GPUs that NVML reports and this probe was given",
-    "Do what the diagnosis at the top of the report says.",
+    SEE_THE_CAUSE,
 )
 OTHER_GPU = Kind(
     "other_gpu",

@@ -7,7 +7,7 @@ from collections import Counter
 from collections.abc import Iterable
 
 from gpudiag.hostfacts import Facts, Unknown
-from gpudiag.model import Broken, Diagnosis, Finding, Gpu, Judged, Report, RootCause, Row, Skipped, Verdict
+from gpudiag.model import Broken, Diagnosis, Finding, Gpu, Judged, Report, RootCause, Row, Skipped, Stage, Verdict
 from gpudiag.plaintext import one_line, plain
 
 MOST_PLACEMENTS = 8
@@ -113,12 +113,15 @@ def headline(report: Report) -> str:
             used = any(isinstance(row.outcome, Judged) and row.outcome.verified for row in report.rows)
             return "The GPU is used, but not as it was meant to be" if used else "What is not as it was meant to be"
         return "The log shows no fault" if report.lines and (diagnosis.harmless or diagnosis.misleading) else ""
+    fails = diagnosis.broken_at is Stage.FIRST_OP  # its devices were made
     if diagnosis.causes:
-        return f"GPU not used because {one_line(diagnosis.causes[0].cause)}"
+        begins = "The GPU fails at what it computes:" if fails else "GPU not used because"
+        return f"{begins} {one_line(diagnosis.causes[0].cause)}"
     if report.facts.without_gpu:
         return "No NVIDIA GPU here: nothing to mend"
     step = next(step for step in diagnosis.steps if step.status == "failed")
-    return one_line(f"GPU not used, and no rule knows why: {step.stage.value} failed: {step.evidence}")
+    begins = "The GPU fails at what it computes" if fails else "GPU not used"
+    return one_line(f"{begins}, and no rule knows why: {step.stage.value} failed: {step.evidence}")
 
 
 def others(diagnosis: Diagnosis) -> list[tuple[str, str]]:

@@ -164,7 +164,7 @@ ITEMS = (
         faults=("nvml_missing",),
         variables={"NVIDIA_DRIVER_CAPABILITIES": "compute"},
     ),
-    Item(16, "nvmlInit fails", rule="nvml_fails", fix="modprobe nvidia", machine="2x16GiB", faults=("nvml_init=9",)),
+    Item(16, "nvmlInit fails", rule="nvml_fails", fix="nvidia-modprobe", machine="2x16GiB", faults=("nvml_init=9",)),
     Item(16, "nvmlInit fails", rule="nvml_fails", fix="nvidia-smi", machine="2x16GiB", faults=("nvml_init=999",)),
     Item(
         18,

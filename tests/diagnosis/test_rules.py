@@ -10,8 +10,8 @@ from msgspec.structs import replace
 
 from gpudiag import diagnosis
 from gpudiag.diagnosis.rule import TRACE, Evidence, Rule, RuleCase
-from gpudiag.hostfacts import DriverFacts, example, example_with_gpus
-from gpudiag.model import Judged, Row, Stage, Sure
+from gpudiag.hostfacts import DriverFacts, EnvironmentFacts, NvmlFacts, example, example_with_gpus
+from gpudiag.model import RUN_ENDED, Broken, Cause, Judged, Row, Stage, Sure
 from gpudiag.probes.discovery import trace
 
 RULES = diagnosis.rules()
@@ -26,6 +26,9 @@ PASTEABLE = re.compile(
 )
 """A command, a line of a program or of a file, or a sentence after ``#``."""
 
+HIDES_ALL = re.compile(r"export CUDA_VISIBLE_DEVICES=(?:GPU-)?(?:\.|\s|$)")
+"""A mask that names no GPU: pasted, it leaves TensorFlow none."""
+
 
 @pytest.mark.parametrize(("rule", "case"), CASES)
 def test_a_case_fires_or_stays_silent(rule: Rule, case: RuleCase) -> None:
@@ -37,6 +40,7 @@ def test_a_case_fires_or_stays_silent(rule: Rule, case: RuleCase) -> None:
         assert cause.fix
         assert cause.url.startswith("https://")
         assert [line for line in cause.fix if not PASTEABLE.match(line)] == []
+        assert [line for line in cause.fix if HIDES_ALL.match(line)] == []
         assert cause.trial is None or cause.trial.line in cause.fix
 
 
@@ -147,3 +151,89 @@ def test_a_free_gpu_is_chosen_where_there_is_one(rule: str, case: str, chosen: l
     assert re.findall(r"^export CUDA_VISIBLE_DEVICES=(\S+)", "\n".join(cause.fix), re.MULTILINE) == chosen
     if "hidden" in case:
         assert cause.trial is None, "a GPU that was hidden on purpose is not tried"
+
+
+def test_a_rule_of_last_resort_counts_only_where_no_other_finds_a_cause() -> None:
+    cases = {f"{rule.id}: {case.name}": case.evidence for rule in RULES for case in rule.cases}
+    unexplained = diagnosis.diagnose(cases["cuinit_fails: A_NEW_ONE"])
+    assert [cause.rule for cause in unexplained.causes] == ["cuinit_fails"]
+    explained = cases["fabric_manager_not_running: not installed"]
+    rule = diagnosis.get("cuinit_fails")
+    assert rule is not None
+    assert list(rule.find(explained))
+    found = diagnosis.diagnose(explained)
+    assert [cause.rule for cause in (*found.causes, *found.folded)] == ["fabric_manager_not_running"]
+
+
+def test_what_is_done_about_a_failing_gpu_names_the_others_or_nothing() -> None:
+    rule = diagnosis.get("gpu_lost")
+    assert rule is not None
+    found = {case.name: next(rule.causes(case.evidence)) for case in rule.cases if case.fires}
+    assert {name: cause.sure for name, cause in found.items()} == {
+        "by NVML": Sure.PROVED,
+        "one of two, by NVML": Sure.PROVED,
+        "when devices are created": Sure.POSSIBLE,
+        "one of two, not known which": Sure.POSSIBLE,
+        "in a log": Sure.LIKELY,
+    }
+    others, reset = found["one of two, by NVML"].fix[1:3]
+    uuids = [gpu.uuid for gpu in example_with_gpus(2).nvml_devices]
+    assert others == f"export CUDA_VISIBLE_DEVICES={','.join(uuids)}"
+    assert "--gpu-reset -i 2 " in reset
+    assert not any("export" in line for line in found["by NVML"].fix), "there is no other GPU"
+    assert not any("-i " in line for line in found["one of two, not known which"].fix[1:])
+
+
+def test_without_nvswitch_the_fabric_manager_is_no_likely_cause() -> None:
+    rule = diagnosis.get("fabric_manager_not_running")
+    assert rule is not None
+    found = {case.name: next(rule.causes(case.evidence)) for case in rule.cases if case.fires}
+    for name in ("without NVSwitch", "without NVSwitch, in a container"):
+        assert found[name].sure is Sure.POSSIBLE
+        assert "no NVSwitch is seen" in found[name].cause
+        assert not any("fabricmanager" in line for line in found[name].fix)
+    assert found["no device file, and yet of a kind that is joined"].sure is Sure.LIKELY
+    assert found["not installed"].sure is Sure.PROVED
+
+
+@pytest.mark.parametrize("probe", [TRACE, "discovery.logical_devices"])
+@pytest.mark.parametrize(
+    ("cause", "detail", "failed"),
+    [
+        (Cause.INTERRUPTED, "stopped by SIGINT", False),
+        (Cause.TIMEOUT, f"not run: the deadline of 5 s {RUN_ENDED}", False),
+        (Cause.TIMEOUT, "no result within 60 s", True),
+    ],
+)
+def test_the_end_of_the_run_is_no_fault_of_the_machine(probe: str, cause: Cause, detail: str, failed: bool) -> None:
+    hidden = example_with_gpus(2, environment=EnvironmentFacts({"CUDA_VISIBLE_DEVICES": "9"}))
+    row = Row(probe, (), Broken(cause, detail), 0.0)
+    found = diagnosis.diagnose(Evidence(hidden, rows=(row,)))
+    assert (found.broken_at is not None) is failed
+    assert "mask_hides_all" in [one.rule for one in (*found.causes, *found.folded)]
+
+
+@pytest.mark.parametrize(("listed", "status"), [(0, "failed"), (1, "ok")])
+def test_nvml_failed_only_where_tensorflow_lists_none_for_it(listed: int, status: str) -> None:
+    facts = example_with_gpus(1, nvml=NvmlFacts("Unknown Error", None, None, ()))
+    opened = ("libcuda.so.1", "libnvidia-ml.so.1", "libcudart.so.12")
+    reading = to_builtins(trace.Reading(listed, None, opened, {}, ()))
+    steps = diagnosis.diagnose(Evidence(facts, rows=(Row(TRACE, (), Judged(), 0.0, reading),))).steps
+    assert {step.stage: step.status for step in steps}[Stage.NVML] == status
+
+
+def test_distributions_that_are_mixed_are_named_once_and_those_elsewhere_not() -> None:
+    rule = diagnosis.get("distributions_mixed")
+    assert rule is not None
+    (cause,) = next(list(rule.causes(case.evidence)) for case in rule.cases if case.name == "a third elsewhere")
+    assert cause.cause.startswith("tensorflow 2.21.0 and tensorflow-cpu 2.21.0 install")
+
+
+def test_a_version_that_is_not_known_is_not_told() -> None:
+    rule = diagnosis.get("driver_upgraded_without_reboot")
+    assert rule is not None
+    mismatch = next(case.evidence for case in rule.cases if case.name == "NVML and cuInit")
+    facts = replace(mismatch.facts, driver=replace(mismatch.facts.driver, libcuda_path="/usr/lib/libcuda.so.1"))
+    (cause,) = rule.causes(Evidence(facts, rows=mismatch.rows))
+    assert cause.sure is Sure.LIKELY
+    assert cause.cause.endswith("the driver's libraries are of another version, as the driver says")

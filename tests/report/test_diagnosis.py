@@ -82,3 +82,12 @@ def test_harmless_lines_of_a_log_are_told_where_all_is_well(format_: str) -> Non
     text = flat(msgspec.structs.replace(made, lines=("a line",)), format_)
     assert "The log shows no fault" in text
     assert "a line: it is harmless" in text
+
+
+def test_a_gpu_that_computes_wrong_is_not_said_to_be_unused() -> None:
+    steps = (Step(Stage.PACKAGE, "ok"), Step(Stage.FIRST_OP, "failed", "a product is wrong"))
+    wrong = msgspec.structs.replace(CAUSE, stage=Stage.FIRST_OP, cause="GPU 1 computes wrong results")
+    assert "The GPU fails at what it computes: GPU 1 computes wrong" in flat(
+        diagnosed(Diagnosis(steps, (wrong,))), "table"
+    )
+    assert "The GPU fails at what it computes, and no rule" in flat(diagnosed(Diagnosis(steps)), "table")

@@ -17,8 +17,8 @@ What a failure means
     `numbered_otherwise`: a GPU has another number in CUDA or TensorFlow than its place in `CUDA_VISIBLE_DEVICES`.
     `uuid_differs`: NVML and the CUDA driver give one GPU, by its PCI bus id, two UUIDs.
 What to do
-    Do what the diagnosis at the top of the report says. Choose GPUs by UUID, as `nvidia-smi -L` prints them:
-    `export CUDA_VISIBLE_DEVICES=GPU-...`.
+    Mend the cause at the top of the report; where none is named: `gpudiag explain discovery.trace`. Choose
+    GPUs by UUID, as `nvidia-smi -L` prints them: `export CUDA_VISIBLE_DEVICES=GPU-...`.
 """
 
 from __future__ import annotations
@@ -31,7 +31,14 @@ from gpudiag import logline, probe
 from gpudiag.hostfacts import Facts
 from gpudiag.model import Limits, Severity
 from gpudiag.probe import Case, Context, Judgement, Kind, Needs, Raised, Scope
-from gpudiag.probes.common import CUDNN_NEEDED, attempt_context, cudnn_serves, is_partitioned, partitioned
+from gpudiag.probes.common import (
+    CUDNN_NEEDED,
+    SEE_THE_CAUSE,
+    attempt_context,
+    cudnn_serves,
+    is_partitioned,
+    partitioned,
+)
 from gpudiag.record import Record
 
 PROBE = probe.Probe(needs=Needs(gpus=1), scope=Scope.ALL_GPUS, quick=True)
@@ -40,7 +47,7 @@ FEWER_LISTED = Kind(
     "fewer_listed",
     Severity.FAIL,
     "TensorFlow lists {listed} of {given} GPUs; its log says: {text}",
-    "Do what the diagnosis at the top of the report says.",
+    SEE_THE_CAUSE,
 )
 LISTING_RAISED = Kind(
     "listing_raised",

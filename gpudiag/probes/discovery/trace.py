@@ -12,8 +12,9 @@ What a failure means
     `fewer_listed`: GPUs that NVML reports and `CUDA_VISIBLE_DEVICES` lets through are not in TensorFlow's list.
     `raised`: the listing ended in an exception.
 What to do
-    Do what the diagnosis at the top of the report says. To see the trace of a program of your own:
-    `TF_CPP_VMODULE=dso_loader=1 python program.py`
+    Mend the cause at the top of the report. Where none is named, `nvidia-smi` and `sudo dmesg | grep -i -e nvrm -e xid`
+    say whether the driver and the GPU work at all; the stage that failed and its words stand there, too. To see the
+    trace of a program of your own: `TF_CPP_VMODULE=dso_loader=1 python program.py`
 """
 
 from __future__ import annotations
@@ -25,6 +26,7 @@ from gpudiag.hostfacts import Facts
 from gpudiag.logline import Line
 from gpudiag.model import Limits, Severity
 from gpudiag.probe import Case, Context, Judgement, Kind, Raised
+from gpudiag.probes.common import SEE_THE_CAUSE
 from gpudiag.scope import least_visible
 
 PROBE = probe.Probe(quick=True, as_user=True)
@@ -33,7 +35,7 @@ FEWER_LISTED = Kind(
     "fewer_listed",
     Severity.FAIL,
     "TensorFlow lists {listed} of the {given} GPUs in scope",
-    "Do what the diagnosis at the top of this report says.",
+    SEE_THE_CAUSE,
 )
 RAISED = Kind(
     "raised",

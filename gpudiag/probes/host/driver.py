@@ -95,7 +95,7 @@ GPUS_NOT_TOLD = Kind(
 VERSION_MISMATCH = Kind(
     "version_mismatch",
     Severity.FAIL,
-    "the kernel runs NVIDIA's module {module}, the driver's libraries are of version {library}",
+    "the kernel runs NVIDIA's module {module}, the driver's libraries are of another version ({library})",
     "Reboot, or unload and load the nvidia modules. In a container: remove driver packages from the image.",
 )
 NVML_FAILED = Kind(

@@ -148,7 +148,7 @@ def figure(facts: Facts) -> str:
 
 def shadowing(tensorflow: TensorflowFacts) -> str | None:
     """Return the file or folder that is imported in TensorFlow's place; None where that is TensorFlow itself."""
-    if tensorflow.module_path is None or tensorflow.build is not None or _providers(tensorflow):
+    if tensorflow.module_path is None or tensorflow.build is not None or providers_of(tensorflow):
         return None
     return of_module(tensorflow.module_path)
 
@@ -171,7 +171,7 @@ def _judge_installed(facts: Facts, tensorflow: TensorflowFacts) -> Iterator[Find
         return
     if tensorflow.in_working_directory is not None:
         yield HIDDEN_HERE.found(path=tensorflow.in_working_directory)
-    providers = _providers(tensorflow)
+    providers = providers_of(tensorflow)
     distribution = _imported(tensorflow)
     names = " ".join(sorted({provider.name for provider in providers}))
     if len({provider.name for provider in providers}) > 1:
@@ -190,14 +190,14 @@ def _judge_installed(facts: Facts, tensorflow: TensorflowFacts) -> Iterator[Find
         yield NO_CUDA.found(distribution=distribution, gpus=len(facts.nvml_devices), cure=cure)
 
 
-def _providers(tensorflow: TensorflowFacts) -> tuple[Distribution, ...]:
+def providers_of(tensorflow: TensorflowFacts) -> tuple[Distribution, ...]:
     """Return the distributions installed where the imported module lies; those elsewhere on ``sys.path`` are hidden."""
     folder = PurePath(tensorflow.module_path or "").parent.parent
     return tuple(found for found in tensorflow.distributions if PurePath(found.location) == folder)
 
 
 def _imported(tensorflow: TensorflowFacts) -> str:
-    providers = _providers(tensorflow)
+    providers = providers_of(tensorflow)
     return f"{providers[0].name} {providers[0].version}" if providers else "TensorFlow without metadata"
 
 
