@@ -89,6 +89,8 @@ class TensorflowFacts(Family, tag="tensorflow"):
     """The same for each distribution that installs them, by its name, where its record has hashes to compare."""
     in_working_directory: str | None = None
     """A module ``tensorflow`` there that this interpreter does not import, as a program of that folder would."""
+    unreadable: tuple[str, ...] = ()
+    """Folders of metadata on ``sys.path`` that cannot be read, of whatever distribution."""
 
 
 class DriverFacts(Family, tag="driver"):

@@ -181,7 +181,10 @@ class _Packaged:
         for site in self._sites:
             for folder in site.glob("nvidia[-_]*.dist-info"):
                 found = re.fullmatch(r"(?P<name>.+)-(?P<version>[^-]+)\.dist-info", folder.name)
-                record = PathDistribution(folder).read_text("RECORD") if found else None
+                try:
+                    record = PathDistribution(folder).read_text("RECORD") if found else None
+                except (OSError, ValueError):
+                    continue  # the family ``tensorflow`` names it
                 for file in re.findall(r"^([^,\n]+\.so[.\d]*),", record or "", re.MULTILINE):
                     assert found is not None
                     owner = f"{found['name'].replace('_', '-')} {found['version']}"

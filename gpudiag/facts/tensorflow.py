@@ -36,10 +36,16 @@ def gather() -> TensorflowFacts:
     plugins: dict[str, Distribution] = {}
     own: Metadata | None = None
     here: dict[str, Metadata] = {}
+    unreadable: list[str] = []
     for metadata in distributions():
-        name = re.sub(r"[-_.]+", "-", _field(metadata, "Name")).lower()
-        found = Distribution(name, _field(metadata, "Version"), printable(str(metadata.locate_file(""))))
-        if _provides_tensorflow(metadata):
+        try:
+            name = re.sub(r"[-_.]+", "-", _field(metadata, "Name")).lower()
+            found = Distribution(name, _field(metadata, "Version"), printable(str(metadata.locate_file(""))))
+            provides = _provides_tensorflow(metadata)
+        except (OSError, ValueError):  # a broken disk, or bytes that are no text
+            unreadable.append(printable(str(getattr(metadata, "_path", metadata.locate_file("")))))
+            continue
+        if provides:
             providers[found.name, found.location] = found
             if module_path and Path(found.location) == Path(module_path).parent.parent:
                 own = here[found.name] = metadata
@@ -61,6 +67,7 @@ def gather() -> TensorflowFacts:
         altered=(own and _altered(own)) or (),
         in_working_directory=_in_working_directory(module_path),
         overwritten={name: files for name, one in here.items() if (files := _altered(one)) is not None},
+        unreadable=tuple(unreadable),
     )
 
 

@@ -190,3 +190,14 @@ def test_a_module_in_the_working_directory_that_is_not_imported(
     assert tensorflow.gather().in_working_directory == str(work / "tensorflow" / "__init__.py")
     monkeypatch.chdir(site)
     assert tensorflow.gather().in_working_directory is None
+
+
+def test_metadata_that_is_no_text_costs_itself_alone(site: Path) -> None:
+    broken = install(site, "nvidia-cudnn-cu12", "9.3.0.75", "nvidia/cudnn/lib/libcudnn.so.9")
+    (broken / "METADATA").write_bytes(b"\xa9[=K3")
+    install(site, "keras", "3.12.0", "keras/__init__.py")
+    no_record = install(site, "numpy", "2.3.0", "numpy/__init__.py")
+    (no_record / "RECORD").write_bytes(b"\xc3(")
+    facts = tensorflow.gather()
+    assert [one.name for one in facts.companions] == ["keras"]
+    assert set(facts.unreadable) == {str(broken), str(no_record)}
