@@ -43,7 +43,8 @@ def diagnose(evidence: Evidence) -> Diagnosis:
     broken_at = next((step.stage for step in trace if step.status == "failed"), None)
     without = evidence.facts.without_gpu
     applicable = [rule for rule in rules() if not (without and rule.needs_gpu)]
-    causes = sorted((cause for rule in applicable for cause in rule.causes(evidence)), key=_rank)
+    found = [(rule, cause) for rule in applicable for cause in rule.causes(evidence)]
+    causes = [cause for _, cause in sorted(found, key=_rank)]
     if without:  # which libraries are missing beside the GPU does not matter
         broken_at = next((cause.stage for cause in causes if cause.stage is not Stage.CONFIGURATION), broken_at)
     first = [cause for cause in causes if broken_at is None or cause.stage is broken_at]
@@ -59,5 +60,6 @@ def diagnose(evidence: Evidence) -> Diagnosis:
     )
 
 
-def _rank(cause: RootCause) -> tuple[int, int]:
-    return _ORDER.index(cause.stage), _SURENESS.index(cause.sure)
+def _rank(found: tuple[Rule, RootCause]) -> tuple[int, bool, int]:
+    rule, cause = found
+    return _ORDER.index(cause.stage), rule.symptom, _SURENESS.index(cause.sure)

@@ -101,6 +101,8 @@ class Rule:
     """Which line of the fix is the change of a match."""
     needs_gpu: bool = True
     """False: it may be the cause where no NVIDIA GPU can be seen, too, as in a container that was given none."""
+    symptom: bool = False
+    """True: it follows from another cause, which comes before it where that was found."""
 
     def causes(self, evidence: Evidence) -> Iterator[RootCause]:
         """Yield a root cause for each match."""

@@ -105,3 +105,15 @@ def test_what_the_program_caught_is_possible_at_most() -> None:
     rule = next(rule for rule in RULES if rule.id == "tensors_do_not_fit")
     sure = {case.name: cause.sure for case in rule.cases for cause in rule.causes(case.evidence)}
     assert sure == {"a large tensor": Sure.LIKELY, "caught, it seems": Sure.POSSIBLE}
+
+
+def test_the_root_comes_before_its_symptom() -> None:
+    reading = to_builtins(trace.read_log((), 1, None))
+    log = (
+        "W gpu_device.cc:2251] Cannot dlopen some GPU libraries. Skipping registering GPU devices...",
+        "    tf.config.set_visible_devices(tf.config.list_physical_devices('GPU')[0], 'GPU')",
+        "IndexError: list index out of range",
+    )
+    evidence = Evidence(example_with_gpus(1), rows=(Row(TRACE, (), Judged(), 0.0, reading),), lines=log)
+    causes = [cause.rule for cause in diagnosis.diagnose(evidence).causes]
+    assert causes == ["program_ran_elsewhere", "element_of_no_gpus"]
