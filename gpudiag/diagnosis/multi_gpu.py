@@ -25,7 +25,7 @@ from gpudiag.scope import gpus_in_scope
 
 _SYSTEM_ERROR = re.compile(r"NCCL.*(?:unhandled )?system error|ncclSystemError", re.IGNORECASE)
 _OUT_OF_SHM = re.compile(r"NCCL WARN.*(?:/dev/shm|shared memory segment|posix_fallocate)", re.IGNORECASE)
-_SHM_FULL = re.compile(r"/dev/shm\S*.*No space left on device", re.IGNORECASE)
+_NO_SPACE_LEFT = re.compile(r"No space left on device", re.IGNORECASE)
 _NAMED = re.compile(r"NCCL WARN.*\b(?:Call to|failed|error)\b", re.IGNORECASE)
 _NOT_LOCKED = re.compile(r"NCCL WARN.*(?:ibv_\w+|memlock|Cannot allocate memory)", re.IGNORECASE)
 _EXCHANGE = re.compile(r"NCCL INFO|all[-_ ]?reduces?\b", re.IGNORECASE)
@@ -58,7 +58,7 @@ def _small_shared_memory(evidence: Evidence) -> Iterator[Match]:
     elif said:  # there is enough here, or one GPU: the log is of another machine, or others filled it
         yield Match(
             evidence=(f"log: {said}",),
-            sure=Sure.PROVED if _SHM_FULL.search(said) else Sure.LIKELY,
+            sure=Sure.PROVED if _NO_SPACE_LEFT.search(said) else Sure.LIKELY,
             figures={"room": "none was left where the program ran"},
         )
 
