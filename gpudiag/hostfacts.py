@@ -207,6 +207,8 @@ class EnvironmentFacts(Family, tag="environment"):
 
     variables: dict[str, str]
     """Name to value. A value that can hold a secret is not stored; ``(set)`` stands for it."""
+    set_by_python: dict[str, str] = {}
+    """Those that Python sets whenever it starts, whatever it was started with, to the file that does; "": not known."""
 
 
 class ContainerFacts(Family, tag="container"):
@@ -313,6 +315,11 @@ class Facts(Record):
     def variables(self) -> dict[str, str]:
         """The environment variables that were stored; empty where the family is unknown."""
         return {} if isinstance(self.environment, Unknown) else self.environment.variables
+
+    @property
+    def set_by_python(self) -> dict[str, str]:
+        """Of these, those that Python sets at its start, to the file that does."""
+        return {} if isinstance(self.environment, Unknown) else self.environment.set_by_python
 
     @property
     def without_gpu(self) -> bool:

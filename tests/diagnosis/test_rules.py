@@ -10,7 +10,8 @@ from msgspec.structs import replace
 
 from gpudiag import diagnosis
 from gpudiag.diagnosis.rule import TRACE, Evidence, Rule, RuleCase
-from gpudiag.hostfacts import DriverFacts, example, example_with_gpus
+from gpudiag.diagnosis.visibility import MASK
+from gpudiag.hostfacts import DriverFacts, EnvironmentFacts, example, example_with_gpus
 from gpudiag.model import Judged, Row, Stage, Sure
 from gpudiag.probes.discovery import trace
 
@@ -117,3 +118,13 @@ def test_the_root_comes_before_its_symptom() -> None:
     evidence = Evidence(example_with_gpus(1), rows=(Row(TRACE, (), Judged(), 0.0, reading),), lines=log)
     causes = [cause.rule for cause in diagnosis.diagnose(evidence).causes]
     assert causes == ["program_ran_elsewhere", "element_of_no_gpus"]
+
+
+@pytest.mark.parametrize("file", ["/venv/sitecustomize.py", ""])
+def test_what_python_sets_at_its_start_no_shell_can_unset(file: str) -> None:
+    rule = next(rule for rule in RULES if rule.id == "mask_hides_all")
+    facts = example_with_gpus(1, environment=EnvironmentFacts({MASK: "-1"}, {MASK: file}))
+    (cause,) = rule.causes(Evidence(facts))
+    assert cause.trial is None
+    (line,) = cause.fix
+    assert line.startswith(f"# take {MASK} out of {file or 'the sitecustomize.py'}")
