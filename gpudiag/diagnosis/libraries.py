@@ -43,6 +43,7 @@ from gpudiag.probes.host.libraries import (
     example_library,
     example_without_libdevice,
     installed,
+    is_another_release,
     older_first,
     requirement,
     unopened,
@@ -331,12 +332,16 @@ def _older_library_first(evidence: Evidence) -> Iterator[Match]:
 def _other_soname(evidence: Evidence) -> Iterator[Match]:
     for one in with_other_soname(evidence.facts):
         link = f", a link to {one.file}" if one.file != one.path else ""
+        keep = f"mv {one.path} {one.path}.away  # unless it passes all calls on to the right one"
         yield Match(
             evidence=(f"{one.path}{link}: DT_SONAME is {one.own_soname}",),
+            # A library that passes calls on to the right one has a name of its own, too.
+            sure=Sure.PROVED if is_another_release(one) else Sure.LIKELY,
             figures={
                 "library": one.soname,
                 "path": one.path,
                 "own": one.own_soname,
+                "remove": f"rm {one.path}" if is_another_release(one) else keep,
                 "requirement": requirement(evidence.facts, one.soname),
             },
         )
@@ -820,7 +825,7 @@ RULES = (
         libcusolver.so.11`. The number in the name is the promise of an interface: TensorFlow opens the file, and then
         finds functions missing or with other arguments. That ends in a crash, or in wrong results.
         """,
-        fix=("rm {path}", "pip install {requirement}"),
+        fix=("{remove}", "pip install {requirement}"),
         url="https://tldp.org/HOWTO/Program-Library-HOWTO/shared-libraries.html",
         find=_other_soname,
         cases=(
@@ -829,8 +834,7 @@ RULES = (
             RuleCase("a file without a name", _evidence(example_library(_CUSOLVER, own_soname=None)), fires=False),
             RuleCase(
                 "another library altogether",
-                _evidence(example_library(_CUSOLVER, own_soname="libstub.so")),
-                fires=False,
+                _evidence(example_library(_CUSOLVER, own_soname="libz.so.1")),
             ),
         ),
     ),

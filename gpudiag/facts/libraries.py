@@ -207,7 +207,9 @@ def _library(name: str, loader: _Loader, packaged: _Packaged, folders: list[Path
     found = None if _is_loaded(name) else loader.find(name)
     handle, error = _open(name if found is None else str(found[0]))
     if found is None and handle is not None:
-        found = _mapped(name), "loaded already"
+        # A link to a library that is loaded under its own name counts as loaded, too, and has no mapping of this name.
+        mapped = _mapped(name)
+        found = loader.find(name) if mapped is None else (mapped, "loaded already")
     path = None if found is None else found[0]
     header = elf.read(path) if path else None
     places = () if _is_in(path, simulated) else (*packaged.copies(name), *(folder / name for folder in folders))
@@ -266,14 +268,14 @@ def _is_loaded(name: str) -> bool:
     return True
 
 
-def _mapped(name: str) -> Path:
+def _mapped(name: str) -> Path | None:
     stem = name.partition(".so")[0] + ".so"
     try:
         lines = Path("/proc/self/maps").read_text(errors="replace").splitlines()
     except OSError:
-        return Path(name)
+        return None
     paths = (Path(line.split(maxsplit=5)[5]) for line in lines if "/" in line)
-    return next((path for path in paths if path.name.startswith(stem)), Path(name))
+    return next((path for path in paths if path.name.startswith(stem)), None)
 
 
 def _version(file: Path, owner: str | None) -> str | None:

@@ -160,3 +160,10 @@ def test_a_runpath_is_expanded_by_the_folder_of_its_file(tmp_path: Path) -> None
         f"{tmp_path}/nvidia/x/lib",
         f"{tmp_path}/tensorflow",
     )
+
+
+def test_a_link_to_another_library_is_where_the_link_is(source: Path, tmp_path: Path) -> None:
+    link = tmp_path / "libcusolver.so.11"
+    link.symlink_to(source / "libcublas.so.12")
+    found = gather(LD_LIBRARY_PATH=f"{tmp_path}:{source}")["libraries"]["libcusolver.so.11"]
+    assert (found["path"], found["own_soname"]) == (str(link), "libcublas.so.12")
