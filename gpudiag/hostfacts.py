@@ -91,6 +91,8 @@ class TensorflowFacts(Family, tag="tensorflow"):
     """A module ``tensorflow`` there that this interpreter does not import, as a program of that folder would."""
     unreadable: tuple[str, ...] = ()
     """Folders of metadata on ``sys.path`` that cannot be read, of whatever distribution."""
+    outside: dict[str, str] = {}
+    """Modules that TensorFlow imports, to their file, where that is in no folder of installed packages."""
 
 
 class DriverFacts(Family, tag="driver"):

@@ -78,7 +78,7 @@ _KNOWN = {
     ),
 }
 """Variables of which TensorFlow's error is known, and what to do instead."""
-_OF_OTHERS = ("CUDA_VISIBLE_DEVICES", "LD_LIBRARY_PATH", "TF_XLA_FLAGS", "XLA_FLAGS", _TYPES)
+_OF_OTHERS = ("CUDA_VISIBLE_DEVICES", "LD_LIBRARY_PATH", "PYTHONPATH", "TF_XLA_FLAGS", "XLA_FLAGS", _TYPES)
 """Those that another rule understands."""
 _SAYS_LITTLE = re.compile(r"true|false|none|auto|[\d.:,-]*|.{0,2}", re.IGNORECASE)
 """A value that may stand in an error by chance."""

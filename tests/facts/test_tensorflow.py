@@ -201,3 +201,14 @@ def test_metadata_that_is_no_text_costs_itself_alone(site: Path) -> None:
     facts = tensorflow.gather()
     assert [one.name for one in facts.companions] == ["keras"]
     assert set(facts.unreadable) == {str(broken), str(no_record)}
+
+
+def test_a_module_that_tensorflow_needs_lies_outside_the_installed_packages(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    own, site = tmp_path / "work", tmp_path / "lib" / "site-packages"
+    for folder, name in ((own, "numpy"), (site, "numpy"), (site, "h5py")):
+        folder.mkdir(parents=True, exist_ok=True)
+        (folder / f"{name}.py").touch()
+    monkeypatch.setattr(sys, "path", [str(own), str(site)])
+    assert tensorflow.gather().outside == {"numpy": str(own / "numpy.py")}
