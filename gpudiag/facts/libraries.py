@@ -309,6 +309,13 @@ def _tensorflow() -> Path | None:
     return Path(spec.origin).parent if spec and spec.origin else None
 
 
+def _release(package: Path) -> tuple[int, int]:
+    """Return TensorFlow's release by the metadata beside its ``package``; (0, 0) where there is none."""
+    names = (folder.name for folder in package.parent.glob("t*-*.dist-info"))
+    found = (re.match(r"(?:tensorflow(?:_(?:cpu|gpu|intel))?|tf_nightly)-(\d+)\.(\d+)", name) for name in names)
+    return max(((int(one[1]), int(one[2])) for one in found if one), default=(0, 0))
+
+
 def _folders(root: Path) -> Iterator[Path]:
     """Yield folders that hold CUDA libraries on many machines, whether the loader looks there or not."""
     for base in (*(Path(os.environ[name]) for name in _TOOLKITS if os.environ.get(name)), Path(sys.prefix)):
@@ -322,6 +329,13 @@ def _libdevice(package: Path | None, root: Path, folders: list[Path]) -> tuple[t
     """Return the files ``libdevice.10.bc`` that XLA finds, and those that it does not."""
     named = re.findall(r"--xla_gpu_cuda_data_dir[= ]['\"]?([^\s'\"]+)", os.environ.get("XLA_FLAGS", ""))
     beside = [package.parent / "nvidia/cuda_nvcc"] if package else []
+    if package and _release(package) >= (2, 21):  # measured there: TF_CPP_VMODULE=cuda_root_path=3 prints the folders
+        beside = [
+            Path(os.environ.get("CUDA_HOME") or package / "cuda"),
+            *beside,
+            package / "cuda",
+            *package.parents[3:5],
+        ]
     looked_in = [*map(Path, named[-1:]), root / "usr/local/cuda", root / "opt/cuda", *beside]
     toolkits = [folder.parent for folder in folders if folder.name.startswith("lib")]
     elsewhere = [*toolkits, *(Path(site) / "nvidia/cuda_nvcc" for site in sys.path if site)]
