@@ -936,8 +936,9 @@ RULES = (
         why="""
         XLA compiles models for the GPU where Keras or the program asks for it (jit_compile, which Keras 3 sets by
         itself on GPUs), and needs NVIDIA's library of mathematical functions. It comes with nvcc, not with the CUDA
-        libraries, and XLA looks in /usr/local/cuda, in the package nvidia-cuda-nvcc-cu12 and where XLA_FLAGS says, not
-        in the folders of conda and apt. GPUs are listed and plain operations work; the first `fit` fails.
+        libraries, and XLA looks in /usr/local/cuda, in the package nvidia-cuda-nvcc-cu12 and where XLA_FLAGS says;
+        since 2.21 also in CUDA_HOME and in the environment itself, but not where apt puts it. GPUs are listed and plain
+        operations work; the first `fit` fails.
         """,
         fix=("{first}", "{second}"),
         url="https://github.com/tensorflow/tensorflow/issues/58681",
