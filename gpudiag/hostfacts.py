@@ -89,6 +89,10 @@ class TensorflowFacts(Family, tag="tensorflow"):
     """The same for each distribution that installs them, by its name, where its record has hashes to compare."""
     in_working_directory: str | None = None
     """A module ``tensorflow`` there that this interpreter does not import, as a program of that folder would."""
+    unreadable: tuple[str, ...] = ()
+    """Folders of metadata on ``sys.path`` that cannot be read, of whatever distribution."""
+    outside: dict[str, str] = {}
+    """Modules that TensorFlow imports, to their file, where that is in no folder of installed packages."""
 
 
 class DriverFacts(Family, tag="driver"):
@@ -207,6 +211,8 @@ class EnvironmentFacts(Family, tag="environment"):
 
     variables: dict[str, str]
     """Name to value. A value that can hold a secret is not stored; ``(set)`` stands for it."""
+    set_by_python: dict[str, str] = {}
+    """Those that Python sets whenever it starts, whatever it was started with, to the file that does; "": not known."""
 
 
 class ContainerFacts(Family, tag="container"):
@@ -324,6 +330,11 @@ class Facts(Record):
     def variables(self) -> dict[str, str]:
         """The environment variables that were stored; empty where the family is unknown."""
         return {} if isinstance(self.environment, Unknown) else self.environment.variables
+
+    @property
+    def set_by_python(self) -> dict[str, str]:
+        """Of these, those that Python sets at its start, to the file that does."""
+        return {} if isinstance(self.environment, Unknown) else self.environment.set_by_python
 
     @property
     def without_gpu(self) -> bool:

@@ -44,6 +44,7 @@ from gpudiag.model import (
     conclude,
 )
 from gpudiag.placement import parse_placements
+from gpudiag.plaintext import one_line
 from gpudiag.probe import Scope
 from gpudiag.scope import gpus_in_scope, other_use
 from gpudiag.signals import Signals
@@ -373,7 +374,9 @@ class _Run:
             self._observer.tick()
         self._devices.release(gpus)
         if ended[0].value is None:
-            return msgspec.structs.replace(trial, outcome="does not help", detail=ended[0].detail)
+            said = _last_error(ended[0])
+            detail = f"{ended[0].detail}: {said}" if said else ended[0].detail
+            return msgspec.structs.replace(trial, outcome="does not help", detail=detail)
         done = msgspec.json.decode(ended[0].value, type=OnGpu)
         if not done.listed:
             return msgspec.structs.replace(trial, outcome="does not help", detail="TensorFlow lists no GPU")
@@ -504,6 +507,15 @@ class _Run:
             detail = f"its reading is no record but {type(reading).__name__}"
             return msgspec.structs.replace(row, outcome=Broken(Cause.BAD_RESULT, detail))
         return _judged(msgspec.structs.replace(row, reading=reading), task.entry, facts, self._options.limits)
+
+
+def _last_error(ended: Ended) -> str:
+    """Return why a process ended without a word of its own about it: its last fatal line, or its last error."""
+    if ended.cause not in (Cause.NO_RESULT, Cause.SIGNAL):
+        return ""
+    found = [one for one in logline.parse(ended.stderr.splitlines()) if one.level in "EF"]
+    worst = [one for one in found if one.level == "F"] or found
+    return one_line(worst[-1].text)[:KEPT_CHARACTERS] if worst else ""
 
 
 def _first_errors(lines: list[str]) -> Iterator[str]:

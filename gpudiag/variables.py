@@ -44,6 +44,7 @@ SETTINGS = frozenset(
         "TF_NUM_INTEROP_THREADS",
         "TF_NUM_INTRAOP_THREADS",
         "TF_PER_DEVICE_MEMORY_LIMIT_MB",
+        "TF_PLUGGABLE_DEVICE_LIBRARY_PATH",
         "TF_USE_LEGACY_KERAS",
         "TF_XLA_FLAGS",
         "XLA_FLAGS",

@@ -5,8 +5,9 @@ from __future__ import annotations
 import pytest
 
 from conftest import Gpudiag
-from gpudiag import codec, diagnosis
-from gpudiag.model import Diagnosis
+from gpudiag import codec, diagnosis, runner
+from gpudiag.isolate import Ended
+from gpudiag.model import Cause, Diagnosis
 
 pytestmark = pytest.mark.usefixtures("no_child_left")
 HIDDEN = {"CUDA_VISIBLE_DEVICES": "7"}
@@ -111,3 +112,22 @@ def test_explain_knows_every_cause(gpudiag: Gpudiag) -> None:
     assert misspelt.returncode == 2
     assert "mask_hides_all" in misspelt.stderr
     assert gpudiag("explain", diagnosis.rules()[0].id).returncode == 0
+
+
+@pytest.mark.parametrize(
+    ("cause", "log", "said"),
+    [
+        (
+            Cause.NO_RESULT,
+            ("F0000 00:00:1.2 7 a.cc:1] Unknown flag", "E0000 00:00:1.3 7 b.cc:1] a list"),
+            "Unknown flag",
+        ),
+        (Cause.SIGNAL, ("E0000 00:00:1.2 7 a.cc:1] first", "E0000 00:00:1.3 7 b.cc:1] last", "[stack]"), "last"),
+        (Cause.NO_RESULT, ("nothing of TensorFlow's",), ""),
+        (Cause.EXCEPTION, ("E0000 00:00:1.2 7 a.cc:1] its detail says more",), ""),
+    ],
+)
+def test_of_a_process_that_ended_without_a_word_the_last_error_is_told(
+    cause: Cause, log: tuple[str, ...], said: str
+) -> None:
+    assert runner._last_error(Ended("x", None, cause, "exited", "", "\n".join(log), 1.0)) == said

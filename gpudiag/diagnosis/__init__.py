@@ -64,8 +64,10 @@ def diagnose(evidence: Evidence) -> Diagnosis:
 
 
 def _found(rules: Iterable[Rule], evidence: Evidence) -> list[RootCause]:
-    return sorted((cause for rule in rules for cause in rule.causes(evidence)), key=_rank)
+    found = [(rule, cause) for rule in rules for cause in rule.causes(evidence)]
+    return [cause for _, cause in sorted(found, key=_rank)]
 
 
-def _rank(cause: RootCause) -> tuple[int, int]:
-    return _ORDER.index(cause.stage), _SURENESS.index(cause.sure)
+def _rank(found: tuple[Rule, RootCause]) -> tuple[int, bool, int]:
+    rule, cause = found
+    return _ORDER.index(cause.stage), rule.symptom, _SURENESS.index(cause.sure)

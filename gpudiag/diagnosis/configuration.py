@@ -365,6 +365,7 @@ RULES = (
         url="https://www.tensorflow.org/api_docs/python/tf/config/list_physical_devices",
         find=_element_of_no_gpus,
         needs_gpu=False,
+        symptom=True,
         cases=(
             RuleCase("gpus[0]", _log(*_TRACEBACK[:3], _EMPTY, listed=0)),
             RuleCase("of the call itself", _log("    gpu = tf.config.list_physical_devices('GPU')[0]", _EMPTY)),
@@ -391,6 +392,7 @@ RULES = (
         url="https://www.tensorflow.org/guide/gpu#manual_device_placement",
         find=_cpu_instead,
         needs_gpu=False,
+        symptom=True,
         cases=(
             RuleCase("strategy on the CPU", _log(_MIRRORED % "CPU", listed=0)),
             RuleCase("explicit device", _log("assigned to /device:GPU:0 but available devices are [ /device:CPU:0 ]")),

@@ -43,6 +43,7 @@ from gpudiag.probes.host.libraries import (
     example_library,
     example_without_libdevice,
     installed,
+    is_another_release,
     older_first,
     requirement,
     unopened,
@@ -331,12 +332,16 @@ def _older_library_first(evidence: Evidence) -> Iterator[Match]:
 def _other_soname(evidence: Evidence) -> Iterator[Match]:
     for one in with_other_soname(evidence.facts):
         link = f", a link to {one.file}" if one.file != one.path else ""
+        keep = f"mv {one.path} {one.path}.away  # unless it passes all calls on to the right one"
         yield Match(
             evidence=(f"{one.path}{link}: DT_SONAME is {one.own_soname}",),
+            # A library that passes calls on to the right one has a name of its own, too.
+            sure=Sure.PROVED if is_another_release(one) else Sure.LIKELY,
             figures={
                 "library": one.soname,
                 "path": one.path,
                 "own": one.own_soname,
+                "remove": f"rm {one.path}" if is_another_release(one) else keep,
                 "requirement": requirement(evidence.facts, one.soname),
             },
         )
@@ -823,7 +828,7 @@ RULES = (
         libcusolver.so.11`. The number in the name is the promise of an interface: TensorFlow opens the file, and then
         finds functions missing or with other arguments. That ends in a crash, or in wrong results.
         """,
-        fix=("rm {path}", "pip install {requirement}"),
+        fix=("{remove}", "pip install {requirement}"),
         url="https://tldp.org/HOWTO/Program-Library-HOWTO/shared-libraries.html",
         find=_other_soname,
         cases=(
@@ -832,8 +837,7 @@ RULES = (
             RuleCase("a file without a name", _evidence(example_library(_CUSOLVER, own_soname=None)), fires=False),
             RuleCase(
                 "another library altogether",
-                _evidence(example_library(_CUSOLVER, own_soname="libstub.so")),
-                fires=False,
+                _evidence(example_library(_CUSOLVER, own_soname="libz.so.1")),
             ),
         ),
     ),
@@ -935,8 +939,9 @@ RULES = (
         why="""
         XLA compiles models for the GPU where Keras or the program asks for it (jit_compile, which Keras 3 sets by
         itself on GPUs), and needs NVIDIA's library of mathematical functions. It comes with nvcc, not with the CUDA
-        libraries, and XLA looks in /usr/local/cuda, in the package nvidia-cuda-nvcc-cu12 and where XLA_FLAGS says, not
-        in the folders of conda and apt. GPUs are listed and plain operations work; the first `fit` fails.
+        libraries, and XLA looks in /usr/local/cuda, in the package nvidia-cuda-nvcc-cu12 and where XLA_FLAGS says;
+        since 2.21 also in CUDA_HOME and in the environment itself, but not where apt puts it. GPUs are listed and plain
+        operations work; the first `fit` fails.
         """,
         fix=("{first}", "{second}"),
         url="https://github.com/tensorflow/tensorflow/issues/58681",

@@ -25,6 +25,8 @@ from gpudiag.scope import gpus_in_scope
 
 _SYSTEM_ERROR = re.compile(r"NCCL.*(?:unhandled )?system error|ncclSystemError", re.IGNORECASE)
 _OUT_OF_SHM = re.compile(r"NCCL WARN.*(?:/dev/shm|shared memory segment|posix_fallocate)", re.IGNORECASE)
+_NO_SPACE_LEFT = re.compile(r"No space left on device", re.IGNORECASE)
+_NAMED = re.compile(r"NCCL WARN.*\b(?:Call to|failed|error)\b", re.IGNORECASE)
 _NOT_LOCKED = re.compile(r"NCCL WARN.*(?:ibv_\w+|memlock|Cannot allocate memory)", re.IGNORECASE)
 _EXCHANGE = re.compile(r"NCCL INFO|all[-_ ]?reduces?\b", re.IGNORECASE)
 """What TensorFlow and NCCL say when GPUs are about to exchange data."""
@@ -51,7 +53,13 @@ def _small_shared_memory(evidence: Evidence) -> Iterator[Match]:
         yield Match(
             evidence=(f"log: {failed}", here.message),
             sure=Sure.PROVED if said else Sure.LIKELY,
-            figures={"size": here.figures["size_mib"]},
+            figures={"room": f"{here.figures['size_mib']} MiB in this container"},
+        )
+    elif said:  # there is enough here, or one GPU: the log is of another machine, or others filled it
+        yield Match(
+            evidence=(f"log: {said}",),
+            sure=Sure.PROVED if _NO_SPACE_LEFT.search(said) else Sure.LIKELY,
+            figures={"room": "none was left where the program ran"},
         )
 
 
@@ -68,12 +76,20 @@ def _low_memory_lock(evidence: Evidence) -> Iterator[Match]:
 
 def _other_system_error(evidence: Evidence) -> Iterator[Match]:
     failed = _first(_SYSTEM_ERROR, evidence)
+    if _first(_OUT_OF_SHM, evidence):
+        return
     if failed and not any(_here(evidence, kind) for kind in ("small_shm", "low_memlock", "no_interface")):
+        named = _first(_NAMED, evidence)
         nodes = evidence.facts.device_nodes
         network = () if isinstance(nodes, Unknown) else nodes.network
         yield Match(
-            evidence=(f"log: {failed}", f"network interfaces: {' '.join(network) or 'not known'}"),
+            evidence=(
+                f"log: {failed}",
+                *([f"log: {named}"] if named else []),
+                f"network interfaces: {' '.join(network) or 'not known'}",
+            ),
             sure=Sure.POSSIBLE,
+            figures={"which": "NCCL's own line names it" if named else "the log does not say which"},
         )
 
 
@@ -132,6 +148,10 @@ def _worker_without_gpu(evidence: Evidence) -> Iterator[Match]:
 
 
 _UNHANDLED = "INTERNAL: NCCL: unhandled system error. Set NCCL_DEBUG=WARN for detail."
+_NO_SPACE = (
+    "host:101:150 [0] misc/shmutils.cc:87 NCCL WARN Error: failed to extend /dev/shm/nccl-2Qx9aB to 33030532 bytes, "
+    "error: No space left on device (28)"
+)
 _DOCKER = ContainerFacts("docker", ("/.dockerenv",), False, None, shm_bytes=64 << 20)
 _ENOUGH = msgspec.structs.replace(_DOCKER, shm_bytes=1 << 30)
 _INFINIBAND = ContainerFacts(None, (), False, None, memlock_bytes=64 << 10, infiniband=("/dev/infiniband/uverbs0",))
@@ -175,7 +195,7 @@ RULES = (
     Rule(
         id="nccl_small_shared_memory",
         stage=Stage.CONFIGURATION,
-        cause="NCCL has {size} MiB of /dev/shm in this container, too little for its buffers",
+        cause="NCCL has too little room in /dev/shm for its buffers: {room}",
         why="""
         Where GPUs have no direct way to each other, NCCL exchanges data through /dev/shm. Docker and Kubernetes give a
         container 64 MiB of it; NVIDIA recommends 1 GiB and no limit on locked memory. NCCL then fails with "unhandled
@@ -184,6 +204,7 @@ RULES = (
         fix=(
             "docker run --shm-size=1g --ulimit memlock=-1 ...   # or --ipc=host",
             "# Kubernetes: an emptyDir of medium: Memory, mounted at /dev/shm",
+            "ls -l /dev/shm/nccl-*   # left by programs that were killed: remove them when none runs",
             "NCCL_DEBUG=WARN python program.py   # names what failed, if it does so again",
         ),
         url=_NCCL,
@@ -191,6 +212,8 @@ RULES = (
         cases=(
             RuleCase("system error", _two(_UNHANDLED)),
             RuleCase("NCCL names it", _two("h:1:2 [0] shmutils.cc:62 NCCL WARN Call to posix_fallocate failed")),
+            RuleCase("it was full there", _two(_NO_SPACE, _UNHANDLED, container=_ENOUGH)),
+            RuleCase("one GPU here", Evidence(example_with_gpus(1), lines=(_NO_SPACE,))),
             RuleCase("enough of it", _two(_UNHANDLED, container=_ENOUGH), fires=False),
             RuleCase("no failure", _two("Epoch 1/10"), fires=False),
             RuleCase("one GPU", Evidence(example_with_gpus(1, container=_DOCKER), lines=(_UNHANDLED,)), fires=False),
@@ -240,7 +263,7 @@ RULES = (
     Rule(
         id="nccl_system_error",
         stage=Stage.CONFIGURATION,
-        cause="a call of NCCL to the operating system failed, and the log does not say which",
+        cause="a call of NCCL to the operating system failed: {which}",
         why="""
         "NCCL: unhandled system error" is what TensorFlow passes on of any failed call to the system: shared memory,
         locked memory, sockets, InfiniBand. The first two have room enough here. NCCL names the call itself when it is
@@ -255,7 +278,16 @@ RULES = (
         find=_other_system_error,
         cases=(
             RuleCase("nothing else is found", _two(_UNHANDLED, container=_ENOUGH)),
+            RuleCase(
+                "NCCL names another call",
+                _two(
+                    _UNHANDLED,
+                    "h:1:2 [0] socket.cc:9 NCCL WARN Call to bind failed : Address in use",
+                    container=_ENOUGH,
+                ),
+            ),
             RuleCase("little shared memory", _two(_UNHANDLED), fires=False),
+            RuleCase("shared memory was full there", _two(_UNHANDLED, _NO_SPACE, container=_ENOUGH), fires=False),
             RuleCase("no failure", _two("Epoch 1/10", container=_ENOUGH), fires=False),
         ),
     ),

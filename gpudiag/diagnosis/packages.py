@@ -113,10 +113,7 @@ def _shadowed(evidence: Evidence) -> Iterator[Match]:
         return
     folder = PurePath(path).parent
     entries = evidence.facts.variables.get(_PATH, "").split(":")
-    rest = [entry for entry in entries if PurePath(entry) != folder]
-    do = ""
-    if len(rest) < len(entries):
-        do = (f"export {_PATH}={':'.join(rest)}" if rest else f"unset {_PATH}") + "  # instead"
+    do = _off_the_path(evidence, folder)
     yield Match(
         evidence=(
             f"import tensorflow takes {module}",
@@ -130,6 +127,65 @@ def _shadowed(evidence: Evidence) -> Iterator[Match]:
             "new": str(PurePath(path).with_name(f"my_{PurePath(path).name}")),
             "folder": str(folder),
             "elsewhere": do or f"# or run the program in another folder than {folder}: Python looks there first",
+        },
+    )
+
+
+def _rest_of_path(evidence: Evidence, folder: PurePath) -> str | None:
+    """Return what of PYTHONPATH is left without ``folder``; None where it is not there."""
+    entries = evidence.facts.variables.get(_PATH, "").split(":")
+    rest = [entry for entry in entries if PurePath(entry) != folder]
+    return ":".join(rest) if len(rest) < len(entries) else None
+
+
+def _off_the_path(evidence: Evidence, folder: PurePath) -> str:
+    rest = _rest_of_path(evidence, folder)
+    if rest is None:
+        return ""
+    return (f"export {_PATH}={rest}" if rest else f"unset {_PATH}") + "  # instead"
+
+
+_OF_A_MODULE = re.compile(
+    r"cannot import name '\w+' from (?:partially initialized module )?'(?P<from>[\w.]+)'(?: .*?\((?P<in>/[^()]+)\))?|"
+    r"module '(?P<of>[\w.]+)' has no attribute|"
+    r"No module named '(?P<below>\w+)\.[\w.]+'; '\w+' is not a package"
+)
+_FILE = re.compile(r"(?:File \"|consider renaming ')(?P<file>/[^\"']+\.py)[\"']")
+_INSTALLED = re.compile(r"/(?:site|dist)-packages/|/lib(?:64)?/python[\d.]+/")
+
+
+def _module_shadowed(evidence: Evidence) -> Iterator[Match]:
+    installed, error = _installed(evidence.facts), _import_error(evidence)
+    found = _OF_A_MODULE.search(error) if error else None
+    if installed is None or found is None or error is None:
+        return
+    name = next(filter(None, (found["from"], found["of"], found["below"]))).partition(".")[0]
+    log = [line for row in evidence.rows if row.probe == TRACE for line in row.log]
+    told = [hit["file"] for line in (error, *log) for hit in _FILE.finditer(line)]
+    named = [file for file in told if PurePath(host_tensorflow.of_module(file)).stem == name]
+    file = found["in"] or next(iter(named), None) or installed.outside.get(name)
+    if name == "tensorflow" or file is None or _INSTALLED.search(file):
+        return
+    path = host_tensorflow.of_module(file)
+    if PurePath(path).stem != name:  # a module below it: the folder of the package is not known
+        return
+    folder = PurePath(path).parent
+    rest = _rest_of_path(evidence, folder)
+    real = next((one for one in installed.companions if one.name.replace("-", "_") == name), None)
+    yield Match(
+        evidence=(
+            f"import tensorflow: {error}",
+            f"import {name} takes {file}",
+            *([f"{real.name} {real.version} is in {real.location}"] if real else []),
+            *([f"{_PATH}={evidence.facts.variables[_PATH]}"] if rest is not None else []),
+        ),
+        sure=Sure.LIKELY,
+        figures={
+            "name": name,
+            "path": path,
+            "new": str(PurePath(path).with_name(f"my_{PurePath(path).name}")),
+            "elsewhere": _off_the_path(evidence, folder)
+            or f"# or run the program in another folder than {folder}: Python looks there first",
         },
     )
 
@@ -311,8 +367,14 @@ _TWO = (Distribution("tensorflow", "2.21.0", _SITE), Distribution("tensorflow-cp
 _ONLY_CPU = (Distribution("tensorflow-cpu", "2.21.0", _SITE),)
 _BROKEN_IMPORT = Row(TRACE, (), Broken(Cause.EXCEPTION, "AttributeError: module has no attribute 'config'"), 0.0)
 _BUILD_INFO = "tensorflow/python/platform/build_info.py"
+_NO_TYPING = "ImportError: cannot import name 'typing' from 'numpy' (/home/someone/work/numpy.py)"
+_NO_ARRAY = "AttributeError: module 'numpy' has no attribute 'array'"
 _DML = f"{_SITE}/{_PLUGIN}/libtfdml_plugin.so"
 _BROKEN_BY_PLUGIN = Row(TRACE, (), Broken(Cause.EXCEPTION, f"NotFoundError: {_DML}: undefined symbol"), 0.0)
+
+
+def _shadowing(error: str, *log: str) -> Row:
+    return Row(TRACE, (), Broken(Cause.EXCEPTION, f"import tensorflow raised {error}"), 0.0, log=log)
 
 
 def _judged(facts: Facts, *rows: Row) -> Evidence:
@@ -421,6 +483,35 @@ RULES = (
             RuleCase("the package", _with(), fires=False),
             RuleCase("the package, its build not known", _with(build=None), fires=False),
             RuleCase("a build of one's own", _with(module_path="/src/tensorflow/__init__.py"), fires=False),
+        ),
+    ),
+    Rule(
+        id="module_shadowed",
+        stage=Stage.PACKAGE,
+        cause="TensorFlow cannot be imported, because {path} is imported in the place of {name}",
+        why="""
+        Python takes the first module of a name on sys.path: the folder of the program, then PYTHONPATH, then its own
+        modules and the installed packages. A file numpy.py, keras.py, random.py or logging.py of one's own hides the
+        module that TensorFlow, or a package that it needs, asks for. The error names what that file does not have.
+        """,
+        fix=("mv {path} {new}", "{elsewhere}"),
+        url="https://docs.python.org/3/library/sys_path_init.html",
+        find=_module_shadowed,
+        needs_gpu=False,
+        cases=(
+            RuleCase("its file is named", _with(_shadowing(_NO_TYPING), variables={_PATH: "/home/someone/work"})),
+            RuleCase("in the traceback", _with(_shadowing(_NO_ARRAY, '  File "/home/someone/numpy.py", line 1'))),
+            RuleCase("found there", _with(_shadowing(_NO_ARRAY), outside={"numpy": "/home/someone/numpy.py"})),
+            RuleCase("a folder", _with(_shadowing(_NO_TYPING.replace("numpy.py", "numpy/__init__.py")))),
+            RuleCase("a module of Python's", _with(_shadowing(_NO_TYPING.replace("numpy", "logging")))),
+            RuleCase("not known where", _with(_shadowing(_NO_ARRAY)), fires=False),
+            RuleCase(
+                "in its place",
+                _with(_shadowing(_NO_TYPING.replace("/home/someone/work", f"{_SITE}/numpy"))),
+                fires=False,
+            ),
+            RuleCase("another error", _with(_BROKEN_IMPORT, outside={"numpy": "/src/numpy/__init__.py"}), fires=False),
+            RuleCase("the import works", _with(outside={"numpy": "/src/numpy/__init__.py"}), fires=False),
         ),
     ),
     Rule(

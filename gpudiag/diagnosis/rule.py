@@ -104,20 +104,31 @@ class Rule:
     """False: it may be the cause where no NVIDIA GPU can be seen, too, as in a container that was given none."""
     last_resort: bool = False
     """True: it says what is known where no other rule finds a cause, and counts only there."""
+    symptom: bool = False
+    """True: it follows from another cause, which comes before it where that was found."""
 
     def causes(self, evidence: Evidence) -> Iterator[RootCause]:
         """Yield a root cause for each match."""
         for match in self.find(evidence):
             fix = [line.format(**match.figures) for line in self.fix]
+            trial = None if match.change is None else Trial(match.change, line=fix[self.tried])
+            seen = match.evidence
+            inside = evidence.facts.set_by_python
+            for name in (match.change or {}).keys() & inside.keys():  # then no shell can change it
+                trial = None
+                file = inside[name] or "the sitecustomize.py, usercustomize.py or .pth file"
+                fix[self.tried] = f"# take {name} out of {file}, which sets it whenever Python starts"
+                fix = [line for line in fix if not line.startswith(f"export {name}=")]
+                seen = (*seen, f"{name} is set in a Python that was started without it, too")
             yield RootCause(
                 rule=self.id,
                 stage=match.stage or self.stage,
                 sure=match.sure,
                 cause=self.cause.format(**match.figures),
-                evidence=match.evidence,
+                evidence=seen,
                 fix=tuple(filter(None, fix)),
                 url=self.url,
-                trial=None if match.change is None else Trial(match.change, line=fix[self.tried]),
+                trial=trial,
             )
 
     @property

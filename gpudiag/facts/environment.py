@@ -5,7 +5,10 @@ from __future__ import annotations
 import json
 import os
 import re
-from collections.abc import Mapping
+import subprocess
+import sys
+from collections.abc import Collection, Mapping
+from pathlib import Path
 
 from gpudiag.facts import printable
 from gpudiag.hostfacts import EnvironmentFacts
@@ -22,8 +25,46 @@ _LOGIN_IN_URL = re.compile(r"://[^/\s]*@")
 def gather(environ: Mapping[str, str] = os.environ) -> EnvironmentFacts:
     """Return the recorded variables of ``environ``, sorted by name, without values that can hold a secret."""
     return EnvironmentFacts(
-        {printable(name): _value(name, environ[name]) for name in sorted(environ) if _is_recorded(name.upper())}
+        {printable(name): _value(name, environ[name]) for name in sorted(environ) if _is_recorded(name.upper())},
+        _set_by_python(SETTINGS & environ.keys()),
     )
+
+
+_STARTED = """
+import json, os, sys
+files = [getattr(sys.modules.get(name), "__file__", None) for name in ("sitecustomize", "usercustomize")]
+print(json.dumps([[name for name in sys.argv[1:] if name in os.environ], [file for file in files if file]]))
+"""
+_STARTED_S = 5
+
+
+def _set_by_python(names: Collection[str]) -> dict[str, str]:
+    """Return those of ``names`` that a new interpreter has which was started without them, and the file that sets each.
+
+    "" where that is neither sitecustomize nor usercustomize, but a ``.pth`` file, or what one of them imports.
+    """
+    if not names or not sys.executable:
+        return {}
+    without = {name: value for name, value in os.environ.items() if name not in names}
+    try:
+        ended = subprocess.run(
+            [sys.executable, "-c", _STARTED, *sorted(names)],
+            env=without,
+            capture_output=True,
+            timeout=_STARTED_S,
+            check=True,
+        )
+        found, files = json.loads(ended.stdout)
+    except (OSError, subprocess.SubprocessError, ValueError):
+        return {}
+    return {name: next((printable(file) for file in files if _holds(file, name)), "") for name in found}
+
+
+def _holds(file: str, name: str) -> bool:
+    try:
+        return name.encode() in Path(file).read_bytes()
+    except OSError:
+        return False
 
 
 def _is_recorded(name: str) -> bool:

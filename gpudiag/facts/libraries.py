@@ -182,7 +182,10 @@ class _Packaged:
         for site in self._sites:
             for folder in site.glob("nvidia[-_]*.dist-info"):
                 found = re.fullmatch(r"(?P<name>.+)-(?P<version>[^-]+)\.dist-info", folder.name)
-                record = PathDistribution(folder).read_text("RECORD") if found else None
+                try:
+                    record = PathDistribution(folder).read_text("RECORD") if found else None
+                except (OSError, ValueError):
+                    continue  # the family ``tensorflow`` names it
                 for file in re.findall(r"^([^,\n]+\.so[.\d]*),", record or "", re.MULTILINE):
                     assert found is not None
                     owner = f"{found['name'].replace('_', '-')} {found['version']}"
@@ -205,7 +208,9 @@ def _library(name: str, loader: _Loader, packaged: _Packaged, folders: list[Path
     found = None if _is_loaded(name) else loader.find(name)
     handle, error = _open(name if found is None else str(found[0]))
     if found is None and handle is not None:
-        found = _mapped(name), "loaded already"
+        # A link to a library that is loaded under its own name counts as loaded, too, and has no mapping of this name.
+        mapped = _mapped(name)
+        found = loader.find(name) if mapped is None else (mapped, "loaded already")
     path = None if found is None else found[0]
     source = "" if found is None else _SIMULATED if _is_in(path, simulated) else found[1]
     header = elf.read(path) if path else None
@@ -265,14 +270,14 @@ def _is_loaded(name: str) -> bool:
     return True
 
 
-def _mapped(name: str) -> Path:
+def _mapped(name: str) -> Path | None:
     stem = name.partition(".so")[0] + ".so"
     try:
         lines = Path("/proc/self/maps").read_text(errors="replace").splitlines()
     except OSError:
-        return Path(name)
+        return None
     paths = (Path(line.split(maxsplit=5)[5]) for line in lines if "/" in line)
-    return next((path for path in paths if path.name.startswith(stem)), Path(name))
+    return next((path for path in paths if path.name.startswith(stem)), None)
 
 
 def _version(file: Path, owner: str | None) -> str | None:
@@ -306,6 +311,13 @@ def _tensorflow() -> Path | None:
     return Path(spec.origin).parent if spec and spec.origin else None
 
 
+def _release(package: Path) -> tuple[int, int]:
+    """Return TensorFlow's release by the metadata beside its ``package``; (0, 0) where there is none."""
+    names = (folder.name for folder in package.parent.glob("t*-*.dist-info"))
+    found = (re.match(r"(?:tensorflow(?:_(?:cpu|gpu|intel))?|tf_nightly)-(\d+)\.(\d+)", name) for name in names)
+    return max(((int(one[1]), int(one[2])) for one in found if one), default=(0, 0))
+
+
 def _folders(root: Path) -> Iterator[Path]:
     """Yield folders that hold CUDA libraries on many machines, whether the loader looks there or not."""
     for base in (*(Path(os.environ[name]) for name in _TOOLKITS if os.environ.get(name)), Path(sys.prefix)):
@@ -319,6 +331,13 @@ def _libdevice(package: Path | None, root: Path, folders: list[Path]) -> tuple[t
     """Return the files ``libdevice.10.bc`` that XLA finds, and those that it does not."""
     named = re.findall(r"--xla_gpu_cuda_data_dir[= ]['\"]?([^\s'\"]+)", os.environ.get("XLA_FLAGS", ""))
     beside = [package.parent / "nvidia/cuda_nvcc"] if package else []
+    if package and _release(package) >= (2, 21):  # measured there: TF_CPP_VMODULE=cuda_root_path=3 prints the folders
+        beside = [
+            Path(os.environ.get("CUDA_HOME") or package / "cuda"),
+            *beside,
+            package / "cuda",
+            *package.parents[3:5],
+        ]
     looked_in = [*map(Path, named[-1:]), root / "usr/local/cuda", root / "opt/cuda", *beside]
     toolkits = [folder.parent for folder in folders if folder.name.startswith("lib")]
     elsewhere = [*toolkits, *(Path(site) / "nvidia/cuda_nvcc" for site in sys.path if site)]

@@ -7,6 +7,7 @@ import base64
 import hashlib
 import re
 import sys
+from collections.abc import Iterator
 from importlib.metadata import Distribution as Metadata
 from importlib.metadata import distributions
 from importlib.util import find_spec
@@ -23,6 +24,27 @@ _FRAMEWORKS = re.compile(
     r"(torch|jax|jaxlib|jax-cuda\d+-(plugin|pjrt)|cupy-.*|onnxruntime-gpu|paddlepaddle-gpu|mxnet-.*)"
 )
 _PLUGINS = re.compile(r"tensorflow-(directml(-plugin)?|metal|rocm-plugin)|intel-extension-for-tensorflow(-.*)?")
+_IMPORTED = (
+    "absl",
+    "astunparse",
+    "flatbuffers",
+    "gast",
+    "google",
+    "grpc",
+    "h5py",
+    "keras",
+    "ml_dtypes",
+    "numpy",
+    "opt_einsum",
+    "packaging",
+    "requests",
+    "six",
+    "tensorboard",
+    "termcolor",
+    "typing_extensions",
+    "wrapt",
+)
+"""Modules of the distributions that TensorFlow requires."""
 _COMPANIONS = re.compile(r"(keras|tf-keras|numpy|protobuf|ml-dtypes|h5py|nvidia-.*)")
 
 
@@ -36,10 +58,16 @@ def gather() -> TensorflowFacts:
     plugins: dict[str, Distribution] = {}
     own: Metadata | None = None
     here: dict[str, Metadata] = {}
+    unreadable: list[str] = []
     for metadata in distributions():
-        name = re.sub(r"[-_.]+", "-", _field(metadata, "Name")).lower()
-        found = Distribution(name, _field(metadata, "Version"), printable(str(metadata.locate_file(""))))
-        if _provides_tensorflow(metadata):
+        try:
+            name = re.sub(r"[-_.]+", "-", _field(metadata, "Name")).lower()
+            found = Distribution(name, _field(metadata, "Version"), printable(str(metadata.locate_file(""))))
+            provides = _provides_tensorflow(metadata)
+        except (OSError, ValueError):  # a broken disk, or bytes that are no text
+            unreadable.append(printable(str(getattr(metadata, "_path", metadata.locate_file("")))))
+            continue
+        if provides:
             providers[found.name, found.location] = found
             if module_path and Path(found.location) == Path(module_path).parent.parent:
                 own = here[found.name] = metadata
@@ -61,7 +89,19 @@ def gather() -> TensorflowFacts:
         altered=(own and _altered(own)) or (),
         in_working_directory=_in_working_directory(module_path),
         overwritten={name: files for name, one in here.items() if (files := _altered(one)) is not None},
+        unreadable=tuple(unreadable),
+        outside=dict(_outside()),
     )
+
+
+def _outside() -> Iterator[tuple[str, str]]:
+    for name in _IMPORTED:
+        try:
+            spec = find_spec(name)
+        except (ImportError, ValueError):
+            continue
+        if spec is not None and spec.origin and not re.search(r"[/\\](?:site|dist)-packages[/\\]", spec.origin):
+            yield name, printable(spec.origin)
 
 
 def _in_working_directory(imported: str | None) -> str | None:

@@ -113,7 +113,6 @@ ITEMS = (
         "GPU requested, CPU used: the program hides the GPU from itself",
         rule="program_ran_elsewhere",
         fix="os.environ['CUDA_VISIBLE_DEVICES']",
-        after="cpu_instead_of_gpu",
         machine=_MACHINE,
         options=_LOG,
         prepare=_running(_HIDES_THEM_ITSELF),

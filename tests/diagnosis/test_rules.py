@@ -10,6 +10,7 @@ from msgspec.structs import replace
 
 from gpudiag import diagnosis
 from gpudiag.diagnosis.rule import TRACE, Evidence, Rule, RuleCase
+from gpudiag.diagnosis.visibility import MASK
 from gpudiag.hostfacts import DriverFacts, EnvironmentFacts, NvmlFacts, example, example_with_gpus
 from gpudiag.model import RUN_ENDED, Broken, Cause, Judged, Row, Stage, Sure
 from gpudiag.probes.discovery import trace
@@ -237,3 +238,25 @@ def test_a_version_that_is_not_known_is_not_told() -> None:
     (cause,) = rule.causes(Evidence(facts, rows=mismatch.rows))
     assert cause.sure is Sure.LIKELY
     assert cause.cause.endswith("the driver's libraries are of another version, as the driver says")
+
+
+def test_the_root_comes_before_its_symptom() -> None:
+    reading = to_builtins(trace.read_log((), 1, None))
+    log = (
+        "W gpu_device.cc:2251] Cannot dlopen some GPU libraries. Skipping registering GPU devices...",
+        "    tf.config.set_visible_devices(tf.config.list_physical_devices('GPU')[0], 'GPU')",
+        "IndexError: list index out of range",
+    )
+    evidence = Evidence(example_with_gpus(1), rows=(Row(TRACE, (), Judged(), 0.0, reading),), lines=log)
+    causes = [cause.rule for cause in diagnosis.diagnose(evidence).causes]
+    assert causes == ["program_ran_elsewhere", "element_of_no_gpus"]
+
+
+@pytest.mark.parametrize("file", ["/venv/sitecustomize.py", ""])
+def test_what_python_sets_at_its_start_no_shell_can_unset(file: str) -> None:
+    rule = next(rule for rule in RULES if rule.id == "mask_hides_all")
+    facts = example_with_gpus(1, environment=EnvironmentFacts({MASK: "-1"}, {MASK: file}))
+    (cause,) = rule.causes(Evidence(facts))
+    assert cause.trial is None
+    (line,) = cause.fix
+    assert line.startswith(f"# take {MASK} out of {file or 'the sitecustomize.py'}")

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from pathlib import Path
+
 import pytest
 
 from gpudiag.facts import environment
@@ -75,3 +77,12 @@ def test_undecodable_values_can_be_stored() -> None:
 def test_this_process_is_the_default(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("CUDA_VISIBLE_DEVICES", "3")
     assert environment.gather().variables["CUDA_VISIBLE_DEVICES"] == "3"
+
+
+def test_a_variable_that_python_sets_at_its_start(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    file = tmp_path / "sitecustomize.py"
+    file.write_text("import os; os.environ['CUDA_VISIBLE_DEVICES'] = '-1'")
+    variables = {"CUDA_VISIBLE_DEVICES": "-1", "TF_GPU_ALLOCATOR": "cuda_malloc"}
+    assert environment.gather(variables).set_by_python == {}
+    monkeypatch.setenv("PYTHONPATH", str(tmp_path))
+    assert environment.gather(variables).set_by_python == {"CUDA_VISIBLE_DEVICES": str(file)}

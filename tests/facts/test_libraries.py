@@ -160,3 +160,24 @@ def test_a_runpath_is_expanded_by_the_folder_of_its_file(tmp_path: Path) -> None
         f"{tmp_path}/nvidia/x/lib",
         f"{tmp_path}/tensorflow",
     )
+
+
+def test_a_link_to_another_library_is_where_the_link_is(source: Path, tmp_path: Path) -> None:
+    link = tmp_path / "libcusolver.so.11"
+    link.symlink_to(source / "libcublas.so.12")
+    found = gather(LD_LIBRARY_PATH=f"{tmp_path}:{source}")["libraries"]["libcusolver.so.11"]
+    assert (found["path"], found["own_soname"]) == (str(link), "libcublas.so.12")
+
+
+@pytest.mark.parametrize(("release", "found"), [("2.20.0", []), ("2.21.0", ["toolkit", "prefix"])])
+def test_since_2_21_xla_looks_in_the_toolkit_of_the_variable_and_in_the_prefix(
+    release: str, found: list[str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    package = tmp_path / "prefix" / "lib" / "python3.11" / "site-packages" / "tensorflow"
+    (package.parent / f"tensorflow-{release}.dist-info").mkdir(parents=True)
+    for name in ("prefix", "toolkit"):
+        (tmp_path / name / "nvvm" / "libdevice").mkdir(parents=True)
+        (tmp_path / name / "nvvm" / "libdevice" / "libdevice.10.bc").touch()
+    monkeypatch.setenv("CUDA_HOME", str(tmp_path / "toolkit"))
+    looked_in, _ = libraries._libdevice(package, tmp_path, [])
+    assert list(looked_in) == [f"{tmp_path}/{name}/nvvm/libdevice/libdevice.10.bc" for name in found]

@@ -190,3 +190,25 @@ def test_a_module_in_the_working_directory_that_is_not_imported(
     assert tensorflow.gather().in_working_directory == str(work / "tensorflow" / "__init__.py")
     monkeypatch.chdir(site)
     assert tensorflow.gather().in_working_directory is None
+
+
+def test_metadata_that_is_no_text_costs_itself_alone(site: Path) -> None:
+    broken = install(site, "nvidia-cudnn-cu12", "9.3.0.75", "nvidia/cudnn/lib/libcudnn.so.9")
+    (broken / "METADATA").write_bytes(b"\xa9[=K3")
+    install(site, "keras", "3.12.0", "keras/__init__.py")
+    no_record = install(site, "numpy", "2.3.0", "numpy/__init__.py")
+    (no_record / "RECORD").write_bytes(b"\xc3(")
+    facts = tensorflow.gather()
+    assert [one.name for one in facts.companions] == ["keras"]
+    assert set(facts.unreadable) == {str(broken), str(no_record)}
+
+
+def test_a_module_that_tensorflow_needs_lies_outside_the_installed_packages(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    own, site = tmp_path / "work", tmp_path / "lib" / "site-packages"
+    for folder, name in ((own, "numpy"), (site, "numpy"), (site, "h5py")):
+        folder.mkdir(parents=True, exist_ok=True)
+        (folder / f"{name}.py").touch()
+    monkeypatch.setattr(sys, "path", [str(own), str(site)])
+    assert tensorflow.gather().outside == {"numpy": str(own / "numpy.py")}

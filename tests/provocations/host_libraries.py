@@ -13,7 +13,7 @@ def _libdevice_of_a_toolkit(gpudiag: Gpudiag) -> None:
     folder = gpudiag.folder / "cuda-12.6" / "nvvm" / "libdevice"
     folder.mkdir(parents=True)
     (folder / "libdevice.10.bc").touch()
-    gpudiag.environment["CUDA_HOME"] = str(gpudiag.folder / "cuda-12.6")
+    gpudiag.environment["CUDA_PATH"] = str(gpudiag.folder / "cuda-12.6")  # which XLA does not read
 
 
 def _overwritten(gpudiag: Gpudiag) -> None:

@@ -11,7 +11,7 @@ What a failure means
     `unopened`: a library that every GPU needs cannot be opened, or one that it needs in turn.
     `cudnn_too_old`: the cuDNN that is found is older than the one that TensorFlow was built with.
     `older_first`: `LD_LIBRARY_PATH` supplies an older copy of a library than NVIDIA's package in this environment.
-    `other_soname`: a file has the name of one release of a library and is another, most often by a link made by hand.
+    `other_soname`: a file has the name of a library and is another release or library, often by a link made by hand.
     `no_libdevice`: XLA does not find `libdevice.10.bc`, so what is compiled for the GPU can fail.
     `not_gathered`: the libraries could not be looked at.
     A machine that was given no NVIDIA GPU needs none of them: nothing is found.
@@ -171,14 +171,13 @@ def older_first(facts: Facts) -> Iterator[tuple[Library, LibraryCopy]]:
 
 
 def with_other_soname(facts: Facts) -> tuple[Library, ...]:
-    """Return libraries whose file says that it is another release of the same library."""
-    return tuple(
-        one
-        for one in _needed(facts, optional=True)
-        if one.own_soname is not None
-        and one.own_soname != one.soname
-        and one.own_soname.partition(".so")[0] == one.soname.partition(".so")[0]
-    )
+    """Return libraries whose file says that it is another release, or another library altogether."""
+    return tuple(one for one in _needed(facts, optional=True) if one.own_soname not in (None, one.soname))
+
+
+def is_another_release(one: Library) -> bool:
+    """Return True where the file of ``one`` says that it is the same library in another release."""
+    return one.own_soname is not None and one.own_soname.partition(".so")[0] == one.soname.partition(".so")[0]
 
 
 def without_libdevice(facts: Facts) -> bool:
@@ -377,6 +376,11 @@ CASES = (
         "a link to another release",
         expect=("other_soname",),
         facts=example_facts(example_library("libcusolver.so.11", own_soname="libcusolver.so.12")),
+    ),
+    Case(
+        "another library under this name",
+        expect=("other_soname",),
+        facts=example_facts(example_library("libcufft.so.11", own_soname="libz.so.1")),
     ),
     Case("no nvcc package", expect=("no_libdevice",), facts=example_without_libdevice()),
     Case(

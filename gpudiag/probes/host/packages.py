@@ -12,7 +12,8 @@ What a failure means
     `shared_folder`: packages for two releases of CUDA install the same folder: the last one's files are there.
     `altered`: files of TensorFlow are not those that its distribution installed; another one overwrote them.
     `directml`: the DirectML plug-in is installed for a TensorFlow that it does not know; it needs 2.10.
-    A machine that was given no NVIDIA GPU needs none of the packages: only `altered` and `directml` are found there.
+    `unreadable`: the metadata of a distribution cannot be read, so it is left out of all that is said of packages.
+    A machine that was given no NVIDIA GPU needs none of the packages: the first two are not looked for there.
 What to do
     Give each framework a virtual environment of its own, or choose releases whose ranges overlap: `pip check` names
     those that do not.
@@ -63,6 +64,12 @@ DIRECTML = Kind(
     "{plugin} {found} works with TensorFlow 2.10 alone, and {version} is installed",
     "pip uninstall {plugin}; for NVIDIA GPUs under Windows use WSL2 and the Linux wheel.",
 )
+UNREADABLE = Kind(
+    "unreadable",
+    Severity.WARNING,
+    "{folder} cannot be read: the metadata of a distribution, of which no more is known",
+    "Remove that folder, and install the distribution again. A full or failing disk leaves such files.",
+)
 
 _OF_A_CUDA = re.compile(r"(?P<base>nvidia-.+)-cu(?P<release>\d+)")
 
@@ -90,6 +97,8 @@ def judge(facts: Facts, limits: Limits) -> Iterator[Finding]:
         )
     for plugin in foreign_directml(tensorflow):
         yield DIRECTML.found(plugin=plugin.name, found=plugin.version, version=version)
+    for unread in tensorflow.unreadable:
+        yield UNREADABLE.found(folder=unread)
 
 
 def figure(facts: Facts) -> str:
@@ -239,6 +248,11 @@ CASES = (
                 distributions=(Distribution("tensorflow-cpu", "2.10.0", _SITE),),
             )
         ),
+    ),
+    Case(
+        "metadata of another package that is no text",
+        expect=("unreadable",),
+        facts=example(tensorflow=example_packages(unreadable=(f"{_SITE}/nvidia_cudnn_cu12-9.3.0.75.dist-info",))),
     ),
     Case("not gathered", expect=(), facts=example(tensorflow=Unknown("no answer within 15 s"))),
 )
