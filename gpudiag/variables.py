@@ -7,6 +7,9 @@ import difflib
 WITHHELD = "(set)"
 """Stands for a value that is not stored, because it can hold a secret or an address."""
 
+NO_JSON = "(no JSON)"
+"""Stands for a value that was to be JSON and is not."""
+
 CLUSTER = "TF_CONFIG"
 """The cluster that a distributed program belongs to: stored with the number of tasks, without their addresses."""
 

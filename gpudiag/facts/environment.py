@@ -12,7 +12,7 @@ from pathlib import Path
 
 from gpudiag.facts import printable
 from gpudiag.hostfacts import EnvironmentFacts
-from gpudiag.variables import CLUSTER, CONTEXT, SETTINGS, WITHHELD, misspelling_of
+from gpudiag.variables import CLUSTER, CONTEXT, NO_JSON, SETTINGS, WITHHELD, misspelling_of
 
 _RECORDED = ("CUBLAS_", "CUDA_", "CUDNN_", "GPUDIAG_", "NCCL_", "NVIDIA_", "TF_", "XLA_")
 """Variables of these beginnings are recorded, also misspelt ones; of an unknown name the name alone."""
@@ -83,6 +83,9 @@ def _cluster(value: str) -> str:
     """Return ``TF_CONFIG`` with the number of each job's tasks in place of their addresses."""
     try:
         told = json.loads(value)
+    except ValueError:
+        return NO_JSON
+    try:
         tasks = {str(job): len(addresses) for job, addresses in told["cluster"].items()}
         task = {"type": str(told["task"]["type"]), "index": int(told["task"]["index"])}
     except (AttributeError, KeyError, TypeError, ValueError):

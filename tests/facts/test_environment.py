@@ -45,7 +45,6 @@ def test_variables_of_terraform_are_not_recorded(name: str) -> None:
         "NCCL_AUTH_HEADER",
         "XLA_CREDENTIALS",
         "GPUDIAG_PASSWORD",
-        "TF_CONFIG",
         "TF_UNKNOWN_TO_US",
         "CUDA_VISIBLE_DEVCIES_TOKEN",
     ],
@@ -68,6 +67,10 @@ def test_of_a_cluster_the_numbers_are_stored_and_no_address() -> None:
     cluster = '{"cluster": {"worker": ["a.example:1", "b.example:2"]}, "task": {"type": "worker", "index": "1"}}'
     stored = '{"cluster": {"worker": 2}, "task": {"type": "worker", "index": 1}}'
     assert gather(TF_CONFIG=cluster) == {"TF_CONFIG": stored}
+
+
+def test_of_a_cluster_that_is_no_json_nothing_is_stored_but_that() -> None:
+    assert gather(TF_CONFIG="{'cluster': hunter2") == {"TF_CONFIG": "(no JSON)"}
 
 
 def test_undecodable_values_can_be_stored() -> None:

@@ -35,7 +35,7 @@ from gpudiag.hostfacts import (
 from gpudiag.model import Finding, Limits, Severity
 from gpudiag.probe import Case, Kind, Needs, Probe
 from gpudiag.scope import gpus_in_scope
-from gpudiag.variables import CLUSTER, WITHHELD
+from gpudiag.variables import CLUSTER, NO_JSON, WITHHELD
 
 PROBE = Probe(needs=Needs(tensorflow=False), quick=True)
 
@@ -118,7 +118,7 @@ def own_task(facts: Facts) -> str | None:
 
 def _told(facts: Facts) -> dict[str, Any]:
     value = facts.variables.get(CLUSTER, WITHHELD)
-    told: dict[str, Any] = {} if value == WITHHELD else json.loads(value)
+    told: dict[str, Any] = {} if value in (WITHHELD, NO_JSON) else json.loads(value)
     return told
 
 
@@ -196,5 +196,6 @@ CASES = (
     Case("its whole name", expect=(), facts=_sockets("=eth0")),
     Case("not its whole name", expect=("no_interface",), facts=_sockets("=eth")),
     Case("one of two workers", expect=("other_workers",), facts=_with(1, TF_CONFIG=_TWO_WORKERS % ("worker", 1))),
+    Case("a cluster that is no JSON", expect=(), facts=_with(1, TF_CONFIG=NO_JSON)),
     Case("a parameter server", expect=(), facts=_with(1, TF_CONFIG=_TWO_WORKERS % ("ps", 0))),
 )

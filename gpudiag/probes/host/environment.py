@@ -13,6 +13,9 @@ What a failure means
     `index_not_known`: CUDA's own answer does not tell which GPUs those are, so none is known to be the right one.
     `growth_value`: TensorFlow cannot parse `TF_FORCE_GPU_ALLOW_GROWTH` and ignores it.
     `allocator_value`: TensorFlow does not know the value of `TF_GPU_ALLOCATOR` and ignores it.
+    `value_ignored`: a variable has a value that is none of those that are read.
+    `threads_refused`: TensorFlow cannot create its GPU devices with these `TF_GPU_THREAD_MODE`, `TF_GPU_THREAD_COUNT`.
+    `cluster_unreadable`: `TF_CONFIG` is not JSON, so strategies of several workers raise.
     `misspelt`: a variable that nothing reads is spelt nearly like one that is read.
     `log_hidden`: TensorFlow's warnings, often the only reason given for a missing GPU, are switched off.
     `not_gathered`: the variables could not be read, so none of the above was judged.
@@ -40,7 +43,7 @@ from gpudiag.hostfacts import (
 from gpudiag.model import Finding, Limits, Severity
 from gpudiag.probe import Case, Kind, Needs, Probe
 from gpudiag.scope import apply_mask, index_is_ambiguous, mask_in_force
-from gpudiag.variables import WITHHELD, misspelling_of
+from gpudiag.variables import CLUSTER, NO_JSON, WITHHELD, misspelling_of
 
 PROBE = Probe(needs=Needs(tensorflow=False), quick=True)
 
@@ -95,6 +98,24 @@ ALLOCATOR_VALUE = Kind(
     "TF_GPU_ALLOCATOR='{value}' is ignored without a word: no allocator has that name",
     "Use cuda_malloc_async, cuda_malloc or memory_guard, or unset TF_GPU_ALLOCATOR.",
 )
+VALUE_IGNORED = Kind(
+    "value_ignored",
+    Severity.WARNING,
+    "{name}='{value}' is none of the values that are read ({read}): {instead}",
+    "{cure}",
+)
+THREADS_REFUSED = Kind(
+    "threads_refused",
+    Severity.FAIL,
+    "{name}='{value}' keeps TensorFlow from creating its GPU devices: {read} is read, all else refused",
+    "unset {name}",
+)
+CLUSTER_UNREADABLE = Kind(
+    "cluster_unreadable",
+    Severity.WARNING,
+    "TF_CONFIG is not JSON: MultiWorkerMirroredStrategy and ParameterServerStrategy raise JSONDecodeError",
+    'Look for single quotes and a comma after the last item: echo "$TF_CONFIG" | python -m json.tool',
+)
 MISSPELT = Kind(
     "misspelt",
     Severity.WARNING,
@@ -109,6 +130,35 @@ LOG_HIDDEN = Kind(
 )
 
 _ALLOCATORS = ("", "cuda_malloc", "cuda_malloc_async", "memory_guard")
+_MODE, _COUNT = "TF_GPU_THREAD_MODE", "TF_GPU_THREAD_COUNT"
+_READ = {
+    # The first two by the CUDA Programming Guide (CUDA Environment Variables), the third measured with 2.21.
+    "CUDA_DEVICE_ORDER": (
+        "(?:FASTEST_FIRST|PCI_BUS_ID)$",
+        "FASTEST_FIRST, PCI_BUS_ID",
+        "expect the fastest GPU first, as without it",
+        "export CUDA_DEVICE_ORDER=PCI_BUS_ID",
+    ),
+    "CUDA_MODULE_LOADING": (
+        "(?:DEFAULT|LAZY|EAGER)$",
+        "DEFAULT, LAZY, EAGER",
+        "expect the default, as without it",
+        "unset CUDA_MODULE_LOADING",
+    ),
+    "CUDA_LAUNCH_BLOCKING": (
+        "[01]$",
+        "0, 1",
+        "kernels may run on asynchronously, and errors show at a later operation",
+        "export CUDA_LAUNCH_BLOCKING=1",
+    ),
+    "TF_CPP_MIN_LOG_LEVEL": (
+        r"\s*[+-]?\d",
+        "a whole number, 0 to 3",
+        "TensorFlow reads 0 and hides nothing",
+        "export TF_CPP_MIN_LOG_LEVEL=1  # hides lines at level I",
+    ),
+}
+"""Variable to what matches a value that is read, which those are, what happens instead, and the cure."""
 _CUT = re.compile(r"[+-]?\d+(?=[^\d])")
 
 
@@ -123,6 +173,11 @@ def judge(facts: Facts, limits: Limits) -> Iterator[Finding]:
     allocator = variables.get("TF_GPU_ALLOCATOR", "")
     if allocator not in _ALLOCATORS:
         yield ALLOCATOR_VALUE.found(value=allocator)
+    yield from _judge_values(variables)
+    if facts.nvml_devices:
+        yield from _judge_threads(variables)
+    if variables.get(CLUSTER) == NO_JSON:
+        yield CLUSTER_UNREADABLE.found()
     for name in variables:
         if known := misspelling_of(name):
             cure = _cure_of_name(name, known, facts)
@@ -173,6 +228,22 @@ def _judge_mask(facts: Facts) -> Iterator[Finding]:
         )
     else:
         yield AMBIGUOUS_INDEX.found(value=value)
+
+
+def _judge_values(variables: dict[str, str]) -> Iterator[Finding]:
+    for name, (pattern, read, instead, cure) in _READ.items():
+        value = variables.get(name, "")
+        if value and not re.match(pattern, value):
+            yield VALUE_IGNORED.found(name=name, value=value, read=read, instead=instead, cure=cure)
+
+
+def _judge_threads(variables: dict[str, str]) -> Iterator[Finding]:
+    # Measured, 2.21: any case of the mode will do; the number is read only with threads of the GPUs' own.
+    mode, count = variables.get(_MODE, "global"), variables.get(_COUNT, "2")
+    if mode.lower() not in ("global", "gpu_private", "gpu_shared"):
+        yield THREADS_REFUSED.found(name=_MODE, value=mode, read="global, gpu_private or gpu_shared")
+    elif mode.lower() != "global" and not re.fullmatch(r"\s*[+-]?\d+\s*", count):
+        yield THREADS_REFUSED.found(name=_COUNT, value=count, read="a whole number")
 
 
 def _meant_by(mask: str, gpus: int) -> str:
@@ -255,6 +326,24 @@ CASES = (
     Case("growth True", expect=("growth_value",), facts=_with(TF_FORCE_GPU_ALLOW_GROWTH="True")),
     Case("growth empty", expect=("growth_value",), facts=_with(TF_FORCE_GPU_ALLOW_GROWTH="")),
     Case("allocator misspelt", expect=("allocator_value",), facts=_with(TF_GPU_ALLOCATOR="cuda_malloc_Async")),
+    Case("order misspelt", expect=("value_ignored",), facts=_with(2, CUDA_DEVICE_ORDER="PCI_BUSID")),
+    Case("blocking by a word", expect=("value_ignored",), facts=_with(2, CUDA_LAUNCH_BLOCKING="true")),
+    Case("loading misspelt", expect=("value_ignored",), facts=_with(2, CUDA_MODULE_LOADING="LAZYY")),
+    Case("level in words", expect=("value_ignored",), facts=_with(2, TF_CPP_MIN_LOG_LEVEL="three")),
+    Case(
+        "values that are read, and an empty one",
+        expect=(),
+        facts=_with(2, CUDA_LAUNCH_BLOCKING="1", CUDA_MODULE_LOADING="LAZY", CUDA_DEVICE_ORDER=""),
+    ),
+    Case("a mode of threads that there is not", expect=("threads_refused",), facts=_with(1, TF_GPU_THREAD_MODE="own")),
+    Case(
+        "threads in words",
+        expect=("threads_refused",),
+        facts=_with(1, TF_GPU_THREAD_MODE="gpu_private", TF_GPU_THREAD_COUNT="abc"),
+    ),
+    Case("threads in words, not read", expect=(), facts=_with(1, TF_GPU_THREAD_COUNT="abc")),
+    Case("threads in words, no GPU", expect=(), facts=_with(TF_GPU_THREAD_MODE="own")),
+    Case("a cluster that is no JSON", expect=("cluster_unreadable",), facts=_with(1, TF_CONFIG=NO_JSON)),
     Case("name misspelt", expect=("misspelt",), facts=_with(CUDA_VISIBLE_DEVCIES="(set)")),
     Case("misspelt, and its value is none", expect=("misspelt",), facts=_with(2, CUDA_VISABLE_DEVICES="7")),
     Case(
