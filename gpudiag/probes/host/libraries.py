@@ -171,8 +171,9 @@ def older_first(facts: Facts) -> Iterator[tuple[Library, LibraryCopy]]:
 
 
 def with_other_soname(facts: Facts) -> tuple[Library, ...]:
-    """Return libraries whose file says that it is another release, or another library altogether."""
-    return tuple(one for one in _needed(facts, optional=True) if one.own_soname not in (None, one.soname))
+    """Return libraries that open, and whose file says that it is another release, or another library altogether."""
+    needed = _needed(facts, optional=True)
+    return tuple(one for one in needed if one.error is None and one.own_soname not in (None, one.soname))
 
 
 def is_another_release(one: Library) -> bool:
