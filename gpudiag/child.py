@@ -24,10 +24,10 @@ from typing import IO, Any
 import msgspec
 
 from gpudiag import catalogue, cuda, nvml
-from gpudiag.errors import Disturbed, NoContext, NoMemory
+from gpudiag.errors import NoContext, NoMemory
 from gpudiag.isolate import farside, linux
 from gpudiag.isolate.job import child_outcome
-from gpudiag.model import Cause, Gpu
+from gpudiag.model import Gpu
 from gpudiag.placement import Placement, parse_placements, pci_bus_id, short_device
 from gpudiag.probe import Answer, CudaDevice, MemoryUse, Peer, PlacementLog, Raised
 from gpudiag.probes.common import CUDNN_NEEDED, MATRIX, cudnn_serves, is_square
@@ -279,8 +279,8 @@ class ChildContext:
         _, status = os.waitpid(pid, 0)
         content, cause, detail = child_outcome(record, os.waitstatus_to_exitcode(status), None, "")
         if content is None:
-            known = {Cause.DISTURBED: Disturbed, Cause.NO_CONTEXT: NoContext, Cause.NO_MEMORY: NoMemory}
-            raise known[cause](detail) if cause in known else RuntimeError(f"in a process apart: {detail}")
+            known = next((error for error, meant in farside.CAUSES.items() if meant is cause), None)
+            raise known(detail) if known else RuntimeError(f"in a process apart: {detail}")
         return msgspec.json.decode(content, type=answer)
 
     @contextmanager
@@ -324,12 +324,9 @@ def _cudnn_version() -> str | None:
     """Return the version of the cuDNN that is loaded, by its own account; None where there is none."""
     try:
         library = ctypes.CDLL("libcudnn.so.9")  # the one that is loaded already, wherever it was found
-        library.cudnnGetVersion.restype = ctypes.c_size_t
-        number = int(library.cudnnGetVersion())
-    except (OSError, AttributeError):
+    except OSError:
         return None
-    thousands = 10_000 if number >= 90_000 else 1_000  # 90300 is 9.3.0, 8907 was 8.9.7
-    return f"{number // thousands}.{number % thousands // 100}.{number % 100}"
+    return cuda.cudnn_version(library)
 
 
 @contextmanager

@@ -57,3 +57,14 @@ def _device(driver: Any, ordinal: int) -> CudaDevice:
     get_uuid = getattr(driver, "cuDeviceGetUuid_v2", None) or driver.cuDeviceGetUuid
     get_uuid(identifier, handle)
     return CudaDevice(normalise_pci(bus_id.value) if bus_id.value else "", str(uuid.UUID(bytes=identifier.raw)))
+
+
+def cudnn_version(library: ctypes.CDLL) -> str | None:
+    """Return the version that a cuDNN tells of itself, such as ``9.3.0``; None for what is no cuDNN."""
+    try:
+        library.cudnnGetVersion.restype = ctypes.c_size_t
+        number = int(library.cudnnGetVersion())
+    except AttributeError:
+        return None
+    thousands = 10_000 if number >= 90_000 else 1_000  # 90300 is 9.3.0, 8907 was 8.9.7
+    return f"{number // thousands}.{number % thousands // 100}.{number % 100}"

@@ -45,16 +45,21 @@ def apply_mask(value: str | None, devices: tuple[NvmlDevice, ...]) -> Mask:
     shows. Here the first entry decides; where that matters, :func:`least_visible` does not rely on it.
     """
     named, ignored, twice = _entries(value, devices)
-    units = list(named.items())
-    alone = bool(units) and _is_instance(units[0][0])
-    shown = units[:1] if alone else [(uuid, device) for uuid, device in units if not _is_instance(uuid)]
+    shown = for_one_process(tuple(named))
     return Mask(
-        devices=tuple(device for _, device in shown),
-        uuids=tuple(uuid for uuid, _ in shown),
+        devices=tuple(named[uuid] for uuid in shown),
+        uuids=shown,
         ignored=ignored,
         twice=twice,
-        beside=tuple(uuid for uuid, device in units if (uuid, device) not in shown),
+        beside=tuple(uuid for uuid in named if uuid not in shown),
     )
+
+
+def for_one_process(uuids: tuple[str, ...]) -> tuple[str, ...]:
+    """Return those of ``uuids`` that one process sees, by the first: a MIG instance alone, or all whole GPUs."""
+    if uuids and _is_instance(uuids[0]):
+        return uuids[:1]
+    return tuple(uuid for uuid in uuids if not _is_instance(uuid))
 
 
 def choices(value: str | None, devices: tuple[NvmlDevice, ...]) -> dict[str, NvmlDevice]:

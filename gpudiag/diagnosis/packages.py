@@ -367,7 +367,7 @@ _TWO = (Distribution("tensorflow", "2.21.0", _SITE), Distribution("tensorflow-cp
 _ONLY_CPU = (Distribution("tensorflow-cpu", "2.21.0", _SITE),)
 _BROKEN_IMPORT = Row(TRACE, (), Broken(Cause.EXCEPTION, "AttributeError: module has no attribute 'config'"), 0.0)
 _BUILD_INFO = "tensorflow/python/platform/build_info.py"
-_NO_TYPING = "ImportError: cannot import name 'typing' from 'numpy' (/home/someone/work/numpy.py)"
+_NO_TYPING = "ImportError: cannot import name 'typing' from 'numpy' (/home/someone/project/numpy.py)"
 _NO_ARRAY = "AttributeError: module 'numpy' has no attribute 'array'"
 _DML = f"{_SITE}/{_PLUGIN}/libtfdml_plugin.so"
 _BROKEN_BY_PLUGIN = Row(TRACE, (), Broken(Cause.EXCEPTION, f"NotFoundError: {_DML}: undefined symbol"), 0.0)
@@ -404,7 +404,7 @@ def _with(
 
 def _hiding(*log: str) -> Evidence:
     """Return a machine whose working directory has a module of TensorFlow's name, and the log of a program."""
-    found = _with(in_working_directory="/home/someone/work/tensorflow/__init__.py")
+    found = _with(in_working_directory="/home/someone/project/tensorflow/__init__.py")
     return Evidence(found.facts, rows=found.rows, lines=log)
 
 
@@ -467,14 +467,14 @@ RULES = (
         find=_shadowed,
         needs_gpu=False,
         cases=(
-            RuleCase("a folder", _with(module_path="/home/someone/work/tensorflow/__init__.py", build=None)),
-            RuleCase("a file", _with(module_path="/home/someone/work/tensorflow.py", build=None)),
+            RuleCase("a folder", _with(module_path="/home/someone/project/tensorflow/__init__.py", build=None)),
+            RuleCase("a file", _with(module_path="/home/someone/project/tensorflow.py", build=None)),
             RuleCase(
                 "on PYTHONPATH",
                 _with(
-                    module_path="/home/someone/work/tensorflow/__init__.py",
+                    module_path="/home/someone/project/tensorflow/__init__.py",
                     build=None,
-                    variables={_PATH: "/opt/lib:/home/someone/work/"},
+                    variables={_PATH: "/opt/lib:/home/someone/project/"},
                 ),
             ),
             RuleCase("in the working directory, by the log", _hiding(_NO_CONFIG)),
@@ -499,7 +499,7 @@ RULES = (
         find=_module_shadowed,
         needs_gpu=False,
         cases=(
-            RuleCase("its file is named", _with(_shadowing(_NO_TYPING), variables={_PATH: "/home/someone/work"})),
+            RuleCase("its file is named", _with(_shadowing(_NO_TYPING), variables={_PATH: "/home/someone/project"})),
             RuleCase("in the traceback", _with(_shadowing(_NO_ARRAY, '  File "/home/someone/numpy.py", line 1'))),
             RuleCase("found there", _with(_shadowing(_NO_ARRAY), outside={"numpy": "/home/someone/numpy.py"})),
             RuleCase("a folder", _with(_shadowing(_NO_TYPING.replace("numpy.py", "numpy/__init__.py")))),
@@ -507,7 +507,7 @@ RULES = (
             RuleCase("not known where", _with(_shadowing(_NO_ARRAY)), fires=False),
             RuleCase(
                 "in its place",
-                _with(_shadowing(_NO_TYPING.replace("/home/someone/work", f"{_SITE}/numpy"))),
+                _with(_shadowing(_NO_TYPING.replace("/home/someone/project", f"{_SITE}/numpy"))),
                 fires=False,
             ),
             RuleCase("another error", _with(_BROKEN_IMPORT, outside={"numpy": "/src/numpy/__init__.py"}), fires=False),

@@ -21,7 +21,7 @@ from pathlib import Path
 
 import msgspec
 
-from gpudiag import elf
+from gpudiag import cuda, elf
 from gpudiag.facts import printable
 from gpudiag.hostfacts import Library, LibraryCopy, LibraryFacts
 
@@ -291,13 +291,7 @@ def _cudnn(handle: ctypes.CDLL | None) -> str | None:
     """Return what cuDNN says of itself; its file's name has its major version only."""
     if handle is None or not Path(handle._name).name.startswith("libcudnn."):
         return None
-    try:
-        handle.cudnnGetVersion.restype = ctypes.c_size_t
-        number = int(handle.cudnnGetVersion())
-    except AttributeError:
-        return None
-    thousands = 10_000 if number >= 90_000 else 1_000  # 90300 is 9.3.0, 8907 was 8.9.7
-    return f"{number // thousands}.{number % thousands // 100}.{number % 100}"
+    return cuda.cudnn_version(handle)
 
 
 def _expanded(path: str, file: Path) -> tuple[str, ...]:

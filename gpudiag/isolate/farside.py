@@ -31,7 +31,7 @@ BOOT = (
 preload_output = ""
 """In a fork: what its server printed while it preloaded, or the beginning of it."""
 
-_CAUSES: dict[type[BaseException], Cause] = {
+CAUSES: dict[type[BaseException], Cause] = {
     Disturbed: Cause.DISTURBED,
     NoContext: Cause.NO_CONTEXT,
     NoMemory: Cause.NO_MEMORY,
@@ -54,7 +54,7 @@ def raised(error: BaseException) -> dict[str, str]:
     """Describe an exception; its traceback goes to stderr, which is kept as evidence."""
     with contextlib.suppress(Exception):
         traceback.print_exception(type(error), error, error.__traceback__)
-    cause = _CAUSES.get(type(error), Cause.EXCEPTION)
+    cause = CAUSES.get(type(error), Cause.EXCEPTION)
     try:
         message = str(error).encode("utf-8", "replace").decode()
     except Exception:  # its __str__ is the job's code

@@ -266,7 +266,8 @@ class Supervisor:
             self._lost(one)
         elif "ready" in message:
             one.ready, one.scratch = True, message["scratch"]
-            self._read_server_output(one)  # written before it said so
+            if one.output_fd >= 0:  # else the preload has closed its streams
+                self._read_server_output(one)  # written before it said so
             assert one.output is not None
             with contextlib.suppress(OSError):  # it has died; its closed socket is the next thing that is heard
                 server.send(one.control, {"output": one.output.text()[:_TOLD_CHARACTERS]})

@@ -116,10 +116,11 @@ def of(config: pytest.Config) -> Place:
 
 
 def for_one_process(devices: tuple[Device, ...]) -> tuple[Device, ...]:
-    """Return those of ``devices`` that one process sees, by the first: a MIG instance alone, or all whole GPUs."""
-    if devices and devices[0].is_instance:
-        return devices[:1]
-    return tuple(one for one in devices if not one.is_instance)
+    """Return those of ``devices`` that one process sees."""
+    from gpudiag import scope
+
+    seen = scope.for_one_process(tuple(one.uuid for one in devices))
+    return tuple(one for one in devices if one.uuid in seen)
 
 
 def found(config: pytest.Config) -> Found:

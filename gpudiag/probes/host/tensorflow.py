@@ -281,21 +281,21 @@ CASES = (
         expect=("shadowed",),
         facts=example(
             tensorflow=TensorflowFacts(
-                "/home/someone/work/tensorflow/__init__.py", (Distribution("tensorflow", "2.21.0", _SITE),), None, ()
+                "/home/someone/project/tensorflow/__init__.py", (Distribution("tensorflow", "2.21.0", _SITE),), None, ()
             )
         ),
     ),
     Case(
         "a file of the same name, and no TensorFlow",
         expect=("shadowed",),
-        facts=example(tensorflow=_installed(build=None, module="/home/someone/work/tensorflow.py")),
+        facts=example(tensorflow=_installed(build=None, module="/home/someone/project/tensorflow.py")),
     ),
     Case(
         "a folder of the same name, beside the program alone",
         expect=("hidden_here",),
         facts=example(
             tensorflow=msgspec.structs.replace(
-                _installed("tensorflow 2.21.0"), in_working_directory="/home/someone/work/tensorflow.py"
+                _installed("tensorflow 2.21.0"), in_working_directory="/home/someone/project/tensorflow.py"
             )
         ),
     ),
