@@ -42,10 +42,14 @@ def found(rows: tuple[Row, ...]) -> set[str]:
     return {f"{row.probe}: {finding.kind}" for row in rows for finding in row.findings}
 
 
-@pytest.mark.parametrize("machine", ["2x16GiB", "4x8GiB"], ids=["two", "four"])
-def test_every_probe_judges_a_healthy_machine_and_finds_nothing(machine: str, gpudiag: Gpudiag) -> None:
+@pytest.mark.parametrize(
+    ("machine", "isolation"),
+    [("2x16GiB", "fork"), ("2x16GiB", "spawn"), ("4x8GiB", "fork")],
+    ids=["two", "two, spawned", "four"],
+)
+def test_every_probe_judges_a_healthy_machine_and_finds_nothing(machine: str, isolation: str, gpudiag: Gpudiag) -> None:
     gpus, _, gib = machine.removesuffix("GiB").partition("x")
-    report = report_of(gpudiag, "--simulate", machine, status=0)
+    report = report_of(gpudiag, "--simulate", machine, "--isolation", isolation, status=0)
     assert report.verdict is Verdict.PASS
     assert report.world.simulated
     assert [gpu.memory_total_bytes for gpu in report.gpus] == [int(gib) << 30] * int(gpus)
@@ -55,19 +59,6 @@ def test_every_probe_judges_a_healthy_machine_and_finds_nothing(machine: str, gp
         assert isinstance(row.outcome, Judged), row
         assert row.findings == (), row
     assert {row.probe for row in report.rows if row.devices} >= set(CARD_PROBES)
-
-
-def test_what_depends_on_the_isolation_is_measured_alike_in_a_spawned_child(gpudiag: Gpudiag) -> None:
-    """Of every area one, all that have a second process, and those that copy themselves or read the import's log."""
-    by_area = {entry.area: entry.name for entry in catalogue.entries() if entry.reading is not None}
-    peered = [entry.name for entry in catalogue.entries() if entry.peered]
-    copied = ["discovery.device_order", "discovery.trace", "visibility.mask", "memory.growth_lost"]
-    probes = dict.fromkeys([*by_area.values(), *peered, *copied])
-    report = report_of(gpudiag, *probes, "--simulate", "2x16GiB", "--isolation", "spawn", status=0)
-    assert {row.probe for row in report.rows} == set(probes)
-    for row in report.rows:
-        assert isinstance(row.outcome, Judged), row
-        assert row.findings == (), row
 
 
 @pytest.mark.parametrize(
