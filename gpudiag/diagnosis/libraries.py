@@ -199,6 +199,7 @@ def _library_missing(evidence: Evidence) -> Iterator[Match]:
         one
         for one in unopened(facts)
         if one.soname != RUNTIME and not _good_copy(one) and one.instead is None and not _lacks_known(one)
+        if one.soname.partition(".")[0] in PACKAGES
     ]
     if not missing:
         return
