@@ -155,6 +155,7 @@ class Apart:
     tick: Callable[[], None] = lambda: None
     """Called now and then."""
     part_s: float = PART_S
+    all_s: float = ALL_S
 
     def __call__(self, kind: str, subject: Subject) -> Worked:
         try:
@@ -165,7 +166,7 @@ class Apart:
             return Worked({}, {}, f"{type(error).__name__}: {error}")
 
     def _work(self, kind: str, folder: Path) -> Worked:
-        until = time.monotonic() + ALL_S
+        until = time.monotonic() + self.all_s
         failed: dict[str, str] = {}
         while True:
             ended, why = self._child(kind, folder, until)

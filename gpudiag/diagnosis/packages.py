@@ -124,7 +124,7 @@ def _shadowed(evidence: Evidence) -> Iterator[Match]:
         sure=sure,
         figures={
             "path": path,
-            "new": str(PurePath(path).with_name(f"my_{PurePath(path).name}")),
+            "new": str(PurePath(path).parent / f"my_{PurePath(path).name}"),
             "folder": str(folder),
             "elsewhere": do or f"# or run the program in another folder than {folder}: Python looks there first",
         },
@@ -183,7 +183,7 @@ def _module_shadowed(evidence: Evidence) -> Iterator[Match]:
         figures={
             "name": name,
             "path": path,
-            "new": str(PurePath(path).with_name(f"my_{PurePath(path).name}")),
+            "new": str(PurePath(path).parent / f"my_{PurePath(path).name}"),
             "elsewhere": _off_the_path(evidence, folder)
             or f"# or run the program in another folder than {folder}: Python looks there first",
         },
