@@ -46,7 +46,7 @@ _SEARCH_PATHS = ("PYTHONPATH", "LD_LIBRARY_PATH", "LD_PRELOAD")
 _OF_THE_SYSTEM = re.compile(r"/(?:bin|boot|dev|etc|lib\w*|opt|proc|run|sbin|sys|usr)(?:/|$)")
 """What lies there is named as everywhere."""
 
-_SIMULATED_MACHINE = r"/[\w./-]*/gpudiag-sim-\w+"
+_SIMULATED_MACHINE = r"/[\w./-]{0,200}/gpudiag-sim-\w+"
 """The private folder of a simulated machine; its name is random."""
 
 _BARE_UUID = r"[0-9A-Fa-f]{8}(?:-[0-9A-Fa-f]{4}){3}-[0-9A-Fa-f]{12}"
