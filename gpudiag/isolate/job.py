@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import contextlib
 import signal
+import tempfile
 from collections import deque
 from collections.abc import Mapping
 from dataclasses import dataclass, field
@@ -109,6 +111,20 @@ class Captured:
         dropped = self.total - len(self._head) - len(tail)
         gap = f"\n[gpudiag: {dropped} bytes dropped]\n".encode() if dropped else b""
         return bytes(self._head + gap + tail).decode(errors="replace")
+
+
+def scratch_folder() -> str:
+    """Make a folder for temporary files and return it.
+
+    It lies where ``tempfile`` puts them, else in the memory that processes share: a container may have no other place
+    that can be written to. Raises ``OSError`` if there is none.
+    """
+    try:
+        return tempfile.mkdtemp(prefix="gpudiag-")
+    except OSError:
+        with contextlib.suppress(OSError):
+            return tempfile.mkdtemp(prefix="gpudiag-", dir="/dev/shm")  # only this user may enter it
+        raise
 
 
 def one_line(text: str, most: int = 300) -> str:
