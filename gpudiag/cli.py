@@ -17,7 +17,7 @@ import click
 from click.core import ParameterSource
 
 import gpudiag
-from gpudiag.errors import CatalogueError, GpudiagError, OutputError, UsageError
+from gpudiag.errors import CatalogueError, GpudiagError, OutputError, UsageError, shortage
 from gpudiag.report import FORMATS
 
 DEBUG = "--debug"
@@ -405,8 +405,7 @@ def _told(error: Exception) -> int:
         return 3 if isinstance(error, CatalogueError | OutputError) else 2
     if isinstance(error, OSError):
         _discard_output()
-        place = f"{error.filename}: " if error.filename else ""
-        click.echo(f"gpudiag: error: {place}{error.strerror or error}", err=True)
+        click.echo(f"gpudiag: error: {shortage(error)}", err=True)
         return 3
     click.echo(f"gpudiag: internal error: {type(error).__name__}: {error}", err=True)
     click.echo("This is a fault of gpudiag. Run it again with --debug for the traceback.", err=True)

@@ -57,11 +57,11 @@ def receive(control: socket.socket) -> tuple[dict[str, Any] | None, list[int]]:
 
     Raises ``BlockingIOError`` if the socket does not block and nothing is there.
     """
-    try:
-        content, fds, _, _ = socket.recv_fds(control, MESSAGE_BYTES, JOB_FDS)
-    except ConnectionError:
-        return None, []
-    return (json.loads(content) if content else None), list(fds)
+    for _ in range(2):  # an end that closed with unread messages is told first, and its own last message after that
+        with contextlib.suppress(ConnectionError):
+            content, fds, _, _ = socket.recv_fds(control, MESSAGE_BYTES, JOB_FDS)
+            return (json.loads(content) if content else None), list(fds)
+    return None, []
 
 
 class Server:

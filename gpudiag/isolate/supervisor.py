@@ -108,8 +108,10 @@ class Supervisor:
         self._crowded = False
         """True: there is no room for another job until one ends."""
         self._selector = selectors.DefaultSelector()
-        self._wake_read, self.wakeup_fd = os.pipe2(os.O_NONBLOCK | os.O_CLOEXEC)
-        self._watch(self._wake_read, lambda: self._drop(self._wake_read))
+        self._wake_read = self.wakeup_fd = -1
+        with contextlib.suppress(OSError):  # it only makes things quicker; what needs a descriptor will say so
+            self._wake_read, self.wakeup_fd = os.pipe2(os.O_NONBLOCK | os.O_CLOEXEC)
+            self._watch(self._wake_read, lambda: self._drop(self._wake_read))
 
     def __enter__(self) -> Supervisor:
         return self
@@ -172,7 +174,8 @@ class Supervisor:
             self._forget(fd)
             os.close(fd)
         self._selector.close()
-        os.close(self.wakeup_fd)
+        if self.wakeup_fd >= 0:
+            os.close(self.wakeup_fd)
         self._children.clear()
 
     # The loop
@@ -269,7 +272,7 @@ class Supervisor:
         os.set_blocking(output_read, False)
         self._watch(output_read, lambda: self._read_server_output(one))
         self._watch(one.control.fileno(), lambda: self._hear(one))
-        with contextlib.suppress(OSError):  # it has died; its closed socket is the next thing that is heard
+        with contextlib.suppress(ConnectionError):  # it has died; its closed socket is the next thing that is heard
             server.send(one.control, {"preload": one.spec.preload})
 
     def _read_server_output(self, one: _Server) -> None:
@@ -357,7 +360,10 @@ class Supervisor:
             return  # started again where a job needs it
         if not was_ready:
             cause = Cause.SIGNAL if status is not None and status < 0 else Cause.NO_RESULT
-            self._fail(one, cause, f"{one.spec.what}: {how_it_ended(status)}")
+            assert one.output is not None
+            last = one_line(one.output.text()[-_TOLD_CHARACTERS:].rstrip().rpartition("\n")[2])
+            ending = f"{how_it_ended(status)}, its last line: {last}" if last else how_it_ended(status)
+            self._fail(one, cause, f"{one.spec.what}: {ending}")
             return
         assert one.output is not None
         for child in self._on(one):
@@ -371,6 +377,8 @@ class Supervisor:
 
     def _fail(self, one: _Server, cause: Cause, detail: str) -> None:
         """Give the server up for the rest of the run: every job that needs it ends with this cause."""
+        if one.spec.preload is None and cause is not Cause.NOT_STARTED:  # nothing ran there but Python
+            cause, detail = Cause.NOT_STARTED, f"{_NOT_STARTED}: {detail}"
         one.failure = (cause, detail)
         self._dismantle(one)
 
