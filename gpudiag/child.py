@@ -125,7 +125,8 @@ def _refusals_of_gpus() -> Iterator[None]:
 def _encoded(measured: Any, who: str) -> bytes:
     try:
         # Not msgspec's own encoder: it writes null for NaN and infinity.
-        return json.dumps(msgspec.to_builtins(measured), allow_nan=False).encode()
+        text = json.dumps(msgspec.to_builtins(measured), allow_nan=False, ensure_ascii=False)
+        return text.encode(errors="replace")  # a text of the system may hold a byte that is no UTF-8
     except ValueError:
         raise ValueError(f"{who} measured a NaN or an infinity: {measured}") from None
 

@@ -200,7 +200,7 @@ def rejudge(report: Report) -> Report:
     """Return ``report`` with every row that has something to judge judged anew, by the probes as they are now."""
     known = {entry.name: entry for entry in catalogue.entries()}
     rows = tuple(
-        _judged(row, known[row.probe], report.facts, report.limits)
+        judged(row, known[row.probe], report.facts, report.limits)
         if isinstance(row.outcome, Judged) and row.probe in known
         else row
         for row in report.rows
@@ -217,7 +217,7 @@ def rejudge(report: Report) -> Report:
     return conclude(msgspec.structs.replace(report, rows=rows, diagnosis=diagnosis))
 
 
-def _judged(row: Row, entry: Entry, facts: Facts, limits: Limits) -> Row:
+def judged(row: Row, entry: Entry, facts: Facts, limits: Limits) -> Row:
     """Return ``row`` with the outcome that its reading gives; a reading that cannot be judged is broken.
 
     A probe whose facts are not known is broken if that is gpudiag's own doing, and never green.
@@ -436,7 +436,7 @@ class _Run:
         row = Row(entry.name, _uuids(task), Skipped(""), 0.0)
         needs = entry.probe.needs
         if entry.reading is None:
-            return _judged(row, entry, facts, self._options.limits)
+            return judged(row, entry, facts, self._options.limits)
         if needs.tensorflow and not isinstance(facts.tensorflow, Unknown) and facts.tensorflow.module_path is None:
             return msgspec.structs.replace(row, outcome=Skipped("TensorFlow is not installed"))
         if len(task.gpus) < needs.gpus or (entry.probe.scope is not Scope.HOST and not gpus):
@@ -521,7 +521,7 @@ class _Run:
         if not isinstance(reading, dict):
             detail = f"its reading is no record but {type(reading).__name__}"
             return msgspec.structs.replace(row, outcome=Broken(Cause.BAD_RESULT, detail))
-        return _judged(msgspec.structs.replace(row, reading=reading), task.entry, facts, self._options.limits)
+        return judged(msgspec.structs.replace(row, reading=reading), task.entry, facts, self._options.limits)
 
 
 def _last_error(ended: Ended) -> str:

@@ -117,14 +117,14 @@ def scratch_folder() -> str:
     """Make a folder for temporary files and return it.
 
     It lies where ``tempfile`` puts them, else in the memory that processes share: a container may have no other place
-    that can be written to. Raises ``OSError`` if there is none.
+    that can be written to. A name that is no UTF-8 is passed over: with it TensorFlow 2.21 raises ``RuntimeError:
+    Unable to cast Python instance`` for each ``tf.function``. Raises ``OSError`` if there is no place.
     """
-    try:
-        return tempfile.mkdtemp(prefix="gpudiag-")
-    except OSError:
-        with contextlib.suppress(OSError):
-            return tempfile.mkdtemp(prefix="gpudiag-", dir="/dev/shm")  # only this user may enter it
-        raise
+    for place in (None, "/dev/shm", "/var/tmp"):  # noqa: S108  # only this user may enter what is made there
+        with contextlib.suppress(OSError, UnicodeEncodeError):
+            (tempfile.gettempdir() if place is None else place).encode()
+            return tempfile.mkdtemp(prefix="gpudiag-", dir=place)
+    return tempfile.mkdtemp(prefix="gpudiag-")
 
 
 def one_line(text: str, most: int = 300) -> str:

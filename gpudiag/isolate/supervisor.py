@@ -377,7 +377,7 @@ class Supervisor:
 
     def _fail(self, one: _Server, cause: Cause, detail: str) -> None:
         """Give the server up for the rest of the run: every job that needs it ends with this cause."""
-        if one.spec.preload is None and cause is not Cause.NOT_STARTED:  # nothing ran there but Python
+        if one.spec.preload is None and cause not in (Cause.NOT_STARTED, Cause.SERVER_LOST):  # only Python ran there
             cause, detail = Cause.NOT_STARTED, f"{_NOT_STARTED}: {detail}"
         one.failure = (cause, detail)
         self._dismantle(one)
