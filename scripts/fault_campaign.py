@@ -26,7 +26,7 @@ HEAD = """# What gpudiag lacks is no verdict on the machine
 Each row is one run of `gpudiag check` (`{host}`, or, marked *TensorFlow*, `{device}`) with a
 deadline of {deadline} s. One call of the supervisor or of a fork server fails in it, or something real is lacking.
 The exit status must be 3, with the true reason in the report, or that of a healthy run if gpudiag can do without. There
-must be a report, no traceback, and nothing left behind. Written by `python scripts/faults.py`.
+must be a report, no traceback, and nothing left behind. Written by `python scripts/fault_campaign.py`.
 
 | fault | rows | exit status | s over the deadline | as it must be |
 | --- | --- | --- | --- | --- |
