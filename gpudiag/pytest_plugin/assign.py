@@ -15,9 +15,7 @@ import contextlib
 import copy
 import json
 import os
-import shutil
 import sys
-import tempfile
 import time
 from collections.abc import Generator, Mapping
 from contextlib import ExitStack
@@ -27,6 +25,7 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
+from gpudiag import lending
 from gpudiag.pytest_plugin import machine, settings
 from gpudiag.pytest_plugin.machine import FOUND, PLACE, Device, Found, Place, size_text
 from gpudiag.pytest_plugin.settings import RUN_VARIABLE, SESSION_VARIABLE, Settings
@@ -143,7 +142,7 @@ class Worker:
                 with contextlib.suppress(Timeout):
                     lock.acquire(blocking=False)
                     self._lock, self.place = lock, place
-                    os.environ.update(place.environment)
+                    os.environ.update(place.environment, **_lent(self.folder, place))
                     return
             if time.monotonic() >= until:
                 raise pytest.UsageError(
@@ -160,8 +159,9 @@ class Run:
         self.config = config
         self.settings = own
         self.stack = ExitStack()
-        self.folder = Path(tempfile.mkdtemp(prefix="gpudiag-pytest-"))
-        self.stack.callback(shutil.rmtree, self.folder, ignore_errors=True)
+        own_folder = lending.Folder()
+        self.stack.callback(own_folder.close)
+        self.folder = own_folder.path
         self.caller = dict(os.environ)
         """The environment before the plugin changed it."""
         self.world: dict[str, Any] = {}
@@ -194,7 +194,7 @@ class Run:
         self.config.stash[FOUND] = self.found
         self._locks = Devices(self.world.get("locks"))
         self.stack.callback(self._locks.close)
-        self.plan = Plan(self.found.devices, self.found.lack)
+        self.plan = Plan(self._within_reach(), self.found.lack)
         if own.assigns:
             self._refuse_ambiguous_mask()
         self.change({SESSION_VARIABLE: self.folder.name})
@@ -204,8 +204,19 @@ class Run:
             devices = self._reserve(1, len(machine.for_one_process(self.plan.devices)), Need())
             devices = machine.for_one_process(devices)
             place = _slots(devices, 1, own, Need(count=len(devices)))[0]
-            self.change(place.environment)
+            self.change({**place.environment, **_lent(self.folder, place)})
             self.config.stash[PLACE] = place
+
+    def _within_reach(self) -> tuple[Device, ...]:
+        """Return the devices that the session may reserve: none that the session which started it has for others.
+
+        A session that a test starts uses what its process was lent, whatever mask the test gave it.
+        """
+        devices, loan = self.found.devices, lending.loan(self._locks.folder)
+        beyond = frozenset[str]() if loan is None else loan.held - loan.lent
+        if self.settings.assigns and devices and loan is not None and all(one.uuid in beyond for one in devices):
+            lending.folder_of_lock(devices[0].uuid, self._locks.folder)
+        return tuple(one for one in devices if one.uuid not in beyond)
 
     def _refuse_ambiguous_mask(self) -> None:
         """What is given is named by UUID: where an index may be another card, that could be one the caller hid."""
@@ -285,6 +296,7 @@ class Run:
                 if len(taken) < most and self._take((one,)):
                     taken.append(one)
             if len(taken) >= least:
+                lending.hold(self.folder, (one.uuid for one in taken), self._locks.folder)
                 return tuple(taken)
             self._release()
             if time.monotonic() >= until:
@@ -313,6 +325,18 @@ class Run:
 RUN = pytest.StashKey[Run]()
 WORKER = pytest.StashKey[Worker]()
 
+_NO_TEST_RUNS = (
+    "help",
+    "version",
+    "markers",
+    "cacheshow",
+    "showfixtures",
+    "show_fixtures_per_test",
+    "collectonly",
+    "setupplan",
+)
+"""Options of pytest with which it runs no test and sets no fixture up: no GPU is needed, nor waited for."""
+
 
 @pytest.hookimpl(tryfirst=True)
 def pytest_load_initial_conftests(early_config: pytest.Config) -> None:
@@ -324,7 +348,7 @@ def pytest_load_initial_conftests(early_config: pytest.Config) -> None:
         return
     given = early_config.known_args_namespace
     own = settings.of(early_config)
-    if own.on and not any(getattr(given, name, False) for name in ("help", "version", "collectonly", "showfixtures")):
+    if own.on and not any(getattr(given, name, False) for name in _NO_TEST_RUNS):
         run = Run(early_config, own)
         early_config.add_cleanup(run.stack.close)
         early_config.stash[RUN] = run
@@ -472,6 +496,12 @@ def _slots(devices: tuple[Device, ...], workers: int, own: Settings, need: Need)
             f"{small[0].label} ({size_text(small[0].free_bytes)} free): use fewer workers."
         )
     return tuple(Place((one,), own.memory_bytes or shares[one] or None, shared=users[one] > 1) for one in order)
+
+
+def _lent(folder: Path, place: Place) -> dict[str, str]:
+    """Return the variable by which what this process starts may use its place."""
+    name = os.environ.get("PYTEST_XDIST_WORKER", "alone")
+    return lending.lend(folder, name, (one.uuid for one in place.devices)) if place.devices else {}
 
 
 def _share(device: Device, users: int) -> int:

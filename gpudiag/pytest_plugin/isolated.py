@@ -14,14 +14,15 @@ from __future__ import annotations
 
 import contextlib
 import functools
+import importlib.util
 import itertools
 import math
 import os
 import pickle
+import shutil
 import socket
 import stat
 import sys
-import tempfile
 import time
 import warnings
 from collections.abc import Callable, Generator, Iterator, Mapping
@@ -31,6 +32,7 @@ from typing import TYPE_CHECKING, Any, NoReturn, Protocol, TypeVar
 
 import pytest
 
+from gpudiag import lending
 from gpudiag.pytest_plugin import settings
 from gpudiag.pytest_plugin.machine import PLACE
 from gpudiag.pytest_plugin.settings import Settings
@@ -298,14 +300,17 @@ class _Processes:
         self._bounds = Bounds(kept_bytes=8 << 10, restarts=1000)  # a test may kill the process that it was forked from
         added = {name: None for name in os.environ if name not in environment}
         preload = f"{farside.__name__}:{farside.preload.__name__}"
+        what = f"import {'pytest' if importlib.util.find_spec('tensorflow') is None else 'tensorflow'}"
         env = {**environment, **added}
-        servers = {_ORIGIN: ServerSpec(preload, "import tensorflow", env), _PLAIN: ServerSpec(env=env)}
+        servers = {_ORIGIN: ServerSpec(preload, what, env), _PLAIN: ServerSpec(env=env)}
+        self._folder = lending.Folder()
         self._children = supervise(servers, self._bounds)
         self._count = 0
 
     def close(self) -> None:
         """End every process."""
         self._children.__exit__(None, None, None)
+        self._folder.close()
 
     def run(
         self, order: Order, timeout_s: float, env: Mapping[str, str | None] = {}, *, fresh: bool = False
@@ -315,16 +320,19 @@ class _Processes:
         from gpudiag.pytest_plugin import farside
 
         self._count += 1
-        with tempfile.TemporaryDirectory(prefix="gpudiag-", ignore_cleanup_errors=True) as name:
-            folder = Path(name)
+        folder = self._folder.path / str(self._count)
+        folder.mkdir()
+        try:
             (folder / farside.ORDER).write_bytes(pickle.dumps(order))
             target = f"{farside.__name__}:{farside.run.__name__}"
             server = _PLAIN if fresh else _ORIGIN
-            job = Job(str(self._count), target, {"folder": name}, timeout_s, server, fresh, env)
+            job = Job(str(self._count), target, {"folder": str(folder)}, timeout_s, server, fresh, env)
             with _Captured(folder / farside.SOCKET) as captured:
                 ended = self._ended(job, captured)
                 texts = {} if ended.cause is None else captured.texts(self._bounds.kept_bytes)
             return self._outcome(ended, folder, texts)
+        finally:
+            shutil.rmtree(folder, ignore_errors=True)
 
     def _ended(self, job: Job, captured: _Captured) -> Ended:
         """Run ``job`` to its end."""
