@@ -14,6 +14,7 @@ from __future__ import annotations
 
 import contextlib
 import importlib.util
+import io
 import os
 import pickle
 import socket
@@ -349,12 +350,23 @@ def _package(plugin: object) -> str:
     return str(getattr(plugin, "__module__", None) or getattr(plugin, "__name__", "")).partition(".")[0]
 
 
+class _Pickler(pickle.Pickler):
+    """Knows what pytest raises to skip or to fail: these classes say that they are built into Python, and are not."""
+
+    def reducer_override(self, thing: object) -> Any:
+        for name in ("skip", "fail", "xfail"):
+            if type(thing) is getattr(pytest, name).Exception:
+                return isolated.outcome, (name, str(thing))
+        return NotImplemented
+
+
 def _pickled(error: BaseException) -> bytes | None:
     """Return an exception as bytes; None where it cannot be read again: many can be written, but not read."""
     with contextlib.suppress(Exception):
-        written = pickle.dumps(error)
-        pickle.loads(written)  # noqa: S301  # written here
-        return written
+        file = io.BytesIO()
+        _Pickler(file).dump(error)
+        pickle.loads(file.getvalue())  # noqa: S301  # written here
+        return file.getvalue()
     return None
 
 

@@ -505,6 +505,12 @@ def is_far_side(config: pytest.Config) -> bool:
     return FAR_SIDE in config.stash
 
 
+def outcome(name: str, reason: str) -> BaseException:
+    """Return what ``pytest.skip`` and the like raise."""
+    error: BaseException = getattr(pytest, name).Exception(reason)
+    return error
+
+
 def _exception(pickled: bytes | None) -> BaseException | None:
     """Return what another process raised; None where it cannot be had."""
     if pickled is None:

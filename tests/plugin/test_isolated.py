@@ -460,6 +460,13 @@ CALLING = """
     def crash():
         os.abort()
 
+    def skip():
+        pytest.skip("not there")
+
+    def test_skip(gpudiag_run_isolated):
+        with pytest.raises(pytest.skip.Exception, match="not there"):
+            gpudiag_run_isolated(skip)
+
     def test_value(gpudiag_run_isolated, capsys):
         value, process = gpudiag_run_isolated(add, 1, two=2)
         assert value == 3
@@ -489,4 +496,4 @@ def test_functions_in_fresh_processes(suite: Suite, plain: None) -> None:
     suite.write("test_all.py", CALLING)
     ran = suite()
     assert set(ran.outcomes().values()) == {"passed"}, str(ran)
-    assert len(ran.outcomes()) == 5
+    assert len(ran.outcomes()) == 6
