@@ -62,8 +62,16 @@ class Loan:
     """UUIDs."""
     held: frozenset[str]
 
+    def refusal(self, uuid: str) -> UsageError:
+        """Return the error for a GPU that the session holds and has not lent to this process."""
+        lent = ", ".join(sorted(self.lent))
+        return UsageError(
+            f"The pytest session that started this process holds {uuid} for others, and lent it {lent}. Leave "
+            "CUDA_VISIBLE_DEVICES as it is set there."
+        )
 
-def hold(session: Path, uuids: Iterable[str], locks: Path) -> None:
+
+def hold(session: Path, uuids: Iterable[str], locks: Path | None) -> None:
     """Note in a session's folder which GPUs it holds, and where their locks are."""
     _write(session / _HELD, {"uuids": sorted(uuids), "locks": str(locks)})
 
@@ -76,7 +84,7 @@ def lend(session: Path, name: str, uuids: Iterable[str]) -> dict[str, str]:
     return {VARIABLE: str(folder)}
 
 
-def loan(locks: Path) -> Loan | None:
+def loan(locks: Path | None) -> Loan | None:
     """Return what was lent to this process of the GPUs whose locks are in ``locks``; None where nothing was."""
     named = os.environ.get(VARIABLE)
     if not named:
@@ -99,10 +107,7 @@ def folder_of_lock(uuid: str, locks: Path) -> Path:
         return locks
     if uuid in made.lent:
         return made.folder
-    raise UsageError(
-        f"The pytest session that started this process holds {uuid} for others, and lent it "
-        f"{', '.join(sorted(made.lent))}. Leave CUDA_VISIBLE_DEVICES as it is set there."
-    )
+    raise made.refusal(uuid)
 
 
 def _write(path: Path, content: object) -> None:

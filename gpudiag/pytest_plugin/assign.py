@@ -215,7 +215,7 @@ class Run:
         devices, loan = self.found.devices, lending.loan(self._locks.folder)
         beyond = frozenset[str]() if loan is None else loan.held - loan.lent
         if self.settings.assigns and devices and loan is not None and all(one.uuid in beyond for one in devices):
-            lending.folder_of_lock(devices[0].uuid, self._locks.folder)
+            raise loan.refusal(devices[0].uuid)
         return tuple(one for one in devices if one.uuid not in beyond)
 
     def _refuse_ambiguous_mask(self) -> None:
@@ -349,10 +349,9 @@ def pytest_load_initial_conftests(early_config: pytest.Config) -> None:
     given = early_config.known_args_namespace
     own = settings.of(early_config)
     if own.on and not any(getattr(given, name, False) for name in _NO_TEST_RUNS):
-        run = Run(early_config, own)
-        early_config.add_cleanup(run.stack.close)
-        early_config.stash[RUN] = run
         with _as_usage_errors():
+            run = early_config.stash[RUN] = Run(early_config, own)
+            early_config.add_cleanup(run.stack.close)
             run.begin(workers=_has_workers(given))
 
 
@@ -423,7 +422,8 @@ def _run_round(run: Run, dsession: Any, number: int, needs: list[Need], most: in
     """Let xdist begin anew with other workers: it has one set of them for a session, and no hook for another."""
     manager = dsession.nodemanager
     manager.teardown_nodes()  # a process that has finished its tests still holds its GPU's memory until it has ended
-    workers = run.prepare_round(number, needs, most)
+    with _as_usage_errors():
+        workers = run.prepare_round(number, needs, most)
     specs = [copy.copy(manager.specs[0]) for _ in range(workers)]
     run.config.option.tx = ["popen"] * workers  # by this xdist counts how many must have collected
     dsession.shuttingdown = False
@@ -535,5 +535,5 @@ def _as_usage_errors() -> Generator[None, None, None]:
 
     try:
         yield
-    except GpudiagError as error:
+    except (GpudiagError, OSError) as error:  # the latter of folders and locks
         raise pytest.UsageError(f"gpudiag: {error}") from None

@@ -265,6 +265,15 @@ def test_without_tensorflow(suite: Suite, plain: None) -> None:
     assert "SIGABRT" in ran.tests["test_two"].message
 
 
+def test_no_tensorflow_is_named_where_there_is_none(suite: Suite, plain: None) -> None:
+    suite.write("conftest.py", "import sys\nsys.executable = '/bin/false'\n")
+    suite.write("test_all.py", "import pytest\n\n@pytest.mark.gpudiag_isolated\ndef test_one(): pass\n")
+    ran = suite()
+    assert ran.outcomes() == {"test_one": "error"}, str(ran)
+    assert "status 1" in ran.tests["test_one"].message
+    assert "tensorflow" not in ran.tests["test_one"].message
+
+
 BAD = {
     "timeout=0": "gpudiag_isolated: timeout=0 is not a number of seconds above 0",
     "timeout='long'": "gpudiag_isolated: timeout='long' is not a number",
