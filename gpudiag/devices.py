@@ -11,6 +11,7 @@ import time
 from collections.abc import Mapping
 from pathlib import Path
 
+from gpudiag import lending
 from gpudiag.model import Gpu
 
 if sys.platform != "win32":
@@ -33,6 +34,13 @@ class Devices:
         self._locks: dict[str, int] = {}
         """Descriptors of the files that are locked; closing one unlocks it."""
         self._waiting_since: dict[str, float] = {}
+
+    @property
+    def folder(self) -> Path | None:
+        """Where the locks are, except of GPUs that a pytest session has lent to this process; None: nowhere."""
+        with contextlib.suppress(OSError):
+            return self._folder or lock_folder()
+        return None
 
     def take(self, gpus: tuple[Gpu, ...], *, exclusive: bool) -> bool:
         """Take every one of ``gpus``, or none and return False."""
@@ -70,7 +78,7 @@ class Devices:
     def _lock(self, uuid: str) -> bool:
         if uuid in self._locks:
             return True
-        file = open_shared((self._folder or lock_folder()) / f"gpudiag-{uuid}.lock")
+        file = open_shared(lending.folder_of_lock(uuid, self._folder or lock_folder()) / f"gpudiag-{uuid}.lock")
         if not _locked(file):
             os.close(file)
             self._waiting_since.setdefault(uuid, time.monotonic())
