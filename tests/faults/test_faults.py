@@ -6,6 +6,7 @@ import sys
 from pathlib import Path
 
 import pytest
+
 from faults import campaign
 
 pytestmark = pytest.mark.skipif(sys.platform != "linux", reason="fork servers need Linux")
