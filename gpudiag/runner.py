@@ -223,7 +223,7 @@ def judged(row: Row, entry: Entry, facts: Facts, limits: Limits) -> Row:
     A probe whose facts are not known is broken if that is gpudiag's own doing, and never green.
     """
     unknown = {name: family for name in entry.probe.families if isinstance(family := getattr(facts, name), Unknown)}
-    why = f"what it judges is not known: {'; '.join(f'{name}: {one.reason}' for name, one in unknown.items())}"
+    reasons = "; ".join(dict.fromkeys(family.reason for family in unknown.values()))
     outcome: Judged | Skipped | Broken
     try:
         outcome = entry.judge(row.reading, facts, limits)
@@ -233,9 +233,9 @@ def judged(row: Row, entry: Entry, facts: Facts, limits: Limits) -> Row:
     except (Exception, SystemExit) as error:  # a judge's fault breaks its own row and no other
         outcome = Broken(Cause.EXCEPTION, f"judging raised {type(error).__name__}: {error!a}")
     if any(family.ours for family in unknown.values()):
-        outcome = Broken(Cause.NOT_STARTED, why)
+        outcome = Broken(Cause.NOT_STARTED, reasons)
     elif unknown and isinstance(outcome, Judged) and not outcome.findings:
-        outcome = Skipped(why)
+        outcome = Skipped(f"what it judges is not known ({', '.join(unknown)}): {reasons}")
     return msgspec.structs.replace(row, outcome=outcome)
 
 
@@ -555,7 +555,8 @@ _OURS = (Cause.NOT_STARTED, Cause.EXCEPTION, Cause.BAD_RESULT, Cause.SERVER_LOST
 
 def _family(ended: Ended) -> hostfacts.Family:
     if ended.value is None:
-        return Unknown(f"gathering it ended in: {ended.detail}", ended.cause in _OURS)
+        why = ended.detail if ended.cause is Cause.NOT_STARTED else f"gathering it ended in: {ended.detail}"
+        return Unknown(why, ended.cause in _OURS)
     try:
         family: hostfacts.Family = msgspec.json.decode(ended.value, type=_FAMILIES[ended.key])
     except msgspec.ValidationError as error:
