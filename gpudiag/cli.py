@@ -101,7 +101,7 @@ format_options = [
     click.option(
         "--mask",
         is_flag=True,
-        help="Replace home, user, host and environment paths and UUIDs, for reports that are shared.",
+        help="Keep only words that gpudiag knows: no names, paths, UUIDs; for reports that are shared.",
         **variable("MASK"),
     ),
     click.option("-v", "--verbose", is_flag=True, help="Say more: where operations ran.", **variable("VERBOSE")),

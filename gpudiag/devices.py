@@ -70,6 +70,7 @@ class Devices:
     def close(self) -> None:
         """Unlock everything."""
         self._users.clear()
+        self._exclusive.clear()
         self._unlock_unused()
 
     def holder(self, gpus: tuple[Gpu, ...]) -> str:

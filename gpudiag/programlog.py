@@ -14,6 +14,7 @@ from collections import deque
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
+from gpudiag import logline
 from gpudiag.errors import UsageError
 from gpudiag.speech import say
 
@@ -29,11 +30,6 @@ _POLL_S = 0.2
 
 _NO_TEXT = re.compile(r"[\0-\x08\x0e-\x1a\x1c-\x1f\ufffd]")
 """Characters that no program prints, but for a few: a log that was cut can have a hole."""
-_TELLING = re.compile(
-    r"^(?:\d{4}-\d\d-\d\d \S+ )?[WEF](?:\d{4} \S+ +\d+)? \S*:\d+\] |Created device|CUDA|cuda|GPU|Error|ERROR|error:|"
-    r"Exception|Traceback|failed|Failed|fatal|[Oo]ut of memory|OOM|lib(?:cu|nv)\w*\.so"
-)
-"""Lines that rules may rest on; those between the two ends are kept if they have a word of these."""
 
 
 def read(path: Path, stopped: Callable[[], bool]) -> tuple[str, ...]:
@@ -62,7 +58,7 @@ def read(path: Path, stopped: Callable[[], bool]) -> tuple[str, ...]:
             last.append(line)
             while len(first) + len(between) + len(last) > MOST_LINES:
                 passed = last.popleft()
-                if len(between) < _BETWEEN and _TELLING.search(passed):
+                if len(between) < _BETWEEN and logline.is_telling(passed):
                     between.append(passed)
     finally:
         os.close(file)
