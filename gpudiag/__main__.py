@@ -16,10 +16,13 @@ import signal  # noqa: E402
 
 def main() -> None:
     """Run the command line; a Ctrl-C before it has been read ends this process without a traceback."""
-    signal.signal(signal.SIGINT, signal.SIG_DFL)
+    ignored = signal.getsignal(signal.SIGINT) is signal.SIG_IGN  # as a shell does for what runs in the background
+    if not ignored:
+        signal.signal(signal.SIGINT, signal.SIG_DFL)
     from gpudiag import cli
 
-    signal.signal(signal.SIGINT, signal.default_int_handler)
+    if not ignored:
+        signal.signal(signal.SIGINT, signal.default_int_handler)
     cli.main()
 
 

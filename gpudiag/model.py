@@ -274,6 +274,21 @@ class Diagnosis(Record):
         return next((step.stage for step in self.steps if step.status == "failed"), None)
 
 
+class Settings(Record):
+    """What a configuration file set for the run."""
+
+    file: str
+    values: dict[str, str] = {}
+    """Key to value, of those that neither the command line nor a variable set otherwise."""
+
+    @property
+    def text(self) -> str:
+        """Such as ``settings from gpudiag.toml: simulate=2, level=quick``."""
+        return (
+            f"settings from {self.file}: {', '.join(f'{key}={value}' for key, value in self.values.items()) or 'none'}"
+        )
+
+
 class Level(Record):
     """How much of the catalogue a run was to cover."""
 
@@ -328,6 +343,10 @@ class Report(Record):
     lines: tuple[str, ...] = ()
     """Of the log of the user's own program, where it was given."""
     diagnosis: Diagnosis = Diagnosis()
+    settings: Settings | None = None
+    """None: there was no configuration file, or none that was taken."""
+    notes: tuple[str, ...] = ()
+    """What was left out or could not be done, beside the probes: a sentence each."""
 
     @property
     def counts(self) -> dict[str, int]:

@@ -6,6 +6,7 @@ import contextlib
 import errno
 import os
 import secrets
+import stat
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -41,8 +42,8 @@ def reserve(paths: Iterable[Path]) -> None:
 def write(path: Path, text: str) -> None:
     """Write ``text`` to ``path``; a regular file is replaced as a whole or not at all.
 
-    Of a link the target is replaced. A pipe or a device is written directly. Raises :class:`OutputError` where writing
-    fails.
+    Mode and owner of a file that is replaced stay. Of a link the target is replaced. A pipe or a device is written
+    directly. Raises :class:`OutputError` where writing fails.
     """
     try:
         if _is_special(path):
@@ -51,6 +52,7 @@ def write(path: Path, text: str) -> None:
         else:
             target = _target(path)
             with _temporary_beside(target) as temporary:
+                _take_over(target, temporary)
                 temporary.write_text(text, encoding="utf-8", newline="\n")
                 temporary.replace(target)
     except OSError as error:
@@ -60,6 +62,17 @@ def write(path: Path, text: str) -> None:
 def _is_special(path: Path) -> bool:
     """Return True for what cannot be replaced: a pipe, a device."""
     return path.exists() and not path.is_file()
+
+
+def _take_over(target: Path, temporary: Path) -> None:
+    """Give ``temporary`` the mode of the file that it will replace, and its owner and group if that can be done."""
+    with contextlib.suppress(FileNotFoundError):
+        status = target.stat()
+        for owner in (status.st_uid, -1):  # a member of a group may give a file to that group
+            with contextlib.suppress(OSError, AttributeError):
+                os.chown(temporary, owner, status.st_gid)
+                break
+        temporary.chmod(stat.S_IMODE(status.st_mode) & 0o777)
 
 
 def _target(path: Path) -> Path:

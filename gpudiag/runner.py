@@ -37,6 +37,7 @@ from gpudiag.model import (
     Report,
     RootCause,
     Row,
+    Settings,
     Skipped,
     Stage,
     Trial,
@@ -54,8 +55,6 @@ PLAIN = "plain"
 TENSORFLOW = "tensorflow"
 
 FACTS_DEADLINE_S = 15.0
-LOCK_WAIT_S = 300.0
-"""How long a probe waits for a GPU that another run of gpudiag holds."""
 TRIAL_S = 60.0
 """How long a fix that is tried may take to run an operation on a GPU."""
 CONTEXT_BYTES = 512 << 20
@@ -119,6 +118,11 @@ class Options:
     """What a process needs to live in that world."""
     root: Path | None = None
     """Stands for / where the kernel's files about GPUs are read; None: / itself."""
+    lock_wait_s: float = 300.0
+    """How long a probe waits for a GPU that another run of gpudiag holds."""
+    settings: Settings | None = None
+    notes: tuple[str, ...] = ()
+    """Of the report, from before the run."""
     locks: Path | None = None
     """Folder for the locks of GPUs; None: the one that all runs of this user share."""
 
@@ -186,6 +190,8 @@ def run(options: Options, observer: Observer, signals: Signals) -> Report:
                 level=level,
                 lines=options.lines,
                 diagnosis=diagnosis,
+                settings=options.settings,
+                notes=(*options.notes, *work.unlocked()),
             )
         )
 
@@ -366,11 +372,19 @@ class _Run:
             for cause in diagnosis.causes
         )
 
+    def unlocked(self) -> tuple[str, ...]:
+        """Return a sentence for each GPU that could not be locked."""
+        return tuple(self._devices.unlocked.values())
+
+    def _other_run(self, gpus: tuple[Gpu, ...]) -> str:
+        holder = self._devices.holder(gpus)
+        return f"another run of gpudiag ({holder})" if holder else "another run of gpudiag"
+
     def _try(self, rule: str, trial: Trial, gpus: tuple[Gpu, ...]) -> Trial:
         self._observer.phase(f"trying the fix of {rule}")
         while not self._devices.take(gpus, exclusive=False):
-            if self._devices.waited_s(gpus) > LOCK_WAIT_S or self._stopped():
-                return msgspec.structs.replace(trial, detail="another run of gpudiag holds a GPU")
+            if self._devices.waited_s(gpus) > self._options.lock_wait_s or self._stopped():
+                return msgspec.structs.replace(trial, detail=f"{self._other_run(gpus)} holds a GPU")
             time.sleep(TICK_S)
         deadline_s = (self._options.timeout_s or TRIAL_S) + (self._options.timeout_s or Bounds().preload_s)
         env = {"TF_FORCE_GPU_ALLOW_GROWTH": "true", **trial.change}  # others may be at work on the GPU
@@ -454,9 +468,10 @@ class _Run:
                 return
             probe = task.entry.probe
             if not self._devices.take(task.gpus, exclusive=probe.exclusive):
-                if self._devices.waited_s(task.gpus) > LOCK_WAIT_S:
+                if self._devices.waited_s(task.gpus) > self._options.lock_wait_s:
                     pending.remove(task)
-                    detail = f"another run of gpudiag held the GPU for more than {LOCK_WAIT_S:g} s"
+                    waited = f"held the GPU for more than {self._options.lock_wait_s:g} s (--lock-wait)"
+                    detail = f"{self._other_run(task.gpus)} {waited}"
                     self._add(rows, task, Row(task.entry.name, _uuids(task), Broken(Cause.TIMEOUT, detail), 0.0))
                 continue
             pending.remove(task)

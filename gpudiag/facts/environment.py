@@ -86,11 +86,17 @@ def _cluster(value: str) -> str:
     """Return ``TF_CONFIG`` with the number of each job's tasks in place of their addresses."""
     try:
         told = json.loads(value)
-    except ValueError:
+    except (ValueError, RecursionError):
         return NO_JSON
     try:
-        tasks = {str(job): len(addresses) for job, addresses in told["cluster"].items()}
+        tasks = {str(job): _tasks(addresses) for job, addresses in told["cluster"].items()}
         task = {"type": str(told["task"]["type"]), "index": int(told["task"]["index"])}
-    except (AttributeError, KeyError, TypeError, ValueError):
+    except (AttributeError, KeyError, OverflowError, TypeError, ValueError):
         return WITHHELD
     return json.dumps({"cluster": tasks, "task": task})
+
+
+def _tasks(addresses: object) -> int:
+    if not isinstance(addresses, list | dict):  # tf.train.ClusterSpec takes both, and not a single address
+        raise TypeError
+    return len(addresses)
