@@ -42,7 +42,7 @@ RECORDER = """
 
     class Recorder:
         def __init__(self, path):
-            self.path = pathlib.Path(path)
+            self.path = pathlib.Path(path).resolve()
 
         def pytest_runtest_logreport(self, report):
             if not hasattr(report, "node") and "gw" in __import__("os").environ.get("PYTEST_XDIST_WORKER", ""):
