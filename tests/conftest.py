@@ -17,6 +17,7 @@ import psutil
 import pytest
 
 from gpudiag.isolate import linux
+from gpudiag.simulator import SimulatorMissing, library_directory
 from warm import COLD, Warm, clean, modules
 
 DEADLINE_S = 400
@@ -39,6 +40,10 @@ def pytest_configure() -> None:
         raise pytest.UsageError(
             "the tests run TensorFlow, which is not installed here: pip install '.[tensorflow,test]'"
         )
+    try:
+        library_directory()
+    except SimulatorMissing as missing:
+        raise pytest.UsageError(f"the tests run on simulated GPUs: {missing}") from missing
 
 
 @pytest.hookimpl(wrapper=True)
@@ -90,18 +95,12 @@ class Gpudiag:
         return subprocess.CompletedProcess(process.args, process.returncode, out, err)
 
     def simulated(self, machine: str, faults: tuple[str, ...] = ()) -> list[str]:
-        """Return the arguments of ``check`` for a simulated machine; skips the test where none can be made.
+        """Return the arguments of ``check`` for a simulated machine.
 
         ``machine`` is a specification, or TOML where it holds a line break; "" for the machine that runs the test.
         """
-        from gpudiag import simulator
-
         if not machine:
             return []
-        try:
-            simulator.library_directory()
-        except simulator.SimulatorMissing as missing:
-            pytest.skip(str(missing))
         if "\n" in machine:
             (self.folder / "machine.toml").write_text(machine)
             machine = "machine.toml"
@@ -158,12 +157,11 @@ class Gpudiag:
     def with_simulator(self, change: Callable[[Path], None]) -> Gpudiag:
         """Let ``change`` alter a copy of the simulated machines' libraries, which is used instead."""
         import gpudiag
-        from gpudiag import simulator
 
         source = Path(gpudiag.__file__).parent
         copy = self.folder / "checkout" / source.name
         shutil.copytree(source, copy, ignore=shutil.ignore_patterns("__pycache__", "lib", "src"))
-        shutil.copytree(simulator.library_directory(), copy / "simulator" / "lib")
+        shutil.copytree(library_directory(), copy / "simulator" / "lib")
         change(copy / "simulator" / "lib")
         self.path.insert(0, str(copy.parent))
         return self
