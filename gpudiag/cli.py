@@ -18,7 +18,7 @@ import click
 from click.core import ParameterSource
 
 import gpudiag
-from gpudiag.errors import CatalogueError, GpudiagError, OutputError, UsageError
+from gpudiag.errors import CatalogueError, GpudiagError, OutputError, UsageError, shortage
 from gpudiag.plaintext import one_line, printable
 from gpudiag.report import FORMATS
 from gpudiag.speech import put, say
@@ -430,8 +430,7 @@ def _told(error: Exception) -> int:
         return 3 if isinstance(error, CatalogueError | OutputError) else 2
     if isinstance(error, OSError):
         _discard_output()
-        place = f"{error.filename}: " if error.filename else ""
-        say(f"gpudiag: error: {place}{error.strerror or error}")
+        say(f"gpudiag: error: {shortage(error)}")
         return 3
     say(f"gpudiag: internal error: {type(error).__name__}: {error}")
     say("This is a bug in gpudiag. Run it again with --debug for the traceback.")

@@ -12,6 +12,7 @@ import time
 from collections.abc import Mapping
 from pathlib import Path
 
+from gpudiag import lending
 from gpudiag.model import Gpu
 from gpudiag.plaintext import one_line, printable
 
@@ -38,6 +39,13 @@ class Devices:
         self._holders: dict[str, str] = {}
         self.unlocked: dict[str, str] = {}
         """GPUs (UUIDs) whose lock cannot be used, each with a sentence that says why."""
+
+    @property
+    def folder(self) -> Path | None:
+        """Where the locks are, except of GPUs that a pytest session has lent to this process; None: nowhere."""
+        with contextlib.suppress(OSError):
+            return self._folder or lock_folder()
+        return None
 
     def take(self, gpus: tuple[Gpu, ...], *, exclusive: bool) -> bool:
         """Take every one of ``gpus``, or none and return False."""
@@ -82,7 +90,7 @@ class Devices:
         if gpu.uuid in self._locks or gpu.uuid in self.unlocked:
             return True
         try:
-            path = (self._folder or lock_folder()) / f"gpudiag-{gpu.uuid}.lock"
+            path = lending.folder_of_lock(gpu.uuid, self._folder or lock_folder()) / f"gpudiag-{gpu.uuid}.lock"
             file = open_shared(path)
             locked = _locked(file)
             while locked and not _is(path, file):  # somebody removed it meanwhile, and others lock the next one

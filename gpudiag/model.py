@@ -49,6 +49,7 @@ class Cause(str, Enum):
     BAD_RESULT = "bad result"
     OUTPUT_FLOOD = "output flood"
     SERVER_LOST = "fork server lost"
+    NOT_STARTED = "not started"
     DISTURBED = "disturbed"
     NO_CONTEXT = "no CUDA context"
     NO_MEMORY = "out of memory"

@@ -5,7 +5,6 @@ from __future__ import annotations
 import os
 import shutil
 import signal
-import tempfile
 import time
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field, replace
@@ -23,8 +22,9 @@ from gpudiag.child import OnGpu
 from gpudiag.devices import Devices
 from gpudiag.diagnosis import diagnose
 from gpudiag.diagnosis.rule import Evidence
+from gpudiag.errors import shortage
 from gpudiag.hostfacts import Facts, NvmlDevice, Unknown
-from gpudiag.isolate import Bounds, Ended, Job, ServerSpec, Supervision, supervise
+from gpudiag.isolate import Bounds, Ended, Job, ServerSpec, Supervision, scratch_folder, supervise
 from gpudiag.model import (
     RUN_ENDED,
     Broken,
@@ -206,7 +206,7 @@ def rejudge(report: Report) -> Report:
     """Return ``report`` with every row that has something to judge judged anew, by the probes as they are now."""
     known = {entry.name: entry for entry in catalogue.entries()}
     rows = tuple(
-        _judged(row, known[row.probe], report.facts, report.limits)
+        judged(row, known[row.probe], report.facts, report.limits)
         if isinstance(row.outcome, Judged) and row.probe in known
         else row
         for row in report.rows
@@ -223,9 +223,14 @@ def rejudge(report: Report) -> Report:
     return conclude(msgspec.structs.replace(report, rows=rows, diagnosis=diagnosis))
 
 
-def _judged(row: Row, entry: Entry, facts: Facts, limits: Limits) -> Row:
-    """Return ``row`` with the outcome that its reading gives; a reading that cannot be judged is broken."""
-    outcome: Judged | Broken
+def judged(row: Row, entry: Entry, facts: Facts, limits: Limits) -> Row:
+    """Return ``row`` with the outcome that its reading gives; a reading that cannot be judged is broken.
+
+    A probe whose facts are not known is broken if that is gpudiag's own doing, and never green.
+    """
+    unknown = {name: family for name in entry.probe.families if isinstance(family := getattr(facts, name), Unknown)}
+    reasons = "; ".join(dict.fromkeys(family.reason for family in unknown.values()))
+    outcome: Judged | Skipped | Broken
     try:
         outcome = entry.judge(row.reading, facts, limits)
         msgspec.json.encode(outcome)  # a text that JSON cannot hold must not cost the whole report
@@ -233,6 +238,10 @@ def _judged(row: Row, entry: Entry, facts: Facts, limits: Limits) -> Row:
         outcome = Broken(Cause.BAD_RESULT, f"its reading does not fit: {error}")
     except (Exception, SystemExit) as error:  # a judge's fault breaks its own row and no other
         outcome = Broken(Cause.EXCEPTION, f"judging raised {type(error).__name__}: {error!a}")
+    if any(family.ours for family in unknown.values()):
+        outcome = Broken(Cause.NOT_STARTED, reasons)
+    elif unknown and isinstance(outcome, Judged) and not outcome.findings:
+        outcome = Skipped(f"what it judges is not known ({', '.join(unknown)}): {reasons}")
     return msgspec.structs.replace(row, outcome=outcome)
 
 
@@ -441,7 +450,7 @@ class _Run:
         row = Row(entry.name, _uuids(task), Skipped(""), 0.0)
         needs = entry.probe.needs
         if entry.reading is None:
-            return _judged(row, entry, facts, self._options.limits)
+            return judged(row, entry, facts, self._options.limits)
         if needs.tensorflow and not isinstance(facts.tensorflow, Unknown) and facts.tensorflow.module_path is None:
             return msgspec.structs.replace(row, outcome=Skipped("TensorFlow is not installed"))
         if len(task.gpus) < needs.gpus or (entry.probe.scope is not Scope.HOST and not gpus):
@@ -466,9 +475,15 @@ class _Run:
                     self._add(rows, task, Row(task.entry.name, _uuids(task), Broken(Cause.TIMEOUT, detail), 0.0))
                 continue
             pending.remove(task)
-            running[task.key] = task
             self._observer.started(task.label)
-            self._start(task)
+            try:
+                self._start(task)
+            except OSError as error:
+                self._devices.release(task.gpus)
+                broken = Broken(Cause.NOT_STARTED, f"no folder for its messages: {shortage(error)}")
+                self._add(rows, task, Row(task.entry.name, _uuids(task), broken, 0.0))
+                continue
+            running[task.key] = task
             if task.entry.peered:
                 running[task.peer_key] = task
 
@@ -479,7 +494,7 @@ class _Run:
         argument = {"probe": task.entry.name, "gpus": [msgspec.to_builtins(gpu) for gpu in task.gpus]}
         targets = {task.key: "gpudiag.child:run_probe"}
         if task.entry.peered:
-            self._meetings[task.key] = argument["meeting"] = tempfile.mkdtemp(prefix="gpudiag-")
+            self._meetings[task.key] = argument["meeting"] = scratch_folder()
             targets[task.peer_key] = "gpudiag.child:run_peer"
         for key, target in targets.items():
             self._children.start(
@@ -521,7 +536,7 @@ class _Run:
         if not isinstance(reading, dict):
             detail = f"its reading is no record but {type(reading).__name__}"
             return msgspec.structs.replace(row, outcome=Broken(Cause.BAD_RESULT, detail))
-        return _judged(msgspec.structs.replace(row, reading=reading), task.entry, facts, self._options.limits)
+        return judged(msgspec.structs.replace(row, reading=reading), task.entry, facts, self._options.limits)
 
 
 def _last_error(ended: Ended) -> str:
@@ -549,13 +564,18 @@ def _not_run(cause: Cause, detail: str) -> Skipped | Broken:
     return Broken(cause, f"not run: {detail}")
 
 
+_OURS = (Cause.NOT_STARTED, Cause.EXCEPTION, Cause.BAD_RESULT, Cause.SERVER_LOST)
+"""Ends of a gathering that no driver and no library brings about."""
+
+
 def _family(ended: Ended) -> hostfacts.Family:
     if ended.value is None:
-        return Unknown(f"gathering it ended in: {ended.detail}")
+        why = ended.detail if ended.cause is Cause.NOT_STARTED else f"gathering it ended in: {ended.detail}"
+        return Unknown(why, ended.cause in _OURS)
     try:
         family: hostfacts.Family = msgspec.json.decode(ended.value, type=_FAMILIES[ended.key])
     except msgspec.ValidationError as error:
-        return Unknown(f"what was gathered does not fit: {error}")
+        return Unknown(f"what was gathered does not fit: {error}", ours=True)
     return family
 
 
@@ -645,4 +665,8 @@ def _default_jobs() -> int:
     import psutil
 
     processors = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
-    return max(1, min(processors, psutil.virtual_memory().available >> 30))
+    try:
+        available = psutil.virtual_memory().available
+    except OSError:  # no /proc
+        return 1
+    return max(1, min(processors, available >> 30))

@@ -209,7 +209,7 @@ def test_a_judge_that_fails_breaks_its_own_row(fault: Callable[[], object]) -> N
     entry = catalogue.get("host.gpus")
     module = SimpleNamespace(judge=lambda *_: fault(), figure=lambda _: None)
     row = Row("host.gpus", (), Skipped(""), 0.0)
-    judged = runner._judged(row, replace(entry, module=cast("ModuleType", module)), example(), Limits())
+    judged = runner.judged(row, replace(entry, module=cast("ModuleType", module)), example(), Limits())
     assert isinstance(judged.outcome, Broken)
     assert judged.outcome.cause is Cause.EXCEPTION
 

@@ -30,8 +30,11 @@ def gather(environ: Mapping[str, str] = os.environ) -> EnvironmentFacts:
     )
 
 
+# Without the working directory, which -c puts first on the path: any file there may be called json.py.
 _STARTED = """
-import json, os, sys
+import sys
+if sys.path and not sys.path[0]: del sys.path[0]
+import json, os
 files = [getattr(sys.modules.get(name), "__file__", None) for name in ("sitecustomize", "usercustomize")]
 print(json.dumps([[name for name in sys.argv[1:] if name in os.environ], [file for file in files if file]]))
 """
