@@ -199,3 +199,28 @@ def test_nobody_else_reads_a_report_while_it_is_written(tmp_path: Path, monkeypa
     monkeypatch.setattr(Path, "write_text", write_text)
     output.write(path, "new")
     assert seen == [0o600]
+
+
+@pytest.mark.skipif(not AS_ROOT, reason="only root can give files to others")
+def test_what_another_user_put_into_a_shared_folder_is_not_obeyed(tmp_path: Path) -> None:
+    shared = tmp_path / "shared"
+    shared.mkdir()
+    shared.chmod(0o1777)
+    victim = tmp_path / "victim.json"
+    victim.write_text("precious")
+    link, file = shared / "link.json", shared / "file.json"
+    link.symlink_to(victim)
+    file.touch()
+    for path in (link, file):
+        os.chown(path, 12345, -1, follow_symlinks=False)
+    with pytest.raises(UsageError, match="cannot be written: it is a link of another user"):
+        output.reserve([link])
+    with pytest.raises(OutputError, match="it is a link of another user"):
+        output.write(link, "report")
+    assert victim.read_text() == "precious"
+    output.write(file, "report")
+    assert (file.read_text(), file.stat().st_uid) == ("report", 0), "who made the file must not get the report"
+    own = shared / "own.json"
+    own.symlink_to(victim)
+    output.write(own, "report")
+    assert victim.read_text() == "report"
