@@ -7,6 +7,7 @@ from pathlib import Path
 
 import pytest
 from elftools.elf.elffile import ELFFile
+from elftools.elf.sections import SymbolTableSection
 
 from gpudiag.simulator import Machine, library_directory
 
@@ -50,7 +51,9 @@ print("done")
 def functions() -> list[str]:
     """The names of all that is simulated, without those that answer "not supported" and look at no argument."""
     with (library_directory() / "libgpudiag_cuda.so").open("rb") as file:
-        symbols = list(ELFFile(file).get_section_by_name(".dynsym").iter_symbols())
+        section = ELFFile(file).get_section_by_name(".dynsym")
+        assert isinstance(section, SymbolTableSection)
+        symbols = list(section.iter_symbols())
     return [
         symbol.name
         for symbol in symbols
