@@ -12,6 +12,7 @@ import msgspec
 
 from gpudiag.errors import ReportError
 from gpudiag.model import SCHEMA_VERSION, Report, conclude, exit_code, verdict
+from gpudiag.plaintext import escaped, printable
 
 _LARGEST = 64 << 20
 """Bytes of the largest file that is taken for a report; reports have tens of kilobytes, and few have a long log."""
@@ -26,7 +27,25 @@ _SIGNALS = range(1, 65)
 
 def encode(report: Report) -> str:
     """Return ``report`` as indented JSON with a final newline."""
-    return msgspec.json.format(msgspec.json.encode(report), indent=2).decode() + "\n"
+    return escaped(msgspec.json.format(encoded(report), indent=2).decode()) + "\n"
+
+
+def encoded(value: Any) -> bytes:
+    """Return a record as JSON; what is not UTF-8 in a text, as names of files may be, becomes an escape."""
+    try:
+        return msgspec.json.encode(value)
+    except UnicodeEncodeError:
+        return msgspec.json.encode(_printable(msgspec.to_builtins(value)))
+
+
+def _printable(value: Any) -> Any:
+    if isinstance(value, str):
+        return printable(value)
+    if isinstance(value, dict):
+        return {_printable(key): _printable(item) for key, item in value.items()}
+    if isinstance(value, list | tuple):
+        return [_printable(item) for item in value]
+    return value
 
 
 def decode(text: str | bytes, origin: str) -> Report:

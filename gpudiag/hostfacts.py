@@ -19,6 +19,8 @@ class Unknown(Family, tag="unknown"):
     """A family that could not be gathered; ``reason`` says why, in words for a person."""
 
     reason: str
+    ours: bool = False
+    """True: gpudiag itself broke while it gathered the family, which says nothing about the machine."""
 
 
 class SystemFacts(Family, tag="system"):

@@ -21,9 +21,9 @@ from gpudiag import catalogue, diagnosis
 from gpudiag.catalogue import Entry
 from gpudiag.diagnosis import Looked
 from gpudiag.diagnosis.rule import Evidence
-from gpudiag.hostfacts import Facts
+from gpudiag.hostfacts import Facts, Unknown
 from gpudiag.isolate import Ended, Job, Supervision
-from gpudiag.model import Broken, Cause, Diagnosis, Failed, Gpu, Judged, Limits, Row
+from gpudiag.model import Broken, Cause, Diagnosis, Failed, Gpu, Judged, Limits, Row, Skipped
 from gpudiag.record import Record
 
 PART_S = 10.0
@@ -48,7 +48,7 @@ class Subject(Record):
 class Done(Record):
     """What a part has come to: the new outcome of a row, or what a part of the diagnosis found."""
 
-    outcome: Judged | Broken | None = None
+    outcome: Judged | Skipped | Broken | None = None
     looked: Looked | None = None
 
 
@@ -56,8 +56,13 @@ Parts = Iterator[tuple[str, Callable[[], Done]]]
 
 
 def judged(row: Row, entry: Entry, facts: Facts, limits: Limits) -> Row:
-    """Return ``row`` with the outcome that its reading gives; a reading that cannot be judged is broken."""
-    outcome: Judged | Broken
+    """Return ``row`` with the outcome that its reading gives; a reading that cannot be judged is broken.
+
+    A probe whose facts are not known is broken if that is gpudiag's own doing, and never green.
+    """
+    unknown = {name: family for name in entry.probe.families if isinstance(family := getattr(facts, name), Unknown)}
+    reasons = "; ".join(dict.fromkeys(family.reason for family in unknown.values()))
+    outcome: Judged | Skipped | Broken
     try:
         outcome = entry.judge(row.reading, facts, limits)
         msgspec.json.encode(outcome)  # a text that JSON cannot hold must not cost the whole report
@@ -65,6 +70,10 @@ def judged(row: Row, entry: Entry, facts: Facts, limits: Limits) -> Row:
         outcome = Broken(Cause.BAD_RESULT, f"its reading does not fit: {error}")
     except (Exception, SystemExit) as error:  # a judge's fault breaks its own row and no other
         outcome = Broken(Cause.EXCEPTION, f"judging raised {type(error).__name__}: {error!a}")
+    if any(family.ours for family in unknown.values()):
+        outcome = Broken(Cause.NOT_STARTED, reasons)
+    elif unknown and isinstance(outcome, Judged) and not outcome.findings:
+        outcome = Skipped(f"what it judges is not known ({', '.join(unknown)}): {reasons}")
     return msgspec.structs.replace(row, outcome=outcome)
 
 
@@ -77,9 +86,7 @@ def _rows(subject: Subject) -> Parts:
 
 
 def _outcome(row: Row, entry: Entry, subject: Subject) -> Done:
-    outcome = judged(row, entry, subject.facts, subject.limits).outcome
-    assert isinstance(outcome, Judged | Broken)
-    return Done(outcome=outcome)
+    return Done(outcome=judged(row, entry, subject.facts, subject.limits).outcome)
 
 
 def _diagnosis(subject: Subject) -> Parts:

@@ -50,6 +50,7 @@ class Cause(str, Enum):
     BAD_RESULT = "bad result"
     OUTPUT_FLOOD = "output flood"
     SERVER_LOST = "fork server lost"
+    NOT_STARTED = "not started"
     DISTURBED = "disturbed"
     NO_CONTEXT = "no CUDA context"
     NO_MEMORY = "out of memory"
@@ -290,6 +291,21 @@ class Diagnosis(Record):
         return next((step.stage for step in self.steps if step.status == "failed"), None)
 
 
+class Settings(Record):
+    """What a configuration file set for the run."""
+
+    file: str
+    values: dict[str, str] = {}
+    """Key to value, of those that neither the command line nor a variable set otherwise."""
+
+    @property
+    def text(self) -> str:
+        """Such as ``settings from gpudiag.toml: simulate=2, level=quick``."""
+        return (
+            f"settings from {self.file}: {', '.join(f'{key}={value}' for key, value in self.values.items()) or 'none'}"
+        )
+
+
 class Level(Record):
     """How much of the catalogue a run was to cover."""
 
@@ -344,6 +360,10 @@ class Report(Record):
     lines: tuple[str, ...] = ()
     """Of the log of the user's own program, where it was given."""
     diagnosis: Diagnosis = Diagnosis()
+    settings: Settings | None = None
+    """None: there was no configuration file, or none that was taken."""
+    notes: tuple[str, ...] = ()
+    """What was left out or could not be done, beside the probes: a sentence each."""
     withheld: tuple[str, ...] | None = None
     """Why it is no ``PASS``, whatever its rows say: what is known of GPUs in scope that cannot be used. None: its
     verdict was reached, by an older gpudiag, without asking."""

@@ -5,7 +5,6 @@ from __future__ import annotations
 import os
 import shutil
 import signal
-import tempfile
 import time
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field, replace
@@ -21,8 +20,9 @@ from gpudiag import catalogue, hostfacts, judgement, logline
 from gpudiag.catalogue import Entry
 from gpudiag.child import OnGpu
 from gpudiag.devices import Devices
+from gpudiag.errors import shortage
 from gpudiag.hostfacts import Facts, NvmlDevice, Unknown
-from gpudiag.isolate import Bounds, Ended, Job, ServerSpec, Supervision, supervise
+from gpudiag.isolate import Bounds, Ended, Job, ServerSpec, Supervision, scratch_folder, supervise
 from gpudiag.model import (
     RUN_ENDED,
     Broken,
@@ -34,6 +34,7 @@ from gpudiag.model import (
     Report,
     RootCause,
     Row,
+    Settings,
     Skipped,
     Stage,
     Trial,
@@ -51,8 +52,6 @@ PLAIN = "plain"
 TENSORFLOW = "tensorflow"
 
 FACTS_DEADLINE_S = 15.0
-LOCK_WAIT_S = 300.0
-"""How long a probe waits for a GPU that another run of gpudiag holds."""
 TRIAL_S = 60.0
 """How long a fix that is tried may take to run an operation on a GPU."""
 LAST_S = 3.0
@@ -118,6 +117,11 @@ class Options:
     """What a process needs to live in that world."""
     root: Path | None = None
     """Stands for / where the kernel's files about GPUs are read; None: / itself."""
+    lock_wait_s: float = 300.0
+    """How long a probe waits for a GPU that another run of gpudiag holds."""
+    settings: Settings | None = None
+    notes: tuple[str, ...] = ()
+    """Of the report, from before the run."""
     locks: Path | None = None
     """Folder for the locks of GPUs; None: the one that all runs of this user share."""
 
@@ -185,6 +189,8 @@ def run(options: Options, observer: Observer, signals: Signals) -> Report:
                 level=level,
                 lines=options.lines,
                 diagnosis=diagnosis,
+                settings=options.settings,
+                notes=(*options.notes, *work.unlocked()),
             )
         )
 
@@ -358,11 +364,19 @@ class _Run:
             for cause in diagnosis.causes
         )
 
+    def unlocked(self) -> tuple[str, ...]:
+        """Return a sentence for each GPU that could not be locked."""
+        return tuple(self._devices.unlocked.values())
+
+    def _other_run(self, gpus: tuple[Gpu, ...]) -> str:
+        holder = self._devices.holder(gpus)
+        return f"another run of gpudiag ({holder})" if holder else "another run of gpudiag"
+
     def _try(self, rule: str, trial: Trial, gpus: tuple[Gpu, ...]) -> Trial:
         self._observer.phase(f"trying the fix of {rule}")
         while not self._devices.take(gpus, exclusive=False):
-            if self._devices.waited_s(gpus) > LOCK_WAIT_S or self._stopped():
-                return msgspec.structs.replace(trial, detail="another run of gpudiag holds a GPU")
+            if self._devices.waited_s(gpus) > self._options.lock_wait_s or self._stopped():
+                return msgspec.structs.replace(trial, detail=f"{self._other_run(gpus)} holds a GPU")
             time.sleep(TICK_S)
         deadline_s = (self._options.timeout_s or TRIAL_S) + (self._options.timeout_s or Bounds().preload_s)
         env = {"TF_FORCE_GPU_ALLOW_GROWTH": "true", **trial.change}  # others may be at work on the GPU
@@ -446,15 +460,22 @@ class _Run:
                 return
             probe = task.entry.probe
             if not self._devices.take(task.gpus, exclusive=probe.exclusive):
-                if self._devices.waited_s(task.gpus) > LOCK_WAIT_S:
+                if self._devices.waited_s(task.gpus) > self._options.lock_wait_s:
                     pending.remove(task)
-                    detail = f"another run of gpudiag held the GPU for more than {LOCK_WAIT_S:g} s"
+                    waited = f"held the GPU for more than {self._options.lock_wait_s:g} s (--lock-wait)"
+                    detail = f"{self._other_run(task.gpus)} {waited}"
                     self._add(rows, task, Row(task.entry.name, _uuids(task), Broken(Cause.TIMEOUT, detail), 0.0))
                 continue
             pending.remove(task)
-            running[task.key] = task
             self._observer.started(task.label)
-            self._start(task)
+            try:
+                self._start(task)
+            except OSError as error:
+                self._devices.release(task.gpus)
+                broken = Broken(Cause.NOT_STARTED, f"no folder for its messages: {shortage(error)}")
+                self._add(rows, task, Row(task.entry.name, _uuids(task), broken, 0.0))
+                continue
+            running[task.key] = task
             if task.entry.peered:
                 running[task.peer_key] = task
 
@@ -465,7 +486,7 @@ class _Run:
         argument = {"probe": task.entry.name, "gpus": [msgspec.to_builtins(gpu) for gpu in task.gpus]}
         targets = {task.key: "gpudiag.child:run_probe"}
         if task.entry.peered:
-            self._meetings[task.key] = argument["meeting"] = tempfile.mkdtemp(prefix="gpudiag-")
+            self._meetings[task.key] = argument["meeting"] = scratch_folder()
             targets[task.peer_key] = "gpudiag.child:run_peer"
         for key, target in targets.items():
             self._children.start(
@@ -535,13 +556,18 @@ def _not_run(cause: Cause, detail: str) -> Skipped | Broken:
     return Broken(cause, f"not run: {detail}")
 
 
+_OURS = (Cause.NOT_STARTED, Cause.EXCEPTION, Cause.BAD_RESULT, Cause.SERVER_LOST)
+"""Ends of a gathering that no driver and no library brings about."""
+
+
 def _family(ended: Ended) -> hostfacts.Family:
     if ended.value is None:
-        return Unknown(f"gathering it ended in: {ended.detail}")
+        why = ended.detail if ended.cause is Cause.NOT_STARTED else f"gathering it ended in: {ended.detail}"
+        return Unknown(why, ended.cause in _OURS)
     try:
         family: hostfacts.Family = msgspec.json.decode(ended.value, type=_FAMILIES[ended.key])
     except msgspec.ValidationError as error:
-        return Unknown(f"what was gathered does not fit: {error}")
+        return Unknown(f"what was gathered does not fit: {error}", ours=True)
     return family
 
 
@@ -631,4 +657,8 @@ def _default_jobs() -> int:
     import psutil
 
     processors = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
-    return max(1, min(processors, psutil.virtual_memory().available >> 30))
+    try:
+        available = psutil.virtual_memory().available
+    except OSError:  # no /proc
+        return 1
+    return max(1, min(processors, available >> 30))

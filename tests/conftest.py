@@ -1,37 +1,71 @@
-"""Fixtures: the command line as a user runs it, and machines whose TensorFlow is missing or broken."""
+"""Fixtures: the command line as a user runs it, machines whose TensorFlow is missing or broken, processes left over."""
 
 from __future__ import annotations
 
+import contextlib
+import importlib.util
 import os
 import shutil
+import signal
 import subprocess
 import sys
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Generator, Iterable, Iterator
 from pathlib import Path
 
 import psutil
 import pytest
+
+from gpudiag.isolate import linux
+from gpudiag.simulator import SimulatorMissing, library_directory
+from warm import COLD, Warm, clean, modules
 
 DEADLINE_S = 400
 
 collect_ignore = ["samples"]
 """Suites of their own, which tests run with other options."""
 
+_EXITING = 0x4
+"""PF_EXITING of Linux, among the flags of /proc/PID/stat."""
+_REPORTS = pytest.StashKey[list[pytest.TestReport]]()
+
+for _number in (signal.SIGINT, signal.SIGHUP, signal.SIGQUIT):
+    # A job in the background of a shell, or of nohup, ignores them, and so would what the tests start, and send them
+    # to. What is handled here, by whatever function, is not ignored there.
+    if signal.getsignal(_number) is signal.SIG_IGN:
+        signal.signal(_number, lambda *_: None)
+
+
+def pytest_configure() -> None:
+    """Say in a sentence what would otherwise be hundreds of failures."""
+    if importlib.util.find_spec("tensorflow") is None:
+        raise pytest.UsageError(
+            "the tests run TensorFlow, which is not installed here: pip install '.[tensorflow,test]'"
+        )
+    try:
+        library_directory()
+    except SimulatorMissing as missing:
+        raise pytest.UsageError(f"the tests run on simulated GPUs: {missing}") from missing
+
+
+@pytest.hookimpl(wrapper=True)
+def pytest_runtest_makereport(item: pytest.Item) -> Generator[None, pytest.TestReport, pytest.TestReport]:
+    report = yield
+    item.stash.setdefault(_REPORTS, []).append(report)
+    return report
+
 
 class Gpudiag:
     """Runs ``gpudiag`` in a folder of its own, on this interpreter's modules, with a clean environment."""
 
-    def __init__(self, folder: Path) -> None:
+    def __init__(self, folder: Path, warm: Warm | None = None) -> None:
         self.folder = folder
+        self.warm = warm
+        """What spares runs on simulated machines the import of TensorFlow; None: each begins as a user's does."""
         self.temporary = folder / "tmp"
         self.temporary.mkdir()
-        self.path = [entry for entry in sys.path if entry]
-        self.environment = {
-            name: value
-            for name, value in os.environ.items()
-            if not name.startswith(("GPUDIAG_", "TF_", "CUDA_", "PYTEST_", "PYTHON"))
-        }
+        self.path = modules()
+        self.environment = clean(os.environ)
 
     def command(self, *arguments: str, flags: tuple[str, ...] = ()) -> list[str]:
         boot = f"import sys; sys.path[:] = {self.path!r}; from gpudiag.cli import main; main()"
@@ -50,6 +84,10 @@ class Gpudiag:
     def __call__(
         self, *arguments: str, flags: tuple[str, ...] = (), **variables: str
     ) -> subprocess.CompletedProcess[str]:
+        simulated = not flags and arguments[0] == "check" and "--simulate" in arguments
+        if self.warm is not None and simulated and self.path == modules():
+            environment = {**self.environment, "TMPDIR": str(self.temporary), **variables}
+            return self.warm.run(arguments, self.folder, environment, DEADLINE_S)
         with self.start(*arguments, flags=flags, **variables) as process:
             try:
                 out, err = process.communicate(timeout=DEADLINE_S)
@@ -59,18 +97,12 @@ class Gpudiag:
         return subprocess.CompletedProcess(process.args, process.returncode, out, err)
 
     def simulated(self, machine: str, faults: tuple[str, ...] = ()) -> list[str]:
-        """Return the arguments of ``check`` for a simulated machine; skips the test where none can be made.
+        """Return the arguments of ``check`` for a simulated machine.
 
         ``machine`` is a specification, or TOML where it holds a line break; "" for the machine that runs the test.
         """
-        from gpudiag import simulator
-
         if not machine:
             return []
-        try:
-            simulator.library_directory()
-        except simulator.SimulatorMissing as missing:
-            pytest.skip(str(missing))
         if "\n" in machine:
             (self.folder / "machine.toml").write_text(machine)
             machine = "machine.toml"
@@ -127,12 +159,11 @@ class Gpudiag:
     def with_simulator(self, change: Callable[[Path], None]) -> Gpudiag:
         """Let ``change`` alter a copy of the simulated machines' libraries, which is used instead."""
         import gpudiag
-        from gpudiag import simulator
 
         source = Path(gpudiag.__file__).parent
         copy = self.folder / "checkout" / source.name
         shutil.copytree(source, copy, ignore=shutil.ignore_patterns("__pycache__", "lib", "src"))
-        shutil.copytree(simulator.library_directory(), copy / "simulator" / "lib")
+        shutil.copytree(library_directory(), copy / "simulator" / "lib")
         change(copy / "simulator" / "lib")
         self.path.insert(0, str(copy.parent))
         return self
@@ -146,9 +177,20 @@ class Gpudiag:
         return self
 
 
+@pytest.fixture(scope="session")
+def warm(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Warm | None]:
+    """The process that has imported TensorFlow; it starts where a test uses it."""
+    if COLD in os.environ:
+        yield None
+        return
+    process = Warm(tmp_path_factory.mktemp("warm"))
+    yield process
+    process.close()
+
+
 @pytest.fixture
-def gpudiag(tmp_path: Path) -> Gpudiag:
-    return Gpudiag(tmp_path)
+def gpudiag(tmp_path: Path, warm: Warm | None) -> Gpudiag:
+    return Gpudiag(tmp_path, warm)
 
 
 @pytest.fixture
@@ -162,14 +204,65 @@ def wait_until() -> Callable[[Callable[[], bool]], None]:
     return wait
 
 
-@pytest.fixture
-def no_child_left() -> Iterator[None]:
-    """Fail where a test leaves a process behind that it, or one of its children, started."""
-    before = _running()
+@pytest.fixture(autouse=True)
+def _ends_what_it_started(request: pytest.FixtureRequest, warm: Warm | None) -> Iterator[None]:
+    """End what a test that fails has started: the tests after it have to do with it otherwise."""
+    before = linux.children()
     yield
-    assert _running() <= before
+    if any(report.failed for report in request.node.stash.get(_REPORTS, [])):
+        kept = before | {warm.pid if warm is not None else None}
+        started = [one for one in psutil.Process().children() if one.pid not in kept]
+        grandchildren = [each for one in started for each in one.children(recursive=True)]
+        _end([*started, *grandchildren, *_marked(request.node.funcargs.get("tmp_path"))])
 
 
-def _running() -> set[int]:
-    found = psutil.Process().children(recursive=True)
-    return {process.pid for process in found if process.is_running() and process.status() != psutil.STATUS_ZOMBIE}
+@pytest.fixture
+def no_child_left(tmp_path: Path, warm: Warm | None) -> Iterator[None]:
+    """Fail where a test leaves a process behind that it, or one of its children, started; and end that process."""
+    before = _running(tmp_path, warm)
+    yield
+    left = {process: _named(process) for process in _running(tmp_path, warm) - before}
+    _end(left)
+    if left:
+        pytest.fail(f"left behind: {'; '.join(left.values())}", pytrace=False)
+
+
+def _running(folder: Path, warm: Warm | None) -> set[psutil.Process]:
+    """Return the descendants of this process, and whatever else a test with this folder of its own has started."""
+    found = {*psutil.Process().children(recursive=True), *_marked(folder)}
+    return {process for process in found if not _has_gone(process) and (warm is None or process.pid != warm.pid)}
+
+
+def _marked(folder: Path | None) -> Iterator[psutil.Process]:
+    """Yield every process with a file of this folder in its environment: one that left its parents, too."""
+    for process in psutil.process_iter() if folder is not None else ():
+        with contextlib.suppress(OSError):
+            if os.fsencode(f"{folder}/") in Path(f"/proc/{process.pid}/environ").read_bytes():
+                yield process
+
+
+def _has_gone(process: psutil.Process) -> bool:
+    """Tell whether a process has ended, or is about to: one that got SIGKILL takes a moment on a busy machine."""
+    folder = Path(f"/proc/{process.pid}")
+    try:
+        status = dict(line.split(":\t", 1) for line in (folder / "status").read_text().splitlines())
+        flags = int((folder / "stat").read_text().rpartition(")")[2].split()[6])
+    except OSError:
+        return True
+    pending = int(status["SigPnd"], 16) | int(status["ShdPnd"], 16)
+    return status["State"][0] in "ZX" or bool(pending >> (signal.SIGKILL - 1) & 1) or bool(flags & _EXITING)
+
+
+def _named(process: psutil.Process) -> str:
+    try:
+        return f"{process.pid} {' '.join(process.cmdline())[:200]}"
+    except psutil.NoSuchProcess:
+        return f"{process.pid}, which has ended since"
+
+
+def _end(processes: Iterable[psutil.Process]) -> None:
+    ended = list(processes)
+    for process in ended:
+        with contextlib.suppress(psutil.NoSuchProcess):
+            process.kill()
+    psutil.wait_procs(ended, timeout=30)

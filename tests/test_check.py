@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import shlex
 import signal
 import subprocess
@@ -228,3 +229,16 @@ def test_several_files_are_written_in_the_format_of_their_suffix(gpudiag: Gpudia
 
 def _descendants(pid: int) -> list[psutil.Process]:
     return psutil.Process(pid).children(recursive=True)
+
+
+def test_a_run_in_the_background_is_not_ended_by_the_interrupt_that_its_caller_ignores(
+    gpudiag: Gpudiag, wait_until: Callable[[Callable[[], bool]], None]
+) -> None:
+    modules = {**gpudiag.environment, "PYTHONPATH": os.pathsep.join(gpudiag.path)}
+    check = shlex.join([sys.executable, "-m", "gpudiag", "check", "host", "-q", "-o", "r.json"])
+    ignoring = f"trap '' INT; exec {check}"  # as a shell without job control starts what ends in &
+    with subprocess.Popen(["/bin/sh", "-c", ignoring], cwd=gpudiag.folder, env=modules) as process:
+        wait_until(lambda: bool(_descendants(process.pid)))
+        process.send_signal(signal.SIGINT)
+        assert process.wait(60) == 5
+    assert codec.load(gpudiag.folder / "r.json").signal is None

@@ -17,8 +17,6 @@ import time
 from collections.abc import Callable, Iterable, Iterator
 from typing import Any
 
-import pytest
-
 import gpudiag
 from gpudiag import masking
 from gpudiag.diagnosis import last_resort

@@ -6,7 +6,7 @@ import ctypes
 import re
 from pathlib import Path
 
-from gpudiag.facts import kernel_release, read_text
+from gpudiag.facts import kernel_release, printable, read_text
 from gpudiag.hostfacts import DriverFacts
 
 _LIBRARY = "libcuda.so.1"
@@ -55,7 +55,7 @@ def _ask(library: str) -> tuple[str | None, str | None, str | None]:
     try:
         cuda = ctypes.CDLL(library)
     except OSError as error:
-        return None, str(error), None
+        return None, printable(str(error)), None
     version = ctypes.c_int()
     status = cuda.cuDriverGetVersion(ctypes.byref(version))
     if status:
@@ -90,7 +90,7 @@ def _fabric_manager(root: Path) -> str:
 
 def _windows_driver(root: Path) -> str | None:
     found = (file for pattern in _WINDOWS_DRIVER for file in root.glob(pattern))
-    return next((f"/{file.relative_to(root)}" for file in found), None)
+    return next((printable(f"/{file.relative_to(root)}") for file in found), None)
 
 
 def _mapped(library: str) -> str:

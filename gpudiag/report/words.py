@@ -96,6 +96,9 @@ def machine(report: Report) -> tuple[tuple[str, str], ...]:
     if report.level.name != "full":
         why = f": {report.level.reason}; --level full --disturb runs every probe" if report.level.reason else ""
         pairs.append(("level", f"{report.level.name}{why}"))
+    if report.settings is not None:
+        pairs.append(("settings", report.settings.text.removeprefix("settings ")))
+    pairs += [("note", text) for text in report.notes]
     return tuple((heading, one_line(text)) for heading, text in pairs)
 
 

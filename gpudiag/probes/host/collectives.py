@@ -39,7 +39,7 @@ from gpudiag.probe import Case, Kind, Needs, Probe
 from gpudiag.scope import gpus_in_scope
 from gpudiag.variables import CLUSTER, NO_JSON, WITHHELD
 
-PROBE = Probe(needs=Needs(tensorflow=False), quick=True)
+PROBE = Probe(needs=Needs(tensorflow=False), families=("nvml", "container", "device_nodes", "environment"), quick=True)
 
 SMALL_SHM = Kind(
     "small_shm",

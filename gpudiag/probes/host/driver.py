@@ -51,7 +51,7 @@ from gpudiag.missing import lost_gpus, uncounted_gpus
 from gpudiag.model import Finding, Limits, Severity
 from gpudiag.probe import Case, Kind, Needs, Probe
 
-PROBE = Probe(needs=Needs(tensorflow=False), quick=True)
+PROBE = Probe(needs=Needs(tensorflow=False), families=("driver", "nvml", "device_nodes"), quick=True)
 
 NOT_GATHERED = Kind(
     "not_gathered",

@@ -37,7 +37,7 @@ from gpudiag.model import SIMULATED, Finding, Limits, Severity
 from gpudiag.probe import Case, Kind, Needs, Probe
 from gpudiag.scope import gpus_in_scope
 
-PROBE = Probe(needs=Needs(tensorflow=False), quick=True)
+PROBE = Probe(needs=Needs(tensorflow=False), families=("nvml", "environment"), quick=True)
 
 TOO_FEW = Kind(
     "too_few",
