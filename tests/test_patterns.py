@@ -17,6 +17,8 @@ import time
 from collections.abc import Callable, Iterable, Iterator
 from typing import Any
 
+import pytest
+
 import gpudiag
 from gpudiag import masking
 from gpudiag.diagnosis import last_resort
@@ -147,7 +149,7 @@ def everywhere() -> tuple[list[Found], list[str]]:
                 patterns = list(SOURCES.get((module.__name__, function), list)())
             if not patterns:
                 unknown.append(f"{module.__name__}.{function}, line {call.lineno}: {ast.unparse(call)}")
-            for pattern in patterns:
+            for pattern in (one.decode("latin-1") if isinstance(one, bytes) else one for one in patterns):
                 add(f"{module.__name__}.{function}", pattern, re.compile(pattern, value).flags, modes)
     return list(found.values()), unknown
 
