@@ -79,7 +79,7 @@ _SEARCH_PATHS = ("PYTHONPATH", "LD_LIBRARY_PATH", "LD_PRELOAD")
 _OF_THE_SYSTEM = re.compile(r"/(?:bin|boot|dev|etc|lib\w*|opt|proc|run|sbin|sys|usr)(?:/|$)")
 """What lies there is named as everywhere."""
 
-_SIMULATED_MACHINE = r"/[\w./-]*/gpudiag-sim-\w+"
+_SIMULATED_MACHINE = r"(?:/[\w.-]{1,255}){0,40}/gpudiag-sim-\w+"
 """The private folder of a simulated machine; its name is random."""
 
 _BARE_UUID = r"[0-9A-Fa-f]{8}(?:-[0-9A-Fa-f]{4}){3}-[0-9A-Fa-f]{12}"
@@ -157,12 +157,14 @@ _KNOWN_SHAPE = re.compile(
     re.IGNORECASE,
 )
 """Numbers, sizes, times, addresses in memory, parts of versions."""
+_LONGEST = 64
+"""Letters of a word that is looked into."""
 _SUFFIX = re.compile(r"\.(?:cc|cu|h|ipynb|json|log|md|py|pyc|sh|so|toml|txt|xml|yaml)")
 _TEXT = re.compile(
     r"(?P<kept><(?:user|host|env|gpudiag|machine|python|address|masked|left out|VIRTUAL_ENV|CONDA_PREFIX)>|"
     r"<(?:path|masked)-\d+>|"
     r"(?:GPU|MIG)-(?:\d{1,3}(?![\w-])|\?)|\b[\da-fA-F]{4,8}:[\da-fA-F]{2}:[\da-fA-F]{2}\.[\da-f]\b)|"
-    r"(?P<key>\b\w*(?:token|secret|passw(?:or)?d|api_?key|cookie|credential)\w*[\"']?\s{0,3}[=:]\s{0,3}[\"']?)"
+    r"(?P<key>\b\w{0,40}(?:token|secret|passw(?:or)?d|api_?key|cookie|credential)\w{0,40}[\"']?\s{0,3}[=:]\s{0,3}[\"']?)"
     r"(?P<value>[^\s\"'<]+)|"
     r"(?P<address>(?<![\w.])\d{1,3}(?:\.\d{1,3}){3}(?![\w.]*\w)|\b(?:[\da-f]{2}:){5}[\da-f]{2}\b)|"
     r"(?P<home>/(?:home|Users)/)(?P<name>[^\s/\"':,;)<]+)|"
@@ -227,7 +229,11 @@ class _Words:
 
     def _is_known(self, word: str) -> bool:
         plain = word.strip("_")
-        if not plain or plain.lower() in self._words or _KNOWN_SHAPE.fullmatch(plain):
+        if not plain or plain.lower() in self._words:
+            return True
+        if len(plain) > _LONGEST:
+            return False
+        if _KNOWN_SHAPE.fullmatch(plain):
             return True
         pieces = [piece for piece in _PIECE.findall(plain) if not piece.isdigit()]
         # A name with a number at its end is one of many of its kind: of computers, of customers.
