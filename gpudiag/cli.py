@@ -337,7 +337,7 @@ def show(*, report: Path, format_: str, output: tuple[Path, ...], mask: bool, ve
     if rejudge:
         from gpudiag import runner
 
-        loaded = runner.rejudge(loaded)
+        loaded = runner.rejudge_apart(loaded)
     _reserve(output)
     _deliver(loaded, format_, output, mask=mask, verbose=verbose)
     return 0

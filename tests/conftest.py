@@ -17,6 +17,7 @@ import psutil
 import pytest
 
 from gpudiag.isolate import linux
+from gpudiag.simulator import SimulatorMissing, library_directory
 from warm import COLD, Warm, clean, modules
 
 DEADLINE_S = 400
@@ -24,6 +25,8 @@ DEADLINE_S = 400
 collect_ignore = ["samples"]
 """Suites of their own, which tests run with other options."""
 
+_EXITING = 0x4
+"""PF_EXITING of Linux, among the flags of /proc/PID/stat."""
 _REPORTS = pytest.StashKey[list[pytest.TestReport]]()
 
 for _number in (signal.SIGINT, signal.SIGHUP, signal.SIGQUIT):
@@ -39,6 +42,10 @@ def pytest_configure() -> None:
         raise pytest.UsageError(
             "the tests run TensorFlow, which is not installed here: pip install '.[tensorflow,test]'"
         )
+    try:
+        library_directory()
+    except SimulatorMissing as missing:
+        raise pytest.UsageError(f"the tests run on simulated GPUs: {missing}") from missing
 
 
 @pytest.hookimpl(wrapper=True)
@@ -90,18 +97,12 @@ class Gpudiag:
         return subprocess.CompletedProcess(process.args, process.returncode, out, err)
 
     def simulated(self, machine: str, faults: tuple[str, ...] = ()) -> list[str]:
-        """Return the arguments of ``check`` for a simulated machine; skips the test where none can be made.
+        """Return the arguments of ``check`` for a simulated machine.
 
         ``machine`` is a specification, or TOML where it holds a line break; "" for the machine that runs the test.
         """
-        from gpudiag import simulator
-
         if not machine:
             return []
-        try:
-            simulator.library_directory()
-        except simulator.SimulatorMissing as missing:
-            pytest.skip(str(missing))
         if "\n" in machine:
             (self.folder / "machine.toml").write_text(machine)
             machine = "machine.toml"
@@ -158,12 +159,11 @@ class Gpudiag:
     def with_simulator(self, change: Callable[[Path], None]) -> Gpudiag:
         """Let ``change`` alter a copy of the simulated machines' libraries, which is used instead."""
         import gpudiag
-        from gpudiag import simulator
 
         source = Path(gpudiag.__file__).parent
         copy = self.folder / "checkout" / source.name
         shutil.copytree(source, copy, ignore=shutil.ignore_patterns("__pycache__", "lib", "src"))
-        shutil.copytree(simulator.library_directory(), copy / "simulator" / "lib")
+        shutil.copytree(library_directory(), copy / "simulator" / "lib")
         change(copy / "simulator" / "lib")
         self.path.insert(0, str(copy.parent))
         return self
@@ -223,7 +223,8 @@ def no_child_left(tmp_path: Path, warm: Warm | None) -> Iterator[None]:
     yield
     left = {process: _named(process) for process in _running(tmp_path, warm) - before}
     _end(left)
-    assert not left, f"left behind: {'; '.join(left.values())}"
+    if left:
+        pytest.fail(f"left behind: {'; '.join(left.values())}", pytrace=False)
 
 
 def _running(folder: Path, warm: Warm | None) -> set[psutil.Process]:
@@ -242,12 +243,14 @@ def _marked(folder: Path | None) -> Iterator[psutil.Process]:
 
 def _has_gone(process: psutil.Process) -> bool:
     """Tell whether a process has ended, or is about to: one that got SIGKILL takes a moment on a busy machine."""
+    folder = Path(f"/proc/{process.pid}")
     try:
-        status = dict(line.split(":\t", 1) for line in Path(f"/proc/{process.pid}/status").read_text().splitlines())
+        status = dict(line.split(":\t", 1) for line in (folder / "status").read_text().splitlines())
+        flags = int((folder / "stat").read_text().rpartition(")")[2].split()[6])
     except OSError:
         return True
     pending = int(status["SigPnd"], 16) | int(status["ShdPnd"], 16)
-    return status["State"][0] in "ZX" or bool(pending >> (signal.SIGKILL - 1) & 1)
+    return status["State"][0] in "ZX" or bool(pending >> (signal.SIGKILL - 1) & 1) or bool(flags & _EXITING)
 
 
 def _named(process: psutil.Process) -> str:

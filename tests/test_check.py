@@ -17,7 +17,7 @@ import psutil
 import pytest
 
 from conftest import Gpudiag
-from gpudiag import catalogue, codec, runner
+from gpudiag import catalogue, codec, judgement
 from gpudiag.hostfacts import example
 from gpudiag.model import Broken, Cause, Finding, Judged, Limits, Report, Row, Severity, Skipped, Verdict
 from gpudiag.placement import devices_of
@@ -210,7 +210,7 @@ def test_a_judge_that_fails_breaks_its_own_row(fault: Callable[[], object]) -> N
     entry = catalogue.get("host.gpus")
     module = SimpleNamespace(judge=lambda *_: fault(), figure=lambda _: None)
     row = Row("host.gpus", (), Skipped(""), 0.0)
-    judged = runner.judged(row, replace(entry, module=cast("ModuleType", module)), example(), Limits())
+    judged = judgement.judged(row, replace(entry, module=cast("ModuleType", module)), example(), Limits())
     assert isinstance(judged.outcome, Broken)
     assert judged.outcome.cause is Cause.EXCEPTION
 

@@ -140,7 +140,7 @@ def test_a_death_is_a_result_of_its_own_kind(function: str, cause: Cause, detail
         b'{"raised":5}',
         b'{"raised":{"type":"A","message":"b","cause":"c"}}',
         b'{"value":{"x":"\xff"}}',
-        b'{"value":' + b"[" * 5000 + b"]" * 5000 + b"}",
+        b'{"value":' + b"[" * 100000 + b"]" * 100000 + b"}",
     ],
 )
 def test_a_malformed_record_breaks_its_own_job(record: bytes) -> None:

@@ -12,6 +12,7 @@ from pathlib import Path
 
 import pytest
 
+import conftest
 from gpudiag.simulator import Machine, SimulatorBroken, SimulatorMissing, library_directory, machine
 
 from .on_machine import ROOT, cards
@@ -112,6 +113,11 @@ def _cut(content: bytes) -> bytes:
 def _from_a_newer_system(content: bytes) -> bytes:
     assert b"GLIBC_2.2.5\0" in content
     return content.replace(b"GLIBC_2.2.5\0", b"GLIBC_9.9.9\0")
+
+
+def test_the_suite_does_not_run_without_the_simulator(installed: Path) -> None:
+    with pytest.raises(pytest.UsageError, match=r"run on simulated GPUs: .*not built"):
+        conftest.pytest_configure()
 
 
 @pytest.mark.parametrize("library", [machine.CORE, machine.KERNELS])

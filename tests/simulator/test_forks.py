@@ -57,9 +57,8 @@ os._exit(0)
     ids=["memory table", "trace", "kernels"],
 )
 def test_a_fork_beside_threads_inside_the_simulator(call: str, trace: bool, tmp_path: Path) -> None:
-    variables = {"GPUDIAG_SIM_TRACE": str(tmp_path / "trace")} if trace else {}
     with Machine(cards(1)) as machine:
-        done = run_python(machine, "-c", FORKS, call, deadline=90, **variables)
+        done = run_python(machine, "-c", FORKS, call, GPUDIAG_SIM_TRACE=str(tmp_path / "trace") if trace else "")
     assert (done.stdout, done.returncode) == ("0\n", 0), done.stderr
     lines = (tmp_path / "trace").read_text().splitlines() if trace else []
     assert all(re.fullmatch(r"\d+ \d+\.\d{6} \w+", line) for line in lines), "a child wrote half a line"
