@@ -82,7 +82,7 @@ class Devices:
         self._unlock_unused()
 
     def holder(self, gpus: tuple[Gpu, ...]) -> str:
-        """Return who holds one of ``gpus``, such as ``process 123 of alice``; "" where the system does not tell."""
+        """Return who holds one of ``gpus``, such as ``process 123 of root``; "" where the system does not tell."""
         return next(filter(None, (self._holders.get(gpu.uuid, "") for gpu in gpus)), "")
 
     def _lock(self, gpu: Gpu) -> bool:
