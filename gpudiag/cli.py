@@ -27,6 +27,8 @@ if TYPE_CHECKING:
     from gpudiag.model import Settings
 
 DEBUG = "--debug"
+MOST_COLUMNS = 1000
+"""Whatever ``COLUMNS`` says."""
 
 
 class Seconds(click.ParamType):  # type: ignore[type-arg]  # generic since click 8.2, and not subscriptable before
@@ -335,7 +337,7 @@ def show(*, report: Path, format_: str, output: tuple[Path, ...], mask: bool, ve
     if rejudge:
         from gpudiag import runner
 
-        loaded = runner.rejudge(loaded)
+        loaded = runner.rejudge_apart(loaded)
     _reserve(output)
     _deliver(loaded, format_, output, mask=mask, verbose=verbose)
     return 0
@@ -528,4 +530,5 @@ def _fault(error: Exception) -> str:
 
 def _width() -> int:
     """Return the columns of the terminal, or 80 where standard output is none."""
-    return shutil.get_terminal_size().columns if sys.stdout is not None and sys.stdout.isatty() else 80
+    terminal = sys.stdout is not None and sys.stdout.isatty()
+    return min(shutil.get_terminal_size().columns, MOST_COLUMNS) if terminal else 80

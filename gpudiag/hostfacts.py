@@ -173,6 +173,12 @@ class NvmlFacts(Family, tag="nvml"):
     """Newest CUDA version the driver supports, as NVML says it."""
     devices: tuple[NvmlDevice, ...]
 
+    @property
+    def undescribed(self) -> dict[int, str]:
+        """The GPUs that it counts and cannot describe: index to its words (``gpudiag.nvml`` writes them like this)."""
+        told = (one.removeprefix("GPU ").partition(": ") for one in (self.error or "").split("; "))
+        return {int(index): why for index, colon, why in told if colon and index.isascii() and index.isdecimal()}
+
 
 class DeviceNode(Record):
     """A device file of the NVIDIA driver (``/dev/nvidia*``, ``/dev/dxg``)."""

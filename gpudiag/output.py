@@ -68,6 +68,8 @@ def _take_over(target: Path, temporary: Path) -> None:
     """Give ``temporary`` the mode of the file that it will replace, and its owner and group if that can be done."""
     with contextlib.suppress(FileNotFoundError):
         status = target.stat()
+        if _is_planted(target):
+            return
         for owner in (status.st_uid, -1):  # a member of a group may give a file to that group
             with contextlib.suppress(OSError, AttributeError):
                 os.chown(temporary, owner, status.st_gid)
@@ -76,7 +78,20 @@ def _take_over(target: Path, temporary: Path) -> None:
 
 
 def _target(path: Path) -> Path:
+    """Return the file that ``path`` leads to; raises ``OSError`` for a link that somebody else put there."""
+    if path.is_symlink() and _is_planted(path):
+        raise OSError(errno.EACCES, "it is a link of another user, in a folder that everybody may write to")
     return Path(os.path.realpath(path))
+
+
+def _is_planted(path: Path) -> bool:
+    """Return whether ``path`` is somebody else's, in a folder like /tmp: Linux does not open such a file or link.
+
+    (``fs.protected_symlinks``, ``fs.protected_regular``.) Replacing is no opening, so it is looked at here.
+    """
+    folder = path.parent.stat()
+    shared = folder.st_mode & stat.S_ISVTX and folder.st_mode & stat.S_IWOTH
+    return bool(shared) and path.lstat().st_uid not in (os.geteuid(), folder.st_uid)
 
 
 @contextmanager

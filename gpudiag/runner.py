@@ -16,12 +16,10 @@ from typing import Any, Protocol
 import msgspec
 
 import gpudiag
-from gpudiag import catalogue, hostfacts, logline
+from gpudiag import catalogue, hostfacts, judgement, logline
 from gpudiag.catalogue import Entry
 from gpudiag.child import OnGpu
 from gpudiag.devices import Devices
-from gpudiag.diagnosis import diagnose
-from gpudiag.diagnosis.rule import Evidence
 from gpudiag.errors import shortage
 from gpudiag.hostfacts import Facts, NvmlDevice, Unknown
 from gpudiag.isolate import Bounds, Ended, Job, ServerSpec, Supervision, scratch_folder, supervise
@@ -31,7 +29,6 @@ from gpudiag.model import (
     Cause,
     Diagnosis,
     Gpu,
-    Judged,
     Level,
     Limits,
     Report,
@@ -57,6 +54,8 @@ TENSORFLOW = "tensorflow"
 FACTS_DEADLINE_S = 15.0
 TRIAL_S = 60.0
 """How long a fix that is tried may take to run an operation on a GPU."""
+LAST_S = 3.0
+"""How long a run that was stopped, by a signal or its deadline, still waits for the diagnosis, which takes less."""
 CONTEXT_BYTES = 512 << 20
 """Device memory that a CUDA context of TensorFlow takes before the first tensor (A100, H100: 400 to 500 MiB)."""
 CHILD_BYTES = 1 << 30
@@ -171,7 +170,7 @@ def run(options: Options, observer: Observer, signals: Signals) -> Report:
         if level.name == "quick":
             entries = tuple(entry for entry in entries if entry.probe.quick)
         rows = work.rows(_plan(entries, gpus), facts, gpus)
-        diagnosis = diagnose(Evidence(facts, gpus, rows, options.lines))
+        diagnosis = work.diagnosed(judgement.Subject(facts, gpus, rows, options.lines, options.limits))
         diagnosis = msgspec.structs.replace(diagnosis, causes=work.tried(diagnosis, gpus))
         return conclude(
             Report(
@@ -202,16 +201,11 @@ def gather(options: Options, observer: Observer, signals: Signals) -> Facts:
         return _Run(options, children, observer, signals, None).gather_facts()
 
 
-def rejudge(report: Report) -> Report:
+def rejudge(report: Report, work: judgement.Work = judgement.here) -> Report:
     """Return ``report`` with every row that has something to judge judged anew, by the probes as they are now."""
-    known = {entry.name: entry for entry in catalogue.entries()}
-    rows = tuple(
-        judged(row, known[row.probe], report.facts, report.limits)
-        if isinstance(row.outcome, Judged) and row.probe in known
-        else row
-        for row in report.rows
-    )
-    diagnosis = diagnose(Evidence(report.facts, report.gpus, rows, report.lines))
+    subject = judgement.Subject(report.facts, report.gpus, report.rows, report.lines, report.limits)
+    rows = judgement.rows_again(subject, work)
+    diagnosis = judgement.diagnosed(msgspec.structs.replace(subject, rows=rows), work)
     trials = {(cause.rule, str(cause.trial.change)): cause.trial for cause in report.diagnosis.causes if cause.trial}
     causes = tuple(
         msgspec.structs.replace(cause, trial=trials.get((cause.rule, str(cause.trial.change)), cause.trial))
@@ -223,26 +217,10 @@ def rejudge(report: Report) -> Report:
     return conclude(msgspec.structs.replace(report, rows=rows, diagnosis=diagnosis))
 
 
-def judged(row: Row, entry: Entry, facts: Facts, limits: Limits) -> Row:
-    """Return ``row`` with the outcome that its reading gives; a reading that cannot be judged is broken.
-
-    A probe whose facts are not known is broken if that is gpudiag's own doing, and never green.
-    """
-    unknown = {name: family for name in entry.probe.families if isinstance(family := getattr(facts, name), Unknown)}
-    reasons = "; ".join(dict.fromkeys(family.reason for family in unknown.values()))
-    outcome: Judged | Skipped | Broken
-    try:
-        outcome = entry.judge(row.reading, facts, limits)
-        msgspec.json.encode(outcome)  # a text that JSON cannot hold must not cost the whole report
-    except msgspec.ValidationError as error:
-        outcome = Broken(Cause.BAD_RESULT, f"its reading does not fit: {error}")
-    except (Exception, SystemExit) as error:  # a judge's fault breaks its own row and no other
-        outcome = Broken(Cause.EXCEPTION, f"judging raised {type(error).__name__}: {error!a}")
-    if any(family.ours for family in unknown.values()):
-        outcome = Broken(Cause.NOT_STARTED, reasons)
-    elif unknown and isinstance(outcome, Judged) and not outcome.findings:
-        outcome = Skipped(f"what it judges is not known ({', '.join(unknown)}): {reasons}")
-    return msgspec.structs.replace(row, outcome=outcome)
+def rejudge_apart(report: Report) -> Report:
+    """As :func:`rejudge`, in a child process: a report can be made so that judging it takes for ever."""
+    with supervise({PLAIN: ServerSpec()}, Bounds()) as children:
+        return rejudge(report, judgement.Apart(children, PLAIN))
 
 
 def _server(entry: Entry, options: Options) -> str | None:
@@ -359,6 +337,20 @@ class _Run:
                 shutil.rmtree(folder, ignore_errors=True)
         return tuple(rows[task.key] for task in tasks)
 
+    def diagnosed(self, subject: judgement.Subject) -> Diagnosis:
+        """Return the diagnosis; a run that was stopped waits for it no longer than :data:`LAST_S`."""
+        self._observer.phase("diagnosis")
+        stopped_at: list[float] = []
+
+        def stopped() -> str:
+            if why := self._stopped():
+                stopped_at.append(time.monotonic())
+            return why[1] if why and time.monotonic() - stopped_at[0] >= LAST_S else ""
+
+        part_s = min(judgement.PART_S, self._options.timeout_s or judgement.PART_S)
+        apart = judgement.Apart(self._children, PLAIN, stopped, self._observer.tick, part_s)
+        return judgement.diagnosed(subject, apart)
+
     def tried(self, diagnosis: Diagnosis, gpus: tuple[Gpu, ...]) -> tuple[RootCause, ...]:
         """Return the causes with each fix that is a change of variables tried, one after the other.
 
@@ -450,7 +442,7 @@ class _Run:
         row = Row(entry.name, _uuids(task), Skipped(""), 0.0)
         needs = entry.probe.needs
         if entry.reading is None:
-            return judged(row, entry, facts, self._options.limits)
+            return judgement.judged(row, entry, facts, self._options.limits)
         if needs.tensorflow and not isinstance(facts.tensorflow, Unknown) and facts.tensorflow.module_path is None:
             return msgspec.structs.replace(row, outcome=Skipped("TensorFlow is not installed"))
         if len(task.gpus) < needs.gpus or (entry.probe.scope is not Scope.HOST and not gpus):
@@ -536,7 +528,7 @@ class _Run:
         if not isinstance(reading, dict):
             detail = f"its reading is no record but {type(reading).__name__}"
             return msgspec.structs.replace(row, outcome=Broken(Cause.BAD_RESULT, detail))
-        return judged(msgspec.structs.replace(row, reading=reading), task.entry, facts, self._options.limits)
+        return judgement.judged(msgspec.structs.replace(row, reading=reading), task.entry, facts, self._options.limits)
 
 
 def _last_error(ended: Ended) -> str:

@@ -28,7 +28,12 @@ def put(text: str, format_: str = "table", *, color: bool = False) -> None:
         text = plain(text) if unicode else plain(text).encode("ascii", "xmlcharrefreplace").decode()
     elif not color:
         text = plain(text)
-    _write(sys.stdout, text)
+    try:
+        _write(sys.stdout, text)
+    except BrokenPipeError:
+        raise
+    except OSError as error:
+        raise OSError(error.errno, error.strerror, "standard output") from None
 
 
 def _write(stream: TextIO | None, text: str) -> None:

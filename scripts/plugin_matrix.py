@@ -42,7 +42,7 @@ RECORDER = """
 
     class Recorder:
         def __init__(self, path):
-            self.path = pathlib.Path(path)
+            self.path = pathlib.Path(path).resolve()
 
         def pytest_runtest_logreport(self, report):
             if not hasattr(report, "node") and "gw" in __import__("os").environ.get("PYTEST_XDIST_WORKER", ""):
@@ -297,6 +297,45 @@ TRIALS = (
         """,
     ),
     Trial(
+        "pytest",
+        (),
+        "--junitxml, --log-file, warnings, properties, captured output",
+        """
+        import logging, sys, warnings
+
+        def test_property(record_property):
+            record_property("name", "value")
+
+        def test_log():
+            logging.getLogger("a").warning("logged")
+            print("printed")
+            print("to stderr", file=sys.stderr)
+            warnings.warn("beware")
+            assert 0
+        """,
+        ("--junitxml=junit.xml", "-o", "junit_family=xunit1", "--log-file=log", "--log-file-format=%(message)s", "-rA"),
+        lambda ran: (
+            sorted(re.findall("<property [^>]*>|<failure [^>]*>", ran.text("junit.xml"))),
+            sorted(ran.text("log").splitlines()),
+            _lines(r"^-+ Captured .*|^printed|^to stderr|UserWarning: .*|^(?:PASSED|FAILED).*")(ran),
+        ),
+    ),
+    Trial(
+        "pytest",
+        (),
+        "--setup-show, --log-cli-level, record_testsuite_property",
+        """
+        import logging
+
+        def test_shown(tmp_path, record_testsuite_property):
+            record_testsuite_property("name", "value")
+            logging.getLogger("a").info("live")
+        """,
+        ("--setup-show", "--log-cli-level=INFO", "--junitxml=junit.xml"),
+        lambda ran: (_lines(r"SETUP .*tmp_path |^INFO +a.*")(ran), "property" in ran.text("junit.xml")),
+        limit="what is printed or recorded while the test runs is not, as in a worker of pytest-xdist",
+    ),
+    Trial(
         "pytest-rerunfailures",
         ("pytest_rerunfailures",),
         "--reruns 2, the marker flaky; how often each test ran",
@@ -479,7 +518,7 @@ TRIALS = (
         lambda ran: bool(re.search("^Name.*Min", ran.output, re.MULTILINE)),
         limit="what is measured in an isolated test is not in the table, nor in --benchmark-json",
     ),
-    Trial("pytest-sugar", ("pytest_sugar",), "outcomes", PLAIN, (), _lines(r"^ +(?:\d+ [a-z]+|.* - .*::.*)$")),
+    Trial("pytest-sugar", ("pytest_sugar",), "outcomes", PLAIN, (), _lines(r"^ +(?:\d+ [a-z]+|- .*::.*)$")),
     Trial(
         "pytest-instafail",
         ("pytest_instafail",),
@@ -659,6 +698,8 @@ def differences(trial: Trial, python: Path) -> Iterator[str]:
         if one.phases != other.phases:
             reported, lacking = _minus(other.phases, one.phases), _minus(one.phases, other.phases)
             yield f"{second}: reported {', '.join(reported)} and not {', '.join(lacking)}"
+        if one.more in ([], {}, ()):
+            yield f"{first}: nothing is there to be compared: {one.output[-1000:]}"
         if one.more != other.more:
             yield f"{second}: {other.more!r}, not {one.more!r}"
 

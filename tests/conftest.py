@@ -25,6 +25,8 @@ DEADLINE_S = 400
 collect_ignore = ["samples"]
 """Suites of their own, which tests run with other options."""
 
+_EXITING = 0x4
+"""PF_EXITING of Linux, among the flags of /proc/PID/stat."""
 _REPORTS = pytest.StashKey[list[pytest.TestReport]]()
 
 for _number in (signal.SIGINT, signal.SIGHUP, signal.SIGQUIT):
@@ -221,7 +223,8 @@ def no_child_left(tmp_path: Path, warm: Warm | None) -> Iterator[None]:
     yield
     left = {process: _named(process) for process in _running(tmp_path, warm) - before}
     _end(left)
-    assert not left, f"left behind: {'; '.join(left.values())}"
+    if left:
+        pytest.fail(f"left behind: {'; '.join(left.values())}", pytrace=False)
 
 
 def _running(folder: Path, warm: Warm | None) -> set[psutil.Process]:
@@ -240,12 +243,14 @@ def _marked(folder: Path | None) -> Iterator[psutil.Process]:
 
 def _has_gone(process: psutil.Process) -> bool:
     """Tell whether a process has ended, or is about to: one that got SIGKILL takes a moment on a busy machine."""
+    folder = Path(f"/proc/{process.pid}")
     try:
-        status = dict(line.split(":\t", 1) for line in Path(f"/proc/{process.pid}/status").read_text().splitlines())
+        status = dict(line.split(":\t", 1) for line in (folder / "status").read_text().splitlines())
+        flags = int((folder / "stat").read_text().rpartition(")")[2].split()[6])
     except OSError:
         return True
     pending = int(status["SigPnd"], 16) | int(status["ShdPnd"], 16)
-    return status["State"][0] in "ZX" or bool(pending >> (signal.SIGKILL - 1) & 1)
+    return status["State"][0] in "ZX" or bool(pending >> (signal.SIGKILL - 1) & 1) or bool(flags & _EXITING)
 
 
 def _named(process: psutil.Process) -> str:

@@ -10,6 +10,7 @@ import pytest
 from conftest import Gpudiag
 from gpudiag import catalogue, codec
 from gpudiag.model import Broken, Cause, Judged, Report, Row, Severity, Skipped, Verdict
+from gpudiag.probes import AREAS
 
 pytestmark = pytest.mark.usefixtures("no_child_left")
 
@@ -34,24 +35,31 @@ def found(rows: tuple[Row, ...]) -> set[str]:
     return {f"{row.probe}: {finding.kind}" for row in rows for finding in row.findings}
 
 
-@pytest.mark.parametrize(
-    ("machine", "isolation"),
-    [("2x16GiB", "fork"), ("2x16GiB", "spawn"), ("4x8GiB", "fork")],
-    ids=["two", "two, spawned", "four"],
-)
-def test_every_probe_judges_a_healthy_machine_and_finds_nothing(machine: str, isolation: str, gpudiag: Gpudiag) -> None:
-    gpus, _, gib = machine.removesuffix("GiB").partition("x")
-    gpudiag.warm = None
-    report = report_of(gpudiag, "--simulate", machine, "--isolation", isolation, status=0)
+def finds_nothing(report: Report, gpus: int, gib: int) -> set[str]:
+    """Check that ``report`` is of a healthy machine with such GPUs; return the probes, each of which judged it so."""
     assert report.verdict is Verdict.PASS
     assert report.world.simulated
-    assert [gpu.memory_total_bytes for gpu in report.gpus] == [int(gib) << 30] * int(gpus)
+    assert [gpu.memory_total_bytes for gpu in report.gpus] == [gib << 30] * gpus
     assert all(gpu.simulated for gpu in report.gpus)
-    assert {row.probe for row in report.rows} == {entry.name for entry in catalogue.entries()}
     for row in report.rows:
         assert isinstance(row.outcome, Judged), row
         assert row.findings == (), row
+    return {row.probe for row in report.rows}
+
+
+@pytest.mark.parametrize(("gpus", "gib"), [(2, 16), (4, 8)], ids=["two", "four"])
+def test_every_probe_judges_a_healthy_machine_and_finds_nothing(gpus: int, gib: int, gpudiag: Gpudiag) -> None:
+    gpudiag.warm = None
+    report = report_of(gpudiag, "--simulate", f"{gpus}x{gib}GiB", status=0)
+    assert finds_nothing(report, gpus, gib) == {entry.name for entry in catalogue.entries()}
     assert {row.probe for row in report.rows if row.devices} >= set(CARD_PROBES)
+
+
+@pytest.mark.parametrize("area", [area for area in AREAS if area != "host"])
+def test_every_probe_of_an_area_does_so_spawned(area: str, gpudiag: Gpudiag) -> None:
+    """Each child imports TensorFlow itself; by areas, so that they are shared among the workers of pytest."""
+    report = report_of(gpudiag, "host", area, "--simulate", "2x16GiB", "--isolation", "spawn", status=0)
+    assert finds_nothing(report, 2, 16) == {entry.name for entry in catalogue.select(["host", area])}
 
 
 @pytest.mark.parametrize(

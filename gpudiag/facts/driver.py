@@ -11,11 +11,11 @@ from gpudiag.hostfacts import DriverFacts
 
 _LIBRARY = "libcuda.so.1"
 _MODULE = re.compile(r"^(nvidia\w*|nouveau) ", re.MULTILINE)
-_MODULE_FILE = re.compile(r"^\S*/nvidia(-current)?\.ko\S*:", re.MULTILINE)  # Debian's is called nvidia-current
+_MODULE_FILE = re.compile(r"^\S*/nvidia(-current)?\.ko[.\w]{0,9}:", re.MULTILINE)  # Debian's is called nvidia-current
 _SECURE_BOOT = "sys/firmware/efi/efivars/SecureBoot-8be4df61-93ca-11d2-aa0d-00e098032b8c"
 _PACKAGE = re.compile(
     r"^Package: (?P<name>(?:lib)?nvidia-(?:driver|compute|kernel|dkms|utils|smi|gl|ml|ptxjitcompiler|fabricmanager)\S*"
-    r"|libcuda1|cuda-drivers\S*)\nStatus: install ok installed\n(?:.+\n)*?Version: (?P<version>\S+)",
+    r"|libcuda1|cuda-drivers\S*)\nStatus: install ok installed\n(?:.+\n){0,40}?Version: (?P<version>\S+)",
     re.MULTILINE,
 )
 _FABRIC_MANAGER = ("usr/bin/nv-fabricmanager", "nv-fabricmanage")

@@ -32,7 +32,7 @@ from gpudiag.pytest_plugin import isolated
 from gpudiag.pytest_plugin.machine import PLACE, Place
 from gpudiag.pytest_plugin.settings import SETTINGS, Settings
 
-ORDER, EVENTS, RESULT, SOCKET = "order", "events", "result", "socket"
+ORDER, EVENTS, RESULT, SOCKET, LOG = "order", "events", "result", "socket", "log"
 """Files in the folder of an isolated test."""
 
 _OPTIONS: dict[str, object] = {
@@ -48,7 +48,6 @@ _OPTIONS: dict[str, object] = {
     "trace": False,
     # Files that the session outside writes, and would find truncated.
     "xmlpath": None,
-    "log_file": os.devnull,
     "report_log": None,
     "htmlpath": None,
     "allure_report_dir": None,
@@ -227,6 +226,7 @@ class _Session:
             if hasattr(config.option, name):
                 setattr(config.option, name, value)
         config.option.basetemp = self._order.basetemp
+        config.option.log_file = str(self._folder / LOG)  # for the session outside to append to its own
         if "[" not in self._order.test[0]:  # pytest takes it for the beginning of a parameter: then all is collected
             config.args[:] = ["::".join(self._order.test)]
         if self._order.workerinput is not None:

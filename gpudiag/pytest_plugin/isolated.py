@@ -201,6 +201,8 @@ class _Isolated:
         for warning in outcome.warnings:
             told = {"warning_message": warning, "when": "runtest", "nodeid": item.nodeid, "location": None}
             item.ihook.pytest_warning_recorded.call_historic(kwargs=told)
+        if outcome.log and (plugin := item.config.pluginmanager.get_plugin("logging-plugin")) is not None:
+            plugin.log_file_handler.stream.write(outcome.log)
         if outcome.exit is not None:
             pytest.exit(*outcome.exit)
         self._look_at("setup")
@@ -273,6 +275,8 @@ class _Outcome:
     """Processes that were running when it ended."""
     output: dict[str, str] = field(default_factory=dict)
     """What escaped pytest's capture there and, where the process died, what that held."""
+    log: str = ""
+    """What ``--log-file`` is to hold of it."""
     warnings: list[warnings.WarningMessage] = field(default_factory=list)
     exit: tuple[str, int | None] | None = None
     """The arguments of ``pytest.exit``, where that was called."""
@@ -372,6 +376,8 @@ class _Processes:
                 outcome.warnings.append(_warning(**event))
             refused = refused or event.get("refused", "")
             outcome.exit = outcome.exit or event.get("exit")
+        with contextlib.suppress(OSError):
+            outcome.log = (folder / farside.LOG).read_text(encoding="utf-8", errors="replace")
         outcome.result = next(_pickled(folder / farside.RESULT), None)
         if ended.cause is not None:
             kind = TimeoutError if ended.cause is Cause.TIMEOUT else ChildProcessError

@@ -167,6 +167,34 @@ def test_options_have_the_values_that_they_have_outside(suite: Suite, plain: Non
     assert ran.outcomes() == {"test_here": "passed", "test_there": "passed"}, ran
 
 
+def test_the_log_file_holds_what_isolated_tests_log(suite: Suite, plain: None) -> None:
+    suite.write(
+        "test_all.py",
+        """
+        import logging, os
+        import pytest
+
+        def test_here():
+            logging.warning("before")
+
+        @pytest.mark.gpudiag_isolated
+        def test_there():
+            logging.info("in a process of its own")
+
+        @pytest.mark.gpudiag_isolated
+        def test_crashes():
+            logging.info("last words")
+            os.abort()
+
+        def test_last():
+            logging.warning("after")
+        """,
+    )
+    suite("--log-file=log", "--log-file-level=INFO", "--log-file-format=%(message)s")
+    logged = ["before", "in a process of its own", "last words", "after"]
+    assert (suite.folder / "log").read_text().splitlines() == logged
+
+
 PRODUCT = """
     def of(number):
         if number == 1:

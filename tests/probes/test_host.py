@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from gpudiag import catalogue, runner
+from gpudiag import catalogue, judgement
 from gpudiag.catalogue import Entry
 from gpudiag.hostfacts import (
     DriverFacts,
@@ -104,8 +104,8 @@ def test_without_its_facts_a_probe_is_never_green(entry: Entry) -> None:
     row = Row(entry.name, (), Skipped(""), 0.0)
     for family in entry.probe.families:
         machine = example_with_gpus(2, **{family: Unknown("no answer within 15 s")})
-        assert runner.judged(row, entry, machine, Limits()).status != "pass"
+        assert judgement.judged(row, entry, machine, Limits()).status != "pass"
         ours = example_with_gpus(2, **{family: Unknown("gpudiag could not start a process", ours=True)})
-        outcome = runner.judged(row, entry, ours, Limits(require_gpus=3)).outcome
+        outcome = judgement.judged(row, entry, ours, Limits(require_gpus=3)).outcome
         assert isinstance(outcome, Broken), "gpudiag's own breakage is no verdict on the machine"
         assert "gpudiag could not start a process" in outcome.detail
