@@ -153,7 +153,7 @@ def _mapped(value: Any, change: Callable[[str], str], own: Callable[[str], str],
 _VARIABLE = re.compile(r"[A-Z][A-Z0-9_]*")
 _MASK = re.compile(r"<masked-(\d+)>")
 _KNOWN_SHAPE = re.compile(
-    r"\d{1,16}|\d+(?:x\d+)*(?:x?[kmgt]?i?b|[kmgt]|x|ms|us|ns|s)|0x[\da-f]{1,16}|[\da-f]{4}|v?\d*(?:a|b|rc|dev|post)?\d+|"
+    r"\d{1,16}|\d{1,16}(?:x\d{1,16}){0,4}(?:x?[kmgt]?i?b|[kmgt]|x|ms|us|ns|s)|0x[\da-f]{1,16}|[\da-f]{4}|v?\d{0,16}(?:a|b|rc|dev|post)?\d{1,16}|"
     r"\d\dt\d\d|(?:nvidia|uverbs|copy)\d+",
     re.IGNORECASE,
 )
@@ -238,7 +238,7 @@ class _Words:
             return True
         pieces = [piece for piece in _PIECE.findall(plain) if not piece.isdigit()]
         # A name with a number at its end is one of many of its kind: of computers, of customers.
-        whole = "".join(pieces) == re.sub(r"_|(?<=_)\d+|\d+(?=_)", "", plain)
+        whole = "".join(pieces) == re.sub(r"_|(?<=_)\d+|(?<!\d)\d+(?=_)", "", plain)
         if whole and len(pieces) > 1 and all(piece.lower() in self._words and len(piece) > 1 for piece in pieces):
             return True
         return word.isupper() and misspelling_of(word) is not None
