@@ -518,7 +518,14 @@ TRIALS = (
         lambda ran: bool(re.search("^Name.*Min", ran.output, re.MULTILINE)),
         limit="what is measured in an isolated test is not in the table, nor in --benchmark-json",
     ),
-    Trial("pytest-sugar", ("pytest_sugar",), "outcomes", PLAIN, (), _lines(r"^ +(?:\d+ [a-z]+|- .*::.*)$")),
+    Trial(
+        "pytest-sugar",
+        ("pytest_sugar",),
+        "--force-sugar: its results",
+        PLAIN,
+        ("--force-sugar",),
+        _lines(r"^ +(?:\d+ [a-z]+|- .*:\d+ .*)$"),
+    ),
     Trial(
         "pytest-instafail",
         ("pytest_instafail",),

@@ -53,6 +53,8 @@ _TICK_S = 0.1
 FAR_SIDE = pytest.StashKey[bool]()
 """In the stash of a session that runs one isolated test: nothing is isolated in there again."""
 _CHUNK = 1 << 20
+_COVERAGE = ("COV_CORE_", "COVERAGE_PROCESS_")
+"""Variables that make a new interpreter measure itself: not the one that isolated tests are forked from."""
 _STREAMS = ("stdout", "stderr")
 
 Value = TypeVar("Value")
@@ -305,7 +307,8 @@ class _Processes:
         added = {name: None for name in os.environ if name not in environment}
         preload = f"{farside.__name__}:{farside.preload.__name__}"
         what = f"import {'pytest' if importlib.util.find_spec('tensorflow') is None else 'tensorflow'}"
-        env = {**environment, **added}
+        self._coverage = {name: text for name, text in environment.items() if name.startswith(_COVERAGE)}
+        env = {**environment, **added, **dict.fromkeys(self._coverage)}
         servers = {_ORIGIN: ServerSpec(preload, what, env), _PLAIN: ServerSpec(env=env)}
         self._folder = lending.Folder()
         self._children = supervise(servers, self._bounds)
@@ -330,6 +333,7 @@ class _Processes:
             (folder / farside.ORDER).write_bytes(pickle.dumps(order))
             target = f"{farside.__name__}:{farside.run.__name__}"
             server = _PLAIN if fresh else _ORIGIN
+            env = env if fresh else {**self._coverage, **env}
             job = Job(str(self._count), target, {"folder": str(folder)}, timeout_s, server, fresh, env)
             with _Captured(folder / farside.SOCKET) as captured:
                 ended = self._ended(job, captured)

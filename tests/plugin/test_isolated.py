@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import importlib.util
 from collections.abc import Callable
 
 import pytest
@@ -234,12 +233,6 @@ def test_warnings_are_told(suite: Suite, plain: None) -> None:
     suite.write("test_all.py", MISCELLANEOUS)
     ran = suite("-k", "warns", "-W", "default")
     assert "UserWarning: beware" in ran.out
-
-
-@pytest.mark.skipif(importlib.util.find_spec("pytest_asyncio") is None, reason="pytest-asyncio is not installed")
-def test_async_tests_run_where_a_plugin_runs_them(suite: Suite) -> None:
-    suite.write("test_all.py", MISCELLANEOUS)
-    assert suite("-k", "async", "-o", "asyncio_mode=auto").outcomes() == {"test_async": "passed"}
 
 
 def test_without_tensorflow(suite: Suite, plain: None) -> None:

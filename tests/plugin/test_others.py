@@ -223,3 +223,21 @@ def test_coverage_of_isolated_tests_is_collected(suite: Suite, plain: None, argu
     assert measured["missing_lines"] == []
     assert measured["missing_branches"] == []
     assert [path.name for path in suite.folder.glob(".coverage*")] == [".coverage"]
+
+
+def test_what_isolated_tests_are_forked_from_does_not_measure_itself(suite: Suite, plain: None) -> None:
+    """As pytest-cov before version 7, and coverage's own patches, have every new interpreter do."""
+    suite.write(
+        "test_all.py",
+        """
+        import os, pathlib
+        import pytest
+
+        @pytest.mark.gpudiag_isolated
+        def test_there():
+            assert os.environ["COV_CORE_SOURCE"] == "product"
+            assert b"COV_CORE_SOURCE" not in pathlib.Path(f"/proc/{os.getppid()}/environ").read_bytes()
+        """,
+    )
+    ran = suite(COV_CORE_SOURCE="product")
+    assert ran.outcomes() == {"test_there": "passed"}, ran
