@@ -119,6 +119,26 @@ def test_an_entry_that_a_killed_process_left_half_written_is_dropped() -> None:
         assert second.take(MIB) == (0, GIB - MIB)
 
 
+def test_a_process_without_a_descriptor_left_does_not_take_others_for_dead() -> None:
+    script = f"""{START}
+import os
+def taken():
+    assert cuda.cuMemGetInfo_v2(ctypes.byref(free), ctypes.byref(total)) == 0
+    return total.value - free.value
+before = taken()
+try:
+    while True:
+        os.dup(0)
+except OSError:
+    print(before, taken())
+"""
+    with Machine(cards(1, memory=GIB)) as machine, Holder(machine) as holder:
+        assert holder.take(MIB) == (0, GIB - MIB)
+        done = run_python(machine, "-c", script)
+        assert done.stdout.split()[-2:] == [str(MIB), str(MIB)], done.stderr
+        assert holder.take(MIB) == (0, GIB - 2 * MIB)
+
+
 def test_sixty_four_processes_on_one_machine() -> None:
     call = f"{START}\ncode = cuda.cuMemAlloc_v2(ctypes.byref(address), ctypes.c_size_t({MIB}))\nprint(code)\ninput()"
     with Machine(cards(1, memory=64 * MIB)) as machine:

@@ -73,7 +73,7 @@ static void read_machine(void) {
     snprintf(path, sizeof path, "%s/machine.conf", directory);
     FILE *file = fopen(path, "re");
     if (!file) {
-        say("cannot read %s: %s; the simulated machine has ended, so there is no GPU", path, strerror(errno));
+        say("cannot read %s: %s; %sthere is no GPU", path, strerror(errno), errno == ENOENT ? "the simulated machine has ended, so " : "");
         return;
     }
     struct gpu *gpu = NULL;

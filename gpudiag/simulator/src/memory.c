@@ -43,22 +43,25 @@ uint64_t unit_capacity(struct unit unit) {
     return unit.mig < 0 ? gpu->memory : gpu->memory / (uint64_t)gpu->mig_instances;
 }
 
-/* Start time of a live process from /proc/PID/stat (fields 3 and 22 of proc(5)); 0 for one that is gone or a zombie. */
+enum { GONE = 0, UNKNOWN = 1 }; /* no process but init starts with the machine's first tick */
+
+/* Start time of a live process from /proc/PID/stat (fields 3 and 22 of proc(5)); GONE also for a zombie, UNKNOWN where that
+ * cannot be looked up: no descriptor left, no /proc. */
 static unsigned long long start_time(pid_t pid) {
     char path[64], text[1024];
     snprintf(path, sizeof path, "/proc/%d/stat", (int)pid);
     int file = open(path, O_RDONLY | O_CLOEXEC);
-    if (file < 0) return 0;
+    if (file < 0) return errno == ENOENT && !access("/proc/self", F_OK) ? GONE : UNKNOWN;
     ssize_t length = read(file, text, sizeof text - 1);
     close(file);
-    if (length <= 0) return 0;
+    if (length <= 0) return GONE;
     text[length] = '\0';
     const char *name_end = strrchr(text, ')');
     char state = 'X';
     unsigned long long start = 0;
-    if (!name_end) return 0;
+    if (!name_end) return GONE;
     sscanf(name_end + 1, " %c %*d %*d %*d %*d %*d %*u %*u %*u %*u %*u %*u %*u %*d %*d %*d %*d %*d %*d %llu", &state, &start);
-    return state == 'Z' || state == 'X' ? 0 : start;
+    return state == 'Z' || state == 'X' ? GONE : start;
 }
 
 static struct table *map_table(void) {
@@ -94,11 +97,11 @@ failed:
     return NULL;
 }
 
-/* Whether this is still the process that made the entry. One that had no /proc to look up its start has none noted. */
+/* Whether this is still the process that made the entry. One that was killed meanwhile has noted no start. */
 static bool lives(const struct process *process) {
     unsigned long long start = start_time(process->pid);
-    if (start || process->start_time) return start == process->start_time;
-    return !kill(process->pid, 0) || errno == EPERM;
+    if (start > UNKNOWN && process->start_time > UNKNOWN) return start == process->start_time;
+    return start != GONE && (!kill(process->pid, 0) || errno == EPERM);
 }
 
 static struct table *open_table(void) {
