@@ -55,13 +55,20 @@ class Warm:
         return self._process.pid if self._process is not None else None
 
     def run(
-        self, arguments: tuple[str, ...], folder: Path, environment: Mapping[str, str], deadline_s: float
+        self,
+        arguments: tuple[str, ...],
+        folder: Path,
+        environment: Mapping[str, str],
+        libraries: Path | None,
+        deadline_s: float,
     ) -> subprocess.CompletedProcess[str]:
         """Run ``gpudiag`` with these arguments and return what came of it."""
         if self._control is None:
             self._control = self._start()
         self._control.settimeout(deadline_s)
         request = {"arguments": arguments, "folder": str(folder), "environment": dict(environment)}
+        if libraries is not None:
+            request["libraries"] = str(libraries)
         with tempfile.TemporaryFile() as out, tempfile.TemporaryFile() as err, tempfile.TemporaryFile() as said:
             said.write(json.dumps(request).encode())
             said.flush()
@@ -126,6 +133,13 @@ def clean(environment: Mapping[str, str]) -> dict[str, str]:
 def modules() -> list[str]:
     """Return the folders in which the tests, and ``gpudiag`` under test, find modules."""
     return [entry for entry in sys.path if entry]
+
+
+def take_libraries(folder: str) -> None:
+    """Let this process make simulated machines of the libraries in ``folder``."""
+    from gpudiag.simulator import machine
+
+    machine.library_directory = lambda: Path(folder)
 
 
 def _content(file: Any) -> bytes:
@@ -285,6 +299,8 @@ def _be_gpudiag(origin: _Origin, request: dict[str, Any], out: int, err: int) ->
     from gpudiag import cli
 
     _fork_servers(origin)
+    if "libraries" in request:
+        take_libraries(request["libraries"])
     _reset_signals()
     _redirect(os.open(os.devnull, os.O_RDONLY), out, err, keep=[])
     _replace_environment(request["environment"])
@@ -307,7 +323,7 @@ def main(control_fd: int, link: str) -> NoReturn:
     """Entry of the process: import TensorFlow, then fork for each run."""
     import gc
 
-    from gpudiag import child, cli, runner  # noqa: F401  # imported once for all runs
+    from gpudiag import child, cli, codec, config, diagnosis, report, runner  # noqa: F401  # once for all runs
     from gpudiag.isolate import linux
 
     linux.die_with_parent(os.getppid())
@@ -317,6 +333,7 @@ def main(control_fd: int, link: str) -> NoReturn:
         began, before = printed.stat().st_size, dict(os.environ)
         gc.disable()
         child.preload_simulated()
+        diagnosis.rules()
         gc.freeze()
         gc.enable()
         sys.stdout.flush()
