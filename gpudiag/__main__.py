@@ -2,15 +2,27 @@
 
 from __future__ import annotations
 
-import signal
+import os
+import sys
+
+# `python -m` puts the working directory first on the path, where anybody may have left a `json.py`. It stays if gpudiag
+# itself comes from there. What Python has imported before this line is out of reach.
+_HOME = os.path.dirname(os.path.dirname(os.path.abspath(__file__)))  # noqa: PTH100, PTH120  # pathlib imports more
+if __name__ == "__main__" and not getattr(sys.flags, "safe_path", False) and sys.path[:1] != [_HOME]:
+    del sys.path[:1]
+
+import signal  # noqa: E402
 
 
 def main() -> None:
     """Run the command line; a Ctrl-C before it has been read ends this process without a traceback."""
-    signal.signal(signal.SIGINT, signal.SIG_DFL)
+    ignored = signal.getsignal(signal.SIGINT) is signal.SIG_IGN  # as a shell does for what runs in the background
+    if not ignored:
+        signal.signal(signal.SIGINT, signal.SIG_DFL)
     from gpudiag import cli
 
-    signal.signal(signal.SIGINT, signal.default_int_handler)
+    if not ignored:
+        signal.signal(signal.SIGINT, signal.default_int_handler)
     cli.main()
 
 

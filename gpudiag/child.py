@@ -125,7 +125,8 @@ def _refusals_of_gpus() -> Iterator[None]:
 def _encoded(measured: Any, who: str) -> bytes:
     try:
         # Not msgspec's own encoder: it writes null for NaN and infinity.
-        return json.dumps(msgspec.to_builtins(measured), allow_nan=False).encode()
+        text = json.dumps(msgspec.to_builtins(measured), allow_nan=False, ensure_ascii=False)
+        return text.encode(errors="replace")  # a text of the system may hold a byte that is no UTF-8
     except ValueError:
         raise ValueError(f"{who} measured a NaN or an infinity: {measured}") from None
 
@@ -288,7 +289,7 @@ class ChildContext:
         log = CapturedLog()
         # Into files and not pipes: TensorFlow may write while it holds the GIL, and then no thread of this process
         # could read a full pipe empty. The price: a process that dies inside the block takes what it wrote with it.
-        with tempfile.TemporaryFile() as out, tempfile.TemporaryFile() as err:
+        with _capture() as out, _capture() as err:
             try:
                 with _redirected({1: out, 2: err}), _file_size_limited(CAPTURE_BYTES):
                     yield log
@@ -361,6 +362,13 @@ def _file_size_limited(most: int) -> Iterator[None]:
         yield
     finally:
         resource.setrlimit(resource.RLIMIT_FSIZE, (soft, hard))
+
+
+def _capture() -> IO[bytes]:
+    """Return a file for captured output: in memory, if the system has such, because a folder can be full."""
+    if sys.platform == "linux":
+        return os.fdopen(linux.anonymous_file(), "w+b")
+    return tempfile.TemporaryFile()
 
 
 def _flush() -> None:

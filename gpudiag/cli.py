@@ -2,25 +2,33 @@
 
 from __future__ import annotations
 
-import codecs
+import io
 import math
 import os
-import re
 import shutil
 import signal
 import sys
+import time
+import traceback
 from contextlib import ExitStack, suppress
 from pathlib import Path
-from typing import Any, NoReturn
+from typing import TYPE_CHECKING, Any, NoReturn
 
 import click
 from click.core import ParameterSource
 
 import gpudiag
-from gpudiag.errors import CatalogueError, GpudiagError, OutputError, UsageError
+from gpudiag.errors import CatalogueError, GpudiagError, OutputError, UsageError, shortage
+from gpudiag.plaintext import one_line, printable
 from gpudiag.report import FORMATS
+from gpudiag.speech import put, say
+
+if TYPE_CHECKING:
+    from gpudiag.model import Settings
 
 DEBUG = "--debug"
+MOST_COLUMNS = 1000
+"""Whatever ``COLUMNS`` says."""
 
 
 class Seconds(click.ParamType):  # type: ignore[type-arg]  # generic since click 8.2, and not subscriptable before
@@ -59,13 +67,10 @@ class ReportFile(click.Path):
         if value == "":
             self.fail("the name of the file is empty.", param, ctx)
         path = Path(os.fsdecode(value))
+        if "\0" in str(path):
+            self.fail("the name of the file holds a NUL character.", param, ctx)
         format_of(path)
         return path
-
-
-MOST_LINES = 2000
-MOST_LINE_CHARACTERS = 2000
-"""Of a program's log: a report stays small."""
 
 
 def variable(name: str) -> dict[str, Any]:
@@ -98,7 +103,7 @@ format_options = [
     click.option(
         "--mask",
         is_flag=True,
-        help="Replace home, user, host and environment paths and UUIDs, for reports that are shared.",
+        help="Keep only words that gpudiag knows: no names, paths, UUIDs; for reports that are shared.",
         **variable("MASK"),
     ),
     click.option("-v", "--verbose", is_flag=True, help="Say more: where operations ran.", **variable("VERBOSE")),
@@ -169,6 +174,14 @@ fault_option = click.option(
     **variable("JOBS"),
 )
 @click.option(
+    "--lock-wait",
+    type=Seconds(),
+    default=300.0,
+    show_default=True,
+    help="Seconds that a probe waits for a GPU which another run of gpudiag holds.",
+    **variable("LOCK_WAIT"),
+)
+@click.option(
     "--require-gpus",
     type=click.IntRange(min=0),
     default=0,
@@ -194,7 +207,8 @@ fault_option = click.option(
     is_eager=True,
     expose_value=False,
     callback=lambda context, _, path: _configure(context, path),
-    help="Configuration file. [default: the nearest gpudiag.toml, or pyproject.toml with [tool.gpudiag], upwards]",
+    help="Configuration file, whoever it belongs to. [default: the nearest gpudiag.toml, or pyproject.toml with "
+    "[tool.gpudiag], upwards, that is yours or root's]",
     **variable("CONFIG"),
 )
 @debug_option
@@ -211,6 +225,7 @@ def check(
     timeout: float | None,
     deadline: float | None,
     jobs: int | None,
+    lock_wait: float,
     require_gpus: int,
     allow_no_gpu: bool,
     strict: bool,
@@ -227,7 +242,7 @@ def check(
 
     Exit status: 0 passed, 1 something failed, 2 wrong usage, 3 gpudiag or a probe broke, 5 nothing was verified.
     """
-    from gpudiag import catalogue, isolate, runner, world
+    from gpudiag import catalogue, isolate, programlog, runner, world
     from gpudiag.model import Limits
     from gpudiag.progress import Progress
     from gpudiag.signals import Signals
@@ -249,13 +264,20 @@ def check(
     if level is None and (select or disturb):
         level = "full"  # whoever names probes, or does not mind disturbing, wants them all
     _reserve(output)
+    settings, notes = _configuration(context)
     with ExitStack() as stack:
         signals = stack.enter_context(Signals())  # until the report is delivered
+        lines: tuple[str, ...] = ()
+        if log is not None:
+            until = math.inf if deadline is None else time.monotonic() + deadline
+            lines = programlog.read(log, lambda: signals.received is not None or time.monotonic() >= until)
+            if deadline is not None:
+                deadline = max(round(until - time.monotonic(), 1), 0.1)
         options = runner.Options(
             entries=entries,
             level=level,
             disturb=disturb,
-            lines=() if log is None else _log_lines(log),
+            lines=lines,
             isolation=isolation or ("fork" if refusal is None else "spawn"),
             jobs=jobs,
             timeout_s=timeout,
@@ -263,7 +285,10 @@ def check(
             limits=Limits(
                 require_gpus=require_gpus, count_simulated=asked_here, allow_no_gpu=allow_no_gpu, strict=strict
             ),
-            command=("gpudiag", *(os.fsencode(word).decode(errors="replace") for word in sys.argv[1:])),
+            lock_wait_s=lock_wait,
+            settings=settings,
+            notes=notes,
+            command=("gpudiag", *map(printable, sys.argv[1:])),
             **world.options(simulate, fault, stack),
         )
         with Progress(quiet=quiet, verbose=verbose) as progress:
@@ -287,7 +312,7 @@ def simulate(spec: str | None, command: tuple[str, ...], fault: tuple[str, ...],
     from gpudiag import simulator
 
     if list_faults:
-        click.echo(simulator.catalogue_text())
+        put(f"{simulator.catalogue_text()}\n")
         return 0
     if not spec or not command:
         raise UsageError("a SPEC and a COMMAND are needed, such as: gpudiag simulate 2 -- python train.py")
@@ -312,7 +337,7 @@ def show(*, report: Path, format_: str, output: tuple[Path, ...], mask: bool, ve
     if rejudge:
         from gpudiag import runner
 
-        loaded = runner.rejudge(loaded)
+        loaded = runner.rejudge_apart(loaded)
     _reserve(output)
     _deliver(loaded, format_, output, mask=mask, verbose=verbose)
     return 0
@@ -325,7 +350,7 @@ def list_(select: tuple[str, ...]) -> int:
     """List the probes: name, what each needs, and what it shows."""
     from gpudiag import catalogue, describe
 
-    click.echo(describe.listing(catalogue.select(select), _width()), nl=False)
+    put(describe.listing(catalogue.select(select), _width()))
     return 0
 
 
@@ -347,10 +372,10 @@ def explain(*, name: str, report: Path | None) -> int:
 
     saved = None if report is None else codec.load(report)
     if "." not in name and (rule := diagnosis.get(name)) is not None:
-        click.echo(describe.rule_explanation(rule, _width(), saved), nl=False)
+        put(describe.rule_explanation(rule, _width(), saved))
         return 0
     entry = catalogue.get(name, also=[rule.id for rule in diagnosis.rules()])
-    click.echo(describe.explanation(entry, _width(), saved), nl=False)
+    put(describe.explanation(entry, _width(), saved))
     return 0
 
 
@@ -360,7 +385,7 @@ def schema() -> int:
     """Print the JSON Schema of a report."""
     from gpudiag import codec
 
-    click.echo(codec.schema_text(), nl=False)
+    put(codec.schema_text(), "json")
     return 0
 
 
@@ -376,13 +401,15 @@ def _status() -> int:
         if sys.stdout is not None:
             sys.stdout.flush()
     except click.ClickException as error:
-        error.show()
+        shown = io.StringIO()
+        error.show(shown)
+        say(shown.getvalue().rstrip("\n"))
         return error.exit_code
     except (KeyboardInterrupt, click.Abort):
         return 128 + signal.SIGINT
     except Exception as error:
         if DEBUG in sys.argv or _is_on(os.environ.get("GPUDIAG_DEBUG", "")):
-            raise
+            say(traceback.format_exc().rstrip("\n"))
         return _told(error)
     return status
 
@@ -401,15 +428,14 @@ def _told(error: Exception) -> int:
         _discard_output()
         return 1
     if isinstance(error, GpudiagError):
-        click.echo(f"gpudiag: error: {error}", err=True)
+        say(f"gpudiag: error: {error}")
         return 3 if isinstance(error, CatalogueError | OutputError) else 2
     if isinstance(error, OSError):
         _discard_output()
-        place = f"{error.filename}: " if error.filename else ""
-        click.echo(f"gpudiag: error: {place}{error.strerror or error}", err=True)
+        say(f"gpudiag: error: {shortage(error)}")
         return 3
-    click.echo(f"gpudiag: internal error: {type(error).__name__}: {error}", err=True)
-    click.echo("This is a fault of gpudiag. Run it again with --debug for the traceback.", err=True)
+    say(f"gpudiag: internal error: {type(error).__name__}: {error}")
+    say("This is a bug in gpudiag. Run it again with --debug for the traceback.")
     return 3
 
 
@@ -420,38 +446,43 @@ def _discard_output() -> None:
             os.dup2(null.fileno(), sys.stdout.fileno())
 
 
+_FOUND = "gpudiag.configuration"
+
+
 def _configure(context: click.Context, path: Path | None) -> None:
     """Take the defaults of the command from its configuration file, before its options are read."""
     from gpudiag import config
 
     for note in config.misspelt_variables(os.environ, [cli, *cli.commands.values()]):
-        click.echo(f"gpudiag: note: {note}", err=True)
-    found = path
-    if found is None:
+        say(f"gpudiag: note: {note}")
+    found = config.Found(path)
+    if path is None:
         with suppress(FileNotFoundError):  # the working directory was deleted
             found = config.find(Path.cwd())
-    if found is not None:
-        context.default_map = config.load(found, context.command.params)
+    for note in found.ignored:
+        say(f"gpudiag: note: {note}")
+    if found.file is not None:
+        context.default_map = config.load(found.file, context.command.params, found=path is None)
+    context.meta[_FOUND] = found
 
 
-_NO_TEXT = re.compile(r"[\0-\x08\x0e-\x1a\x1c-\x1f\ufffd]")
-"""Characters that no program prints, but for a few: a log that was cut can have a hole."""
+def _configuration(context: click.Context) -> tuple[Settings | None, tuple[str, ...]]:
+    """Return what the configuration file has set for this run, and a note for each file that was ignored."""
+    from gpudiag import config
+    from gpudiag.model import Settings
 
-
-def _log_lines(path: Path) -> tuple[str, ...]:
-    """Return the lines of a program's log, of a long one the beginning and the end."""
-    content = sys.stdin.buffer.read() if str(path) == "-" else path.read_bytes()
-    name = "standard input" if str(path) == "-" else str(path)
-    # PowerShell's > writes UTF-16, Windows's editors UTF-8 with a mark.
-    marks = {codecs.BOM_UTF16_LE: "utf-16", codecs.BOM_UTF16_BE: "utf-16", codecs.BOM_UTF8: "utf-8-sig"}
-    encoding = next((encoding for mark, encoding in marks.items() if content.startswith(mark)), "utf-8")
-    text = content.decode(encoding, errors="replace")
-    if not text.strip():
-        click.echo(f"gpudiag: note: --log {name} is empty: nothing of the program was read", err=True)
-    elif len(_NO_TEXT.findall(text[:MOST_LINE_CHARACTERS])) > len(text[:MOST_LINE_CHARACTERS]) / 10:
-        raise UsageError(f"--log {name} is not text. It is what a program prints: python program.py > app.log 2>&1")
-    lines = [line[:MOST_LINE_CHARACTERS] for line in text.splitlines()]
-    return tuple(lines if len(lines) <= MOST_LINES else lines[: MOST_LINES // 2] + lines[-MOST_LINES // 2 :])
+    found: config.Found = context.meta[_FOUND]
+    notes = tuple(map(printable, found.ignored))
+    if found.file is None:
+        return None, notes
+    values = {
+        config.key_of(parameter): printable(config.value_text(context.params[parameter.name]))
+        for parameter in context.command.params
+        if parameter.name and context.get_parameter_source(parameter.name) is ParameterSource.DEFAULT_MAP
+    }
+    settings = Settings(printable(str(found.file)), values)
+    say(f"gpudiag: {settings.text}")
+    return settings, notes
 
 
 def _reserve(output: tuple[Path, ...]) -> None:
@@ -475,21 +506,29 @@ def _deliver(report: Any, format_: str, output: tuple[Path, ...], *, mask: bool,
     for path in output:
         try:
             write(path, formats.render(report, formats.format_of(path), width=80, color=False, verbose=verbose))
-        except OutputError as error:
-            failures.append(error)
+        except Exception as error:  # a fault of one renderer, too, must not cost the other files
+            failures.append(str(error) if isinstance(error, OutputError) else f"{path}: {_fault(error)}")
     terminal = sys.stdout is not None and sys.stdout.isatty()
     color = terminal and "NO_COLOR" not in os.environ and os.environ.get("TERM") != "dumb"
     try:
-        click.echo(formats.render(report, format_, width=_width(), color=color, verbose=verbose), nl=False)
+        text = formats.render(report, format_, width=_width(), color=color, verbose=verbose)
+        put(text, format_, color=color and format_ == "table")
     except BrokenPipeError:  # nobody wants to read it, which is no fault
         _discard_output()
     except OSError as error:
         _discard_output()
-        failures.append(OutputError(f"standard output: cannot be written: {error.strerror or error}."))
+        failures.append(f"standard output: cannot be written: {error.strerror or error}.")
+    except Exception as error:
+        failures.append(f"standard output: {_fault(error)}")
     if failures:
-        raise failures[0]
+        raise OutputError("\ngpudiag: error: ".join(failures))
+
+
+def _fault(error: Exception) -> str:
+    return one_line(f"cannot be written: {type(error).__name__}: {error!a}. This is a bug in gpudiag.")
 
 
 def _width() -> int:
     """Return the columns of the terminal, or 80 where standard output is none."""
-    return shutil.get_terminal_size().columns if sys.stdout is not None and sys.stdout.isatty() else 80
+    terminal = sys.stdout is not None and sys.stdout.isatty()
+    return min(shutil.get_terminal_size().columns, MOST_COLUMNS) if terminal else 80

@@ -11,17 +11,41 @@ from typing import Any
 import msgspec
 
 from gpudiag.errors import ReportError
-from gpudiag.model import SCHEMA_VERSION, Report, conclude
+from gpudiag.model import SCHEMA_VERSION, Report, conclude, exit_code, verdict
+from gpudiag.plaintext import escaped, printable
 
-_LARGEST = 256 << 20
-"""Bytes of the largest file that is taken for a report; reports have tens of kilobytes."""
+_LARGEST = 64 << 20
+"""Bytes of the largest file that is taken for a report; reports have tens of kilobytes, and few have a long log."""
+_MOST_CONTAINERS = 1 << 20
+_MOST_VALUES = 1 << 23
+"""Lists and objects, and values in all, at most: in memory an empty list takes 30 times what it takes in a file."""
+_DEEPEST = 100
+"""Levels of lists and objects inside one another at most; a reading has less than ten."""
 
 _SIGNALS = range(1, 65)
 
 
 def encode(report: Report) -> str:
     """Return ``report`` as indented JSON with a final newline."""
-    return msgspec.json.format(msgspec.json.encode(report), indent=2).decode() + "\n"
+    return escaped(msgspec.json.format(encoded(report), indent=2).decode()) + "\n"
+
+
+def encoded(value: Any) -> bytes:
+    """Return a record as JSON; what is not UTF-8 in a text, as names of files may be, becomes an escape."""
+    try:
+        return msgspec.json.encode(value)
+    except UnicodeEncodeError:
+        return msgspec.json.encode(_printable(msgspec.to_builtins(value)))
+
+
+def _printable(value: Any) -> Any:
+    if isinstance(value, str):
+        return printable(value)
+    if isinstance(value, dict):
+        return {_printable(key): _printable(item) for key, item in value.items()}
+    if isinstance(value, list | tuple):
+        return [_printable(item) for item in value]
+    return value
 
 
 def decode(text: str | bytes, origin: str) -> Report:
@@ -31,12 +55,17 @@ def decode(text: str | bytes, origin: str) -> Report:
     version, an unknown field, a wrong type (JSON has no NaN), a value that cannot be, or a verdict that its own rows do
     not bear out.
     """
+    content = text.encode("utf-8", "surrogatepass") if isinstance(text, str) else text
+    if content.count(b"[") + content.count(b"{") > _MOST_CONTAINERS or content.count(b",") > _MOST_VALUES:
+        raise ReportError(f"{origin}: more than a report of gpudiag can hold.")
     try:
-        plain = msgspec.json.decode(text)
+        plain = msgspec.json.decode(content)
     except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
         raise ReportError(f"{origin}: not JSON, or cut short: {error}") from None
     if not isinstance(plain, dict) or "schema_version" not in plain:
         raise ReportError(f"{origin}: JSON, but not a gpudiag report (no 'schema_version').")
+    if _is_deep(plain):
+        raise ReportError(f"{origin}: lists and objects inside one another, more than {_DEEPEST} levels.")
     version = plain["schema_version"]
     if version != SCHEMA_VERSION:
         raise ReportError(
@@ -49,12 +78,16 @@ def decode(text: str | bytes, origin: str) -> Report:
     except msgspec.ValidationError as error:
         raise ReportError(f"{origin}: a report of gpudiag, but malformed: {error}") from None
     derived = conclude(report)
+    if report.withheld is None:  # an older gpudiag went by the rows alone
+        by_rows = verdict(report)
+        if (by_rows, exit_code(by_rows, report)) == (report.verdict, report.exit_code):
+            return derived
     if (derived.verdict, derived.exit_code) != (report.verdict, report.exit_code):
         raise ReportError(
             f"{origin}: says {report.verdict.value} (exit {report.exit_code}), but its rows say "
             f"{derived.verdict.value} (exit {derived.exit_code}): the file was edited."
         )
-    return report
+    return msgspec.structs.replace(report, withheld=derived.withheld)
 
 
 def load(path: Path) -> Report:
@@ -63,9 +96,10 @@ def load(path: Path) -> Report:
         status = path.stat()
         if not stat.S_ISREG(status.st_mode):
             raise ReportError(f"{path}: cannot be read: it is not a regular file.")
-        if status.st_size > _LARGEST:
+        with path.open("rb") as file:
+            content = file.read(_LARGEST + 1)
+        if len(content) > _LARGEST:
             raise ReportError(f"{path}: larger than {_LARGEST >> 20} MiB, so it is no report of gpudiag.")
-        content = path.read_bytes()
     except OSError as error:
         raise ReportError(f"{path}: cannot be read: {error.strerror or error}.") from None
     return decode(content, str(path))
@@ -81,6 +115,19 @@ def schema() -> dict[str, Any]:
 def schema_text() -> str:
     """Return the JSON Schema of a report as indented JSON with a final newline."""
     return json.dumps(schema(), indent=2) + "\n"
+
+
+def _is_deep(value: Any) -> bool:
+    """Return True where a value has more levels than functions that call themselves can be trusted with."""
+    level = [value]
+    for _ in range(_DEEPEST + 1):
+        level = [
+            inner
+            for one in level
+            if isinstance(one, dict | list)
+            for inner in (one.values() if isinstance(one, dict) else one)
+        ]
+    return bool(level)
 
 
 def _refuse_impossible(report: Report) -> None:

@@ -6,14 +6,20 @@ Keys are the long options of ``gpudiag check`` without their dashes. A value giv
 
 from __future__ import annotations
 
+import contextlib
 import difflib
+import os
+import re
+import stat
 import sys
 from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 import click
 
+from gpudiag.devices import user_name
 from gpudiag.errors import UsageError, nearest
 
 if sys.version_info >= (3, 11):
@@ -24,6 +30,11 @@ else:
 OWN_FILE = "gpudiag.toml"
 PROJECT_FILE = "pyproject.toml"
 
+
+_LARGEST = 256 << 10
+"""Bytes of the largest file that is read."""
+_MOST_DOTS = 1000
+"""In a line: tomllib takes a minute for a key of 30,000 parts (Python 3.11.7)."""
 
 _OTHERS = ("GPUDIAG_SIM_", "GPUDIAG_PYTEST")
 """What the variables of the simulator and of the pytest plugin begin with."""
@@ -36,31 +47,84 @@ _TAKEN: dict[str, tuple[tuple[type, ...], str]] = {
 """The TOML types that an option takes, and their name in an error; every other option takes text."""
 
 
-def find(start: Path) -> Path | None:
-    """Return the configuration file for ``start``: the nearest upwards; None where there is none.
+@dataclass(frozen=True)
+class Found:
+    """What a search for a configuration file came to."""
+
+    file: Path | None
+    ignored: tuple[str, ...] = ()
+    """A sentence for each file on the way that was not taken, because others may have written it."""
+
+
+def find(start: Path) -> Found:
+    """Return the configuration file for ``start``: the nearest upwards that only this user or root can have written.
 
     Raises :class:`UsageError` for a pyproject.toml on the way that cannot be read or used.
     """
+    ignored = []
     for folder in (start, *start.parents):
-        if (own := folder / OWN_FILE).is_file():
-            return own
-        if (project := folder / PROJECT_FILE).is_file():
-            try:
-                content = _parse(project)
-            except UsageError as error:
-                raise UsageError(
-                    f"{error} gpudiag looks for [tool.gpudiag] there; with --config FILE, or a {OWN_FILE} nearer by "
-                    "(it may be empty), it does not."
-                ) from None
-            if _table(project, content) is not None:
-                return project
-    return None
+        for file in (folder / OWN_FILE, folder / PROJECT_FILE):
+            if not os.path.isfile(file):  # noqa: PTH113  (Path.is_file raises for a folder that may not be searched)
+                continue
+            if distrust := _distrust(file):
+                if file.name == OWN_FILE or _mentions(file):
+                    ignored.append(f"{file} is ignored: {distrust}. --config {file} takes it.")
+            elif file.name == OWN_FILE or _is_for_gpudiag(file):
+                return Found(file, tuple(ignored))
+    return Found(None, tuple(ignored))
 
 
-def load(path: Path, parameters: Iterable[click.Parameter]) -> dict[str, Any]:
+def _is_for_gpudiag(project: Path) -> bool:
+    try:
+        content = _parse(project)
+    except UsageError as error:
+        raise UsageError(
+            f"{error} gpudiag looks for [tool.gpudiag] there; with --config FILE, or a {OWN_FILE} nearer by "
+            "(it may be empty), it does not."
+        ) from None
+    return _table(project, content) is not None
+
+
+def _distrust(file: Path) -> str:
+    """Return why ``file`` may be somebody else's; "" for one that this user or root wrote, as its owners and modes say.
+
+    As git decides: root takes its own files and, under sudo, those of the user who called. Of a link both ends count.
+    A folder that everybody may write to is one where others can put files, unless it is sticky, as /tmp is.
+    """
+    if not hasattr(os, "geteuid"):
+        return ""
+    own = {os.geteuid(), 0}
+    with contextlib.suppress(KeyError, ValueError):
+        own |= {int(os.environ["SUDO_UID"])} if os.geteuid() == 0 else set()
+    try:
+        ends = (file.lstat(), file.stat())
+        folders = (file.parent.stat(), file.resolve().parent.stat())
+    except (OSError, RuntimeError) as error:
+        return f"it cannot be looked at ({error})"
+    for status in ends:
+        if status.st_uid not in own:
+            return f"it belongs to {user_name(status.st_uid)}"
+    if ends[1].st_mode & stat.S_IWOTH:
+        return "everybody may write to it"
+    if any(status.st_mode & stat.S_IWOTH and not status.st_mode & stat.S_ISVTX for status in folders):
+        return "everybody may write to its folder"
+    return ""
+
+
+def _mentions(project: Path) -> bool:
+    """Return whether somebody else's pyproject.toml has a table for gpudiag; it is not parsed."""
+    try:
+        with project.open("rb") as stream:
+            return re.search(rb"^\s*\[\s*tool\s*\.\s*gpudiag\b", stream.read(_LARGEST), re.MULTILINE) is not None
+    except OSError:
+        return False
+
+
+def load(path: Path, parameters: Iterable[click.Parameter], *, found: bool) -> dict[str, Any]:
     """Return the values that ``path`` sets, by parameter name.
 
-    Raises :class:`UsageError` that names the file, the key and, for an unknown key, the nearest valid one.
+    Raises :class:`UsageError` that names the file, the key and, for an unknown key, the nearest valid one. A file that
+    was ``found``, and not named, may name no file outside of its own folder.
     """
     known = {key_of(parameter): parameter for parameter in parameters if is_configurable(parameter)}
     values = {}
@@ -70,7 +134,20 @@ def load(path: Path, parameters: Iterable[click.Parameter]) -> dict[str, Any]:
         parameter = known[key]
         assert parameter.name is not None
         values[parameter.name] = _value(path, key, value, parameter)
+        if found and isinstance(parameter.type, click.Path):
+            _keep_inside(path, key, values[parameter.name])
     return values
+
+
+def _keep_inside(path: Path, key: str, files: Any) -> None:
+    """Raise :class:`UsageError` for a file that does not lie under the folder of the configuration file ``path``."""
+    root = os.path.realpath(path.parent)
+    for file in files if isinstance(files, list) else [files]:
+        if os.path.commonpath([root, os.path.realpath(file)]) != root:
+            raise UsageError(
+                f"{path}: {key!r}: {file} does not lie under {path.parent}. A configuration file that was found names "
+                f"only files below itself: name this one on the command line, or the configuration by --config {path}"
+            )
 
 
 def misspelt_variables(environment: Mapping[str, str], commands: Iterable[click.Command]) -> list[str]:
@@ -91,6 +168,13 @@ def misspelt_variables(environment: Mapping[str, str], commands: Iterable[click.
 def key_of(parameter: click.Parameter) -> str:
     """Return the key that stands for ``parameter`` in a configuration file, such as ``require-gpus``."""
     return (parameter.name or "").rstrip("_").replace("_", "-")
+
+
+def value_text(value: Any) -> str:
+    """Return the value of a parameter as it is written on a command line."""
+    if isinstance(value, bool):
+        return str(value).lower()
+    return " ".join(map(str, value)) if isinstance(value, list | tuple) else str(value)
 
 
 def is_configurable(parameter: click.Parameter) -> bool:
@@ -122,7 +206,13 @@ def _parse(path: Path) -> dict[str, Any]:
     try:
         if not path.is_file():
             raise UsageError(f"{path}: cannot be read: it is not a regular file.")
-        content: dict[str, Any] = tomllib.loads(path.read_text(encoding="utf-8"))
+        with path.open("rb") as stream:
+            text = stream.read(_LARGEST + 1)
+        if len(text) > _LARGEST:
+            raise UsageError(f"{path}: larger than {_LARGEST >> 10} KiB, so it is not read.")
+        if any(line.count(b".") > _MOST_DOTS for line in text.splitlines()):
+            raise UsageError(f"{path}: a line has more than {_MOST_DOTS} dots, so it is not read.")
+        content: dict[str, Any] = tomllib.loads(text.decode("utf-8"))
     except OSError as error:
         raise UsageError(f"{path}: cannot be read: {error.strerror or error}.") from None
     except (tomllib.TOMLDecodeError, UnicodeDecodeError, RecursionError) as error:

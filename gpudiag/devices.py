@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import errno
 import os
 import stat
 import sys
@@ -11,7 +12,9 @@ import time
 from collections.abc import Mapping
 from pathlib import Path
 
+from gpudiag import lending
 from gpudiag.model import Gpu
+from gpudiag.plaintext import one_line, printable
 
 if sys.platform != "win32":
     import fcntl
@@ -33,6 +36,16 @@ class Devices:
         self._locks: dict[str, int] = {}
         """Descriptors of the files that are locked; closing one unlocks it."""
         self._waiting_since: dict[str, float] = {}
+        self._holders: dict[str, str] = {}
+        self.unlocked: dict[str, str] = {}
+        """GPUs (UUIDs) whose lock cannot be used, each with a sentence that says why."""
+
+    @property
+    def folder(self) -> Path | None:
+        """Where the locks are, except of GPUs that a pytest session has lent to this process; None: nowhere."""
+        with contextlib.suppress(OSError):
+            return self._folder or lock_folder()
+        return None
 
     def take(self, gpus: tuple[Gpu, ...], *, exclusive: bool) -> bool:
         """Take every one of ``gpus``, or none and return False."""
@@ -41,7 +54,7 @@ class Devices:
             return False
         if any(uuid in self.room and self._users.get(uuid, 0) >= self.room[uuid] for uuid in uuids):
             return False
-        if not all(self._lock(uuid) for uuid in uuids):
+        if not all(self._lock(gpu) for gpu in gpus):
             self._unlock_unused()
             return False
         for uuid in uuids:
@@ -65,18 +78,37 @@ class Devices:
     def close(self) -> None:
         """Unlock everything."""
         self._users.clear()
+        self._exclusive.clear()
         self._unlock_unused()
 
-    def _lock(self, uuid: str) -> bool:
-        if uuid in self._locks:
+    def holder(self, gpus: tuple[Gpu, ...]) -> str:
+        """Return who holds one of ``gpus``, such as ``process 123 of alice``; "" where the system does not tell."""
+        return next(filter(None, (self._holders.get(gpu.uuid, "") for gpu in gpus)), "")
+
+    def _lock(self, gpu: Gpu) -> bool:
+        """Lock ``gpu``; False where another run holds it. What cannot be locked is used without a lock, and noted."""
+        if gpu.uuid in self._locks or gpu.uuid in self.unlocked:
             return True
-        file = open_shared((self._folder or lock_folder()) / f"gpudiag-{uuid}.lock")
-        if not _locked(file):
+        try:
+            path = lending.folder_of_lock(gpu.uuid, self._folder or lock_folder()) / f"gpudiag-{gpu.uuid}.lock"
+            file = open_shared(path)
+            locked = _locked(file)
+            while locked and not _is(path, file):  # somebody removed it meanwhile, and others lock the next one
+                os.close(file)
+                file = open_shared(path)
+                locked = _locked(file)
+        except OSError as error:
+            reason = one_line(f"{error.filename}: {error.strerror}" if error.filename else str(error))
+            self.unlocked[gpu.uuid] = f"GPU {gpu.index} is not locked against other runs of gpudiag: {reason}"
+            return True
+        if not locked:
+            self._waiting_since.setdefault(gpu.uuid, time.monotonic())
+            self._holders[gpu.uuid] = _holder(file)
             os.close(file)
-            self._waiting_since.setdefault(uuid, time.monotonic())
             return False
-        self._waiting_since.pop(uuid, None)
-        self._locks[uuid] = file
+        self._waiting_since.pop(gpu.uuid, None)
+        self._holders.pop(gpu.uuid, None)
+        self._locks[gpu.uuid] = file
         return True
 
     def _unlock_unused(self) -> None:
@@ -98,20 +130,61 @@ def _locked(file: int) -> bool:
     return True
 
 
+def _is(path: Path, file: int) -> bool:
+    """Return whether ``path`` still names the open file."""
+    try:
+        return os.path.samestat(path.lstat(), os.fstat(file))
+    except FileNotFoundError:
+        return False
+
+
+def _holder(file: int) -> str:
+    """Return the process that has locked an open file, and its user, as far as Linux says it.
+
+    A lock in ``/proc/locks``: ``1: FLOCK  ADVISORY  WRITE 123 00:1c:4711 0 EOF``. The process is 0 where it is in
+    another container.
+    """
+    status = os.fstat(file)
+    place = f"{os.major(status.st_dev):02x}:{os.minor(status.st_dev):02x}:{status.st_ino}"
+    try:
+        locks = Path("/proc/locks").read_text(encoding="utf-8", errors="replace")
+        process = next(words[4] for words in map(str.split, locks.splitlines()) if place in words and "FLOCK" in words)
+        owner = Path(f"/proc/{process}").stat().st_uid
+    except (OSError, StopIteration):
+        return ""
+    return f"process {process} of {user_name(owner)}"
+
+
+def user_name(number: int) -> str:
+    """Return the name of a user, or ``uid 1000`` where this system has no name for the number."""
+    try:
+        import pwd
+
+        return printable(pwd.getpwuid(number).pw_name)
+    except (ImportError, KeyError):
+        return f"uid {number}"
+
+
 def open_shared(path: Path) -> int:
     """Open a file for locking that any user may have made, and no user can turn into another's; make it if need be.
 
     In a folder that everybody may write to, neither a link is followed nor a file of somebody else created anew (Linux
-    forbids the latter, fs.protected_regular); reading is enough to lock. Raises ``OSError`` for what is no plain file.
+    forbids the latter, fs.protected_regular); reading is enough to lock. Raises ``OSError`` for what is not a plain
+    file.
     """
     flags = getattr(os, "O_CLOEXEC", 0) | getattr(os, "O_NOFOLLOW", 0) | getattr(os, "O_NONBLOCK", 0)
     for _ in range(100):
         with contextlib.suppress(FileNotFoundError):
-            file = os.open(path, (os.O_RDWR if sys.platform == "win32" else os.O_RDONLY) | flags)
+            try:
+                file = os.open(path, (os.O_RDWR if sys.platform == "win32" else os.O_RDONLY) | flags)
+            except OSError as error:
+                if error.errno == errno.ELOOP:
+                    raise OSError(f"{path} is a link, and not a plain file") from None
+                raise
             if stat.S_ISREG(os.fstat(file).st_mode):
                 return file
             os.close(file)
-            raise OSError(f"{path} is no plain file")
+            raise OSError(f"{path} is not a plain file")
         with contextlib.suppress(FileExistsError):
             file = os.open(path, os.O_RDWR | os.O_CREAT | os.O_EXCL | flags, 0o644)
             if sys.platform != "win32":
@@ -121,7 +194,7 @@ def open_shared(path: Path) -> int:
 
 
 def lock_folder() -> Path:
-    """Return the folder of the device locks; it exists.
+    """Return the folder of the device locks; it exists. Raises ``OSError`` where there is none to be had.
 
     It is one that all users share, whatever their ``TMPDIR``, where the system has one: a container has its own, and
     where there is none each user has one, and does not see what others hold.
@@ -131,7 +204,16 @@ def lock_folder() -> Path:
             return shared
     owner = str(os.getuid()) if hasattr(os, "getuid") else "user"
     folder = Path(tempfile.gettempdir()) / f"gpudiag-{owner}"
-    folder.mkdir(mode=0o700, exist_ok=True)
+    with contextlib.suppress(FileExistsError):
+        folder.mkdir(mode=0o700)
+    status = folder.lstat()
+    if not stat.S_ISDIR(status.st_mode):
+        raise OSError(f"{folder} is not a folder")
+    if hasattr(os, "getuid"):
+        if status.st_uid != os.getuid():
+            raise OSError(f"{folder} belongs to {user_name(status.st_uid)}")
+        if stat.S_IMODE(status.st_mode) != 0o700:
+            folder.chmod(0o700)
     return folder
 
 

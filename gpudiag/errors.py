@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import difflib
+import errno
 from collections.abc import Iterable
 
 
@@ -39,6 +40,27 @@ class OutputError(GpudiagError):
 
 class CatalogueError(GpudiagError):
     """A probe file that does not have the form the catalogue asks for."""
+
+
+_SHORTAGES = {
+    errno.EAGAIN: "no more processes may be started: raise ulimit -u, or the pids.max of the cgroup (docker run "
+    "--pids-limit)",
+    errno.EMFILE: "too many files are open: raise ulimit -n",
+    errno.ENFILE: "too many files are open on this machine: raise fs.file-max",
+    errno.ENOMEM: "no memory is left: end other programs, or raise the limit (ulimit -v, the memory of the cgroup)",
+    errno.ENOSPC: "the file system is full: make room there, or set TMPDIR to a folder that has some",
+    errno.EDQUOT: "the quota is used up: make room, or set TMPDIR to another folder",
+    errno.EROFS: "the file system is read-only: set TMPDIR to a folder that can be written to",
+    errno.E2BIG: "the variables and arguments are larger than this system allows: unset what is large in 'env'",
+}
+
+
+def shortage(error: OSError) -> str:
+    """Return what the operating system lacked, for a person: its own words, and the limit that is behind them."""
+    where = f"{error.filename}: " if error.filename else ""
+    name = errno.errorcode.get(error.errno or 0, "")
+    said = f"{where}{error.strerror or error}{f' ({name})' if name else ''}"
+    return f"{said}: {_SHORTAGES[error.errno]}" if error.errno in _SHORTAGES else said
 
 
 def nearest(name: str, known: Iterable[str], most: int = 3) -> str:

@@ -19,6 +19,8 @@ class Unknown(Family, tag="unknown"):
     """A family that could not be gathered; ``reason`` says why, in words for a person."""
 
     reason: str
+    ours: bool = False
+    """True: gpudiag itself broke while it gathered the family, which says nothing about the machine."""
 
 
 class SystemFacts(Family, tag="system"):
@@ -170,6 +172,12 @@ class NvmlFacts(Family, tag="nvml"):
     cuda_version: str | None
     """Newest CUDA version the driver supports, as NVML says it."""
     devices: tuple[NvmlDevice, ...]
+
+    @property
+    def undescribed(self) -> dict[int, str]:
+        """The GPUs that it counts and cannot describe: index to its words (``gpudiag.nvml`` writes them like this)."""
+        told = (one.removeprefix("GPU ").partition(": ") for one in (self.error or "").split("; "))
+        return {int(index): why for index, colon, why in told if colon and index.isascii() and index.isdecimal()}
 
 
 class DeviceNode(Record):

@@ -18,6 +18,17 @@ _UNOPENED = re.compile(
 _OPENED = re.compile(r"Successfully opened dynamic library (?P<library>\S+)")
 
 
+_TELLING = re.compile(
+    r"^(?:\d{4}-\d\d-\d\d \S+ )?[WEF](?:\d{4} \S+ +\d+)? \S*:\d+\] |Created device|CUDA|cuda|GPU|Error|ERROR|error:|"
+    r"Exception|Traceback|failed|Failed|fatal|[Oo]ut of memory|OOM|lib(?:cu|nv)\w*\.so"
+)
+
+
+def is_telling(line: str) -> bool:
+    """Return whether a line, of any program, has a word that rules may rest on: of an error, of a GPU."""
+    return _TELLING.search(line) is not None
+
+
 class Line(Record):
     """A line of TensorFlow's log; number and time stamp are left out, they mean nothing."""
 

@@ -1,9 +1,12 @@
 """A report without what tells whose machine it is from: for reports that are shared.
 
-Replaced wherever they stand, in log lines, readings, figures and the command too: the home folder, the user, the host,
-the environment that Python runs in, the UUIDs of GPUs and MIG instances, and the paths that the command line and search
-paths (``PYTHONPATH`` ...) name outside the system's own folders. Equal things get equal placeholders, so
-rows still name their GPUs.
+Names that are known are replaced wherever they stand, in log lines, readings, figures and the command too: the home
+folder, the user, the host, the environment that Python runs in, the UUIDs of GPUs and MIG instances, and the paths that
+the command line and search paths (``PYTHONPATH`` ...) name outside the system's own folders. Of all that is left only
+words stay that gpudiag knows, because they stand in its own files: what it says itself, names of libraries, of
+variables and of TensorFlow's messages; and numbers. Any other word becomes ``<masked-1>``; a line of a program's log in
+which nothing is known to matter is left out. Equal things get equal placeholders, so rows still name their GPUs, and
+equal folders are still equal.
 """
 
 from __future__ import annotations
@@ -13,13 +16,17 @@ import re
 from collections import Counter
 from collections.abc import Callable
 from enum import Enum
+from functools import cache
 from pathlib import Path
 from typing import Any
 
 import msgspec
 
-from gpudiag.hostfacts import Facts, Unknown
-from gpudiag.model import Report
+from gpudiag import logline
+from gpudiag.hostfacts import Facts, NvmlDevice, Unknown
+from gpudiag.model import Gpu, Report
+from gpudiag.placement import Placement
+from gpudiag.variables import misspelling_of
 
 HOME = "~"
 USER = "<user>"
@@ -29,8 +36,34 @@ PACKAGE = "<gpudiag>"
 MACHINE = "<machine>"
 PYTHON = "<python>"
 
+MASKED = "<masked>"
+LEFT_OUT = "<left out>"
+
 _OWN_FIELDS = frozenset({"gpudiag_version", "started_at", "isolation", "probe", "kind", "rule", "url"})
 """Fields that gpudiag fills with names of its own: a user called ``fork`` must not change them."""
+
+_SAFE_FIELDS: frozenset[tuple[type, str]] = frozenset(
+    {(NvmlDevice, "name"), (Gpu, "name"), (Placement, "op"), (Placement, "name")}
+)
+"""What stays whatever it is: names of products, which NVIDIA's driver gives, and of TensorFlow's operations and their
+nodes, as the probes' own programs have them. Words of the first three are known in other texts, too."""
+
+_OTHER_WORDS = (
+    "add agnostic amx_bf16 amx_int8 amx_tile application approximate appropriate avx avx2 avx512_bf16 avx512_fp16 "
+    "avx512_vnni avx512f avx_vnni avx_vnni_int8 benefit br0 bridge builds configure contextlib correctly critical "
+    "cuvid decode disabling docker0 doesn eth0 fma following fork gen graph ib0 identity_retval implicit "
+    "initialization instructions interpreter ir libremoved lo loaded mlir nodes numerical numerically nvcuvid nvshmem "
+    "optimization optimizations optimized orig_value output_retval parent partially placeholder port portability "
+    "product_retval properly pyenv pywrap rebuild refers retval round runtime serialized slightly sse3 sse4_1 sse4_2 "
+    "stack_1 stack_2 strided_slice throw tuning typ unexpectedly unknown utilized veth warning writes x_retval xla"
+)
+"""Of TensorFlow's ordinary messages and of ordinary machines, beside those that gpudiag itself uses."""
+
+_WITHHELD = frozenset({"slurm_job", "SLURM_JOB_ID"})
+"""Fields and variables whose value is a number that leads to a person."""
+
+_DEEPEST = 60
+"""Levels of a reading; what lies deeper is left out."""
 
 _COMMON_NAME = re.compile(
     r"\d+|admin|bench|build|builder|centos|container|cpu|cuda|data|debian|default|dev|docker|example|fedora|gpu|gpudiag|"
@@ -68,12 +101,15 @@ def mask(report: Report) -> Report:
     own = _path_rules(report.facts)
     rules = [*_uuid_rules(report), machine, *own, *_named_path_rules(report, own), *_name_rules(report.facts)]
     pattern = re.compile("|".join(f"({expression})" for expression, _ in rules))
+    words = _Words(report)
 
     def replacement(match: re.Match[str]) -> str:
         return rules[(match.lastindex or 0) - 1][1](match[0])
 
     # In one pass over each text, so that no placeholder is taken for something to replace.
-    masked: Report = _mapped(report, lambda text: pattern.sub(replacement, text))
+    masked: Report = _mapped(report, lambda text: words.kept(pattern.sub(replacement, text)), words.kept)
+    lines = zip(report.lines, masked.lines, strict=True)
+    masked = msgspec.structs.replace(masked, lines=tuple(new if _matters(old) else LEFT_OUT for old, new in lines))
     system = masked.facts.system
     if isinstance(system, Unknown):
         return masked
@@ -81,21 +117,140 @@ def mask(report: Report) -> Report:
     return msgspec.structs.replace(masked, facts=msgspec.structs.replace(masked.facts, system=system))
 
 
-def _mapped(value: Any, change: Callable[[str], str]) -> Any:
-    """Return ``value`` with every string in it changed, except names of variables and what gpudiag named itself."""
+def _matters(line: str) -> bool:
+    """Return whether a line of a program's log is one that gpudiag may say something of."""
+    return bool(logline.parse([line]) or logline.is_telling(line) or _MASK.search(line))
+
+
+def _mapped(value: Any, change: Callable[[str], str], own: Callable[[str], str], depth: int = 0) -> Any:
+    """Return ``value`` with every string in it changed; by ``own`` what gpudiag named itself."""
     if isinstance(value, str) and not isinstance(value, Enum):
         return change(value)
+    if depth > _DEEPEST:
+        return MASKED if isinstance(value, dict | list | tuple) else value
     if isinstance(value, msgspec.Struct):
-        names = [name for name in value.__struct_fields__ if name not in _OWN_FIELDS]
-        return msgspec.structs.replace(value, **{name: _mapped(getattr(value, name), change) for name in names})
+        changed = {}
+        for name in value.__struct_fields__:
+            item = getattr(value, name)
+            if name in _WITHHELD and item is not None:
+                changed[name] = MASKED
+            elif (type(value), name) not in _SAFE_FIELDS:
+                changed[name] = _mapped(item, own if name in _OWN_FIELDS else change, own, depth + 1)
+        return msgspec.structs.replace(value, **changed)
     if isinstance(value, dict):
         return {
-            key if re.fullmatch(r"[A-Z][A-Z0-9_]*", key) else change(key): _mapped(item, change)
+            (own if _VARIABLE.fullmatch(key) else change)(key): (
+                MASKED if key in _WITHHELD else _mapped(item, change, own, depth + 1)
+            )
             for key, item in value.items()
         }
     if isinstance(value, list | tuple):
-        return type(value)(_mapped(item, change) for item in value)
+        return type(value)(_mapped(item, change, own, depth + 1) for item in value)
     return value
+
+
+_VARIABLE = re.compile(r"[A-Z][A-Z0-9_]*")
+_MASK = re.compile(r"<masked-(\d+)>")
+_KNOWN_SHAPE = re.compile(
+    r"\d{1,16}|\d+(?:x\d+)*(?:x?[kmgt]?i?b|[kmgt]|x|ms|us|ns|s)|0x[\da-f]{1,16}|[\da-f]{4}|v?\d*(?:a|b|rc|dev|post)?\d+|"
+    r"\d\dt\d\d|(?:nvidia|uverbs|copy)\d+",
+    re.IGNORECASE,
+)
+"""Numbers, sizes, times, addresses in memory, parts of versions."""
+_SUFFIX = re.compile(r"\.(?:cc|cu|h|ipynb|json|log|md|py|pyc|sh|so|toml|txt|xml|yaml)")
+_TEXT = re.compile(
+    r"(?P<kept><(?:user|host|env|gpudiag|machine|python|address|masked|left out|VIRTUAL_ENV|CONDA_PREFIX)>|"
+    r"<(?:path|masked)-\d+>|"
+    r"(?:GPU|MIG)-(?:\d{1,3}(?![\w-])|\?)|\b[\da-fA-F]{4,8}:[\da-fA-F]{2}:[\da-fA-F]{2}\.[\da-f]\b)|"
+    r"(?P<key>\b\w*(?:token|secret|passw(?:or)?d|api_?key|cookie|credential)\w*[\"']?\s{0,3}[=:]\s{0,3}[\"']?)"
+    r"(?P<value>[^\s\"'<]+)|"
+    r"(?P<address>(?<![\w.])\d{1,3}(?:\.\d{1,3}){3}(?![\w.]*\w)|\b(?:[\da-f]{2}:){5}[\da-f]{2}\b)|"
+    r"(?P<home>/(?:home|Users)/)(?P<name>[^\s/\"':,;)<]+)|"
+    r"(?P<run>\w+(?:[-.@+]\w+)*)",
+    re.IGNORECASE,
+)
+"""What a text is made of, and what lies between stays: spaces and marks."""
+_PART = re.compile(r"[-.@+]?\w+")
+_PIECE = re.compile(r"[A-Z]?[a-z]+|[A-Z]+(?![a-z])|\d+|[^\W\d_A-Za-z]+")
+"""Of ``set_memory_growth`` or ``ResourceExhaustedError``."""
+
+
+@cache
+def _vocabulary() -> tuple[frozenset[str], frozenset[str]]:
+    """Return the words that stand in gpudiag's own files, in lower case, and the numbers of four parts."""
+    folder = Path(__file__).parent
+    texts = [file.read_text(encoding="utf-8") for suffix in ("py", "md") for file in folder.rglob(f"*.{suffix}")]
+    texts += [str(file.relative_to(folder)) for file in folder.rglob("*.py")]  # probes are called as their files
+    words = {word.strip("_") for text in texts for word in re.findall(r"\w+", text)}
+    pieces = {piece.lower() for word in words for piece in _PIECE.findall(word)}
+    versions = {version for text in texts for version in re.findall(r"\b\d+(?:\.\d+){3}\b", text)}
+    return frozenset(pieces | {word.lower() for word in words} | set(_OTHER_WORDS.split())), frozenset(versions)
+
+
+class _Words:
+    """Keeps of a text the words that gpudiag knows; any other becomes ``<masked-1>``, the same wherever it stands."""
+
+    def __init__(self, report: Report) -> None:
+        words, versions = _vocabulary()
+        products = [one.name for one in report.facts.nvml_devices] + [gpu.name for gpu in report.gpus]
+        named = {word.lower() for product in products for word in re.findall(r"\w+", product)}
+        named |= {one.op.lower() for row in report.rows for one in row.placements}
+        self._words = words | named
+        self._versions = versions | _versions(report.facts)
+        before = _MASK.findall(msgspec.json.encode(report).decode())
+        self._first = 1 + max(map(int, before), default=0)
+        self._masks: dict[str, str] = {}
+
+    def kept(self, text: str) -> str:
+        return _TEXT.sub(self._of, text)
+
+    def _of(self, found: re.Match[str]) -> str:
+        if found["kept"]:
+            return found[0]
+        if found["key"]:
+            return f"{found['key']}{self._mask(found['value'])}"
+        if found["address"]:
+            return found[0] if found[0] in self._versions else "<address>"
+        if found["home"]:
+            return f"{found['home']}{self._mask(found['name'])}"
+        known = ""
+        for part in _PART.findall(found["run"]):
+            if not self._is_known(part.lstrip("-.@+")):
+                break
+            known += part
+        rest = found["run"][len(known) :]
+        if not rest:
+            return known
+        sign = "" if re.match(r"\w", rest) else rest[0]
+        suffix = re.search(rf"(?:{_SUFFIX.pattern})$", rest)
+        return f"{known}{sign}{self._mask(rest.lstrip('-.@+'))}{suffix[0] if suffix else ''}"
+
+    def _is_known(self, word: str) -> bool:
+        plain = word.strip("_")
+        if not plain or plain.lower() in self._words or _KNOWN_SHAPE.fullmatch(plain):
+            return True
+        pieces = [piece for piece in _PIECE.findall(plain) if not piece.isdigit()]
+        # A name with a number at its end is one of many of its kind: of computers, of customers.
+        whole = "".join(pieces) == re.sub(r"_|(?<=_)\d+|\d+(?=_)", "", plain)
+        if whole and len(pieces) > 1 and all(piece.lower() in self._words and len(piece) > 1 for piece in pieces):
+            return True
+        return word.isupper() and misspelling_of(word) is not None
+
+    def _mask(self, text: str) -> str:
+        return self._masks.setdefault(text, f"<masked-{self._first + len(self._masks)}>")
+
+
+def _versions(facts: Facts) -> set[str]:
+    """Return the versions of four parts that packages have: they look like addresses of computers."""
+    found: list[str | None] = []
+    if not isinstance(facts.tensorflow, Unknown):
+        known = facts.tensorflow
+        found += [one.version for one in (*known.distributions, *known.companions, *known.frameworks)]
+        found += known.ranges.values()
+    if not isinstance(facts.libraries, Unknown):
+        found += [one.version for one in facts.libraries.libraries]
+        found += [copy.version for one in facts.libraries.libraries for copy in one.copies]
+    return {version for text in found if text for version in re.findall(r"\b\d+(?:\.\d+){3}\b", text)}
 
 
 def _uuid_rules(report: Report) -> list[_Rule]:

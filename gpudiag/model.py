@@ -9,6 +9,7 @@ from typing import Any
 import msgspec
 
 from gpudiag.hostfacts import Facts, NvmlDevice
+from gpudiag.missing import missing_gpus
 from gpudiag.placement import Placement
 from gpudiag.record import Record
 
@@ -49,6 +50,7 @@ class Cause(str, Enum):
     BAD_RESULT = "bad result"
     OUTPUT_FLOOD = "output flood"
     SERVER_LOST = "fork server lost"
+    NOT_STARTED = "not started"
     DISTURBED = "disturbed"
     NO_CONTEXT = "no CUDA context"
     NO_MEMORY = "out of memory"
@@ -160,6 +162,12 @@ class Row(Record):
         return self.outcome.findings if isinstance(self.outcome, Judged) else ()
 
     @property
+    def crash(self) -> Broken | None:
+        """What broke the probe itself; None where the run was ended, and where it measured and judging that failed."""
+        broken = self.outcome if isinstance(self.outcome, Broken) else None
+        return None if broken is None or broken.by_the_run or self.reading is not None else broken
+
+    @property
     def status(self) -> str:
         """One word of :data:`STATUSES`; of several findings the gravest counts."""
         if isinstance(self.outcome, Skipped):
@@ -254,6 +262,14 @@ class RootCause(Record):
     """None where the fix is nothing that could be tried."""
 
 
+class Failed(Record):
+    """A part of the diagnosis that gpudiag itself broke, or that took too long."""
+
+    part: str
+    """The rule, or what else it was to look at."""
+    why: str
+
+
 class Diagnosis(Record):
     """What the rules make of a report: the trace, and the causes, the first one first."""
 
@@ -266,11 +282,28 @@ class Diagnosis(Record):
     """Lines that look like errors and are none, each with the reason."""
     misleading: tuple[str, ...] = ()
     """Lines that name another fault than the one they follow from, each with what it means."""
+    failed: tuple[Failed, ...] = ()
+    """What could not be looked at: a cause may be missing here."""
 
     @property
     def broken_at(self) -> Stage | None:
         """The first stage that failed."""
         return next((step.stage for step in self.steps if step.status == "failed"), None)
+
+
+class Settings(Record):
+    """What a configuration file set for the run."""
+
+    file: str
+    values: dict[str, str] = {}
+    """Key to value, of those that neither the command line nor a variable set otherwise."""
+
+    @property
+    def text(self) -> str:
+        """Such as ``settings from gpudiag.toml: simulate=2, level=quick``."""
+        return (
+            f"settings from {self.file}: {', '.join(f'{key}={value}' for key, value in self.values.items()) or 'none'}"
+        )
 
 
 class Level(Record):
@@ -327,6 +360,13 @@ class Report(Record):
     lines: tuple[str, ...] = ()
     """Of the log of the user's own program, where it was given."""
     diagnosis: Diagnosis = Diagnosis()
+    settings: Settings | None = None
+    """None: there was no configuration file, or none that was taken."""
+    notes: tuple[str, ...] = ()
+    """What was left out or could not be done, beside the probes: a sentence each."""
+    withheld: tuple[str, ...] | None = None
+    """Why it is no ``PASS``, whatever its rows say: what is known of GPUs in scope that cannot be used. None: its
+    verdict was reached, by an older gpudiag, without asking."""
 
     @property
     def counts(self) -> dict[str, int]:
@@ -359,22 +399,36 @@ class Report(Record):
 
 
 def conclude(report: Report) -> Report:
-    """Return ``report`` with its verdict and exit code derived from its rows, its GPUs and its limits."""
+    """Return ``report`` with its verdict and exit code derived from all else that it holds."""
+    report = msgspec.structs.replace(report, withheld=reasons_against(report))
     reached = verdict(report)
     return msgspec.structs.replace(report, verdict=reached, exit_code=exit_code(reached, report))
+
+
+def reasons_against(report: Report) -> tuple[str, ...]:
+    """Return what is known against a ``PASS``: a GPU in scope that is missing or lost, or a cause that is proved.
+
+    A cause of the last stage is none: the GPU is used there, and not as the user meant.
+    """
+    diagnosis = report.diagnosis
+    proved = [one for one in (*diagnosis.causes, *diagnosis.folded) if one.sure is Sure.PROVED]
+    causes = [f"{one.cause} ({one.rule})" for one in proved if one.stage is not Stage.CONFIGURATION]
+    return (*missing_gpus(report.facts), *causes)
 
 
 def verdict(report: Report) -> Verdict:
     """Return the verdict over the rows of ``report``.
 
     ``PASS`` needs at least one GPU in scope and, for every one of them, a kernel run whose result and PCI bus id were
-    verified; a run in which nothing was verified, or that a signal cut short, is never a pass, whatever else went well.
+    verified; a run in which nothing was verified, or that a signal cut short, is never a pass, whatever else went well,
+    nor is one of which ``withheld`` names a reason. A diagnosis of which a part failed might have found one: that
+    breaks a run as a probe does.
     """
     if any(finding.severity in report.limits.failing for row in report.rows for finding in row.findings):
         return Verdict.FAIL
-    if any(isinstance(row.outcome, Broken) for row in report.rows):
+    if report.diagnosis.failed or any(isinstance(row.outcome, Broken) for row in report.rows):
         return Verdict.BROKEN
-    if report.gpus and not report.unverified and report.signal is None:
+    if report.gpus and not report.unverified and report.signal is None and not report.withheld:
         return Verdict.PASS
     return Verdict.NOT_VERIFIED
 

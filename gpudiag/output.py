@@ -6,6 +6,7 @@ import contextlib
 import errno
 import os
 import secrets
+import stat
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -41,8 +42,8 @@ def reserve(paths: Iterable[Path]) -> None:
 def write(path: Path, text: str) -> None:
     """Write ``text`` to ``path``; a regular file is replaced as a whole or not at all.
 
-    Of a link the target is replaced. A pipe or a device is written directly. Raises :class:`OutputError` where writing
-    fails.
+    Mode and owner of a file that is replaced stay. Of a link the target is replaced. A pipe or a device is written
+    directly. Raises :class:`OutputError` where writing fails.
     """
     try:
         if _is_special(path):
@@ -51,6 +52,7 @@ def write(path: Path, text: str) -> None:
         else:
             target = _target(path)
             with _temporary_beside(target) as temporary:
+                _take_over(target, temporary)
                 temporary.write_text(text, encoding="utf-8", newline="\n")
                 temporary.replace(target)
     except OSError as error:
@@ -62,8 +64,34 @@ def _is_special(path: Path) -> bool:
     return path.exists() and not path.is_file()
 
 
+def _take_over(target: Path, temporary: Path) -> None:
+    """Give ``temporary`` the mode of the file that it will replace, and its owner and group if that can be done."""
+    with contextlib.suppress(FileNotFoundError):
+        status = target.stat()
+        if _is_planted(target):
+            return
+        for owner in (status.st_uid, -1):  # a member of a group may give a file to that group
+            with contextlib.suppress(OSError, AttributeError):
+                os.chown(temporary, owner, status.st_gid)
+                break
+        temporary.chmod(stat.S_IMODE(status.st_mode) & 0o777)
+
+
 def _target(path: Path) -> Path:
+    """Return the file that ``path`` leads to; raises ``OSError`` for a link that somebody else put there."""
+    if path.is_symlink() and _is_planted(path):
+        raise OSError(errno.EACCES, "it is a link of another user, in a folder that everybody may write to")
     return Path(os.path.realpath(path))
+
+
+def _is_planted(path: Path) -> bool:
+    """Return whether ``path`` is somebody else's, in a folder like /tmp: Linux does not open such a file or link.
+
+    (``fs.protected_symlinks``, ``fs.protected_regular``.) Replacing is no opening, so it is looked at here.
+    """
+    folder = path.parent.stat()
+    shared = folder.st_mode & stat.S_ISVTX and folder.st_mode & stat.S_IWOTH
+    return bool(shared) and path.lstat().st_uid not in (os.geteuid(), folder.st_uid)
 
 
 @contextmanager

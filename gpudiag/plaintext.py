@@ -5,12 +5,40 @@ from __future__ import annotations
 import re
 
 _ESCAPE_SEQUENCE = re.compile(r"\x1b(?:\[[0-?]*[ -/]*[@-~]|\][^\x07\x1b]*(?:\x07|\x1b\\)|[@-Z\\-_])")
-# Also the marks that reverse the direction of writing and the separators of lines and paragraphs.
-_UNPRINTABLE = re.compile(r"[^\t\n\x20-\x7e\xa0-\u2027\u202f-\u2065\u206a-\ud7ff\ue000-\ufffd\U00010000-\U0010ffff]")
+# Controls but tab and newline, and what has no shape of its own: marks that join, part or reverse writing, separators
+# of lines, fillers, selectors of variants, tags (Unicode: Cc, Cf, Zl, Zp, Default_Ignorable), surrogates and
+# noncharacters.
+_INVISIBLE = (
+    r"\x00-\x08\x0b-\x1f\x7f-\x9f\xad\u034f\u0600-\u0605\u061c\u06dd\u070f\u0890\u0891\u08e2\u115f\u1160\u17b4\u17b5"
+    r"\u180b-\u180f\u200b-\u200f\u2028-\u202e\u2060-\u206f\u3164\ud800-\udfff\ufdd0-\ufdef\ufe00-\ufe0f\ufeff\uffa0"
+    r"\ufff0-\ufffb\ufffe\uffff\U000110bd\U000110cd\U00013430-\U0001343f\U0001bca0-\U0001bca3\U0001d173-\U0001d17a"
+    r"\U000e0000-\U000e0fff"
+)
+_UNPRINTABLE = re.compile(f"[{_INVISIBLE}]")
+
+
+def printable(text: str) -> str:
+    """Return ``text`` with undecodable bytes of the operating system as escapes: JSON has no lone surrogates."""
+    return text.encode("utf-8", "backslashreplace").decode()
+
+
+def escaped(json: str) -> str:
+    r"""Return JSON with every character that a terminal obeys or nobody sees as ``\uXXXX``: its value stays."""
+    return _UNPRINTABLE.sub(lambda found: _escape(found[0]), json)
+
+
+def ascii_only(json: str) -> str:
+    r"""Return JSON with every character beyond ASCII as ``\uXXXX``: its value stays."""
+    return re.sub(r"[^\x00-\x7f]", lambda found: _escape(found[0]), json)
+
+
+def _escape(character: str) -> str:
+    units = character.encode("utf-16-be", "surrogatepass")
+    return "".join(f"\\u{units[at : at + 2].hex()}" for at in range(0, len(units), 2))
 
 
 def plain(text: str) -> str:
-    """Return ``text`` without ANSI escape sequences, control characters and lone surrogates; tabs and newlines stay."""
+    """Return ``text`` without escape sequences and without characters that are not seen; tabs and newlines stay."""
     return _UNPRINTABLE.sub("", _ESCAPE_SEQUENCE.sub("", text))
 
 

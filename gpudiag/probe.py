@@ -66,6 +66,8 @@ class Probe(Record):
     """True: it is part of ``--level quick``, which fills no memory and is safe beside running jobs."""
     as_user: bool = False
     """True: its child sees what the user's own programs see; no device is handed out, so it must not touch one."""
+    families: tuple[str, ...] = ()
+    """Of the facts that a probe without ``measure`` judges: while one is not known, the probe is not green."""
     deadline_s: float = 60.0
     env: dict[str, str | None] = {}
     """Variables set (or, with None, cleared) for its child."""

@@ -5,7 +5,6 @@ from __future__ import annotations
 import os
 import shutil
 import signal
-import tempfile
 import time
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field, replace
@@ -17,26 +16,25 @@ from typing import Any, Protocol
 import msgspec
 
 import gpudiag
-from gpudiag import catalogue, hostfacts, logline
+from gpudiag import catalogue, hostfacts, judgement, logline
 from gpudiag.catalogue import Entry
 from gpudiag.child import OnGpu
 from gpudiag.devices import Devices
-from gpudiag.diagnosis import diagnose
-from gpudiag.diagnosis.rule import Evidence
+from gpudiag.errors import shortage
 from gpudiag.hostfacts import Facts, NvmlDevice, Unknown
-from gpudiag.isolate import Bounds, Ended, Job, ServerSpec, Supervision, supervise
+from gpudiag.isolate import Bounds, Ended, Job, ServerSpec, Supervision, scratch_folder, supervise
 from gpudiag.model import (
     RUN_ENDED,
     Broken,
     Cause,
     Diagnosis,
     Gpu,
-    Judged,
     Level,
     Limits,
     Report,
     RootCause,
     Row,
+    Settings,
     Skipped,
     Stage,
     Trial,
@@ -54,10 +52,10 @@ PLAIN = "plain"
 TENSORFLOW = "tensorflow"
 
 FACTS_DEADLINE_S = 15.0
-LOCK_WAIT_S = 300.0
-"""How long a probe waits for a GPU that another run of gpudiag holds."""
 TRIAL_S = 60.0
 """How long a fix that is tried may take to run an operation on a GPU."""
+LAST_S = 3.0
+"""How long a run that was stopped, by a signal or its deadline, still waits for the diagnosis, which takes less."""
 CONTEXT_BYTES = 512 << 20
 """Device memory that a CUDA context of TensorFlow takes before the first tensor (A100, H100: 400 to 500 MiB)."""
 CHILD_BYTES = 1 << 30
@@ -119,6 +117,11 @@ class Options:
     """What a process needs to live in that world."""
     root: Path | None = None
     """Stands for / where the kernel's files about GPUs are read; None: / itself."""
+    lock_wait_s: float = 300.0
+    """How long a probe waits for a GPU that another run of gpudiag holds."""
+    settings: Settings | None = None
+    notes: tuple[str, ...] = ()
+    """Of the report, from before the run."""
     locks: Path | None = None
     """Folder for the locks of GPUs; None: the one that all runs of this user share."""
 
@@ -167,7 +170,7 @@ def run(options: Options, observer: Observer, signals: Signals) -> Report:
         if level.name == "quick":
             entries = tuple(entry for entry in entries if entry.probe.quick)
         rows = work.rows(_plan(entries, gpus), facts, gpus)
-        diagnosis = diagnose(Evidence(facts, gpus, rows, options.lines))
+        diagnosis = work.diagnosed(judgement.Subject(facts, gpus, rows, options.lines, options.limits))
         diagnosis = msgspec.structs.replace(diagnosis, causes=work.tried(diagnosis, gpus))
         return conclude(
             Report(
@@ -186,6 +189,8 @@ def run(options: Options, observer: Observer, signals: Signals) -> Report:
                 level=level,
                 lines=options.lines,
                 diagnosis=diagnosis,
+                settings=options.settings,
+                notes=(*options.notes, *work.unlocked()),
             )
         )
 
@@ -196,16 +201,11 @@ def gather(options: Options, observer: Observer, signals: Signals) -> Facts:
         return _Run(options, children, observer, signals, None).gather_facts()
 
 
-def rejudge(report: Report) -> Report:
+def rejudge(report: Report, work: judgement.Work = judgement.here) -> Report:
     """Return ``report`` with every row that has something to judge judged anew, by the probes as they are now."""
-    known = {entry.name: entry for entry in catalogue.entries()}
-    rows = tuple(
-        _judged(row, known[row.probe], report.facts, report.limits)
-        if isinstance(row.outcome, Judged) and row.probe in known
-        else row
-        for row in report.rows
-    )
-    diagnosis = diagnose(Evidence(report.facts, report.gpus, rows, report.lines))
+    subject = judgement.Subject(report.facts, report.gpus, report.rows, report.lines, report.limits)
+    rows = judgement.rows_again(subject, work)
+    diagnosis = judgement.diagnosed(msgspec.structs.replace(subject, rows=rows), work)
     trials = {(cause.rule, str(cause.trial.change)): cause.trial for cause in report.diagnosis.causes if cause.trial}
     causes = tuple(
         msgspec.structs.replace(cause, trial=trials.get((cause.rule, str(cause.trial.change)), cause.trial))
@@ -217,17 +217,10 @@ def rejudge(report: Report) -> Report:
     return conclude(msgspec.structs.replace(report, rows=rows, diagnosis=diagnosis))
 
 
-def _judged(row: Row, entry: Entry, facts: Facts, limits: Limits) -> Row:
-    """Return ``row`` with the outcome that its reading gives; a reading that cannot be judged is broken."""
-    outcome: Judged | Broken
-    try:
-        outcome = entry.judge(row.reading, facts, limits)
-        msgspec.json.encode(outcome)  # a text that JSON cannot hold must not cost the whole report
-    except msgspec.ValidationError as error:
-        outcome = Broken(Cause.BAD_RESULT, f"its reading does not fit: {error}")
-    except (Exception, SystemExit) as error:  # a judge's fault breaks its own row and no other
-        outcome = Broken(Cause.EXCEPTION, f"judging raised {type(error).__name__}: {error!a}")
-    return msgspec.structs.replace(row, outcome=outcome)
+def rejudge_apart(report: Report) -> Report:
+    """As :func:`rejudge`, in a child process: a report can be made so that judging it takes for ever."""
+    with supervise({PLAIN: ServerSpec()}, Bounds()) as children:
+        return rejudge(report, judgement.Apart(children, PLAIN))
 
 
 def _server(entry: Entry, options: Options) -> str | None:
@@ -344,6 +337,20 @@ class _Run:
                 shutil.rmtree(folder, ignore_errors=True)
         return tuple(rows[task.key] for task in tasks)
 
+    def diagnosed(self, subject: judgement.Subject) -> Diagnosis:
+        """Return the diagnosis; a run that was stopped waits for it no longer than :data:`LAST_S`."""
+        self._observer.phase("diagnosis")
+        stopped_at: list[float] = []
+
+        def stopped() -> str:
+            if why := self._stopped():
+                stopped_at.append(time.monotonic())
+            return why[1] if why and time.monotonic() - stopped_at[0] >= LAST_S else ""
+
+        part_s = min(judgement.PART_S, self._options.timeout_s or judgement.PART_S)
+        apart = judgement.Apart(self._children, PLAIN, stopped, self._observer.tick, part_s)
+        return judgement.diagnosed(subject, apart)
+
     def tried(self, diagnosis: Diagnosis, gpus: tuple[Gpu, ...]) -> tuple[RootCause, ...]:
         """Return the causes with each fix that is a change of variables tried, one after the other.
 
@@ -357,11 +364,19 @@ class _Run:
             for cause in diagnosis.causes
         )
 
+    def unlocked(self) -> tuple[str, ...]:
+        """Return a sentence for each GPU that could not be locked."""
+        return tuple(self._devices.unlocked.values())
+
+    def _other_run(self, gpus: tuple[Gpu, ...]) -> str:
+        holder = self._devices.holder(gpus)
+        return f"another run of gpudiag ({holder})" if holder else "another run of gpudiag"
+
     def _try(self, rule: str, trial: Trial, gpus: tuple[Gpu, ...]) -> Trial:
         self._observer.phase(f"trying the fix of {rule}")
         while not self._devices.take(gpus, exclusive=False):
-            if self._devices.waited_s(gpus) > LOCK_WAIT_S or self._stopped():
-                return msgspec.structs.replace(trial, detail="another run of gpudiag holds a GPU")
+            if self._devices.waited_s(gpus) > self._options.lock_wait_s or self._stopped():
+                return msgspec.structs.replace(trial, detail=f"{self._other_run(gpus)} holds a GPU")
             time.sleep(TICK_S)
         deadline_s = (self._options.timeout_s or TRIAL_S) + (self._options.timeout_s or Bounds().preload_s)
         env = {"TF_FORCE_GPU_ALLOW_GROWTH": "true", **trial.change}  # others may be at work on the GPU
@@ -427,7 +442,7 @@ class _Run:
         row = Row(entry.name, _uuids(task), Skipped(""), 0.0)
         needs = entry.probe.needs
         if entry.reading is None:
-            return _judged(row, entry, facts, self._options.limits)
+            return judgement.judged(row, entry, facts, self._options.limits)
         if needs.tensorflow and not isinstance(facts.tensorflow, Unknown) and facts.tensorflow.module_path is None:
             return msgspec.structs.replace(row, outcome=Skipped("TensorFlow is not installed"))
         if len(task.gpus) < needs.gpus or (entry.probe.scope is not Scope.HOST and not gpus):
@@ -445,15 +460,22 @@ class _Run:
                 return
             probe = task.entry.probe
             if not self._devices.take(task.gpus, exclusive=probe.exclusive):
-                if self._devices.waited_s(task.gpus) > LOCK_WAIT_S:
+                if self._devices.waited_s(task.gpus) > self._options.lock_wait_s:
                     pending.remove(task)
-                    detail = f"another run of gpudiag held the GPU for more than {LOCK_WAIT_S:g} s"
+                    waited = f"held the GPU for more than {self._options.lock_wait_s:g} s (--lock-wait)"
+                    detail = f"{self._other_run(task.gpus)} {waited}"
                     self._add(rows, task, Row(task.entry.name, _uuids(task), Broken(Cause.TIMEOUT, detail), 0.0))
                 continue
             pending.remove(task)
-            running[task.key] = task
             self._observer.started(task.label)
-            self._start(task)
+            try:
+                self._start(task)
+            except OSError as error:
+                self._devices.release(task.gpus)
+                broken = Broken(Cause.NOT_STARTED, f"no folder for its messages: {shortage(error)}")
+                self._add(rows, task, Row(task.entry.name, _uuids(task), broken, 0.0))
+                continue
+            running[task.key] = task
             if task.entry.peered:
                 running[task.peer_key] = task
 
@@ -464,7 +486,7 @@ class _Run:
         argument = {"probe": task.entry.name, "gpus": [msgspec.to_builtins(gpu) for gpu in task.gpus]}
         targets = {task.key: "gpudiag.child:run_probe"}
         if task.entry.peered:
-            self._meetings[task.key] = argument["meeting"] = tempfile.mkdtemp(prefix="gpudiag-")
+            self._meetings[task.key] = argument["meeting"] = scratch_folder()
             targets[task.peer_key] = "gpudiag.child:run_peer"
         for key, target in targets.items():
             self._children.start(
@@ -506,7 +528,7 @@ class _Run:
         if not isinstance(reading, dict):
             detail = f"its reading is no record but {type(reading).__name__}"
             return msgspec.structs.replace(row, outcome=Broken(Cause.BAD_RESULT, detail))
-        return _judged(msgspec.structs.replace(row, reading=reading), task.entry, facts, self._options.limits)
+        return judgement.judged(msgspec.structs.replace(row, reading=reading), task.entry, facts, self._options.limits)
 
 
 def _last_error(ended: Ended) -> str:
@@ -534,13 +556,18 @@ def _not_run(cause: Cause, detail: str) -> Skipped | Broken:
     return Broken(cause, f"not run: {detail}")
 
 
+_OURS = (Cause.NOT_STARTED, Cause.EXCEPTION, Cause.BAD_RESULT, Cause.SERVER_LOST)
+"""Ends of a gathering that no driver and no library brings about."""
+
+
 def _family(ended: Ended) -> hostfacts.Family:
     if ended.value is None:
-        return Unknown(f"gathering it ended in: {ended.detail}")
+        why = ended.detail if ended.cause is Cause.NOT_STARTED else f"gathering it ended in: {ended.detail}"
+        return Unknown(why, ended.cause in _OURS)
     try:
         family: hostfacts.Family = msgspec.json.decode(ended.value, type=_FAMILIES[ended.key])
     except msgspec.ValidationError as error:
-        return Unknown(f"what was gathered does not fit: {error}")
+        return Unknown(f"what was gathered does not fit: {error}", ours=True)
     return family
 
 
@@ -630,4 +657,8 @@ def _default_jobs() -> int:
     import psutil
 
     processors = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
-    return max(1, min(processors, psutil.virtual_memory().available >> 30))
+    try:
+        available = psutil.virtual_memory().available
+    except OSError:  # no /proc
+        return 1
+    return max(1, min(processors, available >> 30))

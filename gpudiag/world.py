@@ -10,6 +10,7 @@ from typing import Any
 
 from gpudiag import simulator
 from gpudiag.model import World
+from gpudiag.plaintext import printable
 
 
 def options(spec: str | None, faults: tuple[str, ...], stack: ExitStack) -> dict[str, Any]:
@@ -30,7 +31,7 @@ def options(spec: str | None, faults: tuple[str, ...], stack: ExitStack) -> dict
     machine = stack.enter_context(simulator.Machine(spec, faults))
     words = [spec, *(f"--fault {fault}" for fault in machine.faults)]
     return {
-        "world": World(simulated=True, spec=" ".join(words)),
+        "world": World(simulated=True, spec=printable(" ".join(words))),
         "environment": machine.environment(),
         "root": machine.root,
         "locks": machine.directory,

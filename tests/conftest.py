@@ -16,6 +16,7 @@ import psutil
 import pytest
 
 from gpudiag.isolate import linux
+from gpudiag.simulator import SimulatorMissing, library_directory
 from warm import COLD, Warm, clean, modules
 
 DEADLINE_S = 400
@@ -40,6 +41,10 @@ def pytest_configure() -> None:
         raise pytest.UsageError(
             "the tests run TensorFlow, which is not installed here: pip install '.[tensorflow,test]'"
         )
+    try:
+        library_directory()
+    except SimulatorMissing as missing:
+        raise pytest.UsageError(f"the tests run on simulated GPUs: {missing}") from missing
 
 
 @pytest.hookimpl(wrapper=True)
@@ -96,18 +101,12 @@ class Gpudiag:
         return subprocess.CompletedProcess(process.args, process.returncode, out, err)
 
     def simulated(self, machine: str, faults: tuple[str, ...] = ()) -> list[str]:
-        """Return the arguments of ``check`` for a simulated machine; skips the test where none can be made.
+        """Return the arguments of ``check`` for a simulated machine.
 
         ``machine`` is a specification, or TOML where it holds a line break; "" for the machine that runs the test.
         """
-        from gpudiag import simulator
-
         if not machine:
             return []
-        try:
-            simulator.library_directory()
-        except simulator.SimulatorMissing as missing:
-            pytest.skip(str(missing))
         if "\n" in machine:
             (self.folder / "machine.toml").write_text(machine)
             machine = "machine.toml"
@@ -163,11 +162,9 @@ class Gpudiag:
 
     def with_simulator(self, change: Callable[[Path], None]) -> Gpudiag:
         """Let ``change`` alter a folder of links to the simulated machines' libraries, which is used instead."""
-        from gpudiag import simulator
-
         self.libraries = self.folder / "libraries"
         self.libraries.mkdir()
-        for library in simulator.library_directory().iterdir():
+        for library in library_directory().iterdir():
             (self.libraries / library.name).symlink_to(library.resolve())
         change(self.libraries)
         return self

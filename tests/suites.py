@@ -16,7 +16,9 @@ INSTALLED = any(one.name == "gpudiag" for one in entry_points(group="pytest11"))
 BOOT = "import sys; sys.path[:] = {path!r}; import pytest; sys.exit(pytest.main())"
 
 # record_property warns of the family that is pytest's default.
-OPTIONS = ("-p", "no:cacheprovider", "-W", "error", "-o", "junit_family=xunit1")
+# pytest 9.2 wants to rewrite the loader of an editable installation, which Python has imported before.
+EDITABLE = "ignore:Module already imported so cannot be rewritten; _editable_:pytest.PytestAssertRewriteWarning"
+OPTIONS = ("-p", "no:cacheprovider", "-W", "error", "-W", EDITABLE, "-o", "junit_family=xunit1")
 
 
 @dataclass(frozen=True)

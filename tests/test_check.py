@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import shlex
 import signal
 import subprocess
@@ -16,7 +17,7 @@ import psutil
 import pytest
 
 from conftest import Gpudiag
-from gpudiag import catalogue, codec, runner
+from gpudiag import catalogue, codec, judgement
 from gpudiag.hostfacts import example
 from gpudiag.model import Broken, Cause, Finding, Judged, Limits, Report, Row, Severity, Skipped, Verdict
 from gpudiag.placement import devices_of
@@ -209,7 +210,7 @@ def test_a_judge_that_fails_breaks_its_own_row(fault: Callable[[], object]) -> N
     entry = catalogue.get("host.gpus")
     module = SimpleNamespace(judge=lambda *_: fault(), figure=lambda _: None)
     row = Row("host.gpus", (), Skipped(""), 0.0)
-    judged = runner._judged(row, replace(entry, module=cast("ModuleType", module)), example(), Limits())
+    judged = judgement.judged(row, replace(entry, module=cast("ModuleType", module)), example(), Limits())
     assert isinstance(judged.outcome, Broken)
     assert judged.outcome.cause is Cause.EXCEPTION
 
@@ -228,3 +229,16 @@ def test_several_files_are_written_in_the_format_of_their_suffix(gpudiag: Gpudia
 
 def _descendants(pid: int) -> list[psutil.Process]:
     return psutil.Process(pid).children(recursive=True)
+
+
+def test_a_run_in_the_background_is_not_ended_by_the_interrupt_that_its_caller_ignores(
+    gpudiag: Gpudiag, wait_until: Callable[[Callable[[], bool]], None]
+) -> None:
+    modules = {**gpudiag.environment, "PYTHONPATH": os.pathsep.join(gpudiag.path)}
+    check = shlex.join([sys.executable, "-m", "gpudiag", "check", "host", "-q", "-o", "r.json"])
+    ignoring = f"trap '' INT; exec {check}"  # as a shell without job control starts what ends in &
+    with subprocess.Popen(["/bin/sh", "-c", ignoring], cwd=gpudiag.folder, env=modules) as process:
+        wait_until(lambda: bool(_descendants(process.pid)))
+        process.send_signal(signal.SIGINT)
+        assert process.wait(60) == 5
+    assert codec.load(gpudiag.folder / "r.json").signal is None

@@ -9,6 +9,7 @@ import os
 import sys
 import tempfile
 from collections.abc import Iterator
+from pathlib import Path
 from typing import Any
 
 import msgspec
@@ -29,6 +30,14 @@ CONTEXT = child.ChildContext(())
 def tensorflow() -> Iterator[Children]:
     with children() as started:
         yield started
+
+
+def test_output_is_captured_where_no_folder_takes_a_file(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """As in a full TMPDIR: a line that is lost there would be told as a fault of TensorFlow's log."""
+    monkeypatch.setattr(tempfile, "tempdir", str(tmp_path / "not there"))
+    with CONTEXT.placements() as log:
+        os.write(1, b"a line\n" * 100_000)
+    assert log.lines == ("a line",) * 100_000
 
 
 def call(children: Children, function: Any, **argument: Any) -> Ended:

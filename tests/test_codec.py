@@ -10,11 +10,13 @@ from typing import Any
 import jsonschema
 import msgspec
 import pytest
+from msgspec.structs import replace
 
-from gpudiag import codec
+from gpudiag import catalogue, codec, describe, masking
 from gpudiag.errors import ReportError
-from gpudiag.model import Report
-from reports import report, sample
+from gpudiag.hostfacts import NvmlFacts, example_with_gpus
+from gpudiag.model import Report, Verdict
+from reports import GPUS, passed, report, row, sample
 
 Plain = dict[str, Any]
 
@@ -93,6 +95,52 @@ def test_what_is_no_report_is_refused(text: str | bytes, fault: str) -> None:
     assert str(refused.value).startswith("report.json: ")
 
 
+def nested(levels: int) -> Plain:
+    reading: Plain = {}
+    for _ in range(levels):
+        reading = {"in": [reading]}
+    return reading
+
+
+def test_a_reading_is_no_deeper_than_what_works_on_it_can_go(tmp_path: Path) -> None:
+    saved = tmp_path / "deep.json"
+    saved.write_text(edited(lambda it: it["rows"][3].update(reading=nested(45))))
+    loaded = codec.load(saved)
+    masking.mask(loaded)
+    describe.explanation(catalogue.get(loaded.rows[3].probe), 80, loaded)
+    saved.write_text(edited(lambda it: it["rows"][3].update(reading=nested(350))))
+    with pytest.raises(ReportError, match="more than 100 levels"):
+        codec.load(saved)
+
+
+def test_a_small_file_takes_no_large_memory() -> None:
+    text = edited(lambda it: it["rows"][3].update(reading={"in": "HERE"}))
+    for values, most in (("[]", 1 << 20), ("1", 1 << 23)):
+        with pytest.raises(ReportError, match="more than a report of gpudiag can hold"):
+            codec.decode(text.replace('"HERE"', f"[{','.join([values] * (most + 1))}]"), "many.json")
+    log = ",[{" * 200_000
+    assert codec.decode(edited(lambda it: it.update(lines=[log])), "log.json").lines == (log,)
+
+
+@pytest.mark.parametrize("withheld", [True, False])
+def test_a_verdict_that_an_older_gpudiag_reached_by_the_rows_is_brought_up_to_date(withheld: bool) -> None:
+    facts, first = example_with_gpus(2 if withheld else 1), GPUS[:1]
+    if withheld:
+        facts = replace(facts, nvml=NvmlFacts("GPU 1: GPU is lost", None, None, facts.nvml_devices[:1]))
+    now = report(row("discovery.logical_devices", passed(on=first)), gpus=first, facts=facts)
+    saved = json.loads(codec.encode(now))
+    del saved["withheld"]
+    loaded = codec.decode(json.dumps({**saved, "verdict": "PASS", "exit_code": 0}), "old.json")
+    assert loaded == now
+    assert loaded.verdict is (Verdict.NOT_VERIFIED if withheld else Verdict.PASS)
+    assert codec.decode(codec.encode(loaded), "again.json") == loaded
+    with pytest.raises(ReportError, match="the file was edited"):
+        codec.decode(json.dumps({**saved, "verdict": "FAIL", "exit_code": 1}), "edited.json")
+    verdict, status = ("PASS", 0) if withheld else ("NOT VERIFIED", 5)
+    with pytest.raises(ReportError, match="the file was edited"):
+        codec.decode(json.dumps({**saved, "withheld": [], "verdict": verdict, "exit_code": status}), "edited.json")
+
+
 def test_a_file_that_cannot_be_read_is_named(tmp_path: Path) -> None:
     with pytest.raises(ReportError, match=r"none\.json: cannot be read: No such file"):
         codec.load(tmp_path / "none.json")
@@ -102,8 +150,8 @@ def test_a_file_that_cannot_be_read_is_named(tmp_path: Path) -> None:
         codec.load(Path("/dev/zero"))
     large = tmp_path / "large.json"
     with large.open("wb") as sparse:
-        sparse.truncate((256 << 20) + 1)
-    with pytest.raises(ReportError, match=r"large\.json: larger than 256 MiB"):
+        sparse.truncate((64 << 20) + 1)
+    with pytest.raises(ReportError, match=r"large\.json: larger than 64 MiB"):
         codec.load(large)
     binary = tmp_path / "core"
     binary.write_bytes(bytes(range(256)))

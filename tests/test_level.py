@@ -10,7 +10,7 @@ import pytest
 from msgspec.structs import replace
 
 from conftest import Gpudiag
-from gpudiag import catalogue, cli, codec, runner, simulator
+from gpudiag import catalogue, cli, codec, runner
 from gpudiag.devices import Devices
 from gpudiag.hostfacts import (
     Distribution,
@@ -46,10 +46,6 @@ BY_4242 = "GPU 0 is used by process 4242"
 @pytest.fixture
 def machine(gpudiag: Gpudiag) -> Gpudiag:
     """A machine of two simulated GPUs, the first of which another process uses."""
-    try:
-        simulator.library_directory()
-    except simulator.SimulatorMissing as missing:
-        pytest.skip(str(missing))
     (gpudiag.folder / "machine.toml").write_text(ONE_TAKEN)
     return gpudiag
 

@@ -8,8 +8,9 @@ from typing import Any
 import msgspec
 import pytest
 
-from gpudiag import codec
+from gpudiag import codec, runner
 from gpudiag.hostfacts import (
+    ContainerFacts,
     CudaFacts,
     DriverFacts,
     EnvironmentFacts,
@@ -25,10 +26,10 @@ from gpudiag.hostfacts import (
 )
 from gpudiag.masking import __file__ as package_file
 from gpudiag.masking import mask
-from gpudiag.model import Broken, Cause, Finding, Gpu, Judged, Report, Row, Severity
+from gpudiag.model import Broken, Cause, Finding, Gpu, Judged, Report, Row, Severity, Skipped
 from gpudiag.report import FORMATS, render
 from gpudiag.scope import gpus_in_scope
-from reports import passed, report, row, sample
+from reports import CAP_IGNORED, passed, report, row, sample
 
 UUIDS = ("GPU-8e5f2c71-aaaa-4bbb-8ccc-0123456789ab", "GPU-8e5f9d02-dddd-4eee-8fff-ba9876543210")
 MIG = "MIG-5b0c77aa-1111-4222-8333-444455556666"
@@ -172,8 +173,8 @@ def test_an_ambiguous_mask_stays_ambiguous() -> None:
 
 
 def test_uuids_of_gpus_that_are_not_there() -> None:
-    assert masked(f"{MIG} {MIG[:16]} {UUIDS[0]} GPU-0 GPU-bound GPU-accelerated MIG-1g.5gb GPU-fade") == [
-        "MIG-1 MIG-1 GPU-1 GPU-0 GPU-bound GPU-accelerated MIG-1g.5gb GPU-fade"
+    assert masked(f"{MIG} {MIG[:16]} {UUIDS[0]} GPU-0 GPU-bound GPU-device MIG-1g.5gb GPU-fade") == [
+        "MIG-1 MIG-1 GPU-1 GPU-0 GPU-bound GPU-device MIG-1g.5gb GPU-fade"
     ]
     assert masked("cut short: GPU-8e5f2c71-aa") == ["cut short: GPU-?"]
 
@@ -185,17 +186,18 @@ def test_uuids_of_gpus_that_are_not_there() -> None:
         ("/home/jdoe/x.json", "~/x.json"),
         ("/home/jdoe.", "~."),
         ("file:///home/jdoe/x", "file://~/x"),
-        ("/home/jdoe2/x", "/home/jdoe2/x"),
+        ("/home/jdoe2/x", "/home/<masked-2>/x"),
         ("/home/jdoe-old/x", "/home/<user>-old/x"),
+        ("C:/Users/Eve/x /Users/eve/x", "C:/Users/<masked-2>/x /Users/<masked-3>/x"),
         ("/data/envs/secret/lib", "<env>/lib"),
         ("/data/envs/secret/bin/python", "<env>/bin/python"),
-        ("/data/envs/other", "/data/envs/other"),
+        ("/data/acme/other", "/data/<masked-2>/other"),
         ("/scratch/jdoe/x", "/scratch/<user>/x"),
         ("/tmp/mps_jdoe_0", "/tmp/mps_<user>_0"),
         ("jdoe may not open /dev/nvidia0", "<user> may not open /dev/nvidia0"),
-        ("on gpu07 and on GPU07? gpu070", "on <host> and on GPU07? gpu070"),
+        ("on gpu07 and on GPU07? gpu070", "on <host> and on <masked-2>? <masked-3>"),
         ("gpu07.corp.example:8888", "<host>:8888"),
-        ("ü jdoe 漢", "ü <user> 漢"),
+        ("ü jdoe 漢", "<masked-2> <user> <masked-3>"),
     ],
 )
 def test_names_and_paths(text: str, expected: str) -> None:
@@ -204,7 +206,7 @@ def test_names_and_paths(text: str, expected: str) -> None:
 
 def test_the_longest_path_counts() -> None:
     fields = {"prefix": "/home/jdoe/envs/a", "executable": "/home/jdoe/envs/a/bin/python3"}
-    assert masked("/home/jdoe/envs/a/bin/python3 /home/jdoe/envs/b", **fields) == ["<env>/bin/python3 ~/envs/b"]
+    assert masked("/home/jdoe/envs/a/bin/python3 /home/jdoe/envs/b", **fields) == ["<env>/bin/python3 ~/<masked-2>/b"]
 
 
 def test_folders_behind_links(tmp_path: Path) -> None:
@@ -318,5 +320,149 @@ def test_paths_that_the_command_and_the_search_paths_name() -> None:
         "PYTHONPATH": "<path-4>:/usr/lib/python3:.:~/src",
         "LD_LIBRARY_PATH": "<path-5>:/opt/lib",
     }
-    assert once.rows[0].log == ("<path-1>.toml: unknown key; File <path-4>/models/net.py; /data/acmes; /srv/data/acme",)
+    assert once.rows[0].log == (
+        "<path-1>.toml: unknown key; File <path-4>/models/net.py; /data/<masked-1>; /srv/data/<masked-2>",
+    )
     assert mask(once) == once
+
+
+class Canaries:
+    """Builds a report in which every text is another word that nobody knows, and remembers where each stands."""
+
+    def __init__(self, which: int) -> None:
+        self.which = which
+        """Of a union the alternative that is taken: 0 the first, -1 the last."""
+        self.places: dict[str, str] = {}
+
+    def word(self, place: str) -> str:
+        canary = f"kanari{len(self.places):04}vogel"
+        self.places[canary] = place
+        return canary
+
+    def fill(self, kind: Any, place: str) -> Any:
+        """Return a value of a type, as ``msgspec.inspect`` describes it."""
+        match kind:
+            case msgspec.inspect.StrType():
+                return self.word(place)
+            case msgspec.inspect.AnyType():
+                return [self.word(place), {self.word(f"{place} key"): self.word(place)}]
+            case msgspec.inspect.StructType(cls=cls, fields=fields):
+                return cls(**{one.name: self.fill(one.type, f"{cls.__name__}.{one.name}") for one in fields})
+            case msgspec.inspect.UnionType(types=types):
+                texts = [one for one in types if isinstance(one, msgspec.inspect.StrType)]
+                others = [one for one in types if not isinstance(one, msgspec.inspect.NoneType)]
+                return self.fill((texts or others)[0 if texts else self.which], place)
+            case msgspec.inspect.VarTupleType(item_type=item) | msgspec.inspect.ListType(item_type=item):
+                several = item.types if isinstance(item, msgspec.inspect.UnionType) else (item,)
+                return tuple(self.fill(one, place) for one in several)
+            case msgspec.inspect.TupleType(item_types=items):
+                return tuple(self.fill(one, place) for one in items)
+            case msgspec.inspect.DictType(key_type=key, value_type=value):
+                return {self.fill(key, f"{place} key"): self.fill(value, place)}
+            case msgspec.inspect.EnumType(cls=cls):
+                return next(iter(cls))
+            case msgspec.inspect.IntType() | msgspec.inspect.FloatType():
+                return 1
+            case msgspec.inspect.BoolType():
+                return True
+        raise AssertionError(f"{place}: no value for {kind}")
+
+
+REVIEWED = {
+    "Gpu.name": "a product's name, from NVIDIA's driver",
+    "NvmlDevice.name": "the same",
+    "Placement.name": "a node of a graph that a probe of gpudiag builds",
+    "Placement.op": "one of TensorFlow's operations",
+}
+
+
+@pytest.mark.parametrize("which", [0, -1])
+def test_no_word_stays_that_nobody_knows(which: int) -> None:
+    canaries = Canaries(which)
+    full: Report = canaries.fill(msgspec.inspect.type_info(Report), "Report")
+    outcomes = [canaries.fill(msgspec.inspect.type_info(kind), "") for kind in (Judged, Skipped, Broken)]
+    full = msgspec.structs.replace(
+        full, rows=tuple(msgspec.structs.replace(full.rows[0], outcome=one) for one in outcomes)
+    )
+    before = codec.encode(full)
+    assert sum(canary in before for canary in canaries.places) > 60
+    after = mask(full)
+    texts = [codec.encode(after), *(render(after, one, width=200, color=False, verbose=True) for one in FORMATS)]
+    left = {place for canary, place in canaries.places.items() if any(canary in text for text in texts)}
+    assert left <= REVIEWED.keys()
+    assert mask(after) == after
+
+
+def test_ordinary_texts_stay_as_they_are() -> None:
+    for one in (sample(), report(row("memory.fraction", passed("2048 MiB", CAP_IGNORED)))):
+        texts = [finding.message + finding.advice for row_ in one.rows for finding in row_.findings]
+        assert texts
+        assert texts == [finding.message + finding.advice for row_ in mask(one).rows for finding in row_.findings]
+
+
+@pytest.mark.parametrize(
+    ("text", "expected"),
+    [
+        ("mail eve@acme.example now", "<masked-2> <masked-3> now"),
+        ("10.1.2.3 and 192.168.0.17:8888", "<address> and <address>:8888"),
+        ("nvidia-cublas-cu12 12.5.3.2", "nvidia-cublas-cu12 12.5.3.2"),
+        ("de:ad:be:ef:00:11", "<address>"),
+        ("0000:3b:00.0", "0000:3b:00.0"),
+        ("HF_TOKEN=hf_abc password: test", "HF_TOKEN=<masked-2> password: <masked-3>"),
+        ("eve, Eve and eve", "<masked-2>, <masked-3> and <masked-2>"),
+        ("/scratch/eve/net.py:12", "/scratch/<masked-2>/net.py:12"),
+        ("/scratch/secretnet.py:12", "/scratch/<masked-2>.py:12"),
+        ("<eve> <masked-77> <user>", "<<masked-79>> <masked-77> <user>"),
+        ("node12.acme.example", "<masked-2>"),
+        ("tf.config.set_memory_growth(gpu, True)", "tf.config.set_memory_growth(gpu, True)"),
+        ("took 16GiB in 0.3s of 2x80GiB at 0x7f3a", "took 16GiB in 0.3s of 2x80GiB at 0x7f3a"),
+    ],
+)
+def test_words_of_others(text: str, expected: str) -> None:
+    assert masked(text) == [expected]
+
+
+def test_of_a_programs_log_the_lines_stay_that_say_something() -> None:
+    told = msgspec.structs.replace(
+        report(),
+        lines=(
+            "Patient Smith, epoch 3",
+            "2026-01-31 12:00:00.5: I tensorflow/core/gpu_device.cc:7] Created device /device:GPU:0 with 7 MB memory",
+            "AcmeError: it failed",
+        ),
+    )
+    once = mask(told)
+    assert once.lines == ("<left out>", told.lines[1], "<masked-3>: it failed")
+    assert mask(once) == once
+
+
+def test_a_job_number_is_left_out() -> None:
+    facts = example(
+        environment=EnvironmentFacts({"SLURM_JOB_ID": "4711", "SLURM_PROCID": "1", "TF_ACME": "(set)"}),
+        container=ContainerFacts(None, (), False, "4711"),
+    )
+    once = mask(report(facts=facts))
+    assert once.facts.variables == {"SLURM_JOB_ID": "<masked>", "SLURM_PROCID": "1", "<masked-1>": "(set)"}
+    assert "4711" not in codec.encode(once)
+
+
+def test_a_reading_without_end_is_cut() -> None:
+    deep: Any = "/home/jdoe"
+    for _ in range(600):
+        deep = [deep]
+    told = report(Row("placement.log", (), passed(), 0.1, reading={"x": deep}), facts=example(system=system()))
+    text = codec.encode(mask(told))
+    assert "jdoe" not in text
+    assert "<masked>" in text
+
+
+@pytest.mark.parametrize("name", ["cpu-only", "diagnosis-library", "diagnosis-mask", "diagnosis-and-cuda"])
+def test_a_masked_report_is_still_of_use(name: str) -> None:
+    saved = codec.load(Path(__file__).parent.parent / "reports" / f"{name}.json")
+    once = mask(saved)
+    assert codec.decode(codec.encode(once), "test") == once
+    assert once.diagnosis.causes == saved.diagnosis.causes, "causes and advice stand"
+    assert [row_.outcome for row_ in once.rows] == [row_.outcome for row_ in saved.rows]
+    before, after = runner.rejudge(saved), runner.rejudge(once)
+    assert [cause.rule for cause in after.diagnosis.causes] == [cause.rule for cause in before.diagnosis.causes]
+    assert [row_.status for row_ in after.rows] == [row_.status for row_ in before.rows]

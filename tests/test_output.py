@@ -170,3 +170,57 @@ def test_a_pipe_is_written_and_stays(tmp_path: Path) -> None:
     assert (os.read(reader, 10), os.read(reader, 10)) == (b"text", b"")
     os.close(reader)
     assert pipe.is_fifo()
+
+
+@pytest.mark.parametrize("mode", [0o600, 0o640, 0o666, 0o4644])
+def test_mode_and_owner_of_a_file_that_is_replaced_stay(tmp_path: Path, mode: int) -> None:
+    path = tmp_path / "a.json"
+    path.write_text("old")
+    if AS_ROOT:
+        os.chown(path, 12345, 12345)
+    path.chmod(mode)
+    output.write(path, "new")
+    status = path.stat()
+    assert path.read_text() == "new"
+    assert stat.S_IMODE(status.st_mode) == mode & 0o777
+    assert (status.st_uid, status.st_gid) == ((12345, 12345) if AS_ROOT else (os.getuid(), os.getgid()))
+
+
+def test_nobody_else_reads_a_report_while_it_is_written(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    path = tmp_path / "a.json"
+    path.touch(mode=0o600)
+    seen = []
+    real = Path.write_text
+
+    def write_text(file: Path, *arguments: str, **options: str) -> int:
+        seen.append(stat.S_IMODE(file.stat().st_mode))
+        return real(file, *arguments, **options)
+
+    monkeypatch.setattr(Path, "write_text", write_text)
+    output.write(path, "new")
+    assert seen == [0o600]
+
+
+@pytest.mark.skipif(not AS_ROOT, reason="only root can give files to others")
+def test_what_another_user_put_into_a_shared_folder_is_not_obeyed(tmp_path: Path) -> None:
+    shared = tmp_path / "shared"
+    shared.mkdir()
+    shared.chmod(0o1777)
+    victim = tmp_path / "victim.json"
+    victim.write_text("precious")
+    link, file = shared / "link.json", shared / "file.json"
+    link.symlink_to(victim)
+    file.touch()
+    for path in (link, file):
+        os.chown(path, 12345, -1, follow_symlinks=False)
+    with pytest.raises(UsageError, match="cannot be written: it is a link of another user"):
+        output.reserve([link])
+    with pytest.raises(OutputError, match="it is a link of another user"):
+        output.write(link, "report")
+    assert victim.read_text() == "precious"
+    output.write(file, "report")
+    assert (file.read_text(), file.stat().st_uid) == ("report", 0), "who made the file must not get the report"
+    own = shared / "own.json"
+    own.symlink_to(victim)
+    output.write(own, "report")
+    assert victim.read_text() == "report"

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from conftest import Gpudiag
-from gpudiag import catalogue, codec, simulator
+from gpudiag import catalogue, codec
 from gpudiag.model import Broken, Cause, Judged, Report, Row, Severity, Skipped, Verdict
 from gpudiag.probes import AREAS
 
@@ -22,14 +22,6 @@ CARD_PROBES = (
     "logical.gpu_split",
 )
 LIST_GPUS = "import tensorflow as tf; print(len(tf.config.list_physical_devices('GPU')))"
-
-
-@pytest.fixture(autouse=True)
-def _simulator_is_built() -> None:
-    try:
-        simulator.library_directory()
-    except simulator.SimulatorMissing as missing:
-        pytest.skip(str(missing))
 
 
 def report_of(gpudiag: Gpudiag, *arguments: str, status: int, **variables: str) -> Report:

@@ -34,7 +34,7 @@ TRIAL = "gpudiag.child:run_on_gpu"
 # Read when a device is looked for or made, or by gpudiag, as a trace of getenv during TensorFlow's import shows
 # (2.21.0). A variable that is not named here, and is another one than at the import, means a new import.
 _READ_LATER = re.compile(
-    "TMPDIR|GPUDIAG_SIM_MACHINE|_GPUDIAG_SERVED_BY|CUDA_VISIBLE_DEVICES|CUDA_VISIBLE_DEVCIES|CUDA_DEVICE_ORDER|"
+    "TMPDIR|GPUDIAG_SIM_MACHINE|CUDA_VISIBLE_DEVICES|CUDA_VISIBLE_DEVCIES|CUDA_DEVICE_ORDER|"
     "TF_FORCE_GPU_ALLOW_GROWTH|TF_GPU_ALLOCATOR|TF_GPU_THREAD_MODE|TF_GPU_ALLOW_GROWTH|TF_CONFIG|PYTHONWARNINGS|"
     "(NVIDIA|NCCL|SLURM|KUBERNETES|OMPI|APPTAINER|PYTEST_XDIST)_.*"
 )
@@ -228,7 +228,8 @@ def _serve(
     _redirect(os.open(os.devnull, os.O_RDONLY), stdout, stderr, keep=pass_fds)
     _replace_environment({**env, **origin.added})
     os.write(1, origin.printed.encode())
-    server.main(*command[command.index(server.__name__) + 1 :])
+    sys.argv = command[2:]
+    server.main()
 
 
 def _reset_signals() -> None:

@@ -4,13 +4,16 @@ from __future__ import annotations
 
 import importlib
 import pkgutil
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from functools import cache
+
+import msgspec
 
 from gpudiag.diagnosis import lines, steps
 from gpudiag.diagnosis.rule import TRACE, Evidence, Rule
 from gpudiag.errors import CatalogueError
-from gpudiag.model import Diagnosis, RootCause, Stage, Sure
+from gpudiag.model import Diagnosis, Failed, RootCause, Stage, Step, Sure
+from gpudiag.record import Record
 
 _NOT_FAMILIES = ("lines", "machine", "rule", "steps")
 _ORDER = list(Stage)
@@ -39,32 +42,86 @@ def get(name: str) -> Rule | None:
 
 
 def diagnose(evidence: Evidence) -> Diagnosis:
-    """Return the trace of ``evidence`` and the causes, those of the first stage that failed first."""
-    trace = steps.trace(evidence)
+    """Return the trace of ``evidence`` and the causes, those of the first stage that failed first.
+
+    Each part looks for itself: one that raises is named among those that failed, and costs no other.
+    """
+    return composed(evidence, {part: look(part, evidence) for part in parts(evidence)})
+
+
+class Looked(Record):
+    """What one part of the diagnosis has found."""
+
+    steps: tuple[Step, ...] = ()
+    causes: tuple[RootCause, ...] = ()
+    lines: tuple[str, ...] = ()
+    failed: str = ""
+    """Why it found nothing, where it broke."""
+
+
+_STEPS = "the trace"
+_HARMLESS = "harmless lines of the log"
+_MISLEADING = "misleading lines of the log"
+
+
+def parts(evidence: Evidence) -> tuple[str, ...]:
+    """Return the names of the parts that make up the diagnosis: the rules that apply, the trace, the lines of logs."""
+    return (_STEPS, *(rule.id for rule in _applicable(evidence)), _HARMLESS, _MISLEADING)
+
+
+def look(part: str, evidence: Evidence) -> Looked:
+    """Return what one of :func:`parts` finds; an error of its own is told there, never raised."""
+    as_user = [line for row in evidence.rows if row.probe == TRACE for line in row.log]
+    try:
+        if part == _STEPS:
+            found = Looked(steps=steps.trace(evidence))
+        elif part == _HARMLESS:
+            found = Looked(lines=lines.harmless(evidence.lines or lines.worrying(as_user)))
+        elif part == _MISLEADING:
+            found = Looked(lines=lines.misleading(evidence.lines or as_user))
+        else:
+            found = Looked(causes=tuple(_rule(part).causes(evidence)))
+        msgspec.json.encode(found)  # a text that JSON cannot hold must not cost the whole report
+    except (Exception, SystemExit) as error:
+        return Looked(failed=f"it raised {type(error).__name__}: {error!a}")
+    return found
+
+
+def composed(evidence: Evidence, looked: Mapping[str, Looked]) -> Diagnosis:
+    """Return the diagnosis that the parts have ``looked`` up; one that is not there counts as failed."""
+    trace = looked[_STEPS].steps if _STEPS in looked else ()
     broken_at = next((step.stage for step in trace if step.status == "failed"), None)
-    without = evidence.facts.without_gpu
-    applicable = [rule for rule in rules() if not (without and rule.needs_gpu)]
-    causes = _found([rule for rule in applicable if not rule.last_resort], evidence)
-    if without:  # which libraries are missing beside the GPU does not matter
+    rules = [rule for rule in _applicable(evidence) if rule.id in looked]
+    causes = _ranked([rule for rule in rules if not rule.last_resort], looked)
+    if evidence.facts.without_gpu:  # which libraries are missing beside the GPU does not matter
         broken_at = next((cause.stage for cause in causes if cause.stage is not Stage.CONFIGURATION), broken_at)
     first = [cause for cause in causes if broken_at is None or cause.stage is broken_at]
     if not first and broken_at is not None:  # a rule may see a fault that the trace sees later only
         first = [cause for cause in causes if _ORDER.index(cause.stage) < _ORDER.index(broken_at)]
     if not first and broken_at is not None:
-        last = _found([rule for rule in applicable if rule.last_resort], evidence)
+        last = _ranked([rule for rule in rules if rule.last_resort], looked)
         first = [cause for cause in last if cause.stage is broken_at]
-    as_user = [line for row in evidence.rows if row.probe == TRACE for line in row.log]
     return Diagnosis(
         steps=trace,
         causes=tuple(first),
         folded=tuple(cause for cause in causes if cause not in first),
-        harmless=lines.harmless(evidence.lines or lines.worrying(as_user)),
-        misleading=lines.misleading(evidence.lines or as_user),
+        harmless=looked[_HARMLESS].lines if _HARMLESS in looked else (),
+        misleading=looked[_MISLEADING].lines if _MISLEADING in looked else (),
+        failed=tuple(Failed(part, one.failed) for part, one in looked.items() if one.failed),
     )
 
 
-def _found(rules: Iterable[Rule], evidence: Evidence) -> list[RootCause]:
-    found = [(rule, cause) for rule in rules for cause in rule.causes(evidence)]
+def _applicable(evidence: Evidence) -> list[Rule]:
+    without = evidence.facts.without_gpu
+    return [rule for rule in rules() if not (without and rule.needs_gpu)]
+
+
+def _rule(name: str) -> Rule:
+    return next(rule for rule in rules() if rule.id == name)
+
+
+def _ranked(rules: Iterable[Rule], looked: Mapping[str, Looked]) -> list[RootCause]:
+    found = [(rule, cause) for rule in rules for cause in looked[rule.id].causes]
     return [cause for _, cause in sorted(found, key=_rank)]
 
 

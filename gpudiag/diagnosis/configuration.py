@@ -21,7 +21,7 @@ _LOG_LEVEL = "TF_CPP_MIN_LOG_LEVEL"
 
 # --- settings that come too late -------------------------------------------------------------------------------------
 
-_TOO_LATE = re.compile(r"(?P<what>[A-Z][\w ]*?) cannot be modified after (?:being initialized|initialization)")
+_TOO_LATE = re.compile(r"(?P<what>[A-Z][\w ]{0,40}?) cannot be modified after (?:being initialized|initialization)")
 _SETTER = re.compile(
     r"(?<!context\(\))\.(?:set_(?:visible_devices|memory_growth|\w+_parallelism_threads)|"
     r"set_(?:logical|virtual)_device_configuration)\("
@@ -35,9 +35,8 @@ _INSTEAD = {
 
 
 def _configured_too_late(evidence: Evidence) -> Iterator[Match]:
-    for error, statement in lines.statements(evidence.lines, _TOO_LATE, _SETTER):
-        found = _TOO_LATE.search(error)
-        what = found["what"] if found else ""
+    for found, error, statement in lines.statements(evidence.lines, _TOO_LATE, _SETTER):
+        what = found["what"]
         instead = _INSTEAD.get(what, "# in a notebook: restart the kernel, and run that cell first")
         if "{gpu}" in instead:
             instead = instead.format(gpu=evidence.gpus[0].uuid) if evidence.gpus else ""
@@ -69,9 +68,7 @@ _EXCLUDED = re.compile("|".join(map(re.escape, _EXCLUSIVE)))
 
 
 def _exclusive_settings(evidence: Evidence) -> Iterator[Match]:
-    for error, statement in lines.statements(evidence.lines, _EXCLUDED, _SETTER):
-        found = _EXCLUDED.search(error)
-        assert found is not None
+    for found, error, statement in lines.statements(evidence.lines, _EXCLUDED, _SETTER):
         one, other, remove, both = _EXCLUSIVE[found[0]]
         yield Match(
             evidence=tuple(filter(None, (statement, error))),
@@ -83,11 +80,11 @@ def _exclusive_settings(evidence: Evidence) -> Iterator[Match]:
 # --- a list without GPUs ---------------------------------------------------------------------------------------------
 
 _NO_ELEMENT = re.compile(r"IndexError: (?:list|tuple) index out of range")
-_OF_GPUS = re.compile(r"(?i)\b\w*(?:gpu|device)\w*(?:\([^()]*\))?\[")
+_OF_GPUS = re.compile(r"(?i)(?:gpu|device)\w{0,60}(?:\([^()]{0,200}\))?\[")
 
 
 def _element_of_no_gpus(evidence: Evidence) -> Iterator[Match]:
-    for error, statement in lines.statements(evidence.lines, _NO_ELEMENT, _OF_GPUS):
+    for _, error, statement in lines.statements(evidence.lines, _NO_ELEMENT, _OF_GPUS):
         if statement:
             yield Match(
                 evidence=(statement, error, *_listed_here(evidence)),
@@ -112,10 +109,11 @@ def _listed_here(evidence: Evidence) -> tuple[str, ...]:
 # --- the CPU instead of the GPU --------------------------------------------------------------------------------------
 
 _ON_CPU = re.compile(
-    r"Using MirroredStrategy with (?:remote )?devices \((?![^)]*GPU)[^)]*CPU:\d|"
+    r"Using MirroredStrategy with (?:remote )?devices \((?![^)]{0,1000}GPU)[^)]{0,1000}CPU:\d|"
     r"There are non-GPU devices in `tf\.distribute\.Strategy`|"
-    r"assigned to \S*device:GPU:\S+ but available devices are \[(?![^\]]*GPU)|"
-    r"Could not satisfy device specification '\S*device:GPU:\S+ .*All available devices \[(?![^\]]*GPU)"
+    r"assigned to \S{0,99}device:GPU:\S{1,9} but available devices are \[(?![^\]]{0,1000}GPU)|"
+    r"Could not satisfy device specification '\S{0,99}device:GPU:\S{1,9} .{0,500}"
+    r"All available devices \[(?![^\]]{0,1000}GPU)"
 )
 _HEAVY = ("BatchMatMulV2", "Conv2D", "Conv3D", "MatMul")
 """Operations that TensorFlow puts on a GPU wherever there is one."""
@@ -163,8 +161,7 @@ def _growth_not_read(evidence: Evidence) -> Iterator[Match]:
     if found:
         value = evidence.facts.variables.get(_GROWTH, "")
     elif said:
-        match = _GROWTH_UNREAD.search(said[0])
-        value = match["value"] if match else ""
+        value = next(hit["value"] for line in evidence.lines if (hit := _GROWTH_UNREAD.search(line)))
     else:
         return
     meant = "false" if value.strip().lower() in _FALSE else "true"

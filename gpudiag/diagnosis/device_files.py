@@ -120,6 +120,8 @@ def _why_no_access(evidence: Evidence) -> tuple[str, tuple[DeviceNode, ...]]:
     # Permissions never keep root out. Of files of another machine no group is known, and nobody is root there.
     root = bool(nodes.groups) and not isinstance(system, Unknown) and system.user == "root"
     by_mode = [] if root else [node for node in shut if not _permitted(node, nodes)]
+    if not shut:
+        return "", ()
     if not by_mode:
         return "device_files_denied", shut
     joinable = [node for node in by_mode if node.mode[4:6] == "rw" and node.group not in ("root", "")]

@@ -26,6 +26,7 @@ from gpudiag.diagnosis.machine import (
 from gpudiag.diagnosis.rule import Evidence, Match, Rule, RuleCase
 from gpudiag.diagnosis.steps import FAILED, context_error, devices_log, trace
 from gpudiag.hostfacts import EnvironmentFacts, GpuProcess, NvmlDevice, Unknown, example_gpu
+from gpudiag.missing import lost_gpus
 from gpudiag.model import Gpu, Stage, Sure
 from gpudiag.probe import Raised
 from gpudiag.probes.common import Kernel
@@ -33,7 +34,7 @@ from gpudiag.probes.discovery import logical_devices
 from gpudiag.scope import apply_mask
 
 _MASK = "CUDA_VISIBLE_DEVICES"
-_BUSY = re.compile(r"[^:]*busy or unavailable")
+_BUSY = re.compile(r"(?<![^:])[^:]*busy or unavailable")
 
 # ---- compute mode ----
 
@@ -126,15 +127,15 @@ def _unavailable(evidence: Evidence) -> Iterator[Match]:
 
 # ---- failing ----
 
-_LOST = re.compile(r"GPU (?P<index>\d+): (?P<words>[^;]*(?:lost|Unknown Error|reset|fallen)[^;]*)")
+_LOST = re.compile("lost|Unknown Error|reset|fallen")
 _FAILING = re.compile(r"CUDA_ERROR_UNKNOWN|CUDA_ERROR_ECC_UNCORRECTABLE|GPU is lost|fallen off the bus")
 _NAMED_FAULT = re.compile(r"ECC_UNCORRECTABLE|GPU is lost|fallen off the bus")
 _WHERE_IT_SHOWS = (Stage.DRIVER, Stage.NVML, Stage.DEVICE_COUNT, Stage.DEVICE_FILTER, Stage.CONTEXT, Stage.FIRST_OP)
 
 
 def _failing(evidence: Evidence) -> Iterator[Match]:
-    nvml, traced = evidence.facts.nvml, evidence.trace
-    lost = [] if isinstance(nvml, Unknown) else list(_LOST.finditer(nvml.error or ""))
+    traced = evidence.trace
+    lost = {index: why for index, why in lost_gpus(evidence.facts).items() if _LOST.search(why)}
     failed = [finding.message for finding in evidence.found("discovery.logical_devices", "product_failed")]
     raised = traced.raised.brief if traced is not None and traced.raised is not None else ""
     own = (raised, context_error(evidence), *failed, *map(lines.text, devices_log(evidence)))
@@ -143,13 +144,13 @@ def _failing(evidence: Evidence) -> Iterator[Match]:
         return
     broken_at = next((step.stage for step in trace(evidence) if step.status == FAILED), None)
     failing = [] if lost or not (raised or context_error(evidence) or failed) else failing_gpus(evidence)
-    indices: list[int | str] = [*(hit["index"] for hit in lost), *(gpu.index for gpu in failing)]
+    indices: list[int | str] = [*lost, *(gpu.index for gpu in failing)]
     unusable = [gpu for gpu in evidence.gpus if str(gpu.index) in map(str, indices)]
     other, change = _others(evidence, unusable) if indices else ("", None)
     does = "does not answer" if lost else "fails when it is used"
-    named = lost or any(_NAMED_FAULT.search(text) for text in words)
+    named = bool(lost) or any(_NAMED_FAULT.search(text) for text in words)
     yield Match(
-        evidence=(*(f"NVML: {hit[0]}" for hit in lost), *words[:1]),
+        evidence=(*(f"NVML: GPU {index}: {why}" for index, why in lost.items()), *words[:1]),
         sure=Sure.PROVED if lost else Sure.LIKELY if named else Sure.POSSIBLE,
         figures={
             "who": f"GPU {' and '.join(map(str, indices))} {does}" if indices else f"a GPU {does}",
@@ -211,7 +212,7 @@ def _too_few_multiprocessors(evidence: Evidence) -> Iterator[Match]:
 
 # ---- counted wrongly ----
 
-_NO_SUCH_GPU = re.compile(r"GPU:(?P<number>\d+)\b.*unknown device|Could not satisfy.*GPU:(?P<asked>\d+)\b")
+_NO_SUCH_GPU = re.compile(r"GPU:(?P<number>\d+)\b.{0,300}unknown device|Could not satisfy.{0,300}GPU:(?P<asked>\d+)\b")
 
 
 def _other_makers_counted(evidence: Evidence) -> Iterator[Match]:

@@ -165,7 +165,7 @@ def _too_old(evidence: Evidence) -> Iterator[Match]:
         evidence=(found[0].message, *said[:1]),
         figures={
             **found[0].figures,
-            "needed": _NEEDED.get(int(major), f"for CUDA {built}"),
+            "needed": _NEEDED.get(int(major) if major.isdecimal() else 0, f"for CUDA {built}"),
             "install": install_command(evidence),
             "other": f"{keep}  # instead, as this is a data-centre GPU"
             if any(_DATA_CENTRE.search(device.name) for device in evidence.facts.nvml_devices)

@@ -17,7 +17,7 @@ from gpudiag.model import Broken, Cause, Row, Stage
 _REFUSED = re.compile(
     r"Unknown flags? in (?P<unknown_in>\w+): (?P<flags>\S.*)|"
     r'Could not open file "(?P<file>[^"]*)" to read flags for environment variable "(?P<file_in>\w+)"|'
-    r"Couldn't interpret value (?P<value>.*) for flag (?P<name>\w+)"
+    r"Couldn't interpret value (?P<value>.{0,1000}) for flag (?P<name>\w+)"
 )
 _TOKEN = re.compile(r"""(?:[^\s"']|"[^"]*"|'[^']*')+""")
 _VARIABLES = ("TF_XLA_FLAGS", "XLA_FLAGS")
@@ -43,7 +43,7 @@ def _flags_refused(evidence: Evidence) -> Iterator[Match]:
     if value and not value.startswith("--"):  # a file that holds the flags
         rest = ""
     without = f"export {variable}={shlex.quote(rest)}" if rest else f"unset {variable}"
-    ends_at_once = any(row.probe == TRACE and isinstance(row.outcome, Broken) for row in evidence.rows)
+    ends_at_once = any(row.probe == TRACE and row.crash is not None for row in evidence.rows)
     yield Match(
         evidence=(lines.text(found.string), *([f"{variable}={value}"] if value else [f"{variable} is not set here"])),
         figures={

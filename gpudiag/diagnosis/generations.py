@@ -34,8 +34,8 @@ def _where_kernels_fail(evidence: Evidence) -> Stage:
     if evidence.found("discovery.logical_devices", "product_failed"):
         return Stage.FIRST_OP
     for row in evidence.rows:
-        if row.probe == "discovery.logical_devices" and isinstance(row.outcome, Broken) and not row.outcome.by_the_run:
-            return Stage.CONTEXT if row.outcome.cause is Cause.TIMEOUT else Stage.CONFIGURATION
+        if row.probe == "discovery.logical_devices" and (crash := row.crash) is not None:
+            return Stage.CONTEXT if crash.cause is Cause.TIMEOUT else Stage.CONFIGURATION
     return Stage.CONFIGURATION
 
 

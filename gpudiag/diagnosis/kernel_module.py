@@ -38,7 +38,7 @@ def _why(evidence: Evidence) -> str:
     driver, nvml, nodes = known
     if kept_for_others(nodes) and not nvml.devices and not container(evidence):
         return "gpu_kept_for_others"
-    if not evidence.found(HOST_DRIVER, "no_module"):
+    if not nodes.pci_gpus or not evidence.found(HOST_DRIVER, "no_module"):
         return ""
     if driver.libcuda_path is None:
         return "driver_not_installed"

@@ -199,6 +199,7 @@ def _library_missing(evidence: Evidence) -> Iterator[Match]:
         one
         for one in unopened(facts)
         if one.soname != RUNTIME and not _good_copy(one) and one.instead is None and not _lacks_known(one)
+        if one.soname.partition(".")[0] in PACKAGES
     ]
     if not missing:
         return
@@ -476,7 +477,7 @@ def _libdevice_missing(evidence: Evidence) -> Iterator[Match]:
     shown += [f"{path} is where it does not look" for path in elsewhere]
     flags = facts.variables.get("XLA_FLAGS")
     shown += [f"XLA_FLAGS={flags}"] if flags else []
-    base = str(PurePath(elsewhere[0]).parents[2]) if elsewhere else ""
+    base = str([*PurePath(elsewhere[0]).parents, PurePath()][:3][-1]) if elsewhere else ""
     added = f"{flags} " if flags and "xla_gpu_cuda_data_dir" not in flags else ""
     point = f"export XLA_FLAGS='{added}--xla_gpu_cuda_data_dir={base}'"
     install = f"pip install {requirement(facts, 'libdevice')}"

@@ -6,8 +6,9 @@ The texts are those of TensorFlow 2.18-2.21, older ones where users still meet t
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
+from functools import cache
 from itertools import islice
 
 from gpudiag import logline
@@ -28,7 +29,7 @@ def _known(pattern: str, why: str) -> KnownLine:
 
 HARMLESS = (
     _known(
-        r"ran out of memory trying to allocate .*The caller indicates that this is not a failure",
+        r"ran out of memory trying to allocate .{0,300}The caller indicates that this is not a failure",
         "TensorFlow tried a faster way that needs more memory, and took another",
     ),
     _known(
@@ -89,7 +90,7 @@ MISLEADING = (
         "none is mentioned above: TF_CPP_VMODULE=dso_loader=1 makes TensorFlow name them",
     ),
     _known(
-        r"Failed to determine cuDNN version .*CUDNN_STATUS_INTERNAL_ERROR",
+        r"Failed to determine cuDNN version .{0,300}CUDNN_STATUS_INTERNAL_ERROR",
         "the library libcudnn.so.9 could not be opened",
     ),
     _known(
@@ -124,7 +125,7 @@ FRAMEWORK = re.compile(r"-packages[/\\](?:(?P<jax>jaxlib|jax)|(?P<torch>torch))[
 """JAX or PyTorch at work, as a traceback shows it."""
 CREATED = re.compile(
     r"(?:\b(?P<thread>\d+) )?gpu_device\.cc:\d+\] Created device \S*device:(?P<device>GPU:\d+) "
-    r"with (?P<mib>\d+) MB memory:.*pci bus id: (?P<pci>[\da-fA-F:.]+)"
+    r"with (?P<mib>\d+) MB memory:.{0,300}pci bus id: (?P<pci>[\da-fA-F:.]+)"
 )
 """TensorFlow has made a device; ``thread`` is the process id, too, where the main thread did."""
 
@@ -172,15 +173,25 @@ def text(line: str) -> str:
     return one_line(f"{parsed[0].file}: {parsed[0].text}" if parsed else line)[:_MOST_CHARACTERS]
 
 
-def statements(log: Sequence[str], error: re.Pattern[str], statement: re.Pattern[str]) -> Iterator[tuple[str, str]]:
-    """Yield, for each ``error`` in ``log``, its text and the ``statement`` above it that raised it, with its place.
+def statements(
+    log: Sequence[str], error: re.Pattern[str], statement: re.Pattern[str]
+) -> Iterator[tuple[re.Match[str], str, str]]:
+    """Yield, for each ``error`` in ``log``, where it was found, its text, and the ``statement`` that raised it.
 
-    The statement is of the user's own program, from a traceback as Python, pytest or a notebook prints it; "" where
-    the log has none.
+    The statement is of the user's own program, with its place, from a traceback as Python, pytest or a notebook prints
+    it; "" where the log has none. The text is for people: it is cut, and is not to be searched again.
     """
+
+    @cache  # many errors may have the same lines above them
+    def shows(number: int) -> bool:
+        return statement.search(log[number]) is not None
+
     for number, line in enumerate(log):
-        if error.search(line):
-            yield text(_MARGIN.sub("", line)), _statement(log[max(number - _MOST_LINES_BACK, 0) : number], statement)
+        if found := error.search(line):
+            said = text(_MARGIN.sub("", line, count=1))
+            if found[0] not in said:  # as in a structured log, whose message comes late in the line
+                said = text(line[found.start() :])
+            yield found, said, _statement(log, number, shows)
 
 
 _OF_AN_ERROR = re.compile(
@@ -205,17 +216,18 @@ def ended_by(log: Sequence[str], error: re.Pattern[str]) -> bool:
     return False
 
 
-def _statement(before: Sequence[str], statement: re.Pattern[str]) -> str:
-    for number in range(len(before) - 1, -1, -1):
-        if before[number].startswith("Traceback (most recent call last)"):
+def _statement(log: Sequence[str], error: int, shows: Callable[[int], bool]) -> str:
+    """Return the nearest line above the ``error`` that ``shows`` the statement, with its place; "" for none."""
+    for number in range(error - 1, max(error - _MOST_LINES_BACK, 0) - 1, -1):
+        if log[number].startswith("Traceback (most recent call last)"):
             return ""
-        if not statement.search(before[number]):
+        if not shows(number):
             continue
-        frame = _FRAME.search(before[number - 1]) if number else None
+        frame = _FRAME.search(log[number - 1]) if number else None
         if frame is None:
-            return one_line(_MARGIN.sub("", plain(before[number])))
+            return one_line(_MARGIN.sub("", plain(log[number]), count=1))[:_MOST_CHARACTERS]
         if not _LIBRARY.search(frame["file"]):
-            return f"{frame['file']}:{frame['line']}: {one_line(before[number])}"
+            return f"{frame['file']}:{frame['line']}: {one_line(log[number])}"[:_MOST_CHARACTERS]
     return ""
 
 

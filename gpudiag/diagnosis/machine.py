@@ -33,7 +33,10 @@ from gpudiag.probes.host import driver as host_driver
 from gpudiag.scope import gpus_in_scope
 
 HOST_DRIVER = "host.driver"
-IGNORED = r"Ignoring visible gpu device \(device: \d+, name: (?P<name>.*?), pci bus id: (?P<pci>[^,]+),.*?\) "
+IGNORED = (
+    r"Ignoring visible gpu device \(device: \d+, name: (?P<name>.{0,100}?), "
+    r"pci bus id: (?P<pci>[^,]{1,40}),.{0,100}?\) "
+)
 """How TensorFlow's line begins where it leaves a GPU out."""
 INSTALLATION = "https://docs.nvidia.com/datacenter/tesla/driver-installation-guide/"
 
@@ -132,13 +135,11 @@ def hidden_and_free(evidence: Evidence) -> str:
 
 def failing_gpus(evidence: Evidence) -> list[Gpu]:
     """Return the GPUs in scope that are known to fail where TensorFlow's devices were tried; the only one is."""
-    for row in evidence.rows:
-        if row.probe == "discovery.logical_devices" and row.reading is not None:
-            reading = msgspec.convert(row.reading, logical_devices.Reading)
-            raised = [pci for pci, one in zip(reading.given, reading.products.values(), strict=False) if one.raised]
-            known = [gpu for gpu in evidence.gpus if gpu.pci_bus_id in (*reading.refused, *raised)]
-            if known or reading.raised is None:
-                return known
+    for reading in evidence.readings("discovery.logical_devices", logical_devices.Reading):
+        raised = [pci for pci, one in zip(reading.given, reading.products.values(), strict=False) if one.raised]
+        known = [gpu for gpu in evidence.gpus if gpu.pci_bus_id in (*reading.refused, *raised)]
+        if known or reading.raised is None:
+            return known
     return list(evidence.gpus) if len(evidence.gpus) == 1 else []
 
 

@@ -257,7 +257,7 @@ def _do_not_fit(evidence: Evidence) -> Iterator[Match]:
     yield Match(evidence=(*made, *said, *caught), sure=Sure.LIKELY if ended else Sure.POSSIBLE)
 
 
-_PAST_LIMIT = re.compile(r"Not enough memory to allocate .* within provided limit")
+_PAST_LIMIT = re.compile(r"Not enough memory to allocate .{0,300} within provided limit")
 
 
 def _limited_by_variable(evidence: Evidence) -> Iterator[Match]:

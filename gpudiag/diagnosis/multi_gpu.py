@@ -23,11 +23,11 @@ from gpudiag.probes.discovery import trace
 from gpudiag.probes.host import collectives
 from gpudiag.scope import gpus_in_scope
 
-_SYSTEM_ERROR = re.compile(r"NCCL.*(?:unhandled )?system error|ncclSystemError", re.IGNORECASE)
-_OUT_OF_SHM = re.compile(r"NCCL WARN.*(?:/dev/shm|shared memory segment|posix_fallocate)", re.IGNORECASE)
+_SYSTEM_ERROR = re.compile(r"NCCL.{0,300}(?:unhandled )?system error|ncclSystemError", re.IGNORECASE)
+_OUT_OF_SHM = re.compile(r"NCCL WARN.{0,300}(?:/dev/shm|shared memory segment|posix_fallocate)", re.IGNORECASE)
 _NO_SPACE_LEFT = re.compile(r"No space left on device", re.IGNORECASE)
-_NAMED = re.compile(r"NCCL WARN.*\b(?:Call to|failed|error)\b", re.IGNORECASE)
-_NOT_LOCKED = re.compile(r"NCCL WARN.*(?:ibv_\w+|memlock|Cannot allocate memory)", re.IGNORECASE)
+_NAMED = re.compile(r"NCCL WARN.{0,300}\b(?:Call to|failed|error)\b", re.IGNORECASE)
+_NOT_LOCKED = re.compile(r"NCCL WARN.{0,300}(?:ibv_\w+|memlock|Cannot allocate memory)", re.IGNORECASE)
 _EXCHANGE = re.compile(r"NCCL INFO|all[-_ ]?reduces?\b", re.IGNORECASE)
 """What TensorFlow and NCCL say when GPUs are about to exchange data."""
 _LAST_LINES = 3
@@ -104,13 +104,12 @@ def _iommu(evidence: Evidence) -> Iterator[Match]:
     gpus = len(gpus_in_scope(evidence.facts))
     stalled = next(
         (
-            f"{row.probe} gave no result with {len(row.devices)} GPUs: {row.outcome.detail}"
+            f"{row.probe} gave no result with {len(row.devices)} GPUs: {crash.detail}"
             for row in evidence.rows
             if row.area == "distribution"
             and len(row.devices) > 1
-            and isinstance(row.outcome, Broken)
-            and row.outcome.cause is Cause.TIMEOUT
-            and not row.outcome.by_the_run
+            and (crash := row.crash) is not None
+            and crash.cause is Cause.TIMEOUT
         ),
         None,
     )

@@ -46,8 +46,8 @@ def _has_cuda(facts: Facts) -> bool | None:
 def _import_error(evidence: Evidence) -> str | None:
     """Return how ``import tensorflow`` ended, where it failed."""
     for row in evidence.rows:
-        if row.probe == TRACE and isinstance(row.outcome, Broken) and row.outcome.cause in _OF_AN_IMPORT:
-            return f"{row.outcome.cause.value}: {row.outcome.detail}"
+        if row.probe == TRACE and (crash := row.crash) is not None and crash.cause in _OF_AN_IMPORT:
+            return f"{crash.cause.value}: {crash.detail}"
     return None
 
 
@@ -56,9 +56,9 @@ def _names(installed: TensorflowFacts) -> str:
 
 
 def _chosen(installed: TensorflowFacts) -> Distribution:
-    """Return the distribution to keep: the one with CUDA, where it is among them."""
+    """Return the distribution to keep: the one with CUDA, where it is among them; one of no version for none."""
     named = [one for one in installed.distributions if one.name in ("tensorflow", "tf-nightly")]
-    return (named or list(installed.distributions))[0]
+    return next(iter((*named, *installed.distributions)), Distribution("tensorflow", "", ""))
 
 
 def _shown(installed: TensorflowFacts) -> Iterator[str]:
@@ -73,7 +73,7 @@ def _reinstall(installed: TensorflowFacts) -> dict[str, str | int | float | bool
     return {
         "names": _names(installed),
         "listed": " and ".join(dict.fromkeys(f"{one.name} {one.version}" for one in listed)),
-        "with_cuda": f"{name}[and-cuda]=={one.version}",
+        "with_cuda": f"{name}[and-cuda]" + (f"=={one.version}" if one.version else ""),
     }
 
 
@@ -124,7 +124,7 @@ def _shadowed(evidence: Evidence) -> Iterator[Match]:
         sure=sure,
         figures={
             "path": path,
-            "new": str(PurePath(path).with_name(f"my_{PurePath(path).name}")),
+            "new": str(PurePath(path).parent / f"my_{PurePath(path).name}"),
             "folder": str(folder),
             "elsewhere": do or f"# or run the program in another folder than {folder}: Python looks there first",
         },
@@ -183,7 +183,7 @@ def _module_shadowed(evidence: Evidence) -> Iterator[Match]:
         figures={
             "name": name,
             "path": path,
-            "new": str(PurePath(path).with_name(f"my_{PurePath(path).name}")),
+            "new": str(PurePath(path).parent / f"my_{PurePath(path).name}"),
             "elsewhere": _off_the_path(evidence, folder)
             or f"# or run the program in another folder than {folder}: Python looks there first",
         },
@@ -221,7 +221,7 @@ def _sure_of_mixture(installed: TensorflowFacts) -> Sure:
 def _files_overwritten(evidence: Evidence) -> Iterator[Match]:
     installed = _installed(evidence.facts)
     several = evidence.found("host.tensorflow", "several")  # then another rule tells it
-    if installed is not None and evidence.found("host.packages", "altered") and not several:
+    if installed is not None and installed.distributions and evidence.found("host.packages", "altered") and not several:
         seen = (*_shown(installed), *(f"{file} is not the file that it installed" for file in installed.altered))
         own = installed.distributions[0]
         build = f"is_cuda_build of the files in use: {_has_cuda(evidence.facts)}"

@@ -9,17 +9,22 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Iterator
+from contextlib import suppress
 from dataclasses import dataclass, field
 from functools import cached_property
+from typing import TypeVar
 
 import msgspec
 
 from gpudiag.hostfacts import Facts
-from gpudiag.model import Figure, Finding, Gpu, RootCause, Row, Stage, Sure, Trial
+from gpudiag.model import Figure, Finding, Gpu, Judged, RootCause, Row, Stage, Sure, Trial
 from gpudiag.plaintext import with_names
+from gpudiag.probe import Reading
 from gpudiag.probes.discovery import trace
 
 TRACE = "discovery.trace"
+
+_R = TypeVar("_R", bound=Reading)
 
 
 @dataclass(frozen=True)
@@ -37,13 +42,19 @@ class Evidence:
         """Return the findings of this kind that the probe made, on any device."""
         return tuple(one for row in self.rows if row.probe == probe for one in row.findings if one.kind == kind)
 
+    def readings(self, probe: str, kind: type[_R]) -> tuple[_R, ...]:
+        """Return the readings of the probe, on any device; one that does not fit it, as of another version, is none."""
+        found: list[_R] = []
+        for row in self.rows:
+            if row.probe == probe and row.reading is not None and isinstance(row.outcome, Judged):
+                with suppress(msgspec.ValidationError):
+                    found.append(msgspec.convert(row.reading, kind))
+        return tuple(found)
+
     @cached_property
     def trace(self) -> trace.Reading | None:
         """How TensorFlow's listing went, started as the user's own programs are; None where it gave no reading."""
-        for row in self.rows:
-            if row.probe == TRACE and row.reading is not None:
-                return msgspec.convert(row.reading, trace.Reading)
-        return None
+        return next(iter(self.readings(TRACE, trace.Reading)), None)
 
     @cached_property
     def log(self) -> tuple[str, ...]:

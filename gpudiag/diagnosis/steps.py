@@ -63,7 +63,7 @@ def _package(evidence: Evidence) -> Answer:
         return FAILED, finding.message
     for row in evidence.rows:
         if row.probe == TRACE and isinstance(row.outcome, Broken):
-            if row.outcome.by_the_run:
+            if row.crash is None:
                 return NOT_KNOWN, row.outcome.detail
             return FAILED, f"import tensorflow: {row.outcome.cause.value}: {row.outcome.detail}"
     return OK, facts.module_path
@@ -158,7 +158,7 @@ def _devices_row(kinds: tuple[str, ...]) -> Callable[[Evidence], Answer]:
             if row.probe != "discovery.logical_devices":
                 continue
             if isinstance(row.outcome, Broken):
-                status = NOT_KNOWN if row.outcome.by_the_run else FAILED
+                status = NOT_KNOWN if row.crash is None else FAILED
                 return status, f"{row.outcome.cause.value}: {row.outcome.detail}"
             for found in row.findings:
                 if found.kind in kinds:

@@ -59,8 +59,8 @@ class _Error(NamedTuple):
 def _errors(evidence: Evidence) -> Iterator[_Error]:
     """Yield what ended the import, the listing or the creation of devices."""
     for row in evidence.rows:
-        if row.probe == TRACE and isinstance(row.outcome, Broken) and row.outcome.cause is Cause.EXCEPTION:
-            yield _Error(Stage.PACKAGE, row.outcome.detail)
+        if row.probe == TRACE and (crash := row.crash) is not None and crash.cause is Cause.EXCEPTION:
+            yield _Error(Stage.PACKAGE, crash.detail)
     if evidence.trace is not None and evidence.trace.raised is not None:
         yield _Error(Stage.DEVICE_FILTER, evidence.trace.raised.brief)
     if words := context_error(evidence):

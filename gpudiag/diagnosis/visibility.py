@@ -45,7 +45,7 @@ _ASKED = re.compile(
 """How TensorFlow refuses a GPU by its number."""
 _ENTRY = rf"(?:-?\d+|(?:GPU|MIG)-[\w-]+|{OF_SLURM})"
 _TOLD = re.compile(rf"{MASK}['\"\])]*\s*(?:=|:|,|is set to)\s*['\"]?(?P<value>{_ENTRY}(?:,\s*{_ENTRY})*|(?=['\"]))")
-_CREATED = re.compile(r"Created device \S*device:GPU:\d+ .*pci bus id: (?P<pci>[\da-f:.]+)", re.IGNORECASE)
+_CREATED = re.compile(r"Created device \S*device:GPU:\d+ .{0,300}pci bus id: (?P<pci>[\da-f:.]+)", re.IGNORECASE)
 
 
 def _slurm_job(facts: Facts) -> str | None:

@@ -10,6 +10,7 @@ from typing import Any
 import msgspec
 
 from gpudiag.hostfacts import Facts
+from gpudiag.plaintext import printable as printable
 
 FAMILIES: tuple[str, ...] = tuple(field.name for field in msgspec.structs.fields(Facts))
 """The families in the order of the fields of :class:`gpudiag.hostfacts.Facts`; a module of this package each."""
@@ -32,11 +33,6 @@ def gather_family(argument: dict[str, Any]) -> bytes:
         raise ValueError(f"no family of host facts is called {family!r}")
     where = [Path(argument["root"])] if "root" in argument and family in _ROOTED else []
     return msgspec.json.encode(importlib.import_module(f"{__name__}.{family}").gather(*where))
-
-
-def printable(text: str) -> str:
-    """Return ``text`` with undecodable bytes of the operating system as escapes: JSON has no lone surrogates."""
-    return text.encode("utf-8", "backslashreplace").decode()
 
 
 def read_text(file: Path) -> str:

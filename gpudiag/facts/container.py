@@ -7,6 +7,7 @@ import re
 from collections.abc import Iterator, Mapping
 from pathlib import Path
 
+from gpudiag.facts import printable
 from gpudiag.hostfacts import ContainerFacts
 
 _FILES = {
@@ -48,10 +49,12 @@ def gather(root: Path = Path("/"), environ: Mapping[str, str] = os.environ) -> C
         kubernetes="KUBERNETES_SERVICE_HOST" in environ
         or any((root / folder).exists() for folder in _SECRETS)
         or any(runtime == "kubernetes" for runtime, _ in marks),
-        slurm_job=environ.get("SLURM_JOB_ID"),
+        slurm_job=printable(environ["SLURM_JOB_ID"]) if "SLURM_JOB_ID" in environ else None,
         shm_bytes=_shm_bytes(root),
         memlock_bytes=_memlock_bytes(root),
-        infiniband=tuple(f"/dev/infiniband/{file.name}" for file in sorted(root.glob("dev/infiniband/uverbs*"))),
+        infiniband=tuple(
+            printable(f"/dev/infiniband/{file.name}") for file in sorted(root.glob("dev/infiniband/uverbs*"))
+        ),
     )
 
 
@@ -61,7 +64,8 @@ def _marks(root: Path, environ: Mapping[str, str]) -> Iterator[tuple[str, str]]:
         if variable in environ:
             yield runtime, variable
     if environ.get("container"):  # set by systemd-nspawn, podman and LXC for the container's first process
-        yield environ["container"], f"container={environ['container']}"
+        value = printable(environ["container"])
+        yield value, f"container={value}"
     for file, runtime in _FILES.items():
         if (root / file).exists():
             yield runtime, f"/{file}"

@@ -7,7 +7,7 @@ import re
 import stat
 from pathlib import Path
 
-from gpudiag.facts import read_text
+from gpudiag.facts import printable, read_text
 from gpudiag.hostfacts import DeviceNode, DeviceNodeFacts
 
 _NVIDIA = "0x10de"
@@ -36,14 +36,14 @@ def gather(root: Path = Path("/")) -> DeviceNodeFacts:
         iommu_groups={name: group for name, group in iommu_groups.items() if group},
         iommus=tuple(sorted(file.name for file in root.glob("sys/class/iommu/*"))),
         iommu_options=tuple(word for word in read_text(root / "proc/cmdline").split() if "iommu" in word),
-        network=tuple(sorted(file.name for file in root.glob("sys/class/net/*"))),
+        network=tuple(sorted(printable(file.name) for file in root.glob("sys/class/net/*"))),
     )
 
 
 def _node(file: Path, root: Path) -> DeviceNode:
     status = file.lstat()
     return DeviceNode(
-        path=f"/{file.relative_to(root)}",
+        path=printable(f"/{file.relative_to(root)}"),
         mode=stat.filemode(status.st_mode),
         readable=_may(file, os.R_OK, root),
         writable=_may(file, os.W_OK, root),
@@ -68,6 +68,6 @@ def _group(number: int) -> str:
     try:
         import grp
 
-        return grp.getgrgid(number).gr_name
+        return printable(grp.getgrgid(number).gr_name)
     except (ImportError, KeyError):  # Windows; a container may lack the name
         return str(number)

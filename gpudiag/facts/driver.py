@@ -6,16 +6,16 @@ import ctypes
 import re
 from pathlib import Path
 
-from gpudiag.facts import kernel_release, read_text
+from gpudiag.facts import kernel_release, printable, read_text
 from gpudiag.hostfacts import DriverFacts
 
 _LIBRARY = "libcuda.so.1"
 _MODULE = re.compile(r"^(nvidia\w*|nouveau) ", re.MULTILINE)
-_MODULE_FILE = re.compile(r"^\S*/nvidia(-current)?\.ko\S*:", re.MULTILINE)  # Debian's is called nvidia-current
+_MODULE_FILE = re.compile(r"^\S*/nvidia(-current)?\.ko[.\w]{0,9}:", re.MULTILINE)  # Debian's is called nvidia-current
 _SECURE_BOOT = "sys/firmware/efi/efivars/SecureBoot-8be4df61-93ca-11d2-aa0d-00e098032b8c"
 _PACKAGE = re.compile(
     r"^Package: (?P<name>(?:lib)?nvidia-(?:driver|compute|kernel|dkms|utils|smi|gl|ml|ptxjitcompiler|fabricmanager)\S*"
-    r"|libcuda1|cuda-drivers\S*)\nStatus: install ok installed\n(?:.+\n)*?Version: (?P<version>\S+)",
+    r"|libcuda1|cuda-drivers\S*)\nStatus: install ok installed\n(?:.+\n){0,40}?Version: (?P<version>\S+)",
     re.MULTILINE,
 )
 _FABRIC_MANAGER = ("usr/bin/nv-fabricmanager", "nv-fabricmanage")
@@ -55,7 +55,7 @@ def _ask(library: str) -> tuple[str | None, str | None, str | None]:
     try:
         cuda = ctypes.CDLL(library)
     except OSError as error:
-        return None, str(error), None
+        return None, printable(str(error)), None
     version = ctypes.c_int()
     status = cuda.cuDriverGetVersion(ctypes.byref(version))
     if status:
@@ -90,7 +90,7 @@ def _fabric_manager(root: Path) -> str:
 
 def _windows_driver(root: Path) -> str | None:
     found = (file for pattern in _WINDOWS_DRIVER for file in root.glob(pattern))
-    return next((f"/{file.relative_to(root)}" for file in found), None)
+    return next((printable(f"/{file.relative_to(root)}") for file in found), None)
 
 
 def _mapped(library: str) -> str:

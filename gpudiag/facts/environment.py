@@ -30,8 +30,11 @@ def gather(environ: Mapping[str, str] = os.environ) -> EnvironmentFacts:
     )
 
 
+# Without the working directory, which -c puts first on the path: any file there may be called json.py.
 _STARTED = """
-import json, os, sys
+import sys
+if sys.path and not sys.path[0]: del sys.path[0]
+import json, os
 files = [getattr(sys.modules.get(name), "__file__", None) for name in ("sitecustomize", "usercustomize")]
 print(json.dumps([[name for name in sys.argv[1:] if name in os.environ], [file for file in files if file]]))
 """
@@ -83,11 +86,17 @@ def _cluster(value: str) -> str:
     """Return ``TF_CONFIG`` with the number of each job's tasks in place of their addresses."""
     try:
         told = json.loads(value)
-    except ValueError:
+    except (ValueError, RecursionError):
         return NO_JSON
     try:
-        tasks = {str(job): len(addresses) for job, addresses in told["cluster"].items()}
+        tasks = {str(job): _tasks(addresses) for job, addresses in told["cluster"].items()}
         task = {"type": str(told["task"]["type"]), "index": int(told["task"]["index"])}
-    except (AttributeError, KeyError, TypeError, ValueError):
+    except (AttributeError, KeyError, OverflowError, TypeError, ValueError):
         return WITHHELD
     return json.dumps({"cluster": tasks, "task": task})
+
+
+def _tasks(addresses: object) -> int:
+    if not isinstance(addresses, list | dict):  # tf.train.ClusterSpec takes both, and not a single address
+        raise TypeError
+    return len(addresses)

@@ -109,7 +109,7 @@ class _Loader:
 
         The loader's words begin with the path of a damaged file, of a file that is not there with its mere name.
         """
-        named = re.search(r"\(required by (.+)\)$", error) or re.match(r"([^:]*/[^:/]+): ", error)
+        named = re.search(r"\(required by ((?:(?!\(required by ).)+)\)$", error) or re.match(r"([^:]*/[^:/]+): ", error)
         header = elf.read(library)
         own = _expanded(header.runpath or header.rpath, library) if header else ()
         places = [*self._environment, (_RUNPATH, (*own, *self.runpath))]
@@ -168,7 +168,7 @@ class _Loader:
         except (OSError, subprocess.SubprocessError):
             return {}
         cache: dict[str, list[Path]] = {}
-        for name, path in re.findall(r"^\s+(\S+) \(.*\) => (.+)$", printed, re.MULTILINE):
+        for name, path in re.findall(r"^[ \t]+(\S+) \(.*\) => (.+)$", printed, re.MULTILINE):
             cache.setdefault(name, []).append(Path(path))
         return cache
 

@@ -22,9 +22,9 @@ def gather(root: Path = Path("/")) -> SystemFacts:
         kernel=release,
         machine=platform.machine(),
         libc=" ".join(platform.libc_ver()).strip(),
-        hostname=platform.node(),
+        hostname=printable(platform.node()),
         user=printable(_user()),
-        home=printable(str(Path("~").expanduser())),
+        home=printable(_home()),
         python=platform.python_version(),
         executable=printable(sys.executable),
         prefix=printable(sys.prefix),
@@ -37,8 +37,15 @@ def gather(root: Path = Path("/")) -> SystemFacts:
 def _distribution() -> str:
     try:
         return platform.freedesktop_os_release()["PRETTY_NAME"]
-    except OSError:
+    except (OSError, ValueError):  # there is no /etc/os-release, or it is not UTF-8
         return f"{platform.system()} {platform.version()}"
+
+
+def _home() -> str:
+    try:
+        return str(Path("~").expanduser())
+    except RuntimeError:  # HOME is not set, and the user has no entry in the password database
+        return ""
 
 
 def _user() -> str:

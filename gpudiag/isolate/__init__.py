@@ -11,10 +11,10 @@ import sys
 from types import TracebackType
 from typing import Protocol
 
-from gpudiag.isolate.job import Bounds, Ended, Job, ServerSpec
+from gpudiag.isolate.job import Bounds, Ended, Job, ServerSpec, scratch_folder
 from gpudiag.model import Cause
 
-__all__ = ["Bounds", "Ended", "Job", "ServerSpec", "Supervision", "fork_refusal", "supervise"]
+__all__ = ["Bounds", "Ended", "Job", "ServerSpec", "Supervision", "fork_refusal", "scratch_folder", "supervise"]
 
 
 class Supervision(Protocol):

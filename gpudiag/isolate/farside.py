@@ -13,20 +13,15 @@ import json
 import os
 import sys
 import traceback
+from collections.abc import Mapping
+from pathlib import Path
 from typing import Any, NoReturn
 
 import msgspec
 
-from gpudiag.errors import Disturbed, NoContext, NoMemory
+from gpudiag.errors import Disturbed, NoContext, NoMemory, shortage
 from gpudiag.isolate.job import LENGTH_BYTES
 from gpudiag.model import Cause
-
-# A new interpreter gets the very sys.path of this one: the same modules, whatever its working directory or flags.
-BOOT = (
-    "import sys, json; sys.path[:] = json.loads(sys.argv[1]); import importlib; "
-    "importlib.import_module(sys.argv[2]).main(*sys.argv[3:])"
-)
-
 
 preload_output = ""
 """In a fork: what its server printed while it preloaded, or the beginning of it."""
@@ -40,8 +35,18 @@ CAUSES: dict[type[BaseException], Cause] = {
 
 
 def command(module: str, *arguments: str) -> list[str]:
-    """Return the command that runs ``module.main(*arguments)`` in a new interpreter with this one's ``sys.path``."""
-    return [sys.executable, "-c", BOOT, json.dumps(sys.path), module, *arguments]
+    """Return the command that runs ``module.main(*arguments)`` in a new interpreter with this one's ``sys.path``.
+
+    With ``-c`` Python puts the working directory first on its path, where anybody may have left a ``json.py``: nothing
+    is imported before the path is replaced. What gpudiag itself needs of the standard library comes from there, as it
+    did in this process, even if a folder that was put before it later holds a module of the same name.
+    """
+    path = [entry for entry in sys.path if isinstance(entry, str)]
+    standard = Path(os.__file__).parent
+    own = sorted(filter(None, path), key=lambda entry: Path(entry) not in (standard, standard / "lib-dynload"))
+    # ascii(): a name that is no UTF-8 is written with escapes.
+    boot = f"import sys; sys.path[:] = {own!a}; import {module} as far_side; sys.path[:] = {path!a}; far_side.main()"
+    return [sys.executable, "-c", boot, *arguments]
 
 
 def resolve(target: str) -> Any:
@@ -50,11 +55,11 @@ def resolve(target: str) -> Any:
     return getattr(importlib.import_module(module), name)
 
 
-def raised(error: BaseException) -> dict[str, str]:
+def raised(error: BaseException, cause: Cause | None = None) -> dict[str, str]:
     """Describe an exception; its traceback goes to stderr, which is kept as evidence."""
     with contextlib.suppress(Exception):
         traceback.print_exception(type(error), error, error.__traceback__)
-    cause = CAUSES.get(type(error), Cause.EXCEPTION)
+    cause = cause or CAUSES.get(type(error), Cause.EXCEPTION)
     try:
         message = str(error).encode("utf-8", "replace").decode()
     except Exception:  # its __str__ is the job's code
@@ -72,6 +77,19 @@ def call(target: str, argument: dict[str, Any], result_fd: int) -> NoReturn:
         record = msgspec.json.encode({"raised": raised(error)})
     if os.getpid() != process:
         leave(0)  # a fork that the function made, and that came back from it: the record is its parent's to write
+    deliver(record, result_fd)
+
+
+def not_started(error: BaseException, result_fd: int) -> NoReturn:
+    """Write the record of a job whose process could not be set up, and leave."""
+    failed = raised(error, Cause.NOT_STARTED)
+    if isinstance(error, OSError):
+        failed["message"] = shortage(error)
+    deliver(msgspec.json.encode({"raised": failed}), result_fd)
+
+
+def deliver(record: bytes, result_fd: int) -> NoReturn:
+    """Write a record and leave."""
     try:
         with os.fdopen(result_fd, "wb", closefd=False) as pipe:
             pipe.write(len(record).to_bytes(LENGTH_BYTES, "little") + record)
@@ -90,7 +108,29 @@ def leave(status: int) -> NoReturn:
     os._exit(status)
 
 
-def main(target: str, argument: str, result: str) -> NoReturn:
-    """Entry of a new interpreter; ``result`` is a file descriptor, or a path where none can be inherited."""
-    fd = int(result) if result.isdigit() else os.open(result, os.O_WRONLY | getattr(os, "O_BINARY", 0))
-    call(target, msgspec.json.decode(argument), fd)
+def order(target: str, argument: Mapping[str, Any], env: Mapping[str, str | None] = {}) -> bytes:
+    """Return what a child is to do as JSON of ASCII letters; the standard library's writes lone surrogates, too."""
+    return json.dumps({"target": target, "argument": argument, "env": env}).encode()
+
+
+def read_order(fd: int) -> dict[str, Any]:
+    """Return what :func:`order` wrote to the file, and close it."""
+    with os.fdopen(fd, "rb") as file:
+        file.seek(0)
+        content: dict[str, Any] = json.load(file)
+    return content
+
+
+def main() -> NoReturn:
+    """Entry of a new interpreter; its arguments are the order and the result: descriptors, or paths of files."""
+    asked, result = sys.argv[1:]
+    result_fd = _descriptor(result, os.O_WRONLY)
+    try:
+        job = read_order(_descriptor(asked, os.O_RDONLY))
+    except Exception as error:
+        not_started(error, result_fd)
+    call(job["target"], job["argument"], result_fd)
+
+
+def _descriptor(where: str, flags: int) -> int:
+    return int(where) if where.isdigit() else os.open(where, flags | getattr(os, "O_BINARY", 0))

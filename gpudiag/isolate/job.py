@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import contextlib
 import signal
+import tempfile
 from collections import deque
 from collections.abc import Mapping
 from dataclasses import dataclass, field
@@ -109,6 +111,20 @@ class Captured:
         dropped = self.total - len(self._head) - len(tail)
         gap = f"\n[gpudiag: {dropped} bytes dropped]\n".encode() if dropped else b""
         return bytes(self._head + gap + tail).decode(errors="replace")
+
+
+def scratch_folder() -> str:
+    """Make a folder for temporary files and return it.
+
+    It lies where ``tempfile`` puts them, else in the memory that processes share: a container may have no other place
+    that can be written to. A name that is no UTF-8 is passed over: with it TensorFlow 2.21 raises ``RuntimeError:
+    Unable to cast Python instance`` for each ``tf.function``. Raises ``OSError`` if there is no place.
+    """
+    for place in (None, "/dev/shm", "/var/tmp"):  # noqa: S108  # only this user may enter what is made there
+        with contextlib.suppress(OSError, UnicodeEncodeError):
+            (tempfile.gettempdir() if place is None else place).encode()
+            return tempfile.mkdtemp(prefix="gpudiag-", dir=place)
+    return tempfile.mkdtemp(prefix="gpudiag-")
 
 
 def one_line(text: str, most: int = 300) -> str:

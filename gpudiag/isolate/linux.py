@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import contextlib
 import ctypes
+import errno
 import os
 import signal
+import tempfile
 from pathlib import Path
 
 _PR_SET_PDEATHSIG = 1  # prctl(2)
 _PR_SET_CHILD_SUBREAPER = 36
-_PR_GET_CHILD_SUBREAPER = 37
 
 
 def _prctl(option: int, value: int) -> None:
@@ -19,16 +20,11 @@ def _prctl(option: int, value: int) -> None:
         raise OSError(ctypes.get_errno(), f"prctl({option}, {value})")
 
 
-def die_with_parent(parent: int) -> None:
-    """Have this process killed when its parent dies; leave at once where ``parent`` has died already."""
-    _prctl(_PR_SET_PDEATHSIG, signal.SIGKILL)
+def die_with_parent(parent: int, number: int = signal.SIGKILL) -> None:
+    """Have this process sent a signal when its parent dies; leave at once if ``parent`` has died already."""
+    _prctl(_PR_SET_PDEATHSIG, number)
     if os.getppid() != parent:
         os._exit(1)
-
-
-def outlive_parent() -> None:
-    """Undo :func:`die_with_parent`, but be woken by the parent's death where this process was stopped."""
-    _prctl(_PR_SET_PDEATHSIG, signal.SIGCONT)
 
 
 def is_stopped(pid: int) -> bool:
@@ -48,27 +44,50 @@ def environment_holds(pid: int, entry: str) -> bool:
         return False
 
 
-def adopt_orphans(adopt: bool = True) -> None:
-    """Become the parent of every descendant whose own parent dies, also of one that called ``setsid``; or no more."""
-    _prctl(_PR_SET_CHILD_SUBREAPER, int(adopt))
-
-
-def adopts_orphans() -> bool:
-    """Tell whether :func:`adopt_orphans` is in force."""
-    answer = ctypes.c_int()
-    ctypes.CDLL(None).prctl(_PR_GET_CHILD_SUBREAPER, ctypes.byref(answer), 0, 0, 0)
-    return bool(answer.value)
+def adopt_orphans() -> None:
+    """Become the parent of every descendant whose own parent dies, also of one that called ``setsid``."""
+    _prctl(_PR_SET_CHILD_SUBREAPER, 1)
 
 
 def children() -> set[int]:
-    """Return the process ids of this process's children, zombies included."""
+    """Return the process ids of this process's children, zombies included; none if there is no ``/proc``."""
     found = set[int]()
-    for task in Path("/proc/self/task").iterdir():
-        try:
-            found.update(int(pid) for pid in (task / "children").read_text().split())
-        except OSError:  # the thread has ended, or the kernel lacks CONFIG_PROC_CHILDREN
-            continue
+    with contextlib.suppress(OSError):
+        for task in Path("/proc/self/task").iterdir():
+            # The thread has ended, or the kernel lacks CONFIG_PROC_CHILDREN.
+            with contextlib.suppress(OSError):
+                found.update(int(pid) for pid in (task / "children").read_text().split())
     return found
+
+
+def has_ended(pid: int) -> bool:
+    """Tell whether a child of this process has ended, and reap it then."""
+    try:
+        return os.waitpid(pid, os.WNOHANG) != (0, 0)
+    except ChildProcessError:
+        return True
+
+
+def was_killed(pid: int) -> bool:
+    """Send SIGKILL to a process; False if this user may not, as with a program that changed its user (``sudo``)."""
+    try:
+        os.kill(pid, signal.SIGKILL)
+    except PermissionError:
+        return False
+    except ProcessLookupError:
+        pass
+    return True
+
+
+def anonymous_file() -> int:
+    """Return the descriptor of an empty file that has no name, in memory: it needs no folder that can be full."""
+    try:
+        return os.memfd_create("gpudiag")
+    except OSError as error:
+        if error.errno not in (errno.ENOSYS, errno.EPERM):  # a kernel before 3.17, or a filter of system calls
+            raise
+    with tempfile.TemporaryFile() as file:
+        return os.dup(file.fileno())
 
 
 def kill_group(pid: int, number: int) -> None:

@@ -18,7 +18,6 @@ from pathlib import Path
 from types import TracebackType
 from typing import IO
 
-import msgspec
 import psutil
 
 from gpudiag.isolate import farside
@@ -74,13 +73,11 @@ class PortableSupervisor:
                 environment.pop(name, None)
             else:
                 environment[name] = value
-        record, stdout, stderr = (Path(folder.name) / what for what in ("record", "stdout", "stderr"))
+        order, record, stdout, stderr = (Path(folder.name) / what for what in ("order", "record", "stdout", "stderr"))
+        order.write_bytes(farside.order(job.target, job.argument))
         record.touch()
-        argument = msgspec.json.encode(job.argument).decode()
         with stdout.open("wb") as out, stderr.open("wb") as err:
-            process = self._popen(
-                farside.command(farside.__name__, job.target, argument, str(record)), environment, out, err
-            )
+            process = self._popen(farside.command(farside.__name__, str(order), str(record)), environment, out, err)
         self._children[job.key] = _Child(job, process, folder, time.monotonic())
 
     def kill(self, key: str, cause: Cause, detail: str) -> None:

@@ -1,18 +1,23 @@
 """A fork server: an interpreter that preloads once, and forks one child per job.
 
-It talks over one ``SOCK_SEQPACKET`` socket, JSON messages with file descriptors beside them. It receives ``preload``
-(first), ``output``, ``start`` and ``kill``; it sends ``ready`` or ``failed``, ``started`` and ``ended``. When the other
+It talks over one ``SOCK_SEQPACKET`` socket, short JSON messages with file descriptors beside them. It receives
+``preload`` (first), ``output``, ``start`` and ``kill``; it sends ``ready`` or ``failed``, ``started`` or ``refused``,
+and ``ended``. What a job is to do lies in a file of its own, because it can be larger than a message. When the other
 end closes, because the supervisor is done or was killed, the server kills whatever it started and leaves.
 
 It is the *subreaper* of its descendants: a grandchild that outlives its job, also one that called ``setsid``, becomes a
 child of the server, which knows that it is no job and kills it. So a probe must not daemonise a helper it still needs.
+A *keeper*, the parent of the server and a subreaper too, does the same for the server: see :func:`keep`.
 """
 
 from __future__ import annotations
 
 import contextlib
+import errno
 import gc
+import json
 import os
+import resource
 import select
 import shutil
 import signal
@@ -24,36 +29,52 @@ import warnings
 from collections.abc import Callable
 from typing import Any, NoReturn
 
-import msgspec
-
+from gpudiag.errors import shortage
 from gpudiag.isolate import farside, linux
+from gpudiag.isolate.job import scratch_folder
+from gpudiag.model import Cause
 
 MESSAGE_BYTES = 1 << 17
+JOB_FDS = 4
+"""Descriptors beside a ``start``: what to do, the result, stdout and stderr."""
 SWEEP_S = 1.0
+PARTING_S = 3.0
+"""How long a server may take to clean up when its supervisor has died."""
+_MOST_CHARACTERS = 2000
+"""Of an error in a message."""
 
 Guard = Callable[[], str | None]
 
 
 def send(control: socket.socket, message: dict[str, Any], fds: list[int] | None = None) -> None:
     """Send one message, with ``fds`` passed along."""
-    socket.send_fds(control, [msgspec.json.encode(message)], fds or [])
+    # Not msgspec: a folder's name that is no UTF-8 has lone surrogates, which the standard library writes as escapes.
+    socket.send_fds(control, [json.dumps(message).encode()], fds or [])
 
 
 def receive(control: socket.socket) -> tuple[dict[str, Any] | None, list[int]]:
-    """Return the next message and the file descriptors that came with it; None where the other end has closed."""
-    try:
-        content, fds, _, _ = socket.recv_fds(control, MESSAGE_BYTES, 8)
-    except ConnectionError:
-        return None, []
-    return (msgspec.json.decode(content) if content else None), list(fds)
+    """Return the next message and the file descriptors that came with it; None if the other end has closed.
+
+    Raises ``BlockingIOError`` if the socket does not block and nothing is there.
+    """
+    for _ in range(2):  # an end that closed with unread messages is told first, and its own last message after that
+        with contextlib.suppress(ConnectionError):
+            content, fds, _, _ = socket.recv_fds(control, MESSAGE_BYTES, JOB_FDS)
+            return (json.loads(content) if content else None), list(fds)
+    return None, []
 
 
 class Server:
     """The loop of a fork server."""
 
-    def __init__(self, control: socket.socket) -> None:
+    def __init__(self, control: socket.socket, keeper: int) -> None:
         self._control = control
+        self._keeper = keeper
         self._jobs: dict[int, str] = {}
+        self._removers = set[int]()
+        """Forks that remove the temporary files of a job."""
+        self._immune = set[int]()
+        """Orphans that this user may not kill."""
         self._guard: Guard | None = None
         self._scratch = ""
         self._wake_read, self._wake_write = os.pipe2(os.O_NONBLOCK | os.O_CLOEXEC)
@@ -69,23 +90,27 @@ class Server:
             if first["preload"]:
                 self._guard = farside.resolve(first["preload"])()
         except BaseException as error:
-            send(self._control, {"failed": farside.raised(error)})
-            farside.leave(1)
+            fail(self._control, farside.raised(error))
         # A full collection walks all that TensorFlow's import made: 0.17 s, and copies those pages, in every child.
         gc.freeze()
         gc.enable()
-        # From here on the closed socket tells of the supervisor's death, and what was started can be killed first.
-        linux.outlive_parent()
-        signal.signal(signal.SIGCHLD, lambda *_: None)
+        # From here on the closed socket tells of the supervisor's death, and what was started can be killed first. The
+        # keeper's death only wakes a server that was stopped.
+        for number in (signal.SIGCHLD, signal.SIGCONT):
+            signal.signal(number, lambda *_: None)
         signal.set_wakeup_fd(self._wake_write, warn_on_full_buffer=False)
-        self._scratch = tempfile.mkdtemp(prefix="gpudiag-")
+        linux.die_with_parent(self._keeper, signal.SIGCONT)
+        with contextlib.suppress(OSError):  # no folder takes any: a job may never ask
+            self._scratch = scratch_folder()
         sys.stdout.flush()  # with this the supervisor has all that was printed
-        self._send({"ready": True, "scratch": self._scratch})
+        self._send({"ready": True, "scratch": self._scratch, "pid": os.getpid()})
         while True:
             ready, _, _ = select.select([self._control.fileno(), self._wake_read], [], [])
             if self._wake_read in ready:
                 with contextlib.suppress(BlockingIOError):
                     os.read(self._wake_read, 4096)
+                if os.getppid() != self._keeper:
+                    self._shut_down()
                 self._reap()
             if self._control.fileno() in ready:
                 message, fds = receive(self._control)
@@ -94,22 +119,29 @@ class Server:
                 elif "output" in message:
                     farside.preload_output = message["output"]
                 elif "start" in message:
-                    self._start(message["start"], fds)
+                    self._start(**message["start"], fds=fds)
                 elif "kill" in message:
                     self._kill(**message["kill"])
 
-    def _start(self, job: dict[str, Any], fds: list[int]) -> None:
-        refusal = None if job["fresh"] or self._guard is None else self._guard()
-        if refusal is None:
-            pid = self._fork(job, fds)
-            self._jobs[pid] = job["key"]
-            self._send({"started": job["key"], "pid": pid})
+    def _start(self, key: str, fresh: bool, fds: list[int]) -> None:
+        try:
+            refusal = None if fresh or self._guard is None else self._guard()
+            if refusal is not None:
+                self._send({"refused": key, "why": refusal, "cause": Cause.EXCEPTION})
+                return
+            if len(fds) < JOB_FDS:  # the kernel drops those for which there is no room
+                raise OSError(errno.EMFILE, os.strerror(errno.EMFILE))
+            pid = self._fork(fresh, fds)
+        except OSError as error:
+            self._send({"refused": key, "why": shortage(error), "cause": Cause.NOT_STARTED, "errno": error.errno})
         else:
-            self._send({"refused": job["key"], "why": refusal})
-        for fd in fds:
-            os.close(fd)
+            self._jobs[pid] = key
+            self._send({"started": key, "pid": pid})
+        finally:
+            for fd in fds:
+                os.close(fd)
 
-    def _fork(self, job: dict[str, Any], fds: list[int]) -> int:
+    def _fork(self, fresh: bool, fds: list[int]) -> int:
         parent = os.getpid()
         sys.stdout.flush()
         sys.stderr.flush()
@@ -120,36 +152,45 @@ class Server:
             pid = os.fork()
         if pid:
             return pid
+        order, result, out, err = fds
         try:
             linux.die_with_parent(parent)
             os.setsid()
             signal.set_wakeup_fd(-1)
-            for number in (signal.SIGCHLD, signal.SIGINT, signal.SIGTERM):
+            for number in (signal.SIGCHLD, signal.SIGCONT, signal.SIGINT, signal.SIGTERM):
                 signal.signal(number, signal.SIG_DFL)
             self._control.close()
             os.close(self._wake_read)
             os.close(self._wake_write)
-            null = os.open(os.devnull, os.O_RDONLY)
-            result, out, err = fds
-            for source, target in ((null, 0), (out, 1), (err, 2)):
+            for source, target in ((out, 1), (err, 2), (os.open(os.devnull, os.O_RDONLY), 0)):
                 os.dup2(source, target)
                 os.close(source)
-            scratch = self._scratch_of(os.getpid())
-            os.mkdir(scratch, 0o700)  # noqa: PTH102
-            tempfile.tempdir = None  # the server's own choice, remembered
-            for name, value in {"TMPDIR": scratch, **job["env"]}.items():
-                if value is None:
-                    os.environ.pop(name, None)
-                else:
-                    os.environ[name] = value
-            if job["fresh"]:
-                os.set_inheritable(result, True)
-                argument = msgspec.json.encode(job["argument"]).decode()
-                command = farside.command(farside.__name__, job["target"], argument, str(result))
-                os.execv(command[0], command)
-            farside.call(job["target"], job["argument"], result)
-        finally:  # an error here must never return into the server's loop in the child
+            self._enter(result, order, fresh=fresh)
+        except BaseException as error:
+            farside.not_started(error, result)
+        finally:  # nothing may ever return into the server's loop in the child
             os._exit(1)
+
+    def _enter(self, result: int, order: int, *, fresh: bool) -> NoReturn:
+        """Become the job, in its process."""
+        scratch = {}
+        if self._scratch:
+            folder = self._scratch_of(os.getpid())
+            os.mkdir(folder, 0o700)  # noqa: PTH102
+            scratch["TMPDIR"] = folder
+        tempfile.tempdir = None  # the server's own choice, remembered
+        job = farside.read_order(os.dup(order) if fresh else order)
+        for name, value in {**scratch, **job["env"]}.items():
+            if value is None:
+                os.environ.pop(name, None)
+            else:
+                os.environ[name] = value
+        if fresh:
+            os.set_inheritable(order, True)
+            os.set_inheritable(result, True)
+            command = farside.command(farside.__name__, str(order), str(result))
+            os.execv(command[0], command)
+        farside.call(job["target"], job["argument"], result)
 
     def _kill(self, key: str, number: int) -> None:
         for pid, running in self._jobs.items():
@@ -161,6 +202,8 @@ class Server:
         while (ended := self._next_ended()) is not None:
             if ended not in self._jobs:
                 os.waitpid(ended, 0)
+                self._removers.discard(ended)
+                self._immune.discard(ended)
                 continue
             left = self._orphans()
             # The zombie still holds its process group's number, so the group cannot be somebody else's by now.
@@ -168,8 +211,9 @@ class Server:
             _, status = os.waitpid(ended, 0)
             key = self._jobs.pop(ended)
             self._sweep()
-            shutil.rmtree(self._scratch_of(ended), ignore_errors=True)
-            self._send({"ended": key, "code": os.waitstatus_to_exitcode(status), "left": len(left)})
+            message = {"ended": key, "code": os.waitstatus_to_exitcode(status), "left": len(left)}
+            self._send(message | {"immune": len(left & self._immune)})
+            self._remove(self._scratch_of(ended))
 
     @staticmethod
     def _next_ended() -> int | None:
@@ -181,23 +225,34 @@ class Server:
         return result.si_pid if result else None
 
     def _orphans(self) -> set[int]:
-        """Return the children that are no job but were left by one, and are alive; reap those that are not."""
-        return {pid for pid in linux.children() - self._jobs.keys() if os.waitpid(pid, os.WNOHANG) == (0, 0)}
+        """Return the children that were left by a job, are alive and may be killed; reap those that are not alive."""
+        own = self._jobs.keys() | self._removers | self._immune
+        return {pid for pid in linux.children() - own if not linux.has_ended(pid)}
 
     def _sweep(self) -> None:
         """Kill and reap every orphan."""
         until = time.monotonic() + SWEEP_S
         while (orphans := self._orphans()) and time.monotonic() < until:
-            for pid in orphans:
-                os.kill(pid, signal.SIGKILL)
+            self._immune |= {pid for pid in orphans if not linux.was_killed(pid)}
             time.sleep(0.002)
+
+    def _remove(self, scratch: str) -> None:
+        """Remove the temporary files of a job; if there are any, in a fork, so that nothing waits for it."""
+        try:
+            os.rmdir(scratch)  # noqa: PTH106
+        except FileNotFoundError:
+            return
+        except OSError:
+            with contextlib.suppress(OSError):  # no process can be had: they go with the server
+                self._removers.add(_forked(lambda: shutil.rmtree(scratch, ignore_errors=True)))
 
     def _shut_down(self) -> NoReturn:
         for pid in self._jobs:
             linux.kill_group(pid, signal.SIGKILL)
         self._jobs.clear()
         self._sweep()
-        shutil.rmtree(self._scratch, ignore_errors=True)
+        if self._scratch:
+            shutil.rmtree(self._scratch, ignore_errors=True)
         os._exit(0)
 
     def _scratch_of(self, pid: int) -> str:
@@ -211,8 +266,86 @@ class Server:
             self._shut_down()
 
 
-def main(control_fd: str, parent: str) -> NoReturn:
-    """Entry of the server's interpreter."""
-    linux.die_with_parent(int(parent))
-    with socket.socket(fileno=int(control_fd)) as control:
-        Server(control).run()
+def _forked(work: Callable[[], object]) -> int:
+    """Do ``work`` in a fork of this process, with no file open but the streams; return its process id."""
+    parent = os.getpid()
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", DeprecationWarning)
+        pid = os.fork()
+    if pid:
+        return pid
+    try:
+        linux.die_with_parent(parent)
+        signal.set_wakeup_fd(-1)
+        work()
+    finally:
+        os._exit(0)
+
+
+def fail(control: socket.socket, failed: dict[str, str]) -> NoReturn:
+    """Say why there will be no server, and leave."""
+    failed["message"] = failed["message"][:_MOST_CHARACTERS]
+    with contextlib.suppress(OSError):
+        send(control, {"failed": failed})
+    farside.leave(1)
+
+
+def keep(server: int, supervisor: int) -> NoReturn:
+    """Wait for the server, then kill what it left, and end as it ended: the process that the supervisor started.
+
+    A subreaper gets every orphan of its descendants. The supervisor's process may be the user's own, a session of
+    pytest, to whom nobody's orphans may be given; so it is this one. SIGTERM ends the server at once. The supervisor's
+    death wakes the server, if it was stopped, and gives it a while to clean up.
+    """
+    until = float("inf")
+    signals = {signal.SIGCHLD, signal.SIGTERM, signal.SIGUSR1}
+    while True:
+        ended, status = os.waitpid(-1, os.WNOHANG)
+        if ended == server:
+            break
+        if ended:
+            continue
+        left_s = min(1.0, until - time.monotonic())
+        got = signal.sigtimedwait(signals, left_s) if left_s > 0 else None
+        if left_s <= 0 or (got is not None and got.si_signo == signal.SIGTERM):
+            linux.was_killed(server)
+            until = float("inf")
+        # The parent's death is also told if only the thread has ended that started this process.
+        elif os.getppid() != supervisor and until == float("inf"):
+            os.kill(server, signal.SIGCONT)
+            until = time.monotonic() + PARTING_S
+    immune = set[int]()
+    until = time.monotonic() + SWEEP_S
+    while time.monotonic() < until:
+        left = {pid for pid in linux.children() - immune if not linux.has_ended(pid)}
+        immune |= {pid for pid in left if not linux.was_killed(pid)}
+        if not left:
+            break
+        time.sleep(0.002)
+    code = os.waitstatus_to_exitcode(status)
+    if code < 0:
+        resource.setrlimit(resource.RLIMIT_CORE, (0, 0))  # the server has left one, if one was wanted
+        signal.pthread_sigmask(signal.SIG_SETMASK, [])
+        signal.signal(-code, signal.SIG_DFL) if -code not in (signal.SIGKILL, signal.SIGSTOP) else None
+        os.kill(os.getpid(), -code)
+    os._exit(max(code, 0))
+
+
+def main() -> NoReturn:
+    """Entry of the interpreter: the keeper, which forks the server; arguments: the socket, the supervisor's process."""
+    control_fd, supervisor = map(int, sys.argv[1:])
+    signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGCHLD, signal.SIGTERM, signal.SIGUSR1})
+    with socket.socket(fileno=control_fd) as control:
+        linux.die_with_parent(supervisor, signal.SIGUSR1)
+        linux.adopt_orphans()
+        keeper = os.getpid()
+        try:
+            server = os.fork()
+        except OSError as error:
+            fail(control, farside.raised(error, Cause.NOT_STARTED) | {"message": shortage(error)})
+        if server:
+            control.close()
+            keep(server, supervisor)
+        signal.pthread_sigmask(signal.SIG_UNBLOCK, {signal.SIGCHLD, signal.SIGTERM, signal.SIGUSR1})
+        linux.die_with_parent(keeper)
+        Server(control, keeper).run()

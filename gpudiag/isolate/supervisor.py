@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import contextlib
+import errno
 import os
-import secrets
 import selectors
 import shutil
 import signal
@@ -16,18 +16,27 @@ from dataclasses import dataclass, field
 from types import TracebackType
 from typing import Any
 
+from gpudiag.errors import shortage
 from gpudiag.isolate import farside, linux, server
 from gpudiag.isolate.job import Bounds, Captured, Ended, Job, ServerSpec, child_outcome, how_it_ended, one_line
 from gpudiag.model import Cause
 
 _CHUNK = 1 << 18
-_MARK = "_GPUDIAG_SERVED_BY"
+_MOST_CHUNKS = 64
+"""Of a pipe that is read to its end: more is not in it, unless somebody writes on."""
 _START_S = 30.0
 """How long an interpreter may take to start that preloads nothing."""
 _TOLD_CHARACTERS = 16 << 10
 """Most of what a server printed while it preloaded that its children are told; a message holds six times that."""
 _PARTING_S = 3.0
 """How long a server may take to go, or what it left may."""
+_STALL_S = 1.0
+"""A wait that ends so much later than asked: this process was stopped, or starved, and so perhaps its children."""
+_PASSING = (errno.EAGAIN, errno.EMFILE, errno.ENFILE, errno.ENOMEM)
+"""What is lacking only for as long as other jobs run."""
+_DYING_S = 0.5
+"""How long a server may take to die that has closed its socket, or whose socket was closed."""
+_NOT_STARTED = "gpudiag could not start a process"
 _FROM_OUTSIDE = (-signal.SIGKILL, -signal.SIGTERM)
 """Ends that no preload brings about; a server that met one is started once more."""
 
@@ -55,6 +64,17 @@ class _Child:
     close_at: float | None = None
     """When its pipes are closed although somebody still holds them."""
     left: int = 0
+    immune: int = 0
+    """Processes that it left and that this user may not kill."""
+
+    @property
+    def due(self) -> float | None:
+        """When the next thing is to be done about it, if it has said nothing until then."""
+        if self.close_at is not None:
+            return self.close_at
+        if self.kill_at is not None:
+            return self.kill_at
+        return None if self.sent_at is None else self.sent_at + self.job.deadline_s
 
 
 @dataclass
@@ -64,6 +84,8 @@ class _Server:
     name: str
     spec: ServerSpec
     process: subprocess.Popen[bytes] | None = None
+    pid: int | None = None
+    """Of the server itself; ``process`` is its keeper."""
     control: socket.socket | None = None
     output: Captured | None = None
     output_fd: int = -1
@@ -83,12 +105,13 @@ class Supervisor:
         self._servers = {name: _Server(name, spec) for name, spec in servers.items()}
         self._children: dict[str, _Child] = {}
         self._ended: list[Ended] = []
-        self._mark = secrets.token_hex(16)
-        self._adopted_before = linux.adopts_orphans()
-        linux.adopt_orphans()  # of a server that dies; they are told by the mark in their environment
+        self._crowded = False
+        """True: there is no room for another job until one ends."""
         self._selector = selectors.DefaultSelector()
-        self._wake_read, self.wakeup_fd = os.pipe2(os.O_NONBLOCK | os.O_CLOEXEC)
-        self._watch(self._wake_read, lambda: self._drop(self._wake_read))
+        self._wake_read = self.wakeup_fd = -1
+        with contextlib.suppress(OSError):  # it only makes things quicker; what needs a descriptor will say so
+            self._wake_read, self.wakeup_fd = os.pipe2(os.O_NONBLOCK | os.O_CLOEXEC)
+            self._watch(self._wake_read, lambda: self._drop(self._wake_read))
 
     def __enter__(self) -> Supervisor:
         return self
@@ -123,10 +146,13 @@ class Supervisor:
         woken = False
         while True:
             self._dispatch()
-            now = time.monotonic()
             due = min([until, *self._due_times()])
-            woken |= self._turn(max(0.0, due - now) if not self._ended else 0.0)
-            self._keep_deadlines()
+            woken |= self._turn(max(0.0, due - time.monotonic()) if not self._ended else 0.0)
+            now = time.monotonic()
+            if any(due <= now for due in self._due_times()):
+                # What ended in time may have said so since: this process can be stopped at any moment.
+                woken |= self._turn(0.0)
+            self._keep_deadlines(now)
             if self._ended or woken or time.monotonic() >= until:
                 ended, self._ended = self._ended, []
                 return ended
@@ -141,29 +167,31 @@ class Supervisor:
         for one in self._servers.values():
             if one.process is None:
                 continue
-            if not one.ready:
-                one.process.kill()
-            try:
-                one.process.wait(max(0.01, until - time.monotonic()))
-            except subprocess.TimeoutExpired:
-                one.process.kill()
-                with contextlib.suppress(subprocess.TimeoutExpired):
-                    one.process.wait(_PARTING_S)
+            if one.ready:
+                _reaped(one.process, max(0.01, until - time.monotonic()))
             self._dismantle(one)
         for fd in [key.fd for key in self._selector.get_map().values()]:
             self._forget(fd)
             os.close(fd)
         self._selector.close()
-        os.close(self.wakeup_fd)
+        if self.wakeup_fd >= 0:
+            os.close(self.wakeup_fd)
         self._children.clear()
-        linux.adopt_orphans(self._adopted_before)
 
     # The loop
 
     def _turn(self, timeout_s: float) -> bool:
         """Handle what is ready; return True where ``wakeup_fd`` was written to."""
         woken = False
-        for key, _ in self._selector.select(timeout_s):
+        began = time.monotonic()
+        ready = self._selector.select(timeout_s)
+        late_s = time.monotonic() - began - timeout_s
+        if late_s > _STALL_S:  # as in a frozen cgroup: the children had no time either
+            for child in self._children.values():
+                child.sent_at = None if child.sent_at is None else child.sent_at + late_s
+            for one in self._servers.values():
+                one.started_at += late_s
+        for key, _ in ready:
             woken |= key.fd == self._wake_read
             if key.fd in self._selector.get_map():  # an earlier callback may have closed it
                 key.data()
@@ -178,29 +206,24 @@ class Supervisor:
 
     def _due_times(self) -> list[float]:
         times = [self._start_due(one) for one in self._servers.values() if one.process is not None and not one.ready]
-        for child in self._children.values():
-            if child.close_at is not None:
-                times.append(child.close_at)
-            elif child.kill_at is not None:
-                times.append(child.kill_at)
-            elif child.sent_at is not None:
-                times.append(child.sent_at + child.job.deadline_s)
-        return times
+        return times + [child.due for child in self._children.values() if child.due is not None]
 
-    def _keep_deadlines(self) -> None:
-        now = time.monotonic()
+    def _keep_deadlines(self, now: float) -> None:
+        """Do what was due by ``now``, of which all news is read."""
         for one in self._servers.values():
             if one.process is not None and not one.ready and now >= (due := self._start_due(one)):
                 seconds = f"{due - one.started_at:g}"
                 self._fail(one, Cause.TIMEOUT, f"{one.spec.what} did not finish within {seconds} s")
         for child in list(self._children.values()):
-            if child.close_at is not None:
-                if now >= child.close_at or not child.open:
-                    self._finish(child)
+            if child.close_at is not None and not child.open:
+                self._finish(child)
+            elif child.due is None or now < child.due:
+                continue
+            elif child.close_at is not None:
+                self._finish(child)
             elif child.kill_at is not None:
-                if now >= child.kill_at:
-                    self._climb(child)
-            elif child.sent_at is not None and now >= child.sent_at + child.job.deadline_s:
+                self._climb(child)
+            else:
                 self._condemn(child, Cause.TIMEOUT, f"no result within {child.job.deadline_s:g} s")
 
     # Servers
@@ -210,16 +233,27 @@ class Supervisor:
         return one.started_at + (self._bounds.preload_s if one.spec.preload else _START_S)
 
     def _launch(self, one: _Server) -> None:
-        ours, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
-        output_read, output_write = os.pipe2(os.O_CLOEXEC)
+        one.starts += 1
+        try:
+            self._start_server(one)
+        except OSError as error:
+            self._fail(one, Cause.NOT_STARTED, f"{_NOT_STARTED}: {shortage(error)}")
+
+    def _start_server(self, one: _Server) -> None:
         environment = dict(os.environ)
         # Warnings as errors are meant for the caller's own code; TensorFlow's import raises under them.
-        for name, value in {**one.spec.env, "PYTHONWARNINGS": None, _MARK: self._mark}.items():
+        for name, value in {**one.spec.env, "PYTHONWARNINGS": None}.items():
             if value is None:
                 environment.pop(name, None)
             else:
                 environment[name] = value
-        try:
+        with contextlib.ExitStack() as unless_started, contextlib.ExitStack() as theirs_only:
+            one.control, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
+            theirs_only.callback(theirs.close)
+            unless_started.callback(one.control.close)
+            output_read, output_write = os.pipe2(os.O_CLOEXEC)
+            theirs_only.callback(os.close, output_write)
+            unless_started.callback(os.close, output_read)
             one.process = subprocess.Popen(
                 farside.command(server.__name__, str(theirs.fileno()), str(os.getpid())),
                 stdin=subprocess.DEVNULL,
@@ -229,19 +263,17 @@ class Supervisor:
                 env=environment,
                 start_new_session=True,  # a Ctrl-C at the terminal is for gpudiag, which then ends its children
             )
-        finally:
-            theirs.close()
-            os.close(output_write)
-        one.starts += 1
+            unless_started.pop_all()
         one.ready = False
         one.started_at = time.monotonic()
-        one.control = ours
+        one.control.setblocking(False)  # a server that is stopped reads nothing
         one.output = Captured(self._bounds.kept_bytes)
         one.output_fd = output_read
         os.set_blocking(output_read, False)
         self._watch(output_read, lambda: self._read_server_output(one))
-        self._watch(ours.fileno(), lambda: self._hear(one))
-        server.send(ours, {"preload": one.spec.preload})
+        self._watch(one.control.fileno(), lambda: self._hear(one))
+        with contextlib.suppress(ConnectionError):  # it has died; its closed socket is the next thing that is heard
+            server.send(one.control, {"preload": one.spec.preload})
 
     def _read_server_output(self, one: _Server) -> None:
         chunk = _read(one.output_fd)
@@ -260,102 +292,123 @@ class Supervisor:
             )
 
     def _hear(self, one: _Server) -> None:
-        assert one.control is not None
-        message, _ = server.receive(one.control)
-        if message is None:
-            self._lost(one)
-        elif "ready" in message:
-            one.ready, one.scratch = True, message["scratch"]
+        """Read all that the server has to say."""
+        while one.control is not None:
+            try:
+                message, _ = server.receive(one.control)
+            except BlockingIOError:
+                return
+            if message is None:
+                self._lost(one)
+            else:
+                self._take_in(one, message)
+
+    def _take_in(self, one: _Server, message: dict[str, Any]) -> None:
+        if "ready" in message:
+            one.ready, one.scratch, one.pid = True, message["scratch"], message["pid"]
             if one.output_fd >= 0:  # else the preload has closed its streams
                 self._read_server_output(one)  # written before it said so
             assert one.output is not None
+            assert one.control is not None
             with contextlib.suppress(OSError):  # it has died; its closed socket is the next thing that is heard
                 server.send(one.control, {"output": one.output.text()[:_TOLD_CHARACTERS]})
         elif "failed" in message:
             failed = message["failed"]
-            self._fail(one, Cause.EXCEPTION, f"{one.spec.what} raised {failed['type']}: {one_line(failed['message'])}")
+            cause = Cause(failed["cause"])
+            said = one_line(failed["message"])
+            if cause is Cause.NOT_STARTED:
+                self._fail(one, cause, f"{_NOT_STARTED}: {said}")
+            else:
+                self._fail(one, Cause.EXCEPTION, f"{one.spec.what} raised {failed['type']}: {said}")
         elif "started" in message:
             child = self._children.get(message["started"])
             if child is not None:
                 child.pid = message["pid"]
         elif "refused" in message:
-            child = self._children[message["refused"]]
-            child.cause, child.detail = Cause.EXCEPTION, message["why"]
-            self._finish(child)
+            child = self._children.get(message["refused"])
+            if child is not None:
+                self._refused(child, Cause(message["cause"]), message["why"], message.get("errno"))
         elif "ended" in message:
             child = self._children.get(message["ended"])
             if child is not None:
-                child.code, child.left = message["code"], message["left"]
+                child.code, child.left, child.immune = message["code"], message["left"], message["immune"]
                 child.close_at = time.monotonic() + self._bounds.drain_s
 
-    def _lost(self, one: _Server, *, kill: bool = False) -> None:
+    def _refused(self, child: _Child, cause: Cause, why: str, number: int | None) -> None:
+        """A job was not begun: it waits until another one ends, if that may help, or ends with this cause."""
+        if number in _PASSING and child.cause is None and self._others_run(child):
+            for fd in list(child.open):
+                self._drop_pipe(child, fd)
+            child.sent_at = None
+            self._crowded = True
+            return
+        if child.cause is None:
+            child.cause = cause
+            child.detail = f"{_NOT_STARTED}: {why}" if cause is Cause.NOT_STARTED else why
+        self._finish(child)
+
+    def _others_run(self, child: _Child) -> bool:
+        return any(one.sent_at is not None for one in self._children.values() if one is not child)
+
+    def _lost(self, one: _Server) -> None:
         """The server has closed its socket, because it died; or it is to be killed."""
         assert one.process is not None
-        if kill:
-            one.process.kill()
-        status = _reaped(one.process, _PARTING_S)
-        if not one.ready and status in _FROM_OUTSIDE and one.starts == 1:
-            self._dismantle(one)  # started again where a job needs it
-            return
-        if not one.ready:
+        was_ready = one.ready
+        stopped = one.pid is not None and linux.is_stopped(one.pid)
+        status = self._dismantle(one, 0.0 if stopped else _DYING_S)
+        if not was_ready and status in _FROM_OUTSIDE and one.starts == 1:
+            return  # started again where a job needs it
+        if not was_ready:
             cause = Cause.SIGNAL if status is not None and status < 0 else Cause.NO_RESULT
-            self._fail(one, cause, f"{one.spec.what}: {how_it_ended(status)}")
+            assert one.output is not None
+            last = one_line(one.output.text()[-_TOLD_CHARACTERS:].rstrip().rpartition("\n")[2])
+            ending = f"{how_it_ended(status)}, its last line: {last}" if last else how_it_ended(status)
+            self._fail(one, cause, f"{one.spec.what}: {ending}")
             return
-        self._dismantle(one)
+        assert one.output is not None
         for child in self._on(one):
             if child.sent_at is not None:
-                if child.pid is not None:
-                    linux.kill_group(child.pid, signal.SIGKILL)
                 child.cause = child.cause or Cause.SERVER_LOST
                 child.detail = child.detail or f"the fork server died ({how_it_ended(status)}) while this ran"
+                child.streams["stderr"].feed(one.output.text().encode())  # its last words
                 child.close_at = time.monotonic() + self._bounds.drain_s
         if one.starts > self._bounds.restarts:
             self._fail(one, Cause.SERVER_LOST, f"the fork server died {one.starts} times, last: {how_it_ended(status)}")
 
     def _fail(self, one: _Server, cause: Cause, detail: str) -> None:
         """Give the server up for the rest of the run: every job that needs it ends with this cause."""
+        if one.spec.preload is None and cause not in (Cause.NOT_STARTED, Cause.SERVER_LOST):  # only Python ran there
+            cause, detail = Cause.NOT_STARTED, f"{_NOT_STARTED}: {detail}"
         one.failure = (cause, detail)
         self._dismantle(one)
 
-    def _dismantle(self, one: _Server) -> None:
-        if one.process is not None:
-            if one.process.poll() is None:  # else its number may be somebody else's by now
-                linux.kill_group(one.process.pid, signal.SIGKILL)
-            _reaped(one.process, _PARTING_S)
-            one.process = None
+    def _dismantle(self, one: _Server, dying_s: float = 0.0) -> int | None:
+        """End a server and all that it started; return how its process ended, None if that is not known.
+
+        ``dying_s`` is how long it may take to end by itself.
+        """
+        status = None
         if one.control is not None:
             self._forget(one.control.fileno())
             one.control.close()
             one.control = None
+        if one.process is not None:
+            status = _ended_status(one.process, dying_s)
+            one.process = one.pid = None
         if one.output_fd >= 0:
-            with contextlib.suppress(OSError):
-                while chunk := _read(one.output_fd):
-                    assert one.output is not None
-                    one.output.feed(chunk)
+            for _ in range(_MOST_CHUNKS):
+                if not (chunk := _read(one.output_fd)):
+                    break
+                assert one.output is not None
+                one.output.feed(chunk)
             self._forget(one.output_fd)
             os.close(one.output_fd)
             one.output_fd = -1
         one.ready = False
-        self._sweep()
         if one.scratch:
             shutil.rmtree(one.scratch, ignore_errors=True)
             one.scratch = ""
-
-    def _sweep(self) -> None:
-        """Kill what a server left when it died: its orphans are this process's children now."""
-        alive = {one.process.pid for one in self._servers.values() if one.process is not None}
-        killed = set[int]()
-        until = time.monotonic() + _PARTING_S
-        while time.monotonic() < until:
-            marked = f"{_MARK}={self._mark}"
-            left = {pid for pid in linux.children() - alive - killed if linux.environment_holds(pid, marked)}
-            for pid in left:
-                os.kill(pid, signal.SIGKILL)
-            killed |= left
-            killed -= {pid for pid in killed if os.waitpid(pid, os.WNOHANG) != (0, 0)}
-            if not killed:
-                return
-            time.sleep(0.002)
+        return status
 
     def _on(self, one: _Server) -> list[_Child]:
         return [child for child in self._children.values() if child.job.server == one.name]
@@ -377,34 +430,31 @@ class Supervisor:
                 self._finish(child)
             elif one.process is None:
                 self._launch(one)
-            elif one.ready:
+            elif one.ready and not self._crowded:
                 self._send(one, child)
 
     def _send(self, one: _Server, child: _Child) -> None:
-        job = child.job
-        writes = []
-        for what in ("result", "stdout", "stderr"):
-            read, write = os.pipe2(os.O_CLOEXEC)
-            os.set_blocking(read, False)
-            child.open[read] = what
-            writes.append(write)
-            self._watch(read, lambda fd=read: self._read_child(child, fd))  # type: ignore[misc]
-        message: dict[str, Any] = {
-            "key": job.key,
-            "target": job.target,
-            "argument": job.argument,
-            "env": dict(job.env),
-            "fresh": job.fresh,
-        }
         assert one.control is not None
-        try:
-            server.send(one.control, {"start": message}, writes)
-        except OSError:
-            pass  # the server has died; its closed socket is the next thing that is heard
-        finally:
-            for fd in writes:
-                os.close(fd)
         child.sent_at = time.monotonic()
+        theirs = list[int]()
+        try:
+            theirs.append(linux.anonymous_file())
+            with open(theirs[0], "wb", closefd=False) as file:
+                file.write(farside.order(child.job.target, child.job.argument, child.job.env))
+            for what in ("result", "stdout", "stderr"):
+                read, write = os.pipe2(os.O_CLOEXEC)
+                os.set_blocking(read, False)
+                child.open[read] = what
+                theirs.append(write)
+                self._watch(read, lambda fd=read: self._read_child(child, fd))  # type: ignore[misc]
+            server.send(one.control, {"start": {"key": child.job.key, "fresh": child.job.fresh}}, theirs)
+        except ConnectionError:
+            pass  # the server has died; its closed socket is the next thing that is heard
+        except OSError as error:
+            self._refused(child, Cause.NOT_STARTED, shortage(error), error.errno)
+        finally:
+            for fd in theirs:
+                os.close(fd)
 
     def _read_child(self, child: _Child, fd: int) -> None:
         chunk = _read(fd)
@@ -437,13 +487,16 @@ class Supervisor:
     def _climb(self, child: _Child) -> None:
         """Take the next rung: TERM, then KILL, then give the child up."""
         one = self._servers[child.job.server]
-        if one.process is not None and linux.is_stopped(one.process.pid):  # it would pass no signal on
-            self._lost(one, kill=True)
+        if one.pid is not None and linux.is_stopped(one.pid):  # it would pass no signal on
+            self._lost(one)
             return
         rungs = ((signal.SIGTERM, self._bounds.term_grace_s), (signal.SIGKILL, self._bounds.kill_grace_s))
         if child.rung == len(rungs):
-            pid = f"process {child.pid}" if child.pid is not None else "its process"
-            child.detail = f"{child.detail}; {pid} did not die of SIGKILL"
+            if child.pid is None and one.process is not None:
+                child.detail = f"{child.detail}; its fork server has not answered"
+                self._lost(one)
+                return
+            child.detail = f"{child.detail}; process {child.pid} did not die of SIGKILL"
             child.cause = Cause.UNKILLABLE
             self._finish(child)
             return
@@ -456,28 +509,28 @@ class Supervisor:
 
     def _finish(self, child: _Child) -> None:
         """Close what is open and turn what is known into an :class:`Ended`."""
-        for fd in list(child.open):
-            while fd in child.open and (chunk := _read(fd)) is not None:
-                if not chunk:
+        for fd, what in list(child.open.items()):
+            for _ in range(_MOST_CHUNKS):
+                if not (chunk := _read(fd)):
                     break
-                if child.open[fd] == "result":
+                if what == "result":
                     child.record += chunk[: self._bounds.record_bytes - len(child.record) + 1]
                 else:
-                    child.streams[child.open[fd]].feed(chunk)
-            if fd in child.open:
-                self._drop_pipe(child, fd)
+                    child.streams[what].feed(chunk)
+            self._drop_pipe(child, fd)
         del self._children[child.job.key]
-        if child.pid is not None:
-            with contextlib.suppress(ChildProcessError):  # its server has reaped it, as long as there was one
-                os.waitpid(child.pid, os.WNOHANG)
+        self._crowded = False
         value, cause, detail = child_outcome(
             bytes(child.record),
             child.code,
             child.cause,
             child.detail,
         )
-        if child.left:
-            child.streams["stderr"].feed(b"\n[gpudiag: killed %d process(es) that outlived it]\n" % child.left)
+        if killed := child.left - child.immune:
+            child.streams["stderr"].feed(b"\n[gpudiag: killed %d process(es) that outlived it]\n" % killed)
+        if child.immune:
+            note = b"\n[gpudiag: %d process(es) of another user outlived it and may not be killed]\n" % child.immune
+            child.streams["stderr"].feed(note)
         now = time.monotonic()
         self._ended.append(
             Ended(
@@ -516,3 +569,17 @@ def _reaped(process: subprocess.Popen[bytes], within_s: float) -> int | None:
         return process.wait(within_s)
     except subprocess.TimeoutExpired:
         return None
+
+
+def _ended_status(process: subprocess.Popen[bytes], dying_s: float) -> int | None:
+    """End the process of a server; return its status, None if it does not end.
+
+    The keeper ends the server at SIGTERM, and what the server left; only one that does not answer is killed itself.
+    """
+    if (status := _reaped(process, dying_s)) is None:
+        process.terminate()
+        status = _reaped(process, _PARTING_S)
+    if status is None:
+        linux.kill_group(process.pid, signal.SIGKILL)
+        status = _reaped(process, _PARTING_S)
+    return status

@@ -15,9 +15,7 @@ import contextlib
 import copy
 import json
 import os
-import shutil
 import sys
-import tempfile
 import time
 from collections.abc import Generator, Mapping
 from contextlib import ExitStack
@@ -27,6 +25,7 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
+from gpudiag import lending
 from gpudiag.pytest_plugin import machine, settings
 from gpudiag.pytest_plugin.machine import FOUND, PLACE, Device, Found, Place, size_text
 from gpudiag.pytest_plugin.settings import RUN_VARIABLE, SESSION_VARIABLE, Settings
@@ -143,7 +142,7 @@ class Worker:
                 with contextlib.suppress(Timeout):
                     lock.acquire(blocking=False)
                     self._lock, self.place = lock, place
-                    os.environ.update(place.environment)
+                    os.environ.update(place.environment, **_lent(self.folder, place))
                     return
             if time.monotonic() >= until:
                 raise pytest.UsageError(
@@ -160,8 +159,9 @@ class Run:
         self.config = config
         self.settings = own
         self.stack = ExitStack()
-        self.folder = Path(tempfile.mkdtemp(prefix="gpudiag-pytest-"))
-        self.stack.callback(shutil.rmtree, self.folder, ignore_errors=True)
+        own_folder = lending.Folder()
+        self.stack.callback(own_folder.close)
+        self.folder = own_folder.path
         self.caller = dict(os.environ)
         """The environment before the plugin changed it."""
         self.world: dict[str, Any] = {}
@@ -194,7 +194,7 @@ class Run:
         self.config.stash[FOUND] = self.found
         self._locks = Devices(self.world.get("locks"))
         self.stack.callback(self._locks.close)
-        self.plan = Plan(self.found.devices, self.found.lack)
+        self.plan = Plan(self._within_reach(), self.found.lack)
         if own.assigns:
             self._refuse_ambiguous_mask()
         self.change({SESSION_VARIABLE: self.folder.name})
@@ -204,8 +204,19 @@ class Run:
             devices = self._reserve(1, len(machine.for_one_process(self.plan.devices)), Need())
             devices = machine.for_one_process(devices)
             place = _slots(devices, 1, own, Need(count=len(devices)))[0]
-            self.change(place.environment)
+            self.change({**place.environment, **_lent(self.folder, place)})
             self.config.stash[PLACE] = place
+
+    def _within_reach(self) -> tuple[Device, ...]:
+        """Return the devices that the session may reserve: none that the session which started it has for others.
+
+        A session that a test starts uses what its process was lent, whatever mask the test gave it.
+        """
+        devices, loan = self.found.devices, lending.loan(self._locks.folder)
+        beyond = frozenset[str]() if loan is None else loan.held - loan.lent
+        if self.settings.assigns and devices and loan is not None and all(one.uuid in beyond for one in devices):
+            raise loan.refusal(devices[0].uuid)
+        return tuple(one for one in devices if one.uuid not in beyond)
 
     def _refuse_ambiguous_mask(self) -> None:
         """What is given is named by UUID: where an index may be another card, that could be one the caller hid."""
@@ -285,6 +296,7 @@ class Run:
                 if len(taken) < most and self._take((one,)):
                     taken.append(one)
             if len(taken) >= least:
+                lending.hold(self.folder, (one.uuid for one in taken), self._locks.folder)
                 return tuple(taken)
             self._release()
             if time.monotonic() >= until:
@@ -313,6 +325,18 @@ class Run:
 RUN = pytest.StashKey[Run]()
 WORKER = pytest.StashKey[Worker]()
 
+_NO_TEST_RUNS = (
+    "help",
+    "version",
+    "markers",
+    "cacheshow",
+    "showfixtures",
+    "show_fixtures_per_test",
+    "collectonly",
+    "setupplan",
+)
+"""Options of pytest with which it runs no test and sets no fixture up: no GPU is needed, nor waited for."""
+
 
 @pytest.hookimpl(tryfirst=True)
 def pytest_load_initial_conftests(early_config: pytest.Config) -> None:
@@ -324,11 +348,10 @@ def pytest_load_initial_conftests(early_config: pytest.Config) -> None:
         return
     given = early_config.known_args_namespace
     own = settings.of(early_config)
-    if own.on and not any(getattr(given, name, False) for name in ("help", "version", "collectonly", "showfixtures")):
-        run = Run(early_config, own)
-        early_config.add_cleanup(run.stack.close)
-        early_config.stash[RUN] = run
+    if own.on and not any(getattr(given, name, False) for name in _NO_TEST_RUNS):
         with _as_usage_errors():
+            run = early_config.stash[RUN] = Run(early_config, own)
+            early_config.add_cleanup(run.stack.close)
             run.begin(workers=_has_workers(given))
 
 
@@ -399,7 +422,8 @@ def _run_round(run: Run, dsession: Any, number: int, needs: list[Need], most: in
     """Let xdist begin anew with other workers: it has one set of them for a session, and no hook for another."""
     manager = dsession.nodemanager
     manager.teardown_nodes()  # a process that has finished its tests still holds its GPU's memory until it has ended
-    workers = run.prepare_round(number, needs, most)
+    with _as_usage_errors():
+        workers = run.prepare_round(number, needs, most)
     specs = [copy.copy(manager.specs[0]) for _ in range(workers)]
     run.config.option.tx = ["popen"] * workers  # by this xdist counts how many must have collected
     dsession.shuttingdown = False
@@ -474,6 +498,12 @@ def _slots(devices: tuple[Device, ...], workers: int, own: Settings, need: Need)
     return tuple(Place((one,), own.memory_bytes or shares[one] or None, shared=users[one] > 1) for one in order)
 
 
+def _lent(folder: Path, place: Place) -> dict[str, str]:
+    """Return the variable by which what this process starts may use its place."""
+    name = os.environ.get("PYTEST_XDIST_WORKER", "alone")
+    return lending.lend(folder, name, (one.uuid for one in place.devices)) if place.devices else {}
+
+
 def _share(device: Device, users: int) -> int:
     """Return the memory for the tensors of each of ``users`` processes, in whole MiB; 0 where it is not known."""
     if not device.free_bytes:
@@ -505,5 +535,5 @@ def _as_usage_errors() -> Generator[None, None, None]:
 
     try:
         yield
-    except GpudiagError as error:
+    except (GpudiagError, OSError) as error:  # the latter of folders and locks
         raise pytest.UsageError(f"gpudiag: {error}") from None

@@ -3,19 +3,25 @@
 The process was forked from one that has imported TensorFlow and no test module. It reads the command line of the
 session that started it, collects the one test anew, and tells what happens as it happens, so that a crash takes nothing
 with it but itself.
+
+Every plug-in of the session outside is loaded here too, because some have a part in the test itself (fixtures, event
+loops, timeouts, seeds). So that none does twice what belongs to the session as a whole: options have the values that
+they have outside; the test is run once, by pytest's own protocol, and it is for the session outside to repeat it; and
+the hooks that tell what became of a test are called for pytest alone, so that nobody else has anything to report.
 """
 
 from __future__ import annotations
 
 import contextlib
 import importlib.util
+import io
 import os
 import pickle
 import socket
 import sys
 import traceback
 import warnings
-from collections.abc import Callable, Generator
+from collections.abc import Callable, Generator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -26,7 +32,7 @@ from gpudiag.pytest_plugin import isolated
 from gpudiag.pytest_plugin.machine import PLACE, Place
 from gpudiag.pytest_plugin.settings import SETTINGS, Settings
 
-ORDER, EVENTS, RESULT, SOCKET = "order", "events", "result", "socket"
+ORDER, EVENTS, RESULT, SOCKET, LOG = "order", "events", "result", "socket", "log"
 """Files in the folder of an isolated test."""
 
 _OPTIONS: dict[str, object] = {
@@ -42,10 +48,12 @@ _OPTIONS: dict[str, object] = {
     "trace": False,
     # Files that the session outside writes, and would find truncated.
     "xmlpath": None,
-    "log_file": os.devnull,
     "report_log": None,
     "htmlpath": None,
+    "allure_report_dir": None,
     "pastebin": None,
+    # pytest-retry repeats a phase when its report is made; other plugins that repeat tests do it by a protocol.
+    "retries": None,
     # The choice among tests has been made.
     "lf": False,
     "failedfirst": False,
@@ -56,6 +64,22 @@ _OPTIONS: dict[str, object] = {
     "maxfail": 0,
 }
 """Options that would have this session do what the one outside does already; those of plugins where these are there."""
+
+_REPEATING = ("flaky",)
+"""Markers that would have the test repeated here, and once more outside."""
+
+_TELLING = (
+    "pytest_report_header",
+    "pytest_report_collectionfinish",
+    "pytest_runtest_logstart",
+    "pytest_runtest_logreport",
+    "pytest_runtest_logfinish",
+    "pytest_terminal_summary",
+)
+"""Hooks that only tell what became of a test or of the session."""
+_ENDING = "pytest_sessionfinish"
+"""What installed plugins write when they hear of the end is the session's; what a conftest file does may be to clean
+up."""
 
 _HELPERS = ("multiprocessing.resource_tracker", "multiprocessing.forkserver")
 """Processes that Python starts for itself, and ends when it exits; an isolated test leaves without that."""
@@ -79,8 +103,36 @@ class Order:
     settings: Settings
     place: Place | None
     """What it was given of the GPUs; None where nothing was decided."""
+    options: Mapping[str, bytes]
+    """The values of all options outside, where plugins may have settled them; each pickled."""
+    coverage: Coverage | None = None
+    """What pytest-cov measures outside; None: nothing."""
     call: bytes | None = None
     """A pickled function, its arguments and its keyword arguments, to be called in place of the test."""
+
+
+@dataclass(frozen=True)
+class Coverage:
+    """What to measure, and the file beside which to leave the data: pytest-cov combines all that are there."""
+
+    source: list[str] | None
+    branch: bool | None
+    config_file: str | bool
+    data_file: str
+    by_test: bool
+    """With ``--cov-context=test``."""
+
+    def start(self) -> Any:
+        """Begin; return what measures."""
+        import coverage
+
+        measuring = coverage.Coverage(
+            self.data_file, data_suffix=True, source=self.source, branch=self.branch, config_file=self.config_file
+        )
+        for kind in ("no_data", "unimported_source", "preimported_source"):  # all this is told by the session outside
+            setattr(measuring, f"_warn_{kind}", False)
+        measuring.start()
+        return measuring
 
 
 def test_key(item: pytest.Item) -> tuple[str, ...]:
@@ -115,8 +167,9 @@ def run(argument: dict[str, Any]) -> bytes:
 
         session = _Session(order, folder, tell)
         pytest.main([*order.arguments], plugins=[session])
-    if os.getpid() != process:
-        return b"null"
+        if os.getpid() != process:
+            return b"null"
+        session.close()
     import msgspec
 
     return msgspec.json.encode(_end_descendants())
@@ -147,6 +200,14 @@ class _Session:
         self._tell = tell
         self._stdout = sys.stdout
         self._handed_over = False
+        self._raised: bytes | None = None
+        self._measuring: Any = None if order.coverage is None else order.coverage.start()
+
+    def close(self) -> None:
+        """Leave what was measured where pytest-cov looks for it."""
+        if self._measuring is not None:
+            self._measuring.stop()
+            self._measuring.save()
 
     @pytest.hookimpl(wrapper=True, tryfirst=True)
     def pytest_load_initial_conftests(self, early_config: pytest.Config) -> Generator[None, object, object]:
@@ -160,10 +221,12 @@ class _Session:
 
     @pytest.hookimpl(wrapper=True, tryfirst=True)
     def pytest_cmdline_main(self, config: pytest.Config) -> Generator[None, object, object]:
-        for name, value in _OPTIONS.items():
+        settled = {name: value for name, text in self._order.options.items() if (value := _unpickled(text)) is not None}
+        for name, value in {**settled, **_OPTIONS}.items():
             if hasattr(config.option, name):
                 setattr(config.option, name, value)
         config.option.basetemp = self._order.basetemp
+        config.option.log_file = str(self._folder / LOG)  # for the session outside to append to its own
         if "[" not in self._order.test[0]:  # pytest takes it for the beginning of a parameter: then all is collected
             config.args[:] = ["::".join(self._order.test)]
         if self._order.workerinput is not None:
@@ -181,10 +244,13 @@ class _Session:
         wanted = [item for item in items if test_key(item) == self._order.test]
         result = yield
         items[:] = wanted[:1]  # whatever others deselect: the choice among tests has been made
+        for node in items[0].listchain() if items else ():
+            node.own_markers[:] = [mark for mark in node.own_markers if mark.name not in _REPEATING]
         return result
 
     @pytest.hookimpl(tryfirst=True)
     def pytest_runtestloop(self, session: pytest.Session) -> bool | None:
+        _narrow(session.config.pluginmanager)
         if self._order.call is None or session.testsfailed or not session.items:
             return None
         self._tell({"began": "call"})
@@ -192,20 +258,26 @@ class _Session:
         return True
 
     @pytest.hookimpl(tryfirst=True)
-    def pytest_runtest_setup(self) -> None:
-        self._begin("setup")
+    def pytest_runtest_setup(self, item: pytest.Item) -> None:
+        self._begin(item, "setup")
 
     @pytest.hookimpl(tryfirst=True)
-    def pytest_runtest_call(self) -> None:
-        self._begin("call")
+    def pytest_runtest_call(self, item: pytest.Item) -> None:
+        self._begin(item, "call")
 
     @pytest.hookimpl(tryfirst=True)
-    def pytest_runtest_teardown(self) -> None:
-        self._begin("teardown")
+    def pytest_runtest_teardown(self, item: pytest.Item) -> None:
+        self._begin(item, "teardown")
+
+    @pytest.hookimpl(wrapper=True, tryfirst=True)
+    def pytest_runtest_makereport(self, call: pytest.CallInfo[None]) -> Generator[None, object, object]:
+        self._raised = None if call.excinfo is None else _pickled(call.excinfo.value)
+        return (yield)
 
     @pytest.hookimpl(trylast=True)  # pytest fails a test for its subtests when its terminal reporter has the report
     def pytest_runtest_logreport(self, report: pytest.TestReport) -> None:
-        self._tell({"report": self._config.hook.pytest_report_to_serializable(config=self._config, report=report)})
+        content = self._config.hook.pytest_report_to_serializable(config=self._config, report=report)
+        self._tell({"report": content, "raised": self._raised})
 
     def pytest_configure(self, config: pytest.Config) -> None:
         self._config = config
@@ -233,8 +305,10 @@ class _Session:
                 }
             )
 
-    def _begin(self, phase: str) -> None:
+    def _begin(self, item: pytest.Item, phase: str) -> None:
         self._tell({"began": phase})
+        if self._order.coverage is not None and self._order.coverage.by_test:
+            self._measuring.switch_context(f"{item.nodeid}|{'run' if phase == 'call' else phase}")
         if not self._handed_over:
             self._handed_over = True
             self._hand_over_output()
@@ -250,15 +324,63 @@ class _Session:
                 socket.send_fds(outside, [b"1,2"], [1, 2])
 
 
+class _Protocol:
+    """Runs a test as pytest itself does, before any other plug-in is asked: once, in this process."""
+
+    def __init__(self, plugins: pytest.PytestPluginManager) -> None:
+        self._runner: Any = plugins.get_plugin("runner")
+
+    @pytest.hookimpl(tryfirst=True)
+    def pytest_runtest_protocol(self, item: pytest.Item, nextitem: pytest.Item | None) -> object:
+        return self._runner.pytest_runtest_protocol(item=item, nextitem=nextitem)
+
+
+def _narrow(plugins: pytest.PytestPluginManager) -> None:
+    """Keep what belongs to the session outside from being done here, now that all plug-ins are there."""
+    plugins.register(_Protocol(plugins))
+    others = {one for one in plugins.get_plugins() if _package(one) not in ("_pytest", __name__.partition(".")[0])}
+    installed = others - set(plugins._conftest_plugins)
+    for name in _TELLING:
+        setattr(plugins.hook, name, plugins.subset_hook_caller(name, others))
+    setattr(plugins.hook, _ENDING, plugins.subset_hook_caller(_ENDING, installed))
+
+
+def _package(plugin: object) -> str:
+    """Return the name of the package that a plug-in, a module or an object, comes from."""
+    return str(getattr(plugin, "__module__", None) or getattr(plugin, "__name__", "")).partition(".")[0]
+
+
+class _Pickler(pickle.Pickler):
+    """Knows what pytest raises to skip or to fail: these classes say that they are built into Python, and are not."""
+
+    def reducer_override(self, thing: object) -> Any:
+        for name in ("skip", "fail", "xfail"):
+            if type(thing) is getattr(pytest, name).Exception:
+                return isolated.outcome, (name, str(thing))
+        return NotImplemented
+
+
+def _pickled(error: BaseException) -> bytes | None:
+    """Return an exception as bytes; None where it cannot be read again: many can be written, but not read."""
+    with contextlib.suppress(Exception):
+        file = io.BytesIO()
+        _Pickler(file).dump(error)
+        pickle.loads(file.getvalue())  # noqa: S301  # written here
+        return file.getvalue()
+    return None
+
+
+def _unpickled(content: bytes) -> Any:
+    """Return what the session outside has pickled; None where that cannot be read here."""
+    with contextlib.suppress(Exception):
+        return pickle.loads(content)  # noqa: S301  # by the session that started this one
+    return None
+
+
 def _result(call: bytes) -> bytes:
     """Call the pickled function; return, pickled, what it returned or raised."""
     try:
         function, arguments, keywords = pickle.loads(call)  # noqa: S301  # by the session that started this one
         return pickle.dumps({"value": function(*arguments, **keywords)})
     except BaseException as error:  # also what skips or fails a test
-        text = traceback.format_exc()
-        with contextlib.suppress(Exception):
-            raised = pickle.dumps({"raised": error, "traceback": text})
-            pickle.loads(raised)  # noqa: S301  # many an exception can be written, but not read
-            return raised
-        return pickle.dumps({"raised": None, "traceback": text})
+        return pickle.dumps({"raised": _pickled(error), "traceback": traceback.format_exc()})

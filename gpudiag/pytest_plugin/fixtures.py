@@ -25,7 +25,7 @@ if TYPE_CHECKING:
 
 _NEVER_ON_A_GPU = (  # not compiled here: that is a millisecond of every session
     r"_?(Arg|Retval|DeviceArg|DeviceRetval|HostSend|HostRecv|Send|Recv|EagerConst|Const|NoOp|Identity|IdentityN|Shape|ShapeN|Size|Rank)"
-    r"|\w*(Dataset|Iterator|Summary|Checkpoint)\w*"
+    r"|(?s:.*(Dataset|Iterator|Summary|Checkpoint).*)"
 )
 """Operations that compute nothing: they are arguments and results, ask for a shape, feed a model, or write files."""
 _LOG_LEVEL = "TF_CPP_MIN_LOG_LEVEL"

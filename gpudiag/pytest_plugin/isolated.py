@@ -14,14 +14,15 @@ from __future__ import annotations
 
 import contextlib
 import functools
+import importlib.util
 import itertools
 import math
 import os
 import pickle
+import shutil
 import socket
 import stat
 import sys
-import tempfile
 import time
 import warnings
 from collections.abc import Callable, Generator, Iterator, Mapping
@@ -31,13 +32,14 @@ from typing import TYPE_CHECKING, Any, NoReturn, Protocol, TypeVar
 
 import pytest
 
+from gpudiag import lending
 from gpudiag.pytest_plugin import settings
 from gpudiag.pytest_plugin.machine import PLACE
 from gpudiag.pytest_plugin.settings import Settings
 
 if TYPE_CHECKING:
     from gpudiag.isolate import Ended, Job
-    from gpudiag.pytest_plugin.farside import Order
+    from gpudiag.pytest_plugin.farside import Coverage, Order
 
 LINES = (
     "gpudiag_isolated(timeout=60): runs the test in a fresh process, where TensorFlow is configured anew; a crash or a "
@@ -101,7 +103,7 @@ def caller(request: pytest.FixtureRequest, env: Mapping[str, str | None] | None 
         if "value" in outcome.result:
             value: Value = outcome.result["value"]
             return value
-        raised = outcome.result["raised"]
+        raised = _exception(outcome.result["raised"])
         if raised is None:
             raise RuntimeError(f"in a process of its own:\n{outcome.result['traceback']}")
         raise raised from _Remote(outcome.result["traceback"])
@@ -161,20 +163,30 @@ def pytest_runtest_makereport(
     return report if isolated is None else isolated.report(report, call)
 
 
+@pytest.hookimpl(optionalhook=True, tryfirst=True)
+def pytest_timeout_set_timer(item: pytest.Item) -> bool | None:
+    """Leave the clock of pytest-timeout to the session in the other process, which knows what the test is doing."""
+    return True if _ISOLATED in item.stash else None
+
+
 class _Isolated:
-    """One isolated test, seen from here."""
+    """One isolated test, seen from here; plugins may have it run more than once."""
 
     def __init__(self, item: pytest.Item, timeout_s: float) -> None:
         self._item = item
         self._timeout_s = timeout_s
         self._outcome = _Outcome()
         self._raised: BaseException | None = None
+        """What was raised here, as no report came from there."""
+        self._told: BaseException | None = None
+        """What was raised there, as its report says, and was raised here once more."""
         self._took_s = 0.0
         """All of it, together with what is not part of any phase."""
 
     def setup(self) -> None:
         """Run the whole test."""
         item = self._item
+        self._raised = self._told = None
         began = time.perf_counter()
         self._outcome = outcome = _processes(item.config).run(_order(item), self._timeout_s)
         self._took_s = time.perf_counter() - began
@@ -189,6 +201,8 @@ class _Isolated:
         for warning in outcome.warnings:
             told = {"warning_message": warning, "when": "runtest", "nodeid": item.nodeid, "location": None}
             item.ihook.pytest_warning_recorded.call_historic(kwargs=told)
+        if outcome.log and (plugin := item.config.pluginmanager.get_plugin("logging-plugin")) is not None:
+            plugin.log_file_handler.stream.write(outcome.log)
         if outcome.exit is not None:
             pytest.exit(*outcome.exit)
         self._look_at("setup")
@@ -208,9 +222,16 @@ class _Isolated:
             self._raise(ChildProcessError(self._outcome.left_text))
 
     def _look_at(self, phase: str) -> None:
-        """Raise where ``phase`` has no report, although it should have been reached."""
+        """Raise what ``phase`` raised there, or where it has no report, although it should have been reached.
+
+        The report comes from there all the same; but plugins also look at the exception, to repeat the test, say. Not
+        for pdb: there is nothing to be seen here.
+        """
         if self._outcome.missing == phase:
             self._raise(self._outcome.died or ChildProcessError(self._outcome.why_nothing))
+        self._told = self._outcome.raised.get(phase)
+        if self._told is not None and not self._item.config.option.usepdb:
+            raise self._told
 
     def _raise(self, error: OSError) -> NoReturn:
         self._raised = error
@@ -219,7 +240,7 @@ class _Isolated:
     def report(self, report: pytest.TestReport, call: pytest.CallInfo[None]) -> pytest.TestReport:
         """Return the report of a phase: that of the other process, unless the phase raised here."""
         there = self._outcome.reports.get(str(report.when))
-        if call.excinfo is None and there:
+        if there and (call.excinfo is None or call.excinfo.value is self._told):
             *others, last = there
             for other in others:  # subtests
                 self._item.ihook.pytest_runtest_logreport(report=self._as_here(other))
@@ -243,6 +264,8 @@ class _Outcome:
 
     reports: dict[str, list[pytest.TestReport]] = field(default_factory=dict)
     """By phase; several where a test has subtests."""
+    raised: dict[str, BaseException] = field(default_factory=dict)
+    """By phase; what cannot be had here is left out."""
     missing: str | None = None
     """The first phase that should have been reached and has no report."""
     died: OSError | None = None
@@ -252,6 +275,8 @@ class _Outcome:
     """Processes that were running when it ended."""
     output: dict[str, str] = field(default_factory=dict)
     """What escaped pytest's capture there and, where the process died, what that held."""
+    log: str = ""
+    """What ``--log-file`` is to hold of it."""
     warnings: list[warnings.WarningMessage] = field(default_factory=list)
     exit: tuple[str, int | None] | None = None
     """The arguments of ``pytest.exit``, where that was called."""
@@ -279,14 +304,17 @@ class _Processes:
         self._bounds = Bounds(kept_bytes=8 << 10, restarts=1000)  # a test may kill the process that it was forked from
         added = {name: None for name in os.environ if name not in environment}
         preload = f"{farside.__name__}:{farside.preload.__name__}"
+        what = f"import {'pytest' if importlib.util.find_spec('tensorflow') is None else 'tensorflow'}"
         env = {**environment, **added}
-        servers = {_ORIGIN: ServerSpec(preload, "import tensorflow", env), _PLAIN: ServerSpec(env=env)}
+        servers = {_ORIGIN: ServerSpec(preload, what, env), _PLAIN: ServerSpec(env=env)}
+        self._folder = lending.Folder()
         self._children = supervise(servers, self._bounds)
         self._count = 0
 
     def close(self) -> None:
         """End every process."""
         self._children.__exit__(None, None, None)
+        self._folder.close()
 
     def run(
         self, order: Order, timeout_s: float, env: Mapping[str, str | None] = {}, *, fresh: bool = False
@@ -296,16 +324,19 @@ class _Processes:
         from gpudiag.pytest_plugin import farside
 
         self._count += 1
-        with tempfile.TemporaryDirectory(prefix="gpudiag-", ignore_cleanup_errors=True) as name:
-            folder = Path(name)
+        folder = self._folder.path / str(self._count)
+        folder.mkdir()
+        try:
             (folder / farside.ORDER).write_bytes(pickle.dumps(order))
             target = f"{farside.__name__}:{farside.run.__name__}"
             server = _PLAIN if fresh else _ORIGIN
-            job = Job(str(self._count), target, {"folder": name}, timeout_s, server, fresh, env)
+            job = Job(str(self._count), target, {"folder": str(folder)}, timeout_s, server, fresh, env)
             with _Captured(folder / farside.SOCKET) as captured:
                 ended = self._ended(job, captured)
                 texts = {} if ended.cause is None else captured.texts(self._bounds.kept_bytes)
             return self._outcome(ended, folder, texts)
+        finally:
+            shutil.rmtree(folder, ignore_errors=True)
 
     def _ended(self, job: Job, captured: _Captured) -> Ended:
         """Run ``job`` to its end."""
@@ -337,10 +368,16 @@ class _Processes:
             if "report" in event:
                 report = self._report(data=event["report"])
                 outcome.reports.setdefault(report.when, []).append(report)
+                if (error := _exception(event["raised"])) is not None:
+                    outcome.raised[report.when] = error
+                else:  # the phase passed, whatever became of its subtests
+                    outcome.raised.pop(report.when, None)
             elif "warning" in event:
                 outcome.warnings.append(_warning(**event))
             refused = refused or event.get("refused", "")
             outcome.exit = outcome.exit or event.get("exit")
+        with contextlib.suppress(OSError):
+            outcome.log = (folder / farside.LOG).read_text(encoding="utf-8", errors="replace")
         outcome.result = next(_pickled(folder / farside.RESULT), None)
         if ended.cause is not None:
             kind = TimeoutError if ended.cause is Cause.TIMEOUT else ChildProcessError
@@ -427,7 +464,7 @@ def _order(item: pytest.Item, call: bytes | None = None) -> Order:
     config = item.config
     arguments = [os.fspath(argument) for argument in config.invocation_params.args]
     if config.pluginmanager.has_plugin("pytest_cov"):
-        arguments.append("--no-cov")  # two sessions cannot write one file of coverage data
+        arguments.append("--no-cov")  # it would erase what is measured here
     factory = getattr(config, "_tmp_path_factory", None)  # there is no other way to it; pytest-xdist takes this one too
     return Order(
         arguments=tuple(arguments),
@@ -438,13 +475,56 @@ def _order(item: pytest.Item, call: bytes | None = None) -> Order:
         workerinput=getattr(config, "workerinput", None),
         settings=settings.of(config),
         place=config.stash.get(PLACE, None),
+        options=_options(config),
+        coverage=_coverage(config),
         call=call,
+    )
+
+
+def _options(config: pytest.Config) -> dict[str, bytes]:
+    """Return the values of options, pickled; what cannot be pickled is left to what the command line says."""
+    pickled = {}
+    for name, value in vars(config.option).items():
+        with contextlib.suppress(Exception):
+            pickled[name] = pickle.dumps(value)
+    return pickled
+
+
+def _coverage(config: pytest.Config) -> Coverage | None:
+    """Return what pytest-cov measures here; None where it does not."""
+    from gpudiag.pytest_plugin.farside import Coverage
+
+    controller = getattr(config.pluginmanager.get_plugin("_cov"), "cov_controller", None)
+    if controller is None:
+        return None
+    return Coverage(
+        source=controller.cov_source,
+        branch=controller.cov_branch,
+        config_file=controller.cov_config,
+        data_file=str(Path(controller.topdir) / controller.cov.config.data_file),
+        by_test=config.option.cov_context == "test",
     )
 
 
 def is_far_side(config: pytest.Config) -> bool:
     """Tell whether this session runs one isolated test."""
     return FAR_SIDE in config.stash
+
+
+def outcome(name: str, reason: str) -> BaseException:
+    """Return what ``pytest.skip`` and the like raise."""
+    error: BaseException = getattr(pytest, name).Exception(reason)
+    return error
+
+
+def _exception(pickled: bytes | None) -> BaseException | None:
+    """Return what another process raised; None where it cannot be had."""
+    if pickled is None:
+        return None
+    with contextlib.suppress(Exception):
+        error = pickle.loads(pickled)  # noqa: S301  # by a process that this one started
+        return error if isinstance(error, BaseException) else None
+    return None
 
 
 def _timeout_s(marker: pytest.Mark) -> float:

@@ -9,6 +9,8 @@ from typing import Any
 
 import pytest
 
+from gpudiag import lending
+
 ASSIGNMENTS = ("device", "share", "none")
 PREFIX = "GPUDIAG_PYTEST"
 
@@ -228,4 +230,4 @@ RUN_VARIABLE = f"{PREFIX}_RUN"
 """Names the folder of the run to its workers; set by the plugin itself."""
 SESSION_VARIABLE = f"{PREFIX}_SESSION"
 """Marks every process that a session starts; set by the plugin itself."""
-_VARIABLES = frozenset({*(one.variable for one in ALL), RUN_VARIABLE, SESSION_VARIABLE})
+_VARIABLES = frozenset({*(one.variable for one in ALL), RUN_VARIABLE, SESSION_VARIABLE, lending.VARIABLE})

@@ -63,7 +63,8 @@ def _verdict(report: Report) -> ET.Element:
     if report.exit_code != 0:
         tag = "failure" if report.verdict is Verdict.FAIL else "error"
         causes = [f"{name}: {text}" for cause in report.diagnosis.causes for name, text in words.cause(cause)]
-        text = "\n".join(filter(None, [words.headline(report), *causes, words.next_step(report)]))
+        broke = [f"{one.part} broke: {one.why}" for one in report.diagnosis.failed]
+        text = "\n".join(filter(None, [words.headline(report), *causes, *broke, words.next_step(report)]))
         ET.SubElement(case, tag, type=report.verdict.value, message=said).text = text
     elif report.verdict is not Verdict.PASS:
         ET.SubElement(case, "skipped").text = f"{said}\n{words.next_step(report)}"

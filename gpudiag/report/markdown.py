@@ -10,6 +10,9 @@ from gpudiag.plaintext import one_line, plain
 from gpudiag.report import words
 
 _MARKUP = re.compile(r"[\\`*|<>\[\]~&$]|(?<!\w)_|_(?!\w)")
+# A backslash does not help against these: GitHub looks for them in the text that is shown. A comment parts it.
+_CALLS = re.compile(r"@(?=\w)|#(?=\d)|\b(?:GH-(?=\d)|[A-Za-z][A-Za-z+.-]{1,15}:(?=//)|www(?=\.))", re.ASCII)
+_OURS = re.compile(r"https://[\w./#?=&%:+,~-]+", re.ASCII)
 _HEADERS = ("outcome", "probe", "device", "time", "measured")
 _ALIGNMENT = ("left", "left", "left", "right", "left")
 
@@ -54,7 +57,7 @@ def _diagnosis(report: Report) -> Iterator[str]:
         yield "\n".join(
             [
                 f"- **{_text(text)}**",
-                *(f"  - {name}: {_code(value) if name == 'do' else _text(value)}" for name, value in rest),
+                *(f"  - {name}: {_AS.get(name, _text)(value)}" for name, value in rest),
             ]
         )
     if other := words.others(diagnosis):
@@ -107,4 +110,13 @@ def _code(text: str) -> str:
 
 def _text(text: str) -> str:
     """Return ``text`` on one line, so written that Markdown shows it as it is, in a table too."""
-    return _MARKUP.sub(r"\\\g<0>", one_line(text))
+    return _CALLS.sub(r"\g<0><!-- -->", _MARKUP.sub(r"\\\g<0>", one_line(text)))
+
+
+def _address(text: str) -> str:
+    """Return the address of documentation as a link."""
+    return f"<{text}>" if _OURS.fullmatch(text) else _text(text)
+
+
+_AS = {"do": _code, "see": _address}
+"""How a line of a cause is written, if not as text."""

@@ -7,6 +7,7 @@ from collections import Counter
 from collections.abc import Iterable
 
 from gpudiag.hostfacts import Facts, Unknown
+from gpudiag.missing import missing_gpus
 from gpudiag.model import Broken, Diagnosis, Finding, Gpu, Judged, Report, RootCause, Row, Skipped, Stage, Verdict
 from gpudiag.plaintext import one_line, plain
 
@@ -95,6 +96,9 @@ def machine(report: Report) -> tuple[tuple[str, str], ...]:
     if report.level.name != "full":
         why = f": {report.level.reason}; --level full --disturb runs every probe" if report.level.reason else ""
         pairs.append(("level", f"{report.level.name}{why}"))
+    if report.settings is not None:
+        pairs.append(("settings", report.settings.text.removeprefix("settings ")))
+    pairs += [("note", text) for text in report.notes]
     return tuple((heading, one_line(text)) for heading, text in pairs)
 
 
@@ -112,6 +116,8 @@ def headline(report: Report) -> str:
         if diagnosis.causes:
             used = any(isinstance(row.outcome, Judged) and row.outcome.verified for row in report.rows)
             return "The GPU is used, but not as it was meant to be" if used else "What is not as it was meant to be"
+        if diagnosis.failed:
+            return "Part of the diagnosis broke: a cause may be missing"
         return "The log shows no fault" if report.lines and (diagnosis.harmless or diagnosis.misleading) else ""
     fails = diagnosis.broken_at is Stage.FIRST_OP  # its devices were made
     if diagnosis.causes:
@@ -129,6 +135,7 @@ def others(diagnosis: Diagnosis) -> list[tuple[str, str]]:
     later = [("then", f"{one.cause} ({one.rule}): {one.fix[0]}") for one in diagnosis.folded]
     later += [("means", text) for text in diagnosis.misleading]
     later += [("harmless", text) for text in diagnosis.harmless]
+    later += [("broke", f"{one.part}: {one.why}") for one in diagnosis.failed]
     return [(heading, one_line(text)) for heading, text in later]
 
 
@@ -177,7 +184,16 @@ def next_step(report: Report) -> str:
             return f"Cure what failed{also}, then: gpudiag check {_probes(failed)}".rstrip()
         case Verdict.BROKEN:
             broken = [row for row in report.rows if isinstance(row.outcome, Broken)]
+            if not broken:
+                parts = ", ".join(one.part for one in report.diagnosis.failed)
+                return one_line(f"Every row stands, but part of the diagnosis broke ({parts}): a cause may be missing.")
             return f"A broken probe proves nothing. Run it again: gpudiag check -v {_probes(broken)}".rstrip()
+        case Verdict.NOT_VERIFIED if report.withheld and (report.gpus or missing_gpus(report.facts)):
+            first, *more = report.withheld
+            others = f" (and {len(more)} more)" if more else ""
+            return one_line(
+                f"No PASS, whatever passed: {first}{others}. Fix that, or choose other GPUs with CUDA_VISIBLE_DEVICES."
+            )
         case Verdict.NOT_VERIFIED if report.unverified:
             gpus = ", ".join(f"GPU {gpu.index}" for gpu in report.unverified)
             return f"No probe verified a kernel on {gpus}: cure why they were skipped, or run all: gpudiag check"

@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import signal
 import subprocess
-import sys
 from collections.abc import Iterable, Mapping, Sequence
 
 from gpudiag.simulator.faults import Fault
 from gpudiag.simulator.machine import Machine
 from gpudiag.simulator.spec import MachineSpec
 from gpudiag.simulator.wheel import cpu_only_tensorflow
+from gpudiag.speech import say
 
 # What a terminal or a supervisor may send; the command decides what to make of it.
 FORWARDED = {
@@ -41,10 +41,10 @@ def run(
         injected = f", with {', '.join(map(str, machine.faults))}" if machine.faults else ""
         mask = machine.environment(environment).get("CUDA_VISIBLE_DEVICES")
         masked = "" if mask is None else f", masked by CUDA_VISIBLE_DEVICES={mask!r}"
-        print(f"gpudiag: {machine.spec.summary()}{injected}{masked}", file=sys.stderr, flush=True)
+        say(f"gpudiag: {machine.spec.summary()}{injected}{masked}")
         warning = cpu_only_tensorflow()
         if warning:
-            print(f"gpudiag: {warning}", file=sys.stderr, flush=True)
+            say(f"gpudiag: {warning}")
         waited_for = FORWARDED | {signal.SIGCHLD}
         before = signal.pthread_sigmask(signal.SIG_BLOCK, waited_for)
         try:
@@ -56,10 +56,10 @@ def run(
                     preexec_fn=lambda: signal.pthread_sigmask(signal.SIG_SETMASK, before),  # noqa: PLW1509  # see above
                 )
             except FileNotFoundError:
-                print(f"gpudiag: {command[0]}: no such command", file=sys.stderr)
+                say(f"gpudiag: {command[0]}: no such command")
                 return NOT_FOUND
             except (PermissionError, OSError) as error:
-                print(f"gpudiag: {command[0]}: {error.strerror}", file=sys.stderr)
+                say(f"gpudiag: {command[0]}: {error.strerror}")
                 return NOT_EXECUTABLE
             code = _wait(process, waited_for)
         finally:

@@ -22,6 +22,10 @@ class SimulatorMissing(SimulatorError):  # noqa: N818  # the name states the fau
     """The simulated libraries were not built."""
 
 
+class SimulatorBroken(SimulatorError):  # noqa: N818  # the name states the fault
+    """The simulated libraries are there and cannot be opened."""
+
+
 class CudaWheelMissing(SimulatorError):  # noqa: N818  # the name states the fault
     """TensorFlow is absent, or it is a build without CUDA: it never asks for a CUDA library."""
 

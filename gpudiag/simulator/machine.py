@@ -4,6 +4,7 @@ table."""
 from __future__ import annotations
 
 import fcntl
+import functools
 import importlib.metadata
 import os
 import platform
@@ -11,13 +12,16 @@ import re
 import resource
 import shutil
 import stat
+import subprocess
+import sys
 import tempfile
 from collections.abc import Iterable, Mapping
 from pathlib import Path
 from types import TracebackType
 
+from gpudiag.plaintext import one_line
 from gpudiag.simulator import kernel_files
-from gpudiag.simulator.errors import FaultError, RealDriverMapped, SimulatorMissing, SpecError
+from gpudiag.simulator.errors import FaultError, RealDriverMapped, SimulatorBroken, SimulatorMissing, SpecError
 from gpudiag.simulator.faults import (
     SONAMES,
     Fault,
@@ -34,12 +38,17 @@ FAULTS_VARIABLE = "GPUDIAG_SIM_FAULTS"
 _PREFIX = "gpudiag-sim-"
 _OWNER = "owner"
 
-CORE = "libgpudiag_cuda.so"
-_COMMON = (CORE, "libgpudiag_kernels.so", "keras_on_simulated_gpu.py")
+CORE, KERNELS = "libgpudiag_cuda.so", "libgpudiag_kernels.so"
+_COMMON = (CORE, KERNELS, "keras_on_simulated_gpu.py")
+
+REINSTALL = (
+    "build and install gpudiag again here: pip install --force-reinstall --no-cache-dir --no-deps --no-binary gpudiag "
+    "gpudiag, or pip install . in a checkout"
+)
 
 
 def library_directory() -> Path:
-    """Where the simulated libraries are; SimulatorMissing says what to install."""
+    """Where the simulated libraries are; SimulatorMissing says why there are none, and what to install."""
     places = [Path(__file__).parent / "lib"]
     # An editable install keeps Python files in the checkout, libraries in the installed package.
     try:
@@ -52,12 +61,53 @@ def library_directory() -> Path:
             return place
     if platform.system() != "Linux":
         raise SimulatorMissing(f"GPUs are simulated on Linux only, and this is {platform.system()}")
+    reason = next(filter(None, map(_why_not_built, places)), "no CMake, make or ninja that works was found")
     raise SimulatorMissing(
-        "the simulated CUDA libraries were not built: gpudiag was installed where no C and C++ "
-        "compiler was found. Install one (Debian, Ubuntu: apt-get install gcc g++; Fedora: "
-        "dnf install gcc gcc-c++) and install gpudiag again (pip install --force-reinstall "
-        "--no-cache-dir --no-deps gpudiag, or pip install . in a checkout)"
+        f"the simulated CUDA libraries were not built when gpudiag was installed: {reason}. Install a C and a C++ "
+        f"compiler (Debian, Ubuntu: apt-get install gcc g++; Fedora: dnf install gcc gcc-c++), then {REINSTALL}"
     )
+
+
+def _why_not_built(place: Path) -> str:
+    """Return the line that matters of the build's output, which CMakeLists.txt left in place of the libraries."""
+    log = place / "not-built.txt"
+    try:
+        output = log.read_text(errors="replace")
+    except OSError:
+        return ""
+    compiler = re.search(r"^(?!-- ).*(?:\berror:|\bcannot find\b|\bnot found\b).{,200}", output, re.MULTILINE)
+    cmake = re.search(r"^CMake Error.*?:\s+(.{,200})", output, re.MULTILINE | re.DOTALL)
+    line = compiler[0] if compiler else cmake[1] if cmake else output[-200:]
+    return f"{one_line(line)} (all of it: {log})"
+
+
+@functools.cache
+def _require_loadable(libraries: Path) -> None:
+    """SimulatorBroken where the loader refuses the libraries that all others stand on.
+
+    They are opened by another process: what is opened here could never be closed again.
+    """
+    files = [str(libraries / name) for name in (CORE, KERNELS)]
+    script = "import ctypes, sys\nfor file in sys.argv[1:]: print(file, file=sys.stderr, flush=True), ctypes.CDLL(file)"
+    try:
+        done = subprocess.run(
+            [sys.executable, "-I", "-S", "-c", script, *files],
+            stdin=subprocess.DEVNULL,
+            capture_output=True,
+            text=True,
+            errors="replace",
+            timeout=60,
+            check=False,
+        )
+    except (OSError, subprocess.TimeoutExpired) as error:
+        raise SimulatorBroken(f"whether the simulated CUDA libraries can be opened cannot be tried: {error}") from error
+    if done.returncode:
+        said = one_line(done.stderr.strip().rpartition("\n")[2].removeprefix("OSError: "))
+        died = f": signal {-done.returncode} ends who opens it" if done.returncode < 0 else ""
+        raise SimulatorBroken(
+            f"gpudiag's own simulated CUDA libraries cannot be opened: {said}{died}. They are damaged, or were built "
+            f"for another system, such as one with a newer C library; {REINSTALL}"
+        )
 
 
 class Machine:
@@ -77,6 +127,7 @@ class Machine:
                 raise FaultError(f"{fault}: there is no such GPU; 0 to {len(self.spec.gpus) - 1}")
         refuse_too_much_memory(self.spec)
         self._libraries = library_directory()
+        _require_loadable(self._libraries)
         self._directory: Path | None = None
         self._owner: int | None = None
 

@@ -6,7 +6,7 @@ import pytest
 
 from conftest import Gpudiag
 from corpus.containers import NO_GPU_AT_ALL, machine
-from gpudiag import codec, simulator
+from gpudiag import codec
 from gpudiag.model import Report
 
 HIDDEN = '"/dev/nvidiactl" = false\n"/dev/nvidia-uvm" = false\n"/dev/nvidia0" = false'
@@ -15,10 +15,6 @@ NO_DRIVER = ("--fault", "library_missing=libcuda.so.1", "--fault", "nvml_missing
 
 
 def checked(gpudiag: Gpudiag, toml: str, *arguments: str, **variables: str) -> Report:
-    try:
-        simulator.library_directory()
-    except simulator.SimulatorMissing as missing:
-        pytest.skip(str(missing))
     (gpudiag.folder / "machine.toml").write_text(toml)
     options = ("--simulate", "machine.toml", *arguments, "host", "discovery", "--format", "json")
     done = gpudiag("check", *options, flags=(), **variables)

@@ -98,7 +98,8 @@ STATEMENT = re.compile(r"gpus\[")
     ids=["Python", "pytest", "notebook", "of another traceback", "no traceback"],
 )
 def test_the_statement_that_raised_is_the_users_own(log: list[str], found: str) -> None:
-    assert list(lines.statements(log, ERROR, STATEMENT)) == [("IndexError: list index out of range", found)]
+    ((match, error, statement),) = lines.statements(log, ERROR, STATEMENT)
+    assert (match.string, error, statement) == (log[-1], "IndexError: list index out of range", found)
 
 
 def test_a_line_is_told_without_time_and_number() -> None:

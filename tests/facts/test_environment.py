@@ -89,3 +89,20 @@ def test_a_variable_that_python_sets_at_its_start(tmp_path: Path, monkeypatch: p
     assert environment.gather(variables).set_by_python == {}
     monkeypatch.setenv("PYTHONPATH", str(tmp_path))
     assert environment.gather(variables).set_by_python == {"CUDA_VISIBLE_DEVICES": str(file)}
+
+
+@pytest.mark.parametrize(
+    ("cluster", "stored"),
+    [
+        ('{"cluster": {"worker": ["a:1"]}, "task": {"type": "worker", "index": 1e400}}', WITHHELD),
+        ('{"cluster": {"worker": "secret.example:1"}, "task": {"type": "worker", "index": 0}}', WITHHELD),
+        ('{"cluster": {"worker": 7}, "task": {"type": "worker", "index": 0}}', WITHHELD),
+        ("[" * 100_000, "(no JSON)"),
+        (
+            '{"cluster": {"worker": {"3": "a:1", "5": "b:1"}}, "task": {"type": "worker", "index": 3}}',
+            '{"cluster": {"worker": 2}, "task": {"type": "worker", "index": 3}}',
+        ),
+    ],
+)
+def test_of_a_cluster_that_cannot_be_one_nothing_is_stored(cluster: str, stored: str) -> None:
+    assert gather(TF_CONFIG=cluster) == {"TF_CONFIG": stored}

@@ -36,3 +36,21 @@ def test_wsl_is_known_by_its_kernel(tmp_path: Path) -> None:
     assert facts.wsl
     assert facts.kernel == "5.15.153.1-microsoft-standard-WSL2"
     assert not system.gather().wsl
+
+
+def test_a_uid_without_a_name_and_without_a_home(monkeypatch: pytest.MonkeyPatch) -> None:
+    for name in ("LOGNAME", "USER", "LNAME", "USERNAME", "HOME"):
+        monkeypatch.delenv(name, raising=False)
+    monkeypatch.setattr("os.getuid", lambda: 54321)
+    assert (system.gather().user, system.gather().home) == ("54321", "")
+
+
+def test_names_that_are_not_utf8(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    def release() -> dict[str, str]:
+        return {"PRETTY_NAME": b"caf\xe9".decode()}
+
+    monkeypatch.setattr("platform.freedesktop_os_release", release)
+    monkeypatch.setattr("platform.node", lambda: os.fsdecode(b"h\xffst"))
+    facts = system.gather()
+    assert facts.hostname == "h\\udcffst"
+    assert facts.os.startswith("Linux")

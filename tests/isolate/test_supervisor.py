@@ -2,7 +2,11 @@
 
 from __future__ import annotations
 
+import ctypes
+import json
 import os
+import resource
+import shutil
 import signal
 import subprocess
 import sys
@@ -25,11 +29,13 @@ SERVERS = {
     "threaded": ServerSpec(preload="processes.preloads:starts_a_thread"),
     "guarded": ServerSpec(preload="processes.preloads:refuses_to_fork"),
     "talkative": ServerSpec(preload="processes.preloads:talks"),
+    "slow to remove": ServerSpec(preload="processes.preloads:removes_slowly"),
     **{
         name: ServerSpec(preload=f"processes.preloads:{name}", what=f"the preload that {name}")
         for name in ("raises", "segfaults", "hangs", "floods")
     },
 }
+FAULTS = Path(__file__).parent.parent / "faults" / "injected"
 BOUNDS = Bounds(preload_s=5.0, term_grace_s=0.3, kill_grace_s=3.0)
 
 
@@ -134,7 +140,7 @@ def test_a_death_is_a_result_of_its_own_kind(function: str, cause: Cause, detail
         b'{"raised":5}',
         b'{"raised":{"type":"A","message":"b","cause":"c"}}',
         b'{"value":{"x":"\xff"}}',
-        b'{"value":' + b"[" * 5000 + b"]" * 5000 + b"}",
+        b'{"value":' + b"[" * 100000 + b"]" * 100000 + b"}",
     ],
 )
 def test_a_malformed_record_breaks_its_own_job(record: bytes) -> None:
@@ -361,6 +367,154 @@ def test_no_child_outlives_a_supervisor_that_is_killed(server_is_stopped: bool, 
     while list(scratch.iterdir()) and time.monotonic() < until:
         time.sleep(0.02)
     assert list(scratch.iterdir()) == [], "temporary files were left behind"
+
+
+def test_a_job_of_any_size_and_any_bytes_arrives() -> None:
+    undecodable = os.fsdecode(b"caf\xe9")
+    large = {f"GPUDIAG_TEST_{number}": "x" * 100_000 for number in range(4)}
+    env: dict[str, str | None] = {**large, "GPUDIAG_TEST_NAME": undecodable}
+    for fresh in (False, True):
+        ended = run_one(
+            job("returns_its_argument", fresh=fresh, env=env, text="y" * 300_000, name=undecodable, names=list(env))
+        )
+        assert ended.value is not None, ended
+        argument, environment = json.loads(json.loads(ended.value))
+        assert (argument["name"], len(argument["text"])) == (undecodable, 300_000)
+        assert environment == env
+
+
+def test_a_process_that_cannot_be_set_up_says_why() -> None:
+    ended = run_one(job("well", fresh=True, env={"GPUDIAG_TEST_LARGE": "x" * 200_000}))
+    assert ended.cause is Cause.NOT_STARTED
+    assert "Argument list too long (E2BIG)" in ended.detail
+
+
+def test_jobs_wait_for_room_rather_than_fail() -> None:
+    """Each takes three descriptors here; there are not enough for all at once."""
+    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    with Supervisor(SERVERS, BOUNDS) as supervisor:
+        supervisor.start(job("well", key="first"))
+        _until_ended(supervisor)
+        resource.setrlimit(resource.RLIMIT_NOFILE, (max(_descriptors()) + 10, hard))
+        try:
+            for number in range(12):
+                supervisor.start(job("sleeps", key=str(number), seconds=0.2))
+            ended: list[Ended] = []
+            while len(ended) < 12:
+                ended += _until_ended(supervisor)
+        finally:
+            resource.setrlimit(resource.RLIMIT_NOFILE, (soft, hard))
+    assert [one.cause for one in ended] == [None] * 12
+
+
+def test_what_ended_in_time_counts_although_the_supervisor_was_stopped() -> None:
+    """As with Ctrl-Z, or in a frozen cgroup."""
+    program = (
+        "import time; from gpudiag.isolate import *; from gpudiag.isolate.supervisor import Supervisor\n"
+        "with Supervisor({'plain': ServerSpec()}, Bounds()) as supervisor:\n"
+        "    supervisor.start(Job('first', 'processes.illbehaved:well', {}, 30, 'plain'))\n"
+        "    while not supervisor.wait(1): pass\n"
+        "    for n in range(4):\n"
+        "        supervisor.start(Job(str(n), 'processes.illbehaved:sleeps', {'seconds': 1 + n / 20}, 2.5, 'plain'))\n"
+        "    supervisor.wait(0.3)\n"
+        "    print('go', flush=True)\n"
+        "    ended = []\n"
+        "    while len(ended) < 4: ended += supervisor.wait(0.5)\n"
+        "    print([one.detail for one in ended])\n"
+    )
+    environment = {**os.environ, "PYTHONPATH": os.pathsep.join(path for path in sys.path if path)}
+    with subprocess.Popen(
+        [sys.executable, "-c", program], env=environment, stdout=subprocess.PIPE, text=True
+    ) as process:
+        assert process.stdout is not None
+        assert process.stdout.readline() == "go\n"
+        process.send_signal(signal.SIGSTOP)
+        time.sleep(4)
+        process.send_signal(signal.SIGCONT)
+        assert process.stdout.readline() == "['', '', '', '']\n"
+
+
+@pytest.mark.skipif(shutil.which("setpriv") is None or os.geteuid() != 0, reason="needs root and setpriv")
+def test_what_may_not_be_killed_costs_no_other_job(pid_file: Path) -> None:
+    program = (
+        "from gpudiag.isolate import *; from gpudiag.isolate.supervisor import Supervisor\n"
+        "with Supervisor({'plain': ServerSpec()}, Bounds()) as supervisor:\n"
+        "    jobs = 'processes.illbehaved:'\n"
+        "    supervisor.start(Job('other', jobs + 'sleeps', {'seconds': 3}, 30, 'plain'))\n"
+        f"    argument = {{'pid_file': {str(pid_file)!r}}}\n"
+        "    supervisor.start(Job('sudo', jobs + 'leaves_what_cannot_be_killed', argument, 30, 'plain'))\n"
+        "    ended = {}\n"
+        "    while len(ended) < 2: ended.update({one.key: one for one in supervisor.wait(1)})\n"
+        "for key, one in sorted(ended.items()): print(key, one.value, one.left, 'another user' in one.stderr)\n"
+    )
+    pid_file.parent.chmod(0o777)
+    capabilities = "+setuid,+dac_override,+dac_read_search"
+    command = ["setpriv", "--reuid=65534", "--clear-groups", f"--inh-caps={capabilities}"]
+    command += [f"--ambient-caps={capabilities}", sys.executable, "-c", program]
+    environment = {**os.environ, "PYTHONPATH": os.pathsep.join(path for path in sys.path if path)}
+    try:
+        done = subprocess.run(command, env=environment, capture_output=True, text=True, timeout=60, check=True)
+    finally:
+        os.kill(int(pid_file.read_text()), signal.SIGKILL)
+    assert done.stdout == "other b'\"slept\"' 0 False\nsudo b'\"done\"' 1 True\n"
+
+
+def test_slow_removal_of_temporary_files_delays_nothing(pid_file: Path) -> None:
+    with Supervisor(SERVERS, Bounds(term_grace_s=0.2)) as supervisor:
+        supervisor.start(job("leaves_a_temporary_file", key="files", server="slow to remove"))
+        assert [one.key for one in _until_ended(supervisor)] == ["files"]
+        supervisor.start(job("is_deaf_to_term", server="slow to remove", deadline_s=1.0, pid_file=pid_file))
+        (ended,) = _until_ended(supervisor)
+    assert (ended.cause, ended.detail) == (Cause.TIMEOUT, "no result within 1 s")
+    assert ended.duration_s < 10
+
+
+def test_a_late_word_about_a_job_that_was_given_up_is_nothing() -> None:
+    with Supervisor(SERVERS, BOUNDS) as supervisor:
+        server = supervisor._servers["plain"]
+        for message in ({"refused": "gone", "why": "", "cause": "not started"}, {"started": "gone", "pid": 1}):
+            supervisor._take_in(server, message)
+        supervisor.start(job("well"))
+        assert [one.cause for one in _until_ended(supervisor)] == [None]
+
+
+def test_the_callers_process_adopts_nobody() -> None:
+    """It may be the user's own, a session of pytest; the orphans of servers go to their keepers."""
+    answer = ctypes.c_int(-1)
+    with Supervisor(SERVERS, BOUNDS) as supervisor:
+        supervisor.start(job("well"))
+        _until_ended(supervisor)
+        ctypes.CDLL(None).prctl(37, ctypes.byref(answer), 0, 0, 0)  # PR_GET_CHILD_SUBREAPER
+    assert answer.value == 0
+
+
+@pytest.mark.parametrize("number", [signal.SIGKILL, signal.SIGTERM])
+def test_a_server_whose_keeper_is_killed_goes_with_all_that_it_started(number: int, pid_file: Path) -> None:
+    with Supervisor(SERVERS, BOUNDS) as supervisor:
+        supervisor.start(job("leaves_a_daemon_and_waits", key="lost", pid_file=pid_file))
+        while not pid_file.exists():
+            supervisor.wait(0.05)
+        supervisor.start(job("tells_its_keeper"))
+        (ended,) = _until_ended(supervisor)
+        assert ended.value is not None
+        os.kill(int(ended.value), number)
+        assert [one.cause for one in _until_ended(supervisor)] == [Cause.SERVER_LOST]
+        assert is_gone(pid_file)
+        supervisor.start(job("well"))
+        assert [one.cause for one in _until_ended(supervisor)] == [None]
+
+
+def test_the_last_words_of_a_server_stand_with_the_jobs_that_it_lost(tmp_path: Path) -> None:
+    fault = {"FAULT_INJECT": "server:select.select:ENOMEM:all", "PYTHONPATH": str(FAULTS)}
+    with Supervisor({"plain": ServerSpec(env=fault)}, Bounds(restarts=0)) as supervisor:
+        supervisor.start(job("well"))
+        (ended,) = _until_ended(supervisor)
+    assert ended.cause is Cause.SERVER_LOST
+    assert "[Errno 12] Cannot allocate memory" in ended.stderr
+
+
+def _descriptors() -> list[int]:
+    return [int(link.name) for link in Path("/proc/self/fd").iterdir()]
 
 
 def _until_ended(supervisor: Supervisor) -> list[Ended]:

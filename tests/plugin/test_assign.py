@@ -424,3 +424,48 @@ def test_a_worker_elsewhere_is_refused(suite: Suite) -> None:
     done = suite("--dist=load", "--tx=socket=127.0.0.1:9", "--gpudiag-simulate=2x8GiB")
     assert done.status == pytest.ExitCode.USAGE_ERROR
     assert "only workers on this machine can be given its GPUs" in done.err
+
+
+@pytest.mark.parametrize("option", ["--markers", "--fixtures-per-test", "--setup-plan"])
+def test_no_gpu_is_waited_for_where_no_test_runs(
+    option: str, suite: Suite, machine: Callable[[str], Machine], plain: None
+) -> None:
+    here = machine("1x8GiB")
+    others = Devices(here.directory)
+    assert others.take((Gpu(0, "", here.spec.gpus[0].uuid, "", 0),), exclusive=False)
+    suite.write("test_nothing.py", "def test_nothing(): raise SystemExit")
+    began = time.monotonic()
+    done = suite(option, "--gpudiag-assign=share", "--gpudiag-wait=60", **on(here))
+    others.close()
+    assert done.status == 0, done
+    assert time.monotonic() - began < 60
+
+
+@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGKILL])
+def test_what_a_killed_session_leaves_is_removed_by_the_next(
+    number: signal.Signals, suite: Suite, plain: None, wait_until: Callable[[Callable[[], bool]], None]
+) -> None:
+    suite.write(
+        "test_waits.py",
+        """
+        import pathlib, time
+        import pytest
+
+        @pytest.mark.gpudiag_isolated
+        def test_waits():
+            if not pathlib.Path("began").exists():
+                pathlib.Path("began").touch()
+                time.sleep(60)
+        """,
+    )
+
+    def left() -> list[str]:
+        return [path.name for path in suite.gpudiag.temporary.iterdir() if path.name.startswith("gpudiag-")]
+
+    with suite.start("--gpudiag-assign=share") as session:
+        wait_until((suite.folder / "began").exists)
+        session.send_signal(number)
+        session.communicate(timeout=30)
+    wait_until(lambda: all(name.startswith("gpudiag-pytest-") for name in left()))
+    assert suite("--gpudiag-assign=share").status == 0
+    assert left() == []

@@ -265,6 +265,15 @@ def test_without_tensorflow(suite: Suite, plain: None) -> None:
     assert "SIGABRT" in ran.tests["test_two"].message
 
 
+def test_no_tensorflow_is_named_where_there_is_none(suite: Suite, plain: None) -> None:
+    suite.write("conftest.py", "import sys\nsys.executable = '/bin/false'\n")
+    suite.write("test_all.py", "import pytest\n\n@pytest.mark.gpudiag_isolated\ndef test_one(): pass\n")
+    ran = suite()
+    assert ran.outcomes() == {"test_one": "error"}, str(ran)
+    assert "status 1" in ran.tests["test_one"].message
+    assert "tensorflow" not in ran.tests["test_one"].message
+
+
 BAD = {
     "timeout=0": "gpudiag_isolated: timeout=0 is not a number of seconds above 0",
     "timeout='long'": "gpudiag_isolated: timeout='long' is not a number",
@@ -460,6 +469,13 @@ CALLING = """
     def crash():
         os.abort()
 
+    def skip():
+        pytest.skip("not there")
+
+    def test_skip(gpudiag_run_isolated):
+        with pytest.raises(pytest.skip.Exception, match="not there"):
+            gpudiag_run_isolated(skip)
+
     def test_value(gpudiag_run_isolated, capsys):
         value, process = gpudiag_run_isolated(add, 1, two=2)
         assert value == 3
@@ -489,4 +505,4 @@ def test_functions_in_fresh_processes(suite: Suite, plain: None) -> None:
     suite.write("test_all.py", CALLING)
     ran = suite()
     assert set(ran.outcomes().values()) == {"passed"}, str(ran)
-    assert len(ran.outcomes()) == 5
+    assert len(ran.outcomes()) == 6

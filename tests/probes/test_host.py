@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
-from gpudiag import catalogue
+import pytest
+
+from gpudiag import catalogue, judgement
+from gpudiag.catalogue import Entry
 from gpudiag.hostfacts import (
     DriverFacts,
     EnvironmentFacts,
@@ -12,7 +15,7 @@ from gpudiag.hostfacts import (
     example,
     example_with_gpus,
 )
-from gpudiag.model import Finding, Limits
+from gpudiag.model import Broken, Finding, Limits, Row, Skipped
 from gpudiag.variables import CONTEXT, SETTINGS
 
 
@@ -91,3 +94,18 @@ def test_a_mismatch_names_both_versions() -> None:
     )
     (finding,) = judge("host.driver", facts)
     assert finding.figures == {"module": "535.104.05", "library": "550.54.14"}
+
+
+@pytest.mark.parametrize(
+    "entry", [entry for entry in catalogue.entries() if entry.reading is None], ids=lambda entry: entry.name
+)
+def test_without_its_facts_a_probe_is_never_green(entry: Entry) -> None:
+    assert entry.probe.families
+    row = Row(entry.name, (), Skipped(""), 0.0)
+    for family in entry.probe.families:
+        machine = example_with_gpus(2, **{family: Unknown("no answer within 15 s")})
+        assert judgement.judged(row, entry, machine, Limits()).status != "pass"
+        ours = example_with_gpus(2, **{family: Unknown("gpudiag could not start a process", ours=True)})
+        outcome = judgement.judged(row, entry, ours, Limits(require_gpus=3)).outcome
+        assert isinstance(outcome, Broken), "gpudiag's own breakage is no verdict on the machine"
+        assert "gpudiag could not start a process" in outcome.detail

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import ctypes
 import os
 import signal
@@ -134,6 +135,40 @@ def leaves_a_daemon(argument: Argument) -> bytes:
     while not Path(argument["pid_file"]).exists():
         time.sleep(0.01)
     return b'"done"'
+
+
+def leaves_what_cannot_be_killed(argument: Argument) -> bytes:
+    """As a test that starts ``sudo``: a process of another user, which writes for as long as it lives."""
+    if os.fork() == 0:
+        os.setsid()
+        os.setresuid(12345, 12345, 12345)
+        _tell_pid(argument, os.getpid())
+        until = time.monotonic() + 20
+        while time.monotonic() < until:
+            with contextlib.suppress(OSError):  # nobody reads any more
+                os.write(1, b"x")
+        os._exit(0)
+    while not Path(argument["pid_file"]).exists():
+        time.sleep(0.01)
+    return b'"done"'
+
+
+def returns_its_argument(argument: Argument) -> bytes:
+    import json
+
+    seen = json.dumps([argument, {name: os.environ.get(name) for name in argument.get("names", ())}])
+    return json.dumps(seen).encode()  # as a text: a record has no lone surrogates
+
+
+def sleeps(argument: Argument) -> bytes:
+    time.sleep(argument["seconds"])
+    return b'"slept"'
+
+
+def tells_its_keeper(argument: Argument) -> bytes:
+    import psutil
+
+    return b"%d" % psutil.Process(os.getppid()).ppid()
 
 
 def leaves_a_temporary_file(argument: Argument) -> bytes:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import ctypes
 import os
+import shutil
 import signal
 import threading
 import time
@@ -39,6 +40,11 @@ def talks() -> None:
 def floods() -> None:
     while True:
         print("a line" * 100)
+
+
+def removes_slowly() -> None:
+    """As on a file system that answers late."""
+    shutil.rmtree = lambda *_, **__: time.sleep(20)  # type: ignore[assignment]
 
 
 def is_killed_once() -> None:

@@ -31,6 +31,23 @@ DRIVER: tuple[OnMachine | AlteredFacts, ...] = (
     OnMachine("host.driver", "version_mismatch", faults=("nvml_init=18",)),
     OnMachine("host.driver", "nvml_failed", faults=("nvml_init=999",)),
     OnMachine("host.driver", "nvml_failed", faults=("device_lost_after=1@1",)),
+    OnMachine(
+        "host.driver",
+        "left_out",
+        faults=("call_fails=nvmlDeviceGetHandleByIndex_v2:15@1",),
+        variables={"CUDA_VISIBLE_DEVICES": "0"},
+    ),
+    AlteredFacts(
+        "host.driver", "not_counted", {"device_nodes.pci_gpus": ["0000:01:00.0", "0000:02:00.0", "0000:03:00.0"]}
+    ),
+    AlteredFacts(
+        "host.driver",
+        "held",
+        {
+            "device_nodes.pci_gpus": ["0000:01:00.0", "0000:02:00.0", "0000:03:00.0"],
+            "device_nodes.bound": {"0000:03:00.0": "vfio-pci"},
+        },
+    ),
     OnMachine("host.driver", "old_driver", faults=("driver_too_old=11.4",)),
     # A simulated machine has a kernel module and device files that its user may open, and it is no container.
     AlteredFacts(

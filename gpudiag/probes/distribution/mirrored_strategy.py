@@ -89,7 +89,7 @@ OTHER_COLLECTIVE = Kind(
 STEP_S = 20.0
 RATE = 0.125  # and small whole numbers for the rest: exact in every floating-point format of a GPU, TF32 included
 WEIGHTS = [[1.0], [2.0]]
-_CHOSEN = re.compile(r"Collective all_reduce tensors: .*implementation = (?:CommunicationImplementation\.)?(\w+)")
+_CHOSEN = re.compile(r"Collective all_reduce tensors: .{0,300}implementation = (?:CommunicationImplementation\.)?(\w+)")
 
 
 class Copy(Record):

@@ -19,9 +19,11 @@ What to do
 
 from __future__ import annotations
 
-import json
 from collections.abc import Iterator
+from contextlib import suppress
 from typing import Any
+
+import msgspec
 
 from gpudiag.hostfacts import (
     ContainerFacts,
@@ -37,7 +39,7 @@ from gpudiag.probe import Case, Kind, Needs, Probe
 from gpudiag.scope import gpus_in_scope
 from gpudiag.variables import CLUSTER, NO_JSON, WITHHELD
 
-PROBE = Probe(needs=Needs(tensorflow=False), quick=True)
+PROBE = Probe(needs=Needs(tensorflow=False), families=("nvml", "container", "device_nodes", "environment"), quick=True)
 
 SMALL_SHM = Kind(
     "small_shm",
@@ -106,20 +108,38 @@ def figure(facts: Facts) -> str:
 
 def training_workers(facts: Facts) -> tuple[str, ...]:
     """Return the tasks of ``TF_CONFIG`` that train, such as ``worker 0``; none where it is not set."""
-    cluster = _told(facts).get("cluster", {})
-    return tuple(f"{job} {index}" for job in _TRAINING for index in range(cluster.get(job, 0)))
+    cluster = _told(facts).cluster
+    return tuple(f"{job} {index}" for job in _TRAINING for index in range(min(cluster.get(job, 0), _MOST_WORKERS)))
 
 
 def own_task(facts: Facts) -> str | None:
     """Return this process's own task in ``TF_CONFIG``, such as ``worker 1``."""
-    task = _told(facts).get("task")
-    return None if task is None else f"{task['type']} {task['index']}"
+    task = _told(facts).task
+    return None if task is None else f"{task.type} {task.index}"
 
 
-def _told(facts: Facts) -> dict[str, Any]:
+_MOST_WORKERS = 10_000
+"""More do not train together; a report may say any number."""
+
+
+class _Task(msgspec.Struct):
+    type: str
+    index: int
+
+
+class _Cluster(msgspec.Struct):
+    """What is kept of ``TF_CONFIG``."""
+
+    cluster: dict[str, int] = {}
+    task: _Task | None = None
+
+
+def _told(facts: Facts) -> _Cluster:
     value = facts.variables.get(CLUSTER, WITHHELD)
-    told: dict[str, Any] = {} if value in (WITHHELD, NO_JSON) else json.loads(value)
-    return told
+    if value not in (WITHHELD, NO_JSON):
+        with suppress(msgspec.MsgspecError):  # of a report that somebody has edited
+            return msgspec.json.decode(value, type=_Cluster)
+    return _Cluster()
 
 
 def _translation(nodes: DeviceNodeFacts, gpus: set[str]) -> str:

@@ -13,6 +13,9 @@ What a failure means
     `libcuda_failed`: the driver library opens, but does not answer; it is a stub, or damaged.
     `version_mismatch`: the driver was upgraded, and the kernel still runs the old module.
     `nvml_failed`: NVML, or a GPU it counts, cannot be used; the message has NVML's own words.
+    `not_counted`: a GPU is on the PCI bus, no other driver holds it, and NVML does not count it.
+    `left_out`: a GPU cannot be used, and `CUDA_VISIBLE_DEVICES` leaves it out.
+    `held`: another kernel driver holds a GPU, such as vfio-pci for a virtual machine.
     `no_access`: this user may not open the device files.
     `old_driver`: the driver is older than the CUDA that TensorFlow was built with.
     `not_gathered`: a part of the driver did not answer, so it cannot be judged.
@@ -34,7 +37,9 @@ from gpudiag.hostfacts import (
     DeviceNodeFacts,
     Distribution,
     DriverFacts,
+    EnvironmentFacts,
     Facts,
+    Family,
     NvmlFacts,
     TensorflowFacts,
     Unknown,
@@ -42,10 +47,11 @@ from gpudiag.hostfacts import (
     example_gpu,
     example_with_gpus,
 )
+from gpudiag.missing import lost_gpus, uncounted_gpus
 from gpudiag.model import Finding, Limits, Severity
 from gpudiag.probe import Case, Kind, Needs, Probe
 
-PROBE = Probe(needs=Needs(tensorflow=False), quick=True)
+PROBE = Probe(needs=Needs(tensorflow=False), families=("driver", "nvml", "device_nodes"), quick=True)
 
 NOT_GATHERED = Kind(
     "not_gathered",
@@ -105,6 +111,25 @@ NVML_FAILED = Kind(
     "Run nvidia-smi and look for 'NVRM' and 'Xid' in dmesg. A lost GPU needs a reset or a reboot; "
     "'Insufficient Permissions' needs access to /dev/nvidia*.",
 )
+NOT_COUNTED = Kind(
+    "not_counted",
+    Severity.WARNING,
+    "on the PCI bus and not among the GPUs of NVML: {pci}",
+    "Look for 'NVRM' and 'Xid' in dmesg: the driver could not start the GPU, or is too new or too old for it. To do "
+    "without it, name the others in CUDA_VISIBLE_DEVICES.",
+)
+LEFT_OUT = Kind(
+    "left_out",
+    Severity.NOTE,
+    "CUDA_VISIBLE_DEVICES leaves out a GPU that cannot be used: NVML answers: {error}",
+    "Nothing, if the other GPUs are enough. A lost GPU needs a reset or a reboot.",
+)
+HELD = Kind(
+    "held",
+    Severity.NOTE,
+    "{pci} is held by {driver}, so NVML does not count it",
+    "Nothing, if that is meant, as for a virtual machine. Otherwise give it back to the driver nvidia.",
+)
 NO_ACCESS = Kind(
     "no_access",
     Severity.FAIL,
@@ -145,6 +170,7 @@ def judge(facts: Facts, limits: Limits) -> Iterator[Finding]:
     else:
         yield from _judge_libraries(facts, driver, nvml)
         yield from _judge_access(nodes, nvml)
+        yield from _judge_bus(facts, nodes)
         yield from _judge_age(facts, driver, nvml)
 
 
@@ -207,8 +233,20 @@ def _judge_libraries(facts: Facts, driver: DriverFacts, nvml: NvmlFacts) -> Iter
             older = _without_nvml(facts.tensorflow)
             cure = _cure(facts, "libnvidia-ml.so.1", _NVML_OTHERWISE)
             yield GPUS_NOT_TOLD.found(tensorflow=older) if older else NO_NVML.found(cure=cure)
+    elif nvml.undescribed and not lost_gpus(facts):
+        yield LEFT_OUT.found(error=nvml.error)
     elif nvml.error:
         yield NVML_FAILED.found(error=nvml.error)
+
+
+def _judge_bus(facts: Facts, nodes: DeviceNodeFacts) -> Iterator[Finding]:
+    if not facts.nvml_devices:
+        return  # then NVML itself is the matter, or every GPU is held
+    if uncounted := uncounted_gpus(facts):
+        yield NOT_COUNTED.found(pci=" ".join(uncounted))
+    for pci, driver in nodes.bound.items():
+        if pci in nodes.pci_gpus and not driver.startswith("nvidia"):
+            yield HELD.found(pci=pci, driver=driver)
 
 
 def _judge_access(nodes: DeviceNodeFacts, nvml: NvmlFacts) -> Iterator[Finding]:
@@ -261,6 +299,14 @@ def _nodes(shut: str) -> DeviceNodeFacts:
         for node in ordinary.nodes
     )
     return msgspec.structs.replace(ordinary, nodes=closed)
+
+
+def _one_counted(driver: str = "nvidia", **families: Family) -> Facts:
+    """Return the facts of a machine with two GPUs, of which NVML counts the first; ``driver`` holds the other."""
+    nodes = example_with_gpus(2).device_nodes
+    assert isinstance(nodes, DeviceNodeFacts)
+    held = msgspec.structs.replace(nodes, bound=dict(zip(nodes.pci_gpus, ("nvidia", driver), strict=True)))
+    return example_with_gpus(1, **{"device_nodes": held, **families})
 
 
 CASES = (
@@ -325,6 +371,23 @@ CASES = (
         expect=("nvml_failed",),
         facts=example_with_gpus(2, nvml=NvmlFacts("GPU 1: GPU is lost", _MODULE, "12.2", (example_gpu(0),))),
     ),
+    Case(
+        "one lost GPU, which is not in scope",
+        expect=("left_out",),
+        facts=example_with_gpus(
+            2,
+            nvml=NvmlFacts("GPU 1: GPU is lost", _MODULE, "12.2", (example_gpu(0),)),
+            environment=EnvironmentFacts({"CUDA_VISIBLE_DEVICES": "0"}),
+        ),
+    ),
+    Case("one that NVML does not count", expect=("not_counted",), facts=_one_counted()),
+    Case(
+        "one that NVML does not count, and nobody wants",
+        expect=(),
+        facts=_one_counted(environment=EnvironmentFacts({"CUDA_VISIBLE_DEVICES": "0"})),
+    ),
+    Case("one of the host's GPUs in a container", expect=(), facts=_one_counted(container=_DOCKER)),
+    Case("one for a virtual machine", expect=("held",), facts=_one_counted("vfio-pci")),
     Case(
         "no access to any GPU",
         expect=("nvml_failed", "no_access"),

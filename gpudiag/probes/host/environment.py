@@ -45,7 +45,7 @@ from gpudiag.probe import Case, Kind, Needs, Probe
 from gpudiag.scope import apply_mask, index_is_ambiguous, mask_in_force
 from gpudiag.variables import CLUSTER, NO_JSON, WITHHELD, misspelling_of
 
-PROBE = Probe(needs=Needs(tensorflow=False), quick=True)
+PROBE = Probe(needs=Needs(tensorflow=False), families=("environment",), quick=True)
 
 NOT_GATHERED = Kind(
     "not_gathered",

@@ -32,11 +32,12 @@ from gpudiag.hostfacts import (
     example_gpu,
     example_with_gpus,
 )
+from gpudiag.missing import lost_gpus
 from gpudiag.model import SIMULATED, Finding, Limits, Severity
 from gpudiag.probe import Case, Kind, Needs, Probe
 from gpudiag.scope import gpus_in_scope
 
-PROBE = Probe(needs=Needs(tensorflow=False), quick=True)
+PROBE = Probe(needs=Needs(tensorflow=False), families=("nvml", "environment"), quick=True)
 
 TOO_FEW = Kind(
     "too_few",
@@ -58,7 +59,7 @@ def judge(facts: Facts, limits: Limits) -> Iterator[Finding]:
     nvml = facts.nvml
     if isinstance(nvml, Unknown):
         yield NOT_KNOWN.found(reason=nvml.reason)
-    elif nvml.error not in NVML_ABSENT:
+    elif nvml.error not in NVML_ABSENT and (lost_gpus(facts) or not nvml.undescribed):
         yield NOT_KNOWN.found(reason=f"NVML answers {nvml.error!r}")
     found = sum(limits.count_simulated or not gpu.simulated for gpu in gpus_in_scope(facts))
     if found < limits.require_gpus:
@@ -125,6 +126,15 @@ CASES = (
     Case("no GPU, none required", expect=(), facts=example()),
     Case("NVML did not answer", expect=("not_known",), facts=example(nvml=Unknown("no result within 15 s"))),
     Case("NVML fails", expect=("not_known",), facts=example(nvml=NvmlFacts("Unknown Error", None, None, ()))),
+    Case(
+        "a GPU that is lost, and not in scope",
+        expect=(),
+        facts=example_with_gpus(
+            2,
+            nvml=NvmlFacts("GPU 1: GPU is lost", None, None, (example_gpu(0),)),
+            environment=EnvironmentFacts({"CUDA_VISIBLE_DEVICES": "0"}),
+        ),
+    ),
     Case("no GPU, two required", expect=("too_few",), facts=example(), limits=_REQUIRED),
     Case("one GPU, two required", expect=("too_few",), facts=example_with_gpus(1), limits=_REQUIRED),
     Case("two GPUs, two required", expect=(), facts=example_with_gpus(2), limits=_REQUIRED),

@@ -44,7 +44,7 @@ from gpudiag.model import Finding, Limits, Severity
 from gpudiag.probe import Case, Kind, Needs, Probe
 from gpudiag.probes.common import CUDNN_NEEDED, cudnn_serves
 
-PROBE = Probe(needs=Needs(tensorflow=False), quick=True)
+PROBE = Probe(needs=Needs(tensorflow=False), families=("libraries",), quick=True)
 
 UNOPENED = Kind("unopened", Severity.FAIL, "{library} cannot be opened: {error}", "{cure}")
 CUDNN_TOO_OLD = Kind(
@@ -103,10 +103,10 @@ PACKAGES = {
 
 
 def judge(facts: Facts, limits: Limits) -> Iterator[Finding]:
-    if not _is_given_a_gpu(facts) or not _has_cuda(facts):
-        return
     if isinstance(facts.libraries, Unknown):
         yield NOT_GATHERED.found(reason=facts.libraries.reason)
+        return
+    if not _is_given_a_gpu(facts) or not _has_cuda(facts):
         return
     for one in unopened(facts):
         yield UNOPENED.found(library=one.soname, error=one.error, cure=_cure(facts, one))

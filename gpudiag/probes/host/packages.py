@@ -37,7 +37,7 @@ from gpudiag.hostfacts import (
 from gpudiag.model import Finding, Limits, Severity
 from gpudiag.probe import Case, Kind, Needs, Probe
 
-PROBE = Probe(needs=Needs(tensorflow=False), quick=True)
+PROBE = Probe(needs=Needs(tensorflow=False), families=("tensorflow",), quick=True)
 
 OUT_OF_RANGE = Kind(
     "out_of_range",

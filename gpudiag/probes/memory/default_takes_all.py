@@ -90,7 +90,7 @@ LIMIT_MIB = 512
 BACKED_OFF = 0.9
 # NVML and CUDA count what is free a little differently; the reserves lie 264 MiB apart and more.
 TOLERANCE_BYTES = 128 * MIB
-_CAPABILITY = re.compile(r"device:(?P<device>GPU:\d+) .*compute capability: (?P<major>\d+)\.\d+")
+_CAPABILITY = re.compile(r"device:(?P<device>GPU:\d+) .{0,300}compute capability: (?P<major>\d+)\.\d+")
 
 
 class Ceiling(Record):

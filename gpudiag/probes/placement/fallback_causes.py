@@ -84,7 +84,7 @@ GPU, CPU = "GPU:0", "CPU:0"
 MISSING_DEVICE, NO_KERNEL, CPU_RESOURCE = "missing device", "no kernel", "CPU resource"
 FALLS_TO = {MISSING_DEVICE: GPU, NO_KERNEL: CPU, CPU_RESOURCE: CPU}
 
-_AVAILABLE = re.compile(r"All available devices \[([^\]]*)\]")
+_AVAILABLE = re.compile(r"All available devices \[([^\[\]]*)\]")
 
 
 class Attempt(Record):

@@ -8,7 +8,6 @@
  * TensorFlow's CPU kernels. driver_memory.c has memory and copies, driver_streams.c streams, events and host callbacks.
  */
 #define _GNU_SOURCE
-#include <pthread.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -17,7 +16,6 @@
 
 enum { STACK_DEPTH = 16 };
 
-static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
 static bool initialised;
 static bool initialised_in_parent; /* a forked child cannot use its parent's driver: CUDA's own rule */
 int device_count;
@@ -30,14 +28,15 @@ int current_gpu(void) { return depth ? stack[depth - 1]->device.unit.gpu : -1; }
 int gpu_of(CUdevice ordinal) {
     return ordinal >= 0 && ordinal < device_count ? contexts[ordinal].device.unit.gpu : -1;
 }
+bool is_context(CUcontext context) {
+    uintptr_t offset = (uintptr_t)context - (uintptr_t)contexts;
+    return offset < (uintptr_t)device_count * sizeof *contexts && offset % sizeof *contexts == 0;
+}
 bool driver_is_usable(void) { return initialised && !initialised_in_parent; }
 
 /* ---- initialisation ---- */
 
-static void forked(void) {
-    initialised_in_parent |= initialised;
-    pthread_mutex_init(&lock, NULL);
-}
+static void forked(void) { initialised_in_parent |= initialised; }
 
 __attribute__((constructor)) static void watch_forks(void) { pthread_atfork(NULL, NULL, forked); }
 
@@ -45,7 +44,7 @@ static CUresult initialise(void) {
     if (initialised_in_parent) return CUDA_ERROR_NOT_INITIALIZED;
     if (real_driver_is_mapped()) return CUDA_ERROR_SYSTEM_DRIVER_MISMATCH;
     CUresult result = CUDA_SUCCESS;
-    pthread_mutex_lock(&lock);
+    hold(CONTEXTS_LOCK);
     if (!initialised) {
         const struct machine *machine = simulated_machine();
         struct unit units[MAX_GPUS];
@@ -57,7 +56,7 @@ static CUresult initialise(void) {
         initialised = device_count > 0;
         if (!initialised) result = CUDA_ERROR_NO_DEVICE;
     }
-    pthread_mutex_unlock(&lock);
+    let_go(CONTEXTS_LOCK);
     return result;
 }
 
@@ -81,6 +80,7 @@ int driver_current_ordinal(void) { return current() ? current()->ordinal : -1; }
 
 API CUresult cuDriverGetVersion(int *version) {
     ENTER(-1, 0);
+    NEEDED(version);
     *version = simulated_machine()->cuda_version;
     return CUDA_SUCCESS;
 }
@@ -95,6 +95,7 @@ static const struct {
 };
 
 static CUresult error_text(CUresult code, const char **answer, bool name) {
+    NEEDED(answer);
     for (size_t i = 0; i < sizeof errors / sizeof *errors; i++)
         if (errors[i].code == code) {
             *answer = name ? errors[i].name : errors[i].text;
@@ -110,18 +111,21 @@ API CUresult cuGetErrorString(CUresult code, const char **text) { return error_t
 
 API CUresult cuDeviceGetCount(int *count) {
     DRIVER_CALL(-1, 0);
+    NEEDED(count);
     *count = device_count;
     return CUDA_SUCCESS;
 }
 
 API CUresult cuDeviceGet(CUdevice *device, int ordinal) {
     DEVICE_CALL(ordinal);
+    NEEDED(device);
     *device = ordinal;
     return CUDA_SUCCESS;
 }
 
 API CUresult cuDeviceGetName(char *name, int room, CUdevice device) {
     DEVICE_CALL(device);
+    NEEDED(name && room > 0);
     snprintf(name, (size_t)room, "%s%s", contexts[device].device.gpu->name,
              contexts[device].device.unit.mig >= 0 ? " MIG instance" : "");
     return CUDA_SUCCESS;
@@ -141,6 +145,7 @@ static void uuid_bytes(const char *text, unsigned char *bytes) {
 
 API CUresult cuDeviceGetUuid_v2(unsigned char *uuid, CUdevice device) {
     DEVICE_CALL(device);
+    NEEDED(uuid);
     const struct device *it = &contexts[device].device;
     uuid_bytes(it->unit.mig < 0 ? it->gpu->uuid : it->gpu->mig_uuid[it->unit.mig], uuid);
     return CUDA_SUCCESS;
@@ -148,18 +153,21 @@ API CUresult cuDeviceGetUuid_v2(unsigned char *uuid, CUdevice device) {
 /* The older name gives the whole GPU's UUID for a MIG instance too. */
 API CUresult cuDeviceGetUuid(unsigned char *uuid, CUdevice device) {
     DEVICE_CALL(device);
+    NEEDED(uuid);
     uuid_bytes(contexts[device].device.gpu->uuid, uuid);
     return CUDA_SUCCESS;
 }
 
 API CUresult cuDeviceTotalMem_v2(size_t *bytes, CUdevice device) {
     DEVICE_CALL(device);
+    NEEDED(bytes);
     *bytes = unit_capacity(contexts[device].device.unit);
     return CUDA_SUCCESS;
 }
 
 API CUresult cuDeviceGetPCIBusId(char *text, int room, CUdevice device) {
     DEVICE_CALL(device);
+    NEEDED(text && room > 0);
     const struct gpu *gpu = contexts[device].device.gpu;
     snprintf(text, (size_t)room, "%04x:%02x:%02x.0", gpu->pci_domain, gpu->pci_bus, gpu->pci_device);
     return CUDA_SUCCESS;
@@ -167,6 +175,7 @@ API CUresult cuDeviceGetPCIBusId(char *text, int room, CUdevice device) {
 
 API CUresult cuDeviceGetByPCIBusId(CUdevice *device, const char *text) {
     DRIVER_CALL(-1, 0);
+    NEEDED(device && text);
     unsigned domain = 0, bus, slot;
     if (sscanf(text, "%x:%x:%x", &domain, &bus, &slot) != 3) return CUDA_ERROR_INVALID_VALUE;
     for (int i = 0; i < device_count; i++) {
@@ -180,6 +189,7 @@ API CUresult cuDeviceGetByPCIBusId(CUdevice *device, const char *text) {
 
 API CUresult cuDeviceGetAttribute(int *value, int attribute, CUdevice device) {
     DEVICE_CALL(device);
+    NEEDED(value);
     const struct gpu *gpu = contexts[device].device.gpu;
     switch (attribute) {
     case CU_DEVICE_ATTRIBUTE_COMPUTE_CAPABILITY_MAJOR: *value = gpu->cc_major; break;
@@ -232,6 +242,7 @@ API CUresult cuDeviceGetAttribute(int *value, int attribute, CUdevice device) {
 
 API CUresult cuDeviceComputeCapability(int *major, int *minor, CUdevice device) {
     DEVICE_CALL(device);
+    NEEDED(major && minor);
     *major = contexts[device].device.gpu->cc_major;
     *minor = contexts[device].device.gpu->cc_minor;
     return CUDA_SUCCESS;
@@ -245,7 +256,7 @@ static CUresult retain(CUcontext context) {
     const struct gpu *gpu = context->device.gpu;
     struct unit unit = context->device.unit;
     CUresult result = CUDA_SUCCESS;
-    pthread_mutex_lock(&lock);
+    hold(CONTEXTS_LOCK);
     if (!context->retained) {
         /* A real context costs memory before the first allocation; how much is a figure of the specification. */
         if (gpu->compute_mode == PROHIBITED || !unit_enter(unit, gpu->compute_mode != SHARED)) {
@@ -256,12 +267,13 @@ static CUresult retain(CUcontext context) {
         }
     }
     if (result == CUDA_SUCCESS) context->retained++;
-    pthread_mutex_unlock(&lock);
+    let_go(CONTEXTS_LOCK);
     return result;
 }
 
 API CUresult cuDevicePrimaryCtxRetain(CUcontext *context, CUdevice device) {
     DEVICE_CALL(device);
+    NEEDED(context);
     if (!load_kernel_forwarding()) return CUDA_ERROR_NOT_SUPPORTED;
     CUresult result = retain(&contexts[device]);
     if (result == CUDA_SUCCESS) *context = &contexts[device];
@@ -270,19 +282,20 @@ API CUresult cuDevicePrimaryCtxRetain(CUcontext *context, CUdevice device) {
 
 API CUresult cuDevicePrimaryCtxRelease_v2(CUdevice device) {
     DEVICE_CALL(device);
-    pthread_mutex_lock(&lock);
+    hold(CONTEXTS_LOCK);
     CUcontext context = &contexts[device];
     if (context->retained && !--context->retained) { /* the context is destroyed: its overhead is free again */
         unit_release(context->device.unit, context->device.gpu->context_overhead);
         unit_leave(context->device.unit);
         context->sticky = CUDA_SUCCESS;
     }
-    pthread_mutex_unlock(&lock);
+    let_go(CONTEXTS_LOCK);
     return CUDA_SUCCESS;
 }
 
 API CUresult cuDevicePrimaryCtxGetState(CUdevice device, unsigned *flags, int *active) {
     DEVICE_CALL(device);
+    NEEDED(flags && active);
     *flags = 0;
     *active = contexts[device].retained > 0;
     return CUDA_SUCCESS;
@@ -296,12 +309,14 @@ API CUresult cuDevicePrimaryCtxSetFlags_v2(CUdevice device, unsigned flags) {
 
 API CUresult cuCtxGetCurrent(CUcontext *context) {
     DRIVER_CALL(-1, 0);
+    NEEDED(context);
     *context = current();
     return CUDA_SUCCESS;
 }
 
 API CUresult cuCtxSetCurrent(CUcontext context) {
     DRIVER_CALL(-1, 0);
+    REFUSE(context && !is_context(context), CUDA_ERROR_INVALID_CONTEXT);
     if (!context) depth -= depth > 0;
     else stack[depth ? depth - 1 : depth++] = context;
     return CUDA_SUCCESS;
@@ -310,6 +325,7 @@ API CUresult cuCtxSetCurrent(CUcontext context) {
 API CUresult cuCtxPushCurrent_v2(CUcontext context) {
     DRIVER_CALL(-1, 0);
     if (!context || depth == STACK_DEPTH) return CUDA_ERROR_INVALID_VALUE;
+    REFUSE(!is_context(context), CUDA_ERROR_INVALID_CONTEXT);
     stack[depth++] = context;
     return CUDA_SUCCESS;
 }
@@ -324,6 +340,7 @@ API CUresult cuCtxPopCurrent_v2(CUcontext *context) {
 
 API CUresult cuCtxGetDevice(CUdevice *device) {
     DRIVER_CALL(current_gpu(), 0);
+    NEEDED(device);
     if (!current()) return CUDA_ERROR_INVALID_CONTEXT;
     *device = current()->ordinal;
     return CUDA_SUCCESS;
@@ -331,7 +348,8 @@ API CUresult cuCtxGetDevice(CUdevice *device) {
 
 API CUresult cuCtxGetApiVersion(CUcontext context, unsigned *version) {
     DRIVER_CALL(-1, 0);
-    (void)context;
+    NEEDED(version);
+    REFUSE(context && !is_context(context), CUDA_ERROR_INVALID_CONTEXT);
     *version = 3020;
     return CUDA_SUCCESS;
 }
@@ -354,6 +372,7 @@ int driver_use_device(int ordinal) {
 
 API CUresult cuDeviceCanAccessPeer(int *can, CUdevice device, CUdevice peer) {
     DEVICE_CALL(device);
+    NEEDED(can);
     if (peer < 0 || peer >= device_count) return CUDA_ERROR_INVALID_DEVICE;
     *can = device != peer;
     return CUDA_SUCCESS;
@@ -361,6 +380,7 @@ API CUresult cuDeviceCanAccessPeer(int *can, CUdevice device, CUdevice peer) {
 
 API CUresult cuCtxEnablePeerAccess(CUcontext peer, unsigned flags) {
     CONTEXT_CALL(0);
+    REFUSE(!is_context(peer), CUDA_ERROR_INVALID_CONTEXT);
     uint64_t bit = 1ull << peer->ordinal;
     if (flags) return CUDA_ERROR_INVALID_VALUE;
     if (current()->peers & bit) return CUDA_ERROR_PEER_ACCESS_ALREADY_ENABLED;
@@ -370,6 +390,7 @@ API CUresult cuCtxEnablePeerAccess(CUcontext peer, unsigned flags) {
 
 API CUresult cuCtxDisablePeerAccess(CUcontext peer) {
     CONTEXT_CALL(0);
+    REFUSE(!is_context(peer), CUDA_ERROR_INVALID_CONTEXT);
     uint64_t bit = 1ull << peer->ordinal;
     if (!(current()->peers & bit)) return CUDA_ERROR_PEER_ACCESS_NOT_ENABLED;
     current()->peers &= ~bit;
@@ -391,54 +412,73 @@ void driver_launch_not_forwarded(const char *kernel) {
 }
 
 struct function {
+    struct function *next; /* of the same module */
     char name[200];
 };
+struct module {
+    struct function *functions;
+};
+_Static_assert(sizeof(struct function) <= HANDLE_ROOM, "a function does not fit into a handle's slot");
 
-API CUresult cuModuleLoadData(void **module, const void *image) {
+API CUresult cuModuleLoadData(struct module **module, const void *image) {
     CONTEXT_CALL(0);
-    (void)image;
-    *module = calloc(1, 1);
+    NEEDED(module && image);
+    *module = handle_new(MODULE);
     return *module ? CUDA_SUCCESS : CUDA_ERROR_OUT_OF_MEMORY;
 }
-API CUresult cuModuleLoadDataEx(void **module, const void *image, unsigned count, void *options, void *values) {
+API CUresult cuModuleLoadDataEx(struct module **module, const void *image, unsigned count, void *options, void *values) {
     (void)count, (void)options, (void)values;
     return cuModuleLoadData(module, image);
 }
-API CUresult cuModuleLoadFatBinary(void **module, const void *image) { return cuModuleLoadData(module, image); }
-API CUresult cuModuleUnload(void *module) {
+API CUresult cuModuleLoadFatBinary(struct module **module, const void *image) { return cuModuleLoadData(module, image); }
+API CUresult cuModuleUnload(struct module *module) {
     DRIVER_CALL(current_gpu(), 0);
-    free(module);
+    REFUSE(!handle_is(MODULE, module), CUDA_ERROR_INVALID_HANDLE);
+    for (struct function *function = module->functions, *next; function; function = next) {
+        next = function->next;
+        handle_free(FUNCTION, function);
+    }
+    handle_free(MODULE, module);
     return CUDA_SUCCESS;
 }
-API CUresult cuModuleGetFunction(struct function **function, void *module, const char *name) {
+API CUresult cuModuleGetFunction(struct function **function, struct module *module, const char *name) {
     CONTEXT_CALL(0);
-    (void)module;
-    /* Never freed: a module's functions live as long as the module, and TensorFlow keeps its modules. */
-    *function = calloc(1, sizeof **function);
+    NEEDED(function && name);
+    REFUSE(!handle_is(MODULE, module), CUDA_ERROR_INVALID_HANDLE);
+    *function = handle_new(FUNCTION);
     if (!*function) return CUDA_ERROR_OUT_OF_MEMORY;
     snprintf((*function)->name, sizeof (*function)->name, "%s", name);
+    (*function)->next = module->functions;
+    module->functions = *function;
     return CUDA_SUCCESS;
 }
+#define FUNCTION_CALL(function)                                                     \
+    do {                                                                            \
+        CONTEXT_CALL(0);                                                            \
+        REFUSE(!handle_is(FUNCTION, (function)), CUDA_ERROR_INVALID_HANDLE);        \
+    } while (0)
 API CUresult cuFuncGetAttribute(int *value, int attribute, struct function *function) {
-    CONTEXT_CALL(0);
-    (void)attribute, (void)function;
+    FUNCTION_CALL(function);
+    NEEDED(value);
+    (void)attribute;
     *value = 0;
     return CUDA_SUCCESS;
 }
 API CUresult cuFuncSetAttribute(struct function *function, int attribute, int value) {
-    CONTEXT_CALL(0);
-    (void)function, (void)attribute, (void)value;
+    FUNCTION_CALL(function);
+    (void)attribute, (void)value;
     return CUDA_SUCCESS;
 }
 API CUresult cuFuncSetCacheConfig(struct function *function, int config) {
-    CONTEXT_CALL(0);
-    (void)function, (void)config;
+    FUNCTION_CALL(function);
+    (void)config;
     return CUDA_SUCCESS;
 }
 API CUresult cuOccupancyMaxActiveBlocksPerMultiprocessorWithFlags(int *blocks, struct function *function, int block_size,
                                                                   size_t shared_memory, unsigned flags) {
-    CONTEXT_CALL(0);
-    (void)function, (void)block_size, (void)shared_memory, (void)flags;
+    FUNCTION_CALL(function);
+    NEEDED(blocks);
+    (void)block_size, (void)shared_memory, (void)flags;
     *blocks = 1;
     return CUDA_SUCCESS;
 }
@@ -447,14 +487,14 @@ API CUresult cuOccupancyMaxActiveBlocksPerMultiprocessor(int *blocks, struct fun
     return cuOccupancyMaxActiveBlocksPerMultiprocessorWithFlags(blocks, function, block_size, shared_memory, 0);
 }
 API CUresult cuLaunchKernel(struct function *function) { /* the arguments of the launch are of no use here */
-    CONTEXT_CALL(0);
-    driver_launch_not_forwarded(function ? function->name : NULL);
+    FUNCTION_CALL(function);
+    driver_launch_not_forwarded(function->name);
     return CUDA_SUCCESS;
 }
 API CUresult cuLaunchKernelEx(const void *configuration, struct function *function) {
-    CONTEXT_CALL(0);
-    (void)configuration;
-    driver_launch_not_forwarded(function ? function->name : NULL);
+    FUNCTION_CALL(function);
+    NEEDED(configuration);
+    driver_launch_not_forwarded(function->name);
     return CUDA_SUCCESS;
 }
 API CUresult cuLaunchCooperativeKernel(struct function *function) { return cuLaunchKernel(function); }

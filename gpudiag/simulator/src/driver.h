@@ -24,6 +24,7 @@ CUcontext current(void); /* of this thread, or NULL */
 int current_gpu(void);   /* its index in the machine, or -1 */
 int gpu_of(CUdevice ordinal);
 bool driver_is_usable(void);
+bool is_context(CUcontext);
 
 /* What every function but a few begins with. */
 #define DRIVER_CALL(gpu, bytes)                                                             \
@@ -42,6 +43,14 @@ bool driver_is_usable(void);
     do {                                                                             \
         DRIVER_CALL(gpu_of(ordinal), 0);                                             \
         if ((ordinal) < 0 || (ordinal) >= device_count) return CUDA_ERROR_INVALID_DEVICE; \
+    } while (0)
+
+#define NEEDED(pointer) REFUSE(!(pointer), CUDA_ERROR_INVALID_VALUE)
+/* NULL and CU_STREAM_LEGACY (1) and CU_STREAM_PER_THREAD (2) of cuda.h name the default stream. */
+#define STREAM_NEEDED(stream)                                                                  \
+    do {                                                                                       \
+        if ((uintptr_t)(stream) <= 2) (stream) = NULL;                                         \
+        REFUSE((stream) && !handle_is(STREAM, (stream)), CUDA_ERROR_INVALID_HANDLE);           \
     } while (0)
 
 #endif

@@ -5,10 +5,10 @@
  */
 #define _GNU_SOURCE
 #include <errno.h>
-#include <pthread.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/mman.h>
+#include <unistd.h>
 
 #include "driver.h"
 #include "layouts.h"
@@ -21,11 +21,6 @@ struct pool {
 };
 
 enum kind { DEVICE_MEMORY, MANAGED_MEMORY, HOST_MEMORY, REGISTERED_MEMORY };
-
-/* A child forked while another thread held it must not wait for ever; it may not use the driver anyway (driver.c). */
-static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
-static void forked(void) { pthread_mutex_init(&lock, NULL); }
-__attribute__((constructor)) static void watch_forks(void) { pthread_atfork(NULL, NULL, forked); }
 
 struct allocation {
     char *base;
@@ -53,50 +48,59 @@ static size_t above(const char *address) {
 }
 
 static bool remember(struct allocation allocation) {
-    pthread_mutex_lock(&lock);
+    hold(ALLOCATIONS_LOCK);
     if (memory.count == memory.room) {
         size_t room = memory.room ? 2 * memory.room : 64;
         struct allocation *items = realloc(memory.items, room * sizeof *items);
         if (!items) {
-            pthread_mutex_unlock(&lock);
+            let_go(ALLOCATIONS_LOCK);
             return false;
         }
         memory.items = items;
         memory.room = room;
     }
+    if (allocation.pool) {
+        allocation.pool->used += allocation.reserved;
+        if (allocation.pool->used > allocation.pool->high) allocation.pool->high = allocation.pool->used;
+    }
     size_t at = above(allocation.base);
     memmove(memory.items + at + 1, memory.items + at, (memory.count - at) * sizeof *memory.items);
     memory.items[at] = allocation;
     memory.count++;
-    pthread_mutex_unlock(&lock);
+    let_go(ALLOCATIONS_LOCK);
     return true;
 }
 
 static bool find(const void *address, struct allocation *found) {
-    pthread_mutex_lock(&lock);
+    hold(ALLOCATIONS_LOCK);
     size_t at = above(address);
     bool inside = at && (const char *)address < memory.items[at - 1].base + memory.items[at - 1].size;
     if (inside) *found = memory.items[at - 1];
-    pthread_mutex_unlock(&lock);
+    let_go(ALLOCATIONS_LOCK);
     return inside;
 }
 
-static bool forget(void *base, struct allocation *forgotten) {
-    pthread_mutex_lock(&lock);
+/* `kinds` are those that may be freed in this way: bit n is kind n. */
+static bool forget(void *base, unsigned kinds, struct allocation *forgotten) {
+    hold(ALLOCATIONS_LOCK);
     size_t at = above(base);
-    bool known = at && memory.items[at - 1].base == base;
+    bool known = at && memory.items[at - 1].base == base && kinds >> memory.items[at - 1].kind & 1;
     if (known) {
         *forgotten = memory.items[at - 1];
         memory.count--;
         memmove(memory.items + at - 1, memory.items + at, (memory.count - at + 1) * sizeof *memory.items);
+        struct pool *pool = forgotten->pool;
+        if (pool) pool->used -= forgotten->reserved;
+        if (pool && !pool->used) handle_free(DESTROYED_POOL, pool);
     }
-    pthread_mutex_unlock(&lock);
+    let_go(ALLOCATIONS_LOCK);
     return known;
 }
 
 /* Pages come from the kernel untouched: an 80 GiB pool costs nothing until it is used. */
 static CUresult allocate(void **address, size_t size, enum kind kind, CUcontext context, struct pool *pool) {
-    if (!size) return CUDA_ERROR_INVALID_VALUE;
+    if (!size || !address) return CUDA_ERROR_INVALID_VALUE;
+    if (size > SIZE_MAX / 2) return CUDA_ERROR_OUT_OF_MEMORY; /* no sum of it may overflow */
     size_t reserved = kind == HOST_MEMORY ? 0 : (size + 511) & ~(size_t)511;
     if (reserved && !unit_reserve(context->device.unit, reserved, kind == DEVICE_MEMORY)) return CUDA_ERROR_OUT_OF_MEMORY;
     void *base = mmap(NULL, size, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
@@ -110,13 +114,14 @@ static CUresult allocate(void **address, size_t size, enum kind kind, CUcontext 
     return CUDA_SUCCESS;
 }
 
-static CUresult release(void *address) {
+enum { ON_DEVICE = 1 << DEVICE_MEMORY | 1 << MANAGED_MEMORY, ON_HOST = 1 << HOST_MEMORY, REGISTERED = 1 << REGISTERED_MEMORY };
+
+static CUresult release(void *address, unsigned kinds) {
     struct allocation allocation;
     if (!address) return CUDA_SUCCESS;
-    if (!forget(address, &allocation)) return CUDA_ERROR_INVALID_VALUE;
+    if (!forget(address, kinds, &allocation)) return CUDA_ERROR_INVALID_VALUE;
     if (allocation.kind != REGISTERED_MEMORY) munmap(allocation.base, allocation.size);
     if (allocation.reserved) unit_release(allocation.context->device.unit, allocation.reserved);
-    if (allocation.pool) __atomic_sub_fetch(&allocation.pool->used, allocation.reserved, __ATOMIC_RELAXED);
     return CUDA_SUCCESS;
 }
 
@@ -143,25 +148,30 @@ API CUresult cuMemAllocHost_v2(void **address, size_t size) {
 
 API CUresult cuMemFree_v2(void *address) {
     DRIVER_CALL(current_gpu(), 0);
-    return release(address);
+    return release(address, ON_DEVICE);
 }
 API CUresult cuMemFreeHost(void *address) {
     DRIVER_CALL(current_gpu(), 0);
-    return release(address);
+    return release(address, ON_HOST);
 }
 
 API CUresult cuMemHostRegister_v2(void *address, size_t size, unsigned flags) {
     CONTEXT_CALL(0);
     (void)flags;
+    NEEDED(address && size);
+    struct allocation there;
+    if (find(address, &there)) return CUDA_ERROR_HOST_MEMORY_ALREADY_REGISTERED;
     return remember((struct allocation){address, size, 0, REGISTERED_MEMORY, current(), NULL}) ? CUDA_SUCCESS
                                                                                              : CUDA_ERROR_OUT_OF_MEMORY;
 }
 API CUresult cuMemHostUnregister(void *address) {
     DRIVER_CALL(current_gpu(), 0);
-    return release(address);
+    NEEDED(address);
+    return release(address, REGISTERED) ? CUDA_ERROR_HOST_MEMORY_NOT_REGISTERED : CUDA_SUCCESS;
 }
 API CUresult cuMemHostGetDevicePointer_v2(void **device_pointer, void *address, unsigned flags) {
     CONTEXT_CALL(0);
+    NEEDED(device_pointer && address);
     (void)flags;
     *device_pointer = address;
     return CUDA_SUCCESS;
@@ -169,6 +179,7 @@ API CUresult cuMemHostGetDevicePointer_v2(void **device_pointer, void *address, 
 
 API CUresult cuMemGetInfo_v2(size_t *free_bytes, size_t *total) {
     CONTEXT_CALL(0);
+    NEEDED(free_bytes && total);
     uint64_t capacity = unit_capacity(current()->device.unit), used = unit_used(current()->device.unit);
     *total = capacity;
     *free_bytes = used < capacity ? capacity - used : 0; /* managed memory may exceed the GPU */
@@ -186,6 +197,7 @@ API CUresult cuMemGetAddressRange_v2(void **base, size_t *size, void *address) {
 
 API CUresult cuPointerGetAttribute(void *data, int attribute, void *address) {
     DRIVER_CALL(current_gpu(), 0);
+    NEEDED(data);
     struct allocation allocation;
     if (!find(address, &allocation)) return CUDA_ERROR_INVALID_VALUE;
     bool host = allocation.kind == HOST_MEMORY || allocation.kind == REGISTERED_MEMORY;
@@ -211,6 +223,19 @@ API CUresult cuPointerGetAttribute(void *data, int attribute, void *address) {
 
 static struct pool pools[MAX_GPUS]; /* the devices' default pools */
 
+_Static_assert(sizeof(struct pool) <= HANDLE_ROOM, "a pool does not fit into a handle's slot");
+
+static bool is_default(const struct pool *pool) {
+    uintptr_t offset = (uintptr_t)pool - (uintptr_t)pools;
+    return offset < sizeof pools && offset % sizeof *pools == 0 && pool->context;
+}
+#define POOL_NEEDED(pool) REFUSE(!is_default(pool) && !handle_is(POOL, (pool)), CUDA_ERROR_INVALID_VALUE)
+#define POOL_CALL(pool)                                          \
+    do {                                                         \
+        POOL_NEEDED(pool);                                       \
+        DRIVER_CALL((pool)->context->device.unit.gpu, 0);        \
+    } while (0)
+
 static struct pool *pool_of(CUdevice ordinal) {
     pools[ordinal].context = &contexts[ordinal];
     return &pools[ordinal];
@@ -218,6 +243,7 @@ static struct pool *pool_of(CUdevice ordinal) {
 
 API CUresult cuDeviceGetDefaultMemPool(CUmemoryPool *pool, CUdevice device) {
     DEVICE_CALL(device);
+    NEEDED(pool);
     *pool = pool_of(device);
     return CUDA_SUCCESS;
 }
@@ -225,9 +251,10 @@ API CUresult cuDeviceGetMemPool(CUmemoryPool *pool, CUdevice device) { return cu
 
 API CUresult cuMemPoolCreate(CUmemoryPool *pool, const struct pool_properties *properties) {
     DRIVER_CALL(-1, 0);
+    NEEDED(pool && properties);
     int ordinal = properties->location.id;
     if (ordinal < 0 || ordinal >= device_count) return CUDA_ERROR_INVALID_DEVICE;
-    *pool = calloc(1, sizeof **pool);
+    *pool = handle_new(POOL);
     if (!*pool) return CUDA_ERROR_OUT_OF_MEMORY;
     (*pool)->context = &contexts[ordinal];
     return CUDA_SUCCESS;
@@ -235,31 +262,37 @@ API CUresult cuMemPoolCreate(CUmemoryPool *pool, const struct pool_properties *p
 
 API CUresult cuMemPoolDestroy(CUmemoryPool pool) {
     DRIVER_CALL(-1, 0);
-    if (pool < pools || pool >= pools + MAX_GPUS) free(pool);
+    REFUSE(!handle_is(POOL, pool), CUDA_ERROR_INVALID_VALUE); /* nor can a default pool be destroyed */
+    hold(ALLOCATIONS_LOCK);
+    if (pool->used) handle_becomes(DESTROYED_POOL, pool); /* the last free ends it */
+    else handle_free(POOL, pool);
+    let_go(ALLOCATIONS_LOCK);
     return CUDA_SUCCESS;
 }
 
 API CUresult cuMemPoolSetAccess(CUmemoryPool pool, const void *access, size_t count) {
-    DRIVER_CALL(pool->context->device.unit.gpu, 0);
-    (void)access, (void)count;
+    POOL_CALL(pool);
+    NEEDED(access || !count);
     return CUDA_SUCCESS;
 }
 
 API CUresult cuMemPoolTrimTo(CUmemoryPool pool, size_t keep) {
-    DRIVER_CALL(pool->context->device.unit.gpu, 0);
+    POOL_CALL(pool);
     (void)keep;
     return CUDA_SUCCESS;
 }
 
 API CUresult cuMemPoolSetAttribute(CUmemoryPool pool, int attribute, void *value) {
-    DRIVER_CALL(pool->context->device.unit.gpu, 0);
+    POOL_CALL(pool);
+    NEEDED(value);
     if (attribute == CU_MEMPOOL_ATTR_RELEASE_THRESHOLD) pool->release_threshold = *(uint64_t *)value;
     if (attribute == CU_MEMPOOL_ATTR_USED_MEM_HIGH) pool->high = pool->used;
     return CUDA_SUCCESS;
 }
 
 API CUresult cuMemPoolGetAttribute(CUmemoryPool pool, int attribute, void *value) {
-    DRIVER_CALL(pool->context->device.unit.gpu, 0);
+    POOL_CALL(pool);
+    NEEDED(value);
     switch (attribute) {
     case CU_MEMPOOL_ATTR_RELEASE_THRESHOLD: *(uint64_t *)value = pool->release_threshold; break;
     case CU_MEMPOOL_ATTR_RESERVED_MEM_CURRENT:
@@ -271,46 +304,53 @@ API CUresult cuMemPoolGetAttribute(CUmemoryPool pool, int attribute, void *value
     return CUDA_SUCCESS;
 }
 
-static CUresult allocate_from(void **address, size_t size, CUmemoryPool pool) {
-    CUresult result = allocate(address, size, DEVICE_MEMORY, pool->context, pool);
-    if (result != CUDA_SUCCESS) return result;
-    uint64_t used = __atomic_add_fetch(&pool->used, (size + 511) & ~(size_t)511, __ATOMIC_RELAXED);
-    if (used > pool->high) pool->high = used;
-    return CUDA_SUCCESS;
-}
-
 API CUresult cuMemAllocFromPoolAsync(void **address, size_t size, CUmemoryPool pool, CUstream stream) {
     CONTEXT_CALL(size);
-    (void)stream;
-    return allocate_from(address, size, pool);
+    STREAM_NEEDED(stream);
+    POOL_NEEDED(pool);
+    return allocate(address, size, DEVICE_MEMORY, pool->context, pool);
 }
 API CUresult cuMemAllocAsync(void **address, size_t size, CUstream stream) {
     CONTEXT_CALL(size);
-    (void)stream;
-    return allocate_from(address, size, pool_of(current()->ordinal));
+    STREAM_NEEDED(stream);
+    return allocate(address, size, DEVICE_MEMORY, current(), pool_of(current()->ordinal));
 }
 API CUresult cuMemFreeAsync(void *address, CUstream stream) {
     DRIVER_CALL(current_gpu(), 0);
-    (void)stream;
-    return release(address);
+    STREAM_NEEDED(stream);
+    return release(address, ON_DEVICE);
 }
 
 /* ---- copies and memsets ---- */
 
-enum direction { TO_HOST, TO_GPU, BETWEEN_GPUS };
+enum direction { TO_HOST, TO_GPU, BETWEEN_GPUS, ON_HOST_ALONE };
+
+/* Whether the driver may touch these bytes: memory that was freed is not mapped any more. What was not allocated here can
+ * still stand for device memory: temporary tensors of the CPU kernels that work for the GPU's (GatherNd, ScatterNd, TopK). */
+static bool is_usable(const void *address, size_t size) {
+    struct allocation allocation;
+    if (find(address, &allocation)) return size <= allocation.size - (size_t)((const char *)address - allocation.base);
+    uintptr_t first = (uintptr_t)address & ~((uintptr_t)sysconf(_SC_PAGESIZE) - 1), end = (uintptr_t)address + size;
+    return end > first && !msync((void *)first, end - first, MS_ASYNC); /* ENOMEM: some of it is not mapped */
+}
 
 static CUresult copy(void *to, const void *from, size_t size, enum direction direction) {
+    if (!size) return CUDA_SUCCESS;
+    NEEDED(to && from);
+    bool to_gpu = direction == TO_GPU || direction == BETWEEN_GPUS, from_gpu = direction == TO_HOST || direction == BETWEEN_GPUS;
+    if ((to_gpu && !is_usable(to, size)) || (from_gpu && !is_usable(from, size))) return CUDA_ERROR_INVALID_VALUE;
     memmove(to, from, size);
     /* Another bit for each direction: a tensor that goes to one GPU and then to another must not come out right again. */
-    if (direction != TO_HOST) corrupt_copy(current_gpu(), to, size, direction == TO_GPU ? 0x40 : 0x20);
+    if (to_gpu) corrupt_copy(current_gpu(), to, size, direction == TO_GPU ? 0x40 : 0x20);
     return CUDA_SUCCESS;
 }
 
 /* cuMemcpy infers the direction from the pointers. */
 static enum direction direction_of(const void *to, const void *from) {
     struct allocation allocation;
-    if (!find(to, &allocation)) return TO_HOST;
-    return find(from, &allocation) ? BETWEEN_GPUS : TO_GPU;
+    bool from_gpu = find(from, &allocation);
+    if (find(to, &allocation)) return from_gpu ? BETWEEN_GPUS : TO_GPU;
+    return from_gpu ? TO_HOST : ON_HOST_ALONE;
 }
 
 #define COPY(name, direction)                                     \
@@ -321,7 +361,7 @@ static enum direction direction_of(const void *to, const void *from) {
 #define COPY_ASYNC(name, direction)                                                \
     API CUresult name(void *to, const void *from, size_t size, CUstream stream) {  \
         CONTEXT_CALL(size);                                                        \
-        (void)stream;                                                              \
+        STREAM_NEEDED(stream);                                                     \
         return copy(to, from, size, (direction));                                  \
     }
 COPY(cuMemcpy, direction_of(to, from))
@@ -335,29 +375,36 @@ COPY_ASYNC(cuMemcpyDtoDAsync_v2, BETWEEN_GPUS)
 
 API CUresult cuMemcpyPeer(void *to, CUcontext to_context, const void *from, CUcontext from_context, size_t size) {
     CONTEXT_CALL(size);
+    REFUSE(!is_context(to_context) || !is_context(from_context), CUDA_ERROR_INVALID_CONTEXT);
     if (to_context->sticky || from_context->sticky) return CUDA_ERROR_LAUNCH_FAILED;
     return copy(to, from, size, BETWEEN_GPUS);
 }
 API CUresult cuMemcpyPeerAsync(void *to, CUcontext to_context, const void *from, CUcontext from_context, size_t size,
                                CUstream stream) {
-    (void)stream;
     CONTEXT_CALL(size);
+    STREAM_NEEDED(stream);
+    REFUSE(!is_context(to_context) || !is_context(from_context), CUDA_ERROR_INVALID_CONTEXT);
     if (to_context->sticky || from_context->sticky) return CUDA_ERROR_LAUNCH_FAILED;
     return copy(to, from, size, BETWEEN_GPUS);
 }
 
+#define FILL(to, value, count)                                                                                          \
+    do {                                                                                                                \
+        if (!(count)) return CUDA_SUCCESS;                                                                              \
+        REFUSE((count) > SIZE_MAX / sizeof *(to) || !is_usable((to), (count) * sizeof *(to)), CUDA_ERROR_INVALID_VALUE); \
+        for (size_t i = 0; i < (count); i++) (to)[i] = (value);                                                         \
+        return CUDA_SUCCESS;                                                                                            \
+    } while (0)
 #define MEMSET(type, name)                                                             \
     API CUresult name(type *to, type value, size_t count) {                            \
         CONTEXT_CALL(count * sizeof(type));                                            \
-        for (size_t i = 0; i < count; i++) to[i] = value;                              \
-        return CUDA_SUCCESS;                                                           \
+        FILL(to, value, count);                                                        \
     }
 #define MEMSET_ASYNC(type, name)                                                       \
     API CUresult name(type *to, type value, size_t count, CUstream stream) {           \
         CONTEXT_CALL(count * sizeof(type));                                            \
-        (void)stream;                                                                  \
-        for (size_t i = 0; i < count; i++) to[i] = value;                              \
-        return CUDA_SUCCESS;                                                           \
+        STREAM_NEEDED(stream);                                                         \
+        FILL(to, value, count);                                                        \
     }
 MEMSET(unsigned char, cuMemsetD8_v2)
 MEMSET(unsigned short, cuMemsetD16_v2)

@@ -28,6 +28,10 @@ struct event {
     struct timespec recorded;
 };
 
+_Static_assert(sizeof(struct stream) <= HANDLE_ROOM && sizeof(struct event) <= HANDLE_ROOM, "a slot of a handle is too small");
+
+#define EVENT_NEEDED(event) REFUSE(!handle_is(EVENT, (event)), CUDA_ERROR_INVALID_HANDLE)
+
 /* ---- host callbacks: one thread, in order; streams and events count them ---- */
 
 struct callback {
@@ -37,25 +41,24 @@ struct callback {
 };
 
 static struct {
-    pthread_mutex_t lock;
     pthread_cond_t queued_more, ran_one;
     struct callback *first, **last;
     uint64_t queued, ran;
     pthread_t thread;
     bool running;
-} callbacks = {PTHREAD_MUTEX_INITIALIZER, PTHREAD_COND_INITIALIZER, PTHREAD_COND_INITIALIZER, NULL, NULL, 0, 0, 0, false};
+} callbacks = {PTHREAD_COND_INITIALIZER, PTHREAD_COND_INITIALIZER, NULL, NULL, 0, 0, 0, false};
 
 static void *run_callbacks(void *unused) {
     (void)unused;
-    pthread_mutex_lock(&callbacks.lock);
+    hold(CALLBACKS_LOCK);
     for (;;) {
-        while (!callbacks.first) pthread_cond_wait(&callbacks.queued_more, &callbacks.lock);
+        while (!callbacks.first) wait_for(&callbacks.queued_more, CALLBACKS_LOCK);
         struct callback *callback = callbacks.first;
         callbacks.first = callback->next;
-        pthread_mutex_unlock(&callbacks.lock);
+        let_go(CALLBACKS_LOCK);
         callback->function(callback->data);
         free(callback);
-        pthread_mutex_lock(&callbacks.lock);
+        hold(CALLBACKS_LOCK);
         callbacks.ran++;
         pthread_cond_broadcast(&callbacks.ran_one);
     }
@@ -66,7 +69,7 @@ static CUresult queue_callback(CUstream stream, host_function function, void *da
     struct callback *callback = malloc(sizeof *callback);
     if (!callback) return CUDA_ERROR_OUT_OF_MEMORY;
     *callback = (struct callback){NULL, function, data};
-    pthread_mutex_lock(&callbacks.lock);
+    hold(CALLBACKS_LOCK);
     if (!callbacks.running) {
         callbacks.running = !pthread_create(&callbacks.thread, NULL, run_callbacks, NULL);
         if (callbacks.running) pthread_detach(callbacks.thread);
@@ -77,34 +80,36 @@ static CUresult queue_callback(CUstream stream, host_function function, void *da
     callbacks.queued++;
     if (stream) stream->last_callback = callbacks.queued;
     pthread_cond_signal(&callbacks.queued_more);
-    pthread_mutex_unlock(&callbacks.lock);
+    let_go(CALLBACKS_LOCK);
     return CUDA_SUCCESS;
 }
 
 static bool callback_ran(uint64_t number) {
-    pthread_mutex_lock(&callbacks.lock);
+    hold(CALLBACKS_LOCK);
     bool ran = callbacks.ran >= number;
-    pthread_mutex_unlock(&callbacks.lock);
+    let_go(CALLBACKS_LOCK);
     return ran;
 }
 
 /* A callback that waits for its own stream would wait for itself: it returns at once. */
 static void wait_for_callback(uint64_t number) {
-    pthread_mutex_lock(&callbacks.lock);
+    hold(CALLBACKS_LOCK);
     bool inside = callbacks.running && pthread_equal(callbacks.thread, pthread_self());
-    while (!inside && callbacks.ran < number) pthread_cond_wait(&callbacks.ran_one, &callbacks.lock);
-    pthread_mutex_unlock(&callbacks.lock);
+    while (!inside && callbacks.ran < number) wait_for(&callbacks.ran_one, CALLBACKS_LOCK);
+    let_go(CALLBACKS_LOCK);
 }
 
 static uint64_t last_callback(CUstream stream) {
-    pthread_mutex_lock(&callbacks.lock);
+    hold(CALLBACKS_LOCK);
     uint64_t number = stream ? stream->last_callback : callbacks.queued; /* the default stream waits for all */
-    pthread_mutex_unlock(&callbacks.lock);
+    let_go(CALLBACKS_LOCK);
     return number;
 }
 
 API CUresult cuLaunchHostFunc(CUstream stream, host_function function, void *data) {
     CONTEXT_CALL(0);
+    STREAM_NEEDED(stream);
+    NEEDED(function);
     return queue_callback(stream, function, data);
 }
 
@@ -115,11 +120,13 @@ struct stream_callback {
 };
 static void call_stream_callback(void *data) {
     struct stream_callback *it = data;
-    it->function(it->stream, it->stream ? it->stream->context->sticky : CUDA_SUCCESS, it->data);
+    it->function(it->stream, handle_is(STREAM, it->stream) ? it->stream->context->sticky : CUDA_SUCCESS, it->data);
     free(it);
 }
 API CUresult cuStreamAddCallback(CUstream stream, void (*function)(CUstream, CUresult, void *), void *data, unsigned flags) {
     CONTEXT_CALL(0);
+    STREAM_NEEDED(stream);
+    NEEDED(function);
     (void)flags;
     struct stream_callback *it = malloc(sizeof *it);
     if (!it) return CUDA_ERROR_OUT_OF_MEMORY;
@@ -131,7 +138,8 @@ API CUresult cuStreamAddCallback(CUstream stream, void (*function)(CUstream, CUr
 
 API CUresult cuStreamCreateWithPriority(CUstream *stream, unsigned flags, int priority) {
     CONTEXT_CALL(0);
-    *stream = calloc(1, sizeof **stream);
+    NEEDED(stream);
+    *stream = handle_new(STREAM);
     if (!*stream) return CUDA_ERROR_OUT_OF_MEMORY;
     **stream = (struct stream){current(), flags, priority, 0};
     return CUDA_SUCCESS;
@@ -142,32 +150,40 @@ API CUresult cuStreamCreate(CUstream *stream, unsigned flags) {
 }
 API CUresult cuStreamDestroy_v2(CUstream stream) {
     DRIVER_CALL(current_gpu(), 0);
+    REFUSE(!handle_is(STREAM, stream), CUDA_ERROR_INVALID_HANDLE);
     wait_for_callback(last_callback(stream)); /* its callbacks hold its address */
-    free(stream);
-    return CUDA_SUCCESS;
+    return handle_free(STREAM, stream) ? CUDA_SUCCESS : CUDA_ERROR_INVALID_HANDLE;
 }
 API CUresult cuStreamGetPriority(CUstream stream, int *priority) {
     DRIVER_CALL(current_gpu(), 0);
+    STREAM_NEEDED(stream);
+    NEEDED(priority);
     *priority = stream ? stream->priority : 0;
     return CUDA_SUCCESS;
 }
 API CUresult cuStreamGetFlags(CUstream stream, unsigned *flags) {
     DRIVER_CALL(current_gpu(), 0);
+    STREAM_NEEDED(stream);
+    NEEDED(flags);
     *flags = stream ? stream->flags : 0;
     return CUDA_SUCCESS;
 }
 API CUresult cuStreamGetCtx(CUstream stream, CUcontext *context) {
     DRIVER_CALL(current_gpu(), 0);
+    STREAM_NEEDED(stream);
+    NEEDED(context);
     *context = stream ? stream->context : current();
     return CUDA_SUCCESS;
 }
 API CUresult cuStreamQuery(CUstream stream) {
     CONTEXT_CALL(0);
+    STREAM_NEEDED(stream);
     if (stream && stream->context->sticky) return stream->context->sticky;
     return callback_ran(last_callback(stream)) ? CUDA_SUCCESS : CUDA_ERROR_NOT_READY;
 }
 API CUresult cuStreamSynchronize(CUstream stream) {
     CONTEXT_CALL(0);
+    STREAM_NEEDED(stream);
     wait_for_callback(last_callback(stream));
     return stream ? stream->context->sticky : current()->sticky;
 }
@@ -178,46 +194,56 @@ API CUresult cuCtxSynchronize(void) {
 }
 API CUresult cuStreamIsCapturing(CUstream stream, int *status) {
     DRIVER_CALL(current_gpu(), 0);
-    (void)stream;
+    STREAM_NEEDED(stream);
+    NEEDED(status);
     *status = 0; /* CU_STREAM_CAPTURE_STATUS_NONE: graphs are not simulated */
     return CUDA_SUCCESS;
 }
 
 API CUresult cuEventCreate(CUevent *event, unsigned flags) {
     CONTEXT_CALL(0);
+    NEEDED(event);
     (void)flags;
-    *event = calloc(1, sizeof **event);
+    *event = handle_new(EVENT);
     return *event ? CUDA_SUCCESS : CUDA_ERROR_OUT_OF_MEMORY;
 }
 API CUresult cuEventDestroy_v2(CUevent event) {
     DRIVER_CALL(current_gpu(), 0);
-    free(event);
-    return CUDA_SUCCESS;
+    return handle_free(EVENT, event) ? CUDA_SUCCESS : CUDA_ERROR_INVALID_HANDLE;
 }
 API CUresult cuEventRecord(CUevent event, CUstream stream) {
     CONTEXT_CALL(0);
+    EVENT_NEEDED(event);
+    STREAM_NEEDED(stream);
     event->after_callback = last_callback(stream);
     clock_gettime(CLOCK_MONOTONIC, &event->recorded);
     return CUDA_SUCCESS;
 }
 API CUresult cuEventQuery(CUevent event) {
     CONTEXT_CALL(0);
+    EVENT_NEEDED(event);
     return callback_ran(event->after_callback) ? CUDA_SUCCESS : CUDA_ERROR_NOT_READY;
 }
 API CUresult cuEventSynchronize(CUevent event) {
     CONTEXT_CALL(0);
+    EVENT_NEEDED(event);
     wait_for_callback(event->after_callback);
     return current()->sticky;
 }
 API CUresult cuStreamWaitEvent(CUstream stream, CUevent event, unsigned flags) {
     CONTEXT_CALL(0);
-    (void)stream, (void)flags;
+    STREAM_NEEDED(stream);
+    EVENT_NEEDED(event);
+    (void)flags;
     /* Work is done in the caller's thread, so "the stream waits" means that the caller does. */
     wait_for_callback(event->after_callback);
     return CUDA_SUCCESS;
 }
 API CUresult cuEventElapsedTime(float *milliseconds, CUevent start, CUevent end) {
     DRIVER_CALL(current_gpu(), 0);
+    NEEDED(milliseconds);
+    EVENT_NEEDED(start);
+    EVENT_NEEDED(end);
     *milliseconds = (float)(end->recorded.tv_sec - start->recorded.tv_sec) * 1e3f +
                     (float)(end->recorded.tv_nsec - start->recorded.tv_nsec) / 1e6f;
     return CUDA_SUCCESS;

@@ -57,8 +57,7 @@ void faults_add(const char *text) {
 static void trace(const char *function) {
     static FILE *file;
     static bool opened;
-    static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
-    pthread_mutex_lock(&lock);
+    hold(TRACE_LOCK);
     if (!opened) {
         const char *path = getenv("GPUDIAG_SIM_TRACE");
         if (path && *path) file = fopen(path, "ae");
@@ -70,7 +69,7 @@ static void trace(const char *function) {
         fprintf(file, "%d %ld.%06ld %s\n", (int)getpid(), (long)now.tv_sec, now.tv_nsec / 1000, function);
         fflush(file);
     }
-    pthread_mutex_unlock(&lock);
+    let_go(TRACE_LOCK);
 }
 
 static bool counts(struct rule *rule, int gpu, uint64_t bytes) {

@@ -20,6 +20,11 @@
 #include <unordered_set>
 #include <vector>
 
+// libc++ (`zig c++`, clang with -stdlib=libc++) lays out std::string otherwise, and so does GNU's before C++11.
+#if !defined(__GLIBCXX__) || !_GLIBCXX_USE_CXX11_ABI
+#error "TensorFlow needs the C++ types of GNU's libstdc++ with its C++11 ABI, and this compiler uses others: install g++"
+#endif
+
 // ---- TensorFlow's side. Not in the anonymous namespace: the compiler would conclude that OpKernel has no implementation
 // anywhere and call __cxa_pure_virtual directly (gcc 12 does). ----
 

@@ -12,7 +12,6 @@
 
 #include "simulator.h"
 
-static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
 static bool machine_read;
 static struct machine machine;
 
@@ -104,21 +103,18 @@ static void read_machine(void) {
 
 const struct machine *simulated_machine(void) {
     if (!__atomic_load_n(&machine_read, __ATOMIC_ACQUIRE)) {
-        pthread_mutex_lock(&lock);
+        hold(MACHINE_LOCK);
         if (!machine_read) {
             read_machine();
             __atomic_store_n(&machine_read, true, __ATOMIC_RELEASE);
         }
-        pthread_mutex_unlock(&lock);
+        let_go(MACHINE_LOCK);
     }
     return &machine;
 }
 
 /* A forked child reads its own environment, unless the parent's driver was in use (driver.c refuses that child). */
-static void forked(void) {
-    pthread_mutex_init(&lock, NULL);
-    machine_read = false;
-}
+static void forked(void) { machine_read = false; }
 
 __attribute__((constructor)) static void watch_forks(void) { pthread_atfork(NULL, NULL, forked); }
 

@@ -9,17 +9,16 @@
 
 #include "simulator.h"
 
-#define CREATE(name)               \
-    API int name(void **handle) {  \
-        ENTER(-1, 0);              \
-        *handle = calloc(1, 64);   \
-        return 0;                  \
+/* `invalid` is the library's own number for an invalid value or handle. */
+#define CREATE(name, kind, invalid)                                \
+    API int name(void **handle) {                                  \
+        ENTER(-1, 0);                                              \
+        return handle && (*handle = handle_new(kind)) ? 0 : (invalid); \
     }
-#define DESTROY(name)              \
-    API int name(void *handle) {   \
-        ENTER(-1, 0);              \
-        free(handle);              \
-        return 0;                  \
+#define DESTROY(name, kind, invalid)                               \
+    API int name(void *handle) {                                   \
+        ENTER(-1, 0);                                              \
+        return handle_free((kind), handle) ? 0 : (invalid);        \
     }
 /* A setting of a handle that computes nothing. */
 #define ACCEPT(name)               \
@@ -37,15 +36,15 @@ static int property(int which, int major, int minor, int patch) {
 
 /* ---- libcublas.so.12, libcublasLt.so.12: 12.5.3, as in CUDA 12.5 ---- */
 
-CREATE(cublasCreate_v2)
-DESTROY(cublasDestroy_v2)
+CREATE(cublasCreate_v2, CUBLAS, 1)
+DESTROY(cublasDestroy_v2, CUBLAS, 1)
 ACCEPT(cublasSetStream_v2)
 ACCEPT(cublasSetWorkspace_v2)
 ACCEPT(cublasSetMathMode)
 ACCEPT(cublasSetPointerMode_v2)
 ACCEPT(cublasSetAtomicsMode)
-CREATE(cublasLtCreate)
-DESTROY(cublasLtDestroy)
+CREATE(cublasLtCreate, CUBLAS_LT, 1)
+DESTROY(cublasLtDestroy, CUBLAS_LT, 1)
 TEXT(cublasGetStatusString, "CUBLAS status of a simulated GPU")
 TEXT(cublasGetStatusName, "CUBLAS status of a simulated GPU")
 TEXT(cublasLtGetStatusString, "CUBLAS status of a simulated GPU")
@@ -54,19 +53,23 @@ TEXT(cublasLtGetStatusName, "CUBLAS status of a simulated GPU")
 static int zero_for_handle(const char *function, void *handle, int *value) {
     (void)handle;
     int code = call_begins(function, -1, 0);
-    if (!code) *value = 0; /* the default mode in both cases */
-    return code;
+    if (code) return code;
+    REFUSE(!value, 7); /* CUBLAS_STATUS_INVALID_VALUE */
+    *value = 0;        /* the default mode in both cases */
+    return 0;
 }
 API int cublasGetMathMode(void *handle, int *mode) { return zero_for_handle(__func__, handle, mode); }
 API int cublasGetPointerMode_v2(void *handle, int *mode) { return zero_for_handle(__func__, handle, mode); }
 API int cublasGetVersion_v2(void *handle, int *version) {
     ENTER(-1, 0);
+    REFUSE(!version, 7);
     (void)handle;
     *version = 120503;
     return 0;
 }
 API int cublasGetProperty(int which, int *value) {
     ENTER(-1, 0);
+    REFUSE(!value, 7);
     *value = property(which, 12, 5, 3);
     return 0;
 }
@@ -74,8 +77,8 @@ API size_t cublasLtGetVersion(void) { return 120503; }
 
 /* ---- libcudnn.so.9: the version is a figure of the machine; TensorFlow wants 9.3 or later of major 9 ---- */
 
-CREATE(cudnnCreate)
-DESTROY(cudnnDestroy)
+CREATE(cudnnCreate, CUDNN, 2000)
+DESTROY(cudnnDestroy, CUDNN, 2000)
 ACCEPT(cudnnSetStream)
 TEXT(cudnnGetErrorString, "CUDNN status of a simulated GPU")
 
@@ -83,6 +86,7 @@ API size_t cudnnGetVersion(void) { return (size_t)simulated_machine()->cudnn_ver
 API size_t cudnnGetCudartVersion(void) { return 12050; }
 API int cudnnGetProperty(int which, int *value) {
     ENTER(-1, 0);
+    REFUSE(!value, 2000);
     int version = simulated_machine()->cudnn_version; /* since 9.0: major * 10000 + minor * 100 + patch; before: 1000 */
     int major = version >= 90000 ? version / 10000 : version / 1000;
     int rest = version - major * (version >= 90000 ? 10000 : 1000);
@@ -94,14 +98,15 @@ API int cudnnGetProperty(int which, int *value) {
 
 API int cufftGetVersion(int *version) {
     ENTER(-1, 0);
+    REFUSE(!version, 4);
     *version = 11203;
     return 0;
 }
-CREATE(cusolverDnCreate)
-DESTROY(cusolverDnDestroy)
+CREATE(cusolverDnCreate, CUSOLVER, 1)
+DESTROY(cusolverDnDestroy, CUSOLVER, 1)
 ACCEPT(cusolverDnSetStream)
-CREATE(cusparseCreate)
-DESTROY(cusparseDestroy)
+CREATE(cusparseCreate, CUSPARSE, 1)
+DESTROY(cusparseDestroy, CUSPARSE, 1)
 ACCEPT(cusparseSetStream)
 ACCEPT(cusparseSetPointerMode)
 TEXT(cusparseGetErrorName, "CUSPARSE status of a simulated GPU")
@@ -114,6 +119,7 @@ TEXT(cusparseGetErrorString, "CUSPARSE status of a simulated GPU")
 API int ncclGetUniqueId(char *id) {
     static int count;
     ENTER(-1, 0);
+    REFUSE(!id, 4);
     memset(id, 0, 128);
     int made = __atomic_add_fetch(&count, 1, __ATOMIC_RELAXED), pid = (int)getpid();
     memcpy(id, &pid, sizeof pid);
@@ -123,6 +129,7 @@ API int ncclGetUniqueId(char *id) {
 
 API int ncclGetVersion(int *version) {
     ENTER(-1, 0);
+    REFUSE(!version, 4);
     *version = 22103;
     return 0;
 }

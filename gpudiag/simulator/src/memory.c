@@ -31,7 +31,6 @@ struct table {
     struct process processes[MAX_PROCESSES];
 };
 
-static pthread_mutex_t opening = PTHREAD_MUTEX_INITIALIZER;
 static struct table *table;
 static pid_t table_pid; /* the process that `mine` belongs to */
 static struct process *mine;
@@ -91,13 +90,13 @@ failed:
 }
 
 static struct table *open_table(void) {
-    pthread_mutex_lock(&opening);
+    hold(TABLE_LOCK);
     if (!table) table = map_table();
     if (table_pid != getpid()) { /* a forked child holds nothing of its parent's */
         table_pid = getpid();
         mine = NULL;
     }
-    pthread_mutex_unlock(&opening);
+    let_go(TABLE_LOCK);
     if (!table) return NULL;
     if (pthread_mutex_lock(&table->lock) == EOWNERDEAD) pthread_mutex_consistent(&table->lock);
     for (int i = 0; i < MAX_PROCESSES; i++) {

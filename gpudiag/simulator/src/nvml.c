@@ -13,7 +13,14 @@ typedef struct unit *nvmlDevice_t;
 static int initialised; /* nvmlInit counts */
 static struct unit devices[MAX_GPUS], instances[MAX_GPUS][MAX_MIG_INSTANCES];
 
-static int gpu_of(nvmlDevice_t device) { return device ? device->gpu : -1; }
+static bool is_in(const void *handle, const void *first, size_t size) {
+    uintptr_t offset = (uintptr_t)handle - (uintptr_t)first;
+    return offset < size && offset % sizeof(struct unit) == 0;
+}
+static bool is_device(nvmlDevice_t device) {
+    return is_in(device, devices, sizeof devices) || is_in(device, instances, sizeof instances);
+}
+static int gpu_of(nvmlDevice_t device) { return is_device(device) ? device->gpu : -1; }
 static const struct gpu *gpu_at(nvmlDevice_t device) { return &simulated_machine()->gpus[device->gpu]; }
 
 #define NVML_CALL(gpu)                                        \
@@ -24,10 +31,13 @@ static const struct gpu *gpu_at(nvmlDevice_t device) { return &simulated_machine
 #define DEVICE_CALL(device)                                \
     do {                                                   \
         NVML_CALL(gpu_of(device));                         \
-        if (!(device)) return NVML_ERROR_INVALID_ARGUMENT; \
+        if (!is_device(device)) return NVML_ERROR_INVALID_ARGUMENT; \
     } while (0)
 
+#define NEEDED(pointer) REFUSE(!(pointer), NVML_ERROR_INVALID_ARGUMENT)
+
 static nvmlReturn_t text(char *to, unsigned room, const char *from) {
+    NEEDED(to);
     if (strlen(from) >= room) return NVML_ERROR_INSUFFICIENT_SIZE;
     strcpy(to, from);
     return NVML_SUCCESS;
@@ -87,6 +97,7 @@ API nvmlReturn_t nvmlSystemGetNVMLVersion(char *version, unsigned room) {
 }
 API nvmlReturn_t nvmlSystemGetCudaDriverVersion(int *version) {
     NVML_CALL(-1);
+    NEEDED(version);
     *version = simulated_machine()->cuda_version;
     return NVML_SUCCESS;
 }
@@ -96,11 +107,13 @@ API nvmlReturn_t nvmlSystemGetCudaDriverVersion_v2(int *version) { return nvmlSy
 
 API nvmlReturn_t nvmlDeviceGetCount_v2(unsigned *count) {
     NVML_CALL(-1);
+    NEEDED(count);
     *count = (unsigned)simulated_machine()->gpu_count;
     return NVML_SUCCESS;
 }
 API nvmlReturn_t nvmlDeviceGetHandleByIndex_v2(unsigned index, nvmlDevice_t *device) {
     NVML_CALL((int)index);
+    NEEDED(device);
     if (index >= (unsigned)simulated_machine()->gpu_count) return NVML_ERROR_INVALID_ARGUMENT;
     *device = &devices[index];
     return NVML_SUCCESS;
@@ -108,6 +121,7 @@ API nvmlReturn_t nvmlDeviceGetHandleByIndex_v2(unsigned index, nvmlDevice_t *dev
 /* "0000:17:00.0" or "00000000:17:00.0", in either case: the numbers count */
 API nvmlReturn_t nvmlDeviceGetHandleByPciBusId_v2(const char *id, nvmlDevice_t *device) {
     NVML_CALL(-1);
+    NEEDED(id && device);
     unsigned domain, bus, slot;
     if (sscanf(id, "%x:%x:%x", &domain, &bus, &slot) != 3) return NVML_ERROR_INVALID_ARGUMENT;
     const struct machine *machine = simulated_machine();
@@ -121,6 +135,7 @@ API nvmlReturn_t nvmlDeviceGetHandleByPciBusId_v2(const char *id, nvmlDevice_t *
 }
 API nvmlReturn_t nvmlDeviceGetHandleByUUID(const char *uuid, nvmlDevice_t *device) {
     NVML_CALL(-1);
+    NEEDED(uuid && device);
     const struct machine *machine = simulated_machine();
     for (int gpu = 0; gpu < machine->gpu_count; gpu++) {
         if (!strcasecmp(machine->gpus[gpu].uuid, uuid)) {
@@ -140,6 +155,7 @@ API nvmlReturn_t nvmlDeviceGetHandleByUUID(const char *uuid, nvmlDevice_t *devic
 
 API nvmlReturn_t nvmlDeviceGetIndex(nvmlDevice_t device, unsigned *index) {
     DEVICE_CALL(device);
+    NEEDED(index);
     *index = (unsigned)device->gpu;
     return NVML_SUCCESS;
 }
@@ -156,6 +172,7 @@ API nvmlReturn_t nvmlDeviceGetUUID(nvmlDevice_t device, char *uuid, unsigned roo
 }
 API nvmlReturn_t nvmlDeviceGetPciInfo_v3(nvmlDevice_t device, struct nvml_pci *pci) {
     DEVICE_CALL(device);
+    NEEDED(pci);
     const struct gpu *gpu = gpu_at(device);
     memset(pci, 0, sizeof *pci);
     pci->domain = gpu->pci_domain;
@@ -168,6 +185,7 @@ API nvmlReturn_t nvmlDeviceGetPciInfo_v3(nvmlDevice_t device, struct nvml_pci *p
 }
 API nvmlReturn_t nvmlDeviceGetCudaComputeCapability(nvmlDevice_t device, int *major, int *minor) {
     DEVICE_CALL(device);
+    NEEDED(major && minor);
     *major = gpu_at(device)->cc_major;
     *minor = gpu_at(device)->cc_minor;
     return NVML_SUCCESS;
@@ -175,16 +193,19 @@ API nvmlReturn_t nvmlDeviceGetCudaComputeCapability(nvmlDevice_t device, int *ma
 /* CUDA and NVML count compute modes alike: 0 default, 1 exclusive thread, 2 prohibited, 3 exclusive process. */
 API nvmlReturn_t nvmlDeviceGetComputeMode(nvmlDevice_t device, int *mode) {
     DEVICE_CALL(device);
+    NEEDED(mode);
     *mode = gpu_at(device)->compute_mode;
     return NVML_SUCCESS;
 }
 API nvmlReturn_t nvmlDeviceGetPersistenceMode(nvmlDevice_t device, int *mode) {
     DEVICE_CALL(device);
+    NEEDED(mode);
     *mode = 1;
     return NVML_SUCCESS;
 }
 API nvmlReturn_t nvmlDeviceGetNumaNodeId(nvmlDevice_t device, unsigned *node) {
     DEVICE_CALL(device);
+    NEEDED(node);
     if (gpu_at(device)->numa_node < 0) return NVML_ERROR_NOT_SUPPORTED;
     *node = (unsigned)gpu_at(device)->numa_node;
     return NVML_SUCCESS;
@@ -192,6 +213,7 @@ API nvmlReturn_t nvmlDeviceGetNumaNodeId(nvmlDevice_t device, unsigned *node) {
 /* TensorFlow asks for the link once a device; the simulated one is a constant (PCIe 4.0 x16). */
 API nvmlReturn_t nvmlDeviceGetCurrPcieLinkGeneration(nvmlDevice_t device, unsigned *generation) {
     DEVICE_CALL(device);
+    NEEDED(generation);
     *generation = 4;
     return NVML_SUCCESS;
 }
@@ -200,6 +222,7 @@ API nvmlReturn_t nvmlDeviceGetMaxPcieLinkGeneration(nvmlDevice_t device, unsigne
 }
 API nvmlReturn_t nvmlDeviceGetCurrPcieLinkWidth(nvmlDevice_t device, unsigned *width) {
     DEVICE_CALL(device);
+    NEEDED(width);
     *width = 16;
     return NVML_SUCCESS;
 }
@@ -211,6 +234,7 @@ API nvmlReturn_t nvmlDeviceGetMaxPcieLinkWidth(nvmlDevice_t device, unsigned *wi
 
 API nvmlReturn_t nvmlDeviceGetMemoryInfo(nvmlDevice_t device, struct nvml_memory *memory) {
     DEVICE_CALL(device);
+    NEEDED(memory);
     uint64_t total = unit_capacity(*device), used = unit_used(*device);
     if (device->mig < 0) /* of a GPU in MIG mode: what all its instances use */
         for (int mig = 0; mig < gpu_at(device)->mig_instances; mig++) used += unit_used((struct unit){device->gpu, mig});
@@ -220,6 +244,7 @@ API nvmlReturn_t nvmlDeviceGetMemoryInfo(nvmlDevice_t device, struct nvml_memory
 }
 API nvmlReturn_t nvmlDeviceGetMemoryInfo_v2(nvmlDevice_t device, struct nvml_memory_v2 *memory) {
     struct nvml_memory first;
+    NEEDED(memory);
     nvmlReturn_t code = nvmlDeviceGetMemoryInfo(device, &first);
     if (code == NVML_SUCCESS) *memory = (struct nvml_memory_v2){memory->version, first.total, 0, first.free, first.used};
     return code;
@@ -228,6 +253,7 @@ API nvmlReturn_t nvmlDeviceGetMemoryInfo_v2(nvmlDevice_t device, struct nvml_mem
 /* Size protocol: too little room gives the needed count and "insufficient size". */
 API nvmlReturn_t nvmlDeviceGetComputeRunningProcesses_v3(nvmlDevice_t device, unsigned *count, struct nvml_process *processes) {
     DEVICE_CALL(device);
+    NEEDED(count);
     struct holder holders[512];
     int found = 0, room = (int)(sizeof holders / sizeof *holders);
     unsigned instance_of[512];
@@ -242,12 +268,14 @@ API nvmlReturn_t nvmlDeviceGetComputeRunningProcesses_v3(nvmlDevice_t device, un
     unsigned given = *count;
     *count = (unsigned)found;
     if ((unsigned)found > given) return NVML_ERROR_INSUFFICIENT_SIZE;
+    NEEDED(processes || !found);
     for (int i = 0; i < found; i++)
         processes[i] = (struct nvml_process){(unsigned)holders[i].pid, holders[i].bytes, instance_of[i], instance_of[i]};
     return NVML_SUCCESS;
 }
 static nvmlReturn_t none(nvmlDevice_t device, unsigned *count) {
     DEVICE_CALL(device);
+    NEEDED(count);
     *count = 0;
     return NVML_SUCCESS;
 }
@@ -258,34 +286,40 @@ API nvmlReturn_t nvmlDeviceGetMPSComputeRunningProcesses_v3(nvmlDevice_t device,
 
 API nvmlReturn_t nvmlDeviceGetMigMode(nvmlDevice_t device, unsigned *mode, unsigned *pending) {
     DEVICE_CALL(device);
+    NEEDED(mode && pending);
     if (gpu_at(device)->cc_major < 8) return NVML_ERROR_NOT_SUPPORTED; /* MIG came with Ampere */
     *mode = *pending = gpu_at(device)->mig_instances > 0;
     return NVML_SUCCESS;
 }
 API nvmlReturn_t nvmlDeviceGetMaxMigDeviceCount(nvmlDevice_t device, unsigned *count) {
     DEVICE_CALL(device);
+    NEEDED(count);
     *count = gpu_at(device)->mig_instances ? MAX_MIG_INSTANCES : 0;
     return NVML_SUCCESS;
 }
 API nvmlReturn_t nvmlDeviceGetMigDeviceHandleByIndex(nvmlDevice_t device, unsigned index, nvmlDevice_t *instance) {
     DEVICE_CALL(device);
+    NEEDED(instance);
     if (index >= (unsigned)gpu_at(device)->mig_instances) return NVML_ERROR_NOT_FOUND;
     *instance = &instances[device->gpu][index];
     return NVML_SUCCESS;
 }
 API nvmlReturn_t nvmlDeviceIsMigDeviceHandle(nvmlDevice_t device, unsigned *is) {
     DEVICE_CALL(device);
+    NEEDED(is);
     *is = device->mig >= 0;
     return NVML_SUCCESS;
 }
 API nvmlReturn_t nvmlDeviceGetDeviceHandleFromMigDeviceHandle(nvmlDevice_t instance, nvmlDevice_t *device) {
     DEVICE_CALL(instance);
+    NEEDED(device);
     if (instance->mig < 0) return NVML_ERROR_INVALID_ARGUMENT;
     *device = &devices[instance->gpu];
     return NVML_SUCCESS;
 }
 API nvmlReturn_t nvmlDeviceGetGpuInstanceId(nvmlDevice_t device, unsigned *id) {
     DEVICE_CALL(device);
+    NEEDED(id);
     if (device->mig < 0) return NVML_ERROR_NOT_SUPPORTED;
     *id = (unsigned)device->mig;
     return NVML_SUCCESS;

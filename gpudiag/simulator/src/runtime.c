@@ -2,7 +2,6 @@
  * `import tensorflow` and asks for versions, device counts and properties. A kernel that is launched all the same goes to
  * driver_launch_not_forwarded, where the real runtime would run it. */
 #define _GNU_SOURCE
-#include <pthread.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -49,6 +48,8 @@ static cudaError_t ready_with_context(void) {
         if (code_) return code_;                 \
     } while (0)
 
+#define NEEDED(pointer) REFUSE(!(pointer), answer(CUDA_ERROR_INVALID_VALUE))
+
 /* ---- registration of kernels: called from TensorFlow's static initialisers ---- */
 
 struct kernel {
@@ -59,7 +60,6 @@ static struct {
     struct kernel *items;
     size_t count, room;
 } kernels;
-static pthread_mutex_t kernels_lock = PTHREAD_MUTEX_INITIALIZER;
 
 API void **__cudaRegisterFatBinary(void *binary) {
     static void *handle;
@@ -78,14 +78,14 @@ API char __cudaInitModule(void **handle) {
 }
 API void __cudaRegisterFunction(void **handle, const void *host, char *device_stub, const char *name) {
     (void)handle, (void)device_stub;
-    pthread_mutex_lock(&kernels_lock);
+    hold(KERNELS_LOCK);
     if (kernels.count == kernels.room) {
         size_t room = kernels.room ? 2 * kernels.room : 16384; /* 2.21.0 registers 11179 */
         struct kernel *items = realloc(kernels.items, room * sizeof *items);
         if (items) kernels.items = items, kernels.room = room;
     }
     if (kernels.count < kernels.room) kernels.items[kernels.count++] = (struct kernel){host, name};
-    pthread_mutex_unlock(&kernels_lock);
+    let_go(KERNELS_LOCK);
 }
 
 /* ---- launches ---- */
@@ -106,7 +106,7 @@ API unsigned __cudaPushCallConfiguration(struct dim3 grid, struct dim3 block, si
     return 0;
 }
 API cudaError_t __cudaPopCallConfiguration(struct dim3 *grid, struct dim3 *block, size_t *shared_memory, void **stream) {
-    if (!configured) return CUDA_ERROR_INVALID_VALUE;
+    if (!configured || !grid || !block || !shared_memory || !stream) return CUDA_ERROR_INVALID_VALUE;
     *grid = configurations[--configured].grid;
     *block = configurations[configured].block;
     *shared_memory = configurations[configured].shared_memory;
@@ -116,10 +116,10 @@ API cudaError_t __cudaPopCallConfiguration(struct dim3 *grid, struct dim3 *block
 
 static void launch(const void *host) {
     const char *name = NULL;
-    pthread_mutex_lock(&kernels_lock);
+    hold(KERNELS_LOCK);
     for (size_t i = 0; i < kernels.count && !name; i++)
         if (kernels.items[i].host == host) name = kernels.items[i].name;
-    pthread_mutex_unlock(&kernels_lock);
+    let_go(KERNELS_LOCK);
     driver_launch_not_forwarded(name);
 }
 API cudaError_t cudaLaunchKernel(const void *host) {
@@ -138,6 +138,7 @@ API cudaError_t cudaLaunchCooperativeKernel(const void *host) { return cudaLaunc
 /* driver_types.h: struct cudaFuncAttributes, 144 bytes; all zero is a valid answer for a kernel that never runs. */
 API cudaError_t cudaFuncGetAttributes(void *attributes, const void *host) {
     CONTEXT_CALL();
+    NEEDED(attributes);
     (void)host;
     memset(attributes, 0, 144);
     return CUDA_SUCCESS;
@@ -150,6 +151,7 @@ API cudaError_t cudaFuncSetAttribute(const void *host, int attribute, int value)
 API cudaError_t cudaOccupancyMaxActiveBlocksPerMultiprocessorWithFlags(int *blocks, const void *host, int block_size,
                                                                        size_t shared_memory, unsigned flags) {
     CONTEXT_CALL();
+    NEEDED(blocks);
     (void)host, (void)block_size, (void)shared_memory, (void)flags;
     *blocks = 1;
     return CUDA_SUCCESS;
@@ -183,11 +185,13 @@ API cudaError_t cudaPeekAtLastError(void) { return last_error; }
 
 API cudaError_t cudaRuntimeGetVersion(int *version) {
     ENTER(-1, 0);
+    NEEDED(version);
     *version = RUNTIME_VERSION;
     return CUDA_SUCCESS;
 }
 API cudaError_t cudaDriverGetVersion(int *version) {
     ENTER(-1, 0);
+    NEEDED(version);
     *version = simulated_machine()->cuda_version;
     return CUDA_SUCCESS;
 }
@@ -204,6 +208,7 @@ int cuStreamSynchronize(void *stream);
 int cuMemAlloc_v2(void **address, size_t size);
 int cuMemHostAlloc(void **address, size_t size, unsigned flags);
 int cuMemFree_v2(void *address);
+int cuMemFreeHost(void *address);
 int cuMemcpy(void *to, const void *from, size_t size);
 int cuMemsetD8_v2(unsigned char *to, unsigned char value, size_t count);
 int cuPointerGetAttribute(void *data, int attribute, void *address);
@@ -211,11 +216,13 @@ int cuStreamIsCapturing(void *stream, int *status);
 
 API cudaError_t cudaGetDeviceCount(int *count) {
     RUNTIME_CALL();
+    NEEDED(count);
     *count = driver_device_count();
     return CUDA_SUCCESS;
 }
 API cudaError_t cudaGetDevice(int *device) {
     RUNTIME_CALL();
+    NEEDED(device);
     int ordinal = driver_current_ordinal();
     *device = ordinal < 0 ? wanted_device : ordinal;
     return CUDA_SUCCESS;
@@ -258,6 +265,7 @@ static int attribute(int device, int which) {
 
 API cudaError_t cudaGetDeviceProperties_v2(struct device_properties *properties, int device) {
     RUNTIME_CALL();
+    NEEDED(properties);
     const struct device *it = driver_device(device);
     if (!it) return answer(CUDA_ERROR_INVALID_DEVICE);
     memset(properties, 0, sizeof *properties);
@@ -317,7 +325,10 @@ API cudaError_t cudaFree(void *address) {
     CONTEXT_CALL();
     return answer(cuMemFree_v2(address));
 }
-API cudaError_t cudaFreeHost(void *address) { return cudaFree(address); }
+API cudaError_t cudaFreeHost(void *address) {
+    CONTEXT_CALL();
+    return answer(cuMemFreeHost(address));
+}
 API cudaError_t cudaMemcpy(void *to, const void *from, size_t size, int kind) {
     CONTEXT_CALL();
     (void)kind;
@@ -347,11 +358,13 @@ API cudaError_t cudaStreamIsCapturing(void *stream, int *status) {
 /* The NCCL inside TensorFlow 2.18 to 2.20 calls it; nothing is ever captured. */
 API cudaError_t cudaThreadExchangeStreamCaptureMode(int *mode) {
     ENTER(-1, 0);
+    NEEDED(mode);
     *mode = 0;
     return CUDA_SUCCESS;
 }
 API cudaError_t cudaPointerGetAttributes(struct pointer_attributes *attributes, const void *address) {
     CONTEXT_CALL();
+    NEEDED(attributes);
     unsigned type = 0, managed = 0;
     *attributes = (struct pointer_attributes){0, -1, NULL, (void *)address}; /* cudaMemoryTypeUnregistered */
     if (cuPointerGetAttribute(&type, CU_POINTER_ATTRIBUTE_MEMORY_TYPE, (void *)address)) return CUDA_SUCCESS;

@@ -9,6 +9,7 @@
 #ifndef GPUDIAG_SIMULATOR_H
 #define GPUDIAG_SIMULATOR_H
 
+#include <pthread.h>
 #include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
@@ -54,6 +55,34 @@ void say(const char *format, ...) __attribute__((format(printf, 1, 2)));
 /* True, and said once, where NVIDIA's own libcuda is mapped: the two must never mix. */
 bool real_driver_is_mapped(void);
 
+/* ---- locks.c: every mutex, in the order in which one thread may take several; a fork takes all ---- */
+
+enum lock {
+    CONTEXTS_LOCK,
+    TABLE_LOCK,
+    MACHINE_LOCK,
+    ALLOCATIONS_LOCK,
+    CALLBACKS_LOCK,
+    KERNELS_LOCK,
+    HANDLES_LOCK,
+    TRACE_LOCK,
+    LOCKS
+};
+void hold(enum lock);
+void let_go(enum lock);
+void wait_for(pthread_cond_t *condition, enum lock);
+
+/* ---- handles.c ---- */
+
+enum handle { NO_HANDLE, STREAM, EVENT, MODULE, FUNCTION, POOL, DESTROYED_POOL, CUBLAS, CUBLAS_LT, CUDNN, CUSOLVER, CUSPARSE };
+enum { HANDLE_ROOM = 240 };
+/* HANDLE_ROOM bytes of zeros, or NULL where there are too many. */
+void *handle_new(enum handle kind);
+bool handle_is(enum handle kind, const void *handle);
+void handle_becomes(enum handle kind, void *handle);
+/* False where it was none of this kind: stale, freed already, or never made. */
+bool handle_free(enum handle kind, void *handle);
+
 /* ---- faults.c ---- */
 
 /* Every simulated function begins with ENTER: it writes the trace, sleeps an injected delay, and returns an injected
@@ -65,6 +94,11 @@ bool real_driver_is_mapped(void);
         if (injected_) return injected_;                       \
     } while (0)
 int call_begins(const char *function, int gpu, uint64_t bytes);
+/* As NVIDIA's libraries do: a pointer that is needed and NULL, or a handle that is none, is an error and no crash. */
+#define REFUSE(wrong, code)         \
+    do {                            \
+        if (wrong) return (code);   \
+    } while (0)
 void faults_add(const char *rule); /* used while the machine is read */
 void faults_clear(void);
 /* Flip a bit in the first float32 of a copy, where a fault says so. */

@@ -1,0 +1,141 @@
+"""GPUs that a pytest session lends to what its tests start: another session, or ``gpudiag check``.
+
+The session holds the locks of its GPUs for as long as it lasts, so whoever it started would wait in vain for them. It
+finds by a variable what its process was lent, and locks that in a folder of the session instead. All of it is void as
+soon as the session is over, wherever the variable may have been inherited to.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import os
+import shutil
+import stat
+import sys
+import tempfile
+from collections.abc import Iterable
+from dataclasses import dataclass
+from pathlib import Path
+
+from gpudiag.errors import UsageError
+
+if sys.platform != "win32":
+    import fcntl
+
+VARIABLE = "GPUDIAG_PYTEST_LENT"
+"""Names the folder for what was lent to this process and those that it starts; set by the plugin itself."""
+_PREFIX = "gpudiag-pytest-"
+_OWNER, _HELD, _LENT = "owner", "held.json", "lent.json"
+
+
+class Folder:
+    """A temporary folder that lasts as long as its process; one that was killed leaves it to the next to remove."""
+
+    def __init__(self) -> None:
+        temporary = Path(tempfile.gettempdir())
+        for one in temporary.glob(f"{_PREFIX}*"):
+            if _is_ours(one) and (one / _OWNER).exists() and not _is_owned(one):
+                shutil.rmtree(one, ignore_errors=True)
+        self.path = Path(tempfile.mkdtemp(prefix=_PREFIX, dir=temporary))
+        self._owner = -1
+        if sys.platform != "win32":
+            unfinished = self.path / f".{_OWNER}"
+            self._owner = os.open(unfinished, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
+            fcntl.flock(self._owner, fcntl.LOCK_EX)
+            unfinished.rename(self.path / _OWNER)  # there under its name only once it is locked
+
+    def close(self) -> None:
+        """Remove it."""
+        shutil.rmtree(self.path, ignore_errors=True)
+        if self._owner >= 0:
+            os.close(self._owner)
+            self._owner = -1
+
+
+@dataclass(frozen=True)
+class Loan:
+    """What the session that started this process holds, and has lent to it."""
+
+    folder: Path
+    lent: frozenset[str]
+    """UUIDs."""
+    held: frozenset[str]
+
+    def refusal(self, uuid: str) -> UsageError:
+        """Return the error for a GPU that the session holds and has not lent to this process."""
+        lent = ", ".join(sorted(self.lent))
+        return UsageError(
+            f"The pytest session that started this process holds {uuid} for others, and lent it {lent}. Leave "
+            "CUDA_VISIBLE_DEVICES as it is set there."
+        )
+
+
+def hold(session: Path, uuids: Iterable[str], locks: Path | None) -> None:
+    """Note in a session's folder which GPUs it holds, and where their locks are."""
+    _write(session / _HELD, {"uuids": sorted(uuids), "locks": str(locks)})
+
+
+def lend(session: Path, name: str, uuids: Iterable[str]) -> dict[str, str]:
+    """Return the variable that lends GPUs of a session to what the calling process starts, whose name this is."""
+    folder = session / f"lent-{name}"
+    folder.mkdir(exist_ok=True)
+    _write(folder / _LENT, {"uuids": sorted(uuids)})
+    return {VARIABLE: str(folder)}
+
+
+def loan(locks: Path | None) -> Loan | None:
+    """Return what was lent to this process of the GPUs whose locks are in ``locks``; None where nothing was."""
+    named = os.environ.get(VARIABLE)
+    if not named:
+        return None
+    folder = Path(named)
+    try:
+        lent = json.loads((folder / _LENT).read_text())
+        held = json.loads((folder.parent / _HELD).read_text())
+    except (OSError, ValueError):
+        return None
+    if held["locks"] != str(locks) or not _is_ours(folder.parent) or not _is_owned(folder.parent):
+        return None
+    return Loan(folder, frozenset(lent["uuids"]), frozenset(held["uuids"]))
+
+
+def folder_of_lock(uuid: str, locks: Path) -> Path:
+    """Return the folder for the lock of a GPU; raises where that would be to wait for the session that waits for us."""
+    made = loan(locks)
+    if made is None or uuid not in made.lent | made.held:
+        return locks
+    if uuid in made.lent:
+        return made.folder
+    raise made.refusal(uuid)
+
+
+def _write(path: Path, content: object) -> None:
+    written = path.with_suffix(f".{os.getpid()}")
+    written.write_text(json.dumps(content))
+    written.rename(path)
+
+
+def _is_ours(folder: Path) -> bool:
+    try:
+        status = folder.lstat()
+    except OSError:
+        return False
+    return stat.S_ISDIR(status.st_mode) and (sys.platform == "win32" or status.st_uid == os.getuid())
+
+
+def _is_owned(folder: Path) -> bool:
+    """Tell whether the process that made the folder is still there."""
+    if sys.platform == "win32":
+        return False
+    try:
+        owner = os.open(folder / _OWNER, os.O_RDWR | os.O_NOFOLLOW | os.O_CLOEXEC)
+    except OSError:
+        return False
+    with contextlib.ExitStack() as stack:
+        stack.callback(os.close, owner)
+        try:
+            fcntl.flock(owner, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError:
+            return True
+    return False

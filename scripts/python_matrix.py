@@ -1,0 +1,199 @@
+"""Runs the whole test suite on each supported Python that is found here, and writes ``reports/pythons.md``.
+
+Each Python gets a fresh virtual environment with TensorFlow (about 2 GB), one at a time; the suite takes some ten
+minutes in each. A Python that is not found is a row that says so. ``python scripts/python_matrix.py 3.13`` runs only
+that one and keeps the other rows of the report. ``--short``, for the gate, writes nothing and takes half a minute: the
+newest Python found, without TensorFlow, runs the tests that need none and ``gpudiag check host``. Exit status 1 where a
+test failed.
+"""
+
+from __future__ import annotations
+
+import argparse
+import functools
+import os
+import re
+import shutil
+import subprocess
+import sys
+import tempfile
+import time
+from collections.abc import Sequence
+from pathlib import Path
+from xml.etree import ElementTree
+
+from tabulate import tabulate
+
+import gpudiag
+
+ROOT = Path(__file__).resolve().parent.parent
+REPORT = ROOT / "reports/pythons.md"
+PYTHONS = ("3.10", "3.11", "3.12", "3.13")
+HEADERS = ("Python", "TensorFlow", "passed", "failed", "skipped", "seconds", "remark")
+
+INSTALL_S = 1800
+SUITE_S = 3600
+
+PURE = (
+    "tests/test_codec.py",
+    "tests/test_model.py",
+    "tests/test_placement.py",
+    "tests/test_plaintext.py",
+    "tests/test_scope.py",
+    "tests/report",
+)
+"""Tests that need neither TensorFlow nor a fixture of tests/conftest.py."""
+
+
+class StepFailed(Exception):  # noqa: N818  # the name states the fault
+    """A step of one Python's row failed; the text says which."""
+
+
+def run(*command: str, timeout: int, cwd: Path = ROOT, allowed: tuple[int, ...] = (0,)) -> str:
+    """Run a command, and return its output; StepFailed where its exit status is another than ``allowed``."""
+    others = ("PYTEST_", "PYTHON", "VIRTUAL_ENV", "GPUDIAG_")  # settings of the Python that runs this
+    environment = {name: value for name, value in os.environ.items() if not name.startswith(others)}
+    try:
+        done = subprocess.run(
+            command,
+            cwd=cwd,
+            env=environment,
+            stdin=subprocess.DEVNULL,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.STDOUT,
+            text=True,
+            errors="replace",
+            timeout=timeout,
+            check=False,
+        )
+    except (OSError, subprocess.TimeoutExpired) as error:
+        raise StepFailed(str(error)) from error
+    if done.returncode not in allowed:
+        raise StepFailed(f"{' '.join(command[:4])} ...: exit status {done.returncode}\n{done.stdout[-4000:]}")
+    return done.stdout
+
+
+@functools.cache
+def find_python(version: str) -> str:
+    """Return an interpreter of this version that can make virtual environments, of PATH or of pyenv; "" for none."""
+    places = [shutil.which(f"python{version}")]
+    pyenv = shutil.which("pyenv")
+    if pyenv:
+        root = Path(run(pyenv, "root", timeout=60).strip())
+        places += map(str, sorted(root.glob(f"versions/{version}.*/bin/python{version}"), reverse=True))
+    for place in filter(None, places):
+        try:
+            run(
+                place,
+                "-c",
+                f"import ensurepip, ssl, sys, venv; assert sys.version.startswith('{version}.')",
+                timeout=60,
+            )
+        except StepFailed:
+            continue  # such as a shim of pyenv for a version that is not switched on
+        return place
+    return ""
+
+
+def make_environment(version: str, folder: Path, *packages: str) -> Path:
+    """Make a virtual environment with this checkout and ``packages``; return its folder of programs."""
+    run(find_python(version), "-m", "venv", str(folder), timeout=INSTALL_S)
+    run(str(folder / "bin/pip"), "install", "-q", *packages, timeout=INSTALL_S)
+    return folder / "bin"
+
+
+def suite(version: str) -> tuple[str, ...]:
+    """Run the whole suite on one Python; return its row."""
+    if not find_python(version):
+        return (version, "", "", "", "", "", "not run: no such Python on PATH or in pyenv")
+    began = time.monotonic()
+    print(f"Python {version}: {find_python(version)}", flush=True)
+    with tempfile.TemporaryDirectory(prefix="gpudiag-python-") as temporary:
+        results = Path(temporary) / "results.xml"
+        try:
+            programs = make_environment(version, Path(temporary) / "venv", f"{ROOT}[tensorflow,test]")
+            command = [str(programs / "pytest"), "-q", "-n", "auto", "-p", "no:cacheprovider", f"--junitxml={results}"]
+            run(*command, timeout=SUITE_S, allowed=(0, 1))
+            shown = run(str(programs / "pip"), "show", "tensorflow", timeout=60)
+        except StepFailed as failure:
+            print(failure, file=sys.stderr, flush=True)
+            return (
+                version,
+                "",
+                "",
+                "",
+                "",
+                f"{time.monotonic() - began:.0f}",
+                f"broken: {str(failure).splitlines()[0]}",
+            )
+        cases = list(ElementTree.parse(results).iter("testcase"))  # noqa: S314  # our own file
+    failed = [case for case in cases if any(part.tag in {"failure", "error"} for part in case)]
+    skipped = sum(case.find("skipped") is not None for case in cases)
+    names = [f"{case.get('classname')}::{case.get('name')}" for case in failed]
+    print(*names, sep="\n", flush=True)
+    return (
+        version,
+        re.search(r"^Version: (.+)$", shown, re.MULTILINE)[1],  # type: ignore[index]
+        str(len(cases) - len(failed) - skipped),
+        str(len(failed)),
+        str(skipped),
+        f"{time.monotonic() - began:.0f}",
+        "; ".join(names[:3]),
+    )
+
+
+def short() -> int:
+    """Run on the newest Python found what needs no TensorFlow."""
+    version = next(filter(find_python, reversed(PYTHONS)), "")
+    if not version:
+        print(f"no Python of {', '.join(PYTHONS)} was found on PATH or in pyenv: nothing was run")
+        return 1
+    if (current := "{}.{}".format(*sys.version_info[:2])) == version:
+        print(f"the newest Python found is {current}, which runs the suite: nothing more to run")
+        return 0
+    with tempfile.TemporaryDirectory(prefix="gpudiag-python-") as temporary:
+        folder = Path(temporary)
+        try:
+            # Neither the simulator, which takes the most time and knows no Python, nor TensorFlow.
+            packages = ("-C", "wheel.cmake=false", str(ROOT), "jsonschema", "pytest")
+            programs = make_environment(version, folder / "venv", *packages)
+            said = run(str(programs / "pytest"), "-q", "--noconftest", "-p", "no:cacheprovider", *PURE, timeout=600)
+            # 1: without TensorFlow the verdict is FAIL; 3 would be a server or a child that broke.
+            run(str(programs / "gpudiag"), "check", "host", timeout=120, cwd=folder, allowed=(1,))
+        except StepFailed as failure:
+            print(f"Python {version}: {failure}")
+            return 1
+    print(f"Python {version}: {said.splitlines()[-1]}; gpudiag check host ran")
+    return 0
+
+
+def written() -> dict[str, tuple[str, ...]]:
+    """Return the rows of the report as it stands, by version."""
+    lines = REPORT.read_text().splitlines() if REPORT.exists() else []
+    rows = [tuple(cell.strip() for cell in line.strip("| ").split(" |")) for line in lines if line.startswith("| 3.")]
+    return {row[0]: (*row, *[""] * (len(HEADERS) - len(row))) for row in rows}
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    """Run what was asked for; return 1 where a test failed."""
+    assert __doc__
+    parser = argparse.ArgumentParser(description=__doc__.partition("\n")[0])
+    parser.add_argument("--short", action="store_true", help="what the gate runs: the newest Python, no TensorFlow")
+    parser.add_argument("versions", nargs="*", metavar="VERSION", help=f"of {', '.join(PYTHONS)}; all by default")
+    asked = parser.parse_args(arguments)
+    if asked.short:
+        return short()
+    rows = written()
+    for version in asked.versions or PYTHONS:
+        rows[version] = suite(version)
+        table = tabulate([rows[one] for one in PYTHONS if one in rows], HEADERS, "github", disable_numparse=True)
+        REPORT.write_text(
+            f"# The test suite on each Python\n\ngpudiag {gpudiag.__version__}, `python scripts/python_matrix.py`: "
+            f"the whole suite in a fresh environment each, on simulated GPUs.\n\n{table}\n"
+        )
+    print(REPORT.read_text())
+    return 0 if all(rows[version][3] == "0" for version in asked.versions or PYTHONS) else 1
+
+
+if __name__ == "__main__":
+    sys.exit(main())

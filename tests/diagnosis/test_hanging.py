@@ -1,0 +1,221 @@
+"""A rule that raises, crashes or never ends costs itself alone; a deadline and signals hold while it does."""
+
+from __future__ import annotations
+
+import json
+import shutil
+import signal
+import subprocess
+import time
+import venv
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+from msgspec.structs import replace
+
+import gpudiag as package
+from conftest import Gpudiag
+from gpudiag import codec, diagnosis, judgement, runner
+from gpudiag.diagnosis.rule import Evidence, Match, Rule
+from gpudiag.hostfacts import example
+from gpudiag.model import Broken, Diagnosis, Failed, Report, Stage, Verdict, conclude
+from gpudiag.report import FORMATS, render
+from reports import passed, report, row, sample
+
+pytestmark = pytest.mark.usefixtures("no_child_left")
+
+FAMILY = """
+import os, re, signal
+from pathlib import Path
+from gpudiag.diagnosis.rule import Match, Rule
+from gpudiag.model import Stage
+
+def _begun():
+    (Path(os.environ["HOME"]) / "begun").touch()
+
+def in_re(evidence):
+    _begun()
+    re.search("(a+)+$", "a" * 64 + "b")  # 2 ** 64 ways
+    yield Match(("never",))
+
+def in_python(evidence):
+    _begun()
+    while True:
+        pass
+    yield Match(("never",))
+
+def raising(evidence):
+    yield Match(("seen before it raised",))
+    raise LookupError("on purpose")
+
+def crashing(evidence):
+    os.kill(os.getpid(), signal.SIGSEGV)
+    yield Match(("never",))
+
+def exiting(evidence):
+    os._exit(0)
+    yield Match(("never",))
+
+def good(evidence):
+    yield Match(("seen",))
+
+RULES = tuple(
+    Rule(id=find.__name__, stage=Stage.CONFIGURATION, cause="a cause", why="why", fix=("# a fix",), url="https://a.b",
+         find=find, cases=(), needs_gpu=False)
+    for find in ({rules})
+)
+"""
+
+
+class Altered(Gpudiag):
+    """Runs in an environment of its own: an editable installation would be imported before any copy."""
+
+    def command(self, *arguments: str, flags: tuple[str, ...] = ()) -> list[str]:
+        return [str(self.folder / "venv" / "bin" / "python"), *super().command(*arguments, flags=flags)[1:]]
+
+
+def with_rules(tmp_path: Path, *names: str) -> Gpudiag:
+    """Run a copy of the package that has these rules besides."""
+    altered = Altered(tmp_path)
+    venv.create(altered.folder / "venv", symlinks=True)
+    source = Path(package.__file__).parent
+    copy = altered.folder / "checkout" / source.name
+    shutil.copytree(source, copy, ignore=shutil.ignore_patterns("__pycache__", "lib", "src"))
+    (copy / "diagnosis" / "zz_for_a_test.py").write_text(FAMILY.replace("{rules}", ", ".join([*names, "good"]) + ","))
+    altered.path.insert(0, str(copy.parent))
+    altered.environment["HOME"] = str(altered.folder)
+    return altered
+
+
+def parsed(text: str) -> Report:
+    return codec.decode(text, "standard output")
+
+
+def failures(found: Report) -> dict[str, str]:
+    return {one.part: one.why for one in found.diagnosis.failed}
+
+
+def test_what_fails_is_named_and_costs_no_other(tmp_path: Path) -> None:
+    names = ("in_re", "in_python", "raising", "crashing", "exiting")
+    altered = with_rules(tmp_path, *names)
+    done = altered("check", "host", "--timeout", "2", "--format", "json", "-o", "r.txt")
+    assert done.returncode == 3, done.stderr
+    found = parsed(done.stdout)
+    assert found.verdict is Verdict.BROKEN
+    assert {row.status for row in found.rows} == {"pass"}
+    assert len(found.rows) == 7
+    assert failures(found) == {
+        "in_re": "it took more than 2 s",
+        "in_python": "it took more than 2 s",
+        "raising": "it raised LookupError: LookupError('on purpose')",
+        "crashing": "killed by SIGSEGV",
+        "exiting": "exited with status 0 without a result",
+    }
+    assert [cause.rule for cause in found.diagnosis.causes] == ["good"]
+    assert len(found.diagnosis.steps) == len(Stage) - 1
+    text = (altered.folder / "r.txt").read_text()
+    assert "BROKEN: 7 passed; exit status 3" in text
+    for name in names:
+        assert name in text
+
+
+def ended(process: subprocess.Popen[str], within_s: float) -> tuple[str, float]:
+    """Return what the process printed, and how long it took to end."""
+    began = time.monotonic()
+    try:
+        out, _ = process.communicate(timeout=within_s)
+    except subprocess.TimeoutExpired:
+        process.kill()
+        raise
+    return out, time.monotonic() - began
+
+
+@pytest.mark.parametrize(("rule", "number"), [("in_re", signal.SIGTERM), ("in_python", signal.SIGINT)])
+def test_a_signal_ends_a_rule_that_hangs(
+    rule: str, number: int, tmp_path: Path, wait_until: Callable[[Callable[[], bool]], None]
+) -> None:
+    altered = with_rules(tmp_path, rule)
+    with altered.start("check", "host", "--timeout", "50", "--format", "json") as process:
+        wait_until((altered.folder / "begun").exists)
+        process.send_signal(number)
+        out, _ = ended(process, 20)
+    assert process.returncode == 128 + number
+    found = parsed(out)
+    assert {row.status for row in found.rows} == {"pass"}
+    assert failures(found) == {judgement.REST: f"stopped by {signal.Signals(number).name}, at {rule}"}
+
+
+def test_a_deadline_holds_while_a_rule_hangs(tmp_path: Path) -> None:
+    began = time.monotonic()
+    done = with_rules(tmp_path, "in_re")("check", "host", "--deadline", "6", "--format", "json")
+    assert time.monotonic() - began < 6 + runner.LAST_S + 6
+    assert done.returncode == 3
+    assert "the deadline of 6 s" in failures(parsed(done.stdout))[judgement.REST]
+
+
+def test_ctrl_c_ends_judging_again(tmp_path: Path, wait_until: Callable[[Callable[[], bool]], None]) -> None:
+    altered = with_rules(tmp_path, "in_re")
+    (altered.folder / "r.json").write_text(codec.encode(report(facts=example())))
+    with altered.start("show", "r.json", "--rejudge") as process:
+        wait_until((altered.folder / "begun").exists)
+        process.send_signal(signal.SIGINT)
+        ended(process, 20)
+    assert process.returncode == 130
+
+
+def test_judging_again_apart_comes_to_the_same() -> None:
+    for one in (sample(), report(), codec.load(Path(__file__).parents[2] / "reports" / "simulated-2x16GiB.json")):
+        assert runner.rejudge_apart(one) == runner.rejudge(one)
+
+
+def test_a_judge_that_hangs_breaks_its_row(tmp_path: Path) -> None:
+    altered = with_rules(tmp_path)
+    package_ = altered.folder / "checkout" / "gpudiag"
+    with (package_ / "probes" / "host" / "gpus.py").open("a") as probe:
+        probe.write("\n\ndef judge(facts, limits):\n    while True:\n        pass\n")
+    work = package_ / "judgement.py"
+    work.write_text(work.read_text().replace("PART_S = 10.0", "PART_S = 2.0"))
+    names = ("host.driver", "host.gpus", "host.environment")
+    (altered.folder / "r.json").write_text(codec.encode(report(*(row(name, passed()) for name in names))))
+    done = altered("show", "r.json", "--rejudge", "--format", "json")
+    assert done.returncode == 0, done.stderr
+    found = parsed(done.stdout)
+    assert found.verdict is Verdict.BROKEN
+    assert [one.status for one in found.rows] == ["pass", "broken", "pass"]
+    outcome = found.rows[1].outcome
+    assert isinstance(outcome, Broken)
+    assert outcome.detail == "judging it: it took more than 2 s"
+    assert "good" in [cause.rule for cause in found.diagnosis.causes]
+
+
+def failing(error: Callable[[Evidence], object]) -> Rule:
+    def find(evidence: Evidence) -> Any:
+        error(evidence)
+        yield Match(("never",))
+
+    return Rule("fails", Stage.CONFIGURATION, "a cause", "why", ("# fix",), "https://a.b", find, (), needs_gpu=False)
+
+
+@pytest.mark.parametrize(
+    "error", [lambda _: 1 / 0, lambda _: exec("raise SystemExit(0)"), lambda _: "\ud800".encode()], ids=str
+)
+def test_the_pure_diagnosis_names_a_rule_that_raises(
+    error: Callable[[Evidence], object], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    rules = (*diagnosis.rules(), failing(error))
+    monkeypatch.setattr(diagnosis, "rules", lambda: rules)
+    found = diagnosis.diagnose(Evidence(example()))
+    assert [one.part for one in found.failed] == ["fails"]
+    assert found.failed[0].why.startswith("it raised ")
+
+
+def test_what_failed_stands_in_every_format() -> None:
+    broken = conclude(replace(report(), diagnosis=Diagnosis(failed=(Failed("a_rule", "it raised ValueError"),))))
+    assert (broken.verdict, broken.exit_code) == (Verdict.BROKEN, 3)
+    for format_ in FORMATS:
+        text = render(broken, format_, width=200, color=False)
+        assert "a_rule" in text.replace("\\", "")
+        assert "it raised ValueError" in text
+    assert json.loads(codec.encode(broken))["diagnosis"]["failed"][0]["part"] == "a_rule"

@@ -1,0 +1,45 @@
+"""What gpudiag lacks is no verdict on the machine: part of the campaign whose whole table is ``reports/faults.md``."""
+
+from __future__ import annotations
+
+import sys
+from pathlib import Path
+
+import pytest
+
+from faults import campaign
+
+pytestmark = pytest.mark.skipif(sys.platform != "linux", reason="fork servers need Linux")
+
+CHOSEN = (
+    "supervisor: socket.socketpair EMFILE, every time",
+    "supervisor: os.pipe2 EMFILE, once",
+    "supervisor: os.memfd_create ENOMEM, every time",
+    "supervisor: subprocess.Popen EAGAIN, every time",
+    "supervisor: socket.send_fds EMSGSIZE, every time",
+    "server: os.fork EAGAIN, once",
+    "server: os.mkdir ENOSPC, every time",
+    "server: os.open EMFILE, every time",
+    "server: select.select ENOMEM, every time",
+)
+"""Of the injected faults, one of each kind; the real ones are all tried."""
+
+
+def test_the_campaign_knows_what_is_chosen() -> None:
+    assert set(CHOSEN) <= {fault.name for fault in campaign.injected()}
+
+
+@pytest.mark.parametrize("fault", [one for one in campaign.injected() if one.name in CHOSEN], ids=lambda one: one.name)
+def test_a_call_that_fails_is_no_verdict(fault: campaign.Fault, tmp_path: Path) -> None:
+    outcome = campaign.run(fault, tmp_path, "host.gpus host.driver")
+    assert outcome.faults == []
+    assert outcome.status == 3 or "once" in fault.name
+
+
+@pytest.mark.parametrize("number", range(len(list(campaign.real(Path())))))
+def test_a_lack_is_no_verdict(number: int, tmp_path_factory: pytest.TempPathFactory) -> None:
+    mounts, folder = tmp_path_factory.mktemp("mounts"), tmp_path_factory.mktemp("run")
+    fault = list(campaign.real(mounts))[number]
+    if why := campaign.possible(fault):
+        pytest.skip(f"{fault.name}: {why}")
+    assert campaign.run(fault, folder, "host.gpus host.driver").faults == []

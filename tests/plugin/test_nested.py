@@ -1,0 +1,155 @@
+"""Sessions that a test starts: they use what the session that runs the test was given, and wait for nothing of it."""
+
+from __future__ import annotations
+
+import json
+import os
+import sys
+import time
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from gpudiag import lending
+from gpudiag.devices import Devices
+from gpudiag.errors import UsageError
+from gpudiag.model import Gpu
+from gpudiag.simulator import Machine
+from suites import INSTALLED, Session, Suite
+
+ONE, TWO, THREE = (Gpu(number, "A GPU", f"GPU-{number}", "", 8 << 30) for number in range(3))
+
+
+@pytest.fixture
+def session(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> lending.Folder:
+    """A session that holds two GPUs and has lent the first to this process; another run holds the third."""
+    made = lending.Folder()
+    lending.hold(made.path, (ONE.uuid, TWO.uuid), tmp_path)
+    for name, value in lending.lend(made.path, "gw0", [ONE.uuid]).items():
+        monkeypatch.setenv(name, value)
+    return made
+
+
+def test_what_was_lent_is_locked_among_those_that_it_was_lent_to(session: lending.Folder, tmp_path: Path) -> None:
+    outside, first, second = (Devices(tmp_path) for _ in range(3))
+    with pytest.MonkeyPatch.context() as patch:
+        patch.delenv(lending.VARIABLE)
+        assert outside.take((ONE, TWO, THREE), exclusive=False)
+    assert first.take((ONE,), exclusive=False), "the session holds its lock"
+    assert not second.take((ONE,), exclusive=False), "another program of the same test has it"
+    first.close()
+    assert second.take((ONE,), exclusive=False)
+    assert not second.take((THREE,), exclusive=False), "another run has it, and that will end"
+    for one in (outside, second):
+        one.close()
+    session.close()
+
+
+def test_what_the_session_has_for_others_is_refused_at_once(session: lending.Folder, tmp_path: Path) -> None:
+    with pytest.raises(UsageError, match="holds GPU-1 for others, and lent it GPU-0"):
+        Devices(tmp_path).take((TWO,), exclusive=False)
+    session.close()
+
+
+def test_a_loan_ends_with_its_session_and_is_of_one_machine(session: lending.Folder, tmp_path: Path) -> None:
+    (tmp_path / "other").mkdir()
+    assert lending.loan(tmp_path) is not None
+    assert lending.loan(tmp_path / "other") is None, "of another machine, such as a simulated one"
+    os.close(session._owner)  # as the kernel does when the process is killed
+    assert lending.loan(tmp_path) is None
+    session._owner = -1
+    lending.Folder().close()
+    assert not session.path.exists(), "the next session removes what one that was killed has left"
+
+
+NESTED = """
+    import json, os, pathlib, subprocess, sys
+    import pytest
+
+    @pytest.mark.parametrize("number", range(2))
+    def test_starts_a_session(number, tmp_path):
+        (tmp_path / "test_inner.py").write_text({inner!r})
+        environment = dict(os.environ, **{changed!r})
+        for name in {removed!r}:
+            environment.pop(name)
+        own = os.environ["CUDA_VISIBLE_DEVICES"]
+        command = [*json.loads(os.environ["COMMAND"]), "-p", "no:cacheprovider", "--rootdir=.", *{arguments!r}]
+        done = subprocess.run(command, cwd=tmp_path, env=environment, capture_output=True, text=True, timeout=60)
+        print(done.stdout + done.stderr)
+        assert done.returncode == {status}
+        if done.returncode == 0:
+            assert (tmp_path / "given").read_text() == own
+"""
+INNER = """
+import json, os, pathlib, subprocess
+
+def test_inner():
+    pathlib.Path("given").write_text(os.environ["CUDA_VISIBLE_DEVICES"])
+
+def test_innermost(tmp_path):
+    (tmp_path / "test_innermost.py").write_text("def test_nothing(): pass")
+    command = [*json.loads(os.environ["COMMAND"]), "-p", "no:cacheprovider", "--rootdir=."]
+    assert subprocess.run(command, cwd=tmp_path, timeout=60).returncode == 0
+"""
+
+
+def nested(
+    suite: Suite,
+    machine: Machine,
+    *outer: str,
+    inner: str = "",
+    changed: dict[str, str] | None = None,
+    removed: tuple[str, ...] = (),
+    status: int = 0,
+) -> Session:
+    """Run a session whose test starts another, for both of which the plugin is switched on by a variable."""
+    source = NESTED.format(inner=INNER, arguments=inner.split(), changed=changed or {}, removed=removed, status=status)
+    suite.write("test_outer.py", source)
+    boot = f"import sys; sys.path[:] = {suite.gpudiag.path!r}; import pytest; sys.exit(pytest.main())"
+    command = [sys.executable, "-c", boot, *([] if INSTALLED else ["-p", "gpudiag.pytest_plugin"])]
+    on = {name: machine.environment()[name] for name in ("LD_LIBRARY_PATH", "GPUDIAG_SIM_MACHINE")}
+    return suite(*outer, **on, COMMAND=json.dumps(command), GPUDIAG_PYTEST_ASSIGN="share", GPUDIAG_PYTEST_WAIT="40")
+
+
+@pytest.mark.usefixtures("simulated", "no_child_left", "plain")
+@pytest.mark.parametrize(
+    ("outer", "inner", "removed"),
+    [
+        ("-k 0", "", ()),
+        ("-k 0", "-n 1", ()),
+        ("-n 2", "", ()),
+        ("-n 2", "", ("CUDA_VISIBLE_DEVICES",)),
+    ],
+    ids=["alone", "workers in it", "in workers", "without a mask"],
+)
+def test_an_inner_session_uses_what_the_outer_one_was_given(
+    outer: str, inner: str, removed: tuple[str, ...], suite: Suite, machine: Callable[[str], Machine]
+) -> None:
+    here = machine("2x8GiB" if "-n" in outer else "1x8GiB")
+    began = time.monotonic()
+    done = nested(suite, here, *outer.split(), inner=inner, removed=removed)
+    assert done.status == 0, done
+    assert done.outcomes()["test_starts_a_session[0]"] == "passed"
+    assert time.monotonic() - began < 40, "nobody waited"
+
+
+@pytest.mark.usefixtures("simulated", "no_child_left", "plain")
+@pytest.mark.parametrize(
+    ("inner", "changed", "words"),
+    [
+        ("-n 2 --gpudiag-assign=device", {}, "2 workers, and 1 device to give them"),
+        ("", {"CUDA_VISIBLE_DEVICES": "{other}"}, "for others, and lent it GPU-"),
+    ],
+    ids=["more", "another"],
+)
+def test_an_inner_session_that_asks_for_more_is_refused_at_once(
+    inner: str, changed: dict[str, str], words: str, suite: Suite, machine: Callable[[str], Machine]
+) -> None:
+    here = machine("2x8GiB")
+    began = time.monotonic()
+    changed = {name: value.format(other=here.spec.gpus[1].uuid) for name, value in changed.items()}
+    done = nested(suite, here, "-n", "2", "-k", "0", "-rP", inner=inner, changed=changed, status=4)
+    assert done.status == 0, done
+    assert words in done.out, done
+    assert time.monotonic() - began < 40, "nobody waited"
