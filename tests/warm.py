@@ -31,11 +31,12 @@ READY_S = 300.0
 PRELOAD = "gpudiag.child:preload_simulated"
 TRIAL = "gpudiag.child:run_on_gpu"
 
-# Read when a device is looked for or made, or by gpudiag, as a trace of getenv during TensorFlow's import shows
-# (2.21.0). A variable that is not named here, and is another one than at the import, means a new import.
+# Read when a device is looked for or made, or by gpudiag, as a trace of getenv and os.environ during TensorFlow's import
+# shows (2.21.0). A variable that is not named here, and is another one than at the import, means a new import.
 _READ_LATER = re.compile(
     "TMPDIR|GPUDIAG_SIM_MACHINE|CUDA_VISIBLE_DEVICES|CUDA_VISIBLE_DEVCIES|CUDA_DEVICE_ORDER|"
-    "TF_FORCE_GPU_ALLOW_GROWTH|TF_GPU_ALLOCATOR|TF_GPU_THREAD_MODE|TF_GPU_ALLOW_GROWTH|TF_CONFIG|PYTHONWARNINGS|"
+    "CUDA_HOME|TF_FORCE_GPU_ALLOW_GROWTH|TF_GPU_ALLOCATOR|TF_GPU_THREAD_MODE|TF_GPU_ALLOW_GROWTH|TF_CONFIG|"
+    "TF_MIN_GPU_MULTIPROCESSOR_COUNT|TF_EAGER_ENABLE_SMALL_TENSOR_CPU_PINNING|PYTHONWARNINGS|"
     "(NVIDIA|NCCL|SLURM|KUBERNETES|OMPI|APPTAINER|PYTEST_XDIST)_.*"
 )
 _MAPPED = re.compile(r" (/\S+)$", re.MULTILINE)
