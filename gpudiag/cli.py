@@ -481,7 +481,7 @@ def _configuration(context: click.Context) -> tuple[Settings | None, tuple[str, 
         if parameter.name and context.get_parameter_source(parameter.name) is ParameterSource.DEFAULT_MAP
     }
     settings = Settings(printable(str(found.file)), values)
-    say(f"gpudiag: {settings.text}")
+    say(one_line(f"gpudiag: {settings.text}"))
     return settings, notes
 
 

@@ -115,7 +115,10 @@ def _mentions(project: Path) -> bool:
     """Return whether somebody else's pyproject.toml has a table for gpudiag; it is not parsed."""
     try:
         with project.open("rb") as stream:
-            return re.search(rb"^\s*\[\s*tool\s*\.\s*gpudiag\b", stream.read(_LARGEST), re.MULTILINE) is not None
+            return (
+                re.search(rb"^[ \t]*\[[ \t]*tool[ \t]*\.[ \t]*gpudiag\b", stream.read(_LARGEST), re.MULTILINE)
+                is not None
+            )
     except OSError:
         return False
 

@@ -82,7 +82,7 @@ class Devices:
         self._unlock_unused()
 
     def holder(self, gpus: tuple[Gpu, ...]) -> str:
-        """Return who holds one of ``gpus``, such as ``process 123 of alice``; "" where the system does not tell."""
+        """Return who holds one of ``gpus``, such as ``process 123 of root``; "" where the system does not tell."""
         return next(filter(None, (self._holders.get(gpu.uuid, "") for gpu in gpus)), "")
 
     def _lock(self, gpu: Gpu) -> bool:
@@ -90,7 +90,7 @@ class Devices:
         if gpu.uuid in self._locks or gpu.uuid in self.unlocked:
             return True
         try:
-            path = lending.folder_of_lock(gpu.uuid, self._folder or lock_folder()) / f"gpudiag-{gpu.uuid}.lock"
+            path = lending.folder_of_lock(gpu.uuid, self._folder or lock_folder()) / _lock_name(gpu.uuid)
             file = open_shared(path)
             locked = _locked(file)
             while locked and not _is(path, file):  # somebody removed it meanwhile, and others lock the next one
@@ -128,6 +128,10 @@ def _locked(file: int) -> bool:
     except OSError:
         return False
     return True
+
+
+def _lock_name(uuid: str) -> str:
+    return f"gpudiag-{uuid.replace('/', '-')}.lock"  # drivers before 470 call a MIG instance MIG-GPU-.../1/0
 
 
 def _is(path: Path, file: int) -> bool:

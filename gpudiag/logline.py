@@ -20,7 +20,7 @@ _OPENED = re.compile(r"Successfully opened dynamic library (?P<library>\S+)")
 
 _TELLING = re.compile(
     r"^(?:\d{4}-\d\d-\d\d \S+ )?[WEF](?:\d{4} \S+ +\d+)? \S*:\d+\] |Created device|CUDA|cuda|GPU|Error|ERROR|error:|"
-    r"Exception|Traceback|failed|Failed|fatal|[Oo]ut of memory|OOM|lib(?:cu|nv)\w*\.so"
+    r"Exception|Traceback|^ *File \"|failed|Failed|fatal|[Oo]ut of memory|OOM|lib(?:cu|nv)\w{0,40}\.so"
 )
 
 

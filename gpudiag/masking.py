@@ -49,13 +49,14 @@ _SAFE_FIELDS: frozenset[tuple[type, str]] = frozenset(
 nodes, as the probes' own programs have them. Words of the first three are known in other texts, too."""
 
 _OTHER_WORDS = (
-    "add agnostic amx_bf16 amx_int8 amx_tile application approximate appropriate avx avx2 avx512_bf16 avx512_fp16 "
-    "avx512_vnni avx512f avx_vnni avx_vnni_int8 benefit br0 bridge builds configure contextlib correctly critical "
-    "cuvid decode disabling docker0 doesn eth0 fma following fork gen graph ib0 identity_retval implicit "
-    "initialization instructions interpreter ir libremoved lo loaded mlir nodes numerical numerically nvcuvid nvshmem "
-    "optimization optimizations optimized orig_value output_retval parent partially placeholder port portability "
-    "product_retval properly pyenv pywrap rebuild refers retval round runtime serialized slightly sse3 sse4_1 sse4_2 "
-    "stack_1 stack_2 strided_slice throw tuning typ unexpectedly unknown utilized veth warning writes x_retval xla"
+    "add agnostic algo amx_bf16 amx_int8 amx_tile application appropriate approximate avx avx2 avx512_bf16 "
+    "avx512_fp16 avx512_vnni avx512f avx_vnni avx_vnni_int8 benefit br0 bridge builds configure contextlib correctly "
+    "critical cuvid decode diagnostic disabling docker0 doesn eth0 fma following fork gen graph ib0 identity_retval "
+    "implicit initialization instructions interpreter ir libremoved lo loaded mlir nodes numerical numerically "
+    "nvcuvid nvshmem optimization optimizations optimized orig_value output_retval parent partially placeholder port "
+    "portability product_retval properly pyenv pywrap rebuild refers retrieving retval round runtime serialized "
+    "slightly socket sse3 sse4_1 sse4_2 stack_1 stack_2 strided_slice throw topo tuning typ unexpectedly unknown "
+    "utilized veth warning writes x_retval xla"
 )
 """Of TensorFlow's ordinary messages and of ordinary machines, beside those that gpudiag itself uses."""
 
@@ -79,7 +80,7 @@ _SEARCH_PATHS = ("PYTHONPATH", "LD_LIBRARY_PATH", "LD_PRELOAD")
 _OF_THE_SYSTEM = re.compile(r"/(?:bin|boot|dev|etc|lib\w*|opt|proc|run|sbin|sys|usr)(?:/|$)")
 """What lies there is named as everywhere."""
 
-_SIMULATED_MACHINE = r"/[\w./-]*/gpudiag-sim-\w+"
+_SIMULATED_MACHINE = r"/[\w./-]{0,200}/gpudiag-sim-\w+"
 """The private folder of a simulated machine; its name is random."""
 
 _BARE_UUID = r"[0-9A-Fa-f]{8}(?:-[0-9A-Fa-f]{4}){3}-[0-9A-Fa-f]{12}"
@@ -152,17 +153,19 @@ def _mapped(value: Any, change: Callable[[str], str], own: Callable[[str], str],
 _VARIABLE = re.compile(r"[A-Z][A-Z0-9_]*")
 _MASK = re.compile(r"<masked-(\d+)>")
 _KNOWN_SHAPE = re.compile(
-    r"\d{1,16}|\d+(?:x\d+)*(?:x?[kmgt]?i?b|[kmgt]|x|ms|us|ns|s)|0x[\da-f]{1,16}|[\da-f]{4}|v?\d*(?:a|b|rc|dev|post)?\d+|"
+    r"\d{1,16}|\d{1,16}(?:x\d{1,16}){0,4}(?:x?[kmgt]?i?b|[kmgt]|x|ms|us|ns|s)|0x[\da-f]{1,16}|[\da-f]{4}|v?\d{0,16}(?:a|b|rc|dev|post)?\d{1,16}|"
     r"\d\dt\d\d|(?:nvidia|uverbs|copy)\d+",
     re.IGNORECASE,
 )
 """Numbers, sizes, times, addresses in memory, parts of versions."""
+_LONGEST = 64
+"""Letters of a word that is looked into."""
 _SUFFIX = re.compile(r"\.(?:cc|cu|h|ipynb|json|log|md|py|pyc|sh|so|toml|txt|xml|yaml)")
 _TEXT = re.compile(
     r"(?P<kept><(?:user|host|env|gpudiag|machine|python|address|masked|left out|VIRTUAL_ENV|CONDA_PREFIX)>|"
     r"<(?:path|masked)-\d+>|"
     r"(?:GPU|MIG)-(?:\d{1,3}(?![\w-])|\?)|\b[\da-fA-F]{4,8}:[\da-fA-F]{2}:[\da-fA-F]{2}\.[\da-f]\b)|"
-    r"(?P<key>\b\w*(?:token|secret|passw(?:or)?d|api_?key|cookie|credential)\w*[\"']?\s{0,3}[=:]\s{0,3}[\"']?)"
+    r"(?P<key>\b\w{0,40}(?:token|secret|passw(?:or)?d|api_?key|cookie|credential)\w{0,40}[\"']?\s{0,3}[=:]\s{0,3}[\"']?)"
     r"(?P<value>[^\s\"'<]+)|"
     r"(?P<address>(?<![\w.])\d{1,3}(?:\.\d{1,3}){3}(?![\w.]*\w)|\b(?:[\da-f]{2}:){5}[\da-f]{2}\b)|"
     r"(?P<home>/(?:home|Users)/)(?P<name>[^\s/\"':,;)<]+)|"
@@ -227,11 +230,15 @@ class _Words:
 
     def _is_known(self, word: str) -> bool:
         plain = word.strip("_")
-        if not plain or plain.lower() in self._words or _KNOWN_SHAPE.fullmatch(plain):
+        if not plain or plain.lower() in self._words:
+            return True
+        if len(plain) > _LONGEST:
+            return False
+        if _KNOWN_SHAPE.fullmatch(plain):
             return True
         pieces = [piece for piece in _PIECE.findall(plain) if not piece.isdigit()]
         # A name with a number at its end is one of many of its kind: of computers, of customers.
-        whole = "".join(pieces) == re.sub(r"_|(?<=_)\d+|\d+(?=_)", "", plain)
+        whole = "".join(pieces) == re.sub(r"_|(?<=_)\d+|(?<!\d)\d+(?=_)", "", plain)
         if whole and len(pieces) > 1 and all(piece.lower() in self._words and len(piece) > 1 for piece in pieces):
             return True
         return word.isupper() and misspelling_of(word) is not None

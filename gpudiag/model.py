@@ -163,9 +163,11 @@ class Row(Record):
 
     @property
     def crash(self) -> Broken | None:
-        """What broke the probe itself; None where the run was ended, and where it measured and judging that failed."""
+        """What broke the probe itself; None where gpudiag did not start it or ended it, or failed to judge it."""
         broken = self.outcome if isinstance(self.outcome, Broken) else None
-        return None if broken is None or broken.by_the_run or self.reading is not None else broken
+        if broken is None or broken.by_the_run or broken.cause is Cause.NOT_STARTED or self.reading is not None:
+            return None
+        return broken
 
     @property
     def status(self) -> str:

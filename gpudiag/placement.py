@@ -19,7 +19,7 @@ from gpudiag.record import Record
 _DEVICE = r"(?P<device>/job:\S+?/device:[A-Za-z_]+:\d+)"
 _EAGER = re.compile(rf"Executing op (?P<op>\w+) in device {_DEVICE}")
 _GRAPH = re.compile(rf"(?:^|\] )(?P<name>[A-Za-z0-9.][\w.>/\-]*): \((?P<op>\w+)\): {_DEVICE}\s*$")
-_CREATED = re.compile(rf"Created device {_DEVICE} with .{0, 300}pci bus id: ")
+_CREATED = re.compile(rf"Created device {_DEVICE} with .{{0,300}}pci bus id: ")
 _PCI = re.compile(r"pci bus id: ([0-9A-Fa-f:.]+)")
 _LOCAL = "/job:localhost/replica:0/task:0/device:"
 

@@ -21,7 +21,7 @@ def put(text: str, format_: str = "table", *, color: bool = False) -> None:
     ``color`` is for a table that was rendered with it: its escape sequences are gpudiag's own. Raises ``OSError`` if
     standard output cannot be written.
     """
-    unicode = sys.stdout is not None and sys.stdout.encoding.lower().replace("-", "") == "utf8"
+    unicode = _encoding(sys.stdout).lower().replace("-", "") == "utf8"
     if format_ == "json":
         text = escaped(text) if unicode else ascii_only(text)
     elif format_ == "junit":  # its first line says UTF-8, of which ASCII is a part
@@ -38,5 +38,9 @@ def put(text: str, format_: str = "table", *, color: bool = False) -> None:
 
 def _write(stream: TextIO | None, text: str) -> None:
     if stream is not None:  # None: closed when this process was started
-        stream.write(text.encode(stream.encoding, "backslashreplace").decode(stream.encoding))
+        stream.write(text.encode(_encoding(stream), "backslashreplace").decode(_encoding(stream)))
         stream.flush()
+
+
+def _encoding(stream: TextIO | None) -> str:
+    return getattr(stream, "encoding", None) or "utf-8"  # a StringIO has none

@@ -16,7 +16,7 @@ from conftest import Gpudiag
 from gpudiag import codec, devices
 from gpudiag.devices import Devices, lock_folder, open_shared
 from gpudiag.hostfacts import example_with_gpus
-from gpudiag.model import Broken, Cause, Report
+from gpudiag.model import Broken, Cause, Gpu, Report
 from gpudiag.report import words
 from gpudiag.scope import gpus_in_scope
 
@@ -266,3 +266,12 @@ def test_a_lock_that_is_held_is_waited_for_as_long_as_asked(gpudiag: Gpudiag) ->
     assert row.outcome.detail.startswith("another run of gpudiag (process ")
     assert row.outcome.detail.endswith("held the GPU for more than 0.5 s (--lock-wait)")
     assert told.exit_code == 3
+
+
+def test_an_old_name_of_a_mig_instance_names_no_folder(tmp_path: Path) -> None:
+    instance = (Gpu(0, "", "MIG-GPU-00000000-0000-4000-8000-000000000000/1/0", "", 0),)
+    here, there = Devices(tmp_path), Devices(tmp_path)
+    assert here.take(instance, exclusive=True)
+    assert here.unlocked == {}
+    assert not there.take(instance, exclusive=False)
+    here.close()

@@ -6,6 +6,7 @@ import json
 import os
 import random
 import subprocess
+import time
 import unicodedata
 from pathlib import Path
 from typing import Any
@@ -14,9 +15,10 @@ import msgspec
 import pytest
 
 from conftest import Gpudiag
-from gpudiag import codec
+from gpudiag import codec, config
 from gpudiag.facts import FAMILIES
 from gpudiag.hostfacts import Unknown
+from gpudiag.masking import mask
 from gpudiag.model import Report, Settings
 from gpudiag.plaintext import ascii_only, escaped, one_line, plain
 from gpudiag.report import FORMATS, render
@@ -262,3 +264,50 @@ def test_markdown_keeps_the_address_of_the_documentation() -> None:
     text = render(msgspec.structs.replace(saved, diagnosis=diagnosis), "markdown", width=80, color=False)
     assert "<javascript" not in text
     assert one_line("javascript:alert") in text
+
+
+LETTERS = (
+    "/a",
+    "token",
+    "1",
+    "1x",
+    "1.",
+    "a-",
+    "aB",
+    "libcu",
+    "GPU-a",
+    "a@",
+    "<",
+    "~",
+    "\x1b[",
+    "\x1b]",
+    "http://",
+    "@a",
+    "_a",
+    "\n",
+)
+"""What regular expressions might try again and again."""
+
+
+@pytest.mark.parametrize("letters", LETTERS)
+def test_no_text_takes_longer_than_its_length(letters: str) -> None:
+    def seconds(size: int) -> float:
+        text = (letters * size)[:size] + "!"
+        one = msgspec.structs.replace(report(), notes=(text,), lines=(text,), command=("gpudiag", text))
+        began = time.process_time()
+        after = mask(one)
+        render(after, "markdown", width=80, color=False)
+        render(one, "markdown", width=80, color=False)
+        codec.encode(one)
+        return time.process_time() - began
+
+    seconds(1000)  # words are read, modules imported
+    # Twenty times as long: a square would take 400 times as long.
+    assert seconds(40_000) < 80 * max(seconds(2_000), 0.01)
+
+
+def test_a_search_for_a_table_takes_no_longer_than_the_file_is(tmp_path: Path) -> None:
+    (tmp_path / "pyproject.toml").write_text("\n" * (250 << 10))
+    began = time.process_time()
+    assert not config._mentions(tmp_path / "pyproject.toml")
+    assert time.process_time() - began < 1

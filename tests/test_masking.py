@@ -8,7 +8,7 @@ from typing import Any
 import msgspec
 import pytest
 
-from gpudiag import codec, runner
+from gpudiag import codec, masking, runner
 from gpudiag.hostfacts import (
     ContainerFacts,
     CudaFacts,
@@ -422,17 +422,22 @@ def test_words_of_others(text: str, expected: str) -> None:
     assert masked(text) == [expected]
 
 
+FRAME = '  File "/home/<masked-3>/net.py", line 12, in main'
+
+
 def test_of_a_programs_log_the_lines_stay_that_say_something() -> None:
     told = msgspec.structs.replace(
         report(),
         lines=(
             "Patient Smith, epoch 3",
             "2026-01-31 12:00:00.5: I tensorflow/core/gpu_device.cc:7] Created device /device:GPU:0 with 7 MB memory",
+            '  File "/home/eve/net.py", line 12, in main',
+            "    train(patients)",
             "AcmeError: it failed",
         ),
     )
     once = mask(told)
-    assert once.lines == ("<left out>", told.lines[1], "<masked-3>: it failed")
+    assert once.lines == ("<left out>", told.lines[1], FRAME, "<left out>", "<masked-5>: it failed")
     assert mask(once) == once
 
 
@@ -466,3 +471,9 @@ def test_a_masked_report_is_still_of_use(name: str) -> None:
     before, after = runner.rejudge(saved), runner.rejudge(once)
     assert [cause.rule for cause in after.diagnosis.causes] == [cause.rule for cause in before.diagnosis.causes]
     assert [row_.status for row_ in after.rows] == [row_.status for row_ in before.rows]
+
+
+def test_the_words_that_stay_are_not_names_of_people() -> None:
+    words, _ = masking._vocabulary()
+    assert len(words) > 3000
+    assert words & {"alice", "bob", "carol", "dave", "eve", "jdoe", "john", "maria", "smith", "acme", "corp"} == set()

@@ -23,11 +23,12 @@ from gpudiag.probes.discovery import trace
 from gpudiag.probes.host import collectives
 from gpudiag.scope import gpus_in_scope
 
-_SYSTEM_ERROR = re.compile(r"NCCL.{0,300}(?:unhandled )?system error|ncclSystemError", re.IGNORECASE)
-_OUT_OF_SHM = re.compile(r"NCCL WARN.{0,300}(?:/dev/shm|shared memory segment|posix_fallocate)", re.IGNORECASE)
+_WARN = "NCCL WARN(?:(?!NCCL WARN).){0,300}"  # a log may repeat the words without end
+_SYSTEM_ERROR = re.compile(r"NCCL(?:(?!NCCL).){0,300}(?:unhandled )?system error|ncclSystemError", re.IGNORECASE)
+_OUT_OF_SHM = re.compile(rf"{_WARN}(?:/dev/shm|shared memory segment|posix_fallocate)", re.IGNORECASE)
 _NO_SPACE_LEFT = re.compile(r"No space left on device", re.IGNORECASE)
-_NAMED = re.compile(r"NCCL WARN.{0,300}\b(?:Call to|failed|error)\b", re.IGNORECASE)
-_NOT_LOCKED = re.compile(r"NCCL WARN.{0,300}(?:ibv_\w+|memlock|Cannot allocate memory)", re.IGNORECASE)
+_NAMED = re.compile(rf"{_WARN}\b(?:Call to|failed|error)\b", re.IGNORECASE)
+_NOT_LOCKED = re.compile(rf"{_WARN}(?:ibv_\w+|memlock|Cannot allocate memory)", re.IGNORECASE)
 _EXCHANGE = re.compile(r"NCCL INFO|all[-_ ]?reduces?\b", re.IGNORECASE)
 """What TensorFlow and NCCL say when GPUs are about to exchange data."""
 _LAST_LINES = 3

@@ -58,8 +58,8 @@ def _made_by_several(evidence: Evidence) -> tuple[str, ...]:
 
 
 _SKIPPED = re.compile(
-    r"(?i)\bskipped\b(?: \[(?P<count>\d+)\])?.{0,300}\b(?:gpus?|cuda)\b|"
-    r"\b(?:gpus?|cuda)\b[^:]{0,300}\bskipped\b(?! \[)|"
+    r"(?i)\bskipped\b(?: \[(?P<count>\d+)\])?(?:(?!skipped).){0,300}\b(?:gpus?|cuda)\b|"
+    r"\b(?:gpus?|cuda)\b(?:(?!gpu|cuda)[^:]){0,300}\bskipped\b(?! \[)|"
     r"\.\.\. skipped '[^']{0,300}\b(?:gpus?|cuda)\b"
 )
 _GIVEN = re.compile(r"SLURM_(?:GPUS\w*|JOB_GPUS|STEP_GPUS)")

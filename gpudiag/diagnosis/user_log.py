@@ -60,7 +60,7 @@ _OURS = {
 """Library to the version in its name that CUDA 12 has, for which TensorFlow 2.18 to 2.21 is built; cuDNN's is 9."""
 _UNOPENED = re.compile(
     r"(?P<whole>(?P<name>lib(?:cu(?:blas(?:Lt)?|dart|fft|rand|solver|sparse)|nvrtc|cudnn(?:_\w{1,40})?))\.so\.(?P<version>\d+)"
-    r"[.\d]*)(?:'?; dlerror:|: cannot open shared object file|\. Error: )"
+    r"(?:\.[.\d]*)?)(?:'?; dlerror:|: cannot open shared object file|\. Error: )"
 )
 _NO_DRIVER_LINK = re.compile(r"libcuda\.so: cannot open shared object file")
 

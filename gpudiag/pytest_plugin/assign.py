@@ -274,6 +274,11 @@ class Run:
         self.plan.write(self.folder)
         return workers
 
+    @property
+    def notes(self) -> tuple[str, ...]:
+        """What is not as it should be with the locks of the devices."""
+        return tuple(self._locks.unlocked.values())
+
     def free(self) -> tuple[Device, ...]:
         """Return the devices that no other session holds at this moment."""
         return tuple(one for one in self.plan.devices if self._take((one,), keep=False))

@@ -52,7 +52,7 @@ def pytest_report_header(config: pytest.Config) -> list[str] | None:
     run = config.stash.get(RUN, None)
     if run is None:
         return None
-    lines = [f"gpudiag: {'; '.join(_machine(run))}"]
+    lines = [f"gpudiag: {'; '.join(_machine(run))}", *(f"gpudiag: {note}" for note in run.notes)]
     if run.plan.slots:
         lines.append(f"gpudiag: {_workers(run)}")
     if REPORT in config.stash:

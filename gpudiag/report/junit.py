@@ -16,7 +16,7 @@ from gpudiag.report import words
 def render(report: Report) -> str:
     """Return the report as JUnit XML that is valid by the schemas ``junit-4.xsd`` and ``junit-10.xsd`` of Jenkins."""
     root = ET.Element("testsuites", name="gpudiag")
-    _suite(root, report, "verdict", [_verdict(report)], dict(words.machine(report)))
+    _suite(root, report, "verdict", [_verdict(report)], words.machine(report))
     for area, rows in report.areas.items():
         _suite(root, report, area, [_case(report, row) for row in rows])
     for attribute in ("tests", "failures", "errors"):
@@ -30,7 +30,7 @@ def render(report: Report) -> str:
 
 
 def _suite(
-    root: ET.Element, report: Report, name: str, cases: list[ET.Element], properties: dict[str, str] | None = None
+    root: ET.Element, report: Report, name: str, cases: list[ET.Element], properties: tuple[tuple[str, str], ...] = ()
 ) -> None:
     suite = ET.SubElement(
         root,
@@ -48,10 +48,9 @@ def _suite(
         "verdict": report.verdict.value,
         "simulated": str(report.world.simulated).lower(),
         **({"simulation": report.world.spec} if report.world.simulated else {}),
-        **(properties or {}),
     }
     parent = ET.SubElement(suite, "properties")
-    for key, value in known.items():
+    for key, value in (*known.items(), *properties):
         ET.SubElement(parent, "property", name=key, value=value)
     suite.extend(cases)
 

@@ -21,7 +21,14 @@ from types import TracebackType
 
 from gpudiag.plaintext import one_line
 from gpudiag.simulator import kernel_files
-from gpudiag.simulator.errors import FaultError, RealDriverMapped, SimulatorBroken, SimulatorMissing, SpecError
+from gpudiag.simulator.errors import (
+    FaultError,
+    RealDriverMapped,
+    SimulatorBroken,
+    SimulatorError,
+    SimulatorMissing,
+    SpecError,
+)
 from gpudiag.simulator.faults import (
     SONAMES,
     Fault,
@@ -41,6 +48,7 @@ _OWNER = "owner"
 CORE, KERNELS = "libgpudiag_cuda.so", "libgpudiag_kernels.so"
 _COMMON = (CORE, KERNELS, "keras_on_simulated_gpu.py")
 
+NO_REASON = "CMake did not run, or found neither make nor ninja, or this is a checkout that was not installed"
 REINSTALL = (
     "build and install gpudiag again here: pip install --force-reinstall --no-cache-dir --no-deps --no-binary gpudiag "
     "gpudiag, or pip install . in a checkout"
@@ -61,10 +69,11 @@ def library_directory() -> Path:
             return place
     if platform.system() != "Linux":
         raise SimulatorMissing(f"GPUs are simulated on Linux only, and this is {platform.system()}")
-    reason = next(filter(None, map(_why_not_built, places)), "no CMake, make or ninja that works was found")
+    reason = next(filter(None, map(_why_not_built, places)), "")
     raise SimulatorMissing(
-        f"the simulated CUDA libraries were not built when gpudiag was installed: {reason}. Install a C and a C++ "
-        f"compiler (Debian, Ubuntu: apt-get install gcc g++; Fedora: dnf install gcc gcc-c++), then {REINSTALL}"
+        f"the simulated CUDA libraries were not built when gpudiag was installed: {reason or NO_REASON}. Install CMake "
+        "and a C and a C++ compiler (Debian, Ubuntu: apt-get install gcc g++ cmake make; Fedora: dnf install gcc "
+        f"gcc-c++ cmake make), then {REINSTALL}"
     )
 
 
@@ -85,7 +94,8 @@ def _why_not_built(place: Path) -> str:
 def _require_loadable(libraries: Path) -> None:
     """SimulatorBroken where the loader refuses the libraries that all others stand on.
 
-    They are opened by another process: what is opened here could never be closed again.
+    They are opened by another process: what is opened here could never be closed again. If that cannot be started, or
+    is too slow, they count as good: the processes that are started next say what is wrong with this system.
     """
     files = [str(libraries / name) for name in (CORE, KERNELS)]
     script = "import ctypes, sys\nfor file in sys.argv[1:]: print(file, file=sys.stderr, flush=True), ctypes.CDLL(file)"
@@ -99,8 +109,8 @@ def _require_loadable(libraries: Path) -> None:
             timeout=60,
             check=False,
         )
-    except (OSError, subprocess.TimeoutExpired) as error:
-        raise SimulatorBroken(f"whether the simulated CUDA libraries can be opened cannot be tried: {error}") from error
+    except (OSError, subprocess.TimeoutExpired):
+        return
     if done.returncode:
         said = one_line(done.stderr.strip().rpartition("\n")[2].removeprefix("OSError: "))
         died = f": signal {-done.returncode} ends who opens it" if done.returncode < 0 else ""
@@ -144,9 +154,9 @@ class Machine:
         return self.directory / "root"
 
     def __enter__(self) -> Machine:
-        remove_left_behind(Path(tempfile.gettempdir()))
-        self._directory = Path(tempfile.mkdtemp(prefix=_PREFIX))
         try:
+            remove_left_behind(Path(tempfile.gettempdir()))
+            self._directory = Path(tempfile.mkdtemp(prefix=_PREFIX))
             # Locked for as long as this process lives, however it ends; there under its name only once it is.
             own = self._directory / f".{_OWNER}"
             self._owner = os.open(own, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
@@ -155,8 +165,13 @@ class Machine:
             (self._directory / "machine.conf").write_text(self._configuration())
             self._link_libraries(self._directory / "lib")
             kernel_files.write(self.root, self.spec)
-        except BaseException:
+        except BaseException as error:
             self.__exit__(None, None, None)
+            if isinstance(error, OSError):
+                reason = f"{error.strerror or error}: {error.filename}" if error.filename else str(error)
+                raise SimulatorError(
+                    f"the files of the simulated machine cannot be made: {reason}; set TMPDIR to a folder with room"
+                ) from error
             raise
         return self
 

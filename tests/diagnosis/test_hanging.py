@@ -199,7 +199,9 @@ def failing(error: Callable[[Evidence], object]) -> Rule:
 
 
 @pytest.mark.parametrize(
-    "error", [lambda _: 1 / 0, lambda _: exec("raise SystemExit(0)"), lambda _: "\ud800".encode()], ids=str
+    "error",
+    [lambda _: 1 / 0, lambda _: exec("raise SystemExit(0)"), lambda _: "\ud800".encode()],
+    ids=["division", "exit", "encoding"],
 )
 def test_the_pure_diagnosis_names_a_rule_that_raises(
     error: Callable[[Evidence], object], monkeypatch: pytest.MonkeyPatch

@@ -441,6 +441,19 @@ def test_no_gpu_is_waited_for_where_no_test_runs(
     assert time.monotonic() - began < 60
 
 
+@pytest.mark.parametrize("arguments", [(), ("-n1",)], ids=["alone", "xdist"])
+def test_a_lock_that_cannot_be_used_is_a_note(
+    arguments: tuple[str, ...], suite: Suite, machine: Callable[[str], Machine], plain: None
+) -> None:
+    """Anybody may have put something else in its place."""
+    here = machine("1x8GiB")
+    (here.directory / f"gpudiag-{here.spec.gpus[0].uuid}.lock").mkdir()
+    suite.write("test_nothing.py", NOTHING)
+    done = suite("--gpudiag-assign=share", *arguments, **on(here))
+    assert done.status == 0, done
+    assert "gpudiag: GPU 0 is not locked against other runs of gpudiag: " in done.out
+
+
 @pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGKILL])
 def test_what_a_killed_session_leaves_is_removed_by_the_next(
     number: signal.Signals, suite: Suite, plain: None, wait_until: Callable[[Callable[[], bool]], None]

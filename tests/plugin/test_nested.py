@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 import os
 import sys
-import time
 from collections.abc import Callable
 from pathlib import Path
 
@@ -75,7 +74,7 @@ NESTED = """
             environment.pop(name)
         own = os.environ["CUDA_VISIBLE_DEVICES"]
         command = [*json.loads(os.environ["COMMAND"]), "-p", "no:cacheprovider", "--rootdir=.", *{arguments!r}]
-        done = subprocess.run(command, cwd=tmp_path, env=environment, capture_output=True, text=True, timeout=60)
+        done = subprocess.run(command, cwd=tmp_path, env=environment, capture_output=True, text=True, timeout=200)
         print(done.stdout + done.stderr)
         assert done.returncode == {status}
         if done.returncode == 0:
@@ -90,7 +89,7 @@ def test_inner():
 def test_innermost(tmp_path):
     (tmp_path / "test_innermost.py").write_text("def test_nothing(): pass")
     command = [*json.loads(os.environ["COMMAND"]), "-p", "no:cacheprovider", "--rootdir=."]
-    assert subprocess.run(command, cwd=tmp_path, timeout=60).returncode == 0
+    assert subprocess.run(command, cwd=tmp_path, timeout=200).returncode == 0
 """
 
 
@@ -103,35 +102,34 @@ def nested(
     removed: tuple[str, ...] = (),
     status: int = 0,
 ) -> Session:
-    """Run a session whose test starts another, for both of which the plugin is switched on by a variable."""
+    """Run a session whose test starts another, for both of which the plugin is switched on by a variable.
+
+    Whoever waits for a GPU does so for a second, and is refused then.
+    """
     source = NESTED.format(inner=INNER, arguments=inner.split(), changed=changed or {}, removed=removed, status=status)
     suite.write("test_outer.py", source)
     boot = f"import sys; sys.path[:] = {suite.gpudiag.path!r}; import pytest; sys.exit(pytest.main())"
     command = [sys.executable, "-c", boot, *([] if INSTALLED else ["-p", "gpudiag.pytest_plugin"])]
     on = {name: machine.environment()[name] for name in ("LD_LIBRARY_PATH", "GPUDIAG_SIM_MACHINE")}
-    return suite(*outer, **on, COMMAND=json.dumps(command), GPUDIAG_PYTEST_ASSIGN="share", GPUDIAG_PYTEST_WAIT="40")
+    return suite(*outer, **on, COMMAND=json.dumps(command), GPUDIAG_PYTEST_ASSIGN="share", GPUDIAG_PYTEST_WAIT="1")
 
 
 @pytest.mark.usefixtures("simulated", "no_child_left", "plain")
 @pytest.mark.parametrize(
     ("outer", "inner", "removed"),
     [
-        ("-k 0", "", ()),
         ("-k 0", "-n 1", ()),
-        ("-n 2", "", ()),
-        ("-n 2", "", ("CUDA_VISIBLE_DEVICES",)),
+        ("-n 2", "-k test_inner", ("CUDA_VISIBLE_DEVICES",)),
     ],
-    ids=["alone", "workers in it", "in workers", "without a mask"],
+    ids=["with a worker and another session in it", "in workers, without a mask"],
 )
 def test_an_inner_session_uses_what_the_outer_one_was_given(
     outer: str, inner: str, removed: tuple[str, ...], suite: Suite, machine: Callable[[str], Machine]
 ) -> None:
     here = machine("2x8GiB" if "-n" in outer else "1x8GiB")
-    began = time.monotonic()
     done = nested(suite, here, *outer.split(), inner=inner, removed=removed)
     assert done.status == 0, done
     assert done.outcomes()["test_starts_a_session[0]"] == "passed"
-    assert time.monotonic() - began < 40, "nobody waited"
 
 
 @pytest.mark.usefixtures("simulated", "no_child_left", "plain")
@@ -147,9 +145,7 @@ def test_an_inner_session_that_asks_for_more_is_refused_at_once(
     inner: str, changed: dict[str, str], words: str, suite: Suite, machine: Callable[[str], Machine]
 ) -> None:
     here = machine("2x8GiB")
-    began = time.monotonic()
     changed = {name: value.format(other=here.spec.gpus[1].uuid) for name, value in changed.items()}
     done = nested(suite, here, "-n", "2", "-k", "0", "-rP", inner=inner, changed=changed, status=4)
     assert done.status == 0, done
     assert words in done.out, done
-    assert time.monotonic() - began < 40, "nobody waited"

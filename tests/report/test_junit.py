@@ -6,9 +6,10 @@ import re
 from dataclasses import dataclass
 from xml.etree import ElementTree as ET
 
+import msgspec
 import pytest
 
-from gpudiag.model import Broken, Cause, Finding, Limits, Report, Severity, Skipped, World
+from gpudiag.model import Broken, Cause, Finding, Limits, Report, Settings, Severity, Skipped, World
 from gpudiag.report import render
 from reports import CAP_IGNORED, GPUS, MISSPELT, hostile, passed, report, row, sample
 
@@ -198,3 +199,11 @@ def test_control_characters_and_escape_sequences_are_gone() -> None:
     broken = case(junit(hostile()), "placement.log").find("error")
     assert broken is not None
     assert "<b>&amp; ]]>" in broken.get("message", "")
+
+
+def test_every_note_is_a_property() -> None:
+    noted = msgspec.structs.replace(report(), notes=("one", "two"), settings=Settings("a.toml", {"level": "quick"}))
+    root = ET.fromstring(render(noted, "junit", width=80, color=False))
+    properties = [(one.get("name"), one.get("value")) for one in root.iter("property")]
+    assert [value for name, value in properties if name == "note"] == ["one", "two"]
+    assert ("settings", "from a.toml: level=quick") in properties

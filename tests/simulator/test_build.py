@@ -102,7 +102,7 @@ def test_where_it_cannot_be_built_the_installation_succeeds_and_it_is_said_why(
 
 
 def test_where_cmake_did_not_run(installed: Path) -> None:
-    with pytest.raises(SimulatorMissing, match=r"no CMake, make or ninja .*apt-get install gcc g\+\+"):
+    with pytest.raises(SimulatorMissing, match=r"CMake did not run, or .*apt-get install gcc g\+\+"):
         library_directory()
 
 

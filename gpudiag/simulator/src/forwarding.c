@@ -24,7 +24,7 @@ static void load(void) {
     void *tensorflow = dlopen("libtensorflow_framework.so.2", RTLD_LAZY | RTLD_NOLOAD);
     if (!tensorflow) return; /* some other user of CUDA */
     dlclose(tensorflow);
-    char path[1024];
+    char path[PATH_MAX];
     if (!library_beside_core(path, sizeof path, "libgpudiag_kernels.so")) {
         fault = "the directory of the simulator is unknown";
         return;

@@ -13,7 +13,7 @@ static bool done;
 static int run(void *unused) {
     (void)unused;
     int (*run_string)(const char *, void *) = (int (*)(const char *, void *))dlsym(RTLD_DEFAULT, "PyRun_SimpleStringFlags");
-    char path[1024], code[1400];
+    char path[PATH_MAX], code[2 * PATH_MAX + 200];
     if (done || !run_string || !library_beside_core(path, sizeof path, "keras_on_simulated_gpu.py")) return 0;
     done = true;
     /* In a namespace of its own: the program's __main__ is left as it was. */

@@ -124,7 +124,7 @@ API int gpudiag_simulated_stack(void) { return 1; }
 enum { MAX_SEARCHED = 4 };
 struct search {
     int count;
-    char paths[MAX_SEARCHED][512];
+    char paths[MAX_SEARCHED][PATH_MAX];
 };
 
 static int note_libcuda(struct dl_phdr_info *info, size_t size, void *data) {
@@ -139,7 +139,7 @@ static int note_libcuda(struct dl_phdr_info *info, size_t size, void *data) {
 
 /* The path of NVIDIA's libcuda where this process has mapped it, or NULL. */
 API const char *gpudiag_real_driver(void) {
-    static struct search search;
+    static _Thread_local struct search search;
     search.count = 0;
     dl_iterate_phdr(note_libcuda, &search);
     for (int i = 0; i < search.count; i++) {

@@ -7,6 +7,7 @@
 #include <errno.h>
 #include <fcntl.h>
 #include <pthread.h>
+#include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -61,7 +62,7 @@ static unsigned long long start_time(pid_t pid) {
 }
 
 static struct table *map_table(void) {
-    char path[600];
+    char path[PATH_MAX + 16];
     snprintf(path, sizeof path, "%s/memory", simulated_machine()->directory);
     int file = open(path, O_RDWR | O_CREAT | O_CLOEXEC, 0600);
     if (file < 0) goto failed;
@@ -70,7 +71,11 @@ static struct table *map_table(void) {
     while (fcntl(file, F_SETLKW, &whole) && errno == EINTR) continue;
     struct stat status;
     if (fstat(file, &status)) goto failed;
-    if ((size_t)status.st_size < sizeof(struct table) && ftruncate(file, sizeof(struct table))) goto failed;
+    /* Its blocks, too: a page without one, on a full disk, would end the program that touches it with SIGBUS. */
+    if ((size_t)status.st_size < sizeof(struct table)) {
+        while ((errno = posix_fallocate(file, 0, sizeof(struct table))) == EINTR) continue;
+        if (errno) goto failed;
+    }
     struct table *mapped = mmap(NULL, sizeof(struct table), PROT_READ | PROT_WRITE, MAP_SHARED, file, 0);
     if (mapped == MAP_FAILED) goto failed;
     if (mapped->layout != sizeof(struct table)) {
@@ -89,20 +94,26 @@ failed:
     return NULL;
 }
 
+/* Whether this is still the process that made the entry. One that had no /proc to look up its start has none noted. */
+static bool lives(const struct process *process) {
+    unsigned long long start = start_time(process->pid);
+    if (start || process->start_time) return start == process->start_time;
+    return !kill(process->pid, 0) || errno == EPERM;
+}
+
 static struct table *open_table(void) {
     hold(TABLE_LOCK);
     if (!table) table = map_table();
-    if (table_pid != getpid()) { /* a forked child holds nothing of its parent's */
-        table_pid = getpid();
-        mine = NULL;
-    }
+    bool first = table_pid != getpid(); /* a forked child holds nothing of its parent's */
+    if (first) mine = NULL;
+    table_pid = getpid();
     let_go(TABLE_LOCK);
     if (!table) return NULL;
     if (pthread_mutex_lock(&table->lock) == EOWNERDEAD) pthread_mutex_consistent(&table->lock);
     for (int i = 0; i < MAX_PROCESSES; i++) {
         struct process *process = &table->processes[i];
-        if (process->pid && process != mine && start_time(process->pid) != process->start_time)
-            memset(process, 0, sizeof *process);
+        bool before_exec = first && process->pid == table_pid; /* a program's memory ends with it, if its process does not */
+        if (process->pid && process != mine && (before_exec || !lives(process))) memset(process, 0, sizeof *process);
     }
     return table;
 }

@@ -9,6 +9,7 @@
 #ifndef GPUDIAG_SIMULATOR_H
 #define GPUDIAG_SIMULATOR_H
 
+#include <limits.h>
 #include <pthread.h>
 #include <stdbool.h>
 #include <stddef.h>
@@ -41,7 +42,7 @@ struct gpu {
 
 /* GPUs stand in PCI order, which is NVML's order. */
 struct machine {
-    char directory[512];
+    char directory[PATH_MAX];
     int gpu_count;
     struct gpu gpus[MAX_GPUS];
     int cuda_version;  /* of the driver: 12040 */
