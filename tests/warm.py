@@ -32,7 +32,7 @@ PRELOAD = "gpudiag.child:preload_simulated"
 TRIAL = "gpudiag.child:run_on_gpu"
 
 # Read when a device is looked for or made, or by gpudiag: a trace of getenv and os.environ during TensorFlow's import
-# has none of them (2.21.0). A variable that is not named here, and is another one than at the import, means a new import.
+# has none of them (2.21.0). Where another variable is not what it was at the import, TensorFlow is imported again.
 _READ_LATER = re.compile(
     "TMPDIR|GPUDIAG_SIM_MACHINE|CUDA_VISIBLE_DEVICES|CUDA_VISIBLE_DEVCIES|CUDA_DEVICE_ORDER|"
     "CUDA_HOME|TF_FORCE_GPU_ALLOW_GROWTH|TF_GPU_ALLOCATOR|TF_GPU_THREAD_MODE|TF_GPU_ALLOW_GROWTH|TF_CONFIG|"
