@@ -79,7 +79,9 @@ class Warm:
             except TimeoutError:
                 self.close()
                 raise
-            assert answer, "the process that has imported TensorFlow died"
+            if not answer:  # the next run starts another
+                self.close()
+                raise AssertionError("the process that has imported TensorFlow died")
             texts = [_content(file).decode() for file in (out, err)]
         return subprocess.CompletedProcess(arguments, int(answer), *texts)
 
