@@ -73,15 +73,14 @@ class Warm:
         with tempfile.TemporaryFile() as out, tempfile.TemporaryFile() as err, tempfile.TemporaryFile() as said:
             said.write(json.dumps(request).encode())
             said.flush()
-            socket.send_fds(self._control, [b"run"], [said.fileno(), out.fileno(), err.fileno()])
             try:
+                socket.send_fds(self._control, [b"run"], [said.fileno(), out.fileno(), err.fileno()])
                 answer = self._control.recv(1 << 10)
-            except TimeoutError:
+                if not answer:
+                    raise ConnectionError("the process that has imported TensorFlow died")
+            except OSError:  # that, or the deadline has passed; the next run starts another
                 self.close()
                 raise
-            if not answer:  # the next run starts another
-                self.close()
-                raise AssertionError("the process that has imported TensorFlow died")
             texts = [_content(file).decode() for file in (out, err)]
         return subprocess.CompletedProcess(arguments, int(answer), *texts)
 
