@@ -10,6 +10,7 @@ import shutil
 import subprocess
 import sys
 import time
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 ROOT = Path(__file__).resolve().parent.parent
@@ -22,6 +23,7 @@ SIMULATED = (
 GENERATOR = "Ninja" if shutil.which("ninja") else "Unix Makefiles"
 
 CHECKS = {
+    "newest Python": [sys.executable, "scripts/python_matrix.py", "--short"],  # the longest first
     "format": ["ruff", "format", "--check", "."],
     "lint": ["ruff", "check", "."],
     **{f"types {version}": ["mypy", "--python-version", version] for version in PYTHONS},
@@ -32,30 +34,36 @@ CHECKS = {
         *("ctest", "--build-and-test", "gpudiag/simulator/src", "build/warnings", "--build-generator", GENERATOR),
         *("--build-options", "-DGPUDIAG_WARNINGS_ARE_ERRORS=ON"),
     ],
-    "newest Python": [sys.executable, "scripts/python_matrix.py", "--short"],
 }
 
 INSTALL = {"ctest": "apt-get install cmake, or pip install cmake", "": "pip install '.[tensorflow,test]'"}
 
 
+def run(name: str) -> tuple[bool, str]:
+    """Run the check called ``name``; return whether it passed, and what is to be said of it."""
+    command = CHECKS[name]
+    began = time.monotonic()
+    if not shutil.which(command[0]):
+        install = INSTALL.get(command[0], INSTALL[""])
+        return False, f"{name}: failed, {command[0]} is not installed: {install}"
+    done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=False)
+    said = f"{name}: {'failed' if done.returncode else 'ok'} ({time.monotonic() - began:.1f} s)"
+    if done.returncode:
+        said += f"\n{done.stdout}{done.stderr}"
+    elif name == "newest Python":
+        said += f"\n  {done.stdout.strip()}"
+    return not done.returncode, said
+
+
 def main() -> int:
-    """Run every check, say how each ended, and return 1 where one failed."""
-    failed = []
-    for name, command in CHECKS.items():
-        began = time.monotonic()
-        if not shutil.which(command[0]):
-            failed.append(name)
-            print(f"{name}: failed, {command[0]} is not installed: {INSTALL.get(command[0], INSTALL[''])}", flush=True)
-            continue
-        done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=False)
-        print(f"{name}: {'failed' if done.returncode else 'ok'} ({time.monotonic() - began:.1f} s)", flush=True)
-        if done.returncode:
-            failed.append(name)
-            print(done.stdout + done.stderr, flush=True)
-        elif name == "newest Python":
-            print(f"  {done.stdout.strip()}", flush=True)
-    print(f"{len(CHECKS) - len(failed)} passed, {len(failed)} failed")
-    return 1 if failed else 0
+    """Run every check, two at a time, say how each ended, and return 1 where one failed."""
+    passed = 0
+    with ThreadPoolExecutor(2) as workers:
+        for well, said in workers.map(run, CHECKS):
+            passed += well
+            print(said, flush=True)
+    print(f"{passed} passed, {len(CHECKS) - passed} failed")
+    return 0 if passed == len(CHECKS) else 1
 
 
 if __name__ == "__main__":

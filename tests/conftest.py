@@ -5,7 +5,6 @@ from __future__ import annotations
 import contextlib
 import importlib.util
 import os
-import shutil
 import signal
 import subprocess
 import sys
@@ -65,10 +64,15 @@ class Gpudiag:
         self.temporary = folder / "tmp"
         self.temporary.mkdir()
         self.path = modules()
+        self.libraries: Path | None = None
+        """Of simulated machines; None: those that were built."""
         self.environment = clean(os.environ)
 
     def command(self, *arguments: str, flags: tuple[str, ...] = ()) -> list[str]:
-        boot = f"import sys; sys.path[:] = {self.path!r}; from gpudiag.cli import main; main()"
+        boot = f"import sys; sys.path[:] = {self.path!r}; "
+        if self.libraries is not None:
+            boot += f"import warm; warm.take_libraries({str(self.libraries)!r}); "
+        boot += "from gpudiag.cli import main; main()"
         return [sys.executable, *flags, "-c", boot, *arguments]
 
     def start(self, *arguments: str, flags: tuple[str, ...] = (), **variables: str) -> subprocess.Popen[str]:
@@ -87,7 +91,7 @@ class Gpudiag:
         simulated = not flags and arguments[0] == "check" and "--simulate" in arguments
         if self.warm is not None and simulated and self.path == modules():
             environment = {**self.environment, "TMPDIR": str(self.temporary), **variables}
-            return self.warm.run(arguments, self.folder, environment, DEADLINE_S)
+            return self.warm.run(arguments, self.folder, environment, self.libraries, DEADLINE_S)
         with self.start(*arguments, flags=flags, **variables) as process:
             try:
                 out, err = process.communicate(timeout=DEADLINE_S)
@@ -157,15 +161,12 @@ class Gpudiag:
         return site
 
     def with_simulator(self, change: Callable[[Path], None]) -> Gpudiag:
-        """Let ``change`` alter a copy of the simulated machines' libraries, which is used instead."""
-        import gpudiag
-
-        source = Path(gpudiag.__file__).parent
-        copy = self.folder / "checkout" / source.name
-        shutil.copytree(source, copy, ignore=shutil.ignore_patterns("__pycache__", "lib", "src"))
-        shutil.copytree(library_directory(), copy / "simulator" / "lib")
-        change(copy / "simulator" / "lib")
-        self.path.insert(0, str(copy.parent))
+        """Let ``change`` alter a folder of links to the simulated machines' libraries, which is used instead."""
+        self.libraries = self.folder / "libraries"
+        self.libraries.mkdir()
+        for library in library_directory().iterdir():
+            (self.libraries / library.name).symlink_to(library.resolve())
+        change(self.libraries)
         return self
 
     def with_distribution(self, site: Path, name: str, version: str, *files: str) -> Gpudiag:

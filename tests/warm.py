@@ -31,11 +31,12 @@ READY_S = 300.0
 PRELOAD = "gpudiag.child:preload_simulated"
 TRIAL = "gpudiag.child:run_on_gpu"
 
-# Read when a device is looked for or made, or by gpudiag, as a trace of getenv during TensorFlow's import shows
-# (2.21.0). A variable that is not named here, and is another one than at the import, means a new import.
+# Read when a device is looked for or made, or by gpudiag: a trace of getenv and os.environ during TensorFlow's import
+# has none of them (2.21.0). Where another variable is not what it was at the import, TensorFlow is imported again.
 _READ_LATER = re.compile(
     "TMPDIR|GPUDIAG_SIM_MACHINE|CUDA_VISIBLE_DEVICES|CUDA_VISIBLE_DEVCIES|CUDA_DEVICE_ORDER|"
-    "TF_FORCE_GPU_ALLOW_GROWTH|TF_GPU_ALLOCATOR|TF_GPU_THREAD_MODE|TF_GPU_ALLOW_GROWTH|TF_CONFIG|PYTHONWARNINGS|"
+    "CUDA_HOME|TF_FORCE_GPU_ALLOW_GROWTH|TF_GPU_ALLOCATOR|TF_GPU_THREAD_MODE|TF_GPU_ALLOW_GROWTH|TF_CONFIG|"
+    "TF_MIN_GPU_MULTIPROCESSOR_COUNT|TF_EAGER_ENABLE_SMALL_TENSOR_CPU_PINNING|PYTHONWARNINGS|"
     "(NVIDIA|NCCL|SLURM|KUBERNETES|OMPI|APPTAINER|PYTEST_XDIST)_.*"
 )
 _MAPPED = re.compile(r" (/\S+)$", re.MULTILINE)
@@ -55,23 +56,31 @@ class Warm:
         return self._process.pid if self._process is not None else None
 
     def run(
-        self, arguments: tuple[str, ...], folder: Path, environment: Mapping[str, str], deadline_s: float
+        self,
+        arguments: tuple[str, ...],
+        folder: Path,
+        environment: Mapping[str, str],
+        libraries: Path | None,
+        deadline_s: float,
     ) -> subprocess.CompletedProcess[str]:
         """Run ``gpudiag`` with these arguments and return what came of it."""
         if self._control is None:
             self._control = self._start()
         self._control.settimeout(deadline_s)
         request = {"arguments": arguments, "folder": str(folder), "environment": dict(environment)}
+        if libraries is not None:
+            request["libraries"] = str(libraries)
         with tempfile.TemporaryFile() as out, tempfile.TemporaryFile() as err, tempfile.TemporaryFile() as said:
             said.write(json.dumps(request).encode())
             said.flush()
-            socket.send_fds(self._control, [b"run"], [said.fileno(), out.fileno(), err.fileno()])
             try:
+                socket.send_fds(self._control, [b"run"], [said.fileno(), out.fileno(), err.fileno()])
                 answer = self._control.recv(1 << 10)
-            except TimeoutError:
+                if not answer:
+                    raise ConnectionError("the process that has imported TensorFlow died")
+            except OSError:  # that, or the deadline has passed; the next run starts another
                 self.close()
                 raise
-            assert answer, "the process that has imported TensorFlow died"
             texts = [_content(file).decode() for file in (out, err)]
         return subprocess.CompletedProcess(arguments, int(answer), *texts)
 
@@ -126,6 +135,13 @@ def clean(environment: Mapping[str, str]) -> dict[str, str]:
 def modules() -> list[str]:
     """Return the folders in which the tests, and ``gpudiag`` under test, find modules."""
     return [entry for entry in sys.path if entry]
+
+
+def take_libraries(folder: str) -> None:
+    """Let this process make simulated machines of the libraries in ``folder``."""
+    from gpudiag.simulator import machine
+
+    machine.library_directory = lambda: Path(folder)
 
 
 def _content(file: Any) -> bytes:
@@ -286,6 +302,8 @@ def _be_gpudiag(origin: _Origin, request: dict[str, Any], out: int, err: int) ->
     from gpudiag import cli
 
     _fork_servers(origin)
+    if "libraries" in request:
+        take_libraries(request["libraries"])
     _reset_signals()
     _redirect(os.open(os.devnull, os.O_RDONLY), out, err, keep=[])
     _replace_environment(request["environment"])
@@ -308,7 +326,7 @@ def main(control_fd: int, link: str) -> NoReturn:
     """Entry of the process: import TensorFlow, then fork for each run."""
     import gc
 
-    from gpudiag import child, cli, runner  # noqa: F401  # imported once for all runs
+    from gpudiag import child, cli, codec, config, diagnosis, report, runner  # noqa: F401  # once for all runs
     from gpudiag.isolate import linux
 
     linux.die_with_parent(os.getppid())
@@ -318,6 +336,7 @@ def main(control_fd: int, link: str) -> NoReturn:
         began, before = printed.stat().st_size, dict(os.environ)
         gc.disable()
         child.preload_simulated()
+        diagnosis.rules()
         gc.freeze()
         gc.enable()
         sys.stdout.flush()
