@@ -17,65 +17,16 @@ from gpudiag.hostfacts import (
     EnvironmentFacts,
     Facts,
     NvmlFacts,
-    Unknown,
     example_with_gpus,
 )
-from gpudiag.model import SCHEMA_VERSION, Judged, Limits, Report, Row, Stage, Sure, Verdict, World, conclude
+from gpudiag.model import Judged, Verdict
 from gpudiag.report import FORMATS, render
 from gpudiag.scope import gpus_in_scope
-from reports import passed
+from withheld import concluded, contradicts, green, replace_rows
 
 CASES = {f"{rule.id}: {case.name}": case.evidence for rule in diagnosis.rules() for case in rule.cases}
 CORPUS = {str(item): item.evidence for item in items() if item.evidence is not None}
 MACHINES = {name: evidence for name, evidence in {**CASES, **CORPUS}.items() if gpus_in_scope(evidence.facts)}
-VERIFIES = "memory.growth"
-
-
-def concluded(evidence: Evidence) -> Report:
-    """Return the report of a machine on which one probe ran and verified a kernel on every GPU in scope."""
-    gpus = gpus_in_scope(evidence.facts)
-    rows = (*evidence.rows, Row(VERIFIES, tuple(gpu.uuid for gpu in gpus), passed(on=gpus), 0.1))
-    return conclude(
-        Report(
-            schema_version=SCHEMA_VERSION,
-            gpudiag_version="0.1.0",
-            started_at="2026-01-31T12:00:00+00:00",
-            duration_s=1.0,
-            command=("gpudiag", "check"),
-            isolation="fork",
-            world=World(simulated=False),
-            limits=Limits(),
-            facts=evidence.facts,
-            gpus=gpus,
-            rows=rows,
-            signal=None,
-            lines=evidence.lines,
-            diagnosis=diagnosis.diagnose(replace_rows(evidence, rows)),
-        )
-    )
-
-
-def replace_rows(evidence: Evidence, rows: tuple[Row, ...]) -> Evidence:
-    return Evidence(evidence.facts, gpus_in_scope(evidence.facts), rows, evidence.lines)
-
-
-def green(report: Report) -> Report:
-    """Return ``report`` with nothing wrong in its rows, as if what was found there had not been looked for."""
-    rows = tuple(replace(row, outcome=passed()) for row in report.rows if row.probe != VERIFIES)
-    return conclude(replace(report, rows=(*rows, report.rows[-1])))
-
-
-def contradicts(report: Report) -> bool:
-    """Return whether the report names a reason against a pass, and passes; written again, from the issue's words."""
-    causes = (*report.diagnosis.causes, *report.diagnosis.folded)
-    proved = any(one.sure is Sure.PROVED and one.stage is not Stage.CONFIGURATION for one in causes)
-    nvml = report.facts.nvml
-    lost = (
-        not isinstance(nvml, Unknown)
-        and nvml.error is not None
-        and "CUDA_VISIBLE_DEVICES" not in report.facts.variables
-    )
-    return report.verdict is Verdict.PASS and (proved or lost)
 
 
 def test_pass_never_stands_beside_a_cause_whichever_probe_was_chosen() -> None:
