@@ -66,7 +66,6 @@ CASES = (
         for version in ("14", "15", "16", "19")
     ),
     *(Case(f"clang {version} (zig cc) for C, g++", {"CC": f"zig{version}-cc", "CXX": "g++"}) for version in ZIG),
-    Case("clang 18 with LLVM's libc++ (zig c++)", {"CC": "zig18-cc", "CXX": "zig18-c++"}, simulated=False),
     Case("gcc, no libstdc++.a", inside=STATIC_LIBRARY_HIDDEN),
     Case("gcc, no headers of Python", inside=HEADERS_HIDDEN),
     Case("gcc, CFLAGS=-Wpedantic", {"CFLAGS": "-Wpedantic"}),
@@ -89,6 +88,8 @@ CASES = (
         options=(*OFFLINE, "-C", "wheel.cmake=false"),
         simulated=False,
     ),
+    # The last: zig builds LLVM's library first.
+    Case("clang 18 with LLVM's libc++ (zig c++)", {"CC": "zig18-cc", "CXX": "zig18-c++"}, simulated=False),
 )
 
 
