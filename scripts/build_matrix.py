@@ -66,7 +66,6 @@ CASES = (
         for version in ("14", "15", "16", "19")
     ),
     *(Case(f"clang {version} (zig cc) for C, g++", {"CC": f"zig{version}-cc", "CXX": "g++"}) for version in ZIG),
-    Case("clang 18 with LLVM's libc++ (zig c++)", {"CC": "zig18-cc", "CXX": "zig18-c++"}, simulated=False),
     Case("gcc, no libstdc++.a", inside=STATIC_LIBRARY_HIDDEN),
     Case("gcc, no headers of Python", inside=HEADERS_HIDDEN),
     Case("gcc, CFLAGS=-Wpedantic", {"CFLAGS": "-Wpedantic"}),
@@ -79,7 +78,8 @@ CASES = (
     Case("no compiler", hidden=COMPILERS, simulated=False),
     Case("a C compiler alone", hidden=("g++", "c++", "clang", "x86_64-linux-gnu-g++"), simulated=False),
     Case("no ninja", hidden=("ninja",)),
-    Case("no make and no ninja", hidden=("ninja", "make", "gmake"), simulated=False),
+    Case("no make and no ninja, online", hidden=("ninja", "make", "gmake"), options=ONLINE),
+    Case("no make and no ninja, offline", hidden=("ninja", "make", "gmake"), simulated=False, installed=False),
     Case("no CMake, online", hidden=("cmake",), options=ONLINE),
     Case("CMake 3.10, online", {"PATH": "old-cmake"}, hidden=("cmake",), options=ONLINE),
     Case("no CMake, offline", hidden=("cmake",), simulated=False, installed=False),
@@ -89,6 +89,8 @@ CASES = (
         options=(*OFFLINE, "-C", "wheel.cmake=false"),
         simulated=False,
     ),
+    # The last: zig builds LLVM's library first.
+    Case("clang 18 with LLVM's libc++ (zig c++)", {"CC": "zig18-cc", "CXX": "zig18-c++"}, simulated=False),
 )
 
 

@@ -86,7 +86,7 @@ def _why_not_built(place: Path) -> str:
         return ""
     compiler = re.search(r"^(?!-- ).*(?:\berror:|\bcannot find\b|\bnot found\b).{,200}", output, re.MULTILINE)
     cmake = re.search(r"^CMake Error.*?:\s+(.{,200})", output, re.MULTILINE | re.DOTALL)
-    line = compiler[0] if compiler else cmake[1].partition("It fails with")[0] if cmake else output[-200:]
+    line = compiler[0] if compiler else re.split("It fails with|Call Stack", cmake[1])[0] if cmake else output[-200:]
     return f"{one_line(line)} (all of it: {log})"
 
 
