@@ -8,10 +8,12 @@ import errno
 import os
 import signal
 import tempfile
+from collections.abc import Iterator
 from pathlib import Path
 
 _PR_SET_PDEATHSIG = 1  # prctl(2)
 _PR_SET_CHILD_SUBREAPER = 36
+_SOCKET_PATH_BYTES = 108  # with its final NUL, unix(7)
 
 
 def _prctl(option: int, value: int) -> None:
@@ -77,6 +79,19 @@ def was_killed(pid: int) -> bool:
     except ProcessLookupError:
         pass
     return True
+
+
+@contextlib.contextmanager
+def short_path(path: Path) -> Iterator[str]:
+    """Give a path to the same file that is short enough for the address of a socket: TMPDIR may be long."""
+    if len(os.fsencode(path)) < _SOCKET_PATH_BYTES:
+        yield str(path)
+        return
+    folder = os.open(path.parent, os.O_PATH | os.O_DIRECTORY | os.O_CLOEXEC)
+    try:
+        yield f"/proc/self/fd/{folder}/{path.name}"
+    finally:
+        os.close(folder)
 
 
 def anonymous_file() -> int:

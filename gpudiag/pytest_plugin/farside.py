@@ -28,6 +28,7 @@ from typing import Any
 
 import pytest
 
+from gpudiag.isolate import linux
 from gpudiag.pytest_plugin import isolated
 from gpudiag.pytest_plugin.machine import PLACE, Place
 from gpudiag.pytest_plugin.settings import SETTINGS, Settings
@@ -318,9 +319,10 @@ class _Session:
 
         They stay in the socket, so that nobody has to wait for one another.
         """
-        if hasattr(socket, "send_fds"):
+        if sys.platform == "linux":
             with contextlib.suppress(OSError), socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM) as outside:
-                outside.connect(str(self._folder / SOCKET))
+                with linux.short_path(self._folder / SOCKET) as address:
+                    outside.connect(address)
                 socket.send_fds(outside, [b"1,2"], [1, 2])
 
 

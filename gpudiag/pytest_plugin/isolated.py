@@ -405,11 +405,13 @@ class _Captured:
     def __init__(self, path: Path) -> None:
         self._socket: socket.socket | None = None
         self._fds: list[int] = []
-        if hasattr(socket, "send_fds"):
+        if sys.platform == "linux":
+            from gpudiag.isolate import linux
+
             self._socket = socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM)
             self._socket.setblocking(False)
-            with contextlib.suppress(OSError):  # the path is longer than a socket's may be
-                self._socket.bind(str(path))
+            with contextlib.suppress(OSError), linux.short_path(path) as address:  # no /proc
+                self._socket.bind(address)
 
     def __enter__(self) -> _Captured:
         return self

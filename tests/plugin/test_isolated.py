@@ -176,6 +176,15 @@ def test_what_goes_wrong_stays_with_its_test(
     assert durations["test_leaves_a_daemon"] >= 0.2
 
 
+def test_a_flood_is_ended_however_long_the_name_of_the_temporary_folder_is(suite: Suite, plain: None) -> None:
+    """What pytest captures lies in files, which the session outside can only watch if they are handed over."""
+    folder = suite.folder / ("a" * 100)
+    folder.mkdir()
+    suite.write("test_all.py", ILL_BEHAVED)
+    ran = suite("-k", "test_floods", TMPDIR=str(folder))
+    assert "wrote more than 64 MiB" in ran.tests["test_floods"].message, str(ran)
+
+
 def test_output_that_is_not_captured_is_printed_here(suite: Suite, plain: None) -> None:
     suite.write("test_all.py", ILL_BEHAVED)
     some = ("test_before", "test_passes", "test_crashes", "test_floods", "test_after")
