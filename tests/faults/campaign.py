@@ -116,10 +116,10 @@ def injected() -> Iterator[Fault]:
                     )
 
 
-# A user who is not root, for whom limits hold, and who may read what root's interpreter lies in.
+# A user who is not root, for whom limits hold, who may read what root's interpreter lies in, and who runs nothing else.
 _AS_NOBODY = (
     "setpriv",
-    "--reuid=65534",
+    f"--reuid={100_000 + os.getpid()}",
     "--clear-groups",
     "--inh-caps=+dac_override,+dac_read_search",
     "--ambient-caps=+dac_override,+dac_read_search",
@@ -223,4 +223,5 @@ def _read(report: Path) -> tuple[dict[str, int], tuple[str, ...]]:
             rows[name] = rows.get(name, 0) + 1
             reasons += [outcome.get("detail", ""), *row["log"]]
         reasons += [family.get("reason", "") for family in content["facts"].values()]
+        reasons += [failed["why"] for failed in content["diagnosis"]["failed"]]
     return rows, tuple(filter(None, reasons))
