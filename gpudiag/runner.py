@@ -498,6 +498,7 @@ class _Run:
                     server=server,
                     fresh=server == PLAIN,
                     env=_environment(task),
+                    may_wait=not task.entry.peered,
                 )
             )
 

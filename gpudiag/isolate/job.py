@@ -45,6 +45,8 @@ class Job:
     """True: a new interpreter instead of a fork of the server's."""
     env: Mapping[str, str | None] = field(default_factory=dict)
     """Variables set, or with None cleared, over the server's environment."""
+    may_wait: bool = True
+    """False: another job waits for it, so that it must not wait for that one to make room."""
 
 
 @dataclass(frozen=True)

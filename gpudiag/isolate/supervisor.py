@@ -336,7 +336,7 @@ class Supervisor:
 
     def _refused(self, child: _Child, cause: Cause, why: str, number: int | None) -> None:
         """A job was not begun: it waits until another one ends, if that may help, or ends with this cause."""
-        if number in _PASSING and child.cause is None and self._others_run(child):
+        if number in _PASSING and child.job.may_wait and child.cause is None and self._others_run(child):
             for fd in list(child.open):
                 self._drop_pipe(child, fd)
             child.sent_at = None
@@ -430,7 +430,7 @@ class Supervisor:
                 self._finish(child)
             elif one.process is None:
                 self._launch(one)
-            elif one.ready and not self._crowded:
+            elif one.ready and not (self._crowded and child.job.may_wait):
                 self._send(one, child)
 
     def _send(self, one: _Server, child: _Child) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ctypes
+import itertools
 import json
 import os
 import resource
@@ -12,6 +13,7 @@ import subprocess
 import sys
 import time
 from collections.abc import Iterator
+from dataclasses import replace
 from pathlib import Path
 
 import msgspec
@@ -405,6 +407,24 @@ def test_jobs_wait_for_room_rather_than_fail() -> None:
         finally:
             resource.setrlimit(resource.RLIMIT_NOFILE, (soft, hard))
     assert [one.cause for one in ended] == [None] * 12
+
+
+def test_a_job_that_another_waits_for_is_not_made_to_wait_for_that_one() -> None:
+    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    with Supervisor(SERVERS, BOUNDS) as supervisor:
+        supervisor.start(job("well", key="first"))
+        _until_ended(supervisor)
+        supervisor.start(job("sleeps", key="waiting", seconds=5))
+        supervisor.wait(0.2)
+        free = next(number for number in itertools.count() if number not in _descriptors())
+        resource.setrlimit(resource.RLIMIT_NOFILE, (free + 1, hard))  # room for one
+        try:
+            supervisor.start(replace(job("well", key="second"), may_wait=False))
+            (ended,) = _until_ended(supervisor)
+        finally:
+            resource.setrlimit(resource.RLIMIT_NOFILE, (soft, hard))
+    assert (ended.key, ended.cause) == ("second", Cause.NOT_STARTED)
+    assert "Too many open files (EMFILE)" in ended.detail
 
 
 def test_what_ended_in_time_counts_although_the_supervisor_was_stopped() -> None:
