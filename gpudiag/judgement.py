@@ -8,9 +8,10 @@ that dies costs the part that it had begun, which is named, and another goes on 
 from __future__ import annotations
 
 import faulthandler
-import tempfile
+import shutil
 import time
 from collections.abc import Callable, Iterator
+from contextlib import ExitStack
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -22,7 +23,7 @@ from gpudiag.catalogue import Entry
 from gpudiag.diagnosis import Looked
 from gpudiag.diagnosis.rule import Evidence
 from gpudiag.hostfacts import Facts, Unknown
-from gpudiag.isolate import Ended, Job, Supervision
+from gpudiag.isolate import Ended, Job, Supervision, scratch_folder
 from gpudiag.model import Broken, Cause, Diagnosis, Failed, Gpu, Judged, Limits, Row, Skipped
 from gpudiag.record import Record
 
@@ -166,9 +167,11 @@ class Apart:
 
     def __call__(self, kind: str, subject: Subject) -> Worked:
         try:
-            with tempfile.TemporaryDirectory(prefix="gpudiag-") as folder:
-                Path(folder, "subject").write_bytes(msgspec.json.encode(subject))
-                return self._work(kind, Path(folder))
+            with ExitStack() as stack:
+                folder = Path(scratch_folder())
+                stack.callback(shutil.rmtree, folder, ignore_errors=True)
+                (folder / "subject").write_bytes(msgspec.json.encode(subject))
+                return self._work(kind, folder)
         except (OSError, UnicodeEncodeError) as error:
             return Worked({}, {}, f"{type(error).__name__}: {error}")
 

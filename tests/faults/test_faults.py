@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+import subprocess
 import sys
 from pathlib import Path
 
 import pytest
 
+from conftest import Gpudiag
 from faults import campaign
+from gpudiag import codec
 
 pytestmark = pytest.mark.skipif(sys.platform != "linux", reason="fork servers need Linux")
 
@@ -43,3 +46,23 @@ def test_a_lack_is_no_verdict(number: int, tmp_path_factory: pytest.TempPathFact
     if why := campaign.possible(fault):
         pytest.skip(f"{fault.name}: {why}")
     assert campaign.run(fault, folder, "host.gpus host.driver").faults == []
+
+
+def test_a_container_without_a_folder_for_temporary_files_is_checked_all_the_same(gpudiag: Gpudiag) -> None:
+    """As with a read-only root file system: only /dev/shm can be written to."""
+    places = [place for place in ("/tmp", "/var/tmp", "/usr/tmp") if Path(place).is_dir()]
+    read_only = "; ".join(f"mount --bind {place} {place} && mount -o remount,ro,bind {place}" for place in places)
+    mounted = ["unshare", "--mount", "--propagation", "private", "sh", "-c", f'{read_only}; cd /sys; exec "$@"', "sh"]
+    if why := campaign.possible(campaign.Fault("read-only", before=tuple(mounted))):
+        pytest.skip(why)
+    done = subprocess.run(
+        [*mounted, *gpudiag.command("check", "host", "--format", "json")],
+        env=gpudiag.environment,
+        capture_output=True,
+        text=True,
+        timeout=120,
+        check=False,
+    )
+    report = codec.decode(done.stdout, "standard output")
+    assert report.diagnosis.failed == ()
+    assert report.counts.keys() <= {"pass", "note", "warning"}, done.stderr
