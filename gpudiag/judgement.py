@@ -11,7 +11,7 @@ import faulthandler
 import shutil
 import time
 from collections.abc import Callable, Iterator
-from contextlib import ExitStack
+from contextlib import ExitStack, suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -240,7 +240,8 @@ def at_work(argument: dict[str, Any]) -> bytes:
                 continue
             notes.write(msgspec.json.encode(_Note(part)) + b"\n")
             # By a thread of C's, which needs nothing of Python: it ends this process even inside ``re``.
-            faulthandler.dump_traceback_later(argument["part_s"], exit=True)
+            with suppress(RuntimeError):  # a limit of processes allows no thread: the deadline of all parts holds
+                faulthandler.dump_traceback_later(argument["part_s"], exit=True)
             done = do()
             faulthandler.cancel_dump_traceback_later()
             notes.write(msgspec.json.encode(_Note(part, done)) + b"\n")
