@@ -47,6 +47,19 @@ def pytest_configure() -> None:
         raise pytest.UsageError(f"the tests run on simulated GPUs: {missing}") from missing
 
 
+def pytest_xdist_auto_num_workers() -> int:
+    """One more than the processors: many tests wait, for a deadline or for a machine that hangs."""
+    return len(os.sched_getaffinity(0)) + 1
+
+
+_LONGEST = ("test_simulate.py", "test_assign.py", "test_corpus.py", "test_check.py", "test_provocations.py")
+"""Files whose tests take the longest; begun last they would run alone at the end."""
+
+
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    items.sort(key=lambda item: item.path.name not in _LONGEST)
+
+
 @pytest.hookimpl(wrapper=True)
 def pytest_runtest_makereport(item: pytest.Item) -> Generator[None, pytest.TestReport, pytest.TestReport]:
     report = yield

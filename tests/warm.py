@@ -29,7 +29,8 @@ from typing import Any, NoReturn
 COLD = "GPUDIAG_TESTS_COLD"
 READY_S = 300.0
 PRELOAD = "gpudiag.child:preload_simulated"
-TRIAL = "gpudiag.child:run_on_gpu"
+IN_NEW_INTERPRETER = ("gpudiag.child:run_on_gpu", "gpudiag.child:run_probe", "gpudiag.child:run_peer")
+"""Targets that import TensorFlow themselves where they are started afresh."""
 
 # Read when a device is looked for or made, or by gpudiag: a trace of getenv and os.environ during TensorFlow's import
 # has none of them (2.21.0). Where another variable is not what it was at the import, TensorFlow is imported again.
@@ -281,9 +282,9 @@ def _fork_servers(origin: _Origin) -> None:
             subprocess.Popen = popen  # type: ignore[misc]
 
     def begun(self: supervisor.Supervisor, job: Job) -> None:
-        """Begin ``job``; the trial of a fix is a new interpreter that imports TensorFlow, too."""
+        """Begin ``job``; a probe that is spawned, and the trial of a fix, would import TensorFlow, too."""
         spec = ServerSpec(PRELOAD, "import tensorflow", {**self._servers[job.server].spec.env, **job.env})
-        if job.target == TRIAL and origin.serves(_changed(os.environ, spec.env)):
+        if job.fresh and job.target in IN_NEW_INTERPRETER and origin.serves(_changed(os.environ, spec.env)):
             self._servers[job.key] = supervisor._Server(job.key, spec)
             job = replace(job, server=job.key, fresh=False)
         start(self, job)

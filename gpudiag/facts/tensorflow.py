@@ -56,13 +56,14 @@ def gather() -> TensorflowFacts:
     companions: dict[str, Distribution] = {}
     frameworks: dict[str, Distribution] = {}
     plugins: dict[str, Distribution] = {}
-    own: Metadata | None = None
+    own = ""
     here: dict[str, Metadata] = {}
     unreadable: list[str] = []
     for metadata in distributions():
         try:
-            name = re.sub(r"[-_.]+", "-", _field(metadata, "Name")).lower()
-            found = Distribution(name, _field(metadata, "Version"), printable(str(metadata.locate_file(""))))
+            name, version = _fields(metadata, "Name", "Version")
+            name = re.sub(r"[-_.]+", "-", name).lower()
+            found = Distribution(name, version, printable(str(metadata.locate_file(""))))
             provides = _provides_tensorflow(metadata)
         except (OSError, ValueError):  # a broken disk, or bytes that are no text
             unreadable.append(printable(str(getattr(metadata, "_path", metadata.locate_file("")))))
@@ -70,25 +71,27 @@ def gather() -> TensorflowFacts:
         if provides:
             providers[found.name, found.location] = found
             if module_path and Path(found.location) == Path(module_path).parent.parent:
-                own = here[found.name] = metadata
+                own = found.name
+                here[own] = metadata
         elif _COMPANIONS.fullmatch(name):
             companions.setdefault(name, found)  # the first on sys.path is the one that is imported
         elif _FRAMEWORKS.fullmatch(name):
             frameworks.setdefault(name, found)
         if _PLUGINS.fullmatch(name):
             plugins.setdefault(name, found)
+    overwritten = {name: files for name, one in here.items() if (files := _altered(one)) is not None}
     return TensorflowFacts(
         module_path=None if module_path is None else printable(module_path),
         distributions=tuple(providers.values()),
         build=_build(Path(module_path).parent / _BUILD_INFO) if module_path else None,
         companions=tuple(companion for _, companion in sorted(companions.items())),
-        ranges=_ranges(own) if own else {},
+        ranges=_ranges(here[own]) if own else {},
         frameworks=tuple(framework for _, framework in sorted(frameworks.items())),
         plugins=_plugins(),
         plugin_distributions=tuple(plugin for _, plugin in sorted(plugins.items())),
-        altered=(own and _altered(own)) or (),
+        altered=overwritten.get(own, ()),
         in_working_directory=_in_working_directory(module_path),
-        overwritten={name: files for name, one in here.items() if (files := _altered(one)) is not None},
+        overwritten=overwritten,
         unreadable=tuple(unreadable),
         outside=dict(_outside()),
     )
@@ -141,21 +144,22 @@ def _altered(metadata: Metadata) -> tuple[str, ...] | None:
 
     None where it recorded none of them with a hash.
     """
-    record = metadata.read_text("RECORD") or ""
+    record = "\n" + (metadata.read_text("RECORD") or "")
     changed = []
     compared = False
     for name in ("__init__.py", _BUILD_INFO, *_LARGE):
-        recorded = re.search(rf"^tensorflow/{re.escape(name)},sha256=([^,\n]*),(\d+)$", record, re.MULTILINE)
-        if recorded is None:
+        line = record.partition(f"\ntensorflow/{name},sha256=")[2].partition("\n")[0]
+        recorded, _, size = line.partition(",")
+        if not size.isdecimal():
             continue
         compared = True
         file = Path(str(metadata.locate_file(f"tensorflow/{name}")))
         try:
             if name in _LARGE:
-                same = file.stat().st_size == int(recorded[2])
+                same = file.stat().st_size == int(size)
             else:
                 digest = base64.urlsafe_b64encode(hashlib.sha256(file.read_bytes()).digest())
-                same = digest.rstrip(b"=").decode() == recorded[1]
+                same = digest.rstrip(b"=").decode() == recorded
         except OSError:
             same = False
         if not same:
@@ -170,14 +174,15 @@ def _provides_tensorflow(metadata: Metadata) -> bool:
     """
     record = metadata.read_text("RECORD")
     if record is not None:
-        return re.search(r"^tensorflow/__init__\.py,", record, re.MULTILINE) is not None
+        return "\ntensorflow/__init__.py," in f"\n{record}"
     return "tensorflow" in (metadata.read_text("top_level.txt") or "").split()
 
 
-def _field(metadata: Metadata, key: str) -> str:
-    """Return a field of the metadata, "" where it lacks it: what is left of a removed distribution has none."""
-    fields = metadata.metadata
-    return fields[key] if key in fields else ""  # noqa: SIM401  (typed without "get" before Python 3.12)
+def _fields(metadata: Metadata, *keys: str) -> Iterator[str]:
+    """Yield these fields of the metadata, "" where it lacks one: what is left of a removed distribution has none."""
+    fields = metadata.metadata  # parsed whenever it is asked for
+    for key in keys:
+        yield fields[key] if key in fields else ""  # noqa: SIM401  (typed without "get" before Python 3.12)
 
 
 def _build(file: Path) -> TensorflowBuild | None:
