@@ -379,6 +379,29 @@ def explain(*, name: str, report: Path | None) -> int:
     return 0
 
 
+@cli.command(name="docs", context_settings={"ignore_unknown_options": True})
+@click.argument("topic", nargs=-1, type=click.UNPROCESSED)
+@debug_option
+def docs_(topic: tuple[str, ...]) -> int:
+    """Read the manual: the list of its pages, or what it says about TOPIC.
+
+    TOPIC is a page (start), a probe, a cause, an option (--log), or words: gpudiag docs memory growth. After the name
+    of a page, words are looked for in that page: gpudiag docs deployment slurm. Filled for a terminal, with colour;
+    Markdown otherwise.
+    """
+    from gpudiag import docs
+
+    text = docs.answer(topic)
+    if _on_terminal():
+        from gpudiag.docs.terminal import rendered
+
+        color = _in_color()
+        put(rendered(text, _width(), color=color), color=color)
+    else:
+        put(text)
+    return 0
+
+
 @cli.command()
 @debug_option
 def schema() -> int:
@@ -508,8 +531,7 @@ def _deliver(report: Any, format_: str, output: tuple[Path, ...], *, mask: bool,
             write(path, formats.render(report, formats.format_of(path), width=80, color=False, verbose=verbose))
         except Exception as error:  # a fault of one renderer, too, must not cost the other files
             failures.append(str(error) if isinstance(error, OutputError) else f"{path}: {_fault(error)}")
-    terminal = sys.stdout is not None and sys.stdout.isatty()
-    color = terminal and "NO_COLOR" not in os.environ and os.environ.get("TERM") != "dumb"
+    color = _in_color()
     try:
         text = formats.render(report, format_, width=_width(), color=color, verbose=verbose)
         put(text, format_, color=color and format_ == "table")
@@ -530,5 +552,12 @@ def _fault(error: Exception) -> str:
 
 def _width() -> int:
     """Return the columns of the terminal, or 80 where standard output is none."""
-    terminal = sys.stdout is not None and sys.stdout.isatty()
-    return min(shutil.get_terminal_size().columns, MOST_COLUMNS) if terminal else 80
+    return min(shutil.get_terminal_size().columns, MOST_COLUMNS) if _on_terminal() else 80
+
+
+def _on_terminal() -> bool:
+    return sys.stdout is not None and sys.stdout.isatty()
+
+
+def _in_color() -> bool:
+    return _on_terminal() and "NO_COLOR" not in os.environ and os.environ.get("TERM") != "dumb"

@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 from pathlib import Path
+from typing import TYPE_CHECKING
 
-from gpudiag import codec
 from gpudiag.errors import UsageError
-from gpudiag.model import Report
+
+if TYPE_CHECKING:
+    from gpudiag.model import Report
 
 FORMATS = ("table", "json", "markdown", "junit")
 
@@ -32,6 +34,8 @@ def render(report: Report, format_: str, *, width: int, color: bool, verbose: bo
     """
     match format_:
         case "json":
+            from gpudiag import codec
+
             return codec.encode(report)
         case "markdown":
             from gpudiag.report import markdown
