@@ -289,7 +289,7 @@ def check(
             settings=settings,
             notes=notes,
             command=("gpudiag", *map(printable, sys.argv[1:])),
-            **world.options(simulate, fault, stack),
+            machine=world.machine(simulate, fault, stack),
         )
         with Progress(quiet=quiet, verbose=verbose) as progress:
             report = runner.run(options, progress, signals)

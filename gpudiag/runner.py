@@ -10,7 +10,6 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from datetime import datetime, timezone
 from itertools import islice
-from pathlib import Path
 from typing import Any, Protocol
 
 import msgspec
@@ -38,7 +37,6 @@ from gpudiag.model import (
     Skipped,
     Stage,
     Trial,
-    World,
     conclude,
 )
 from gpudiag.placement import parse_placements
@@ -46,6 +44,7 @@ from gpudiag.plaintext import one_line
 from gpudiag.probe import Scope
 from gpudiag.scope import gpus_in_scope, other_use
 from gpudiag.signals import Signals
+from gpudiag.world import Machine
 
 PLAIN = "plain"
 """The server that has imported nothing; it runs what needs a new interpreter, and gathers facts."""
@@ -112,18 +111,12 @@ class Options:
     """Of the log of the user's own program; the diagnosis reads them."""
     limits: Limits = field(default_factory=Limits)
     command: tuple[str, ...] = ()
-    world: World = field(default_factory=lambda: World(simulated=False))
-    environment: Mapping[str, str] = field(default_factory=dict)
-    """What a process needs to live in that world."""
-    root: Path | None = None
-    """Stands for / where the kernel's files about GPUs are read; None: / itself."""
+    machine: Machine = field(default_factory=Machine)
     lock_wait_s: float = 300.0
     """How long a probe waits for a GPU that another run of gpudiag holds."""
     settings: Settings | None = None
     notes: tuple[str, ...] = ()
     """Of the report, from before the run."""
-    locks: Path | None = None
-    """Folder for the locks of GPUs; None: the one that all runs of this user share."""
 
 
 @dataclass(frozen=True)
@@ -154,8 +147,8 @@ def run(options: Options, observer: Observer, signals: Signals) -> Report:
         entries = (required, *entries)
     until = None if options.deadline_s is None else began + options.deadline_s
     bounds = Bounds() if options.timeout_s is None else Bounds(preload_s=options.timeout_s)
-    environment = {**options.environment, **LOG_LEVELS}
-    preload = "preload_simulated" if options.world.simulated else "preload"
+    environment = {**options.machine.environment, **LOG_LEVELS}
+    preload = "preload_simulated" if options.machine.world.simulated else "preload"
     servers = {
         PLAIN: ServerSpec(env=environment),
         TENSORFLOW: ServerSpec(preload=f"gpudiag.child:{preload}", what="import tensorflow", env=environment),
@@ -180,7 +173,7 @@ def run(options: Options, observer: Observer, signals: Signals) -> Report:
                 duration_s=round(time.monotonic() - began, 3),
                 command=options.command,
                 isolation=options.isolation,
-                world=options.world,
+                world=options.machine.world,
                 limits=options.limits,
                 facts=facts,
                 gpus=gpus,
@@ -197,7 +190,7 @@ def run(options: Options, observer: Observer, signals: Signals) -> Report:
 
 def gather(options: Options, observer: Observer, signals: Signals) -> Facts:
     """Gather the host facts alone; nothing is run on a device."""
-    with supervise({PLAIN: ServerSpec(env={**options.environment, **LOG_LEVELS})}, Bounds()) as children:
+    with supervise({PLAIN: ServerSpec(env={**options.machine.environment, **LOG_LEVELS})}, Bounds()) as children:
         return _Run(options, children, observer, signals, None).gather_facts()
 
 
@@ -267,7 +260,7 @@ class _Run:
         self._observer = observer
         self._signals = signals
         self._until = until
-        self._devices = Devices(options.locks)
+        self._devices = Devices(options.machine.locks)
         self._ended: dict[str, Ended] = {}
         """Of probes whose second process is still there."""
         self._failed_peers: dict[str, Ended] = {}
@@ -282,7 +275,7 @@ class _Run:
         self._observer.phase("host facts")
         families = Facts.__struct_fields__
         own = {name: os.environ.get(name) for name in LOG_LEVELS}  # the servers clear them, and they are facts too
-        root = {} if self._options.root is None else {"root": str(self._options.root)}
+        root = {} if self._options.machine.root is None else {"root": str(self._options.machine.root)}
         for family in families:
             target = "gpudiag.facts:gather_family"
             self._children.start(Job(family, target, {"family": family, **root}, FACTS_DEADLINE_S, PLAIN, env=own))

@@ -4,38 +4,45 @@ from __future__ import annotations
 
 import ctypes
 import os
+from collections.abc import Mapping
 from contextlib import ExitStack
+from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any
 
 from gpudiag import simulator
 from gpudiag.model import World
 from gpudiag.plaintext import printable
 
 
-def options(spec: str | None, faults: tuple[str, ...], stack: ExitStack) -> dict[str, Any]:
-    """Return the options of a run on a simulated machine, which lasts as long as ``stack``; none without a ``spec``.
+@dataclass(frozen=True)
+class Machine:
+    """Where a run looks for GPUs; by default on the machine that it runs on."""
 
-    A process that 'gpudiag simulate' started lives on one already: its GPUs are simulated, whoever asks.
+    world: World = field(default_factory=lambda: World(simulated=False))
+    environment: Mapping[str, str] = field(default_factory=dict)
+    """Variables that a process needs to use this machine."""
+    root: Path | None = None
+    """Stands for / when the kernel's files about GPUs are read; None: / itself."""
+    locks: Path | None = None
+    """Folder for the locks of GPUs; None: the one that all runs of this user share."""
+
+
+def machine(spec: str | None, faults: tuple[str, ...], stack: ExitStack) -> Machine:
+    """Return the simulated machine of ``spec``, which lasts as long as ``stack``; without a ``spec`` this machine.
+
+    A process that 'gpudiag simulate' started lives on a simulated one already: its GPUs are simulated, whoever asks.
     """
     outer = os.environ.get(simulator.MACHINE_VARIABLE)
     if spec is None:
         if outer is None:
-            return {}
-        return {
-            "world": World(simulated=True, spec="of the calling process"),
-            "root": Path(outer) / "root",
-            "locks": Path(outer),
-        }
+            return Machine()
+        world = World(simulated=True, spec="of the calling process")
+        return Machine(world, root=Path(outer) / "root", locks=Path(outer))
     simulator.require_cuda_wheel()
-    machine = stack.enter_context(simulator.Machine(spec, faults))
-    words = [spec, *(f"--fault {fault}" for fault in machine.faults)]
-    return {
-        "world": World(simulated=True, spec=printable(" ".join(words))),
-        "environment": machine.environment(),
-        "root": machine.root,
-        "locks": machine.directory,
-    }
+    made = stack.enter_context(simulator.Machine(spec, faults))
+    words = [spec, *(f"--fault {fault}" for fault in made.faults)]
+    world = World(simulated=True, spec=printable(" ".join(words)))
+    return Machine(world, made.environment(), made.root, made.directory)
 
 
 def map_libraries(machine: Path) -> None:

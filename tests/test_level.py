@@ -27,6 +27,7 @@ from gpudiag.hostfacts import (
 from gpudiag.model import Judged, Level, Report, Row, Skipped
 from gpudiag.probe import Needs
 from gpudiag.scope import IDLE_BYTES, gpus_in_scope, other_use
+from gpudiag.world import Machine
 from reports import report
 
 QUICK = {entry.name for entry in catalogue.entries() if entry.probe.quick}
@@ -310,6 +311,8 @@ def test_what_is_lacking_is_why_a_probe_is_skipped(
     facts = facts_of(used(0, 39 << 30, GpuProcess(7, 39 << 30)))
     gpus = gpus_in_scope(facts)
     nobody: Any = None  # no child is started, so nobody supervises or watches
-    run = runner._Run(runner.Options((entry,), disturb=disturb, locks=tmp_path), nobody, nobody, nobody, None)
+    run = runner._Run(
+        runner.Options((entry,), disturb=disturb, machine=Machine(locks=tmp_path)), nobody, nobody, nobody, None
+    )
     row = run._without_a_child(runner._Task(EXCLUSIVE, entry, gpus), facts, gpus)
     assert (row and row.outcome) == outcome

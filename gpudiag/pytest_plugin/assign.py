@@ -33,6 +33,7 @@ from gpudiag.pytest_plugin.settings import RUN_VARIABLE, SESSION_VARIABLE, Setti
 if TYPE_CHECKING:
     from gpudiag.devices import Devices
     from gpudiag.model import Gpu
+    from gpudiag.world import Machine
 
 CONTEXT_BYTES = 600 << 20
 """What a process takes of a GPU beside its tensors, for the driver and the libraries (up to about 600 MiB on H100)."""
@@ -164,7 +165,7 @@ class Run:
         self.folder = own_folder.path
         self.caller = dict(os.environ)
         """The environment before the plugin changed it."""
-        self.world: dict[str, Any] = {}
+        self.machine: Machine
         self.plan = Plan((), "")
         self.found: Found
         self._locks: Devices
@@ -183,16 +184,15 @@ class Run:
                 "gpudiag: --gpudiag-require-gpus asks for real GPUs, but the simulation comes from a variable or a "
                 "configuration file. Unset it, or write --gpudiag-simulate on the command line to count simulated GPUs."
             )
+        self.machine = world.machine(own.simulate, (), self.stack)
         if own.simulate is not None:
-            self.world = world.options(own.simulate, (), self.stack)
-            self.change(self.world["environment"])
+            self.change(self.machine.environment)
             if not workers:
-                world.map_libraries(self.world["locks"])
-        else:
-            self.world = world.options(None, (), self.stack)
+                assert self.machine.locks is not None
+                world.map_libraries(self.machine.locks)
         self.found = machine.ask()
         self.config.stash[FOUND] = self.found
-        self._locks = Devices(self.world.get("locks"))
+        self._locks = Devices(self.machine.locks)
         self.stack.callback(self._locks.close)
         self.plan = Plan(self._within_reach(), self.found.lack)
         if own.assigns:

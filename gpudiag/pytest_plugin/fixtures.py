@@ -45,7 +45,7 @@ def gpudiag_facts() -> Facts:
     from gpudiag.signals import Signals
 
     with contextlib.ExitStack() as stack:
-        options = runner.Options(entries=(), **world.options(None, (), stack))
+        options = runner.Options(entries=(), machine=world.machine(None, (), stack))
         return runner.gather(options, Unobserved(), Signals())
 
 

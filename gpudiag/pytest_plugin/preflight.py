@@ -6,7 +6,8 @@ import contextlib
 import os
 from collections import Counter
 from collections.abc import Generator
-from typing import TYPE_CHECKING, Any
+from dataclasses import replace
+from typing import TYPE_CHECKING
 
 import pytest
 
@@ -72,7 +73,6 @@ def _check(run: Run) -> Report:
     from gpudiag.signals import Signals
 
     own = run.settings
-    world: dict[str, Any] = {**run.world, "locks": run.folder}  # the session itself holds those of its devices
     options = runner.Options(
         entries=catalogue.entries(),
         level="quick",
@@ -83,7 +83,7 @@ def _check(run: Run) -> Report:
             allow_no_gpu=not own.require_gpus,
         ),
         command=("pytest", *map(str, run.config.invocation_params.args)),
-        **world,
+        machine=replace(run.machine, locks=run.folder),  # the session itself holds those of its devices
     )
     try:
         with Signals() as signals, _as_called(run):

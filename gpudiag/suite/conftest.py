@@ -5,6 +5,7 @@ from __future__ import annotations
 import tempfile
 from collections.abc import Iterator
 from contextlib import ExitStack
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -152,18 +153,18 @@ def _run(session: pytest.Session) -> Report:
     own = settings.of(config)
     chosen = {item.probe for item in session.items if isinstance(item, ProbeItem)}
     with ExitStack() as stack:
-        given = world.options(None, (), stack)
+        given = world.machine(None, (), stack)
         if RUN in config.stash or WORKER in config.stash:
             # The plugin has given this process some of the devices, and holds the locks of all that the session uses.
-            given["locks"] = Path(stack.enter_context(tempfile.TemporaryDirectory(prefix="gpudiag-")))
-            environment = {**given.get("environment", {}), MASK: ",".join(one.uuid for one in _devices(config))}
-            given["environment"] = environment if _devices(config) else given.get("environment", {})
+            locks = Path(stack.enter_context(tempfile.TemporaryDirectory(prefix="gpudiag-")))
+            mask = {MASK: ",".join(one.uuid for one in _devices(config))} if _devices(config) else {}
+            given = replace(given, locks=locks, environment={**given.environment, **mask})
         options = runner.Options(
             entries=tuple(entry for entry in catalogue.entries() if entry.name in chosen),
             isolation="fork" if isolate.fork_refusal() is None else "spawn",
             # A session in which simulated GPUs do not count was refused when it began.
             limits=Limits(require_gpus=own.require_gpus, count_simulated=own.simulate is not None),
             command=("pytest", *map(str, config.invocation_params.args)),
-            **given,
+            machine=given,
         )
         return runner.run(options, preflight.Unobserved(), stack.enter_context(Signals()))
