@@ -23,9 +23,9 @@ from itertools import groupby
 from pathlib import Path
 
 import click
-import language
 from click.testing import CliRunner
 
+import language
 from gpudiag import catalogue, cli, codec, config, describe, diagnosis, docs, pytest_plugin, report, simulator
 from gpudiag.catalogue import Entry
 from gpudiag.diagnosis.rule import Rule
@@ -213,7 +213,7 @@ def _sentence(rule: Rule) -> str:
 def _escaped(text: str) -> str:
     """Return ``text`` with names in angle brackets as code: Markdown takes them for markup otherwise."""
     parts = re.split(r"(`[^`]*`)", text)
-    return "".join(part if at % 2 else re.sub(r"<\w+>", r"`\g<0>`", part) for at, part in enumerate(parts))
+    return "".join(part if at % 2 else re.sub(r"(?:<\w+>)+", r"`\g<0>`", part) for at, part in enumerate(parts))
 
 
 def _link(text: str, page: str, title: str) -> str:

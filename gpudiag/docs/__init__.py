@@ -17,6 +17,8 @@ from gpudiag.errors import UsageError, nearest
 FOLDER = Path(__file__).parent
 INDEX = "README"
 _MOST_HITS = 8
+_MOST_SHOWN = 90
+"""Characters of each."""
 _IN_TITLE, _IN_PAGE_TITLE, _MOST_IN_TEXT = 12, 4, 5
 """What a word counts in each of them; in the text it counts as often as it is found, up to this."""
 _COVERED = 0.6
@@ -45,9 +47,10 @@ class Section:
 
     @property
     def names(self) -> set[str]:
-        """The words that mean exactly this section: its anchor, its title, and the options in its title."""
+        """The words that mean exactly this section: its anchor, its title, an option in it; of a page, its name."""
         title = self.title.lower()
-        return {self.anchor, title, *re.findall(r"(?<!\S)--?[a-z][\w-]*", title)}
+        options = re.findall(r"(?<!\S)--?[a-z][\w-]*", title)
+        return {self.anchor, title, *options, *([self.page, self.page.rpartition("/")[2]] if self.level == 1 else [])}
 
     @property
     def summary(self) -> str:
@@ -74,7 +77,7 @@ def answer(topic: Sequence[str]) -> str:
         return _markdown(pages()[INDEX])
     if chosen := _page(words[0]):
         return _within(pages()[chosen], words[1:]) if words[1:] else _markdown(pages()[chosen])
-    return _within([one for name, sections in pages().items() if name != INDEX for one in sections], words)
+    return _within(_all_sections(), words)
 
 
 def _page(word: str) -> str:
@@ -89,12 +92,13 @@ def _page(word: str) -> str:
 def _within(sections: Sequence[Section], words: Sequence[str]) -> str:
     """Return the one of ``sections`` that ``words`` ask for, or a list of those that they may mean."""
     asked = " ".join(words)
-    if exact := [one for one in sections if asked in one.names or asked == one.page.rpartition("/")[2]]:
+    if exact := [one for one in sections if asked in one.names]:
         return _opened(exact[0]) if len(exact) == 1 else _hits(exact)
     ranked = _ranked(sections, words)
     if not ranked:
-        known = {name for one in sections for name in one.names} | pages().keys() - {INDEX}
-        raise UsageError(f"the manual has no topic {asked!r}. {nearest(asked, known)} 'gpudiag docs' lists the pages.")
+        known = {name for one in sections for name in (*one.names, *re.findall(r"\w{4,}", one.title.lower()))}
+        near = nearest(asked, known)
+        raise UsageError(f"the manual has no topic {asked!r}. {near}{' ' * bool(near)}'gpudiag docs' lists the pages.")
     scores = [score for score, _ in ranked]
     if len(ranked) == 1 or scores[0] >= _CLEARLY_BEST * scores[1]:
         return _opened(ranked[0][1])
@@ -137,21 +141,31 @@ def _opened(section: Section) -> str:
 
 
 def _hits(sections: Sequence[Section]) -> str:
-    shown = "".join(f"- `{_command(one)}`: {one.title}{_comma(one.summary)}\n" for one in list(sections)[:_MOST_HITS])
+    """Return a list of sections, each with the command that opens it."""
+    shown = "".join(f"- `gpudiag docs {_shortest(one)}`{_begins(one)}\n" for one in sections[:_MOST_HITS])
     return f"Several places of the manual say something about this:\n\n{shown}"
 
 
-def _command(section: Section) -> str:
-    """Return the command that opens the section."""
-    command = f"gpudiag docs {section.page}"
-    return command if section.level == 1 else f"{command} {section.anchor}"
+def _shortest(section: Section) -> str:
+    """Return the shortest words that open the section: a name that no other has, or its page and its anchor."""
+    if section.level == 1:
+        return section.page
+    others = {name for one in _all_sections() if one != section for name in one.names}
+    title = section.title.lower()
+    own = [name for name in section.names - others if name.startswith("--") or (name == title and " " not in name)]
+    return own[0] if own else f"{section.page} {section.anchor}"
 
 
-def _comma(summary: str) -> str:
-    """Return the first words of ``summary`` as the end of a line; "" if a list, table or sample comes first."""
-    if not summary or summary[0] in "|-`>#":
+def _begins(section: Section) -> str:
+    """Return the first words of a section as the end of a line; "" if a list, table or sample comes first."""
+    text = section.summary
+    if not text or text.startswith(("|", "- ", "```", "**")):
         return ""
-    return f", {summary}" if len(summary) <= 90 else f", {summary[:90].rpartition(' ')[0]} ..."
+    return f": {text}" if len(text) <= _MOST_SHOWN else f": {text[:_MOST_SHOWN].rpartition(' ')[0]} ..."
+
+
+def _all_sections() -> list[Section]:
+    return [one for name, sections in pages().items() if name != INDEX for one in sections]
 
 
 def _markdown(sections: Sequence[Section]) -> str:

@@ -117,7 +117,8 @@ class Terminal:
         return self._filled(row[-1], start, " " * self._columns(start))
 
     def _paragraph(self, head: Sequence[str], row: Sequence[str]) -> str:
-        cells = [f"{title}: {cell}" if title else cell for title, cell in zip(head[1:], row[1:], strict=True) if cell]
+        titles = [f"{title}: " for title in head[1:]] if len(head) > 2 else [""]
+        cells = [f"{title}{cell}" for title, cell in zip(titles, row[1:], strict=True) if cell]
         return "\n".join([self._filled(row[0]), *(self._filled(cell, " " * 4, " " * 4) for cell in cells)])
 
     def _filled(self, text: str, first: str = "", rest: str = "") -> str:

@@ -10,6 +10,7 @@ from pathlib import Path
 
 import pytest
 
+from gpudiag import docs
 from gpudiag.simulator import (
     CATALOGUE,
     PRESETS,
@@ -24,7 +25,7 @@ from gpudiag.simulator import (
 )
 from gpudiag.simulator.spec import _GPU_KEYS, _MACHINE_KEYS
 
-from .on_machine import GIB, MIB, MODULES, ROOT
+from .on_machine import GIB, MIB, MODULES
 
 
 def test_counts_sizes_and_presets() -> None:
@@ -134,8 +135,10 @@ def test_toml(tmp_path: Path) -> None:
     assert "fault cuDevicePrimaryCtxRetain,code=46,gpu=1\n" in text
 
 
-def test_the_example_in_the_readme_has_every_key(tmp_path: Path) -> None:
-    blocks = re.findall(r"^```toml\n(.*?)^```$", (ROOT / "README.md").read_text(), re.MULTILINE | re.DOTALL)
+def test_the_example_in_the_manual_has_every_key(tmp_path: Path) -> None:
+    blocks = re.findall(
+        r"^```toml\n(.*?)^```$", (docs.FOLDER / "simulated-gpus.md").read_text(), re.MULTILINE | re.DOTALL
+    )
     [example] = [block for block in blocks if "[[gpu]]" in block]
     spec = parse_spec(toml(tmp_path, example))
     assert [gpu.name.removeprefix("Simulated ") for gpu in spec.gpus] == [
