@@ -162,6 +162,7 @@ def short() -> int:
             said = run(str(programs / "pytest"), "-q", "--noconftest", "-p", "no:cacheprovider", *PURE, timeout=600)
             # 1: without TensorFlow the verdict is FAIL; 3 would be a server or a child that broke.
             run(str(programs / "gpudiag"), "check", "host", timeout=120, cwd=folder, allowed=(1,))
+            run(str(programs / "gpudiag"), "docs", "start", timeout=60, cwd=folder)
         except StepFailed as failure:
             print(f"Python {version}: {failure}")
             return 1

@@ -7,9 +7,11 @@ from __future__ import annotations
 
 import math
 import re
+from collections import Counter
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
-from functools import cache
+from functools import cache, cached_property
+from itertools import takewhile
 from pathlib import Path
 
 from gpudiag.errors import UsageError, nearest
@@ -26,7 +28,6 @@ _COVERED = 0.6
 _CLEARLY_BEST = 1.4
 """A section whose score is so many times that of the next one is printed; otherwise the hits are listed."""
 
-_FENCE = re.compile(r"^\s*(```|~~~)")
 _HEADING = re.compile(r"^(#{1,6}) +(.+?)\s*$")
 _COMMENT = re.compile(r"^<!--.*-->$")
 _LINK = re.compile(r"\[([^\]]*)\]\([^)\s]*\)")
@@ -45,87 +46,115 @@ class Section:
     text: str
     """The Markdown, with the heading."""
 
-    @property
-    def names(self) -> set[str]:
+    @cached_property
+    def names(self) -> frozenset[str]:
         """The words that mean exactly this section: its anchor, its title, an option in it; of a page, its name."""
         title = self.title.lower()
         options = re.findall(r"(?<!\S)--?[a-z][\w-]*", title)
-        return {self.anchor, title, *options, *([self.page, self.page.rpartition("/")[2]] if self.level == 1 else [])}
+        page = [self.page, self.page.rpartition("/")[2]] if self.level == 1 else []
+        return frozenset((self.anchor, title, *options, *page))
 
     @property
     def summary(self) -> str:
-        """The first paragraph as one line without markup."""
-        paragraphs = self.text.split("\n\n")[1:]
-        return _LINK.sub(r"\1", " ".join(paragraphs[0].split())) if paragraphs else ""
+        """The first paragraph as one line without links; "" if a list, table or sample comes first."""
+        _, _, text = self.text.partition("\n\n")
+        first = " ".join(text.partition("\n\n")[0].split())
+        return "" if first.startswith(("|", "- ", "```", "**", "#")) else _LINK.sub(r"\1", first)
 
 
 @cache
-def pages() -> dict[str, tuple[Section, ...]]:
-    """Return the sections of every page by the page's name; the first section of a page is its title."""
-    found = {file.relative_to(FOLDER).with_suffix("").as_posix(): file for file in sorted(FOLDER.rglob("*.md"))}
-    return {name: tuple(_sections(name, file.read_text(encoding="utf-8"))) for name, file in found.items()}
+def pages() -> tuple[str, ...]:
+    """Return the names of all pages."""
+    return tuple(sorted(file.relative_to(FOLDER).with_suffix("").as_posix() for file in FOLDER.rglob("*.md")))
+
+
+@cache
+def sections_of(page: str) -> tuple[Section, ...]:
+    """Return the sections of a page; the first is its title."""
+    return tuple(parse(page, (FOLDER / f"{page}.md").read_text(encoding="utf-8")))
+
+
+def parse(page: str, text: str) -> Iterator[Section]:
+    """Yield the sections of a page; comments, which mark what was generated, are left out."""
+    found: list[tuple[str, int, list[str]]] = []
+    fenced = False
+    for line in text.splitlines():
+        fenced ^= line.startswith("```")
+        if not fenced and _COMMENT.match(line):
+            continue
+        if not fenced and (heading := _HEADING.match(line)):
+            found.append((heading[2].replace("`", ""), len(heading[1]), []))
+        found[-1][2].append(line)
+    anchors: Counter[str] = Counter()
+    for title, level, lines in found:
+        name = anchor(title)
+        again = f"-{anchors[name]}" if anchors[name] else ""
+        anchors[name] += 1
+        yield Section(page, found[0][0], title, level, f"{name}{again}", "\n".join(lines).strip())
+
+
+def anchor(title: str) -> str:
+    """Return the anchor that GitHub gives a heading."""
+    return re.sub(r"[^\w\- ]", "", title.lower()).replace(" ", "-")
 
 
 def answer(topic: Sequence[str]) -> str:
     """Return the Markdown for the words of ``topic``: the list of pages, a page, a section, or a list of sections.
 
-    The first word may be a page; the words after it are then looked for in that page. Raises :class:`UsageError` with
-    the nearest topics for words that are not in the manual.
+    If the first word is a page, the others are looked for in that page first. Raises :class:`UsageError` with the
+    nearest topics for words that are not in the manual.
     """
     words = [word for one in topic for word in re.split(r"[\s#]+", one.lower()) if word]
-    if not words:
-        return _markdown(pages()[INDEX])
-    if chosen := _page(words[0]):
-        return _within(pages()[chosen], words[1:]) if words[1:] else _markdown(pages()[chosen])
-    return _within(_all_sections(), words)
+    page = _page(words[0]) if words else INDEX
+    if page and not words[1:]:
+        return _markdown(sections_of(page))
+    found = (_found(sections_of(page), words[1:]) if page else "") or _found(_all_sections(), words)
+    if found:
+        return found
+    asked = " ".join(words)
+    known = {name for one in _all_sections() for name in (*one.names, *re.findall(r"\w{4,}", one.title.lower()))}
+    near = nearest(asked, known)
+    raise UsageError(f"the manual has no topic {asked!r}. {near}{' ' * bool(near)}'gpudiag docs' lists the pages.")
 
 
 def _page(word: str) -> str:
     """Return the page that ``word`` names, by its path or by its last part alone; "" for none, or more than one."""
     name = word.removesuffix(".md")
-    named = [page for page in pages() if page.lower() == name] or [
-        page for page in pages() if page.lower().rpartition("/")[2] == name
-    ]
+    named = [page for page in pages() if page == name] or [page for page in pages() if page.rpartition("/")[2] == name]
     return named[0] if len(named) == 1 else ""
 
 
-def _within(sections: Sequence[Section], words: Sequence[str]) -> str:
-    """Return the one of ``sections`` that ``words`` ask for, or a list of those that they may mean."""
+def _found(sections: Sequence[Section], words: Sequence[str]) -> str:
+    """Return the one of ``sections`` that ``words`` ask for, or a list of those that they may mean; "" for none."""
     asked = " ".join(words)
     if exact := [one for one in sections if asked in one.names]:
         return _opened(exact[0]) if len(exact) == 1 else _hits(exact)
     ranked = _ranked(sections, words)
-    if not ranked:
-        known = {name for one in sections for name in (*one.names, *re.findall(r"\w{4,}", one.title.lower()))}
-        near = nearest(asked, known)
-        raise UsageError(f"the manual has no topic {asked!r}. {near}{' ' * bool(near)}'gpudiag docs' lists the pages.")
-    scores = [score for score, _ in ranked]
-    if len(ranked) == 1 or scores[0] >= _CLEARLY_BEST * scores[1]:
+    best, *others = [score for score, _ in ranked] or [0.0]
+    if best and (not others or best >= _CLEARLY_BEST * others[0]):
         return _opened(ranked[0][1])
-    return _hits([one for _, one in ranked])
+    return _hits([one for _, one in ranked]) if ranked else ""
 
 
 def _ranked(sections: Sequence[Section], words: Sequence[str]) -> list[tuple[float, Section]]:
-    """Return the sections in which the words stand, the best first, each with its score."""
-    texts = [one.text.lower() for one in sections]
-    counts = [[len(pattern.findall(text)) for text in texts] for pattern in map(_pattern, words)]
-    weights = [math.log(1 + len(sections) / (1 + sum(map(bool, row)))) for row in counts]
-    found = []
-    for at, section in enumerate(sections):
-        score = covered = 0.0
-        for word, row, weight in zip(words, counts, weights, strict=True):
-            pattern = _pattern(word)
-            title = bool(pattern.search(section.title.lower()))
+    """Return the sections in which the words are found, the best first, each with its score."""
+    scores = [0.0] * len(sections)
+    covered = [0.0] * len(sections)
+    total = 0.0
+    for word in words:
+        pattern = _pattern(word)
+        counts = [len(pattern.findall(one.text.lower())) for one in sections]
+        weight = math.log(1 + len(sections) / (1 + sum(map(bool, counts))))
+        total += weight
+        for at, (section, count) in enumerate(zip(sections, counts, strict=True)):
             page = bool(pattern.search(f"{section.page} {section.page_title}".lower()))
-            if row[at] or page:
-                covered += weight
-                score += weight * (_IN_TITLE * title + _IN_PAGE_TITLE * page + min(row[at], _MOST_IN_TEXT))
-        if covered >= _COVERED * sum(weights):
-            found.append((score, section))
-    return sorted(found, key=lambda one: -one[0])
+            title = bool(pattern.search(section.title.lower()))
+            scores[at] += weight * (_IN_TITLE * title + _IN_PAGE_TITLE * page + min(count, _MOST_IN_TEXT))
+            covered[at] += weight * bool(count or page)
+    found = zip(scores, covered, sections, strict=True)
+    return sorted(((score, one) for score, part, one in found if part >= _COVERED * total), key=lambda hit: -hit[0])
 
 
-@cache
 def _pattern(word: str) -> re.Pattern[str]:
     """Return what finds ``word`` at the beginning of a word, in the singular and the plural."""
     stem = word[:-1] if len(word) > 3 and word.endswith("s") else word
@@ -134,66 +163,40 @@ def _pattern(word: str) -> re.Pattern[str]:
 
 def _opened(section: Section) -> str:
     """Return the Markdown of a section with the sections inside it."""
-    sections = pages()[section.page]
+    sections = sections_of(section.page)
     start = sections.index(section)
-    end = next((at for at in range(start + 1, len(sections)) if sections[at].level <= section.level), len(sections))
-    return _markdown(sections[start:end])
+    inside = takewhile(lambda one: one.level > section.level, sections[start + 1 :])
+    return _markdown((section, *inside))
 
 
 def _hits(sections: Sequence[Section]) -> str:
-    """Return a list of sections, each with the command that opens it."""
-    shown = "".join(f"- `gpudiag docs {_shortest(one)}`{_begins(one)}\n" for one in sections[:_MOST_HITS])
-    return f"Several places of the manual say something about this:\n\n{shown}"
+    """Return a list of sections, each with the command that opens it and its first words."""
+    lines = []
+    for one in sections[:_MOST_HITS]:
+        text = one.summary
+        short = text if len(text) <= _MOST_SHOWN else f"{text[:_MOST_SHOWN].rpartition(' ')[0]} ..."
+        lines.append(f"- `gpudiag docs {_shortest(one)}`{': ' * bool(short)}{short}\n")
+    return f"Several places of the manual say something about this:\n\n{''.join(lines)}"
 
 
 def _shortest(section: Section) -> str:
     """Return the shortest words that open the section: a name that no other has, or its page and its anchor."""
     if section.level == 1:
         return section.page
-    others = {name for one in _all_sections() if one != section for name in one.names}
     title = section.title.lower()
-    own = [name for name in section.names - others if name.startswith("--") or (name == title and " " not in name)]
-    return own[0] if own else f"{section.page} {section.anchor}"
+    own = [one for one in section.names if one.startswith("--") or (one == title and " " not in one)]
+    return next((one for one in sorted(own, key=len) if _uses()[one] == 1), f"{section.page} {section.anchor}")
 
 
-def _begins(section: Section) -> str:
-    """Return the first words of a section as the end of a line; "" if a list, table or sample comes first."""
-    text = section.summary
-    if not text or text.startswith(("|", "- ", "```", "**")):
-        return ""
-    return f": {text}" if len(text) <= _MOST_SHOWN else f": {text[:_MOST_SHOWN].rpartition(' ')[0]} ..."
+@cache
+def _uses() -> Counter[str]:
+    """Return of how many sections each name is."""
+    return Counter(name for one in _all_sections() for name in one.names)
 
 
 def _all_sections() -> list[Section]:
-    return [one for name, sections in pages().items() if name != INDEX for one in sections]
+    return [one for page in pages() if page != INDEX for one in sections_of(page)]
 
 
 def _markdown(sections: Sequence[Section]) -> str:
     return "\n\n".join(one.text for one in sections) + "\n"
-
-
-def _sections(page: str, text: str) -> Iterator[Section]:
-    """Yield the sections of a page; comments, which mark what was generated, are left out."""
-    lines: list[str] = []
-    blocks: list[tuple[str, int, list[str]]] = []
-    fenced = False
-    for line in text.splitlines():
-        fenced ^= bool(_FENCE.match(line))
-        if not fenced and _COMMENT.match(line):
-            continue
-        if not fenced and (heading := _HEADING.match(line)):
-            lines = []
-            blocks.append((heading[2].replace("`", ""), len(heading[1]), lines))
-        lines.append(line)
-    anchors: dict[str, int] = {}
-    for title, level, content in blocks:
-        name = anchor(title)
-        before = anchors.get(name, 0)
-        anchors[name] = before + 1
-        body = re.sub(r"\n{3,}", "\n\n", "\n".join(content)).strip()
-        yield Section(page, blocks[0][0], title, level, f"{name}-{before}" if before else name, body)
-
-
-def anchor(title: str) -> str:
-    """Return the anchor that GitHub gives a heading."""
-    return re.sub(r"[^\w\- ]", "", title.lower()).replace(" ", "-")

@@ -17,7 +17,9 @@ from gpudiag.docs.terminal import rendered
 from gpudiag.errors import GpudiagError
 
 ROOT = Path(__file__).resolve().parents[2]
-PAGES = {path.relative_to(ROOT).as_posix(): path for path in (ROOT / "README.md", *sorted(docs.FOLDER.rglob("*.md")))}
+FOLDER = ROOT / "gpudiag" / "docs"
+"""Of this checkout; ``docs.FOLDER`` is that of the gpudiag that is installed."""
+PAGES = {path.relative_to(ROOT).as_posix(): path for path in (ROOT / "README.md", *sorted(FOLDER.rglob("*.md")))}
 LINK = re.compile(r"\[[^\]]*\]\(([^)\s]+)\)")
 FENCED = re.compile(r"^```(\w*)\n(.*?)^```$", re.MULTILINE | re.DOTALL)
 HEADER = re.compile(r"^\|.*\n(?=\| ---)", re.MULTILINE)
@@ -31,7 +33,7 @@ def text_of(page: str) -> str:
 
 
 def anchors_of(path: Path) -> set[str]:
-    return {one.anchor for one in docs._sections("", path.read_text(encoding="utf-8"))}
+    return {one.anchor for one in docs.parse("", path.read_text(encoding="utf-8"))}
 
 
 @pytest.mark.parametrize("page", PAGES)
@@ -49,9 +51,16 @@ def test_every_link_leads_to_a_file_and_a_heading_that_are_there(page: str) -> N
             assert anchor in anchors_of(file), f"{page}: {target}"
 
 
+def test_the_installed_package_has_every_page() -> None:
+    pages = [path.relative_to(FOLDER) for path in FOLDER.rglob("*.md")]
+    assert len(pages) > 30
+    for page in pages:
+        assert (docs.FOLDER / page).read_text(encoding="utf-8") == (FOLDER / page).read_text(encoding="utf-8"), page
+
+
 def test_anchors_are_those_of_github() -> None:
     text = "# A `b.c` page\n\n## --lock-wait SECONDS\n\n## What's new?\n\n### memory.growth_lost\n\n## What's new?\n"
-    assert [one.anchor for one in docs._sections("page", text)] == [
+    assert [one.anchor for one in docs.parse("page", text)] == [
         "a-bc-page",
         "--lock-wait-seconds",
         "whats-new",
@@ -69,12 +78,12 @@ def test_the_list_of_pages_names_each_of_them_once() -> None:
 
 
 def test_pages_of_areas_and_stages_are_complete() -> None:
-    probes = {one.title for page in docs.pages() if page.startswith("probes/") for one in docs.pages()[page][1:]}
+    probes = {one.title for page in docs.pages() if page.startswith("probes/") for one in docs.sections_of(page)[1:]}
     assert probes == {entry.name for entry in catalogue.entries()}
-    causes = {one.title for page in docs.pages() if page.startswith("causes/") for one in docs.pages()[page][1:]}
+    causes = {one.title for page in docs.pages() if page.startswith("causes/") for one in docs.sections_of(page)[1:]}
     assert causes == {rule.id for rule in diagnosis.rules()}
-    assert {one.title for one in docs.pages()["causes"][1:]} >= {rule.stage.value for rule in diagnosis.rules()}
-    assert {one.title for one in docs.pages()["probes"][1:]} >= {entry.area for entry in catalogue.entries()}
+    assert {one.title for one in docs.sections_of("causes")[1:]} >= {rule.stage.value for rule in diagnosis.rules()}
+    assert {one.title for one in docs.sections_of("probes")[1:]} >= {entry.area for entry in catalogue.entries()}
 
 
 def test_the_readme_is_short_and_answers_first_what_brings_most_users() -> None:
