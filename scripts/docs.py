@@ -19,6 +19,7 @@ import sys
 import tempfile
 import textwrap
 from collections.abc import Callable, Iterable, Iterator
+from functools import cache
 from itertools import groupby
 from pathlib import Path
 
@@ -31,6 +32,7 @@ from gpudiag.catalogue import Entry
 from gpudiag.diagnosis.rule import Rule
 from gpudiag.model import Stage
 from gpudiag.plaintext import with_names
+from gpudiag.probe import Kind
 from gpudiag.pytest_plugin import fixtures, settings, summary
 
 ROOT = Path(__file__).resolve().parent.parent
@@ -44,6 +46,8 @@ BLOCK = re.compile(
     r"^(<!-- generated: (?P<name>[\w-]+)(?: (?P<rest>[^\n]+?))? -->\n).*?^(<!-- end -->)$", re.DOTALL | re.MULTILINE
 )
 
+MANY = 10
+"""Probes that can make the same finding: it is explained once then."""
 SAMPLE_WIDTH = 76
 """In a terminal of 80 columns samples are indented by four."""
 
@@ -184,13 +188,26 @@ def _probe(entry: Entry) -> str:
     lines = [f"## {entry.name}", "", _filled(entry.summary), "", f"Level {describe.level(entry)}; needs {needs}.", ""]
     for heading, text in catalogue.sections(catalogue.documentation(entry.module)).items():
         lines += [f"**{heading}.**", "", *_items(text), ""]
-    if entry.kinds:
-        lines += ["**Findings.**", ""]
-        for kind in entry.kinds:
-            message, advice = _escaped(with_names(kind.message)), _escaped(with_names(kind.advice))
-            lines.append(_filled(f"- `{kind.name}` ({kind.severity.value}): {message}. What to do: {advice}", "  "))
-        lines.append("")
+    if own := [kind for kind in entry.kinds if kind not in _shared_kinds()]:
+        lines += ["**Findings.**", "", *map(_finding, own), ""]
     return "\n".join(lines)
+
+
+@cache
+def _shared_kinds() -> tuple[Kind, ...]:
+    """Return the findings that many probes can make; they are explained once."""
+    kinds = [kind for entry in catalogue.entries() for kind in entry.kinds]
+    return tuple(kind for kind in dict.fromkeys(kinds) if kinds.count(kind) >= MANY)
+
+
+def shared_findings() -> str:
+    """Return what most probes can find, as a list."""
+    return "\n".join(map(_finding, _shared_kinds())) + "\n"
+
+
+def _finding(kind: Kind) -> str:
+    message, advice = _escaped(with_names(kind.message)), _escaped(with_names(kind.advice))
+    return _filled(f"- `{kind.name}` ({kind.severity.value}): {message}. What to do: {advice}", "  ")
 
 
 def _items(text: str) -> list[str]:
@@ -275,6 +292,7 @@ def record(name: str) -> None:
 BLOCKS: dict[str, Callable[..., str]] = {
     "probes": probe_table,
     "causes": cause_table,
+    "shared-findings": shared_findings,
     "commands": commands,
     "run": run,
     "sample": sample,

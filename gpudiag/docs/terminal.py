@@ -16,8 +16,8 @@ WIDEST = 100
 """Columns of text: longer lines are hard to read, however wide the terminal is."""
 _LEAST_LAST_COLUMN = 30
 """If a table leaves fewer columns for its last one, its rows become paragraphs."""
-_MOST_HELD = 44
-"""No line ends inside code of so many characters."""
+_MOST_HELD = 60
+"""No line ends inside code of so many characters, if there is room for it."""
 _HELD = "\0"
 """Stands for the spaces of such code."""
 
@@ -123,8 +123,9 @@ class Terminal:
 
     def _filled(self, text: str, first: str = "", rest: str = "") -> str:
         """Return a paragraph; ``first`` stands before its first line, ``rest`` before each other."""
+        room = min(_MOST_HELD, self.width - len(rest) - 2)  # a mark may follow
         filled = textwrap.fill(
-            _CODE.sub(_held, _resolved(text)),
+            _CODE.sub(lambda code: code[0].replace(" ", _HELD) if len(code[0]) <= room else code[0], _resolved(text)),
             self.width,
             initial_indent=first,
             subsequent_indent=rest,
@@ -151,10 +152,6 @@ def _cells(line: str) -> list[str]:
     return [_LINK.sub(lambda link: _link(link["text"], link["target"], named=False), text) for text in texts]
 
 
-def _held(code: re.Match[str]) -> str:
-    return code[0].replace(" ", _HELD) if len(code[0]) <= _MOST_HELD else code[0]
-
-
 def _resolved(text: str) -> str:
     """Return ``text`` with what each link leads to: a command that opens the page, an address, a file."""
     return _LINK.sub(lambda link: _link(link["text"], link["target"]), text)
@@ -175,6 +172,6 @@ def _link(text: str, target: str, *, named: bool = True) -> str:
     command = f"`gpudiag docs {name}{' ' * bool(anchor)}{anchor}`"
     if title == name and anchor:
         return command
-    if title == name or docs.anchor(title) == anchor:
+    if title == name or (docs.anchor(title) == anchor and " " not in title):
         return f"`gpudiag docs {title}`" if named else text
     return f"{text} ({command})"
