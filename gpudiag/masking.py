@@ -22,7 +22,7 @@ from typing import Any
 
 import msgspec
 
-from gpudiag import logline
+from gpudiag import log
 from gpudiag.hostfacts import Facts, NvmlDevice, Unknown
 from gpudiag.model import Gpu, Report
 from gpudiag.placement import Placement
@@ -120,7 +120,7 @@ def mask(report: Report) -> Report:
 
 def _matters(line: str) -> bool:
     """Return whether a line of a program's log is one that gpudiag may say something of."""
-    return bool(logline.parse([line]) or logline.is_telling(line) or _MASK.search(line))
+    return bool(log.parse([line]) or log.is_telling(line) or _MASK.search(line))
 
 
 def _mapped(value: Any, change: Callable[[str], str], own: Callable[[str], str], depth: int = 0) -> Any:

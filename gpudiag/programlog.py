@@ -10,12 +10,11 @@ import select
 import stat
 import sys
 import time
-from collections import deque
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
-from gpudiag import logline
 from gpudiag.errors import UsageError
+from gpudiag.log import Kept, shortened
 from gpudiag.speech import say
 
 MOST_LINES = 2000
@@ -23,6 +22,8 @@ MOST_LINE_CHARACTERS = 2000
 """A report stays small."""
 MOST_BYTES = 1 << 30
 """So much is read: of a longer file the two ends, of a longer stream the beginning."""
+_LONGEST_LINE = 1 << 14
+"""So many characters of a line are looked at."""
 _FIRST = 600
 _BETWEEN = 600
 _CHUNK = 1 << 20
@@ -45,28 +46,17 @@ def read(path: Path, stopped: Callable[[], bool]) -> tuple[str, ...]:
         raise UsageError("--log -: standard input is closed.")
     else:
         file = os.dup(sys.stdin.fileno())
-    first: list[str] = []
-    between: list[str] = []
-    last: deque[str] = deque()
-    count = 0
+    kept = Kept(_FIRST, _BETWEEN, MOST_LINES)
     try:
         for line in _lines(_chunks(file, name, stopped), name):
-            count += 1
-            if len(first) < _FIRST:
-                first.append(line)
-                continue
-            last.append(line)
-            while len(first) + len(between) + len(last) > MOST_LINES:
-                passed = last.popleft()
-                if len(between) < _BETWEEN and logline.is_telling(passed):
-                    between.append(passed)
+            kept.add(line)
     finally:
         os.close(file)
-    lines = (*first, *between, *last)
+    lines = kept.lines
     if not any(line.strip() for line in lines):
         say(f"gpudiag: note: --log {name} is empty: nothing of the program was read")
-    elif len(lines) < count:
-        say(f"gpudiag: note: --log {name}: {len(lines)} of its {count} lines are looked at")
+    elif len(lines) < kept.count:
+        say(f"gpudiag: note: --log {name}: {len(lines)} of its {kept.count} lines are looked at")
     return lines
 
 
@@ -116,8 +106,8 @@ def _lines(chunks: Iterator[bytes], name: str) -> Iterator[str]:
         else:
             text = decoder.decode(chunk)
         *whole, rest = f"{rest}{text}|".splitlines()  # the mark keeps the beginning of a line apart from a whole one
-        rest = rest[:-1][:MOST_LINE_CHARACTERS]
+        rest = rest[:-1][:_LONGEST_LINE]
         for line in whole:
-            yield line[:MOST_LINE_CHARACTERS]
+            yield shortened(line[:_LONGEST_LINE], MOST_LINE_CHARACTERS)
     if rest:
-        yield rest
+        yield shortened(rest, MOST_LINE_CHARACTERS)

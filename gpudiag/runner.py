@@ -6,16 +6,15 @@ import os
 import shutil
 import signal
 import time
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from datetime import datetime, timezone
-from itertools import islice
 from typing import Any, Protocol
 
 import msgspec
 
 import gpudiag
-from gpudiag import catalogue, hostfacts, judgement, logline
+from gpudiag import catalogue, hostfacts, judgement, log
 from gpudiag.catalogue import Entry
 from gpudiag.child import OnGpu
 from gpudiag.devices import Devices
@@ -65,7 +64,8 @@ CONTEXTS = "discovery.logical_devices"
 """The probe that says why no CUDA context can be made."""
 TICK_S = 0.1
 KEPT_LINES = 40
-KEPT_ERRORS = 5
+KEPT_OTHERS = 20
+"""Before the last: so many errors, and so many lines with messages that are known."""
 KEPT_CHARACTERS = 500
 
 # Whatever the caller's log levels are: they hide the lines that a verdict rests on (TF_CPP_MIN_LOG_LEVEL=3 hides nearly
@@ -509,14 +509,13 @@ class _Run:
             outcome=Skipped(""),
             duration_s=round(ended.duration_s, 3),
             placements=parse_placements(lines),
-            log=tuple(line[:KEPT_CHARACTERS] for line in lines[-KEPT_LINES:]),
+            log=log.of_a_child(lines, KEPT_LINES, KEPT_OTHERS, KEPT_CHARACTERS),
         )
         if ended.cause is not None:
             lack = _lack_of_memory(CONTEXT_BYTES + CHILD_BYTES, task.gpus, facts)
             if ended.cause is Cause.NO_MEMORY and lack:
                 return msgspec.structs.replace(row, outcome=Skipped(lack))
-            log = (*_first_errors(lines[:-KEPT_LINES]), *row.log)
-            return msgspec.structs.replace(row, outcome=Broken(ended.cause, ended.detail), log=log)
+            return msgspec.structs.replace(row, outcome=Broken(ended.cause, ended.detail))
         assert ended.value is not None
         reading = msgspec.json.decode(ended.value)
         if not isinstance(reading, dict):
@@ -529,15 +528,9 @@ def _last_error(ended: Ended) -> str:
     """Return why a process ended without a word of its own about it: its last fatal line, or its last error."""
     if ended.cause not in (Cause.NO_RESULT, Cause.SIGNAL):
         return ""
-    found = [one for one in logline.parse(ended.stderr.splitlines()) if one.level in "EF"]
+    found = [one for one in log.parse(ended.stderr.splitlines()) if one.level in "EF"]
     worst = [one for one in found if one.level == "F"] or found
     return one_line(worst[-1].text)[:KEPT_CHARACTERS] if worst else ""
-
-
-def _first_errors(lines: list[str]) -> Iterator[str]:
-    """Yield the first errors in a log: a flood may follow, such as a list of all flags, and hide what it was for."""
-    errors = (line for line in lines if any(one.level in "EF" for one in logline.parse([line])))
-    return (line[:KEPT_CHARACTERS] for line in islice(errors, KEPT_ERRORS))
 
 
 def _not_run(cause: Cause, detail: str) -> Skipped | Broken:

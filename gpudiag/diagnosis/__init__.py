@@ -9,13 +9,15 @@ from functools import cache
 
 import msgspec
 
-from gpudiag.diagnosis import lines, steps
+from gpudiag.diagnosis import steps
 from gpudiag.diagnosis.rule import TRACE, Evidence, Rule
 from gpudiag.errors import CatalogueError
+from gpudiag.knowledge.log import Worth
+from gpudiag.log import Log
 from gpudiag.model import Diagnosis, Failed, RootCause, Stage, Step, Sure
 from gpudiag.record import Record
 
-_NOT_FAMILIES = ("lines", "machine", "rule", "steps")
+_NOT_FAMILIES = ("machine", "rule", "steps")
 _ORDER = list(Stage)
 _SURENESS = list(Sure)
 
@@ -71,14 +73,14 @@ def parts(evidence: Evidence) -> tuple[str, ...]:
 
 def look(part: str, evidence: Evidence) -> Looked:
     """Return what one of :func:`parts` finds; an error of its own is told there, never raised."""
-    as_user = [line for row in evidence.rows if row.probe == TRACE for line in row.log]
+    as_user = Log(line for row in evidence.rows if row.probe == TRACE for line in row.log)
     try:
         if part == _STEPS:
             found = Looked(steps=steps.trace(evidence))
         elif part == _HARMLESS:
-            found = Looked(lines=lines.harmless(evidence.lines or lines.worrying(as_user)))
+            found = Looked(lines=(evidence.program if evidence.lines else as_user.worrying).named(Worth.HARMLESS))
         elif part == _MISLEADING:
-            found = Looked(lines=lines.misleading(evidence.lines or as_user))
+            found = Looked(lines=(evidence.program if evidence.lines else as_user).named(Worth.MISLEADING))
         else:
             found = Looked(causes=tuple(_rule(part).causes(evidence)))
         msgspec.json.encode(found)  # a text that JSON cannot hold must not cost the whole report

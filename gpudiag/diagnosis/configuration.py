@@ -7,10 +7,26 @@ import re
 from collections.abc import Iterator
 from typing import Any
 
-from gpudiag.diagnosis import lines
 from gpudiag.diagnosis.rule import TRACE, Evidence, Match, Rule, RuleCase
 from gpudiag.hostfacts import EnvironmentFacts, Facts, Unknown, example, example_with_gpus
-from gpudiag.logline import Line
+from gpudiag.knowledge.log import (
+    CONFIGURED_TOO_LATE,
+    CUINIT_CALL_FAILED,
+    DEVICE_CREATED,
+    DEVICE_NOT_AVAILABLE,
+    DEVICE_NOT_SATISFIED,
+    GPU_NOT_COUNTED,
+    GPU_TYPE_DISABLED,
+    GROWTH_NOT_PARSED,
+    LIBRARIES_MISSING,
+    MIRRORED_DEVICES,
+    NO_CUDA_DRIVERS,
+    NO_MEMORY_POOLS,
+    NO_SUCH_ELEMENT,
+    NON_GPU_REPLICAS,
+    SETTINGS_EXCLUDED,
+)
+from gpudiag.log import Line, Log, statements, text
 from gpudiag.model import Broken, Cause, Finding, Judged, Row, Severity, Stage, Sure
 from gpudiag.placement import devices_of, parse_placements
 from gpudiag.variables import WITHHELD
@@ -21,7 +37,6 @@ _LOG_LEVEL = "TF_CPP_MIN_LOG_LEVEL"
 
 # --- settings that come too late -------------------------------------------------------------------------------------
 
-_TOO_LATE = re.compile(r"(?P<what>[A-Z][\w ]{0,40}?) cannot be modified after (?:being initialized|initialization)")
 _SETTER = re.compile(
     r"(?<!context\(\))\.(?:set_(?:visible_devices|memory_growth|\w+_parallelism_threads)|"
     r"set_(?:logical|virtual)_device_configuration)\("
@@ -35,12 +50,12 @@ _INSTEAD = {
 
 
 def _configured_too_late(evidence: Evidence) -> Iterator[Match]:
-    for found, error, statement in lines.statements(evidence.lines, _TOO_LATE, _SETTER):
+    for found, error, statement in statements(evidence.program, CONFIGURED_TOO_LATE, _SETTER):
         what = found["what"]
         instead = _INSTEAD.get(what, "# in a notebook: restart the kernel, and run that cell first")
         if "{gpu}" in instead:
             instead = instead.format(gpu=evidence.gpus[0].uuid) if evidence.gpus else ""
-        before = lines.matching(evidence.lines, lines.CREATED, 1)
+        before = evidence.program.said(DEVICE_CREATED, most=1)
         yield Match(
             evidence=tuple(filter(None, (statement, error, *(f"before it: {line}" for line in before)))),
             figures={"what": what.lower(), "instead": instead},
@@ -64,12 +79,11 @@ _EXCLUSIVE = {
         "# or remove virtual_devices, and keep the fraction",
     ),
 }
-_EXCLUDED = re.compile("|".join(map(re.escape, _EXCLUSIVE)))
 
 
 def _exclusive_settings(evidence: Evidence) -> Iterator[Match]:
-    for found, error, statement in lines.statements(evidence.lines, _EXCLUDED, _SETTER):
-        one, other, remove, both = _EXCLUSIVE[found[0]]
+    for found, error, statement in statements(evidence.program, SETTINGS_EXCLUDED, _SETTER):
+        one, other, remove, both = _EXCLUSIVE[found.text]
         yield Match(
             evidence=tuple(filter(None, (statement, error))),
             figures={"one": one, "other": other, "remove": remove, "both": both},
@@ -79,12 +93,11 @@ def _exclusive_settings(evidence: Evidence) -> Iterator[Match]:
 
 # --- a list without GPUs ---------------------------------------------------------------------------------------------
 
-_NO_ELEMENT = re.compile(r"IndexError: (?:list|tuple) index out of range")
 _OF_GPUS = re.compile(r"(?i)(?:gpu|device)\w{0,60}(?:\([^()]{0,200}\))?\[")
 
 
 def _element_of_no_gpus(evidence: Evidence) -> Iterator[Match]:
-    for _, error, statement in lines.statements(evidence.lines, _NO_ELEMENT, _OF_GPUS):
+    for _, error, statement in statements(evidence.program, NO_SUCH_ELEMENT, _OF_GPUS):
         if statement:
             yield Match(
                 evidence=(statement, error, *_listed_here(evidence)),
@@ -108,19 +121,17 @@ def _listed_here(evidence: Evidence) -> tuple[str, ...]:
 
 # --- the CPU instead of the GPU --------------------------------------------------------------------------------------
 
-_ON_CPU = re.compile(
-    r"Using MirroredStrategy with (?:remote )?devices \((?![^)]{0,1000}GPU)[^)]{0,1000}CPU:\d|"
-    r"There are non-GPU devices in `tf\.distribute\.Strategy`|"
-    r"assigned to \S{0,99}device:GPU:\S{1,9} but available devices are \[(?![^\]]{0,1000}GPU)|"
-    r"Could not satisfy device specification '\S{0,99}device:GPU:\S{1,9} .{0,500}"
-    r"All available devices \[(?![^\]]{0,1000}GPU)"
-)
 _HEAVY = ("BatchMatMulV2", "Conv2D", "Conv3D", "MatMul")
 """Operations that TensorFlow puts on a GPU wherever there is one."""
 
 
 def _cpu_instead(evidence: Evidence) -> Iterator[Match]:
-    said = lines.matching(evidence.lines, _ON_CPU)
+    without = (DEVICE_NOT_AVAILABLE, DEVICE_NOT_SATISFIED)
+    found = [event for event in evidence.program.all(MIRRORED_DEVICES, *without) if "CPU" in event["devices"].upper()]
+    found = [event for event in found if "GPU" not in event["devices"].upper()]
+    said = Log(
+        event.line for event in evidence.program.events if event in found or event.message is NON_GPU_REPLICAS
+    ).said(MIRRORED_DEVICES, NON_GPU_REPLICAS, *without)
     placements = parse_placements(evidence.lines)
     ran = {op: devices for op in _HEAVY if (devices := devices_of(op, placements))}
     if not said and (not ran or any("CPU" not in device for devices in ran.values() for device in devices)):
@@ -131,42 +142,38 @@ def _cpu_instead(evidence: Evidence) -> Iterator[Match]:
             *(f"{op} ran on {', '.join(devices)}" for op, devices in ran.items()),
             *_listed_here(evidence),
         ),
-        sure=Sure.PROVED if any("available devices" in line.lower() for line in said) else Sure.LIKELY,
+        sure=Sure.PROVED if any(event.message in without for event in found) else Sure.LIKELY,
     )
 
 
 # --- another machine than this ---------------------------------------------------------------------------------------
 
-_WITHOUT_GPU = re.compile(
-    r"Could not find cuda drivers on your machine|[Ff]ailed call to cuInit|Cannot dlopen some GPU libraries|"
-    r"could not retrieve CUDA device count|Device factory 'GPU' disabled"
-)
+_WITHOUT_GPU = (NO_CUDA_DRIVERS, CUINIT_CALL_FAILED, LIBRARIES_MISSING, GPU_NOT_COUNTED, GPU_TYPE_DISABLED)
 
 
 def _ran_elsewhere(evidence: Evidence) -> Iterator[Match]:
-    said = lines.matching(evidence.lines, _WITHOUT_GPU)
+    said = evidence.program.said(*_WITHOUT_GPU)
     if said and _listed(evidence):
         yield Match(evidence=(*said, *_listed_here(evidence)), sure=Sure.LIKELY)
 
 
 # --- variables -------------------------------------------------------------------------------------------------------
 
-_GROWTH_UNREAD = re.compile(rf'{_GROWTH} environment variable is set but could not be parsed: "(?P<value>[^"]*)"')
 _FALSE = ("0", "false", "no", "off")
 
 
 def _growth_not_read(evidence: Evidence) -> Iterator[Match]:
     found = evidence.found("host.environment", "growth_value")
-    said = lines.matching(evidence.lines, _GROWTH_UNREAD, 1)
+    said = evidence.program.first(GROWTH_NOT_PARSED)
     if found:
         value = evidence.facts.variables.get(_GROWTH, "")
     elif said:
-        value = next(hit["value"] for line in evidence.lines if (hit := _GROWTH_UNREAD.search(line)))
+        value = said["value"]
     else:
         return
     meant = "false" if value.strip().lower() in _FALSE else "true"
     yield Match(
-        evidence=(f"{_GROWTH}={value!r}{'' if found else ' in the program'}", *said),
+        evidence=(f"{_GROWTH}={value!r}{'' if found else ' in the program'}", *([text(said.line)] if said else [])),
         figures={"value": value, "meant": meant},
         change={_GROWTH: meant} if found else None,
     )
@@ -190,14 +197,8 @@ def _allocator_not_known(evidence: Evidence) -> Iterator[Match]:
     )
 
 
-_NO_POOLS = re.compile(
-    r"TF_GPU_ALLOCATOR=cuda_malloc_async isn't currently supported|Failed to get default CUDA pool|"
-    r"Failed to (?:create|get|set) \w* ?CUDA pool"
-)
-
-
 def _allocator_not_supported(evidence: Evidence) -> Iterator[Match]:
-    said = lines.matching(evidence.unprovoked, _NO_POOLS, 1)
+    said = evidence.unprovoked.said(NO_MEMORY_POOLS, most=1)
     if not said:
         return
     here = evidence.facts.variables.get(_ALLOCATOR)
@@ -214,8 +215,8 @@ def _reason_hidden(evidence: Evidence) -> Iterator[Match]:
     if evidence.trace is None or evidence.trace.listed or not value.strip().isdecimal():
         return
     hidden = "IWE"[: int(value)]
-    said = [f"{line.file}: {line.text}" for line in evidence.trace.lines if line.level in hidden]
-    reasons = lines.matching(said, _WITHOUT_GPU)
+    said = Log(f"{line.file}: {line.text}" for line in evidence.trace.lines if line.level in hidden)
+    reasons = said.said(*_WITHOUT_GPU)
     if reasons:
         yield Match(
             evidence=(f"{_LOG_LEVEL}={value}", *(f"hidden: {line}" for line in reasons)),

@@ -8,9 +8,7 @@ from typing import Any
 
 from msgspec.structs import replace
 
-from gpudiag.diagnosis import lines
 from gpudiag.diagnosis.machine import (
-    IGNORED,
     NO_DEVICE,
     example_evidence,
     example_facts,
@@ -26,6 +24,15 @@ from gpudiag.diagnosis.machine import (
 from gpudiag.diagnosis.rule import Evidence, Match, Rule, RuleCase
 from gpudiag.diagnosis.steps import FAILED, context_error, devices_log, trace
 from gpudiag.hostfacts import EnvironmentFacts, GpuProcess, NvmlDevice, Unknown, example_gpu
+from gpudiag.knowledge.log import (
+    CUDA_UNKNOWN,
+    DEVICE_BUSY,
+    DEVICE_NOT_SATISFIED,
+    DEVICE_UNKNOWN,
+    GPU_FAILED,
+    TOO_FEW_CORES,
+)
+from gpudiag.log import Log, text
 from gpudiag.missing import lost_gpus
 from gpudiag.model import Gpu, Stage, Sure
 from gpudiag.probe import Raised
@@ -34,16 +41,15 @@ from gpudiag.probes.discovery import logical_devices
 from gpudiag.scope import apply_mask
 
 _MASK = "CUDA_VISIBLE_DEVICES"
-_BUSY = re.compile(r"(?<![^:])[^:]*busy or unavailable")
 
 # ---- compute mode ----
 
 
 def _busy(evidence: Evidence) -> str:
     """Return who said that a GPU is busy, and what; "" where nobody did."""
-    if hit := _BUSY.search(context_error(evidence)):
-        return f"creating the devices: {hit[0].strip()}"
-    return next((f"the log: {hit[0].strip()}" for line in evidence.lines if (hit := _BUSY.search(line))), "")
+    if busy := Log((context_error(evidence),)).first(DEVICE_BUSY):
+        return f"creating the devices: {busy.text}"
+    return f"the log: {busy.text}" if (busy := evidence.program.first(DEVICE_BUSY)) else ""
 
 
 def _computing(device: NvmlDevice) -> list[int]:
@@ -128,8 +134,6 @@ def _unavailable(evidence: Evidence) -> Iterator[Match]:
 # ---- failing ----
 
 _LOST = re.compile("lost|Unknown Error|reset|fallen")
-_FAILING = re.compile(r"CUDA_ERROR_UNKNOWN|CUDA_ERROR_ECC_UNCORRECTABLE|GPU is lost|fallen off the bus")
-_NAMED_FAULT = re.compile(r"ECC_UNCORRECTABLE|GPU is lost|fallen off the bus")
 _WHERE_IT_SHOWS = (Stage.DRIVER, Stage.NVML, Stage.DEVICE_COUNT, Stage.DEVICE_FILTER, Stage.CONTEXT, Stage.FIRST_OP)
 
 
@@ -138,8 +142,9 @@ def _failing(evidence: Evidence) -> Iterator[Match]:
     lost = {index: why for index, why in lost_gpus(evidence.facts).items() if _LOST.search(why)}
     failed = [finding.message for finding in evidence.found("discovery.logical_devices", "product_failed")]
     raised = traced.raised.brief if traced is not None and traced.raised is not None else ""
-    own = (raised, context_error(evidence), *failed, *map(lines.text, devices_log(evidence)))
-    words = [text for text in (*own, *evidence.lines) if _FAILING.search(text)]
+    own = (raised, context_error(evidence), *failed, *map(text, devices_log(evidence)))
+    errors = Log((*own, *evidence.lines))
+    words = list(dict.fromkeys(event.line for event in errors.all(GPU_FAILED, CUDA_UNKNOWN)))
     if not lost and not words:
         return
     broken_at = next((step.stage for step in trace(evidence) if step.status == FAILED), None)
@@ -148,7 +153,7 @@ def _failing(evidence: Evidence) -> Iterator[Match]:
     unusable = [gpu for gpu in evidence.gpus if str(gpu.index) in map(str, indices)]
     other, change = _others(evidence, unusable) if indices else ("", None)
     does = "does not answer" if lost else "fails when it is used"
-    named = bool(lost) or any(_NAMED_FAULT.search(text) for text in words)
+    named = bool(lost) or errors.first(GPU_FAILED) is not None
     yield Match(
         evidence=(*(f"NVML: GPU {index}: {why}" for index, why in lost.items()), *words[:1]),
         sure=Sure.PROVED if lost else Sure.LIKELY if named else Sure.POSSIBLE,
@@ -186,22 +191,21 @@ def _wrong(evidence: Evidence) -> Iterator[Match]:
 
 # ---- left out ----
 
-_CORES = re.compile(IGNORED + r"with core count: (?P<cores>\d+)\. The minimum required count is (?P<least>\d+)")
 _LEAST = "TF_MIN_GPU_MULTIPROCESSOR_COUNT"
 
 
 def _too_few_multiprocessors(evidence: Evidence) -> Iterator[Match]:
-    found = said(evidence, _CORES)
+    found = said(evidence, TOO_FEW_CORES)
     if not found:
         return
-    left_out = {hit["pci"].lower() for hit in found}
+    left_out = {event["pci"].lower() for event in found}
     rest = [gpu.uuid for gpu in evidence.gpus if gpu.pci_bus_id not in left_out]
-    cores = str(min(int(hit["cores"]) for hit in found))
+    cores = str(min(int(event["cores"]) for event in found))
     bar = evidence.facts.variables.get(_LEAST)
     yield Match(
-        evidence=(*(hit[0] for hit in found), *([f"{_LEAST}={bar}"] if bar is not None else [])),
+        evidence=(*(event.text for event in found), *([f"{_LEAST}={bar}"] if bar is not None else [])),
         figures={
-            "names": " and ".join(f"{hit['name']} ({hit['pci']})" for hit in found),
+            "names": " and ".join(f"{event['name']} ({event['pci']})" for event in found),
             "cores": cores,
             "least": found[0]["least"],
             "hide": f"export {_MASK}={','.join(rest)}  # or: hides it" if rest else f"unset {_LEAST}  # or",
@@ -211,8 +215,6 @@ def _too_few_multiprocessors(evidence: Evidence) -> Iterator[Match]:
 
 
 # ---- counted wrongly ----
-
-_NO_SUCH_GPU = re.compile(r"GPU:(?P<number>\d+)\b.{0,300}unknown device|Could not satisfy.{0,300}GPU:(?P<asked>\d+)\b")
 
 
 def _other_makers_counted(evidence: Evidence) -> Iterator[Match]:
@@ -231,12 +233,15 @@ def _other_makers_counted(evidence: Evidence) -> Iterator[Match]:
             change={_MASK: str(len(devices) - 1)},
         )
     elif mask is None:
-        for line in evidence.lines:
-            hit = _NO_SUCH_GPU.search(line)
-            if hit and int(hit["number"] or hit["asked"]) in counted:
-                number = hit["number"] or hit["asked"]
+        for asked in evidence.program.all(DEVICE_UNKNOWN, DEVICE_NOT_SATISFIED):
+            number = asked["number"]
+            if int(number) in counted:
                 yield Match(
-                    evidence=(hit[0], *others, f"NVML reports {len(devices)} GPU(s), which TensorFlow counts from 0"),
+                    evidence=(
+                        asked.text,
+                        *others,
+                        f"NVML reports {len(devices)} GPU(s), which TensorFlow counts from 0",
+                    ),
                     sure=Sure.LIKELY,
                     figures={
                         **figures,

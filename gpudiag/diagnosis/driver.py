@@ -35,11 +35,10 @@ from gpudiag.hostfacts import (
     example_gpu,
     example_with_gpus,
 )
+from gpudiag.knowledge.log import DRIVER_TOO_OLD, SYSTEM_NOT_READY, TWO_DRIVER_VERSIONS
+from gpudiag.log import Log
 from gpudiag.model import Stage, Sure
 
-_TWO_VERSIONS = re.compile(
-    r"kernel version \S+ does not match DSO version \S+|Driver/library version mismatch|NVML/RM version mismatch"
-)
 _IN_FILE_NAME = re.compile(r"\.so\.(\d+\.[\d.]+)$")
 _IN_PACKAGE = re.compile(r"(?:\d+:)?(\d+\.[\d.]+)")
 _COMPAT = "/compat"
@@ -72,7 +71,7 @@ def _two_versions(in_image: bool, evidence: Evidence) -> Iterator[Match]:
     if "DRIVER_MISMATCH" in error and _COMPAT not in (driver.libcuda_path or ""):
         found.append(f"cuInit: {error}")
     if module != library:  # else it has been mended since the log was written
-        found += [hit[0] for line in evidence.lines if (hit := _TWO_VERSIONS.search(line))][:1]
+        found += [event.text for event in evidence.program.all(TWO_DRIVER_VERSIONS)][:1]
     if not found or in_image is not bool(container(evidence) and driver.packages):
         return
     installed = ", ".join(f"{name} {version}" for name, version in driver.packages.items())
@@ -158,7 +157,7 @@ def _too_old(evidence: Evidence) -> Iterator[Match]:
         return
     built = str(found[0].figures["built"])
     major, minor = [*built.split("."), "0"][:2]
-    said = [line for line in evidence.log if "driver version is insufficient for CUDA runtime version" in line]
+    said = [event.line for event in evidence.log.all(DRIVER_TOO_OLD)]
     folder = f"/usr/local/cuda-{major}.{minor}/compat"
     keep = f"sudo apt install cuda-compat-{major}-{minor}; export LD_LIBRARY_PATH={folder}:$LD_LIBRARY_PATH"
     yield Match(
@@ -176,7 +175,7 @@ def _too_old(evidence: Evidence) -> Iterator[Match]:
 
 def _fabric_manager(evidence: Evidence) -> Iterator[Match]:
     known = parts(evidence)
-    said = [line for line in (cuinit_error(evidence), *evidence.lines) if "SYSTEM_NOT_READY" in line]
+    said = [event.line for event in Log((cuinit_error(evidence), *evidence.lines)).all(SYSTEM_NOT_READY)]
     if known is None or not said:
         return
     driver, _, nodes = known

@@ -9,23 +9,19 @@ import re
 import shlex
 from collections.abc import Iterator
 
-from gpudiag.diagnosis import lines
 from gpudiag.diagnosis.rule import TRACE, Evidence, Match, Rule, RuleCase
 from gpudiag.hostfacts import EnvironmentFacts, example_with_gpus
+from gpudiag.knowledge.log import FLAGS_REFUSED
+from gpudiag.log import text
 from gpudiag.model import Broken, Cause, Row, Stage
 
-_REFUSED = re.compile(
-    r"Unknown flags? in (?P<unknown_in>\w+): (?P<flags>\S.*)|"
-    r'Could not open file "(?P<file>[^"]*)" to read flags for environment variable "(?P<file_in>\w+)"|'
-    r"Couldn't interpret value (?P<value>.{0,1000}) for flag (?P<name>\w+)"
-)
 _TOKEN = re.compile(r"""(?:[^\s"']|"[^"]*"|'[^']*')+""")
 _VARIABLES = ("TF_XLA_FLAGS", "XLA_FLAGS")
 
 
 def _flags_refused(evidence: Evidence) -> Iterator[Match]:
     variables = evidence.facts.variables
-    found = next((hit for line in evidence.log if (hit := _REFUSED.search(line))), None)
+    found = evidence.log.first(FLAGS_REFUSED)
     if found is None:
         return
     if found["file_in"]:
@@ -45,7 +41,7 @@ def _flags_refused(evidence: Evidence) -> Iterator[Match]:
     without = f"export {variable}={shlex.quote(rest)}" if rest else f"unset {variable}"
     ends_at_once = any(row.probe == TRACE and row.crash is not None for row in evidence.rows)
     yield Match(
-        evidence=(lines.text(found.string), *([f"{variable}={value}"] if value else [f"{variable} is not set here"])),
+        evidence=(text(found.line), *([f"{variable}={value}"] if value else [f"{variable} is not set here"])),
         figures={
             "variable": variable,
             "what": what,

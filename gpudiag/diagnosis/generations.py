@@ -8,7 +8,6 @@ from collections.abc import Iterator
 from msgspec.structs import replace
 
 from gpudiag.diagnosis.machine import (
-    IGNORED,
     example_evidence,
     example_facts,
     example_gpus,
@@ -18,15 +17,12 @@ from gpudiag.diagnosis.machine import (
 )
 from gpudiag.diagnosis.rule import Evidence, Match, Rule, RuleCase
 from gpudiag.hostfacts import Distribution, TensorflowFacts, Unknown, example, example_gpu
+from gpudiag.knowledge.log import NO_MACHINE_CODE, PTX_REFUSED, TOO_LOW_CAPABILITY
 from gpudiag.model import Broken, Cause, Row, Stage, Sure
 from gpudiag.probe import Raised
 from gpudiag.probes.discovery import device_details, logical_devices, physical_devices
 
 _MASK = "CUDA_VISIBLE_DEVICES"
-_CAPABILITY = re.compile(
-    IGNORED
-    + r"with Cuda compute capability (?P<has>[\d.]+)\. The minimum required Cuda capability is (?P<least>[\d.]+)"
-)
 
 
 def _where_kernels_fail(evidence: Evidence) -> Stage:
@@ -39,22 +35,16 @@ def _where_kernels_fail(evidence: Evidence) -> Stage:
     return Stage.CONFIGURATION
 
 
-_NO_MACHINE_CODE = re.compile(r"not built with CUDA kernel binaries compatible with compute capability (?P<has>[\d.]+)")
-_KERNEL_FAILED = re.compile(
-    r"CUDA_ERROR_INVALID_PTX|CUDA_ERROR_UNSUPPORTED_PTX_VERSION|PTX version \S+ does not support"
-)
-
-
 def _newer_than_wheel(evidence: Evidence) -> Iterator[Match]:
     found = evidence.found("discovery.device_details", "ptx_only")
-    in_log = [hit for line in evidence.lines if (hit := _NO_MACHINE_CODE.search(line))]
+    in_log = evidence.program.all(NO_MACHINE_CODE)
     if not found and not in_log:
         return
     figures = found[0].figures if found else {"name": "a GPU", "capability": in_log[0]["has"]}
     capability = str(figures["capability"])
-    failed = [hit[0] for line in evidence.log if (hit := _KERNEL_FAILED.search(line))]
+    failed = [event.text for event in evidence.log.all(PTX_REFUSED)]
     yield Match(
-        evidence=(*(finding.message for finding in found), *(hit[0] for hit in in_log[:1]), *failed[:1]),
+        evidence=(*(finding.message for finding in found), *(event.text for event in in_log[:1]), *failed[:1]),
         sure=Sure.PROVED if found else Sure.LIKELY,
         figures={
             "name": figures["name"],
@@ -69,16 +59,16 @@ def _newer_than_wheel(evidence: Evidence) -> Iterator[Match]:
 
 def _older_than_wheel(evidence: Evidence) -> Iterator[Match]:
     found = evidence.found("discovery.device_details", "too_old")
-    ignored = said(evidence, _CAPABILITY)
+    ignored = said(evidence, TOO_LOW_CAPABILITY)
     if not found and not ignored:
         return
     name, has = (
         (found[0].figures["name"], found[0].figures["capability"]) if found else (ignored[0]["name"], ignored[0]["has"])
     )
-    pci = {str(finding.figures["pci_bus_id"]) for finding in found} | {hit["pci"].lower() for hit in ignored}
+    pci = {str(finding.figures["pci_bus_id"]) for finding in found} | {event["pci"].lower() for event in ignored}
     rest = ",".join(gpu.uuid for gpu in evidence.gpus if gpu.pci_bus_id not in pci)
     yield Match(
-        evidence=(*(finding.message for finding in found), *(hit[0] for hit in ignored)),
+        evidence=(*(finding.message for finding in found), *(event.text for event in ignored)),
         figures={
             "name": name,
             "capability": has,

@@ -7,10 +7,10 @@ from collections.abc import Iterator
 from functools import partial
 from typing import NamedTuple
 
-from gpudiag.diagnosis import lines
 from gpudiag.diagnosis.machine import NO_DEVICE, container, example_evidence, example_facts, parts
 from gpudiag.diagnosis.rule import Evidence, Match, Rule, RuleCase
 from gpudiag.diagnosis.steps import FAILED, devices_log, trace
+from gpudiag.log import text
 from gpudiag.model import Broken, Cause, Row, Stage, Sure
 
 _IN_USE = (Stage.CONTEXT, Stage.FIRST_OP)
@@ -78,7 +78,7 @@ def _failed(stage: Stage, evidence: Evidence) -> Iterator[Match]:
     step = next((step for step in trace(evidence) if step.status == FAILED), None)
     if step is None or step.stage is not stage:
         return
-    log = [lines.text(line) for line in devices_log(evidence) if _CODE.search(line)][:1] if stage in _IN_USE else []
+    log = [text(line) for line in devices_log(evidence) if _CODE.search(line)][:1] if stage in _IN_USE else []
     said = next((text for text in (step.evidence, *log) if _CODE.search(text)), step.evidence)
     code = _CODE.search(said)
     known = parts(evidence)

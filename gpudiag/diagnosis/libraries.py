@@ -25,6 +25,7 @@ from gpudiag.hostfacts import (
     Unknown,
     example_with_gpus,
 )
+from gpudiag.knowledge.log import CUDNN_OLDER, NO_LIBDEVICE
 from gpudiag.model import Judged, Row, Stage, Sure
 from gpudiag.probes.common import CUDNN_NEEDED
 from gpudiag.probes.discovery import trace
@@ -276,18 +277,14 @@ def _dependency_missing(evidence: Evidence) -> Iterator[Match]:
 
 # Versions.
 
-_LOADED = re.compile(
-    r"Loaded runtime CuDNN library: (?P<found>[\d.]+) but source was compiled with: (?P<needed>[\d.]+?)\.? "
-)
-
 
 def _cudnn_too_old(evidence: Evidence) -> Iterator[Match]:
     facts = evidence.facts
     cudnn = cudnn_too_old(facts)
-    told = next((found for found in map(_LOADED.search, evidence.log) if found), None)
+    told = evidence.log.first(CUDNN_OLDER)
     if cudnn is None and told is None:
         return
-    shown = [] if told is None else [f"TensorFlow's log: {told[0].strip()}"]
+    shown = [] if told is None else [f"TensorFlow's log: {told.text}"]
     figures = {"needed": told["needed"] if told else CUDNN_NEEDED, "requirement": requirement(facts, CUDNN)}
     if cudnn is None:
         assert told is not None
@@ -459,13 +456,12 @@ def _driver_is_here(facts: Facts) -> bool:
 
 # libdevice.
 
-_NO_LIBDEVICE = re.compile(r"Can't find libdevice directory|libdevice not found at")
-
 
 def _libdevice_missing(evidence: Evidence) -> Iterator[Match]:
     facts = evidence.facts
     libraries = facts.libraries
-    line = next((line for line in evidence.log if _NO_LIBDEVICE.search(line)), None)
+    said = evidence.log.first(NO_LIBDEVICE)
+    line = said.line if said is not None else None
     silent = without_libdevice(facts)
     if line is None and not silent:
         return

@@ -25,7 +25,8 @@ from gpudiag.hostfacts import (
     example_gpu,
     example_with_gpus,
 )
-from gpudiag.logline import Line
+from gpudiag.knowledge.log import Event, Message
+from gpudiag.log import Line
 from gpudiag.model import Finding, Gpu, Judged, Limits, Row, Stage
 from gpudiag.probe import Reading
 from gpudiag.probes.discovery import logical_devices, trace
@@ -33,11 +34,6 @@ from gpudiag.probes.host import driver as host_driver
 from gpudiag.scope import gpus_in_scope
 
 HOST_DRIVER = "host.driver"
-IGNORED = (
-    r"Ignoring visible gpu device \(device: \d+, name: (?P<name>.{0,100}?), "
-    r"pci bus id: (?P<pci>[^,]{1,40}),.{0,100}?\) "
-)
-"""How TensorFlow's line begins where it leaves a GPU out."""
 INSTALLATION = "https://docs.nvidia.com/datacenter/tesla/driver-installation-guide/"
 
 _OWN_DRIVERS = ("nvidia", "nouveau")
@@ -151,11 +147,9 @@ def reset_command(evidence: Evidence, failing: Iterable[int | str]) -> str:
     return f"# the GPU that fails is one of {of or 'those of nvidia-smi -L'}; dmesg names it by its PCI bus id"
 
 
-def said(evidence: Evidence, pattern: re.Pattern[str]) -> list[re.Match[str]]:
-    """Return where TensorFlow's log of its own start matches ``pattern``, or else the log of the user's program."""
-    own = [line.text for line in evidence.trace.lines] if evidence.trace is not None else []
-    found = [hit for text in own if (hit := pattern.search(text))]
-    return found or [hit for text in evidence.lines if (hit := pattern.search(text))]
+def said(evidence: Evidence, message: Message) -> list[Event]:
+    """Return the events of TensorFlow's own start, or else of the log of the user's program."""
+    return evidence.listing.all(message) or evidence.program.all(message)
 
 
 # ---- for cases ----

@@ -2,13 +2,11 @@
 
 from __future__ import annotations
 
-import re
 from collections import defaultdict
 from collections.abc import Iterator
 
 import msgspec
 
-from gpudiag.diagnosis import lines
 from gpudiag.diagnosis.machine import failing_gpus, hidden_and_free, reset_command
 from gpudiag.diagnosis.rule import Evidence, Match, Rule, RuleCase
 from gpudiag.diagnosis.steps import cuinit_error
@@ -21,6 +19,23 @@ from gpudiag.hostfacts import (
     example_gpu,
     example_with_gpus,
 )
+from gpudiag.knowledge.log import (
+    CUDA_UNKNOWN,
+    CUDNN_OLDER,
+    DEVICE_CREATED,
+    DEVICE_FULL,
+    GPU_FAILED,
+    JAX_AT_WORK,
+    JAX_FULL,
+    LIMIT_REACHED,
+    NO_HANDLE,
+    POOL_FULL,
+    STRAY_ACCESS,
+    TORCH_AT_WORK,
+    TORCH_FULL,
+    Message,
+)
+from gpudiag.log import Log, ended_by, text
 from gpudiag.model import Broken, Figure, Finding, Judged, Row, Severity, Stage, Sure
 from gpudiag.scope import IDLE_BYTES, gpus_in_scope
 
@@ -37,6 +52,8 @@ _GROW = (
     "  # before the first operation"
 )
 _GROW_BY_VARIABLE = "export TF_FORCE_GPU_ALLOW_GROWTH=true  # the same with no change to the program"
+
+_OF_FRAMEWORKS = (JAX_FULL, TORCH_FULL, JAX_AT_WORK, TORCH_AT_WORK)
 
 
 def _gib(size: float) -> str:
@@ -69,25 +86,24 @@ def _holders(device: NvmlDevice) -> str:
     return "; ".join([f"GPU {device.index}: {_gib(_free(device))} of {_gib(device.memory_total_bytes)} free", *known])
 
 
-def _checked(evidence: Evidence, pattern: re.Pattern[str]) -> tuple[str, ...]:
-    """Return what ``pattern`` matches of what discovery's probes, which fill no memory, met."""
+def _checked(evidence: Evidence, message: Message) -> tuple[str, ...]:
+    """Return who said ``message`` of what discovery's probes, which fill no memory, met."""
     met = []
     for row in evidence.rows:
         if row.area == "discovery":
             met += [row.outcome.detail] if isinstance(row.outcome, Broken) else [one.message for one in row.findings]
             met += row.log if isinstance(row.outcome, Broken) or row.findings else ()
-    return lines.matching(met, pattern, 1)
+    return Log(met).said(message, most=1)
 
 
 def _shared_otherwise(evidence: Evidence) -> bool:
     """Return True where the log shows who it shares the GPU with: another framework, or other workers of its tests."""
-    framework = any(lines.FRAMEWORK_FULL.search(line) or lines.FRAMEWORK.search(line) for line in evidence.lines)
-    return framework or lines.workers(evidence.lines) > 1
+    return evidence.program.first(*_OF_FRAMEWORKS) is not None or evidence.program.workers > 1
 
 
 def _held_by_others(evidence: Evidence) -> Iterator[Match]:
-    here = _checked(evidence, lines.DEVICE_FULL)
-    said = lines.matching(evidence.lines, lines.DEVICE_FULL)
+    here = _checked(evidence, DEVICE_FULL)
+    said = evidence.program.said(DEVICE_FULL)
     if (not here and (not said or _shared_otherwise(evidence))) or _refused_with_room(evidence):
         return
     taken = [device for device in _devices(evidence) if device.memory_used_bytes > device.memory_total_bytes / 2]
@@ -115,7 +131,7 @@ def _refused_with_room(evidence: Evidence) -> tuple[str, ...]:
     """Return the refusals that discovery's probes met for want of memory, where NVML shows room on every GPU."""
     devices = _devices(evidence)
     room = bool(devices) and all(_free(device) > max(_ROOM_BYTES, device.memory_total_bytes / 2) for device in devices)
-    return _checked(evidence, lines.DEVICE_FULL) if room else ()
+    return _checked(evidence, DEVICE_FULL) if room else ()
 
 
 def _refused_without_reason(evidence: Evidence) -> Iterator[Match]:
@@ -150,7 +166,7 @@ def _little_now(evidence: Evidence) -> list[Match]:
     first = f"unset {_RESERVE}" if reserved else "nvidia-smi  # then end what holds the memory, or wait for it"
     return [
         Match(
-            evidence=(*seen, *lines.matching(evidence.unprovoked, lines.CREATED, 1)),
+            evidence=(*seen, *evidence.unprovoked.said(DEVICE_CREATED, most=1)),
             figures=_left(device, left[device], first),
             change={_RESERVE: None} if reserved else None,
         )
@@ -159,17 +175,16 @@ def _little_now(evidence: Evidence) -> list[Match]:
 
 def _little_then(evidence: Evidence) -> list[Match]:
     """Look for a program that ran out of memory with much less than the GPU has."""
-    failed = lines.matching(evidence.lines, lines.POOL_FULL, 1)
+    failed = evidence.program.said(POOL_FULL, most=1)
     if not failed or _shared_otherwise(evidence):
         return []
     devices = {device.pci_bus_id: device for device in _devices(evidence)}
-    for line in evidence.lines:
-        made = lines.CREATED.search(line)
-        device = devices.get(made["pci"].lower()) if made else None
-        if made is None or device is None or int(made["mib"]) << 20 >= device.memory_total_bytes * _LITTLE:
+    for made in evidence.program.all(DEVICE_CREATED):
+        device = devices.get(made["pci"].lower())
+        if device is None or int(made["mib"]) << 20 >= device.memory_total_bytes * _LITTLE:
             continue
         first = "nvidia-smi  # while the program runs; or raise the limit that it sets itself"
-        seen = (lines.text(line), *failed, _holders(device))
+        seen = (text(made.line), *failed, _holders(device))
         return [Match(seen, Sure.POSSIBLE, _left(device, int(made["mib"]) << 20, first))]
     return []
 
@@ -178,25 +193,21 @@ def _left(device: NvmlDevice, left: int, first: str) -> dict[str, Figure]:
     return {"gpu": device.index, "left": _gib(left), "total": _gib(device.memory_total_bytes), "first": first}
 
 
-_OTHER_VERSION = re.compile(
-    r"Loaded runtime CuDNN library: \S+ but source was compiled with|"
-    r"CUDA_ERROR_(?:ILLEGAL_ADDRESS|LAUNCH_FAILED|ECC_UNCORRECTABLE|UNKNOWN)"
-)
-"""Reasons of their own for a library that does not start."""
+_OTHER_REASONS = (CUDNN_OLDER, STRAY_ACCESS, GPU_FAILED, CUDA_UNKNOWN)
+"""Of a library that does not start."""
 
 
 def _no_room_for_libraries(evidence: Evidence) -> Iterator[Match]:
-    said = lines.matching(evidence.lines, lines.NO_HANDLE) or _checked(evidence, lines.NO_HANDLE)
-    if not said or _shared_otherwise(evidence) or lines.matching(evidence.lines, _OTHER_VERSION):
+    said = evidence.program.said(NO_HANDLE) or _checked(evidence, NO_HANDLE)
+    if not said or _shared_otherwise(evidence) or evidence.program.first(*_OTHER_REASONS):
         return
-    full = lines.matching(evidence.lines, lines.DEVICE_FULL, 1) or lines.matching(evidence.lines, lines.POOL_FULL, 1)
+    full = evidence.program.said(DEVICE_FULL, most=1) or evidence.program.said(POOL_FULL, most=1)
     tight = [device for device in _devices(evidence) if _free(device) < _HANDLE_BYTES]
     totals = {device.pci_bus_id: device.memory_total_bytes for device in _devices(evidence)}
     whole = tuple(
-        lines.text(line)
-        for line in evidence.lines
-        if (made := lines.CREATED.search(line))
-        and (int(made["mib"]) << 20) > 0.75 * totals.get(made["pci"].lower(), int(made["mib"]) << 21)
+        text(made.line)
+        for made in evidence.program.all(DEVICE_CREATED)
+        if (int(made["mib"]) << 20) > 0.75 * totals.get(made["pci"].lower(), int(made["mib"]) << 21)
     )
     shown = (*full, *map(_holders, tight), *whole[:1])
     yield Match(evidence=(*said, *shown), sure=Sure.LIKELY if shown else Sure.POSSIBLE, figures={"grow": _GROW})
@@ -204,9 +215,9 @@ def _no_room_for_libraries(evidence: Evidence) -> Iterator[Match]:
 
 def _more_than_the_limit(evidence: Evidence) -> Iterator[Match]:
     made: dict[tuple[str, str], dict[str, int]] = defaultdict(dict)
-    for line in evidence.lines:
-        if (found := lines.CREATED.search(line)) and found["thread"]:
-            made[found["pci"].lower(), found["thread"]][found["device"]] = int(found["mib"]) << 20
+    for found in evidence.program.all(DEVICE_CREATED):
+        if found["thread"]:
+            made[found["pci"].lower(), found["thread"]][found["number"]] = int(found["mib"]) << 20
     for device in _devices(evidence):
         for process in device.processes:
             limit = sum(made.get((device.pci_bus_id, str(process.pid)), {}).values())
@@ -215,7 +226,7 @@ def _more_than_the_limit(evidence: Evidence) -> Iterator[Match]:
             over = (process.used_bytes or 0) - limit
             yield Match(
                 evidence=(
-                    *lines.matching(evidence.lines, lines.CREATED),
+                    *evidence.program.said(DEVICE_CREATED),
                     f"GPU {device.index}: process {process.pid} holds {(process.used_bytes or 0) >> 20} MiB",
                 ),
                 sure=Sure.LIKELY,
@@ -231,37 +242,32 @@ _FRAMEWORKS = {
 
 
 def _shared_with_framework(evidence: Evidence) -> Iterator[Match]:
-    failed = lines.matching(evidence.lines, lines.FRAMEWORK_FULL)
-    made = lines.matching(evidence.lines, lines.CREATED, 1)
+    failed = evidence.program.said(JAX_FULL, TORCH_FULL)
+    made = evidence.program.said(DEVICE_CREATED, most=1)
     if not (failed and made):  # or TensorFlow is the one that found no memory
-        ours = re.compile("|".join(one.pattern for one in (lines.DEVICE_FULL, lines.POOL_FULL, lines.NO_HANDLE)))
-        failed = lines.matching(evidence.lines, ours, 1)
-        if not failed or not lines.matching(evidence.lines, lines.FRAMEWORK, 1):
+        failed = evidence.program.said(DEVICE_FULL, POOL_FULL, NO_HANDLE, most=1)
+        if not failed or not evidence.program.first(JAX_AT_WORK, TORCH_AT_WORK):
             return
-    found = next(
-        match for line in evidence.lines if (match := lines.FRAMEWORK_FULL.search(line) or lines.FRAMEWORK.search(line))
-    )
-    name, share = _FRAMEWORKS["jax" if found["jax"] else "torch"]
-    other = () if lines.FRAMEWORK_FULL.search(found.string) else (lines.text(found.string),)
+    found = evidence.program.first(*_OF_FRAMEWORKS)
+    assert found is not None
+    name, share = _FRAMEWORKS["jax" if found.message in (JAX_FULL, JAX_AT_WORK) else "torch"]
+    other = () if found.message in (JAX_FULL, TORCH_FULL) else (text(found.line),)
     yield Match(evidence=(*made, *failed, *other), sure=Sure.LIKELY, figures={"name": name, "share": share})
 
 
 def _do_not_fit(evidence: Evidence) -> Iterator[Match]:
-    said = lines.matching([line for line in evidence.lines if "this is not a failure" not in line], lines.POOL_FULL)
+    said = Log(line for line in evidence.lines if "this is not a failure" not in line).said(POOL_FULL)
     others = (_held_by_others, _little_left, _limited_by_variable, _no_room_for_libraries)
     if not said or _shared_otherwise(evidence) or any(match for find in others for match in find(evidence)):
         return
-    made = lines.matching(evidence.lines, lines.CREATED, 1)
-    ended = lines.ended_by(evidence.lines, lines.POOL_FULL)
+    made = evidence.program.said(DEVICE_CREATED, most=1)
+    ended = ended_by(evidence.program, POOL_FULL)
     caught = () if ended else ("the log does not end with it: the program may have caught it",)
     yield Match(evidence=(*made, *said, *caught), sure=Sure.LIKELY if ended else Sure.POSSIBLE)
 
 
-_PAST_LIMIT = re.compile(r"Not enough memory to allocate .{0,300} within provided limit")
-
-
 def _limited_by_variable(evidence: Evidence) -> Iterator[Match]:
-    said = lines.matching(evidence.lines, _PAST_LIMIT, 1) or _checked(evidence, _PAST_LIMIT)
+    said = evidence.program.said(LIMIT_REACHED, most=1) or _checked(evidence, LIMIT_REACHED)
     if not said:
         return
     value = evidence.facts.variables.get(_LIMIT)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Iterator
 
 import msgspec
@@ -18,22 +17,14 @@ from gpudiag.hostfacts import (
     example_gpu,
     example_with_gpus,
 )
+from gpudiag.knowledge.log import GPUS_EXCHANGE, NCCL_SYSTEM_ERROR, NCCL_WARNING, NOT_REGISTERED, Message
+from gpudiag.log import Log
 from gpudiag.model import Broken, Cause, Finding, Judged, Limits, Row, Stage, Sure
 from gpudiag.probes.discovery import trace
 from gpudiag.probes.host import collectives
 from gpudiag.scope import gpus_in_scope
 
-_WARN = "NCCL WARN(?:(?!NCCL WARN).){0,300}"  # a log may repeat the words without end
-_SYSTEM_ERROR = re.compile(r"NCCL(?:(?!NCCL).){0,300}(?:unhandled )?system error|ncclSystemError", re.IGNORECASE)
-_OUT_OF_SHM = re.compile(rf"{_WARN}(?:/dev/shm|shared memory segment|posix_fallocate)", re.IGNORECASE)
-_NO_SPACE_LEFT = re.compile(r"No space left on device", re.IGNORECASE)
-_NAMED = re.compile(rf"{_WARN}\b(?:Call to|failed|error)\b", re.IGNORECASE)
-_NOT_LOCKED = re.compile(rf"{_WARN}(?:ibv_\w+|memlock|Cannot allocate memory)", re.IGNORECASE)
-_EXCHANGE = re.compile(r"NCCL INFO|all[-_ ]?reduces?\b", re.IGNORECASE)
-"""What TensorFlow and NCCL say when GPUs are about to exchange data."""
 _LAST_LINES = 3
-_NOT_REGISTERED = re.compile(r"TensorFlow device GPU:\d+ was not registered")
-"""Said by the worker that has no GPU, when the others have one (measured, 2.21)."""
 
 _NCCL = "https://docs.nvidia.com/deeplearning/nccl/user-guide/docs/troubleshooting.html"
 
@@ -43,13 +34,23 @@ def _here(evidence: Evidence, kind: str) -> Finding | None:
     return next((found for found in collectives.judge(evidence.facts, Limits()) if found.kind == kind), None)
 
 
-def _first(pattern: re.Pattern[str], evidence: Evidence) -> str | None:
-    return next((line.strip() for line in evidence.log if pattern.search(line)), None)
+def _first(evidence: Evidence, message: Message) -> str | None:
+    said = evidence.log.first(message)
+    return None if said is None else said.line.strip()
+
+
+def _warned(evidence: Evidence, *words: str) -> str | None:
+    """Return the first line in which NCCL warns of one of these."""
+    warnings = evidence.log.all(NCCL_WARNING)
+    return next((one.line.strip() for one in warnings if any(word in one["what"].lower() for word in words)), None)
+
+
+_SHARED_MEMORY = ("dev/shm", "shared memory segment", "posix_fallocate")
 
 
 def _small_shared_memory(evidence: Evidence) -> Iterator[Match]:
-    here, said = _here(evidence, "small_shm"), _first(_OUT_OF_SHM, evidence)
-    failed = said or _first(_SYSTEM_ERROR, evidence)
+    here, said = _here(evidence, "small_shm"), _warned(evidence, *_SHARED_MEMORY)
+    failed = said or _first(evidence, NCCL_SYSTEM_ERROR)
     if here and failed:
         yield Match(
             evidence=(f"log: {failed}", here.message),
@@ -59,14 +60,14 @@ def _small_shared_memory(evidence: Evidence) -> Iterator[Match]:
     elif said:  # there is enough here, or one GPU: the log is of another machine, or others filled it
         yield Match(
             evidence=(f"log: {said}",),
-            sure=Sure.PROVED if _NO_SPACE_LEFT.search(said) else Sure.LIKELY,
+            sure=Sure.PROVED if "no space left on device" in said.lower() else Sure.LIKELY,
             figures={"room": "none was left where the program ran"},
         )
 
 
 def _low_memory_lock(evidence: Evidence) -> Iterator[Match]:
-    here, said = _here(evidence, "low_memlock"), _first(_NOT_LOCKED, evidence)
-    failed = said or _first(_SYSTEM_ERROR, evidence)
+    here, said = _here(evidence, "low_memlock"), _warned(evidence, "ibv_", "memlock", "cannot allocate memory")
+    failed = said or _first(evidence, NCCL_SYSTEM_ERROR)
     if here and failed:
         yield Match(
             evidence=(f"log: {failed}", here.message),
@@ -76,11 +77,11 @@ def _low_memory_lock(evidence: Evidence) -> Iterator[Match]:
 
 
 def _other_system_error(evidence: Evidence) -> Iterator[Match]:
-    failed = _first(_SYSTEM_ERROR, evidence)
-    if _first(_OUT_OF_SHM, evidence):
+    failed = _first(evidence, NCCL_SYSTEM_ERROR)
+    if _warned(evidence, *_SHARED_MEMORY):
         return
     if failed and not any(_here(evidence, kind) for kind in ("small_shm", "low_memlock", "no_interface")):
-        named = _first(_NAMED, evidence)
+        named = _warned(evidence, "call to", "failed", "error")
         nodes = evidence.facts.device_nodes
         network = () if isinstance(nodes, Unknown) else nodes.network
         yield Match(
@@ -115,7 +116,7 @@ def _iommu(evidence: Evidence) -> Iterator[Match]:
         None,
     )
     last = [line.strip() for line in evidence.lines if line.strip()][-_LAST_LINES:]
-    ends = next((f"the log ends with: {line}" for line in last if _EXCHANGE.search(line)), None)
+    ends = next((f"the log ends with: {line}" for line in last if Log((line,)).first(GPUS_EXCHANGE)), None)
     if here and (stalled or ends):
         nodes = evidence.facts.device_nodes
         of_amd = not isinstance(nodes, Unknown) and any(name.startswith("ivhd") for name in nodes.iommus)
@@ -129,7 +130,7 @@ def _iommu(evidence: Evidence) -> Iterator[Match]:
 def _worker_without_gpu(evidence: Evidence) -> Iterator[Match]:
     facts = evidence.facts
     workers, own = collectives.training_workers(facts), collectives.own_task(facts)
-    refused = next((line.strip() for line in evidence.lines if _NOT_REGISTERED.search(line)), None)
+    refused = evidence.program.first(NOT_REGISTERED)
     listed = evidence.trace.listed if evidence.trace else len(gpus_in_scope(facts))
     here = len(workers) > 1 and own in workers and not listed
     if not here and not refused:
@@ -137,7 +138,7 @@ def _worker_without_gpu(evidence: Evidence) -> Iterator[Match]:
     seen = [
         f"TF_CONFIG: {own} of {len(workers)} workers" if len(workers) > 1 else None,
         f"GPUs that TensorFlow lists here: {listed}" if here else None,
-        f"log: {refused}" if refused else None,
+        f"log: {refused.line.strip()}" if refused else None,
     ]
     yield Match(
         evidence=tuple(filter(None, seen)),

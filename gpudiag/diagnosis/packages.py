@@ -8,7 +8,6 @@ from pathlib import PurePath
 
 import msgspec
 
-from gpudiag.diagnosis import lines
 from gpudiag.diagnosis.rule import TRACE, Evidence, Match, Rule, RuleCase
 from gpudiag.hostfacts import (
     Distribution,
@@ -22,6 +21,8 @@ from gpudiag.hostfacts import (
     example,
     example_with_gpus,
 )
+from gpudiag.knowledge.log import MODULE_LACKS, NOT_TENSORFLOW
+from gpudiag.log import Log
 from gpudiag.model import Broken, Cause, Judged, Limits, Row, Stage, Sure
 from gpudiag.probes.host import packages as host_packages
 from gpudiag.probes.host import tensorflow as host_tensorflow
@@ -90,13 +91,6 @@ def _files_deleted(evidence: Evidence) -> Iterator[Match]:
         yield Match((*_shown(installed), "no file tensorflow/__init__.py"), figures=_reinstall(installed))
 
 
-_NO_ATTRIBUTE = re.compile(
-    r"(?:partially initialized )?module 'tensorflow' has no attribute|cannot import name '\w+' from '?tensorflow\b|"
-    r"No module named 'tensorflow\.|do not import tensorflow from its source directory"
-)
-"""What a program says that imported something else of that name."""
-
-
 def _shadowed(evidence: Evidence) -> Iterator[Match]:
     installed = _installed(evidence.facts)
     if installed is None:
@@ -107,7 +101,7 @@ def _shadowed(evidence: Evidence) -> Iterator[Match]:
     if path is None and evidence.found("host.tensorflow", "hidden_here"):
         # gpudiag is not started from the program's folder: that the program took it, its log must show.
         module, sure = installed.in_working_directory, Sure.LIKELY
-        said = lines.matching(evidence.lines, _NO_ATTRIBUTE, 1)
+        said = evidence.program.said(NOT_TENSORFLOW, most=1)
         path = host_tensorflow.of_module(module) if module and said else None
     if path is None:
         return
@@ -145,25 +139,20 @@ def _off_the_path(evidence: Evidence, folder: PurePath) -> str:
     return (f"export {_PATH}={rest}" if rest else f"unset {_PATH}") + "  # instead"
 
 
-_OF_A_MODULE = re.compile(
-    r"cannot import name '\w+' from (?:partially initialized module )?'(?P<from>[\w.]+)'(?: .*?\((?P<in>/[^()]+)\))?|"
-    r"module '(?P<of>[\w.]+)' has no attribute|"
-    r"No module named '(?P<below>\w+)\.[\w.]+'; '\w+' is not a package"
-)
 _FILE = re.compile(r"(?:File \"|consider renaming ')(?P<file>/[^\"']+\.py)[\"']")
 _INSTALLED = re.compile(r"/(?:site|dist)-packages/|/lib(?:64)?/python[\d.]+/")
 
 
 def _module_shadowed(evidence: Evidence) -> Iterator[Match]:
     installed, error = _installed(evidence.facts), _import_error(evidence)
-    found = _OF_A_MODULE.search(error) if error else None
+    found = Log((error,)).first(MODULE_LACKS) if error else None
     if installed is None or found is None or error is None:
         return
-    name = next(filter(None, (found["from"], found["of"], found["below"]))).partition(".")[0]
+    name = found["module"].partition(".")[0]
     log = [line for row in evidence.rows if row.probe == TRACE for line in row.log]
     told = [hit["file"] for line in (error, *log) for hit in _FILE.finditer(line)]
     named = [file for file in told if PurePath(host_tensorflow.of_module(file)).stem == name]
-    file = found["in"] or next(iter(named), None) or installed.outside.get(name)
+    file = found["file"] or next(iter(named), None) or installed.outside.get(name)
     if name == "tensorflow" or file is None or _INSTALLED.search(file):
         return
     path = host_tensorflow.of_module(file)

@@ -17,6 +17,7 @@ from typing import TypeVar
 import msgspec
 
 from gpudiag.hostfacts import Facts
+from gpudiag.log import Log
 from gpudiag.model import Figure, Finding, Gpu, Judged, RootCause, Row, Stage, Sure, Trial
 from gpudiag.plaintext import with_names
 from gpudiag.probe import Reading
@@ -57,14 +58,24 @@ class Evidence:
         return next(iter(self.readings(TRACE, trace.Reading)), None)
 
     @cached_property
-    def log(self) -> tuple[str, ...]:
-        """Every line of TensorFlow's log that there is: of the user's program, and of each child."""
-        return (*self.lines, *(line for row in self.rows for line in row.log))
+    def program(self) -> Log:
+        """The log of the user's own program."""
+        return Log(self.lines)
 
     @cached_property
-    def unprovoked(self) -> tuple[str, ...]:
+    def listing(self) -> Log:
+        """What TensorFlow said when it was started as the user's own programs are."""
+        return Log(line.text for line in self.trace.lines) if self.trace is not None else Log(())
+
+    @cached_property
+    def log(self) -> Log:
+        """Every line that there is: of the user's program, and of each child."""
+        return Log((*self.lines, *(line for row in self.rows for line in row.log)))
+
+    @cached_property
+    def unprovoked(self) -> Log:
         """Of the log: the lines of the user's program, and of discovery's probes, which provoke no fault."""
-        return (*self.lines, *(line for row in self.rows if row.area == "discovery" for line in row.log))
+        return Log((*self.lines, *(line for row in self.rows if row.area == "discovery" for line in row.log)))
 
 
 @dataclass(frozen=True)

@@ -6,12 +6,12 @@ at each of them was measured, see ``discovery.trace``.
 
 from __future__ import annotations
 
-import re
 from collections.abc import Callable
 
-from gpudiag.diagnosis import lines
 from gpudiag.diagnosis.rule import TRACE, Evidence
 from gpudiag.hostfacts import Unknown
+from gpudiag.knowledge.log import CUINIT_FAILED, DEVICE_FULL, GPU_IGNORED, GPU_NOT_COUNTED, NO_CUDA_DRIVERS, POOL_FULL
+from gpudiag.log import Log, text
 from gpudiag.model import Broken, Judged, Stage, Step
 from gpudiag.scope import least_visible
 
@@ -21,9 +21,6 @@ NVML = "libnvidia-ml.so.1"
 
 OK, FAILED, NOT_REACHED, NOT_KNOWN = "ok", "failed", "not reached", "not known"
 
-_CUINIT = re.compile(r"Failed call to cuInit: (?P<error>.*)")
-_COUNT = re.compile(r"could not retrieve CUDA device count.*")
-_IGNORED = re.compile(r"Ignoring visible gpu device.*")
 _OPTIONAL = ("libnccl", "libcupti")
 """Opened only when they are used; without them GPUs are listed and work (measured, 2.21)."""
 
@@ -43,8 +40,8 @@ def trace(evidence: Evidence) -> tuple[Step, ...]:
 
 def cuinit_error(evidence: Evidence) -> str:
     """Return the driver's words where ``cuInit`` failed; "" where it did not, or nobody asked."""
-    lines = evidence.trace.lines if evidence.trace is not None else ()
-    return next((found["error"] for line in lines if (found := _CUINIT.search(line.text))), "")
+    failed = evidence.listing.first(CUINIT_FAILED)
+    return failed["error"] if failed is not None else ""
 
 
 def context_error(evidence: Evidence) -> str:
@@ -86,7 +83,7 @@ def _library(name: str) -> Callable[[Evidence], Answer]:
             return NOT_KNOWN, ""
         if name in seen.unopened:
             return FAILED, f"{name}: {seen.unopened[name]}"
-        if name == RUNTIME and any("Could not find cuda drivers" in line.text for line in seen.lines):
+        if name == RUNTIME and evidence.listing.first(NO_CUDA_DRIVERS):
             return FAILED, f'{RUNTIME} cannot be opened: "Could not find cuda drivers" means that'
         return (OK, name) if name in seen.opened else (NOT_KNOWN, f"{name} was not tried")
 
@@ -115,10 +112,8 @@ def _device_count(evidence: Evidence) -> Answer:
     seen = evidence.trace
     if seen is None:
         return NOT_KNOWN, ""
-    for line in seen.lines:
-        if found := _COUNT.search(line.text):
-            return FAILED, found[0]
-    return OK, ""
+    failed = evidence.listing.first(GPU_NOT_COUNTED)
+    return (FAILED, failed.text) if failed is not None else (OK, "")
 
 
 def _libraries(evidence: Evidence) -> Answer:
@@ -135,7 +130,7 @@ def _device_filter(evidence: Evidence) -> Answer:
     seen = evidence.trace
     if seen is None:
         return NOT_KNOWN, ""
-    ignored = [found[0] for line in seen.lines if (found := _IGNORED.search(line.text))]
+    ignored = [event.text for event in evidence.listing.all(GPU_IGNORED)]
     if seen.raised is not None:
         return FAILED, seen.raised.brief
     given = least_visible(evidence.facts)
@@ -181,13 +176,13 @@ def _out_of_memory(evidence: Evidence) -> str:
     """Return TensorFlow's words where the devices could not be created or used for want of memory; "" where not so."""
     status, words = _devices_row((*_CREATED, "product_failed"))(evidence)
     log = [line for row in evidence.rows if row.probe == "discovery.logical_devices" for line in row.log]
-    said = next((line for line in (words, *log) if lines.DEVICE_FULL.search(line) or lines.POOL_FULL.search(line)), "")
-    return said if status is FAILED else ""
+    full = Log((words, *log)).first(DEVICE_FULL, POOL_FULL)
+    return full.line if full is not None and status is FAILED else ""
 
 
 def _memory(evidence: Evidence) -> Answer:
     if words := _out_of_memory(evidence):
-        return FAILED, lines.text(words)
+        return FAILED, text(words)
     # Of discovery alone: probes of memory exceed limits on purpose, so what they log is no evidence.
     failed = [row for row in evidence.rows if row.area == "discovery" and row.status in ("fail", "broken")]
     exhausted = [row.probe for row in failed if any("RESOURCE_EXHAUSTED" in line for line in row.log)]

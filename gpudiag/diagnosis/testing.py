@@ -7,15 +7,14 @@ from collections import defaultdict
 from collections.abc import Iterator
 from typing import Any
 
-from gpudiag.diagnosis import lines
 from gpudiag.diagnosis.rule import TRACE, Evidence, Match, Rule, RuleCase
 from gpudiag.hostfacts import EnvironmentFacts, Facts, example, example_with_gpus
+from gpudiag.knowledge.log import DEVICE_CREATED, DEVICE_FULL, NO_HANDLE, POOL_FULL, TEST_SKIPPED
 from gpudiag.model import Judged, Row, Stage, Sure
 from gpudiag.scope import gpus_in_scope
 
 _WORKER = "PYTEST_XDIST_WORKER"
 _WORKERS = "PYTEST_XDIST_WORKER_COUNT"
-_OUT_OF_MEMORY = re.compile("|".join(one.pattern for one in (lines.DEVICE_FULL, lines.POOL_FULL, lines.NO_HANDLE)))
 
 
 def _workers_share_gpus(evidence: Evidence) -> Iterator[Match]:
@@ -29,9 +28,9 @@ def _workers_share_gpus(evidence: Evidence) -> Iterator[Match]:
         if "CUDA_VISIBLE_DEVICES" in variables or variables.get("TF_FORCE_GPU_ALLOW_GROWTH") == "true":
             return
         shown.append(f"CUDA_VISIBLE_DEVICES is not set: this worker sees {len(gpus)} GPU(s)")
-    failed = lines.matching(evidence.lines, _OUT_OF_MEMORY, 1)
+    failed = evidence.program.said(DEVICE_FULL, POOL_FULL, NO_HANDLE, most=1)
     made = _made_by_several(evidence)
-    in_log = lines.workers(evidence.lines)
+    in_log = evidence.program.workers
     if in_log > 1 and (failed or made):
         workers = max(workers, in_log)
         shown += [f"the log has lines of {in_log} workers", *made, *failed]
@@ -47,9 +46,9 @@ def _workers_share_gpus(evidence: Evidence) -> Iterator[Match]:
 def _made_by_several(evidence: Evidence) -> tuple[str, ...]:
     """Say which GPU several processes of the log made a device on."""
     makers = defaultdict(set)
-    for line in evidence.lines:
-        if (found := lines.CREATED.search(line)) and found["thread"]:
-            makers[found["pci"].lower()].add(found["thread"])
+    for made in evidence.program.all(DEVICE_CREATED):
+        if made["thread"]:
+            makers[made["pci"].lower()].add(made["thread"])
     return tuple(
         f"{len(threads)} of its processes created a device on the GPU at {pci}"
         for pci, threads in makers.items()
@@ -57,11 +56,6 @@ def _made_by_several(evidence: Evidence) -> tuple[str, ...]:
     )
 
 
-_SKIPPED = re.compile(
-    r"(?i)\bskipped\b(?: \[(?P<count>\d+)\])?(?:(?!skipped).){0,300}\b(?:gpus?|cuda)\b|"
-    r"\b(?:gpus?|cuda)\b(?:(?!gpu|cuda)[^:]){0,300}\bskipped\b(?! \[)|"
-    r"\.\.\. skipped '[^']{0,300}\b(?:gpus?|cuda)\b"
-)
 _GIVEN = re.compile(r"SLURM_(?:GPUS\w*|JOB_GPUS|STEP_GPUS)")
 
 
@@ -76,15 +70,15 @@ def _gpu_expected(facts: Facts) -> str:
 
 
 def _gpu_tests_skipped(evidence: Evidence) -> Iterator[Match]:
-    found = [match for line in evidence.lines if (match := _SKIPPED.search(line))]
+    found = evidence.program.all(TEST_SKIPPED)
     expected = _gpu_expected(evidence.facts)
     if not found or not expected or evidence.trace is None:
         return
     listed = evidence.trace.listed
-    summary = [int(match["count"]) for match in found if match["count"]]  # of tests that -v names, too
+    summary = [int(event["count"]) for event in found if event["count"]]  # of tests that -v names, too
     yield Match(
         evidence=(
-            *lines.matching(evidence.lines, _SKIPPED),
+            *evidence.program.said(TEST_SKIPPED),
             f"{expected}, and TensorFlow lists {listed or 'none'} here",
         ),
         sure=Sure.LIKELY if listed else Sure.PROVED,

@@ -2,19 +2,17 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Iterator
 
-from gpudiag.diagnosis import lines
 from gpudiag.diagnosis.rule import Evidence, Match, Rule, RuleCase
 from gpudiag.hostfacts import example_with_gpus
+from gpudiag.knowledge.log import LIBRARY_ASKED_FOR, NO_CODE_FOR_GPU, NO_LIBCUDA_LINK, PTXAS_TOO_OLD, STRAY_ACCESS
+from gpudiag.log import Log, text
 from gpudiag.model import Judged, Row, Stage, Sure
-
-_NO_CODE = re.compile(r"CUDA_ERROR_NO_BINARY_FOR_GPU|no kernel image is available for execution on the device")
 
 
 def _no_code(evidence: Evidence) -> Iterator[Match]:
-    said = lines.matching(evidence.lines, _NO_CODE)
+    said = evidence.program.said(NO_CODE_FOR_GPU)
     if said:
         gpus = tuple(
             f"GPU {device.index} here: {device.name}, compute capability {device.compute_capability}"
@@ -24,24 +22,13 @@ def _no_code(evidence: Evidence) -> Iterator[Match]:
         yield Match(evidence=(*said, *gpus), sure=Sure.LIKELY)
 
 
-_UNKNOWN_TO_PTXAS = re.compile(r"ptxas fatal\s*:\s*Value '(?P<target>(?:sm|compute)_\w+)' is not defined")
-
-
 def _old_ptxas(evidence: Evidence) -> Iterator[Match]:
-    found = next((hit for line in evidence.unprovoked if (hit := _UNKNOWN_TO_PTXAS.search(line))), None)
-    if found:
-        said = lines.matching(evidence.unprovoked, _UNKNOWN_TO_PTXAS, 1)
-        yield Match(evidence=said, figures={"target": found["target"]})
-
-
-_STRAY_ACCESS = re.compile(
-    r"CUDA_ERROR_(?:ILLEGAL_ADDRESS|MISALIGNED_ADDRESS|ILLEGAL_INSTRUCTION|INVALID_ADDRESS_SPACE|INVALID_PC|LAUNCH_FAILED)"
-    r"|an illegal (?:memory access|instruction) was encountered|unspecified launch failure"
-)
+    if said := evidence.unprovoked.first(PTXAS_TOO_OLD):
+        yield Match(evidence=(text(said.line),), figures={"target": said["target"]})
 
 
 def _kernel_failed(evidence: Evidence) -> Iterator[Match]:
-    said = lines.matching(evidence.lines, _STRAY_ACCESS)
+    said = evidence.program.said(STRAY_ACCESS)
     if said:
         yield Match(evidence=said, sure=Sure.POSSIBLE)
 
@@ -58,28 +45,20 @@ _OURS = {
     "libnvrtc": "12",
 }
 """Library to the version in its name that CUDA 12 has, for which TensorFlow 2.18 to 2.21 is built; cuDNN's is 9."""
-_UNOPENED = re.compile(
-    r"(?P<whole>(?P<name>lib(?:cu(?:blas(?:Lt)?|dart|fft|rand|solver|sparse)|nvrtc|cudnn(?:_\w{1,40})?))\.so\.(?P<version>\d+)"
-    r"(?:\.[.\d]*)?)(?:'?; dlerror:|: cannot open shared object file|\. Error: )"
-)
-_NO_DRIVER_LINK = re.compile(r"libcuda\.so: cannot open shared object file")
 
 
 def _library_of_another_cuda(evidence: Evidence) -> Iterator[Match]:
-    for line in evidence.lines:
-        found = _UNOPENED.search(line)
-        if found is None:
-            continue
-        name = found["name"].partition("_")[0]
-        if found["version"] == _OURS[name]:
+    for asked in evidence.program.all(LIBRARY_ASKED_FOR):
+        name = asked["library"].partition("_")[0]
+        if name not in _OURS or asked["version"].partition(".")[0] == _OURS[name]:
             continue
         library = "cuDNN" if name == "libcudnn" else "CUDA"
-        link = _NO_DRIVER_LINK.search(line)
+        link = Log((asked.line,)).first(NO_LIBCUDA_LINK)
         yield Match(
-            evidence=(lines.text(line),),
+            evidence=(text(asked.line),),
             sure=Sure.LIKELY,
             figures={
-                "asked": found["whole"],
+                "asked": f"{asked['library']}.so.{asked['version']}",
                 "ours": f"{name}.so.{_OURS[name]}",
                 "library": library,
                 "link": "export LD_LIBRARY_PATH=/usr/lib/wsl/lib:$LD_LIBRARY_PATH  # under WSL: has the libcuda.so "

@@ -8,19 +8,17 @@ from typing import NamedTuple
 
 from msgspec import to_builtins
 
-from gpudiag.diagnosis import lines
 from gpudiag.diagnosis.rule import TRACE, Evidence, Match, Rule, RuleCase
 from gpudiag.diagnosis.steps import context_error
 from gpudiag.hostfacts import EnvironmentFacts, example_with_gpus
-from gpudiag.logline import Line
+from gpudiag.knowledge.log import GPU_TYPE_DISABLED, NO_CPU_FACTORY, NO_PLUGGABLE_LIBRARY, THREAD_MODE_INVALID
+from gpudiag.log import Line, Log, text
 from gpudiag.model import Broken, Cause, Finding, Judged, Row, Severity, Stage, Sure
 from gpudiag.probe import Raised
 from gpudiag.probes.discovery import trace
 from gpudiag.variables import SETTINGS, WITHHELD
 
 _TYPES = "TF_ENABLED_DEVICE_TYPES"
-_DISABLED = re.compile(rf"Device factory 'GPU' disabled by {_TYPES}")
-_NO_CPU = re.compile(r"CPU Factory not registered")
 
 
 def _gpu_type_disabled(evidence: Evidence) -> Iterator[Match]:
@@ -28,13 +26,13 @@ def _gpu_type_disabled(evidence: Evidence) -> Iterator[Match]:
     enabled = value.split(",")  # as TensorFlow does: letter by letter, blanks included
     seen = evidence.trace
     if value and "GPU" not in enabled and seen is not None and not seen.listed:
-        said = tuple(one.text for one in seen.lines if _DISABLED.search(one.text))
+        said = tuple(one.line for one in evidence.listing.all(GPU_TYPE_DISABLED))
         what = "has no entry GPU, and TensorFlow looks for none"
         yield _types(value, (f"{_TYPES}={value}", *said), what, Stage.DEVICE_FILTER)
-    elif broken := next((one for one in _errors(evidence) if value and _NO_CPU.search(one.text)), None):
+    elif broken := next((one for one in _errors(evidence) if value and Log((one.text,)).first(NO_CPU_FACTORY)), None):
         what = "has no entry CPU, without which TensorFlow makes no device at all"
         yield _types(value, (f"{_TYPES}={value}", broken.text), what, broken.stage)
-    elif said := lines.matching(evidence.lines, _DISABLED, 1):
+    elif said := evidence.program.said(GPU_TYPE_DISABLED, most=1):
         yield Match(
             said,
             figures={
@@ -69,11 +67,11 @@ def _errors(evidence: Evidence) -> Iterator[_Error]:
 
 _KNOWN = {
     "TF_GPU_THREAD_MODE": (
-        re.compile(r"Invalid gpu_thread_mode: (?P<value>\S*)"),
+        THREAD_MODE_INVALID,
         "export TF_GPU_THREAD_MODE=global  # or gpu_private or gpu_shared: it reads no other value",
     ),
     "TF_PLUGGABLE_DEVICE_LIBRARY_PATH": (
-        re.compile(r"to load pluggable device libraries from does not exist\.: '(?P<value>[^']*)'"),
+        NO_PLUGGABLE_LIBRARY,
         "# or give it the folder, or the library, of a plug-in for this release of TensorFlow",
     ),
 }
@@ -90,12 +88,13 @@ def _variable_refused(evidence: Evidence) -> Iterator[Match]:
     for stage, error in _errors(evidence):
         for name, value in variables.items():
             known, instead = _KNOWN.get(name, (None, ""))
-            exact = known is not None and (found := known.search(error)) is not None and found["value"] == value
+            found = Log((error,)).first(known) if known is not None else None
+            exact = found is not None and found["value"] == value
             if name in told or not (exact or _stands_in(name, value, error)):
                 continue
             told.add(name)
             yield Match(
-                evidence=(f"{name}={value}", lines.text(error)),
+                evidence=(f"{name}={value}", text(error)),
                 sure=Sure.PROVED if exact else Sure.POSSIBLE,
                 figures={
                     "name": name,
@@ -107,14 +106,13 @@ def _variable_refused(evidence: Evidence) -> Iterator[Match]:
                 change={name: None},
                 stage=stage,
             )
-    for name, (pattern, instead) in _KNOWN.items():
-        if name not in told and (said := lines.matching(evidence.lines, pattern, 1)):
-            value = next(found["value"] for line in evidence.lines if (found := pattern.search(line)))
+    for name, (message, instead) in _KNOWN.items():
+        if name not in told and (said := evidence.program.first(message)):
             yield Match(
-                evidence=said,
+                evidence=(text(said.line),),
                 figures={
                     "name": name,
-                    "value": value,
+                    "value": said["value"],
                     "what": "TensorFlow could not use it in the program",
                     "do": f"# take {name} out of the program, and out of the environment that starts it",
                     "instead": instead,

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Iterator
 
 import msgspec
@@ -18,6 +17,16 @@ from gpudiag.hostfacts import (
     example,
     example_gpu,
     example_with_gpus,
+)
+from gpudiag.knowledge.log import (
+    DEVICE_CREATED,
+    DEVICE_NOT_SATISFIED,
+    INDEX_NOT_VISIBLE,
+    LOCAL_RANK,
+    MASK_PRINTED,
+    NO_DEVICE_FOR_SPEC,
+    NO_SUCH_ELEMENT,
+    SLURM_HIDES,
 )
 from gpudiag.model import Stage, Sure
 from gpudiag.scope import apply_mask, gpus_in_scope, index_is_ambiguous, mask_in_force
@@ -35,17 +44,6 @@ _LOCAL_RANKS = (
     "MPI_LOCALRANKID",
     "SLURM_LOCALID",
 )
-_ASKED = re.compile(
-    r"'visible_device_list' listed an invalid (?:Device|GPU) id '(?P<listed>[^']*)'"
-    r"|Could not parse entry in 'visible_device_list': '(?P<unparsed>[^']*)'"
-    r"|Could not satisfy (?:explicit )?device specification '[^']*device:GPU:(?P<placed>\d+)'"
-    r"|Unable to find any devices for spec \S*device:GPU:(?P<traced>\d+)",
-    re.IGNORECASE,
-)
-"""How TensorFlow refuses a GPU by its number."""
-_ENTRY = rf"(?:-?\d+|(?:GPU|MIG)-[\w-]+|{OF_SLURM})"
-_TOLD = re.compile(rf"{MASK}['\"\])]*\s*(?:=|:|,|is set to)\s*['\"]?(?P<value>{_ENTRY}(?:,\s*{_ENTRY})*|(?=['\"]))")
-_CREATED = re.compile(r"Created device \S*device:GPU:\d+ .{0,300}pci bus id: (?P<pci>[\da-f:.]+)", re.IGNORECASE)
 
 
 def _slurm_job(facts: Facts) -> str | None:
@@ -87,7 +85,8 @@ def _kept_from_the_job(evidence: Evidence) -> bool:
 def _slurm_gave_none(evidence: Evidence) -> Iterator[Match]:
     facts = evidence.facts
     job = _slurm_job(facts)
-    in_log = next((line for line in evidence.lines if OF_SLURM in line), None)
+    said = evidence.program.first(SLURM_HIDES)
+    in_log = said.line if said is not None else None
     of_job = next((f"{name}={facts.variables[name]}" for name in _SLURM_GPUS if facts.variables.get(name)), None)
     masked = _hidden_by_slurm(facts)
     kept = job is not None and of_job is None and _kept_from_the_job(evidence)
@@ -108,8 +107,8 @@ def _slurm_gave_none(evidence: Evidence) -> Iterator[Match]:
 
 def _mask_set_too_late(evidence: Evidence) -> Iterator[Match]:
     facts = evidence.facts
-    used = list(dict.fromkeys(found["pci"].lower() for line in evidence.lines if (found := _CREATED.search(line))))
-    told = [found["value"] for line in evidence.lines if (found := _TOLD.search(line))]
+    used = list(dict.fromkeys(event["pci"].lower() for event in evidence.program.all(DEVICE_CREATED)))
+    told = [event["value"] for event in evidence.program.all(MASK_PRINTED)]
     value = told[-1] if told else facts.variables.get(MASK)
     if value is None or not used:
         return
@@ -130,16 +129,12 @@ def _mask_set_too_late(evidence: Evidence) -> Iterator[Match]:
 
 def _renumbered(evidence: Evidence) -> Iterator[Match]:
     gpus = len(gpus_in_scope(evidence.facts))
-    for line in evidence.lines:
-        found = _ASKED.search(line)
-        if found is None:
-            continue
-        number = found["placed"] or found["traced"]
-        if number is None or 0 < gpus <= int(number):  # where no GPU is seen, that is the cause, and not the number
-            asked = next(value for value in found.groups() if value is not None)
+    for asked in evidence.program.all(INDEX_NOT_VISIBLE, DEVICE_NOT_SATISFIED, NO_DEVICE_FOR_SPEC):
+        number = asked["number"]
+        if not number or 0 < gpus <= int(number):  # where no GPU is seen, that is the cause, and not the number
             yield Match(
-                evidence=(f"log: {found[0].strip()}", f"{MASK}={evidence.facts.variables.get(MASK, '(not set)')}"),
-                figures={"asked": asked, "table": _table(evidence.facts)},
+                evidence=(f"log: {asked.text}", f"{MASK}={evidence.facts.variables.get(MASK, '(not set)')}"),
+                figures={"asked": number or asked["asked"], "table": _table(evidence.facts)},
             )
             return
 
@@ -156,8 +151,8 @@ def _local_rank(evidence: Evidence) -> Iterator[Match]:
     name, rank = next(
         ((name, int(value)) for name in _LOCAL_RANKS if (value := facts.variables.get(name, "")).isdecimal()), ("", 0)
     )
-    fell = [line for line in evidence.lines if "local_rank" in line or "IndexError: list index out of range" in line]
-    failed = len({"local_rank" in line for line in fell}) == 2
+    fell = evidence.program.all(LOCAL_RANK, NO_SUCH_ELEMENT)
+    failed = len({event.message for event in fell}) == 2
     # A launcher that gives each process a GPU of its own masks it: then one is visible, and the rank is no index.
     own = gpus == 1 and MASK in facts.variables
     counted = gpus and rank >= gpus and not own and name != "SLURM_LOCALID"  # Slurm counts tasks of every kind
@@ -169,7 +164,7 @@ def _local_rank(evidence: Evidence) -> Iterator[Match]:
                     [
                         f"{name}={rank}" if name else None,
                         f"{gpus} GPU(s) visible, {MASK}={facts.variables.get(MASK, '(not set)')}",
-                        f"log: {fell[-1].strip()}" if failed else None,
+                        f"log: {fell[-1].line.strip()}" if failed else None,
                     ],
                 )
             ),

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from conftest import Gpudiag
 from corpus import Item
-from gpudiag.diagnosis import lines
+from gpudiag.knowledge.log import DEVICE_CREATED
+from gpudiag.log import Log
 
 _LOG = ("--log", "app.log", "host", "discovery")
 _ONE_OF_TWO_TAKEN = """
@@ -69,7 +70,7 @@ def _second_process(gpudiag: Gpudiag) -> None:
 def _above_its_limit(gpudiag: Gpudiag) -> None:
     """The program holds more than its limit while gpudiag runs."""
     log = gpudiag.run_program("machine.toml", _LIMITED)
-    made = next(found for line in log.splitlines() if (found := lines.CREATED.search(line)))
+    made = Log(log.splitlines()).all(DEVICE_CREATED)[0]
     with (gpudiag.folder / "machine.toml").open("a") as machine:
         machine.write(f'taken = "912MiB"\ntaken_by = {made["thread"]}\n')
 

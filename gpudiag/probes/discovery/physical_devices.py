@@ -27,7 +27,7 @@ import signal
 from collections.abc import Iterator
 from functools import partial
 
-from gpudiag import logline, probe
+from gpudiag import log, probe
 from gpudiag.hostfacts import Facts
 from gpudiag.model import Limits, Severity
 from gpudiag.probe import Case, Context, Judgement, Kind, Needs, Raised, Scope
@@ -150,14 +150,14 @@ def measure(ctx: Context) -> Reading:
     # Apart, because creating devices can crash or hang where listing them does not.
     unnamed = attempt_context(ctx, lambda: names.update(ctx.apart(partial(_names, ctx), Names, {}).by_pci_bus_id))
     listed: list[object] = []
-    with ctx.placements() as log:
+    with ctx.placements() as printed:
         raised = ctx.attempt(lambda: listed.extend(ctx.tf.config.list_physical_devices("GPU")))
     return Reading(
         given=len(ctx.gpus),
         listed=len(listed),
         raised=raised,
-        unopened=logline.unopened(log.lines),
-        errors=tuple(line.text for line in logline.parse(log.lines) if line.level == "E"),
+        unopened=log.unopened(printed.lines),
+        errors=tuple(line.text for line in log.parse(printed.lines) if line.level == "E"),
         cudnn=ctx.cudnn_version(),
         devices=_joined(ctx, names),
         unnamed=unnamed,

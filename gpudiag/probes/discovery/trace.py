@@ -20,10 +20,12 @@ What to do
 from __future__ import annotations
 
 from collections.abc import Iterator
+from itertools import islice
 
-from gpudiag import hostfacts, logline, probe
+from gpudiag import hostfacts, log, probe
 from gpudiag.hostfacts import Facts
-from gpudiag.logline import Line
+from gpudiag.knowledge.log import recognised
+from gpudiag.log import Line
 from gpudiag.model import Limits, Severity
 from gpudiag.probe import Case, Context, Judgement, Kind, Raised
 from gpudiag.probes.common import SEE_THE_CAUSE
@@ -45,6 +47,7 @@ RAISED = Kind(
 )
 
 MOST_LINES = 200
+"""After these, only lines with a message that is known are kept."""
 
 
 class Reading(probe.Reading):
@@ -69,15 +72,16 @@ class Reading(probe.Reading):
 def measure(ctx: Context) -> Reading:
     listed: list[object] = []
     imported = ctx.import_log()
-    with ctx.placements() as log:
+    with ctx.placements() as printed:
         raised = ctx.attempt(lambda: listed.extend(ctx.tf.config.list_physical_devices("GPU")))
-    return read_log((*imported, *log.lines), len(listed), raised)
+    return read_log((*imported, *printed.lines), len(listed), raised)
 
 
-def read_log(log: tuple[str, ...], listed: int, raised: Raised | None) -> Reading:
+def read_log(printed: tuple[str, ...], listed: int, raised: Raised | None) -> Reading:
     """Return the reading that a log gives; each line once, however often TensorFlow says it."""
-    lines = dict.fromkeys(line for line in logline.parse(log) if line.file != "dso_loader.cc")
-    return Reading(listed, raised, logline.opened(log), logline.unopened(log), tuple(lines)[:MOST_LINES])
+    lines = dict.fromkeys(line for line in log.parse(printed) if line.file != "dso_loader.cc")
+    kept = (line for number, line in enumerate(lines) if number < MOST_LINES or recognised(line.text))
+    return Reading(listed, raised, log.opened(printed), log.unopened(printed), tuple(islice(kept, 2 * MOST_LINES)))
 
 
 def judge(reading: Reading, facts: Facts, limits: Limits) -> Iterator[Judgement]:

@@ -6,7 +6,8 @@ import re
 
 import pytest
 
-from gpudiag.diagnosis import lines
+from gpudiag.knowledge.log import NO_SUCH_ELEMENT, POOL_FULL, Worth
+from gpudiag.log import Log, ended_by, statements, text
 
 OLD = "2024-05-03 14:51:51.684995: {} external/local_xla/xla/stream_executor/cuda/file.cc:9261] "
 NEW = "{}0000 00:00:1795217453.798889    8098 file.cc:2365] "
@@ -31,9 +32,9 @@ NEW = "{}0000 00:00:1795217453.798889    8098 file.cc:2365] "
 )
 def test_a_harmless_line_is_named_once(prefix: str, text: str) -> None:
     line = prefix.format("W") + text
-    (said,) = lines.harmless([line, line])
+    (said,) = Log([line, line]).named(Worth.HARMLESS)
     assert said.split(":")[0] in line
-    assert lines.misleading([line]) == ()
+    assert Log([line]).named(Worth.MISLEADING) == ()
 
 
 @pytest.mark.parametrize(
@@ -53,9 +54,9 @@ def test_a_harmless_line_is_named_once(prefix: str, text: str) -> None:
     ],
 )
 def test_a_misleading_line_is_corrected(text: str, meaning: str) -> None:
-    (said,) = lines.misleading([NEW.format("W") + text])
+    (said,) = Log([NEW.format("W") + text]).named(Worth.MISLEADING)
     assert meaning in said
-    assert lines.harmless([NEW.format("W") + text]) == ()
+    assert Log([NEW.format("W") + text]).named(Worth.HARMLESS) == ()
 
 
 def test_a_real_error_is_neither() -> None:
@@ -64,15 +65,14 @@ def test_a_real_error_is_neither() -> None:
         NEW.format("W") + "Local rendezvous is aborting with status: RESOURCE_EXHAUSTED: OOM when allocating tensor",
         "RuntimeError: Physical devices cannot be modified after being initialized",
     ]
-    assert lines.harmless(log) == lines.misleading(log) == ()
+    assert Log(log).named(Worth.HARMLESS) == Log(log).named(Worth.MISLEADING) == ()
 
 
 def test_lines_that_worry_are_warnings_and_errors() -> None:
     log = [NEW.format("I") + "oneDNN", OLD.format("W") + "TF-TRT", "WARNING: All log messages", "a line of a program"]
-    assert list(lines.worrying(log)) == [log[1]]
+    assert Log(log).worrying.lines == (log[1],)
 
 
-ERROR = re.compile("IndexError")
 STATEMENT = re.compile(r"gpus\[")
 
 
@@ -98,22 +98,21 @@ STATEMENT = re.compile(r"gpus\[")
     ids=["Python", "pytest", "notebook", "of another traceback", "no traceback"],
 )
 def test_the_statement_that_raised_is_the_users_own(log: list[str], found: str) -> None:
-    ((match, error, statement),) = lines.statements(log, ERROR, STATEMENT)
-    assert (match.string, error, statement) == (log[-1], "IndexError: list index out of range", found)
+    ((event, error, statement),) = statements(Log(log), NO_SUCH_ELEMENT, STATEMENT)
+    assert (event.line, error, statement) == (log[-1], "IndexError: list index out of range", found)
 
 
 def test_a_line_is_told_without_time_and_number() -> None:
-    assert lines.text(NEW.format("E") + "failed  call\x1b[0m") == "file.cc: failed call"
-    assert lines.text(OLD.format("W") + "Cannot dlopen") == "file.cc: Cannot dlopen"
-    assert lines.text("  a line of a program") == "a line of a program"
+    assert text(NEW.format("E") + "failed  call\x1b[0m") == "file.cc: failed call"
+    assert text(OLD.format("W") + "Cannot dlopen") == "file.cc: Cannot dlopen"
+    assert text("  a line of a program") == "a line of a program"
 
 
 def test_workers_of_a_test_run_are_counted() -> None:
-    assert lines.workers(["[gw0] [ 50%] PASSED", "[gw1] linux -- Python 3.11", "[gw0] [100%] PASSED"]) == 2
-    assert lines.workers(["gw0 is a name"]) == 0
+    assert Log(["[gw0] [ 50%] PASSED", "[gw1] linux -- Python 3.11", "[gw0] [100%] PASSED"]).workers == 2
+    assert Log(["gw0 is a name"]).workers == 0
 
 
-OOM = re.compile("OOM when allocating tensor")
 RAISED = "ResourceExhaustedError: OOM when allocating tensor with shape[8] [Op:Fill]"
 LOGGED = NEW.format("W") + "Local rendezvous is aborting with status: RESOURCE_EXHAUSTED: OOM when allocating tensor"
 
@@ -132,4 +131,4 @@ LOGGED = NEW.format("W") + "Local rendezvous is aborting with status: RESOURCE_E
     ids=["a traceback", "a hint", "pytest", "caught", "printed and caught", "a line of TensorFlow's alone", "empty"],
 )
 def test_what_a_program_caught_has_not_ended_it(log: list[str], ended: bool) -> None:
-    assert lines.ended_by(log, OOM) is ended
+    assert ended_by(Log(log), POOL_FULL) is ended

@@ -1,0 +1,1 @@
+"""What TensorFlow, CUDA and the packages around them do, as tables."""
