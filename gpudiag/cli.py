@@ -368,13 +368,13 @@ def explain(*, name: str, report: Path | None) -> int:
 
     NAME may also be a cause that the diagnosis found.
     """
-    from gpudiag import catalogue, codec, describe, diagnosis
+    from gpudiag import catalogue, causes, codec, describe
 
     saved = None if report is None else codec.load(report)
-    if "." not in name and (rule := diagnosis.get(name)) is not None:
+    if "." not in name and (rule := causes.get(name)) is not None:
         put(describe.rule_explanation(rule, _width(), saved))
         return 0
-    entry = catalogue.get(name, also=[rule.id for rule in diagnosis.rules()])
+    entry = catalogue.get(name, also=list(causes.names()))
     put(describe.explanation(entry, _width(), saved))
     return 0
 

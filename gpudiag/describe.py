@@ -8,7 +8,7 @@ import textwrap
 from collections.abc import Iterator, Sequence
 
 from gpudiag.catalogue import Entry, documentation
-from gpudiag.diagnosis.rule import Rule
+from gpudiag.cause import Known
 from gpudiag.model import Report
 from gpudiag.plaintext import one_line, with_names
 from gpudiag.probe import Needs
@@ -58,17 +58,17 @@ def explanation(entry: Entry, width: int, report: Report | None = None) -> str:
     return text if report is None else f"{text}\n{_measured(entry, report, width)}"
 
 
-def rule_explanation(rule: Rule, width: int, report: Report | None = None) -> str:
+def rule_explanation(rule: Known, width: int, report: Report | None = None) -> str:
     """Return the text of ``gpudiag explain`` for a rule of the diagnosis, and what ``report`` says of its cause."""
     heading = f"{rule.id} (a cause found by the diagnosis; stage: {rule.stage.value})"
-    parts = [wrapped(text, width) for text in (heading, rule.general_cause, rule.explanation, "What to do")]
+    parts = [wrapped(text, width) for text in (heading, rule.general_cause, rule.why, "What to do")]
     parts += ["\n".join(f"    {line}" for line in rule.general_fix), rule.url]  # commands are not filled anew
     if report is not None:
         parts += _found(rule, report, width)
     return "\n\n".join(parts) + "\n"
 
 
-def _found(rule: Rule, report: Report, width: int) -> Iterator[str]:
+def _found(rule: Known, report: Report, width: int) -> Iterator[str]:
     """Yield what ``report`` says of the cause: what shows it on that machine, and what to do there."""
     from gpudiag.report import words
 

@@ -20,8 +20,8 @@ import msgspec
 
 from gpudiag import catalogue, diagnosis
 from gpudiag.catalogue import Entry
+from gpudiag.cause import Evidence
 from gpudiag.diagnosis import Looked
-from gpudiag.diagnosis.rule import Evidence
 from gpudiag.hostfacts import Facts, Unknown
 from gpudiag.isolate import Ended, Job, Supervision, scratch_folder
 from gpudiag.model import Broken, Cause, Diagnosis, Failed, Gpu, Judged, Limits, Row, Skipped

@@ -29,7 +29,7 @@ from click.testing import CliRunner
 import language
 from gpudiag import catalogue, cli, codec, config, describe, diagnosis, docs, pytest_plugin, report, simulator
 from gpudiag.catalogue import Entry
-from gpudiag.diagnosis.rule import Rule
+from gpudiag.cause import Known
 from gpudiag.model import Stage
 from gpudiag.plaintext import with_names
 from gpudiag.probe import Kind
@@ -218,13 +218,13 @@ def _items(text: str) -> list[str]:
     return [_filled(text)]
 
 
-def _cause(rule: Rule) -> str:
+def _cause(rule: Known) -> str:
     fix = "\n".join(["```text", *rule.general_fix, "```"])
-    parts = (f"## {rule.id}", _filled(_sentence(rule)), _filled(_escaped(rule.explanation)), fix, f"<{rule.url}>")
+    parts = (f"## {rule.id}", _filled(_sentence(rule)), _filled(_escaped(rule.why)), fix, f"<{rule.url}>")
     return "\n\n".join(parts) + "\n"
 
 
-def _sentence(rule: Rule) -> str:
+def _sentence(rule: Known) -> str:
     text = f"{_escaped(rule.general_cause)}."
     return text[0].upper() + text[1:] if re.match(r"[a-z]+ ", text) else text
 

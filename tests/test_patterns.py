@@ -22,7 +22,7 @@ import pytest
 
 import gpudiag
 from gpudiag import masking
-from gpudiag.diagnosis import last_resort
+from gpudiag.causes.shared import last_resort
 from gpudiag.knowledge import log
 from gpudiag.probes.host import environment
 from reports import sample
@@ -66,13 +66,13 @@ def of_masking(*, paths: bool) -> list[str]:
 
 
 SOURCES: dict[tuple[str, str], Callable[[], Iterable[str]]] = {
-    ("gpudiag.diagnosis.last_resort", "_failed"): lambda: [one.codes for one in last_resort._MEANINGS],
+    ("gpudiag.causes.shared.last_resort", "_failed"): lambda: [one.codes for one in last_resort.MEANINGS],
     ("gpudiag.knowledge.log", "_add"): lambda: [one.pattern.pattern for one in log.MESSAGES if one.pattern is not None],
     ("gpudiag.knowledge.log", "_prepared"): lambda: [
         log._prepared(one, 0, text).pattern.pattern for one in log.MESSAGES for text in one.texts
     ],
-    ("gpudiag.diagnosis.machine", "install_command"): lambda: ["Red Hat|Rocky|Alma|CentOS"],
-    ("gpudiag.diagnosis.variables", "_stands_in"): lambda: [r"\bTF_X\b", r"(?<![\w./-])aaa(?![\w/-]|\.\w)"],
+    ("gpudiag.causes.shared.machine", "install_command"): lambda: ["Red Hat|Rocky|Alma|CentOS"],
+    ("gpudiag.causes.context.variable_refused", "_stands_in"): lambda: [r"\bTF_X\b", r"(?<![\w./-])aaa(?![\w/-]|\.\w)"],
     ("gpudiag.facts.tensorflow", "_altered"): lambda: [r"(?m)^tensorflow/a\.so,sha256=([^,\n]*),(\d+)$"],
     ("gpudiag.masking", "mask"): lambda: of_masking(paths=False),
     ("gpudiag.masking", "_named_path_rules"): lambda: of_masking(paths=True),

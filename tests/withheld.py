@@ -5,7 +5,7 @@ from __future__ import annotations
 from msgspec.structs import replace
 
 from gpudiag import diagnosis
-from gpudiag.diagnosis.rule import Evidence
+from gpudiag.cause import Evidence
 from gpudiag.hostfacts import Unknown
 from gpudiag.model import SCHEMA_VERSION, Limits, Report, Row, Stage, Sure, Verdict, World, conclude
 from gpudiag.scope import gpus_in_scope

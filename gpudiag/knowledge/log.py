@@ -560,7 +560,7 @@ def _prepared(message: Message, order: int, text: str) -> _Text:
             field = _AT_THE_END.get(kind or "") if number == len(parts) - 1 else None
             expression += f"(?P<{name}>" if name else "(?:"
             expression += f"{field or _FIELDS[kind or '']})"
-    starts, ends = (r"\b" if re.search(edge, text) else "" for edge in (r"^\w", r"\w$"))
+    starts, ends = (r"\b" if re.search(edge, text) else "" for edge in (r"^(?:\w|\{\w*:[wd]\})", r"\w$"))
     return _Text(message, order, frozenset(words), re.compile(starts + expression + ends))
 
 

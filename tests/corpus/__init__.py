@@ -12,7 +12,7 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 
 from conftest import Gpudiag
-from gpudiag.diagnosis.rule import Evidence
+from gpudiag.cause import Evidence
 
 
 @dataclass(frozen=True)

@@ -8,7 +8,7 @@ import msgspec
 
 from conftest import Gpudiag
 from corpus import Item
-from gpudiag.diagnosis.rule import Evidence
+from gpudiag.cause import Evidence
 from gpudiag.hostfacts import Distribution, SystemFacts, TensorflowBuild, TensorflowFacts, example_with_gpus
 from gpudiag.model import Judged, Limits, Row
 from gpudiag.probes.host import packages, tensorflow

@@ -18,7 +18,7 @@ from msgspec.structs import replace
 import gpudiag as package
 from conftest import Gpudiag
 from gpudiag import codec, diagnosis, judgement, runner
-from gpudiag.diagnosis.rule import Evidence, Match, Rule
+from gpudiag.cause import Cause, Evidence, Known, Match
 from gpudiag.hostfacts import example
 from gpudiag.model import Broken, Diagnosis, Failed, Report, Stage, Verdict, conclude
 from gpudiag.report import FORMATS, render
@@ -26,47 +26,33 @@ from reports import passed, report, row, sample
 
 pytestmark = pytest.mark.usefixtures("no_child_left")
 
-FAMILY = """
+FILE = '''"""a cause
+
+why
+"""
+from __future__ import annotations
+
 import os, re, signal
 from pathlib import Path
-from gpudiag.diagnosis.rule import Match, Rule
-from gpudiag.model import Stage
+from gpudiag.cause import Cause, Evidence, Match, Matches
 
-def _begun():
+CAUSE = Cause(fix=("# a fix",), url="https://a.b", needs_gpu=False)
+
+def begun() -> None:
     (Path(os.environ["HOME"]) / "begun").touch()
 
-def in_re(evidence):
-    _begun()
-    re.search("(a+)+$", "a" * 64 + "b")  # 2 ** 64 ways
-    yield Match(("never",))
-
-def in_python(evidence):
-    _begun()
-    while True:
-        pass
-    yield Match(("never",))
-
-def raising(evidence):
-    yield Match(("seen before it raised",))
-    raise LookupError("on purpose")
-
-def crashing(evidence):
-    os.kill(os.getpid(), signal.SIGSEGV)
-    yield Match(("never",))
-
-def exiting(evidence):
-    os._exit(0)
-    yield Match(("never",))
-
-def good(evidence):
+def find(evidence: Evidence) -> Matches:
+    {body}
     yield Match(("seen",))
-
-RULES = tuple(
-    Rule(id=find.__name__, stage=Stage.CONFIGURATION, cause="a cause", why="why", fix=("# a fix",), url="https://a.b",
-         find=find, cases=(), needs_gpu=False)
-    for find in ({rules})
-)
-"""
+'''
+BODIES = {
+    "in_re": """begun(); re.search("(a+)+$", "a" * 64 + "b")  # 2 ** 64 ways""",
+    "in_python": "begun(); list(iter(int, 1))",
+    "raising": """yield Match(("seen before it raised",)); raise LookupError("on purpose")""",
+    "crashing": "os.kill(os.getpid(), signal.SIGSEGV)",
+    "exiting": "os._exit(0)",
+    "good": "",
+}
 
 
 class Altered(Gpudiag):
@@ -83,7 +69,8 @@ def with_rules(tmp_path: Path, *names: str) -> Gpudiag:
     source = Path(package.__file__).parent
     copy = altered.folder / "checkout" / source.name
     shutil.copytree(source, copy, ignore=shutil.ignore_patterns("__pycache__", "lib", "src"))
-    (copy / "diagnosis" / "zz_for_a_test.py").write_text(FAMILY.replace("{rules}", ", ".join([*names, "good"]) + ","))
+    for name in (*names, "good"):
+        (copy / "causes" / "configuration" / f"{name}.py").write_text(FILE.replace("{body}", BODIES[name]))
     altered.path.insert(0, str(copy.parent))
     altered.environment["HOME"] = str(altered.folder)
     return altered
@@ -190,12 +177,13 @@ def test_a_judge_that_hangs_breaks_its_row(tmp_path: Path) -> None:
     assert "good" in [cause.rule for cause in found.diagnosis.causes]
 
 
-def failing(error: Callable[[Evidence], object]) -> Rule:
+def failing(error: Callable[[Evidence], object]) -> Known:
     def find(evidence: Evidence) -> Any:
         error(evidence)
         yield Match(("never",))
 
-    return Rule("fails", Stage.CONFIGURATION, "a cause", "why", ("# fix",), "https://a.b", find, (), needs_gpu=False)
+    declared = Cause(fix=("# fix",), url="https://a.b", needs_gpu=False)
+    return Known("fails", Stage.CONFIGURATION, "a cause", "why", declared, find)
 
 
 @pytest.mark.parametrize(

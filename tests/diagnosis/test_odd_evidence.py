@@ -16,13 +16,14 @@ import pytest
 from msgspec import inspect
 from msgspec.structs import replace
 
+from examples import examples
 from gpudiag import diagnosis
-from gpudiag.diagnosis.rule import TRACE, Evidence
+from gpudiag.cause import TRACE, Evidence
 from gpudiag.hostfacts import EnvironmentFacts, Facts, TensorflowFacts, Unknown, example, example_with_gpus
 from gpudiag.model import Broken, Cause, Diagnosis, Finding, Gpu, Judged, Row, Severity
 from gpudiag.scope import gpus_in_scope
 
-CASES = [case.evidence for rule in diagnosis.rules() for case in rule.cases]
+CASES = [one.evidence for several in examples().values() for one in several]
 LINES = [line for one in CASES for line in (*one.lines, *(line for row in one.rows for line in row.log))]
 KINDS = sorted({(row.probe, one.kind) for case in CASES for row in case.rows for one in row.findings})
 FIGURES = {one.kind: one.figures for case in CASES for row in case.rows for one in row.findings}
@@ -72,7 +73,7 @@ def test_a_message_late_in_a_line_is_found_and_shown() -> None:
 def test_tensorflow_without_metadata_is_named_without_a_version() -> None:
     rule = diagnosis.get("packages_share_a_folder")
     assert rule is not None
-    case = next(case for case in rule.cases if case.fires)
+    case = next(case for case in examples()["packages_share_a_folder"] if case.fires)
     tensorflow = case.evidence.facts.tensorflow
     assert isinstance(tensorflow, TensorflowFacts)
     bare = replace(case.evidence.facts, tensorflow=replace(tensorflow, distributions=()))

@@ -8,15 +8,16 @@ import pytest
 from msgspec import to_builtins
 from msgspec.structs import replace
 
+from examples import Example, evidence, examples, found
 from gpudiag import diagnosis
-from gpudiag.diagnosis.rule import TRACE, Evidence, Rule, RuleCase
-from gpudiag.diagnosis.visibility import MASK
+from gpudiag.cause import TRACE, Evidence, Known
+from gpudiag.causes.shared.visibility import MASK
 from gpudiag.hostfacts import DriverFacts, EnvironmentFacts, NvmlFacts, example, example_with_gpus
 from gpudiag.model import RUN_ENDED, Broken, Cause, Judged, Row, Stage, Sure
 from gpudiag.probes.discovery import trace
 
 RULES = diagnosis.rules()
-CASES = [pytest.param(rule, case, id=f"{rule.id}: {case.name}") for rule in RULES for case in rule.cases]
+CASES = [pytest.param(name, one, id=f"{name}: {one.name}") for name, several in examples().items() for one in several]
 
 
 PASTEABLE = re.compile(
@@ -31,11 +32,13 @@ HIDES_ALL = re.compile(r"export CUDA_VISIBLE_DEVICES=(?:GPU-)?(?:\.|\s|$)")
 """A mask that names no GPU: pasted, it leaves TensorFlow none."""
 
 
-@pytest.mark.parametrize(("rule", "case"), CASES)
-def test_a_case_fires_or_stays_silent(rule: Rule, case: RuleCase) -> None:
-    found = list(rule.causes(case.evidence))
-    assert bool(found) is case.fires
-    for cause in found:
+@pytest.mark.parametrize(("name", "example"), CASES)
+def test_a_cause_is_found_in_its_examples_and_not_in_those_that_are_nearly_the_same(
+    name: str, example: Example
+) -> None:
+    causes = found(name, example.evidence)
+    assert bool(causes) is example.fires
+    for cause in causes:
         assert cause.cause
         assert cause.evidence
         assert cause.fix
@@ -46,13 +49,13 @@ def test_a_case_fires_or_stays_silent(rule: Rule, case: RuleCase) -> None:
 
 
 @pytest.mark.parametrize("rule", RULES, ids=lambda rule: rule.id)
-def test_a_rule_has_cases_of_both_kinds(rule: Rule) -> None:
-    assert {case.fires for case in rule.cases} == {True, False}
+def test_a_cause_has_examples_of_both_kinds(rule: Known) -> None:
+    assert {one.fires for one in examples()[rule.id]} == {True, False}
     assert rule.why.strip()
 
 
 @pytest.mark.parametrize("rule", RULES, ids=lambda rule: rule.id)
-def test_without_a_machine_figures_are_named(rule: Rule) -> None:
+def test_without_a_machine_figures_are_named(rule: Known) -> None:
     for text in (rule.general_cause, *rule.general_fix):
         assert not re.search(r"\{\w*[!:]?\w*\}|\{\{", text)
         assert text == text.strip()
@@ -60,13 +63,13 @@ def test_without_a_machine_figures_are_named(rule: Rule) -> None:
 
 @pytest.mark.parametrize("rule", RULES, ids=lambda rule: rule.id)
 @pytest.mark.parametrize("facts", [example(), example_with_gpus(1), example_with_gpus(8)], ids=["none", "1", "8"])
-def test_a_rule_is_silent_on_a_healthy_machine(rule: Rule, facts: object) -> None:
-    assert list(rule.find(Evidence(facts))) == []  # type: ignore[arg-type]
+def test_a_rule_is_silent_on_a_healthy_machine(rule: Known, facts: object) -> None:
+    assert list(rule.matches(Evidence(facts))) == []  # type: ignore[arg-type]
 
 
 def test_a_match_may_name_an_earlier_stage_than_its_rule() -> None:
     rule = next(rule for rule in RULES if rule.id == "driver_upgraded_without_reboot")
-    by_name = {case.name: next(rule.causes(case.evidence)).stage for case in rule.cases if case.fires}
+    by_name = {one.name: next(rule.causes(one.evidence)).stage for one in examples()[rule.id] if one.fires}
     assert (by_name["cuInit alone"], by_name["NVML alone"]) == (Stage.DRIVER, Stage.NVML)
 
 
@@ -80,7 +83,7 @@ def test_under_wsl_windows_may_have_the_gpu() -> None:
 
 def test_no_more_is_said_of_the_driver_than_is_known() -> None:
     rule = next(rule for rule in RULES if rule.id == "runtime_missing")
-    missing = next(case.evidence for case in rule.cases if case.fires)
+    missing = next(one.evidence for one in examples()[rule.id] if one.fires)
     log = "E0000 00:00:1.2 7 cuda_platform.cc:51] failed call to cuInit: INTERNAL: Failed call to cuInit: {}"
     reading = to_builtins(trace.read_log((log.format("CUDA_ERROR_SYSTEM_DRIVER_MISMATCH"),), 0, None))
     (cause,) = rule.causes(Evidence(missing.facts, rows=(Row(TRACE, (), Judged(), 0.0, reading),)))
@@ -101,14 +104,14 @@ def test_no_more_is_said_of_the_driver_than_is_known() -> None:
 def test_a_mixture_is_proved_by_files_and_not_by_metadata(overwritten: dict[str, tuple[str, ...]], sure: Sure) -> None:
     for name in ("distributions_mixed", "mixture_breaks_import"):
         rule = next(rule for rule in RULES if rule.id == name)
-        mixed = next(case.evidence for case in rule.cases if case.fires)
+        mixed = next(one.evidence for one in examples()[rule.id] if one.fires)
         facts = replace(mixed.facts, tensorflow=replace(mixed.facts.tensorflow, overwritten=overwritten))
         assert [cause.sure for cause in rule.causes(Evidence(facts, rows=mixed.rows))] == [sure]
 
 
 def test_what_the_program_caught_is_possible_at_most() -> None:
     rule = next(rule for rule in RULES if rule.id == "tensors_do_not_fit")
-    sure = {case.name: cause.sure for case in rule.cases for cause in rule.causes(case.evidence)}
+    sure = {case.name: cause.sure for case in examples()[rule.id] for cause in found(rule.id, case.evidence)}
     assert sure == {"a large tensor": Sure.LIKELY, "caught, it seems": Sure.POSSIBLE}
 
 
@@ -124,9 +127,7 @@ def test_what_the_program_caught_is_possible_at_most() -> None:
     ],
 )
 def test_only_a_gpu_that_is_known_to_fail_is_reset(rule: str, case: str, resets: list[str]) -> None:
-    found = next(one for one in RULES if one.id == rule)
-    (evidence,) = (one.evidence for one in found.cases if one.name == case)
-    (cause,) = found.causes(evidence)
+    (cause,) = found(rule, evidence(rule, case))
     commands = [line for line in cause.fix if "--gpu-reset" in line and not line.startswith("#")]
     assert [re.findall(r"--gpu-reset -i (\d+)  ", line) for line in commands] == [[index] for index in resets]
 
@@ -146,55 +147,52 @@ OTHER = "GPU-00000001-0000-4000-8000-000000000000"
     ],
 )
 def test_a_free_gpu_is_chosen_where_there_is_one(rule: str, case: str, chosen: list[str]) -> None:
-    found = next(one for one in RULES if one.id == rule)
-    (evidence,) = (one.evidence for one in found.cases if one.name == case)
-    (cause,) = found.causes(evidence)
+    (cause,) = found(rule, evidence(rule, case))
     assert re.findall(r"^export CUDA_VISIBLE_DEVICES=(\S+)", "\n".join(cause.fix), re.MULTILINE) == chosen
     if "hidden" in case:
         assert cause.trial is None, "a GPU that was hidden on purpose is not tried"
 
 
 def test_a_rule_of_last_resort_counts_only_where_no_other_finds_a_cause() -> None:
-    cases = {f"{rule.id}: {case.name}": case.evidence for rule in RULES for case in rule.cases}
-    unexplained = diagnosis.diagnose(cases["cuinit_fails: A_NEW_ONE"])
+    unexplained = diagnosis.diagnose(evidence("cuinit_fails", "A_NEW_ONE"))
     assert [cause.rule for cause in unexplained.causes] == ["cuinit_fails"]
-    explained = cases["fabric_manager_not_running: not installed"]
+    explained = evidence("fabric_manager_not_running", "not installed")
     rule = diagnosis.get("cuinit_fails")
     assert rule is not None
-    assert list(rule.find(explained))
-    found = diagnosis.diagnose(explained)
-    assert [cause.rule for cause in (*found.causes, *found.folded)] == ["fabric_manager_not_running"]
+    assert list(rule.matches(explained))
+    diagnosed = diagnosis.diagnose(explained)
+    assert [cause.rule for cause in (*diagnosed.causes, *diagnosed.folded)] == ["fabric_manager_not_running"]
 
 
 def test_what_is_done_about_a_failing_gpu_names_the_others_or_nothing() -> None:
     rule = diagnosis.get("gpu_lost")
     assert rule is not None
-    found = {case.name: next(rule.causes(case.evidence)) for case in rule.cases if case.fires}
-    assert {name: cause.sure for name, cause in found.items()} == {
+    causes = {one.name: next(rule.causes(one.evidence)) for one in examples()[rule.id] if one.fires}
+    assert {name: cause.sure for name, cause in causes.items()} == {
         "by NVML": Sure.PROVED,
         "one of two, by NVML": Sure.PROVED,
         "when devices are created": Sure.POSSIBLE,
         "one of two, not known which": Sure.POSSIBLE,
         "in a log": Sure.LIKELY,
     }
-    others, reset = found["one of two, by NVML"].fix[1:3]
+    others, reset = causes["one of two, by NVML"].fix[1:3]
     uuids = [gpu.uuid for gpu in example_with_gpus(2).nvml_devices]
     assert others == f"export CUDA_VISIBLE_DEVICES={','.join(uuids)}"
     assert "--gpu-reset -i 2 " in reset
-    assert not any("export" in line for line in found["by NVML"].fix), "there is no other GPU"
-    assert not any("-i " in line for line in found["one of two, not known which"].fix[1:])
+    assert not any("export" in line for line in causes["by NVML"].fix), "there is no other GPU"
+    assert not any("-i " in line for line in causes["one of two, not known which"].fix[1:])
 
 
 def test_without_nvswitch_the_fabric_manager_is_no_likely_cause() -> None:
     rule = diagnosis.get("fabric_manager_not_running")
     assert rule is not None
-    found = {case.name: next(rule.causes(case.evidence)) for case in rule.cases if case.fires}
+    causes = {one.name: next(rule.causes(one.evidence)) for one in examples()[rule.id] if one.fires}
     for name in ("without NVSwitch", "without NVSwitch, in a container"):
-        assert found[name].sure is Sure.POSSIBLE
-        assert "no NVSwitch is seen" in found[name].cause
-        assert not any("fabricmanager" in line for line in found[name].fix)
-    assert found["no device file, and yet of a kind that is joined"].sure is Sure.LIKELY
-    assert found["not installed"].sure is Sure.PROVED
+        assert causes[name].sure is Sure.POSSIBLE
+        assert "no NVSwitch is seen" in causes[name].cause
+        assert not any("fabricmanager" in line for line in causes[name].fix)
+    assert causes["no device file, and yet of a kind that is joined"].sure is Sure.LIKELY
+    assert causes["not installed"].sure is Sure.PROVED
 
 
 @pytest.mark.parametrize("probe", [TRACE, "discovery.logical_devices"])
@@ -209,9 +207,9 @@ def test_without_nvswitch_the_fabric_manager_is_no_likely_cause() -> None:
 def test_the_end_of_the_run_is_no_fault_of_the_machine(probe: str, cause: Cause, detail: str, failed: bool) -> None:
     hidden = example_with_gpus(2, environment=EnvironmentFacts({"CUDA_VISIBLE_DEVICES": "9"}))
     row = Row(probe, (), Broken(cause, detail), 0.0)
-    found = diagnosis.diagnose(Evidence(hidden, rows=(row,)))
-    assert (found.broken_at is not None) is failed
-    assert "mask_hides_all" in [one.rule for one in (*found.causes, *found.folded)]
+    diagnosed = diagnosis.diagnose(Evidence(hidden, rows=(row,)))
+    assert (diagnosed.broken_at is not None) is failed
+    assert "mask_hides_all" in [one.rule for one in (*diagnosed.causes, *diagnosed.folded)]
 
 
 @pytest.mark.parametrize(("listed", "status"), [(0, "failed"), (1, "ok")])
@@ -226,14 +224,14 @@ def test_nvml_failed_only_where_tensorflow_lists_none_for_it(listed: int, status
 def test_distributions_that_are_mixed_are_named_once_and_those_elsewhere_not() -> None:
     rule = diagnosis.get("distributions_mixed")
     assert rule is not None
-    (cause,) = next(list(rule.causes(case.evidence)) for case in rule.cases if case.name == "a third elsewhere")
+    (cause,) = found(rule.id, evidence(rule.id, "a third elsewhere"))
     assert cause.cause.startswith("tensorflow 2.21.0 and tensorflow-cpu 2.21.0 install")
 
 
 def test_a_version_that_is_not_known_is_not_told() -> None:
     rule = diagnosis.get("driver_upgraded_without_reboot")
     assert rule is not None
-    mismatch = next(case.evidence for case in rule.cases if case.name == "NVML and cuInit")
+    mismatch = evidence(rule.id, "NVML and cuInit")
     facts = replace(mismatch.facts, driver=replace(mismatch.facts.driver, libcuda_path="/usr/lib/libcuda.so.1"))
     (cause,) = rule.causes(Evidence(facts, rows=mismatch.rows))
     assert cause.sure is Sure.LIKELY
@@ -247,8 +245,8 @@ def test_the_root_comes_before_its_symptom() -> None:
         "    tf.config.set_visible_devices(tf.config.list_physical_devices('GPU')[0], 'GPU')",
         "IndexError: list index out of range",
     )
-    evidence = Evidence(example_with_gpus(1), rows=(Row(TRACE, (), Judged(), 0.0, reading),), lines=log)
-    causes = [cause.rule for cause in diagnosis.diagnose(evidence).causes]
+    seen = Evidence(example_with_gpus(1), rows=(Row(TRACE, (), Judged(), 0.0, reading),), lines=log)
+    causes = [cause.rule for cause in diagnosis.diagnose(seen).causes]
     assert causes == ["program_ran_elsewhere", "element_of_no_gpus"]
 
 

@@ -9,8 +9,9 @@ from msgspec.structs import replace
 
 from conftest import Gpudiag
 from corpus import items
-from gpudiag import codec, diagnosis
-from gpudiag.diagnosis.rule import Evidence
+from examples import examples
+from gpudiag import codec
+from gpudiag.cause import Evidence
 from gpudiag.hostfacts import (
     ContainerFacts,
     DeviceNodeFacts,
@@ -24,7 +25,7 @@ from gpudiag.report import FORMATS, render
 from gpudiag.scope import gpus_in_scope
 from withheld import concluded, contradicts, green, replace_rows
 
-CASES = {f"{rule.id}: {case.name}": case.evidence for rule in diagnosis.rules() for case in rule.cases}
+CASES = {f"{name}: {one.name}": one.evidence for name, several in examples().items() for one in several}
 CORPUS = {str(item): item.evidence for item in items() if item.evidence is not None}
 MACHINES = {name: evidence for name, evidence in {**CASES, **CORPUS}.items() if gpus_in_scope(evidence.facts)}
 

@@ -1,0 +1,46 @@
+"""Every cause that ships, found by walking the folders of the stages; see :mod:`gpudiag.cause`."""
+
+from __future__ import annotations
+
+import importlib
+import pkgutil
+from functools import cache
+from pathlib import Path
+
+from gpudiag.catalogue import documentation
+from gpudiag.cause import Cause, Known
+from gpudiag.errors import CatalogueError
+from gpudiag.model import Stage
+
+
+@cache
+def names() -> dict[str, Stage]:
+    """Return every name and its stage, ordered by stage and then by name; no file of a cause is read.
+
+    Raises :class:`CatalogueError` for two of one name.
+    """
+    found: dict[str, Stage] = {}
+    for stage in Stage:
+        for one in pkgutil.iter_modules([str(Path(__path__[0], stage.name.lower()))]):
+            if one.name in found:
+                raise CatalogueError(f"two causes are called {one.name!r}")
+            found[one.name] = stage
+    return found
+
+
+@cache
+def get(name: str) -> Known | None:
+    """Return the cause called ``name``, or None."""
+    stage = names().get(name)
+    if stage is None:
+        return None
+    module = importlib.import_module(f"{__name__}.{stage.name.lower()}.{name}")
+    sentence, _, why = documentation(module).partition("\n\n")
+    declared: Cause = module.CAUSE
+    return Known(name, stage, " ".join(sentence.split()), " ".join(why.split()), declared, module.find)
+
+
+@cache
+def all_of_them() -> tuple[Known, ...]:
+    """Return every cause, in the order of :func:`names`."""
+    return tuple(one for one in map(get, names()) if one is not None)

@@ -1,0 +1,1 @@
+"""A build of TensorFlow that has no CUDA."""

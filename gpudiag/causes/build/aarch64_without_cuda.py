@@ -1,0 +1,34 @@
+"""{own} is the aarch64 wheel, which is built without CUDA
+
+The aarch64 wheels on PyPI are for the CPU. The extra [and-cuda] installs gigabytes of NVIDIA's packages beside them
+all the same, and none of them is ever opened: no path and no driver is at fault.
+"""
+
+from __future__ import annotations
+
+from gpudiag.cause import Cause, Evidence, Match, Matches
+from gpudiag.causes.shared.packages import is_plain_cpu_build, shown, system_facts
+
+CAUSE = Cause(
+    fix=(
+        "docker run --gpus all -it nvcr.io/nvidia/tensorflow:25.02-tf2-py3  # NVIDIA's container",
+        "# on Jetson: NVIDIA's wheels for JetPack; otherwise build TensorFlow from source with --config=cuda",
+    ),
+    url="https://docs.nvidia.com/deeplearning/frameworks/tensorflow-release-notes/",
+    needs_gpu=False,
+)
+
+
+def find(evidence: Evidence) -> Matches:
+    installed = is_plain_cpu_build(evidence)
+    if installed is None or system_facts(evidence).machine != "aarch64":
+        return
+    packages = [one.name for one in installed.companions if one.name.startswith("nvidia-")]
+    if not packages and not evidence.facts.nvml_devices:
+        return
+    own = installed.distributions[0]
+    useless = [f"{len(packages)} packages of NVIDIA beside it, of no use to it"] if packages else []
+    yield Match(
+        evidence=(*shown(installed), "machine aarch64", "is_cuda_build is False", *useless),
+        figures={"own": f"{own.name} {own.version}"},
+    )

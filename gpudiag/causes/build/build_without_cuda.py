@@ -1,0 +1,36 @@
+"""{own} is a build without CUDA, which never looks for a GPU
+
+tensorflow-cpu, and builds for the CPU of conda and others, list no GPU, and print not one line about it.
+tf.test.is_built_with_cuda() is False there.
+"""
+
+from __future__ import annotations
+
+from gpudiag.cause import Cause, Evidence, Match, Matches
+from gpudiag.causes.shared.packages import INSTALLATION, is_plain_cpu_build, names, reinstall, shown, system_facts
+
+CAUSE = Cause(
+    fix=("{first}", "pip install '{with_cuda}'"),
+    url=INSTALLATION,
+    shown={"first": "pip uninstall -y tensorflow-cpu"},
+)
+
+
+def find(evidence: Evidence) -> Matches:
+    installed = is_plain_cpu_build(evidence)
+    if (
+        installed is None
+        or system_facts(evidence).os.startswith("Windows")
+        or system_facts(evidence).machine == "aarch64"
+    ):
+        return
+    variables = evidence.facts.variables
+    own = installed.distributions[0]
+    conda = variables.get("CONDA_PREFIX")
+    first = f"pip uninstall -y {names(installed)}"
+    if conda and own.name == "tensorflow" and own.location.startswith(conda):
+        first = "conda install 'tensorflow=*=cuda*'  # conda chose the build for the CPU"
+    yield Match(
+        evidence=(*shown(installed), "is_cuda_build is False"),
+        figures={**reinstall(installed), "own": f"{own.name} {own.version}", "first": first},
+    )

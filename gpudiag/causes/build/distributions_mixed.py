@@ -1,0 +1,33 @@
+"""{listed} install the same folder, and the one installed last has overwritten the other
+
+tensorflow, tensorflow-cpu, tf-nightly and others all install the folder `tensorflow`. Most often another package asks
+for tensorflow-cpu: its files replace those of the build with CUDA, no GPU is listed, and not one line says why.
+Uninstalling only one of them deletes files of the other: remove all, then install one.
+"""
+
+from __future__ import annotations
+
+from gpudiag.cause import Cause, Evidence, Match, Matches
+from gpudiag.causes.shared.packages import (
+    INSTALLATION,
+    has_cuda,
+    import_error,
+    overwritten,
+    reinstall,
+    shown,
+    sure_of_mixture,
+    tensorflow_facts,
+)
+
+CAUSE = Cause(
+    fix=("pip uninstall -y {names}", "pip install --force-reinstall '{with_cuda}'"),
+    url=INSTALLATION,
+)
+
+
+def find(evidence: Evidence) -> Matches:
+    installed = tensorflow_facts(evidence.facts)
+    if installed is not None and import_error(evidence) is None and evidence.found("host.tensorflow", "several"):
+        build = f"is_cuda_build of the files in use: {has_cuda(evidence.facts)}"
+        seen = (*shown(installed), *overwritten(installed), build)
+        yield Match(seen, sure_of_mixture(installed), figures=reinstall(installed))

@@ -1,0 +1,1 @@
+"""The GPU is used, and not as the user meant."""

@@ -1,0 +1,46 @@
+"""{who} has no GPU: where the others have, they wait for it, or compute at its pace
+
+MultiWorkerMirroredStrategy exchanges gradients after each step. A worker whose TensorFlow found no GPU falls back to
+the CPU without an error, and the cluster hangs, or is as slow as that worker, and none of them says why. From one
+machine the others cannot be seen, so the check belongs on every worker, before training. The worker without a GPU may
+log "TensorFlow device GPU:0 was not registered".
+"""
+
+from __future__ import annotations
+
+from gpudiag.cause import Cause, Evidence, Match, Matches
+from gpudiag.knowledge.log import NOT_REGISTERED
+from gpudiag.model import Severity, Stage, Sure
+from gpudiag.probes.host import collectives
+from gpudiag.scope import gpus_in_scope
+
+CAUSE = Cause(
+    severity=Severity.WARNING,
+    fix=(
+        "gpudiag check --require-gpus 1  # on every worker, before training",
+        "# on a worker where that fails: what its report names as the cause",
+    ),
+    url="https://www.tensorflow.org/tutorials/distribute/multi_worker_with_keras",
+    needs_gpu=False,
+)
+
+
+def find(evidence: Evidence) -> Matches:
+    facts = evidence.facts
+    workers, own = collectives.training_workers(facts), collectives.own_task(facts)
+    refused = evidence.program.first(NOT_REGISTERED)
+    listed = evidence.trace.listed if evidence.trace else len(gpus_in_scope(facts))
+    here = len(workers) > 1 and own in workers and not listed
+    if not here and not refused:
+        return
+    seen = [
+        f"TF_CONFIG: {own} of {len(workers)} workers" if len(workers) > 1 else None,
+        f"GPUs that TensorFlow lists here: {listed}" if here else None,
+        f"log: {refused.line.strip()}" if refused else None,
+    ]
+    yield Match(
+        evidence=tuple(filter(None, seen)),
+        sure=Sure.LIKELY if refused else Sure.POSSIBLE,
+        figures={"who": f"this worker, {own} of {len(workers)}," if here else "a worker of the cluster"},
+        stage=Stage.DEVICE_FILTER if here else None,
+    )

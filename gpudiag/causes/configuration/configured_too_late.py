@@ -1,0 +1,54 @@
+"""the program configures {what} after TensorFlow has made its devices
+
+Which GPUs are visible, memory growth, logical devices and the numbers of threads are read once, when TensorFlow makes
+its devices, and a later change raises RuntimeError. An operation or a tensor makes them, but so do
+tf.config.list_logical_devices, get_memory_info, `with tf.device`, Dataset.range, MirroredStrategy() and
+tf.test.is_gpu_available(); list_physical_devices and get_visible_devices do not. Often it is not the program itself
+but a module that it imports and that builds a model, or a cell of the notebook that ran before.
+"""
+
+from __future__ import annotations
+
+from gpudiag.cause import Cause, Evidence, Match, Matches
+from gpudiag.causes.shared.configuration import GROWTH, SETTER
+from gpudiag.knowledge.log import (
+    CONFIGURED_TOO_LATE,
+    DEVICE_CREATED,
+)
+from gpudiag.log import statements
+from gpudiag.model import Severity
+
+CAUSE = Cause(
+    severity=Severity.WARNING,
+    fix=(
+        "# put the line directly after import tensorflow, before other imports that build models",
+        "# to find what comes first, move the next line up until it holds:",
+        "from tensorflow.python.eager import context; assert context.context()._context_handle is None",
+        "{instead}",
+    ),
+    url="https://www.tensorflow.org/guide/gpu#limiting_gpu_memory_growth",
+    needs_gpu=False,
+    shown={"instead": "export TF_FORCE_GPU_ALLOW_GROWTH=true  # or, with no change to the program"},
+)
+
+
+_INSTEAD = {
+    "Physical devices": f"export {GROWTH}=true  # or, with no change to the program",
+    "Visible devices": "export CUDA_VISIBLE_DEVICES={gpu}  # or, with no change to the program",
+    "Intra op parallelism": "export TF_NUM_INTRAOP_THREADS=N  # or, with no change to the program",
+    "Inter op parallelism": "export TF_NUM_INTEROP_THREADS=N  # or, with no change to the program",
+}
+
+
+def find(evidence: Evidence) -> Matches:
+    for found, error, statement in statements(evidence.program, CONFIGURED_TOO_LATE, SETTER):
+        what = found["what"]
+        instead = _INSTEAD.get(what, "# in a notebook: restart the kernel, and run that cell first")
+        if "{gpu}" in instead:
+            instead = instead.format(gpu=evidence.gpus[0].uuid) if evidence.gpus else ""
+        before = evidence.program.said(DEVICE_CREATED, most=1)
+        yield Match(
+            evidence=tuple(filter(None, (statement, error, *(f"before it: {line}" for line in before)))),
+            figures={"what": what.lower(), "instead": instead},
+        )
+        return

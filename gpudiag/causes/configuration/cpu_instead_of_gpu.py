@@ -1,0 +1,57 @@
+"""the program asked for a GPU, got the CPU, and went on
+
+Soft placement is on in TensorFlow 2: an operation under tf.device('/GPU:0') runs on the CPU where there is no such
+GPU, and nothing is said. MirroredStrategy() without a GPU is one replica on the CPU. What users see is training that
+takes ten times as long. Why there was no GPU is another cause, named before this one where it was found.
+"""
+
+from __future__ import annotations
+
+from gpudiag.cause import Cause, Evidence, Match, Matches
+from gpudiag.causes.shared.configuration import listed_here
+from gpudiag.knowledge.log import (
+    DEVICE_NOT_AVAILABLE,
+    DEVICE_NOT_SATISFIED,
+    MIRRORED_DEVICES,
+    NON_GPU_REPLICAS,
+)
+from gpudiag.log import Log
+from gpudiag.model import Severity, Sure
+from gpudiag.placement import devices_of, parse_placements
+
+CAUSE = Cause(
+    severity=Severity.WARNING,
+    fix=(
+        "assert tf.config.list_physical_devices('GPU'), 'TensorFlow lists no GPU'  # after import tensorflow",
+        "tf.config.set_soft_device_placement(False)  # an operation that cannot run on the GPU raises",
+        "gpudiag check --require-gpus 1  # before the program, as a step that fails without a GPU",
+    ),
+    url="https://www.tensorflow.org/guide/gpu#manual_device_placement",
+    needs_gpu=False,
+    symptom=True,
+)
+
+
+_HEAVY = ("BatchMatMulV2", "Conv2D", "Conv3D", "MatMul")
+"""Operations that TensorFlow puts on a GPU wherever there is one."""
+
+
+def find(evidence: Evidence) -> Matches:
+    without = (DEVICE_NOT_AVAILABLE, DEVICE_NOT_SATISFIED)
+    found = [event for event in evidence.program.all(MIRRORED_DEVICES, *without) if "CPU" in event["devices"].upper()]
+    found = [event for event in found if "GPU" not in event["devices"].upper()]
+    said = Log(
+        event.line for event in evidence.program.events if event in found or event.message is NON_GPU_REPLICAS
+    ).said(MIRRORED_DEVICES, NON_GPU_REPLICAS, *without)
+    placements = parse_placements(evidence.lines)
+    ran = {op: devices for op in _HEAVY if (devices := devices_of(op, placements))}
+    if not said and (not ran or any("CPU" not in device for devices in ran.values() for device in devices)):
+        return
+    yield Match(
+        evidence=(
+            *said,
+            *(f"{op} ran on {', '.join(devices)}" for op, devices in ran.items()),
+            *listed_here(evidence),
+        ),
+        sure=Sure.PROVED if any(event.message in without for event in found) else Sure.LIKELY,
+    )

@@ -1,0 +1,71 @@
+"""cuDNN {version} has no code for {name} (compute capability {capability}): convolutions fail
+
+cuDNN 9.10 is the last with code for Maxwell, Pascal and Volta (compute capability below 7.5). TensorFlow asks for
+cuDNN 9.3 or any later 9, so that pip takes the newest. The GPU is listed and matrix products work; convolutions and
+recurrent layers fail, with CUDNN_STATUS_EXECUTION_FAILED, "no kernel image" or "No algorithm worked".
+"""
+
+from __future__ import annotations
+
+import re
+
+from gpudiag.cause import Cause, Evidence, Match, Matches
+from gpudiag.causes.shared.machine import (
+    gpus_by_nvml,
+)
+from gpudiag.hostfacts import Unknown
+from gpudiag.model import Severity, Sure
+
+CAUSE = Cause(
+    severity=Severity.WARNING,
+    fix=("pip install '{package}>=9.3,<9.11'", "{also}"),
+    url="https://docs.nvidia.com/deeplearning/cudnn/backend/v9.11.0/reference/support-matrix.html",
+    shown={"also": "pip check  # says whether something else asks for a newer one"},
+)
+
+
+_LAST_CUDNN = (9, 10)
+"""The last cuDNN with code for Maxwell, Pascal and Volta (NVIDIA's support matrices of 9.10 and 9.11)."""
+
+
+_TURING = (7, 5)
+
+
+def _numbers(version: str) -> tuple[int, ...]:
+    return tuple(int(part) for part in re.findall(r"\d+", version)[:2])
+
+
+def find(evidence: Evidence) -> Matches:
+    readings = [row.reading for row in evidence.rows if row.probe == "discovery.physical_devices" and row.reading]
+    loaded = next((str(reading["cudnn"]) for reading in readings if reading.get("cudnn")), None)
+    tensorflow = evidence.facts.tensorflow
+    companions = () if isinstance(tensorflow, Unknown) else tensorflow.companions
+    by_pip = next((one for one in companions if one.name.startswith("nvidia-cudnn-cu")), None)
+    version = loaded or (by_pip.version if by_pip else None)
+    if version is None or _numbers(version) <= _LAST_CUDNN:
+        return
+    old = [
+        (gpu, device.compute_capability)
+        for gpu, device in gpus_by_nvml(evidence)
+        if device.compute_capability is not None and _numbers(device.compute_capability) < _TURING
+    ]
+    if not old:
+        return
+    strange = loaded and by_pip and not by_pip.version.startswith(loaded)
+    yield Match(
+        evidence=(
+            *(f"GPU {gpu.index} ({gpu.name}): compute capability {capability}" for gpu, capability in old),
+            f"cuDNN {loaded} is loaded" if loaded else f"cuDNN {version} is installed",
+            *([f"{by_pip.name} {by_pip.version} in {by_pip.location}"] if by_pip else []),
+        ),
+        sure=Sure.PROVED if loaded else Sure.LIKELY,
+        figures={
+            "name": old[0][0].name,
+            "capability": old[0][1],
+            "version": version,
+            "package": by_pip.name if by_pip else "nvidia-cudnn-cu12",
+            "also": "# take the other cuDNN, which is loaded instead, out of LD_LIBRARY_PATH"
+            if strange or (loaded and not by_pip)
+            else "pip check  # says whether something else asks for a newer one",
+        },
+    )

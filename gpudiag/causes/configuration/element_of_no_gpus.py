@@ -1,0 +1,42 @@
+"""the program takes an element of a list of GPUs that is empty or shorter than it assumes
+
+tf.config.list_physical_devices('GPU') gives an empty list where TensorFlow can use no GPU; it raises nothing.
+`gpus[0]` then ends in IndexError, which says nothing about the reason. The reason is named before this cause, or
+TensorFlow's own lines above the traceback hint at it.
+"""
+
+from __future__ import annotations
+
+import re
+
+from gpudiag.cause import Cause, Evidence, Match, Matches
+from gpudiag.causes.shared.configuration import gpus_listed, listed_here
+from gpudiag.knowledge.log import (
+    NO_SUCH_ELEMENT,
+)
+from gpudiag.log import statements
+from gpudiag.model import Severity, Sure
+
+CAUSE = Cause(
+    severity=Severity.WARNING,
+    fix=(
+        "if not (gpus := tf.config.list_physical_devices('GPU')): "
+        "raise SystemExit('TensorFlow lists no GPU; gpudiag check says why')",
+    ),
+    url="https://www.tensorflow.org/api_docs/python/tf/config/list_physical_devices",
+    needs_gpu=False,
+    symptom=True,
+)
+
+
+_OF_GPUS = re.compile(r"(?i)(?:gpu|device)\w{0,60}(?:\([^()]{0,200}\))?\[")
+
+
+def find(evidence: Evidence) -> Matches:
+    for _, error, statement in statements(evidence.program, NO_SUCH_ELEMENT, _OF_GPUS):
+        if statement:
+            yield Match(
+                evidence=(statement, error, *listed_here(evidence)),
+                sure=Sure.LIKELY if gpus_listed(evidence) else Sure.PROVED,
+            )
+            return

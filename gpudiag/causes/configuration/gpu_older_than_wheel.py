@@ -1,0 +1,50 @@
+"""{name} has compute capability {capability}, which is too old for this TensorFlow: no kernel runs on it
+
+TensorFlow's wheels of 2.18 to 2.21 have code for compute capability 6.0 (Pascal) and later. An older GPU is listed;
+TensorFlow even announces that it will compile kernels for it, which cannot be: PTX runs on newer GPUs alone.
+"""
+
+from __future__ import annotations
+
+from gpudiag.cause import Cause, Evidence, Match, Matches
+from gpudiag.causes.shared.generations import where_kernels_fail
+from gpudiag.causes.shared.machine import (
+    said,
+)
+from gpudiag.knowledge.log import TOO_LOW_CAPABILITY
+from gpudiag.model import Severity, Stage
+
+CAUSE = Cause(
+    severity=Severity.WARNING,
+    fix=(
+        "{hide}",
+        "# or take an earlier TensorFlow that was built for it, as this tells of the one that is installed:",
+        "python -c 'import tensorflow as tf; print(tf.sysconfig.get_build_info()[\"cuda_compute_capabilities\"])'",
+    ),
+    url="https://www.tensorflow.org/install/source#gpu",
+    shown={"hide": "export CUDA_VISIBLE_DEVICES=-1  # the CPU"},
+)
+
+
+_MASK = "CUDA_VISIBLE_DEVICES"
+
+
+def find(evidence: Evidence) -> Matches:
+    found = evidence.found("discovery.device_details", "too_old")
+    ignored = said(evidence, TOO_LOW_CAPABILITY)
+    if not found and not ignored:
+        return
+    name, has = (
+        (found[0].figures["name"], found[0].figures["capability"]) if found else (ignored[0]["name"], ignored[0]["has"])
+    )
+    pci = {str(finding.figures["pci_bus_id"]) for finding in found} | {event["pci"].lower() for event in ignored}
+    rest = ",".join(gpu.uuid for gpu in evidence.gpus if gpu.pci_bus_id not in pci)
+    yield Match(
+        evidence=(*(finding.message for finding in found), *(event.text for event in ignored)),
+        figures={
+            "name": name,
+            "capability": has,
+            "hide": f"export {_MASK}={rest}  # the others" if rest else f"export {_MASK}=-1  # the CPU",
+        },
+        stage=Stage.DEVICE_FILTER if ignored else where_kernels_fail(evidence),
+    )

@@ -1,0 +1,58 @@
+"""{count} test(s) were skipped for want of a GPU, and the run passed without them
+
+Marks such as skipif(not tf.config.list_physical_devices('GPU')) are right on a laptop. On a runner that is there for
+its GPU they turn a broken driver or a container without one into a green run, in which no GPU test ran. Why
+TensorFlow lists none is another cause, named before this one where it was found.
+"""
+
+from __future__ import annotations
+
+import re
+
+from gpudiag.cause import Cause, Evidence, Match, Matches
+from gpudiag.hostfacts import Facts
+from gpudiag.knowledge.log import TEST_SKIPPED
+from gpudiag.model import Severity, Sure
+
+CAUSE = Cause(
+    severity=Severity.WARNING,
+    fix=(
+        "gpudiag check --require-gpus 1  # as a step before the tests: it fails without a GPU",
+        "# in conftest.py, for the runner that has one:",
+        "if os.environ.get('REQUIRE_GPU') and not "
+        "tf.config.list_physical_devices('GPU'): pytest.exit('no GPU', returncode=1)",
+        "pytest -rs  # names each skipped test and the reason",
+    ),
+    url="https://docs.pytest.org/en/stable/how-to/skipping.html",
+    needs_gpu=False,
+)
+
+
+_GIVEN = re.compile(r"SLURM_(?:GPUS\w*|JOB_GPUS|STEP_GPUS)")
+
+
+def _gpu_expected(facts: Facts) -> str:
+    """Say what shows that there ought to be a GPU; "" where nothing does."""
+    if not facts.without_gpu:
+        return "the machine has an NVIDIA GPU" if facts.nvml_devices else "whether there is a GPU is not known"
+    given = facts.variables.get("NVIDIA_VISIBLE_DEVICES", "void")
+    if given not in ("", "none", "void"):
+        return f"NVIDIA_VISIBLE_DEVICES={given}"
+    return next((f"{name}={value}" for name, value in facts.variables.items() if _GIVEN.fullmatch(name)), "")
+
+
+def find(evidence: Evidence) -> Matches:
+    found = evidence.program.all(TEST_SKIPPED)
+    expected = _gpu_expected(evidence.facts)
+    if not found or not expected or evidence.trace is None:
+        return
+    listed = evidence.trace.listed
+    summary = [int(event["count"]) for event in found if event["count"]]  # of tests that -v names, too
+    yield Match(
+        evidence=(
+            *evidence.program.said(TEST_SKIPPED),
+            f"{expected}, and TensorFlow lists {listed or 'none'} here",
+        ),
+        sure=Sure.LIKELY if listed else Sure.PROVED,
+        figures={"count": sum(summary) or len(found)},
+    )

@@ -1,0 +1,37 @@
+"""the program asks for GPU {asked!r}, which is none of TensorFlow's numbers: {table}
+
+TensorFlow counts the GPUs that CUDA shows it, from 0 and in the order of CUDA_VISIBLE_DEVICES: with
+CUDA_VISIBLE_DEVICES=2,3 there are /GPU:0 and /GPU:1, and no /GPU:2. visible_device_list and /GPU:N take these
+numbers, no UUIDs and not those of nvidia-smi. Without soft placement a number too high is refused; with it, the
+operation runs on GPU:0, and it seems that the setting is ignored.
+"""
+
+from __future__ import annotations
+
+from gpudiag.cause import Cause, Evidence, Match, Matches
+from gpudiag.causes.shared.visibility import MASK, table
+from gpudiag.knowledge.log import (
+    DEVICE_NOT_SATISFIED,
+    INDEX_NOT_VISIBLE,
+    NO_DEVICE_FOR_SPEC,
+)
+from gpudiag.model import Severity
+from gpudiag.scope import gpus_in_scope
+
+CAUSE = Cause(
+    severity=Severity.WARNING,
+    fix=("# {table}", "# or by UUID, outside the program: CUDA_VISIBLE_DEVICES=GPU-...; then use /GPU:0"),
+    url="https://www.tensorflow.org/guide/gpu",
+)
+
+
+def find(evidence: Evidence) -> Matches:
+    gpus = len(gpus_in_scope(evidence.facts))
+    for asked in evidence.program.all(INDEX_NOT_VISIBLE, DEVICE_NOT_SATISFIED, NO_DEVICE_FOR_SPEC):
+        number = asked["number"]
+        if not number or 0 < gpus <= int(number):  # where no GPU is seen, that is the cause, and not the number
+            yield Match(
+                evidence=(f"log: {asked.text}", f"{MASK}={evidence.facts.variables.get(MASK, '(not set)')}"),
+                figures={"asked": number or asked["asked"], "table": table(evidence.facts)},
+            )
+            return

@@ -1,0 +1,29 @@
+"""a kernel of the program failed on the GPU: it read or wrote where it must not, or the GPU has a fault
+
+After CUDA_ERROR_ILLEGAL_ADDRESS and its like every further call of the process fails, and the line names what was
+called then, not the kernel that failed: kernels run later than they are called. Most often it is an operation of
+one's own or of an extension, an index out of range (which on the GPU is not checked), or libraries that do not fit
+each other; in rare cases the GPU, its memory or its overclocking.
+"""
+
+from __future__ import annotations
+
+from gpudiag.cause import Cause, Evidence, Match, Matches
+from gpudiag.knowledge.log import STRAY_ACCESS
+from gpudiag.model import Severity, Sure
+
+CAUSE = Cause(
+    severity=Severity.WARNING,
+    fix=(
+        "CUDA_LAUNCH_BLOCKING=1 python program.py  # the traceback names the operation that failed then",
+        "sudo dmesg | grep -i -e nvrm -e xid  # Xid 13 and 31: a program's; 48, 63, 64, 79, 94, 95: the GPU's",
+    ),
+    url="https://docs.nvidia.com/deploy/xid-errors/",
+    needs_gpu=False,
+)
+
+
+def find(evidence: Evidence) -> Matches:
+    said = evidence.program.said(STRAY_ACCESS)
+    if said:
+        yield Match(evidence=said, sure=Sure.POSSIBLE)

@@ -1,0 +1,66 @@
+"""the program takes {rank} for the number of a GPU, and {gpus} GPU(s) are visible
+
+Horovod, torchrun and mpirun start several processes on a machine and number them: the local rank. Programs take it as
+the index of their GPU. Where more processes are started than GPUs are visible, or where the launcher already gave
+each process a GPU of its own, which is then GPU:0 for each of them, that index does not exist: "IndexError: list
+index out of range", or an invalid visible_device_list.
+"""
+
+from __future__ import annotations
+
+from gpudiag.cause import Cause, Evidence, Match, Matches
+from gpudiag.causes.shared.visibility import MASK, table
+from gpudiag.knowledge.log import (
+    LOCAL_RANK,
+    NO_SUCH_ELEMENT,
+)
+from gpudiag.model import Severity, Sure
+from gpudiag.scope import gpus_in_scope
+
+CAUSE = Cause(
+    severity=Severity.WARNING,
+    fix=(
+        "horovodrun -np {gpus} ...  # as many processes on each machine as GPUs are visible",
+        "# where each process sees a GPU of its own: gpus[0] instead of gpus[hvd.local_rank()]",
+        "# {table}",
+    ),
+    url="https://horovod.readthedocs.io/en/stable/tensorflow.html",
+)
+
+
+_LOCAL_RANKS = (
+    "LOCAL_RANK",
+    "HOROVOD_LOCAL_RANK",
+    "OMPI_COMM_WORLD_LOCAL_RANK",
+    "MV2_COMM_WORLD_LOCAL_RANK",
+    "MPI_LOCALRANKID",
+    "SLURM_LOCALID",
+)
+
+
+def find(evidence: Evidence) -> Matches:
+    facts = evidence.facts
+    gpus = len(gpus_in_scope(facts))
+    name, rank = next(
+        ((name, int(value)) for name in _LOCAL_RANKS if (value := facts.variables.get(name, "")).isdecimal()), ("", 0)
+    )
+    fell = evidence.program.all(LOCAL_RANK, NO_SUCH_ELEMENT)
+    failed = len({event.message for event in fell}) == 2
+    # A launcher that gives each process a GPU of its own masks it: then one is visible, and the rank is no index.
+    own = gpus == 1 and MASK in facts.variables
+    counted = gpus and rank >= gpus and not own and name != "SLURM_LOCALID"  # Slurm counts tasks of every kind
+    if counted or (failed and gpus):
+        yield Match(
+            evidence=tuple(
+                filter(
+                    None,
+                    [
+                        f"{name}={rank}" if name else None,
+                        f"{gpus} GPU(s) visible, {MASK}={facts.variables.get(MASK, '(not set)')}",
+                        f"log: {fell[-1].line.strip()}" if failed else None,
+                    ],
+                )
+            ),
+            sure=Sure.LIKELY if failed else Sure.POSSIBLE,
+            figures={"gpus": gpus, "rank": f"local rank {rank}" if name else "the local rank", "table": table(facts)},
+        )

@@ -1,0 +1,36 @@
+"""TF_CPP_MIN_LOG_LEVEL={value} hides the lines in which TensorFlow says why it uses no GPU
+
+1 hides information, 2 warnings too (the one about libraries that cannot be opened), 3 errors too (that cuInit
+failed). The value is copied from tutorial to tutorial; the list of GPUs is then empty, and nothing is said. gpudiag's
+own probes run without it.
+"""
+
+from __future__ import annotations
+
+from gpudiag.cause import Cause, Evidence, Match, Matches
+from gpudiag.causes.shared.configuration import WITHOUT_GPU
+from gpudiag.log import Log
+from gpudiag.model import Severity
+
+CAUSE = Cause(
+    severity=Severity.WARNING,
+    fix=("unset TF_CPP_MIN_LOG_LEVEL", "export TF_CPP_VMODULE=dso_loader=1  # for the names of libraries"),
+    url="https://www.tensorflow.org/guide/gpu#setup",
+)
+
+
+_LOG_LEVEL = "TF_CPP_MIN_LOG_LEVEL"
+
+
+def find(evidence: Evidence) -> Matches:
+    value = evidence.facts.variables.get(_LOG_LEVEL, "")
+    if evidence.trace is None or evidence.trace.listed or not value.strip().isdecimal():
+        return
+    hidden = "IWE"[: int(value)]
+    said = Log(f"{line.file}: {line.text}" for line in evidence.trace.lines if line.level in hidden)
+    reasons = said.said(*WITHOUT_GPU)
+    if reasons:
+        yield Match(
+            evidence=(f"{_LOG_LEVEL}={value}", *(f"hidden: {line}" for line in reasons)),
+            figures={"value": value},
+        )

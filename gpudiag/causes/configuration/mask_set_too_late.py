@@ -1,0 +1,54 @@
+"""the program uses GPU {beyond}, which CUDA_VISIBLE_DEVICES={value!r} was to hide: it was set too late
+
+The CUDA driver reads the variable once, when it is initialised (cuInit). An assignment to os.environ after that
+changes nothing, and nothing is said. "import tensorflow" does not initialise it yet; the first listing of devices or
+operation does, and so do other packages (torch, cupy, jax, DALI) as soon as they look for a GPU.
+"""
+
+from __future__ import annotations
+
+import msgspec
+
+from gpudiag.cause import Cause, Evidence, Match, Matches
+from gpudiag.causes.shared.visibility import MASK, PROGRAMMING_GUIDE
+from gpudiag.hostfacts import (
+    EnvironmentFacts,
+)
+from gpudiag.knowledge.log import (
+    DEVICE_CREATED,
+    MASK_PRINTED,
+)
+from gpudiag.model import Severity, Sure
+from gpudiag.scope import gpus_in_scope, index_is_ambiguous
+
+CAUSE = Cause(
+    severity=Severity.WARNING,
+    fix=(
+        "CUDA_VISIBLE_DEVICES={value} python program.py",
+        "import os; os.environ['CUDA_VISIBLE_DEVICES'] = {value!r}  # or: first lines of the program",
+        "# or after the import: tf.config.set_visible_devices(...), before any other call of TensorFlow",
+    ),
+    url=PROGRAMMING_GUIDE,
+)
+
+
+def find(evidence: Evidence) -> Matches:
+    facts = evidence.facts
+    used = list(dict.fromkeys(event["pci"].lower() for event in evidence.program.all(DEVICE_CREATED)))
+    told = [event["value"] for event in evidence.program.all(MASK_PRINTED)]
+    value = told[-1] if told else facts.variables.get(MASK)
+    if value is None or not used:
+        return
+    meant = msgspec.structs.replace(facts, environment=EnvironmentFacts({**facts.variables, MASK: value}))
+    indices = {device.pci_bus_id: device.index for device in facts.nvml_devices}
+    visible = [gpu.pci_bus_id for gpu in gpus_in_scope(meant)]
+    beyond = [pci for pci in used if pci in indices and pci not in visible]
+    if beyond and not index_is_ambiguous(meant):
+        yield Match(
+            evidence=(
+                f"{MASK}={value!r}, {'as the log says' if told else 'in the environment'}",
+                f"the log has devices on GPU {', '.join(str(indices[pci]) for pci in used if pci in indices)}",
+            ),
+            sure=Sure.LIKELY if told else Sure.POSSIBLE,
+            figures={"value": value, "beyond": ", ".join(str(indices[pci]) for pci in beyond)},
+        )

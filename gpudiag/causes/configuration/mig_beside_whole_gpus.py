@@ -1,0 +1,34 @@
+"""some GPUs are in MIG mode and some are not: CUDA shows a process whole GPUs, or one MIG instance alone
+
+CUDA enumerates a single MIG instance, and no whole GPU beside it, whatever CUDA_VISIBLE_DEVICES names (MIG User
+Guide, CUDA Device Enumeration). So nvidia-smi shows more than TensorFlow lists, on a machine where nothing is broken.
+Which of them a list of both shows is not documented: name one kind.
+"""
+
+from __future__ import annotations
+
+from gpudiag.cause import Cause, Evidence, Match, Matches
+from gpudiag.causes.shared.visibility import MASK, MIG_GUIDE, units
+from gpudiag.model import Severity
+
+CAUSE = Cause(
+    severity=Severity.WARNING,
+    fix=(
+        "export CUDA_VISIBLE_DEVICES={whole}   # whole GPUs",
+        "export CUDA_VISIBLE_DEVICES={instance}   # or an instance; a process for each",
+    ),
+    url=MIG_GUIDE,
+)
+
+
+def find(evidence: Evidence) -> Matches:
+    whole, instances = units(evidence)
+    if whole and instances:
+        value = evidence.facts.variables.get(MASK)
+        seen = [f"TensorFlow lists {evidence.trace.listed} GPU(s)"] if evidence.trace else []
+        devices = evidence.facts.nvml_devices
+        modes = (f"GPU {device.index}: MIG {len(device.mig_uuids) or 'off'}" for device in devices)
+        yield Match(
+            evidence=(f"{MASK}={value!r}" if value is not None else f"{MASK} is not set", ", ".join(modes), *seen),
+            figures={"whole": ",".join(whole), "instance": instances[0]},
+        )

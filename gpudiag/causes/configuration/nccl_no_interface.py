@@ -1,0 +1,24 @@
+"""NCCL_SOCKET_IFNAME={value!r} is none of this machine's network interfaces: {interfaces}
+
+NCCL opens a socket before any GPU exchanges data, also on a single machine. NCCL_SOCKET_IFNAME names the interface by
+its beginning (eth), or whole (=eth0), or all but some (^docker). A value that matches none, often copied from another
+cluster, ends in "no socket interface found" and "unhandled system error".
+"""
+
+from __future__ import annotations
+
+from gpudiag.cause import Cause, Evidence, Match, Matches
+from gpudiag.causes.shared.multi_gpu import finding_here
+from gpudiag.model import Severity
+
+CAUSE = Cause(
+    severity=Severity.WARNING,
+    fix=("unset NCCL_SOCKET_IFNAME", "# or one of these: {interfaces}"),
+    url="https://docs.nvidia.com/deeplearning/nccl/user-guide/docs/env.html#nccl-socket-ifname",
+)
+
+
+def find(evidence: Evidence) -> Matches:
+    here = finding_here(evidence, "no_interface")
+    if here:
+        yield Match(evidence=(here.message,), figures=here.figures)

@@ -1,0 +1,41 @@
+"""NCCL has too little room in /dev/shm for its buffers: {room}
+
+Where GPUs have no direct way to each other, NCCL exchanges data through /dev/shm. Docker and Kubernetes give a
+container 64 MiB of it; NVIDIA recommends 1 GiB and no limit on locked memory. NCCL then fails with "unhandled system
+error", and says more only with NCCL_DEBUG=WARN. One GPU alone works.
+"""
+
+from __future__ import annotations
+
+from gpudiag.cause import Cause, Evidence, Match, Matches
+from gpudiag.causes.shared.multi_gpu import NCCL, SHARED_MEMORY, finding_here, first, warned
+from gpudiag.knowledge.log import NCCL_SYSTEM_ERROR
+from gpudiag.model import Severity, Sure
+
+CAUSE = Cause(
+    severity=Severity.WARNING,
+    fix=(
+        "docker run --shm-size=1g --ulimit memlock=-1 ...   # or --ipc=host",
+        "# Kubernetes: an emptyDir of medium: Memory, mounted at /dev/shm",
+        "ls -l /dev/shm/nccl-*   # left by programs that were killed: remove them when none runs",
+        "NCCL_DEBUG=WARN python program.py   # names what failed, if it does so again",
+    ),
+    url=NCCL,
+)
+
+
+def find(evidence: Evidence) -> Matches:
+    here, said = finding_here(evidence, "small_shm"), warned(evidence, *SHARED_MEMORY)
+    failed = said or first(evidence, NCCL_SYSTEM_ERROR)
+    if here and failed:
+        yield Match(
+            evidence=(f"log: {failed}", here.message),
+            sure=Sure.PROVED if said else Sure.LIKELY,
+            figures={"room": f"{here.figures['size_mib']} MiB in this container"},
+        )
+    elif said:  # there is enough here, or one GPU: the log is of another machine, or others filled it
+        yield Match(
+            evidence=(f"log: {said}",),
+            sure=Sure.PROVED if "no space left on device" in said.lower() else Sure.LIKELY,
+            figures={"room": "none was left where the program ran"},
+        )

@@ -1,0 +1,44 @@
+"""a call of NCCL to the operating system failed: {which}
+
+"NCCL: unhandled system error" is what TensorFlow passes on of any failed call to the system: shared memory, locked
+memory, sockets, InfiniBand. The first two have room enough here. NCCL names the call itself when it is asked to.
+"""
+
+from __future__ import annotations
+
+from gpudiag.cause import Cause, Evidence, Match, Matches
+from gpudiag.causes.shared.multi_gpu import NCCL, SHARED_MEMORY, finding_here, first, warned
+from gpudiag.hostfacts import (
+    Unknown,
+)
+from gpudiag.knowledge.log import NCCL_SYSTEM_ERROR
+from gpudiag.model import Severity, Sure
+
+CAUSE = Cause(
+    severity=Severity.WARNING,
+    fix=(
+        "NCCL_DEBUG=WARN python program.py 2>&1 | tee app.log; gpudiag check --log app.log",
+        "export NCCL_IB_DISABLE=1   # is it InfiniBand?",
+        "export NCCL_SOCKET_IFNAME=eth0   # is it the interface? Name the one that joins the machines",
+    ),
+    url=NCCL,
+)
+
+
+def find(evidence: Evidence) -> Matches:
+    failed = first(evidence, NCCL_SYSTEM_ERROR)
+    if warned(evidence, *SHARED_MEMORY):
+        return
+    if failed and not any(finding_here(evidence, kind) for kind in ("small_shm", "low_memlock", "no_interface")):
+        named = warned(evidence, "call to", "failed", "error")
+        nodes = evidence.facts.device_nodes
+        network = () if isinstance(nodes, Unknown) else nodes.network
+        yield Match(
+            evidence=(
+                f"log: {failed}",
+                *([f"log: {named}"] if named else []),
+                f"network interfaces: {' '.join(network) or 'not known'}",
+            ),
+            sure=Sure.POSSIBLE,
+            figures={"which": "NCCL's own line names it" if named else "the log does not say which"},
+        )

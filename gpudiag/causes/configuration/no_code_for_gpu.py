@@ -1,0 +1,34 @@
+"""a kernel of the program that wrote the log was not built for its GPU
+
+Machine code runs on GPUs of its own generation, PTX on later ones, too. CUDA_ERROR_NO_BINARY_FOR_GPU and "no kernel
+image is available" say that a kernel has neither for this GPU: TensorFlow's wheel, NVIDIA's library, or an extension
+that was built for other GPUs. Another driver does not help.
+"""
+
+from __future__ import annotations
+
+from gpudiag.cause import Cause, Evidence, Match, Matches
+from gpudiag.knowledge.log import NO_CODE_FOR_GPU
+from gpudiag.model import Severity, Sure
+
+CAUSE = Cause(
+    severity=Severity.WARNING,
+    fix=(
+        "nvidia-smi --query-gpu=name,compute_cap --format=csv  # of the GPU",
+        "python -c 'import tensorflow as tf; print(tf.sysconfig.get_build_info()[\"cuda_compute_capabilities\"])'",
+        "# take a TensorFlow that has this capability, or build the extension that failed for it",
+    ),
+    url="https://docs.nvidia.com/cuda/cuda-c-programming-guide/#binary-compatibility",
+    needs_gpu=False,
+)
+
+
+def find(evidence: Evidence) -> Matches:
+    said = evidence.program.said(NO_CODE_FOR_GPU)
+    if said:
+        gpus = tuple(
+            f"GPU {device.index} here: {device.name}, compute capability {device.compute_capability}"
+            for device in evidence.facts.nvml_devices
+            if device.compute_capability
+        )
+        yield Match(evidence=(*said, *gpus), sure=Sure.LIKELY)

@@ -1,0 +1,44 @@
+"""LD_LIBRARY_PATH supplies older copies ({names}, from {folders}) than this environment's own packages
+
+LD_LIBRARY_PATH comes before the folders of NVIDIA's packages. A shell profile, a module or a base image that sets it
+makes TensorFlow load the CUDA of the system, which may lack functions that TensorFlow was built with: that shows
+late, in a crash or an error of a single operation.
+"""
+
+from __future__ import annotations
+
+from pathlib import PurePath
+
+from gpudiag.cause import Cause, Evidence, Match, Matches
+from gpudiag.causes.shared.libraries import LOADER, put_first
+from gpudiag.model import Severity
+from gpudiag.probes.host.libraries import (
+    cudnn_too_old,
+    older_first,
+)
+
+CAUSE = Cause(
+    severity=Severity.WARNING,
+    fix=("export LD_LIBRARY_PATH={good}:$LD_LIBRARY_PATH", "# or take {folders} out of LD_LIBRARY_PATH"),
+    url=LOADER,
+)
+
+
+def find(evidence: Evidence) -> Matches:
+    old = cudnn_too_old(evidence.facts)
+    pairs = [(one, copy) for one, copy in older_first(evidence.facts) if one != old]
+    if not pairs:
+        return
+    folders = list(dict.fromkeys(str(PurePath(one.path or "").parent) for one, _ in pairs))
+    good = list(dict.fromkeys(str(PurePath(copy.path).parent) for _, copy in pairs))
+    yield Match(
+        evidence=tuple(
+            f"{one.soname}: {one.path} is {one.version}, and {copy.owner} comes after it" for one, copy in pairs
+        ),
+        figures={
+            "names": ", ".join(one.soname for one, _ in pairs),
+            "folders": ", ".join(folders),
+            "good": ":".join(good),
+        },
+        change=put_first(evidence, good),
+    )

@@ -1,0 +1,36 @@
+"""{instances} MIG instances are given, and CUDA shows a process only one of them, {first}
+
+CUDA enumerates a single MIG instance in a process, however many CUDA_VISIBLE_DEVICES or the container names. So
+TensorFlow lists one GPU, the rest stays idle, and MirroredStrategy has one replica.
+"""
+
+from __future__ import annotations
+
+from gpudiag.cause import Cause, Evidence, Match, Matches
+from gpudiag.causes.shared.visibility import MASK, MIG_GUIDE, units
+from gpudiag.model import Severity
+
+CAUSE = Cause(
+    severity=Severity.WARNING,
+    fix=(
+        "CUDA_VISIBLE_DEVICES={first} python program.py  # a process for each instance",
+        "sudo nvidia-smi -mig 0  # or the whole GPU, for one program over all of the memory",
+    ),
+    url=MIG_GUIDE,
+)
+
+
+def find(evidence: Evidence) -> Matches:
+    variables = evidence.facts.variables
+    masks = [
+        [entry.strip() for entry in variables.get(name, "").split(",")] for name in (MASK, "NVIDIA_VISIBLE_DEVICES")
+    ]
+    masks = [[entry for entry in mask if entry.startswith("MIG-")] for mask in masks]
+    whole, instances = units(evidence)
+    chosen = next((mask for mask in masks if len(mask) > 1), instances)
+    listed = evidence.trace.listed if evidence.trace else 1
+    if len(chosen) > 1 and listed == 1 and not whole:
+        yield Match(
+            evidence=(f"to be seen: {' '.join(chosen)}", f"TensorFlow lists {listed} GPU"),
+            figures={"instances": len(chosen), "first": chosen[0]},
+        )

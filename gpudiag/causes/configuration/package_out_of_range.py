@@ -1,0 +1,38 @@
+"""{packages} is not in the range that TensorFlow's metadata asks for
+
+PyTorch pins each of NVIDIA's packages exactly, JAX and others have ranges of their own. Whatever is installed last
+replaces the libraries that TensorFlow was tested with; pip says so in one line that scrolls away. What comes of it
+depends on the library: a crash, a failing operation, or nothing.
+"""
+
+from __future__ import annotations
+
+from gpudiag.cause import Cause, Evidence, Match, Matches
+from gpudiag.causes.shared.packages import beside, reinstall, tensorflow_facts
+from gpudiag.model import Severity
+from gpudiag.probes.host.packages import out_of_range
+
+CAUSE = Cause(
+    severity=Severity.WARNING,
+    fix=(
+        "pip install {requirements}",
+        "python -m venv tf && tf/bin/pip install '{with_cuda}'  # where another framework needs the other version",
+    ),
+    url="https://pip.pypa.io/en/stable/topics/dependency-resolution/",
+)
+
+
+def find(evidence: Evidence) -> Matches:
+    installed = tensorflow_facts(evidence.facts)
+    if installed is None or not evidence.found("host.packages", "out_of_range"):
+        return
+    wrong = list(out_of_range(installed))
+    yield Match(
+        evidence=tuple(f"{one.name} {one.version}, TensorFlow asks for {installed.ranges[one.name]}" for one in wrong)
+        + beside(installed),
+        figures={
+            "packages": ", ".join(f"{one.name} {one.version}" for one in wrong),
+            "requirements": " ".join(f"'{one.name}{installed.ranges[one.name]}'" for one in wrong),
+            "with_cuda": reinstall(installed)["with_cuda"],
+        },
+    )

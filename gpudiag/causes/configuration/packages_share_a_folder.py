@@ -1,0 +1,39 @@
+"""{packages} install the same folder: what TensorFlow opens is of the one that was installed last
+
+nvidia-cudnn-cu12 and nvidia-cudnn-cu13 both install nvidia/cudnn; NCCL and others do likewise. A framework for CUDA
+13 beside TensorFlow, which needs CUDA 12, replaces the library in place. Uninstalling one of them deletes the files
+of the other.
+"""
+
+from __future__ import annotations
+
+from gpudiag.cause import Cause, Evidence, Match, Matches
+from gpudiag.causes.shared.packages import beside, reinstall, tensorflow_facts
+from gpudiag.model import Severity
+from gpudiag.probes.host.packages import folder, sharing_a_folder, wanted
+
+CAUSE = Cause(
+    severity=Severity.WARNING,
+    fix=(
+        "python -m venv tf && tf/bin/pip install '{with_cuda}'",
+        "pip uninstall -y {names}; pip install --force-reinstall --no-deps {wanted}  # or here",
+    ),
+    url="https://github.com/pytorch/pytorch/issues/119989",
+)
+
+
+def find(evidence: Evidence) -> Matches:
+    installed = tensorflow_facts(evidence.facts)
+    if installed is None or not evidence.found("host.packages", "shared_folder"):
+        return
+    pairs = list(sharing_a_folder(installed))
+    yield Match(
+        evidence=tuple(f"{folder(pair[0])}: {' and '.join(f'{o.name} {o.version}' for o in pair)}" for pair in pairs)
+        + beside(installed),
+        figures={
+            "packages": ", ".join(one.name for pair in pairs for one in pair),
+            "names": " ".join(one.name for pair in pairs for one in pair),
+            "wanted": " ".join(f"'{wanted(installed, pair)}'" for pair in pairs),
+            "with_cuda": reinstall(installed)["with_cuda"],
+        },
+    )

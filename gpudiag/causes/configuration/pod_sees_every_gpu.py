@@ -1,0 +1,39 @@
+"""this pod asked for no GPU, and sees all {gpus} of the node
+
+Images for GPUs set NVIDIA_VISIBLE_DEVICES=all. Where nvidia is the default runtime of the node, a pod without a limit
+for nvidia.com/gpu keeps that value and gets every GPU, past the scheduler; in a pod that has the limit, the device
+plugin replaces it by the GPUs that were given. TensorFlow then takes the memory of GPUs that belong to other pods,
+and both run out of memory.
+"""
+
+from __future__ import annotations
+
+from gpudiag.cause import Cause, Evidence, Match, Matches
+from gpudiag.causes.shared.containers import PODS, VISIBLE, container_facts, marks
+from gpudiag.model import Severity, Sure
+from gpudiag.scope import gpus_in_scope, other_use
+
+CAUSE = Cause(
+    severity=Severity.WARNING,
+    fix=(
+        "resources: {{limits: {{nvidia.com/gpu: 1}}}}   # in a pod that needs GPUs",
+        "env: [{{name: NVIDIA_VISIBLE_DEVICES, value: void}}]   # in a pod that needs none",
+        "# in the node's config.toml of the toolkit: accept-nvidia-visible-devices-envvar-when-unprivileged=false",
+    ),
+    url=PODS,
+)
+
+
+def find(evidence: Evidence) -> Matches:
+    facts = evidence.facts
+    container = container_facts(facts)
+    gpus = gpus_in_scope(facts)
+    if container is None or not container.kubernetes or facts.variables.get(VISIBLE) != "all" or not gpus:
+        return
+    others = [f"GPU {gpu.index} is used by {use}" for gpu in gpus if (use := other_use(gpu, facts))]
+    if len(gpus) > 1 or others:
+        yield Match(
+            evidence=(marks(container), f"{VISIBLE}='all': the device plugin would have named GPUs", *others),
+            sure=Sure.LIKELY,
+            figures={"gpus": len(facts.nvml_devices)},
+        )

@@ -1,0 +1,28 @@
+"""the program that wrote the log could not use a GPU; started from here, TensorFlow can
+
+A log is of the process that wrote it: of another container, virtual environment, job or service, with other
+variables, or of another day. A program can also hide the GPU from itself, with os.environ before its first use of
+TensorFlow.
+"""
+
+from __future__ import annotations
+
+from gpudiag.cause import Cause, Evidence, Match, Matches
+from gpudiag.causes.shared.configuration import WITHOUT_GPU, gpus_listed, listed_here
+from gpudiag.model import Severity, Sure
+
+CAUSE = Cause(
+    severity=Severity.WARNING,
+    fix=(
+        "# run gpudiag where and as the program runs, in its container, job or service, by its interpreter:",
+        "python -m gpudiag check",
+        "# look for os.environ['CUDA_VISIBLE_DEVICES'] and TF_ENABLED_DEVICE_TYPES in the program and its start",
+    ),
+    url="https://www.tensorflow.org/guide/gpu#setup",
+)
+
+
+def find(evidence: Evidence) -> Matches:
+    said = evidence.program.said(*WITHOUT_GPU)
+    if said and gpus_listed(evidence):
+        yield Match(evidence=(*said, *listed_here(evidence)), sure=Sure.LIKELY)

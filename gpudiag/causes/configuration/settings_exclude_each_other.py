@@ -1,0 +1,54 @@
+"""the program sets both {one} and {other}, and TensorFlow takes one of them only
+
+Memory growth belongs to a whole GPU, logical devices divide it, and TensorFlow refuses the one after the other. In
+the other order, growth before the limits, it says nothing, and growth is off. The v1 options
+per_process_gpu_memory_fraction and virtual_devices exclude each other in the same way, and that is said only when the
+session is made on a machine with a GPU.
+"""
+
+from __future__ import annotations
+
+from gpudiag.cause import Cause, Evidence, Match, Matches
+from gpudiag.causes.shared.configuration import GROWTH, SETTER
+from gpudiag.knowledge.log import (
+    SETTINGS_EXCLUDED,
+)
+from gpudiag.log import statements
+from gpudiag.model import Severity
+
+CAUSE = Cause(
+    severity=Severity.WARNING,
+    fix=("{remove}", "{both}"),
+    url="https://www.tensorflow.org/guide/gpu#limiting_gpu_memory_growth",
+    needs_gpu=False,
+    shown={
+        "remove": "# remove set_memory_growth: the limits of the logical devices bound the program already",
+        "both": "export TF_FORCE_GPU_ALLOW_GROWTH=true  # or, to have both: leave it out all the same",
+    },
+)
+
+
+_EXCLUSIVE = {
+    "Cannot set memory growth on device when virtual devices configured": (
+        "memory growth",
+        "logical devices",
+        "# remove set_memory_growth: the limits of the logical devices bound the program already",
+        f"export {GROWTH}=true  # or, to have both: leave it out all the same",
+    ),
+    "It's invalid to set per_process_gpu_memory_fraction when virtual_devices is set": (
+        "per_process_gpu_memory_fraction",
+        "virtual_devices",
+        "# remove per_process_gpu_memory_fraction: memory_limit_mb bounds each device already",
+        "# or remove virtual_devices, and keep the fraction",
+    ),
+}
+
+
+def find(evidence: Evidence) -> Matches:
+    for found, error, statement in statements(evidence.program, SETTINGS_EXCLUDED, SETTER):
+        one, other, remove, both = _EXCLUSIVE[found.text]
+        yield Match(
+            evidence=tuple(filter(None, (statement, error))),
+            figures={"one": one, "other": other, "remove": remove, "both": both},
+        )
+        return

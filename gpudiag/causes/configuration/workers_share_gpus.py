@@ -1,0 +1,72 @@
+"""each of {workers} workers of pytest-xdist sees every one of the {gpus} GPU(s) and takes its memory
+
+pytest -n starts a process for each worker, with `-n auto` as many as there are processor cores, and none of them
+hides a GPU. The first that computes takes nearly all memory of every GPU, and the others fail at random: out of
+memory, CUBLAS_STATUS_NOT_INITIALIZED, only ever with -n.
+"""
+
+from __future__ import annotations
+
+from collections import defaultdict
+
+from gpudiag.cause import Cause, Evidence, Match, Matches
+from gpudiag.knowledge.log import DEVICE_CREATED, DEVICE_FULL, NO_HANDLE, POOL_FULL
+from gpudiag.model import Severity, Sure
+from gpudiag.scope import gpus_in_scope
+
+CAUSE = Cause(
+    severity=Severity.WARNING,
+    fix=(
+        "# first lines of conftest.py:",
+        "import os; worker = os.environ.get('PYTEST_XDIST_WORKER', 'gw0'); "
+        "os.environ['CUDA_VISIBLE_DEVICES'] = {uuids}[int(worker[2:]) % {gpus}]",
+        "pytest -n {gpus}",
+        "TF_FORCE_GPU_ALLOW_GROWTH=true pytest -n ...  # or more workers than GPUs, where their tests are small",
+    ),
+    url="https://pytest-xdist.readthedocs.io/en/stable/how-to.html#identifying-the-worker-process-during-a-test",
+)
+
+
+_WORKER = "PYTEST_XDIST_WORKER"
+
+
+_WORKERS = "PYTEST_XDIST_WORKER_COUNT"
+
+
+def find(evidence: Evidence) -> Matches:
+    gpus = gpus_in_scope(evidence.facts)
+    variables = evidence.facts.variables
+    count = variables.get(_WORKERS, "")
+    workers = int(count) if _WORKER in variables and count.isdecimal() else 0
+    shown = [f"{_WORKER}={variables[_WORKER]}, {_WORKERS}={workers}"] if workers > 1 else []
+    if shown:
+        # Its own mask, or growth, is what keeps a worker to its part.
+        if "CUDA_VISIBLE_DEVICES" in variables or variables.get("TF_FORCE_GPU_ALLOW_GROWTH") == "true":
+            return
+        shown.append(f"CUDA_VISIBLE_DEVICES is not set: this worker sees {len(gpus)} GPU(s)")
+    failed = evidence.program.said(DEVICE_FULL, POOL_FULL, NO_HANDLE, most=1)
+    made = _made_by_several(evidence)
+    in_log = evidence.program.workers
+    if in_log > 1 and (failed or made):
+        workers = max(workers, in_log)
+        shown += [f"the log has lines of {in_log} workers", *made, *failed]
+    if not shown or not gpus:
+        return
+    yield Match(
+        evidence=tuple(shown),
+        sure=Sure.PROVED if made else Sure.LIKELY,
+        figures={"workers": workers, "gpus": len(gpus), "uuids": str([gpu.uuid for gpu in gpus])},
+    )
+
+
+def _made_by_several(evidence: Evidence) -> tuple[str, ...]:
+    """Say which GPU several processes of the log made a device on."""
+    makers = defaultdict(set)
+    for made in evidence.program.all(DEVICE_CREATED):
+        if made["thread"]:
+            makers[made["pci"].lower()].add(made["thread"])
+    return tuple(
+        f"{len(threads)} of its processes created a device on the GPU at {pci}"
+        for pci, threads in makers.items()
+        if len(threads) > 1
+    )

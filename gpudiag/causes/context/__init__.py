@@ -1,0 +1,1 @@
+"""A GPU on which no context can be made."""

@@ -1,0 +1,64 @@
+"""{variable} {what} ({refused}), and XLA ends every program for that
+
+XLA reads the variables XLA_FLAGS and TF_XLA_FLAGS when TensorFlow makes its devices, or before. A flag that this
+release does not know, most often one that was removed since or that JAX's newer XLA has, a value that it cannot read,
+or a file that is not there, is no warning: the process exits with status 1 after a fatal line, which a list of all
+flags may follow. A value that does not begin with -- is taken for the name of a file that holds the flags.
+"""
+
+from __future__ import annotations
+
+import re
+import shlex
+
+from gpudiag.cause import TRACE, Cause, Evidence, Match, Matches
+from gpudiag.knowledge.log import FLAGS_REFUSED
+from gpudiag.log import text
+from gpudiag.model import Stage
+
+CAUSE = Cause(
+    fix=("{do}",),
+    url="https://openxla.org/xla/flags_guidance",
+    needs_gpu=False,
+    shown={"do": "unset XLA_FLAGS"},
+)
+
+
+_TOKEN = re.compile(r"""(?:[^\s"']|"[^"]*"|'[^']*')+""")
+
+
+_VARIABLES = ("TF_XLA_FLAGS", "XLA_FLAGS")
+
+
+def find(evidence: Evidence) -> Matches:
+    variables = evidence.facts.variables
+    found = evidence.log.first(FLAGS_REFUSED)
+    if found is None:
+        return
+    if found["file_in"]:
+        variable, refused, what = found["file_in"], [found["file"]], "names a file that cannot be read"
+    elif found["unknown_in"]:
+        variable, refused = found["unknown_in"], _TOKEN.findall(found["flags"])
+        what = "holds what this TensorFlow does not know"
+    else:
+        refused, what = [f"--{found['name']}={found['value']}"], "holds a value that cannot be read"
+        holding = [name for name in _VARIABLES if refused[0] in _TOKEN.findall(variables.get(name, ""))]
+        variable = holding[0] if holding else "XLA_FLAGS"
+    value = variables.get(variable, "")
+    tokens = _TOKEN.findall(value)
+    rest = " ".join(token for token in tokens if token not in refused)
+    if value and not value.startswith("--"):  # a file that holds the flags
+        rest = ""
+    without = f"export {variable}={shlex.quote(rest)}" if rest else f"unset {variable}"
+    ends_at_once = any(row.probe == TRACE and row.crash is not None for row in evidence.rows)
+    yield Match(
+        evidence=(text(found.line), *([f"{variable}={value}"] if value else [f"{variable} is not set here"])),
+        figures={
+            "variable": variable,
+            "what": what,
+            "refused": " ".join(refused),
+            "do": without if value else f"# take {' '.join(refused)} out of {variable} where the program is started",
+        },
+        change={variable: rest or None} if value else None,
+        stage=Stage.PACKAGE if ends_at_once else None,
+    )

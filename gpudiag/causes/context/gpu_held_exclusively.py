@@ -1,0 +1,54 @@
+"""GPU {index} lets one process in at a time (compute mode exclusive_process), and {holder}
+
+In the compute mode exclusive_process, which clusters set, the second process that makes a context on the GPU is
+refused. TensorFlow lists the GPU all the same; then creating its devices fails with "busy or unavailable", and in
+2.21 every later call into TensorFlow in that process blocks for ever. The second process is often one's own: a
+notebook that is still open, a second worker, pytest -n. Under MPS the mode is right, and programs must find the
+daemon (CUDA_MPS_PIPE_DIRECTORY).
+"""
+
+from __future__ import annotations
+
+from gpudiag.cause import Cause, Evidence, Match, Matches
+from gpudiag.causes.shared.devices import choose_others, computing, said_to_be_busy
+from gpudiag.causes.shared.machine import (
+    gpus_by_nvml,
+)
+from gpudiag.model import Sure
+
+CAUSE = Cause(
+    fix=(
+        "{show}  # who it is: end it, or wait for it",
+        "{other}",
+        "sudo nvidia-smi -i {index} -c 0  # or: lets several in; on a cluster its administrators decide",
+    ),
+    url="https://docs.nvidia.com/deploy/mps/index.html",
+    tried=1,
+    shown={"other": "# there is no other GPU to choose here"},
+)
+
+
+def find(evidence: Evidence) -> Matches:
+    words = said_to_be_busy(evidence)
+    held = [pair for pair in gpus_by_nvml(evidence) if (pair[1].compute_mode or "").startswith("exclusive")]
+    if not words or not held:
+        return
+    used = [pair for pair in held if computing(pair[1])]
+    gpu, device = (used or held)[0]
+    pids = ", ".join(map(str, computing(device)))
+    other, change = choose_others(evidence, [gpu for gpu, _ in used or held])
+    yield Match(
+        evidence=(
+            f"GPU {gpu.index} ({gpu.name}): compute mode {device.compute_mode}",
+            f"processes on it: {pids or 'none that NVML lists'}",
+            words,
+        ),
+        sure=Sure.PROVED if pids else Sure.LIKELY,
+        figures={
+            "index": gpu.index,
+            "holder": f"process {pids} uses it" if pids else "another process uses or used it",
+            "show": f"ps -o user,etime,args -p {pids.replace(' ', '')}" if pids else f"nvidia-smi -i {gpu.index}",
+            "other": other,
+        },
+        change=change,
+    )

@@ -1,0 +1,80 @@
+"""{who}: {what}
+
+A GPU that has fallen off the bus, or has an error that its memory cannot correct, is still counted. NVML says "GPU is
+lost" or "Unknown Error", listing devices raises an exception, creating them ends in CUDA_ERROR_UNKNOWN, and one such
+GPU keeps TensorFlow from all the others. The kernel log has an Xid that names the fault: 79 fallen off the bus, 48,
+63, 64, 94 and 95 memory errors, 62 and 119 its firmware.
+"""
+
+from __future__ import annotations
+
+import re
+
+from gpudiag.cause import Cause, Evidence, Match, Matches
+from gpudiag.causes.shared.devices import choose_others
+from gpudiag.causes.shared.machine import (
+    failing_gpus,
+    reset_command,
+)
+from gpudiag.causes.shared.steps import FAILED, context_error, devices_log, trace
+from gpudiag.knowledge.log import (
+    CUDA_UNKNOWN,
+    GPU_FAILED,
+)
+from gpudiag.log import Log, text
+from gpudiag.missing import lost_gpus
+from gpudiag.model import Stage, Sure
+
+CAUSE = Cause(
+    fix=(
+        "sudo dmesg | grep -i xid  # which fault",
+        "{other}",
+        "{reset}",
+        "# where a reset does not help: switch the machine off and on, then look at power and slot",
+    ),
+    url="https://docs.nvidia.com/deploy/xid-errors/index.html",
+    tried=1,
+    shown={
+        "other": "# there is no other GPU to choose here",
+        "reset": "sudo nvidia-smi --gpu-reset -i 0  # or reboot: where its hardware or firmware has failed",
+    },
+)
+
+
+_LOST = re.compile("lost|Unknown Error|reset|fallen")
+
+
+_WHERE_IT_SHOWS = (Stage.DRIVER, Stage.NVML, Stage.DEVICE_COUNT, Stage.DEVICE_FILTER, Stage.CONTEXT, Stage.FIRST_OP)
+
+
+def find(evidence: Evidence) -> Matches:
+    traced = evidence.trace
+    lost = {index: why for index, why in lost_gpus(evidence.facts).items() if _LOST.search(why)}
+    failed = [finding.message for finding in evidence.found("discovery.logical_devices", "product_failed")]
+    raised = traced.raised.brief if traced is not None and traced.raised is not None else ""
+    own = (raised, context_error(evidence), *failed, *map(text, devices_log(evidence)))
+    errors = Log((*own, *evidence.lines))
+    words = list(dict.fromkeys(event.line for event in errors.all(GPU_FAILED, CUDA_UNKNOWN)))
+    if not lost and not words:
+        return
+    broken_at = next((step.stage for step in trace(evidence) if step.status == FAILED), None)
+    failing = [] if lost or not (raised or context_error(evidence) or failed) else failing_gpus(evidence)
+    indices: list[int | str] = [*lost, *(gpu.index for gpu in failing)]
+    unusable = [gpu for gpu in evidence.gpus if str(gpu.index) in map(str, indices)]
+    other, change = choose_others(evidence, unusable) if indices else ("", None)
+    does = "does not answer" if lost else "fails when it is used"
+    named = bool(lost) or errors.first(GPU_FAILED) is not None
+    yield Match(
+        evidence=(*(f"NVML: GPU {index}: {why}" for index, why in lost.items()), *words[:1]),
+        sure=Sure.PROVED if lost else Sure.LIKELY if named else Sure.POSSIBLE,
+        figures={
+            "who": f"GPU {' and '.join(map(str, indices))} {does}" if indices else f"a GPU {does}",
+            "what": "it, its power or its connection has failed"
+            if named
+            else "CUDA has no name for the error, and a GPU, power or connection that has failed is the first suspect",
+            "other": other,
+            "reset": reset_command(evidence, indices),
+        },
+        change=change,
+        stage=broken_at if broken_at in _WHERE_IT_SHOWS else Stage.CONFIGURATION,
+    )

@@ -1,0 +1,56 @@
+"""the driver refuses a context on {who} as busy or unavailable, and its compute mode is not the reason
+
+CUDA_ERROR_DEVICE_UNAVAILABLE comes from the compute mode most often. In mode DEFAULT it comes from a GPU that failed
+and waits for a reset, from a GPU in MIG mode that is used as a whole, from an MPS daemon that is in trouble, from a
+GPU that a hypervisor or a container shares badly, and from a mode that was changed meanwhile.
+"""
+
+from __future__ import annotations
+
+from gpudiag.cause import Cause, Evidence, Match, Matches
+from gpudiag.causes.shared.devices import choose_others, computing, said_to_be_busy
+from gpudiag.causes.shared.machine import (
+    failing_gpus,
+    gpus_by_nvml,
+    reset_command,
+)
+from gpudiag.model import Gpu, Sure
+
+CAUSE = Cause(
+    fix=(
+        "nvidia-smi -q -d COMPUTE,PIDS  # who is on the GPU, and its mode now",
+        "sudo dmesg | grep -i -e nvrm -e xid",
+        "{other}",
+        "{reset}",
+    ),
+    url="https://docs.nvidia.com/deploy/xid-errors/index.html",
+    tried=2,
+    shown={
+        "other": "# there is no other GPU to choose here",
+        "reset": "sudo nvidia-smi --gpu-reset -i 0  # or reboot: where its hardware or firmware has failed",
+    },
+)
+
+
+def _named(gpus: list[Gpu]) -> str:
+    return " and ".join(f"GPU {gpu.index}" for gpu in gpus)
+
+
+def find(evidence: Evidence) -> Matches:
+    words = said_to_be_busy(evidence)
+    devices = gpus_by_nvml(evidence)
+    if not words or any(device.compute_mode not in ("default", None) for _, device in devices):
+        return
+    failing = failing_gpus(evidence)
+    reset = reset_command(evidence, [gpu.index for gpu in failing])
+    other, change = choose_others(evidence, failing) if failing else ("", None)
+    yield Match(
+        evidence=(
+            words,
+            "compute mode: default",
+            f"processes: {sum(len(computing(device)) for _, device in devices)}",
+        ),
+        sure=Sure.POSSIBLE,
+        figures={"who": _named(failing) or "a GPU", "reset": reset, "other": other},
+        change=change,
+    )

@@ -1,0 +1,101 @@
+"""{name}={value!r}: {what}
+
+Some values that TensorFlow cannot use are not ignored but end the import or the creation of devices:
+TF_GPU_THREAD_MODE reads global, gpu_private and gpu_shared alone, and TF_PLUGGABLE_DEVICE_LIBRARY_PATH must exist.
+The error has the value, and rarely the variable's name. Where it is not an error that is known, but the value stands
+in it, this is possible: trying it without the variable shows it.
+"""
+
+from __future__ import annotations
+
+import re
+
+from gpudiag.cause import Cause, Evidence, Match, Matches
+from gpudiag.causes.shared.variables import TYPES, errors
+from gpudiag.knowledge.log import NO_PLUGGABLE_LIBRARY, THREAD_MODE_INVALID
+from gpudiag.log import Log, text
+from gpudiag.model import Stage, Sure
+from gpudiag.variables import SETTINGS, WITHHELD
+
+CAUSE = Cause(
+    fix=("{do}", "{instead}"),
+    url="https://www.tensorflow.org/guide/gpu#setup",
+    needs_gpu=False,
+    shown={
+        "do": "unset TF_GPU_THREAD_MODE",
+        "instead": "export TF_GPU_THREAD_MODE=global  # or gpu_private or gpu_shared: it reads no other value",
+    },
+)
+
+
+_KNOWN = {
+    "TF_GPU_THREAD_MODE": (
+        THREAD_MODE_INVALID,
+        "export TF_GPU_THREAD_MODE=global  # or gpu_private or gpu_shared: it reads no other value",
+    ),
+    "TF_PLUGGABLE_DEVICE_LIBRARY_PATH": (
+        NO_PLUGGABLE_LIBRARY,
+        "# or give it the folder, or the library, of a plug-in for this release of TensorFlow",
+    ),
+}
+"""Variables of which TensorFlow's error is known, and what to do instead."""
+
+
+_OF_OTHERS = ("CUDA_VISIBLE_DEVICES", "LD_LIBRARY_PATH", "PYTHONPATH", "TF_XLA_FLAGS", "XLA_FLAGS", TYPES)
+"""Those that another rule understands."""
+
+
+_SAYS_LITTLE = re.compile(r"true|false|none|auto|[\d.:,-]*|.{0,2}", re.IGNORECASE)
+"""A value that may stand in an error by chance."""
+
+
+def find(evidence: Evidence) -> Matches:
+    variables = evidence.facts.variables
+    told = set()
+    for stage, error in errors(evidence):
+        for name, value in variables.items():
+            known, instead = _KNOWN.get(name, (None, ""))
+            found = Log((error,)).first(known) if known is not None else None
+            exact = found is not None and found["value"] == value
+            if name in told or not (exact or _stands_in(name, value, error)):
+                continue
+            told.add(name)
+            yield Match(
+                evidence=(f"{name}={value}", text(error)),
+                sure=Sure.PROVED if exact else Sure.POSSIBLE,
+                figures={
+                    "name": name,
+                    "value": value,
+                    "what": "TensorFlow cannot use it" if exact else "the error that TensorFlow ends in has it",
+                    "do": f"unset {name}",
+                    "instead": instead,
+                },
+                change={name: None},
+                stage=stage,
+            )
+    for name, (message, instead) in _KNOWN.items():
+        if name not in told and (said := evidence.program.first(message)):
+            yield Match(
+                evidence=(text(said.line),),
+                figures={
+                    "name": name,
+                    "value": said["value"],
+                    "what": "TensorFlow could not use it in the program",
+                    "do": f"# take {name} out of the program, and out of the environment that starts it",
+                    "instead": instead,
+                },
+                stage=Stage.CONFIGURATION,
+            )
+
+
+def _stands_in(name: str, value: str, error: str) -> bool:
+    """Return True where the error names the variable, or holds its value whole: that may be chance."""
+    if name in _OF_OTHERS:
+        return False
+    if re.search(rf"\b{re.escape(name)}\b", error):
+        return True
+    if value == WITHHELD or _SAYS_LITTLE.fullmatch(value):
+        return False
+    # A path of CONTEXT, such as CONDA_PREFIX, is a part of every path below it.
+    after = r"(?![\w-]|\.\w)" if name in SETTINGS else r"(?![\w/-]|\.\w)"
+    return re.search(rf"(?<![\w./-]){re.escape(value)}{after}", error) is not None

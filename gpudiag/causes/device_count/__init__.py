@@ -1,0 +1,1 @@
+"""The driver starts and does not count its GPUs."""

@@ -1,0 +1,1 @@
+"""GPUs that TensorFlow leaves out."""

@@ -1,0 +1,50 @@
+"""TF_ENABLED_DEVICE_TYPES {what}
+
+The variable lists the types of devices that TensorFlow makes, separated by commas, in capitals and without blanks:
+'CPU,gpu' and 'CPU, GPU' have no GPU. The list of GPUs is empty then, no library of CUDA is opened, and the line
+"Device factory 'GPU' disabled" is of a level that most logs do not show. Without CPU no device can be made. Some
+programs set it to keep a worker off the GPU.
+"""
+
+from __future__ import annotations
+
+from gpudiag.cause import Cause, Evidence, Match, Matches
+from gpudiag.causes.shared.variables import TYPES, errors
+from gpudiag.knowledge.log import GPU_TYPE_DISABLED, NO_CPU_FACTORY
+from gpudiag.log import Log
+from gpudiag.model import Stage
+
+CAUSE = Cause(
+    fix=("{do}", f"export {TYPES}=CPU,GPU  # instead"),
+    url="https://github.com/tensorflow/tensorflow/blob/master/tensorflow/core/common_runtime/device_factory.cc",
+    needs_gpu=False,
+    shown={"do": "unset TF_ENABLED_DEVICE_TYPES"},
+)
+
+
+def find(evidence: Evidence) -> Matches:
+    value = evidence.facts.variables.get(TYPES, "")
+    enabled = value.split(",")  # as TensorFlow does: letter by letter, blanks included
+    seen = evidence.trace
+    if value and "GPU" not in enabled and seen is not None and not seen.listed:
+        said = tuple(one.line for one in evidence.listing.all(GPU_TYPE_DISABLED))
+        what = "has no entry GPU, and TensorFlow looks for none"
+        yield _types(value, (f"{TYPES}={value}", *said), what, Stage.DEVICE_FILTER)
+    elif broken := next((one for one in errors(evidence) if value and Log((one.text,)).first(NO_CPU_FACTORY)), None):
+        what = "has no entry CPU, without which TensorFlow makes no device at all"
+        yield _types(value, (f"{TYPES}={value}", broken.text), what, broken.stage)
+    elif said := evidence.program.said(GPU_TYPE_DISABLED, most=1):
+        yield Match(
+            said,
+            figures={
+                "what": f"of the program that wrote the log has no entry GPU{'' if value else '; it is not set here'}",
+                "do": f"# take {TYPES} out of the program, and out of the environment that starts it",
+            },
+            stage=Stage.CONFIGURATION,
+        )
+
+
+def _types(value: str, seen: tuple[str, ...], what: str, stage: Stage) -> Match:
+    return Match(
+        seen, figures={"what": f"is {value!r}: it {what}", "do": f"unset {TYPES}"}, change={TYPES: None}, stage=stage
+    )

@@ -1,0 +1,46 @@
+"""TensorFlow leaves out {names}: {cores} multiprocessors, and it asks for {least}
+
+TensorFlow takes no GPU with fewer multiprocessors than the best one of the machine or 8, whichever is less: a small
+card for the screens beside a large one is left out, with a line at level I as the only sign. Alone, the same card is
+taken. TF_MIN_GPU_MULTIPROCESSOR_COUNT sets the bar.
+"""
+
+from __future__ import annotations
+
+from gpudiag.cause import Cause, Evidence, Match, Matches
+from gpudiag.causes.shared.devices import MASK
+from gpudiag.causes.shared.machine import (
+    said,
+)
+from gpudiag.knowledge.log import (
+    TOO_FEW_CORES,
+)
+
+CAUSE = Cause(
+    fix=("export TF_MIN_GPU_MULTIPROCESSOR_COUNT={cores}", "{hide}"),
+    url="https://www.tensorflow.org/api_docs/python/tf/config/list_physical_devices",
+    shown={"hide": "export CUDA_VISIBLE_DEVICES=GPU-00000000-0000-4000-8000-000000000000  # or: hides it"},
+)
+
+
+_LEAST = "TF_MIN_GPU_MULTIPROCESSOR_COUNT"
+
+
+def find(evidence: Evidence) -> Matches:
+    found = said(evidence, TOO_FEW_CORES)
+    if not found:
+        return
+    left_out = {event["pci"].lower() for event in found}
+    rest = [gpu.uuid for gpu in evidence.gpus if gpu.pci_bus_id not in left_out]
+    cores = str(min(int(event["cores"]) for event in found))
+    bar = evidence.facts.variables.get(_LEAST)
+    yield Match(
+        evidence=(*(event.text for event in found), *([f"{_LEAST}={bar}"] if bar is not None else [])),
+        figures={
+            "names": " and ".join(f"{event['name']} ({event['pci']})" for event in found),
+            "cores": cores,
+            "least": found[0]["least"],
+            "hide": f"export {MASK}={','.join(rest)}  # or: hides it" if rest else f"unset {_LEAST}  # or",
+        },
+        change={_LEAST: cores},
+    )

@@ -1,0 +1,1 @@
+"""``cuInit`` fails, or the driver shows no GPU."""

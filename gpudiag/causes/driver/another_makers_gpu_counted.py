@@ -1,0 +1,65 @@
+"""{asked} counts the GPUs of {makers} too; CUDA and TensorFlow count NVIDIA's alone, from 0 to {last}
+
+Windows's Task Manager, desktops and system monitors number all display adapters, and often show the integrated GPU as
+0 and NVIDIA's as 1. CUDA_VISIBLE_DEVICES and TensorFlow's /GPU:0 count NVIDIA's GPUs alone. TensorFlow never uses an
+integrated GPU of Intel or AMD: where that one seems busy, it draws the screen, and TensorFlow runs on the CPU.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+from gpudiag.cause import Cause, Evidence, Match, Matches
+from gpudiag.causes.shared.devices import MASK
+from gpudiag.hostfacts import Unknown
+from gpudiag.knowledge.log import (
+    DEVICE_NOT_SATISFIED,
+    DEVICE_UNKNOWN,
+)
+from gpudiag.model import Stage, Sure
+from gpudiag.scope import apply_mask
+
+CAUSE = Cause(
+    fix=(
+        "{cure}",
+        "tf.config.experimental.get_device_details(tf.config.list_physical_devices('GPU')[0])  # names the GPU",
+    ),
+    url="https://www.tensorflow.org/guide/gpu",
+    shown={"cure": "export CUDA_VISIBLE_DEVICES=0"},
+)
+
+
+def find(evidence: Evidence) -> Matches:
+    nodes, devices = evidence.facts.device_nodes, evidence.facts.nvml_devices
+    if isinstance(nodes, Unknown) or not devices or not nodes.other_gpus:
+        return
+    mask = evidence.facts.variables.get(MASK)
+    counted = range(len(devices), len(devices) + len(nodes.other_gpus))
+    makers = " and ".join(sorted(set(nodes.other_gpus.values())))
+    others = tuple(f"PCI bus: {maker} GPU {pci}" for pci, maker in nodes.other_gpus.items())
+    figures: dict[str, Any] = {"makers": makers, "gpus": len(devices), "last": len(devices) - 1}
+    if mask is not None and mask.strip().isdecimal() and int(mask) in counted and not apply_mask(mask, devices).devices:
+        yield Match(
+            evidence=(f"{MASK}={mask}", *others, f"NVML reports {len(devices)} GPU(s), which CUDA counts from 0"),
+            figures={**figures, "asked": f"{MASK}={mask}", "cure": f"export {MASK}={len(devices) - 1}"},
+            change={MASK: str(len(devices) - 1)},
+        )
+    elif mask is None:
+        for asked in evidence.program.all(DEVICE_UNKNOWN, DEVICE_NOT_SATISFIED):
+            number = asked["number"]
+            if int(number) in counted:
+                yield Match(
+                    evidence=(
+                        asked.text,
+                        *others,
+                        f"NVML reports {len(devices)} GPU(s), which TensorFlow counts from 0",
+                    ),
+                    sure=Sure.LIKELY,
+                    figures={
+                        **figures,
+                        "asked": f"/GPU:{number}",
+                        "cure": f"with tf.device('/GPU:{len(devices) - 1}'):",
+                    },
+                    stage=Stage.CONFIGURATION,
+                )
+                return

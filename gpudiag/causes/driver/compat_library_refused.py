@@ -1,0 +1,55 @@
+"""{who} that module {module} or this GPU does not accept
+
+The package cuda-compat brings a newer libcuda.so.1 for an older kernel module. It works on data-centre GPUs, with
+certain older drivers, and nowhere else: on a GeForce, or with a driver that is newer than the package, cuInit fails.
+NVIDIA's images contain it in /usr/local/cuda/compat. CUDA_ERROR_COMPAT_NOT_SUPPORTED_ON_DEVICE says that much by
+itself; where several GPUs are there, one that is not supported is enough (CUDA_VISIBLE_DEVICES hides it).
+"""
+
+from __future__ import annotations
+
+import re
+
+from gpudiag.cause import Cause, Evidence, Match, Matches
+from gpudiag.causes.shared.driver import COMPAT, not_the_drivers_own
+from gpudiag.causes.shared.machine import (
+    HOST_DRIVER,
+    parts,
+)
+from gpudiag.causes.shared.steps import cuinit_error
+from gpudiag.model import Sure
+
+CAUSE = Cause(
+    fix=("{unset}",),
+    url="https://docs.nvidia.com/deploy/cuda-compatibility/forward-compatibility.html",
+    shown={"unset": "export LD_LIBRARY_PATH=/opt/lib"},
+)
+
+
+def find(evidence: Evidence) -> Matches:
+    known = parts(evidence)
+    error = cuinit_error(evidence)
+    if known is None or not re.search("COMPAT_NOT_SUPPORTED|DRIVER_MISMATCH", error):
+        return
+    driver = known[0]
+    folder, unset, change = not_the_drivers_own(evidence, COMPAT)
+    taken = COMPAT in (driver.libcuda_path or "")
+    # Error 804 is proof by itself, except that an upgrade of the driver without a restart ends in it, too.
+    if not taken and ("COMPAT_NOT_SUPPORTED" not in error or evidence.found(HOST_DRIVER, "version_mismatch")):
+        return
+    yield Match(
+        evidence=(
+            f"libcuda.so.1 is {driver.libcuda_path}",
+            f"kernel module {driver.kernel_module}",
+            f"cuInit: {error}",
+        ),
+        figures={
+            "who": f"{folder} puts a libcuda before the driver's own"
+            if folder
+            else "libcuda.so.1 is a library for forward compatibility",
+            "module": driver.kernel_module or "(not known)",
+            "unset": unset,
+        },
+        sure=Sure.PROVED if taken or not folder else Sure.LIKELY,
+        change=change,
+    )

@@ -1,0 +1,23 @@
+"""the CUDA driver does not start: {code}{meaning}
+
+cuInit is the first call of every CUDA program, and its code is all that the driver says. None of the causes that show
+in facts (modules, versions, device files, masks, containers) is at work, so that the code's general meaning is what
+is left, and the kernel's log: a line with Xid names a fault of the GPU itself.
+"""
+
+from __future__ import annotations
+
+from gpudiag.cause import Cause, Evidence, Matches
+from gpudiag.causes.shared.last_resort import CODES, FIX, failed
+from gpudiag.model import Stage
+
+CAUSE = Cause(
+    fix=FIX,
+    url=CODES,
+    last_resort=True,
+    shown={"look": "sudo rmmod nvidia_uvm && sudo modprobe nvidia_uvm  # no GPU being in use"},
+)
+
+
+def find(evidence: Evidence) -> Matches:
+    yield from failed(Stage.DRIVER, evidence)

@@ -1,0 +1,21 @@
+"""the permissions of {files} let this process in, and the kernel's control group keeps it out
+
+Slurm, container runtimes and systemd allow a process the devices of its job alone, by a control group, whatever the
+permissions of the files are. A job that asked for no GPU has none. In a container that had its GPUs, a `systemctl
+daemon-reload` on the host takes them away: nvidia-smi then says "Failed to initialize NVML: Unknown Error".
+"""
+
+from __future__ import annotations
+
+from gpudiag.cause import Cause, Evidence, Matches
+from gpudiag.causes.shared.device_files import no_access
+
+CAUSE = Cause(
+    fix=("{allow}",),
+    url="https://slurm.schedmd.com/gres.html",
+    shown={"allow": "systemctl show -p DeviceAllow -p DevicePolicy UNIT  # of the service or slice that this runs in"},
+)
+
+
+def find(evidence: Evidence) -> Matches:
+    yield from no_access("device_files_denied", evidence)

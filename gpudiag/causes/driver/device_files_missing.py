@@ -1,0 +1,25 @@
+"""NVIDIA's kernel module {module} runs for GPU {pci}, and there is no device file {missing}
+
+Programs reach a GPU through the files /dev/nvidia0, /dev/nvidiactl and /dev/nvidia-uvm. The X server or the helper
+nvidia-modprobe makes them, which must be installed and have its setuid bit; on a server without a desktop they are
+missing until then. cuInit answers "no CUDA-capable device is detected", and NVML "Driver Not Loaded" where
+/dev/nvidiactl is missing, though the module is loaded.
+"""
+
+from __future__ import annotations
+
+from gpudiag.cause import Cause, Evidence, Matches
+from gpudiag.causes.shared.device_files import DRIVER_DOCUMENT, no_device
+from gpudiag.model import Sure
+
+CAUSE = Cause(
+    fix=(
+        "sudo nvidia-modprobe -c 0 -u  # makes the files now",
+        "sudo apt install nvidia-modprobe nvidia-persistenced  # makes them at each start",
+    ),
+    url=f"{DRIVER_DOCUMENT}faq.html",
+)
+
+
+def find(evidence: Evidence) -> Matches:
+    yield from no_device("device_files_missing", Sure.PROVED, evidence)

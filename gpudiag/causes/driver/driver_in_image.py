@@ -1,0 +1,23 @@
+"""this container's image brings a driver of its own ({library}), and the host runs module {module}
+
+The container runtime mounts the host's driver libraries into each container, of the very version of the host's kernel
+module. Where packages of the driver are installed in the image, often as a dependency of another one, their libraries
+are found first, and fit the host only as long as nobody upgrades it.
+"""
+
+from __future__ import annotations
+
+from gpudiag.cause import Cause, Evidence, Matches
+from gpudiag.causes.shared.driver import two_versions
+
+CAUSE = Cause(
+    fix=(
+        "RUN apt-get purge -y {packages}  # in the Dockerfile",
+        "docker run --gpus all ...  # brings the host's libraries",
+    ),
+    url="https://docs.nvidia.com/datacenter/cloud-native/container-toolkit/latest/troubleshooting.html",
+)
+
+
+def find(evidence: Evidence) -> Matches:
+    yield from two_versions(True, evidence)

@@ -1,0 +1,25 @@
+"""the kernel still runs NVIDIA's module {module}, and the driver's libraries are {libraries}
+
+An upgrade of the driver's packages, most often an unattended one in the night, replaces the libraries at once and the
+kernel module at the next start. Until then nvidia-smi says "Driver/library version mismatch", cuInit fails with
+CUDA_ERROR_SYSTEM_DRIVER_MISMATCH, and TensorFlow lists no GPU. Programs that started before the upgrade go on.
+"""
+
+from __future__ import annotations
+
+from gpudiag.cause import Cause, Evidence, Matches
+from gpudiag.causes.shared.driver import two_versions
+
+CAUSE = Cause(
+    fix=(
+        "sudo reboot{where}",
+        "sudo rmmod nvidia_drm nvidia_modeset nvidia_uvm nvidia; sudo modprobe nvidia  # or, no GPU being in use",
+        "{hold}",
+    ),
+    url="https://docs.nvidia.com/deploy/cuda-compatibility/",
+    shown={"hold": "# so that it does not come again, keep unattended upgrades from the driver's packages"},
+)
+
+
+def find(evidence: Evidence) -> Matches:
+    yield from two_versions(False, evidence)

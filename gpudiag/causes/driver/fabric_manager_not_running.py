@@ -1,0 +1,99 @@
+"""the GPUs are not ready and wait for {waited}
+
+On machines whose GPUs are joined by NVSwitch (HGX and DGX with A100, H100, H200, B200) a service must set the
+switches up before CUDA can start: nvidia-fabricmanager, of exactly the driver's version. nvidia-smi lists all GPUs
+without it, and cuInit fails with CUDA_ERROR_SYSTEM_NOT_READY: "system not yet initialized". An upgrade of the driver
+alone is enough to stop it. Without NVSwitch the same error comes from a GPU in confidential computing mode that is
+not set ready (`nvidia-smi conf-compute -srs 1`), and from one whose driver or firmware has not come up.
+"""
+
+from __future__ import annotations
+
+import re
+
+from gpudiag.cause import Cause, Evidence, Match, Matches
+from gpudiag.causes.shared.driver import IN_PACKAGE
+from gpudiag.causes.shared.machine import (
+    container,
+    parts,
+    uses_apt,
+)
+from gpudiag.causes.shared.steps import cuinit_error
+from gpudiag.knowledge.log import SYSTEM_NOT_READY
+from gpudiag.log import Log
+from gpudiag.model import Sure
+
+CAUSE = Cause(
+    fix=(
+        "{do}",
+        "{enable}",
+        "{cc}",
+        "{must}",
+    ),
+    url="https://docs.nvidia.com/datacenter/tesla/fabric-manager-user-guide/index.html",
+    shown={
+        "do": "sudo apt install 'nvidia-fabricmanager-535=535.104.05*'",
+        "enable": "sudo systemctl enable --now nvidia-fabricmanager",
+        "cc": "",
+        "must": "nvidia-smi -q | grep -A 2 Fabric  # must say: Completed, Success",
+    },
+)
+
+
+_JOINED = re.compile(r"SXM|HBM3|H200|\bG?B[23]00|HGX|DGX")
+"""In the names of GPUs that NVSwitch joins, though four of them can do without one."""
+
+
+def find(evidence: Evidence) -> Matches:
+    known = parts(evidence)
+    said = [event.line for event in Log((cuinit_error(evidence), *evidence.lines)).all(SYSTEM_NOT_READY)]
+    if known is None or not said:
+        return
+    driver, _, nodes = known
+    module = driver.kernel_module or ""
+    package, version = next((one for one in driver.packages.items() if "fabricmanager" in one[0]), ("", ""))
+    of_package = IN_PACKAGE.match(version)
+    switches = [node.path for node in nodes.nodes if node.path.startswith("/dev/nvidia-nvswitch")]
+    joined = any(_JOINED.search(device.name) for device in evidence.facts.nvml_devices)
+    sure = Sure.PROVED if switches else Sure.LIKELY if joined else Sure.POSSIBLE
+    do = (
+        f"sudo apt install 'nvidia-fabricmanager-{module.partition('.')[0]}={module}*'"
+        if uses_apt(evidence)
+        else f"sudo dnf install nvidia-fabric-manager-{module}"
+    )
+    if container(evidence):
+        state, do = "cannot be seen from inside this container", f"{do}  # on the host"
+        sure = Sure.LIKELY if switches or joined else Sure.POSSIBLE
+    elif of_package and of_package[1] != module:
+        state = f"is of version {of_package[1]}, and the driver of version {module}"
+    elif driver.fabric_manager == "absent":
+        state = "is not installed"
+    elif driver.fabric_manager == "stopped":
+        state, do = "is installed and does not run", "sudo journalctl -u nvidia-fabricmanager -e  # why it stopped"
+    else:
+        state, sure = "runs, and has not made the GPUs ready", Sure.POSSIBLE
+        do = "sudo journalctl -u nvidia-fabricmanager -e; sudo systemctl restart nvidia-fabricmanager"
+    yield Match(
+        evidence=(
+            f"the CUDA driver: {said[0]}",
+            f"NVSwitch: {', '.join(switches) or 'no device file'}; kernel module {module or 'not known'}",
+            f"Fabric Manager: {driver.fabric_manager or 'not known'}{f', {package} {version}' if package else ''}",
+        ),
+        sure=sure,
+        figures={
+            "waited": f"NVIDIA's Fabric Manager, which {state}"
+            if switches or joined
+            else "a service of the driver, and no NVSwitch is seen whose Fabric Manager that would be",
+            "cc": "sudo nvidia-smi conf-compute -srs 1  # where nvidia-smi conf-compute -f says: CC status: ON"
+            if not switches
+            else "",
+            "do": do
+            if switches or joined
+            else "systemctl --failed  # services of NVIDIA's, such as nvidia-persistenced",
+            "enable": "sudo systemctl enable --now nvidia-fabricmanager"
+            if switches or joined
+            else "sudo dmesg | grep -i -e nvrm -e xid  # a GPU or firmware that did not come up; then: sudo reboot",
+            "must": "nvidia-smi -q | grep -A 2 Fabric  # must say: Completed, Success"
+            + ("" if switches or joined else "; N/A: there is none"),
+        },
+    )

@@ -1,0 +1,24 @@
+"""the kernel driver {holder} keeps GPU {pci} for something else, such as a virtual machine
+
+A GPU that is passed through to a virtual machine is bound to vfio-pci (or pci-stub, xen-pciback) on the host.
+NVIDIA's driver on the host does not see it then, and cuInit says that there is no device.
+"""
+
+from __future__ import annotations
+
+from gpudiag.cause import Cause, Evidence, Matches
+from gpudiag.causes.shared.kernel_module import not_loaded
+from gpudiag.model import Sure
+
+CAUSE = Cause(
+    fix=(
+        "# run TensorFlow in the virtual machine that has the GPU, or give the GPU back to this one:",
+        "echo {pci} | sudo tee /sys/bus/pci/drivers/{holder}/unbind",
+        "echo > /sys/bus/pci/devices/{pci}/driver_override; echo {pci} | sudo tee /sys/bus/pci/drivers/nvidia/bind",
+    ),
+    url="https://docs.kernel.org/driver-api/vfio.html",
+)
+
+
+def find(evidence: Evidence) -> Matches:
+    yield from not_loaded("gpu_kept_for_others", "", Sure.PROVED, evidence)

@@ -1,0 +1,21 @@
+"""prime-select has switched the NVIDIA GPU {pci} off in favour of the integrated one
+
+On notebooks with two GPUs Ubuntu's prime-select decides which is used. In its profile "intel" NVIDIA's modules are
+not loaded, to save power; the GPU stays on the PCI bus, and CUDA sees none. In the profile "on-demand" the desktop
+runs on the integrated GPU and CUDA on NVIDIA's.
+"""
+
+from __future__ import annotations
+
+from gpudiag.cause import Cause, Evidence, Matches
+from gpudiag.causes.shared.kernel_module import not_loaded
+from gpudiag.model import Sure
+
+CAUSE = Cause(
+    fix=("sudo prime-select on-demand", "sudo reboot"),
+    url="https://documentation.ubuntu.com/server/how-to/graphics/install-nvidia-drivers/",
+)
+
+
+def find(evidence: Evidence) -> Matches:
+    yield from not_loaded("integrated_gpu_chosen", "/etc/prime-discrete: intel", Sure.PROVED, evidence)

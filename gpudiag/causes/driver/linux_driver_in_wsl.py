@@ -1,0 +1,24 @@
+"""a Linux driver is installed in this WSL distribution and stands in for Windows's own ({library})
+
+Under WSL the driver is the one of Windows, and its libraries appear in /usr/lib/wsl/lib. The packages cuda,
+cuda-drivers and nvidia-driver bring a driver for Linux that has no kernel module there, and its libcuda.so.1 is found
+first: cuInit then fails. In WSL install the package cuda-toolkit alone, or the CUDA libraries that pip brings with
+TensorFlow.
+"""
+
+from __future__ import annotations
+
+from gpudiag.cause import Cause, Evidence, Matches
+from gpudiag.causes.shared.wsl import URL, not_reached
+from gpudiag.model import Sure
+
+CAUSE = Cause(
+    fix=("{remove}", "sudo ldconfig", "export LD_LIBRARY_PATH={path}  # until then"),
+    url=URL,
+    tried=2,
+    shown={"remove": "sudo apt purge libnvidia-compute-535 && sudo apt autoremove"},
+)
+
+
+def find(evidence: Evidence) -> Matches:
+    yield from not_reached("linux_driver_in_wsl", Sure.PROVED, evidence)

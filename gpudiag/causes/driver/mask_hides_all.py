@@ -1,0 +1,35 @@
+"""CUDA_VISIBLE_DEVICES={value!r} hides every one of the {gpus} GPU(s) of this machine
+
+The CUDA driver, not TensorFlow, reads this variable, and ends the list at the first entry that names no GPU. An empty
+value, -1, an index that does not exist, a word: each leaves nothing, and cuInit then answers "no CUDA-capable device
+is detected", as if there were none. It is often left in a .env file, a notebook, a CI configuration, or set by a
+scheduler that gave the job no GPU.
+"""
+
+from __future__ import annotations
+
+from gpudiag.cause import Cause, Evidence, Match, Matches
+from gpudiag.causes.shared.visibility import MASK, PROGRAMMING_GUIDE, hidden_by_slurm
+from gpudiag.scope import apply_mask
+
+CAUSE = Cause(
+    fix=("unset CUDA_VISIBLE_DEVICES", "export CUDA_VISIBLE_DEVICES={uuid}  # or: chooses one"),
+    url=PROGRAMMING_GUIDE,
+)
+
+
+def find(evidence: Evidence) -> Matches:
+    value = evidence.facts.variables.get(MASK)
+    devices = evidence.facts.nvml_devices
+    if value is None or not devices or hidden_by_slurm(evidence.facts):
+        return
+    mask = apply_mask(value, devices)
+    if mask.devices:
+        return
+    twice = [f"{mask.twice} names a GPU for the second time: CUDA shows none then"] if mask.twice else []
+    valid = f"0 to {len(devices) - 1}" if len(devices) > 1 else "0"
+    yield Match(
+        evidence=(f"{MASK}={value!r}", *twice, f"NVML reports {len(devices)} GPU(s); valid indices: {valid}"),
+        figures={"value": value, "gpus": len(devices), "uuid": devices[0].uuid},
+        change={MASK: None},
+    )

@@ -1,0 +1,42 @@
+"""MIG mode is on for GPU {empty}, and no instance was created there: CUDA shows nothing of it
+
+In MIG mode a GPU computes only through its instances. With the mode on and none created, nvidia-smi lists the GPU,
+and CUDA does not: cuInit answers "no CUDA-capable device is detected", or the GPU is lacking in TensorFlow's list.
+Instances are lost at each reboot, the mode is kept.
+"""
+
+from __future__ import annotations
+
+from gpudiag.cause import Cause, Evidence, Match, Matches
+from gpudiag.causes.shared.visibility import MIG_GUIDE
+from gpudiag.hostfacts import (
+    NvmlDevice,
+)
+from gpudiag.model import Stage
+from gpudiag.scope import gpus_in_scope
+
+CAUSE = Cause(
+    fix=(
+        "sudo nvidia-smi mig -i {gpu} -lgip   # which instances are possible",
+        "sudo nvidia-smi mig -i {gpu} -cgi 9,9 -C   # create instances of that profile",
+        "sudo nvidia-smi -i {gpu} -mig 0  # or: uses it whole",
+    ),
+    url=MIG_GUIDE,
+)
+
+
+def _in_scope(evidence: Evidence) -> list[NvmlDevice]:
+    chosen = {gpu.pci_bus_id for gpu in gpus_in_scope(evidence.facts)}
+    return [device for device in evidence.facts.nvml_devices if device.pci_bus_id in chosen]
+
+
+def find(evidence: Evidence) -> Matches:
+    devices = _in_scope(evidence)
+    empty = [device for device in devices if device.mig_mode == "enabled" and not device.mig_uuids]
+    listed = evidence.trace.listed if evidence.trace else len(devices) - len(empty)
+    if empty and listed < len(devices):
+        yield Match(
+            evidence=tuple(f"GPU {device.index}: MIG mode enabled, no instance" for device in empty),
+            figures={"empty": ", ".join(str(device.index) for device in empty), "gpu": empty[0].index},
+            stage=Stage.DRIVER if not listed else Stage.DEVICE_FILTER,
+        )

@@ -1,0 +1,27 @@
+"""NVIDIA's kernel module was not built for the running kernel {kernel}
+
+The module must be built for each kernel. After an update of the kernel that fails, or is not done, where the kernel's
+headers are not installed or the driver is too old for the new kernel; the machine then starts without the module. The
+driver's libraries are still there, so that everything looks installed.
+"""
+
+from __future__ import annotations
+
+from gpudiag.cause import Cause, Evidence, Matches
+from gpudiag.causes.shared.kernel_module import not_loaded
+from gpudiag.causes.shared.machine import (
+    INSTALLATION,
+)
+from gpudiag.model import Sure
+
+CAUSE = Cause(
+    fix=("{build}", "sudo modprobe nvidia", "# or start the former kernel from the boot menu"),
+    url=INSTALLATION,
+    shown={"build": "sudo apt install linux-headers-6.1.0 && sudo dkms autoinstall -k 6.1.0"},
+)
+
+
+def find(evidence: Evidence) -> Matches:
+    yield from not_loaded(
+        "module_not_built", "/lib/modules/{kernel}/modules.dep lists no module nvidia", Sure.PROVED, evidence
+    )

@@ -1,0 +1,28 @@
+"""NVIDIA's kernel module is not loaded, though its driver is installed and GPU {pci} is in this machine
+
+The libraries of the driver are there, and the kernel does not run its module: the machine was not restarted after the
+installation, the module does not fit the kernel, the driver does not support this GPU, or a file in /etc/modprobe.d
+forbids the module. modprobe, and the kernel's log after it, say which.
+"""
+
+from __future__ import annotations
+
+from gpudiag.cause import Cause, Evidence, Matches
+from gpudiag.causes.shared.kernel_module import not_loaded
+from gpudiag.causes.shared.machine import (
+    INSTALLATION,
+)
+from gpudiag.model import Sure
+
+CAUSE = Cause(
+    fix=(
+        "sudo modprobe nvidia",
+        "sudo dmesg | grep -i -e nvrm -e nvidia  # where that fails",
+        "grep -rn nvidia /etc/modprobe.d  # a line 'blacklist nvidia' forbids it",
+    ),
+    url=INSTALLATION,
+)
+
+
+def find(evidence: Evidence) -> Matches:
+    yield from not_loaded("module_not_loaded", "", Sure.PROVED, evidence)

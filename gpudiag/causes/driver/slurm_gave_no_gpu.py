@@ -1,0 +1,60 @@
+"""Slurm gave no GPU to this {what}{job}
+
+Slurm gives a job the GPUs that it asks for, and a step (srun) those that the step asks for. To the others it writes
+CUDA_VISIBLE_DEVICES=NoDevFiles, or an empty value, or keeps the devices from them by control groups. cuInit then
+answers "no CUDA-capable device is detected" on a node full of GPUs, and programs that parse the value fail with
+"invalid literal for int() with base 10: 'NoDevFiles'". Unsetting the variable would take a GPU that was given to
+another job.
+"""
+
+from __future__ import annotations
+
+from gpudiag.cause import Cause, Evidence, Match, Matches
+from gpudiag.causes.shared.visibility import MASK, SLURM_GPUS, hidden_by_slurm, slurm_job
+from gpudiag.hostfacts import (
+    Unknown,
+)
+from gpudiag.knowledge.log import (
+    SLURM_HIDES,
+)
+from gpudiag.model import Sure
+
+CAUSE = Cause(
+    fix=(
+        "sbatch --gres=gpu:1 ...   # or in the script: #SBATCH --gres=gpu:1",
+        "srun --gres=gpu:1 ...   # a step whose job has GPUs may have to ask again",
+        "scontrol show job $SLURM_JOB_ID | grep -i tres   # what the job was given",
+    ),
+    url="https://slurm.schedmd.com/gres.html",
+)
+
+
+def _kept_from_the_job(evidence: Evidence) -> bool:
+    """Return True where the node has GPUs, and control groups keep them from this job: NVML works, and counts none."""
+    nvml, nodes = evidence.facts.nvml, evidence.facts.device_nodes
+    if isinstance(nvml, Unknown) or isinstance(nodes, Unknown) or (evidence.trace and evidence.trace.listed):
+        return False
+    return bool(nodes.pci_gpus) and not nvml.devices and nvml.error in (None, "Insufficient Permissions")
+
+
+def find(evidence: Evidence) -> Matches:
+    facts = evidence.facts
+    job = slurm_job(facts)
+    said = evidence.program.first(SLURM_HIDES)
+    in_log = said.line if said is not None else None
+    of_job = next((f"{name}={facts.variables[name]}" for name in SLURM_GPUS if facts.variables.get(name)), None)
+    masked = hidden_by_slurm(facts)
+    kept = job is not None and of_job is None and _kept_from_the_job(evidence)
+    if not (masked or kept or in_log):
+        return
+    seen = [
+        f"Slurm job {job}, {of_job or 'without SLURM_JOB_GPUS and SLURM_STEP_GPUS'}" if job else None,
+        f"{MASK}={facts.variables[MASK]!r}" if masked else None,
+        "the node has GPUs, and NVML shows none of them to this job" if kept and not masked else None,
+        f"log: {in_log.strip()}" if in_log else None,
+    ]
+    yield Match(
+        evidence=tuple(filter(None, seen)),
+        sure=Sure.PROVED if masked else Sure.LIKELY,
+        figures={"what": "job step" if of_job else "job", "job": f" {job}" if job else ""},
+    )

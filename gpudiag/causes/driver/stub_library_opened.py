@@ -1,0 +1,39 @@
+"""libcuda.so.1 is the stub of the CUDA toolkit{where} instead of the driver's library
+
+The toolkit has a libcuda.so in its folder stubs, for linking on machines without a driver. Where that folder is in
+LD_LIBRARY_PATH or in the loader's configuration, or a Dockerfile linked libcuda.so.1 to the stub, programs open it,
+and cuInit says CUDA_ERROR_STUB_LIBRARY. The driver itself can be in order: nvidia-smi works.
+"""
+
+from __future__ import annotations
+
+from gpudiag.cause import Cause, Evidence, Match, Matches
+from gpudiag.causes.shared.driver import not_the_drivers_own
+from gpudiag.causes.shared.steps import cuinit_error
+from gpudiag.hostfacts import (
+    Unknown,
+)
+
+CAUSE = Cause(
+    fix=("{unset}",),
+    url="https://docs.nvidia.com/cuda/cuda-driver-api/group__CUDA__TYPES.html",
+    shown={"unset": "export LD_LIBRARY_PATH="},
+)
+
+
+_STUBS = "/stubs"
+"""Part of the folder of the CUDA toolkit whose libraries are for linking alone."""
+
+
+def find(evidence: Evidence) -> Matches:
+    error = cuinit_error(evidence)
+    driver = evidence.facts.driver
+    if "STUB_LIBRARY" not in error:
+        return
+    folder, unset, change = not_the_drivers_own(evidence, _STUBS)
+    path = None if isinstance(driver, Unknown) else driver.libcuda_path
+    yield Match(
+        evidence=(f"libcuda.so.1 is {path or 'not known'}", f"cuInit: {error}"),
+        figures={"where": f", from {folder}" if folder else "", "unset": unset},
+        change=change,
+    )

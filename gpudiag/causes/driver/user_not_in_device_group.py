@@ -1,0 +1,21 @@
+"""the user {user} may not open {files}: the files belong to the group {group}
+
+The driver's device files are open to everybody by default; some distributions and clusters give them to a group
+(video, render, vglusers). Who is not in it has no GPU, and root has. In a container the number of the group counts,
+and a container's user is in the groups it was started with alone. nvidia-smi says "Insufficient Permissions".
+"""
+
+from __future__ import annotations
+
+from gpudiag.cause import Cause, Evidence, Matches
+from gpudiag.causes.shared.device_files import DRIVER_DOCUMENT, no_access
+
+CAUSE = Cause(
+    fix=("{join}", "{then}"),
+    url=f"{DRIVER_DOCUMENT}faq.html",
+    shown={"join": "sudo usermod -aG video someone", "then": "# log in again"},
+)
+
+
+def find(evidence: Evidence) -> Matches:
+    yield from no_access("user_not_in_device_group", evidence)

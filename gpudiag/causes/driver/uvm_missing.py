@@ -1,0 +1,24 @@
+"""/dev/nvidia-uvm is missing: the kernel module nvidia_uvm is not loaded
+
+CUDA needs a second kernel module, nvidia_uvm, and its device file. On machines without a desktop nothing loads it at
+boot until a program that may (nvidia-modprobe is setuid root) asks for it. nvidia-smi works without it, and cuInit
+fails with an unknown error.
+"""
+
+from __future__ import annotations
+
+from gpudiag.cause import Cause, Evidence, Match, Matches
+from gpudiag.causes.shared.containers import CONTROL, UNIFIED_MEMORY, container_facts, initialisation, node_paths
+
+CAUSE = Cause(
+    fix=("sudo nvidia-modprobe -u -c=0", "sudo systemctl enable --now nvidia-persistenced   # at every boot"),
+    url="https://docs.nvidia.com/cuda/cuda-installation-guide-linux/",
+)
+
+
+def find(evidence: Evidence) -> Matches:
+    nodes = node_paths(evidence.facts)
+    if container_facts(evidence.facts) is not None or not initialisation(evidence):
+        return
+    if CONTROL in nodes and UNIFIED_MEMORY not in nodes:
+        yield Match(evidence=(f"devices: {' '.join(nodes)}", f"cuInit: {initialisation(evidence)}"))

@@ -1,0 +1,1 @@
+"""The driver's library ``libcuda.so.1``."""

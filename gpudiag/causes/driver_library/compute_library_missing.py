@@ -1,0 +1,50 @@
+"""the driver's compute library libcuda.so.1 {where}, though the driver's kernel module {module} runs
+
+Distributions split NVIDIA's driver into packages, and the one with libcuda.so.1 may be left out: a server or a
+desktop that only draws does without. nvidia-smi works, because it needs NVML alone; cuInit fails with "UNKNOWN ERROR
+(303)". The CUDA libraries that pip installs do not contain it, and must not: it belongs to the driver.
+"""
+
+from __future__ import annotations
+
+from pathlib import PurePath
+
+from gpudiag.cause import Cause, Evidence, Match, Matches
+from gpudiag.causes.shared.libraries import COMPUTE, cure_of_the_driver, good_copy, put_first, seen
+from gpudiag.causes.shared.machine import INSTALLATION, container
+from gpudiag.hostfacts import (
+    Unknown,
+)
+
+CAUSE = Cause(
+    fix=("{cure}",),
+    url=INSTALLATION,
+    needs_gpu=False,
+    shown={"cure": "sudo apt-get install libcuda1"},
+)
+
+
+def find(evidence: Evidence) -> Matches:
+    facts, one = evidence.facts, evidence.facts.library(COMPUTE)
+    driver = facts.driver
+    if isinstance(driver, Unknown) or not evidence.found("host.driver", "no_libcuda"):
+        return
+    runs = driver.kernel_module is not None or bool(facts.nvml_devices)
+    if not runs or container(evidence) or (one is not None and one.instead is not None):
+        return  # not loaded, given to a container, or hidden: each is told by another rule
+    copy = good_copy(one) if one else None
+    where = f"is in {PurePath(copy.path).parent}, where the loader does not look" if copy else "is not here"
+    if copy is None and one is not None and one.path is not None:
+        where = f"cannot be opened ({one.path})"
+    yield Match(
+        evidence=(
+            seen(one) if one and one.error else f"{COMPUTE}: {driver.libcuda_error}",
+            f"kernel module {driver.kernel_module or 'not known'}; NVML reports {len(facts.nvml_devices)} GPU(s)",
+        ),
+        figures={
+            "module": driver.kernel_module or "",
+            "cure": cure_of_the_driver(facts, COMPUTE, copy),
+            "where": where,
+        },
+        change=put_first(evidence, [str(PurePath(copy.path).parent)]) if copy else None,
+    )

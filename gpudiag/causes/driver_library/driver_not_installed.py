@@ -1,0 +1,25 @@
+"""NVIDIA's driver is not installed, though GPU {pci} is in this machine
+
+The CUDA libraries that pip installs are not the driver. The driver is the kernel module and libcuda.so.1, and it
+comes from the distribution or from NVIDIA's installer. Without it cuInit fails with "UNKNOWN ERROR (303)". "Could not
+find cuda drivers" in TensorFlow's log does not mean this: it means that the CUDA runtime library is not found.
+"""
+
+from __future__ import annotations
+
+from gpudiag.cause import Cause, Evidence, Matches
+from gpudiag.causes.shared.kernel_module import not_loaded
+from gpudiag.causes.shared.machine import (
+    INSTALLATION,
+)
+from gpudiag.model import Sure
+
+CAUSE = Cause(
+    fix=("{install}", "sudo reboot", "nvidia-smi  # must list the GPU"),
+    url=INSTALLATION,
+    shown={"install": "sudo ubuntu-drivers install"},
+)
+
+
+def find(evidence: Evidence) -> Matches:
+    yield from not_loaded("driver_not_installed", "", Sure.PROVED, evidence)

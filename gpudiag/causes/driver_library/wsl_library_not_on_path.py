@@ -1,0 +1,25 @@
+"""Windows's CUDA driver library is in /usr/lib/wsl/lib, where the loader of this distribution does not look
+
+Under WSL 2 the driver is the one of Windows, and its libraries appear in /usr/lib/wsl/lib. A file of
+/etc/ld.so.conf.d names that folder; where it was lost (a distribution that was imported or upgraded, a Docker image
+turned into one, automount off), libcuda.so.1 is not found. There is no /dev/nvidia0 under WSL: that is as it should
+be. Do not install a Linux driver.
+"""
+
+from __future__ import annotations
+
+from gpudiag.cause import Cause, Evidence, Matches
+from gpudiag.causes.shared.wsl import FOLDER, URL, not_reached
+from gpudiag.model import Sure
+
+CAUSE = Cause(
+    fix=(
+        "export LD_LIBRARY_PATH={path}",
+        f"echo {FOLDER} | sudo tee /etc/ld.so.conf.d/ld.wsl.conf && sudo ldconfig  # or, for good",
+    ),
+    url=URL,
+)
+
+
+def find(evidence: Evidence) -> Matches:
+    yield from not_reached("wsl_library_not_on_path", Sure.PROVED, evidence)

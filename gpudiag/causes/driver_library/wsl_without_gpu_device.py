@@ -1,0 +1,24 @@
+"""this WSL ({kernel}) has no /dev/dxg, and so no GPU: it is WSL 1, or its GPU support is off
+
+Only WSL 2 gives a distribution access to the GPU, through /dev/dxg; WSL 1 never does. Under WSL 2 the file is missing
+where .wslconfig has gpuSupport=false, or with a Windows older than 21H2.
+"""
+
+from __future__ import annotations
+
+from gpudiag.cause import Cause, Evidence, Matches
+from gpudiag.causes.shared.wsl import not_reached
+from gpudiag.model import Sure
+
+CAUSE = Cause(
+    fix=(
+        "wsl --list --verbose  # in PowerShell: the version of this distribution",
+        "wsl --set-version NAME 2  # in PowerShell, with its name, if it is 1",
+        "# in %UserProfile%\\.wslconfig: take out gpuSupport=false, then wsl --shutdown",
+    ),
+    url="https://learn.microsoft.com/windows/wsl/compare-versions",
+)
+
+
+def find(evidence: Evidence) -> Matches:
+    yield from not_reached("wsl_without_gpu_device", Sure.PROVED, evidence)

@@ -1,0 +1,1 @@
+"""Operations that fail, or compute wrong."""

@@ -1,0 +1,56 @@
+"""cuDNN {found} is loaded {where} and TensorFlow needs {needed} or a later one of the same major version
+
+GPUs are listed and matrix products work; the first convolution or recurrent layer fails with "No DNN in stream
+executor". LD_LIBRARY_PATH comes before the folders of NVIDIA's packages, so a module, a base image or a toolkit that
+sets it supplies its own cuDNN; a framework that is imported before TensorFlow has loaded one already.
+"""
+
+from __future__ import annotations
+
+from pathlib import PurePath
+
+from gpudiag.cause import Cause, Evidence, Match, Matches
+from gpudiag.causes.shared.libraries import PATH, is_packaged, taken_away
+from gpudiag.knowledge.log import CUDNN_OLDER
+from gpudiag.model import Sure
+from gpudiag.probes.common import CUDNN_NEEDED
+from gpudiag.probes.host.libraries import (
+    CUDNN,
+    cudnn_too_old,
+    requirement,
+)
+
+CAUSE = Cause(
+    fix=("{first}", "pip install {requirement}  # at least"),
+    url="https://www.tensorflow.org/install/source#gpu",
+    shown={"first": "unset LD_LIBRARY_PATH"},
+)
+
+
+def find(evidence: Evidence) -> Matches:
+    facts = evidence.facts
+    cudnn = cudnn_too_old(facts)
+    told = evidence.log.first(CUDNN_OLDER)
+    if cudnn is None and told is None:
+        return
+    shown = [] if told is None else [f"TensorFlow's log: {told.text}"]
+    figures = {"needed": told["needed"] if told else CUDNN_NEEDED, "requirement": requirement(facts, CUDNN)}
+    if cudnn is None:
+        assert told is not None
+        shown.append("what the loader finds here is new enough: the program had loaded another one before TensorFlow")
+        where = "from elsewhere, most often with a framework that was imported before TensorFlow,"
+        first = "# import tensorflow before the other framework, or give each a virtual environment of its own"
+        yield Match(tuple(shown), Sure.LIKELY, {**figures, "found": told["found"], "where": where, "first": first})
+        return
+    shown.append(f"{cudnn.soname}: {cudnn.path} (from {cudnn.source}) is {cudnn.version}")
+    newer = next((copy for copy in cudnn.copies if is_packaged(copy)), None)
+    folder = str(PurePath(cudnn.path or "").parent)
+    first = f"pip install {figures['requirement']}"
+    change = None
+    if cudnn.source == PATH:
+        shown += [f"{newer.path}{f' of {newer.owner}' if newer.owner else ''} comes after it"] if newer else []
+        first, change = taken_away(evidence, [folder], [str(PurePath(newer.path).parent)] if newer else [])
+    where = f"from {folder}{f', by {PATH},' if cudnn.source == PATH else ''}"
+    yield Match(
+        tuple(shown), figures={**figures, "found": cudnn.version, "where": where, "first": first}, change=change
+    )

@@ -1,0 +1,41 @@
+"""{which} {verb} wrong results
+
+A product of small matrices of whole numbers has one right result, and the GPU gave another one, without an error. Its
+memory, its power or its clock is at fault most often, or what lies between it and the host; a library that is damaged
+is rarer. Models train on such a GPU, and come to nothing or to NaN.
+"""
+
+from __future__ import annotations
+
+from gpudiag.cause import Cause, Evidence, Match, Matches
+from gpudiag.causes.shared.devices import choose_others
+
+CAUSE = Cause(
+    fix=(
+        "{others}",
+        "{errors}  # errors of its memory",
+        "sudo dmesg | grep -i -e nvrm -e xid",
+        "sudo dcgmi diag -r 3  # NVIDIA's own test; without overclocking and with the power it needs",
+    ),
+    url="https://docs.nvidia.com/datacenter/dcgm/latest/user-guide/dcgm-diagnostics.html",
+    shown={"others": ""},
+)
+
+
+def find(evidence: Evidence) -> Matches:
+    found = evidence.found("discovery.logical_devices", "wrong_result")
+    buses = [str(one.figures["pci_bus_id"]) for one in found]
+    wrong = [gpu for gpu in evidence.gpus if gpu.pci_bus_id in buses]
+    if not wrong:
+        return
+    others, change = choose_others(evidence, wrong)
+    yield Match(
+        evidence=tuple(one.message for one in found),
+        figures={
+            "which": " and ".join(f"GPU {gpu.index} ({gpu.name}, {gpu.pci_bus_id})" for gpu in wrong),
+            "verb": "computes" if len(wrong) == 1 else "compute",
+            "others": f"{others}  # until it is repaired" if change else "",
+            "errors": f"nvidia-smi -q -d ECC,ROW_REMAPPER -i {','.join(str(gpu.index) for gpu in wrong)}",
+        },
+        change=change,
+    )

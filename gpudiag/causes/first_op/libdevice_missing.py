@@ -1,0 +1,56 @@
+"""XLA finds no libdevice.10.bc, which it needs to compile for the GPU
+
+XLA compiles models for the GPU where Keras or the program asks for it (jit_compile, which Keras 3 sets by itself on
+GPUs), and needs NVIDIA's library of mathematical functions. It comes with nvcc, not with the CUDA libraries, and XLA
+looks in /usr/local/cuda, in the package nvidia-cuda-nvcc-cu12 and where XLA_FLAGS says; since 2.21 also in CUDA_HOME
+and in the environment itself, but not where apt puts it. GPUs are listed and plain operations work; the first `fit`
+fails.
+"""
+
+from __future__ import annotations
+
+from pathlib import PurePath
+
+from gpudiag.cause import Cause, Evidence, Match, Matches
+from gpudiag.hostfacts import (
+    Unknown,
+)
+from gpudiag.knowledge.log import NO_LIBDEVICE
+from gpudiag.model import Sure
+from gpudiag.probes.host.libraries import (
+    requirement,
+    without_libdevice,
+)
+
+CAUSE = Cause(
+    fix=("{first}", "{second}"),
+    url="https://github.com/tensorflow/tensorflow/issues/58681",
+    shown={"first": "pip install nvidia-cuda-nvcc-cu12", "second": ""},
+)
+
+
+def find(evidence: Evidence) -> Matches:
+    facts = evidence.facts
+    libraries = facts.libraries
+    said = evidence.log.first(NO_LIBDEVICE)
+    line = said.line if said is not None else None
+    silent = without_libdevice(facts)
+    if line is None and not silent:
+        return
+    elsewhere = () if isinstance(libraries, Unknown) else libraries.libdevice_elsewhere
+    shown = [f"log: {line.strip()[:200]}"] if line else []
+    if silent or not isinstance(libraries, Unknown):
+        known = () if isinstance(libraries, Unknown) else libraries.libdevice
+        shown.append(f"libdevice.10.bc where XLA looks: {', '.join(known) or 'none'}")
+    shown += [f"{path} is where it does not look" for path in elsewhere]
+    flags = facts.variables.get("XLA_FLAGS")
+    shown += [f"XLA_FLAGS={flags}"] if flags else []
+    base = str([*PurePath(elsewhere[0]).parents, PurePath()][:3][-1]) if elsewhere else ""
+    added = f"{flags} " if flags and "xla_gpu_cuda_data_dir" not in flags else ""
+    point = f"export XLA_FLAGS='{added}--xla_gpu_cuda_data_dir={base}'"
+    install = f"pip install {requirement(facts, 'libdevice')}"
+    yield Match(
+        evidence=tuple(shown),
+        sure=Sure.PROVED if line else Sure.LIKELY,
+        figures={"first": point if elsewhere else install, "second": f"{install}  # or" if elsewhere else ""},
+    )

@@ -1,0 +1,60 @@
+"""LD_LIBRARY_PATH puts {files}, which cannot be opened, before the good {good}
+
+The loader takes the first file of the right name that it finds, and LD_LIBRARY_PATH comes before all else. It passes
+over a file for another processor; at one that is damaged, empty or lacks a library of its own it stops, and never
+comes to the good one. A copy that was cut short or a half-removed toolkit is enough. TensorFlow's log says that the
+library is missing, or names none at all.
+"""
+
+from __future__ import annotations
+
+from pathlib import PurePath
+
+from gpudiag.cause import Cause, Evidence, Match, Matches
+from gpudiag.causes.shared.libraries import COMPUTE, LOADER, NVML, seen, taken_away
+from gpudiag.hostfacts import (
+    Unknown,
+)
+from gpudiag.model import Stage
+from gpudiag.probes.host.libraries import (
+    OPTIONAL,
+    RUNTIME,
+)
+
+CAUSE = Cause(
+    fix=("{without}",),
+    url=LOADER,
+    shown={"without": "unset LD_LIBRARY_PATH"},
+)
+
+
+def find(evidence: Evidence) -> Matches:
+    libraries = evidence.facts.libraries
+    if isinstance(libraries, Unknown):
+        return
+    found = [one for one in libraries.libraries if one.instead is not None]
+    if not found:
+        return
+    damaged = list(dict.fromkeys(folder for one in found for folder in one.damaged_folders))
+    good = list(dict.fromkeys(str(PurePath(one.instead or "").parent) for one in found))
+    without, change = taken_away(evidence, damaged, good)
+    yield Match(
+        evidence=(*map(seen, found), *(f"{file} opens" for file in dict.fromkeys(one.instead for one in found))),
+        figures={
+            "files": ", ".join(dict.fromkeys(file for one in found for file in one.damaged)),
+            "good": ", ".join(dict.fromkeys(one.instead or "" for one in found)),
+            "without": without,
+        },
+        change=change,
+        stage=_stage([one.soname for one in found]),
+    )
+
+
+_STAGES = {RUNTIME: Stage.RUNTIME_LIBRARY, COMPUTE: Stage.DRIVER_LIBRARY, NVML: Stage.NVML}
+"""The stage that a library breaks, where it is not that of the others; the earliest first."""
+
+
+def _stage(sonames: list[str]) -> Stage:
+    """Return the first stage that these libraries break; of those that are opened only when they are used, none."""
+    later = Stage.CONFIGURATION if set(sonames) <= set(OPTIONAL) else Stage.LIBRARIES
+    return next((stage for soname, stage in _STAGES.items() if soname in sonames), later)

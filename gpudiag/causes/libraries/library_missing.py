@@ -1,0 +1,65 @@
+"""{names} cannot be opened: the library of {packages} is not here
+
+TensorFlow opens seven CUDA libraries when it first looks for GPUs, and uses no GPU unless all of them open. Its log
+says "Cannot dlopen some GPU libraries" and speaks of "the missing libraries mentioned above", but none is mentioned
+at the default level. TF_CPP_VMODULE=dso_loader=1 names them; gpudiag opens each itself.
+"""
+
+from __future__ import annotations
+
+from gpudiag.cause import Cause, Evidence, Match, Matches
+from gpudiag.causes.shared.libraries import (
+    PATH,
+    PIP_INSTALLATION,
+    good_copy,
+    lacks_known,
+    seen,
+    then_cusolver,
+    with_cuda,
+)
+from gpudiag.probes.host.libraries import (
+    PACKAGES,
+    RUNTIME,
+    installed,
+    requirement,
+    unopened,
+)
+
+CAUSE = Cause(
+    fix=("{commands}", "{then}", "{also}"),
+    url=PIP_INSTALLATION,
+    shown={"commands": "pip install 'tensorflow[and-cuda]==2.21.0'", "then": "", "also": ""},
+)
+
+
+def find(evidence: Evidence) -> Matches:
+    facts = evidence.facts
+    missing = [
+        one
+        for one in unopened(facts)
+        if one.soname != RUNTIME and not good_copy(one) and one.instead is None and not lacks_known(one)
+        if one.soname.partition(".")[0] in PACKAGES
+    ]
+    if not missing:
+        return
+    damaged = [package for one in missing if (package := installed(facts, one.soname)) is not None]
+    absent = [one for one in missing if installed(facts, one.soname) is None]
+    commands = []
+    if absent and not any(installed(facts, name) for name in PACKAGES):
+        commands.append(f"pip install {with_cuda(facts)}")
+    elif absent:
+        commands.append(f"pip install {' '.join(dict.fromkeys(requirement(facts, one.soname) for one in absent))}")
+    if damaged:
+        again = " ".join(dict.fromkeys(f"{package.name}=={package.version}" for package in damaged))
+        commands.append(f"pip install --force-reinstall --no-deps {again}")
+    first = [folder for one in missing for folder in one.damaged_folders]
+    yield Match(
+        evidence=tuple(map(seen, missing)),
+        figures={
+            "names": ", ".join(one.soname for one in missing),
+            "packages": ", ".join(dict.fromkeys(PACKAGES[one.soname.partition(".")[0]] for one in missing)),
+            "commands": "; ".join(commands),
+            "then": then_cusolver(facts) if any(one.soname.startswith("libcusolver") for one in absent) else "",
+            "also": f"# take {first[0]} out of {PATH}: the file in it is damaged, and comes first" if first else "",
+        },
+    )

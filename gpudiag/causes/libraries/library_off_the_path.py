@@ -1,0 +1,25 @@
+"""{names} cannot be opened, although a good copy is in {folders}: the loader does not get there
+
+TensorFlow opens seven CUDA libraries when it first looks for GPUs, and uses no GPU unless all of them open. Its log
+says "Cannot dlopen some GPU libraries" and speaks of "the missing libraries mentioned above", but none is mentioned
+at the default level. TF_CPP_VMODULE=dso_loader=1 names them; gpudiag opens each itself. Here the library is on the
+machine (a CUDA toolkit, conda, a package), in a folder that is neither in LD_LIBRARY_PATH nor in the loader's cache,
+or after a damaged copy.
+"""
+
+from __future__ import annotations
+
+from gpudiag.cause import Cause, Evidence, Matches
+from gpudiag.causes.shared.libraries import LOADER, off_the_path
+
+CAUSE = Cause(
+    fix=(
+        "export LD_LIBRARY_PATH={folders}:$LD_LIBRARY_PATH",
+        "echo {folders} | tr : '\\n' | sudo tee /etc/ld.so.conf.d/cuda.conf && sudo ldconfig  # or, for all users",
+    ),
+    url=LOADER,
+)
+
+
+def find(evidence: Evidence) -> Matches:
+    yield from off_the_path(evidence, runtime=False, packaged=False)

@@ -1,0 +1,40 @@
+"""{path} is really {own}: a link made by hand, or a renamed file
+
+Forums advise to satisfy a missing library by a link from another release: `ln -s libcusolver.so.12
+libcusolver.so.11`. The number in the name is the promise of an interface: TensorFlow opens the file, and then finds
+functions missing or with other arguments. That ends in a crash, or in wrong results.
+"""
+
+from __future__ import annotations
+
+from gpudiag.cause import Cause, Evidence, Match, Matches
+from gpudiag.model import Sure
+from gpudiag.probes.host.libraries import (
+    is_another_release,
+    requirement,
+    with_other_soname,
+)
+
+CAUSE = Cause(
+    fix=("{remove}", "pip install {requirement}"),
+    url="https://tldp.org/HOWTO/Program-Library-HOWTO/shared-libraries.html",
+    shown={"remove": "rm /home/someone/venv/lib/python3.11/site-packages/nvidia/cusolver/lib/libcusolver.so.11"},
+)
+
+
+def find(evidence: Evidence) -> Matches:
+    for one in with_other_soname(evidence.facts):
+        link = f", a link to {one.file}" if one.file != one.path else ""
+        keep = f"mv {one.path} {one.path}.away  # unless it passes all calls on to the right one"
+        yield Match(
+            evidence=(f"{one.path}{link}: DT_SONAME is {one.own_soname}",),
+            # A library that passes calls on to the right one has a name of its own, too.
+            sure=Sure.PROVED if is_another_release(one) else Sure.LIKELY,
+            figures={
+                "library": one.soname,
+                "path": one.path,
+                "own": one.own_soname,
+                "remove": f"rm {one.path}" if is_another_release(one) else keep,
+                "requirement": requirement(evidence.facts, one.soname),
+            },
+        )

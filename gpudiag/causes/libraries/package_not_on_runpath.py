@@ -1,0 +1,27 @@
+"""{names} is installed in {folders}, where TensorFlow {tensorflow} does not look
+
+TensorFlow's file libtensorflow_framework.so.2 tells the loader in which folders of site-packages NVIDIA's packages
+put their libraries (its RUNPATH). In the wheel of 2.21.0 nvidia/cusolver/lib is not among them, so a clean `pip
+install tensorflow[and-cuda]` has every package and still uses no GPU; 2.20.0 names it. The log says "Cannot dlopen
+some GPU libraries" and not which. LD_LIBRARY_PATH is searched as well, and the loader reads it when the process
+starts: setting it in Python comes too late.
+"""
+
+from __future__ import annotations
+
+from gpudiag.cause import Cause, Evidence, Matches
+from gpudiag.causes.shared.libraries import PIP_INSTALLATION, off_the_path
+
+CAUSE = Cause(
+    fix=(
+        "export LD_LIBRARY_PATH={folders}:$LD_LIBRARY_PATH",
+        "import ctypes; ctypes.CDLL('{path}', mode=ctypes.RTLD_GLOBAL)  # or: first thing in the program",
+        "{another}",
+    ),
+    url=PIP_INSTALLATION,
+    shown={"another": "pip install 'tensorflow[and-cuda]==2.20.0'  # or the release before, which names that folder"},
+)
+
+
+def find(evidence: Evidence) -> Matches:
+    yield from off_the_path(evidence, runtime=False, packaged=True)

@@ -1,0 +1,1 @@
+"""Memory of a GPU that is not there for TensorFlow."""

@@ -1,0 +1,30 @@
+"""TF_PER_DEVICE_MEMORY_LIMIT_MB bounds what TensorFlow may take of each GPU, and the program needs more
+
+The variable refuses every allocation past the limit; "Created device ... with N MB memory" shows the larger number
+without it. TensorFlow tries for ten seconds before it raises ResourceExhaustedError.
+"""
+
+from __future__ import annotations
+
+from gpudiag.cause import Cause, Evidence, Match, Matches
+from gpudiag.causes.shared.memory import checked
+from gpudiag.knowledge.log import (
+    LIMIT_REACHED,
+)
+
+CAUSE = Cause(
+    fix=("unset TF_PER_DEVICE_MEMORY_LIMIT_MB", "# or raise it"),
+    url="https://www.tensorflow.org/guide/gpu#limiting_gpu_memory_growth",
+)
+
+
+_LIMIT = "TF_PER_DEVICE_MEMORY_LIMIT_MB"
+
+
+def find(evidence: Evidence) -> Matches:
+    said = evidence.program.said(LIMIT_REACHED, most=1) or checked(evidence, LIMIT_REACHED)
+    if not said:
+        return
+    value = evidence.facts.variables.get(_LIMIT)
+    known = f"{_LIMIT}={value}" if value else f"{_LIMIT} is not set here: the program sets it, or what starts it"
+    yield Match(evidence=(*said, known), change={_LIMIT: None} if value else None)

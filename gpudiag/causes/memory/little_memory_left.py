@@ -1,0 +1,81 @@
+"""GPU {gpu} has {left} of its {total} left for TensorFlow
+
+TensorFlow uses what is free when it makes its device, less a reserve: the display, another job or a small card leave
+little. "Created device ... with 100 MB memory" says it, as information, and programs run until their first large
+tensor. TF_DEVICE_MIN_SYS_MEMORY_IN_MB, where it is set, is the reserve.
+"""
+
+from __future__ import annotations
+
+from gpudiag.cause import Cause, Evidence, Match, Matches
+from gpudiag.causes.shared.memory import devices_in_scope, free_bytes, gib, holders, shared_otherwise
+from gpudiag.hostfacts import (
+    NvmlDevice,
+)
+from gpudiag.knowledge.log import (
+    DEVICE_CREATED,
+    POOL_FULL,
+)
+from gpudiag.log import text
+from gpudiag.model import Figure, Sure
+
+CAUSE = Cause(
+    fix=("{first}", "# or another GPU, or smaller batches"),
+    url="https://www.tensorflow.org/guide/gpu#limiting_gpu_memory_growth",
+    unless=("memory_held_by_others",),
+    shown={"first": "nvidia-smi  # then end what holds the memory, or wait for it"},
+)
+
+
+_RESERVE = "TF_DEVICE_MIN_SYS_MEMORY_IN_MB"
+
+
+_LITTLE = 1 / 8
+"""Part of a GPU's memory; where less is free, hardly any program does what it was made for."""
+
+
+def find(evidence: Evidence) -> Matches:
+    yield from _little_now(evidence) or _little_then(evidence)
+
+
+def _little_now(evidence: Evidence) -> list[Match]:
+    value = evidence.facts.variables.get(_RESERVE, "")
+    reserve = int(value) << 20 if value.isdecimal() else 0
+    left = {}
+    for device in devices_in_scope(evidence):
+        free = free_bytes(device) - (reserve if reserve < free_bytes(device) else 0)
+        if free < device.memory_total_bytes * _LITTLE:
+            left[device] = free
+    if not left:
+        return []
+    device = min(left, key=lambda one: left[one])
+    reserved = left[device] < free_bytes(device)
+    seen = [*map(holders, left), *([f"{_RESERVE}={value}"] if reserved else [])]
+    first = f"unset {_RESERVE}" if reserved else "nvidia-smi  # then end what holds the memory, or wait for it"
+    return [
+        Match(
+            evidence=(*seen, *evidence.unprovoked.said(DEVICE_CREATED, most=1)),
+            figures=_left(device, left[device], first),
+            change={_RESERVE: None} if reserved else None,
+        )
+    ]
+
+
+def _little_then(evidence: Evidence) -> list[Match]:
+    """Look for a program that ran out of memory with much less than the GPU has."""
+    failed = evidence.program.said(POOL_FULL, most=1)
+    if not failed or shared_otherwise(evidence):
+        return []
+    devices = {device.pci_bus_id: device for device in devices_in_scope(evidence)}
+    for made in evidence.program.all(DEVICE_CREATED):
+        device = devices.get(made["pci"].lower())
+        if device is None or int(made["mib"]) << 20 >= device.memory_total_bytes * _LITTLE:
+            continue
+        first = "nvidia-smi  # while the program runs; or raise the limit that it sets itself"
+        seen = (text(made.line), *failed, holders(device))
+        return [Match(seen, Sure.POSSIBLE, _left(device, int(made["mib"]) << 20, first))]
+    return []
+
+
+def _left(device: NvmlDevice, left: int, first: str) -> dict[str, Figure]:
+    return {"gpu": device.index, "left": gib(left), "total": gib(device.memory_total_bytes), "first": first}

@@ -1,0 +1,63 @@
+"""the GPU's memory is held by {who}; there is none for this one
+
+TensorFlow takes nearly all free memory of every GPU that it sees when it first computes, whether it needs it or not,
+and keeps it until the process ends. A second process then fails: when its context is created ("cudaSetDevice()
+failed: out of memory", "Bad StatusOr access: RESOURCE_EXHAUSTED") or when it takes its own pool ("failed to allocate
+... from device", in sizes that fall by a tenth, for ever where nothing is left). A notebook whose cell has ended
+holds its memory until its kernel is shut down.
+"""
+
+from __future__ import annotations
+
+from gpudiag.cause import Cause, Evidence, Match, Matches
+from gpudiag.causes.shared.machine import hidden_and_free
+from gpudiag.causes.shared.memory import (
+    GROW,
+    GROW_BY_VARIABLE,
+    checked,
+    devices_in_scope,
+    holders,
+    refused_with_room,
+    shared_otherwise,
+)
+from gpudiag.knowledge.log import (
+    DEVICE_FULL,
+)
+from gpudiag.model import Sure
+from gpudiag.scope import gpus_in_scope
+
+CAUSE = Cause(
+    fix=("{look}", "# end it, or have it take what it needs:", GROW, GROW_BY_VARIABLE, "{other}"),
+    url="https://www.tensorflow.org/guide/gpu#limiting_gpu_memory_growth",
+    tried=4,
+    shown={
+        "look": "ps -o pid,user,etime,args -p 4711",
+        "other": "export CUDA_VISIBLE_DEVICES=GPU-00000001-0000-4000-8000-000000000000  # or another GPU",
+    },
+)
+
+
+def find(evidence: Evidence) -> Matches:
+    here = checked(evidence, DEVICE_FULL)
+    said = evidence.program.said(DEVICE_FULL)
+    if (not here and (not said or shared_otherwise(evidence))) or refused_with_room(evidence):
+        return
+    taken = [
+        device for device in devices_in_scope(evidence) if device.memory_used_bytes > device.memory_total_bytes / 2
+    ]
+    free = [device for device in devices_in_scope(evidence) if device.memory_used_bytes < device.memory_total_bytes / 4]
+    pids = [str(one.pid) for device in taken for one in device.processes]
+    uuids = ",".join(
+        gpu.uuid for gpu in gpus_in_scope(evidence.facts) if gpu.pci_bus_id in {d.pci_bus_id for d in free}
+    )
+    other = f"export CUDA_VISIBLE_DEVICES={uuids}  # or another GPU" if uuids else hidden_and_free(evidence)
+    yield Match(
+        evidence=(*(here or said), *(map(holders, taken) if taken else ["NVML shows nobody who holds it now"])),
+        sure=(Sure.PROVED if here else Sure.LIKELY) if taken else Sure.POSSIBLE,
+        figures={
+            "who": f"process {', '.join(dict.fromkeys(pids))}" if pids else "another process",
+            "look": f"ps -o pid,user,etime,args -p {','.join(dict.fromkeys(pids))}" if pids else "nvidia-smi",
+            "other": other if taken else "",
+        },
+        change={"CUDA_VISIBLE_DEVICES": uuids} if here and taken and uuids else None,
+    )

@@ -1,0 +1,58 @@
+"""a library of NVIDIA's could not start on the GPU, most likely for want of memory beside the pool
+
+cuBLAS and cuDNN take memory of their own for their handles and workspaces, outside TensorFlow's pool. Where the pool
+of this or another process holds all, they answer CUBLAS_STATUS_NOT_INITIALIZED, CUBLAS_STATUS_ALLOC_FAILED or
+CUDNN_STATUS_INTERNAL_ERROR, which read like a broken installation. Where the log also says that the cuDNN loaded is
+older than the one TensorFlow was built with, that is the cause and not this.
+"""
+
+from __future__ import annotations
+
+from gpudiag.cause import Cause, Evidence, Match, Matches
+from gpudiag.causes.shared.memory import GROW, checked, devices_in_scope, free_bytes, holders, shared_otherwise
+from gpudiag.knowledge.log import (
+    CUDA_UNKNOWN,
+    CUDNN_OLDER,
+    DEVICE_CREATED,
+    DEVICE_FULL,
+    GPU_FAILED,
+    NO_HANDLE,
+    POOL_FULL,
+    STRAY_ACCESS,
+)
+from gpudiag.log import text
+from gpudiag.model import Sure
+
+CAUSE = Cause(
+    fix=(
+        GROW,
+        "# or leave room:",
+        "tf.config.set_logical_device_configuration(gpu, [tf.config.LogicalDeviceConfiguration(memory_limit=...)])",
+        "nvidia-smi  # and end what else holds the memory",
+    ),
+    url="https://www.tensorflow.org/guide/gpu#limiting_gpu_memory_growth",
+)
+
+
+_HANDLE_BYTES = 500 << 20
+"""What cuBLAS and cuDNN need beside TensorFlow's pool, roughly."""
+
+
+_OTHER_REASONS = (CUDNN_OLDER, STRAY_ACCESS, GPU_FAILED, CUDA_UNKNOWN)
+"""Of a library that does not start."""
+
+
+def find(evidence: Evidence) -> Matches:
+    said = evidence.program.said(NO_HANDLE) or checked(evidence, NO_HANDLE)
+    if not said or shared_otherwise(evidence) or evidence.program.first(*_OTHER_REASONS):
+        return
+    full = evidence.program.said(DEVICE_FULL, most=1) or evidence.program.said(POOL_FULL, most=1)
+    tight = [device for device in devices_in_scope(evidence) if free_bytes(device) < _HANDLE_BYTES]
+    totals = {device.pci_bus_id: device.memory_total_bytes for device in devices_in_scope(evidence)}
+    whole = tuple(
+        text(made.line)
+        for made in evidence.program.all(DEVICE_CREATED)
+        if (int(made["mib"]) << 20) > 0.75 * totals.get(made["pci"].lower(), int(made["mib"]) << 21)
+    )
+    shown = (*full, *map(holders, tight), *whole[:1])
+    yield Match(evidence=(*said, *shown), sure=Sure.LIKELY if shown else Sure.POSSIBLE)

@@ -1,0 +1,1 @@
+"""NVML, without which TensorFlow 2.21 lists no GPU."""

@@ -1,0 +1,55 @@
+"""NVML does not start ({error}), and TensorFlow {tensorflow} lists no GPU without it
+
+Since 2.21 TensorFlow asks NVML before it lists GPUs. Where nvmlInit fails it lists none and prints no line at all.
+nvidia-smi fails with the same words: what makes it work makes TensorFlow work.
+"""
+
+from __future__ import annotations
+
+from gpudiag.cause import Cause, Evidence, Match, Matches
+from gpudiag.causes.shared.libraries import needs_nvml, tensorflow_version
+from gpudiag.hostfacts import (
+    Facts,
+    Unknown,
+)
+
+CAUSE = Cause(
+    fix=("{cure}", "nvidia-smi  # must work first"),
+    url="https://docs.nvidia.com/deploy/nvml-api/group__nvmlDeviceEnumvs.html",
+    needs_gpu=False,
+    shown={"cure": "nvidia-smi; sudo dmesg | grep -i -e nvrm -e xid  # most often a reboot helps"},
+)
+
+
+def find(evidence: Evidence) -> Matches:
+    facts = evidence.facts
+    named = any(evidence.found("host.driver", kind) for kind in ("version_mismatch", "no_access", "no_module"))
+    if isinstance(facts.nvml, Unknown) or facts.nvml.devices or named or not needs_nvml(evidence):
+        return
+    error = facts.nvml.error
+    if error is None or not _driver_is_here(facts) or evidence.found("host.driver", "no_nvml"):
+        return
+    if error == "NVML Shared Library Not Found":
+        return
+    module = None if isinstance(facts.driver, Unknown) else facts.driver.kernel_module
+    cure = next((cure for words, cure in _CURES_OF_NVML.items() if words in error), _CURE_OF_OTHERS)
+    if module is not None and "Not Loaded" in error:
+        cure = f"sudo nvidia-modprobe -c 0 -u  # module {module} is loaded: this makes /dev/nvidiactl and the others"
+    yield Match(
+        evidence=(f"NVML: {error}",), figures={"error": error, "cure": cure, "tensorflow": tensorflow_version(facts)}
+    )
+
+
+_CURES_OF_NVML = {
+    "version mismatch": "sudo reboot  # or unload and load the nvidia modules: the driver was upgraded under them",
+    "Not Loaded": "sudo modprobe nvidia  # where that fails look at dmesg, and install the driver again",
+    "Permission": "ls -l /dev/nvidia*  # join the group that owns them, and log in again",
+    "lost": "sudo dmesg | grep -i xid  # names the GPU by its PCI bus id; switch the machine off and on",
+}
+
+
+_CURE_OF_OTHERS = "nvidia-smi; sudo dmesg | grep -i -e nvrm -e xid  # most often a reboot helps"
+
+
+def _driver_is_here(facts: Facts) -> bool:
+    return not isinstance(facts.driver, Unknown) and facts.driver.libcuda_path is not None

@@ -1,0 +1,66 @@
+"""NVML (libnvidia-ml.so.1) is not here, and TensorFlow {tensorflow} lists no GPU without it
+
+Since 2.21 TensorFlow asks NVML before it lists GPUs. Where the library is missing it lists none and prints no line at
+all; 2.18 to 2.20 did without. The library belongs to the driver. In containers NVIDIA's runtime brings it with the
+capability `utility`: images that ask for `compute` alone do not get it.
+"""
+
+from __future__ import annotations
+
+from pathlib import PurePath
+
+from gpudiag.cause import Cause, Evidence, Match, Matches
+from gpudiag.causes.shared.libraries import (
+    NVML,
+    cure_of_the_driver,
+    good_copy,
+    needs_nvml,
+    put_first,
+    tensorflow_version,
+)
+from gpudiag.hostfacts import (
+    Facts,
+    LibraryCopy,
+    Unknown,
+)
+
+_TOOLKIT = "https://docs.nvidia.com/datacenter/cloud-native/container-toolkit/latest/docker-specialized.html"
+
+CAUSE = Cause(
+    fix=("{cure}",),
+    url=_TOOLKIT,
+    needs_gpu=False,
+    shown={
+        "cure": "docker run -e NVIDIA_DRIVER_CAPABILITIES=compute,utility ...  # or: "
+        "--gpus 'all,\"capabilities=compute,utility\"'"
+    },
+)
+
+
+def find(evidence: Evidence) -> Matches:
+    facts = evidence.facts
+    if not evidence.found("host.driver", "no_nvml") or not needs_nvml(evidence):
+        return
+    one = facts.library(NVML)
+    if one is not None and one.instead is not None:
+        return
+    capabilities = facts.variables.get("NVIDIA_DRIVER_CAPABILITIES")
+    shown = [f"{NVML}: {one.error}" if one and one.error else f"{NVML} cannot be opened"]
+    shown += [] if capabilities is None else [f"NVIDIA_DRIVER_CAPABILITIES={capabilities}"]
+    copy = good_copy(one) if one and one.error else None
+    yield Match(
+        evidence=tuple(shown),
+        figures={"tensorflow": tensorflow_version(facts), "cure": _cure_of_nvml(facts, copy)},
+        change=put_first(evidence, [str(PurePath(copy.path).parent)]) if copy else None,
+    )
+
+
+def _cure_of_nvml(facts: Facts, copy: LibraryCopy | None) -> str:
+    if copy is None and not isinstance(facts.container, Unknown) and facts.container.runtime is not None:
+        if facts.container.kubernetes:
+            return "# set NVIDIA_DRIVER_CAPABILITIES=compute,utility in the pod's env, or in its image"
+        return (
+            "docker run -e NVIDIA_DRIVER_CAPABILITIES=compute,utility ...  # or: "
+            """--gpus 'all,"capabilities=compute,utility"'"""
+        )
+    return cure_of_the_driver(facts, NVML, copy)

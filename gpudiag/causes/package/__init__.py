@@ -1,0 +1,1 @@
+"""TensorFlow itself: none, another module of its name, or one that cannot be imported."""

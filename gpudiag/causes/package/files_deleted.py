@@ -1,0 +1,23 @@
+"""{listed} is registered as installed, and its files are gone
+
+tensorflow, tensorflow-cpu, tf-nightly and others all install the folder `tensorflow`. Uninstalling one of them
+deletes the files of the other. What is left is a folder without __init__.py: `import tensorflow` still works, and
+everything fails with "module 'tensorflow' has no attribute ...".
+"""
+
+from __future__ import annotations
+
+from gpudiag.cause import Cause, Evidence, Match, Matches
+from gpudiag.causes.shared.packages import INSTALLATION, reinstall, shown, tensorflow_facts
+
+CAUSE = Cause(
+    fix=("pip uninstall -y {names}", "pip install --force-reinstall '{with_cuda}'"),
+    url=INSTALLATION,
+    needs_gpu=False,
+)
+
+
+def find(evidence: Evidence) -> Matches:
+    installed = tensorflow_facts(evidence.facts)
+    if installed is not None and evidence.found("host.tensorflow", "damaged"):
+        yield Match((*shown(installed), "no file tensorflow/__init__.py"), figures=reinstall(installed))

@@ -1,0 +1,32 @@
+"""TensorFlow cannot be imported, because of the plug-in {file}
+
+`import tensorflow` loads every library in the folder tensorflow-plugins of site-packages. One that was made for
+another release of TensorFlow, or that its distribution left behind, ends the import in a NotFoundError.
+"""
+
+from __future__ import annotations
+
+from gpudiag.cause import TRACE, Cause, Evidence, Match, Matches
+from gpudiag.causes.shared.packages import import_error, tensorflow_facts
+
+CAUSE = Cause(
+    fix=("{remove}",),
+    url="https://github.com/tensorflow/community/blob/master/rfcs/20200624-pluggable-device-for-tensorflow.md",
+    needs_gpu=False,
+    shown={"remove": "rm /home/someone/venv/lib/python3.11/site-packages/tensorflow-plugins/libtfdml_plugin.so"},
+)
+
+
+def find(evidence: Evidence) -> Matches:
+    installed, error = tensorflow_facts(evidence.facts), import_error(evidence)
+    if installed is None or error is None or not installed.plugins:
+        return
+    told = [error, *(line for row in evidence.rows if row.probe == TRACE for line in row.log)]
+    guilty = next((file for file in installed.plugins if any(file in line for line in told)), None)
+    if guilty is None:
+        return
+    owners = " ".join(one.name for one in installed.plugin_distributions)
+    yield Match(
+        evidence=(f"import tensorflow: {error}", f"plug-in {guilty}", *(owners.split())),
+        figures={"file": guilty, "remove": f"pip uninstall -y {owners}" if owners else f"rm {guilty}"},
+    )

@@ -1,0 +1,58 @@
+"""{path} is imported in TensorFlow's place, because it has the same name and comes first
+
+Python takes the first module of a name on sys.path: the folder of the program (with `python -m` and in notebooks the
+working directory), then PYTHONPATH, and the installed packages last. A file tensorflow.py of one's own, a folder
+tensorflow for data, or a checkout of TensorFlow's sources hides the package. What follows is "module 'tensorflow' has
+no attribute ...", "partially initialized module" or an ImportError.
+"""
+
+from __future__ import annotations
+
+from pathlib import PurePath
+
+from gpudiag.cause import Cause, Evidence, Match, Matches
+from gpudiag.causes.shared.packages import PATH, off_the_path, tensorflow_facts
+from gpudiag.knowledge.log import NOT_TENSORFLOW
+from gpudiag.model import Sure
+from gpudiag.probes.host import tensorflow as host_tensorflow
+
+CAUSE = Cause(
+    fix=("mv {path} {new}", "{elsewhere}"),
+    url="https://docs.python.org/3/library/sys_path_init.html",
+    needs_gpu=False,
+    shown={"elsewhere": "# or run the program in another folder than /home/someone/project: Python looks there first"},
+)
+
+
+def find(evidence: Evidence) -> Matches:
+    installed = tensorflow_facts(evidence.facts)
+    if installed is None:
+        return
+    module, sure = installed.module_path, Sure.PROVED
+    path = host_tensorflow.shadowing(installed) if evidence.found("host.tensorflow", "shadowed") else None
+    said: tuple[str, ...] = ()
+    if path is None and evidence.found("host.tensorflow", "hidden_here"):
+        # gpudiag is not started from the program's folder: that the program took it, its log must show.
+        module, sure = installed.in_working_directory, Sure.LIKELY
+        said = evidence.program.said(NOT_TENSORFLOW, most=1)
+        path = host_tensorflow.of_module(module) if module and said else None
+    if path is None:
+        return
+    folder = PurePath(path).parent
+    entries = evidence.facts.variables.get(PATH, "").split(":")
+    do = off_the_path(evidence, folder)
+    yield Match(
+        evidence=(
+            f"import tensorflow takes {module}",
+            *said,
+            f"TensorFlow: {host_tensorflow.hidden(installed)}",
+            *([f"{PATH}={':'.join(entries)}"] if do else []),
+        ),
+        sure=sure,
+        figures={
+            "path": path,
+            "new": str(PurePath(path).parent / f"my_{PurePath(path).name}"),
+            "folder": str(folder),
+            "elsewhere": do or f"# or run the program in another folder than {folder}: Python looks there first",
+        },
+    )

@@ -1,0 +1,1 @@
+"""The CUDA runtime library, which TensorFlow opens first."""

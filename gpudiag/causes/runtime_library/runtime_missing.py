@@ -1,0 +1,63 @@
+"""the CUDA runtime (libcudart.so.12) is not in this environment
+
+Since 2.14 `pip install tensorflow` brings no CUDA libraries: they come with the extra, `tensorflow[and-cuda]`.
+Without them the log says "Could not find cuda drivers on your machine, GPU will not be used", although nvidia-smi
+works. Reinstalling the driver changes nothing; a CUDA 13 or CUDA 11 on the system does not help either, because the
+name of the library has the release in it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from gpudiag.cause import Cause, Evidence, Match, Matches
+from gpudiag.causes.shared.libraries import PIP_INSTALLATION, good_copy, seen, then_cusolver, with_cuda
+from gpudiag.causes.shared.steps import cuinit_error
+from gpudiag.hostfacts import (
+    Unknown,
+)
+from gpudiag.probes.host.libraries import (
+    PACKAGES,
+    RUNTIME,
+    installed,
+    unopened,
+)
+
+CAUSE = Cause(
+    fix=("{command}", "{then}"),
+    url=PIP_INSTALLATION,
+    shown={
+        "command": "pip install 'tensorflow[and-cuda]==2.21.0'",
+        "then": "export "
+        "LD_LIBRARY_PATH=/home/someone/venv/lib/python3.11/site-packages/nvidia/cusolver/lib:$LD_LIBRARY_PATH  "
+        "# then, because this TensorFlow does not look there",
+    },
+)
+
+
+def find(evidence: Evidence) -> Matches:
+    facts = evidence.facts
+    for one in unopened(facts):
+        if one.soname != RUNTIME or good_copy(one) is not None or one.instead is not None:
+            continue
+        package = installed(facts, RUNTIME)
+        command = f"pip install {with_cuda(facts)}"
+        if package is not None:
+            command = f"pip install --force-reinstall --no-deps {package.name}=={package.version}"
+        yield Match(
+            evidence=(
+                seen(one),
+                f"{PACKAGES['libcudart']}: {f'{package.version}, but not its file' if package else 'not installed'}",
+                *_of_the_driver(evidence),
+            ),
+            figures={"command": command, "then": then_cusolver(facts)},
+        )
+
+
+def _of_the_driver(evidence: Evidence) -> Iterator[str]:
+    """Yield what is known of the driver, which TensorFlow's line for this fault names; more than that is not."""
+    facts = evidence.facts
+    if facts.nvml_devices and not isinstance(facts.nvml, Unknown):
+        yield f"NVML of the driver answers: {facts.nvml.driver_version}, {len(facts.nvml_devices)} GPU(s)"
+    if error := cuinit_error(evidence):
+        yield f"cuInit of the driver fails, too: {error}"

@@ -1,0 +1,23 @@
+"""{names} is in {folders}, where TensorFlow {tensorflow} does not look
+
+libcudart.so.12 is the first library that TensorFlow opens. Where it cannot be opened the log says "Could not find
+cuda drivers on your machine", which is wrong: the driver has nothing to do with it. Here the library is on the
+machine, in a folder that the loader does not search.
+"""
+
+from __future__ import annotations
+
+from gpudiag.cause import Cause, Evidence, Matches
+from gpudiag.causes.shared.libraries import LOADER, off_the_path
+
+CAUSE = Cause(
+    fix=(
+        "export LD_LIBRARY_PATH={folders}:$LD_LIBRARY_PATH",
+        "echo {folders} | tr : '\\n' | sudo tee /etc/ld.so.conf.d/cuda.conf && sudo ldconfig  # or, for all users",
+    ),
+    url=LOADER,
+)
+
+
+def find(evidence: Evidence) -> Matches:
+    yield from off_the_path(evidence, runtime=True, packaged=None)

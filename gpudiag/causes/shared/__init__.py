@@ -1,0 +1,1 @@
+"""What several causes look at, each module for those of one matter."""

@@ -1,0 +1,87 @@
+"""Shared by causes: NVIDIA's driver is of two versions, too old, or not ready."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+
+from gpudiag.cause import Evidence, Match
+from gpudiag.causes.shared.machine import (
+    HOST_DRIVER,
+    container,
+    parts,
+    stage_of_driver,
+)
+from gpudiag.causes.shared.steps import cuinit_error
+from gpudiag.hostfacts import (
+    DriverFacts,
+    NvmlFacts,
+    Unknown,
+)
+from gpudiag.knowledge.log import TWO_DRIVER_VERSIONS
+from gpudiag.model import Sure
+
+IN_FILE_NAME = re.compile(r"\.so\.(\d+\.[\d.]+)$")
+
+
+IN_PACKAGE = re.compile(r"(?:\d+:)?(\d+\.[\d.]+)")
+
+
+COMPAT = "/compat"
+"""Part of the folder of CUDA's forward compatibility package: a newer libcuda than the kernel module's."""
+
+
+def versions(driver: DriverFacts, nvml: NvmlFacts) -> tuple[str, str]:
+    """Return the versions of the kernel module and of the driver's libraries, "not known" where they are not."""
+    in_name = IN_FILE_NAME.search(driver.libcuda_path or "")
+    in_packages = [found[1] for version in driver.packages.values() if (found := IN_PACKAGE.match(version))]
+    library = nvml.driver_version or (in_name and in_name[1]) or next(iter(in_packages), None)
+    return driver.kernel_module or "not known", library or "not known"
+
+
+def two_versions(in_image: bool, evidence: Evidence) -> Iterator[Match]:
+    known = parts(evidence)
+    if known is None:
+        return
+    driver, nvml, _ = known
+    module, library = versions(driver, nvml)
+    error = cuinit_error(evidence)
+    found = [finding.message for finding in evidence.found(HOST_DRIVER, "version_mismatch")]
+    if "DRIVER_MISMATCH" in error and COMPAT not in (driver.libcuda_path or ""):
+        found.append(f"cuInit: {error}")
+    if module != library:  # else it has been mended since the log was written
+        found += [event.text for event in evidence.program.all(TWO_DRIVER_VERSIONS)][:1]
+    if not found or in_image is not bool(container(evidence) and driver.packages):
+        return
+    installed = ", ".join(f"{name} {version}" for name, version in driver.packages.items())
+    yield Match(
+        evidence=(*found, *([f"packages in this container: {installed}"] if in_image else [])),
+        sure=Sure.LIKELY if "not known" in (module, library) or module == library else Sure.PROVED,
+        figures={
+            "module": module,
+            "library": library,
+            "libraries": f"of version {library}"
+            if library not in (module, "not known")
+            else "of another version, as the driver says",
+            "where": "  # on the host of this container" if container(evidence) else "",
+            "hold": f"sudo apt-mark hold {' '.join(driver.packages)}  # so that it does not come again"
+            if driver.packages
+            else "# so that it does not come again, keep unattended upgrades from the driver's packages",
+            "packages": " ".join(driver.packages),
+        },
+        stage=stage_of_driver(evidence),
+    )
+
+
+def not_the_drivers_own(evidence: Evidence, part: str) -> tuple[str, str, dict[str, str | None] | None]:
+    """Return the folder with ``part`` in its name that libcuda comes from, or "", and how to take it out of the way."""
+    driver = evidence.facts.driver
+    path = "" if isinstance(driver, Unknown) else driver.libcuda_path or ""
+    entries = evidence.facts.variables.get("LD_LIBRARY_PATH", "").split(":")
+    rest = [entry for entry in entries if part not in entry]
+    folder = path.rpartition("/")[0] if part in path else next((entry for entry in entries if part in entry), "")
+    if len(rest) < len(entries):
+        return folder, f"export LD_LIBRARY_PATH={':'.join(rest)}", {"LD_LIBRARY_PATH": ":".join(rest) or None}
+    if folder:
+        return folder, f"grep -rl {folder} /etc/ld.so.conf.d | xargs sudo rm; sudo ldconfig", None
+    return "", f"ls -l {path}  # if it is not the driver's own: remove it, or take its folder out of the way", None

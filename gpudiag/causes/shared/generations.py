@@ -1,0 +1,17 @@
+"""Shared by causes: GPUs of a generation that the wheel or cuDNN has no code for."""
+
+from __future__ import annotations
+
+from gpudiag import model
+from gpudiag.cause import Evidence
+from gpudiag.model import Stage
+
+
+def where_kernels_fail(evidence: Evidence) -> Stage:
+    """Return the stage at which a GPU without machine code shows: kernels fail, never end, or are slow at first."""
+    if evidence.found("discovery.logical_devices", "product_failed"):
+        return Stage.FIRST_OP
+    for row in evidence.rows:
+        if row.probe == "discovery.logical_devices" and (crash := row.crash) is not None:
+            return Stage.CONTEXT if crash.cause is model.Cause.TIMEOUT else Stage.CONFIGURATION
+    return Stage.CONFIGURATION

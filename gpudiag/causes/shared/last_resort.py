@@ -1,0 +1,114 @@
+"""Shared by causes: the code that CUDA gave, where nothing else is known."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+from typing import NamedTuple
+
+from gpudiag.cause import Evidence, Match
+from gpudiag.causes.shared.machine import container, parts
+from gpudiag.causes.shared.steps import FAILED, devices_log, trace
+from gpudiag.log import text
+from gpudiag.model import Stage, Sure
+
+IN_USE = (Stage.CONTEXT, Stage.FIRST_OP)
+
+
+CODE = re.compile(r"CUDA_ERROR_(?P<name>\w+)")
+
+
+class Meaning(NamedTuple):
+    codes: str
+    """A pattern for the names of the codes, without ``CUDA_ERROR_``."""
+    text: str
+    look: str
+
+
+MEANINGS = (
+    Meaning(
+        "NOT_INITIALIZED",
+        "CUDA cannot start in this process: forked from one that used CUDA, or a module in a bad state",
+        "sudo rmmod nvidia_uvm && sudo modprobe nvidia_uvm  # no GPU being in use",
+    ),
+    Meaning(
+        "INVALID_DEVICE",
+        "there is no GPU of that number or state for this process: a stale mask, MIG instance or device file",
+        "ls -l /dev/nvidia* /proc/driver/nvidia/gpus  # do files and GPUs fit; in a container: start it anew",
+    ),
+    Meaning(
+        "NO_DEVICE",
+        "this process is given no GPU: a mask, device files, a control group, or a GPU that failed",
+        "ls -l /dev/nvidia* /proc/driver/nvidia/gpus",
+    ),
+    Meaning(
+        "OUT_OF_MEMORY",
+        "it is the host's memory or addresses that the driver lacks here, by a limit most often, or a GPU that failed",
+        "ulimit -v -l; free -m  # limits of this shell, memory of the host",
+    ),
+    Meaning(
+        "DEVICE_NOT_LICENSED",
+        "the virtual GPU has no licence",
+        "nvidia-smi -q | grep -i licen  # and: sudo systemctl status nvidia-gridd",
+    ),
+    Meaning(
+        r"MPS_\w+",
+        "the MPS daemon that this process is to use does not serve it",
+        "echo quit | nvidia-cuda-mps-control  # or unset CUDA_MPS_PIPE_DIRECTORY: does without the daemon",
+    ),
+    Meaning(
+        "OPERATING_SYSTEM|NOT_PERMITTED",
+        "the operating system refused what the driver asked for: permissions, seccomp, limits",
+        "ls -l /dev/nvidia*; ulimit -a",
+    ),
+    Meaning(
+        r"ECC_UNCORRECTABLE|NVLINK_UNCORRECTABLE|HARDWARE_STACK_ERROR|CONTAINED",
+        "a GPU or its memory has an error",
+        "nvidia-smi -q -d ECC",
+    ),
+    Meaning(
+        "UNKNOWN",
+        "the driver met a state that it has no name for: a GPU that failed, a module in a bad state, a sandbox",
+        "nvidia-smi -q | grep -i -e error -e pending",
+    ),
+)
+
+
+OTHERWISE = Meaning("", "", "nvidia-smi -q | grep -i -e error -e pending")
+
+
+def failed(stage: Stage, evidence: Evidence) -> Iterator[Match]:
+    step = next((step for step in trace(evidence) if step.status == FAILED), None)
+    if step is None or step.stage is not stage:
+        return
+    log = [text(line) for line in devices_log(evidence) if CODE.search(line)][:1] if stage in IN_USE else []
+    said = next((text for text in (step.evidence, *log) if CODE.search(text)), step.evidence)
+    code = CODE.search(said)
+    known = parts(evidence)
+    meaning = next((one for one in MEANINGS if code and re.fullmatch(one.codes, code["name"])), OTHERWISE)
+    driver = (
+        ()
+        if known is None
+        else (f"kernel module {known[0].kernel_module or 'not known'}; NVML reports {len(known[1].devices)} GPU(s)",)
+    )
+    yield Match(
+        evidence=(*dict.fromkeys((step.evidence, said)), *driver),
+        sure=Sure.POSSIBLE,
+        figures={
+            "code": code[0] if code else step.evidence,
+            "meaning": f": {meaning.text}" if meaning.text else "",
+            "look": meaning.look,
+            "where": ", on the host" if container(evidence) else "",
+        },
+    )
+
+
+FIX = (
+    "nvidia-smi  # does the driver answer, and does it name each GPU",
+    "{look}",
+    "sudo dmesg | grep -i -e nvrm -e xid  # what the kernel says of it{where}",
+    "sudo reboot  # where none of these says more{where}",
+)
+
+
+CODES = "https://docs.nvidia.com/cuda/cuda-driver-api/group__CUDA__TYPES.html"

@@ -1,0 +1,159 @@
+"""Shared by causes: libraries that cannot be opened, or are not those that TensorFlow was built for."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Iterator
+from pathlib import PurePath
+
+from gpudiag.cause import Evidence, Match
+from gpudiag.hostfacts import (
+    Facts,
+    Library,
+    LibraryCopy,
+    Unknown,
+)
+from gpudiag.probes.host.libraries import (
+    PACKAGES,
+    RUNTIME,
+    unopened,
+)
+
+PATH = "LD_LIBRARY_PATH"
+
+
+COMPUTE = "libcuda.so.1"
+
+
+NVML = "libnvidia-ml.so.1"
+
+
+PIP_INSTALLATION = "https://www.tensorflow.org/install/pip"
+
+
+LOADER = "https://man7.org/linux/man-pages/man8/ld.so.8.html"
+
+
+def good_copy(one: Library) -> LibraryCopy | None:
+    return next((copy for copy in one.copies if copy.error is None), None)
+
+
+def is_packaged(copy: LibraryCopy) -> bool:
+    return copy.owner is not None or "/nvidia/" in copy.path
+
+
+def lacks_known(one: Library) -> tuple[str, ...]:
+    return tuple(name for name in one.lacks if name.partition(".")[0] in PACKAGES)
+
+
+def seen(one: Library) -> str:
+    where = f"{one.path} (from {one.source}): " if one.path else ""
+    return f"{one.soname}: {where}{(one.error or '').removeprefix(f'{one.path or one.soname}: ')}"
+
+
+def put_first(evidence: Evidence, folders: Iterable[str]) -> dict[str, str | None]:
+    """Return the change that makes the loader look into ``folders`` first."""
+    libraries = evidence.facts.libraries
+    old = () if isinstance(libraries, Unknown) else libraries.search_path
+    return {PATH: ":".join(dict.fromkeys([*folders, *old]))}
+
+
+def taken_away(evidence: Evidence, folders: list[str], good: list[str]) -> tuple[str, dict[str, str | None]]:
+    """Return the line and the change that take ``folders`` out of the path; ``good`` first, where they are needed."""
+    libraries = evidence.facts.libraries
+    known = () if isinstance(libraries, Unknown) else libraries.libraries
+    sound = [str(PurePath(one.path).parent) for one in known if one.path and one.error is None and one.source == PATH]
+    if good and any(folder in folders for folder in sound):
+        return f"export {PATH}={':'.join(good)}:${PATH}", put_first(evidence, good)
+    entries = () if isinstance(libraries, Unknown) else libraries.search_path
+    rest = ":".join(entry for entry in entries if str(PurePath(entry)) not in folders)
+    if not rest:
+        return f"unset {PATH}", {PATH: None}
+    return f"export {PATH}={rest}  # without {' and '.join(folders)}", {PATH: rest}
+
+
+def off_the_path(evidence: Evidence, *, runtime: bool, packaged: bool | None) -> Iterator[Match]:
+    """Match libraries of which a good copy is on the machine, where the loader does not look or looks too late."""
+    libraries = evidence.facts.libraries
+    if isinstance(libraries, Unknown):
+        return
+    found: list[tuple[Library, LibraryCopy]] = []
+    for one in unopened(evidence.facts):
+        copy = good_copy(one)
+        if (one.soname == RUNTIME) is not runtime or copy is None or one.instead is not None:
+            continue
+        on_runpath = str(PurePath(copy.path).parent) in libraries.runpath
+        if packaged is None or (is_packaged(copy) and not on_runpath) is packaged:
+            found.append((one, copy))
+    if not found:
+        return
+    folders = list(dict.fromkeys(str(PurePath(copy.path).parent) for _, copy in found))
+    shown = [seen(one) for one, _ in found]
+    shown += [f"{copy.path}{f' of {copy.owner}' if copy.owner else ''} opens by its path" for _, copy in found]
+    if packaged:
+        shown.append(f"RUNPATH of {libraries.opener}: no {', no '.join(folders)}")
+    yield Match(
+        evidence=tuple(shown),
+        figures={
+            "names": ", ".join(one.soname for one, _ in found),
+            "folders": ":".join(folders),
+            "path": found[0][1].path,
+            "tensorflow": tensorflow_version(evidence.facts) or "of unknown version",
+            "another": another_release(evidence.facts, [one.soname for one, _ in found]),
+        },
+        change=put_first(evidence, folders),
+    )
+
+
+def another_release(facts: Facts, names: list[str]) -> str:
+    version = tensorflow_version(facts)
+    if version.startswith("2.21.") and names == ["libcusolver.so.11"]:
+        return "pip install 'tensorflow[and-cuda]==2.20.0'  # or the release before, which names that folder"
+    return f"pip install --force-reinstall {with_cuda(facts)}  # or both again, so that they fit"
+
+
+def then_cusolver(facts: Facts) -> str:
+    """Return what is left to do where this TensorFlow does not look for cuSOLVER in the package that it installs."""
+    libraries = facts.libraries
+    if isinstance(libraries, Unknown) or libraries.opener is None:
+        return ""
+    site = PurePath(libraries.opener).parent.parent
+    folder = f"{site}/nvidia/cusolver/lib"
+    packaged = any(entry.startswith(f"{site}/nvidia/") for entry in libraries.runpath)
+    if folder in libraries.runpath or not packaged:
+        return ""
+    return f"export {PATH}={folder}:${PATH}  # then, because this TensorFlow does not look there"
+
+
+def needs_nvml(evidence: Evidence) -> bool:
+    """Return True where this TensorFlow lists no GPU without NVML: 2.21 does not, 2.20 does (measured)."""
+    if evidence.trace is not None and evidence.trace.listed:
+        return False
+    found = re.match(r"(\d+)\.(\d+)", tensorflow_version(evidence.facts))
+    return found is None or (int(found[1]), int(found[2])) >= (2, 21)
+
+
+def cure_of_the_driver(facts: Facts, soname: str, copy: LibraryCopy | None) -> str:
+    """Return the command that brings a library of the driver, or that points to a good ``copy``."""
+    if copy is not None:
+        return f"export {PATH}={PurePath(copy.path).parent}:${PATH}"
+    module = None if isinstance(facts.driver, Unknown) else facts.driver.kernel_module
+    system = "" if isinstance(facts.system, Unknown) else facts.system.os
+    if module and "Ubuntu" in system:
+        return f"sudo apt-get install libnvidia-compute-{module.partition('.')[0]}"
+    if "Debian" in system:
+        return f"sudo apt-get install {'libnvidia-ml1' if soname == NVML else 'libcuda1'}"
+    return f"# install {soname} of the driver {module or ''}".strip() + ", from where the driver was installed"
+
+
+def tensorflow_version(facts: Facts) -> str:
+    tensorflow = facts.tensorflow
+    return (
+        "" if isinstance(tensorflow, Unknown) or not tensorflow.distributions else tensorflow.distributions[0].version
+    )
+
+
+def with_cuda(facts: Facts) -> str:
+    """Return what installs this TensorFlow with its CUDA libraries, as a word of a shell."""
+    version = tensorflow_version(facts)
+    return f"'tensorflow[and-cuda]=={version}'" if version else "'tensorflow[and-cuda]'"

@@ -1,0 +1,217 @@
+"""What several families of rules ask of a machine, and machines for their cases."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable
+from typing import Any
+
+import msgspec
+
+from gpudiag.cause import Evidence
+from gpudiag.causes.shared.steps import cuinit_error
+from gpudiag.hostfacts import (
+    ContainerFacts,
+    DeviceNode,
+    DeviceNodeFacts,
+    DriverFacts,
+    Facts,
+    Family,
+    NvmlDevice,
+    NvmlFacts,
+    SystemFacts,
+    Unknown,
+    example,
+    example_gpu,
+    example_with_gpus,
+)
+from gpudiag.knowledge.log import Event, Message
+from gpudiag.log import Line
+from gpudiag.model import Finding, Gpu, Judged, Limits, Row, Stage
+from gpudiag.probe import Reading
+from gpudiag.probes.discovery import logical_devices, trace
+from gpudiag.probes.host import driver as host_driver
+from gpudiag.scope import gpus_in_scope
+
+HOST_DRIVER = "host.driver"
+INSTALLATION = "https://docs.nvidia.com/datacenter/tesla/driver-installation-guide/"
+
+_OWN_DRIVERS = ("nvidia", "nouveau")
+"""Kernel drivers that make a GPU one of this machine's; any other, such as vfio-pci, keeps it for something else."""
+
+Parts = tuple[DriverFacts, NvmlFacts, DeviceNodeFacts]
+
+
+def parts(evidence: Evidence) -> Parts | None:
+    """Return what is known of the driver; None where a part did not answer."""
+    driver, nvml, nodes = evidence.facts.driver, evidence.facts.nvml, evidence.facts.device_nodes
+    if isinstance(driver, Unknown) or isinstance(nvml, Unknown) or isinstance(nodes, Unknown):
+        return None
+    return driver, nvml, nodes
+
+
+def container(evidence: Evidence) -> str | None:
+    """Return what holds this process: a container's runtime, or Kubernetes; None outside a container."""
+    facts = evidence.facts.container
+    return None if isinstance(facts, Unknown) else facts.name
+
+
+def kept_for_others(nodes: DeviceNodeFacts) -> bool:
+    """Return True where a kernel driver that is not NVIDIA's keeps every GPU for something else."""
+    return bool(nodes.pci_gpus) and all(nodes.bound.get(gpu, "nvidia") not in _OWN_DRIVERS for gpu in nodes.pci_gpus)
+
+
+def on_the_bus(nodes: DeviceNodeFacts) -> str:
+    """Return what the PCI bus has of NVIDIA, for a line of evidence."""
+    drivers = sorted(set(nodes.bound.values()))
+    return f"PCI bus: NVIDIA GPU {', '.join(nodes.pci_gpus)}" + (f", driven by {', '.join(drivers)}" if drivers else "")
+
+
+def stage_of_driver(evidence: Evidence) -> Stage:
+    """Return the first stage at which a driver that is there and fails shows it."""
+    return Stage.DRIVER if cuinit_error(evidence) else Stage.NVML
+
+
+def operating_system(evidence: Evidence) -> tuple[str, str]:
+    """Return the distribution and the release of the kernel."""
+    facts = evidence.facts.system
+    return ("this system", "$(uname -r)") if isinstance(facts, Unknown) else (facts.os, facts.kernel)
+
+
+def uses_apt(evidence: Evidence) -> bool:
+    """Return True on Debian and what comes from it."""
+    return re.search("Ubuntu|Debian|Mint|Pop!_OS", operating_system(evidence)[0]) is not None
+
+
+def install_command(evidence: Evidence) -> str:
+    """Return the command that installs NVIDIA's driver on this distribution."""
+    name, kernel = operating_system(evidence)
+    for pattern, command in (
+        ("Ubuntu|Mint", "sudo ubuntu-drivers install"),
+        ("Debian", f"sudo apt install linux-headers-{kernel} nvidia-driver firmware-misc-nonfree  # non-free enabled"),
+        ("Fedora", "sudo dnf install akmod-nvidia  # from RPM Fusion"),
+        ("Red Hat|Rocky|Alma|CentOS", "sudo dnf module install nvidia-driver:latest-dkms  # NVIDIA's repository"),
+    ):
+        if re.search(pattern, name):
+            return command
+    return f"# install NVIDIA's driver for {name}: {INSTALLATION}"
+
+
+def gpus_by_nvml(evidence: Evidence) -> list[tuple[Gpu, NvmlDevice]]:
+    """Return each GPU in scope with what NVML says of it."""
+    devices = {device.pci_bus_id: device for device in evidence.facts.nvml_devices}
+    return [(gpu, devices[gpu.pci_bus_id]) for gpu in evidence.gpus if gpu.pci_bus_id in devices]
+
+
+def hidden_and_free(evidence: Evidence) -> str:
+    """Return the line that chooses GPUs which the mask hides and nobody uses by NVML; "" where there are none.
+
+    None in a job of Slurm's: there the others are other jobs'.
+    """
+    facts = evidence.facts
+    mask = facts.variables.get("CUDA_VISIBLE_DEVICES")
+    if mask is None or isinstance(facts.container, Unknown) or facts.container.slurm_job is not None:
+        return ""
+    chosen = {gpu.pci_bus_id for gpu in evidence.gpus or gpus_in_scope(facts)}
+    free = [
+        device
+        for device in facts.nvml_devices
+        if device.pci_bus_id not in chosen
+        and device.compute_mode in ("default", None)
+        and device.mig_mode != "enabled"
+        and not any(process.computes for process in device.processes)
+        and device.memory_used_bytes < (device.memory_total_bytes / 4 if device.memory_total_bytes else 1)
+    ]
+    if not free:
+        return ""
+    indices = ", ".join(str(device.index) for device in free)
+    uuids = ",".join(device.uuid for device in free)
+    return f"export CUDA_VISIBLE_DEVICES={uuids}  # or GPU {indices}, hidden now by {mask!r}, if it is yours to use"
+
+
+def failing_gpus(evidence: Evidence) -> list[Gpu]:
+    """Return the GPUs in scope that are known to fail where TensorFlow's devices were tried; the only one is."""
+    for reading in evidence.readings("discovery.logical_devices", logical_devices.Reading):
+        raised = [pci for pci, one in zip(reading.given, reading.products.values(), strict=False) if one.raised]
+        known = [gpu for gpu in evidence.gpus if gpu.pci_bus_id in (*reading.refused, *raised)]
+        if known or reading.raised is None:
+            return known
+    return list(evidence.gpus) if len(evidence.gpus) == 1 else []
+
+
+def reset_command(evidence: Evidence, failing: Iterable[int | str]) -> str:
+    """Return how to reset the GPUs of these indices of NVML's; no command where none is known to fail."""
+    if indices := ",".join(map(str, failing)):
+        return f"sudo nvidia-smi --gpu-reset -i {indices}  # or reboot: where its hardware or firmware has failed"
+    of = ", ".join(str(gpu.index) for gpu in evidence.gpus)
+    return f"# the GPU that fails is one of {of or 'those of nvidia-smi -L'}; dmesg names it by its PCI bus id"
+
+
+def said(evidence: Evidence, message: Message) -> list[Event]:
+    """Return the events of TensorFlow's own start, or else of the log of the user's program."""
+    return evidence.listing.all(message) or evidence.program.all(message)
+
+
+# ---- for cases ----
+
+PCI = "0000:01:00.0"
+MODULE = "535.104.05"
+LIBCUDA = f"/usr/lib/x86_64-linux-gnu/libcuda.so.{MODULE}"
+NO_DEVICE = "CUDA_ERROR_NO_DEVICE: no CUDA-capable device is detected"
+DOCKER = ContainerFacts("docker", ("/.dockerenv",), False, None)
+
+
+def example_facts(count: int = 1, os: str = "Ubuntu 22.04.3 LTS", **families: Family) -> Facts:
+    """Return the facts of an ordinary machine that runs this distribution."""
+    system = example().system
+    assert isinstance(system, SystemFacts)
+    return example_with_gpus(count, **{"system": msgspec.structs.replace(system, os=os), **families})
+
+
+def example_gpus(*gpus: NvmlDevice) -> NvmlFacts:
+    """Return what NVML says of ``gpus``, each at a place of its own."""
+    ordinary = map(example_gpu, range(len(gpus)))
+    devices = tuple(
+        msgspec.structs.replace(gpu, index=place.index, uuid=place.uuid, pci_bus_id=place.pci_bus_id)
+        for gpu, place in zip(gpus, ordinary, strict=True)
+    )
+    return NvmlFacts(None, MODULE, "12.2", devices)
+
+
+def example_driver(module: str | None = MODULE, libcuda: str | None = LIBCUDA, **changes: Any) -> DriverFacts:
+    error = None if libcuda else "libcuda.so.1: cannot open shared object file: No such file or directory"
+    facts = DriverFacts(module, libcuda, error, "12.2" if libcuda else None)
+    return msgspec.structs.replace(facts, **changes)
+
+
+def example_nodes(*paths: str, mode: str = "crw-rw-rw-", group: str = "root", **changes: Any) -> DeviceNodeFacts:
+    """Return device files of one GPU that is on the PCI bus; this process may open them if ``mode`` lets others."""
+    others = mode.endswith("rw-")
+    nodes = tuple(DeviceNode(path, mode, others, others, group) for path in paths)
+    return msgspec.structs.replace(DeviceNodeFacts(nodes, (PCI,)), **changes)
+
+
+def example_evidence(
+    facts: Facts,
+    *rows: Row,
+    cuinit: str = "",
+    log: tuple[str, ...] = (),
+    listed: int = 0,
+    lines: tuple[str, ...] = (),
+) -> Evidence:
+    """Return what ``gpudiag check`` gathers on a machine of these facts, ``rows`` besides.
+
+    ``cuinit`` is what the driver says where ``cuInit`` fails; ``log`` and ``listed`` are of ``discovery.trace``.
+    """
+    failure = (f"failed call to cuInit: INTERNAL: CUDA error: Failed call to cuInit: {cuinit}",) if cuinit else ()
+    said = tuple(Line("E", "cuda_platform.cc", text) for text in (*failure, *log))
+    traced = example_row(trace, trace.Reading(listed, None, (), {}, said), facts)
+    judged = Row(HOST_DRIVER, (), Judged(tuple(host_driver.judge(facts, Limits()))), 0.0)
+    return Evidence(facts, gpus_in_scope(facts), (judged, traced, *rows), lines)
+
+
+def example_row(probe: Any, reading: Reading, facts: Facts) -> Row:
+    """Return the row that this reading of the module ``probe``, of the area discovery, comes to."""
+    found = tuple(one for one in probe.judge(reading, facts, Limits()) if isinstance(one, Finding))
+    name = f"discovery.{probe.__name__.rpartition('.')[2]}"
+    return Row(name, (), Judged(found), 0.0, msgspec.to_builtins(reading))

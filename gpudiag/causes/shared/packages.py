@@ -1,0 +1,118 @@
+"""Shared by causes: TensorFlow as it is installed."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import PurePath
+
+from gpudiag import model
+from gpudiag.cause import TRACE, Evidence
+from gpudiag.hostfacts import (
+    Distribution,
+    Facts,
+    SystemFacts,
+    TensorflowFacts,
+    Unknown,
+)
+from gpudiag.model import Sure
+from gpudiag.probes.host import tensorflow as host_tensorflow
+
+INSTALLATION = "https://www.tensorflow.org/install/pip"
+
+
+PATH = "PYTHONPATH"
+
+
+OF_AN_IMPORT = (model.Cause.EXCEPTION, model.Cause.SIGNAL)
+
+
+def tensorflow_facts(facts: Facts) -> TensorflowFacts | None:
+    return None if isinstance(facts.tensorflow, Unknown) else facts.tensorflow
+
+
+def has_cuda(facts: Facts) -> bool | None:
+    """Return whether TensorFlow is built with CUDA; None where that is not known."""
+    installed = tensorflow_facts(facts)
+    return None if installed is None or installed.build is None else installed.build.cuda
+
+
+def import_error(evidence: Evidence) -> str | None:
+    """Return how ``import tensorflow`` ended, where it failed."""
+    for row in evidence.rows:
+        if row.probe == TRACE and (crash := row.crash) is not None and crash.cause in OF_AN_IMPORT:
+            return f"{crash.cause.value}: {crash.detail}"
+    return None
+
+
+def names(installed: TensorflowFacts) -> str:
+    return " ".join(dict.fromkeys(one.name for one in installed.distributions))
+
+
+def chosen(installed: TensorflowFacts) -> Distribution:
+    """Return the distribution to keep: the one with CUDA, where it is among them; one of no version for none."""
+    named = [one for one in installed.distributions if one.name in ("tensorflow", "tf-nightly")]
+    return next(iter((*named, *installed.distributions)), Distribution("tensorflow", "", ""))
+
+
+def shown(installed: TensorflowFacts) -> Iterator[str]:
+    for one in installed.distributions:
+        yield f"{one.name} {one.version} in {one.location}"
+
+
+def reinstall(installed: TensorflowFacts) -> dict[str, str | int | float | bool | None]:
+    one = chosen(installed)
+    listed = host_tensorflow.providers_of(installed) or installed.distributions  # those elsewhere overwrite nothing
+    name = "tensorflow" if one.name.startswith(("tensorflow-cpu", "tensorflow-gpu", "tensorflow-intel")) else one.name
+    return {
+        "names": names(installed),
+        "listed": " and ".join(dict.fromkeys(f"{one.name} {one.version}" for one in listed)),
+        "with_cuda": f"{name}[and-cuda]" + (f"=={one.version}" if one.version else ""),
+    }
+
+
+def rest_of_path(evidence: Evidence, folder: PurePath) -> str | None:
+    """Return what of PYTHONPATH is left without ``folder``; None where it is not there."""
+    entries = evidence.facts.variables.get(PATH, "").split(":")
+    rest = [entry for entry in entries if PurePath(entry) != folder]
+    return ":".join(rest) if len(rest) < len(entries) else None
+
+
+def off_the_path(evidence: Evidence, folder: PurePath) -> str:
+    rest = rest_of_path(evidence, folder)
+    if rest is None:
+        return ""
+    return (f"export {PATH}={rest}" if rest else f"unset {PATH}") + "  # instead"
+
+
+def overwritten(installed: TensorflowFacts) -> Iterator[str]:
+    for name, files in installed.overwritten.items():
+        yield from (f"{file} is not the file that {name} installed" for file in files)
+
+
+def sure_of_mixture(installed: TensorflowFacts) -> Sure:
+    """Metadata of several distributions may be a leftover: what the files are decides, where it is known."""
+    if any(installed.overwritten.values()):
+        return Sure.PROVED
+    compared = {one.name for one in installed.distributions} <= set(installed.overwritten)
+    return Sure.POSSIBLE if compared else Sure.LIKELY
+
+
+def is_plain_cpu_build(evidence: Evidence) -> TensorflowFacts | None:
+    """Return what is installed where it is one whole distribution without CUDA."""
+    found = [("host.tensorflow", "several"), ("host.packages", "altered")]
+    installed = tensorflow_facts(evidence.facts)
+    if installed is None or has_cuda(evidence.facts) is not False or any(evidence.found(*one) for one in found):
+        return None
+    return installed if installed.distributions else None
+
+
+def system_facts(evidence: Evidence) -> SystemFacts:
+    system = evidence.facts.system
+    return NO_SYSTEM if isinstance(system, Unknown) else system
+
+
+NO_SYSTEM = SystemFacts("", "", "", "", "", "", "", "", "", "", 0, 0, False)
+
+
+def beside(installed: TensorflowFacts) -> tuple[str, ...]:
+    return tuple(f"{one.name} {one.version} is installed beside it" for one in installed.frameworks)

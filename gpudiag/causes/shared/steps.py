@@ -1,0 +1,207 @@
+"""The trace: how each stage of TensorFlow's way to a GPU went on this machine.
+
+The stages are those of TensorFlow 2.18-2.21 (``cuda_platform.cc``, ``gpu_device.cc``: GetValidDeviceIds): what it says
+at each of them was measured, see ``discovery.trace``.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+from gpudiag.cause import TRACE, Evidence
+from gpudiag.hostfacts import Unknown
+from gpudiag.knowledge.log import CUINIT_FAILED, DEVICE_FULL, GPU_IGNORED, GPU_NOT_COUNTED, NO_CUDA_DRIVERS, POOL_FULL
+from gpudiag.log import Log, text
+from gpudiag.model import Broken, Judged, Stage, Step
+from gpudiag.scope import least_visible
+
+RUNTIME = "libcudart.so.12"
+DRIVER = "libcuda.so.1"
+NVML = "libnvidia-ml.so.1"
+
+OK, FAILED, NOT_REACHED, NOT_KNOWN = "ok", "failed", "not reached", "not known"
+
+_OPTIONAL = ("libnccl", "libcupti")
+"""Opened only when they are used; without them GPUs are listed and work (measured, 2.21)."""
+
+Answer = tuple[str, str]
+
+
+def trace(evidence: Evidence) -> tuple[Step, ...]:
+    """Return a step for every stage; after the first that failed none is reached."""
+    steps: list[Step] = []
+    failed = False
+    for stage, look in _LOOKS.items():
+        status, words = (NOT_REACHED, "") if failed else look(evidence)
+        failed = failed or status == FAILED
+        steps.append(Step(stage, status, " ".join(words.split())))
+    return tuple(steps)
+
+
+def cuinit_error(evidence: Evidence) -> str:
+    """Return the driver's words where ``cuInit`` failed; "" where it did not, or nobody asked."""
+    failed = evidence.listing.first(CUINIT_FAILED)
+    return failed["error"] if failed is not None else ""
+
+
+def context_error(evidence: Evidence) -> str:
+    """Return TensorFlow's words where it could not create its devices; "" where it could, or nobody asked."""
+    status, words = _devices_row(("creation_failed",))(evidence)
+    return words if status is FAILED else ""
+
+
+def _package(evidence: Evidence) -> Answer:
+    facts = evidence.facts.tensorflow
+    if isinstance(facts, Unknown):
+        return NOT_KNOWN, facts.reason
+    if facts.module_path is None:
+        return FAILED, "no module tensorflow can be imported"
+    for finding in evidence.found("host.tensorflow", "shadowed"):
+        return FAILED, finding.message
+    for row in evidence.rows:
+        if row.probe == TRACE and isinstance(row.outcome, Broken):
+            if row.crash is None:
+                return NOT_KNOWN, row.outcome.detail
+            return FAILED, f"import tensorflow: {row.outcome.cause.value}: {row.outcome.detail}"
+    return OK, facts.module_path
+
+
+def _build(evidence: Evidence) -> Answer:
+    facts = evidence.facts.tensorflow
+    build = None if isinstance(facts, Unknown) else facts.build
+    if build is None:
+        return NOT_KNOWN, "its build description cannot be read"
+    if not build.cuda:
+        return FAILED, "is_cuda_build is False"
+    return OK, f"CUDA {build.cuda_version}, cuDNN {build.cudnn_version}"
+
+
+def _library(name: str) -> Callable[[Evidence], Answer]:
+    def look(evidence: Evidence) -> Answer:
+        seen = evidence.trace
+        if seen is None:
+            return NOT_KNOWN, ""
+        if name in seen.unopened:
+            return FAILED, f"{name}: {seen.unopened[name]}"
+        if name == RUNTIME and evidence.listing.first(NO_CUDA_DRIVERS):
+            return FAILED, f'{RUNTIME} cannot be opened: "Could not find cuda drivers" means that'
+        return (OK, name) if name in seen.opened else (NOT_KNOWN, f"{name} was not tried")
+
+    return look
+
+
+def _driver(evidence: Evidence) -> Answer:
+    if evidence.trace is None:
+        return NOT_KNOWN, ""
+    error = cuinit_error(evidence)
+    return (FAILED, error) if error else (OK, "")
+
+
+def _nvml(evidence: Evidence) -> Answer:
+    status, words = _library(NVML)(evidence)
+    facts = evidence.facts.nvml
+    listed = 0 if evidence.trace is None else evidence.trace.listed
+    if status is OK and not listed and not isinstance(facts, Unknown) and facts.error and not facts.devices:
+        return FAILED, facts.error
+    if status is not OK and listed:
+        return OK, f"{words}; this release of TensorFlow does without"  # measured: 2.18-2.20 never open it
+    return status, words
+
+
+def _device_count(evidence: Evidence) -> Answer:
+    seen = evidence.trace
+    if seen is None:
+        return NOT_KNOWN, ""
+    failed = evidence.listing.first(GPU_NOT_COUNTED)
+    return (FAILED, failed.text) if failed is not None else (OK, "")
+
+
+def _libraries(evidence: Evidence) -> Answer:
+    seen = evidence.trace
+    if seen is None:
+        return NOT_KNOWN, ""
+    missing = {name: why for name, why in seen.unopened.items() if not name.startswith((*_OPTIONAL, NVML, DRIVER))}
+    if missing:
+        return FAILED, "; ".join(f"{name}: {why}" for name, why in missing.items())
+    return OK, ", ".join(seen.opened)
+
+
+def _device_filter(evidence: Evidence) -> Answer:
+    seen = evidence.trace
+    if seen is None:
+        return NOT_KNOWN, ""
+    ignored = [event.text for event in evidence.listing.all(GPU_IGNORED)]
+    if seen.raised is not None:
+        return FAILED, seen.raised.brief
+    given = least_visible(evidence.facts)
+    if seen.listed == 0 or seen.listed < given:
+        return FAILED, "; ".join([f"{seen.listed} of {given} GPUs in scope are listed", *ignored])
+    return OK, "; ".join([f"{seen.listed} listed", *ignored])
+
+
+def devices_log(evidence: Evidence) -> tuple[str, ...]:
+    """Return the log of the child that was to create TensorFlow's devices and use them, where it could not."""
+    rows = [row for row in evidence.rows if row.probe == "discovery.logical_devices"]
+    return tuple(line for row in rows if row.status in ("fail", "broken") for line in row.log)
+
+
+def _devices_row(kinds: tuple[str, ...]) -> Callable[[Evidence], Answer]:
+    """Look at what ``discovery.logical_devices`` found."""
+
+    def look(evidence: Evidence) -> Answer:
+        for row in evidence.rows:
+            if row.probe != "discovery.logical_devices":
+                continue
+            if isinstance(row.outcome, Broken):
+                status = NOT_KNOWN if row.crash is None else FAILED
+                return status, f"{row.outcome.cause.value}: {row.outcome.detail}"
+            for found in row.findings:
+                if found.kind in kinds:
+                    return FAILED, found.message
+            if isinstance(row.outcome, Judged):
+                return OK, row.outcome.figure
+        return NOT_KNOWN, ""
+
+    return look
+
+
+_CREATED = ("creation_failed", "gpu_not_seen")
+
+
+def _context(evidence: Evidence) -> Answer:
+    return (NOT_KNOWN, "no memory for one") if _out_of_memory(evidence) else _devices_row(_CREATED)(evidence)
+
+
+def _out_of_memory(evidence: Evidence) -> str:
+    """Return TensorFlow's words where the devices could not be created or used for want of memory; "" where not so."""
+    status, words = _devices_row((*_CREATED, "product_failed"))(evidence)
+    log = [line for row in evidence.rows if row.probe == "discovery.logical_devices" for line in row.log]
+    full = Log((words, *log)).first(DEVICE_FULL, POOL_FULL)
+    return full.line if full is not None and status is FAILED else ""
+
+
+def _memory(evidence: Evidence) -> Answer:
+    if words := _out_of_memory(evidence):
+        return FAILED, text(words)
+    # Of discovery alone: probes of memory exceed limits on purpose, so what they log is no evidence.
+    failed = [row for row in evidence.rows if row.area == "discovery" and row.status in ("fail", "broken")]
+    exhausted = [row.probe for row in failed if any("RESOURCE_EXHAUSTED" in line for line in row.log)]
+    if exhausted:
+        return FAILED, f"{exhausted[0]}: out of device memory"
+    return OK, ""
+
+
+_LOOKS: dict[Stage, Callable[[Evidence], Answer]] = {
+    Stage.PACKAGE: _package,
+    Stage.BUILD: _build,
+    Stage.RUNTIME_LIBRARY: _library(RUNTIME),
+    Stage.DRIVER_LIBRARY: _library(DRIVER),
+    Stage.DRIVER: _driver,
+    Stage.NVML: _nvml,
+    Stage.DEVICE_COUNT: _device_count,
+    Stage.LIBRARIES: _libraries,
+    Stage.DEVICE_FILTER: _device_filter,
+    Stage.CONTEXT: _context,
+    Stage.MEMORY: _memory,
+    Stage.FIRST_OP: _devices_row(("product_failed", "wrong_result", "other_gpu")),
+}

@@ -1,0 +1,49 @@
+"""Shared by causes: masks, Slurm and MIG."""
+
+from __future__ import annotations
+
+from gpudiag.cause import Evidence
+from gpudiag.hostfacts import (
+    Facts,
+    Unknown,
+)
+from gpudiag.scope import gpus_in_scope, mask_in_force
+
+MASK = "CUDA_VISIBLE_DEVICES"
+
+
+OF_SLURM = "NoDevFiles"
+"""What Slurm writes into the mask of a job step without GPUs."""
+
+
+SLURM_GPUS = ("SLURM_STEP_GPUS", "SLURM_JOB_GPUS", "SLURM_GPUS_ON_NODE", "SLURM_GPUS", "SLURM_GPUS_PER_NODE")
+
+
+def slurm_job(facts: Facts) -> str | None:
+    return None if isinstance(facts.container, Unknown) else facts.container.slurm_job
+
+
+def hidden_by_slurm(facts: Facts) -> bool:
+    """Return True where Slurm gave this step no GPU, so that unsetting the mask would take what is others'."""
+    given = any(facts.variables.get(name) for name in SLURM_GPUS)
+    value = facts.variables.get(MASK)
+    return slurm_job(facts) is not None and (value == OF_SLURM or (value == "" and not given))
+
+
+def table(facts: Facts) -> str:
+    """Return which GPU each of TensorFlow's names is."""
+    names = [f"/GPU:{number} is GPU {gpu.index}" for number, gpu in enumerate(gpus_in_scope(facts))]
+    return f"{', '.join(names)} of nvidia-smi" if names else "no GPU is visible here"
+
+
+def units(evidence: Evidence) -> tuple[list[str], list[str]]:
+    """Return the whole GPUs and the MIG instances that the mask names, whether CUDA shows them together or not."""
+    mask = mask_in_force(evidence.facts)
+    named = (*mask.uuids, *mask.beside)
+    return [uuid for uuid in named if uuid.startswith("GPU-")], [uuid for uuid in named if uuid.startswith("MIG-")]
+
+
+PROGRAMMING_GUIDE = "https://docs.nvidia.com/cuda/cuda-c-programming-guide/#cuda-environment-variables"
+
+
+MIG_GUIDE = "https://docs.nvidia.com/datacenter/tesla/mig-user-guide/"

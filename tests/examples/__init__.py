@@ -1,0 +1,47 @@
+"""Examples of causes: machines on which a cause is found, and others, nearly the same, on which it is not.
+
+A file is of one matter, as in ``gpudiag.causes.shared``; its ``EXAMPLES`` maps the name of a cause to its own.
+"""
+
+from __future__ import annotations
+
+import importlib
+import pkgutil
+from dataclasses import dataclass
+from functools import cache
+
+from gpudiag import diagnosis
+from gpudiag.cause import Evidence
+from gpudiag.model import RootCause
+
+
+@dataclass(frozen=True)
+class Example:
+    """Evidence, and whether the cause is found in it."""
+
+    name: str
+    evidence: Evidence
+    fires: bool = True
+
+
+@cache
+def examples() -> dict[str, tuple[Example, ...]]:
+    """Return the examples of every cause, by its name."""
+    return {
+        cause: several
+        for matter in pkgutil.iter_modules(__path__)
+        for cause, several in getattr(importlib.import_module(f"{__name__}.{matter.name}"), "EXAMPLES", {}).items()
+    }
+
+
+def evidence(cause: str, name: str) -> Evidence:
+    """Return the evidence of one example."""
+    return next(one.evidence for one in examples()[cause] if one.name == name)
+
+
+def found(cause: str, evidence: Evidence) -> list[RootCause]:
+    """Return what ``cause`` finds in ``evidence``: nothing where another is found that says more."""
+    known = diagnosis.get(cause)
+    assert known is not None
+    others = (one for name in known.declared.unless if (one := diagnosis.get(name)) is not None)
+    return [] if any(list(one.causes(evidence)) for one in others) else list(known.causes(evidence))

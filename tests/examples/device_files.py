@@ -1,0 +1,156 @@
+"""Examples of causes: device files that are lacking or shut, and a GPU that the driver refuses."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from msgspec.structs import replace
+
+from examples import Example
+from gpudiag.cause import Evidence
+from gpudiag.causes.shared.machine import (
+    DOCKER,
+    MODULE,
+    NO_DEVICE,
+    PCI,
+    example_driver,
+    example_evidence,
+    example_facts,
+    example_nodes,
+)
+from gpudiag.hostfacts import (
+    ContainerFacts,
+    EnvironmentFacts,
+    NvmlFacts,
+    SystemFacts,
+    example,
+    example_gpu,
+)
+
+_MASK = "CUDA_VISIBLE_DEVICES"
+
+
+_ALL = ("/dev/nvidia-uvm", "/dev/nvidia0", "/dev/nvidiactl")
+
+
+_NO_GPUS = NvmlFacts(None, MODULE, "12.2", ())
+
+
+_NOT_LOADED = NvmlFacts("Driver Not Loaded", None, None, ())
+
+
+_UNKNOWN_ERROR = "CUDA_ERROR_UNKNOWN: unknown error"
+
+
+def _machine(*files: str, cuinit: str = NO_DEVICE, **families: Any) -> Evidence:
+    """Return the evidence of a machine with a GPU, a driver and these device files."""
+    return example_evidence(example_facts(device_nodes=example_nodes(*files), **families), cuinit=cuinit)
+
+
+def _no_device_cases(*cases: Example, files: tuple[str, ...] = _ALL, nvml: NvmlFacts | None = None) -> Any:
+    """Return the cases of one rule, and those on which it does not fire for lack of one piece of evidence."""
+    families: dict[str, Any] = {} if nvml is None else {"nvml": nvml}
+    bound = example_nodes(*files, bound={PCI: "vfio-pci"})
+    silent = {
+        "cuInit works": _machine(*files, cuinit="", **families),
+        "in a container": _machine(*files, container=DOCKER, **families),
+        "the module is not loaded": _machine(*files, driver=example_driver(None), **families),
+        "kept for a virtual machine": example_evidence(
+            example_facts(**{**families, "device_nodes": bound}), cuinit=NO_DEVICE
+        ),
+    }
+    return (*cases, *(Example(name, evidence, fires=False) for name, evidence in silent.items()))
+
+
+def _shut(mode: str, group: str = "video", groups: tuple[str, ...] = ("users",), **families: Any) -> Evidence:
+    """Return the evidence of a machine where no device file may be opened."""
+    nodes = example_nodes(*_ALL, mode=mode, group=group, groups=groups)
+    nodes = replace(nodes, nodes=tuple(replace(node, readable=False, writable=False) for node in nodes.nodes))
+    nvml = NvmlFacts("Insufficient Permissions", None, None, ())
+    return example_evidence(example_facts(device_nodes=nodes, nvml=nvml, **families), cuinit=NO_DEVICE)
+
+
+def _listed(evidence: Evidence) -> Evidence:
+    """Return ``evidence`` but that TensorFlow lists a GPU all the same."""
+    return example_evidence(evidence.facts, listed=1)
+
+
+_SYSTEM = example().system
+
+
+assert isinstance(_SYSTEM, SystemFacts)
+
+
+_ROOT = replace(_SYSTEM, user="root")
+
+
+_MIG = replace(example_gpu(), mig_mode="enabled")
+
+
+_OPEN = _machine(*_ALL, cuinit="")
+
+
+EXAMPLES: dict[str, tuple[Example, ...]] = {
+    "device_files_missing": _no_device_cases(
+        Example("none", _machine()),
+        Example("the control file alone", _machine("/dev/nvidiactl")),
+        Example("all but the control file", _machine(*_ALL[:2], nvml=_NOT_LOADED)),
+        Example("all there", _machine(*_ALL), fires=False),
+        files=(),
+    ),
+    "gpu_refused_by_driver": _no_device_cases(
+        Example("NVML reports none", _machine(*_ALL, nvml=_NO_GPUS)),
+        Example("NVML reports it", _machine(*_ALL), fires=False),
+        Example("NVML fails", _machine(*_ALL, nvml=NvmlFacts("Unknown Error", None, None, ())), fires=False),
+        Example("not ready", _machine(*_ALL, nvml=_NO_GPUS, cuinit="CUDA_ERROR_SYSTEM_NOT_READY"), fires=False),
+        nvml=_NO_GPUS,
+    ),
+    "driver_does_not_answer": _no_device_cases(
+        Example("not loaded, it says", _machine(*_ALL, nvml=_NOT_LOADED)),
+        Example("unknown error", _machine(*_ALL, nvml=NvmlFacts("Unknown Error", None, None, ()))),
+        Example("NVML reports the GPU", _machine(*_ALL), fires=False),
+        Example("NVML reports none", _machine(*_ALL, nvml=_NO_GPUS), fires=False),
+        Example(
+            "two versions",
+            _machine(*_ALL, nvml=NvmlFacts("Driver/library version mismatch", None, None, ())),
+            fires=False,
+        ),
+        Example("a file is missing", _machine(*_ALL[:2], nvml=_NOT_LOADED), fires=False),
+        nvml=_NOT_LOADED,
+    ),
+    "driver_shows_no_gpu": _no_device_cases(
+        Example("no device", _machine(*_ALL)),
+        Example("unknown error", _machine(*_ALL, cuinit=_UNKNOWN_ERROR)),
+        Example("hidden", _machine(*_ALL, environment=EnvironmentFacts({_MASK: "-1"})), fires=False),
+        Example("MIG without an instance", _machine(*_ALL, nvml=NvmlFacts(None, MODULE, "12.2", (_MIG,))), fires=False),
+        Example("not ready", _machine(*_ALL, cuinit="CUDA_ERROR_SYSTEM_NOT_READY"), fires=False),
+        Example("NVML reports none", _machine(*_ALL, nvml=_NO_GPUS), fires=False),
+        Example("nvidia_uvm is not loaded", _machine(*_ALL[1:]), fires=False),
+    ),
+    "user_not_in_device_group": (
+        Example("video", _shut("crw-rw----")),
+        Example("video, in a container", _shut("crw-rw----", container=DOCKER)),
+        Example("root's group", _shut("crw-rw----", "root"), fires=False),
+        Example("the group may not write", _shut("crw-r-----"), fires=False),
+        Example("in the group", _shut("crw-rw----", groups=("video",)), fires=False),
+        Example("open", _OPEN, fires=False),
+    ),
+    "device_files_for_root_alone": (
+        Example("0600", _shut("crw-------", "root")),
+        Example("0660, of root's group", _shut("crw-rw----", "root")),
+        Example("of another group", _shut("crw-rw----"), fires=False),
+        Example("0666", _shut("crw-rw-rw-", "root"), fires=False),
+        Example("this is root", _shut("crw-------", "root", ("root",), system=_ROOT), fires=False),
+        Example("TensorFlow lists them", _listed(_shut("crw-------", "root")), fires=False),
+        Example("open", _OPEN, fires=False),
+    ),
+    "device_files_denied": (
+        Example("a service", _shut("crw-rw-rw-", "root")),
+        Example("root", _shut("crw-------", "root", ("root",), system=_ROOT)),
+        Example("a member of the group", _shut("crw-rw----", groups=("video",))),
+        Example("a container", _shut("crw-rw-rw-", "root", container=DOCKER)),
+        Example("a Slurm job", _shut("crw-rw-rw-", container=ContainerFacts(None, (), False, "17"))),
+        Example("by the permissions", _shut("crw-rw----"), fires=False),
+        Example("open", _OPEN, fires=False),
+    ),
+}

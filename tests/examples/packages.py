@@ -1,0 +1,226 @@
+"""Examples of causes: TensorFlow as it is installed."""
+
+from __future__ import annotations
+
+import msgspec
+
+from examples import Example
+from gpudiag.cause import TRACE, Evidence
+from gpudiag.causes.shared.packages import PATH
+from gpudiag.hostfacts import (
+    Distribution,
+    EnvironmentFacts,
+    Facts,
+    Family,
+    SystemFacts,
+    TensorflowBuild,
+    example,
+    example_with_gpus,
+)
+from gpudiag.model import Broken, Cause, Judged, Limits, Row
+from gpudiag.probes.host import packages as host_packages
+from gpudiag.probes.host import tensorflow as host_tensorflow
+from gpudiag.probes.host.packages import example_packages
+
+_PLUGIN = "tensorflow-plugins"
+
+
+_SITE = "/home/someone/venv/lib/python3.11/site-packages"
+
+
+_CPU = TensorflowBuild(False, None, None, ())
+
+
+_TWO = (Distribution("tensorflow", "2.21.0", _SITE), Distribution("tensorflow-cpu", "2.21.0", _SITE))
+
+
+_ONLY_CPU = (Distribution("tensorflow-cpu", "2.21.0", _SITE),)
+
+
+_BROKEN_IMPORT = Row(TRACE, (), Broken(Cause.EXCEPTION, "AttributeError: module has no attribute 'config'"), 0.0)
+
+
+_BUILD_INFO = "tensorflow/python/platform/build_info.py"
+
+
+_NO_TYPING = "ImportError: cannot import name 'typing' from 'numpy' (/home/someone/project/numpy.py)"
+
+
+_NO_ARRAY = "AttributeError: module 'numpy' has no attribute 'array'"
+
+
+_DML = f"{_SITE}/{_PLUGIN}/libtfdml_plugin.so"
+
+
+_BROKEN_BY_PLUGIN = Row(TRACE, (), Broken(Cause.EXCEPTION, f"NotFoundError: {_DML}: undefined symbol"), 0.0)
+
+
+def _shadowing(error: str, *log: str) -> Row:
+    return Row(TRACE, (), Broken(Cause.EXCEPTION, f"import tensorflow raised {error}"), 0.0, log=log)
+
+
+def _judged(facts: Facts, *rows: Row) -> Evidence:
+    """Return evidence with the findings of the host probes that the rules build on."""
+    judges = {"host.tensorflow": host_tensorflow.judge, "host.packages": host_packages.judge}
+    host = [Row(name, (), Judged(tuple(judge(facts, Limits()))), 0.0) for name, judge in judges.items()]
+    return Evidence(facts, rows=(*host, *rows))
+
+
+def _with(
+    *rows: Row,
+    gpus: int = 1,
+    system: dict[str, str] | None = None,
+    variables: dict[str, str] | None = None,
+    **changes: object,
+) -> Evidence:
+    families: dict[str, Family] = {
+        "tensorflow": msgspec.structs.replace(example_packages(), **changes),
+        "environment": EnvironmentFacts(variables or {}),
+    }
+    if system is not None:
+        ordinary = example().system
+        assert isinstance(ordinary, SystemFacts)
+        families["system"] = msgspec.structs.replace(ordinary, **system)
+    return _judged(example_with_gpus(gpus, **families) if gpus else example(**families), *rows)
+
+
+def _hiding(*log: str) -> Evidence:
+    """Return a machine whose working directory has a module of TensorFlow's name, and the log of a program."""
+    found = _with(in_working_directory="/home/someone/project/tensorflow/__init__.py")
+    return Evidence(found.facts, rows=found.rows, lines=log)
+
+
+_NO_CONFIG = "AttributeError: module 'tensorflow' has no attribute 'config'"
+
+
+_NVIDIA = (Distribution("nvidia-cudnn-cu12", "9.10.2.21", _SITE),)
+
+
+_WINDOWS = {"os": "Windows 10.0.26100", "machine": "AMD64"}
+
+
+_INTEL = (Distribution("tensorflow-intel", "2.18.0", _SITE),)
+
+
+_OF_2_10 = (Distribution("tensorflow", "2.10.1", _SITE),)
+
+
+_DIRECTML = (Distribution("tensorflow-directml-plugin", "0.4.0.dev230202", _SITE),)
+
+
+EXAMPLES: dict[str, tuple[Example, ...]] = {
+    "tensorflow_missing": (
+        Example("no module", _with(module_path=None, distributions=(), build=None)),
+        Example("installed", _with(), fires=False),
+        Example("its files are gone", _with(module_path=None, build=None), fires=False),
+    ),
+    "files_deleted": (
+        Example("after the removal of another", _with(module_path=None, build=None)),
+        Example("whole", _with(), fires=False),
+        Example("not installed", _with(module_path=None, distributions=(), build=None), fires=False),
+    ),
+    "tensorflow_shadowed": (
+        Example("a folder", _with(module_path="/home/someone/project/tensorflow/__init__.py", build=None)),
+        Example("a file", _with(module_path="/home/someone/project/tensorflow.py", build=None)),
+        Example(
+            "on PYTHONPATH",
+            _with(
+                module_path="/home/someone/project/tensorflow/__init__.py",
+                build=None,
+                variables={PATH: "/opt/lib:/home/someone/project/"},
+            ),
+        ),
+        Example("in the working directory, by the log", _hiding(_NO_CONFIG)),
+        Example("in the working directory alone", _hiding(), fires=False),
+        Example("by the log alone", Evidence(example(), lines=(_NO_CONFIG,)), fires=False),
+        Example("the package", _with(), fires=False),
+        Example("the package, its build not known", _with(build=None), fires=False),
+        Example("a build of one's own", _with(module_path="/src/tensorflow/__init__.py"), fires=False),
+    ),
+    "module_shadowed": (
+        Example("its file is named", _with(_shadowing(_NO_TYPING), variables={PATH: "/home/someone/project"})),
+        Example("in the traceback", _with(_shadowing(_NO_ARRAY, '  File "/home/someone/numpy.py", line 1'))),
+        Example("found there", _with(_shadowing(_NO_ARRAY), outside={"numpy": "/home/someone/numpy.py"})),
+        Example("a folder", _with(_shadowing(_NO_TYPING.replace("numpy.py", "numpy/__init__.py")))),
+        Example("a module of Python's", _with(_shadowing(_NO_TYPING.replace("numpy", "logging")))),
+        Example("not known where", _with(_shadowing(_NO_ARRAY)), fires=False),
+        Example(
+            "in its place",
+            _with(_shadowing(_NO_TYPING.replace("/home/someone/project", f"{_SITE}/numpy"))),
+            fires=False,
+        ),
+        Example("another error", _with(_BROKEN_IMPORT, outside={"numpy": "/src/numpy/__init__.py"}), fires=False),
+        Example("the import works", _with(outside={"numpy": "/src/numpy/__init__.py"}), fires=False),
+    ),
+    "mixture_breaks_import": (
+        Example("it cannot be imported", _with(_BROKEN_IMPORT, distributions=_TWO)),
+        Example("it can", _with(distributions=_TWO), fires=False),
+        Example("one distribution", _with(_BROKEN_IMPORT), fires=False),
+    ),
+    "distributions_mixed": (
+        Example("tensorflow-cpu over tensorflow", _with(distributions=_TWO, build=_CPU)),
+        Example("the other way round", _with(distributions=_TWO)),
+        Example("by the files, too", _with(distributions=_TWO, overwritten={"tensorflow": (_BUILD_INFO,)})),
+        Example("a third elsewhere", _with(distributions=(*_TWO, Distribution("tensorflow", "2.20.0", "/usr/lib")))),
+        Example("one distribution", _with(), fires=False),
+        Example(
+            "the other elsewhere on sys.path",
+            _with(distributions=(_TWO[0], Distribution("tensorflow-cpu", "2.21.0", "/usr/lib"))),
+            fires=False,
+        ),
+    ),
+    "files_overwritten": (
+        Example("the build description", _with(altered=(_BUILD_INFO,), build=_CPU)),
+        Example(
+            "by one that is known: another rule",
+            _with(altered=(_BUILD_INFO,), distributions=_TWO, build=_CPU),
+            fires=False,
+        ),
+        Example("as installed", _with(), fires=False),
+    ),
+    "build_without_cuda": (
+        Example("tensorflow-cpu", _with(distributions=_ONLY_CPU, build=_CPU)),
+        Example("with CUDA", _with(), fires=False),
+        Example("not known", _with(build=None), fires=False),
+        Example("overwritten: another rule", _with(distributions=_TWO, build=_CPU), fires=False),
+        Example("on aarch64: another rule", _with(build=_CPU, system={"machine": "aarch64"}), fires=False),
+        Example("under Windows: another rule", _with(build=_CPU, system=_WINDOWS), fires=False),
+    ),
+    "aarch64_without_cuda": (
+        Example("with a GPU", _with(build=_CPU, system={"machine": "aarch64"})),
+        Example("NVML silent", _with(gpus=0, build=_CPU, companions=(), system={"machine": "aarch64"}), fires=False),
+        Example("x86-64", _with(build=_CPU), fires=False),
+        Example("a build with CUDA", _with(system={"machine": "aarch64"}), fires=False),
+    ),
+    "windows_without_cuda": (
+        Example("2.18", _with(distributions=_INTEL, build=_CPU, system=_WINDOWS)),
+        Example("2.10", _with(distributions=_OF_2_10, build=_CPU, system=_WINDOWS), fires=False),
+        Example("Linux", _with(distributions=_ONLY_CPU, build=_CPU), fires=False),
+        Example("a build with CUDA", _with(system=_WINDOWS), fires=False),
+    ),
+    "directml_plugin": (
+        Example("beside 2.21", _with(plugin_distributions=_DIRECTML)),
+        Example("beside 2.10", _with(plugin_distributions=_DIRECTML, distributions=_OF_2_10), fires=False),
+        Example("not installed", _with(), fires=False),
+    ),
+    "plugin_breaks_import": (
+        Example("the import fails in it", _with(_BROKEN_BY_PLUGIN, plugins=(_DML,))),
+        Example("the import works", _with(plugins=(_DML,)), fires=False),
+        Example("the import fails elsewhere", _with(_BROKEN_IMPORT, plugins=(_DML,)), fires=False),
+        Example("no plug-in", _with(_BROKEN_BY_PLUGIN), fires=False),
+    ),
+    "package_out_of_range": (
+        Example("cuDNN 8", _with(companions=(Distribution("nvidia-cudnn-cu12", "8.9.2.26", _SITE),))),
+        Example("in range", _with(companions=_NVIDIA), fires=False),
+        Example("of no concern to TensorFlow", _with(companions=_NVIDIA, ranges={}), fires=False),
+    ),
+    "packages_share_a_folder": (
+        Example("cuDNN", _with(companions=(*_NVIDIA, Distribution("nvidia-cudnn-cu13", "9.13.0.50", _SITE)))),
+        Example("one of them", _with(companions=_NVIDIA), fires=False),
+        Example(
+            "different libraries",
+            _with(companions=(*_NVIDIA, Distribution("nvidia-nccl-cu13", "2.27.7", _SITE))),
+            fires=False,
+        ),
+    ),
+}
