@@ -11,6 +11,7 @@ must be those of the glossary (``scripts/language.py``).
 from __future__ import annotations
 
 import argparse
+import ast
 import inspect
 import os
 import re
@@ -271,6 +272,16 @@ def run(*arguments: str) -> str:
     return _fenced(f"$ gpudiag {' '.join(arguments)}\n{done.output}")
 
 
+def source(file: str, function: str) -> str:
+    """Return a function of a file, with the imports of that file."""
+    text = (ROOT / file).read_text(encoding="utf-8")
+    nodes = ast.parse(text).body
+    imports = [ast.unparse(node) for node in nodes if isinstance(node, ast.Import)]
+    (found,) = [node for node in nodes if isinstance(node, ast.FunctionDef) and node.name == function]
+    lines = text.splitlines()[found.decorator_list[0].lineno - 1 : found.end_lineno]
+    return "\n".join(["```python", *imports, "", "", *lines, "```", ""])
+
+
 def pytest_sample() -> str:
     """Return what the sample project printed, which its test compares with what it prints."""
     command = "$ cd tests/samples/gpu_suite; pytest -n 4 --gpudiag --gpudiag-simulate=2x8GiB"
@@ -295,6 +306,7 @@ BLOCKS: dict[str, Callable[..., str]] = {
     "shared-findings": shared_findings,
     "commands": commands,
     "run": run,
+    "source": source,
     "sample": sample,
     "sample-of": sample_of,
     "diagnosis": diagnosis_of,

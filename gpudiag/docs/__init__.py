@@ -28,9 +28,9 @@ _COVERED = 0.6
 _CLEARLY_BEST = 1.4
 """A section whose score is so many times that of the next one is printed; otherwise the hits are listed."""
 
-_HEADING = re.compile(r"^(#{1,6}) +(.+?)\s*$")
+_HEADING = re.compile(r"^(#{1,6}) +(\S.*)$")
 _COMMENT = re.compile(r"^<!--.*-->$")
-_LINK = re.compile(r"\[([^\]]*)\]\([^)\s]*\)")
+_LINK = re.compile(r"\[([^\[\]]*)\]\([^()\s]*\)")
 
 
 @dataclass(frozen=True)
@@ -142,23 +142,27 @@ def _ranked(sections: Sequence[Section], words: Sequence[str]) -> list[tuple[flo
     covered = [0.0] * len(sections)
     total = 0.0
     for word in words:
-        pattern = _pattern(word)
-        counts = [len(pattern.findall(one.text.lower())) for one in sections]
+        stem = word[:-1] if len(word) > 3 and word.endswith("s") else word
+        counts = [_count(stem, one.text) for one in sections]
         weight = math.log(1 + len(sections) / (1 + sum(map(bool, counts))))
         total += weight
         for at, (section, count) in enumerate(zip(sections, counts, strict=True)):
-            page = bool(pattern.search(f"{section.page} {section.page_title}".lower()))
-            title = bool(pattern.search(section.title.lower()))
+            page = bool(_count(stem, f"{section.page} {section.page_title}"))
+            title = bool(_count(stem, section.title))
             scores[at] += weight * (_IN_TITLE * title + _IN_PAGE_TITLE * page + min(count, _MOST_IN_TEXT))
             covered[at] += weight * bool(count or page)
     found = zip(scores, covered, sections, strict=True)
     return sorted(((score, one) for score, part, one in found if part >= _COVERED * total), key=lambda hit: -hit[0])
 
 
-def _pattern(word: str) -> re.Pattern[str]:
-    """Return what finds ``word`` at the beginning of a word, in the singular and the plural."""
-    stem = word[:-1] if len(word) > 3 and word.endswith("s") else word
-    return re.compile(rf"(?<!\w){re.escape(stem)}")
+def _count(stem: str, text: str) -> int:
+    """Return how many words of ``text`` begin with ``stem``; upper and lower case count as the same."""
+    text = f" {text.lower()}"
+    count, at = 0, text.find(stem)
+    while at > 0:
+        count += not (text[at - 1].isalnum() or text[at - 1] == "_")
+        at = text.find(stem, at + 1)
+    return count
 
 
 def _opened(section: Section) -> str:

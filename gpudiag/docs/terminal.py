@@ -23,9 +23,9 @@ _HELD = "\0"
 
 _ITEM = re.compile(r"^(?P<mark> *(?:[-*]|\d+\.) +)(?P<text>.*)$")
 _HEADING = re.compile(r"^(?P<level>#{1,6}) +(?P<text>.*)$")
-_LINK = re.compile(r"\[(?P<text>[^\]]*)\]\((?P<target>[^)\s]*)\)")
+_LINK = re.compile(r"\[(?P<text>[^\[\]]*)\]\((?P<target>[^()\s]*)\)")
 _CODE = re.compile(r"`([^`]+)`")
-_STRONG = re.compile(r"\*\*(.+?)\*\*", re.DOTALL)
+_STRONG = re.compile(r"\*\*([^*]+)\*\*")
 _CELL_END = re.compile(r"(?<!\\)\|")
 _FENCE = "```"
 

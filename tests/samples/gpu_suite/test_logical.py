@@ -10,7 +10,11 @@ def test_two_logical_devices(gpudiag_placement, gpudiag_memory):
     gpu = tf.config.list_physical_devices("GPU")[0]
     half = tf.config.LogicalDeviceConfiguration(memory_limit=512)
     tf.config.set_logical_device_configuration(gpu, [half, half])
-    with gpudiag_placement() as placement, gpudiag_memory("GPU:1") as memory, tf.device("GPU:1"):
+    with (
+        gpudiag_placement() as placement,
+        gpudiag_memory("GPU:1") as memory,
+        tf.device("GPU:1"),
+    ):
         tf.matmul(tf.ones((256, 256)), tf.ones((256, 256)))
     assert placement.ops("MatMul").on("GPU:1")
     placement.assert_no_cpu_fallback()
