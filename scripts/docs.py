@@ -31,6 +31,7 @@ import language
 from gpudiag import catalogue, cli, codec, config, describe, diagnosis, docs, pytest_plugin, report, simulator
 from gpudiag.catalogue import Entry
 from gpudiag.cause import Known
+from gpudiag.knowledge.log import MESSAGES, Message
 from gpudiag.model import Stage
 from gpudiag.plaintext import with_names
 from gpudiag.probe import Kind
@@ -240,6 +241,33 @@ def _link(text: str, page: str, title: str) -> str:
     return f"[`{text}`]({page}#{docs.anchor(title)})"
 
 
+# --- messages
+
+
+def messages(worth: str) -> str:
+    """Return the messages that are worth this, each with its meaning and the causes that ask for it."""
+    asking: dict[Message, list[str]] = {}
+    for cause in diagnosis.rules():
+        link = _link(cause.id, f"causes/{page_of(cause.stage)}.md", cause.id)
+        for value in vars(sys.modules[cause.find.__module__]).values():
+            if isinstance(value, Message):
+                asking.setdefault(value, []).append(link)
+    return "\n".join(
+        _message(one, asking.get(one, []))
+        for one in MESSAGES
+        if one.worth.value == worth and one.texts and (one.meaning or one in asking)
+    )
+
+
+def _message(message: Message, causes: list[str]) -> str:
+    texts = [re.sub(r"{(\w+)[^}]*}", r"<\1>", text) for text in message.texts]
+    texts = [re.sub(r"{[^}]*}", "...", text) for text in texts]
+    meaning = f"{message.meaning[:1].upper()}{message.meaning[1:]}." if message.meaning else ""
+    parts = [f"### {message.name}", "\n".join(["```text", *texts, "```"]), _filled(_escaped(meaning))]
+    parts.append(_filled(f"Causes: {', '.join(causes)}." if causes else ""))
+    return "\n\n".join(filter(None, parts)) + "\n"
+
+
 # --- samples
 
 
@@ -305,6 +333,7 @@ BLOCKS: dict[str, Callable[..., str]] = {
     "causes": cause_table,
     "shared-findings": shared_findings,
     "commands": commands,
+    "messages": messages,
     "run": run,
     "source": source,
     "sample": sample,

@@ -23,6 +23,10 @@ _MOST_SHOWN = 90
 """Characters of each."""
 _IN_TITLE, _IN_PAGE_TITLE, _MOST_IN_TEXT = 12, 4, 5
 """What a word counts in each of them; in the text it counts as often as it is found, up to this."""
+_AS_PHRASE = 12
+"""What each word counts, in addition, if they are found one after the other, as in a line of a log."""
+_LONG = 2000
+"""Characters of a section in which a word counts half as much as in a very short one."""
 _COVERED = 0.6
 """Of a question, weighed by how rare its words are, this much must be found in a section."""
 _CLEARLY_BEST = 1.4
@@ -56,10 +60,12 @@ class Section:
 
     @property
     def summary(self) -> str:
-        """The first paragraph as one line without links; "" if a list, table or sample comes first."""
+        """The first paragraph as one line without links, or the first line of a sample; "" for a list or a table."""
         _, _, text = self.text.partition("\n\n")
+        if text.startswith("```"):
+            return f"`{text.splitlines()[1]}`"
         first = " ".join(text.partition("\n\n")[0].split())
-        return "" if first.startswith(("|", "- ", "```", "**", "#")) else _LINK.sub(r"\1", first)
+        return "" if first.startswith(("|", "- ", "**", "#")) else _LINK.sub(r"\1", first)
 
 
 @cache
@@ -151,8 +157,13 @@ def _ranked(sections: Sequence[Section], words: Sequence[str]) -> list[tuple[flo
             title = bool(_count(stem, section.title))
             scores[at] += weight * (_IN_TITLE * title + _IN_PAGE_TITLE * page + min(count, _MOST_IN_TEXT))
             covered[at] += weight * bool(count or page)
-    found = zip(scores, covered, sections, strict=True)
-    return sorted(((score, one) for score, part, one in found if part >= _COVERED * total), key=lambda hit: -hit[0])
+    phrase = " ".join(words)
+    found = []
+    for score, part, section in zip(scores, covered, sections, strict=True):
+        if part >= _COVERED * total:
+            whole = len(words) > 1 and phrase in " ".join(section.text.lower().split())
+            found.append(((score + _AS_PHRASE * total * whole) / (_LONG + len(section.text)), section))
+    return sorted(found, key=lambda hit: -hit[0])
 
 
 def _count(stem: str, text: str) -> int:

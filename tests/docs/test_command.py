@@ -36,6 +36,7 @@ def test_without_a_topic_it_lists_the_pages(gpudiag: Gpudiag) -> None:
         (["deployment", "docker"], "## Docker"),
         (["pytest", "markers"], "## Markers and fixtures"),
         (["prolog"], "## Slurm"),
+        (["oneDNN", "custom", "operations", "are", "on"], "### onednn_on"),
         (["masked", "report"], "## Masked reports"),
     ],
 )
@@ -50,11 +51,13 @@ def test_a_topic_is_found(topic: list[str], first: str) -> None:
         (["memory growth"], ["memory.growth", "memory.growth_lost"]),
         (["exit", "status", "5"], ["reports exit-status"]),
         (["cudnn"], ["cudnn_too_old"]),
+        (["Failed call to cuInit: UNKNOWN ERROR (303)"], ["cuinit_303"]),
+        (["Could", "not", "find", "cuda", "drivers", "on", "your", "machine"], ["no_cuda_drivers"]),
     ],
 )
 def test_a_topic_with_several_answers_gives_a_list_that_opens_them(topic: list[str], offered: list[str]) -> None:
     text = docs.answer(topic)
-    commands = re.findall(r"`gpudiag docs ([^`]+)`", text)
+    commands = re.findall(r"^- `gpudiag docs ([^`]+)`", text, re.MULTILINE)
     assert {*offered} <= {*commands}
     assert len(commands) <= 8
     for command in commands:
