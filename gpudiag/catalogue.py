@@ -22,7 +22,7 @@ import gpudiag.probes
 from gpudiag.errors import CatalogueError, UsageError, nearest
 from gpudiag.hostfacts import Facts
 from gpudiag.model import Finding, Judged, Limits
-from gpudiag.probe import HEADINGS, Case, Kind, Probe, Reading, Verified
+from gpudiag.probe import HEADINGS, MEANING, Case, GpuReading, Kind, Probe, Reading, Verified, as_of_today
 
 _PACKAGE = gpudiag.probes.__name__
 
@@ -57,18 +57,30 @@ class Entry:
         """The first line of the probe's docstring."""
         return documentation(self.module).partition("\n")[0]
 
+    def decoded(self, reading: Any) -> Reading:
+        """Return the record of a reading that is plain JSON, also of one that an older gpudiag saved.
+
+        Raises ``msgspec.ValidationError`` if it is not a reading of this probe.
+        """
+        assert self.reading is not None
+        if not issubclass(self.reading, GpuReading) or not isinstance(reading, dict):
+            return msgspec.convert(reading, self.reading)
+        plain = as_of_today(reading)
+        listed = msgspec.convert({name: plain[name] for name in ("given", "seen") if name in plain}, GpuReading)
+        return msgspec.convert(plain, self.reading) if listed.complete else listed
+
     def judge(self, reading: dict[str, Any] | Reading | None, facts: Facts, limits: Limits) -> Judged:
         """Judge a reading (plain JSON or a record) under ``facts`` and ``limits``.
 
-        Raises ``msgspec.ValidationError`` where plain JSON is not this probe's reading.
+        Raises ``msgspec.ValidationError`` if plain JSON is not this probe's reading.
         """
         table: tuple[tuple[str, ...], ...] = ()
         if self.reading is None:
             judgements = list(self.module.judge(facts, limits))
             figure = str(self.module.figure(facts))
         else:
-            record = reading if isinstance(reading, Reading) else msgspec.convert(reading, self.reading)
-            judgements = list(self.module.judge(record, facts, limits))
+            record = reading if isinstance(reading, Reading) else self.decoded(reading)
+            judgements = list(record.unusable()) or list(self.module.judge(record, facts))
             figure, table = str(record.figure()), record.table()
         return Judged(
             findings=tuple(item for item in judgements if isinstance(item, Finding)),
@@ -93,7 +105,7 @@ def sections(text: str) -> dict[str, str]:
     found: dict[str, list[str]] = {}
     current: list[str] | None = None
     for line in text.splitlines():
-        if line and not line[0].isspace() and line in HEADINGS:
+        if line in {*HEADINGS, MEANING}:
             current = found.setdefault(line, [])
         elif current is not None:
             current.append(line)
@@ -146,7 +158,8 @@ def _entry(module: ModuleType, name: str) -> Entry:
 
     members = vars(module)
     reading = members.get("Reading") if "measure" in members else None
-    required = ["PROBE", "judge", "CASES"] + ([] if reading else ["figure"])
+    fault = members.get("Fault")
+    required = ["PROBE", "judge", *(["Fault"] if fault else ["CASES"]), *([] if reading else ["figure"])]
     missing = [wanted for wanted in required if wanted not in members]
     if missing:
         raise refuse(f"a probe needs {', '.join(missing)}")
@@ -154,12 +167,15 @@ def _entry(module: ModuleType, name: str) -> Entry:
         raise refuse("a probe that measures needs a class Reading(gpudiag.probe.Reading)")
     if not WITHOUT_DOCSTRINGS:  # to read every source would take 0.2 s
         written = sections(documentation(module))
-        if absent := [heading for heading in HEADINGS if not written.get(heading)]:
+        headings = HEADINGS if fault else (*HEADINGS, MEANING)
+        if absent := [heading for heading in headings if not written.get(heading)]:
             raise refuse(f"the docstring lacks {', '.join(absent)}")
     try:
         SpecifierSet(members["PROBE"].needs.versions)
     except InvalidSpecifier:
         raise refuse(f"{members['PROBE'].needs.versions!r} is no range of versions") from None
+    if fault:
+        return Entry(name, module, members["PROBE"], fault.kinds(), (), reading)
     kinds = tuple(value for value in members.values() if isinstance(value, Kind))
     _refuse_unknown_kinds(members["CASES"], kinds, refuse)
     return Entry(name, module, members["PROBE"], kinds, members["CASES"], reading)

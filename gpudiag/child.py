@@ -29,7 +29,18 @@ from gpudiag.isolate import farside, linux
 from gpudiag.isolate.job import child_outcome
 from gpudiag.model import Gpu
 from gpudiag.placement import Placement, parse_placements, pci_bus_id, short_device
-from gpudiag.probe import Answer, CudaDevice, MemoryUse, Peer, PlacementLog, Raised
+from gpudiag.probe import (
+    Answer,
+    CudaDevice,
+    FewerListed,
+    GpuReading,
+    Kernel,
+    MemoryUse,
+    Peer,
+    PlacementLog,
+    Raised,
+    refuse_disturbance,
+)
 from gpudiag.probes.common import CUDNN_NEEDED, MATRIX, cudnn_serves, is_square
 
 CAPTURE_BYTES = 16 << 20
@@ -51,8 +62,16 @@ def run_probe(argument: dict[str, Any]) -> bytes:
     Raises what the probe raises, and ``ValueError`` for a NaN or an infinity in the reading: JSON has neither.
     """
     name = argument["probe"]
+    ctx = _context(argument, own="probe", other="peer")
     with _refusals_of_gpus():
-        return _encoded(catalogue.get(name).module.measure(_context(argument, own="probe", other="peer")), name)
+        try:
+            reading = catalogue.get(name).module.measure(ctx)
+        except FewerListed as fewer:
+            reading = GpuReading(given=ctx.given, seen=fewer.seen)
+        else:
+            if isinstance(reading, GpuReading):
+                reading = msgspec.structs.replace(reading, given=ctx.given, seen=len(ctx.gpus))
+        return _encoded(reading, name)
 
 
 def run_peer(argument: dict[str, Any]) -> bytes:
@@ -106,7 +125,11 @@ def _failure(tf: Any) -> str:
 def run_apart(argument: dict[str, Any]) -> bytes:
     """Call ``argument["call"]``: the far side of :meth:`ChildContext.apart`."""
     with _refusals_of_gpus():
-        return _encoded(argument["call"](), "a process apart")
+        try:
+            answer = argument["call"]()
+        except FewerListed as fewer:
+            answer = fewer.seen  # a number, which no answer is
+        return _encoded(answer, "a process apart")
 
 
 @contextmanager
@@ -223,6 +246,40 @@ class ChildContext:
         self._peer = peer
 
     @property
+    def given(self) -> tuple[str, ...]:
+        return tuple(gpu.pci_bus_id for gpu in self.gpus)
+
+    def list_gpus(self, given: int | None = None) -> list[Any]:
+        devices: list[Any] = self.tf.config.list_physical_devices("GPU")
+        self._refuse_fewer(len(devices), given)
+        return devices
+
+    def make_gpus(self) -> list[str]:
+        devices = self.tf.config.list_logical_devices("GPU")
+        self._refuse_fewer(len(devices))
+        return [short_device(device.name) for device in devices]
+
+    def _refuse_fewer(self, seen: int, given: int | None = None) -> None:
+        if seen < (len(self.gpus) if given is None else given):
+            raise FewerListed(seen)
+
+    def verify(self, product: Any, created: Mapping[str, str] | None = None, factor: float = 1.0) -> Kernel:
+        device, correct = short_device(product.device), is_square(product, factor)
+        bus_ids = self.pci_bus_ids() if created is None else created
+        return Kernel(device, bus_ids.get(device, ""), correct)
+
+    @contextmanager
+    def watch(self, gpu: Gpu) -> Iterator[Callable[[], MemoryUse]]:
+        uses: list[MemoryUse] = []
+
+        def memory() -> MemoryUse:
+            uses.append(self.memory(gpu))
+            return uses[-1]
+
+        yield memory
+        refuse_disturbance(*uses)
+
+    @property
     def peer(self) -> Peer:
         if self._peer is None:
             raise RuntimeError("this probe has no second process: it needs a function peer(ctx)")
@@ -282,7 +339,10 @@ class ChildContext:
         if content is None:
             known = next((error for error, meant in farside.CAUSES.items() if meant is cause), None)
             raise known(detail) if known else RuntimeError(f"in a process apart: {detail}")
-        return msgspec.json.decode(content, type=answer)
+        found = msgspec.json.decode(content, type=answer | int)
+        if isinstance(found, int):
+            raise FewerListed(found)
+        return found
 
     @contextmanager
     def placements(self) -> Iterator[PlacementLog]:

@@ -52,8 +52,12 @@ def explanation(entry: Entry, width: int, report: Report | None = None) -> str:
     if entry.kinds:
         lines += ["Findings", ""]
         for kind in entry.kinds:
-            message, advice = with_names(kind.message), with_names(kind.advice)
-            lines += [f"    {kind.name} ({kind.severity.value}): {message}", f"        {advice}"]
+            texts = [kind.means] if kind.means else []
+            texts += [with_names(kind.message), with_names(kind.advice)]
+            lines += [
+                f"    {kind.name} ({kind.severity.value}): {texts[0]}",
+                *(f"        {text}" for text in texts[1:]),
+            ]
     text = wrapped("\n".join(lines).rstrip(), width) + "\n"
     return text if report is None else f"{text}\n{_measured(entry, report, width)}"
 

@@ -1,26 +1,34 @@
 """The contract of a probe: one scenario in one file, ``gpudiag/probes/<area>/<name>.py``.
 
 A probe file has a docstring (its first line is the summary; below it the headings of :data:`HEADINGS`), a
-:class:`Probe` called ``PROBE``, its :class:`Kind` values, ``judge(reading, facts, limits)`` and ``CASES``. A probe that
-measures also has a ``Reading`` and ``measure``. A host probe has neither, because the facts were gathered already: it
-has ``judge(facts, limits)`` and ``figure(facts)``.
+:class:`Probe` called ``PROBE``, a class ``Fault`` of what it can find, a class ``Reading`` of what it measures,
+``measure(ctx)`` and ``judge(reading, facts)``. Its examples are in ``tests/provocations``.
 
-``measure(ctx)`` runs in a child process. It may crash, hang or print, and it judges nothing. ``judge`` is pure and runs
-in the parent, also on a report that was saved years ago.
+``measure`` runs in a child process. It may crash, hang or print, and it judges nothing. ``judge`` is pure and runs in
+the parent, also on a report that was saved years ago.
+
+What is the same for every probe is done here: a probe of GPUs calls ``ctx.list_gpus()`` where it may list them, and is
+judged only if TensorFlow listed all that it was given; a :class:`Kernel` judges itself; memory that
+another process changes is noticed by ``ctx.watch``; a figure whose name ends in ``bytes`` is shown in MiB.
 
 A probe that needs a second process has a function ``peer(ctx)``: it runs in a child of its own, at the same time, on
 the same GPUs, in the same environment and under the same deadline. The two talk through ``ctx.peer``; what ``peer``
-returns is ignored. Where it raises or dies while ``measure`` runs the probe is broken; where ``measure`` ends first it
-is killed.
+returns is ignored. If it raises or dies while ``measure`` runs, the probe is broken; if ``measure`` ends first, it is
+killed.
+
+A host probe measures nothing, because the facts were gathered already: it has :class:`Kind` values,
+``judge(facts, limits)``, ``figure(facts)`` and ``CASES``.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import AbstractContextManager
+from dataclasses import dataclass
 from enum import Enum
 from typing import Any, Protocol, TypeVar
 
+from gpudiag.errors import Disturbed
 from gpudiag.hostfacts import Facts
 from gpudiag.model import Figure, Finding, Gpu, Limits, Severity
 from gpudiag.placement import Placement
@@ -28,7 +36,16 @@ from gpudiag.record import Record
 
 Answer = TypeVar("Answer", bound=Record)
 
-HEADINGS = ("What it does", "Why it matters", "What a failure means", "What to do")
+HEADINGS = ("What it does", "Why it matters", "What to do")
+MEANING = "What a failure means"
+"""A heading that a host probe has besides; the faults of the others say it themselves."""
+
+MIB = 1 << 20
+SLACK_BYTES = 64 * MIB
+"""Device memory that is not asked for and yet taken: streams, and code of kernels, which CUDA loads at first use."""
+
+SEE_THE_CAUSE = "See the cause at the top of the report. If it names none: gpudiag explain discovery.trace"
+"""The advice if the diagnosis says more than a probe can."""
 
 
 class Scope(str, Enum):
@@ -73,17 +90,99 @@ class Probe(Record):
     """Variables set (or, with None, cleared) for its child."""
 
 
-class Kind(Record):
+@dataclass(frozen=True)
+class Kind:
     """A kind of finding that a probe can make; ``message`` and ``advice`` are format strings over its figures."""
 
     name: str
     severity: Severity
     message: str
     advice: str
+    means: str = ""
+    """What it says, whatever the figures are."""
+
+    def __set_name__(self, owner: type, name: str) -> None:
+        object.__setattr__(self, "name", name)
 
     def found(self, **figures: Figure) -> Finding:
-        """Return a finding of this kind, its figures put into the texts."""
-        return Finding(self.name, self.severity, self.message.format(**figures), self.advice.format(**figures), figures)
+        """Return a finding of this kind, its figures put into the texts; those of bytes in MiB."""
+        shown = {name: _shown(name, figure) for name, figure in figures.items()}
+        return Finding(self.name, self.severity, self.message.format(**shown), self.advice.format(**shown), figures)
+
+
+def _shown(name: str, figure: Figure) -> Figure:
+    return mib(figure) if name.endswith("bytes") and isinstance(figure, int | float) else figure
+
+
+def mib(number: float) -> str:
+    """Return a number of bytes for a person."""
+    return f"{number / MIB:.0f} MiB"
+
+
+def fail(message: str, *, means: str, do: str) -> Kind:
+    """Return a fault that fails the run; its name is that of the attribute of :class:`Faults`."""
+    return Kind("", Severity.FAIL, message, do, means)
+
+
+def warn(message: str, *, means: str, do: str) -> Kind:
+    """Return a fault that fails the run under ``--strict`` alone."""
+    return Kind("", Severity.WARNING, message, do, means)
+
+
+def note(message: str, *, means: str, do: str) -> Kind:
+    """Return what is worth knowing and no fault."""
+    return Kind("", Severity.NOTE, message, do, means)
+
+
+class Faults:
+    """Base of a probe's ``Fault``: what it can find, each an attribute made by :func:`fail`, :func:`warn` or
+    :func:`note`."""
+
+    @classmethod
+    def kinds(cls) -> tuple[Kind, ...]:
+        """Return the probe's own kinds, then those that it shares with others."""
+        return tuple(kind for base in cls.__mro__ for kind in vars(base).values() if isinstance(kind, Kind))
+
+
+class GpuFaults(Faults):
+    """Of every probe that lists its GPUs."""
+
+    gpu_not_seen = fail(
+        "TensorFlow lists {seen} of the {given} GPUs that NVML reports and this probe was given",
+        means="TensorFlow lists fewer GPUs than the probe was given.",
+        do=SEE_THE_CAUSE,
+    )
+
+
+class ReplicaFaults(GpuFaults):
+    """Of every probe that says which GPU is behind a device."""
+
+    other_gpu = fail(
+        "{device} is the GPU {found} by TensorFlow's own description, it should be {expected}",
+        means="TensorFlow says that a device is another GPU than it should be.",
+        do="Choose GPUs by UUID, which no order changes: export CUDA_VISIBLE_DEVICES=GPU-... (see nvidia-smi -L)",
+    )
+
+
+class KernelFaults(ReplicaFaults):
+    """Of every probe that runs a :class:`Kernel`."""
+
+    wrong_result = fail(
+        "a matrix product on {device} ({pci_bus_id}) is wrong",
+        means="A matrix product that the GPU computed is wrong.",
+        do="Trust no result of this GPU. Look for its errors in `nvidia-smi -q -d ECC` and `dmesg | grep Xid`.",
+    )
+
+
+class WorkFaults(KernelFaults):
+    """Of every probe that does :class:`Work`."""
+
+    memory_elsewhere = fail(
+        "a tensor of {wanted_bytes} on {device} raised the memory of {pci_bus_id} by {taken_bytes}; "
+        "the memory that rose most was that of {most}",
+        means="A tensor took memory of another GPU than its device's, or of none.",
+        do="Choose GPUs by UUID, which no order changes: export CUDA_VISIBLE_DEVICES=GPU-... (see nvidia-smi -L)",
+    )
 
 
 class Verified(Record):
@@ -93,6 +192,7 @@ class Verified(Record):
 
 
 Judgement = Finding | Verified
+Findings = Iterator[Judgement]
 
 
 class Reading(Record):
@@ -103,8 +203,66 @@ class Reading(Record):
         raise NotImplementedError
 
     def table(self) -> tuple[tuple[str, ...], ...]:
-        """Return what is best read as a table, the headers first; empty where nothing is."""
+        """Return what is best read as a table, the headers first; empty if nothing is."""
         return ()
+
+    def unusable(self) -> Findings:
+        """Find why it cannot be judged; nothing else is found then."""
+        return iter(())
+
+
+class GpuReading(Reading, kw_only=True):
+    """What a probe of GPUs returns; by itself, that of a probe that ended because TensorFlow listed too few.
+
+    The framework fills these fields.
+    """
+
+    given: tuple[str, ...] = ()
+    """PCI bus ids of the GPUs that the probe was given, in the order of ``CUDA_VISIBLE_DEVICES``."""
+    seen: int = 0
+    """GPUs that TensorFlow listed."""
+
+    @property
+    def complete(self) -> bool:
+        """True if TensorFlow listed every GPU: nothing was measured otherwise."""
+        return self.seen >= len(self.given)
+
+    def unusable(self) -> Findings:
+        if not self.complete:
+            yield GpuFaults.gpu_not_seen.found(seen=self.seen, given=len(self.given))
+
+    def figure(self) -> str:
+        return f"TensorFlow lists {self.seen} of {len(self.given)} GPUs"
+
+
+def as_of_today(plain: dict[str, Any]) -> dict[str, Any]:
+    """Return a reading of a probe of GPUs as it would be saved today.
+
+    Older reports have the GPUs as ``pci_bus_id``, as a number, or beside the devices of ``replicas``; and they tell of
+    the first GPU alone whether TensorFlow listed it, or have the number deeper inside.
+    """
+    plain = dict(plain)
+    if "pci_bus_id" in plain:
+        plain["given"] = [plain.pop("pci_bus_id")]
+        plain["seen"] = int(plain.get("pool", plain.get("kernel")) is not None)
+    elif "replicas" in plain:
+        plain |= plain.pop("replicas")
+    elif isinstance(plain.get("given"), int):
+        plain["given"] = [""] * plain["given"]
+    elif isinstance(plain.get("seen"), bool):  # of the first GPU
+        plain["seen"] = len(plain["given"]) if plain["seen"] else 0
+    if "seen" not in plain:
+        inner = [part.get("seen", part.get("before")) for part in plain.values() if isinstance(part, dict)]
+        plain["seen"] = min((seen for seen in inner if isinstance(seen, int)), default=0)
+    return plain
+
+
+class FewerListed(Exception):  # noqa: N818  # what was measured, not an error
+    """Ends the measurement of a probe to which TensorFlow does not list every GPU."""
+
+    def __init__(self, seen: int) -> None:
+        super().__init__(f"TensorFlow lists {seen} GPU(s), fewer than were given")
+        self.seen = seen
 
 
 class Raised(Record):
@@ -129,6 +287,10 @@ class MemoryUse(Record):
     own_bytes: int | None
     """Of this process; None where NVML does not tell (containers, MIG, WSL)."""
 
+    def __sub__(self, before: MemoryUse) -> int:
+        """Return by how many bytes the use of the device rose."""
+        return self.used_bytes - before.used_bytes
+
 
 class CudaDevice(Record):
     """A GPU as the CUDA driver shows it to a process."""
@@ -136,6 +298,66 @@ class CudaDevice(Record):
     pci_bus_id: str
     uuid: str
     """Without the prefix ``GPU-`` or ``MIG-``."""
+
+
+class Kernel(Record):
+    """A matrix product computed on a GPU."""
+
+    device: str
+    """TensorFlow's name of the device that holds the result, such as ``GPU:0``."""
+    pci_bus_id: str
+    """The GPU behind it by TensorFlow's own description; empty if it gave none."""
+    correct: bool
+    """True: the product equals the one known beforehand."""
+
+    def verified_on(self, pci_bus_id: str) -> Findings:
+        """Judge it: it should have run on the GPU with this PCI bus id."""
+        if self.pci_bus_id != pci_bus_id:
+            found = self.pci_bus_id or "(not named)"
+            yield KernelFaults.other_gpu.found(device=self.device, found=found, expected=pci_bus_id)
+        elif not self.correct:
+            yield KernelFaults.wrong_result.found(device=self.device, pci_bus_id=pci_bus_id)
+        else:
+            yield Verified(pci_bus_id)
+
+
+FILLED_BYTES = 64 * MIB
+"""Of the tensor by which :class:`Work` tells a GPU from the others."""
+
+
+class Work(Record):
+    """What was stored and computed on one device."""
+
+    kernel: Kernel
+    rose: dict[str, int]
+    """By how many bytes the memory of each GPU (PCI bus id) rose while a tensor was filled on the device."""
+
+    def verified_on(self, pci_bus_id: str) -> Findings:
+        """Judge it: it should have been done on the GPU with this PCI bus id."""
+        most = max(self.rose, key=lambda one: self.rose[one])
+        confirmed = most == pci_bus_id and self.rose[pci_bus_id] >= FILLED_BYTES / 2
+        if self.kernel.pci_bus_id != pci_bus_id or confirmed:
+            yield from self.kernel.verified_on(pci_bus_id)
+            return
+        yield WorkFaults.memory_elsewhere.found(
+            wanted_bytes=FILLED_BYTES,
+            device=self.kernel.device,
+            pci_bus_id=pci_bus_id,
+            taken_bytes=self.rose[pci_bus_id],
+            most=most,
+        )
+
+
+def refuse_disturbance(before: MemoryUse, *later: MemoryUse) -> None:
+    """Raise :class:`Disturbed` if the device's use changed by more than this process's own, or fell."""
+    for after in later:
+        rise = others = after - before
+        if before.own_bytes is not None and after.own_bytes is not None:
+            others = rise - (after.own_bytes - before.own_bytes)
+        elif rise >= 0:
+            continue  # NVML does not tell whose it is, and nothing speaks against its being ours
+        if abs(others) > SLACK_BYTES:
+            raise Disturbed(f"another process changed its memory on this GPU by {others / MIB:.0f} MiB meanwhile")
 
 
 class PlacementLog(Protocol):
@@ -172,6 +394,31 @@ class Context(Protocol):
     @property
     def gpus(self) -> tuple[Gpu, ...]:
         """The GPUs this child was given, in the order TensorFlow numbers them."""
+
+    @property
+    def given(self) -> tuple[str, ...]:
+        """Their PCI bus ids."""
+
+    def list_gpus(self, given: int | None = None) -> list[Any]:
+        """Return ``tf.config.list_physical_devices("GPU")``.
+
+        The measurement ends if they are fewer than those of this child, or than it was ``given`` by its mask.
+        """
+
+    def make_gpus(self) -> list[str]:
+        """Let TensorFlow make its GPU devices and return their names (``GPU:0``); it ends if they are too few."""
+
+    def verify(self, product: Any, created: Mapping[str, str] | None = None, factor: float = 1.0) -> Kernel:
+        """Return the kernel that computed ``product``, :data:`gpudiag.probes.common.MATRIX` squared, times ``factor``.
+
+        ``created`` maps devices to PCI bus ids by TensorFlow's log; without it TensorFlow is asked.
+        """
+
+    def watch(self, gpu: Gpu) -> AbstractContextManager[Callable[[], MemoryUse]]:
+        """Return what asks NVML for the memory in use on ``gpu`` each time it is called.
+
+        The block ends in :class:`gpudiag.errors.Disturbed` if another process changed its memory between the calls.
+        """
 
     @property
     def peer(self) -> Peer:
@@ -220,7 +467,7 @@ class Context(Protocol):
 
 
 class Case(Record):
-    """An example of judging: a reading (or facts, for a host probe) and the kinds that must be found in it."""
+    """An example of judging, of a host probe: facts, and the kinds that must be found in them."""
 
     name: str
     expect: tuple[str, ...]

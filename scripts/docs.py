@@ -209,7 +209,8 @@ def shared_findings() -> str:
 
 def _finding(kind: Kind) -> str:
     message, advice = _escaped(with_names(kind.message)), _escaped(with_names(kind.advice))
-    return _filled(f"- `{kind.name}` ({kind.severity.value}): {message}. What to do: {advice}", "  ")
+    means = f"{_escaped(kind.means)} Message: " if kind.means else ""
+    return _filled(f"- `{kind.name}` ({kind.severity.value}): {means}{message}. What to do: {advice}", "  ")
 
 
 def _items(text: str) -> list[str]:

@@ -39,13 +39,11 @@ class Children:
         return ended[0]
 
     def measure(self, probe: str, *gpus: Gpu, target: str = "gpudiag.child:run_probe", fresh: bool = False) -> Any:
-        """Return the reading of a probe, decoded as the type of its own."""
+        """Return the reading of a probe."""
         argument = {"probe": probe, "gpus": [msgspec.to_builtins(gpu) for gpu in gpus]}
         ended = self.call(target, argument, fresh=fresh, env=dict(catalogue.get(probe).probe.env))
         assert ended.value is not None, ended
-        reading = catalogue.get(probe).reading
-        assert reading is not None
-        return msgspec.json.decode(ended.value, type=reading)
+        return catalogue.get(probe).decoded(msgspec.json.decode(ended.value))
 
 
 def judge(probe: str, reading: Any, facts: Facts | None = None) -> Judged:

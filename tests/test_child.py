@@ -138,8 +138,11 @@ def measures_nan(argument: dict[str, Any]) -> bytes:
 
 
 def returns_what_it_was_given(argument: dict[str, Any]) -> bytes:
-    module: Any = catalogue.get("memory.growth").module
-    module.measure = lambda ctx: module.Reading(f"{type(ctx.gpus[0]).__name__} {ctx.gpus[0].uuid}", None)
+    module: Any = catalogue.get("placement.fallback_causes").module
+    run = module.Run("", "", "", "", module.Attempt(), module.Attempt())
+    module.measure = lambda ctx: module.Reading(
+        (msgspec.structs.replace(run, op=f"{type(ctx.gpus[0]).__name__} {ctx.gpus[0].uuid}"),)
+    )
     return child.run_probe(argument)
 
 
@@ -231,8 +234,9 @@ def test_an_unknown_probe_is_an_error_that_names_the_nearest(tensorflow: Childre
 
 
 def test_the_gpus_reach_the_probe_as_records(tensorflow: Children) -> None:
-    reading = tensorflow.measure("memory.growth", ABSENT, target=f"{MODULE}:returns_what_it_was_given")
-    assert reading.pci_bus_id == f"Gpu {ABSENT.uuid}"
+    reading = tensorflow.measure("placement.fallback_causes", ABSENT, target=f"{MODULE}:returns_what_it_was_given")
+    assert reading.runs[0].op == f"Gpu {ABSENT.uuid}"
+    assert (reading.given, reading.seen) == ((ABSENT.pci_bus_id,), 1)
 
 
 def test_a_fresh_interpreter_measures_the_same_as_a_fork(tensorflow: Children) -> None:

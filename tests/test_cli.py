@@ -226,10 +226,11 @@ def test_filling_keeps_indentation_items_and_empty_lines() -> None:
 def test_explain_prints_the_documentation_and_the_findings(gpudiag: Gpudiag) -> None:
     entry = catalogue.get("memory.growth")
     printed = gpudiag("explain", "memory.growth").stdout
-    for heading in ("What it does", "Why it matters", "What a failure means", "What to do"):
+    for heading in ("What it does", "Why it matters", "What to do", "Findings"):
         assert heading in printed
     for kind in entry.kinds:
         assert kind.name in printed
+        assert " ".join(kind.means.split()) in " ".join(printed.split())
 
 
 def test_an_interpreter_that_strips_docstrings_explains_and_checks_all_the_same(gpudiag: Gpudiag) -> None:

@@ -24,17 +24,14 @@ What it does
     Meets.
 Why it matters
     It is a test.
-What a failure means
-    Nothing.
 What to do
     Nothing.
 """
 
 from gpudiag.probe import Probe
-from processes.pairs import PAIRS, Reading, judge
+from processes.pairs import PAIRS, Fault, Reading, judge
 
 PROBE = Probe(deadline_s={deadline_s})
-CASES = ()
 measure, peer = PAIRS[{name!r}]
 '''
 

@@ -19,8 +19,7 @@ from gpudiag.causes.shared.machine import (
     example_row,
 )
 from gpudiag.hostfacts import EnvironmentFacts, GpuProcess, NvmlDevice, example_gpu
-from gpudiag.probe import Raised
-from gpudiag.probes.common import Kernel
+from gpudiag.probe import Kernel, Raised
 from gpudiag.probes.discovery import logical_devices
 
 _WORDS = "CUDA error: : CUDA_ERROR_DEVICE_UNAVAILABLE: CUDA-capable device(s) is/are busy or unavailable"

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import copy
+import json
 from functools import cache
 from pathlib import Path
 from typing import Any
@@ -13,33 +14,41 @@ import pytest
 from conftest import Gpudiag
 from gpudiag import catalogue, codec
 from gpudiag.hostfacts import Facts
-from gpudiag.model import Report
+from gpudiag.model import Judged, Limits
 from provocations import Altered, AlteredFacts, OnMachine, machines, table
 
-RECORDED = Path(__file__).parents[2] / "reports" / "simulated-2x16GiB.json"
+RECORDED = Path(__file__).parents[1] / "recorded" / "2x16GiB"
 TABLE = table()
 
 
 @cache
-def recorded() -> Report:
-    return codec.load(RECORDED)
-
-
-def reading_of(probe: str) -> dict[str, Any]:
-    """Return the first reading of ``probe`` in the recorded report; where it is absent, record the report anew."""
-    for row in recorded().rows:
-        if row.probe == probe and row.reading is not None:
-            return copy.deepcopy(row.reading)
-    raise AssertionError(f"{RECORDED} holds no reading of {probe}: make it anew, see scripts/docs.py")
+def recorded(name: str) -> Any:
+    path = RECORDED / f"{name}.json"
+    assert path.exists(), f"{path} is not there: run scripts/record.py {name}"
+    return json.loads(path.read_bytes())
 
 
 def put(reading: Any, path: str, value: Any) -> None:
-    """Replace what stands at ``path``, which must be there."""
+    """Put ``value`` in the place of what stands at ``path``."""
+    last: Any
     *way, last = (int(step) if step.isdigit() else step for step in path.split("."))
     for step in way:
         reading = reading[step]
-    assert reading[last] != value, f"{path} is {value!r} already"
+    if isinstance(reading, list) or last in reading:
+        assert reading[last] != value, f"{path} is {value!r} already"
     reading[last] = value
+
+
+def judged(probe: str, change: dict[str, Any], facts: dict[str, Any]) -> Judged:
+    """Judge the recorded reading, and the recorded facts, with these changes."""
+    entry = catalogue.get(probe)
+    reading = None if entry.reading is None else copy.deepcopy(recorded(probe))
+    plain = copy.deepcopy(recorded("facts"))
+    for path, value in change.items():
+        put(reading, path, value)
+    for path, value in facts.items():
+        put(plain, path, value)
+    return entry.judge(reading, msgspec.convert(plain, Facts), Limits())
 
 
 def test_every_probe_is_provoked() -> None:
@@ -48,26 +57,16 @@ def test_every_probe_is_provoked() -> None:
 
 @pytest.mark.parametrize("one", [one for one in TABLE if isinstance(one, Altered)], ids=str)
 def test_an_altered_reading_is_found_out(one: Altered) -> None:
-    entry = catalogue.get(one.probe)
-    reading = reading_of(one.probe)
-    facts, limits = recorded().facts, recorded().limits
-    assert entry.judge(reading, facts, limits).findings == ()
-    for path, value in one.change.items():
-        put(reading, path, value)
-    assert one.kind in {finding.kind for finding in entry.judge(reading, facts, limits).findings}
+    found = judged(one.probe, one.change, one.facts)
+    assert {finding.kind for finding in found.findings} == one.kinds
+    assert found.figure
+    assert all(finding.message and finding.advice for finding in found.findings)
 
 
 @pytest.mark.parametrize("one", [one for one in TABLE if isinstance(one, AlteredFacts)], ids=str)
 def test_altered_facts_are_found_out(one: AlteredFacts) -> None:
-    entry = catalogue.get(one.probe)
-    reading = None if entry.reading is None else reading_of(one.probe)
-    facts, limits = recorded().facts, recorded().limits
-    assert entry.judge(reading, facts, limits).findings == ()
-    plain = msgspec.to_builtins(facts)
-    for path, value in one.change.items():
-        put(plain, path, value)
-    altered = msgspec.convert(plain, Facts)
-    assert one.kind in {finding.kind for finding in entry.judge(reading, altered, limits).findings}
+    assert judged(one.probe, {}, {}).findings == ()
+    assert one.kind in {finding.kind for finding in judged(one.probe, {}, one.change).findings}
 
 
 @pytest.mark.usefixtures("no_child_left")

@@ -7,13 +7,14 @@ import pytest
 
 from far_side import ABSENT, Children, judge, kinds
 from gpudiag.hostfacts import Facts, NvmlFacts, example_gpu, example_with_gpus
-from gpudiag.model import Finding, Limits
-from gpudiag.probes.common import FILLED_BYTES, Kernel, Work
+from gpudiag.model import Finding
+from gpudiag.probe import FILLED_BYTES, Kernel, Work
 from gpudiag.probes.visibility import list_remap
 
 _SPLIT = msgspec.structs.replace(example_gpu(1), mig_mode="enabled", mig_uuids=("MIG-0",))
 _PCI = example_gpu().pci_bus_id
-_ONE = list_remap.Reading((_PCI,), 1, "0", (Work(Kernel("GPU:0", _PCI, correct=True), {_PCI: FILLED_BYTES}),))
+_DONE = Work(Kernel("GPU:0", _PCI, correct=True), {_PCI: FILLED_BYTES})
+_ONE = list_remap.Reading("0", (_DONE,), given=(_PCI,), seen=1)
 
 
 @pytest.mark.parametrize(
@@ -42,6 +43,6 @@ def test_not_passed_without_a_gpu(probe: str, tensorflow: Children) -> None:
     ],
 )
 def test_a_second_gpu_is_asked_for_only_where_there_is_one(facts: Facts, said: str) -> None:
-    found = [one for one in list_remap.judge(_ONE, facts, Limits()) if isinstance(one, Finding)]
+    found = [one for one in list_remap.judge(_ONE, facts) if isinstance(one, Finding)]
     assert [one.kind for one in found] == ["one_gpu"]
     assert said in found[0].advice

@@ -6,12 +6,11 @@ import ctypes
 import os
 import sys
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 
 from gpudiag import probe
 from gpudiag.hostfacts import Facts
-from gpudiag.model import Limits
-from gpudiag.probe import Context, Judgement
+from gpudiag.probe import Context, Findings
 
 
 class Reading(probe.Reading):
@@ -29,7 +28,11 @@ class Reading(probe.Reading):
 Pair = tuple[Callable[[Context], Reading], Callable[[Context], object]]
 
 
-def judge(reading: Reading, facts: Facts, limits: Limits) -> Iterator[Judgement]:
+class Fault(probe.Faults):
+    """Nothing."""
+
+
+def judge(reading: Reading, facts: Facts) -> Findings:
     return iter(())
 
 

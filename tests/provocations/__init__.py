@@ -1,10 +1,9 @@
 """What makes each probe find something: a probe that cannot fail is not a probe. One table an area.
 
 A probe that depends on the machine has a *machine*: a specification, faults, variables or a provoking command-line
-option, under which ``gpudiag check`` must find the kind. A probe that tests TensorFlow's own logic, which no machine of
-ours changes, has *readings*: the one recorded on a healthy machine (``reports/simulated-2x16GiB.json``), altered in a
-field that is judged. A probe of what no simulated machine has, such as what is installed or a container, has *facts*:
-those of the same report, altered.
+option, under which ``gpudiag check`` must find the kind. What no machine of ours changes is shown by a *reading*: the
+one recorded on a healthy machine (``tests/recorded``, written by ``scripts/record.py``), altered in a field that is
+judged, or with the *facts* of that machine altered. Some of them are near misses: nothing must be found.
 """
 
 from __future__ import annotations
@@ -42,17 +41,28 @@ class OnMachine:
         return " ".join(["-".join(self.machine.split()), *self.faults, *variables, *self.options])
 
 
+NOTHING = ""
+"""The kind of a near miss."""
+
+
 @dataclass(frozen=True)
 class Altered:
-    """A recorded reading of ``probe`` in which ``kind`` is found once ``change`` is made."""
+    """A recorded reading of ``probe`` in which ``kind``, and no other, is found once it, or the facts, are changed."""
 
     probe: str
     kind: str
-    change: dict[str, Any]
+    """One kind, several with commas between them, or :data:`NOTHING`."""
+    change: dict[str, Any] = field(default_factory=dict)
     """Path in the reading, such as ``runs.0.device``, and what stands there instead."""
+    facts: dict[str, Any] = field(default_factory=dict)
+    """Path in the facts, such as ``nvml.devices.0.mig_mode``, and what stands there instead."""
+
+    @property
+    def kinds(self) -> set[str]:
+        return set(self.kind.split(", ")) - {NOTHING}
 
     def __str__(self) -> str:
-        return " ".join([self.probe, self.kind, *self.change])
+        return " ".join([self.probe, self.kind or "nothing", *self.change, *self.facts])
 
 
 @dataclass(frozen=True)

@@ -12,6 +12,8 @@ taken = "15734MiB"
 context_overhead = "570MiB"
 """
 
+_COUNTS = ("tensors", "intact")
+
 PROVOCATIONS: tuple[OnMachine | Altered, ...] = (
     # On the CPU: no simulated machine changes what these measure.
     Altered("logical.after_init", "no_error", {"attempts.0.raised": None}),
@@ -45,6 +47,7 @@ PROVOCATIONS: tuple[OnMachine | Altered, ...] = (
     Altered(
         "logical.split_against_growth", "split_refused", {"outcome.split": {"type": "ValueError", "message": "no"}}
     ),
+    Altered("logical.split_against_growth", "growth_kept", {"outcome.first.used_bytes": 402 << 20}),
     Altered("logical.split_against_growth", "other_gpu", {"outcome.kernel.pci_bus_id": "0000:02:00.0"}),
     OnMachine("logical.split_memory", "not_whole", machine=ALMOST_FULL, options=("--disturb",)),
     OnMachine("logical.split_memory", "wrong_result", faults=("memory_corrupted=1@0",)),
@@ -52,7 +55,9 @@ PROVOCATIONS: tuple[OnMachine | Altered, ...] = (
     Altered("logical.split_memory", "wrong_count", {"parts": []}),
     Altered("logical.split_memory", "limit_ignored", {"full.used_bytes": 2 << 30}),
     Altered("logical.split_memory", "limit_ignored", {"parts.1.ended": None}),
-    Altered("logical.split_memory", "limit_ignored", {"parts.0.tensors": 9}),
+    Altered(
+        "logical.split_memory", "limit_ignored", {f"parts.{part}.{count}": 9 for part in "01" for count in _COUNTS}
+    ),
     Altered("logical.split_memory", "not_apart", {"parts.1.tensors": 1}),
     Altered("logical.split_memory", "overwritten", {"parts.0.intact": 3}),
     Altered("logical.split_memory", "other_error", {"parts.0.ended.type": "InternalError"}),

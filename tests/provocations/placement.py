@@ -49,9 +49,9 @@ PROVOCATIONS: tuple[OnMachine | Altered, ...] = (
     Altered("placement.silent_cpu", "wrong_value", {"runs.0.result": "[[inf, inf], [inf, 22.0]]"}),
     # No machine reaches the rest: they run on the CPU, without the GPUs, and gpudiag itself sets the level of the log.
     Altered("placement.soft_fallback", "raised_instead", {"runs.0.raised": _RAISED}),
-    Altered("placement.soft_fallback", "on_missing_device", {"runs.0.device": "GPU:99"}),
+    Altered("placement.soft_fallback", "on_missing_device", {"runs.0.device": "GPU:99", "runs.0.logged": ["GPU:99"]}),
     Altered("placement.soft_fallback", "not_logged", {"runs.1.logged": []}),
-    Altered("placement.soft_fallback", "log_disagrees", {"runs.1.logged": ["CPU:1"]}),
+    Altered("placement.soft_fallback", "log_disagrees", {"runs.1.logged": ["CPU:1"], "present": ["CPU:0", "CPU:1"]}),
     Altered("placement.soft_fallback", "wrong_result", {"runs.0.correct": False}),
     Altered("placement.soft_switch_ignored", "behaviour_changed", {"attempts.0.raised": _RAISED}),
     Altered("placement.soft_switch_ignored", "behaviour_changed", {"attempts.1.raised": None}),

@@ -8,11 +8,6 @@ What it does
 Why it matters
     Without machine code the driver compiles kernels at their first use: a program can stand still for many minutes.
     Without PTX either, no kernel runs, although TensorFlow 2.21 lists the GPU and announces the very same compilation.
-What a failure means
-    `ptx_only`: there is no machine code for this GPU; every kernel is compiled when it is first used.
-    `too_old`: there is neither machine code nor PTX for this GPU, so no kernel of TensorFlow runs on it.
-    `capability_differs`: TensorFlow and NVML tell two capabilities, so they do not mean the same GPU.
-    `gpu_not_seen`: TensorFlow does not list every GPU that it was given.
 What to do
     For a GPU that is too new, install a later TensorFlow; until then keep what the driver compiled:
     `export CUDA_CACHE_MAXSIZE=4294967296`, and `CUDA_CACHE_PATH` on a disk that stays. For one that is too old, install
@@ -22,37 +17,37 @@ What to do
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator
 
 from gpudiag import probe
-from gpudiag.hostfacts import Facts, Unknown, example, example_with_gpus
-from gpudiag.model import Limits, Severity
-from gpudiag.probe import Case, Context, Judgement, Kind, Needs, Scope
-from gpudiag.probes.common import GPU_NOT_SEEN, without_machine_code
+from gpudiag.hostfacts import Facts, Unknown
+from gpudiag.probe import Context, Findings, fail, warn
+from gpudiag.probes.common import without_machine_code
 from gpudiag.record import Record
 
-PROBE = probe.Probe(needs=Needs(gpus=1), scope=Scope.ALL_GPUS, quick=True)
+PROBE = probe.Probe(needs=probe.Needs(gpus=1), scope=probe.Scope.ALL_GPUS, quick=True)
 
-PTX_ONLY = Kind(
-    "ptx_only",
-    Severity.WARNING,
-    "{name} ({pci_bus_id}) has compute capability {capability}, this TensorFlow was built for {built}: "
-    "the driver compiles each kernel from PTX at its first use",
-    "Install a TensorFlow built for it, or keep the compiled kernels: export CUDA_CACHE_MAXSIZE=4294967296",
-)
-TOO_OLD = Kind(
-    "too_old",
-    Severity.FAIL,
-    "{name} ({pci_bus_id}) has compute capability {capability}, this TensorFlow was built for {built}: "
-    "no kernel runs on it",
-    "Hide it (leave its UUID out of CUDA_VISIBLE_DEVICES), or install an earlier TensorFlow that was built for it.",
-)
-CAPABILITY_DIFFERS = Kind(
-    "capability_differs",
-    Severity.FAIL,
-    "{pci_bus_id} has compute capability {capability} by TensorFlow and {expected} by NVML",
-    "Choose GPUs by UUID, which no order changes: export CUDA_VISIBLE_DEVICES=GPU-... (see nvidia-smi -L)",
-)
+
+class Fault(probe.GpuFaults):
+    """What can be found."""
+
+    ptx_only = warn(
+        "{name} ({pci_bus_id}) has compute capability {capability}, this TensorFlow was built for {built}: "
+        "the driver compiles each kernel from PTX at its first use",
+        means="There is no machine code for this GPU; every kernel is compiled when it is first used.",
+        do="Install a TensorFlow built for it, or keep the compiled kernels: export CUDA_CACHE_MAXSIZE=4294967296",
+    )
+    too_old = fail(
+        "{name} ({pci_bus_id}) has compute capability {capability}, this TensorFlow was built for {built}: "
+        "no kernel runs on it",
+        means="There is neither machine code nor PTX for this GPU, so no kernel of TensorFlow runs on it.",
+        do="Hide it (leave its UUID out of CUDA_VISIBLE_DEVICES), or install an earlier TensorFlow built for it.",
+    )
+    capability_differs = fail(
+        "{pci_bus_id} has compute capability {capability} by TensorFlow and {expected} by NVML",
+        means="TensorFlow and NVML tell two capabilities, so they do not mean the same GPU.",
+        do="Choose GPUs by UUID, which no order changes: export CUDA_VISIBLE_DEVICES=GPU-... (see nvidia-smi -L)",
+    )
+
 
 _BUILT = re.compile(r"(?P<form>sm|compute)_(?P<major>\d+)(?P<minor>\d)(?P<exact>[a-z]?)")
 
@@ -96,9 +91,9 @@ def measure(ctx: Context) -> Reading:
     )
 
 
-def judge(reading: Reading, facts: Facts, limits: Limits) -> Iterator[Judgement]:
+def judge(reading: Reading, facts: Facts) -> Findings:
     if len(reading.devices) < len(reading.given):
-        yield GPU_NOT_SEEN.found(seen=len(reading.devices), given=len(reading.given))
+        yield Fault.gpu_not_seen.found(seen=len(reading.devices), given=len(reading.given))
         return
     by_nvml = {device.pci_bus_id: device.compute_capability for device in facts.nvml_devices}
     built = _built(facts)
@@ -108,11 +103,11 @@ def judge(reading: Reading, facts: Facts, limits: Limits) -> Iterator[Judgement]
             continue
         expected = by_nvml.get(pci_bus_id)
         if expected is not None and expected != capability:
-            yield CAPABILITY_DIFFERS.found(pci_bus_id=pci_bus_id, capability=capability, expected=expected)
+            yield Fault.capability_differs.found(pci_bus_id=pci_bus_id, capability=capability, expected=expected)
         machine_code, ptx = code_for(capability, built) if built else (True, True)
         if machine_code and capability not in reading.compiled:
             continue
-        kind = PTX_ONLY if machine_code or ptx else TOO_OLD
+        kind = Fault.ptx_only if machine_code or ptx else Fault.too_old
         listed = ", ".join(built) or "others"
         yield kind.found(name=device.name, pci_bus_id=pci_bus_id, capability=capability, built=listed)
 
@@ -144,27 +139,3 @@ def _built(facts: Facts) -> tuple[str, ...]:
     if isinstance(facts.tensorflow, Unknown) or facts.tensorflow.build is None:
         return ()
     return facts.tensorflow.build.compute_capabilities
-
-
-_PCI = "0000:01:00.0"
-_NO_LIST = example(tensorflow=Unknown("it did not answer"))
-
-
-def _case(name: str, *expect: str, capability: str, compiled: tuple[str, ...] = (), facts: Facts | None = None) -> Case:
-    return Case(name, expect, Reading((_PCI,), (Details("NVIDIA GPU", capability),), compiled), facts)
-
-
-CASES = (
-    _case("of the list", capability="8.0", facts=example_with_gpus(1)),
-    _case("a later minor version", capability="8.6"),
-    _case("machine code in an entry for PTX", capability="9.0"),
-    _case("newer than the list", PTX_ONLY.name, capability="12.0", compiled=("12.0",)),
-    _case("newer, and TensorFlow says nothing", PTX_ONLY.name, capability="10.0"),
-    _case("of the list, and TensorFlow announces compilation", PTX_ONLY.name, capability="8.0", compiled=("8.0",)),
-    _case("older than the list", TOO_OLD.name, capability="5.0", compiled=("5.0",)),
-    _case("a list that is not known", capability="5.0", facts=_NO_LIST),
-    _case("not known, and TensorFlow says it", PTX_ONLY.name, capability="12.0", compiled=("12.0",), facts=_NO_LIST),
-    _case("no capability told", capability=""),
-    _case("another one by NVML", CAPABILITY_DIFFERS.name, capability="8.6", facts=example_with_gpus(1)),
-    Case("none listed", (GPU_NOT_SEEN.name,), Reading((_PCI,), (), ())),
-)

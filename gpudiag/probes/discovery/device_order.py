@@ -7,11 +7,6 @@ What it does
 Why it matters
     `nvidia-smi` counts in PCI order, CUDA the fastest GPU first. With unequal cards an index then means one GPU to you
     and another to TensorFlow: the job runs on the small card, or on one that somebody else uses.
-What a failure means
-    `index_means_another`: your `CUDA_VISIBLE_DEVICES` has indices, and they mean other GPUs than `nvidia-smi` shows.
-    `order_differs`: as above, and nothing is chosen by index yet; TensorFlow's `GPU:0` is not GPU 0 of `nvidia-smi`.
-    `pci_order_differs`: the two differ even with `CUDA_DEVICE_ORDER=PCI_BUS_ID`.
-    `gpu_not_seen`: the CUDA driver shows no GPU at all.
 What to do
     `export CUDA_DEVICE_ORDER=PCI_BUS_ID` wherever indices are used, or choose by UUID as `nvidia-smi -L` prints them:
     `export CUDA_VISIBLE_DEVICES=GPU-...`. In Python: `os.environ['CUDA_DEVICE_ORDER'] = 'PCI_BUS_ID'` before the first
@@ -26,32 +21,31 @@ from collections.abc import Iterator
 from functools import partial
 
 from gpudiag import probe
-from gpudiag.hostfacts import EnvironmentFacts, Facts, example_with_gpus
-from gpudiag.model import Limits, Severity
-from gpudiag.probe import Case, Context, Judgement, Kind, Needs, Scope
-from gpudiag.probes.common import GPU_NOT_SEEN
+from gpudiag.hostfacts import Facts
+from gpudiag.probe import Context, Findings, note, warn
 from gpudiag.record import Record
 
-PROBE = probe.Probe(needs=Needs(gpus=1), scope=Scope.ALL_GPUS, quick=True)
+PROBE = probe.Probe(needs=probe.Needs(gpus=1), scope=probe.Scope.ALL_GPUS, quick=True)
 
-INDEX_MEANS_ANOTHER = Kind(
-    "index_means_another",
-    Severity.WARNING,
-    "CUDA_VISIBLE_DEVICES='{value}' has indices, and index {position} is GPU {index} of nvidia-smi ({pci_bus_id})",
-    "export CUDA_DEVICE_ORDER=PCI_BUS_ID, or list UUIDs as nvidia-smi -L prints them.",
-)
-ORDER_DIFFERS = Kind(
-    "order_differs",
-    Severity.NOTE,
-    "CUDA counts otherwise than nvidia-smi: its GPU {position} is GPU {index} of nvidia-smi ({pci_bus_id})",
-    "export CUDA_DEVICE_ORDER=PCI_BUS_ID, or choose by UUID: export CUDA_VISIBLE_DEVICES=GPU-... (see nvidia-smi -L)",
-)
-PCI_ORDER_DIFFERS = Kind(
-    "pci_order_differs",
-    Severity.WARNING,
-    "with CUDA_DEVICE_ORDER=PCI_BUS_ID too, CUDA's GPU {position} is GPU {index} of nvidia-smi ({pci_bus_id})",
-    "Use no indices here: export CUDA_VISIBLE_DEVICES=GPU-... (see nvidia-smi -L)",
-)
+
+class Fault(probe.GpuFaults):
+    """What can be found."""
+
+    index_means_another = warn(
+        "CUDA_VISIBLE_DEVICES='{value}' has indices, and index {position} is GPU {index} of nvidia-smi ({pci_bus_id})",
+        means="Your `CUDA_VISIBLE_DEVICES` has indices, and they mean other GPUs than `nvidia-smi` shows.",
+        do="export CUDA_DEVICE_ORDER=PCI_BUS_ID, or list UUIDs as nvidia-smi -L prints them.",
+    )
+    order_differs = note(
+        "CUDA counts otherwise than nvidia-smi: its GPU {position} is GPU {index} of nvidia-smi ({pci_bus_id})",
+        means=("As above, and nothing is chosen by index yet; TensorFlow's `GPU:0` is not GPU 0 of `nvidia-smi`."),
+        do="export CUDA_DEVICE_ORDER=PCI_BUS_ID, or choose by UUID: export CUDA_VISIBLE_DEVICES=GPU-...",
+    )
+    pci_order_differs = warn(
+        "with CUDA_DEVICE_ORDER=PCI_BUS_ID too, CUDA's GPU {position} is GPU {index} of nvidia-smi ({pci_bus_id})",
+        means="The two differ even with `CUDA_DEVICE_ORDER=PCI_BUS_ID`.",
+        do="Use no indices here: export CUDA_VISIBLE_DEVICES=GPU-... (see nvidia-smi -L)",
+    )
 
 
 class Order(Record):
@@ -96,18 +90,18 @@ def _order(ctx: Context) -> Order:
     return Order(tuple(device.pci_bus_id for device in ctx.cuda_devices()))
 
 
-def judge(reading: Reading, facts: Facts, limits: Limits) -> Iterator[Judgement]:
+def judge(reading: Reading, facts: Facts) -> Findings:
     if not reading.in_force.pci_bus_ids:
-        yield GPU_NOT_SEEN.found(seen=0, given=reading.given)
+        yield Fault.gpu_not_seen.found(seen=0, given=reading.given)
         return
     value = facts.variables.get("CUDA_VISIBLE_DEVICES")
     for figures in _first_moved(reading.in_force, facts):
         if value is None:
-            yield ORDER_DIFFERS.found(**figures)
+            yield Fault.order_differs.found(**figures)
         elif re.search(r"(?:^|,)\s*\+?\d", value):
-            yield INDEX_MEANS_ANOTHER.found(**figures, value=value)
+            yield Fault.index_means_another.found(**figures, value=value)
     for figures in _first_moved(reading.by_pci, facts):
-        yield PCI_ORDER_DIFFERS.found(**figures)
+        yield Fault.pci_order_differs.found(**figures)
 
 
 def _first_moved(order: Order, facts: Facts) -> Iterator[dict[str, int | str]]:
@@ -118,33 +112,3 @@ def _first_moved(order: Order, facts: Facts) -> Iterator[dict[str, int | str]]:
         if index != position:
             yield {"position": position, "index": index, "pci_bus_id": pci_bus_id}
             return
-
-
-_PCI_ORDER = Order(("0000:01:00.0", "0000:02:00.0"))
-_REVERSED = Order(tuple(reversed(_PCI_ORDER.pci_bus_ids)))
-_NONE = Order(())
-
-
-def _case(
-    name: str,
-    *expect: str,
-    in_force: Order = _PCI_ORDER,
-    by_pci: Order = _PCI_ORDER,
-    by_speed: Order = _REVERSED,
-    value: str | None = None,
-) -> Case:
-    variables = {} if value is None else {"CUDA_VISIBLE_DEVICES": value}
-    facts = example_with_gpus(2, environment=EnvironmentFacts(variables))
-    return Case(name, expect, Reading(2, in_force, by_pci, by_speed), facts)
-
-
-CASES = (
-    _case("equal GPUs", by_speed=_PCI_ORDER),
-    _case("unequal GPUs in PCI order", value="1,0"),
-    _case("unequal GPUs, the fastest first", ORDER_DIFFERS.name, in_force=_REVERSED),
-    _case("chosen by index", INDEX_MEANS_ANOTHER.name, in_force=_REVERSED, value="0,1"),
-    _case("chosen by UUID", in_force=_REVERSED, value="GPU-00000000,GPU-00000001"),
-    _case("one hidden from CUDA, as MIG instances are", in_force=Order(_PCI_ORDER.pci_bus_ids[:1])),
-    _case("not NVML's order", PCI_ORDER_DIFFERS.name, by_pci=_REVERSED),
-    _case("no GPU in CUDA", GPU_NOT_SEEN.name, in_force=_NONE, by_pci=_NONE, by_speed=_NONE),
-)

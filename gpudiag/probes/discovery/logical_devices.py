@@ -7,10 +7,6 @@ What it does
 Why it matters
     Listing a GPU proves little: contexts, memory and kernels are first touched when the device is created and used. A
     busy or failing GPU, or a driver too old for the CUDA runtime, is listed and then fails.
-What a failure means
-    `creation_failed`: the devices could not be created; the message has TensorFlow's own words.
-    `product_failed`: a device was created, and computing on it raised.
-    `gpu_not_seen`, `other_gpu`, `wrong_result`: TensorFlow does not use the GPUs that it was given, or not correctly.
 What to do
     "busy or unavailable": another process holds a GPU in exclusive mode, see `nvidia-smi -q -d COMPUTE`. "out of
     memory": another process holds its memory, see `nvidia-smi`. "driver version is insufficient": the driver is older
@@ -19,40 +15,31 @@ What to do
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from functools import partial
 
 from gpudiag import probe
 from gpudiag.hostfacts import Facts
-from gpudiag.model import Limits, Severity
 from gpudiag.placement import short_device
-from gpudiag.probe import Case, Context, Judgement, Kind, Needs, Raised, Scope
-from gpudiag.probes.common import (
-    GPU_NOT_SEEN,
-    MATRIX,
-    OTHER_GPU,
-    WRONG_RESULT,
-    Kernel,
-    attempt_context,
-    is_square,
-    judge_kernel,
-)
+from gpudiag.probe import Context, Findings, Kernel, Raised, fail
+from gpudiag.probes.common import MATRIX, attempt_context, is_square
 from gpudiag.record import Record
 
-PROBE = probe.Probe(needs=Needs(gpus=1), scope=Scope.ALL_GPUS, quick=True)
+PROBE = probe.Probe(needs=probe.Needs(gpus=1), scope=probe.Scope.ALL_GPUS, quick=True)
 
-CREATION_FAILED = Kind(
-    "creation_failed",
-    Severity.FAIL,
-    "TensorFlow cannot create its devices on {given} GPU(s): {raised}{refused}",
-    "Look for other processes and the compute mode in `nvidia-smi`, and for NVRM and Xid lines in `dmesg`.",
-)
-PRODUCT_FAILED = Kind(
-    "product_failed",
-    Severity.FAIL,
-    "a matrix product on {device} raised {raised}",
-    "Look for other processes in `nvidia-smi`, and for NVRM and Xid lines in `dmesg`.",
-)
+
+class Fault(probe.KernelFaults):
+    """What can be found."""
+
+    creation_failed = fail(
+        "TensorFlow cannot create its devices on {given} GPU(s): {raised}{refused}",
+        means="The devices could not be created; the message has TensorFlow's own words.",
+        do="Look for other processes and the compute mode in `nvidia-smi`, and for NVRM and Xid lines in `dmesg`.",
+    )
+    product_failed = fail(
+        "a matrix product on {device} raised {raised}",
+        means="A device was created, and computing on it raised.",
+        do="Look for other processes in `nvidia-smi`, and for NVRM and Xid lines in `dmesg`.",
+    )
 
 
 class Product(Record):
@@ -109,53 +96,22 @@ def measure(ctx: Context) -> Reading:
     return Reading(given, None, products)
 
 
-def judge(reading: Reading, facts: Facts, limits: Limits) -> Iterator[Judgement]:
+def judge(reading: Reading, facts: Facts) -> Findings:
     if reading.raised is not None:
         index = {device.pci_bus_id: device.index for device in facts.nvml_devices}
         refused = [f"; {error} on GPU {index.get(pci, pci)}" for pci, error in reading.refused.items()]
         some = 0 < len(refused) < len(reading.given)
-        yield CREATION_FAILED.found(
+        yield Fault.creation_failed.found(
             given=len(reading.given), raised=reading.raised.brief, refused="".join(refused) if some else ""
         )
         return
     if len(reading.products) < len(reading.given):
-        yield GPU_NOT_SEEN.found(seen=len(reading.products), given=len(reading.given))
+        yield Fault.gpu_not_seen.found(seen=len(reading.products), given=len(reading.given))
         return
     failed = {device: one.raised for device, one in reading.products.items() if one.raised is not None}
     for device, raised in failed.items():
-        yield PRODUCT_FAILED.found(device=device, raised=raised.brief)
+        yield Fault.product_failed.found(device=device, raised=raised.brief)
     if not failed:
         for expected, one in zip(reading.given, reading.products.values(), strict=True):
             if one.kernel is not None:
-                yield from judge_kernel(one.kernel, expected)
-
-
-_FIRST, _SECOND = "0000:3b:00.0", "0000:af:00.0"
-_BUSY = Raised("RuntimeError", "CUDA_ERROR_DEVICE_UNAVAILABLE: CUDA-capable device(s) is/are busy or unavailable")
-
-
-def _product(number: int, pci_bus_id: str, *, correct: bool = True) -> Product:
-    return Product(Kernel(f"GPU:{number}", pci_bus_id, correct), None)
-
-
-CASES = (
-    Case(
-        "both compute",
-        (),
-        Reading((_FIRST, _SECOND), None, {"GPU:0": _product(0, _FIRST), "GPU:1": _product(1, _SECOND)}),
-        verified=(_FIRST, _SECOND),
-    ),
-    Case("busy", (CREATION_FAILED.name,), Reading((_FIRST,), _BUSY, {})),
-    Case(
-        "computing raises",
-        (PRODUCT_FAILED.name,),
-        Reading((_FIRST,), None, {"GPU:0": Product(None, Raised("InternalError", "CUDA error: launch failed"))}),
-    ),
-    Case("one of two", (GPU_NOT_SEEN.name,), Reading((_FIRST, _SECOND), None, {"GPU:0": _product(0, _FIRST)})),
-    Case("another GPU", (OTHER_GPU.name,), Reading((_FIRST,), None, {"GPU:0": _product(0, _SECOND)})),
-    Case(
-        "a wrong product",
-        (WRONG_RESULT.name,),
-        Reading((_FIRST,), None, {"GPU:0": _product(0, _FIRST, correct=False)}),
-    ),
-)
+                yield from one.kernel.verified_on(expected)

@@ -10,12 +10,6 @@ Why it matters
     A list that is empty is all that a program sees of a missing library or a failing driver: TensorFlow goes on, on the
     CPU. The name of the library stands in its log only where `TF_CPP_VMODULE=dso_loader=1` asks for it. And the three
     count separately: which GPU of `nvidia-smi` is TensorFlow's `GPU:0` is told by no number.
-What a failure means
-    `fewer_listed`: GPUs are lacking; what TensorFlow's log says is quoted. Why, the diagnosis says: it looks further.
-    `cudnn_too_old`: the GPUs are listed, and the cuDNN that was loaded is older than the one TensorFlow was built with.
-    `listing_raised`: the listing itself ended in an exception.
-    `numbered_otherwise`: a GPU has another number in CUDA or TensorFlow than its place in `CUDA_VISIBLE_DEVICES`.
-    `uuid_differs`: NVML and the CUDA driver give one GPU, by its PCI bus id, two UUIDs.
 What to do
     Mend the cause at the top of the report; where none is named: `gpudiag explain discovery.trace`. Choose
     GPUs by UUID, as `nvidia-smi -L` prints them: `export CUDA_VISIBLE_DEVICES=GPU-...`.
@@ -24,56 +18,46 @@ What to do
 from __future__ import annotations
 
 import signal
-from collections.abc import Iterator
 from functools import partial
 
 from gpudiag import log, probe
 from gpudiag.hostfacts import Facts
-from gpudiag.model import Limits, Severity
-from gpudiag.probe import Case, Context, Judgement, Kind, Needs, Raised, Scope
-from gpudiag.probes.common import (
-    CUDNN_NEEDED,
-    SEE_THE_CAUSE,
-    attempt_context,
-    cudnn_serves,
-    is_partitioned,
-    partitioned,
-)
+from gpudiag.probe import SEE_THE_CAUSE, Context, Findings, Raised, fail
+from gpudiag.probes.common import CUDNN_NEEDED, attempt_context, cudnn_serves, is_partitioned
 from gpudiag.record import Record
 
-PROBE = probe.Probe(needs=Needs(gpus=1), scope=Scope.ALL_GPUS, quick=True)
+PROBE = probe.Probe(needs=probe.Needs(gpus=1), scope=probe.Scope.ALL_GPUS, quick=True)
 
-FEWER_LISTED = Kind(
-    "fewer_listed",
-    Severity.FAIL,
-    "TensorFlow lists {listed} of {given} GPUs; its log says: {text}",
-    SEE_THE_CAUSE,
-)
-LISTING_RAISED = Kind(
-    "listing_raised",
-    Severity.FAIL,
-    "tf.config.list_physical_devices('GPU') raised {raised}",
-    "Look for a GPU that is lost or failing: `nvidia-smi` and `dmesg | grep -i -e nvrm -e xid`.",
-)
-CUDNN_TOO_OLD = Kind(
-    "cudnn_too_old",
-    Severity.FAIL,
-    "cuDNN {found} is loaded, TensorFlow needs {needed} or a later 9: convolutions and recurrent layers will fail",
-    "pip install 'nvidia-cudnn-cu12>={needed},<10', and take an older cuDNN out of LD_LIBRARY_PATH.",
-)
 
-NUMBERED_OTHERWISE = Kind(
-    "numbered_otherwise",
-    Severity.FAIL,
-    "GPU {index} ({pci_bus_id}) is number {found} to {who}, its place in CUDA_VISIBLE_DEVICES is {place}",
-    "Identify devices by PCI bus id, not by number: TensorFlow logs it in its lines `Created device ... pci bus id`.",
-)
-UUID_DIFFERS = Kind(
-    "uuid_differs",
-    Severity.FAIL,
-    "GPU {index} ({pci_bus_id}) is {nvml} to NVML and {cuda} to CUDA",
-    "The driver's libraries do not belong together: reinstall the driver, or reboot after its update.",
-)
+class Fault(probe.Faults):
+    """What can be found."""
+
+    fewer_listed = fail(
+        "TensorFlow lists {listed} of {given} GPUs; its log says: {text}",
+        means=("GPUs are lacking; what TensorFlow's log says is quoted. Why, the diagnosis says: it looks further."),
+        do=SEE_THE_CAUSE,
+    )
+    listing_raised = fail(
+        "tf.config.list_physical_devices('GPU') raised {raised}",
+        means="The listing itself ended in an exception.",
+        do="Look for a GPU that is lost or failing: `nvidia-smi` and `dmesg | grep -i -e nvrm -e xid`.",
+    )
+    cudnn_too_old = fail(
+        "cuDNN {found} is loaded, TensorFlow needs {needed} or a later 9: convolutions and recurrent layers will fail",
+        means=("The GPUs are listed, and the cuDNN that was loaded is older than the one TensorFlow was built with."),
+        do="pip install 'nvidia-cudnn-cu12>={needed},<10', and take an older cuDNN out of LD_LIBRARY_PATH.",
+    )
+    numbered_otherwise = fail(
+        "GPU {index} ({pci_bus_id}) is number {found} to {who}, its place in CUDA_VISIBLE_DEVICES is {place}",
+        means="A GPU has another number in CUDA or TensorFlow than its place in `CUDA_VISIBLE_DEVICES`.",
+        do="Identify devices by PCI bus id, not by number: TensorFlow logs it in `Created device ... pci bus id`.",
+    )
+    uuid_differs = fail(
+        "GPU {index} ({pci_bus_id}) is {nvml} to NVML and {cuda} to CUDA",
+        means="NVML and the CUDA driver give one GPU, by its PCI bus id, two UUIDs.",
+        do="The driver's libraries do not belong together: reinstall the driver, or reboot after its update.",
+    )
+
 
 _OPTIONAL = ("libnccl", "libcupti")
 """Opened only when they are used; without them GPUs are listed and work (measured, 2.21)."""
@@ -180,13 +164,13 @@ def _joined(ctx: Context, names: dict[str, str]) -> tuple[Device, ...]:
     return tuple(devices)
 
 
-def judge(reading: Reading, facts: Facts, limits: Limits) -> Iterator[Judgement]:
+def judge(reading: Reading, facts: Facts) -> Findings:
     if reading.raised is not None:
-        yield LISTING_RAISED.found(raised=reading.raised.brief)
+        yield Fault.listing_raised.found(raised=reading.raised.brief)
         return
     if reading.listed >= reading.given:
         if reading.cudnn is not None and not cudnn_serves(reading.cudnn):
-            yield CUDNN_TOO_OLD.found(found=reading.cudnn, needed=CUDNN_NEEDED)
+            yield Fault.cudnn_too_old.found(found=reading.cudnn, needed=CUDNN_NEEDED)
         for place, device in enumerate(reading.devices):
             whole = not is_partitioned(facts, device.pci_bus_id)
             yield from _judge_names(place, device, named=reading.unnamed is None, whole=whole)
@@ -197,80 +181,17 @@ def judge(reading: Reading, facts: Facts, limits: Limits) -> Iterator[Judgement]
         if not name.startswith(_OPTIONAL)
     ]
     said = "; ".join(dict.fromkeys((*unopened, *reading.errors))) or "nothing"
-    yield FEWER_LISTED.found(listed=reading.listed, given=reading.given, text=said)
+    yield Fault.fewer_listed.found(listed=reading.listed, given=reading.given, text=said)
 
 
-def _judge_names(place: int, device: Device, *, named: bool, whole: bool) -> Iterator[Judgement]:
+def _judge_names(place: int, device: Device, *, named: bool, whole: bool) -> Findings:
     figures: dict[str, int | str] = {"index": device.index, "pci_bus_id": device.pci_bus_id}
     if device.cuda_ordinal != place:
         found = "none" if device.cuda_ordinal is None else str(device.cuda_ordinal)
-        yield NUMBERED_OTHERWISE.found(**figures, who="CUDA", found=found, place=place)
+        yield Fault.numbered_otherwise.found(**figures, who="CUDA", found=found, place=place)
     # Of both without the prefix: a masked report gives the driver's UUID one.
     elif whole and _bare(device.cuda_uuid) != _bare(device.uuid):  # of a MIG instance CUDA gives its own UUID
-        yield UUID_DIFFERS.found(**figures, nvml=device.uuid, cuda=device.cuda_uuid or "(not named)")
+        yield Fault.uuid_differs.found(**figures, nvml=device.uuid, cuda=device.cuda_uuid or "(not named)")
     if named and device.tensorflow != f"GPU:{place}":
         found = device.tensorflow.removeprefix("GPU:") or "none"
-        yield NUMBERED_OTHERWISE.found(**figures, who="TensorFlow", found=found, place=place)
-
-
-_NOT_THERE = "cannot open shared object file: No such file or directory"
-
-
-def _case(
-    name: str, *expect: str, listed: int = 0, unopened: tuple[str, ...] = (), errors: tuple[str, ...] = ()
-) -> Case:
-    words = {library: f"{library}: {_NOT_THERE}" for library in unopened}
-    return Case(name, expect, Reading(2, listed, None, words, errors))
-
-
-def _device(place: int, ordinal: int | None = None, uuid: str = "", tensorflow: str | None = None) -> Device:
-    own = f"{place:08x}-0000-4000-8000-000000000000"
-    return Device(
-        index=1 - place,
-        name="NVIDIA A100-SXM4-40GB",
-        pci_bus_id=f"0000:{2 - place:02x}:00.0",
-        uuid=f"GPU-{own}",
-        cuda_ordinal=place if ordinal is None else ordinal,
-        cuda_uuid=uuid or own,
-        tensorflow=f"GPU:{place}" if tensorflow is None else tensorflow,
-    )
-
-
-def _joined_case(
-    name: str, *expect: str, second: Device, unnamed: Raised | None = None, facts: Facts | None = None
-) -> Case:
-    return Case(name, expect, Reading(2, 2, None, {}, (), "9.3.0", (_device(0), second), unnamed), facts)
-
-
-_OTHER_UUID = "0000000f-0000-4000-8000-000000000000"
-
-
-CASES = (
-    _case("both listed", listed=2),
-    _joined_case("both joined", second=_device(1)),
-    _joined_case("another number in CUDA", NUMBERED_OTHERWISE.name, second=_device(1, ordinal=0)),
-    _joined_case("another number in TensorFlow", NUMBERED_OTHERWISE.name, second=_device(1, tensorflow="GPU:0")),
-    _joined_case("another UUID", UUID_DIFFERS.name, second=_device(1, uuid=_OTHER_UUID)),
-    _joined_case("a MIG instance", second=_device(1, uuid=_OTHER_UUID), facts=partitioned(_device(1).pci_bus_id)),
-    _joined_case("no device created", second=_device(1, tensorflow=""), unnamed=Raised("RuntimeError", "CUDA error")),
-    Case("with cuDNN 9.10", (), Reading(2, 2, None, {}, (), "9.10.2")),
-    Case("with an older cuDNN 9", (CUDNN_TOO_OLD.name,), Reading(2, 2, None, {}, (), "9.1.0")),
-    Case("with cuDNN 8", (CUDNN_TOO_OLD.name,), Reading(2, 2, None, {}, (), "8.9.7")),
-    _case("both listed without NCCL", listed=2, unopened=("libnccl.so.2",)),
-    _case("no cuDNN", FEWER_LISTED.name, unopened=("libcudnn.so.9",)),
-    _case("two libraries", FEWER_LISTED.name, unopened=("libcufft.so.11", "libcusolver.so.11")),
-    _case(
-        "no driver library: what cuInit says then is a symptom",
-        FEWER_LISTED.name,
-        unopened=("libcuda.so.1",),
-        errors=("failed call to cuInit: INTERNAL: CUDA error: Failed call to cuInit: UNKNOWN ERROR (303)",),
-    ),
-    _case(
-        "the driver fails",
-        FEWER_LISTED.name,
-        errors=("failed call to cuInit: INTERNAL: CUDA error: Failed call to cuInit: CUDA_ERROR_SYSTEM_NOT_READY",),
-    ),
-    _case("one of two, without a word", FEWER_LISTED.name, listed=1),
-    _case("none, and only an optional library is missing", FEWER_LISTED.name, unopened=("libcupti.so.12",)),
-    Case("the listing raises", (LISTING_RAISED.name,), Reading(2, 0, Raised("InternalError", "CUDA error"), {}, ())),
-)
+        yield Fault.numbered_otherwise.found(**figures, who="TensorFlow", found=found, place=place)

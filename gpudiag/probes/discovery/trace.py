@@ -8,9 +8,6 @@ Why it matters
     TensorFlow's way to a GPU has many stages, and what it prints names the stage that failed badly or not at all:
     "Could not find cuda drivers" means that the CUDA runtime library cannot be opened, and where NVML is missing there
     is no line. The trace is what the diagnosis at the top of the report rests on.
-What a failure means
-    `fewer_listed`: GPUs that NVML reports and `CUDA_VISIBLE_DEVICES` lets through are not in TensorFlow's list.
-    `raised`: the listing ended in an exception.
 What to do
     Mend the cause at the top of the report. Where none is named, `nvidia-smi` and `sudo dmesg | grep -i -e nvrm -e xid`
     say whether the driver and the GPU work at all; the stage that failed and its words stand there, too. To see the
@@ -19,32 +16,32 @@ What to do
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from itertools import islice
 
-from gpudiag import hostfacts, log, probe
+from gpudiag import log, probe
 from gpudiag.hostfacts import Facts
 from gpudiag.knowledge.log import recognised
 from gpudiag.log import Line
-from gpudiag.model import Limits, Severity
-from gpudiag.probe import Case, Context, Judgement, Kind, Raised
-from gpudiag.probes.common import SEE_THE_CAUSE
+from gpudiag.probe import SEE_THE_CAUSE, Context, Findings, Raised, fail
 from gpudiag.scope import least_visible
 
 PROBE = probe.Probe(quick=True, as_user=True)
 
-FEWER_LISTED = Kind(
-    "fewer_listed",
-    Severity.FAIL,
-    "TensorFlow lists {listed} of the {given} GPUs in scope",
-    SEE_THE_CAUSE,
-)
-RAISED = Kind(
-    "raised",
-    Severity.FAIL,
-    "tf.config.list_physical_devices('GPU') raised {raised}",
-    "Look for a GPU that is lost or failing: `nvidia-smi` and `dmesg | grep -i -e nvrm -e xid`.",
-)
+
+class Fault(probe.Faults):
+    """What can be found."""
+
+    fewer_listed = fail(
+        "TensorFlow lists {listed} of the {given} GPUs in scope",
+        means="GPUs that NVML reports and `CUDA_VISIBLE_DEVICES` lets through are not in TensorFlow's list.",
+        do=SEE_THE_CAUSE,
+    )
+    raised = fail(
+        "tf.config.list_physical_devices('GPU') raised {raised}",
+        means="The listing ended in an exception.",
+        do="Look for a GPU that is lost or failing: `nvidia-smi` and `dmesg | grep -i -e nvrm -e xid`.",
+    )
+
 
 MOST_LINES = 200
 """After these, only lines with a message that is known are kept."""
@@ -84,32 +81,9 @@ def read_log(printed: tuple[str, ...], listed: int, raised: Raised | None) -> Re
     return Reading(listed, raised, log.opened(printed), log.unopened(printed), tuple(islice(kept, 2 * MOST_LINES)))
 
 
-def judge(reading: Reading, facts: Facts, limits: Limits) -> Iterator[Judgement]:
+def judge(reading: Reading, facts: Facts) -> Findings:
     given = least_visible(facts)
     if reading.raised is not None:
-        yield RAISED.found(raised=reading.raised.brief)
+        yield Fault.raised.found(raised=reading.raised.brief)
     elif reading.listed < given:
-        yield FEWER_LISTED.found(listed=reading.listed, given=given)
-
-
-_LOG = (
-    "WARNING: All log messages before absl::InitializeLog() is called are written to STDERR",
-    "I0000 00:00:1795261972.775117   16176 dso_loader.cc:133] Successfully opened dynamic library libcuda.so.1",
-    "I0000 00:00:1795261972.782314   16176 dso_loader.cc:144] Could not load dynamic library 'libcudart.so.12'; "
-    "dlerror: libcudart.so.12: cannot open shared object file: No such file or directory; LD_LIBRARY_PATH: /opt/lib",
-    "W0000 00:00:1795261972.783104   16176 gpu_device.cc:2365] Cannot dlopen some GPU libraries.",
-)
-
-_OLD_LOG = (
-    "2026-01-31 12:00:00.500000: I external/local_xla/tsl/platform/dso_loader.cc:60] Could not load dynamic library "
-    "'libcudart.so.12'; dlerror: libcudart.so.12: cannot open shared object file",
-    "2026-01-31 12:00:00.600000: E external/local_xla/xla/cuda_platform.cc:51] failed call to cuInit",
-)
-
-CASES = (
-    Case("an older release", (FEWER_LISTED.name,), read_log(_OLD_LOG, 0, None), hostfacts.example_with_gpus(1)),
-    Case("no GPU", (), read_log((), 0, None)),
-    Case("both listed", (), read_log(_LOG[:2], 2, None), hostfacts.example_with_gpus(2)),
-    Case("a library is missing", (FEWER_LISTED.name,), read_log(_LOG, 0, None), hostfacts.example_with_gpus(2)),
-    Case("the listing raises", (RAISED.name,), read_log((), 0, Raised("InternalError", "CUDA error"))),
-)
+        yield Fault.fewer_listed.found(listed=reading.listed, given=given)

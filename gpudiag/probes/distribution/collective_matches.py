@@ -9,12 +9,6 @@ What it does
 Why it matters
     Every step of a training on several GPUs adds its gradients so. A sum that is wrong in some elements raises nothing;
     the training is only worse. Odd sizes are where blocks of the transfer end in the middle.
-What a failure means
-    `wrong_sum`: elements of the sum are wrong.
-    `sum_elsewhere`: the sums are not on the GPUs that they should be on.
-    `collective_hangs`: a GPU did not take part within 20 s.
-    `collective_raised`: the collective failed; the message has TensorFlow's own words.
-    `gpu_not_seen`, `other_gpu`: TensorFlow does not use the GPUs that it was given.
 What to do
     `export NCCL_DEBUG=INFO` shows what NCCL does; `export NCCL_P2P_DISABLE=1` goes round a broken connection. To get an
     error and not a program that hangs, give the collective a time limit:
@@ -23,53 +17,45 @@ What to do
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from typing import Any
 
 from gpudiag import probe
 from gpudiag.hostfacts import Facts
-from gpudiag.model import Limits, Severity
 from gpudiag.placement import short_device
-from gpudiag.probe import Case, Context, Judgement, Kind, Needs, Raised, Scope
-from gpudiag.probes.common import (
-    GPU_NOT_SEEN,
-    OTHER_GPU,
-    Replicas,
-    in_time,
-    judge_replicas,
-    make_replicas,
-)
+from gpudiag.probe import Context, Findings, Raised, fail
+from gpudiag.probes.common import ReplicaReading, in_time, make_replicas
 from gpudiag.record import Record
 
-PROBE = probe.Probe(needs=Needs(gpus=1), scope=Scope.ALL_GPUS)
+PROBE = probe.Probe(needs=probe.Needs(gpus=1), scope=probe.Scope.ALL_GPUS)
 
-WRONG_SUM = Kind(
-    "wrong_sum",
-    Severity.FAIL,
-    "{wrong} of {count} elements of an all-reduce in {dtype} over {where} are wrong, most on {device}",
-    "Trust no training on these GPUs. Look for their errors in `nvidia-smi -q -d ECC` and `dmesg | grep Xid`, and go "
-    "round the connection between them: export NCCL_P2P_DISABLE=1",
-)
-SUM_ELSEWHERE = Kind(
-    "sum_elsewhere",
-    Severity.FAIL,
-    "the sums of an all-reduce in {dtype} are on {found}, they should be on {expected}",
-    "Call tf.config.set_soft_device_placement(False) to get an error where a device is not there.",
-)
-COLLECTIVE_HANGS = Kind(
-    "collective_hangs",
-    Severity.FAIL,
-    "an all-reduce over {where} had not ended after {seconds:.0f} s",
-    "Go round the connection between the GPUs: export NCCL_P2P_DISABLE=1; export NCCL_DEBUG=INFO shows where it stops. "
-    "On bare metal an IOMMU or PCIe access control (ACS) that is switched on is the usual cause.",
-)
-COLLECTIVE_RAISED = Kind(
-    "collective_raised",
-    Severity.FAIL,
-    "an all-reduce over {where} raised {error}",
-    "export NCCL_DEBUG=INFO shows why NCCL fails. Without NCCL: "
-    "tf.distribute.MirroredStrategy(cross_device_ops=tf.distribute.ReductionToOneDevice())",
-)
+
+class Fault(probe.ReplicaFaults):
+    """What can be found."""
+
+    wrong_sum = fail(
+        "{wrong} of {count} elements of an all-reduce in {dtype} over {where} are wrong, most on {device}",
+        means="Elements of the sum are wrong.",
+        do="Trust no training on these GPUs. Look for their errors in `nvidia-smi -q -d ECC` and `dmesg | grep Xid`, "
+        "and go round the connection between them: export NCCL_P2P_DISABLE=1",
+    )
+    sum_elsewhere = fail(
+        "the sums of an all-reduce in {dtype} are on {found}, they should be on {expected}",
+        means="The sums are not on the GPUs that they should be on.",
+        do="Call tf.config.set_soft_device_placement(False) to get an error where a device is not there.",
+    )
+    collective_hangs = fail(
+        "an all-reduce over {where} had not ended after {seconds:.0f} s",
+        means="A GPU did not take part within 20 s.",
+        do="Go round the connection between the GPUs: export NCCL_P2P_DISABLE=1; export NCCL_DEBUG=INFO shows where it "
+        "stops. On bare metal an IOMMU or PCIe access control (ACS) that is switched on is the usual cause.",
+    )
+    collective_raised = fail(
+        "an all-reduce over {where} raised {error}",
+        means="The collective failed; the message has TensorFlow's own words.",
+        do="export NCCL_DEBUG=INFO shows why NCCL fails. Without NCCL: "
+        "tf.distribute.MirroredStrategy(cross_device_ops=tf.distribute.ReductionToOneDevice())",
+    )
+
 
 TIMEOUT_S = 20.0
 DTYPES = ("float32", "float16", "int32")
@@ -89,26 +75,23 @@ class Sum(Record):
     """Elements that differ from the sum known beforehand."""
 
 
-class Reading(probe.Reading):
+class Reading(ReplicaReading):
     """The sums of all GPUs."""
 
-    replicas: Replicas
-    sums: tuple[Sum, ...] = ()
-    """Empty where it raised, or where TensorFlow lists too few GPUs."""
-    raised: Raised | None = None
+    sums: tuple[Sum, ...]
+    """Empty where it raised."""
+    raised: Raised | None
 
     def figure(self) -> str:
         if not self.sums:
-            return self.replicas.where
+            return self.where
         right = sum(one.wrong == 0 for one in self.sums)
-        return f"{right} of {len(self.sums)} sums right on {self.replicas.where}"
+        return f"{right} of {len(self.sums)} sums right on {self.where}"
 
 
 def measure(ctx: Context) -> Reading:
     tf = ctx.tf
-    replicas = make_replicas(ctx)
-    if not replicas.made:
-        return Reading(replicas)
+    made = make_replicas(ctx)
     sums: list[Sum] = []
 
     def program() -> None:
@@ -139,7 +122,7 @@ def measure(ctx: Context) -> Reading:
                     sums.append(Sum(dtype, size, short_device(one.backing_device), wrong))
 
     raised = in_time(ctx, TIMEOUT_S + 10, program)
-    return Reading(replicas, () if raised else tuple(sums), raised)
+    return Reading(() if raised else tuple(sums), raised, made=made)
 
 
 def _values(tf: Any, size: int) -> Any:
@@ -147,65 +130,20 @@ def _values(tf: Any, size: int) -> Any:
     return tf.range(size) % 7 + 1
 
 
-def judge(reading: Reading, facts: Facts, limits: Limits) -> Iterator[Judgement]:
-    replicas, raised = reading.replicas, reading.raised
-    unusable = tuple(judge_replicas(replicas))
-    yield from unusable
-    if unusable:
-        return
+def judge(reading: Reading, facts: Facts) -> Findings:
+    raised, where = reading.raised, reading.where
     if raised is not None and raised.type in {"TimeoutError", "DeadlineExceededError"}:
-        yield COLLECTIVE_HANGS.found(where=replicas.where, seconds=TIMEOUT_S)
+        yield Fault.collective_hangs.found(where=where, seconds=TIMEOUT_S)
     elif raised is not None:
-        yield COLLECTIVE_RAISED.found(where=replicas.where, error=raised.brief)
+        yield Fault.collective_raised.found(where=where, error=raised.brief)
     for dtype in dict.fromkeys(one.dtype for one in reading.sums):
         sums = [one for one in reading.sums if one.dtype == dtype]
         devices = {one.device for one in sums}
-        if devices != set(replicas.made) and dtype != IN_HOST_MEMORY:
-            found, expected = ", ".join(sorted(devices)), ", ".join(replicas.made)
-            yield SUM_ELSEWHERE.found(dtype=dtype, found=found, expected=expected)
+        if devices != set(reading.made) and dtype != IN_HOST_MEMORY:
+            found, expected = ", ".join(sorted(devices)), ", ".join(reading.made)
+            yield Fault.sum_elsewhere.found(dtype=dtype, found=found, expected=expected)
         wrong = sum(one.wrong for one in sums)
         if wrong:
             device = max(sums, key=lambda one: one.wrong).device
             count = sum(one.size for one in sums)
-            yield WRONG_SUM.found(wrong=wrong, count=count, dtype=dtype, where=replicas.where, device=device)
-
-
-_FIRST, _SECOND = "0000:3b:00.0", "0000:af:00.0"
-_TWO = Replicas((_FIRST, _SECOND), 2, {"GPU:0": _FIRST, "GPU:1": _SECOND})
-_SPLIT = Replicas((_FIRST,), 1, {"GPU:0": _FIRST, "GPU:1": _FIRST})
-
-
-def _sums(second: str = "GPU:1", wrong: int = 0) -> tuple[Sum, ...]:
-    return tuple(
-        one
-        for dtype in DTYPES
-        for one in (
-            Sum(dtype, 1023, "GPU:0", 0),
-            Sum(dtype, 1023, second if dtype == "float16" else "GPU:1", wrong if dtype == "float16" else 0),
-        )
-    )
-
-
-CASES = (
-    Case("two GPUs", (), Reading(_TWO, _sums())),
-    Case("one GPU, split", (), Reading(_SPLIT, _sums())),
-    Case("the end of a block is lost", (WRONG_SUM.name,), Reading(_TWO, _sums(wrong=3))),
-    Case("both sums on the first", (SUM_ELSEWHERE.name,), Reading(_TWO, _sums(second="GPU:0"))),
-    Case(
-        "a GPU does not come",
-        (COLLECTIVE_HANGS.name,),
-        Reading(_TWO, raised=Raised("DeadlineExceededError", "Collective has timed out waiting for other workers.")),
-    ),
-    Case("no end", (COLLECTIVE_HANGS.name,), Reading(_TWO, raised=Raised("TimeoutError", "it had not ended"))),
-    Case(
-        "NCCL fails",
-        (COLLECTIVE_RAISED.name,),
-        Reading(_TWO, raised=Raised("InternalError", "Collective ops is aborted by: NCCL: unhandled system error.")),
-    ),
-    Case(
-        "both devices on one GPU",
-        (OTHER_GPU.name,),
-        Reading(Replicas((_FIRST, _SECOND), 2, {"GPU:0": _FIRST, "GPU:1": _FIRST})),
-    ),
-    Case("TensorFlow lists one of two", (GPU_NOT_SEEN.name,), Reading(Replicas((_FIRST, _SECOND), 1, {}))),
-)
+            yield Fault.wrong_sum.found(wrong=wrong, count=count, dtype=dtype, where=where, device=device)

@@ -7,14 +7,6 @@ What it does
 Why it matters
     This is how Keras and most programs use several GPUs. A broken connection between GPUs shows here first, and often
     as a program that hangs: the probe gives up after 20 s.
-What a failure means
-    `other_replicas`: the strategy made another number of replicas, or of copies, than there are devices.
-    `not_mirrored`: copies of the variable share a device.
-    `step_hangs`: the step did not end; the GPUs wait for each other.
-    `step_raised`: making the strategy or the variable, or the step, failed.
-    `wrong_step`: a copy has other weights than one device after the same batch: what is trained is wrong.
-    `other_collective`: TensorFlow chose another collective than NCCL for separate GPUs, or RING for parts of one.
-    `gpu_not_seen`, `other_gpu`: TensorFlow does not use the GPUs that it was given.
 What to do
     `strategy = tf.distribute.MirroredStrategy()`, and make variables inside `with strategy.scope():`. Where the step
     hangs or NCCL fails: `export NCCL_DEBUG=INFO` shows why, `export NCCL_P2P_DISABLE=1` goes round a broken connection,
@@ -24,67 +16,55 @@ What to do
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator
 from typing import Any
 
 from gpudiag import probe
 from gpudiag.hostfacts import Facts
-from gpudiag.model import Limits, Severity
 from gpudiag.placement import short_device
-from gpudiag.probe import Case, Context, Judgement, Kind, Needs, Raised, Scope, Verified
-from gpudiag.probes.common import (
-    GPU_NOT_SEEN,
-    OTHER_GPU,
-    Numbers,
-    Replicas,
-    in_time,
-    judge_replicas,
-    make_replicas,
-    numbers,
-)
+from gpudiag.probe import Context, Findings, Raised, Verified, fail, warn
+from gpudiag.probes.common import Numbers, ReplicaReading, in_time, make_replicas, numbers
 from gpudiag.record import Record
 
-PROBE = probe.Probe(needs=Needs(gpus=1), scope=Scope.ALL_GPUS)
+PROBE = probe.Probe(needs=probe.Needs(gpus=1), scope=probe.Scope.ALL_GPUS)
 
-OTHER_REPLICAS = Kind(
-    "other_replicas",
-    Severity.FAIL,
-    "MirroredStrategy has {replicas} replicas and {copies} copies of a variable on {devices} devices",
-    "Name the devices: tf.distribute.MirroredStrategy(['/GPU:0', '/GPU:1'])",
-)
-NOT_MIRRORED = Kind(
-    "not_mirrored",
-    Severity.FAIL,
-    "the copies of a variable are on {found}, there should be one on each of {devices}",
-    "Make the variable inside `with strategy.scope():`, and call tf.config.set_soft_device_placement(False) to get an "
-    "error where a device is not there.",
-)
-STEP_HANGS = Kind(
-    "step_hangs",
-    Severity.FAIL,
-    "a training step on {where} had not ended after {seconds:.0f} s",
-    "Go round the connection between the GPUs: export NCCL_P2P_DISABLE=1; export NCCL_DEBUG=INFO shows where it stops. "
-    "On bare metal an IOMMU or PCIe access control (ACS) that is switched on is the usual cause.",
-)
-STEP_RAISED = Kind(
-    "step_raised",
-    Severity.FAIL,
-    "a training step on {where} raised {error}",
-    "export NCCL_DEBUG=INFO shows why NCCL fails. Without NCCL: "
-    "tf.distribute.MirroredStrategy(cross_device_ops=tf.distribute.ReductionToOneDevice())",
-)
-WRONG_STEP = Kind(
-    "wrong_step",
-    Severity.FAIL,
-    "after one step {device} ({pci_bus_id}) has the weights {weights}, one device has {single}",
-    "Trust no training on these GPUs. Go round the connection between them (export NCCL_P2P_DISABLE=1) and compare.",
-)
-OTHER_COLLECTIVE = Kind(
-    "other_collective",
-    Severity.WARNING,
-    "TensorFlow chose {chosen} for {where}, it should be {expected}",
-    "Name the collective: tf.distribute.MirroredStrategy(cross_device_ops=tf.distribute.NcclAllReduce())",
-)
+
+class Fault(probe.ReplicaFaults):
+    """What can be found."""
+
+    other_replicas = fail(
+        "MirroredStrategy has {replicas} replicas and {copies} copies of a variable on {devices} devices",
+        means="The strategy made another number of replicas, or of copies, than there are devices.",
+        do="Name the devices: tf.distribute.MirroredStrategy(['/GPU:0', '/GPU:1'])",
+    )
+    not_mirrored = fail(
+        "the copies of a variable are on {found}, there should be one on each of {devices}",
+        means="Copies of the variable share a device.",
+        do="Make the variable inside `with strategy.scope():`, and call tf.config.set_soft_device_placement(False) to "
+        "get an error where a device is not there.",
+    )
+    step_hangs = fail(
+        "a training step on {where} had not ended after {seconds:.0f} s",
+        means="The step did not end; the GPUs wait for each other.",
+        do="Go round the connection between the GPUs: export NCCL_P2P_DISABLE=1; export NCCL_DEBUG=INFO shows where it "
+        "stops. On bare metal an IOMMU or PCIe access control (ACS) that is switched on is the usual cause.",
+    )
+    step_raised = fail(
+        "a training step on {where} raised {error}",
+        means="Making the strategy or the variable, or the step, failed.",
+        do="export NCCL_DEBUG=INFO shows why NCCL fails. Without NCCL: "
+        "tf.distribute.MirroredStrategy(cross_device_ops=tf.distribute.ReductionToOneDevice())",
+    )
+    wrong_step = fail(
+        "after one step {device} ({pci_bus_id}) has the weights {weights}, one device has {single}",
+        means="A copy has other weights than one device after the same batch: what is trained is wrong.",
+        do="Trust no training on these GPUs. Go round their connection and compare: export NCCL_P2P_DISABLE=1",
+    )
+    other_collective = warn(
+        "TensorFlow chose {chosen} for {where}, it should be {expected}",
+        means="TensorFlow chose another collective than NCCL for separate GPUs, or RING for parts of one.",
+        do="Name the collective: tf.distribute.MirroredStrategy(cross_device_ops=tf.distribute.NcclAllReduce())",
+    )
+
 
 STEP_S = 20.0
 RATE = 0.125  # and small whole numbers for the rest: exact in every floating-point format of a GPU, TF32 included
@@ -109,29 +89,26 @@ class Trained(Record):
     """The weights of one device, the CPU, after the joined batch."""
 
 
-class Reading(probe.Reading):
+class Reading(ReplicaReading):
     """One training step on all devices."""
 
-    replicas: Replicas
-    trained: Trained | None = None
-    """None where it raised, or where TensorFlow lists too few GPUs."""
-    collective: str = ""
+    trained: Trained | None
+    """None where it raised."""
+    collective: str
     """What TensorFlow's log says that it chose, such as ``NCCL``; empty where it says nothing."""
-    raised: Raised | None = None
+    raised: Raised | None
 
     def figure(self) -> str:
         if self.trained is None:
-            return self.replicas.where
+            return self.where
         right = sum(copy.weights == self.trained.single for copy in self.trained.copies)
-        return f"{right} copies right on {self.replicas.where}"
+        return f"{right} copies right on {self.where}"
 
 
 def measure(ctx: Context) -> Reading:
     tf = ctx.tf
     tf.get_logger().setLevel("INFO")  # of the Python half, which says there what it chose
-    replicas = make_replicas(ctx)
-    if not replicas.made:
-        return Reading(replicas)
+    made = make_replicas(ctx)
     trained: list[Trained] = []
 
     def program() -> None:
@@ -167,7 +144,7 @@ def measure(ctx: Context) -> Reading:
     with ctx.placements() as log:
         raised = in_time(ctx, STEP_S, program)
     chosen = [found[1] for found in map(_CHOSEN.search, log.lines) if found]
-    return Reading(replicas, trained[0] if trained else None, chosen[0] if chosen else "", raised)
+    return Reading(trained[0] if trained else None, chosen[0] if chosen else "", raised, made=made)
 
 
 def _batch(replica: int) -> tuple[list[list[float]], list[list[float]]]:
@@ -181,83 +158,29 @@ def _gradient(tf: Any, weights: Any, features: Any, labels: Any) -> Any:
     return tape.gradient(loss, weights)
 
 
-def judge(reading: Reading, facts: Facts, limits: Limits) -> Iterator[Judgement]:
-    replicas, trained = reading.replicas, reading.trained
-    unusable = tuple(judge_replicas(replicas))
-    yield from unusable
-    if unusable:
-        return
+def judge(reading: Reading, facts: Facts) -> Findings:
+    trained, where = reading.trained, reading.where
     if reading.raised is not None and reading.raised.type == "TimeoutError":
-        yield STEP_HANGS.found(where=replicas.where, seconds=STEP_S)
+        yield Fault.step_hangs.found(where=where, seconds=STEP_S)
     elif reading.raised is not None:
-        yield STEP_RAISED.found(where=replicas.where, error=reading.raised.brief)
-    expected = "NCCL" if len(replicas.given) > 1 else "RING"
+        yield Fault.step_raised.found(where=where, error=reading.raised.brief)
+    expected = "NCCL" if len(reading.given) > 1 else "RING"
     if reading.collective and reading.collective != expected:
-        yield OTHER_COLLECTIVE.found(chosen=reading.collective, where=replicas.where, expected=expected)
+        yield Fault.other_collective.found(chosen=reading.collective, where=where, expected=expected)
     if trained is None:
         return
-    devices = tuple(replicas.made)
+    devices = tuple(reading.made)
     found = tuple(copy.device for copy in trained.copies)
     if trained.replicas != len(devices) or len(found) != len(devices):
-        yield OTHER_REPLICAS.found(replicas=trained.replicas, copies=len(found), devices=len(devices))
+        yield Fault.other_replicas.found(replicas=trained.replicas, copies=len(found), devices=len(devices))
         return
     if sorted(found) != sorted(devices):
-        yield NOT_MIRRORED.found(found=", ".join(found), devices=", ".join(devices))
+        yield Fault.not_mirrored.found(found=", ".join(found), devices=", ".join(devices))
         return
     for copy in trained.copies:
-        pci_bus_id = replicas.made[copy.device]
+        pci_bus_id = reading.made[copy.device]
         if copy.weights == trained.single:
             yield Verified(pci_bus_id)
         else:
             weights, single = str(list(copy.weights)), str(list(trained.single))
-            yield WRONG_STEP.found(device=copy.device, pci_bus_id=pci_bus_id, weights=weights, single=single)
-
-
-_FIRST, _SECOND = "0000:3b:00.0", "0000:af:00.0"
-_TWO = Replicas((_FIRST, _SECOND), 2, {"GPU:0": _FIRST, "GPU:1": _SECOND})
-_AFTER = (-1.75, 0.0)
-_COPIES = (Copy("GPU:0", _AFTER), Copy("GPU:1", _AFTER))
-
-
-def _case(
-    name: str,
-    *expect: str,
-    replicas: int = 2,
-    copies: tuple[Copy, ...] = _COPIES,
-    collective: str = "NCCL",
-    verified: tuple[str, ...] = (_FIRST, _SECOND),
-) -> Case:
-    return Case(name, expect, Reading(_TWO, Trained(replicas, copies, _AFTER), collective), verified=verified)
-
-
-CASES = (
-    _case("two GPUs"),
-    Case(
-        "one GPU, split",
-        (),
-        Reading(
-            Replicas((_FIRST,), 1, {"GPU:0": _FIRST, "GPU:1": _FIRST}),
-            Trained(2, (_COPIES[0], _COPIES[1]), _AFTER),
-            "RING",
-        ),
-        verified=(_FIRST,),
-    ),
-    _case("one replica", OTHER_REPLICAS.name, replicas=1, copies=_COPIES[:1], verified=()),
-    _case("both copies on the first", NOT_MIRRORED.name, copies=(_COPIES[0], _COPIES[0]), verified=()),
-    _case(
-        "one GPU kept to its own batch",
-        WRONG_STEP.name,
-        copies=(_COPIES[0], Copy("GPU:1", (0.0, 1.0))),
-        verified=(_FIRST,),
-    ),
-    _case("no NCCL", OTHER_COLLECTIVE.name, collective="RING"),
-    _case("TensorFlow says nothing of what it chose", collective=""),
-    Case("NCCL failed", (STEP_RAISED.name,), Reading(_TWO, None, "NCCL", Raised("InternalError", "Collective ops is"))),
-    Case("NCCL hangs", (STEP_HANGS.name,), Reading(_TWO, None, "NCCL", Raised("TimeoutError", "it had not ended"))),
-    Case(
-        "both devices on one GPU",
-        (OTHER_GPU.name,),
-        Reading(Replicas((_FIRST, _SECOND), 2, {"GPU:0": _FIRST, "GPU:1": _FIRST})),
-    ),
-    Case("TensorFlow lists one of two", (GPU_NOT_SEEN.name,), Reading(Replicas((_FIRST, _SECOND), 1, {}))),
-)
+            yield Fault.wrong_step.found(device=copy.device, pci_bus_id=pci_bus_id, weights=weights, single=single)

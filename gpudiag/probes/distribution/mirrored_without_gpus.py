@@ -8,12 +8,6 @@ Why it matters
     A program that asks for two GPUs and gets none says "2 replicas" and runs, far slower, on one CPU. So does a wrong
     number on a machine with GPUs: with two of them, `['/GPU:0', '/GPU:7']` puts both copies on `GPU:0` (measured on
     simulated GPUs, TensorFlow 2.21).
-What a failure means
-    `refused`: TensorFlow now refuses GPUs that are not there even with soft placement; this release changed it.
-    `other_replicas`: it made another number of replicas than GPUs were named.
-    `elsewhere`: the copies are on other devices than `CPU:0`.
-    `accepted`: they are accepted even without soft placement: no error tells of a missing GPU.
-    `other_error`: without soft placement something else than `tf.errors.InvalidArgumentError` was raised.
 What to do
     Call `tf.config.set_soft_device_placement(False)` right after the import, or compare
     `len(tf.config.list_logical_devices("GPU"))` with the number of GPUs that the program needs.
@@ -21,48 +15,45 @@ What to do
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-
 from gpudiag import probe
 from gpudiag.hostfacts import Facts
-from gpudiag.model import Limits, Severity
 from gpudiag.placement import short_device
-from gpudiag.probe import Case, Context, Judgement, Kind, Raised
+from gpudiag.probe import Context, Findings, Raised, note, warn
 from gpudiag.record import Record
 
 PROBE = probe.Probe()
 
-REFUSED = Kind(
-    "refused",
-    Severity.NOTE,
-    "MirroredStrategy({devices}) without a GPU raised {error}; TensorFlow 2.18 to 2.21 put it on CPU:0",
-    "Nothing to do: a missing GPU is an error in this release. Programs that counted on the CPU need "
-    "tf.distribute.MirroredStrategy(['/CPU:0'])",
-)
-OTHER_REPLICAS = Kind(
-    "other_replicas",
-    Severity.NOTE,
-    "MirroredStrategy({devices}) without a GPU made {replicas} replicas; TensorFlow 2.18 to 2.21 made {named}",
-    "Compute the batch size from strategy.num_replicas_in_sync, never from the GPUs named.",
-)
-ELSEWHERE = Kind(
-    "elsewhere",
-    Severity.NOTE,
-    "MirroredStrategy({devices}) without a GPU has its copies on {found}; TensorFlow 2.18 to 2.21 had them on CPU:0",
-    "Look at [copy.device for copy in strategy.experimental_local_results(variable)]",
-)
-ACCEPTED = Kind(
-    "accepted",
-    Severity.WARNING,
-    "with soft placement off, MirroredStrategy({devices}) without a GPU was accepted, its copies are on {found}",
-    "Compare the GPUs with those that the program needs: len(tf.config.list_logical_devices('GPU'))",
-)
-OTHER_ERROR = Kind(
-    "other_error",
-    Severity.WARNING,
-    "with soft placement off, MirroredStrategy({devices}) without a GPU raised {error}, not InvalidArgumentError",
-    "Programs that catch tf.errors.InvalidArgumentError miss this error: look up its text.",
-)
+
+class Fault(probe.Faults):
+    """What can be found."""
+
+    refused = note(
+        "MirroredStrategy({devices}) without a GPU raised {error}; TensorFlow 2.18 to 2.21 put it on CPU:0",
+        means=("TensorFlow now refuses GPUs that are not there even with soft placement; this release changed it."),
+        do="Nothing to do: a missing GPU is an error in this release. Programs that counted on the CPU need "
+        "tf.distribute.MirroredStrategy(['/CPU:0'])",
+    )
+    other_replicas = note(
+        "MirroredStrategy({devices}) without a GPU made {replicas} replicas; TensorFlow 2.18 to 2.21 made {named}",
+        means="It made another number of replicas than GPUs were named.",
+        do="Compute the batch size from strategy.num_replicas_in_sync, never from the GPUs named.",
+    )
+    elsewhere = note(
+        "MirroredStrategy({devices}) without a GPU has its copies on {found}; TensorFlow 2.18 to 2.21: on CPU:0",
+        means="The copies are on other devices than `CPU:0`.",
+        do="Look at [copy.device for copy in strategy.experimental_local_results(variable)]",
+    )
+    accepted = warn(
+        "with soft placement off, MirroredStrategy({devices}) without a GPU was accepted, its copies are on {found}",
+        means="They are accepted even without soft placement: no error tells of a missing GPU.",
+        do="Compare the GPUs with those that the program needs: len(tf.config.list_logical_devices('GPU'))",
+    )
+    other_error = warn(
+        "with soft placement off, MirroredStrategy({devices}) without a GPU raised {error}, not InvalidArgumentError",
+        means="Without soft placement something else than `tf.errors.InvalidArgumentError` was raised.",
+        do="Programs that catch tf.errors.InvalidArgumentError miss this error: look up its text.",
+    )
+
 
 NAMED = ("/GPU:0", "/GPU:1")
 
@@ -111,30 +102,16 @@ def _run(ctx: Context) -> Run:
     return made[0] if made else Run(raised=raised)
 
 
-def judge(reading: Reading, facts: Facts, limits: Limits) -> Iterator[Judgement]:
+def judge(reading: Reading, facts: Facts) -> Findings:
     soft, hard, devices = reading.soft, reading.hard, str(list(NAMED))
     if soft.raised is not None:
-        yield REFUSED.found(devices=devices, error=soft.raised.brief)
+        yield Fault.refused.found(devices=devices, error=soft.raised.brief)
     else:
         if soft.replicas != len(NAMED):
-            yield OTHER_REPLICAS.found(devices=devices, replicas=soft.replicas, named=len(NAMED))
+            yield Fault.other_replicas.found(devices=devices, replicas=soft.replicas, named=len(NAMED))
         if set(soft.copies) != {"CPU:0"}:
-            yield ELSEWHERE.found(devices=devices, found=", ".join(soft.copies))
+            yield Fault.elsewhere.found(devices=devices, found=", ".join(soft.copies))
     if hard.raised is None:
-        yield ACCEPTED.found(devices=devices, found=", ".join(hard.copies))
+        yield Fault.accepted.found(devices=devices, found=", ".join(hard.copies))
     elif hard.raised.type != "InvalidArgumentError":
-        yield OTHER_ERROR.found(devices=devices, error=hard.raised.brief)
-
-
-_SOFT = Run(2, ("CPU:0", "CPU:0"))
-_HARD = Run(raised=Raised("InvalidArgumentError", "Could not satisfy device specification"))
-
-
-CASES = (
-    Case("on the CPU, refused without soft placement", (), Reading(_SOFT, _HARD)),
-    Case("refused in any case", (REFUSED.name,), Reading(_HARD, _HARD)),
-    Case("one replica", (OTHER_REPLICAS.name,), Reading(Run(1, ("CPU:0",)), _HARD)),
-    Case("a GPU after all", (ELSEWHERE.name,), Reading(Run(2, ("GPU:0", "GPU:1")), _HARD)),
-    Case("accepted in any case", (ACCEPTED.name,), Reading(_SOFT, _SOFT)),
-    Case("another error", (OTHER_ERROR.name,), Reading(_SOFT, Run(raised=Raised("RuntimeError", "unknown device.")))),
-)
+        yield Fault.other_error.found(devices=devices, error=hard.raised.brief)

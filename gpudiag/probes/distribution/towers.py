@@ -9,12 +9,6 @@ What it does
 Why it matters
     Programs from before `tf.distribute` share their work so, and some still must. It needs no collective, only copies
     between the GPUs and the CPU: where it works and `MirroredStrategy` does not, the collective is at fault.
-What a failure means
-    `program_raised`: one of the two programs failed.
-    `tower_elsewhere`: the log shows a tower on another device than its own.
-    `variable_elsewhere`: the variable is not on the CPU, or there is more than one.
-    `wrong_gradient`: the average is not the gradient of one device.
-    `gpu_not_seen`, `other_gpu`: TensorFlow does not use the GPUs that it was given.
 What to do
     Make the variable under `with tf.device("/CPU:0"):`. For each GPU compute the gradient of its part of the batch, all
     parts of one size, under `with tf.device(gpu.name), tf.name_scope(f"tower_{i}"):`, and average on the CPU with
@@ -25,45 +19,45 @@ What to do
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from functools import partial
 from typing import Any
 
 from gpudiag import probe
 from gpudiag.hostfacts import Facts
-from gpudiag.model import Limits, Severity
 from gpudiag.placement import devices_of
-from gpudiag.probe import Case, Context, Judgement, Kind, Needs, Raised, Scope, Verified
-from gpudiag.probes.common import GPU_NOT_SEEN, OTHER_GPU, Numbers, Replicas, judge_replicas, make_replicas, numbers
+from gpudiag.probe import Context, Findings, Raised, Verified, fail
+from gpudiag.probes.common import Numbers, ReplicaReading, make_replicas, numbers
 from gpudiag.record import Record
 
-PROBE = probe.Probe(needs=Needs(gpus=1), scope=Scope.ALL_GPUS)
+PROBE = probe.Probe(needs=probe.Needs(gpus=1), scope=probe.Scope.ALL_GPUS)
 
-PROGRAM_RAISED = Kind(
-    "program_raised",
-    Severity.FAIL,
-    "{mode} with towers on {where} raised {error}",
-    "Try each GPU alone: export CUDA_VISIBLE_DEVICES=GPU-... (see nvidia-smi -L), and look for NVRM and Xid lines in "
-    "`dmesg`.",
-)
-TOWER_ELSEWHERE = Kind(
-    "tower_elsewhere",
-    Severity.FAIL,
-    "{mode}: {tower} was put on {device}, the placement log says {logged}",
-    "Switch soft placement off to get an error instead: tf.config.set_soft_device_placement(False)",
-)
-VARIABLE_ELSEWHERE = Kind(
-    "variable_elsewhere",
-    Severity.FAIL,
-    "{mode}: the variable of all towers was put on CPU:0, the placement log says {logged}",
-    "Make it once, before the towers: with tf.device('/CPU:0'): weights = tf.Variable(...)",
-)
-WRONG_GRADIENT = Kind(
-    "wrong_gradient",
-    Severity.FAIL,
-    "{mode}: the average gradient of towers on {where} is {average}, that of one device is {single}",
-    "Trust no training on these GPUs. Look for their errors in `nvidia-smi -q -d ECC` and `dmesg | grep Xid`.",
-)
+
+class Fault(probe.ReplicaFaults):
+    """What can be found."""
+
+    program_raised = fail(
+        "{mode} with towers on {where} raised {error}",
+        means="One of the two programs failed.",
+        do="Try each GPU alone: export CUDA_VISIBLE_DEVICES=GPU-... (see nvidia-smi -L), and look for NVRM and Xid "
+        "lines in `dmesg`.",
+    )
+    tower_elsewhere = fail(
+        "{mode}: {tower} was put on {device}, the placement log says {logged}",
+        means="The log shows a tower on another device than its own.",
+        do="Switch soft placement off to get an error instead: tf.config.set_soft_device_placement(False)",
+    )
+    variable_elsewhere = fail(
+        "{mode}: the variable of all towers was put on CPU:0, the placement log says {logged}",
+        means="The variable is not on the CPU, or there is more than one.",
+        do="Make it once, before the towers: with tf.device('/CPU:0'): weights = tf.Variable(...)",
+    )
+    wrong_gradient = fail(
+        "{mode}: the average gradient of towers on {where} is {average}, that of one device is {single}",
+        means="The average is not the gradient of one device.",
+        do="Trust no training on these GPUs. Look for their errors in `nvidia-smi -q -d ECC` and `dmesg | grep Xid`.",
+    )
+
 
 WEIGHTS = [[1.0], [2.0]]
 
@@ -82,28 +76,23 @@ class Run(Record):
     raised: Raised | None = None
 
 
-class Reading(probe.Reading):
+class Reading(ReplicaReading):
     """What the towers computed."""
 
-    replicas: Replicas
-    runs: tuple[Run, ...] = ()
-    single: Numbers = ()
+    runs: tuple[Run, ...]
+    single: Numbers
     """The gradient of one device, the CPU, for all batches together."""
 
     def figure(self) -> str:
-        if not self.replicas.made:
-            return self.replicas.where
         right = sum(_close(run.average, self.single) for run in self.runs)
-        return f"{right} of {len(self.runs)} gradients right on {self.replicas.where}"
+        return f"{right} of {len(self.runs)} gradients right on {self.where}"
 
 
 def measure(ctx: Context) -> Reading:
     tf = ctx.tf
     tf.debugging.set_log_device_placement(True)  # first of all: later it is accepted and nothing is logged
-    replicas = make_replicas(ctx)
-    if not replicas.made:
-        return Reading(replicas)
-    devices = list(replicas.made)
+    made = make_replicas(ctx)
+    devices = list(made)
     programs: dict[str, Callable[[], Any]] = {
         "session": partial(_in_session, tf, devices),
         "tf.function": partial(_in_function, tf, devices),
@@ -117,7 +106,7 @@ def measure(ctx: Context) -> Reading:
             tape.watch(weights)
             loss = _loss(tf, weights, features, labels)
         single = tape.gradient(loss, weights)
-    return Reading(replicas, runs, numbers(single))
+    return Reading(runs, numbers(single), made=made)
 
 
 def _in_session(tf: Any, devices: list[str]) -> Any:
@@ -188,78 +177,30 @@ def _close(found: Numbers, expected: Numbers) -> bool:
     )
 
 
-def judge(reading: Reading, facts: Facts, limits: Limits) -> Iterator[Judgement]:
-    replicas = reading.replicas
-    unusable = tuple(judge_replicas(replicas))
-    yield from unusable
-    if unusable:
-        return
+def judge(reading: Reading, facts: Facts) -> Findings:
     right = True
     for run in reading.runs:
-        found = tuple(_of_run(run, replicas, reading.single))
+        found = tuple(_of_run(run, reading))
         yield from found
         right = right and not found
     if right:
-        yield from (Verified(pci_bus_id) for pci_bus_id in replicas.made.values())
+        yield from (Verified(pci_bus_id) for pci_bus_id in reading.made.values())
 
 
-def _of_run(run: Run, replicas: Replicas, single: Numbers) -> Iterator[Judgement]:
-    mode = run.mode
+def _of_run(run: Run, reading: Reading) -> Findings:
+    mode, where = run.mode, reading.where
     if run.raised is not None:
-        yield PROGRAM_RAISED.found(mode=mode, where=replicas.where, error=run.raised.brief)
+        yield Fault.program_raised.found(mode=mode, where=where, error=run.raised.brief)
         return
-    for (tower, logged), device in zip(run.towers.items(), replicas.made, strict=True):
+    for (tower, logged), device in zip(run.towers.items(), reading.made, strict=True):
         if logged != (device,):
-            yield TOWER_ELSEWHERE.found(mode=mode, tower=tower, device=device, logged=_words(logged))
+            yield Fault.tower_elsewhere.found(mode=mode, tower=tower, device=device, logged=_words(logged))
     if run.variable != ("CPU:0",):
-        yield VARIABLE_ELSEWHERE.found(mode=mode, logged=_words(run.variable))
-    if not _close(run.average, single):
-        average, expected = str(list(run.average)), str(list(single))
-        yield WRONG_GRADIENT.found(mode=mode, where=replicas.where, average=average, single=expected)
+        yield Fault.variable_elsewhere.found(mode=mode, logged=_words(run.variable))
+    if not _close(run.average, reading.single):
+        average, expected = str(list(run.average)), str(list(reading.single))
+        yield Fault.wrong_gradient.found(mode=mode, where=where, average=average, single=expected)
 
 
 def _words(devices: tuple[str, ...]) -> str:
     return ", ".join(devices) or "nothing"
-
-
-_FIRST, _SECOND = "0000:3b:00.0", "0000:af:00.0"
-_TWO = Replicas((_FIRST, _SECOND), 2, {"GPU:0": _FIRST, "GPU:1": _SECOND})
-_SINGLE = (11.0, 8.0)
-_TOWERS: dict[str, tuple[str, ...]] = {"tower_0": ("GPU:0",), "tower_1": ("GPU:1",)}
-_RIGHT = Run("tf.function", _TOWERS, ("CPU:0",), _SINGLE)
-
-
-def _case(
-    name: str,
-    *expect: str,
-    towers: dict[str, tuple[str, ...]] = _TOWERS,
-    variable: tuple[str, ...] = ("CPU:0",),
-    average: Numbers = _SINGLE,
-    raised: Raised | None = None,
-) -> Case:
-    run = Run("session", towers, variable, average, raised)
-    return Case(name, expect, Reading(_TWO, (run, _RIGHT), _SINGLE), verified=() if expect else (_FIRST, _SECOND))
-
-
-CASES = (
-    _case("two GPUs"),
-    _case("rounded", average=(11.00001, 8.0)),
-    _case("both towers on the first", TOWER_ELSEWHERE.name, towers=dict.fromkeys(_TOWERS, ("GPU:0",))),
-    _case("a tower that is not in the log", TOWER_ELSEWHERE.name, towers=_TOWERS | {"tower_1": ()}),
-    _case("a variable on a GPU", VARIABLE_ELSEWHERE.name, variable=("GPU:0",)),
-    _case("one tower's gradient is lost", WRONG_GRADIENT.name, average=(5.5, 4.0)),
-    _case("not a number", WRONG_GRADIENT.name, average=(None, 8.0)),
-    _case("a copy failed", PROGRAM_RAISED.name, average=(), raised=Raised("InternalError", "CUDA error: ")),
-    Case(
-        "one GPU, split",
-        (),
-        Reading(Replicas((_FIRST,), 1, {"GPU:0": _FIRST, "GPU:1": _FIRST}), (_RIGHT,), _SINGLE),
-        verified=(_FIRST,),
-    ),
-    Case(
-        "both devices on one GPU",
-        (OTHER_GPU.name,),
-        Reading(Replicas((_FIRST, _SECOND), 2, {"GPU:0": _FIRST, "GPU:1": _FIRST})),
-    ),
-    Case("TensorFlow lists one of two", (GPU_NOT_SEEN.name,), Reading(Replicas((_FIRST, _SECOND), 1, {}))),
-)

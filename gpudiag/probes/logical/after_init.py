@@ -8,10 +8,6 @@ What it does
 Why it matters
     A device configuration that comes too late must not pass silently: the program would run with another configuration
     than its source says. What comes first in a program (an import that makes a tensor is enough) decides.
-What a failure means
-    `no_error`: the change was accepted after initialisation; whether it has an effect is not known.
-    `other_error`: an exception of another type or text; programs that catch RuntimeError miss it.
-    `devices_changed`: the devices of the beginning are gone.
 What to do
     Configure devices in the first lines after `import tensorflow`, before any tensor, operation, `tf.device`,
     `list_logical_devices`, `tf.data` pipeline or distribution strategy.
@@ -19,36 +15,37 @@ What to do
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 
 from gpudiag import probe
 from gpudiag.hostfacts import Facts
-from gpudiag.model import Limits, Severity
 from gpudiag.placement import devices_of, short_device
-from gpudiag.probe import Case, Context, Judgement, Kind, Raised
+from gpudiag.probe import Context, Findings, Raised, fail, warn
 from gpudiag.probes.common import MATRIX
 from gpudiag.record import Record
 
 PROBE = probe.Probe()
 
-NO_ERROR = Kind(
-    "no_error",
-    Severity.FAIL,
-    "{call} was accepted after TensorFlow had initialised",
-    "Do not rely on an error: call it in the first lines after `import tensorflow`.",
-)
-OTHER_ERROR = Kind(
-    "other_error",
-    Severity.WARNING,
-    '{call}: {error} (expected RuntimeError "... cannot be modified after ...")',
-    "Do not match on the type or text of this error; tell gpudiag's authors of this release of TensorFlow.",
-)
-DEVICES_CHANGED = Kind(
-    "devices_changed",
-    Severity.FAIL,
-    "after the refused changes TensorFlow has {devices}, it began with {before}; MatMul on CPU:1 ran on {ran_on}",
-    "Configure devices once, in the first lines after `import tensorflow`.",
-)
+
+class Fault(probe.Faults):
+    """What can be found."""
+
+    no_error = fail(
+        "{call} was accepted after TensorFlow had initialised",
+        means="The change was accepted after initialisation; whether it has an effect is not known.",
+        do="Do not rely on an error: call it in the first lines after `import tensorflow`.",
+    )
+    other_error = warn(
+        '{call}: {error} (expected RuntimeError "... cannot be modified after ...")',
+        means="An exception of another type or text; programs that catch RuntimeError miss it.",
+        do="Do not match on the type or text of this error; tell gpudiag's authors of this release of TensorFlow.",
+    )
+    devices_changed = fail(
+        "after the refused changes TensorFlow has {devices}, it began with {before}; MatMul on CPU:1 ran on {ran_on}",
+        means="The devices of the beginning are gone.",
+        do="Configure devices once, in the first lines after `import tensorflow`.",
+    )
+
 
 BEFORE = ("CPU:0", "CPU:1")
 
@@ -102,30 +99,14 @@ def measure(ctx: Context) -> Reading:
     return Reading(attempts, devices, devices_of("MatMul", log.placements))
 
 
-def judge(reading: Reading, facts: Facts, limits: Limits) -> Iterator[Judgement]:
+def judge(reading: Reading, facts: Facts) -> Findings:
     for attempt in reading.attempts:
         raised = attempt.raised
         if raised is None:
-            yield NO_ERROR.found(call=attempt.call)
+            yield Fault.no_error.found(call=attempt.call)
         elif raised.type != "RuntimeError" or "cannot be modified after" not in raised.message:
-            yield OTHER_ERROR.found(call=attempt.call, error=raised.brief)
+            yield Fault.other_error.found(call=attempt.call, error=raised.brief)
     if reading.devices != BEFORE or reading.ran_on != ("CPU:1",):
-        yield DEVICES_CHANGED.found(
+        yield Fault.devices_changed.found(
             devices=", ".join(reading.devices), before=", ".join(BEFORE), ran_on=", ".join(reading.ran_on) or "nothing"
         )
-
-
-def _case(name: str, *expect: str, raised: Raised | None, devices: tuple[str, ...] = BEFORE) -> Case:
-    reading = Reading((Attempt("tf.config.set_visible_devices", raised),), devices, ("CPU:1",))
-    return Case(name, expect, reading)
-
-
-_REFUSED = Raised("RuntimeError", "Visible devices cannot be modified after being initialized")
-
-CASES = (
-    _case("refused", raised=_REFUSED),
-    _case("accepted", "no_error", raised=None),
-    _case("another type", "other_error", raised=Raised("ValueError", _REFUSED.message)),
-    _case("another text", "other_error", raised=Raised("RuntimeError", "Too late")),
-    _case("refused and yet done", "devices_changed", raised=_REFUSED, devices=("CPU:0",)),
-)

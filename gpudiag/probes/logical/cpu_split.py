@@ -7,10 +7,6 @@ What it does
 Why it matters
     Logical devices are how code for several devices is tested on one. This is the same code path of TensorFlow as for a
     GPU (see `logical.gpu_split`), and it needs no GPU.
-What a failure means
-    `wrong_count`: TensorFlow made another number of logical devices than it was asked for.
-    `ran_elsewhere`: an operation did not run on the logical device it was put on.
-    `wrong_result`: the sum is wrong, so data was lost between the devices.
 What to do
     Call `tf.config.set_logical_device_configuration` before anything that initialises TensorFlow (a tensor, an
     operation, `list_logical_devices`, a distribution strategy).
@@ -18,37 +14,36 @@ What to do
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-
 from gpudiag import probe
 from gpudiag.hostfacts import Facts
-from gpudiag.model import Limits, Severity
 from gpudiag.placement import devices_of, short_device
-from gpudiag.probe import Case, Context, Judgement, Kind
+from gpudiag.probe import Context, Findings, fail
 from gpudiag.probes.common import MATRIX, is_square
 from gpudiag.record import Record
 
 PROBE = probe.Probe()
 
-WRONG_COUNT = Kind(
-    "wrong_count",
-    Severity.FAIL,
-    "TensorFlow made {count} logical CPUs, {wanted} were asked for",
-    "Configure before TensorFlow initialises: tf.config.set_logical_device_configuration(cpu, [...]) "
-    "as the first call after the import",
-)
-RAN_ELSEWHERE = Kind(
-    "ran_elsewhere",
-    Severity.FAIL,
-    "{op} was put on {requested}, the placement log says {logged}",
-    "Switch soft placement off to get an error instead: tf.config.set_soft_device_placement(False)",
-)
-WRONG_RESULT = Kind(
-    "wrong_result",
-    Severity.FAIL,
-    "the sum of the products of {count} logical CPUs is wrong",
-    "Trust no result of this machine. Test its memory and processor, then reinstall TensorFlow.",
-)
+
+class Fault(probe.Faults):
+    """What can be found."""
+
+    wrong_count = fail(
+        "TensorFlow made {count} logical CPUs, {wanted} were asked for",
+        means="TensorFlow made another number of logical devices than it was asked for.",
+        do="Configure before TensorFlow initialises: tf.config.set_logical_device_configuration(cpu, [...]) "
+        "as the first call after the import",
+    )
+    ran_elsewhere = fail(
+        "{op} was put on {requested}, the placement log says {logged}",
+        means="An operation did not run on the logical device it was put on.",
+        do="Switch soft placement off to get an error instead: tf.config.set_soft_device_placement(False)",
+    )
+    wrong_result = fail(
+        "the sum of the products of {count} logical CPUs is wrong",
+        means="The sum is wrong, so data was lost between the devices.",
+        do="Trust no result of this machine. Test its memory and processor, then reinstall TensorFlow.",
+    )
+
 
 WANTED = ("CPU:0", "CPU:1", "CPU:2")
 
@@ -98,26 +93,13 @@ def measure(ctx: Context) -> Reading:
     return Reading(logical, tuple(runs), is_square(total, factor=1 + 2 + 3))
 
 
-def judge(reading: Reading, facts: Facts, limits: Limits) -> Iterator[Judgement]:
+def judge(reading: Reading, facts: Facts) -> Findings:
     if reading.logical != WANTED:
-        yield WRONG_COUNT.found(count=len(reading.logical), wanted=len(WANTED))
+        yield Fault.wrong_count.found(count=len(reading.logical), wanted=len(WANTED))
         return
     for run in reading.runs:
         if run.logged != (run.requested,):
             logged = ", ".join(run.logged) or "nothing"
-            yield RAN_ELSEWHERE.found(op=run.op, requested=run.requested, logged=logged)
+            yield Fault.ran_elsewhere.found(op=run.op, requested=run.requested, logged=logged)
     if not reading.correct:
-        yield WRONG_RESULT.found(count=len(WANTED))
-
-
-def _runs(*devices: str) -> tuple[Run, ...]:
-    return tuple(Run("MatMul", asked, (ran,)) for asked, ran in zip(WANTED, devices, strict=True))
-
-
-CASES = (
-    Case("three devices", (), Reading(WANTED, _runs(*WANTED), True)),
-    Case("the split was ignored", ("wrong_count",), Reading(("CPU:0",))),
-    Case("all on the first", ("ran_elsewhere",), Reading(WANTED, _runs("CPU:0", "CPU:0", "CPU:2"), True)),
-    Case("not in the log", ("ran_elsewhere",), Reading(WANTED, (Run("AddN", "CPU:0", ()),), True)),
-    Case("a wrong sum", ("wrong_result",), Reading(WANTED, _runs(*WANTED), False)),
-)
+        yield Fault.wrong_result.found(count=len(WANTED))

@@ -9,14 +9,6 @@ What it does
 Why it matters
     TensorFlow itself recommends the variable where memory is fragmented. With it no `memory_limit` or fraction holds,
     and a program on a GPU without memory pools dies with SIGABRT. The value must match exactly, or nothing changes.
-What a failure means
-    `no_memory_pools`: the GPU cannot be used with `cuda_malloc_async`.
-    `aborts`: the same, and your environment asks for it: every program that uses this GPU dies.
-    `ignored`: the variable had no effect: the whole limit was taken at once.
-    `not_named`: the variable had its effect, but the log does not name the allocator.
-    `typo_noticed`: the misspelt value was not ignored.
-    `failed`: with one of the values the device could not be made or used.
-    `gpu_not_seen`, `other_gpu`, `wrong_result`: TensorFlow does not use the GPU that it was given, or not correctly.
 What to do
     `export TF_GPU_ALLOCATOR=cuda_malloc_async` before the program starts, in exactly these letters; look for
     `Using CUDA malloc Async allocator for GPU: 0` in the log.
@@ -27,30 +19,28 @@ from __future__ import annotations
 import ctypes
 import os
 import time
-from collections.abc import Iterator
 from typing import Any
 
 import msgspec
 
-from gpudiag import hostfacts, probe
-from gpudiag.hostfacts import EnvironmentFacts, Facts
-from gpudiag.model import Gpu, Limits, Severity
-from gpudiag.placement import created_devices, short_device
-from gpudiag.probe import Case, Context, Judgement, Kind, MemoryUse, Needs, Raised, Scope
-from gpudiag.probes.common import (
-    GPU_NOT_SEEN,
-    MATRIX,
+from gpudiag import probe
+from gpudiag.hostfacts import Facts
+from gpudiag.model import Gpu
+from gpudiag.placement import created_devices
+from gpudiag.probe import (
     MIB,
-    OTHER_GPU,
     SLACK_BYTES,
-    WRONG_RESULT,
+    Context,
+    Findings,
     Kernel,
-    is_square,
-    judge_kernel,
+    MemoryUse,
+    Raised,
+    fail,
+    mib,
+    note,
     refuse_disturbance,
-    taken,
-    without_allocation_retry,
 )
+from gpudiag.probes.common import MATRIX, without_allocation_retry
 from gpudiag.record import Record
 
 LIMIT_BYTES = 128 * MIB
@@ -58,8 +48,8 @@ TENSOR_BYTES = 64 * MIB
 RIGHT, MISSPELT = "cuda_malloc_async", "cuda_malloc_Async"
 
 PROBE = probe.Probe(
-    needs=Needs(gpus=1, free_bytes=LIMIT_BYTES),
-    scope=Scope.ALL_GPUS,
+    needs=probe.Needs(gpus=1, free_bytes=LIMIT_BYTES),
+    scope=probe.Scope.ALL_GPUS,
     exclusive=True,
     # Growth would make the two allocators look alike, and so would memory that CUDA's takes beforehand.
     env={
@@ -69,43 +59,41 @@ PROBE = probe.Probe(
     },
 )
 
-NO_MEMORY_POOLS = Kind(
-    "no_memory_pools",
-    Severity.NOTE,
-    f"{{pci_bus_id}} has no memory pools by its driver: TF_GPU_ALLOCATOR={RIGHT} would abort every program on it",
-    f"Do not set TF_GPU_ALLOCATOR={RIGHT} here. It needs compute capability 6.0 and a driver for CUDA 11.2.",
-)
-ABORTS = Kind(
-    "aborts",
-    Severity.FAIL,
-    f"{{pci_bus_id}} has no memory pools by its driver, and TF_GPU_ALLOCATOR={RIGHT} is set: programs on it abort",
-    "unset TF_GPU_ALLOCATOR",
-)
-IGNORED = Kind(
-    "ignored",
-    Severity.FAIL,
-    f"TF_GPU_ALLOCATOR={RIGHT} had no effect: the first tensor took {{taken_mib:.0f}} MiB, the whole limit",
-    "Set it before the first GPU device is made, best outside the program: export TF_GPU_ALLOCATOR=" + RIGHT,
-)
-NOT_NAMED = Kind(
-    "not_named",
-    Severity.NOTE,
-    f"TF_GPU_ALLOCATOR={RIGHT} had its effect, but TensorFlow's log does not name the allocator",
-    "Do not look in the log for the allocator; tell gpudiag's authors of this release of TensorFlow.",
-)
-TYPO_NOTICED = Kind(
-    "typo_noticed",
-    Severity.NOTE,
-    f"TF_GPU_ALLOCATOR={MISSPELT}, misspelt, was not ignored: the first tensor took {{taken_mib:.0f}} MiB "
-    "of a limit of {limit_mib:.0f} MiB",
-    f"Spell it as documented: export TF_GPU_ALLOCATOR={RIGHT}",
-)
-FAILED = Kind(
-    "failed",
-    Severity.FAIL,
-    "with TF_GPU_ALLOCATOR={value} a tensor of {tensor_mib:.0f} MiB or less could not be made: {error}",
-    "unset TF_GPU_ALLOCATOR",
-)
+
+class Fault(probe.KernelFaults):
+    """What can be found."""
+
+    no_memory_pools = note(
+        f"{{pci_bus_id}} has no memory pools by its driver: TF_GPU_ALLOCATOR={RIGHT} would abort every program on it",
+        means="The GPU cannot be used with `cuda_malloc_async`.",
+        do=f"Do not set TF_GPU_ALLOCATOR={RIGHT} here. It needs compute capability 6.0 and a driver for CUDA 11.2.",
+    )
+    aborts = fail(
+        f"{{pci_bus_id}} has no memory pools by its driver, and TF_GPU_ALLOCATOR={RIGHT} is set: programs on it abort",
+        means="The same, and your environment asks for it: every program that uses this GPU dies.",
+        do="unset TF_GPU_ALLOCATOR",
+    )
+    ignored = fail(
+        f"TF_GPU_ALLOCATOR={RIGHT} had no effect: the first tensor took {{taken_bytes}}, the whole limit",
+        means="The variable had no effect: the whole limit was taken at once.",
+        do="Set it before the first GPU device is made, best outside the program: export TF_GPU_ALLOCATOR=" + RIGHT,
+    )
+    not_named = note(
+        f"TF_GPU_ALLOCATOR={RIGHT} had its effect, but TensorFlow's log does not name the allocator",
+        means="The variable had its effect, but the log does not name the allocator.",
+        do="Do not look in the log for the allocator; tell gpudiag's authors of this release of TensorFlow.",
+    )
+    typo_noticed = note(
+        f"TF_GPU_ALLOCATOR={MISSPELT}, misspelt, was not ignored: the first tensor took {{taken_bytes}} "
+        "of a limit of {limit_bytes}",
+        means="The misspelt value was not ignored.",
+        do=f"Spell it as documented: export TF_GPU_ALLOCATOR={RIGHT}",
+    )
+    failed = fail(
+        "with TF_GPU_ALLOCATOR={value} a tensor of {tensor_bytes} or less could not be made: {error}",
+        means="With one of the values the device could not be made or used.",
+        do="unset TF_GPU_ALLOCATOR",
+    )
 
 
 class Trial(Record):
@@ -125,28 +113,21 @@ class Trial(Record):
     """Run last; None where that failed."""
 
 
-class Reading(probe.Reading):
+class Reading(probe.GpuReading):
     """What either value did."""
 
-    given: tuple[str, ...]
-    """PCI bus ids of the GPUs that the probe was given, the first of which is tried."""
-    seen: int
-    """GPUs that TensorFlow lists."""
-    pools: tuple[bool | None, ...] = ()
+    pools: tuple[bool | None, ...]
     """Whether each GPU has memory pools, by the driver; None where it did not tell."""
-    misspelt: Trial | None = None
-    """None where TensorFlow lists too few GPUs."""
+    misspelt: Trial
     right: Trial | None = None
     """None also where the first GPU has no memory pools."""
 
     def figure(self) -> str:
-        if self.misspelt is None:
-            return f"TensorFlow lists {self.seen} of {len(self.given)} GPUs"
-        typo = f"misspelt {taken(self.misspelt.before, self.misspelt.first) / MIB:.0f} MiB"
+        typo = f"misspelt {mib(self.misspelt.first - self.misspelt.before)}"
         if self.right is None:
             return f"no memory pools; {typo}"
-        first, grown = taken(self.right.before, self.right.first), taken(self.right.before, self.right.grown)
-        return f"{first / MIB:.0f}, then {grown / MIB:.0f} MiB; {typo} at once"
+        first, grown = (self.right.first - self.right.before), (self.right.grown - self.right.before)
+        return f"{first / MIB:.0f}, then {mib(grown)}; {typo} at once"
 
 
 def peer(ctx: Context) -> None:
@@ -155,25 +136,21 @@ def peer(ctx: Context) -> None:
     without_allocation_retry(ctx)
     ctx.peer.meet("begin")
     physical = ctx.tf.config.list_physical_devices("GPU")
-    trial = None if len(physical) < len(ctx.gpus) else msgspec.to_builtins(_try(ctx, physical))
-    ctx.peer.meet("tried", [len(physical), trial])
+    ctx.peer.meet("tried", msgspec.to_builtins(_try(ctx, physical)) if len(physical) == len(ctx.gpus) else None)
 
 
 def measure(ctx: Context) -> Reading:
-    given = tuple(gpu.pci_bus_id for gpu in ctx.gpus)
     without_allocation_retry(ctx)
     idle = ctx.memory(ctx.gpus[0])
     ctx.peer.meet("begin")
-    seen, trial = ctx.peer.meet("tried")
-    physical = ctx.tf.config.list_physical_devices("GPU")
-    if min(seen, len(physical)) < len(given):
-        return Reading(given, min(seen, len(physical)))
+    trial = ctx.peer.meet("tried")
+    physical = ctx.list_gpus()
     misspelt = msgspec.convert(trial, Trial)
     pools = tuple(_has_pools(ordinal) for ordinal in range(len(physical)))
     if pools[0] is False:
-        return Reading(given, len(physical), pools, misspelt)
+        return Reading(pools, misspelt)
     _wait_for_memory(ctx, ctx.gpus[0], idle)
-    return Reading(given, len(physical), pools, misspelt, _try(ctx, physical))
+    return Reading(pools, misspelt, _try(ctx, physical))
 
 
 def _try(ctx: Context, physical: list[Any]) -> Trial:
@@ -205,9 +182,7 @@ def _try(ctx: Context, physical: list[Any]) -> Trial:
         return Trial(named, now, now, now, failed)
     before, first, grown = uses
     refuse_disturbance(before, first, grown)
-    ran_on = short_device(products[0].device)
-    kernel = Kernel(ran_on, created_devices(log.lines).get(ran_on, ""), is_square(products[0]))
-    return Trial(named, before, first, grown, None, kernel)
+    return Trial(named, before, first, grown, None, ctx.verify(products[0], created_devices(log.lines)))
 
 
 def _has_pools(ordinal: int) -> bool | None:
@@ -231,11 +206,8 @@ def _wait_for_memory(ctx: Context, gpu: Gpu, idle: MemoryUse) -> None:
         time.sleep(0.01)
 
 
-def judge(reading: Reading, facts: Facts, limits: Limits) -> Iterator[Judgement]:
-    if reading.misspelt is None:
-        yield GPU_NOT_SEEN.found(seen=reading.seen, given=len(reading.given))
-        return
-    kind = ABORTS if facts.variables.get("TF_GPU_ALLOCATOR") == RIGHT else NO_MEMORY_POOLS
+def judge(reading: Reading, facts: Facts) -> Findings:
+    kind = Fault.aborts if facts.variables.get("TF_GPU_ALLOCATOR") == RIGHT else Fault.no_memory_pools
     for pci_bus_id, pools in zip(reading.given, reading.pools, strict=True):
         if pools is False:
             yield kind.found(pci_bus_id=pci_bus_id)
@@ -244,65 +216,14 @@ def judge(reading: Reading, facts: Facts, limits: Limits) -> Iterator[Judgement]
             continue
         if trial.failed or trial.kernel is None:
             error = trial.failed.brief if trial.failed else "no result"
-            yield FAILED.found(value=value, tensor_mib=TENSOR_BYTES / MIB, error=error)
+            yield Fault.failed.found(value=value, tensor_bytes=TENSOR_BYTES, error=error)
             continue
-        first = taken(trial.before, trial.first)
+        first = trial.first - trial.before
         at_once = first >= LIMIT_BYTES - SLACK_BYTES
         if value == RIGHT and at_once:
-            yield IGNORED.found(taken_mib=first / MIB)
+            yield Fault.ignored.found(taken_bytes=first)
         elif value == RIGHT and not trial.named:
-            yield NOT_NAMED.found()
+            yield Fault.not_named.found()
         elif value == MISSPELT and (trial.named or not at_once):
-            yield TYPO_NOTICED.found(taken_mib=first / MIB, limit_mib=LIMIT_BYTES / MIB)
-        yield from judge_kernel(trial.kernel, reading.given[0])
-
-
-_PCI = "0000:3b:00.0"
-_DEAD = Raised("InternalError", "CUDA error")
-
-
-def _trial(
-    first_mib: int,
-    *,
-    named: bool,
-    failed: Raised | None = None,
-    kernel: Kernel = Kernel("GPU:0", _PCI, True),  # noqa: B008  # immutable
-) -> Trial:
-    before, first, grown = (MemoryUse((450 + mib) * MIB, None) for mib in (0, first_mib, max(first_mib, 64)))
-    return Trial(named, before, first, grown, failed, None if failed else kernel)
-
-
-_TYPO, _ASYNC = _trial(128, named=False), _trial(0, named=True)
-
-
-def _case(
-    name: str,
-    *expect: str,
-    misspelt: Trial = _TYPO,
-    right: Trial | None = _ASYNC,
-    pools: bool | None = True,
-    variables: dict[str, str] | None = None,
-) -> Case:
-    facts = hostfacts.example(environment=EnvironmentFacts(variables or {}))
-    return Case(name, expect, Reading((_PCI,), 1, (pools,), misspelt, right), facts, verified=(_PCI,))
-
-
-CASES = (
-    _case("one honoured, one ignored"),
-    _case("the driver did not tell", pools=None),
-    _case("no memory pools", NO_MEMORY_POOLS.name, pools=False, right=None),
-    _case(
-        "no memory pools and yet asked for",
-        ABORTS.name,
-        pools=False,
-        right=None,
-        variables={"TF_GPU_ALLOCATOR": RIGHT},
-    ),
-    _case("no effect", IGNORED.name, right=_TYPO),
-    _case("not in the log", NOT_NAMED.name, right=_trial(0, named=False)),
-    _case("a typo that is understood", TYPO_NOTICED.name, misspelt=_ASYNC),
-    _case("dead", FAILED.name, right=_trial(0, named=True, failed=_DEAD)),
-    _case("another GPU", OTHER_GPU.name, right=_trial(0, named=True, kernel=Kernel("GPU:0", "0000:af:00.0", True))),
-    _case("a wrong product", WRONG_RESULT.name, right=_trial(0, named=True, kernel=Kernel("GPU:0", _PCI, False))),
-    Case("TensorFlow without GPU", (GPU_NOT_SEEN.name,), Reading((_PCI,), 0)),
-)
+            yield Fault.typo_noticed.found(taken_bytes=first, limit_bytes=LIMIT_BYTES)
+        yield from trial.kernel.verified_on(reading.given[0])

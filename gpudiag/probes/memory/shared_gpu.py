@@ -10,14 +10,6 @@ Why it matters
     By default the second program that starts on a GPU gets the rest, less a reserve of up to 1800 MiB: too little,
     and it starts all the same. With a fraction (or `memory_limit`) it is promised memory that others hold; it takes
     what it can get, and fails later.
-What a failure means
-    `more_than_free`: by default TensorFlow counts on memory that another process holds.
-    `less_than_free`: by default TensorFlow leaves more than its reserve unused.
-    `fraction_of_free`: the fraction did not count on more than is free; what this probe says does not hold here.
-    `exclusive`: this process could not use a GPU that another uses, because its compute mode forbids that.
-    `not_shareable`: the same, and the compute mode allows it.
-    `not_held`: the other process could not take its memory, or took it elsewhere.
-    `gpu_not_seen`, `other_gpu`, `wrong_result`: TensorFlow does not use the GPUs that it was given, or not correctly.
 What to do
     Give each program its own part: `tf.config.set_logical_device_configuration(gpu,
     [tf.config.LogicalDeviceConfiguration(memory_limit=4096)])`, or in a session
@@ -27,83 +19,65 @@ What to do
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from typing import Any
 
-import msgspec
-
-from gpudiag import hostfacts, probe
-from gpudiag.hostfacts import Facts, NvmlFacts
-from gpudiag.model import Gpu, Limits, Severity
+from gpudiag import probe
+from gpudiag.hostfacts import Facts
+from gpudiag.model import Gpu
 from gpudiag.placement import created_devices
-from gpudiag.probe import Case, Context, Judgement, Kind, MemoryUse, Needs, Raised, Scope
-from gpudiag.probes.common import (
-    GPU_NOT_SEEN,
-    MATRIX,
-    MIB,
-    OTHER_GPU,
-    SLACK_BYTES,
-    WRONG_RESULT,
-    Kernel,
-    attempt_context,
-    ceilings_mib,
-    is_partitioned,
-    is_square,
-    judge_kernel,
-    taken,
-)
+from gpudiag.probe import MIB, SLACK_BYTES, Context, Findings, Kernel, MemoryUse, Raised, fail, mib, note, warn
+from gpudiag.probes.common import MATRIX, attempt_context, ceilings_mib, is_partitioned, is_square
 from gpudiag.record import Record
 
 HELD_BYTES = 256 * MIB
 
 PROBE = probe.Probe(
-    needs=Needs(gpus=1, free_bytes=2 * HELD_BYTES),
-    scope=Scope.ALL_GPUS,
+    needs=probe.Needs(gpus=1, free_bytes=2 * HELD_BYTES),
+    scope=probe.Scope.ALL_GPUS,
     exclusive=True,
     # No single allocation above 128 MiB: both sessions count on nearly the whole GPU, and would take it. What the other
     # process takes is two of that size. Growth and other allocators would only change when memory is taken.
     env={"TF_PER_DEVICE_MEMORY_LIMIT_MB": "128", "TF_FORCE_GPU_ALLOW_GROWTH": None, "TF_GPU_ALLOCATOR": None},
 )
 
-MORE_THAN_FREE = Kind(
-    "more_than_free",
-    Severity.FAIL,
-    "by default TensorFlow counts on {ceiling_mib} MiB of {device}, {free_mib:.0f} MiB are free",
-    "Set a limit: tf.config.set_logical_device_configuration(gpu, "
-    "[tf.config.LogicalDeviceConfiguration(memory_limit=4096)])",
-)
-LESS_THAN_FREE = Kind(
-    "less_than_free",
-    Severity.WARNING,
-    "by default TensorFlow counts on {ceiling_mib} MiB of {device}, {free_mib:.0f} MiB are free; "
-    "its reserve is {reserve_mib:.0f} MiB at most",
-    "To have the rest: tf.config.set_logical_device_configuration(gpu, "
-    "[tf.config.LogicalDeviceConfiguration(memory_limit={free_mib:.0f})])",
-)
-FRACTION_OF_FREE = Kind(
-    "fraction_of_free",
-    Severity.NOTE,
-    "per_process_gpu_memory_fraction=1 counts on {ceiling_mib} MiB of {device}, {free_mib:.0f} MiB are free",
-    "Go by the `Created device` line of the log for what a fraction stands for here.",
-)
-EXCLUSIVE = Kind(
-    "exclusive",
-    Severity.NOTE,
-    "the compute mode of {pci_bus_id} is {mode}: a second process could not use it",
-    "If programs are to share this GPU: sudo nvidia-smi -i {pci_bus_id} -c DEFAULT",
-)
-NOT_SHAREABLE = Kind(
-    "not_shareable",
-    Severity.FAIL,
-    "{device}, which another process uses, could not be used: {error}",
-    "Let one program at a time use this GPU, and look for errors in `dmesg | grep -e NVRM -e Xid`.",
-)
-NOT_HELD = Kind(
-    "not_held",
-    Severity.FAIL,
-    "the other process should have taken {held_mib:.0f} MiB of {pci_bus_id}, {what}",
-    "Look in nvidia-smi for what else uses this GPU, and run `gpudiag check memory.limit`.",
-)
+
+class Fault(probe.KernelFaults):
+    """What can be found."""
+
+    more_than_free = fail(
+        "by default TensorFlow counts on {ceiling_mib} MiB of {device}, {free_bytes} are free",
+        means="By default TensorFlow counts on memory that another process holds.",
+        do="Set a limit: tf.config.set_logical_device_configuration(gpu, "
+        "[tf.config.LogicalDeviceConfiguration(memory_limit=4096)])",
+    )
+    less_than_free = warn(
+        "by default TensorFlow counts on {ceiling_mib} MiB of {device}, {free_bytes} are free; "
+        "its reserve is {reserve_bytes} at most",
+        means="By default TensorFlow leaves more than its reserve unused.",
+        do="To have the rest: tf.config.set_logical_device_configuration(gpu, "
+        "[tf.config.LogicalDeviceConfiguration(memory_limit={free_mib:.0f})])",
+    )
+    fraction_of_free = note(
+        "per_process_gpu_memory_fraction=1 counts on {ceiling_mib} MiB of {device}, {free_bytes} are free",
+        means="The fraction did not count on more than is free; what this probe says does not hold here.",
+        do="Go by the `Created device` line of the log for what a fraction stands for here.",
+    )
+    exclusive = note(
+        "the compute mode of {pci_bus_id} is {mode}: a second process could not use it",
+        means="This process could not use a GPU that another uses, because its compute mode forbids that.",
+        do="If programs are to share this GPU: sudo nvidia-smi -i {pci_bus_id} -c DEFAULT",
+    )
+    not_shareable = fail(
+        "{device}, which another process uses, could not be used: {error}",
+        means="This process could not use a GPU that another uses, although the compute mode allows it.",
+        do="Let one program at a time use this GPU, and look for errors in `dmesg | grep -e NVRM -e Xid`.",
+    )
+    not_held = fail(
+        "the other process should have taken {held_bytes} of {pci_bus_id}, {what}",
+        means="The other process could not take its memory, or took it elsewhere.",
+        do="Look in nvidia-smi for what else uses this GPU, and run `gpudiag check memory.limit`.",
+    )
+
 
 # MinSystemMemory of TensorFlow 2.18-2.21: 1800 MiB from compute capability 9.0, less below.
 RESERVE_BYTES = 1800 * MIB
@@ -126,25 +100,19 @@ class Shared(Record):
     """None where that failed."""
 
 
-class Reading(probe.Reading):
+class Reading(probe.GpuReading):
     """What TensorFlow counts on."""
 
-    given: tuple[str, ...]
-    """PCI bus ids of the GPUs that the probe was given, in the order of ``CUDA_VISIBLE_DEVICES``; two are used."""
     total_bytes: tuple[int, ...]
-    """Of each, by NVML."""
-    seen: int
-    """GPUs that TensorFlow lists."""
-    holder: Raised | None = None
+    """Of each GPU, by NVML; two are used."""
+    holder: Raised | None
     """What taking its memory raised in the other process."""
     default: Shared | None = None
-    """The first GPU, with default options; None where TensorFlow lists too few GPUs or nothing was held."""
+    """The first GPU, with default options; None if nothing was held."""
     fraction: Shared | None = None
     """The second GPU, with a fraction of 1; None also where there is no second."""
 
     def figure(self) -> str:
-        if self.seen < len(self.given):
-            return f"TensorFlow lists {self.seen} of {len(self.given)} GPUs"
         if self.default is None:
             return "no memory held by another process"
         free = _free(self.default, self.total_bytes[0]) / MIB
@@ -183,17 +151,16 @@ def peer(ctx: Context) -> None:
 
 def measure(ctx: Context) -> Reading:
     tf = ctx.tf
-    given = tuple(gpu.pci_bus_id for gpu in ctx.gpus)
     totals = tuple(gpu.memory_total_bytes for gpu in ctx.gpus)
-    seen = len(tf.config.list_physical_devices("GPU"))
+    ctx.list_gpus()
     used = ctx.gpus[:2]
     ctx.peer.meet("made")
     idle = [ctx.memory(gpu) for gpu in used]
     ctx.peer.meet("idle")
     failed = ctx.peer.meet("held")
-    if seen < len(given) or failed:
+    if failed:
         ctx.peer.meet("end")
-        return Reading(given, totals, seen, Raised(*failed) if failed else None)
+        return Reading(totals, Raised(*failed))
     held = [ctx.memory(gpu) for gpu in used]
     options = tf.compat.v1.GPUOptions
     sessions = (
@@ -207,7 +174,7 @@ def measure(ctx: Context) -> Reading:
         if shared[-1].failed:
             break  # TensorFlow may hang at the next call
     ctx.peer.meet("end")
-    return Reading(given, totals, seen, None, *shared)
+    return Reading(totals, None, *shared)
 
 
 def _compute(ctx: Context, gpu: Gpu, number: int, options: Any) -> tuple[MemoryUse, int, Raised | None, Kernel | None]:
@@ -231,99 +198,40 @@ def _compute(ctx: Context, gpu: Gpu, number: int, options: Any) -> tuple[MemoryU
     return ours, ceilings_mib(log.lines).get(name, 0), failed, kernel
 
 
-def judge(reading: Reading, facts: Facts, limits: Limits) -> Iterator[Judgement]:
-    if reading.seen < len(reading.given):
-        yield GPU_NOT_SEEN.found(seen=reading.seen, given=len(reading.given))
-        return
-    held_mib = HELD_BYTES / MIB
+def judge(reading: Reading, facts: Facts) -> Findings:
     if reading.holder:
-        yield NOT_HELD.found(held_mib=held_mib, pci_bus_id=reading.given[0], what=f"it met {reading.holder.brief}")
+        yield Fault.not_held.found(
+            held_bytes=HELD_BYTES, pci_bus_id=reading.given[0], what=f"it met {reading.holder.brief}"
+        )
     for number, shared in enumerate((reading.default, reading.fraction)):
         if shared is None:
             continue
         device, pci_bus_id = f"GPU:{number}", reading.given[number]
-        rose = taken(shared.idle, shared.held)
+        rose = shared.held - shared.idle
         if rose < HELD_BYTES - SLACK_BYTES:
-            yield NOT_HELD.found(
-                held_mib=held_mib, pci_bus_id=pci_bus_id, what=f"whose use rose by {rose / MIB:.0f} MiB"
+            yield Fault.not_held.found(
+                held_bytes=HELD_BYTES, pci_bus_id=pci_bus_id, what=f"whose use rose by {mib(rose)}"
             )
             continue
         mode = next((one.compute_mode for one in facts.nvml_devices if one.pci_bus_id == pci_bus_id), None)
         if shared.failed and mode and mode != "default":
-            yield EXCLUSIVE.found(pci_bus_id=pci_bus_id, mode=mode)
+            yield Fault.exclusive.found(pci_bus_id=pci_bus_id, mode=mode)
         elif shared.failed:
-            yield NOT_SHAREABLE.found(device=device, error=shared.failed.brief)
+            yield Fault.not_shareable.found(device=device, error=shared.failed.brief)
         if shared.kernel is None:
             continue
         if not is_partitioned(facts, pci_bus_id):  # what is free of the whole GPU says nothing of an instance
             yield from _judge_ceiling(shared, device, _free(shared, reading.total_bytes[number]))
-        yield from judge_kernel(shared.kernel, pci_bus_id)
+        yield from shared.kernel.verified_on(pci_bus_id)
 
 
-def _judge_ceiling(shared: Shared, device: str, free: int) -> Iterator[Judgement]:
+def _judge_ceiling(shared: Shared, device: str, free: int) -> Findings:
     ceiling = shared.ceiling_mib * MIB
-    figures: dict[str, str | float] = {"device": device, "ceiling_mib": shared.ceiling_mib, "free_mib": free / MIB}
+    figures: dict[str, str | float] = {"device": device, "ceiling_mib": shared.ceiling_mib, "free_bytes": free}
     if device != "GPU:0":  # the one with a fraction
         if ceiling < free + HELD_BYTES // 2:
-            yield FRACTION_OF_FREE.found(**figures)
+            yield Fault.fraction_of_free.found(**figures)
     elif ceiling > free + SLACK_BYTES:
-        yield MORE_THAN_FREE.found(**figures)
+        yield Fault.more_than_free.found(**figures)
     elif ceiling < free - RESERVE_BYTES - SLACK_BYTES:
-        yield LESS_THAN_FREE.found(**figures, reserve_mib=RESERVE_BYTES / MIB)
-
-
-_FIRST, _SECOND = "0000:3b:00.0", "0000:af:00.0"
-_BUSY = Raised("InternalError", "CUDA_ERROR_DEVICE_UNAVAILABLE: CUDA-capable device(s) is/are busy or unavailable")
-
-
-def _shared(
-    number: int,
-    ceiling_mib: int,
-    *,
-    held_mib: int = 256,
-    failed: Raised | None = None,
-    pci_bus_id: str = "",
-    correct: bool = True,
-) -> Shared:
-    idle, held, ours = (MemoryUse(mib * MIB, None) for mib in (410, 410 + held_mib, 810 + held_mib))
-    kernel = None if failed else Kernel(f"GPU:{number}", pci_bus_id or (_FIRST, _SECOND)[number], correct)
-    return Shared(idle, held, ours, ceiling_mib, failed, kernel)
-
-
-def _case(
-    name: str,
-    *expect: str,
-    default: Shared = _shared(0, 13782),  # noqa: B008  # immutable
-    fraction: Shared | None = _shared(1, 16384),  # noqa: B008  # immutable
-    verified: tuple[str, ...] = (_FIRST, _SECOND),
-    mode: str = "default",
-    mig: str = "disabled",
-) -> Case:
-    reading = Reading((_FIRST, _SECOND), (16384 * MIB,) * 2, 2, None, default, fraction)
-    gpu = msgspec.structs.replace(hostfacts.example_gpu(), pci_bus_id=_FIRST, compute_mode=mode, mig_mode=mig)
-    facts = hostfacts.example(nvml=NvmlFacts(None, "535.104.05", "12.2", (gpu,)))
-    return Case(name, expect, reading, facts, verified=verified)
-
-
-CASES = (
-    _case("two GPUs"),
-    _case("one GPU", fraction=None, verified=(_FIRST,)),
-    _case("counts on the memory of the other", MORE_THAN_FREE.name, default=_shared(0, 15900)),
-    _case("counts on next to nothing", LESS_THAN_FREE.name, default=_shared(0, 1000)),
-    _case("an instance of a GPU", default=_shared(0, 5000), fraction=None, verified=(_FIRST,), mig="enabled"),
-    _case("a fraction of what is free", FRACTION_OF_FREE.name, fraction=_shared(1, 15318)),
-    _case("a busy GPU", NOT_SHAREABLE.name, default=_shared(0, 0, failed=_BUSY), fraction=None, verified=()),
-    _case(
-        "an exclusive GPU",
-        EXCLUSIVE.name,
-        default=_shared(0, 0, failed=_BUSY),
-        fraction=None,
-        verified=(),
-        mode="exclusive_process",
-    ),
-    _case("memory held elsewhere", NOT_HELD.name, default=_shared(0, 13782, held_mib=100), verified=(_SECOND,)),
-    _case("another GPU", OTHER_GPU.name, fraction=_shared(1, 16384, pci_bus_id=_FIRST), verified=(_FIRST,)),
-    _case("a wrong product", WRONG_RESULT.name, fraction=_shared(1, 16384, correct=False), verified=(_FIRST,)),
-    Case("nothing held", (NOT_HELD.name,), Reading((_FIRST,), (16384 * MIB,), 1, _BUSY)),
-    Case("TensorFlow without GPU", (GPU_NOT_SEEN.name,), Reading((_FIRST,), (16384 * MIB,), 0)),
-)
+        yield Fault.less_than_free.found(**figures, reserve_bytes=RESERVE_BYTES, free_mib=free / MIB)

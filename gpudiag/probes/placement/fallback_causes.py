@@ -10,14 +10,6 @@ What it does
 Why it matters
     Seen from outside the three look alike, an operation is not where it was asked for, and each has another cure. Soft
     placement off is no protection from the third: operations follow the resource that they use, without an error.
-What a failure means
-    `cause_not_told`: with soft placement off, what happened does not tell this cause from the others.
-    `fell_elsewhere`: the operation fell back to another device than in TensorFlow 2.18 to 2.21: to `GPU:0`, not the
-    CPU, from a missing device, and to `CPU:0` for the other causes. Only a note: a release that has a kernel more, say.
-    `raised_instead`: an error, although soft placement was on.
-    `not_logged`: the placement log does not show the operation.
-    `wrong_result`: the operation ran, and its result is wrong.
-    `gpu_not_seen`: TensorFlow lists fewer GPUs than the probe was given.
 What to do
     Run the program once under `tf.config.set_soft_device_placement(False)`. "Unable to find any devices" or "Could not
     satisfy device specification" for a device that is not in the list of available ones: name one that
@@ -30,55 +22,58 @@ What to do
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from itertools import count
 from typing import Any
 
 from gpudiag import probe
 from gpudiag.hostfacts import Facts
-from gpudiag.model import Limits, Severity
 from gpudiag.placement import devices_of, short_device
-from gpudiag.probe import Case, Context, Judgement, Kind, Needs, Raised, Scope
-from gpudiag.probes.common import GPU_NOT_SEEN, MATRIX, is_square
+from gpudiag.probe import Context, Findings, Raised, fail, note, warn
+from gpudiag.probes.common import MATRIX, is_square
 from gpudiag.record import Record
 
 PROBE = probe.Probe(
-    needs=Needs(gpus=1),
-    scope=Scope.ALL_GPUS,
+    needs=probe.Needs(gpus=1),
+    scope=probe.Scope.ALL_GPUS,
     # It runs small integer operations on the CPU for a fourth cause; placement.silent_cpu tells of it.
     env={"TF_EAGER_ENABLE_SMALL_TENSOR_CPU_PINNING": None},
 )
 
-CAUSE_NOT_TOLD = Kind(
-    "cause_not_told",
-    Severity.WARNING,
-    "{what}: soft placement off does not tell that the cause is: {cause}. It gave {happened}",
-    "Do not tell causes apart by the error's text under this release of TensorFlow; read the placement log.",
-)
-FELL_ELSEWHERE = Kind(
-    "fell_elsewhere",
-    Severity.NOTE,
-    "{what} ({cause}): it ran on {logged}, TensorFlow 2.18 to 2.21 runs it on {expected}",
-    "Look in the placement log where operations run: tf.debugging.set_log_device_placement(True)",
-)
-RAISED_INSTEAD = Kind(
-    "raised_instead",
-    Severity.FAIL,
-    "{what} ({cause}): an error instead of a fallback: {error}",
-    "Switch soft placement on before the first operation: tf.config.set_soft_device_placement(True)",
-)
-NOT_LOGGED = Kind(
-    "not_logged",
-    Severity.FAIL,
-    "{what}: the placement log does not show it",
-    "Use a release of TensorFlow whose log gpudiag reads (2.18 to 2.21).",
-)
-WRONG_RESULT = Kind(
-    "wrong_result",
-    Severity.FAIL,
-    "{what}: the result computed on {logged} is wrong",
-    "Trust no result of this machine. Look for errors in `nvidia-smi -q -d ECC` and `dmesg | grep Xid`.",
-)
+
+class Fault(probe.GpuFaults):
+    """What can be found."""
+
+    cause_not_told = warn(
+        "{what}: soft placement off does not tell that the cause is: {cause}. It gave {happened}",
+        means="With soft placement off, what happened does not tell this cause from the others.",
+        do="Do not tell causes apart by the error's text under this release of TensorFlow; read the placement log.",
+    )
+    fell_elsewhere = note(
+        "{what} ({cause}): it ran on {logged}, TensorFlow 2.18 to 2.21 runs it on {expected}",
+        means=(
+            "The operation fell back to another device than in TensorFlow 2.18 to 2.21: to `GPU:0`, not the "
+            "CPU, from a missing device, and to `CPU:0` for the other causes. Only a note: a release that has "
+            "a kernel more, say."
+        ),
+        do="Look in the placement log where operations run: tf.debugging.set_log_device_placement(True)",
+    )
+    raised_instead = fail(
+        "{what} ({cause}): an error instead of a fallback: {error}",
+        means="An error, although soft placement was on.",
+        do="Switch soft placement on before the first operation: tf.config.set_soft_device_placement(True)",
+    )
+    not_logged = fail(
+        "{what}: the placement log does not show it",
+        means="The placement log does not show the operation.",
+        do="Use a release of TensorFlow whose log gpudiag reads (2.18 to 2.21).",
+    )
+    wrong_result = fail(
+        "{what}: the result computed on {logged} is wrong",
+        means="The operation ran, and its result is wrong.",
+        do="Trust no result of this machine. Look for errors in `nvidia-smi -q -d ECC` and `dmesg | grep Xid`.",
+    )
+
 
 GPU, CPU = "GPU:0", "CPU:0"
 MISSING_DEVICE, NO_KERNEL, CPU_RESOURCE = "missing device", "no kernel", "CPU resource"
@@ -135,30 +130,20 @@ class Run(Record):
         return MISSING_DEVICE if "Unable to find any devices for spec" in text else ""
 
 
-class Reading(probe.Reading):
+class Reading(probe.GpuReading):
     """What became of each operation."""
 
-    given: int
-    """GPUs that the probe was given."""
-    seen: int
-    """GPUs that TensorFlow lists."""
-    runs: tuple[Run, ...] = ()
-    """Empty where TensorFlow lists too few GPUs."""
+    runs: tuple[Run, ...]
 
     def figure(self) -> str:
-        if not self.runs:
-            return f"TensorFlow lists {self.seen} of {self.given} GPUs"
         missed = {run.cause for run in self.runs if run.told != run.cause}
         return f"{len(FALLS_TO) - len(missed)} of {len(FALLS_TO)} causes told apart"
 
 
 def measure(ctx: Context) -> Reading:
     tf = ctx.tf
-    given = len(ctx.gpus)
     tf.debugging.set_log_device_placement(True)
-    seen = len(tf.config.list_logical_devices("GPU"))
-    if seen < given:
-        return Reading(given, seen)
+    ctx.make_gpus()
     with tf.device(CPU):
         floats, integers = tf.constant(MATRIX), tf.constant([[1, 2], [3, 4]], tf.int64)
         one, key = tf.constant(1.0), tf.constant(7, tf.int64)
@@ -204,70 +189,21 @@ def measure(ctx: Context) -> Reading:
         for cause, op, requested, program, is_right in programs if mode == "eager" else programs[:3]:
             soft, hard = (attempt(mode, op, requested, program, is_right, soft=soft) for soft in (True, False))
             runs.append(Run(cause, mode, op, requested, soft, hard))
-    return Reading(given, seen, tuple(runs))
+    return Reading(tuple(runs))
 
 
-def judge(reading: Reading, facts: Facts, limits: Limits) -> Iterator[Judgement]:
-    if reading.seen < reading.given:
-        yield GPU_NOT_SEEN.found(seen=reading.seen, given=reading.given)
-        return
+def judge(reading: Reading, facts: Facts) -> Findings:
     for run in reading.runs:
         logged, expected = ", ".join(run.soft.logged), FALLS_TO[run.cause]
         if run.soft.raised:
-            yield RAISED_INSTEAD.found(what=run.what, cause=run.cause, error=run.soft.raised.brief)
+            yield Fault.raised_instead.found(what=run.what, cause=run.cause, error=run.soft.raised.brief)
             continue
         if not (run.soft.correct and (run.hard.raised or run.hard.correct)):
-            yield WRONG_RESULT.found(what=run.what, logged=logged or "an unknown device")
+            yield Fault.wrong_result.found(what=run.what, logged=logged or "an unknown device")
         if not run.soft.logged:
-            yield NOT_LOGGED.found(what=run.what)
+            yield Fault.not_logged.found(what=run.what)
         elif run.soft.logged != (expected,):
-            yield FELL_ELSEWHERE.found(what=run.what, cause=run.cause, logged=logged, expected=expected)
+            yield Fault.fell_elsewhere.found(what=run.what, cause=run.cause, logged=logged, expected=expected)
         elif run.told != run.cause:
             happened = run.hard.raised.brief if run.hard.raised else "no error"
-            yield CAUSE_NOT_TOLD.found(what=run.what, cause=run.cause, happened=happened)
-
-
-def _raised(message: str) -> Attempt:
-    return Attempt(raised=Raised("InvalidArgumentError", message))
-
-
-def _eager_error(requested: str) -> Attempt:
-    return _raised(
-        f"Could not satisfy device specification '/job:localhost/replica:0/task:0/device:{requested}'. "
-        "enable_soft_placement=0. Supported device types [CPU]. All available devices [/job:localhost/replica:0/task:0"
-        "/device:GPU:0, /job:localhost/replica:0/task:0/device:CPU:0]. [Op:MatMul] name: "
-    )
-
-
-_ON_GPU, _ON_CPU = Attempt((GPU,), GPU, True), Attempt((CPU,), CPU, True)
-_NO_DEVICES = _raised("Unable to find any devices for spec /device:GPU:99 [Op:__inference_run_19]")
-_NO_SUPPORTED = _raised(
-    "Cannot assign a device for operation MatMul: Could not satisfy explicit device specification '/device:GPU:0' "
-    "because no supported kernel for GPU devices is available."
-)
-
-
-def _case(
-    name: str, *expect: str, cause: str = NO_KERNEL, soft: Attempt = _ON_CPU, hard: Attempt = _NO_SUPPORTED
-) -> Case:
-    requested = "GPU:99" if cause == MISSING_DEVICE else GPU
-    return Case(name, expect, Reading(1, 1, (Run(cause, "tf.function", "MatMul", requested, soft, hard),)))
-
-
-CASES = (
-    _case("no such device, eagerly", cause=MISSING_DEVICE, soft=_ON_GPU, hard=_eager_error("GPU:99")),
-    _case("no such device, in a function", cause=MISSING_DEVICE, soft=_ON_GPU, hard=_NO_DEVICES),
-    _case("no kernel, eagerly", hard=_eager_error(GPU)),
-    _case("no kernel, in a function"),
-    _case("a resource of the CPU", cause=CPU_RESOURCE, hard=_ON_CPU),
-    _case("an error in new words", CAUSE_NOT_TOLD.name, hard=_raised("no such thing")),
-    _case("an error for a resource", CAUSE_NOT_TOLD.name, cause=CPU_RESOURCE),
-    _case("no error for a missing kernel", CAUSE_NOT_TOLD.name, hard=_ON_CPU),
-    _case("a resource followed to the GPU", CAUSE_NOT_TOLD.name, cause=CPU_RESOURCE, hard=_ON_GPU),
-    _case("a missing device on the CPU", FELL_ELSEWHERE.name, cause=MISSING_DEVICE, hard=_eager_error("GPU:99")),
-    _case("a release with that kernel", FELL_ELSEWHERE.name, soft=_ON_GPU, hard=_ON_GPU),
-    _case("hard placement", RAISED_INSTEAD.name, soft=_NO_SUPPORTED),
-    _case("a silent log", NOT_LOGGED.name, soft=Attempt((), CPU, True)),
-    _case("a wrong result", WRONG_RESULT.name, soft=Attempt((CPU,), CPU, False)),
-    Case("TensorFlow without GPU", (GPU_NOT_SEEN.name,), Reading(1, 0)),
-)
+            yield Fault.cause_not_told.found(what=run.what, cause=run.cause, happened=happened)

@@ -8,10 +8,6 @@ What it does
 Why it matters
     Hard placement is the way to make a program fail loudly instead of computing silently on the CPU. A test suite that
     relies on it is worthless where the error does not come.
-What a failure means
-    `no_error`: the operation ran on another device although hard placement was asked for.
-    `other_type`: an exception, and not the `tf.errors.InvalidArgumentError` that programs catch.
-    `other_text`: the right exception, whose text does not name the device; a release of TensorFlow that words it anew.
 What to do
     Call `tf.config.set_soft_device_placement(False)` before the first operation and look whether a library switches it
     on again. A session has a switch of its own: `tf.compat.v1.ConfigProto(allow_soft_placement=False)`. Do not test
@@ -21,37 +17,37 @@ What to do
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from typing import Any
 
 from gpudiag import probe
 from gpudiag.hostfacts import Facts
-from gpudiag.model import Limits, Severity
 from gpudiag.placement import devices_of, short_device
-from gpudiag.probe import Case, Context, Judgement, Kind, Raised
+from gpudiag.probe import Context, Findings, Raised, fail, warn
 from gpudiag.probes.common import MATRIX
 from gpudiag.record import Record
 
 PROBE = probe.Probe()
 
-NO_ERROR = Kind(
-    "no_error",
-    Severity.FAIL,
-    "{what}: no error, it ran on {device}",
-    "Look for a library that calls tf.config.set_soft_device_placement(True) after your own call with False.",
-)
-OTHER_TYPE = Kind(
-    "other_type",
-    Severity.FAIL,
-    "{what}: {error} (expected InvalidArgumentError)",
-    "Catch that exception too, or use a release of TensorFlow that raises InvalidArgumentError (2.1 to 2.21).",
-)
-OTHER_TEXT = Kind(
-    "other_text",
-    Severity.WARNING,
-    "{what}: the error does not say that the device is missing: {error}",
-    "Do not match on the text of this error; tell gpudiag's authors of this release of TensorFlow.",
-)
+
+class Fault(probe.Faults):
+    """What can be found."""
+
+    no_error = fail(
+        "{what}: no error, it ran on {device}",
+        means="The operation ran on another device although hard placement was asked for.",
+        do="Look for a library that calls tf.config.set_soft_device_placement(True) after your own call with False.",
+    )
+    other_type = fail(
+        "{what}: {error} (expected InvalidArgumentError)",
+        means="An exception, and not the `tf.errors.InvalidArgumentError` that programs catch.",
+        do="Catch that exception too, or use a release of TensorFlow that raises InvalidArgumentError (2.1 to 2.21).",
+    )
+    other_text = warn(
+        "{what}: the error does not say that the device is missing: {error}",
+        means=("The right exception, whose text does not name the device; a release of TensorFlow that words it anew."),
+        do="Do not match on the text of this error; tell gpudiag's authors of this release of TensorFlow.",
+    )
+
 
 MISSING = "/GPU:99"
 OTHER_JOB = "/job:worker/device:CPU:0"
@@ -131,45 +127,17 @@ def measure(ctx: Context) -> Reading:
     return Reading((*eager, *(run_session(requested, soft=soft) for requested, soft in requests)))
 
 
-def judge(reading: Reading, facts: Facts, limits: Limits) -> Iterator[Judgement]:
+def judge(reading: Reading, facts: Facts) -> Findings:
     for run in reading.runs:
         if run.raised is None:
-            yield NO_ERROR.found(what=run.what, device=run.device)
+            yield Fault.no_error.found(what=run.what, device=run.device)
         elif run.raised.type != "InvalidArgumentError":
-            yield OTHER_TYPE.found(what=run.what, error=run.raised.brief)
+            yield Fault.other_type.found(what=run.what, error=run.raised.brief)
         elif not (any(words in run.raised.message for words in _WORDS) and _names(run)):
-            yield OTHER_TEXT.found(what=run.what, error=run.raised.brief)
+            yield Fault.other_text.found(what=run.what, error=run.raised.brief)
 
 
 def _names(run: Run) -> bool:
     """Return True where the error names what was asked for, whatever stands between its parts."""
     assert run.raised is not None
     return all(part in run.raised.message for part in run.requested.removeprefix("/").split("/"))
-
-
-def _case(name: str, *expect: str, raised: Raised | None, device: str = "") -> Case:
-    return Case(name, expect, Reading((Run("eager", MISSING, False, raised, device),)))
-
-
-CASES = (
-    _case(
-        "raises as in TensorFlow 2.21",
-        raised=Raised(
-            "InvalidArgumentError",
-            "Could not satisfy device specification '/job:localhost/replica:0/task:0/device:GPU:99'. "
-            "enable_soft_placement=0. Supported device types [CPU]. [Op:MatMul] name: ",
-        ),
-    ),
-    _case(
-        "a session raises as in TensorFlow 2.21",
-        raised=Raised(
-            "InvalidArgumentError",
-            "Cannot assign a device for operation MatMul: {{node MatMul}} was explicitly assigned to /device:GPU:99 "
-            "but available devices are [ /job:localhost/replica:0/task:0/device:CPU:0 ].",
-        ),
-    ),
-    _case("silent fallback", "no_error", raised=None, device="CPU:0"),
-    _case("the RuntimeError of 2.0", "other_type", raised=Raised("RuntimeError", "GPU:99 unknown device.")),
-    _case("a text without the device", "other_text", raised=Raised("InvalidArgumentError", "unknown device.")),
-    _case("a text in new words", "other_text", raised=Raised("InvalidArgumentError", "GPU:99: no such thing")),
-)

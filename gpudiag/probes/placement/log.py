@@ -7,11 +7,6 @@ What it does
 Why it matters
     The placement log is the one source that says where operations really ran, and every verdict of the placement and
     logical probes rests on it. It must be there, complete and readable before they can be believed.
-What a failure means
-    `op_not_logged`: an operation that ran is not in the log, or its line has another form.
-    `op_elsewhere`: the log shows the operation on another device than the one it was put on.
-    `program_raised`: the program did not run to its end.
-    `wrong_result`: it did, and its result is wrong.
 What to do
     In your own program call `tf.debugging.set_log_device_placement(True)` right after `import tensorflow`: once
     TensorFlow has initialised, the call is accepted and nothing is logged. Leave `TF_CPP_MIN_LOG_LEVEL` unset: eager
@@ -20,42 +15,42 @@ What to do
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from typing import Any
 
 from gpudiag import probe
 from gpudiag.hostfacts import Facts
-from gpudiag.model import Limits, Severity
 from gpudiag.placement import devices_of
-from gpudiag.probe import Case, Context, Judgement, Kind, Raised
+from gpudiag.probe import Context, Findings, Raised, fail
 from gpudiag.record import Record
 
 PROBE = probe.Probe()
 
-OP_NOT_LOGGED = Kind(
-    "op_not_logged",
-    Severity.FAIL,
-    "{mode}: {op} ran on {expected} and is not in the placement log",
-    "Use a release of TensorFlow whose log gpudiag reads (2.18 to 2.21).",
-)
-OP_ELSEWHERE = Kind(
-    "op_elsewhere",
-    Severity.FAIL,
-    "{mode}: {op} was put on {expected}, the log says {logged}",
-    "Reinstall TensorFlow: pip install --force-reinstall tensorflow",
-)
-PROGRAM_RAISED = Kind(
-    "program_raised",
-    Severity.FAIL,
-    "{mode}: {error}",
-    "Two logical CPU devices need no GPU: reinstall TensorFlow: pip install --force-reinstall tensorflow",
-)
-WRONG_RESULT = Kind(
-    "wrong_result",
-    Severity.FAIL,
-    "{mode}: the result is {result}, not {expected}",
-    "Trust no result of this machine. Test its memory and processor, then reinstall TensorFlow.",
-)
+
+class Fault(probe.Faults):
+    """What can be found."""
+
+    op_not_logged = fail(
+        "{mode}: {op} ran on {expected} and is not in the placement log",
+        means="An operation that ran is not in the log, or its line has another form.",
+        do="Use a release of TensorFlow whose log gpudiag reads (2.18 to 2.21).",
+    )
+    op_elsewhere = fail(
+        "{mode}: {op} was put on {expected}, the log says {logged}",
+        means="The log shows the operation on another device than the one it was put on.",
+        do="Reinstall TensorFlow: pip install --force-reinstall tensorflow",
+    )
+    program_raised = fail(
+        "{mode}: {error}",
+        means="The program did not run to its end.",
+        do="Two logical CPU devices need no GPU: reinstall TensorFlow: pip install --force-reinstall tensorflow",
+    )
+    wrong_result = fail(
+        "{mode}: the result is {result}, not {expected}",
+        means="The program ran to its end, and its result is wrong.",
+        do="Trust no result of this machine. Test its memory and processor, then reinstall TensorFlow.",
+    )
+
 
 # Operation type to device: no type twice, so that a line tells which operation it is about.
 PROGRAMS = {
@@ -136,30 +131,16 @@ def _run(ctx: Context, mode: str, program: Callable[[], Any]) -> Run:
     return Run(mode, logged, results[0] if results else None, raised)
 
 
-def judge(reading: Reading, facts: Facts, limits: Limits) -> Iterator[Judgement]:
+def judge(reading: Reading, facts: Facts) -> Findings:
     for run in reading.runs:
         if run.raised:
-            yield PROGRAM_RAISED.found(mode=run.mode, error=run.raised.brief)
+            yield Fault.program_raised.found(mode=run.mode, error=run.raised.brief)
             continue
         if run.result != RESULTS[run.mode]:
-            yield WRONG_RESULT.found(mode=run.mode, result=run.result, expected=RESULTS[run.mode])
+            yield Fault.wrong_result.found(mode=run.mode, result=run.result, expected=RESULTS[run.mode])
         for op, expected in PROGRAMS[run.mode].items():
             logged = run.logged[op]
             if not logged:
-                yield OP_NOT_LOGGED.found(mode=run.mode, op=op, expected=expected)
+                yield Fault.op_not_logged.found(mode=run.mode, op=op, expected=expected)
             elif logged != (expected,):
-                yield OP_ELSEWHERE.found(mode=run.mode, op=op, expected=expected, logged=", ".join(logged))
-
-
-def _case(name: str, *expect: str, sub: str | None, result: float | None = 2.0, raised: Raised | None = None) -> Case:
-    logged: dict[str, tuple[str, ...]] = {"Max": ("CPU:0",), "Sub": (sub,) if sub else ()}
-    return Case(name, expect, Reading((Run("session", logged, result, raised),)))
-
-
-CASES = (
-    _case("all found", sub="CPU:1"),
-    _case("one line is missing", "op_not_logged", sub=None),
-    _case("one operation on the wrong device", "op_elsewhere", sub="CPU:0"),
-    _case("a wrong result", "wrong_result", sub="CPU:1", result=3.0),
-    _case("no second CPU", "program_raised", sub=None, result=None, raised=Raised("InvalidArgumentError", "no CPU:1")),
-)
+                yield Fault.op_elsewhere.found(mode=run.mode, op=op, expected=expected, logged=", ".join(logged))

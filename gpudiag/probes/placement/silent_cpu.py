@@ -10,14 +10,6 @@ Why it matters
     Nothing is said when an operation asked for on a GPU runs on the CPU, and each one costs two copies over the bus: a
     single one in a training step can cost more than the step. One that has a GPU kernel and still runs on the CPU is
     a surprise that no documentation leads to expect.
-What a failure means
-    `ran_elsewhere`: an operation that has a GPU kernel in TensorFlow 2.18 to 2.21 ran on another device.
-    `pinned`: integer operations did, and `TF_EAGER_ENABLE_SMALL_TENSOR_CPU_PINNING` is set, which runs small ones on
-    the CPU, also with soft placement off. Only a note.
-    `raised_instead`: an operation raised.
-    `not_logged`: the placement log does not show an operation.
-    `wrong_value`: an operation ran, and its result is wrong.
-    `gpu_not_seen`: TensorFlow lists fewer GPUs than the probe was given.
 What to do
     Find such operations in your own program with `tf.debugging.set_log_device_placement(True)` right after the import,
     or make them errors: `tf.config.set_soft_device_placement(False)`. Use another type, `tf.cast(x, tf.float32)`, or
@@ -26,49 +18,51 @@ What to do
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from typing import Any
 
 from gpudiag import probe
-from gpudiag.hostfacts import EnvironmentFacts, Facts, example
-from gpudiag.model import Limits, Severity
+from gpudiag.hostfacts import Facts
 from gpudiag.placement import devices_of, short_device
-from gpudiag.probe import Case, Context, Judgement, Kind, Needs, Raised, Scope
-from gpudiag.probes.common import GPU_NOT_SEEN, MATRIX, SQUARE
+from gpudiag.probe import Context, Findings, Raised, fail, note, warn
+from gpudiag.probes.common import MATRIX, SQUARE
 from gpudiag.record import Record
 
-PROBE = probe.Probe(needs=Needs(gpus=1), scope=Scope.ALL_GPUS)
+PROBE = probe.Probe(needs=probe.Needs(gpus=1), scope=probe.Scope.ALL_GPUS)
 
-RAN_ELSEWHERE = Kind(
-    "ran_elsewhere",
-    Severity.WARNING,
-    "{op} of {dtype}, asked for on {requested}, ran on {logged} without a word. Soft placement off: {reason}",
-    "Reinstall TensorFlow if it is not the official one: pip install --force-reinstall 'tensorflow[and-cuda]'",
-)
-PINNED = Kind(
-    "pinned",
-    Severity.NOTE,
-    "{op} of {dtype}, asked for on {requested}, ran on {logged}: TF_EAGER_ENABLE_SMALL_TENSOR_CPU_PINNING is set",
-    "unset TF_EAGER_ENABLE_SMALL_TENSOR_CPU_PINNING",
-)
-RAISED_INSTEAD = Kind(
-    "raised_instead",
-    Severity.FAIL,
-    "{op} of {dtype}, asked for on {requested}: {error}",
-    "Look for other processes in `nvidia-smi`, and for NVRM and Xid lines in `dmesg`.",
-)
-NOT_LOGGED = Kind(
-    "not_logged",
-    Severity.FAIL,
-    "{op} of {dtype}, asked for on {requested}: the placement log does not show it",
-    "Use a release of TensorFlow whose log gpudiag reads (2.18 to 2.21).",
-)
-WRONG_VALUE = Kind(
-    "wrong_value",
-    Severity.FAIL,
-    "{op} of {dtype}, asked for on {requested}: the result computed on {logged} is {result}, not {expected}",
-    "Trust no result of this machine. Look for errors in `nvidia-smi -q -d ECC` and `dmesg | grep Xid`.",
-)
+
+class Fault(probe.GpuFaults):
+    """What can be found."""
+
+    ran_elsewhere = warn(
+        "{op} of {dtype}, asked for on {requested}, ran on {logged} without a word. Soft placement off: {reason}",
+        means="An operation that has a GPU kernel in TensorFlow 2.18 to 2.21 ran on another device.",
+        do="Reinstall TensorFlow if it is not the official one: pip install --force-reinstall 'tensorflow[and-cuda]'",
+    )
+    pinned = note(
+        "{op} of {dtype}, asked for on {requested}, ran on {logged}: TF_EAGER_ENABLE_SMALL_TENSOR_CPU_PINNING is set",
+        means=(
+            "Integer operations did, and `TF_EAGER_ENABLE_SMALL_TENSOR_CPU_PINNING` is set, which runs small "
+            "ones on the CPU, also with soft placement off. Only a note."
+        ),
+        do="unset TF_EAGER_ENABLE_SMALL_TENSOR_CPU_PINNING",
+    )
+    raised_instead = fail(
+        "{op} of {dtype}, asked for on {requested}: {error}",
+        means="An operation raised.",
+        do="Look for other processes in `nvidia-smi`, and for NVRM and Xid lines in `dmesg`.",
+    )
+    not_logged = fail(
+        "{op} of {dtype}, asked for on {requested}: the placement log does not show it",
+        means="The placement log does not show an operation.",
+        do="Use a release of TensorFlow whose log gpudiag reads (2.18 to 2.21).",
+    )
+    wrong_value = fail(
+        "{op} of {dtype}, asked for on {requested}: the result computed on {logged} is {result}, not {expected}",
+        means="An operation ran, and its result is wrong.",
+        do="Trust no result of this machine. Look for errors in `nvidia-smi -q -d ECC` and `dmesg | grep Xid`.",
+    )
+
 
 GPU, CPU = "GPU:0", "CPU:0"
 MISSING = "GPU:99"
@@ -142,30 +136,20 @@ class Run(Record):
         return self.op, self.dtype, self.requested
 
 
-class Reading(probe.Reading):
+class Reading(probe.GpuReading):
     """Where each operation ran."""
 
-    given: int
-    """GPUs that the probe was given."""
-    seen: int
-    """GPUs that TensorFlow lists."""
-    runs: tuple[Run, ...] = ()
-    """Empty where TensorFlow lists too few GPUs."""
+    runs: tuple[Run, ...]
 
     def figure(self) -> str:
-        if not self.runs:
-            return f"TensorFlow lists {self.seen} of {self.given} GPUs"
         on_gpu, on_cpu = (sum(run.logged == (device,) for run in self.runs) for device in (GPU, CPU))
         return f"of {len(self.runs)} operations {on_gpu} ran on {GPU}, {on_cpu} on {CPU}"
 
 
 def measure(ctx: Context) -> Reading:
     tf = ctx.tf
-    given = len(ctx.gpus)
     tf.debugging.set_log_device_placement(True)
-    seen = len(tf.config.list_logical_devices("GPU"))
-    if seen < given:
-        return Reading(given, seen)
+    ctx.make_gpus()
     with tf.device(GPU):
         matrices = {dtype: tf.constant([[1, 2], [3, 4]], dtype) for dtype in _NUMBERS}
         vector, sevens, text = tf.constant([1.0, 2.0, 3.0, 4.0]), tf.constant([7.0] * 4), tf.constant(["seven"])
@@ -204,63 +188,27 @@ def measure(ctx: Context) -> Reading:
         hard = None if all(device.startswith("GPU:") for device in logged) else ctx.attempt(call)
         return Run(*asked.key, logged, short_device(results[0].backing_device), values[0], hard=hard)
 
-    return Reading(given, seen, tuple(run(asked) for asked in OPERATIONS))
+    return Reading(tuple(run(asked) for asked in OPERATIONS))
 
 
-def judge(reading: Reading, facts: Facts, limits: Limits) -> Iterator[Judgement]:
-    if reading.seen < reading.given:
-        yield GPU_NOT_SEEN.found(seen=reading.seen, given=reading.given)
-        return
+def judge(reading: Reading, facts: Facts) -> Findings:
     known = {asked.key: asked for asked in OPERATIONS}
     for run in reading.runs:
         asked = known[run.key]
         what = {"op": run.op, "dtype": run.dtype, "requested": run.requested}
         logged = ", ".join(run.logged)
         if run.raised:
-            yield RAISED_INSTEAD.found(**what, error=run.raised.brief)
+            yield Fault.raised_instead.found(**what, error=run.raised.brief)
             continue
         if run.result != str(asked.expected):
             on = logged or "an unknown device"
-            yield WRONG_VALUE.found(**what, logged=on, result=run.result, expected=str(asked.expected))
+            yield Fault.wrong_value.found(**what, logged=on, result=run.result, expected=str(asked.expected))
         if not run.logged:
-            yield NOT_LOGGED.found(**what)
+            yield Fault.not_logged.found(**what)
         elif asked.runs_on == GPU and run.logged != (GPU,):
             if VARIABLE in facts.variables and run.dtype.startswith("int"):
-                yield PINNED.found(**what, logged=logged)
+                yield Fault.pinned.found(**what, logged=logged)
             else:
-                yield RAN_ELSEWHERE.found(**what, logged=logged, reason=run.hard.brief if run.hard else "no error")
-
-
-def _case(
-    name: str,
-    *expect: str,
-    asked: Operation = OPERATIONS[0],
-    logged: str = GPU,
-    result: str | None = None,
-    raised: Raised | None = None,
-    hard: Raised | None = None,
-    variables: dict[str, str] | None = None,
-) -> Case:
-    on = (logged,) if logged else ()
-    run = Run(*asked.key, on, logged, str(asked.expected) if result is None else result, raised, hard)
-    return Case(name, expect, Reading(1, 1, (run,)), example(environment=EnvironmentFacts(variables or {})))
-
-
-_INT64 = next(asked for asked in OPERATIONS if asked.key == ("AddV2", "int64", GPU))
-_TEXT = next(asked for asked in OPERATIONS if asked.op == "AsString")
-_NO_KERNEL = Raised("InvalidArgumentError", "Could not satisfy device specification. Supported device types [CPU]")
-_SET = {VARIABLE: "(set)"}
-
-CASES = (
-    _case("on the GPU"),
-    _case("texts on the CPU", asked=_TEXT, logged=CPU, hard=_NO_KERNEL),
-    _case("a missing device falls to GPU:0", asked=OPERATIONS[1]),
-    _case("a missing device falls to the CPU", RAN_ELSEWHERE.name, asked=OPERATIONS[1], logged=CPU),
-    _case("a build without the kernel", RAN_ELSEWHERE.name, logged=CPU, hard=_NO_KERNEL),
-    _case("pinned to the CPU", PINNED.name, asked=_INT64, logged=CPU, variables=_SET),
-    _case("not what pinning does", RAN_ELSEWHERE.name, logged=CPU, variables=_SET),
-    _case("a silent log", NOT_LOGGED.name, logged=""),
-    _case("an error", RAISED_INSTEAD.name, logged="", result="", raised=Raised("InternalError", "CUDA error")),
-    _case("a wrong value", WRONG_VALUE.name, result="[[inf]]"),
-    Case("TensorFlow without GPU", (GPU_NOT_SEEN.name,), Reading(1, 0)),
-)
+                yield Fault.ran_elsewhere.found(
+                    **what, logged=logged, reason=run.hard.brief if run.hard else "no error"
+                )

@@ -8,12 +8,6 @@ What it does
 Why it matters
     Soft placement is TensorFlow's default. It is why code written for a GPU runs on a machine without one, and also why
     a program silently computes on the CPU. Both rest on the behaviour that is measured here.
-What a failure means
-    `raised_instead`: code that names a missing device stops instead of running elsewhere.
-    `on_missing_device`: TensorFlow claims to have computed on a device that does not exist.
-    `not_logged`: the placement log does not show the operation, so no placement can be trusted on this machine.
-    `log_disagrees`: the log and the result name different devices.
-    `wrong_result`: the operation ran, and its result is wrong.
 What to do
     Make sure that nothing switches soft placement off: `tf.config.set_soft_device_placement(True)`. To learn where
     operations run in your own program, call `tf.debugging.set_log_device_placement(True)` right after the import.
@@ -21,49 +15,48 @@ What to do
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from typing import Any
 
 from gpudiag import probe
 from gpudiag.hostfacts import Facts
-from gpudiag.model import Limits, Severity
 from gpudiag.placement import devices_of, short_device
-from gpudiag.probe import Case, Context, Judgement, Kind, Raised
+from gpudiag.probe import Context, Findings, Raised, fail
 from gpudiag.probes.common import MATRIX, is_square
 from gpudiag.record import Record
 
 PROBE = probe.Probe(quick=True)
 
-RAISED_INSTEAD = Kind(
-    "raised_instead",
-    Severity.FAIL,
-    "{mode}: an error instead of a fallback for {requested}: {error}",
-    "Switch soft placement on before the first operation: tf.config.set_soft_device_placement(True)",
-)
-ON_MISSING_DEVICE = Kind(
-    "on_missing_device",
-    Severity.FAIL,
-    "{mode}: TensorFlow says that MatMul ran on {device}, which does not exist",
-    "Trust no placement on this machine before TensorFlow was reinstalled: pip install --force-reinstall tensorflow",
-)
-NOT_LOGGED = Kind(
-    "not_logged",
-    Severity.FAIL,
-    "{mode}: the placement log does not show MatMul",
-    "Use a release of TensorFlow whose log gpudiag reads (2.18 to 2.21).",
-)
-LOG_DISAGREES = Kind(
-    "log_disagrees",
-    Severity.FAIL,
-    "{mode}: the placement log says {logged}, the result says {device}",
-    "Trust no placement on this machine before TensorFlow was reinstalled: pip install --force-reinstall tensorflow",
-)
-WRONG_RESULT = Kind(
-    "wrong_result",
-    Severity.FAIL,
-    "{mode}: the product computed on {device} is wrong",
-    "Trust no result of this machine. Test its memory and processor, then reinstall TensorFlow.",
-)
+
+class Fault(probe.Faults):
+    """What can be found."""
+
+    raised_instead = fail(
+        "{mode}: an error instead of a fallback for {requested}: {error}",
+        means="Code that names a missing device stops instead of running elsewhere.",
+        do="Switch soft placement on before the first operation: tf.config.set_soft_device_placement(True)",
+    )
+    on_missing_device = fail(
+        "{mode}: TensorFlow says that MatMul ran on {device}, which does not exist",
+        means="TensorFlow claims to have computed on a device that does not exist.",
+        do="Trust no placement here until TensorFlow is reinstalled: pip install --force-reinstall tensorflow",
+    )
+    not_logged = fail(
+        "{mode}: the placement log does not show MatMul",
+        means="The placement log does not show the operation, so no placement can be trusted on this machine.",
+        do="Use a release of TensorFlow whose log gpudiag reads (2.18 to 2.21).",
+    )
+    log_disagrees = fail(
+        "{mode}: the placement log says {logged}, the result says {device}",
+        means="The log and the result name different devices.",
+        do="Trust no placement here until TensorFlow is reinstalled: pip install --force-reinstall tensorflow",
+    )
+    wrong_result = fail(
+        "{mode}: the product computed on {device} is wrong",
+        means="The operation ran, and its result is wrong.",
+        do="Trust no result of this machine. Test its memory and processor, then reinstall TensorFlow.",
+    )
+
 
 MISSING = "/GPU:99"
 
@@ -123,43 +116,16 @@ def _run(ctx: Context, mode: str, multiply: Callable[[], Any]) -> Run:
     return Run(mode, devices_of("MatMul", log.placements), short_device(product.device), is_square(product))
 
 
-def judge(reading: Reading, facts: Facts, limits: Limits) -> Iterator[Judgement]:
+def judge(reading: Reading, facts: Facts) -> Findings:
     for run in reading.runs:
         if run.raised:
-            yield RAISED_INSTEAD.found(mode=run.mode, requested=MISSING, error=run.raised.brief)
+            yield Fault.raised_instead.found(mode=run.mode, requested=MISSING, error=run.raised.brief)
             continue
         for device in {run.device, *run.logged} - set(reading.present):
-            yield ON_MISSING_DEVICE.found(mode=run.mode, device=device)
+            yield Fault.on_missing_device.found(mode=run.mode, device=device)
         if not run.logged:
-            yield NOT_LOGGED.found(mode=run.mode)
+            yield Fault.not_logged.found(mode=run.mode)
         elif run.logged != (run.device,):
-            yield LOG_DISAGREES.found(mode=run.mode, logged=", ".join(run.logged), device=run.device)
+            yield Fault.log_disagrees.found(mode=run.mode, logged=", ".join(run.logged), device=run.device)
         if not run.correct:
-            yield WRONG_RESULT.found(mode=run.mode, device=run.device)
-
-
-_FELL_BACK = Run("eager", ("CPU:0",), "CPU:0", True)
-
-CASES = (
-    Case("falls back to the CPU", (), Reading(("CPU:0",), (_FELL_BACK,))),
-    Case("falls back to a GPU", (), Reading(("CPU:0", "GPU:0"), (Run("tf.function", ("GPU:0",), "GPU:0", True),))),
-    Case(
-        "hard placement",
-        ("raised_instead",),
-        Reading(
-            ("CPU:0",), (_FELL_BACK, Run("tf.function", raised=Raised("InvalidArgumentError", "Unable to find any")))
-        ),
-    ),
-    Case(
-        "an impossible placement",
-        ("on_missing_device",),
-        Reading(("CPU:0",), (Run("eager", ("GPU:99",), "GPU:99", True),)),
-    ),
-    Case("a silent log", ("not_logged",), Reading(("CPU:0",), (Run("eager", (), "CPU:0", True),))),
-    Case(
-        "two stories",
-        ("log_disagrees",),
-        Reading(("CPU:0", "CPU:1"), (Run("eager", ("CPU:1",), "CPU:0", True),)),
-    ),
-    Case("a wrong product", ("wrong_result",), Reading(("CPU:0",), (Run("eager", ("CPU:0",), "CPU:0", False),))),
-)
+            yield Fault.wrong_result.found(mode=run.mode, device=run.device)

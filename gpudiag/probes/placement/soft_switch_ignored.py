@@ -11,9 +11,6 @@ What it does
 Why it matters
     Every one of them is silent. A program, or a test suite, that trusts one to keep its operations on the GPU computes
     on the CPU; a session that was to fall back stops.
-What a failure means
-    `behaviour_changed`: this TensorFlow does something else than 2.18 to 2.21 do. Only a note: what is said here, and
-    what a program was built on, is to be looked at anew.
 What to do
     In TensorFlow 2 call `tf.config.set_soft_device_placement(False)` before the first operation, and nothing else. For
     a session write `tf.compat.v1.ConfigProto(allow_soft_placement=False)`, or `True`, every time. Then read the
@@ -22,25 +19,31 @@ What to do
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from typing import Any
 
 from gpudiag import probe
 from gpudiag.hostfacts import Facts
-from gpudiag.model import Limits, Severity
 from gpudiag.placement import devices_of, short_device
-from gpudiag.probe import Case, Context, Judgement, Kind, Raised
+from gpudiag.probe import Context, Findings, Raised, note
 from gpudiag.probes.common import MATRIX
 from gpudiag.record import Record
 
 PROBE = probe.Probe()
 
-BEHAVIOUR_CHANGED = Kind(
-    "behaviour_changed",
-    Severity.NOTE,
-    "{what}: {happened}; TensorFlow 2.18 to 2.21: {known}",
-    "Look whether your program relies on it; set placement by tf.config.set_soft_device_placement alone.",
-)
+
+class Fault(probe.Faults):
+    """What can be found."""
+
+    behaviour_changed = note(
+        "{what}: {happened}; TensorFlow 2.18 to 2.21: {known}",
+        means=(
+            "This TensorFlow does something else than 2.18 to 2.21 do. Only a note: what is said here, and "
+            "what a program was built on, is to be looked at anew."
+        ),
+        do="Look whether your program relies on it; set placement by tf.config.set_soft_device_placement alone.",
+    )
+
 
 MISSING = "/GPU:99"
 RAISES = "InvalidArgumentError"
@@ -154,34 +157,11 @@ def measure(ctx: Context) -> Reading:
     return Reading(tuple(attempts))
 
 
-def judge(reading: Reading, facts: Facts, limits: Limits) -> Iterator[Judgement]:
+def judge(reading: Reading, facts: Facts) -> Findings:
     for attempt in reading.attempts:
         way = WAYS[attempt.way]
         if attempt.came_to == way.comes_to:
             continue
         happened = attempt.raised.brief if attempt.raised else f"runs on {attempt.came_to or 'an unknown device'}"
         known = f"raises {RAISES}" if way.comes_to == RAISES else f"runs on {way.comes_to}"
-        yield BEHAVIOUR_CHANGED.found(what=way.what, happened=happened, known=known)
-
-
-_REFUSED = Raised(RAISES, "Could not satisfy device specification '/job:localhost/replica:0/task:0/device:GPU:99'.")
-
-
-def _case(name: str, *expect: str, attempt: Attempt) -> Case:
-    return Case(name, expect, Reading((attempt,)))
-
-
-CASES = (
-    _case("a config that eager mode ignores", attempt=Attempt("eager_config", ("CPU:0",), "CPU:0")),
-    _case("a session that is hard", attempt=Attempt("session_config", raised=_REFUSED)),
-    _case("a constant handed out again", attempt=Attempt("old_constant", (), "CPU:0")),
-    _case("a variable that draws the write", attempt=Attempt("variable", ("CPU:1",), "CPU:1")),
-    _case("a config that is heeded", "behaviour_changed", attempt=Attempt("eager_config", raised=_REFUSED)),
-    _case("a session that is soft", "behaviour_changed", attempt=Attempt("session_default", ("CPU:0",))),
-    _case(
-        "another error",
-        "behaviour_changed",
-        attempt=Attempt("session_config", raised=Raised("AttributeError", "'Context' object has no attribute")),
-    ),
-    _case("a write where it was put", "behaviour_changed", attempt=Attempt("variable", ("CPU:0",), "CPU:0")),
-)
+        yield Fault.behaviour_changed.found(what=way.what, happened=happened, known=known)

@@ -10,13 +10,6 @@ Why it matters
     TensorFlow does not even read the list and accepts every one of these: only a machine with a GPU can show it.
     Eager mode raises another error, at the first call that lists GPUs: whoever catches it has all GPUs from then on.
     And `-1` is no error: a session skips it and has no GPU left, eager mode counts from the end and takes the last GPU.
-What a failure means
-    `accepted`: an invalid list was accepted, so a mistake in it goes unnoticed.
-    `other_type`: an exception, and not the one that programs catch: `tf.errors.InvalidArgumentError` of a session,
-    `ValueError` in eager mode.
-    `other_text`: the right exception, whose text does not name the fault; a release of TensorFlow that words it anew.
-    `not_skipped`: a session with the list `-1` has a GPU.
-    `gpu_not_seen`, `other_gpu`, `wrong_result`: TensorFlow does not use the GPU that it was given, or not correctly.
 What to do
     Count from 0 within the GPUs that `CUDA_VISIBLE_DEVICES` leaves visible: with `CUDA_VISIBLE_DEVICES=2,3` the valid
     ids are 0 and 1. For a session without a GPU: `tf.compat.v1.ConfigProto(device_count={"GPU": 0})`. In eager mode:
@@ -25,7 +18,6 @@ What to do
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from functools import partial
 from typing import Any
 
@@ -33,45 +25,40 @@ import msgspec
 
 from gpudiag import probe
 from gpudiag.hostfacts import Facts
-from gpudiag.model import Limits, Severity
 from gpudiag.placement import created_devices, short_device
-from gpudiag.probe import Case, Context, Judgement, Kind, Needs, Raised, Scope
-from gpudiag.probes.common import (
-    GPU_NOT_SEEN,
-    MATRIX,
-    OTHER_GPU,
-    WRONG_RESULT,
-    Kernel,
-    is_square,
-    judge_kernel,
-)
+from gpudiag.probe import Context, Findings, Kernel, Raised, fail, warn
+from gpudiag.probes.common import MATRIX, is_square
 
-PROBE = probe.Probe(needs=Needs(gpus=1), scope=Scope.ALL_GPUS)
+PROBE = probe.Probe(needs=probe.Needs(gpus=1), scope=probe.Scope.ALL_GPUS)
 
-ACCEPTED = Kind(
-    "accepted",
-    Severity.FAIL,
-    "{mode}: visible_device_list={visible_device_list!r} was accepted with {count} GPUs",
-    "Compare the GPUs that TensorFlow lists with the list before use: tf.config.list_physical_devices('GPU')",
-)
-OTHER_TYPE = Kind(
-    "other_type",
-    Severity.FAIL,
-    "{mode}: visible_device_list={visible_device_list!r}: {error} (expected {expected})",
-    "Programs that catch {expected} miss this error: look up its text.",
-)
-OTHER_TEXT = Kind(
-    "other_text",
-    Severity.WARNING,
-    "{mode}: visible_device_list={visible_device_list!r}: the error does not say {words!r}: {error}",
-    "Do not match on the text of this error; tell gpudiag's authors of this release of TensorFlow.",
-)
-NOT_SKIPPED = Kind(
-    "not_skipped",
-    Severity.WARNING,
-    "a session with visible_device_list='-1' has {devices}, it should have no GPU",
-    "For a session without a GPU: tf.compat.v1.ConfigProto(device_count={{'GPU': 0}})",
-)
+
+class Fault(probe.KernelFaults):
+    """What can be found."""
+
+    accepted = fail(
+        "{mode}: visible_device_list={visible_device_list!r} was accepted with {count} GPUs",
+        means="An invalid list was accepted, so a mistake in it goes unnoticed.",
+        do="Compare the GPUs that TensorFlow lists with the list before use: tf.config.list_physical_devices('GPU')",
+    )
+    other_type = fail(
+        "{mode}: visible_device_list={visible_device_list!r}: {error} (expected {expected})",
+        means=(
+            "An exception, and not the one that programs catch: `tf.errors.InvalidArgumentError` of a "
+            "session, `ValueError` in eager mode."
+        ),
+        do="Programs that catch {expected} miss this error: look up its text.",
+    )
+    other_text = warn(
+        "{mode}: visible_device_list={visible_device_list!r}: the error does not say {words!r}: {error}",
+        means=("The right exception, whose text does not name the fault; a release of TensorFlow that words it anew."),
+        do="Do not match on the text of this error; tell gpudiag's authors of this release of TensorFlow.",
+    )
+    not_skipped = warn(
+        "a session with visible_device_list='-1' has {devices}, it should have no GPU",
+        means="A session with the list `-1` has a GPU.",
+        do="For a session without a GPU: tf.compat.v1.ConfigProto(device_count={{'GPU': 0}})",
+    )
+
 
 # TensorFlow's words of the fault (2.21: ParseVisibleDeviceList and ParsePlatformDeviceIdString).
 INVALID = {
@@ -85,17 +72,13 @@ EAGER_INVALID = {"100": "Invalid visible device index: 100"}  # one, because a p
 MINUS_ONE = "-1"
 
 
-class Reading(probe.Reading):
+class Reading(probe.GpuReading):
     """What each invalid list raised, and what the others computed."""
 
-    given: tuple[str, ...]
-    """PCI bus ids of the GPUs that the probe was given."""
-    seen: int
-    """GPUs that TensorFlow lists."""
     raised: dict[str, Raised | None]
     """Invalid list to what it raised."""
-    kernel: Kernel | None
-    """Computed under the valid list; None where TensorFlow lists too few GPUs."""
+    kernel: Kernel
+    """Computed under the valid list."""
     eager: dict[str, Raised | None] = {}
     """The same in eager mode."""
     minus_one: tuple[str, ...] = ()
@@ -104,19 +87,14 @@ class Reading(probe.Reading):
     """Computed in eager mode under the list ``-1``, in another process; None where it was refused."""
 
     def figure(self) -> str:
-        if self.kernel is None:
-            return f"TensorFlow lists {self.seen} of {len(self.given)} GPUs"
         refused = sum(one is not None for one in (*self.raised.values(), *self.eager.values()))
         return f"{refused} of {len(self.raised) + len(self.eager)} invalid lists refused"
 
 
 def measure(ctx: Context) -> Reading:
     tf, v1 = ctx.tf, ctx.tf.compat.v1
-    given = tuple(gpu.pci_bus_id for gpu in ctx.gpus)
     eager = {invalid: _list_in_eager_mode(ctx, invalid) for invalid in EAGER_INVALID}
-    seen = len(tf.config.list_physical_devices("GPU"))  # the list is forgotten once it has raised
-    if seen < len(given):
-        return Reading(given, seen, {}, None)
+    ctx.list_gpus()  # the list is forgotten once it has raised
     last = msgspec.convert(ctx.peer.meet("last"), Kernel | None)
 
     def session(visible_device_list: str) -> Any:
@@ -138,7 +116,7 @@ def measure(ctx: Context) -> Reading:
             correct = is_square(running.run(product, {matrix: MATRIX}))
     device = short_device(product.device)
     kernel = Kernel(device, ctx.pci_bus_ids().get(device, ""), correct)
-    return Reading(given, seen, raised, kernel, eager, tuple(names), last)
+    return Reading(raised, kernel, eager, tuple(names), last)
 
 
 def peer(ctx: Context) -> None:
@@ -165,10 +143,7 @@ def _list_in_eager_mode(ctx: Context, visible_device_list: str) -> Raised | None
     return ctx.attempt(lambda: ctx.tf.config.list_physical_devices("GPU"))
 
 
-def judge(reading: Reading, facts: Facts, limits: Limits) -> Iterator[Judgement]:
-    if reading.kernel is None:
-        yield GPU_NOT_SEEN.found(seen=reading.seen, given=len(reading.given))
-        return
+def judge(reading: Reading, facts: Facts) -> Findings:
     attempts = [
         *(("session", invalid, raised, "InvalidArgumentError", INVALID) for invalid, raised in reading.raised.items()),
         *(("eager mode", invalid, raised, "ValueError", EAGER_INVALID) for invalid, raised in reading.eager.items()),
@@ -176,55 +151,13 @@ def judge(reading: Reading, facts: Facts, limits: Limits) -> Iterator[Judgement]
     for mode, invalid, raised, expected, texts in attempts:
         about = {"mode": mode, "visible_device_list": invalid}
         if raised is None:
-            yield ACCEPTED.found(**about, count=reading.seen)
+            yield Fault.accepted.found(**about, count=reading.seen)
         elif raised.type != expected:
-            yield OTHER_TYPE.found(**about, expected=expected, error=raised.brief)
+            yield Fault.other_type.found(**about, expected=expected, error=raised.brief)
         elif texts[invalid] not in raised.message:
-            yield OTHER_TEXT.found(**about, words=texts[invalid], error=raised.brief)
+            yield Fault.other_text.found(**about, words=texts[invalid], error=raised.brief)
     if reading.minus_one:
-        yield NOT_SKIPPED.found(devices=", ".join(reading.minus_one))
-    yield from judge_kernel(reading.kernel, reading.given[0])
+        yield Fault.not_skipped.found(devices=", ".join(reading.minus_one))
+    yield from reading.kernel.verified_on(reading.given[0])
     if reading.last is not None:
-        yield from judge_kernel(reading.last, reading.given[-1])
-
-
-_PCI = "0000:3b:00.0"
-_KERNEL = Kernel("GPU:0", _PCI, True)
-_REFUSED = Raised(
-    "InvalidArgumentError", "'visible_device_list' listed an invalid Device id '100' but visible device count is 1"
-)
-
-
-_EAGER = Raised("ValueError", "Invalid visible device index: 100")
-
-
-def _case(
-    name: str,
-    *expect: str,
-    raised: Raised | None = _REFUSED,
-    kernel: Kernel = _KERNEL,
-    eager: Raised | None = _EAGER,
-    minus_one: tuple[str, ...] = (),
-    last: Kernel | None = _KERNEL,
-) -> Case:
-    verified = (_PCI,) if _KERNEL in {kernel, last} else ()
-    return Case(
-        name, expect, Reading((_PCI,), 1, {"100": raised}, kernel, {"100": eager}, minus_one, last), verified=verified
-    )
-
-
-CASES = (
-    _case("refused"),
-    _case("accepted", ACCEPTED.name, raised=None),
-    _case("another type", OTHER_TYPE.name, raised=Raised("ValueError", "Invalid visible device index: 100")),
-    _case("another text", OTHER_TEXT.name, raised=Raised("InvalidArgumentError", "no such GPU")),
-    _case("accepted in eager mode", ACCEPTED.name, eager=None),
-    _case("another type in eager mode", OTHER_TYPE.name, eager=_REFUSED),
-    _case("another text in eager mode", OTHER_TEXT.name, eager=Raised("ValueError", "no such GPU")),
-    _case("-1 refused in eager mode", last=None),
-    _case("-1 is a GPU of a session", NOT_SKIPPED.name, minus_one=("GPU:0",)),
-    _case("-1 is another GPU than the last", OTHER_GPU.name, last=Kernel("GPU:0", "0000:af:00.0", True)),
-    _case("another GPU", OTHER_GPU.name, kernel=Kernel("GPU:0", "0000:af:00.0", True)),
-    _case("a wrong product", WRONG_RESULT.name, kernel=Kernel("GPU:0", _PCI, False)),
-    Case("TensorFlow without GPU", (GPU_NOT_SEEN.name,), Reading((_PCI,), 0, {}, None)),
-)
+        yield from reading.last.verified_on(reading.given[-1])

@@ -7,12 +7,6 @@ What it does
 Why it matters
     The variable decides which GPUs a program can see at all, and in which order, and nothing is reported when it is
     misread: the list ends in silence at the first entry that is not valid, and `-1` and nothing hide every GPU.
-What a failure means
-    `wrong_gpus`: a value shows other GPUs than it names, or in another order.
-    `not_hidden`: GPUs are visible under a value that hides them all.
-    `list_not_cut`: entries after an invalid one have an effect, which the driver does not promise.
-    `tensorflow_differs`: TensorFlow lists more or fewer GPUs than the driver shows it.
-    `gpu_not_seen`: TensorFlow lists too few GPUs even where they are named by UUID.
 What to do
     `export CUDA_VISIBLE_DEVICES=GPU-...,GPU-...` with UUIDs as `nvidia-smi -L` prints them: no order changes those. To
     use no GPU: `export CUDA_VISIBLE_DEVICES=-1`. To use all: `unset CUDA_VISIBLE_DEVICES`.
@@ -20,47 +14,45 @@ What to do
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from functools import partial
 
 from gpudiag import probe
 from gpudiag.hostfacts import Facts
-from gpudiag.model import Limits, Severity
-from gpudiag.probe import Case, Context, Judgement, Kind, Needs, Scope
-from gpudiag.probes.common import GPU_NOT_SEEN
+from gpudiag.probe import Context, Findings, fail, warn
 from gpudiag.record import Record
 
 PROBE = probe.Probe(
-    needs=Needs(gpus=1),
-    scope=Scope.ALL_GPUS,
+    needs=probe.Needs(gpus=1),
+    scope=probe.Scope.ALL_GPUS,
     # NVML's indices are CUDA's in this order alone; whether it is in force is judged by discovery.device_order.
     env={"CUDA_DEVICE_ORDER": "PCI_BUS_ID"},
 )
 
-WRONG_GPUS = Kind(
-    "wrong_gpus",
-    Severity.FAIL,
-    "CUDA_VISIBLE_DEVICES='{value}' shows {shown}, it names {expected}",
-    "Choose GPUs by UUID, which no order changes: export CUDA_VISIBLE_DEVICES=GPU-... (see nvidia-smi -L)",
-)
-NOT_HIDDEN = Kind(
-    "not_hidden",
-    Severity.FAIL,
-    "CUDA_VISIBLE_DEVICES='{value}' should hide every GPU and shows {shown}",
-    "Hide them in the program: tf.config.set_visible_devices([], 'GPU')",
-)
-LIST_NOT_CUT = Kind(
-    "list_not_cut",
-    Severity.WARNING,
-    "CUDA_VISIBLE_DEVICES='{value}' has an invalid entry, and those after it count: it shows {shown}",
-    "List only GPUs that exist; other drivers end the list at the first invalid entry.",
-)
-TENSORFLOW_DIFFERS = Kind(
-    "tensorflow_differs",
-    Severity.FAIL,
-    "under CUDA_VISIBLE_DEVICES='{value}' TensorFlow lists {listed} GPU(s), the CUDA driver shows {shown}",
-    "See TensorFlow's log: it leaves out GPUs with few multiprocessors (TF_MIN_GPU_MULTIPROCESSOR_COUNT).",
-)
+
+class Fault(probe.GpuFaults):
+    """What can be found."""
+
+    wrong_gpus = fail(
+        "CUDA_VISIBLE_DEVICES='{value}' shows {shown}, it names {expected}",
+        means="A value shows other GPUs than it names, or in another order.",
+        do="Choose GPUs by UUID, which no order changes: export CUDA_VISIBLE_DEVICES=GPU-... (see nvidia-smi -L)",
+    )
+    not_hidden = fail(
+        "CUDA_VISIBLE_DEVICES='{value}' should hide every GPU and shows {shown}",
+        means="GPUs are visible under a value that hides them all.",
+        do="Hide them in the program: tf.config.set_visible_devices([], 'GPU')",
+    )
+    list_not_cut = warn(
+        "CUDA_VISIBLE_DEVICES='{value}' has an invalid entry, and those after it count: it shows {shown}",
+        means="Entries after an invalid one have an effect, which the driver does not promise.",
+        do="List only GPUs that exist; other drivers end the list at the first invalid entry.",
+    )
+    tensorflow_differs = fail(
+        "under CUDA_VISIBLE_DEVICES='{value}' TensorFlow lists {listed} GPU(s), the CUDA driver shows {shown}",
+        means="TensorFlow lists more or fewer GPUs than the driver shows it.",
+        do="See TensorFlow's log: it leaves out GPUs with few multiprocessors (TF_MIN_GPU_MULTIPROCESSOR_COUNT).",
+    )
+
 
 ABSENT_INDEX = 999
 """More GPUs than any machine has."""
@@ -129,53 +121,19 @@ def _look(ctx: Context) -> Shown:
     return Shown(listed, tuple(device.pci_bus_id for device in ctx.cuda_devices()))
 
 
-def judge(reading: Reading, facts: Facts, limits: Limits) -> Iterator[Judgement]:
+def judge(reading: Reading, facts: Facts) -> Findings:
     named = reading.values["UUIDs"].shown
     if min(named.listed, len(named.pci_bus_ids)) < len(reading.given):
-        yield GPU_NOT_SEEN.found(seen=named.listed, given=len(reading.given))
+        yield Fault.gpu_not_seen.found(seen=named.listed, given=len(reading.given))
         return
     for form, one in reading.values.items():
         shown = ", ".join(one.shown.pci_bus_ids) or "none"
         if one.shown.pci_bus_ids == one.expected:
             if one.shown.listed != len(one.expected):
-                yield TENSORFLOW_DIFFERS.found(value=one.value, listed=one.shown.listed, shown=shown)
+                yield Fault.tensorflow_differs.found(value=one.value, listed=one.shown.listed, shown=shown)
         elif not one.expected:
-            yield NOT_HIDDEN.found(value=one.value, shown=shown)
+            yield Fault.not_hidden.found(value=one.value, shown=shown)
         elif form == "invalid" and one.shown.pci_bus_ids[: len(one.expected)] == one.expected:
-            yield LIST_NOT_CUT.found(value=one.value, shown=shown)
+            yield Fault.list_not_cut.found(value=one.value, shown=shown)
         else:
-            yield WRONG_GPUS.found(value=one.value, shown=shown, expected=", ".join(one.expected))
-
-
-_FIRST, _SECOND = "0000:3b:00.0", "0000:af:00.0"
-_BACK = (_SECOND, _FIRST)
-_GOOD = {
-    "UUIDs": Value("GPU-2,GPU-1", _BACK, Shown(2, _BACK)),
-    "one index": Value("0", (_FIRST,), Shown(1, (_FIRST,))),
-    "indices": Value("1,0", _BACK, Shown(2, _BACK)),
-    "-1": Value("-1", (), Shown(0, ())),
-    "empty": Value("", (), Shown(0, ())),
-    "invalid": Value("0,999,1", (_FIRST,), Shown(1, (_FIRST,))),
-}
-
-
-def _case(name: str, *expect: str, form: str = "", shown: tuple[str, ...] = (), listed: int | None = None) -> Case:
-    values = dict(_GOOD)
-    if form:
-        seen = Shown(len(shown) if listed is None else listed, shown)
-        values[form] = Value(_GOOD[form].value, _GOOD[form].expected, seen)
-    return Case(name, expect, Reading((_FIRST, _SECOND), values))
-
-
-CASES = (
-    _case("all obeyed"),
-    _case("the order of indices ignored", WRONG_GPUS.name, form="indices", shown=(_FIRST, _SECOND)),
-    _case("the index of another GPU", WRONG_GPUS.name, form="one index", shown=(_SECOND,)),
-    _case("the order of UUIDs ignored", WRONG_GPUS.name, form="UUIDs", shown=(_FIRST, _SECOND)),
-    _case("an invalid list hides all", WRONG_GPUS.name, form="invalid"),
-    _case("an invalid entry passed over", LIST_NOT_CUT.name, form="invalid", shown=(_FIRST, _SECOND)),
-    _case("-1 hides nothing", NOT_HIDDEN.name, form="-1", shown=(_FIRST, _SECOND)),
-    _case("nothing hides one", NOT_HIDDEN.name, form="empty", shown=(_SECOND,)),
-    _case("TensorFlow leaves one out", TENSORFLOW_DIFFERS.name, form="indices", shown=_BACK, listed=1),
-    _case("one of two", GPU_NOT_SEEN.name, form="UUIDs", shown=_BACK, listed=1),
-)
+            yield Fault.wrong_gpus.found(value=one.value, shown=shown, expected=", ".join(one.expected))

@@ -1,0 +1,174 @@
+"""What every probe that measures has of its contract, shown once for all of them, on what was recorded of each."""
+
+from __future__ import annotations
+
+import copy
+import json
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import msgspec
+import pytest
+
+from gpudiag import catalogue
+from gpudiag.catalogue import Entry
+from gpudiag.child import ChildContext
+from gpudiag.errors import Disturbed
+from gpudiag.hostfacts import Facts, example_gpu
+from gpudiag.model import Gpu, Judged, Limits, Severity
+from gpudiag.probe import MIB, Faults, GpuReading, MemoryUse, fail, note, warn
+from provocations import table
+
+RECORDED = Path(__file__).parents[1] / "recorded"
+MACHINES = ("1x16GiB", "2x16GiB")
+ENTRIES = [entry for entry in catalogue.entries() if entry.reading is not None]
+ON_GPUS = [entry for entry in ENTRIES if entry.reading is not None and issubclass(entry.reading, GpuReading)]
+OLDER = json.loads((RECORDED / "older.json").read_bytes())
+# A probe of numbers says by which kind of its own that a number means another GPU.
+ANOTHER_GPU = {"logical.index_shift": "other_number"}
+
+_Path = tuple[str | int, ...]
+
+
+def name(entry: Entry) -> str:
+    return entry.name
+
+
+def facts(machine: str) -> Facts:
+    return msgspec.json.decode((RECORDED / machine / "facts.json").read_bytes(), type=Facts)
+
+
+def recorded(machine: str, probe: str) -> Any:
+    return json.loads((RECORDED / machine / f"{probe}.json").read_bytes())
+
+
+def judge(entry: Entry, reading: Any, machine: str = "2x16GiB") -> Judged:
+    return entry.judge(reading, facts(machine), Limits())
+
+
+def kinds(judged: Judged) -> set[str]:
+    return {finding.kind for finding in judged.findings}
+
+
+def kernels(value: Any, path: _Path = ()) -> Iterator[_Path]:
+    """Yield where in a reading a kernel stands."""
+    if isinstance(value, dict) and value.keys() == {"device", "pci_bus_id", "correct"}:
+        yield path
+    inner = value.items() if isinstance(value, dict) else enumerate(value) if isinstance(value, list) else ()
+    for key, item in inner:
+        yield from kernels(item, (*path, key))
+
+
+HEALTHY = [(machine, file.stem) for machine in MACHINES for file in sorted((RECORDED / machine).glob("*.*.json"))]
+KERNELS = [
+    (probe, path) for machine, probe in HEALTHY if machine == "2x16GiB" for path in kernels(recorded(machine, probe))
+]
+
+
+@pytest.mark.parametrize(("machine", "probe"), HEALTHY)
+def test_what_was_recorded_is_healthy(machine: str, probe: str) -> None:
+    judged = judge(catalogue.get(probe), recorded(machine, probe), machine)
+    assert judged.findings == ()
+    assert judged.figure
+    assert judged.verified or not any(kernels(recorded(machine, probe)))
+
+
+def test_every_probe_is_recorded() -> None:
+    assert {probe for _, probe in HEALTHY} == {entry.name for entry in ENTRIES}
+
+
+@pytest.mark.parametrize("entry", ON_GPUS, ids=name)
+def test_a_gpu_that_is_not_listed_is_found_and_nothing_else(entry: Entry) -> None:
+    reading = recorded("2x16GiB", entry.name)
+    judged = judge(entry, {**reading, "seen": reading["seen"] - 1})
+    assert (kinds(judged), judged.verified) == ({"gpu_not_seen"}, ())
+    assert judged.figure == f"TensorFlow lists {reading['seen'] - 1} of {reading['seen']} GPUs"
+
+
+@pytest.mark.parametrize(("probe", "path"), KERNELS)
+@pytest.mark.parametrize(
+    ("field", "value", "expected"), [("pci_bus_id", "0000:ff:00.0", "other_gpu"), ("correct", False, "wrong_result")]
+)
+def test_a_kernel_elsewhere_or_wrong_is_found(probe: str, path: _Path, field: str, value: Any, expected: str) -> None:
+    entry, reading = catalogue.get(probe), recorded("2x16GiB", probe)
+    kernel: Any = reading
+    for step in path:
+        kernel = kernel[step]
+    others = json.dumps(reading).count('"correct": true') - 1
+    kernel[field] = value
+    judged = judge(entry, reading)
+    expected = ANOTHER_GPU.get(probe, expected) if field == "pci_bus_id" else expected
+    assert kinds(judged) == {expected}
+    assert any(finding.severity is Severity.FAIL for finding in judged.findings)
+    assert len(judged.verified) <= others
+
+
+@pytest.mark.parametrize("probe", OLDER)
+def test_readings_of_older_reports_are_judged_alike(probe: str) -> None:
+    entry, older = catalogue.get(probe), OLDER[probe]
+    judged = judge(entry, older["complete"])
+    assert judged.findings == ()
+    assert judged.verified == judge(entry, recorded("2x16GiB", probe)).verified
+    if "too_few" in older:
+        judged = judge(entry, older["too_few"])
+        assert (kinds(judged), judged.verified) == ({"gpu_not_seen"}, ())
+
+
+@pytest.mark.parametrize("entry", ENTRIES, ids=name)
+def test_a_reading_is_the_same_record_and_plain(entry: Entry) -> None:
+    machine = next(machine for machine, probe in HEALTHY if probe == entry.name)
+    plain = recorded(machine, entry.name)
+    record = entry.decoded(copy.deepcopy(plain))
+    assert json.loads(msgspec.json.encode(record)) == plain
+    assert judge(entry, record, machine) == judge(entry, plain, machine)
+
+
+@pytest.mark.parametrize("entry", ENTRIES, ids=name)
+def test_every_kind_has_a_meaning_and_an_example(entry: Entry) -> None:
+    named = [kind.name for kind in entry.kinds]
+    assert len(named) == len(set(named))
+    assert all(
+        (kind.means and kind.means[0] != kind.means[0].lower()) or kind.means[0] in "`0123" for kind in entry.kinds
+    )
+    shown = {kind for one in table() if one.probe == entry.name for kind in one.kind.split(", ")}
+    assert {name for name in named if name not in shown} <= {"gpu_not_seen", "other_gpu", "wrong_result"}
+
+
+class _Fault(Faults):
+    full = fail("took {taken_bytes} of {count}", means="It is full.", do="free {taken_bytes}")
+    slow = warn("slow", means="It is slow.", do="wait")
+    known = note("known", means="It is known.", do="nothing")
+
+
+def test_a_fault_is_named_by_its_attribute_and_bytes_are_rendered() -> None:
+    assert [(kind.name, kind.severity.value) for kind in _Fault.kinds()] == [
+        ("full", "fail"),
+        ("slow", "warning"),
+        ("known", "note"),
+    ]
+    found = _Fault.full.found(taken_bytes=300 * MIB, count=7)
+    assert (found.kind, found.message, found.advice) == ("full", "took 300 MiB of 7", "free 300 MiB")
+    assert found.figures == {"taken_bytes": 300 * MIB, "count": 7}
+
+
+class _Watching(ChildContext):
+    """A context on a device whose use is known beforehand."""
+
+    def __init__(self, *uses: MemoryUse) -> None:
+        super().__init__(())
+        self._uses = iter(uses)
+
+    def memory(self, gpu: Gpu) -> MemoryUse:
+        return next(self._uses)
+
+
+def test_a_watch_notices_another_process() -> None:
+    gpu = Gpu.of(example_gpu(), example_gpu().uuid)
+    ours = _Watching(MemoryUse(500 * MIB, 400 * MIB), MemoryUse(700 * MIB, 600 * MIB))
+    with ours.watch(gpu) as memory:
+        assert -(memory() - memory()) == 200 * MIB
+    theirs = _Watching(MemoryUse(500 * MIB, 400 * MIB), MemoryUse(700 * MIB, 400 * MIB))
+    with pytest.raises(Disturbed, match="by 200 MiB"), theirs.watch(gpu) as memory:  # noqa: PT012  # at its end
+        memory()
+        memory()
