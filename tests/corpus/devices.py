@@ -6,7 +6,7 @@ from msgspec.structs import replace
 
 from conftest import Gpudiag
 from corpus import Item
-from gpudiag.causes.shared.machine import NO_DEVICE, example_evidence, example_facts, example_nodes
+from examples.machines import NO_DEVICE, example_evidence, example_facts, example_nodes
 from gpudiag.hostfacts import NvmlFacts
 
 

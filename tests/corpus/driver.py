@@ -6,7 +6,7 @@ import json
 from collections.abc import Mapping
 
 from corpus import Item
-from gpudiag.causes.shared.machine import MODULE, NO_DEVICE, example_evidence, example_facts, example_nodes
+from examples.machines import MODULE, NO_DEVICE, example_evidence, example_facts, example_nodes
 from gpudiag.hostfacts import NvmlFacts
 
 _RELEASE = "6.1.0-18-amd64"

@@ -46,35 +46,17 @@ _TRACEBACK = (
     '  File "/venv/site-packages/tensorflow/python/framework/config.py", line 766, in set_memory_growth',
     "    context.context().set_memory_growth(device, enable)",
 )
-
-
 _LATE = "RuntimeError: Physical devices cannot be modified after being initialized"
-
-
 _GROWTH_AND_LIMIT = "ValueError: Cannot set memory growth on device when virtual devices configured"
-
-
 _EMPTY = "IndexError: list index out of range"
-
-
 _CUINIT = Line("E", "cuda_platform.cc", "failed call to cuInit: INTERNAL: CUDA error: no device")
-
-
 _DLOPEN = Line("W", "gpu_device.cc", "Cannot dlopen some GPU libraries. Skipping registering GPU devices...")
-
-
 _MIRRORED = "INFO:tensorflow:Using MirroredStrategy with devices ('/job:localhost/replica:0/task:0/device:%s:0',)"
-
-
 _EXECUTED = "I0 1 7 execute.cc:7] Executing op MatMul in device /job:localhost/replica:0/task:0/device:%s:0"
-
-
 _UNREAD = (
     "E0000 00:00:1.2 7 gpu_bfc_allocator.cc:53] The TF_FORCE_GPU_ALLOW_GROWTH environment variable is set but could "
     'not be parsed: "True". Valid values are "true" or "false". Using original config value of false.'
 )
-
-
 _ABORTED = (
     "F0000 00:00:1.2 7 gpu_cudamallocasync_allocator.cc:168] TF_GPU_ALLOCATOR=cuda_malloc_async isn't currently "
     "supported on GPU id 0: Possible causes: device not supported (request SM60+), driver too old"

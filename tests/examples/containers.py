@@ -24,26 +24,12 @@ from gpudiag.model import Judged, Row
 from gpudiag.probes.discovery import trace
 
 _MODULE = "535.104.05"
-
-
 _LIBCUDA = "/usr/lib/x86_64-linux-gnu/libcuda.so.535.104.05"
-
-
 _NO_LIBCUDA = "libcuda.so.1: cannot open shared object file: No such file or directory"
-
-
 _IN_DOCKER = ContainerFacts("docker", ("/.dockerenv",), False, None)
-
-
 _IN_APPTAINER = ContainerFacts("apptainer", ("APPTAINER_CONTAINER",), False, None)
-
-
 _IN_POD = ContainerFacts("containerd", ("containerd in /proc/self/mountinfo",), True, None)
-
-
 _PCI = ("0000:01:00.0",)
-
-
 _NO_NVML = NvmlFacts("NVML Shared Library Not Found", None, None, ())
 
 
@@ -88,8 +74,6 @@ def _pod(gpus: int = 2, used_by: int | None = None, **variables: str) -> Evidenc
 
 
 _BY_HAND = ("nvidia0", "nvidiactl")
-
-
 EXAMPLES: dict[str, tuple[Example, ...]] = {
     "container_without_gpu": (
         Example("docker run", Evidence(_facts(_IN_DOCKER))),

@@ -7,8 +7,7 @@ from typing import Any
 from msgspec.structs import replace
 
 from examples import Example
-from gpudiag.cause import Evidence
-from gpudiag.causes.shared.machine import (
+from examples.machines import (
     DOCKER,
     MODULE,
     NO_DEVICE,
@@ -18,27 +17,13 @@ from gpudiag.causes.shared.machine import (
     example_facts,
     example_nodes,
 )
-from gpudiag.hostfacts import (
-    ContainerFacts,
-    EnvironmentFacts,
-    NvmlFacts,
-    SystemFacts,
-    example,
-    example_gpu,
-)
+from gpudiag.cause import Evidence
+from gpudiag.hostfacts import ContainerFacts, EnvironmentFacts, NvmlFacts, SystemFacts, example, example_gpu
 
 _MASK = "CUDA_VISIBLE_DEVICES"
-
-
 _ALL = ("/dev/nvidia-uvm", "/dev/nvidia0", "/dev/nvidiactl")
-
-
 _NO_GPUS = NvmlFacts(None, MODULE, "12.2", ())
-
-
 _NOT_LOADED = NvmlFacts("Driver Not Loaded", None, None, ())
-
-
 _UNKNOWN_ERROR = "CUDA_ERROR_UNKNOWN: unknown error"
 
 
@@ -82,14 +67,8 @@ assert isinstance(_SYSTEM, SystemFacts)
 
 
 _ROOT = replace(_SYSTEM, user="root")
-
-
 _MIG = replace(example_gpu(), mig_mode="enabled")
-
-
 _OPEN = _machine(*_ALL, cuinit="")
-
-
 EXAMPLES: dict[str, tuple[Example, ...]] = {
     "device_files_missing": _no_device_cases(
         Example("none", _machine()),

@@ -7,52 +7,27 @@ from typing import Any
 from msgspec.structs import replace
 
 from examples import Example
+from examples.machines import NO_DEVICE, example_evidence, example_facts, example_gpus, example_nodes, example_row
 from gpudiag.cause import Evidence
 from gpudiag.causes.device_filter.too_few_multiprocessors import _LEAST
 from gpudiag.causes.shared.devices import MASK
-from gpudiag.causes.shared.machine import (
-    NO_DEVICE,
-    example_evidence,
-    example_facts,
-    example_gpus,
-    example_nodes,
-    example_row,
-)
 from gpudiag.hostfacts import EnvironmentFacts, GpuProcess, NvmlDevice, example_gpu
 from gpudiag.probe import Kernel, Raised
 from gpudiag.probes.discovery import logical_devices
 
 _WORDS = "CUDA error: : CUDA_ERROR_DEVICE_UNAVAILABLE: CUDA-capable device(s) is/are busy or unavailable"
-
-
 _APP = (f"RuntimeError: Bad StatusOr access: INTERNAL: {_WORDS}",)
-
-
 _IGNORED_LINE = (
     "Ignoring visible gpu device (device: 1, name: NVIDIA T400, pci bus id: 0000:02:00.0, compute capability: 7.5) "
 )
-
-
 _SMALL = _IGNORED_LINE + (
     f"with core count: 6. The minimum required count is 8. You can adjust this requirement with the env var {_LEAST}."
 )
-
-
 _GPU = example_gpu()
-
-
 _EXCLUSIVE = replace(_GPU, compute_mode="exclusive_process")
-
-
 _USED = replace(_EXCLUSIVE, processes=(GpuProcess(4711, 1 << 30),))
-
-
 _DRAWN_ON = replace(_EXCLUSIVE, processes=(GpuProcess(99, 1 << 20, computes=False),))
-
-
 _PROHIBITED = replace(_GPU, compute_mode="prohibited")
-
-
 _INTEL = {"0000:00:02.0": "Intel"}
 
 
@@ -102,8 +77,6 @@ def _counted(mask: str | None, *lines: str, gpus: int = 1, others: dict[str, str
 
 
 _NO_GPU_1 = "InvalidArgumentError: /job:localhost/replica:0/task:0/device:GPU:1 unknown device."
-
-
 EXAMPLES: dict[str, tuple[Example, ...]] = {
     "gpu_held_exclusively": (
         Example("a process is on it", _machine(_USED, busy=True)),

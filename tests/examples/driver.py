@@ -7,51 +7,19 @@ from typing import Any
 from msgspec.structs import replace
 
 from examples import Example
+from examples.machines import DOCKER, LIBCUDA, example_driver, example_evidence, example_facts, example_nodes
 from gpudiag.cause import Evidence
-from gpudiag.causes.shared.machine import (
-    DOCKER,
-    LIBCUDA,
-    example_driver,
-    example_evidence,
-    example_facts,
-    example_nodes,
-)
-from gpudiag.hostfacts import (
-    EnvironmentFacts,
-    Family,
-    NvmlFacts,
-    example,
-    example_gpu,
-    example_with_gpus,
-)
+from gpudiag.hostfacts import EnvironmentFacts, Family, NvmlFacts, example, example_gpu, example_with_gpus
 
 _MISMATCH = "CUDA_ERROR_SYSTEM_DRIVER_MISMATCH: system has unsupported display driver / cuda driver combination"
-
-
 _COMPAT_ERROR = "CUDA_ERROR_COMPAT_NOT_SUPPORTED_ON_DEVICE: forward compatibility was attempted on non supported HW"
-
-
 _STUB_ERROR = "CUDA_ERROR_STUB_LIBRARY: CUDA driver is a stub library"
-
-
 _STUB = "/usr/local/cuda/lib64/stubs/libcuda.so"
-
-
 _NOT_READY = "CUDA_ERROR_SYSTEM_NOT_READY: system not yet initialized"
-
-
 _PACKAGES = {"libnvidia-compute-535": "535.104.05-0ubuntu0.22.04.1"}
-
-
 _NVML_18 = NvmlFacts("RM has detected an NVML/RM version mismatch.", None, None, ())
-
-
 _OLD = example_driver("515.65.01")
-
-
 _COMPAT_LIBCUDA = "/usr/local/cuda-12.5/compat/libcuda.so.555.42.06"
-
-
 _SWITCH = example_nodes("/dev/nvidia0", "/dev/nvidiactl", "/dev/nvidia-uvm", "/dev/nvidia-nvswitch0")
 
 

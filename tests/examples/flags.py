@@ -8,14 +8,10 @@ from gpudiag.hostfacts import EnvironmentFacts, example_with_gpus
 from gpudiag.model import Broken, Cause, Row
 
 _UNKNOWN = "F0000 00:00:1795272848.514328   22354 parse_flags_from_env.cc:234] Unknown flag in {}: {}"
-
-
 _NO_FILE = (
     'F0000 00:00:1795273592.162429    4410 parse_flags_from_env.cc:171] Could not open file "flags.txt" to read flags '
     'for environment variable "XLA_FLAGS". (We assumed "flags.txt" was a file name because it did not start with a "--"'
 )
-
-
 _NO_VALUE = (
     "E0000 00:00:1795273586.548772    4342 command_line_flags.cc:63] Couldn't interpret value foo for flag "
     "xla_gpu_autotune_level."

@@ -5,13 +5,8 @@ from __future__ import annotations
 from msgspec.structs import replace
 
 from examples import Example
+from examples.machines import example_evidence, example_facts, example_gpus, example_row
 from gpudiag.cause import Evidence
-from gpudiag.causes.shared.machine import (
-    example_evidence,
-    example_facts,
-    example_gpus,
-    example_row,
-)
 from gpudiag.hostfacts import Distribution, TensorflowFacts, example, example_gpu
 from gpudiag.model import Broken, Cause, Row
 from gpudiag.probe import Raised
@@ -21,17 +16,11 @@ _LINE = (
     "TensorFlow was not built with CUDA kernel binaries compatible with compute capability 12.0a. CUDA kernels will be "
     "jit-compiled from PTX, which could take 30 minutes or longer."
 )
-
-
 _INVALID_PTX = "'cuModuleLoadData(&module, data)' failed with 'CUDA_ERROR_INVALID_PTX'"
-
-
 _OLD_LINE = (
     "Ignoring visible gpu device (device: 0, name: NVIDIA GeForce GTX 970, pci bus id: 0000:01:00.0, compute "
     "capability: 5.2) with Cuda compute capability 5.2. The minimum required Cuda capability is 6.0."
 )
-
-
 _KERNEL_RAISED = Raised("InternalError", "'cuLaunchKernel' failed with 'CUDA_ERROR_INVALID_HANDLE'")
 
 

@@ -5,8 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from examples import Example
-from gpudiag.cause import Evidence
-from gpudiag.causes.shared.machine import (
+from examples.machines import (
     DOCKER,
     LIBCUDA,
     NO_DEVICE,
@@ -16,6 +15,7 @@ from gpudiag.causes.shared.machine import (
     example_facts,
     example_nodes,
 )
+from gpudiag.cause import Evidence
 from gpudiag.hostfacts import ContainerFacts, NvmlFacts, example
 
 

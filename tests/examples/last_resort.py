@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 from examples import Example
+from examples.machines import NO_DEVICE, example_evidence, example_facts
 from gpudiag.cause import Evidence
-from gpudiag.causes.shared.machine import NO_DEVICE, example_evidence, example_facts
 from gpudiag.model import Broken, Cause, Row, Stage
 
 

@@ -5,8 +5,8 @@ from __future__ import annotations
 import msgspec
 
 from examples import Example
+from examples import machines as machine
 from gpudiag.cause import Evidence
-from gpudiag.causes.shared import machine
 from gpudiag.causes.shared.libraries import COMPUTE, NVML, PATH
 from gpudiag.hostfacts import (
     ContainerFacts,
@@ -35,24 +35,14 @@ from gpudiag.probes.host.libraries import (
 )
 
 _SITE = "/home/someone/venv/lib/python3.11/site-packages"
-
-
 _CUSOLVER = "libcusolver.so.11"
-
-
 _PACKAGED = example_copy(_CUSOLVER, f"{_SITE}/nvidia/cusolver/lib", "11.7.5.82", "nvidia-cusolver-cu12 11.7.5.82")
-
-
 _TOOLKIT_COPY = example_copy("libcufft.so.11", "/usr/local/cuda-12.6/lib64", "11.3.0.4")
-
-
 _NVJITLINK = example_library(
     _CUSOLVER,
     error="libnvJitLink.so.12: cannot open shared object file: No such file or directory",
     lacks={"libnvJitLink.so.12": f"{_SITE}/nvidia/cusparse/lib/libcusparse.so.12"},
 )
-
-
 _OWN_WORDS = (
     "E0000 00:00:1795261972.775117   16176 cuda_dnn.cc:1] Loaded runtime CuDNN library: 9.1.0 but source was compiled "
     "with: 9.3.0.  CuDNN library needs to have matching major version and equal or higher minor version."
@@ -87,14 +77,8 @@ def _with_driver(nvml: NvmlFacts, *, version: str = "2.21.0", listed: int = 0, *
 
 
 _LIMITS = host_driver.CASES[0].limits
-
-
 _NO_NVML = NvmlFacts("NVML Shared Library Not Found", None, None, ())
-
-
 _UBUNTU = machine.example_facts().system
-
-
 _DOCKER = ContainerFacts("docker", ("/.dockerenv",), False, None)
 
 

@@ -6,14 +6,7 @@ import msgspec
 
 from examples import Example
 from gpudiag.cause import Evidence
-from gpudiag.hostfacts import (
-    EnvironmentFacts,
-    Facts,
-    GpuProcess,
-    NvmlFacts,
-    example_gpu,
-    example_with_gpus,
-)
+from gpudiag.hostfacts import EnvironmentFacts, Facts, GpuProcess, NvmlFacts, example_gpu, example_with_gpus
 from gpudiag.model import Finding, Judged, Row, Severity
 
 
@@ -49,60 +42,36 @@ def _made(mib: int, thread: int = 7) -> str:
 
 
 _SET_DEVICE = "InternalError: cudaSetDevice() on GPU:0 failed. Status: out of memory"
-
-
 _FROM_DEVICE = (
     "I0000 00:00:1.2 7 cuda_executor.cc:1] failed to allocate 5.34GiB (5729419264 bytes) from device: "
     "RESOURCE_EXHAUSTED: : CUDA_ERROR_OUT_OF_MEMORY: out of memory"
 )
-
-
 _NO_FAILURE = (
     "W0000 00:00:1795261972.783104   16176 bfc_allocator.cc:310] Allocator (GPU_0_bfc) ran out of memory trying to "
     "allocate 2.01GiB with freed_by_count=0. The caller indicates that this is not a failure, but this may mean that "
     "there could be performance gains if more memory were available."
 )
-
-
 _OOM = (
     "ResourceExhaustedError: OOM when allocating tensor with shape[1024,1024,1024] and type float on "
     "/job:localhost/replica:0/task:0/device:GPU:0 by allocator GPU_0_bfc [Op:Fill]"
 )
-
-
 _CUBLAS = "E0000 00:00:1.2 7 cuda_blas.cc:9] failed to create cublas handle: CUBLAS_STATUS_NOT_INITIALIZED"
-
-
 _CUDNN = "E0000 00:00:1.2 7 cuda_dnn.cc:9] Could not create cudnn handle: CUDNN_STATUS_INTERNAL_ERROR"
-
-
 _CUDNN_VERSION = (
     "E0000 00:00:1.2 7 cuda_dnn.cc:9] Loaded runtime CuDNN library: 9.1.0 but source was compiled with: 9.3.0."
 )
-
-
 _JAX = (
     "jaxlib.xla_extension.XlaRuntimeError: RESOURCE_EXHAUSTED: Out of memory while trying to allocate 2147483648 bytes."
 )
-
-
 _TORCH = (
     "torch.OutOfMemoryError: CUDA out of memory. Tried to allocate 2.00 GiB. GPU 0 has a total capacity of 39.39 GiB"
 )
-
-
 _JAX_FRAME = '  File "/venv/lib/python3.11/site-packages/jax/_src/api.py", line 150, in cache_miss'
-
-
 _PAST = (
     "W0000 00:00:1.2 7 cuda_executor.cc:1] Not enough memory to allocate 2000000000 on device 0 within provided limit."
     "  limit=1048576000]"
 )
-
-
 _WORKERS = ("[gw0] linux -- Python 3.11.7 /venv/bin/python", "[gw1] linux -- Python 3.11.7 /venv/bin/python")
-
-
 EXAMPLES: dict[str, tuple[Example, ...]] = {
     "memory_held_by_others": (
         Example("here, the other GPU is free", _failed(_machine(39.5, 0), _SET_DEVICE)),

@@ -19,38 +19,20 @@ from gpudiag.model import Broken, Cause, Judged, Row
 from gpudiag.probes.discovery import trace
 
 _UNHANDLED = "INTERNAL: NCCL: unhandled system error. Set NCCL_DEBUG=WARN for detail."
-
-
 _NO_SPACE = (
     "host:101:150 [0] misc/shmutils.cc:87 NCCL WARN Error: failed to extend /dev/shm/nccl-2Qx9aB to 33030532 bytes, "
     "error: No space left on device (28)"
 )
-
-
 _DOCKER = ContainerFacts("docker", ("/.dockerenv",), False, None, shm_bytes=64 << 20)
-
-
 _ENOUGH = msgspec.structs.replace(_DOCKER, shm_bytes=1 << 30)
-
-
 _INFINIBAND = ContainerFacts(None, (), False, None, memlock_bytes=64 << 10, infiniband=("/dev/infiniband/uverbs0",))
-
-
 _UNLIMITED = msgspec.structs.replace(_INFINIBAND, memlock_bytes=None)
-
-
 _BOTH = tuple(example_gpu(index).pci_bus_id for index in range(2))
-
-
 _AMD = DeviceNodeFacts((), _BOTH, iommus=("ivhd0",))
-
-
 _ALL_REDUCE = (
     "INFO:tensorflow:Collective all_reduce tensors: 6 all_reduces, num_devices = 2, group_size = 2, "
     "implementation = CommunicationImplementation.NCCL, num_packs = 1"
 )
-
-
 _REFUSED = "E0000 00:00:1795263721.117904   18644 utils.cc:181] NOT_FOUND: TensorFlow device GPU:0 was not registered"
 
 

@@ -23,35 +23,15 @@ from gpudiag.probes.host import tensorflow as host_tensorflow
 from gpudiag.probes.host.packages import example_packages
 
 _PLUGIN = "tensorflow-plugins"
-
-
 _SITE = "/home/someone/venv/lib/python3.11/site-packages"
-
-
 _CPU = TensorflowBuild(False, None, None, ())
-
-
 _TWO = (Distribution("tensorflow", "2.21.0", _SITE), Distribution("tensorflow-cpu", "2.21.0", _SITE))
-
-
 _ONLY_CPU = (Distribution("tensorflow-cpu", "2.21.0", _SITE),)
-
-
 _BROKEN_IMPORT = Row(TRACE, (), Broken(Cause.EXCEPTION, "AttributeError: module has no attribute 'config'"), 0.0)
-
-
 _BUILD_INFO = "tensorflow/python/platform/build_info.py"
-
-
 _NO_TYPING = "ImportError: cannot import name 'typing' from 'numpy' (/home/someone/project/numpy.py)"
-
-
 _NO_ARRAY = "AttributeError: module 'numpy' has no attribute 'array'"
-
-
 _DML = f"{_SITE}/{_PLUGIN}/libtfdml_plugin.so"
-
-
 _BROKEN_BY_PLUGIN = Row(TRACE, (), Broken(Cause.EXCEPTION, f"NotFoundError: {_DML}: undefined symbol"), 0.0)
 
 
@@ -91,23 +71,11 @@ def _hiding(*log: str) -> Evidence:
 
 
 _NO_CONFIG = "AttributeError: module 'tensorflow' has no attribute 'config'"
-
-
 _NVIDIA = (Distribution("nvidia-cudnn-cu12", "9.10.2.21", _SITE),)
-
-
 _WINDOWS = {"os": "Windows 10.0.26100", "machine": "AMD64"}
-
-
 _INTEL = (Distribution("tensorflow-intel", "2.18.0", _SITE),)
-
-
 _OF_2_10 = (Distribution("tensorflow", "2.10.1", _SITE),)
-
-
 _DIRECTML = (Distribution("tensorflow-directml-plugin", "0.4.0.dev230202", _SITE),)
-
-
 EXAMPLES: dict[str, tuple[Example, ...]] = {
     "tensorflow_missing": (
         Example("no module", _with(module_path=None, distributions=(), build=None)),

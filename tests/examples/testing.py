@@ -32,16 +32,10 @@ _TWO = (
     "[gw0] linux -- Python 3.11.7 /venv/bin/python",
     "[gw1] [ 50%] FAILED tests/test_model.py::test_fit",
 )
-
-
 _OOM = (
     "E   tensorflow.python.framework.errors_impl.InternalError: cudaSetDevice() on GPU:0 failed. Status: out of memory"
 )
-
-
 _SKIP = "SKIPPED [3] tests/test_model.py:12: no GPU"
-
-
 EXAMPLES: dict[str, tuple[Example, ...]] = {
     "workers_share_gpus": (
         Example("in a worker", _worker()),

@@ -13,17 +13,11 @@ def _said(*log: str) -> Evidence:
 
 
 _OLD_CUDART = "ImportError: libcudart.so.11.0: cannot open shared object file: No such file or directory"
-
-
 _OLD_CUDNN = (
     "Could not load library libcudnn_cnn_infer.so.8. Error: libcuda.so: cannot open shared object file: No such file "
     "or directory"
 )
-
-
 _PTXAS = "ptxas fatal   : Value 'sm_120' is not defined for option 'gpu-name'"
-
-
 EXAMPLES: dict[str, tuple[Example, ...]] = {
     "no_code_for_gpu": (
         Example("the driver's word", _said("'cuModuleLoadData' failed with 'CUDA_ERROR_NO_BINARY_FOR_GPU'")),

@@ -15,11 +15,7 @@ from gpudiag.probes.discovery import trace
 from gpudiag.variables import WITHHELD
 
 _BY_TYPES = Line("I", "device_factory.cc", f"Device factory 'GPU' disabled by {TYPES} environment variable.")
-
-
 _MODE = "InvalidArgumentError: Invalid gpu_thread_mode: gpu_privat"
-
-
 _PLUGGABLE = (
     "import tensorflow raised FileNotFoundError: [Errno 2] The file or folder to load pluggable device libraries from "
     "does not exist.: '/opt/plug-ins'"

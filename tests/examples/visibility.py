@@ -7,14 +7,7 @@ import msgspec
 from examples import Example
 from gpudiag.cause import Evidence
 from gpudiag.causes.shared.visibility import MASK, OF_SLURM
-from gpudiag.hostfacts import (
-    ContainerFacts,
-    EnvironmentFacts,
-    NvmlFacts,
-    example,
-    example_gpu,
-    example_with_gpus,
-)
+from gpudiag.hostfacts import ContainerFacts, EnvironmentFacts, NvmlFacts, example, example_gpu, example_with_gpus
 
 
 def _masked(gpus: int, value: str, *lines: str, job: str | None = None, **variables: str) -> Evidence:
@@ -60,17 +53,9 @@ def _created(*gpus: int) -> tuple[str, ...]:
 
 
 _INVALID = "'visible_device_list' listed an invalid Device id '7' but visible device count is 2"
-
-
 _UNSATISFIED = "Could not satisfy device specification '/job:localhost/replica:0/task:0/device:GPU:5'."
-
-
 _RANK_LINE = "    tf.config.set_visible_devices(gpus[hvd.local_rank()], 'GPU')"
-
-
 _OUT_OF_RANGE = "IndexError: list index out of range"
-
-
 EXAMPLES: dict[str, tuple[Example, ...]] = {
     "mask_hides_all": (
         Example("-1", _masked(2, "-1")),

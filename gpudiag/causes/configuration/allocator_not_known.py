@@ -18,8 +18,6 @@ CAUSE = Cause(
     url="https://www.tensorflow.org/guide/gpu_performance_analysis",
     shown={"correct": "export TF_GPU_ALLOCATOR=cuda_malloc_async"},
 )
-
-
 _ALLOCATORS = ("cuda_malloc_async", "cuda_malloc", "memory_guard")
 
 

@@ -11,10 +11,7 @@ from __future__ import annotations
 
 from gpudiag.cause import Cause, Evidence, Match, Matches
 from gpudiag.causes.shared.configuration import GROWTH, SETTER
-from gpudiag.knowledge.log import (
-    CONFIGURED_TOO_LATE,
-    DEVICE_CREATED,
-)
+from gpudiag.knowledge.log import CONFIGURED_TOO_LATE, DEVICE_CREATED
 from gpudiag.log import statements
 from gpudiag.model import Severity
 
@@ -30,8 +27,6 @@ CAUSE = Cause(
     needs_gpu=False,
     shown={"instead": "export TF_FORCE_GPU_ALLOW_GROWTH=true  # or, with no change to the program"},
 )
-
-
 _INSTEAD = {
     "Physical devices": f"export {GROWTH}=true  # or, with no change to the program",
     "Visible devices": "export CUDA_VISIBLE_DEVICES={gpu}  # or, with no change to the program",

@@ -9,12 +9,7 @@ from __future__ import annotations
 
 from gpudiag.cause import Cause, Evidence, Match, Matches
 from gpudiag.causes.shared.configuration import listed_here
-from gpudiag.knowledge.log import (
-    DEVICE_NOT_AVAILABLE,
-    DEVICE_NOT_SATISFIED,
-    MIRRORED_DEVICES,
-    NON_GPU_REPLICAS,
-)
+from gpudiag.knowledge.log import DEVICE_NOT_AVAILABLE, DEVICE_NOT_SATISFIED, MIRRORED_DEVICES, NON_GPU_REPLICAS
 from gpudiag.log import Log
 from gpudiag.model import Severity, Sure
 from gpudiag.placement import devices_of, parse_placements
@@ -30,8 +25,6 @@ CAUSE = Cause(
     needs_gpu=False,
     symptom=True,
 )
-
-
 _HEAVY = ("BatchMatMulV2", "Conv2D", "Conv3D", "MatMul")
 """Operations that TensorFlow puts on a GPU wherever there is one."""
 

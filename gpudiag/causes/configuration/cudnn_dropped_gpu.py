@@ -10,9 +10,7 @@ from __future__ import annotations
 import re
 
 from gpudiag.cause import Cause, Evidence, Match, Matches
-from gpudiag.causes.shared.machine import (
-    gpus_by_nvml,
-)
+from gpudiag.causes.shared.machine import gpus_by_nvml
 from gpudiag.hostfacts import Unknown
 from gpudiag.model import Severity, Sure
 
@@ -22,12 +20,8 @@ CAUSE = Cause(
     url="https://docs.nvidia.com/deeplearning/cudnn/backend/v9.11.0/reference/support-matrix.html",
     shown={"also": "pip check  # says whether something else asks for a newer one"},
 )
-
-
 _LAST_CUDNN = (9, 10)
 """The last cuDNN with code for Maxwell, Pascal and Volta (NVIDIA's support matrices of 9.10 and 9.11)."""
-
-
 _TURING = (7, 5)
 
 

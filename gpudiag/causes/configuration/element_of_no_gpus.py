@@ -11,9 +11,7 @@ import re
 
 from gpudiag.cause import Cause, Evidence, Match, Matches
 from gpudiag.causes.shared.configuration import gpus_listed, listed_here
-from gpudiag.knowledge.log import (
-    NO_SUCH_ELEMENT,
-)
+from gpudiag.knowledge.log import NO_SUCH_ELEMENT
 from gpudiag.log import statements
 from gpudiag.model import Severity, Sure
 
@@ -27,8 +25,6 @@ CAUSE = Cause(
     needs_gpu=False,
     symptom=True,
 )
-
-
 _OF_GPUS = re.compile(r"(?i)(?:gpu|device)\w{0,60}(?:\([^()]{0,200}\))?\[")
 
 

@@ -8,9 +8,7 @@ from __future__ import annotations
 
 from gpudiag.cause import Cause, Evidence, Match, Matches
 from gpudiag.causes.shared.generations import where_kernels_fail
-from gpudiag.causes.shared.machine import (
-    said,
-)
+from gpudiag.causes.shared.machine import said
 from gpudiag.knowledge.log import TOO_LOW_CAPABILITY
 from gpudiag.model import Severity, Stage
 
@@ -24,8 +22,6 @@ CAUSE = Cause(
     url="https://www.tensorflow.org/install/source#gpu",
     shown={"hide": "export CUDA_VISIBLE_DEVICES=-1  # the CPU"},
 )
-
-
 _MASK = "CUDA_VISIBLE_DEVICES"
 
 

@@ -26,8 +26,6 @@ CAUSE = Cause(
     url="https://docs.pytest.org/en/stable/how-to/skipping.html",
     needs_gpu=False,
 )
-
-
 _GIVEN = re.compile(r"SLURM_(?:GPUS\w*|JOB_GPUS|STEP_GPUS)")
 
 

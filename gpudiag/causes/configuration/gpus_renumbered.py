@@ -10,11 +10,7 @@ from __future__ import annotations
 
 from gpudiag.cause import Cause, Evidence, Match, Matches
 from gpudiag.causes.shared.visibility import MASK, table
-from gpudiag.knowledge.log import (
-    DEVICE_NOT_SATISFIED,
-    INDEX_NOT_VISIBLE,
-    NO_DEVICE_FOR_SPEC,
-)
+from gpudiag.knowledge.log import DEVICE_NOT_SATISFIED, INDEX_NOT_VISIBLE, NO_DEVICE_FOR_SPEC
 from gpudiag.model import Severity
 from gpudiag.scope import gpus_in_scope
 

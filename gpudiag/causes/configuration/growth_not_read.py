@@ -8,9 +8,7 @@ from __future__ import annotations
 
 from gpudiag.cause import Cause, Evidence, Match, Matches
 from gpudiag.causes.shared.configuration import GROWTH
-from gpudiag.knowledge.log import (
-    GROWTH_NOT_PARSED,
-)
+from gpudiag.knowledge.log import GROWTH_NOT_PARSED
 from gpudiag.log import text
 from gpudiag.model import Severity
 
@@ -19,8 +17,6 @@ CAUSE = Cause(
     fix=("export TF_FORCE_GPU_ALLOW_GROWTH={meant}",),
     url="https://www.tensorflow.org/guide/gpu#limiting_gpu_memory_growth",
 )
-
-
 _FALSE = ("0", "false", "no", "off")
 
 

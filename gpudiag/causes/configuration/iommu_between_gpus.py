@@ -11,9 +11,7 @@ from __future__ import annotations
 from gpudiag import model
 from gpudiag.cause import Cause, Evidence, Match, Matches
 from gpudiag.causes.shared.multi_gpu import NCCL, finding_here
-from gpudiag.hostfacts import (
-    Unknown,
-)
+from gpudiag.hostfacts import Unknown
 from gpudiag.knowledge.log import GPUS_EXCHANGE
 from gpudiag.log import Log
 from gpudiag.model import Severity, Sure
@@ -28,8 +26,6 @@ CAUSE = Cause(
     ),
     url=NCCL + "#pci-access-control-services-acs",
 )
-
-
 _LAST_LINES = 3
 
 

@@ -24,8 +24,6 @@ CAUSE = Cause(
     needs_gpu=False,
     shown={"link": ""},
 )
-
-
 _OURS = {
     "libcublas": "12",
     "libcublasLt": "12",

@@ -10,10 +10,7 @@ from __future__ import annotations
 
 from gpudiag.cause import Cause, Evidence, Match, Matches
 from gpudiag.causes.shared.visibility import MASK, table
-from gpudiag.knowledge.log import (
-    LOCAL_RANK,
-    NO_SUCH_ELEMENT,
-)
+from gpudiag.knowledge.log import LOCAL_RANK, NO_SUCH_ELEMENT
 from gpudiag.model import Severity, Sure
 from gpudiag.scope import gpus_in_scope
 
@@ -26,8 +23,6 @@ CAUSE = Cause(
     ),
     url="https://horovod.readthedocs.io/en/stable/tensorflow.html",
 )
-
-
 _LOCAL_RANKS = (
     "LOCAL_RANK",
     "HOROVOD_LOCAL_RANK",

@@ -17,8 +17,6 @@ CAUSE = Cause(
     fix=("unset TF_CPP_MIN_LOG_LEVEL", "export TF_CPP_VMODULE=dso_loader=1  # for the names of libraries"),
     url="https://www.tensorflow.org/guide/gpu#setup",
 )
-
-
 _LOG_LEVEL = "TF_CPP_MIN_LOG_LEVEL"
 
 

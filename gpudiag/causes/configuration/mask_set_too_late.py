@@ -11,13 +11,8 @@ import msgspec
 
 from gpudiag.cause import Cause, Evidence, Match, Matches
 from gpudiag.causes.shared.visibility import MASK, PROGRAMMING_GUIDE
-from gpudiag.hostfacts import (
-    EnvironmentFacts,
-)
-from gpudiag.knowledge.log import (
-    DEVICE_CREATED,
-    MASK_PRINTED,
-)
+from gpudiag.hostfacts import EnvironmentFacts
+from gpudiag.knowledge.log import DEVICE_CREATED, MASK_PRINTED
 from gpudiag.model import Severity, Sure
 from gpudiag.scope import gpus_in_scope, index_is_ambiguous
 

@@ -12,10 +12,7 @@ from pathlib import PurePath
 from gpudiag.cause import Cause, Evidence, Match, Matches
 from gpudiag.causes.shared.libraries import LOADER, put_first
 from gpudiag.model import Severity
-from gpudiag.probes.host.libraries import (
-    cudnn_too_old,
-    older_first,
-)
+from gpudiag.probes.host.libraries import cudnn_too_old, older_first
 
 CAUSE = Cause(
     severity=Severity.WARNING,

@@ -10,9 +10,7 @@ from __future__ import annotations
 
 from gpudiag.cause import Cause, Evidence, Match, Matches
 from gpudiag.causes.shared.configuration import GROWTH, SETTER
-from gpudiag.knowledge.log import (
-    SETTINGS_EXCLUDED,
-)
+from gpudiag.knowledge.log import SETTINGS_EXCLUDED
 from gpudiag.log import statements
 from gpudiag.model import Severity
 
@@ -26,8 +24,6 @@ CAUSE = Cause(
         "both": "export TF_FORCE_GPU_ALLOW_GROWTH=true  # or, to have both: leave it out all the same",
     },
 )
-
-
 _EXCLUSIVE = {
     "Cannot set memory growth on device when virtual devices configured": (
         "memory growth",

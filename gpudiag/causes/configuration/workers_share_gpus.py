@@ -25,11 +25,7 @@ CAUSE = Cause(
     ),
     url="https://pytest-xdist.readthedocs.io/en/stable/how-to.html#identifying-the-worker-process-during-a-test",
 )
-
-
 _WORKER = "PYTEST_XDIST_WORKER"
-
-
 _WORKERS = "PYTEST_XDIST_WORKER_COUNT"
 
 

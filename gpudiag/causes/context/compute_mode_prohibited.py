@@ -8,9 +8,7 @@ from __future__ import annotations
 
 from gpudiag.cause import Cause, Evidence, Match, Matches
 from gpudiag.causes.shared.devices import choose_others, said_to_be_busy
-from gpudiag.causes.shared.machine import (
-    gpus_by_nvml,
-)
+from gpudiag.causes.shared.machine import gpus_by_nvml
 
 CAUSE = Cause(
     fix=("{other}", "sudo nvidia-smi -i {index} -c 0  # or: opens it"),

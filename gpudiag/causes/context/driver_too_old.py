@@ -10,10 +10,7 @@ from __future__ import annotations
 import re
 
 from gpudiag.cause import Cause, Evidence, Match, Matches
-from gpudiag.causes.shared.machine import (
-    HOST_DRIVER,
-    install_command,
-)
+from gpudiag.causes.shared.machine import HOST_DRIVER, install_command
 from gpudiag.knowledge.log import DRIVER_TOO_OLD
 
 CAUSE = Cause(
@@ -25,11 +22,7 @@ CAUSE = Cause(
         "# instead, as this is a data-centre GPU"
     },
 )
-
-
 _DATA_CENTRE = re.compile(r"\b(Tesla|[ABHLPTV]\d{1,3}S?|GB?\d{3}|GH\d{3})\b")
-
-
 _NEEDED = {11: "450.80", 12: "525.60", 13: "580.65"}
 """The oldest driver for a major version of CUDA, by minor version compatibility (release notes of the CUDA Toolkit)."""
 

@@ -22,11 +22,7 @@ CAUSE = Cause(
     needs_gpu=False,
     shown={"do": "unset XLA_FLAGS"},
 )
-
-
 _TOKEN = re.compile(r"""(?:[^\s"']|"[^"]*"|'[^']*')+""")
-
-
 _VARIABLES = ("TF_XLA_FLAGS", "XLA_FLAGS")
 
 

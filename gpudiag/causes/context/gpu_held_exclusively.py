@@ -11,9 +11,7 @@ from __future__ import annotations
 
 from gpudiag.cause import Cause, Evidence, Match, Matches
 from gpudiag.causes.shared.devices import choose_others, computing, said_to_be_busy
-from gpudiag.causes.shared.machine import (
-    gpus_by_nvml,
-)
+from gpudiag.causes.shared.machine import gpus_by_nvml
 from gpudiag.model import Sure
 
 CAUSE = Cause(

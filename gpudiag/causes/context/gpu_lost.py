@@ -12,15 +12,9 @@ import re
 
 from gpudiag.cause import Cause, Evidence, Match, Matches
 from gpudiag.causes.shared.devices import choose_others
-from gpudiag.causes.shared.machine import (
-    failing_gpus,
-    reset_command,
-)
+from gpudiag.causes.shared.machine import failing_gpus, reset_command
 from gpudiag.causes.shared.steps import FAILED, context_error, devices_log, trace
-from gpudiag.knowledge.log import (
-    CUDA_UNKNOWN,
-    GPU_FAILED,
-)
+from gpudiag.knowledge.log import CUDA_UNKNOWN, GPU_FAILED
 from gpudiag.log import Log, text
 from gpudiag.missing import lost_gpus
 from gpudiag.model import Stage, Sure
@@ -39,11 +33,7 @@ CAUSE = Cause(
         "reset": "sudo nvidia-smi --gpu-reset -i 0  # or reboot: where its hardware or firmware has failed",
     },
 )
-
-
 _LOST = re.compile("lost|Unknown Error|reset|fallen")
-
-
 _WHERE_IT_SHOWS = (Stage.DRIVER, Stage.NVML, Stage.DEVICE_COUNT, Stage.DEVICE_FILTER, Stage.CONTEXT, Stage.FIRST_OP)
 
 

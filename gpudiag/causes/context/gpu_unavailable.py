@@ -9,11 +9,7 @@ from __future__ import annotations
 
 from gpudiag.cause import Cause, Evidence, Match, Matches
 from gpudiag.causes.shared.devices import choose_others, computing, said_to_be_busy
-from gpudiag.causes.shared.machine import (
-    failing_gpus,
-    gpus_by_nvml,
-    reset_command,
-)
+from gpudiag.causes.shared.machine import failing_gpus, gpus_by_nvml, reset_command
 from gpudiag.model import Gpu, Sure
 
 CAUSE = Cause(

@@ -26,8 +26,6 @@ CAUSE = Cause(
         "instead": "export TF_GPU_THREAD_MODE=global  # or gpu_private or gpu_shared: it reads no other value",
     },
 )
-
-
 _KNOWN = {
     "TF_GPU_THREAD_MODE": (
         THREAD_MODE_INVALID,
@@ -39,12 +37,8 @@ _KNOWN = {
     ),
 }
 """Variables of which TensorFlow's error is known, and what to do instead."""
-
-
 _OF_OTHERS = ("CUDA_VISIBLE_DEVICES", "LD_LIBRARY_PATH", "PYTHONPATH", "TF_XLA_FLAGS", "XLA_FLAGS", TYPES)
 """Those that another rule understands."""
-
-
 _SAYS_LITTLE = re.compile(r"true|false|none|auto|[\d.:,-]*|.{0,2}", re.IGNORECASE)
 """A value that may stand in an error by chance."""
 

@@ -9,20 +9,14 @@ from __future__ import annotations
 
 from gpudiag.cause import Cause, Evidence, Match, Matches
 from gpudiag.causes.shared.devices import MASK
-from gpudiag.causes.shared.machine import (
-    said,
-)
-from gpudiag.knowledge.log import (
-    TOO_FEW_CORES,
-)
+from gpudiag.causes.shared.machine import said
+from gpudiag.knowledge.log import TOO_FEW_CORES
 
 CAUSE = Cause(
     fix=("export TF_MIN_GPU_MULTIPROCESSOR_COUNT={cores}", "{hide}"),
     url="https://www.tensorflow.org/api_docs/python/tf/config/list_physical_devices",
     shown={"hide": "export CUDA_VISIBLE_DEVICES=GPU-00000000-0000-4000-8000-000000000000  # or: hides it"},
 )
-
-
 _LEAST = "TF_MIN_GPU_MULTIPROCESSOR_COUNT"
 
 

@@ -12,10 +12,7 @@ from typing import Any
 from gpudiag.cause import Cause, Evidence, Match, Matches
 from gpudiag.causes.shared.devices import MASK
 from gpudiag.hostfacts import Unknown
-from gpudiag.knowledge.log import (
-    DEVICE_NOT_SATISFIED,
-    DEVICE_UNKNOWN,
-)
+from gpudiag.knowledge.log import DEVICE_NOT_SATISFIED, DEVICE_UNKNOWN
 from gpudiag.model import Stage, Sure
 from gpudiag.scope import apply_mask
 

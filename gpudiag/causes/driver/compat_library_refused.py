@@ -12,10 +12,7 @@ import re
 
 from gpudiag.cause import Cause, Evidence, Match, Matches
 from gpudiag.causes.shared.driver import COMPAT, not_the_drivers_own
-from gpudiag.causes.shared.machine import (
-    HOST_DRIVER,
-    parts,
-)
+from gpudiag.causes.shared.machine import HOST_DRIVER, parts
 from gpudiag.causes.shared.steps import cuinit_error
 from gpudiag.model import Sure
 

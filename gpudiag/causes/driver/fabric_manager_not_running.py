@@ -13,11 +13,7 @@ import re
 
 from gpudiag.cause import Cause, Evidence, Match, Matches
 from gpudiag.causes.shared.driver import IN_PACKAGE
-from gpudiag.causes.shared.machine import (
-    container,
-    parts,
-    uses_apt,
-)
+from gpudiag.causes.shared.machine import container, parts, uses_apt
 from gpudiag.causes.shared.steps import cuinit_error
 from gpudiag.knowledge.log import SYSTEM_NOT_READY
 from gpudiag.log import Log
@@ -38,8 +34,6 @@ CAUSE = Cause(
         "must": "nvidia-smi -q | grep -A 2 Fabric  # must say: Completed, Success",
     },
 )
-
-
 _JOINED = re.compile(r"SXM|HBM3|H200|\bG?B[23]00|HGX|DGX")
 """In the names of GPUs that NVSwitch joins, though four of them can do without one."""
 

@@ -9,9 +9,7 @@ from __future__ import annotations
 
 from gpudiag.cause import Cause, Evidence, Match, Matches
 from gpudiag.causes.shared.visibility import MIG_GUIDE
-from gpudiag.hostfacts import (
-    NvmlDevice,
-)
+from gpudiag.hostfacts import NvmlDevice
 from gpudiag.model import Stage
 from gpudiag.scope import gpus_in_scope
 

@@ -10,17 +10,13 @@ from __future__ import annotations
 from gpudiag.cause import Cause, Evidence, Match, Matches
 from gpudiag.causes.shared.driver import not_the_drivers_own
 from gpudiag.causes.shared.steps import cuinit_error
-from gpudiag.hostfacts import (
-    Unknown,
-)
+from gpudiag.hostfacts import Unknown
 
 CAUSE = Cause(
     fix=("{unset}",),
     url="https://docs.nvidia.com/cuda/cuda-driver-api/group__CUDA__TYPES.html",
     shown={"unset": "export LD_LIBRARY_PATH="},
 )
-
-
 _STUBS = "/stubs"
 """Part of the folder of the CUDA toolkit whose libraries are for linking alone."""
 

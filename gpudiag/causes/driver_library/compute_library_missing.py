@@ -12,9 +12,7 @@ from pathlib import PurePath
 from gpudiag.cause import Cause, Evidence, Match, Matches
 from gpudiag.causes.shared.libraries import COMPUTE, cure_of_the_driver, good_copy, put_first, seen
 from gpudiag.causes.shared.machine import INSTALLATION, container
-from gpudiag.hostfacts import (
-    Unknown,
-)
+from gpudiag.hostfacts import Unknown
 
 CAUSE = Cause(
     fix=("{cure}",),

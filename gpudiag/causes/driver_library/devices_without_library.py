@@ -10,9 +10,7 @@ from __future__ import annotations
 
 from gpudiag.cause import Cause, Evidence, Match, Matches
 from gpudiag.causes.shared.containers import GPU_NODE, TOOLKIT, container_facts, marks, node_paths, start
-from gpudiag.hostfacts import (
-    Unknown,
-)
+from gpudiag.hostfacts import Unknown
 
 CAUSE = Cause(
     fix=(
@@ -24,8 +22,6 @@ CAUSE = Cause(
         "start": "docker run --gpus all IMAGE   # compose: deploy.resources.reservations.devices, capabilities: [gpu]"
     },
 )
-
-
 CAPABILITIES = "NVIDIA_DRIVER_CAPABILITIES"
 
 

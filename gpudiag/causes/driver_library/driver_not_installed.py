@@ -9,9 +9,7 @@ from __future__ import annotations
 
 from gpudiag.cause import Cause, Evidence, Matches
 from gpudiag.causes.shared.kernel_module import not_loaded
-from gpudiag.causes.shared.machine import (
-    INSTALLATION,
-)
+from gpudiag.causes.shared.machine import INSTALLATION
 from gpudiag.model import Sure
 
 CAUSE = Cause(

@@ -14,11 +14,7 @@ from gpudiag.causes.shared.libraries import PATH, is_packaged, taken_away
 from gpudiag.knowledge.log import CUDNN_OLDER
 from gpudiag.model import Sure
 from gpudiag.probes.common import CUDNN_NEEDED
-from gpudiag.probes.host.libraries import (
-    CUDNN,
-    cudnn_too_old,
-    requirement,
-)
+from gpudiag.probes.host.libraries import CUDNN, cudnn_too_old, requirement
 
 CAUSE = Cause(
     fix=("{first}", "pip install {requirement}  # at least"),

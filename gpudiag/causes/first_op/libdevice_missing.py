@@ -12,15 +12,10 @@ from __future__ import annotations
 from pathlib import PurePath
 
 from gpudiag.cause import Cause, Evidence, Match, Matches
-from gpudiag.hostfacts import (
-    Unknown,
-)
+from gpudiag.hostfacts import Unknown
 from gpudiag.knowledge.log import NO_LIBDEVICE
 from gpudiag.model import Sure
-from gpudiag.probes.host.libraries import (
-    requirement,
-    without_libdevice,
-)
+from gpudiag.probes.host.libraries import requirement, without_libdevice
 
 CAUSE = Cause(
     fix=("{first}", "{second}"),

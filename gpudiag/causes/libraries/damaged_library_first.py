@@ -12,14 +12,9 @@ from pathlib import PurePath
 
 from gpudiag.cause import Cause, Evidence, Match, Matches
 from gpudiag.causes.shared.libraries import COMPUTE, LOADER, NVML, seen, taken_away
-from gpudiag.hostfacts import (
-    Unknown,
-)
+from gpudiag.hostfacts import Unknown
 from gpudiag.model import Stage
-from gpudiag.probes.host.libraries import (
-    OPTIONAL,
-    RUNTIME,
-)
+from gpudiag.probes.host.libraries import OPTIONAL, RUNTIME
 
 CAUSE = Cause(
     fix=("{without}",),

@@ -11,10 +11,7 @@ from __future__ import annotations
 
 from gpudiag.cause import Cause, Evidence, Match, Matches
 from gpudiag.causes.shared.libraries import PIP_INSTALLATION, good_copy, lacks_known, seen
-from gpudiag.probes.host.libraries import (
-    requirement,
-    unopened,
-)
+from gpudiag.probes.host.libraries import requirement, unopened
 
 CAUSE = Cause(
     fix=("pip install {requirements}",),

@@ -17,13 +17,7 @@ from gpudiag.causes.shared.libraries import (
     then_cusolver,
     with_cuda,
 )
-from gpudiag.probes.host.libraries import (
-    PACKAGES,
-    RUNTIME,
-    installed,
-    requirement,
-    unopened,
-)
+from gpudiag.probes.host.libraries import PACKAGES, RUNTIME, installed, requirement, unopened
 
 CAUSE = Cause(
     fix=("{commands}", "{then}", "{also}"),

@@ -9,11 +9,7 @@ from __future__ import annotations
 
 from gpudiag.cause import Cause, Evidence, Match, Matches
 from gpudiag.model import Sure
-from gpudiag.probes.host.libraries import (
-    is_another_release,
-    requirement,
-    with_other_soname,
-)
+from gpudiag.probes.host.libraries import is_another_release, requirement, with_other_soname
 
 CAUSE = Cause(
     fix=("{remove}", "pip install {requirement}"),

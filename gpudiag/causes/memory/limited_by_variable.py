@@ -8,16 +8,12 @@ from __future__ import annotations
 
 from gpudiag.cause import Cause, Evidence, Match, Matches
 from gpudiag.causes.shared.memory import checked
-from gpudiag.knowledge.log import (
-    LIMIT_REACHED,
-)
+from gpudiag.knowledge.log import LIMIT_REACHED
 
 CAUSE = Cause(
     fix=("unset TF_PER_DEVICE_MEMORY_LIMIT_MB", "# or raise it"),
     url="https://www.tensorflow.org/guide/gpu#limiting_gpu_memory_growth",
 )
-
-
 _LIMIT = "TF_PER_DEVICE_MEMORY_LIMIT_MB"
 
 

@@ -9,13 +9,8 @@ from __future__ import annotations
 
 from gpudiag.cause import Cause, Evidence, Match, Matches
 from gpudiag.causes.shared.memory import devices_in_scope, free_bytes, gib, holders, shared_otherwise
-from gpudiag.hostfacts import (
-    NvmlDevice,
-)
-from gpudiag.knowledge.log import (
-    DEVICE_CREATED,
-    POOL_FULL,
-)
+from gpudiag.hostfacts import NvmlDevice
+from gpudiag.knowledge.log import DEVICE_CREATED, POOL_FULL
 from gpudiag.log import text
 from gpudiag.model import Figure, Sure
 
@@ -25,11 +20,7 @@ CAUSE = Cause(
     unless=("memory_held_by_others",),
     shown={"first": "nvidia-smi  # then end what holds the memory, or wait for it"},
 )
-
-
 _RESERVE = "TF_DEVICE_MIN_SYS_MEMORY_IN_MB"
-
-
 _LITTLE = 1 / 8
 """Part of a GPU's memory; where less is free, hardly any program does what it was made for."""
 

@@ -31,8 +31,6 @@ CAUSE = Cause(
     url="https://docs.jax.dev/en/latest/gpu_memory_allocation.html",
     shown={"share": "export XLA_PYTHON_CLIENT_PREALLOCATE=false  # JAX takes three quarters at its start otherwise"},
 )
-
-
 _FRAMEWORKS = {
     "jax": ("JAX", "export XLA_PYTHON_CLIENT_PREALLOCATE=false  # JAX takes three quarters at its start otherwise"),
     "torch": ("PyTorch", "torch.cuda.set_per_process_memory_fraction(0.5)"),

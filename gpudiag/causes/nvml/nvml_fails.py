@@ -8,10 +8,7 @@ from __future__ import annotations
 
 from gpudiag.cause import Cause, Evidence, Match, Matches
 from gpudiag.causes.shared.libraries import needs_nvml, tensorflow_version
-from gpudiag.hostfacts import (
-    Facts,
-    Unknown,
-)
+from gpudiag.hostfacts import Facts, Unknown
 
 CAUSE = Cause(
     fix=("{cure}", "nvidia-smi  # must work first"),
@@ -46,8 +43,6 @@ _CURES_OF_NVML = {
     "Permission": "ls -l /dev/nvidia*  # join the group that owns them, and log in again",
     "lost": "sudo dmesg | grep -i xid  # names the GPU by its PCI bus id; switch the machine off and on",
 }
-
-
 _CURE_OF_OTHERS = "nvidia-smi; sudo dmesg | grep -i -e nvrm -e xid  # most often a reboot helps"
 
 

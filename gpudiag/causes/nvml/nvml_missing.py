@@ -18,11 +18,7 @@ from gpudiag.causes.shared.libraries import (
     put_first,
     tensorflow_version,
 )
-from gpudiag.hostfacts import (
-    Facts,
-    LibraryCopy,
-    Unknown,
-)
+from gpudiag.hostfacts import Facts, LibraryCopy, Unknown
 
 _TOOLKIT = "https://docs.nvidia.com/datacenter/cloud-native/container-toolkit/latest/docker-specialized.html"
 

@@ -23,11 +23,7 @@ CAUSE = Cause(
     needs_gpu=False,
     shown={"elsewhere": "unset PYTHONPATH  # instead"},
 )
-
-
 _FILE = re.compile(r"(?:File \"|consider renaming ')(?P<file>/[^\"']+\.py)[\"']")
-
-
 _INSTALLED = re.compile(r"/(?:site|dist)-packages/|/lib(?:64)?/python[\d.]+/")
 
 

@@ -8,9 +8,7 @@ from __future__ import annotations
 
 from gpudiag.cause import Cause, Evidence, Match, Matches
 from gpudiag.causes.shared.packages import INSTALLATION
-from gpudiag.hostfacts import (
-    Unknown,
-)
+from gpudiag.hostfacts import Unknown
 
 CAUSE = Cause(
     fix=("{executable} -m pip install 'tensorflow[and-cuda]'",),

@@ -13,15 +13,8 @@ from collections.abc import Iterator
 from gpudiag.cause import Cause, Evidence, Match, Matches
 from gpudiag.causes.shared.libraries import PIP_INSTALLATION, good_copy, seen, then_cusolver, with_cuda
 from gpudiag.causes.shared.steps import cuinit_error
-from gpudiag.hostfacts import (
-    Unknown,
-)
-from gpudiag.probes.host.libraries import (
-    PACKAGES,
-    RUNTIME,
-    installed,
-    unopened,
-)
+from gpudiag.hostfacts import Unknown
+from gpudiag.probes.host.libraries import PACKAGES, RUNTIME, installed, unopened
 
 CAUSE = Cause(
     fix=("{command}", "{then}"),

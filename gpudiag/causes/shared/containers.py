@@ -5,35 +5,17 @@ from __future__ import annotations
 import re
 
 from gpudiag.cause import Evidence
-from gpudiag.hostfacts import (
-    ContainerFacts,
-    Facts,
-    Unknown,
-)
+from gpudiag.hostfacts import ContainerFacts, Facts, Unknown
 from gpudiag.model import Stage
 
 VISIBLE = "NVIDIA_VISIBLE_DEVICES"
-
-
 GPU_NODE = re.compile(r"/dev/(nvidia\d+|dxg)")
-
-
 CONTROL = "/dev/nvidiactl"
-
-
 UNIFIED_MEMORY = "/dev/nvidia-uvm"
-
-
 NONE = ("", "void", "none")
 """Values of NVIDIA_VISIBLE_DEVICES that give no GPU."""
-
-
 CUINIT_FAILED = "Failed call to cuInit: "
-
-
 DOCKER = "docker run --gpus all IMAGE   # compose: deploy.resources.reservations.devices, capabilities: [gpu]"
-
-
 START = {
     "podman": "podman run --device nvidia.com/gpu=all IMAGE",
     "apptainer": "apptainer exec --nv IMAGE COMMAND",
@@ -43,11 +25,7 @@ START = {
     "kubernetes": "resources: {limits: {nvidia.com/gpu: 1}}   # in the container's part of the pod",
 }
 """How each runtime is told to give GPUs."""
-
-
 TOOLKIT = "https://docs.nvidia.com/datacenter/cloud-native/container-toolkit/latest/docker-specialized.html"
-
-
 PODS = "https://kubernetes.io/docs/tasks/manage-gpus/scheduling-gpus/"
 
 

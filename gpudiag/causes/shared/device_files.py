@@ -6,32 +6,15 @@ import re
 from collections.abc import Iterator
 
 from gpudiag.cause import Evidence, Match
-from gpudiag.causes.shared.machine import (
-    HOST_DRIVER,
-    container,
-    kept_for_others,
-    on_the_bus,
-    parts,
-    stage_of_driver,
-)
+from gpudiag.causes.shared.machine import HOST_DRIVER, container, kept_for_others, on_the_bus, parts, stage_of_driver
 from gpudiag.causes.shared.steps import cuinit_error
-from gpudiag.hostfacts import (
-    DeviceNode,
-    DeviceNodeFacts,
-    Unknown,
-)
+from gpudiag.hostfacts import DeviceNode, DeviceNodeFacts, Unknown
 from gpudiag.model import Sure
 from gpudiag.scope import mask_in_force
 
 GPU_FILE = re.compile(r"/dev/nvidia\d+")
-
-
 CONTROL_FILE = "/dev/nvidiactl"
-
-
 UVM_FILE = "/dev/nvidia-uvm"
-
-
 OF_OTHER_RULES = re.compile("Shared Library Not Found|version mismatch|Insufficient Permissions|lost")
 """What NVML says where another rule tells why."""
 

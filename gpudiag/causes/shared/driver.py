@@ -6,27 +6,14 @@ import re
 from collections.abc import Iterator
 
 from gpudiag.cause import Evidence, Match
-from gpudiag.causes.shared.machine import (
-    HOST_DRIVER,
-    container,
-    parts,
-    stage_of_driver,
-)
+from gpudiag.causes.shared.machine import HOST_DRIVER, container, parts, stage_of_driver
 from gpudiag.causes.shared.steps import cuinit_error
-from gpudiag.hostfacts import (
-    DriverFacts,
-    NvmlFacts,
-    Unknown,
-)
+from gpudiag.hostfacts import DriverFacts, NvmlFacts, Unknown
 from gpudiag.knowledge.log import TWO_DRIVER_VERSIONS
 from gpudiag.model import Sure
 
 IN_FILE_NAME = re.compile(r"\.so\.(\d+\.[\d.]+)$")
-
-
 IN_PACKAGE = re.compile(r"(?:\d+:)?(\d+\.[\d.]+)")
-
-
 COMPAT = "/compat"
 """Part of the folder of CUDA's forward compatibility package: a newer libcuda than the kernel module's."""
 

@@ -13,8 +13,6 @@ from gpudiag.log import text
 from gpudiag.model import Stage, Sure
 
 IN_USE = (Stage.CONTEXT, Stage.FIRST_OP)
-
-
 CODE = re.compile(r"CUDA_ERROR_(?P<name>\w+)")
 
 
@@ -72,8 +70,6 @@ MEANINGS = (
         "nvidia-smi -q | grep -i -e error -e pending",
     ),
 )
-
-
 OTHERWISE = Meaning("", "", "nvidia-smi -q | grep -i -e error -e pending")
 
 
@@ -109,6 +105,4 @@ FIX = (
     "sudo dmesg | grep -i -e nvrm -e xid  # what the kernel says of it{where}",
     "sudo reboot  # where none of these says more{where}",
 )
-
-
 CODES = "https://docs.nvidia.com/cuda/cuda-driver-api/group__CUDA__TYPES.html"

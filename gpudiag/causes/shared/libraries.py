@@ -7,30 +7,13 @@ from collections.abc import Iterable, Iterator
 from pathlib import PurePath
 
 from gpudiag.cause import Evidence, Match
-from gpudiag.hostfacts import (
-    Facts,
-    Library,
-    LibraryCopy,
-    Unknown,
-)
-from gpudiag.probes.host.libraries import (
-    PACKAGES,
-    RUNTIME,
-    unopened,
-)
+from gpudiag.hostfacts import Facts, Library, LibraryCopy, Unknown
+from gpudiag.probes.host.libraries import PACKAGES, RUNTIME, unopened
 
 PATH = "LD_LIBRARY_PATH"
-
-
 COMPUTE = "libcuda.so.1"
-
-
 NVML = "libnvidia-ml.so.1"
-
-
 PIP_INSTALLATION = "https://www.tensorflow.org/install/pip"
-
-
 LOADER = "https://man7.org/linux/man-pages/man8/ld.so.8.html"
 
 

@@ -4,33 +4,13 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable
-from typing import Any
-
-import msgspec
 
 from gpudiag.cause import Evidence
 from gpudiag.causes.shared.steps import cuinit_error
-from gpudiag.hostfacts import (
-    ContainerFacts,
-    DeviceNode,
-    DeviceNodeFacts,
-    DriverFacts,
-    Facts,
-    Family,
-    NvmlDevice,
-    NvmlFacts,
-    SystemFacts,
-    Unknown,
-    example,
-    example_gpu,
-    example_with_gpus,
-)
+from gpudiag.hostfacts import DeviceNodeFacts, DriverFacts, NvmlDevice, NvmlFacts, Unknown
 from gpudiag.knowledge.log import Event, Message
-from gpudiag.log import Line
-from gpudiag.model import Finding, Gpu, Judged, Limits, Row, Stage
-from gpudiag.probe import Reading
-from gpudiag.probes.discovery import logical_devices, trace
-from gpudiag.probes.host import driver as host_driver
+from gpudiag.model import Gpu, Stage
+from gpudiag.probes.discovery import logical_devices
 from gpudiag.scope import gpus_in_scope
 
 HOST_DRIVER = "host.driver"
@@ -150,68 +130,3 @@ def reset_command(evidence: Evidence, failing: Iterable[int | str]) -> str:
 def said(evidence: Evidence, message: Message) -> list[Event]:
     """Return the events of TensorFlow's own start, or else of the log of the user's program."""
     return evidence.listing.all(message) or evidence.program.all(message)
-
-
-# ---- for cases ----
-
-PCI = "0000:01:00.0"
-MODULE = "535.104.05"
-LIBCUDA = f"/usr/lib/x86_64-linux-gnu/libcuda.so.{MODULE}"
-NO_DEVICE = "CUDA_ERROR_NO_DEVICE: no CUDA-capable device is detected"
-DOCKER = ContainerFacts("docker", ("/.dockerenv",), False, None)
-
-
-def example_facts(count: int = 1, os: str = "Ubuntu 22.04.3 LTS", **families: Family) -> Facts:
-    """Return the facts of an ordinary machine that runs this distribution."""
-    system = example().system
-    assert isinstance(system, SystemFacts)
-    return example_with_gpus(count, **{"system": msgspec.structs.replace(system, os=os), **families})
-
-
-def example_gpus(*gpus: NvmlDevice) -> NvmlFacts:
-    """Return what NVML says of ``gpus``, each at a place of its own."""
-    ordinary = map(example_gpu, range(len(gpus)))
-    devices = tuple(
-        msgspec.structs.replace(gpu, index=place.index, uuid=place.uuid, pci_bus_id=place.pci_bus_id)
-        for gpu, place in zip(gpus, ordinary, strict=True)
-    )
-    return NvmlFacts(None, MODULE, "12.2", devices)
-
-
-def example_driver(module: str | None = MODULE, libcuda: str | None = LIBCUDA, **changes: Any) -> DriverFacts:
-    error = None if libcuda else "libcuda.so.1: cannot open shared object file: No such file or directory"
-    facts = DriverFacts(module, libcuda, error, "12.2" if libcuda else None)
-    return msgspec.structs.replace(facts, **changes)
-
-
-def example_nodes(*paths: str, mode: str = "crw-rw-rw-", group: str = "root", **changes: Any) -> DeviceNodeFacts:
-    """Return device files of one GPU that is on the PCI bus; this process may open them if ``mode`` lets others."""
-    others = mode.endswith("rw-")
-    nodes = tuple(DeviceNode(path, mode, others, others, group) for path in paths)
-    return msgspec.structs.replace(DeviceNodeFacts(nodes, (PCI,)), **changes)
-
-
-def example_evidence(
-    facts: Facts,
-    *rows: Row,
-    cuinit: str = "",
-    log: tuple[str, ...] = (),
-    listed: int = 0,
-    lines: tuple[str, ...] = (),
-) -> Evidence:
-    """Return what ``gpudiag check`` gathers on a machine of these facts, ``rows`` besides.
-
-    ``cuinit`` is what the driver says where ``cuInit`` fails; ``log`` and ``listed`` are of ``discovery.trace``.
-    """
-    failure = (f"failed call to cuInit: INTERNAL: CUDA error: Failed call to cuInit: {cuinit}",) if cuinit else ()
-    said = tuple(Line("E", "cuda_platform.cc", text) for text in (*failure, *log))
-    traced = example_row(trace, trace.Reading(listed, None, (), {}, said), facts)
-    judged = Row(HOST_DRIVER, (), Judged(tuple(host_driver.judge(facts, Limits()))), 0.0)
-    return Evidence(facts, gpus_in_scope(facts), (judged, traced, *rows), lines)
-
-
-def example_row(probe: Any, reading: Reading, facts: Facts) -> Row:
-    """Return the row that this reading of the module ``probe``, of the area discovery, comes to."""
-    found = tuple(one for one in probe.judge(reading, facts) if isinstance(one, Finding))
-    name = f"discovery.{probe.__name__.rpartition('.')[2]}"
-    return Row(name, (), Judged(found), 0.0, msgspec.to_builtins(reading))

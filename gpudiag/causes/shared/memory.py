@@ -3,32 +3,19 @@
 from __future__ import annotations
 
 from gpudiag.cause import Evidence
-from gpudiag.hostfacts import (
-    NvmlDevice,
-)
-from gpudiag.knowledge.log import (
-    DEVICE_FULL,
-    JAX_AT_WORK,
-    JAX_FULL,
-    TORCH_AT_WORK,
-    TORCH_FULL,
-    Message,
-)
+from gpudiag.hostfacts import NvmlDevice
+from gpudiag.knowledge.log import DEVICE_FULL, JAX_AT_WORK, JAX_FULL, TORCH_AT_WORK, TORCH_FULL, Message
 from gpudiag.log import Log
 from gpudiag.model import Broken
 from gpudiag.scope import IDLE_BYTES, gpus_in_scope
 
 ROOM_BYTES = 1 << 30
 """Free memory in which a CUDA context fits."""
-
-
 GROW = (
     "for gpu in tf.config.list_physical_devices('GPU'): tf.config.experimental.set_memory_growth(gpu, True)"
     "  # before the first operation"
 )
 GROW_BY_VARIABLE = "export TF_FORCE_GPU_ALLOW_GROWTH=true  # the same with no change to the program"
-
-
 OF_FRAMEWORKS = (JAX_FULL, TORCH_FULL, JAX_AT_WORK, TORCH_AT_WORK)
 
 

@@ -7,22 +7,12 @@ from pathlib import PurePath
 
 from gpudiag import model
 from gpudiag.cause import TRACE, Evidence
-from gpudiag.hostfacts import (
-    Distribution,
-    Facts,
-    SystemFacts,
-    TensorflowFacts,
-    Unknown,
-)
+from gpudiag.hostfacts import Distribution, Facts, SystemFacts, TensorflowFacts, Unknown
 from gpudiag.model import Sure
 from gpudiag.probes.host import tensorflow as host_tensorflow
 
 INSTALLATION = "https://www.tensorflow.org/install/pip"
-
-
 PATH = "PYTHONPATH"
-
-
 OF_AN_IMPORT = (model.Cause.EXCEPTION, model.Cause.SIGNAL)
 
 

@@ -3,19 +3,12 @@
 from __future__ import annotations
 
 from gpudiag.cause import Evidence
-from gpudiag.hostfacts import (
-    Facts,
-    Unknown,
-)
+from gpudiag.hostfacts import Facts, Unknown
 from gpudiag.scope import gpus_in_scope, mask_in_force
 
 MASK = "CUDA_VISIBLE_DEVICES"
-
-
 OF_SLURM = "NoDevFiles"
 """What Slurm writes into the mask of a job step without GPUs."""
-
-
 SLURM_GPUS = ("SLURM_STEP_GPUS", "SLURM_JOB_GPUS", "SLURM_GPUS_ON_NODE", "SLURM_GPUS", "SLURM_GPUS_PER_NODE")
 
 
@@ -44,6 +37,4 @@ def units(evidence: Evidence) -> tuple[list[str], list[str]]:
 
 
 PROGRAMMING_GUIDE = "https://docs.nvidia.com/cuda/cuda-c-programming-guide/#cuda-environment-variables"
-
-
 MIG_GUIDE = "https://docs.nvidia.com/datacenter/tesla/mig-user-guide/"

@@ -5,18 +5,13 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from gpudiag.cause import Evidence, Match
-from gpudiag.causes.shared.machine import (
-    container,
-    parts,
-)
+from gpudiag.causes.shared.machine import container, parts
 from gpudiag.causes.shared.steps import cuinit_error
 from gpudiag.hostfacts import SystemFacts
 from gpudiag.model import Stage, Sure
 from gpudiag.scope import apply_mask
 
 FOLDER = "/usr/lib/wsl/lib"
-
-
 DXG = "/dev/dxg"
 
 
