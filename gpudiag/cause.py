@@ -149,6 +149,8 @@ class Cause:
     begins with it is a sentence: each can be pasted. A line that comes out empty is left out."""
     url: str
     severity: Severity = Severity.FAIL
+    views: tuple[str, ...] = ()
+    """Findings, as ``<area>.<probe>.<kind>``, that tell of the same fault: where it is found they give its command."""
     unless: tuple[str, ...] = ()
     """Causes that say more: where one of them is found, this one is not."""
     tried: int = 0

@@ -64,7 +64,8 @@ def explanation(entry: Entry, width: int, report: Report | None = None) -> str:
 
 def rule_explanation(rule: Known, width: int, report: Report | None = None) -> str:
     """Return the text of ``gpudiag explain`` for a rule of the diagnosis, and what ``report`` says of its cause."""
-    heading = f"{rule.id} (a cause found by the diagnosis; stage: {rule.stage.value})"
+    severity = rule.declared.severity.value
+    heading = f"{rule.id} (a cause found by the diagnosis; stage: {rule.stage.value}; severity: {severity})"
     parts = [wrapped(text, width) for text in (heading, rule.general_cause, rule.why, "What to do")]
     parts += ["\n".join(f"    {line}" for line in rule.general_fix), rule.url]  # commands are not filled anew
     if report is not None:

@@ -18,6 +18,7 @@ from gpudiag import catalogue, hostfacts, judgement, log
 from gpudiag.catalogue import Entry
 from gpudiag.child import OnGpu
 from gpudiag.devices import Devices
+from gpudiag.diagnosis.views import with_one_voice
 from gpudiag.errors import shortage
 from gpudiag.hostfacts import Facts, NvmlDevice, Unknown
 from gpudiag.isolate import Bounds, Ended, Job, ServerSpec, Supervision, scratch_folder, supervise
@@ -165,6 +166,7 @@ def run(options: Options, observer: Observer, signals: Signals) -> Report:
         rows = work.rows(_plan(entries, gpus), facts, gpus)
         diagnosis = work.diagnosed(judgement.Subject(facts, gpus, rows, options.lines, options.limits))
         diagnosis = msgspec.structs.replace(diagnosis, causes=work.tried(diagnosis, gpus))
+        rows = with_one_voice(rows, diagnosis)
         return conclude(
             Report(
                 schema_version=1,
@@ -207,7 +209,7 @@ def rejudge(report: Report, work: judgement.Work = judgement.here) -> Report:
         for cause in diagnosis.causes
     )
     diagnosis = msgspec.structs.replace(diagnosis, causes=causes)
-    return conclude(msgspec.structs.replace(report, rows=rows, diagnosis=diagnosis))
+    return conclude(msgspec.structs.replace(report, rows=with_one_voice(rows, diagnosis), diagnosis=diagnosis))
 
 
 def rejudge_apart(report: Report) -> Report:

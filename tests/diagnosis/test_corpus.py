@@ -11,6 +11,7 @@ from corpus import Item, items
 from gpudiag import codec, runner
 from gpudiag.diagnosis import diagnose
 from gpudiag.model import Diagnosis
+from voice import contradictions
 from withheld import contradicts, with_any_one_probe
 
 NUMBERS = frozenset(
@@ -98,5 +99,6 @@ def _of_a_machine(item: Item, gpudiag: Gpudiag) -> Diagnosis:
     assert runner.rejudge(report).diagnosis == report.diagnosis, (
         "a saved report is diagnosed alike, without the machine"
     )
+    assert contradictions(report.rows, report.diagnosis) == []
     assert not any(contradicts(one) for one in with_any_one_probe(report)), "PASS, whatever is known against it"
     return report.diagnosis

@@ -13,9 +13,12 @@ import pytest
 
 from conftest import Gpudiag
 from gpudiag import catalogue, codec
+from gpudiag.cause import Evidence
 from gpudiag.hostfacts import Facts
 from gpudiag.model import Judged, Limits
+from gpudiag.scope import gpus_in_scope
 from provocations import Altered, AlteredFacts, OnMachine, machines, table
+from voice import checked, contradictions
 
 RECORDED = Path(__file__).parents[1] / "recorded" / "2x16GiB"
 TABLE = table()
@@ -43,12 +46,17 @@ def judged(probe: str, change: dict[str, Any], facts: dict[str, Any]) -> Judged:
     """Judge the recorded reading, and the recorded facts, with these changes."""
     entry = catalogue.get(probe)
     reading = None if entry.reading is None else copy.deepcopy(recorded(probe))
-    plain = copy.deepcopy(recorded("facts"))
     for path, value in change.items():
         put(reading, path, value)
-    for path, value in facts.items():
+    return entry.judge(reading, altered(facts), Limits())
+
+
+def altered(change: dict[str, Any]) -> Facts:
+    """Return the recorded facts with these changes."""
+    plain = copy.deepcopy(recorded("facts"))
+    for path, value in change.items():
         put(plain, path, value)
-    return entry.judge(reading, msgspec.convert(plain, Facts), Limits())
+    return msgspec.convert(plain, Facts)
 
 
 def test_every_probe_is_provoked() -> None:
@@ -67,6 +75,8 @@ def test_an_altered_reading_is_found_out(one: Altered) -> None:
 def test_altered_facts_are_found_out(one: AlteredFacts) -> None:
     assert judged(one.probe, {}, {}).findings == ()
     assert one.kind in {finding.kind for finding in judged(one.probe, {}, one.change).findings}
+    facts = altered(one.change)
+    assert contradictions(*checked(Evidence(facts, gpus_in_scope(facts)))) == []
 
 
 @pytest.mark.usefixtures("no_child_left")
@@ -79,6 +89,8 @@ def test_a_machine_is_found_out(wanted: tuple[OnMachine, ...], gpudiag: Gpudiag)
     probes = dict.fromkeys(provoked.probe for provoked in wanted)
     done = gpudiag("check", *probes, *arguments, "--format", "json", flags=(), **one.variables)
     assert done.returncode in {0, 1, 3, 5}, done.stderr  # 5: found, and no probe ran a kernel
-    rows = codec.decode(done.stdout, "standard output").rows
+    report = codec.decode(done.stdout, "standard output")
+    assert contradictions(report.rows, report.diagnosis) == []
+    rows = report.rows
     found = {(row.probe, finding.kind) for row in rows for finding in row.findings}
     assert {(provoked.probe, provoked.kind) for provoked in wanted} <= found, [row.outcome for row in rows]

@@ -16,6 +16,7 @@ CAUSE = Cause(
     ),
     url="https://docs.nvidia.com/deeplearning/frameworks/tensorflow-release-notes/",
     needs_gpu=False,
+    views=("host.tensorflow.no_cuda",),
 )
 
 

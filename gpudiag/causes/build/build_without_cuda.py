@@ -13,6 +13,7 @@ CAUSE = Cause(
     fix=("{first}", "pip install '{with_cuda}'"),
     url=INSTALLATION,
     shown={"first": "pip uninstall -y tensorflow-cpu"},
+    views=("host.tensorflow.no_cuda",),
 )
 
 

@@ -22,6 +22,10 @@ from gpudiag.causes.shared.packages import (
 CAUSE = Cause(
     fix=("pip uninstall -y {names}", "pip install --force-reinstall '{with_cuda}'"),
     url=INSTALLATION,
+    views=(
+        "host.tensorflow.several",
+        "host.tensorflow.no_cuda",
+    ),
 )
 
 

@@ -12,6 +12,10 @@ from gpudiag.causes.shared.packages import INSTALLATION, has_cuda, shown, tensor
 CAUSE = Cause(
     fix=("pip install --force-reinstall --no-deps {name}=={version}",),
     url=INSTALLATION,
+    views=(
+        "host.packages.altered",
+        "host.tensorflow.no_cuda",
+    ),
 )
 
 

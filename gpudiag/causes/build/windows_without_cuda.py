@@ -18,6 +18,7 @@ CAUSE = Cause(
         "pip install 'tensorflow<2.11'  # instead, with Python 3.10, CUDA 11.2 and cuDNN 8.1",
     ),
     url="https://www.tensorflow.org/install/pip#windows-native",
+    views=("host.tensorflow.no_cuda",),
 )
 
 

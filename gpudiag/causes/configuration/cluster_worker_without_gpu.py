@@ -22,6 +22,7 @@ CAUSE = Cause(
     ),
     url="https://www.tensorflow.org/tutorials/distribute/multi_worker_with_keras",
     needs_gpu=False,
+    views=("host.collectives.other_workers",),
 )
 
 

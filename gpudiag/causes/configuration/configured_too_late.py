@@ -10,10 +10,11 @@ but a module that it imports and that builds a model, or a cell of the notebook 
 from __future__ import annotations
 
 from gpudiag.cause import Cause, Evidence, Match, Matches
-from gpudiag.causes.shared.configuration import GROWTH, SETTER
+from gpudiag.causes.shared.configuration import SETTER
 from gpudiag.knowledge.log import CONFIGURED_TOO_LATE, DEVICE_CREATED
 from gpudiag.log import statements
 from gpudiag.model import Severity
+from gpudiag.variables import FORCE_GROWTH
 
 CAUSE = Cause(
     severity=Severity.WARNING,
@@ -28,7 +29,7 @@ CAUSE = Cause(
     shown={"instead": "export TF_FORCE_GPU_ALLOW_GROWTH=true  # or, with no change to the program"},
 )
 _INSTEAD = {
-    "Physical devices": f"export {GROWTH}=true  # or, with no change to the program",
+    "Physical devices": f"export {FORCE_GROWTH}=true  # or, with no change to the program",
     "Visible devices": "export CUDA_VISIBLE_DEVICES={gpu}  # or, with no change to the program",
     "Intra op parallelism": "export TF_NUM_INTRAOP_THREADS=N  # or, with no change to the program",
     "Inter op parallelism": "export TF_NUM_INTEROP_THREADS=N  # or, with no change to the program",

@@ -22,6 +22,11 @@ CAUSE = Cause(
         "export CUDA_CACHE_MAXSIZE=4294967296  # keeps what was compiled, where compiling works",
     ),
     url="https://github.com/tensorflow/tensorflow/issues/89272",
+    views=(
+        "discovery.device_details.ptx_only",
+        "discovery.first_op.compiled",
+        "discovery.first_op.slow_first",
+    ),
 )
 
 

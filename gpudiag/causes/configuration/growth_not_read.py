@@ -6,32 +6,33 @@ and all memory of each GPU is taken as without the variable. Documents of other 
 
 from __future__ import annotations
 
-from gpudiag.cause import Cause, Evidence, Match, Matches
-from gpudiag.causes.shared.configuration import GROWTH
+from gpudiag.cause import Cause, Match, Matches, Program, Variables
 from gpudiag.knowledge.log import GROWTH_NOT_PARSED
 from gpudiag.log import text
 from gpudiag.model import Severity
+from gpudiag.variables import FORCE_GROWTH, GROWTH_VALUES, growth_meant_by
 
 CAUSE = Cause(
     severity=Severity.WARNING,
     fix=("export TF_FORCE_GPU_ALLOW_GROWTH={meant}",),
     url="https://www.tensorflow.org/guide/gpu#limiting_gpu_memory_growth",
+    views=("host.environment.growth_value",),
 )
-_FALSE = ("0", "false", "no", "off")
 
 
-def find(evidence: Evidence) -> Matches:
-    found = evidence.found("host.environment", "growth_value")
-    said = evidence.program.first(GROWTH_NOT_PARSED)
-    if found:
-        value = evidence.facts.variables.get(GROWTH, "")
-    elif said:
-        value = said["value"]
-    else:
-        return
-    meant = "false" if value.strip().lower() in _FALSE else "true"
-    yield Match(
-        evidence=(f"{GROWTH}={value!r}{'' if found else ' in the program'}", *([text(said.line)] if said else [])),
-        figures={"value": value, "meant": meant},
-        change={GROWTH: meant} if found else None,
-    )
+def find(variables: Variables, program: Program) -> Matches:
+    said = program.first(GROWTH_NOT_PARSED)
+    shown = () if said is None else (text(said.line),)
+    value = variables.get(FORCE_GROWTH, "true")
+    if value not in GROWTH_VALUES:
+        meant = growth_meant_by(value)
+        yield Match(
+            evidence=(f"{FORCE_GROWTH}={value!r}", *shown),
+            figures={"value": value, "meant": meant},
+            change={FORCE_GROWTH: meant},
+        )
+    elif said is not None:
+        yield Match(
+            evidence=(f"{FORCE_GROWTH}={said['value']!r} in the program", *shown),
+            figures={"value": said["value"], "meant": growth_meant_by(said["value"])},
+        )

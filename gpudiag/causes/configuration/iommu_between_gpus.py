@@ -25,6 +25,7 @@ CAUSE = Cause(
         "sudo lspci -vvv | grep ACSCtl  # should show SrcValid-: switch ACS off in the firmware",
     ),
     url=NCCL + "#pci-access-control-services-acs",
+    views=("host.collectives.iommu_translates",),
 )
 _LAST_LINES = 3
 

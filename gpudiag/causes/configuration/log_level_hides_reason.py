@@ -16,6 +16,7 @@ CAUSE = Cause(
     severity=Severity.WARNING,
     fix=("unset TF_CPP_MIN_LOG_LEVEL", "export TF_CPP_VMODULE=dso_loader=1  # for the names of libraries"),
     url="https://www.tensorflow.org/guide/gpu#setup",
+    views=("host.environment.log_hidden",),
 )
 _LOG_LEVEL = "TF_CPP_MIN_LOG_LEVEL"
 

@@ -19,6 +19,7 @@ CAUSE = Cause(
         "export NCCL_IB_DISABLE=1   # to confirm, or for good where InfiniBand is not to be used",
     ),
     url=NCCL,
+    views=("host.collectives.low_memlock",),
 )
 
 

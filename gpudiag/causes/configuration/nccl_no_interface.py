@@ -15,6 +15,7 @@ CAUSE = Cause(
     severity=Severity.WARNING,
     fix=("unset NCCL_SOCKET_IFNAME", "# or one of these: {interfaces}"),
     url="https://docs.nvidia.com/deeplearning/nccl/user-guide/docs/env.html#nccl-socket-ifname",
+    views=("host.collectives.no_interface",),
 )
 
 

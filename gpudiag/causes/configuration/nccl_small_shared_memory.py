@@ -21,6 +21,7 @@ CAUSE = Cause(
         "NCCL_DEBUG=WARN python program.py   # names what failed, if it does so again",
     ),
     url=NCCL,
+    views=("host.collectives.small_shm",),
 )
 
 

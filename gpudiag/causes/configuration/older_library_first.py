@@ -18,6 +18,7 @@ CAUSE = Cause(
     severity=Severity.WARNING,
     fix=("export LD_LIBRARY_PATH={good}:$LD_LIBRARY_PATH", "# or take {folders} out of LD_LIBRARY_PATH"),
     url=LOADER,
+    views=("host.libraries.older_first",),
 )
 
 

@@ -19,6 +19,7 @@ CAUSE = Cause(
         "python -m venv tf && tf/bin/pip install '{with_cuda}'  # where another framework needs the other version",
     ),
     url="https://pip.pypa.io/en/stable/topics/dependency-resolution/",
+    views=("host.packages.out_of_range",),
 )
 
 

@@ -19,6 +19,7 @@ CAUSE = Cause(
         "pip uninstall -y {names}; pip install --force-reinstall --no-deps {wanted}  # or here",
     ),
     url="https://github.com/pytorch/pytorch/issues/119989",
+    views=("host.packages.shared_folder",),
 )
 
 

@@ -9,10 +9,11 @@ session is made on a machine with a GPU.
 from __future__ import annotations
 
 from gpudiag.cause import Cause, Evidence, Match, Matches
-from gpudiag.causes.shared.configuration import GROWTH, SETTER
+from gpudiag.causes.shared.configuration import SETTER
 from gpudiag.knowledge.log import SETTINGS_EXCLUDED
 from gpudiag.log import statements
 from gpudiag.model import Severity
+from gpudiag.variables import FORCE_GROWTH
 
 CAUSE = Cause(
     severity=Severity.WARNING,
@@ -29,7 +30,7 @@ _EXCLUSIVE = {
         "memory growth",
         "logical devices",
         "# remove set_memory_growth: the limits of the logical devices bound the program already",
-        f"export {GROWTH}=true  # or, to have both: leave it out all the same",
+        f"export {FORCE_GROWTH}=true  # or, to have both: leave it out all the same",
     ),
     "It's invalid to set per_process_gpu_memory_fraction when virtual_devices is set": (
         "per_process_gpu_memory_fraction",

@@ -16,6 +16,7 @@ CAUSE = Cause(
     url="https://docs.nvidia.com/cuda/cuda-c-programming-guide/#cuda-environment-variables",
     needs_gpu=False,
     shown={"cure": "export CUDA_VISIBLE_DEVICES=0"},
+    views=("host.environment.misspelt",),
 )
 
 

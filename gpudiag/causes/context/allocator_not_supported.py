@@ -8,9 +8,9 @@ a fatal line and aborts when it makes its devices.
 from __future__ import annotations
 
 from gpudiag.cause import Cause, Evidence, Match, Matches
-from gpudiag.causes.shared.configuration import ALLOCATOR
 from gpudiag.hostfacts import Unknown
 from gpudiag.knowledge.log import NO_MEMORY_POOLS
+from gpudiag.variables import ALLOCATOR
 
 CAUSE = Cause(
     fix=("unset TF_GPU_ALLOCATOR", "# take os.environ['TF_GPU_ALLOCATOR'] out of the program, where it is there"),

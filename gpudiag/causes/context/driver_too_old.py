@@ -21,6 +21,7 @@ CAUSE = Cause(
         "LD_LIBRARY_PATH=/usr/local/cuda-12.5/compat:$LD_LIBRARY_PATH  "
         "# instead, as this is a data-centre GPU"
     },
+    views=("host.driver.old_driver",),
 )
 _DATA_CENTRE = re.compile(r"\b(Tesla|[ABHLPTV]\d{1,3}S?|GB?\d{3}|GH\d{3})\b")
 _NEEDED = {11: "450.80", 12: "525.60", 13: "580.65"}

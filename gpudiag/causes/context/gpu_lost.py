@@ -32,6 +32,7 @@ CAUSE = Cause(
         "other": "# there is no other GPU to choose here",
         "reset": "sudo nvidia-smi --gpu-reset -i 0  # or reboot: where its hardware or firmware has failed",
     },
+    views=("host.driver.nvml_failed",),
 )
 _LOST = re.compile("lost|Unknown Error|reset|fallen")
 _WHERE_IT_SHOWS = (Stage.DRIVER, Stage.NVML, Stage.DEVICE_COUNT, Stage.DEVICE_FILTER, Stage.CONTEXT, Stage.FIRST_OP)

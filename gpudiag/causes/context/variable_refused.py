@@ -15,7 +15,7 @@ from gpudiag.causes.shared.variables import TYPES, errors
 from gpudiag.knowledge.log import NO_PLUGGABLE_LIBRARY, THREAD_MODE_INVALID
 from gpudiag.log import Log, text
 from gpudiag.model import Stage, Sure
-from gpudiag.variables import SETTINGS, WITHHELD
+from gpudiag.variables import SETTINGS, THREAD_MODE, THREAD_MODES, WITHHELD
 
 CAUSE = Cause(
     fix=("{do}", "{instead}"),
@@ -25,11 +25,12 @@ CAUSE = Cause(
         "do": "unset TF_GPU_THREAD_MODE",
         "instead": "export TF_GPU_THREAD_MODE=global  # or gpu_private or gpu_shared: it reads no other value",
     },
+    views=("host.environment.threads_refused",),
 )
 _KNOWN = {
-    "TF_GPU_THREAD_MODE": (
+    THREAD_MODE: (
         THREAD_MODE_INVALID,
-        "export TF_GPU_THREAD_MODE=global  # or gpu_private or gpu_shared: it reads no other value",
+        f"export {THREAD_MODE}={THREAD_MODES[0]}  # or {' or '.join(THREAD_MODES[1:])}: it reads no other value",
     ),
     "TF_PLUGGABLE_DEVICE_LIBRARY_PATH": (
         NO_PLUGGABLE_LIBRARY,

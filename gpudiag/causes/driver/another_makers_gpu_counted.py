@@ -23,6 +23,7 @@ CAUSE = Cause(
     ),
     url="https://www.tensorflow.org/guide/gpu",
     shown={"cure": "export CUDA_VISIBLE_DEVICES=0"},
+    views=("host.environment.all_hidden",),
 )
 
 

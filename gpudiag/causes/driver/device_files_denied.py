@@ -14,6 +14,10 @@ CAUSE = Cause(
     fix=("{allow}",),
     url="https://slurm.schedmd.com/gres.html",
     shown={"allow": "systemctl show -p DeviceAllow -p DevicePolicy UNIT  # of the service or slice that this runs in"},
+    views=(
+        "host.driver.no_access",
+        "host.driver.nvml_failed",
+    ),
 )
 
 

@@ -16,6 +16,10 @@ CAUSE = Cause(
         "echo 'options nvidia NVreg_DeviceFileMode=0666' | sudo tee /etc/modprobe.d/nvidia-files.conf",
     ),
     url=f"{DRIVER_DOCUMENT}faq.html",
+    views=(
+        "host.driver.no_access",
+        "host.driver.nvml_failed",
+    ),
 )
 
 

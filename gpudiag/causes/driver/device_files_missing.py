@@ -18,6 +18,7 @@ CAUSE = Cause(
         "sudo apt install nvidia-modprobe nvidia-persistenced  # makes them at each start",
     ),
     url=f"{DRIVER_DOCUMENT}faq.html",
+    views=("host.driver.nvml_failed",),
 )
 
 

@@ -20,6 +20,7 @@ CAUSE = Cause(
         "sudo reboot  # where that does not help",
     ),
     url=f"{DRIVER_DOCUMENT}faq.html",
+    views=("host.driver.nvml_failed",),
 )
 
 

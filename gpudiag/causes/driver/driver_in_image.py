@@ -16,6 +16,7 @@ CAUSE = Cause(
         "docker run --gpus all ...  # brings the host's libraries",
     ),
     url="https://docs.nvidia.com/datacenter/cloud-native/container-toolkit/latest/troubleshooting.html",
+    views=("host.driver.version_mismatch",),
 )
 
 

@@ -17,6 +17,10 @@ CAUSE = Cause(
         "echo > /sys/bus/pci/devices/{pci}/driver_override; echo {pci} | sudo tee /sys/bus/pci/drivers/nvidia/bind",
     ),
     url="https://docs.kernel.org/driver-api/vfio.html",
+    views=(
+        "host.driver.no_module",
+        "host.driver.held",
+    ),
 )
 
 

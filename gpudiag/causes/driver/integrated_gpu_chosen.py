@@ -14,6 +14,7 @@ from gpudiag.model import Sure
 CAUSE = Cause(
     fix=("sudo prime-select on-demand", "sudo reboot"),
     url="https://documentation.ubuntu.com/server/how-to/graphics/install-nvidia-drivers/",
+    views=("host.driver.no_module",),
 )
 
 

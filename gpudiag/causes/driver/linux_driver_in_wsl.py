@@ -17,6 +17,7 @@ CAUSE = Cause(
     url=URL,
     tried=2,
     shown={"remove": "sudo apt purge libnvidia-compute-535 && sudo apt autoremove"},
+    views=("host.driver.no_libcuda",),
 )
 
 

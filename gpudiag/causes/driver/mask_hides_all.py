@@ -15,6 +15,7 @@ from gpudiag.scope import apply_mask
 CAUSE = Cause(
     fix=("unset CUDA_VISIBLE_DEVICES", "export CUDA_VISIBLE_DEVICES={uuid}  # or: chooses one"),
     url=PROGRAMMING_GUIDE,
+    views=("host.environment.all_hidden",),
 )
 
 

@@ -16,6 +16,7 @@ CAUSE = Cause(
     fix=("{build}", "sudo modprobe nvidia", "# or start the former kernel from the boot menu"),
     url=INSTALLATION,
     shown={"build": "sudo apt install linux-headers-6.1.0 && sudo dkms autoinstall -k 6.1.0"},
+    views=("host.driver.no_module",),
 )
 
 

@@ -19,6 +19,7 @@ CAUSE = Cause(
         "grep -rn nvidia /etc/modprobe.d  # a line 'blacklist nvidia' forbids it",
     ),
     url=INSTALLATION,
+    views=("host.driver.no_module",),
 )
 
 

@@ -20,6 +20,7 @@ CAUSE = Cause(
         "# or switch Secure Boot off in the firmware",
     ),
     url="https://wiki.ubuntu.com/UEFI/SecureBoot/DKMS",
+    views=("host.driver.no_module",),
 )
 
 

@@ -20,6 +20,7 @@ CAUSE = Cause(
     ),
     url=INSTALLATION,
     shown={"initramfs": "sudo update-initramfs -u"},
+    views=("host.driver.no_module",),
 )
 
 

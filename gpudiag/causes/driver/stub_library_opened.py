@@ -16,6 +16,7 @@ CAUSE = Cause(
     fix=("{unset}",),
     url="https://docs.nvidia.com/cuda/cuda-driver-api/group__CUDA__TYPES.html",
     shown={"unset": "export LD_LIBRARY_PATH="},
+    views=("host.driver.libcuda_failed",),
 )
 _STUBS = "/stubs"
 """Part of the folder of the CUDA toolkit whose libraries are for linking alone."""

@@ -14,6 +14,10 @@ CAUSE = Cause(
     fix=("{join}", "{then}"),
     url=f"{DRIVER_DOCUMENT}faq.html",
     shown={"join": "sudo usermod -aG video someone", "then": "# log in again"},
+    views=(
+        "host.driver.no_access",
+        "host.driver.nvml_failed",
+    ),
 )
 
 

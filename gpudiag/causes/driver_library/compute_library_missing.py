@@ -19,6 +19,7 @@ CAUSE = Cause(
     url=INSTALLATION,
     needs_gpu=False,
     shown={"cure": "sudo apt-get install libcuda1"},
+    views=("host.driver.no_libcuda",),
 )
 
 

@@ -37,6 +37,7 @@ CAUSE = Cause(
     shown={
         "start": "docker run --gpus all IMAGE   # compose: deploy.resources.reservations.devices, capabilities: [gpu]"
     },
+    views=("host.driver.not_given",),
 )
 
 

@@ -21,6 +21,7 @@ CAUSE = Cause(
     shown={
         "start": "docker run --gpus all IMAGE   # compose: deploy.resources.reservations.devices, capabilities: [gpu]"
     },
+    views=("host.driver.no_libcuda",),
 )
 CAPABILITIES = "NVIDIA_DRIVER_CAPABILITIES"
 

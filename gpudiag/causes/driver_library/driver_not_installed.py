@@ -16,6 +16,7 @@ CAUSE = Cause(
     fix=("{install}", "sudo reboot", "nvidia-smi  # must list the GPU"),
     url=INSTALLATION,
     shown={"install": "sudo ubuntu-drivers install"},
+    views=("host.driver.no_module",),
 )
 
 

@@ -32,6 +32,7 @@ CAUSE = Cause(
     ),
     url=PODS,
     needs_gpu=False,
+    views=("host.driver.not_given",),
 )
 
 

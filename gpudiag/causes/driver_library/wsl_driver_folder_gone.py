@@ -17,6 +17,7 @@ CAUSE = Cause(
         "# then, if it is still missing, install the newest driver from https://www.nvidia.com/drivers in Windows",
     ),
     url=URL,
+    views=("host.driver.no_libcuda",),
 )
 
 

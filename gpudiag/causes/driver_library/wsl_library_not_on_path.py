@@ -18,6 +18,7 @@ CAUSE = Cause(
         f"echo {FOLDER} | sudo tee /etc/ld.so.conf.d/ld.wsl.conf && sudo ldconfig  # or, for good",
     ),
     url=URL,
+    views=("host.driver.no_libcuda",),
 )
 
 

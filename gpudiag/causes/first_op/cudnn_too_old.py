@@ -20,6 +20,10 @@ CAUSE = Cause(
     fix=("{first}", "pip install {requirement}  # at least"),
     url="https://www.tensorflow.org/install/source#gpu",
     shown={"first": "unset LD_LIBRARY_PATH"},
+    views=(
+        "host.libraries.cudnn_too_old",
+        "discovery.physical_devices.cudnn_too_old",
+    ),
 )
 
 

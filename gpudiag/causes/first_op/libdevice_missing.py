@@ -21,6 +21,7 @@ CAUSE = Cause(
     fix=("{first}", "{second}"),
     url="https://github.com/tensorflow/tensorflow/issues/58681",
     shown={"first": "pip install nvidia-cuda-nvcc-cu12", "second": ""},
+    views=("host.libraries.no_libdevice",),
 )
 
 

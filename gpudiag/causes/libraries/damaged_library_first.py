@@ -20,6 +20,11 @@ CAUSE = Cause(
     fix=("{without}",),
     url=LOADER,
     shown={"without": "unset LD_LIBRARY_PATH"},
+    views=(
+        "host.driver.no_libcuda",
+        "host.driver.no_nvml",
+        "host.libraries.unopened",
+    ),
 )
 
 

@@ -16,6 +16,7 @@ from gpudiag.probes.host.libraries import requirement, unopened
 CAUSE = Cause(
     fix=("pip install {requirements}",),
     url=PIP_INSTALLATION,
+    views=("host.libraries.unopened",),
 )
 
 

@@ -23,6 +23,7 @@ CAUSE = Cause(
     fix=("{commands}", "{then}", "{also}"),
     url=PIP_INSTALLATION,
     shown={"commands": "pip install 'tensorflow[and-cuda]==2.21.0'", "then": "", "also": ""},
+    views=("host.libraries.unopened",),
 )
 
 

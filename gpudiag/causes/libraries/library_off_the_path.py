@@ -18,6 +18,7 @@ CAUSE = Cause(
         "echo {folders} | tr : '\\n' | sudo tee /etc/ld.so.conf.d/cuda.conf && sudo ldconfig  # or, for all users",
     ),
     url=LOADER,
+    views=("host.libraries.unopened",),
 )
 
 

@@ -15,6 +15,7 @@ CAUSE = Cause(
     fix=("{remove}", "pip install {requirement}"),
     url="https://tldp.org/HOWTO/Program-Library-HOWTO/shared-libraries.html",
     shown={"remove": "rm /home/someone/venv/lib/python3.11/site-packages/nvidia/cusolver/lib/libcusolver.so.11"},
+    views=("host.libraries.other_soname",),
 )
 
 

@@ -20,6 +20,7 @@ CAUSE = Cause(
     ),
     url=PIP_INSTALLATION,
     shown={"another": "pip install 'tensorflow[and-cuda]==2.20.0'  # or the release before, which names that folder"},
+    views=("host.libraries.unopened",),
 )
 
 

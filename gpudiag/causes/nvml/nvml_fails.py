@@ -15,6 +15,7 @@ CAUSE = Cause(
     url="https://docs.nvidia.com/deploy/nvml-api/group__nvmlDeviceEnumvs.html",
     needs_gpu=False,
     shown={"cure": "nvidia-smi; sudo dmesg | grep -i -e nvrm -e xid  # most often a reboot helps"},
+    views=("host.driver.nvml_failed",),
 )
 
 

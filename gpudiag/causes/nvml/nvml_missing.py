@@ -30,6 +30,7 @@ CAUSE = Cause(
         "cure": "docker run -e NVIDIA_DRIVER_CAPABILITIES=compute,utility ...  # or: "
         "--gpus 'all,\"capabilities=compute,utility\"'"
     },
+    views=("host.driver.no_nvml",),
 )
 
 

@@ -14,6 +14,7 @@ CAUSE = Cause(
     fix=("pip uninstall -y {names}", "pip install --force-reinstall '{with_cuda}'"),
     url=INSTALLATION,
     needs_gpu=False,
+    views=("host.tensorflow.damaged",),
 )
 
 

@@ -13,6 +13,7 @@ from gpudiag.hostfacts import Unknown
 CAUSE = Cause(
     fix=("{executable} -m pip install 'tensorflow[and-cuda]'",),
     url=INSTALLATION,
+    views=("host.tensorflow.missing",),
 )
 
 

@@ -21,6 +21,10 @@ CAUSE = Cause(
     url="https://docs.python.org/3/library/sys_path_init.html",
     needs_gpu=False,
     shown={"elsewhere": "# or run the program in another folder than /home/someone/project: Python looks there first"},
+    views=(
+        "host.tensorflow.shadowed",
+        "host.tensorflow.hidden_here",
+    ),
 )
 
 

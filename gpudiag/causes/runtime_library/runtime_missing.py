@@ -25,6 +25,7 @@ CAUSE = Cause(
         "LD_LIBRARY_PATH=/home/someone/venv/lib/python3.11/site-packages/nvidia/cusolver/lib:$LD_LIBRARY_PATH  "
         "# then, because this TensorFlow does not look there",
     },
+    views=("host.libraries.unopened",),
 )
 
 

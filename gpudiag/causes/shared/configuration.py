@@ -13,8 +13,6 @@ from gpudiag.knowledge.log import (
     NO_CUDA_DRIVERS,
 )
 
-GROWTH = "TF_FORCE_GPU_ALLOW_GROWTH"
-ALLOCATOR = "TF_GPU_ALLOCATOR"
 SETTER = re.compile(
     r"(?<!context\(\))\.(?:set_(?:visible_devices|memory_growth|\w+_parallelism_threads)|"
     r"set_(?:logical|virtual)_device_configuration)\("

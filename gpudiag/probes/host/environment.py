@@ -43,7 +43,20 @@ from gpudiag.hostfacts import (
 from gpudiag.model import Finding, Limits, Severity
 from gpudiag.probe import Case, Kind, Needs, Probe
 from gpudiag.scope import apply_mask, index_is_ambiguous, mask_in_force
-from gpudiag.variables import CLUSTER, NO_JSON, WITHHELD, misspelling_of
+from gpudiag.variables import (
+    ALLOCATOR,
+    ALLOCATORS,
+    CLUSTER,
+    FORCE_GROWTH,
+    GROWTH_VALUES,
+    NO_JSON,
+    THREAD_MODE,
+    THREAD_MODES,
+    WITHHELD,
+    allocator_meant_by,
+    growth_meant_by,
+    misspelling_of,
+)
 
 PROBE = Probe(needs=Needs(tensorflow=False), families=("environment",), quick=True)
 
@@ -90,13 +103,13 @@ GROWTH_VALUE = Kind(
     "growth_value",
     Severity.WARNING,
     "TF_FORCE_GPU_ALLOW_GROWTH='{value}' is ignored: TensorFlow reads only 'true' and 'false', in lower case",
-    "export TF_FORCE_GPU_ALLOW_GROWTH=true",
+    "export TF_FORCE_GPU_ALLOW_GROWTH={meant}",
 )
 ALLOCATOR_VALUE = Kind(
     "allocator_value",
     Severity.WARNING,
     "TF_GPU_ALLOCATOR='{value}' is ignored without a word: no allocator has that name",
-    "Use cuda_malloc_async, cuda_malloc or memory_guard, or unset TF_GPU_ALLOCATOR.",
+    "{correct}",
 )
 VALUE_IGNORED = Kind(
     "value_ignored",
@@ -129,8 +142,7 @@ LOG_HIDDEN = Kind(
     "unset TF_CPP_MIN_LOG_LEVEL while you look for a fault. gpudiag's own probes are not affected.",
 )
 
-_ALLOCATORS = ("", "cuda_malloc", "cuda_malloc_async", "memory_guard")
-_MODE, _COUNT = "TF_GPU_THREAD_MODE", "TF_GPU_THREAD_COUNT"
+_COUNT = "TF_GPU_THREAD_COUNT"
 _READ = {
     # The first two by the CUDA Programming Guide (CUDA Environment Variables), the third measured with 2.21.
     "CUDA_DEVICE_ORDER": (
@@ -167,12 +179,14 @@ def judge(facts: Facts, limits: Limits) -> Iterator[Finding]:
         yield NOT_GATHERED.found(reason=facts.environment.reason)
     variables = facts.variables
     yield from _judge_mask(facts)
-    growth = variables.get("TF_FORCE_GPU_ALLOW_GROWTH", "true")
-    if growth not in ("true", "false"):
-        yield GROWTH_VALUE.found(value=growth)
-    allocator = variables.get("TF_GPU_ALLOCATOR", "")
-    if allocator not in _ALLOCATORS:
-        yield ALLOCATOR_VALUE.found(value=allocator)
+    growth = variables.get(FORCE_GROWTH, "true")
+    if growth not in GROWTH_VALUES:
+        yield GROWTH_VALUE.found(value=growth, meant=growth_meant_by(growth))
+    allocator = variables.get(ALLOCATOR, "")
+    if allocator and allocator not in ALLOCATORS:
+        near = allocator_meant_by(allocator)
+        correct = f"export {ALLOCATOR}={near}" if near else f"unset {ALLOCATOR}"
+        yield ALLOCATOR_VALUE.found(value=allocator, correct=correct)
     yield from _judge_values(variables)
     if facts.nvml_devices:
         yield from _judge_threads(variables)
@@ -238,10 +252,10 @@ def _judge_values(variables: dict[str, str]) -> Iterator[Finding]:
 
 
 def _judge_threads(variables: dict[str, str]) -> Iterator[Finding]:
-    # Measured, 2.21: any case of the mode will do; the number is read only with threads of the GPUs' own.
-    mode, count = variables.get(_MODE, "global"), variables.get(_COUNT, "2")
-    if mode.lower() not in ("global", "gpu_private", "gpu_shared"):
-        yield THREADS_REFUSED.found(name=_MODE, value=mode, read="global, gpu_private or gpu_shared")
+    # Measured, 2.21: the number is read only with threads of the GPUs' own.
+    mode, count = variables.get(THREAD_MODE, "global"), variables.get(_COUNT, "2")
+    if mode.lower() not in THREAD_MODES:
+        yield THREADS_REFUSED.found(name=THREAD_MODE, value=mode, read=" or ".join(THREAD_MODES))
     elif mode.lower() != "global" and not re.fullmatch(r"\s*[+-]?\d+\s*", count):
         yield THREADS_REFUSED.found(name=_COUNT, value=count, read="a whole number")
 

@@ -1,0 +1,88 @@
+"""No report gives two commands for one fault: a finding that a cause explains gives the command of the cause."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import pytest
+
+from corpus import items
+from examples import examples
+from gpudiag import catalogue, causes
+from gpudiag.cause import Evidence
+from gpudiag.diagnosis.views import with_one_voice
+from gpudiag.hostfacts import example
+from gpudiag.model import Diagnosis, Finding, RootCause, Severity, Stage, Sure
+from gpudiag.scope import gpus_in_scope
+from reports import passed, row
+from voice import HOST, checked, commands, contradictions
+
+
+def machines() -> Iterator[tuple[str, Evidence]]:
+    """Yield every machine of the examples, of the corpus and of the probes of the host."""
+    for name, several in examples().items():
+        yield from ((f"{name}: {one.name}", one.evidence) for one in several)
+    for item in items():
+        if item.evidence is not None:
+            yield str(item), item.evidence
+    for entry in HOST:
+        for case in entry.cases:
+            facts = case.facts or example()
+            yield f"{entry.name}: {case.name}", Evidence(facts, gpus_in_scope(facts))
+
+
+MACHINES = [pytest.param(evidence, id=name) for name, evidence in machines()]
+
+
+@pytest.mark.parametrize("evidence", MACHINES)
+def test_no_machine_is_given_two_commands_for_one_fault(evidence: Evidence) -> None:
+    assert contradictions(*checked(evidence)) == []
+
+
+def test_two_commands_are_found_out() -> None:
+    cause = RootCause("growth_not_read", Stage.CONFIGURATION, Sure.PROVED, "", (), ("export X_Y=false",), "")
+    finding = Finding("growth_value", Severity.WARNING, "", "export X_Y=true", {})
+    assert contradictions([row("host.environment", passed("", finding))], Diagnosis(causes=(cause,)))
+    assert contradictions([row("host.environment", passed("", finding))], Diagnosis()) == []
+
+
+@pytest.mark.parametrize(
+    ("text", "found"),
+    [
+        ("unset A_B, or export C=1.", [("A_B", "unset A_B"), ("C", "export C=1")]),
+        ("pip install 'a-b<2,>=1' c==3", [("a-b", "pip install a-b<2,>=1"), ("c", "pip install c==3")]),
+        ("pip install --force-reinstall --no-deps 'x[and-cuda]==2.21.0'", [("x", "pip install x[and-cuda]==2.21.0")]),
+        ("look at dmesg", []),
+    ],
+)
+def test_commands_are_read_from_texts(text: str, found: list[tuple[str, str]]) -> None:
+    assert list(commands(text)) == found
+
+
+def test_a_finding_takes_the_advice_of_the_cause_that_names_the_same_thing() -> None:
+    libraries = [
+        Finding("unopened", Severity.FAIL, "", "own advice", {"library": name})
+        for name in ("libcufft.so.11", "libcusolver.so.11")
+    ]
+    found = Diagnosis(
+        causes=tuple(
+            RootCause(rule, Stage.LIBRARIES, Sure.PROVED, f"{name} cannot be opened", (), (f"do {rule}",), "")
+            for rule, name in (("library_missing", "libcufft.so.11"), ("package_not_on_runpath", "libcusolver.so.11"))
+        )
+    )
+    (one,) = with_one_voice([row("host.libraries", passed("", *libraries))], found)
+    assert [finding.advice for finding in one.findings] == [
+        "See the cause library_missing: do library_missing",
+        "See the cause package_not_on_runpath: do package_not_on_runpath",
+    ]
+    assert [(finding.kind, finding.message) for finding in one.findings] == [("unopened", ""), ("unopened", "")]
+
+
+def test_a_finding_without_its_cause_keeps_its_advice() -> None:
+    rows = (row("host.environment", passed("", Finding("growth_value", Severity.WARNING, "m", "own advice", {}))),)
+    assert with_one_voice(rows, Diagnosis()) == rows
+
+
+def test_the_findings_that_causes_name_can_be_made() -> None:
+    kinds = {f"{entry.name}.{kind.name}" for entry in catalogue.entries() for kind in entry.kinds}
+    assert {view for one in causes.all_of_them() for view in one.declared.views} <= kinds
