@@ -79,7 +79,7 @@ def variable(name: str) -> dict[str, Any]:
 
 
 debug_option = click.option(
-    DEBUG, is_flag=True, expose_value=False, help="Show a traceback where something fails.", **variable("DEBUG")
+    DEBUG, is_flag=True, expose_value=False, help="Show a traceback if something fails.", **variable("DEBUG")
 )
 
 format_options = [
@@ -145,8 +145,8 @@ fault_option = click.option(
 @click.option(
     "--level",
     type=click.Choice(("quick", "full")),
-    help="quick: what fills no memory and is safe beside running jobs. [default: full, but quick where other "
-    "processes use a GPU and no SELECT is given]",
+    help="quick: only probes that fill no memory and are safe beside running jobs. [default: full, but quick if "
+    "other processes use a GPU and no SELECT is given]",
     **variable("LEVEL"),
 )
 @click.option(
@@ -186,18 +186,16 @@ fault_option = click.option(
     type=click.IntRange(min=0),
     default=0,
     metavar="N",
-    help="Fail where fewer than N GPUs are in scope.",
+    help="Fail if fewer than N GPUs are in scope.",
     **variable("REQUIRE_GPUS"),
 )
-@click.option(
-    "--allow-no-gpu", is_flag=True, help="Exit with 0 where the machine has no GPU.", **variable("ALLOW_NO_GPU")
-)
+@click.option("--allow-no-gpu", is_flag=True, help="Exit with 0 if the machine has no GPU.", **variable("ALLOW_NO_GPU"))
 @click.option("--strict", is_flag=True, help="Count warnings as failures.", **variable("STRICT"))
 @formatted
 @click.option(
     "--log",
     type=click.Path(path_type=Path, exists=True, dir_okay=False, allow_dash=True),
-    help="Output of a program of yours (- for standard input): the diagnosis reads it too.",
+    help="Output of your own program (- for standard input), which the diagnosis reads too.",
     **variable("LOG"),
 )
 @click.option("-q", "--quiet", is_flag=True, help="No progress on standard error.", **variable("QUIET"))
@@ -207,7 +205,7 @@ fault_option = click.option(
     is_eager=True,
     expose_value=False,
     callback=lambda context, _, path: _configure(context, path),
-    help="Configuration file, whoever it belongs to. [default: the nearest gpudiag.toml, or pyproject.toml with "
+    help="Configuration file, even if it belongs to another user. [default: the nearest gpudiag.toml, or pyproject.toml with "
     "[tool.gpudiag], upwards, that is yours or root's]",
     **variable("CONFIG"),
 )
@@ -262,7 +260,7 @@ def check(
     if level == "quick" and not any(entry.probe.quick for entry in entries):
         raise UsageError(f"--level quick leaves nothing of {' '.join(select)}. See 'gpudiag list'.")
     if level is None and (select or disturb):
-        level = "full"  # whoever names probes, or does not mind disturbing, wants them all
+        level = "full"  # a user who names probes, or accepts disturbing, wants them all
     _reserve(output)
     settings, notes = _configuration(context)
     with ExitStack() as stack:
@@ -325,12 +323,12 @@ def simulate(spec: str | None, command: tuple[str, ...], fault: tuple[str, ...],
 @click.option(
     "--rejudge",
     is_flag=True,
-    help="Judge its readings anew, by the probes of this gpudiag.",
+    help="Judge its readings again, by the probes of this gpudiag.",
     **variable("REJUDGE"),
 )
 @debug_option
 def show(*, report: Path, format_: str, output: tuple[Path, ...], mask: bool, verbose: bool, rejudge: bool) -> int:
-    """Render a saved REPORT (JSON) again; needs neither TensorFlow nor a GPU. Exits with 0 where that worked."""
+    """Render a saved REPORT (JSON) again; needs neither TensorFlow nor a GPU. Exits with 0 if that worked."""
     from gpudiag import codec
 
     loaded = codec.load(report)
@@ -535,7 +533,7 @@ def _deliver(report: Any, format_: str, output: tuple[Path, ...], *, mask: bool,
     try:
         text = formats.render(report, format_, width=_width(), color=color, verbose=verbose)
         put(text, format_, color=color and format_ == "table")
-    except BrokenPipeError:  # nobody wants to read it, which is no fault
+    except BrokenPipeError:  # nobody wants to read it, which is not a fault
         _discard_output()
     except OSError as error:
         _discard_output()
@@ -551,7 +549,7 @@ def _fault(error: Exception) -> str:
 
 
 def _width() -> int:
-    """Return the columns of the terminal, or 80 where standard output is none."""
+    """Return the columns of the terminal, or 80 if standard output is not one."""
     return min(shutil.get_terminal_size().columns, MOST_COLUMNS) if _on_terminal() else 80
 
 

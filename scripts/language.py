@@ -21,7 +21,16 @@ GLOSSARY = ROOT / "gpudiag" / "docs" / "contributing.md"
 
 CLEAN = (
     "README.md",
+    "gpudiag/__main__.py",
+    "gpudiag/causes/__init__.py",
+    "gpudiag/causes/device_count",
+    "gpudiag/causes/device_filter",
+    "gpudiag/causes/runtime_library",
+    "gpudiag/cli.py",
     "gpudiag/docs",
+    "gpudiag/errors.py",
+    "gpudiag/speech.py",
+    "gpudiag/suite",
     "scripts/docs.py",
     "scripts/language.py",
 )

@@ -198,7 +198,7 @@ ALL = (
     Setting("warn", "Go on although the check failed", _flag, "true or false"),
     Setting(
         "require-gpus",
-        "Fail where fewer than N GPUs are there, or where no GPU test ran",
+        "Fail if there are fewer than N GPUs, or if no GPU test ran",
         _count,
         "a whole number, such as 2",
         "N",
@@ -211,7 +211,7 @@ ALL = (
     ),
     Setting(
         "assign",
-        "What each worker is given: a device of its own, a share where there are more workers than devices, or none",
+        "What each worker gets: a separate device, a share if there are more workers than devices, or none",
         _choice,
         "device, share or none",
         "device|share|none",
