@@ -205,8 +205,8 @@ fault_option = click.option(
     is_eager=True,
     expose_value=False,
     callback=lambda context, _, path: _configure(context, path),
-    help="Configuration file, even if it belongs to another user. [default: the nearest gpudiag.toml, or pyproject.toml with "
-    "[tool.gpudiag], upwards, that is yours or root's]",
+    help="Configuration file, even if it belongs to another user. [default: the nearest gpudiag.toml, or "
+    "pyproject.toml with [tool.gpudiag], upwards, that is yours or root's]",
     **variable("CONFIG"),
 )
 @debug_option
