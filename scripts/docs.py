@@ -97,25 +97,20 @@ def cause_table(stage: str) -> str:
 def preset_table() -> str:
     """Return every card that can be simulated by its name."""
     rows = (
-        (
-            f"`{name}`",
-            one.name,
-            f"{one.memory >> 20} MiB",
-            ".".join(map(str, one.compute_capability)),
-            str(one.multiprocessors),
-        )
+        (f"`{name}`", one.name, f"{one.memory >> 20} MiB", f"{major}.{minor}", str(one.multiprocessors))
         for name, one in simulator.PRESETS.items()
+        for major, minor in [one.compute_capability]
     )
-    return table(("card", "it is", "memory", "compute capability", "multiprocessors"), rows)
+    return table(("card", "it is", "memory", "capability", "multiprocessors"), rows)
 
 
 def fault_table() -> str:
     """Return every fault that can be injected."""
     rows = (
-        (f"`{kind.usage}`", f"`{kind.default}`" if kind.default else "", kind.summary)
+        (f"`{kind.usage}`", f"{kind.summary}{f' (without a value: {kind.default})' if kind.default else ''}")
         for kind in simulator.CATALOGUE.values()
     )
-    return table(("fault", "without a value", "what happens"), rows)
+    return table(("fault", "what happens"), rows)
 
 
 def pytest_options() -> str:
@@ -208,9 +203,13 @@ def shared_findings() -> str:
 
 
 def _finding(kind: Kind) -> str:
+    """Return what a finding means, its text, and what to do, as an item with items below it."""
     message, advice = _escaped(with_names(kind.message)), _escaped(with_names(kind.advice))
-    means = f"{_escaped(kind.means)} Message: " if kind.means else ""
-    return _filled(f"- `{kind.name}` ({kind.severity.value}): {means}{message}. What to do: {advice}", "  ")
+    name = f"- `{kind.name}` ({kind.severity.value}): "
+    parts = [_filled(f"{name}{_escaped(kind.means) or message}", "  ")]
+    parts += [_filled(f"- message: {message}", "  ")] if kind.means else []
+    parts.append(_filled(f"- do: {advice}", "  "))
+    return "\n".join([parts[0], *(textwrap.indent(part, "  ") for part in parts[1:])])
 
 
 def _items(text: str) -> list[str]:
