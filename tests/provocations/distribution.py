@@ -72,4 +72,28 @@ PROVOCATIONS: tuple[OnMachine | Altered, ...] = (
         {"sums.1.device": "GPU:0", "sums.3.device": "GPU:0", "sums.5.device": "GPU:0"},
     ),
     Altered("distribution.collective_matches", "collective_hangs", {"raised": _HUNG}),
+    Altered("distribution.collective_matches", "collective_raised", {"raised": _ERROR, "sums": []}),
+    Altered("distribution.manual_replicas", "program_raised", {"raised": _ERROR, "sum": None}),
+    Altered("distribution.mirrored_strategy", "step_raised", {"raised": _ERROR, "trained": None}),
+    Altered("distribution.mirrored_strategy", NOTHING, {"collective": ""}),  # TensorFlow does not say
+    Altered("distribution.towers", "program_raised", {"runs.0.raised": _ERROR, "runs.0.average": []}),
+    Altered("distribution.towers", NOTHING, {"single": [5.500001, 4.0]}),  # rounded
+    Altered("distribution.reduction", "op_raised", {"runs.ReductionToOneDevice": {"sums": {}, "raised": _ERROR}}),
+    Altered(
+        "distribution.reduction",
+        "op_raised, none_works",
+        {"runs": {"ReductionToOneDevice": {"sums": {}, "raised": _ERROR}}},
+    ),
+    Altered("distribution.reduction", NOTHING, {"runs.NcclAllReduce": {"sums": _BOTH, "raised": None}}),
+    Altered(
+        "distribution.reduction",
+        "gpu_left_out",
+        {
+            "given": list(_THREE.values()),
+            "seen": 3,
+            "made": _THREE,
+            "runs.HierarchicalCopyAllReduce.sums": {**_BOTH, "GPU:2": _OF_TWO},
+            "runs.ReductionToOneDevice.sums": {device: [6.0, 9.0, 12.0, 15.0, 18.0] for device in _THREE},
+        },
+    ),
 )
