@@ -99,7 +99,7 @@ class Kind:
     message: str
     advice: str
     means: str = ""
-    """What it says, whatever the figures are."""
+    """What the message does not say."""
 
     def __set_name__(self, owner: type, name: str) -> None:
         object.__setattr__(self, "name", name)
@@ -119,17 +119,17 @@ def mib(number: float) -> str:
     return f"{number / MIB:.0f} MiB"
 
 
-def fail(message: str, *, means: str, do: str) -> Kind:
+def fail(message: str, *, do: str, means: str = "") -> Kind:
     """Return a fault that fails the run; its name is that of the attribute of :class:`Faults`."""
     return Kind("", Severity.FAIL, message, do, means)
 
 
-def warn(message: str, *, means: str, do: str) -> Kind:
+def warn(message: str, *, do: str, means: str = "") -> Kind:
     """Return a fault that fails the run under ``--strict`` alone."""
     return Kind("", Severity.WARNING, message, do, means)
 
 
-def note(message: str, *, means: str, do: str) -> Kind:
+def note(message: str, *, do: str, means: str = "") -> Kind:
     """Return what is worth knowing and no fault."""
     return Kind("", Severity.NOTE, message, do, means)
 

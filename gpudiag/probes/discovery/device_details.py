@@ -28,12 +28,9 @@ PROBE = probe.Probe(needs=probe.Needs(gpus=1), scope=probe.Scope.ALL_GPUS, quick
 
 
 class Fault(probe.GpuFaults):
-    """What can be found."""
-
     ptx_only = warn(
         "{name} ({pci_bus_id}) has compute capability {capability}, this TensorFlow was built for {built}: "
         "the driver compiles each kernel from PTX at its first use",
-        means="There is no machine code for this GPU; every kernel is compiled when it is first used.",
         do="Install a TensorFlow built for it, or keep the compiled kernels: export CUDA_CACHE_MAXSIZE=4294967296",
     )
     too_old = fail(

@@ -29,21 +29,16 @@ PROBE = probe.Probe(needs=probe.Needs(gpus=1), scope=probe.Scope.ALL_GPUS, quick
 
 
 class Fault(probe.GpuFaults):
-    """What can be found."""
-
     index_means_another = warn(
         "CUDA_VISIBLE_DEVICES='{value}' has indices, and index {position} is GPU {index} of nvidia-smi ({pci_bus_id})",
-        means="Your `CUDA_VISIBLE_DEVICES` has indices, and they mean other GPUs than `nvidia-smi` shows.",
         do="export CUDA_DEVICE_ORDER=PCI_BUS_ID, or list UUIDs as nvidia-smi -L prints them.",
     )
     order_differs = note(
         "CUDA counts otherwise than nvidia-smi: its GPU {position} is GPU {index} of nvidia-smi ({pci_bus_id})",
-        means=("As above, and nothing is chosen by index yet; TensorFlow's `GPU:0` is not GPU 0 of `nvidia-smi`."),
         do="export CUDA_DEVICE_ORDER=PCI_BUS_ID, or choose by UUID: export CUDA_VISIBLE_DEVICES=GPU-...",
     )
     pci_order_differs = warn(
         "with CUDA_DEVICE_ORDER=PCI_BUS_ID too, CUDA's GPU {position} is GPU {index} of nvidia-smi ({pci_bus_id})",
-        means="The two differ even with `CUDA_DEVICE_ORDER=PCI_BUS_ID`.",
         do="Use no indices here: export CUDA_VISIBLE_DEVICES=GPU-... (see nvidia-smi -L)",
     )
 

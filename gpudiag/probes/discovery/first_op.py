@@ -42,18 +42,14 @@ PROBE = probe.Probe(
 
 
 class Fault(probe.KernelFaults):
-    """What can be found."""
-
     slow_driver = warn(
         "cuInit took {init_s:.1f} s with {gpus} GPU(s), at most {allowed_s:.1f} s was expected: every process on a GPU "
         "waits so long, each probe of this report too",
-        means="`cuInit` took more than 1 s and half a second a GPU; every process that uses a GPU pays that.",
         do="Keep the driver loaded: sudo nvidia-smi -pm 1, or start the service nvidia-persistenced.",
     )
     slow_context = warn(
         "listing {gpus} GPU(s) took {list_s:.1f} s and making their CUDA contexts {create_s:.1f} s, "
         "more than {allowed_s:.0f} s a GPU",
-        means="Listing the GPUs and making their contexts took more than 10 s a GPU.",
         do="Keep the driver loaded: sudo nvidia-smi -pm 1, or start the service nvidia-persistenced.",
     )
     slow_first = warn(
@@ -64,14 +60,12 @@ class Fault(probe.KernelFaults):
     )
     slow_second = warn(
         "the second operation on {device} ({pci_bus_id}) took {second_s:.1f} s, at most {allowed_s:.0f} s was expected",
-        means="The second operation of a GPU took more than 1 s, although everything is loaded by then.",
         do="Look for other programs on this GPU in nvidia-smi, for its clocks in nvidia-smi -q -d PERFORMANCE, and for "
         "Xid lines in dmesg.",
     )
     compiled = note(
         "this TensorFlow has no machine code for compute capability {capabilities}: each kernel waits for a compiler "
         "at its first use; the first operation took {first_s:.1f} s, the second {second_s:.3f} s",
-        means="TensorFlow has no machine code for a GPU, so first uses of its kernels wait for a compiler.",
         do="Install a TensorFlow built for it, or keep the compiled kernels: export CUDA_CACHE_MAXSIZE=4294967296",
     )
 

@@ -28,16 +28,12 @@ PROBE = probe.Probe(needs=probe.Needs(gpus=1), scope=probe.Scope.ALL_GPUS, quick
 
 
 class Fault(probe.KernelFaults):
-    """What can be found."""
-
     creation_failed = fail(
         "TensorFlow cannot create its devices on {given} GPU(s): {raised}{refused}",
-        means="The devices could not be created; the message has TensorFlow's own words.",
         do="Look for other processes and the compute mode in `nvidia-smi`, and for NVRM and Xid lines in `dmesg`.",
     )
     product_failed = fail(
         "a matrix product on {device} raised {raised}",
-        means="A device was created, and computing on it raised.",
         do="Look for other processes in `nvidia-smi`, and for NVRM and Xid lines in `dmesg`.",
     )
 

@@ -30,31 +30,24 @@ PROBE = probe.Probe(needs=probe.Needs(gpus=1), scope=probe.Scope.ALL_GPUS, quick
 
 
 class Fault(probe.Faults):
-    """What can be found."""
-
     fewer_listed = fail(
         "TensorFlow lists {listed} of {given} GPUs; its log says: {text}",
-        means=("GPUs are lacking; what TensorFlow's log says is quoted. Why, the diagnosis says: it looks further."),
         do=SEE_THE_CAUSE,
     )
     listing_raised = fail(
         "tf.config.list_physical_devices('GPU') raised {raised}",
-        means="The listing itself ended in an exception.",
         do="Look for a GPU that is lost or failing: `nvidia-smi` and `dmesg | grep -i -e nvrm -e xid`.",
     )
     cudnn_too_old = fail(
         "cuDNN {found} is loaded, TensorFlow needs {needed} or a later 9: convolutions and recurrent layers will fail",
-        means=("The GPUs are listed, and the cuDNN that was loaded is older than the one TensorFlow was built with."),
         do="pip install 'nvidia-cudnn-cu12>={needed},<10', and take an older cuDNN out of LD_LIBRARY_PATH.",
     )
     numbered_otherwise = fail(
         "GPU {index} ({pci_bus_id}) is number {found} to {who}, its place in CUDA_VISIBLE_DEVICES is {place}",
-        means="A GPU has another number in CUDA or TensorFlow than its place in `CUDA_VISIBLE_DEVICES`.",
         do="Identify devices by PCI bus id, not by number: TensorFlow logs it in `Created device ... pci bus id`.",
     )
     uuid_differs = fail(
         "GPU {index} ({pci_bus_id}) is {nvml} to NVML and {cuda} to CUDA",
-        means="NVML and the CUDA driver give one GPU, by its PCI bus id, two UUIDs.",
         do="The driver's libraries do not belong together: reinstall the driver, or reboot after its update.",
     )
 

@@ -29,16 +29,12 @@ PROBE = probe.Probe(quick=True, as_user=True)
 
 
 class Fault(probe.Faults):
-    """What can be found."""
-
     fewer_listed = fail(
         "TensorFlow lists {listed} of the {given} GPUs in scope",
-        means="GPUs that NVML reports and `CUDA_VISIBLE_DEVICES` lets through are not in TensorFlow's list.",
         do=SEE_THE_CAUSE,
     )
     raised = fail(
         "tf.config.list_physical_devices('GPU') raised {raised}",
-        means="The listing ended in an exception.",
         do="Look for a GPU that is lost or failing: `nvidia-smi` and `dmesg | grep -i -e nvrm -e xid`.",
     )
 

@@ -30,28 +30,22 @@ PROBE = probe.Probe(needs=probe.Needs(gpus=1), scope=probe.Scope.ALL_GPUS)
 
 
 class Fault(probe.ReplicaFaults):
-    """What can be found."""
-
     wrong_sum = fail(
         "{wrong} of {count} elements of an all-reduce in {dtype} over {where} are wrong, most on {device}",
-        means="Elements of the sum are wrong.",
         do="Trust no training on these GPUs. Look for their errors in `nvidia-smi -q -d ECC` and `dmesg | grep Xid`, "
         "and go round the connection between them: export NCCL_P2P_DISABLE=1",
     )
     sum_elsewhere = fail(
         "the sums of an all-reduce in {dtype} are on {found}, they should be on {expected}",
-        means="The sums are not on the GPUs that they should be on.",
         do="Call tf.config.set_soft_device_placement(False) to get an error where a device is not there.",
     )
     collective_hangs = fail(
         "an all-reduce over {where} had not ended after {seconds:.0f} s",
-        means="A GPU did not take part within 20 s.",
         do="Go round the connection between the GPUs: export NCCL_P2P_DISABLE=1; export NCCL_DEBUG=INFO shows where it "
         "stops. On bare metal an IOMMU or PCIe access control (ACS) that is switched on is the usual cause.",
     )
     collective_raised = fail(
         "an all-reduce over {where} raised {error}",
-        means="The collective failed; the message has TensorFlow's own words.",
         do="export NCCL_DEBUG=INFO shows why NCCL fails. Without NCCL: "
         "tf.distribute.MirroredStrategy(cross_device_ops=tf.distribute.ReductionToOneDevice())",
     )

@@ -28,17 +28,13 @@ PROBE = probe.Probe(needs=probe.Needs(gpus=1), scope=probe.Scope.ALL_GPUS)
 
 
 class Fault(probe.KernelFaults):
-    """What can be found."""
-
     program_raised = fail(
         "products on {devices}, added on CPU:0, raised {error}",
-        means="A product, or its copy to the CPU, failed.",
         do="Try each GPU alone: export CUDA_VISIBLE_DEVICES=GPU-... (see nvidia-smi -L), and look for NVRM and Xid "
         "lines in `dmesg`.",
     )
     sum_elsewhere = fail(
         "the sum was put on CPU:0 and is on {device}",
-        means="The sum was not computed on the CPU.",
         do="Reinstall TensorFlow: pip install --force-reinstall 'tensorflow[and-cuda]'",
     )
     wrong_sum = fail(

@@ -29,16 +29,12 @@ PROBE = probe.Probe(needs=probe.Needs(gpus=1), scope=probe.Scope.ALL_GPUS)
 
 
 class Fault(probe.ReplicaFaults):
-    """What can be found."""
-
     other_replicas = fail(
         "MirroredStrategy has {replicas} replicas and {copies} copies of a variable on {devices} devices",
-        means="The strategy made another number of replicas, or of copies, than there are devices.",
         do="Name the devices: tf.distribute.MirroredStrategy(['/GPU:0', '/GPU:1'])",
     )
     not_mirrored = fail(
         "the copies of a variable are on {found}, there should be one on each of {devices}",
-        means="Copies of the variable share a device.",
         do="Make the variable inside `with strategy.scope():`, and call tf.config.set_soft_device_placement(False) to "
         "get an error where a device is not there.",
     )
@@ -50,7 +46,6 @@ class Fault(probe.ReplicaFaults):
     )
     step_raised = fail(
         "a training step on {where} raised {error}",
-        means="Making the strategy or the variable, or the step, failed.",
         do="export NCCL_DEBUG=INFO shows why NCCL fails. Without NCCL: "
         "tf.distribute.MirroredStrategy(cross_device_ops=tf.distribute.ReductionToOneDevice())",
     )

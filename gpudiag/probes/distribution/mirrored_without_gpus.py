@@ -25,22 +25,17 @@ PROBE = probe.Probe()
 
 
 class Fault(probe.Faults):
-    """What can be found."""
-
     refused = note(
         "MirroredStrategy({devices}) without a GPU raised {error}; TensorFlow 2.18 to 2.21 put it on CPU:0",
-        means=("TensorFlow now refuses GPUs that are not there even with soft placement; this release changed it."),
         do="Nothing to do: a missing GPU is an error in this release. Programs that counted on the CPU need "
         "tf.distribute.MirroredStrategy(['/CPU:0'])",
     )
     other_replicas = note(
         "MirroredStrategy({devices}) without a GPU made {replicas} replicas; TensorFlow 2.18 to 2.21 made {named}",
-        means="It made another number of replicas than GPUs were named.",
         do="Compute the batch size from strategy.num_replicas_in_sync, never from the GPUs named.",
     )
     elsewhere = note(
         "MirroredStrategy({devices}) without a GPU has its copies on {found}; TensorFlow 2.18 to 2.21: on CPU:0",
-        means="The copies are on other devices than `CPU:0`.",
         do="Look at [copy.device for copy in strategy.experimental_local_results(variable)]",
     )
     accepted = warn(
@@ -50,7 +45,6 @@ class Fault(probe.Faults):
     )
     other_error = warn(
         "with soft placement off, MirroredStrategy({devices}) without a GPU raised {error}, not InvalidArgumentError",
-        means="Without soft placement something else than `tf.errors.InvalidArgumentError` was raised.",
         do="Programs that catch tf.errors.InvalidArgumentError miss this error: look up its text.",
     )
 

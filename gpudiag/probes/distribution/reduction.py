@@ -30,17 +30,13 @@ PROBE = probe.Probe(needs=probe.Needs(gpus=1), scope=probe.Scope.ALL_GPUS)
 
 
 class Fault(probe.ReplicaFaults):
-    """What can be found."""
-
     op_raised = warn(
         "{op} over {where} raised {error}; right sums: {working}",
-        means="One of them failed; the message says which of the others work.",
         do="Use one that works: tf.distribute.MirroredStrategy(cross_device_ops=tf.distribute.ReductionToOneDevice()). "
         "For NCCL: pip install 'tensorflow[and-cuda]'; export NCCL_DEBUG=INFO shows why it fails",
     )
     op_hangs = warn(
         "{op} over {where} had not ended after {seconds:.0f} s; right sums: {working}",
-        means="One of them did not end within 10 s.",
         do="Go round the connection between the GPUs: export NCCL_P2P_DISABLE=1. On bare metal an IOMMU or PCIe access "
         "control (ACS) that is switched on is the usual cause.",
     )
@@ -56,7 +52,6 @@ class Fault(probe.ReplicaFaults):
     )
     none_works = fail(
         "none of {ops} gives the right sum over {where}",
-        means="None of them gives the right sum on every GPU.",
         do="Train on one GPU: export CUDA_VISIBLE_DEVICES=GPU-... (see nvidia-smi -L), and look for NVRM and Xid lines "
         "in `dmesg`.",
     )
@@ -67,7 +62,6 @@ class Fault(probe.ReplicaFaults):
     )
     sum_elsewhere = fail(
         "the sums of {op} are on {found}, they should be on {expected}",
-        means="Its sums are not on the GPUs that they should be on.",
         do="Call tf.config.set_soft_device_placement(False) to get an error where a device is not there.",
     )
 

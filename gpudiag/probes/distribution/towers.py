@@ -34,27 +34,21 @@ PROBE = probe.Probe(needs=probe.Needs(gpus=1), scope=probe.Scope.ALL_GPUS)
 
 
 class Fault(probe.ReplicaFaults):
-    """What can be found."""
-
     program_raised = fail(
         "{mode} with towers on {where} raised {error}",
-        means="One of the two programs failed.",
         do="Try each GPU alone: export CUDA_VISIBLE_DEVICES=GPU-... (see nvidia-smi -L), and look for NVRM and Xid "
         "lines in `dmesg`.",
     )
     tower_elsewhere = fail(
         "{mode}: {tower} was put on {device}, the placement log says {logged}",
-        means="The log shows a tower on another device than its own.",
         do="Switch soft placement off to get an error instead: tf.config.set_soft_device_placement(False)",
     )
     variable_elsewhere = fail(
         "{mode}: the variable of all towers was put on CPU:0, the placement log says {logged}",
-        means="The variable is not on the CPU, or there is more than one.",
         do="Make it once, before the towers: with tf.device('/CPU:0'): weights = tf.Variable(...)",
     )
     wrong_gradient = fail(
         "{mode}: the average gradient of towers on {where} is {average}, that of one device is {single}",
-        means="The average is not the gradient of one device.",
         do="Trust no training on these GPUs. Look for their errors in `nvidia-smi -q -d ECC` and `dmesg | grep Xid`.",
     )
 

@@ -28,8 +28,6 @@ PROBE = probe.Probe()
 
 
 class Fault(probe.Faults):
-    """What can be found."""
-
     no_error = fail(
         "{call} was accepted after TensorFlow had initialised",
         means="The change was accepted after initialisation; whether it has an effect is not known.",
@@ -37,12 +35,10 @@ class Fault(probe.Faults):
     )
     other_error = warn(
         '{call}: {error} (expected RuntimeError "... cannot be modified after ...")',
-        means="An exception of another type or text; programs that catch RuntimeError miss it.",
         do="Do not match on the type or text of this error; tell gpudiag's authors of this release of TensorFlow.",
     )
     devices_changed = fail(
         "after the refused changes TensorFlow has {devices}, it began with {before}; MatMul on CPU:1 ran on {ran_on}",
-        means="The devices of the beginning are gone.",
         do="Configure devices once, in the first lines after `import tensorflow`.",
     )
 

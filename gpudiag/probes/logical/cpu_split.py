@@ -25,17 +25,13 @@ PROBE = probe.Probe()
 
 
 class Fault(probe.Faults):
-    """What can be found."""
-
     wrong_count = fail(
         "TensorFlow made {count} logical CPUs, {wanted} were asked for",
-        means="TensorFlow made another number of logical devices than it was asked for.",
         do="Configure before TensorFlow initialises: tf.config.set_logical_device_configuration(cpu, [...]) "
         "as the first call after the import",
     )
     ran_elsewhere = fail(
         "{op} was put on {requested}, the placement log says {logged}",
-        means="An operation did not run on the logical device it was put on.",
         do="Switch soft placement off to get an error instead: tf.config.set_soft_device_placement(False)",
     )
     wrong_result = fail(

@@ -35,23 +35,18 @@ PROBE = probe.Probe(
 
 
 class Fault(probe.KernelFaults):
-    """What can be found."""
-
     wrong_count = fail(
         "TensorFlow made {count} logical GPUs, {wanted} were asked for",
-        means="TensorFlow made another number of logical devices than it was asked for.",
         do="Configure before TensorFlow initialises: tf.config.set_logical_device_configuration(gpu, [...]) "
         "as the first call after the import",
     )
     memory_elsewhere = fail(
         "the first tensor on {device} raised the memory of {most} by {most_bytes} and that of {pci_bus_id} by "
         "{taken_bytes}",
-        means="The memory of a logical device was taken of another GPU than the one it should be on.",
         do="Look where it went: run nvidia-smi beside the program, and choose GPUs by UUID in CUDA_VISIBLE_DEVICES.",
     )
     limit_ignored = fail(
         "{device} took or gave out {taken_bytes}, its limit is {limit_bytes}",
-        means="A logical device took, or gave out, more than its limit.",
         do="Do not share this GPU between programs by limits; give each its own: export CUDA_VISIBLE_DEVICES=GPU-...",
     )
     not_at_once = warn(
@@ -61,7 +56,6 @@ class Fault(probe.KernelFaults):
     )
     other_error = fail(
         "asking GPU:0 for {beyond_bytes} above its limit of {limit_bytes} raised {error}",
-        means="Asking for too much raised something else than `tf.errors.ResourceExhaustedError`.",
         do="Programs that catch tf.errors.ResourceExhaustedError miss this error: look up its text.",
     )
 

@@ -25,23 +25,18 @@ PROBE = probe.Probe(needs=probe.Needs(gpus=2), scope=probe.Scope.ALL_GPUS)
 
 
 class Fault(probe.GpuFaults):
-    """What can be found."""
-
     wrong_count = fail(
         "TensorFlow made {count} logical GPUs, {wanted} were asked for",
-        means="TensorFlow made another number of logical devices than it was asked for.",
         do="Configure before TensorFlow initialises: tf.config.set_logical_device_configuration(gpu, [...]) "
         "as the first call after the import",
     )
     other_number = fail(
         "{device} is on the GPU {found}, it should be on {expected}",
-        means="A number does not stand for the GPU that it should stand for.",
         do='Go by tf.config.list_logical_devices("GPU") and the PCI bus ids in the `Created device` lines of the log, '
         "not by numbers.",
     )
     ran_elsewhere = fail(
         "MatMul was put on {device}, the placement log says {logged}",
-        means="A product did not run on the logical device it was put on.",
         do="Switch soft placement off to get an error instead: tf.config.set_soft_device_placement(False)",
     )
 

@@ -33,8 +33,6 @@ PROBE = probe.Probe(
 
 
 class Fault(probe.KernelFaults):
-    """What can be found."""
-
     no_error = fail(
         "set_memory_growth(gpu, True) was accepted on a split GPU (expected ValueError)",
         means="Growth was accepted on a split GPU; whether it has an effect is not known.",
@@ -43,7 +41,6 @@ class Fault(probe.KernelFaults):
     other_error = warn(
         'set_memory_growth(gpu, True) on a split GPU: {error} (expected ValueError "Cannot set memory growth on device '
         'when virtual devices configured")',
-        means="It was refused with another type or text; programs that catch ValueError miss it.",
         do="Do not match on the type or text of this error; tell gpudiag's authors of this release of TensorFlow.",
     )
     split_refused = warn(

@@ -38,17 +38,13 @@ PROBE = probe.Probe(
 
 
 class Fault(probe.KernelFaults):
-    """What can be found."""
-
     wrong_count = fail(
         "TensorFlow made {count} logical GPUs, {wanted} were asked for",
-        means="TensorFlow made another number of logical devices than it was asked for.",
         do="Configure before TensorFlow initialises: tf.config.set_logical_device_configuration(gpu, [...]) "
         "as the first call after the import",
     )
     limit_ignored = fail(
         "{what} {gave_bytes}, the limit is {limit_bytes}",
-        means="A part gave out, or both took, more than the limits.",
         do="Do not share this GPU between models by limits; give each one its own: export CUDA_VISIBLE_DEVICES=GPU-...",
     )
     not_whole = warn(
@@ -64,12 +60,10 @@ class Fault(probe.KernelFaults):
     )
     overwritten = fail(
         "tensors on GPU:0 changed while GPU:1 was filled: {intact} of {count} are intact",
-        means="Tensors of the first part changed while the second was filled.",
         do="Trust no result of a split GPU here; give each model a process of its own.",
     )
     other_error = fail(
         "filling {device} beyond its limit of {limit_bytes} raised {error}",
-        means="Filling a part ended in something else than `tf.errors.ResourceExhaustedError`.",
         do="Programs that catch tf.errors.ResourceExhaustedError miss this error: look up its text.",
     )
 

@@ -61,37 +61,29 @@ PROBE = probe.Probe(
 
 
 class Fault(probe.KernelFaults):
-    """What can be found."""
-
     no_memory_pools = note(
         f"{{pci_bus_id}} has no memory pools by its driver: TF_GPU_ALLOCATOR={RIGHT} would abort every program on it",
-        means="The GPU cannot be used with `cuda_malloc_async`.",
         do=f"Do not set TF_GPU_ALLOCATOR={RIGHT} here. It needs compute capability 6.0 and a driver for CUDA 11.2.",
     )
     aborts = fail(
         f"{{pci_bus_id}} has no memory pools by its driver, and TF_GPU_ALLOCATOR={RIGHT} is set: programs on it abort",
-        means="The same, and your environment asks for it: every program that uses this GPU dies.",
         do="unset TF_GPU_ALLOCATOR",
     )
     ignored = fail(
         f"TF_GPU_ALLOCATOR={RIGHT} had no effect: the first tensor took {{taken_bytes}}, the whole limit",
-        means="The variable had no effect: the whole limit was taken at once.",
         do="Set it before the first GPU device is made, best outside the program: export TF_GPU_ALLOCATOR=" + RIGHT,
     )
     not_named = note(
         f"TF_GPU_ALLOCATOR={RIGHT} had its effect, but TensorFlow's log does not name the allocator",
-        means="The variable had its effect, but the log does not name the allocator.",
         do="Do not look in the log for the allocator; tell gpudiag's authors of this release of TensorFlow.",
     )
     typo_noticed = note(
         f"TF_GPU_ALLOCATOR={MISSPELT}, misspelt, was not ignored: the first tensor took {{taken_bytes}} "
         "of a limit of {limit_bytes}",
-        means="The misspelt value was not ignored.",
         do=f"Spell it as documented: export TF_GPU_ALLOCATOR={RIGHT}",
     )
     failed = fail(
         "with TF_GPU_ALLOCATOR={value} a tensor of {tensor_bytes} or less could not be made: {error}",
-        means="With one of the values the device could not be made or used.",
         do="unset TF_GPU_ALLOCATOR",
     )
 

@@ -36,8 +36,6 @@ PROBE = probe.Probe(
 
 
 class Fault(probe.KernelFaults):
-    """What can be found."""
-
     other_ceiling = warn(
         "TensorFlow may take {ceiling_mib} MiB of {pci_bus_id}; {free_bytes} are free, less the reserve "
         "{expected_bytes}",
@@ -46,12 +44,10 @@ class Fault(probe.KernelFaults):
     )
     not_all = warn(
         "the first tensor took {taken_bytes}, expected at least {expected_bytes}; making the device took {made_bytes}",
-        means="The first tensor took less than TensorFlow was let.",
         do="Look in nvidia-smi for what else fills this GPU. If it is empty, look for code that sets memory growth.",
     )
     limit_ignored = warn(
         "TF_PER_DEVICE_MEMORY_LIMIT_MB={limit_mib} did not hold: the first tensor took {taken_bytes}",
-        means="It took more than `TF_PER_DEVICE_MEMORY_LIMIT_MB` lets it.",
         do="Limit it in the program: tf.config.set_logical_device_configuration(gpu, "
         "[tf.config.LogicalDeviceConfiguration(memory_limit=4096)])",
     )

@@ -32,8 +32,6 @@ PROBE = probe.Probe(
 
 
 class Fault(probe.KernelFaults):
-    """What can be found."""
-
     cap_ignored = fail(
         "took {taken_bytes}, the cap was {cap_bytes}; a tensor of {beyond_bytes} {ended}",
         means="TensorFlow took more than the cap, or gave out memory beyond it.",
@@ -47,18 +45,15 @@ class Fault(probe.KernelFaults):
     )
     other_error = fail(
         "asking for {beyond_bytes} under a cap of {cap_bytes} raised {error}",
-        means="Asking for too much raised something else than `tf.errors.ResourceExhaustedError`.",
         do="Programs that catch tf.errors.ResourceExhaustedError miss this error: look up its text.",
     )
     no_cap = warn(
         "TF_GPU_ALLOCATOR={allocator} knows no cap: {beyond_bytes} were given out under a cap of {cap_bytes}",
-        means="More than the cap was given out: `TF_GPU_ALLOCATOR` chooses an allocator that knows no cap.",
         do="To have the fraction and memory limits honoured: unset TF_GPU_ALLOCATOR",
     )
     overridden = note(
         "TF_FORCE_GPU_ALLOW_GROWTH=true decides when memory is taken: "
         "the first tensor took {taken_bytes} of the {cap_bytes}",
-        means="`TF_FORCE_GPU_ALLOW_GROWTH` in your environment makes the pool grow up to the cap instead.",
         do="To have the whole share taken at once: unset TF_FORCE_GPU_ALLOW_GROWTH",
     )
 

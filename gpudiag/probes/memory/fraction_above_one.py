@@ -38,26 +38,20 @@ PROBE = probe.Probe(
 
 
 class Fault(probe.KernelFaults):
-    """What can be found."""
-
     refused = fail(
         "with a fraction of {fraction:.1f} TensorFlow raised {error}",
-        means="TensorFlow could not work with the fraction, though it can with one up to 1.0.",
         do="Use a fraction of at most 1.0: tf.compat.v1.GPUOptions(per_process_gpu_memory_fraction=1.0)",
     )
     too_old = warn(
         "a GPU of compute capability below 6.0 knows no fraction above 1.0: {error}",
-        means="The GPU is too old for it (compute capability below 6.0).",
         do="Use a fraction of at most 1.0: tf.compat.v1.GPUOptions(per_process_gpu_memory_fraction=1.0)",
     )
     other_ceiling = warn(
         "TensorFlow may take {ceiling_mib} MiB, a fraction of {fraction:.1f} of {total_bytes} is {expected_bytes}",
-        means="TensorFlow made the device with another ceiling than the fraction stands for.",
         do="Set the fraction in the first session of the process: another one later is ignored without a word.",
     )
     taken_at_once = fail(
         "with growth the first tensor took {taken_bytes}, expected about 2 MiB",
-        means="The first tensor took much more than it needs, in spite of growth.",
         do="Force growth: export TF_FORCE_GPU_ALLOW_GROWTH=true",
     )
     no_oversubscription = warn(

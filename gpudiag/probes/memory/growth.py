@@ -33,8 +33,6 @@ PROBE = probe.Probe(
 
 
 class Fault(probe.KernelFaults):
-    """What can be found."""
-
     growth_ignored = fail(
         "a tensor of 16 bytes took {first_bytes}, one of {large_bytes} made it {grown_bytes}",
         means="Far more was taken than the tensors need.",
@@ -42,12 +40,10 @@ class Fault(probe.KernelFaults):
     )
     out_of_memory = fail(
         "a tensor of {large_bytes} could not be made: {error}",
-        means="The GPU has no 100 MiB left.",
         do="Look in nvidia-smi for what fills this GPU, and end it.",
     )
     not_on_device = fail(
         "a tensor of {large_bytes} on {device} raised the memory of {pci_bus_id} by {grown_bytes} only",
-        means="A tensor of 100 MiB did not show in the memory of the GPU that it was put on.",
         do="Look where it went: run nvidia-smi beside the program, and choose GPUs by UUID in CUDA_VISIBLE_DEVICES.",
     )
     given_back = note(
@@ -58,12 +54,10 @@ class Fault(probe.KernelFaults):
     overridden = note(
         "TF_FORCE_GPU_ALLOW_GROWTH={value} decides here, set_memory_growth does not: "
         "a tensor of 16 bytes took {first_bytes}",
-        means="TF_FORCE_GPU_ALLOW_GROWTH in your environment decides, and not `set_memory_growth`.",
         do="To let programs decide: unset TF_FORCE_GPU_ALLOW_GROWTH",
     )
     late_change_accepted = warn(
         "set_memory_growth(gpu, False) was accepted after TensorFlow had initialised",
-        means="Growth could be changed after initialisation; whether that has an effect is not known.",
         do="Do not rely on an error: call it in the first lines after `import tensorflow`.",
     )
 

@@ -37,8 +37,6 @@ PROBE = probe.Probe(
 
 
 class Fault(probe.KernelFaults):
-    """What can be found."""
-
     not_forced = fail(
         "TF_FORCE_GPU_ALLOW_GROWTH={value} over allow_growth={configured}: the first tensor took {taken_bytes} of "
         "{limit_bytes}, expected {expected}",
@@ -53,7 +51,6 @@ class Fault(probe.KernelFaults):
     )
     silent = warn(
         "TF_FORCE_GPU_ALLOW_GROWTH={value} was ignored, and TensorFlow logged no error about it",
-        means="A value was ignored, and no error line says so.",
         do="Spell it exactly: export TF_FORCE_GPU_ALLOW_GROWTH=true (or false)",
     )
 

@@ -35,8 +35,6 @@ PROBE = probe.Probe(
 
 
 class Fault(probe.KernelFaults):
-    """What can be found."""
-
     kept = note(
         "growth held beside {split}: the first tensor took {taken_bytes} of the {limit_bytes} it was let",
         means="Growth held here. Releases differ in this; what is said above is not true of yours.",
@@ -44,7 +42,6 @@ class Fault(probe.KernelFaults):
     )
     admitted = note(
         "growth is lost beside {split}, and get_memory_growth says {getter}; TensorFlow 2.21 says True",
-        means="Growth was lost and `get_memory_growth` no longer claims it.",
         do="Other releases of TensorFlow do not tell; to have growth everywhere: export TF_FORCE_GPU_ALLOW_GROWTH=true",
     )
 

@@ -32,8 +32,6 @@ PROBE = probe.Probe(
 
 
 class Fault(probe.KernelFaults):
-    """What can be found."""
-
     no_error = warn(
         "TensorFlow started with growth on for 1 of {gpus} GPUs and off for the others",
         means="TensorFlow started with settings that differ; which of them holds is not known.",
@@ -41,22 +39,18 @@ class Fault(probe.KernelFaults):
     )
     other_error = warn(
         '{error} (expected ValueError "Memory growth cannot differ between GPU devices")',
-        means="The refusal has another type or text; programs that look for it miss it.",
         do="Do not match on the type or text of this error; set growth for every GPU.",
     )
     taken = warn(
         "TensorFlow refused to start and took {taken_bytes} of {pci_bus_id}",
-        means="Memory was taken although TensorFlow refused to start.",
         do="End the program after this error: what was taken stays taken until then.",
     )
     not_cured = fail(
         "with growth on for all {gpus} GPUs: {error}",
-        means="After growth was set for all GPUs TensorFlow still does not start.",
         do="Set growth for every GPU in the first lines after `import tensorflow`, before anything that can fail.",
     )
     growth_ignored = fail(
         "with growth a tensor of 16 bytes on {device} took {taken_bytes}, expected about 2 MiB",
-        means="After that, a small tensor took far more than it needs.",
         do="Force it: export TF_FORCE_GPU_ALLOW_GROWTH=true",
     )
 

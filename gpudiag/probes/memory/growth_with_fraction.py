@@ -36,11 +36,8 @@ PROBE = probe.Probe(
 
 
 class Fault(probe.KernelFaults):
-    """What can be found."""
-
     other_ceiling = fail(
         "TensorFlow made the device with {ceiling_mib} MB, the fraction stands for {cap_bytes}",
-        means="TensorFlow made the device with another ceiling than the fraction stands for.",
         do="Set the fraction in the first session of the process: another one later is ignored without a word.",
     )
     taken_at_once = fail(
@@ -50,7 +47,6 @@ class Fault(probe.KernelFaults):
     )
     not_given = fail(
         "a tensor of {within_bytes} below a ceiling of {ceiling_mib} MiB was refused: {error}",
-        means="A tensor well below the ceiling was refused.",
         do="Look in nvidia-smi for what fills this GPU, and end it.",
     )
     ceiling_ignored = fail(
@@ -61,7 +57,6 @@ class Fault(probe.KernelFaults):
     )
     other_error = fail(
         "asking for {beyond_bytes} above a ceiling of {ceiling_mib} MiB raised {error}",
-        means="Asking for too much raised something else than `tf.errors.ResourceExhaustedError`.",
         do="Programs that catch tf.errors.ResourceExhaustedError miss this error: look up its text.",
     )
 

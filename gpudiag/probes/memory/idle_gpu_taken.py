@@ -34,11 +34,8 @@ PROBE = probe.Probe(
 
 
 class Fault(probe.KernelFaults):
-    """What can be found."""
-
     hidden_taken = warn(
         "{pci_bus_id} was hidden from the session and lost {taken_bytes}",
-        means="A GPU that was hidden from the session lost memory all the same.",
         do="Hide it from CUDA altogether: export CUDA_VISIBLE_DEVICES=GPU-... (see nvidia-smi -L)",
     )
     pool_taken = warn(

@@ -31,8 +31,6 @@ PROBE = probe.Probe(
 
 
 class Fault(probe.KernelFaults):
-    """What can be found."""
-
     limit_ignored = fail(
         "{device} took {taken_bytes}, its limit is {limit_bytes}; a tensor of {beyond_bytes} {ended}",
         means="TensorFlow took more than the limit, or gave out memory beyond it.",
@@ -40,7 +38,6 @@ class Fault(probe.KernelFaults):
     )
     no_limit = warn(
         "TF_GPU_ALLOCATOR={allocator} knows no limit: {device} gave out {beyond_bytes}, its limit is {limit_bytes}",
-        means="More than the limit was given out: `TF_GPU_ALLOCATOR` chooses an allocator that knows no limit.",
         do="To have memory limits honoured: unset TF_GPU_ALLOCATOR",
     )
     not_at_once = warn(
@@ -51,17 +48,14 @@ class Fault(probe.KernelFaults):
     overridden = note(
         "TF_FORCE_GPU_ALLOW_GROWTH=true decides when memory is taken: "
         "the first tensor on {device} took {taken_bytes} of its limit of {limit_bytes}",
-        means="`TF_FORCE_GPU_ALLOW_GROWTH` in your environment makes the pool grow up to the limit instead.",
         do="To have the whole limit taken at once: unset TF_FORCE_GPU_ALLOW_GROWTH",
     )
     other_error = fail(
         "asking {device} for {beyond_bytes}, its limit is {limit_bytes}, raised {error}",
-        means="Asking for too much raised something else than `tf.errors.ResourceExhaustedError`.",
         do="Programs that catch tf.errors.ResourceExhaustedError miss this error: look up its text.",
     )
     not_survived = fail(
         "after an allocation above the limit of {limit_bytes}, {within_bytes} on {device} raised {error}",
-        means="After the error a tensor well within the limit could not be made.",
         do="Do not go on after tf.errors.ResourceExhaustedError here: end the process and start a new one.",
     )
 

@@ -35,8 +35,6 @@ PROBE = probe.Probe(
 
 
 class Fault(probe.KernelFaults):
-    """What can be found."""
-
     refused = warn(
         "{parts} limits of {limit_bytes} on a GPU of as much memory were refused: {error}",
         means="The limits were not accepted, as they are in every release known to us.",
@@ -44,7 +42,6 @@ class Fault(probe.KernelFaults):
     )
     lowered = warn(
         "{device} was created with {ceiling_mib} MiB, its limit is {limit_bytes}",
-        means="A logical device was created with another limit than it was given.",
         do="Go by the `Created device` lines of the log for what a logical device may take, not by memory_limit.",
     )
     no_failure = fail(
@@ -54,12 +51,10 @@ class Fault(probe.KernelFaults):
     )
     other_error = fail(
         "a tensor of {tensor_bytes}, {free_bytes} are free, raised {error}",
-        means="The tensor that does not fit raised something else than `tf.errors.ResourceExhaustedError`.",
         do="Programs that catch tf.errors.ResourceExhaustedError miss this error: look up its text.",
     )
     not_survived = fail(
         "after a tensor that did not fit, a tensor of 16 bytes on {device} raised {error}",
-        means="After the error a small tensor could not be made.",
         do="Do not go on after tf.errors.ResourceExhaustedError here: end the process and start a new one.",
     )
 

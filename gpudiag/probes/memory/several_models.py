@@ -41,11 +41,8 @@ PROBE = probe.Probe(
 
 
 class Fault(probe.KernelFaults):
-    """What can be found."""
-
     did_not_fit = fail(
         "model {number} of {model_bytes} could not be used on {device}, planned with {limit_bytes}: {error}",
-        means="A model could not be loaded or computed within the limit planned for it.",
         do="Look in nvidia-smi for what else fills this GPU, and plan fewer models on it.",
     )
     elsewhere = fail(
@@ -56,7 +53,6 @@ class Fault(probe.KernelFaults):
     )
     over_plan = fail(
         "the models on {pci_bus_id} took {taken_bytes}, planned were {limit_bytes}",
-        means="A GPU gave more memory than was planned for its models.",
         do="Do not rely on limits here; give each model its own process and GPU: export CUDA_VISIBLE_DEVICES=GPU-...",
     )
 

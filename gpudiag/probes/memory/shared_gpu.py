@@ -42,8 +42,6 @@ PROBE = probe.Probe(
 
 
 class Fault(probe.KernelFaults):
-    """What can be found."""
-
     more_than_free = fail(
         "by default TensorFlow counts on {ceiling_mib} MiB of {device}, {free_bytes} are free",
         means="By default TensorFlow counts on memory that another process holds.",
@@ -74,7 +72,6 @@ class Fault(probe.KernelFaults):
     )
     not_held = fail(
         "the other process should have taken {held_bytes} of {pci_bus_id}, {what}",
-        means="The other process could not take its memory, or took it elsewhere.",
         do="Look in nvidia-smi for what else uses this GPU, and run `gpudiag check memory.limit`.",
     )
 

@@ -29,8 +29,6 @@ PROBE = probe.Probe(needs=probe.Needs(gpus=1), scope=probe.Scope.ALL_GPUS, quick
 
 
 class Fault(probe.KernelFaults):
-    """What can be found."""
-
     on_cpu = fail(
         "{mode}: MatMul, placed by nobody, ran on {logged} and not on GPU:0",
         means="The operation ran on the CPU although TensorFlow has a GPU device with a kernel for it.",
@@ -39,12 +37,10 @@ class Fault(probe.KernelFaults):
     )
     not_the_first = fail(
         "{mode}: MatMul, placed by nobody, ran on {logged} and not on GPU:0",
-        means="It ran on a GPU, and not on `GPU:0`.",
         do="Show each program the one GPU that it is to use: export CUDA_VISIBLE_DEVICES=GPU-... (see nvidia-smi -L)",
     )
     not_logged = fail(
         "{mode}: the placement log does not show MatMul",
-        means="The placement log does not show the operation.",
         do="Use a release of TensorFlow whose log gpudiag reads (2.18 to 2.21).",
     )
     program_raised = fail(

@@ -42,11 +42,8 @@ PROBE = probe.Probe(
 
 
 class Fault(probe.GpuFaults):
-    """What can be found."""
-
     cause_not_told = warn(
         "{what}: soft placement off does not tell that the cause is: {cause}. It gave {happened}",
-        means="With soft placement off, what happened does not tell this cause from the others.",
         do="Do not tell causes apart by the error's text under this release of TensorFlow; read the placement log.",
     )
     fell_elsewhere = note(
@@ -60,17 +57,14 @@ class Fault(probe.GpuFaults):
     )
     raised_instead = fail(
         "{what} ({cause}): an error instead of a fallback: {error}",
-        means="An error, although soft placement was on.",
         do="Switch soft placement on before the first operation: tf.config.set_soft_device_placement(True)",
     )
     not_logged = fail(
         "{what}: the placement log does not show it",
-        means="The placement log does not show the operation.",
         do="Use a release of TensorFlow whose log gpudiag reads (2.18 to 2.21).",
     )
     wrong_result = fail(
         "{what}: the result computed on {logged} is wrong",
-        means="The operation ran, and its result is wrong.",
         do="Trust no result of this machine. Look for errors in `nvidia-smi -q -d ECC` and `dmesg | grep Xid`.",
     )
 

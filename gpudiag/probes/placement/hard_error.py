@@ -30,21 +30,16 @@ PROBE = probe.Probe()
 
 
 class Fault(probe.Faults):
-    """What can be found."""
-
     no_error = fail(
         "{what}: no error, it ran on {device}",
-        means="The operation ran on another device although hard placement was asked for.",
         do="Look for a library that calls tf.config.set_soft_device_placement(True) after your own call with False.",
     )
     other_type = fail(
         "{what}: {error} (expected InvalidArgumentError)",
-        means="An exception, and not the `tf.errors.InvalidArgumentError` that programs catch.",
         do="Catch that exception too, or use a release of TensorFlow that raises InvalidArgumentError (2.1 to 2.21).",
     )
     other_text = warn(
         "{what}: the error does not say that the device is missing: {error}",
-        means=("The right exception, whose text does not name the device; a release of TensorFlow that words it anew."),
         do="Do not match on the text of this error; tell gpudiag's authors of this release of TensorFlow.",
     )
 

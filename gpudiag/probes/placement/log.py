@@ -28,16 +28,12 @@ PROBE = probe.Probe()
 
 
 class Fault(probe.Faults):
-    """What can be found."""
-
     op_not_logged = fail(
         "{mode}: {op} ran on {expected} and is not in the placement log",
-        means="An operation that ran is not in the log, or its line has another form.",
         do="Use a release of TensorFlow whose log gpudiag reads (2.18 to 2.21).",
     )
     op_elsewhere = fail(
         "{mode}: {op} was put on {expected}, the log says {logged}",
-        means="The log shows the operation on another device than the one it was put on.",
         do="Reinstall TensorFlow: pip install --force-reinstall tensorflow",
     )
     program_raised = fail(
@@ -47,7 +43,6 @@ class Fault(probe.Faults):
     )
     wrong_result = fail(
         "{mode}: the result is {result}, not {expected}",
-        means="The program ran to its end, and its result is wrong.",
         do="Trust no result of this machine. Test its memory and processor, then reinstall TensorFlow.",
     )
 

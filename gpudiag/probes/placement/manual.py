@@ -35,16 +35,12 @@ PROBE = probe.Probe(
 
 
 class Fault(probe.KernelFaults):
-    """What can be found."""
-
     ran_elsewhere = fail(
         "{op} was put on {requested}, the log says {logged}",
-        means="An operation did not run on the device that it was put on, by the log.",
         do="Switch soft placement off, tf.config.set_soft_device_placement(False): the error then tells the reason.",
     )
     held_elsewhere = fail(
         "the result of {op} on {requested} is in the memory of {held}",
-        means="An operation ran where it was put, and its result is in the memory of another device.",
         do="Trust no placement here until TensorFlow is reinstalled: pip install --force-reinstall tensorflow",
     )
     wrong_sum = fail(
@@ -59,10 +55,6 @@ class Fault(probe.KernelFaults):
     )
     int32_on_device = note(
         "int32 values computed on {requested} are in the memory of {held}, not in the host's",
-        means=(
-            "Int32 values are held by the GPU; TensorFlow 2.18 to 2.21 keeps them in the host's memory. Only "
-            "a note: a release of TensorFlow that does otherwise."
-        ),
         do="Do not rely on int32 tensors being in the host's memory under this release of TensorFlow.",
     )
 

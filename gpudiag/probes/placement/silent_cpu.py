@@ -32,8 +32,6 @@ PROBE = probe.Probe(needs=probe.Needs(gpus=1), scope=probe.Scope.ALL_GPUS)
 
 
 class Fault(probe.GpuFaults):
-    """What can be found."""
-
     ran_elsewhere = warn(
         "{op} of {dtype}, asked for on {requested}, ran on {logged} without a word. Soft placement off: {reason}",
         means="An operation that has a GPU kernel in TensorFlow 2.18 to 2.21 ran on another device.",
@@ -49,17 +47,14 @@ class Fault(probe.GpuFaults):
     )
     raised_instead = fail(
         "{op} of {dtype}, asked for on {requested}: {error}",
-        means="An operation raised.",
         do="Look for other processes in `nvidia-smi`, and for NVRM and Xid lines in `dmesg`.",
     )
     not_logged = fail(
         "{op} of {dtype}, asked for on {requested}: the placement log does not show it",
-        means="The placement log does not show an operation.",
         do="Use a release of TensorFlow whose log gpudiag reads (2.18 to 2.21).",
     )
     wrong_value = fail(
         "{op} of {dtype}, asked for on {requested}: the result computed on {logged} is {result}, not {expected}",
-        means="An operation ran, and its result is wrong.",
         do="Trust no result of this machine. Look for errors in `nvidia-smi -q -d ECC` and `dmesg | grep Xid`.",
     )
 

@@ -29,31 +29,24 @@ PROBE = probe.Probe(quick=True)
 
 
 class Fault(probe.Faults):
-    """What can be found."""
-
     raised_instead = fail(
         "{mode}: an error instead of a fallback for {requested}: {error}",
-        means="Code that names a missing device stops instead of running elsewhere.",
         do="Switch soft placement on before the first operation: tf.config.set_soft_device_placement(True)",
     )
     on_missing_device = fail(
         "{mode}: TensorFlow says that MatMul ran on {device}, which does not exist",
-        means="TensorFlow claims to have computed on a device that does not exist.",
         do="Trust no placement here until TensorFlow is reinstalled: pip install --force-reinstall tensorflow",
     )
     not_logged = fail(
         "{mode}: the placement log does not show MatMul",
-        means="The placement log does not show the operation, so no placement can be trusted on this machine.",
         do="Use a release of TensorFlow whose log gpudiag reads (2.18 to 2.21).",
     )
     log_disagrees = fail(
         "{mode}: the placement log says {logged}, the result says {device}",
-        means="The log and the result name different devices.",
         do="Trust no placement here until TensorFlow is reinstalled: pip install --force-reinstall tensorflow",
     )
     wrong_result = fail(
         "{mode}: the product computed on {device} is wrong",
-        means="The operation ran, and its result is wrong.",
         do="Trust no result of this machine. Test its memory and processor, then reinstall TensorFlow.",
     )
 

@@ -33,8 +33,6 @@ PROBE = probe.Probe()
 
 
 class Fault(probe.Faults):
-    """What can be found."""
-
     behaviour_changed = note(
         "{what}: {happened}; TensorFlow 2.18 to 2.21: {known}",
         means=(

@@ -37,11 +37,8 @@ PROBE = probe.Probe(
 
 
 class Fault(probe.WorkFaults):
-    """What can be found."""
-
     other_device = fail(
         "a GraphDef without devices, imported under /device:{scope}, ran on {device}",
-        means="A copy whose nodes name no device ran on another one than it was imported under.",
         do="Set the device of each node before the import: for node in graph_def.node: node.device = '/device:{scope}'",
     )
     node_overruled = warn(

@@ -35,11 +35,8 @@ PROBE = probe.Probe(
 
 
 class Fault(probe.WorkFaults):
-    """What can be found."""
-
     other_device = fail(
         "a graph under /device:{named} ran its matrix product on {device}",
-        means="A graph ran on another device than the one it names.",
         do="Look for what changes its devices (an importer, a wrapper): "
         "print([op.device for op in graph.get_operations()])",
     )

@@ -33,8 +33,6 @@ PROBE = probe.Probe(needs=probe.Needs(gpus=1), scope=probe.Scope.ALL_GPUS)
 
 
 class Fault(probe.KernelFaults):
-    """What can be found."""
-
     accepted = fail(
         "{mode}: visible_device_list={visible_device_list!r} was accepted with {count} GPUs",
         means="An invalid list was accepted, so a mistake in it goes unnoticed.",
@@ -42,20 +40,14 @@ class Fault(probe.KernelFaults):
     )
     other_type = fail(
         "{mode}: visible_device_list={visible_device_list!r}: {error} (expected {expected})",
-        means=(
-            "An exception, and not the one that programs catch: `tf.errors.InvalidArgumentError` of a "
-            "session, `ValueError` in eager mode."
-        ),
         do="Programs that catch {expected} miss this error: look up its text.",
     )
     other_text = warn(
         "{mode}: visible_device_list={visible_device_list!r}: the error does not say {words!r}: {error}",
-        means=("The right exception, whose text does not name the fault; a release of TensorFlow that words it anew."),
         do="Do not match on the text of this error; tell gpudiag's authors of this release of TensorFlow.",
     )
     not_skipped = warn(
         "a session with visible_device_list='-1' has {devices}, it should have no GPU",
-        means="A session with the list `-1` has a GPU.",
         do="For a session without a GPU: tf.compat.v1.ConfigProto(device_count={{'GPU': 0}})",
     )
 

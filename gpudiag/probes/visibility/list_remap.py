@@ -33,11 +33,8 @@ PROBE = probe.Probe(
 
 
 class Fault(probe.WorkFaults):
-    """What can be found."""
-
     one_gpu = note(
         "with one GPU the order of visible_device_list cannot be shown; GPU:0 is {pci_bus_id}",
-        means="With a single GPU the order cannot be shown; that `GPU:0` is this GPU was verified.",
         do="{how}",
     )
 

@@ -37,22 +37,17 @@ PROBE = probe.Probe(
 
 
 class Fault(probe.KernelFaults):
-    """What can be found."""
-
     accepted = fail(
         "a session with visible_device_list='1' was opened {when} one with '0': GPU:0 is two GPUs in one process",
-        means="A session with another list was opened, so `GPU:0` is two GPUs in one process.",
         do="Give every session of the process the same list, and name devices within graphs: "
         "with tf.device('/device:GPU:1'):",
     )
     other_type = fail(
         "visible_device_list='1' {when} one with '0': {error} (expected AlreadyExistsError)",
-        means="An exception, and not the `tf.errors.AlreadyExistsError` that programs catch.",
         do="Programs that catch tf.errors.AlreadyExistsError miss this error: look up its text.",
     )
     other_text = warn(
         "visible_device_list='1' {when} one with '0': the error does not say {words!r}: {error}",
-        means="The right exception in other words; a release of TensorFlow that words it anew.",
         do="Do not match on the text of this error; tell gpudiag's authors of this release of TensorFlow.",
     )
     growth_changed = fail(
@@ -62,12 +57,10 @@ class Fault(probe.KernelFaults):
     )
     limit_changed = fail(
         "a second session made a tensor of {beyond_bytes}, the first session's limit is {limit_bytes}",
-        means="The second session took more than the first one's limit.",
         do="Give every session of the process the same options: tf.compat.v1.Session(config=config)",
     )
     other_error = fail(
         "a tensor of {beyond_bytes} above the limit of {limit_bytes} raised {error}",
-        means="Exceeding the limit raised something else than `tf.errors.ResourceExhaustedError`.",
         do="Programs that catch tf.errors.ResourceExhaustedError miss this error: look up its text.",
     )
 

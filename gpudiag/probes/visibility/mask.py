@@ -30,26 +30,20 @@ PROBE = probe.Probe(
 
 
 class Fault(probe.GpuFaults):
-    """What can be found."""
-
     wrong_gpus = fail(
         "CUDA_VISIBLE_DEVICES='{value}' shows {shown}, it names {expected}",
-        means="A value shows other GPUs than it names, or in another order.",
         do="Choose GPUs by UUID, which no order changes: export CUDA_VISIBLE_DEVICES=GPU-... (see nvidia-smi -L)",
     )
     not_hidden = fail(
         "CUDA_VISIBLE_DEVICES='{value}' should hide every GPU and shows {shown}",
-        means="GPUs are visible under a value that hides them all.",
         do="Hide them in the program: tf.config.set_visible_devices([], 'GPU')",
     )
     list_not_cut = warn(
         "CUDA_VISIBLE_DEVICES='{value}' has an invalid entry, and those after it count: it shows {shown}",
-        means="Entries after an invalid one have an effect, which the driver does not promise.",
         do="List only GPUs that exist; other drivers end the list at the first invalid entry.",
     )
     tensorflow_differs = fail(
         "under CUDA_VISIBLE_DEVICES='{value}' TensorFlow lists {listed} GPU(s), the CUDA driver shows {shown}",
-        means="TensorFlow lists more or fewer GPUs than the driver shows it.",
         do="See TensorFlow's log: it leaves out GPUs with few multiprocessors (TF_MIN_GPU_MULTIPROCESSOR_COUNT).",
     )
 

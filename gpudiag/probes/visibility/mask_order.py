@@ -33,11 +33,8 @@ PROBE = probe.Probe(
 
 
 class Fault(probe.WorkFaults):
-    """What can be found."""
-
     order_ignored = fail(
         "GPU:0 is {pci_bus_id} whichever of two GPUs CUDA_VISIBLE_DEVICES names first",
-        means="`GPU:0` is the same GPU in both orders.",
         do="Name one GPU alone: export CUDA_VISIBLE_DEVICES=GPU-... (see nvidia-smi -L)",
     )
 

@@ -35,18 +35,14 @@ PROBE = probe.Probe(
 
 
 class Fault(probe.WorkFaults):
-    """What can be found."""
-
     early_ignored = fail(
         "set after the import and before the first device query, CUDA_VISIBLE_DEVICES shows {shown}, "
         "it names {expected}",
-        means="Set before the first query it has no effect; something had initialised CUDA by then.",
         do="Set it before the program starts: CUDA_VISIBLE_DEVICES=1 python train.py. Something initialises CUDA "
         "during the import; look into sitecustomize.py and *.pth files.",
     )
     late_obeyed = warn(
         "set after the first device query, CUDA_VISIBLE_DEVICES took effect: {effect}",
-        means="Set after the first query it took effect.",
         do="Do not rely on it: set the variable before `import tensorflow`.",
     )
 

@@ -34,31 +34,24 @@ PROBE = probe.Probe(
 
 
 class Fault(probe.WorkFaults):
-    """What can be found."""
-
     hidden_used = fail(
         "{taken_bytes} were taken on {pci_bus_id}, which set_visible_devices had hidden",
-        means="Memory was taken on a GPU that was hidden.",
         do="Hide it from the whole program: export CUDA_VISIBLE_DEVICES=GPU-... (see nvidia-smi -L)",
     )
     hidden_reachable = fail(
         "with one GPU visible and soft placement off, an operation on GPU:1 was carried out on {device}",
-        means="An operation on a device number that should not exist was carried out.",
         do="Hide GPUs from the whole program: export CUDA_VISIBLE_DEVICES=GPU-... (see nvidia-smi -L)",
     )
     order_kept = note(
         "set_visible_devices with the GPUs in reverse made GPU:0 the GPU {pci_bus_id}; TensorFlow 2.21 ignores order",
-        means="The order of the list counts in this TensorFlow; in 2.21 it does not.",
         do="For an order that counts in every release: export CUDA_VISIBLE_DEVICES=1,0 before the start.",
     )
     cpu_kept = note(
         "set_visible_devices without the device type left the CPU visible; TensorFlow 2.21 hides it and fails",
-        means="Without the type this TensorFlow keeps the CPU visible; in 2.21 it hides it.",
         do="Give the type all the same: tf.config.set_visible_devices(gpus[0], 'GPU')",
     )
     other_error = warn(
         "set_visible_devices without the device type ended in {error}, not in NotFoundError",
-        means="Without the type TensorFlow fails, with another error than the one known.",
         do="Give the type: tf.config.set_visible_devices(gpus[0], 'GPU')",
     )
 
