@@ -5,7 +5,8 @@ from __future__ import annotations
 import math
 import re
 import threading
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from contextlib import contextmanager
 from typing import Any
 
 from gpudiag.errors import NoContext
@@ -18,6 +19,7 @@ from gpudiag.probe import (
     Context,
     Findings,
     GpuReading,
+    Kernel,
     Raised,
     ReplicaFaults,
     Work,
@@ -39,10 +41,8 @@ def without_allocation_retry(ctx: Context) -> None:
     Call it first: it is the only way to this option outside a session, and only before anything else.
     """
     v1 = ctx.tf.compat.v1
-    options = v1.GPUOptions()
-    options.experimental.disallow_retry_on_allocation_failure = True
     v1.disable_eager_execution()
-    v1.enable_eager_execution(config=v1.ConfigProto(gpu_options=options))
+    v1.enable_eager_execution(config=v1.ConfigProto(gpu_options=without_retry(v1.GPUOptions())))
 
 
 def attempt_context(ctx: Context, call: Callable[[], object]) -> Raised | None:
@@ -105,6 +105,51 @@ def numbers(computed: Any) -> Numbers:
 
 REPLICA_BYTES = 128 * MIB
 """Memory limit of each device of :func:`make_replicas`."""
+
+
+class GraphProgram:
+    """A graph on one device, for a ``tf.compat.v1.Session``: a small tensor, one of any size, and a product."""
+
+    def __init__(self, ctx: Context, device: str = "GPU:0") -> None:
+        self._ctx, self._device = ctx, device
+        tf, v1 = ctx.tf, ctx.tf.compat.v1
+        self.graph = tf.Graph()
+        with self.graph.as_default(), tf.device(f"/{device}"):
+            self._matrix, self._elements = v1.placeholder(tf.float32, [2, 2]), v1.placeholder(tf.int32, [1])
+            self._copied, self._product = tf.identity(self._matrix), tf.matmul(self._matrix, self._matrix)
+            self._filled = tf.fill(self._elements, 1.0)[0]
+        self._session: Any = None
+        self.lines: tuple[str, ...] = ()
+        """What TensorFlow logged while the session was opened: there it makes its devices."""
+
+    @contextmanager
+    def session(self, options: Any, **config: Any) -> Iterator[Any]:
+        """Open a session with these GPU options, and keep it open during the block."""
+        v1 = self._ctx.tf.compat.v1
+        with self._ctx.placements() as log:
+            self._session = v1.Session(graph=self.graph, config=v1.ConfigProto(gpu_options=options, **config))
+        self.lines = log.lines
+        with self._session:
+            yield self._session
+
+    def copy(self) -> None:
+        """Copy a tensor of 16 bytes to the device: it is the first, with which TensorFlow takes memory."""
+        self._session.run(self._copied, {self._matrix: MATRIX})
+
+    def fill(self, number: int) -> None:
+        """Fill a tensor of this number of bytes on the device."""
+        self._session.run(self._filled, {self._elements: [number // 4]})
+
+    def multiply(self) -> Kernel:
+        """Multiply on the device. Do it last: the matrix library takes memory of its own beside the pool."""
+        correct = is_square(self._session.run(self._product, {self._matrix: MATRIX}))
+        return Kernel(self._device, created_devices(self.lines).get(self._device, ""), correct)
+
+
+def without_retry(options: Any) -> Any:
+    """Return GPU options under which an allocation that fails is not tried again for 10 s."""
+    options.experimental.disallow_retry_on_allocation_failure = True
+    return options
 
 
 class ReplicaReading(GpuReading, kw_only=True):

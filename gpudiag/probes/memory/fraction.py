@@ -17,9 +17,8 @@ from __future__ import annotations
 
 from gpudiag import probe
 from gpudiag.hostfacts import Facts
-from gpudiag.placement import short_device
 from gpudiag.probe import MIB, SLACK_BYTES, Context, Findings, Kernel, MemoryUse, Raised, fail, mib, note, warn
-from gpudiag.probes.common import MATRIX, WITHOUT_POOL, is_partitioned, is_square
+from gpudiag.probes.common import WITHOUT_POOL, GraphProgram, is_partitioned, without_retry
 from gpudiag.record import Record
 
 PROBE = probe.Probe(
@@ -88,29 +87,18 @@ class Reading(probe.GpuReading):
 
 
 def measure(ctx: Context) -> Reading:
-    tf, v1 = ctx.tf, ctx.tf.compat.v1
     (gpu,) = ctx.gpus
     fraction = CAP_BYTES / gpu.memory_total_bytes
     ctx.list_gpus()
-    options = v1.GPUOptions(per_process_gpu_memory_fraction=fraction)
-    # An allocation that fails is otherwise tried again for 10 s.
-    options.experimental.disallow_retry_on_allocation_failure = True
-    with tf.Graph().as_default(), tf.device("/GPU:0"):
-        matrix = v1.placeholder(tf.float32, [2, 2])
-        copied = tf.identity(matrix)
-        product = tf.matmul(matrix, matrix)
-        elements = v1.placeholder(tf.int32, [1])
-        large = tf.fill(elements, 1.0)[0]
-        with v1.Session(config=v1.ConfigProto(gpu_options=options)) as session, ctx.watch(gpu) as memory:
-            before = memory()
-            session.run(copied, {matrix: MATRIX})
-            first = memory()
-            exceeded = ctx.attempt(lambda: session.run(large, {elements: [BEYOND_BYTES // 4]}))
-            last = memory()
-            # Not before: the matrix library takes memory of its own beside the pool.
-            correct = is_square(session.run(product, {matrix: MATRIX}))
-    device = short_device(product.device)
-    kernel = Kernel(device, ctx.pci_bus_ids().get(device, ""), correct)
+    options = without_retry(ctx.tf.compat.v1.GPUOptions(per_process_gpu_memory_fraction=fraction))
+    program = GraphProgram(ctx)
+    with program.session(options), ctx.watch(gpu) as memory:
+        before = memory()
+        program.copy()
+        first = memory()
+        exceeded = ctx.attempt(lambda: program.fill(BEYOND_BYTES))
+        last = memory()
+        kernel = program.multiply()
     return Reading(fraction, Pool(before, first, last, exceeded, kernel))
 
 

@@ -16,13 +16,11 @@ What to do
 from __future__ import annotations
 
 import os
-from typing import Any
 
 from gpudiag import probe
 from gpudiag.hostfacts import Facts
-from gpudiag.placement import created_devices
 from gpudiag.probe import MIB, SLACK_BYTES, Context, Findings, Kernel, MemoryUse, fail, note, warn
-from gpudiag.probes.common import MATRIX, is_square
+from gpudiag.probes.common import GraphProgram
 from gpudiag.record import Record
 
 VARIABLE = "TF_FORCE_GPU_ALLOW_GROWTH"
@@ -92,29 +90,22 @@ def measure(ctx: Context) -> Reading:
         os.environ[VARIABLE] = value
         attempt, kernel = _attempt(ctx, number, value, configured)
         attempts.append(attempt)
+    assert kernel is not None
     return Reading(tuple(attempts), kernel)
 
 
-def _attempt(ctx: Context, number: int, value: str, configured: bool) -> tuple[Attempt, Kernel]:
+def _attempt(ctx: Context, number: int, value: str, configured: bool) -> tuple[Attempt, Kernel | None]:
     """Make logical device ``number`` of the first GPU: only the pool of a device not made before reads the variable."""
-    tf, v1 = ctx.tf, ctx.tf.compat.v1
-    options = v1.GPUOptions(allow_growth=configured, visible_device_list="0")
+    options = ctx.tf.compat.v1.GPUOptions(allow_growth=configured, visible_device_list="0")
     options.experimental.virtual_devices.add(memory_limit_mb=[LIMIT_BYTES // MIB] * (number + 1))
-    device = f"GPU:{number}"
-    with tf.Graph().as_default(), tf.device(f"/{device}"):
-        matrix = v1.placeholder(tf.float32, [2, 2])
-        copied = tf.identity(matrix)
-        product = tf.matmul(matrix, matrix)
-        with ctx.placements() as log:
-            session: Any = v1.Session(config=v1.ConfigProto(gpu_options=options))
-        with session, ctx.watch(ctx.gpus[0]) as memory:
-            before = memory()
-            session.run(copied, {matrix: MATRIX})
-            first = memory()
-            # Only in the last one: the matrix library takes memory of its own beside the pool.
-            correct = number < len(TRIED) - 1 or is_square(session.run(product, {matrix: MATRIX}))
-    kernel = Kernel(device, created_devices(log.lines).get(device, ""), correct)
-    return Attempt(value, configured, before, first, tuple(line for line in log.lines if VARIABLE in line)), kernel
+    program = GraphProgram(ctx, f"GPU:{number}")
+    with program.session(options), ctx.watch(ctx.gpus[0]) as memory:
+        before = memory()
+        program.copy()
+        first = memory()
+        kernel = program.multiply() if number == len(TRIED) - 1 else None
+    logged = tuple(line for line in program.lines if VARIABLE in line)
+    return Attempt(value, configured, before, first, logged), kernel
 
 
 def judge(reading: Reading, facts: Facts) -> Findings:

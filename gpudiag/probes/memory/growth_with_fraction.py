@@ -16,13 +16,10 @@ What to do
 
 from __future__ import annotations
 
-from typing import Any
-
 from gpudiag import probe
 from gpudiag.hostfacts import Facts
-from gpudiag.placement import created_devices
 from gpudiag.probe import MIB, SLACK_BYTES, Context, Findings, Kernel, MemoryUse, Raised, fail, mib
-from gpudiag.probes.common import MATRIX, ceilings_mib, is_partitioned, is_square
+from gpudiag.probes.common import GraphProgram, ceilings_mib, is_partitioned, without_retry
 from gpudiag.record import Record
 
 PROBE = probe.Probe(
@@ -96,34 +93,23 @@ class Reading(probe.GpuReading):
 
 
 def measure(ctx: Context) -> Reading:
-    tf, v1 = ctx.tf, ctx.tf.compat.v1
     gpu = ctx.gpus[0]
     ctx.list_gpus()
-    options = v1.GPUOptions(
-        per_process_gpu_memory_fraction=CAP_BYTES / gpu.memory_total_bytes, allow_growth=True, visible_device_list="0"
+    fraction = CAP_BYTES / gpu.memory_total_bytes
+    options = ctx.tf.compat.v1.GPUOptions(
+        per_process_gpu_memory_fraction=fraction, allow_growth=True, visible_device_list="0"
     )
-    # An allocation that fails is otherwise tried again for 10 s.
-    options.experimental.disallow_retry_on_allocation_failure = True
-    with tf.Graph().as_default(), tf.device("/GPU:0"):
-        matrix = v1.placeholder(tf.float32, [2, 2])
-        copied = tf.identity(matrix)
-        product = tf.matmul(matrix, matrix)
-        elements = v1.placeholder(tf.int32, [1])
-        large = tf.fill(elements, 1.0)[0]
-        with ctx.placements() as log:
-            session: Any = v1.Session(config=v1.ConfigProto(gpu_options=options))
-        ceiling_mib = ceilings_mib(log.lines).get("GPU:0", 0)
-        with session, ctx.watch(gpu) as memory:
-            before = memory()
-            session.run(copied, {matrix: MATRIX})
-            first = memory()
-            within = ctx.attempt(lambda: session.run(large, {elements: [ceiling_mib * MIB // 8]}))
-            grown = memory()
-            exceeded = ctx.attempt(lambda: session.run(large, {elements: [ceiling_mib * MIB // 2]}))
-            last = memory()
-            # Not before: the matrix library takes memory of its own beside the pool.
-            correct = is_square(session.run(product, {matrix: MATRIX}))
-    kernel = Kernel("GPU:0", created_devices(log.lines).get("GPU:0", ""), correct)
+    program = GraphProgram(ctx)
+    with program.session(without_retry(options)), ctx.watch(gpu) as memory:
+        ceiling_mib = ceilings_mib(program.lines).get("GPU:0", 0)
+        before = memory()
+        program.copy()
+        first = memory()
+        within = ctx.attempt(lambda: program.fill(ceiling_mib * MIB // 2))
+        grown = memory()
+        exceeded = ctx.attempt(lambda: program.fill(ceiling_mib * MIB * 2))
+        last = memory()
+        kernel = program.multiply()
     return Reading(Pool(ceiling_mib, before, first, grown, within, last, exceeded, kernel))
 
 

@@ -15,13 +15,10 @@ What to do
 
 from __future__ import annotations
 
-from typing import Any
-
 from gpudiag import probe
 from gpudiag.hostfacts import Facts
-from gpudiag.placement import created_devices
 from gpudiag.probe import MIB, SLACK_BYTES, Context, Findings, Kernel, MemoryUse, mib, refuse_disturbance, warn
-from gpudiag.probes.common import MATRIX, is_square
+from gpudiag.probes.common import GraphProgram
 from gpudiag.record import Record
 
 PROBE = probe.Probe(
@@ -98,16 +95,11 @@ def _idle(ctx: Context) -> list[MemoryUse]:
 
 def _use_first(ctx: Context, visible: str) -> tuple[list[MemoryUse], Kernel]:
     """Work on ``GPU:0`` in a session that sees ``visible``; return the others' use before the work, and the product."""
-    tf, v1 = ctx.tf, ctx.tf.compat.v1
-    with tf.Graph().as_default(), tf.device("/GPU:0"):
-        matrix = v1.placeholder(tf.float32, [2, 2])
-        product = tf.matmul(tf.identity(matrix), matrix)
-        with ctx.placements() as log:
-            session: Any = v1.Session(config=v1.ConfigProto(gpu_options=v1.GPUOptions(visible_device_list=visible)))
-        with session:
-            made = _idle(ctx)
-            correct = is_square(session.run(product, {matrix: MATRIX}))
-    return made, Kernel("GPU:0", created_devices(log.lines).get("GPU:0", ""), correct)
+    program = GraphProgram(ctx)
+    with program.session(ctx.tf.compat.v1.GPUOptions(visible_device_list=visible)):
+        made = _idle(ctx)
+        program.copy()
+        return made, program.multiply()
 
 
 def _rises(idle: Idle) -> tuple[int, int]:

@@ -20,9 +20,8 @@ import msgspec
 
 from gpudiag import probe
 from gpudiag.hostfacts import Facts
-from gpudiag.placement import created_devices
-from gpudiag.probe import FILLED_BYTES, MIB, Context, FewerListed, Findings, Kernel, Work
-from gpudiag.probes.common import MATRIX, is_square, rises
+from gpudiag.probe import FILLED_BYTES, MIB, Context, FewerListed, Findings, Work
+from gpudiag.probes.common import GraphProgram, rises
 
 PROBE = probe.Probe(
     needs=probe.Needs(gpus=2, free_bytes=256 * MIB),
@@ -58,29 +57,21 @@ def peer(ctx: Context) -> None:
 
 def _worker(ctx: Context, number: int) -> tuple[Work, Work]:
     """Return what this process did with the list ``number``, and what the other one did."""
-    tf, v1 = ctx.tf, ctx.tf.compat.v1
-    seen = len(tf.config.list_physical_devices("GPU"))
+    seen = len(ctx.tf.config.list_physical_devices("GPU"))
     seen = min(seen, ctx.peer.meet("listed", seen))
     if seen < len(ctx.gpus):
         raise FewerListed(seen)
-    with tf.Graph().as_default(), tf.device("/device:GPU:0"):
-        matrix, elements = v1.placeholder(tf.float32, [2, 2]), v1.placeholder(tf.int32, [1])
-        product, large = tf.matmul(matrix, matrix), tf.fill(elements, 1.0)[0]
-        options = v1.GPUOptions(visible_device_list=str(number))
-        with ctx.placements() as log:
-            session = v1.Session(config=v1.ConfigProto(gpu_options=options))
-        with session:
-            correct = is_square(session.run(product, {matrix: MATRIX}))
-            kernel = Kernel("GPU:0", created_devices(log.lines).get("GPU:0", ""), correct)
-            ctx.peer.meet("computed")
-            # One after the other: what rises meanwhile is this process's own.
-            if number == 1:
-                ctx.peer.meet("filled 0")
-            rose = rises(ctx, lambda: session.run(large, {elements: [FILLED_BYTES // 4]}))
-            if number == 0:
-                ctx.peer.meet("filled 0")
-            own = Work(kernel, rose)
-            others = msgspec.convert(ctx.peer.meet("filled 1", msgspec.to_builtins(own)), Work)
+    program = GraphProgram(ctx)
+    with program.session(ctx.tf.compat.v1.GPUOptions(visible_device_list=str(number))):
+        kernel = program.multiply()
+        ctx.peer.meet("computed")
+        # One after the other: what rises meanwhile is this process's own.
+        if number == 1:
+            ctx.peer.meet("filled 0")
+        own = Work(kernel, rises(ctx, lambda: program.fill(FILLED_BYTES)))
+        if number == 0:
+            ctx.peer.meet("filled 0")
+        others = msgspec.convert(ctx.peer.meet("filled 1", msgspec.to_builtins(own)), Work)
     return own, others
 
 
