@@ -11,20 +11,28 @@ from typing import Any
 
 from gpudiag.errors import NoContext
 from gpudiag.hostfacts import Facts
-from gpudiag.model import Gpu
+from gpudiag.model import Figure, Gpu
 from gpudiag.placement import created_devices, short_device
 from gpudiag.probe import (
     FILLED_BYTES,
     MIB,
+    SLACK_BYTES,
     Context,
     Findings,
     GpuReading,
     Kernel,
+    KernelFaults,
+    Kind,
+    MemoryUse,
     Raised,
     ReplicaFaults,
     Work,
+    fail,
+    note,
     refuse_disturbance,
+    warn,
 )
+from gpudiag.record import Record
 
 MATRIX = [[1.0, 2.0], [3.0, 4.0]]
 SQUARE = [[7.0, 10.0], [15.0, 22.0]]
@@ -150,6 +158,61 @@ def without_retry(options: Any) -> Any:
     """Return GPU options under which an allocation that fails is not tried again for 10 s."""
     options.experimental.disallow_retry_on_allocation_failure = True
     return options
+
+
+class LimitFaults(KernelFaults):
+    """What a limit to the memory of a device can come to."""
+
+    not_at_once = warn(
+        "the first tensor on {device} took {taken_bytes} of its limit of {limit_bytes}",
+        means="The GPU was nearly full, or growth was on.",
+        do="Look in nvidia-smi for what else fills this GPU. If it is empty, look for code that sets memory growth.",
+    )
+    overridden = note(
+        "TF_FORCE_GPU_ALLOW_GROWTH=true decides when memory is taken: "
+        "the first tensor on {device} took {taken_bytes} of its limit of {limit_bytes}",
+        do="To have the whole limit taken at once: unset TF_FORCE_GPU_ALLOW_GROWTH",
+    )
+    other_error = fail(
+        "asking {device} for {beyond_bytes}, its limit is {limit_bytes}, raised {error}",
+        do="Programs that catch tf.errors.ResourceExhaustedError miss this error: look up its text.",
+    )
+
+
+class Limited(Record):
+    """What a device with a limit took, by NVML."""
+
+    before: MemoryUse
+    """After the CUDA context was made, before the first tensor."""
+    first: MemoryUse
+    """After the first tensor, of 16 bytes."""
+    last: MemoryUse
+    """After twice the limit was asked for."""
+    exceeded: Raised | None
+    """What asking for it raised."""
+    kernel: Kernel
+    """Run last."""
+
+    def judged(self, limit: int, facts: Facts, least: int, ignored: Kind, unlimited: Kind) -> Findings:
+        """Judge it: the first tensor should have taken ``least`` of the ``limit``, and nothing more than that.
+
+        ``ignored`` is found if it took more, and ``unlimited`` if an allocator that knows no limit is why.
+        """
+        first, last = self.first - self.before, self.last - self.before
+        figures: dict[str, Figure] = {"device": self.kernel.device, "limit_bytes": limit, "beyond_bytes": 2 * limit}
+        allocator = facts.variables.get("TF_GPU_ALLOCATOR", "")
+        if facts.variables.get("TF_FORCE_GPU_ALLOW_GROWTH") == "true":
+            yield LimitFaults.overridden.found(**figures, taken_bytes=first)
+        elif allocator not in WITHOUT_POOL and first < least:
+            yield LimitFaults.not_at_once.found(**figures, taken_bytes=first)
+        if self.exceeded is None or max(first, last) > limit + SLACK_BYTES:
+            if allocator in WITHOUT_POOL:
+                yield unlimited.found(**figures, allocator=allocator)
+            else:
+                ended = "was refused" if self.exceeded else "was given out"
+                yield ignored.found(**figures, taken_bytes=max(first, last), ended=ended)
+        elif self.exceeded.type != "ResourceExhaustedError":
+            yield LimitFaults.other_error.found(**figures, error=self.exceeded.brief)
 
 
 class ReplicaReading(GpuReading, kw_only=True):

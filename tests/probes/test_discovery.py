@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from far_side import ABSENT, Children, judge, kinds
-from gpudiag.probes.discovery.device_details import code_for
+from gpudiag.knowledge.cuda_code import code_for
 
 BUILT = ("sm_60", "sm_70", "sm_80", "sm_89", "compute_90")
 

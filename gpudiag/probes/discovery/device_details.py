@@ -16,10 +16,9 @@ What to do
 
 from __future__ import annotations
 
-import re
-
 from gpudiag import probe
 from gpudiag.hostfacts import Facts, Unknown
+from gpudiag.knowledge.cuda_code import code_for
 from gpudiag.probe import Context, Findings, fail, warn
 from gpudiag.probes.common import without_machine_code
 from gpudiag.record import Record
@@ -44,9 +43,6 @@ class Fault(probe.GpuFaults):
         means="TensorFlow and NVML tell two capabilities, so they do not mean the same GPU.",
         do="Choose GPUs by UUID, which no order changes: export CUDA_VISIBLE_DEVICES=GPU-... (see nvidia-smi -L)",
     )
-
-
-_BUILT = re.compile(r"(?P<form>sm|compute)_(?P<major>\d+)(?P<minor>\d)(?P<exact>[a-z]?)")
 
 
 class Details(Record):
@@ -107,29 +103,6 @@ def judge(reading: Reading, facts: Facts) -> Findings:
         kind = Fault.ptx_only if machine_code or ptx else Fault.too_old
         listed = ", ".join(built) or "others"
         yield kind.found(name=device.name, pci_bus_id=pci_bus_id, capability=capability, built=listed)
-
-
-def code_for(capability: str, built: tuple[str, ...]) -> tuple[bool, bool]:
-    """Return whether the entries of ``built`` hold machine code and PTX for a GPU of this compute capability.
-
-    ``sm_80`` is machine code. ``compute_90`` is PTX and, as TensorFlow builds it, machine code too: 2.21, built with
-    ``compute_90`` alone for 9.0, warns of compilation on 10.0 and not on 9.0 (simulated).
-    """
-    version = _version(capability)
-    machine_code = ptx = False
-    for entry in filter(None, map(_BUILT.fullmatch, built)):
-        of = (int(entry["major"]), int(entry["minor"]))
-        if entry["exact"]:  # sm_90a runs on 9.0 and nowhere else
-            machine_code |= of == version
-        else:
-            machine_code |= of[0] == version[0] and of <= version
-            ptx |= entry["form"] == "compute" and of <= version
-    return machine_code, ptx
-
-
-def _version(capability: str) -> tuple[int, int]:
-    major, _, minor = capability.partition(".")
-    return int(major), int(minor or 0)
 
 
 def _built(facts: Facts) -> tuple[str, ...]:

@@ -20,9 +20,8 @@ from typing import Any
 
 from gpudiag import probe
 from gpudiag.hostfacts import Facts
-from gpudiag.probe import MIB, SLACK_BYTES, Context, Findings, Kernel, Raised, fail, mib, warn
-from gpudiag.probes.common import MATRIX, create_devices, rises, without_allocation_retry
-from gpudiag.record import Record
+from gpudiag.probe import MIB, SLACK_BYTES, Context, Findings, Raised, Work, fail, mib
+from gpudiag.probes.common import MATRIX, LimitFaults, create_devices, rises, without_allocation_retry
 
 PROBE = probe.Probe(
     needs=probe.Needs(gpus=1, free_bytes=256 * MIB),
@@ -49,34 +48,19 @@ class Fault(probe.KernelFaults):
         "{device} took or gave out {taken_bytes}, its limit is {limit_bytes}",
         do="Do not share this GPU between programs by limits; give each its own: export CUDA_VISIBLE_DEVICES=GPU-...",
     )
-    not_at_once = warn(
-        "the first tensor on {device} took {taken_bytes} of its limit of {limit_bytes}",
-        means="The first tensor on a logical device took less than its limit: the GPU was nearly full.",
-        do="Look in nvidia-smi for what else fills this GPU, and end it.",
-    )
-    other_error = fail(
-        "asking GPU:0 for {beyond_bytes} above its limit of {limit_bytes} raised {error}",
-        do="Programs that catch tf.errors.ResourceExhaustedError miss this error: look up its text.",
-    )
+    not_at_once = LimitFaults.not_at_once
+    other_error = LimitFaults.other_error
 
 
 LIMIT_BYTES = 128 * MIB
 BEYOND_BYTES = 2 * LIMIT_BYTES
 
 
-class Part(Record):
-    """One logical device."""
-
-    kernel: Kernel
-    rose: dict[str, int]
-    """By how many bytes the memory of each GPU (PCI bus id) rose with the first tensor on this device."""
-
-
 class Reading(probe.GpuReading):
     """What was made of the GPUs."""
 
-    parts: tuple[Part, ...]
-    """In the order of TensorFlow's numbers."""
+    parts: tuple[Work, ...]
+    """Of each logical device its first tensor, and a product; in the order of TensorFlow's numbers."""
     exceeded: Raised | None
     """What asking ``GPU:0`` for :data:`BEYOND_BYTES` raised."""
 
@@ -104,7 +88,7 @@ def measure(ctx: Context) -> Reading:
     for name, matrix, risen in zip(created, matrices, rose, strict=True):
         with tf.device(name):
             product = tf.matmul(matrix, matrix)
-        parts.append(Part(ctx.verify(product, created), risen))
+        parts.append(Work(ctx.verify(product, created), risen))
     return Reading(tuple(parts), exceeded)
 
 
@@ -129,5 +113,6 @@ def judge(reading: Reading, facts: Facts) -> Findings:
     if reading.exceeded is None:
         yield Fault.limit_ignored.found(device="GPU:0", taken_bytes=BEYOND_BYTES, limit_bytes=LIMIT_BYTES)
     elif reading.exceeded.type != "ResourceExhaustedError":
-        error = reading.exceeded.brief
-        yield Fault.other_error.found(beyond_bytes=BEYOND_BYTES, limit_bytes=LIMIT_BYTES, error=error)
+        yield Fault.other_error.found(
+            device="GPU:0", beyond_bytes=BEYOND_BYTES, limit_bytes=LIMIT_BYTES, error=reading.exceeded.brief
+        )

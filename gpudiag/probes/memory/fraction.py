@@ -17,9 +17,8 @@ from __future__ import annotations
 
 from gpudiag import probe
 from gpudiag.hostfacts import Facts
-from gpudiag.probe import MIB, SLACK_BYTES, Context, Findings, Kernel, MemoryUse, Raised, fail, mib, note, warn
-from gpudiag.probes.common import WITHOUT_POOL, GraphProgram, is_partitioned, without_retry
-from gpudiag.record import Record
+from gpudiag.probe import MIB, SLACK_BYTES, Context, Findings, fail, mib, warn
+from gpudiag.probes.common import GraphProgram, Limited, LimitFaults, is_partitioned, without_retry
 
 PROBE = probe.Probe(
     needs=probe.Needs(gpus=1, free_bytes=256 * MIB),
@@ -30,49 +29,20 @@ PROBE = probe.Probe(
 )
 
 
-class Fault(probe.KernelFaults):
+class Fault(LimitFaults):
     cap_ignored = fail(
-        "took {taken_bytes}, the cap was {cap_bytes}; a tensor of {beyond_bytes} {ended}",
+        "took {taken_bytes}, the cap was {limit_bytes}; a tensor of {beyond_bytes} {ended}",
         means="TensorFlow took more than the cap, or gave out memory beyond it.",
         do="Cap it in MiB: tf.config.set_logical_device_configuration(gpu, "
         "[tf.config.LogicalDeviceConfiguration(memory_limit=4096)])",
     )
-    not_at_once = warn(
-        "the first tensor took {taken_bytes} of the {cap_bytes} that the fraction stands for",
-        means="The first tensor took less than the cap: the GPU was nearly full, or growth was on.",
-        do="Look in nvidia-smi for what else fills this GPU. If it is empty, look for code that sets allow_growth.",
-    )
-    other_error = fail(
-        "asking for {beyond_bytes} under a cap of {cap_bytes} raised {error}",
-        do="Programs that catch tf.errors.ResourceExhaustedError miss this error: look up its text.",
-    )
     no_cap = warn(
-        "TF_GPU_ALLOCATOR={allocator} knows no cap: {beyond_bytes} were given out under a cap of {cap_bytes}",
+        "TF_GPU_ALLOCATOR={allocator} knows no cap: {beyond_bytes} were given out under a cap of {limit_bytes}",
         do="To have the fraction and memory limits honoured: unset TF_GPU_ALLOCATOR",
-    )
-    overridden = note(
-        "TF_FORCE_GPU_ALLOW_GROWTH=true decides when memory is taken: "
-        "the first tensor took {taken_bytes} of the {cap_bytes}",
-        do="To have the whole share taken at once: unset TF_FORCE_GPU_ALLOW_GROWTH",
     )
 
 
 CAP_BYTES = 256 * MIB
-BEYOND_BYTES = 2 * CAP_BYTES
-
-
-class Pool(Record):
-    """What the session took, by NVML."""
-
-    before: MemoryUse
-    """After the CUDA context was made, before the first tensor."""
-    first: MemoryUse
-    """After the first tensor, of 16 bytes."""
-    last: MemoryUse
-    """After :data:`BEYOND_BYTES` were asked for."""
-    exceeded: Raised | None
-    """What asking for them raised."""
-    kernel: Kernel
 
 
 class Reading(probe.GpuReading):
@@ -80,7 +50,7 @@ class Reading(probe.GpuReading):
 
     fraction: float
     """Of the device's total memory, 0 to 1."""
-    pool: Pool
+    pool: Limited
 
     def figure(self) -> str:
         return f"{mib(self.pool.first - self.pool.before)} at once, cap {mib(CAP_BYTES)}"
@@ -96,29 +66,14 @@ def measure(ctx: Context) -> Reading:
         before = memory()
         program.copy()
         first = memory()
-        exceeded = ctx.attempt(lambda: program.fill(BEYOND_BYTES))
+        exceeded = ctx.attempt(lambda: program.fill(2 * CAP_BYTES))
         last = memory()
         kernel = program.multiply()
-    return Reading(fraction, Pool(before, first, last, exceeded, kernel))
+    return Reading(fraction, Limited(before, first, last, exceeded, kernel))
 
 
 def judge(reading: Reading, facts: Facts) -> Findings:
-    pool = reading.pool
-    first, last = (pool.first - pool.before), (pool.last - pool.before)
-    figures = {"cap_bytes": CAP_BYTES, "beyond_bytes": BEYOND_BYTES}
-    allocator = facts.variables.get("TF_GPU_ALLOCATOR", "")
     # Of a MIG instance the fraction is smaller than was meant: NVML tells the memory of the whole GPU.
     least = 0 if is_partitioned(facts, reading.given[0]) else CAP_BYTES - SLACK_BYTES
-    if facts.variables.get("TF_FORCE_GPU_ALLOW_GROWTH") == "true":
-        yield Fault.overridden.found(**figures, taken_bytes=first)
-    elif allocator not in WITHOUT_POOL and first < least:
-        yield Fault.not_at_once.found(**figures, taken_bytes=first)
-    if pool.exceeded is None or max(first, last) > CAP_BYTES + SLACK_BYTES:
-        if allocator in WITHOUT_POOL:
-            yield Fault.no_cap.found(**figures, allocator=allocator)
-        else:
-            ended = "was refused" if pool.exceeded else "was given out"
-            yield Fault.cap_ignored.found(**figures, taken_bytes=max(first, last), ended=ended)
-    elif pool.exceeded.type != "ResourceExhaustedError":
-        yield Fault.other_error.found(**figures, error=pool.exceeded.brief)
-    yield from pool.kernel.verified_on(reading.given[0])
+    yield from reading.pool.judged(CAP_BYTES, facts, least, Fault.cap_ignored, Fault.no_cap)
+    yield from reading.pool.kernel.verified_on(reading.given[0])

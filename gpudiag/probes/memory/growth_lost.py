@@ -88,9 +88,8 @@ def _beside_a_split_cpu(ctx: Context) -> Loss:
     config, devices = ctx.tf.config, ctx.list_gpus()
     config.set_visible_devices(devices[0], "GPU")
     config.experimental.set_memory_growth(devices[0], True)
-    config.set_logical_device_configuration(
-        config.list_physical_devices("CPU")[0], [config.LogicalDeviceConfiguration()] * 2
-    )
+    (cpu,) = config.list_physical_devices("CPU")
+    config.set_logical_device_configuration(cpu, [config.LogicalDeviceConfiguration()] * 2)
     return _take(ctx, 0, CPU_SPLIT)
 
 
@@ -114,8 +113,7 @@ def _take(ctx: Context, number: int, split: str) -> Loss:
         # Not before: the matrix library takes memory of its own beside the pool.
         product = tf.matmul(matrix, matrix)
     getter = tf.config.experimental.get_memory_growth(tf.config.list_physical_devices("GPU")[number])
-    kernel = ctx.verify(product, created)
-    return Loss(split, gpu.pci_bus_id, getter, before, first, kernel)
+    return Loss(split, gpu.pci_bus_id, getter, before, first, ctx.verify(product, created))
 
 
 def judge(reading: Reading, facts: Facts) -> Findings:

@@ -19,7 +19,7 @@ from __future__ import annotations
 from gpudiag import probe
 from gpudiag.hostfacts import Facts
 from gpudiag.probe import MIB, SLACK_BYTES, Context, Findings, Kernel, MemoryUse, Raised, fail, mib
-from gpudiag.probes.common import GraphProgram, ceilings_mib, is_partitioned, without_retry
+from gpudiag.probes.common import GraphProgram, LimitFaults, ceilings_mib, is_partitioned, without_retry
 from gpudiag.record import Record
 
 PROBE = probe.Probe(
@@ -52,10 +52,7 @@ class Fault(probe.KernelFaults):
         do="Cap it in MiB: tf.config.set_logical_device_configuration(gpu, "
         "[tf.config.LogicalDeviceConfiguration(memory_limit=4096)])",
     )
-    other_error = fail(
-        "asking for {beyond_bytes} above a ceiling of {ceiling_mib} MiB raised {error}",
-        do="Programs that catch tf.errors.ResourceExhaustedError miss this error: look up its text.",
-    )
+    other_error = LimitFaults.other_error
 
 
 CAP_BYTES = 256 * MIB
@@ -95,9 +92,8 @@ class Reading(probe.GpuReading):
 def measure(ctx: Context) -> Reading:
     gpu = ctx.gpus[0]
     ctx.list_gpus()
-    fraction = CAP_BYTES / gpu.memory_total_bytes
     options = ctx.tf.compat.v1.GPUOptions(
-        per_process_gpu_memory_fraction=fraction, allow_growth=True, visible_device_list="0"
+        per_process_gpu_memory_fraction=CAP_BYTES / gpu.memory_total_bytes, allow_growth=True, visible_device_list="0"
     )
     program = GraphProgram(ctx)
     with program.session(without_retry(options)), ctx.watch(gpu) as memory:
@@ -129,5 +125,5 @@ def judge(reading: Reading, facts: Facts) -> Findings:
         ended = "was refused" if pool.exceeded else "was given out"
         yield Fault.ceiling_ignored.found(**figures, last_bytes=highest, ended=ended)
     elif pool.exceeded.type != "ResourceExhaustedError":
-        yield Fault.other_error.found(**figures, error=pool.exceeded.brief)
+        yield Fault.other_error.found(**figures, device="GPU:0", limit_bytes=ceiling, error=pool.exceeded.brief)
     yield from pool.kernel.verified_on(reading.given[0])

@@ -16,10 +16,8 @@ from __future__ import annotations
 
 from gpudiag import probe
 from gpudiag.hostfacts import Facts
-from gpudiag.model import Figure
-from gpudiag.probe import MIB, SLACK_BYTES, Context, Findings, Kernel, MemoryUse, Raised, fail, mib, note, warn
-from gpudiag.probes.common import MATRIX, WITHOUT_POOL, create_devices, without_allocation_retry
-from gpudiag.record import Record
+from gpudiag.probe import MIB, SLACK_BYTES, Context, Findings, Raised, fail, mib, warn
+from gpudiag.probes.common import MATRIX, Limited, LimitFaults, create_devices, without_allocation_retry
 
 PROBE = probe.Probe(
     needs=probe.Needs(gpus=1, free_bytes=256 * MIB),
@@ -30,7 +28,7 @@ PROBE = probe.Probe(
 )
 
 
-class Fault(probe.KernelFaults):
+class Fault(LimitFaults):
     limit_ignored = fail(
         "{device} took {taken_bytes}, its limit is {limit_bytes}; a tensor of {beyond_bytes} {ended}",
         means="TensorFlow took more than the limit, or gave out memory beyond it.",
@@ -39,20 +37,6 @@ class Fault(probe.KernelFaults):
     no_limit = warn(
         "TF_GPU_ALLOCATOR={allocator} knows no limit: {device} gave out {beyond_bytes}, its limit is {limit_bytes}",
         do="To have memory limits honoured: unset TF_GPU_ALLOCATOR",
-    )
-    not_at_once = warn(
-        "the first tensor on {device} took {taken_bytes} of its limit of {limit_bytes}",
-        means="The first tensor took less than the limit: the GPU was nearly full.",
-        do="Look in nvidia-smi for what else fills this GPU, and end it.",
-    )
-    overridden = note(
-        "TF_FORCE_GPU_ALLOW_GROWTH=true decides when memory is taken: "
-        "the first tensor on {device} took {taken_bytes} of its limit of {limit_bytes}",
-        do="To have the whole limit taken at once: unset TF_FORCE_GPU_ALLOW_GROWTH",
-    )
-    other_error = fail(
-        "asking {device} for {beyond_bytes}, its limit is {limit_bytes}, raised {error}",
-        do="Programs that catch tf.errors.ResourceExhaustedError miss this error: look up its text.",
     )
     not_survived = fail(
         "after an allocation above the limit of {limit_bytes}, {within_bytes} on {device} raised {error}",
@@ -65,27 +49,17 @@ BEYOND_BYTES = 2 * LIMIT_BYTES
 WITHIN_BYTES = LIMIT_BYTES // 2
 
 
-class Limited(Record):
+class Survivor(Limited):
     """One GPU with one logical device on it."""
 
-    before: MemoryUse
-    """After the CUDA context was made, before the first tensor."""
-    first: MemoryUse
-    """After a tensor of 16 bytes."""
-    last: MemoryUse
-    """After :data:`BEYOND_BYTES` were asked for."""
-    exceeded: Raised | None
-    """What asking for them raised."""
     within: Raised | None
-    """What a tensor of :data:`WITHIN_BYTES` raised afterwards."""
-    kernel: Kernel
-    """Run last."""
+    """What a tensor of :data:`WITHIN_BYTES` raised after twice the limit was asked for."""
 
 
 class Reading(probe.GpuReading):
     """What was taken of each GPU."""
 
-    devices: tuple[Limited, ...]
+    devices: tuple[Survivor, ...]
     """In the order of ``given``."""
 
     def figure(self) -> str:
@@ -114,32 +88,18 @@ def measure(ctx: Context) -> Reading:
         pools.append((before, first, last, exceeded, within))
     devices = []
     # Last: the matrix library takes memory of its own beside the limit.
-    for number, (pool, matrix) in enumerate(zip(pools, matrices, strict=True)):
+    for number, ((before, first, last, exceeded, within), matrix) in enumerate(zip(pools, matrices, strict=True)):
         with tf.device(f"GPU:{number}"):
             product = tf.matmul(matrix, matrix)
-        devices.append(Limited(*pool, ctx.verify(product, created)))
+        devices.append(Survivor(before, first, last, exceeded, ctx.verify(product, created), within))
     return Reading(tuple(devices))
 
 
 def judge(reading: Reading, facts: Facts) -> Findings:
-    allocator = facts.variables.get("TF_GPU_ALLOCATOR", "")
-    forced = facts.variables.get("TF_FORCE_GPU_ALLOW_GROWTH") == "true"
     for one, pci_bus_id in zip(reading.devices, reading.given, strict=True):
-        first, last = (one.first - one.before), (one.last - one.before)
-        figures: dict[str, Figure] = {"device": one.kernel.device, "limit_bytes": LIMIT_BYTES}
-        figures["beyond_bytes"] = BEYOND_BYTES
-        if forced:
-            yield Fault.overridden.found(**figures, taken_bytes=first)
-        elif allocator not in WITHOUT_POOL and first < LIMIT_BYTES - SLACK_BYTES:
-            yield Fault.not_at_once.found(**figures, taken_bytes=first)
-        if one.exceeded is None or max(first, last) > LIMIT_BYTES + SLACK_BYTES:
-            if allocator in WITHOUT_POOL:
-                yield Fault.no_limit.found(**figures, allocator=allocator)
-            else:
-                ended = "was refused" if one.exceeded else "was given out"
-                yield Fault.limit_ignored.found(**figures, taken_bytes=max(first, last), ended=ended)
-        elif one.exceeded.type != "ResourceExhaustedError":
-            yield Fault.other_error.found(**figures, error=one.exceeded.brief)
+        least = LIMIT_BYTES - SLACK_BYTES
+        yield from one.judged(LIMIT_BYTES, facts, least, Fault.limit_ignored, Fault.no_limit)
         if one.within:
-            yield Fault.not_survived.found(**figures, within_bytes=WITHIN_BYTES, error=one.within.brief)
+            figures = {"limit_bytes": LIMIT_BYTES, "within_bytes": WITHIN_BYTES}
+            yield Fault.not_survived.found(**figures, device=one.kernel.device, error=one.within.brief)
         yield from one.kernel.verified_on(pci_bus_id)

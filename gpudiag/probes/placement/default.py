@@ -94,13 +94,9 @@ def measure(ctx: Context) -> Reading:
             operand = v1.placeholder(tf.float32, [2, 2])
             return running.run(tf.matmul(operand, operand), {operand: MATRIX})
 
-    programs: dict[str, Callable[[], Any]] = {
-        "eager": multiply,
-        "tf.function": tf.function(multiply),
-        "session": session,
-    }
+    modes: dict[str, Callable[[], Any]] = {"eager": multiply, "tf.function": tf.function(multiply), "session": session}
     runs: list[Run] = []
-    for mode, program in programs.items():
+    for mode, program in modes.items():
         runs.append(_run(ctx, mode, program))
         if runs[-1].raised:
             return Reading(tuple(runs), {})  # the next call into TensorFlow may never return (measured, 2.21)

@@ -24,7 +24,7 @@ from gpudiag import probe
 from gpudiag.hostfacts import Facts
 from gpudiag.placement import created_devices
 from gpudiag.probe import MIB, SLACK_BYTES, Context, Findings, Kernel, MemoryUse, Raised, fail, warn
-from gpudiag.probes.common import MATRIX, is_square
+from gpudiag.probes.common import MATRIX, LimitFaults, is_square
 from gpudiag.record import Record
 
 PROBE = probe.Probe(
@@ -59,10 +59,7 @@ class Fault(probe.KernelFaults):
         "a second session made a tensor of {beyond_bytes}, the first session's limit is {limit_bytes}",
         do="Give every session of the process the same options: tf.compat.v1.Session(config=config)",
     )
-    other_error = fail(
-        "a tensor of {beyond_bytes} above the limit of {limit_bytes} raised {error}",
-        do="Programs that catch tf.errors.ResourceExhaustedError miss this error: look up its text.",
-    )
+    other_error = LimitFaults.other_error
 
 
 LIMIT_BYTES, LATER_LIMIT_BYTES = 128 * MIB, 256 * MIB
@@ -157,5 +154,5 @@ def judge(reading: Reading, facts: Facts) -> Findings:
     if later.beyond is None:
         yield Fault.limit_changed.found(**figures)
     elif later.beyond.type != "ResourceExhaustedError":
-        yield Fault.other_error.found(**figures, error=later.beyond.brief)
+        yield Fault.other_error.found(**figures, device="GPU:0", error=later.beyond.brief)
     yield from kernel.verified_on(reading.given[0])
