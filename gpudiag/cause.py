@@ -23,6 +23,7 @@ from typing import Any, TypeVar, get_type_hints
 
 import msgspec
 
+from gpudiag import catalogue
 from gpudiag.hostfacts import (
     ContainerFacts,
     DeviceNodeFacts,
@@ -36,7 +37,7 @@ from gpudiag.hostfacts import (
     Unknown,
 )
 from gpudiag.log import Log
-from gpudiag.model import Figure, Finding, Gpu, Judged, RootCause, Row, Severity, Stage, Sure, Trial
+from gpudiag.model import Figure, Finding, Gpu, Judged, Limits, RootCause, Row, Severity, Stage, Sure, Trial
 from gpudiag.plaintext import with_names
 from gpudiag.probe import Reading
 from gpudiag.probes.discovery import trace
@@ -66,8 +67,19 @@ class Evidence:
     """Of the log of the user's own program, where it was given."""
 
     def found(self, probe: str, kind: str) -> tuple[Finding, ...]:
-        """Return the findings of this kind that the probe made, on any device."""
+        """Return the findings of this kind that the probe makes, on any device.
+
+        A probe of the host judges the facts, which are always here, whether or not it was chosen to be run.
+        """
+        if probe.startswith("host."):
+            if probe not in self._of_the_host:
+                self._of_the_host[probe] = catalogue.get(probe).judge(None, self.facts, Limits()).findings
+            return tuple(one for one in self._of_the_host[probe] if one.kind == kind)
         return tuple(one for row in self.rows if row.probe == probe for one in row.findings if one.kind == kind)
+
+    @cached_property
+    def _of_the_host(self) -> dict[str, tuple[Finding, ...]]:
+        return {}
 
     def readings(self, probe: str, kind: type[_R]) -> tuple[_R, ...]:
         """Return the readings of the probe, on any device; one that does not fit it, as of another version, is none."""
@@ -119,7 +131,11 @@ GIVEN: dict[type, Callable[[Evidence], Any]] = {
     TensorflowFacts: lambda evidence: evidence.facts.tensorflow,
     trace.Reading: lambda evidence: evidence.trace,
 }
-"""What the type of a parameter asks for; ``Unknown`` and None are what is not known."""
+"""What the type of a parameter asks for; ``Unknown`` and None are what is not known.
+
+Any other type has a class method ``of``, which makes of the evidence what several causes look at, or None: then none of
+them is called.
+"""
 
 
 @dataclass(frozen=True)
@@ -181,12 +197,12 @@ class Known:
 
     def matches(self, evidence: Evidence) -> Matches:
         """Look for the cause; what it asks for must be known."""
-        given = [GIVEN[kind](evidence) for kind in self._asked_for]
+        given = [(GIVEN.get(kind) or kind.of)(evidence) for kind in self._asked_for]
         if not any(one is None or isinstance(one, Unknown) for one in given):
             yield from self.find(*given)
 
     @cached_property
-    def _asked_for(self) -> tuple[type, ...]:
+    def _asked_for(self) -> tuple[Any, ...]:
         hints = get_type_hints(self.find)
         return tuple(hints[name] for name in inspect.signature(self.find).parameters)
 

@@ -10,7 +10,7 @@ from gpudiag.causes.configuration.log_level_hides_reason import _LOG_LEVEL
 from gpudiag.causes.configuration.settings_exclude_each_other import _EXCLUSIVE
 from gpudiag.hostfacts import EnvironmentFacts, Facts, example, example_with_gpus
 from gpudiag.log import Line
-from gpudiag.model import Broken, Cause, Finding, Judged, Row, Severity
+from gpudiag.model import Broken, Cause, Judged, Row
 
 
 def _log(*log: str, facts: Facts | None = None, listed: int | None = 1, said: tuple[Line, ...] = ()) -> Evidence:
@@ -30,13 +30,8 @@ def _trace_row(listed: int, said: tuple[Line, ...] = ()) -> Row:
     return Row(TRACE, (), Judged(), 0.0, reading)
 
 
-def _found(kind: str, figures: dict[str, str] | None = None, **variables: str) -> Evidence:
-    """Return a machine on whose environment host.environment made a finding."""
-    finding = Finding(kind, Severity.WARNING, "", "", dict(figures or {}))
-    return Evidence(
-        example_with_gpus(1, environment=EnvironmentFacts(variables)),
-        rows=(Row("host.environment", (), Judged((finding,) if kind else ()), 0.0),),
-    )
+def _set(**variables: str) -> Evidence:
+    return Evidence(example_with_gpus(1, environment=EnvironmentFacts(variables)))
 
 
 _TRACEBACK = (
@@ -121,15 +116,15 @@ EXAMPLES: dict[str, tuple[Example, ...]] = {
         Example("a GPU in both", _log("Created device /device:GPU:0 with 9000 MB memory"), fires=False),
     ),
     "growth_not_read": (
-        Example("True", _found("growth_value", TF_FORCE_GPU_ALLOW_GROWTH="True")),
-        Example("0", _found("growth_value", TF_FORCE_GPU_ALLOW_GROWTH="0")),
+        Example("True", _set(TF_FORCE_GPU_ALLOW_GROWTH="True")),
+        Example("0", _set(TF_FORCE_GPU_ALLOW_GROWTH="0")),
         Example("in the program", _log(_UNREAD)),
-        Example("true", _found("", TF_FORCE_GPU_ALLOW_GROWTH="true"), fires=False),
+        Example("true", _set(TF_FORCE_GPU_ALLOW_GROWTH="true"), fires=False),
     ),
     "allocator_not_known": (
-        Example("case", _found("allocator_value", TF_GPU_ALLOCATOR="cuda_malloc_Async")),
-        Example("a word", _found("allocator_value", TF_GPU_ALLOCATOR="best")),
-        Example("correct", _found("", TF_GPU_ALLOCATOR="cuda_malloc_async"), fires=False),
+        Example("case", _set(TF_GPU_ALLOCATOR="cuda_malloc_Async")),
+        Example("a word", _set(TF_GPU_ALLOCATOR="best")),
+        Example("correct", _set(TF_GPU_ALLOCATOR="cuda_malloc_async"), fires=False),
     ),
     "allocator_not_supported": (
         Example("in the check", _aborted(_ABORTED, TF_GPU_ALLOCATOR="cuda_malloc_async")),
@@ -148,16 +143,8 @@ EXAMPLES: dict[str, tuple[Example, ...]] = {
     "variable_misspelt": (
         Example(
             "two letters",
-            _found(
-                "misspelt",
-                {
-                    "name": "CUDA_VISIBLE_DEVCIES",
-                    "value": "0",
-                    "known": "CUDA_VISIBLE_DEVICES",
-                    "cure": "export CUDA_VISIBLE_DEVICES=0",
-                },
-            ),
+            _set(CUDA_VISIBLE_DEVCIES="0"),
         ),
-        Example("known", _found("", CUDA_VISIBLE_DEVICES="0"), fires=False),
+        Example("known", _set(CUDA_VISIBLE_DEVICES="0"), fires=False),
     ),
 }

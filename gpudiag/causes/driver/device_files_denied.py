@@ -7,8 +7,8 @@ daemon-reload` on the host takes them away: nvidia-smi then says "Failed to init
 
 from __future__ import annotations
 
-from gpudiag.cause import Cause, Evidence, Matches
-from gpudiag.causes.shared.device_files import no_access
+from gpudiag.cause import Cause, Matches
+from gpudiag.causes.shared.device_files import NoAccess
 
 CAUSE = Cause(
     fix=("{allow}",),
@@ -21,5 +21,6 @@ CAUSE = Cause(
 )
 
 
-def find(evidence: Evidence) -> Matches:
-    yield from no_access("device_files_denied", evidence)
+def find(files: NoAccess) -> Matches:
+    if not files.by_their_mode:
+        yield files.match(files.shut)

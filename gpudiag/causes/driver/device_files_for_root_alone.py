@@ -6,8 +6,8 @@ The driver makes its device files open to everybody, unless its module has been 
 
 from __future__ import annotations
 
-from gpudiag.cause import Cause, Evidence, Matches
-from gpudiag.causes.shared.device_files import DRIVER_DOCUMENT, no_access
+from gpudiag.cause import Cause, Matches
+from gpudiag.causes.shared.device_files import DRIVER_DOCUMENT, NoAccess
 
 CAUSE = Cause(
     fix=(
@@ -23,5 +23,6 @@ CAUSE = Cause(
 )
 
 
-def find(evidence: Evidence) -> Matches:
-    yield from no_access("device_files_for_root_alone", evidence)
+def find(files: NoAccess) -> Matches:
+    if (shut := files.by_their_mode) and not files.by_their_group:
+        yield files.match(shut)

@@ -8,8 +8,8 @@ missing until then. cuInit answers "no CUDA-capable device is detected", and NVM
 
 from __future__ import annotations
 
-from gpudiag.cause import Cause, Evidence, Matches
-from gpudiag.causes.shared.device_files import DRIVER_DOCUMENT, no_device
+from gpudiag.cause import Cause, Matches
+from gpudiag.causes.shared.device_files import DRIVER_DOCUMENT, NoDevice
 from gpudiag.model import Sure
 
 CAUSE = Cause(
@@ -22,5 +22,6 @@ CAUSE = Cause(
 )
 
 
-def find(evidence: Evidence) -> Matches:
-    yield from no_device("device_files_missing", Sure.PROVED, evidence)
+def find(gpu: NoDevice) -> Matches:
+    if gpu.missing and (gpu.nodes.pci_gpus or gpu.nvml.devices):
+        yield gpu.match(Sure.PROVED)

@@ -8,8 +8,10 @@ is loaded.
 
 from __future__ import annotations
 
-from gpudiag.cause import Cause, Evidence, Matches
-from gpudiag.causes.shared.device_files import DRIVER_DOCUMENT, no_device
+import re
+
+from gpudiag.cause import Cause, Matches
+from gpudiag.causes.shared.device_files import DRIVER_DOCUMENT, NoDevice
 from gpudiag.model import Sure
 
 CAUSE = Cause(
@@ -22,7 +24,11 @@ CAUSE = Cause(
     url=f"{DRIVER_DOCUMENT}faq.html",
     views=("host.driver.nvml_failed",),
 )
+_OF_OTHERS = re.compile("Shared Library Not Found|version mismatch|Insufficient Permissions|lost")
+"""What NVML says where another cause tells why."""
 
 
-def find(evidence: Evidence) -> Matches:
-    yield from no_device("driver_does_not_answer", Sure.POSSIBLE, evidence)
+def find(gpu: NoDevice) -> Matches:
+    error = gpu.nvml.error
+    if gpu.with_all_files and not gpu.nvml.devices and error is not None and not _OF_OTHERS.search(error):
+        yield gpu.match(Sure.POSSIBLE)

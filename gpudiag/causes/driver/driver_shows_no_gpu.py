@@ -8,9 +8,11 @@ upgraded.
 
 from __future__ import annotations
 
-from gpudiag.cause import Cause, Evidence, Matches
-from gpudiag.causes.shared.device_files import no_device
+from gpudiag.cause import Cause, Matches
+from gpudiag.causes.shared.device_files import NoDevice
+from gpudiag.hostfacts import Facts
 from gpudiag.model import Sure
+from gpudiag.scope import mask_in_force
 
 CAUSE = Cause(
     fix=(
@@ -22,5 +24,7 @@ CAUSE = Cause(
 )
 
 
-def find(evidence: Evidence) -> Matches:
-    yield from no_device("driver_shows_no_gpu", Sure.POSSIBLE, evidence)
+def find(gpu: NoDevice, facts: Facts) -> Matches:
+    visible = mask_in_force(facts).devices
+    if gpu.with_all_files and any(one.mig_mode != "enabled" or one.mig_uuids for one in visible):
+        yield gpu.match(Sure.POSSIBLE)

@@ -6,9 +6,8 @@ NVIDIA's driver on the host does not see it then, and cuInit says that there is 
 
 from __future__ import annotations
 
-from gpudiag.cause import Cause, Evidence, Matches
-from gpudiag.causes.shared.kernel_module import not_loaded
-from gpudiag.model import Sure
+from gpudiag.cause import Cause, Matches
+from gpudiag.causes.shared.kernel_module import KeptGpu
 
 CAUSE = Cause(
     fix=(
@@ -24,5 +23,5 @@ CAUSE = Cause(
 )
 
 
-def find(evidence: Evidence) -> Matches:
-    yield from not_loaded("gpu_kept_for_others", "", Sure.PROVED, evidence)
+def find(gpu: KeptGpu) -> Matches:
+    yield gpu.match()

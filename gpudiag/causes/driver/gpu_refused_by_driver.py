@@ -7,8 +7,8 @@ slot ("RmInitAdapter failed"), or the firmware gave it no address space.
 
 from __future__ import annotations
 
-from gpudiag.cause import Cause, Evidence, Matches
-from gpudiag.causes.shared.device_files import DRIVER_DOCUMENT, no_device
+from gpudiag.cause import Cause, Matches
+from gpudiag.causes.shared.device_files import DRIVER_DOCUMENT, NoDevice
 from gpudiag.model import Sure
 
 CAUSE = Cause(
@@ -21,5 +21,6 @@ CAUSE = Cause(
 )
 
 
-def find(evidence: Evidence) -> Matches:
-    yield from no_device("gpu_refused_by_driver", Sure.LIKELY, evidence)
+def find(gpu: NoDevice) -> Matches:
+    if gpu.with_all_files and not gpu.nvml.devices and gpu.nvml.error is None and gpu.nodes.pci_gpus:
+        yield gpu.match(Sure.LIKELY)

@@ -7,16 +7,20 @@ runs on the integrated GPU and CUDA on NVIDIA's.
 
 from __future__ import annotations
 
-from gpudiag.cause import Cause, Evidence, Matches
-from gpudiag.causes.shared.kernel_module import not_loaded
-from gpudiag.model import Sure
+from gpudiag.cause import Cause, Matches
+from gpudiag.causes.shared.kernel_module import GpuWithoutModule
 
 CAUSE = Cause(
     fix=("sudo prime-select on-demand", "sudo reboot"),
     url="https://documentation.ubuntu.com/server/how-to/graphics/install-nvidia-drivers/",
     views=("host.driver.no_module",),
+    unless=(
+        "driver_not_installed",
+        "nouveau_in_use",
+    ),
 )
 
 
-def find(evidence: Evidence) -> Matches:
-    yield from not_loaded("integrated_gpu_chosen", "/etc/prime-discrete: intel", Sure.PROVED, evidence)
+def find(gpu: GpuWithoutModule) -> Matches:
+    if gpu.driver.prime == "intel":
+        yield gpu.match("/etc/prime-discrete: intel")

@@ -8,8 +8,8 @@ TensorFlow.
 
 from __future__ import annotations
 
-from gpudiag.cause import Cause, Evidence, Matches
-from gpudiag.causes.shared.wsl import URL, not_reached
+from gpudiag.cause import Cause, Matches
+from gpudiag.causes.shared.wsl import URL, Wsl
 from gpudiag.model import Sure
 
 CAUSE = Cause(
@@ -21,5 +21,6 @@ CAUSE = Cause(
 )
 
 
-def find(evidence: Evidence) -> Matches:
-    yield from not_reached("linux_driver_in_wsl", Sure.PROVED, evidence)
+def find(wsl: Wsl) -> Matches:
+    if wsl.has_folder and not wsl.uses_folder and (wsl.driver.packages or wsl.driver.libcuda_path is not None):
+        yield wsl.match(Sure.PROVED, put_first=True)

@@ -7,20 +7,20 @@ driver's libraries are still there, so that everything looks installed.
 
 from __future__ import annotations
 
-from gpudiag.cause import Cause, Evidence, Matches
-from gpudiag.causes.shared.kernel_module import not_loaded
-from gpudiag.causes.shared.machine import INSTALLATION
-from gpudiag.model import Sure
+from gpudiag.cause import Cause, Matches
+from gpudiag.causes.shared.kernel_module import BEFORE, GpuWithoutModule
+from gpudiag.causes.shared.machine import INSTALLATION, operating_system
 
 CAUSE = Cause(
     fix=("{build}", "sudo modprobe nvidia", "# or start the former kernel from the boot menu"),
     url=INSTALLATION,
     shown={"build": "sudo apt install linux-headers-6.1.0 && sudo dkms autoinstall -k 6.1.0"},
     views=("host.driver.no_module",),
+    unless=BEFORE,
 )
 
 
-def find(evidence: Evidence) -> Matches:
-    yield from not_loaded(
-        "module_not_built", "/lib/modules/{kernel}/modules.dep lists no module nvidia", Sure.PROVED, evidence
-    )
+def find(gpu: GpuWithoutModule) -> Matches:
+    if gpu.driver.module_installed is False:
+        kernel = operating_system(gpu.evidence)[1]
+        yield gpu.match(f"/lib/modules/{kernel}/modules.dep lists no module nvidia")

@@ -7,10 +7,9 @@ forbids the module. modprobe, and the kernel's log after it, say which.
 
 from __future__ import annotations
 
-from gpudiag.cause import Cause, Evidence, Matches
-from gpudiag.causes.shared.kernel_module import not_loaded
+from gpudiag.cause import Cause, Matches
+from gpudiag.causes.shared.kernel_module import BEFORE, GpuWithoutModule
 from gpudiag.causes.shared.machine import INSTALLATION
-from gpudiag.model import Sure
 
 CAUSE = Cause(
     fix=(
@@ -20,8 +19,9 @@ CAUSE = Cause(
     ),
     url=INSTALLATION,
     views=("host.driver.no_module",),
+    unless=(*BEFORE, "module_not_built", "module_refused_by_secure_boot"),
 )
 
 
-def find(evidence: Evidence) -> Matches:
-    yield from not_loaded("module_not_loaded", "", Sure.PROVED, evidence)
+def find(gpu: GpuWithoutModule) -> Matches:
+    yield gpu.match()

@@ -8,8 +8,8 @@ service".
 
 from __future__ import annotations
 
-from gpudiag.cause import Cause, Evidence, Matches
-from gpudiag.causes.shared.kernel_module import not_loaded
+from gpudiag.cause import Cause, Matches
+from gpudiag.causes.shared.kernel_module import BEFORE, GpuWithoutModule
 from gpudiag.model import Sure
 
 CAUSE = Cause(
@@ -21,10 +21,10 @@ CAUSE = Cause(
     ),
     url="https://wiki.ubuntu.com/UEFI/SecureBoot/DKMS",
     views=("host.driver.no_module",),
+    unless=BEFORE,
 )
 
 
-def find(evidence: Evidence) -> Matches:
-    yield from not_loaded(
-        "module_refused_by_secure_boot", "UEFI variable SecureBoot: on; the module was built", Sure.LIKELY, evidence
-    )
+def find(gpu: GpuWithoutModule) -> Matches:
+    if gpu.driver.module_installed and gpu.driver.secure_boot:
+        yield gpu.match("UEFI variable SecureBoot: on; the module was built", Sure.LIKELY)

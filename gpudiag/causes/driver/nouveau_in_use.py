@@ -7,10 +7,9 @@ can leave it in use. cuInit then answers "no CUDA-capable device is detected".
 
 from __future__ import annotations
 
-from gpudiag.cause import Cause, Evidence, Matches
-from gpudiag.causes.shared.kernel_module import not_loaded
+from gpudiag.cause import Cause, Matches
+from gpudiag.causes.shared.kernel_module import GpuWithoutModule
 from gpudiag.causes.shared.machine import INSTALLATION
-from gpudiag.model import Sure
 
 CAUSE = Cause(
     fix=(
@@ -21,8 +20,10 @@ CAUSE = Cause(
     url=INSTALLATION,
     shown={"initramfs": "sudo update-initramfs -u"},
     views=("host.driver.no_module",),
+    unless=("driver_not_installed",),
 )
 
 
-def find(evidence: Evidence) -> Matches:
-    yield from not_loaded("nouveau_in_use", "nouveau is loaded", Sure.PROVED, evidence)
+def find(gpu: GpuWithoutModule) -> Matches:
+    if "nouveau" in gpu.driver.modules or "nouveau" in gpu.nodes.bound.values():
+        yield gpu.match("nouveau is loaded")

@@ -7,8 +7,8 @@ and a container's user is in the groups it was started with alone. nvidia-smi sa
 
 from __future__ import annotations
 
-from gpudiag.cause import Cause, Evidence, Matches
-from gpudiag.causes.shared.device_files import DRIVER_DOCUMENT, no_access
+from gpudiag.cause import Cause, Matches
+from gpudiag.causes.shared.device_files import DRIVER_DOCUMENT, NoAccess
 
 CAUSE = Cause(
     fix=("{join}", "{then}"),
@@ -21,5 +21,6 @@ CAUSE = Cause(
 )
 
 
-def find(evidence: Evidence) -> Matches:
-    yield from no_access("user_not_in_device_group", evidence)
+def find(files: NoAccess) -> Matches:
+    if shut := files.by_their_group:
+        yield files.match(shut)

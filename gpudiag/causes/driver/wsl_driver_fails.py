@@ -7,9 +7,10 @@ Windows.
 
 from __future__ import annotations
 
-from gpudiag.cause import Cause, Evidence, Matches
-from gpudiag.causes.shared.wsl import URL, not_reached
+from gpudiag.cause import Cause, Matches, Variables
+from gpudiag.causes.shared.wsl import URL, Wsl
 from gpudiag.model import Sure
+from gpudiag.scope import apply_mask
 
 CAUSE = Cause(
     fix=(
@@ -20,5 +21,7 @@ CAUSE = Cause(
 )
 
 
-def find(evidence: Evidence) -> Matches:
-    yield from not_reached("wsl_driver_fails", Sure.LIKELY, evidence)
+def find(wsl: Wsl, variables: Variables) -> Matches:
+    mask = variables.get("CUDA_VISIBLE_DEVICES")
+    if wsl.has_folder and wsl.uses_folder and (mask is None or apply_mask(mask, wsl.nvml.devices).devices):
+        yield wsl.match(Sure.LIKELY)

@@ -7,10 +7,9 @@ find cuda drivers" in TensorFlow's log does not mean this: it means that the CUD
 
 from __future__ import annotations
 
-from gpudiag.cause import Cause, Evidence, Matches
-from gpudiag.causes.shared.kernel_module import not_loaded
+from gpudiag.cause import Cause, Matches
+from gpudiag.causes.shared.kernel_module import GpuWithoutModule
 from gpudiag.causes.shared.machine import INSTALLATION
-from gpudiag.model import Sure
 
 CAUSE = Cause(
     fix=("{install}", "sudo reboot", "nvidia-smi  # must list the GPU"),
@@ -20,5 +19,6 @@ CAUSE = Cause(
 )
 
 
-def find(evidence: Evidence) -> Matches:
-    yield from not_loaded("driver_not_installed", "", Sure.PROVED, evidence)
+def find(gpu: GpuWithoutModule) -> Matches:
+    if gpu.driver.libcuda_path is None:
+        yield gpu.match()

@@ -7,8 +7,8 @@ folder. There is no /dev/nvidia0 under WSL: that is as it should be.
 
 from __future__ import annotations
 
-from gpudiag.cause import Cause, Evidence, Matches
-from gpudiag.causes.shared.wsl import URL, not_reached
+from gpudiag.cause import Cause, Matches
+from gpudiag.causes.shared.wsl import URL, Wsl
 from gpudiag.model import Sure
 
 CAUSE = Cause(
@@ -21,5 +21,6 @@ CAUSE = Cause(
 )
 
 
-def find(evidence: Evidence) -> Matches:
-    yield from not_reached("wsl_driver_folder_gone", Sure.PROVED, evidence)
+def find(wsl: Wsl) -> Matches:
+    if wsl.has_device and not wsl.has_folder:
+        yield wsl.match(Sure.PROVED)

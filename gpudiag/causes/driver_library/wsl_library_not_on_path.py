@@ -8,8 +8,8 @@ be. Do not install a Linux driver.
 
 from __future__ import annotations
 
-from gpudiag.cause import Cause, Evidence, Matches
-from gpudiag.causes.shared.wsl import FOLDER, URL, not_reached
+from gpudiag.cause import Cause, Matches
+from gpudiag.causes.shared.wsl import FOLDER, URL, Wsl
 from gpudiag.model import Sure
 
 CAUSE = Cause(
@@ -19,8 +19,10 @@ CAUSE = Cause(
     ),
     url=URL,
     views=("host.driver.no_libcuda",),
+    unless=("linux_driver_in_wsl",),
 )
 
 
-def find(evidence: Evidence) -> Matches:
-    yield from not_reached("wsl_library_not_on_path", Sure.PROVED, evidence)
+def find(wsl: Wsl) -> Matches:
+    if wsl.has_folder and wsl.driver.libcuda_path is None:
+        yield wsl.match(Sure.PROVED, put_first=True)

@@ -6,8 +6,8 @@ where .wslconfig has gpuSupport=false, or with a Windows older than 21H2.
 
 from __future__ import annotations
 
-from gpudiag.cause import Cause, Evidence, Matches
-from gpudiag.causes.shared.wsl import not_reached
+from gpudiag.cause import Cause, Matches
+from gpudiag.causes.shared.wsl import Wsl
 from gpudiag.model import Sure
 
 CAUSE = Cause(
@@ -20,5 +20,6 @@ CAUSE = Cause(
 )
 
 
-def find(evidence: Evidence) -> Matches:
-    yield from not_reached("wsl_without_gpu_device", Sure.PROVED, evidence)
+def find(wsl: Wsl) -> Matches:
+    if not wsl.has_device:
+        yield wsl.match(Sure.PROVED)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from dataclasses import dataclass
 
 from gpudiag.cause import Evidence, Match
 from gpudiag.causes.shared.machine import (
@@ -15,57 +15,67 @@ from gpudiag.causes.shared.machine import (
     parts,
     uses_apt,
 )
+from gpudiag.hostfacts import DeviceNodeFacts, DriverFacts
 from gpudiag.model import Stage, Sure
 
-
-def why(evidence: Evidence) -> str:
-    """Return the rule that tells why the module is not loaded; "" where it is, or there is no GPU for it."""
-    known = parts(evidence)
-    if known is None:
-        return ""
-    driver, nvml, nodes = known
-    if kept_for_others(nodes) and not nvml.devices and not container(evidence):
-        return "gpu_kept_for_others"
-    if not nodes.pci_gpus or not evidence.found(HOST_DRIVER, "no_module"):
-        return ""
-    if driver.libcuda_path is None:
-        return "driver_not_installed"
-    if "nouveau" in driver.modules or "nouveau" in nodes.bound.values():
-        return "nouveau_in_use"
-    if driver.prime == "intel":
-        return "integrated_gpu_chosen"
-    if driver.module_installed is False:
-        return "module_not_built"
-    if driver.module_installed and driver.secure_boot:
-        return "module_refused_by_secure_boot"
-    return "module_not_loaded"
+BEFORE = ("driver_not_installed", "nouveau_in_use", "integrated_gpu_chosen")
+"""Reasons that say why the module could not be loaded, whatever else is true."""
 
 
-def not_loaded(rule: str, sign: str, sure: Sure, evidence: Evidence) -> Iterator[Match]:
-    known = parts(evidence)
-    if known is None or why(evidence) != rule:
-        return
-    driver, _, nodes = known
-    name, kernel = operating_system(evidence)
-    apt = uses_apt(evidence)
-    library = driver.libcuda_path or driver.libcuda_error
-    yield Match(
-        evidence=(
-            on_the_bus(nodes),
-            f"NVIDIA's kernel module is {'loaded' if driver.kernel_module else 'not loaded'}; libcuda.so.1: {library}",
-            *([sign.format(kernel=kernel)] if sign else []),
-        ),
-        sure=sure,
-        figures={
-            "pci": nodes.pci_gpus[0],
-            "holder": nodes.bound.get(nodes.pci_gpus[0], ""),
-            "kernel": kernel,
-            "install": install_command(evidence),
-            "initramfs": "sudo update-initramfs -u" if apt else "sudo dracut --force",
-            "build": f"sudo apt install linux-headers-{kernel} && sudo dkms autoinstall -k {kernel}"
-            if apt
-            else f"sudo dnf install kernel-devel-{kernel} && sudo dkms autoinstall -k {kernel}  # or: sudo akmods",
-            "key": "/var/lib/shim-signed/mok/MOK.der" if "Ubuntu" in name else "/var/lib/dkms/mok.pub",
-        },
-        stage=Stage.DRIVER_LIBRARY if driver.libcuda_path is None else Stage.DRIVER,
-    )
+@dataclass(frozen=True)
+class IdleGpu:
+    """A GPU on the PCI bus that NVIDIA's driver does not drive."""
+
+    evidence: Evidence
+    driver: DriverFacts
+    nodes: DeviceNodeFacts
+
+    def match(self, sign: str = "", sure: Sure = Sure.PROVED) -> Match:
+        """Return the match of a cause that shows by ``sign``."""
+        name, kernel = operating_system(self.evidence)
+        apt = uses_apt(self.evidence)
+        pci = self.nodes.pci_gpus[0]
+        loaded = "loaded" if self.driver.kernel_module else "not loaded"
+        library = self.driver.libcuda_path or self.driver.libcuda_error
+        return Match(
+            evidence=(
+                on_the_bus(self.nodes),
+                f"NVIDIA's kernel module is {loaded}; libcuda.so.1: {library}",
+                *([sign] if sign else []),
+            ),
+            sure=sure,
+            figures={
+                "pci": pci,
+                "holder": self.nodes.bound.get(pci, ""),
+                "kernel": kernel,
+                "install": install_command(self.evidence),
+                "initramfs": "sudo update-initramfs -u" if apt else "sudo dracut --force",
+                "build": f"sudo apt install linux-headers-{kernel} && sudo dkms autoinstall -k {kernel}"
+                if apt
+                else f"sudo dnf install kernel-devel-{kernel} && sudo dkms autoinstall -k {kernel}  # or: sudo akmods",
+                "key": "/var/lib/shim-signed/mok/MOK.der" if "Ubuntu" in name else "/var/lib/dkms/mok.pub",
+            },
+            stage=Stage.DRIVER_LIBRARY if self.driver.libcuda_path is None else Stage.DRIVER,
+        )
+
+
+class KeptGpu(IdleGpu):
+    """One that a kernel driver which is not NVIDIA's keeps for something else."""
+
+    @classmethod
+    def of(cls, evidence: Evidence) -> KeptGpu | None:
+        known = parts(evidence)
+        if known is None or not kept_for_others(known[2]) or known[1].devices or container(evidence):
+            return None
+        return cls(evidence, known[0], known[2])
+
+
+class GpuWithoutModule(IdleGpu):
+    """One for which NVIDIA's kernel module is not loaded, and is not kept for something else."""
+
+    @classmethod
+    def of(cls, evidence: Evidence) -> GpuWithoutModule | None:
+        known = parts(evidence)
+        if known is None or not known[2].pci_gpus or KeptGpu.of(evidence):
+            return None
+        return cls(evidence, known[0], known[2]) if evidence.found(HOST_DRIVER, "no_module") else None

@@ -267,12 +267,15 @@ def _judge_age(facts: Facts, driver: DriverFacts, nvml: NvmlFacts) -> Iterator[F
     # The library's figure comes first: a compatibility package supports more than the kernel module that NVML asks.
     supported = driver.cuda_version or nvml.cuda_version
     # Within a major version any driver will do (CUDA minor version compatibility).
-    if build and build.cuda_version and supported and _major(supported) < _major(build.cuda_version):
-        yield OLD_DRIVER.found(supported=supported, built=build.cuda_version)
+    built = build.cuda_version if build else None
+    newest, needed = _major(supported), _major(built)
+    if newest is not None and needed is not None and newest < needed:
+        yield OLD_DRIVER.found(supported=supported, built=built)
 
 
-def _major(version: str) -> int:
-    return int(version.partition(".")[0])
+def _major(version: str | None) -> int | None:
+    major = (version or "").partition(".")[0]
+    return int(major) if major.isdecimal() else None
 
 
 _MODULE = "535.104.05"
