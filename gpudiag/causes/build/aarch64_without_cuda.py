@@ -6,8 +6,9 @@ all the same, and none of them is ever opened: no path and no driver is at fault
 
 from __future__ import annotations
 
-from gpudiag.cause import Cause, Evidence, Match, Matches
-from gpudiag.causes.shared.packages import is_plain_cpu_build, shown, system_facts
+from gpudiag.cause import Cause, Match, Matches
+from gpudiag.causes.shared.packages import CpuBuild, shown
+from gpudiag.hostfacts import Facts, SystemFacts
 
 CAUSE = Cause(
     fix=(
@@ -20,16 +21,12 @@ CAUSE = Cause(
 )
 
 
-def find(evidence: Evidence) -> Matches:
-    installed = is_plain_cpu_build(evidence)
-    if installed is None or system_facts(evidence).machine != "aarch64":
+def find(facts: Facts, build: CpuBuild, system: SystemFacts) -> Matches:
+    packages = [one.name for one in build.installed.companions if one.name.startswith("nvidia-")]
+    if system.machine != "aarch64" or not (packages or facts.nvml_devices):
         return
-    packages = [one.name for one in installed.companions if one.name.startswith("nvidia-")]
-    if not packages and not evidence.facts.nvml_devices:
-        return
-    own = installed.distributions[0]
     useless = [f"{len(packages)} packages of NVIDIA beside it, of no use to it"] if packages else []
     yield Match(
-        evidence=(*shown(installed), "machine aarch64", "is_cuda_build is False", *useless),
-        figures={"own": f"{own.name} {own.version}"},
+        evidence=(*shown(build.installed), "machine aarch64", "is_cuda_build is False", *useless),
+        figures={"own": f"{build.own.name} {build.own.version}"},
     )

@@ -6,8 +6,9 @@ tf.test.is_built_with_cuda() is False there.
 
 from __future__ import annotations
 
-from gpudiag.cause import Cause, Evidence, Match, Matches
-from gpudiag.causes.shared.packages import INSTALLATION, is_plain_cpu_build, names, reinstall, shown, system_facts
+from gpudiag.cause import Cause, Match, Matches
+from gpudiag.causes.shared.packages import INSTALLATION, CpuBuild, names, reinstall, shown
+from gpudiag.hostfacts import Facts, SystemFacts
 
 CAUSE = Cause(
     fix=("{first}", "pip install '{with_cuda}'"),
@@ -17,17 +18,11 @@ CAUSE = Cause(
 )
 
 
-def find(evidence: Evidence) -> Matches:
-    installed = is_plain_cpu_build(evidence)
-    if (
-        installed is None
-        or system_facts(evidence).os.startswith("Windows")
-        or system_facts(evidence).machine == "aarch64"
-    ):
-        return
-    variables = evidence.facts.variables
-    own = installed.distributions[0]
-    conda = variables.get("CONDA_PREFIX")
+def find(facts: Facts, build: CpuBuild) -> Matches:
+    installed, own, system = build.installed, build.own, facts.system
+    if isinstance(system, SystemFacts) and (system.os.startswith("Windows") or system.machine == "aarch64"):
+        return  # where that is another cause
+    conda = facts.variables.get("CONDA_PREFIX")
     first = f"pip uninstall -y {names(installed)}"
     if conda and own.name == "tensorflow" and own.location.startswith(conda):
         first = "conda install 'tensorflow=*=cuda*'  # conda chose the build for the CPU"

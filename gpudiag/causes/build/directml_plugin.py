@@ -7,7 +7,8 @@ a later TensorFlow the import fails at its library in the folder tensorflow-plug
 from __future__ import annotations
 
 from gpudiag.cause import Cause, Evidence, Match, Matches
-from gpudiag.causes.shared.packages import import_error, shown, tensorflow_facts
+from gpudiag.causes.shared.packages import FailedImport, shown
+from gpudiag.hostfacts import TensorflowFacts
 
 CAUSE = Cause(
     fix=(
@@ -20,18 +21,15 @@ CAUSE = Cause(
 )
 
 
-def find(evidence: Evidence) -> Matches:
-    installed = tensorflow_facts(evidence.facts)
-    if installed is None:
-        return
+def find(evidence: Evidence, installed: TensorflowFacts) -> Matches:
     for finding in evidence.found("host.packages", "directml"):
-        error = import_error(evidence)
+        failed = FailedImport.of(evidence)
         yield Match(
             evidence=(
                 f"{finding.figures['plugin']} {finding.figures['found']}",
                 *shown(installed),
                 *installed.plugins,
-                *([f"import tensorflow: {error}"] if error else []),
+                *([f"import tensorflow: {failed.error}"] if failed else []),
             ),
             figures={"plugin": finding.figures["plugin"], "version": finding.figures["version"]},
         )

@@ -10,14 +10,14 @@ from __future__ import annotations
 from gpudiag.cause import Cause, Evidence, Match, Matches
 from gpudiag.causes.shared.packages import (
     INSTALLATION,
+    FailedImport,
     has_cuda,
-    import_error,
     overwritten,
     reinstall,
     shown,
     sure_of_mixture,
-    tensorflow_facts,
 )
+from gpudiag.hostfacts import TensorflowFacts
 
 CAUSE = Cause(
     fix=("pip uninstall -y {names}", "pip install --force-reinstall '{with_cuda}'"),
@@ -29,9 +29,8 @@ CAUSE = Cause(
 )
 
 
-def find(evidence: Evidence) -> Matches:
-    installed = tensorflow_facts(evidence.facts)
-    if installed is not None and import_error(evidence) is None and evidence.found("host.tensorflow", "several"):
+def find(evidence: Evidence, installed: TensorflowFacts) -> Matches:
+    if FailedImport.of(evidence) is None and evidence.found("host.tensorflow", "several"):
         build = f"is_cuda_build of the files in use: {has_cuda(evidence.facts)}"
         seen = (*shown(installed), *overwritten(installed), build)
         yield Match(seen, sure_of_mixture(installed), figures=reinstall(installed))

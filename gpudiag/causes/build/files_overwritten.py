@@ -7,7 +7,8 @@ with the same folder was installed over it and its metadata is gone, or somebody
 from __future__ import annotations
 
 from gpudiag.cause import Cause, Evidence, Match, Matches
-from gpudiag.causes.shared.packages import INSTALLATION, has_cuda, shown, tensorflow_facts
+from gpudiag.causes.shared.packages import INSTALLATION, has_cuda, shown
+from gpudiag.hostfacts import TensorflowFacts
 
 CAUSE = Cause(
     fix=("pip install --force-reinstall --no-deps {name}=={version}",),
@@ -19,10 +20,9 @@ CAUSE = Cause(
 )
 
 
-def find(evidence: Evidence) -> Matches:
-    installed = tensorflow_facts(evidence.facts)
+def find(evidence: Evidence, installed: TensorflowFacts) -> Matches:
     several = evidence.found("host.tensorflow", "several")  # then another rule tells it
-    if installed is not None and installed.distributions and evidence.found("host.packages", "altered") and not several:
+    if installed.distributions and evidence.found("host.packages", "altered") and not several:
         seen = (*shown(installed), *(f"{file} is not the file that it installed" for file in installed.altered))
         own = installed.distributions[0]
         build = f"is_cuda_build of the files in use: {has_cuda(evidence.facts)}"

@@ -8,8 +8,9 @@ from __future__ import annotations
 
 import re
 
-from gpudiag.cause import Cause, Evidence, Match, Matches
-from gpudiag.causes.shared.packages import is_plain_cpu_build, shown, system_facts
+from gpudiag.cause import Cause, Match, Matches
+from gpudiag.causes.shared.packages import CpuBuild, shown
+from gpudiag.hostfacts import SystemFacts
 
 CAUSE = Cause(
     fix=(
@@ -22,15 +23,12 @@ CAUSE = Cause(
 )
 
 
-def find(evidence: Evidence) -> Matches:
-    installed = is_plain_cpu_build(evidence)
-    if installed is None or not system_facts(evidence).os.startswith("Windows"):
-        return
-    own = installed.distributions[0]
-    release = re.match(r"(\d+)\.(\d+)", own.version)
-    if release is None or (int(release[1]), int(release[2])) < (2, 11):
+def find(build: CpuBuild, system: SystemFacts) -> Matches:
+    release = re.match(r"(\d+)\.(\d+)", build.own.version)
+    native = system.os.startswith("Windows")
+    if not native or release is None or (int(release[1]), int(release[2])) < (2, 11):
         return
     yield Match(
-        evidence=(system_facts(evidence).os, *shown(installed), "is_cuda_build is False"),
-        figures={"own": f"{own.name} {own.version}"},
+        evidence=(system.os, *shown(build.installed), "is_cuda_build is False"),
+        figures={"own": f"{build.own.name} {build.own.version}"},
     )

@@ -8,7 +8,8 @@ depends on the library: a crash, a failing operation, or nothing.
 from __future__ import annotations
 
 from gpudiag.cause import Cause, Evidence, Match, Matches
-from gpudiag.causes.shared.packages import beside, reinstall, tensorflow_facts
+from gpudiag.causes.shared.packages import beside, reinstall
+from gpudiag.hostfacts import TensorflowFacts
 from gpudiag.model import Severity
 from gpudiag.probes.host.packages import out_of_range
 
@@ -23,9 +24,8 @@ CAUSE = Cause(
 )
 
 
-def find(evidence: Evidence) -> Matches:
-    installed = tensorflow_facts(evidence.facts)
-    if installed is None or not evidence.found("host.packages", "out_of_range"):
+def find(evidence: Evidence, installed: TensorflowFacts) -> Matches:
+    if not evidence.found("host.packages", "out_of_range"):
         return
     wrong = list(out_of_range(installed))
     yield Match(

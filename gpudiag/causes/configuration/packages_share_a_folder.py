@@ -8,7 +8,8 @@ of the other.
 from __future__ import annotations
 
 from gpudiag.cause import Cause, Evidence, Match, Matches
-from gpudiag.causes.shared.packages import beside, reinstall, tensorflow_facts
+from gpudiag.causes.shared.packages import beside, reinstall
+from gpudiag.hostfacts import TensorflowFacts
 from gpudiag.model import Severity
 from gpudiag.probes.host.packages import folder, sharing_a_folder, wanted
 
@@ -23,9 +24,8 @@ CAUSE = Cause(
 )
 
 
-def find(evidence: Evidence) -> Matches:
-    installed = tensorflow_facts(evidence.facts)
-    if installed is None or not evidence.found("host.packages", "shared_folder"):
+def find(evidence: Evidence, installed: TensorflowFacts) -> Matches:
+    if not evidence.found("host.packages", "shared_folder"):
         return
     pairs = list(sharing_a_folder(installed))
     yield Match(

@@ -12,7 +12,7 @@ from pathlib import PurePath
 
 from gpudiag.cause import Cause, Evidence, Match, Matches
 from gpudiag.causes.shared.libraries import COMPUTE, LOADER, NVML, seen, taken_away
-from gpudiag.hostfacts import Unknown
+from gpudiag.hostfacts import LibraryFacts
 from gpudiag.model import Stage
 from gpudiag.probes.host.libraries import OPTIONAL, RUNTIME
 
@@ -28,10 +28,7 @@ CAUSE = Cause(
 )
 
 
-def find(evidence: Evidence) -> Matches:
-    libraries = evidence.facts.libraries
-    if isinstance(libraries, Unknown):
-        return
+def find(evidence: Evidence, libraries: LibraryFacts) -> Matches:
     found = [one for one in libraries.libraries if one.instead is not None]
     if not found:
         return

@@ -8,7 +8,8 @@ everything fails with "module 'tensorflow' has no attribute ...".
 from __future__ import annotations
 
 from gpudiag.cause import Cause, Evidence, Match, Matches
-from gpudiag.causes.shared.packages import INSTALLATION, reinstall, shown, tensorflow_facts
+from gpudiag.causes.shared.packages import INSTALLATION, reinstall, shown
+from gpudiag.hostfacts import TensorflowFacts
 
 CAUSE = Cause(
     fix=("pip uninstall -y {names}", "pip install --force-reinstall '{with_cuda}'"),
@@ -18,7 +19,6 @@ CAUSE = Cause(
 )
 
 
-def find(evidence: Evidence) -> Matches:
-    installed = tensorflow_facts(evidence.facts)
-    if installed is not None and evidence.found("host.tensorflow", "damaged"):
+def find(evidence: Evidence, installed: TensorflowFacts) -> Matches:
+    if evidence.found("host.tensorflow", "damaged"):
         yield Match((*shown(installed), "no file tensorflow/__init__.py"), figures=reinstall(installed))

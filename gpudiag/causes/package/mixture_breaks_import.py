@@ -9,13 +9,13 @@ from __future__ import annotations
 from gpudiag.cause import Cause, Evidence, Match, Matches
 from gpudiag.causes.shared.packages import (
     INSTALLATION,
-    import_error,
+    FailedImport,
     overwritten,
     reinstall,
     shown,
     sure_of_mixture,
-    tensorflow_facts,
 )
+from gpudiag.hostfacts import TensorflowFacts
 
 CAUSE = Cause(
     fix=("pip uninstall -y {names}", "pip install --force-reinstall '{with_cuda}'"),
@@ -25,8 +25,7 @@ CAUSE = Cause(
 )
 
 
-def find(evidence: Evidence) -> Matches:
-    installed, error = tensorflow_facts(evidence.facts), import_error(evidence)
-    if installed is not None and error is not None and evidence.found("host.tensorflow", "several"):
-        seen = (*shown(installed), *overwritten(installed), f"import tensorflow: {error}")
+def find(evidence: Evidence, failed: FailedImport, installed: TensorflowFacts) -> Matches:
+    if evidence.found("host.tensorflow", "several"):
+        seen = (*shown(installed), *overwritten(installed), f"import tensorflow: {failed.error}")
         yield Match(seen, sure_of_mixture(installed), figures=reinstall(installed))

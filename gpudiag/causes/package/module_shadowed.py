@@ -11,7 +11,8 @@ import re
 from pathlib import PurePath
 
 from gpudiag.cause import TRACE, Cause, Evidence, Match, Matches
-from gpudiag.causes.shared.packages import PATH, import_error, off_the_path, rest_of_path, tensorflow_facts
+from gpudiag.causes.shared.packages import PATH, FailedImport, off_the_path, rest_of_path
+from gpudiag.hostfacts import TensorflowFacts
 from gpudiag.knowledge.log import MODULE_LACKS
 from gpudiag.log import Log
 from gpudiag.model import Sure
@@ -27,10 +28,10 @@ _FILE = re.compile(r"(?:File \"|consider renaming ')(?P<file>/[^\"']+\.py)[\"']"
 _INSTALLED = re.compile(r"/(?:site|dist)-packages/|/lib(?:64)?/python[\d.]+/")
 
 
-def find(evidence: Evidence) -> Matches:
-    installed, error = tensorflow_facts(evidence.facts), import_error(evidence)
-    found = Log((error,)).first(MODULE_LACKS) if error else None
-    if installed is None or found is None or error is None:
+def find(evidence: Evidence, failed: FailedImport, installed: TensorflowFacts) -> Matches:
+    error = failed.error
+    found = Log((error,)).first(MODULE_LACKS)
+    if found is None:
         return
     name = found["module"].partition(".")[0]
     log = [line for row in evidence.rows if row.probe == TRACE for line in row.log]

@@ -7,7 +7,8 @@ another release of TensorFlow, or that its distribution left behind, ends the im
 from __future__ import annotations
 
 from gpudiag.cause import TRACE, Cause, Evidence, Match, Matches
-from gpudiag.causes.shared.packages import import_error, tensorflow_facts
+from gpudiag.causes.shared.packages import FailedImport
+from gpudiag.hostfacts import TensorflowFacts
 
 CAUSE = Cause(
     fix=("{remove}",),
@@ -17,10 +18,8 @@ CAUSE = Cause(
 )
 
 
-def find(evidence: Evidence) -> Matches:
-    installed, error = tensorflow_facts(evidence.facts), import_error(evidence)
-    if installed is None or error is None or not installed.plugins:
-        return
+def find(evidence: Evidence, failed: FailedImport, installed: TensorflowFacts) -> Matches:
+    error = failed.error
     told = [error, *(line for row in evidence.rows if row.probe == TRACE for line in row.log)]
     guilty = next((file for file in installed.plugins if any(file in line for line in told)), None)
     if guilty is None:

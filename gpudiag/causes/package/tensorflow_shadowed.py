@@ -11,7 +11,8 @@ from __future__ import annotations
 from pathlib import PurePath
 
 from gpudiag.cause import Cause, Evidence, Match, Matches
-from gpudiag.causes.shared.packages import PATH, off_the_path, tensorflow_facts
+from gpudiag.causes.shared.packages import PATH, off_the_path
+from gpudiag.hostfacts import TensorflowFacts
 from gpudiag.knowledge.log import NOT_TENSORFLOW
 from gpudiag.model import Sure
 from gpudiag.probes.host import tensorflow as host_tensorflow
@@ -28,10 +29,7 @@ CAUSE = Cause(
 )
 
 
-def find(evidence: Evidence) -> Matches:
-    installed = tensorflow_facts(evidence.facts)
-    if installed is None:
-        return
+def find(evidence: Evidence, installed: TensorflowFacts) -> Matches:
     module, sure = installed.module_path, Sure.PROVED
     path = host_tensorflow.shadowing(installed) if evidence.found("host.tensorflow", "shadowed") else None
     said: tuple[str, ...] = ()

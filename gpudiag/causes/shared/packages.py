@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from dataclasses import dataclass
 from pathlib import PurePath
 
 from gpudiag import model
 from gpudiag.cause import TRACE, Evidence
-from gpudiag.hostfacts import Distribution, Facts, SystemFacts, TensorflowFacts, Unknown
+from gpudiag.hostfacts import Distribution, Facts, TensorflowFacts, Unknown
 from gpudiag.model import Sure
 from gpudiag.probes.host import tensorflow as host_tensorflow
 
@@ -16,22 +17,24 @@ PATH = "PYTHONPATH"
 OF_AN_IMPORT = (model.Cause.EXCEPTION, model.Cause.SIGNAL)
 
 
-def tensorflow_facts(facts: Facts) -> TensorflowFacts | None:
-    return None if isinstance(facts.tensorflow, Unknown) else facts.tensorflow
-
-
 def has_cuda(facts: Facts) -> bool | None:
     """Return whether TensorFlow is built with CUDA; None where that is not known."""
-    installed = tensorflow_facts(facts)
-    return None if installed is None or installed.build is None else installed.build.cuda
+    installed = facts.tensorflow
+    return None if isinstance(installed, Unknown) or installed.build is None else installed.build.cuda
 
 
-def import_error(evidence: Evidence) -> str | None:
-    """Return how ``import tensorflow`` ended, where it failed."""
-    for row in evidence.rows:
-        if row.probe == TRACE and (crash := row.crash) is not None and crash.cause in OF_AN_IMPORT:
-            return f"{crash.cause.value}: {crash.detail}"
-    return None
+@dataclass(frozen=True)
+class FailedImport:
+    """``import tensorflow`` fails."""
+
+    error: str
+
+    @classmethod
+    def of(cls, evidence: Evidence) -> FailedImport | None:
+        for row in evidence.rows:
+            if row.probe == TRACE and (crash := row.crash) is not None and crash.cause in OF_AN_IMPORT:
+                return cls(f"{crash.cause.value}: {crash.detail}")
+        return None
 
 
 def names(installed: TensorflowFacts) -> str:
@@ -87,21 +90,20 @@ def sure_of_mixture(installed: TensorflowFacts) -> Sure:
     return Sure.POSSIBLE if compared else Sure.LIKELY
 
 
-def is_plain_cpu_build(evidence: Evidence) -> TensorflowFacts | None:
-    """Return what is installed where it is one whole distribution without CUDA."""
-    found = [("host.tensorflow", "several"), ("host.packages", "altered")]
-    installed = tensorflow_facts(evidence.facts)
-    if installed is None or has_cuda(evidence.facts) is not False or any(evidence.found(*one) for one in found):
-        return None
-    return installed if installed.distributions else None
+@dataclass(frozen=True)
+class CpuBuild:
+    """TensorFlow is one whole distribution, built without CUDA."""
 
+    installed: TensorflowFacts
+    own: Distribution
 
-def system_facts(evidence: Evidence) -> SystemFacts:
-    system = evidence.facts.system
-    return NO_SYSTEM if isinstance(system, Unknown) else system
-
-
-NO_SYSTEM = SystemFacts("", "", "", "", "", "", "", "", "", "", 0, 0, False)
+    @classmethod
+    def of(cls, evidence: Evidence) -> CpuBuild | None:
+        installed = evidence.facts.tensorflow
+        mixed = evidence.found("host.tensorflow", "several") or evidence.found("host.packages", "altered")
+        if isinstance(installed, Unknown) or has_cuda(evidence.facts) is not False or mixed:
+            return None
+        return cls(installed, installed.distributions[0]) if installed.distributions else None
 
 
 def beside(installed: TensorflowFacts) -> tuple[str, ...]:

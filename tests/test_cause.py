@@ -1,0 +1,98 @@
+"""The contract of a cause: it is given what the types of its parameters ask for, and not called without that."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+from msgspec.structs import replace
+
+from examples import evidence, examples
+from gpudiag import causes
+from gpudiag.cause import GIVEN, Cause, Evidence, Known, Match, Matches, Program, Variables
+from gpudiag.causes import shared
+from gpudiag.hostfacts import DriverFacts, EnvironmentFacts, Facts, Unknown, example_with_gpus
+from gpudiag.model import Stage
+from gpudiag.probes.discovery import trace
+
+ALL = causes.all_of_them()
+
+
+def known(find: object) -> Known:
+    return Known("a_cause", Stage.DRIVER, "a cause", "why", Cause(fix=("# a fix",), url="https://a.b"), find)  # type: ignore[arg-type]
+
+
+def test_what_the_types_ask_for_is_given() -> None:
+    def find(variables: Variables, program: Program, facts: Facts, driver: DriverFacts) -> Matches:
+        yield Match((variables["A"], *program.lines, str(facts.without_gpu), str(driver.kernel_module)))
+
+    facts = example_with_gpus(1, environment=EnvironmentFacts({"A": "1"}))
+    (match,) = known(find).matches(Evidence(facts, lines=("a line",)))
+    assert match.evidence == ("1", "a line", "False", "535.104.05")
+
+
+def test_it_is_not_called_while_something_is_not_known() -> None:
+    def of_the_driver(driver: DriverFacts) -> Matches:
+        raise AssertionError("called")
+        yield
+
+    def of_the_trace(seen: trace.Reading) -> Matches:
+        raise AssertionError("called")
+        yield
+
+    facts = replace(example_with_gpus(1), driver=Unknown("no answer"))
+    for find in (of_the_driver, of_the_trace):
+        assert list(known(find).matches(Evidence(facts))) == []
+
+
+def test_a_type_may_make_its_own_of_the_evidence() -> None:
+    class Busy(str):
+        __slots__ = ()
+
+        @classmethod
+        def of(cls, evidence: Evidence) -> Busy | None:
+            return cls(evidence.lines[0]) if evidence.lines else None
+
+    def find(busy: Busy) -> Matches:
+        yield Match((busy,))
+
+    find.__annotations__ = {"busy": Busy, "return": Matches}
+    assert [match.evidence for match in known(find).matches(Evidence(example_with_gpus(1), lines=("x",)))] == [("x",)]
+    assert list(known(find).matches(Evidence(example_with_gpus(1)))) == []
+
+
+@pytest.mark.parametrize("cause", ALL, ids=lambda cause: cause.id)
+def test_a_cause_asks_for_what_there_is(cause: Known) -> None:
+    assert cause._asked_for
+    for kind in cause._asked_for:
+        assert kind in GIVEN or callable(getattr(kind, "of", None)), kind
+
+
+def test_a_cause_is_a_file_in_the_folder_of_its_stage() -> None:
+    folder = Path(causes.__path__[0])
+    files = {file.stem: file.parent.name for file in folder.glob("*/*.py") if not file.stem.startswith("_")}
+    of_causes = {name: where for name, where in files.items() if where != Path(shared.__path__[0]).name}
+    assert {name: stage.name.lower() for name, stage in causes.names().items()} == of_causes
+    assert [cause.id for cause in ALL] == list(causes.names())
+
+
+def test_every_cause_has_examples_and_every_example_a_cause() -> None:
+    assert set(examples()) == set(causes.names())
+
+
+def test_names_that_causes_give_way_to_are_those_of_causes() -> None:
+    assert {name for cause in ALL for name in cause.declared.unless} <= set(causes.names())
+
+
+def test_a_cause_gives_way_to_one_that_says_more() -> None:
+    module_not_loaded, nouveau = causes.get("module_not_loaded"), causes.get("nouveau_in_use")
+    assert module_not_loaded is not None
+    assert nouveau is not None
+    seen = evidence("nouveau_in_use", "loaded")
+    assert list(nouveau.causes(seen))
+    assert list(module_not_loaded.causes(seen)), "by itself it would be found"
+    assert "nouveau_in_use" in module_not_loaded.declared.unless
+
+
+def test_an_unknown_cause_is_none() -> None:
+    assert causes.get("nonsense") is None
