@@ -66,7 +66,7 @@ def of_masking(*, paths: bool) -> list[str]:
 
 
 SOURCES: dict[tuple[str, str], Callable[[], Iterable[str]]] = {
-    ("gpudiag.causes.shared.last_resort", "_failed"): lambda: [one.codes for one in last_resort.MEANINGS],
+    ("gpudiag.causes.shared.last_resort", "failed"): lambda: [one.codes for one in last_resort.MEANINGS],
     ("gpudiag.knowledge.log", "_add"): lambda: [one.pattern.pattern for one in log.MESSAGES if one.pattern is not None],
     ("gpudiag.knowledge.log", "_prepared"): lambda: [
         log._prepared(one, 0, text).pattern.pattern for one in log.MESSAGES for text in one.texts

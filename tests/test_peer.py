@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import signal
+import sys
 from collections.abc import Callable
 from pathlib import Path
 
@@ -15,7 +16,13 @@ from gpudiag.child import ChildContext, Meeting
 from gpudiag.model import Broken, Cause, Judged, Row
 from processes import pairs
 
-pytestmark = pytest.mark.usefixtures("no_child_left")
+pytestmark = [
+    pytest.mark.usefixtures("no_child_left"),
+    pytest.mark.skipif(
+        any("editable" in type(finder).__module__ for finder in sys.meta_path),
+        reason="an editable installation is found before the copy of the package that these tests make",
+    ),
+]
 
 DEADLINE_S = 3.0
 PROBE = '''"""A pair of processes.

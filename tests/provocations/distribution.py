@@ -7,7 +7,7 @@ take as long as the probes wait, so altered readings stand here.
 
 from __future__ import annotations
 
-from provocations import Altered, OnMachine
+from provocations import NOTHING, Altered, OnMachine
 
 _NO_GPU = ("library_missing=libcudnn.so.9",)
 _NO_COPY_BACK = ("call_fails=cuMemcpyDtoHAsync_v2:214",)
@@ -15,11 +15,15 @@ _FLIPPED = ("memory_corrupted=1@1",)
 _HUNG = {"type": "TimeoutError", "message": "it had not ended after 20 s"}
 _BOTH_ON_ONE = {"made": {"GPU:0": "0000:01:00.0", "GPU:1": "0000:01:00.0"}}
 
+_ERROR = {"type": "InternalError", "message": "CUDA error"}
+_OF_TWO = [3.0, 5.0, 7.0, 9.0, 11.0]
+_BOTH = {"GPU:0": _OF_TWO, "GPU:1": _OF_TWO}
+_THREE = {f"GPU:{number}": f"0000:0{number + 1}:00.0" for number in range(3)}
+
 PROVOCATIONS: tuple[OnMachine | Altered, ...] = (
     OnMachine("distribution.manual_replicas", "gpu_not_seen", faults=_NO_GPU),
     OnMachine("distribution.manual_replicas", "program_raised", faults=_NO_COPY_BACK),
     OnMachine("distribution.manual_replicas", "wrong_result", faults=_FLIPPED),
-    Altered("distribution.manual_replicas", "gpu_not_seen", {"seen": 1}),
     Altered("distribution.manual_replicas", "other_gpu", _BOTH_ON_ONE),
     Altered("distribution.manual_replicas", "other_gpu", {"sum.parts.1.pci_bus_id": "0000:01:00.0"}),
     Altered("distribution.manual_replicas", "sum_elsewhere", {"sum.device": "GPU:0"}),
