@@ -80,7 +80,8 @@ class Entry:
             figure = str(self.module.figure(facts))
         else:
             record = reading if isinstance(reading, Reading) else self.decoded(reading)
-            judgements = list(record.unusable()) or list(self.module.judge(record, facts))
+            asked = (record, facts)[: len(inspect.signature(self.module.judge).parameters)]
+            judgements = list(record.unusable()) or list(self.module.judge(*asked))
             figure, table = str(record.figure()), record.table()
         return Judged(
             findings=tuple(item for item in judgements if isinstance(item, Finding)),

@@ -2,7 +2,7 @@
 
 A probe file has a docstring (its first line is the summary; below it the headings of :data:`HEADINGS`), a
 :class:`Probe` called ``PROBE``, a class ``Fault`` of what it can find, a class ``Reading`` of what it measures,
-``measure(ctx)`` and ``judge(reading, facts)``. Its examples are in ``tests/provocations``.
+``measure(ctx)`` and ``judge(reading)`` or ``judge(reading, facts)``. Its examples are in ``tests/provocations``.
 
 ``measure`` runs in a child process. It may crash, hang or print, and it judges nothing. ``judge`` is pure and runs in
 the parent, also on a report that was saved years ago.

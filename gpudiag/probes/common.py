@@ -131,14 +131,14 @@ class GraphProgram:
         """What TensorFlow logged while the session was opened: there it makes its devices."""
 
     @contextmanager
-    def session(self, options: Any, **config: Any) -> Iterator[Any]:
+    def session(self, options: Any) -> Iterator[None]:
         """Open a session with these GPU options, and keep it open during the block."""
         v1 = self._ctx.tf.compat.v1
         with self._ctx.placements() as log:
-            self._session = v1.Session(graph=self.graph, config=v1.ConfigProto(gpu_options=options, **config))
+            self._session = v1.Session(graph=self.graph, config=v1.ConfigProto(gpu_options=options))
         self.lines = log.lines
         with self._session:
-            yield self._session
+            yield
 
     def copy(self) -> None:
         """Copy a tensor of 16 bytes to the device: it is the first, with which TensorFlow takes memory."""
@@ -158,6 +158,12 @@ def without_retry(options: Any) -> Any:
     """Return GPU options under which an allocation that fails is not tried again for 10 s."""
     options.experimental.disallow_retry_on_allocation_failure = True
     return options
+
+
+SET_A_LIMIT = (
+    "Set a limit: tf.config.set_logical_device_configuration(gpu, "
+    "[tf.config.LogicalDeviceConfiguration(memory_limit=4096)])"
+)
 
 
 class LimitFaults(KernelFaults):

@@ -19,7 +19,6 @@ from __future__ import annotations
 import time
 
 from gpudiag import probe
-from gpudiag.hostfacts import Facts
 from gpudiag.placement import short_device
 from gpudiag.probe import Context, Findings, Kernel, note, warn
 from gpudiag.probes.common import MATRIX, is_square, without_machine_code
@@ -132,7 +131,7 @@ def measure(ctx: Context) -> Reading:
     )
 
 
-def judge(reading: Reading, facts: Facts) -> Findings:
+def judge(reading: Reading) -> Findings:
     gpus = len(reading.given)
     allowed_s = SLOW_DRIVER_S * (1 + gpus / 2)
     if reading.init_s > allowed_s:

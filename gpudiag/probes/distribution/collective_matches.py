@@ -20,7 +20,6 @@ from __future__ import annotations
 from typing import Any
 
 from gpudiag import probe
-from gpudiag.hostfacts import Facts
 from gpudiag.placement import short_device
 from gpudiag.probe import Context, Findings, Raised, fail
 from gpudiag.probes.common import ReplicaReading, in_time, make_replicas
@@ -124,7 +123,7 @@ def _values(tf: Any, size: int) -> Any:
     return tf.range(size) % 7 + 1
 
 
-def judge(reading: Reading, facts: Facts) -> Findings:
+def judge(reading: Reading) -> Findings:
     raised, where = reading.raised, reading.where
     if raised is not None and raised.type in {"TimeoutError", "DeadlineExceededError"}:
         yield Fault.collective_hangs.found(where=where, seconds=TIMEOUT_S)

@@ -18,7 +18,6 @@ from __future__ import annotations
 from typing import Any
 
 from gpudiag import probe
-from gpudiag.hostfacts import Facts
 from gpudiag.placement import short_device
 from gpudiag.probe import Context, Findings, Kernel, Raised, fail
 from gpudiag.probes.common import Numbers, ReplicaReading, make_replicas, numbers
@@ -100,7 +99,7 @@ def _matrix(values: Numbers) -> str:
     return f"[[{first}, {second}], [{third}, {fourth}]]"
 
 
-def judge(reading: Reading, facts: Facts) -> Findings:
+def judge(reading: Reading) -> Findings:
     result = reading.sum
     if reading.raised is not None:
         yield Fault.program_raised.found(devices=", ".join(reading.made), error=reading.raised.brief)

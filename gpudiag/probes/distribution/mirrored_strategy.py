@@ -19,7 +19,6 @@ import re
 from typing import Any
 
 from gpudiag import probe
-from gpudiag.hostfacts import Facts
 from gpudiag.placement import short_device
 from gpudiag.probe import Context, Findings, Raised, Verified, fail, warn
 from gpudiag.probes.common import Numbers, ReplicaReading, in_time, make_replicas, numbers
@@ -153,7 +152,7 @@ def _gradient(tf: Any, weights: Any, features: Any, labels: Any) -> Any:
     return tape.gradient(loss, weights)
 
 
-def judge(reading: Reading, facts: Facts) -> Findings:
+def judge(reading: Reading) -> Findings:
     trained, where = reading.trained, reading.where
     if reading.raised is not None and reading.raised.type == "TimeoutError":
         yield Fault.step_hangs.found(where=where, seconds=STEP_S)

@@ -16,7 +16,6 @@ What to do
 from __future__ import annotations
 
 from gpudiag import probe
-from gpudiag.hostfacts import Facts
 from gpudiag.placement import short_device
 from gpudiag.probe import Context, Findings, Raised, note, warn
 from gpudiag.record import Record
@@ -96,7 +95,7 @@ def _run(ctx: Context) -> Run:
     return made[0] if made else Run(raised=raised)
 
 
-def judge(reading: Reading, facts: Facts) -> Findings:
+def judge(reading: Reading) -> Findings:
     soft, hard, devices = reading.soft, reading.hard, str(list(NAMED))
     if soft.raised is not None:
         yield Fault.refused.found(devices=devices, error=soft.raised.brief)

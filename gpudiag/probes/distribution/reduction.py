@@ -20,7 +20,6 @@ from functools import partial
 from typing import Any
 
 from gpudiag import probe
-from gpudiag.hostfacts import Facts
 from gpudiag.placement import short_device
 from gpudiag.probe import Context, Findings, Raised, fail, warn
 from gpudiag.probes.common import Numbers, ReplicaReading, in_time, make_replicas, numbers
@@ -132,7 +131,7 @@ def _working(reading: Reading) -> list[str]:
     return [op for op, run in reading.runs.items() if run.sums == right]
 
 
-def judge(reading: Reading, facts: Facts) -> Findings:
+def judge(reading: Reading) -> Findings:
     where, made = reading.where, reading.made
     working = ", ".join(_working(reading)) or "none"
     expected = _expected(len(made))

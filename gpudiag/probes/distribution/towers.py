@@ -24,7 +24,6 @@ from functools import partial
 from typing import Any
 
 from gpudiag import probe
-from gpudiag.hostfacts import Facts
 from gpudiag.placement import devices_of
 from gpudiag.probe import Context, Findings, Raised, Verified, fail
 from gpudiag.probes.common import Numbers, ReplicaReading, make_replicas, numbers
@@ -171,7 +170,7 @@ def _close(found: Numbers, expected: Numbers) -> bool:
     )
 
 
-def judge(reading: Reading, facts: Facts) -> Findings:
+def judge(reading: Reading) -> Findings:
     right = True
     for run in reading.runs:
         found = tuple(_of_run(run, reading))

@@ -18,7 +18,6 @@ from __future__ import annotations
 from collections.abc import Callable
 
 from gpudiag import probe
-from gpudiag.hostfacts import Facts
 from gpudiag.placement import devices_of, short_device
 from gpudiag.probe import Context, Findings, Raised, fail, warn
 from gpudiag.probes.common import MATRIX
@@ -95,7 +94,7 @@ def measure(ctx: Context) -> Reading:
     return Reading(attempts, devices, devices_of("MatMul", log.placements))
 
 
-def judge(reading: Reading, facts: Facts) -> Findings:
+def judge(reading: Reading) -> Findings:
     for attempt in reading.attempts:
         raised = attempt.raised
         if raised is None:

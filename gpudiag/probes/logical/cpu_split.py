@@ -15,7 +15,6 @@ What to do
 from __future__ import annotations
 
 from gpudiag import probe
-from gpudiag.hostfacts import Facts
 from gpudiag.placement import devices_of, short_device
 from gpudiag.probe import Context, Findings, fail
 from gpudiag.probes.common import MATRIX, is_square
@@ -89,7 +88,7 @@ def measure(ctx: Context) -> Reading:
     return Reading(logical, tuple(runs), is_square(total, factor=1 + 2 + 3))
 
 
-def judge(reading: Reading, facts: Facts) -> Findings:
+def judge(reading: Reading) -> Findings:
     if reading.logical != WANTED:
         yield Fault.wrong_count.found(count=len(reading.logical), wanted=len(WANTED))
         return

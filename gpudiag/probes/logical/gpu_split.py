@@ -19,7 +19,6 @@ from __future__ import annotations
 from typing import Any
 
 from gpudiag import probe
-from gpudiag.hostfacts import Facts
 from gpudiag.probe import MIB, SLACK_BYTES, Context, Findings, Raised, Work, fail, mib
 from gpudiag.probes.common import MATRIX, LimitFaults, create_devices, rises, without_allocation_retry
 
@@ -92,7 +91,7 @@ def measure(ctx: Context) -> Reading:
     return Reading(tuple(parts), exceeded)
 
 
-def judge(reading: Reading, facts: Facts) -> Findings:
+def judge(reading: Reading) -> Findings:
     expected = (reading.given[0], *reading.given)
     if len(reading.parts) != len(expected):
         yield Fault.wrong_count.found(count=len(reading.parts), wanted=len(expected))

@@ -15,7 +15,6 @@ What to do
 from __future__ import annotations
 
 from gpudiag import probe
-from gpudiag.hostfacts import Facts
 from gpudiag.placement import devices_of
 from gpudiag.probe import Context, Findings, Kernel, fail
 from gpudiag.probes.common import MATRIX, create_devices, is_square
@@ -83,7 +82,7 @@ def measure(ctx: Context) -> Reading:
     return Reading(tuple(devices))
 
 
-def judge(reading: Reading, facts: Facts) -> Findings:
+def judge(reading: Reading) -> Findings:
     expected = (reading.given[0],) * PARTS + reading.given[1:]
     if len(reading.devices) != len(expected):
         yield Fault.wrong_count.found(count=len(reading.devices), wanted=len(expected))

@@ -15,7 +15,6 @@ What to do
 from __future__ import annotations
 
 from gpudiag import probe
-from gpudiag.hostfacts import Facts
 from gpudiag.probe import MIB, SLACK_BYTES, Context, Findings, Kernel, MemoryUse, Raised, fail, note, warn
 from gpudiag.probes.common import MATRIX, create_devices
 from gpudiag.record import Record
@@ -106,7 +105,7 @@ def _grew(outcome: Split) -> bool:
     return (outcome.first - outcome.before) < LIMIT_BYTES - SLACK_BYTES
 
 
-def judge(reading: Reading, facts: Facts) -> Findings:
+def judge(reading: Reading) -> Findings:
     outcome = reading.outcome
     if outcome.growth is None:
         yield Fault.no_error.found()

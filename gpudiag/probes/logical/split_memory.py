@@ -18,7 +18,6 @@ from functools import partial
 from typing import Any
 
 from gpudiag import probe
-from gpudiag.hostfacts import Facts
 from gpudiag.model import Figure
 from gpudiag.probe import MIB, SLACK_BYTES, Context, Findings, Kernel, MemoryUse, Raised, fail, mib, warn
 from gpudiag.probes.common import MATRIX, create_devices, without_allocation_retry
@@ -139,7 +138,7 @@ def _fill(tf: Any, device: str, number: int, tensors: list[Any]) -> None:
             tensors.append(tf.fill([TENSOR_BYTES // 4], float(number)))
 
 
-def judge(reading: Reading, facts: Facts) -> Findings:
+def judge(reading: Reading) -> Findings:
     if len(reading.parts) != PARTS:
         yield Fault.wrong_count.found(count=len(reading.parts), wanted=PARTS)
         return

@@ -118,7 +118,7 @@ class Reading(probe.GpuReading):
         typo = f"misspelt {mib(self.misspelt.first - self.misspelt.before)}"
         if self.right is None:
             return f"no memory pools; {typo}"
-        first, grown = (self.right.first - self.right.before), (self.right.grown - self.right.before)
+        first, grown = self.right.first - self.right.before, self.right.grown - self.right.before
         return f"{first / MIB:.0f}, then {mib(grown)}; {typo} at once"
 
 

@@ -23,7 +23,7 @@ from gpudiag import probe
 from gpudiag.hostfacts import Facts
 from gpudiag.placement import created_devices
 from gpudiag.probe import MIB, SLACK_BYTES, Context, Findings, Kernel, MemoryUse, mib, note, refuse_disturbance, warn
-from gpudiag.probes.common import MATRIX, ceilings_mib, is_partitioned
+from gpudiag.probes.common import MATRIX, SET_A_LIMIT, ceilings_mib, is_partitioned
 from gpudiag.record import Record
 
 PROBE = probe.Probe(
@@ -48,8 +48,7 @@ class Fault(probe.KernelFaults):
     )
     limit_ignored = warn(
         "TF_PER_DEVICE_MEMORY_LIMIT_MB={limit_mib} did not hold: the first tensor took {taken_bytes}",
-        do="Limit it in the program: tf.config.set_logical_device_configuration(gpu, "
-        "[tf.config.LogicalDeviceConfiguration(memory_limit=4096)])",
+        do=SET_A_LIMIT,
     )
     grows = note(
         "TF_FORCE_GPU_ALLOW_GROWTH=true: the first tensor took {taken_bytes}, by default it takes all",

@@ -18,7 +18,7 @@ from __future__ import annotations
 from gpudiag import probe
 from gpudiag.hostfacts import Facts
 from gpudiag.probe import MIB, SLACK_BYTES, Context, Findings, fail, mib, warn
-from gpudiag.probes.common import GraphProgram, Limited, LimitFaults, is_partitioned, without_retry
+from gpudiag.probes.common import SET_A_LIMIT, GraphProgram, Limited, LimitFaults, is_partitioned, without_retry
 
 PROBE = probe.Probe(
     needs=probe.Needs(gpus=1, free_bytes=256 * MIB),
@@ -33,8 +33,7 @@ class Fault(LimitFaults):
     cap_ignored = fail(
         "took {taken_bytes}, the cap was {limit_bytes}; a tensor of {beyond_bytes} {ended}",
         means="TensorFlow took more than the cap, or gave out memory beyond it.",
-        do="Cap it in MiB: tf.config.set_logical_device_configuration(gpu, "
-        "[tf.config.LogicalDeviceConfiguration(memory_limit=4096)])",
+        do=SET_A_LIMIT,
     )
     no_cap = warn(
         "TF_GPU_ALLOCATOR={allocator} knows no cap: {beyond_bytes} were given out under a cap of {limit_bytes}",

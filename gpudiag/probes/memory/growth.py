@@ -91,7 +91,7 @@ class Reading(probe.GpuReading):
     pool: Pool
 
     def figure(self) -> str:
-        first, grown = (self.pool.first - self.pool.before), (self.pool.grown - self.pool.before)
+        first, grown = self.pool.first - self.pool.before, self.pool.grown - self.pool.before
         return f"{mib(first)}, then {mib(grown)} for a tensor of {mib(LARGE_BYTES)}"
 
 
@@ -120,7 +120,7 @@ def measure(ctx: Context) -> Reading:
 
 def judge(reading: Reading, facts: Facts) -> Findings:
     pool = reading.pool
-    first, grown = (pool.first - pool.before), (pool.grown - pool.before)
+    first, grown = pool.first - pool.before, pool.grown - pool.before
     figures = {"large_bytes": LARGE_BYTES, "first_bytes": first, "grown_bytes": grown}
     forced = facts.variables.get("TF_FORCE_GPU_ALLOW_GROWTH")
     if forced in {"true", "false"}:

@@ -18,7 +18,6 @@ from __future__ import annotations
 import os
 
 from gpudiag import probe
-from gpudiag.hostfacts import Facts
 from gpudiag.probe import MIB, SLACK_BYTES, Context, Findings, Kernel, MemoryUse, fail, note, warn
 from gpudiag.probes.common import GraphProgram
 from gpudiag.record import Record
@@ -108,7 +107,7 @@ def _attempt(ctx: Context, number: int, value: str, configured: bool) -> tuple[A
     return Attempt(value, configured, before, first, logged), kernel
 
 
-def judge(reading: Reading, facts: Facts) -> Findings:
+def judge(reading: Reading) -> Findings:
     for attempt in reading.attempts:
         known = attempt.value in {"true", "false"}
         grows = attempt.value == "true" if known else attempt.configured

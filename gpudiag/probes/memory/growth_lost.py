@@ -19,7 +19,6 @@ from __future__ import annotations
 from functools import partial
 
 from gpudiag import probe
-from gpudiag.hostfacts import Facts
 from gpudiag.probe import MIB, SLACK_BYTES, Context, Findings, Kernel, MemoryUse, note
 from gpudiag.probes.common import MATRIX, create_devices
 from gpudiag.record import Record
@@ -116,7 +115,7 @@ def _take(ctx: Context, number: int, split: str) -> Loss:
     return Loss(split, gpu.pci_bus_id, getter, before, first, ctx.verify(product, created))
 
 
-def judge(reading: Reading, facts: Facts) -> Findings:
+def judge(reading: Reading) -> Findings:
     for loss in reading.losses:
         rise = loss.first - loss.before
         if rise <= SLACK_BYTES:

@@ -15,7 +15,6 @@ What to do
 from __future__ import annotations
 
 from gpudiag import probe
-from gpudiag.hostfacts import Facts
 from gpudiag.placement import created_devices
 from gpudiag.probe import MIB, SLACK_BYTES, Context, Findings, Kernel, MemoryUse, Raised, fail, refuse_disturbance, warn
 from gpudiag.probes.common import MATRIX
@@ -123,7 +122,7 @@ def _cure(ctx: Context, others: list[object]) -> None:
     ctx.tf.config.list_logical_devices("GPU")
 
 
-def judge(reading: Reading, facts: Facts) -> Findings:
+def judge(reading: Reading) -> Findings:
     raised, count = reading.raised, len(reading.given)
     if raised is None:
         yield Fault.no_error.found(gpus=count)

@@ -19,7 +19,7 @@ from __future__ import annotations
 from gpudiag import probe
 from gpudiag.hostfacts import Facts
 from gpudiag.probe import MIB, SLACK_BYTES, Context, Findings, Kernel, MemoryUse, Raised, fail, mib
-from gpudiag.probes.common import GraphProgram, LimitFaults, ceilings_mib, is_partitioned, without_retry
+from gpudiag.probes.common import SET_A_LIMIT, GraphProgram, LimitFaults, ceilings_mib, is_partitioned, without_retry
 from gpudiag.record import Record
 
 PROBE = probe.Probe(
@@ -39,7 +39,6 @@ class Fault(probe.KernelFaults):
     )
     taken_at_once = fail(
         "with growth and a ceiling of {ceiling_mib} MiB the first tensor took {first_bytes}, expected about 2 MiB",
-        means="The first tensor took much more than it needs: growth was not kept.",
         do="Force growth: export TF_FORCE_GPU_ALLOW_GROWTH=true",
     )
     not_given = fail(
@@ -48,9 +47,7 @@ class Fault(probe.KernelFaults):
     )
     ceiling_ignored = fail(
         "took {last_bytes} under a ceiling of {ceiling_mib} MiB; a tensor of {beyond_bytes} {ended}",
-        means="More than the fraction was taken or given out: the fraction was not kept.",
-        do="Cap it in MiB: tf.config.set_logical_device_configuration(gpu, "
-        "[tf.config.LogicalDeviceConfiguration(memory_limit=4096)])",
+        do=SET_A_LIMIT,
     )
     other_error = LimitFaults.other_error
 
@@ -85,7 +82,7 @@ class Reading(probe.GpuReading):
     """Of the first GPU."""
 
     def figure(self) -> str:
-        first, grown = (self.pool.first - self.pool.before), (self.pool.grown - self.pool.before)
+        first, grown = self.pool.first - self.pool.before, self.pool.grown - self.pool.before
         return f"{mib(first)}, then {mib(grown)}, ceiling {self.pool.ceiling_mib} MiB"
 
 
@@ -105,14 +102,13 @@ def measure(ctx: Context) -> Reading:
         grown = memory()
         exceeded = ctx.attempt(lambda: program.fill(ceiling_mib * MIB * 2))
         last = memory()
-        kernel = program.multiply()
-    return Reading(Pool(ceiling_mib, before, first, grown, within, last, exceeded, kernel))
+        return Reading(Pool(ceiling_mib, before, first, grown, within, last, exceeded, program.multiply()))
 
 
 def judge(reading: Reading, facts: Facts) -> Findings:
     pool = reading.pool
-    ceiling, first = pool.ceiling_mib * MIB, (pool.first - pool.before)
-    highest = max((use - pool.before) for use in (pool.first, pool.grown, pool.last))
+    ceiling, first = pool.ceiling_mib * MIB, pool.first - pool.before
+    highest = max(use - pool.before for use in (pool.first, pool.grown, pool.last))
     figures = {"ceiling_mib": pool.ceiling_mib, "beyond_bytes": 2 * ceiling}
     # CUDA counts a little less memory than NVML: what the driver keeps for itself.
     if not is_partitioned(facts, reading.given[0]) and not 0.95 * CAP_BYTES <= ceiling <= CAP_BYTES + MIB:

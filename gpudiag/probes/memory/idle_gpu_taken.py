@@ -16,7 +16,6 @@ What to do
 from __future__ import annotations
 
 from gpudiag import probe
-from gpudiag.hostfacts import Facts
 from gpudiag.probe import MIB, SLACK_BYTES, Context, Findings, Kernel, MemoryUse, mib, refuse_disturbance, warn
 from gpudiag.probes.common import GraphProgram
 from gpudiag.record import Record
@@ -104,10 +103,10 @@ def _use_first(ctx: Context, visible: str) -> tuple[list[MemoryUse], Kernel]:
 
 def _rises(idle: Idle) -> tuple[int, int]:
     """Return what a GPU lost while hidden and, after that, while visible."""
-    return (idle.hidden - idle.start), (idle.unused - idle.hidden)
+    return idle.hidden - idle.start, idle.unused - idle.hidden
 
 
-def judge(reading: Reading, facts: Facts) -> Findings:
+def judge(reading: Reading) -> Findings:
     for one in reading.idle:
         hidden, context, pool = one.hidden - one.start, one.made - one.hidden, one.unused - one.made
         if hidden > SLACK_BYTES:

@@ -63,7 +63,7 @@ class Reading(probe.GpuReading):
     """In the order of ``given``."""
 
     def figure(self) -> str:
-        most = max((one.first - one.before) for one in self.devices)
+        most = max(one.first - one.before for one in self.devices)
         refused = "refused" if all(one.exceeded for one in self.devices) else "given out"
         return f"{mib(most)} taken, {mib(BEYOND_BYTES)} {refused}, limit {mib(LIMIT_BYTES)}"
 

@@ -18,7 +18,6 @@ from __future__ import annotations
 from functools import partial
 
 from gpudiag import probe
-from gpudiag.hostfacts import Facts
 from gpudiag.placement import created_devices
 from gpudiag.probe import MIB, Context, Findings, Kernel, Raised, fail, mib, warn
 from gpudiag.probes.common import MATRIX, ceilings_mib, without_allocation_retry
@@ -134,7 +133,7 @@ def _compute(ctx: Context, device: str, bus_ids: dict[str, str], kernels: list[K
     kernels.append(ctx.verify(product, bus_ids))
 
 
-def judge(reading: Reading, facts: Facts) -> Findings:
+def judge(reading: Reading) -> Findings:
     limit = reading.limit_mib * MIB
     if reading.refused:
         yield Fault.refused.found(parts=PARTS, limit_bytes=limit, error=reading.refused.brief)

@@ -19,7 +19,6 @@ from functools import partial
 from typing import Any
 
 from gpudiag import probe
-from gpudiag.hostfacts import Facts
 from gpudiag.probe import MIB, SLACK_BYTES, Context, Findings, Kernel, Raised, fail, mib
 from gpudiag.probes.common import MATRIX, create_devices, rises, without_allocation_retry
 from gpudiag.record import Record
@@ -143,7 +142,7 @@ def _answer(ctx: Context, model: int, weights: list[Any], bus_ids: dict[str, str
     answers.append(ctx.verify(product, bus_ids, factor=float(model)))
 
 
-def judge(reading: Reading, facts: Facts) -> Findings:
+def judge(reading: Reading) -> Findings:
     plan = _plan(reading.given)
     for number, (model, planned) in enumerate(zip(reading.models, plan, strict=True), start=1):
         pci_bus_id = reading.given[planned]

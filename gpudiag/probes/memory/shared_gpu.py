@@ -26,7 +26,7 @@ from gpudiag.hostfacts import Facts
 from gpudiag.model import Gpu
 from gpudiag.placement import created_devices
 from gpudiag.probe import MIB, SLACK_BYTES, Context, Findings, Kernel, MemoryUse, Raised, fail, mib, note, warn
-from gpudiag.probes.common import MATRIX, attempt_context, ceilings_mib, is_partitioned, is_square
+from gpudiag.probes.common import MATRIX, SET_A_LIMIT, attempt_context, ceilings_mib, is_partitioned, is_square
 from gpudiag.record import Record
 
 HELD_BYTES = 256 * MIB
@@ -45,8 +45,7 @@ class Fault(probe.KernelFaults):
     more_than_free = fail(
         "by default TensorFlow counts on {ceiling_mib} MiB of {device}, {free_bytes} are free",
         means="By default TensorFlow counts on memory that another process holds.",
-        do="Set a limit: tf.config.set_logical_device_configuration(gpu, "
-        "[tf.config.LogicalDeviceConfiguration(memory_limit=4096)])",
+        do=SET_A_LIMIT,
     )
     less_than_free = warn(
         "by default TensorFlow counts on {ceiling_mib} MiB of {device}, {free_bytes} are free; "

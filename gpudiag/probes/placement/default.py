@@ -19,7 +19,6 @@ from collections.abc import Callable
 from typing import Any
 
 from gpudiag import probe
-from gpudiag.hostfacts import Facts
 from gpudiag.placement import devices_of
 from gpudiag.probe import Context, Findings, Kernel, Raised, fail
 from gpudiag.probes.common import MATRIX, is_square
@@ -110,7 +109,7 @@ def _run(ctx: Context, mode: str, program: Callable[[], Any]) -> Run:
     return Run(mode, devices_of("MatMul", log.placements), any(correct), raised)
 
 
-def judge(reading: Reading, facts: Facts) -> Findings:
+def judge(reading: Reading) -> Findings:
     for run in reading.runs:
         logged = ", ".join(run.logged)
         if run.raised:

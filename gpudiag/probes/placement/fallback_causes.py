@@ -27,7 +27,6 @@ from itertools import count
 from typing import Any
 
 from gpudiag import probe
-from gpudiag.hostfacts import Facts
 from gpudiag.placement import devices_of, short_device
 from gpudiag.probe import Context, Findings, Raised, fail, note, warn
 from gpudiag.probes.common import MATRIX, is_square
@@ -186,7 +185,7 @@ def measure(ctx: Context) -> Reading:
     return Reading(tuple(runs))
 
 
-def judge(reading: Reading, facts: Facts) -> Findings:
+def judge(reading: Reading) -> Findings:
     for run in reading.runs:
         logged, expected = ", ".join(run.soft.logged), FALLS_TO[run.cause]
         if run.soft.raised:

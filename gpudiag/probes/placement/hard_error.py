@@ -20,7 +20,6 @@ from __future__ import annotations
 from typing import Any
 
 from gpudiag import probe
-from gpudiag.hostfacts import Facts
 from gpudiag.placement import devices_of, short_device
 from gpudiag.probe import Context, Findings, Raised, fail, warn
 from gpudiag.probes.common import MATRIX
@@ -122,7 +121,7 @@ def measure(ctx: Context) -> Reading:
     return Reading((*eager, *(run_session(requested, soft=soft) for requested, soft in requests)))
 
 
-def judge(reading: Reading, facts: Facts) -> Findings:
+def judge(reading: Reading) -> Findings:
     for run in reading.runs:
         if run.raised is None:
             yield Fault.no_error.found(what=run.what, device=run.device)

@@ -19,7 +19,6 @@ from collections.abc import Callable
 from typing import Any
 
 from gpudiag import probe
-from gpudiag.hostfacts import Facts
 from gpudiag.placement import devices_of
 from gpudiag.probe import Context, Findings, Raised, fail
 from gpudiag.record import Record
@@ -126,7 +125,7 @@ def _run(ctx: Context, mode: str, program: Callable[[], Any]) -> Run:
     return Run(mode, logged, results[0] if results else None, raised)
 
 
-def judge(reading: Reading, facts: Facts) -> Findings:
+def judge(reading: Reading) -> Findings:
     for run in reading.runs:
         if run.raised:
             yield Fault.program_raised.found(mode=run.mode, error=run.raised.brief)

@@ -20,7 +20,6 @@ from collections.abc import Callable
 from typing import Any
 
 from gpudiag import probe
-from gpudiag.hostfacts import Facts
 from gpudiag.placement import devices_of, short_device
 from gpudiag.probe import Context, Findings, Kernel, Raised, fail, note
 from gpudiag.probes.common import MATRIX, is_square
@@ -135,7 +134,7 @@ def measure(ctx: Context) -> Reading:
     return Reading(held, products, tuple(sums), ctx.pci_bus_ids())
 
 
-def judge(reading: Reading, facts: Facts) -> Findings:
+def judge(reading: Reading) -> Findings:
     if reading.matrix != CPU:
         yield Fault.held_elsewhere.found(op="tf.constant", requested=CPU, held=reading.matrix)
     for step in (*reading.products, *reading.sums):

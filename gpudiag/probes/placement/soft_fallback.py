@@ -19,7 +19,6 @@ from collections.abc import Callable
 from typing import Any
 
 from gpudiag import probe
-from gpudiag.hostfacts import Facts
 from gpudiag.placement import devices_of, short_device
 from gpudiag.probe import Context, Findings, Raised, fail
 from gpudiag.probes.common import MATRIX, is_square
@@ -109,7 +108,7 @@ def _run(ctx: Context, mode: str, multiply: Callable[[], Any]) -> Run:
     return Run(mode, devices_of("MatMul", log.placements), short_device(product.device), is_square(product))
 
 
-def judge(reading: Reading, facts: Facts) -> Findings:
+def judge(reading: Reading) -> Findings:
     for run in reading.runs:
         if run.raised:
             yield Fault.raised_instead.found(mode=run.mode, requested=MISSING, error=run.raised.brief)

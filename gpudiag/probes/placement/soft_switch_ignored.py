@@ -23,7 +23,6 @@ from collections.abc import Callable
 from typing import Any
 
 from gpudiag import probe
-from gpudiag.hostfacts import Facts
 from gpudiag.placement import devices_of, short_device
 from gpudiag.probe import Context, Findings, Raised, note
 from gpudiag.probes.common import MATRIX
@@ -155,7 +154,7 @@ def measure(ctx: Context) -> Reading:
     return Reading(tuple(attempts))
 
 
-def judge(reading: Reading, facts: Facts) -> Findings:
+def judge(reading: Reading) -> Findings:
     for attempt in reading.attempts:
         way = WAYS[attempt.way]
         if attempt.came_to == way.comes_to:

@@ -21,7 +21,6 @@ from functools import partial
 from typing import Any
 
 from gpudiag import probe
-from gpudiag.hostfacts import Facts
 from gpudiag.placement import created_devices
 from gpudiag.probe import FILLED_BYTES, Context, Findings, Kernel, Work, fail, warn
 from gpudiag.probes.common import MATRIX, devices_in_graphs, gpus_of_graph_devices, is_square, rises
@@ -103,7 +102,7 @@ def measure(ctx: Context) -> Reading:
     return Reading(tuple(copies), kernels["named"])
 
 
-def judge(reading: Reading, facts: Facts) -> Findings:
+def judge(reading: Reading) -> Findings:
     expected = dict(zip(COPIES, gpus_of_graph_devices(reading.given), strict=False))
     for scope, copy in zip(COPIES, reading.copies, strict=True):
         if copy.kernel.device != scope:

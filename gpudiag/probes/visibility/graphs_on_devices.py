@@ -19,7 +19,6 @@ from contextlib import ExitStack, closing
 from functools import partial
 
 from gpudiag import probe
-from gpudiag.hostfacts import Facts
 from gpudiag.placement import created_devices, devices_of
 from gpudiag.probe import FILLED_BYTES, MIB, Context, Findings, Kernel, Work, fail
 from gpudiag.probes.common import MATRIX, devices_in_graphs, gpus_of_graph_devices, is_square, rises
@@ -74,7 +73,7 @@ def measure(ctx: Context) -> Reading:
     return Reading(tuple(graphs))
 
 
-def judge(reading: Reading, facts: Facts) -> Findings:
+def judge(reading: Reading) -> Findings:
     for number, (work, expected) in enumerate(zip(reading.graphs, gpus_of_graph_devices(reading.given), strict=True)):
         if work.kernel.device != f"GPU:{number}":
             yield Fault.other_device.found(named=f"GPU:{number}", device=work.kernel.device or "(not logged)")

@@ -24,7 +24,6 @@ from typing import Any
 import msgspec
 
 from gpudiag import probe
-from gpudiag.hostfacts import Facts
 from gpudiag.placement import created_devices, short_device
 from gpudiag.probe import Context, Findings, Kernel, Raised, fail, warn
 from gpudiag.probes.common import MATRIX, is_square
@@ -135,7 +134,7 @@ def _list_in_eager_mode(ctx: Context, visible_device_list: str) -> Raised | None
     return ctx.attempt(lambda: ctx.tf.config.list_physical_devices("GPU"))
 
 
-def judge(reading: Reading, facts: Facts) -> Findings:
+def judge(reading: Reading) -> Findings:
     attempts = [
         *(("session", invalid, raised, "InvalidArgumentError", INVALID) for invalid, raised in reading.raised.items()),
         *(("eager mode", invalid, raised, "ValueError", EAGER_INVALID) for invalid, raised in reading.eager.items()),

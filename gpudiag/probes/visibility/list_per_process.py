@@ -19,7 +19,6 @@ from __future__ import annotations
 import msgspec
 
 from gpudiag import probe
-from gpudiag.hostfacts import Facts
 from gpudiag.probe import FILLED_BYTES, MIB, Context, FewerListed, Findings, Work
 from gpudiag.probes.common import GraphProgram, rises
 
@@ -75,6 +74,6 @@ def _worker(ctx: Context, number: int) -> tuple[Work, Work]:
     return own, others
 
 
-def judge(reading: Reading, facts: Facts) -> Findings:
+def judge(reading: Reading) -> Findings:
     for work, expected in zip(reading.processes, reading.given, strict=False):
         yield from work.verified_on(expected)

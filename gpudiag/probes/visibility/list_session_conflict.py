@@ -21,7 +21,6 @@ from functools import partial
 from typing import Any
 
 from gpudiag import probe
-from gpudiag.hostfacts import Facts
 from gpudiag.placement import created_devices
 from gpudiag.probe import MIB, SLACK_BYTES, Context, Findings, Kernel, MemoryUse, Raised, fail, warn
 from gpudiag.probes.common import MATRIX, LimitFaults, is_square
@@ -138,7 +137,7 @@ def measure(ctx: Context) -> Reading:
     return Reading(conflicts, Later(before, after, beyond), kernel)
 
 
-def judge(reading: Reading, facts: Facts) -> Findings:
+def judge(reading: Reading) -> Findings:
     later, kernel = reading.later, reading.kernel
     for when, raised in reading.conflicts.items():
         if raised is None:

@@ -17,7 +17,6 @@ from __future__ import annotations
 from functools import partial
 
 from gpudiag import probe
-from gpudiag.hostfacts import Facts
 from gpudiag.probe import Context, Findings, fail, warn
 from gpudiag.record import Record
 
@@ -46,10 +45,6 @@ class Fault(probe.GpuFaults):
         "under CUDA_VISIBLE_DEVICES='{value}' TensorFlow lists {listed} GPU(s), the CUDA driver shows {shown}",
         do="See TensorFlow's log: it leaves out GPUs with few multiprocessors (TF_MIN_GPU_MULTIPROCESSOR_COUNT).",
     )
-
-
-ABSENT_INDEX = 999
-"""More GPUs than any machine has."""
 
 
 class Shown(Record):
@@ -84,30 +79,27 @@ class Reading(probe.Reading):
 
 
 def measure(ctx: Context) -> Reading:
-    look = partial(_look, ctx)
     values = {
-        form: Value(value, expected, ctx.apart(look, Shown, {"CUDA_VISIBLE_DEVICES": value}))
+        form: Value(value, expected, ctx.apart(partial(_look, ctx), Shown, {"CUDA_VISIBLE_DEVICES": value}))
         for form, (value, expected) in _forms(ctx).items()
     }
-    return Reading(tuple(gpu.pci_bus_id for gpu in ctx.gpus), values)
+    return Reading(ctx.given, values)
 
 
 def _forms(ctx: Context) -> dict[str, tuple[str, tuple[str, ...]]]:
     """Return a value for each form and the PCI bus ids of the GPUs it names; only GPUs that were given are named."""
-    given, back = ctx.gpus, ctx.gpus[::-1]
-    first, everything = (given[0].pci_bus_id,), tuple(gpu.pci_bus_id for gpu in back)
-    rest = "".join(f",{gpu.index}" for gpu in given[1:])
+    index, back = str(ctx.gpus[0].index), ctx.gpus[::-1]
+    first, everything = ctx.given[:1], ctx.given[::-1]
+    rest = "".join(f",{gpu.index}" for gpu in ctx.gpus[1:])
     forms: dict[str, tuple[str, tuple[str, ...]]] = {
         "UUIDs": (",".join(gpu.uuid for gpu in back), everything),
-        "one index": (str(given[0].index), first),
+        "one index": (index, first),
         "indices": (",".join(str(gpu.index) for gpu in back), everything),
         "-1": ("-1", ()),
         "empty": ("", ()),
-        "invalid": (f"{given[0].index},{ABSENT_INDEX}{rest}", first),
+        "invalid": (f"{index},999{rest}", first),  # no machine has so many
     }
-    if len(given) == 1:
-        del forms["indices"]
-    return forms
+    return forms if len(ctx.gpus) > 1 else {form: forms[form] for form in forms if form != "indices"}
 
 
 def _look(ctx: Context) -> Shown:
@@ -115,7 +107,7 @@ def _look(ctx: Context) -> Shown:
     return Shown(listed, tuple(device.pci_bus_id for device in ctx.cuda_devices()))
 
 
-def judge(reading: Reading, facts: Facts) -> Findings:
+def judge(reading: Reading) -> Findings:
     named = reading.values["UUIDs"].shown
     if min(named.listed, len(named.pci_bus_ids)) < len(reading.given):
         yield Fault.gpu_not_seen.found(seen=named.listed, given=len(reading.given))

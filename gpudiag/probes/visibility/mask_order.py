@@ -17,7 +17,6 @@ from __future__ import annotations
 from functools import partial
 
 from gpudiag import probe
-from gpudiag.hostfacts import Facts
 from gpudiag.probe import MIB, Context, Findings, Work, fail
 from gpudiag.probes.common import create_devices, work
 from gpudiag.record import Record
@@ -78,7 +77,7 @@ def _work(ctx: Context) -> Order:
     return Order(seen, created, work(ctx, "/GPU:0", created))
 
 
-def judge(reading: Reading, facts: Facts) -> Findings:
+def judge(reading: Reading) -> Findings:
     forth, back = reading.forth, reading.back
     if forth.created == back.created:
         yield Fault.order_ignored.found(pci_bus_id=forth.created.get("GPU:0", "(not named)"))

@@ -19,7 +19,6 @@ import os
 from functools import partial
 
 from gpudiag import probe
-from gpudiag.hostfacts import Facts
 from gpudiag.probe import Context, Findings, Work, fail, warn
 from gpudiag.probes.common import create_devices, work
 from gpudiag.record import Record
@@ -101,7 +100,7 @@ def _late(ctx: Context, value: str) -> Late:
     return Late(before, after, work(ctx, "/GPU:0", create_devices(ctx)))
 
 
-def judge(reading: Reading, facts: Facts) -> Findings:
+def judge(reading: Reading) -> Findings:
     given, early, late = reading.given, reading.early, reading.late
     chosen = given[-1:] if len(given) > 1 else ()
     if early.pci_bus_ids != chosen or early.listed != len(chosen):

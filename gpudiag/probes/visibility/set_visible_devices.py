@@ -17,7 +17,6 @@ from __future__ import annotations
 from functools import partial
 
 from gpudiag import probe
-from gpudiag.hostfacts import Facts
 from gpudiag.placement import created_devices
 from gpudiag.probe import MIB, SLACK_BYTES, Context, Findings, Raised, Work, fail, note, warn
 from gpudiag.probes.common import create_devices, rises, work
@@ -124,7 +123,7 @@ def _choose(ctx: Context) -> Chosen:
     return Chosen(done[0], rose, "".join(beyond))
 
 
-def judge(reading: Reading, facts: Facts) -> Findings:
+def judge(reading: Reading) -> Findings:
     chosen, reordered, untyped = reading.chosen, reading.reordered, reading.untyped
     *hidden, visible = reading.given
     yield from chosen.done.verified_on(visible)
