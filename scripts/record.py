@@ -2,8 +2,8 @@
 
     python scripts/record.py [PROBE ...]
 
-Writes ``tests/recorded/<machine>/<probe>.json`` for each probe that measures (all of them, if none is named) and the
-facts of the machine as ``facts.json``. A reading that gives a finding is not written.
+Writes ``tests/recorded/<machine>/<probe>.json`` for each probe that is named; for every probe that measures, and the
+facts of the machine as ``facts.json``, if none is. A reading that gives a finding is not written.
 """
 
 from __future__ import annotations
@@ -48,7 +48,8 @@ def write(path: Path, content: object) -> None:
 def main() -> None:
     for machine in MACHINES:
         report = run(machine, sys.argv[1:])
-        write(RECORDED / machine / "facts.json", report.facts)
+        if not sys.argv[1:]:
+            write(RECORDED / machine / "facts.json", report.facts)
         for row in {row.probe: row for row in reversed(report.rows)}.values():
             if row.findings:
                 print(f"{row.probe} on {machine} is not written: {row.findings[0].message}", file=sys.stderr)

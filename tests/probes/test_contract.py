@@ -11,13 +11,14 @@ from typing import Any
 import msgspec
 import pytest
 
+from far_side import ABSENT, Children
 from gpudiag import catalogue
 from gpudiag.catalogue import Entry
 from gpudiag.child import ChildContext
 from gpudiag.errors import Disturbed
-from gpudiag.hostfacts import Facts, example_gpu
+from gpudiag.hostfacts import Facts, example, example_gpu
 from gpudiag.model import Gpu, Judged, Limits, Severity
-from gpudiag.probe import MIB, Faults, GpuReading, MemoryUse, fail, note, warn
+from gpudiag.probe import MIB, Faults, GpuReading, MemoryUse, Scope, fail, note, warn
 from provocations import table
 
 RECORDED = Path(__file__).parents[1] / "recorded"
@@ -27,6 +28,13 @@ ON_GPUS = [entry for entry in ENTRIES if entry.reading is not None and issubclas
 OLDER = json.loads((RECORDED / "older.json").read_bytes())
 # A probe of numbers says by which kind of its own that a number means another GPU.
 ANOTHER_GPU = {"logical.index_shift": "other_number"}
+
+# The listing is what this one judges.
+NOT_LISTED = {"discovery.physical_devices": "fewer_listed"}
+# They meet the second process, which these tests do not start, before they list the GPUs.
+MEETS_FIRST = {"memory.allocator", "memory.shared_gpu", "visibility.list_per_process"}
+
+ALONE = [entry for entry in ENTRIES if entry.probe.needs.gpus and entry.name not in MEETS_FIRST]
 
 _Path = tuple[str | int, ...]
 
@@ -84,6 +92,18 @@ def test_a_gpu_that_is_not_listed_is_found_and_nothing_else(entry: Entry) -> Non
     judged = judge(entry, {**reading, "seen": reading["seen"] - 1})
     assert (kinds(judged), judged.verified) == ({"gpu_not_seen"}, ())
     assert judged.figure == f"TensorFlow lists {reading['seen'] - 1} of {reading['seen']} GPUs"
+
+
+@pytest.mark.parametrize(
+    "entry", [one for one in ENTRIES if one.probe.needs.gpus and one.name not in MEETS_FIRST], ids=name
+)
+def test_no_probe_passes_without_a_gpu(entry: Entry, tensorflow: Children) -> None:
+    given = max(entry.probe.needs.gpus, 2 if entry.probe.scope is Scope.ALL_GPUS else 1)
+    judged = entry.judge(tensorflow.measure(entry.name, *[ABSENT] * given), example(), Limits())
+    assert kinds(judged) == {NOT_LISTED.get(entry.name, "gpu_not_seen")}
+    assert judged.verified == ()
+    if entry in ON_GPUS:
+        assert judged.figure == f"TensorFlow lists 0 of {given} GPUs"
 
 
 @pytest.mark.parametrize(("probe", "path"), KERNELS)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from far_side import ABSENT, Children, judge, kinds
+from far_side import Children, judge, kinds
 
 ALTERED = "processes.altered_tensorflow:"
 
@@ -47,17 +47,3 @@ def test_late_changes_are_refused(tensorflow: Children) -> None:
 )
 def test_misbehaviour_is_noticed(probe: str, alteration: str, expected: list[str], tensorflow: Children) -> None:
     assert kinds(judge(probe, tensorflow.measure(probe, target=ALTERED + alteration))) == expected
-
-
-def test_a_split_gpu_is_not_passed_without_a_gpu(tensorflow: Children) -> None:
-    judged = judge("logical.gpu_split", tensorflow.measure("logical.gpu_split", ABSENT))
-    assert kinds(judged) == ["gpu_not_seen"]
-    assert judged.verified == ()
-
-
-@pytest.mark.parametrize("probe", ["logical.index_shift", "logical.split_against_growth", "logical.split_memory"])
-def test_a_gpu_that_is_not_there_is_noticed(probe: str, tensorflow: Children) -> None:
-    judged = judge(probe, tensorflow.measure(probe, ABSENT))
-    assert kinds(judged) == ["gpu_not_seen"]
-    assert judged.verified == ()
-    assert judged.figure == "TensorFlow lists 0 of 1 GPUs"

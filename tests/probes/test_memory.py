@@ -1,45 +1,23 @@
-"""The memory probes where TensorFlow has no GPU, and memory that others change."""
+"""What the memory probes rest on: TensorFlow's log, and memory that others change."""
 
 from __future__ import annotations
 
 import pytest
 
-from far_side import ABSENT, Children, judge, kinds
 from gpudiag.errors import Disturbed
 from gpudiag.probe import MIB, MemoryUse, refuse_disturbance
 from gpudiag.probes.common import ceilings_mib
 
-
-@pytest.mark.parametrize(
-    "probe",
-    [
-        "memory.default_takes_all",
-        "memory.fraction",
-        "memory.fraction_above_one",
-        "memory.growth",
-        "memory.growth_forced",
-        "memory.growth_lost",
-        "memory.growth_with_fraction",
-    ],
+CREATED = (
+    "I0000 00:00:1795261969.855715   16035 gpu_device.cc:2043] Created device /job:localhost/replica:0/task:0/"
+    "device:GPU:{number} with {mb} MB memory:  -> device: 0, name: NVIDIA A100, pci bus id: 0000:01:00.0, "
+    "compute capability: 8.0"
 )
-def test_not_passed_without_a_gpu(probe: str, tensorflow: Children) -> None:
-    judged = judge(probe, tensorflow.measure(probe, ABSENT))
-    assert kinds(judged) == ["gpu_not_seen"]
-    assert judged.verified == ()
-    assert judged.figure == "TensorFlow lists 0 of 1 GPUs"
 
 
-@pytest.mark.parametrize("probe", ["memory.growth_mismatch", "memory.idle_gpu_taken"])
-def test_not_passed_without_two_gpus(probe: str, tensorflow: Children) -> None:
-    judged = judge(probe, tensorflow.measure(probe, ABSENT, ABSENT))
-    assert kinds(judged) == ["gpu_not_seen"]
-    assert judged.verified == ()
-    assert judged.figure == "TensorFlow lists 0 of 2 GPUs"
-
-
-def test_the_ceiling_is_read_from_what_tensorflow_says() -> None:
-    line = "I gpu_device.cc] Created device /job:localhost/replica:0/task:0/device:GPU:1 with 14448 MB memory:  -> "
-    assert ceilings_mib([line, "Created device CPU:0"]) == {"GPU:1": 14448}
+def test_ceilings_are_read_from_the_log() -> None:
+    lines = [CREATED.format(number=number, mb=mb) for number, mb in ((0, 64), (1, 14448))]
+    assert ceilings_mib(["Created device", *lines]) == {"GPU:0": 64, "GPU:1": 14448}
 
 
 def use(used_mib: int, own_mib: int | None) -> MemoryUse:
