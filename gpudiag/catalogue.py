@@ -22,12 +22,16 @@ import gpudiag.probes
 from gpudiag.errors import CatalogueError, UsageError, nearest
 from gpudiag.hostfacts import Facts
 from gpudiag.model import Finding, Judged, Limits
-from gpudiag.probe import HEADINGS, MEANING, Case, GpuReading, Kind, Probe, Reading, Verified, as_of_today
+from gpudiag.probe import HEADINGS, MEANING, Case, Faults, GpuReading, Kind, Probe, Reading, Verified, as_of_today
 
 _PACKAGE = gpudiag.probes.__name__
 
 WITHOUT_DOCSTRINGS = sys.flags.optimize >= 2
 """True where ``python -OO`` or ``PYTHONOPTIMIZE=2`` strips the docstrings: they are then read from the source."""
+
+
+_MEASURED = ("PROBE", "Fault", "Reading", "judge")
+_HOST = ("PROBE", "judge", "figure", "CASES")
 
 
 @dataclass(frozen=True)
@@ -158,28 +162,29 @@ def _entry(module: ModuleType, name: str) -> Entry:
         return CatalogueError(f"{module.__file__}: {fault}")
 
     members = vars(module)
-    reading = members.get("Reading") if "measure" in members else None
-    fault = members.get("Fault")
-    required = ["PROBE", "judge", *(["Fault"] if fault else ["CASES"]), *([] if reading else ["figure"])]
-    missing = [wanted for wanted in required if wanted not in members]
+    measures = "measure" in members
+    missing = [wanted for wanted in (_MEASURED if measures else _HOST) if wanted not in members]
     if missing:
         raise refuse(f"a probe needs {', '.join(missing)}")
-    if "measure" in members and not (isinstance(reading, type) and issubclass(reading, Reading)):
-        raise refuse("a probe that measures needs a class Reading(gpudiag.probe.Reading)")
     if not WITHOUT_DOCSTRINGS:  # to read every source would take 0.2 s
         written = sections(documentation(module))
-        headings = HEADINGS if fault else (*HEADINGS, MEANING)
+        headings = HEADINGS if measures else (*HEADINGS, MEANING)
         if absent := [heading for heading in headings if not written.get(heading)]:
             raise refuse(f"the docstring lacks {', '.join(absent)}")
     try:
         SpecifierSet(members["PROBE"].needs.versions)
     except InvalidSpecifier:
-        raise refuse(f"{members['PROBE'].needs.versions!r} is no range of versions") from None
-    if fault:
-        return Entry(name, module, members["PROBE"], fault.kinds(), (), reading)
-    kinds = tuple(value for value in members.values() if isinstance(value, Kind))
-    _refuse_unknown_kinds(members["CASES"], kinds, refuse)
-    return Entry(name, module, members["PROBE"], kinds, members["CASES"], reading)
+        raise refuse(f"{members['PROBE'].needs.versions!r} is not a range of versions") from None
+    if not measures:
+        kinds = tuple(value for value in members.values() if isinstance(value, Kind))
+        _refuse_unknown_kinds(members["CASES"], kinds, refuse)
+        return Entry(name, module, members["PROBE"], kinds, members["CASES"], None)
+    reading, fault = members["Reading"], members["Fault"]
+    if not (isinstance(reading, type) and issubclass(reading, Reading) and "figure" in vars(reading)):
+        raise refuse("a probe that measures needs a class Reading(gpudiag.probe.Reading) with a figure")
+    if not (isinstance(fault, type) and issubclass(fault, Faults)):
+        raise refuse("a probe that measures needs a class Fault(gpudiag.probe.Faults)")
+    return Entry(name, module, members["PROBE"], fault.kinds(), (), reading)
 
 
 def _refuse_unknown_kinds(cases: Iterable[Case], kinds: Iterable[Kind], refuse: Any) -> None:

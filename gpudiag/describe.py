@@ -52,12 +52,8 @@ def explanation(entry: Entry, width: int, report: Report | None = None) -> str:
     if entry.kinds:
         lines += ["Findings", ""]
         for kind in entry.kinds:
-            texts = [kind.means] if kind.means else []
-            texts += [with_names(kind.message), with_names(kind.advice)]
-            lines += [
-                f"    {kind.name} ({kind.severity.value}): {texts[0]}",
-                *(f"        {text}" for text in texts[1:]),
-            ]
+            message, *rest = filter(None, (with_names(kind.message), kind.means, with_names(kind.advice)))
+            lines += [f"    {kind.name} ({kind.severity.value}): {message}", *(f"        {text}" for text in rest)]
     text = wrapped("\n".join(lines).rstrip(), width) + "\n"
     return text if report is None else f"{text}\n{_measured(entry, report, width)}"
 

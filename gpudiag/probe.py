@@ -149,7 +149,6 @@ class GpuFaults(Faults):
 
     gpu_not_seen = fail(
         "TensorFlow lists {seen} of the {given} GPUs that NVML reports and this probe was given",
-        means="TensorFlow lists fewer GPUs than the probe was given.",
         do=SEE_THE_CAUSE,
     )
 
@@ -159,7 +158,6 @@ class ReplicaFaults(GpuFaults):
 
     other_gpu = fail(
         "{device} is the GPU {found} by TensorFlow's own description, it should be {expected}",
-        means="TensorFlow says that a device is another GPU than it should be.",
         do="Choose GPUs by UUID, which no order changes: export CUDA_VISIBLE_DEVICES=GPU-... (see nvidia-smi -L)",
     )
 
@@ -169,7 +167,6 @@ class KernelFaults(ReplicaFaults):
 
     wrong_result = fail(
         "a matrix product on {device} ({pci_bus_id}) is wrong",
-        means="A matrix product that the GPU computed is wrong.",
         do="Trust no result of this GPU. Look for its errors in `nvidia-smi -q -d ECC` and `dmesg | grep Xid`.",
     )
 
@@ -180,7 +177,6 @@ class WorkFaults(KernelFaults):
     memory_elsewhere = fail(
         "a tensor of {wanted_bytes} on {device} raised the memory of {pci_bus_id} by {taken_bytes}; "
         "the memory that rose most was that of {most}",
-        means="A tensor took memory of another GPU than its device's, or of none.",
         do="Choose GPUs by UUID, which no order changes: export CUDA_VISIBLE_DEVICES=GPU-... (see nvidia-smi -L)",
     )
 

@@ -6,6 +6,7 @@ import copy
 import json
 from collections.abc import Iterator
 from pathlib import Path
+from types import ModuleType
 from typing import Any
 
 import msgspec
@@ -15,10 +16,10 @@ from far_side import ABSENT, Children
 from gpudiag import catalogue
 from gpudiag.catalogue import Entry
 from gpudiag.child import ChildContext
-from gpudiag.errors import Disturbed
+from gpudiag.errors import CatalogueError, Disturbed
 from gpudiag.hostfacts import Facts, example, example_gpu
 from gpudiag.model import Gpu, Judged, Limits, Severity
-from gpudiag.probe import MIB, Faults, GpuReading, MemoryUse, Scope, fail, note, warn
+from gpudiag.probe import MIB, Faults, GpuReading, MemoryUse, Needs, Probe, Scope, fail, note, warn
 from provocations import table
 
 RECORDED = Path(__file__).parents[1] / "recorded"
@@ -189,3 +190,41 @@ def test_a_watch_notices_another_process() -> None:
     with pytest.raises(Disturbed, match="by 200 MiB"), theirs.watch(gpu) as memory:  # noqa: PT012  # at its end
         memory()
         memory()
+
+
+def _module(**members: Any) -> ModuleType:
+    """Return a probe of good form, but for ``members``."""
+    module = ModuleType("scratch", "Text.\n\nWhat it does\n    a\nWhy it matters\n    b\nWhat to do\n    c\n")
+    good = catalogue.get("placement.log").module
+    vars(module).update(
+        {name: vars(good)[name] for name in ("PROBE", "Fault", "Reading", "judge", "measure")} | members
+    )
+    return module
+
+
+class _NoFigure(GpuReading):
+    pass
+
+
+@pytest.mark.parametrize(
+    ("members", "said"),
+    [
+        ({"__doc__": "Text."}, "the docstring lacks What it does"),
+        ({"Fault": object}, "needs a class Fault"),
+        ({"Reading": object}, "needs a class Reading"),
+        ({"Reading": _NoFigure}, "with a figure"),
+        ({"PROBE": Probe(needs=Needs(versions="new"))}, "'new' is not a range of versions"),
+    ],
+    ids=lambda value: value if isinstance(value, str) else "",
+)
+def test_a_probe_of_another_form_is_refused(members: dict[str, Any], said: str) -> None:
+    assert catalogue._entry(_module(), "placement.scratch").kinds
+    with pytest.raises(CatalogueError, match=said):
+        catalogue._entry(_module(**members), "placement.scratch")
+
+
+def test_a_probe_without_faults_is_refused() -> None:
+    module = _module()
+    del vars(module)["Fault"]
+    with pytest.raises(CatalogueError, match="a probe needs Fault"):
+        catalogue._entry(module, "placement.scratch")

@@ -1,4 +1,4 @@
-"""The probes of discovery and of masks where TensorFlow has no GPU: they must never pass there."""
+"""Which CUDA code serves which GPU."""
 
 from __future__ import annotations
 
