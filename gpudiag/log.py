@@ -108,6 +108,10 @@ def is_telling(line: str) -> bool:
     return _TELLING.search(line) is not None or bool(recognised(line))
 
 
+def _is_fault(messages: Iterable[Message]) -> bool:
+    return any(one.worth is Worth.FAULT for one in messages)
+
+
 class Kept:
     """What is kept of a log, however long it is: its beginning, its end, and between them what matters.
 
@@ -140,9 +144,10 @@ class Kept:
         events = recognised(line)
         new = [one.message for one in events if self._times[one.message] < _MOST_OF_A_MESSAGE]
         self._times.update(one.message for one in events)
-        if new and self._of_events + _BEFORE < self._between // 2:
-            before = self._passed if any(one.worth is Worth.FAULT for one in new) else ()
-            kept = {number: line} | {at: one for at, one in before if at not in self._middle}
+        room = self._between // 2 - self._of_events
+        if new and room > 0:
+            before = [one for one in self._passed if one[0] not in self._middle] if _is_fault(new) else []
+            kept = {number: line} | dict(before[-room + 1 :] if room > 1 else ())
             self._of_events += len(kept)
             self._middle |= kept
         elif self._others < self._between // 2 and self._matters(line):

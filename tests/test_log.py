@@ -7,7 +7,7 @@ import re
 import pytest
 
 from gpudiag.knowledge.log import NO_SUCH_ELEMENT, POOL_FULL, Worth
-from gpudiag.log import Log, ended_by, statements, text
+from gpudiag.log import Kept, Log, ended_by, of_a_child, shortened, statements, text
 
 OLD = "2024-05-03 14:51:51.684995: {} external/local_xla/xla/stream_executor/cuda/file.cc:9261] "
 NEW = "{}0000 00:00:1795217453.798889    8098 file.cc:2365] "
@@ -132,3 +132,60 @@ LOGGED = NEW.format("W") + "Local rendezvous is aborting with status: RESOURCE_E
 )
 def test_what_a_program_caught_has_not_ended_it(log: list[str], ended: bool) -> None:
     assert ended_by(Log(log), POOL_FULL) is ended
+
+
+TRACEBACK = [
+    "Traceback (most recent call last):",
+    '  File "/home/someone/train.py", line 4, in <module>',
+    "    use(gpus[0])",
+    "IndexError: list index out of range",
+]
+
+
+def kept(lines: list[str]) -> tuple[str, ...]:
+    log = Kept(5, 40, 60)
+    for line in lines:
+        log.add(line)
+    assert log.count == len(lines)
+    return log.lines
+
+
+def test_a_message_is_kept_with_the_lines_before_it_however_long_the_log_is() -> None:
+    lines = [*(f"Epoch {number}" for number in range(500)), *TRACEBACK, *(f"Step {number}" for number in range(500))]
+    found = kept(lines)
+    assert len(found) == 60
+    at = found.index(TRACEBACK[0])
+    assert list(found[at : at + 4]) == TRACEBACK
+    assert [statement for *_, statement in statements(Log(found), NO_SUCH_ELEMENT, STATEMENT)] == [
+        "/home/someone/train.py:4: use(gpus[0])"
+    ]
+    assert (found[0], found[-1]) == ("Epoch 0", "Step 499")
+
+
+def test_a_flood_of_one_message_does_not_hide_another() -> None:
+    flood = [f"{RAISED} {number}" for number in range(2000)]
+    found = kept([*flood, LOGGED.replace("OOM when", "CUDA_ERROR_OUT_OF_MEMORY when"), *flood])
+    assert any("CUDA_ERROR_OUT_OF_MEMORY" in line for line in found)
+
+
+def test_a_short_log_is_kept_whole() -> None:
+    assert kept(["a", *TRACEBACK, "b"]) == ("a", *TRACEBACK, "b")
+
+
+def test_of_a_child_the_last_lines_are_kept_and_what_matters_before() -> None:
+    error = NEW.format("E") + "something that nobody knows"
+    lines = [NEW.format("I") + "nothing", error, RAISED, *(f"line {number}" for number in range(100))]
+    found = of_a_child(lines, last=10, others=8, characters=200)
+    assert found[-10:] == tuple(f"line {number}" for number in range(90, 100))
+    assert error in found
+    assert RAISED in found
+    assert len(found) <= 26
+
+
+def test_a_line_that_is_cut_keeps_its_message() -> None:
+    line = "x" * 400 + " CUDA_ERROR_OUT_OF_MEMORY: out of memory"
+    cut = shortened(line, 100)
+    assert len(cut) < 200
+    assert [event.message.name for event in Log([cut]).events] == ["device_full"]
+    assert shortened("y" * 400, 100) == "y" * 100
+    assert shortened("short", 100) == "short"

@@ -6,7 +6,7 @@ import msgspec
 
 from examples import Example
 from gpudiag.cause import Evidence
-from gpudiag.causes.shared.containers import CUINIT_FAILED, VISIBLE
+from gpudiag.causes.shared.containers import VISIBLE
 from gpudiag.hostfacts import (
     ContainerFacts,
     DeviceNode,
@@ -55,7 +55,9 @@ def _facts(
 
 def _listing(facts: Facts, listed: int = 1, error: str | None = None) -> Evidence:
     """Return evidence with the trace of a listing of so many GPUs; cuInit failed with ``error`` where one is given."""
-    failed = f"E0000 00:00:1.1 1 cuda_platform.cc:52] failed call to cuInit: INTERNAL: CUDA error: {CUINIT_FAILED}"
+    failed = (
+        "E0000 00:00:1.1 1 cuda_platform.cc:52] failed call to cuInit: INTERNAL: CUDA error: Failed call to cuInit: "
+    )
     reading = msgspec.to_builtins(trace.read_log((f"{failed}{error}",) if error else (), listed, None))
     return Evidence(facts, rows=(Row("discovery.trace", (), Judged(), 0.0, reading),))
 

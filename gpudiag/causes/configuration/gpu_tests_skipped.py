@@ -9,10 +9,11 @@ from __future__ import annotations
 
 import re
 
-from gpudiag.cause import Cause, Evidence, Match, Matches
+from gpudiag.cause import Cause, Match, Matches, Program
 from gpudiag.hostfacts import Facts
 from gpudiag.knowledge.log import TEST_SKIPPED
 from gpudiag.model import Severity, Sure
+from gpudiag.probes.discovery import trace
 
 CAUSE = Cause(
     severity=Severity.WARNING,
@@ -39,16 +40,16 @@ def _gpu_expected(facts: Facts) -> str:
     return next((f"{name}={value}" for name, value in facts.variables.items() if _GIVEN.fullmatch(name)), "")
 
 
-def find(evidence: Evidence) -> Matches:
-    found = evidence.program.all(TEST_SKIPPED)
-    expected = _gpu_expected(evidence.facts)
-    if not found or not expected or evidence.trace is None:
+def find(facts: Facts, program: Program, seen: trace.Reading) -> Matches:
+    found = program.all(TEST_SKIPPED)
+    expected = _gpu_expected(facts)
+    if not found or not expected:
         return
-    listed = evidence.trace.listed
+    listed = seen.listed
     summary = [int(event["count"]) for event in found if event["count"]]  # of tests that -v names, too
     yield Match(
         evidence=(
-            *evidence.program.said(TEST_SKIPPED),
+            *program.said(TEST_SKIPPED),
             f"{expected}, and TensorFlow lists {listed or 'none'} here",
         ),
         sure=Sure.LIKELY if listed else Sure.PROVED,

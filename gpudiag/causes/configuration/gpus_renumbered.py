@@ -8,8 +8,9 @@ operation runs on GPU:0, and it seems that the setting is ignored.
 
 from __future__ import annotations
 
-from gpudiag.cause import Cause, Evidence, Match, Matches
+from gpudiag.cause import Cause, Match, Matches, Program
 from gpudiag.causes.shared.visibility import MASK, table
+from gpudiag.hostfacts import Facts
 from gpudiag.knowledge.log import DEVICE_NOT_SATISFIED, INDEX_NOT_VISIBLE, NO_DEVICE_FOR_SPEC
 from gpudiag.model import Severity
 from gpudiag.scope import gpus_in_scope
@@ -21,13 +22,13 @@ CAUSE = Cause(
 )
 
 
-def find(evidence: Evidence) -> Matches:
-    gpus = len(gpus_in_scope(evidence.facts))
-    for asked in evidence.program.all(INDEX_NOT_VISIBLE, DEVICE_NOT_SATISFIED, NO_DEVICE_FOR_SPEC):
+def find(facts: Facts, program: Program) -> Matches:
+    gpus = len(gpus_in_scope(facts))
+    for asked in program.all(INDEX_NOT_VISIBLE, DEVICE_NOT_SATISFIED, NO_DEVICE_FOR_SPEC):
         number = asked["number"]
         if not number or 0 < gpus <= int(number):  # where no GPU is seen, that is the cause, and not the number
             yield Match(
-                evidence=(f"log: {asked.text}", f"{MASK}={evidence.facts.variables.get(MASK, '(not set)')}"),
-                figures={"asked": number or asked["asked"], "table": table(evidence.facts)},
+                evidence=(f"log: {asked.text}", f"{MASK}={facts.variables.get(MASK, '(not set)')}"),
+                figures={"asked": number or asked["asked"], "table": table(facts)},
             )
             return

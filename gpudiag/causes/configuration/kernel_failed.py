@@ -8,7 +8,7 @@ each other; in rare cases the GPU, its memory or its overclocking.
 
 from __future__ import annotations
 
-from gpudiag.cause import Cause, Evidence, Match, Matches
+from gpudiag.cause import Cause, Match, Matches, Program
 from gpudiag.knowledge.log import STRAY_ACCESS
 from gpudiag.model import Severity, Sure
 
@@ -23,7 +23,7 @@ CAUSE = Cause(
 )
 
 
-def find(evidence: Evidence) -> Matches:
-    said = evidence.program.said(STRAY_ACCESS)
+def find(program: Program) -> Matches:
+    said = program.said(STRAY_ACCESS)
     if said:
         yield Match(evidence=said, sure=Sure.POSSIBLE)

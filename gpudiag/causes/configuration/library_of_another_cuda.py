@@ -8,7 +8,7 @@ opens libcuda.so, without a number, which not every driver's installation has.
 
 from __future__ import annotations
 
-from gpudiag.cause import Cause, Evidence, Match, Matches
+from gpudiag.cause import Cause, Match, Matches, Program
 from gpudiag.knowledge.log import LIBRARY_ASKED_FOR, NO_LIBCUDA_LINK
 from gpudiag.log import Log, text
 from gpudiag.model import Severity, Sure
@@ -38,8 +38,8 @@ _OURS = {
 """Library to the version in its name that CUDA 12 has, for which TensorFlow 2.18 to 2.21 is built; cuDNN's is 9."""
 
 
-def find(evidence: Evidence) -> Matches:
-    for asked in evidence.program.all(LIBRARY_ASKED_FOR):
+def find(program: Program) -> Matches:
+    for asked in program.all(LIBRARY_ASKED_FOR):
         name = asked["library"].partition("_")[0]
         if name not in _OURS or asked["version"].partition(".")[0] == _OURS[name]:
             continue

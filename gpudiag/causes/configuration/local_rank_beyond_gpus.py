@@ -8,8 +8,9 @@ index out of range", or an invalid visible_device_list.
 
 from __future__ import annotations
 
-from gpudiag.cause import Cause, Evidence, Match, Matches
+from gpudiag.cause import Cause, Match, Matches, Program
 from gpudiag.causes.shared.visibility import MASK, table
+from gpudiag.hostfacts import Facts
 from gpudiag.knowledge.log import LOCAL_RANK, NO_SUCH_ELEMENT
 from gpudiag.model import Severity, Sure
 from gpudiag.scope import gpus_in_scope
@@ -33,13 +34,12 @@ _LOCAL_RANKS = (
 )
 
 
-def find(evidence: Evidence) -> Matches:
-    facts = evidence.facts
+def find(facts: Facts, program: Program) -> Matches:
     gpus = len(gpus_in_scope(facts))
     name, rank = next(
         ((name, int(value)) for name in _LOCAL_RANKS if (value := facts.variables.get(name, "")).isdecimal()), ("", 0)
     )
-    fell = evidence.program.all(LOCAL_RANK, NO_SUCH_ELEMENT)
+    fell = program.all(LOCAL_RANK, NO_SUCH_ELEMENT)
     failed = len({event.message for event in fell}) == 2
     # A launcher that gives each process a GPU of its own masks it: then one is visible, and the rank is no index.
     own = gpus == 1 and MASK in facts.variables

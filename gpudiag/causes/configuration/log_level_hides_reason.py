@@ -7,10 +7,11 @@ own probes run without it.
 
 from __future__ import annotations
 
-from gpudiag.cause import Cause, Evidence, Match, Matches
+from gpudiag.cause import Cause, Match, Matches, Variables
 from gpudiag.causes.shared.configuration import WITHOUT_GPU
 from gpudiag.log import Log
 from gpudiag.model import Severity
+from gpudiag.probes.discovery import trace
 
 CAUSE = Cause(
     severity=Severity.WARNING,
@@ -21,12 +22,12 @@ CAUSE = Cause(
 _LOG_LEVEL = "TF_CPP_MIN_LOG_LEVEL"
 
 
-def find(evidence: Evidence) -> Matches:
-    value = evidence.facts.variables.get(_LOG_LEVEL, "")
-    if evidence.trace is None or evidence.trace.listed or not value.strip().isdecimal():
+def find(variables: Variables, seen: trace.Reading) -> Matches:
+    value = variables.get(_LOG_LEVEL, "")
+    if seen.listed or not value.strip().isdecimal():
         return
     hidden = "IWE"[: int(value)]
-    said = Log(f"{line.file}: {line.text}" for line in evidence.trace.lines if line.level in hidden)
+    said = Log(f"{line.file}: {line.text}" for line in seen.lines if line.level in hidden)
     reasons = said.said(*WITHOUT_GPU)
     if reasons:
         yield Match(

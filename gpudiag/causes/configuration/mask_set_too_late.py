@@ -9,9 +9,9 @@ from __future__ import annotations
 
 import msgspec
 
-from gpudiag.cause import Cause, Evidence, Match, Matches
+from gpudiag.cause import Cause, Match, Matches, Program
 from gpudiag.causes.shared.visibility import MASK, PROGRAMMING_GUIDE
-from gpudiag.hostfacts import EnvironmentFacts
+from gpudiag.hostfacts import EnvironmentFacts, Facts
 from gpudiag.knowledge.log import DEVICE_CREATED, MASK_PRINTED
 from gpudiag.model import Severity, Sure
 from gpudiag.scope import gpus_in_scope, index_is_ambiguous
@@ -27,10 +27,9 @@ CAUSE = Cause(
 )
 
 
-def find(evidence: Evidence) -> Matches:
-    facts = evidence.facts
-    used = list(dict.fromkeys(event["pci"].lower() for event in evidence.program.all(DEVICE_CREATED)))
-    told = [event["value"] for event in evidence.program.all(MASK_PRINTED)]
+def find(facts: Facts, program: Program) -> Matches:
+    used = list(dict.fromkeys(event["pci"].lower() for event in program.all(DEVICE_CREATED)))
+    told = [event["value"] for event in program.all(MASK_PRINTED)]
     value = told[-1] if told else facts.variables.get(MASK)
     if value is None or not used:
         return

@@ -7,7 +7,8 @@ that was built for other GPUs. Another driver does not help.
 
 from __future__ import annotations
 
-from gpudiag.cause import Cause, Evidence, Match, Matches
+from gpudiag.cause import Cause, Match, Matches, Program
+from gpudiag.hostfacts import Facts
 from gpudiag.knowledge.log import NO_CODE_FOR_GPU
 from gpudiag.model import Severity, Sure
 
@@ -23,12 +24,12 @@ CAUSE = Cause(
 )
 
 
-def find(evidence: Evidence) -> Matches:
-    said = evidence.program.said(NO_CODE_FOR_GPU)
+def find(facts: Facts, program: Program) -> Matches:
+    said = program.said(NO_CODE_FOR_GPU)
     if said:
         gpus = tuple(
             f"GPU {device.index} here: {device.name}, compute capability {device.compute_capability}"
-            for device in evidence.facts.nvml_devices
+            for device in facts.nvml_devices
             if device.compute_capability
         )
         yield Match(evidence=(*said, *gpus), sure=Sure.LIKELY)

@@ -8,8 +8,9 @@ and both run out of memory.
 
 from __future__ import annotations
 
-from gpudiag.cause import Cause, Evidence, Match, Matches
-from gpudiag.causes.shared.containers import PODS, VISIBLE, container_facts, marks
+from gpudiag.cause import Cause, Match, Matches
+from gpudiag.causes.shared.containers import PODS, VISIBLE, InContainer
+from gpudiag.hostfacts import Facts
 from gpudiag.model import Severity, Sure
 from gpudiag.scope import gpus_in_scope, other_use
 
@@ -24,16 +25,14 @@ CAUSE = Cause(
 )
 
 
-def find(evidence: Evidence) -> Matches:
-    facts = evidence.facts
-    container = container_facts(facts)
+def find(inside: InContainer, facts: Facts) -> Matches:
     gpus = gpus_in_scope(facts)
-    if container is None or not container.kubernetes or facts.variables.get(VISIBLE) != "all" or not gpus:
+    if not inside.container.kubernetes or facts.variables.get(VISIBLE) != "all":
         return
     others = [f"GPU {gpu.index} is used by {use}" for gpu in gpus if (use := other_use(gpu, facts))]
     if len(gpus) > 1 or others:
         yield Match(
-            evidence=(marks(container), f"{VISIBLE}='all': the device plugin would have named GPUs", *others),
+            evidence=(inside.marks, f"{VISIBLE}='all': the device plugin would have named GPUs", *others),
             sure=Sure.LIKELY,
             figures={"gpus": len(facts.nvml_devices)},
         )

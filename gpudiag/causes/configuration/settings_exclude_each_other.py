@@ -8,7 +8,7 @@ session is made on a machine with a GPU.
 
 from __future__ import annotations
 
-from gpudiag.cause import Cause, Evidence, Match, Matches
+from gpudiag.cause import Cause, Match, Matches, Program
 from gpudiag.causes.shared.configuration import SETTER
 from gpudiag.knowledge.log import SETTINGS_EXCLUDED
 from gpudiag.log import statements
@@ -41,8 +41,8 @@ _EXCLUSIVE = {
 }
 
 
-def find(evidence: Evidence) -> Matches:
-    for found, error, statement in statements(evidence.program, SETTINGS_EXCLUDED, SETTER):
+def find(program: Program) -> Matches:
+    for found, error, statement in statements(program, SETTINGS_EXCLUDED, SETTER):
         one, other, remove, both = _EXCLUSIVE[found.text]
         yield Match(
             evidence=tuple(filter(None, (statement, error))),

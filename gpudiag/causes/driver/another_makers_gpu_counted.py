@@ -9,9 +9,9 @@ from __future__ import annotations
 
 from typing import Any
 
-from gpudiag.cause import Cause, Evidence, Match, Matches
+from gpudiag.cause import Cause, Match, Matches, Program
 from gpudiag.causes.shared.devices import MASK
-from gpudiag.hostfacts import Unknown
+from gpudiag.hostfacts import Facts, Unknown
 from gpudiag.knowledge.log import DEVICE_NOT_SATISFIED, DEVICE_UNKNOWN
 from gpudiag.model import Stage, Sure
 from gpudiag.scope import apply_mask
@@ -27,11 +27,11 @@ CAUSE = Cause(
 )
 
 
-def find(evidence: Evidence) -> Matches:
-    nodes, devices = evidence.facts.device_nodes, evidence.facts.nvml_devices
+def find(facts: Facts, program: Program) -> Matches:
+    nodes, devices = facts.device_nodes, facts.nvml_devices
     if isinstance(nodes, Unknown) or not devices or not nodes.other_gpus:
         return
-    mask = evidence.facts.variables.get(MASK)
+    mask = facts.variables.get(MASK)
     counted = range(len(devices), len(devices) + len(nodes.other_gpus))
     makers = " and ".join(sorted(set(nodes.other_gpus.values())))
     others = tuple(f"PCI bus: {maker} GPU {pci}" for pci, maker in nodes.other_gpus.items())
@@ -43,7 +43,7 @@ def find(evidence: Evidence) -> Matches:
             change={MASK: str(len(devices) - 1)},
         )
     elif mask is None:
-        for asked in evidence.program.all(DEVICE_UNKNOWN, DEVICE_NOT_SATISFIED):
+        for asked in program.all(DEVICE_UNKNOWN, DEVICE_NOT_SATISFIED):
             number = asked["number"]
             if int(number) in counted:
                 yield Match(

@@ -12,8 +12,9 @@ import re
 
 from gpudiag.cause import Cause, Evidence, Match, Matches
 from gpudiag.causes.shared.driver import COMPAT, not_the_drivers_own
-from gpudiag.causes.shared.machine import HOST_DRIVER, parts
-from gpudiag.causes.shared.steps import cuinit_error
+from gpudiag.causes.shared.machine import HOST_DRIVER
+from gpudiag.causes.shared.steps import CuInitFailed
+from gpudiag.hostfacts import DriverFacts
 from gpudiag.model import Sure
 
 CAUSE = Cause(
@@ -23,12 +24,9 @@ CAUSE = Cause(
 )
 
 
-def find(evidence: Evidence) -> Matches:
-    known = parts(evidence)
-    error = cuinit_error(evidence)
-    if known is None or not re.search("COMPAT_NOT_SUPPORTED|DRIVER_MISMATCH", error):
+def find(evidence: Evidence, driver: DriverFacts, error: CuInitFailed) -> Matches:
+    if not re.search("COMPAT_NOT_SUPPORTED|DRIVER_MISMATCH", error):
         return
-    driver = known[0]
     folder, unset, change = not_the_drivers_own(evidence, COMPAT)
     taken = COMPAT in (driver.libcuda_path or "")
     # Error 804 is proof by itself, except that an upgrade of the driver without a restart ends in it, too.

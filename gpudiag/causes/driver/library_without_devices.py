@@ -6,19 +6,9 @@ one that is forgotten, because nvidia-smi works without it, while cuInit fails w
 
 from __future__ import annotations
 
-from gpudiag.cause import Cause, Evidence, Match, Matches
-from gpudiag.causes.shared.containers import (
-    CONTROL,
-    TOOLKIT,
-    UNIFIED_MEMORY,
-    container_facts,
-    given_none,
-    initialisation,
-    libcuda_path,
-    marks,
-    node_paths,
-    start,
-)
+from gpudiag.cause import Cause, Match, Matches
+from gpudiag.causes.shared.containers import CONTROL, TOOLKIT, UNIFIED_MEMORY, InContainer
+from gpudiag.causes.shared.steps import CuInitFailed
 
 CAUSE = Cause(
     fix=(
@@ -33,19 +23,16 @@ CAUSE = Cause(
 )
 
 
-def find(evidence: Evidence) -> Matches:
-    facts = evidence.facts
-    container = container_facts(facts)
-    # Where all of it is lacking, the container was given no GPU, and the library is the image's: told by that rule.
-    if container is None or libcuda_path(facts) is None or given_none(evidence) or not initialisation(evidence):
+def find(inside: InContainer, failed: CuInitFailed) -> Matches:
+    # Where all of it is lacking, the container was given no GPU, and the library is the image's: another cause.
+    if inside.libcuda is None or inside.given_none or "/dev/dxg" in inside.nodes:
         return
-    lacking = [path for path in (CONTROL, UNIFIED_MEMORY) if path not in node_paths(facts)]
-    if lacking and "/dev/dxg" not in node_paths(facts):
+    if lacking := [path for path in (CONTROL, UNIFIED_MEMORY) if path not in inside.nodes]:
         yield Match(
             evidence=(
-                marks(container),
-                f"{libcuda_path(facts)} opens; cuInit: {initialisation(evidence)}",
-                f"devices: {' '.join(node_paths(facts)) or 'none'}",
+                inside.marks,
+                f"{inside.libcuda} opens; cuInit: {failed}",
+                f"devices: {' '.join(inside.nodes) or 'none'}",
             ),
-            figures={"start": start(container), "lacking": " and ".join(lacking)},
+            figures={"start": inside.start(), "lacking": " and ".join(lacking)},
         )

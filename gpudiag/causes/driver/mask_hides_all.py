@@ -8,8 +8,9 @@ scheduler that gave the job no GPU.
 
 from __future__ import annotations
 
-from gpudiag.cause import Cause, Evidence, Match, Matches
+from gpudiag.cause import Cause, Match, Matches
 from gpudiag.causes.shared.visibility import MASK, PROGRAMMING_GUIDE, hidden_by_slurm
+from gpudiag.hostfacts import Facts
 from gpudiag.scope import apply_mask
 
 CAUSE = Cause(
@@ -19,10 +20,10 @@ CAUSE = Cause(
 )
 
 
-def find(evidence: Evidence) -> Matches:
-    value = evidence.facts.variables.get(MASK)
-    devices = evidence.facts.nvml_devices
-    if value is None or not devices or hidden_by_slurm(evidence.facts):
+def find(facts: Facts) -> Matches:
+    value = facts.variables.get(MASK)
+    devices = facts.nvml_devices
+    if value is None or not devices or hidden_by_slurm(facts):
         return
     mask = apply_mask(value, devices)
     if mask.devices:

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from gpudiag.cause import Cause, Evidence, Match, Matches
 from gpudiag.causes.shared.driver import not_the_drivers_own
-from gpudiag.causes.shared.steps import cuinit_error
+from gpudiag.causes.shared.steps import CuInitFailed
 from gpudiag.hostfacts import Unknown
 
 CAUSE = Cause(
@@ -22,8 +22,7 @@ _STUBS = "/stubs"
 """Part of the folder of the CUDA toolkit whose libraries are for linking alone."""
 
 
-def find(evidence: Evidence) -> Matches:
-    error = cuinit_error(evidence)
+def find(evidence: Evidence, error: CuInitFailed) -> Matches:
     driver = evidence.facts.driver
     if "STUB_LIBRARY" not in error:
         return

@@ -8,7 +8,9 @@ fails with an unknown error.
 from __future__ import annotations
 
 from gpudiag.cause import Cause, Evidence, Match, Matches
-from gpudiag.causes.shared.containers import CONTROL, UNIFIED_MEMORY, container_facts, initialisation, node_paths
+from gpudiag.causes.shared.containers import CONTROL, UNIFIED_MEMORY, InContainer
+from gpudiag.causes.shared.steps import CuInitFailed
+from gpudiag.hostfacts import DeviceNodeFacts
 
 CAUSE = Cause(
     fix=("sudo nvidia-modprobe -u -c=0", "sudo systemctl enable --now nvidia-persistenced   # at every boot"),
@@ -16,9 +18,7 @@ CAUSE = Cause(
 )
 
 
-def find(evidence: Evidence) -> Matches:
-    nodes = node_paths(evidence.facts)
-    if container_facts(evidence.facts) is not None or not initialisation(evidence):
-        return
-    if CONTROL in nodes and UNIFIED_MEMORY not in nodes:
-        yield Match(evidence=(f"devices: {' '.join(nodes)}", f"cuInit: {initialisation(evidence)}"))
+def find(evidence: Evidence, files: DeviceNodeFacts, failed: CuInitFailed) -> Matches:
+    nodes = [node.path for node in files.nodes]
+    if InContainer.of(evidence) is None and CONTROL in nodes and UNIFIED_MEMORY not in nodes:
+        yield Match(evidence=(f"devices: {' '.join(nodes)}", f"cuInit: {failed}"))

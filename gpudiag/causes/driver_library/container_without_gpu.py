@@ -11,21 +11,8 @@ there is nothing to mend.
 
 from __future__ import annotations
 
-from gpudiag.cause import Cause, Evidence, Match, Matches
-from gpudiag.causes.shared.containers import (
-    NONE,
-    TOOLKIT,
-    VISIBLE,
-    asked,
-    container_facts,
-    given_none,
-    gpu_of_the_host,
-    marks,
-    no_device_seen,
-    stage,
-    start,
-)
-from gpudiag.model import Sure
+from gpudiag.cause import Cause, Matches
+from gpudiag.causes.shared.containers import TOOLKIT, VISIBLE, WithoutGpu
 
 CAUSE = Cause(
     fix=(
@@ -41,22 +28,10 @@ CAUSE = Cause(
 )
 
 
-def find(evidence: Evidence) -> Matches:
-    facts = evidence.facts
-    container = container_facts(facts)
-    if container is None or container.kubernetes or not given_none(evidence):
-        return
-    host = gpu_of_the_host(facts)
-    wanted = facts.variables.get(VISIBLE)
-    if not host and wanted is None:
-        return  # no GPU can be seen, and nobody spoke of one
-    yield Match(
-        evidence=tuple(filter(None, [marks(container), no_device_seen(facts), *asked(facts), host])),
-        sure=Sure.PROVED if host else Sure.LIKELY if wanted in NONE else Sure.POSSIBLE,
-        figures={
-            "start": start(container, **({VISIBLE: "all"} if wanted in NONE else {})),
-            "how": f": {VISIBLE}={wanted!r} forbids it" if wanted in NONE else "",
-            "host": "" if host else "; whether its host has one cannot be seen from here",
-        },
-        stage=stage(facts),
-    )
+def find(inside: WithoutGpu) -> Matches:
+    if not inside.container.kubernetes:
+        yield inside.match(
+            start=inside.start(**({VISIBLE: "all"} if inside.forbidden else {})),
+            how=f": {VISIBLE}={inside.wanted!r} forbids it" if inside.forbidden else "",
+            host="" if inside.host else "; whether its host has one cannot be seen from here",
+        )

@@ -8,9 +8,9 @@ TensorFlow says "failed call to cuInit: UNKNOWN ERROR (303)".
 
 from __future__ import annotations
 
-from gpudiag.cause import Cause, Evidence, Match, Matches
-from gpudiag.causes.shared.containers import GPU_NODE, TOOLKIT, container_facts, marks, node_paths, start
-from gpudiag.hostfacts import Unknown
+from gpudiag.cause import Cause, Match, Matches
+from gpudiag.causes.shared.containers import TOOLKIT, InContainer
+from gpudiag.hostfacts import DriverFacts, Facts
 
 CAUSE = Cause(
     fix=(
@@ -23,31 +23,26 @@ CAUSE = Cause(
     },
     views=("host.driver.no_libcuda",),
 )
-CAPABILITIES = "NVIDIA_DRIVER_CAPABILITIES"
+_CAPABILITIES = "NVIDIA_DRIVER_CAPABILITIES"
 
 
-def find(evidence: Evidence) -> Matches:
-    facts = evidence.facts
-    container = container_facts(facts)
-    if container is None or isinstance(facts.driver, Unknown) or facts.driver.libcuda_path is not None:
-        return
+def find(inside: InContainer, facts: Facts, driver: DriverFacts) -> Matches:
     here = facts.library("libcuda.so.1")
-    if here is not None and here.instead is not None:  # hidden by a damaged one: told by another rule
+    hidden = here is not None and here.instead is not None  # by a damaged one: that is another cause
+    if driver.libcuda_path is not None or hidden or not inside.gpus:
         return
-    devices = [path for path in node_paths(facts) if GPU_NODE.fullmatch(path)]
-    capabilities = facts.variables.get(CAPABILITIES)
+    capabilities = facts.variables.get(_CAPABILITIES)
     left_out = capabilities and not {"all", "compute"} & set(capabilities.split(","))
-    if devices:
-        yield Match(
-            evidence=(
-                marks(container),
-                f"devices: {' '.join(node_paths(facts))}",
-                f"libcuda.so.1: {facts.driver.libcuda_error}",
-                "NVML: " + ("answers" if facts.nvml_devices else getattr(facts.nvml, "error", None) or "not known"),
-                *([f"{CAPABILITIES}={capabilities!r}: without compute, no libcuda"] if left_out else []),
-            ),
-            figures={
-                "start": start(container, **({CAPABILITIES: "compute,utility"} if left_out else {})),
-                "devices": " ".join(devices),
-            },
-        )
+    yield Match(
+        evidence=(
+            inside.marks,
+            f"devices: {' '.join(inside.nodes)}",
+            f"libcuda.so.1: {driver.libcuda_error}",
+            "NVML: " + ("answers" if facts.nvml_devices else getattr(facts.nvml, "error", None) or "not known"),
+            *([f"{_CAPABILITIES}={capabilities!r}: without compute, no libcuda"] if left_out else []),
+        ),
+        figures={
+            "start": inside.start(**({_CAPABILITIES: "compute,utility"} if left_out else {})),
+            "devices": " ".join(inside.gpus),
+        },
+    )

@@ -9,20 +9,8 @@ it does without any GPU.
 
 from __future__ import annotations
 
-from gpudiag.cause import Cause, Evidence, Match, Matches
-from gpudiag.causes.shared.containers import (
-    NONE,
-    PODS,
-    VISIBLE,
-    asked,
-    container_facts,
-    given_none,
-    gpu_of_the_host,
-    marks,
-    no_device_seen,
-    stage,
-)
-from gpudiag.model import Sure
+from gpudiag.cause import Cause, Matches
+from gpudiag.causes.shared.containers import PODS, WithoutGpu
 
 CAUSE = Cause(
     fix=(
@@ -36,17 +24,6 @@ CAUSE = Cause(
 )
 
 
-def find(evidence: Evidence) -> Matches:
-    facts = evidence.facts
-    container = container_facts(facts)
-    if container is None or not container.kubernetes or not given_none(evidence):
-        return
-    host = gpu_of_the_host(facts)
-    wanted = facts.variables.get(VISIBLE)
-    if not host and wanted is None:
-        return
-    yield Match(
-        evidence=tuple(filter(None, [marks(container), no_device_seen(facts), *asked(facts), host])),
-        sure=Sure.PROVED if host else Sure.LIKELY if wanted in NONE else Sure.POSSIBLE,
-        stage=stage(facts),
-    )
+def find(inside: WithoutGpu) -> Matches:
+    if inside.container.kubernetes:
+        yield inside.match()

@@ -9,8 +9,9 @@ own.
 
 from __future__ import annotations
 
-from gpudiag.cause import Cause, Evidence, Match, Matches
+from gpudiag.cause import Cause, Match, Matches
 from gpudiag.causes.shared.libraries import PIP_INSTALLATION, good_copy, lacks_known, seen
+from gpudiag.hostfacts import Facts
 from gpudiag.probes.host.libraries import requirement, unopened
 
 CAUSE = Cause(
@@ -20,8 +21,7 @@ CAUSE = Cause(
 )
 
 
-def find(evidence: Evidence) -> Matches:
-    facts = evidence.facts
+def find(facts: Facts) -> Matches:
     for one in unopened(facts):
         lacking = lacks_known(one)
         if good_copy(one) is not None or one.instead is not None or not lacking:

@@ -7,7 +7,7 @@ at the default level. TF_CPP_VMODULE=dso_loader=1 names them; gpudiag opens each
 
 from __future__ import annotations
 
-from gpudiag.cause import Cause, Evidence, Match, Matches
+from gpudiag.cause import Cause, Match, Matches
 from gpudiag.causes.shared.libraries import (
     PATH,
     PIP_INSTALLATION,
@@ -17,6 +17,7 @@ from gpudiag.causes.shared.libraries import (
     then_cusolver,
     with_cuda,
 )
+from gpudiag.hostfacts import Facts
 from gpudiag.probes.host.libraries import PACKAGES, RUNTIME, installed, requirement, unopened
 
 CAUSE = Cause(
@@ -27,8 +28,7 @@ CAUSE = Cause(
 )
 
 
-def find(evidence: Evidence) -> Matches:
-    facts = evidence.facts
+def find(facts: Facts) -> Matches:
     missing = [
         one
         for one in unopened(facts)

@@ -7,7 +7,8 @@ functions missing or with other arguments. That ends in a crash, or in wrong res
 
 from __future__ import annotations
 
-from gpudiag.cause import Cause, Evidence, Match, Matches
+from gpudiag.cause import Cause, Match, Matches
+from gpudiag.hostfacts import Facts
 from gpudiag.model import Sure
 from gpudiag.probes.host.libraries import is_another_release, requirement, with_other_soname
 
@@ -19,8 +20,8 @@ CAUSE = Cause(
 )
 
 
-def find(evidence: Evidence) -> Matches:
-    for one in with_other_soname(evidence.facts):
+def find(facts: Facts) -> Matches:
+    for one in with_other_soname(facts):
         link = f", a link to {one.file}" if one.file != one.path else ""
         keep = f"mv {one.path} {one.path}.away  # unless it passes all calls on to the right one"
         yield Match(
@@ -32,6 +33,6 @@ def find(evidence: Evidence) -> Matches:
                 "path": one.path,
                 "own": one.own_soname,
                 "remove": f"rm {one.path}" if is_another_release(one) else keep,
-                "requirement": requirement(evidence.facts, one.soname),
+                "requirement": requirement(facts, one.soname),
             },
         )

@@ -3,20 +3,20 @@
 from __future__ import annotations
 
 import re
+from dataclasses import dataclass
 
-from gpudiag.cause import Evidence
+from gpudiag.cause import Evidence, Match
 from gpudiag.hostfacts import ContainerFacts, Facts, Unknown
-from gpudiag.model import Stage
+from gpudiag.model import Figure, Stage, Sure
 
 VISIBLE = "NVIDIA_VISIBLE_DEVICES"
-GPU_NODE = re.compile(r"/dev/(nvidia\d+|dxg)")
+_GPU_NODE = re.compile(r"/dev/(nvidia\d+|dxg)")
 CONTROL = "/dev/nvidiactl"
 UNIFIED_MEMORY = "/dev/nvidia-uvm"
-NONE = ("", "void", "none")
+_NONE = ("", "void", "none")
 """Values of NVIDIA_VISIBLE_DEVICES that give no GPU."""
-CUINIT_FAILED = "Failed call to cuInit: "
-DOCKER = "docker run --gpus all IMAGE   # compose: deploy.resources.reservations.devices, capabilities: [gpu]"
-START = {
+_DOCKER = "docker run --gpus all IMAGE   # compose: deploy.resources.reservations.devices, capabilities: [gpu]"
+_START = {
     "podman": "podman run --device nvidia.com/gpu=all IMAGE",
     "apptainer": "apptainer exec --nv IMAGE COMMAND",
     "singularity": "singularity exec --nv IMAGE COMMAND",
@@ -29,67 +29,98 @@ TOOLKIT = "https://docs.nvidia.com/datacenter/cloud-native/container-toolkit/lat
 PODS = "https://kubernetes.io/docs/tasks/manage-gpus/scheduling-gpus/"
 
 
-def container_facts(facts: Facts) -> ContainerFacts | None:
-    """Return the facts of the container that this process is in, or None where it is in none."""
-    found = facts.container
-    return None if isinstance(found, Unknown) or found.name is None else found
+@dataclass(frozen=True)
+class InContainer:
+    """This process is in a container."""
+
+    facts: Facts
+    container: ContainerFacts
+    listed: int
+    """GPUs that TensorFlow lists."""
+
+    @classmethod
+    def of(cls, evidence: Evidence) -> InContainer | None:
+        container = evidence.facts.container
+        if isinstance(container, Unknown) or container.name is None:
+            return None
+        return cls(evidence.facts, container, evidence.trace.listed if evidence.trace else 0)
+
+    @property
+    def marks(self) -> str:
+        """What shows it."""
+        return f"in a container: {', '.join([*self.container.evidence, *['Kubernetes'] * self.container.kubernetes])}"
+
+    @property
+    def nodes(self) -> tuple[str, ...]:
+        """The device files that are here."""
+        nodes = self.facts.device_nodes
+        return () if isinstance(nodes, Unknown) else tuple(node.path for node in nodes.nodes)
+
+    @property
+    def gpus(self) -> list[str]:
+        """Those of GPUs."""
+        return [path for path in self.nodes if _GPU_NODE.fullmatch(path)]
+
+    @property
+    def libcuda(self) -> str | None:
+        return None if isinstance(self.facts.driver, Unknown) else self.facts.driver.libcuda_path
+
+    @property
+    def given_none(self) -> bool:
+        """True where it is known that no device of a GPU is here, and TensorFlow lists none by another name."""
+        known = not isinstance(self.facts.device_nodes, Unknown)
+        return known and not self.listed and not self.facts.nvml_devices and not self.gpus
+
+    def start(self, **variables: str) -> str:
+        """Return how a container is started with GPUs under this runtime, and with such variables."""
+        told = "".join(f"-e {name}={value} " for name, value in variables.items())
+        of_pods = self.container.kubernetes
+        how = _START["kubernetes"] if of_pods else _START.get(self.container.name or "", _DOCKER)
+        return how.replace("--gpus all ", f"--gpus all {told}")
 
 
-def marks(container: ContainerFacts) -> str:
-    return f"in a container: {', '.join([*container.evidence, *['Kubernetes'] * container.kubernetes])}"
+@dataclass(frozen=True)
+class WithoutGpu(InContainer):
+    """This process is in a container that was given no GPU, though its host has one, or somebody asked for one."""
 
+    @classmethod
+    def of(cls, evidence: Evidence) -> WithoutGpu | None:
+        inside = InContainer.of(evidence)
+        if inside is None or not inside.given_none:
+            return None
+        one = cls(inside.facts, inside.container, inside.listed)
+        return one if one.host or one.wanted is not None else None
 
-def start(container: ContainerFacts, **variables: str) -> str:
-    """Return how a container is started with GPUs under this runtime, and with such variables."""
-    told = "".join(f"-e {name}={value} " for name, value in variables.items())
-    how = START["kubernetes"] if container.kubernetes else START.get(container.name or "", DOCKER)
-    return how.replace("--gpus all ", f"--gpus all {told}")
+    @property
+    def wanted(self) -> str | None:
+        return self.facts.variables.get(VISIBLE)
 
+    @property
+    def forbidden(self) -> bool:
+        """True where the variable that asks for GPUs asks for none."""
+        return self.wanted in _NONE
 
-def node_paths(facts: Facts) -> tuple[str, ...]:
-    return () if isinstance(facts.device_nodes, Unknown) else tuple(node.path for node in facts.device_nodes.nodes)
+    @property
+    def host(self) -> str:
+        """What shows that the host has a GPU: its PCI bus and its kernel modules are seen from containers, too."""
+        nodes, driver = self.facts.device_nodes, self.facts.driver
+        if not isinstance(nodes, Unknown) and nodes.pci_gpus:
+            return f"the host has {len(nodes.pci_gpus)} GPU(s): PCI {' '.join(nodes.pci_gpus)}"
+        if not isinstance(driver, Unknown) and driver.kernel_module:
+            return f"the host runs NVIDIA's kernel module {driver.kernel_module}"
+        return ""
 
-
-def given_none(evidence: Evidence) -> bool:
-    """Return True where it is known that no device of a GPU is here, and TensorFlow lists none by another name."""
-    facts = evidence.facts
-    known = not isinstance(facts.device_nodes, Unknown)
-    listed = evidence.trace.listed if evidence.trace else 0
-    return known and not listed and not facts.nvml_devices and not any(map(GPU_NODE.fullmatch, node_paths(facts)))
-
-
-def gpu_of_the_host(facts: Facts) -> str:
-    """Say what shows that the host has a GPU: its PCI bus and its kernel modules are seen from containers, too."""
-    if not isinstance(facts.device_nodes, Unknown) and facts.device_nodes.pci_gpus:
-        return f"the host has {len(facts.device_nodes.pci_gpus)} GPU(s): PCI {' '.join(facts.device_nodes.pci_gpus)}"
-    if not isinstance(facts.driver, Unknown) and facts.driver.kernel_module:
-        return f"the host runs NVIDIA's kernel module {facts.driver.kernel_module}"
-    return ""
-
-
-def libcuda_path(facts: Facts) -> str | None:
-    return None if isinstance(facts.driver, Unknown) else facts.driver.libcuda_path
-
-
-def stage(facts: Facts) -> Stage:
-    """Return where the lack of devices shows: the toolkit that gives none brings no library either, an image may."""
-    return Stage.DRIVER_LIBRARY if libcuda_path(facts) is None else Stage.DRIVER
-
-
-def no_device_seen(facts: Facts) -> str:
-    library = libcuda_path(facts)
-    return f"no /dev/nvidia0 or the like here; {'no libcuda.so.1' if library is None else f'{library} is here'}"
-
-
-def asked(facts: Facts) -> tuple[str, ...]:
-    value = facts.variables.get(VISIBLE)
-    return () if value is None else (f"{VISIBLE}={value!r}",)
-
-
-def initialisation(evidence: Evidence) -> str:
-    """Return how cuInit failed; "" where it did not, or was not reached."""
-    for line in evidence.trace.lines if evidence.trace else ():
-        _, failed, error = line.text.partition(CUINIT_FAILED)
-        if failed:
-            return error
-    return ""
+    def match(self, **figures: Figure) -> Match:
+        library = "no libcuda.so.1" if self.libcuda is None else f"{self.libcuda} is here"
+        return Match(
+            evidence=(
+                self.marks,
+                f"no /dev/nvidia0 or the like here; {library}",
+                *(() if self.wanted is None else (f"{VISIBLE}={self.wanted!r}",)),
+                *((self.host,) if self.host else ()),
+            ),
+            sure=Sure.PROVED if self.host else Sure.LIKELY if self.forbidden else Sure.POSSIBLE,
+            figures=figures,
+            # The toolkit that gives no device brings no library either; an image may.
+            stage=Stage.DRIVER_LIBRARY if self.libcuda is None else Stage.DRIVER,
+        )

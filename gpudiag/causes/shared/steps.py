@@ -44,6 +44,16 @@ def cuinit_error(evidence: Evidence) -> str:
     return failed["error"] if failed is not None else ""
 
 
+class CuInitFailed(str):
+    """The driver's words where ``cuInit`` failed."""
+
+    __slots__ = ()
+
+    @classmethod
+    def of(cls, evidence: Evidence) -> CuInitFailed | None:
+        return cls(cuinit_error(evidence)) or None
+
+
 def context_error(evidence: Evidence) -> str:
     """Return TensorFlow's words where it could not create its devices; "" where it could, or nobody asked."""
     status, words = _devices_row(("creation_failed",))(evidence)
