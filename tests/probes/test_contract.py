@@ -196,9 +196,8 @@ def _module(**members: Any) -> ModuleType:
     """Return a probe of good form, but for ``members``."""
     module = ModuleType("scratch", "Text.\n\nWhat it does\n    a\nWhy it matters\n    b\nWhat to do\n    c\n")
     good = catalogue.get("placement.log").module
-    vars(module).update(
-        {name: vars(good)[name] for name in ("PROBE", "Fault", "Reading", "judge", "measure")} | members
-    )
+    names = ("__file__", "PROBE", "Fault", "Reading", "judge", "measure")
+    vars(module).update({name: vars(good)[name] for name in names} | members)
     return module
 
 
