@@ -16,7 +16,6 @@ from types import ModuleType
 from typing import Any
 
 import msgspec
-from packaging.specifiers import InvalidSpecifier, SpecifierSet
 
 import gpudiag.probes
 from gpudiag.errors import CatalogueError, UsageError, nearest
@@ -171,10 +170,8 @@ def _entry(module: ModuleType, name: str) -> Entry:
         headings = HEADINGS if measures else (*HEADINGS, MEANING)
         if absent := [heading for heading in headings if not written.get(heading)]:
             raise refuse(f"the docstring lacks {', '.join(absent)}")
-    try:
-        SpecifierSet(members["PROBE"].needs.versions)
-    except InvalidSpecifier:
-        raise refuse(f"{members['PROBE'].needs.versions!r} is not a range of versions") from None
+    if (versions := members["PROBE"].needs.versions) and not _is_range(versions):
+        raise refuse(f"{versions!r} is not a range of versions")
     if not measures:
         kinds = tuple(value for value in members.values() if isinstance(value, Kind))
         _refuse_unknown_kinds(members["CASES"], kinds, refuse)
@@ -185,6 +182,16 @@ def _entry(module: ModuleType, name: str) -> Entry:
     if not (isinstance(fault, type) and issubclass(fault, Faults)):
         raise refuse("a probe that measures needs a class Fault(gpudiag.probe.Faults)")
     return Entry(name, module, members["PROBE"], fault.kinds(), (), reading)
+
+
+def _is_range(versions: str) -> bool:
+    from packaging.specifiers import InvalidSpecifier, SpecifierSet
+
+    try:
+        SpecifierSet(versions)
+    except InvalidSpecifier:
+        return False
+    return True
 
 
 def _refuse_unknown_kinds(cases: Iterable[Case], kinds: Iterable[Kind], refuse: Any) -> None:

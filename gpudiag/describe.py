@@ -6,12 +6,15 @@ import itertools
 import json
 import textwrap
 from collections.abc import Iterator, Sequence
+from typing import TYPE_CHECKING
 
 from gpudiag.catalogue import Entry, documentation
-from gpudiag.cause import Known
 from gpudiag.model import Report
 from gpudiag.plaintext import one_line, with_names
 from gpudiag.probe import Needs
+
+if TYPE_CHECKING:
+    from gpudiag.cause import Known  # and with it every message that is known
 
 LEAST_SUMMARY_WIDTH = 40
 """Where a table leaves fewer columns for the summaries, they stand below the names."""
