@@ -4,15 +4,14 @@ from __future__ import annotations
 
 from gpudiag.cause import Evidence
 from gpudiag.knowledge.log import NCCL_WARNING, Message
-from gpudiag.model import Finding, Limits
-from gpudiag.probes.host import collectives
+from gpudiag.model import Finding
 
 NCCL = "https://docs.nvidia.com/deeplearning/nccl/user-guide/docs/troubleshooting.html"
 
 
 def finding_here(evidence: Evidence, kind: str) -> Finding | None:
     """Return what ``host.collectives`` finds of this kind."""
-    return next((found for found in collectives.judge(evidence.facts, Limits()) if found.kind == kind), None)
+    return next(iter(evidence.found("host.collectives", kind)), None)
 
 
 def first(evidence: Evidence, message: Message) -> str | None:
