@@ -173,6 +173,12 @@ _harmless(
     meaning="it concerns the choice of algorithms",
 )
 _harmless(
+    "delay_kernel_timed_out",
+    "Delay kernel timed out: measured time has sub-optimal accuracy",
+    meaning="it concerns the choice of algorithms",
+    seen="2.21",
+)
+_harmless(
     "no_crash_reproducer",
     "disabling MLIR crash reproducer",
     meaning="it concerns reports on crashes of the compiler",
