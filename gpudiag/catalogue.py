@@ -7,7 +7,7 @@ import importlib
 import inspect
 import pkgutil
 import sys
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from fnmatch import fnmatchcase
 from functools import cache
@@ -21,7 +21,7 @@ import gpudiag.probes
 from gpudiag.errors import CatalogueError, UsageError, nearest
 from gpudiag.hostfacts import Facts
 from gpudiag.model import Finding, Judged, Limits
-from gpudiag.probe import HEADINGS, MEANING, Case, Faults, GpuReading, Kind, Probe, Reading, Verified, as_of_today
+from gpudiag.probe import HEADINGS, MEANING, Faults, GpuReading, Kind, Probe, Reading, Verified, as_of_today
 
 _PACKAGE = gpudiag.probes.__name__
 
@@ -30,7 +30,7 @@ WITHOUT_DOCSTRINGS = sys.flags.optimize >= 2
 
 
 _MEASURED = ("PROBE", "Fault", "Reading", "judge")
-_HOST = ("PROBE", "judge", "figure", "CASES")
+_HOST = ("PROBE", "judge", "figure")
 
 
 @dataclass(frozen=True)
@@ -42,7 +42,6 @@ class Entry:
     module: ModuleType
     probe: Probe
     kinds: tuple[Kind, ...]
-    cases: tuple[Case, ...]
     reading: type[Reading] | None
     """None for a host probe, which judges facts alone."""
 
@@ -174,14 +173,13 @@ def _entry(module: ModuleType, name: str) -> Entry:
         raise refuse(f"{versions!r} is not a range of versions")
     if not measures:
         kinds = tuple(value for value in members.values() if isinstance(value, Kind))
-        _refuse_unknown_kinds(members["CASES"], kinds, refuse)
-        return Entry(name, module, members["PROBE"], kinds, members["CASES"], None)
+        return Entry(name, module, members["PROBE"], kinds, None)
     reading, fault = members["Reading"], members["Fault"]
     if not (isinstance(reading, type) and issubclass(reading, Reading) and "figure" in vars(reading)):
         raise refuse("a probe that measures needs a class Reading(gpudiag.probe.Reading) with a figure")
     if not (isinstance(fault, type) and issubclass(fault, Faults)):
         raise refuse("a probe that measures needs a class Fault(gpudiag.probe.Faults)")
-    return Entry(name, module, members["PROBE"], fault.kinds(), (), reading)
+    return Entry(name, module, members["PROBE"], fault.kinds(), reading)
 
 
 def _is_range(versions: str) -> bool:
@@ -192,11 +190,3 @@ def _is_range(versions: str) -> bool:
     except InvalidSpecifier:
         return False
     return True
-
-
-def _refuse_unknown_kinds(cases: Iterable[Case], kinds: Iterable[Kind], refuse: Any) -> None:
-    names = {kind.name for kind in kinds}
-    for case in cases:
-        for expected in case.expect:
-            if expected not in names:
-                raise refuse(f"case {case.name!r} expects an unknown kind {expected!r}. {nearest(expected, names)}")

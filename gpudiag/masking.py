@@ -49,14 +49,17 @@ _SAFE_FIELDS: frozenset[tuple[type, str]] = frozenset(
 nodes, as the probes' own programs have them. Words of the first three are known in other texts, too."""
 
 _OTHER_WORDS = (
-    "add agnostic algo amx_bf16 amx_int8 amx_tile application appropriate approximate avx avx2 avx512_bf16 "
-    "avx512_fp16 avx512_vnni avx512f avx_vnni avx_vnni_int8 benefit br0 bridge builds configure contextlib correctly "
-    "critical cuvid decode diagnostic disabling docker0 doesn eth0 fma following fork gen graph ib0 identity_retval "
-    "implicit initialization instructions interpreter ir libremoved lo loaded mlir nodes numerical numerically "
-    "nvcuvid nvshmem optimization optimizations optimized orig_value output_retval parent partially placeholder port "
-    "portability product_retval properly pyenv pywrap rebuild refers retrieving retval round runtime serialized "
-    "slightly socket sse3 sse4_1 sse4_2 stack_1 stack_2 strided_slice throw topo tuning typ unexpectedly unknown "
-    "utilized veth warning writes x_retval xla"
+    "aborted add adjust agnostic algo amx_bf16 amx_int8 amx_tile application appropriate approximate avx avx2 "
+    "avx512_bf16 avx512_fp16 avx512_vnni avx512f avx_vnni avx_vnni_int8 benefit bfc br0 bridge builds capacity cnn "
+    "configure contextlib correctly critical cudamallocasync cudart culaunchkernel cumoduleloaddata cusparselt cuvid "
+    "decode diagnostic disabling docker0 doesn dynamicsegment epoch eth0 exceeding expects expf explicitly extern "
+    "external fma following fork gen graph gtx ib0 identity_retval implicit infer inference initialization "
+    "instructions interpreter ir libremoved lo loaded mlir nodes numerical numerically nvcuvid nvshmem optimization "
+    "optimizations optimized orig_value output_retval parent partially placeholder port portability previously "
+    "product_retval properly pyenv pywrap rebooted rebuild reduces refers reg registering retrieving retval round "
+    "runtime serialized shmutils sigsegv slightly socket srv sse3 sse4_1 sse4_2 stack_1 stack_2 strided_slice symbol "
+    "throw topo tsl tuning typ undefined unexpectedly unknown unresolved unsatisfied utilized veth warning writes "
+    "x_retval xla"
 )
 """Of TensorFlow's ordinary messages and of ordinary machines, beside those that gpudiag itself uses."""
 

@@ -17,7 +17,7 @@ returns is ignored. If it raises or dies while ``measure`` runs, the probe is br
 killed.
 
 A host probe measures nothing, because the facts were gathered already: it has :class:`Kind` values,
-``judge(facts, limits)``, ``figure(facts)`` and ``CASES``.
+``judge(facts, limits)`` and ``figure(facts)``.
 """
 
 from __future__ import annotations
@@ -29,8 +29,7 @@ from enum import Enum
 from typing import Any, Protocol, TypeVar
 
 from gpudiag.errors import Disturbed
-from gpudiag.hostfacts import Facts
-from gpudiag.model import Figure, Finding, Gpu, Limits, Severity
+from gpudiag.model import Figure, Finding, Gpu, Severity
 from gpudiag.placement import Placement
 from gpudiag.record import Record
 
@@ -460,15 +459,3 @@ class Context(Protocol):
         The source is TensorFlow's own device description. Asking creates the devices with default options where they
         do not exist yet, so ask after the devices under test were created.
         """
-
-
-class Case(Record):
-    """An example of judging, of a host probe: facts, and the kinds that must be found in them."""
-
-    name: str
-    expect: tuple[str, ...]
-    reading: Any = None
-    facts: Facts | None = None
-    """None: those of an ordinary machine without a GPU."""
-    limits: Limits = Limits()
-    verified: tuple[str, ...] = ()

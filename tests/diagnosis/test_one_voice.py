@@ -8,10 +8,10 @@ import pytest
 
 from corpus import items
 from examples import examples
+from examples.hosts import cases
 from gpudiag import catalogue, causes
 from gpudiag.cause import Evidence
 from gpudiag.diagnosis.views import with_one_voice
-from gpudiag.hostfacts import example
 from gpudiag.model import Diagnosis, Finding, RootCause, Severity, Stage, Sure
 from gpudiag.scope import gpus_in_scope
 from reports import passed, row
@@ -26,9 +26,8 @@ def machines() -> Iterator[tuple[str, Evidence]]:
         if item.evidence is not None:
             yield str(item), item.evidence
     for entry in HOST:
-        for case in entry.cases:
-            facts = case.facts or example()
-            yield f"{entry.name}: {case.name}", Evidence(facts, gpus_in_scope(facts))
+        for case in cases(entry.name):
+            yield f"{entry.name}: {case.name}", Evidence(case.facts, gpus_in_scope(case.facts))
 
 
 MACHINES = [pytest.param(evidence, id=name) for name, evidence in machines()]

@@ -6,6 +6,15 @@ import msgspec
 
 from examples import Example
 from examples import machines as machine
+from examples.hosts.libraries import (
+    NOT_THERE,
+    OLD_CUDNN,
+    example_absent,
+    example_copy,
+    example_facts,
+    example_library,
+    example_without_libdevice,
+)
 from gpudiag.cause import Evidence
 from gpudiag.causes.shared.libraries import COMPUTE, NVML, PATH
 from gpudiag.hostfacts import (
@@ -18,21 +27,10 @@ from gpudiag.hostfacts import (
     TensorflowFacts,
     example_with_gpus,
 )
-from gpudiag.model import Judged, Row
+from gpudiag.model import Judged, Limits, Row
 from gpudiag.probes.discovery import trace
 from gpudiag.probes.host import driver as host_driver
-from gpudiag.probes.host.libraries import (
-    CUDNN,
-    NOT_THERE,
-    OLD_CUDNN,
-    OPTIONAL,
-    RUNTIME,
-    example_absent,
-    example_copy,
-    example_facts,
-    example_library,
-    example_without_libdevice,
-)
+from gpudiag.probes.host.libraries import CUDNN, OPTIONAL, RUNTIME
 
 _SITE = "/home/someone/venv/lib/python3.11/site-packages"
 _CUSOLVER = "libcusolver.so.11"
@@ -67,7 +65,7 @@ def _with_driver(nvml: NvmlFacts, *, version: str = "2.21.0", listed: int = 0, *
     (own,) = facts.tensorflow.distributions
     renamed = msgspec.structs.replace(facts.tensorflow, distributions=(msgspec.structs.replace(own, version=version),))
     facts = msgspec.structs.replace(facts, tensorflow=renamed)
-    findings = tuple(host_driver.judge(facts, _LIMITS))
+    findings = tuple(host_driver.judge(facts, Limits()))
     reading = msgspec.to_builtins(trace.read_log((), listed, None))
     rows = (
         Row("host.driver", (), Judged(findings), 0.0),
@@ -76,7 +74,6 @@ def _with_driver(nvml: NvmlFacts, *, version: str = "2.21.0", listed: int = 0, *
     return Evidence(facts, rows=rows)
 
 
-_LIMITS = host_driver.CASES[0].limits
 _NO_NVML = NvmlFacts("NVML Shared Library Not Found", None, None, ())
 _UBUNTU = machine.example_facts().system
 _DOCKER = ContainerFacts("docker", ("/.dockerenv",), False, None)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import msgspec
 
 from examples import Example
+from examples.hosts.packages import example_packages
 from gpudiag.cause import TRACE, Evidence
 from gpudiag.causes.shared.packages import PATH
 from gpudiag.hostfacts import (
@@ -20,7 +21,6 @@ from gpudiag.hostfacts import (
 from gpudiag.model import Broken, Cause, Judged, Limits, Row
 from gpudiag.probes.host import packages as host_packages
 from gpudiag.probes.host import tensorflow as host_tensorflow
-from gpudiag.probes.host.packages import example_packages
 
 _PLUGIN = "tensorflow-plugins"
 _SITE = "/home/someone/venv/lib/python3.11/site-packages"
