@@ -36,6 +36,7 @@ from gpudiag.hostfacts import (
     TensorflowFacts,
     Unknown,
 )
+from gpudiag.knowledge.message import Message
 from gpudiag.log import Log
 from gpudiag.model import Figure, Finding, Gpu, Judged, Limits, RootCause, Row, Severity, Stage, Sure, Trial
 from gpudiag.plaintext import with_names
@@ -151,6 +152,10 @@ class Match:
     """The line :attr:`Cause.tried` of the fix as a change of variables, where it is one: it is tried."""
     stage: Stage | None = None
     """The first stage that it breaks on this machine, where that is not the cause's own."""
+    fix: tuple[str, ...] = ()
+    """In place of the cause's own, with its figures put in."""
+    url: str = ""
+    """Where more is said of it, where that is not the cause's own."""
 
 
 Matches = Iterator[Match]
@@ -175,6 +180,9 @@ class Cause:
     """False: it may be the cause where no NVIDIA GPU can be seen, too, as in a container that was given none."""
     last_resort: bool = False
     """True: it says what is known where no other cause is found, and counts only there."""
+    general: bool = False
+    """True: it says what a message of the log says by itself. A cause that looks for that message, or shows that line,
+    says more: where one is found, a match of this one whose evidence begins with the line is not."""
     symptom: bool = False
     """True: it follows from another cause, which comes before it where that was found."""
     shown: dict[str, str] = field(default_factory=dict)
@@ -194,6 +202,8 @@ class Known:
     """The paragraph for ``gpudiag explain``, on one line."""
     declared: Cause
     find: Callable[..., Matches]
+    reads: frozenset[Message] = frozenset()
+    """The messages that its file names."""
 
     def matches(self, evidence: Evidence) -> Matches:
         """Look for the cause; what it asks for must be known."""
@@ -210,7 +220,7 @@ class Known:
         """Yield a root cause for each match."""
         declared = self.declared
         for match in self.matches(evidence):
-            fix = [line.format(**match.figures) for line in declared.fix]
+            fix = list(match.fix) or [line.format(**match.figures) for line in declared.fix]
             trial = None if match.change is None else Trial(match.change, line=fix[declared.tried])
             seen = match.evidence
             inside = evidence.facts.set_by_python
@@ -227,7 +237,7 @@ class Known:
                 cause=self.cause.format(**match.figures),
                 evidence=seen,
                 fix=tuple(filter(None, fix)),
-                url=declared.url,
+                url=match.url or declared.url,
                 trial=trial,
             )
 

@@ -8,7 +8,10 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from functools import cache, cached_property
 from itertools import islice
 
-from gpudiag.knowledge.log import LIBRARY_NOT_OPENED, LIBRARY_OPENED, XDIST_WORKER, Event, Message, Worth, recognised
+from gpudiag.knowledge.log import recognised
+from gpudiag.knowledge.message import Event, Message, Worth
+from gpudiag.knowledge.messages.program import XDIST_WORKER
+from gpudiag.knowledge.messages.way import LIBRARY_NOT_OPENED, LIBRARY_OPENED
 from gpudiag.plaintext import one_line, plain
 from gpudiag.record import Record
 

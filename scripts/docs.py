@@ -31,7 +31,8 @@ import language
 from gpudiag import catalogue, cli, codec, config, describe, diagnosis, docs, pytest_plugin, report, simulator
 from gpudiag.catalogue import Entry
 from gpudiag.cause import Known
-from gpudiag.knowledge.log import MESSAGES, Message
+from gpudiag.knowledge.message import Message
+from gpudiag.knowledge.messages import MESSAGES
 from gpudiag.model import Stage
 from gpudiag.plaintext import with_names
 from gpudiag.probe import Kind

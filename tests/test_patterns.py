@@ -67,10 +67,10 @@ def of_masking(*, paths: bool) -> list[str]:
 
 SOURCES: dict[tuple[str, str], Callable[[], Iterable[str]]] = {
     ("gpudiag.causes.shared.last_resort", "failed"): lambda: [one.codes for one in last_resort.MEANINGS],
-    ("gpudiag.knowledge.log", "_add"): lambda: [one.pattern.pattern for one in log.MESSAGES if one.pattern is not None],
-    ("gpudiag.knowledge.log", "_prepared"): lambda: [
-        log._prepared(one, 0, text).pattern.pattern for one in log.MESSAGES for text in one.texts
-    ],
+    ("gpudiag.knowledge.log", "_prepared"): lambda: [r"^(?:\w|\{\w*:[wd]\})", r"\w$"],
+    ("gpudiag.knowledge.log", "pattern"): lambda: {
+        one.expression for several in log._by_word().values() for one in several
+    },
     ("gpudiag.causes.shared.machine", "install_command"): lambda: ["Red Hat|Rocky|Alma|CentOS"],
     ("gpudiag.causes.context.variable_refused", "_stands_in"): lambda: [r"\bTF_X\b", r"(?<![\w./-])aaa(?![\w/-]|\.\w)"],
     ("gpudiag.facts.tensorflow", "_altered"): lambda: [r"(?m)^tensorflow/a\.so,sha256=([^,\n]*),(\d+)$"],

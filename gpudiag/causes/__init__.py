@@ -10,6 +10,7 @@ from pathlib import Path
 from gpudiag.catalogue import documentation
 from gpudiag.cause import Cause, Known
 from gpudiag.errors import CatalogueError
+from gpudiag.knowledge.message import Message
 from gpudiag.model import Stage
 
 
@@ -37,7 +38,8 @@ def get(name: str) -> Known | None:
     module = importlib.import_module(f"{__name__}.{stage.name.lower()}.{name}")
     sentence, _, why = documentation(module).partition("\n\n")
     declared: Cause = module.CAUSE
-    return Known(name, stage, " ".join(sentence.split()), " ".join(why.split()), declared, module.find)
+    reads = frozenset(one for one in vars(module).values() if isinstance(one, Message))
+    return Known(name, stage, " ".join(sentence.split()), " ".join(why.split()), declared, module.find, reads)
 
 
 @cache

@@ -9,7 +9,8 @@ import msgspec
 from gpudiag import causes
 from gpudiag.cause import TRACE, Evidence, Known
 from gpudiag.causes.shared import steps
-from gpudiag.knowledge.log import Worth
+from gpudiag.knowledge.log import recognised
+from gpudiag.knowledge.message import Message, Worth
 from gpudiag.log import Log
 from gpudiag.model import Diagnosis, Failed, RootCause, Stage, Step, Sure
 from gpudiag.record import Record
@@ -74,7 +75,7 @@ def composed(evidence: Evidence, looked: Mapping[str, Looked]) -> Diagnosis:
     broken_at = next((step.stage for step in trace if step.status == "failed"), None)
     found = {name for name, one in looked.items() if one.causes}
     rules = [one for one in _applicable(evidence) if one.id in looked and found.isdisjoint(one.declared.unless)]
-    causes = _ranked([rule for rule in rules if not rule.declared.last_resort], looked)
+    causes = _said_better(_ranked([rule for rule in rules if not rule.declared.last_resort], looked))
     if evidence.facts.without_gpu:  # which libraries are missing beside the GPU does not matter
         broken_at = next((cause.stage for cause in causes if cause.stage is not Stage.CONFIGURATION), broken_at)
     first = [cause for cause in causes if broken_at is None or cause.stage is broken_at]
@@ -101,6 +102,21 @@ def _applicable(evidence: Evidence) -> list[Known]:
 def _ranked(rules: Iterable[Known], looked: Mapping[str, Looked]) -> list[RootCause]:
     found = [(rule, cause) for rule in rules for cause in looked[rule.id].causes]
     return [cause for _, cause in sorted(found, key=_rank)]
+
+
+def _said_better(causes: list[RootCause]) -> list[RootCause]:
+    """Return the causes without those that say what a line says by itself, where another cause explains that line."""
+    ours = {rule.id: rule for rule in rules()}
+    better = [cause for cause in causes if not ours[cause.rule].declared.general]
+    explained = frozenset[Message]().union(*(ours[cause.rule].reads for cause in better))
+    shown = "\n".join(line for cause in better for line in cause.evidence)
+
+    def is_explained(line: str) -> bool:
+        said = [event.message for event in recognised(line)]
+        follows = all(message.follows for message in said if message.fix)
+        return line in shown or not explained.isdisjoint(said) or (bool(better) and follows)
+
+    return [cause for cause in causes if cause in better or not is_explained(cause.evidence[0])]
 
 
 def _rank(found: tuple[Known, RootCause]) -> tuple[int, bool, int]:

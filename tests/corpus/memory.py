@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from conftest import Gpudiag
 from corpus import Item
-from gpudiag.knowledge.log import DEVICE_CREATED
+from gpudiag.knowledge.messages.way import DEVICE_CREATED
 from gpudiag.log import Log
 
 _LOG = ("--log", "app.log", "host", "discovery")

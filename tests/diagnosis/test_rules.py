@@ -22,9 +22,10 @@ CASES = [pytest.param(name, one, id=f"{name}: {one.name}") for name, several in 
 
 PASTEABLE = re.compile(
     r"# \S|[A-Z_]+=\S* \w|/\S+/python -m |"
-    r"(?:apptainer|assert|conda|docker|echo|env:|export|for|from|gpudiag|grep|horovodrun|if|import|kubectl|ls|lxc|mv|"
-    r"nerdctl|nvidia-smi|pip|podman|ps|pytest|python|resources:|rm|RUN|runtimeClassName:|sbatch|scontrol|srun|sudo|"
-    r"systemctl|tf\.\w+|torch\.\w+|ulimit|unset|with|wsl)(?:\W|$)"
+    r"(?:apptainer|assert|cat|conda|df|docker|echo|env|export|find|for|free|from|gpudiag|grep|horovodrun|ibstat|if|"
+    r"import|ip|kubectl|ldconfig|ldd|ls|lsmod|lspci|lxc|mv|nerdctl|nvidia-ctk|nvidia-smi|pip|podman|ps|pytest|"
+    r"python(?:3\.\d+)?|resources:|rm|RUN|runtimeClassName:|sbatch|scontrol|srun|sudo|systemctl|tf\.\w+|torch\.\w+|"
+    r"ulimit|unset|which|with|wsl)(?:\W|$)"
 )
 """A command, a line of a program or of a file, or a sentence after ``#``."""
 

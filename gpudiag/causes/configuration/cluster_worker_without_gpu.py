@@ -9,7 +9,7 @@ log "TensorFlow device GPU:0 was not registered".
 from __future__ import annotations
 
 from gpudiag.cause import Cause, Evidence, Match, Matches
-from gpudiag.knowledge.log import NOT_REGISTERED
+from gpudiag.knowledge.messages.collectives import NOT_REGISTERED
 from gpudiag.model import Severity, Stage, Sure
 from gpudiag.probes.host import collectives
 from gpudiag.scope import gpus_in_scope

@@ -11,7 +11,8 @@ from __future__ import annotations
 
 from gpudiag.cause import Cause, Evidence, Match, Matches
 from gpudiag.causes.shared.configuration import SETTER
-from gpudiag.knowledge.log import CONFIGURED_TOO_LATE, DEVICE_CREATED
+from gpudiag.knowledge.messages.settings import CONFIGURED_TOO_LATE
+from gpudiag.knowledge.messages.way import DEVICE_CREATED
 from gpudiag.log import statements
 from gpudiag.model import Severity
 from gpudiag.variables import FORCE_GROWTH

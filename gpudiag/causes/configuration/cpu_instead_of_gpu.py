@@ -9,7 +9,12 @@ from __future__ import annotations
 
 from gpudiag.cause import Cause, Evidence, Match, Matches
 from gpudiag.causes.shared.configuration import listed_here
-from gpudiag.knowledge.log import DEVICE_NOT_AVAILABLE, DEVICE_NOT_SATISFIED, MIRRORED_DEVICES, NON_GPU_REPLICAS
+from gpudiag.knowledge.messages.placement import (
+    DEVICE_NOT_AVAILABLE,
+    DEVICE_NOT_SATISFIED,
+    MIRRORED_DEVICES,
+    NON_GPU_REPLICAS,
+)
 from gpudiag.log import Log
 from gpudiag.model import Severity, Sure
 from gpudiag.placement import devices_of, parse_placements

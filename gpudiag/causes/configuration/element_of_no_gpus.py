@@ -11,7 +11,7 @@ import re
 
 from gpudiag.cause import Cause, Evidence, Match, Matches
 from gpudiag.causes.shared.configuration import gpus_listed, listed_here
-from gpudiag.knowledge.log import NO_SUCH_ELEMENT
+from gpudiag.knowledge.messages.placement import NO_SUCH_ELEMENT
 from gpudiag.log import statements
 from gpudiag.model import Severity, Sure
 

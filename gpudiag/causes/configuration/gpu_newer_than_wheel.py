@@ -11,7 +11,7 @@ from __future__ import annotations
 
 from gpudiag.cause import Cause, Evidence, Match, Matches
 from gpudiag.causes.shared.generations import where_kernels_fail
-from gpudiag.knowledge.log import NO_MACHINE_CODE, PTX_REFUSED
+from gpudiag.knowledge.messages.code import NO_MACHINE_CODE, PTX_REFUSED
 from gpudiag.model import Severity, Sure
 
 CAUSE = Cause(

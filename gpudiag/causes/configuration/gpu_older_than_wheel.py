@@ -9,7 +9,7 @@ from __future__ import annotations
 from gpudiag.cause import Cause, Evidence, Match, Matches
 from gpudiag.causes.shared.generations import where_kernels_fail
 from gpudiag.causes.shared.machine import said
-from gpudiag.knowledge.log import TOO_LOW_CAPABILITY
+from gpudiag.knowledge.messages.way import TOO_LOW_CAPABILITY
 from gpudiag.model import Severity, Stage
 
 CAUSE = Cause(

@@ -11,7 +11,7 @@ import re
 
 from gpudiag.cause import Cause, Match, Matches, Program
 from gpudiag.hostfacts import Facts
-from gpudiag.knowledge.log import TEST_SKIPPED
+from gpudiag.knowledge.messages.program import TEST_SKIPPED
 from gpudiag.model import Severity, Sure
 from gpudiag.probes.discovery import trace
 

@@ -11,7 +11,7 @@ from __future__ import annotations
 from gpudiag.cause import Cause, Match, Matches, Program
 from gpudiag.causes.shared.visibility import MASK, table
 from gpudiag.hostfacts import Facts
-from gpudiag.knowledge.log import DEVICE_NOT_SATISFIED, INDEX_NOT_VISIBLE, NO_DEVICE_FOR_SPEC
+from gpudiag.knowledge.messages.placement import DEVICE_NOT_SATISFIED, INDEX_NOT_VISIBLE, NO_DEVICE_FOR_SPEC
 from gpudiag.model import Severity
 from gpudiag.scope import gpus_in_scope
 

@@ -7,7 +7,7 @@ and all memory of each GPU is taken as without the variable. Documents of other 
 from __future__ import annotations
 
 from gpudiag.cause import Cause, Match, Matches, Program, Variables
-from gpudiag.knowledge.log import GROWTH_NOT_PARSED
+from gpudiag.knowledge.messages.settings import GROWTH_NOT_PARSED
 from gpudiag.log import text
 from gpudiag.model import Severity
 from gpudiag.variables import FORCE_GROWTH, GROWTH_VALUES, growth_meant_by

@@ -12,7 +12,7 @@ from gpudiag import model
 from gpudiag.cause import Cause, Evidence, Match, Matches
 from gpudiag.causes.shared.multi_gpu import NCCL, finding_here
 from gpudiag.hostfacts import Unknown
-from gpudiag.knowledge.log import GPUS_EXCHANGE
+from gpudiag.knowledge.messages.collectives import GPUS_EXCHANGE
 from gpudiag.log import Log
 from gpudiag.model import Severity, Sure
 from gpudiag.scope import gpus_in_scope

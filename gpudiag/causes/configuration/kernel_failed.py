@@ -9,7 +9,7 @@ each other; in rare cases the GPU, its memory or its overclocking.
 from __future__ import annotations
 
 from gpudiag.cause import Cause, Match, Matches, Program
-from gpudiag.knowledge.log import STRAY_ACCESS
+from gpudiag.knowledge.messages.code import STRAY_ACCESS
 from gpudiag.model import Severity, Sure
 
 CAUSE = Cause(

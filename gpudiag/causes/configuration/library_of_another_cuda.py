@@ -9,7 +9,7 @@ opens libcuda.so, without a number, which not every driver's installation has.
 from __future__ import annotations
 
 from gpudiag.cause import Cause, Match, Matches, Program
-from gpudiag.knowledge.log import LIBRARY_ASKED_FOR, NO_LIBCUDA_LINK
+from gpudiag.knowledge.messages.way import LIBRARY_ASKED_FOR, NO_LIBCUDA_LINK
 from gpudiag.log import Log, text
 from gpudiag.model import Severity, Sure
 

@@ -11,7 +11,8 @@ from __future__ import annotations
 from gpudiag.cause import Cause, Match, Matches, Program
 from gpudiag.causes.shared.visibility import MASK, table
 from gpudiag.hostfacts import Facts
-from gpudiag.knowledge.log import LOCAL_RANK, NO_SUCH_ELEMENT
+from gpudiag.knowledge.messages.placement import NO_SUCH_ELEMENT
+from gpudiag.knowledge.messages.program import LOCAL_RANK
 from gpudiag.model import Severity, Sure
 from gpudiag.scope import gpus_in_scope
 

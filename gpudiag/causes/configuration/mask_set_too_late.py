@@ -12,7 +12,8 @@ import msgspec
 from gpudiag.cause import Cause, Match, Matches, Program
 from gpudiag.causes.shared.visibility import MASK, PROGRAMMING_GUIDE
 from gpudiag.hostfacts import EnvironmentFacts, Facts
-from gpudiag.knowledge.log import DEVICE_CREATED, MASK_PRINTED
+from gpudiag.knowledge.messages.program import MASK_PRINTED
+from gpudiag.knowledge.messages.way import DEVICE_CREATED
 from gpudiag.model import Severity, Sure
 from gpudiag.scope import gpus_in_scope, index_is_ambiguous
 

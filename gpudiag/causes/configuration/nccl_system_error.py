@@ -9,7 +9,7 @@ from __future__ import annotations
 from gpudiag.cause import Cause, Evidence, Match, Matches
 from gpudiag.causes.shared.multi_gpu import NCCL, SHARED_MEMORY, finding_here, first, warned
 from gpudiag.hostfacts import Unknown
-from gpudiag.knowledge.log import NCCL_SYSTEM_ERROR
+from gpudiag.knowledge.messages.collectives import NCCL_SYSTEM_ERROR
 from gpudiag.model import Severity, Sure
 
 CAUSE = Cause(

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from gpudiag.cause import Cause, Match, Matches, Program
 from gpudiag.hostfacts import Facts
-from gpudiag.knowledge.log import NO_CODE_FOR_GPU
+from gpudiag.knowledge.messages.code import NO_CODE_FOR_GPU
 from gpudiag.model import Severity, Sure
 
 CAUSE = Cause(

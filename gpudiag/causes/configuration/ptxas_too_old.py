@@ -8,7 +8,7 @@ or on PATH. One that is older than the GPU does not know its generation: 10.0 an
 from __future__ import annotations
 
 from gpudiag.cause import Cause, Evidence, Match, Matches
-from gpudiag.knowledge.log import PTXAS_TOO_OLD
+from gpudiag.knowledge.messages.code import PTXAS_TOO_OLD
 from gpudiag.log import text
 from gpudiag.model import Severity
 

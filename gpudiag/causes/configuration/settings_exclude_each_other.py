@@ -10,7 +10,7 @@ from __future__ import annotations
 
 from gpudiag.cause import Cause, Match, Matches, Program
 from gpudiag.causes.shared.configuration import SETTER
-from gpudiag.knowledge.log import SETTINGS_EXCLUDED
+from gpudiag.knowledge.messages.settings import SETTINGS_EXCLUDED
 from gpudiag.log import statements
 from gpudiag.model import Severity
 from gpudiag.variables import FORCE_GROWTH

@@ -10,7 +10,8 @@ from __future__ import annotations
 from collections import defaultdict
 
 from gpudiag.cause import Cause, Evidence, Match, Matches
-from gpudiag.knowledge.log import DEVICE_CREATED, DEVICE_FULL, NO_HANDLE, POOL_FULL
+from gpudiag.knowledge.messages.memory import DEVICE_FULL, NO_HANDLE, POOL_FULL
+from gpudiag.knowledge.messages.way import DEVICE_CREATED
 from gpudiag.model import Severity, Sure
 from gpudiag.scope import gpus_in_scope
 

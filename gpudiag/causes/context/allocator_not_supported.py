@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from gpudiag.cause import Cause, Evidence, Match, Matches
 from gpudiag.hostfacts import Unknown
-from gpudiag.knowledge.log import NO_MEMORY_POOLS
+from gpudiag.knowledge.messages.settings import NO_MEMORY_POOLS
 from gpudiag.variables import ALLOCATOR
 
 CAUSE = Cause(

@@ -11,7 +11,7 @@ import re
 
 from gpudiag.cause import Cause, Evidence, Match, Matches
 from gpudiag.causes.shared.machine import HOST_DRIVER, install_command
-from gpudiag.knowledge.log import DRIVER_TOO_OLD
+from gpudiag.knowledge.messages.way import DRIVER_TOO_OLD
 
 CAUSE = Cause(
     fix=("{install}  # {needed} or newer, then reboot", "{other}"),

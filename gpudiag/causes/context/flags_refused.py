@@ -12,7 +12,7 @@ import re
 import shlex
 
 from gpudiag.cause import TRACE, Cause, Evidence, Match, Matches
-from gpudiag.knowledge.log import FLAGS_REFUSED
+from gpudiag.knowledge.messages.settings import FLAGS_REFUSED
 from gpudiag.log import text
 from gpudiag.model import Stage
 

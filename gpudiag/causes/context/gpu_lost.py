@@ -14,7 +14,7 @@ from gpudiag.cause import Cause, Evidence, Match, Matches
 from gpudiag.causes.shared.devices import choose_others
 from gpudiag.causes.shared.machine import failing_gpus, reset_command
 from gpudiag.causes.shared.steps import FAILED, context_error, devices_log, trace
-from gpudiag.knowledge.log import CUDA_UNKNOWN, GPU_FAILED
+from gpudiag.knowledge.messages.way import CUDA_UNKNOWN, GPU_FAILED
 from gpudiag.log import Log, text
 from gpudiag.missing import lost_gpus
 from gpudiag.model import Stage, Sure

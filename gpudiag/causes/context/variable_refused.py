@@ -12,7 +12,7 @@ import re
 
 from gpudiag.cause import Cause, Evidence, Match, Matches
 from gpudiag.causes.shared.variables import TYPES, errors
-from gpudiag.knowledge.log import NO_PLUGGABLE_LIBRARY, THREAD_MODE_INVALID
+from gpudiag.knowledge.messages.settings import NO_PLUGGABLE_LIBRARY, THREAD_MODE_INVALID
 from gpudiag.log import Log, text
 from gpudiag.model import Stage, Sure
 from gpudiag.variables import SETTINGS, THREAD_MODE, THREAD_MODES, WITHHELD

@@ -10,7 +10,8 @@ from __future__ import annotations
 
 from gpudiag.cause import Cause, Evidence, Match, Matches
 from gpudiag.causes.shared.variables import TYPES, errors
-from gpudiag.knowledge.log import GPU_TYPE_DISABLED, NO_CPU_FACTORY
+from gpudiag.knowledge.messages.settings import NO_CPU_FACTORY
+from gpudiag.knowledge.messages.way import GPU_TYPE_DISABLED
 from gpudiag.log import Log
 from gpudiag.model import Stage
 

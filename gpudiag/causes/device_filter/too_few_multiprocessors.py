@@ -10,7 +10,7 @@ from __future__ import annotations
 from gpudiag.cause import Cause, Evidence, Match, Matches
 from gpudiag.causes.shared.devices import MASK
 from gpudiag.causes.shared.machine import said
-from gpudiag.knowledge.log import TOO_FEW_CORES
+from gpudiag.knowledge.messages.way import TOO_FEW_CORES
 
 CAUSE = Cause(
     fix=("export TF_MIN_GPU_MULTIPROCESSOR_COUNT={cores}", "{hide}"),

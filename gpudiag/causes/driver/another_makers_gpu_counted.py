@@ -12,7 +12,7 @@ from typing import Any
 from gpudiag.cause import Cause, Match, Matches, Program
 from gpudiag.causes.shared.devices import MASK
 from gpudiag.hostfacts import Facts, Unknown
-from gpudiag.knowledge.log import DEVICE_NOT_SATISFIED, DEVICE_UNKNOWN
+from gpudiag.knowledge.messages.placement import DEVICE_NOT_SATISFIED, DEVICE_UNKNOWN
 from gpudiag.model import Stage, Sure
 from gpudiag.scope import apply_mask
 

@@ -15,7 +15,7 @@ from gpudiag.cause import Cause, Evidence, Match, Matches
 from gpudiag.causes.shared.driver import IN_PACKAGE
 from gpudiag.causes.shared.machine import container, parts, uses_apt
 from gpudiag.causes.shared.steps import cuinit_error
-from gpudiag.knowledge.log import SYSTEM_NOT_READY
+from gpudiag.knowledge.messages.way import SYSTEM_NOT_READY
 from gpudiag.log import Log
 from gpudiag.model import Sure
 

@@ -12,7 +12,7 @@ from __future__ import annotations
 from gpudiag.cause import Cause, Evidence, Match, Matches
 from gpudiag.causes.shared.visibility import MASK, SLURM_GPUS, hidden_by_slurm, slurm_job
 from gpudiag.hostfacts import Unknown
-from gpudiag.knowledge.log import SLURM_HIDES
+from gpudiag.knowledge.messages.program import SLURM_HIDES
 from gpudiag.model import Sure
 
 CAUSE = Cause(

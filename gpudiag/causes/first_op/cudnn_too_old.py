@@ -11,7 +11,7 @@ from pathlib import PurePath
 
 from gpudiag.cause import Cause, Evidence, Match, Matches
 from gpudiag.causes.shared.libraries import PATH, is_packaged, taken_away
-from gpudiag.knowledge.log import CUDNN_OLDER
+from gpudiag.knowledge.messages.code import CUDNN_OLDER
 from gpudiag.model import Sure
 from gpudiag.probes.common import CUDNN_NEEDED
 from gpudiag.probes.host.libraries import CUDNN, cudnn_too_old, requirement

@@ -13,7 +13,7 @@ from pathlib import PurePath
 
 from gpudiag.cause import Cause, Evidence, Match, Matches
 from gpudiag.hostfacts import Unknown
-from gpudiag.knowledge.log import NO_LIBDEVICE
+from gpudiag.knowledge.messages.code import NO_LIBDEVICE
 from gpudiag.model import Sure
 from gpudiag.probes.host.libraries import requirement, without_libdevice
 

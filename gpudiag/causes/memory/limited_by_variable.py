@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from gpudiag.cause import Cause, Evidence, Match, Matches
 from gpudiag.causes.shared.memory import checked
-from gpudiag.knowledge.log import LIMIT_REACHED
+from gpudiag.knowledge.messages.memory import LIMIT_REACHED
 
 CAUSE = Cause(
     fix=("unset TF_PER_DEVICE_MEMORY_LIMIT_MB", "# or raise it"),

@@ -10,7 +10,8 @@ from __future__ import annotations
 from gpudiag.cause import Cause, Evidence, Match, Matches
 from gpudiag.causes.shared.memory import devices_in_scope, free_bytes, gib, holders, shared_otherwise
 from gpudiag.hostfacts import NvmlDevice
-from gpudiag.knowledge.log import DEVICE_CREATED, POOL_FULL
+from gpudiag.knowledge.messages.memory import POOL_FULL
+from gpudiag.knowledge.messages.way import DEVICE_CREATED
 from gpudiag.log import text
 from gpudiag.model import Figure, Sure
 

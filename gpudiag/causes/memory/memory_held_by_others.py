@@ -20,7 +20,7 @@ from gpudiag.causes.shared.memory import (
     refused_with_room,
     shared_otherwise,
 )
-from gpudiag.knowledge.log import DEVICE_FULL
+from gpudiag.knowledge.messages.memory import DEVICE_FULL
 from gpudiag.model import Sure
 from gpudiag.scope import gpus_in_scope
 

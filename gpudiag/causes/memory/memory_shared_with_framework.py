@@ -9,8 +9,7 @@ from __future__ import annotations
 
 from gpudiag.cause import Cause, Evidence, Match, Matches
 from gpudiag.causes.shared.memory import OF_FRAMEWORKS
-from gpudiag.knowledge.log import (
-    DEVICE_CREATED,
+from gpudiag.knowledge.messages.memory import (
     DEVICE_FULL,
     JAX_AT_WORK,
     JAX_FULL,
@@ -19,6 +18,7 @@ from gpudiag.knowledge.log import (
     TORCH_AT_WORK,
     TORCH_FULL,
 )
+from gpudiag.knowledge.messages.way import DEVICE_CREATED
 from gpudiag.log import text
 from gpudiag.model import Sure
 

@@ -11,7 +11,7 @@ from collections import defaultdict
 
 from gpudiag.cause import Cause, Evidence, Match, Matches
 from gpudiag.causes.shared.memory import devices_in_scope
-from gpudiag.knowledge.log import DEVICE_CREATED
+from gpudiag.knowledge.messages.way import DEVICE_CREATED
 from gpudiag.model import Sure
 
 CAUSE = Cause(

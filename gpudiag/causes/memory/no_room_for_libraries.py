@@ -10,16 +10,9 @@ from __future__ import annotations
 
 from gpudiag.cause import Cause, Evidence, Match, Matches
 from gpudiag.causes.shared.memory import GROW, checked, devices_in_scope, free_bytes, holders, shared_otherwise
-from gpudiag.knowledge.log import (
-    CUDA_UNKNOWN,
-    CUDNN_OLDER,
-    DEVICE_CREATED,
-    DEVICE_FULL,
-    GPU_FAILED,
-    NO_HANDLE,
-    POOL_FULL,
-    STRAY_ACCESS,
-)
+from gpudiag.knowledge.messages.code import CUDNN_OLDER, STRAY_ACCESS
+from gpudiag.knowledge.messages.memory import DEVICE_FULL, NO_HANDLE, POOL_FULL
+from gpudiag.knowledge.messages.way import CUDA_UNKNOWN, DEVICE_CREATED, GPU_FAILED
 from gpudiag.log import text
 from gpudiag.model import Sure
 

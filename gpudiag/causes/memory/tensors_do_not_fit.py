@@ -9,7 +9,8 @@ from __future__ import annotations
 
 from gpudiag.cause import Cause, Evidence, Match, Matches
 from gpudiag.causes.shared.memory import shared_otherwise
-from gpudiag.knowledge.log import DEVICE_CREATED, POOL_FULL
+from gpudiag.knowledge.messages.memory import POOL_FULL
+from gpudiag.knowledge.messages.way import DEVICE_CREATED
 from gpudiag.log import Log, ended_by
 from gpudiag.model import Sure
 

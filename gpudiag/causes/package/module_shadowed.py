@@ -13,7 +13,7 @@ from pathlib import PurePath
 from gpudiag.cause import TRACE, Cause, Evidence, Match, Matches
 from gpudiag.causes.shared.packages import PATH, FailedImport, off_the_path, rest_of_path
 from gpudiag.hostfacts import TensorflowFacts
-from gpudiag.knowledge.log import MODULE_LACKS
+from gpudiag.knowledge.messages.code import MODULE_LACKS
 from gpudiag.log import Log
 from gpudiag.model import Sure
 from gpudiag.probes.host import tensorflow as host_tensorflow

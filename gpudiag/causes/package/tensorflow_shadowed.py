@@ -13,7 +13,7 @@ from pathlib import PurePath
 from gpudiag.cause import Cause, Evidence, Match, Matches
 from gpudiag.causes.shared.packages import PATH, off_the_path
 from gpudiag.hostfacts import TensorflowFacts
-from gpudiag.knowledge.log import NOT_TENSORFLOW
+from gpudiag.knowledge.messages.code import NOT_TENSORFLOW
 from gpudiag.model import Sure
 from gpudiag.probes.host import tensorflow as host_tensorflow
 

@@ -5,13 +5,8 @@ from __future__ import annotations
 import re
 
 from gpudiag.cause import Evidence
-from gpudiag.knowledge.log import (
-    CUINIT_CALL_FAILED,
-    GPU_NOT_COUNTED,
-    GPU_TYPE_DISABLED,
-    LIBRARIES_MISSING,
-    NO_CUDA_DRIVERS,
-)
+from gpudiag.knowledge.messages.misleading import NO_CUDA_DRIVERS
+from gpudiag.knowledge.messages.way import CUINIT_CALL_FAILED, GPU_NOT_COUNTED, GPU_TYPE_DISABLED, LIBRARIES_MISSING
 
 SETTER = re.compile(
     r"(?<!context\(\))\.(?:set_(?:visible_devices|memory_growth|\w+_parallelism_threads)|"

@@ -6,7 +6,7 @@ from gpudiag.cause import Evidence
 from gpudiag.causes.shared.machine import hidden_and_free
 from gpudiag.causes.shared.steps import context_error
 from gpudiag.hostfacts import NvmlDevice
-from gpudiag.knowledge.log import DEVICE_BUSY
+from gpudiag.knowledge.messages.way import DEVICE_BUSY
 from gpudiag.log import Log
 from gpudiag.model import Gpu
 

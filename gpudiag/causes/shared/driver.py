@@ -9,7 +9,7 @@ from gpudiag.cause import Evidence, Match
 from gpudiag.causes.shared.machine import HOST_DRIVER, container, parts, stage_of_driver
 from gpudiag.causes.shared.steps import cuinit_error
 from gpudiag.hostfacts import DriverFacts, NvmlFacts, Unknown
-from gpudiag.knowledge.log import TWO_DRIVER_VERSIONS
+from gpudiag.knowledge.messages.way import TWO_DRIVER_VERSIONS
 from gpudiag.model import Sure
 
 IN_FILE_NAME = re.compile(r"\.so\.(\d+\.[\d.]+)$")

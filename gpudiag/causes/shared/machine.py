@@ -8,7 +8,7 @@ from collections.abc import Iterable
 from gpudiag.cause import Evidence
 from gpudiag.causes.shared.steps import cuinit_error
 from gpudiag.hostfacts import DeviceNodeFacts, DriverFacts, NvmlDevice, NvmlFacts, Unknown
-from gpudiag.knowledge.log import Event, Message
+from gpudiag.knowledge.message import Event, Message
 from gpudiag.model import Gpu, Stage
 from gpudiag.probes.discovery import logical_devices
 from gpudiag.scope import gpus_in_scope

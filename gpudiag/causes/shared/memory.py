@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from gpudiag.cause import Evidence
 from gpudiag.hostfacts import NvmlDevice
-from gpudiag.knowledge.log import DEVICE_FULL, JAX_AT_WORK, JAX_FULL, TORCH_AT_WORK, TORCH_FULL, Message
+from gpudiag.knowledge.message import Message
+from gpudiag.knowledge.messages.memory import DEVICE_FULL, JAX_AT_WORK, JAX_FULL, TORCH_AT_WORK, TORCH_FULL
 from gpudiag.log import Log
 from gpudiag.model import Broken
 from gpudiag.scope import IDLE_BYTES, gpus_in_scope

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from gpudiag.cause import Evidence
-from gpudiag.knowledge.log import NCCL_WARNING, Message
+from gpudiag.knowledge.message import Message
+from gpudiag.knowledge.messages.collectives import NCCL_WARNING
 from gpudiag.model import Finding
 
 NCCL = "https://docs.nvidia.com/deeplearning/nccl/user-guide/docs/troubleshooting.html"

@@ -10,7 +10,9 @@ from collections.abc import Callable
 
 from gpudiag.cause import TRACE, Evidence
 from gpudiag.hostfacts import Unknown
-from gpudiag.knowledge.log import CUINIT_FAILED, DEVICE_FULL, GPU_IGNORED, GPU_NOT_COUNTED, NO_CUDA_DRIVERS, POOL_FULL
+from gpudiag.knowledge.messages.memory import DEVICE_FULL, POOL_FULL
+from gpudiag.knowledge.messages.misleading import NO_CUDA_DRIVERS
+from gpudiag.knowledge.messages.way import CUINIT_FAILED, GPU_IGNORED, GPU_NOT_COUNTED
 from gpudiag.log import Log, text
 from gpudiag.model import Broken, Judged, Stage, Step
 from gpudiag.scope import least_visible

@@ -1,0 +1,68 @@
+"""{meaning}
+
+A line of the program's log names the fault itself, and no other cause explains that line. Such lines are known by the
+table of messages: of TensorFlow and XLA, CUDA and its libraries, NCCL, the kernel's Xid lines, containers and
+Kubernetes, the loader and Python. What a line says about its own fault may still follow from another one, so the first
+one that the log names comes first.
+"""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Iterator
+
+from gpudiag.cause import Cause, Match, Matches, Program
+from gpudiag.knowledge.message import Event, Worth
+from gpudiag.log import text
+from gpudiag.model import Stage, Sure
+
+CAUSE = Cause(
+    fix=("# what to type depends on the message: gpudiag check --log app.log",),
+    url="https://www.tensorflow.org/install/errors",
+    general=True,
+    needs_gpu=False,
+)
+_MOST = 4
+"""Faults that are named; a log that has more has one that the others follow from."""
+
+
+def find(program: Program) -> Matches:
+    named: dict[str, Event] = {}
+    for event in _explained(program):
+        named.setdefault(event.message.fix[0].split("  #")[0], event)
+    events = list(named.values())
+    for event in ([one for one in events if not one.message.follows] or events)[:_MOST]:
+        yield _match(event)
+
+
+def _explained(program: Program) -> Iterator[Event]:
+    """Yield, of each line, the event that explains it best.
+
+    A line that only looks like an error is left out, and one that misleads is taken as what it follows from.
+    """
+    of_lines: dict[str, list[Event]] = {}
+    for event in program.events:
+        of_lines.setdefault(event.line, []).append(event)
+    for events in of_lines.values():
+        worths = {event.message.worth for event in events}
+        taken = Worth.MISLEADING if Worth.MISLEADING in worths else Worth.FAULT
+        explained = [event for event in events if event.message.fix and event.message.worth is taken]
+        if explained and Worth.HARMLESS not in worths:
+            yield min(explained, key=_generality)
+
+
+def _generality(event: Event) -> tuple[bool, int]:
+    """Return what is least for the event that says most: its words that do not vary are the most."""
+    return event.message.follows, sum(map(len, event.fields.values())) - len(event.text)
+
+
+def _match(event: Event) -> Match:
+    message, figures = event.message, defaultdict(str, event.fields)
+    return Match(
+        evidence=(text(event.line) if event.text in text(event.line) else event.text,),
+        sure=Sure.POSSIBLE if message.possible or message.follows else Sure.LIKELY,
+        figures={"meaning": message.meaning.format_map(figures)},
+        fix=tuple(line.format_map(figures) for line in message.fix),
+        stage=Stage[message.stage],
+        url=message.url,
+    )

@@ -1,0 +1,18 @@
+"""The messages that gpudiag knows: what TensorFlow, CUDA, their libraries and test runners print, and what it means.
+
+A file is a family, found by walking this folder; see :mod:`gpudiag.knowledge.message`. The texts are those of
+TensorFlow 2.18-2.21 where nothing else is said; older ones where users still meet them. ``scripts/messages.py`` counts
+what they cover of what the sources of TensorFlow can print.
+"""
+
+from __future__ import annotations
+
+import importlib
+import pkgutil
+
+from gpudiag.knowledge.message import Family, Message
+
+FAMILIES: dict[str, Family] = {
+    one.name: importlib.import_module(f"{__name__}.{one.name}").FAMILY for one in pkgutil.iter_modules(__path__)
+}
+MESSAGES: tuple[Message, ...] = tuple(message for family in FAMILIES.values() for message in family.messages)

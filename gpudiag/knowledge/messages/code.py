@@ -1,0 +1,118 @@
+"""Code for the GPU, its compilers, and the libraries that TensorFlow and Python load."""
+
+from __future__ import annotations
+
+from gpudiag.knowledge.message import Family
+
+FAMILY = Family("code and libraries")
+
+NO_MACHINE_CODE = FAMILY.fault(
+    "no_machine_code",
+    "not built with CUDA kernel binaries compatible with compute capability {has:v}",
+    meaning="this TensorFlow has no machine code for compute capability {has}: the driver compiles it at the first "
+    "start, which takes minutes",
+    fix=(
+        "export CUDA_CACHE_MAXSIZE=4294967296  # keeps what was compiled; the second start is fast",
+        "pip install --upgrade 'tensorflow[and-cuda]'  # a release that was built for this GPU",
+    ),
+    stage="CONFIGURATION",
+)
+PTX_REFUSED = FAMILY.fault(
+    "ptx_refused",
+    "CUDA_ERROR_INVALID_PTX",
+    "CUDA_ERROR_UNSUPPORTED_PTX_VERSION",
+    "PTX version {:s} does not support",
+    "cudaErrorInvalidPtx",
+    "cudaErrorUnsupportedPtxVersion",
+    "a PTX JIT compilation failed",
+    "the provided PTX was compiled with an unsupported toolchain",
+    meaning="the driver cannot compile this code: it is older than the CUDA that made it, or the GPU is newer than it",
+    fix=(
+        "nvidia-smi  # names the driver, and the newest CUDA that it runs",
+        "sudo apt install nvidia-driver-580  # or another way to a newer driver of this distribution; then reboot",
+        "pip install --upgrade 'tensorflow[and-cuda]'  # a release that knows this GPU; Blackwell: 2.20 or newer",
+    ),
+    possible=True,
+)
+NO_CODE_FOR_GPU = FAMILY.fault(
+    "no_code_for_gpu",
+    "CUDA_ERROR_NO_BINARY_FOR_GPU",
+    "no kernel image is available for execution on the device",
+    "cudaErrorNoKernelImageForDevice",
+    meaning="a library or an operation has no code for this GPU",
+    fix=(
+        "nvidia-smi --query-gpu=name,compute_cap --format=csv",
+        "pip install --upgrade 'tensorflow[and-cuda]'  # a release that was built for this GPU",
+    ),
+)
+PTXAS_TOO_OLD = FAMILY.fault(
+    "ptxas_too_old",
+    "ptxas fatal : Value '{target:w}' is not defined",
+    "ptxas fatal: Value '{target:w}' is not defined",
+    seen="CUDA",
+)
+STRAY_ACCESS = FAMILY.fault(
+    "stray_access",
+    *(
+        f"CUDA_ERROR_{name}"
+        for name in (
+            "ILLEGAL_ADDRESS",
+            "MISALIGNED_ADDRESS",
+            "ILLEGAL_INSTRUCTION",
+            "INVALID_ADDRESS_SPACE",
+            "INVALID_PC",
+            "LAUNCH_FAILED",
+        )
+    ),
+    "an illegal memory access was encountered",
+    "an illegal instruction was encountered",
+    "unspecified launch failure",
+    *(
+        f"cudaError{name}"
+        for name in (
+            "IllegalAddress",
+            "MisalignedAddress",
+            "IllegalInstruction",
+            "InvalidAddressSpace",
+            "InvalidPc",
+            "LaunchFailure",
+        )
+    ),
+    seen="CUDA",
+)
+CUDNN_OLDER = FAMILY.fault(
+    "cudnn_older", "Loaded runtime CuDNN library: {found:v} but source was compiled with: {needed:v}"
+)
+NO_LIBDEVICE = FAMILY.fault(
+    "no_libdevice",
+    "Can't find libdevice directory",
+    "libdevice not found at",
+    "libdevice is required by this HLO module",
+)
+NOT_TENSORFLOW = FAMILY.fault(
+    "not_tensorflow",
+    "module 'tensorflow' has no attribute",
+    "cannot import name '{:w}' from 'tensorflow",
+    "cannot import name '{:w}' from tensorflow",
+    "No module named 'tensorflow.{:q}'",
+    "do not import tensorflow from its source directory",
+    "partially initialized module 'tensorflow'",
+    meaning="another file or folder of the name tensorflow is imported in place of the package",
+    fix=(
+        "python -c 'import tensorflow; print(tensorflow.__file__)'  # rename what it prints, if it is yours",
+        "# remove its __pycache__ too; start the program from another folder",
+    ),
+    follows=True,
+    stage="PACKAGE",
+    seen="Python",
+)
+MODULE_LACKS = FAMILY.fault(
+    "module_lacks",
+    "cannot import name '{:q}' from partially initialized module '{module:q}'{}({file:p})",
+    "cannot import name '{:q}' from '{module:q}'{}({file:p})",
+    "cannot import name '{:q}' from partially initialized module '{module:q}'",
+    "cannot import name '{:q}' from '{module:q}'",
+    "module '{module:q}' has no attribute",
+    "No module named '{module:q}'; '{:q}' is not a package",
+    seen="Python",
+)

@@ -1,0 +1,35 @@
+"""GPUs that exchange data."""
+
+from __future__ import annotations
+
+from gpudiag.knowledge.message import Family, Worth
+
+FAMILY = Family("several GPUs", stage="CONFIGURATION")
+
+NCCL_SYSTEM_ERROR = FAMILY.add(
+    Worth.FAULT,
+    "nccl_system_error",
+    pattern=r"(?i)NCCL(?:(?!NCCL).){0,300}(?:unhandled )?system error|ncclSystemError",
+    words=("nccl", "ncclsystemerror"),
+    seen="NCCL",
+)
+NCCL_WARNING = FAMILY.add(
+    Worth.FAULT,
+    "nccl_warning",
+    pattern=r"(?i)NCCL WARN(?P<what>(?:(?!NCCL WARN).){0,300})",  # a log may repeat the words without end
+    words=("nccl",),
+    seen="NCCL",
+)
+GPUS_EXCHANGE = FAMILY.sign(
+    "gpus_exchange",
+    "NCCL INFO",
+    *(f"all{mark}reduce{end}" for mark in ("", "_", "-", " ") for end in ("", "s")),
+    *(f"All{mark}Reduce{end}" for mark in ("", "-", " ") for end in ("", "s")),
+    meaning="GPUs are about to exchange data",
+    seen="2.18-2.21, NCCL",
+)
+NOT_REGISTERED = FAMILY.fault(
+    "not_registered",
+    "TensorFlow device GPU:{number:d} was not registered",
+    meaning="said by the worker that has no GPU, when the others have one (measured, 2.21)",
+)

@@ -1,0 +1,277 @@
+"""Containers and Kubernetes: Docker, the NVIDIA container toolkit, CDI, the device plugin and the scheduler."""
+
+from __future__ import annotations
+
+from gpudiag.knowledge.message import Family
+
+FAMILY = Family(
+    "containers and Kubernetes",
+    stage="DRIVER_LIBRARY",
+    seen="Docker, NVIDIA container toolkit, Kubernetes",
+    url="https://docs.nvidia.com/datacenter/cloud-native/container-toolkit/latest/troubleshooting.html",
+)
+PLUGIN = "https://github.com/NVIDIA/k8s-device-plugin#prerequisites"
+_TOOLKIT = (
+    "sudo apt install nvidia-container-toolkit",
+    "sudo nvidia-ctk runtime configure --runtime=docker && sudo systemctl restart docker",
+    "docker run --rm --gpus all ubuntu nvidia-smi  # the test",
+)
+_CDI = "sudo nvidia-ctk cdi generate --output=/etc/cdi/nvidia.yaml"
+
+FAMILY.fault(
+    "no_device_driver",
+    'could not select device driver "{:q}" with capabilities: [[gpu',
+    "could not select device driver {} with capabilities: [[gpu",
+    "Unknown runtime specified nvidia",
+    "unknown or invalid runtime name: nvidia",
+    'no runtime for "nvidia" is configured',
+    meaning="Docker has no NVIDIA runtime: the NVIDIA container toolkit is missing, or Docker does not use it",
+    fix=_TOOLKIT,
+)
+FAMILY.fault(
+    "hook_missing",
+    'exec: "nvidia-container-runtime-hook": executable file not found',
+    'exec: "nvidia-container-runtime": executable file not found',
+    "nvidia-container-runtime: no such file or directory",
+    "nvidia-container-runtime did not terminate successfully",
+    meaning="Docker is configured for the NVIDIA container toolkit, and its programs are not there",
+    fix=_TOOLKIT,
+)
+FAMILY.fault(
+    "container_no_nvml",
+    "nvidia-container-cli{}: initialization error: load library failed: libnvidia-ml.so.1",
+    "nvidia-container-cli{}: initialization error: load library failed: libcuda.so.1",
+    meaning="the daemon that starts the container does not find the driver's libraries of the host",
+    fix=(
+        "nvidia-smi  # on the host: the driver must answer there first",
+        "sudo snap remove docker; docker context use default  # snap's Docker and Docker Desktop see another root",
+        "sudo apt install --reinstall docker-ce nvidia-container-toolkit && sudo systemctl restart docker",
+    ),
+)
+FAMILY.fault(
+    "container_driver_not_loaded",
+    "nvidia-container-cli{}: initialization error: nvml error: driver not loaded",
+    "nvidia-container-cli{}: initialization error: cuda error: no cuda-capable device",
+    "nvidia-container-cli{}: initialization error: driver error: failed to process request",
+    "nvidia-container-cli{}: initialization error: nvml error: driver/library version mismatch",
+    "nvidia-container-cli{}: initialization error: nvml error: unknown error",
+    meaning="the driver of the host does not work, so that no container gets a GPU",
+    fix=("nvidia-smi  # on the host: what it says is the fault", "sudo reboot  # after an upgrade of the driver"),
+    stage="DRIVER",
+)
+FAMILY.fault(
+    "container_wsl_driver",
+    "nvidia-container-cli{}: initialization error: WSL environment detected but no adapters were found",
+    meaning="WSL has no GPU: the driver on Windows is missing or too old, or WSL is not version 2",
+    fix=("wsl --update  # in Windows, then: wsl --shutdown", "# install the current NVIDIA driver in Windows"),
+    stage="DRIVER",
+)
+FAMILY.fault(
+    "container_driver_slow",
+    "driver rpc error: timed out",
+    "driver rpc error",
+    meaning="the driver takes longer to initialise the GPUs than the container toolkit waits",
+    fix=(
+        "sudo nvidia-smi -pm 1  # keeps them initialised; or: sudo systemctl enable --now nvidia-persistenced",
+        "sudo dmesg | grep -i -e nvrm -e xid  # if it is slow all the same",
+    ),
+    stage="DRIVER",
+)
+FAMILY.fault(
+    "image_needs_newer_driver",
+    "unsatisfied condition: cuda>={needed:v}",
+    meaning="the image asks for a newer CUDA {needed} than the host's driver runs",
+    fix=(
+        "sudo apt install nvidia-driver-580  # on the host (under WSL: in Windows), one of that CUDA or newer",
+        "# or an older image",
+        "docker run -e NVIDIA_DISABLE_REQUIRE=1 ...  # skips the check; GPUs of data centres only",
+    ),
+    stage="DRIVER",
+)
+FAMILY.fault(
+    "image_requires",
+    "unsatisfied condition: brand = {brand}",
+    "unsatisfied condition: driver>={driver}",
+    "unsatisfied condition: arch{arch}",
+    meaning="the image asks for a driver or a kind of GPU that this machine does not have",
+    fix=(
+        "sudo apt install nvidia-driver-580  # on the host (under WSL: in Windows)",
+        "docker run -e NVIDIA_DISABLE_REQUIRE=1 ...  # skips the check",
+    ),
+    stage="DRIVER",
+)
+FAMILY.fault(
+    "container_unknown_device",
+    "device error: {device:s}: unknown device",
+    "device error: {device:s}: not found",
+    "unresolvable CDI devices {device:s}",
+    "device {device:s} not found in CDI registry",
+    meaning="the container is to get a GPU or MIG instance that this machine does not have under that name",
+    fix=(
+        "nvidia-smi -L  # the names: GPU-..., MIG-... of drivers from 470 on; a number counts from 0",
+        f"{_CDI}; nvidia-ctk cdi list  # for names of CDI (nvidia.com/gpu=0)",
+    ),
+    stage="CONFIGURATION",
+)
+FAMILY.fault(
+    "container_mount_exists",
+    "mount error: file creation failed: {file:s}: file exists",
+    "mount error: {} no such file or directory",
+    meaning="the image has files of the driver of its own, in whose place the toolkit cannot mount the host's",
+    fix=(
+        "# make the image again without driver packages; in its Dockerfile:",
+        "RUN rm -f /usr/lib/x86_64-linux-gnu/libcuda.so* /usr/lib/x86_64-linux-gnu/libnvidia-*.so*",
+    ),
+)
+FAMILY.fault(
+    "container_cgroup",
+    "failed to add device rules: unable to find any existing device filters attached to the cgroup",
+    "container error: cgroup subsystem devices not found",
+    "mount error: {} bpf_prog_query(BPF_CGROUP_DEVICE) failed",
+    meaning="the container toolkit does not know this kernel's control groups (version 2)",
+    fix=(
+        "sudo apt install --only-upgrade nvidia-container-toolkit libnvidia-container1",
+        "sudo sed -i 's/#no-cgroups = false/no-cgroups = true/' /etc/nvidia-container-runtime/config.toml  # rootless",
+    ),
+    stage="DRIVER",
+)
+FAMILY.fault(
+    "container_ldcache",
+    "nvidia-container-cli{}: ldcache error: {}",
+    "nvidia-container-cli{}: container error: {}",
+    "nvidia-container-cli{}: mount error: {}",
+    "nvidia-container-cli{}: initialization error: {}",
+    "nvidia-container-cli{}: detection error: {}",
+    meaning="the container toolkit could not prepare the container",
+    fix=("sudo nvidia-container-cli -k -d /dev/tty info  # the reason in full", *_TOOLKIT[:2]),
+    follows=True,
+)
+FAMILY.fault(
+    "toolkit_mode",
+    "invoking the NVIDIA Container Runtime Hook directly (e.g. specifying the docker --gpus flag) is not supported",
+    meaning="the toolkit is set to CDI, which the option --gpus of this Docker does not use",
+    fix=("docker run --runtime=nvidia -e NVIDIA_VISIBLE_DEVICES=all ...", "docker run --device nvidia.com/gpu=all ..."),
+    stage="CONFIGURATION",
+)
+FAMILY.fault(
+    "container_hook_failed",
+    "error running hook: exit status {:d}",
+    "error running prestart hook #{:d}: exit status {:d}",
+    "error running hook #{:d}: error running hook",
+    meaning="a hook that prepares the container failed: the line after it says why",
+    fix=("# the rest of the message names the fault (stderr: ...)", "nvidia-smi  # on the host"),
+    follows=True,
+)
+FAMILY.fault(
+    "cdi_version",
+    "CDI device injection failed",
+    "failed to inject CDI devices",
+    "failed to load CDI specification",
+    "failed to construct CDI modifier",
+    meaning="the description of the GPUs for containers (CDI) is missing, old or not valid",
+    fix=(f"{_CDI}  # again after each change of the driver", "nvidia-ctk cdi list"),
+    possible=True,
+)
+FAMILY.fault(
+    "rootless_nvml",
+    "nvidia-container-cli{}: permission error: capability change failed",
+    meaning="the container engine runs without root, and the toolkit must not set control groups then",
+    fix=("sudo nvidia-ctk config --set nvidia-container-cli.no-cgroups --in-place",),
+    stage="DRIVER",
+)
+FAMILY.fault(
+    "plugin_no_nvml",
+    "Failed to start nvml with error: could not load NVML library",
+    "could not load NVML library",
+    "Failed to initialize NVML: could not load NVML library",
+    "Failed to initialize NVML: ERROR_LIBRARY_NOT_FOUND",
+    "If this is a GPU node, did you set the docker default runtime to `nvidia`",
+    "If this is a GPU node, did you configure the NVIDIA Container Toolkit",
+    "If this is a GPU node, did you configure the runtime",
+    "Incompatible {:w} detected auto",
+    "Incompatible strategy detected {}",
+    "Incompatible platform detected",
+    "invalid device discovery strategy {}",
+    meaning="the device plugin's pod has no driver libraries: the NVIDIA runtime is not the default of this node",
+    fix=(
+        "sudo nvidia-ctk runtime configure --runtime=containerd --set-as-default && sudo systemctl restart containerd",
+        "kubectl -n kube-system rollout restart daemonset nvidia-device-plugin-daemonset",
+        "runtimeClassName: nvidia  # or so, in the plugin's pod",
+    ),
+    url=PLUGIN,
+)
+FAMILY.fault(
+    "insufficient_gpus",
+    "Insufficient nvidia.com/gpu",
+    "Insufficient nvidia.com/mig-{:s}",
+    meaning="no node that may be used has a free GPU (nvidia.com/gpu) for the pod",
+    fix=(
+        "kubectl describe nodes | grep -A8 -e Allocatable -e 'Allocated resources'  # nvidia.com/gpu must be there",
+        "kubectl -n kube-system logs -l name=nvidia-device-plugin-ds  # if it is not: why the plugin found no GPU",
+        "kubectl get pods -A -o wide  # if it is: which pods hold them",
+    ),
+    stage="CONFIGURATION",
+    url=PLUGIN,
+)
+FAMILY.fault(
+    "admission_failed",
+    "Allocate failed due to requested number of devices unavailable for nvidia.com/gpu",
+    "UnexpectedAdmissionError",
+    "no healthy devices present; cannot allocate unhealthy devices nvidia.com/gpu",
+    "device plugin is not registered",
+    meaning="the kubelet has no healthy GPU for the pod: the device plugin is gone, or a GPU is unhealthy",
+    fix=(
+        "kubectl -n kube-system rollout restart daemonset nvidia-device-plugin-daemonset",
+        "sudo dmesg | grep -i xid  # on the node: an Xid makes a GPU unhealthy",
+        "kubectl delete pod NAME  # a pod that was refused does not come back by itself",
+    ),
+    stage="CONFIGURATION",
+    url=PLUGIN,
+)
+FAMILY.fault(
+    "runtime_class",
+    'RuntimeClass "nvidia" not found',
+    "RuntimeHandler {:q} not supported",
+    "no runtime for {:q} is configured",
+    meaning="the node's container engine has no runtime of the name nvidia",
+    fix=(
+        "sudo nvidia-ctk runtime configure --runtime=containerd && sudo systemctl restart containerd",
+        "kubectl get runtimeclass  # nvidia must be there",
+    ),
+    stage="CONFIGURATION",
+    url=PLUGIN,
+)
+FAMILY.fault(
+    "privileged_ignored",
+    "Ignoring devices requested by environment variable(s) in unprivileged container",
+    meaning="NVIDIA_VISIBLE_DEVICES is not allowed to give this container GPUs",
+    fix=(
+        "docker run --gpus all ...  # in Kubernetes: ask for nvidia.com/gpu",
+        "sudo sed -i 's/.*accept-nvidia-visible-devices-envvar-when-unprivileged.*/"
+        "accept-nvidia-visible-devices-envvar-when-unprivileged = true/' /etc/nvidia-container-runtime/config.toml",
+    ),
+    stage="CONFIGURATION",
+)
+FAMILY.fault(
+    "shm_bus_error",
+    "Bus error (core dumped)",
+    "DataLoader worker (pid {:d}) is killed by signal: Bus error",
+    meaning="shared memory (/dev/shm) is full, as in a container, whose default is 64 MiB",
+    fix=("docker run --shm-size=1g ...  # or --ipc=host", "df -h /dev/shm"),
+    possible=True,
+    stage="MEMORY",
+)
+FAMILY.harmless(
+    "gpu_not_given",
+    "WARNING: The NVIDIA Driver was not detected. GPU functionality will not be available",
+    meaning="NVIDIA's image was started without --gpus; that is as meant if it is to run on the CPU",
+    seen="NVIDIA's images",
+)
+FAMILY.fault(
+    "image_shm_notice",
+    "The SHMEM allocation limit is set to the default of 64MB",
+    meaning="the container has 64 MiB of shared memory, which NCCL and data loaders fill",
+    fix=("docker run --gpus all --ipc=host --ulimit memlock=-1 --ulimit stack=67108864 ...",),
+    follows=True,
+    stage="CONFIGURATION",
+)

@@ -1,0 +1,592 @@
+"""CUDA's error codes: ``CUresult`` of the driver and ``cudaError`` of the runtime, by name, by words and by number.
+
+Names and numbers are those of CUDA 11 to 13. A code that another family has a message for is in :data:`ELSEWHERE`.
+"""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+from gpudiag.knowledge.message import Family, Message, Worth
+from gpudiag.knowledge.messages.code import NO_CODE_FOR_GPU, PTX_REFUSED, STRAY_ACCESS
+from gpudiag.knowledge.messages.memory import DEVICE_FULL
+from gpudiag.knowledge.messages.way import CUDA_UNKNOWN, DEVICE_BUSY, DRIVER_TOO_OLD, GPU_FAILED, SYSTEM_NOT_READY
+
+FAMILY = Family(
+    "error codes of CUDA",
+    stage="FIRST_OP",
+    seen="CUDA 11-13",
+    url="https://docs.nvidia.com/cuda/cuda-driver-api/group__CUDA__TYPES.html",
+)
+
+_DMESG = "sudo dmesg | grep -i -e nvrm -e xid  # what the kernel says of the GPU"
+_BUG = "# the library or the program that made the call is at fault: update it, and report the line before this one"
+_BLOCKING = "CUDA_LAUNCH_BLOCKING=1 python program.py  # the traceback names the operation then"
+_DRIVER = (
+    "nvidia-smi  # names the driver, and the newest CUDA that it runs",
+    "sudo apt install nvidia-driver-580  # or another way to a newer driver of this distribution; then reboot",
+)
+
+
+class Code(NamedTuple):
+    number: int
+    name: str
+    """Without ``CUDA_ERROR_``."""
+    runtime: str
+    """Of the runtime, without ``cudaError``; "" where it has none."""
+    said: str
+    """CUDA's words, where no other code and no other program has them."""
+    meaning: str
+    fix: tuple[str, ...] = ()
+    possible: bool = False
+    stage: str = ""
+
+
+CODES = (
+    Code(1, "INVALID_VALUE", "InvalidValue", "", "CUDA was called with a value that it does not take", (_BUG,), True),
+    Code(
+        3,
+        "NOT_INITIALIZED",
+        "InitializationError",
+        "CUDA error: initialization error",
+        "CUDA is used in a process that was forked from one that used it, or the driver did not start",
+        (
+            "import multiprocessing; multiprocessing.set_start_method('spawn')  # before TensorFlow is imported",
+            "# or use no GPU, and list none, before the processes are started",
+            "sudo rmmod nvidia_uvm && sudo modprobe nvidia_uvm  # if it fails in every program, no GPU being in use",
+        ),
+        False,
+        "DRIVER",
+    ),
+    Code(
+        4,
+        "DEINITIALIZED",
+        "CudartUnloading",
+        "driver shutting down",
+        "CUDA is called while the process ends",
+        ("# end threads and data pipelines before the program returns",),
+        True,
+    ),
+    Code(
+        34,
+        "STUB_LIBRARY",
+        "StubLibrary",
+        "CUDA driver is a stub library",
+        "the stub of libcuda is loaded in place of the driver's library",
+        (
+            'export LD_LIBRARY_PATH="$(echo "$LD_LIBRARY_PATH" | tr : "\\n" | grep -v stubs | paste -sd:)"',
+            "ldconfig -p | grep libcuda.so.1  # it must be the driver's, not .../stubs/libcuda.so",
+        ),
+        False,
+        "DRIVER_LIBRARY",
+    ),
+    Code(
+        36,
+        "CALL_REQUIRES_NEWER_DRIVER",
+        "CallRequiresNewerDriver",
+        "API call is not supported in the installed CUDA driver",
+        "the driver is older than a function of CUDA that the program calls",
+        _DRIVER,
+    ),
+    Code(
+        100,
+        "NO_DEVICE",
+        "NoDevice",
+        "no CUDA-capable device is detected",
+        "CUDA shows this process no GPU: a mask hides all, or the process was given none",
+        (
+            "echo $CUDA_VISIBLE_DEVICES  # it, and what the program sets in os.environ, must name a GPU that is here",
+            "nvidia-smi -L  # the GPUs of this machine; the mask counts from 0",
+            "docker run --gpus all ...  # in a container; in a batch job: ask for a GPU",
+        ),
+        False,
+        "DRIVER",
+    ),
+    Code(
+        101,
+        "INVALID_DEVICE",
+        "InvalidDevice",
+        "invalid device ordinal",
+        "the program asks for a GPU of a number that this process has not",
+        (
+            "nvidia-smi -L; echo $CUDA_VISIBLE_DEVICES  # the GPUs that are left are counted from 0",
+            "# start no more processes or ranks than there are GPUs",
+        ),
+        False,
+        "DEVICE_COUNT",
+    ),
+    Code(
+        102,
+        "DEVICE_NOT_LICENSED",
+        "DeviceNotLicensed",
+        "device doesn't have valid Grid license",
+        "the virtual GPU has no licence",
+        (
+            "nvidia-smi -q | grep -i -A2 licen",
+            "sudo systemctl restart nvidia-gridd; journalctl -u nvidia-gridd | tail  # does it reach its server",
+        ),
+        False,
+        "CONTEXT",
+    ),
+    Code(
+        200,
+        "INVALID_IMAGE",
+        "InvalidKernelImage",
+        "device kernel image is invalid",
+        "a library has code that this driver or GPU cannot load: it is damaged, or made by a newer CUDA",
+        ("pip install --force-reinstall --no-cache-dir 'tensorflow[and-cuda]'", *_DRIVER),
+        True,
+    ),
+    Code(
+        201,
+        "INVALID_CONTEXT",
+        "DeviceUninitialized",
+        "invalid device context",
+        "CUDA's context of the process is gone: after a fork, an earlier error, or another library that reset the GPU",
+        ("# look at the first error above this line; start processes with 'spawn'",),
+        True,
+        "CONTEXT",
+    ),
+    Code(202, "CONTEXT_ALREADY_CURRENT", "", "", "CUDA's context is in use already", (_BUG,), True, "CONTEXT"),
+    Code(205, "MAP_FAILED", "MapBufferObjectFailed", "", "memory could not be mapped", (_DMESG,), True, "MEMORY"),
+    Code(206, "UNMAP_FAILED", "UnmapBufferObjectFailed", "", "memory could not be unmapped", (_DMESG,), True, "MEMORY"),
+    Code(207, "ARRAY_IS_MAPPED", "ArrayIsMapped", "", "an array of CUDA is mapped", (_BUG,), True),
+    Code(208, "ALREADY_MAPPED", "AlreadyMapped", "", "a resource of CUDA is mapped twice", (_BUG,), True),
+    Code(210, "ALREADY_ACQUIRED", "AlreadyAcquired", "", "a resource of CUDA is acquired twice", (_BUG,), True),
+    Code(211, "NOT_MAPPED", "NotMapped", "", "a resource of CUDA is not mapped", (_BUG,), True),
+    Code(212, "NOT_MAPPED_AS_ARRAY", "NotMappedAsArray", "", "a resource is not mapped as an array", (_BUG,), True),
+    Code(213, "NOT_MAPPED_AS_POINTER", "NotMappedAsPointer", "", "a resource is not mapped as memory", (_BUG,), True),
+    Code(215, "UNSUPPORTED_LIMIT", "UnsupportedLimit", "", "this GPU has no such limit", (_BUG,), True),
+    Code(
+        216,
+        "CONTEXT_ALREADY_IN_USE",
+        "DeviceAlreadyInUse",
+        "exclusive-thread device already in use",
+        "another process holds the GPU, which is set to serve one process",
+        ("nvidia-smi  # the process that holds it", "sudo nvidia-smi -c DEFAULT  # or let many processes use it"),
+        False,
+        "CONTEXT",
+    ),
+    Code(
+        217,
+        "PEER_ACCESS_UNSUPPORTED",
+        "PeerAccessUnsupported",
+        "peer access is not supported between these two devices",
+        "these two GPUs cannot read each other's memory",
+        ("nvidia-smi topo -p2p r  # which pairs can", "export NCCL_P2P_DISABLE=1  # NCCL goes through the host then"),
+        False,
+        "CONFIGURATION",
+    ),
+    Code(
+        219, "INVALID_GRAPHICS_CONTEXT", "InvalidGraphicsContext", "", "a context of OpenGL or DirectX", (_BUG,), True
+    ),
+    Code(
+        220,
+        "NVLINK_UNCORRECTABLE",
+        "NvlinkUncorrectable",
+        "uncorrectable NVLink error",
+        "an NVLink between GPUs has failed",
+        ("nvidia-smi nvlink -e  # errors of each link", "sudo reboot", _DMESG),
+    ),
+    Code(
+        221,
+        "JIT_COMPILER_NOT_FOUND",
+        "JitCompilerNotFound",
+        "PTX JIT compiler library not found",
+        "the driver's compiler libnvidia-ptxjitcompiler.so.1 is missing",
+        (
+            "ls /usr/lib*/*/libnvidia-ptxjitcompiler.so.1  # a file of the driver, of its version",
+            "docker run --gpus all -e NVIDIA_DRIVER_CAPABILITIES=compute,utility ...  # in a container",
+        ),
+    ),
+    Code(
+        223,
+        "JIT_COMPILATION_DISABLED",
+        "JitCompilationDisabled",
+        "PTX JIT compilation was disabled",
+        "CUDA_DISABLE_PTX_JIT forbids the driver to compile, and there is no machine code for this GPU",
+        ("unset CUDA_DISABLE_PTX_JIT",),
+    ),
+    Code(
+        224,
+        "UNSUPPORTED_EXEC_AFFINITY",
+        "UnsupportedExecAffinity",
+        "",
+        "MPS shares of a GPU are not possible",
+        (),
+        True,
+    ),
+    Code(
+        225, "UNSUPPORTED_DEVSIDE_SYNC", "UnsupportedDevSideSync", "", "code of the GPU waits for itself", (_BUG,), True
+    ),
+    Code(
+        226,
+        "CONTAINED",
+        "Contained",
+        "Invalid access of peer GPU memory over nvlink or a hardware error",
+        "memory of the GPU, or a link to another one, has failed; the fault is contained in this process",
+        (
+            "sudo nvidia-smi --gpu-reset -i 0  # the GPU that fails, no process using it",
+            "nvidia-smi -q -d ECC,ROW_REMAPPER",
+            _DMESG,
+        ),
+    ),
+    Code(
+        300,
+        "INVALID_SOURCE",
+        "InvalidSource",
+        "device kernel image is not valid source",
+        "code for the GPU is invalid",
+        (_BUG,),
+        True,
+    ),
+    Code(
+        301,
+        "FILE_NOT_FOUND",
+        "FileNotFound",
+        "",
+        "CUDA does not find a file, often because device files are missing or not given to this container",
+        ("ls -l /dev/nvidia* /proc/driver/nvidia  # nvidia0, nvidiactl, nvidia-uvm", "sudo nvidia-modprobe -u -c 0"),
+        True,
+        "DRIVER",
+    ),
+    Code(
+        302,
+        "SHARED_OBJECT_SYMBOL_NOT_FOUND",
+        "SharedObjectSymbolNotFound",
+        "shared object symbol not found",
+        "the driver's library lacks a function: it is older than the program's CUDA, or not the driver's",
+        ("ldconfig -p | grep libcuda.so.1  # one file, of the version that nvidia-smi names", *_DRIVER),
+        False,
+        "DRIVER_LIBRARY",
+    ),
+    Code(
+        303,
+        "SHARED_OBJECT_INIT_FAILED",
+        "SharedObjectInitFailed",
+        "shared object initialization failed",
+        "the driver's library libcuda.so.1 could not be opened: there is no NVIDIA driver where the program ran",
+        (
+            "nvidia-smi  # does the driver answer here; on a machine without an NVIDIA GPU there is nothing to fix",
+            "docker run --gpus all ...  # in a container, which gets the library from the host",
+            "sudo apt install nvidia-driver-580  # or another way to the driver of this distribution; then reboot",
+        ),
+        False,
+        "DRIVER_LIBRARY",
+    ),
+    Code(
+        304,
+        "OPERATING_SYSTEM",
+        "OperatingSystem",
+        "OS call failed or operation not supported on this OS",
+        "the operating system refused what the driver asked for: device files, permissions, seccomp, limits",
+        ("ls -l /dev/nvidia*; ulimit -a  # each device file must be readable and writable", _DMESG),
+        True,
+        "DRIVER",
+    ),
+    Code(
+        400,
+        "INVALID_HANDLE",
+        "InvalidResourceHandle",
+        "invalid resource handle",
+        "a call of CUDA uses what another call failed to make, or what belongs to another GPU",
+        ("# look at the first error above this line",),
+        True,
+    ),
+    Code(
+        401, "ILLEGAL_STATE", "IllegalState", "", "a resource of CUDA is not in the state for this call", (_BUG,), True
+    ),
+    Code(402, "LOSSY_QUERY", "LossyQuery", "", "CUDA's answer would lose what the caller needs", (_BUG,), True),
+    Code(
+        500,
+        "NOT_FOUND",
+        "SymbolNotFound",
+        "named symbol not found",
+        "CUDA code was loaded and lacks what is asked for: libraries of two CUDA releases, or a driver that is too old",
+        ("pip install --force-reinstall 'tensorflow[and-cuda]'", *_DRIVER),
+        True,
+    ),
+    Code(
+        701,
+        "LAUNCH_OUT_OF_RESOURCES",
+        "LaunchOutOfResources",
+        "too many resources requested for launch",
+        "a kernel needs more registers or threads than this GPU has",
+        ("# an extension or an operation of one's own: launch fewer threads per block, or compile it for this GPU",),
+        True,
+    ),
+    Code(
+        702,
+        "LAUNCH_TIMEOUT",
+        "LaunchTimeout",
+        "the launch timed out and was terminated",
+        "the display's watchdog ended a kernel that ran for seconds",
+        (
+            "# use a GPU without a display, or a smaller batch",
+            "# Windows: raise TdrDelay in HKLM\\SYSTEM\\CurrentControlSet\\Control\\GraphicsDrivers, and reboot",
+        ),
+    ),
+    Code(
+        703, "LAUNCH_INCOMPATIBLE_TEXTURING", "LaunchIncompatibleTexturing", "", "textures of two modes", (_BUG,), True
+    ),
+    Code(704, "PEER_ACCESS_ALREADY_ENABLED", "PeerAccessAlreadyEnabled", "", "two libraries enable peer access"),
+    Code(
+        705,
+        "PEER_ACCESS_NOT_ENABLED",
+        "PeerAccessNotEnabled",
+        "",
+        "a copy between GPUs that are not joined",
+        (_BUG,),
+        True,
+    ),
+    Code(
+        708,
+        "PRIMARY_CONTEXT_ACTIVE",
+        "SetOnActiveProcess",
+        "cannot set while device is active in this process",
+        "something in the program used the GPU before its settings were made",
+        ("# configure GPUs first in the program, before other libraries use CUDA",),
+        True,
+        "CONTEXT",
+    ),
+    Code(
+        709,
+        "CONTEXT_IS_DESTROYED",
+        "ContextIsDestroyed",
+        "context is destroyed",
+        "CUDA's context is gone",
+        (_BUG,),
+        True,
+    ),
+    Code(
+        710,
+        "ASSERT",
+        "Assert",
+        "device-side assert triggered",
+        "an assertion in code of the GPU failed: an index or a label out of range most often",
+        (_BLOCKING, "# check labels and indices against the number of classes"),
+    ),
+    Code(711, "TOO_MANY_PEERS", "TooManyPeers", "", "a GPU is joined to as many others as it can be", (_BUG,), True),
+    Code(
+        712,
+        "HOST_MEMORY_ALREADY_REGISTERED",
+        "HostMemoryAlreadyRegistered",
+        "",
+        "memory is pinned twice",
+        (_BUG,),
+        True,
+    ),
+    Code(713, "HOST_MEMORY_NOT_REGISTERED", "HostMemoryNotRegistered", "", "memory is not pinned", (_BUG,), True),
+    Code(
+        714,
+        "HARDWARE_STACK_ERROR",
+        "HardwareStackError",
+        "hardware stack error",
+        "the GPU's stack is damaged: by a kernel, or by a fault of the GPU",
+        (_BLOCKING, _DMESG),
+        True,
+    ),
+    Code(
+        720,
+        "COOPERATIVE_LAUNCH_TOO_LARGE",
+        "CooperativeLaunchTooLarge",
+        "too many blocks in cooperative launch",
+        "a kernel needs more of the GPU at once than there is, as under MIG or MPS",
+        ("nvidia-smi -L  # use a whole GPU, or a larger MIG instance",),
+        True,
+    ),
+    Code(721, "TENSOR_MEMORY_LEAK", "TensorMemoryLeak", "", "a kernel did not give tensor memory back", (_BUG,), True),
+    Code(
+        800,
+        "NOT_PERMITTED",
+        "NotPermitted",
+        "",
+        "the driver forbids this call here: a missing permission, confidential computing, or MPS",
+        (
+            "ls -l /dev/nvidia*; ulimit -a",
+            "docker run --gpus all --cap-add SYS_ADMIN ...  # if a profiler or IPC needs it",
+        ),
+        True,
+    ),
+    Code(
+        801,
+        "NOT_SUPPORTED",
+        "NotSupported",
+        "",
+        "this GPU, driver or virtual machine has not what was asked for: memory pools, managed memory, IPC",
+        ("unset TF_GPU_ALLOCATOR  # memory pools are not there in many virtual machines and under WSL 1", *_DRIVER),
+        True,
+    ),
+    Code(
+        803,
+        "SYSTEM_DRIVER_MISMATCH",
+        "SystemDriverMismatch",
+        "system has unsupported display driver / cuda driver combination",
+        "the driver's libraries and its kernel module are of different versions",
+        (
+            "sudo reboot  # after an upgrade of the driver the old module is loaded until then",
+            "cat /proc/driver/nvidia/version; ldconfig -p | grep libcuda.so.1  # the two versions",
+            "# in an image: it must not have driver libraries (libcuda.so.*, libnvidia-*) of its own",
+        ),
+        False,
+        "DRIVER",
+    ),
+    Code(
+        804,
+        "COMPAT_NOT_SUPPORTED_ON_DEVICE",
+        "CompatNotSupportedOnDevice",
+        "forward compatibility was attempted on non supported HW",
+        "libcuda is newer than the kernel module, and this GPU does not allow that",
+        (
+            "sudo reboot  # if the driver was upgraded: the old kernel module is loaded until then",
+            'export LD_LIBRARY_PATH="$(echo "$LD_LIBRARY_PATH" | tr : "\\n" | grep -v compat | paste -sd:)"',
+            "sudo apt install nvidia-driver-580  # on the host: one that is as new as the image's CUDA",
+        ),
+        False,
+        "DRIVER",
+    ),
+    Code(
+        805,
+        "MPS_CONNECTION_FAILED",
+        "MpsConnectionFailed",
+        "MPS client failed to connect to the MPS control daemon or the MPS server",
+        "the MPS daemon does not answer this process",
+        (
+            "echo get_server_list | nvidia-cuda-mps-control  # does it run, and as this user",
+            "unset CUDA_MPS_PIPE_DIRECTORY  # does without it; a container must share /tmp/nvidia-mps and --ipc=host",
+        ),
+        False,
+        "CONTEXT",
+    ),
+    *(
+        Code(
+            number,
+            f"MPS_{name}",
+            f"Mps{runtime}",
+            "",
+            f"the MPS server {meaning}",
+            ("echo quit | nvidia-cuda-mps-control  # and start it again: nvidia-cuda-mps-control -d",),
+            False,
+            "CONTEXT",
+        )
+        for number, name, runtime, meaning in (
+            (806, "RPC_FAILURE", "RpcFailure", "does not answer calls"),
+            (807, "SERVER_NOT_READY", "ServerNotReady", "is still starting, or recovers from a fault"),
+            (808, "MAX_CLIENTS_REACHED", "MaxClientsReached", "serves as many processes as it can"),
+            (809, "MAX_CONNECTIONS_REACHED", "MaxConnectionsReached", "has as many connections as it can"),
+            (810, "CLIENT_TERMINATED", "ClientTerminated", "ended this process with another one that failed"),
+        )
+    ),
+    Code(
+        811,
+        "CDP_NOT_SUPPORTED",
+        "CdpNotSupported",
+        "",
+        "kernels that start kernels are not possible here",
+        (_BUG,),
+        True,
+    ),
+    Code(
+        812, "CDP_VERSION_MISMATCH", "CdpVersionMismatch", "", "kernels that start kernels, of two CUDAs", (_BUG,), True
+    ),
+    *(
+        Code(
+            number,
+            f"STREAM_CAPTURE_{name}",
+            f"StreamCapture{runtime}",
+            "",
+            "a CUDA graph could not be recorded",
+            fix,
+            True,
+        )
+        for fix in [("export XLA_FLAGS=--xla_gpu_enable_command_buffer=  # no CUDA graphs", _BUG)]
+        for number, name, runtime in (
+            (900, "UNSUPPORTED", "Unsupported"),
+            (901, "INVALIDATED", "Invalidated"),
+            (902, "MERGE", "Merge"),
+            (903, "UNMATCHED", "Unmatched"),
+            (904, "UNJOINED", "Unjoined"),
+            (905, "ISOLATION", "Isolation"),
+            (906, "IMPLICIT", "Implicit"),
+            (908, "WRONG_THREAD", "WrongThread"),
+        )
+    ),
+    Code(907, "CAPTURED_EVENT", "CapturedEvent", "", "an event of a CUDA graph is used outside of it", (_BUG,), True),
+    Code(909, "TIMEOUT", "Timeout", "", "a wait for the GPU took too long", (_DMESG,), True),
+    Code(
+        910,
+        "GRAPH_EXEC_UPDATE_FAILURE",
+        "GraphExecUpdateFailure",
+        "",
+        "a CUDA graph could not be changed",
+        (_BUG,),
+        True,
+    ),
+    Code(
+        911,
+        "EXTERNAL_DEVICE",
+        "ExternalDevice",
+        "",
+        "a device beside the GPU failed, such as a network card that reads its memory",
+        (_DMESG,),
+        True,
+    ),
+    Code(
+        912, "INVALID_CLUSTER_SIZE", "InvalidClusterSize", "", "a kernel's clusters do not fit this GPU", (_BUG,), True
+    ),
+    Code(913, "FUNCTION_NOT_LOADED", "FunctionNotLoaded", "", "a kernel is not loaded", (_BUG,), True),
+    Code(
+        914, "INVALID_RESOURCE_TYPE", "InvalidResourceType", "", "a part of the GPU is of another kind", (_BUG,), True
+    ),
+    Code(
+        915,
+        "INVALID_RESOURCE_CONFIGURATION",
+        "InvalidResourceConfiguration",
+        "",
+        "parts of the GPU do not fit",
+        (_BUG,),
+        True,
+    ),
+)
+
+
+def _added(code: Code) -> Message:
+    return FAMILY.fault(
+        f"cuda_{code.name.lower()}",
+        f"CUDA_ERROR_{code.name}",
+        *([f"cudaError{code.runtime}"] if code.runtime else []),
+        *([code.said] if code.said else []),
+        meaning=code.meaning,
+        fix=code.fix,
+        possible=code.possible,
+        stage=code.stage,
+    )
+
+
+ELSEWHERE: dict[int, Message] = {
+    2: DEVICE_FULL,
+    35: DRIVER_TOO_OLD,
+    46: DEVICE_BUSY,
+    209: NO_CODE_FOR_GPU,
+    214: GPU_FAILED,
+    218: PTX_REFUSED,
+    222: PTX_REFUSED,
+    700: STRAY_ACCESS,
+    715: STRAY_ACCESS,
+    716: STRAY_ACCESS,
+    717: STRAY_ACCESS,
+    718: STRAY_ACCESS,
+    719: STRAY_ACCESS,
+    802: SYSTEM_NOT_READY,
+    999: CUDA_UNKNOWN,
+}
+BY_NUMBER = {str(code.number): _added(code) for code in CODES} | {str(one): what for one, what in ELSEWHERE.items()}
+FAMILY.add(
+    Worth.SIGN,
+    "cuda_number",
+    pattern=r"(?:UNKNOWN ERROR|[Cc][Uu][Dd][Aa] (?:[Rr]untime )?(?:[Ee]rror|[Ff]ailure|[Rr]esult)(?: code)?|CUresult|"
+    r"cudaError_t|cuInit returned):?(?: =)? \(?(?P<code>\d{1,4})\b",
+    words=("unknown", "cuda", "curesult", "cudaerror_t", "cuinit"),
+    codes=BY_NUMBER,
+    meaning="a code of CUDA that this table does not know",
+)

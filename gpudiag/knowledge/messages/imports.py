@@ -1,0 +1,265 @@
+"""Imports that fail: the loader's words, binary interfaces that do not fit, and TensorFlow's own checks."""
+
+from __future__ import annotations
+
+from gpudiag.knowledge.message import Family
+
+FAMILY = Family(
+    "the loader and imports of Python",
+    stage="PACKAGE",
+    seen="Python, glibc, Windows",
+    url="https://www.tensorflow.org/install/errors",
+)
+
+_AGAIN = "pip install --force-reinstall --no-cache-dir tensorflow"
+_FRESH = "python -m venv fresh && fresh/bin/pip install 'tensorflow[and-cuda]'  # an environment without other packages"
+
+FAMILY.fault(
+    "numpy_too_new",
+    "A module that was compiled using NumPy 1.x cannot be run in NumPy {numpy:v}",
+    "A module that was compiled using NumPy 1.x cannot be run in",
+    "AttributeError: _ARRAY_API not found",
+    "numpy.core.multiarray failed to import",
+    "numpy.core.umath failed to import",
+    "`np.complex_` was removed in the NumPy 2.0 release",
+    "module 'numpy' has no attribute '{:q}'",
+    meaning="numpy 2 is installed, and TensorFlow or another package was compiled for numpy 1",
+    fix=(
+        "pip install 'numpy<2'  # for TensorFlow up to 2.17",
+        "pip install --upgrade tensorflow  # from 2.18 on it works with numpy 2",
+        "pip uninstall tensorflow  # in ~/.local, if the traceback names a folder there: python -s leaves it out",
+    ),
+)
+FAMILY.fault(
+    "numpy_too_old",
+    "module compiled against API version {needed:s} but this version of numpy is {has:s}",
+    "module compiled against ABI version {needed:s} but this version of numpy is {has:s}",
+    "numpy.ndarray size changed, may indicate binary incompatibility",
+    "numpy.dtype size changed, may indicate binary incompatibility",
+    "numpy.ufunc size changed, may indicate binary incompatibility",
+    meaning="a package was compiled with another numpy than the one that is installed",
+    fix=("pip install --upgrade numpy", "pip check  # what else does not fit", _FRESH),
+)
+FAMILY.fault(
+    "protobuf_too_new",
+    "Descriptors cannot not be created directly",
+    "Descriptors cannot be created directly",
+    "If this call came from a _pb2.py file, your generated code is out of date",
+    "module 'google.protobuf.descriptor' has no attribute '_internal_create_key'",
+    "'MessageFactory' object has no attribute 'GetPrototype'",
+    "'google._upb._message.FieldDescriptor' object has no attribute",
+    "cannot import name 'builder' from 'google.protobuf.internal'",
+    "cannot import name 'runtime_version' from 'google.protobuf'",
+    "Detected incompatible Protobuf Gencode/Runtime versions",
+    "google.protobuf.runtime_version.VersionError",
+    meaning="the installed protobuf does not fit this TensorFlow",
+    fix=(
+        "pip install --force-reinstall tensorflow  # brings the protobuf that fits its release; then: pip check",
+        "pip install 'protobuf<3.21'  # for TensorFlow up to 2.11",
+        "export PROTOCOL_BUFFERS_PYTHON_IMPLEMENTATION=python  # for a while: slow",
+    ),
+)
+FAMILY.fault(
+    "glibc_too_old",
+    "version `GLIBC_{needed:v}' not found",
+    meaning="the system's glibc is older than {needed}, which the package was built for",
+    fix=(
+        "ldd --version  # of this system; official wheels of 2.18-2.21 need glibc 2.17 (x86_64: 2.27 for some)",
+        f"{_AGAIN}  # an official (manylinux) wheel in place of another's",
+        "docker run --gpus all -it tensorflow/tensorflow:latest-gpu  # or a newer distribution",
+    ),
+)
+FAMILY.fault(
+    "glibcxx_too_old",
+    "version `GLIBCXX_{needed:v}' not found",
+    "version `CXXABI_{needed:v}' not found",
+    meaning="a libstdc++ without GLIBCXX or CXXABI {needed} is loaded first",
+    fix=(
+        "conda install -c conda-forge libstdcxx-ng  # in a conda environment: its libstdc++ comes first",
+        "export LD_LIBRARY_PATH=\"$CONDA_PREFIX/lib:$LD_LIBRARY_PATH\"  # if the system's is older than conda's",
+        "unset LD_LIBRARY_PATH  # if a folder in it brings an old one",
+    ),
+)
+FAMILY.fault(
+    "no_avx",
+    "The TensorFlow library was compiled to use {:w} instructions, but these aren't available on your machine",
+    "Illegal instruction (core dumped)",
+    "Fatal Python error: Illegal instruction",
+    "This TensorFlow binary was compiled to use {:w} instructions",
+    "zsh: illegal hardware instruction",
+    "terminated by signal SIGILL",
+    meaning="the processor, or the virtual machine's model of it, lacks instructions (AVX) that this build uses",
+    fix=(
+        "grep -o -m1 -w avx2 /proc/cpuinfo || grep -o -m1 -w avx /proc/cpuinfo  # what it has",
+        "# a virtual machine: give it the host's processor type (QEMU, Proxmox: host)",
+        "conda install -c conda-forge tensorflow  # or another build without AVX",
+    ),
+)
+FAMILY.fault(
+    "dll_failed",
+    "DLL load failed while importing _pywrap_tensorflow_internal: {reason}",
+    "DLL load failed while importing {module:w}: {reason}",
+    "DLL load failed: {reason}",
+    "ImportError: DLL load failed",
+    "Could not find the DLL(s) {dlls:q}. TensorFlow requires that these DLLs be installed",
+    "Could not find '{dll:q}.dll'. TensorFlow requires that this DLL be installed",
+    meaning="Windows cannot load a library of TensorFlow: the Visual C++ runtime is missing or too old, most often",
+    fix=(
+        "# install the newest Visual C++ redistributable (x64): https://aka.ms/vs/17/release/vc_redist.x64.exe",
+        _AGAIN,
+        "# TensorFlow for Windows has no GPU from 2.11 on: use WSL 2 for it",
+    ),
+)
+FAMILY.fault(
+    "undefined_symbol",
+    "undefined symbol: {symbol:w}, version {version:s}",
+    "undefined symbol: {symbol:w}",
+    meaning="a library lacks the function {symbol}: it is of another release than the one that it was built for",
+    fix=(
+        "unset LD_LIBRARY_PATH  # another copy of a library comes first by it",
+        "pip install --force-reinstall 'tensorflow[and-cuda]'  # libraries of one release",
+        "# an operation of one's own, TensorFlow I/O, Text, Addons: the release that fits this TensorFlow",
+    ),
+    follows=True,
+)
+FAMILY.fault(
+    "nvjitlink_mismatch",
+    "undefined symbol: __nvJitLink{symbol:w}, version libnvJitLink.so.{major:d}",
+    "undefined symbol: __nvJitLink{symbol:w}",
+    meaning="libcusparse or libcusolver meets an older libnvJitLink of another CUDA",
+    fix=(
+        "unset LD_LIBRARY_PATH  # the older one comes first by it",
+        "pip install --upgrade --force-reinstall nvidia-nvjitlink-cu12 nvidia-cusparse-cu12 nvidia-cusolver-cu12",
+    ),
+    stage="LIBRARIES",
+)
+FAMILY.fault(
+    "shared_object_missing",
+    "error while loading shared libraries: {library:s} cannot open shared object file",
+    "OSError: {library:s} cannot open shared object file",
+    "ImportError: {library:s} cannot open shared object file",
+    meaning="the loader does not find {library} which a package needs",
+    fix=(
+        "ldconfig -p | grep LIBRARY; find / -name 'LIBRARY*' 2>/dev/null  # is it anywhere",
+        "sudo apt install PACKAGE  # that has it; for libraries of CUDA: pip install 'tensorflow[and-cuda]'",
+    ),
+    possible=True,
+)
+FAMILY.fault(
+    "static_tls",
+    "cannot allocate memory in static TLS block",
+    meaning="too many libraries with static thread memory are loaded before this one",
+    fix=(
+        "import tensorflow  # first in the program, before OpenCV, scikit-learn and others",
+        "export LD_PRELOAD=/path/of/the/library",
+    ),
+)
+FAMILY.fault(
+    "exec_stack",
+    "cannot enable executable stack as shared object requires: {}",
+    meaning="this system forbids a library that wants an executable stack",
+    fix=("pip install --upgrade tensorflow", "sudo patchelf --clear-execstack /path/of/the/library"),
+)
+FAMILY.fault(
+    "wrong_architecture",
+    "wrong ELF class: ELFCLASS{:d}",
+    "invalid ELF header",
+    "file too short",
+    "cannot open shared object file: Exec format error",
+    "mach-o file, but is an incompatible architecture",
+    "is not a supported wheel on this platform",
+    meaning="a library is damaged, or of another kind of machine",
+    fix=(_AGAIN, "python -c 'import platform; print(platform.machine(), platform.architecture())'"),
+    possible=True,
+)
+FAMILY.fault(
+    "not_for_this_python",
+    "Could not find a version that satisfies the requirement tensorflow",
+    "No matching distribution found for tensorflow",
+    meaning="there is no wheel of this TensorFlow for this Python or system",
+    fix=(
+        "python --version; uname -m  # 2.18-2.21: Python 3.9-3.13 (2.21: from 3.10), 64 bits, x86_64 or aarch64",
+        "python3.12 -m venv fresh && fresh/bin/pip install 'tensorflow[and-cuda]'",
+    ),
+    seen="pip",
+)
+FAMILY.fault(
+    "tensorflow_not_installed",
+    "No module named 'tensorflow'",
+    "No module named tensorflow",
+    meaning="TensorFlow is not installed for this Python",
+    fix=(
+        "python -m pip install 'tensorflow[and-cuda]'  # the python that runs the program",
+        "python -c 'import sys; print(sys.executable)'  # in a notebook: the kernel's may be another one",
+    ),
+)
+FAMILY.fault(
+    "native_runtime_failed",
+    "Failed to load the native TensorFlow runtime",
+    meaning="TensorFlow's own library cannot be loaded; the lines above say why",
+    fix=("# the error above it names the fault", _AGAIN),
+    follows=True,
+)
+FAMILY.fault(
+    "keras_version",
+    "cannot import name '__version__' from 'tensorflow.keras'",
+    "Your currently installed version of Keras is Keras {keras:v}",
+    "Your currently installed version of Keras is Keras 3",
+    "`tf.keras` requires `tf_keras`",
+    "No module named 'tf_keras'",
+    "No module named 'keras.engine'",
+    "No module named 'keras.src.engine'",
+    "cannot import name 'type_spec_registry' from 'tensorflow.python.framework'",
+    "cannot import name 'deserialize_keras_object'",
+    "Keras cannot be imported. Check that it is installed",
+    meaning="the installed Keras is of another release than this TensorFlow or the program needs",
+    fix=(
+        "pip install --force-reinstall tensorflow  # brings the Keras that fits",
+        "pip install tf_keras; export TF_USE_LEGACY_KERAS=1  # for programs that need Keras 2",
+    ),
+)
+FAMILY.fault(
+    "h5py_broken",
+    "h5py is running against HDF5 {running:v} when it was built against {built:v}",
+    "Warning! ***HDF5 library version mismatched error***",
+    "h5py/_errors.pyx",
+    "`save_model` requires h5py",
+    "initialization of _errors raised unreported exception",
+    meaning="h5py does not fit the HDF5 library or the Python that are installed",
+    fix=("pip install --force-reinstall h5py  # in conda: conda install -c conda-forge h5py hdf5",),
+    possible=True,
+)
+FAMILY.fault(
+    "typing_extensions_old",
+    "cannot import name 'TypeIs' from 'typing_extensions'",
+    "cannot import name '{:q}' from 'typing_extensions'",
+    "cannot import name 'ml_dtypes'",
+    "module 'ml_dtypes' has no attribute '{:q}'",
+    "cannot import name 'tf2' from 'tensorflow.python'",
+    "No module named 'ml_dtypes'",
+    "No module named 'wrapt'",
+    "No module named 'gast'",
+    "No module named 'distutils'",
+    "No module named 'imp'",
+    "No module named 'pkg_resources'",
+    meaning="a package that TensorFlow needs is missing or of another release",
+    fix=("pip install --upgrade --force-reinstall tensorflow  # with all that it needs; then: pip check", _FRESH),
+)
+FAMILY.fault(
+    "libiomp_twice",
+    "OMP: Error #15: Initializing {library:s} but found {other:s} already initialized",
+    "OMP: Error #15",
+    meaning="two copies of the OpenMP library are loaded",
+    fix=(
+        "conda list | grep -i -e openmp -e mkl  # keep those of one channel",
+        "export KMP_DUPLICATE_LIB_OK=TRUE  # for a while",
+    ),
+)
+FAMILY.harmless(
+    "deprecated_numpy",
+    "FutureWarning: Passing (type, 1) or '1type' as a synonym of type is deprecated",
+    "`np.bool8` is a deprecated alias for `np.bool_`",
+    "`np.object` is a deprecated alias for the builtin `object`",
+    meaning="an old TensorFlow meets a newer numpy, and works",
+    seen="up to 2.12",
+)

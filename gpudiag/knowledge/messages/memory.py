@@ -1,0 +1,57 @@
+"""Memory of the GPU that is used up."""
+
+from __future__ import annotations
+
+from gpudiag.knowledge.message import Family
+
+FAMILY = Family("memory", stage="MEMORY")
+
+DEVICE_FULL = FAMILY.fault(
+    "device_full",
+    "failed to allocate {:s} ({:d} bytes) from device",
+    "failed. Status: out of memory",
+    "CUDA_ERROR_OUT_OF_MEMORY",
+    "cudaErrorMemoryAllocation",
+    meaning="the GPU itself has no memory left",
+    fix=(
+        "nvidia-smi  # which processes hold it; a notebook keeps its memory until its kernel is restarted",
+        "export TF_FORCE_GPU_ALLOW_GROWTH=true  # takes memory as it is needed",
+        "# a smaller batch, or smaller inputs",
+    ),
+)
+POOL_FULL = FAMILY.fault(
+    "pool_full",
+    "OOM when allocating tensor",
+    ") ran out of memory trying to allocate",
+    meaning="what TensorFlow took of the GPU's memory is used up",
+    fix=(
+        "# a smaller batch, or smaller inputs: memory grows with the batch",
+        "nvidia-smi  # another process on the GPU takes some",
+        "tf.keras.mixed_precision.set_global_policy('mixed_float16')  # half of it for activations",
+    ),
+)
+LIMIT_REACHED = FAMILY.fault("limit_reached", "Not enough memory to allocate {} within provided limit")
+NO_HANDLE = FAMILY.fault(
+    "no_handle",
+    *(
+        f"{{:w}} create {{:w}} handle: {of}_STATUS_{status}"
+        for of in ("CUBLAS", "CUDNN", "CUSOLVER", "CUSPARSE", "CURAND", "CUFFT")
+        for status in ("NOT_INITIALIZED", "ALLOC_FAILED", "INTERNAL_ERROR")
+    ),
+    meaning="a library of NVIDIA's could not start on the GPU",
+)
+JAX_FULL = FAMILY.fault(
+    "jax_full", "XlaRuntimeError: RESOURCE_EXHAUSTED", "JaxRuntimeError: RESOURCE_EXHAUSTED", seen="JAX"
+)
+TORCH_FULL = FAMILY.fault(
+    "torch_full",
+    "OutOfMemoryError: CUDA out of memory",
+    "RuntimeError: CUDA out of memory",
+    "RuntimeError: CUDA error: CUBLAS_STATUS_NOT_INITIALIZED",
+    "RuntimeError: CUDA error: CUBLAS_STATUS_ALLOC_FAILED",
+    seen="PyTorch",
+)
+JAX_AT_WORK = FAMILY.sign(
+    "jax_at_work", *(f"-packages{mark}{name}{mark}" for mark in "/\\" for name in ("jax", "jaxlib")), seen="JAX"
+)
+TORCH_AT_WORK = FAMILY.sign("torch_at_work", *(f"-packages{mark}torch{mark}" for mark in "/\\"), seen="PyTorch")

@@ -1,0 +1,57 @@
+"""Lines that name another fault than the one they follow from."""
+
+from __future__ import annotations
+
+from gpudiag.knowledge.message import Family
+
+FAMILY = Family("what names another fault")
+
+NO_CUDA_DRIVERS = FAMILY.misleading(
+    "no_cuda_drivers",
+    "Could not find cuda drivers on your machine, GPU will not be used",
+    meaning="it is not about the driver: the CUDA runtime library (libcudart.so.12; up to 2.14: libcudart.so.11.0) "
+    "could not be opened",
+    fix=(
+        "pip install 'tensorflow[and-cuda]'  # 2.14 and newer: brings CUDA's libraries; nothing to do without a GPU",
+        "ldconfig -p | grep libcudart  # 2.12-2.14 need CUDA 11.8, 2.15 and newer CUDA 12",
+    ),
+    follows=True,
+    stage="RUNTIME_LIBRARY",
+)
+FAMILY.misleading(
+    "cuinit_303",
+    "Failed call to cuInit: UNKNOWN ERROR (303)",
+    "failed call to cuInit: UNKNOWN ERROR (303)",
+    meaning="the driver's library libcuda.so.1 could not be opened",
+    fix=(
+        "nvidia-smi  # does the driver answer; without an NVIDIA GPU there is nothing to fix",
+        "docker run --gpus all ...  # in a container",
+        "sudo apt install nvidia-driver-580  # or another way to the driver of this distribution; then reboot",
+    ),
+    stage="DRIVER_LIBRARY",
+)
+FAMILY.misleading(
+    "libraries_mentioned_above",
+    "Cannot dlopen some GPU libraries. Please make sure the missing libraries mentioned above",
+    meaning="none is mentioned above: TF_CPP_VMODULE=dso_loader=1 makes TensorFlow name them",
+)
+FAMILY.misleading(
+    "cudnn_version_unknown",
+    "Failed to determine cuDNN version {} CUDNN_STATUS_INTERNAL_ERROR",
+    meaning="the library libcudnn.so.9 could not be opened",
+    fix=(
+        "pip install 'tensorflow[and-cuda]'  # brings it",
+        "unset LD_LIBRARY_PATH  # if another copy comes first by it",
+    ),
+    stage="LIBRARIES",
+)
+FAMILY.misleading(
+    "growth_overridden",
+    "Overriding {setting:w} setting because the TF_FORCE_GPU_ALLOW_GROWTH environment variable is set",
+    meaning="the variable decides, whatever the program sets",
+)
+FAMILY.misleading(
+    "cuda_not_enabled",
+    "The requested device appears to be a GPU, but CUDA is not enabled",
+    meaning="TensorFlow found no GPU that it can use, or was built without CUDA",
+)

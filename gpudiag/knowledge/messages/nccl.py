@@ -1,0 +1,308 @@
+"""NCCL: its results, and the lines that it writes at ``NCCL_DEBUG=WARN``."""
+
+from __future__ import annotations
+
+from gpudiag.knowledge.message import Family
+
+FAMILY = Family(
+    "NCCL",
+    stage="CONFIGURATION",
+    seen="NCCL 2.4-2.29",
+    url="https://docs.nvidia.com/deeplearning/nccl/user-guide/docs/troubleshooting.html",
+)
+
+_DEBUG = "NCCL_DEBUG=INFO python program.py 2>&1 | tee app.log  # on every rank: the first WARN names the fault"
+_SHM = (
+    "docker run --shm-size=1g --ulimit memlock=-1 ...  # or --ipc=host",
+    "df -h /dev/shm  # room; remove old nccl-* files",
+)
+_NETWORK = (
+    "ip -br address  # on each host: the interface that joins them",
+    "export NCCL_SOCKET_IFNAME=eth0  # its name, on every rank",
+    "# open the firewall between the hosts for all TCP ports",
+)
+_MEMLOCK = (
+    "ulimit -l unlimited  # in the shell that starts the ranks; /etc/security/limits.conf for all",
+    "docker run --ulimit memlock=-1 ...  # in a container; Slurm: PropagateResourceLimitsExcept=MEMLOCK",
+)
+
+FAMILY.fault(
+    "duplicate_gpu",
+    "Duplicate GPU detected : rank {rank:d} and rank {other:d} both on CUDA device {device:s}",
+    "Duplicate GPU detected",
+    "Multiple Ranks are using the same GPU/Partition",
+    meaning="several ranks use the same GPU: each process must be given one of its own",
+    fix=(
+        "tf.config.set_visible_devices(gpus[hvd.local_rank()], 'GPU')  # before anything uses a GPU",
+        "srun --gpus-per-task=1 --gpu-bind=single:1 ...  # or a mask for each rank",
+        "# start as many ranks on a host as it has GPUs",
+    ),
+)
+FAMILY.fault(
+    "shm_too_small",
+    "Call to posix_fallocate failed : No space left on device",
+    "Error while creating shared memory segment {file:s} (size {:d})",
+    "Error while creating shared memory segment",
+    "Error: failed to extend {file:s} to {:d} bytes",
+    "Error: failed to extend {file:s}",
+    "unable to allocate shared memory (/dev/shm)",
+    "unable to open shared memory",
+    meaning="shared memory (/dev/shm) is too small for NCCL",
+    fix=_SHM,
+)
+FAMILY.fault(
+    "ib_memlock",
+    "Call to ibv_create_qp failed",
+    "Call to ibv_create_cq failed",
+    "Call to ibv_reg_mr failed",
+    "Call to ibv_reg_mr_iova2 failed",
+    "Call to ibv_create_cq failed with error Cannot allocate memory",
+    "Call to ibv_create_qp failed with error Cannot allocate memory",
+    "Call to ibv_reg_mr failed with error Cannot allocate memory",
+    meaning="InfiniBand may not lock memory: the limit (ulimit -l) is too low",
+    fix=_MEMLOCK,
+)
+FAMILY.fault(
+    "ib_failed",
+    "Call to ibv_modify_qp failed",
+    "Call to ibv_open_device failed",
+    "Call to ibv_get_device_list failed",
+    "Call to ibv_poll_cq failed",
+    "NET/IB : Unable to open device {device:s}",
+    "NET/IB : Got completion from peer {:s} with {}error {:d}",
+    "NET/IB: Got completion from peer {peer:s} with status={status:s}",
+    "NET/IB : {:s} async fatal event",
+    "NET/IB : No IP interface found",
+    meaning="NCCL cannot use the InfiniBand adapter, or the connection broke",
+    fix=(
+        "ibstat; ibv_devinfo  # is the port active",
+        "export NCCL_IB_HCA=mlx5_0  # the adapter that joins the hosts",
+        "export NCCL_IB_DISABLE=1  # does without: slower",
+    ),
+    possible=True,
+)
+FAMILY.fault(
+    "nccl_connect",
+    "Call to connect failed : Connection timed out",
+    "Call to connect failed : Connection refused",
+    "Call to connect failed : No route to host",
+    "Call to connect to {peer:s} failed : {reason}",
+    "Connect to {peer:s} failed : {reason}",
+    "connect to {peer:s} failed : {reason}",
+    "connect to {peer:s} returned {reason}, exceeded error retry count",
+    "connect to {peer:s} returned {reason}, retrying",
+    "ncclOsSocketPollConnect to {peer:s} failed with error {reason}",
+    "socketPollConnect: Connect to {peer:s} returned {reason}",
+    "socketStartConnect: Connect to {peer:s} failed : {reason}",
+    "Net : Connect to {peer:s} failed : {reason}",
+    "Timeout waiting for connection from rank",
+    meaning="the ranks cannot reach each other on the network interface that NCCL took",
+    fix=_NETWORK,
+)
+FAMILY.fault(
+    "nccl_peer_closed",
+    "Net : Connection closed by remote peer {peer}",
+    "Connection closed by remote peer {peer}",
+    "socketProgress: Connection closed by remote peer {peer}",
+    "Call to recv from {peer:s} failed : {}",
+    "Call to recv failed : Connection reset by peer",
+    "Call to send failed : Connection reset by peer",
+    "Call to sendmsg failed: {}",
+    meaning="another rank ended or failed: its log names the fault",
+    fix=("# look at the log of the other ranks for the first error: out of memory, a signal, an Xid", _DEBUG),
+    follows=True,
+)
+FAMILY.fault(
+    "nccl_no_interface",
+    "Bootstrap : no socket interface found",
+    "NET/Socket : no interface found",
+    "NET/Socket : No usable listening interface found",
+    "No socket interface found",
+    "Net : No interface found",
+    meaning="NCCL finds no network interface of the name in NCCL_SOCKET_IFNAME, or none at all",
+    fix=("ip -br address  # the names", "unset NCCL_SOCKET_IFNAME  # or: export NCCL_SOCKET_IFNAME=lo on one machine"),
+)
+FAMILY.fault(
+    "nccl_cuda_failure",
+    "Cuda failure '{error:q}'",
+    "Cuda failure {:d} '{error:q}'",
+    "CUDA failure '{error:q}'",
+    meaning="a call of NCCL to CUDA failed: {error}",
+    fix=(
+        "nvidia-smi  # memory and other processes; a driver that is new enough for this NCCL",
+        _DEBUG,
+    ),
+    possible=True,
+    follows=True,
+)
+FAMILY.fault(
+    "nccl_peer_to_peer",
+    "P2P is disabled between NVLINK connected GPUs {first:d} and {second:d}",
+    "could not enable peer access",
+    "failed to peer with device {:d}",
+    "Could not enable P2P between dev {:d}",
+    meaning="GPUs that should exchange data cannot reach each other's memory",
+    fix=("nvidia-smi topo -p2p r  # which pairs can", "export NCCL_P2P_DISABLE=1  # goes through the host: slower"),
+    possible=True,
+)
+FAMILY.fault(
+    "nccl_versions",
+    "NCCL version mismatch with remote peer {peer:s}",
+    "Mismatched NCCL version detected",
+    "NCCL library is too old. This application was compiled with NCCL version {needed:s}",
+    "The application was compiled with too old version of NCCL",
+    meaning="ranks use different versions of NCCL, or another one than the program was built for",
+    fix=("pip list | grep -i nccl; ldconfig -p | grep nccl  # on every host: the same one", "unset LD_LIBRARY_PATH"),
+)
+FAMILY.fault(
+    "nccl_topology_file",
+    "Could not open XML topology file {file}",
+    "XML Topology has wrong version",
+    "Could not open XML graph file {file}",
+    meaning="NCCL_TOPO_FILE or NCCL_GRAPH_FILE names a file that is not there, or of another NCCL",
+    fix=("unset NCCL_TOPO_FILE NCCL_GRAPH_FILE",),
+)
+FAMILY.fault(
+    "nccl_comm_id",
+    "Invalid NCCL_COMM_ID, please use format: {}",
+    "Net : No valid <IPv4_or_hostname>:<port> pair found",
+    "Net : error encountered when getting address info : {reason}",
+    meaning="NCCL_COMM_ID is not an address and a port, or the name cannot be looked up",
+    fix=("export NCCL_COMM_ID=10.0.0.1:12345  # address and port of rank 0; or unset it",),
+)
+FAMILY.fault(
+    "nccl_message_truncated",
+    "Message truncated : received {got:d} bytes instead of {expected:d}",
+    "message truncated : receiving {got:d} bytes instead of {expected:d}",
+    meaning="ranks exchange different amounts: they run different steps, shapes or versions of the program",
+    fix=("# each rank must run the same collectives in the same order; the same TensorFlow and NCCL everywhere",),
+)
+FAMILY.fault(
+    "nccl_limits",
+    "Call to accept failed : Too many open files",
+    "Call to socket failed : Too many open files",
+    "Call to pthread_create failed: Resource temporarily unavailable",
+    "Thread creation failed: {reason}",
+    "Call to open failed : Too many open files",
+    meaning="a limit of the system is too low for NCCL: open files or processes",
+    fix=("ulimit -n 65536; ulimit -u unlimited  # in the shell that starts the ranks",),
+)
+FAMILY.fault(
+    "nccl_nvml",
+    "nvmlInit{:s} failed: {reason}",
+    "nvmlDeviceGetHandleByPciBusId({device}) failed: {reason}",
+    "nvmlDeviceGetHandleByIndex({:d}) failed: {reason}",
+    "Failed to open libnvidia-ml.so",
+    meaning="NCCL cannot use NVML, a part of the driver",
+    fix=("nvidia-smi", "docker run -e NVIDIA_DRIVER_CAPABILITIES=compute,utility ...  # in a container"),
+)
+FAMILY.fault(
+    "nvls_failed",
+    "NVLS multicast support is available but {}failed",
+    "Failed to bind NVLink SHARP (NVLS) Multicast memory of size {:d} : CUDA error {:d}",
+    "Failed to bind NVLink SHARP (NVLS) Multicast memory",
+    meaning="NVLink SHARP does not work: the fabric manager, or confidential or virtual machines",
+    fix=("export NCCL_NVLS_ENABLE=0", "sudo systemctl restart nvidia-fabricmanager"),
+)
+FAMILY.fault(
+    "nccl_result",
+    "ncclUnhandledCudaError",
+    "ncclInternalError",
+    "ncclInvalidArgument",
+    "ncclInvalidUsage",
+    "ncclRemoteError",
+    "unhandled cuda error",
+    "NCCL operation {call:s} failed: {}",
+    "NCCL: unhandled cuda error. Set NCCL_DEBUG=WARN for detail",
+    "NCCL: {reason}. Set NCCL_DEBUG=WARN for detail",
+    "NCCL: invalid usage",
+    "Error invoking NCCL: {reason}",
+    "Last NCCL error (maybe unrelated): {}",
+    "NcclManager already aborted, ignoring subsequent StartAbort",
+    meaning="a call of NCCL failed; its own lines say why",
+    fix=(_DEBUG, "nvidia-smi  # does each GPU answer; memory that others hold"),
+    follows=True,
+)
+FAMILY.fault(
+    "rendezvous_stuck",
+    "This thread has been waiting for `{what}` for {seconds:d} seconds and may be stuck",
+    "Termination timeout for `{what}` of {seconds:d} seconds exceeded. Exiting",
+    "Expected {:d} threads to join the rendezvous, but not all of them arrived on time",
+    meaning="GPUs wait for each other in vain: one of them hangs, runs another program, or its rank has ended",
+    fix=(
+        "nvidia-smi  # a GPU at 100 % that does nothing; the first error of the other ranks",
+        "export NCCL_P2P_DISABLE=1  # does it go on then? Then it is peer access: IOMMU or ACS",
+    ),
+    possible=True,
+)
+FAMILY.harmless(
+    "rendezvous_unstuck",
+    "Thread is unstuck! Warning above was a false-positive",
+    meaning="GPUs waited long for each other, and went on",
+)
+FAMILY.harmless(
+    "nccl_plugin_absent",
+    "NET/Plugin : No plugin found (libnccl-net.so)",
+    "NET/Plugin: No plugin found",
+    "NET/Plugin: Could not find: {:s} libnccl-net",
+    "TUNER/Plugin: Could not find: libnccl-tuner.so",
+    "TUNER/Plugin: Failed to find ncclTunerPlugin",
+    "PROFILER/Plugin: Could not find: libnccl-profiler.so",
+    "Plugin Path : plugin_path",
+    "NET/IB : No device found",
+    "Failed to open libibverbs.so",
+    meaning="optional parts of NCCL, for clusters with special networks",
+    seen="NCCL",
+)
+FAMILY.fault(
+    "group_not_complete",
+    "Collective ops is aborted by: {reason} The error could be from a previous operation",
+    "Collective ops is aborted by: {reason}",
+    "collective ops already aborted",
+    meaning="an exchange between workers was ended by an error before it",
+    fix=("# look for the first error of any worker; start all workers again",),
+    follows=True,
+)
+FAMILY.fault(
+    "worker_restarted",
+    "current incarnation doesn't match with one in the group",
+    "with incarnation {:s} is not available. This usually means {:s} has restarted",
+    "RecvBuf expects a different device incarnation",
+    "group {:s} not found. This normally means the server has restarted",
+    "group {:s} failed to resolve. This normally means the server has restarted",
+    "/job:worker/replica:0/task:{:d} is down",
+    "Coordination agent is in ERROR",
+    "The following tasks are unhealthy (stopped sending heartbeats)",
+    meaning="a worker of the cluster has ended or was started again",
+    fix=("# start all workers again, in the order of the cluster; the log of the one that ended names the fault",),
+    possible=True,
+)
+FAMILY.fault(
+    "collective_shapes",
+    "Shape mismatch in the collective instance",
+    "Collective instance {:d} expected type",
+    "but another member in the group expected shape",
+    meaning="workers exchange tensors of different shapes: other batches, data or code",
+    fix=("# the same batch size on every worker: dataset.batch(n, drop_remainder=True); the same program",),
+)
+FAMILY.fault(
+    "ring_topology",
+    "trying to initialize collective ops with {:d} but",
+    "Collective ops must be configured at program startup",
+    "Collective ops are already configured",
+    meaning="MultiWorkerMirroredStrategy is created after TensorFlow has made its devices",
+    fix=("# create the strategy first in the program, before any tensor or dataset",),
+)
+FAMILY.fault(
+    "cluster_not_reached",
+    "failed to connect to all addresses",
+    "Failed to get initial cluster state",
+    "DEADLINE_EXCEEDED: Barrier timed out",
+    "Barrier timed out. Barrier_id: {}",
+    meaning="the workers of the cluster do not reach each other, or one was not started",
+    fix=(
+        "echo $TF_CONFIG  # on every worker: the same cluster, another index",
+        "# open the port of TF_CONFIG in the firewall; no proxy: unset http_proxy https_proxy",
+    ),
+    possible=True,
+)

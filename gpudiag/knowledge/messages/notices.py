@@ -1,0 +1,291 @@
+"""Lines that look like errors and are none."""
+
+from __future__ import annotations
+
+from gpudiag.knowledge.message import Family
+
+FAMILY = Family("what looks like an error and is none")
+
+NOT_A_FAILURE = FAMILY.harmless(
+    "allocation_not_a_failure",
+    "ran out of memory trying to allocate {} The caller indicates that this is not a failure",
+    meaning="TensorFlow tried a faster way that needs more memory, and took another",
+)
+FAMILY.harmless(
+    "registered_twice",
+    "Unable to register {factory:w} factory: Attempting to register factory for plugin {:w} when one has already been "
+    "registered",
+    "computation placer already registered",
+    meaning="the build registers it twice and the first one is used; a missing GPU has another cause",
+)
+FAMILY.harmless(
+    "no_tensorrt",
+    "TF-TRT Warning: Could not find TensorRT",
+    "Cannot dlopen some TensorRT libraries",
+    "Could not load dynamic library 'libnvinfer{:q}'",
+    meaning="TensorRT is optional, and TensorFlow's own wheels are built without it",
+)
+FAMILY.harmless(
+    "profiler_not_permitted",
+    "CUPTI_ERROR_INSUFFICIENT_PRIVILEGES",
+    meaning="it concerns the profiler alone, which needs NVreg_RestrictProfilingToAdminUsers=0 for the kernel module, "
+    "or docker run --cap-add SYS_ADMIN",
+)
+FAMILY.harmless(
+    "no_numa_node",
+    "successful NUMA node read from SysFS had negative value",
+    "could not open file to read NUMA node",
+    "Your kernel may have been built without NUMA support",
+    meaning="the machine, often a virtual one, does not say which processor is nearest to the GPU; node 0 is assumed",
+)
+FAMILY.harmless(
+    "cpu_instructions",
+    "This TensorFlow binary is optimized to use available CPU instructions",
+    "This TensorFlow binary is optimized with oneAPI",
+    "To enable the following instructions: {:w}",
+    meaning="it concerns the speed of operations on the CPU",
+)
+FAMILY.harmless(
+    "onednn_on",
+    "oneDNN custom operations are on",
+    meaning="it concerns operations on the CPU; TF_ENABLE_ONEDNN_OPTS=0 ends it",
+)
+FAMILY.harmless(
+    "logged_before_absl",
+    "All log messages before absl::InitializeLog() is called are written to STDERR",
+    meaning="it says where the lines below it go",
+)
+FAMILY.harmless(
+    "end_of_data",
+    "Local rendezvous is aborting with status: OUT_OF_RANGE: End of sequence",
+    meaning="a data set has come to its end",
+)
+FAMILY.harmless(
+    "performance_gains",
+    "The caller indicates that this is not a failure, but this may mean that there could be performance gains",
+    meaning="an algorithm that needs less memory is used instead",
+)
+FAMILY.harmless(
+    "no_delay_kernel",
+    "Skipping the delay kernel, measurement accuracy will be reduced",
+    meaning="it concerns the choice of algorithms",
+)
+FAMILY.harmless(
+    "no_crash_reproducer",
+    "disabling MLIR crash reproducer",
+    meaning="it concerns reports on crashes of the compiler",
+)
+FAMILY.harmless(
+    "registers_spilled",
+    "Registers are spilled to local memory",
+    meaning="it concerns the speed of one compiled function",
+)
+
+# --- what the program, its data and its graphs are told ---------------------------------------------------------------
+
+FAMILY.harmless(
+    "executor_aborting",
+    "Executor start aborting (this does not indicate an error and you can ignore this message)",
+    "Local rendezvous recv item cancelled",
+    "Local rendezvous send item cancelled",
+    "Your input ran out of data; interrupting training",
+    meaning="a data set has come to its end, or a step was stopped; an error that matters is raised as well",
+    seen="2.11-2.21",
+)
+FAMILY.harmless(
+    "layout_failed",
+    "layout failed: INVALID_ARGUMENT: Size of values {:d} does not match size of permutation",
+    "layout failed: {}",
+    "remapper failed: {}",
+    "constant_folding failed: {}",
+    "model_pruner failed: {}",
+    "arithmetic_optimizer failed: {}",
+    "auto_mixed_precision failed: {}",
+    "Graph Optimizer failed: {}",
+    meaning="an optimiser leaves this graph as it is; results are the same, perhaps slower",
+)
+FAMILY.harmless(
+    "no_autotune_memory",
+    "Failed to allocate memory for convolution redzone checking; skipping this check",
+    "Failed to check cudnn convolutions for out-of-bounds reads and writes with an error message",
+    "Failed to find best cuBLAS algorithm, GEMM performance might be suboptimal",
+    "Delay kernel timed out: measured time has sub-optimal accuracy",
+    "Autotuning candidate failed with out of memory error",
+    "Slow kernel for {} took: {}",
+    "As a result, convolution performance may be suboptimal",
+    "Omitted potentially buggy algorithm {} for conv",
+    "Retry CUDA graph instantiation after OOM error",
+    "Overriding double buffering set via",
+    "Trying algorithm {} for conv {} is taking a while",
+    "Trying algorithm {} is taking a while",
+    "Very slow compile? If you want to file a bug",
+    "The operation took {:s} Trying algorithm {} for conv",
+    "The operation took {:s}",
+    "Constant folding an instruction is taking > {:s}",
+    "Compiling {:d} configs for {} on a single thread",
+    meaning="it concerns the choice or the compilation of algorithms: the first step is slower, results are right",
+)
+FAMILY.harmless(
+    "compiled_cluster",
+    "Compiled cluster using XLA! This line is logged at most once for the lifetime of the process",
+    "XLA service {:s} initialized for platform {}",
+    "XLA service {:s} executing computations on platform {}",
+    "StreamExecutor device ({:d}): {}",
+    "StreamExecutor [{:d}]: {}",
+    "Not creating XLA devices, tf_xla_enable_xla_devices not set",
+    "Using nvlink for parallel linking",
+    "Used ptxas at {:s}",
+    meaning="XLA says that it is at work",
+    seen="2.0-2.21",
+)
+FAMILY.harmless(
+    "old_driver_jit",
+    "Your CUDA software stack is old. We fallback to the NVIDIA driver for some compilation",
+    "Falling back to the CUDA driver for PTX compilation; ptxas does not support CC {:v}",
+    "Falling back to compilation by driver",
+    "Relying on driver to perform ptx compilation",
+    meaning="ptxas is older than the GPU and the driver compiles in its place, which works and is slower",
+    seen="2.4-2.21",
+)
+FAMILY.harmless(
+    "loaded_cudnn",
+    "Loaded cuDNN version {version:s}",
+    "TensorFloat-32 will be used for the matrix multiplication",
+    "Using CUDA malloc Async allocator for GPU",
+    "Using CUDA malloc allocator for GPU",
+    "CPU Frequency: {:d} Hz",
+    "Adding visible gpu devices: {}",
+    "Found device {:d} with properties",
+    "Device interconnect StreamExecutor with strength {:d} edge matrix",
+    meaning="it says what was found or chosen",
+    seen="1.x-2.21",
+)
+FAMILY.harmless(
+    "optional_symbol",
+    "Could not load symbol cublasGetSmCountTarget from {}",
+    "Could not load symbol {symbol:w} from {}",
+    meaning="cuDNN asks for a function that this cuBLAS does not have yet, and does without it",
+    seen="cuDNN 8",
+)
+FAMILY.harmless(
+    "no_gpu_as_meant",
+    "Could not load dynamic library 'cudart64_{:q}.dll'",
+    "Ignore above cudart dlerror if you do not have a GPU set up on your machine",
+    "cudart64_{:w}.dll not found",
+    meaning="there is no CUDA on this computer, and TensorFlow uses the CPU; a GPU on Windows needs TensorFlow up to "
+    "2.10 with CUDA 11.2, or WSL 2",
+    seen="2.0-2.10",
+)
+FAMILY.harmless(
+    "fragmentation_advice",
+    "Garbage collection: deallocate free memory regions",
+    "Allocation of {:d} exceeds {:d}% of free system memory",
+    "Total allocated memory {} exceeds {:d}% of free system memory",
+    "Converting sparse IndexedSlices to a dense Tensor of unknown shape. This may consume a large amount of memory",
+    "Converting sparse IndexedSlices",
+    "Filling up shuffle buffer (this may take a while)",
+    "Shuffle buffer filled",
+    "The calling iterator did not fully read the dataset being cached",
+    "This can happen if you have an input pipeline similar to `dataset.cache().take(k).repeat()`",
+    "The CUDA FFT plan cache capacity of {:d} has been exceeded",
+    meaning="it concerns memory of the computer or speed, not a fault",
+    seen="2.0-2.21",
+)
+FAMILY.harmless(
+    "retracing",
+    "triggered tf.function retracing",
+    "The following Variables were used a Lambda layer's call",
+    "AutoGraph could not transform {} and will run it as-is",
+    "AutoGraph could not transform",
+    "Please report this to the TensorFlow team. When filing the bug, set the verbosity to 10",
+    "Callback method `{:w}` is slow compared to the batch time",
+    "Method (on_{:w}) is slow compared to the batch update",
+    "multiprocessing can interact badly with TensorFlow, causing nondeterministic deadlocks",
+    "Entity {} could not be transformed and will be executed as-is",
+    "The structure of `inputs` doesn't match the expected structure",
+    "Do not pass an `input_shape`/`input_dim` argument to a layer",
+    "Skipping variable loading for optimizer",
+    "You are saving your model as an HDF5 file",
+    "Compiled the loaded model, but the compiled metrics have yet to be built",
+    "No training configuration found in the save file",
+    "Detecting that an object or model or tf.train.Checkpoint is being deleted with unrestored values",
+    "Value in checkpoint could not be found in the restored object",
+    "Gradients do not exist for variables",
+    "Using a while_loop for converting {}",
+    "Failed to load model specs proto",
+    meaning="it concerns how the program is written, or its speed; the GPU is used all the same",
+    seen="2.0-2.21",
+)
+FAMILY.harmless(
+    "deprecated",
+    "is deprecated and will be removed in a future version",
+    "The name {:s} is deprecated. Please use {:s} instead",
+    "Instructions for updating:",
+    "will be removed in a future version. Instructions for updating",
+    meaning="it concerns a later release",
+    seen="all",
+)
+FAMILY.harmless(
+    "slow_operation_alarm",
+    "Slow Operation Alarm",
+    "*** WARNING *** Invoking {:s} with version {:v}, which corresponds to a CUDA version <=12.6.2",
+    "(Note that this warning may be shown spuriously for CUDA 12.6",
+    "Using fallback sort algorithm rather than SortRewriter",
+    meaning="it concerns compilation; it goes on",
+)
+FAMILY.harmless(
+    "no_profiler",
+    "Could not load dynamic library 'libcupti{:q}'",
+    "function cupti_interface_->{:s} failed with error CUPTI",
+    "CUPTI could not be loaded or symbol could not be found",
+    "CUPTI initialization failed",
+    "failed to open libcupti",
+    "Could not find CUPTI",
+    meaning="it concerns the profiler alone, which needs CUDA's extras/CUPTI/lib64 on LD_LIBRARY_PATH",
+    seen="2.0-2.21",
+)
+FAMILY.harmless(
+    "libraries_optional",
+    "Could not load dynamic library 'libnvinfer_plugin{:q}'",
+    "Could not load dynamic library 'libnccl{:q}'",
+    "Could not load dynamic library 'libcusparseLt{:q}'",
+    "NVSHMEM symbol {:s} not found in DSO",
+    "Could not load NVSHMEM",
+    "NVSHMEM library is not available",
+    "TF-TRT Warning: Cannot dlopen some TensorRT",
+    "If you would like to use Nvidia GPU with TensorRT, please make sure the missing libraries mentioned above",
+    "Linked TensorRT version: {}",
+    "Loaded TensorRT version: {}",
+    meaning="the library is optional",
+    seen="2.0-2.21",
+)
+FAMILY.harmless(
+    "cpu_notices",
+    "Your CPU supports instructions that this TensorFlow binary was not compiled to use",
+    "Could not identify NUMA node of platform GPU id {:d}",
+    "Could not identify NUMA node of platform {:w} ID {:d}",
+    "could not convert SysFS file contents to integral NUMA node value",
+    "no PCI bus ID for device ordinal",
+    "None of the MLIR Optimization Passes are enabled",
+    "None of the MLIR optimization passes are enabled",
+    "MLIR V1 optimization pass is not enabled",
+    "Tuning is enabled for the dataset",
+    "Creating new thread pool with default inter op setting",
+    "libpng warning: iCCP: known incorrect sRGB profile",
+    "TensorFlow was not built with TensorRT support",
+    "User settings: KMP_AFFINITY",
+    meaning="it concerns the CPU, its threads or the nearness of memory",
+    seen="1.x-2.21",
+)
+FAMILY.harmless(
+    "autograph_pydot",
+    "You must install pydot",
+    "TensorFlow Addons (TFA) has ended development",
+    "The versions of TensorFlow you are currently using is {} and is not supported",
+    "TensorFlow GPU support is not available on native Windows for TensorFlow >= 2.11",
+    "pkg_resources is deprecated as an API",
+    "NotOpenSSLWarning: urllib3 v2 only supports OpenSSL",
+    "Unable to import tensorflow_text",
+    meaning="it concerns another package or another system",
+    seen="Python",
+)

@@ -1,0 +1,154 @@
+"""NVML's errors, by name and as ``nvidia-smi`` and other programs print them."""
+
+from __future__ import annotations
+
+from gpudiag.knowledge.message import Family
+
+FAMILY = Family(
+    "NVML and nvidia-smi",
+    stage="NVML",
+    seen="NVML, nvidia-smi",
+    url="https://docs.nvidia.com/deploy/nvml-api/group__nvmlDeviceEnumvs.html",
+)
+
+_DRIVER = (
+    "lsmod | grep ^nvidia; sudo modprobe nvidia  # is the kernel module loaded, and what does loading it say",
+    "sudo dkms status; mokutil --sb-state  # built for this kernel; Secure Boot refuses a module that is not signed",
+    "sudo apt install --reinstall nvidia-driver-580  # of this distribution; then reboot",
+)
+_LOST = (
+    "sudo dmesg | grep -i -e nvrm -e xid -e AER  # Xid 79: the GPU is off the bus",
+    "sudo reboot  # or switch the machine off and on",
+    "# check power cables, seat, temperature and the PCIe slot",
+)
+
+FAMILY.fault(
+    "driver_not_reached",
+    "NVIDIA-SMI has failed because it couldn't communicate with the NVIDIA driver",
+    "NVML_ERROR_DRIVER_NOT_LOADED",
+    "Driver Not Loaded",
+    meaning="the kernel module of the NVIDIA driver is not loaded",
+    fix=_DRIVER,
+    stage="DRIVER",
+)
+FAMILY.fault(
+    "nvml_unknown",
+    "Failed to initialize NVML: Unknown Error",
+    "NVML_ERROR_UNKNOWN",
+    meaning="NVML may not open the GPU's device files: in a container, systemd took the devices away when it reloaded",
+    fix=(
+        "docker restart CONTAINER  # or make the pod again: it gets the devices back",
+        "sudo nvidia-ctk system create-dev-char-symlinks --create-all  # on the host, so that it does not come again",
+        "docker run --gpus all --device /dev/nvidia0 --device /dev/nvidiactl --device /dev/nvidia-uvm ...  # or so",
+    ),
+)
+FAMILY.fault(
+    "nvml_missing",
+    "NVML_ERROR_LIBRARY_NOT_FOUND",
+    "NVML Shared Library Not Found",
+    "couldn't find libnvidia-ml.so library in your system",
+    "nvidia-smi: command not found",
+    'nvidia-smi": executable file not found in $PATH',
+    "'nvidia-smi' is not recognized as an internal or external command",
+    meaning="NVML, a part of the NVIDIA driver, is not there: no driver, or a container that was given none",
+    fix=(
+        "docker run --gpus all -e NVIDIA_DRIVER_CAPABILITIES=compute,utility ...  # in a container",
+        "sudo apt install nvidia-driver-580  # on the host, of this distribution; then reboot",
+    ),
+)
+FAMILY.fault(
+    "nvml_no_permission",
+    "NVML_ERROR_NO_PERMISSION",
+    "Failed to initialize NVML: Insufficient Permissions",
+    meaning="this user may not use the GPU's device files",
+    fix=("ls -l /dev/nvidia*  # readable and writable for all, or for a group", "sudo usermod -aG video,render $USER"),
+    stage="DRIVER",
+)
+FAMILY.fault(
+    "device_handle_lost",
+    "Unable to determine the device handle for {gpu}: Unknown Error",
+    "Unable to determine the device handle for {gpu}: No Device",
+    "NVML_ERROR_GPU_IS_LOST",
+    "NVML_ERROR_RESET_REQUIRED",
+    "GPU requires reset",
+    meaning="a GPU does not answer the driver any more: a fault of its power, its slot or the GPU",
+    fix=_LOST,
+    stage="DRIVER",
+)
+FAMILY.fault(
+    "no_devices_found",
+    "No devices were found",
+    "No NVIDIA GPU found",
+    "NVML_ERROR_NOT_FOUND",
+    meaning="the driver runs and finds no GPU: none is given to this container, or the driver refuses the GPU",
+    fix=(
+        "lspci -nn | grep -i nvidia; sudo dmesg | grep -i nvrm  # is there a GPU, and why was it refused",
+        "docker run --gpus all ...  # in a container",
+    ),
+    stage="DRIVER",
+)
+FAMILY.fault(
+    "nvml_power",
+    "NVML_ERROR_INSUFFICIENT_POWER",
+    "Insufficient External Power",
+    meaning="a GPU has no power cable, or too few",
+    fix=("# connect each power socket of the GPU to the power supply, and start the machine again",),
+    stage="DRIVER",
+)
+FAMILY.fault(
+    "nvml_irq",
+    "NVML_ERROR_IRQ_ISSUE",
+    "Interrupt Request Issue",
+    meaning="the kernel does not deliver the GPU's interrupts",
+    fix=("sudo dmesg | grep -i -e nvrm -e irq  # then: irqpoll on the kernel's command line, or another slot",),
+    stage="DRIVER",
+)
+FAMILY.fault(
+    "nvml_ecc",
+    "NVML_ERROR_CORRUPTED_INFOROM",
+    "infoROM is corrupted at gpu {gpu:s}",
+    meaning="the GPU's own storage of its settings (InfoROM) is damaged",
+    fix=("nvidia-smi -q | grep -i inforom", "# the GPU works as a rule; its maker can write it again"),
+    possible=True,
+)
+FAMILY.fault(
+    "nvml_in_use",
+    "NVML_ERROR_IN_USE",
+    "is currently in use by another process",
+    "In use by another client",
+    meaning="the GPU cannot be changed while a process uses it",
+    fix=("sudo fuser -v /dev/nvidia*  # who uses it; end it, and try again",),
+)
+FAMILY.fault(
+    "nvml_too_old",
+    "NVML_ERROR_FUNCTION_NOT_FOUND",
+    "NVML_ERROR_ARGUMENT_VERSION_MISMATCH",
+    meaning="the driver is older than the program that asks NVML",
+    fix=("sudo apt install nvidia-driver-580  # of this distribution; then reboot",),
+    possible=True,
+)
+FAMILY.fault(
+    "nvml_no_memory",
+    "NVML_ERROR_MEMORY",
+    "NVML_ERROR_INSUFFICIENT_RESOURCES",
+    meaning="the driver lacks memory of the host, or room for a MIG instance",
+    fix=("free -m; nvidia-smi mig -lgip  # memory of the host; room for instances",),
+    possible=True,
+)
+FAMILY.sign("nvml_not_supported", "NVML_ERROR_NOT_SUPPORTED", meaning="this GPU does not tell what was asked")
+FAMILY.sign("nvml_uninitialized", "NVML_ERROR_UNINITIALIZED", "NVML: Uninitialized", meaning="NVML was not started")
+FAMILY.fault(
+    "nvml_timeout",
+    "NVML_ERROR_TIMEOUT",
+    meaning="the driver did not answer in time",
+    fix=("sudo nvidia-smi -pm 1  # keeps GPUs initialised", "sudo dmesg | grep -i -e nvrm -e xid"),
+    possible=True,
+)
+FAMILY.fault(
+    "nvml_os",
+    "NVML_ERROR_OPERATING_SYSTEM",
+    "blocked by the operating system/cgroups",
+    meaning="the operating system, or the control group of the container, blocks the GPU",
+    fix=("docker run --gpus all ...  # or give the job a GPU", "ls -l /dev/nvidia*"),
+    stage="DRIVER",
+)

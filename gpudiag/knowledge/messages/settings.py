@@ -1,0 +1,46 @@
+"""Settings that are refused, or come too late."""
+
+from __future__ import annotations
+
+from gpudiag.knowledge.message import Family, Worth
+
+FAMILY = Family("settings", stage="CONFIGURATION")
+
+GROWTH_NOT_PARSED = FAMILY.fault(
+    "growth_not_parsed",
+    'TF_FORCE_GPU_ALLOW_GROWTH environment variable is set but could not be parsed: "{value:q}"',
+)
+NO_MEMORY_POOLS = FAMILY.fault(
+    "no_memory_pools",
+    "TF_GPU_ALLOCATOR=cuda_malloc_async isn't currently supported",
+    "Failed to get default CUDA pool",
+    "Failed to create CUDA pool",
+    "Failed to get CUDA pool",
+    "Failed to set CUDA pool",
+    "Failed to create {:w} CUDA pool",
+    "Failed to get {:w} CUDA pool",
+    "Failed to set {:w} CUDA pool",
+)
+CONFIGURED_TOO_LATE = FAMILY.add(
+    Worth.FAULT,
+    "configured_too_late",
+    pattern=r"(?P<what>[A-Z][\w ]{0,40}?) cannot be modified after (?:being initialized|initialization)",
+    words=("modified",),
+)
+SETTINGS_EXCLUDED = FAMILY.fault(
+    "settings_excluded",
+    "Cannot set memory growth on device when virtual devices configured",
+    "It's invalid to set per_process_gpu_memory_fraction when virtual_devices is set",
+)
+THREAD_MODE_INVALID = FAMILY.fault("thread_mode_invalid", "Invalid gpu_thread_mode: {value:s}")
+NO_PLUGGABLE_LIBRARY = FAMILY.fault(
+    "no_pluggable_library", "to load pluggable device libraries from does not exist.: '{value:q}'"
+)
+NO_CPU_FACTORY = FAMILY.fault("no_cpu_factory", "CPU Factory not registered")
+FLAGS_REFUSED = FAMILY.fault(
+    "flags_refused",
+    "Unknown flag in {unknown_in:w}: {flags}",
+    "Unknown flags in {unknown_in:w}: {flags}",
+    'Could not open file "{file:q}" to read flags for environment variable "{file_in:w}"',
+    "Couldn't interpret value {value:m} for flag {name:w}",
+)

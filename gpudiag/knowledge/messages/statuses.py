@@ -1,0 +1,190 @@
+"""What cuDNN, cuBLAS, cuSOLVER, cuFFT, cuSPARSE and cuRAND answer: tables of statuses.
+
+cuDNN 9 has finer statuses than 8 in each class; a class speaks for those that this table does not name.
+"""
+
+from __future__ import annotations
+
+from gpudiag.knowledge.message import Family, Message, Worth
+
+FAMILY = Family("statuses of NVIDIA's libraries", seen="CUDA 11-13, cuDNN 8-9")
+
+_GROWTH = "export TF_FORCE_GPU_ALLOW_GROWTH=true  # leaves memory to NVIDIA's libraries"
+_SMALLER = "nvidia-smi  # does another process hold memory; a smaller batch"
+_SAME = "pip install --upgrade --force-reinstall 'tensorflow[and-cuda]'  # libraries that fit each other"
+_PATH = "unset LD_LIBRARY_PATH  # other copies of CUDA's libraries come first by it"
+_MEMORY = (_GROWTH, _SMALLER, _PATH)
+
+_WHAT = {
+    "CUDNN": ("cuDNN", "https://docs.nvidia.com/deeplearning/cudnn/latest/api/cudnn-graph-library.html"),
+    "CUBLAS": ("cuBLAS", "https://docs.nvidia.com/cuda/cublas/index.html#cublasstatus-t"),
+    "CUSOLVER": ("cuSOLVER", "https://docs.nvidia.com/cuda/cusolver/index.html"),
+    "CUSPARSE": ("cuSPARSE", "https://docs.nvidia.com/cuda/cusparse/index.html"),
+    "CURAND": ("cuRAND", "https://docs.nvidia.com/cuda/curand/group__HOST.html"),
+    "CUFFT": ("cuFFT", "https://docs.nvidia.com/cuda/cufft/index.html"),
+}
+_ALL = "CUDNN CUBLAS CUSOLVER CUSPARSE CURAND"
+
+_ROWS: tuple[tuple[str, str, str, tuple[str, ...], bool], ...] = (
+    # libraries, statuses, meaning, fix, whether others lead to it
+    (
+        _ALL,
+        "NOT_INITIALIZED INITIALIZATION_FAILED",
+        "could not start on the GPU: no memory left for it most often",
+        _MEMORY,
+        True,
+    ),
+    (_ALL, "ALLOC_FAILED ALLOCATION_FAILED", "found no memory of the GPU for itself", _MEMORY, False),
+    (
+        _ALL,
+        "INTERNAL_ERROR",
+        "failed inside: no memory left on the GPU most often, else libraries that do not fit each other",
+        (_GROWTH, _SMALLER, _SAME),
+        True,
+    ),
+    (
+        _ALL,
+        "EXECUTION_FAILED LAUNCH_FAILURE PREEXISTING_FAILURE",
+        "could not run a kernel on the GPU: no memory left, a kernel that failed before it, or a GPU that its code is "
+        "too old for",
+        (_GROWTH, _SMALLER, "sudo dmesg | grep -i -e nvrm -e xid", _SAME),
+        True,
+    ),
+    (
+        _ALL,
+        "ARCH_MISMATCH",
+        "has no code for this GPU, which is older or newer than the library",
+        ("nvidia-smi --query-gpu=name,compute_cap --format=csv", _SAME),
+        False,
+    ),
+    (
+        _ALL,
+        "NOT_SUPPORTED",
+        "does not do what was asked on this GPU, or in this release",
+        (_SAME, "# else another algorithm, type or layout"),
+        True,
+    ),
+    (_ALL, "INVALID_VALUE BAD_PARAM", "was called with a value that it does not take", (_SAME, _PATH), True),
+    (_ALL, "MAPPING_ERROR", "could not reach memory of the GPU", (_GROWTH, _SMALLER), True),
+    (_ALL, "INSUFFICIENT_RESOURCES", "needs more of the GPU than there is", (_GROWTH, _SMALLER), True),
+    (
+        "CUDNN",
+        "VERSION_MISMATCH SUBLIBRARY_VERSION_MISMATCH SERIALIZATION_VERSION_MISMATCH",
+        "has parts of different versions loaded",
+        (_PATH, "pip install --force-reinstall nvidia-cudnn-cu12", "pip list | grep -i cudnn  # one only"),
+        False,
+    ),
+    (
+        "CUDNN",
+        "SUBLIBRARY_LOADING_FAILED",
+        "could not load one of its own libraries (libcudnn_*.so.9)",
+        ("pip install --force-reinstall nvidia-cudnn-cu12", _PATH),
+        False,
+    ),
+    (
+        "CUDNN",
+        "RUNTIME_PREREQUISITE_MISSING",
+        "lacks a library that it needs, or a driver that is new enough",
+        (_SAME, "sudo apt install nvidia-driver-580  # of this distribution; then reboot"),
+        False,
+    ),
+    ("CUDNN CUBLAS", "LICENSE_ERROR", "finds no licence", ("nvidia-smi -q | grep -i licen",), False),
+    ("CUDNN", "RUNTIME_IN_PROGRESS RUNTIME_FP_OVERFLOW", "reports on work that it was given", (), True),
+    ("CUSOLVER", "MATRIX_TYPE_NOT_SUPPORTED ZERO_PIVOT INVALID_LICENSE", "cannot solve this matrix", (), True),
+    (
+        "CURAND",
+        "DOUBLE_PRECISION_REQUIRED TYPE_ERROR OUT_OF_RANGE LENGTH_NOT_MULTIPLE",
+        "cannot make such numbers",
+        (),
+        True,
+    ),
+)
+_CUFFT: tuple[tuple[str, str, tuple[str, ...], bool], ...] = (
+    ("ALLOC_FAILED", "found no memory of the GPU for itself", _MEMORY, False),
+    ("SETUP_FAILED", "could not start on the GPU: no memory left for it most often", _MEMORY, True),
+    ("INTERNAL_ERROR", "failed inside: no memory left on the GPU most often", (_GROWTH, _SMALLER, _SAME), True),
+    ("EXEC_FAILED", "could not run a kernel on the GPU", (_GROWTH, _SMALLER, _SAME), True),
+    ("NO_WORKSPACE", "was given no memory to work in", _MEMORY, True),
+    ("INVALID_PLAN", "was called with a plan that it does not have", (_SAME, _PATH), True),
+    ("INVALID_SIZE", "does not do transforms of this size", ("# another length or batch",), True),
+    ("INVALID_VALUE INVALID_TYPE", "was called with a value that it does not take", (_SAME, _PATH), True),
+    ("NOT_SUPPORTED NOT_IMPLEMENTED", "does not do what was asked on this GPU", (_SAME,), True),
+    (
+        "MISSING_DEPENDENCY NVRTC_FAILURE NVJITLINK_FAILURE",
+        "lacks a library that compiles for the GPU",
+        (_SAME, _PATH),
+        False,
+    ),
+)
+CUFFT_NUMBERS = {
+    1: "INVALID_PLAN",
+    2: "ALLOC_FAILED",
+    3: "INVALID_TYPE",
+    4: "INVALID_VALUE",
+    5: "INTERNAL_ERROR",
+    6: "EXEC_FAILED",
+    7: "SETUP_FAILED",
+    8: "INVALID_SIZE",
+}
+"""TensorFlow prints a status of cuFFT as its number."""
+
+
+def _add(library: str, status: str, meaning: str, fix: tuple[str, ...], possible: bool, *texts: str) -> Message:
+    name, url = _WHAT[library]
+    return FAMILY.fault(
+        f"{library.lower()}_{status.lower()}",
+        *texts,
+        meaning=f"{name} {meaning}",
+        fix=fix,
+        possible=possible,
+        url=url,
+    )
+
+
+for _libraries, _statuses, _meaning, _fix, _possible in _ROWS:
+    for _library in _libraries.split():
+        _first, *_ = _statuses.split()
+        _add(_library, _first, _meaning, _fix, _possible, *(f"{_library}_STATUS_{one}" for one in _statuses.split()))
+
+_FFT: dict[str, Message] = {}
+for _statuses, _meaning, _fix, _possible in _CUFFT:
+    _message = _add(
+        "CUFFT",
+        _statuses.split()[0],
+        _meaning,
+        _fix,
+        _possible,
+        *(f"CUFFT_{one}" for one in _statuses.split()),
+        *(f"CUFFT_STATUS_{one}" for one in _statuses.split()),
+    )
+    _FFT |= {str(number): _message for number, name in CUFFT_NUMBERS.items() if name in _statuses.split()}
+FAMILY.add(
+    Worth.FAULT,
+    "cufft_number",
+    pattern=r"(?:cuFFT|cufft) [\w ]{0,60}: (?P<code>\d{1,3})\b",
+    words=("cufft",),
+    codes=_FFT,
+    meaning="a call of cuFFT failed",
+)
+FAMILY.add(
+    Worth.FAULT,
+    "cudnn_status",
+    pattern=r"\b(?P<status>CUDNN_STATUS_(?:BAD_PARAM|INTERNAL_ERROR|EXECUTION_FAILED|NOT_SUPPORTED)_\w{1,60})",
+    words=tuple(
+        f"cudnn_status_{status}_{detail}"
+        for status, details in {
+            "bad_param": "null_pointer misaligned_pointer not_finalized out_of_bound size_insufficient stream_mismatch "
+            "shape_mismatch duplicated_entries attribute_type cuda_graph_mismatch descriptor_type",
+            "not_supported": "graph_pattern shape data_type layout incompatible_cuda_driver incompatible_cudart "
+            "arch_mismatch runtime_prerequisite_missing sublibrary_unavailable shared_memory_insufficient padding "
+            "bad_launch_param cuda_graph_native_api",
+            "internal_error": "compilation_failed unexpected_value host_allocation_failed device_allocation_failed "
+            "bad_launch_param texture_creation_failed",
+            "execution_failed": "cuda_driver cublas cudart curand",
+        }.items()
+        for detail in details.split()
+    ),
+    meaning="cuDNN answered {status}: {status} names what it lacks",
+    fix=(_SAME, _PATH, _GROWTH),
+    possible=True,
+)

@@ -1,0 +1,172 @@
+"""What TensorFlow says on its way to a GPU, up to the devices that it makes."""
+
+from __future__ import annotations
+
+from gpudiag.knowledge.message import Family
+
+FAMILY = Family("on the way to a GPU", stage="DRIVER")
+
+LIBRARY_OPENED = FAMILY.sign("library_opened", "Successfully opened dynamic library {library:s}")
+LIBRARY_NOT_OPENED = FAMILY.fault(
+    "library_not_opened",
+    "Could not load dynamic library '{library:q}'; dlerror: {reason}; LD_LIBRARY{}",
+    "Could not load dynamic library '{library:q}'; dlerror: {reason}",
+    meaning="the loader does not find {library}, which this TensorFlow needs",
+    fix=(
+        "pip install 'tensorflow[and-cuda]'  # 2.14 and newer: brings CUDA's libraries",
+        "ldconfig -p | grep -e libcudart -e libcudnn -e libcublas  # which releases are installed",
+        "# 2.5-2.11: CUDA 11.2 and cuDNN 8.1; 2.12-2.14: 11.8 and 8.6-8.7; 2.4: 11.0 and 8.0; 2.1-2.3: "
+        "10.1 and 7.6; their folder on LD_LIBRARY_PATH",
+    ),
+    stage="LIBRARIES",
+)
+DRIVER_LIBRARY_NOT_OPENED = FAMILY.fault(
+    "driver_library_not_opened",
+    "Could not load dynamic library 'libcuda.so.1'",
+    "Could not load dynamic library 'nvcuda.dll'",
+    "libcuda.so.1: cannot open shared object file",
+    meaning="the driver's library is not there: no NVIDIA driver is installed, or the container was given no GPU",
+    fix=(
+        "nvidia-smi  # does the driver answer; without an NVIDIA GPU there is nothing to fix",
+        "docker run --gpus all ...  # in a container",
+        "sudo apt install nvidia-driver-580  # or another way to the driver of this distribution; then reboot",
+    ),
+    stage="DRIVER_LIBRARY",
+)
+LIBRARY_ASKED_FOR = FAMILY.fault(
+    "library_asked_for",
+    "{library:w}.so.{version:v}'; dlerror:",
+    "{library:w}.so.{version:v}: cannot open shared object file",
+    "Could not load library {library:w}.so.{version:v}. Error: {}",
+    meaning="the loader does not find {library}.so.{version}",
+    fix=(
+        "pip install 'tensorflow[and-cuda]'  # brings CUDA's libraries; 2.14 and newer",
+        "ldconfig -p | grep {library}  # is another release of it installed",
+    ),
+    possible=True,
+    follows=True,
+    stage="LIBRARIES",
+)
+NO_LIBCUDA_LINK = FAMILY.fault(
+    "no_libcuda_link",
+    "libcuda.so: cannot open shared object file",
+    meaning="cuDNN 8 asks for libcuda.so, without the .1 at its end, and the loader does not find that name",
+    fix=(
+        "export LD_LIBRARY_PATH=/usr/lib/wsl/lib:$LD_LIBRARY_PATH  # under WSL",
+        "sudo ln -s libcuda.so.1 /usr/lib/x86_64-linux-gnu/libcuda.so && sudo ldconfig  # elsewhere",
+    ),
+    seen="cuDNN 8",
+)
+CUINIT_FAILED = FAMILY.fault("cuinit_failed", "Failed call to cuInit: {error}")
+GPU_NOT_COUNTED = FAMILY.fault("device_count_failed", "could not retrieve CUDA device count{}")
+LIBRARIES_MISSING = FAMILY.fault(
+    "libraries_missing",
+    "Cannot dlopen some GPU libraries",
+    meaning="a library of CUDA is missing, or is not where the loader looks",
+    fix=(
+        "pip install 'tensorflow[and-cuda]'  # 2.16.1 does not find them all the same: use 2.17 or newer",
+        "TF_CPP_VMODULE=dso_loader=1 python -c 'import tensorflow as tf; tf.config.list_physical_devices()'  # which",
+    ),
+    follows=True,
+    stage="LIBRARIES",
+)
+CUINIT_CALL_FAILED = FAMILY.fault("cuinit_call_failed", "failed call to cuInit", "Failed call to cuInit")
+GPU_TYPE_DISABLED = FAMILY.fault(
+    "gpu_type_disabled",
+    "Device factory 'GPU' disabled by TF_ENABLED_DEVICE_TYPES",
+    "Device factory 'GPU' disabled",
+)
+GPU_IGNORED = FAMILY.fault("gpu_ignored", "Ignoring visible gpu device{}")
+TOO_FEW_CORES = FAMILY.fault(
+    "too_few_cores",
+    "Ignoring visible gpu device (device: {:d}, name: {name}, pci bus id: {pci:b}, {}) with core count: {cores:d}. "
+    "The minimum required count is {least:d}",
+)
+TOO_LOW_CAPABILITY = FAMILY.fault(
+    "too_low_capability",
+    "Ignoring visible gpu device (device: {:d}, name: {name}, pci bus id: {pci:b}, {}) with Cuda compute capability "
+    "{has:v}. The minimum required Cuda capability is {least:v}",
+)
+DEVICE_CREATED = FAMILY.sign(
+    "device_created",
+    "{thread:d} gpu_device.cc:{:d}] Created device {:s}device:GPU:{number:d} with {mib:d} MB memory:{} pci bus id: "
+    "{pci:b}",
+    "Created device {:s}device:GPU:{number:d} with {mib:d} MB memory:{} pci bus id: {pci:b}",
+)
+DEVICE_BUSY = FAMILY.fault(
+    "device_busy",
+    "CUDA-capable device(s) is/are busy or unavailable",
+    "CUDA_ERROR_DEVICE_UNAVAILABLE",
+    "cudaErrorDevicesUnavailable",
+    "all CUDA-capable devices are busy or unavailable",
+    "busy or unavailable",
+    meaning="another process holds the GPU, which is set to serve one process, or the GPU is in a bad state",
+    fix=(
+        "nvidia-smi  # compute mode, and the process that holds it",
+        "sudo nvidia-smi -c DEFAULT  # many processes may use it",
+        "sudo nvidia-smi --gpu-reset -i 0  # the GPU that fails, no process using it; or reboot",
+    ),
+    stage="CONTEXT",
+)
+SYSTEM_NOT_READY = FAMILY.fault(
+    "system_not_ready",
+    "CUDA_ERROR_SYSTEM_NOT_READY",
+    "SYSTEM_NOT_READY",
+    "cudaErrorSystemNotReady",
+    "system not yet initialized",
+    meaning="the GPUs are joined by NVSwitch, and the fabric manager does not run or is not of the driver's version",
+    fix=(
+        "sudo systemctl enable --now nvidia-fabricmanager  # installed in the version of the driver",
+        "nvidia-smi -q | grep -A2 -i fabric  # must say Completed",
+    ),
+)
+TWO_DRIVER_VERSIONS = FAMILY.fault(
+    "two_driver_versions",
+    "kernel version {module:s} does not match DSO version {library:s}",
+    "Driver/library version mismatch",
+    "NVML/RM version mismatch",
+    meaning="the driver's libraries and its kernel module are of different versions",
+    fix=(
+        "sudo reboot  # after an upgrade of the driver the old module is loaded until then",
+        "cat /proc/driver/nvidia/version; ldconfig -p | grep libcuda.so.1  # the two versions",
+        "# in an image: it must not have driver libraries (libcuda.so.*, libnvidia-*) of its own",
+    ),
+)
+DRIVER_TOO_OLD = FAMILY.fault(
+    "driver_too_old",
+    "driver version is insufficient for CUDA runtime version",
+    "cudaErrorInsufficientDriver",
+    meaning="the NVIDIA driver is too old for the CUDA that this program brings",
+    fix=(
+        "nvidia-smi  # names the driver, and the newest CUDA that it runs",
+        "sudo apt install nvidia-driver-580  # or another way to a newer driver (Windows: nvidia.com); then reboot",
+        "# or a TensorFlow of an older CUDA: 2.12-2.14 have 11.8 (driver 450.80), 2.15-2.21 CUDA 12 (525.60)",
+    ),
+)
+GPU_FAILED = FAMILY.fault(
+    "gpu_failed",
+    "CUDA_ERROR_ECC_UNCORRECTABLE",
+    "cudaErrorECCUncorrectable",
+    "uncorrectable ECC error encountered",
+    "GPU is lost",
+    "fallen off the bus",
+    meaning="the GPU, its memory, its power or its connection has failed",
+    fix=(
+        "sudo dmesg | grep -i -e nvrm -e xid; nvidia-smi -q -d ECC,ROW_REMAPPER",
+        "sudo reboot  # or: sudo nvidia-smi --gpu-reset -i 0, the GPU that fails, no process using it",
+        "# if it comes again: check power, seat and temperature, and have the GPU replaced",
+    ),
+)
+CUDA_UNKNOWN = FAMILY.fault(
+    "cuda_unknown",
+    "CUDA_ERROR_UNKNOWN",
+    "cudaErrorUnknown",
+    meaning="the driver met a state that it has no name for: after sleep, a module in a bad state, device files, a GPU "
+    "that failed",
+    fix=(
+        "sudo rmmod nvidia_uvm && sudo modprobe nvidia_uvm  # after the machine slept, no GPU being in use; or reboot",
+        "ls -l /dev/nvidia*; sudo nvidia-modprobe -u -c 0  # device files",
+        "sudo dmesg | grep -i -e nvrm -e xid",
+    ),
+    possible=True,
+)

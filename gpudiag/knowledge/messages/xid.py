@@ -1,0 +1,231 @@
+"""Xid: what the kernel module of the NVIDIA driver writes into the kernel's log when something fails on a GPU.
+
+The numbers are those of ``nverror.h`` in NVIDIA's open kernel modules (595); what they mean for a user is NVIDIA's
+catalogue of Xids, in words of our own.
+"""
+
+from __future__ import annotations
+
+from gpudiag.knowledge.message import Family, Message, Worth
+
+FAMILY = Family(
+    "Xid: errors in the kernel's log",
+    stage="FIRST_OP",
+    seen="NVIDIA driver",
+    url="https://docs.nvidia.com/deploy/xid-errors/",
+)
+
+_PROGRAM = (
+    "CUDA_LAUNCH_BLOCKING=1 python program.py  # the traceback names the operation that failed",
+    "# if other programs fail on this GPU too: sudo dcgmi diag -r 3",
+)
+_RESET = (
+    "sudo nvidia-smi --gpu-reset -i 0  # the GPU of the PCI address in the line, no process using it; or reboot",
+    "nvidia-smi -q -d ECC,ROW_REMAPPER  # errors of its memory",
+    "sudo dcgmi diag -r 3  # if it comes again, the GPU is to be replaced",
+)
+_LOST = (
+    "sudo reboot  # or switch the machine off and on: the GPU does not answer until then",
+    "# check power cables, seat, temperature and the power supply; another slot if it comes again",
+    "nvidia-smi -q -d TEMPERATURE,POWER",
+)
+_GSP = (
+    "sudo nvidia-smi --gpu-reset -i 0  # the GPU of the PCI address in the line, no process using it; or reboot",
+    "# update the driver: many such faults were fixed",
+    "echo options nvidia NVreg_EnableGpuFirmware=0 | sudo tee /etc/modprobe.d/nvidia-gsp.conf  # proprietary module",
+)
+_NVLINK = (
+    "nvidia-smi nvlink -e; nvidia-smi nvlink -s  # errors and state of each link",
+    "sudo systemctl status nvidia-fabricmanager  # of the driver's version, if the GPUs are joined by NVSwitch",
+    "sudo reboot",
+)
+_UPDATE = ("# update the driver; report it to NVIDIA with nvidia-bug-report.sh if it comes again",)
+
+_ROWS: tuple[tuple[str, str, tuple[str, ...], bool], ...] = (
+    # numbers, meaning, fix, whether others lead to it
+    ("8", "the GPU stopped: a kernel ran longer than the driver's watchdog allows", _PROGRAM, True),
+    (
+        "13",
+        "a kernel of the program failed on the GPU: an address, an instruction or an index that is not valid",
+        _PROGRAM,
+        True,
+    ),
+    ("31", "the program read or wrote memory of the GPU that it does not have", _PROGRAM, True),
+    ("32 80", "commands for the GPU were damaged on their way: the driver, memory of the host, or PCIe", _LOST, True),
+    ("38", "the firmware of the driver failed", (*_RESET[:1], *_UPDATE), False),
+    ("43", "the driver ended what a program ran on the GPU; the program, as a rule, is at fault", _PROGRAM, True),
+    (
+        "45",
+        "the driver cleaned up after a program that ended or failed; another Xid before it names the fault",
+        ("# look at the Xid before this one; alone it only says that a program was ended",),
+        True,
+    ),
+    ("44", "the GPU failed while it changed from one program to another", (*_RESET[:1], *_UPDATE), True),
+    ("48 140 171 172", "memory of the GPU has an error that cannot be corrected", _RESET, False),
+    (
+        "56 57",
+        "the GPU's display or its memory failed",
+        _LOST,
+        True,
+    ),
+    ("58 175", "the GPU's memory system has failed", _RESET, False),
+    ("59 61 62 122 123 124", "the GPU's power controller has failed", _LOST, False),
+    (
+        "63 156 160",
+        "a bad place of the GPU's memory was taken out of use; it takes effect after a reset",
+        _RESET[:2],
+        False,
+    ),
+    (
+        "64 157 161",
+        "a bad place of the GPU's memory could not be taken out of use: the GPU is to be replaced",
+        _RESET,
+        False,
+    ),
+    ("66 67", "the program or the driver used memory of the GPU in a way that is not allowed", _PROGRAM, True),
+    (
+        "39 40 41 70 71 72 75 76 77 85 126 127 128 129 130 131 132 133 134 135",
+        "an engine of the GPU that copies memory has failed",
+        _RESET,
+        True,
+    ),
+    (
+        "68 83 84 88 89 96 97 98 47 65 73 142 82 99 100 101 102 103 104 105 86 139",
+        "an engine of the GPU for video has failed",
+        _UPDATE,
+        True,
+    ),
+    ("69", "the GPU refused commands of the program or of the driver", _PROGRAM, True),
+    (
+        "74 108 137 144 145 146 147 148 149 150 155 166 170",
+        "an NVLink connection of the GPU has an error",
+        _NVLINK,
+        False,
+    ),
+    (
+        "78",
+        "a virtual GPU could not be started",
+        ("# the vGPU's driver must fit the host's; see the host's log",),
+        False,
+    ),
+    ("79", "the GPU does not answer any more: it has fallen off the PCIe bus", _LOST, False),
+    ("81", "the GPU's VGA unit has failed", _LOST, True),
+    ("87", "the driver reports on itself", _UPDATE, True),
+    ("92", "the GPU's memory has many errors that could be corrected", _RESET, True),
+    (
+        "94",
+        "memory of the GPU has an error that was contained: only the program that used it was ended",
+        ("# start the program again", *_RESET),
+        False,
+    ),
+    (
+        "95",
+        "memory of the GPU has an error that could not be contained: all programs on it are affected",
+        _RESET,
+        False,
+    ),
+    ("109", "the GPU did not change from one program to another in time", _RESET, True),
+    ("110", "the GPU's security processor has failed", _LOST, False),
+    ("119 120 158", "the GPU's system processor (GSP) does not answer the driver", _GSP, False),
+    ("121 173", "the link between the GPU and its CPU has an error", _LOST, False),
+    ("125", "the GPU's own storage of its settings (InfoROM) is damaged", _UPDATE, False),
+    ("136", "an NVLink connection could not be trained", _NVLINK, False),
+    ("138 159 169", "a part of the GPU has failed", _RESET, True),
+    ("143", "the GPU could not be initialised", _LOST, False),
+    ("151", "keys of confidential computing could not be renewed", _RESET[:1], False),
+    (
+        "154",
+        "the driver says what must be done before the GPU is used again: the end of the line names it",
+        _RESET,
+        False,
+    ),
+    ("167 176", "the GPU's PCIe connection has failed", _LOST, False),
+    ("168", "the GPU has less memory than it should have", _RESET, False),
+)
+
+
+def _rows() -> dict[str, Message]:
+    found: dict[str, Message] = {}
+    for numbers, meaning, fix, possible in _ROWS:
+        first, *_ = numbers.split()
+        message = FAMILY.fault(f"xid_{first}", meaning=f"Xid {{code}}: {meaning}", fix=fix, possible=possible)
+        found |= dict.fromkeys(numbers.split(), message)
+    return found
+
+
+BY_NUMBER = _rows()
+XID = FAMILY.add(
+    Worth.FAULT,
+    "xid",
+    pattern=r"NVRM: (?:GPU at \S{1,60} )?Xid \([^)]{1,60}\): (?P<code>\d{1,4})\b",
+    words=("xid",),
+    codes=BY_NUMBER,
+    meaning="Xid {code}: the kernel module reports a fault of the GPU",
+    fix=("sudo dmesg | grep -i -e nvrm -e xid  # all that it reported", *_UPDATE),
+    possible=True,
+)
+FAMILY.fault(
+    "rm_init_failed",
+    "NVRM: RmInitAdapter failed",
+    "NVRM: GPU {:s} RmInitAdapter failed",
+    "rm_init_adapter failed",
+    meaning="the kernel module cannot initialise the GPU: a driver that does not know it, firmware, power or PCIe",
+    fix=(
+        "sudo dmesg | grep -i nvrm  # the lines before this one",
+        "sudo apt install nvidia-driver-580-open  # Blackwell and newer need the open kernel module; then reboot",
+        *_LOST[:2],
+    ),
+    stage="DRIVER",
+)
+FAMILY.fault(
+    "module_version_mismatch",
+    "NVRM: API mismatch: the client has the version {library:v}, but this kernel module has the version {module:v}",
+    "NVRM: API mismatch",
+    meaning="the driver's libraries and its kernel module are of different versions",
+    fix=("sudo reboot  # after an upgrade of the driver the old module is loaded until then",),
+    stage="DRIVER",
+)
+FAMILY.fault(
+    "gsp_timeout",
+    "Back to back GSP RPC timeout detected",
+    "GSP RPC timeout",
+    "Timeout after {:d}s of waiting for RPC response from GPU",
+    "_issueRpcAndWait: rpcRecvPoll timedout",
+    meaning="the GPU's system processor (GSP) does not answer the driver",
+    fix=_GSP,
+)
+FAMILY.fault(
+    "legacy_gpu",
+    "NVRM: The NVIDIA {name} GPU installed in this system is supported through the NVIDIA {series:v}.xx Legacy drivers",
+    "is supported through the NVIDIA {series:s} Legacy drivers",
+    meaning="this driver has no support for the GPU any more",
+    fix=("# install the driver of series {series}, and a TensorFlow whose CUDA it runs",),
+    stage="DRIVER",
+)
+FAMILY.fault(
+    "open_module_needed",
+    "requires use of the NVIDIA open kernel modules",
+    meaning="this GPU needs the open kernel modules, and the proprietary ones are installed",
+    fix=("sudo apt install nvidia-driver-580-open  # then reboot",),
+    stage="DRIVER",
+)
+FAMILY.fault(
+    "no_module_for_kernel",
+    "modprobe: FATAL: Module nvidia not found in directory {folder:s}",
+    "could not insert 'nvidia': No such device",
+    meaning="the kernel module of the NVIDIA driver was not built for this kernel, or finds no GPU",
+    fix=("sudo apt install linux-headers-$(uname -r) && sudo dkms autoinstall && sudo modprobe nvidia",),
+    stage="DRIVER",
+)
+FAMILY.fault(
+    "module_key_rejected",
+    "could not insert 'nvidia': Key was rejected by service",
+    "Lockdown: modprobe: unsigned module loading is restricted",
+    "could not insert 'nvidia': Required key not available",
+    meaning="Secure Boot refuses the kernel module of the NVIDIA driver, which is not signed",
+    fix=(
+        "sudo mokutil --import /var/lib/shim-signed/mok/MOK.der  # enrol the key; then reboot and confirm it",
+        "# or switch Secure Boot off in the firmware",
+    ),
+    stage="DRIVER",
+)
