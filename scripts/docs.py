@@ -250,9 +250,8 @@ def messages(worth: str) -> str:
     asking: dict[Message, list[str]] = {}
     for cause in diagnosis.rules():
         link = _link(cause.id, f"causes/{page_of(cause.stage)}.md", cause.id)
-        for value in vars(sys.modules[cause.find.__module__]).values():
-            if isinstance(value, Message):
-                asking.setdefault(value, []).append(link)
+        for message in cause.reads:
+            asking.setdefault(message, []).append(link)
     return "\n".join(
         _message(one, asking.get(one, []))
         for one in MESSAGES
@@ -263,8 +262,10 @@ def messages(worth: str) -> str:
 def _message(message: Message, causes: list[str]) -> str:
     texts = [re.sub(r"{(\w+)[^}]*}", r"<\1>", text) for text in message.texts]
     texts = [re.sub(r"{[^}]*}", "...", text) for text in texts]
-    meaning = f"{message.meaning[:1].upper()}{message.meaning[1:]}." if message.meaning else ""
+    said = with_names(message.meaning)
+    meaning = f"{said[:1].upper()}{said[1:]}." if said else ""
     parts = [f"### {message.name}", "\n".join(["```text", *texts, "```"]), _filled(_escaped(meaning))]
+    parts.append("\n".join(["```shell", *map(with_names, message.fix), "```"]) if message.fix else "")
     parts.append(_filled(f"Causes: {', '.join(causes)}." if causes else ""))
     return "\n\n".join(filter(None, parts)) + "\n"
 

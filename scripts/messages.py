@@ -1,10 +1,12 @@
 """Counts what the table of messages covers of what TensorFlow can print, and writes ``reports/messages.md``.
 
-    python scripts/messages.py CHECKOUT [--list]
+    python scripts/messages.py CHECKOUT [--nccl FOLDER] [--nverror FILE] [--list]
 
 CHECKOUT is a folder with TensorFlow's sources. Texts are taken from the calls that log (``LOG(ERROR)``, ``VLOG(0)``)
 or make an error (``errors::Internal``, ``absl::InternalError``, ``raise ValueError``) in the folders that concern GPUs.
-What varies in a text is ``{}`` here. ``--list`` prints each text that is neither covered nor left out.
+What varies in a text is ``{}`` here. With the folder ``src`` of NCCL, and ``nverror.h`` of NVIDIA's open kernel
+modules, NCCL's warnings and the numbers of Xid are counted, too. ``--list`` prints each text that is neither covered
+nor left out.
 """
 
 from __future__ import annotations
@@ -22,7 +24,7 @@ from tabulate import tabulate
 
 from gpudiag.knowledge.log import recognised
 from gpudiag.knowledge.message import Worth
-from gpudiag.knowledge.messages import FAMILIES, MESSAGES
+from gpudiag.knowledge.messages import FAMILIES, MESSAGES, xid
 
 RESULT = Path(__file__).resolve().parent.parent / "reports" / "messages.md"
 XLA = "third_party/xla/xla"
@@ -99,7 +101,44 @@ NOT_HERE = re.compile(
 )
 """Tests, and what is for other makers' devices."""
 
-LEFT_OUT: tuple[tuple[str, str, str], ...] = ()
+_CHECK = (
+    r"(?i)must |should |expect|invalid|mismatch|unexpected|not match|does ?n[o']t match|cannot be|is null|nullptr|"
+    r"out of (?:range|bound)|\bnot (?:found|initialized|set|registered)\b|already|requires?\b|missing|only one|empty|"
+    r"unknown|inconsistent|duplicate|malformed|too (?:large|many|big)|not available|never happen|not a |no such|must$"
+)
+_FEATURE = (
+    r"(?i)not (?:yet )?(?:implemented|support)|un(?:implemented|supported)|doesn't support|only support|not possible"
+)
+
+LEFT_OUT: tuple[tuple[str, str, str], ...] = (
+    ("python/distribute", "", "a use of the API that the text itself explains, or progress of a strategy"),
+    (r"\.py$", "", "a use of the API that the text itself explains"),
+    (r"", _FEATURE, "names what TensorFlow cannot do, in its own words: another way to write the program is needed"),
+    (
+        "core/kernels|core/framework/op_kernel",
+        "",
+        "a check of an operation's arguments: the text itself says what is wrong with the program",
+    ),
+    (
+        r"core/(?:common_runtime/(?:eager/|\w*(?:executor|placer|rendezvous|collective))|framework/|distributed_runtime|nccl/|"
+        r"common_runtime/gpu/gpu_util)",
+        "",
+        "a check of TensorFlow on its own graph or cluster: nothing about a GPU leads to it",
+    ),
+    ("compiler/jit|grappler|kernel_gen", "", "a step of a compiler: nothing about a GPU leads to it"),
+    (
+        "xla/backends|xla/service|xla/pjrt|compilation_provider|stream_executor/gpu/tma|autotun",
+        "",
+        "a check of XLA on its own program: nothing that a user sets leads to it",
+    ),
+    ("stream_executor|xla/tsl", _CHECK, "a check of XLA on its own calls: nothing that a user sets leads to it"),
+    (
+        "",
+        r"(?i)dump|debug|wrote|writing|will log|inputs for|outputs for|input #|output #|test",
+        "printed for developers",
+    ),
+    ("", _CHECK, "a check of TensorFlow on its own calls: nothing that a user sets leads to it"),
+)
 """Files and texts (patterns), and why no entry is made of them; the first that fits counts."""
 
 _START = re.compile(
@@ -133,7 +172,8 @@ class Printed:
     @property
     def covered(self) -> bool:
         """Whether the table knows it, whatever stands where it varies."""
-        return any(recognised(self.text.replace("{}", fill)) for fill in _FILLS)
+        filled = (self.text.replace("{}", fill) for fill in _FILLS)
+        return any(recognised(text) or recognised(f"{text} {fill}") for text, fill in zip(filled, _FILLS, strict=True))
 
     @property
     def left_out(self) -> str:
@@ -145,35 +185,28 @@ class Printed:
 
 def of_cpp(source: str) -> Iterator[tuple[int, str, str]]:
     """Yield line, kind and text of each call in C++ that logs or makes an error."""
+    source = re.sub(r"(?m)^[ \t]*//[^\n]*", "", source)
     for start in _START.finditer(source):
-        text = _joined(source, start.end(), depth=0 if start["log"] else 1)
+        text = _joined(source, start.end(), call=not start["log"])
         if len(re.sub(r"[^A-Za-z]|\{\}", "", text)) >= _LEAST_LETTERS:
             yield source.count("\n", 0, start.start()) + 1, start["level"] or "error", text
 
 
-def _joined(source: str, at: int, depth: int) -> str:
-    """Return the literals of the statement that goes on ``at``, joined; ``{}`` for what is between them."""
+def _joined(source: str, at: int, *, call: bool) -> str:
+    """Return the literals of the call or statement that goes on ``at``, joined; ``{}`` for what is between them."""
     parts: list[str] = []
+    depth = int(call)
     for token in _TOKEN.finditer(source, at):
         sign = token["sign"]
-        if sign in ("(", "[", "{"):
-            depth += 1
-        elif sign in (")", "]", "}"):
-            depth -= 1
-            if depth == 0 and not source.startswith("<<", _skip(source, token.end())) and at == 0:
-                break
-        if sign == ";" or depth < 0:
+        depth += (sign in ("(", "[", "{")) - (sign in (")", "]", "}"))
+        if sign == ";" or depth < int(call):
             break
         if (text := token["text"]) is not None:
             parts.append(_FORMAT.sub(lambda found: "%" if found[0] == "%%" else "{}", _unescaped(text)))
         elif token["other"] and token["other"] not in ("<", ",") and (not parts or parts[-1] != "{}"):
             parts.append("{}")
-    text = re.sub(r"(?:\{\}\s*){2,}", "{} ", "".join(parts))
+    text = re.sub(r"(?:\{\}\s*){2,}", "{} ", "".join(parts)).strip()
     return " ".join(re.sub(r"^(?:\{\}\s*)+|(?:\s*\{\})+$", "", text).split())
-
-
-def _skip(source: str, at: int) -> int:
-    return at + len(source[at:]) - len(source[at:].lstrip())
 
 
 def _unescaped(text: str) -> str:
@@ -213,6 +246,24 @@ def _constant(node: ast.expr) -> str:
     return "{}"
 
 
+def of_nccl(folder: Path) -> list[Printed]:
+    """Return the texts of NCCL's warnings."""
+    found: dict[str, Printed] = {}
+    for file in sorted(one for one in folder.rglob("*") if one.suffix in (".cc", ".h")):
+        source = file.read_text(encoding="utf-8", errors="replace")
+        for start in re.finditer(r"\bWARN\(", source):
+            text = _joined(source, start.end(), call=True)
+            if len(re.sub(r"[^A-Za-z]|\{\}", "", text)) >= _LEAST_LETTERS:
+                line = source.count("\n", 0, start.start()) + 1
+                found.setdefault(text, Printed("NCCL", file.relative_to(folder).as_posix(), line, "WARN", text))
+    return list(found.values())
+
+
+def of_nverror(header: str) -> dict[str, str]:
+    """Return the numbers of Xid that the driver's header names, and their names."""
+    return {number: name for name, number in re.findall(r"#define (\w+) +\((\d+)\)", header) if "LEVEL" not in name}
+
+
 def extracted(checkout: Path) -> list[Printed]:
     """Return every text that the listed folders of a checkout can print, each once a family."""
     seen: set[Path] = set()
@@ -239,8 +290,8 @@ def _with_sum(counts: dict[str, tuple[int, ...]]) -> dict[str, tuple[int, ...]]:
     return counts | {"all": tuple(map(sum, zip(*counts.values(), strict=True)))}
 
 
-def table(printed: list[Printed]) -> str:
-    """Return the report."""
+def table(printed: list[Printed], others: str = "") -> str:
+    """Return the report; ``others`` is what it says of other sources."""
     counts: dict[str, tuple[int, ...]] = {}
     for family in FOLDERS:
         ours = [one for one in printed if one.family == family]
@@ -277,6 +328,7 @@ def table(printed: list[Printed]) -> str:
             "",
             tabulate(reasons.most_common(), headers=("reason", "texts"), tablefmt="github"),
             "",
+            *([others, ""] if others else []),
             "## The table",
             "",
             tabulate(
@@ -289,9 +341,40 @@ def table(printed: list[Printed]) -> str:
     )
 
 
+def _nccl(folder: Path | None) -> list[str]:
+    if folder is None:
+        return []
+    printed = of_nccl(folder)
+    own = [one for one in printed if one.covered]
+    return [
+        "## NCCL",
+        "",
+        f"{len(printed)} texts of WARN in the sources of NCCL, of which {len(own)} have a message of their own. Any",
+        "other line with `NCCL WARN` is recognised as a warning of NCCL, without a fix: most are checks of NCCL on its",
+        "own state.",
+    ]
+
+
+def _xid(header: Path | None) -> list[str]:
+    if header is None:
+        return []
+    names = of_nverror(header.read_text(encoding="utf-8"))
+    open_ = sorted(names.keys() - xid.BY_NUMBER.keys(), key=int)
+    return [
+        "",
+        "## Xid",
+        "",
+        f"{len(names)} numbers in the driver's header, of which {len(names) - len(open_)} have a meaning and a fix of",
+        "their own. The others are recognised as an Xid, and their number is shown: they are reserved, of displays and",
+        f"virtual machines, or say nothing that a user can act on: {', '.join(open_)}.",
+    ]
+
+
 def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("checkout", type=Path)
+    parser.add_argument("--nccl", type=Path, help="the folder src of NCCL")
+    parser.add_argument("--nverror", type=Path, help="nverror.h of NVIDIA's open kernel modules")
     parser.add_argument("--list", action="store_true", help="print the open texts instead of writing the report")
     options = parser.parse_args()
     printed = extracted(options.checkout)
@@ -303,7 +386,8 @@ def main() -> int:
             if not one.covered and not one.left_out:
                 print(f"{one.family}\t{one.file}:{one.line}\t{one.kind}\t{one.text}")
         return 0
-    RESULT.write_text(table(printed), encoding="utf-8")
+    others = [line for one in (_nccl(options.nccl), _xid(options.nverror)) for line in one]
+    RESULT.write_text(table(printed, "\n".join(others)), encoding="utf-8")
     covered = sum(one.covered for one in printed)
     print(f"{RESULT.name}: {covered} of {len(printed)} texts are covered, {len(MESSAGES)} messages")
     return 0

@@ -19,6 +19,14 @@ NCCL_WARNING = FAMILY.add(
     pattern=r"(?i)NCCL WARN(?P<what>(?:(?!NCCL WARN).){0,300})",  # a log may repeat the words without end
     words=("nccl",),
     seen="NCCL",
+    meaning="NCCL names a fault:{what}",
+    fix=(
+        "NCCL_DEBUG=INFO python program.py 2>&1 | tee app.log  # on every rank: the first WARN names the fault",
+        "nvidia-smi topo -m; df -h /dev/shm; ulimit -l -n  # how GPUs are joined; what NCCL needs of the system",
+    ),
+    possible=True,
+    follows=True,
+    url="https://docs.nvidia.com/deeplearning/nccl/user-guide/docs/troubleshooting.html",
 )
 GPUS_EXCHANGE = FAMILY.sign(
     "gpus_exchange",
