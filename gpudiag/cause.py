@@ -39,6 +39,7 @@ from gpudiag.hostfacts import (
 from gpudiag.knowledge.message import Message
 from gpudiag.log import Log
 from gpudiag.model import Figure, Finding, Gpu, Judged, Limits, RootCause, Row, Severity, Stage, Sure, Trial
+from gpudiag.origin import Origin
 from gpudiag.plaintext import with_names
 from gpudiag.probe import Reading
 from gpudiag.probes.discovery import trace
@@ -54,6 +55,10 @@ class Variables(dict[str, str]):
 
 class Program(Log):
     """The log of the user's own program; empty where none was given."""
+
+
+class LogAlone(Program):
+    """The same where nothing is known of the machine that wrote it; else facts say more than its lines."""
 
 
 @dataclass(frozen=True)
@@ -102,6 +107,18 @@ class Evidence:
         return Program(self.lines)
 
     @cached_property
+    def origin(self) -> Origin:
+        """Where that log comes from."""
+        facts = self.facts.tensorflow
+        installed = () if isinstance(facts, Unknown) else facts.distributions
+        return Origin(self.lines, installed[0].version if installed else "")
+
+    @property
+    def is_log_alone(self) -> bool:
+        """True: nothing is known of the machine that wrote the log, so nothing is said of this one."""
+        return isinstance(self.facts.system, Unknown) and isinstance(self.facts.driver, Unknown) and not self.rows
+
+    @cached_property
     def listing(self) -> Log:
         """What TensorFlow said when it was started as the user's own programs are."""
         return Log(line.text for line in self.trace.lines) if self.trace is not None else Log(())
@@ -121,6 +138,8 @@ GIVEN: dict[type, Callable[[Evidence], Any]] = {
     Evidence: lambda evidence: evidence,
     Facts: lambda evidence: evidence.facts,
     Program: lambda evidence: evidence.program,
+    LogAlone: lambda evidence: LogAlone(evidence.lines) if evidence.is_log_alone else None,
+    Origin: lambda evidence: evidence.origin,
     Variables: lambda evidence: Variables(evidence.facts.variables),
     ContainerFacts: lambda evidence: evidence.facts.container,
     DeviceNodeFacts: lambda evidence: evidence.facts.device_nodes,

@@ -295,6 +295,72 @@ def check(
     return report.exit_code
 
 
+@cli.command()
+@click.argument("log", nargs=-1, type=click.Path(path_type=Path, exists=True, dir_okay=False, allow_dash=True))
+@click.option("--here", is_flag=True, help="The LOG is of this machine: look at the machine, too.", **variable("HERE"))
+@click.option(
+    "--simulate",
+    metavar="SPEC",
+    help="Without LOG or with --here: look at simulated GPUs, as 'gpudiag check --simulate' does.",
+    **variable("SIMULATE"),
+)
+@fault_option
+@formatted
+@click.option("-q", "--quiet", is_flag=True, help="No progress on standard error.", **variable("QUIET"))
+@debug_option
+def why(
+    *,
+    log: tuple[Path, ...],
+    here: bool,
+    simulate: str | None,
+    fault: tuple[str, ...],
+    format_: str,
+    output: tuple[Path, ...],
+    mask: bool,
+    verbose: bool,
+    quiet: bool,
+) -> int:
+    """Say why no GPU is used, or why a program fails on it: the cause, what shows it, and the fix.
+
+    LOG is what a program printed (- for standard input), on whatever machine: its lines are explained, and nothing of
+    this machine is looked at. Without LOG it is this machine, without the table of probes: gpudiag check has that.
+
+    Exit status: 0 nothing wrong was found, 1 a cause was found, 2 wrong usage, 3 gpudiag broke, 5 nothing could be
+    said.
+    """
+    from gpudiag import catalogue, isolate, programlog, runner, world
+    from gpudiag import why as reasons
+    from gpudiag.progress import Progress
+    from gpudiag.signals import Signals
+
+    if fault and not simulate:
+        raise UsageError("--fault needs --simulate: faults are injected into simulated machines only.")
+    _reserve(output)
+    command = ("gpudiag", *map(printable, sys.argv[1:]))
+    with ExitStack() as stack:
+        signals = stack.enter_context(Signals())
+        lines = tuple(
+            line for path in log for line in programlog.read(path, lambda: signals.received is not None, option="")
+        )
+        if signals.received is not None:
+            return 128 + signals.received
+        if log and not here:
+            report = reasons.explained(lines, command)
+        else:
+            options = runner.Options(
+                entries=catalogue.select(reasons.PROBES),
+                level="full",
+                lines=lines,
+                isolation="fork" if isolate.fork_refusal() is None else "spawn",
+                command=command,
+                machine=world.machine(simulate, fault, stack),
+            )
+            with Progress(quiet=quiet, verbose=verbose) as progress:
+                report = runner.run(options, progress, signals)
+        _deliver(report, format_, output, mask=mask, verbose=verbose, head=True)
+    return reasons.exit_code(report)
+
+
 @cli.command(context_settings={"ignore_unknown_options": True})
 @click.argument("spec", required=False)
 @click.argument("command", nargs=-1, type=click.UNPROCESSED)
@@ -514,7 +580,9 @@ def _reserve(output: tuple[Path, ...]) -> None:
         reserve(output)
 
 
-def _deliver(report: Any, format_: str, output: tuple[Path, ...], *, mask: bool, verbose: bool) -> None:
+def _deliver(
+    report: Any, format_: str, output: tuple[Path, ...], *, mask: bool, verbose: bool, head: bool = False
+) -> None:
     """Write the report to every file and to standard output; what cannot be written costs none of the others."""
     from gpudiag import report as formats
     from gpudiag.output import write
@@ -526,12 +594,13 @@ def _deliver(report: Any, format_: str, output: tuple[Path, ...], *, mask: bool,
     failures = []
     for path in output:
         try:
-            write(path, formats.render(report, formats.format_of(path), width=80, color=False, verbose=verbose))
+            text = formats.render(report, formats.format_of(path), width=80, color=False, verbose=verbose, head=head)
+            write(path, text)
         except Exception as error:  # a fault of one renderer, too, must not cost the other files
             failures.append(str(error) if isinstance(error, OutputError) else f"{path}: {_fault(error)}")
     color = _in_color()
     try:
-        text = formats.render(report, format_, width=_width(), color=color, verbose=verbose)
+        text = formats.render(report, format_, width=_width(), color=color, verbose=verbose, head=head)
         put(text, format_, color=color and format_ == "table")
     except BrokenPipeError:  # nobody wants to read it, which is not a fault
         _discard_output()

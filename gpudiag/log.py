@@ -186,6 +186,45 @@ def shortened(line: str, characters: int) -> str:
     return " … ".join([cut, *(one[:characters] for one in islice(lost, 1))])
 
 
+# --- what nobody knows -----------------------------------------------------------------------------------------------
+
+_RAISED = re.compile(r"^(?:E\s+)?(?:[A-Za-z_]\w*\.)*[A-Z]\w*(?:Error|Exception|Interrupt)\b(?::|$)|^what\(\): ")
+_WRONG = re.compile(
+    r"(?i)\berror\b|\bfail(?:s|ed|ure)?\b|\bfatal\b|\babort(?:ed|ing)\b|\bcannot\b|could ?n[o']t\b|\bunable to\b|"
+    r"\bsegmentation fault\b|\bcore dumped\b|\bkilled\b|\bout of memory\b|\bnot found\b|\bno such\b|\brefused\b|"
+    r"\btimed out\b|\bdenied\b|\bunsupported\b|\b[A-Z]+_(?:ERROR|STATUS)_[A-Z_]+|\bXid\b|\bWARN\b"
+)
+_FRAME_OF_A_STACK = re.compile(
+    r'^\s*(?:File "|at \S+\(|#\d+\s|@\s+0x|\*\*\* |raise \w|\[\[\{\{node |\.\.\.$|\^|~|Traceback |During handling of|'
+    r"The above exception)|^\s{4,}\S"
+)
+MOST_SUSPICIOUS = 5
+
+
+def suspicious(lines: Iterable[str], most: int = MOST_SUSPICIOUS) -> tuple[str, ...]:
+    """Return the texts of the lines that look most like a fault: errors first, then warnings; no frames of stacks.
+
+    A line that is known to be harmless is left out.
+    """
+    ranked: dict[str, int] = {}
+    for line in map(plain, lines):
+        if not line.strip() or _FRAME_OF_A_STACK.match(line):
+            continue
+        if any(event.message.worth in (Worth.HARMLESS, Worth.MISLEADING) for event in recognised(line)):
+            continue
+        level = next((one.level for one in parse([line])), "")
+        if level in ("F", "E") or _RAISED.search(line):
+            rank = 0
+        elif level != "I" and _WRONG.search(line):
+            rank = 1
+        elif level == "W":
+            rank = 2
+        else:
+            continue
+        ranked.setdefault(text(line), rank)
+    return tuple(sorted(ranked, key=lambda one: ranked[one])[:most])
+
+
 # --- what a program's traceback says ---------------------------------------------------------------------------------
 
 _FRAME = re.compile(r'File "(?P<file>[^"]+)", line (?P<line>\d+)')

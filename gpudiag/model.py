@@ -8,7 +8,7 @@ from typing import Any
 
 import msgspec
 
-from gpudiag.hostfacts import Facts, NvmlDevice
+from gpudiag.hostfacts import Facts, NvmlDevice, Unknown
 from gpudiag.missing import missing_gpus
 from gpudiag.placement import Placement
 from gpudiag.record import Record
@@ -286,6 +286,10 @@ class Diagnosis(Record):
     """Lines that name another fault than the one they follow from, each with what it means."""
     failed: tuple[Failed, ...] = ()
     """What could not be looked at: a cause may be missing here."""
+    origin: str = ""
+    """What the program's log says of where it was written: the release of TensorFlow, the system; "" for nothing."""
+    unexplained: tuple[str, ...] = ()
+    """Where no cause was found: the lines of the program's log that look most like a fault."""
 
     @property
     def broken_at(self) -> Stage | None:
@@ -369,6 +373,11 @@ class Report(Record):
     withheld: tuple[str, ...] | None = None
     """Why it is no ``PASS``, whatever its rows say: what is known of GPUs in scope that cannot be used. None: its
     verdict was reached, by an older gpudiag, without asking."""
+
+    @property
+    def is_log_alone(self) -> bool:
+        """True where a program's log is all that was looked at: nothing is said of a machine."""
+        return bool(self.lines) and not self.rows and isinstance(self.facts.system, Unknown)
 
     @property
     def counts(self) -> dict[str, int]:

@@ -33,17 +33,17 @@ _NO_TEXT = re.compile(r"[\0-\x08\x0e-\x1a\x1c-\x1f\ufffd]")
 """Characters that no program prints, but for a few: a log that was cut can have a hole."""
 
 
-def read(path: Path, stopped: Callable[[], bool]) -> tuple[str, ...]:
+def read(path: Path, stopped: Callable[[], bool], option: str = "--log ") -> tuple[str, ...]:
     """Return the lines of the log ``path`` (``-``: standard input), at most :data:`MOST_LINES` of them.
 
-    ``stopped`` is asked while a stream has nothing new, and now and then: once it is true no more is read. Raises
-    ``UsageError`` for what is not text or cannot be read.
+    Messages name it after the ``option`` that gave it. ``stopped`` is asked while a stream has nothing new, and now and
+    then: once it is true no more is read. Raises ``UsageError`` for what is not text or cannot be read.
     """
-    name = "standard input" if str(path) == "-" else str(path)
+    name = option + ("standard input" if str(path) == "-" else str(path))
     if str(path) != "-":
         file = os.open(path, os.O_RDONLY | getattr(os, "O_NONBLOCK", 0) | getattr(os, "O_CLOEXEC", 0))
     elif sys.stdin is None:
-        raise UsageError("--log -: standard input is closed.")
+        raise UsageError(f"{option}-: standard input is closed.")
     else:
         file = os.dup(sys.stdin.fileno())
     kept = Kept(_FIRST, _BETWEEN, MOST_LINES)
@@ -54,9 +54,9 @@ def read(path: Path, stopped: Callable[[], bool]) -> tuple[str, ...]:
         os.close(file)
     lines = kept.lines
     if not any(line.strip() for line in lines):
-        say(f"gpudiag: note: --log {name} is empty: nothing of the program was read")
+        say(f"gpudiag: note: {name} is empty: nothing of the program was read")
     elif len(lines) < kept.count:
-        say(f"gpudiag: note: --log {name}: {len(lines)} of its {kept.count} lines are looked at")
+        say(f"gpudiag: note: {name}: {len(lines)} of its {kept.count} lines are looked at")
     return lines
 
 
@@ -68,9 +68,9 @@ def _chunks(file: int, name: str, stopped: Callable[[], bool]) -> Iterator[bytes
     while not stopped():
         if done >= (MOST_BYTES // 2 if halves else MOST_BYTES):
             if not halves or size is None:
-                say(f"gpudiag: note: --log {name}: the first {MOST_BYTES >> 20} MiB were read, and not what follows")
+                say(f"gpudiag: note: {name}: the first {MOST_BYTES >> 20} MiB were read, and not what follows")
                 return
-            say(f"gpudiag: note: --log {name}: its first and its last {MOST_BYTES >> 21} MiB were read")
+            say(f"gpudiag: note: {name}: its first and its last {MOST_BYTES >> 21} MiB were read")
             os.lseek(file, size - MOST_BYTES // 2, os.SEEK_SET)
             halves, done = False, MOST_BYTES // 2
             yield b"\n"
@@ -100,9 +100,7 @@ def _lines(chunks: Iterator[bytes], name: str) -> Iterator[str]:
             text = decoder.decode(chunk)
             begins = text[:MOST_LINE_CHARACTERS]
             if len(_NO_TEXT.findall(begins)) > len(begins) / 10:
-                raise UsageError(
-                    f"--log {name} is not text. It is what a program prints: python program.py > app.log 2>&1"
-                )
+                raise UsageError(f"{name} is not text. It is what a program prints: python program.py > app.log 2>&1")
         else:
             text = decoder.decode(chunk)
         *whole, rest = f"{rest}{text}|".splitlines()  # the mark keeps the beginning of a line apart from a whole one

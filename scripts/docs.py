@@ -28,7 +28,7 @@ import click
 from click.testing import CliRunner
 
 import language
-from gpudiag import catalogue, cli, codec, config, describe, diagnosis, docs, pytest_plugin, report, simulator
+from gpudiag import catalogue, cli, codec, config, describe, diagnosis, docs, pytest_plugin, report, simulator, why
 from gpudiag.catalogue import Entry
 from gpudiag.cause import Known
 from gpudiag.knowledge.message import Message
@@ -302,6 +302,18 @@ def run(*arguments: str) -> str:
     return _fenced(f"$ gpudiag {' '.join(arguments)}\n{done.output}")
 
 
+def why_of(name: str) -> str:
+    """Return what ``gpudiag why`` prints about a log of ``tests/logs``."""
+    log = re.search(
+        r"^log = \'\'\'\n(.*?)\'\'\'$",
+        (ROOT / "tests" / "logs" / f"{name}.toml").read_text("utf-8"),
+        re.DOTALL | re.MULTILINE,
+    )
+    assert log is not None
+    explained = why.explained(tuple(log[1].splitlines()), ())
+    return _fenced(report.render(explained, "table", width=SAMPLE_WIDTH, color=False, head=True))
+
+
 def source(file: str, function: str) -> str:
     """Return a function of a file, with the imports of that file."""
     text = (ROOT / file).read_text(encoding="utf-8")
@@ -337,6 +349,7 @@ BLOCKS: dict[str, Callable[..., str]] = {
     "commands": commands,
     "messages": messages,
     "run": run,
+    "why": why_of,
     "source": source,
     "sample": sample,
     "sample-of": sample_of,

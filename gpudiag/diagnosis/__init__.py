@@ -11,7 +11,7 @@ from gpudiag.cause import TRACE, Evidence, Known
 from gpudiag.causes.shared import steps
 from gpudiag.knowledge.log import recognised
 from gpudiag.knowledge.message import Message, Worth
-from gpudiag.log import Log
+from gpudiag.log import Log, suspicious
 from gpudiag.model import Diagnosis, Failed, RootCause, Stage, Step, Sure
 from gpudiag.record import Record
 
@@ -43,11 +43,12 @@ class Looked(Record):
 _STEPS = "the trace"
 _HARMLESS = "harmless lines of the log"
 _MISLEADING = "misleading lines of the log"
+_SUSPICIOUS = "lines of the log that no cause explains"
 
 
 def parts(evidence: Evidence) -> tuple[str, ...]:
     """Return the names of the parts that make up the diagnosis: the causes that apply, the trace, the lines of logs."""
-    return (_STEPS, *(rule.id for rule in _applicable(evidence)), _HARMLESS, _MISLEADING)
+    return (_STEPS, *(rule.id for rule in _applicable(evidence)), _HARMLESS, _MISLEADING, _SUSPICIOUS)
 
 
 def look(part: str, evidence: Evidence) -> Looked:
@@ -60,6 +61,8 @@ def look(part: str, evidence: Evidence) -> Looked:
             found = Looked(lines=(evidence.program if evidence.lines else as_user.worrying).named(Worth.HARMLESS))
         elif part == _MISLEADING:
             found = Looked(lines=(evidence.program if evidence.lines else as_user).named(Worth.MISLEADING))
+        elif part == _SUSPICIOUS:
+            found = Looked(lines=suspicious(evidence.lines))
         else:
             (known,) = (one for one in rules() if one.id == part)
             found = Looked(causes=tuple(known.causes(evidence)))
@@ -84,14 +87,24 @@ def composed(evidence: Evidence, looked: Mapping[str, Looked]) -> Diagnosis:
     if not first and broken_at is not None:
         last = _ranked([rule for rule in rules if rule.declared.last_resort], looked)
         first = [cause for cause in last if cause.stage is broken_at]
+    explained = [line for cause in causes for line in cause.evidence] if evidence.lines else []
     return Diagnosis(
         steps=trace,
         causes=tuple(first),
         folded=tuple(cause for cause in causes if cause not in first),
-        harmless=looked[_HARMLESS].lines if _HARMLESS in looked else (),
-        misleading=looked[_MISLEADING].lines if _MISLEADING in looked else (),
+        harmless=_of_lines(_HARMLESS, looked, explained),
+        misleading=_of_lines(_MISLEADING, looked, explained),
         failed=tuple(Failed(part, one.failed) for part, one in looked.items() if one.failed),
+        origin=str(evidence.origin) if evidence.lines else "",
+        unexplained=() if causes else _of_lines(_SUSPICIOUS, looked, ()),
     )
+
+
+def _of_lines(part: str, looked: Mapping[str, Looked], explained: Iterable[str]) -> tuple[str, ...]:
+    """Return what a part says of lines of the log, without those that a cause shows: it says more of them."""
+    better = {event.message.meaning for line in explained for event in recognised(line) if event.message.meaning}
+    lines = looked[part].lines if part in looked else ()
+    return tuple(line for line in lines if not line.endswith(tuple(better)))
 
 
 def _applicable(evidence: Evidence) -> list[Known]:

@@ -26,11 +26,11 @@ def format_of(path: Path) -> str:
         ) from None
 
 
-def render(report: Report, format_: str, *, width: int, color: bool, verbose: bool = False) -> str:
+def render(report: Report, format_: str, *, width: int, color: bool, verbose: bool = False, head: bool = False) -> str:
     """Return ``report`` in one of :data:`FORMATS`, with a final newline.
 
     ``width`` (columns) and ``color`` matter to the table alone. ``verbose`` adds where operations ran and more of the
-    log of broken probes; JSON always holds everything.
+    log of broken probes; JSON always holds everything. ``head``: the table and Markdown end after the diagnosis.
     """
     match format_:
         case "json":
@@ -40,7 +40,7 @@ def render(report: Report, format_: str, *, width: int, color: bool, verbose: bo
         case "markdown":
             from gpudiag.report import markdown
 
-            return markdown.render(report, verbose=verbose)
+            return markdown.render(report, verbose=verbose, head=head)
         case "junit":
             from gpudiag.report import junit
 
@@ -48,5 +48,5 @@ def render(report: Report, format_: str, *, width: int, color: bool, verbose: bo
         case "table":
             from gpudiag.report import table
 
-            return table.render(report, width=width, color=color, verbose=verbose)
+            return table.render(report, width=width, color=color, verbose=verbose, head=head)
     raise ValueError(f"no format is called {format_!r}")

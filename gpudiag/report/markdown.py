@@ -17,8 +17,13 @@ _HEADERS = ("outcome", "probe", "device", "time", "measured")
 _ALIGNMENT = ("left", "left", "left", "right", "left")
 
 
-def render(report: Report, *, verbose: bool) -> str:
-    """Return the report as GitHub-flavoured Markdown."""
+def render(report: Report, *, verbose: bool, head: bool = False) -> str:
+    """Return the report as GitHub-flavoured Markdown; ``head``: only what was looked at and the diagnosis."""
+    if head:
+        heading = words.headline(report) or words.NO_CAUSE
+        about = [f"- {name}: {_text(text)}" for name, text in words.machine(report)]
+        blocks = list(_diagnosis(report)) or [f"## {_text(heading)}"]
+        return plain("\n\n".join([*blocks, "\n".join(about)]) + "\n")
     rows = [row for rows in report.areas.values() for row in rows]
     alike = [] if verbose else words.alike(rows)
     together = [row for same in alike for row in same]
@@ -50,7 +55,7 @@ def _diagnosis(report: Report) -> Iterator[str]:
         return
     yield f"## {_text(heading)}"
     diagnosis = report.diagnosis
-    if diagnosis.causes:
+    if diagnosis.causes and not report.is_log_alone:
         yield _text(words.steps(report))
     for cause in diagnosis.causes:
         (_, text), *rest = words.cause(cause)

@@ -38,14 +38,17 @@ _INDENT = " " * (len("outcome") + _GAP)
 """What belongs to a probe stands below its name."""
 
 
-def render(report: Report, *, width: int, color: bool, verbose: bool) -> str:
+def render(report: Report, *, width: int, color: bool, verbose: bool, head: bool = False) -> str:
     """Return the table, no line wider than ``width`` columns (but at least :data:`LEAST_WIDTH`).
 
-    Commands and addresses are longer where they must be: a terminal wraps them, and they are copied whole.
+    ``head``: only what was looked at and the diagnosis. Commands and addresses are longer where they must be: a
+    terminal wraps them, and they are copied whole.
     """
-    page = _Page(max(width, LEAST_WIDTH), color=color)
+    page = Page(max(width, LEAST_WIDTH), color=color)
     _header(page, report)
-    _diagnosis(page, report, verbose=verbose)
+    _diagnosis(page, report, verbose=verbose, head=head)
+    if head:
+        return page.text()
     ran = [row for rows in report.areas.values() for row in rows if not isinstance(row.outcome, Skipped)]
     alike = [] if verbose else words.alike(ran)
     together = [row for same in alike for row in same]
@@ -56,7 +59,7 @@ def render(report: Report, *, width: int, color: bool, verbose: bool) -> str:
     return page.text()
 
 
-class _Page:
+class Page:
     """Lines that fit a width, whatever is in them: words without a break, characters two columns wide."""
 
     def __init__(self, width: int, *, color: bool) -> None:
@@ -109,8 +112,8 @@ class _Page:
         return captured.get()
 
 
-def _header(page: _Page, report: Report) -> None:
-    page.add(f"gpudiag {report.gpudiag_version}, {words.started(report)}", "bold")
+def _header(page: Page, report: Report) -> None:
+    page.add(words.made_by(report), "bold")
     if report.world.simulated:
         page.add(words.simulation(report), "bold yellow")
     pairs = words.machine(report)
@@ -120,14 +123,14 @@ def _header(page: _Page, report: Report) -> None:
     page.blank()
 
 
-def _diagnosis(page: _Page, report: Report, *, verbose: bool) -> None:
+def _diagnosis(page: Page, report: Report, *, verbose: bool, head: bool) -> None:
     """Add why no GPU is used, and what to do; the other causes in a line each."""
-    heading = words.headline(report)
+    heading = words.headline(report) or (words.NO_CAUSE if head else "")
     if not heading:
         return
     diagnosis = report.diagnosis
     page.add(heading, "bold red" if diagnosis.causes else "bold")
-    if diagnosis.causes or verbose:
+    if diagnosis.steps and not report.is_log_alone and (diagnosis.causes or verbose):
         page.add(words.steps(report), "dim", lead="  ")
     for cause in diagnosis.causes:
         for heading, text in words.cause(cause):
@@ -138,7 +141,7 @@ def _diagnosis(page: _Page, report: Report, *, verbose: bool) -> None:
     page.blank()
 
 
-def _rows(page: _Page, report: Report, ran: list[Row], *, verbose: bool) -> None:
+def _rows(page: Page, report: Report, ran: list[Row], *, verbose: bool) -> None:
     """Add a line for each of ``ran``, below the name of its area; below each what was found."""
     from tabulate import tabulate
 
@@ -187,14 +190,14 @@ def _outcome(row: Row) -> str:
     return row.status.upper() if row.status in ("fail", "broken") else row.status
 
 
-def _findings(page: _Page, row: Row) -> None:
+def _findings(page: Page, row: Row) -> None:
     for finding in row.findings:
         severity = finding.severity.value
         page.add(one_line(finding.message), lead=f"{_INDENT}{severity}: ", lead_style=_STYLES[severity])
         page.add(one_line(finding.advice), lead=f"{_INDENT}  -> ")
 
 
-def _below(page: _Page, row: Row, *, verbose: bool) -> None:
+def _below(page: Page, row: Row, *, verbose: bool) -> None:
     _findings(page, row)
     for line in words.log_lines(row, verbose=verbose):
         page.add(line, "dim", lead=f"{_INDENT}| ", lead_style="dim")
@@ -208,7 +211,7 @@ def _below(page: _Page, row: Row, *, verbose: bool) -> None:
         page.add(ran, "dim", lead=f"{_INDENT}ran: ", lead_style="dim")
 
 
-def _alike(page: _Page, report: Report, alike: list[list[Row]]) -> None:
+def _alike(page: Page, report: Report, alike: list[list[Row]]) -> None:
     """Add the rows whose findings are the same, told once."""
     for rows in alike:
         outcome = f"{_outcome(rows[0]):<{len(_INDENT)}}"
@@ -219,7 +222,7 @@ def _alike(page: _Page, report: Report, alike: list[list[Row]]) -> None:
         page.blank()
 
 
-def _skipped(page: _Page, report: Report) -> None:
+def _skipped(page: Page, report: Report) -> None:
     """Add the names of the skipped probes, gathered by their reason so that they do not drown the others."""
     reasons: dict[str, list[str]] = {}
     for row in report.rows:
@@ -232,7 +235,7 @@ def _skipped(page: _Page, report: Report) -> None:
         page.blank()
 
 
-def _footer(page: _Page, report: Report) -> None:
+def _footer(page: Page, report: Report) -> None:
     verdict = report.verdict.value
     page.add(words.summary(report), lead=f"{verdict}: ", lead_style=_STYLES[verdict])
     page.add(words.next_step(report))

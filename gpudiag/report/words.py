@@ -8,9 +8,10 @@ from collections.abc import Iterable
 
 from gpudiag.hostfacts import Facts, Unknown
 from gpudiag.missing import missing_gpus
-from gpudiag.model import Broken, Diagnosis, Finding, Gpu, Judged, Report, RootCause, Row, Skipped, Stage, Verdict
+from gpudiag.model import Broken, Diagnosis, Finding, Gpu, Judged, Report, RootCause, Row, Skipped, Stage, Sure, Verdict
 from gpudiag.plaintext import one_line, plain
 
+NO_CAUSE = "No cause was found: TensorFlow lists its GPUs here"
 MOST_PLACEMENTS = 8
 LEAST_ALIKE = 3
 """So many rows with the same findings are told together: where TensorFlow lists no GPU, nearly all say so."""
@@ -88,9 +89,20 @@ def started(report: Report) -> str:
     return f"{report.started_at[:19].replace('T', ' ')} UTC"
 
 
+def made_by(report: Report) -> str:
+    """Return what made the report, and when; of a log alone the time says nothing."""
+    made = f"gpudiag {report.gpudiag_version}"
+    return made if report.is_log_alone else f"{made}, {started(report)}"
+
+
 def machine(report: Report) -> tuple[tuple[str, str], ...]:
     """Return what the report was made on, as pairs of a heading and its text."""
     facts = report.facts
+    if report.is_log_alone:
+        return (
+            ("log", f"{len(report.lines)} lines; nothing of this machine was looked at"),
+            ("of", one_line(report.diagnosis.origin) or "a program that does not say which TensorFlow it used"),
+        )
     gpus = [(f"GPU {gpu.index}", _gpu(gpu)) for gpu in report.gpus] or [("GPUs", _no_gpus(facts))]
     pairs = [("TensorFlow", _tensorflow(facts)), ("Python", _python(facts)), ("driver", _driver(facts)), *gpus]
     if report.level.name != "full":
@@ -112,6 +124,8 @@ def simulation(report: Report) -> str:
 def headline(report: Report) -> str:
     """Return the heading of the diagnosis; "" where there is nothing to say."""
     diagnosis = report.diagnosis
+    if report.is_log_alone and not diagnosis.failed:
+        return one_line(_headline_of_a_log(diagnosis))
     if diagnosis.broken_at is None:
         if diagnosis.causes:
             used = any(isinstance(row.outcome, Judged) and row.outcome.verified for row in report.rows)
@@ -130,9 +144,27 @@ def headline(report: Report) -> str:
     return one_line(f"{begins}, and no rule knows why: {step.stage.value} failed: {step.evidence}")
 
 
+_BEGINS = {
+    Sure.PROVED: "The log shows why:",
+    Sure.LIKELY: "The log shows what is likely why:",
+    Sure.POSSIBLE: "The log does not say why; one possible cause:",
+}
+
+
+def _headline_of_a_log(diagnosis: Diagnosis) -> str:
+    if diagnosis.causes:
+        return f"{_BEGINS[diagnosis.causes[0].sure]} {diagnosis.causes[0].cause}"
+    if diagnosis.unexplained:
+        return "No cause is known for this log. The lines that look most like a fault:"
+    if diagnosis.harmless or diagnosis.misleading:
+        return "The log shows no fault"
+    return "The log shows no fault, and no line that gpudiag knows"
+
+
 def others(diagnosis: Diagnosis) -> list[tuple[str, str]]:
     """Return what else there is to say as pairs of a heading and its text: the other causes, and lines of logs."""
     later = [("then", f"{one.cause} ({one.rule}): {one.fix[0]}") for one in diagnosis.folded]
+    later += [("line", text) for text in diagnosis.unexplained]
     later += [("means", text) for text in diagnosis.misleading]
     later += [("harmless", text) for text in diagnosis.harmless]
     later += [("broke", f"{one.part}: {one.why}") for one in diagnosis.failed]

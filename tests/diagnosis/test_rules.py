@@ -25,7 +25,7 @@ PASTEABLE = re.compile(
     r"(?:apptainer|assert|cat|conda|df|docker|echo|env|export|find|for|free|from|gpudiag|grep|horovodrun|ibstat|if|"
     r"import|ip|kubectl|ldconfig|ldd|ls|lsmod|lspci|lxc|mv|nerdctl|nvidia-ctk|nvidia-smi|pip|podman|ps|pytest|"
     r"python(?:3\.\d+)?|resources:|rm|RUN|runtimeClassName:|sbatch|scontrol|srun|sudo|systemctl|tf\.\w+|torch\.\w+|"
-    r"ulimit|unset|which|with|wsl)(?:\W|$)"
+    r"mokutil|ren|set|ulimit|unset|where|which|winget|with|wsl)(?:\W|$)"
 )
 """A command, a line of a program or of a file, or a sentence after ``#``."""
 

@@ -43,7 +43,7 @@ EXAMPLES: dict[str, tuple[Example, ...]] = {
     ),
     "library_of_another_cuda": (
         Example("CUDA 11", _said(_OLD_CUDART)),
-        Example("cuDNN 8", _said(_OLD_CUDNN)),
+        Example("a link of the driver that cuDNN 8 lacks", _said(_OLD_CUDNN), fires=False),
         Example("by TensorFlow", _said("Could not load dynamic library 'libcublas.so.11'; dlerror: libcublas.so.11")),
         Example("CUDA 13", _said(_OLD_CUDART.replace("11.0", "13"))),
         Example("CUDA 12", _said(_OLD_CUDART.replace("11.0", "12")), fires=False),

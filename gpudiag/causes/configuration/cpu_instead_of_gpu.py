@@ -29,6 +29,7 @@ CAUSE = Cause(
     url="https://www.tensorflow.org/guide/gpu#manual_device_placement",
     needs_gpu=False,
     symptom=True,
+    unless=("program_without_gpu",),
 )
 _HEAVY = ("BatchMatMulV2", "Conv2D", "Conv3D", "MatMul")
 """Operations that TensorFlow puts on a GPU wherever there is one."""

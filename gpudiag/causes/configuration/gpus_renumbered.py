@@ -19,6 +19,7 @@ CAUSE = Cause(
     severity=Severity.WARNING,
     fix=("# {table}", "# or by UUID, outside the program: CUDA_VISIBLE_DEVICES=GPU-...; then use /GPU:0"),
     url="https://www.tensorflow.org/guide/gpu",
+    unless=("plugin_devices_counted",),
 )
 
 

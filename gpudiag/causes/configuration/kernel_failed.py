@@ -15,6 +15,7 @@ from gpudiag.model import Severity, Sure
 CAUSE = Cause(
     severity=Severity.WARNING,
     fix=(
+        "# update the NVIDIA driver; on Windows, raise the limit of its watchdog for the display (TdrDelay), too",
         "CUDA_LAUNCH_BLOCKING=1 python program.py  # the traceback names the operation that failed then",
         "sudo dmesg | grep -i -e nvrm -e xid  # Xid 13 and 31: a program's; 48, 63, 64, 79, 94, 95: the GPU's",
     ),

@@ -2,27 +2,26 @@
 
 TensorFlow 2.18 to 2.21 opens libraries of CUDA 12 and cuDNN 9. Who asks for libcudart.so.11.0 or a library of cuDNN 8
 is an older TensorFlow (2.17 and before: cuDNN 8; 2.14 and before: CUDA 11), or an extension, or another framework,
-that was built for it. A link of the new library under the old name does not help: the functions differ. cuDNN 8 also
-opens libcuda.so, without a number, which not every driver's installation has.
+that was built for it. A link of the new library under the old name does not help: the functions differ.
 """
 
 from __future__ import annotations
 
 from gpudiag.cause import Cause, Match, Matches, Program
-from gpudiag.knowledge.messages.way import LIBRARY_ASKED_FOR, NO_LIBCUDA_LINK
+from gpudiag.knowledge.messages.notices import OPTIONAL_SYMBOL
+from gpudiag.knowledge.messages.way import LIBRARY_ASKED_FOR
 from gpudiag.log import Log, text
 from gpudiag.model import Severity, Sure
 
 CAUSE = Cause(
     severity=Severity.WARNING,
     fix=(
-        "{link}",
         "pip list | grep -i -e tensorflow -e torch -e jax -e nvidia  # by the program's interpreter",
         "pip install --upgrade 'tensorflow[and-cuda]'  # brings {ours}; likewise a release of the extension for it",
     ),
     url="https://www.tensorflow.org/install/source#gpu",
     needs_gpu=False,
-    shown={"link": ""},
+    unless=("cuda_libraries_not_found", "cudnn_finds_no_libcuda", "cudnn_incomplete", "profiler_library_missing"),
 )
 _OURS = {
     "libcublas": "12",
@@ -43,8 +42,9 @@ def find(program: Program) -> Matches:
         name = asked["library"].partition("_")[0]
         if name not in _OURS or asked["version"].partition(".")[0] == _OURS[name]:
             continue
+        if Log((asked.line,)).first(OPTIONAL_SYMBOL):
+            continue
         library = "cuDNN" if name == "libcudnn" else "CUDA"
-        link = Log((asked.line,)).first(NO_LIBCUDA_LINK)
         yield Match(
             evidence=(text(asked.line),),
             sure=Sure.LIKELY,
@@ -52,10 +52,6 @@ def find(program: Program) -> Matches:
                 "asked": f"{asked['library']}.so.{asked['version']}",
                 "ours": f"{name}.so.{_OURS[name]}",
                 "library": library,
-                "link": "export LD_LIBRARY_PATH=/usr/lib/wsl/lib:$LD_LIBRARY_PATH  # under WSL: has the libcuda.so "
-                "that is lacking; elsewhere it is a link to libcuda.so.1"
-                if link
-                else "",
             },
         )
         return

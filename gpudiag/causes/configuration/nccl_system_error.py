@@ -6,9 +6,10 @@ memory, sockets, InfiniBand. The first two have room enough here. NCCL names the
 
 from __future__ import annotations
 
-from gpudiag.cause import Cause, Evidence, Match, Matches
+from gpudiag.cause import Cause, Evidence, Match, Matches, Program
 from gpudiag.causes.shared.multi_gpu import NCCL, SHARED_MEMORY, finding_here, first, warned
 from gpudiag.hostfacts import Unknown
+from gpudiag.knowledge.messages import nccl
 from gpudiag.knowledge.messages.collectives import NCCL_SYSTEM_ERROR
 from gpudiag.model import Severity, Sure
 
@@ -25,7 +26,7 @@ CAUSE = Cause(
 
 def find(evidence: Evidence) -> Matches:
     failed = first(evidence, NCCL_SYSTEM_ERROR)
-    if warned(evidence, *SHARED_MEMORY):
+    if warned(evidence, *SHARED_MEMORY) or (evidence.is_log_alone and _is_named(evidence.program)):
         return
     if failed and not any(finding_here(evidence, kind) for kind in ("small_shm", "low_memlock", "no_interface")):
         named = warned(evidence, "call to", "failed", "error")
@@ -40,3 +41,8 @@ def find(evidence: Evidence) -> Matches:
             sure=Sure.POSSIBLE,
             figures={"which": "NCCL's own line names it" if named else "the log does not say which"},
         )
+
+
+def _is_named(program: Program) -> bool:
+    """Return True where a line of NCCL's says which call failed, and the table of messages what to do."""
+    return any(message.fix for message in nccl.FAMILY.messages if program.first(message))

@@ -7,10 +7,13 @@ or on PATH. One that is older than the GPU does not know its generation: 10.0 an
 
 from __future__ import annotations
 
+import re
+
 from gpudiag.cause import Cause, Evidence, Match, Matches
+from gpudiag.causes.shared import advice
 from gpudiag.knowledge.messages.code import PTXAS_TOO_OLD
 from gpudiag.log import text
-from gpudiag.model import Severity
+from gpudiag.model import Figure, Severity
 
 CAUSE = Cause(
     severity=Severity.WARNING,
@@ -25,4 +28,12 @@ CAUSE = Cause(
 
 def find(evidence: Evidence) -> Matches:
     if said := evidence.unprovoked.first(PTXAS_TOO_OLD):
-        yield Match(evidence=(text(said.line),), figures={"target": said["target"]})
+        figures: dict[str, Figure] = {"target": said["target"]}
+        if evidence.is_log_alone:
+            number = re.sub(r"\D", "", said["target"])
+            lines = advice.compiler(evidence.origin, f"{number[:-1]}.{number[-1:]}")
+            goes_on = any("fallback to the NVIDIA driver" in line for line in evidence.lines)
+            lines += ("# nothing is broken without it: the driver compiles, more slowly",) if goes_on else ()
+            yield Match((text(said.line),), figures=figures, fix=lines)
+        else:
+            yield Match(evidence=(text(said.line),), figures=figures)

@@ -27,7 +27,7 @@ _VARIABLES = ("TF_XLA_FLAGS", "XLA_FLAGS")
 
 
 def find(evidence: Evidence) -> Matches:
-    variables = evidence.facts.variables
+    variables, right = evidence.facts.variables, ""
     found = evidence.log.first(FLAGS_REFUSED)
     if found is None:
         return
@@ -36,6 +36,11 @@ def find(evidence: Evidence) -> Matches:
     elif found["unknown_in"]:
         variable, refused = found["unknown_in"], _TOKEN.findall(found["flags"])
         what = "holds what this TensorFlow does not know"
+    elif garbled := found["garbled"]:  # printed by several threads at once
+        inner = re.search(r"--[a-z]\w+", garbled)
+        refused, what = [garbled], "holds a value that cannot be read"
+        variable = "TF_XLA_FLAGS" if "--tf_" in garbled else "XLA_FLAGS"
+        right = f"export {variable}={inner[0]}" if inner else ""
     else:
         refused, what = [f"--{found['name']}={found['value']}"], "holds a value that cannot be read"
         holding = [name for name in _VARIABLES if refused[0] in _TOKEN.findall(variables.get(name, ""))]
@@ -48,13 +53,21 @@ def find(evidence: Evidence) -> Matches:
     without = f"export {variable}={shlex.quote(rest)}" if rest else f"unset {variable}"
     ends_at_once = any(row.probe == TRACE and row.crash is not None for row in evidence.rows)
     yield Match(
-        evidence=(text(found.line), *([f"{variable}={value}"] if value else [f"{variable} is not set here"])),
+        evidence=(text(found.line), *_set_here(variable, value, evidence)),
         figures={
             "variable": variable,
             "what": what,
             "refused": " ".join(refused),
-            "do": without if value else f"# take {' '.join(refused)} out of {variable} where the program is started",
+            "do": without
+            if value
+            else right or f"# take {' '.join(refused)} out of {variable} where the program is started",
         },
         change={variable: rest or None} if value else None,
         stage=Stage.PACKAGE if ends_at_once else None,
     )
+
+
+def _set_here(variable: str, value: str, evidence: Evidence) -> tuple[str, ...]:
+    if value:
+        return (f"{variable}={value}",)
+    return () if evidence.is_log_alone else (f"{variable} is not set here",)

@@ -28,6 +28,7 @@ CAUSE = Cause(
     ),
     url="https://docs.nvidia.com/deploy/xid-errors/index.html",
     tried=1,
+    unless=("cuinit_says_unknown",),
     shown={
         "other": "# there is no other GPU to choose here",
         "reset": "sudo nvidia-smi --gpu-reset -i 0  # or reboot: where its hardware or firmware has failed",

@@ -10,6 +10,7 @@ from __future__ import annotations
 from pathlib import PurePath
 
 from gpudiag.cause import Cause, Evidence, Match, Matches
+from gpudiag.causes.shared import advice
 from gpudiag.causes.shared.libraries import PATH, is_packaged, taken_away
 from gpudiag.knowledge.messages.code import CUDNN_OLDER
 from gpudiag.model import Sure
@@ -35,6 +36,14 @@ def find(evidence: Evidence) -> Matches:
         return
     shown = [] if told is None else [f"TensorFlow's log: {told.text}"]
     figures = {"needed": told["needed"] if told else CUDNN_NEEDED, "requirement": requirement(facts, CUDNN)}
+    if told is not None and evidence.is_log_alone:
+        yield Match(
+            tuple(shown),
+            Sure.PROVED,
+            {**figures, "found": told["found"], "where": "where the program ran,", "first": ""},
+            fix=advice.cudnn(evidence.origin, told["needed"]),
+        )
+        return
     if cudnn is None:
         assert told is not None
         shown.append("what the loader finds here is new enough: the program had loaded another one before TensorFlow")

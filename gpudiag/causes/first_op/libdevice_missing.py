@@ -12,6 +12,7 @@ from __future__ import annotations
 from pathlib import PurePath
 
 from gpudiag.cause import Cause, Evidence, Match, Matches
+from gpudiag.causes.shared import advice
 from gpudiag.hostfacts import Unknown
 from gpudiag.knowledge.messages.code import NO_LIBDEVICE
 from gpudiag.model import Sure
@@ -32,6 +33,9 @@ def find(evidence: Evidence) -> Matches:
     line = said.line if said is not None else None
     silent = without_libdevice(facts)
     if line is None and not silent:
+        return
+    if evidence.is_log_alone:
+        yield Match(evidence.program.said(NO_LIBDEVICE), fix=advice.libdevice(evidence.origin))
         return
     elsewhere = () if isinstance(libraries, Unknown) else libraries.libdevice_elsewhere
     shown = [f"log: {line.strip()[:200]}"] if line else []

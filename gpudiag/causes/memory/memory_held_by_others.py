@@ -28,6 +28,7 @@ CAUSE = Cause(
     fix=("{look}", "# end it, or have it take what it needs:", GROW, GROW_BY_VARIABLE, "{other}"),
     url="https://www.tensorflow.org/guide/gpu#limiting_gpu_memory_growth",
     tried=4,
+    unless=("host_memory_not_pinned",),
     shown={
         "look": "ps -o pid,user,etime,args -p 4711",
         "other": "export CUDA_VISIBLE_DEVICES=GPU-00000001-0000-4000-8000-000000000000  # or another GPU",

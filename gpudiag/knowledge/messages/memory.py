@@ -23,6 +23,7 @@ POOL_FULL = FAMILY.fault(
     "pool_full",
     "OOM when allocating tensor",
     ") ran out of memory trying to allocate",
+    "bfc_allocator.cc:{:d}] Sum Total of in-use chunks: {}",
     meaning="what TensorFlow took of the GPU's memory is used up",
     fix=(
         "# a smaller batch, or smaller inputs: memory grows with the batch",

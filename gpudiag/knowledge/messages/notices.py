@@ -180,20 +180,21 @@ FAMILY.harmless(
     meaning="it says what was found or chosen",
     seen="1.x-2.21",
 )
-FAMILY.harmless(
+OPTIONAL_SYMBOL = FAMILY.harmless(
     "optional_symbol",
     "Could not load symbol cublasGetSmCountTarget from {}",
     "Could not load symbol {symbol:w} from {}",
+    "undefined symbol: cublasGetSmCountTarget",
     meaning="cuDNN asks for a function that this cuBLAS does not have yet, and does without it",
     seen="cuDNN 8",
 )
 FAMILY.harmless(
     "no_gpu_as_meant",
     "Could not load dynamic library 'cudart64_{:q}.dll'",
+    "Could not load dynamic library 'libcudart.so.{:v}'",
     "Ignore above cudart dlerror if you do not have a GPU set up on your machine",
     "cudart64_{:w}.dll not found",
-    meaning="there is no CUDA on this computer, and TensorFlow uses the CPU; a GPU on Windows needs TensorFlow up to "
-    "2.10 with CUDA 11.2, or WSL 2",
+    meaning="without a GPU it is nothing: TensorFlow uses the CPU. To use a GPU it needs its own CUDA",
     seen="2.0-2.10",
 )
 FAMILY.harmless(

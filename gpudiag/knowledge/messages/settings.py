@@ -43,4 +43,5 @@ FLAGS_REFUSED = FAMILY.fault(
     "Unknown flags in {unknown_in:w}: {flags}",
     'Could not open file "{file:q}" to read flags for environment variable "{file_in:w}"',
     "Couldn't interpret value {value:m} for flag {name:w}",
+    "Couldn't interpret value {garbled:m} for",
 )

@@ -1,0 +1,30 @@
+"""devices of a plug-in ({kinds}) are counted among the visible GPUs, and there are more numbers than GPUs
+
+A package for another maker's device (tensorflow-plugins) registers devices of its own kind. With some releases
+TensorFlow puts their numbers into the list of visible GPUs, which then names a GPU that is not there.
+"""
+
+from __future__ import annotations
+
+from gpudiag.cause import Cause, Match, Matches, Program
+from gpudiag.knowledge.messages.placement import INDEX_NOT_VISIBLE
+from gpudiag.knowledge.messages.programs_and_drivers import PLUGIN_DEVICE
+from gpudiag.model import Severity, Sure
+
+CAUSE = Cause(
+    severity=Severity.WARNING,
+    fix=(
+        "pip uninstall PLUGIN  # the package that brings {kinds}, or hide its devices",
+        "tf.config.set_visible_devices([], '{kind}')  # or: before the first operation",
+    ),
+    url="https://www.tensorflow.org/install/gpu_plugins",
+    needs_gpu=False,
+)
+
+
+def find(program: Program) -> Matches:
+    said = program.said(INDEX_NOT_VISIBLE, most=1)
+    kinds = list(dict.fromkeys(one["kind"] for one in program.all(PLUGIN_DEVICE)))
+    if said and kinds:
+        listed = program.said(PLUGIN_DEVICE, most=1)
+        yield Match((*said, *listed), Sure.LIKELY, {"kinds": ", ".join(kinds), "kind": kinds[0]})

@@ -1,0 +1,41 @@
+"""the profiler does not find its library {name}; everything else works without it
+
+TensorFlow's profiler, and the TensorBoard callback with profile_batch, open CUPTI of the CUDA that TensorFlow was built
+for. Toolkits have it in extras/CUPTI/lib64, which no loader searches, and /usr/local/cuda may be another release.
+"""
+
+from __future__ import annotations
+
+from gpudiag.cause import Cause, Match, Matches, Program
+from gpudiag.knowledge.messages.programs_and_drivers import NO_CUPTI
+from gpudiag.model import Severity
+from gpudiag.origin import Origin
+
+CAUSE = Cause(
+    severity=Severity.WARNING,
+    fix=("{first}", "{second}", "# or profile nothing: TensorBoard(profile_batch=0)"),
+    url="https://www.tensorflow.org/guide/profiler#install_the_profiler_and_gpu_prerequisites",
+    needs_gpu=False,
+    shown={
+        "first": "pip install nvidia-cuda-cupti-cu12",
+        "second": "export LD_LIBRARY_PATH=/usr/local/cuda/extras/CUPTI/lib64:$LD_LIBRARY_PATH",
+    },
+)
+
+
+def find(program: Program, origin: Origin) -> Matches:
+    said = program.first(NO_CUPTI)
+    if said is None:
+        return
+    cuda = origin.generation.cuda
+    path = f"export LD_LIBRARY_PATH=/usr/local/cuda-{cuda}/extras/CUPTI/lib64:$LD_LIBRARY_PATH  # of CUDA {cuda}"
+    if origin.windows:
+        path = f"# add the folder extras\\CUPTI\\lib64 of CUDA {cuda} to PATH"
+    yield Match(
+        program.said(NO_CUPTI),
+        figures={
+            "name": said["library"] or said["missing"],
+            "first": path,
+            "second": "" if origin.is_before_12 else "pip install nvidia-cuda-cupti-cu12  # or",
+        },
+    )

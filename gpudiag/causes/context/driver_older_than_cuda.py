@@ -1,0 +1,48 @@
+"""the NVIDIA driver is too old for the CUDA that {who}
+
+A driver runs the CUDA of its own age and older ones, and newer ones of the same major version within limits: what is
+compiled from PTX (by XLA, or on a GPU that the binary has no code for) needs a driver of that CUDA itself. `nvidia-smi`
+shows the newest CUDA that the driver runs. No CUDA library that is installed helps: the driver is what is too old.
+"""
+
+from __future__ import annotations
+
+from gpudiag.cause import Cause, Match, Matches, Program
+from gpudiag.causes.shared.advice import driver
+from gpudiag.knowledge.messages.programs_and_drivers import OLD_DRIVER, PTX_TOO_NEW
+from gpudiag.model import Sure
+from gpudiag.origin import Origin
+
+CAUSE = Cause(
+    fix=("{first}", "nvidia-smi  # shows the driver, and the newest CUDA that it runs", "{second}"),
+    url="https://docs.nvidia.com/deploy/cuda-compatibility/minor-version-compatibility.html",
+    needs_gpu=False,
+    unless=("driver_too_old",),
+    shown={
+        "first": "sudo ubuntu-drivers install; sudo reboot  # 525.60 or newer",
+        "second": "# or a TensorFlow that was built for the CUDA that this driver runs",
+    },
+)
+
+
+def find(program: Program, origin: Origin) -> Matches:
+    ptx = program.said(PTX_TOO_NEW)
+    said = program.said(OLD_DRIVER)
+    if not (ptx or said):
+        return
+    needed = driver(origin, ptx=not said)
+    cuda = f" (CUDA {origin.generation.cuda})" if origin.is_one else ""
+    update = (
+        f"# install a newer driver: {needed}: https://www.nvidia.com/drivers"
+        if origin.windows
+        else f"sudo ubuntu-drivers install; sudo reboot  # {needed}; in a container or WSL: on the host"
+    )
+    yield Match(
+        (*said, *ptx)[:3],
+        Sure.PROVED if said else Sure.LIKELY,
+        {
+            "who": f"compiled the program's PTX{cuda}" if ptx and not said else f"TensorFlow uses{cuda}",
+            "first": update,
+            "second": "# or a TensorFlow (in conda: a cudatoolkit) of the CUDA that this driver runs",
+        },
+    )

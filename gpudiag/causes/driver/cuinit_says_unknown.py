@@ -1,0 +1,30 @@
+"""cuInit fails with CUDA_ERROR_UNKNOWN: the module nvidia_uvm is not loaded or is in a bad state, most often after
+suspend
+
+nvidia-smi works without nvidia_uvm, CUDA does not. After the machine was suspended the module often has to be loaded
+again; after an installation it may never have been, or /dev/nvidia-uvm is missing, or its number is an old one, or a
+user may not open it.
+"""
+
+from __future__ import annotations
+
+from gpudiag.cause import Cause, Match, Matches, Program
+from gpudiag.knowledge.messages.programs_and_drivers import CUINIT_UNKNOWN
+from gpudiag.model import Sure
+
+CAUSE = Cause(
+    fix=(
+        "sudo rmmod nvidia_uvm; sudo modprobe nvidia_uvm  # every program that uses the GPU must have ended",
+        "sudo nvidia-modprobe -u -c 0; ls -l /dev/nvidia*  # makes /dev/nvidia-uvm, readable and writable for all",
+        "sudo reboot  # if that does not help; then: sudo dmesg | grep -i -e nvrm -e xid",
+        "sudo systemctl enable nvidia-suspend nvidia-resume  # so that it does not come again after suspend",
+    ),
+    url="https://docs.nvidia.com/cuda/cuda-installation-guide-linux/",
+    needs_gpu=False,
+    unless=("uvm_missing", "device_files_missing", "device_files_denied", "cuinit_fails"),
+)
+
+
+def find(program: Program) -> Matches:
+    if said := program.said(CUINIT_UNKNOWN):
+        yield Match(said, Sure.LIKELY)

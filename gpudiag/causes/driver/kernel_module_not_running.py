@@ -1,0 +1,59 @@
+"""the NVIDIA kernel module does not run where the program ran: {why}
+
+The driver's libraries and nvidia-smi are there, and nothing answers them. After an upgrade of the kernel the module
+is not built for it; with Secure Boot an unsigned module is refused; nouveau may hold the GPU; in a container the
+host's module counts.
+"""
+
+from __future__ import annotations
+
+from gpudiag.cause import Cause, Match, Matches, Program
+from gpudiag.knowledge.messages.programs_and_drivers import MODULE_SILENT, MODULE_UNSIGNED
+from gpudiag.model import Sure
+
+CAUSE = Cause(
+    fix=("{first}", "{second}", "{third}"),
+    url="https://docs.nvidia.com/datacenter/tesla/driver-installation-guide/",
+    needs_gpu=False,
+    unless=(
+        "module_not_loaded",
+        "module_not_built",
+        "module_refused_by_secure_boot",
+        "nouveau_in_use",
+        "driver_not_installed",
+    ),
+    shown={
+        "first": "mokutil --sb-state; sudo modprobe nvidia; sudo dmesg | tail",
+        "second": "sudo apt install --reinstall linux-headers-$(uname -r) nvidia-dkms-580; sudo reboot",
+        "third": "sudo mokutil --import /var/lib/shim-signed/mok/MOK.der",
+    },
+)
+_SECURE_BOOT = (
+    "sudo mokutil --disable-validation  # Secure Boot refuses an unsigned module: switch it off, or sign the module "
+    "and enrol the key (sudo mokutil --import /var/lib/shim-signed/mok/MOK.der), then reboot"
+)
+
+
+def find(program: Program) -> Matches:
+    if unsigned := program.said(MODULE_UNSIGNED):
+        yield Match(
+            unsigned,
+            figures={
+                "why": "Secure Boot refuses it, because it is not signed by a key of this machine",
+                "first": _SECURE_BOOT,
+                "second": "sudo modprobe nvidia  # then",
+                "third": "",
+            },
+        )
+    elif said := program.said(MODULE_SILENT):
+        yield Match(
+            said,
+            Sure.LIKELY,
+            {
+                "why": "it is not loaded, not built for this kernel, or refused",
+                "first": "sudo modprobe nvidia; sudo dmesg | grep -i -e nvidia -e nvrm | tail  # says why",
+                "second": f"{_SECURE_BOOT} (mokutil --sb-state shows whether it is on)",
+                "third": "sudo apt install --reinstall linux-headers-$(uname -r) nvidia-dkms-580; sudo reboot  # or, "
+                "after an upgrade of the kernel: build it; the number is that of your driver",
+            },
+        )

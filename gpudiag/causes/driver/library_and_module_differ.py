@@ -1,0 +1,53 @@
+"""the driver's library and its kernel module are of different versions where the program ran: {versions}
+
+An upgrade of the driver's packages, most often an unattended one, replaces the libraries at once and the kernel
+module at the next start. In a container it is the image that has libraries of a driver of its own, or the container
+was started before the host's driver was upgraded.
+"""
+
+from __future__ import annotations
+
+from gpudiag.cause import Cause, Match, Matches, Program
+from gpudiag.knowledge.messages.programs_and_drivers import NVML_LIBRARY_VERSION, TWO_VERSIONS
+from gpudiag.origin import Origin
+
+CAUSE = Cause(
+    fix=("{first}", "{second}", "{third}"),
+    url="https://docs.nvidia.com/deploy/cuda-compatibility/",
+    needs_gpu=False,
+    unless=("driver_upgraded_without_reboot", "driver_in_image"),
+    shown={
+        "first": "sudo reboot",
+        "second": "sudo rmmod nvidia_drm nvidia_modeset nvidia_uvm nvidia; sudo modprobe nvidia  # or, no GPU being in "
+        "use",
+        "third": "# in a container: remove the driver's libraries from the image, and create the container again",
+    },
+)
+_REBOOT = "sudo reboot"
+_RELOAD = "sudo rmmod nvidia_drm nvidia_modeset nvidia_uvm nvidia; sudo modprobe nvidia  # or, no GPU being in use"
+_IMAGE = (
+    "# in a container: remove the driver's libraries (libnvidia-*, libcuda1, nvidia-utils) from the image; the toolkit "
+    "brings the host's. Then create the container again"
+)
+
+
+def find(program: Program, origin: Origin) -> Matches:
+    said = program.all(TWO_VERSIONS)
+    if not said:
+        return
+    library = next((one["library"] for one in said if one["library"]), "")
+    nvml = program.first(NVML_LIBRARY_VERSION)
+    library = library or (nvml["version"] if nvml else "")
+    module = next((one["module"] for one in said if one["module"]), "")
+    named = [f"library {library}"] if library else []
+    named += [f"kernel module {module}"] if module else []
+    order = (_IMAGE, _REBOOT, _RELOAD) if origin.container else (_REBOOT, _RELOAD, _IMAGE)
+    yield Match(
+        program.said(TWO_VERSIONS, NVML_LIBRARY_VERSION),
+        figures={
+            "versions": ", ".join(named) or "the log does not say which",
+            "first": order[0],
+            "second": order[1],
+            "third": order[2],
+        },
+    )

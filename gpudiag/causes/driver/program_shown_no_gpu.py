@@ -1,0 +1,54 @@
+"""CUDA shows the program no GPU: {why}
+
+CUDA_ERROR_NO_DEVICE comes from a driver that works. Most often CUDA_VISIBLE_DEVICES, in the environment or set by the
+program itself, names a GPU that is not there; otherwise the job or the container was given no GPU, or none answers.
+"""
+
+from __future__ import annotations
+
+from gpudiag.cause import Cause, LogAlone, Match, Matches
+from gpudiag.knowledge.messages.program import MASK_PRINTED
+from gpudiag.knowledge.messages.programs_and_drivers import MASK_IN_CODE, NO_CUDA_DEVICE, NO_DEVICE_FILE, NO_LIBCUDA
+from gpudiag.model import Sure
+from gpudiag.origin import Origin
+
+CAUSE = Cause(
+    fix=("{first}", "{second}", "nvidia-smi -L  # lists none: the job or the container was given no GPU"),
+    url="https://docs.nvidia.com/cuda/cuda-c-programming-guide/#cuda-environment-variables",
+    needs_gpu=False,
+    shown={
+        "first": 'grep -rn CUDA_VISIBLE_DEVICES *.py; echo "$CUDA_VISIBLE_DEVICES"',
+        "second": "docker run --gpus all ...",
+    },
+)
+
+
+def find(program: LogAlone, origin: Origin) -> Matches:
+    said = program.said(NO_CUDA_DEVICE)
+    if not said or program.first(NO_LIBCUDA):
+        return
+    masks = [one["value"] for one in program.all(MASK_PRINTED, MASK_IN_CODE)]
+    mask = masks[-1] if masks else None
+    given = "docker run --gpus all ...  # in a container; in Slurm: srun --gres=gpu:1; in Kubernetes: nvidia.com/gpu: 1"
+    if program.first(NO_DEVICE_FILE):
+        yield Match(
+            said,
+            Sure.LIKELY,
+            {"why": "there is no device file /dev/nvidia0", "first": given, "second": "sudo nvidia-modprobe -c 0 -u"},
+        )
+        return
+    why = (
+        f"CUDA_VISIBLE_DEVICES={mask!r} names none"
+        if mask is not None
+        else "CUDA_VISIBLE_DEVICES hides it, most likely"
+    )
+    look = 'grep -rn CUDA_VISIBLE_DEVICES *.py; echo "$CUDA_VISIBLE_DEVICES"'
+    yield Match(
+        program.said(NO_CUDA_DEVICE, MASK_PRINTED, MASK_IN_CODE, most=3),
+        Sure.LIKELY,
+        {
+            "why": why,
+            "first": f'{look}  # set it to a GPU that nvidia-smi -L lists, such as "0", or unset it',
+            "second": given,
+        },
+    )

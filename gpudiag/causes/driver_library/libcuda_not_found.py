@@ -1,0 +1,43 @@
+"""the library of the NVIDIA driver, {name}, was not found where the program ran
+
+TensorFlow finds no GPU without the driver's own library, and goes on with the CPU. On a machine without an NVIDIA GPU
+that is as it should be. CUDA's packages do not bring it: it comes with the driver, or, in a container, with the NVIDIA
+container toolkit; under WSL it lies in /usr/lib/wsl/lib.
+"""
+
+from __future__ import annotations
+
+from gpudiag.cause import Cause, LogAlone, Match, Matches
+from gpudiag.knowledge.messages.programs_and_drivers import NO_LIBCUDA
+from gpudiag.model import Sure
+from gpudiag.origin import Origin
+
+CAUSE = Cause(
+    fix=("{first}", "{second}", "# nothing, if that machine has no NVIDIA GPU: TensorFlow uses the CPU"),
+    url="https://www.tensorflow.org/install/pip#hardware_requirements",
+    needs_gpu=False,
+    shown={"first": "nvidia-smi  # fails: install the driver", "second": "docker run --gpus all ..."},
+)
+
+
+def find(program: LogAlone, origin: Origin) -> Matches:
+    said = program.first(NO_LIBCUDA)
+    if said is None:
+        return
+    install = "sudo ubuntu-drivers install; sudo reboot  # the NVIDIA driver, if there is a GPU: nvidia-smi must work"
+    if origin.windows:
+        install = "# install the NVIDIA driver of the GPU: https://www.nvidia.com/drivers"
+    container = "docker run --gpus all ...  # in a container: the toolkit brings the host's library"
+    wsl = "export LD_LIBRARY_PATH=/usr/lib/wsl/lib:$LD_LIBRARY_PATH  # and the driver belongs into Windows"
+    first, second = (
+        (wsl, container) if origin.wsl else (container, install) if origin.container else (install, container)
+    )
+    yield Match(
+        program.said(NO_LIBCUDA),
+        Sure.LIKELY,
+        {
+            "name": "nvcuda.dll" if origin.windows else "libcuda.so.1",
+            "first": first,
+            "second": "" if origin.windows else second,
+        },
+    )

@@ -1,0 +1,55 @@
+"""a matrix product fails on the GPU: {why}
+
+cuBLAS fails where no memory is left for it beside TensorFlow's pool, and where the GPU is newer than the CUDA that
+TensorFlow was built for: CUDA 10 and older (TensorFlow up to 2.3) have no code for Ampere and later GPUs (RTX 30, A100
+on), so that everything starts, slowly, and the first matrix product fails or gives wrong numbers.
+"""
+
+from __future__ import annotations
+
+from gpudiag.cause import Cause, Match, Matches, Program
+from gpudiag.causes.shared.memory import GROW, GROW_BY_VARIABLE
+from gpudiag.knowledge.messages.programs_and_drivers import BLAS_CALL_FAILED
+from gpudiag.model import Sure
+from gpudiag.origin import Origin
+
+CAUSE = Cause(
+    fix=("{first}", "{second}", "{third}", "nvidia-smi  # and end what else holds the GPU's memory"),
+    url="https://docs.nvidia.com/cuda/ampere-compatibility-guide/",
+    needs_gpu=False,
+    symptom=True,
+    unless=(
+        "no_room_for_libraries",
+        "driver_older_than_cuda",
+        "memory_held_by_others",
+        "tensors_do_not_fit",
+        "gpu_newer_than_wheel",
+        "no_code_for_gpu",
+        "cuda_libraries_mixed",
+    ),
+    shown={"first": GROW, "second": GROW_BY_VARIABLE, "third": "# RTX 30 and newer need TensorFlow 2.4 or newer"},
+)
+_NEWER = (
+    "# a GPU of RTX 30, A100 or newer needs TensorFlow 2.4 or newer with CUDA 11, or NVIDIA's build of 1.15: "
+    "nvcr.io/nvidia/tensorflow:23.03-tf1-py3"
+)
+
+
+def find(program: Program, origin: Origin) -> Matches:
+    said = program.said(BLAS_CALL_FAILED)
+    if not said:
+        return
+    old = origin.is_before_11
+    order = (_NEWER, GROW, GROW_BY_VARIABLE) if old else (GROW, GROW_BY_VARIABLE, _NEWER)
+    memory = "no memory is left for cuBLAS beside TensorFlow's pool"
+    newer = "the GPU is newer than CUDA 10 (TensorFlow up to 2.3)"
+    yield Match(
+        said,
+        Sure.POSSIBLE,
+        {
+            "why": f"{newer}, or {memory}" if old else f"{memory}, or {newer}",
+            "first": order[0],
+            "second": order[1],
+            "third": order[2],
+        },
+    )

@@ -1,0 +1,35 @@
+"""libraries of different CUDA releases are loaded together: {user} asks {library} for {symbol}, which it does not
+have
+
+CUDA's libraries call each other and must be of one release. LD_LIBRARY_PATH comes before the folders of NVIDIA's
+packages: a toolkit's folder in it, a module of a cluster, or a package of another framework supplies an older one.
+"""
+
+from __future__ import annotations
+
+from gpudiag.cause import Cause, Match, Matches, Program
+from gpudiag.knowledge.messages.programs_and_drivers import LIBRARIES_MIXED
+from gpudiag.model import Sure
+
+CAUSE = Cause(
+    fix=(
+        "unset LD_LIBRARY_PATH  # for this program, or take the folder with the older {library} out of it",
+        "pip install --force-reinstall 'tensorflow[and-cuda]'  # then all of them are of one release",
+        "ldd {user} | grep -i -e cu -e nv  # shows from where each is loaded",
+    ),
+    url="https://man7.org/linux/man-pages/man8/ld.so.8.html",
+    needs_gpu=False,
+)
+
+
+def find(program: Program) -> Matches:
+    for said in program.all(LIBRARIES_MIXED):
+        if "SmCountTarget" in said.line:
+            continue
+        symbol = said["symbol"] or said["lacked"] or said["name"]
+        library = said["library"] or said["of"] or "another library"
+        if not library.startswith(("libcu", "libnv", "another")):
+            continue
+        user = said["user"] or said["by"]
+        yield Match(program.said(LIBRARIES_MIXED), Sure.LIKELY, {"user": user, "library": library, "symbol": symbol})
+        return

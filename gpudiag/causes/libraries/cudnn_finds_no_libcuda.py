@@ -1,0 +1,29 @@
+"""cuDNN opens libcuda.so, without a number, and the loader finds only libcuda.so.1
+
+cuDNN 8 asks for libcuda.so when the first convolution runs, and the process ends with "Aborted". The driver's package
+for development has that link; under WSL it lies in /usr/lib/wsl/lib, which the loader does not search.
+"""
+
+from __future__ import annotations
+
+from gpudiag.cause import Cause, Match, Matches, Program
+from gpudiag.knowledge.messages.way import NO_LIBCUDA_LINK
+from gpudiag.model import Sure
+from gpudiag.origin import Origin
+
+CAUSE = Cause(
+    fix=("{first}", "{second}"),
+    url="https://github.com/microsoft/WSL/issues/8587",
+    needs_gpu=False,
+    shown={
+        "first": "export LD_LIBRARY_PATH=/usr/lib/wsl/lib:$LD_LIBRARY_PATH  # under WSL",
+        "second": "sudo ln -s libcuda.so.1 /usr/lib/x86_64-linux-gnu/libcuda.so; sudo ldconfig  # elsewhere",
+    },
+)
+
+
+def find(program: Program, origin: Origin) -> Matches:
+    if said := program.said(NO_LIBCUDA_LINK):
+        link = "sudo ln -s libcuda.so.1 /usr/lib/x86_64-linux-gnu/libcuda.so; sudo ldconfig"
+        wsl = "export LD_LIBRARY_PATH=/usr/lib/wsl/lib:$LD_LIBRARY_PATH"
+        yield Match(said, Sure.PROVED, {"first": f"{wsl}  # under WSL", "second": f"{link}  # elsewhere"})

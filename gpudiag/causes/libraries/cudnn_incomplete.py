@@ -1,0 +1,57 @@
+"""parts of cuDNN cannot be loaded, or are of different releases: {part}
+
+cuDNN 8 and 9 are several libraries, which the first one opens by name when they are needed. Where a folder earlier in
+the search path has parts of another release, or a part is missing there, the first convolution fails, often with
+"Invalid handle" or an abort. The folder of cuDNN must be searched as a whole, and only one cuDNN.
+"""
+
+from __future__ import annotations
+
+from gpudiag.cause import Cause, Match, Matches, Program
+from gpudiag.causes.shared.advice import built_for
+from gpudiag.knowledge.messages.programs_and_drivers import CUDNN_PART, NO_ZLIB
+from gpudiag.knowledge.messages.way import NO_LIBCUDA_LINK
+from gpudiag.model import Sure
+from gpudiag.origin import Origin
+
+CAUSE = Cause(
+    fix=("{first}", "{second}"),
+    url="https://docs.nvidia.com/deeplearning/cudnn/latest/installation/overview.html",
+    needs_gpu=False,
+    unless=("cudnn_finds_no_libcuda",),
+    shown={
+        "first": "pip install --force-reinstall nvidia-cudnn-cu12",
+        "second": "ldconfig -p | grep libcudnn; echo $LD_LIBRARY_PATH  # take the other cuDNN out of the search path",
+    },
+)
+
+
+def find(program: Program, origin: Origin) -> Matches:
+    if program.first(NO_LIBCUDA_LINK):
+        return
+    if zlib := program.said(NO_ZLIB):
+        yield Match(
+            zlib,
+            figures={
+                "part": "zlibwapi.dll is missing",
+                "first": "# copy zlibwapi.dll (64 bit, https://www.winimage.com/zLibDll) to a folder of PATH, such as "
+                "CUDA's bin",
+                "second": "",
+            },
+        )
+    elif said := program.first(CUDNN_PART):
+        part = said["part"] or said["any"] or said["version"] or said["symbol"]
+        install = (
+            f"# install the whole of cuDNN ({built_for(origin)}): the folder bin of its archive on PATH"
+            if origin.windows
+            else "pip install --force-reinstall nvidia-cudnn-cu12  # of TensorFlow's own range; of conda: conda "
+            "install -c conda-forge --force-reinstall cudnn"
+        )
+        look = (
+            "where cudnn*.dll  # take every other folder with a cuDNN out of PATH"
+            if origin.windows
+            else "ldconfig -p | grep libcudnn; echo $LD_LIBRARY_PATH  # take the other cuDNN out of the search path"
+        )
+        yield Match(
+            program.said(CUDNN_PART), Sure.LIKELY, {"part": part.rpartition("/")[2], "first": look, "second": install}
+        )

@@ -1,0 +1,40 @@
+"""the computer's own memory, not the GPU's, cannot give {size} in one piece that the GPU can reach
+
+TensorFlow keeps data that goes to the GPU in pinned memory of the host. Such memory must be there in RAM: a large
+data set as a tensor, large batches in several workers, little RAM or a small page file, or a limit (container, Slurm,
+WSL's .wslconfig, ulimit -l) stop it. CUDA says CUDA_ERROR_OUT_OF_MEMORY for that, too.
+"""
+
+from __future__ import annotations
+
+from gpudiag.cause import Cause, Match, Matches, Program
+from gpudiag.knowledge.messages.programs_and_drivers import HOST_MEMORY_REFUSED
+from gpudiag.origin import Origin
+
+CAUSE = Cause(
+    fix=(
+        "# smaller batches, and data that is read piece by piece: tf.data.Dataset.from_generator in place of "
+        "from_tensor_slices of a whole array; no cache() in memory",
+        "{look}",
+        "export TF_GPU_HOST_MEM_LIMIT_IN_MB=8192  # less than the RAM that is free",
+    ),
+    url="https://www.tensorflow.org/guide/data_performance#reducing_memory_footprint",
+    needs_gpu=False,
+    shown={"look": "free -h; ulimit -l  # more RAM, or a larger limit of the container, of Slurm, of WSL (.wslconfig)"},
+)
+
+
+def find(program: Program, origin: Origin) -> Matches:
+    refused = program.all(HOST_MEMORY_REFUSED)
+    if not refused:
+        return
+    largest = max(int(one["bytes"]) for one in refused)
+    yield Match(
+        program.said(HOST_MEMORY_REFUSED),
+        figures={
+            "size": f"{largest / (1 << 30):.1f} GiB" if largest >= 1 << 29 else f"{largest >> 20} MiB",
+            "look": "# more RAM, or a larger page file (Windows: System, Advanced, Performance, Virtual memory)"
+            if origin.windows
+            else "free -h; ulimit -l  # more RAM, or a larger limit of the container, of Slurm, of WSL (.wslconfig)",
+        },
+    )

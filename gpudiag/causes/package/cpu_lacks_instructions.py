@@ -1,0 +1,30 @@
+"""the processor, or the virtual machine's model of it, lacks instructions that this TensorFlow was compiled to use:
+{name}
+
+TensorFlow's wheels need AVX since 1.6. Processors before 2011, many of the Pentium and Celeron lines, and the default
+processor of QEMU and Proxmox (kvm64, qemu64) do not have it, or do not show it to the guest. Often only "Illegal
+instruction (core dumped)" is printed.
+"""
+
+from __future__ import annotations
+
+from gpudiag.cause import Cause, Match, Matches, Program
+from gpudiag.knowledge.messages.python_packages import ILLEGAL_INSTRUCTION, NO_INSTRUCTIONS
+from gpudiag.model import Sure
+
+CAUSE = Cause(
+    fix=(
+        "grep -o -m1 -w avx /proc/cpuinfo  # prints nothing: there is no AVX",
+        "# in a virtual machine: processor type 'host' instead of kvm64 or qemu64; otherwise another machine",
+        "conda install -c conda-forge tensorflow  # or a build without AVX: conda's of older releases, or your own",
+    ),
+    url="https://www.tensorflow.org/install/pip#hardware_requirements",
+    needs_gpu=False,
+)
+
+
+def find(program: Program) -> Matches:
+    if said := program.first(NO_INSTRUCTIONS):
+        yield Match(program.said(NO_INSTRUCTIONS), figures={"name": said["name"] or "SSE4"})
+    elif said := program.first(ILLEGAL_INSTRUCTION):
+        yield Match(program.said(ILLEGAL_INSTRUCTION), Sure.POSSIBLE, {"name": "most often AVX"})

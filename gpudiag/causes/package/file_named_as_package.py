@@ -1,0 +1,58 @@
+"""{path} is imported in the place of the package {name}
+
+Python looks in the folder of the program first. A file tensorflow.py, keras.py or numpy.py there, or one's copy in
+__pycache__, hides the package of that name.
+"""
+
+from __future__ import annotations
+
+import re
+
+from gpudiag.cause import Cause, Match, Matches, Program
+from gpudiag.knowledge.messages.python_packages import EMPTY_TENSORFLOW, NAME_OF_ANOTHER_FILE, PARTIAL_MODULE
+from gpudiag.model import Figure, Sure
+
+CAUSE = Cause(
+    fix=("{first}", "# and delete the folder __pycache__ beside it"),
+    url="https://docs.python.org/3/library/sys_path_init.html",
+    needs_gpu=False,
+    unless=("module_shadowed", "tensorflow_shadowed"),
+    shown={"first": "mv tensorflow.py my_tensorflow.py"},
+)
+
+_INSTALLED = re.compile(r"[\\/](?:site|dist)-packages[\\/]|[\\/][Ll]ib[\\/]python|[\\/]Lib[\\/]")
+_FILE = re.compile(r'File "(?P<file>[^"]+)"')
+
+
+def find(program: Program) -> Matches:
+    for said in program.all(NAME_OF_ANOTHER_FILE):
+        name, file = said["module"].partition(".")[0], said["file"]
+        if _stem(file) == name and not _INSTALLED.search(file):
+            yield Match(program.said(NAME_OF_ANOTHER_FILE), figures=_figures(name, file))
+            return
+    for said in program.all(PARTIAL_MODULE):
+        name = said["module"].partition(".")[0]
+        files = [hit["file"] for line in program.lines for hit in _FILE.finditer(line)]
+        own = next((file for file in files if _stem(file) == name and not _INSTALLED.search(file)), "")
+        yield Match(program.said(PARTIAL_MODULE), Sure.LIKELY, _figures(name, own or f"{name}.py"))
+        return
+    if program.first(EMPTY_TENSORFLOW):
+        yield Match(
+            program.said(EMPTY_TENSORFLOW),
+            Sure.POSSIBLE,
+            {
+                "name": "tensorflow",
+                "path": "a file or an empty folder 'tensorflow'",
+                "first": "python -c 'import tensorflow; print(tensorflow)'  # rename that file or folder",
+            },
+        )
+
+
+def _stem(file: str) -> str:
+    return re.split(r"[\\/]", file)[-1].partition(".")[0]
+
+
+def _figures(name: str, file: str) -> dict[str, Figure]:
+    move = "ren" if re.match(r"[A-Za-z]:", file) else "mv"
+    new = f"my_{name}.py" if move == "ren" else re.sub(r"[^/]*$", f"my_{name}.py", file)
+    return {"name": name, "path": file, "first": f"{move} {file} {new}"}

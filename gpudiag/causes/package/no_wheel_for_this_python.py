@@ -1,0 +1,46 @@
+"""pip has no {what} for this Python: {why}
+
+Each release of TensorFlow has wheels for a few versions of Python, 64 bit only: 2.21 for 3.10 to 3.13, 2.16 for 3.9 to
+3.12, 2.10 for 3.7 to 3.10, 2.4 for 3.6 to 3.8, 1.15 for 3.5 to 3.7. The package tensorflow-gpu was removed in December
+2022: since 2.1 `tensorflow` itself has GPU support.
+"""
+
+from __future__ import annotations
+
+from gpudiag.cause import Cause, Match, Matches, Program
+from gpudiag.knowledge.messages.python_packages import GPU_PACKAGE_GONE, NO_WHEEL
+
+CAUSE = Cause(
+    fix=("{first}", "{second}"),
+    url="https://www.tensorflow.org/install/source#gpu",
+    needs_gpu=False,
+    shown={
+        "first": "python -c 'import sys; print(sys.version)'  # then a Python that has wheels: conda create -n tf "
+        "python=3.11",
+        "second": "pip install --upgrade pip",
+    },
+)
+
+
+def find(program: Program) -> Matches:
+    if program.first(GPU_PACKAGE_GONE):
+        yield Match(
+            program.said(GPU_PACKAGE_GONE),
+            figures={
+                "what": "tensorflow-gpu",
+                "why": "the package was removed, tensorflow itself has GPU support",
+                "first": "pip install 'tensorflow[and-cuda]'",
+                "second": "",
+            },
+        )
+    elif said := program.first(NO_WHEEL):
+        yield Match(
+            program.said(NO_WHEEL),
+            figures={
+                "what": said["what"],
+                "why": "it has none for its version, or the Python has 32 bits, or pip is old",
+                "first": "python -c 'import sys; print(sys.version)'  # then a Python that has wheels: conda create "
+                "-n tf python=3.11",
+                "second": "python -m pip install --upgrade pip  # an old one does not see newer wheels",
+            },
+        )

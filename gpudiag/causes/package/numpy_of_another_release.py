@@ -1,0 +1,65 @@
+"""the numpy that is installed is not one that this TensorFlow, or a package it loads, was built for: {what}
+
+Compiled modules fit the numpy that they were built with and later ones of the same major version. TensorFlow up to
+2.17 was built for numpy 1; from 2.18 on it works with both. `pip install` of another package may have replaced numpy,
+and a copy in ~/.local is found before that of the system.
+"""
+
+from __future__ import annotations
+
+from gpudiag.cause import Cause, Match, Matches, Program
+from gpudiag.knowledge.messages.python_packages import NUMPY_2, NUMPY_NAME_GONE, NUMPY_OLDER
+from gpudiag.model import Sure
+from gpudiag.origin import Origin
+
+CAUSE = Cause(
+    fix=("{first}", "{second}", "{third}"),
+    url="https://numpy.org/doc/stable/user/troubleshooting-importerror.html",
+    needs_gpu=False,
+    shown={"first": "pip install 'numpy<2'", "second": "pip install --upgrade 'tensorflow>=2.18'  # or", "third": ""},
+)
+
+_FIRST_WITH = {"0xe": "1.20", "0xf": "1.22", "0x10": "1.23", "0x11": "1.25", "0x12": "2.0"}
+"""Version of numpy's C API to the first numpy that has it."""
+_HOME = "/.local/lib/"
+_GONE = ("bool", "complex", "float", "int", "long", "object", "str", "typeDict")
+"""Names that numpy 1.24 no longer has."""
+
+
+def find(program: Program, origin: Origin) -> Matches:
+    if said := program.said(NUMPY_2):
+        own = any(_HOME in line for line in program.lines)
+        yield Match(
+            said,
+            figures={
+                "what": "numpy 2 is installed, and a module was built for numpy 1",
+                "first": "pip install 'numpy<2'",
+                "second": "pip install --upgrade 'tensorflow>=2.18'  # or: works with numpy 2",
+                "third": "python -m pip list --user  # what lies in ~/.local is found first: uninstall it there"
+                if own
+                else "",
+            },
+        )
+    elif older := program.first(NUMPY_OLDER):
+        least = _FIRST_WITH.get(older["wanted"], "")
+        yield Match(
+            program.said(NUMPY_OLDER),
+            Sure.PROVED if older["wanted"] else Sure.LIKELY,
+            {
+                "what": f"a module was built for {f'numpy {least} or newer' if least else 'another one'}",
+                "first": f"pip install --upgrade 'numpy>={least}'" if least else "pip install --upgrade numpy",
+                "second": "pip install --force-reinstall --no-cache-dir MODULE  # or: the one that the traceback names",
+                "third": "",
+            },
+        )
+    elif (gone := program.first(NUMPY_NAME_GONE)) and gone["name"] in _GONE:
+        yield Match(
+            program.said(NUMPY_NAME_GONE),
+            Sure.LIKELY,
+            {
+                "what": f"numpy 1.24 and later have no numpy.{gone['name']}",
+                "first": f"pip install 'numpy<{'1.20' if origin.is_before_11 else '1.24'}'",
+                "second": "pip install --upgrade tensorflow  # or: a newer one does not ask for it",
+                "third": "",
+            },
+        )

@@ -1,0 +1,43 @@
+"""{file} of this system has no {what}_{version}, which {by} was built with
+
+A binary runs on systems with the same or a newer C and C++ library than the one it was built on. TensorFlow's own
+wheels (manylinux) need glibc 2.17 from 2.11 on, 2.12 before; wheels of others, of conda-forge or of one's own build can
+need more. libstdc++ (GLIBCXX, CXXABI) can be replaced in an environment, glibc cannot.
+"""
+
+from __future__ import annotations
+
+from gpudiag.cause import Cause, Match, Matches, Program
+from gpudiag.knowledge.messages.python_packages import SYSTEM_LIBRARY_OLD
+
+CAUSE = Cause(
+    fix=("{first}", "{second}"),
+    url="https://github.com/pypa/manylinux#readme",
+    needs_gpu=False,
+    shown={
+        "first": "conda install -c conda-forge libstdcxx-ng",
+        "second": "export LD_LIBRARY_PATH=$CONDA_PREFIX/lib:$LD_LIBRARY_PATH  # so that it is found first",
+    },
+)
+
+
+def find(program: Program) -> Matches:
+    said = program.first(SYSTEM_LIBRARY_OLD)
+    if said is None:
+        return
+    glibc = said["what"] == "GLIBC"
+    yield Match(
+        program.said(SYSTEM_LIBRARY_OLD),
+        figures={
+            "what": said["what"],
+            "version": said["version"],
+            "file": said["file"] or ("the C library" if glibc else "libstdc++.so.6"),
+            "by": said["by"].rpartition("/")[2] or "a module",
+            "first": "pip install --force-reinstall --no-cache-dir tensorflow  # the wheel of pypi.org: it needs less"
+            if glibc
+            else "conda install -c conda-forge libstdcxx-ng  # or a newer libstdc++6 of the system",
+            "second": f"# or a system, or an image, with glibc {said['version']} or newer: ldd --version"
+            if glibc
+            else "export LD_LIBRARY_PATH=$CONDA_PREFIX/lib:$LD_LIBRARY_PATH  # so that it is found first",
+        },
+    )

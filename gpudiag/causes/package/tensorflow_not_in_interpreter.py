@@ -1,0 +1,25 @@
+"""the Python that ran the program has no TensorFlow
+
+pip installs into the Python that it belongs to. A notebook's kernel, an editor, sudo, cron or a service often start
+another one.
+"""
+
+from __future__ import annotations
+
+from gpudiag.cause import Cause, Match, Matches, Program
+from gpudiag.knowledge.messages.python_packages import NO_TENSORFLOW, NO_WHEEL
+
+CAUSE = Cause(
+    fix=(
+        "python -c 'import sys; print(sys.executable)'  # in the program itself: which Python it is",
+        "python -m pip install 'tensorflow[and-cuda]'  # by that Python; in a notebook: %pip install",
+    ),
+    url="https://www.tensorflow.org/install/pip",
+    needs_gpu=False,
+    unless=("tensorflow_missing", "no_wheel_for_this_python"),
+)
+
+
+def find(program: Program) -> Matches:
+    if not program.first(NO_WHEEL) and (said := program.said(NO_TENSORFLOW)):
+        yield Match(said)

@@ -1,0 +1,44 @@
+"""TensorFlow's library cannot be loaded on this Windows: {what}
+
+"DLL load failed" names the module of Python and not the DLL that is missing. Most often it is the runtime of Visual C++
+2015-2022 that is missing or too old ("initialization routine failed": too old), next a Python or a TensorFlow that do
+not fit each other, a 32-bit Python, or a processor without AVX. TensorFlow up to 1.15 names CUDA's DLLs itself.
+"""
+
+from __future__ import annotations
+
+from gpudiag.cause import Cause, Match, Matches, Program
+from gpudiag.causes.shared.advice import libraries
+from gpudiag.knowledge.messages.python_packages import DLL_NOT_FOUND, DLL_NOT_LOADED
+from gpudiag.model import Sure
+from gpudiag.origin import Origin
+
+CAUSE = Cause(
+    fix=(
+        "winget install --id Microsoft.VCRedist.2015+.x64  # or https://aka.ms/vs/17/release/vc_redist.x64.exe",
+        "pip install --force-reinstall --no-cache-dir tensorflow  # then; in a fresh environment of a 64-bit Python",
+    ),
+    url="https://www.tensorflow.org/install/errors",
+    needs_gpu=False,
+)
+_OF_TENSORFLOW = ("tensorflow", "_pywrap", "")
+_OF_CUDA = ("cu", "nv")
+
+
+def find(program: Program, origin: Origin) -> Matches:
+    if named := program.first(DLL_NOT_FOUND):
+        of_cuda = named["dll"].lower().startswith(_OF_CUDA)
+        yield Match(
+            program.said(DLL_NOT_FOUND),
+            figures={"what": f"{named['dll']} is not found"},
+            fix=libraries(origin) if of_cuda and not named["dll"].startswith("nvcuda") else (),
+        )
+        return
+    loaded = [one for one in program.all(DLL_NOT_LOADED) if one["module"].startswith(("_pywrap", "pywrap"))]
+    unnamed = program.all(DLL_NOT_LOADED) if any("tensorflow" in line for line in program.lines) else []
+    if loaded or unnamed:
+        yield Match(
+            program.said(DLL_NOT_LOADED),
+            Sure.LIKELY,
+            {"what": "most often the Visual C++ runtime is missing or too old"},
+        )

@@ -1,0 +1,54 @@
+"""TensorFlow does not find its CUDA libraries where the program ran: {names}
+
+TensorFlow opens libraries of exactly the CUDA and cuDNN that it was built for, by the number in their name: a newer
+CUDA does not serve. If one is missing, it lists no GPU ("Cannot dlopen some GPU libraries", "Could not find cuda
+drivers on your machine") and goes on with the CPU.
+"""
+
+from __future__ import annotations
+
+import re
+
+from gpudiag.cause import Cause, LogAlone, Match, Matches
+from gpudiag.causes.shared.advice import BUILT_FOR, libraries
+from gpudiag.knowledge.messages.misleading import NO_CUDA_DRIVERS
+from gpudiag.knowledge.messages.way import LIBRARIES_MISSING, LIBRARY_ASKED_FOR, LIBRARY_NOT_OPENED
+from gpudiag.log import text
+from gpudiag.model import Sure
+from gpudiag.origin import Origin
+
+CAUSE = Cause(
+    fix=("pip install 'tensorflow[and-cuda]'  # brings its CUDA libraries",),
+    url=BUILT_FOR,
+    needs_gpu=False,
+    unless=("libcuda_not_found",),
+)
+
+_OF_CUDA = re.compile(
+    r"(?:lib)?(?:cudart|cublas|cublasLt|cufft|curand|cusolver|cusparse|cudnn)(?:\.so[.\d]*|64_[\w.]+\.dll)$"
+)
+_RUNTIME = re.compile(r"(?:lib)?cudart")
+_ASKING = re.compile(r"(?:lib)?(?:tensorflow|_pywrap)\w*")
+
+
+def find(program: LogAlone, origin: Origin) -> Matches:
+    opened = [one for one in program.all(LIBRARY_NOT_OPENED) if _OF_CUDA.match(one["library"])]
+    names = list(dict.fromkeys(one["library"] for one in opened))
+    # TensorFlow up to 1.15 is linked with them, so that its import fails.
+    linked = [] if names else [one for one in program.all(LIBRARY_ASKED_FOR) if _is_linked(one.line, one["library"])]
+    names += list(dict.fromkeys(f"{one['library']}.so.{one['version']}" for one in linked))
+    says = program.all(LIBRARIES_MISSING, NO_CUDA_DRIVERS)
+    if not says and all(map(_RUNTIME.match, names)) and not linked:
+        return  # of itself it is nothing: every machine without CUDA says it
+    shown = dict.fromkeys(text(one.line) for one in (*opened, *linked, *says))
+    needs = f"{', '.join(names)}" if names else "the log does not say which"
+    yield Match(
+        tuple(shown)[:4],
+        Sure.PROVED if names else Sure.LIKELY,
+        {"names": needs},
+        fix=libraries(origin),
+    )
+
+
+def _is_linked(line: str, library: str) -> bool:
+    return "ImportError" in line and _OF_CUDA.match(f"{library}.so") is not None

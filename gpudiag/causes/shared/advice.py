@@ -1,0 +1,136 @@
+"""Shared by causes: advice that helps with the release of TensorFlow, and the system, that wrote a log."""
+
+from __future__ import annotations
+
+from gpudiag.knowledge.releases import (
+    DRIVERS,
+    FIRST_WITH_EXTRA,
+    LAST_FOR_WINDOWS,
+    NEW_IN,
+    PTX_DRIVERS,
+    Version,
+    numbers,
+)
+from gpudiag.origin import Origin
+
+BUILT_FOR = "https://www.tensorflow.org/install/source#gpu"
+PIP = "https://www.tensorflow.org/install/pip"
+
+_NO_GPU_ON_WINDOWS = "# TensorFlow 2.11 and newer has no GPU support on Windows: use WSL 2, or TensorFlow 2.10 with"
+_OF_CONDA = {
+    "7": "7.6",
+    "7.4": "7.6",
+    "7.6": "7.6",
+    "8.0": "8.0",
+    "8.1": "8.1.0",
+    "8.6": "8.8",
+    "8.7": "8.8",
+    "8.9": "8.9",
+}
+"""cuDNN that a release was built for to one that fits it and that conda-forge has beside its CUDA."""
+_SEVERAL = 4
+"""More generations than these are too many to name one by one."""
+
+
+def built_for(origin: Origin) -> str:
+    """Return such as ``CUDA 11.2 with cuDNN 8.1``, of the newest generation that may have written the log."""
+    return f"CUDA {origin.generation.cuda} with cuDNN {origin.generation.cudnn}"
+
+
+def libraries(origin: Origin) -> tuple[str, ...]:
+    """Return the lines that bring the CUDA libraries of the TensorFlow that wrote the log."""
+    newest = origin.releases[1]
+    if origin.windows and newest > LAST_FOR_WINDOWS:
+        return (_NO_GPU_ON_WINDOWS, f"{_conda('11.2', '8.1.0')}; pip install 'tensorflow<2.11' 'numpy<2'")
+    if newest < FIRST_WITH_EXTRA:
+        return (*toolkit(origin), *_if_older(origin), "pip install --upgrade 'tensorflow[and-cuda]'  # or a newer one")
+    pin = {Version(2, 15): "==2.15.1", Version(2, 16): "==2.17.*"}.get(newest, f"=={newest}.*")
+    why = "; 2.16 does not find them" if newest == Version(2, 16) else ""
+    known = origin.named is not None or newest < Version(2, 18)
+    line = f"pip install 'tensorflow[and-cuda]{pin if known else ''}'  # brings its CUDA libraries{why}"
+    return (line, *_if_older(origin))
+
+
+def toolkit(origin: Origin) -> tuple[str, ...]:
+    """Return the lines that bring CUDA and cuDNN themselves, as releases before 2.14 need it."""
+    made = origin.generation
+    found = (
+        "# or NVIDIA's installers of that CUDA and cuDNN, with their folders bin on PATH"
+        if origin.windows
+        else "export LD_LIBRARY_PATH=$CONDA_PREFIX/lib:$LD_LIBRARY_PATH  # so that they are found"
+    )
+    return (f"{_conda(made.cuda, _OF_CONDA.get(made.cudnn, made.cudnn))}  # {made}: {built_for(origin)}", found)
+
+
+def cudnn(origin: Origin, needed: str) -> tuple[str, ...]:
+    """Return the lines that bring a cuDNN of ``needed`` or newer, of the same major version."""
+    major = needed.partition(".")[0]
+    least = ".".join(needed.split(".")[:2])
+    if origin.windows or origin.is_before_11:
+        return (
+            f"conda install -c conda-forge 'cudnn>={least},<{int(major) + 1}'  # or NVIDIA's archive of cuDNN",
+            f"where cudnn64_{major}.dll  # take the folder of the older one out of PATH"
+            if origin.windows
+            else "ldconfig -p | grep libcudnn  # which ones are found; the older one must not come first",
+        )
+    cuda = "cu12" if int(major) >= 9 or not origin.is_before_12 else "cu11"
+    return (
+        f"pip install 'nvidia-cudnn-{cuda}>={least},<{int(major) + 1}'  # with a CUDA of conda: conda install "
+        f"-c conda-forge 'cudnn>={least},<{int(major) + 1}'",
+        "# and take the folder of the older one out of LD_LIBRARY_PATH, or remove its package",
+    )
+
+
+def libdevice(origin: Origin) -> tuple[str, ...]:
+    """Return the lines that let XLA find libdevice.10.bc."""
+    cuda = origin.generation.cuda
+    folder = rf"C:\PROGRA~1\NVIDIA~2\CUDA\v{cuda}"
+    windows = (
+        rf"set XLA_FLAGS=--xla_gpu_cuda_data_dir={folder}  # on Windows: the folder of CUDA that has nvvm\libdevice",
+    )
+    if origin.windows:
+        return (*windows, "# before Python starts; without spaces in the name of the folder")
+    if origin.is_before_12:
+        return (
+            *(() if origin.linux else windows),
+            f"conda install -c nvidia cuda-nvcc={'11.8' if numbers(cuda) >= (11,) else cuda}  # has it, in "
+            "$CONDA_PREFIX/nvvm/libdevice",
+            "export XLA_FLAGS=--xla_gpu_cuda_data_dir=$CONDA_PREFIX  # the folder that has nvvm/libdevice",
+            "export XLA_FLAGS=--xla_gpu_cuda_data_dir=/usr/local/cuda  # or that of an installed toolkit; of apt: "
+            "/usr/lib/cuda",
+        )
+    return (
+        "pip install nvidia-cuda-nvcc-cu12  # XLA looks there",
+        "export XLA_FLAGS=--xla_gpu_cuda_data_dir=/usr/local/cuda  # or the folder that has nvvm/libdevice",
+    )
+
+
+def compiler(origin: Origin, capability: str) -> tuple[str, ...]:
+    """Return the lines that bring a ptxas which knows a compute capability, such as ``8.6``; "" for any."""
+    known = NEW_IN.get(capability, "")
+    least = f" of CUDA {known} or newer" if known else ""
+    if origin.is_before_12:
+        cuda = "11.8" if numbers(known or "11.0") <= (11, 8) else known
+        return (f"conda install -c nvidia cuda-nvcc={cuda}  # has a ptxas{least}, to be first on PATH",)
+    return (f"pip install --upgrade nvidia-cuda-nvcc-cu12  # has a ptxas{least}, which XLA finds",)
+
+
+def driver(origin: Origin, *, ptx: bool = False) -> str:
+    """Return, in words, the oldest driver that runs the CUDA of the log's TensorFlow, or that compiles its PTX."""
+    if not origin.is_one and len(origin.generations) > _SEVERAL:
+        return "the newest that the GPU has"
+    linux, windows = DRIVERS[origin.generation.cuda]
+    least = PTX_DRIVERS.get(origin.generation.cuda, linux) if ptx else windows if origin.windows else linux
+    return f"{least} or newer" + ("" if origin.is_one else f", for {origin.generation}")
+
+
+def _conda(cuda: str, version: str) -> str:
+    return f"conda install -c conda-forge cudatoolkit={'11.8.0' if cuda == '11.8' else cuda} cudnn={version}"
+
+
+def _if_older(origin: Origin) -> tuple[str, ...]:
+    """Return a sentence for each older generation that may have written the log, too."""
+    older = origin.generations[:-1]
+    if not 0 < len(older) < _SEVERAL:
+        return ()
+    return tuple(f"# if it is {one}: CUDA {one.cuda} with cuDNN {one.cudnn}" for one in reversed(older))

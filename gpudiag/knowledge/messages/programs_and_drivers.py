@@ -1,0 +1,166 @@
+"""What programs meet of a driver, its tools and its libraries, of whatever release."""
+
+from __future__ import annotations
+
+from gpudiag.knowledge.message import Family, Worth
+
+FAMILY = Family("drivers and libraries, as programs meet them", stage="DRIVER", seen="any")
+
+# --- libraries -------------------------------------------------------------------------------------------------------
+
+NO_LIBCUDA = FAMILY.fault(
+    "no_libcuda",
+    "Could not load dynamic library 'libcuda.so.1'",
+    "Could not load dynamic library 'nvcuda.dll'",
+    "libcuda.so.1: cannot open shared object file",
+    "failed call to cuInit: UNKNOWN ERROR (303)",
+    "Failed call to cuInit: UNKNOWN ERROR (303)",
+    "Could not find module 'nvcuda.dll'",
+)
+NO_CUPTI = FAMILY.add(
+    Worth.FAULT,
+    "no_cupti",
+    pattern=r"Could not load dynamic library '(?P<library>libcupti\.so[.\d]*|cupti64_[\w.]+\.dll)'|"
+    r"(?P<missing>libcupti\.so[.\d]*): cannot open shared object file",
+    words=("libcupti", "cupti"),
+)
+CUDNN_PART = FAMILY.add(
+    Worth.FAULT,
+    "cudnn_part",
+    pattern=r"Could not (?:load library|locate) (?P<part>\S*(?:lib)?cudnn_\w+(?:\.so[.\d]*|64_\d\.dll|\.dll))|"
+    r"Unable to load any of \{(?P<any>libcudnn_[^}]{1,200})\}|"
+    r"Cannot load symbol (?P<symbol>cudnn\w+)|"
+    r"(?P<version>libcudnn_\w+\.so[.\d]*): (?:undefined symbol|version)",
+    words=("locate", "load", "libcudnn_cnn_train", "libcudnn_cnn_infer", "libcudnn_ops_infer", "symbol"),
+)
+NO_ZLIB = FAMILY.fault("no_zlib", "Could not locate zlibwapi.dll", seen="cuDNN 8, Windows")
+LIBRARIES_MIXED = FAMILY.add(
+    Worth.FAULT,
+    "libraries_mixed",
+    pattern=r"(?P<user>[^\s:]{1,300}\.so[.\d]*): (?:undefined symbol: (?P<symbol>\w+), version "
+    r"(?P<library>lib\w+\.so[.\d]*)|symbol (?P<lacked>\w+),? version (?P<of>lib\w+\.so[.\d]*) not defined)|"
+    r"(?P<by>[^\s:]{1,300}\.so[.\d]*): undefined symbol: (?P<name>(?:cublas|cublasLt|cusparse|cusolver|cudnn|nvJitLink|"
+    r"__nvJitLink)\w+)",
+    words=("symbol",),
+)
+
+# --- the driver ------------------------------------------------------------------------------------------------------
+
+TWO_VERSIONS = FAMILY.fault(
+    "two_versions_of_the_driver",
+    "kernel version {module:v} does not match DSO version {library:v}",
+    "NVRM: API mismatch: the client has the version {library:v}",
+    "Driver/library version mismatch",
+    "NVML/RM version mismatch",
+    "CUDA_ERROR_SYSTEM_DRIVER_MISMATCH",
+)
+NVML_LIBRARY_VERSION = FAMILY.sign("nvml_library_version", "NVML library version: {version:v}")
+COMPAT_REFUSED = FAMILY.fault(
+    "compat_refused",
+    "CUDA_ERROR_COMPAT_NOT_SUPPORTED_ON_DEVICE",
+    "forward compatibility was attempted on non supported HW",
+)
+MODULE_SILENT = FAMILY.fault(
+    "module_silent",
+    "NVIDIA-SMI has failed because it couldn't communicate with the NVIDIA driver",
+    "kernel driver does not appear to be running on this host",
+    "Failed to initialize NVML: Driver Not Loaded",
+    "modprobe: FATAL: Module nvidia not found",
+    "modprobe: ERROR: could not insert 'nvidia{:q}': No such device",
+    "modprobe: ERROR: could not insert 'nvidia{:q}': Exec format error",
+    "modprobe: ERROR: could not insert 'nvidia{:q}': Invalid argument",
+    "NVRM: The NVIDIA probe routine was not called for",
+)
+MODULE_UNSIGNED = FAMILY.fault(
+    "module_unsigned",
+    "could not insert 'nvidia{:q}': Required key not available",
+    "could not insert 'nvidia{:q}': Key was rejected by service",
+    "could not insert 'nvidia{:q}': Operation not permitted",
+    "Loading of unsigned module is rejected",
+    "Lockdown: modprobe: unsigned module loading is restricted",
+    "PKCS#7 signature not signed with a trusted key",
+    "module verification failed: signature and/or required key missing",
+)
+NO_CUDA_DEVICE = FAMILY.fault(
+    "no_cuda_device",
+    "CUDA_ERROR_NO_DEVICE",
+    "no CUDA-capable device is detected",
+    "no NVIDIA GPU device is present",
+    "No CUDA GPUs are available",
+)
+NO_DEVICE_FILE = FAMILY.fault("no_device_file", "no NVIDIA GPU device is present: /dev/nvidia{:d} does not exist")
+MASK_IN_CODE = FAMILY.add(
+    Worth.SIGN,
+    "mask_in_code",
+    pattern=r"os\.environ\[.CUDA_VISIBLE_DEVICES.\]\s*=\s*['\"](?P<value>[^'\"]*)['\"]",
+    words=("cuda_visible_devices",),
+)
+CUINIT_UNKNOWN = FAMILY.fault(
+    "cuinit_unknown",
+    "failed call to cuInit: CUDA_ERROR_UNKNOWN",
+    "Failed call to cuInit: CUDA_ERROR_UNKNOWN",
+    "failed call to cuInit: INTERNAL: CUDA error: Failed call to cuInit: CUDA_ERROR_UNKNOWN",
+    "CUDA unknown error - this may be due to an incorrectly set up environment",
+)
+OLD_DRIVER = FAMILY.fault(
+    "old_driver",
+    "driver version is insufficient for CUDA runtime version",
+    "CUDA_ERROR_INSUFFICIENT_DRIVER",
+    "cudaErrorInsufficientDriver",
+    "The NVIDIA driver on your system is too old (found version {found:d})",
+    "NVIDIA driver on your system is too old",
+)
+PTX_TOO_NEW = FAMILY.fault(
+    "ptx_too_new",
+    "CUDA_ERROR_UNSUPPORTED_PTX_VERSION",
+    "the provided PTX was compiled with an unsupported toolchain",
+    "cudaErrorUnsupportedPtxVersion",
+)
+NO_WINDOWS_GPU = FAMILY.fault(
+    "no_windows_gpu", "TensorFlow GPU support is not available on native Windows for TensorFlow >= 2.11"
+)
+
+NO_GPU_LISTED = FAMILY.fault(
+    "no_gpu_listed",
+    "Num GPUs Available: 0",
+    "GPU device not found",
+    "No GPU found. Please ensure you have installed TensorFlow correctly",
+    "Please install GPU version of TF",
+    seen="programs",
+)
+
+# --- at work ---------------------------------------------------------------------------------------------------------
+
+HOST_MEMORY_REFUSED = FAMILY.fault(
+    "host_memory_refused",
+    "could not allocate pinned host memory of size: {bytes:d}",
+    "failed to alloc {bytes:d} bytes on host",
+    "failed to allocate host memory of size {bytes:d}",
+)
+CUDNN_CALL_FAILED = FAMILY.fault(
+    "cudnn_call_failed",
+    "CUDNN_STATUS_EXECUTION_FAILED",
+    "CUDNN_STATUS_NOT_INITIALIZED",
+    "Failed to get convolution algorithm. This is probably because cuDNN failed to initialize",
+    "cuDNN launch failure",
+    "No algorithm worked!",
+    "DNN library initialization failed",
+    "DNN library is not found",
+    "No DNN in stream executor",
+)
+BLAS_CALL_FAILED = FAMILY.fault(
+    "blas_call_failed",
+    "Blas {call:w} launch failed",
+    "failed to run cuBLAS routine",
+    "CUBLAS_STATUS_EXECUTION_FAILED",
+    "CUBLAS_STATUS_ARCH_MISMATCH",
+    "Attempting to perform BLAS operation using StreamExecutor without BLAS support",
+    "Failed to create cuSolverDN instance",
+    "Failed to create cuBlas handle",
+)
+PLUGIN_DEVICE = FAMILY.add(
+    Worth.SIGN,
+    "plugin_device",
+    pattern=r"PhysicalDevice\(name='/physical_device:(?!CPU|GPU|XLA_|TPU)(?P<kind>\w+):\d+'",
+    words=("physicaldevice",),
+)

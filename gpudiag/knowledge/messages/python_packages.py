@@ -1,0 +1,114 @@
+"""What Python says when a package does not fit TensorFlow, or the machine."""
+
+from __future__ import annotations
+
+from gpudiag.knowledge.message import Family, Worth
+
+FAMILY = Family("packages and Python", stage="PACKAGE", seen="Python")
+
+NUMPY_2 = FAMILY.fault(
+    "numpy_2",
+    "A module that was compiled using NumPy 1.x cannot be run in",
+    "AttributeError: _ARRAY_API not found",
+    meaning="numpy 2 is installed, and a module was compiled for numpy 1",
+)
+NUMPY_OLDER = FAMILY.fault(
+    "numpy_older",
+    "module compiled against API version {wanted:w} but this version of numpy is {found:w}",
+    "module compiled against ABI version {wanted:w} but this version of numpy is {found:w}",
+    "module was compiled against NumPy C-API version {wanted:w} {} but the running NumPy has C-API version {found:w}",
+    "numpy.core.multiarray failed to import",
+    "numpy.core.umath failed to import",
+    "numpy.ndarray size changed, may indicate binary incompatibility",
+    "numpy.dtype size changed, may indicate binary incompatibility",
+    meaning="a module was compiled for another numpy than the one that is installed",
+)
+NUMPY_NAME_GONE = FAMILY.fault("numpy_name_gone", "module 'numpy' has no attribute '{name:w}'")
+PROTOBUF = FAMILY.fault(
+    "protobuf_of_another_release",
+    "Descriptors cannot not be created directly",
+    "Descriptors cannot be created directly",
+    "cannot import name 'builder' from 'google.protobuf.internal'",
+    "cannot import name 'runtime_version' from 'google.protobuf'",
+    "'MessageFactory' object has no attribute 'GetPrototype'",
+    "'FieldDescriptor' object has no attribute 'label'",
+    "Detected incompatible Protobuf Gencode/Runtime versions when loading {file:s}: gencode {gencode:v} runtime "
+    "{runtime:v}",
+    "Detected mismatched Protobuf Gencode/Runtime {} versions when loading {file:s}: gencode {gencode:v} runtime "
+    "{runtime:v}",
+    "This program requires version {needed:v} of the Protocol Buffer runtime library, but the installed version is "
+    "{found:v}",
+    "This program was compiled against version {needed:v} of the Protocol Buffer runtime library",
+)
+SYSTEM_LIBRARY_OLD = FAMILY.add(
+    Worth.FAULT,
+    "system_library_old",
+    pattern=r"(?:(?P<file>/[^\s:]+): )?version [`'](?P<what>GLIBC|GLIBCXX|CXXABI)_(?P<version>[\d.]+)' not found"
+    r"(?: \(required by (?P<by>[^)]*)\))?",
+    words=("glibc_", "glibcxx_", "cxxabi_"),
+)
+NO_INSTRUCTIONS = FAMILY.fault(
+    "no_instructions",
+    "was compiled to use {name:w} instructions, but these aren't available on your machine",
+    "was compiled to use SSE4.{:d} instructions, but these aren't available on your machine",
+)
+ILLEGAL_INSTRUCTION = FAMILY.fault("illegal_instruction", "Illegal instruction", seen="Linux, macOS")
+DLL_NOT_LOADED = FAMILY.fault(
+    "dll_not_loaded",
+    "DLL load failed while importing {module:w}",
+    "ImportError: DLL load failed:",
+    seen="Windows",
+)
+DLL_NOT_FOUND = FAMILY.fault(
+    "dll_not_found",
+    "Could not find the DLL(s) '{dll:q}'. TensorFlow requires that these DLLs be installed",
+    "Could not find '{dll:q}'. TensorFlow requires that this DLL be installed",
+    seen="up to 2.10, Windows",
+)
+NAME_OF_ANOTHER_FILE = FAMILY.add(
+    Worth.FAULT,
+    "name_of_another_file",
+    pattern=r"(?i)cannot import name '(?P<lacks>[^']{0,100})' from (?:partially initialized module )?"
+    r"'(?P<module>[\w.]{1,100})'[^(]{0,20}(?:\(most likely[^)]{0,60}\) )?\((?P<file>(?:[A-Za-z]:)?[\\/][^()]{1,300})\)",
+    words=("cannot",),
+)
+PARTIAL_MODULE = FAMILY.fault(
+    "partial_module", "partially initialized module '{module:q}' has no attribute '{lacks:q}'"
+)
+NAME_OF_TENSORFLOW_1 = FAMILY.add(
+    Worth.FAULT,
+    "name_of_tensorflow_1",
+    pattern=r"module 'tensorflow(?:\._api\.v2\.\w+)?' has no attribute '(?P<name>Session|InteractiveSession|"
+    r"ConfigProto|GPUOptions|placeholder|get_default_graph|reset_default_graph|contrib|app|flags|set_random_seed|get_variable|"
+    r"variable_scope|global_variables_initializer|logging|truncated_normal|random_normal|random_uniform|layers|"
+    r"get_default_session|to_float|log|enable_eager_execution|gfile|train\.AdamOptimizer)'|"
+    r"No module named '(?P<module>tensorflow\.contrib)[\w.]*'",
+    words=("tensorflow",),
+)
+EMPTY_TENSORFLOW = FAMILY.add(
+    Worth.FAULT,
+    "empty_tensorflow",
+    pattern=r"module 'tensorflow' has no attribute '(?P<name>__version__|config|constant|keras|Variable|test|compat)'",
+    words=("tensorflow",),
+)
+UNDEFINED_OF_TENSORFLOW = FAMILY.add(
+    Worth.FAULT,
+    "undefined_of_tensorflow",
+    pattern=r"(?P<file>[^\s:'\"]{1,300}\.so[.\d]*): undefined symbol: "
+    r"(?P<symbol>_Z\w*(?:tensorflow|4absl|3tsl)\w*|TF_\w+|TFE_\w+)",
+    words=("symbol",),
+)
+NO_WHEEL = FAMILY.add(
+    Worth.FAULT,
+    "no_wheel",
+    pattern=r"(?:No matching distribution found for|Could not find a version that satisfies the requirement) "
+    r"(?P<what>tensorflow(?:-gpu|-cpu|-intel)?(?:\[[\w,-]+\])?(?:[=<>!~]=?[\w.*]+)?)(?![\w-])",
+    words=("tensorflow",),
+    seen="pip",
+)
+GPU_PACKAGE_GONE = FAMILY.fault(
+    "gpu_package_gone", 'The "tensorflow-gpu" package has been removed', seen="pip, from December 2022 on"
+)
+NO_TENSORFLOW = FAMILY.add(
+    Worth.FAULT, "no_tensorflow", pattern=r"No module named '?tensorflow'?(?![.\w])", words=("tensorflow",)
+)

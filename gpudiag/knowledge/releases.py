@@ -1,0 +1,133 @@
+"""The releases of TensorFlow: the CUDA and cuDNN that each was built for, and how these get onto a machine.
+
+From https://www.tensorflow.org/install/source#gpu (built for), https://www.tensorflow.org/install/pip and the notes
+of the releases (what pip brings), https://docs.nvidia.com/cuda/cuda-toolkit-release-notes (drivers); read in November
+2026.
+"""
+
+from __future__ import annotations
+
+from gpudiag.record import Record
+
+
+class Version(Record, order=True):
+    """A release of TensorFlow without its patch level, such as 2.15."""
+
+    major: int
+    minor: int
+
+    def __str__(self) -> str:
+        return f"{self.major}.{self.minor}"
+
+
+class Generation(Record):
+    """Releases that were built for the same CUDA and cuDNN."""
+
+    first: Version
+    last: Version
+    cuda: str
+    cudnn: str
+
+    def __str__(self) -> str:
+        return f"TensorFlow {self.first}" + (f" to {self.last}" if self.last != self.first else "")
+
+
+GENERATIONS = tuple(
+    Generation(Version(*first), Version(*last), cuda, cudnn)
+    for first, last, cuda, cudnn in (
+        ((1, 5), (1, 12), "9.0", "7"),
+        ((1, 13), (2, 0), "10.0", "7.4"),
+        ((2, 1), (2, 3), "10.1", "7.6"),
+        ((2, 4), (2, 4), "11.0", "8.0"),
+        ((2, 5), (2, 11), "11.2", "8.1"),
+        ((2, 12), (2, 13), "11.8", "8.6"),
+        ((2, 14), (2, 14), "11.8", "8.7"),
+        ((2, 15), (2, 15), "12.2", "8.9"),
+        ((2, 16), (2, 17), "12.3", "8.9"),
+        ((2, 18), (2, 21), "12.5", "9.3"),
+    )
+)
+OLDEST, NEWEST = GENERATIONS[0].first, GENERATIONS[-1].last
+LAST_FOR_WINDOWS = Version(2, 10)
+"""The last release whose wheels for Windows were built with CUDA."""
+FIRST_WITH_EXTRA = Version(2, 14)
+"""The first release that has ``tensorflow[and-cuda]``."""
+ONE_PACKAGE = Version(2, 1)
+"""From here on ``tensorflow`` has GPU support; before, ``tensorflow-gpu`` had it and ``tensorflow`` had none."""
+
+DRIVERS = {
+    "9.0": ("384.81", "385.54"),
+    "10.0": ("410.48", "411.31"),
+    "10.1": ("418.39", "418.96"),
+    "11.0": ("450.36", "451.22"),
+    "11.2": ("450.80", "452.39"),
+    "11.8": ("450.80", "452.39"),
+    "12.2": ("525.60", "527.41"),
+    "12.3": ("525.60", "527.41"),
+    "12.5": ("525.60", "527.41"),
+}
+"""CUDA to the oldest driver that runs it, on Linux and on Windows; within 11 and 12 by minor version compatibility."""
+
+PTX_DRIVERS = {"11.2": "460.27", "11.8": "520.61", "12.2": "535.54", "12.3": "545.23", "12.5": "555.42"}
+"""CUDA to the oldest driver that compiles its PTX: minor version compatibility does not extend to that."""
+
+NEW_IN = {
+    "5.0": "6.5",
+    "6.0": "8.0",
+    "7.0": "9.0",
+    "7.5": "10.0",
+    "8.0": "11.0",
+    "8.6": "11.1",
+    "8.9": "11.8",
+    "9.0": "11.8",
+    "10.0": "12.8",
+    "12.0": "12.8",
+}
+"""Compute capability to the first CUDA that knows it."""
+
+
+def generation(release: Version) -> Generation:
+    """Return the generation of a release; the newest for one that is newer, the oldest for one that is older."""
+    return next((one for one in GENERATIONS if release <= one.last), GENERATIONS[-1])
+
+
+def numbers(version: str) -> tuple[int, ...]:
+    """Return a version such as ``11.8`` as numbers, which can be compared."""
+    return tuple(int(part) for part in version.split(".") if part.isdecimal())
+
+
+_DATES = (
+    ("2018-11-05", (1, 12)),
+    ("2019-02-26", (1, 13)),
+    ("2019-06-19", (1, 14)),
+    ("2019-09-30", (2, 0)),
+    ("2020-01-08", (2, 1)),
+    ("2020-05-06", (2, 2)),
+    ("2020-07-27", (2, 3)),
+    ("2020-12-14", (2, 4)),
+    ("2021-05-13", (2, 5)),
+    ("2021-08-11", (2, 6)),
+    ("2021-11-04", (2, 7)),
+    ("2022-02-02", (2, 8)),
+    ("2022-05-16", (2, 9)),
+    ("2022-09-06", (2, 10)),
+    ("2022-11-18", (2, 11)),
+    ("2023-03-23", (2, 12)),
+    ("2023-07-05", (2, 13)),
+    ("2023-09-26", (2, 14)),
+    ("2023-11-14", (2, 15)),
+    ("2024-03-07", (2, 16)),
+    ("2024-07-11", (2, 17)),
+    ("2024-10-24", (2, 18)),
+    ("2025-03-11", (2, 19)),
+    ("2025-08-13", (2, 20)),
+)
+"""When releases came out (pypi.org), each and those before it."""
+
+
+def released_by(day: str) -> Version:
+    """Return the newest release that a log of this day (``2023-06-06``) may be of, release candidates not counted."""
+    older = [release for date, release in _DATES if date <= day]
+    if not day or len(older) == len(_DATES):
+        return NEWEST
+    return Version(*older[-1]) if older else OLDEST

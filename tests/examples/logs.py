@@ -1,0 +1,346 @@
+"""Examples of causes that a program's log shows by itself, whatever machine wrote it."""
+
+from __future__ import annotations
+
+from examples import Example
+from gpudiag.cause import Evidence
+from gpudiag.why import NO_MACHINE
+
+
+def _log(*lines: str) -> Evidence:
+    return Evidence(NO_MACHINE, lines=lines)
+
+
+def _both(fires: dict[str, tuple[str, ...]], near: dict[str, tuple[str, ...]]) -> tuple[Example, ...]:
+    return (
+        *(Example(name, _log(*lines)) for name, lines in fires.items()),
+        *(Example(name, _log(*lines), fires=False) for name, lines in near.items()),
+    )
+
+
+def _not_opened(library: str) -> str:
+    return (
+        "2021-05-01 10:00:00.1: W tensorflow/stream_executor/platform/default/dso_loader.cc:60] Could not load dynamic "
+        f"library '{library}'; dlerror: {library}: cannot open shared object file: No such file or directory"
+    )
+
+
+_SKIPPED = "W tensorflow/core/common_runtime/gpu/gpu_device.cc:1850] Cannot dlopen some GPU libraries."
+_PLACED = (
+    "InvalidArgumentError: Cannot assign a device for operation init: Operation was explicitly assigned to "
+    "/device:GPU:0 but available devices are [ /job:localhost/replica:0/task:0/device:CPU:0{} ]. Make sure"
+)
+
+EXAMPLES: dict[str, tuple[Example, ...]] = {
+    "numpy_of_another_release": _both(
+        {
+            "numpy 2": ("A module that was compiled using NumPy 1.x cannot be run in", "NumPy 2.1.2 as it may crash."),
+            "numpy 2, of the user": (
+                '  File "/home/user/.local/lib/python3.10/site-packages/tensorflow/python/client.py", line 19',
+                "AttributeError: _ARRAY_API not found",
+            ),
+            "an older one": ("RuntimeError: module compiled against API version 0xe but this version of numpy is 0xd",),
+            "a name": ("AttributeError: module 'numpy' has no attribute 'object'.",),
+        },
+        {
+            "another name": ("AttributeError: module 'numpy' has no attribute 'my_function'",),
+            "another module": ("AttributeError: module 'torch' has no attribute 'object'",),
+        },
+    ),
+    "protobuf_of_another_release": _both(
+        {
+            "too new": ("TypeError: Descriptors cannot not be created directly.",),
+            "too old": ("ImportError: cannot import name 'builder' from 'google.protobuf.internal'",),
+            "older than the code": (
+                "google.protobuf.runtime_version.VersionError: Detected incompatible Protobuf Gencode/Runtime versions "
+                "when loading tensorflow/core/a.proto: gencode 6.31.1 runtime 5.29.5. Runtime version cannot be older",
+            ),
+            "without GetPrototype": ("AttributeError: 'MessageFactory' object has no attribute 'GetPrototype'",),
+        },
+        {"another builder": ("ImportError: cannot import name 'builder' from 'my.package'",)},
+    ),
+    "system_library_too_old": _both(
+        {
+            "glibc": (
+                "ImportError: /lib/x86_64-linux-gnu/libm.so.6: version `GLIBC_2.29' not found (required by "
+                "/home/user/venv/lib/python3.8/site-packages/tensorflow/python/_pywrap_tensorflow_internal.so)",
+            ),
+            "libstdc++": (
+                "ImportError: /usr/lib/libstdc++.so.6: version `GLIBCXX_3.4.29' not found (required by a.so)",
+            ),
+        },
+        {"another symbol": ("a.so: version `OPENSSL_3.0.0' not found (required by b.so)",)},
+    ),
+    "cpu_lacks_instructions": _both(
+        {
+            "named": (
+                "F tensorflow/core/platform/cpu_feature_guard.cc:37] The TensorFlow library was compiled to use AVX "
+                "instructions, but these aren't available on your machine.",
+            ),
+            "died of it": ("Illegal instruction (core dumped)",),
+        },
+        {"a notice": ("Your CPU supports instructions that this TensorFlow binary was not compiled to use: AVX2 FMA",)},
+    ),
+    "windows_dll_not_loaded": _both(
+        {
+            "routine": (
+                "ImportError: DLL load failed while importing _pywrap_tensorflow_internal: A dynamic link library "
+                "(DLL) initialization routine failed.",
+            ),
+            "runtime of Visual C++": (
+                "ImportError: Could not find the DLL(s) 'msvcp140_1.dll'. TensorFlow requires that these DLLs be "
+                "installed in a directory that is named in your %PATH% environment variable.",
+            ),
+            "CUDA's": (
+                "ImportError: Could not find 'cudart64_100.dll'. TensorFlow requires that this DLL be installed in a "
+                "directory that is named in your %PATH% environment variable. Download and install CUDA 10.0",
+            ),
+        },
+        {"another module": ("ImportError: DLL load failed while importing _ssl: The specified module was not found.",)},
+    ),
+    "file_named_as_package": _both(
+        {
+            "on Windows": (
+                "Cannot import name 'keras' from partially initialized module 'tensorflow' (most likely due to a "
+                r"circular import) (C:\Users\user\repos\tensorflow.py)",
+            ),
+            "by a traceback": (
+                '  File "/home/user/project/random.py", line 3, in <module>',
+                "AttributeError: partially initialized module 'random' has no attribute 'Random' (most likely due to a "
+                "circular import)",
+            ),
+            "an empty folder": ("AttributeError: module 'tensorflow' has no attribute '__version__'",),
+        },
+        {
+            "of the package itself": (
+                "ImportError: cannot import name 'dtensor' from 'tensorflow.compat.v2.experimental' "
+                "(/usr/lib/python3.10/site-packages/tensorflow/_api/v2/compat/v2/experimental/__init__.py)",
+            ),
+        },
+    ),
+    "program_for_tensorflow_1": _both(
+        {
+            "options of a session": ("AttributeError: module 'tensorflow' has no attribute 'ConfigProto'",),
+            "contrib": ("ModuleNotFoundError: No module named 'tensorflow.contrib'",),
+        },
+        {"a misspelt name": ("AttributeError: module 'tensorflow' has no attribute 'kerass'",)},
+    ),
+    "extension_of_another_release": _both(
+        {
+            "Horovod": (
+                "tensorflow.python.framework.errors_impl.NotFoundError: /usr/lib/horovod/mpi_lib.so: undefined symbol: "
+                "_ZN10tensorflow14kernel_factory17OpKernelRegistrar12InitInternalE",
+            ),
+        },
+        {"another library": ("ImportError: /usr/lib/libfoo.so: undefined symbol: _ZN3foo3barEv",)},
+    ),
+    "no_wheel_for_this_python": _both(
+        {
+            "no release": ("ERROR: No matching distribution found for tensorflow==2.4.0",),
+            "removed": ('The "tensorflow-gpu" package has been removed!',),
+        },
+        {"another package": ("ERROR: No matching distribution found for tensorflow-foo-bar",)},
+    ),
+    "tensorflow_not_in_interpreter": _both(
+        {"none": ("ModuleNotFoundError: No module named 'tensorflow'",)},
+        {"a part of it": ("ModuleNotFoundError: No module named 'tensorflow.contrib'",)},
+    ),
+    "cuda_libraries_not_found": _both(
+        {
+            "named": (_not_opened("libcusolver.so.10"),),
+            "several": (_not_opened("libcudart.so.11.0"), _not_opened("libcudnn.so.8"), _SKIPPED),
+            "not named": (_SKIPPED, "Skipping registering GPU devices..."),
+            "from 2.12 on": ("Could not find cuda drivers on your machine, GPU will not be used.",),
+            "linked": (
+                "ImportError: libcublas.so.10.0: cannot open shared object file: No such file or directory",
+                "Failed to load the native TensorFlow runtime.",
+            ),
+        },
+        {
+            "the runtime alone": (_not_opened("cudart64_110.dll"),),
+            "TensorRT": (_not_opened("libnvinfer.so.7"),),
+            "another library": (_not_opened("libfoo.so.1"),),
+        },
+    ),
+    "libcuda_not_found": _both(
+        {
+            "older": (_not_opened("libcuda.so.1"), "failed call to cuInit: UNKNOWN ERROR (303)"),
+            "newer": (
+                "E0000 00:00:1738697930.202924 7665 cuda_driver.cc:152] failed call to cuInit: UNKNOWN ERROR (303)",
+            ),
+            "WSL": ("/usr/lib/wsl/lib is there", _not_opened("libcuda.so.1")),
+        },
+        {"the runtime": (_not_opened("libcudart.so.11.0"),)},
+    ),
+    "profiler_library_missing": _both(
+        {"named": (_not_opened("libcupti.so.10.1"),), "Windows": (_not_opened("cupti64_2020.3.0.dll"),)},
+        {"another": (_not_opened("libcudnn.so.8"),)},
+    ),
+    "cudnn_finds_no_libcuda": _both(
+        {
+            "WSL": (
+                "Could not load library libcudnn_cnn_infer.so.8. Error: libcuda.so: cannot open shared object file: No "
+                "such file or directory",
+            ),
+        },
+        {"the driver itself": ("libcuda.so.1: cannot open shared object file: No such file or directory",)},
+    ),
+    "cudnn_incomplete": _both(
+        {
+            "a part": (
+                "Could not load library libcudnn_cnn_train.so.8. Error: /usr/lib/libcudnn_cnn_train.so.8: undefined "
+                "symbol: _ZN5cudnn3cnn5inferE, version libcudnn_cnn_infer.so.8",
+            ),
+            "cuDNN 9": ("Unable to load any of {libcudnn_cnn.so.9.1.0, libcudnn_cnn.so.9.1, libcudnn_cnn.so.9}",),
+            "Windows": ("Could not locate zlibwapi.dll. Please make sure it is in your library path!",),
+        },
+        {
+            "no link of the driver": (
+                "Could not load library libcudnn_cnn_infer.so.8. Error: libcuda.so: cannot open shared object file: No "
+                "such file or directory",
+            ),
+        },
+    ),
+    "cuda_libraries_mixed": _both(
+        {
+            "nvJitLink": (
+                "ImportError: /usr/lib/libcusparse.so.12: undefined symbol: __nvJitLinkAddData_12_1, version "
+                "libnvJitLink.so.12",
+            ),
+            "cuBLAS": ("ImportError: libcublas.so.12: undefined symbol: cublasLtGetStatusString",),
+        },
+        {
+            "a function that it does without": (
+                "Could not load symbol cublasGetSmCountTarget from libcublas.so.11. Error: "
+                "/usr/local/cuda/lib/libcublas.so.11: undefined symbol: cublasGetSmCountTarget",
+            ),
+        },
+    ),
+    "library_and_module_differ": _both(
+        {
+            "named": (
+                "E cuda_diagnostics.cc:313] kernel version 460.91.3 does not match DSO version 470.57.2 -- cannot find "
+                "working devices in this configuration",
+            ),
+            "in a container": (
+                "docker run --gpus all image",
+                "Failed to initialize NVML: Driver/library version mismatch",
+                "NVML library version: 565.57",
+            ),
+        },
+        {"they agree": ("I cuda_diagnostics.cc:310] kernel version seems to match DSO: 470.57.2",)},
+    ),
+    "compat_library_in_program": _both(
+        {
+            "refused": (
+                "failed call to cuInit: CUDA_ERROR_COMPAT_NOT_SUPPORTED_ON_DEVICE: forward compatibility was attempted "
+                "on non supported HW",
+            ),
+        },
+        {
+            "an upgrade": (
+                "failed call to cuInit: CUDA_ERROR_COMPAT_NOT_SUPPORTED_ON_DEVICE",
+                "kernel version 460.91.3 does not match DSO version 470.57.2 -- cannot find working devices",
+            ),
+        },
+    ),
+    "kernel_module_not_running": _both(
+        {
+            "silent": (
+                "NVIDIA-SMI has failed because it couldn't communicate with the NVIDIA driver. Make sure that the "
+                "latest NVIDIA driver is installed and running.",
+            ),
+            "Secure Boot": ("modprobe: ERROR: could not insert 'nvidia': Key was rejected by service",),
+        },
+        {"another module": ("modprobe: ERROR: could not insert 'zfs': Key was rejected by service",)},
+    ),
+    "program_shown_no_gpu": _both(
+        {
+            "no reason": ("failed call to cuInit: CUDA_ERROR_NO_DEVICE: no CUDA-capable device is detected",),
+            "a mask": (
+                "CUDA_VISIBLE_DEVICES=3",
+                "failed call to cuInit: CUDA_ERROR_NO_DEVICE: no CUDA-capable device is detected",
+            ),
+            "no device file": (
+                "I cuda_diagnostics.cc:160] no NVIDIA GPU device is present: /dev/nvidia0 does not exist",
+            ),
+        },
+        {"no library": (_not_opened("libcuda.so.1"), "no NVIDIA GPU device is present: /dev/nvidia0 does not exist")},
+    ),
+    "cuinit_says_unknown": _both(
+        {"cuInit": ("E cuda_driver.cc:318] failed call to cuInit: CUDA_ERROR_UNKNOWN: unknown error",)},
+        {"a later call": ("failed to enqueue async memcpy: CUDA_ERROR_UNKNOWN: unknown error",)},
+    ),
+    "driver_older_than_cuda": _both(
+        {
+            "the runtime": (
+                "cudaGetDevice() failed. Status: CUDA driver version is insufficient for CUDA runtime version",
+            ),
+            "PTX": (
+                "2025-02-01 13:44:34.5: W tf_gpu_runtime_wrappers.cc:40] 'cuModuleLoadData(&module, data)' failed with "
+                "'CUDA_ERROR_UNSUPPORTED_PTX_VERSION'",
+            ),
+        },
+        {"a newer GPU": ("failed with 'CUDA_ERROR_INVALID_PTX'",)},
+    ),
+    "host_memory_not_pinned": _both(
+        {
+            "on Windows": (
+                r"W .\tensorflow/core/common_runtime/device/device_host_allocator.h:46] could not allocate pinned host "
+                "memory of size: 34359738368",
+            ),
+        },
+        {"of the GPU": ("failed to allocate 2.00G (2147483648 bytes) from device: CUDA_ERROR_OUT_OF_MEMORY",)},
+    ),
+    "cudnn_call_fails": _both(
+        {
+            "TensorFlow": ("Failed to get convolution algorithm. This is probably because cuDNN failed to initialize",),
+            "JAX": ("jaxlib.xla_extension.XlaRuntimeError: UNKNOWN: CUDNN_STATUS_EXECUTION_FAILED",),
+        },
+        {
+            "an older cuDNN": (
+                "Loaded runtime CuDNN library: 8.0.4 but source was compiled with: 8.1.0.",
+                "UNIMPLEMENTED:  DNN library is not found.",
+            ),
+        },
+    ),
+    "blas_call_fails": _both(
+        {
+            "any release": ("(0) Internal: Blas xGEMM launch failed : a.shape=[1,20000,3], b.shape=[1,3,20000]",),
+            "of CUDA 10": (_not_opened("libcupti.so.10.1"), "InternalError: Blas GEMM launch failed : a.shape=(8, 3)"),
+        },
+        {"of shapes": ("InvalidArgumentError: Matrix size-incompatible: In[0]: [8,3], In[1]: [4,2]",)},
+    ),
+    "plugin_devices_counted": _both(
+        {
+            "another maker's": (
+                "InvalidArgumentError: 'visible_device_list' listed an invalid Device id '2' but visible device count "
+                "is 2",
+                "[PhysicalDevice(name='/physical_device:VE:0', device_type='VE'), "
+                "PhysicalDevice(name='/physical_device:GPU:0', device_type='GPU')]",
+            ),
+        },
+        {
+            "GPUs alone": (
+                "InvalidArgumentError: 'visible_device_list' listed an invalid Device id '2' but visible device count "
+                "is 2",
+                "[PhysicalDevice(name='/physical_device:GPU:0', device_type='GPU')]",
+            ),
+        },
+    ),
+    "program_without_gpu": _both(
+        {
+            "of TensorFlow 1": (
+                "2018-11-17 17:25:27.7: I tensorflow/core/platform/cpu_feature_guard.cc:141] Your CPU supports",
+                _PLACED.format(""),
+            ),
+            "of any release": (_PLACED.format(""),),
+            "Windows": ("TensorFlow GPU support is not available on native Windows for TensorFlow >= 2.11. Even if",),
+            "an empty list": ("Num GPUs Available:  0",),
+        },
+        {
+            "another number": (_PLACED.format(", /job:localhost/replica:0/task:0/device:GPU:0"),),
+            "the cause is named": (_SKIPPED, "Num GPUs Available:  0"),
+        },
+    ),
+}

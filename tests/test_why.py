@@ -1,0 +1,223 @@
+"""``gpudiag why``: logs of public threads whose cause was settled there, and the command itself.
+
+A file of ``tests/logs`` is a log: the lines that a program or a tool printed, where from, what was settled there
+(``right``, ``fix``), and what gpudiag says of it: the cause first named, what it says if that is the cause over the
+table of messages, and the first line of its fix. Names of machines are replaced.
+"""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+import time
+from dataclasses import dataclass
+from itertools import pairwise
+from pathlib import Path
+
+import pytest
+
+from conftest import Gpudiag
+from gpudiag import codec, why
+from gpudiag.errors import UsageError
+from gpudiag.knowledge.releases import GENERATIONS, Version
+from gpudiag.log import suspicious
+from gpudiag.model import Diagnosis
+from gpudiag.origin import Origin
+
+if sys.version_info >= (3, 11):
+    import tomllib
+else:
+    import tomli as tomllib
+
+LOGS = sorted(Path(__file__).with_name("logs").glob("*.toml"))
+IN_ENGLISH = "2022-05-05 10:33:01.127918: E tensorflow/stream_executor/cuda/cuda_dnn.cc:361] "
+OLD_CUDNN = (
+    f"{IN_ENGLISH}Loaded runtime CuDNN library: 8.0.4 but source was compiled with: 8.1.0. CuDNN library needs to have "
+    "matching major version and equal or higher minor version."
+)
+HARMLESS = "W tensorflow/compiler/tf2tensorrt/utils/py_utils.cc:38] TF-TRT Warning: Could not find TensorRT"
+ODD = "FrobnicationError: the frobnicator refused its work"
+
+
+@dataclass(frozen=True)
+class Settled:
+    """A log and what is known of it."""
+
+    source: str
+    tensorflow: str
+    settled: str
+    right: str
+    fix: str
+    harmless: bool
+    cause: str
+    do: str
+    log: str
+    says: str = ""
+
+
+def explained(*lines: str) -> Diagnosis:
+    return why.explained(lines, ("gpudiag", "why")).diagnosis
+
+
+@pytest.mark.parametrize("path", LOGS, ids=lambda path: path.stem)
+def test_a_log_whose_cause_was_settled_is_explained(path: Path) -> None:
+    one = Settled(**tomllib.loads(path.read_text()))
+    found = explained(*one.log.splitlines())
+    assert found.failed == ()
+    if one.harmless:
+        assert found.causes == ()
+        assert found.harmless
+        assert found.unexplained == ()
+        return
+    assert found.causes[0].rule == one.cause
+    assert found.causes[0].fix[0] == one.do
+    assert not one.says or found.causes[0].cause == one.says
+    assert found.causes[0].evidence
+
+
+def test_the_logs_are_many_and_each_has_its_source() -> None:
+    sources = [tomllib.loads(path.read_text())["source"] for path in LOGS]
+    assert len(LOGS) >= 72
+    assert all(one.startswith("https://") for one in sources)
+    assert len(set(sources)) == len(sources)
+
+
+# --- where a log comes from -----------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("line", "said"),
+    [
+        (OLD_CUDNN, "TensorFlow 2.5 to 2.8, built for CUDA 11.2 and cuDNN 8.1"),
+        ("E external/local_xla/xla/a.cc:1] x", "TensorFlow 2.15 or newer"),
+        ("2023-09-04 22:26:30.2: I tensorflow/tsl/cuda/cudart_stub.cc:28] x", "TensorFlow 2.11 to 2.13"),
+        ("E0000 00:00:1738697930.202924 7665 cuda_dnn.cc:522] x", "TensorFlow 2.17 or newer"),
+        (r'File "C:\Anaconda3\envs\a\lib\tensorflow_core\b.py"', "TensorFlow 1.15 to 2.1, Windows"),
+        ("pip install tensorflow==2.13.1", "TensorFlow 2.13, built for CUDA 11.8 and cuDNN 8.6"),
+        ("Could not load dynamic library 'libcusolver.so.10'; dlerror: x", "TensorFlow 1.14 to 2.4"),
+        ("nothing of the kind", ""),
+    ],
+)
+def test_the_release_is_read_from_the_log(line: str, said: str) -> None:
+    assert str(Origin([line])) == said
+
+
+def test_a_name_that_the_lines_contradict_is_of_something_else() -> None:
+    log = ["Successfully installed tensorflow-2.4.1", "E external/local_xla/xla/a.cc:1] x"]
+    assert Origin(log).releases == (Version(2, 15), Version(2, 21))
+
+
+def test_the_machines_own_release_counts_where_the_log_names_none() -> None:
+    assert Origin(["x"], "2.16.1").releases == (Version(2, 16), Version(2, 16))
+    assert Origin(["tensorflow==2.10.0"], "2.16.1").releases == (Version(2, 10), Version(2, 10))
+
+
+def test_generations_leave_no_release_out() -> None:
+    for before, after in pairwise(GENERATIONS):
+        assert (before.last.major, before.last.minor + 1) == (after.first.major, after.first.minor) or (
+            before.last,
+            after.first,
+        ) == (Version(2, 0), Version(2, 1))
+
+
+@pytest.mark.parametrize(
+    ("needed", "do"),
+    [
+        ("7.6.5", "conda install -c conda-forge 'cudnn>=7.6,<8'"),
+        ("8.1.0", "pip install 'nvidia-cudnn-cu11>=8.1,<9'"),
+        ("9.3.0", "pip install 'nvidia-cudnn-cu12>=9.3,<10'"),
+    ],
+)
+def test_advice_fits_the_release(needed: str, do: str) -> None:
+    found = explained(f"Loaded runtime CuDNN library: 7.0.1 but source was compiled with: {needed}.")
+    assert found.causes[0].fix[0].startswith(do)
+
+
+# --- what nobody knows ----------------------------------------------------------------------------------------------
+
+
+def test_what_nobody_knows_is_quoted_errors_first_and_no_frames_of_stacks() -> None:
+    lines = (
+        "Epoch 1/10",
+        "W tensorflow/a.cc:1] this may be slow",
+        "the frobnicator failed to start",
+        "Traceback (most recent call last):",
+        '  File "a.py", line 3, in <module>',
+        "    frobnicate()",
+        ODD,
+        HARMLESS,
+    )
+    assert suspicious(lines) == (ODD, "the frobnicator failed to start", "a.cc: this may be slow")
+
+
+def test_a_cause_leaves_no_line_unexplained() -> None:
+    assert explained(OLD_CUDNN, ODD).unexplained == ()
+    assert explained(ODD).unexplained == (ODD,)
+
+
+def test_a_line_that_a_cause_shows_is_not_called_harmless_too() -> None:
+    found = explained("Could not find cuda drivers on your machine, GPU will not be used.", HARMLESS)
+    assert [one.rule for one in found.causes] == ["cuda_libraries_not_found"]
+    assert len(found.harmless) == 1
+    assert found.misleading == ()
+
+
+# --- the command ----------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("log", "status", "said"),
+    [
+        (OLD_CUDNN, why.CAUSE_FOUND, "The log shows why: cuDNN 8.0.4 is loaded"),
+        (HARMLESS, why.NOTHING_WRONG, "The log shows no fault"),
+        ("Epoch 1/10", why.NOTHING_WRONG, "no line that gpudiag knows"),
+        (ODD, why.NOTHING_KNOWN, "No cause is known for this log"),
+    ],
+)
+def test_the_exit_status_says_what_came_of_it(
+    log: str, status: int, said: str, gpudiag: Gpudiag, tmp_path: Path
+) -> None:
+    (tmp_path / "app.log").write_text(log)
+    done = gpudiag("why", "app.log")
+    assert (done.returncode, done.stderr) == (status, "")
+    assert said in " ".join(done.stdout.split())
+
+
+def test_a_log_is_explained_without_tensorflow_and_without_facts(gpudiag: Gpudiag, tmp_path: Path) -> None:
+    (tmp_path / "app.log").write_text(OLD_CUDNN)
+    began = time.monotonic()
+    done = gpudiag("why", "app.log", flags=("-X", "importtime"))
+    assert time.monotonic() - began < 20
+    imported = {line.rpartition("|")[2].strip() for line in done.stderr.splitlines() if "|" in line}
+    assert "gpudiag.why" in imported
+    assert not imported & {"tensorflow", "numpy", "pynvml", "gpudiag.facts"}
+
+
+def test_several_logs_and_standard_input_are_one(gpudiag: Gpudiag, tmp_path: Path) -> None:
+    (tmp_path / "a.log").write_text(HARMLESS)
+    command = gpudiag.command("why", "a.log", "-", "--format", "json")
+    done = subprocess.run(
+        command, input=OLD_CUDNN, cwd=tmp_path, capture_output=True, text=True, timeout=60, check=False
+    )
+    report = codec.decode(done.stdout, "standard output")
+    assert report.lines == (HARMLESS, OLD_CUDNN)
+    assert report.is_log_alone
+    assert [one.rule for one in report.diagnosis.causes] == ["cudnn_too_old"]
+    assert json.loads(done.stdout)["diagnosis"]["origin"].startswith("TensorFlow 2.5")
+
+
+def test_markdown_and_masked(gpudiag: Gpudiag, tmp_path: Path) -> None:
+    (tmp_path / "a.log").write_text(OLD_CUDNN)
+    done = gpudiag("why", "a.log", "--format", "markdown", "--mask")
+    assert done.stdout.startswith("## The log shows why: cuDNN 8.0.4")
+    assert "nvidia-cudnn-cu11" in done.stdout
+
+
+def test_an_empty_log_is_wrong_usage(gpudiag: Gpudiag, tmp_path: Path) -> None:
+    (tmp_path / "a.log").write_text("\n\n")
+    done = gpudiag("why", "a.log")
+    assert done.returncode == 2
+    assert "the log is empty" in done.stderr
+    with pytest.raises(UsageError):
+        why.explained((), ())
