@@ -32,7 +32,7 @@ from gpudiag import catalogue, cli, codec, config, describe, diagnosis, docs, py
 from gpudiag.catalogue import Entry
 from gpudiag.cause import Known
 from gpudiag.knowledge.message import Message
-from gpudiag.knowledge.messages import MESSAGES
+from gpudiag.knowledge.messages import FAMILIES, xid
 from gpudiag.model import Stage
 from gpudiag.plaintext import with_names
 from gpudiag.probe import Kind
@@ -245,6 +245,10 @@ def _link(text: str, page: str, title: str) -> str:
 # --- messages
 
 
+CODES = ("cuda", "nvml", "statuses", "xid")
+"""Families that are enumerations: a table says what needs to be said."""
+
+
 def messages(worth: str) -> str:
     """Return the messages that are worth this, each with its meaning and the causes that ask for it."""
     asking: dict[Message, list[str]] = {}
@@ -252,10 +256,30 @@ def messages(worth: str) -> str:
         link = _link(cause.id, f"causes/{page_of(cause.stage)}.md", cause.id)
         for message in cause.reads:
             asking.setdefault(message, []).append(link)
+    shown = (one for name, family in FAMILIES.items() if name not in CODES for one in family.messages)
     return "\n".join(
         _message(one, asking.get(one, []))
-        for one in MESSAGES
+        for one in shown
         if one.worth.value == worth and one.texts and (one.meaning or one in asking)
+    )
+
+
+def codes(name: str) -> str:
+    """Return the codes of a family as a table: how a code is printed, what it means, what to type first."""
+    numbers: dict[Message, list[str]] = {}
+    for number, message in xid.BY_NUMBER.items():
+        numbers.setdefault(message, []).append(number)
+    rows = [
+        (
+            ", ".join(f"`{text}`" for text in one.texts) or f"Xid {', '.join(numbers.get(one, []))}",
+            with_names(one.meaning).removeprefix("Xid <code>: "),
+            f"`{with_names(one.fix[0])}`",
+        )
+        for one in FAMILIES[name].messages
+        if one.fix and (one.texts or one in numbers)
+    ]
+    return table(
+        ("printed as", "meaning", "first thing to do"), ([cell.replace("|", "\\|") for cell in row] for row in rows)
     )
 
 
@@ -348,6 +372,7 @@ BLOCKS: dict[str, Callable[..., str]] = {
     "shared-findings": shared_findings,
     "commands": commands,
     "messages": messages,
+    "codes": codes,
     "run": run,
     "why": why_of,
     "source": source,

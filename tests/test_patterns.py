@@ -13,6 +13,7 @@ import importlib
 import inspect
 import pkgutil
 import re
+import string
 import sys
 import time
 from collections.abc import Callable, Iterable, Iterator
@@ -24,6 +25,7 @@ import gpudiag
 from gpudiag import masking
 from gpudiag.causes.shared import last_resort
 from gpudiag.knowledge import log
+from gpudiag.knowledge.messages import MESSAGES
 from gpudiag.probes.host import environment
 from reports import sample
 
@@ -65,12 +67,26 @@ def of_masking(*, paths: bool) -> list[str]:
     return [one for one in seen if isinstance(one, str) and one.startswith("[<~-]") is paths]
 
 
+def shapes() -> Iterable[str]:
+    """Return the expressions of the table of messages: each pattern, and one of the texts with the same fields.
+
+    A text is fields with literals between them, of which only the edges matter to how long a search takes.
+    """
+    found: dict[object, str] = {}
+    for message in MESSAGES:
+        if message.pattern:
+            found[message.pattern] = message.pattern
+        for text in message.texts:
+            parts = string.Formatter().parse(text)
+            shape = tuple((literal[:1], literal[-1:], kind) for literal, _, kind, _ in parts)
+            found.setdefault(shape if len(shape) > 1 else len(shape), log._prepared(message, 0, text).expression)
+    return found.values()
+
+
 SOURCES: dict[tuple[str, str], Callable[[], Iterable[str]]] = {
     ("gpudiag.causes.shared.last_resort", "failed"): lambda: [one.codes for one in last_resort.MEANINGS],
     ("gpudiag.knowledge.log", "_prepared"): lambda: [r"^(?:\w|\{\w*:[wd]\})", r"\w$"],
-    ("gpudiag.knowledge.log", "pattern"): lambda: {
-        one.expression for several in log._by_word().values() for one in several
-    },
+    ("gpudiag.knowledge.log", "pattern"): shapes,
     ("gpudiag.causes.shared.machine", "install_command"): lambda: ["Red Hat|Rocky|Alma|CentOS"],
     ("gpudiag.causes.context.variable_refused", "_stands_in"): lambda: [r"\bTF_X\b", r"(?<![\w./-])aaa(?![\w/-]|\.\w)"],
     ("gpudiag.facts.tensorflow", "_altered"): lambda: [r"(?m)^tensorflow/a\.so,sha256=([^,\n]*),(\d+)$"],

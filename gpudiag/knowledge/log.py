@@ -72,7 +72,7 @@ def _prepared(message: Message, order: int, text: str) -> _Text:
         expression += re.escape(literal)
         # What stands at the edge of a field may be a part of a longer word.
         inside = re.sub(r"^\w+", "", literal) if number else literal
-        inside = inside if name is None else re.sub(r"\w+$", "", inside)
+        inside = inside if name is None else re.sub(r"(?<!\w)\w+$", "", inside)
         words |= {one for one in _words(inside) if len(one) >= _LEAST}
         if name is not None:
             field = _AT_THE_END.get(kind or "") if number == len(parts) - 1 else None
