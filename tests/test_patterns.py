@@ -77,9 +77,9 @@ def shapes() -> Iterable[str]:
         if message.pattern:
             found[message.pattern] = message.pattern
         for text in message.texts:
-            parts = string.Formatter().parse(text)
-            shape = tuple((literal[:1], literal[-1:], kind) for literal, _, kind, _ in parts)
-            found.setdefault(shape if len(shape) > 1 else len(shape), log._prepared(message, 0, text).expression)
+            parts = list(string.Formatter().parse(text))
+            fields = tuple((kind, re.sub(r"\w", "w", literal[-1:])) for literal, _, kind, _ in parts)
+            found.setdefault(fields, log._prepared(message, 0, text).expression)
     return found.values()
 
 
