@@ -23,8 +23,8 @@ from gpudiag.plaintext import plain
 
 # Such as "tensorflow==2.8.0", "TensorFlow version: 2.4.1", "tensorflow_gpu-1.15.0.dist-info".
 _NAMED = re.compile(
-    r"(?i)\b(?:tensorflow|tf)(?:[-_](?:gpu|cpu|intel|macos))?(?:\.__version__)?(?:\[[\w,-]+\])?"
-    r"[ \t]*(?:[-_=:>~]{1,2}|version|release|v)?[ \t:=]*v?(?P<major>[12])\.(?P<minor>\d{1,2})(?![\d])"
+    r"(?i)\b(?:tensorflow|tf)(?:[-_](?:gpu|cpu|intel|macos))?(?:\.__version__)?(?:\[[\w,-]{1,40}\])?"
+    r"[ \t]{0,3}(?:[-_=:>~]{1,2}|version|release|v)?[ \t:=]{0,4}v?(?P<major>[12])\.(?P<minor>\d{1,2})(?![\d])"
 )
 _LEAST, _MOST = OLDEST, NEWEST
 

@@ -22,7 +22,7 @@ from typing import Any
 import pytest
 
 import gpudiag
-from gpudiag import masking
+from gpudiag import masking, origin
 from gpudiag.causes.shared import last_resort
 from gpudiag.knowledge import log
 from gpudiag.knowledge.messages import MESSAGES

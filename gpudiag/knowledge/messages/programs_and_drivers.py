@@ -20,26 +20,28 @@ NO_LIBCUDA = FAMILY.fault(
 NO_CUPTI = FAMILY.add(
     Worth.FAULT,
     "no_cupti",
-    pattern=r"Could not load dynamic library '(?P<library>libcupti\.so[.\d]*|cupti64_[\w.]+\.dll)'|"
-    r"(?P<missing>libcupti\.so[.\d]*): cannot open shared object file",
+    pattern=r"Could not load dynamic library '(?P<library>libcupti\.so[.\d]{0,20}|cupti64_[\w.]+\.dll)'|"
+    r"(?P<missing>libcupti\.so[.\d]{0,20}): cannot open shared object file",
     words=("libcupti", "cupti"),
 )
 CUDNN_PART = FAMILY.add(
     Worth.FAULT,
     "cudnn_part",
-    pattern=r"Could not (?:load library|locate) (?P<part>\S*(?:lib)?cudnn_\w+(?:\.so[.\d]*|64_\d\.dll|\.dll))|"
+    pattern=r"Could not (?:load library|locate) (?P<part>\S{0,200}?cudnn_\w{1,40}(?:\.so[.\d]{0,20}|64_\d\.dll|\.dll))|"
     r"Unable to load any of \{(?P<any>libcudnn_[^}]{1,200})\}|"
-    r"Cannot load symbol (?P<symbol>cudnn\w+)|"
-    r"(?P<version>libcudnn_\w+\.so[.\d]*): (?:undefined symbol|version)",
+    r"Cannot load symbol (?P<symbol>cudnn\w{1,80})|"
+    r"(?P<version>libcudnn_\w{1,40}\.so[.\d]{0,20}): (?:undefined symbol|version)",
     words=("locate", "load", "libcudnn_cnn_train", "libcudnn_cnn_infer", "libcudnn_ops_infer", "symbol"),
 )
 NO_ZLIB = FAMILY.fault("no_zlib", "Could not locate zlibwapi.dll", seen="cuDNN 8, Windows")
 LIBRARIES_MIXED = FAMILY.add(
     Worth.FAULT,
     "libraries_mixed",
-    pattern=r"(?P<user>[^\s:]{1,300}\.so[.\d]*): (?:undefined symbol: (?P<symbol>\w+), version "
-    r"(?P<library>lib\w+\.so[.\d]*)|symbol (?P<lacked>\w+),? version (?P<of>lib\w+\.so[.\d]*) not defined)|"
-    r"(?P<by>[^\s:]{1,300}\.so[.\d]*): undefined symbol: (?P<name>(?:cublas|cublasLt|cusparse|cusolver|cudnn|nvJitLink|"
+    pattern=r"(?P<user>[^\s:]{1,100}\.so[.\d]{0,20}): (?:undefined symbol: (?P<symbol>\w{1,300}), version "
+    r"(?P<library>lib\w{1,60}\.so[.\d]{0,20})|symbol (?P<lacked>\w{1,300}),? version "
+    r"(?P<of>lib\w{1,60}\.so[.\d]{0,20}) not defined)|"
+    r"(?P<by>[^\s:]{1,100}\.so[.\d]{0,20}): undefined symbol: (?P<name>"
+    r"(?:cublas|cublasLt|cusparse|cusolver|cudnn|nvJitLink|"
     r"__nvJitLink)\w+)",
     words=("symbol",),
 )

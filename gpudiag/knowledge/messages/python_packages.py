@@ -43,8 +43,9 @@ PROTOBUF = FAMILY.fault(
 SYSTEM_LIBRARY_OLD = FAMILY.add(
     Worth.FAULT,
     "system_library_old",
-    pattern=r"(?:(?P<file>/[^\s:]+): )?version [`'](?P<what>GLIBC|GLIBCXX|CXXABI)_(?P<version>[\d.]+)' not found"
-    r"(?: \(required by (?P<by>[^)]*)\))?",
+    pattern=r"(?:(?P<file>/[^\s:]{1,300}): )?version [`'](?P<what>GLIBC|GLIBCXX|CXXABI)_"
+    r"(?P<version>[\d.]{1,20})' not found"
+    r"(?: \(required by (?P<by>[^)]{0,300})\))?",
     words=("glibc_", "glibcxx_", "cxxabi_"),
 )
 NO_INSTRUCTIONS = FAMILY.fault(
@@ -80,6 +81,7 @@ NAME_OF_TENSORFLOW_1 = FAMILY.add(
     "name_of_tensorflow_1",
     pattern=r"module 'tensorflow(?:\._api\.v2\.\w+)?' has no attribute '(?P<name>Session|InteractiveSession|"
     r"ConfigProto|GPUOptions|placeholder|get_default_graph|reset_default_graph|contrib|app|flags|set_random_seed|get_variable|"
+    r""
     r"variable_scope|global_variables_initializer|logging|truncated_normal|random_normal|random_uniform|layers|"
     r"get_default_session|to_float|log|enable_eager_execution|gfile|train\.AdamOptimizer)'|"
     r"No module named '(?P<module>tensorflow\.contrib)[\w.]*'",
@@ -94,8 +96,8 @@ EMPTY_TENSORFLOW = FAMILY.add(
 UNDEFINED_OF_TENSORFLOW = FAMILY.add(
     Worth.FAULT,
     "undefined_of_tensorflow",
-    pattern=r"(?P<file>[^\s:'\"]{1,300}\.so[.\d]*): undefined symbol: "
-    r"(?P<symbol>_Z\w*(?:tensorflow|4absl|3tsl)\w*|TF_\w+|TFE_\w+)",
+    pattern=r"(?P<file>[^\s:'\"]{1,300}\.so[.\d]{0,20}): undefined symbol: "
+    r"(?P<symbol>_Z\w{0,300}?(?:tensorflow|4absl|3tsl)\w{0,300}|TF_\w{1,100}|TFE_\w{1,100})",
     words=("symbol",),
 )
 NO_WHEEL = FAMILY.add(
