@@ -29,6 +29,8 @@ from gpudiag.record import Record
 
 PART_S = 10.0
 """How long one rule or judge may take; they take milliseconds."""
+LEAST_S = 1.0
+"""The import of a cause counts as its time, and a timeout of the probes may be shorter."""
 ALL_S = 60.0
 """How long all of them may take."""
 TICK_S = 0.1

@@ -229,7 +229,7 @@ def suspicious(lines: Iterable[str], most: int = MOST_SUSPICIOUS) -> tuple[str, 
 
 _FRAME = re.compile(r'File "(?P<file>[^"]+)", line (?P<line>\d+)')
 _LIBRARY = re.compile(r"[/\\](?:tensorflow|keras)[/\\]")
-_MARGIN = re.compile(r"^(?:E\s+|[\s>-]+(?:\d+\s+)?)*")
+_MARGIN = re.compile(r"^(?:E\s)?[\s>-]*(?:\d+\s)?\s*")
 """What pytest and notebooks put before a statement in a traceback."""
 _MOST_LINES_BACK = 100
 

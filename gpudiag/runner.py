@@ -342,7 +342,7 @@ class _Run:
                 stopped_at.append(time.monotonic())
             return why[1] if why and time.monotonic() - stopped_at[0] >= LAST_S else ""
 
-        part_s = min(judgement.PART_S, self._options.timeout_s or judgement.PART_S)
+        part_s = min(judgement.PART_S, max(judgement.LEAST_S, self._options.timeout_s or judgement.PART_S))
         apart = judgement.Apart(self._children, PLAIN, stopped, self._observer.tick, part_s)
         return judgement.diagnosed(subject, apart)
 

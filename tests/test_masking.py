@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from pathlib import Path
 from typing import Any
 
@@ -422,7 +423,7 @@ def test_words_of_others(text: str, expected: str) -> None:
     assert masked(text) == [expected]
 
 
-FRAME = '  File "/home/<masked-4>/net.py", line 12, in main'
+FRAME = '  File "/home/<masked>/net.py", line 12, in main'
 
 
 def test_of_a_programs_log_the_lines_stay_that_say_something() -> None:
@@ -437,7 +438,8 @@ def test_of_a_programs_log_the_lines_stay_that_say_something() -> None:
         ),
     )
     once = mask(told)
-    assert once.lines == ("<left out>", told.lines[1], FRAME, "<left out>", "<masked-6>: it failed")
+    lines = tuple(re.sub(r"<masked-\d+>", "<masked>", line) for line in once.lines)
+    assert lines == ("<left out>", told.lines[1], FRAME, "<left out>", "<masked>: it failed")
     assert mask(once) == once
 
 

@@ -92,6 +92,7 @@ SOURCES: dict[tuple[str, str], Callable[[], Iterable[str]]] = {
     ("gpudiag.facts.tensorflow", "_altered"): lambda: [r"(?m)^tensorflow/a\.so,sha256=([^,\n]*),(\d+)$"],
     ("gpudiag.masking", "mask"): lambda: of_masking(paths=False),
     ("gpudiag.masking", "_named_path_rules"): lambda: of_masking(paths=True),
+    ("gpudiag.origin", ""): lambda: [pattern.pattern for pattern, _ in origin._HINTS],
     ("gpudiag.probes.host.environment", "_judge_values"): lambda: [one[0] for one in environment._READ.values()],
     ("gpudiag.simulator.faults", "_function"): lambda: [
         r"(?P<function>(?:__)?(?:cu|nv|nccl)\w+):(?P<code>\d+)(?::(?P<first>\d+))?",
