@@ -15,12 +15,12 @@ from gpudiag.model import SCHEMA_VERSION, Report, conclude, exit_code, verdict
 from gpudiag.plaintext import escaped, printable
 
 _LARGEST = 64 << 20
-"""Bytes of the largest file that is taken for a report; reports have tens of kilobytes, and few have a long log."""
+"""Bytes of the largest file that is read as a report; reports have tens of kilobytes, and few have a long log."""
 _MOST_CONTAINERS = 1 << 20
 _MOST_VALUES = 1 << 23
-"""Lists and objects, and values in all, at most: in memory an empty list takes 30 times what it takes in a file."""
+"""Most lists and objects, and most values in all: in memory an empty list takes 30 times what it takes in a file."""
 _DEEPEST = 100
-"""Levels of lists and objects inside one another at most; a reading has less than ten."""
+"""Most levels of nested lists and objects; a reading has fewer than ten."""
 
 _SIGNALS = range(1, 65)
 
@@ -31,7 +31,7 @@ def encode(report: Report) -> str:
 
 
 def encoded(value: Any) -> bytes:
-    """Return a record as JSON; what is not UTF-8 in a text, as names of files may be, becomes an escape."""
+    """Return a record as JSON; what is not UTF-8 in a text, such as the name of a file, becomes an escape."""
     try:
         return msgspec.json.encode(value)
     except UnicodeEncodeError:
@@ -51,13 +51,13 @@ def _printable(value: Any) -> Any:
 def decode(text: str | bytes, origin: str) -> Report:
     """Return the report that ``text`` holds.
 
-    Raises :class:`ReportError`, naming ``origin`` and the fault: not JSON, not a report of gpudiag, another schema
-    version, an unknown field, a wrong type (JSON has no NaN), a value that cannot be, or a verdict that its own rows do
-    not bear out.
+    Raises :class:`ReportError`, which names ``origin`` and the fault: not JSON, not a report of gpudiag, another schema
+    version, an unknown field, a wrong type (JSON has no NaN), an impossible value, or a verdict that its own rows do
+    not confirm.
     """
     content = text.encode("utf-8", "surrogatepass") if isinstance(text, str) else text
     if content.count(b"[") + content.count(b"{") > _MOST_CONTAINERS or content.count(b",") > _MOST_VALUES:
-        raise ReportError(f"{origin}: more than a report of gpudiag can hold.")
+        raise ReportError(f"{origin}: not a report of gpudiag: it holds too many values.")
     try:
         plain = msgspec.json.decode(content)
     except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
@@ -65,7 +65,7 @@ def decode(text: str | bytes, origin: str) -> Report:
     if not isinstance(plain, dict) or "schema_version" not in plain:
         raise ReportError(f"{origin}: JSON, but not a gpudiag report (no 'schema_version').")
     if _is_deep(plain):
-        raise ReportError(f"{origin}: lists and objects inside one another, more than {_DEEPEST} levels.")
+        raise ReportError(f"{origin}: not a report of gpudiag: its values are nested more than {_DEEPEST} levels deep.")
     version = plain["schema_version"]
     if version != SCHEMA_VERSION:
         raise ReportError(
@@ -78,7 +78,7 @@ def decode(text: str | bytes, origin: str) -> Report:
     except msgspec.ValidationError as error:
         raise ReportError(f"{origin}: a report of gpudiag, but malformed: {error}") from None
     derived = conclude(report)
-    if report.withheld is None:  # an older gpudiag went by the rows alone
+    if report.withheld is None:  # an older gpudiag judged by the rows alone
         by_rows = verdict(report)
         if (by_rows, exit_code(by_rows, report)) == (report.verdict, report.exit_code):
             return derived
@@ -91,7 +91,7 @@ def decode(text: str | bytes, origin: str) -> Report:
 
 
 def load(path: Path) -> Report:
-    """Return the report saved at ``path``; raises :class:`ReportError` where it cannot be read."""
+    """Return the report saved at ``path``; raises :class:`ReportError` if it cannot be read."""
     try:
         status = path.stat()
         if not stat.S_ISREG(status.st_mode):
@@ -99,7 +99,7 @@ def load(path: Path) -> Report:
         with path.open("rb") as file:
             content = file.read(_LARGEST + 1)
         if len(content) > _LARGEST:
-            raise ReportError(f"{path}: larger than {_LARGEST >> 20} MiB, so it is no report of gpudiag.")
+            raise ReportError(f"{path}: not a report of gpudiag: it is larger than {_LARGEST >> 20} MiB.")
     except OSError as error:
         raise ReportError(f"{path}: cannot be read: {error.strerror or error}.") from None
     return decode(content, str(path))
@@ -118,7 +118,7 @@ def schema_text() -> str:
 
 
 def _is_deep(value: Any) -> bool:
-    """Return True where a value has more levels than functions that call themselves can be trusted with."""
+    """Return True if a value has more levels than recursive functions can handle safely."""
     level = [value]
     for _ in range(_DEEPEST + 1):
         level = [
@@ -131,11 +131,11 @@ def _is_deep(value: Any) -> bool:
 
 
 def _refuse_impossible(report: Report) -> None:
-    """Raise ``msgspec.ValidationError`` for a value of the right type that no run could have given."""
+    """Raise ``msgspec.ValidationError`` for a value of the right type that no run can produce."""
     try:
         msgspec.convert(report.started_at, datetime)
     except msgspec.ValidationError:
-        raise msgspec.ValidationError("`started_at` is no time in ISO 8601 - at `$.started_at`") from None
+        raise msgspec.ValidationError("`started_at` is not a time in ISO 8601 - at `$.started_at`") from None
     if report.duration_s < 0:
         raise msgspec.ValidationError("a negative duration - at `$.duration_s`")
     for index, row in enumerate(report.rows):

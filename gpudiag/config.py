@@ -1,7 +1,7 @@
-"""Configuration files: ``gpudiag.toml``, or ``[tool.gpudiag]`` in ``pyproject.toml``; the nearest one upwards counts.
+"""Configuration files: ``gpudiag.toml``, or ``[tool.gpudiag]`` in ``pyproject.toml``; the nearest one upwards is used.
 
 Keys are the long options of ``gpudiag check`` without their dashes. A value given on the command line or in a
-``GPUDIAG_*`` variable goes before the file's.
+``GPUDIAG_*`` variable overrides the file's.
 """
 
 from __future__ import annotations
@@ -44,16 +44,16 @@ _TAKEN: dict[str, tuple[tuple[type, ...], str]] = {
     "integer range": ((int,), "a whole number"),
     "seconds": ((int, float), "a number of seconds above 0, such as 30"),
 }
-"""The TOML types that an option takes, and their name in an error; every other option takes text."""
+"""The TOML types that an option takes, and their name in an error; every other option takes a string."""
 
 
 @dataclass(frozen=True)
 class Found:
-    """What a search for a configuration file came to."""
+    """The result of a search for a configuration file."""
 
     file: Path | None
     ignored: tuple[str, ...] = ()
-    """A sentence for each file on the way that was not taken, because others may have written it."""
+    """A sentence for each file on the way that was not used, because other users may have written it."""
 
 
 def find(start: Path) -> Found:
@@ -68,7 +68,7 @@ def find(start: Path) -> Found:
                 continue
             if distrust := _distrust(file):
                 if file.name == OWN_FILE or _mentions(file):
-                    ignored.append(f"{file} is ignored: {distrust}. --config {file} takes it.")
+                    ignored.append(f"{file} is ignored: {distrust}. To use it: --config {file}")
             elif file.name == OWN_FILE or _is_for_gpudiag(file):
                 return Found(file, tuple(ignored))
     return Found(None, tuple(ignored))
@@ -79,17 +79,17 @@ def _is_for_gpudiag(project: Path) -> bool:
         content = _parse(project)
     except UsageError as error:
         raise UsageError(
-            f"{error} gpudiag looks for [tool.gpudiag] there; with --config FILE, or a {OWN_FILE} nearer by "
-            "(it may be empty), it does not."
+            f"{error} gpudiag looks for [tool.gpudiag] there. Fix that file, use --config FILE, or put a {OWN_FILE} "
+            "(it may be empty) beside it, which is read in its place."
         ) from None
     return _table(project, content) is not None
 
 
 def _distrust(file: Path) -> str:
-    """Return why ``file`` may be somebody else's; "" for one that this user or root wrote, as its owners and modes say.
+    """Return why another user may have written ``file``; "" if its owners and modes show that this user or root did.
 
-    As git decides: root takes its own files and, under sudo, those of the user who called. Of a link both ends count.
-    A folder that everybody may write to is one where others can put files, unless it is sticky, as /tmp is.
+    The rules are git's: root trusts its own files and, under sudo, those of the user who called. Of a link both ends
+    are checked. In a folder that everybody can write to, others can put files, unless it is sticky, as /tmp is.
     """
     if not hasattr(os, "geteuid"):
         return ""
@@ -100,19 +100,19 @@ def _distrust(file: Path) -> str:
         ends = (file.lstat(), file.stat())
         folders = (file.parent.stat(), file.resolve().parent.stat())
     except (OSError, RuntimeError) as error:
-        return f"it cannot be looked at ({error})"
+        return f"its owner cannot be read ({error})"
     for status in ends:
         if status.st_uid not in own:
             return f"it belongs to {user_name(status.st_uid)}"
     if ends[1].st_mode & stat.S_IWOTH:
-        return "everybody may write to it"
+        return "everybody can write to it"
     if any(status.st_mode & stat.S_IWOTH and not status.st_mode & stat.S_ISVTX for status in folders):
-        return "everybody may write to its folder"
+        return "everybody can write to its folder"
     return ""
 
 
 def _mentions(project: Path) -> bool:
-    """Return whether somebody else's pyproject.toml has a table for gpudiag; it is not parsed."""
+    """Return whether another user's pyproject.toml has a table for gpudiag; it is not parsed."""
     try:
         with project.open("rb") as stream:
             return (
@@ -126,8 +126,8 @@ def _mentions(project: Path) -> bool:
 def load(path: Path, parameters: Iterable[click.Parameter], *, found: bool) -> dict[str, Any]:
     """Return the values that ``path`` sets, by parameter name.
 
-    Raises :class:`UsageError` that names the file, the key and, for an unknown key, the nearest valid one. A file that
-    was ``found``, and not named, may name no file outside of its own folder.
+    Raises :class:`UsageError`, which names the file, the key and, for an unknown key, the nearest valid one. A file
+    that was ``found``, not named, may not name a file outside its own folder.
     """
     known = {key_of(parameter): parameter for parameter in parameters if is_configurable(parameter)}
     values = {}
@@ -143,13 +143,13 @@ def load(path: Path, parameters: Iterable[click.Parameter], *, found: bool) -> d
 
 
 def _keep_inside(path: Path, key: str, files: Any) -> None:
-    """Raise :class:`UsageError` for a file that does not lie under the folder of the configuration file ``path``."""
+    """Raise :class:`UsageError` for a file outside the folder of the configuration file ``path``."""
     root = os.path.realpath(path.parent)
     for file in files if isinstance(files, list) else [files]:
         if os.path.commonpath([root, os.path.realpath(file)]) != root:
             raise UsageError(
-                f"{path}: {key!r}: {file} does not lie under {path.parent}. A configuration file that was found names "
-                f"only files below itself: name this one on the command line, or the configuration by --config {path}"
+                f"{path}: {key!r}: {file} is not in {path.parent}. A configuration file that gpudiag found by itself "
+                f"may name only files in its own folder: name this one on the command line, or add --config {path}"
             )
 
 
@@ -181,15 +181,15 @@ def value_text(value: Any) -> str:
 
 
 def is_configurable(parameter: click.Parameter) -> bool:
-    """Tell whether a configuration file may set ``parameter``: everything but ``--help`` and what acts at once."""
+    """Return whether a configuration file may set ``parameter``: all but ``--help`` and options that act at once."""
     return parameter.expose_value and parameter.name != "config"
 
 
 def _table(path: Path, content: dict[str, Any]) -> dict[str, Any] | None:
-    """Return what the ``content`` of ``path`` says to gpudiag; None for a pyproject.toml without a word to it."""
+    """Return what the ``content`` of ``path`` sets for gpudiag; None for a pyproject.toml that does not name it."""
     if path.name != PROJECT_FILE:
         if "tool" in content:
-            raise UsageError(f"{path}: leave the header [tool.gpudiag] out; only in {PROJECT_FILE} it is needed.")
+            raise UsageError(f"{path}: remove the header [tool.gpudiag]: only {PROJECT_FILE} needs it.")
         return content
     tool = content.get("tool", {})
     if not isinstance(tool, dict):
@@ -225,9 +225,9 @@ def _parse(path: Path) -> dict[str, Any]:
 
 def _value(path: Path, key: str, value: Any, parameter: click.Parameter) -> Any:
     several = parameter.nargs == -1 or (isinstance(parameter, click.Option) and parameter.multiple)
-    types, wanted = _TAKEN.get(parameter.type.name, ((str,), "a list of texts" if several else "a text in quotes"))
+    types, wanted = _TAKEN.get(parameter.type.name, ((str,), "a list of strings" if several else "a string in quotes"))
     items = value if several and isinstance(value, list) else [value]
-    if any(type(item) not in types for item in items):  # to isinstance() true is a whole number
+    if any(type(item) not in types for item in items):  # for isinstance() true is a whole number
         raise UsageError(f"{path}: {key!r} must be {wanted}.")
     try:
         if any("\0" in item for item in items if isinstance(item, str)):

@@ -1,4 +1,4 @@
-"""Hands out GPUs: TensorFlow takes nearly all memory of every GPU it sees, so no two children may meet by accident."""
+"""Reserves GPUs: TensorFlow takes nearly all memory of every GPU it sees, so two children must not share one."""
 
 from __future__ import annotations
 
@@ -20,21 +20,21 @@ if sys.platform != "win32":
     import fcntl
 
 SHARED_FOLDERS = ("/run/lock", "/dev/shm")  # noqa: S108  # what lies there is opened as open_shared says
-"""Where every user of the machine may leave files: the first that is so holds the locks."""
+"""Folders in which every user of the machine may create files: the first one that allows it holds the locks."""
 
 
 class Devices:
-    """Which GPUs are in use: by this run, counted here; by other runs, told by a lock file per UUID."""
+    """Which GPUs are in use: by this run, counted here; by other runs, shown by a lock file per UUID."""
 
     def __init__(self, folder: Path | None) -> None:
         """``folder`` holds the locks; None: the folder that all runs on this machine share."""
         self._folder = folder
         self.room: Mapping[str, int] = {}
-        """How many may use a GPU (UUID) at the same time; no limit for one that is not there."""
+        """How many may use a GPU (UUID) at the same time; a GPU that is not listed has no limit."""
         self._users: dict[str, int] = {}
         self._exclusive: set[str] = set()
         self._locks: dict[str, int] = {}
-        """Descriptors of the files that are locked; closing one unlocks it."""
+        """Descriptors of the locked files; to close one is to unlock it."""
         self._waiting_since: dict[str, float] = {}
         self._holders: dict[str, str] = {}
         self.unlocked: dict[str, str] = {}
@@ -42,7 +42,7 @@ class Devices:
 
     @property
     def folder(self) -> Path | None:
-        """Where the locks are, except of GPUs that a pytest session has lent to this process; None: nowhere."""
+        """The folder of the locks, except for GPUs that a pytest session lent to this process; None: there is none."""
         with contextlib.suppress(OSError):
             return self._folder or lock_folder()
         return None
@@ -64,7 +64,7 @@ class Devices:
         return True
 
     def release(self, gpus: tuple[Gpu, ...]) -> None:
-        """Give back what ``take`` took; a GPU nobody uses is unlocked for other runs."""
+        """Release what ``take`` took; a GPU that nobody uses is unlocked for other runs."""
         for gpu in gpus:
             self._users[gpu.uuid] -= 1
             self._exclusive.discard(gpu.uuid)
@@ -82,18 +82,18 @@ class Devices:
         self._unlock_unused()
 
     def holder(self, gpus: tuple[Gpu, ...]) -> str:
-        """Return who holds one of ``gpus``, such as ``process 123 of root``; "" where the system does not tell."""
+        """Return who holds one of ``gpus``, such as ``process 123 of root``; "" if the system does not say."""
         return next(filter(None, (self._holders.get(gpu.uuid, "") for gpu in gpus)), "")
 
     def _lock(self, gpu: Gpu) -> bool:
-        """Lock ``gpu``; False where another run holds it. What cannot be locked is used without a lock, and noted."""
+        """Lock ``gpu``; False if another run holds it. If it cannot be locked, it is used without a lock, and noted."""
         if gpu.uuid in self._locks or gpu.uuid in self.unlocked:
             return True
         try:
             path = lending.folder_of_lock(gpu.uuid, self._folder or lock_folder()) / _lock_name(gpu.uuid)
             file = open_shared(path)
             locked = _locked(file)
-            while locked and not _is(path, file):  # somebody removed it meanwhile, and others lock the next one
+            while locked and not _is(path, file):  # it was removed meanwhile, and others lock the next one
                 os.close(file)
                 file = open_shared(path)
                 locked = _locked(file)
@@ -117,7 +117,7 @@ class Devices:
 
 
 def _locked(file: int) -> bool:
-    """Lock an open file; False where somebody else has it. It ends with the process, however that ends."""
+    """Lock an open file; False if another process has locked it. The lock ends with the process, however that ends."""
     try:
         if sys.platform == "win32":
             import msvcrt
@@ -143,9 +143,9 @@ def _is(path: Path, file: int) -> bool:
 
 
 def _holder(file: int) -> str:
-    """Return the process that has locked an open file, and its user, as far as Linux says it.
+    """Return the process that has locked an open file, and its user, if Linux shows them.
 
-    A lock in ``/proc/locks``: ``1: FLOCK  ADVISORY  WRITE 123 00:1c:4711 0 EOF``. The process is 0 where it is in
+    A lock in ``/proc/locks``: ``1: FLOCK  ADVISORY  WRITE 123 00:1c:4711 0 EOF``. The process is 0 if it runs in
     another container.
     """
     status = os.fstat(file)
@@ -160,7 +160,7 @@ def _holder(file: int) -> str:
 
 
 def user_name(number: int) -> str:
-    """Return the name of a user, or ``uid 1000`` where this system has no name for the number."""
+    """Return the name of a user, or ``uid 1000`` if this system has no name for the number."""
     try:
         import pwd
 
@@ -170,11 +170,11 @@ def user_name(number: int) -> str:
 
 
 def open_shared(path: Path) -> int:
-    """Open a file for locking that any user may have made, and no user can turn into another's; make it if need be.
+    """Open a file for locking; any user may have created it. Create it if necessary.
 
-    In a folder that everybody may write to, neither a link is followed nor a file of somebody else created anew (Linux
-    forbids the latter, fs.protected_regular); reading is enough to lock. Raises ``OSError`` for what is not a plain
-    file.
+    In a folder that everybody can write to, no link is followed, and another user's file is never opened for writing
+    with O_CREAT (Linux forbids it: fs.protected_regular); to lock a file, reading is enough. Raises ``OSError`` for
+    what is not a plain file.
     """
     flags = getattr(os, "O_CLOEXEC", 0) | getattr(os, "O_NOFOLLOW", 0) | getattr(os, "O_NONBLOCK", 0)
     for _ in range(100):
@@ -188,20 +188,20 @@ def open_shared(path: Path) -> int:
             if stat.S_ISREG(os.fstat(file).st_mode):
                 return file
             os.close(file)
-            raise OSError(f"{path} is not a plain file")
+            raise OSError(f"{path} is not a plain file, and cannot be locked")
         with contextlib.suppress(FileExistsError):
             file = os.open(path, os.O_RDWR | os.O_CREAT | os.O_EXCL | flags, 0o644)
             if sys.platform != "win32":
-                os.fchmod(file, 0o644)  # whatever the umask: others must be able to read it
+                os.fchmod(file, 0o644)  # with any umask: others must be able to read it
             return file
-    raise OSError(f"{path} comes and goes")
+    raise OSError(f"{path} is created and removed again and again")
 
 
 def lock_folder() -> Path:
-    """Return the folder of the device locks; it exists. Raises ``OSError`` where there is none to be had.
+    """Return the folder of the device locks, which exists. Raises ``OSError`` if none can be created.
 
-    It is one that all users share, whatever their ``TMPDIR``, where the system has one: a container has its own, and
-    where there is none each user has one, and does not see what others hold.
+    If the system has a folder that all users share, whatever their ``TMPDIR``, it is that one; a container has its own.
+    Otherwise each user has a separate folder, and does not see what others hold.
     """
     for shared in map(Path, SHARED_FOLDERS):
         if _is_for_everybody(shared):
@@ -222,7 +222,7 @@ def lock_folder() -> Path:
 
 
 def _is_for_everybody(folder: Path) -> bool:
-    """Return True for a folder of root in which everybody may make files, and nobody remove those of others."""
+    """Return True for a folder of root in which everybody may create files, and nobody may remove those of others."""
     try:
         status = folder.stat()
     except OSError:

@@ -1,6 +1,6 @@
-"""Host facts: what can be known of a machine without TensorFlow. Records only; ``gpudiag.facts`` gathers them.
+"""Host facts: what can be known about a machine without TensorFlow. Records only; ``gpudiag.facts`` gathers them.
 
-Each family is gathered in a child process of its own with a deadline, because NVML and the driver can hang. A family
+Each family is gathered in a separate child process with a deadline, because NVML and the driver can hang. A family
 that could not be gathered is :class:`Unknown`, never an empty record: "no GPU" and "no answer" are different facts.
 """
 
@@ -16,7 +16,7 @@ class Family(Record, tag_field="family"):
 
 
 class Unknown(Family, tag="unknown"):
-    """A family that could not be gathered; ``reason`` says why, in words for a person."""
+    """A family that could not be gathered; ``reason`` says why, as a text for people."""
 
     reason: str
     ours: bool = False
@@ -71,7 +71,7 @@ class TensorflowFacts(Family, tag="tensorflow"):
     """TensorFlow as installed, read from metadata."""
 
     module_path: str | None
-    """The file ``import tensorflow`` would load, or None where there is no such module."""
+    """The file ``import tensorflow`` would load, or None if there is no such module."""
     distributions: tuple[Distribution, ...]
     """Every distribution that installs a top-level module ``tensorflow``."""
     build: TensorflowBuild | None
@@ -80,21 +80,21 @@ class TensorflowFacts(Family, tag="tensorflow"):
     ranges: dict[str, str] = {}
     """NVIDIA's package to the versions that TensorFlow's own metadata asks for, such as ``<13.0,>=12.5.3.2``."""
     frameworks: tuple[Distribution, ...] = ()
-    """Others that bring or pin CUDA libraries: torch, jax, cupy, onnxruntime ..."""
+    """Other packages that install or pin CUDA libraries: torch, jax, cupy, onnxruntime ..."""
     plugins: tuple[str, ...] = ()
     """Files in the folders ``tensorflow-plugins``, which ``import tensorflow`` loads."""
     plugin_distributions: tuple[Distribution, ...] = ()
     """Distributions of plug-ins, such as ``tensorflow-directml-plugin``."""
     altered: tuple[str, ...] = ()
-    """Files of TensorFlow that are not those its distribution installed: by their hash or size, a few are looked at."""
+    """Files of TensorFlow that are not those its distribution installed, by hash or size; only a few are checked."""
     overwritten: dict[str, tuple[str, ...]] = {}
-    """The same for each distribution that installs them, by its name, where its record has hashes to compare."""
+    """The same for each distribution that installs them, by its name, if its record has hashes to compare."""
     in_working_directory: str | None = None
-    """A module ``tensorflow`` there that this interpreter does not import, as a program of that folder would."""
+    """A module ``tensorflow`` there: this interpreter does not import it, but a program in that folder would."""
     unreadable: tuple[str, ...] = ()
-    """Folders of metadata on ``sys.path`` that cannot be read, of whatever distribution."""
+    """Folders of metadata on ``sys.path`` that cannot be read, of any distribution."""
     outside: dict[str, str] = {}
-    """Modules that TensorFlow imports, to their file, where that is in no folder of installed packages."""
+    """Modules that TensorFlow imports, to their file, if that is not in a folder of installed packages."""
 
 
 class DriverFacts(Family, tag="driver"):
@@ -105,23 +105,23 @@ class DriverFacts(Family, tag="driver"):
     libcuda_path: str | None
     """The file the loader maps for ``libcuda.so.1``, or None."""
     libcuda_error: str | None
-    """The loader's own words where ``libcuda.so.1`` cannot be opened, or what it answers to a version query."""
+    """The loader's message if ``libcuda.so.1`` cannot be opened, or the library's answer to a version query."""
     cuda_version: str | None
     """Newest CUDA version the driver supports (``cuDriverGetVersion``), such as ``12.5``."""
     modules: tuple[str, ...] = ()
     """Loaded kernel modules that drive NVIDIA GPUs: ``nvidia``, ``nvidia_uvm``, ``nouveau`` ... (``/proc/modules``)."""
     module_installed: bool | None = None
-    """Whether NVIDIA's module was built for the running kernel (its ``modules.dep``); None where that is not known."""
+    """Whether NVIDIA's module was built for the running kernel (its ``modules.dep``); None: not known."""
     secure_boot: bool | None = None
-    """Whether the kernel was started by UEFI Secure Boot; None where that is not known."""
+    """Whether the kernel was started by UEFI Secure Boot; None: not known."""
     prime: str | None = None
     """What Ubuntu's prime-select chose on a notebook with two GPUs: ``nvidia``, ``intel``, ``on-demand``."""
     packages: dict[str, str] = {}
-    """Installed packages of NVIDIA's driver and their versions, where dpkg manages packages."""
+    """Installed packages of NVIDIA's driver and their versions, if dpkg manages packages."""
     fabric_manager: str | None = None
-    """NVIDIA's Fabric Manager: ``running``, ``stopped`` or ``absent``; None where that is not known."""
+    """NVIDIA's Fabric Manager: ``running``, ``stopped`` or ``absent``; None: not known."""
     wsl_library: str | None = None
-    """``libcuda.so.1`` where Windows shows it to a distribution of WSL, whether the loader finds it there or not."""
+    """``libcuda.so.1`` in the folder in which Windows shows it to WSL, whether the loader finds it there or not."""
     windows_driver: str | None = None
     """Under WSL, the file that shows that Windows has NVIDIA's driver."""
 
@@ -131,7 +131,7 @@ class GpuProcess(Record):
 
     pid: int
     used_bytes: int | None
-    """None where NVML does not tell (MIG, WSL, some containers)."""
+    """None if NVML does not report it (MIG, WSL, some containers)."""
     computes: bool = True
     """False for one that only draws, such as a desktop's."""
 
@@ -145,39 +145,39 @@ class NvmlDevice(Record):
     pci_bus_id: str
     """``dddd:bb:dd.f`` in lower case, the form CUDA prints."""
     memory_total_bytes: int
-    """0 where NVML does not tell, as for GPUs that share the host's memory."""
+    """0 if NVML does not report it, as for GPUs that share the host's memory."""
     memory_used_bytes: int
     compute_capability: str | None
     """Such as ``8.0``."""
     compute_mode: str | None
     """``default``, ``exclusive_process`` or ``prohibited``."""
     mig_mode: str | None
-    """``enabled``, ``disabled``, or None where the GPU has no MIG."""
+    """``enabled``, ``disabled``, or None if the GPU has no MIG."""
     mig_uuids: tuple[str, ...]
     processes: tuple[GpuProcess, ...]
     mig_memory_bytes: tuple[tuple[int, int], ...] = ()
-    """Memory of each MIG instance, all and used; (0, 0) where NVML does not tell."""
+    """Memory of each MIG instance, total and used; (0, 0) if NVML does not report it."""
 
 
 NVML_ABSENT = (None, "NVML Shared Library Not Found", "Driver Not Loaded")
-"""What NVML says where there is nothing to ask; any other error may hide a GPU."""
+"""What NVML says if there is no driver to ask; any other error may hide a GPU."""
 
 
 class NvmlFacts(Family, tag="nvml"):
     """What NVML answers."""
 
     error: str | None
-    """Why NVML, or a GPU it counts, could not be used, in its own words; None where it answered."""
+    """NVML's message why it, or a GPU it counts, could not be used; None if it answered."""
     driver_version: str | None
     cuda_version: str | None
-    """Newest CUDA version the driver supports, as NVML says it."""
+    """Newest CUDA version the driver supports, as NVML reports it."""
     devices: tuple[NvmlDevice, ...]
 
     @property
     def undescribed(self) -> dict[int, str]:
-        """The GPUs that it counts and cannot describe: index to its words (``gpudiag.nvml`` writes them like this)."""
-        told = (one.removeprefix("GPU ").partition(": ") for one in (self.error or "").split("; "))
-        return {int(index): why for index, colon, why in told if colon and index.isascii() and index.isdecimal()}
+        """The GPUs that it counts and cannot describe: index to its message (as ``gpudiag.nvml`` writes them)."""
+        errors = (one.removeprefix("GPU ").partition(": ") for one in (self.error or "").split("; "))
+        return {int(index): why for index, colon, why in errors if colon and index.isascii() and index.isdecimal()}
 
 
 class DeviceNode(Record):
@@ -193,7 +193,7 @@ class DeviceNode(Record):
 
 
 class DeviceNodeFacts(Family, tag="device_nodes"):
-    """Device files, NVIDIA display devices on the PCI bus (vendor 0x10de), and what lies between several of them."""
+    """Device files, NVIDIA display devices on the PCI bus (vendor 0x10de), and what is between several of them."""
 
     nodes: tuple[DeviceNode, ...]
     pci_gpus: tuple[str, ...]
@@ -209,18 +209,18 @@ class DeviceNodeFacts(Family, tag="device_nodes"):
     bound: dict[str, str] = {}
     """The kernel driver of each GPU that has one, such as ``nvidia``, ``nouveau`` or ``vfio-pci``."""
     other_gpus: dict[str, str] = {}
-    """PCI bus ids of the display controllers of Intel and AMD, and whose each is."""
+    """PCI bus ids of the display controllers of Intel and AMD, and the maker of each."""
     groups: tuple[str, ...] = ()
     """The groups of this process."""
 
 
 class EnvironmentFacts(Family, tag="environment"):
-    """Environment variables that reach TensorFlow, CUDA or the launcher; an allow-list, never the whole environment."""
+    """Variables that affect TensorFlow, CUDA or the launcher: an allow-list, never the whole environment."""
 
     variables: dict[str, str]
-    """Name to value. A value that can hold a secret is not stored; ``(set)`` stands for it."""
+    """Name to value. A value that can hold a secret is not stored; ``(set)`` replaces it."""
     set_by_python: dict[str, str] = {}
-    """Those that Python sets whenever it starts, whatever it was started with, to the file that does; "": not known."""
+    """Those that Python itself sets whenever it starts, to the file that does so; "": not known."""
 
 
 class ContainerFacts(Family, tag="container"):
@@ -229,12 +229,12 @@ class ContainerFacts(Family, tag="container"):
     runtime: str | None
     """``docker``, ``podman``, ``containerd``, ``singularity``, ``lxc`` ... or None outside a container."""
     evidence: tuple[str, ...]
-    """The marks that were found, such as ``/.dockerenv``."""
+    """The signs of it that were found, such as ``/.dockerenv``."""
     kubernetes: bool
     slurm_job: str | None
     """``SLURM_JOB_ID``, or None outside a Slurm job."""
     shm_bytes: int | None = None
-    """Size of ``/dev/shm``; None where its mount names none, which is half of the host's memory."""
+    """Size of ``/dev/shm``; None if its mount names none, which means half of the host's memory."""
     memlock_bytes: int | None = None
     """How much memory a process may lock (``RLIMIT_MEMLOCK``); None: no limit, or not known."""
     infiniband: tuple[str, ...] = ()
@@ -242,7 +242,7 @@ class ContainerFacts(Family, tag="container"):
 
     @property
     def name(self) -> str | None:
-        """What holds this process: the runtime, or Kubernetes where no mark names one; None outside a container."""
+        """The container's runtime, or Kubernetes if no sign names a runtime; None outside a container."""
         return self.runtime or ("kubernetes" if self.kubernetes else None)
 
 
@@ -252,9 +252,9 @@ class LibraryCopy(Record):
     path: str
     version: str | None
     owner: str | None
-    """Its distribution and version, such as ``nvidia-cudnn-cu12 9.3.0.75``; None where no distribution has it."""
+    """Its distribution and version, such as ``nvidia-cudnn-cu12 9.3.0.75``; None if no distribution has it."""
     error: str | None
-    """The loader's words where it cannot be opened by its path; None where it opens."""
+    """The loader's message if it cannot be opened by its path; None if it opens."""
 
 
 class Library(Record):
@@ -262,7 +262,7 @@ class Library(Record):
 
     soname: str
     path: str | None
-    """The file that the loader takes; None where it finds none."""
+    """The file that the loader takes; None if it finds none."""
     source: str
     """Where: ``LD_LIBRARY_PATH``, ``RUNPATH``, ``ld.so.cache``, ``default folder``, ``loaded already``, ``simulated
     machine`` or ""."""
@@ -271,11 +271,11 @@ class Library(Record):
     own_soname: str | None
     """What the file itself says it is (``DT_SONAME``)."""
     version: str | None
-    """What cuDNN answers, or as the file's name or its distribution has it."""
+    """What cuDNN answers; otherwise the version in the name of the file or of its distribution."""
     owner: str | None
-    """Its distribution and version; None where no distribution has it."""
+    """Its distribution and version; None if no distribution has it."""
     error: str | None
-    """The loader's own words where it cannot be opened."""
+    """The loader's message if it cannot be opened."""
     lacks: dict[str, str]
     """Libraries that it needs, directly or not, and that cannot be found, to the file that needs each."""
     copies: tuple[LibraryCopy, ...]
@@ -283,11 +283,11 @@ class Library(Record):
     damaged: tuple[str, ...] = ()
     """Files that ``LD_LIBRARY_PATH`` puts first and that cannot be opened, of this library or of one that it needs."""
     instead: str | None = None
-    """The good file that the loader would come to after them; None: there is none, or none is damaged."""
+    """The good file that the loader would find after them; None: there is none, or none is damaged."""
 
     @property
     def damaged_folders(self) -> tuple[str, ...]:
-        """The folders of the files that are damaged, each once, as ``LD_LIBRARY_PATH`` has them but for slashes."""
+        """The folders of the damaged files, each once, as in ``LD_LIBRARY_PATH``, without slashes at the end."""
         return tuple(dict.fromkeys(str(PurePath(file).parent) for file in self.damaged))
 
 
@@ -295,9 +295,9 @@ class LibraryFacts(Family, tag="libraries"):
     """The dynamic libraries that TensorFlow opens; each was opened, in its order, without importing it."""
 
     opener: str | None
-    """The file of TensorFlow that opens them; None where there is none, or none with CUDA."""
+    """The file of TensorFlow that opens them; None if there is none, or none with CUDA."""
     runpath: tuple[str, ...]
-    """Folders that this file tells the loader to search (``DT_RUNPATH``), each once."""
+    """Folders in which the loader searches for this file (``DT_RUNPATH``), each once."""
     search_path: tuple[str, ...]
     """Folders of ``LD_LIBRARY_PATH``, which come before them."""
     libraries: tuple[Library, ...]
@@ -341,12 +341,12 @@ class Facts(Record):
 
     @property
     def set_by_python(self) -> dict[str, str]:
-        """Of these, those that Python sets at its start, to the file that does."""
+        """Of these, those that Python sets when it starts, to the file that does so."""
         return {} if isinstance(self.environment, Unknown) else self.environment.set_by_python
 
     @property
     def without_gpu(self) -> bool:
-        """True only where it is known that there is no NVIDIA GPU: not where one is hidden or nobody answers."""
+        """True only if it is known that there is no NVIDIA GPU: not if one is hidden or NVML does not answer."""
         nvml, nodes, driver = self.nvml, self.device_nodes, self.driver
         if not isinstance(driver, Unknown) and (driver.wsl_library or driver.windows_driver):
             return False
@@ -356,7 +356,7 @@ class Facts(Record):
 
     @property
     def nvml_devices(self) -> tuple[NvmlDevice, ...]:
-        """Every GPU NVML reports, in its order; empty where NVML could not be asked."""
+        """Every GPU NVML reports, in its order; empty if NVML could not be asked."""
         return () if isinstance(self.nvml, Unknown) else self.nvml.devices
 
 

@@ -1,8 +1,8 @@
-"""Judges and rules at work: in this process, or in a child that one of them may hang or crash.
+"""Runs judges and causes: in this process, or in a child that one of them may hang or crash.
 
-While a regular expression is tried, Python runs no signal handler and no other thread: what ends a hanging rule for
-certain is the end of its process. So each part of the work is noted before it begins and after it has ended. A child
-that dies costs the part that it had begun, which is named, and another goes on behind it.
+While Python matches a regular expression, it runs no signal handler and no other thread: only the end of its process
+surely ends a hanging cause. So each part of the work is noted before it begins and after it has ended. If a child dies,
+only the part that it had begun is lost; that part is named, and another child continues with the next one.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ from gpudiag.model import Broken, Cause, Diagnosis, Failed, Gpu, Judged, Limits,
 from gpudiag.record import Record
 
 PART_S = 10.0
-"""How long one rule or judge may take; they take milliseconds."""
+"""How long one cause or judge may take; they take milliseconds."""
 LEAST_S = 1.0
 """The import of a cause counts as its time, and a timeout of the probes may be shorter."""
 ALL_S = 60.0
@@ -49,7 +49,7 @@ class Subject(Record):
 
 
 class Done(Record):
-    """What a part has come to: the new outcome of a row, or what a part of the diagnosis found."""
+    """The result of a part: the new outcome of a row, or what a part of the diagnosis found."""
 
     outcome: Judged | Skipped | Broken | None = None
     looked: Looked | None = None
@@ -61,7 +61,7 @@ Parts = Iterator[tuple[str, Callable[[], Done]]]
 def judged(row: Row, entry: Entry, facts: Facts, limits: Limits) -> Row:
     """Return ``row`` with the outcome that its reading gives; a reading that cannot be judged is broken.
 
-    A probe whose facts are not known is broken if that is gpudiag's own doing, and never green.
+    A probe whose facts are not known is never green; if gpudiag itself is the reason, it is broken.
     """
     unknown = {name: family for name in entry.probe.families if isinstance(family := getattr(facts, name), Unknown)}
     reasons = "; ".join(dict.fromkeys(family.reason for family in unknown.values()))
@@ -71,12 +71,12 @@ def judged(row: Row, entry: Entry, facts: Facts, limits: Limits) -> Row:
         msgspec.json.encode(outcome)  # a text that JSON cannot hold must not cost the whole report
     except msgspec.ValidationError as error:
         outcome = Broken(Cause.BAD_RESULT, f"its reading does not fit: {error}")
-    except (Exception, SystemExit) as error:  # a judge's fault breaks its own row and no other
+    except (Exception, SystemExit) as error:  # a bug in a judge breaks its own row and no other
         outcome = Broken(Cause.EXCEPTION, f"judging raised {type(error).__name__}: {error!a}")
     if any(family.ours for family in unknown.values()):
         outcome = Broken(Cause.NOT_STARTED, reasons)
     elif unknown and isinstance(outcome, Judged) and not outcome.findings:
-        outcome = Skipped(f"what it judges is not known ({', '.join(unknown)}): {reasons}")
+        outcome = Skipped(f"the facts that it judges are not known ({', '.join(unknown)}): {reasons}")
     return msgspec.structs.replace(row, outcome=outcome)
 
 
@@ -104,13 +104,13 @@ _WORK: dict[str, Callable[[Subject], Parts]] = {"rows": _rows, "diagnosis": _dia
 
 @dataclass(frozen=True)
 class Worked:
-    """What the parts came to."""
+    """The results of the parts."""
 
     done: dict[str, Done]
     failed: dict[str, str]
     """Part to what ended it."""
     unfinished: str = ""
-    """Why the parts that are in neither were not begun."""
+    """Why the parts that are in neither were not started."""
 
 
 Work = Callable[[str, Subject], Worked]
@@ -118,12 +118,12 @@ Work = Callable[[str, Subject], Worked]
 
 
 def here(kind: str, subject: Subject) -> Worked:
-    """Work in this process: a part that hangs is not ended."""
+    """Run the parts in this process: a part that hangs is not ended."""
     return Worked({part: do() for part, do in _WORK[kind](subject)}, {})
 
 
 def diagnosed(subject: Subject, work: Work = here) -> Diagnosis:
-    """Return the diagnosis of ``subject``; what could not be looked at is named in it."""
+    """Return the diagnosis of ``subject``; it names what could not be looked at."""
     worked = work("diagnosis", subject)
     looked = {part: done.looked for part, done in worked.done.items() if done.looked is not None}
     found = diagnosis.composed(Evidence(subject.facts, subject.gpus, subject.rows, subject.lines), looked)
@@ -156,12 +156,12 @@ class _Note(Record):
 
 @dataclass(frozen=True)
 class Apart:
-    """Works in children of the server ``server``; see :data:`Work`."""
+    """Runs the parts in children of the server ``server``; see :data:`Work`."""
 
     children: Supervision
     server: str
     stopped: Callable[[], str] = lambda: ""
-    """Says why the work must end now; "" while it need not."""
+    """Returns why the work must end now, or "" while it may continue."""
     tick: Callable[[], None] = lambda: None
     """Called now and then."""
     part_s: float = PART_S
@@ -191,7 +191,7 @@ class Apart:
             failed[culprit] = why
 
     def _child(self, kind: str, folder: Path, until: float) -> tuple[Ended, str]:
-        """Let a child do what has not begun; return how it ended, and that in words."""
+        """Let a child do the parts that have not begun; return how it ended, and that in words."""
         argument = {"kind": kind, "folder": str(folder), "part_s": self.part_s}
         left_s = max(0.1, until - time.monotonic())
         self.children.start(
@@ -210,11 +210,11 @@ class Apart:
 
 
 _OVERDUE = "Timeout ("
-"""How the words begin that ``faulthandler`` ends a process with."""
+"""What ``faulthandler`` prints first when it ends a process."""
 
 
 def _read(folder: Path) -> tuple[list[str], dict[str, Done]]:
-    """Return the parts that have begun, and what those that are done came to."""
+    """Return the parts that have begun, and the results of those that are done."""
     begun: list[str] = []
     done: dict[str, Done] = {}
     notes = Path(folder, "notes")
@@ -241,8 +241,8 @@ def at_work(argument: dict[str, Any]) -> bytes:
             if part in begun:
                 continue
             notes.write(msgspec.json.encode(_Note(part)) + b"\n")
-            # By a thread of C's, which needs nothing of Python: it ends this process even inside ``re``.
-            with suppress(RuntimeError):  # a limit of processes allows no thread: the deadline of all parts holds
+            # A thread of C does this and needs nothing of Python: it ends this process even inside ``re``.
+            with suppress(RuntimeError):  # a limit of processes allows no thread: the deadline of all parts remains
                 faulthandler.dump_traceback_later(argument["part_s"], exit=True)
             done = do()
             faulthandler.cancel_dump_traceback_later()

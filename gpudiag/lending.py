@@ -1,8 +1,8 @@
 """GPUs that a pytest session lends to what its tests start: another session, or ``gpudiag check``.
 
-The session holds the locks of its GPUs for as long as it lasts, so whoever it started would wait in vain for them. It
-finds by a variable what its process was lent, and locks that in a folder of the session instead. All of it is void as
-soon as the session is over, wherever the variable may have been inherited to.
+The session holds the locks of its GPUs until it ends, so a process that it started would wait for them in vain. A
+variable names to that process what it was lent, and it locks these GPUs in a folder of the session instead. All of this
+is void as soon as the session has ended, whichever processes have inherited the variable.
 """
 
 from __future__ import annotations
@@ -24,13 +24,13 @@ if sys.platform != "win32":
     import fcntl
 
 VARIABLE = "GPUDIAG_PYTEST_LENT"
-"""Names the folder for what was lent to this process and those that it starts; set by the plugin itself."""
+"""Names the folder that lists what was lent to this process and those that it starts; set by the plugin itself."""
 _PREFIX = "gpudiag-pytest-"
 _OWNER, _HELD, _LENT = "owner", "held.json", "lent.json"
 
 
 class Folder:
-    """A temporary folder that lasts as long as its process; one that was killed leaves it to the next to remove."""
+    """A temporary folder that exists as long as its process; if that was killed, the next process removes it."""
 
     def __init__(self) -> None:
         temporary = Path(tempfile.gettempdir())
@@ -43,10 +43,10 @@ class Folder:
             unfinished = self.path / f".{_OWNER}"
             self._owner = os.open(unfinished, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
             fcntl.flock(self._owner, fcntl.LOCK_EX)
-            unfinished.rename(self.path / _OWNER)  # there under its name only once it is locked
+            unfinished.rename(self.path / _OWNER)  # it has this name only once it is locked
 
     def close(self) -> None:
-        """Remove it."""
+        """Remove the folder."""
         shutil.rmtree(self.path, ignore_errors=True)
         if self._owner >= 0:
             os.close(self._owner)
@@ -66,8 +66,8 @@ class Loan:
         """Return the error for a GPU that the session holds and has not lent to this process."""
         lent = ", ".join(sorted(self.lent))
         return UsageError(
-            f"The pytest session that started this process holds {uuid} for others, and lent it {lent}. Leave "
-            "CUDA_VISIBLE_DEVICES as it is set there."
+            f"The pytest session that started this process holds {uuid} for other tests; this process may use {lent}. "
+            "Do not change CUDA_VISIBLE_DEVICES in it."
         )
 
 
@@ -77,7 +77,7 @@ def hold(session: Path, uuids: Iterable[str], locks: Path | None) -> None:
 
 
 def lend(session: Path, name: str, uuids: Iterable[str]) -> dict[str, str]:
-    """Return the variable that lends GPUs of a session to what the calling process starts, whose name this is."""
+    """Return the variable that lends GPUs of a session to what the calling process, ``name``, starts."""
     folder = session / f"lent-{name}"
     folder.mkdir(exist_ok=True)
     _write(folder / _LENT, {"uuids": sorted(uuids)})
@@ -85,7 +85,7 @@ def lend(session: Path, name: str, uuids: Iterable[str]) -> dict[str, str]:
 
 
 def loan(locks: Path | None) -> Loan | None:
-    """Return what was lent to this process of the GPUs whose locks are in ``locks``; None where nothing was."""
+    """Return which of the GPUs whose locks are in ``locks`` were lent to this process; None if none were."""
     named = os.environ.get(VARIABLE)
     if not named:
         return None
@@ -101,7 +101,7 @@ def loan(locks: Path | None) -> Loan | None:
 
 
 def folder_of_lock(uuid: str, locks: Path) -> Path:
-    """Return the folder for the lock of a GPU; raises where that would be to wait for the session that waits for us."""
+    """Return the folder for the lock of a GPU; raises if that would mean to wait for the session that waits for us."""
     made = loan(locks)
     if made is None or uuid not in made.lent | made.held:
         return locks
@@ -125,7 +125,7 @@ def _is_ours(folder: Path) -> bool:
 
 
 def _is_owned(folder: Path) -> bool:
-    """Tell whether the process that made the folder is still there."""
+    """Return whether the process that created the folder still runs."""
     if sys.platform == "win32":
         return False
     try:

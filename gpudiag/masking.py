@@ -1,12 +1,12 @@
-"""A report without what tells whose machine it is from: for reports that are shared.
+"""Removes from a report what shows whose machine it is from: for reports that are shared.
 
-Names that are known are replaced wherever they stand, in log lines, readings, figures and the command too: the home
-folder, the user, the host, the environment that Python runs in, the UUIDs of GPUs and MIG instances, and the paths that
-the command line and search paths (``PYTHONPATH`` ...) name outside the system's own folders. Of all that is left only
-words stay that gpudiag knows, because they stand in its own files: what it says itself, names of libraries, of
-variables and of TensorFlow's messages; and numbers. Any other word becomes ``<masked-1>``; a line of a program's log in
-which nothing is known to matter is left out. Equal things get equal placeholders, so rows still name their GPUs, and
-equal folders are still equal.
+Known names are replaced wherever they occur, also in log lines, readings, figures and the command: the home folder,
+the user, the host, the environment that Python runs in, the UUIDs of GPUs and MIG instances, and the paths that the
+command line and search paths (``PYTHONPATH`` ...) name outside the system's own folders. Of the rest, only numbers and
+the words that gpudiag knows are kept: those in its own files, which are its own texts, and names of libraries, of
+variables and of TensorFlow's messages. Any other word becomes ``<masked-1>``; a line of a program's log in which
+nothing is known to matter is left out. Equal things get equal placeholders, so rows still name their GPUs, and equal
+folders are still equal.
 """
 
 from __future__ import annotations
@@ -40,13 +40,13 @@ MASKED = "<masked>"
 LEFT_OUT = "<left out>"
 
 _OWN_FIELDS = frozenset({"gpudiag_version", "started_at", "isolation", "probe", "kind", "rule", "url"})
-"""Fields that gpudiag fills with names of its own: a user called ``fork`` must not change them."""
+"""Fields that gpudiag fills with its own names: a user called ``fork`` must not change them."""
 
 _SAFE_FIELDS: frozenset[tuple[type, str]] = frozenset(
     {(NvmlDevice, "name"), (Gpu, "name"), (Placement, "op"), (Placement, "name")}
 )
-"""What stays whatever it is: names of products, which NVIDIA's driver gives, and of TensorFlow's operations and their
-nodes, as the probes' own programs have them. Words of the first three are known in other texts, too."""
+"""What is always kept: names of products, which come from NVIDIA's driver, and of TensorFlow's operations and their
+nodes, which come from the probes' own programs. Words of the first three are also known in other texts."""
 
 _OTHER_WORDS = (
     "aborted add adjust agnostic algo amx_bf16 amx_int8 amx_tile application appropriate approximate avx avx2 "
@@ -61,13 +61,13 @@ _OTHER_WORDS = (
     "throw topo tsl tuning typ undefined unexpectedly unknown unresolved unsatisfied utilized veth warning writes "
     "x_retval xla"
 )
-"""Of TensorFlow's ordinary messages and of ordinary machines, beside those that gpudiag itself uses."""
+"""Words of TensorFlow's ordinary messages and of ordinary machines, in addition to those that gpudiag itself uses."""
 
 _WITHHELD = frozenset({"slurm_job", "SLURM_JOB_ID"})
-"""Fields and variables whose value is a number that leads to a person."""
+"""Fields and variables whose value is a number that can identify a person."""
 
 _DEEPEST = 60
-"""Levels of a reading; what lies deeper is left out."""
+"""Levels of a reading; what is nested deeper is left out."""
 
 _COMMON_NAME = re.compile(
     r"\d+|admin|bench|build|builder|centos|container|cpu|cuda|data|debian|default|dev|docker|example|fedora|gpu|gpudiag|"
@@ -75,13 +75,13 @@ _COMMON_NAME = re.compile(
     r"tensorflow|test|ubuntu|unknown|user|vagrant|worker",
     re.IGNORECASE,
 )
-"""Names of users and hosts that say nothing about whose they are, and that texts use as words."""
+"""Names of users and hosts that do not identify anybody, and that texts use as words."""
 
 _COMMON_FOLDERS = frozenset({"/", "/home", "/nonexistent", "/tmp", "/usr", "/usr/local"})  # noqa: S108  (nothing is written there)
 
 _SEARCH_PATHS = ("PYTHONPATH", "LD_LIBRARY_PATH", "LD_PRELOAD")
 _OF_THE_SYSTEM = re.compile(r"/(?:bin|boot|dev|etc|lib\w*|opt|proc|run|sbin|sys|usr)(?:/|$)")
-"""What lies there is named as everywhere."""
+"""What is in these folders has the same names everywhere."""
 
 _SIMULATED_MACHINE = r"/[\w./-]{0,200}/gpudiag-sim-\w+"
 """The private folder of a simulated machine; its name is random."""
@@ -96,9 +96,9 @@ _Rule = tuple[str, Callable[[str], str]]
 
 
 def mask(report: Report) -> Report:
-    """Return ``report`` with placeholders for names, paths and UUIDs. Its verdict stays; masking it again is idle.
+    """Return ``report`` with placeholders for names, paths and UUIDs. Its verdict stays; a second time changes nothing.
 
-    What to replace is taken from ``report.facts``. Where the family ``system`` is unknown, home folders are known by
+    What to replace is taken from ``report.facts``. If the family ``system`` is unknown, home folders are recognised by
     their usual places, and users and hosts are not known.
     """
     machine: _Rule = (_SIMULATED_MACHINE, _always(MACHINE))
@@ -110,7 +110,7 @@ def mask(report: Report) -> Report:
     def replacement(match: re.Match[str]) -> str:
         return rules[(match.lastindex or 0) - 1][1](match[0])
 
-    # In one pass over each text, so that no placeholder is taken for something to replace.
+    # In one pass over each text, so that no placeholder is mistaken for something to replace.
     masked: Report = _mapped(report, lambda text: words.kept(pattern.sub(replacement, text)), words.kept)
     lines = zip(report.lines, masked.lines, strict=True)
     masked = msgspec.structs.replace(masked, lines=tuple(new if _matters(old) else LEFT_OUT for old, new in lines))
@@ -122,12 +122,12 @@ def mask(report: Report) -> Report:
 
 
 def _matters(line: str) -> bool:
-    """Return whether a line of a program's log is one that gpudiag may say something of."""
+    """Return whether a line of a program's log is one that gpudiag may say something about."""
     return bool(log.parse([line]) or log.is_telling(line) or _MASK.search(line))
 
 
 def _mapped(value: Any, change: Callable[[str], str], own: Callable[[str], str], depth: int = 0) -> Any:
-    """Return ``value`` with every string in it changed; by ``own`` what gpudiag named itself."""
+    """Return ``value`` with every string in it changed, and what gpudiag named itself changed by ``own``."""
     if isinstance(value, str) and not isinstance(value, Enum):
         return change(value)
     if depth > _DEEPEST:
@@ -162,7 +162,7 @@ _KNOWN_SHAPE = re.compile(
 )
 """Numbers, sizes, times, addresses in memory, parts of versions."""
 _LONGEST = 64
-"""Letters of a word that is looked into."""
+"""Most letters of a word that is examined."""
 _SUFFIX = re.compile(r"\.(?:cc|cu|h|ipynb|json|log|md|py|pyc|sh|so|toml|txt|xml|yaml)")
 _TEXT = re.compile(
     r"(?P<kept><(?:user|host|env|gpudiag|machine|python|address|masked|left out|VIRTUAL_ENV|CONDA_PREFIX)>|"
@@ -175,15 +175,15 @@ _TEXT = re.compile(
     r"(?P<run>\w+(?:[-.@+]\w+)*)",
     re.IGNORECASE,
 )
-"""What a text is made of, and what lies between stays: spaces and marks."""
+"""The parts of a text; what is between them, spaces and punctuation, is kept."""
 _PART = re.compile(r"[-.@+]?\w+")
 _PIECE = re.compile(r"[A-Z]?[a-z]+|[A-Z]+(?![a-z])|\d+|[^\W\d_A-Za-z]+")
-"""Of ``set_memory_growth`` or ``ResourceExhaustedError``."""
+"""A part of ``set_memory_growth`` or ``ResourceExhaustedError``."""
 
 
 @cache
 def _vocabulary() -> tuple[frozenset[str], frozenset[str]]:
-    """Return the words that stand in gpudiag's own files, in lower case, and the numbers of four parts."""
+    """Return the words in gpudiag's own files, in lower case, and the numbers with four parts."""
     folder = Path(__file__).parent
     texts = [file.read_text(encoding="utf-8") for suffix in ("py", "md") for file in folder.rglob(f"*.{suffix}")]
     texts += [str(file.relative_to(folder)) for file in folder.rglob("*.py")]  # probes are called as their files
@@ -194,7 +194,7 @@ def _vocabulary() -> tuple[frozenset[str], frozenset[str]]:
 
 
 class _Words:
-    """Keeps of a text the words that gpudiag knows; any other becomes ``<masked-1>``, the same wherever it stands."""
+    """Keeps the words of a text that gpudiag knows; any other becomes ``<masked-1>``, the same wherever it occurs."""
 
     def __init__(self, report: Report) -> None:
         words, versions = _vocabulary()
@@ -251,7 +251,7 @@ class _Words:
 
 
 def _versions(facts: Facts) -> set[str]:
-    """Return the versions of four parts that packages have: they look like addresses of computers."""
+    """Return the versions of packages that have four parts: they look like addresses of computers."""
     found: list[str | None] = []
     if not isinstance(facts.tensorflow, Unknown):
         known = facts.tensorflow
@@ -348,7 +348,7 @@ def _named_path_rules(report: Report, known: list[_Rule]) -> list[_Rule]:
 
 
 def _name_rules(facts: Facts) -> list[_Rule]:
-    """Return the rules for the host and the user: as words, or where that would tear ordinary texts, in paths alone."""
+    """Return the rules for the host and the user: as words, or only in paths if that would damage ordinary texts."""
     if isinstance(facts.system, Unknown):
         return []
     host = facts.system.hostname

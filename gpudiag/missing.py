@@ -1,6 +1,6 @@
-"""GPUs that are known to be there and that nobody can use, of those that the caller's mask leaves in scope.
+"""GPUs that are known to exist and cannot be used, of those that the caller's mask leaves in scope.
 
-Such a GPU has no row: what was verified on the others says nothing of it.
+Such a GPU has no row: what was verified on the others says nothing about it.
 """
 
 from __future__ import annotations
@@ -10,16 +10,16 @@ import re
 from gpudiag.hostfacts import Facts, Unknown
 
 _NVIDIA = "nvidia"
-"""The kernel driver under which a GPU is one that NVML counts; any other keeps it for something else."""
+"""The kernel driver of the GPUs that NVML counts; any other driver uses the GPU for something else."""
 
 
 def missing_gpus(facts: Facts) -> tuple[str, ...]:
-    """Return a sentence for each GPU, or group of GPUs, that is missing as far as is known."""
+    """Return a sentence for each GPU, or group of GPUs, that is known to be missing."""
     lost = [f"GPU {index} does not answer NVML: {why}" for index, why in lost_gpus(facts).items()]
     uncounted = uncounted_gpus(facts)
     if not uncounted:
         return tuple(lost)
-    return (*lost, f"NVML does not count every NVIDIA GPU of the PCI bus: {' '.join(uncounted)} is not among its GPUs")
+    return (*lost, f"NVML does not report every NVIDIA GPU on the PCI bus; missing: {', '.join(uncounted)}")
 
 
 def lost_gpus(facts: Facts) -> dict[int, str]:
@@ -31,9 +31,9 @@ def lost_gpus(facts: Facts) -> dict[int, str]:
 
 
 def uncounted_gpus(facts: Facts) -> tuple[str, ...]:
-    """Return the GPUs on the PCI bus that NVML does not count and no other driver holds, where the mask wants them.
+    """Return the GPUs on the PCI bus that NVML does not count and no other driver holds, if the mask includes them.
 
-    In a container and in a job of Slurm's the bus shows GPUs that were given to others.
+    In a container and in a Slurm job the bus also shows GPUs that were given to others.
     """
     nvml, nodes, container = facts.nvml, facts.device_nodes, facts.container
     if isinstance(nvml, Unknown) or isinstance(nodes, Unknown):
@@ -47,7 +47,7 @@ def uncounted_gpus(facts: Facts) -> tuple[str, ...]:
         for pci in nodes.pci_gpus
         if pci.lower() not in counted and nodes.bound.get(pci, _NVIDIA).startswith(_NVIDIA)
     ]
-    # NVML does not say where those are that it cannot describe: they are among these.
+    # NVML does not say where the GPUs are that it cannot describe: they are among these.
     return tuple(rest) if len(rest) > len(nvml.undescribed) and (mask is None or more) else ()
 
 

@@ -23,7 +23,7 @@ Figure = str | int | float | bool | None
 
 
 class Severity(str, Enum):
-    """How much a finding matters: notes and warnings leave the exit code alone, a warning only without ``--strict``."""
+    """How much a finding matters: notes do not change the exit code, and warnings only with ``--strict``."""
 
     NOTE = "note"
     WARNING = "warning"
@@ -69,7 +69,7 @@ class Finding(Record):
 
 
 RUN_ENDED = "for the run passed"
-"""How the detail ends of a probe that the deadline of the whole run has ended."""
+"""How the detail ends if the deadline of the whole run ended the probe."""
 
 
 class Outcome(Record, tag_field="outcome"):
@@ -77,7 +77,7 @@ class Outcome(Record, tag_field="outcome"):
 
 
 class Judged(Outcome, tag="judged"):
-    """The probe measured and was judged; no findings means that what was asked for is what happened."""
+    """The probe measured and was judged; no findings means that what happened is what was asked for."""
 
     findings: tuple[Finding, ...] = ()
     verified: tuple[str, ...] = ()
@@ -85,11 +85,11 @@ class Judged(Outcome, tag="judged"):
     figure: str = ""
     """The key figure, one short line for the table."""
     table: tuple[tuple[str, ...], ...] = ()
-    """What is best read as a table, the headers first; shown where more is asked for."""
+    """What is best read as a table, the headers first; shown with ``--verbose``."""
 
 
 class Skipped(Outcome, tag="skipped"):
-    """The probe could not apply here; ``reason`` says what is lacking."""
+    """The probe could not run here; ``reason`` says what is missing."""
 
     reason: str
 
@@ -103,7 +103,7 @@ class Broken(Outcome, tag="broken"):
 
     @property
     def by_the_run(self) -> bool:
-        """True where the run was ended, by a signal or at its deadline: that says nothing of the machine."""
+        """True if the whole run was ended, by a signal or at its deadline: that says nothing about the machine."""
         at_its_deadline = self.cause is Cause.TIMEOUT and self.detail.endswith(RUN_ENDED)
         return self.cause is Cause.INTERRUPTED or at_its_deadline
 
@@ -136,7 +136,7 @@ class Row(Record):
     probe: str
     """``<area>.<name>``."""
     devices: tuple[str, ...]
-    """UUIDs of the GPUs the probe was given; empty for a host or CPU probe and where there was none to give."""
+    """UUIDs of the GPUs the probe was given; empty for a host or CPU probe, and if there was no GPU to give."""
     outcome: Judged | Skipped | Broken
     duration_s: float
     reading: dict[str, Any] | None = None
@@ -163,7 +163,7 @@ class Row(Record):
 
     @property
     def crash(self) -> Broken | None:
-        """What broke the probe itself; None where gpudiag did not start it or ended it, or failed to judge it."""
+        """What broke the probe itself; None if gpudiag did not start it, or ended it, or failed to judge it."""
         broken = self.outcome if isinstance(self.outcome, Broken) else None
         if broken is None or broken.by_the_run or broken.cause is Cause.NOT_STARTED or self.reading is not None:
             return None
@@ -171,7 +171,7 @@ class Row(Record):
 
     @property
     def status(self) -> str:
-        """One word of :data:`STATUSES`; of several findings the gravest counts."""
+        """One word of :data:`STATUSES`; of several findings the most severe counts."""
         if isinstance(self.outcome, Skipped):
             return "skipped"
         if isinstance(self.outcome, Broken):
@@ -184,7 +184,7 @@ class Row(Record):
 
 
 STATUSES = ("pass", "note", "warning", "fail", "broken", "skipped")
-"""What a row can come to, in the order in which counts are read out."""
+"""The possible statuses of a row, in the order in which counts are printed."""
 
 
 class World(Record):
@@ -225,7 +225,7 @@ class Step(Record):
 
 
 class Sure(str, Enum):
-    """How sure a root cause is."""
+    """How certain a cause is."""
 
     PROVED = "proved"
     LIKELY = "likely"
@@ -246,10 +246,10 @@ class Trial(Record):
 
 
 class RootCause(Record):
-    """Why TensorFlow does not use a GPU, or not as it was meant to; and the line that mends it."""
+    """Why TensorFlow does not use a GPU, or not as meant; and the line that fixes it."""
 
     rule: str
-    """The rule that found it; ``gpudiag explain`` knows it."""
+    """The name of the cause; ``gpudiag explain`` knows it."""
     stage: Stage
     sure: Sure
     cause: str
@@ -257,39 +257,39 @@ class RootCause(Record):
     evidence: tuple[str, ...]
     """What was seen on this machine that shows it."""
     fix: tuple[str, ...]
-    """Commands or lines of code for this machine, in order; what stands after ``#`` is said of them."""
+    """Commands or lines of code for this machine, in order; the text after ``#`` is a comment on them."""
     url: str
-    """Documentation of the matter."""
+    """Documentation of the subject."""
     trial: Trial | None = None
-    """None where the fix is nothing that could be tried."""
+    """None if the fix cannot be tried."""
 
 
 class Failed(Record):
     """A part of the diagnosis that gpudiag itself broke, or that took too long."""
 
     part: str
-    """The rule, or what else it was to look at."""
+    """The cause that was looked for, or another part of the diagnosis."""
     why: str
 
 
 class Diagnosis(Record):
-    """What the rules make of a report: the trace, and the causes, the first one first."""
+    """What was found out from a report: the stages, and the causes, the first one first."""
 
     steps: tuple[Step, ...] = ()
     causes: tuple[RootCause, ...] = ()
-    """Of the first stage that failed: why no GPU is used. Where none failed, what else is not as it was meant."""
+    """Of the first stage that failed: why no GPU is used. If none failed, the configuration problems."""
     folded: tuple[RootCause, ...] = ()
-    """Of later stages: they follow from the first, or come next once it is mended."""
+    """Of later stages: they follow from the first, or are next once it is fixed."""
     harmless: tuple[str, ...] = ()
-    """Lines that look like errors and are none, each with the reason."""
+    """Lines that look like errors but are not, each with the reason."""
     misleading: tuple[str, ...] = ()
-    """Lines that name another fault than the one they follow from, each with what it means."""
+    """Lines that name a wrong cause, each with what it really means."""
     failed: tuple[Failed, ...] = ()
-    """What could not be looked at: a cause may be missing here."""
+    """What could not be examined: a cause may be missing here."""
     origin: str = ""
-    """What the program's log says of where it was written: the release of TensorFlow, the system; "" for nothing."""
+    """What the program's log says about where it was written: the release of TensorFlow, the system; "" if nothing."""
     unexplained: tuple[str, ...] = ()
-    """Where no cause was found: the lines of the program's log that look most like a fault."""
+    """If no cause was found: the lines of the program's log that look most like a fault."""
 
     @property
     def broken_at(self) -> Stage | None:
@@ -302,7 +302,7 @@ class Settings(Record):
 
     file: str
     values: dict[str, str] = {}
-    """Key to value, of those that neither the command line nor a variable set otherwise."""
+    """Key to value, without those that the command line or a variable overrides."""
 
     @property
     def text(self) -> str:
@@ -316,18 +316,18 @@ class Level(Record):
     """How much of the catalogue a run was to cover."""
 
     name: str = "full"
-    """``quick`` (what fills no memory and is safe beside running jobs) or ``full``."""
+    """``quick`` (what fills no memory and does not disturb running jobs) or ``full``."""
     reason: str = ""
-    """Why gpudiag chose it; empty where the caller did, or where there was no reason to leave anything out."""
+    """Why gpudiag chose it; empty if the caller did, or if nothing had to be left out."""
 
 
 class Limits(Record):
-    """What the caller demands; part of the report, so that it can be judged again under the same terms."""
+    """What the caller demands; part of the report, so that it can be judged again by the same rules."""
 
     require_gpus: int = 0
     """How many GPUs must be in scope; fewer is a failure."""
     count_simulated: bool = False
-    """True: simulated GPUs count towards ``require_gpus``, because the caller asked for both in one breath."""
+    """True: simulated GPUs count towards ``require_gpus``, because the caller asked for both on one command line."""
     allow_no_gpu: bool = False
     """True: a machine that is known to have no GPU ends with status 0 instead of 5."""
     strict: bool = False
@@ -340,7 +340,7 @@ class Limits(Record):
 
 
 class Report(Record):
-    """Everything one run found: the one truth from which every format is rendered.
+    """Everything that one run found; every format is rendered from it alone.
 
     ``verdict`` and ``exit_code`` are derived by :func:`conclude`; a report that was not concluded is not verified.
     """
@@ -364,15 +364,15 @@ class Report(Record):
     exit_code: int = 5
     level: Level = Level()
     lines: tuple[str, ...] = ()
-    """Of the log of the user's own program, where it was given."""
+    """Lines of the log of the user's own program, if it was given."""
     diagnosis: Diagnosis = Diagnosis()
     settings: Settings | None = None
-    """None: there was no configuration file, or none that was taken."""
+    """None: there was no configuration file, or none was used."""
     notes: tuple[str, ...] = ()
-    """What was left out or could not be done, beside the probes: a sentence each."""
+    """What was left out or could not be done, apart from the probes: a sentence each."""
     withheld: tuple[str, ...] | None = None
-    """Why it is no ``PASS``, whatever its rows say: what is known of GPUs in scope that cannot be used. None: its
-    verdict was reached, by an older gpudiag, without asking."""
+    """Why it cannot be a ``PASS``, whatever its rows say: what is known about GPUs in scope that cannot be used. None:
+    an older gpudiag made the report, and did not ask this."""
 
     @property
     def is_log_alone(self) -> bool:
@@ -381,7 +381,7 @@ class Report(Record):
 
     @property
     def counts(self) -> dict[str, int]:
-        """How many rows came to each of :data:`STATUSES`; one that no row came to is left out."""
+        """How many rows have each of :data:`STATUSES`; a status that no row has is left out."""
         found = Counter(row.status for row in self.rows)
         return {status: found[status] for status in STATUSES if found[status]}
 
@@ -410,7 +410,7 @@ class Report(Record):
 
 
 def conclude(report: Report) -> Report:
-    """Return ``report`` with its verdict and exit code derived from all else that it holds."""
+    """Return ``report`` with its verdict and exit code, derived from the rest of it."""
     report = msgspec.structs.replace(report, withheld=reasons_against(report))
     reached = verdict(report)
     return msgspec.structs.replace(report, verdict=reached, exit_code=exit_code(reached, report))
@@ -419,7 +419,7 @@ def conclude(report: Report) -> Report:
 def reasons_against(report: Report) -> tuple[str, ...]:
     """Return what is known against a ``PASS``: a GPU in scope that is missing or lost, or a cause that is proved.
 
-    A cause of the last stage is none: the GPU is used there, and not as the user meant.
+    Causes of the last stage do not count: the GPU is used, but not as the user meant.
     """
     diagnosis = report.diagnosis
     proved = [one for one in (*diagnosis.causes, *diagnosis.folded) if one.sure is Sure.PROVED]
@@ -431,9 +431,9 @@ def verdict(report: Report) -> Verdict:
     """Return the verdict over the rows of ``report``.
 
     ``PASS`` needs at least one GPU in scope and, for every one of them, a kernel run whose result and PCI bus id were
-    verified; a run in which nothing was verified, or that a signal cut short, is never a pass, whatever else went well,
-    nor is one of which ``withheld`` names a reason. A diagnosis of which a part failed might have found one: that
-    breaks a run as a probe does.
+    verified. A run in which nothing was verified, or that a signal stopped early, is never a pass, whatever else went
+    well; nor is one for which ``withheld`` names a reason. If a part of the diagnosis failed, it might have found such
+    a reason: that breaks a run as a broken probe does.
     """
     if any(finding.severity in report.limits.failing for row in report.rows for finding in row.findings):
         return Verdict.FAIL
@@ -445,7 +445,7 @@ def verdict(report: Report) -> Verdict:
 
 
 def exit_code(reached: Verdict, report: Report) -> int:
-    """Return the exit status; where several apply the order is: signal, failed, broken, not verified, pass."""
+    """Return the exit status; if several apply the order is: signal, failed, broken, not verified, pass."""
     if report.signal is not None:
         return 128 + report.signal
     if reached is Verdict.NOT_VERIFIED:

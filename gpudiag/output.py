@@ -1,4 +1,4 @@
-"""Report files: refused before the run where they cannot be written, replaced as a whole after it."""
+"""Report files: refused before the run if they cannot be written, replaced as a whole after it."""
 
 from __future__ import annotations
 
@@ -14,13 +14,13 @@ from pathlib import Path
 from gpudiag.errors import OutputError, UsageError
 
 _pipes: dict[Path, int] = {}
-"""The reserved pipes, held open: to their readers, closing one before the report is written would be its end."""
+"""The reserved pipes, held open: if one is closed before the report is written, its reader sees the end."""
 
 
 def reserve(paths: Iterable[Path]) -> None:
     """Make sure that every one of ``paths`` can be written; raises :class:`UsageError` that says which cannot, and why.
 
-    It creates a file beside each and removes it, because permission bits tell neither of a read-only file system nor of
+    It creates a file beside each and removes it, because permission bits show neither a read-only file system nor
     access control lists.
     """
     for path in paths:
@@ -30,7 +30,7 @@ def reserve(paths: Iterable[Path]) -> None:
             if path.exists() and not os.access(path, os.W_OK):
                 raise UsageError(f"{path}: cannot be written: it is read-only.")
             if path.is_fifo():
-                _pipes[path] = os.open(path, os.O_WRONLY | os.O_NONBLOCK)  # ENXIO where nothing reads from it
+                _pipes[path] = os.open(path, os.O_WRONLY | os.O_NONBLOCK)  # ENXIO if nothing reads from it
                 os.set_blocking(_pipes[path], True)
             elif not _is_special(path):
                 with _temporary_beside(_target(path)):
@@ -42,8 +42,8 @@ def reserve(paths: Iterable[Path]) -> None:
 def write(path: Path, text: str) -> None:
     """Write ``text`` to ``path``; a regular file is replaced as a whole or not at all.
 
-    Mode and owner of a file that is replaced stay. Of a link the target is replaced. A pipe or a device is written
-    directly. Raises :class:`OutputError` where writing fails.
+    A file that is replaced keeps its mode and owner. If ``path`` is a link, its target is replaced. A pipe or a device
+    is written directly. Raises :class:`OutputError` if writing fails.
     """
     try:
         if _is_special(path):
@@ -78,16 +78,16 @@ def _take_over(target: Path, temporary: Path) -> None:
 
 
 def _target(path: Path) -> Path:
-    """Return the file that ``path`` leads to; raises ``OSError`` for a link that somebody else put there."""
+    """Return the file that ``path`` leads to; raises ``OSError`` for a link that another user put there."""
     if path.is_symlink() and _is_planted(path):
-        raise OSError(errno.EACCES, "it is a link of another user, in a folder that everybody may write to")
+        raise OSError(errno.EACCES, "it is another user's link, in a folder that everybody can write to")
     return Path(os.path.realpath(path))
 
 
 def _is_planted(path: Path) -> bool:
-    """Return whether ``path`` is somebody else's, in a folder like /tmp: Linux does not open such a file or link.
+    """Return whether ``path`` belongs to another user, in a folder like /tmp: Linux does not open such a file or link.
 
-    (``fs.protected_symlinks``, ``fs.protected_regular``.) Replacing is no opening, so it is looked at here.
+    (``fs.protected_symlinks``, ``fs.protected_regular``.) To replace a file is not to open it, so it is checked here.
     """
     folder = path.parent.stat()
     shared = folder.st_mode & stat.S_ISVTX and folder.st_mode & stat.S_IWOTH
@@ -96,7 +96,7 @@ def _is_planted(path: Path) -> bool:
 
 @contextmanager
 def _temporary_beside(target: Path) -> Iterator[Path]:
-    """Create an empty file in the folder of ``target``, with the mode that the umask gives; it is gone in the end."""
+    """Create an empty file in the folder of ``target``, with the mode of the umask; it is removed in the end."""
     temporary = target.with_name(f".gpudiag-{secrets.token_hex(8)}.tmp")
     temporary.open("x").close()
     try:
@@ -112,5 +112,5 @@ def _fault(path: Path, error: OSError) -> str:
         reason = "it is a pipe that no program reads from"
     elif isinstance(error, FileNotFoundError):
         folder = Path(error.filename or path).parent
-        reason = f"{folder} takes no new file" if folder.is_dir() else f"there is no folder {folder}"
+        reason = f"cannot create files in {folder}" if folder.is_dir() else f"there is no folder {folder}"
     return f"{path}: cannot be written: {reason}."

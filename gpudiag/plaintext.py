@@ -47,6 +47,12 @@ def one_line(text: str) -> str:
     return " ".join(plain(text).split())
 
 
+def counted(number: int, noun: str) -> str:
+    """Return ``1 GPU``, ``2 GPUs``: a number and what it counts; a noun that ends in s gets -es, as ``process``."""
+    ending = "" if number == 1 else "es" if noun.endswith("s") else "s"
+    return f"{number} {noun}{ending}"
+
+
 def with_names(template: str) -> str:
     """Return a format string with the names of its figures in angle brackets in their place."""
     return template.format_map(_Names())

@@ -22,9 +22,9 @@ TAIL_LINES = 5
 class Progress:
     """What runs now, how many rows are done and how long it has taken; the observer of a run.
 
-    On a terminal that is one line, redrawn and in the end removed; elsewhere a line for each row that is done.
-    ``verbose`` writes these lines on a terminal too, each with the end of its child's log. ``quiet`` writes nothing.
-    What cannot be written is lost: a closed standard error must not end a run.
+    On a terminal this is one line, which is redrawn and removed in the end; elsewhere it is a line for each row that is
+    done. ``verbose`` writes these lines on a terminal too, each with the end of its child's log. ``quiet`` writes
+    nothing. What cannot be written is lost: a closed standard error must not end a run.
     """
 
     def __init__(self, *, quiet: bool = False, verbose: bool = False) -> None:
@@ -53,7 +53,7 @@ class Progress:
             self._bar = None
 
     def phase(self, text: str, total: int | None = None) -> None:
-        """Say that ``text`` begins, with ``total`` rows to come where that is known."""
+        """Say that ``text`` begins, with ``total`` rows to come if that is known."""
         self._phase, self._total, self._done, self._running = text, total, 0, []
         if self._bar is None:
             self._write(text if total is None else f"{text} ({total})")
@@ -67,19 +67,19 @@ class Progress:
         self.tick()
 
     def finished(self, row: Row, label: str) -> None:
-        """Say that ``label`` has come to ``row``; it may never have started."""
+        """Say that ``label`` ended with ``row``; it may never have started."""
         self._done += 1
         if label in self._running:
             self._running.remove(label)
         if self._verbose or self._bar is None:
-            self._write(f"[{self._done}/{self._total or '?'}] {label}: {_came_to(row)}")
+            self._write(f"[{self._done}/{self._total or '?'}] {label}: {_outcome_text(row)}")
         if self._verbose:
             for line in row.log[-TAIL_LINES:]:
                 self._write(f"    | {line}")
         self.tick()
 
     def note(self, text: str) -> None:
-        """Write a line of its own."""
+        """Write a separate line."""
         self._write(text)
 
     def tick(self) -> None:
@@ -107,11 +107,11 @@ class Progress:
 
 
 def _unhindered() -> contextlib.AbstractContextManager[None]:
-    """Go on where standard error cannot be written: closed, full, its reader gone."""
+    """Continue if standard error cannot be written: it is closed, full, or has no reader."""
     return contextlib.suppress(OSError, ValueError)
 
 
-def _came_to(row: Row) -> str:
+def _outcome_text(row: Row) -> str:
     if isinstance(row.outcome, Skipped):
         return f"skipped ({one_line(row.outcome.reason)})"
     if isinstance(row.outcome, Broken):
@@ -120,7 +120,7 @@ def _came_to(row: Row) -> str:
 
 
 def _bar() -> Bar | None:
-    """Return the live line, or None where standard error is no terminal that can redraw a line."""
+    """Return the live line, or None if standard error is not a terminal that can redraw a line."""
     if sys.stderr is None or not sys.stderr.isatty():
         return None
     from rich.console import Console

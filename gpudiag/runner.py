@@ -47,30 +47,30 @@ from gpudiag.signals import Signals
 from gpudiag.world import Machine
 
 PLAIN = "plain"
-"""The server that has imported nothing; it runs what needs a new interpreter, and gathers facts."""
+"""The server that has imported nothing; it gathers facts and runs what needs a new interpreter."""
 TENSORFLOW = "tensorflow"
 
 FACTS_DEADLINE_S = 15.0
 TRIAL_S = 60.0
 """How long a fix that is tried may take to run an operation on a GPU."""
 LAST_S = 3.0
-"""How long a run that was stopped, by a signal or its deadline, still waits for the diagnosis, which takes less."""
+"""How long a run that was stopped, by a signal or its deadline, waits for the diagnosis, which usually takes less."""
 CONTEXT_BYTES = 512 << 20
 """Device memory that a CUDA context of TensorFlow takes before the first tensor (A100, H100: 400 to 500 MiB)."""
 CHILD_BYTES = 1 << 30
-"""No probe takes more of a GPU."""
+"""The most device memory that a probe takes."""
 MOST_CHILDREN = 8
-"""On a GPU whose memory NVML does not tell."""
+"""On a GPU whose memory NVML does not report."""
 CONTEXTS = "discovery.logical_devices"
-"""The probe that says why no CUDA context can be made."""
+"""The probe that says why no CUDA context can be created."""
 TICK_S = 0.1
 KEPT_LINES = 40
 KEPT_OTHERS = 20
-"""Before the last: so many errors, and so many lines with messages that are known."""
+"""Before the last lines: this many errors, and this many lines with known messages."""
 KEPT_CHARACTERS = 500
 
-# Whatever the caller's log levels are: they hide the lines that a verdict rests on (TF_CPP_MIN_LOG_LEVEL=3 hides nearly
-# all of them), or flood. Read while TensorFlow is imported.
+# These replace the caller's log levels, which may hide the lines that a verdict is based on (TF_CPP_MIN_LOG_LEVEL=3
+# hides nearly all of them), or flood the log. TensorFlow reads them while it is imported.
 LOG_LEVELS: dict[str, str | None] = {
     **dict.fromkeys(
         ("TF_CPP_MIN_LOG_LEVEL", "TF_CPP_MIN_VLOG_LEVEL", "TF_CPP_MAX_VLOG_LEVEL", "TF_CPP_LOG_THREAD_ID"), None
@@ -80,7 +80,7 @@ LOG_LEVELS: dict[str, str | None] = {
 
 
 class Observer(Protocol):
-    """Who is told how a run goes on."""
+    """Is informed of the progress of a run."""
 
     def phase(self, text: str, total: int | None = None) -> None: ...
 
@@ -97,9 +97,9 @@ class Options:
 
     entries: tuple[Entry, ...]
     level: str | None = None
-    """``quick`` or ``full``; None: full, unless somebody else computes on a GPU in scope."""
+    """``quick`` or ``full``; None: full, unless another process computes on a GPU in scope."""
     disturb: bool = False
-    """True: probes that measure or fill device memory run on GPUs that others use, too."""
+    """True: probes that measure or fill device memory also run on GPUs that others use."""
     isolation: str = "fork"
     """``fork`` or ``spawn``."""
     jobs: int | None = None
@@ -117,12 +117,12 @@ class Options:
     """How long a probe waits for a GPU that another run of gpudiag holds."""
     settings: Settings | None = None
     notes: tuple[str, ...] = ()
-    """Of the report, from before the run."""
+    """Notes of the report, from before the run."""
 
 
 @dataclass(frozen=True)
 class _Task:
-    """One row to be."""
+    """What will become one row."""
 
     key: str
     entry: Entry
@@ -139,7 +139,7 @@ class _Task:
 
 
 def run(options: Options, observer: Observer, signals: Signals) -> Report:
-    """Run the probes of ``options`` and return the report, also where a signal or the deadline ends the run early."""
+    """Run the probes of ``options`` and return the report, also if a signal or the deadline ends the run early."""
     started_at = datetime.now(timezone.utc)
     began = time.monotonic()
     entries = options.entries
@@ -197,7 +197,7 @@ def gather(options: Options, observer: Observer, signals: Signals) -> Facts:
 
 
 def rejudge(report: Report, work: judgement.Work = judgement.here) -> Report:
-    """Return ``report`` with every row that has something to judge judged anew, by the probes as they are now."""
+    """Return ``report`` with every row that has something to judge judged again, by the probes as they are now."""
     subject = judgement.Subject(report.facts, report.gpus, report.rows, report.lines, report.limits)
     rows = judgement.rows_again(subject, work)
     diagnosis = judgement.diagnosed(msgspec.structs.replace(subject, rows=rows), work)
@@ -213,7 +213,7 @@ def rejudge(report: Report, work: judgement.Work = judgement.here) -> Report:
 
 
 def rejudge_apart(report: Report) -> Report:
-    """As :func:`rejudge`, in a child process: a report can be made so that judging it takes for ever."""
+    """As :func:`rejudge`, in a child process: a crafted report can make the judging take for ever."""
     with supervise({PLAIN: ServerSpec()}, Bounds()) as children:
         return rejudge(report, judgement.Apart(children, PLAIN))
 
@@ -247,7 +247,7 @@ def _plan(entries: tuple[Entry, ...], gpus: tuple[Gpu, ...]) -> list[_Task]:
 
 
 class _Run:
-    """The state of a run: what is under way, which devices are in use."""
+    """The state of a run: which children run, and which devices are in use."""
 
     def __init__(
         self,
@@ -264,16 +264,16 @@ class _Run:
         self._until = until
         self._devices = Devices(options.machine.locks)
         self._ended: dict[str, Ended] = {}
-        """Of probes whose second process is still there."""
+        """Ended probes whose second process still runs."""
         self._failed_peers: dict[str, Ended] = {}
-        """Second processes that broke a probe which is still there."""
+        """Second processes that broke a probe which still runs."""
         self._without_context: list[tuple[_Task, Row]] = []
-        """Probes that got no CUDA context: one probe tells why, the others are skipped then."""
+        """Probes that got no CUDA context: one probe says why, and the others are then skipped."""
         self._meetings: dict[str, str] = {}
-        """Folders in which the two processes of a probe leave each other messages."""
+        """Folders in which the two processes of a probe exchange messages."""
 
     def gather_facts(self) -> Facts:
-        """Gather every family in a child of its own; one that does not answer is ``Unknown``."""
+        """Gather every family in a separate child; one that does not answer is ``Unknown``."""
         self._observer.phase("host facts")
         families = Facts.__struct_fields__
         own = {name: os.environ.get(name) for name in LOG_LEVELS}  # the servers clear them, and they are facts too
@@ -298,7 +298,7 @@ class _Run:
         self._devices.room = {gpu.uuid: _room(gpu, devices[gpu.pci_bus_id]) for gpu in gpus}
         rows: dict[str, Row] = {}
         pending: list[_Task] = []
-        stopped = self._stopped()  # then the facts are not whole, and nothing is judged by them
+        stopped = self._stopped()  # then the facts are incomplete, and nothing is judged by them
         for task in tasks:
             early = None if stopped else self._without_a_child(task, facts, gpus)
             if early is None:
@@ -322,10 +322,10 @@ class _Run:
                     asked = _plan((catalogue.get(CONTEXTS),), gpus)
                     tasks, pending = tasks + asked, pending + asked
                 self._observer.tick()
-            told = any(rows[task.key].status == "fail" for task in tasks if task.entry.name == CONTEXTS)
+            explained = any(rows[task.key].status == "fail" for task in tasks if task.entry.name == CONTEXTS)
             for task, row in self._without_context:
-                skipped = Skipped(f"no CUDA context could be made: {CONTEXTS} says why")
-                self._add(rows, task, msgspec.structs.replace(row, outcome=skipped) if told else row)
+                skipped = Skipped(f"no CUDA context could be created: {CONTEXTS} says why")
+                self._add(rows, task, msgspec.structs.replace(row, outcome=skipped) if explained else row)
         finally:
             self._devices.close()
             for folder in self._meetings.values():
@@ -347,9 +347,9 @@ class _Run:
         return judgement.diagnosed(subject, apart)
 
     def tried(self, diagnosis: Diagnosis, gpus: tuple[Gpu, ...]) -> tuple[RootCause, ...]:
-        """Return the causes with each fix that is a change of variables tried, one after the other.
+        """Return the causes; each fix that is a change of variables was tried, one after the other.
 
-        Only where no GPU is used or operations fail: what works without the fix shows nothing of it.
+        Only if no GPU is used or operations fail: what works without the fix says nothing about the fix.
         """
         used = diagnosis.broken_at is None
         return tuple(
@@ -374,7 +374,7 @@ class _Run:
                 return msgspec.structs.replace(trial, detail=f"{self._other_run(gpus)} holds a GPU")
             time.sleep(TICK_S)
         deadline_s = (self._options.timeout_s or TRIAL_S) + (self._options.timeout_s or Bounds().preload_s)
-        env = {"TF_FORCE_GPU_ALLOW_GROWTH": "true", **trial.change}  # others may be at work on the GPU
+        env = {"TF_FORCE_GPU_ALLOW_GROWTH": "true", **trial.change}  # other processes may use the GPU
         self._children.start(Job(rule, "gpudiag.child:run_on_gpu", {}, deadline_s, PLAIN, fresh=True, env=env))
         ended: list[Ended] = []
         while not ended:
@@ -384,19 +384,19 @@ class _Run:
             self._observer.tick()
         self._devices.release(gpus)
         if ended[0].value is None:
-            said = _last_error(ended[0])
-            detail = f"{ended[0].detail}: {said}" if said else ended[0].detail
+            last = _last_error(ended[0])
+            detail = f"{ended[0].detail}: {last}" if last else ended[0].detail
             return msgspec.structs.replace(trial, outcome="does not help", detail=detail)
         done = msgspec.json.decode(ended[0].value, type=OnGpu)
         if not done.listed:
             return msgspec.structs.replace(trial, outcome="does not help", detail="TensorFlow lists no GPU")
         if done.device:
             return msgspec.structs.replace(trial, outcome="works", detail=done.device)
-        detail = f"the GPU is listed then, and an operation on it fails: {' '.join(done.failed.split())}"
+        detail = f"the GPU is listed, but an operation on it fails: {' '.join(done.failed.split())}"
         return msgspec.structs.replace(trial, outcome="helps in part", detail=detail)
 
     def _collect(self, ended: Ended, running: dict[str, _Task], rows: dict[str, Row], facts: Facts) -> None:
-        """Take in that a job has ended; with the last job of a task its row is there."""
+        """Process the end of a job; when the last job of a task has ended, its row is added."""
         task = running.pop(ended.key)
         if ended.key == task.key:
             self._ended[task.key] = ended
@@ -424,7 +424,7 @@ class _Run:
         self._observer.finished(row, task.label)
 
     def _stopped(self) -> tuple[Cause, str] | None:
-        """Return why the run must end now, or None while it goes on."""
+        """Return why the run must end now, or None while it may continue."""
         if self._signals.received is not None:
             return Cause.INTERRUPTED, f"stopped by {signal.Signals(self._signals.received).name}"
         if self._until is not None and time.monotonic() >= self._until:
@@ -432,7 +432,7 @@ class _Run:
         return None
 
     def _without_a_child(self, task: _Task, facts: Facts, gpus: tuple[Gpu, ...]) -> Row | None:
-        """Return the row of a task that is skipped or that judges facts alone; None where a child must measure."""
+        """Return the row of a task that is skipped or that judges only facts; None if a child must measure."""
         entry = task.entry
         row = Row(entry.name, _uuids(task), Skipped(""), 0.0)
         needs = entry.probe.needs
@@ -467,7 +467,7 @@ class _Run:
                 self._start(task)
             except OSError as error:
                 self._devices.release(task.gpus)
-                broken = Broken(Cause.NOT_STARTED, f"no folder for its messages: {shortage(error)}")
+                broken = Broken(Cause.NOT_STARTED, f"cannot create a folder for its messages: {shortage(error)}")
                 self._add(rows, task, Row(task.entry.name, _uuids(task), broken, 0.0))
                 continue
             running[task.key] = task
@@ -475,7 +475,7 @@ class _Run:
                 running[task.peer_key] = task
 
     def _start(self, task: _Task) -> None:
-        """Start the child of ``task``, and its second process where the probe has one."""
+        """Start the child of ``task``, and its second process if the probe has one."""
         server = _server(task.entry, self._options)
         assert server is not None
         argument = {"probe": task.entry.name, "gpus": [msgspec.to_builtins(gpu) for gpu in task.gpus]}
@@ -521,13 +521,13 @@ class _Run:
         assert ended.value is not None
         reading = msgspec.json.decode(ended.value)
         if not isinstance(reading, dict):
-            detail = f"its reading is no record but {type(reading).__name__}"
+            detail = f"its reading is not a record but {type(reading).__name__}"
             return msgspec.structs.replace(row, outcome=Broken(Cause.BAD_RESULT, detail))
         return judgement.judged(msgspec.structs.replace(row, reading=reading), task.entry, facts, self._options.limits)
 
 
 def _last_error(ended: Ended) -> str:
-    """Return why a process ended without a word of its own about it: its last fatal line, or its last error."""
+    """Return why a process ended that did not say why: its last fatal line, or its last error."""
     if ended.cause not in (Cause.NO_RESULT, Cause.SIGNAL):
         return ""
     found = [one for one in log.parse(ended.stderr.splitlines()) if one.level in "EF"]
@@ -546,17 +546,17 @@ def _not_run(cause: Cause, detail: str) -> Skipped | Broken:
 
 
 _OURS = (Cause.NOT_STARTED, Cause.EXCEPTION, Cause.BAD_RESULT, Cause.SERVER_LOST)
-"""Ends of a gathering that no driver and no library brings about."""
+"""Causes that come from gpudiag itself: no driver and no library makes the gathering of facts end like this."""
 
 
 def _family(ended: Ended) -> hostfacts.Family:
     if ended.value is None:
-        why = ended.detail if ended.cause is Cause.NOT_STARTED else f"gathering it ended in: {ended.detail}"
+        why = ended.detail if ended.cause is Cause.NOT_STARTED else f"gathering it failed: {ended.detail}"
         return Unknown(why, ended.cause in _OURS)
     try:
         family: hostfacts.Family = msgspec.json.decode(ended.value, type=_FAMILIES[ended.key])
     except msgspec.ValidationError as error:
-        return Unknown(f"what was gathered does not fit: {error}", ours=True)
+        return Unknown(f"what was gathered is malformed: {error}", ours=True)
     return family
 
 
@@ -568,7 +568,7 @@ def _uuids(task: _Task) -> tuple[str, ...]:
 
 
 def _lack_of_gpus(needed: int, facts: Facts, gpus: tuple[Gpu, ...]) -> str:
-    """Say which GPUs are lacking, and what hides them where something does."""
+    """Say which GPUs are missing, and what hides them if something does."""
     if gpus:
         return f"needs {needed} GPUs, {len(gpus)} here"
     if isinstance(facts.nvml, Unknown):
@@ -580,7 +580,7 @@ def _lack_of_gpus(needed: int, facts: Facts, gpus: tuple[Gpu, ...]) -> str:
 
 
 def _lack_of_version(versions: str, facts: Facts) -> str:
-    """Say which TensorFlow is lacking; "" where the installed one is right, or not known."""
+    """Say which TensorFlow is needed; "" if the installed one is right, or not known."""
     if not versions or isinstance(facts.tensorflow, Unknown) or not facts.tensorflow.distributions:
         return ""
     from packaging.specifiers import SpecifierSet
@@ -588,7 +588,7 @@ def _lack_of_version(versions: str, facts: Facts) -> str:
 
     found = facts.tensorflow.distributions[0].version
     try:
-        # Of a nightly (2.19.0.dev1) the release that it leads to: by itself it is neither before nor after that.
+        # A nightly (2.19.0.dev1) counts as the release that it leads to: by itself it is neither before nor after that.
         right = SpecifierSet(versions).contains(Version(found).base_version)
     except InvalidVersion:
         return ""
@@ -602,7 +602,7 @@ def _needed_bytes(entry: Entry) -> int:
 
 
 def _room(gpu: Gpu, device: NvmlDevice) -> int:
-    """Return how many children may use ``gpu`` at the same time: one in exclusive mode, else as many as fit."""
+    """Return how many children may use ``gpu`` at the same time: one in exclusive mode, otherwise as many as fit."""
     if (device.compute_mode or "").startswith("exclusive"):
         return 1
     if not device.memory_total_bytes:
@@ -612,7 +612,7 @@ def _room(gpu: Gpu, device: NvmlDevice) -> int:
 
 
 def _lack_of_memory(needed: int, gpus: tuple[Gpu, ...], facts: Facts) -> str:
-    """Say which GPU has too little memory free; "" where none has, or where NVML does not tell."""
+    """Say which GPU has too little free memory; "" if none has, or if NVML does not report it."""
     devices = {device.pci_bus_id: device for device in facts.nvml_devices}
     for gpu in gpus:
         device = devices[gpu.pci_bus_id]
@@ -623,15 +623,15 @@ def _lack_of_memory(needed: int, gpus: tuple[Gpu, ...], facts: Facts) -> str:
 
 
 def _lack_of_peace(gpus: tuple[Gpu, ...], facts: Facts) -> str:
-    """Say who else uses one of ``gpus``; "" where nobody does."""
+    """Say which other process uses one of ``gpus``; "" if none does."""
     for gpu in gpus:
         if other := other_use(gpu, facts):
-            return f"GPU {gpu.index} is used by {other}; --disturb measures its memory all the same"
+            return f"GPU {gpu.index} is used by {other}; to run this probe on it anyway, add --disturb"
     return ""
 
 
 def _environment(task: _Task) -> dict[str, str | None]:
-    """Return what a child's environment is changed by: its devices, handed out by UUID, and what its probe declares."""
+    """Return the changes of a child's environment: its devices, named by UUID, and what its probe declares."""
     if task.entry.probe.as_user:
         return task.entry.probe.env
     changes: dict[str, str | None] = {"CUDA_VISIBLE_DEVICES": ",".join(_uuids(task)) or "-1"}
@@ -642,7 +642,7 @@ def _environment(task: _Task) -> dict[str, str | None]:
 
 
 def _default_jobs() -> int:
-    """As many children as there are processors to run them and memory to hold them (1 GiB each)."""
+    """Return how many children the processors and the memory (1 GiB each) allow."""
     import psutil
 
     processors = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1

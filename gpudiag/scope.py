@@ -26,7 +26,7 @@ class Mask(Record):
     uuids: tuple[str, ...]
     """What names each of them to CUDA: its UUID, or that of the one MIG instance the mask lets through."""
     ignored: tuple[str, ...]
-    """Entries without effect: the list ends at the first invalid one, and a duplicate makes all of it void."""
+    """Entries without effect: the list ends at the first invalid one, and a duplicate voids all of it."""
     twice: str = ""
     """The entry that names a GPU or instance for the second time: CUDA shows none at all then."""
     beside: tuple[str, ...] = ()
@@ -37,12 +37,12 @@ def apply_mask(value: str | None, devices: tuple[NvmlDevice, ...]) -> Mask:
     """Return what ``CUDA_VISIBLE_DEVICES=value`` leaves visible of ``devices`` (None: not set, so all of them).
 
     An entry is an index or the UUID of a GPU or MIG instance, or a prefix that matches only one. Indices count
-    ``devices`` as NVML does, in PCI order; see :func:`mask_in_force` for where CUDA counts otherwise. A GPU in MIG mode
-    named as a whole is its first instance.
+    ``devices`` as NVML does, in PCI order; :func:`mask_in_force` handles other orders of CUDA. A GPU in MIG mode that
+    is named as a whole is its first instance.
 
     "CUDA can only enumerate a single compute instance", and "will not enumerate non-MIG GPU if any compute instance is
     enumerated on any other GPU" (MIG User Guide, CUDA Device Enumeration). It does not say which of them a mixed list
-    shows. Here the first entry decides; where that matters, :func:`least_visible` does not rely on it.
+    shows. Here the first entry decides; :func:`least_visible` does not rely on this.
     """
     named, ignored, twice = _entries(value, devices)
     shown = for_one_process(tuple(named))
@@ -63,7 +63,7 @@ def for_one_process(uuids: tuple[str, ...]) -> tuple[str, ...]:
 
 
 def choices(value: str | None, devices: tuple[NvmlDevice, ...]) -> dict[str, NvmlDevice]:
-    """Return what processes of their own may each be given of ``CUDA_VISIBLE_DEVICES=value``: UUID to GPU, in order.
+    """Return what separate processes may each be given of ``CUDA_VISIBLE_DEVICES=value``: UUID to GPU, in order.
 
     Several MIG instances of one GPU are several choices, although one process can use only one of them.
     """
@@ -73,35 +73,35 @@ def choices(value: str | None, devices: tuple[NvmlDevice, ...]) -> dict[str, Nvm
 
 
 def mask_in_force(facts: Facts) -> Mask:
-    """Return what the caller's ``CUDA_VISIBLE_DEVICES`` leaves visible; nothing where NVML could not be asked.
+    """Return what the caller's ``CUDA_VISIBLE_DEVICES`` leaves visible; nothing if NVML could not be asked.
 
-    Where indices are ambiguous, the GPUs are those that the CUDA driver itself shows.
+    If indices are ambiguous, the GPUs are those that the CUDA driver itself shows.
     """
     mask = apply_mask(facts.variables.get("CUDA_VISIBLE_DEVICES"), facts.nvml_devices)
     shown = _shown_by_cuda(facts)
-    # Another number is another matter: a GPU that the driver leaves out stays in scope, so that it is missed.
+    # If the numbers differ, a GPU that the driver leaves out stays in scope, so that it is reported as missing.
     if len(shown) != len(mask.devices):
         return mask
     return replace(mask, devices=tuple(shown.values()), uuids=tuple(shown))
 
 
 def gpus_in_scope(facts: Facts) -> tuple[Gpu, ...]:
-    """Return the GPUs in scope, in the order in which CUDA numbers them; empty where NVML could not be asked."""
+    """Return the GPUs in scope, in the order in which CUDA numbers them; empty if NVML could not be asked."""
     mask = mask_in_force(facts)
     return tuple(map(Gpu.of, mask.devices, mask.uuids))
 
 
 def least_visible(facts: Facts) -> int:
-    """Return how many GPUs CUDA shows at least: one where the mask names whole GPUs and MIG instances."""
+    """Return how many GPUs CUDA shows at least: one if the mask names both whole GPUs and MIG instances."""
     mask = mask_in_force(facts)
     mixed = len({_is_instance(uuid) for uuid in (*mask.uuids, *mask.beside)}) > 1
     return 1 if mixed else len(mask.devices)
 
 
 def other_use(gpu: Gpu, facts: Facts) -> str | None:
-    """Return who else computes on ``gpu``, or None where nobody does as far as NVML tells.
+    """Return which other process computes on ``gpu``, or None if NVML shows none.
 
-    Where it lists no process (in containers it often does not), more memory in use than an idle GPU's own tells.
+    If it lists no process (in containers it often does not), memory in use beyond that of an idle GPU shows one.
     """
     for device in facts.nvml_devices:
         if device.pci_bus_id == gpu.pci_bus_id:
@@ -114,10 +114,10 @@ def other_use(gpu: Gpu, facts: Facts) -> str | None:
 
 
 def index_is_ambiguous(facts: Facts) -> bool:
-    """Return True where an index in ``CUDA_VISIBLE_DEVICES`` cannot be tied to a GPU.
+    """Return True if it is not known which GPU an index in ``CUDA_VISIBLE_DEVICES`` means.
 
-    Unless ``CUDA_DEVICE_ORDER=PCI_BUS_ID``, CUDA counts the fastest GPU first, and which of unequal cards that is
-    cannot be learnt from NVML, only from the CUDA driver. Masks by UUID are exact.
+    Unless ``CUDA_DEVICE_ORDER=PCI_BUS_ID``, CUDA counts the fastest GPU first, and NVML does not say which of unequal
+    cards that is; only the CUDA driver does. Masks by UUID are exact.
     """
     if not indices_are_ambiguous(facts.variables, facts.nvml_devices):
         return False
@@ -133,12 +133,12 @@ def indices_are_ambiguous(variables: Mapping[str, str], devices: tuple[NvmlDevic
 
 
 def has_indices(mask: str) -> bool:
-    """Return True where a value of ``CUDA_VISIBLE_DEVICES`` names a GPU by its index."""
+    """Return True if a value of ``CUDA_VISIBLE_DEVICES`` names a GPU by its index."""
     return bool(re.search(r"(?:^|,)\s*\+?\d", mask))
 
 
 def _shown_by_cuda(facts: Facts) -> dict[str, NvmlDevice]:
-    """Return what the CUDA driver shows under the mask in force: UUID to GPU; empty where that was not asked."""
+    """Return what the CUDA driver shows under the mask in force: UUID to GPU; empty if it was not asked."""
     asked = facts.cuda
     if isinstance(asked, Unknown) or asked.mask is None or asked.mask != facts.variables.get("CUDA_VISIBLE_DEVICES"):
         return {}

@@ -1,4 +1,4 @@
-"""Signals that end a run: noted instead of died of, so that what was found is still reported."""
+"""Signals that end a run: they are noted and do not kill this process, so that what was found is still reported."""
 
 from __future__ import annotations
 
@@ -11,15 +11,15 @@ from typing import Any
 
 _NAMES = ("SIGINT", "SIGTERM", "SIGHUP")
 PATIENCE = 3
-"""So many signals are one too many: the last one is obeyed."""
+"""After this many signals the last one is obeyed at once."""
 
 
 class Signals:
-    """Notes SIGINT, SIGTERM and SIGHUP while its block lasts; outside the main thread it notes nothing."""
+    """Notes SIGINT, SIGTERM and SIGHUP inside its ``with`` block; outside the main thread it notes nothing."""
 
     def __init__(self) -> None:
         self.received: int | None = None
-        """The first signal that came, or None."""
+        """The first signal that was received, or None."""
         self._count = 0
         self._previous: dict[int, Any] = {}
 
@@ -36,7 +36,7 @@ class Signals:
 
     @contextmanager
     def waking(self, fd: int) -> Iterator[None]:
-        """Write a byte to ``fd`` for every signal meanwhile; -1 for no such file descriptor."""
+        """Write a byte to ``fd`` for every signal inside the block; -1: there is no such file descriptor."""
         if not self._previous or fd < 0:
             yield
             return

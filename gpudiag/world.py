@@ -1,4 +1,4 @@
-"""The machine a run lives on: this one, or a simulated one that lasts as long as the run."""
+"""The machine that a run uses: this one, or a simulated one that exists as long as the run."""
 
 from __future__ import annotations
 
@@ -16,21 +16,21 @@ from gpudiag.plaintext import printable
 
 @dataclass(frozen=True)
 class Machine:
-    """Where a run looks for GPUs; by default on the machine that it runs on."""
+    """The machine on which a run looks for GPUs; by default the one that it runs on."""
 
     world: World = field(default_factory=lambda: World(simulated=False))
     environment: Mapping[str, str] = field(default_factory=dict)
     """Variables that a process needs to use this machine."""
     root: Path | None = None
-    """Stands for / when the kernel's files about GPUs are read; None: / itself."""
+    """Replaces / when the kernel's files about GPUs are read; None: / itself."""
     locks: Path | None = None
     """Folder for the locks of GPUs; None: the one that all runs of this user share."""
 
 
 def machine(spec: str | None, faults: tuple[str, ...], stack: ExitStack) -> Machine:
-    """Return the simulated machine of ``spec``, which lasts as long as ``stack``; without a ``spec`` this machine.
+    """Return the simulated machine of ``spec``, which exists as long as ``stack``; without a ``spec`` this machine.
 
-    A process that 'gpudiag simulate' started lives on a simulated one already: its GPUs are simulated, whoever asks.
+    A process that 'gpudiag simulate' started already runs on a simulated machine: all its GPUs are simulated.
     """
     outer = os.environ.get(simulator.MACHINE_VARIABLE)
     if spec is None:
@@ -46,16 +46,16 @@ def machine(spec: str | None, faults: tuple[str, ...], stack: ExitStack) -> Mach
 
 
 def map_libraries(machine: Path) -> None:
-    """Map the libraries of a simulated machine into this process, which the loader does not look for there any more.
+    """Map the libraries of a simulated machine into this process, whose loader no longer looks for them there.
 
-    ``LD_LIBRARY_PATH`` is read when a process starts; later the loader takes a library of the same name that is mapped
-    already. One that the machine lacks cannot be had this way: then another would be found, and that is refused.
+    ``LD_LIBRARY_PATH`` is read when a process starts; later the loader takes a library of the same name that is already
+    mapped. A library that the machine lacks cannot be hidden this way: another one would be found, so this is refused.
     """
     for library in sorted((machine / "lib").glob("*.so*")):
         try:
             ctypes.CDLL(str(library))
         except OSError as error:
             raise simulator.SimulatorError(
-                f"{library.name}, which the simulated machine lacks, cannot be hidden from a process that runs "
-                "already. Start it on the machine: gpudiag simulate SPEC -- pytest ..."
+                f"the simulated machine lacks {library.name}, which cannot be hidden from a process that already runs. "
+                "Start it on the machine: gpudiag simulate SPEC -- pytest ..."
             ) from error

@@ -46,7 +46,7 @@ def test_a_file_of_somebody_else_is_ignored_with_a_note(which: str, file: Path) 
     os.chown(file, OTHER, -1, follow_symlinks=False)
     one = config.find(file.parent)
     assert one.file != file
-    assert one.ignored == (f"{file} is ignored: it belongs to uid {OTHER}. --config {file} takes it.",)
+    assert one.ignored == (f"{file} is ignored: it belongs to uid {OTHER}. To use it: --config {file}",)
 
 
 @ROOT_ONLY
@@ -106,8 +106,8 @@ for folder in map(Path, sys.argv[1:]):
 @pytest.mark.parametrize(
     ("file_mode", "folder_mode", "why"),
     [
-        (0o644, 0o777, "everybody may write to its folder"),
-        (0o666, 0o755, "everybody may write to it"),
+        (0o644, 0o777, "everybody can write to its folder"),
+        (0o666, 0o755, "everybody can write to it"),
         (0o644, 0o1777, ""),  # as in /tmp, where nobody can replace it
         (0o664, 0o775, ""),  # umask 002 is what many systems set: whom the group has is the owner's affair
     ],
@@ -140,7 +140,7 @@ def test_a_file_that_was_found_names_no_file_outside_its_tree(
     (file.parent.parent / "other.json").touch()
     (file.parent / "link").symlink_to("/etc")
     file.write_text(f"{key} = {json.dumps(value)}\n")
-    with pytest.raises(UsageError, match=rf"'{key}': .* does not lie under {file.parent}\..*--config {file}"):
+    with pytest.raises(UsageError, match=rf"'{key}': .* is not in {file.parent}\..*--config {file}"):
         load(file, found=True)
     assert load(file, found=False)
 
@@ -189,7 +189,7 @@ def test_an_ignored_file_breaks_nothing_and_is_noted_in_the_report(gpudiag: Gpud
     assert done.returncode == 5, done.stderr
     report = codec.load(gpudiag.folder / "r.json")
     assert report.settings is None
-    assert report.notes == (f"{file} is ignored: it belongs to uid {OTHER}. --config {file} takes it.",)
+    assert report.notes == (f"{file} is ignored: it belongs to uid {OTHER}. To use it: --config {file}",)
     assert report.notes[0] in done.stderr
     assert "is ignored" in done.stdout
     named = gpudiag("check", "host", "-q", "--config", str(file))

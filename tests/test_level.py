@@ -79,7 +79,7 @@ def test_whoever_names_probes_gets_them_but_not_on_a_gpu_that_others_use(machine
     found = checked(machine, EXCLUSIVE, "discovery.logical_devices")
     assert found.level == Level("full")
     rows = outcomes(found, EXCLUSIVE)
-    assert rows["GPU 0"].outcome == Skipped(f"{BY_4242}; --disturb measures its memory all the same")
+    assert rows["GPU 0"].outcome == Skipped(f"{BY_4242}; to run this probe on it anyway, add --disturb")
     assert rows["GPU 1"].status == "pass"
     assert outcomes(found, "discovery.logical_devices")["GPU 0-1"].status == "pass", "it is not exclusive"
 
@@ -89,7 +89,7 @@ def test_level_full_leaves_the_others_in_peace(machine: Gpudiag) -> None:
     found = checked(machine, "--level", "full", EXCLUSIVE, CUDA_VISIBLE_DEVICES="0")
     assert found.level == Level("full")
     assert [row.outcome for row in found.rows] == [
-        Skipped(f"{BY_4242}; --disturb measures its memory all the same"),
+        Skipped(f"{BY_4242}; to run this probe on it anyway, add --disturb"),
     ]
 
 
@@ -212,7 +212,7 @@ def test_lack_of_peace_names_the_gpu_and_the_way_round_it() -> None:
     gpus = gpus_in_scope(facts)
     assert runner._lack_of_peace(gpus[:1], facts) == ""
     assert runner._lack_of_peace(gpus, facts) == (
-        "GPU 1 is used by process 11; --disturb measures its memory all the same"
+        "GPU 1 is used by process 11; to run this probe on it anyway, add --disturb"
     )
     assert runner._lack_of_peace((), facts) == ""
 
@@ -296,7 +296,7 @@ def test_a_version_that_is_not_known_is_not_held_against_a_probe() -> None:
     ("needs", "disturb", "outcome"),
     [
         (Needs(gpus=1), True, None),
-        (Needs(gpus=1), False, Skipped("GPU 0 is used by process 7; --disturb measures its memory all the same")),
+        (Needs(gpus=1), False, Skipped("GPU 0 is used by process 7; to run this probe on it anyway, add --disturb")),
         (Needs(gpus=1, free_bytes=512 << 20), True, None),
         (Needs(gpus=1, free_bytes=513 << 20), True, Skipped("needs 1025 MiB free, GPU 0 has 1024 MiB")),
         (Needs(gpus=1, versions="<2.21"), True, Skipped("needs TensorFlow <2.21, 2.21.0 is installed")),

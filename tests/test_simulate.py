@@ -145,7 +145,7 @@ def test_one_probe_says_why_there_is_no_context_and_the_others_are_skipped(gpudi
     assert found(report.rows) == {"discovery.logical_devices: creation_failed"}
     assert [row.status for row in report.rows if row.probe == "discovery.physical_devices"] == ["pass"], "it only lists"
     skipped = {row.outcome.reason for row in report.rows if isinstance(row.outcome, Skipped)}
-    assert skipped == {"no CUDA context could be made: discovery.logical_devices says why"}
+    assert skipped == {"no CUDA context could be created: discovery.logical_devices says why"}
     assert {report.device_label(row): row.status for row in report.rows if row.probe == "memory.fraction"} == {
         "GPU 0": "skipped",
         "GPU 1": "pass",

@@ -16,21 +16,21 @@ _SUFFIXES = {".txt": "table", ".json": "json", ".md": "markdown", ".xml": "junit
 
 
 def format_of(path: Path) -> str:
-    """Return the format that the suffix of ``path`` stands for; raises :class:`UsageError` for any other suffix."""
+    """Return the format that the suffix of ``path`` means; raises :class:`UsageError` for any other suffix."""
     try:
         return _SUFFIXES[path.suffix.lower()]
     except KeyError:
         *others, last = _SUFFIXES
         raise UsageError(
-            f"{path}: the suffix says the format of a report, and must be {', '.join(others)} or {last}."
+            f"{path}: the format of a report follows from the suffix of its file: write {', '.join(others)} or {last}."
         ) from None
 
 
 def render(report: Report, format_: str, *, width: int, color: bool, verbose: bool = False, head: bool = False) -> str:
     """Return ``report`` in one of :data:`FORMATS`, with a final newline.
 
-    ``width`` (columns) and ``color`` matter to the table alone. ``verbose`` adds where operations ran and more of the
-    log of broken probes; JSON always holds everything. ``head``: the table and Markdown end after the diagnosis.
+    Only the table uses ``width`` (columns) and ``color``. ``verbose`` adds where operations ran and more of the log of
+    broken probes; JSON always has everything. ``head``: the table and Markdown end after the diagnosis.
     """
     match format_:
         case "json":

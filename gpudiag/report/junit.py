@@ -1,7 +1,7 @@
 """JUnit XML as Jenkins, GitLab and others read it: a suite for each area, a test case for each row.
 
-The verdict is a test case of its own. Without it a run in which every probe was skipped, and nothing was verified,
-would be a green suite.
+The verdict is a separate test case. Without it, a run in which every probe was skipped and nothing was verified would
+be a green suite.
 """
 
 from __future__ import annotations
@@ -56,7 +56,7 @@ def _suite(
 
 
 def _verdict(report: Report) -> ET.Element:
-    """Return the test case of the verdict, which passes only where everything in scope was verified."""
+    """Return the test case of the verdict, which passes only if everything in scope was verified."""
     case = ET.Element("testcase", classname="gpudiag", name="verdict", time=_seconds(0))
     said = f"{report.verdict.value}: {words.summary(report)}"
     if report.exit_code != 0:

@@ -10,7 +10,7 @@ from gpudiag.plaintext import one_line, plain
 from gpudiag.report import words
 
 _MARKUP = re.compile(r"[\\`*|<>\[\]~&$]|(?<!\w)_|_(?!\w)")
-# A backslash does not help against these: GitHub looks for them in the text that is shown. A comment parts it.
+# A backslash does not help against these: GitHub looks for them in the text that is shown. A comment splits it.
 _CALLS = re.compile(r"@(?=\w)|#(?=\d)|\b(?:GH-(?=\d)|[A-Za-z][A-Za-z+.-]{1,15}:(?=//)|www(?=\.))", re.ASCII)
 _OURS = re.compile(r"https://[\w./#?=&%:+,~-]+", re.ASCII)
 _HEADERS = ("outcome", "probe", "device", "time", "measured")
@@ -49,7 +49,7 @@ def render(report: Report, *, verbose: bool, head: bool = False) -> str:
 
 
 def _diagnosis(report: Report) -> Iterator[str]:
-    """Yield the blocks of the diagnosis; none where there is nothing to say."""
+    """Yield the blocks of the diagnosis; none if there is nothing to say."""
     heading = words.headline(report)
     if not heading:
         return
@@ -92,7 +92,7 @@ def _outcome(row: Row) -> str:
 
 
 def _of_findings(report: Report, rows: list[Row]) -> Iterator[str]:
-    """Yield a list item for each finding of the rows, which have the same."""
+    """Yield a list item for each finding of the rows, which all have the same findings."""
     names = ", ".join(_code(words.label(report, row)) for row in rows)
     for finding in rows[0].findings:
         yield f"- **{finding.severity.value}** {names}: {_text(finding.message)} ({_code(finding.kind)})"
@@ -114,7 +114,7 @@ def _code(text: str) -> str:
 
 
 def _text(text: str) -> str:
-    """Return ``text`` on one line, so written that Markdown shows it as it is, in a table too."""
+    """Return ``text`` on one line, written so that Markdown shows it unchanged, also in a table."""
     return _CALLS.sub(r"\g<0><!-- -->", _MARKUP.sub(r"\\\g<0>", one_line(text)))
 
 

@@ -1,4 +1,4 @@
-"""The table for people: a line a probe, below it what was found and what to do, at the end the verdict."""
+"""The table for people: one line per probe, below it what was found and what to do, and the verdict at the end."""
 
 from __future__ import annotations
 
@@ -15,9 +15,9 @@ if TYPE_CHECKING:
 
 LEAST_WIDTH = 20
 TIMED_WIDTH = 100
-"""Where there are fewer columns, the time is shown only if more is asked for."""
+"""With fewer columns, the time is shown only with ``verbose``."""
 LEAST_FIGURE_WIDTH = 16
-"""Where fewer columns are left for the figures, they stand below their rows."""
+"""If fewer columns are left for the figures, they are printed below their rows."""
 
 _STYLES = {
     "pass": "green",
@@ -35,14 +35,14 @@ _COPIED = ("do", "see")
 _HEADERS = ("outcome", "probe", "device", "time")
 _GAP = 2
 _INDENT = " " * (len("outcome") + _GAP)
-"""What belongs to a probe stands below its name."""
+"""What belongs to a probe is printed below its name."""
 
 
 def render(report: Report, *, width: int, color: bool, verbose: bool, head: bool = False) -> str:
     """Return the table, no line wider than ``width`` columns (but at least :data:`LEAST_WIDTH`).
 
-    ``head``: only what was looked at and the diagnosis. Commands and addresses are longer where they must be: a
-    terminal wraps them, and they are copied whole.
+    ``head``: only what was looked at and the diagnosis. Commands and addresses may be longer: a terminal wraps them,
+    and they are copied as one piece.
     """
     page = Page(max(width, LEAST_WIDTH), color=color)
     _header(page, report)
@@ -60,7 +60,7 @@ def render(report: Report, *, width: int, color: bool, verbose: bool, head: bool
 
 
 class Page:
-    """Lines that fit a width, whatever is in them: words without a break, characters two columns wide."""
+    """Lines that fit a width, whatever they contain: words without a break, characters two columns wide."""
 
     def __init__(self, width: int, *, color: bool) -> None:
         from rich.console import Console
@@ -79,7 +79,7 @@ class Page:
         self._lines: list[Text] = []
 
     def wrap(self, text: str, width: int, style: str = "") -> list[Text]:
-        """Return ``text`` as lines, at least one; only a text that is empty gives an empty line."""
+        """Return ``text`` as lines, at least one; only an empty text gives an empty line."""
         from rich.text import Text
 
         lines = Text(text, style).wrap(self._console, width)
@@ -162,7 +162,7 @@ def _rows(page: Page, report: Report, ran: list[Row], *, verbose: bool) -> None:
             for head, figure in zip(heads, figures, strict=True)
         ]
     cells = list(chain([headers], *blocks))
-    # Not tabulate's own header: it would make columns wider than they need be.
+    # Not tabulate's own header: it would make columns wider than needed.
     cells.insert(1, tuple("-" * max(map(len, column)) for column in zip(*cells, strict=True)))
     alignment = tuple("right" if header == "time" else "left" for header in headers)
     lines = iter(tabulate(cells, tablefmt="plain", colalign=alignment, disable_numparse=True).splitlines())
@@ -186,7 +186,7 @@ def _rows(page: Page, report: Report, ran: list[Row], *, verbose: bool) -> None:
 
 
 def _outcome(row: Row) -> str:
-    """Return the row's status, written so that what is wrong is seen without colours too."""
+    """Return the row's status, written so that what is wrong can be seen without colours."""
     return row.status.upper() if row.status in ("fail", "broken") else row.status
 
 
@@ -212,7 +212,7 @@ def _below(page: Page, row: Row, *, verbose: bool) -> None:
 
 
 def _alike(page: Page, report: Report, alike: list[list[Row]]) -> None:
-    """Add the rows whose findings are the same, told once."""
+    """Add the rows whose findings are the same; the findings are printed once."""
     for rows in alike:
         outcome = f"{_outcome(rows[0]):<{len(_INDENT)}}"
         page.add(f"{len(rows)} probes found the same", lead=outcome, lead_style=_STYLES[rows[0].status])
@@ -223,7 +223,7 @@ def _alike(page: Page, report: Report, alike: list[list[Row]]) -> None:
 
 
 def _skipped(page: Page, report: Report) -> None:
-    """Add the names of the skipped probes, gathered by their reason so that they do not drown the others."""
+    """Add the names of the skipped probes, grouped by reason, so that they do not hide the others."""
     reasons: dict[str, list[str]] = {}
     for row in report.rows:
         if isinstance(row.outcome, Skipped):

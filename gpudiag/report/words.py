@@ -1,4 +1,4 @@
-"""What the formats say in the same words."""
+"""Texts that all formats share."""
 
 from __future__ import annotations
 
@@ -14,20 +14,20 @@ from gpudiag.plaintext import one_line, plain
 NO_CAUSE = "No cause was found: TensorFlow lists its GPUs here"
 MOST_PLACEMENTS = 8
 LEAST_ALIKE = 3
-"""So many rows with the same findings are told together: where TensorFlow lists no GPU, nearly all say so."""
+"""This many rows with the same findings are reported together: if TensorFlow lists no GPU, nearly all say so."""
 MOST_NAMED = 8
-"""Probes that are named where they are to be run again."""
+"""How many probes the command that runs them again names."""
 KEPT_LOG_LINES = 3
 KEPT_LOG_LINES_VERBOSE = 12
 
 _PLUMBING = frozenset({"_Arg", "_Retval", "_DeviceArg", "_DeviceRetval"})
-"""What TensorFlow's placer logs for the arguments and results of a function: nothing that computes."""
+"""What TensorFlow's placer logs for the arguments and results of a function; they compute nothing."""
 
 _COUNTED = {"pass": "passed", "note": "with notes", "warning": "warned", "fail": "failed"}
 
 
 def label(report: Report, row: Row) -> str:
-    """Return the probe's name, and the GPUs where it was given some: one name for each row."""
+    """Return the probe's name and the GPUs that it was given, if any: one name for each row."""
     return " ".join([one_line(row.probe), *([report.device_label(row)] if row.devices else [])])
 
 
@@ -60,7 +60,7 @@ def alike(rows: Iterable[Row]) -> list[list[Row]]:
 
 
 def evidence(row: Row) -> str:
-    """Return where operations ran, such as ``MatMul x3 on GPU:0, AddV2 on CPU:0``; "" where nothing was logged."""
+    """Return where operations ran, such as ``MatMul x3 on GPU:0, AddV2 on CPU:0``; "" if nothing was logged."""
     ran = Counter[tuple[str, str]]()
     for placement in row.placements:
         if placement.op not in _PLUMBING:
@@ -72,7 +72,7 @@ def evidence(row: Row) -> str:
 
 
 def table(row: Row, *, verbose: bool) -> tuple[tuple[str, ...], ...]:
-    """Return the table of a judged row, the headers first; empty where it has none."""
+    """Return the table of a judged row, the headers first; empty if it has none."""
     return row.outcome.table if verbose and isinstance(row.outcome, Judged) else ()
 
 
@@ -122,26 +122,26 @@ def simulation(report: Report) -> str:
 
 
 def headline(report: Report) -> str:
-    """Return the heading of the diagnosis; "" where there is nothing to say."""
+    """Return the heading of the diagnosis; "" if there is nothing to say."""
     diagnosis = report.diagnosis
     if report.is_log_alone and not diagnosis.failed:
         return one_line(_headline_of_a_log(diagnosis))
     if diagnosis.broken_at is None:
         if diagnosis.causes:
             used = any(isinstance(row.outcome, Judged) and row.outcome.verified for row in report.rows)
-            return "The GPU is used, but not as it was meant to be" if used else "What is not as it was meant to be"
+            return "The GPU is used, with configuration problems" if used else "Configuration problems"
         if diagnosis.failed:
             return "Part of the diagnosis broke: a cause may be missing"
         return "The log shows no fault" if report.lines and (diagnosis.harmless or diagnosis.misleading) else ""
     fails = diagnosis.broken_at is Stage.FIRST_OP  # its devices were made
     if diagnosis.causes:
-        begins = "The GPU fails at what it computes:" if fails else "GPU not used because"
+        begins = "Operations on the GPU fail:" if fails else "GPU not used because"
         return f"{begins} {one_line(diagnosis.causes[0].cause)}"
     if report.facts.without_gpu:
-        return "No NVIDIA GPU here: nothing to mend"
+        return "No NVIDIA GPU in this machine: nothing to fix"
     step = next(step for step in diagnosis.steps if step.status == "failed")
-    begins = "The GPU fails at what it computes" if fails else "GPU not used"
-    return one_line(f"{begins}, and no rule knows why: {step.stage.value} failed: {step.evidence}")
+    begins = "Operations on the GPU fail" if fails else "GPU not used"
+    return one_line(f"{begins}, for an unknown reason: {step.stage.value} failed: {step.evidence}")
 
 
 _BEGINS = {
@@ -180,7 +180,7 @@ def steps(report: Report) -> str:
 
 
 def cause(one: RootCause) -> list[tuple[str, str]]:
-    """Return a root cause as pairs of a heading and its text: the cause itself, then what shows it and what to do."""
+    """Return a cause as pairs of a heading and its text: the cause itself, then what shows it and what to do."""
     pairs = [("cause", f"{one_line(one.cause)} ({one.sure.value}; {one.rule})")]
     pairs += [("seen", one_line(text)) for text in one.evidence]
     trial = None if one.trial is None or one.trial.outcome == "not tried" else one.trial
@@ -188,14 +188,14 @@ def cause(one: RootCause) -> list[tuple[str, str]]:
     for text in one.fix:
         pairs.append(("do", one_line(text)))
         if trial is not None and text == trial.line:
-            pairs += [(heading, one_line(f"the line above, {said}")) for heading, said in tried]
+            pairs += [(heading, one_line(f"the line above, {result}")) for heading, result in tried]
             tried = []
-    pairs += [(heading, one_line(said)) for heading, said in tried]  # an older report does not say which line
+    pairs += [(heading, one_line(result)) for heading, result in tried]  # an older report does not say which line
     return [*pairs, ("see", one.url)]
 
 
 def summary(report: Report) -> str:
-    """Return what stands beside the verdict: ``9 passed, 1 warned, 7 skipped; exit status 5; 3.2 s``."""
+    """Return what follows the verdict: ``9 passed, 1 warned, 7 skipped; exit status 5; 3.2 s``."""
     return f"{counted(report)}; exit status {report.exit_code}; {report.duration_s:.1f} s"
 
 
@@ -208,40 +208,41 @@ def counted(report: Report) -> str:
 def next_step(report: Report) -> str:
     """Return what to do next, in one sentence; "" after a pass."""
     if report.signal is not None:
-        return f"Run it again: it was stopped by {_signal_name(report.signal)} before everything had run."
+        return f"{_signal_name(report.signal)} stopped the run before all probes had run: run it again."
     match report.verdict:
         case Verdict.FAIL:
             failed = [row for row in report.rows if any(one.severity in report.limits.failing for one in row.findings)]
             also = " (with --strict, warnings too)" if report.limits.strict else ""
-            return f"Cure what failed{also}, then: gpudiag check {_probes(failed)}".rstrip()
+            return f"Fix what failed{also}, then: gpudiag check {_probes(failed)}".rstrip()
         case Verdict.BROKEN:
             broken = [row for row in report.rows if isinstance(row.outcome, Broken)]
             if not broken:
                 parts = ", ".join(one.part for one in report.diagnosis.failed)
-                return one_line(f"Every row stands, but part of the diagnosis broke ({parts}): a cause may be missing.")
+                return one_line(f"Part of the diagnosis broke ({parts}): a cause may be missing; all rows are valid.")
             return f"A broken probe proves nothing. Run it again: gpudiag check -v {_probes(broken)}".rstrip()
         case Verdict.NOT_VERIFIED if report.withheld and (report.gpus or missing_gpus(report.facts)):
             first, *more = report.withheld
             others = f" (and {len(more)} more)" if more else ""
             return one_line(
-                f"No PASS, whatever passed: {first}{others}. Fix that, or choose other GPUs with CUDA_VISIBLE_DEVICES."
+                f"This machine cannot get a PASS: {first}{others}. Fix that, or choose other GPUs with "
+                "CUDA_VISIBLE_DEVICES."
             )
         case Verdict.NOT_VERIFIED if report.unverified:
             gpus = ", ".join(f"GPU {gpu.index}" for gpu in report.unverified)
-            return f"No probe verified a kernel on {gpus}: cure why they were skipped, or run all: gpudiag check"
+            return f"No probe verified a kernel on {gpus}: fix why probes were skipped, or run all: gpudiag check"
         case Verdict.NOT_VERIFIED if report.exit_code == 0:
             return "No GPU is in scope, so nothing was verified; --allow-no-gpu accepts that."
         case Verdict.NOT_VERIFIED if report.facts.nvml_devices:
-            return "No GPU is in scope, so nothing was verified: CUDA_VISIBLE_DEVICES hides every one."
+            return "No GPU is in scope, so nothing was verified: CUDA_VISIBLE_DEVICES hides every GPU."
         case Verdict.NOT_VERIFIED if not report.facts.without_gpu:
-            return "No GPU is in scope, but it is not known that there is none: see host.driver and host.environment."
+            return "No GPU is in scope, but this machine may have one: see host.driver and host.environment."
         case Verdict.NOT_VERIFIED:
-            return "No GPU is in scope, so nothing was verified. If that is meant to be: --allow-no-gpu"
+            return "No GPU is in scope, so nothing was verified. If you expect no GPU, add --allow-no-gpu."
     return ""
 
 
 def _probes(rows: list[Row]) -> str:
-    """Return the arguments that run these probes again: none, for all of them, where these are many."""
+    """Return the arguments that run these probes again: none, which means all, if there are many."""
     probes = dict.fromkeys(row.probe for row in rows)
     return " ".join(probes) if len(probes) <= MOST_NAMED else ""
 
@@ -282,7 +283,7 @@ def _tensorflow(facts: Facts) -> str:
         built = f", built for CUDA {build.cuda_version or '?'} and cuDNN {build.cudnn_version or '?'}"
     else:
         built = ", built without CUDA"
-    return (name or "of unknown version") + built
+    return (name or "version not known") + built
 
 
 def _python(facts: Facts) -> str:

@@ -92,4 +92,4 @@ def test_a_healthy_machine_has_no_cause(shape: Shape, gpudiag: Gpudiag) -> None:
     if shape.machine:
         assert (report.verdict.value, report.diagnosis.broken_at) == ("PASS", None)
     elif report.facts.without_gpu:
-        assert words.headline(report) == "No NVIDIA GPU here: nothing to mend"
+        assert words.headline(report) == "No NVIDIA GPU in this machine: nothing to fix"

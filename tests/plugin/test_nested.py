@@ -46,7 +46,7 @@ def test_what_was_lent_is_locked_among_those_that_it_was_lent_to(session: lendin
 
 
 def test_what_the_session_has_for_others_is_refused_at_once(session: lending.Folder, tmp_path: Path) -> None:
-    with pytest.raises(UsageError, match="holds GPU-1 for others, and lent it GPU-0"):
+    with pytest.raises(UsageError, match="holds GPU-1 for other tests; this process may use GPU-0"):
         Devices(tmp_path).take((TWO,), exclusive=False)
     session.close()
 
@@ -137,7 +137,7 @@ def test_an_inner_session_uses_what_the_outer_one_was_given(
     ("inner", "changed", "words"),
     [
         ("-n 2 --gpudiag-assign=device", {}, "2 workers, and 1 device to give them"),
-        ("", {"CUDA_VISIBLE_DEVICES": "{other}"}, "for others, and lent it GPU-"),
+        ("", {"CUDA_VISIBLE_DEVICES": "{other}"}, "for other tests; this process may use GPU-"),
     ],
     ids=["more", "another"],
 )

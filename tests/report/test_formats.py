@@ -28,7 +28,7 @@ def test_the_suffix_says_the_format(name: str, expected: str) -> None:
 
 @pytest.mark.parametrize("name", ["report", "report.html", "report.json.gz", ".json", "a/b.d/report", ""])
 def test_another_suffix_is_refused(name: str) -> None:
-    with pytest.raises(UsageError, match=r"must be \.txt, \.json, \.md or \.xml"):
+    with pytest.raises(UsageError, match=r"write \.txt, \.json, \.md or \.xml"):
         format_of(Path(name))
 
 

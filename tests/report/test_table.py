@@ -117,7 +117,7 @@ def test_of_few_probes_and_of_a_verbose_table_each_row_has_its_own_findings() ->
 
 def test_many_probes_that_failed_are_run_again_with_all() -> None:
     failed = [row(f"area.probe{number}", passed("", CAP_IGNORED), GPUS[0]) for number in range(9)]
-    assert table(report(*failed, gpus=GPUS)).endswith("Cure what failed, then: gpudiag check\n")
+    assert table(report(*failed, gpus=GPUS)).endswith("Fix what failed, then: gpudiag check\n")
 
 
 def test_a_wide_terminal_cuts_no_figure() -> None:
@@ -191,7 +191,7 @@ FAILED = Finding("fault", Severity.FAIL, "it is wrong", "mend it")
         (
             report(row("memory.growth", Skipped("no GPU"))),
             "NOT VERIFIED: 1 skipped; exit status 5; 4.2 s\n"
-            "No GPU is in scope, so nothing was verified. If that is meant to be: --allow-no-gpu\n",
+            "No GPU is in scope, so nothing was verified. If you expect no GPU, add --allow-no-gpu.\n",
         ),
         (
             report(row("host.driver", passed()), limits=Limits(allow_no_gpu=True)),
@@ -201,16 +201,16 @@ FAILED = Finding("fault", Severity.FAIL, "it is wrong", "mend it")
         (
             report(row("memory.growth", passed(on=GPUS[:1]), GPUS[0]), gpus=GPUS),
             "NOT VERIFIED: 1 passed; exit status 5; 4.2 s\n"
-            "No probe verified a kernel on GPU 1: cure why they were skipped, or run all: gpudiag check\n",
+            "No probe verified a kernel on GPU 1: fix why probes were skipped, or run all: gpudiag check\n",
         ),
         (
             report(row("host.gpus", passed("", FAILED)), row("memory.growth", Broken(Cause.TIMEOUT, "60 s"))),
-            "FAIL: 1 failed, 1 broken; exit status 1; 4.2 s\nCure what failed, then: gpudiag check host.gpus\n",
+            "FAIL: 1 failed, 1 broken; exit status 1; 4.2 s\nFix what failed, then: gpudiag check host.gpus\n",
         ),
         (
             report(row("host.environment", passed("", MISSPELT)), limits=Limits(strict=True)),
             "FAIL: 1 warned; exit status 1; 4.2 s\n"
-            "Cure what failed (with --strict, warnings too), then: gpudiag check host.environment\n",
+            "Fix what failed (with --strict, warnings too), then: gpudiag check host.environment\n",
         ),
         (
             report(
@@ -226,9 +226,9 @@ FAILED = Finding("fault", Severity.FAIL, "it is wrong", "mend it")
         (
             report(row("memory.growth", passed(on=GPUS), *GPUS), gpus=GPUS, signal=15),
             "NOT VERIFIED: 1 passed; exit status 143; 4.2 s\n"
-            "Run it again: it was stopped by SIGTERM before everything had run.\n",
+            "SIGTERM stopped the run before all probes had run: run it again.\n",
         ),
-        (report(signal=200), "Run it again: it was stopped by signal 200 before everything had run.\n"),
+        (report(signal=200), "signal 200 stopped the run before all probes had run: run it again.\n"),
         (report(), "NOT VERIFIED: no probe ran; exit status 5; 4.2 s\n"),
     ],
 )
@@ -271,8 +271,8 @@ pass     log            CPU     a figure that is longer than its column, which
          memory.growth, memory.fraction
 
 NOT VERIFIED: 2 passed, 1 with notes, 2 skipped; exit status 5; 4.2 s
-No GPU is in scope, so nothing was verified. If that is meant to be:
---allow-no-gpu
+No GPU is in scope, so nothing was verified. If you expect no GPU, add
+--allow-no-gpu.
 """
     )
 
