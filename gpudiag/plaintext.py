@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 
 _ESCAPE_SEQUENCE = re.compile(r"\x1b(?:\[[0-?]*[ -/]*[@-~]|\][^\x07\x1b]*(?:\x07|\x1b\\)|[@-Z\\-_])")
-# Controls but tab and newline, and what has no shape of its own: marks that join, part or reverse writing, separators
+# Controls but tab and newline, and what has no visible shape: marks that join, part or reverse writing, separators
 # of lines, fillers, selectors of variants, tags (Unicode: Cc, Cf, Zl, Zp, Default_Ignorable), surrogates and
 # noncharacters.
 _INVISIBLE = (

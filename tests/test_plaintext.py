@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from gpudiag.plaintext import one_line, plain
+from gpudiag.plaintext import counted, one_line, plain
 
 
 @pytest.mark.parametrize(
@@ -29,3 +29,17 @@ def test_what_stays(text: str, expected: str) -> None:
 
 def test_on_one_line() -> None:
     assert one_line("  a\n b\tc \x1b[1m\x1b[0m d\r\n") == "a b c d"
+
+
+@pytest.mark.parametrize(
+    ("number", "noun", "text"),
+    [
+        (0, "GPU", "0 GPUs"),
+        (1, "GPU", "1 GPU"),
+        (2, "GPU", "2 GPUs"),
+        (1, "process", "1 process"),
+        (2, "process", "2 processes"),
+    ],
+)
+def test_counted(number: int, noun: str, text: str) -> None:
+    assert counted(number, noun) == text

@@ -23,7 +23,7 @@ _ROOTED = ("system", "driver", "device_nodes", "container", "libraries")
 def gather_family(argument: dict[str, Any]) -> bytes:
     """Gather the family that ``argument["family"]`` names and return its record as JSON.
 
-    ``argument["root"]``, where it is given, stands for / where files of the machine are read.
+    ``argument["root"]``, if it is given, replaces / when files of the machine are read.
 
     Run it in a child process with a deadline: the families ``driver`` and ``nvml`` call into NVIDIA's libraries, which
     can hang. Raises ``ValueError`` for an unknown family.
@@ -36,7 +36,7 @@ def gather_family(argument: dict[str, Any]) -> bytes:
 
 
 def read_text(file: Path) -> str:
-    """Return the text of ``file``; "" where there is none, or none that this user may read."""
+    """Return the text of ``file``; "" if there is none, or if this user may not read it."""
     try:
         return file.read_text(errors="replace")
     except OSError:

@@ -31,11 +31,11 @@ _NAMES = {
     "overlay-containers": "podman",
 }
 _SECRETS = ("run/secrets/kubernetes.io", "var/run/secrets/kubernetes.io")
-"""Where a pod finds its service account; not every image has the link from /var/run to /run."""
+"""The folder of a pod's service account; not every image has the link from /var/run to /run."""
 _NAME = re.compile(rf"[/:-]({'|'.join(_NAMES)})\b")
 _NAMED_IN = {
     "proc/1/cgroup": re.compile(""),
-    # Runtimes mount these three; other mounts of a runtime are on its host too, which is no container.
+    # Runtimes mount these three; other mounts of a runtime are also on its host, which is not a container.
     "proc/self/mountinfo": re.compile(r" /etc/(hostname|hosts|resolv\.conf) "),
 }
 

@@ -1,4 +1,4 @@
-"""The family ``cuda``: which GPUs an index means, asked of the CUDA driver where NVML cannot tell. Can hang.
+"""The family ``cuda``: which GPUs an index means; the CUDA driver is asked if NVML does not show it. Can hang.
 
 Nowhere else is the driver initialised for the facts: with many GPUs that takes seconds.
 """

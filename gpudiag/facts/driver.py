@@ -94,7 +94,7 @@ def _windows_driver(root: Path) -> str | None:
 
 
 def _mapped(library: str) -> str:
-    """Return the file that is mapped for ``library``, links resolved, or ``library`` where the system cannot tell."""
+    """Return the file that is mapped for ``library``, links resolved, or ``library`` if the system does not say."""
     stem = Path(library).name.partition(".so")[0] + ".so"
     try:
         lines = Path("/proc/self/maps").read_text(errors="replace").splitlines()

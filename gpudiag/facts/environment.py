@@ -44,7 +44,7 @@ _STARTED_S = 5
 def _set_by_python(names: Collection[str]) -> dict[str, str]:
     """Return those of ``names`` that a new interpreter has which was started without them, and the file that sets each.
 
-    "" where that is neither sitecustomize nor usercustomize, but a ``.pth`` file, or what one of them imports.
+    "" if that is neither sitecustomize nor usercustomize, but a ``.pth`` file, or what one of them imports.
     """
     if not names or not sys.executable:
         return {}
@@ -85,12 +85,12 @@ def _value(name: str, value: str) -> str:
 def _cluster(value: str) -> str:
     """Return ``TF_CONFIG`` with the number of each job's tasks in place of their addresses."""
     try:
-        told = json.loads(value)
+        cluster = json.loads(value)
     except (ValueError, RecursionError):
         return NO_JSON
     try:
-        tasks = {str(job): _tasks(addresses) for job, addresses in told["cluster"].items()}
-        task = {"type": str(told["task"]["type"]), "index": int(told["task"]["index"])}
+        tasks = {str(job): _tasks(addresses) for job, addresses in cluster["cluster"].items()}
+        task = {"type": str(cluster["task"]["type"]), "index": int(cluster["task"]["index"])}
     except (AttributeError, KeyError, OverflowError, TypeError, ValueError):
         return WITHHELD
     return json.dumps({"cluster": tasks, "task": task})

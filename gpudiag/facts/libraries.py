@@ -57,8 +57,8 @@ def gather(root: Path = Path("/")) -> LibraryFacts:
     """Open each library as TensorFlow would and return what came of it.
 
     CUDA toolkits are looked for under ``root``; the loader itself knows no other root than /. Any other is that of a
-    simulated machine, whose libraries lie beside it: where the loader takes one of these, other copies, and what the
-    system's folders hold, are of another machine.
+    simulated machine, whose libraries are beside it: if the loader takes one of these, other copies, and what the
+    system's folders hold, belong to another machine.
     """
     simulated = None if root == Path("/") else root.parent / "lib"
     package = _tensorflow()
@@ -97,7 +97,7 @@ class _Loader:
         self.runpath = _expanded(self._header.runpath, opener) if self._header and opener else ()
 
     def find(self, name: str) -> tuple[Path, str] | None:
-        """Return the file that TensorFlow gets for ``name``, and where it is found."""
+        """Return the file that TensorFlow gets for ``name``, and the place where the loader finds it."""
         if self._header and self.opener and not self._header.runpath:
             places = [(_RUNPATH, _expanded(self._header.rpath, self.opener)), *self._environment]
         else:
@@ -107,7 +107,7 @@ class _Loader:
     def stops_at(self, library: Path, error: str) -> Iterator[tuple[Path, str]]:
         """Yield the file at which ``library`` could not be opened, its own or one that it needs, then those after it.
 
-        The loader's words begin with the path of a damaged file, of a file that is not there with its mere name.
+        The loader's message begins with the path of a damaged file; of a missing file it has only the name.
         """
         named = re.search(r"\(required by ((?:(?!\(required by ).)+)\)$", error) or re.match(r"([^:]*/[^:/]+): ", error)
         header = elf.read(library)
@@ -262,7 +262,7 @@ def _open(name: str) -> tuple[ctypes.CDLL | None, str | None]:
 
 
 def _is_loaded(name: str) -> bool:
-    """Return True where a library of this name is in the process: the loader then looks nowhere."""
+    """Return True if a library of this name is in the process: the loader then does not search."""
     try:
         ctypes.CDLL(name, mode=os.RTLD_NOLOAD)
     except (OSError, AttributeError):
@@ -306,7 +306,7 @@ def _tensorflow() -> Path | None:
 
 
 def _release(package: Path) -> tuple[int, int]:
-    """Return TensorFlow's release by the metadata beside its ``package``; (0, 0) where there is none."""
+    """Return TensorFlow's release by the metadata beside its ``package``; (0, 0) if there is none."""
     names = (folder.name for folder in package.parent.glob("t*-*.dist-info"))
     found = (re.match(r"(?:tensorflow(?:_(?:cpu|gpu|intel))?|tf_nightly)-(\d+)\.(\d+)", name) for name in names)
     return max(((int(one[1]), int(one[2])) for one in found if one), default=(0, 0))

@@ -7,5 +7,5 @@ from gpudiag.hostfacts import NvmlFacts
 
 
 def gather() -> NvmlFacts:
-    """Return what NVML answers; its error, in its own words, where it does not."""
+    """Return what NVML answers; its error message if it does not."""
     return nvml.gather()

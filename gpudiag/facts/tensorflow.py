@@ -65,7 +65,7 @@ def gather() -> TensorflowFacts:
             name = re.sub(r"[-_.]+", "-", name).lower()
             found = Distribution(name, version, printable(str(metadata.locate_file(""))))
             provides = _provides_tensorflow(metadata)
-        except (OSError, ValueError):  # a broken disk, or bytes that are no text
+        except (OSError, ValueError):  # a broken disk, or bytes that are not text
             unreadable.append(printable(str(getattr(metadata, "_path", metadata.locate_file("")))))
             continue
         if provides:
@@ -108,7 +108,7 @@ def _outside() -> Iterator[tuple[str, str]]:
 
 
 def _in_working_directory(imported: str | None) -> str | None:
-    """Return the module ``tensorflow`` of the working directory, where it is no TensorFlow and not ``imported``."""
+    """Return the module ``tensorflow`` of the working directory, if it is not TensorFlow and not ``imported``."""
     for file in (Path("tensorflow/__init__.py"), Path("tensorflow.py")):
         if not file.is_file() or (file.parent / _BUILD_INFO).exists():
             continue
@@ -142,7 +142,7 @@ def _plugins() -> tuple[str, ...]:
 def _altered(metadata: Metadata) -> tuple[str, ...] | None:
     """Return those of a few files that are not as ``metadata`` recorded them: another distribution overwrote them.
 
-    None where it recorded none of them with a hash.
+    None if it recorded none of them with a hash.
     """
     record = "\n" + (metadata.read_text("RECORD") or "")
     changed = []
@@ -186,7 +186,7 @@ def _fields(metadata: Metadata, *keys: str) -> Iterator[str]:
 
 
 def _build(file: Path) -> TensorflowBuild | None:
-    """Return what ``build_info.py`` says, or None where it cannot be read."""
+    """Return what ``build_info.py`` says, or None if it cannot be read."""
     try:
         values = _assigned(ast.parse(file.read_text(encoding="utf-8")), "build_info")
     except (OSError, SyntaxError, ValueError):

@@ -33,7 +33,7 @@ class Supervision(Protocol):
         """Begin ``job``; its end is among those that a later ``wait`` returns."""
 
     def wait(self, timeout_s: float) -> list[Ended]:
-        """Work for at most ``timeout_s`` seconds, less where a job ends or ``wake`` is called; return what ended."""
+        """Work for at most ``timeout_s`` seconds, less if a job ends or ``wake`` is called; return what ended."""
 
     def kill(self, key: str, cause: Cause, detail: str) -> None:
         """End the job ``key`` now, if it has not ended; ``wait`` reports it with this cause."""
@@ -44,7 +44,7 @@ class Supervision(Protocol):
 
 
 def fork_refusal() -> str | None:
-    """Return why children cannot be forked on this platform, or None where they can."""
+    """Return why children cannot be forked on this platform, or None if they can."""
     if sys.platform == "linux":
         return None
     return f"--isolation fork needs Linux (this is {sys.platform}): use --isolation spawn."

@@ -1,7 +1,7 @@
 """The far side of a job: call one function, write one record, leave.
 
-A record is a length and that many bytes of JSON, ``{"value": ...}`` or ``{"raised": ...}``. It has a pipe of its own,
-apart from whatever is printed.
+A record is a length and that many bytes of JSON, ``{"value": ...}`` or ``{"raised": ...}``. It has a separate pipe,
+which is not used for anything that is printed.
 """
 
 from __future__ import annotations
@@ -44,7 +44,7 @@ def command(module: str, *arguments: str) -> list[str]:
     path = [entry for entry in sys.path if isinstance(entry, str)]
     standard = Path(os.__file__).parent
     own = sorted(filter(None, path), key=lambda entry: Path(entry) not in (standard, standard / "lib-dynload"))
-    # ascii(): a name that is no UTF-8 is written with escapes.
+    # ascii(): a name that is not UTF-8 is written with escapes.
     boot = f"import sys; sys.path[:] = {own!a}; import {module} as far_side; sys.path[:] = {path!a}; far_side.main()"
     return [sys.executable, "-c", boot, *arguments]
 

@@ -1,4 +1,4 @@
-"""What is asked of a supervisor and what it answers."""
+"""What a supervisor is asked to do, and what it answers."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ import msgspec
 from gpudiag.model import Cause
 
 LENGTH_BYTES = 8
-"""Size of the little-endian length in front of a record; it tells a whole record from a half one."""
+"""Size of the little-endian length before a record; it shows whether a record is complete."""
 
 
 @dataclass(frozen=True)
@@ -75,7 +75,7 @@ class Ended:
 
     key: str
     value: bytes | None
-    """The JSON its function returned; None where there is a cause."""
+    """The JSON its function returned; None if there is a cause."""
     cause: Cause | None
     detail: str
     stdout: str
@@ -119,7 +119,7 @@ def scratch_folder() -> str:
     """Make a folder for temporary files and return it.
 
     It lies where ``tempfile`` puts them, else in the memory that processes share: a container may have no other place
-    that can be written to. A name that is no UTF-8 is passed over: with it TensorFlow 2.21 raises ``RuntimeError:
+    that can be written to. A name that is not UTF-8 is skipped: with it TensorFlow 2.21 raises ``RuntimeError:
     Unable to cast Python instance`` for each ``tf.function``. Raises ``OSError`` if there is no place.
     """
     for place in (None, "/dev/shm", "/var/tmp"):  # noqa: S108  # only this user may enter what is made there

@@ -30,7 +30,7 @@ def die_with_parent(parent: int, number: int = signal.SIGKILL) -> None:
 
 
 def is_stopped(pid: int) -> bool:
-    """Tell whether a process was stopped, as by SIGSTOP, and so answers nobody."""
+    """Return whether a process was stopped, as by SIGSTOP, and so cannot answer."""
     try:
         state = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0]
     except OSError:
@@ -39,7 +39,7 @@ def is_stopped(pid: int) -> bool:
 
 
 def environment_holds(pid: int, entry: str) -> bool:
-    """Tell whether ``NAME=value`` was in a process's environment when its program, or its ancestor's, began."""
+    """Return whether ``NAME=value`` was in a process's environment when its program, or its ancestor's, began."""
     try:
         return entry.encode() in Path(f"/proc/{pid}/environ").read_bytes().split(b"\0")
     except OSError:
@@ -63,7 +63,7 @@ def children() -> set[int]:
 
 
 def has_ended(pid: int) -> bool:
-    """Tell whether a child of this process has ended, and reap it then."""
+    """Return whether a child of this process has ended; if so, reap it."""
     try:
         return os.waitpid(pid, os.WNOHANG) != (0, 0)
     except ChildProcessError:
@@ -106,7 +106,7 @@ def anonymous_file() -> int:
 
 
 def kill_group(pid: int, number: int) -> None:
-    """Send a signal to the process group that ``pid`` leads, or to ``pid`` alone where it leads none yet."""
+    """Send a signal to the process group that ``pid`` leads, or only to ``pid`` if it does not lead one yet."""
     with contextlib.suppress(ProcessLookupError, PermissionError):
         try:
             os.killpg(pid, number)

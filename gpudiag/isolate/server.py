@@ -2,11 +2,11 @@
 
 It talks over one ``SOCK_SEQPACKET`` socket, short JSON messages with file descriptors beside them. It receives
 ``preload`` (first), ``output``, ``start`` and ``kill``; it sends ``ready`` or ``failed``, ``started`` or ``refused``,
-and ``ended``. What a job is to do lies in a file of its own, because it can be larger than a message. When the other
+and ``ended``. What a job is to do is in a separate file, because it can be larger than a message. When the other
 end closes, because the supervisor is done or was killed, the server kills whatever it started and leaves.
 
 It is the *subreaper* of its descendants: a grandchild that outlives its job, also one that called ``setsid``, becomes a
-child of the server, which knows that it is no job and kills it. So a probe must not daemonise a helper it still needs.
+child of the server, which knows that it is not a job and kills it. So a probe must not daemonise its helpers.
 A *keeper*, the parent of the server and a subreaper too, does the same for the server: see :func:`keep`.
 """
 
@@ -48,7 +48,7 @@ Guard = Callable[[], str | None]
 
 def send(control: socket.socket, message: dict[str, Any], fds: list[int] | None = None) -> None:
     """Send one message, with ``fds`` passed along."""
-    # Not msgspec: a folder's name that is no UTF-8 has lone surrogates, which the standard library writes as escapes.
+    # Not msgspec: a folder's name that is not UTF-8 has lone surrogates, which the standard library writes as escapes.
     socket.send_fds(control, [json.dumps(message).encode()], fds or [])
 
 
@@ -57,7 +57,7 @@ def receive(control: socket.socket) -> tuple[dict[str, Any] | None, list[int]]:
 
     Raises ``BlockingIOError`` if the socket does not block and nothing is there.
     """
-    for _ in range(2):  # an end that closed with unread messages is told first, and its own last message after that
+    for _ in range(2):  # an end that closed with unread messages is reported first, and its own last message after that
         with contextlib.suppress(ConnectionError):
             content, fds, _, _ = socket.recv_fds(control, MESSAGE_BYTES, JOB_FDS)
             return (json.loads(content) if content else None), list(fds)
@@ -94,7 +94,7 @@ class Server:
         # A full collection walks all that TensorFlow's import made: 0.17 s, and copies those pages, in every child.
         gc.freeze()
         gc.enable()
-        # From here on the closed socket tells of the supervisor's death, and what was started can be killed first. The
+        # From here on the closed socket shows the supervisor's death, and what was started can be killed first. The
         # keeper's death only wakes a server that was stopped.
         for number in (signal.SIGCHLD, signal.SIGCONT):
             signal.signal(number, lambda *_: None)
@@ -217,7 +217,7 @@ class Server:
 
     @staticmethod
     def _next_ended() -> int | None:
-        """Return a child that has ended, not reaped yet; None where there is none."""
+        """Return a child that has ended and is not reaped yet; None if there is none."""
         try:
             result = os.waitid(os.P_ALL, 0, os.WEXITED | os.WNOHANG | os.WNOWAIT)
         except ChildProcessError:
@@ -310,7 +310,7 @@ def keep(server: int, supervisor: int) -> NoReturn:
         if left_s <= 0 or (got is not None and got.si_signo == signal.SIGTERM):
             linux.was_killed(server)
             until = float("inf")
-        # The parent's death is also told if only the thread has ended that started this process.
+        # The parent's death is also reported if only the thread has ended that started this process.
         elif os.getppid() != supervisor and until == float("inf"):
             os.kill(server, signal.SIGCONT)
             until = time.monotonic() + PARTING_S

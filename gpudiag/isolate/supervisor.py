@@ -20,6 +20,7 @@ from gpudiag.errors import shortage
 from gpudiag.isolate import farside, linux, server
 from gpudiag.isolate.job import Bounds, Captured, Ended, Job, ServerSpec, child_outcome, how_it_ended, one_line
 from gpudiag.model import Cause
+from gpudiag.plaintext import counted
 
 _CHUNK = 1 << 18
 _MOST_CHUNKS = 64
@@ -27,7 +28,7 @@ _MOST_CHUNKS = 64
 _START_S = 30.0
 """How long an interpreter may take to start that preloads nothing."""
 _TOLD_CHARACTERS = 16 << 10
-"""Most of what a server printed while it preloaded that its children are told; a message holds six times that."""
+"""Most of what a server printed while it preloaded that its children are sent; a message holds six times that."""
 _PARTING_S = 3.0
 """How long a server may take to go, or what it left may."""
 _STALL_S = 1.0
@@ -60,7 +61,7 @@ class _Child:
     """Why it is being killed; a child that ends by itself has none."""
     detail: str = ""
     code: int | None = None
-    """Exit code in the sense of ``subprocess``; None while it runs, and where it was given up."""
+    """Exit code in the sense of ``subprocess``; None while it runs, and if it was given up."""
     close_at: float | None = None
     """When its pipes are closed although somebody still holds them."""
     left: int = 0
@@ -181,7 +182,7 @@ class Supervisor:
     # The loop
 
     def _turn(self, timeout_s: float) -> bool:
-        """Handle what is ready; return True where ``wakeup_fd`` was written to."""
+        """Handle what is ready; return True if ``wakeup_fd`` was written to."""
         woken = False
         began = time.monotonic()
         ready = self._selector.select(timeout_s)
@@ -357,7 +358,7 @@ class Supervisor:
         stopped = one.pid is not None and linux.is_stopped(one.pid)
         status = self._dismantle(one, 0.0 if stopped else _DYING_S)
         if not was_ready and status in _FROM_OUTSIDE and one.starts == 1:
-            return  # started again where a job needs it
+            return  # started again if a job needs it
         if not was_ready:
             cause = Cause.SIGNAL if status is not None and status < 0 else Cause.NO_RESULT
             assert one.output is not None
@@ -527,10 +528,11 @@ class Supervisor:
             child.detail,
         )
         if killed := child.left - child.immune:
-            child.streams["stderr"].feed(b"\n[gpudiag: killed %d process(es) that outlived it]\n" % killed)
+            child.streams["stderr"].feed(f"\n[gpudiag: killed {counted(killed, 'process')} left by it]\n".encode())
         if child.immune:
-            note = b"\n[gpudiag: %d process(es) of another user outlived it and may not be killed]\n" % child.immune
-            child.streams["stderr"].feed(note)
+            left = counted(child.immune, "process")
+            note = f"\n[gpudiag: it left {left} of another user, which this user may not kill]\n"
+            child.streams["stderr"].feed(note.encode())
         now = time.monotonic()
         self._ended.append(
             Ended(
@@ -557,7 +559,7 @@ class Supervisor:
 
 
 def _read(fd: int) -> bytes | None:
-    """Return what can be read now: b"" at the end of the stream, None where nothing is there yet."""
+    """Return what can be read now: b"" at the end of the stream, None if there is nothing yet."""
     try:
         return os.read(fd, _CHUNK)
     except BlockingIOError:

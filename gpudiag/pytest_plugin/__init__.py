@@ -1,7 +1,7 @@
 """The pytest plugin: pre-flight, a GPU or a share of one for each worker, markers, fixtures and reports.
 
-Loading it must cost nothing where it is not used: nothing here, nor at the top of its modules, imports TensorFlow,
-pynvml, rich or msgspec.
+Loading it must cost nothing if it is not used: nothing here, nor at the top of its modules, imports TensorFlow, pynvml,
+rich or msgspec.
 
 PYTEST_DONT_REWRITE (see gpudiag/__init__.py)
 """

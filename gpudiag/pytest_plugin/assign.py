@@ -1,4 +1,4 @@
-"""Devices for workers: chosen out of the caller's mask, locked, shared where there are more workers than devices.
+"""Devices for workers: chosen from the caller's mask, locked, and shared if there are more workers than devices.
 
 The process that started the session (xdist's controller, or the only one) holds the locks of the devices, which
 ``gpudiag check`` and other sessions respect. It writes what each worker may have, a *slot*, into a folder; a worker
@@ -66,12 +66,14 @@ class Need:
         )
 
     def covers(self, other: Need) -> bool:
-        """Tell whether what satisfies this need satisfies ``other`` with as many GPUs."""
+        """Return whether what satisfies this need also satisfies ``other``, with the same number of GPUs."""
         less = other.memory_bytes <= self.memory_bytes and other.capability <= self.capability
         return self.count == other.count and less
 
     def __str__(self) -> str:
-        parts = [f"{self.count} GPU{'s' if self.count > 1 else ''}"]
+        from gpudiag.plaintext import counted
+
+        parts = [counted(self.count, "GPU")]
         if self.memory_bytes:
             parts.append(f"with {size_text(self.memory_bytes)}")
         if self.capability != (0, 0):
@@ -88,7 +90,7 @@ class Plan:
     lack: str
     """Why there are none."""
     slots: tuple[Place, ...] = ()
-    """What each worker may have; empty where workers are given nothing."""
+    """What each worker may have; empty if workers are given nothing."""
     round: int = 0
     needs: tuple[Need, ...] = ()
     """Of the tests of this round; empty in the first, of all that its slots satisfy."""
@@ -133,7 +135,7 @@ class Worker:
         self._lock: object = None
 
     def take_slot(self) -> None:
-        """Lock a slot and go into it; raises ``UsageError`` where none becomes free."""
+        """Lock a slot and use it; raises ``UsageError`` if none becomes free."""
         from filelock import FileLock, Timeout
 
         until = time.monotonic() + SLOT_WAIT_S
@@ -219,7 +221,7 @@ class Run:
         return tuple(one for one in devices if one.uuid not in beyond)
 
     def _refuse_ambiguous_mask(self) -> None:
-        """What is given is named by UUID: where an index may be another card, that could be one the caller hid."""
+        """What is given is named by UUID: if an index may be another card, that could be one the caller hid."""
         from gpudiag.scope import indices_are_ambiguous
 
         devices = () if self.found.nvml is None else self.found.nvml.devices
@@ -285,12 +287,13 @@ class Run:
 
     def _reserve(self, least: int, most: int, need: Need) -> tuple[Device, ...]:
         """Hold at most ``most`` devices that will do and no others; waits for other sessions to free ``least``."""
+        from gpudiag.plaintext import counted
+
         devices = need.of(self.plan.devices)
         if least > len(devices):
-            here = f"{len(devices)} device{'s' if len(devices) != 1 else ''}"
             raise pytest.UsageError(
-                f"gpudiag: {least} workers, and {here} to give them with --gpudiag-assign=device: use -n "
-                f"{len(devices)}, or --gpudiag-assign=share."
+                f"gpudiag: --gpudiag-assign=device needs a device for each worker: there are {least} workers and "
+                f"{counted(len(devices), 'device')}. Use -n {len(devices)}, or --gpudiag-assign=share."
             )
         # All at once, and none while waiting: two sessions that each hold what the other needs would wait for ever.
         self._release()
@@ -306,7 +309,7 @@ class Run:
             self._release()
             if time.monotonic() >= until:
                 raise pytest.UsageError(
-                    f"gpudiag: {least} of {len(devices)} GPUs are needed, and for {self.settings.wait_s:g} s other "
+                    f"gpudiag: {least} of {len(devices)} GPUs are needed, but for {self.settings.wait_s:g} s other "
                     "runs of pytest or gpudiag held too many. Run it again later, or wait longer (--gpudiag-wait)."
                 )
             time.sleep(POLL_S)
@@ -364,7 +367,7 @@ def _begin_worker(config: pytest.Config, folder: Path) -> None:
     if sys.platform == "linux":
         from gpudiag.isolate import linux
 
-        linux.die_with_parent(os.getppid())  # whoever holds the locks of its devices
+        linux.die_with_parent(os.getppid())  # the process that holds the locks of its devices
     worker = Worker(folder)
     if worker.plan.slots:
         worker.take_slot()
@@ -390,7 +393,7 @@ def pytest_sessionstart(session: pytest.Session) -> None:
 
 @pytest.hookimpl(optionalhook=True, tryfirst=True)
 def pytest_xdist_auto_num_workers(config: pytest.Config) -> int | None:
-    """``-n auto``: as many workers as devices and memory allow; what xdist says where the plugin gives none."""
+    """``-n auto``: as many workers as devices and memory allow; xdist decides if the plugin gives no devices."""
     run = config.stash.get(RUN, None)
     if run is None or not run.settings.assigns or os.environ.get("PYTEST_XDIST_AUTO_NUM_WORKERS"):
         return None
@@ -424,7 +427,7 @@ def pytest_runtestloop(session: pytest.Session) -> Generator[None, object, objec
 
 
 def _run_round(run: Run, dsession: Any, number: int, needs: list[Need], most: int) -> None:
-    """Let xdist begin anew with other workers: it has one set of them for a session, and no hook for another."""
+    """Let xdist begin again with other workers: it has one set of them for a session, and no hook for another."""
     manager = dsession.nodemanager
     manager.teardown_nodes()  # a process that has finished its tests still holds its GPU's memory until it has ended
     with _as_usage_errors():
@@ -470,7 +473,7 @@ def _specs(config: pytest.Config) -> list[str]:
 
 
 def _has_workers(given: Any) -> bool:
-    """Tell, from the options alone, whether xdist will start workers."""
+    """Return, from the options alone, whether xdist will start workers."""
     if getattr(given, "usepdb", False):
         return False
     spread = getattr(given, "dist", "no") != "no" or getattr(given, "distload", False)
@@ -478,7 +481,9 @@ def _has_workers(given: Any) -> bool:
 
 
 def _slots(devices: tuple[Device, ...], workers: int, own: Settings, need: Need) -> tuple[Place, ...]:
-    """Return what each of ``workers`` may have of ``devices``; raises ``UsageError`` where there is too little."""
+    """Return what each of ``workers`` may have of ``devices``; raises ``UsageError`` if there is too little."""
+    from gpudiag.plaintext import counted
+
     if workers * need.count <= len(devices):
         groups = [devices[need.count * number : need.count * (number + 1)] for number in range(workers)]
         if own.memory_bytes is not None:
@@ -497,8 +502,9 @@ def _slots(devices: tuple[Device, ...], workers: int, own: Settings, need: Need)
     shares = {one: _share(one, number) for one, number in users.items() if number}
     if own.memory_bytes is None and (small := [one for one in shares if 0 < shares[one] < LEAST_BYTES]):
         raise pytest.UsageError(
-            f"gpudiag: {workers} workers on {len(devices)} GPU(s) leave each {size_text(max(0, shares[small[0]]))} of "
-            f"{small[0].label} ({size_text(small[0].free_bytes)} free): use fewer workers."
+            f"gpudiag: with {workers} workers on {counted(len(devices), 'GPU')}, each gets only "
+            f"{size_text(max(0, shares[small[0]]))} of {small[0].label} ({size_text(small[0].free_bytes)} free): use "
+            "fewer workers."
         )
     return tuple(Place((one,), own.memory_bytes or shares[one] or None, shared=users[one] > 1) for one in order)
 
@@ -510,18 +516,20 @@ def _lent(folder: Path, place: Place) -> dict[str, str]:
 
 
 def _share(device: Device, users: int) -> int:
-    """Return the memory for the tensors of each of ``users`` processes, in whole MiB; 0 where it is not known."""
+    """Return the memory for the tensors of each of ``users`` processes, in whole MiB; 0 if it is not known."""
     if not device.free_bytes:
         return 0
     return max(1, (device.free_bytes // users - CONTEXT_BYTES) >> 20) << 20
 
 
 def _refuse_too_little(device: Device, users: int, asked: int) -> None:
+    from gpudiag.plaintext import counted
+
     if device.free_bytes and users * (asked + CONTEXT_BYTES) > device.free_bytes:
         raise pytest.UsageError(
-            f"gpudiag: {users} worker(s) with {size_text(asked)} each, and {size_text(CONTEXT_BYTES)} each for the "
-            f"driver, do not fit into the {size_text(device.free_bytes)} that are free on {device.label}: use fewer "
-            "workers or less memory (--gpudiag-memory)."
+            f"gpudiag: {device.label} has {size_text(device.free_bytes)} free, too little for "
+            f"{counted(users, 'worker')} with {size_text(asked)} each and {size_text(CONTEXT_BYTES)} each for the "
+            "driver: use fewer workers or less memory (--gpudiag-memory)."
         )
 
 
@@ -535,7 +543,7 @@ def _set(variables: Mapping[str, str | None]) -> None:
 
 @contextlib.contextmanager
 def _as_usage_errors() -> Generator[None, None, None]:
-    """Let what is wrong be said without a traceback."""
+    """Report errors of usage without a traceback."""
     from gpudiag.errors import GpudiagError
 
     try:

@@ -1,13 +1,13 @@
-"""The far side of an isolated test: a pytest session of its own, for one test, in a process of its own.
+"""The far side of an isolated test: a separate pytest session, for one test, in a separate process.
 
 The process was forked from one that has imported TensorFlow and no test module. It reads the command line of the
-session that started it, collects the one test anew, and tells what happens as it happens, so that a crash takes nothing
-with it but itself.
+session that started it, collects the one test again, and reports what happens as it happens, so that a crash loses
+nothing that was reported before.
 
 Every plug-in of the session outside is loaded here too, because some have a part in the test itself (fixtures, event
 loops, timeouts, seeds). So that none does twice what belongs to the session as a whole: options have the values that
-they have outside; the test is run once, by pytest's own protocol, and it is for the session outside to repeat it; and
-the hooks that tell what became of a test are called for pytest alone, so that nobody else has anything to report.
+they have outside; the test is run once, by pytest's own protocol, and only the session outside may repeat it; and the
+hooks that report the result of a test are called for pytest alone, so that no other plugin has anything to report.
 """
 
 from __future__ import annotations
@@ -77,7 +77,7 @@ _TELLING = (
     "pytest_runtest_logfinish",
     "pytest_terminal_summary",
 )
-"""Hooks that only tell what became of a test or of the session."""
+"""Hooks that only report the result of a test or of the session."""
 _ENDING = "pytest_sessionfinish"
 """What installed plugins write when they hear of the end is the session's; what a conftest file does may be to clean
 up."""
@@ -100,10 +100,10 @@ class Order:
     basetemp: str | None
     """Folder for ``tmp_path``; None: a temporary one."""
     workerinput: dict[str, Any] | None
-    """What pytest-xdist told the worker; None outside of a worker."""
+    """What pytest-xdist sent to the worker; None outside of a worker."""
     settings: Settings
     place: Place | None
-    """What it was given of the GPUs; None where nothing was decided."""
+    """The GPUs that it was given; None if nothing was decided."""
     options: Mapping[str, bytes]
     """The values of all options outside, where plugins may have settled them; each pickled."""
     coverage: Coverage | None = None
@@ -130,7 +130,7 @@ class Coverage:
         measuring = coverage.Coverage(
             self.data_file, data_suffix=True, source=self.source, branch=self.branch, config_file=self.config_file
         )
-        for kind in ("no_data", "unimported_source", "preimported_source"):  # all this is told by the session outside
+        for kind in ("no_data", "unimported_source", "preimported_source"):  # the session outside reports all this
             setattr(measuring, f"_warn_{kind}", False)
         measuring.start()
         return measuring
@@ -193,7 +193,7 @@ def _end_descendants() -> list[str]:
 
 
 class _Session:
-    """A plug-in that narrows a session to one test, and tells the session outside what becomes of it."""
+    """A plug-in that narrows a session to one test, and reports its result to the session outside."""
 
     def __init__(self, order: Order, folder: Path, tell: Callable[[dict[str, Any]], object]) -> None:
         self._order = order
@@ -363,7 +363,7 @@ class _Pickler(pickle.Pickler):
 
 
 def _pickled(error: BaseException) -> bytes | None:
-    """Return an exception as bytes; None where it cannot be read again: many can be written, but not read."""
+    """Return an exception as bytes; None if it cannot be read again: many can be written, but not read."""
     with contextlib.suppress(Exception):
         file = io.BytesIO()
         _Pickler(file).dump(error)
@@ -373,7 +373,7 @@ def _pickled(error: BaseException) -> bytes | None:
 
 
 def _unpickled(content: bytes) -> Any:
-    """Return what the session outside has pickled; None where that cannot be read here."""
+    """Return what the session outside has pickled; None if that cannot be read here."""
     with contextlib.suppress(Exception):
         return pickle.loads(content)  # noqa: S301  # by the session that started this one
     return None

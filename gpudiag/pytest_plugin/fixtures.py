@@ -33,13 +33,13 @@ _LOG_LEVEL = "TF_CPP_MIN_LOG_LEVEL"
 
 @pytest.fixture
 def gpudiag_devices(pytestconfig: pytest.Config) -> tuple[Device, ...]:
-    """The GPUs that this process may use, in the order in which TensorFlow numbers them; empty where there is none."""
+    """The GPUs that this process may use, in the order in which TensorFlow numbers them; empty if there is none."""
     return machine.of(pytestconfig).devices
 
 
 @pytest.fixture(scope="session")
 def gpudiag_facts() -> Facts:
-    """What is known of this machine without TensorFlow: driver, NVML, libraries, environment, packages."""
+    """What is known about this machine without TensorFlow: driver, NVML, libraries, environment, packages."""
     from gpudiag import runner, world
     from gpudiag.pytest_plugin.preflight import Unobserved
     from gpudiag.signals import Signals
@@ -58,7 +58,7 @@ class Operations:
 
     @property
     def devices(self) -> tuple[str, ...]:
-        """Where they ran, such as ``GPU:0``; each device once."""
+        """The devices on which they ran, such as ``GPU:0``; each once."""
         return tuple(dict.fromkeys(one.device for one in self.placements))
 
     def on(self, device: str) -> Literal[True]:
@@ -99,13 +99,13 @@ class PlacementLog:
         return tuple(one for (op, *_), one in found.items() if not re.fullmatch(_NEVER_ON_A_GPU, op))
 
     def assert_no_cpu_fallback(self, allow: Iterable[str] = ()) -> None:
-        """Raise ``AssertionError`` where an operation of a type that is not in ``allow`` computed on the CPU."""
+        """Raise ``AssertionError`` if an operation of a type that is not in ``allow`` computed on the CPU."""
         allowed = {allow} if isinstance(allow, str) else set(allow)
         found = [one for one in self.cpu_fallbacks if _plain(one.op) not in allowed]
         if found:
             raise AssertionError(f"ran on the CPU: {_text(found)} (GPUs: {', '.join(self.gpus) or 'none'})")
         if not self.placements:
-            raise AssertionError("no operation ran at all, so nothing is known of where")
+            raise AssertionError("no operation ran at all, so it is not known where operations would run")
 
 
 class CapturePlacement(Protocol):
@@ -120,9 +120,9 @@ def gpudiag_placement(request: pytest.FixtureRequest) -> CapturePlacement:
     """Where operations ran: ``with gpudiag_placement() as placement: ...``, and after the block
     ``placement.ops("MatMul").on("GPU:1")`` and ``placement.assert_no_cpu_fallback()``.
 
-    TensorFlow logs placements only where that was asked for before it made its devices, and then for as long as the
-    process lives (measured: 2.21). So use it in isolated tests; elsewhere the log is switched on before the first test,
-    for all tests of the process, where TensorFlow was imported and no tensor made by then.
+    TensorFlow logs placements only if that was asked for before it made its devices, and then until the process ends
+    (measured: 2.21). So use it in isolated tests; elsewhere the log is switched on before the first test, for all tests
+    of the process, if TensorFlow was imported and no tensor was made by then.
     """
     _switch_log_on()
 
@@ -241,9 +241,9 @@ class Simulate(Protocol):
 
 @pytest.fixture
 def gpudiag_simulated(request: pytest.FixtureRequest) -> Simulate:
-    """Simulated GPUs where the machine has none: ``gpudiag_simulated("2x16GiB").run(function, *args)``.
+    """Simulated GPUs on a machine that has none: ``gpudiag_simulated("2x16GiB").run(function, *args)``.
 
-    The test is skipped where GPUs cannot be simulated, as without TensorFlow's CUDA build.
+    The test is skipped if GPUs cannot be simulated, for example without TensorFlow's CUDA build.
     """
     own = machine.MASK, "TF_FORCE_GPU_ALLOW_GROWTH", "TF_PER_DEVICE_MEMORY_LIMIT_MB"
 
@@ -272,7 +272,7 @@ def _record(request: pytest.FixtureRequest, name: str, value: Callable[[int], in
 
 
 def _record_device(request: pytest.FixtureRequest, name: str) -> None:
-    """Record which GPU TensorFlow's device ``name`` is, where it is one of those that this process was given."""
+    """Record which GPU TensorFlow's device ``name`` is, if it is one of those that this process was given."""
     number = name.removeprefix("/").removeprefix("device:").removeprefix("GPU:")
     label = machine.labels([int(number)], machine.of(request.config).devices) if number.isdecimal() else name
     if not any(one == DEVICE for one, _ in request.node.user_properties):

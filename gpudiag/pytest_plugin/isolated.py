@@ -1,13 +1,13 @@
 """``@pytest.mark.gpudiag_isolated``: a test in a fresh process, reported as if it had run here.
 
 pytest's own protocol runs for such a test, but the item is hollow: to set it up is to run all of it in another process
-(:mod:`gpudiag.pytest_plugin.farside`), and the reports of its phases are replaced by those that came from there. Where
-that process died, the phase in which it did raises ``ChildProcessError`` (``TimeoutError`` where it was killed for the
-time it took), so that ``xfail`` and all else that looks at a failure works as ever.
+(:mod:`gpudiag.pytest_plugin.farside`), and the reports of its phases are replaced by those that came from there. If
+that process died, the phase in which it did raises ``ChildProcessError`` (``TimeoutError`` if it was killed because it
+took too long), so that ``xfail`` and all else that looks at a failure works as usual.
 
 The process is forked from one that has imported TensorFlow and no test module; never from this one, because a copy of a
-process that has used TensorFlow hangs. So the test's module is imported anew there, and fixtures of every scope are set
-up there, for this one test.
+process that has used TensorFlow hangs. So the test's module is imported again there, and fixtures of every scope are
+set up there, for this one test.
 """
 
 from __future__ import annotations
@@ -42,8 +42,8 @@ if TYPE_CHECKING:
     from gpudiag.pytest_plugin.farside import Coverage, Order
 
 LINES = (
-    "gpudiag_isolated(timeout=60): runs the test in a fresh process, where TensorFlow is configured anew; a crash or a "
-    "hang is this test's failure and no other's",
+    "gpudiag_isolated(timeout=60): runs the test in a fresh process, where TensorFlow is not configured yet; a crash "
+    "or a hang fails only this test",
 )
 
 MARKER = "gpudiag_isolated"
@@ -71,9 +71,9 @@ class RunIsolated(Protocol):
 def gpudiag_run_isolated(request: pytest.FixtureRequest) -> RunIsolated:
     """Call a function in a fresh process, where TensorFlow is imported but not configured: ``run(function, *args)``.
 
-    The function stands at the top level of a module (the test's own, say), because it is imported anew there. What it
-    returns or raises comes back, by pickle. Raises ``ChildProcessError`` where the process died or left others behind,
-    ``TimeoutError`` where it took longer than ``timeout`` seconds (60). What it prints is printed here.
+    The function must be at the top level of a module (such as the test's), because it is imported again there. What it
+    returns or raises comes back, by pickle. Raises ``ChildProcessError`` if the process died or left others behind,
+    ``TimeoutError`` if it took longer than ``timeout`` seconds (60). What it prints is printed here.
     """
     return caller(request)
 
@@ -86,7 +86,7 @@ def caller(request: pytest.FixtureRequest, env: Mapping[str, str | None] | None 
             call = pickle.dumps((function, args, kwargs))
         except Exception as error:
             raise TypeError(
-                f"{function!r} cannot be handed to another process: {error}. It takes a function at the top level of a "
+                f"{function!r} cannot be sent to another process: {error}. Give a function at the top level of a "
                 "module, and arguments that can be pickled."
             ) from None
         order = _order(request.node, call)
@@ -107,7 +107,7 @@ def caller(request: pytest.FixtureRequest, env: Mapping[str, str | None] | None 
             return value
         raised = _exception(outcome.result["raised"])
         if raised is None:
-            raise RuntimeError(f"in a process of its own:\n{outcome.result['traceback']}")
+            raise RuntimeError(f"in a separate process:\n{outcome.result['traceback']}")
         raise raised from _Remote(outcome.result["traceback"])
 
     return run
@@ -224,7 +224,7 @@ class _Isolated:
             self._raise(ChildProcessError(self._outcome.left_text))
 
     def _look_at(self, phase: str) -> None:
-        """Raise what ``phase`` raised there, or where it has no report, although it should have been reached.
+        """Raise what ``phase`` raised there, or an error if it has no report although it should have been reached.
 
         The report comes from there all the same; but plugins also look at the exception, to repeat the test, say. Not
         for pdb: there is nothing to be seen here.
@@ -265,14 +265,14 @@ class _Outcome:
     """What came of a session in another process."""
 
     reports: dict[str, list[pytest.TestReport]] = field(default_factory=dict)
-    """By phase; several where a test has subtests."""
+    """By phase; several if a test has subtests."""
     raised: dict[str, BaseException] = field(default_factory=dict)
     """By phase; what cannot be had here is left out."""
     missing: str | None = None
     """The first phase that should have been reached and has no report."""
     died: OSError | None = None
     why_nothing: str = ""
-    """What to say where a phase is missing although nobody died."""
+    """What to say if a phase is missing although the process did not die."""
     left: tuple[str, ...] = ()
     """Processes that were running when it ended."""
     output: dict[str, str] = field(default_factory=dict)
@@ -281,13 +281,15 @@ class _Outcome:
     """What ``--log-file`` is to hold of it."""
     warnings: list[warnings.WarningMessage] = field(default_factory=list)
     exit: tuple[str, int | None] | None = None
-    """The arguments of ``pytest.exit``, where that was called."""
+    """The arguments of ``pytest.exit``, if that was called."""
     result: dict[str, Any] | None = None
     """What a function returned or raised."""
 
     @property
     def left_text(self) -> str:
-        return f"left {len(self.left)} process(es) running, now killed: {'; '.join(self.left)}"
+        from gpudiag.plaintext import counted
+
+        return f"left {counted(len(self.left), 'process')} running, now killed: {'; '.join(self.left)}"
 
     def print(self) -> None:
         """Write what the process wrote."""
@@ -390,9 +392,9 @@ class _Processes:
         needed = ("setup", *(("call",) if setup and setup[-1].passed else ()), "teardown")
         outcome.missing = next((phase for phase in needed if phase not in outcome.reports), None)
         said = refused or "\n".join(text.strip() for text in outcome.output.values() if text.strip())
-        outcome.why_nothing = "\n".join(filter(None, ("in its own process it was not run to its end", said)))
+        outcome.why_nothing = "\n".join(filter(None, ("it did not run to its end in its separate process", said)))
         left = () if ended.value is None else msgspec.json.decode(ended.value, type=tuple[str, ...])
-        outcome.left = (*left, *["a process in a session of its own"] * ended.left)
+        outcome.left = (*left, *["a process in a separate session"] * ended.left)
         return outcome
 
 
@@ -447,7 +449,7 @@ class _Captured:
         return self._fds if all(stat.S_ISREG(os.fstat(fd).st_mode) for fd in self._fds) else []
 
 
-class _Remote(Exception):  # noqa: N818  # no error, but where one came from
+class _Remote(Exception):  # noqa: N818  # not an error, but the place that one came from
     """The traceback of another process, as the cause of the exception that came from there."""
 
 
@@ -513,7 +515,7 @@ def _coverage(config: pytest.Config) -> Coverage | None:
 
 
 def is_far_side(config: pytest.Config) -> bool:
-    """Tell whether this session runs one isolated test."""
+    """Return whether this session runs one isolated test."""
     return FAR_SIDE in config.stash
 
 
@@ -537,7 +539,7 @@ def _timeout_s(marker: pytest.Mark) -> float:
     """Return the seconds that a marker allows; raises ``ValueError`` for arguments that it does not have."""
     if marker.args or marker.kwargs.keys() - {"timeout"}:
         given = ", ".join([*map(repr, marker.args), *(f"{name}={value!r}" for name, value in marker.kwargs.items())])
-        raise ValueError(f"takes no argument but timeout, such as timeout=60, and was given {given}")
+        raise ValueError(f"takes no argument but timeout, such as timeout=60, but was given {given}")
     timeout = marker.kwargs.get("timeout", TIMEOUT_S)
     if isinstance(timeout, bool) or not isinstance(timeout, int | float) or not 0 < timeout < math.inf:
         raise ValueError(f"timeout={timeout!r} is not a number of seconds above 0, such as timeout=60")

@@ -1,4 +1,4 @@
-"""The GPUs of a session, and the part of them that a process was given. Records, and how they are found out."""
+"""The GPUs of a session, and the part of them that a process was given. Records, and how they are found."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ class Device:
     """NVML's index of the GPU, as ``nvidia-smi`` prints it."""
     name: str
     total_bytes: int
-    """0 where NVML does not tell."""
+    """0 if NVML does not report it."""
     free_bytes: int
     """When the session began."""
     capability: tuple[int, int] | None
@@ -79,7 +79,7 @@ class Found:
     """What NVML and TensorFlow's metadata said when the session began."""
 
     nvml: NvmlFacts | None
-    """None where NVML did not answer."""
+    """None if NVML did not answer."""
     tensorflow: TensorflowFacts | None
     mask: str | None
     """The caller's ``CUDA_VISIBLE_DEVICES``."""

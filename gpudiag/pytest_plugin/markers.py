@@ -19,7 +19,7 @@ from gpudiag.pytest_plugin.machine import Device, size_text
 MARKER = "gpudiag_gpus"
 LINES = (
     f'{MARKER}(count=1, memory="8GiB", capability=(8, 0)): needs so many GPUs, each with so much memory and at '
-    "least this compute capability; skipped where the machine lacks them, failed under --gpudiag-require-gpus",
+    "least this compute capability; skipped if the machine lacks them, failed with --gpudiag-require-gpus",
 )
 
 NEED = pytest.StashKey[Need]()
@@ -28,13 +28,13 @@ BAD = pytest.StashKey[str]()
 
 
 def need_of(item: pytest.Item) -> Need | None:
-    """Return what the nearest marker of a test says; None where there is none. Raises ``ValueError``."""
+    """Return what the nearest marker of a test says; None if there is none. Raises ``ValueError``."""
     mark = item.get_closest_marker(MARKER)
     if mark is None:
         return None
     unknown = [*map(repr, mark.args), *sorted(set(mark.kwargs) - {"count", "memory", "capability"})]
     if unknown:
-        raise ValueError(f"{unknown[0]}: there are count=, memory= and capability=, by name")
+        raise ValueError(f"{unknown[0]} is not an argument: write count=, memory= or capability=, by name")
     count = mark.kwargs.get("count", 1)
     if type(count) is not int or count < 1:
         raise ValueError(f"count={count!r} is not a number of GPUs above 0")
@@ -102,6 +102,8 @@ def pytest_runtest_setup(item: pytest.Item) -> None:
 
 def _lack(need: Need, devices: tuple[Device, ...], config: pytest.Config) -> str:
     """Say what is needed and what is here."""
+    from gpudiag.plaintext import counted
+
     if not devices:
         worker = config.stash.get(WORKER, None)
         return f"needs {need}: {machine.found(config).lack if worker is None else worker.plan.lack}"
@@ -118,14 +120,14 @@ def _lack(need: Need, devices: tuple[Device, ...], config: pytest.Config) -> str
         )
         for one in devices
     )
-    here = f"{len(devices)} GPU{'s' if len(devices) > 1 else ''}"
+    here = counted(len(devices), "GPU")
     if len(need.of(devices)) < len(devices):
         return f"needs {need}; here: {here} ({'; '.join(kinds)})"
     return f"needs {need}; here: {here}"
 
 
 def _leave(later: Mapping[Need, int], folder: Path) -> None:
-    """Tell the controller what tests that wait need; every worker finds the same."""
+    """Say to the controller what tests that wait need; every worker finds the same."""
     written = folder / f"later.{os.getpid()}"
     written.write_text(json.dumps([(asdict(need), number) for need, number in later.items()]))
     written.rename(folder / "later.json")

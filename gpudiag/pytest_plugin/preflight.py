@@ -18,11 +18,11 @@ if TYPE_CHECKING:
     from gpudiag.model import Report, Row
 
 REPORT = pytest.StashKey["Report"]()
-"""Of the check, where one was made."""
+"""Of the check, if one was made."""
 
 
 class Unobserved:
-    """Nobody is told how the check goes on: pytest's own output has not begun."""
+    """The progress of the check is not shown: pytest's own output has not begun."""
 
     def phase(self, text: str, total: int | None = None) -> None: ...
 
@@ -34,7 +34,7 @@ class Unobserved:
 
 
 def pytest_sessionstart(session: pytest.Session) -> None:
-    """Check the GPUs once, and end the session where they fail; devices were given to workers before."""
+    """Check the GPUs once, and end the session if they fail; devices were given to workers before."""
     run = session.config.stash.get(RUN, None)
     if run is None or not run.settings.checks:
         return
@@ -45,11 +45,11 @@ def pytest_sessionstart(session: pytest.Session) -> None:
         terminal = session.config.pluginmanager.getplugin("terminalreporter")
         for line in _failure(report) if terminal is not None else ():
             terminal.write_line(line)
-        pytest.exit(f"{_verdict(report)}; --gpudiag-warn runs the tests all the same", returncode=1)
+        pytest.exit(f"{_verdict(report)}; to run the tests anyway, add --gpudiag-warn", returncode=1)
 
 
 def pytest_report_header(config: pytest.Config) -> list[str] | None:
-    """Say on what the tests run."""
+    """Say which GPUs the tests run on."""
     run = config.stash.get(RUN, None)
     if run is None:
         return None
@@ -59,7 +59,7 @@ def pytest_report_header(config: pytest.Config) -> list[str] | None:
     if REPORT in config.stash:
         report = config.stash[REPORT]
         if report.exit_code:
-            lines += [*_failure(report), "gpudiag: going on all the same (--gpudiag-warn)"]
+            lines += [*_failure(report), "gpudiag: the tests run anyway (--gpudiag-warn)"]
         else:
             lines.append(_verdict(report))
     return lines
@@ -112,7 +112,7 @@ def _verdict(report: Report) -> str:
 
 
 def _failure(report: Report) -> list[str]:
-    """Say what failed and why, root cause first."""
+    """Say what failed and why, causes first."""
     from gpudiag.model import Broken
     from gpudiag.report import words
 
@@ -154,10 +154,12 @@ def _machine(run: Run) -> list[str]:
 
 
 def _workers(run: Run) -> str:
+    from gpudiag.plaintext import counted
+
     slots = run.plan.slots
     shared = [slot for slot in slots if slot.shared]
     limits = sorted({slot.limit_bytes for slot in slots if slot.limit_bytes is not None})
     devices = len({slot.devices for slot in slots})
     with_memory = f", {' or '.join(map(machine.size_text, limits))} of memory each" if limits else ""
-    workers, gpus = f"{len(slots)} worker{'s' if len(slots) > 1 else ''}", f"{devices} GPU{'s' if devices > 1 else ''}"
-    return f"{workers} share {gpus}{with_memory}" if shared else f"{workers}, each with a GPU of its own{with_memory}"
+    workers, gpus = counted(len(slots), "worker"), counted(devices, "GPU")
+    return f"{workers} share {gpus}{with_memory}" if shared else f"{workers}, each with a separate GPU{with_memory}"

@@ -22,15 +22,15 @@ class Settings:
     check: bool = False
     """Check the GPUs before the first test."""
     warn: bool = False
-    """Go on although the check failed."""
+    """Run the tests even if the check failed."""
     require_gpus: int = 0
-    """So many GPUs must be there, and a GPU test must run."""
+    """This many GPUs must exist, and a GPU test must run."""
     simulate: str | None = None
     """A simulated machine's specification; None: the machine as it is."""
     simulate_asked: bool = False
     """True: the command line itself asks for simulated GPUs, so that they satisfy ``require_gpus``."""
     assign: str | None = None
-    """``device``, ``share`` or ``none``; None: ``share`` where the plugin is on."""
+    """``device``, ``share`` or ``none``; None: ``share`` if the plugin is on."""
     memory_bytes: int | None = None
     """GPU memory for each worker; None: what a device has, shared evenly by its workers."""
 
@@ -39,17 +39,17 @@ class Settings:
 
     @property
     def on(self) -> bool:
-        """True where anything was asked for: otherwise the plugin leaves the session alone."""
+        """True if anything was asked for: otherwise the plugin does not change the session."""
         return replace(self, warn=False, wait_s=Settings.wait_s) != Settings()
 
     @property
     def checks(self) -> bool:
-        """True where the GPUs are checked: what is required must be verified."""
+        """True if the GPUs are checked: what is required must be verified."""
         return self.check or self.require_gpus > 0
 
     @property
     def assigns(self) -> bool:
-        """True where workers are given devices."""
+        """True if workers are given devices."""
         return self.on and self.assign != "none"
 
 
@@ -70,8 +70,8 @@ class Setting:
     name: str
     help: str
     read: Callable[[str], Any]
-    cure: str = ""
-    """What to write; empty where the error says it."""
+    fix: str = ""
+    """What to write; empty if the error says it."""
     metavar: str | None = None
 
     @property
@@ -109,8 +109,8 @@ def _read(config: pytest.Config) -> Settings:
         raise pytest.UsageError(f"gpudiag: {unknown[0]} sets no option. {nearest(unknown[0], _VARIABLES, most=1)}")
     if values["memory"] is not None and values["assign"] == "none":
         raise pytest.UsageError(
-            "gpudiag: --gpudiag-memory holds workers to the GPUs that they are given, and --gpudiag-assign=none gives "
-            "them none. Leave one of them out."
+            "gpudiag: --gpudiag-memory limits the memory of workers on the GPUs that they are given, but "
+            "--gpudiag-assign=none gives them none. Remove one of the two."
         )
     option = _BY_NAME["simulate"].option
     return Settings(
@@ -138,8 +138,8 @@ def _value(one: Setting, config: pytest.Config, environment: Mapping[str, str]) 
             try:
                 return one.read(text)
             except ValueError as error:
-                cure = f". Write {one.cure}." if one.cure else ""
-                raise pytest.UsageError(f"gpudiag: {source}: {error}{cure}") from None
+                fix = f". Write {one.fix}." if one.fix else ""
+                raise pytest.UsageError(f"gpudiag: {source}: {error}{fix}") from None
     return None
 
 
@@ -195,7 +195,7 @@ def _spec(text: str) -> str:
 
 ALL = (
     Setting("", "Check the GPUs before the first test, and give each worker one", _flag, "true or false"),
-    Setting("warn", "Go on although the check failed", _flag, "true or false"),
+    Setting("warn", "Run the tests even if the check failed", _flag, "true or false"),
     Setting(
         "require-gpus",
         "Fail if there are fewer than N GPUs, or if no GPU test ran",

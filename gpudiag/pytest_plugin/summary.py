@@ -33,7 +33,7 @@ class Told:
     tests: dict[str, dict[str, Any]] = field(default_factory=dict)
     leaks: list[str] = field(default_factory=list)
     lack: str = ""
-    """Why a run in which no test failed has failed all the same."""
+    """Why a run in which no test failed has failed."""
 
 
 TOLD = pytest.StashKey[Told]()
@@ -93,7 +93,7 @@ def pytest_sessionfinish(session: pytest.Session) -> None:
         told.leaks = _leaks(run)
     fine = session.exitstatus in (pytest.ExitCode.OK, pytest.ExitCode.NO_TESTS_COLLECTED)
     if run.settings.require_gpus and fine and not any(DEVICE in own for own in told.tests.values()):
-        told.lack = f"no GPU test ran, and --gpudiag-require-gpus={run.settings.require_gpus} demands one"
+        told.lack = f"no GPU test ran, but --gpudiag-require-gpus={run.settings.require_gpus} requires one"
         session.exitstatus = pytest.ExitCode.TESTS_FAILED
 
 

@@ -1,4 +1,4 @@
-"""What can go wrong before a simulated machine runs; each text is for people and names the cure."""
+"""What can go wrong before a simulated machine runs; each text is for people and names the fix."""
 
 from __future__ import annotations
 
@@ -14,8 +14,7 @@ class SpecError(SimulatorError):
 
 
 class FaultError(SimulatorError):
-    """A fault is unknown, or its value is wrong, or it cannot be injected where it was asked
-    for."""
+    """A fault is unknown, or its value is wrong, or it cannot be injected as asked."""
 
 
 class SimulatorMissing(SimulatorError):  # noqa: N818  # the name states the fault
@@ -34,7 +33,7 @@ class RealDriverMapped(SimulatorError):  # noqa: N818  # the name states the fau
     """The process has the real libcuda.so.1 mapped, or would have."""
 
 
-def with_caret(text: str, column: int, fault: str, cure: str) -> str:
+def with_caret(text: str, column: int, fault: str, fix: str) -> str:
     """The input with a caret under the fault, then what to write instead.
 
     >>> print(with_caret("0x16GiB", 0, "0 GPUs", "1 to 64"))
@@ -43,4 +42,4 @@ def with_caret(text: str, column: int, fault: str, cure: str) -> str:
       ^
     1 to 64
     """
-    return f"{fault}\n  {text}\n  {' ' * column}^\n{cure}"
+    return f"{fault}\n  {text}\n  {' ' * column}^\n{fix}"

@@ -1,9 +1,8 @@
 """The faults that can be injected into a simulated machine, and their translation for the
 simulated libraries.
 
-A fault is written NAME[=VALUE][@GPU]; GPU is a number in PCI order, where the fault concerns GPUs.
-What TensorFlow makes of each (some hang, flood the log or crash) is what diagnoses and isolation
-are tested with.
+A fault is written NAME[=VALUE][@GPU]; GPU is a number in PCI order, if the fault concerns GPUs.
+Diagnosis and isolation are tested with what they do to TensorFlow: it may hang, flood the log or crash.
 """
 
 from __future__ import annotations
@@ -92,7 +91,7 @@ def _library(value: str) -> Fault:
         name for name in SONAMES if name.lower().removeprefix("lib").split(".so")[0] == wanted
     ]
     if len(matches) != 1:
-        raise FaultError(f"{value!r} is none of the libraries: {', '.join(SONAMES)}")
+        raise FaultError(f"{value!r} is not one of the libraries {', '.join(SONAMES)}")
     return Fault("", removed=(matches[0],))
 
 
@@ -200,7 +199,7 @@ CATALOGUE: Mapping[str, FaultKind] = {
             "context_creation",
             "CODE",
             "46",
-            "no context can be made on the GPU; 46 busy or unavailable, 2 out of memory",
+            "no context can be created on the GPU; 46 busy or unavailable, 2 out of memory",
             _code("cuDevicePrimaryCtxRetain"),
             per_gpu=True,
         ),
@@ -208,7 +207,7 @@ CATALOGUE: Mapping[str, FaultKind] = {
             "stream_creation",
             "CODE",
             "2",
-            "no stream can be made on the GPU",
+            "no stream can be created on the GPU",
             _code("cuStreamCreate"),
             per_gpu=True,
         ),
@@ -232,7 +231,7 @@ CATALOGUE: Mapping[str, FaultKind] = {
             "device_lost_after",
             "N",
             "200",
-            "after N calls on the GPU it has fallen off the bus: all calls fail, NVML's too",
+            "after N calls the GPU has fallen off the bus: all calls fail, also NVML's",
             _lost,
             per_gpu=True,
         ),
@@ -240,7 +239,7 @@ CATALOGUE: Mapping[str, FaultKind] = {
             "slow_call",
             "FUNCTION:SECONDS",
             "",
-            "every call of a CUDA, NVML or library function takes so long",
+            "every call of a CUDA, NVML or library function takes this long",
             _slow_call,
             per_gpu=True,
         ),
@@ -307,7 +306,7 @@ def fault_environment(faults: Iterable[str | Fault]) -> dict[str, str]:
     for fault in parse_faults(faults):
         if fault.removed:
             raise FaultError(
-                f"{fault} removes a library, which only a machine of its own can do; give the fault to the machine"
+                f"{fault} removes a library, which needs a separate machine; give the fault to the machine"
             )
         lines += [f"{key} {value}" for key, value in fault.settings]
         lines += fault.rules

@@ -9,7 +9,7 @@ from gpudiag.simulator.spec import MachineSpec
 
 
 def write(root: Path, spec: MachineSpec) -> None:
-    """Make below ``root`` the files of the machine ``spec``: plain files, where a real machine has devices."""
+    """Create the files of the machine ``spec`` below ``root``: plain files in place of a real machine's devices."""
     version = root / "proc/driver/nvidia/version"
     version.parent.mkdir(parents=True)
     version.write_text(f"NVRM version: NVIDIA UNIX x86_64 Kernel Module  {spec.driver_version}  (simulated)\n")

@@ -68,7 +68,7 @@ def library_directory() -> Path:
         if (place / CORE).exists():
             return place
     if platform.system() != "Linux":
-        raise SimulatorMissing(f"GPUs are simulated on Linux only, and this is {platform.system()}")
+        raise SimulatorMissing(f"GPUs can be simulated on Linux only; this is {platform.system()}")
     reason = next(filter(None, map(_why_not_built, places)), "")
     raise SimulatorMissing(
         f"the simulated CUDA libraries were not built when gpudiag was installed: {reason or NO_REASON}. Install CMake "
@@ -92,7 +92,7 @@ def _why_not_built(place: Path) -> str:
 
 @functools.cache
 def _require_loadable(libraries: Path) -> None:
-    """SimulatorBroken where the loader refuses the libraries that all others stand on.
+    """SimulatorBroken if the loader refuses the libraries that all others need.
 
     They are opened by another process: what is opened here could never be closed again. If that cannot be started, or
     is too slow, they count as good: the processes that are started next say what is wrong with this system.
@@ -112,10 +112,10 @@ def _require_loadable(libraries: Path) -> None:
     except (OSError, subprocess.TimeoutExpired):
         return
     if done.returncode:
-        said = one_line(done.stderr.strip().rpartition("\n")[2].removeprefix("OSError: "))
-        died = f": signal {-done.returncode} ends who opens it" if done.returncode < 0 else ""
+        reason = one_line(done.stderr.strip().rpartition("\n")[2].removeprefix("OSError: "))
+        died = f": signal {-done.returncode} kills a process that opens it" if done.returncode < 0 else ""
         raise SimulatorBroken(
-            f"gpudiag's own simulated CUDA libraries cannot be opened: {said}{died}. They are damaged, or were built "
+            f"gpudiag's own simulated CUDA libraries cannot be opened: {reason}{died}. They are damaged, or were built "
             f"for another system, such as one with a newer C library; {REINSTALL}"
         )
 
@@ -134,7 +134,7 @@ class Machine:
         self.faults = (*self.spec.faults, *parse_faults(faults))
         for fault in self.faults:
             if fault.gpu is not None and fault.gpu >= len(self.spec.gpus):
-                raise FaultError(f"{fault}: there is no such GPU; 0 to {len(self.spec.gpus) - 1}")
+                raise FaultError(f"{fault}: there is no such GPU; the GPUs are 0 to {len(self.spec.gpus) - 1}")
         refuse_too_much_memory(self.spec)
         self._libraries = library_directory()
         _require_loadable(self._libraries)
@@ -170,7 +170,7 @@ class Machine:
             if isinstance(error, OSError):
                 reason = f"{error.strerror or error}: {error.filename}" if error.filename else str(error)
                 raise SimulatorError(
-                    f"the files of the simulated machine cannot be made: {reason}; set TMPDIR to a folder with room"
+                    f"cannot create the files of the simulated machine: {reason}; set TMPDIR to a folder with room"
                 ) from error
             raise
         return self
@@ -291,14 +291,14 @@ def _is_lived_on(machine: Path) -> bool:
 
 
 def refuse_too_much_memory(spec: MachineSpec) -> None:
-    """TensorFlow takes nearly all memory of every GPU at once, so the host must permit that much
+    """TensorFlow takes nearly all memory of every GPU at once, so the host must allow that much
     address space."""
     asked = f"{spec.memory / GIB:.0f} GiB on {len(spec.gpus)} GPUs"
     limit, _ = resource.getrlimit(resource.RLIMIT_AS)
     # 8 GiB: TensorFlow itself maps about 5 GiB (measured, 2.21.0).
     if limit != resource.RLIM_INFINITY and spec.memory + 8 * GIB > limit:
         raise SpecError(
-            f"{asked} need more address space than RLIMIT_AS permits ({limit / GIB:.1f} GiB, of "
+            f"{asked} need more address space than RLIMIT_AS allows ({limit / GIB:.1f} GiB, of "
             "which TensorFlow needs 8); ask for less memory, or raise the limit (ulimit -v)"
         )
     try:

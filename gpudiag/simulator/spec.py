@@ -12,6 +12,7 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
+from gpudiag.plaintext import counted
 from gpudiag.simulator.errors import SimulatorError, SpecError, with_caret
 from gpudiag.simulator.faults import Fault, parse_fault
 from gpudiag.simulator.sizes import GIB, MIB, parse_size
@@ -26,7 +27,7 @@ MAX_MIG_INSTANCES = 7
 COMPUTE_MODES = {"default": 0, "exclusive_thread": 1, "prohibited": 2, "exclusive_process": 3}
 
 GRAMMAR = (
-    "A specification is COUNT[xMEMORY][:PRESET], several joined by commas, for instance\n"
+    "Write COUNT[xMEMORY][:PRESET], or several of these with commas between them, for instance\n"
     "  2    4x16GiB    2x80GiB:H100,1x16GiB:T4\n"
     "or the name of a .toml file."
 )
@@ -77,7 +78,7 @@ class Gpu:
     compute_mode: str = "default"
     mig: int = 0  # MIG instances; 0: MIG mode is off
     context_overhead: int = 400 * MIB  # what a context costs before the first allocation
-    taken: int = 0  # memory held by a foreign process
+    taken: int = 0  # memory that another process holds
     taken_by: int = 1  # and its process id
     numa_node: int = 0
     memory_pools: bool = True  # whether TF_GPU_ALLOCATOR=cuda_malloc_async can work
@@ -94,7 +95,7 @@ class Gpu:
 
 @dataclass(frozen=True)
 class MachineSpec:
-    """A simulated machine. GPUs stand in PCI order, as NVML counts them."""
+    """A simulated machine. Its GPUs are in PCI order, as NVML counts them."""
 
     gpus: tuple[Gpu, ...]
     driver_version: str = "560.35.05"
@@ -116,8 +117,7 @@ class MachineSpec:
             kind = f"{gpu.name}, {gpu.memory / GIB:.1f} GiB"
             kinds[kind] = kinds.get(kind, 0) + 1
         parts = [f"{count}x {kind}" if len(kinds) > 1 else kind for kind, count in kinds.items()]
-        plural = "s" if len(self.gpus) > 1 else ""
-        return f"{len(self.gpus)} simulated GPU{plural} ({'; '.join(parts)})"
+        return f"{counted(len(self.gpus), 'simulated GPU')} ({'; '.join(parts)})"
 
 
 def parse_spec(text: str) -> MachineSpec:
@@ -138,8 +138,8 @@ def parse_spec(text: str) -> MachineSpec:
 _PART = re.compile(r"\s*(?P<count>-?\d+)(?:x(?P<memory>[^:\s]*))?(?::(?P<preset>[^\s]*))?\s*", re.IGNORECASE)
 
 
-def _error(text: str, column: int, fault: str, cure: str = GRAMMAR) -> SpecError:
-    return SpecError(with_caret(text, column, fault, cure))
+def _error(text: str, column: int, fault: str, fix: str = GRAMMAR) -> SpecError:
+    return SpecError(with_caret(text, column, fault, fix))
 
 
 def _parse_part(text: str, part: str, column: int) -> list[Gpu]:
@@ -158,14 +158,14 @@ def _parse_part(text: str, part: str, column: int) -> list[Gpu]:
         try:
             gpu = _from_preset(match["preset"])
         except SpecError as error:
-            fault, _, cure = str(error).partition("; ")
-            raise _error(text, column + match.start("preset"), fault, cure) from None
+            fault, _, fix = str(error).partition("; ")
+            raise _error(text, column + match.start("preset"), fault, fix) from None
     if match["memory"] is not None:
         try:
             gpu = replace(gpu, memory=parse_size(match["memory"]))
         except SpecError as error:
-            fault, _, cure = str(error).partition("; ")
-            raise _error(text, column + match.start("memory"), fault, cure) from None
+            fault, _, fix = str(error).partition("; ")
+            raise _error(text, column + match.start("memory"), fault, fix) from None
     return [gpu] * count
 
 
@@ -192,7 +192,7 @@ def _uuid(kind: str, seed: str) -> str:
 
 
 def _placed(gpus: list[Gpu]) -> tuple[Gpu, ...]:
-    """Every GPU with a PCI bus id and a UUID of its own, in PCI order."""
+    """Every GPU with its own PCI bus id and UUID, in PCI order."""
     used = {gpu.pci_bus_id for gpu in gpus if gpu.pci_bus_id}
     free = (place for bus in range(1, 256) if (place := f"0000:{bus:02x}:00.0") not in used)
     placed = []
@@ -235,7 +235,7 @@ def _machine_from(table: Mapping[str, Any], text: str) -> MachineSpec:
     _refuse_unknown(table, _MACHINE_KEYS, "at the top")
     entries = table.get("gpu", [])
     if not isinstance(entries, list) or not entries:
-        raise SpecError(f"no [[gpu]] table; 1 to {MAX_GPUS} GPUs")
+        raise SpecError(f"there is no [[gpu]] table; write 1 to {MAX_GPUS} GPUs")
     gpus: list[Gpu] = []
     for number, entry in enumerate(entries, 1):
         gpus += _gpus_from(entry, f"in [[gpu]] number {number}")
@@ -248,7 +248,7 @@ def _machine_from(table: Mapping[str, Any], text: str) -> MachineSpec:
             raise SpecError(f"two GPUs have the same {what}, {twice[0]}; give each its own")
     faults = table.get("faults", [])
     if not isinstance(faults, list) or not all(isinstance(fault, str) for fault in faults):
-        raise SpecError('faults must be a list of texts, for instance faults = ["cuinit=802"]')
+        raise SpecError('faults must be a list of strings, for instance faults = ["cuinit=802"]')
     files = table.get("files", {})
     if not isinstance(files, dict) or not all(map(_is_file, files.items())):
         raise SpecError(
@@ -289,7 +289,7 @@ def _text(value: object, pattern: str, key: str, example: str) -> str:
 
 def _number(value: object, low: int, high: int, key: str) -> int:
     if isinstance(value, bool) or not isinstance(value, int) or not low <= value <= high:
-        raise SpecError(f"{key} = {value!r} is not possible; {low} to {high}")
+        raise SpecError(f"{key} = {value!r} is not possible; write {low} to {high}")
     return value
 
 
@@ -299,7 +299,7 @@ def _within(low: int, high: int) -> Callable[[object, str], int]:
 
 def _name(value: object, key: str) -> str:
     if not isinstance(value, str) or not 0 < len(value) <= 100 or not value.isprintable():
-        raise SpecError(f"{key} = {value!r} is not possible; 1 to 100 printable characters")
+        raise SpecError(f"{key} = {value!r} is not possible; write 1 to 100 printable characters")
     return value if value.startswith("Simulated ") else f"Simulated {value}"
 
 
@@ -326,13 +326,13 @@ def _gpu_uuid(value: object, key: str) -> str:
 
 def _mode(value: object, key: str) -> str:
     if not isinstance(value, str) or value not in COMPUTE_MODES:
-        raise SpecError(f"{key} = {value!r} is not known; {', '.join(COMPUTE_MODES)}")
+        raise SpecError(f"{key} = {value!r} is not known; write one of {', '.join(COMPUTE_MODES)}")
     return value
 
 
 def _switch(value: object, key: str) -> bool:
     if not isinstance(value, bool):
-        raise SpecError(f"{key} is true or false")
+        raise SpecError(f"{key} = {value!r} is not possible; write true or false")
     return value
 
 
@@ -365,9 +365,9 @@ def _gpus_from(entry: object, where: str) -> list[Gpu]:
     count = changes.pop("count", 1)
     gpu = replace(gpu, **changes)
     if gpu.mig and gpu.compute_capability < (8, 0):
-        raise SpecError(f"mig needs compute capability 8.0 or later, {where} has less")
+        raise SpecError(f"mig needs compute capability 8.0 or later; the GPU {where} has less")
     if gpu.taken > gpu.memory:
-        raise SpecError(f"taken is more than the memory, {where}")
+        raise SpecError(f"taken is more than memory {where}")
     if count > 1 and (gpu.pci_bus_id or gpu.uuid):
         raise SpecError(f"pci_bus_id and uuid belong to one GPU, but count is {count} {where}")
     return [gpu] * count

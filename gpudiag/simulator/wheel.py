@@ -19,7 +19,7 @@ def _tensorflow_directory() -> Path | None:
 
 
 def cpu_only_tensorflow() -> str:
-    """What to say where this interpreter's TensorFlow is a build without CUDA, or nothing.
+    """What to say if this interpreter's TensorFlow is a build without CUDA; otherwise nothing.
 
     It is not imported.
     """
@@ -30,7 +30,7 @@ def cpu_only_tensorflow() -> str:
         build_info = (directory / "python/platform/build_info.py").read_text()
     except OSError:
         return (
-            f"{directory} is imported as tensorflow, and is not TensorFlow: rename it, take its folder out of "
+            f"{directory} is imported as tensorflow, but is not TensorFlow: rename it, remove its folder from "
             "PYTHONPATH, or run gpudiag in another folder"
         )
     if re.search(r"'is_cuda_build'[,:] *True", build_info):
@@ -43,7 +43,7 @@ def cpu_only_tensorflow() -> str:
 
 
 def require_cuda_wheel() -> None:
-    """CudaWheelMissing where this interpreter's TensorFlow cannot see a GPU, simulated or not."""
+    """CudaWheelMissing if this interpreter's TensorFlow cannot see a GPU, simulated or not."""
     if _tensorflow_directory() is None:
         raise CudaWheelMissing("TensorFlow is not installed in this Python: pip install tensorflow")
     fault = cpu_only_tensorflow()

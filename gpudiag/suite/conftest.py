@@ -46,7 +46,7 @@ class Catalogue(pytest.File):
         yield VerdictItem.from_parent(self, name="verdict")
 
 
-_WITHOUT = "No GPU is here, so nothing was verified. If that is meant to be, leave this item out: -k 'not verdict'"
+_WITHOUT = "This machine has no GPU, so nothing was verified. If you expect none, deselect this item: -k 'not verdict'"
 
 
 class _Item(pytest.Item):

@@ -180,7 +180,7 @@ def test_what_outlives_a_child_is_killed_and_its_result_counts(function: str, fr
     assert ended.value == b'"done"'
     assert is_gone(pid_file)
     if function != "leaves_a_grandchild":  # that one died with its process group
-        assert "killed 1 process(es) that outlived it" in ended.stderr
+        assert "killed 1 process left by it" in ended.stderr
 
 
 def test_a_killed_server_breaks_its_row_and_is_started_again(pid_file: Path) -> None:

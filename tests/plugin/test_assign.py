@@ -189,9 +189,9 @@ def test_eight_workers_share_two_gpus_evenly_and_with_a_limit(suite: Suite) -> N
 @pytest.mark.parametrize(
     ("arguments", "words"),
     [
-        (("-n", "3", "--gpudiag-assign=device"), "3 workers, and 2 devices to give them"),
-        (("-n", "4", "--gpudiag-memory=6GiB"), "2 worker(s) with 6 GiB each"),
-        (("-n", "32"), "32 workers on 2 GPU(s) leave each"),
+        (("-n", "3", "--gpudiag-assign=device"), "there are 3 workers and 2 devices. Use -n 2"),
+        (("-n", "4", "--gpudiag-memory=6GiB"), "2 workers with 6 GiB each"),
+        (("-n", "32"), "with 32 workers on 2 GPUs, each gets only"),
     ],
 )
 def test_more_workers_than_fit_are_refused(arguments: tuple[str, ...], words: str, suite: Suite) -> None:
@@ -289,7 +289,7 @@ def test_two_sessions_on_one_machine_do_not_take_the_same_device(
         "-n", "1", "--gpudiag-assign=device", "--gpudiag-wait=0.5", RECORD=str(suite.folder / "last"), **on(here)
     )
     assert third.status == pytest.ExitCode.USAGE_ERROR
-    assert "1 of 2 GPUs are needed, and for 0.5 s other runs" in third.err
+    assert "1 of 2 GPUs are needed, but for 0.5 s other runs" in third.err
 
     sessions[0].send_signal(signal.SIGKILL)  # its worker goes with it, and the device is free
     sessions[0].communicate(timeout=30)
@@ -408,7 +408,7 @@ def test_a_run_says_what_it_gave_to_whom_and_leaves_nothing_behind(suite: Suite)
     done = suite("-n", "2", "--gpudiag-simulate=2x8GiB")
     assert done.status == 0, done
     assert "gpudiag: SIMULATED GPUs; 2 x Simulated GPU, 8 GiB; driver 560.35.05; tensorflow " in done.out
-    assert "gpudiag: 2 workers, each with a GPU of its own" in done.out
+    assert "gpudiag: 2 workers, each with a separate GPU" in done.out
     assert [path.name for path in suite.gpudiag.temporary.iterdir() if path.name.startswith("gpudiag")] == []
 
 

@@ -163,7 +163,7 @@ def test_what_goes_wrong_stays_with_its_test(
     assert "no result within 1 s" in tests["test_hangs"]
     assert "exited with status 0 without a result" in tests["test_leaves"]
     assert "wrote more than 64 MiB" in tests["test_floods"]
-    assert "left 1 process(es) running, now killed: sleep 1234" in tests["test_leaves_a_child"]
+    assert "left 1 process running, now killed: sleep 1234" in tests["test_leaves_a_child"]
     assert "running, now killed" in tests["test_leaves_a_daemon"]
     assert "the fork server died" in tests["test_kills_its_parent"]
     assert ran.tests["test_passes"].properties == {"own": "value"}
@@ -279,7 +279,7 @@ def test_no_tensorflow_is_named_where_there_is_none(suite: Suite, plain: None) -
 BAD = {
     "timeout=0": "gpudiag_isolated: timeout=0 is not a number of seconds above 0",
     "timeout='long'": "gpudiag_isolated: timeout='long' is not a number",
-    "30": "gpudiag_isolated: takes no argument but timeout, such as timeout=60, and was given 30",
+    "30": "gpudiag_isolated: takes no argument but timeout, such as timeout=60, but was given 30",
     "seconds=3": "was given seconds=3",
 }
 
@@ -320,7 +320,7 @@ def test_a_test_that_is_not_there_the_second_time(suite: Suite, plain: None) -> 
     )
     ran = suite()
     assert ran.outcomes() == {"test_one": "error"}, str(ran)
-    assert "it was not run to its end" in ran.tests["test_one"].message
+    assert "it did not run to its end in its separate process" in ran.tests["test_one"].message
     assert "test_all.py::test_one" in ran.tests["test_one"].message
 
 

@@ -82,8 +82,8 @@ BAD = {
     "memory=1.5": "memory=1.5 is not a size",
     "capability=8": "capability=8 is not a compute capability, such as (8, 0)",
     "capability=(8, '0')": "capability=(8, '0') is not",
-    "2": "2: there are count=, memory= and capability=, by name",
-    "gpus=2": "gpus: there are count=, memory= and capability=, by name",
+    "2": "2 is not an argument: write count=, memory= or capability=, by name",
+    "gpus=2": "gpus is not an argument: write count=, memory= or capability=, by name",
 }
 
 

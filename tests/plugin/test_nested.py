@@ -136,7 +136,7 @@ def test_an_inner_session_uses_what_the_outer_one_was_given(
 @pytest.mark.parametrize(
     ("inner", "changed", "words"),
     [
-        ("-n 2 --gpudiag-assign=device", {}, "2 workers, and 1 device to give them"),
+        ("-n 2 --gpudiag-assign=device", {}, "there are 2 workers and 1 device. Use -n 1"),
         ("", {"CUDA_VISIBLE_DEVICES": "{other}"}, "for other tests; this process may use GPU-"),
     ],
     ids=["more", "another"],

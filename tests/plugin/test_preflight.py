@@ -25,7 +25,7 @@ def test_a_check_that_fails_ends_the_session_with_its_cause_once_and_before_any_
     assert done.status == 1, done
     assert done.out.count("(proved; tensorflow_missing)") == 1
     assert "gpudiag: check FAIL" in done.err
-    assert "--gpudiag-warn runs the tests all the same" in done.err
+    assert "to run the tests anyway, add --gpudiag-warn" in done.err
     assert "created:" not in done.out
     assert done.tests == {}
 
@@ -39,7 +39,7 @@ def test_with_warn_it_is_said_and_what_is_required_and_lacking_fails_test_by_tes
     simulated = machine("2x8GiB").environment(suite.gpudiag.environment)
     done = suite("--gpudiag-require-gpus=2", "--gpudiag-warn", **simulated, CUDA_VISIBLE_DEVICES="1,7")
     assert done.status == 1, done
-    assert "going on all the same (--gpudiag-warn)" in done.out
+    assert "gpudiag: the tests run anyway (--gpudiag-warn)" in done.out
     assert "0 GPU(s) in scope, 2 required" in done.out
     assert done.outcomes() == {"test_two": "error", "test_nothing": "passed"}
     reason = "needs 2 GPUs; here: 1 GPU (--gpudiag-require-gpus makes this a failure)"
@@ -54,7 +54,7 @@ def test_a_run_in_which_no_gpu_test_ran_fails(suite: Suite, machine: Callable[[s
     done = suite(*arguments, **simulated)
     assert done.status == 1, done
     assert done.outcomes() == {"test_nothing": "passed"}
-    assert "FAILED: no GPU test ran, and --gpudiag-require-gpus=1 demands one" in done.out
+    assert "FAILED: no GPU test ran, but --gpudiag-require-gpus=1 requires one" in done.out
     suite.write("test_gpu.py", "import pytest\n@pytest.mark.gpudiag_gpus\ndef test_gpu(): ...\n")
     assert suite(*arguments, **simulated).status == 0
 
@@ -79,7 +79,7 @@ def test_simulated_gpus_satisfy_a_requirement_only_where_the_command_line_asks_f
         (("--gpudiag-memory=nix",), {}, "--gpudiag-memory: 'nix' is not a size; write 16GiB, 512MiB"),
         (("--gpudiag-require-gpus=-1",), {}, "--gpudiag-require-gpus: '-1' is not a number of GPUs. Write a whole"),
         (("--gpudiag-assign=all",), {}, "--gpudiag-assign: 'all' is not known. Write device, share or none."),
-        (("--gpudiag-assign=none", "--gpudiag-memory=2GiB"), {}, "Leave one of them out."),
+        (("--gpudiag-assign=none", "--gpudiag-memory=2GiB"), {}, "Remove one of the two."),
         (("--gpudiag-simulate=0",), {}, "--gpudiag-simulate: 0 GPUs cannot be simulated"),
         (("--gpudiag-wait=soon",), {}, "--gpudiag-wait: 'soon' is not a number of seconds"),
         ((), {"GPUDIAG_PYTEST": "perhaps"}, "GPUDIAG_PYTEST: 'perhaps' is neither true nor false"),

@@ -255,7 +255,7 @@ def test_cpu_wheel_is_named(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> 
     with pytest.raises(CudaWheelMissing, match="the CUDA wheel is needed"):
         require_cuda_wheel()
     (package / "python/platform/build_info.py").unlink()
-    with pytest.raises(CudaWheelMissing, match=f"{package} is imported as tensorflow, and is not TensorFlow"):
+    with pytest.raises(CudaWheelMissing, match=f"{package} is imported as tensorflow, but is not TensorFlow"):
         require_cuda_wheel()
 
 

@@ -86,7 +86,9 @@ def test_a_machine_that_cannot_be_made_is_said_in_a_sentence(
     monkeypatch.setattr("tempfile.tempdir", str(folder))
     prepare(folder)
     machine = Machine(cards(1))
-    with pytest.raises(SimulatorError, match=rf"cannot be made: {reason}: .*set TMPDIR"):
+    with pytest.raises(
+        SimulatorError, match=rf"cannot create the files of the simulated machine: {reason}: .*set TMPDIR"
+    ):
         machine.__enter__()
     assert [file.name for file in tmp_path.iterdir() if file.is_dir()] == []
 
