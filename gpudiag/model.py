@@ -376,7 +376,7 @@ class Report(Record):
 
     @property
     def is_log_alone(self) -> bool:
-        """True where a program's log is all that was looked at: nothing is said of a machine."""
+        """True if only a program's log was looked at: nothing is known about a machine."""
         return bool(self.lines) and not self.rows and isinstance(self.facts.system, Unknown)
 
     @property
