@@ -9,7 +9,7 @@ from collections.abc import Iterable
 from gpudiag.hostfacts import Facts, Unknown
 from gpudiag.missing import missing_gpus
 from gpudiag.model import Broken, Diagnosis, Finding, Gpu, Judged, Report, RootCause, Row, Skipped, Stage, Sure, Verdict
-from gpudiag.plaintext import one_line, plain
+from gpudiag.plaintext import counted, one_line, plain
 
 NO_CAUSE = "No cause was found: TensorFlow lists its GPUs here"
 MOST_PLACEMENTS = 8
@@ -100,7 +100,7 @@ def machine(report: Report) -> tuple[tuple[str, str], ...]:
     facts = report.facts
     if report.is_log_alone:
         return (
-            ("log", f"{len(report.lines)} lines; nothing of this machine was looked at"),
+            ("log", f"{counted(len(report.lines), 'line')}; nothing of this machine was looked at"),
             ("of", one_line(report.diagnosis.origin) or "a program that does not say which TensorFlow it used"),
         )
     gpus = [(f"GPU {gpu.index}", _gpu(gpu)) for gpu in report.gpus] or [("GPUs", _no_gpus(facts))]
@@ -196,10 +196,10 @@ def cause(one: RootCause) -> list[tuple[str, str]]:
 
 def summary(report: Report) -> str:
     """Return what follows the verdict: ``9 passed, 1 warned, 7 skipped; exit status 5; 3.2 s``."""
-    return f"{counted(report)}; exit status {report.exit_code}; {report.duration_s:.1f} s"
+    return f"{outcome_counts(report)}; exit status {report.exit_code}; {report.duration_s:.1f} s"
 
 
-def counted(report: Report) -> str:
+def outcome_counts(report: Report) -> str:
     """Return how many rows there are of each outcome: ``9 passed, 1 warned, 7 skipped``."""
     counts = (f"{number} {_COUNTED.get(status, status)}" for status, number in report.counts.items())
     return ", ".join(counts) or "no probe ran"

@@ -105,7 +105,7 @@ class VerdictItem(_Item):
         from gpudiag.report import words
 
         report = _report(self.session)
-        said = f"{report.verdict.value}: {words.counted(report)}"
+        said = f"{report.verdict.value}: {words.outcome_counts(report)}"
         self.add_report_section("call", "gpudiag", said)
         if report.exit_code:
             causes = [f"{name}: {text}" for cause in report.diagnosis.causes for name, text in words.cause(cause)]
