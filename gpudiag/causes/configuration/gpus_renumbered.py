@@ -10,9 +10,9 @@ from __future__ import annotations
 
 from gpudiag.cause import Cause, Match, Matches, Program
 from gpudiag.causes.shared.visibility import MASK, table
-from gpudiag.hostfacts import Facts
+from gpudiag.hostfacts import Facts, Unknown
 from gpudiag.knowledge.messages.placement import DEVICE_NOT_SATISFIED, INDEX_NOT_VISIBLE, NO_DEVICE_FOR_SPEC
-from gpudiag.model import Severity
+from gpudiag.model import Severity, Sure
 from gpudiag.scope import gpus_in_scope
 
 CAUSE = Cause(
@@ -28,8 +28,11 @@ def find(facts: Facts, program: Program) -> Matches:
     for asked in program.all(INDEX_NOT_VISIBLE, DEVICE_NOT_SATISFIED, NO_DEVICE_FOR_SPEC):
         number = asked["number"]
         if not number or 0 < gpus <= int(number):  # where no GPU is seen, that is the cause, and not the number
-            yield Match(
-                evidence=(f"log: {asked.text}", f"{MASK}={facts.variables.get(MASK, '(not set)')}"),
-                figures={"asked": number or asked["asked"], "table": table(facts)},
-            )
+            asked_for = number or asked["asked"]
+            if isinstance(facts.environment, Unknown):
+                numbers = "it counts those that it lists: tf.config.list_physical_devices('GPU')"
+                yield Match((f"log: {asked.text}",), Sure.LIKELY, {"asked": asked_for, "table": numbers})
+            else:
+                mask = f"{MASK}={facts.variables.get(MASK, '(not set)')}"
+                yield Match((f"log: {asked.text}", mask), figures={"asked": asked_for, "table": table(facts)})
             return

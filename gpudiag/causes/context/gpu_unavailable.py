@@ -40,12 +40,10 @@ def find(evidence: Evidence) -> Matches:
     failing = failing_gpus(evidence)
     reset = reset_command(evidence, [gpu.index for gpu in failing])
     other, change = choose_others(evidence, failing) if failing else ("", None)
+    processes = sum(len(computing(device)) for _, device in devices)
+    looked_at = ("compute mode: default", f"processes: {processes}") if devices else ()
     yield Match(
-        evidence=(
-            words,
-            "compute mode: default",
-            f"processes: {sum(len(computing(device)) for _, device in devices)}",
-        ),
+        evidence=(words, *looked_at),
         sure=Sure.POSSIBLE,
         figures={"who": _named(failing) or "a GPU", "reset": reset, "other": other},
         change=change,

@@ -50,8 +50,9 @@ def find(evidence: Evidence) -> Matches:
         gpu.uuid for gpu in gpus_in_scope(evidence.facts) if gpu.pci_bus_id in {d.pci_bus_id for d in free}
     )
     other = f"export CUDA_VISIBLE_DEVICES={uuids}  # or another GPU" if uuids else hidden_and_free(evidence)
+    nobody = ["NVML shows nobody who holds it now"] if evidence.facts.nvml_devices else []
     yield Match(
-        evidence=(*(here or said), *(map(holders, taken) if taken else ["NVML shows nobody who holds it now"])),
+        evidence=(*(here or said), *(map(holders, taken) if taken else nobody)),
         sure=(Sure.PROVED if here else Sure.LIKELY) if taken else Sure.POSSIBLE,
         figures={
             "who": f"process {', '.join(dict.fromkeys(pids))}" if pids else "another process",
