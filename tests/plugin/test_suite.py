@@ -53,7 +53,7 @@ def test_a_machine_without_a_gpu_is_not_green(suite: Suite) -> None:
     assert outcomes["memory.growth"] == "skipped"
     assert outcomes["verdict"] == "failure"
     assert "NOT VERIFIED" in ran.tests["verdict"].message
-    assert "leave this item out: -k 'not verdict'" in ran.tests["verdict"].message
+    assert "deselect this item: -k 'not verdict'" in ran.tests["verdict"].message
 
 
 def test_the_verdict_knows_how_many_gpus_are_required(suite: Suite, plain: None) -> None:

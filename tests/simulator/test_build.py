@@ -123,7 +123,7 @@ def test_the_suite_does_not_run_without_the_simulator(installed: Path) -> None:
 @pytest.mark.parametrize("library", [machine.CORE, machine.KERNELS])
 @pytest.mark.parametrize(
     ("damage", "reason"),
-    [(_cut, "signal 7 ends"), (lambda _: b"", "file too short"), (_from_a_newer_system, "`GLIBC_9.9.9' not found")],
+    [(_cut, "signal 7 kills"), (lambda _: b"", "file too short"), (_from_a_newer_system, "`GLIBC_9.9.9' not found")],
     ids=["cut", "empty", "newer C library"],
 )
 def test_libraries_that_cannot_be_opened(
