@@ -1,6 +1,6 @@
 """GPU configuration diagnostics and test harness for TensorFlow.
 
-PYTEST_DONT_REWRITE: whoever imports gpudiag before pytest is not to be warned of it; no assertion here is a test's.
+PYTEST_DONT_REWRITE: anyone who imports gpudiag before pytest is not to be warned of it; no assertion here is a test's.
 """
 
 __version__ = "0.1.0"

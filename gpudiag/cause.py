@@ -8,8 +8,8 @@ looks::
     def find(evidence: Evidence, driver: DriverFacts, program: Program) -> Matches: ...
 
 It is given what the types of its parameters ask for (:data:`GIVEN`), and is not called while one of them is not known.
-It judges causes, not the texts of examples: a message of a log is evidence where nothing else shows the fault. Examples
-are in ``tests/examples/``.
+It judges causes, not the texts of examples: a message of a log is evidence only if nothing else shows the fault.
+Examples are in ``tests/examples/``.
 """
 
 from __future__ import annotations
@@ -23,9 +23,14 @@ from typing import Any, TypeVar, get_type_hints
 
 import msgspec
 
-from gpudiag import catalogue
-from gpudiag.hostfacts import (
+from gpudiag.knowledge.log_lines import Log
+from gpudiag.knowledge.message import Message
+from gpudiag.knowledge.origin import Origin
+from gpudiag.model.diagnosis import Bisection, Confidence, FixAttempt, RootCause, Stage
+from gpudiag.model.facts import (
+    CallFacts,
     ContainerFacts,
+    CudaFacts,
     DeviceNodeFacts,
     DriverFacts,
     EnvironmentFacts,
@@ -34,15 +39,13 @@ from gpudiag.hostfacts import (
     NvmlFacts,
     SystemFacts,
     TensorflowFacts,
+    TriedFacts,
     Unknown,
 )
-from gpudiag.knowledge.message import Message
-from gpudiag.log import Log
-from gpudiag.model import Figure, Finding, Gpu, Judged, Limits, RootCause, Row, Severity, Stage, Sure, Trial
-from gpudiag.origin import Origin
-from gpudiag.plaintext import with_names
+from gpudiag.model.report import Figure, Finding, Gpu, Judged, Limits, Row, Severity
 from gpudiag.probe import Reading
 from gpudiag.probes.discovery import trace
+from gpudiag.text import with_names
 
 TRACE = "discovery.trace"
 
@@ -54,11 +57,35 @@ class Variables(dict[str, str]):
 
 
 class Program(Log):
-    """The log of the user's own program; empty where none was given."""
+    """The log of the user's own program; empty if none was given."""
+
+
+class EveryLog(Log):
+    """Every line that there is: of the user's program, and of each child."""
+
+
+class Unprovoked(Log):
+    """Of these: the lines of the user's program, and of discovery's probes, which provoke no fault."""
+
+
+class Listing(Log):
+    """What TensorFlow printed when it was started as the user's own programs are."""
+
+
+class Gpus(tuple[Gpu, ...]):
+    """The GPUs in scope."""
+
+    __slots__ = ()
+
+
+class Rows(tuple[Row, ...]):
+    """The rows of the report."""
+
+    __slots__ = ()
 
 
 class LogAlone(Program):
-    """The same where nothing is known of the machine that wrote it; else facts say more than its lines."""
+    """The same if nothing is known of the machine that wrote it; else facts say more than its lines."""
 
 
 @dataclass(frozen=True)
@@ -70,22 +97,15 @@ class Evidence:
     """The GPUs in scope."""
     rows: tuple[Row, ...] = ()
     lines: tuple[str, ...] = ()
-    """Of the log of the user's own program, where it was given."""
+    """Of the log of the user's own program, if it was given."""
+    limits: Limits = field(default_factory=Limits)
+    """What the caller demands."""
+    bisection: Bisection | None = None
+    """What came of trying other environments, if that found something."""
 
     def found(self, probe: str, kind: str) -> tuple[Finding, ...]:
-        """Return the findings of this kind that the probe makes, on any device.
-
-        A probe of the host judges the facts, which are always here, whether or not it was chosen to be run.
-        """
-        if probe.startswith("host."):
-            if probe not in self._of_the_host:
-                self._of_the_host[probe] = catalogue.get(probe).judge(None, self.facts, Limits()).findings
-            return tuple(one for one in self._of_the_host[probe] if one.kind == kind)
+        """Return the findings of this kind that the probe made, on any device."""
         return tuple(one for row in self.rows if row.probe == probe for one in row.findings if one.kind == kind)
-
-    @cached_property
-    def _of_the_host(self) -> dict[str, tuple[Finding, ...]]:
-        return {}
 
     def readings(self, probe: str, kind: type[_R]) -> tuple[_R, ...]:
         """Return the readings of the probe, on any device; one that does not fit it, as of another version, is none."""
@@ -98,7 +118,7 @@ class Evidence:
 
     @cached_property
     def trace(self) -> trace.Reading | None:
-        """How TensorFlow's listing went, started as the user's own programs are; None where it gave no reading."""
+        """How TensorFlow's listing went, started as the user's own programs are; None if it gave no reading."""
         return next(iter(self.readings(TRACE, trace.Reading)), None)
 
     @cached_property
@@ -108,7 +128,7 @@ class Evidence:
 
     @cached_property
     def origin(self) -> Origin:
-        """Where that log comes from."""
+        """What is known about the origin of that log."""
         facts = self.facts.tensorflow
         installed = () if isinstance(facts, Unknown) else facts.distributions
         return Origin(self.lines, installed[0].version if installed else "")
@@ -119,28 +139,37 @@ class Evidence:
         return isinstance(self.facts.system, Unknown) and isinstance(self.facts.driver, Unknown) and not self.rows
 
     @cached_property
-    def listing(self) -> Log:
-        """What TensorFlow said when it was started as the user's own programs are."""
-        return Log(line.text for line in self.trace.lines) if self.trace is not None else Log(())
+    def listing(self) -> Listing:
+        """What TensorFlow printed when it was started as the user's own programs are."""
+        return Listing(line.text for line in self.trace.lines) if self.trace is not None else Listing(())
 
     @cached_property
-    def log(self) -> Log:
+    def log(self) -> EveryLog:
         """Every line that there is: of the user's program, and of each child."""
-        return Log((*self.lines, *(line for row in self.rows for line in row.log)))
+        return EveryLog((*self.lines, *(line for row in self.rows for line in row.log)))
 
     @cached_property
-    def unprovoked(self) -> Log:
+    def unprovoked(self) -> Unprovoked:
         """Of the log: the lines of the user's program, and of discovery's probes, which provoke no fault."""
-        return Log((*self.lines, *(line for row in self.rows if row.area == "discovery" for line in row.log)))
+        return Unprovoked((*self.lines, *(line for row in self.rows if row.area == "discovery" for line in row.log)))
 
 
 GIVEN: dict[type, Callable[[Evidence], Any]] = {
     Evidence: lambda evidence: evidence,
     Facts: lambda evidence: evidence.facts,
+    Limits: lambda evidence: evidence.limits,
+    Bisection: lambda evidence: evidence.bisection,
     Program: lambda evidence: evidence.program,
+    EveryLog: lambda evidence: evidence.log,
+    Unprovoked: lambda evidence: evidence.unprovoked,
+    Listing: lambda evidence: evidence.listing,
+    Gpus: lambda evidence: Gpus(evidence.gpus),
+    Rows: lambda evidence: Rows(evidence.rows),
     LogAlone: lambda evidence: LogAlone(evidence.lines) if evidence.is_log_alone else None,
     Origin: lambda evidence: evidence.origin,
     Variables: lambda evidence: Variables(evidence.facts.variables),
+    CudaFacts: lambda evidence: evidence.facts.cuda,
+    CallFacts: lambda evidence: evidence.facts.calls,
     ContainerFacts: lambda evidence: evidence.facts.container,
     DeviceNodeFacts: lambda evidence: evidence.facts.device_nodes,
     DriverFacts: lambda evidence: evidence.facts.driver,
@@ -149,6 +178,7 @@ GIVEN: dict[type, Callable[[Evidence], Any]] = {
     NvmlFacts: lambda evidence: evidence.facts.nvml,
     SystemFacts: lambda evidence: evidence.facts.system,
     TensorflowFacts: lambda evidence: evidence.facts.tensorflow,
+    TriedFacts: lambda evidence: evidence.facts.tried,
     trace.Reading: lambda evidence: evidence.trace,
 }
 """What the type of a parameter asks for; ``Unknown`` and None are what is not known.
@@ -164,17 +194,17 @@ class Match:
 
     evidence: tuple[str, ...]
     """What was seen, each a line for a person."""
-    sure: Sure = Sure.PROVED
+    sure: Confidence = Confidence.PROVED
     figures: dict[str, Figure] = field(default_factory=dict)
     """Put into the texts of the cause."""
     change: dict[str, str | None] | None = None
-    """The line :attr:`Cause.tried` of the fix as a change of variables, where it is one: it is tried."""
+    """The line :attr:`Cause.tried` of the fix as a change of variables, if it is one: it is tried."""
     stage: Stage | None = None
-    """The first stage that it breaks on this machine, where that is not the cause's own."""
+    """The first stage that it breaks on this machine, if that is not the cause's own."""
     fix: tuple[str, ...] = ()
     """In place of the cause's own, with its figures put in."""
     url: str = ""
-    """Where more is said of it, where that is not the cause's own."""
+    """A page about it, if that is not the cause's own."""
 
 
 Matches = Iterator[Match]
@@ -189,21 +219,27 @@ class Cause:
     begins with it is a sentence: each can be pasted. A line that comes out empty is left out."""
     url: str
     severity: Severity = Severity.FAIL
+    finding: str = ""
+    """``host.<row>.<kind>``: the row of the host that shows it, and its name there; reports have had that name since
+    schema 1. A row of the host is a view: of the causes that the facts alone show."""
+    row_only: bool = False
+    """True: it is shown in that row and not in the diagnosis. It is a sign that other causes explain, or worth knowing
+    though TensorFlow works."""
     views: tuple[str, ...] = ()
-    """Findings, as ``<area>.<probe>.<kind>``, that tell of the same fault: where it is found they give its command."""
+    """Other findings, as ``<area>.<probe>.<kind>``, that this explains: if it is found, they give its command."""
     unless: tuple[str, ...] = ()
-    """Causes that say more: where one of them is found, this one is not."""
+    """Causes that say more: if one of them is found, this one is not."""
     tried: int = 0
     """Which line of the fix is the change of a match."""
     needs_gpu: bool = True
-    """False: it may be the cause where no NVIDIA GPU can be seen, too, as in a container that was given none."""
+    """False: it may be the cause if no NVIDIA GPU can be seen, too, as in a container that was given none."""
     last_resort: bool = False
-    """True: it says what is known where no other cause is found, and counts only there."""
+    """True: it says what is known if no other cause is found, and counts only there."""
     general: bool = False
     """True: it says what a message of the log says by itself. A cause that looks for that message, or shows that line,
-    says more: where one is found, a match of this one whose evidence begins with the line is not."""
+    says more: if one is found, a match of this one whose evidence begins with the line is not."""
     symptom: bool = False
-    """True: it follows from another cause, which comes before it where that was found."""
+    """True: it follows from another cause, which comes before it if that was found."""
     shown: dict[str, str] = field(default_factory=dict)
     """For a line of the fix that is but a figure, and is another on each machine: what it may be."""
 
@@ -236,29 +272,42 @@ class Known:
         return tuple(hints[name] for name in inspect.signature(self.find).parameters)
 
     def causes(self, evidence: Evidence) -> Iterator[RootCause]:
-        """Yield a root cause for each match."""
+        """Yield a cause for each match."""
+        return (self.cause_of(match, evidence) for match in self.matches(evidence))
+
+    def cause_of(self, match: Match, evidence: Evidence) -> RootCause:
+        """Return the cause that a match is on the machine of this evidence."""
         declared = self.declared
-        for match in self.matches(evidence):
-            fix = list(match.fix) or [line.format(**match.figures) for line in declared.fix]
-            trial = None if match.change is None else Trial(match.change, line=fix[declared.tried])
-            seen = match.evidence
-            inside = evidence.facts.set_by_python
-            for name in (match.change or {}).keys() & inside.keys():  # then no shell can change it
-                trial = None
-                file = inside[name] or "the sitecustomize.py, usercustomize.py or .pth file"
-                fix[declared.tried] = f"# take {name} out of {file}, which sets it whenever Python starts"
-                fix = [line for line in fix if not line.startswith(f"export {name}=")]
-                seen = (*seen, f"{name} is set in a Python that was started without it, too")
-            yield RootCause(
-                rule=self.id,
-                stage=match.stage or self.stage,
-                sure=match.sure,
-                cause=self.cause.format(**match.figures),
-                evidence=seen,
-                fix=tuple(filter(None, fix)),
-                url=match.url or declared.url,
-                trial=trial,
-            )
+        fix = list(match.fix) or [line.format(**match.figures) for line in declared.fix]
+        trial = None if match.change is None else FixAttempt(match.change, line=fix[declared.tried])
+        seen = match.evidence
+        inside = evidence.facts.set_by_python
+        for name in (match.change or {}).keys() & inside.keys():  # then no shell can change it
+            trial = None
+            file = inside[name] or "the sitecustomize.py, usercustomize.py or .pth file"
+            fix[declared.tried] = f"# take {name} out of {file}, which sets it whenever Python starts"
+            fix = [line for line in fix if not line.startswith(f"export {name}=")]
+            seen = (*seen, f"{name} is set in a Python that was started without it, too")
+        return RootCause(
+            rule=self.id,
+            stage=match.stage or self.stage,
+            sure=match.sure,
+            cause=self.cause.format(**match.figures),
+            evidence=seen,
+            fix=tuple(filter(None, fix)),
+            url=match.url or declared.url,
+            trial=trial,
+        )
+
+    @property
+    def row(self) -> str:
+        """The row of the host that shows it, such as ``host.environment``; "" for none."""
+        return self.declared.finding.rpartition(".")[0]
+
+    @property
+    def kind(self) -> str:
+        """Its name there."""
+        return self.declared.finding.rpartition(".")[2]
 
     @property
     def url(self) -> str:

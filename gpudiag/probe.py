@@ -7,21 +7,22 @@ A probe file has a docstring (its first line is the summary; below it the headin
 ``measure`` runs in a child process. It may crash, hang or print, and it judges nothing. ``judge`` is pure and runs in
 the parent, also on a report that was saved years ago.
 
-What is the same for every probe is done here: a probe of GPUs calls ``ctx.list_gpus()`` where it may list them, and is
+What is the same for every probe is done here: a probe of GPUs calls ``ctx.list_gpus()`` if it may list them, and is
 judged only if TensorFlow listed all that it was given; a :class:`Kernel` judges itself; memory that
 another process changes is noticed by ``ctx.watch``; a figure whose name ends in ``bytes`` is shown in MiB.
 
-A probe that needs a second process has a function ``peer(ctx)``: it runs in a child of its own, at the same time, on
+A probe that needs a second process has a function ``peer(ctx)``: it runs in another child, at the same time, on
 the same GPUs, in the same environment and under the same deadline. The two talk through ``ctx.peer``; what ``peer``
 returns is ignored. If it raises or dies while ``measure`` runs, the probe is broken; if ``measure`` ends first, it is
 killed.
 
-A host probe measures nothing, because the facts were gathered already: it has :class:`Kind` values,
-``judge(facts, limits)`` and ``figure(facts)``.
+A row of the host measures nothing, because the facts were gathered already: it has ``figure(facts)``, and shows the
+causes that name it (:mod:`gpudiag.run.views`).
 """
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import AbstractContextManager
 from dataclasses import dataclass
@@ -29,15 +30,14 @@ from enum import Enum
 from typing import Any, Protocol, TypeVar
 
 from gpudiag.errors import Disturbed
-from gpudiag.model import Figure, Finding, Gpu, Severity
-from gpudiag.placement import Placement
+from gpudiag.knowledge.placement import Placement
+from gpudiag.model.facts import GpuState
+from gpudiag.model.report import Figure, Finding, Gpu, Severity
 from gpudiag.record import Record
 
 Answer = TypeVar("Answer", bound=Record)
 
 HEADINGS = ("What it does", "Why it matters", "What to do")
-MEANING = "What a failure means"
-"""A heading that a host probe has besides; the faults of the others say it themselves."""
 
 MIB = 1 << 20
 SLACK_BYTES = 64 * MIB
@@ -59,7 +59,7 @@ class Scope(str, Enum):
 
 
 class Needs(Record):
-    """What a probe cannot do without; where it is lacking the row is ``Skipped`` with that reason."""
+    """What a probe cannot do without; if it is lacking the row is ``Skipped`` with that reason."""
 
     gpus: int = 0
     """How many GPUs one child must see."""
@@ -233,7 +233,7 @@ class GpuReading(Reading, kw_only=True):
 def as_of_today(plain: dict[str, Any]) -> dict[str, Any]:
     """Return a reading of a probe of GPUs as it would be saved today.
 
-    Older reports have the GPUs as ``pci_bus_id``, as a number, or beside the devices of ``replicas``; and they tell of
+    Older reports have the GPUs as ``pci_bus_id``, as a number, or beside the devices of ``replicas``; and they say of
     the first GPU alone whether TensorFlow listed it, or have the number deeper inside.
     """
     plain = dict(plain)
@@ -260,6 +260,10 @@ class FewerListed(Exception):  # noqa: N818  # what was measured, not an error
         self.seen = seen
 
 
+_NODE = re.compile(r"\{\{function_node [^{}]{0,300}\}\} ?")
+"""TensorFlow's own name for an operation that was called by itself; it says nothing that the rest does not."""
+
+
 class Raised(Record):
     """An exception as the user would see it."""
 
@@ -270,7 +274,7 @@ class Raised(Record):
     @property
     def brief(self) -> str:
         """Type and message on one line, cut at 200 characters: for the message of a finding."""
-        line = " ".join(f"{self.type}: {self.message}".split())
+        line = " ".join(f"{self.type}: {_NODE.sub('', self.message)}".split()).removesuffix(" name:")
         return line if len(line) <= 200 else f"{line[:199]}…"
 
 
@@ -280,7 +284,7 @@ class MemoryUse(Record):
     used_bytes: int
     """Of the whole device, every process counted."""
     own_bytes: int | None
-    """Of this process; None where NVML does not tell (containers, MIG, WSL)."""
+    """Of this process; None if NVML does not report (containers, MIG, WSL)."""
 
     def __sub__(self, before: MemoryUse) -> int:
         """Return by how many bytes the use of the device rose."""
@@ -317,7 +321,7 @@ class Kernel(Record):
 
 
 FILLED_BYTES = 64 * MIB
-"""Of the tensor by which :class:`Work` tells a GPU from the others."""
+"""Of the tensor by which :class:`Work` distinguishes a GPU from the others."""
 
 
 class Work(Record):
@@ -350,7 +354,7 @@ def refuse_disturbance(before: MemoryUse, *later: MemoryUse) -> None:
         if before.own_bytes is not None and after.own_bytes is not None:
             others = rise - (after.own_bytes - before.own_bytes)
         elif rise >= 0:
-            continue  # NVML does not tell whose it is, and nothing speaks against its being ours
+            continue  # NVML does not report whose it is, so it may be ours
         if abs(others) > SLACK_BYTES:
             raise Disturbed(f"another process changed its memory on this GPU by {others / MIB:.0f} MiB meanwhile")
 
@@ -422,14 +426,14 @@ class Context(Protocol):
     def attempt(self, call: Callable[[], object]) -> Raised | None:
         """Call ``call`` and return what it raised, or None.
 
-        Raises ``NoContext`` where no CUDA context could be made: no probe can measure anything then.
+        Raises ``NoContext`` if no CUDA context could be made: no probe can measure anything then.
         """
 
     def apart(self, call: Callable[[], Answer], answer: type[Answer], env: Mapping[str, str | None]) -> Answer:
-        """Call ``call`` in a process of its own, a copy of this one with ``env`` set (or, with None, cleared).
+        """Call ``call`` in a separate process, a copy of this one with ``env`` set (or, with None, cleared).
 
         For what a process settles once and for all, such as what the CUDA driver shows it. Call it before this process
-        has queried a device. Raises ``RuntimeError`` where ``call`` raised, or its process died.
+        has queried a device. Raises ``RuntimeError`` if ``call`` raised, or its process died.
         """
 
     def placements(self) -> AbstractContextManager[PlacementLog]:
@@ -438,8 +442,11 @@ class Context(Protocol):
     def memory(self, gpu: Gpu) -> MemoryUse:
         """Ask NVML for the memory in use on ``gpu``."""
 
+    def state(self, gpu: Gpu) -> GpuState:
+        """Ask NVML for the health and limits of ``gpu`` as they are now."""
+
     def cuda_devices(self) -> tuple[CudaDevice, ...]:
-        """Return the GPUs that the CUDA driver shows this process, by its ordinals; empty where it shows none or fails.
+        """Return the GPUs that the CUDA driver shows this process, by its ordinals; empty if it shows none or fails.
 
         This initialises the driver: ``CUDA_VISIBLE_DEVICES`` and ``CUDA_DEVICE_ORDER`` are read now, and never again.
         """
@@ -448,7 +455,7 @@ class Context(Protocol):
         """Have the CUDA driver make a context on each GPU; return those where it refuses: PCI bus id to its error."""
 
     def cudnn_version(self) -> str | None:
-        """Return the version of the cuDNN that TensorFlow has loaded, such as ``9.3.0``; None where there is none.
+        """Return the version of the cuDNN that TensorFlow has loaded, such as ``9.3.0``; None if there is none.
 
         TensorFlow 2.18-2.21 loads it when it lists the GPUs, so ask after that.
         """
@@ -456,6 +463,6 @@ class Context(Protocol):
     def pci_bus_ids(self) -> dict[str, str]:
         """Map each logical GPU of TensorFlow (``GPU:0``) to a PCI bus id.
 
-        The source is TensorFlow's own device description. Asking creates the devices with default options where they
+        The source is TensorFlow's own device description. Asking creates the devices with default options if they
         do not exist yet, so ask after the devices under test were created.
         """

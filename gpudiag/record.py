@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 import msgspec
 
 if TYPE_CHECKING:
-    # msgspec inherits frozen=True; mypy (2.4) wants it repeated on every subclass, so it is not told of it.
+    # msgspec inherits frozen=True; mypy (2.4) wants it repeated on every subclass, so it does not know.
     class Record(msgspec.Struct): ...
 
 else:

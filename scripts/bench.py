@@ -1,7 +1,7 @@
 """Measures gpudiag against a bare ``import tensorflow`` and writes ``reports/bench.json``.
 
 The machine may be shared and noisy: everything is measured in one run, in turns, and what counts are the ratios of the
-medians. Exit status 1 where a target is missed.
+medians. Exit status 1 if a target is missed.
 """
 
 from __future__ import annotations
@@ -134,7 +134,7 @@ def plugin_import_ms(pairs: int = 20) -> float:
 
 
 def _environment() -> dict[str, str]:
-    """Return that of what is measured: nothing that changes gpudiag, and bytecode is kept, as where it is installed."""
+    """Return that of what is measured: nothing that changes gpudiag, and bytecode is kept, as in an installation."""
     return {
         name: value
         for name, value in os.environ.items()
@@ -143,7 +143,7 @@ def _environment() -> dict[str, str]:
 
 
 def main() -> int:
-    """Measure, print, write, and return 1 where a target is missed."""
+    """Measure, print, write, and return 1 if a target is missed."""
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("-n", "--rounds", type=int, default=5, help="runs of each command (default 5)")
     rounds = parser.parse_args().rounds

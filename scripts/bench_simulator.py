@@ -101,7 +101,7 @@ def _numbers(code: str, machine: Machine, *arguments: str) -> list[float]:
 
 
 class Trainer:
-    """A process that trains one step when told to."""
+    """A process that trains one step at each request."""
 
     def __init__(self, machine: Machine, kind: str, device: str, onednn: bool) -> None:
         self.times: list[float] = []
@@ -119,7 +119,7 @@ class Trainer:
         assert self._process.stdout
         line = self._process.stdout.readline()
         if not line:
-            raise RuntimeError("a training process ended before it was told to")
+            raise RuntimeError("a training process ended too early")
         return line
 
     def step(self) -> None:

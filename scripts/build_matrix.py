@@ -2,8 +2,8 @@
 
 Each row is ``pip install`` of this checkout in one environment, and then ``gpudiag check discovery.logical_devices
 --simulate 2``: it passes, or says why there are no simulated GPUs. Compilers that are not here are rows that say so;
-zig's come from PyPI, and some rows take things away in a mount namespace of their own, which needs root. It takes some
-ten minutes and 2 GB for TensorFlow. Exit status 1 where a row is not as it is meant to be.
+zig's come from PyPI, and some rows take things away in their own mount namespace, which needs root. It takes some
+ten minutes and 2 GB for TensorFlow. Exit status 1 if a row is not as it is meant to be.
 """
 
 from __future__ import annotations
@@ -20,8 +20,8 @@ from python_matrix import ROOT, StepFailed, make_environment
 from tabulate import tabulate
 
 import gpudiag
-from gpudiag.plaintext import one_line
 from gpudiag.record import Record
+from gpudiag.text import one_line
 
 REPORT = ROOT / "reports/builds.md"
 HEADERS = ("environment", "pip install", "simulated GPUs", "what it says")
@@ -171,7 +171,7 @@ def _brief(text: str) -> str:
 
 
 def main() -> int:
-    """Run every case; return 1 where one is not as it is meant to be."""
+    """Run every case; return 1 if one is not as it is meant to be."""
     wrong = []
     rows = []
     with tempfile.TemporaryDirectory(prefix="gpudiag-builds-") as temporary:

@@ -13,6 +13,7 @@ from __future__ import annotations
 import argparse
 import ast
 import inspect
+import json
 import os
 import re
 import subprocess
@@ -28,15 +29,19 @@ import click
 from click.testing import CliRunner
 
 import language
-from gpudiag import catalogue, cli, codec, config, describe, diagnosis, docs, pytest_plugin, report, simulator, why
+from gpudiag import catalogue, cli, docs, pytest_plugin, report, simulator
 from gpudiag.catalogue import Entry
 from gpudiag.cause import Known
+from gpudiag.cli import config, describe
 from gpudiag.knowledge.message import Message
 from gpudiag.knowledge.messages import FAMILIES, xid
-from gpudiag.model import Stage
-from gpudiag.plaintext import with_names
+from gpudiag.model import codec
+from gpudiag.model.diagnosis import Stage
 from gpudiag.probe import Kind
+from gpudiag.probes import listing
 from gpudiag.pytest_plugin import fixtures, settings, summary
+from gpudiag.run import diagnosis, views, why
+from gpudiag.text import with_names
 
 ROOT = Path(__file__).resolve().parent.parent
 README = ROOT / "README.md"
@@ -95,6 +100,12 @@ def cause_table(stage: str) -> str:
     return table(("cause", "in a sentence"), rows)
 
 
+def state_table() -> str:
+    """Return what NVML can be made to say of a simulated GPU's health."""
+    rows = ((f"`{name}`", f"{one.low} to {one.high}", one.meaning) for name, one in simulator.STATES.items())
+    return table(("key", "values", "what"), rows)
+
+
 def preset_table() -> str:
     """Return every card that can be simulated by its name."""
     rows = (
@@ -129,14 +140,14 @@ def pytest_options() -> str:
 def commands() -> str:
     """Return every command with its arguments and its options, each under its own heading."""
     described: dict[tuple[str, ...], str] = {}
-    return "\n".join(_command(name, command, described) for name, command in cli.cli.commands.items())
+    return "\n".join(_command(name, command, described) for name, command in cli.commands().items())
 
 
 def _command(name: str, command: click.Command, described: dict[tuple[str, ...], str]) -> str:
     context = click.Context(command, info_name=f"gpudiag {name}")
     usage = command.get_usage(context).removeprefix("Usage: ")
     lines = [f"## gpudiag {name}", "", "```text", " ".join(usage.split()), "```", "", _filled(command.help or ""), ""]
-    options = [one for one in command.params if isinstance(one, click.Option)]
+    options = [one for one in command.params if isinstance(one, click.Option) and not one.hidden]
     elsewhere: dict[str, list[str]] = {}
     for option in options:
         same = (*option.opts, option.help or "")
@@ -186,7 +197,7 @@ def _probe(entry: Entry) -> str:
     lines = [f"## {entry.name}", "", _filled(entry.summary), "", f"Level {describe.level(entry)}; needs {needs}.", ""]
     for heading, text in catalogue.sections(catalogue.documentation(entry.module)).items():
         lines += [f"**{heading}.**", "", *_items(text), ""]
-    if own := [kind for kind in entry.kinds if kind not in _shared_kinds()]:
+    if own := [kind for kind in views.kinds(entry) if kind not in _shared_kinds()]:
         lines += ["**Findings.**", "", *map(_finding, own), ""]
     return "\n".join(lines)
 
@@ -360,6 +371,7 @@ def record(name: str) -> None:
     environment = {key: os.environ[key] for key in ("PATH", "HOME", "LANG") if key in os.environ}
     output = REPORTS / f"{name}.json"
     with tempfile.TemporaryDirectory() as folder:
+        environment["XDG_STATE_HOME"] = folder  # no PASS is kept, and none that this machine has kept is compared with
         command = [sys.executable, "-m", "gpudiag", "check", "-q", "--mask", *arguments, "-o", str(output)]
         subprocess.run(
             command, cwd=folder, env=environment | variables, timeout=600, check=False, stdout=subprocess.DEVNULL
@@ -383,6 +395,7 @@ BLOCKS: dict[str, Callable[..., str]] = {
     "pytest-sample": pytest_sample,
     "presets": preset_table,
     "faults": fault_table,
+    "states": state_table,
 }
 
 
@@ -426,7 +439,14 @@ def fresh_pages() -> dict[Path, str]:
         README,
         *(path for path in PAGES.rglob("*.md") if not path.read_text(encoding="utf-8").startswith(MADE)),
     ]
-    return {path: generated(path.read_text(encoding="utf-8")) for path in sorted(written)} | whole
+    pages = {path: generated(path.read_text(encoding="utf-8")) for path in sorted(written)}
+    return pages | whole | {listing.INDEX: index()}
+
+
+def index() -> str:
+    """Return what ``gpudiag list`` says, a line for each probe."""
+    lines = (json.dumps(one, ensure_ascii=False) for one in describe.listed())
+    return "[\n" + ",\n".join(lines) + "\n]\n"
 
 
 def stale_pages(fresh: dict[Path, str]) -> list[Path]:

@@ -18,10 +18,10 @@ from faults import campaign  # noqa: E402
 REPORT = ROOT / "reports" / "faults.md"
 HOST = "host.gpus host.driver"
 DEVICE = "discovery.logical_devices placement.log memory.shared_gpu --simulate 1"
-ON_DEVICE = ("open files", "TMPDIR is full", "no folder", "TMPDIR is no UTF-8", "stopped", "/proc")
+ON_DEVICE = ("open files", "TMPDIR is full", "no folder", "TMPDIR is not UTF-8", "stopped", "/proc")
 """What is tried with TensorFlow, too, by words of its name."""
 
-HEAD = """# What gpudiag lacks is no verdict on the machine
+HEAD = """# What gpudiag lacks is not a verdict on the machine
 
 Each row is one run of `gpudiag check` (`{host}`, or, marked *TensorFlow*, `{device}`) with a
 deadline of {deadline} s. One call of the supervisor or of a fork server fails in it, or something real is lacking.

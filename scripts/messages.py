@@ -177,7 +177,7 @@ class Printed:
 
     @property
     def left_out(self) -> str:
-        """Why no entry is made of it; "" where there is no reason."""
+        """Why no entry is made of it; "" if there is no reason."""
         return next(
             (why for file, text, why in LEFT_OUT if re.search(file, self.file) and re.search(text, self.text)), ""
         )
@@ -349,7 +349,7 @@ def _nccl(folder: Path | None) -> list[str]:
     return [
         "## NCCL",
         "",
-        f"{len(printed)} texts of WARN in the sources of NCCL, of which {len(own)} have a message of their own. Any",
+        f"{len(printed)} texts of WARN in the sources of NCCL, of which {len(own)} have their own message. Any",
         "other line with `NCCL WARN` is recognised as a warning of NCCL, without a fix: most are checks of NCCL on its",
         "own state.",
     ]

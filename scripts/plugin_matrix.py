@@ -4,8 +4,8 @@ A virtual environment is made outside of the checkout, with gpudiag of this chec
 plugins; TensorFlow is not needed. For each plugin a small suite runs four times: its tests in the session's own process
 and marked ``gpudiag_isolated``, with and without workers of pytest-xdist, and no other plugin loaded. What counts is
 that they come to the same: each phase of each test as it was reported (in what order those of different tests come,
-nobody promises), the exit status, and what the plugin printed or wrote. Exit status 1 where something differs that is
-no known limit. ``--environment`` keeps the environment in a folder, and uses it again; words choose among the plugins.
+nobody promises), the exit status, and what the plugin printed or wrote. Exit status 1 if something differs that is not
+a known limit. ``--environment`` keeps the environment in a folder, and uses it again; words choose among the plugins.
 """
 
 from __future__ import annotations
@@ -653,7 +653,7 @@ WAYS = {"here": (), "isolated": (), "here, -n 2": ("-n2",), "isolated, -n 2": ("
 
 
 def main() -> int:
-    """Measure, write the table, and return 1 where something differs that should not."""
+    """Measure, write the table, and return 1 if something differs that should not."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("words", nargs="*", help="only plugins whose name holds one of these; then nothing is written")
     parser.add_argument("--environment", type=Path, help="keep the environment in this folder, and use it again")
@@ -679,7 +679,7 @@ def main() -> int:
 
 
 def environment(folder: Path) -> tuple[Path, dict[str, str]]:
-    """Make the environment where it is not there yet; return its interpreter and what is installed."""
+    """Make the environment if it is not there yet; return its interpreter and what is installed."""
     python = folder / "bin" / "python"
     if not python.exists():
         _run([sys.executable, "-m", "venv", str(folder)])
@@ -693,7 +693,7 @@ def _run(command: Sequence[str]) -> str:
 
 
 def differences(trial: Trial, python: Path) -> Iterator[str]:
-    """Say where a way of running the suite comes to something else than running it in the session's own process."""
+    """Say which way of running the suite comes to something else than running it in the session's own process."""
     runs = {name: session(trial, python, arguments, isolated=name.startswith("i")) for name, arguments in WAYS.items()}
     for first, second in (("here", "isolated"), ("here, -n 2", "isolated, -n 2")):
         one, other = runs[first], runs[second]

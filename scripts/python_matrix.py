@@ -3,7 +3,7 @@
 Each Python gets a fresh virtual environment with TensorFlow (about 2 GB), one at a time; the suite takes some ten
 minutes in each. A Python that is not found is a row that says so. ``python scripts/python_matrix.py 3.13`` runs only
 that one and keeps the other rows of the report. ``--short``, for the gate, writes nothing and takes half a minute: the
-newest Python found, without TensorFlow, runs the tests that need none and ``gpudiag check host``. Exit status 1 where a
+newest Python found, without TensorFlow, runs the tests that need none and ``gpudiag check host``. Exit status 1 if a
 test failed, or could not be run on a Python that is there.
 """
 
@@ -178,7 +178,7 @@ def written() -> dict[str, tuple[str, ...]]:
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
-    """Run what was asked for; return 1 where a test failed."""
+    """Run what was asked for; return 1 if a test failed."""
     assert __doc__
     parser = argparse.ArgumentParser(description=__doc__.partition("\n")[0])
     parser.add_argument("--short", action="store_true", help="what the gate runs: the newest Python, no TensorFlow")

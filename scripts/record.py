@@ -14,8 +14,8 @@ from pathlib import Path
 
 import msgspec
 
-from gpudiag import codec
-from gpudiag.model import Report
+from gpudiag.model import codec
+from gpudiag.model.report import Report
 
 RECORDED = Path(__file__).parents[1] / "tests" / "recorded"
 MACHINES = ("2x16GiB", "1x16GiB")

@@ -1,7 +1,7 @@
 """Builds the simulator with AddressSanitizer, UndefinedBehaviorSanitizer and assertions on, and runs its tests on it.
 
 Those that speak to the driver alone: handles, forks and hostile surroundings. It needs gcc, CMake and Ninja, and takes
-some two minutes. Exit status 1 where a test fails, as where a sanitizer found something.
+some two minutes. Exit status 1 if a test fails, or a sanitizer finds something.
 """
 
 from __future__ import annotations

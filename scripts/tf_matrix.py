@@ -1,10 +1,10 @@
 """Runs every probe under each supported TensorFlow and writes ``reports/tensorflow-matrix.md`` and ``.json``.
 
-Each version gets a virtual environment of its own (about 2 GB and a minute or two), one at a time, into which this
+Each version gets its own virtual environment (about 2 GB and a minute or two), one at a time, into which this
 checkout is installed; the GPUs are simulated. With ``--environments`` the environments are kept, and used again: then
-only gpudiag is installed anew. ``--check`` writes nothing and compares what is measured now with the committed report;
+only gpudiag is installed again. ``--check`` writes nothing and compares what is measured now with the committed report;
 durations, dates and the numbers of patch releases never count. Exit status 1 where an environment is broken or, with
-``--check``, where something differs.
+``--check``, if something differs.
 """
 
 from __future__ import annotations
@@ -23,13 +23,13 @@ import msgspec
 from tabulate import tabulate
 
 import gpudiag
-from gpudiag import codec
 from gpudiag.errors import ReportError
-from gpudiag.hostfacts import SystemFacts, TensorflowFacts
-from gpudiag.model import STATUSES, Report, Row
-from gpudiag.plaintext import one_line
+from gpudiag.model import codec
+from gpudiag.model.facts import SystemFacts, TensorflowFacts
+from gpudiag.model.report import STATUSES, Report, Row
 from gpudiag.record import Record
 from gpudiag.report import words
+from gpudiag.text import one_line
 
 ROOT = Path(__file__).resolve().parent.parent
 REPORTS = ROOT / "reports"
@@ -79,7 +79,7 @@ class Cell(Record):
 
     @property
     def brief(self) -> str:
-        """The kinds that were found or, where nothing was, the figure: on one short line."""
+        """The kinds that were found or, if nothing was, the figure: on one short line."""
         text = ", ".join(dict.fromkeys(one.kind for one in self.found)) or self.figure
         return text if len(text) <= LONGEST_IN_TABLE else f"{text[: LONGEST_IN_TABLE - 1]}…"
 
@@ -193,8 +193,8 @@ def markdown(matrix: Matrix) -> str:
         f"# gpudiag under TensorFlow {', '.join(column.version for column in matrix.columns)}",
         f"> **Simulated GPUs ({matrix.gpus}): nothing here was measured on a real GPU.**",
         f"Every probe of gpudiag {matrix.gpudiag} under each TensorFlow, written by `python scripts/tf_matrix.py`; its "
-        "`--check` tells whether this still holds. A probe in which the versions differ is **bold**, its "
-        "cells say what was found or measured, and the details stand below the table.",
+        "`--check` says whether this still holds. A probe in which the versions differ is **bold**, its "
+        "cells say what was found or measured, and the details are below the table.",
         "\n".join(f"- {status}: {meaning}" for status, meaning in MEANINGS.items() if status in used),
         _table(lines, differing, matrix.columns),
         "## Differences",
@@ -294,7 +294,7 @@ class BrokenEnvironmentError(Exception):
 
 
 def measure(version: str, environment: Path, python: str) -> Report:
-    """Return the report under the newest release of ``version``; its environment is made where it is not there.
+    """Return the report under the newest release of ``version``; its environment is made if it is not there.
 
     Raises :class:`BrokenEnvironmentError`.
     """
@@ -302,7 +302,7 @@ def measure(version: str, environment: Path, python: str) -> Report:
     if not own.exists():
         _run([python, "-m", "venv", str(environment)], INSTALL_S, _installing())
     install = [str(own), "-m", "pip", "install", "--quiet", f"{ROOT}[tensorflow]", f"tensorflow=={version}.*"]
-    _run(install, INSTALL_S, _installing())  # what is there and right stays, gpudiag alone is built anew
+    _run(install, INSTALL_S, _installing())  # what is there and right stays, gpudiag alone is built again
     check = [str(environment / "bin" / "gpudiag"), "check", "--simulate", GPUS, "--format", "json", "--mask", "--quiet"]
     # Probes may fail or break; the folder keeps the checkout's own package and configuration out of the way.
     done = _run(check, CHECK_S, _clean(), folder=environment, allowed=(0, 1, 3, 5))
@@ -369,7 +369,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     options = parser.parse_args(arguments)
     for version in options.versions:
         if not re.fullmatch(r"\d+\.\d+", version):
-            parser.error(f"{version!r} is no version such as {VERSIONS[-1]}")
+            parser.error(f"{version!r} is not a version such as {VERSIONS[-1]}")
     saved = options.output / f"{NAME}.json"
     committed = None
     if options.check:

@@ -73,13 +73,14 @@ class Gpudiag:
     def __init__(self, folder: Path, warm: Warm | None = None) -> None:
         self.folder = folder
         self.warm = warm
-        """What spares runs on simulated machines the import of TensorFlow; None: each begins as a user's does."""
+        """Spares runs the start of interpreters and the import of TensorFlow; None: each begins as a user's does."""
         self.temporary = folder / "tmp"
         self.temporary.mkdir()
         self.path = modules()
         self.libraries: Path | None = None
         """Of simulated machines; None: those that were built."""
-        self.environment = clean(os.environ)
+        self.environment = clean(os.environ) | {"XDG_STATE_HOME": str(folder / "state"), "GPUDIAG_BISECT": "0"}
+        """Without the bisection, which starts interpreters that import TensorFlow wherever a machine has a fault."""
 
     def command(self, *arguments: str, flags: tuple[str, ...] = ()) -> list[str]:
         boot = f"import sys; sys.path[:] = {self.path!r}; "
@@ -101,10 +102,18 @@ class Gpudiag:
     def __call__(
         self, *arguments: str, flags: tuple[str, ...] = (), **variables: str
     ) -> subprocess.CompletedProcess[str]:
-        simulated = not flags and arguments[0] == "check" and "--simulate" in arguments
-        if self.warm is not None and simulated and self.path == modules():
+        if self.warm is not None and not flags:
             environment = {**self.environment, "TMPDIR": str(self.temporary), **variables}
-            return self.warm.run(arguments, self.folder, environment, self.libraries, DEADLINE_S)
+            done = self.warm.run(
+                arguments,
+                folder=self.folder,
+                environment=environment,
+                path=self.path,
+                libraries=self.libraries,
+                deadline_s=DEADLINE_S,
+            )
+            if done is not None:
+                return done
         with self.start(*arguments, flags=flags, **variables) as process:
             try:
                 out, err = process.communicate(timeout=DEADLINE_S)
@@ -193,7 +202,7 @@ class Gpudiag:
 
 @pytest.fixture(scope="session")
 def warm(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Warm | None]:
-    """The process that has imported TensorFlow; it starts where a test uses it."""
+    """The process that has imported gpudiag; it starts where a test uses it."""
     if COLD in os.environ:
         yield None
         return
@@ -224,7 +233,7 @@ def _ends_what_it_started(request: pytest.FixtureRequest, warm: Warm | None) -> 
     before = linux.children()
     yield
     if any(report.failed for report in request.node.stash.get(_REPORTS, [])):
-        kept = before | {warm.pid if warm is not None else None}
+        kept = before | (warm.pids if warm is not None else set())
         started = [one for one in psutil.Process().children() if one.pid not in kept]
         grandchildren = [each for one in started for each in one.children(recursive=True)]
         _end([*started, *grandchildren, *_marked(request.node.funcargs.get("tmp_path"))])
@@ -243,8 +252,9 @@ def no_child_left(tmp_path: Path, warm: Warm | None) -> Iterator[None]:
 
 def _running(folder: Path, warm: Warm | None) -> set[psutil.Process]:
     """Return the descendants of this process, and whatever else a test with this folder of its own has started."""
+    kept = warm.pids if warm is not None else set()
     found = {*psutil.Process().children(recursive=True), *_marked(folder)}
-    return {process for process in found if not _has_gone(process) and (warm is None or process.pid != warm.pid)}
+    return {process for process in found if not _has_gone(process) and process.pid not in kept}
 
 
 def _marked(folder: Path | None) -> Iterator[psutil.Process]:

@@ -9,10 +9,11 @@ from typing import Any
 
 import msgspec
 
+from examples.facts import example, example_gpu
 from gpudiag import catalogue
-from gpudiag.hostfacts import Facts, example, example_gpu
 from gpudiag.isolate import Bounds, Ended, Job, ServerSpec, Supervision, supervise
-from gpudiag.model import Gpu, Judged, Limits
+from gpudiag.model.facts import Facts
+from gpudiag.model.report import Gpu, Judged
 
 # Whatever the caller's variables are, they are not under test.
 _CLEARED: dict[str, str | None] = {name: None for name in os.environ if name.startswith(("TF_", "CUDA_"))}
@@ -38,7 +39,7 @@ class Children:
             pass
         return ended[0]
 
-    def measure(self, probe: str, *gpus: Gpu, target: str = "gpudiag.child:run_probe", fresh: bool = False) -> Any:
+    def measure(self, probe: str, *gpus: Gpu, target: str = "gpudiag.run.worker:run_probe", fresh: bool = False) -> Any:
         """Return the reading of a probe."""
         argument = {"probe": probe, "gpus": [msgspec.to_builtins(gpu) for gpu in gpus]}
         ended = self.call(target, argument, fresh=fresh, env=dict(catalogue.get(probe).probe.env))
@@ -48,7 +49,7 @@ class Children:
 
 def judge(probe: str, reading: Any, facts: Facts | None = None) -> Judged:
     """Judge ``reading`` on an ordinary machine, or under ``facts``."""
-    return catalogue.get(probe).judge(reading, facts or example(), Limits())
+    return catalogue.get(probe).judge(reading, facts or example())
 
 
 def kinds(judged: Judged) -> list[str]:
@@ -61,7 +62,7 @@ def children() -> Iterator[Children]:
     """Import TensorFlow once; every call is a fork of that."""
     servers = {
         "plain": ServerSpec(env=_CLEARED),
-        "tensorflow": ServerSpec(preload="gpudiag.child:preload", what="import tensorflow", env=_CLEARED),
+        "tensorflow": ServerSpec(preload="gpudiag.run.worker:preload", what="import tensorflow", env=_CLEARED),
     }
     with supervise(servers, Bounds()) as supervision:
         yield Children(supervision)

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
-from gpudiag.hostfacts import EnvironmentFacts, Facts, Unknown, example, example_gpu, example_with_gpus
-from gpudiag.model import (
+from examples.facts import example, example_gpu, example_with_gpus
+from gpudiag.knowledge.placement import Placement
+from gpudiag.model.facts import EnvironmentFacts, Facts, Unknown
+from gpudiag.model.report import (
     SCHEMA_VERSION,
     Broken,
     Cause,
@@ -18,7 +20,6 @@ from gpudiag.model import (
     World,
     conclude,
 )
-from gpudiag.placement import Placement
 
 GPUS = tuple(Gpu.of(device, device.uuid) for device in map(example_gpu, range(2)))
 

@@ -13,15 +13,16 @@ import msgspec
 import pytest
 
 from far_side import Children, children
-from gpudiag import child, cuda
 from gpudiag.errors import Disturbed, NoContext
+from gpudiag.hardware import cuda
 from gpudiag.isolate import Ended
-from gpudiag.model import Cause
+from gpudiag.model.report import Cause
 from gpudiag.probes.common import attempt_context
 from gpudiag.record import Record
+from gpudiag.run import context
 
 MODULE = "test_apart"
-CONTEXT = child.ChildContext(())
+CONTEXT = context.ChildContext(())
 
 
 class Seen(Record):

@@ -8,11 +8,12 @@ import pytest
 from msgspec.structs import replace
 
 from examples import evidence, examples
+from examples.facts import example_with_gpus
 from gpudiag import causes
 from gpudiag.cause import GIVEN, Cause, Evidence, Known, Match, Matches, Program, Variables
 from gpudiag.causes import shared
-from gpudiag.hostfacts import DriverFacts, EnvironmentFacts, Facts, Unknown, example_with_gpus
-from gpudiag.model import Stage
+from gpudiag.model.diagnosis import Stage
+from gpudiag.model.facts import DriverFacts, EnvironmentFacts, Facts, Unknown
 from gpudiag.probes.discovery import trace
 
 ALL = causes.all_of_them()

@@ -16,14 +16,15 @@ import msgspec
 import pytest
 
 from far_side import ABSENT, Children, children
-from gpudiag import catalogue, child
+from gpudiag import catalogue
 from gpudiag.isolate import Ended
-from gpudiag.model import Cause
-from gpudiag.placement import Placement
+from gpudiag.knowledge.placement import Placement
+from gpudiag.model.report import Cause
+from gpudiag.run import context, worker
 
 MODULE = "test_child"
 """This file for a child: its ``sys.path`` has the folder of the tests, and none above it."""
-CONTEXT = child.ChildContext(())
+CONTEXT = context.ChildContext(())
 
 
 @pytest.fixture(scope="module")
@@ -82,7 +83,7 @@ def raises_inside(_: dict[str, Any]) -> bytes:
 
 
 def floods(argument: dict[str, Any]) -> bytes:
-    child.CAPTURE_BYTES = 1 << 16
+    context.CAPTURE_BYTES = 1 << 16
     refused = ""
     try:
         with CONTEXT.placements():
@@ -119,7 +120,7 @@ def asks_for_pci_bus_ids(_: dict[str, Any]) -> bytes:
 
 
 def asks_the_guard(argument: dict[str, Any]) -> bytes:
-    guard = child.preload()
+    guard = worker.preload()
     tf = CONTEXT.tf
     before = guard()
     {
@@ -134,7 +135,7 @@ def asks_the_guard(argument: dict[str, Any]) -> bytes:
 def measures_nan(argument: dict[str, Any]) -> bytes:
     module: Any = catalogue.get("placement.log").module
     module.measure = lambda ctx: module.Reading((module.Run("eager", {}, argument["sign"] * math.inf - math.inf),))
-    return child.run_probe({"probe": "placement.log", "gpus": []})
+    return worker.run_probe({"probe": "placement.log", "gpus": []})
 
 
 def returns_what_it_was_given(argument: dict[str, Any]) -> bytes:
@@ -143,7 +144,7 @@ def returns_what_it_was_given(argument: dict[str, Any]) -> bytes:
     module.measure = lambda ctx: module.Reading(
         (msgspec.structs.replace(run, op=f"{type(ctx.gpus[0]).__name__} {ctx.gpus[0].uuid}"),)
     )
-    return child.run_probe(argument)
+    return worker.run_probe(argument)
 
 
 # What is expected of it
@@ -228,7 +229,7 @@ def test_a_reading_that_json_cannot_hold_is_an_error(sign: int, tensorflow: Chil
 
 
 def test_an_unknown_probe_is_an_error_that_names_the_nearest(tensorflow: Children) -> None:
-    ended = tensorflow.call("gpudiag.child:run_probe", {"probe": "placement.logs", "gpus": []})
+    ended = tensorflow.call("gpudiag.run.worker:run_probe", {"probe": "placement.logs", "gpus": []})
     assert ended.cause is Cause.EXCEPTION
     assert "placement.log'" in ended.detail
 

@@ -13,9 +13,11 @@ from click import Option
 
 import gpudiag as package
 from conftest import Gpudiag
-from gpudiag import catalogue, codec, describe
-from gpudiag.cli import cli
+from gpudiag import catalogue
+from gpudiag.cli import cli, commands, describe
+from gpudiag.model import codec
 from gpudiag.probe import HEADINGS
+from gpudiag.probes import listing
 from reports import CAP_IGNORED, passed, report, row
 
 REPORTS = Path(__file__).parent.parent / "reports"
@@ -39,7 +41,7 @@ def test_what_does_not_run_probes_imports_nothing_heavy(arguments: list[str], gp
 def test_the_parent_of_a_check_imports_neither_tensorflow_nor_pynvml(gpudiag: Gpudiag) -> None:
     done = gpudiag("check", "placement.log", "host", flags=("-X", "importtime"))
     imported = {line.rpartition("|")[2].strip() for line in done.stderr.splitlines() if "|" in line}
-    assert "gpudiag.runner" in imported
+    assert "gpudiag.run.runner" in imported
     assert not imported & {"tensorflow", "numpy", "pynvml"}
 
 
@@ -184,9 +186,9 @@ def test_a_misspelt_variable_gives_a_note(gpudiag: Gpudiag) -> None:
 
 
 def test_every_option_has_a_variable_or_acts_at_once() -> None:
-    options = [one for command in (cli, *cli.commands.values()) for one in command.params if isinstance(one, Option)]
+    options = [one for command in (cli, *commands().values()) for one in command.params if isinstance(one, Option)]
     assert len(options) > 20
-    assert {one.name for one in options if not one.envvar} == {"version", "list_faults"}
+    assert {one.name for one in options if not one.envvar} == {"version", "list_faults", "no_catalogue"}
 
 
 def test_the_nearest_configuration_counts_and_the_command_line_goes_before_it(gpudiag: Gpudiag) -> None:
@@ -208,12 +210,32 @@ def test_list_names_every_probe_within_80_columns(gpudiag: Gpudiag) -> None:
     assert max(len(line) for line in printed.splitlines()) <= 80
 
 
+def test_the_list_is_of_the_probes_as_they_are() -> None:
+    assert listing.listed() == describe.listed(), "run python scripts/docs.py"
+    assert listing.listed(["memory"]) == describe.listed(["memory"])
+
+
+@pytest.mark.parametrize("content", [None, "", "[]", "[[1]]", "{}", "[5]"])
+def test_without_a_whole_index_the_probes_are_asked(content: str | None, tmp_path: Path) -> None:
+    if content is not None:
+        (tmp_path / "index.json").write_text(content)
+    assert listing.listed(["memory"], tmp_path / "index.json") is None
+
+
+def test_the_list_imports_no_probe() -> None:
+    program = "import sys; from gpudiag import cli; cli.cli(['list'], standalone_mode=False); print(*sys.modules)"
+    done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=True, timeout=60)
+    modules = done.stdout.splitlines()[-1].split()
+    assert "gpudiag.probes.listing" in modules
+    assert not {"gpudiag.catalogue", "gpudiag.cause", "gpudiag.model.report", "msgspec"} & set(modules)
+
+
 @pytest.mark.parametrize("width", [40, 80, 200])
 def test_list_and_explain_fit_the_terminal(width: int) -> None:
-    listing = describe.listing(catalogue.entries(), width)
-    assert max(len(line) for line in listing.splitlines()) <= width
+    shown = listing.text(describe.listed(), width)
+    assert max(len(line) for line in shown.splitlines()) <= width
     for entry in catalogue.entries():
-        assert entry.name in listing
+        assert entry.name in shown
         explanation = describe.explanation(entry, width)
         assert [line for line in explanation.splitlines() if len(line) > width and len(line.split()) > 1] == []
         assert {*HEADINGS} <= {*explanation.splitlines()}

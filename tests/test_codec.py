@@ -12,10 +12,14 @@ import msgspec
 import pytest
 from msgspec.structs import replace
 
-from gpudiag import catalogue, codec, describe, masking
+from examples.facts import example_with_gpus
+from gpudiag import catalogue
+from gpudiag.cli import describe
 from gpudiag.errors import ReportError
-from gpudiag.hostfacts import NvmlFacts, example_with_gpus
-from gpudiag.model import Report, Verdict
+from gpudiag.model import codec
+from gpudiag.model.facts import NvmlFacts
+from gpudiag.model.report import Report, Verdict
+from gpudiag.report import masking
 from reports import GPUS, passed, report, row, sample
 
 Plain = dict[str, Any]

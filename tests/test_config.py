@@ -13,9 +13,10 @@ from typing import Any
 import pytest
 
 from conftest import Gpudiag
-from gpudiag import codec, config
-from gpudiag.cli import check
+from gpudiag.cli import config
+from gpudiag.cli.check import check
 from gpudiag.errors import UsageError
+from gpudiag.model import codec
 
 ROOT_ONLY = pytest.mark.skipif(os.getuid() != 0, reason="only root can give files to others")
 OTHER = 12345
@@ -85,7 +86,7 @@ def test_a_user_takes_what_is_roots_and_no_other_users() -> None:
 import os, pwd, sys
 sys.path[:] = {[entry for entry in sys.path if entry]!r}
 from pathlib import Path
-from gpudiag import config
+from gpudiag.cli import config
 os.environ["SUDO_UID"] = "54321"  # anybody can set it: it counts for root alone
 os.setuid({OTHER})
 for folder in map(Path, sys.argv[1:]):

@@ -13,12 +13,13 @@ from pathlib import Path
 import pytest
 
 from conftest import Gpudiag
-from gpudiag import codec, devices
-from gpudiag.devices import Devices, lock_folder, open_shared
-from gpudiag.hostfacts import example_with_gpus
-from gpudiag.model import Broken, Cause, Gpu, Report
+from examples.facts import example_with_gpus
+from gpudiag.hardware import locks
+from gpudiag.hardware.locks import Devices, lock_folder, open_shared
+from gpudiag.model import codec
+from gpudiag.model.report import Broken, Cause, Gpu, Report
+from gpudiag.model.visibility import gpus_in_scope
 from gpudiag.report import words
-from gpudiag.scope import gpus_in_scope
 
 GPUS = gpus_in_scope(example_with_gpus(1))
 
@@ -29,7 +30,7 @@ def shared(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     folder = tmp_path / "lock"
     folder.mkdir()
     folder.chmod(0o1777)
-    monkeypatch.setattr(devices, "SHARED_FOLDERS", (str(tmp_path / "absent"), str(folder)))
+    monkeypatch.setattr(locks, "SHARED_FOLDERS", (str(tmp_path / "absent"), str(folder)))
     return folder
 
 
@@ -48,7 +49,8 @@ def test_a_folder_that_is_not_for_everybody_is_not_taken(shared: Path, mode: int
 
 def test_what_one_run_holds_another_sees_and_a_death_gives_back(tmp_path: Path) -> None:
     source = (
-        "import time; from pathlib import Path; from gpudiag.devices import Devices; from gpudiag.model import Gpu\n"
+        "import time; from pathlib import Path; from gpudiag.hardware.locks import Devices\n"
+        "from gpudiag.model.report import Gpu\n"
         f"assert Devices(Path({str(tmp_path)!r})).take((Gpu(0, '', {GPUS[0].uuid!r}, '', 0),), exclusive=True)\n"
         "print('held', flush=True); time.sleep(60)"
     )
@@ -123,8 +125,8 @@ def as_other(source: str, *arguments: str) -> subprocess.CompletedProcess[str]:
     """Run Python code as another user; modules are imported before."""
     whole = (
         f"import os, sys; sys.path[:] = {[entry for entry in sys.path if entry]!r}\n"
-        "import pwd; from pathlib import Path; from gpudiag.devices import *\n"
-        "from gpudiag.model import Gpu\n"
+        "import pwd; from pathlib import Path; from gpudiag.hardware.locks import *\n"
+        "from gpudiag.model.report import Gpu\n"
         f"os.setgroups([]); os.setgid({AS_OTHER}); os.setuid({AS_OTHER})\n"
         f"gpus = (Gpu(0, '', {GPUS[0].uuid!r}, '', 0),)\n{source}"
     )
@@ -175,7 +177,7 @@ def test_a_lock_that_others_may_not_open_is_a_sentence(for_all: Path) -> None:
 
 def test_a_lock_that_was_removed_is_locked_again(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     path = tmp_path / f"gpudiag-{GPUS[0].uuid}.lock"
-    real = devices._locked
+    real = locks._locked
     removed: list[Path] = []
 
     def locked(file: int) -> bool:
@@ -184,7 +186,7 @@ def test_a_lock_that_was_removed_is_locked_again(tmp_path: Path, monkeypatch: py
             removed.append(path)
         return real(file)
 
-    monkeypatch.setattr(devices, "_locked", locked)
+    monkeypatch.setattr(locks, "_locked", locked)
     first, second = Devices(tmp_path), Devices(tmp_path)
     assert first.take(GPUS, exclusive=True)
     assert not second.take(GPUS, exclusive=True)
@@ -195,7 +197,7 @@ def test_a_lock_that_was_removed_is_locked_again(tmp_path: Path, monkeypatch: py
 def test_a_private_folder_that_is_not_this_users_is_refused(
     kind: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(devices, "SHARED_FOLDERS", ())
+    monkeypatch.setattr(locks, "SHARED_FOLDERS", ())
     monkeypatch.setattr("tempfile.tempdir", str(tmp_path))
     place = tmp_path / f"gpudiag-{os.getuid()}"
     if kind == "link":
@@ -216,7 +218,7 @@ def test_a_private_folder_that_is_not_this_users_is_refused(
 
 
 def test_a_private_folder_is_closed_to_others(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(devices, "SHARED_FOLDERS", ())
+    monkeypatch.setattr(locks, "SHARED_FOLDERS", ())
     monkeypatch.setattr("tempfile.tempdir", str(tmp_path))
     (tmp_path / f"gpudiag-{os.getuid()}").mkdir(mode=0o755)
     assert stat.S_IMODE(lock_folder().stat().st_mode) == 0o700
@@ -225,9 +227,9 @@ def test_a_private_folder_is_closed_to_others(tmp_path: Path, monkeypatch: pytes
 INSIDE = """
 import os, subprocess, sys
 from pathlib import Path
-from gpudiag import nvml
-from gpudiag.devices import Devices
-from gpudiag.model import Gpu
+from gpudiag.hardware import nvml
+from gpudiag.hardware.locks import Devices
+from gpudiag.model.report import Gpu
 from gpudiag.simulator import MACHINE_VARIABLE
 
 device = nvml.gather().devices[0]

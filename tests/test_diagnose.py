@@ -5,9 +5,11 @@ from __future__ import annotations
 import pytest
 
 from conftest import Gpudiag
-from gpudiag import codec, diagnosis, runner
 from gpudiag.isolate import Ended
-from gpudiag.model import Cause, Diagnosis
+from gpudiag.model import codec
+from gpudiag.model.diagnosis import Diagnosis
+from gpudiag.model.report import Cause
+from gpudiag.run import diagnosis, runner
 
 pytestmark = pytest.mark.usefixtures("no_child_left")
 HIDDEN = {"CUDA_VISIBLE_DEVICES": "7"}

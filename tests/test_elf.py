@@ -8,7 +8,8 @@ from pathlib import Path
 
 import pytest
 
-from gpudiag import elf, simulator
+from gpudiag import simulator
+from gpudiag.hardware import elf
 
 
 @pytest.fixture

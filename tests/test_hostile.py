@@ -15,14 +15,15 @@ import msgspec
 import pytest
 
 from conftest import Gpudiag
-from gpudiag import codec, config
+from gpudiag.cli import config
 from gpudiag.facts import FAMILIES
-from gpudiag.hostfacts import Unknown
-from gpudiag.masking import mask
-from gpudiag.model import Report, Settings
-from gpudiag.plaintext import ascii_only, escaped, one_line, plain
+from gpudiag.knowledge.variables import CONTEXT, SETTINGS
+from gpudiag.model import codec
+from gpudiag.model.facts import Unknown
+from gpudiag.model.report import Report, Settings
 from gpudiag.report import FORMATS, render
-from gpudiag.variables import CONTEXT, SETTINGS
+from gpudiag.report.masking import mask
+from gpudiag.text import ascii_only, escaped, one_line, plain
 from reports import report, sample
 
 UNSEEN = {"Cc", "Cf", "Cs", "Zl", "Zp"}
@@ -228,9 +229,9 @@ def test_standard_output_takes_any_encoding(format_: str, encoding: str, gpudiag
 def test_what_one_renderer_cannot_write_costs_none_of_the_others(
     gpudiag: Gpudiag, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], tmp_path: Path
 ) -> None:
-    from gpudiag import cli
+    from gpudiag.cli import delivery
     from gpudiag.errors import OutputError
-    from gpudiag.report import junit, table
+    from gpudiag.report.formats import junit, table
 
     def breaks(*_: object, **__: object) -> str:
         raise KeyError("a bug")
@@ -239,7 +240,7 @@ def test_what_one_renderer_cannot_write_costs_none_of_the_others(
     monkeypatch.setattr(table, "render", breaks)
     files = tuple(tmp_path / name for name in ("r.xml", "r.json", "r.txt", "r.md"))
     with pytest.raises(OutputError) as said:
-        cli._deliver(sample(), "markdown", files, mask=False, verbose=False)
+        delivery.deliver(sample(), "markdown", files, mask=False, verbose=False)
     assert [file.name for file in files if file.exists()] == ["r.json", "r.md"]
     assert capsys.readouterr().out.startswith("# gpudiag")
     assert str(said.value).count("This is a bug in gpudiag") == 2

@@ -10,9 +10,11 @@ import pytest
 from msgspec.structs import replace
 
 from conftest import Gpudiag
-from gpudiag import catalogue, cli, codec, runner
-from gpudiag.devices import Devices
-from gpudiag.hostfacts import (
+from examples.facts import example_gpu, example_with_gpus
+from gpudiag import catalogue, cli
+from gpudiag.hardware.locks import Devices
+from gpudiag.model import codec
+from gpudiag.model.facts import (
     Distribution,
     EnvironmentFacts,
     Facts,
@@ -21,13 +23,12 @@ from gpudiag.hostfacts import (
     NvmlFacts,
     TensorflowFacts,
     Unknown,
-    example_gpu,
-    example_with_gpus,
 )
-from gpudiag.model import Judged, Level, Report, Row, Skipped
+from gpudiag.model.report import Judged, Level, Report, Row, Skipped
+from gpudiag.model.visibility import IDLE_BYTES, gpus_in_scope, other_use
 from gpudiag.probe import Needs
-from gpudiag.scope import IDLE_BYTES, gpus_in_scope, other_use
-from gpudiag.world import Machine
+from gpudiag.run import plan, runner
+from gpudiag.run.machine import Machine
 from reports import report
 
 QUICK = {entry.name for entry in catalogue.entries() if entry.probe.quick}
@@ -193,7 +194,7 @@ def test_who_else_computes_on_a_gpu(device: NvmlDevice, other: str | None) -> No
 
 
 def level(asked: str | None, facts: Facts) -> Level:
-    return runner._level(asked, gpus_in_scope(facts), facts)
+    return plan.chosen_level(asked, gpus_in_scope(facts), facts)
 
 
 def test_the_level_follows_the_gpus_in_scope() -> None:
@@ -210,22 +211,22 @@ def test_the_level_follows_the_gpus_in_scope() -> None:
 def test_lack_of_peace_names_the_gpu_and_the_way_round_it() -> None:
     facts = facts_of(used(0), used(1, 5 << 30, GpuProcess(11, 5 << 30)))
     gpus = gpus_in_scope(facts)
-    assert runner._lack_of_peace(gpus[:1], facts) == ""
-    assert runner._lack_of_peace(gpus, facts) == (
+    assert plan.lack_of_peace(gpus[:1], facts) == ""
+    assert plan.lack_of_peace(gpus, facts) == (
         "GPU 1 is used by process 11; to run this probe on it anyway, add --disturb"
     )
-    assert runner._lack_of_peace((), facts) == ""
+    assert plan.lack_of_peace((), facts) == ""
 
 
 def test_lack_of_memory_is_that_of_the_first_gpu_with_too_little() -> None:
     facts = facts_of(used(0), used(1, 39 << 30))  # of 40 GiB each
     gpus = gpus_in_scope(facts)
-    assert runner._lack_of_memory(1 << 30, gpus, facts) == "", "exactly enough"
-    assert runner._lack_of_memory(2 << 30, gpus, facts) == "needs 2048 MiB free, GPU 1 has 1024 MiB"
-    assert runner._lack_of_memory(2 << 30, gpus[:1], facts) == ""
-    assert runner._lack_of_memory(0, gpus, facts) == ""
+    assert plan.lack_of_memory(1 << 30, gpus, facts) == "", "exactly enough"
+    assert plan.lack_of_memory(2 << 30, gpus, facts) == "needs 2048 MiB free, GPU 1 has 1024 MiB"
+    assert plan.lack_of_memory(2 << 30, gpus[:1], facts) == ""
+    assert plan.lack_of_memory(0, gpus, facts) == ""
     shared = facts_of(replace(used(0), memory_total_bytes=0))  # the host's memory: NVML does not tell
-    assert runner._lack_of_memory(2 << 30, gpus_in_scope(shared), shared) == ""
+    assert plan.lack_of_memory(2 << 30, gpus_in_scope(shared), shared) == ""
 
 
 @pytest.mark.parametrize(
@@ -235,13 +236,13 @@ def test_lack_of_memory_is_that_of_the_first_gpu_with_too_little() -> None:
         (used(0, 38 << 30), 2),
         (used(0, (40 << 30) - 1), 1),
         (replace(used(0), compute_mode="exclusive_process"), 1),
-        (replace(used(0), memory_total_bytes=0), runner.MOST_CHILDREN),
+        (replace(used(0), memory_total_bytes=0), plan.MOST_CHILDREN),
         (replace(used(0, 10 << 30), mig_mode="enabled", mig_uuids=("MIG-0", "MIG-1", "MIG-2")), 10),
     ],
 )
 def test_as_many_children_share_a_gpu_as_its_memory_holds(gpu: NvmlDevice, room: int) -> None:
     [given] = gpus_in_scope(facts_of(gpu))
-    assert runner._room(given, gpu) == room
+    assert plan.room_on(given, gpu) == room
 
 
 def test_a_gpu_is_given_to_no_more_than_it_has_room_for(tmp_path: Path) -> None:
@@ -258,8 +259,8 @@ def test_a_gpu_is_given_to_no_more_than_it_has_room_for(tmp_path: Path) -> None:
 def test_a_probe_needs_its_memory_and_a_context_for_each_of_its_processes() -> None:
     shared = catalogue.get("memory.shared_gpu")
     assert shared.peered
-    assert runner._needed_bytes(shared) == shared.probe.needs.free_bytes + 2 * runner.CONTEXT_BYTES
-    assert runner._needed_bytes(catalogue.get("placement.log")) == 0
+    assert plan.bytes_needed(shared) == shared.probe.needs.free_bytes + 2 * plan.CONTEXT_BYTES
+    assert plan.bytes_needed(catalogue.get("placement.log")) == 0
 
 
 def tensorflow(version: str) -> Facts:
@@ -282,14 +283,14 @@ def tensorflow(version: str) -> Facts:
     ],
 )
 def test_lack_of_version(versions: str, installed: str, lack: str) -> None:
-    assert runner._lack_of_version(versions, tensorflow(installed)) == lack
+    assert plan.lack_of_version(versions, tensorflow(installed)) == lack
 
 
 def test_a_version_that_is_not_known_is_not_held_against_a_probe() -> None:
     built = example_with_gpus().tensorflow
     assert isinstance(built, TensorflowFacts)
-    assert runner._lack_of_version(">=2.19", example_with_gpus(tensorflow=replace(built, distributions=()))) == ""
-    assert runner._lack_of_version(">=2.19", example_with_gpus(tensorflow=Unknown("no answer"))) == ""
+    assert plan.lack_of_version(">=2.19", example_with_gpus(tensorflow=replace(built, distributions=()))) == ""
+    assert plan.lack_of_version(">=2.19", example_with_gpus(tensorflow=Unknown("no answer"))) == ""
 
 
 @pytest.mark.parametrize(
@@ -314,5 +315,5 @@ def test_what_is_lacking_is_why_a_probe_is_skipped(
     run = runner._Run(
         runner.Options((entry,), disturb=disturb, machine=Machine(locks=tmp_path)), nobody, nobody, nobody, None
     )
-    row = run._without_a_child(runner._Task(EXCLUSIVE, entry, gpus), facts, gpus)
+    row = run._without_a_child(plan.Task(EXCLUSIVE, entry, gpus), facts, gpus)
     assert (row and row.outcome) == outcome

@@ -6,10 +6,10 @@ import re
 
 import pytest
 
+from gpudiag.knowledge.log_lines import Kept, Log, ended_by, of_a_child, shortened, statements, text
 from gpudiag.knowledge.message import Worth
 from gpudiag.knowledge.messages.memory import POOL_FULL
 from gpudiag.knowledge.messages.placement import NO_SUCH_ELEMENT
-from gpudiag.log import Kept, Log, ended_by, of_a_child, shortened, statements, text
 
 OLD = "2024-05-03 14:51:51.684995: {} external/local_xla/xla/stream_executor/cuda/file.cc:9261] "
 NEW = "{}0000 00:00:1795217453.798889    8098 file.cc:2365] "

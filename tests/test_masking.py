@@ -9,27 +9,30 @@ from typing import Any
 import msgspec
 import pytest
 
-from gpudiag import codec, masking, runner
-from gpudiag.hostfacts import (
+from examples.facts import example, example_gpu, example_with_gpus
+from gpudiag import __file__ as package_file
+from gpudiag.model import codec
+from gpudiag.model.facts import (
+    Attempt,
     ContainerFacts,
     CudaFacts,
     DriverFacts,
     EnvironmentFacts,
     Facts,
+    GpuProcess,
+    Holder,
     NvmlDevice,
     NvmlFacts,
     SystemFacts,
     TensorflowFacts,
+    TriedFacts,
     Unknown,
-    example,
-    example_gpu,
-    example_with_gpus,
 )
-from gpudiag.masking import __file__ as package_file
-from gpudiag.masking import mask
-from gpudiag.model import Broken, Cause, Finding, Gpu, Judged, Report, Row, Severity, Skipped
-from gpudiag.report import FORMATS, render
-from gpudiag.scope import gpus_in_scope
+from gpudiag.model.report import Broken, Cause, Finding, Gpu, Judged, Report, Row, Severity, Skipped
+from gpudiag.model.visibility import gpus_in_scope
+from gpudiag.report import FORMATS, masking, render
+from gpudiag.report.masking import mask
+from gpudiag.run import runner
 from reports import CAP_IGNORED, passed, report, row, sample
 
 UUIDS = ("GPU-8e5f2c71-aaaa-4bbb-8ccc-0123456789ab", "GPU-8e5f9d02-dddd-4eee-8fff-ba9876543210")
@@ -366,6 +369,8 @@ class Canaries:
                 return 1
             case msgspec.inspect.BoolType():
                 return True
+            case msgspec.inspect.Metadata(type=inner):
+                return self.fill(inner, place)
         raise AssertionError(f"{place}: no value for {kind}")
 
 
@@ -479,3 +484,15 @@ def test_the_words_that_stay_are_not_names_of_people() -> None:
     words, _ = masking._vocabulary()
     assert len(words) > 3000
     assert words & {"alice", "bob", "carol", "dave", "eve", "jdoe", "john", "maria", "smith", "acme", "corp"} == set()
+
+
+def test_who_holds_memory_is_masked() -> None:
+    """Other users of the machine, what they run, and folders that were tried; not why one could not be written."""
+    holder = Holder("qvasquez", "python zanzibar_train.py ...", "2026-11-20 08:00 UTC", True, "service zanzibar")
+    device = msgspec.structs.replace(example_gpu(), processes=(GpuProcess(4711, 1 << 30, holder=holder),))
+    tried = TriedFacts(written=(Attempt("/scratch/qvasquez/tmp", "EROFS", "temporary files", 0),))
+    facts = example_with_gpus(nvml=NvmlFacts(None, "535.104.05", "12.2", (device,)), tried=tried)
+    text = msgspec.json.encode(mask(text_report(facts=facts)).facts).decode()
+    assert not re.search("qvasquez|zanzibar", text)
+    for kept in ("EROFS", "temporary files", "2026-11-20", '"parent_gone":true'):
+        assert kept in text

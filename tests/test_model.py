@@ -7,8 +7,9 @@ import itertools
 import msgspec
 import pytest
 
-from gpudiag.hostfacts import DeviceNodeFacts, Family, NvmlFacts, Unknown, example, example_gpu
-from gpudiag.model import (
+from examples.facts import example, example_gpu
+from gpudiag.model.facts import DeviceNodeFacts, Family, NvmlFacts, Unknown
+from gpudiag.model.report import (
     STATUSES,
     Broken,
     Cause,

@@ -1,4 +1,4 @@
-"""gpudiag.nvml against a small libnvidia-ml.so.1 with the real ABI, compiled here, through the real pynvml."""
+"""gpudiag.hardware.nvml against a small libnvidia-ml.so.1 with the real ABI, compiled here, through the real pynvml."""
 
 from __future__ import annotations
 
@@ -6,18 +6,22 @@ import os
 import shutil
 import subprocess
 import sys
+import types
 from pathlib import Path
 
 import msgspec
 import pytest
 
-from gpudiag.hostfacts import GpuProcess, NvmlFacts
-from gpudiag.nvml import normalise_pci
+from gpudiag.hardware.nvml import _asked, normalise_pci
+from gpudiag.model.facts import NvmlFacts
 from gpudiag.probe import MemoryUse
 
 SOURCE = Path(__file__).parent / "nvml_library.c"
 GATHER = "from gpudiag.facts import gather_family; print(gather_family({'family': 'nvml'}).decode())"
-MEMORY = "import msgspec, sys; from gpudiag import nvml; print(msgspec.json.encode(nvml.memory(sys.argv[1])).decode())"
+MEMORY = (
+    "import msgspec, sys; from gpudiag.hardware.nvml import memory; "
+    "print(msgspec.json.encode(memory(sys.argv[1])).decode())"
+)
 
 
 @pytest.fixture(scope="module")
@@ -53,7 +57,7 @@ def test_every_fact_of_a_gpu(library: Path) -> None:
     assert (second.memory_total_bytes, second.memory_used_bytes) == (40 << 30, 1 << 30)
     assert (second.compute_capability, second.compute_mode) == ("8.9", "exclusive_process")
     assert (second.mig_mode, second.mig_uuids) == ("disabled", ())
-    assert GpuProcess(1, None) in second.processes
+    assert (1, None) in [(process.pid, process.used_bytes) for process in second.processes]
     assert 512 << 20 in [process.used_bytes for process in second.processes]
 
 
@@ -125,3 +129,19 @@ def test_pci_bus_ids_are_spelt_as_cuda_spells_them() -> None:
     assert normalise_pci("00000000:3B:00.0") == "0000:3b:00.0"
     assert normalise_pci(b"0000:0A:1F.1") == "0000:0a:1f.1"
     assert normalise_pci("00010000:01:00.0") == "10000:01:00.0"
+
+
+@pytest.mark.parametrize("call", ["nvmlAbsent", "nvmlOther", "nvmlRefused"])
+def test_an_nvidia_ml_py_of_another_version_costs_only_what_it_lacks(call: str) -> None:
+    """Some calls have changed their arguments from one version to the next."""
+
+    class RefusedError(Exception):
+        pass
+
+    def refused() -> None:
+        raise RefusedError
+
+    module = types.ModuleType("pynvml")
+    vars(module).update(NVMLError=RefusedError, nvmlOther=lambda handle, more: (handle, more), nvmlRefused=refused)
+    assert _asked(module, call, *(["handle"] if call == "nvmlOther" else [])) is None
+    assert _asked(module, "nvmlOther", 1, 2) == (1, 2)

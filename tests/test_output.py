@@ -11,8 +11,8 @@ from pathlib import Path
 
 import pytest
 
-from gpudiag import output
 from gpudiag.errors import OutputError, UsageError
+from gpudiag.report import files
 
 AS_ROOT = hasattr(os, "geteuid") and os.geteuid() == 0
 
@@ -31,25 +31,25 @@ def umask() -> Iterator[Callable[[int], int]]:
 
 
 def test_a_new_file(tmp_path: Path) -> None:
-    output.reserve([tmp_path / "a.json", tmp_path / "b.md"])
+    files.reserve([tmp_path / "a.json", tmp_path / "b.md"])
     assert list(tmp_path.iterdir()) == [], "reserving leaves no file"
-    output.write(tmp_path / "a.json", "käse\n")
+    files.write(tmp_path / "a.json", "käse\n")
     assert (tmp_path / "a.json").read_bytes() == "käse\n".encode()
 
 
 def test_reserving_leaves_the_old_report(tmp_path: Path) -> None:
     path = tmp_path / "a.json"
     path.write_text("old")
-    output.reserve([path])
+    files.reserve([path])
     assert path.read_text() == "old"
-    output.write(path, "new")
+    files.write(path, "new")
     assert path.read_text() == "new"
 
 
 @pytest.mark.parametrize(("mask", "mode"), [(0o022, 0o644), (0o077, 0o600), (0o002, 0o664)])
 def test_the_umask_gives_the_mode(tmp_path: Path, umask: Callable[[int], int], mask: int, mode: int) -> None:
     umask(mask)
-    output.write(tmp_path / "a.json", "text")
+    files.write(tmp_path / "a.json", "text")
     assert stat.S_IMODE((tmp_path / "a.json").stat().st_mode) == mode
 
 
@@ -57,7 +57,7 @@ def test_readers_see_the_old_or_the_new_text(tmp_path: Path) -> None:
     path = tmp_path / "a.json"
     path.write_text("old")
     with path.open() as reader:
-        output.write(path, "new")
+        files.write(path, "new")
         assert reader.read() == "old"
     assert path.read_text() == "new"
 
@@ -67,8 +67,8 @@ def test_of_a_link_the_target_is_replaced(tmp_path: Path) -> None:
     target, link = tmp_path / "reports" / "real.json", tmp_path / "link.json"
     link.symlink_to(target)
     for text in ("first", "second"):
-        output.reserve([link])
-        output.write(link, text)
+        files.reserve([link])
+        files.write(link, text)
         assert link.is_symlink()
         assert target.read_text() == text
 
@@ -88,14 +88,14 @@ def test_what_cannot_be_written_is_refused_beforehand(tmp_path: Path, path: str,
     (tmp_path / "folder.json").mkdir()
     (tmp_path / "dangling.json").symlink_to(tmp_path / "gone" / "a.json")
     with pytest.raises(UsageError, match=rf"cannot be written: {fault}") as refused:
-        output.reserve([tmp_path / "good.json", tmp_path / path])
+        files.reserve([tmp_path / "good.json", tmp_path / path])
     assert str(refused.value).startswith(str(tmp_path / path))
 
 
 @pytest.mark.skipif(not Path("/proc/self").exists(), reason="there is no /proc, which refuses files even to root")
 def test_a_file_system_that_takes_no_file_is_refused_beforehand() -> None:
     with pytest.raises(UsageError, match=r"cannot be written: cannot create files in /proc\."):
-        output.reserve([Path("/proc/report.json")])
+        files.reserve([Path("/proc/report.json")])
 
 
 @pytest.mark.skipif(os.name != "posix", reason="permission bits are those of POSIX")
@@ -107,14 +107,14 @@ def test_permissions_are_respected(tmp_path: Path, path: str, fault: str) -> Non
 import os, sys
 sys.path[:] = {sys.path!r}
 from pathlib import Path
-from gpudiag import output
+from gpudiag.report import files
 from gpudiag.errors import UsageError
 if {AS_ROOT}:
     # Permission bits do not bind root. Its identity goes after the import, which another user may not be able to do.
     os.chown({str(tmp_path)!r}, 12345, -1)
     os.setuid(12345)
 try:
-    output.reserve([Path({path!r})])
+    files.reserve([Path({path!r})])
 except UsageError as error:
     print(error)
 """
@@ -129,11 +129,11 @@ def test_a_failure_to_write_leaves_the_old_report(tmp_path: Path) -> None:
 import resource, sys
 sys.path[:] = {sys.path!r}
 from pathlib import Path
-from gpudiag import output
+from gpudiag.report import files
 from gpudiag.errors import OutputError
 resource.setrlimit(resource.RLIMIT_FSIZE, (4096, 4096))
 try:
-    output.write(Path("a.json"), "new" * 10_000)
+    files.write(Path("a.json"), "new" * 10_000)
 except OutputError as error:
     print(error)
 """
@@ -145,15 +145,15 @@ except OutputError as error:
 def test_a_folder_that_went_away(tmp_path: Path) -> None:
     folder = tmp_path / "reports"
     folder.mkdir()
-    output.reserve([folder / "a.json"])
+    files.reserve([folder / "a.json"])
     folder.rmdir()
     with pytest.raises(OutputError, match=r"there is no folder .*reports"):
-        output.write(folder / "a.json", "text")
+        files.write(folder / "a.json", "text")
 
 
 def test_the_null_device_is_written_and_stays() -> None:
-    output.reserve([Path(os.devnull)])
-    output.write(Path(os.devnull), "text")
+    files.reserve([Path(os.devnull)])
+    files.write(Path(os.devnull), "text")
     assert not Path(os.devnull).is_file()
 
 
@@ -161,12 +161,12 @@ def test_a_pipe_is_written_and_stays(tmp_path: Path) -> None:
     pipe = tmp_path / "pipe.json"
     os.mkfifo(pipe)
     with pytest.raises(UsageError, match="no program reads from"):
-        output.reserve([pipe])
+        files.reserve([pipe])
     reader = os.open(pipe, os.O_RDONLY | os.O_NONBLOCK)
-    output.reserve([pipe])
+    files.reserve([pipe])
     with pytest.raises(BlockingIOError):  # it would be the end, had reserving closed the pipe
         os.read(reader, 10)
-    output.write(pipe, "text")
+    files.write(pipe, "text")
     assert (os.read(reader, 10), os.read(reader, 10)) == (b"text", b"")
     os.close(reader)
     assert pipe.is_fifo()
@@ -179,7 +179,7 @@ def test_mode_and_owner_of_a_file_that_is_replaced_stay(tmp_path: Path, mode: in
     if AS_ROOT:
         os.chown(path, 12345, 12345)
     path.chmod(mode)
-    output.write(path, "new")
+    files.write(path, "new")
     status = path.stat()
     assert path.read_text() == "new"
     assert stat.S_IMODE(status.st_mode) == mode & 0o777
@@ -197,7 +197,7 @@ def test_nobody_else_reads_a_report_while_it_is_written(tmp_path: Path, monkeypa
         return real(file, *arguments, **options)
 
     monkeypatch.setattr(Path, "write_text", write_text)
-    output.write(path, "new")
+    files.write(path, "new")
     assert seen == [0o600]
 
 
@@ -214,13 +214,13 @@ def test_what_another_user_put_into_a_shared_folder_is_not_obeyed(tmp_path: Path
     for path in (link, file):
         os.chown(path, 12345, -1, follow_symlinks=False)
     with pytest.raises(UsageError, match="cannot be written: it is another user's link"):
-        output.reserve([link])
+        files.reserve([link])
     with pytest.raises(OutputError, match="it is another user's link"):
-        output.write(link, "report")
+        files.write(link, "report")
     assert victim.read_text() == "precious"
-    output.write(file, "report")
+    files.write(file, "report")
     assert (file.read_text(), file.stat().st_uid) == ("report", 0), "who made the file must not get the report"
     own = shared / "own.json"
     own.symlink_to(victim)
-    output.write(own, "report")
+    files.write(own, "report")
     assert victim.read_text() == "report"

@@ -22,11 +22,12 @@ from typing import Any
 import pytest
 
 import gpudiag
-from gpudiag import masking, origin
+from gpudiag.causes.configuration import value_not_read
 from gpudiag.causes.shared import last_resort
-from gpudiag.knowledge import log
+from gpudiag.knowledge import log, origin
 from gpudiag.knowledge.messages import MESSAGES
-from gpudiag.probes.host import environment
+from gpudiag.report import masking
+from gpudiag.run.bisect import parts
 from reports import sample
 
 try:
@@ -90,10 +91,14 @@ SOURCES: dict[tuple[str, str], Callable[[], Iterable[str]]] = {
     ("gpudiag.causes.shared.machine", "install_command"): lambda: ["Red Hat|Rocky|Alma|CentOS"],
     ("gpudiag.causes.context.variable_refused", "_stands_in"): lambda: [r"\bTF_X\b", r"(?<![\w./-])aaa(?![\w/-]|\.\w)"],
     ("gpudiag.facts.tensorflow", "_altered"): lambda: [r"(?m)^tensorflow/a\.so,sha256=([^,\n]*),(\d+)$"],
-    ("gpudiag.masking", "mask"): lambda: of_masking(paths=False),
-    ("gpudiag.masking", "_named_path_rules"): lambda: of_masking(paths=True),
-    ("gpudiag.origin", ""): lambda: [pattern.pattern for pattern, _ in origin._HINTS],
-    ("gpudiag.probes.host.environment", "_judge_values"): lambda: [one[0] for one in environment._READ.values()],
+    ("gpudiag.report.masking", "mask"): lambda: of_masking(paths=False),
+    ("gpudiag.report.masking", "_named_path_rules"): lambda: of_masking(paths=True),
+    ("gpudiag.knowledge.origin", ""): lambda: [pattern.pattern for pattern, _ in origin._HINTS],
+    ("gpudiag.causes.configuration.value_not_read", "find"): lambda: [
+        one.pattern for one in value_not_read._READ.values()
+    ],
+    ("gpudiag.run.bisect.parts", "entries"): lambda: list(parts._SEPARATED.values()),
+    ("gpudiag.run.bisected", "_is_about"): lambda: [r"(?<![\w/.-])LD_PRELOAD(?![\w-])"],
     ("gpudiag.simulator.faults", "_function"): lambda: [
         r"(?P<function>(?:__)?(?:cu|nv|nccl)\w+):(?P<code>\d+)(?::(?P<first>\d+))?",
         r"(?P<function>(?:__)?(?:cu|nv|nccl)\w+):(?P<seconds>\d+(?:\.\d+)?)",
@@ -301,8 +306,9 @@ def seconds(one: re.Pattern[str], mode: str, text: str) -> float:
 def too_slow(found: Found) -> str:
     """Say on which of its worst texts a pattern takes more than in proportion to their length; "" where on none."""
     one = re.compile(found.pattern, found.flags)
-    # To find all, to replace and to split is the same work.
+    # To find all, to replace and to split is the same work; a search is the beginning of it, and a match of a search.
     modes = {mode if mode in ("match", "fullmatch", "search") else "sub" for mode in found.modes}
+    modes -= {"search", "match"} if "sub" in modes else {"match"} if "search" in modes else set()
     worst, slowest = 0.0, ("", ("", "", ""))
     for attack in sorted(attacks(found.pattern, found.flags)):
         for mode in modes:

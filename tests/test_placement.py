@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from gpudiag.placement import (
+from gpudiag.knowledge.placement import (
     Placement,
     created_devices,
     devices_of,

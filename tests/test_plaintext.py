@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from gpudiag.plaintext import counted, one_line, plain
+from gpudiag.text import counted, one_line, plain
 
 
 @pytest.mark.parametrize(

@@ -13,14 +13,15 @@ from pathlib import Path
 import pytest
 
 from conftest import Gpudiag
-from gpudiag import codec, programlog
+from gpudiag.cli import program_log
 from gpudiag.errors import UsageError
+from gpudiag.model import codec
 
 FAULT = "W0000 00:00:1.2 7 gpu_device.cc:2365] Cannot dlopen some GPU libraries."
 
 
 def read(path: Path) -> tuple[str, ...]:
-    return programlog.read(path, lambda: False)
+    return program_log.read(path, lambda: False)
 
 
 @pytest.mark.parametrize("at", [0, 5, 50_000, 99_999])
@@ -29,7 +30,7 @@ def test_what_matters_is_kept_wherever_it_stands(at: int, tmp_path: Path) -> Non
     lines[at] = FAULT
     (tmp_path / "app.log").write_text("\n".join(lines))
     kept = read(tmp_path / "app.log")
-    assert len(kept) == programlog.MOST_LINES
+    assert len(kept) == program_log.MOST_LINES
     assert FAULT in kept
     assert [kept[0], kept[-1]] == [lines[0], lines[-1]]
     order = {line: number for number, line in enumerate(lines)}
@@ -39,7 +40,7 @@ def test_what_matters_is_kept_wherever_it_stands(at: int, tmp_path: Path) -> Non
 def test_a_flood_of_errors_keeps_the_first_and_the_last(tmp_path: Path) -> None:
     (tmp_path / "app.log").write_text("\n".join(f"{FAULT} {number}" for number in range(50_000)))
     kept = read(tmp_path / "app.log")
-    assert len(kept) == programlog.MOST_LINES
+    assert len(kept) == program_log.MOST_LINES
     assert (kept[0], kept[-1]) == (f"{FAULT} 0", f"{FAULT} 49999")
 
 
@@ -50,15 +51,15 @@ def test_where_a_piece_ends_does_not_matter(
 ) -> None:
     lines = ("käse 漢字", "", "two", "x" * 3000, "last")
     (tmp_path / "app.log").write_bytes("\r\n".join(lines).encode(encoding))
-    monkeypatch.setattr(programlog, "_CHUNK", max(cut, 4) if encoding != "utf-8" else cut)
-    assert read(tmp_path / "app.log") == tuple(line[: programlog.MOST_LINE_CHARACTERS] for line in lines)
+    monkeypatch.setattr(program_log, "_CHUNK", max(cut, 4) if encoding != "utf-8" else cut)
+    assert read(tmp_path / "app.log") == tuple(line[: program_log.MOST_LINE_CHARACTERS] for line in lines)
 
 
 def test_of_a_file_that_is_too_long_both_ends_are_read(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    monkeypatch.setattr(programlog, "MOST_BYTES", 2 << 20)
-    monkeypatch.setattr(programlog, "_CHUNK", 1 << 16)
+    monkeypatch.setattr(program_log, "MOST_BYTES", 2 << 20)
+    monkeypatch.setattr(program_log, "_CHUNK", 1 << 16)
     with (tmp_path / "app.log").open("w") as stream:
         stream.write("first\n")
         stream.writelines(f"Epoch {number}\n" for number in range(500_000))
@@ -80,8 +81,8 @@ def test_a_huge_file_costs_no_memory(tmp_path: Path) -> None:
         stream.write(b"\nlast\n")
     source = (
         f"import sys; sys.path[:] = {sys.path!r}\n"
-        "from pathlib import Path; from gpudiag import programlog\n"
-        "print(programlog.read(Path(sys.argv[1]), lambda: False)[-1])"
+        "from pathlib import Path; from gpudiag.cli import program_log\n"
+        "print(program_log.read(Path(sys.argv[1]), lambda: False)[-1])"
     )
     command = [sys.executable, "-c", source, str(tmp_path / "huge.log")]
     done = subprocess.run(
@@ -106,7 +107,7 @@ def test_an_endless_stream_ends_with_the_deadline(gpudiag: Gpudiag) -> None:
     assert time.monotonic() - began < 60
     report = codec.decode(done.stdout, done.stderr)
     assert set(report.lines) <= {FAULT, FAULT[: len(report.lines[-1])]}
-    assert 0 < len(report.lines) <= programlog.MOST_LINES
+    assert 0 < len(report.lines) <= program_log.MOST_LINES
 
 
 def test_a_stream_that_says_nothing_more_ends_with_the_deadline_or_a_signal(tmp_path: Path) -> None:
@@ -114,7 +115,7 @@ def test_a_stream_that_says_nothing_more_ends_with_the_deadline_or_a_signal(tmp_
     stop = threading.Event()
     until = threading.Timer(1, stop.set)
     until.start()
-    assert programlog.read(tmp_path / "pipe", stop.is_set) == (), "nobody ever wrote to it"
+    assert program_log.read(tmp_path / "pipe", stop.is_set) == (), "nobody ever wrote to it"
     until.join()
 
 

@@ -15,8 +15,8 @@ from typing import IO
 
 import pytest
 
-from gpudiag.model import Broken, Cause, Row, Skipped
-from gpudiag.progress import Progress
+from gpudiag.cli.progress import Progress
+from gpudiag.model.report import Broken, Cause, Row, Skipped
 from reports import passed, row
 
 FINE = row("placement.log", passed("fine"), s=0.123, log=("quiet log", "\x1b[31mred log\x1b[0m"))

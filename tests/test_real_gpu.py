@@ -5,8 +5,8 @@ from __future__ import annotations
 import pytest
 
 from conftest import Gpudiag
-from gpudiag import codec
-from gpudiag.model import Broken, Report, Severity, Verdict
+from gpudiag.model import codec
+from gpudiag.model.report import Broken, Report, Severity, Verdict
 
 pytestmark = [pytest.mark.real_gpu, pytest.mark.usefixtures("no_child_left")]
 

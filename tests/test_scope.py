@@ -5,18 +5,9 @@ from __future__ import annotations
 import msgspec
 import pytest
 
-from gpudiag.hostfacts import (
-    CudaFacts,
-    EnvironmentFacts,
-    Facts,
-    NvmlDevice,
-    NvmlFacts,
-    Unknown,
-    example,
-    example_gpu,
-    example_with_gpus,
-)
-from gpudiag.scope import apply_mask, choices, gpus_in_scope, index_is_ambiguous, least_visible
+from examples.facts import example, example_gpu, example_with_gpus
+from gpudiag.model.facts import CudaFacts, EnvironmentFacts, Facts, NvmlDevice, NvmlFacts, Unknown
+from gpudiag.model.visibility import apply_mask, choices, gpus_in_scope, index_is_ambiguous, least_visible
 
 GPUS = tuple(example_gpu(index) for index in range(3))
 UUIDS = [gpu.uuid for gpu in GPUS]

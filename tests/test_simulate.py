@@ -8,8 +8,9 @@ from pathlib import Path
 import pytest
 
 from conftest import Gpudiag
-from gpudiag import catalogue, codec
-from gpudiag.model import Broken, Cause, Judged, Report, Row, Severity, Skipped, Verdict
+from gpudiag import catalogue
+from gpudiag.model import codec
+from gpudiag.model.report import Broken, Cause, Judged, Report, Row, Severity, Skipped, Verdict
 from gpudiag.probes import AREAS
 
 pytestmark = pytest.mark.usefixtures("no_child_left")
@@ -49,7 +50,8 @@ def finds_nothing(report: Report, gpus: int, gib: int) -> set[str]:
 
 @pytest.mark.parametrize(("gpus", "gib"), [(2, 16), (4, 8)], ids=["two", "four"])
 def test_every_probe_judges_a_healthy_machine_and_finds_nothing(gpus: int, gib: int, gpudiag: Gpudiag) -> None:
-    gpudiag.warm = None
+    if gpus == 2:  # once as a user's run begins
+        gpudiag.warm = None
     report = report_of(gpudiag, "--simulate", f"{gpus}x{gib}GiB", status=0)
     assert finds_nothing(report, gpus, gib) == {entry.name for entry in catalogue.entries()}
     assert {row.probe for row in report.rows if row.devices} >= set(CARD_PROBES)
@@ -57,14 +59,23 @@ def test_every_probe_judges_a_healthy_machine_and_finds_nothing(gpus: int, gib: 
 
 @pytest.mark.parametrize("area", [area for area in AREAS if area != "host"])
 def test_every_probe_of_an_area_does_so_spawned(area: str, gpudiag: Gpudiag) -> None:
-    """Each child of two areas imports TensorFlow itself, and of the others where that might matter.
+    """Each child of an area imports TensorFlow itself, and of the others where that might matter.
 
     By areas, so that they are shared among the workers of pytest.
     """
-    if area in {"discovery", "distribution"}:
+    if area == "discovery":
         gpudiag.warm = None
     report = report_of(gpudiag, "host", area, "--simulate", "2x16GiB", "--isolation", "spawn", status=0)
     assert finds_nothing(report, 2, 16) == {entry.name for entry in catalogue.select(["host", area])}
+
+
+def test_two_processes_that_meet_import_tensorflow_themselves_if_they_are_spawned(gpudiag: Gpudiag) -> None:
+    gpudiag.warm = None
+    assert catalogue.get("memory.shared_gpu").peered
+    done = gpudiag("check", "memory.shared_gpu", "--simulate", "1", "--isolation", "spawn", "--format", "json")
+    (row,) = codec.decode(done.stdout, "standard output").rows
+    assert isinstance(row.outcome, Judged), done.stderr
+    assert row.findings == ()
 
 
 @pytest.mark.parametrize(
@@ -168,7 +179,7 @@ def test_the_callers_log_level_and_warnings_hide_nothing(isolation: str, gpudiag
     [
         ("stream_creation", Cause.SIGNAL),  # TensorFlow dies of SIGSEGV
         ("allocation_from=1", Cause.OUTPUT_FLOOD),  # and here it logs without end
-        ("slow_call=cuInit:100", Cause.TIMEOUT),
+        ("slow_call=cuDevicePrimaryCtxRetain:100", Cause.TIMEOUT),
     ],
 )
 def test_a_fault_that_kills_tensorflow_is_broken_and_never_green(fault: str, cause: Cause, gpudiag: Gpudiag) -> None:
@@ -198,7 +209,8 @@ def test_simulated_gpus_count_only_where_they_were_asked_for_in_one_breath(gpudi
 
 def test_machines_at_the_same_time_do_not_disturb_one_another(gpudiag: Gpudiag) -> None:
     specs = {"1x4GiB": 1, "3x8GiB": 3}
-    running = [gpudiag.start("check", "memory", "--simulate", spec, "--format", "json") for spec in specs]
+    probes = ("memory.fraction", "memory.limit", "memory.shared_gpu")
+    running = [gpudiag.start("check", *probes, "--simulate", spec, "--format", "json") for spec in specs]
     for process, (spec, gpus) in zip(running, specs.items(), strict=True):
         with process:
             out, err = process.communicate(timeout=120)

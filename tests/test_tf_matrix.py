@@ -9,8 +9,9 @@ import pytest
 from msgspec.structs import replace
 
 import tf_matrix
-from gpudiag.hostfacts import TensorflowFacts, example_with_gpus
-from gpudiag.model import Broken, Cause, Judged, Report, Row, Skipped
+from examples.facts import example_with_gpus
+from gpudiag.model.facts import TensorflowFacts
+from gpudiag.model.report import Broken, Cause, Judged, Report, Row, Skipped
 from reports import GPUS, HOSTILE, MISSPELT, OVERRIDDEN, passed, report, row
 from tf_matrix import Cell, Column, Found, Matrix, differences, join, markdown
 

@@ -5,10 +5,12 @@ from __future__ import annotations
 import re
 from collections.abc import Iterable, Iterator
 
-from gpudiag import catalogue, diagnosis
+from gpudiag import catalogue
 from gpudiag.cause import Evidence
-from gpudiag.diagnosis.views import with_one_voice
-from gpudiag.model import Diagnosis, Limits, Row
+from gpudiag.model.diagnosis import Diagnosis
+from gpudiag.model.report import Limits, Row
+from gpudiag.run import diagnosis, views
+from gpudiag.run.views import with_one_voice
 
 HOST = [entry for entry in catalogue.entries() if entry.area == "host"]
 
@@ -45,7 +47,7 @@ def contradictions(rows: Iterable[Row], diagnosis: Diagnosis) -> list[str]:
 def checked(evidence: Evidence) -> tuple[tuple[Row, ...], Diagnosis]:
     """Return the rows and the diagnosis of a check of this machine, all probes of the host run."""
     others = [one for one in evidence.rows if one.area != "host"]
-    host = [Row(one.name, (), one.judge(None, evidence.facts, Limits()), 0.0) for one in HOST]
+    host = [Row(one.name, (), views.judge(one, None, evidence.facts, Limits()), 0.0) for one in HOST]
     rows = (*host, *others)
     found = diagnosis.diagnose(Evidence(evidence.facts, evidence.gpus, rows, evidence.lines))
     return with_one_voice(rows, found), found

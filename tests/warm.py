@@ -1,19 +1,25 @@
-"""Runs ``gpudiag check --simulate`` from a process that has imported TensorFlow already: the import, three to four
-seconds of a processor, is most of what a machine of the corpus costs.
+"""Runs ``gpudiag`` from processes that have done already what every run does first: a test then costs what is its own.
 
-One process for each worker of pytest imports TensorFlow on a simulated machine and forks for each run. The fork is
+One process for each worker of pytest has imported the modules of gpudiag and forks for each run. The fork is
 ``gpudiag``: its arguments, environment, folder, output and exit status are a run's own, and so is everything that it
-starts, but for the fork server: where that would import TensorFlow, it is forked again. All that is new in it is what
-an import makes of the environment, and :meth:`_Origin.serves` tells where that would come out otherwise: then the fork
-server is started as it is for a user. With ``GPUDIAG_TESTS_COLD=1`` it always is.
+starts, but for its fork servers. The one that has imported nothing is another fork. The one that imports TensorFlow,
+three to four seconds of a processor, is a fork of a process that has imported it: there is one for simulated machines
+and one for the real machine, each started when it is first needed.
+
+All that is new in a fork is what the start of an interpreter, or an import, makes of the environment; :func:`_starts`
+and :meth:`_Origin.serves` say when that would come out otherwise. Then the process is started as it is for a user. With
+``GPUDIAG_TESTS_COLD=1`` it always is.
 """
 
 from __future__ import annotations
 
 import contextlib
+import importlib
 import json
 import os
+import pkgutil
 import re
+import select
 import signal
 import socket
 import subprocess
@@ -21,90 +27,103 @@ import sys
 import tempfile
 import threading
 import traceback
-from collections.abc import Mapping
-from dataclasses import replace
+import warnings
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, NoReturn
 
 COLD = "GPUDIAG_TESTS_COLD"
 READY_S = 300.0
-PRELOAD = "gpudiag.child:preload_simulated"
-IN_NEW_INTERPRETER = ("gpudiag.child:run_on_gpu", "gpudiag.child:run_probe", "gpudiag.child:run_peer")
+SIMULATED = "gpudiag.run.worker:preload_simulated"
+REAL = "gpudiag.run.worker:preload"
+TRY = "gpudiag.run.bisect.attempt:run"
+IN_NEW_INTERPRETER = ("gpudiag.run.trial:run_on_gpu", "gpudiag.run.worker:run_probe", "gpudiag.run.worker:run_peer")
 """Targets that import TensorFlow themselves where they are started afresh."""
 
+# What the loader, libc and Python read when a program starts. PYTHONPATH is not among it: the tests set sys.path.
+_READ_AT_START = re.compile("LD_.*|GLIBC_.*|MALLOC_.*|LANG.*|LC_.*|TZ|PYTHON(?!PATH$|WARNINGS$).*")
 # Read when a device is looked for or made, or by gpudiag: a trace of getenv and os.environ during TensorFlow's import
 # has none of them (2.21.0). Where another variable is not what it was at the import, TensorFlow is imported again.
 _READ_LATER = re.compile(
-    "TMPDIR|GPUDIAG_SIM_MACHINE|CUDA_VISIBLE_DEVICES|CUDA_VISIBLE_DEVCIES|CUDA_DEVICE_ORDER|"
-    "CUDA_HOME|TF_FORCE_GPU_ALLOW_GROWTH|TF_GPU_ALLOCATOR|TF_GPU_THREAD_MODE|TF_GPU_ALLOW_GROWTH|TF_CONFIG|"
+    "TMPDIR|XDG_STATE_HOME|GPUDIAG_BISECT|GPUDIAG_SIM_MACHINE|CUDA_VISIBLE_DEVICES|CUDA_VISIBLE_DEVCIES|"
+    "CUDA_DEVICE_ORDER|CUDA_HOME|TF_CONFIG|"
+    "TF_FORCE_GPU_ALLOW_GROWTH|TF_GPU_ALLOCATOR|TF_GPU_THREAD_MODE|TF_GPU_ALLOW_GROWTH|TF_PER_DEVICE_MEMORY_LIMIT_MB|"
     "TF_MIN_GPU_MULTIPROCESSOR_COUNT|TF_EAGER_ENABLE_SMALL_TENSOR_CPU_PINNING|PYTHONWARNINGS|"
     "(NVIDIA|NCCL|SLURM|KUBERNETES|OMPI|APPTAINER|PYTEST_XDIST)_.*"
 )
 _MAPPED = re.compile(r" (/\S+)$", re.MULTILINE)
+_LIBRARY_PATH = "LD_LIBRARY_PATH"
+_MACHINE = "GPUDIAG_SIM_MACHINE"
 
 
 class Warm:
-    """The process that has imported TensorFlow, as the tests see it; it starts with the first run."""
+    """The process that has imported gpudiag, as the tests see it; it starts with the first run."""
 
     def __init__(self, folder: Path) -> None:
         self._folder = folder
         self._stack = contextlib.ExitStack()
         self._control: socket.socket | None = None
         self._process: subprocess.Popen[bytes] | None = None
+        self._importers: list[int] = []
 
     @property
-    def pid(self) -> int | None:
-        return self._process.pid if self._process is not None else None
+    def pids(self) -> set[int]:
+        """Of the processes that stay between runs."""
+        return {*self._importers, self._process.pid} if self._process is not None else set()
 
     def run(
         self,
         arguments: tuple[str, ...],
+        *,
         folder: Path,
         environment: Mapping[str, str],
+        path: list[str],
         libraries: Path | None,
         deadline_s: float,
-    ) -> subprocess.CompletedProcess[str]:
-        """Run ``gpudiag`` with these arguments and return what came of it."""
+    ) -> subprocess.CompletedProcess[str] | None:
+        """Run ``gpudiag`` with these arguments and return what came of it; None if a fork would not be the same.
+
+        ``bisect`` is :func:`bisect_here`.
+        """
         if self._control is None:
             self._control = self._start()
+        if not _starts(environment, self._environment) or not _same_modules(path):
+            return None
         self._control.settimeout(deadline_s)
-        request = {"arguments": arguments, "folder": str(folder), "environment": dict(environment)}
+        request = {"arguments": arguments, "folder": str(folder), "environment": dict(environment), "path": path}
         if libraries is not None:
             request["libraries"] = str(libraries)
-        with tempfile.TemporaryFile() as out, tempfile.TemporaryFile() as err, tempfile.TemporaryFile() as said:
-            said.write(json.dumps(request).encode())
-            said.flush()
+        with tempfile.TemporaryFile() as out, tempfile.TemporaryFile() as err, tempfile.TemporaryFile() as order:
+            order.write(json.dumps(request).encode())
+            order.flush()
             try:
-                socket.send_fds(self._control, [b"run"], [said.fileno(), out.fileno(), err.fileno()])
+                socket.send_fds(self._control, [b"run"], [order.fileno(), out.fileno(), err.fileno()])
                 answer = self._control.recv(1 << 10)
                 if not answer:
-                    raise ConnectionError("the process that has imported TensorFlow died")
+                    raise ConnectionError("the process that has imported gpudiag died")
             except OSError:  # that, or the deadline has passed; the next run starts another
                 self.close()
                 raise
+            status, *self._importers = json.loads(answer)
             texts = [_content(file).decode() for file in (out, err)]
-        return subprocess.CompletedProcess(arguments, int(answer), *texts)
+        return subprocess.CompletedProcess(arguments, status, *texts)
 
     def _start(self) -> socket.socket:
-        from gpudiag.runner import LOG_LEVELS
         from gpudiag.simulator import Machine
 
         machine = self._stack.enter_context(Machine("2x16GiB"))
-        # The loader keeps the folders that LD_LIBRARY_PATH named when the process began: each run's machine is put
-        # there under this name.
-        link = self._folder / "machine"
-        link.symlink_to(machine.directory)
-        environment = machine.environment(clean(os.environ))
-        environment |= {name: value for name, value in LOG_LEVELS.items() if value is not None}
-        first, *rest = environment["LD_LIBRARY_PATH"].split(":")
-        assert first == f"{machine.directory}/lib"
-        environment["LD_LIBRARY_PATH"] = ":".join([f"{link}/lib", *rest])
+        link = _Link.made(self._folder)
+        self._environment = clean(os.environ)
+        path = self._environment.get(_LIBRARY_PATH)
+        path = f"{link.library_folder}:{path}" if path else link.library_folder
         ours, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
-        boot = f"import sys; sys.path[:] = {modules()!r}; import warm; warm.main({theirs.fileno()}, {str(link)!r})"
+        arguments = f"{theirs.fileno()}, {str(self._folder)!r}, {str(machine.directory)!r}"
+        boot = f"import sys; sys.path[:] = {modules()!r}; import warm; warm.main({arguments})"
         with theirs, (self._folder / "output").open("w") as output:
             self._process = subprocess.Popen(
                 [sys.executable, "-c", boot],
-                env=environment,
+                env={**self._environment, _LIBRARY_PATH: path},
                 stdin=subprocess.DEVNULL,
                 stdout=output,
                 stderr=output,
@@ -124,7 +143,36 @@ class Warm:
             self._process.wait()
             self._process = None
         self._stack.close()
-        (self._folder / "machine").unlink(missing_ok=True)
+
+
+@dataclass(frozen=True)
+class _Link:
+    """The folder that LD_LIBRARY_PATH named when a process began is where its loader looks: it leads to each machine.
+
+    Between runs, and on the real machine, it leads to an empty folder.
+    """
+
+    folder: Path
+
+    @classmethod
+    def made(cls, folder: Path) -> _Link:
+        (folder / "none" / "lib").mkdir(parents=True, exist_ok=True)
+        link = cls(folder)
+        link.lead_to(None)
+        return link
+
+    @property
+    def path(self) -> Path:
+        return self.folder / "machine"
+
+    @property
+    def library_folder(self) -> str:
+        return f"{self.path}/lib"
+
+    def lead_to(self, machine: str | None) -> None:
+        new = self.folder / "next"
+        new.symlink_to(machine or self.folder / "none")
+        new.rename(self.path)
 
 
 def clean(environment: Mapping[str, str]) -> dict[str, str]:
@@ -145,56 +193,88 @@ def take_libraries(folder: str) -> None:
     machine.library_directory = lambda: Path(folder)
 
 
+def _starts(environment: Mapping[str, str], own: Mapping[str, str]) -> bool:
+    """Return whether a program would start in ``environment`` as it did in ``own``."""
+    changed = _changed(_without_machine(environment), _without_machine(own))
+    return not any(_READ_AT_START.fullmatch(name) for name in changed)
+
+
+def _changed(one: Mapping[str, str], other: Mapping[str, str]) -> set[str]:
+    return {name for name in one.keys() | other.keys() if one.get(name) != other.get(name)}
+
+
+def _without_machine(environment: Mapping[str, str]) -> dict[str, str]:
+    """Return ``environment`` with no simulated machine's folder among the folders of libraries."""
+    return _without(environment, environment.get(_MACHINE, "/nowhere") + "/lib")
+
+
+def _without(environment: Mapping[str, str], folder: str) -> dict[str, str]:
+    kept = ":".join(entry for entry in environment.get(_LIBRARY_PATH, "").split(":") if entry != folder)
+    rest = {name: value for name, value in environment.items() if name != _LIBRARY_PATH}
+    return {**rest, _LIBRARY_PATH: kept} if kept else rest
+
+
+def _same_modules(path: list[str]) -> bool:
+    """Return whether what gpudiag imports is, on this path, what it is on that of the tests."""
+    own = modules()
+    if path == own:
+        return True
+    return all(_found(name, path) == _found(name, own) for name in _IMPORTED)
+
+
+_IMPORTED = (
+    "gpudiag",
+    "click",
+    "elftools",
+    "filelock",
+    "msgspec",
+    "packaging",
+    "psutil",
+    "pynvml.py",
+    "rich",
+    "tabulate",
+)
+
+
+def _found(name: str, path: list[str]) -> Path | None:
+    return next((file.resolve() for entry in path if (file := Path(entry, name)).exists()), None)
+
+
 def _content(file: Any) -> bytes:
     file.seek(0)
     content: bytes = file.read()
     return content
 
 
-# What follows runs in the process that has imported TensorFlow, and in its forks.
+# What follows runs in the processes that have imported, and in their forks.
 
 
 class _Origin:
     """What the import of TensorFlow met."""
 
-    def __init__(self, link: Path, before: Mapping[str, str], printed: str) -> None:
-        self._link = link
+    def __init__(self, before: Mapping[str, str], machine: Path | None, printed: str) -> None:
         self.printed = printed
-        self._environment = _without_machine(before, str(link))
+        self._environment = _without_machine(before)
         self.added = {name: value for name, value in os.environ.items() if before.get(name) != value}
         """Variables that the import set."""
-        maps = Path("/proc/self/maps").read_text()
-        self._libraries = {Path(file).resolve() for file in _MAPPED.findall(maps)}
+        libraries = {Path(file).resolve() for file in _MAPPED.findall(Path("/proc/self/maps").read_text())}
         """Every file that is mapped: a library that the loader has is not looked for again."""
-        self._own = {Path(file).resolve(): file.name for file in (link / "lib").iterdir()}
+        own = list((machine / "lib").iterdir()) if machine is not None else []
+        self._mapped = {file.name: file.resolve() for file in own if file.resolve() in libraries}
 
     def serves(self, environment: Mapping[str, str]) -> bool:
-        """Tell whether an import in ``environment`` would come to what this one came to."""
-        machine = Path(environment.get("GPUDIAG_SIM_MACHINE", "/nowhere"))
-        mapped = {name: file for file, name in self._own.items() if file in self._libraries}
-        if any((machine / "lib" / name).resolve() != file for name, file in mapped.items()):
+        """Return whether an import in ``environment`` would come to what this one came to."""
+        machine = Path(environment.get(_MACHINE, "/nowhere"))
+        if any((machine / "lib" / name).resolve() != file for name, file in self._mapped.items()):
             return False
-        own = _without_machine(environment, str(machine))
-        names = self._environment.keys() | own.keys()
-        changed = {name for name in names if self._environment.get(name) != own.get(name)}
+        changed = _changed(self._environment, _without_machine(environment))
         return all(_READ_LATER.fullmatch(name) for name in changed)
-
-    def move_to(self, machine: str) -> None:
-        """Let the loader find the libraries of this machine from now on."""
-        new = self._link.with_name("next")
-        new.symlink_to(machine)
-        new.rename(self._link)
-
-
-def _without_machine(environment: Mapping[str, str], machine: str) -> dict[str, str]:
-    path = environment.get("LD_LIBRARY_PATH", "").split(":")
-    return {**environment, "LD_LIBRARY_PATH": ":".join(entry for entry in path if entry != f"{machine}/lib")}
 
 
 class _Forked(subprocess.Popen[bytes]):
     """A fork server that is a fork of this process; what :class:`subprocess.Popen` knows of a child."""
 
-    def __init__(self, origin: _Origin, command: list[str], **given: Any) -> None:
+    def __init__(self, command: list[str], **given: Any) -> None:
         self.args = command
         self.stdin = self.stdout = self.stderr = None
         self.returncode = None
@@ -205,23 +285,51 @@ class _Forked(subprocess.Popen[bytes]):
         self.pid = os.fork()
         if not self.pid:
             try:
-                _serve(origin, command, **given)
+                _serve(command[3:], **given)
             finally:
                 os._exit(1)
 
 
+class _Lent(subprocess.Popen[bytes]):
+    """A fork server that is a fork of another process: a nurse is its parent, and says when and how it has ended."""
+
+    def __init__(self, command: list[str], nurse: socket.socket, pid: int) -> None:
+        self.args = command
+        self.stdin = self.stdout = self.stderr = None
+        self.returncode = None
+        self._child_created = False
+        self._nurse = nurse
+        self.pid = pid
+
+    def poll(self) -> int | None:
+        with contextlib.suppress(subprocess.TimeoutExpired):
+            self.wait(0)
+        return self.returncode
+
+    def wait(self, timeout: float | None = None) -> int:
+        if self.returncode is None:
+            self._nurse.settimeout(timeout)
+            try:
+                answer = self._nurse.recv(1 << 10)
+            except (TimeoutError, BlockingIOError):
+                raise subprocess.TimeoutExpired(self.args, timeout or 0) from None
+            self.returncode = int(answer or -signal.SIGKILL)
+            self._nurse.close()
+        return self.returncode
+
+
 def _serve(
-    origin: _Origin,
-    command: list[str],
+    arguments: list[str],
     *,
     stdin: int,
     stdout: int,
     stderr: int,
     pass_fds: list[int],
-    env: dict[str, str],
+    env: Mapping[str, str],
     start_new_session: bool,
+    printed: str = "",
 ) -> NoReturn:
-    """Be the fork server that ``command`` would start."""
+    """Be the fork server that is started with these arguments, and that has printed this."""
     from gpudiag.isolate import server
 
     assert stdin == subprocess.DEVNULL
@@ -229,9 +337,9 @@ def _serve(
         os.setsid()
     _reset_signals()
     _redirect(os.open(os.devnull, os.O_RDONLY), stdout, stderr, keep=pass_fds)
-    _replace_environment({**env, **origin.added})
-    os.write(1, origin.printed.encode())
-    sys.argv = command[2:]
+    _replace_environment(env)
+    os.write(1, printed.encode())
+    sys.argv = ["-c", *arguments]
     server.main()
 
 
@@ -261,8 +369,48 @@ def _replace_environment(environment: Mapping[str, str]) -> None:
     os.environ.update(environment)
 
 
-def _fork_servers(origin: _Origin) -> None:
-    """Let supervisors fork this process where they would start one that imports TensorFlow on a simulated machine."""
+@dataclass(frozen=True)
+class _Lender:
+    """Where a run asks for a process that has imported TensorFlow."""
+
+    control: socket.socket
+
+    def ask(self, preload: str, environment: Mapping[str, str]) -> bool:
+        """Return whether an import in this environment would come to what the import there came to."""
+        answer, _ = self._send(preload, environment, None, [])
+        return answer == b"yes"
+
+    def fork(
+        self,
+        preload: str,
+        command: list[str],
+        *,
+        stdin: int,
+        stdout: int,
+        stderr: int,
+        pass_fds: list[int],
+        env: Mapping[str, str],
+        start_new_session: bool,
+    ) -> _Lent | None:
+        """Return a fork server that has imported; None if an import in this environment may come out otherwise."""
+        assert (stdin, stderr, start_new_session) == (subprocess.DEVNULL, stdout, True)
+        answer, nurse = self._send(preload, env, str(Path.cwd()), [stdout, *pass_fds])
+        return _Lent(command, nurse, int(answer)) if answer.isdigit() else None
+
+    def _send(
+        self, preload: str, environment: Mapping[str, str], folder: str | None, fds: list[int]
+    ) -> tuple[bytes, socket.socket]:
+        ours, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
+        request = {"preload": preload, "environment": dict(environment), "folder": folder, "path": sys.path}
+        with theirs, tempfile.TemporaryFile() as order:
+            order.write(json.dumps(request).encode())
+            order.flush()
+            socket.send_fds(self.control, [b"lend"], [order.fileno(), theirs.fileno(), *fds])
+        return ours.recv(1 << 10), ours
+
+
+def _fork_servers(lender: _Lender, link: _Link, own: Mapping[str, str]) -> None:
+    """Let supervisors fork where they would start an interpreter."""
     from gpudiag.isolate import Job, ServerSpec, supervisor
 
     popen = subprocess.Popen
@@ -270,10 +418,13 @@ def _fork_servers(origin: _Origin) -> None:
 
     def launched(self: supervisor.Supervisor, one: supervisor._Server) -> None:
         def started(command: list[str], **given: Any) -> subprocess.Popen[bytes]:
-            if one.spec.preload != PRELOAD or not origin.serves(given["env"]):
+            if one.spec.preload in (SIMULATED, REAL):
+                return lender.fork(one.spec.preload, command, **given) or popen(command, **given)
+            if one.spec.preload is not None or not _starts(given["env"], own):
                 return popen(command, **given)
-            origin.move_to(given["env"]["GPUDIAG_SIM_MACHINE"])
-            return _Forked(origin, command, **given)
+            link.lead_to(given["env"].get(_MACHINE))
+            subprocess.Popen = popen  # type: ignore[misc]  # the fork has it, too
+            return _Forked(command, **given)
 
         subprocess.Popen = started  # type: ignore[assignment,misc]
         try:
@@ -283,8 +434,13 @@ def _fork_servers(origin: _Origin) -> None:
 
     def begun(self: supervisor.Supervisor, job: Job) -> None:
         """Begin ``job``; a probe that is spawned, and the trial of a fix, would import TensorFlow, too."""
-        spec = ServerSpec(PRELOAD, "import tensorflow", {**self._servers[job.server].spec.env, **job.env})
-        if job.fresh and job.target in IN_NEW_INTERPRETER and origin.serves(_changed(os.environ, spec.env)):
+        if job.target == TRY and (env := _served(lender, job.argument)) is not None:
+            self._servers[job.key] = supervisor._Server(job.key, ServerSpec(SIMULATED, "import tensorflow", env))
+            job = replace(job, server=job.key, target="warm:tried")
+        spec = ServerSpec(SIMULATED, "import tensorflow", {**self._servers[job.server].spec.env, **job.env})
+        environment = _merged(os.environ, spec.env)
+        imports = job.fresh and job.target in IN_NEW_INTERPRETER and _MACHINE in environment
+        if imports and lender.ask(SIMULATED, environment):
             self._servers[job.key] = supervisor._Server(job.key, spec)
             job = replace(job, server=job.key, fresh=False)
         start(self, job)
@@ -293,25 +449,77 @@ def _fork_servers(origin: _Origin) -> None:
     supervisor.Supervisor.start = begun  # type: ignore[method-assign]
 
 
-def _changed(environment: Mapping[str, str], changes: Mapping[str, str | None]) -> dict[str, str]:
+def _served(lender: _Lender, variant: Mapping[str, Any]) -> dict[str, str | None] | None:
+    """Return the changes of the environment for a variant of a bisection that this process serves; else None."""
+    from gpudiag.run.runner import LOG_LEVELS
+
+    started_otherwise = variant["skipped"] or not variant["user_site"] or variant["elsewhere"] or variant["on_path"]
+    own: dict[str, str] = {**variant["variables"], **{name: value for name, value in LOG_LEVELS.items() if value}}
+    if started_otherwise or not lender.ask(SIMULATED, own):
+        return None
+    return {**dict.fromkeys(os.environ), **own}
+
+
+def tried(variant: dict[str, Any]) -> bytes:
+    """Do in a fork what a try does in a new interpreter."""
+    import msgspec
+
+    from gpudiag.run.bisect import script
+    from gpudiag.run.bisect.attempt import Reached
+
+    notes = Path(tempfile.mkdtemp()) / "notes"
+    pid = os.fork()
+    if not pid:
+        try:
+            script.main({"notes": str(notes), "skipped": [], "user_site": True, "on_path": False})
+        finally:
+            os._exit(1)
+    os.waitpid(pid, 0)
+    return msgspec.json.encode(Reached(**json.loads(notes.read_bytes())) if notes.exists() else Reached(ended="died"))
+
+
+def bisect_here() -> None:
+    """Bisect the environment of this process, on the simulated machine that it names, and print what came of it."""
+    import msgspec
+
+    from examples.facts import example_with_gpus
+    from gpudiag.facts import environment
+    from gpudiag.isolate import Bounds, ServerSpec, supervise
+    from gpudiag.run.bisect import here
+
+    machine = Path(os.environ["GPUDIAG_SIM_MACHINE"])
+    with supervise({"plain": ServerSpec()}, Bounds()) as children:
+        facts = example_with_gpus(2, environment=environment.gather())
+        found = here.bisected(children, "plain", facts, environment={}, machine=machine, jobs=2, within_s=300.0)
+    print(msgspec.json.encode(found).decode())
+
+
+def _merged(environment: Mapping[str, str], changes: Mapping[str, str | None]) -> dict[str, str]:
     merged = {**environment, **changes}
     return {name: value for name, value in merged.items() if value is not None}
 
 
-def _be_gpudiag(origin: _Origin, request: dict[str, Any], out: int, err: int) -> int:
+def _be_gpudiag(lender: _Lender, link: _Link, request: dict[str, Any], out: int, err: int) -> int:
     """Be ``gpudiag`` and return its exit status."""
     from gpudiag import cli
 
-    _fork_servers(origin)
+    _fork_servers(lender, link, dict(os.environ))
     if "libraries" in request:
         take_libraries(request["libraries"])
     _reset_signals()
-    _redirect(os.open(os.devnull, os.O_RDONLY), out, err, keep=[])
+    _redirect(os.open(os.devnull, os.O_RDONLY), out, err, keep=[lender.control.fileno()])
     _replace_environment(request["environment"])
+    sys.warnoptions[:] = filter(None, os.environ.get("PYTHONWARNINGS", "").split(","))
+    warnings._processoptions(sys.warnoptions)  # type: ignore[attr-defined]
     os.chdir(request["folder"])
     tempfile.tempdir = None
+    sys.path[:] = request["path"]
+    importlib.invalidate_caches()
     sys.argv = ["-c", *request["arguments"]]
     try:
+        if request["arguments"] == ["bisect"]:
+            bisect_here()
+            return 0
         cli.main()
     except SystemExit as ended:
         return int(ended.code or 0)
@@ -323,43 +531,211 @@ def _be_gpudiag(origin: _Origin, request: dict[str, Any], out: int, err: int) ->
         sys.stderr.flush()
 
 
-def main(control_fd: int, link: str) -> NoReturn:
-    """Entry of the process: import TensorFlow, then fork for each run."""
+def _child(work: Callable[[], int]) -> int:
+    """Start a process that does ``work``, ends with its status, and dies with this one; return its number."""
+    from gpudiag.isolate import linux
+
+    parent = os.getpid()
+    pid = os.fork()
+    if pid:
+        return pid
+    status = 70
+    try:
+        linux.die_with_parent(parent)
+        signal.set_wakeup_fd(-1)
+        signal.signal(signal.SIGCHLD, signal.SIG_DFL)
+        status = work()
+    except BaseException:
+        traceback.print_exc()
+    finally:
+        sys.stdout.flush()
+        sys.stderr.flush()
+        os._exit(status)
+
+
+def _received(control: socket.socket, most: int) -> list[int]:
+    """Return the descriptors of the next request, the first of which is its order; none if nobody will ask again."""
+    _, fds, _, _ = socket.recv_fds(control, 16, most)
+    return list(fds)
+
+
+def _read_order(fd: int) -> dict[str, Any]:
+    with os.fdopen(os.dup(fd), "rb") as file:
+        order: dict[str, Any] = json.loads(_content(file))
+    return order
+
+
+def _close(fds: list[int]) -> None:
+    for fd in fds:
+        os.close(fd)
+
+
+@dataclass
+class _Importers:
+    """The processes that have imported TensorFlow."""
+
+    link: _Link
+    machine: Path
+    """The simulated machine on which it is imported."""
+    started: dict[str, tuple[int, socket.socket]]
+
+    def pass_on(self, fds: list[int]) -> None:
+        """Hand what a run asks for to the process that has imported; start that if there is none."""
+        order = _read_order(fds[0])
+        preload = order["preload"]
+        if preload not in self.started:
+            self.link.lead_to(str(self.machine) if preload == SIMULATED else None)
+            self.started[preload] = self._start(preload)
+        self.link.lead_to(order["environment"].get(_MACHINE))
+        with contextlib.suppress(OSError):  # it has died: whoever asked sees the end of the nurse's socket
+            socket.send_fds(self.started[preload][1], [b"lend"], fds)
+
+    def _start(self, preload: str) -> tuple[int, socket.socket]:
+        ours, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
+        machine = self.machine if preload == SIMULATED else None
+        pid = _child(lambda: _import(preload, theirs, machine, self.link.folder / preload.partition(":")[2]))
+        theirs.close()
+        ours.recv(16)
+        return pid, ours
+
+
+def _import(preload: str, control: socket.socket, machine: Path | None, output: Path) -> int:
+    """Import TensorFlow, then fork for each fork server that is asked for."""
     import gc
 
-    from gpudiag import child, cli, codec, config, diagnosis, report, runner  # noqa: F401  # once for all runs
+    from gpudiag.isolate import worker
+    from gpudiag.run.runner import LOG_LEVELS
+
+    printed = os.open(output, os.O_WRONLY | os.O_CREAT | os.O_APPEND)
+    _redirect(os.open(os.devnull, os.O_RDONLY), printed, printed, keep=[control.fileno()])
+    for name, value in LOG_LEVELS.items():
+        if value is not None:
+            os.environ[name] = value
+    if machine is not None:
+        os.environ[_MACHINE] = str(machine)
+    before = dict(os.environ)
+    gc.disable()
+    worker.resolve(preload)()
+    gc.freeze()
+    gc.enable()
+    sys.stdout.flush()
+    origin = _Origin(before, machine, output.read_text())
+    control.send(b"ready")
+
+    def reap(*_: object) -> None:
+        with contextlib.suppress(ChildProcessError):
+            while os.waitpid(-1, os.WNOHANG)[0]:
+                pass
+
+    signal.signal(signal.SIGCHLD, reap)
+    while fds := _received(control, 4):
+        order = _read_order(fds[0])
+        _, nurse, *given = fds
+        if order["path"] != sys.path or not origin.serves(order["environment"]):
+            os.write(nurse, b"no")
+        elif order["folder"] is None:
+            os.write(nurse, b"yes")
+        else:
+            _child(lambda: _nurse(origin, order, nurse, *given))  # noqa: B023  # called at once
+        _close(fds)
+    return 0
+
+
+def _nurse(origin: _Origin, order: dict[str, Any], said: int, output: int, control: int) -> int:
+    """Be the parent of a fork server in the place of the run that asked for it, and report its end."""
+    wake_read, wake_write = os.pipe2(os.O_NONBLOCK | os.O_CLOEXEC)
+    signal.signal(signal.SIGCHLD, lambda *_: None)
+    signal.set_wakeup_fd(wake_write)
+    nurse = os.getpid()
+    keeper = os.fork()
+    if not keeper:
+        try:
+            os.chdir(order["folder"])
+            _serve(
+                [str(control), str(nurse)],
+                stdin=subprocess.DEVNULL,
+                stdout=output,
+                stderr=output,
+                pass_fds=[control],
+                env={**order["environment"], **origin.added},
+                start_new_session=True,
+                printed=origin.printed,
+            )
+        finally:
+            os._exit(1)
+    _close([output, control])
+    os.write(said, str(keeper).encode())
+    while True:
+        ready, _, _ = select.select([said, wake_read], [], [])
+        if said in ready:  # the run has ended, and what it started ends itself
+            return 0
+        os.read(wake_read, 4096)
+        ended, status = os.waitpid(keeper, os.WNOHANG)
+        if ended:
+            os.write(said, str(os.waitstatus_to_exitcode(status)).encode())
+            return 0
+
+
+def _preload() -> None:
+    """Import what any run may: all of gpudiag but what takes part in a program or a session of pytest."""
+    import gc
+
+    import gpudiag
+    from gpudiag.run import diagnosis
+
+    def all_below(path: list[str], prefix: str) -> None:
+        for found in pkgutil.iter_modules(path, prefix):
+            if found.name in ("gpudiag.__main__", "gpudiag.pytest_plugin", "gpudiag.simulator", "gpudiag.suite"):
+                continue
+            module = importlib.import_module(found.name)
+            if found.ispkg:
+                all_below(list(module.__path__), f"{found.name}.")
+
+    gc.disable()
+    all_below(list(gpudiag.__path__), "gpudiag.")
+    for name in ("gpudiag.simulator.machine", "rich.console", "rich.live", "rich.progress", "rich.table"):
+        importlib.import_module(name)
+    diagnosis.rules()
+    gc.freeze()
+    gc.enable()
+
+
+def main(control_fd: int, folder: str, machine: str) -> NoReturn:
+    """Entry of the process: import gpudiag, then fork for each run."""
     from gpudiag.isolate import linux
 
     linux.die_with_parent(os.getppid())
+    _preload()
+    link = _Link(Path(folder))
+    _replace_environment(_without(os.environ, link.library_folder))
+    importers = _Importers(link, Path(machine), {})
+    wake_read, wake_write = os.pipe2(os.O_NONBLOCK | os.O_CLOEXEC)
+    signal.signal(signal.SIGCHLD, lambda *_: None)
+    signal.set_wakeup_fd(wake_write)
     with socket.socket(fileno=control_fd) as control:
-        sys.stdout.flush()
-        printed = Path("/proc/self/fd/1").resolve()
-        began, before = printed.stat().st_size, dict(os.environ)
-        gc.disable()
-        child.preload_simulated()
-        diagnosis.rules()
-        gc.freeze()
-        gc.enable()
-        sys.stdout.flush()
-        origin = _Origin(Path(link), before, printed.read_text()[began:])
         control.send(b"ready")
-        while True:
-            _, fds, _, _ = socket.recv_fds(control, 16, 3)
-            if not fds:
-                os._exit(0)
-            parent = os.getpid()
-            pid = os.fork()
-            if not pid:
-                status = 70
-                try:
-                    linux.die_with_parent(parent)
-                    os.setsid()
-                    with os.fdopen(fds[0], "rb") as said:
-                        request = json.loads(_content(said))
-                    status = _be_gpudiag(origin, request, fds[1], fds[2])
-                finally:
-                    os._exit(status)
-            for fd in fds:
-                os.close(fd)
-            _, ended = os.waitpid(pid, 0)
-            control.send(str(os.waitstatus_to_exitcode(ended)).encode())
+        while fds := _received(control, 3):
+            order, out, err = fds
+            ours, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
+
+            def run() -> int:
+                os.setsid()
+                return _be_gpudiag(_Lender(theirs), link, _read_order(order), out, err)  # noqa: B023  # called at once
+
+            pid = _child(run)
+            theirs.close()
+            _close(fds)
+            ended = 0
+            while not ended:
+                ready, _, _ = select.select([ours.fileno(), wake_read], [], [])
+                if ours.fileno() in ready and (asked := _received(ours, 4)):
+                    importers.pass_on(asked)
+                    _close(asked)
+                if wake_read in ready:
+                    os.read(wake_read, 4096)
+                ended, status = os.waitpid(pid, os.WNOHANG)
+            ours.close()
+            link.lead_to(None)
+            answer = [os.waitstatus_to_exitcode(status), *(pid for pid, _ in importers.started.values())]
+            control.send(json.dumps(answer).encode())
+    os._exit(0)

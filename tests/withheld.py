@@ -4,11 +4,12 @@ from __future__ import annotations
 
 from msgspec.structs import replace
 
-from gpudiag import diagnosis
 from gpudiag.cause import Evidence
-from gpudiag.hostfacts import Unknown
-from gpudiag.model import SCHEMA_VERSION, Limits, Report, Row, Stage, Sure, Verdict, World, conclude
-from gpudiag.scope import gpus_in_scope
+from gpudiag.model.diagnosis import Confidence, Stage
+from gpudiag.model.facts import Unknown
+from gpudiag.model.report import SCHEMA_VERSION, Limits, Report, Row, Verdict, World, conclude
+from gpudiag.model.visibility import gpus_in_scope
+from gpudiag.run import diagnosis
 from reports import passed
 
 VERIFIES = "memory.growth"
@@ -56,7 +57,7 @@ def green(report: Report) -> Report:
 def contradicts(report: Report) -> bool:
     """Return whether the report names a reason against a pass, and passes; written again, from the issue's words."""
     causes = (*report.diagnosis.causes, *report.diagnosis.folded)
-    proved = any(one.sure is Sure.PROVED and one.stage is not Stage.CONFIGURATION for one in causes)
+    proved = any(one.sure is Confidence.PROVED and one.stage is not Stage.CONFIGURATION for one in causes)
     nvml = report.facts.nvml
     lost = (
         not isinstance(nvml, Unknown)

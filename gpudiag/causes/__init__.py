@@ -11,7 +11,7 @@ from gpudiag.catalogue import documentation
 from gpudiag.cause import Cause, Known
 from gpudiag.errors import CatalogueError
 from gpudiag.knowledge.message import Message
-from gpudiag.model import Stage
+from gpudiag.model.diagnosis import Stage
 
 
 @cache

@@ -1,4 +1,4 @@
-"""Host facts, one file a family. They gather and judge nothing; the records are in ``gpudiag.hostfacts``."""
+"""Host facts, one file a family. They gather and judge nothing; the records are in ``gpudiag.model.facts``."""
 
 from __future__ import annotations
 
@@ -9,14 +9,14 @@ from typing import Any
 
 import msgspec
 
-from gpudiag.hostfacts import Facts
-from gpudiag.plaintext import printable as printable
+from gpudiag.model.facts import Facts
+from gpudiag.text import printable as printable
 
 FAMILIES: tuple[str, ...] = tuple(field.name for field in msgspec.structs.fields(Facts))
-"""The families in the order of the fields of :class:`gpudiag.hostfacts.Facts`; a module of this package each."""
+"""The families in the order of the fields of :class:`gpudiag.model.facts.Facts`; a module of this package each."""
 
 
-_ROOTED = ("system", "driver", "device_nodes", "container", "libraries")
+_ROOTED = ("system", "driver", "nvml", "device_nodes", "container", "libraries", "tried")
 """The families that read files of the machine; their ``gather`` takes its root."""
 
 
@@ -25,8 +25,8 @@ def gather_family(argument: dict[str, Any]) -> bytes:
 
     ``argument["root"]``, if it is given, replaces / when files of the machine are read.
 
-    Run it in a child process with a deadline: the families ``driver`` and ``nvml`` call into NVIDIA's libraries, which
-    can hang. Raises ``ValueError`` for an unknown family.
+    Run it in a child process with a deadline: the families ``driver``, ``nvml``, ``cuda`` and ``calls`` call into
+    NVIDIA's libraries, which can hang. Raises ``ValueError`` for an unknown family.
     """
     family = argument["family"]
     if family not in FAMILIES:

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+import hashlib
 import os
 import re
 from collections.abc import Iterator, Mapping
 from pathlib import Path
 
 from gpudiag.facts import printable
-from gpudiag.hostfacts import ContainerFacts
+from gpudiag.model.facts import ContainerFacts
 
 _FILES = {
     ".dockerenv": "docker",
@@ -55,7 +56,30 @@ def gather(root: Path = Path("/"), environ: Mapping[str, str] = os.environ) -> C
         infiniband=tuple(
             printable(f"/dev/infiniband/{file.name}") for file in sorted(root.glob("dev/infiniband/uverbs*"))
         ),
+        image=_image(root, environ) if marks else None,
     )
+
+
+def _image(root: Path, environ: Mapping[str, str]) -> str | None:
+    """Return the name that Apptainer or Podman gives the image, or a digest of the layers below ``/``.
+
+    A container cannot ask Docker or containerd for its image. The overlay that is its root names the folders of the
+    layers, which are the same for all containers of an image on one host (``lowerdir=LAYER:LAYER:...``). Docker puts
+    one before them that is the container's own.
+    """
+    for variable in _VARIABLES:
+        if environ.get(variable):
+            return printable(environ[variable])
+    for line in _lines(root / "run/.containerenv"):
+        if named := re.fullmatch(r'image="(.+)"', line):
+            return printable(named[1])
+    for line in _lines(root / "proc/self/mountinfo"):
+        layers = re.search(r"^\d+ \d+ \S+ \S+ / .*[ ,]lowerdir=([^, ]+)", line)
+        if layers:
+            own, _, image = layers[1].partition(":")
+            folders = image if "/overlay2/l/" in own else layers[1]
+            return f"0x{hashlib.sha256(folders.encode()).hexdigest()[:16]}"
+    return None
 
 
 def _marks(root: Path, environ: Mapping[str, str]) -> Iterator[tuple[str, str]]:

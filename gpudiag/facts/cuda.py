@@ -7,9 +7,9 @@ from __future__ import annotations
 
 import os
 
-from gpudiag import cuda, nvml
-from gpudiag.hostfacts import CudaFacts
-from gpudiag.scope import has_indices, indices_are_ambiguous
+from gpudiag.hardware import cuda, nvml
+from gpudiag.model.facts import CudaFacts
+from gpudiag.model.visibility import has_indices, indices_are_ambiguous
 
 
 def gather() -> CudaFacts:

@@ -8,7 +8,7 @@ import stat
 from pathlib import Path
 
 from gpudiag.facts import printable, read_text
-from gpudiag.hostfacts import DeviceNode, DeviceNodeFacts
+from gpudiag.model.facts import DeviceNode, DeviceNodeFacts
 
 _NVIDIA = "0x10de"
 _OTHERS = {"0x8086": "Intel", "0x1002": "AMD"}
@@ -33,11 +33,22 @@ def gather(root: Path = Path("/")) -> DeviceNodeFacts:
         bound={name: driver[1] for name, driver in drivers.items() if driver},
         other_gpus={device.name: _OTHERS[vendor] for device, vendor in vendors.items() if vendor in _OTHERS},
         groups=_groups(root),
+        models={device.name: model for device in own if (model := read_text(device / "device").strip())},
+        without_memory_region=tuple(device.name for device in own if _lacks_a_region(read_text(device / "resource"))),
+        asleep=tuple(device.name for device in own if read_text(device / "power_state").strip() == "D3cold"),
         iommu_groups={name: group for name, group in iommu_groups.items() if group},
         iommus=tuple(sorted(file.name for file in root.glob("sys/class/iommu/*"))),
         iommu_options=tuple(word for word in read_text(root / "proc/cmdline").split() if "iommu" in word),
         network=tuple(sorted(printable(file.name) for file in root.glob("sys/class/net/*"))),
     )
+
+
+def _lacks_a_region(regions: str) -> bool:
+    """Return whether the first or the second region begins at address 0: NVIDIA's module then refuses the GPU.
+
+    Each line has first address, last address and flags: ``0x00000000fb000000 0x00000000fbffffff 0x0000000000040200``.
+    """
+    return any(int(line.split()[0], 16) == 0 for line in regions.splitlines()[:2] if re.match(r"0x[\da-f]+ ", line))
 
 
 def _node(file: Path, root: Path) -> DeviceNode:

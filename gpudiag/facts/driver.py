@@ -7,7 +7,8 @@ import re
 from pathlib import Path
 
 from gpudiag.facts import kernel_release, printable, read_text
-from gpudiag.hostfacts import DriverFacts
+from gpudiag.facts.kernel_log import kernel_log
+from gpudiag.model.facts import DriverFacts
 
 _LIBRARY = "libcuda.so.1"
 _MODULE = re.compile(r"^(nvidia\w*|nouveau) ", re.MULTILINE)
@@ -47,6 +48,8 @@ def gather(root: Path = Path("/"), library: str = _LIBRARY) -> DriverFacts:
         fabric_manager=_fabric_manager(root),
         wsl_library=f"/{_WSL_LIBRARY}" if (root / _WSL_LIBRARY).exists() else None,
         windows_driver=_windows_driver(root) if "microsoft" in release.lower() else None,
+        open_module=_is_open(root),
+        kernel_log=kernel_log(root),
     )
 
 
@@ -71,6 +74,12 @@ def _kernel_module(root: Path) -> str | None:
         return None
     version = re.search(r"\s(\d+\.\d[\d.]*)\s", text)
     return version[1] if version else text.partition("\n")[0]
+
+
+def _is_open(root: Path) -> bool | None:
+    """Return whether it is ``NVIDIA UNIX Open Kernel Module for x86_64``; None if no module is loaded."""
+    text = read_text(root / "proc/driver/nvidia/version")
+    return "Open Kernel Module" in text if text else None
 
 
 def _secure_boot(root: Path) -> bool | None:

@@ -11,8 +11,8 @@ from collections.abc import Collection, Mapping
 from pathlib import Path
 
 from gpudiag.facts import printable
-from gpudiag.hostfacts import EnvironmentFacts
-from gpudiag.variables import CLUSTER, CONTEXT, NO_JSON, SETTINGS, WITHHELD, misspelling_of
+from gpudiag.knowledge.variables import CLUSTER, CONTEXT, NO_JSON, SETTINGS, WITHHELD, misspelling_of
+from gpudiag.model.facts import EnvironmentFacts
 
 _RECORDED = ("CUBLAS_", "CUDA_", "CUDNN_", "GPUDIAG_", "NCCL_", "NVIDIA_", "TF_", "XLA_")
 """Variables of these beginnings are recorded, also misspelt ones; of an unknown name the name alone."""
@@ -72,6 +72,11 @@ def _holds(file: str, name: str) -> bool:
 
 def _is_recorded(name: str) -> bool:
     return name in SETTINGS | CONTEXT or (name.startswith(_RECORDED) and not name.startswith(_TERRAFORM))
+
+
+def recorded(name: str, value: str) -> str:
+    """Return what may be shown of a variable's value: the value, or :data:`WITHHELD`."""
+    return _value(name, value)
 
 
 def _value(name: str, value: str) -> str:

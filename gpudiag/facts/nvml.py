@@ -1,11 +1,17 @@
-"""The family ``nvml``: GPUs as NVML reports them. Can hang on a wedged driver."""
+"""The family ``nvml``: GPUs as NVML reports them, and who holds their memory. Can hang on a wedged driver."""
 
 from __future__ import annotations
 
-from gpudiag import nvml
-from gpudiag.hostfacts import NvmlFacts
+from pathlib import Path
+
+import msgspec
+
+from gpudiag.facts.holders import with_holders
+from gpudiag.hardware import nvml
+from gpudiag.model.facts import NvmlFacts
 
 
-def gather() -> NvmlFacts:
-    """Return what NVML answers; its error message if it does not."""
-    return nvml.gather()
+def gather(root: Path = Path("/")) -> NvmlFacts:
+    """Return what NVML answers, its error message if it does not, and what ``root/proc`` shows of the processes."""
+    facts = nvml.gather()
+    return msgspec.structs.replace(facts, devices=tuple(with_holders(device, root) for device in facts.devices))

@@ -9,7 +9,7 @@ import sys
 from pathlib import Path
 
 from gpudiag.facts import kernel_release, printable
-from gpudiag.hostfacts import SystemFacts
+from gpudiag.model.facts import SystemFacts
 
 
 def gather(root: Path = Path("/")) -> SystemFacts:

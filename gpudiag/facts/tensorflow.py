@@ -8,6 +8,7 @@ import hashlib
 import re
 import sys
 from collections.abc import Iterator
+from importlib.machinery import PathFinder
 from importlib.metadata import Distribution as Metadata
 from importlib.metadata import distributions
 from importlib.util import find_spec
@@ -15,7 +16,8 @@ from pathlib import Path
 from typing import Any
 
 from gpudiag.facts import printable
-from gpudiag.hostfacts import Distribution, TensorflowBuild, TensorflowFacts
+from gpudiag.facts.requirements import normalized, requirements
+from gpudiag.model.facts import Distribution, TensorflowBuild, TensorflowFacts
 
 _BUILD_INFO = "python/platform/build_info.py"
 _LARGE = ("libtensorflow_framework.so.2", "libtensorflow_cc.so.2")
@@ -55,14 +57,17 @@ def gather() -> TensorflowFacts:
     providers: dict[tuple[str, str], Distribution] = {}
     companions: dict[str, Distribution] = {}
     frameworks: dict[str, Distribution] = {}
+    required: dict[str, dict[str, str]] = {}
     plugins: dict[str, Distribution] = {}
     own = ""
     here: dict[str, Metadata] = {}
+    first: dict[str, Metadata] = {}
     unreadable: list[str] = []
     for metadata in distributions():
         try:
             name, version = _fields(metadata, "Name", "Version")
-            name = re.sub(r"[-_.]+", "-", name).lower()
+            name = normalized(name)
+            first.setdefault(name, metadata)
             found = Distribution(name, version, printable(str(metadata.locate_file(""))))
             provides = _provides_tensorflow(metadata)
         except (OSError, ValueError):  # a broken disk, or bytes that are not text
@@ -77,6 +82,8 @@ def gather() -> TensorflowFacts:
             companions.setdefault(name, found)  # the first on sys.path is the one that is imported
         elif _FRAMEWORKS.fullmatch(name):
             frameworks.setdefault(name, found)
+            for package, versions in _ranges(metadata, mandatory=True).items():
+                required.setdefault(package, {}).setdefault(name, versions)
         if _PLUGINS.fullmatch(name):
             plugins.setdefault(name, found)
     overwritten = {name: files for name, one in here.items() if (files := _altered(one)) is not None}
@@ -94,13 +101,17 @@ def gather() -> TensorflowFacts:
         overwritten=overwritten,
         unreadable=tuple(unreadable),
         outside=dict(_outside()),
+        without_init=tuple(map(printable, spec.submodule_search_locations or ())) if spec and not spec.origin else (),
+        requirements=requirements(own, here[own], first) if own else (),
+        half_removed=_half_removed(),
+        required_by_others=required,
     )
 
 
 def _outside() -> Iterator[tuple[str, str]]:
     for name in _IMPORTED:
         try:
-            spec = find_spec(name)
+            spec = PathFinder.find_spec(name)  # whether or not this process has imported it
         except (ImportError, ValueError):
             continue
         if spec is not None and spec.origin and not re.search(r"[/\\](?:site|dist)-packages[/\\]", spec.origin):
@@ -117,8 +128,17 @@ def _in_working_directory(imported: str | None) -> str | None:
     return None
 
 
-def _ranges(metadata: Metadata) -> dict[str, str]:
-    """Return the versions of NVIDIA's packages that the extra ``and-cuda`` of this distribution asks for."""
+def _half_removed() -> tuple[str, ...]:
+    """Return what pip renamed while it replaced a package, and did not remove: it was stopped, or had no right to."""
+    folders = (Path(entry) for entry in dict.fromkeys(sys.path) if "-packages" in entry)
+    return tuple(printable(str(found)) for folder in folders for found in sorted(folder.glob("~*")))
+
+
+def _ranges(metadata: Metadata, mandatory: bool = False) -> dict[str, str]:
+    """Return the versions of NVIDIA's packages that this distribution asks for.
+
+    ``mandatory``: for this system and without an extra, as torch does; otherwise also with one, as ``and-cuda``.
+    """
     from packaging.requirements import InvalidRequirement, Requirement
 
     ranges = {}
@@ -126,6 +146,8 @@ def _ranges(metadata: Metadata) -> dict[str, str]:
         try:
             requirement = Requirement(text)
         except InvalidRequirement:
+            continue
+        if mandatory and requirement.marker is not None and not requirement.marker.evaluate({"extra": ""}):
             continue
         if requirement.name.startswith("nvidia-"):
             ranges[requirement.name] = str(requirement.specifier)
@@ -179,7 +201,7 @@ def _provides_tensorflow(metadata: Metadata) -> bool:
 
 
 def _fields(metadata: Metadata, *keys: str) -> Iterator[str]:
-    """Yield these fields of the metadata, "" where it lacks one: what is left of a removed distribution has none."""
+    """Yield these fields of the metadata, "" if it lacks one: what is left of a removed distribution has none."""
     fields = metadata.metadata  # parsed whenever it is asked for
     for key in keys:
         yield fields[key] if key in fields else ""  # noqa: SIM401  (typed without "get" before Python 3.12)

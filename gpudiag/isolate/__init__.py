@@ -12,7 +12,7 @@ from types import TracebackType
 from typing import Protocol
 
 from gpudiag.isolate.job import Bounds, Ended, Job, ServerSpec, scratch_folder
-from gpudiag.model import Cause
+from gpudiag.model.report import Cause
 
 __all__ = ["Bounds", "Ended", "Job", "ServerSpec", "Supervision", "fork_refusal", "scratch_folder", "supervise"]
 

@@ -12,7 +12,7 @@ from typing import Any
 
 import msgspec
 
-from gpudiag.model import Cause
+from gpudiag.model.report import Cause
 
 LENGTH_BYTES = 8
 """Size of the little-endian length before a record; it shows whether a record is complete."""

@@ -20,9 +20,9 @@ from typing import IO
 
 import psutil
 
-from gpudiag.isolate import farside
+from gpudiag.isolate import worker
 from gpudiag.isolate.job import LENGTH_BYTES, Bounds, Captured, Ended, Job, ServerSpec, child_outcome
-from gpudiag.model import Cause
+from gpudiag.model.report import Cause
 
 _POLL_S = 0.02
 
@@ -74,10 +74,10 @@ class PortableSupervisor:
             else:
                 environment[name] = value
         order, record, stdout, stderr = (Path(folder.name) / what for what in ("order", "record", "stdout", "stderr"))
-        order.write_bytes(farside.order(job.target, job.argument))
+        order.write_bytes(worker.order(job.target, job.argument))
         record.touch()
         with stdout.open("wb") as out, stderr.open("wb") as err:
-            process = self._popen(farside.command(farside.__name__, str(order), str(record)), environment, out, err)
+            process = self._popen(worker.command(worker.__name__, str(order), str(record)), environment, out, err)
         self._children[job.key] = _Child(job, process, folder, time.monotonic())
 
     def kill(self, key: str, cause: Cause, detail: str) -> None:

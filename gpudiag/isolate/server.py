@@ -30,9 +30,9 @@ from collections.abc import Callable
 from typing import Any, NoReturn
 
 from gpudiag.errors import shortage
-from gpudiag.isolate import farside, linux
+from gpudiag.isolate import linux, worker
 from gpudiag.isolate.job import scratch_folder
-from gpudiag.model import Cause
+from gpudiag.model.report import Cause
 
 MESSAGE_BYTES = 1 << 17
 JOB_FDS = 4
@@ -88,9 +88,9 @@ class Server:
         gc.disable()  # collections find nothing while modules are made, and are a sixth of TensorFlow's import
         try:
             if first["preload"]:
-                self._guard = farside.resolve(first["preload"])()
+                self._guard = worker.resolve(first["preload"])()
         except BaseException as error:
-            fail(self._control, farside.raised(error))
+            fail(self._control, worker.raised(error))
         # A full collection walks all that TensorFlow's import made: 0.17 s, and copies those pages, in every child.
         gc.freeze()
         gc.enable()
@@ -117,7 +117,7 @@ class Server:
                 if message is None:
                     self._shut_down()
                 elif "output" in message:
-                    farside.preload_output = message["output"]
+                    worker.preload_output = message["output"]
                 elif "start" in message:
                     self._start(**message["start"], fds=fds)
                 elif "kill" in message:
@@ -167,7 +167,7 @@ class Server:
                 os.close(source)
             self._enter(result, order, fresh=fresh)
         except BaseException as error:
-            farside.not_started(error, result)
+            worker.not_started(error, result)
         finally:  # nothing may ever return into the server's loop in the child
             os._exit(1)
 
@@ -179,7 +179,7 @@ class Server:
             os.mkdir(folder, 0o700)  # noqa: PTH102
             scratch["TMPDIR"] = folder
         tempfile.tempdir = None  # the server's own choice, remembered
-        job = farside.read_order(os.dup(order) if fresh else order)
+        job = worker.read_order(os.dup(order) if fresh else order)
         for name, value in {**scratch, **job["env"]}.items():
             if value is None:
                 os.environ.pop(name, None)
@@ -188,9 +188,9 @@ class Server:
         if fresh:
             os.set_inheritable(order, True)
             os.set_inheritable(result, True)
-            command = farside.command(farside.__name__, str(order), str(result))
+            command = worker.command(worker.__name__, str(order), str(result))
             os.execv(command[0], command)
-        farside.call(job["target"], job["argument"], result)
+        worker.call(job["target"], job["argument"], result)
 
     def _kill(self, key: str, number: int) -> None:
         for pid, running in self._jobs.items():
@@ -287,7 +287,7 @@ def fail(control: socket.socket, failed: dict[str, str]) -> NoReturn:
     failed["message"] = failed["message"][:_MOST_CHARACTERS]
     with contextlib.suppress(OSError):
         send(control, {"failed": failed})
-    farside.leave(1)
+    worker.leave(1)
 
 
 def keep(server: int, supervisor: int) -> NoReturn:
@@ -342,7 +342,7 @@ def main() -> NoReturn:
         try:
             server = os.fork()
         except OSError as error:
-            fail(control, farside.raised(error, Cause.NOT_STARTED) | {"message": shortage(error)})
+            fail(control, worker.raised(error, Cause.NOT_STARTED) | {"message": shortage(error)})
         if server:
             control.close()
             keep(server, supervisor)

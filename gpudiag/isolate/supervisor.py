@@ -17,10 +17,10 @@ from types import TracebackType
 from typing import Any
 
 from gpudiag.errors import shortage
-from gpudiag.isolate import farside, linux, server
+from gpudiag.isolate import linux, server, worker
 from gpudiag.isolate.job import Bounds, Captured, Ended, Job, ServerSpec, child_outcome, how_it_ended, one_line
-from gpudiag.model import Cause
-from gpudiag.plaintext import counted
+from gpudiag.model.report import Cause
+from gpudiag.text import counted
 
 _CHUNK = 1 << 18
 _MOST_CHUNKS = 64
@@ -256,7 +256,7 @@ class Supervisor:
             theirs_only.callback(os.close, output_write)
             unless_started.callback(os.close, output_read)
             one.process = subprocess.Popen(
-                farside.command(server.__name__, str(theirs.fileno()), str(os.getpid())),
+                worker.command(server.__name__, str(theirs.fileno()), str(os.getpid())),
                 stdin=subprocess.DEVNULL,
                 stdout=output_write,
                 stderr=output_write,
@@ -441,7 +441,7 @@ class Supervisor:
         try:
             theirs.append(linux.anonymous_file())
             with open(theirs[0], "wb", closefd=False) as file:
-                file.write(farside.order(child.job.target, child.job.argument, child.job.env))
+                file.write(worker.order(child.job.target, child.job.argument, child.job.env))
             for what in ("result", "stdout", "stderr"):
                 read, write = os.pipe2(os.O_CLOEXEC)
                 os.set_blocking(read, False)

@@ -1,6 +1,6 @@
 """Recognising messages: a line is turned into events here, before anything is cut away.
 
-Who judges asks for events and has no pattern of its own; the messages are in :mod:`gpudiag.knowledge.messages`. A text
+Causes ask for events and have no patterns; the messages are in :mod:`gpudiag.knowledge.messages`. A text
 matches whole words. So a line can match only if it has all words of the text, and that is looked up before any pattern
 is tried: hundreds of messages cost hardly more than ten.
 """
@@ -16,7 +16,7 @@ from functools import cache, cached_property, lru_cache
 
 from gpudiag.knowledge.message import Event, Message
 from gpudiag.knowledge.messages import MESSAGES
-from gpudiag.plaintext import one_line
+from gpudiag.text import one_line
 
 _FIELDS = {
     "": r".{0,300}?",
@@ -53,7 +53,7 @@ class _Text:
         return re.compile(self.expression)  # the first time that a line has its words: most texts are never met
 
     def event(self, line: str, clean: str) -> Event | None:
-        """Return the event, if the text stands in a line, which is given as it is and on one line."""
+        """Return the event, if the text is in a line, which is given as it is and on one line."""
         if (match := self.pattern.search(clean)) is None:
             return None
         fields = {name: value for name, value in match.groupdict().items() if value is not None}
@@ -84,7 +84,7 @@ def _prepared(message: Message, order: int, text: str) -> _Text:
 
 @cache
 def _by_word() -> dict[str, tuple[_Text, ...]]:
-    """The table by words: each text under that of its own which the fewest texts have, the longest of these."""
+    """The table by words: each text under the one of its words that the fewest texts have, the longest of these."""
     found: dict[str, list[_Text]] = defaultdict(list)
     texts: list[_Text] = []
     order = 0

@@ -26,7 +26,7 @@ class Worth(str, Enum):
     """It names another fault than the one it follows from."""
     FAULT = "fault"
     SIGN = "sign"
-    """It tells what happened, good or bad."""
+    """It says what happened, good or bad."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -56,7 +56,7 @@ class Message:
     follows: bool = False
     """True: it follows from a fault that another line names; it is a cause only if no line does."""
     stage: str = ""
-    """The first step of TensorFlow's way to a GPU that it breaks: the name of a :class:`gpudiag.model.Stage`."""
+    """The first step of TensorFlow's way to a GPU that it breaks: the name of a :class:`gpudiag.model.report.Stage`."""
     url: str = ""
 
 
@@ -72,7 +72,7 @@ class Event:
     """The part of it that matched, each space once."""
 
     def __getitem__(self, field: str) -> str:
-        """Return a field; "" where this text of the message has none."""
+        """Return a field; "" if this text of the message has none."""
         return self.fields.get(field, "")
 
 

@@ -10,9 +10,9 @@ from contextlib import contextmanager
 from typing import Any
 
 from gpudiag.errors import NoContext
-from gpudiag.hostfacts import Facts
-from gpudiag.model import Figure, Gpu
-from gpudiag.placement import created_devices, short_device
+from gpudiag.knowledge.placement import created_devices, short_device
+from gpudiag.model.facts import Facts
+from gpudiag.model.report import Figure, Gpu
 from gpudiag.probe import (
     FILLED_BYTES,
     MIB,
@@ -54,7 +54,7 @@ def without_allocation_retry(ctx: Context) -> None:
 
 
 def attempt_context(ctx: Context, call: Callable[[], object]) -> Raised | None:
-    """Return what ``call`` raised, as ``ctx.attempt`` does, also where no CUDA context could be made.
+    """Return what ``call`` raised, as ``ctx.attempt`` does, also if no CUDA context could be made.
 
     Touch TensorFlow no more then: its next call may never return (measured, 2.21).
     """
@@ -65,7 +65,7 @@ def attempt_context(ctx: Context, call: Callable[[], object]) -> Raised | None:
 
 
 def is_square(product: Any, factor: float = 1.0) -> bool:
-    """Return True where ``product`` (a tensor or an array) is :data:`SQUARE` times ``factor``; waits for the device."""
+    """Return True if ``product`` (a tensor or an array) is :data:`SQUARE` times ``factor``; waits for the device."""
     values = product.numpy() if hasattr(product, "numpy") else product
     return bool((values == [[factor * value for value in row] for row in SQUARE]).all())
 
@@ -149,7 +149,7 @@ class GraphProgram:
         self._session.run(self._filled, {self._elements: [number // 4]})
 
     def multiply(self) -> Kernel:
-        """Multiply on the device. Do it last: the matrix library takes memory of its own beside the pool."""
+        """Multiply on the device. Do it last: the matrix library takes its own memory beside the pool."""
         correct = is_square(self._session.run(self._product, {self._matrix: MATRIX}))
         return Kernel(self._device, created_devices(self.lines).get(self._device, ""), correct)
 
@@ -234,7 +234,7 @@ class ReplicaReading(GpuReading, kw_only=True):
 
     @property
     def where(self) -> str:
-        """In a few words, where they are."""
+        """Their place, in a few words."""
         return f"{len(self.made)} GPUs" if len(self.given) > 1 else f"{len(self.made)} logical devices on 1 GPU"
 
     def unusable(self) -> Findings:
@@ -268,7 +268,7 @@ def make_replicas(ctx: Context) -> dict[str, str]:
 
 
 def in_time(ctx: Context, seconds: float, call: Callable[[], object]) -> Raised | None:
-    """Return what ``call`` raised; ``TimeoutError`` where it has not ended within ``seconds``, and never may.
+    """Return what ``call`` raised; ``TimeoutError`` if it has not ended within ``seconds``, and never may.
 
     A collective that waits for a GPU cannot be ended. After a ``TimeoutError`` touch TensorFlow no more.
     """
@@ -280,7 +280,7 @@ def in_time(ctx: Context, seconds: float, call: Callable[[], object]) -> Raised 
 
 
 def is_partitioned(facts: Facts, pci_bus_id: str) -> bool:
-    """Return True where MIG mode is on: TensorFlow is given an instance, and NVML tells the memory of the whole GPU."""
+    """Return True if MIG mode is on: TensorFlow is given an instance, and NVML reports the memory of the whole GPU."""
     return any(gpu.pci_bus_id == pci_bus_id and gpu.mig_mode == "enabled" for gpu in facts.nvml_devices)
 
 
@@ -301,7 +301,7 @@ def ceilings_mib(lines: Iterable[str]) -> dict[str, int]:
 def devices_in_graphs(ctx: Context) -> tuple[Any, int]:
     """Return options for every session of a process, and how many GPU devices it has under them.
 
-    One for each GPU; a single GPU is split in two. Ask only where TensorFlow lists every GPU.
+    One for each GPU; a single GPU is split in two. Ask only if TensorFlow lists every GPU.
     """
     v1 = ctx.tf.compat.v1
     options, count = v1.GPUOptions(), len(ctx.gpus)
@@ -318,6 +318,6 @@ def gpus_of_graph_devices(given: Sequence[str]) -> tuple[str, ...]:
 
 
 def cudnn_serves(version: str) -> bool:
-    """Return True where TensorFlow takes this cuDNN: one of the same major version that is not older."""
+    """Return True if TensorFlow takes this cuDNN: one of the same major version that is not older."""
     found, needed = (tuple(map(int, re.findall(r"\d+", one)[:2])) for one in (version, CUDNN_NEEDED))
     return found[:1] == needed[:1] and found >= needed

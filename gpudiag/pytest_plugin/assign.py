@@ -25,15 +25,15 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from gpudiag import lending
-from gpudiag.pytest_plugin import machine, settings
-from gpudiag.pytest_plugin.machine import FOUND, PLACE, Device, Found, Place, size_text
+from gpudiag.hardware import lending
+from gpudiag.pytest_plugin import settings
+from gpudiag.pytest_plugin.gpus import FOUND, PLACE, Device, Found, Place, ask, for_one_process, size_text
 from gpudiag.pytest_plugin.settings import RUN_VARIABLE, SESSION_VARIABLE, Settings
 
 if TYPE_CHECKING:
-    from gpudiag.devices import Devices
-    from gpudiag.model import Gpu
-    from gpudiag.world import Machine
+    from gpudiag.hardware.locks import Devices
+    from gpudiag.model.report import Gpu
+    from gpudiag.run.machine import Machine
 
 CONTEXT_BYTES = 600 << 20
 """What a process takes of a GPU beside its tensors, for the driver and the libraries (up to about 600 MiB on H100)."""
@@ -71,7 +71,7 @@ class Need:
         return self.count == other.count and less
 
     def __str__(self) -> str:
-        from gpudiag.plaintext import counted
+        from gpudiag.text import counted
 
         parts = [counted(self.count, "GPU")]
         if self.memory_bytes:
@@ -131,7 +131,7 @@ class Worker:
     def __init__(self, folder: Path) -> None:
         self.folder = folder
         self.plan = Plan.read(folder)
-        self.place = Place(machine.for_one_process(self.plan.devices))
+        self.place = Place(for_one_process(self.plan.devices))
         self._lock: object = None
 
     def take_slot(self) -> None:
@@ -177,8 +177,8 @@ class Run:
 
     def begin(self, *, workers: bool) -> None:
         """Go to the machine the session lives on, find its GPUs, and give them to this process if it has no workers."""
-        from gpudiag import world
-        from gpudiag.devices import Devices
+        from gpudiag.hardware.locks import Devices
+        from gpudiag.run.machine import map_libraries, start_machine
 
         own = self.settings
         if own.require_gpus and own.simulate is not None and not own.simulate_asked:
@@ -186,13 +186,13 @@ class Run:
                 "gpudiag: --gpudiag-require-gpus asks for real GPUs, but the simulation comes from a variable or a "
                 "configuration file. Unset it, or write --gpudiag-simulate on the command line to count simulated GPUs."
             )
-        self.machine = world.machine(own.simulate, (), self.stack)
+        self.machine = start_machine(own.simulate, (), self.stack)
         if own.simulate is not None:
             self.change(self.machine.environment)
             if not workers:
                 assert self.machine.locks is not None
-                world.map_libraries(self.machine.locks)
-        self.found = machine.ask()
+                map_libraries(self.machine.locks)
+        self.found = ask()
         self.config.stash[FOUND] = self.found
         self._locks = Devices(self.machine.locks)
         self.stack.callback(self._locks.close)
@@ -203,8 +203,8 @@ class Run:
         if workers:
             self.change({RUN_VARIABLE: str(self.folder)})
         elif own.assigns and self.plan.devices:
-            devices = self._reserve(1, len(machine.for_one_process(self.plan.devices)), Need())
-            devices = machine.for_one_process(devices)
+            devices = self._reserve(1, len(for_one_process(self.plan.devices)), Need())
+            devices = for_one_process(devices)
             place = _slots(devices, 1, own, Need(count=len(devices)))[0]
             self.change({**place.environment, **_lent(self.folder, place)})
             self.config.stash[PLACE] = place
@@ -222,7 +222,7 @@ class Run:
 
     def _refuse_ambiguous_mask(self) -> None:
         """What is given is named by UUID: if an index may be another card, that could be one the caller hid."""
-        from gpudiag.scope import indices_are_ambiguous
+        from gpudiag.model.visibility import indices_are_ambiguous
 
         devices = () if self.found.nvml is None else self.found.nvml.devices
         hides = len({one.index for one in self.plan.devices}) < len(devices)
@@ -287,7 +287,7 @@ class Run:
 
     def _reserve(self, least: int, most: int, need: Need) -> tuple[Device, ...]:
         """Hold at most ``most`` devices that will do and no others; waits for other sessions to free ``least``."""
-        from gpudiag.plaintext import counted
+        from gpudiag.text import counted
 
         devices = need.of(self.plan.devices)
         if least > len(devices):
@@ -315,7 +315,7 @@ class Run:
             time.sleep(POLL_S)
 
     def _take(self, devices: tuple[Device, ...], *, keep: bool = True) -> bool:
-        from gpudiag.model import Gpu
+        from gpudiag.model.report import Gpu
 
         gpus = tuple(Gpu(one.index, one.name, one.uuid, "", one.total_bytes) for one in devices)
         taken = self._locks.take(gpus, exclusive=False)
@@ -482,7 +482,7 @@ def _has_workers(given: Any) -> bool:
 
 def _slots(devices: tuple[Device, ...], workers: int, own: Settings, need: Need) -> tuple[Place, ...]:
     """Return what each of ``workers`` may have of ``devices``; raises ``UsageError`` if there is too little."""
-    from gpudiag.plaintext import counted
+    from gpudiag.text import counted
 
     if workers * need.count <= len(devices):
         groups = [devices[need.count * number : need.count * (number + 1)] for number in range(workers)]
@@ -523,7 +523,7 @@ def _share(device: Device, users: int) -> int:
 
 
 def _refuse_too_little(device: Device, users: int, asked: int) -> None:
-    from gpudiag.plaintext import counted
+    from gpudiag.text import counted
 
     if device.free_bytes and users * (asked + CONTEXT_BYTES) > device.free_bytes:
         raise pytest.UsageError(

@@ -14,14 +14,14 @@ from typing import TYPE_CHECKING, Literal, Protocol
 
 import pytest
 
-from gpudiag.pytest_plugin import isolated, machine, settings
+from gpudiag.pytest_plugin import isolated, settings
+from gpudiag.pytest_plugin.gpus import MASK, Device, labels, of, size_text
 from gpudiag.pytest_plugin.isolated import RunIsolated
-from gpudiag.pytest_plugin.machine import Device, size_text
 from gpudiag.pytest_plugin.summary import CPU_FALLBACKS, DEVICE, PEAK_BYTES
 
 if TYPE_CHECKING:
-    from gpudiag.hostfacts import Facts
-    from gpudiag.placement import Placement
+    from gpudiag.knowledge.placement import Placement
+    from gpudiag.model.facts import Facts
 
 _NEVER_ON_A_GPU = (  # not compiled here: that is a millisecond of every session
     r"_?(Arg|Retval|DeviceArg|DeviceRetval|HostSend|HostRecv|Send|Recv|EagerConst|Const|NoOp|Identity|IdentityN|Shape|ShapeN|Size|Rank)"
@@ -34,18 +34,19 @@ _LOG_LEVEL = "TF_CPP_MIN_LOG_LEVEL"
 @pytest.fixture
 def gpudiag_devices(pytestconfig: pytest.Config) -> tuple[Device, ...]:
     """The GPUs that this process may use, in the order in which TensorFlow numbers them; empty if there is none."""
-    return machine.of(pytestconfig).devices
+    return of(pytestconfig).devices
 
 
 @pytest.fixture(scope="session")
 def gpudiag_facts() -> Facts:
     """What is known about this machine without TensorFlow: driver, NVML, libraries, environment, packages."""
-    from gpudiag import runner, world
     from gpudiag.pytest_plugin.preflight import Unobserved
-    from gpudiag.signals import Signals
+    from gpudiag.run import runner
+    from gpudiag.run.machine import start_machine
+    from gpudiag.run.signals import Signals
 
     with contextlib.ExitStack() as stack:
-        options = runner.Options(entries=(), machine=world.machine(None, (), stack))
+        options = runner.Options(entries=(), machine=start_machine(None, (), stack))
         return runner.gather(options, Unobserved(), Signals())
 
 
@@ -130,8 +131,8 @@ def gpudiag_placement(request: pytest.FixtureRequest) -> CapturePlacement:
     def capture() -> Generator[PlacementLog, None, None]:
         import tensorflow as tf
 
-        from gpudiag.child import ChildContext
-        from gpudiag.placement import short_device
+        from gpudiag.knowledge.placement import short_device
+        from gpudiag.run.context import ChildContext
 
         log = PlacementLog()
         with ChildContext(()).placements() as captured:
@@ -245,7 +246,7 @@ def gpudiag_simulated(request: pytest.FixtureRequest) -> Simulate:
 
     The test is skipped if GPUs cannot be simulated, for example without TensorFlow's CUDA build.
     """
-    own = machine.MASK, "TF_FORCE_GPU_ALLOW_GROWTH", "TF_PER_DEVICE_MEMORY_LIMIT_MB"
+    own = MASK, "TF_FORCE_GPU_ALLOW_GROWTH", "TF_PER_DEVICE_MEMORY_LIMIT_MB"
 
     def simulate(spec: str, faults: Iterable[str] = ()) -> SimulatedMachine:
         from gpudiag import simulator
@@ -274,7 +275,7 @@ def _record(request: pytest.FixtureRequest, name: str, value: Callable[[int], in
 def _record_device(request: pytest.FixtureRequest, name: str) -> None:
     """Record which GPU TensorFlow's device ``name`` is, if it is one of those that this process was given."""
     number = name.removeprefix("/").removeprefix("device:").removeprefix("GPU:")
-    label = machine.labels([int(number)], machine.of(request.config).devices) if number.isdecimal() else name
+    label = labels([int(number)], of(request.config).devices) if number.isdecimal() else name
     if not any(one == DEVICE for one, _ in request.node.user_properties):
         request.node.user_properties.append((DEVICE, label))
 

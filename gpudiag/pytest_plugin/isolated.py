@@ -1,8 +1,8 @@
 """``@pytest.mark.gpudiag_isolated``: a test in a fresh process, reported as if it had run here.
 
 pytest's own protocol runs for such a test, but the item is hollow: to set it up is to run all of it in another process
-(:mod:`gpudiag.pytest_plugin.farside`), and the reports of its phases are replaced by those that came from there. If
-that process died, the phase in which it did raises ``ChildProcessError`` (``TimeoutError`` if it was killed because it
+(:mod:`gpudiag.pytest_plugin.inner_session`), and the reports of its phases are replaced by those from there. If that
+process died, the phase in which it did raises ``ChildProcessError`` (``TimeoutError`` if it was killed because it
 took too long), so that ``xfail`` and all else that looks at a failure works as usual.
 
 The process is forked from one that has imported TensorFlow and no test module; never from this one, because a copy of a
@@ -32,14 +32,14 @@ from typing import TYPE_CHECKING, Any, NoReturn, Protocol, TypeVar
 
 import pytest
 
-from gpudiag import lending
+from gpudiag.hardware import lending
 from gpudiag.pytest_plugin import settings
-from gpudiag.pytest_plugin.machine import PLACE
+from gpudiag.pytest_plugin.gpus import PLACE
 from gpudiag.pytest_plugin.settings import Settings
 
 if TYPE_CHECKING:
     from gpudiag.isolate import Ended, Job
-    from gpudiag.pytest_plugin.farside import Coverage, Order
+    from gpudiag.pytest_plugin.inner_session import Coverage, Order
 
 LINES = (
     "gpudiag_isolated(timeout=60): runs the test in a fresh process, where TensorFlow is not configured yet; a crash "
@@ -287,7 +287,7 @@ class _Outcome:
 
     @property
     def left_text(self) -> str:
-        from gpudiag.plaintext import counted
+        from gpudiag.text import counted
 
         return f"left {counted(len(self.left), 'process')} running, now killed: {'; '.join(self.left)}"
 
@@ -302,12 +302,12 @@ class _Processes:
 
     def __init__(self, environment: Mapping[str, str], report: Callable[..., pytest.TestReport]) -> None:
         from gpudiag.isolate import Bounds, ServerSpec, supervise
-        from gpudiag.pytest_plugin import farside
+        from gpudiag.pytest_plugin import inner_session
 
         self._report = report
         self._bounds = Bounds(kept_bytes=8 << 10, restarts=1000)  # a test may kill the process that it was forked from
         added = {name: None for name in os.environ if name not in environment}
-        preload = f"{farside.__name__}:{farside.preload.__name__}"
+        preload = f"{inner_session.__name__}:{inner_session.preload.__name__}"
         what = f"import {'pytest' if importlib.util.find_spec('tensorflow') is None else 'tensorflow'}"
         self._coverage = {name: text for name, text in environment.items() if name.startswith(_COVERAGE)}
         env = {**environment, **added, **dict.fromkeys(self._coverage)}
@@ -326,18 +326,18 @@ class _Processes:
     ) -> _Outcome:
         """Run a session in a fresh process, or a new interpreter, for at most ``timeout_s`` seconds."""
         from gpudiag.isolate import Job
-        from gpudiag.pytest_plugin import farside
+        from gpudiag.pytest_plugin import inner_session
 
         self._count += 1
         folder = self._folder.path / str(self._count)
         folder.mkdir()
         try:
-            (folder / farside.ORDER).write_bytes(pickle.dumps(order))
-            target = f"{farside.__name__}:{farside.run.__name__}"
+            (folder / inner_session.ORDER).write_bytes(pickle.dumps(order))
+            target = f"{inner_session.__name__}:{inner_session.run.__name__}"
             server = _PLAIN if fresh else _ORIGIN
             env = env if fresh else {**self._coverage, **env}
             job = Job(str(self._count), target, {"folder": str(folder)}, timeout_s, server, fresh, env)
-            with _Captured(folder / farside.SOCKET) as captured:
+            with _Captured(folder / inner_session.SOCKET) as captured:
                 ended = self._ended(job, captured)
                 texts = {} if ended.cause is None else captured.texts(self._bounds.kept_bytes)
             return self._outcome(ended, folder, texts)
@@ -346,7 +346,7 @@ class _Processes:
 
     def _ended(self, job: Job, captured: _Captured) -> Ended:
         """Run ``job`` to its end."""
-        from gpudiag.model import Cause
+        from gpudiag.model.report import Cause
 
         self._children.start(job)
         try:
@@ -364,13 +364,13 @@ class _Processes:
     def _outcome(self, ended: Ended, folder: Path, captured: Mapping[str, str]) -> _Outcome:
         import msgspec
 
-        from gpudiag.model import Cause
-        from gpudiag.pytest_plugin import farside
+        from gpudiag.model.report import Cause
+        from gpudiag.pytest_plugin import inner_session
 
         written = {"stdout": ended.stdout, "stderr": ended.stderr}
         outcome = _Outcome(output={name: captured.get(name, "") + text for name, text in written.items()})
         refused = ""
-        for event in _pickled(folder / farside.EVENTS):
+        for event in _pickled(folder / inner_session.EVENTS):
             if "report" in event:
                 report = self._report(data=event["report"])
                 outcome.reports.setdefault(report.when, []).append(report)
@@ -383,8 +383,8 @@ class _Processes:
             refused = refused or event.get("refused", "")
             outcome.exit = outcome.exit or event.get("exit")
         with contextlib.suppress(OSError):
-            outcome.log = (folder / farside.LOG).read_text(encoding="utf-8", errors="replace")
-        outcome.result = next(_pickled(folder / farside.RESULT), None)
+            outcome.log = (folder / inner_session.LOG).read_text(encoding="utf-8", errors="replace")
+        outcome.result = next(_pickled(folder / inner_session.RESULT), None)
         if ended.cause is not None:
             kind = TimeoutError if ended.cause is Cause.TIMEOUT else ChildProcessError
             outcome.died = kind(ended.detail)
@@ -467,7 +467,7 @@ def _processes(config: pytest.Config) -> _Processes:
 
 
 def _order(item: pytest.Item, call: bytes | None = None) -> Order:
-    from gpudiag.pytest_plugin.farside import Order, test_key
+    from gpudiag.pytest_plugin.inner_session import Order, test_key
 
     config = item.config
     arguments = [os.fspath(argument) for argument in config.invocation_params.args]
@@ -499,8 +499,8 @@ def _options(config: pytest.Config) -> dict[str, bytes]:
 
 
 def _coverage(config: pytest.Config) -> Coverage | None:
-    """Return what pytest-cov measures here; None where it does not."""
-    from gpudiag.pytest_plugin.farside import Coverage
+    """Return what pytest-cov measures here; None if it does not."""
+    from gpudiag.pytest_plugin.inner_session import Coverage
 
     controller = getattr(config.pluginmanager.get_plugin("_cov"), "cov_controller", None)
     if controller is None:
@@ -526,7 +526,7 @@ def outcome(name: str, reason: str) -> BaseException:
 
 
 def _exception(pickled: bytes | None) -> BaseException | None:
-    """Return what another process raised; None where it cannot be had."""
+    """Return what another process raised; None if it cannot be had."""
     if pickled is None:
         return None
     with contextlib.suppress(Exception):

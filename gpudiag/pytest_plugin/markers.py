@@ -12,9 +12,9 @@ from typing import Any
 
 import pytest
 
-from gpudiag.pytest_plugin import machine, settings
+from gpudiag.pytest_plugin import settings
 from gpudiag.pytest_plugin.assign import WORKER, Need
-from gpudiag.pytest_plugin.machine import Device, size_text
+from gpudiag.pytest_plugin.gpus import Device, found, of, size_text
 
 MARKER = "gpudiag_gpus"
 LINES = (
@@ -72,8 +72,8 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
         items[:] = [item for item in items if needs.get(item) in plan.needs]
     if config.option.collectonly or not needs:
         return
-    devices = machine.of(config).devices if plan is None else plan.devices
-    slots = plan.slots if plan is not None and plan.slots else (machine.of(config),)
+    devices = of(config).devices if plan is None else plan.devices
+    slots = plan.slots if plan is not None and plan.slots else (of(config),)
     later: Counter[Need] = Counter()
     for item in list(items):
         if (need := needs.get(item)) is None:
@@ -102,11 +102,11 @@ def pytest_runtest_setup(item: pytest.Item) -> None:
 
 def _lack(need: Need, devices: tuple[Device, ...], config: pytest.Config) -> str:
     """Say what is needed and what is here."""
-    from gpudiag.plaintext import counted
+    from gpudiag.text import counted
 
     if not devices:
         worker = config.stash.get(WORKER, None)
-        return f"needs {need}: {machine.found(config).lack if worker is None else worker.plan.lack}"
+        return f"needs {need}: {found(config).lack if worker is None else worker.plan.lack}"
     kinds = dict.fromkeys(
         ", ".join(
             filter(

@@ -11,11 +11,11 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from gpudiag.pytest_plugin import machine
 from gpudiag.pytest_plugin.assign import RUN, Run
+from gpudiag.pytest_plugin.gpus import size_text
 
 if TYPE_CHECKING:
-    from gpudiag.model import Report, Row
+    from gpudiag.model.report import Report, Row
 
 REPORT = pytest.StashKey["Report"]()
 """Of the check, if one was made."""
@@ -67,10 +67,11 @@ def pytest_report_header(config: pytest.Config) -> list[str] | None:
 
 def _check(run: Run) -> Report:
     """Run the quick check on everything that the caller's own mask lets through."""
-    from gpudiag import catalogue, isolate, runner
+    from gpudiag import catalogue, isolate
     from gpudiag.errors import UsageError
-    from gpudiag.model import Limits
-    from gpudiag.signals import Signals
+    from gpudiag.model.report import Limits
+    from gpudiag.run import runner
+    from gpudiag.run.signals import Signals
 
     own = run.settings
     options = runner.Options(
@@ -113,7 +114,7 @@ def _verdict(report: Report) -> str:
 
 def _failure(report: Report) -> list[str]:
     """Say what failed and why, causes first."""
-    from gpudiag.model import Broken
+    from gpudiag.model.report import Broken
     from gpudiag.report import words
 
     lines = [_verdict(report)]
@@ -138,10 +139,7 @@ def _failure(report: Report) -> list[str]:
 def _machine(run: Run) -> list[str]:
     found = run.found
     kinds = Counter((one.name, one.total_bytes) for one in run.plan.devices)
-    gpus = [
-        f"{number} x {name}" + (f", {machine.size_text(size)}" if size else "")
-        for (name, size), number in kinds.items()
-    ]
+    gpus = [f"{number} x {name}" + (f", {size_text(size)}" if size else "") for (name, size), number in kinds.items()]
     driver = "no driver" if found.nvml is None else f"driver {found.nvml.driver_version or 'none'}"
     installed = found.tensorflow.distributions if found.tensorflow is not None else ()
     versions = " and ".join(f"{one.name} {one.version}" for one in installed) or "no TensorFlow"
@@ -154,12 +152,12 @@ def _machine(run: Run) -> list[str]:
 
 
 def _workers(run: Run) -> str:
-    from gpudiag.plaintext import counted
+    from gpudiag.text import counted
 
     slots = run.plan.slots
     shared = [slot for slot in slots if slot.shared]
     limits = sorted({slot.limit_bytes for slot in slots if slot.limit_bytes is not None})
     devices = len({slot.devices for slot in slots})
-    with_memory = f", {' or '.join(map(machine.size_text, limits))} of memory each" if limits else ""
+    with_memory = f", {' or '.join(map(size_text, limits))} of memory each" if limits else ""
     workers, gpus = counted(len(slots), "worker"), counted(devices, "GPU")
     return f"{workers} share {gpus}{with_memory}" if shared else f"{workers}, each with a separate GPU{with_memory}"

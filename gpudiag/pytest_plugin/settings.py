@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from gpudiag import lending
+from gpudiag.hardware import lending
 
 ASSIGNMENTS = ("device", "share", "none")
 PREFIX = "GPUDIAG_PYTEST"

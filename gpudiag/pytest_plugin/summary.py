@@ -10,13 +10,13 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from gpudiag.pytest_plugin import machine, settings
+from gpudiag.pytest_plugin import settings
 from gpudiag.pytest_plugin.assign import RUN, Run
-from gpudiag.pytest_plugin.machine import size_text
+from gpudiag.pytest_plugin.gpus import ask, labels, of, size_text
 from gpudiag.pytest_plugin.markers import NEED
 
 if TYPE_CHECKING:
-    from gpudiag.hostfacts import GpuProcess
+    from gpudiag.model.facts import GpuProcess
 
 DEVICE, PEAK_BYTES, CPU_FALLBACKS = "gpudiag_device", "gpudiag_peak_bytes", "gpudiag_cpu_fallbacks"
 """The names of user properties. Fixtures record the last two, each as a whole number."""
@@ -51,11 +51,11 @@ def pytest_runtest_call(item: pytest.Item) -> Generator[None, object, object]:
         peaks = _peaks()
         used = [index for index, peak in enumerate(peaks) if peak > (before[index] if before else 0)]
         recorded = {name for name, _ in item.user_properties}
-        devices = machine.of(item.config).devices
+        devices = of(item.config).devices
         if NEED in item.stash and len(devices) == item.stash[NEED].count:
             label = ", ".join(device.label for device in devices)
         elif used:
-            label = machine.labels(used, devices)
+            label = labels(used, devices)
         else:
             label = devices[0].label if NEED in item.stash and devices else ""
         if label and DEVICE not in recorded:
@@ -174,7 +174,7 @@ def _leaks(run: Run) -> list[str]:
     from gpudiag.isolate import linux
 
     mark = f"{settings.SESSION_VARIABLE}={run.folder.name}"
-    now = machine.ask()
+    now = ask()
     return [
         f"GPU {device.index}: {_held(process)}"
         for device in (() if now.nvml is None else now.nvml.devices)

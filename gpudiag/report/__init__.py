@@ -1,26 +1,37 @@
-"""Renderers: each turns a report into text and nothing else. They count and judge nothing; the model does."""
+"""Renderers: each turns a report into text and nothing else. They count and judge nothing; the model does.
+
+A format is a file of :mod:`gpudiag.report.formats`, found by walking that. It has ``render(report, *, width, color,
+verbose, head)``, which may ignore what it does not use, and ``SUFFIX``: that of the files it is written to, or "".
+"""
 
 from __future__ import annotations
 
+import importlib
+import pkgutil
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from gpudiag.errors import UsageError
+from gpudiag.report import formats
 
 if TYPE_CHECKING:
-    from gpudiag.model import Report
+    from gpudiag.model.report import Report
 
-FORMATS = ("table", "json", "markdown", "junit")
+_FIRST = ("table", "json", "markdown", "junit")
+FORMATS = (*_FIRST, *(one.name for one in pkgutil.iter_modules(formats.__path__) if one.name not in _FIRST))
 
-_SUFFIXES = {".txt": "table", ".json": "json", ".md": "markdown", ".xml": "junit"}
+
+def _module(format_: str) -> Any:
+    return importlib.import_module(f"{formats.__name__}.{format_}")
 
 
 def format_of(path: Path) -> str:
     """Return the format that the suffix of ``path`` means; raises :class:`UsageError` for any other suffix."""
+    suffixes = {suffix: one for one in FORMATS if (suffix := _module(one).SUFFIX)}
     try:
-        return _SUFFIXES[path.suffix.lower()]
+        return suffixes[path.suffix.lower()]
     except KeyError:
-        *others, last = _SUFFIXES
+        *others, last = suffixes
         raise UsageError(
             f"{path}: the format of a report follows from the suffix of its file: write {', '.join(others)} or {last}."
         ) from None
@@ -32,21 +43,7 @@ def render(report: Report, format_: str, *, width: int, color: bool, verbose: bo
     Only the table uses ``width`` (columns) and ``color``. ``verbose`` adds where operations ran and more of the log of
     broken probes; JSON always has everything. ``head``: the table and Markdown end after the diagnosis.
     """
-    match format_:
-        case "json":
-            from gpudiag import codec
-
-            return codec.encode(report)
-        case "markdown":
-            from gpudiag.report import markdown
-
-            return markdown.render(report, verbose=verbose, head=head)
-        case "junit":
-            from gpudiag.report import junit
-
-            return junit.render(report)
-        case "table":
-            from gpudiag.report import table
-
-            return table.render(report, width=width, color=color, verbose=verbose, head=head)
-    raise ValueError(f"no format is called {format_!r}")
+    if format_ not in FORMATS:
+        raise ValueError(f"no format is called {format_!r}")
+    text: str = _module(format_).render(report, width=width, color=color, verbose=verbose, head=head)
+    return text

@@ -6,10 +6,12 @@ import signal
 from collections import Counter
 from collections.abc import Iterable
 
-from gpudiag.hostfacts import Facts, Unknown
-from gpudiag.missing import missing_gpus
-from gpudiag.model import Broken, Diagnosis, Finding, Gpu, Judged, Report, RootCause, Row, Skipped, Stage, Sure, Verdict
-from gpudiag.plaintext import counted, one_line, plain
+from gpudiag.model.diagnosis import Bisection, Confidence, Diagnosis, RootCause, Stage
+from gpudiag.model.facts import Facts, Unknown
+from gpudiag.model.missing import missing_gpus
+from gpudiag.model.report import Broken, Finding, Gpu, Judged, Report, Row, Skipped, Verdict
+from gpudiag.report import accounts
+from gpudiag.text import counted, one_line, plain
 
 NO_CAUSE = "No cause was found: TensorFlow lists its GPUs here"
 MOST_PLACEMENTS = 8
@@ -51,12 +53,21 @@ def finding(found: Finding) -> str:
 
 
 def alike(rows: Iterable[Row]) -> list[list[Row]]:
-    """Return the groups of rows, of :data:`LEAST_ALIKE` at least, that have the same findings."""
+    """Return the groups of rows, of :data:`LEAST_ALIKE` at least, that have the same findings or broke the same way."""
     shared: dict[tuple[str, ...], list[Row]] = {}
     for row in rows:
-        if row.findings:
+        if isinstance(row.outcome, Broken):
+            shared.setdefault((figure(row),), []).append(row)
+        elif row.findings:
             shared.setdefault(tuple(map(finding, row.findings)), []).append(row)
     return [same for same in shared.values() if len(same) >= LEAST_ALIKE]
+
+
+def found_alike(rows: list[Row]) -> str:
+    """Return the heading of a group of rows: ``37 probes broke in the same way: signal: SIGSEGV``."""
+    if isinstance(rows[0].outcome, Broken):
+        return f"{len(rows)} probes broke in the same way: {figure(rows[0])}"
+    return f"{len(rows)} probes found the same"
 
 
 def evidence(row: Row) -> str:
@@ -104,6 +115,7 @@ def machine(report: Report) -> tuple[tuple[str, str], ...]:
             ("of", one_line(report.diagnosis.origin) or "a program that does not say which TensorFlow it used"),
         )
     gpus = [(f"GPU {gpu.index}", _gpu(gpu)) for gpu in report.gpus] or [("GPUs", _no_gpus(facts))]
+    gpus += accounts.of_each(report)
     pairs = [("TensorFlow", _tensorflow(facts)), ("Python", _python(facts)), ("driver", _driver(facts)), *gpus]
     if report.level.name != "full":
         why = f": {report.level.reason}; --level full --disturb runs every probe" if report.level.reason else ""
@@ -145,9 +157,9 @@ def headline(report: Report) -> str:
 
 
 _BEGINS = {
-    Sure.PROVED: "The log shows why:",
-    Sure.LIKELY: "The log shows what is likely why:",
-    Sure.POSSIBLE: "The log does not say why; one possible cause:",
+    Confidence.PROVED: "The log shows why:",
+    Confidence.LIKELY: "The log shows what is likely why:",
+    Confidence.POSSIBLE: "The log does not say why; one possible cause:",
 }
 
 
@@ -168,7 +180,22 @@ def others(diagnosis: Diagnosis) -> list[tuple[str, str]]:
     later += [("means", text) for text in diagnosis.misleading]
     later += [("harmless", text) for text in diagnosis.harmless]
     later += [("broke", f"{one.part}: {one.why}") for one in diagnosis.failed]
+    later += [("bisected", text) for text in _bisected(diagnosis.bisection)]
     return [(heading, one_line(text)) for heading, text in later]
+
+
+def _bisected(bisection: Bisection | None) -> list[str]:
+    """Return what came of trying other environments, if no cause says it."""
+    if bisection is None or bisection.changes:
+        return []
+    tried = f"{counted(bisection.tried, 'interpreter')} tried, {bisection.seconds:.0f} s"
+    said = {
+        "not the environment": "it fails in a clean environment, too: no variable, path or file that Python starts "
+        f"with is why ({tried})",
+        "not reproduced": f"in a new interpreter, in the same environment, nothing is wrong: {bisection.before}",
+        "out of time": f"no environment was found in which it works ({tried}); more time: --bisect 300",
+    }
+    return [said.get(bisection.outcome, bisection.outcome)]
 
 
 def steps(report: Report) -> str:

@@ -42,8 +42,8 @@ if TYPE_CHECKING:
         parse_fault,
     )
     from gpudiag.simulator.machine import MACHINE_VARIABLE, Machine, library_directory
-    from gpudiag.simulator.spec import PRESETS, Gpu, MachineSpec, parse_spec
-    from gpudiag.simulator.wheel import cpu_only_tensorflow, preload, require_cuda_wheel
+    from gpudiag.simulator.spec import PRESETS, STATES, Gpu, MachineSpec, parse_spec
+    from gpudiag.simulator.tensorflow_build import cpu_only_tensorflow, preload, require_cuda_wheel
 
 _HOME = {
     "CudaWheelMissing": "errors",
@@ -63,18 +63,20 @@ _HOME = {
     "library_directory": "machine",
     "run": "command",
     "PRESETS": "spec",
+    "STATES": "spec",
     "Gpu": "spec",
     "MachineSpec": "spec",
     "parse_spec": "spec",
-    "cpu_only_tensorflow": "wheel",
-    "preload": "wheel",
-    "require_cuda_wheel": "wheel",
+    "cpu_only_tensorflow": "tensorflow_build",
+    "preload": "tensorflow_build",
+    "require_cuda_wheel": "tensorflow_build",
 }
 
 __all__ = [
     "CATALOGUE",
     "MACHINE_VARIABLE",
     "PRESETS",
+    "STATES",
     "CudaWheelMissing",
     "Fault",
     "FaultError",

@@ -9,8 +9,8 @@ from collections.abc import Iterable, Mapping, Sequence
 from gpudiag.simulator.faults import Fault
 from gpudiag.simulator.machine import Machine
 from gpudiag.simulator.spec import MachineSpec
-from gpudiag.simulator.wheel import cpu_only_tensorflow
-from gpudiag.speech import say
+from gpudiag.simulator.tensorflow_build import cpu_only_tensorflow
+from gpudiag.text import say
 
 # What a terminal or a supervisor may send; the command decides what to make of it.
 FORWARDED = {

@@ -156,6 +156,10 @@ def _corrupted(value: str) -> Fault:
     return Fault("", rules=(f"copy,from={_integer(value, 1, 'the number of a copy')}",))
 
 
+def _peer_corrupted(value: str) -> Fault:
+    return Fault("", rules=(f"peer_copy,from={_integer(value, 1, 'the number of a copy')}",))
+
+
 CATALOGUE: Mapping[str, FaultKind] = {
     kind.name: kind
     for kind in (
@@ -257,6 +261,14 @@ CATALOGUE: Mapping[str, FaultKind] = {
             "1",
             "the N-th and all later copies to the GPU have a flipped bit",
             _corrupted,
+            per_gpu=True,
+        ),
+        FaultKind(
+            "peer_copies_corrupted",
+            "N",
+            "1",
+            "the N-th and all later copies from GPU to GPU have a flipped bit",
+            _peer_corrupted,
             per_gpu=True,
         ),
     )

@@ -19,8 +19,7 @@ from collections.abc import Iterable, Mapping
 from pathlib import Path
 from types import TracebackType
 
-from gpudiag.plaintext import one_line
-from gpudiag.simulator import kernel_files
+from gpudiag.simulator import fake_root
 from gpudiag.simulator.errors import (
     FaultError,
     RealDriverMapped,
@@ -38,6 +37,7 @@ from gpudiag.simulator.faults import (
 )
 from gpudiag.simulator.sizes import GIB
 from gpudiag.simulator.spec import COMPUTE_MODES, MachineSpec, parse_spec
+from gpudiag.text import one_line
 
 MACHINE_VARIABLE = "GPUDIAG_SIM_MACHINE"
 FAULTS_VARIABLE = "GPUDIAG_SIM_FAULTS"
@@ -164,7 +164,7 @@ class Machine:
             own.rename(self._directory / _OWNER)
             (self._directory / "machine.conf").write_text(self._configuration())
             self._link_libraries(self._directory / "lib")
-            kernel_files.write(self.root, self.spec)
+            fake_root.write(self.root, self.spec)
         except BaseException as error:
             self.__exit__(None, None, None)
             if isinstance(error, OSError):
@@ -253,6 +253,7 @@ class Machine:
                 f"compute_mode {COMPUTE_MODES[gpu.compute_mode]}",
                 f"numa_node {gpu.numa_node}",
                 f"memory_pools {int(gpu.memory_pools)}",
+                *(f"{key} {value}" for key, value in gpu.state),
             ]
         return "\n".join(lines) + "\n"
 

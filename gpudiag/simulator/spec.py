@@ -12,10 +12,10 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
-from gpudiag.plaintext import counted
 from gpudiag.simulator.errors import SimulatorError, SpecError, with_caret
 from gpudiag.simulator.faults import Fault, parse_fault
 from gpudiag.simulator.sizes import GIB, MIB, parse_size
+from gpudiag.text import counted
 
 if sys.version_info >= (3, 11):
     import tomllib
@@ -24,6 +24,49 @@ else:
 
 MAX_GPUS = 64
 MAX_MIG_INSTANCES = 7
+
+
+@dataclass(frozen=True)
+class State:
+    """Something that NVML says of a GPU's health and limits."""
+
+    meaning: str
+    high: int = 1
+    low: int = -1
+
+
+STATES: Mapping[str, State] = {
+    "persistence": State("persistence mode is on"),
+    "virtualization": State("0 none, 1 passed through, 2 vGPU, 3 and 4 a host of vGPUs", 4),
+    "licence": State("1 if a vGPU has its licence"),
+    "ecc": State("ECC is on"),
+    "ecc_uncorrected": State("memory errors that were not corrected", 1 << 40),
+    "ecc_corrected": State("memory errors that were corrected", 1 << 40),
+    "retired_pages": State("pages of memory that were taken out of use", 64),
+    "retirement_pending": State("1 if more pages wait for that"),
+    "remapped_rows": State("rows of memory that were replaced by spare ones", 512),
+    "remap_pending": State("1 if more rows wait for that", low=0),
+    "remap_failed": State("1 if no spare row is left", low=0),
+    "pcie_generation": State("of the PCI Express link, now", 7),
+    "pcie_generation_max": State("the same, at most", 7),
+    "pcie_width": State("lanes of the link, now", 16),
+    "pcie_width_max": State("lanes of the link, at most", 16),
+    "throttle": State("why clocks are lowered, bits of nvmlClocksEventReasons: 1 idle, 64 too hot, 128 power", 1 << 12),
+    "performance_state": State("0 is the fastest, 8 and more is idle", 15),
+    "power_limit": State("milliwatts", 1 << 24),
+    "power_default": State("milliwatts, of the card as it was sold", 1 << 24),
+    "clock": State("MHz", 1 << 16),
+    "clock_max": State("MHz", 1 << 16),
+    "fabric": State("NVSwitch: 0 none, 1 not started, 2 in progress, 3 completed", 3),
+    "fabric_status": State("error of the fabric; 0: none", 999, 0),
+    "nvlinks": State("links that the card has", 18),
+    "nvlinks_active": State("links that are up", 18, 0),
+    "peer": State("0 if other GPUs may read its memory; otherwise why not, nvmlGpuP2PStatus_t", 6),
+    "confidential": State("confidential computing is on; of the first GPU, for the machine"),
+    "confidential_ready": State("1 if the GPUs were set ready for it; of the first GPU, for the machine"),
+}
+"""Their values for a healthy card are in src/gpu_state.inc; -1 is "not supported"."""
+
 COMPUTE_MODES = {"default": 0, "exclusive_thread": 1, "prohibited": 2, "exclusive_process": 3}
 
 GRAMMAR = (
@@ -82,6 +125,7 @@ class Gpu:
     taken_by: int = 1  # and its process id
     numa_node: int = 0
     memory_pools: bool = True  # whether TF_GPU_ALLOCATOR=cuda_malloc_async can work
+    state: tuple[tuple[str, int], ...] = ()  # of STATES, what differs from a healthy card
 
     @property
     def mig_uuids(self) -> tuple[str, ...]:
@@ -336,6 +380,15 @@ def _switch(value: object, key: str) -> bool:
     return value
 
 
+def _state(value: object, key: str) -> tuple[tuple[str, int], ...]:
+    if not isinstance(value, dict):
+        raise SpecError(f"{key} = {value!r} is not possible; write a table, such as {key} = {{ pcie_width = 1 }}")
+    _refuse_unknown(value, set(STATES), f"in {key}")
+    return tuple(
+        (name, _number(number, STATES[name].low, STATES[name].high, f"{key}.{name}")) for name, number in value.items()
+    )
+
+
 _READERS: Mapping[str, Callable[[object, str], Any]] = {
     "count": _within(1, MAX_GPUS),
     "name": _name,
@@ -352,6 +405,7 @@ _READERS: Mapping[str, Callable[[object, str], Any]] = {
     "taken_by": _within(1, 1 << 22),
     "numa_node": _within(-1, 1023),
     "memory_pools": _switch,
+    "state": _state,
 }
 _GPU_KEYS = {"preset", *_READERS}
 

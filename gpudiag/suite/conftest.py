@@ -11,10 +11,10 @@ from typing import Any
 
 import pytest
 
-from gpudiag.model import Broken, Limits, Report, Row, Skipped, Verdict
-from gpudiag.pytest_plugin import machine, preflight, settings
+from gpudiag.model.report import Broken, Limits, Report, Row, Skipped, Verdict
+from gpudiag.pytest_plugin import preflight, settings
 from gpudiag.pytest_plugin.assign import RUN, WORKER
-from gpudiag.pytest_plugin.machine import MASK, Device
+from gpudiag.pytest_plugin.gpus import MASK, Device, found
 from gpudiag.pytest_plugin.summary import DEVICE
 
 REPORT = pytest.StashKey[Report]()
@@ -121,14 +121,14 @@ def _devices(config: pytest.Config) -> tuple[Device, ...]:
     """Return the devices of the session: in every worker the same, whatever that was given."""
     if WORKER in config.stash:
         return config.stash[WORKER].plan.devices
-    return machine.found(config).devices
+    return found(config).devices
 
 
 def _report(session: pytest.Session) -> Report:
     """Return the report of the session's probes, which the first item of the session runs, in whichever worker."""
     from filelock import FileLock
 
-    from gpudiag import codec
+    from gpudiag.model import codec
 
     stash = session.config.stash
     if REPORT not in stash:
@@ -146,14 +146,16 @@ def _report(session: pytest.Session) -> Report:
 
 
 def _run(session: pytest.Session) -> Report:
-    from gpudiag import catalogue, isolate, runner, world
-    from gpudiag.signals import Signals
+    from gpudiag import catalogue, isolate
+    from gpudiag.run import runner
+    from gpudiag.run.machine import start_machine
+    from gpudiag.run.signals import Signals
 
     config = session.config
     own = settings.of(config)
     chosen = {item.probe for item in session.items if isinstance(item, ProbeItem)}
     with ExitStack() as stack:
-        given = world.machine(None, (), stack)
+        given = start_machine(None, (), stack)
         if RUN in config.stash or WORKER in config.stash:
             # The plugin has given this process some of the devices, and holds the locks of all that the session uses.
             locks = Path(stack.enter_context(tempfile.TemporaryDirectory(prefix="gpudiag-")))

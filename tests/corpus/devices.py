@@ -7,7 +7,7 @@ from msgspec.structs import replace
 from conftest import Gpudiag
 from corpus import Item
 from examples.machines import NO_DEVICE, example_evidence, example_facts, example_nodes
-from gpudiag.hostfacts import NvmlFacts
+from gpudiag.model.facts import NvmlFacts
 
 
 def _not_in_the_group() -> Item:

@@ -7,7 +7,7 @@ from collections.abc import Mapping
 
 from corpus import Item
 from examples.machines import MODULE, NO_DEVICE, example_evidence, example_facts, example_nodes
-from gpudiag.hostfacts import NvmlFacts
+from gpudiag.model.facts import NvmlFacts
 
 _RELEASE = "6.1.0-18-amd64"
 _VERSION_535 = "NVRM version: NVIDIA UNIX x86_64 Kernel Module  535.104.05  Sat Aug 19 01:15:15 UTC 2023"

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from conftest import Gpudiag
 from corpus import Item
+from gpudiag.knowledge.log_lines import Log
 from gpudiag.knowledge.messages.way import DEVICE_CREATED
-from gpudiag.log import Log
 
 _LOG = ("--log", "app.log", "host", "discovery")
 _ONE_OF_TWO_TAKEN = """

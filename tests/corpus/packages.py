@@ -8,10 +8,9 @@ import msgspec
 
 from conftest import Gpudiag
 from corpus import Item
+from examples.facts import example_with_gpus
 from gpudiag.cause import Evidence
-from gpudiag.hostfacts import Distribution, SystemFacts, TensorflowBuild, TensorflowFacts, example_with_gpus
-from gpudiag.model import Judged, Limits, Row
-from gpudiag.probes.host import packages, tensorflow
+from gpudiag.model.facts import Distribution, SystemFacts, TensorflowBuild, TensorflowFacts
 
 PLATFORM = "tensorflow/python/platform"
 # The simulator refuses a build without CUDA; it is told by the comment that the binary is none.
@@ -80,12 +79,24 @@ def _without_cuda(os: str, machine: str, name: str, version: str, *companions: s
     )
     assert isinstance(facts.system, SystemFacts)
     facts = msgspec.structs.replace(facts, system=msgspec.structs.replace(facts.system, os=os, machine=machine))
-    judges = {"host.tensorflow": tensorflow.judge, "host.packages": packages.judge}
-    rows = tuple(Row(name, (), Judged(tuple(judge(facts, Limits()))), 0.0) for name, judge in judges.items())
-    return Evidence(facts, rows=rows)
+    return Evidence(facts)
+
+
+def _half_removed(gpudiag: Gpudiag) -> None:
+    """Leave what an interrupted ``pip uninstall`` leaves of a package that TensorFlow imports."""
+    site = gpudiag.with_site_packages("absl")
+    (site / "absl" / "logging").unlink()
 
 
 ITEMS = (
+    Item(
+        3,
+        "an uninstall of absl-py was interrupted",
+        rule="requirement_not_met",
+        fix="-m pip install --force-reinstall --no-deps --no-cache-dir 'absl-py==",
+        machine="",
+        prepare=_half_removed,
+    ),
     Item(
         3,
         "tensorflow-cpu has overwritten tensorflow",

@@ -6,8 +6,8 @@ import pytest
 
 from conftest import Gpudiag
 from corpus.containers import NO_GPU_AT_ALL, machine
-from gpudiag import codec
-from gpudiag.model import Report
+from gpudiag.model import codec
+from gpudiag.model.report import Report
 
 HIDDEN = '"/dev/nvidiactl" = false\n"/dev/nvidia-uvm" = false\n"/dev/nvidia0" = false'
 DOCKER = '"/.dockerenv" = ""'

@@ -8,9 +8,10 @@ import pytest
 
 from conftest import Gpudiag
 from corpus import Item, items
-from gpudiag import codec, runner
-from gpudiag.diagnosis import diagnose
-from gpudiag.model import Diagnosis
+from gpudiag.model import codec
+from gpudiag.model.diagnosis import Diagnosis
+from gpudiag.run import runner
+from gpudiag.run.diagnosis import diagnose
 from voice import contradictions
 from withheld import contradicts, with_any_one_probe
 

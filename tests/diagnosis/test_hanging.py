@@ -17,11 +17,13 @@ from msgspec.structs import replace
 
 import gpudiag as package
 from conftest import Gpudiag
-from gpudiag import codec, diagnosis, judgement, runner
+from examples.facts import example
 from gpudiag.cause import Cause, Evidence, Known, Match
-from gpudiag.hostfacts import example
-from gpudiag.model import Broken, Diagnosis, Failed, Report, Stage, Verdict, conclude
+from gpudiag.model import codec
+from gpudiag.model.diagnosis import Diagnosis, Failed, Stage
+from gpudiag.model.report import Broken, Report, Verdict, conclude
 from gpudiag.report import FORMATS, render
+from gpudiag.run import diagnosis, judgement, runner
 from reports import passed, report, row, sample
 
 pytestmark = pytest.mark.usefixtures("no_child_left")
@@ -157,12 +159,12 @@ def test_judging_again_apart_comes_to_the_same() -> None:
         assert runner.rejudge_apart(one) == runner.rejudge(one)
 
 
-def test_a_judge_that_hangs_breaks_its_row(tmp_path: Path) -> None:
+def test_a_row_whose_judging_hangs_is_broken(tmp_path: Path) -> None:
     altered = with_rules(tmp_path)
     package_ = altered.folder / "checkout" / "gpudiag"
     with (package_ / "probes" / "host" / "gpus.py").open("a") as probe:
-        probe.write("\n\ndef judge(facts, limits):\n    while True:\n        pass\n")
-    work = package_ / "judgement.py"
+        probe.write("\n\ndef figure(facts):\n    while True:\n        pass\n")
+    work = package_ / "run" / "judgement.py"
     work.write_text(work.read_text().replace("PART_S = 10.0", "PART_S = 2.0"))
     names = ("host.driver", "host.gpus", "host.environment")
     (altered.folder / "r.json").write_text(codec.encode(report(*(row(name, passed()) for name in names))))

@@ -9,8 +9,8 @@ import pytest
 
 from conftest import Gpudiag
 from corpus.libraries import packaged
-from gpudiag import codec
-from gpudiag.model import Broken, Severity
+from gpudiag.model import codec
+from gpudiag.model.report import Broken, Severity
 from gpudiag.report import words
 
 pytestmark = pytest.mark.usefixtures("no_child_left")

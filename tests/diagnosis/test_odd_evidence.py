@@ -17,11 +17,15 @@ from msgspec import inspect
 from msgspec.structs import replace
 
 from examples import examples
-from gpudiag import diagnosis
+from examples.facts import example, example_with_gpus
 from gpudiag.cause import TRACE, Evidence
-from gpudiag.hostfacts import EnvironmentFacts, Facts, TensorflowFacts, Unknown, example, example_with_gpus
-from gpudiag.model import Broken, Cause, Diagnosis, Finding, Gpu, Judged, Row, Severity
-from gpudiag.scope import gpus_in_scope
+from gpudiag.comparison import facts
+from gpudiag.model.diagnosis import Diagnosis
+from gpudiag.model.facts import EnvironmentFacts, Facts, TensorflowFacts, Unknown
+from gpudiag.model.report import Broken, Cause, Finding, Gpu, Judged, Row, Severity
+from gpudiag.model.visibility import gpus_in_scope
+from gpudiag.run import diagnosis
+from gpudiag.run.accounts import account
 
 CASES = [one.evidence for several in examples().values() for one in several]
 LINES = [line for one in CASES for line in (*one.lines, *(line for row in one.rows for line in row.log))]
@@ -144,6 +148,8 @@ def made(kind: inspect.Type, chance: random.Random, texts: list[str]) -> Any:
             return chance.random() < 0.5
         case inspect.NoneType():
             return None
+        case inspect.Metadata(type=inner):
+            return made(inner, chance, texts)
     raise AssertionError(f"no values are known of {kind}")
 
 
@@ -187,3 +193,16 @@ def test_no_rule_raises_where_nothing_is_known() -> None:
     nothing = Facts(**dict.fromkeys(Facts.__struct_fields__, Unknown("no answer")))
     assert fails(Evidence(nothing)) == {}
     assert fails(Evidence(example(), lines=("",))) == {}
+
+
+@pytest.mark.parametrize("draw", [crossed, logged, invented], ids=lambda draw: draw.__name__)
+def test_neither_the_account_of_gpus_nor_a_comparison_raises(draw: Any) -> None:
+    chance = random.Random(20_261_122)
+    before = draw(chance)
+    for _ in range(120):
+        evidence = draw(chance)
+        gpus = account(evidence, Diagnosis())
+        assert len({(one.pci_bus_id, one.nvml) for one in gpus}) <= len(gpus)
+        for one in facts.changes(before.facts, evidence.facts):
+            assert one.old != one.new
+        before = evidence

@@ -11,9 +11,11 @@ from examples import examples
 from examples.hosts import cases
 from gpudiag import catalogue, causes
 from gpudiag.cause import Evidence
-from gpudiag.diagnosis.views import with_one_voice
-from gpudiag.model import Diagnosis, Finding, RootCause, Severity, Stage, Sure
-from gpudiag.scope import gpus_in_scope
+from gpudiag.model.diagnosis import Confidence, Diagnosis, RootCause, Stage
+from gpudiag.model.report import Finding, Severity
+from gpudiag.model.visibility import gpus_in_scope
+from gpudiag.run import views
+from gpudiag.run.views import with_one_voice
 from reports import passed, row
 from voice import HOST, checked, commands, contradictions
 
@@ -39,7 +41,7 @@ def test_no_machine_is_given_two_commands_for_one_fault(evidence: Evidence) -> N
 
 
 def test_two_commands_are_found_out() -> None:
-    cause = RootCause("growth_not_read", Stage.CONFIGURATION, Sure.PROVED, "", (), ("export X_Y=false",), "")
+    cause = RootCause("growth_not_read", Stage.CONFIGURATION, Confidence.PROVED, "", (), ("export X_Y=false",), "")
     finding = Finding("growth_value", Severity.WARNING, "", "export X_Y=true", {})
     assert contradictions([row("host.environment", passed("", finding))], Diagnosis(causes=(cause,)))
     assert contradictions([row("host.environment", passed("", finding))], Diagnosis()) == []
@@ -65,7 +67,7 @@ def test_a_finding_takes_the_advice_of_the_cause_that_names_the_same_thing() -> 
     ]
     found = Diagnosis(
         causes=tuple(
-            RootCause(rule, Stage.LIBRARIES, Sure.PROVED, f"{name} cannot be opened", (), (f"do {rule}",), "")
+            RootCause(rule, Stage.LIBRARIES, Confidence.PROVED, f"{name} cannot be opened", (), (f"do {rule}",), "")
             for rule, name in (("library_missing", "libcufft.so.11"), ("package_not_on_runpath", "libcusolver.so.11"))
         )
     )
@@ -83,5 +85,5 @@ def test_a_finding_without_its_cause_keeps_its_advice() -> None:
 
 
 def test_the_findings_that_causes_name_can_be_made() -> None:
-    kinds = {f"{entry.name}.{kind.name}" for entry in catalogue.entries() for kind in entry.kinds}
+    kinds = {f"{entry.name}.{kind.name}" for entry in catalogue.entries() for kind in views.kinds(entry)}
     assert {view for one in causes.all_of_them() for view in one.declared.views} <= kinds

@@ -9,12 +9,14 @@ from msgspec import to_builtins
 from msgspec.structs import replace
 
 from examples import Example, evidence, examples, found
-from gpudiag import diagnosis
+from examples.facts import example, example_with_gpus
 from gpudiag.cause import TRACE, Evidence, Known
 from gpudiag.causes.shared.visibility import MASK
-from gpudiag.hostfacts import DriverFacts, EnvironmentFacts, NvmlFacts, example, example_with_gpus
-from gpudiag.model import RUN_ENDED, Broken, Cause, Judged, Row, Stage, Sure
+from gpudiag.model.diagnosis import Confidence, Stage
+from gpudiag.model.facts import DriverFacts, EnvironmentFacts, NvmlFacts
+from gpudiag.model.report import RUN_ENDED, Broken, Cause, Judged, Row
 from gpudiag.probes.discovery import trace
+from gpudiag.run import diagnosis
 
 RULES = diagnosis.rules()
 CASES = [pytest.param(name, one, id=f"{name}: {one.name}") for name, several in examples().items() for one in several]
@@ -23,9 +25,9 @@ CASES = [pytest.param(name, one, id=f"{name}: {one.name}") for name, several in 
 PASTEABLE = re.compile(
     r"# \S|[A-Z_]+=\S* \w|/\S+/python -m |"
     r"(?:apptainer|assert|cat|conda|df|docker|echo|env|export|find|for|free|from|gpudiag|grep|horovodrun|ibstat|if|"
-    r"import|ip|kubectl|ldconfig|ldd|ls|lsmod|lspci|lxc|mv|nerdctl|nvidia-ctk|nvidia-smi|pip|podman|ps|pytest|"
-    r"python(?:3\.\d+)?|resources:|rm|RUN|runtimeClassName:|sbatch|scontrol|srun|sudo|systemctl|tf\.\w+|torch\.\w+|"
-    r"mokutil|ren|set|ulimit|unset|where|which|winget|with|wsl)(?:\W|$)"
+    r"import|ip|kill|kubectl|ldconfig|ldd|ls|lsmod|lspci|lxc|mkdir|mv|nerdctl|nvidia-ctk|nvidia-smi|pip|podman|ps|"
+    r"pytest|python(?:3\.\d+)?|@ray\.\w+|resources:|rm|RUN|runtimeClassName:|sbatch|scontrol|srun|sudo|systemctl|"
+    r"tf\.\w+|torch\.\w+|tune\.\w+|mokutil|ren|set|ulimit|unset|where|which|winget|with|wsl)(?:\W|$)"
 )
 """A command, a line of a program or of a file, or a sentence after ``#``."""
 
@@ -96,13 +98,15 @@ def test_no_more_is_said_of_the_driver_than_is_known() -> None:
 @pytest.mark.parametrize(
     ("overwritten", "sure"),
     [
-        ({}, Sure.LIKELY),
-        ({"tensorflow": ()}, Sure.LIKELY),
-        ({"tensorflow": ("tensorflow/__init__.py",), "tensorflow-cpu": ()}, Sure.PROVED),
-        ({"tensorflow": (), "tensorflow-cpu": ()}, Sure.POSSIBLE),
+        ({}, Confidence.LIKELY),
+        ({"tensorflow": ()}, Confidence.LIKELY),
+        ({"tensorflow": ("tensorflow/__init__.py",), "tensorflow-cpu": ()}, Confidence.PROVED),
+        ({"tensorflow": (), "tensorflow-cpu": ()}, Confidence.POSSIBLE),
     ],
 )
-def test_a_mixture_is_proved_by_files_and_not_by_metadata(overwritten: dict[str, tuple[str, ...]], sure: Sure) -> None:
+def test_a_mixture_is_proved_by_files_and_not_by_metadata(
+    overwritten: dict[str, tuple[str, ...]], sure: Confidence
+) -> None:
     for name in ("distributions_mixed", "mixture_breaks_import"):
         rule = next(rule for rule in RULES if rule.id == name)
         mixed = next(one.evidence for one in examples()[rule.id] if one.fires)
@@ -113,7 +117,7 @@ def test_a_mixture_is_proved_by_files_and_not_by_metadata(overwritten: dict[str,
 def test_what_the_program_caught_is_possible_at_most() -> None:
     rule = next(rule for rule in RULES if rule.id == "tensors_do_not_fit")
     sure = {case.name: cause.sure for case in examples()[rule.id] for cause in found(rule.id, case.evidence)}
-    assert sure == {"a large tensor": Sure.LIKELY, "caught, it seems": Sure.POSSIBLE}
+    assert sure == {"a large tensor": Confidence.LIKELY, "caught, it seems": Confidence.POSSIBLE}
 
 
 @pytest.mark.parametrize(
@@ -170,11 +174,11 @@ def test_what_is_done_about_a_failing_gpu_names_the_others_or_nothing() -> None:
     assert rule is not None
     causes = {one.name: next(rule.causes(one.evidence)) for one in examples()[rule.id] if one.fires}
     assert {name: cause.sure for name, cause in causes.items()} == {
-        "by NVML": Sure.PROVED,
-        "one of two, by NVML": Sure.PROVED,
-        "when devices are created": Sure.POSSIBLE,
-        "one of two, not known which": Sure.POSSIBLE,
-        "in a log": Sure.LIKELY,
+        "by NVML": Confidence.PROVED,
+        "one of two, by NVML": Confidence.PROVED,
+        "when devices are created": Confidence.POSSIBLE,
+        "one of two, not known which": Confidence.POSSIBLE,
+        "in a log": Confidence.LIKELY,
     }
     others, reset = causes["one of two, by NVML"].fix[1:3]
     uuids = [gpu.uuid for gpu in example_with_gpus(2).nvml_devices]
@@ -189,11 +193,11 @@ def test_without_nvswitch_the_fabric_manager_is_no_likely_cause() -> None:
     assert rule is not None
     causes = {one.name: next(rule.causes(one.evidence)) for one in examples()[rule.id] if one.fires}
     for name in ("without NVSwitch", "without NVSwitch, in a container"):
-        assert causes[name].sure is Sure.POSSIBLE
+        assert causes[name].sure is Confidence.POSSIBLE
         assert "no NVSwitch is seen" in causes[name].cause
         assert not any("fabricmanager" in line for line in causes[name].fix)
-    assert causes["no device file, and yet of a kind that is joined"].sure is Sure.LIKELY
-    assert causes["not installed"].sure is Sure.PROVED
+    assert causes["no device file, and yet of a kind that is joined"].sure is Confidence.LIKELY
+    assert causes["not installed"].sure is Confidence.PROVED
 
 
 @pytest.mark.parametrize("probe", [TRACE, "discovery.logical_devices"])
@@ -235,7 +239,7 @@ def test_a_version_that_is_not_known_is_not_told() -> None:
     mismatch = evidence(rule.id, "NVML and cuInit")
     facts = replace(mismatch.facts, driver=replace(mismatch.facts.driver, libcuda_path="/usr/lib/libcuda.so.1"))
     (cause,) = rule.causes(Evidence(facts, rows=mismatch.rows))
-    assert cause.sure is Sure.LIKELY
+    assert cause.sure is Confidence.LIKELY
     assert cause.cause.endswith("the driver's libraries are of another version, as the driver says")
 
 

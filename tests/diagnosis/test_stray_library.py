@@ -9,8 +9,8 @@ from pathlib import Path
 import pytest
 
 from conftest import Gpudiag
-from gpudiag import codec
-from gpudiag.model import Diagnosis, Stage
+from gpudiag.model import codec
+from gpudiag.model.diagnosis import Diagnosis, Stage
 
 pytestmark = pytest.mark.usefixtures("no_child_left")
 FIRST = 'LD_LIBRARY_PATH="$PWD/stray:$LD_LIBRARY_PATH" exec "$@"'

@@ -7,8 +7,8 @@ from dataclasses import dataclass, field
 import pytest
 
 from conftest import Gpudiag
-from gpudiag import codec
-from gpudiag.model import Diagnosis
+from gpudiag.model import codec
+from gpudiag.model.diagnosis import Diagnosis
 
 pytestmark = pytest.mark.usefixtures("no_child_left")
 HIDDEN = {"CUDA_VISIBLE_DEVICES": "9"}

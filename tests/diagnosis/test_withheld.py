@@ -10,19 +10,13 @@ from msgspec.structs import replace
 from conftest import Gpudiag
 from corpus import items
 from examples import examples
-from gpudiag import codec
+from examples.facts import example_with_gpus
 from gpudiag.cause import Evidence
-from gpudiag.hostfacts import (
-    ContainerFacts,
-    DeviceNodeFacts,
-    EnvironmentFacts,
-    Facts,
-    NvmlFacts,
-    example_with_gpus,
-)
-from gpudiag.model import Judged, Verdict
+from gpudiag.model import codec
+from gpudiag.model.facts import ContainerFacts, DeviceNodeFacts, EnvironmentFacts, Facts, NvmlFacts
+from gpudiag.model.report import Judged, Verdict
+from gpudiag.model.visibility import gpus_in_scope
 from gpudiag.report import FORMATS, render
-from gpudiag.scope import gpus_in_scope
 from withheld import concluded, contradicts, green, replace_rows
 
 CASES = {f"{name}: {one.name}": one.evidence for name, several in examples().items() for one in several}

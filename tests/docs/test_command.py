@@ -85,7 +85,7 @@ def test_it_imports_nothing_that_takes_long(gpudiag: Gpudiag) -> None:
     done = gpudiag("docs", "memory", flags=("-X", "importtime"))
     imported = {line.rpartition("|")[2].strip() for line in done.stderr.splitlines() if "|" in line}
     assert "gpudiag.docs" in imported, "the list of imports was read"
-    assert not imported & {"tensorflow", "numpy", "pynvml", "rich", "tabulate", "msgspec", "gpudiag.model"}
+    assert not imported & {"tensorflow", "numpy", "pynvml", "rich", "tabulate", "msgspec", "gpudiag.model.report"}
 
 
 def on_a_terminal(gpudiag: Gpudiag, **variables: str) -> str:

@@ -10,9 +10,9 @@ import pkgutil
 from dataclasses import dataclass
 from functools import cache
 
-from gpudiag import diagnosis
 from gpudiag.cause import Evidence
-from gpudiag.model import RootCause
+from gpudiag.model.diagnosis import RootCause
+from gpudiag.run import diagnosis
 
 
 @dataclass(frozen=True)

@@ -5,12 +5,13 @@ from __future__ import annotations
 from typing import Any
 
 from examples import Example
+from examples.facts import example, example_with_gpus
 from gpudiag.cause import TRACE, Evidence
 from gpudiag.causes.configuration.log_level_hides_reason import _LOG_LEVEL
 from gpudiag.causes.configuration.settings_exclude_each_other import _EXCLUSIVE
-from gpudiag.hostfacts import EnvironmentFacts, Facts, example, example_with_gpus
-from gpudiag.log import Line
-from gpudiag.model import Broken, Cause, Judged, Row
+from gpudiag.knowledge.log_lines import Line
+from gpudiag.model.facts import EnvironmentFacts, Facts
+from gpudiag.model.report import Broken, Cause, Judged, Row
 
 
 def _log(*log: str, facts: Facts | None = None, listed: int | None = 1, said: tuple[Line, ...] = ()) -> Evidence:

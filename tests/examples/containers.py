@@ -5,9 +5,10 @@ from __future__ import annotations
 import msgspec
 
 from examples import Example
+from examples.facts import example, example_gpu, example_with_gpus
 from gpudiag.cause import Evidence
 from gpudiag.causes.shared.containers import VISIBLE
-from gpudiag.hostfacts import (
+from gpudiag.model.facts import (
     ContainerFacts,
     DeviceNode,
     DeviceNodeFacts,
@@ -16,11 +17,8 @@ from gpudiag.hostfacts import (
     Facts,
     GpuProcess,
     NvmlFacts,
-    example,
-    example_gpu,
-    example_with_gpus,
 )
-from gpudiag.model import Judged, Row
+from gpudiag.model.report import Judged, Row
 from gpudiag.probes.discovery import trace
 
 _MODULE = "535.104.05"

@@ -7,6 +7,7 @@ from typing import Any
 from msgspec.structs import replace
 
 from examples import Example
+from examples.facts import example, example_gpu
 from examples.machines import (
     DOCKER,
     MODULE,
@@ -18,7 +19,7 @@ from examples.machines import (
     example_nodes,
 )
 from gpudiag.cause import Evidence
-from gpudiag.hostfacts import ContainerFacts, EnvironmentFacts, NvmlFacts, SystemFacts, example, example_gpu
+from gpudiag.model.facts import ContainerFacts, EnvironmentFacts, NvmlFacts, SystemFacts
 
 _MASK = "CUDA_VISIBLE_DEVICES"
 _ALL = ("/dev/nvidia-uvm", "/dev/nvidia0", "/dev/nvidiactl")

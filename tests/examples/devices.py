@@ -7,11 +7,12 @@ from typing import Any
 from msgspec.structs import replace
 
 from examples import Example
+from examples.facts import example_gpu
 from examples.machines import NO_DEVICE, example_evidence, example_facts, example_gpus, example_nodes, example_row
 from gpudiag.cause import Evidence
 from gpudiag.causes.device_filter.too_few_multiprocessors import _LEAST
 from gpudiag.causes.shared.devices import MASK
-from gpudiag.hostfacts import EnvironmentFacts, GpuProcess, NvmlDevice, example_gpu
+from gpudiag.model.facts import EnvironmentFacts, GpuProcess, NvmlDevice
 from gpudiag.probe import Kernel, Raised
 from gpudiag.probes.discovery import logical_devices
 

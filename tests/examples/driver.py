@@ -7,9 +7,10 @@ from typing import Any
 from msgspec.structs import replace
 
 from examples import Example
+from examples.facts import example, example_gpu, example_with_gpus
 from examples.machines import DOCKER, LIBCUDA, example_driver, example_evidence, example_facts, example_nodes
 from gpudiag.cause import Evidence
-from gpudiag.hostfacts import EnvironmentFacts, Family, NvmlFacts, example, example_gpu, example_with_gpus
+from gpudiag.model.facts import EnvironmentFacts, Family, NvmlFacts
 
 _MISMATCH = "CUDA_ERROR_SYSTEM_DRIVER_MISMATCH: system has unsupported display driver / cuda driver combination"
 _COMPAT_ERROR = "CUDA_ERROR_COMPAT_NOT_SUPPORTED_ON_DEVICE: forward compatibility was attempted on non supported HW"

@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 from examples import Example
+from examples.facts import example_with_gpus
 from gpudiag.cause import TRACE, Evidence
-from gpudiag.hostfacts import EnvironmentFacts, example_with_gpus
-from gpudiag.model import Broken, Cause, Row
+from gpudiag.model.facts import EnvironmentFacts
+from gpudiag.model.report import Broken, Cause, Row
 
 _UNKNOWN = "F0000 00:00:1795272848.514328   22354 parse_flags_from_env.cc:234] Unknown flag in {}: {}"
 _NO_FILE = (

@@ -5,10 +5,11 @@ from __future__ import annotations
 from msgspec.structs import replace
 
 from examples import Example
+from examples.facts import example, example_gpu
 from examples.machines import example_evidence, example_facts, example_gpus, example_row
 from gpudiag.cause import Evidence
-from gpudiag.hostfacts import Distribution, TensorflowFacts, example, example_gpu
-from gpudiag.model import Broken, Cause, Row
+from gpudiag.model.facts import Distribution, EnvironmentFacts, TensorflowFacts
+from gpudiag.model.report import Broken, Cause, Row
 from gpudiag.probe import Raised
 from gpudiag.probes.discovery import device_details, logical_devices, physical_devices
 
@@ -33,6 +34,7 @@ def _machine(
     kernels_fail: bool = False,
     log: tuple[str, ...] = (),
     lines: tuple[str, ...] = (),
+    **variables: str,
 ) -> Evidence:
     """Return the evidence of a machine with GPUs of these compute capabilities."""
     tensorflow = example().tensorflow
@@ -42,6 +44,7 @@ def _machine(
         len(capabilities),
         nvml=example_gpus(*(replace(example_gpu(), compute_capability=one) for one in capabilities)),
         tensorflow=replace(tensorflow, companions=found),
+        environment=EnvironmentFacts(variables),
     )
     given = tuple(device.pci_bus_id for device in facts.nvml_devices)
     told = tuple(device_details.Details("NVIDIA GPU", one) for one in capabilities)
@@ -59,6 +62,18 @@ def _machine(
 
 
 EXAMPLES: dict[str, tuple[Example, ...]] = {
+    "compiled_kernels_not_kept": (
+        Example("Blackwell", _machine("12.0", CUDA_CACHE_DISABLE="1")),
+        Example("one of two GPUs", _machine("8.0", "10.0", CUDA_CACHE_DISABLE="1")),
+        Example("with the cache", _machine("12.0", CUDA_CACHE_DISABLE="0"), fires=False),
+        Example("no variable", _machine("12.0"), fires=False),
+        Example("machine code is there", _machine("8.0", CUDA_CACHE_DISABLE="1"), fires=False),
+        Example(
+            "the other GPU is chosen",
+            _machine("8.0", "10.0", CUDA_CACHE_DISABLE="1", CUDA_VISIBLE_DEVICES="0", CUDA_DEVICE_ORDER="PCI_BUS_ID"),
+            fires=False,
+        ),
+    ),
     "gpu_newer_than_wheel": (
         Example("Blackwell", _machine("12.0", compiled=True)),
         Example("Blackwell, kernels fail", _machine("12.0", compiled=True, kernels_fail=True, log=(_INVALID_PTX,))),

@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from examples import Example
+from examples.facts import example
 from examples.machines import (
     DOCKER,
     LIBCUDA,
@@ -16,7 +17,7 @@ from examples.machines import (
     example_nodes,
 )
 from gpudiag.cause import Evidence
-from gpudiag.hostfacts import ContainerFacts, NvmlFacts, example
+from gpudiag.model.facts import ContainerFacts, NvmlFacts
 
 
 def _machine(

@@ -5,7 +5,8 @@ from __future__ import annotations
 from examples import Example
 from examples.machines import NO_DEVICE, example_evidence, example_facts
 from gpudiag.cause import Evidence
-from gpudiag.model import Broken, Cause, Row, Stage
+from gpudiag.model.diagnosis import Stage
+from gpudiag.model.report import Broken, Cause, Row
 
 
 def _cases(stage: Stage) -> tuple[Example, ...]:

@@ -6,6 +6,7 @@ import msgspec
 
 from examples import Example
 from examples import machines as machine
+from examples.facts import example_with_gpus
 from examples.hosts.libraries import (
     NOT_THERE,
     OLD_CUDNN,
@@ -17,19 +18,9 @@ from examples.hosts.libraries import (
 )
 from gpudiag.cause import Evidence
 from gpudiag.causes.shared.libraries import COMPUTE, NVML, PATH
-from gpudiag.hostfacts import (
-    ContainerFacts,
-    DriverFacts,
-    Family,
-    Library,
-    LibraryFacts,
-    NvmlFacts,
-    TensorflowFacts,
-    example_with_gpus,
-)
-from gpudiag.model import Judged, Limits, Row
+from gpudiag.model.facts import ContainerFacts, DriverFacts, Family, Library, LibraryFacts, NvmlFacts, TensorflowFacts
+from gpudiag.model.report import Judged, Row
 from gpudiag.probes.discovery import trace
-from gpudiag.probes.host import driver as host_driver
 from gpudiag.probes.host.libraries import CUDNN, OPTIONAL, RUNTIME
 
 _SITE = "/home/someone/venv/lib/python3.11/site-packages"
@@ -65,13 +56,8 @@ def _with_driver(nvml: NvmlFacts, *, version: str = "2.21.0", listed: int = 0, *
     (own,) = facts.tensorflow.distributions
     renamed = msgspec.structs.replace(facts.tensorflow, distributions=(msgspec.structs.replace(own, version=version),))
     facts = msgspec.structs.replace(facts, tensorflow=renamed)
-    findings = tuple(host_driver.judge(facts, Limits()))
     reading = msgspec.to_builtins(trace.read_log((), listed, None))
-    rows = (
-        Row("host.driver", (), Judged(findings), 0.0),
-        Row("discovery.trace", (), Judged(), 0.0, reading=reading),
-    )
-    return Evidence(facts, rows=rows)
+    return Evidence(facts, rows=(Row("discovery.trace", (), Judged(), 0.0, reading=reading),))
 
 
 _NO_NVML = NvmlFacts("NVML Shared Library Not Found", None, None, ())

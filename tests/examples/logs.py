@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from examples import Example
 from gpudiag.cause import Evidence
-from gpudiag.why import NO_MACHINE
+from gpudiag.run.why import NO_MACHINE
 
 
 def _log(*lines: str) -> Evidence:

@@ -6,9 +6,10 @@ from typing import Any
 
 import msgspec
 
+from examples.facts import example, example_gpu, example_with_gpus
 from gpudiag.cause import Evidence
-from gpudiag.causes.shared.machine import HOST_DRIVER
-from gpudiag.hostfacts import (
+from gpudiag.knowledge.log_lines import Line
+from gpudiag.model.facts import (
     ContainerFacts,
     DeviceNode,
     DeviceNodeFacts,
@@ -18,16 +19,11 @@ from gpudiag.hostfacts import (
     NvmlDevice,
     NvmlFacts,
     SystemFacts,
-    example,
-    example_gpu,
-    example_with_gpus,
 )
-from gpudiag.log import Line
-from gpudiag.model import Finding, Judged, Limits, Row
+from gpudiag.model.report import Finding, Judged, Row
+from gpudiag.model.visibility import gpus_in_scope
 from gpudiag.probe import Reading
 from gpudiag.probes.discovery import trace
-from gpudiag.probes.host import driver as host_driver
-from gpudiag.scope import gpus_in_scope
 
 PCI = "0000:01:00.0"
 MODULE = "535.104.05"
@@ -81,8 +77,7 @@ def example_evidence(
     failure = (f"failed call to cuInit: INTERNAL: CUDA error: Failed call to cuInit: {cuinit}",) if cuinit else ()
     said = tuple(Line("E", "cuda_platform.cc", text) for text in (*failure, *log))
     traced = example_row(trace, trace.Reading(listed, None, (), {}, said), facts)
-    judged = Row(HOST_DRIVER, (), Judged(tuple(host_driver.judge(facts, Limits()))), 0.0)
-    return Evidence(facts, gpus_in_scope(facts), (judged, traced, *rows), lines)
+    return Evidence(facts, gpus_in_scope(facts), (traced, *rows), lines)
 
 
 def example_row(probe: Any, reading: Reading, facts: Facts) -> Row:

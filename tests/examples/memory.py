@@ -5,9 +5,10 @@ from __future__ import annotations
 import msgspec
 
 from examples import Example
+from examples.facts import example_gpu, example_with_gpus
 from gpudiag.cause import Evidence
-from gpudiag.hostfacts import EnvironmentFacts, Facts, GpuProcess, NvmlFacts, example_gpu, example_with_gpus
-from gpudiag.model import Finding, Judged, Row, Severity
+from gpudiag.model.facts import EnvironmentFacts, Facts, GpuProcess, NvmlFacts
+from gpudiag.model.report import Finding, Judged, Row, Severity
 
 
 def _machine(*used_gib: float, pid: int | None = 4711, computes: bool = True, **variables: str) -> Facts:

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 from examples import Example
+from examples.facts import example_with_gpus
 from gpudiag.cause import Evidence
-from gpudiag.hostfacts import example_with_gpus
 
 
 def _said(*log: str) -> Evidence:

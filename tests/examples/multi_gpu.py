@@ -5,17 +5,10 @@ from __future__ import annotations
 import msgspec
 
 from examples import Example
+from examples.facts import example, example_gpu, example_with_gpus
 from gpudiag.cause import Evidence
-from gpudiag.hostfacts import (
-    ContainerFacts,
-    DeviceNodeFacts,
-    EnvironmentFacts,
-    Facts,
-    example,
-    example_gpu,
-    example_with_gpus,
-)
-from gpudiag.model import Broken, Cause, Judged, Row
+from gpudiag.model.facts import ContainerFacts, DeviceNodeFacts, EnvironmentFacts, Facts
+from gpudiag.model.report import Broken, Cause, Judged, Row
 from gpudiag.probes.discovery import trace
 
 _UNHANDLED = "INTERNAL: NCCL: unhandled system error. Set NCCL_DEBUG=WARN for detail."

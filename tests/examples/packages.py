@@ -5,22 +5,12 @@ from __future__ import annotations
 import msgspec
 
 from examples import Example
+from examples.facts import example, example_with_gpus
 from examples.hosts.packages import example_packages
 from gpudiag.cause import TRACE, Evidence
 from gpudiag.causes.shared.packages import PATH
-from gpudiag.hostfacts import (
-    Distribution,
-    EnvironmentFacts,
-    Facts,
-    Family,
-    SystemFacts,
-    TensorflowBuild,
-    example,
-    example_with_gpus,
-)
-from gpudiag.model import Broken, Cause, Judged, Limits, Row
-from gpudiag.probes.host import packages as host_packages
-from gpudiag.probes.host import tensorflow as host_tensorflow
+from gpudiag.model.facts import Distribution, EnvironmentFacts, Family, Requirement, SystemFacts, TensorflowBuild
+from gpudiag.model.report import Broken, Cause, Row
 
 _PLUGIN = "tensorflow-plugins"
 _SITE = "/home/someone/venv/lib/python3.11/site-packages"
@@ -39,13 +29,6 @@ def _shadowing(error: str, *log: str) -> Row:
     return Row(TRACE, (), Broken(Cause.EXCEPTION, f"import tensorflow raised {error}"), 0.0, log=log)
 
 
-def _judged(facts: Facts, *rows: Row) -> Evidence:
-    """Return evidence with the findings of the host probes that the rules build on."""
-    judges = {"host.tensorflow": host_tensorflow.judge, "host.packages": host_packages.judge}
-    host = [Row(name, (), Judged(tuple(judge(facts, Limits()))), 0.0) for name, judge in judges.items()]
-    return Evidence(facts, rows=(*host, *rows))
-
-
 def _with(
     *rows: Row,
     gpus: int = 1,
@@ -61,13 +44,25 @@ def _with(
         ordinary = example().system
         assert isinstance(ordinary, SystemFacts)
         families["system"] = msgspec.structs.replace(ordinary, **system)
-    return _judged(example_with_gpus(gpus, **families) if gpus else example(**families), *rows)
+    return Evidence(example_with_gpus(gpus, **families) if gpus else example(**families), rows=rows)
 
 
 def _hiding(*log: str) -> Evidence:
     """Return a machine whose working directory has a module of TensorFlow's name, and the log of a program."""
     found = _with(in_working_directory="/home/someone/project/tensorflow/__init__.py")
     return Evidence(found.facts, rows=found.rows, lines=log)
+
+
+_H5PY = f'  File "{_SITE}/h5py/__init__.py", line 25, in <module>'
+_KERAS = f'  File "{_SITE}/tensorflow/python/keras/saving/hdf5_format.py", line 40, in <module>'
+_ABI = "ValueError: numpy.dtype size changed, may indicate binary incompatibility. Expected 96 from C header, got 88"
+_NO_ABSL = "ModuleNotFoundError: No module named 'absl'"
+_NO_OWN = "ImportError: cannot import name '_pywrap_tf2' from 'tensorflow.python.platform' (/x/__init__.py)"
+
+
+def _needs(name: str, version: str | None = "1.0", **fields: object) -> Requirement:
+    ordinary = Requirement(name, ">=1.0", "tensorflow", version, _SITE if version else "", in_range=bool(version))
+    return msgspec.structs.replace(ordinary, **fields)
 
 
 _NO_CONFIG = "AttributeError: module 'tensorflow' has no attribute 'config'"
@@ -79,6 +74,17 @@ _DIRECTML = (Distribution("tensorflow-directml-plugin", "0.4.0.dev230202", _SITE
 EXAMPLES: dict[str, tuple[Example, ...]] = {
     "tensorflow_missing": (
         Example("no module", _with(module_path=None, distributions=(), build=None)),
+        Example("without a GPU", _with(gpus=0, module_path=None, distributions=(), build=None)),
+        Example(
+            "a folder is left, and another environment is active",
+            _with(
+                module_path=None,
+                distributions=(),
+                build=None,
+                without_init=("/src/tensorflow",),
+                variables={"VIRTUAL_ENV": "/home/someone/tf"},
+            ),
+        ),
         Example("installed", _with(), fires=False),
         Example("its files are gone", _with(module_path=None, build=None), fires=False),
     ),
@@ -119,6 +125,45 @@ EXAMPLES: dict[str, tuple[Example, ...]] = {
         ),
         Example("another error", _with(_BROKEN_IMPORT, outside={"numpy": "/src/numpy/__init__.py"}), fires=False),
         Example("the import works", _with(outside={"numpy": "/src/numpy/__init__.py"}), fires=False),
+    ),
+    "requirement_not_met": (
+        Example("not installed", _with(_shadowing(_NO_ABSL), requirements=(_needs("absl-py", None),))),
+        Example("files are gone", _with(_shadowing(_NO_ABSL), requirements=(_needs("absl-py", gone=("absl/a.py",)),))),
+        Example(
+            "a part of the metadata is left",
+            _with(_shadowing(_NO_ABSL), requirements=(_needs("absl-py", "", location=_SITE),)),
+        ),
+        Example(
+            "for another Python",
+            _with(_shadowing(_ABI, _KERAS, _H5PY), requirements=(_needs("h5py", foreign_tag="cp39-cp39-x"),)),
+        ),
+        Example(
+            "too old", _with(_shadowing(_ABI, _KERAS, _H5PY), requirements=(_needs("h5py", "0.9", in_range=False),))
+        ),
+        Example(
+            "too old, in a folder that comes first",
+            _with(
+                _shadowing(_ABI, _KERAS, _H5PY),
+                requirements=(_needs("h5py", "0.9", in_range=False, location="/home/someone/.local/lib"),),
+            ),
+        ),
+        Example(
+            "of a package that it requires",
+            _with(_shadowing(_NO_ABSL), requirements=(_needs("absl-py", "0.9", in_range=False, by="keras"),)),
+        ),
+        Example("all fit", _with(_shadowing(_ABI, _KERAS, _H5PY), requirements=(_needs("h5py"),)), fires=False),
+        Example("the import works", _with(requirements=(_needs("h5py", None),)), fires=False),
+    ),
+    "own_modules_missing": (
+        Example("a module of TensorFlow's", _with(_shadowing(_NO_OWN))),
+        Example("of another package", _with(_shadowing(_NO_ABSL)), fires=False),
+        Example("overwritten: another rule", _with(_shadowing(_NO_OWN), distributions=_TWO), fires=False),
+        Example("the import works", _with(), fires=False),
+    ),
+    "module_raised": (
+        Example("in a package", _with(_shadowing("RuntimeError: x", _KERAS, _H5PY))),
+        Example("not known where", _with(_shadowing("RuntimeError: x"))),
+        Example("the import works", _with(), fires=False),
     ),
     "mixture_breaks_import": (
         Example("it cannot be imported", _with(_BROKEN_IMPORT, distributions=_TWO)),

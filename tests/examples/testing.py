@@ -5,10 +5,11 @@ from __future__ import annotations
 from typing import Any
 
 from examples import Example
+from examples.facts import example, example_with_gpus
 from gpudiag.cause import TRACE, Evidence
 from gpudiag.causes.configuration.workers_share_gpus import _WORKER, _WORKERS
-from gpudiag.hostfacts import EnvironmentFacts, Facts, example, example_with_gpus
-from gpudiag.model import Judged, Row
+from gpudiag.model.facts import EnvironmentFacts, Facts
+from gpudiag.model.report import Judged, Row
 
 
 def _worker(gpus: int = 2, count: str = "4", **variables: str) -> Evidence:

@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 from examples import Example
+from examples.facts import example_with_gpus
 from gpudiag.cause import Evidence
-from gpudiag.hostfacts import example_with_gpus
-from gpudiag.model import Judged, Row
+from gpudiag.model.report import Judged, Row
 
 
 def _said(*log: str) -> Evidence:

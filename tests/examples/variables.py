@@ -5,14 +5,15 @@ from __future__ import annotations
 from msgspec import to_builtins
 
 from examples import Example
+from examples.facts import example_with_gpus
 from gpudiag.cause import TRACE, Evidence
 from gpudiag.causes.shared.variables import TYPES
-from gpudiag.hostfacts import EnvironmentFacts, example_with_gpus
-from gpudiag.log import Line
-from gpudiag.model import Broken, Cause, Finding, Judged, Row, Severity
+from gpudiag.knowledge.log_lines import Line
+from gpudiag.knowledge.variables import WITHHELD
+from gpudiag.model.facts import EnvironmentFacts
+from gpudiag.model.report import Broken, Cause, Finding, Judged, Row, Severity
 from gpudiag.probe import Raised
 from gpudiag.probes.discovery import trace
-from gpudiag.variables import WITHHELD
 
 _BY_TYPES = Line("I", "device_factory.cc", f"Device factory 'GPU' disabled by {TYPES} environment variable.")
 _MODE = "InvalidArgumentError: Invalid gpu_thread_mode: gpu_privat"

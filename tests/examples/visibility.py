@@ -5,9 +5,11 @@ from __future__ import annotations
 import msgspec
 
 from examples import Example
+from examples.facts import example, example_gpu, example_with_gpus
 from gpudiag.cause import Evidence
 from gpudiag.causes.shared.visibility import MASK, OF_SLURM
-from gpudiag.hostfacts import ContainerFacts, EnvironmentFacts, NvmlFacts, example, example_gpu, example_with_gpus
+from gpudiag.model.facts import ContainerFacts, CudaFacts, EnvironmentFacts, NvmlFacts
+from gpudiag.model.report import Limits
 
 
 def _masked(gpus: int, value: str, *lines: str, job: str | None = None, **variables: str) -> Evidence:
@@ -56,7 +58,54 @@ _INVALID = "'visible_device_list' listed an invalid Device id '7' but visible de
 _UNSATISFIED = "Could not satisfy device specification '/job:localhost/replica:0/task:0/device:GPU:5'."
 _RANK_LINE = "    tf.config.set_visible_devices(gpus[hvd.local_rank()], 'GPU')"
 _OUT_OF_RANGE = "IndexError: list index out of range"
+
+
+def _unequal(mask: str, *shown: int, **variables: str) -> Evidence:
+    """Return evidence on two cards of which the second is faster; CUDA shows those with the numbers ``shown``."""
+    devices = (example_gpu(0), msgspec.structs.replace(example_gpu(1), name="NVIDIA H100"))
+    return Evidence(
+        example_with_gpus(
+            2,
+            nvml=NvmlFacts(None, "535.104.05", "12.2", devices),
+            environment=EnvironmentFacts({MASK: mask, **variables}),
+            cuda=CudaFacts(mask, tuple(devices[number].uuid for number in shown)),
+        )
+    )
+
+
+def _required(evidence: Evidence, number: int) -> Evidence:
+    """Return ``evidence`` of a run with ``--require-gpus``."""
+    return Evidence(evidence.facts, evidence.gpus, limits=Limits(require_gpus=number))
+
+
 EXAMPLES: dict[str, tuple[Example, ...]] = {
+    "mask_entry_cut": (
+        Example("a range", _masked(4, "0-3")),
+        Example("a list", _masked(4, "0,3"), fires=False),
+    ),
+    "mask_entries_ignored": (
+        Example("an index that is none", _masked(4, "0,7,1")),
+        Example("a UUID of another machine", _masked(4, f"0,{example_gpu(9).uuid},1")),
+        Example("all valid", _masked(4, "0,1"), fires=False),
+        Example("ended on purpose", _masked(4, "0,-1"), fires=False),
+        Example("nothing is left: another cause", _masked(4, "7,0"), fires=False),
+        Example("no mask", _unmasked(4), fires=False),
+    ),
+    "gpus_in_another_order": (
+        Example("the faster one first", _unequal("0", 1)),
+        Example("both, in the other order", _unequal("0,1", 1, 0)),
+        Example("in PCI order", _unequal("0", 0), fires=False),
+        Example("CUDA was not asked", _unequal("0"), fires=False),
+        Example("the order is set", _unequal("0", 1, CUDA_DEVICE_ORDER="PCI_BUS_ID"), fires=False),
+        Example("equal cards", _masked(2, "0"), fires=False),
+    ),
+    "fewer_gpus_than_required": (
+        Example("by the mask", _required(_masked(4, "0,1"), 4)),
+        Example("of a Slurm job", _required(_masked(4, "0,1", job="17"), 4)),
+        Example("no more are there", _required(_unmasked(2), 4)),
+        Example("as many as required", _required(_masked(4, "0,1"), 2), fires=False),
+        Example("none is required", _masked(4, "0,1"), fires=False),
+    ),
     "mask_hides_all": (
         Example("-1", _masked(2, "-1")),
         Example("empty", _masked(1, "")),

@@ -7,10 +7,11 @@ from typing import Any
 from msgspec.structs import replace
 
 from examples import Example
+from examples.facts import example
 from examples.machines import DOCKER, LIBCUDA, NO_DEVICE, example_driver, example_evidence, example_facts
 from gpudiag.cause import Evidence
 from gpudiag.causes.shared.wsl import DXG, FOLDER
-from gpudiag.hostfacts import DeviceNode, DeviceNodeFacts, EnvironmentFacts, NvmlFacts, SystemFacts, example
+from gpudiag.model.facts import DeviceNode, DeviceNodeFacts, EnvironmentFacts, NvmlFacts, SystemFacts
 
 _PACKAGES = {"libnvidia-compute-535": "535.104.05-0ubuntu0.22.04.1"}
 _KERNEL = "5.15.153.1-microsoft-standard-WSL2"

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from gpudiag.facts import container
-from gpudiag.hostfacts import ContainerFacts
+from gpudiag.model.facts import ContainerFacts
 
 
 def put(root: Path, path: str, text: str = "") -> None:
@@ -113,3 +113,33 @@ def test_no_limits(tmp_path: Path) -> None:
 
 def test_slurm(tmp_path: Path) -> None:
     assert container.gather(tmp_path, {"SLURM_JOB_ID": "17"}).slurm_job == "17"
+
+
+def overlay(*layers: str) -> str:
+    return f"36 35 0:50 / / rw - overlay overlay rw,lowerdir={':'.join(layers)},upperdir=/u,workdir=/w\n"
+
+
+def image(root: Path, mounts: str = "", **environ: str) -> str | None:
+    put(root, ".dockerenv")
+    put(root, "proc/self/mountinfo", mounts)
+    return container.gather(root, environ).image
+
+
+def test_the_image_has_the_name_that_the_runtime_gives(tmp_path: Path) -> None:
+    assert image(tmp_path, APPTAINER_CONTAINER="/images/tf.sif") == "/images/tf.sif"
+    put(tmp_path, "run/.containerenv", 'engine="podman-4.3"\nimage="docker.io/tensorflow/tensorflow:2.18.0-gpu"\n')
+    assert image(tmp_path) == "docker.io/tensorflow/tensorflow:2.18.0-gpu"
+
+
+def test_the_image_is_known_by_its_layers(tmp_path: Path) -> None:
+    docker = "/var/lib/docker/overlay2/l/"
+    first = image(tmp_path, overlay(f"{docker}OWN1", f"{docker}B", f"{docker}A"))
+    assert first == image(tmp_path, overlay(f"{docker}OWN2", f"{docker}B", f"{docker}A"))
+    assert first != image(tmp_path, overlay(f"{docker}OWN1", f"{docker}C", f"{docker}A"))
+    assert image(tmp_path, overlay("/s/2/fs", "/s/1/fs")) != image(tmp_path, overlay("/s/3/fs", "/s/1/fs"))
+    assert image(tmp_path, mount("/", "/")) is None
+
+
+def test_outside_a_container_there_is_no_image(tmp_path: Path) -> None:
+    put(tmp_path, "proc/self/mountinfo", overlay("/live/2", "/live/1"))
+    assert container.gather(tmp_path, {}).image is None

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from gpudiag.facts import device_nodes
-from gpudiag.hostfacts import DeviceNodeFacts
+from gpudiag.model.facts import DeviceNodeFacts
 
 
 def put(root: Path, path: str, text: str = "") -> Path:
@@ -93,3 +93,21 @@ def test_what_lies_between_gpus(tmp_path: Path) -> None:
     assert facts.iommu_groups == {"0000:3b:00.0": "DMA-FQ"}
     assert (facts.iommus, facts.network) == (("dmar0",), ("eth0",))
     assert facts.iommu_options == ("intel_iommu=on", "iommu=nopt")
+
+
+def test_what_the_pci_bus_says_of_a_gpu_that_does_not_start(tmp_path: Path) -> None:
+    region = "0x00000000fb000000 0x00000000fbffffff 0x0000000000040200\n"
+    files = {
+        "0000:01:00.0": {"device": "0x2b85\n", "resource": region * 2, "power_state": "D0\n"},
+        "0000:02:00.0": {"device": "0x1db5\n", "resource": region + "0x0000000000000000 0x0000000000000000 0x0\n"},
+        "0000:03:00.0": {"device": "0x1db5\n", "power_state": "D3cold\n"},
+    }
+    for name, texts in files.items():
+        device = tmp_path / "sys/bus/pci/devices" / name
+        device.mkdir(parents=True)
+        for file, text in {"vendor": "0x10de\n", "class": "0x030200\n", **texts}.items():
+            (device / file).write_text(text)
+    found = device_nodes.gather(tmp_path)
+    assert found.models == {"0000:01:00.0": "0x2b85", "0000:02:00.0": "0x1db5", "0000:03:00.0": "0x1db5"}
+    assert found.without_memory_region == ("0000:02:00.0",)
+    assert found.asleep == ("0000:03:00.0",)

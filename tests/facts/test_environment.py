@@ -6,8 +6,11 @@ from pathlib import Path
 
 import pytest
 
+from conftest import Gpudiag
 from gpudiag.facts import environment
-from gpudiag.variables import WITHHELD
+from gpudiag.knowledge.variables import WITHHELD
+from gpudiag.model import codec
+from gpudiag.model.facts import TriedFacts
 
 
 def gather(**variables: str) -> dict[str, str]:
@@ -106,3 +109,11 @@ def test_a_variable_that_python_sets_at_its_start(tmp_path: Path, monkeypatch: p
 )
 def test_of_a_cluster_that_cannot_be_one_nothing_is_stored(cluster: str, stored: str) -> None:
     assert gather(TF_CONFIG=cluster) == {"TF_CONFIG": stored}
+
+
+def test_the_temporary_folder_is_the_callers_and_not_that_of_a_child(gpudiag: Gpudiag) -> None:
+    gpudiag("check", "host.environment", "-q", "-o", "report.json")
+    facts = codec.load(gpudiag.folder / "report.json").facts
+    assert facts.variables["TMPDIR"] == str(gpudiag.temporary)
+    assert isinstance(facts.tried, TriedFacts)
+    assert str(gpudiag.temporary) in [one.path for one in facts.tried.written]

@@ -10,11 +10,12 @@ import typing
 import msgspec
 import pytest
 
-from gpudiag import catalogue, runner
+from gpudiag import catalogue
 from gpudiag.facts import FAMILIES, gather_family, printable
-from gpudiag.hostfacts import Facts, Unknown
-from gpudiag.model import Row
-from gpudiag.signals import Signals
+from gpudiag.model.facts import Facts, Unknown
+from gpudiag.model.report import Row
+from gpudiag.run import runner
+from gpudiag.run.signals import Signals
 
 TYPES = typing.get_type_hints(Facts)
 
@@ -30,6 +31,8 @@ def test_families_are_the_fields_of_facts_in_order() -> None:
         "container",
         "libraries",
         "cuda",
+        "tried",
+        "calls",
     )
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import platform
 import shutil
 import subprocess
 import sys
@@ -12,8 +13,10 @@ from typing import Any
 
 import pytest
 
-from gpudiag import elf, simulator
+from gpudiag import simulator
 from gpudiag.facts import libraries
+from gpudiag.facts.asked_loader import asked
+from gpudiag.hardware import elf
 
 CUFFT = "libcufft.so.11"
 
@@ -178,3 +181,67 @@ def test_since_2_21_xla_looks_in_the_toolkit_of_the_variable_and_in_the_prefix(
     monkeypatch.setenv("CUDA_HOME", str(tmp_path / "toolkit"))
     looked_in, _ = libraries._libdevice(package, tmp_path, [])
     assert list(looked_in) == [f"{tmp_path}/{name}/nvvm/libdevice/libdevice.10.bc" for name in found]
+
+
+def test_a_digest_is_the_same_for_a_copy_and_another_for_another_build(source: Path, tmp_path: Path) -> None:
+    file, copy = source / CUFFT, tmp_path / CUFFT
+    content = file.resolve().read_bytes()
+    assert gather(LD_LIBRARY_PATH=str(source))["libraries"][CUFFT]["digest"] == libraries.digest(file)
+    copy.write_bytes(content)
+    assert libraries.digest(copy) == libraries.digest(file)
+    for other in (content + b"x", b"x" + content[1:], content[:-1] + b"x", b""):
+        copy.write_bytes(other)
+        assert libraries.digest(copy) != libraries.digest(file)
+    assert libraries.digest(tmp_path / "none") is None
+
+
+def test_the_loader_wins_where_its_rules_are_other(source: Path, tmp_path: Path) -> None:
+    """glibc looks for builds for this processor below each folder first (glibc-hwcaps), which the rules leave out."""
+    if platform.machine() != "x86_64" or tuple(map(int, platform.libc_ver()[1].split(".")[:2])) < (2, 33):
+        pytest.skip("glibc-hwcaps: x86-64, glibc 2.33 or later")
+    better = tmp_path / "glibc-hwcaps/x86-64-v2"
+    better.mkdir(parents=True)
+    shutil.copy(source / CUFFT, better / CUFFT)
+    (tmp_path / CUFFT).symlink_to(source / CUFFT)
+    record = gather(LD_LIBRARY_PATH=f"{tmp_path}:{source}")
+    found = record["libraries"][CUFFT]
+    assert (found["path"], found["source"]) == (str(better / CUFFT), "LD_LIBRARY_PATH")
+    assert record["corrected"] == {CUFFT: f"{tmp_path}/{CUFFT}"}
+    assert gather(LD_LIBRARY_PATH=str(source))["corrected"] == {}
+
+
+def test_the_loader_is_asked_as_it_searches_for_the_opener(source: Path, tmp_path: Path) -> None:
+    (tmp_path / CUFFT).symlink_to(source / CUFFT)
+    (tmp_path / "second").mkdir()
+    (tmp_path / "second" / CUFFT).symlink_to(source / CUFFT)
+    names = [CUFFT, "libnot-here.so.1"]
+    second = {**os.environ, "LD_LIBRARY_PATH": f"{tmp_path}/second"}
+    assert asked(names, [str(tmp_path)], environ={}) == {CUFFT: tmp_path / CUFFT, names[1]: None}
+    assert asked(names, [str(tmp_path)], environ=second)[CUFFT] == tmp_path / "second" / CUFFT
+    assert asked(names, [str(tmp_path)], inherited=True, environ=second)[CUFFT] == tmp_path / CUFFT
+
+
+def test_of_a_damaged_file_the_rules_are_what_is_known(tmp_path: Path) -> None:
+    (tmp_path / CUFFT).write_bytes(b"")
+    assert asked([CUFFT], [str(tmp_path)], environ={}) == {}
+
+
+def test_a_distribution_whose_library_is_gone(tmp_path: Path) -> None:
+    """Left so by a package that shared its folder and was uninstalled, or by a cleaning of the disk."""
+    metadata = tmp_path / "nvidia_cufft_cu12-11.3.3.83.dist-info"
+    metadata.mkdir()
+    (metadata / "RECORD").write_text(f"nvidia/cufft/lib/{CUFFT},sha256=x,1\nnvidia/cufft/__init__.py,,\n")
+    owner = "nvidia-cufft-cu12 11.3.3.83"
+    assert gather(tmp_path)["incomplete"] == {owner: f"{tmp_path}/nvidia/cufft/lib/{CUFFT}"}
+    (tmp_path / "nvidia/cufft/lib").mkdir(parents=True)
+    (tmp_path / "nvidia/cufft/lib" / CUFFT).touch()
+    assert gather(tmp_path)["incomplete"] == {}
+
+
+@pytest.mark.parametrize(
+    "folder", ["opt/nvidia/hpc_sdk/Linux_x86_64/24.7/math_libs/12.5/lib64", "opt/conda/envs/tf/lib"]
+)
+def test_where_toolkits_are_that_the_loader_does_not_search(folder: str, source: Path, tmp_path: Path) -> None:
+    (tmp_path / folder).mkdir(parents=True)
+    (tmp_path / folder / CUFFT).symlink_to(source / CUFFT)
+    assert tmp_path / folder in list(libraries._folders(tmp_path))

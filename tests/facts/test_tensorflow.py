@@ -11,7 +11,7 @@ import packaging.requirements  # noqa: F401  (gather imports it late, and here s
 import pytest
 
 from gpudiag.facts import tensorflow
-from gpudiag.hostfacts import Distribution, TensorflowBuild
+from gpudiag.model.facts import Distribution, TensorflowBuild
 
 CUDA_BUILD = """
 import collections
@@ -212,3 +212,20 @@ def test_a_module_that_tensorflow_needs_lies_outside_the_installed_packages(
         (folder / f"{name}.py").touch()
     monkeypatch.setattr(sys, "path", [str(own), str(site)])
     assert tensorflow.gather().outside == {"numpy": str(own / "numpy.py")}
+
+
+def test_what_pip_renamed_and_did_not_remove(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    site = tmp_path / "site-packages"
+    (site / "~vidia_cudnn_cu12-9.3.0.75.dist-info").mkdir(parents=True)
+    (site / "nvidia").mkdir()
+    monkeypatch.setattr(sys, "path", [str(site)])
+    assert tensorflow.gather().half_removed == (f"{site}/~vidia_cudnn_cu12-9.3.0.75.dist-info",)
+
+
+def test_what_other_frameworks_ask_of_nvidias_packages(site: Path) -> None:
+    folder = install(site, "torch", "2.4.0", "torch/__init__.py")
+    with (folder / "METADATA").open("a") as metadata:
+        metadata.write('Requires-Dist: nvidia-cudnn-cu12 ==9.1.0.70 ; platform_system == "Linux"\n')
+        metadata.write('Requires-Dist: nvidia-nccl-cu12 ==2.20.5 ; platform_system == "Plan9"\n')
+        metadata.write('Requires-Dist: nvidia-cufft-cu12 ; extra == "all"\nRequires-Dist: filelock\n')
+    assert tensorflow.gather().required_by_others == {"nvidia-cudnn-cu12": {"torch": "==9.1.0.70"}}

@@ -151,7 +151,7 @@ def real(folder: Path) -> Iterator[Fault]:
     yield Fault("TMPDIR has no inodes", {"TMPDIR": str(small)}, _mounted(inodes), says=("ENOSPC", "No space left"))
     everywhere = " && ".join(f"mount -t tmpfs -o ro none {place}" for place in (small, "/var/tmp", "/dev/shm"))
     yield Fault("no folder for temporary files", {"TMPDIR": str(small)}, _mounted(everywhere))
-    yield Fault("TMPDIR is no UTF-8", {"TMPDIR": os.fsdecode(os.fsencode(folder) + b"/\xff")})
+    yield Fault("TMPDIR is not UTF-8", {"TMPDIR": os.fsdecode(os.fsencode(folder) + b"/\xff")})
     yield Fault("TMPDIR is not there", {"TMPDIR": str(folder / "gone")})
     yield Fault("no /proc", before=_mounted("mount -t tmpfs none /proc"), says=("/proc", "import tensorflow: killed"))
     yield Fault("a variable of 100 kB with quotes", {"TF_CPP_VMODULE": '"' * 100_000})

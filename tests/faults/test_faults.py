@@ -10,7 +10,7 @@ import pytest
 
 from conftest import Gpudiag
 from faults import campaign
-from gpudiag import codec
+from gpudiag.model import codec
 
 pytestmark = pytest.mark.skipif(sys.platform != "linux", reason="fork servers need Linux")
 

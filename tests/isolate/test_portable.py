@@ -11,7 +11,7 @@ import pytest
 
 from gpudiag.isolate import Bounds, Ended, Job, ServerSpec
 from gpudiag.isolate.portable import PortableSupervisor
-from gpudiag.model import Cause
+from gpudiag.model.report import Cause
 
 
 def run(function: str, bounds: Bounds | None = None, deadline_s: float = 20.0, **argument: object) -> Ended:

@@ -22,7 +22,7 @@ import pytest
 
 from gpudiag.isolate import Bounds, Ended, Job, ServerSpec
 from gpudiag.isolate.supervisor import Supervisor
-from gpudiag.model import Cause
+from gpudiag.model.report import Cause
 
 pytestmark = pytest.mark.skipif(sys.platform != "linux", reason="fork servers need Linux")
 

@@ -9,16 +9,16 @@ from collections import defaultdict
 import pytest
 from diagnosis.test_rules import PASTEABLE
 
-from gpudiag import diagnosis
+from examples.facts import example_with_gpus
 from gpudiag.cause import Evidence
-from gpudiag.hostfacts import example_with_gpus
 from gpudiag.knowledge import log
 from gpudiag.knowledge.log import recognised
 from gpudiag.knowledge.message import Event, Message, Worth
 from gpudiag.knowledge.messages import MESSAGES
 from gpudiag.knowledge.messages.memory import DEVICE_FULL, NO_HANDLE
 from gpudiag.knowledge.messages.way import DEVICE_CREATED
-from gpudiag.model import Stage
+from gpudiag.model.diagnosis import Stage
+from gpudiag.run import diagnosis
 
 SAMPLES = {
     "": "some words",

@@ -15,10 +15,10 @@ from pathlib import Path
 
 import pytest
 
-from gpudiag.devices import Devices
-from gpudiag.model import Gpu
+from gpudiag.hardware.locks import Devices
+from gpudiag.model.report import Gpu
 from gpudiag.pytest_plugin.assign import Plan, Worker
-from gpudiag.pytest_plugin.machine import Device, Place
+from gpudiag.pytest_plugin.gpus import Device, Place
 from gpudiag.simulator import Machine
 from suites import Suite
 

@@ -76,7 +76,7 @@ SUITE = """
     def test_simulated(gpudiag_simulated):
         machine = gpudiag_simulated("3x2GiB")
         assert machine.run(gpus, 2) == 6
-        seen = "from gpudiag import nvml; print(len(nvml.gather().devices))"
+        seen = "from gpudiag.hardware import nvml; print(len(nvml.gather().devices))"
         path = {"PYTHONPATH": os.pathsep.join(sys.path)}
         command = [sys.executable, "-c", seen]
         ran = subprocess.run(command, env={**machine.environment, **path}, capture_output=True, text=True)

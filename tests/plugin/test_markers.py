@@ -7,7 +7,7 @@ from collections.abc import Callable
 import pytest
 
 from gpudiag.pytest_plugin.assign import Need
-from gpudiag.pytest_plugin.machine import Device
+from gpudiag.pytest_plugin.gpus import Device
 from gpudiag.simulator import Machine
 from suites import Suite
 

@@ -10,10 +10,10 @@ from pathlib import Path
 
 import pytest
 
-from gpudiag import lending
-from gpudiag.devices import Devices
 from gpudiag.errors import UsageError
-from gpudiag.model import Gpu
+from gpudiag.hardware import lending
+from gpudiag.hardware.locks import Devices
+from gpudiag.model.report import Gpu
 from gpudiag.simulator import Machine
 from suites import INSTALLED, Session, Suite
 

@@ -40,7 +40,7 @@ def test_with_warn_it_is_said_and_what_is_required_and_lacking_fails_test_by_tes
     done = suite("--gpudiag-require-gpus=2", "--gpudiag-warn", **simulated, CUDA_VISIBLE_DEVICES="1,7")
     assert done.status == 1, done
     assert "gpudiag: the tests run anyway (--gpudiag-warn)" in done.out
-    assert "0 GPU(s) in scope, 2 required" in done.out
+    assert "0 GPUs in scope, 2 required" in done.out
     assert done.outcomes() == {"test_two": "error", "test_nothing": "passed"}
     reason = "needs 2 GPUs; here: 1 GPU (--gpudiag-require-gpus makes this a failure)"
     assert reason in done.tests["test_two"].message
@@ -103,7 +103,7 @@ def test_a_session_that_does_not_use_it_imports_nothing_heavy(suite: Suite) -> N
         import sys
 
         def test_modules():
-            heavy = {"tensorflow", "pynvml", "rich", "msgspec", "psutil", "click", "filelock", "gpudiag.runner"}
+            heavy = {"tensorflow", "pynvml", "rich", "msgspec", "psutil", "click", "filelock", "gpudiag.run.runner"}
             assert "gpudiag.pytest_plugin" in sys.modules
             assert heavy & set(sys.modules) == set()
         """,

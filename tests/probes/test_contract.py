@@ -12,14 +12,15 @@ from typing import Any
 import msgspec
 import pytest
 
+from examples.facts import example, example_gpu
 from far_side import ABSENT, Children
 from gpudiag import catalogue
 from gpudiag.catalogue import Entry
-from gpudiag.child import ChildContext
 from gpudiag.errors import CatalogueError, Disturbed
-from gpudiag.hostfacts import Facts, example, example_gpu
-from gpudiag.model import Gpu, Judged, Limits, Severity
+from gpudiag.model.facts import Facts
+from gpudiag.model.report import Gpu, Judged, Severity
 from gpudiag.probe import MIB, Faults, GpuReading, MemoryUse, Needs, Probe, Scope, fail, note, warn
+from gpudiag.run.context import ChildContext
 from provocations import table
 
 RECORDED = Path(__file__).parents[1] / "recorded"
@@ -53,7 +54,7 @@ def recorded(machine: str, probe: str) -> Any:
 
 
 def judge(entry: Entry, reading: Any, machine: str = "2x16GiB") -> Judged:
-    return entry.judge(reading, facts(machine), Limits())
+    return entry.judge(reading, facts(machine))
 
 
 def kinds(judged: Judged) -> set[str]:
@@ -100,7 +101,7 @@ def test_a_gpu_that_is_not_listed_is_found_and_nothing_else(entry: Entry) -> Non
 )
 def test_no_probe_passes_without_a_gpu(entry: Entry, tensorflow: Children) -> None:
     given = max(entry.probe.needs.gpus, 2 if entry.probe.scope is Scope.ALL_GPUS else 1)
-    judged = entry.judge(tensorflow.measure(entry.name, *[ABSENT] * given), example(), Limits())
+    judged = entry.judge(tensorflow.measure(entry.name, *[ABSENT] * given), example())
     assert kinds(judged) == {NOT_LISTED.get(entry.name, "gpu_not_seen")}
     assert judged.verified == ()
     if entry in ON_GPUS:

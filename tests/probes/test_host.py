@@ -1,30 +1,24 @@
-"""What the host probes say, beyond which kinds they find (that is in their CASES)."""
+"""What the rows of the host say, beyond which kinds they show (that is in ``examples.hosts``)."""
 
 from __future__ import annotations
 
 import pytest
 
-from gpudiag import catalogue, judgement
+from examples.facts import example, example_with_gpus
+from gpudiag import catalogue
 from gpudiag.catalogue import Entry
-from gpudiag.hostfacts import (
-    DriverFacts,
-    EnvironmentFacts,
-    Facts,
-    NvmlFacts,
-    Unknown,
-    example,
-    example_with_gpus,
-)
-from gpudiag.model import Broken, Finding, Limits, Row, Skipped
-from gpudiag.variables import CONTEXT, SETTINGS
+from gpudiag.knowledge.variables import CONTEXT, SETTINGS
+from gpudiag.model.facts import DriverFacts, EnvironmentFacts, Facts, NvmlFacts, Unknown
+from gpudiag.model.report import Broken, Finding, Limits, Row, Skipped
+from gpudiag.run import judgement, views
 
 
 def judge(probe: str, facts: Facts, limits: Limits = Limits()) -> tuple[Finding, ...]:  # noqa: B008  (immutable)
-    return catalogue.get(probe).judge(None, facts, limits).findings
+    return views.judge(catalogue.get(probe), None, facts, limits).findings
 
 
 def figure(probe: str, facts: Facts) -> str:
-    return catalogue.get(probe).judge(None, facts, Limits()).figure
+    return views.judge(catalogue.get(probe), None, facts, Limits()).figure
 
 
 def test_figures_of_a_machine_without_a_gpu() -> None:
@@ -52,13 +46,13 @@ def test_too_few_gpus_says_what_was_looked_for_and_where() -> None:
     hidden = example_with_gpus(1, environment=EnvironmentFacts({"CUDA_VISIBLE_DEVICES": "-1"}))
     (finding,) = judge("host.gpus", hidden, Limits(require_gpus=3))
     assert finding.message == (
-        "0 GPU(s) in scope, 3 required. Looked for in: NVML (1 GPU(s)); "
+        "0 GPUs in scope, 3 required. Looked for in: NVML (1 GPU); "
         "/dev/nvidia* (/dev/nvidiactl /dev/nvidia-uvm /dev/nvidia0); /proc/driver/nvidia (535.104.05); "
         "PCI bus (0000:01:00.0); CUDA_VISIBLE_DEVICES ('-1')"
     )
     (finding,) = judge("host.gpus", example(), Limits(require_gpus=1))
     assert finding.message == (
-        "0 GPU(s) in scope, 1 required. Looked for in: NVML (0 GPU(s), NVML Shared Library Not Found); "
+        "0 GPUs in scope, 1 required. Looked for in: NVML (0 GPUs, NVML Shared Library Not Found); "
         "/dev/nvidia* (none); /proc/driver/nvidia (not there); PCI bus (no NVIDIA GPU); CUDA_VISIBLE_DEVICES (not set)"
     )
 
@@ -93,7 +87,7 @@ def test_a_mismatch_names_both_versions() -> None:
         nvml=NvmlFacts("RM has detected an NVML/RM version mismatch.", None, None, ()),
     )
     (finding,) = judge("host.driver", facts)
-    assert finding.figures == {"module": "535.104.05", "library": "550.54.14"}
+    assert (finding.figures["module"], finding.figures["library"]) == ("535.104.05", "550.54.14")
 
 
 @pytest.mark.parametrize(

@@ -12,11 +12,13 @@ import msgspec
 import pytest
 
 from conftest import Gpudiag
-from gpudiag import catalogue, codec
+from gpudiag import catalogue
 from gpudiag.cause import Evidence
-from gpudiag.hostfacts import Facts
-from gpudiag.model import Judged, Limits
-from gpudiag.scope import gpus_in_scope
+from gpudiag.model import codec
+from gpudiag.model.facts import Facts
+from gpudiag.model.report import Judged, Limits
+from gpudiag.model.visibility import gpus_in_scope
+from gpudiag.run import views
 from provocations import Altered, AlteredFacts, OnMachine, machines, table
 from voice import checked, contradictions
 
@@ -48,7 +50,7 @@ def judged(probe: str, change: dict[str, Any], facts: dict[str, Any]) -> Judged:
     reading = None if entry.reading is None else copy.deepcopy(recorded(probe))
     for path, value in change.items():
         put(reading, path, value)
-    return entry.judge(reading, altered(facts), Limits())
+    return views.judge(entry, reading, altered(facts), Limits())
 
 
 def altered(change: dict[str, Any]) -> Facts:

@@ -5,8 +5,9 @@ from __future__ import annotations
 import msgspec
 import pytest
 
-from gpudiag.hostfacts import Facts, NvmlFacts, example_gpu, example_with_gpus
-from gpudiag.model import Finding
+from examples.facts import example_gpu, example_with_gpus
+from gpudiag.model.facts import Facts, NvmlFacts
+from gpudiag.model.report import Finding
 from gpudiag.probe import FILLED_BYTES, Kernel, Work
 from gpudiag.probes.visibility import list_remap
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from gpudiag import child
+from gpudiag.run import worker
 
 
 def soft_placement_stays_on(argument: dict[str, Any]) -> bytes:
@@ -12,7 +12,7 @@ def soft_placement_stays_on(argument: dict[str, Any]) -> bytes:
     import tensorflow as tf
 
     tf.config.set_soft_device_placement = lambda enabled: None
-    return child.run_probe(argument)
+    return worker.run_probe(argument)
 
 
 def soft_placement_stays_off(argument: dict[str, Any]) -> bytes:
@@ -20,7 +20,7 @@ def soft_placement_stays_off(argument: dict[str, Any]) -> bytes:
 
     tf.config.set_soft_device_placement(False)
     tf.config.set_soft_device_placement = lambda enabled: None
-    return child.run_probe(argument)
+    return worker.run_probe(argument)
 
 
 def logs_no_placement(argument: dict[str, Any]) -> bytes:
@@ -28,7 +28,7 @@ def logs_no_placement(argument: dict[str, Any]) -> bytes:
     import tensorflow as tf
 
     tf.debugging.set_log_device_placement = lambda enabled: None
-    return child.run_probe(argument)
+    return worker.run_probe(argument)
 
 
 def ignores_the_device(argument: dict[str, Any]) -> bytes:
@@ -37,14 +37,14 @@ def ignores_the_device(argument: dict[str, Any]) -> bytes:
 
     device = tf.device
     tf.device = lambda name: device("/CPU:0")
-    return child.run_probe(argument)
+    return worker.run_probe(argument)
 
 
 def ignores_logical_devices(argument: dict[str, Any]) -> bytes:
     import tensorflow as tf
 
     tf.config.set_logical_device_configuration = lambda device, logical: None
-    return child.run_probe(argument)
+    return worker.run_probe(argument)
 
 
 def computes_wrongly(argument: dict[str, Any]) -> bytes:
@@ -53,11 +53,11 @@ def computes_wrongly(argument: dict[str, Any]) -> bytes:
     multiply, add = tf.matmul, tf.add_n
     tf.matmul = lambda a, b: 2.0 * multiply(a, b)
     tf.add_n = lambda parts: 2.0 * add(parts)
-    return child.run_probe(argument)
+    return worker.run_probe(argument)
 
 
 def accepts_late_changes(argument: dict[str, Any]) -> bytes:
     import tensorflow as tf
 
     tf.config.threading.set_intra_op_parallelism_threads = lambda threads: None
-    return child.run_probe(argument)
+    return worker.run_probe(argument)

@@ -198,9 +198,9 @@ def reports_environment(argument: Argument) -> bytes:
 def reports_preload_output(argument: Argument) -> bytes:
     import msgspec
 
-    from gpudiag.isolate import farside
+    from gpudiag.isolate import worker
 
-    return msgspec.json.encode(farside.preload_output)
+    return msgspec.json.encode(worker.preload_output)
 
 
 def _result_fd() -> int:

@@ -9,7 +9,7 @@ import time
 from collections.abc import Callable
 
 from gpudiag import probe
-from gpudiag.hostfacts import Facts
+from gpudiag.model.facts import Facts
 from gpudiag.probe import Context, Findings
 
 

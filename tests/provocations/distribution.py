@@ -52,6 +52,23 @@ PROVOCATIONS: tuple[OnMachine | Altered, ...] = (
     Altered("distribution.towers", "variable_elsewhere", {"runs.0.variable": ["GPU:0"]}),
     Altered("distribution.towers", "wrong_gradient", {"runs.1.average": [1.0, 2.0]}),
     Altered("distribution.towers", "wrong_gradient", {"single": [1.0, 2.0]}),
+    OnMachine("distribution.dataset", "gpu_not_seen", faults=_NO_GPU),
+    OnMachine("distribution.dataset", "raised", faults=_NO_COPY_BACK),
+    Altered("distribution.dataset", "other_gpu", _BOTH_ON_ONE),
+    Altered("distribution.dataset", "hangs", {"error": _HUNG, "batches": []}),
+    Altered("distribution.dataset", "wrong_parts", {"batches.0.parts.1.elements": [1.0, 2.0]}),
+    Altered("distribution.dataset", "wrong_parts", {"batches": []}),
+    Altered(
+        "distribution.dataset",
+        "uneven",
+        {"batches.0.parts.0.elements": [1.0, 2.0, 3.0], "batches.0.parts.1.elements": [4.0]},
+    ),
+    Altered("distribution.dataset", "part_elsewhere", {"batches.1.parts.1.device": "GPU:0"}),
+    Altered("distribution.dataset", "wrong_sum", {"batches.2.total": 17.0}),
+    Altered("distribution.dataset", "wrong_sum", {"batches.2.mean": 4.5}),  # the mean of the means
+    Altered("distribution.dataset", "wrong_gather", {"batches.2.gathered": []}),
+    # What it is on needs no check if nothing is there.
+    Altered("distribution.dataset", NOTHING, {"batches.2.parts.1.device": "CPU:0"}),
     OnMachine("distribution.reduction", "gpu_not_seen", faults=_NO_GPU),
     OnMachine("distribution.reduction", "op_raised", faults=_NO_COPY_BACK),
     OnMachine("distribution.reduction", "none_works", faults=_NO_COPY_BACK),

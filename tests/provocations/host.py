@@ -38,6 +38,12 @@ DRIVER: tuple[OnMachine | AlteredFacts, ...] = (
         variables={"CUDA_VISIBLE_DEVICES": "0"},
     ),
     AlteredFacts(
+        "host.driver", "call_slow", {"calls": {"family": "calls", "calls": [{"name": "cuInit", "seconds": 25.0}]}}
+    ),
+    AlteredFacts(
+        "host.driver", "call_hangs", {"calls": {"family": "calls", "calls": [{"name": "cuInit", "seconds": None}]}}
+    ),
+    AlteredFacts(
         "host.driver", "not_counted", {"device_nodes.pci_gpus": ["0000:01:00.0", "0000:02:00.0", "0000:03:00.0"]}
     ),
     AlteredFacts(

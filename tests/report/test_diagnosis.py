@@ -5,19 +5,20 @@ from __future__ import annotations
 import msgspec
 import pytest
 
-from gpudiag.model import Diagnosis, Report, RootCause, Stage, Step, Sure, Trial
+from gpudiag.model.diagnosis import Confidence, Diagnosis, FixAttempt, RootCause, Stage, Step
+from gpudiag.model.report import Report
 from gpudiag.report import render
 from reports import GPUS, passed, report, row
 
 CAUSE = RootCause(
     "mask_hides_all",
     Stage.DRIVER,
-    Sure.PROVED,
+    Confidence.PROVED,
     "CUDA_VISIBLE_DEVICES='7' hides every one of the 2 GPUs of this machine",
     ("NVML reports 2 GPUs; valid indices: 0 to 1",),
     ("unset CUDA_VISIBLE_DEVICES",),
     "https://docs.nvidia.com/cuda/",
-    Trial({"CUDA_VISIBLE_DEVICES": None}, "works", "NVIDIA A100"),
+    FixAttempt({"CUDA_VISIBLE_DEVICES": None}, "works", "NVIDIA A100"),
 )
 STEPS = (Step(Stage.PACKAGE, "ok"), Step(Stage.DRIVER, "failed", "no device"), Step(Stage.NVML, "not reached"))
 FORMATS = pytest.mark.parametrize("format_", ["table", "markdown", "junit"])

@@ -9,7 +9,7 @@ from xml.etree import ElementTree as ET
 import msgspec
 import pytest
 
-from gpudiag.model import Broken, Cause, Finding, Limits, Report, Settings, Severity, Skipped, World
+from gpudiag.model.report import Broken, Cause, Finding, Limits, Report, Settings, Severity, Skipped, World
 from gpudiag.report import render
 from reports import CAP_IGNORED, GPUS, MISSPELT, hostile, passed, report, row, sample
 

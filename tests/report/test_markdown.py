@@ -6,10 +6,10 @@ import re
 
 import pytest
 
-from gpudiag.model import Broken, Cause, Report, Row, World
-from gpudiag.placement import Placement
-from gpudiag.plaintext import one_line
+from gpudiag.knowledge.placement import Placement
+from gpudiag.model.report import Broken, Cause, Report, Row, World
 from gpudiag.report import render
+from gpudiag.text import one_line
 from reports import hostile, passed, report, row, sample
 
 REPORTS = {"sample": sample(), "hostile": hostile(), "empty": report()}

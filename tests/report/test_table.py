@@ -7,10 +7,10 @@ import re
 import pytest
 from rich.cells import cell_len
 
-from gpudiag.model import Broken, Cause, Finding, Judged, Limits, Report, Row, Severity, Skipped, World
-from gpudiag.placement import Placement
-from gpudiag.plaintext import one_line, plain
+from gpudiag.knowledge.placement import Placement
+from gpudiag.model.report import Broken, Cause, Finding, Judged, Limits, Report, Row, Severity, Skipped, World
 from gpudiag.report import render
+from gpudiag.text import one_line, plain
 from reports import CAP_IGNORED, GPUS, HOSTILE, MISSPELT, hostile, passed, report, row, sample
 
 WIDTHS = (20, 33, 44, 60, 72, 80, 81, 120, 200)

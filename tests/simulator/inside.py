@@ -734,3 +734,36 @@ def many_ops(count: int = 400) -> bool:
             value = tf.identity(value).gpu() if hasattr(value, "gpu") else tf.identity(value)
             value.numpy()
     return True
+
+
+def through_libraries(ops: Sequence[str], gpu: int = 0) -> dict[str, Any]:
+    """What operations give that a real GPU does through a library: the device, or the error."""
+    tf.config.set_soft_device_placement(False)
+    square, image = tf.eye(4) * 2, tf.ones((1, 4, 4, 2))
+    programs: dict[str, Callable[[], Any]] = {
+        "blas": lambda: tf.matmul(square, square),
+        "conv": lambda: tf.nn.conv2d(image, tf.ones((3, 3, 2, 2)), 1, "SAME"),
+        "norm": lambda: v1.nn.fused_batch_norm(image, tf.ones(2), tf.zeros(2))[0],
+        "pool": lambda: tf.nn.max_pool2d(image, 2, 2, "VALID"),
+        "fft": lambda: tf.signal.fft(tf.cast(square, tf.complex64)),
+        "solver": lambda: tf.linalg.cholesky(square),
+        "sparse": lambda: tf.linalg.tridiagonal_solve(tf.ones((3, 4)), tf.ones((4, 1))),
+        "sum": lambda: square + square,
+    }
+
+    def on_gpu(program: Callable[[], Any]) -> str:
+        with tf.device(f"/GPU:{gpu}"):
+            return str(program().device)[-5:]
+
+    return {name: caught(partial(on_gpu, programs[name])) for name in ops}
+
+
+def strategy_sum() -> list[float]:
+    """The sum that every replica of a MirroredStrategy has."""
+    strategy = tf.distribute.MirroredStrategy()
+
+    @tf.function  # type: ignore[untyped-decorator]
+    def add() -> Any:
+        return strategy.run(lambda: tf.distribute.get_replica_context().all_reduce("sum", tf.ones(2)))
+
+    return [float(one.numpy()[0]) for one in strategy.experimental_local_results(add())]

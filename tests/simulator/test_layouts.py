@@ -94,6 +94,45 @@ STRUCTURES = {
             "used": "used",
         },
     ),
+    "struct nvml_fabric": (
+        "nvmlGpuFabricInfo_t",
+        {"cluster": "clusterUuid", "status": "status", "clique": "cliqueId", "state": "state"},
+    ),
+    "struct nvml_confidential": (
+        "nvmlConfComputeSystemState_t",
+        {"environment": "environment", "feature": "ccFeature", "development": "devToolsMode"},
+    ),
+    "struct nvml_licence_expiry": (
+        "nvmlGridLicenseExpiry_t",
+        {
+            "year": "year",
+            "month": "month",
+            "day": "day",
+            "hour": "hour",
+            "minute": "min",
+            "second": "sec",
+            "status": "status",
+        },
+    ),
+    "struct nvml_licence": (
+        "nvmlGridLicensableFeature_t",
+        {
+            "code": "featureCode",
+            "state": "featureState",
+            "info": "licenseInfo",
+            "product": "productName",
+            "enabled": "featureEnabled",
+            "expiry": "licenseExpiry",
+        },
+    ),
+    "struct nvml_licences": (
+        "nvmlGridLicensableFeatures_t",
+        {
+            "supported": "isGridLicenseSupported",
+            "count": "licensableFeaturesCount",
+            "features": "gridLicensableFeatures",
+        },
+    ),
     "struct nvml_process": (
         "nvmlProcessInfo_t",
         {

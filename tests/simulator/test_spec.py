@@ -18,8 +18,8 @@ from gpudiag.simulator import (
     Machine,
     SpecError,
     catalogue_text,
+    fake_root,
     fault_environment,
-    kernel_files,
     parse_fault,
     parse_spec,
 )
@@ -272,7 +272,7 @@ def test_importing_costs_nothing() -> None:
 def test_permissions_of_a_file(tmp_path: Path) -> None:
     text = '[files]\n"/dev/nvidia0" = { mode = "660" }\n"/etc/new" = { mode = "400" }\n[[gpu]]\n'
     (tmp_path / "machine.toml").write_text(text)
-    kernel_files.write(tmp_path / "root", parse_spec(str(tmp_path / "machine.toml")))
+    fake_root.write(tmp_path / "root", parse_spec(str(tmp_path / "machine.toml")))
     found = {name: (tmp_path / "root" / name).stat().st_mode & 0o777 for name in ("dev/nvidia0", "etc/new")}
     assert found == {"dev/nvidia0": 0o660, "etc/new": 0o400}
 

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from gpudiag.cause import Cause, Match, Matches
 from gpudiag.causes.shared.packages import CpuBuild, shown
-from gpudiag.hostfacts import Facts, SystemFacts
+from gpudiag.model.facts import Facts, SystemFacts
 
 CAUSE = Cause(
     fix=(

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from gpudiag.cause import Cause, Match, Matches
 from gpudiag.causes.shared.packages import INSTALLATION, CpuBuild, names, reinstall, shown
-from gpudiag.hostfacts import Facts, SystemFacts
+from gpudiag.model.facts import Facts, SystemFacts
 
 CAUSE = Cause(
     fix=("{first}", "pip install '{with_cuda}'"),
@@ -21,7 +21,7 @@ CAUSE = Cause(
 def find(facts: Facts, build: CpuBuild) -> Matches:
     installed, own, system = build.installed, build.own, facts.system
     if isinstance(system, SystemFacts) and (system.os.startswith("Windows") or system.machine == "aarch64"):
-        return  # where that is another cause
+        return  # if that is another cause
     conda = facts.variables.get("CONDA_PREFIX")
     first = f"pip uninstall -y {names(installed)}"
     if conda and own.name == "tensorflow" and own.location.startswith(conda):

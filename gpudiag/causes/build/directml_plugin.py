@@ -8,9 +8,12 @@ from __future__ import annotations
 
 from gpudiag.cause import Cause, Evidence, Match, Matches
 from gpudiag.causes.shared.packages import FailedImport, shown
-from gpudiag.hostfacts import TensorflowFacts
+from gpudiag.model.facts import TensorflowFacts
+from gpudiag.model.report import Severity
+from gpudiag.probes.host.packages import foreign_directml
 
 CAUSE = Cause(
+    severity=Severity.WARNING,
     fix=(
         "pip uninstall -y {plugin}",
         "pip install 'tensorflow[and-cuda]'  # in WSL2, for NVIDIA GPUs under Windows",
@@ -18,18 +21,22 @@ CAUSE = Cause(
     ),
     url="https://github.com/microsoft/tensorflow-directml-plugin",
     needs_gpu=False,
+    finding="host.packages.directml",
 )
 
 
 def find(evidence: Evidence, installed: TensorflowFacts) -> Matches:
-    for finding in evidence.found("host.packages", "directml"):
-        failed = FailedImport.of(evidence)
+    failed = FailedImport.of(evidence)
+    for plugin in foreign_directml(installed):
         yield Match(
             evidence=(
-                f"{finding.figures['plugin']} {finding.figures['found']}",
+                f"{plugin.name} {plugin.version}",
                 *shown(installed),
                 *installed.plugins,
                 *([f"import tensorflow: {failed.error}"] if failed else []),
             ),
-            figures={"plugin": finding.figures["plugin"], "version": finding.figures["version"]},
+            figures={
+                "plugin": plugin.name,
+                "version": installed.distributions[0].version if installed.distributions else "of unknown version",
+            },
         )

@@ -17,20 +17,19 @@ from gpudiag.causes.shared.packages import (
     shown,
     sure_of_mixture,
 )
-from gpudiag.hostfacts import TensorflowFacts
+from gpudiag.model.facts import TensorflowFacts
+from gpudiag.probes.host.tensorflow import several
 
 CAUSE = Cause(
     fix=("pip uninstall -y {names}", "pip install --force-reinstall '{with_cuda}'"),
     url=INSTALLATION,
-    views=(
-        "host.tensorflow.several",
-        "host.tensorflow.no_cuda",
-    ),
+    finding="host.tensorflow.several",
+    views=("host.tensorflow.no_cuda",),
 )
 
 
 def find(evidence: Evidence, installed: TensorflowFacts) -> Matches:
-    if FailedImport.of(evidence) is None and evidence.found("host.tensorflow", "several"):
+    if FailedImport.of(evidence) is None and several(installed):
         build = f"is_cuda_build of the files in use: {has_cuda(evidence.facts)}"
         seen = (*shown(installed), *overwritten(installed), build)
         yield Match(seen, sure_of_mixture(installed), figures=reinstall(installed))

@@ -6,24 +6,23 @@ with the same folder was installed over it and its metadata is gone, or somebody
 
 from __future__ import annotations
 
-from gpudiag.cause import Cause, Evidence, Match, Matches
-from gpudiag.causes.shared.packages import INSTALLATION, has_cuda, shown
-from gpudiag.hostfacts import TensorflowFacts
+from gpudiag.cause import Cause, Match, Matches
+from gpudiag.causes.shared.packages import INSTALLATION, altered, has_cuda, shown
+from gpudiag.model.facts import Facts, TensorflowFacts
+from gpudiag.model.report import Severity
 
 CAUSE = Cause(
+    severity=Severity.WARNING,
     fix=("pip install --force-reinstall --no-deps {name}=={version}",),
     url=INSTALLATION,
-    views=(
-        "host.packages.altered",
-        "host.tensorflow.no_cuda",
-    ),
+    finding="host.packages.altered",
+    views=("host.tensorflow.no_cuda",),
 )
 
 
-def find(evidence: Evidence, installed: TensorflowFacts) -> Matches:
-    several = evidence.found("host.tensorflow", "several")  # then another rule tells it
-    if installed.distributions and evidence.found("host.packages", "altered") and not several:
+def find(facts: Facts, installed: TensorflowFacts) -> Matches:
+    if altered(installed):
         seen = (*shown(installed), *(f"{file} is not the file that it installed" for file in installed.altered))
         own = installed.distributions[0]
-        build = f"is_cuda_build of the files in use: {has_cuda(evidence.facts)}"
+        build = f"is_cuda_build of the files in use: {has_cuda(facts)}"
         yield Match((*seen, build), figures={"name": own.name, "version": own.version})

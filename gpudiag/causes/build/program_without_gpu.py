@@ -9,12 +9,12 @@ from __future__ import annotations
 
 from gpudiag.cause import Cause, LogAlone, Match, Matches
 from gpudiag.causes.shared.advice import PIP, libraries
+from gpudiag.knowledge.log_lines import Log
 from gpudiag.knowledge.messages.placement import DEVICE_NOT_AVAILABLE, DEVICE_NOT_SATISFIED
 from gpudiag.knowledge.messages.programs_and_drivers import NO_GPU_LISTED, NO_WINDOWS_GPU
+from gpudiag.knowledge.origin import Origin
 from gpudiag.knowledge.releases import LAST_FOR_WINDOWS, ONE_PACKAGE
-from gpudiag.log import Log
-from gpudiag.model import Sure
-from gpudiag.origin import Origin
+from gpudiag.model.diagnosis import Confidence
 
 CAUSE = Cause(
     fix=("python -c 'import tensorflow as tf; print(tf.__version__, tf.test.is_built_with_cuda())'",),
@@ -49,7 +49,7 @@ def find(program: LogAlone, origin: Origin) -> Matches:
     if windows or (origin.windows and origin.releases[0] > LAST_FOR_WINDOWS):
         yield Match(
             (*windows, *said, *listed)[:3],
-            Sure.PROVED if windows else Sure.LIKELY,
+            Confidence.PROVED if windows else Confidence.LIKELY,
             {"why": "TensorFlow 2.11 and newer has no GPU support on Windows"},
             fix=(
                 "wsl --install  # then TensorFlow in WSL 2: pip install 'tensorflow[and-cuda]'",
@@ -59,7 +59,7 @@ def find(program: LogAlone, origin: Origin) -> Matches:
     elif newest < ONE_PACKAGE:
         yield Match(
             (*said, *listed)[:3],
-            Sure.LIKELY,
+            Confidence.LIKELY,
             {"why": "most likely it is a build without GPU support, installed beside or in place of tensorflow-gpu"},
             fix=(
                 "pip uninstall tensorflow tensorflow-gpu; pip install tensorflow-gpu  # of the same release; in conda: "
@@ -70,7 +70,7 @@ def find(program: LogAlone, origin: Origin) -> Matches:
     else:
         yield Match(
             (*said, *listed)[:3],
-            Sure.POSSIBLE,
+            Confidence.POSSIBLE,
             {"why": "it is a build without GPU support, or it does not find its CUDA libraries or the driver"},
             fix=(ask, *libraries(origin), "nvidia-smi  # must list the GPU, in the same container"),
         )

@@ -10,7 +10,7 @@ import re
 
 from gpudiag.cause import Cause, Match, Matches
 from gpudiag.causes.shared.packages import CpuBuild, shown
-from gpudiag.hostfacts import SystemFacts
+from gpudiag.model.facts import SystemFacts
 
 CAUSE = Cause(
     fix=(

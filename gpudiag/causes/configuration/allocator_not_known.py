@@ -7,15 +7,15 @@ allocator for any other, without a line.
 from __future__ import annotations
 
 from gpudiag.cause import Cause, Match, Matches, Variables
-from gpudiag.model import Severity
-from gpudiag.variables import ALLOCATOR, ALLOCATORS, allocator_meant_by
+from gpudiag.knowledge.variables import ALLOCATOR, ALLOCATORS, allocator_meant_by
+from gpudiag.model.report import Severity
 
 CAUSE = Cause(
     severity=Severity.WARNING,
     fix=("{correct}",),
     url="https://www.tensorflow.org/guide/gpu_performance_analysis",
     shown={"correct": "export TF_GPU_ALLOCATOR=cuda_malloc_async"},
-    views=("host.environment.allocator_value",),
+    finding="host.environment.allocator_value",
 )
 
 

@@ -1,4 +1,4 @@
-"""{who} has no GPU: where the others have, they wait for it, or compute at its pace
+"""{who} has no GPU: if the others have one, they wait for it, or compute at its pace
 
 MultiWorkerMirroredStrategy exchanges gradients after each step. A worker whose TensorFlow found no GPU falls back to
 the CPU without an error, and the cluster hangs, or is as slow as that worker, and none of them says why. From one
@@ -10,15 +10,16 @@ from __future__ import annotations
 
 from gpudiag.cause import Cause, Evidence, Match, Matches
 from gpudiag.knowledge.messages.collectives import NOT_REGISTERED
-from gpudiag.model import Severity, Stage, Sure
+from gpudiag.model.diagnosis import Confidence, Stage
+from gpudiag.model.report import Severity
+from gpudiag.model.visibility import gpus_in_scope
 from gpudiag.probes.host import collectives
-from gpudiag.scope import gpus_in_scope
 
 CAUSE = Cause(
     severity=Severity.WARNING,
     fix=(
         "gpudiag check --require-gpus 1  # on every worker, before training",
-        "# on a worker where that fails: what its report names as the cause",
+        "# on a worker if that fails: what its report names as the cause",
     ),
     url="https://www.tensorflow.org/tutorials/distribute/multi_worker_with_keras",
     needs_gpu=False,
@@ -41,7 +42,7 @@ def find(evidence: Evidence) -> Matches:
     ]
     yield Match(
         evidence=tuple(filter(None, seen)),
-        sure=Sure.LIKELY if refused else Sure.POSSIBLE,
+        sure=Confidence.LIKELY if refused else Confidence.POSSIBLE,
         figures={"who": f"this worker, {own} of {len(workers)}," if here else "a worker of the cluster"},
         stage=Stage.DEVICE_FILTER if here else None,
     )

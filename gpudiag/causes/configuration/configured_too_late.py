@@ -9,13 +9,13 @@ but a module that it imports and that builds a model, or a cell of the notebook 
 
 from __future__ import annotations
 
-from gpudiag.cause import Cause, Evidence, Match, Matches
+from gpudiag.cause import Cause, Gpus, Match, Matches, Program
 from gpudiag.causes.shared.configuration import SETTER
+from gpudiag.knowledge.log_lines import statements
 from gpudiag.knowledge.messages.settings import CONFIGURED_TOO_LATE
 from gpudiag.knowledge.messages.way import DEVICE_CREATED
-from gpudiag.log import statements
-from gpudiag.model import Severity
-from gpudiag.variables import FORCE_GROWTH
+from gpudiag.knowledge.variables import FORCE_GROWTH
+from gpudiag.model.report import Severity
 
 CAUSE = Cause(
     severity=Severity.WARNING,
@@ -37,13 +37,13 @@ _INSTEAD = {
 }
 
 
-def find(evidence: Evidence) -> Matches:
-    for found, error, statement in statements(evidence.program, CONFIGURED_TOO_LATE, SETTER):
+def find(program: Program, gpus: Gpus) -> Matches:
+    for found, error, statement in statements(program, CONFIGURED_TOO_LATE, SETTER):
         what = found["what"]
         instead = _INSTEAD.get(what, "# in a notebook: restart the kernel, and run that cell first")
         if "{gpu}" in instead:
-            instead = instead.format(gpu=evidence.gpus[0].uuid) if evidence.gpus else ""
-        before = evidence.program.said(DEVICE_CREATED, most=1)
+            instead = instead.format(gpu=gpus[0].uuid) if gpus else ""
+        before = program.said(DEVICE_CREATED, most=1)
         yield Match(
             evidence=tuple(filter(None, (statement, error, *(f"before it: {line}" for line in before)))),
             figures={"what": what.lower(), "instead": instead},

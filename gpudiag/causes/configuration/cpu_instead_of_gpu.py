@@ -1,23 +1,24 @@
 """the program asked for a GPU, got the CPU, and went on
 
-Soft placement is on in TensorFlow 2: an operation under tf.device('/GPU:0') runs on the CPU where there is no such
+Soft placement is on in TensorFlow 2: an operation under tf.device('/GPU:0') runs on the CPU if there is no such
 GPU, and nothing is said. MirroredStrategy() without a GPU is one replica on the CPU. What users see is training that
-takes ten times as long. Why there was no GPU is another cause, named before this one where it was found.
+takes ten times as long. Why there was no GPU is another cause, named before this one if it was found.
 """
 
 from __future__ import annotations
 
 from gpudiag.cause import Cause, Evidence, Match, Matches
 from gpudiag.causes.shared.configuration import listed_here
+from gpudiag.knowledge.log_lines import Log
 from gpudiag.knowledge.messages.placement import (
     DEVICE_NOT_AVAILABLE,
     DEVICE_NOT_SATISFIED,
     MIRRORED_DEVICES,
     NON_GPU_REPLICAS,
 )
-from gpudiag.log import Log
-from gpudiag.model import Severity, Sure
-from gpudiag.placement import devices_of, parse_placements
+from gpudiag.knowledge.placement import devices_of, parse_placements
+from gpudiag.model.diagnosis import Confidence
+from gpudiag.model.report import Severity
 
 CAUSE = Cause(
     severity=Severity.WARNING,
@@ -52,5 +53,5 @@ def find(evidence: Evidence) -> Matches:
             *(f"{op} ran on {', '.join(devices)}" for op, devices in ran.items()),
             *listed_here(evidence),
         ),
-        sure=Sure.PROVED if any(event.message in without for event in found) else Sure.LIKELY,
+        sure=Confidence.PROVED if any(event.message in without for event in found) else Confidence.LIKELY,
     )

@@ -11,8 +11,9 @@ import re
 
 from gpudiag.cause import Cause, Evidence, Match, Matches
 from gpudiag.causes.shared.machine import gpus_by_nvml
-from gpudiag.hostfacts import Unknown
-from gpudiag.model import Severity, Sure
+from gpudiag.model.diagnosis import Confidence
+from gpudiag.model.facts import Unknown
+from gpudiag.model.report import Severity
 
 CAUSE = Cause(
     severity=Severity.WARNING,
@@ -52,7 +53,7 @@ def find(evidence: Evidence) -> Matches:
             f"cuDNN {loaded} is loaded" if loaded else f"cuDNN {version} is installed",
             *([f"{by_pip.name} {by_pip.version} in {by_pip.location}"] if by_pip else []),
         ),
-        sure=Sure.PROVED if loaded else Sure.LIKELY,
+        sure=Confidence.PROVED if loaded else Confidence.LIKELY,
         figures={
             "name": old[0][0].name,
             "capability": old[0][1],

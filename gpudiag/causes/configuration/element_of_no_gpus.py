@@ -1,6 +1,6 @@
 """the program takes an element of a list of GPUs that is empty or shorter than it assumes
 
-tf.config.list_physical_devices('GPU') gives an empty list where TensorFlow can use no GPU; it raises nothing.
+tf.config.list_physical_devices('GPU') gives an empty list if TensorFlow can use no GPU; it raises nothing.
 `gpus[0]` then ends in IndexError, which says nothing about the reason. The reason is named before this cause, or
 TensorFlow's own lines above the traceback hint at it.
 """
@@ -11,9 +11,10 @@ import re
 
 from gpudiag.cause import Cause, Evidence, Match, Matches
 from gpudiag.causes.shared.configuration import gpus_listed, listed_here
+from gpudiag.knowledge.log_lines import statements
 from gpudiag.knowledge.messages.placement import NO_SUCH_ELEMENT
-from gpudiag.log import statements
-from gpudiag.model import Severity, Sure
+from gpudiag.model.diagnosis import Confidence
+from gpudiag.model.report import Severity
 
 CAUSE = Cause(
     severity=Severity.WARNING,
@@ -33,6 +34,6 @@ def find(evidence: Evidence) -> Matches:
         if statement:
             yield Match(
                 evidence=(statement, error, *listed_here(evidence)),
-                sure=Sure.LIKELY if gpus_listed(evidence) else Sure.PROVED,
+                sure=Confidence.LIKELY if gpus_listed(evidence) else Confidence.PROVED,
             )
             return

@@ -3,7 +3,7 @@
 TensorFlow's wheels up to 2.21 have machine code for compute capabilities 6.0 to 8.9 and, for everything newer, PTX of
 9.0 that the driver compiles. On Blackwell (10.0 and 12.0: B200, RTX 50, RTX PRO) the GPU is listed, and the first
 start takes up to 30 minutes, or kernels fail with CUDA_ERROR_INVALID_PTX and CUDA_ERROR_INVALID_HANDLE. That the GPU
-is listed is no proof that it works. Later CUDA libraries or a later driver do not help: the code is missing in
+is listed is not a proof that it works. Later CUDA libraries or a later driver do not help: the code is missing in
 TensorFlow.
 """
 
@@ -12,14 +12,15 @@ from __future__ import annotations
 from gpudiag.cause import Cause, Evidence, Match, Matches
 from gpudiag.causes.shared.generations import where_kernels_fail
 from gpudiag.knowledge.messages.code import NO_MACHINE_CODE, PTX_REFUSED
-from gpudiag.model import Severity, Sure
+from gpudiag.model.diagnosis import Confidence
+from gpudiag.model.report import Severity
 
 CAUSE = Cause(
     severity=Severity.WARNING,
     fix=(
         "docker run --gpus all -it nvcr.io/nvidia/tensorflow:25.02-tf2-py3  # has Blackwell's; driver 570 on",
         "# or build TensorFlow for it: HERMETIC_CUDA_COMPUTE_CAPABILITIES={capability}, CUDA 12.8 or later",
-        "export CUDA_CACHE_MAXSIZE=4294967296  # keeps what was compiled, where compiling works",
+        "export CUDA_CACHE_MAXSIZE=4294967296  # keeps what was compiled, if compiling works",
     ),
     url="https://github.com/tensorflow/tensorflow/issues/89272",
     views=(
@@ -40,7 +41,7 @@ def find(evidence: Evidence) -> Matches:
     failed = [event.text for event in evidence.log.all(PTX_REFUSED)]
     yield Match(
         evidence=(*(finding.message for finding in found), *(event.text for event in in_log[:1]), *failed[:1]),
-        sure=Sure.PROVED if found else Sure.LIKELY,
+        sure=Confidence.PROVED if found else Confidence.LIKELY,
         figures={
             "name": figures["name"],
             "capability": capability,

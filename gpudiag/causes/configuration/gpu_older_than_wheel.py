@@ -10,13 +10,14 @@ from gpudiag.cause import Cause, Evidence, Match, Matches
 from gpudiag.causes.shared.generations import where_kernels_fail
 from gpudiag.causes.shared.machine import said
 from gpudiag.knowledge.messages.way import TOO_LOW_CAPABILITY
-from gpudiag.model import Severity, Stage
+from gpudiag.model.diagnosis import Stage
+from gpudiag.model.report import Severity
 
 CAUSE = Cause(
     severity=Severity.WARNING,
     fix=(
         "{hide}",
-        "# or take an earlier TensorFlow that was built for it, as this tells of the one that is installed:",
+        "# or an earlier TensorFlow that was built for it; this shows for what the installed one was built:",
         "python -c 'import tensorflow as tf; print(tf.sysconfig.get_build_info()[\"cuda_compute_capabilities\"])'",
     ),
     url="https://www.tensorflow.org/install/source#gpu",

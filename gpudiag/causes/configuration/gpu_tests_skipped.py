@@ -1,8 +1,8 @@
-"""{count} test(s) were skipped for want of a GPU, and the run passed without them
+"""{count} test(s) were skipped for lack of a GPU, and the run passed without them
 
 Marks such as skipif(not tf.config.list_physical_devices('GPU')) are right on a laptop. On a runner that is there for
 its GPU they turn a broken driver or a container without one into a green run, in which no GPU test ran. Why
-TensorFlow lists none is another cause, named before this one where it was found.
+TensorFlow lists none is another cause, named before this one if it was found.
 """
 
 from __future__ import annotations
@@ -10,9 +10,10 @@ from __future__ import annotations
 import re
 
 from gpudiag.cause import Cause, Match, Matches, Program
-from gpudiag.hostfacts import Facts
 from gpudiag.knowledge.messages.program import TEST_SKIPPED
-from gpudiag.model import Severity, Sure
+from gpudiag.model.diagnosis import Confidence
+from gpudiag.model.facts import Facts
+from gpudiag.model.report import Severity
 from gpudiag.probes.discovery import trace
 
 CAUSE = Cause(
@@ -31,7 +32,7 @@ _GIVEN = re.compile(r"SLURM_(?:GPUS\w*|JOB_GPUS|STEP_GPUS)")
 
 
 def _gpu_expected(facts: Facts) -> str:
-    """Say what shows that there ought to be a GPU; "" where nothing does."""
+    """Say what shows that there ought to be a GPU; "" if nothing does."""
     if not facts.without_gpu:
         return "the machine has an NVIDIA GPU" if facts.nvml_devices else "whether there is a GPU is not known"
     given = facts.variables.get("NVIDIA_VISIBLE_DEVICES", "void")
@@ -52,6 +53,6 @@ def find(facts: Facts, program: Program, seen: trace.Reading) -> Matches:
             *program.said(TEST_SKIPPED),
             f"{expected}, and TensorFlow lists {listed or 'none'} here",
         ),
-        sure=Sure.LIKELY if listed else Sure.PROVED,
+        sure=Confidence.LIKELY if listed else Confidence.PROVED,
         figures={"count": sum(summary) or len(found)},
     )

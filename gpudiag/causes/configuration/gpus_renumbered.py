@@ -10,10 +10,11 @@ from __future__ import annotations
 
 from gpudiag.cause import Cause, Match, Matches, Program
 from gpudiag.causes.shared.visibility import MASK, table
-from gpudiag.hostfacts import Facts, Unknown
 from gpudiag.knowledge.messages.placement import DEVICE_NOT_SATISFIED, INDEX_NOT_VISIBLE, NO_DEVICE_FOR_SPEC
-from gpudiag.model import Severity, Sure
-from gpudiag.scope import gpus_in_scope
+from gpudiag.model.diagnosis import Confidence
+from gpudiag.model.facts import Facts, Unknown
+from gpudiag.model.report import Severity
+from gpudiag.model.visibility import gpus_in_scope
 
 CAUSE = Cause(
     severity=Severity.WARNING,
@@ -27,11 +28,11 @@ def find(facts: Facts, program: Program) -> Matches:
     gpus = len(gpus_in_scope(facts))
     for asked in program.all(INDEX_NOT_VISIBLE, DEVICE_NOT_SATISFIED, NO_DEVICE_FOR_SPEC):
         number = asked["number"]
-        if not number or 0 < gpus <= int(number):  # where no GPU is seen, that is the cause, and not the number
+        if not number or 0 < gpus <= int(number):  # if no GPU is seen, that is the cause, and not the number
             asked_for = number or asked["asked"]
             if isinstance(facts.environment, Unknown):
                 numbers = "it counts those that it lists: tf.config.list_physical_devices('GPU')"
-                yield Match((f"log: {asked.text}",), Sure.LIKELY, {"asked": asked_for, "table": numbers})
+                yield Match((f"log: {asked.text}",), Confidence.LIKELY, {"asked": asked_for, "table": numbers})
             else:
                 mask = f"{MASK}={facts.variables.get(MASK, '(not set)')}"
                 yield Match((f"log: {asked.text}", mask), figures={"asked": asked_for, "table": table(facts)})

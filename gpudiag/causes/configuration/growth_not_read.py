@@ -7,16 +7,16 @@ and all memory of each GPU is taken as without the variable. Documents of other 
 from __future__ import annotations
 
 from gpudiag.cause import Cause, Match, Matches, Program, Variables
+from gpudiag.knowledge.log_lines import text
 from gpudiag.knowledge.messages.settings import GROWTH_NOT_PARSED
-from gpudiag.log import text
-from gpudiag.model import Severity
-from gpudiag.variables import FORCE_GROWTH, GROWTH_VALUES, growth_meant_by
+from gpudiag.knowledge.variables import FORCE_GROWTH, GROWTH_VALUES, growth_meant_by
+from gpudiag.model.report import Severity
 
 CAUSE = Cause(
     severity=Severity.WARNING,
     fix=("export TF_FORCE_GPU_ALLOW_GROWTH={meant}",),
     url="https://www.tensorflow.org/guide/gpu#limiting_gpu_memory_growth",
-    views=("host.environment.growth_value",),
+    finding="host.environment.growth_value",
 )
 
 

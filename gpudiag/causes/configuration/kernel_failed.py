@@ -1,8 +1,8 @@
 """a kernel of the program failed on the GPU: it read or wrote where it must not, or the GPU has a fault
 
 After CUDA_ERROR_ILLEGAL_ADDRESS and its like every further call of the process fails, and the line names what was
-called then, not the kernel that failed: kernels run later than they are called. Most often it is an operation of
-one's own or of an extension, an index out of range (which on the GPU is not checked), or libraries that do not fit
+called then, not the kernel that failed: kernels run later than they are called. Most often it is your own
+operation or one of an extension, an index out of range (which on the GPU is not checked), or libraries that do not fit
 each other; in rare cases the GPU, its memory or its overclocking.
 """
 
@@ -10,7 +10,8 @@ from __future__ import annotations
 
 from gpudiag.cause import Cause, Match, Matches, Program
 from gpudiag.knowledge.messages.code import STRAY_ACCESS
-from gpudiag.model import Severity, Sure
+from gpudiag.model.diagnosis import Confidence
+from gpudiag.model.report import Severity
 
 CAUSE = Cause(
     severity=Severity.WARNING,
@@ -27,4 +28,4 @@ CAUSE = Cause(
 def find(program: Program) -> Matches:
     said = program.said(STRAY_ACCESS)
     if said:
-        yield Match(evidence=said, sure=Sure.POSSIBLE)
+        yield Match(evidence=said, sure=Confidence.POSSIBLE)

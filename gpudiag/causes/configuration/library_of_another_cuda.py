@@ -8,10 +8,13 @@ that was built for it. A link of the new library under the old name does not hel
 from __future__ import annotations
 
 from gpudiag.cause import Cause, Match, Matches, Program
+from gpudiag.knowledge.log_lines import Log, text
 from gpudiag.knowledge.messages.notices import OPTIONAL_SYMBOL
 from gpudiag.knowledge.messages.way import LIBRARY_ASKED_FOR
-from gpudiag.log import Log, text
-from gpudiag.model import Severity, Sure
+from gpudiag.knowledge.origin import Origin
+from gpudiag.knowledge.releases import GENERATIONS
+from gpudiag.model.diagnosis import Confidence
+from gpudiag.model.report import Severity
 
 CAUSE = Cause(
     severity=Severity.WARNING,
@@ -37,7 +40,9 @@ _OURS = {
 """Library to the version in its name that CUDA 12 has, for which TensorFlow 2.18 to 2.21 is built; cuDNN's is 9."""
 
 
-def find(program: Program) -> Matches:
+def find(program: Program, origin: Origin) -> Matches:
+    if origin.releases[1] < GENERATIONS[-1].first:
+        return  # an older TensorFlow, which asks for its own
     for asked in program.all(LIBRARY_ASKED_FOR):
         name = asked["library"].partition("_")[0]
         if name not in _OURS or asked["version"].partition(".")[0] == _OURS[name]:
@@ -47,7 +52,7 @@ def find(program: Program) -> Matches:
         library = "cuDNN" if name == "libcudnn" else "CUDA"
         yield Match(
             evidence=(text(asked.line),),
-            sure=Sure.LIKELY,
+            sure=Confidence.LIKELY,
             figures={
                 "asked": f"{asked['library']}.so.{asked['version']}",
                 "ours": f"{name}.so.{_OURS[name]}",

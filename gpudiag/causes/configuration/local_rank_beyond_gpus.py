@@ -1,8 +1,8 @@
 """the program takes {rank} for the number of a GPU, and {gpus} GPU(s) are visible
 
 Horovod, torchrun and mpirun start several processes on a machine and number them: the local rank. Programs take it as
-the index of their GPU. Where more processes are started than GPUs are visible, or where the launcher already gave
-each process a GPU of its own, which is then GPU:0 for each of them, that index does not exist: "IndexError: list
+the index of their GPU. If more processes are started than GPUs are visible, or if the launcher already gave
+each process its own GPU, which is then GPU:0 for each of them, that index does not exist: "IndexError: list
 index out of range", or an invalid visible_device_list.
 """
 
@@ -10,17 +10,18 @@ from __future__ import annotations
 
 from gpudiag.cause import Cause, Match, Matches, Program
 from gpudiag.causes.shared.visibility import MASK, table
-from gpudiag.hostfacts import Facts
 from gpudiag.knowledge.messages.placement import NO_SUCH_ELEMENT
 from gpudiag.knowledge.messages.program import LOCAL_RANK
-from gpudiag.model import Severity, Sure
-from gpudiag.scope import gpus_in_scope
+from gpudiag.model.diagnosis import Confidence
+from gpudiag.model.facts import Facts
+from gpudiag.model.report import Severity
+from gpudiag.model.visibility import gpus_in_scope
 
 CAUSE = Cause(
     severity=Severity.WARNING,
     fix=(
         "horovodrun -np {gpus} ...  # as many processes on each machine as GPUs are visible",
-        "# where each process sees a GPU of its own: gpus[0] instead of gpus[hvd.local_rank()]",
+        "# if each process sees its own GPU: gpus[0] instead of gpus[hvd.local_rank()]",
         "# {table}",
     ),
     url="https://horovod.readthedocs.io/en/stable/tensorflow.html",
@@ -42,7 +43,7 @@ def find(facts: Facts, program: Program) -> Matches:
     )
     fell = program.all(LOCAL_RANK, NO_SUCH_ELEMENT)
     failed = len({event.message for event in fell}) == 2
-    # A launcher that gives each process a GPU of its own masks it: then one is visible, and the rank is no index.
+    # A launcher that gives each process its own GPU masks it: then one is visible, and the rank is not an index.
     own = gpus == 1 and MASK in facts.variables
     counted = gpus and rank >= gpus and not own and name != "SLURM_LOCALID"  # Slurm counts tasks of every kind
     if counted or (failed and gpus):
@@ -57,6 +58,6 @@ def find(facts: Facts, program: Program) -> Matches:
                     ],
                 )
             ),
-            sure=Sure.LIKELY if failed else Sure.POSSIBLE,
+            sure=Confidence.LIKELY if failed else Confidence.POSSIBLE,
             figures={"gpus": gpus, "rank": f"local rank {rank}" if name else "the local rank", "table": table(facts)},
         )

@@ -9,8 +9,8 @@ from __future__ import annotations
 
 from gpudiag.cause import Cause, Match, Matches, Variables
 from gpudiag.causes.shared.configuration import WITHOUT_GPU
-from gpudiag.log import Log
-from gpudiag.model import Severity
+from gpudiag.knowledge.log_lines import Log
+from gpudiag.model.report import Severity
 from gpudiag.probes.discovery import trace
 
 CAUSE = Cause(

@@ -11,11 +11,12 @@ import msgspec
 
 from gpudiag.cause import Cause, Match, Matches, Program
 from gpudiag.causes.shared.visibility import MASK, PROGRAMMING_GUIDE
-from gpudiag.hostfacts import EnvironmentFacts, Facts
 from gpudiag.knowledge.messages.program import MASK_PRINTED
 from gpudiag.knowledge.messages.way import DEVICE_CREATED
-from gpudiag.model import Severity, Sure
-from gpudiag.scope import gpus_in_scope, index_is_ambiguous
+from gpudiag.model.diagnosis import Confidence
+from gpudiag.model.facts import EnvironmentFacts, Facts
+from gpudiag.model.report import Severity
+from gpudiag.model.visibility import gpus_in_scope, index_is_ambiguous
 
 CAUSE = Cause(
     severity=Severity.WARNING,
@@ -44,6 +45,6 @@ def find(facts: Facts, program: Program) -> Matches:
                 f"{MASK}={value!r}, {'as the log says' if told else 'in the environment'}",
                 f"the log has devices on GPU {', '.join(str(indices[pci]) for pci in used if pci in indices)}",
             ),
-            sure=Sure.LIKELY if told else Sure.POSSIBLE,
+            sure=Confidence.LIKELY if told else Confidence.POSSIBLE,
             figures={"value": value, "beyond": ", ".join(str(indices[pci]) for pci in beyond)},
         )

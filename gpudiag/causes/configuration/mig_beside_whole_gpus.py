@@ -1,7 +1,7 @@
 """some GPUs are in MIG mode and some are not: CUDA shows a process whole GPUs, or one MIG instance alone
 
 CUDA enumerates a single MIG instance, and no whole GPU beside it, whatever CUDA_VISIBLE_DEVICES names (MIG User
-Guide, CUDA Device Enumeration). So nvidia-smi shows more than TensorFlow lists, on a machine where nothing is broken.
+Guide, CUDA Device Enumeration). So nvidia-smi shows more than TensorFlow lists, on a healthy machine.
 Which of them a list of both shows is not documented: name one kind.
 """
 
@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from gpudiag.cause import Cause, Evidence, Match, Matches
 from gpudiag.causes.shared.visibility import MASK, MIG_GUIDE, units
-from gpudiag.model import Severity
+from gpudiag.model.report import Severity
 
 CAUSE = Cause(
     severity=Severity.WARNING,
@@ -22,7 +22,7 @@ CAUSE = Cause(
 
 
 def find(evidence: Evidence) -> Matches:
-    whole, instances = units(evidence)
+    whole, instances = units(evidence.facts)
     if whole and instances:
         value = evidence.facts.variables.get(MASK)
         seen = [f"TensorFlow lists {evidence.trace.listed} GPU(s)"] if evidence.trace else []

@@ -12,9 +12,9 @@ from collections import defaultdict
 from collections.abc import Iterator
 
 from gpudiag.cause import Cause, Match, Matches, Program
+from gpudiag.knowledge.log_lines import text
 from gpudiag.knowledge.message import Event, Worth
-from gpudiag.log import text
-from gpudiag.model import Stage, Sure
+from gpudiag.model.diagnosis import Confidence, Stage
 
 CAUSE = Cause(
     fix=("# what to type depends on the message: gpudiag check --log app.log",),
@@ -60,7 +60,7 @@ def _match(event: Event) -> Match:
     message, figures = event.message, defaultdict(str, event.fields)
     return Match(
         evidence=(text(event.line) if event.text in text(event.line) else event.text,),
-        sure=Sure.POSSIBLE if message.possible or message.follows else Sure.LIKELY,
+        sure=Confidence.POSSIBLE if message.possible or message.follows else Confidence.LIKELY,
         figures={"meaning": message.meaning.format_map(figures)},
         fix=tuple(line.format_map(figures) for line in message.fix),
         stage=Stage[message.stage],

@@ -7,19 +7,23 @@ cluster, ends in "no socket interface found" and "unhandled system error".
 
 from __future__ import annotations
 
-from gpudiag.cause import Cause, Evidence, Match, Matches
-from gpudiag.causes.shared.multi_gpu import finding_here
-from gpudiag.model import Severity
+from gpudiag.cause import Cause, Match, Matches
+from gpudiag.causes.shared.multi_gpu import INTERFACE, interface_not_here
+from gpudiag.model.facts import DeviceNodeFacts, Facts
+from gpudiag.model.report import Severity
 
 CAUSE = Cause(
     severity=Severity.WARNING,
     fix=("unset NCCL_SOCKET_IFNAME", "# or one of these: {interfaces}"),
     url="https://docs.nvidia.com/deeplearning/nccl/user-guide/docs/env.html#nccl-socket-ifname",
-    views=("host.collectives.no_interface",),
+    finding="host.collectives.no_interface",
 )
 
 
-def find(evidence: Evidence) -> Matches:
-    here = finding_here(evidence, "no_interface")
-    if here:
-        yield Match(evidence=(here.message,), figures=here.figures)
+def find(facts: Facts, nodes: DeviceNodeFacts) -> Matches:
+    if value := interface_not_here(facts):
+        here = " ".join(nodes.network)
+        yield Match(
+            evidence=(f"{INTERFACE}={value!r}", f"network interfaces: {here}"),
+            figures={"value": value, "interfaces": here},
+        )

@@ -1,6 +1,6 @@
 """NCCL has too little room in /dev/shm for its buffers: {room}
 
-Where GPUs have no direct way to each other, NCCL exchanges data through /dev/shm. Docker and Kubernetes give a
+If GPUs have no direct way to each other, NCCL exchanges data through /dev/shm. Docker and Kubernetes give a
 container 64 MiB of it; NVIDIA recommends 1 GiB and no limit on locked memory. NCCL then fails with "unhandled system
 error", and says more only with NCCL_DEBUG=WARN. One GPU alone works.
 """
@@ -8,9 +8,10 @@ error", and says more only with NCCL_DEBUG=WARN. One GPU alone works.
 from __future__ import annotations
 
 from gpudiag.cause import Cause, Evidence, Match, Matches
-from gpudiag.causes.shared.multi_gpu import NCCL, SHARED_MEMORY, finding_here, first, warned
+from gpudiag.causes.shared.multi_gpu import NCCL, SHARED_MEMORY, SeveralGpus, first, shm_text, warned
 from gpudiag.knowledge.messages.collectives import NCCL_SYSTEM_ERROR
-from gpudiag.model import Severity, Sure
+from gpudiag.model.diagnosis import Confidence
+from gpudiag.model.report import Severity
 
 CAUSE = Cause(
     severity=Severity.WARNING,
@@ -26,17 +27,18 @@ CAUSE = Cause(
 
 
 def find(evidence: Evidence) -> Matches:
-    here, said = finding_here(evidence, "small_shm"), warned(evidence, *SHARED_MEMORY)
-    failed = said or first(evidence, NCCL_SYSTEM_ERROR)
-    if here and failed:
+    several, said = SeveralGpus.of(evidence), warned(evidence.log, *SHARED_MEMORY)
+    here = several.small_shm if several is not None else None
+    failed = said or first(evidence.log, NCCL_SYSTEM_ERROR)
+    if several is not None and here is not None and failed:
         yield Match(
-            evidence=(f"log: {failed}", here.message),
-            sure=Sure.PROVED if said else Sure.LIKELY,
-            figures={"room": f"{here.figures['size_mib']} MiB in this container"},
+            evidence=(f"log: {failed}", shm_text(here, len(several.gpus))),
+            sure=Confidence.PROVED if said else Confidence.LIKELY,
+            figures={"room": f"{here} MiB in this container"},
         )
     elif said:  # there is enough here, or one GPU: the log is of another machine, or others filled it
         yield Match(
             evidence=(f"log: {said}",),
-            sure=Sure.PROVED if "no space left on device" in said.lower() else Sure.LIKELY,
+            sure=Confidence.PROVED if "no space left on device" in said.lower() else Confidence.LIKELY,
             figures={"room": "none was left where the program ran"},
         )

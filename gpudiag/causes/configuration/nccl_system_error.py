@@ -7,11 +7,12 @@ memory, sockets, InfiniBand. The first two have room enough here. NCCL names the
 from __future__ import annotations
 
 from gpudiag.cause import Cause, Evidence, Match, Matches, Program
-from gpudiag.causes.shared.multi_gpu import NCCL, SHARED_MEMORY, finding_here, first, warned
-from gpudiag.hostfacts import Unknown
+from gpudiag.causes.shared.multi_gpu import NCCL, SHARED_MEMORY, SeveralGpus, first, interface_not_here, warned
 from gpudiag.knowledge.messages import nccl
 from gpudiag.knowledge.messages.collectives import NCCL_SYSTEM_ERROR
-from gpudiag.model import Severity, Sure
+from gpudiag.model.diagnosis import Confidence
+from gpudiag.model.facts import Unknown
+from gpudiag.model.report import Severity
 
 CAUSE = Cause(
     severity=Severity.WARNING,
@@ -25,11 +26,13 @@ CAUSE = Cause(
 
 
 def find(evidence: Evidence) -> Matches:
-    failed = first(evidence, NCCL_SYSTEM_ERROR)
-    if warned(evidence, *SHARED_MEMORY) or (evidence.is_log_alone and _is_named(evidence.program)):
+    failed = first(evidence.log, NCCL_SYSTEM_ERROR)
+    if warned(evidence.log, *SHARED_MEMORY) or (evidence.is_log_alone and _is_named(evidence.program)):
         return
-    if failed and not any(finding_here(evidence, kind) for kind in ("small_shm", "low_memlock", "no_interface")):
-        named = warned(evidence, "call to", "failed", "error")
+    several = SeveralGpus.of(evidence)
+    little = several is not None and (several.small_shm is not None or several.small_memlock is not None)
+    if failed and not little and not interface_not_here(evidence.facts):
+        named = warned(evidence.log, "call to", "failed", "error")
         nodes = evidence.facts.device_nodes
         network = () if isinstance(nodes, Unknown) else nodes.network
         yield Match(
@@ -38,11 +41,11 @@ def find(evidence: Evidence) -> Matches:
                 *([f"log: {named}"] if named else []),
                 f"network interfaces: {' '.join(network) or 'not known'}",
             ),
-            sure=Sure.POSSIBLE,
+            sure=Confidence.POSSIBLE,
             figures={"which": "NCCL's own line names it" if named else "the log does not say which"},
         )
 
 
 def _is_named(program: Program) -> bool:
-    """Return True where a line of NCCL's says which call failed, and the table of messages what to do."""
+    """Return True if a line of NCCL's says which call failed, and the table of messages what to do."""
     return any(message.fix for message in nccl.FAMILY.messages if program.first(message))

@@ -1,16 +1,17 @@
 """a kernel of the program that wrote the log was not built for its GPU
 
-Machine code runs on GPUs of its own generation, PTX on later ones, too. CUDA_ERROR_NO_BINARY_FOR_GPU and "no kernel
-image is available" say that a kernel has neither for this GPU: TensorFlow's wheel, NVIDIA's library, or an extension
-that was built for other GPUs. Another driver does not help.
+Machine code runs on GPUs of the generation it was compiled for, PTX on later ones, too. CUDA_ERROR_NO_BINARY_FOR_GPU
+and "no kernel image is available" say that a kernel has neither for this GPU: TensorFlow's wheel, NVIDIA's library, or
+an extension that was built for other GPUs. Another driver does not help.
 """
 
 from __future__ import annotations
 
 from gpudiag.cause import Cause, Match, Matches, Program
-from gpudiag.hostfacts import Facts
 from gpudiag.knowledge.messages.code import NO_CODE_FOR_GPU
-from gpudiag.model import Severity, Sure
+from gpudiag.model.diagnosis import Confidence
+from gpudiag.model.facts import Facts
+from gpudiag.model.report import Severity
 
 CAUSE = Cause(
     severity=Severity.WARNING,
@@ -32,4 +33,4 @@ def find(facts: Facts, program: Program) -> Matches:
             for device in facts.nvml_devices
             if device.compute_capability
         )
-        yield Match(evidence=(*said, *gpus), sure=Sure.LIKELY)
+        yield Match(evidence=(*said, *gpus), sure=Confidence.LIKELY)

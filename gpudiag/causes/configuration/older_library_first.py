@@ -9,22 +9,23 @@ from __future__ import annotations
 
 from pathlib import PurePath
 
-from gpudiag.cause import Cause, Evidence, Match, Matches
+from gpudiag.cause import Cause, Match, Matches
 from gpudiag.causes.shared.libraries import LOADER, put_first
-from gpudiag.model import Severity
+from gpudiag.model.facts import Facts
+from gpudiag.model.report import Severity
 from gpudiag.probes.host.libraries import cudnn_too_old, older_first
 
 CAUSE = Cause(
     severity=Severity.WARNING,
     fix=("export LD_LIBRARY_PATH={good}:$LD_LIBRARY_PATH", "# or take {folders} out of LD_LIBRARY_PATH"),
     url=LOADER,
-    views=("host.libraries.older_first",),
+    finding="host.libraries.older_first",
 )
 
 
-def find(evidence: Evidence) -> Matches:
-    old = cudnn_too_old(evidence.facts)
-    pairs = [(one, copy) for one, copy in older_first(evidence.facts) if one != old]
+def find(facts: Facts) -> Matches:
+    old = cudnn_too_old(facts)
+    pairs = [(one, copy) for one, copy in older_first(facts) if one != old]
     if not pairs:
         return
     folders = list(dict.fromkeys(str(PurePath(one.path or "").parent) for one, _ in pairs))
@@ -38,5 +39,5 @@ def find(evidence: Evidence) -> Matches:
             "folders": ", ".join(folders),
             "good": ":".join(good),
         },
-        change=put_first(evidence, good),
+        change=put_first(facts, good),
     )

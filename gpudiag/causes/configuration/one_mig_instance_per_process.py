@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from gpudiag.cause import Cause, Evidence, Match, Matches
 from gpudiag.causes.shared.visibility import MASK, MIG_GUIDE, units
-from gpudiag.model import Severity
+from gpudiag.model.report import Severity
 
 CAUSE = Cause(
     severity=Severity.WARNING,
@@ -26,7 +26,7 @@ def find(evidence: Evidence) -> Matches:
         [entry.strip() for entry in variables.get(name, "").split(",")] for name in (MASK, "NVIDIA_VISIBLE_DEVICES")
     ]
     masks = [[entry for entry in mask if entry.startswith("MIG-")] for mask in masks]
-    whole, instances = units(evidence)
+    whole, instances = units(evidence.facts)
     chosen = next((mask for mask in masks if len(mask) > 1), instances)
     listed = evidence.trace.listed if evidence.trace else 1
     if len(chosen) > 1 and listed == 1 and not whole:

@@ -1,35 +1,40 @@
 """{packages} is not in the range that TensorFlow's metadata asks for
 
-PyTorch pins each of NVIDIA's packages exactly, JAX and others have ranges of their own. Whatever is installed last
+PyTorch pins each of NVIDIA's packages exactly, JAX and others have their own ranges. Whatever is installed last
 replaces the libraries that TensorFlow was tested with; pip says so in one line that scrolls away. What comes of it
 depends on the library: a crash, a failing operation, or nothing.
 """
 
 from __future__ import annotations
 
-from gpudiag.cause import Cause, Evidence, Match, Matches
+from gpudiag.cause import Cause, Match, Matches
 from gpudiag.causes.shared.packages import beside, reinstall
-from gpudiag.hostfacts import TensorflowFacts
-from gpudiag.model import Severity
+from gpudiag.model.facts import Facts, TensorflowFacts
+from gpudiag.model.report import Severity
 from gpudiag.probes.host.packages import out_of_range
 
 CAUSE = Cause(
     severity=Severity.WARNING,
     fix=(
         "pip install {requirements}",
-        "python -m venv tf && tf/bin/pip install '{with_cuda}'  # where another framework needs the other version",
+        "python -m venv tf && tf/bin/pip install '{with_cuda}'  # if another framework needs the other version",
     ),
     url="https://pip.pypa.io/en/stable/topics/dependency-resolution/",
-    views=("host.packages.out_of_range",),
+    finding="host.packages.out_of_range",
 )
 
 
-def find(evidence: Evidence, installed: TensorflowFacts) -> Matches:
-    if not evidence.found("host.packages", "out_of_range"):
+def find(facts: Facts, installed: TensorflowFacts) -> Matches:
+    wrong = list(out_of_range(installed)) if facts.given_a_gpu else []
+    if not wrong:
         return
-    wrong = list(out_of_range(installed))
     yield Match(
         evidence=tuple(f"{one.name} {one.version}, TensorFlow asks for {installed.ranges[one.name]}" for one in wrong)
+        + tuple(
+            f"{framework} asks for {one.name}{versions}"
+            for one in wrong
+            for framework, versions in installed.required_by_others.get(one.name, {}).items()
+        )
         + beside(installed),
         figures={
             "packages": ", ".join(f"{one.name} {one.version}" for one in wrong),

@@ -7,10 +7,10 @@ of the other.
 
 from __future__ import annotations
 
-from gpudiag.cause import Cause, Evidence, Match, Matches
+from gpudiag.cause import Cause, Match, Matches
 from gpudiag.causes.shared.packages import beside, reinstall
-from gpudiag.hostfacts import TensorflowFacts
-from gpudiag.model import Severity
+from gpudiag.model.facts import Facts, TensorflowFacts
+from gpudiag.model.report import Severity
 from gpudiag.probes.host.packages import folder, sharing_a_folder, wanted
 
 CAUSE = Cause(
@@ -20,14 +20,14 @@ CAUSE = Cause(
         "pip uninstall -y {names}; pip install --force-reinstall --no-deps {wanted}  # or here",
     ),
     url="https://github.com/pytorch/pytorch/issues/119989",
-    views=("host.packages.shared_folder",),
+    finding="host.packages.shared_folder",
 )
 
 
-def find(evidence: Evidence, installed: TensorflowFacts) -> Matches:
-    if not evidence.found("host.packages", "shared_folder"):
+def find(facts: Facts, installed: TensorflowFacts) -> Matches:
+    pairs = list(sharing_a_folder(installed)) if facts.given_a_gpu else []
+    if not pairs:
         return
-    pairs = list(sharing_a_folder(installed))
     yield Match(
         evidence=tuple(f"{folder(pair[0])}: {' and '.join(f'{o.name} {o.version}' for o in pair)}" for pair in pairs)
         + beside(installed),

@@ -1,6 +1,6 @@
 """devices of a plug-in ({kinds}) are counted among the visible GPUs, and there are more numbers than GPUs
 
-A package for another maker's device (tensorflow-plugins) registers devices of its own kind. With some releases
+A package for another maker's device (tensorflow-plugins) registers devices of another kind. With some releases
 TensorFlow puts their numbers into the list of visible GPUs, which then names a GPU that is not there.
 """
 
@@ -9,7 +9,8 @@ from __future__ import annotations
 from gpudiag.cause import Cause, Match, Matches, Program
 from gpudiag.knowledge.messages.placement import INDEX_NOT_VISIBLE
 from gpudiag.knowledge.messages.programs_and_drivers import PLUGIN_DEVICE
-from gpudiag.model import Severity, Sure
+from gpudiag.model.diagnosis import Confidence
+from gpudiag.model.report import Severity
 
 CAUSE = Cause(
     severity=Severity.WARNING,
@@ -27,4 +28,4 @@ def find(program: Program) -> Matches:
     kinds = list(dict.fromkeys(one["kind"] for one in program.all(PLUGIN_DEVICE)))
     if said and kinds:
         listed = program.said(PLUGIN_DEVICE, most=1)
-        yield Match((*said, *listed), Sure.LIKELY, {"kinds": ", ".join(kinds), "kind": kinds[0]})
+        yield Match((*said, *listed), Confidence.LIKELY, {"kinds": ", ".join(kinds), "kind": kinds[0]})

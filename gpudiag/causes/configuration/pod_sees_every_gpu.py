@@ -10,9 +10,10 @@ from __future__ import annotations
 
 from gpudiag.cause import Cause, Match, Matches
 from gpudiag.causes.shared.containers import PODS, VISIBLE, InContainer
-from gpudiag.hostfacts import Facts
-from gpudiag.model import Severity, Sure
-from gpudiag.scope import gpus_in_scope, other_use
+from gpudiag.model.diagnosis import Confidence
+from gpudiag.model.facts import Facts
+from gpudiag.model.report import Severity
+from gpudiag.model.visibility import gpus_in_scope, other_use
 
 CAUSE = Cause(
     severity=Severity.WARNING,
@@ -33,6 +34,6 @@ def find(inside: InContainer, facts: Facts) -> Matches:
     if len(gpus) > 1 or others:
         yield Match(
             evidence=(inside.marks, f"{VISIBLE}='all': the device plugin would have named GPUs", *others),
-            sure=Sure.LIKELY,
+            sure=Confidence.LIKELY,
             figures={"gpus": len(facts.nvml_devices)},
         )

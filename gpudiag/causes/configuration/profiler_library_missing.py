@@ -8,8 +8,8 @@ from __future__ import annotations
 
 from gpudiag.cause import Cause, Match, Matches, Program
 from gpudiag.knowledge.messages.programs_and_drivers import NO_CUPTI
-from gpudiag.model import Severity
-from gpudiag.origin import Origin
+from gpudiag.knowledge.origin import Origin
+from gpudiag.model.report import Severity
 
 CAUSE = Cause(
     severity=Severity.WARNING,

@@ -9,7 +9,8 @@ from __future__ import annotations
 
 from gpudiag.cause import Cause, Evidence, Match, Matches
 from gpudiag.causes.shared.configuration import WITHOUT_GPU, gpus_listed, listed_here
-from gpudiag.model import Severity, Sure
+from gpudiag.model.diagnosis import Confidence
+from gpudiag.model.report import Severity
 
 CAUSE = Cause(
     severity=Severity.WARNING,
@@ -25,4 +26,4 @@ CAUSE = Cause(
 def find(evidence: Evidence) -> Matches:
     said = evidence.program.said(*WITHOUT_GPU)
     if said and gpus_listed(evidence):
-        yield Match(evidence=(*said, *listed_here(evidence)), sure=Sure.LIKELY)
+        yield Match(evidence=(*said, *listed_here(evidence)), sure=Confidence.LIKELY)

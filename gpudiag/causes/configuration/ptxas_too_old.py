@@ -2,7 +2,7 @@
 
 XLA compiles kernels with the ptxas of a CUDA toolkit that it finds in NVIDIA's package, in --xla_gpu_cuda_data_dir,
 or on PATH. One that is older than the GPU does not know its generation: 10.0 and 12.0 (Blackwell) came with CUDA
-12.8, 9.0 (Hopper) and 8.9 (Ada) with 11.8. XLA then lets the driver compile, or fails where it must not.
+12.8, 9.0 (Hopper) and 8.9 (Ada) with 11.8. XLA then lets the driver compile, or fails if it must not.
 """
 
 from __future__ import annotations
@@ -11,9 +11,9 @@ import re
 
 from gpudiag.cause import Cause, Evidence, Match, Matches
 from gpudiag.causes.shared import advice
+from gpudiag.knowledge.log_lines import text
 from gpudiag.knowledge.messages.code import PTXAS_TOO_OLD
-from gpudiag.log import text
-from gpudiag.model import Figure, Severity
+from gpudiag.model.report import Figure, Severity
 
 CAUSE = Cause(
     severity=Severity.WARNING,

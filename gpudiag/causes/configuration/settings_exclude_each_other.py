@@ -10,10 +10,10 @@ from __future__ import annotations
 
 from gpudiag.cause import Cause, Match, Matches, Program
 from gpudiag.causes.shared.configuration import SETTER
+from gpudiag.knowledge.log_lines import statements
 from gpudiag.knowledge.messages.settings import SETTINGS_EXCLUDED
-from gpudiag.log import statements
-from gpudiag.model import Severity
-from gpudiag.variables import FORCE_GROWTH
+from gpudiag.knowledge.variables import FORCE_GROWTH
+from gpudiag.model.report import Severity
 
 CAUSE = Cause(
     severity=Severity.WARNING,

@@ -6,9 +6,13 @@ a misspelt name is not an error anywhere.
 
 from __future__ import annotations
 
-from gpudiag.cause import Cause, Evidence, Match, Matches
-from gpudiag.model import Severity
-from gpudiag.variables import WITHHELD
+import shlex
+
+from gpudiag.cause import Cause, Match, Matches, Variables
+from gpudiag.knowledge.variables import WITHHELD, misspelling_of
+from gpudiag.model.facts import Facts
+from gpudiag.model.report import Severity
+from gpudiag.model.visibility import apply_mask
 
 CAUSE = Cause(
     severity=Severity.WARNING,
@@ -16,12 +20,31 @@ CAUSE = Cause(
     url="https://docs.nvidia.com/cuda/cuda-c-programming-guide/#cuda-environment-variables",
     needs_gpu=False,
     shown={"cure": "export CUDA_VISIBLE_DEVICES=0"},
-    views=("host.environment.misspelt",),
+    finding="host.environment.misspelt",
 )
 
 
-def find(evidence: Evidence) -> Matches:
-    for found in evidence.found("host.environment", "misspelt"):
-        name, value = found.figures["name"], str(found.figures["value"])
-        said = f"{name} is set" if value == WITHHELD else f"{name}={value!r}"
-        yield Match(evidence=(said,), figures=found.figures)
+def find(facts: Facts, variables: Variables) -> Matches:
+    for name, value in variables.items():
+        if known := misspelling_of(name):
+            yield Match(
+                evidence=(f"{name} is set" if value == WITHHELD else f"{name}={value!r}",),
+                figures={"name": name, "value": value, "known": known, "cure": _cure(name, known, facts)},
+            )
+
+
+def _cure(name: str, known: str, facts: Facts) -> str:
+    """Return the line that sets ``known`` in place of ``name``; a sentence if its value would not do."""
+    variables = facts.variables
+    if known in variables:
+        return f"# {known}={variables[known]!r} is set as well, and holds: take {name} away"
+    value = variables[name]
+    if known == "TF_FORCE_GPU_ALLOW_GROWTH" and value.lower() in ("1", "true", "yes", "on"):
+        return f"export {known}=true"
+    if value == WITHHELD:
+        return f'export {known}="${name}"'
+    gpus = facts.nvml_devices
+    if known == "CUDA_VISIBLE_DEVICES" and gpus and not apply_mask(value, gpus).devices:
+        valid = f"0 to {len(gpus) - 1}" if len(gpus) > 1 else "0"
+        return f"# {value!r} names no GPU of this machine, so {known} would hide all; valid indices: {valid}"
+    return f"export {known}={shlex.quote(value)}"

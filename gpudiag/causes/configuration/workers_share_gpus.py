@@ -9,11 +9,13 @@ from __future__ import annotations
 
 from collections import defaultdict
 
-from gpudiag.cause import Cause, Evidence, Match, Matches
+from gpudiag.cause import Cause, Match, Matches, Program
 from gpudiag.knowledge.messages.memory import DEVICE_FULL, NO_HANDLE, POOL_FULL
 from gpudiag.knowledge.messages.way import DEVICE_CREATED
-from gpudiag.model import Severity, Sure
-from gpudiag.scope import gpus_in_scope
+from gpudiag.model.diagnosis import Confidence
+from gpudiag.model.facts import Facts
+from gpudiag.model.report import Severity
+from gpudiag.model.visibility import gpus_in_scope
 
 CAUSE = Cause(
     severity=Severity.WARNING,
@@ -22,7 +24,7 @@ CAUSE = Cause(
         "import os; worker = os.environ.get('PYTEST_XDIST_WORKER', 'gw0'); "
         "os.environ['CUDA_VISIBLE_DEVICES'] = {uuids}[int(worker[2:]) % {gpus}]",
         "pytest -n {gpus}",
-        "TF_FORCE_GPU_ALLOW_GROWTH=true pytest -n ...  # or more workers than GPUs, where their tests are small",
+        "TF_FORCE_GPU_ALLOW_GROWTH=true pytest -n ...  # or more workers than GPUs, if their tests are small",
     ),
     url="https://pytest-xdist.readthedocs.io/en/stable/how-to.html#identifying-the-worker-process-during-a-test",
 )
@@ -30,9 +32,9 @@ _WORKER = "PYTEST_XDIST_WORKER"
 _WORKERS = "PYTEST_XDIST_WORKER_COUNT"
 
 
-def find(evidence: Evidence) -> Matches:
-    gpus = gpus_in_scope(evidence.facts)
-    variables = evidence.facts.variables
+def find(facts: Facts, program: Program) -> Matches:
+    gpus = gpus_in_scope(facts)
+    variables = facts.variables
     count = variables.get(_WORKERS, "")
     workers = int(count) if _WORKER in variables and count.isdecimal() else 0
     shown = [f"{_WORKER}={variables[_WORKER]}, {_WORKERS}={workers}"] if workers > 1 else []
@@ -41,9 +43,9 @@ def find(evidence: Evidence) -> Matches:
         if "CUDA_VISIBLE_DEVICES" in variables or variables.get("TF_FORCE_GPU_ALLOW_GROWTH") == "true":
             return
         shown.append(f"CUDA_VISIBLE_DEVICES is not set: this worker sees {len(gpus)} GPU(s)")
-    failed = evidence.program.said(DEVICE_FULL, POOL_FULL, NO_HANDLE, most=1)
-    made = _made_by_several(evidence)
-    in_log = evidence.program.workers
+    failed = program.said(DEVICE_FULL, POOL_FULL, NO_HANDLE, most=1)
+    made = _made_by_several(program)
+    in_log = program.workers
     if in_log > 1 and (failed or made):
         workers = max(workers, in_log)
         shown += [f"the log has lines of {in_log} workers", *made, *failed]
@@ -51,15 +53,15 @@ def find(evidence: Evidence) -> Matches:
         return
     yield Match(
         evidence=tuple(shown),
-        sure=Sure.PROVED if made else Sure.LIKELY,
+        sure=Confidence.PROVED if made else Confidence.LIKELY,
         figures={"workers": workers, "gpus": len(gpus), "uuids": str([gpu.uuid for gpu in gpus])},
     )
 
 
-def _made_by_several(evidence: Evidence) -> tuple[str, ...]:
+def _made_by_several(program: Program) -> tuple[str, ...]:
     """Say which GPU several processes of the log made a device on."""
     makers = defaultdict(set)
-    for made in evidence.program.all(DEVICE_CREATED):
+    for made in program.all(DEVICE_CREATED):
         if made["thread"]:
             makers[made["pci"].lower()].add(made["thread"])
     return tuple(

@@ -1,29 +1,29 @@
 """TF_GPU_ALLOCATOR=cuda_malloc_async ends the process: this GPU, driver or system has no memory pools
 
-The allocator uses the memory pools of CUDA 11.2 and later. Where the GPU, the driver, a hypervisor (vGPU) or the
+The allocator uses the memory pools of CUDA 11.2 and later. If the GPU, the driver, a hypervisor (vGPU) or the
 operating system (WSL, containers with an old driver) does not support them, TensorFlow does not fall back: it writes
 a fatal line and aborts when it makes its devices.
 """
 
 from __future__ import annotations
 
-from gpudiag.cause import Cause, Evidence, Match, Matches
-from gpudiag.hostfacts import Unknown
+from gpudiag.cause import Cause, Match, Matches, Unprovoked
 from gpudiag.knowledge.messages.settings import NO_MEMORY_POOLS
-from gpudiag.variables import ALLOCATOR
+from gpudiag.knowledge.variables import ALLOCATOR
+from gpudiag.model.facts import Facts, Unknown
 
 CAUSE = Cause(
-    fix=("unset TF_GPU_ALLOCATOR", "# take os.environ['TF_GPU_ALLOCATOR'] out of the program, where it is there"),
+    fix=("unset TF_GPU_ALLOCATOR", "# take os.environ['TF_GPU_ALLOCATOR'] out of the program, if it is there"),
     url="https://docs.nvidia.com/cuda/cuda-driver-api/group__CUDA__MALLOC__ASYNC.html",
 )
 
 
-def find(evidence: Evidence) -> Matches:
-    said = evidence.unprovoked.said(NO_MEMORY_POOLS, most=1)
+def find(facts: Facts, log: Unprovoked) -> Matches:
+    said = log.said(NO_MEMORY_POOLS, most=1)
     if not said:
         return
-    here = evidence.facts.variables.get(ALLOCATOR)
-    driver = evidence.facts.driver
+    here = facts.variables.get(ALLOCATOR)
+    driver = facts.driver
     version = "" if isinstance(driver, Unknown) or not driver.cuda_version else f"CUDA up to {driver.cuda_version}"
     known = [f"{ALLOCATOR}={here!r}"] if here else [f"{ALLOCATOR} is not set here: the program sets it"]
     if version:

@@ -1,6 +1,6 @@
 """TensorFlow lists the GPU and cannot make its device: {code}{meaning}
 
-TensorFlow makes a context, streams and a memory pool on each GPU before its first operation. Where one of them fails
+TensorFlow makes a context, streams and a memory pool on each GPU before its first operation. If one of them fails
 it raises, or the process ends by a signal, as a stream that cannot be made does (measured, 2.21). The log of the
 probe discovery.logical_devices has the driver's words.
 """
@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from gpudiag.cause import Cause, Evidence, Matches
 from gpudiag.causes.shared.last_resort import CODES, FIX, failed
-from gpudiag.model import Stage
+from gpudiag.model.diagnosis import Stage
 
 CAUSE = Cause(
     fix=("gpudiag check -v discovery.logical_devices  # with its log", *FIX),

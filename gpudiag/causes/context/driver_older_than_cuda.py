@@ -1,6 +1,6 @@
 """the NVIDIA driver is too old for the CUDA that {who}
 
-A driver runs the CUDA of its own age and older ones, and newer ones of the same major version within limits: what is
+A driver runs the CUDA of its release and older ones, and newer ones of the same major version within limits: what is
 compiled from PTX (by XLA, or on a GPU that the binary has no code for) needs a driver of that CUDA itself. `nvidia-smi`
 shows the newest CUDA that the driver runs. No CUDA library that is installed helps: the driver is what is too old.
 """
@@ -10,8 +10,8 @@ from __future__ import annotations
 from gpudiag.cause import Cause, Match, Matches, Program
 from gpudiag.causes.shared.advice import driver
 from gpudiag.knowledge.messages.programs_and_drivers import OLD_DRIVER, PTX_TOO_NEW
-from gpudiag.model import Sure
-from gpudiag.origin import Origin
+from gpudiag.knowledge.origin import Origin
+from gpudiag.model.diagnosis import Confidence
 
 CAUSE = Cause(
     fix=("{first}", "nvidia-smi  # shows the driver, and the newest CUDA that it runs", "{second}"),
@@ -39,7 +39,7 @@ def find(program: Program, origin: Origin) -> Matches:
     )
     yield Match(
         (*said, *ptx)[:3],
-        Sure.PROVED if said else Sure.LIKELY,
+        Confidence.PROVED if said else Confidence.LIKELY,
         {
             "who": f"compiled the program's PTX{cuda}" if ptx and not said else f"TensorFlow uses{cuda}",
             "first": update,

@@ -2,7 +2,7 @@
 
 XLA reads the variables XLA_FLAGS and TF_XLA_FLAGS when TensorFlow makes its devices, or before. A flag that this
 release does not know, most often one that was removed since or that JAX's newer XLA has, a value that it cannot read,
-or a file that is not there, is no warning: the process exits with status 1 after a fatal line, which a list of all
+or a file that is not there, is not a warning: the process exits with status 1 after a fatal line, which a list of all
 flags may follow. A value that does not begin with -- is taken for the name of a file that holds the flags.
 """
 
@@ -12,9 +12,9 @@ import re
 import shlex
 
 from gpudiag.cause import TRACE, Cause, Evidence, Match, Matches
+from gpudiag.knowledge.log_lines import text
 from gpudiag.knowledge.messages.settings import FLAGS_REFUSED
-from gpudiag.log import text
-from gpudiag.model import Stage
+from gpudiag.model.diagnosis import Stage
 
 CAUSE = Cause(
     fix=("{do}",),

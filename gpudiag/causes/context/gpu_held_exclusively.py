@@ -12,7 +12,7 @@ from __future__ import annotations
 from gpudiag.cause import Cause, Evidence, Match, Matches
 from gpudiag.causes.shared.devices import choose_others, computing, said_to_be_busy
 from gpudiag.causes.shared.machine import gpus_by_nvml
-from gpudiag.model import Sure
+from gpudiag.model.diagnosis import Confidence
 
 CAUSE = Cause(
     fix=(
@@ -41,7 +41,7 @@ def find(evidence: Evidence) -> Matches:
             f"processes on it: {pids or 'none that NVML lists'}",
             words,
         ),
-        sure=Sure.PROVED if pids else Sure.LIKELY,
+        sure=Confidence.PROVED if pids else Confidence.LIKELY,
         figures={
             "index": gpu.index,
             "holder": f"process {pids} uses it" if pids else "another process uses or used it",

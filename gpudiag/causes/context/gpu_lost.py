@@ -12,26 +12,28 @@ import re
 
 from gpudiag.cause import Cause, Evidence, Match, Matches
 from gpudiag.causes.shared.devices import choose_others
+from gpudiag.causes.shared.gpu_state import kernel_lines, xid
 from gpudiag.causes.shared.machine import failing_gpus, reset_command
 from gpudiag.causes.shared.steps import FAILED, context_error, devices_log, trace
+from gpudiag.knowledge.log_lines import Log, text
 from gpudiag.knowledge.messages.way import CUDA_UNKNOWN, GPU_FAILED
-from gpudiag.log import Log, text
-from gpudiag.missing import lost_gpus
-from gpudiag.model import Stage, Sure
+from gpudiag.model.diagnosis import Confidence, Stage
+from gpudiag.model.missing import lost_gpus
 
 CAUSE = Cause(
     fix=(
-        "sudo dmesg | grep -i xid  # which fault",
+        "{which}",
         "{other}",
         "{reset}",
-        "# where a reset does not help: switch the machine off and on, then look at power and slot",
+        "# if a reset does not help: switch the machine off and on, then look at power and slot",
     ),
     url="https://docs.nvidia.com/deploy/xid-errors/index.html",
     tried=1,
     unless=("cuinit_says_unknown",),
     shown={
+        "which": "sudo dmesg | grep -i xid  # which fault",
         "other": "# there is no other GPU to choose here",
-        "reset": "sudo nvidia-smi --gpu-reset -i 0  # or reboot: where its hardware or firmware has failed",
+        "reset": "sudo nvidia-smi --gpu-reset -i 0  # or reboot: if its hardware or firmware has failed",
     },
     views=("host.driver.nvml_failed",),
 )
@@ -44,7 +46,7 @@ def find(evidence: Evidence) -> Matches:
     lost = {index: why for index, why in lost_gpus(evidence.facts).items() if _LOST.search(why)}
     failed = [finding.message for finding in evidence.found("discovery.logical_devices", "product_failed")]
     raised = traced.raised.brief if traced is not None and traced.raised is not None else ""
-    own = (raised, context_error(evidence), *failed, *map(text, devices_log(evidence)))
+    own = (raised, context_error(evidence), *failed, *map(text, devices_log(evidence.rows)))
     errors = Log((*own, *evidence.lines))
     words = list(dict.fromkeys(event.line for event in errors.all(GPU_FAILED, CUDA_UNKNOWN)))
     if not lost and not words:
@@ -57,15 +59,20 @@ def find(evidence: Evidence) -> Matches:
     does = "does not answer" if lost else "fails when it is used"
     named = bool(lost) or errors.first(GPU_FAILED) is not None
     yield Match(
-        evidence=(*(f"NVML: GPU {index}: {why}" for index, why in lost.items()), *words[:1]),
-        sure=Sure.PROVED if lost else Sure.LIKELY if named else Sure.POSSIBLE,
+        evidence=(
+            *(f"NVML: GPU {index}: {why}" for index, why in lost.items()),
+            *words[:1],
+            *kernel_lines(evidence, "Xid", "fallen off the bus", "RmInitAdapter"),
+        ),
+        sure=Confidence.PROVED if lost else Confidence.LIKELY if named else Confidence.POSSIBLE,
         figures={
             "who": f"GPU {' and '.join(map(str, indices))} {does}" if indices else f"a GPU {does}",
             "what": "it, its power or its connection has failed"
             if named
             else "CUDA has no name for the error, and a GPU, power or connection that has failed is the first suspect",
+            "which": f"# {fault}" if (fault := xid(evidence)) else "sudo dmesg | grep -i xid  # which fault",
             "other": other,
-            "reset": reset_command(evidence, indices),
+            "reset": reset_command(evidence.gpus, indices),
         },
         change=change,
         stage=broken_at if broken_at in _WHERE_IT_SHOWS else Stage.CONFIGURATION,

@@ -10,7 +10,8 @@ from __future__ import annotations
 from gpudiag.cause import Cause, Evidence, Match, Matches
 from gpudiag.causes.shared.devices import choose_others, computing, said_to_be_busy
 from gpudiag.causes.shared.machine import failing_gpus, gpus_by_nvml, reset_command
-from gpudiag.model import Gpu, Sure
+from gpudiag.model.diagnosis import Confidence
+from gpudiag.model.report import Gpu
 
 CAUSE = Cause(
     fix=(
@@ -23,8 +24,9 @@ CAUSE = Cause(
     tried=2,
     shown={
         "other": "# there is no other GPU to choose here",
-        "reset": "sudo nvidia-smi --gpu-reset -i 0  # or reboot: where its hardware or firmware has failed",
+        "reset": "sudo nvidia-smi --gpu-reset -i 0  # or reboot: if its hardware or firmware has failed",
     },
+    unless=("vgpu_without_licence",),
 )
 
 
@@ -38,13 +40,13 @@ def find(evidence: Evidence) -> Matches:
     if not words or any(device.compute_mode not in ("default", None) for _, device in devices):
         return
     failing = failing_gpus(evidence)
-    reset = reset_command(evidence, [gpu.index for gpu in failing])
+    reset = reset_command(evidence.gpus, [gpu.index for gpu in failing])
     other, change = choose_others(evidence, failing) if failing else ("", None)
     processes = sum(len(computing(device)) for _, device in devices)
     looked_at = ("compute mode: default", f"processes: {processes}") if devices else ()
     yield Match(
         evidence=(words, *looked_at),
-        sure=Sure.POSSIBLE,
+        sure=Confidence.POSSIBLE,
         figures={"who": _named(failing) or "a GPU", "reset": reset, "other": other},
         change=change,
     )

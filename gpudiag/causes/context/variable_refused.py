@@ -2,8 +2,8 @@
 
 Some values that TensorFlow cannot use are not ignored but end the import or the creation of devices:
 TF_GPU_THREAD_MODE reads global, gpu_private and gpu_shared alone, and TF_PLUGGABLE_DEVICE_LIBRARY_PATH must exist.
-The error has the value, and rarely the variable's name. Where it is not an error that is known, but the value stands
-in it, this is possible: trying it without the variable shows it.
+The error has the value, and rarely the variable's name. If the error is not a known one and contains the value,
+this cause is possible: a run without the variable shows it.
 """
 
 from __future__ import annotations
@@ -12,10 +12,10 @@ import re
 
 from gpudiag.cause import Cause, Evidence, Match, Matches
 from gpudiag.causes.shared.variables import TYPES, errors
+from gpudiag.knowledge.log_lines import Log, text
 from gpudiag.knowledge.messages.settings import NO_PLUGGABLE_LIBRARY, THREAD_MODE_INVALID
-from gpudiag.log import Log, text
-from gpudiag.model import Stage, Sure
-from gpudiag.variables import SETTINGS, THREAD_MODE, THREAD_MODES, WITHHELD
+from gpudiag.knowledge.variables import SETTINGS, THREAD_MODE, THREAD_MODES, WITHHELD
+from gpudiag.model.diagnosis import Confidence, Stage
 
 CAUSE = Cause(
     fix=("{do}", "{instead}"),
@@ -41,7 +41,7 @@ _KNOWN = {
 _OF_OTHERS = ("CUDA_VISIBLE_DEVICES", "LD_LIBRARY_PATH", "PYTHONPATH", "TF_XLA_FLAGS", "XLA_FLAGS", TYPES)
 """Those that another rule understands."""
 _SAYS_LITTLE = re.compile(r"true|false|none|auto|[\d.:,-]*|.{0,2}", re.IGNORECASE)
-"""A value that may stand in an error by chance."""
+"""A value that an error may contain by chance."""
 
 
 def find(evidence: Evidence) -> Matches:
@@ -57,7 +57,7 @@ def find(evidence: Evidence) -> Matches:
             told.add(name)
             yield Match(
                 evidence=(f"{name}={value}", text(error)),
-                sure=Sure.PROVED if exact else Sure.POSSIBLE,
+                sure=Confidence.PROVED if exact else Confidence.POSSIBLE,
                 figures={
                     "name": name,
                     "value": value,
@@ -84,7 +84,7 @@ def find(evidence: Evidence) -> Matches:
 
 
 def _stands_in(name: str, value: str, error: str) -> bool:
-    """Return True where the error names the variable, or holds its value whole: that may be chance."""
+    """Return True if the error names the variable, or holds its value whole: that may be chance."""
     if name in _OF_OTHERS:
         return False
     if re.search(rf"\b{re.escape(name)}\b", error):

@@ -1,6 +1,6 @@
 """the CUDA driver starts and does not count its GPUs: {code}{meaning}
 
-After cuInit TensorFlow asks how many GPUs there are. That this fails, where starting the driver did not, is rare: a
+After cuInit TensorFlow asks how many GPUs there are. That this fails although the driver started is rare: a
 GPU that failed in between, or a library that stands between the program and the driver.
 """
 
@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from gpudiag.cause import Cause, Evidence, Matches
 from gpudiag.causes.shared.last_resort import CODES, FIX, failed
-from gpudiag.model import Stage
+from gpudiag.model.diagnosis import Stage
 
 CAUSE = Cause(
     fix=FIX,

@@ -10,10 +10,10 @@ from __future__ import annotations
 
 from gpudiag.cause import Cause, Evidence, Match, Matches
 from gpudiag.causes.shared.variables import TYPES, errors
+from gpudiag.knowledge.log_lines import Log
 from gpudiag.knowledge.messages.settings import NO_CPU_FACTORY
 from gpudiag.knowledge.messages.way import GPU_TYPE_DISABLED
-from gpudiag.log import Log
-from gpudiag.model import Stage
+from gpudiag.model.diagnosis import Stage
 
 CAUSE = Cause(
     fix=("{do}", f"export {TYPES}=CPU,GPU  # instead"),

@@ -2,7 +2,7 @@
 
 Windows's Task Manager, desktops and system monitors number all display adapters, and often show the integrated GPU as
 0 and NVIDIA's as 1. CUDA_VISIBLE_DEVICES and TensorFlow's /GPU:0 count NVIDIA's GPUs alone. TensorFlow never uses an
-integrated GPU of Intel or AMD: where that one seems busy, it draws the screen, and TensorFlow runs on the CPU.
+integrated GPU of Intel or AMD: if that one seems busy, it draws the screen, and TensorFlow runs on the CPU.
 """
 
 from __future__ import annotations
@@ -11,10 +11,10 @@ from typing import Any
 
 from gpudiag.cause import Cause, Match, Matches, Program
 from gpudiag.causes.shared.devices import MASK
-from gpudiag.hostfacts import Facts, Unknown
 from gpudiag.knowledge.messages.placement import DEVICE_NOT_SATISFIED, DEVICE_UNKNOWN
-from gpudiag.model import Stage, Sure
-from gpudiag.scope import apply_mask
+from gpudiag.model.diagnosis import Confidence, Stage
+from gpudiag.model.facts import Facts, Unknown
+from gpudiag.model.visibility import apply_mask
 
 CAUSE = Cause(
     fix=(
@@ -52,7 +52,7 @@ def find(facts: Facts, program: Program) -> Matches:
                         *others,
                         f"NVML reports {len(devices)} GPU(s), which TensorFlow counts from 0",
                     ),
-                    sure=Sure.LIKELY,
+                    sure=Confidence.LIKELY,
                     figures={
                         **figures,
                         "asked": f"/GPU:{number}",

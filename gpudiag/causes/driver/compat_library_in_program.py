@@ -10,7 +10,7 @@ from __future__ import annotations
 
 from gpudiag.cause import Cause, Match, Matches, Program
 from gpudiag.knowledge.messages.programs_and_drivers import COMPAT_REFUSED, TWO_VERSIONS
-from gpudiag.model import Sure
+from gpudiag.model.diagnosis import Confidence
 
 CAUSE = Cause(
     fix=(
@@ -26,4 +26,4 @@ CAUSE = Cause(
 
 def find(program: Program) -> Matches:
     if not program.first(TWO_VERSIONS) and (said := program.said(COMPAT_REFUSED)):
-        yield Match(said, Sure.LIKELY)
+        yield Match(said, Confidence.LIKELY)

@@ -3,7 +3,7 @@
 The package cuda-compat brings a newer libcuda.so.1 for an older kernel module. It works on data-centre GPUs, with
 certain older drivers, and nowhere else: on a GeForce, or with a driver that is newer than the package, cuInit fails.
 NVIDIA's images contain it in /usr/local/cuda/compat. CUDA_ERROR_COMPAT_NOT_SUPPORTED_ON_DEVICE says that much by
-itself; where several GPUs are there, one that is not supported is enough (CUDA_VISIBLE_DEVICES hides it).
+itself; if several GPUs are there, one that is not supported is enough (CUDA_VISIBLE_DEVICES hides it).
 """
 
 from __future__ import annotations
@@ -12,10 +12,10 @@ import re
 
 from gpudiag.cause import Cause, Evidence, Match, Matches
 from gpudiag.causes.shared.driver import COMPAT, not_the_drivers_own
-from gpudiag.causes.shared.machine import HOST_DRIVER
+from gpudiag.causes.shared.signs import Signs
 from gpudiag.causes.shared.steps import CuInitFailed
-from gpudiag.hostfacts import DriverFacts
-from gpudiag.model import Sure
+from gpudiag.model.diagnosis import Confidence
+from gpudiag.model.facts import DriverFacts
 
 CAUSE = Cause(
     fix=("{unset}",),
@@ -27,10 +27,11 @@ CAUSE = Cause(
 def find(evidence: Evidence, driver: DriverFacts, error: CuInitFailed) -> Matches:
     if not re.search("COMPAT_NOT_SUPPORTED|DRIVER_MISMATCH", error):
         return
-    folder, unset, change = not_the_drivers_own(evidence, COMPAT)
+    folder, unset, change = not_the_drivers_own(evidence.facts, COMPAT)
+    signs = Signs.of(evidence)
     taken = COMPAT in (driver.libcuda_path or "")
     # Error 804 is proof by itself, except that an upgrade of the driver without a restart ends in it, too.
-    if not taken and ("COMPAT_NOT_SUPPORTED" not in error or evidence.found(HOST_DRIVER, "version_mismatch")):
+    if not taken and ("COMPAT_NOT_SUPPORTED" not in error or (signs is not None and signs.two_versions)):
         return
     yield Match(
         evidence=(
@@ -45,6 +46,6 @@ def find(evidence: Evidence, driver: DriverFacts, error: CuInitFailed) -> Matche
             "module": driver.kernel_module or "(not known)",
             "unset": unset,
         },
-        sure=Sure.PROVED if taken or not folder else Sure.LIKELY,
+        sure=Confidence.PROVED if taken or not folder else Confidence.LIKELY,
         change=change,
     )

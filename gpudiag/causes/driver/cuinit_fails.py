@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from gpudiag.cause import Cause, Evidence, Matches
 from gpudiag.causes.shared.last_resort import CODES, FIX, failed
-from gpudiag.model import Stage
+from gpudiag.model.diagnosis import Stage
 
 CAUSE = Cause(
     fix=FIX,

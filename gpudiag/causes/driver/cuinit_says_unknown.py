@@ -10,7 +10,7 @@ from __future__ import annotations
 
 from gpudiag.cause import Cause, Match, Matches, Program
 from gpudiag.knowledge.messages.programs_and_drivers import CUINIT_UNKNOWN
-from gpudiag.model import Sure
+from gpudiag.model.diagnosis import Confidence
 
 CAUSE = Cause(
     fix=(
@@ -21,10 +21,17 @@ CAUSE = Cause(
     ),
     url="https://docs.nvidia.com/cuda/cuda-installation-guide-linux/",
     needs_gpu=False,
-    unless=("uvm_missing", "device_files_missing", "device_files_denied", "cuinit_fails"),
+    unless=(
+        "uvm_missing",
+        "device_files_missing",
+        "device_files_denied",
+        "cuinit_fails",
+        "uvm_device_fails",
+        "device_file_of_another_driver",
+    ),
 )
 
 
 def find(program: Program) -> Matches:
     if said := program.said(CUINIT_UNKNOWN):
-        yield Match(said, Sure.LIKELY)
+        yield Match(said, Confidence.LIKELY)

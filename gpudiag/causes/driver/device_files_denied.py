@@ -13,6 +13,7 @@ from gpudiag.causes.shared.device_files import NoAccess
 CAUSE = Cause(
     fix=("{allow}",),
     url="https://slurm.schedmd.com/gres.html",
+    unless=("device_files_kept_by_security_module", "device_files_kept_by_control_group"),
     shown={"allow": "systemctl show -p DeviceAllow -p DevicePolicy UNIT  # of the service or slice that this runs in"},
     views=(
         "host.driver.no_access",

@@ -2,7 +2,7 @@
 
 Programs reach a GPU through the files /dev/nvidia0, /dev/nvidiactl and /dev/nvidia-uvm. The X server or the helper
 nvidia-modprobe makes them, which must be installed and have its setuid bit; on a server without a desktop they are
-missing until then. cuInit answers "no CUDA-capable device is detected", and NVML "Driver Not Loaded" where
+missing until then. cuInit answers "no CUDA-capable device is detected", and NVML "Driver Not Loaded" if
 /dev/nvidiactl is missing, though the module is loaded.
 """
 
@@ -10,7 +10,7 @@ from __future__ import annotations
 
 from gpudiag.cause import Cause, Matches
 from gpudiag.causes.shared.device_files import DRIVER_DOCUMENT, NoDevice
-from gpudiag.model import Sure
+from gpudiag.model.diagnosis import Confidence
 
 CAUSE = Cause(
     fix=(
@@ -19,9 +19,10 @@ CAUSE = Cause(
     ),
     url=f"{DRIVER_DOCUMENT}faq.html",
     views=("host.driver.nvml_failed",),
+    unless=("no_memory_region", "kernel_module_of_wrong_kind"),
 )
 
 
 def find(gpu: NoDevice) -> Matches:
     if gpu.missing and (gpu.nodes.pci_gpus or gpu.nvml.devices):
-        yield gpu.match(Sure.PROVED)
+        yield gpu.match(Confidence.PROVED)

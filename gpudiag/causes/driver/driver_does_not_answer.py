@@ -12,23 +12,29 @@ import re
 
 from gpudiag.cause import Cause, Matches
 from gpudiag.causes.shared.device_files import DRIVER_DOCUMENT, NoDevice
-from gpudiag.model import Sure
+from gpudiag.model.diagnosis import Confidence
 
 CAUSE = Cause(
     fix=(
         "ls -l /dev/nvidia*; grep nvidia /proc/devices  # the numbers must be the same",
         "sudo dmesg | grep -i -e nvrm -e xid",
         "sudo nvidia-modprobe -c 0 -u  # gives the files the module's numbers",
-        "sudo reboot  # where that does not help",
+        "sudo reboot  # if that does not help",
     ),
     url=f"{DRIVER_DOCUMENT}faq.html",
     views=("host.driver.nvml_failed",),
+    unless=(
+        "no_memory_region",
+        "kernel_module_of_wrong_kind",
+        "device_files_kept_by_control_group",
+        "device_files_kept_by_security_module",
+    ),
 )
 _OF_OTHERS = re.compile("Shared Library Not Found|version mismatch|Insufficient Permissions|lost")
-"""What NVML says where another cause tells why."""
+"""What NVML says if another cause says why."""
 
 
 def find(gpu: NoDevice) -> Matches:
     error = gpu.nvml.error
     if gpu.with_all_files and not gpu.nvml.devices and error is not None and not _OF_OTHERS.search(error):
-        yield gpu.match(Sure.POSSIBLE)
+        yield gpu.match(Confidence.POSSIBLE)

@@ -10,9 +10,9 @@ from __future__ import annotations
 
 from gpudiag.cause import Cause, Matches
 from gpudiag.causes.shared.device_files import NoDevice
-from gpudiag.hostfacts import Facts
-from gpudiag.model import Sure
-from gpudiag.scope import mask_in_force
+from gpudiag.model.diagnosis import Confidence
+from gpudiag.model.facts import Facts
+from gpudiag.model.visibility import mask_in_force
 
 CAUSE = Cause(
     fix=(
@@ -21,10 +21,17 @@ CAUSE = Cause(
         "sudo reboot",
     ),
     url="https://docs.nvidia.com/deploy/xid-errors/index.html",
+    unless=(
+        "vgpu_type_without_cuda",
+        "uvm_device_fails",
+        "device_file_of_another_driver",
+        "device_files_kept_by_control_group",
+        "device_files_kept_by_security_module",
+    ),
 )
 
 
 def find(gpu: NoDevice, facts: Facts) -> Matches:
     visible = mask_in_force(facts).devices
     if gpu.with_all_files and any(one.mig_mode != "enabled" or one.mig_uuids for one in visible):
-        yield gpu.match(Sure.POSSIBLE)
+        yield gpu.match(Confidence.POSSIBLE)

@@ -18,7 +18,7 @@ CAUSE = Cause(
     ),
     url="https://docs.nvidia.com/deploy/cuda-compatibility/",
     shown={"hold": "# so that it does not come again, keep unattended upgrades from the driver's packages"},
-    views=("host.driver.version_mismatch",),
+    finding="host.driver.version_mismatch",
 )
 
 

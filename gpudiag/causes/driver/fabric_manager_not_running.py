@@ -15,9 +15,9 @@ from gpudiag.cause import Cause, Evidence, Match, Matches
 from gpudiag.causes.shared.driver import IN_PACKAGE
 from gpudiag.causes.shared.machine import container, parts, uses_apt
 from gpudiag.causes.shared.steps import cuinit_error
+from gpudiag.knowledge.log_lines import Log
 from gpudiag.knowledge.messages.way import SYSTEM_NOT_READY
-from gpudiag.log import Log
-from gpudiag.model import Sure
+from gpudiag.model.diagnosis import Confidence
 
 CAUSE = Cause(
     fix=(
@@ -33,14 +33,15 @@ CAUSE = Cause(
         "cc": "",
         "must": "nvidia-smi -q | grep -A 2 Fabric  # must say: Completed, Success",
     },
+    unless=("confidential_gpus_not_ready", "fabric_not_ready"),
 )
 _JOINED = re.compile(r"SXM|HBM3|H200|\bG?B[23]00|HGX|DGX")
 """In the names of GPUs that NVSwitch joins, though four of them can do without one."""
 
 
 def find(evidence: Evidence) -> Matches:
-    known = parts(evidence)
-    said = [event.line for event in Log((cuinit_error(evidence), *evidence.lines)).all(SYSTEM_NOT_READY)]
+    known = parts(evidence.facts)
+    said = [event.line for event in Log((cuinit_error(evidence.listing), *evidence.lines)).all(SYSTEM_NOT_READY)]
     if known is None or not said:
         return
     driver, _, nodes = known
@@ -49,15 +50,15 @@ def find(evidence: Evidence) -> Matches:
     of_package = IN_PACKAGE.match(version)
     switches = [node.path for node in nodes.nodes if node.path.startswith("/dev/nvidia-nvswitch")]
     joined = any(_JOINED.search(device.name) for device in evidence.facts.nvml_devices)
-    sure = Sure.PROVED if switches else Sure.LIKELY if joined else Sure.POSSIBLE
+    sure = Confidence.PROVED if switches else Confidence.LIKELY if joined else Confidence.POSSIBLE
     do = (
         f"sudo apt install 'nvidia-fabricmanager-{module.partition('.')[0]}={module}*'"
-        if uses_apt(evidence)
+        if uses_apt(evidence.facts)
         else f"sudo dnf install nvidia-fabric-manager-{module}"
     )
-    if container(evidence):
+    if container(evidence.facts):
         state, do = "cannot be seen from inside this container", f"{do}  # on the host"
-        sure = Sure.LIKELY if switches or joined else Sure.POSSIBLE
+        sure = Confidence.LIKELY if switches or joined else Confidence.POSSIBLE
     elif of_package and of_package[1] != module:
         state = f"is of version {of_package[1]}, and the driver of version {module}"
     elif driver.fabric_manager == "absent":
@@ -65,7 +66,7 @@ def find(evidence: Evidence) -> Matches:
     elif driver.fabric_manager == "stopped":
         state, do = "is installed and does not run", "sudo journalctl -u nvidia-fabricmanager -e  # why it stopped"
     else:
-        state, sure = "runs, and has not made the GPUs ready", Sure.POSSIBLE
+        state, sure = "runs, and has not made the GPUs ready", Confidence.POSSIBLE
         do = "sudo journalctl -u nvidia-fabricmanager -e; sudo systemctl restart nvidia-fabricmanager"
     yield Match(
         evidence=(
@@ -78,7 +79,7 @@ def find(evidence: Evidence) -> Matches:
             "waited": f"NVIDIA's Fabric Manager, which {state}"
             if switches or joined
             else "a service of the driver, and no NVSwitch is seen whose Fabric Manager that would be",
-            "cc": "sudo nvidia-smi conf-compute -srs 1  # where nvidia-smi conf-compute -f says: CC status: ON"
+            "cc": "sudo nvidia-smi conf-compute -srs 1  # if nvidia-smi conf-compute -f says: CC status: ON"
             if not switches
             else "",
             "do": do

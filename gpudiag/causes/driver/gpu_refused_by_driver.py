@@ -7,9 +7,12 @@ slot ("RmInitAdapter failed"), or the firmware gave it no address space.
 
 from __future__ import annotations
 
-from gpudiag.cause import Cause, Matches
+from dataclasses import replace
+
+from gpudiag.cause import Cause, Evidence, Matches
 from gpudiag.causes.shared.device_files import DRIVER_DOCUMENT, NoDevice
-from gpudiag.model import Sure
+from gpudiag.causes.shared.gpu_state import kernel_lines, meaning, opened
+from gpudiag.model.diagnosis import Confidence
 
 CAUSE = Cause(
     fix=(
@@ -18,9 +21,18 @@ CAUSE = Cause(
         '# "requires legacy driver", "not supported by the driver": install the release that it names',
     ),
     url=f"{DRIVER_DOCUMENT}supportedchips.html",
+    unless=(
+        "kernel_module_of_wrong_kind",
+        "no_memory_region",
+        "gpu_switched_off",
+        "device_files_kept_by_control_group",
+        "device_files_kept_by_security_module",
+    ),
 )
 
 
-def find(gpu: NoDevice) -> Matches:
+def find(gpu: NoDevice, evidence: Evidence) -> Matches:
     if gpu.with_all_files and not gpu.nvml.devices and gpu.nvml.error is None and gpu.nodes.pci_gpus:
-        yield gpu.match(Sure.LIKELY)
+        found = gpu.match(Confidence.LIKELY)
+        tried = [f"open {one.path}: {meaning(one.error)}" for one in opened(evidence) if one.error]
+        yield replace(found, evidence=(*found.evidence, *tried, *kernel_lines(evidence, "NVRM")))

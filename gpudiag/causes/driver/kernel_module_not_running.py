@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from gpudiag.cause import Cause, Match, Matches, Program
 from gpudiag.knowledge.messages.programs_and_drivers import MODULE_SILENT, MODULE_UNSIGNED
-from gpudiag.model import Sure
+from gpudiag.model.diagnosis import Confidence
 
 CAUSE = Cause(
     fix=("{first}", "{second}", "{third}"),
@@ -48,7 +48,7 @@ def find(program: Program) -> Matches:
     elif said := program.said(MODULE_SILENT):
         yield Match(
             said,
-            Sure.LIKELY,
+            Confidence.LIKELY,
             {
                 "why": "it is not loaded, not built for this kernel, or refused",
                 "first": "sudo modprobe nvidia; sudo dmesg | grep -i -e nvidia -e nvrm | tail  # says why",

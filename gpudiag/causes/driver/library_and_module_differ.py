@@ -1,7 +1,7 @@
 """the driver's library and its kernel module are of different versions where the program ran: {versions}
 
 An upgrade of the driver's packages, most often an unattended one, replaces the libraries at once and the kernel
-module at the next start. In a container it is the image that has libraries of a driver of its own, or the container
+module at the next start. In a container the image has the libraries of another driver, or the container
 was started before the host's driver was upgraded.
 """
 
@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from gpudiag.cause import Cause, Match, Matches, Program
 from gpudiag.knowledge.messages.programs_and_drivers import NVML_LIBRARY_VERSION, TWO_VERSIONS
-from gpudiag.origin import Origin
+from gpudiag.knowledge.origin import Origin
 
 CAUSE = Cause(
     fix=("{first}", "{second}", "{third}"),

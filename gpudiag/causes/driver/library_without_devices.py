@@ -14,12 +14,13 @@ CAUSE = Cause(
     fix=(
         "{start}",
         "# by hand, all of them: --device /dev/nvidiactl --device /dev/nvidia-uvm --device /dev/nvidia0",
-        "sudo nvidia-modprobe -u -c=0  # on the host, where it lacks it, too",
+        "sudo nvidia-modprobe -u -c=0  # on the host, if it lacks it, too",
     ),
     url=TOOLKIT,
     shown={
         "start": "docker run --gpus all IMAGE   # compose: deploy.resources.reservations.devices, capabilities: [gpu]"
     },
+    unless=("device_files_kept_by_control_group",),
 )
 
 

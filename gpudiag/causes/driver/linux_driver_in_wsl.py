@@ -1,4 +1,4 @@
-"""a Linux driver is installed in this WSL distribution and stands in for Windows's own ({library})
+"""a Linux driver is installed in this WSL distribution and is used in place of that of Windows ({library})
 
 Under WSL the driver is the one of Windows, and its libraries appear in /usr/lib/wsl/lib. The packages cuda,
 cuda-drivers and nvidia-driver bring a driver for Linux that has no kernel module there, and its libcuda.so.1 is found
@@ -10,7 +10,7 @@ from __future__ import annotations
 
 from gpudiag.cause import Cause, Matches
 from gpudiag.causes.shared.wsl import URL, Wsl
-from gpudiag.model import Sure
+from gpudiag.model.diagnosis import Confidence
 
 CAUSE = Cause(
     fix=("{remove}", "sudo ldconfig", "export LD_LIBRARY_PATH={path}  # until then"),
@@ -23,4 +23,4 @@ CAUSE = Cause(
 
 def find(wsl: Wsl) -> Matches:
     if wsl.has_folder and not wsl.uses_folder and (wsl.driver.packages or wsl.driver.libcuda_path is not None):
-        yield wsl.match(Sure.PROVED, put_first=True)
+        yield wsl.match(Confidence.PROVED, put_first=True)

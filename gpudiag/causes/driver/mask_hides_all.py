@@ -9,21 +9,24 @@ scheduler that gave the job no GPU.
 from __future__ import annotations
 
 from gpudiag.cause import Cause, Match, Matches
-from gpudiag.causes.shared.visibility import MASK, PROGRAMMING_GUIDE, hidden_by_slurm
-from gpudiag.hostfacts import Facts
-from gpudiag.scope import apply_mask
+from gpudiag.causes.shared.visibility import MASK, PROGRAMMING_GUIDE
+from gpudiag.model.facts import Facts
+from gpudiag.model.report import Severity
+from gpudiag.model.visibility import apply_mask
 
 CAUSE = Cause(
+    severity=Severity.WARNING,
     fix=("unset CUDA_VISIBLE_DEVICES", "export CUDA_VISIBLE_DEVICES={uuid}  # or: chooses one"),
     url=PROGRAMMING_GUIDE,
-    views=("host.environment.all_hidden",),
+    unless=("ray_gave_no_gpu", "slurm_gave_no_gpu"),
+    finding="host.environment.all_hidden",
 )
 
 
 def find(facts: Facts) -> Matches:
     value = facts.variables.get(MASK)
     devices = facts.nvml_devices
-    if value is None or not devices or hidden_by_slurm(facts):
+    if value is None or not devices:
         return
     mask = apply_mask(value, devices)
     if mask.devices:

@@ -9,9 +9,9 @@ from __future__ import annotations
 
 from gpudiag.cause import Cause, Evidence, Match, Matches
 from gpudiag.causes.shared.visibility import MIG_GUIDE
-from gpudiag.hostfacts import NvmlDevice
-from gpudiag.model import Stage
-from gpudiag.scope import gpus_in_scope
+from gpudiag.model.diagnosis import Stage
+from gpudiag.model.facts import Facts, NvmlDevice
+from gpudiag.model.visibility import gpus_in_scope
 
 CAUSE = Cause(
     fix=(
@@ -23,13 +23,13 @@ CAUSE = Cause(
 )
 
 
-def _in_scope(evidence: Evidence) -> list[NvmlDevice]:
-    chosen = {gpu.pci_bus_id for gpu in gpus_in_scope(evidence.facts)}
-    return [device for device in evidence.facts.nvml_devices if device.pci_bus_id in chosen]
+def _in_scope(facts: Facts) -> list[NvmlDevice]:
+    chosen = {gpu.pci_bus_id for gpu in gpus_in_scope(facts)}
+    return [device for device in facts.nvml_devices if device.pci_bus_id in chosen]
 
 
 def find(evidence: Evidence) -> Matches:
-    devices = _in_scope(evidence)
+    devices = _in_scope(evidence.facts)
     empty = [device for device in devices if device.mig_mode == "enabled" and not device.mig_uuids]
     listed = evidence.trace.listed if evidence.trace else len(devices) - len(empty)
     if empty and listed < len(devices):

@@ -1,6 +1,6 @@
 """NVIDIA's kernel module was not built for the running kernel {kernel}
 
-The module must be built for each kernel. After an update of the kernel that fails, or is not done, where the kernel's
+The module must be built for each kernel. After an update of the kernel that fails, or is not done, if the kernel's
 headers are not installed or the driver is too old for the new kernel; the machine then starts without the module. The
 driver's libraries are still there, so that everything looks installed.
 """
@@ -22,5 +22,5 @@ CAUSE = Cause(
 
 def find(gpu: GpuWithoutModule) -> Matches:
     if gpu.driver.module_installed is False:
-        kernel = operating_system(gpu.evidence)[1]
+        kernel = operating_system(gpu.evidence.facts)[1]
         yield gpu.match(f"/lib/modules/{kernel}/modules.dep lists no module nvidia")

@@ -14,7 +14,7 @@ from gpudiag.causes.shared.machine import INSTALLATION
 CAUSE = Cause(
     fix=(
         "sudo modprobe nvidia",
-        "sudo dmesg | grep -i -e nvrm -e nvidia  # where that fails",
+        "sudo dmesg | grep -i -e nvrm -e nvidia  # if that fails",
         "grep -rn nvidia /etc/modprobe.d  # a line 'blacklist nvidia' forbids it",
     ),
     url=INSTALLATION,

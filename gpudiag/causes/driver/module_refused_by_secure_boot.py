@@ -1,7 +1,7 @@
 """Secure Boot is on and NVIDIA's kernel module, which is installed, is not loaded
 
 Under Secure Boot the kernel loads only modules that are signed with a key it knows. A module that was built on this
-machine is signed with a key of its own, which somebody must enrol in the firmware, at the blue screen of the next
+machine is signed with its own key, which somebody must enrol in the firmware, at the blue screen of the next
 start. `sudo dmesg` then says "Loading of module with unavailable key is rejected", and modprobe "Key was rejected by
 service".
 """
@@ -10,7 +10,7 @@ from __future__ import annotations
 
 from gpudiag.cause import Cause, Matches
 from gpudiag.causes.shared.kernel_module import BEFORE, GpuWithoutModule
-from gpudiag.model import Sure
+from gpudiag.model.diagnosis import Confidence
 
 CAUSE = Cause(
     fix=(
@@ -27,4 +27,4 @@ CAUSE = Cause(
 
 def find(gpu: GpuWithoutModule) -> Matches:
     if gpu.driver.module_installed and gpu.driver.secure_boot:
-        yield gpu.match("UEFI variable SecureBoot: on; the module was built", Sure.LIKELY)
+        yield gpu.match("UEFI variable SecureBoot: on; the module was built", Confidence.LIKELY)

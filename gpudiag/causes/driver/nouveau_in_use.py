@@ -1,7 +1,7 @@
 """the kernel drives GPU {pci} with nouveau instead of NVIDIA's module
 
 nouveau, the free driver, cannot run CUDA, and while it holds the GPU NVIDIA's module cannot be loaded. The driver's
-packages normally forbid nouveau, and an installation by hand, a boot image that was not made anew or a kernel update
+packages normally forbid nouveau, and an installation by hand, an old boot image or a kernel update
 can leave it in use. cuInit then answers "no CUDA-capable device is detected".
 """
 

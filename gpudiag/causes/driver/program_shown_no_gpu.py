@@ -9,8 +9,8 @@ from __future__ import annotations
 from gpudiag.cause import Cause, LogAlone, Match, Matches
 from gpudiag.knowledge.messages.program import MASK_PRINTED
 from gpudiag.knowledge.messages.programs_and_drivers import MASK_IN_CODE, NO_CUDA_DEVICE, NO_DEVICE_FILE, NO_LIBCUDA
-from gpudiag.model import Sure
-from gpudiag.origin import Origin
+from gpudiag.knowledge.origin import Origin
+from gpudiag.model.diagnosis import Confidence
 
 CAUSE = Cause(
     fix=("{first}", "{second}", "nvidia-smi -L  # lists none: the job or the container was given no GPU"),
@@ -33,7 +33,7 @@ def find(program: LogAlone, origin: Origin) -> Matches:
     if program.first(NO_DEVICE_FILE):
         yield Match(
             said,
-            Sure.LIKELY,
+            Confidence.LIKELY,
             {"why": "there is no device file /dev/nvidia0", "first": given, "second": "sudo nvidia-modprobe -c 0 -u"},
         )
         return
@@ -45,7 +45,7 @@ def find(program: LogAlone, origin: Origin) -> Matches:
     look = 'grep -rn CUDA_VISIBLE_DEVICES *.py; echo "$CUDA_VISIBLE_DEVICES"'
     yield Match(
         program.said(NO_CUDA_DEVICE, MASK_PRINTED, MASK_IN_CODE, most=3),
-        Sure.LIKELY,
+        Confidence.LIKELY,
         {
             "why": why,
             "first": f'{look}  # set it to a GPU that nvidia-smi -L lists, such as "0", or unset it',

@@ -11,9 +11,9 @@ from __future__ import annotations
 
 from gpudiag.cause import Cause, Evidence, Match, Matches
 from gpudiag.causes.shared.visibility import MASK, SLURM_GPUS, hidden_by_slurm, slurm_job
-from gpudiag.hostfacts import Unknown
 from gpudiag.knowledge.messages.program import SLURM_HIDES
-from gpudiag.model import Sure
+from gpudiag.model.diagnosis import Confidence
+from gpudiag.model.facts import Unknown
 
 CAUSE = Cause(
     fix=(
@@ -27,7 +27,7 @@ CAUSE = Cause(
 
 
 def _kept_from_the_job(evidence: Evidence) -> bool:
-    """Return True where the node has GPUs, and control groups keep them from this job: NVML works, and counts none."""
+    """Return True if the node has GPUs, and control groups keep them from this job: NVML works, and counts none."""
     nvml, nodes = evidence.facts.nvml, evidence.facts.device_nodes
     if isinstance(nvml, Unknown) or isinstance(nodes, Unknown) or (evidence.trace and evidence.trace.listed):
         return False
@@ -52,6 +52,6 @@ def find(evidence: Evidence) -> Matches:
     ]
     yield Match(
         evidence=tuple(filter(None, seen)),
-        sure=Sure.PROVED if masked else Sure.LIKELY,
+        sure=Confidence.PROVED if masked else Confidence.LIKELY,
         figures={"what": "job step" if of_job else "job", "job": f" {job}" if job else ""},
     )

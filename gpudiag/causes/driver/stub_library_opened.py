@@ -1,16 +1,16 @@
 """libcuda.so.1 is the stub of the CUDA toolkit{where} instead of the driver's library
 
-The toolkit has a libcuda.so in its folder stubs, for linking on machines without a driver. Where that folder is in
+The toolkit has a libcuda.so in its folder stubs, for linking on machines without a driver. If that folder is in
 LD_LIBRARY_PATH or in the loader's configuration, or a Dockerfile linked libcuda.so.1 to the stub, programs open it,
 and cuInit says CUDA_ERROR_STUB_LIBRARY. The driver itself can be in order: nvidia-smi works.
 """
 
 from __future__ import annotations
 
-from gpudiag.cause import Cause, Evidence, Match, Matches
+from gpudiag.cause import Cause, Match, Matches
 from gpudiag.causes.shared.driver import not_the_drivers_own
 from gpudiag.causes.shared.steps import CuInitFailed
-from gpudiag.hostfacts import Unknown
+from gpudiag.model.facts import Facts, Unknown
 
 CAUSE = Cause(
     fix=("{unset}",),
@@ -22,11 +22,11 @@ _STUBS = "/stubs"
 """Part of the folder of the CUDA toolkit whose libraries are for linking alone."""
 
 
-def find(evidence: Evidence, error: CuInitFailed) -> Matches:
-    driver = evidence.facts.driver
+def find(facts: Facts, error: CuInitFailed) -> Matches:
+    driver = facts.driver
     if "STUB_LIBRARY" not in error:
         return
-    folder, unset, change = not_the_drivers_own(evidence, _STUBS)
+    folder, unset, change = not_the_drivers_own(facts, _STUBS)
     path = None if isinstance(driver, Unknown) else driver.libcuda_path
     yield Match(
         evidence=(f"libcuda.so.1 is {path or 'not known'}", f"cuInit: {error}"),

@@ -10,7 +10,7 @@ from __future__ import annotations
 from gpudiag.cause import Cause, Evidence, Match, Matches
 from gpudiag.causes.shared.containers import CONTROL, UNIFIED_MEMORY, InContainer
 from gpudiag.causes.shared.steps import CuInitFailed
-from gpudiag.hostfacts import DeviceNodeFacts
+from gpudiag.model.facts import DeviceNodeFacts
 
 CAUSE = Cause(
     fix=("sudo nvidia-modprobe -u -c=0", "sudo systemctl enable --now nvidia-persistenced   # at every boot"),

@@ -1,7 +1,7 @@
 """the CUDA driver library of Windows is found in this distribution, and it fails
 
 The library in /usr/lib/wsl/lib belongs to Windows's driver. It fails after an update of that driver until WSL is
-started anew, where driver, Windows and WSL are of very different age, and where the GPU is switched off or failing in
+started again, if driver, Windows and WSL are of very different age, and if the GPU is switched off or failing in
 Windows.
 """
 
@@ -9,8 +9,8 @@ from __future__ import annotations
 
 from gpudiag.cause import Cause, Matches, Variables
 from gpudiag.causes.shared.wsl import URL, Wsl
-from gpudiag.model import Sure
-from gpudiag.scope import apply_mask
+from gpudiag.model.diagnosis import Confidence
+from gpudiag.model.visibility import apply_mask
 
 CAUSE = Cause(
     fix=(
@@ -24,4 +24,4 @@ CAUSE = Cause(
 def find(wsl: Wsl, variables: Variables) -> Matches:
     mask = variables.get("CUDA_VISIBLE_DEVICES")
     if wsl.has_folder and wsl.uses_folder and (mask is None or apply_mask(mask, wsl.nvml.devices).devices):
-        yield wsl.match(Sure.LIKELY)
+        yield wsl.match(Confidence.LIKELY)

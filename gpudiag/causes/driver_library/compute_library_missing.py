@@ -9,10 +9,11 @@ from __future__ import annotations
 
 from pathlib import PurePath
 
-from gpudiag.cause import Cause, Evidence, Match, Matches
+from gpudiag.cause import Cause, Match, Matches
 from gpudiag.causes.shared.libraries import COMPUTE, cure_of_the_driver, good_copy, put_first, seen
 from gpudiag.causes.shared.machine import INSTALLATION, container
-from gpudiag.hostfacts import Unknown
+from gpudiag.causes.shared.signs import Signs
+from gpudiag.model.facts import Facts
 
 CAUSE = Cause(
     fix=("{cure}",),
@@ -20,17 +21,17 @@ CAUSE = Cause(
     needs_gpu=False,
     shown={"cure": "sudo apt-get install libcuda1"},
     views=("host.driver.no_libcuda",),
+    unless=("vgpu_host",),
 )
 
 
-def find(evidence: Evidence) -> Matches:
-    facts, one = evidence.facts, evidence.facts.library(COMPUTE)
-    driver = facts.driver
-    if isinstance(driver, Unknown) or not evidence.found("host.driver", "no_libcuda"):
+def find(facts: Facts, signs: Signs) -> Matches:
+    facts, driver, one = signs.facts, signs.driver, signs.facts.library(COMPUTE)
+    if not signs.no_libcuda:
         return
     runs = driver.kernel_module is not None or bool(facts.nvml_devices)
-    if not runs or container(evidence) or (one is not None and one.instead is not None):
-        return  # not loaded, given to a container, or hidden: each is told by another rule
+    if not runs or container(facts) or (one is not None and one.instead is not None):
+        return  # not loaded, given to a container, or hidden: each is another cause
     copy = good_copy(one) if one else None
     where = f"is in {PurePath(copy.path).parent}, where the loader does not look" if copy else "is not here"
     if copy is None and one is not None and one.path is not None:
@@ -45,5 +46,5 @@ def find(evidence: Evidence) -> Matches:
             "cure": cure_of_the_driver(facts, COMPUTE, copy),
             "where": where,
         },
-        change=put_first(evidence, [str(PurePath(copy.path).parent)]) if copy else None,
+        change=put_first(facts, [str(PurePath(copy.path).parent)]) if copy else None,
     )

@@ -2,19 +2,21 @@
 
 GPUs and the driver's libraries are on the host; the NVIDIA Container Toolkit puts them into a container, and only
 when it is asked to. Without that TensorFlow finds no libcuda.so.1 and says "failed call to cuInit: UNKNOWN ERROR
-(303)", or, where a driver was installed in the image, that there is no CUDA-capable device. Docker: --gpus all.
+(303)", or, if a driver was installed in the image, that there is no CUDA-capable device. Docker: --gpus all.
 Podman: --device nvidia.com/gpu=all. Apptainer: --nv. NVIDIA_VISIBLE_DEVICES=all, which images set, asks for nothing
 by itself, unless nvidia is the default runtime; void or none gives no GPU whatever else is asked for. A driver
-installed in the image does not help, and harms where the host has another version. On a host without an NVIDIA GPU
-there is nothing to mend.
+installed in the image does not help, and harms if the host has another version. On a host without an NVIDIA GPU
+there is nothing to fix.
 """
 
 from __future__ import annotations
 
 from gpudiag.cause import Cause, Matches
 from gpudiag.causes.shared.containers import TOOLKIT, VISIBLE, WithoutGpu
+from gpudiag.model.report import Severity
 
 CAUSE = Cause(
+    severity=Severity.WARNING,
     fix=(
         "{start}",
         "# on the host nvidia-smi and the NVIDIA Container Toolkit must work; install no driver in the image",
@@ -24,7 +26,7 @@ CAUSE = Cause(
     shown={
         "start": "docker run --gpus all IMAGE   # compose: deploy.resources.reservations.devices, capabilities: [gpu]"
     },
-    views=("host.driver.not_given",),
+    finding="host.driver.not_given",
 )
 
 

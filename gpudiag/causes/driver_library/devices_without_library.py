@@ -2,7 +2,7 @@
 
 A GPU in a container needs the host's device files and the host's driver libraries, of the same version as its kernel
 module. Mounting /dev/nvidia0 by hand brings the first alone; so does Apptainer, which shows the host's /dev and
-brings the libraries with --nv, and the NVIDIA Container Toolkit where NVIDIA_DRIVER_CAPABILITIES leaves compute out.
+brings the libraries with --nv, and the NVIDIA Container Toolkit if NVIDIA_DRIVER_CAPABILITIES leaves compute out.
 TensorFlow says "failed call to cuInit: UNKNOWN ERROR (303)".
 """
 
@@ -10,7 +10,7 @@ from __future__ import annotations
 
 from gpudiag.cause import Cause, Match, Matches
 from gpudiag.causes.shared.containers import TOOLKIT, InContainer
-from gpudiag.hostfacts import DriverFacts, Facts
+from gpudiag.model.facts import DriverFacts, Facts
 
 CAUSE = Cause(
     fix=(

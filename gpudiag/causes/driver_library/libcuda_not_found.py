@@ -9,8 +9,8 @@ from __future__ import annotations
 
 from gpudiag.cause import Cause, LogAlone, Match, Matches
 from gpudiag.knowledge.messages.programs_and_drivers import NO_LIBCUDA
-from gpudiag.model import Sure
-from gpudiag.origin import Origin
+from gpudiag.knowledge.origin import Origin
+from gpudiag.model.diagnosis import Confidence
 
 CAUSE = Cause(
     fix=("{first}", "{second}", "# nothing, if that machine has no NVIDIA GPU: TensorFlow uses the CPU"),
@@ -34,7 +34,7 @@ def find(program: LogAlone, origin: Origin) -> Matches:
     )
     yield Match(
         program.said(NO_LIBCUDA),
-        Sure.LIKELY,
+        Confidence.LIKELY,
         {
             "name": "nvcuda.dll" if origin.windows else "libcuda.so.1",
             "first": first,

@@ -1,7 +1,7 @@
 """this pod was given no GPU: it asks for none, or its runtime class cannot give one
 
 Kubernetes gives a container exactly the nvidia.com/gpu that its limits name; without that line NVIDIA's runtime
-passes none in (NVIDIA_VISIBLE_DEVICES is then void, none or unset), also on a node full of GPUs. Where the line is
+passes none in (NVIDIA_VISIBLE_DEVICES is then void, none or unset), also on a node full of GPUs. If the line is
 there and no device comes, the container runs under another runtime: the runtime class nvidia is missing, or nvidia is
 not the default runtime of the node. TensorFlow says "failed call to cuInit", with 303 or "no CUDA-capable device", as
 it does without any GPU.
@@ -11,16 +11,18 @@ from __future__ import annotations
 
 from gpudiag.cause import Cause, Matches
 from gpudiag.causes.shared.containers import PODS, WithoutGpu
+from gpudiag.model.report import Severity
 
 CAUSE = Cause(
+    severity=Severity.WARNING,
     fix=(
         "resources: {{limits: {{nvidia.com/gpu: 1}}}}   # in the container's part of the pod",
-        "runtimeClassName: nvidia   # in the pod's spec, where nvidia is not the node's default runtime",
+        "runtimeClassName: nvidia   # in the pod's spec, if nvidia is not the node's default runtime",
         "kubectl describe node NODE | grep nvidia.com/gpu   # 0 or nothing: the device plugin does not run there",
     ),
     url=PODS,
     needs_gpu=False,
-    views=("host.driver.not_given",),
+    finding="host.driver.not_given",
 )
 
 

@@ -1,7 +1,7 @@
 """Windows has NVIDIA's driver, and /usr/lib/wsl/lib of this distribution lacks libcuda.so.1
 
 WSL 2 shows the libraries of Windows's driver in /usr/lib/wsl/lib when it starts. They are missing after an update of
-the driver until WSL is started anew, with a driver older than 470, with an old WSL, or where somebody wrote into that
+the driver until WSL is started again, with a driver older than 470, with an old WSL, or if somebody wrote into that
 folder. There is no /dev/nvidia0 under WSL: that is as it should be.
 """
 
@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from gpudiag.cause import Cause, Matches
 from gpudiag.causes.shared.wsl import URL, Wsl
-from gpudiag.model import Sure
+from gpudiag.model.diagnosis import Confidence
 
 CAUSE = Cause(
     fix=(
@@ -23,4 +23,4 @@ CAUSE = Cause(
 
 def find(wsl: Wsl) -> Matches:
     if wsl.has_device and not wsl.has_folder:
-        yield wsl.match(Sure.PROVED)
+        yield wsl.match(Confidence.PROVED)

@@ -1,7 +1,7 @@
 """Windows's CUDA driver library is in /usr/lib/wsl/lib, where the loader of this distribution does not look
 
 Under WSL 2 the driver is the one of Windows, and its libraries appear in /usr/lib/wsl/lib. A file of
-/etc/ld.so.conf.d names that folder; where it was lost (a distribution that was imported or upgraded, a Docker image
+/etc/ld.so.conf.d names that folder; if it was lost (a distribution that was imported or upgraded, a Docker image
 turned into one, automount off), libcuda.so.1 is not found. There is no /dev/nvidia0 under WSL: that is as it should
 be. Do not install a Linux driver.
 """
@@ -10,7 +10,7 @@ from __future__ import annotations
 
 from gpudiag.cause import Cause, Matches
 from gpudiag.causes.shared.wsl import FOLDER, URL, Wsl
-from gpudiag.model import Sure
+from gpudiag.model.diagnosis import Confidence
 
 CAUSE = Cause(
     fix=(
@@ -25,4 +25,4 @@ CAUSE = Cause(
 
 def find(wsl: Wsl) -> Matches:
     if wsl.has_folder and wsl.driver.libcuda_path is None:
-        yield wsl.match(Sure.PROVED, put_first=True)
+        yield wsl.match(Confidence.PROVED, put_first=True)

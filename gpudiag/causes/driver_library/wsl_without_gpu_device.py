@@ -1,14 +1,14 @@
 """this WSL ({kernel}) has no /dev/dxg, and so no GPU: it is WSL 1, or its GPU support is off
 
 Only WSL 2 gives a distribution access to the GPU, through /dev/dxg; WSL 1 never does. Under WSL 2 the file is missing
-where .wslconfig has gpuSupport=false, or with a Windows older than 21H2.
+if .wslconfig has gpuSupport=false, or with a Windows older than 21H2.
 """
 
 from __future__ import annotations
 
 from gpudiag.cause import Cause, Matches
 from gpudiag.causes.shared.wsl import Wsl
-from gpudiag.model import Sure
+from gpudiag.model.diagnosis import Confidence
 
 CAUSE = Cause(
     fix=(
@@ -22,4 +22,4 @@ CAUSE = Cause(
 
 def find(wsl: Wsl) -> Matches:
     if not wsl.has_device:
-        yield wsl.match(Sure.PROVED)
+        yield wsl.match(Confidence.PROVED)

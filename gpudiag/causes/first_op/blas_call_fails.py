@@ -1,6 +1,6 @@
 """a matrix product fails on the GPU: {why}
 
-cuBLAS fails where no memory is left for it beside TensorFlow's pool, and where the GPU is newer than the CUDA that
+cuBLAS fails if no memory is left for it beside TensorFlow's pool, and if the GPU is newer than the CUDA that
 TensorFlow was built for: CUDA 10 and older (TensorFlow up to 2.3) have no code for Ampere and later GPUs (RTX 30, A100
 on), so that everything starts, slowly, and the first matrix product fails or gives wrong numbers.
 """
@@ -10,8 +10,8 @@ from __future__ import annotations
 from gpudiag.cause import Cause, Match, Matches, Program
 from gpudiag.causes.shared.memory import GROW, GROW_BY_VARIABLE
 from gpudiag.knowledge.messages.programs_and_drivers import BLAS_CALL_FAILED
-from gpudiag.model import Sure
-from gpudiag.origin import Origin
+from gpudiag.knowledge.origin import Origin
+from gpudiag.model.diagnosis import Confidence
 
 CAUSE = Cause(
     fix=("{first}", "{second}", "{third}", "nvidia-smi  # and end what else holds the GPU's memory"),
@@ -45,7 +45,7 @@ def find(program: Program, origin: Origin) -> Matches:
     newer = "the GPU is newer than CUDA 10 (TensorFlow up to 2.3)"
     yield Match(
         said,
-        Sure.POSSIBLE,
+        Confidence.POSSIBLE,
         {
             "why": f"{newer}, or {memory}" if old else f"{memory}, or {newer}",
             "first": order[0],

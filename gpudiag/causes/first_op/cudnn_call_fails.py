@@ -1,6 +1,6 @@
 """cuDNN cannot start or run on the GPU, most likely because no memory is left for it
 
-cuDNN takes memory of its own, beside the pool of TensorFlow or JAX that takes nearly all of the GPU at once. "Failed
+cuDNN takes its own memory, beside the pool of TensorFlow or JAX that takes nearly all of the GPU at once. "Failed
 to get convolution algorithm", "No algorithm worked!" and CUDNN_STATUS_EXECUTION_FAILED say no more than that it
 failed. Other reasons are named in the lines above it: a cuDNN of another release, a GPU that is newer than the
 libraries, a driver.
@@ -13,8 +13,8 @@ from gpudiag.causes.shared.advice import built_for
 from gpudiag.causes.shared.memory import GROW, GROW_BY_VARIABLE
 from gpudiag.knowledge.messages.code import CUDNN_OLDER
 from gpudiag.knowledge.messages.programs_and_drivers import CUDNN_CALL_FAILED
-from gpudiag.model import Sure
-from gpudiag.origin import Origin
+from gpudiag.knowledge.origin import Origin
+from gpudiag.model.diagnosis import Confidence
 
 CAUSE = Cause(
     fix=("{first}", "{second}", "nvidia-smi  # and end what else holds the GPU's memory", "{third}"),
@@ -50,7 +50,7 @@ def find(program: Program, origin: Origin) -> Matches:
     jax = origin.jax
     yield Match(
         said,
-        Sure.POSSIBLE,
+        Confidence.POSSIBLE,
         {
             "first": "export XLA_PYTHON_CLIENT_MEM_FRACTION=.6  # leaves room beside JAX's pool" if jax else GROW,
             "second": "export XLA_PYTHON_CLIENT_PREALLOCATE=false  # or" if jax else GROW_BY_VARIABLE,

@@ -13,7 +13,7 @@ from gpudiag.cause import Cause, Evidence, Match, Matches
 from gpudiag.causes.shared import advice
 from gpudiag.causes.shared.libraries import PATH, is_packaged, taken_away
 from gpudiag.knowledge.messages.code import CUDNN_OLDER
-from gpudiag.model import Sure
+from gpudiag.model.diagnosis import Confidence
 from gpudiag.probes.common import CUDNN_NEEDED
 from gpudiag.probes.host.libraries import CUDNN, cudnn_too_old, requirement
 
@@ -21,10 +21,8 @@ CAUSE = Cause(
     fix=("{first}", "pip install {requirement}  # at least"),
     url="https://www.tensorflow.org/install/source#gpu",
     shown={"first": "unset LD_LIBRARY_PATH"},
-    views=(
-        "host.libraries.cudnn_too_old",
-        "discovery.physical_devices.cudnn_too_old",
-    ),
+    finding="host.libraries.cudnn_too_old",
+    views=("discovery.physical_devices.cudnn_too_old",),
 )
 
 
@@ -39,7 +37,7 @@ def find(evidence: Evidence) -> Matches:
     if told is not None and evidence.is_log_alone:
         yield Match(
             tuple(shown),
-            Sure.PROVED,
+            Confidence.PROVED,
             {**figures, "found": told["found"], "where": "where the program ran,", "first": ""},
             fix=advice.cudnn(evidence.origin, told["needed"]),
         )
@@ -48,8 +46,10 @@ def find(evidence: Evidence) -> Matches:
         assert told is not None
         shown.append("what the loader finds here is new enough: the program had loaded another one before TensorFlow")
         where = "from elsewhere, most often with a framework that was imported before TensorFlow,"
-        first = "# import tensorflow before the other framework, or give each a virtual environment of its own"
-        yield Match(tuple(shown), Sure.LIKELY, {**figures, "found": told["found"], "where": where, "first": first})
+        first = "# import tensorflow before the other framework, or give each its own virtual environment"
+        yield Match(
+            tuple(shown), Confidence.LIKELY, {**figures, "found": told["found"], "where": where, "first": first}
+        )
         return
     shown.append(f"{cudnn.soname}: {cudnn.path} (from {cudnn.source}) is {cudnn.version}")
     newer = next((copy for copy in cudnn.copies if is_packaged(copy)), None)
@@ -58,7 +58,7 @@ def find(evidence: Evidence) -> Matches:
     change = None
     if cudnn.source == PATH:
         shown += [f"{newer.path}{f' of {newer.owner}' if newer.owner else ''} comes after it"] if newer else []
-        first, change = taken_away(evidence, [folder], [str(PurePath(newer.path).parent)] if newer else [])
+        first, change = taken_away(evidence.facts, [folder], [str(PurePath(newer.path).parent)] if newer else [])
     where = f"from {folder}{f', by {PATH},' if cudnn.source == PATH else ''}"
     yield Match(
         tuple(shown), figures={**figures, "found": cudnn.version, "where": where, "first": first}, change=change

@@ -1,6 +1,6 @@
 """XLA finds no libdevice.10.bc, which it needs to compile for the GPU
 
-XLA compiles models for the GPU where Keras or the program asks for it (jit_compile, which Keras 3 sets by itself on
+XLA compiles models for the GPU if Keras or the program asks for it (jit_compile, which Keras 3 sets by itself on
 GPUs), and needs NVIDIA's library of mathematical functions. It comes with nvcc, not with the CUDA libraries, and XLA
 looks in /usr/local/cuda, in the package nvidia-cuda-nvcc-cu12 and where XLA_FLAGS says; since 2.21 also in CUDA_HOME
 and in the environment itself, but not where apt puts it. GPUs are listed and plain operations work; the first `fit`
@@ -13,16 +13,18 @@ from pathlib import PurePath
 
 from gpudiag.cause import Cause, Evidence, Match, Matches
 from gpudiag.causes.shared import advice
-from gpudiag.hostfacts import Unknown
 from gpudiag.knowledge.messages.code import NO_LIBDEVICE
-from gpudiag.model import Sure
+from gpudiag.model.diagnosis import Confidence
+from gpudiag.model.facts import Unknown
+from gpudiag.model.report import Severity
 from gpudiag.probes.host.libraries import requirement, without_libdevice
 
 CAUSE = Cause(
+    severity=Severity.WARNING,
     fix=("{first}", "{second}"),
     url="https://github.com/tensorflow/tensorflow/issues/58681",
     shown={"first": "pip install nvidia-cuda-nvcc-cu12", "second": ""},
-    views=("host.libraries.no_libdevice",),
+    finding="host.libraries.no_libdevice",
 )
 
 
@@ -51,6 +53,6 @@ def find(evidence: Evidence) -> Matches:
     install = f"pip install {requirement(facts, 'libdevice')}"
     yield Match(
         evidence=tuple(shown),
-        sure=Sure.PROVED if line else Sure.LIKELY,
+        sure=Confidence.PROVED if line else Confidence.LIKELY,
         figures={"first": point if elsewhere else install, "second": f"{install}  # or" if elsewhere else ""},
     )

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from gpudiag.cause import Cause, Match, Matches, Program
 from gpudiag.knowledge.messages.programs_and_drivers import LIBRARIES_MIXED
-from gpudiag.model import Sure
+from gpudiag.model.diagnosis import Confidence
 
 CAUSE = Cause(
     fix=(
@@ -31,5 +31,7 @@ def find(program: Program) -> Matches:
         if not library.startswith(("libcu", "libnv", "another")):
             continue
         user = said["user"] or said["by"]
-        yield Match(program.said(LIBRARIES_MIXED), Sure.LIKELY, {"user": user, "library": library, "symbol": symbol})
+        yield Match(
+            program.said(LIBRARIES_MIXED), Confidence.LIKELY, {"user": user, "library": library, "symbol": symbol}
+        )
         return

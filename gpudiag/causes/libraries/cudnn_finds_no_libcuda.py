@@ -8,8 +8,8 @@ from __future__ import annotations
 
 from gpudiag.cause import Cause, Match, Matches, Program
 from gpudiag.knowledge.messages.way import NO_LIBCUDA_LINK
-from gpudiag.model import Sure
-from gpudiag.origin import Origin
+from gpudiag.knowledge.origin import Origin
+from gpudiag.model.diagnosis import Confidence
 
 CAUSE = Cause(
     fix=("{first}", "{second}"),
@@ -26,4 +26,4 @@ def find(program: Program, origin: Origin) -> Matches:
     if said := program.said(NO_LIBCUDA_LINK):
         link = "sudo ln -s libcuda.so.1 /usr/lib/x86_64-linux-gnu/libcuda.so; sudo ldconfig"
         wsl = "export LD_LIBRARY_PATH=/usr/lib/wsl/lib:$LD_LIBRARY_PATH"
-        yield Match(said, Sure.PROVED, {"first": f"{wsl}  # under WSL", "second": f"{link}  # elsewhere"})
+        yield Match(said, Confidence.PROVED, {"first": f"{wsl}  # under WSL", "second": f"{link}  # elsewhere"})

@@ -1,6 +1,6 @@
 """parts of cuDNN cannot be loaded, or are of different releases: {part}
 
-cuDNN 8 and 9 are several libraries, which the first one opens by name when they are needed. Where a folder earlier in
+cuDNN 8 and 9 are several libraries, which the first one opens by name when they are needed. If a folder earlier in
 the search path has parts of another release, or a part is missing there, the first convolution fails, often with
 "Invalid handle" or an abort. The folder of cuDNN must be searched as a whole, and only one cuDNN.
 """
@@ -11,8 +11,8 @@ from gpudiag.cause import Cause, Match, Matches, Program
 from gpudiag.causes.shared.advice import built_for
 from gpudiag.knowledge.messages.programs_and_drivers import CUDNN_PART, NO_ZLIB
 from gpudiag.knowledge.messages.way import NO_LIBCUDA_LINK
-from gpudiag.model import Sure
-from gpudiag.origin import Origin
+from gpudiag.knowledge.origin import Origin
+from gpudiag.model.diagnosis import Confidence
 
 CAUSE = Cause(
     fix=("{first}", "{second}"),
@@ -53,5 +53,7 @@ def find(program: Program, origin: Origin) -> Matches:
             else "ldconfig -p | grep libcudnn; echo $LD_LIBRARY_PATH  # take the other cuDNN out of the search path"
         )
         yield Match(
-            program.said(CUDNN_PART), Sure.LIKELY, {"part": part.rpartition("/")[2], "first": look, "second": install}
+            program.said(CUDNN_PART),
+            Confidence.LIKELY,
+            {"part": part.rpartition("/")[2], "first": look, "second": install},
         )

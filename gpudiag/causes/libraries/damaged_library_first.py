@@ -1,7 +1,7 @@
 """LD_LIBRARY_PATH puts {files}, which cannot be opened, before the good {good}
 
 The loader takes the first file of the right name that it finds, and LD_LIBRARY_PATH comes before all else. It passes
-over a file for another processor; at one that is damaged, empty or lacks a library of its own it stops, and never
+over a file for another processor; at one that is damaged, empty or lacks a library that it needs it stops, and never
 comes to the good one. A copy that was cut short or a half-removed toolkit is enough. TensorFlow's log says that the
 library is missing, or names none at all.
 """
@@ -10,10 +10,10 @@ from __future__ import annotations
 
 from pathlib import PurePath
 
-from gpudiag.cause import Cause, Evidence, Match, Matches
+from gpudiag.cause import Cause, Match, Matches
 from gpudiag.causes.shared.libraries import COMPUTE, LOADER, NVML, seen, taken_away
-from gpudiag.hostfacts import LibraryFacts
-from gpudiag.model import Stage
+from gpudiag.model.diagnosis import Stage
+from gpudiag.model.facts import Facts, LibraryFacts
 from gpudiag.probes.host.libraries import OPTIONAL, RUNTIME
 
 CAUSE = Cause(
@@ -28,13 +28,13 @@ CAUSE = Cause(
 )
 
 
-def find(evidence: Evidence, libraries: LibraryFacts) -> Matches:
+def find(facts: Facts, libraries: LibraryFacts) -> Matches:
     found = [one for one in libraries.libraries if one.instead is not None]
     if not found:
         return
     damaged = list(dict.fromkeys(folder for one in found for folder in one.damaged_folders))
     good = list(dict.fromkeys(str(PurePath(one.instead or "").parent) for one in found))
-    without, change = taken_away(evidence, damaged, good)
+    without, change = taken_away(facts, damaged, good)
     yield Match(
         evidence=(*map(seen, found), *(f"{file} opens" for file in dict.fromkeys(one.instead for one in found))),
         figures={
@@ -48,7 +48,7 @@ def find(evidence: Evidence, libraries: LibraryFacts) -> Matches:
 
 
 _STAGES = {RUNTIME: Stage.RUNTIME_LIBRARY, COMPUTE: Stage.DRIVER_LIBRARY, NVML: Stage.NVML}
-"""The stage that a library breaks, where it is not that of the others; the earliest first."""
+"""The stage that a library breaks, if it is not that of the others; the earliest first."""
 
 
 def _stage(sonames: list[str]) -> Stage:

@@ -3,15 +3,15 @@
 TensorFlow opens seven CUDA libraries when it first looks for GPUs, and uses no GPU unless all of them open. Its log
 says "Cannot dlopen some GPU libraries" and speaks of "the missing libraries mentioned above", but none is mentioned
 at the default level. TF_CPP_VMODULE=dso_loader=1 names them; gpudiag opens each itself. Here a library is found, and
-one that it needs in turn is not: cuSPARSE and cuSOLVER, for instance, need libnvJitLink.so.12 of a package of its
-own.
+one that it needs in turn is not: cuSPARSE and cuSOLVER, for instance, need libnvJitLink.so.12 of
+another package.
 """
 
 from __future__ import annotations
 
 from gpudiag.cause import Cause, Match, Matches
 from gpudiag.causes.shared.libraries import PIP_INSTALLATION, good_copy, lacks_known, seen
-from gpudiag.hostfacts import Facts
+from gpudiag.model.facts import Facts
 from gpudiag.probes.host.libraries import requirement, unopened
 
 CAUSE = Cause(

@@ -17,7 +17,7 @@ from gpudiag.causes.shared.libraries import (
     then_cusolver,
     with_cuda,
 )
-from gpudiag.hostfacts import Facts
+from gpudiag.model.facts import Facts
 from gpudiag.probes.host.libraries import PACKAGES, RUNTIME, installed, requirement, unopened
 
 CAUSE = Cause(
@@ -25,6 +25,7 @@ CAUSE = Cause(
     url=PIP_INSTALLATION,
     shown={"commands": "pip install 'tensorflow[and-cuda]==2.21.0'", "then": "", "also": ""},
     views=("host.libraries.unopened",),
+    unless=("installation_interrupted",),
 )
 
 

@@ -9,8 +9,9 @@ or after a damaged copy.
 
 from __future__ import annotations
 
-from gpudiag.cause import Cause, Evidence, Matches
+from gpudiag.cause import Cause, Matches
 from gpudiag.causes.shared.libraries import LOADER, off_the_path
+from gpudiag.model.facts import Facts
 
 CAUSE = Cause(
     fix=(
@@ -22,5 +23,5 @@ CAUSE = Cause(
 )
 
 
-def find(evidence: Evidence) -> Matches:
-    yield from off_the_path(evidence, runtime=False, packaged=False)
+def find(facts: Facts) -> Matches:
+    yield from off_the_path(facts, runtime=False, packaged=False)

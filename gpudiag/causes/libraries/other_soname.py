@@ -8,15 +8,17 @@ functions missing or with other arguments. That ends in a crash, or in wrong res
 from __future__ import annotations
 
 from gpudiag.cause import Cause, Match, Matches
-from gpudiag.hostfacts import Facts
-from gpudiag.model import Sure
+from gpudiag.model.diagnosis import Confidence
+from gpudiag.model.facts import Facts
+from gpudiag.model.report import Severity
 from gpudiag.probes.host.libraries import is_another_release, requirement, with_other_soname
 
 CAUSE = Cause(
+    severity=Severity.WARNING,
     fix=("{remove}", "pip install {requirement}"),
     url="https://tldp.org/HOWTO/Program-Library-HOWTO/shared-libraries.html",
     shown={"remove": "rm /home/someone/venv/lib/python3.11/site-packages/nvidia/cusolver/lib/libcusolver.so.11"},
-    views=("host.libraries.other_soname",),
+    finding="host.libraries.other_soname",
 )
 
 
@@ -26,8 +28,8 @@ def find(facts: Facts) -> Matches:
         keep = f"mv {one.path} {one.path}.away  # unless it passes all calls on to the right one"
         yield Match(
             evidence=(f"{one.path}{link}: DT_SONAME is {one.own_soname}",),
-            # A library that passes calls on to the right one has a name of its own, too.
-            sure=Sure.PROVED if is_another_release(one) else Sure.LIKELY,
+            # A library that passes calls on to the right one has its own name, too.
+            sure=Confidence.PROVED if is_another_release(one) else Confidence.LIKELY,
             figures={
                 "library": one.soname,
                 "path": one.path,

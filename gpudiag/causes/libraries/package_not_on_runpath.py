@@ -1,6 +1,6 @@
 """{names} is installed in {folders}, where TensorFlow {tensorflow} does not look
 
-TensorFlow's file libtensorflow_framework.so.2 tells the loader in which folders of site-packages NVIDIA's packages
+TensorFlow's file libtensorflow_framework.so.2 names the folders of site-packages in which NVIDIA's packages
 put their libraries (its RUNPATH). In the wheel of 2.21.0 nvidia/cusolver/lib is not among them, so a clean `pip
 install tensorflow[and-cuda]` has every package and still uses no GPU; 2.20.0 names it. The log says "Cannot dlopen
 some GPU libraries" and not which. LD_LIBRARY_PATH is searched as well, and the loader reads it when the process
@@ -9,8 +9,9 @@ starts: setting it in Python comes too late.
 
 from __future__ import annotations
 
-from gpudiag.cause import Cause, Evidence, Matches
+from gpudiag.cause import Cause, Matches
 from gpudiag.causes.shared.libraries import PIP_INSTALLATION, off_the_path
+from gpudiag.model.facts import Facts
 
 CAUSE = Cause(
     fix=(
@@ -24,5 +25,5 @@ CAUSE = Cause(
 )
 
 
-def find(evidence: Evidence) -> Matches:
-    yield from off_the_path(evidence, runtime=False, packaged=True)
+def find(facts: Facts) -> Matches:
+    yield from off_the_path(facts, runtime=False, packaged=True)

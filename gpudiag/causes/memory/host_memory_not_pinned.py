@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from gpudiag.cause import Cause, Match, Matches, Program
 from gpudiag.knowledge.messages.programs_and_drivers import HOST_MEMORY_REFUSED
-from gpudiag.origin import Origin
+from gpudiag.knowledge.origin import Origin
 
 CAUSE = Cause(
     fix=(

@@ -6,9 +6,10 @@ without it. TensorFlow tries for ten seconds before it raises ResourceExhaustedE
 
 from __future__ import annotations
 
-from gpudiag.cause import Cause, Evidence, Match, Matches
+from gpudiag.cause import Cause, Match, Matches, Program, Rows
 from gpudiag.causes.shared.memory import checked
 from gpudiag.knowledge.messages.memory import LIMIT_REACHED
+from gpudiag.model.facts import Facts
 
 CAUSE = Cause(
     fix=("unset TF_PER_DEVICE_MEMORY_LIMIT_MB", "# or raise it"),
@@ -17,10 +18,10 @@ CAUSE = Cause(
 _LIMIT = "TF_PER_DEVICE_MEMORY_LIMIT_MB"
 
 
-def find(evidence: Evidence) -> Matches:
-    said = evidence.program.said(LIMIT_REACHED, most=1) or checked(evidence, LIMIT_REACHED)
+def find(facts: Facts, program: Program, rows: Rows) -> Matches:
+    said = program.said(LIMIT_REACHED, most=1) or checked(rows, LIMIT_REACHED)
     if not said:
         return
-    value = evidence.facts.variables.get(_LIMIT)
+    value = facts.variables.get(_LIMIT)
     known = f"{_LIMIT}={value}" if value else f"{_LIMIT} is not set here: the program sets it, or what starts it"
     yield Match(evidence=(*said, known), change={_LIMIT: None} if value else None)

@@ -2,18 +2,19 @@
 
 TensorFlow uses what is free when it makes its device, less a reserve: the display, another job or a small card leave
 little. "Created device ... with 100 MB memory" says it, as information, and programs run until their first large
-tensor. TF_DEVICE_MIN_SYS_MEMORY_IN_MB, where it is set, is the reserve.
+tensor. TF_DEVICE_MIN_SYS_MEMORY_IN_MB, if it is set, is the reserve.
 """
 
 from __future__ import annotations
 
 from gpudiag.cause import Cause, Evidence, Match, Matches
 from gpudiag.causes.shared.memory import devices_in_scope, free_bytes, gib, holders, shared_otherwise
-from gpudiag.hostfacts import NvmlDevice
+from gpudiag.knowledge.log_lines import text
 from gpudiag.knowledge.messages.memory import POOL_FULL
 from gpudiag.knowledge.messages.way import DEVICE_CREATED
-from gpudiag.log import text
-from gpudiag.model import Figure, Sure
+from gpudiag.model.diagnosis import Confidence
+from gpudiag.model.facts import NvmlDevice
+from gpudiag.model.report import Figure
 
 CAUSE = Cause(
     fix=("{first}", "# or another GPU, or smaller batches"),
@@ -23,7 +24,7 @@ CAUSE = Cause(
 )
 _RESERVE = "TF_DEVICE_MIN_SYS_MEMORY_IN_MB"
 _LITTLE = 1 / 8
-"""Part of a GPU's memory; where less is free, hardly any program does what it was made for."""
+"""Part of a GPU's memory; if less is free, hardly any program does what it was made for."""
 
 
 def find(evidence: Evidence) -> Matches:
@@ -34,7 +35,7 @@ def _little_now(evidence: Evidence) -> list[Match]:
     value = evidence.facts.variables.get(_RESERVE, "")
     reserve = int(value) << 20 if value.isdecimal() else 0
     left = {}
-    for device in devices_in_scope(evidence):
+    for device in devices_in_scope(evidence.facts):
         free = free_bytes(device) - (reserve if reserve < free_bytes(device) else 0)
         if free < device.memory_total_bytes * _LITTLE:
             left[device] = free
@@ -56,16 +57,16 @@ def _little_now(evidence: Evidence) -> list[Match]:
 def _little_then(evidence: Evidence) -> list[Match]:
     """Look for a program that ran out of memory with much less than the GPU has."""
     failed = evidence.program.said(POOL_FULL, most=1)
-    if not failed or shared_otherwise(evidence):
+    if not failed or shared_otherwise(evidence.program):
         return []
-    devices = {device.pci_bus_id: device for device in devices_in_scope(evidence)}
+    devices = {device.pci_bus_id: device for device in devices_in_scope(evidence.facts)}
     for made in evidence.program.all(DEVICE_CREATED):
         device = devices.get(made["pci"].lower())
         if device is None or int(made["mib"]) << 20 >= device.memory_total_bytes * _LITTLE:
             continue
         first = "nvidia-smi  # while the program runs; or raise the limit that it sets itself"
         seen = (text(made.line), *failed, holders(device))
-        return [Match(seen, Sure.POSSIBLE, _left(device, int(made["mib"]) << 20, first))]
+        return [Match(seen, Confidence.POSSIBLE, _left(device, int(made["mib"]) << 20, first))]
     return []
 
 

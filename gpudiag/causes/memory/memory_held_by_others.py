@@ -3,14 +3,14 @@
 TensorFlow takes nearly all free memory of every GPU that it sees when it first computes, whether it needs it or not,
 and keeps it until the process ends. A second process then fails: when its context is created ("cudaSetDevice()
 failed: out of memory", "Bad StatusOr access: RESOURCE_EXHAUSTED") or when it takes its own pool ("failed to allocate
-... from device", in sizes that fall by a tenth, for ever where nothing is left). A notebook whose cell has ended
+... from device", in sizes that fall by a tenth, for ever if nothing is left). A notebook whose cell has ended
 holds its memory until its kernel is shut down.
 """
 
 from __future__ import annotations
 
 from gpudiag.cause import Cause, Evidence, Match, Matches
-from gpudiag.causes.shared.machine import hidden_and_free
+from gpudiag.causes.shared.machine import container, hidden_and_free
 from gpudiag.causes.shared.memory import (
     GROW,
     GROW_BY_VARIABLE,
@@ -19,10 +19,12 @@ from gpudiag.causes.shared.memory import (
     holders,
     refused_with_room,
     shared_otherwise,
+    unseen,
 )
 from gpudiag.knowledge.messages.memory import DEVICE_FULL
-from gpudiag.model import Sure
-from gpudiag.scope import gpus_in_scope
+from gpudiag.model.diagnosis import Confidence
+from gpudiag.model.facts import NvmlDevice
+from gpudiag.model.visibility import gpus_in_scope
 
 CAUSE = Cause(
     fix=("{look}", "# end it, or have it take what it needs:", GROW, GROW_BY_VARIABLE, "{other}"),
@@ -36,15 +38,31 @@ CAUSE = Cause(
 )
 
 
+def _look(evidence: Evidence, taken: list[NvmlDevice], pids: list[str]) -> str:
+    """Return the command that shows who holds the memory, or ends what was left behind."""
+    gone = [str(one.pid) for gpu in taken for one in gpu.processes if one.holder is not None and one.holder.parent_gone]
+    if gone and len(gone) == len(pids):
+        return f"kill {' '.join(gone)}  # if nobody waits for it: what started it has ended"
+    if container(evidence.facts) and taken and all(map(unseen, taken)):
+        return "nvidia-smi  # on the host: who it is cannot be seen from inside a container"
+    return f"ps -o pid,user,etime,args -p {','.join(pids)}" if pids else "nvidia-smi"
+
+
 def find(evidence: Evidence) -> Matches:
-    here = checked(evidence, DEVICE_FULL)
+    here = checked(evidence.rows, DEVICE_FULL)
     said = evidence.program.said(DEVICE_FULL)
-    if (not here and (not said or shared_otherwise(evidence))) or refused_with_room(evidence):
+    if (not here and (not said or shared_otherwise(evidence.program))) or refused_with_room(evidence):
         return
     taken = [
-        device for device in devices_in_scope(evidence) if device.memory_used_bytes > device.memory_total_bytes / 2
+        device
+        for device in devices_in_scope(evidence.facts)
+        if device.memory_used_bytes > device.memory_total_bytes / 2
     ]
-    free = [device for device in devices_in_scope(evidence) if device.memory_used_bytes < device.memory_total_bytes / 4]
+    free = [
+        device
+        for device in devices_in_scope(evidence.facts)
+        if device.memory_used_bytes < device.memory_total_bytes / 4
+    ]
     pids = [str(one.pid) for device in taken for one in device.processes]
     uuids = ",".join(
         gpu.uuid for gpu in gpus_in_scope(evidence.facts) if gpu.pci_bus_id in {d.pci_bus_id for d in free}
@@ -53,10 +71,10 @@ def find(evidence: Evidence) -> Matches:
     nobody = ["NVML shows nobody who holds it now"] if evidence.facts.nvml_devices else []
     yield Match(
         evidence=(*(here or said), *(map(holders, taken) if taken else nobody)),
-        sure=(Sure.PROVED if here else Sure.LIKELY) if taken else Sure.POSSIBLE,
+        sure=(Confidence.PROVED if here else Confidence.LIKELY) if taken else Confidence.POSSIBLE,
         figures={
             "who": f"process {', '.join(dict.fromkeys(pids))}" if pids else "another process",
-            "look": f"ps -o pid,user,etime,args -p {','.join(dict.fromkeys(pids))}" if pids else "nvidia-smi",
+            "look": _look(evidence, taken, list(dict.fromkeys(pids))),
             "other": other if taken else "",
         },
         change={"CUDA_VISIBLE_DEVICES": uuids} if here and taken and uuids else None,

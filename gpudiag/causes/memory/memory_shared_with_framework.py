@@ -1,14 +1,15 @@
 """TensorFlow and {name} are both at work on the GPU, and each takes more than its share
 
-TensorFlow takes nearly all memory of each GPU at its first operation, also where it only loads data (tf.data,
+TensorFlow takes nearly all memory of each GPU at its first operation, also if it only loads data (tf.data,
 tensorflow_datasets, TensorBoard), and JAX takes three quarters at its own. The one that comes second finds none, and
 the error is its own: RESOURCE_EXHAUSTED, CUDA out of memory or CUBLAS_STATUS_NOT_INITIALIZED.
 """
 
 from __future__ import annotations
 
-from gpudiag.cause import Cause, Evidence, Match, Matches
+from gpudiag.cause import Cause, Match, Matches, Program
 from gpudiag.causes.shared.memory import OF_FRAMEWORKS
+from gpudiag.knowledge.log_lines import text
 from gpudiag.knowledge.messages.memory import (
     DEVICE_FULL,
     JAX_AT_WORK,
@@ -19,13 +20,12 @@ from gpudiag.knowledge.messages.memory import (
     TORCH_FULL,
 )
 from gpudiag.knowledge.messages.way import DEVICE_CREATED
-from gpudiag.log import text
-from gpudiag.model import Sure
+from gpudiag.model.diagnosis import Confidence
 
 CAUSE = Cause(
     fix=(
-        "tf.config.set_visible_devices([], 'GPU')  # right after the import, where TensorFlow only loads data",
-        "export TF_FORCE_GPU_ALLOW_GROWTH=true  # where it computes, too",
+        "tf.config.set_visible_devices([], 'GPU')  # right after the import, if TensorFlow only loads data",
+        "export TF_FORCE_GPU_ALLOW_GROWTH=true  # if it computes, too",
         "{share}",
     ),
     url="https://docs.jax.dev/en/latest/gpu_memory_allocation.html",
@@ -37,15 +37,15 @@ _FRAMEWORKS = {
 }
 
 
-def find(evidence: Evidence) -> Matches:
-    failed = evidence.program.said(JAX_FULL, TORCH_FULL)
-    made = evidence.program.said(DEVICE_CREATED, most=1)
+def find(program: Program) -> Matches:
+    failed = program.said(JAX_FULL, TORCH_FULL)
+    made = program.said(DEVICE_CREATED, most=1)
     if not (failed and made):  # or TensorFlow is the one that found no memory
-        failed = evidence.program.said(DEVICE_FULL, POOL_FULL, NO_HANDLE, most=1)
-        if not failed or not evidence.program.first(JAX_AT_WORK, TORCH_AT_WORK):
+        failed = program.said(DEVICE_FULL, POOL_FULL, NO_HANDLE, most=1)
+        if not failed or not program.first(JAX_AT_WORK, TORCH_AT_WORK):
             return
-    found = evidence.program.first(*OF_FRAMEWORKS)
+    found = program.first(*OF_FRAMEWORKS)
     assert found is not None
     name, share = _FRAMEWORKS["jax" if found.message in (JAX_FULL, JAX_AT_WORK) else "torch"]
     other = () if found.message in (JAX_FULL, TORCH_FULL) else (text(found.line),)
-    yield Match(evidence=(*made, *failed, *other), sure=Sure.LIKELY, figures={"name": name, "share": share})
+    yield Match(evidence=(*made, *failed, *other), sure=Confidence.LIKELY, figures={"name": name, "share": share})

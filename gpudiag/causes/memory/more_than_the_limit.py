@@ -9,10 +9,11 @@ from __future__ import annotations
 
 from collections import defaultdict
 
-from gpudiag.cause import Cause, Evidence, Match, Matches
+from gpudiag.cause import Cause, Match, Matches, Program
 from gpudiag.causes.shared.memory import devices_in_scope
 from gpudiag.knowledge.messages.way import DEVICE_CREATED
-from gpudiag.model import Sure
+from gpudiag.model.diagnosis import Confidence
+from gpudiag.model.facts import Facts
 
 CAUSE = Cause(
     fix=("# count {over} MiB beside each limit: memory of the GPU / programs - {over} MiB",),
@@ -20,12 +21,12 @@ CAUSE = Cause(
 )
 
 
-def find(evidence: Evidence) -> Matches:
+def find(facts: Facts, program: Program) -> Matches:
     made: dict[tuple[str, str], dict[str, int]] = defaultdict(dict)
-    for found in evidence.program.all(DEVICE_CREATED):
+    for found in program.all(DEVICE_CREATED):
         if found["thread"]:
             made[found["pci"].lower(), found["thread"]][found["number"]] = int(found["mib"]) << 20
-    for device in devices_in_scope(evidence):
+    for device in devices_in_scope(facts):
         for process in device.processes:
             limit = sum(made.get((device.pci_bus_id, str(process.pid)), {}).values())
             if not 0 < limit < min(process.used_bytes or 0, device.memory_total_bytes / 2):
@@ -33,10 +34,10 @@ def find(evidence: Evidence) -> Matches:
             over = (process.used_bytes or 0) - limit
             yield Match(
                 evidence=(
-                    *evidence.program.said(DEVICE_CREATED),
+                    *program.said(DEVICE_CREATED),
                     f"GPU {device.index}: process {process.pid} holds {(process.used_bytes or 0) >> 20} MiB",
                 ),
-                sure=Sure.LIKELY,
+                sure=Confidence.LIKELY,
                 figures={"limit": limit >> 20, "used": (process.used_bytes or 0) >> 20, "over": over >> 20},
             )
             return

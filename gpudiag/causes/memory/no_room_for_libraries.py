@@ -1,20 +1,21 @@
-"""a library of NVIDIA's could not start on the GPU, most likely for want of memory beside the pool
+"""a library of NVIDIA's could not start on the GPU, most likely for lack of memory beside the pool
 
-cuBLAS and cuDNN take memory of their own for their handles and workspaces, outside TensorFlow's pool. Where the pool
+cuBLAS and cuDNN take their own memory for their handles and workspaces, outside TensorFlow's pool. If the pool
 of this or another process holds all, they answer CUBLAS_STATUS_NOT_INITIALIZED, CUBLAS_STATUS_ALLOC_FAILED or
-CUDNN_STATUS_INTERNAL_ERROR, which read like a broken installation. Where the log also says that the cuDNN loaded is
+CUDNN_STATUS_INTERNAL_ERROR, which read like a broken installation. If the log also says that the cuDNN loaded is
 older than the one TensorFlow was built with, that is the cause and not this.
 """
 
 from __future__ import annotations
 
-from gpudiag.cause import Cause, Evidence, Match, Matches
+from gpudiag.cause import Cause, Match, Matches, Program, Rows
 from gpudiag.causes.shared.memory import GROW, checked, devices_in_scope, free_bytes, holders, shared_otherwise
+from gpudiag.knowledge.log_lines import text
 from gpudiag.knowledge.messages.code import CUDNN_OLDER, STRAY_ACCESS
 from gpudiag.knowledge.messages.memory import DEVICE_FULL, NO_HANDLE, POOL_FULL
 from gpudiag.knowledge.messages.way import CUDA_UNKNOWN, DEVICE_CREATED, GPU_FAILED
-from gpudiag.log import text
-from gpudiag.model import Sure
+from gpudiag.model.diagnosis import Confidence
+from gpudiag.model.facts import Facts
 
 CAUSE = Cause(
     fix=(
@@ -31,17 +32,18 @@ _OTHER_REASONS = (CUDNN_OLDER, STRAY_ACCESS, GPU_FAILED, CUDA_UNKNOWN)
 """Of a library that does not start."""
 
 
-def find(evidence: Evidence) -> Matches:
-    said = evidence.program.said(NO_HANDLE) or checked(evidence, NO_HANDLE)
-    if not said or shared_otherwise(evidence) or evidence.program.first(*_OTHER_REASONS):
+def find(facts: Facts, program: Program, rows: Rows) -> Matches:
+    tight = [device for device in devices_in_scope(facts) if free_bytes(device) < _HANDLE_BYTES]
+    # gpudiag's own probes leave room on a GPU that has some: memory is the reason only if it has none.
+    said = program.said(NO_HANDLE) or (checked(rows, NO_HANDLE) if tight else ())
+    if not said or shared_otherwise(program) or program.first(*_OTHER_REASONS):
         return
-    full = evidence.program.said(DEVICE_FULL, most=1) or evidence.program.said(POOL_FULL, most=1)
-    tight = [device for device in devices_in_scope(evidence) if free_bytes(device) < _HANDLE_BYTES]
-    totals = {device.pci_bus_id: device.memory_total_bytes for device in devices_in_scope(evidence)}
+    full = program.said(DEVICE_FULL, most=1) or program.said(POOL_FULL, most=1)
+    totals = {device.pci_bus_id: device.memory_total_bytes for device in devices_in_scope(facts)}
     whole = tuple(
         text(made.line)
-        for made in evidence.program.all(DEVICE_CREATED)
+        for made in program.all(DEVICE_CREATED)
         if (int(made["mib"]) << 20) > 0.75 * totals.get(made["pci"].lower(), int(made["mib"]) << 21)
     )
     shown = (*full, *map(holders, tight), *whole[:1])
-    yield Match(evidence=(*said, *shown), sure=Sure.LIKELY if shown else Sure.POSSIBLE)
+    yield Match(evidence=(*said, *shown), sure=Confidence.LIKELY if shown else Confidence.POSSIBLE)

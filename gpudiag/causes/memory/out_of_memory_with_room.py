@@ -1,6 +1,6 @@
 """the driver answers "out of memory", and NVML shows that the memory of the GPUs is free
 
-CUDA_ERROR_OUT_OF_MEMORY is also the driver's answer where it lacks memory or addresses of the host: a limit of the
+CUDA_ERROR_OUT_OF_MEMORY is also the driver's answer if it lacks memory or addresses of the host: a limit of the
 container or of Slurm, `ulimit -v`, huge pages or locked memory. A GPU that failed gives it too; so does a client of
 MPS beyond its limit, and a program that has ended since.
 """
@@ -11,7 +11,7 @@ from gpudiag.cause import Cause, Evidence, Match, Matches
 from gpudiag.causes.shared.machine import failing_gpus, reset_command
 from gpudiag.causes.shared.memory import devices_in_scope, holders, refused_with_room
 from gpudiag.causes.shared.steps import cuinit_error
-from gpudiag.model import Stage, Sure
+from gpudiag.model.diagnosis import Confidence, Stage
 
 CAUSE = Cause(
     fix=(
@@ -28,8 +28,8 @@ CAUSE = Cause(
 def find(evidence: Evidence) -> Matches:
     if refused := refused_with_room(evidence):
         yield Match(
-            evidence=(*refused, *map(holders, devices_in_scope(evidence))),
-            sure=Sure.POSSIBLE,
-            figures={"reset": reset_command(evidence, [gpu.index for gpu in failing_gpus(evidence)])},
-            stage=Stage.DRIVER if "OUT_OF_MEMORY" in cuinit_error(evidence) else None,
+            evidence=(*refused, *map(holders, devices_in_scope(evidence.facts))),
+            sure=Confidence.POSSIBLE,
+            figures={"reset": reset_command(evidence.gpus, [gpu.index for gpu in failing_gpus(evidence)])},
+            stage=Stage.DRIVER if "OUT_OF_MEMORY" in cuinit_error(evidence.listing) else None,
         )

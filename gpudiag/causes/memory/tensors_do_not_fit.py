@@ -2,23 +2,23 @@
 
 "OOM when allocating tensor" is about TensorFlow's own pool: everything that the program holds on the GPU, or one
 tensor whose shape the line names. The number in "Created device ... with N MB memory" is the pool's ceiling: less
-than the card has where the program or another one limits it. TensorFlow tries for ten seconds before it raises.
+than the card has if the program or another one limits it. TensorFlow tries for ten seconds before it raises.
 """
 
 from __future__ import annotations
 
 from gpudiag.cause import Cause, Evidence, Match, Matches
 from gpudiag.causes.shared.memory import shared_otherwise
+from gpudiag.knowledge.log_lines import Log, ended_by
 from gpudiag.knowledge.messages.memory import POOL_FULL
 from gpudiag.knowledge.messages.way import DEVICE_CREATED
-from gpudiag.log import Log, ended_by
-from gpudiag.model import Sure
+from gpudiag.model.diagnosis import Confidence
 
 CAUSE = Cause(
     fix=(
         "# a smaller batch",
         "tf.keras.mixed_precision.set_global_policy('mixed_float16')  # or",
-        "export TF_GPU_ALLOCATOR=cuda_malloc_async  # where free pieces would do together",
+        "export TF_GPU_ALLOCATOR=cuda_malloc_async  # if free pieces would do together",
     ),
     url="https://www.tensorflow.org/guide/gpu_performance_analysis",
     unless=("memory_held_by_others", "little_memory_left", "limited_by_variable", "no_room_for_libraries"),
@@ -27,9 +27,9 @@ CAUSE = Cause(
 
 def find(evidence: Evidence) -> Matches:
     said = Log(line for line in evidence.lines if "this is not a failure" not in line).said(POOL_FULL)
-    if not said or shared_otherwise(evidence):
+    if not said or shared_otherwise(evidence.program):
         return
     made = evidence.program.said(DEVICE_CREATED, most=1)
     ended = ended_by(evidence.program, POOL_FULL)
     caught = () if ended else ("the log does not end with it: the program may have caught it",)
-    yield Match(evidence=(*made, *said, *caught), sure=Sure.LIKELY if ended else Sure.POSSIBLE)
+    yield Match(evidence=(*made, *said, *caught), sure=Confidence.LIKELY if ended else Confidence.POSSIBLE)

@@ -8,7 +8,8 @@ from __future__ import annotations
 
 from gpudiag.cause import Cause, Evidence, Match, Matches
 from gpudiag.causes.shared.libraries import needs_nvml, tensorflow_version
-from gpudiag.hostfacts import Facts, Unknown
+from gpudiag.causes.shared.signs import NO_NVML, Signs
+from gpudiag.model.facts import Facts, Unknown
 
 CAUSE = Cause(
     fix=("{cure}", "nvidia-smi  # must work first"),
@@ -16,18 +17,23 @@ CAUSE = Cause(
     needs_gpu=False,
     shown={"cure": "nvidia-smi; sudo dmesg | grep -i -e nvrm -e xid  # most often a reboot helps"},
     views=("host.driver.nvml_failed",),
+    unless=(
+        "device_files_kept_by_control_group",
+        "device_files_kept_by_security_module",
+        "kernel_module_of_wrong_kind",
+        "no_memory_region",
+    ),
 )
 
 
 def find(evidence: Evidence) -> Matches:
     facts = evidence.facts
-    named = any(evidence.found("host.driver", kind) for kind in ("version_mismatch", "no_access", "no_module"))
+    signs = Signs.of(evidence)
+    named = signs is not None and (signs.two_versions or signs.shut_files or signs.no_module)
     if isinstance(facts.nvml, Unknown) or facts.nvml.devices or named or not needs_nvml(evidence):
         return
     error = facts.nvml.error
-    if error is None or not _driver_is_here(facts) or evidence.found("host.driver", "no_nvml"):
-        return
-    if error == "NVML Shared Library Not Found":
+    if error is None or error == NO_NVML or not _driver_is_here(facts):
         return
     module = None if isinstance(facts.driver, Unknown) else facts.driver.kernel_module
     cure = next((cure for words, cure in _CURES_OF_NVML.items() if words in error), _CURE_OF_OTHERS)
@@ -40,7 +46,7 @@ def find(evidence: Evidence) -> Matches:
 
 _CURES_OF_NVML = {
     "version mismatch": "sudo reboot  # or unload and load the nvidia modules: the driver was upgraded under them",
-    "Not Loaded": "sudo modprobe nvidia  # where that fails look at dmesg, and install the driver again",
+    "Not Loaded": "sudo modprobe nvidia  # if that fails look at dmesg, and install the driver again",
     "Permission": "ls -l /dev/nvidia*  # join the group that owns them, and log in again",
     "lost": "sudo dmesg | grep -i xid  # names the GPU by its PCI bus id; switch the machine off and on",
 }

@@ -1,6 +1,6 @@
 """NVML (libnvidia-ml.so.1) is not here, and TensorFlow {tensorflow} lists no GPU without it
 
-Since 2.21 TensorFlow asks NVML before it lists GPUs. Where the library is missing it lists none and prints no line at
+Since 2.21 TensorFlow asks NVML before it lists GPUs. If the library is missing it lists none and prints no line at
 all; 2.18 to 2.20 did without. The library belongs to the driver. In containers NVIDIA's runtime brings it with the
 capability `utility`: images that ask for `compute` alone do not get it.
 """
@@ -18,7 +18,8 @@ from gpudiag.causes.shared.libraries import (
     put_first,
     tensorflow_version,
 )
-from gpudiag.hostfacts import Facts, LibraryCopy, Unknown
+from gpudiag.causes.shared.signs import Signs
+from gpudiag.model.facts import Facts, LibraryCopy, Unknown
 
 _TOOLKIT = "https://docs.nvidia.com/datacenter/cloud-native/container-toolkit/latest/docker-specialized.html"
 
@@ -34,9 +35,9 @@ CAUSE = Cause(
 )
 
 
-def find(evidence: Evidence) -> Matches:
+def find(evidence: Evidence, signs: Signs) -> Matches:
     facts = evidence.facts
-    if not evidence.found("host.driver", "no_nvml") or not needs_nvml(evidence):
+    if not signs.no_nvml or signs.older_tensorflow or not needs_nvml(evidence):
         return
     one = facts.library(NVML)
     if one is not None and one.instead is not None:
@@ -48,7 +49,7 @@ def find(evidence: Evidence) -> Matches:
     yield Match(
         evidence=tuple(shown),
         figures={"tensorflow": tensorflow_version(facts), "cure": _cure_of_nvml(facts, copy)},
-        change=put_first(evidence, [str(PurePath(copy.path).parent)]) if copy else None,
+        change=put_first(evidence.facts, [str(PurePath(copy.path).parent)]) if copy else None,
     )
 
 

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 from gpudiag.cause import Cause, Match, Matches, Program
 from gpudiag.knowledge.messages.python_packages import ILLEGAL_INSTRUCTION, NO_INSTRUCTIONS
-from gpudiag.model import Sure
+from gpudiag.model.diagnosis import Confidence
 
 CAUSE = Cause(
     fix=(
@@ -27,4 +27,4 @@ def find(program: Program) -> Matches:
     if said := program.first(NO_INSTRUCTIONS):
         yield Match(program.said(NO_INSTRUCTIONS), figures={"name": said["name"] or "SSE4"})
     elif said := program.first(ILLEGAL_INSTRUCTION):
-        yield Match(program.said(ILLEGAL_INSTRUCTION), Sure.POSSIBLE, {"name": "most often AVX"})
+        yield Match(program.said(ILLEGAL_INSTRUCTION), Confidence.POSSIBLE, {"name": "most often AVX"})

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from gpudiag.cause import Cause, Match, Matches, Program
 from gpudiag.knowledge.messages.python_packages import UNDEFINED_OF_TENSORFLOW
-from gpudiag.model import Sure
+from gpudiag.model.diagnosis import Confidence
 
 CAUSE = Cause(
     fix=(
@@ -23,4 +23,4 @@ CAUSE = Cause(
 def find(program: Program) -> Matches:
     if said := program.first(UNDEFINED_OF_TENSORFLOW):
         file = said["file"].rpartition("/")[2]
-        yield Match(program.said(UNDEFINED_OF_TENSORFLOW), Sure.LIKELY, {"file": file})
+        yield Match(program.said(UNDEFINED_OF_TENSORFLOW), Confidence.LIKELY, {"file": file})

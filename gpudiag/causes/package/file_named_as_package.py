@@ -10,7 +10,8 @@ import re
 
 from gpudiag.cause import Cause, Match, Matches, Program
 from gpudiag.knowledge.messages.python_packages import EMPTY_TENSORFLOW, NAME_OF_ANOTHER_FILE, PARTIAL_MODULE
-from gpudiag.model import Figure, Sure
+from gpudiag.model.diagnosis import Confidence
+from gpudiag.model.report import Figure
 
 CAUSE = Cause(
     fix=("{first}", "# and delete the folder __pycache__ beside it"),
@@ -34,12 +35,12 @@ def find(program: Program) -> Matches:
         name = said["module"].partition(".")[0]
         files = [hit["file"] for line in program.lines for hit in _FILE.finditer(line)]
         own = next((file for file in files if _stem(file) == name and not _INSTALLED.search(file)), "")
-        yield Match(program.said(PARTIAL_MODULE), Sure.LIKELY, _figures(name, own or f"{name}.py"))
+        yield Match(program.said(PARTIAL_MODULE), Confidence.LIKELY, _figures(name, own or f"{name}.py"))
         return
     if program.first(EMPTY_TENSORFLOW):
         yield Match(
             program.said(EMPTY_TENSORFLOW),
-            Sure.POSSIBLE,
+            Confidence.POSSIBLE,
             {
                 "name": "tensorflow",
                 "path": "a file or an empty folder 'tensorflow'",

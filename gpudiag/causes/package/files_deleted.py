@@ -7,18 +7,18 @@ everything fails with "module 'tensorflow' has no attribute ...".
 
 from __future__ import annotations
 
-from gpudiag.cause import Cause, Evidence, Match, Matches
+from gpudiag.cause import Cause, Match, Matches
 from gpudiag.causes.shared.packages import INSTALLATION, reinstall, shown
-from gpudiag.hostfacts import TensorflowFacts
+from gpudiag.model.facts import TensorflowFacts
 
 CAUSE = Cause(
     fix=("pip uninstall -y {names}", "pip install --force-reinstall '{with_cuda}'"),
     url=INSTALLATION,
     needs_gpu=False,
-    views=("host.tensorflow.damaged",),
+    finding="host.tensorflow.damaged",
 )
 
 
-def find(evidence: Evidence, installed: TensorflowFacts) -> Matches:
-    if evidence.found("host.tensorflow", "damaged"):
+def find(installed: TensorflowFacts) -> Matches:
+    if installed.module_path is None and installed.distributions:
         yield Match((*shown(installed), "no file tensorflow/__init__.py"), figures=reinstall(installed))

@@ -6,7 +6,7 @@ only one has stay, and fit those of the other or not.
 
 from __future__ import annotations
 
-from gpudiag.cause import Cause, Evidence, Match, Matches
+from gpudiag.cause import Cause, Match, Matches
 from gpudiag.causes.shared.packages import (
     INSTALLATION,
     FailedImport,
@@ -15,7 +15,8 @@ from gpudiag.causes.shared.packages import (
     shown,
     sure_of_mixture,
 )
-from gpudiag.hostfacts import TensorflowFacts
+from gpudiag.model.facts import TensorflowFacts
+from gpudiag.probes.host.tensorflow import several
 
 CAUSE = Cause(
     fix=("pip uninstall -y {names}", "pip install --force-reinstall '{with_cuda}'"),
@@ -25,7 +26,7 @@ CAUSE = Cause(
 )
 
 
-def find(evidence: Evidence, failed: FailedImport, installed: TensorflowFacts) -> Matches:
-    if evidence.found("host.tensorflow", "several"):
+def find(failed: FailedImport, installed: TensorflowFacts) -> Matches:
+    if several(installed):
         seen = (*shown(installed), *overwritten(installed), f"import tensorflow: {failed.error}")
         yield Match(seen, sure_of_mixture(installed), figures=reinstall(installed))

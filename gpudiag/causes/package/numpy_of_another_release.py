@@ -7,15 +7,17 @@ and a copy in ~/.local is found before that of the system.
 
 from __future__ import annotations
 
-from gpudiag.cause import Cause, Match, Matches, Program
+from gpudiag.cause import Cause, Match, Matches
+from gpudiag.causes.shared.imports import ImportLog
 from gpudiag.knowledge.messages.python_packages import NUMPY_2, NUMPY_NAME_GONE, NUMPY_OLDER
-from gpudiag.model import Sure
-from gpudiag.origin import Origin
+from gpudiag.knowledge.origin import Origin
+from gpudiag.model.diagnosis import Confidence
 
 CAUSE = Cause(
     fix=("{first}", "{second}", "{third}"),
     url="https://numpy.org/doc/stable/user/troubleshooting-importerror.html",
     needs_gpu=False,
+    unless=("requirement_not_met",),
     shown={"first": "pip install 'numpy<2'", "second": "pip install --upgrade 'tensorflow>=2.18'  # or", "third": ""},
 )
 
@@ -26,7 +28,7 @@ _GONE = ("bool", "complex", "float", "int", "long", "object", "str", "typeDict")
 """Names that numpy 1.24 no longer has."""
 
 
-def find(program: Program, origin: Origin) -> Matches:
+def find(program: ImportLog, origin: Origin) -> Matches:
     if said := program.said(NUMPY_2):
         own = any(_HOME in line for line in program.lines)
         yield Match(
@@ -44,7 +46,7 @@ def find(program: Program, origin: Origin) -> Matches:
         least = _FIRST_WITH.get(older["wanted"], "")
         yield Match(
             program.said(NUMPY_OLDER),
-            Sure.PROVED if older["wanted"] else Sure.LIKELY,
+            Confidence.PROVED if older["wanted"] else Confidence.LIKELY,
             {
                 "what": f"a module was built for {f'numpy {least} or newer' if least else 'another one'}",
                 "first": f"pip install --upgrade 'numpy>={least}'" if least else "pip install --upgrade numpy",
@@ -55,7 +57,7 @@ def find(program: Program, origin: Origin) -> Matches:
     elif (gone := program.first(NUMPY_NAME_GONE)) and gone["name"] in _GONE:
         yield Match(
             program.said(NUMPY_NAME_GONE),
-            Sure.LIKELY,
+            Confidence.LIKELY,
             {
                 "what": f"numpy 1.24 and later have no numpy.{gone['name']}",
                 "first": f"pip install 'numpy<{'1.20' if origin.is_before_11 else '1.24'}'",

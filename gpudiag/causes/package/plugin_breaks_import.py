@@ -6,9 +6,9 @@ another release of TensorFlow, or that its distribution left behind, ends the im
 
 from __future__ import annotations
 
-from gpudiag.cause import TRACE, Cause, Evidence, Match, Matches
+from gpudiag.cause import TRACE, Cause, Match, Matches, Rows
 from gpudiag.causes.shared.packages import FailedImport
-from gpudiag.hostfacts import TensorflowFacts
+from gpudiag.model.facts import TensorflowFacts
 
 CAUSE = Cause(
     fix=("{remove}",),
@@ -18,9 +18,9 @@ CAUSE = Cause(
 )
 
 
-def find(evidence: Evidence, failed: FailedImport, installed: TensorflowFacts) -> Matches:
+def find(rows: Rows, failed: FailedImport, installed: TensorflowFacts) -> Matches:
     error = failed.error
-    told = [error, *(line for row in evidence.rows if row.probe == TRACE for line in row.log)]
+    told = [error, *(line for row in rows if row.probe == TRACE for line in row.log)]
     guilty = next((file for file in installed.plugins if any(file in line for line in told)), None)
     if guilty is None:
         return

@@ -7,15 +7,17 @@ mysql-connector or google-cloud, may have replaced it.
 
 from __future__ import annotations
 
-from gpudiag.cause import Cause, Match, Matches, Program
+from gpudiag.cause import Cause, Match, Matches
+from gpudiag.causes.shared.imports import ImportLog
 from gpudiag.knowledge.messages.python_packages import PROTOBUF
+from gpudiag.knowledge.origin import Origin
 from gpudiag.knowledge.releases import Version
-from gpudiag.origin import Origin
 
 CAUSE = Cause(
     fix=("{first}", "{second}"),
     url="https://protobuf.dev/news/2022-05-06/#python-updates",
     needs_gpu=False,
+    unless=("requirement_not_met",),
     shown={
         "first": "pip install 'protobuf==3.20.3'",
         "second": "export PROTOCOL_BUFFERS_PYTHON_IMPLEMENTATION=python  # or, slower",
@@ -23,11 +25,11 @@ CAUSE = Cause(
 )
 
 
-def find(program: Program, origin: Origin) -> Matches:
+def find(program: ImportLog, origin: Origin) -> Matches:
     said = program.first(PROTOBUF)
     if said is None:
         return
-    second = "pip install --force-reinstall tensorflow  # or: brings a protobuf of its own range"
+    second = "pip install --force-reinstall tensorflow  # or: brings a protobuf that fits"
     if "Descriptors" in said.text:
         first = "pip install 'protobuf==3.20.3'"
         second = "export PROTOCOL_BUFFERS_PYTHON_IMPLEMENTATION=python  # or, slower"

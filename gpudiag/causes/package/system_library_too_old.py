@@ -1,13 +1,16 @@
-"""{file} of this system has no {what}_{version}, which {by} was built with
+"""{file} has no {what}_{version}, which {by} was built with
 
 A binary runs on systems with the same or a newer C and C++ library than the one it was built on. TensorFlow's own
-wheels (manylinux) need glibc 2.17 from 2.11 on, 2.12 before; wheels of others, of conda-forge or of one's own build can
+wheels (manylinux) need glibc 2.17 from 2.11 on, 2.12 before; wheels of others, of conda-forge or that you built can
 need more. libstdc++ (GLIBCXX, CXXABI) can be replaced in an environment, glibc cannot.
 """
 
 from __future__ import annotations
 
-from gpudiag.cause import Cause, Match, Matches, Program
+from pathlib import PurePath
+
+from gpudiag.cause import Cause, Evidence, Match, Matches
+from gpudiag.causes.shared.imports import ImportLog
 from gpudiag.knowledge.messages.python_packages import SYSTEM_LIBRARY_OLD
 
 CAUSE = Cause(
@@ -21,11 +24,32 @@ CAUSE = Cause(
 )
 
 
-def find(program: Program) -> Matches:
+_PATH = "LD_LIBRARY_PATH"
+
+
+def find(evidence: Evidence, program: ImportLog) -> Matches:
     said = program.first(SYSTEM_LIBRARY_OLD)
     if said is None:
         return
     glibc = said["what"] == "GLIBC"
+    path = evidence.facts.variables.get(_PATH, "")
+    folder = str(PurePath(said["file"]).parent) if said["file"] else ""
+    rest = ":".join(entry for entry in path.split(":") if PurePath(entry) != PurePath(folder))
+    if folder and rest != path:
+        without = f"export {_PATH}={rest}" if rest else f"unset {_PATH}"
+        yield Match(
+            (*program.said(SYSTEM_LIBRARY_OLD), f"{_PATH}={path}: {folder} is where the loader takes it from"),
+            figures={
+                "what": said["what"],
+                "version": said["version"],
+                "file": said["file"],
+                "by": said["by"].rpartition("/")[2] or "a module",
+                "first": f"{without}  # without {folder}",
+                "second": "",
+            },
+            change=None if evidence.facts.without_gpu else {_PATH: rest or None},  # a trial uses the GPU
+        )
+        return
     yield Match(
         program.said(SYSTEM_LIBRARY_OLD),
         figures={

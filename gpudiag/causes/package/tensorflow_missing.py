@@ -6,19 +6,38 @@ installed into, has no TensorFlow: the interpreter that runs the program counts.
 
 from __future__ import annotations
 
-from gpudiag.cause import Cause, Evidence, Match, Matches
+from gpudiag.cause import Cause, Match, Matches
+from gpudiag.causes.shared.imports import active_environment, executable, interpreter
 from gpudiag.causes.shared.packages import INSTALLATION
-from gpudiag.hostfacts import Unknown
+from gpudiag.model.facts import Facts, TensorflowFacts
 
 CAUSE = Cause(
-    fix=("{executable} -m pip install 'tensorflow[and-cuda]'",),
+    fix=("{executable} -m pip install 'tensorflow[and-cuda]'", "{other}", "{left_over}"),
     url=INSTALLATION,
-    views=("host.tensorflow.missing",),
+    needs_gpu=False,
+    shown={"other": "", "left_over": ""},
+    finding="host.tensorflow.missing",
 )
 
 
-def find(evidence: Evidence) -> Matches:
-    if evidence.found("host.tensorflow", "missing"):
-        system = evidence.facts.system
-        executable = "python" if isinstance(system, Unknown) else system.executable
-        yield Match((f"{executable} finds no module tensorflow",), figures={"executable": executable})
+def find(facts: Facts, installed: TensorflowFacts) -> Matches:
+    if installed.module_path is not None or installed.distributions:
+        return
+    python = executable(facts)
+    active = active_environment(facts)
+    folders = installed.without_init
+    left_over = "is a folder without __init__.py: what an uninstall leaves, or another folder"
+    yield Match(
+        (
+            f"{python} finds no module tensorflow",
+            *interpreter(facts),
+            *(f"{folder} {left_over}" for folder in folders),
+        ),
+        figures={
+            "executable": python,
+            "other": f"{active}/bin/python -m pip list  # or run the program with this Python: it is active"
+            if active
+            else "",
+            "left_over": f"# rename or delete {' and '.join(folders)}" if folders else "",
+        },
+    )

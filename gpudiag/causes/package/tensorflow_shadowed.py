@@ -1,7 +1,7 @@
 """{path} is imported in TensorFlow's place, because it has the same name and comes first
 
 Python takes the first module of a name on sys.path: the folder of the program (with `python -m` and in notebooks the
-working directory), then PYTHONPATH, and the installed packages last. A file tensorflow.py of one's own, a folder
+working directory), then PYTHONPATH, and the installed packages last. Your own file tensorflow.py, a folder
 tensorflow for data, or a checkout of TensorFlow's sources hides the package. What follows is "module 'tensorflow' has
 no attribute ...", "partially initialized module" or an ImportError.
 """
@@ -10,11 +10,11 @@ from __future__ import annotations
 
 from pathlib import PurePath
 
-from gpudiag.cause import Cause, Evidence, Match, Matches
+from gpudiag.cause import Cause, Match, Matches, Program
 from gpudiag.causes.shared.packages import PATH, off_the_path
-from gpudiag.hostfacts import TensorflowFacts
 from gpudiag.knowledge.messages.code import NOT_TENSORFLOW
-from gpudiag.model import Sure
+from gpudiag.model.diagnosis import Confidence
+from gpudiag.model.facts import Facts, TensorflowFacts
 from gpudiag.probes.host import tensorflow as host_tensorflow
 
 CAUSE = Cause(
@@ -22,27 +22,25 @@ CAUSE = Cause(
     url="https://docs.python.org/3/library/sys_path_init.html",
     needs_gpu=False,
     shown={"elsewhere": "# or run the program in another folder than /home/someone/project: Python looks there first"},
-    views=(
-        "host.tensorflow.shadowed",
-        "host.tensorflow.hidden_here",
-    ),
+    finding="host.tensorflow.shadowed",
+    views=("host.tensorflow.hidden_here",),
 )
 
 
-def find(evidence: Evidence, installed: TensorflowFacts) -> Matches:
-    module, sure = installed.module_path, Sure.PROVED
-    path = host_tensorflow.shadowing(installed) if evidence.found("host.tensorflow", "shadowed") else None
+def find(facts: Facts, program: Program, installed: TensorflowFacts) -> Matches:
+    module, sure = installed.module_path, Confidence.PROVED
+    path = host_tensorflow.shadowing(installed)
     said: tuple[str, ...] = ()
-    if path is None and evidence.found("host.tensorflow", "hidden_here"):
+    if path is None and installed.module_path is not None and installed.in_working_directory is not None:
         # gpudiag is not started from the program's folder: that the program took it, its log must show.
-        module, sure = installed.in_working_directory, Sure.LIKELY
-        said = evidence.program.said(NOT_TENSORFLOW, most=1)
+        module, sure = installed.in_working_directory, Confidence.LIKELY
+        said = program.said(NOT_TENSORFLOW, most=1)
         path = host_tensorflow.of_module(module) if module and said else None
     if path is None:
         return
     folder = PurePath(path).parent
-    entries = evidence.facts.variables.get(PATH, "").split(":")
-    do = off_the_path(evidence, folder)
+    entries = facts.variables.get(PATH, "").split(":")
+    do = off_the_path(facts, folder)
     yield Match(
         evidence=(
             f"import tensorflow takes {module}",

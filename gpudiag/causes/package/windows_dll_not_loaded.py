@@ -10,8 +10,8 @@ from __future__ import annotations
 from gpudiag.cause import Cause, Match, Matches, Program
 from gpudiag.causes.shared.advice import libraries
 from gpudiag.knowledge.messages.python_packages import DLL_NOT_FOUND, DLL_NOT_LOADED
-from gpudiag.model import Sure
-from gpudiag.origin import Origin
+from gpudiag.knowledge.origin import Origin
+from gpudiag.model.diagnosis import Confidence
 
 CAUSE = Cause(
     fix=(
@@ -39,6 +39,6 @@ def find(program: Program, origin: Origin) -> Matches:
     if loaded or unnamed:
         yield Match(
             program.said(DLL_NOT_LOADED),
-            Sure.LIKELY,
+            Confidence.LIKELY,
             {"what": "most often the Visual C++ runtime is missing or too old"},
         )

@@ -11,11 +11,11 @@ import re
 
 from gpudiag.cause import Cause, LogAlone, Match, Matches
 from gpudiag.causes.shared.advice import BUILT_FOR, libraries
+from gpudiag.knowledge.log_lines import text
 from gpudiag.knowledge.messages.misleading import NO_CUDA_DRIVERS
 from gpudiag.knowledge.messages.way import LIBRARIES_MISSING, LIBRARY_ASKED_FOR, LIBRARY_NOT_OPENED
-from gpudiag.log import text
-from gpudiag.model import Sure
-from gpudiag.origin import Origin
+from gpudiag.knowledge.origin import Origin
+from gpudiag.model.diagnosis import Confidence
 
 CAUSE = Cause(
     fix=("pip install 'tensorflow[and-cuda]'  # brings its CUDA libraries",),
@@ -28,6 +28,7 @@ _OF_CUDA = re.compile(
     r"(?:lib)?(?:cudart|cublas|cublasLt|cufft|curand|cusolver|cusparse|cudnn)(?:\.so[.\d]*|64_[\w.]+\.dll)$"
 )
 _RUNTIME = re.compile(r"(?:lib)?cudart")
+_MEANT_FOR_A_GPU = re.compile(r"LD_LIBRARY_PATH: \S*(?:cuda|nvidia)")
 _ASKING = re.compile(r"(?:lib)?(?:tensorflow|_pywrap)\w*")
 
 
@@ -38,13 +39,15 @@ def find(program: LogAlone, origin: Origin) -> Matches:
     linked = [] if names else [one for one in program.all(LIBRARY_ASKED_FOR) if _is_linked(one.line, one["library"])]
     names += list(dict.fromkeys(f"{one['library']}.so.{one['version']}" for one in linked))
     says = program.all(LIBRARIES_MISSING, NO_CUDA_DRIVERS)
-    if not says and all(map(_RUNTIME.match, names)) and not linked:
-        return  # of itself it is nothing: every machine without CUDA says it
+    only_the_runtime = not (says or linked) and all(map(_RUNTIME.match, names))
+    # Every machine without CUDA says so, and it means nothing there; unless somebody has set it up for a GPU.
+    if only_the_runtime and not any(_MEANT_FOR_A_GPU.search(one.line) for one in opened):
+        return
     shown = dict.fromkeys(text(one.line) for one in (*opened, *linked, *says))
     needs = f"{', '.join(names)}" if names else "the log does not say which"
     yield Match(
         tuple(shown)[:4],
-        Sure.PROVED if names else Sure.LIKELY,
+        Confidence.PROVED if names and not only_the_runtime else Confidence.LIKELY,
         {"names": needs},
         fix=libraries(origin),
     )

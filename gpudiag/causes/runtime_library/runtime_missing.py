@@ -13,7 +13,7 @@ from collections.abc import Iterator
 from gpudiag.cause import Cause, Evidence, Match, Matches
 from gpudiag.causes.shared.libraries import PIP_INSTALLATION, good_copy, seen, then_cusolver, with_cuda
 from gpudiag.causes.shared.steps import cuinit_error
-from gpudiag.hostfacts import Unknown
+from gpudiag.model.facts import Unknown
 from gpudiag.probes.host.libraries import PACKAGES, RUNTIME, installed, unopened
 
 CAUSE = Cause(
@@ -53,5 +53,5 @@ def _of_the_driver(evidence: Evidence) -> Iterator[str]:
     facts = evidence.facts
     if facts.nvml_devices and not isinstance(facts.nvml, Unknown):
         yield f"NVML of the driver answers: {facts.nvml.driver_version}, {len(facts.nvml_devices)} GPU(s)"
-    if error := cuinit_error(evidence):
+    if error := cuinit_error(evidence.listing):
         yield f"cuInit of the driver fails, too: {error}"

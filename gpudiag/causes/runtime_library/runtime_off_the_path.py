@@ -7,8 +7,9 @@ machine, in a folder that the loader does not search.
 
 from __future__ import annotations
 
-from gpudiag.cause import Cause, Evidence, Matches
+from gpudiag.cause import Cause, Matches
 from gpudiag.causes.shared.libraries import LOADER, off_the_path
+from gpudiag.model.facts import Facts
 
 CAUSE = Cause(
     fix=(
@@ -20,5 +21,5 @@ CAUSE = Cause(
 )
 
 
-def find(evidence: Evidence) -> Matches:
-    yield from off_the_path(evidence, runtime=True, packaged=None)
+def find(facts: Facts) -> Matches:
+    yield from off_the_path(facts, runtime=True, packaged=None)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from gpudiag.knowledge.origin import Origin
 from gpudiag.knowledge.releases import (
     DRIVERS,
     FIRST_WITH_EXTRA,
@@ -11,7 +12,6 @@ from gpudiag.knowledge.releases import (
     Version,
     numbers,
 )
-from gpudiag.origin import Origin
 
 BUILT_FOR = "https://www.tensorflow.org/install/source#gpu"
 PIP = "https://www.tensorflow.org/install/pip"

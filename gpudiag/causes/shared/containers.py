@@ -6,8 +6,9 @@ import re
 from dataclasses import dataclass
 
 from gpudiag.cause import Evidence, Match
-from gpudiag.hostfacts import ContainerFacts, Facts, Unknown
-from gpudiag.model import Figure, Stage, Sure
+from gpudiag.model.diagnosis import Confidence, Stage
+from gpudiag.model.facts import ContainerFacts, Facts, Unknown
+from gpudiag.model.report import Figure
 
 VISIBLE = "NVIDIA_VISIBLE_DEVICES"
 _GPU_NODE = re.compile(r"/dev/(nvidia\d+|dxg)")
@@ -24,7 +25,7 @@ _START = {
     "lxc": "lxc config device add NAME gpu gpu; lxc config set NAME nvidia.runtime true; lxc restart NAME",
     "kubernetes": "resources: {limits: {nvidia.com/gpu: 1}}   # in the container's part of the pod",
 }
-"""How each runtime is told to give GPUs."""
+"""How each runtime is asked for GPUs."""
 TOOLKIT = "https://docs.nvidia.com/datacenter/cloud-native/container-toolkit/latest/docker-specialized.html"
 PODS = "https://kubernetes.io/docs/tasks/manage-gpus/scheduling-gpus/"
 
@@ -67,7 +68,7 @@ class InContainer:
 
     @property
     def given_none(self) -> bool:
-        """True where it is known that no device of a GPU is here, and TensorFlow lists none by another name."""
+        """True if it is known that no device of a GPU is here, and TensorFlow lists none by another name."""
         known = not isinstance(self.facts.device_nodes, Unknown)
         return known and not self.listed and not self.facts.nvml_devices and not self.gpus
 
@@ -97,7 +98,7 @@ class WithoutGpu(InContainer):
 
     @property
     def forbidden(self) -> bool:
-        """True where the variable that asks for GPUs asks for none."""
+        """True if the variable that asks for GPUs asks for none."""
         return self.wanted in _NONE
 
     @property
@@ -119,7 +120,7 @@ class WithoutGpu(InContainer):
                 *(() if self.wanted is None else (f"{VISIBLE}={self.wanted!r}",)),
                 *((self.host,) if self.host else ()),
             ),
-            sure=Sure.PROVED if self.host else Sure.LIKELY if self.forbidden else Sure.POSSIBLE,
+            sure=Confidence.PROVED if self.host else Confidence.LIKELY if self.forbidden else Confidence.POSSIBLE,
             figures=figures,
             # The toolkit that gives no device brings no library either; an image may.
             stage=Stage.DRIVER_LIBRARY if self.libcuda is None else Stage.DRIVER,

@@ -6,10 +6,11 @@ import re
 from dataclasses import dataclass
 
 from gpudiag.cause import Evidence, Match
-from gpudiag.causes.shared.machine import HOST_DRIVER, container, kept_for_others, on_the_bus, parts, stage_of_driver
+from gpudiag.causes.shared.machine import container, kept_for_others, on_the_bus, parts, stage_of_driver
+from gpudiag.causes.shared.signs import Signs
 from gpudiag.causes.shared.steps import cuinit_error
-from gpudiag.hostfacts import DeviceNode, DeviceNodeFacts, DriverFacts, NvmlFacts, Unknown
-from gpudiag.model import Sure
+from gpudiag.model.diagnosis import Confidence
+from gpudiag.model.facts import DeviceNode, DeviceNodeFacts, DriverFacts, NvmlFacts, Unknown
 
 DRIVER_DOCUMENT = "https://download.nvidia.com/XFree86/Linux-x86_64/535.104.05/README/"
 _GPU_FILE = re.compile(r"/dev/nvidia\d+")
@@ -21,7 +22,7 @@ _UVM_FILE = "/dev/nvidia-uvm"
 class NoDevice:
     """CUDA finds no GPU, though the driver runs, outside a container.
 
-    The device files may be made at the first use of CUDA, so that they count only where CUDA has failed. Files that may
+    The device files may be made at the first use of CUDA, so that they count only if CUDA has failed. Files that may
     not be opened, and a GPU that is kept for something else, are other causes.
     """
 
@@ -35,11 +36,11 @@ class NoDevice:
 
     @classmethod
     def of(cls, evidence: Evidence) -> NoDevice | None:
-        known, error = parts(evidence), cuinit_error(evidence)
-        if known is None or container(evidence) or not error or known[0].kernel_module is None:
+        known, error = parts(evidence.facts), cuinit_error(evidence.listing)
+        if known is None or container(evidence.facts) or not error or known[0].kernel_module is None:
             return None
-        nodes = known[2]
-        if evidence.found(HOST_DRIVER, "no_access") or kept_for_others(nodes):
+        nodes, signs = known[2], Signs.of(evidence)
+        if (signs is not None and signs.shut_files) or kept_for_others(nodes):
             return None
         paths = [node.path for node in nodes.nodes]
         missing = [] if any(map(_GPU_FILE.fullmatch, paths)) else ["/dev/nvidia0"]
@@ -47,11 +48,11 @@ class NoDevice:
 
     @property
     def with_all_files(self) -> bool:
-        """True where every file is there, ``nvidia-uvm`` too, and CUDA says that there is no GPU, or not why."""
+        """True if every file is there, ``nvidia-uvm`` too, and CUDA says that there is no GPU, or not why."""
         here = not self.missing and any(node.path == _UVM_FILE for node in self.nodes.nodes)
         return here and re.search("NO_DEVICE|ERROR_UNKNOWN", self.error) is not None
 
-    def match(self, sure: Sure) -> Match:
+    def match(self, sure: Confidence) -> Match:
         nvml, nodes = self.nvml, self.nodes
         gpus = nodes.pci_gpus or tuple(device.pci_bus_id for device in nvml.devices)
         answer = f"fails: {nvml.error}" if nvml.error else f"reports {len(nvml.devices)} GPU(s)"
@@ -83,12 +84,11 @@ class NoAccess:
 
     @classmethod
     def of(cls, evidence: Evidence) -> NoAccess | None:
-        nodes = evidence.facts.device_nodes
-        found = evidence.found(HOST_DRIVER, "no_access")
-        if isinstance(nodes, Unknown) or not found or (evidence.trace is not None and evidence.trace.listed):
+        signs = Signs.of(evidence)
+        if signs is None or (evidence.trace is not None and evidence.trace.listed):
             return None
-        shut = tuple(node for node in nodes.nodes if node.path in str(found[0].figures["nodes"]).split())
-        return cls(evidence, nodes, shut) if shut else None
+        shut = tuple(node for node in signs.nodes.nodes if node.path in signs.shut_files)
+        return cls(evidence, signs.nodes, shut) if shut else None
 
     @property
     def by_their_mode(self) -> tuple[DeviceNode, ...]:
@@ -96,7 +96,7 @@ class NoAccess:
         system = self.evidence.facts.system
         # Permissions never keep root out. Of files of another machine no group is known, and nobody is root there.
         root = bool(self.nodes.groups) and not isinstance(system, Unknown) and system.user == "root"
-        return () if root else tuple(node for node in self.shut if not _permitted(node, self.nodes))
+        return () if root else tuple(node for node in self.shut if not permitted(node, self.nodes))
 
     @property
     def by_their_group(self) -> tuple[DeviceNode, ...]:
@@ -107,11 +107,11 @@ class NoAccess:
         system, where = self.evidence.facts.system, self.evidence.facts.container
         user = "$USER" if isinstance(system, Unknown) else system.user
         group = shut[0].group
-        runtime = container(self.evidence)
+        runtime = container(self.evidence.facts)
         if not isinstance(where, Unknown) and where.slurm_job is not None:
             allow = "srun --gres=gpu:1 ...  # asks Slurm for a GPU, which the step must do, too"
         elif runtime:
-            allow = "docker run --gpus all ...  # starts the container anew, with its GPUs"
+            allow = "docker run --gpus all ...  # starts the container again, with its GPUs"
         else:
             allow = "systemctl show -p DeviceAllow -p DevicePolicy UNIT  # of the service or slice that this runs in"
         return Match(
@@ -129,10 +129,10 @@ class NoAccess:
                 "then": "# in Kubernetes: securityContext.supplementalGroups" if runtime else "# log in again",
                 "allow": allow,
             },
-            stage=stage_of_driver(self.evidence),
+            stage=stage_of_driver(self.evidence.listing),
         )
 
 
-def _permitted(node: DeviceNode, nodes: DeviceNodeFacts) -> bool:
+def permitted(node: DeviceNode, nodes: DeviceNodeFacts) -> bool:
     """Return whether the permissions of ``node`` let this process read and write it."""
     return node.mode[7:9] == "rw" or (node.mode[4:6] == "rw" and node.group in nodes.groups)

@@ -5,16 +5,16 @@ from __future__ import annotations
 from gpudiag.cause import Evidence
 from gpudiag.causes.shared.machine import hidden_and_free
 from gpudiag.causes.shared.steps import context_error
-from gpudiag.hostfacts import NvmlDevice
+from gpudiag.knowledge.log_lines import Log
 from gpudiag.knowledge.messages.way import DEVICE_BUSY
-from gpudiag.log import Log
-from gpudiag.model import Gpu
+from gpudiag.model.facts import NvmlDevice
+from gpudiag.model.report import Gpu
 
 MASK = "CUDA_VISIBLE_DEVICES"
 
 
 def said_to_be_busy(evidence: Evidence) -> str:
-    """Return who said that a GPU is busy, and what; "" where nobody did."""
+    """Return who said that a GPU is busy, and what; "" if nobody did."""
     if busy := Log((context_error(evidence),)).first(DEVICE_BUSY):
         return f"creating the devices: {busy.text}"
     return f"the log: {busy.text}" if (busy := evidence.program.first(DEVICE_BUSY)) else ""

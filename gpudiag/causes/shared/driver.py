@@ -6,11 +6,12 @@ import re
 from collections.abc import Iterator
 
 from gpudiag.cause import Evidence, Match
-from gpudiag.causes.shared.machine import HOST_DRIVER, container, parts, stage_of_driver
+from gpudiag.causes.shared.machine import container, parts, stage_of_driver
+from gpudiag.causes.shared.signs import Signs
 from gpudiag.causes.shared.steps import cuinit_error
-from gpudiag.hostfacts import DriverFacts, NvmlFacts, Unknown
 from gpudiag.knowledge.messages.way import TWO_DRIVER_VERSIONS
-from gpudiag.model import Sure
+from gpudiag.model.diagnosis import Confidence
+from gpudiag.model.facts import DriverFacts, Facts, NvmlFacts, Unknown
 
 IN_FILE_NAME = re.compile(r"\.so\.(\d+\.[\d.]+)$")
 IN_PACKAGE = re.compile(r"(?:\d+:)?(\d+\.[\d.]+)")
@@ -19,7 +20,7 @@ COMPAT = "/compat"
 
 
 def versions(driver: DriverFacts, nvml: NvmlFacts) -> tuple[str, str]:
-    """Return the versions of the kernel module and of the driver's libraries, "not known" where they are not."""
+    """Return the versions of the kernel module and of the driver's libraries, "not known" if they are not."""
     in_name = IN_FILE_NAME.search(driver.libcuda_path or "")
     in_packages = [found[1] for version in driver.packages.values() if (found := IN_PACKAGE.match(version))]
     library = nvml.driver_version or (in_name and in_name[1]) or next(iter(in_packages), None)
@@ -27,44 +28,45 @@ def versions(driver: DriverFacts, nvml: NvmlFacts) -> tuple[str, str]:
 
 
 def two_versions(in_image: bool, evidence: Evidence) -> Iterator[Match]:
-    known = parts(evidence)
+    known = parts(evidence.facts)
     if known is None:
         return
     driver, nvml, _ = known
     module, library = versions(driver, nvml)
-    error = cuinit_error(evidence)
-    found = [finding.message for finding in evidence.found(HOST_DRIVER, "version_mismatch")]
+    error = cuinit_error(evidence.listing)
+    signs = Signs.of(evidence)
+    found = [signs.two_versions] if signs is not None and signs.two_versions else []
     if "DRIVER_MISMATCH" in error and COMPAT not in (driver.libcuda_path or ""):
         found.append(f"cuInit: {error}")
-    if module != library:  # else it has been mended since the log was written
+    if module != library:  # else it has been fixed since the log was written
         found += [event.text for event in evidence.program.all(TWO_DRIVER_VERSIONS)][:1]
-    if not found or in_image is not bool(container(evidence) and driver.packages):
+    if not found or in_image is not bool(container(evidence.facts) and driver.packages):
         return
     installed = ", ".join(f"{name} {version}" for name, version in driver.packages.items())
     yield Match(
         evidence=(*found, *([f"packages in this container: {installed}"] if in_image else [])),
-        sure=Sure.LIKELY if "not known" in (module, library) or module == library else Sure.PROVED,
+        sure=Confidence.LIKELY if "not known" in (module, library) or module == library else Confidence.PROVED,
         figures={
             "module": module,
             "library": library,
             "libraries": f"of version {library}"
             if library not in (module, "not known")
             else "of another version, as the driver says",
-            "where": "  # on the host of this container" if container(evidence) else "",
+            "where": "  # on the host of this container" if container(evidence.facts) else "",
             "hold": f"sudo apt-mark hold {' '.join(driver.packages)}  # so that it does not come again"
             if driver.packages
             else "# so that it does not come again, keep unattended upgrades from the driver's packages",
             "packages": " ".join(driver.packages),
         },
-        stage=stage_of_driver(evidence),
+        stage=stage_of_driver(evidence.listing),
     )
 
 
-def not_the_drivers_own(evidence: Evidence, part: str) -> tuple[str, str, dict[str, str | None] | None]:
+def not_the_drivers_own(facts: Facts, part: str) -> tuple[str, str, dict[str, str | None] | None]:
     """Return the folder with ``part`` in its name that libcuda comes from, or "", and how to take it out of the way."""
-    driver = evidence.facts.driver
+    driver = facts.driver
     path = "" if isinstance(driver, Unknown) else driver.libcuda_path or ""
-    entries = evidence.facts.variables.get("LD_LIBRARY_PATH", "").split(":")
+    entries = facts.variables.get("LD_LIBRARY_PATH", "").split(":")
     rest = [entry for entry in entries if part not in entry]
     folder = path.rpartition("/")[0] if part in path else next((entry for entry in entries if part in entry), "")
     if len(rest) < len(entries):

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from gpudiag import model
 from gpudiag.cause import Evidence
-from gpudiag.model import Stage
+from gpudiag.model import report
+from gpudiag.model.diagnosis import Stage
 
 
 def where_kernels_fail(evidence: Evidence) -> Stage:
@@ -13,5 +13,5 @@ def where_kernels_fail(evidence: Evidence) -> Stage:
         return Stage.FIRST_OP
     for row in evidence.rows:
         if row.probe == "discovery.logical_devices" and (crash := row.crash) is not None:
-            return Stage.CONTEXT if crash.cause is model.Cause.TIMEOUT else Stage.CONFIGURATION
+            return Stage.CONTEXT if crash.cause is report.Cause.TIMEOUT else Stage.CONFIGURATION
     return Stage.CONFIGURATION

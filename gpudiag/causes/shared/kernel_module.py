@@ -6,7 +6,6 @@ from dataclasses import dataclass
 
 from gpudiag.cause import Evidence, Match
 from gpudiag.causes.shared.machine import (
-    HOST_DRIVER,
     container,
     install_command,
     kept_for_others,
@@ -15,8 +14,9 @@ from gpudiag.causes.shared.machine import (
     parts,
     uses_apt,
 )
-from gpudiag.hostfacts import DeviceNodeFacts, DriverFacts
-from gpudiag.model import Stage, Sure
+from gpudiag.causes.shared.signs import Signs
+from gpudiag.model.diagnosis import Confidence, Stage
+from gpudiag.model.facts import DeviceNodeFacts, DriverFacts
 
 BEFORE = ("driver_not_installed", "nouveau_in_use", "integrated_gpu_chosen")
 """Reasons that say why the module could not be loaded, whatever else is true."""
@@ -30,10 +30,10 @@ class IdleGpu:
     driver: DriverFacts
     nodes: DeviceNodeFacts
 
-    def match(self, sign: str = "", sure: Sure = Sure.PROVED) -> Match:
+    def match(self, sign: str = "", sure: Confidence = Confidence.PROVED) -> Match:
         """Return the match of a cause that shows by ``sign``."""
-        name, kernel = operating_system(self.evidence)
-        apt = uses_apt(self.evidence)
+        name, kernel = operating_system(self.evidence.facts)
+        apt = uses_apt(self.evidence.facts)
         pci = self.nodes.pci_gpus[0]
         loaded = "loaded" if self.driver.kernel_module else "not loaded"
         library = self.driver.libcuda_path or self.driver.libcuda_error
@@ -48,7 +48,7 @@ class IdleGpu:
                 "pci": pci,
                 "holder": self.nodes.bound.get(pci, ""),
                 "kernel": kernel,
-                "install": install_command(self.evidence),
+                "install": install_command(self.evidence.facts),
                 "initramfs": "sudo update-initramfs -u" if apt else "sudo dracut --force",
                 "build": f"sudo apt install linux-headers-{kernel} && sudo dkms autoinstall -k {kernel}"
                 if apt
@@ -64,8 +64,8 @@ class KeptGpu(IdleGpu):
 
     @classmethod
     def of(cls, evidence: Evidence) -> KeptGpu | None:
-        known = parts(evidence)
-        if known is None or not kept_for_others(known[2]) or known[1].devices or container(evidence):
+        known = parts(evidence.facts)
+        if known is None or not kept_for_others(known[2]) or known[1].devices or container(evidence.facts):
             return None
         return cls(evidence, known[0], known[2])
 
@@ -75,7 +75,7 @@ class GpuWithoutModule(IdleGpu):
 
     @classmethod
     def of(cls, evidence: Evidence) -> GpuWithoutModule | None:
-        known = parts(evidence)
-        if known is None or not known[2].pci_gpus or KeptGpu.of(evidence):
+        signs = Signs.of(evidence)
+        if signs is None or not signs.no_module or not signs.nodes.pci_gpus or KeptGpu.of(evidence):
             return None
-        return cls(evidence, known[0], known[2]) if evidence.found(HOST_DRIVER, "no_module") else None
+        return cls(evidence, signs.driver, signs.nodes)

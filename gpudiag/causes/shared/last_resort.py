@@ -1,4 +1,4 @@
-"""Shared by causes: the code that CUDA gave, where nothing else is known."""
+"""Shared by causes: the code that CUDA gave, if nothing else is known."""
 
 from __future__ import annotations
 
@@ -9,8 +9,8 @@ from typing import NamedTuple
 from gpudiag.cause import Evidence, Match
 from gpudiag.causes.shared.machine import container, parts
 from gpudiag.causes.shared.steps import FAILED, devices_log, trace
-from gpudiag.log import text
-from gpudiag.model import Stage, Sure
+from gpudiag.knowledge.log_lines import text
+from gpudiag.model.diagnosis import Confidence, Stage
 
 IN_USE = (Stage.CONTEXT, Stage.FIRST_OP)
 CODE = re.compile(r"CUDA_ERROR_(?P<name>\w+)")
@@ -32,7 +32,7 @@ MEANINGS = (
     Meaning(
         "INVALID_DEVICE",
         "there is no GPU of that number or state for this process: a stale mask, MIG instance or device file",
-        "ls -l /dev/nvidia* /proc/driver/nvidia/gpus  # do files and GPUs fit; in a container: start it anew",
+        "ls -l /dev/nvidia* /proc/driver/nvidia/gpus  # do files and GPUs fit; in a container: start it again",
     ),
     Meaning(
         "NO_DEVICE",
@@ -46,7 +46,7 @@ MEANINGS = (
     ),
     Meaning(
         "DEVICE_NOT_LICENSED",
-        "the virtual GPU has no licence",
+        "the vGPU has no licence",
         "nvidia-smi -q | grep -i licen  # and: sudo systemctl status nvidia-gridd",
     ),
     Meaning(
@@ -77,10 +77,10 @@ def failed(stage: Stage, evidence: Evidence) -> Iterator[Match]:
     step = next((step for step in trace(evidence) if step.status == FAILED), None)
     if step is None or step.stage is not stage:
         return
-    log = [text(line) for line in devices_log(evidence) if CODE.search(line)][:1] if stage in IN_USE else []
+    log = [text(line) for line in devices_log(evidence.rows) if CODE.search(line)][:1] if stage in IN_USE else []
     said = next((text for text in (step.evidence, *log) if CODE.search(text)), step.evidence)
     code = CODE.search(said)
-    known = parts(evidence)
+    known = parts(evidence.facts)
     meaning = next((one for one in MEANINGS if code and re.fullmatch(one.codes, code["name"])), OTHERWISE)
     driver = (
         ()
@@ -89,12 +89,12 @@ def failed(stage: Stage, evidence: Evidence) -> Iterator[Match]:
     )
     yield Match(
         evidence=(*dict.fromkeys((step.evidence, said)), *driver),
-        sure=Sure.POSSIBLE,
+        sure=Confidence.POSSIBLE,
         figures={
             "code": code[0] if code else step.evidence,
             "meaning": f": {meaning.text}" if meaning.text else "",
             "look": meaning.look,
-            "where": ", on the host" if container(evidence) else "",
+            "where": ", on the host" if container(evidence.facts) else "",
         },
     )
 
@@ -103,6 +103,6 @@ FIX = (
     "nvidia-smi  # does the driver answer, and does it name each GPU",
     "{look}",
     "sudo dmesg | grep -i -e nvrm -e xid  # what the kernel says of it{where}",
-    "sudo reboot  # where none of these says more{where}",
+    "sudo reboot  # if none of these says more{where}",
 )
 CODES = "https://docs.nvidia.com/cuda/cuda-driver-api/group__CUDA__TYPES.html"

@@ -7,12 +7,20 @@ from collections.abc import Iterable, Iterator
 from pathlib import PurePath
 
 from gpudiag.cause import Evidence, Match
-from gpudiag.hostfacts import Facts, Library, LibraryCopy, Unknown
+from gpudiag.model.facts import Facts, Library, LibraryCopy, Unknown
 from gpudiag.probes.host.libraries import PACKAGES, RUNTIME, unopened
 
 PATH = "LD_LIBRARY_PATH"
 COMPUTE = "libcuda.so.1"
 NVML = "libnvidia-ml.so.1"
+LIBRARIES = {
+    "cuBLAS": "libcublas.so.12",
+    "cuDNN": "libcudnn.so.9",
+    "cuFFT": "libcufft.so.11",
+    "cuSOLVER": "libcusolver.so.11",
+    "cuSPARSE": "libcusparse.so.12",
+}
+"""The SONAME of each library that a probe has compute something."""
 PIP_INSTALLATION = "https://www.tensorflow.org/install/pip"
 LOADER = "https://man7.org/linux/man-pages/man8/ld.so.8.html"
 
@@ -34,20 +42,20 @@ def seen(one: Library) -> str:
     return f"{one.soname}: {where}{(one.error or '').removeprefix(f'{one.path or one.soname}: ')}"
 
 
-def put_first(evidence: Evidence, folders: Iterable[str]) -> dict[str, str | None]:
+def put_first(facts: Facts, folders: Iterable[str]) -> dict[str, str | None]:
     """Return the change that makes the loader look into ``folders`` first."""
-    libraries = evidence.facts.libraries
+    libraries = facts.libraries
     old = () if isinstance(libraries, Unknown) else libraries.search_path
     return {PATH: ":".join(dict.fromkeys([*folders, *old]))}
 
 
-def taken_away(evidence: Evidence, folders: list[str], good: list[str]) -> tuple[str, dict[str, str | None]]:
-    """Return the line and the change that take ``folders`` out of the path; ``good`` first, where they are needed."""
-    libraries = evidence.facts.libraries
+def taken_away(facts: Facts, folders: list[str], good: list[str]) -> tuple[str, dict[str, str | None]]:
+    """Return the line and the change that take ``folders`` out of the path; ``good`` first, if they are needed."""
+    libraries = facts.libraries
     known = () if isinstance(libraries, Unknown) else libraries.libraries
     sound = [str(PurePath(one.path).parent) for one in known if one.path and one.error is None and one.source == PATH]
     if good and any(folder in folders for folder in sound):
-        return f"export {PATH}={':'.join(good)}:${PATH}", put_first(evidence, good)
+        return f"export {PATH}={':'.join(good)}:${PATH}", put_first(facts, good)
     entries = () if isinstance(libraries, Unknown) else libraries.search_path
     rest = ":".join(entry for entry in entries if str(PurePath(entry)) not in folders)
     if not rest:
@@ -55,13 +63,13 @@ def taken_away(evidence: Evidence, folders: list[str], good: list[str]) -> tuple
     return f"export {PATH}={rest}  # without {' and '.join(folders)}", {PATH: rest}
 
 
-def off_the_path(evidence: Evidence, *, runtime: bool, packaged: bool | None) -> Iterator[Match]:
+def off_the_path(facts: Facts, *, runtime: bool, packaged: bool | None) -> Iterator[Match]:
     """Match libraries of which a good copy is on the machine, where the loader does not look or looks too late."""
-    libraries = evidence.facts.libraries
+    libraries = facts.libraries
     if isinstance(libraries, Unknown):
         return
     found: list[tuple[Library, LibraryCopy]] = []
-    for one in unopened(evidence.facts):
+    for one in unopened(facts):
         copy = good_copy(one)
         if (one.soname == RUNTIME) is not runtime or copy is None or one.instead is not None:
             continue
@@ -81,10 +89,10 @@ def off_the_path(evidence: Evidence, *, runtime: bool, packaged: bool | None) ->
             "names": ", ".join(one.soname for one, _ in found),
             "folders": ":".join(folders),
             "path": found[0][1].path,
-            "tensorflow": tensorflow_version(evidence.facts) or "of unknown version",
-            "another": another_release(evidence.facts, [one.soname for one, _ in found]),
+            "tensorflow": tensorflow_version(facts) or "of unknown version",
+            "another": another_release(facts, [one.soname for one, _ in found]),
         },
-        change=put_first(evidence, folders),
+        change=put_first(facts, folders),
     )
 
 
@@ -96,7 +104,7 @@ def another_release(facts: Facts, names: list[str]) -> str:
 
 
 def then_cusolver(facts: Facts) -> str:
-    """Return what is left to do where this TensorFlow does not look for cuSOLVER in the package that it installs."""
+    """Return what is left to do if this TensorFlow does not look for cuSOLVER in the package that it installs."""
     libraries = facts.libraries
     if isinstance(libraries, Unknown) or libraries.opener is None:
         return ""
@@ -109,7 +117,7 @@ def then_cusolver(facts: Facts) -> str:
 
 
 def needs_nvml(evidence: Evidence) -> bool:
-    """Return True where this TensorFlow lists no GPU without NVML: 2.21 does not, 2.20 does (measured)."""
+    """Return True if this TensorFlow lists no GPU without NVML: 2.21 does not, 2.20 does (measured)."""
     if evidence.trace is not None and evidence.trace.listed:
         return False
     found = re.match(r"(\d+)\.(\d+)", tensorflow_version(evidence.facts))

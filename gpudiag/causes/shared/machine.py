@@ -5,15 +5,15 @@ from __future__ import annotations
 import re
 from collections.abc import Iterable
 
-from gpudiag.cause import Evidence
+from gpudiag.cause import Evidence, Listing
 from gpudiag.causes.shared.steps import cuinit_error
-from gpudiag.hostfacts import DeviceNodeFacts, DriverFacts, NvmlDevice, NvmlFacts, Unknown
 from gpudiag.knowledge.message import Event, Message
-from gpudiag.model import Gpu, Stage
+from gpudiag.model.diagnosis import Stage
+from gpudiag.model.facts import DeviceNodeFacts, DriverFacts, Facts, NvmlDevice, NvmlFacts, Unknown
+from gpudiag.model.report import Gpu
+from gpudiag.model.visibility import gpus_in_scope
 from gpudiag.probes.discovery import logical_devices
-from gpudiag.scope import gpus_in_scope
 
-HOST_DRIVER = "host.driver"
 INSTALLATION = "https://docs.nvidia.com/datacenter/tesla/driver-installation-guide/"
 
 _OWN_DRIVERS = ("nvidia", "nouveau")
@@ -22,22 +22,22 @@ _OWN_DRIVERS = ("nvidia", "nouveau")
 Parts = tuple[DriverFacts, NvmlFacts, DeviceNodeFacts]
 
 
-def parts(evidence: Evidence) -> Parts | None:
-    """Return what is known of the driver; None where a part did not answer."""
-    driver, nvml, nodes = evidence.facts.driver, evidence.facts.nvml, evidence.facts.device_nodes
+def parts(facts: Facts) -> Parts | None:
+    """Return what is known of the driver; None if a part did not answer."""
+    driver, nvml, nodes = facts.driver, facts.nvml, facts.device_nodes
     if isinstance(driver, Unknown) or isinstance(nvml, Unknown) or isinstance(nodes, Unknown):
         return None
     return driver, nvml, nodes
 
 
-def container(evidence: Evidence) -> str | None:
+def container(facts: Facts) -> str | None:
     """Return what holds this process: a container's runtime, or Kubernetes; None outside a container."""
-    facts = evidence.facts.container
-    return None if isinstance(facts, Unknown) else facts.name
+    inside = facts.container
+    return None if isinstance(inside, Unknown) else inside.name
 
 
 def kept_for_others(nodes: DeviceNodeFacts) -> bool:
-    """Return True where a kernel driver that is not NVIDIA's keeps every GPU for something else."""
+    """Return True if a kernel driver that is not NVIDIA's keeps every GPU for something else."""
     return bool(nodes.pci_gpus) and all(nodes.bound.get(gpu, "nvidia") not in _OWN_DRIVERS for gpu in nodes.pci_gpus)
 
 
@@ -47,25 +47,25 @@ def on_the_bus(nodes: DeviceNodeFacts) -> str:
     return f"PCI bus: NVIDIA GPU {', '.join(nodes.pci_gpus)}" + (f", driven by {', '.join(drivers)}" if drivers else "")
 
 
-def stage_of_driver(evidence: Evidence) -> Stage:
+def stage_of_driver(listing: Listing) -> Stage:
     """Return the first stage at which a driver that is there and fails shows it."""
-    return Stage.DRIVER if cuinit_error(evidence) else Stage.NVML
+    return Stage.DRIVER if cuinit_error(listing) else Stage.NVML
 
 
-def operating_system(evidence: Evidence) -> tuple[str, str]:
+def operating_system(facts: Facts) -> tuple[str, str]:
     """Return the distribution and the release of the kernel."""
-    facts = evidence.facts.system
-    return ("this system", "$(uname -r)") if isinstance(facts, Unknown) else (facts.os, facts.kernel)
+    system = facts.system
+    return ("this system", "$(uname -r)") if isinstance(system, Unknown) else (system.os, system.kernel)
 
 
-def uses_apt(evidence: Evidence) -> bool:
+def uses_apt(facts: Facts) -> bool:
     """Return True on Debian and what comes from it."""
-    return re.search("Ubuntu|Debian|Mint|Pop!_OS", operating_system(evidence)[0]) is not None
+    return re.search("Ubuntu|Debian|Mint|Pop!_OS", operating_system(facts)[0]) is not None
 
 
-def install_command(evidence: Evidence) -> str:
+def install_command(facts: Facts) -> str:
     """Return the command that installs NVIDIA's driver on this distribution."""
-    name, kernel = operating_system(evidence)
+    name, kernel = operating_system(facts)
     for pattern, command in (
         ("Ubuntu|Mint", "sudo ubuntu-drivers install"),
         ("Debian", f"sudo apt install linux-headers-{kernel} nvidia-driver firmware-misc-nonfree  # non-free enabled"),
@@ -84,7 +84,7 @@ def gpus_by_nvml(evidence: Evidence) -> list[tuple[Gpu, NvmlDevice]]:
 
 
 def hidden_and_free(evidence: Evidence) -> str:
-    """Return the line that chooses GPUs which the mask hides and nobody uses by NVML; "" where there are none.
+    """Return the line that chooses GPUs which the mask hides and nobody uses by NVML; "" if there are none.
 
     None in a job of Slurm's: there the others are other jobs'.
     """
@@ -110,7 +110,7 @@ def hidden_and_free(evidence: Evidence) -> str:
 
 
 def failing_gpus(evidence: Evidence) -> list[Gpu]:
-    """Return the GPUs in scope that are known to fail where TensorFlow's devices were tried; the only one is."""
+    """Return the GPUs in scope that are known to fail if TensorFlow's devices were tried; the only one is."""
     for reading in evidence.readings("discovery.logical_devices", logical_devices.Reading):
         raised = [pci for pci, one in zip(reading.given, reading.products.values(), strict=False) if one.raised]
         known = [gpu for gpu in evidence.gpus if gpu.pci_bus_id in (*reading.refused, *raised)]
@@ -119,11 +119,11 @@ def failing_gpus(evidence: Evidence) -> list[Gpu]:
     return list(evidence.gpus) if len(evidence.gpus) == 1 else []
 
 
-def reset_command(evidence: Evidence, failing: Iterable[int | str]) -> str:
-    """Return how to reset the GPUs of these indices of NVML's; no command where none is known to fail."""
+def reset_command(gpus: tuple[Gpu, ...], failing: Iterable[int | str]) -> str:
+    """Return how to reset the GPUs of these indices of NVML's; no command if none is known to fail."""
     if indices := ",".join(map(str, failing)):
-        return f"sudo nvidia-smi --gpu-reset -i {indices}  # or reboot: where its hardware or firmware has failed"
-    of = ", ".join(str(gpu.index) for gpu in evidence.gpus)
+        return f"sudo nvidia-smi --gpu-reset -i {indices}  # or reboot: if its hardware or firmware has failed"
+    of = ", ".join(str(gpu.index) for gpu in gpus)
     return f"# the GPU that fails is one of {of or 'those of nvidia-smi -L'}; dmesg names it by its PCI bus id"
 
 

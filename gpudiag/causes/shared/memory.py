@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from gpudiag.cause import Evidence
-from gpudiag.hostfacts import NvmlDevice
+from gpudiag.cause import Evidence, Program
+from gpudiag.knowledge.log_lines import Log
 from gpudiag.knowledge.message import Message
 from gpudiag.knowledge.messages.memory import DEVICE_FULL, JAX_AT_WORK, JAX_FULL, TORCH_AT_WORK, TORCH_FULL
-from gpudiag.log import Log
-from gpudiag.model import Broken
-from gpudiag.scope import IDLE_BYTES, gpus_in_scope
+from gpudiag.model.facts import Facts, Holder, NvmlDevice
+from gpudiag.model.report import Broken, Row
+from gpudiag.model.visibility import IDLE_BYTES, gpus_in_scope
 
 ROOM_BYTES = 1 << 30
 """Free memory in which a CUDA context fits."""
@@ -24,12 +24,12 @@ def gib(size: float) -> str:
     return f"{size / (1 << 30):.1f} GiB"
 
 
-def devices_in_scope(evidence: Evidence) -> tuple[NvmlDevice, ...]:
-    """Return the GPUs in scope whose memory NVML tells; it does not tell that of a single MIG instance."""
-    chosen = {gpu.pci_bus_id for gpu in gpus_in_scope(evidence.facts)}
+def devices_in_scope(facts: Facts) -> tuple[NvmlDevice, ...]:
+    """Return the GPUs in scope whose memory NVML reports; it does not report that of a single MIG instance."""
+    chosen = {gpu.pci_bus_id for gpu in gpus_in_scope(facts)}
     return tuple(
         device
-        for device in evidence.facts.nvml_devices
+        for device in facts.nvml_devices
         if device.pci_bus_id in chosen and device.memory_total_bytes and device.mig_mode != "enabled"
     )
 
@@ -41,8 +41,8 @@ def free_bytes(device: NvmlDevice) -> int:
 def holders(device: NvmlDevice) -> str:
     """Say who holds memory of a GPU."""
     known = [
-        f"{'process' if one.computes else 'the drawing process'} {one.pid} holds "
-        + ("some, NVML does not tell how much" if one.used_bytes is None else gib(one.used_bytes))
+        f"{'process' if one.computes else 'the drawing process'} {one.pid}{_who(one.holder)} holds "
+        + ("some, NVML does not report how much" if one.used_bytes is None else gib(one.used_bytes))
         for one in sorted(device.processes, key=lambda one: -(one.used_bytes or 0))
     ]
     if not known and device.memory_used_bytes > IDLE_BYTES:
@@ -52,25 +52,46 @@ def holders(device: NvmlDevice) -> str:
     )
 
 
-def checked(evidence: Evidence, message: Message) -> tuple[str, ...]:
-    """Return who said ``message`` of what discovery's probes, which fill no memory, met."""
+def _who(holder: Holder | None) -> str:
+    """Say who a process is, as far as it is known."""
+    if holder is None:
+        return ""
+    known = (
+        f"of {holder.user}" if holder.user else None,
+        holder.command,
+        f"since {holder.started_at}" if holder.started_at else None,
+        holder.job,
+        "whose parent has ended" if holder.parent_gone else None,
+    )
+    return f" ({', '.join(filter(None, known))})"
+
+
+def unseen(device: NvmlDevice) -> bool:
+    """Return whether a process that NVML names, or one that it does not, cannot be seen from this pid namespace."""
+    if device.processes:
+        return all(process.holder is None for process in device.processes)
+    return device.memory_used_bytes > IDLE_BYTES
+
+
+def checked(rows: tuple[Row, ...], message: Message) -> tuple[str, ...]:
+    """Return who said ``message`` of what probes that fill no memory met."""
     met = []
-    for row in evidence.rows:
-        if row.area == "discovery":
+    for row in rows:
+        if row.area in ("discovery", "libraries"):
             met += [row.outcome.detail] if isinstance(row.outcome, Broken) else [one.message for one in row.findings]
             met += row.log if isinstance(row.outcome, Broken) or row.findings else ()
     return Log(met).said(message, most=1)
 
 
-def shared_otherwise(evidence: Evidence) -> bool:
-    """Return True where the log shows who it shares the GPU with: another framework, or other workers of its tests."""
-    return evidence.program.first(*OF_FRAMEWORKS) is not None or evidence.program.workers > 1
+def shared_otherwise(program: Program) -> bool:
+    """Return True if the log shows who it shares the GPU with: another framework, or other workers of its tests."""
+    return program.first(*OF_FRAMEWORKS) is not None or program.workers > 1
 
 
 def refused_with_room(evidence: Evidence) -> tuple[str, ...]:
-    """Return the refusals that discovery's probes met for want of memory, where NVML shows room on every GPU."""
-    devices = devices_in_scope(evidence)
+    """Return the refusals that discovery's probes met for lack of memory, if NVML shows room on every GPU."""
+    devices = devices_in_scope(evidence.facts)
     room = bool(devices) and all(
         free_bytes(device) > max(ROOM_BYTES, device.memory_total_bytes / 2) for device in devices
     )
-    return checked(evidence, DEVICE_FULL) if room else ()
+    return checked(evidence.rows, DEVICE_FULL) if room else ()

@@ -2,27 +2,99 @@
 
 from __future__ import annotations
 
-from gpudiag.cause import Evidence
+from dataclasses import dataclass
+
+from gpudiag.cause import EveryLog, Evidence
 from gpudiag.knowledge.message import Message
 from gpudiag.knowledge.messages.collectives import NCCL_WARNING
-from gpudiag.model import Finding
+from gpudiag.model.facts import ContainerFacts, DeviceNodeFacts, Facts, Unknown
+from gpudiag.model.report import Gpu
+from gpudiag.model.visibility import gpus_in_scope
+from gpudiag.probes.host.collectives import training_workers
 
 NCCL = "https://docs.nvidia.com/deeplearning/nccl/user-guide/docs/troubleshooting.html"
 
 
-def finding_here(evidence: Evidence, kind: str) -> Finding | None:
-    """Return what ``host.collectives`` finds of this kind."""
-    return next(iter(evidence.found("host.collectives", kind)), None)
+INTERFACE = "NCCL_SOCKET_IFNAME"
+ENOUGH_SHM = 1 << 30
+"""What NVIDIA recommends for its TensorFlow containers; Docker's own is 64 MiB."""
+ENOUGH_MEMLOCK = 1 << 30
 
 
-def first(evidence: Evidence, message: Message) -> str | None:
-    said = evidence.log.first(message)
+@dataclass(frozen=True)
+class SeveralGpus:
+    """Several GPUs are in scope, and what stands between them is known."""
+
+    gpus: tuple[Gpu, ...]
+    container: ContainerFacts
+    nodes: DeviceNodeFacts
+
+    @classmethod
+    def of(cls, evidence: Evidence) -> SeveralGpus | None:
+        facts = evidence.facts
+        gpus, container, nodes = gpus_in_scope(facts), facts.container, facts.device_nodes
+        if len(gpus) < 2 or isinstance(container, Unknown) or isinstance(nodes, Unknown):
+            return None
+        return cls(gpus, container, nodes)
+
+    @property
+    def small_shm(self) -> int | None:
+        """The MiB of ``/dev/shm`` of this container, if they are few."""
+        size = self.container.shm_bytes if self.container.name else None
+        return size >> 20 if size is not None and size < ENOUGH_SHM else None
+
+    @property
+    def small_memlock(self) -> int | None:
+        """The KiB of memory that may be locked, if InfiniBand needs more."""
+        size = self.container.memlock_bytes if self.container.infiniband else None
+        return size >> 10 if size is not None and size < ENOUGH_MEMLOCK else None
+
+    @property
+    def translation(self) -> str:
+        """What shows that the IOMMU translates between the GPUs; "" if it passes through, or if there is none."""
+        nodes, gpus = self.nodes, {gpu.pci_bus_id for gpu in self.gpus}
+        kinds = {name: kind for name, kind in nodes.iommu_groups.items() if name in gpus}
+        if kinds:
+            translated = [name for name, kind in kinds.items() if kind.startswith("DMA")]
+            return f"group of {' '.join(translated)}: {kinds[translated[0]]}" if len(translated) > 1 else ""
+        passed = {"iommu=pt", "iommu=off", "intel_iommu=off", "amd_iommu=off"} & set(nodes.iommu_options)
+        options = [*nodes.iommus, *nodes.iommu_options]
+        return " ".join(["/sys/class/iommu:", *options]) if nodes.iommus and not passed else ""
+
+
+def interface_not_here(facts: Facts) -> str:
+    """Return the value of ``NCCL_SOCKET_IFNAME`` if it names no network interface and NCCL is needed, or ""."""
+    value, nodes, gpus = facts.variables.get(INTERFACE, ""), facts.device_nodes, len(gpus_in_scope(facts))
+    needed = gpus and (gpus > 1 or len(training_workers(facts)) > 1)
+    if not needed or isinstance(nodes, Unknown) or not nodes.network:
+        return ""
+    return "" if _chosen(value, nodes.network) else value
+
+
+def _chosen(value: str, present: tuple[str, ...]) -> list[str]:
+    """Return the interfaces that ``value`` chooses: beginnings of names, ``=`` whole names, ``^`` all but those."""
+    names = [name for name in value.lstrip("^=").split(",") if name]
+    whole = value.lstrip("^").startswith("=")
+    return [
+        interface
+        for interface in present
+        if any(interface == name if whole else interface.startswith(name) for name in names)
+        is not value.startswith("^")
+    ]
+
+
+def shm_text(size_mib: int, gpus: int) -> str:
+    return f"this container has {size_mib} MiB of /dev/shm for {gpus} GPUs"
+
+
+def first(log: EveryLog, message: Message) -> str | None:
+    said = log.first(message)
     return None if said is None else said.line.strip()
 
 
-def warned(evidence: Evidence, *words: str) -> str | None:
+def warned(log: EveryLog, *words: str) -> str | None:
     """Return the first line in which NCCL warns of one of these."""
-    warnings = evidence.log.all(NCCL_WARNING)
+    warnings = log.all(NCCL_WARNING)
     return next((one.line.strip() for one in warnings if any(word in one["what"].lower() for word in words)), None)
 
 

@@ -6,19 +6,19 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import PurePath
 
-from gpudiag import model
 from gpudiag.cause import TRACE, Evidence
-from gpudiag.hostfacts import Distribution, Facts, TensorflowFacts, Unknown
-from gpudiag.model import Sure
+from gpudiag.model import report
+from gpudiag.model.diagnosis import Confidence
+from gpudiag.model.facts import Distribution, Facts, TensorflowFacts, Unknown
 from gpudiag.probes.host import tensorflow as host_tensorflow
 
 INSTALLATION = "https://www.tensorflow.org/install/pip"
 PATH = "PYTHONPATH"
-OF_AN_IMPORT = (model.Cause.EXCEPTION, model.Cause.SIGNAL)
+OF_AN_IMPORT = (report.Cause.EXCEPTION, report.Cause.SIGNAL)
 
 
 def has_cuda(facts: Facts) -> bool | None:
-    """Return whether TensorFlow is built with CUDA; None where that is not known."""
+    """Return whether TensorFlow is built with CUDA; None if that is not known."""
     installed = facts.tensorflow
     return None if isinstance(installed, Unknown) or installed.build is None else installed.build.cuda
 
@@ -42,7 +42,7 @@ def names(installed: TensorflowFacts) -> str:
 
 
 def chosen(installed: TensorflowFacts) -> Distribution:
-    """Return the distribution to keep: the one with CUDA, where it is among them; one of no version for none."""
+    """Return the distribution to keep: the one with CUDA, if it is among them; one of no version for none."""
     named = [one for one in installed.distributions if one.name in ("tensorflow", "tf-nightly")]
     return next(iter((*named, *installed.distributions)), Distribution("tensorflow", "", ""))
 
@@ -63,15 +63,15 @@ def reinstall(installed: TensorflowFacts) -> dict[str, str | int | float | bool 
     }
 
 
-def rest_of_path(evidence: Evidence, folder: PurePath) -> str | None:
-    """Return what of PYTHONPATH is left without ``folder``; None where it is not there."""
-    entries = evidence.facts.variables.get(PATH, "").split(":")
+def rest_of_path(facts: Facts, folder: PurePath) -> str | None:
+    """Return what of PYTHONPATH is left without ``folder``; None if it is not there."""
+    entries = facts.variables.get(PATH, "").split(":")
     rest = [entry for entry in entries if PurePath(entry) != folder]
     return ":".join(rest) if len(rest) < len(entries) else None
 
 
-def off_the_path(evidence: Evidence, folder: PurePath) -> str:
-    rest = rest_of_path(evidence, folder)
+def off_the_path(facts: Facts, folder: PurePath) -> str:
+    rest = rest_of_path(facts, folder)
     if rest is None:
         return ""
     return (f"export {PATH}={rest}" if rest else f"unset {PATH}") + "  # instead"
@@ -82,12 +82,12 @@ def overwritten(installed: TensorflowFacts) -> Iterator[str]:
         yield from (f"{file} is not the file that {name} installed" for file in files)
 
 
-def sure_of_mixture(installed: TensorflowFacts) -> Sure:
-    """Metadata of several distributions may be a leftover: what the files are decides, where it is known."""
+def sure_of_mixture(installed: TensorflowFacts) -> Confidence:
+    """Metadata of several distributions may be a leftover: what the files are decides, if it is known."""
     if any(installed.overwritten.values()):
-        return Sure.PROVED
+        return Confidence.PROVED
     compared = {one.name for one in installed.distributions} <= set(installed.overwritten)
-    return Sure.POSSIBLE if compared else Sure.LIKELY
+    return Confidence.POSSIBLE if compared else Confidence.LIKELY
 
 
 @dataclass(frozen=True)
@@ -100,10 +100,16 @@ class CpuBuild:
     @classmethod
     def of(cls, evidence: Evidence) -> CpuBuild | None:
         installed = evidence.facts.tensorflow
-        mixed = evidence.found("host.tensorflow", "several") or evidence.found("host.packages", "altered")
-        if isinstance(installed, Unknown) or has_cuda(evidence.facts) is not False or mixed:
+        if isinstance(installed, Unknown) or has_cuda(evidence.facts) is not False:
+            return None
+        if host_tensorflow.several(installed) or altered(installed):
             return None
         return cls(installed, installed.distributions[0]) if installed.distributions else None
+
+
+def altered(installed: TensorflowFacts) -> bool:
+    """Return True if files are not those that the only distribution of TensorFlow has installed."""
+    return bool(installed.altered) and len({one.name for one in installed.distributions}) == 1
 
 
 def beside(installed: TensorflowFacts) -> tuple[str, ...]:

@@ -8,14 +8,16 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-from gpudiag.cause import TRACE, Evidence
-from gpudiag.hostfacts import Unknown
+from gpudiag.cause import TRACE, Evidence, Listing
+from gpudiag.knowledge.log_lines import Log, text
 from gpudiag.knowledge.messages.memory import DEVICE_FULL, POOL_FULL
 from gpudiag.knowledge.messages.misleading import NO_CUDA_DRIVERS
 from gpudiag.knowledge.messages.way import CUINIT_FAILED, GPU_IGNORED, GPU_NOT_COUNTED
-from gpudiag.log import Log, text
-from gpudiag.model import Broken, Judged, Stage, Step
-from gpudiag.scope import least_visible
+from gpudiag.model.diagnosis import Stage, Step
+from gpudiag.model.facts import Unknown
+from gpudiag.model.report import Broken, Judged, Row, Severity
+from gpudiag.model.visibility import least_visible
+from gpudiag.probes.host import tensorflow as host_tensorflow
 
 RUNTIME = "libcudart.so.12"
 DRIVER = "libcuda.so.1"
@@ -40,24 +42,31 @@ def trace(evidence: Evidence) -> tuple[Step, ...]:
     return tuple(steps)
 
 
-def cuinit_error(evidence: Evidence) -> str:
-    """Return the driver's words where ``cuInit`` failed; "" where it did not, or nobody asked."""
-    failed = evidence.listing.first(CUINIT_FAILED)
+def cuinit_error(listing: Listing) -> str:
+    """Return the driver's words if ``cuInit`` failed; "" if it did not, or nobody asked."""
+    failed = listing.first(CUINIT_FAILED)
     return failed["error"] if failed is not None else ""
 
 
+def hung(evidence: Evidence, *, of_gpus: bool) -> str:
+    """Return which first call of the driver never came back, on a GPU or before any; "" if none is known."""
+    calls = evidence.facts.calls
+    found = () if isinstance(calls, Unknown) else [one for one in calls.hung if bool(one.gpu) is of_gpus]
+    return "; ".join(f"{one.name} did not return within {one.waited_s:.0f} s" for one in found)
+
+
 class CuInitFailed(str):
-    """The driver's words where ``cuInit`` failed."""
+    """The driver's words if ``cuInit`` failed."""
 
     __slots__ = ()
 
     @classmethod
     def of(cls, evidence: Evidence) -> CuInitFailed | None:
-        return cls(cuinit_error(evidence)) or None
+        return cls(cuinit_error(evidence.listing)) or None
 
 
 def context_error(evidence: Evidence) -> str:
-    """Return TensorFlow's words where it could not create its devices; "" where it could, or nobody asked."""
+    """Return TensorFlow's words if it could not create its devices; "" if it could, or nobody asked."""
     status, words = _devices_row(("creation_failed",))(evidence)
     return words if status is FAILED else ""
 
@@ -68,8 +77,8 @@ def _package(evidence: Evidence) -> Answer:
         return NOT_KNOWN, facts.reason
     if facts.module_path is None:
         return FAILED, "no module tensorflow can be imported"
-    for finding in evidence.found("host.tensorflow", "shadowed"):
-        return FAILED, finding.message
+    if path := host_tensorflow.shadowing(facts):
+        return FAILED, f"{path} is imported as tensorflow, and is not TensorFlow ({host_tensorflow.hidden(facts)})"
     for row in evidence.rows:
         if row.probe == TRACE and isinstance(row.outcome, Broken):
             if row.crash is None:
@@ -103,9 +112,11 @@ def _library(name: str) -> Callable[[Evidence], Answer]:
 
 
 def _driver(evidence: Evidence) -> Answer:
+    if never := hung(evidence, of_gpus=False):
+        return FAILED, never
     if evidence.trace is None:
         return NOT_KNOWN, ""
-    error = cuinit_error(evidence)
+    error = cuinit_error(evidence.listing)
     return (FAILED, error) if error else (OK, "")
 
 
@@ -151,10 +162,10 @@ def _device_filter(evidence: Evidence) -> Answer:
     return OK, "; ".join([f"{seen.listed} listed", *ignored])
 
 
-def devices_log(evidence: Evidence) -> tuple[str, ...]:
-    """Return the log of the child that was to create TensorFlow's devices and use them, where it could not."""
-    rows = [row for row in evidence.rows if row.probe == "discovery.logical_devices"]
-    return tuple(line for row in rows if row.status in ("fail", "broken") for line in row.log)
+def devices_log(rows: tuple[Row, ...]) -> tuple[str, ...]:
+    """Return the log of the child that was to create TensorFlow's devices and use them, if it could not."""
+    failed = [row for row in rows if row.probe == "discovery.logical_devices"]
+    return tuple(line for row in failed if row.status in ("fail", "broken") for line in row.log)
 
 
 def _devices_row(kinds: tuple[str, ...]) -> Callable[[Evidence], Answer]:
@@ -181,11 +192,13 @@ _CREATED = ("creation_failed", "gpu_not_seen")
 
 
 def _context(evidence: Evidence) -> Answer:
+    if never := hung(evidence, of_gpus=True):
+        return FAILED, never
     return (NOT_KNOWN, "no memory for one") if _out_of_memory(evidence) else _devices_row(_CREATED)(evidence)
 
 
 def _out_of_memory(evidence: Evidence) -> str:
-    """Return TensorFlow's words where the devices could not be created or used for want of memory; "" where not so."""
+    """Return TensorFlow's words where the devices could not be created or used for lack of memory, or ""."""
     status, words = _devices_row((*_CREATED, "product_failed"))(evidence)
     log = [line for row in evidence.rows if row.probe == "discovery.logical_devices" for line in row.log]
     full = Log((words, *log)).first(DEVICE_FULL, POOL_FULL)
@@ -195,12 +208,22 @@ def _out_of_memory(evidence: Evidence) -> str:
 def _memory(evidence: Evidence) -> Answer:
     if words := _out_of_memory(evidence):
         return FAILED, text(words)
-    # Of discovery alone: probes of memory exceed limits on purpose, so what they log is no evidence.
+    # Of discovery alone: probes of memory exceed limits on purpose, so what they log is not evidence.
     failed = [row for row in evidence.rows if row.area == "discovery" and row.status in ("fail", "broken")]
     exhausted = [row.probe for row in failed if any("RESOURCE_EXHAUSTED" in line for line in row.log)]
     if exhausted:
         return FAILED, f"{exhausted[0]}: out of device memory"
     return OK, ""
+
+
+def _first_op(evidence: Evidence) -> Answer:
+    """Look at the first product, and at what the libraries computed."""
+    first = _devices_row(("product_failed", "wrong_result", "other_gpu"))(evidence)
+    if first[0] is FAILED:
+        return first
+    of_libraries = (found for row in evidence.rows if row.area == "libraries" for found in row.findings)
+    failed = next((found for found in of_libraries if found.severity is Severity.FAIL), None)
+    return first if failed is None else (FAILED, failed.message)
 
 
 _LOOKS: dict[Stage, Callable[[Evidence], Answer]] = {
@@ -215,5 +238,5 @@ _LOOKS: dict[Stage, Callable[[Evidence], Answer]] = {
     Stage.DEVICE_FILTER: _device_filter,
     Stage.CONTEXT: _context,
     Stage.MEMORY: _memory,
-    Stage.FIRST_OP: _devices_row(("product_failed", "wrong_result", "other_gpu")),
+    Stage.FIRST_OP: _first_op,
 }

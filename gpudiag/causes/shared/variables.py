@@ -5,10 +5,10 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import NamedTuple
 
-from gpudiag import model
 from gpudiag.cause import TRACE, Evidence
 from gpudiag.causes.shared.steps import context_error
-from gpudiag.model import Stage
+from gpudiag.model import report
+from gpudiag.model.diagnosis import Stage
 
 TYPES = "TF_ENABLED_DEVICE_TYPES"
 
@@ -21,7 +21,7 @@ class Error(NamedTuple):
 def errors(evidence: Evidence) -> Iterator[Error]:
     """Yield what ended the import, the listing or the creation of devices."""
     for row in evidence.rows:
-        if row.probe == TRACE and (crash := row.crash) is not None and crash.cause is model.Cause.EXCEPTION:
+        if row.probe == TRACE and (crash := row.crash) is not None and crash.cause is report.Cause.EXCEPTION:
             yield Error(Stage.PACKAGE, crash.detail)
     if evidence.trace is not None and evidence.trace.raised is not None:
         yield Error(Stage.DEVICE_FILTER, evidence.trace.raised.brief)

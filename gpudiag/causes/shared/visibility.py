@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-from gpudiag.cause import Evidence
-from gpudiag.hostfacts import Facts, Unknown
-from gpudiag.scope import gpus_in_scope, mask_in_force
+from gpudiag.model.facts import Facts, Unknown
+from gpudiag.model.visibility import gpus_in_scope, mask_in_force
 
 MASK = "CUDA_VISIBLE_DEVICES"
 OF_SLURM = "NoDevFiles"
@@ -17,7 +16,7 @@ def slurm_job(facts: Facts) -> str | None:
 
 
 def hidden_by_slurm(facts: Facts) -> bool:
-    """Return True where Slurm gave this step no GPU, so that unsetting the mask would take what is others'."""
+    """Return True if Slurm gave this step no GPU, so that unsetting the mask would take what is others'."""
     given = any(facts.variables.get(name) for name in SLURM_GPUS)
     value = facts.variables.get(MASK)
     return slurm_job(facts) is not None and (value == OF_SLURM or (value == "" and not given))
@@ -29,9 +28,9 @@ def table(facts: Facts) -> str:
     return f"{', '.join(names)} of nvidia-smi" if names else "no GPU is visible here"
 
 
-def units(evidence: Evidence) -> tuple[list[str], list[str]]:
+def units(facts: Facts) -> tuple[list[str], list[str]]:
     """Return the whole GPUs and the MIG instances that the mask names, whether CUDA shows them together or not."""
-    mask = mask_in_force(evidence.facts)
+    mask = mask_in_force(facts)
     named = (*mask.uuids, *mask.beside)
     return [uuid for uuid in named if uuid.startswith("GPU-")], [uuid for uuid in named if uuid.startswith("MIG-")]
 

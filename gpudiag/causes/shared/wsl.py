@@ -7,8 +7,8 @@ from dataclasses import dataclass
 from gpudiag.cause import Evidence, Match
 from gpudiag.causes.shared.machine import container, parts
 from gpudiag.causes.shared.steps import cuinit_error
-from gpudiag.hostfacts import DeviceNodeFacts, DriverFacts, NvmlFacts, SystemFacts
-from gpudiag.model import Stage, Sure
+from gpudiag.model.diagnosis import Confidence, Stage
+from gpudiag.model.facts import DeviceNodeFacts, DriverFacts, NvmlFacts, SystemFacts
 
 FOLDER = "/usr/lib/wsl/lib"
 URL = "https://docs.nvidia.com/cuda/wsl-user-guide/index.html"
@@ -28,31 +28,31 @@ class Wsl:
 
     @classmethod
     def of(cls, evidence: Evidence) -> Wsl | None:
-        known, system = parts(evidence), evidence.facts.system
-        if known is None or not isinstance(system, SystemFacts) or not system.wsl or container(evidence):
+        known, system = parts(evidence.facts), evidence.facts.system
+        if known is None or not isinstance(system, SystemFacts) or not system.wsl or container(evidence.facts):
             return None
         driver = known[0]
-        works = driver.libcuda_path is not None and not cuinit_error(evidence)
+        works = driver.libcuda_path is not None and not cuinit_error(evidence.listing)
         return None if works or not (driver.wsl_library or driver.windows_driver) else cls(evidence, system, *known)
 
     @property
     def has_device(self) -> bool:
-        """True where the device file of the GPU is there."""
+        """True if the device file of the GPU is there."""
         return any(node.path == DXG for node in self.nodes.nodes)
 
     @property
     def has_folder(self) -> bool:
-        """True where the device file is there, and the folder of the driver's libraries too."""
+        """True if the device file is there, and the folder of the driver's libraries too."""
         return self.has_device and self.driver.wsl_library is not None
 
     @property
     def uses_folder(self) -> bool:
-        """True where the driver's library is taken from that folder."""
+        """True if the driver's library is taken from that folder."""
         return (self.driver.libcuda_path or "").startswith("/usr/lib/wsl/")
 
-    def match(self, sure: Sure, *, put_first: bool = False) -> Match:
-        """Return the match of a cause; where it helps, the folder is to be ``put_first``."""
-        driver, error = self.driver, cuinit_error(self.evidence)
+    def match(self, sure: Confidence, *, put_first: bool = False) -> Match:
+        """Return the match of a cause; if it helps, the folder is to be ``put_first``."""
+        driver, error = self.driver, cuinit_error(self.evidence.listing)
         installed = [f"{name} {version}" for name, version in driver.packages.items()]
         path = ":".join(filter(None, (FOLDER, self.evidence.facts.variables.get(_PATH, ""))))
         return Match(

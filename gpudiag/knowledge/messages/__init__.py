@@ -1,7 +1,7 @@
 """The messages that gpudiag knows: what TensorFlow, CUDA, their libraries and test runners print, and what it means.
 
 A file is a family, found by walking this folder; see :mod:`gpudiag.knowledge.message`. The texts are those of
-TensorFlow 2.18-2.21 where nothing else is said; older ones where users still meet them. ``scripts/messages.py`` counts
+TensorFlow 2.18-2.21 if nothing else is said; older ones where users still meet them. ``scripts/messages.py`` counts
 what they cover of what the sources of TensorFlow can print.
 """
 

@@ -117,7 +117,7 @@ FAMILY.fault(
     "container_mount_exists",
     "mount error: file creation failed: {file:s}: file exists",
     "mount error: {} no such file or directory",
-    meaning="the image has files of the driver of its own, in whose place the toolkit cannot mount the host's",
+    meaning="the image contains files of a driver, in whose place the toolkit cannot mount the host's",
     fix=(
         "# make the image again without driver packages; in its Dockerfile:",
         "RUN rm -f /usr/lib/x86_64-linux-gnu/libcuda.so* /usr/lib/x86_64-linux-gnu/libnvidia-*.so*",

@@ -33,9 +33,9 @@ class Code(NamedTuple):
     name: str
     """Without ``CUDA_ERROR_``."""
     runtime: str
-    """Of the runtime, without ``cudaError``; "" where it has none."""
+    """Of the runtime, without ``cudaError``; "" if it has none."""
     said: str
-    """CUDA's words, where no other code and no other program has them."""
+    """CUDA's words, if no other code and no other program has them."""
     meaning: str
     fix: tuple[str, ...] = ()
     possible: bool = False
@@ -120,7 +120,7 @@ CODES = (
         "DEVICE_NOT_LICENSED",
         "DeviceNotLicensed",
         "device doesn't have valid Grid license",
-        "the virtual GPU has no licence",
+        "the vGPU has no licence",
         (
             "nvidia-smi -q | grep -i -A2 licen",
             "sudo systemctl restart nvidia-gridd; journalctl -u nvidia-gridd | tail  # does it reach its server",
@@ -312,7 +312,7 @@ CODES = (
         "LaunchOutOfResources",
         "too many resources requested for launch",
         "a kernel needs more registers or threads than this GPU has",
-        ("# an extension or an operation of one's own: launch fewer threads per block, or compile it for this GPU",),
+        ("# your own operation, or one of an extension: launch fewer threads per block, or compile it for this GPU",),
         True,
     ),
     Code(
@@ -426,7 +426,7 @@ CODES = (
         (
             "sudo reboot  # after an upgrade of the driver the old module is loaded until then",
             "cat /proc/driver/nvidia/version; ldconfig -p | grep libcuda.so.1  # the two versions",
-            "# in an image: it must not have driver libraries (libcuda.so.*, libnvidia-*) of its own",
+            "# in an image: it must not contain driver libraries (libcuda.so.*, libnvidia-*)",
         ),
         False,
         "DRIVER",

@@ -118,7 +118,7 @@ FAMILY.fault(
     fix=(
         "unset LD_LIBRARY_PATH  # another copy of a library comes first by it",
         "pip install --force-reinstall 'tensorflow[and-cuda]'  # libraries of one release",
-        "# an operation of one's own, TensorFlow I/O, Text, Addons: the release that fits this TensorFlow",
+        "# your own operation, TensorFlow I/O, Text, Addons: the release that fits this TensorFlow",
     ),
     follows=True,
 )

@@ -3,6 +3,10 @@
 from __future__ import annotations
 
 from gpudiag.knowledge.message import Family
+from gpudiag.knowledge.messages.statuses import CUBLAS_TEXTS
+
+_REFUSED = ("NOT_INITIALIZED", "ALLOC_FAILED", "INTERNAL_ERROR")
+"""The statuses with which a library refuses a handle."""
 
 FAMILY = Family("memory", stage="MEMORY")
 
@@ -37,8 +41,9 @@ NO_HANDLE = FAMILY.fault(
     *(
         f"{{:w}} create {{:w}} handle: {of}_STATUS_{status}"
         for of in ("CUBLAS", "CUDNN", "CUSOLVER", "CUSPARSE", "CURAND", "CUFFT")
-        for status in ("NOT_INITIALIZED", "ALLOC_FAILED", "INTERNAL_ERROR")
+        for status in _REFUSED
     ),
+    *(f"failed to create cublas handle: {text}" for status, text in CUBLAS_TEXTS.items() if status in _REFUSED),
     meaning="a library of NVIDIA's could not start on the GPU",
 )
 JAX_FULL = FAMILY.fault(

@@ -31,7 +31,7 @@ FAMILY.fault(
     "Duplicate GPU detected : rank {rank:d} and rank {other:d} both on CUDA device {device:s}",
     "Duplicate GPU detected",
     "Multiple Ranks are using the same GPU/Partition",
-    meaning="several ranks use the same GPU: each process must be given one of its own",
+    meaning="several ranks use the same GPU: each process needs its own",
     fix=(
         "tf.config.set_visible_devices(gpus[hvd.local_rank()], 'GPU')  # before anything uses a GPU",
         "srun --gpus-per-task=1 --gpu-bind=single:1 ...  # or a mask for each rank",

@@ -82,7 +82,7 @@ FAMILY.harmless(
     meaning="it concerns the speed of one compiled function",
 )
 
-# --- what the program, its data and its graphs are told ---------------------------------------------------------------
+# --- about the program, its data and its graphs ---------------------------------------------------------------
 
 FAMILY.harmless(
     "executor_aborting",

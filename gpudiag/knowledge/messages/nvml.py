@@ -135,7 +135,7 @@ FAMILY.fault(
     fix=("free -m; nvidia-smi mig -lgip  # memory of the host; room for instances",),
     possible=True,
 )
-FAMILY.sign("nvml_not_supported", "NVML_ERROR_NOT_SUPPORTED", meaning="this GPU does not tell what was asked")
+FAMILY.sign("nvml_not_supported", "NVML_ERROR_NOT_SUPPORTED", meaning="this GPU does not report what was asked")
 FAMILY.sign("nvml_uninitialized", "NVML_ERROR_UNINITIALIZED", "NVML: Uninitialized", meaning="NVML was not started")
 FAMILY.fault(
     "nvml_timeout",

@@ -25,7 +25,7 @@ _DMESG = "sudo dmesg | grep -i -e nvrm -e xid"
 
 # --- cuDNN, cuBLAS and others ----------------------------------------------------------------------------------------
 
-FAMILY.fault(
+DNN_FAILED = FAMILY.fault(
     "dnn_not_there",
     "DNN library is not found",
     "DNN library initialization failed",
@@ -59,7 +59,7 @@ FAMILY.fault(
     fix=(_GROWTH, _CUDA, _PATH, _ABOVE),
     follows=True,
 )
-FAMILY.fault(
+BLAS_FAILED = FAMILY.fault(
     "blas_failed",
     "Blas GEMM launch failed",
     "Blas xGEMM launch failed",
@@ -75,8 +75,8 @@ FAMILY.fault(
     "Unable to retrieve BLAS factory",
     "BlasLt is unavailable",
     "failed BLAS call, see log for details",
-    "failed to create cublas handle: {status:w}",
-    "failed to run cuBLAS routine: {status:w}",
+    "failed to create cublas handle: {status}",
+    "failed to run cuBLAS routine: {status}",
     "failed to run cuBLAS routine {routine:w}: {status:w}",
     "Failed setting cuBlas workspace",
     "failed to set stream for cuBLAS calls",
@@ -106,7 +106,7 @@ FAMILY.fault(
     possible=True,
     follows=True,
 )
-FAMILY.fault(
+FFT_FAILED = FAMILY.fault(
     "fft_failed",
     "Failed to create cuFFT batched plan",
     "failed to create cuFFT batched plan",
@@ -118,6 +118,8 @@ FAMILY.fault(
     "Failed to create cuFFT {:d}d plan",
     "Failed to make cuFFT {:d}d plan",
     "Failed to create cuFFT plan",
+    "Failed to create cuFFT batched plan with scratch allocator",
+    "No FFT for stream",
     "Failed to set auto allocation for cuFFT",
     "Failed to set work area for cuFFT",
     "Failed to update custom allocator for cufft plan",
@@ -129,11 +131,13 @@ FAMILY.fault(
     possible=True,
     follows=True,
 )
-FAMILY.fault(
+SOLVER_FAILED = FAMILY.fault(
     "solver_failed",
     "cuSolverDN call failed with status ={status}",
     "cusolverDnCreate(&cusolver_dn_handle) == CUSOLVER_STATUS_SUCCESS",
     "Failed to create cuSolverDN instance",
+    "Failed to create cuBlas instance",
+    "cuSparse call failed with status {status:w}",
     "Failed to create cuSolver instance",
     "cuSolver has not been initialized",
     "cuSolver architecture mismatch error",
@@ -172,7 +176,7 @@ FAMILY.fault(
     "Detected out-of-bounds write in gemm buffer",
     "Detected cudnn out-of-bounds write in convolution buffer",
     "Red zone modified",
-    meaning="algorithms of a library give different results, or write where they must not",
+    meaning="algorithms of a library give different results, or write to memory that is not theirs",
     fix=(_CUDA, "# if it goes on with a newer cuDNN: test the GPU: sudo dcgmi diag -r 3"),
     possible=True,
 )
@@ -284,7 +288,7 @@ FAMILY.fault(
     "A non-primary context {:s} for device {:d} exists before initializing the StreamExecutor",
     "The primary context is active and has a different flag set",
     "Failed to get the device of the current context",
-    meaning="another library in the program (PyTorch, PyCUDA, Numba) made a context of its own on the GPU",
+    meaning="another library in the program (PyTorch, PyCUDA, Numba) made its own context on the GPU",
     fix=("import tensorflow as tf; tf.config.list_logical_devices()  # before the other library uses the GPU",),
     possible=True,
     stage="CONTEXT",
@@ -545,6 +549,17 @@ FAMILY.fault(
     fix=(
         "tf.keras.utils.set_random_seed(1)  # if a seed is what is missing",
         "with tf.device('/CPU:0'):  # this operation on the CPU; or without enable_op_determinism",
+    ),
+    stage="CONFIGURATION",
+)
+FAMILY.fault(
+    "no_determinism_in_xla",
+    "GPU {op} ops do not yet have a deterministic XLA implementation",
+    meaning="deterministic operations are asked for, and XLA has no such form of the program's {op} on the GPU",
+    seen="2.8-2.21; Keras 3 compiles with XLA by itself (jit_compile='auto')",
+    fix=(
+        "# without XLA it has one: model.compile(..., jit_compile=False)",
+        "unset TF_DETERMINISTIC_OPS  # or without determinism; likewise without enable_op_determinism",
     ),
     stage="CONFIGURATION",
 )

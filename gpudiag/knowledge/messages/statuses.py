@@ -7,6 +7,21 @@ from __future__ import annotations
 
 from gpudiag.knowledge.message import Family, Message, Worth
 
+# What cublasGetStatusString gives (the strings of libcublasLt 12.5.3.2). TensorFlow built with CUDA 12 prints it in
+# place of the name (clearml/clearml-fractional-gpu, issue 4).
+CUBLAS_TEXTS = {
+    "NOT_INITIALIZED": "the library was not initialized",
+    "ALLOC_FAILED": "the resource allocation failed",
+    "INVALID_VALUE": "an unsupported value or parameter was passed to the function",
+    "ARCH_MISMATCH": "the function requires an architectural feature absent from the device",
+    "MAPPING_ERROR": "an access to GPU memory space failed",
+    "EXECUTION_FAILED": "the function failed to launch on the GPU",
+    "INTERNAL_ERROR": "an internal operation failed",
+    "NOT_SUPPORTED": "the requested functionality is not supported",
+    "LICENSE_ERROR": "the license check failed",
+}
+_CUBLAS_SAYS = ("cublas handle", "cuBLAS routine", "cuBLAS calls")
+
 FAMILY = Family("statuses of NVIDIA's libraries", seen="CUDA 11-13, cuDNN 8-9")
 
 _GROWTH = "export TF_FORCE_GPU_ALLOW_GROWTH=true  # leaves memory to NVIDIA's libraries"
@@ -144,7 +159,11 @@ def _add(library: str, status: str, meaning: str, fix: tuple[str, ...], possible
 for _libraries, _statuses, _meaning, _fix, _possible in _ROWS:
     for _library in _libraries.split():
         _first, *_ = _statuses.split()
-        _add(_library, _first, _meaning, _fix, _possible, *(f"{_library}_STATUS_{one}" for one in _statuses.split()))
+        _texts = [f"{_library}_STATUS_{one}" for one in _statuses.split()]
+        if _library == "CUBLAS":
+            _known = [CUBLAS_TEXTS[one] for one in _statuses.split() if one in CUBLAS_TEXTS]
+            _texts += [f"{says}: {known}" for says in _CUBLAS_SAYS for known in _known]
+        _add(_library, _first, _meaning, _fix, _possible, *_texts)
 
 _FFT: dict[str, Message] = {}
 for _statuses, _meaning, _fix, _possible in _CUFFT:

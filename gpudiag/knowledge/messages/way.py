@@ -129,7 +129,7 @@ TWO_DRIVER_VERSIONS = FAMILY.fault(
     fix=(
         "sudo reboot  # after an upgrade of the driver the old module is loaded until then",
         "cat /proc/driver/nvidia/version; ldconfig -p | grep libcuda.so.1  # the two versions",
-        "# in an image: it must not have driver libraries (libcuda.so.*, libnvidia-*) of its own",
+        "# in an image: it must not contain driver libraries (libcuda.so.*, libnvidia-*)",
     ),
 )
 DRIVER_TOO_OLD = FAMILY.fault(

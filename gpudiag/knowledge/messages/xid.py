@@ -104,7 +104,7 @@ _ROWS: tuple[tuple[str, str, tuple[str, ...], bool], ...] = (
     ),
     (
         "78",
-        "a virtual GPU could not be started",
+        "a vGPU could not be started",
         ("# the vGPU's driver must fit the host's; see the host's log",),
         False,
     ),

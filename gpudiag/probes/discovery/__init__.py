@@ -1,1 +1,1 @@
-"""Whether TensorFlow finds the GPUs that are there, and what it says where it does not."""
+"""Whether TensorFlow finds the GPUs that are there, and what it says if not."""

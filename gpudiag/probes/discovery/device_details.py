@@ -17,8 +17,8 @@ What to do
 from __future__ import annotations
 
 from gpudiag import probe
-from gpudiag.hostfacts import Facts, Unknown
 from gpudiag.knowledge.cuda_code import code_for
+from gpudiag.model.facts import Facts, Unknown
 from gpudiag.probe import Context, Findings, fail, warn
 from gpudiag.probes.common import without_machine_code
 from gpudiag.record import Record
@@ -40,17 +40,17 @@ class Fault(probe.GpuFaults):
     )
     capability_differs = fail(
         "{pci_bus_id} has compute capability {capability} by TensorFlow and {expected} by NVML",
-        means="TensorFlow and NVML tell two capabilities, so they do not mean the same GPU.",
+        means="TensorFlow and NVML report two capabilities, so they do not mean the same GPU.",
         do="Choose GPUs by UUID, which no order changes: export CUDA_VISIBLE_DEVICES=GPU-... (see nvidia-smi -L)",
     )
 
 
 class Details(Record):
-    """What TensorFlow tells of one GPU."""
+    """What TensorFlow says about one GPU."""
 
     name: str
     compute_capability: str
-    """Such as ``8.0``; empty where TensorFlow does not tell."""
+    """Such as ``8.0``; empty if TensorFlow does not say."""
 
 
 class Reading(probe.Reading):
@@ -67,7 +67,7 @@ class Reading(probe.Reading):
         if len(self.devices) < len(self.given):
             return f"TensorFlow lists {len(self.devices)} of {len(self.given)} GPUs"
         capabilities = dict.fromkeys(device.compute_capability for device in self.devices)
-        return f"compute capability {', '.join(filter(None, capabilities)) or 'not told'}"
+        return f"compute capability {', '.join(filter(None, capabilities)) or 'not known'}"
 
 
 def measure(ctx: Context) -> Reading:

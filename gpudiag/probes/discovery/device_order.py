@@ -21,7 +21,7 @@ from collections.abc import Iterator
 from functools import partial
 
 from gpudiag import probe
-from gpudiag.hostfacts import Facts
+from gpudiag.model.facts import Facts
 from gpudiag.probe import Context, Findings, note, warn
 from gpudiag.record import Record
 

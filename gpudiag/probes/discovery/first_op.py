@@ -5,9 +5,9 @@ What it does
     context on each), and to read back a matrix product from each GPU, twice. It also reads in TensorFlow's log whether
     kernels are compiled from PTX.
 Why it matters
-    A program that seems to hang at its start is often one that waits here: for a driver that is loaded anew for every
+    A program that seems to hang at its start is often one that waits here: for a driver that is loaded again for every
     program, for libraries on a slow disk, or for the compilation of kernels, which may take half an hour. Only the
-    first operation pays for it; where the second is slow, too, the GPU or the way to it is.
+    first operation pays for it; if the second is slow, too, the GPU or the way to it is.
 What to do
     Keep the driver loaded: `sudo nvidia-smi -pm 1`, or the service `nvidia-persistenced`. Keep compiled kernels:
     `export CUDA_CACHE_MAXSIZE=4294967296`, and `CUDA_CACHE_PATH` on a disk that stays. Install TensorFlow and its
@@ -19,7 +19,8 @@ from __future__ import annotations
 import time
 
 from gpudiag import probe
-from gpudiag.placement import short_device
+from gpudiag.knowledge.placement import short_device
+from gpudiag.model.facts import GpuState
 from gpudiag.probe import Context, Findings, Kernel, note, warn
 from gpudiag.probes.common import MATRIX, is_square, without_machine_code
 from gpudiag.record import Record
@@ -29,14 +30,14 @@ SLOW_S = 10.0
 itself takes tenths of a second. What takes longer than all of that together has another cause."""
 SLOW_DRIVER_S = 1.0
 """And half of it a GPU: the driver's start with the kernel's part loaded and kept. Without persistence it initialises
-each GPU anew, in seconds."""
+each GPU again, in seconds."""
 SLOW_SECOND_S = 1.0
 """Four numbers there and back, everything loaded: a thousand times what a GPU that works takes."""
 
 PROBE = probe.Probe(
     needs=probe.Needs(gpus=1),
     scope=probe.Scope.ALL_GPUS,
-    deadline_s=180.0,  # so that what is slow is told as slow, and not as a probe without a result
+    deadline_s=180.0,  # so that what is slow is reported as slow, and not as a probe without a result
 )
 
 
@@ -91,6 +92,8 @@ class Reading(probe.GpuReading):
     """Compute capabilities for which TensorFlow's log announces kernels compiled from PTX."""
     init_s: float = 0.0
     """Until the driver showed its GPUs: ``cuInit``, before anything of TensorFlow's."""
+    states: dict[str, GpuState] = {}
+    """By PCI bus id: what NVML says right after the operations, when no GPU has lowered its clocks and its link."""
 
     def figure(self) -> str:
         first = self.init_s + self.list_s + self.create_s + self.operations[0].first_s
@@ -118,6 +121,7 @@ def measure(ctx: Context) -> Reading:
             correct = is_square(product)
             durations.append(time.perf_counter() - start)
         kernels.append((short_device(product.device), correct))
+    states = {gpu.pci_bus_id: ctx.state(gpu) for gpu in ctx.gpus}
     bus_ids = ctx.pci_bus_ids()
     return Reading(
         list_s=listed - began,
@@ -128,6 +132,7 @@ def measure(ctx: Context) -> Reading:
         ),
         compiled=without_machine_code(log.lines),
         init_s=init_s,
+        states=states,
     )
 
 

@@ -2,8 +2,8 @@
 
 What it does
     Lets TensorFlow create its devices (`tf.config.list_logical_devices('GPU')`) with memory growth, and multiplies two
-    small matrices on each of them, soft placement off. The GPU behind a device is told by its PCI bus id. Where that
-    fails, the CUDA driver itself is asked for a context on each GPU, to tell which one fails.
+    small matrices on each of them, soft placement off. The GPU behind a device is known by its PCI bus id. If that
+    fails, the CUDA driver itself is asked for a context on each GPU, to find out which one fails.
 Why it matters
     Listing a GPU proves little: contexts, memory and kernels are first touched when the device is created and used. A
     busy or failing GPU, or a driver too old for the CUDA runtime, is listed and then fails.
@@ -18,8 +18,8 @@ from __future__ import annotations
 from functools import partial
 
 from gpudiag import probe
-from gpudiag.hostfacts import Facts
-from gpudiag.placement import short_device
+from gpudiag.knowledge.placement import short_device
+from gpudiag.model.facts import Facts
 from gpudiag.probe import Context, Findings, Kernel, Raised, fail
 from gpudiag.probes.common import MATRIX, attempt_context, is_square
 from gpudiag.record import Record
@@ -42,7 +42,7 @@ class Product(Record):
     """What came of a matrix product on one device."""
 
     kernel: Kernel | None
-    """None where it raised."""
+    """None if it raised."""
     raised: Raised | None
 
 

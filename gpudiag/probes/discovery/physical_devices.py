@@ -1,4 +1,4 @@
-"""TensorFlow lists every GPU that NVML reports, and where it does not its log says why.
+"""TensorFlow lists every GPU that NVML reports, and if it does not, its log says why.
 
 What it does
     Calls `tf.config.list_physical_devices('GPU')` and compares the number of GPUs with those that NVML reports and
@@ -8,10 +8,10 @@ What it does
     this in a process apart.
 Why it matters
     A list that is empty is all that a program sees of a missing library or a failing driver: TensorFlow goes on, on the
-    CPU. The name of the library stands in its log only where `TF_CPP_VMODULE=dso_loader=1` asks for it. And the three
-    count separately: which GPU of `nvidia-smi` is TensorFlow's `GPU:0` is told by no number.
+    CPU. The name of the library is in its log only with `TF_CPP_VMODULE=dso_loader=1`. And the three
+    count separately: no number says which GPU of `nvidia-smi` is TensorFlow's `GPU:0`.
 What to do
-    Mend the cause at the top of the report; where none is named: `gpudiag explain discovery.trace`. Choose
+    Fix the cause at the top of the report; if none is named: `gpudiag explain discovery.trace`. Choose
     GPUs by UUID, as `nvidia-smi -L` prints them: `export CUDA_VISIBLE_DEVICES=GPU-...`.
 """
 
@@ -20,8 +20,9 @@ from __future__ import annotations
 import signal
 from functools import partial
 
-from gpudiag import log, probe
-from gpudiag.hostfacts import Facts
+from gpudiag import probe
+from gpudiag.knowledge import log_lines
+from gpudiag.model.facts import Facts
 from gpudiag.probe import SEE_THE_CAUSE, Context, Findings, Raised, fail
 from gpudiag.probes.common import CUDNN_NEEDED, attempt_context, cudnn_serves, is_partitioned
 from gpudiag.record import Record
@@ -69,11 +70,11 @@ class Device(Record):
     uuid: str
     """By NVML."""
     cuda_ordinal: int | None
-    """Number in the CUDA driver, in this process; None where the driver does not show it."""
+    """Number in the CUDA driver, in this process; None if the driver does not show it."""
     cuda_uuid: str
-    """By the CUDA driver, without the prefix ``GPU-`` or ``MIG-``; empty where it does not show it."""
+    """By the CUDA driver, without the prefix ``GPU-`` or ``MIG-``; empty if it does not show it."""
     tensorflow: str
-    """Name in TensorFlow, such as ``GPU:0``; empty where it does not tell."""
+    """Name in TensorFlow, such as ``GPU:0``; empty if it does not say."""
 
 
 class Names(Record):
@@ -95,7 +96,7 @@ class Reading(probe.Reading):
     errors: tuple[str, ...]
     """Error lines of TensorFlow's log, without their prefix."""
     cudnn: str | None = None
-    """Version of the cuDNN that was loaded; None where there is none."""
+    """Version of the cuDNN that was loaded; None if there is none."""
     devices: tuple[Device, ...] = ()
     """Those given, in the order of ``CUDA_VISIBLE_DEVICES``."""
     unnamed: Raised | None = None
@@ -124,7 +125,7 @@ def _or_dash(number: int | None) -> str:
 
 def measure(ctx: Context) -> Reading:
     names: dict[str, str] = {}
-    # Apart, because creating devices can crash or hang where listing them does not.
+    # Apart, because creating devices can crash or hang if listing them does not.
     unnamed = attempt_context(ctx, lambda: names.update(ctx.apart(partial(_names, ctx), Names, {}).by_pci_bus_id))
     listed: list[object] = []
     with ctx.placements() as printed:
@@ -133,8 +134,8 @@ def measure(ctx: Context) -> Reading:
         given=len(ctx.gpus),
         listed=len(listed),
         raised=raised,
-        unopened=log.unopened(printed.lines),
-        errors=tuple(line.text for line in log.parse(printed.lines) if line.level == "E"),
+        unopened=log_lines.unopened(printed.lines),
+        errors=tuple(line.text for line in log_lines.parse(printed.lines) if line.level == "E"),
         cudnn=ctx.cudnn_version(),
         devices=_joined(ctx, names),
         unnamed=unnamed,

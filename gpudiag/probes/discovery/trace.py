@@ -6,10 +6,10 @@ What it does
     the loader's own words, and every warning and error.
 Why it matters
     TensorFlow's way to a GPU has many stages, and what it prints names the stage that failed badly or not at all:
-    "Could not find cuda drivers" means that the CUDA runtime library cannot be opened, and where NVML is missing there
+    "Could not find cuda drivers" means that the CUDA runtime library cannot be opened, and if NVML is missing there
     is no line. The trace is what the diagnosis at the top of the report rests on.
 What to do
-    Mend the cause at the top of the report. Where none is named, `nvidia-smi` and `sudo dmesg | grep -i -e nvrm -e xid`
+    Fix the cause at the top of the report. If none is named, `nvidia-smi` and `sudo dmesg | grep -i -e nvrm -e xid`
     say whether the driver and the GPU work at all; the stage that failed and its words stand there, too. To see the
     trace of a program of your own: `TF_CPP_VMODULE=dso_loader=1 python program.py`
 """
@@ -18,12 +18,13 @@ from __future__ import annotations
 
 from itertools import islice
 
-from gpudiag import log, probe
-from gpudiag.hostfacts import Facts
+from gpudiag import probe
+from gpudiag.knowledge import log_lines
 from gpudiag.knowledge.log import recognised
-from gpudiag.log import Line
+from gpudiag.knowledge.log_lines import Line
+from gpudiag.model.facts import Facts
+from gpudiag.model.visibility import least_visible
 from gpudiag.probe import SEE_THE_CAUSE, Context, Findings, Raised, fail
-from gpudiag.scope import least_visible
 
 PROBE = probe.Probe(quick=True, as_user=True)
 
@@ -72,9 +73,11 @@ def measure(ctx: Context) -> Reading:
 
 def read_log(printed: tuple[str, ...], listed: int, raised: Raised | None) -> Reading:
     """Return the reading that a log gives; each line once, however often TensorFlow says it."""
-    lines = dict.fromkeys(line for line in log.parse(printed) if line.file != "dso_loader.cc")
+    lines = dict.fromkeys(line for line in log_lines.parse(printed) if line.file != "dso_loader.cc")
     kept = (line for number, line in enumerate(lines) if number < MOST_LINES or recognised(line.text))
-    return Reading(listed, raised, log.opened(printed), log.unopened(printed), tuple(islice(kept, 2 * MOST_LINES)))
+    return Reading(
+        listed, raised, log_lines.opened(printed), log_lines.unopened(printed), tuple(islice(kept, 2 * MOST_LINES))
+    )
 
 
 def judge(reading: Reading, facts: Facts) -> Findings:

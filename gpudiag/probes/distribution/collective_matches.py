@@ -20,7 +20,7 @@ from __future__ import annotations
 from typing import Any
 
 from gpudiag import probe
-from gpudiag.placement import short_device
+from gpudiag.knowledge.placement import short_device
 from gpudiag.probe import Context, Findings, Raised, fail
 from gpudiag.probes.common import ReplicaReading, in_time, make_replicas
 from gpudiag.record import Record
@@ -36,7 +36,7 @@ class Fault(probe.ReplicaFaults):
     )
     sum_elsewhere = fail(
         "the sums of an all-reduce in {dtype} are on {found}, they should be on {expected}",
-        do="Call tf.config.set_soft_device_placement(False) to get an error where a device is not there.",
+        do="Call tf.config.set_soft_device_placement(False) to get an error if a device is not there.",
     )
     collective_hangs = fail(
         "an all-reduce over {where} had not ended after {seconds:.0f} s",
@@ -72,7 +72,7 @@ class Reading(ReplicaReading):
     """The sums of all GPUs."""
 
     sums: tuple[Sum, ...]
-    """Empty where it raised."""
+    """Empty if it raised."""
     raised: Raised | None
 
     def figure(self) -> str:

@@ -3,9 +3,9 @@
 What it does
     Puts one matrix product on each GPU with `tf.device`, and adds the products on `CPU:0` with `tf.add_n`: the manual
     placement of TensorFlow's guide. With two GPUs the sum is `[[44, 56], [98, 128]]`. A single GPU is split into two
-    logical devices. The GPU behind a device is told by its PCI bus id.
+    logical devices. The GPU behind a device is known by its PCI bus id.
 Why it matters
-    It is the smallest program for several GPUs. It needs no strategy and no collective: where it fails, nothing that is
+    It is the smallest program for several GPUs. It needs no strategy and no collective: if it fails, nothing that is
     built on several GPUs can work.
 What to do
     `for gpu in tf.config.list_logical_devices("GPU"):` and `with tf.device(gpu.name):` for the parts, and
@@ -18,7 +18,7 @@ from __future__ import annotations
 from typing import Any
 
 from gpudiag import probe
-from gpudiag.placement import short_device
+from gpudiag.knowledge.placement import short_device
 from gpudiag.probe import Context, Findings, Kernel, Raised, fail
 from gpudiag.probes.common import Numbers, ReplicaReading, make_replicas, numbers
 from gpudiag.record import Record
@@ -63,7 +63,7 @@ class Reading(ReplicaReading):
     """What the GPUs computed."""
 
     sum: Sum | None
-    """None where it raised."""
+    """None if it raised."""
     raised: Raised | None
 
     def figure(self) -> str:

@@ -3,12 +3,12 @@
 What it does
     Makes a `tf.distribute.MirroredStrategy` on all GPUs (a single GPU is split into two logical devices) and a variable
     in its scope, runs one training step in a `tf.function`, without Keras, and compares every copy with the weights
-    that one device, the CPU, has after the joined batch. The GPU behind a copy is told by its PCI bus id.
+    that one device, the CPU, has after the joined batch. The GPU behind a copy is known by its PCI bus id.
 Why it matters
     This is how Keras and most programs use several GPUs. A broken connection between GPUs shows here first, and often
     as a program that hangs: the probe gives up after 20 s.
 What to do
-    `strategy = tf.distribute.MirroredStrategy()`, and make variables inside `with strategy.scope():`. Where the step
+    `strategy = tf.distribute.MirroredStrategy()`, and make variables inside `with strategy.scope():`. If the step
     hangs or NCCL fails: `export NCCL_DEBUG=INFO` shows why, `export NCCL_P2P_DISABLE=1` goes round a broken connection,
     `tf.distribute.MirroredStrategy(cross_device_ops=tf.distribute.ReductionToOneDevice())` does without NCCL.
 """
@@ -19,7 +19,7 @@ import re
 from typing import Any
 
 from gpudiag import probe
-from gpudiag.placement import short_device
+from gpudiag.knowledge.placement import short_device
 from gpudiag.probe import Context, Findings, Raised, Verified, fail, warn
 from gpudiag.probes.common import Numbers, ReplicaReading, in_time, make_replicas, numbers
 from gpudiag.record import Record
@@ -35,7 +35,7 @@ class Fault(probe.ReplicaFaults):
     not_mirrored = fail(
         "the copies of a variable are on {found}, there should be one on each of {devices}",
         do="Make the variable inside `with strategy.scope():`, and call tf.config.set_soft_device_placement(False) to "
-        "get an error where a device is not there.",
+        "get an error if a device is not there.",
     )
     step_hangs = fail(
         "a training step on {where} had not ended after {seconds:.0f} s",
@@ -87,9 +87,9 @@ class Reading(ReplicaReading):
     """One training step on all devices."""
 
     trained: Trained | None
-    """None where it raised."""
+    """None if it raised."""
     collective: str
-    """What TensorFlow's log says that it chose, such as ``NCCL``; empty where it says nothing."""
+    """What TensorFlow's log says that it chose, such as ``NCCL``; empty if it says nothing."""
     raised: Raised | None
 
     def figure(self) -> str:

@@ -1,4 +1,4 @@
-"""`MirroredStrategy` on GPUs that are not there trains on the CPU without a word; without soft placement it is refused.
+"""`MirroredStrategy` on GPUs that are not there trains on the CPU silently; without soft placement it is refused.
 
 What it does
     Hides all GPUs, makes `tf.distribute.MirroredStrategy(['/GPU:0', '/GPU:1'])` and a variable in its scope, and looks
@@ -16,7 +16,7 @@ What to do
 from __future__ import annotations
 
 from gpudiag import probe
-from gpudiag.placement import short_device
+from gpudiag.knowledge.placement import short_device
 from gpudiag.probe import Context, Findings, Raised, note, warn
 from gpudiag.record import Record
 
@@ -39,7 +39,7 @@ class Fault(probe.Faults):
     )
     accepted = warn(
         "with soft placement off, MirroredStrategy({devices}) without a GPU was accepted, its copies are on {found}",
-        means="They are accepted even without soft placement: no error tells of a missing GPU.",
+        means="They are accepted even without soft placement: no error reports a missing GPU.",
         do="Compare the GPUs with those that the program needs: len(tf.config.list_logical_devices('GPU'))",
     )
     other_error = warn(
@@ -55,7 +55,7 @@ class Run(Record):
     """What came of asking for :data:`NAMED`."""
 
     replicas: int = 0
-    """By ``num_replicas_in_sync``; 0 where it raised."""
+    """By ``num_replicas_in_sync``; 0 if it raised."""
     copies: tuple[str, ...] = ()
     """Devices of the copies of a variable."""
     raised: Raised | None = None

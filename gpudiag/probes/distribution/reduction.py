@@ -20,7 +20,7 @@ from functools import partial
 from typing import Any
 
 from gpudiag import probe
-from gpudiag.placement import short_device
+from gpudiag.knowledge.placement import short_device
 from gpudiag.probe import Context, Findings, Raised, fail, warn
 from gpudiag.probes.common import Numbers, ReplicaReading, in_time, make_replicas, numbers
 from gpudiag.record import Record
@@ -61,7 +61,7 @@ class Fault(probe.ReplicaFaults):
     )
     sum_elsewhere = fail(
         "the sums of {op} are on {found}, they should be on {expected}",
-        do="Call tf.config.set_soft_device_placement(False) to get an error where a device is not there.",
+        do="Call tf.config.set_soft_device_placement(False) to get an error if a device is not there.",
     )
 
 
@@ -77,7 +77,7 @@ class Run(Record):
     """One of the ways to reduce."""
 
     sums: dict[str, Numbers]
-    """The device whose memory holds the sum, and the sum; empty where it raised."""
+    """The device whose memory holds the sum, and the sum; empty if it raised."""
     raised: Raised | None
 
 

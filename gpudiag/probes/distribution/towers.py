@@ -1,14 +1,14 @@
 """Data parallel by hand, a tower on each GPU and the variable on the CPU, gives the gradient of one device.
 
 What it does
-    Builds a copy of a small model for every GPU under a name scope of its own (`tower_0`, `tower_1`, ...), with one
+    Builds a copy of a small model for every GPU under its own name scope (`tower_0`, `tower_1`, ...), with one
     variable on `CPU:0`, and averages the gradients there: as a graph in a `tf.compat.v1.Session`, and as a
     `tf.function` with `tf.GradientTape`. A single GPU is split into two logical devices. It reads from the placement
     log where each tower ran, and compares the average with the gradient that one device, the CPU, has for all batches
     together.
 Why it matters
     Programs from before `tf.distribute` share their work so, and some still must. It needs no collective, only copies
-    between the GPUs and the CPU: where it works and `MirroredStrategy` does not, the collective is at fault.
+    between the GPUs and the CPU: if it works and `MirroredStrategy` does not, the collective is at fault.
 What to do
     Make the variable under `with tf.device("/CPU:0"):`. For each GPU compute the gradient of its part of the batch, all
     parts of one size, under `with tf.device(gpu.name), tf.name_scope(f"tower_{i}"):`, and average on the CPU with
@@ -24,7 +24,7 @@ from functools import partial
 from typing import Any
 
 from gpudiag import probe
-from gpudiag.placement import devices_of
+from gpudiag.knowledge.placement import devices_of
 from gpudiag.probe import Context, Findings, Raised, Verified, fail
 from gpudiag.probes.common import Numbers, ReplicaReading, make_replicas, numbers
 from gpudiag.record import Record
@@ -65,7 +65,7 @@ class Run(Record):
     variable: tuple[str, ...]
     """Devices on which the log shows a variable."""
     average: Numbers
-    """Of the towers' gradients; empty where it raised."""
+    """Of the towers' gradients; empty if it raised."""
     raised: Raised | None = None
 
 

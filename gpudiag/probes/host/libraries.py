@@ -5,16 +5,8 @@ What it does
     `libtensorflow_framework.so.2` names (its RUNPATH), in the loader's cache and default folders. Each was opened in a
     child process, so the words are the loader's own; TensorFlow is not imported.
 Why it matters
-    Where one of seven libraries cannot be opened TensorFlow uses no GPU, and at its default log level it does not say
-    which. Where a variable puts an older copy first, it is loaded without a word, and operations fail later.
-What a failure means
-    `unopened`: a library that every GPU needs cannot be opened, or one that it needs in turn.
-    `cudnn_too_old`: the cuDNN that is found is older than the one that TensorFlow was built with.
-    `older_first`: `LD_LIBRARY_PATH` supplies an older copy of a library than NVIDIA's package in this environment.
-    `other_soname`: a file has the name of a library and is another release or library, often by a link made by hand.
-    `no_libdevice`: XLA does not find `libdevice.10.bc`, so what is compiled for the GPU can fail.
-    `not_gathered`: the libraries could not be looked at.
-    A machine that was given no NVIDIA GPU needs none of them: nothing is found.
+    If one of seven libraries cannot be opened TensorFlow uses no GPU, and at its default log level it does not say
+    which. If a variable puts an older copy first, it is loaded silently, and operations fail later.
 What to do
     Each finding names the package or the folder. `LD_LIBRARY_PATH` is read when a process starts: set it before Python.
 """
@@ -24,52 +16,18 @@ from __future__ import annotations
 import re
 import shlex
 from collections.abc import Iterator
-from pathlib import PurePath
 
-from gpudiag.hostfacts import (
+from gpudiag.model.facts import (
     Distribution,
     Facts,
     Library,
     LibraryCopy,
     Unknown,
 )
-from gpudiag.model import Finding, Limits, Severity
-from gpudiag.probe import Kind, Needs, Probe
-from gpudiag.probes.common import CUDNN_NEEDED, cudnn_serves
+from gpudiag.probe import Needs, Probe
+from gpudiag.probes.common import cudnn_serves
 
 PROBE = Probe(needs=Needs(tensorflow=False), families=("libraries",), quick=True)
-
-UNOPENED = Kind("unopened", Severity.FAIL, "{library} cannot be opened: {error}", "{cure}")
-CUDNN_TOO_OLD = Kind(
-    "cudnn_too_old",
-    Severity.FAIL,
-    "cuDNN {found} in {path}, TensorFlow needs {needed} or a later {major}: convolutions will fail",
-    "pip install {requirement}, and keep folders with another cuDNN out of LD_LIBRARY_PATH.",
-)
-OLDER_FIRST = Kind(
-    "older_first",
-    Severity.WARNING,
-    "LD_LIBRARY_PATH supplies {library} {found} from {folder}, before {owner} of this environment",
-    "Take {folder} out of LD_LIBRARY_PATH.",
-)
-OTHER_SONAME = Kind(
-    "other_soname",
-    Severity.WARNING,
-    "{path} is {own} by its own account, not {library}",
-    "Remove that file or link and install the right one: pip install {requirement}",
-)
-NO_LIBDEVICE = Kind(
-    "no_libdevice",
-    Severity.WARNING,
-    "XLA finds no libdevice.10.bc: a model that is compiled for the GPU (jit_compile) can fail",
-    "pip install {requirement}, or export XLA_FLAGS=--xla_gpu_cuda_data_dir=<the folder that has nvvm/libdevice>",
-)
-NOT_GATHERED = Kind(
-    "not_gathered",
-    Severity.NOTE,
-    "the libraries could not be looked at: {reason}",
-    "See what TensorFlow itself opens: TF_CPP_VMODULE=dso_loader=1 python program.py",
-)
 
 RUNTIME = "libcudart.so.12"
 CUDNN = "libcudnn.so.9"
@@ -95,46 +53,26 @@ PACKAGES = {
 """The distribution that holds a library of TensorFlow 2.18-2.21 (CUDA 12), by the name before the first dot."""
 
 
-def judge(facts: Facts, limits: Limits) -> Iterator[Finding]:
-    if isinstance(facts.libraries, Unknown):
-        yield NOT_GATHERED.found(reason=facts.libraries.reason)
-        return
-    if not _is_given_a_gpu(facts) or not _has_cuda(facts):
-        return
-    for one in unopened(facts):
-        yield UNOPENED.found(library=one.soname, error=one.error, cure=_cure(facts, one))
-    cudnn = cudnn_too_old(facts)
-    if cudnn is not None:
-        yield CUDNN_TOO_OLD.found(
-            found=cudnn.version,
-            path=cudnn.path,
-            needed=CUDNN_NEEDED,
-            major=CUDNN_NEEDED[0],
-            requirement=requirement(facts, CUDNN),
-        )
-    for one, copy in older_first(facts):
-        folder = str(PurePath(one.path or "").parent)
-        yield OLDER_FIRST.found(library=one.soname, found=one.version, folder=folder, owner=copy.owner)
-    for one in with_other_soname(facts):
-        yield OTHER_SONAME.found(
-            path=one.path, own=one.own_soname, library=one.soname, requirement=requirement(facts, one.soname)
-        )
-    if without_libdevice(facts):
-        yield NO_LIBDEVICE.found(requirement=requirement(facts, "libdevice"))
-
-
 def figure(facts: Facts) -> str:
     if isinstance(facts.libraries, Unknown):
         return "not known"
     if facts.libraries.opener is None:
         return "no TensorFlow that opens any"
-    if not _is_given_a_gpu(facts):
+    if not facts.given_a_gpu:
         return "no GPU, none needed"
     needed = _needed(facts)
     return f"{len(needed) - len(unopened(facts))} of {len(needed)} CUDA libraries open"
 
 
-# What the rules of the diagnosis judge by, too.
+def concerns(facts: Facts) -> bool:
+    """Return False if no CUDA library is needed: there is no GPU, or TensorFlow is built without CUDA."""
+    if isinstance(facts.libraries, Unknown):
+        return True
+    build = None if isinstance(facts.tensorflow, Unknown) else facts.tensorflow.build
+    return facts.given_a_gpu and build is not None and build.cuda
+
+
+# What causes judge by.
 
 
 def unopened(facts: Facts) -> tuple[Library, ...]:
@@ -143,7 +81,7 @@ def unopened(facts: Facts) -> tuple[Library, ...]:
 
 
 def cudnn_too_old(facts: Facts) -> Library | None:
-    """Return the cuDNN that is found, where TensorFlow refuses its version."""
+    """Return the cuDNN that is found, if TensorFlow refuses its version."""
     cudnn = next((one for one in _needed(facts) if one.soname == CUDNN), None)
     if cudnn is None or cudnn.error is not None or cudnn.version is None:
         return None
@@ -170,12 +108,12 @@ def with_other_soname(facts: Facts) -> tuple[Library, ...]:
 
 
 def is_another_release(one: Library) -> bool:
-    """Return True where the file of ``one`` says that it is the same library in another release."""
+    """Return True if the file of ``one`` says that it is the same library in another release."""
     return one.own_soname is not None and one.own_soname.partition(".so")[0] == one.soname.partition(".so")[0]
 
 
 def without_libdevice(facts: Facts) -> bool:
-    """Return True where CUDA is installed in a way that is known, and XLA finds no ``libdevice`` in it."""
+    """Return True if CUDA is installed in a way that is known, and XLA finds no ``libdevice`` in it."""
     libraries = facts.libraries
     if isinstance(libraries, Unknown) or libraries.libdevice:
         return False
@@ -195,7 +133,7 @@ def requirement(facts: Facts, library: str) -> str:
 
 
 def installed(facts: Facts, library: str) -> Distribution | None:
-    """Return the distribution that should hold ``library``, where it is installed."""
+    """Return the distribution that should hold ``library``, if it is installed."""
     companions = () if isinstance(facts.tensorflow, Unknown) else facts.tensorflow.companions
     return next((one for one in companions if one.name == PACKAGES.get(library.partition(".")[0])), None)
 
@@ -205,27 +143,6 @@ def _needed(facts: Facts, *, optional: bool = False) -> tuple[Library, ...]:
         return ()
     others = OF_THE_DRIVER if optional else OF_THE_DRIVER + OPTIONAL
     return tuple(one for one in facts.libraries.libraries if one.soname not in others)
-
-
-def _is_given_a_gpu(facts: Facts) -> bool:
-    return bool(facts.nvml_devices or (not isinstance(facts.device_nodes, Unknown) and facts.device_nodes.nodes))
-
-
-def _has_cuda(facts: Facts) -> bool:
-    build = None if isinstance(facts.tensorflow, Unknown) else facts.tensorflow.build
-    return build is not None and build.cuda
-
-
-def _cure(facts: Facts, one: Library) -> str:
-    if one.instead is not None:
-        return (
-            f"Take {' and '.join(one.damaged_folders)} out of LD_LIBRARY_PATH: {one.instead} comes after it and opens."
-        )
-    good = next((copy for copy in one.copies if copy.error is None), None)
-    if good is not None:
-        return f"export LD_LIBRARY_PATH={PurePath(good.path).parent}:$LD_LIBRARY_PATH before Python starts."
-    lacking = " ".join(filter(None, (requirement(facts, name) for name in one.lacks)))
-    return f"pip install {lacking or requirement(facts, one.soname)}"
 
 
 def _numbers(version: str) -> tuple[int, ...]:

@@ -18,7 +18,7 @@ from __future__ import annotations
 from collections.abc import Callable
 
 from gpudiag import probe
-from gpudiag.placement import devices_of, short_device
+from gpudiag.knowledge.placement import devices_of, short_device
 from gpudiag.probe import Context, Findings, Raised, fail, warn
 from gpudiag.probes.common import MATRIX
 from gpudiag.record import Record
@@ -34,7 +34,7 @@ class Fault(probe.Faults):
     )
     other_error = warn(
         '{call}: {error} (expected RuntimeError "... cannot be modified after ...")',
-        do="Do not match on the type or text of this error; tell gpudiag's authors of this release of TensorFlow.",
+        do="Do not match on the type or text of this error; report to gpudiag this release of TensorFlow.",
     )
     devices_changed = fail(
         "after the refused changes TensorFlow has {devices}, it began with {before}; MatMul on CPU:1 ran on {ran_on}",

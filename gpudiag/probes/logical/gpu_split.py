@@ -26,7 +26,7 @@ PROBE = probe.Probe(
     needs=probe.Needs(gpus=1, free_bytes=256 * MIB),
     scope=probe.Scope.ALL_GPUS,
     exclusive=True,
-    # Forced growth would reach the logical devices too, and other allocators know no limit (memory.fraction tells):
+    # Forced growth would reach the logical devices too, and other allocators know no limit (see memory.fraction):
     # the split could not be seen in the memory taken.
     env={"TF_FORCE_GPU_ALLOW_GROWTH": None, "TF_GPU_ALLOCATOR": None},
 )
@@ -83,7 +83,7 @@ def measure(ctx: Context) -> Reading:
     with tf.device("GPU:0"):
         exceeded = ctx.attempt(lambda: tf.zeros([BEYOND_BYTES // 4]))
     parts = []
-    # Last: the matrix library takes memory of its own beside the limits.
+    # Last: the matrix library takes its own memory beside the limits.
     for name, matrix, risen in zip(created, matrices, rose, strict=True):
         with tf.device(name):
             product = tf.matmul(matrix, matrix)

@@ -15,7 +15,7 @@ What to do
 from __future__ import annotations
 
 from gpudiag import probe
-from gpudiag.placement import devices_of
+from gpudiag.knowledge.placement import devices_of
 from gpudiag.probe import Context, Findings, Kernel, fail
 from gpudiag.probes.common import MATRIX, create_devices, is_square
 from gpudiag.record import Record

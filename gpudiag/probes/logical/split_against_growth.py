@@ -6,7 +6,7 @@ What it does
     shows, by NVML, whether the memory grows or the limit is taken at once; a matrix product is computed and checked.
 Why it matters
     Only one order is an error: `set_memory_growth` after the split raises ValueError. Growth first and then the split
-    is accepted without a word, `get_memory_growth` goes on saying True, and growth is off for every GPU.
+    is accepted silently, `get_memory_growth` goes on saying True, and growth is off for every GPU.
 What to do
     Choose one. To have both: `export TF_FORCE_GPU_ALLOW_GROWTH=true`, which the allocator reads itself, and
     `tf.config.set_logical_device_configuration(gpu, [...])` for the limits.
@@ -40,12 +40,12 @@ class Fault(probe.KernelFaults):
     other_error = warn(
         'set_memory_growth(gpu, True) on a split GPU: {error} (expected ValueError "Cannot set memory growth on device '
         'when virtual devices configured")',
-        do="Do not match on the type or text of this error; tell gpudiag's authors of this release of TensorFlow.",
+        do="Do not match on the type or text of this error; report to gpudiag this release of TensorFlow.",
     )
     split_refused = warn(
         "set_logical_device_configuration after set_memory_growth(gpu, True) raised {error}",
         means="The split after growth raised an error, as it does in no release known to us.",
-        do="Leave set_memory_growth out where a GPU is split, and export TF_FORCE_GPU_ALLOW_GROWTH=true instead.",
+        do="Leave set_memory_growth out if a GPU is split, and export TF_FORCE_GPU_ALLOW_GROWTH=true instead.",
     )
     growth_kept = note(
         "growth outlived the split: the first tensor on GPU:0 took {taken_bytes} of its limit of {limit_bytes}",
@@ -96,7 +96,7 @@ def measure(ctx: Context) -> Reading:
         before = memory()
         matrix = tf.identity(tf.constant(MATRIX))
         first = memory()
-        # Not before: the matrix library takes memory of its own beside the limit.
+        # Not before: the matrix library takes its own memory beside the limit.
         product = tf.matmul(matrix, matrix)
     return Reading(Split(split, growth, before, first, ctx.verify(product, created)))
 

@@ -3,7 +3,7 @@
 What it does
     Splits the first GPU into two logical devices of 64 MiB each. It fills `GPU:0` with tensors of 8 MiB until there
     is an error, then `GPU:1` in the same way, and compares how much either gave out; the tensors on `GPU:0` must still
-    hold what was written to them. NVML tells what both took together. At the end a matrix product is checked on both.
+    hold what was written to them. NVML reports what both took together. At the end a matrix product is checked on both.
 Why it matters
     The parts are one piece of hardware, and only TensorFlow's limits keep them apart. Several models in one program
     rely on it: one that grows beyond its part must not push out, or overwrite, another.
@@ -18,7 +18,7 @@ from functools import partial
 from typing import Any
 
 from gpudiag import probe
-from gpudiag.model import Figure
+from gpudiag.model.report import Figure
 from gpudiag.probe import MIB, SLACK_BYTES, Context, Findings, Kernel, MemoryUse, Raised, fail, mib, warn
 from gpudiag.probes.common import MATRIX, create_devices, without_allocation_retry
 from gpudiag.record import Record
@@ -31,7 +31,7 @@ PROBE = probe.Probe(
     needs=probe.Needs(gpus=1, free_bytes=PARTS * LIMIT_BYTES),
     scope=probe.Scope.ALL_GPUS,
     exclusive=True,
-    # Other allocators know no limit (memory.limit tells), and growth would show less by NVML.
+    # Other allocators know no limit (see memory.limit), and growth would show less by NVML.
     env={"TF_FORCE_GPU_ALLOW_GROWTH": None, "TF_GPU_ALLOCATOR": None},
 )
 
@@ -55,11 +55,11 @@ class Fault(probe.KernelFaults):
     not_apart = fail(
         "with GPU:0 full, GPU:1 gave out {second_bytes} of {limit_bytes}, GPU:0 had given {first_bytes}",
         means=("Both took their limits, and yet the second, with the first full, gave out less than the first had."),
-        do="Limits do not keep models apart here: give each model a process of its own.",
+        do="Limits do not keep models apart here: give each model a separate process.",
     )
     overwritten = fail(
         "tensors on GPU:0 changed while GPU:1 was filled: {intact} of {count} are intact",
-        do="Trust no result of a split GPU here; give each model a process of its own.",
+        do="Trust no result of a split GPU here; give each model a separate process.",
     )
     other_error = fail(
         "filling {device} beyond its limit of {limit_bytes} raised {error}",
@@ -73,7 +73,7 @@ class Part(Record):
     tensors: int
     """How many tensors of :data:`TENSOR_BYTES` it gave out."""
     ended: Raised | None
-    """What ended the filling; None where it gave out twice its limit and was let be."""
+    """What ended the filling; None if it gave out twice its limit and was let be."""
     intact: int
     """Of these tensors, how many held what was written to them, once every part was full."""
     kernel: Kernel

@@ -1,13 +1,13 @@
-"""`TF_GPU_ALLOCATOR=cuda_malloc_async` takes memory as tensors need it; a misspelt value is ignored without a word.
+"""`TF_GPU_ALLOCATOR=cuda_malloc_async` takes memory as tensors need it; a misspelt value is ignored silently.
 
 What it does
     Makes a logical device with a limit of 128 MiB on the first GPU in two processes: first with
     `TF_GPU_ALLOCATOR=cuda_malloc_Async`, misspelt, then with `cuda_malloc_async`. In each a small tensor is made on it,
-    in the second also one of 64 MiB, and a matrix product. NVML tells how TensorFlow's own allocator, which takes the
+    in the second also one of 64 MiB, and a matrix product. NVML shows how TensorFlow's own allocator, which takes the
     limit at once, and that of CUDA, which does not, differ; and whether the log names the allocator is recorded. The
     second process asks the driver first whether the GPU has memory pools: without them TensorFlow would abort.
 Why it matters
-    TensorFlow itself recommends the variable where memory is fragmented. With it no `memory_limit` or fraction holds,
+    TensorFlow itself recommends the variable if memory is fragmented. With it no `memory_limit` or fraction holds,
     and a program on a GPU without memory pools dies with SIGABRT. The value must match exactly, or nothing changes.
 What to do
     `export TF_GPU_ALLOCATOR=cuda_malloc_async` before the program starts, in exactly these letters; look for
@@ -24,9 +24,9 @@ from typing import Any
 import msgspec
 
 from gpudiag import probe
-from gpudiag.hostfacts import Facts
-from gpudiag.model import Gpu
-from gpudiag.placement import created_devices
+from gpudiag.knowledge.placement import created_devices
+from gpudiag.model.facts import Facts
+from gpudiag.model.report import Gpu
 from gpudiag.probe import (
     MIB,
     SLACK_BYTES,
@@ -75,7 +75,7 @@ class Fault(probe.KernelFaults):
     )
     not_named = note(
         f"TF_GPU_ALLOCATOR={RIGHT} had its effect, but TensorFlow's log does not name the allocator",
-        do="Do not look in the log for the allocator; tell gpudiag's authors of this release of TensorFlow.",
+        do="Do not look in the log for the allocator; report to gpudiag this release of TensorFlow.",
     )
     typo_noticed = note(
         f"TF_GPU_ALLOCATOR={MISSPELT}, misspelt, was not ignored: the first tensor took {{taken_bytes}} "
@@ -88,7 +88,7 @@ class Fault(probe.KernelFaults):
     )
 
 
-class Trial(Record):
+class FixAttempt(Record):
     """One process with one value of the variable."""
 
     named: bool
@@ -102,17 +102,17 @@ class Trial(Record):
     failed: Raised | None = None
     """What making device or tensors raised."""
     kernel: Kernel | None = None
-    """Run last; None where that failed."""
+    """Run last; None if that failed."""
 
 
 class Reading(probe.GpuReading):
     """What either value did."""
 
     pools: tuple[bool | None, ...]
-    """Whether each GPU has memory pools, by the driver; None where it did not tell."""
-    misspelt: Trial
-    right: Trial | None = None
-    """None also where the first GPU has no memory pools."""
+    """Whether each GPU has memory pools, by the driver; None if it did not say."""
+    misspelt: FixAttempt
+    right: FixAttempt | None = None
+    """None also if the first GPU has no memory pools."""
 
     def figure(self) -> str:
         typo = f"misspelt {mib(self.misspelt.first - self.misspelt.before)}"
@@ -137,7 +137,7 @@ def measure(ctx: Context) -> Reading:
     ctx.peer.meet("begin")
     trial = ctx.peer.meet("tried")
     physical = ctx.list_gpus()
-    misspelt = msgspec.convert(trial, Trial)
+    misspelt = msgspec.convert(trial, FixAttempt)
     pools = tuple(_has_pools(ordinal) for ordinal in range(len(physical)))
     if pools[0] is False:
         return Reading(pools, misspelt)
@@ -145,7 +145,7 @@ def measure(ctx: Context) -> Reading:
     return Reading(pools, misspelt, _try(ctx, physical))
 
 
-def _try(ctx: Context, physical: list[Any]) -> Trial:
+def _try(ctx: Context, physical: list[Any]) -> FixAttempt:
     tf, gpu = ctx.tf, ctx.gpus[0]
     limit = tf.config.LogicalDeviceConfiguration(memory_limit=LIMIT_BYTES // MIB)
     tf.config.set_visible_devices(physical[:1], "GPU")
@@ -163,7 +163,7 @@ def _try(ctx: Context, physical: list[Any]) -> Trial:
             large = tf.zeros([TENSOR_BYTES // 4])
             uses.append(ctx.memory(gpu))
             del large
-            # Not before: the matrix library takes memory of its own.
+            # Not before: the matrix library takes its own memory.
             products.append(tf.matmul(matrix, matrix))
 
     with ctx.placements() as log:
@@ -171,10 +171,10 @@ def _try(ctx: Context, physical: list[Any]) -> Trial:
     named = any("Using CUDA malloc Async allocator" in line for line in log.lines)
     if failed:
         now = ctx.memory(gpu)
-        return Trial(named, now, now, now, failed)
+        return FixAttempt(named, now, now, now, failed)
     before, first, grown = uses
     refuse_disturbance(before, first, grown)
-    return Trial(named, before, first, grown, None, ctx.verify(products[0], created_devices(log.lines)))
+    return FixAttempt(named, before, first, grown, None, ctx.verify(products[0], created_devices(log.lines)))
 
 
 def _has_pools(ordinal: int) -> bool | None:

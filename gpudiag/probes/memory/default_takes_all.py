@@ -2,7 +2,7 @@
 
 What it does
     Lets TensorFlow make its devices with default options and compares the ceiling in each `Created device ... with N MB
-    memory` line with the memory that NVML says is free then, less the reserve that TensorFlow leaves (225 MiB where
+    memory` line with the memory that NVML says is free then, less the reserve that TensorFlow leaves (225 MiB if
     less than 2 GiB are free; otherwise, by compute capability: 500 MiB up to 6.x, 1050 for 7.x, 1536 for 8.x, 1800 from
     9.0 on). Then it puts a tensor of 16 bytes on the first GPU. `TF_PER_DEVICE_MEMORY_LIMIT_MB=512` keeps TensorFlow,
     which tries again with 10 % less each time it is refused, from taking more than 512 MiB.
@@ -20,8 +20,8 @@ from __future__ import annotations
 import re
 
 from gpudiag import probe
-from gpudiag.hostfacts import Facts
-from gpudiag.placement import created_devices
+from gpudiag.knowledge.placement import created_devices
+from gpudiag.model.facts import Facts
 from gpudiag.probe import MIB, SLACK_BYTES, Context, Findings, Kernel, MemoryUse, mib, note, refuse_disturbance, warn
 from gpudiag.probes.common import MATRIX, SET_A_LIMIT, ceilings_mib, is_partitioned
 from gpudiag.record import Record
@@ -30,7 +30,7 @@ PROBE = probe.Probe(
     needs=probe.Needs(gpus=1),
     scope=probe.Scope.ALL_GPUS,
     exclusive=True,
-    # The default is shown with the first; the second would replace it (memory.fraction tells).
+    # The default is shown with the first; the second would replace it (see memory.fraction).
     env={"TF_PER_DEVICE_MEMORY_LIMIT_MB": "512", "TF_GPU_ALLOCATOR": None},
 )
 
@@ -72,9 +72,9 @@ class Ceiling(Record):
     """By TensorFlow's own description."""
     ceiling_mib: int
     major: int
-    """Of the compute capability; 0 where TensorFlow named none."""
+    """Of the compute capability; 0 if TensorFlow named none."""
     free_bytes: int
-    """By NVML, after the device was made; 0 where the GPU is none of those given."""
+    """By NVML, after the device was made; 0 if the GPU is none of those given."""
 
 
 class Reading(probe.GpuReading):
@@ -114,7 +114,7 @@ def measure(ctx: Context) -> Reading:
     with tf.device("/GPU:0"):
         matrix = tf.identity(tf.constant(MATRIX))
         first = ctx.memory(ctx.gpus[0])
-        # Not before: the matrix library takes memory of its own beside the pool.
+        # Not before: the matrix library takes its own memory beside the pool.
         product = tf.matmul(matrix, matrix)
     refuse_disturbance(start, made, first)
     return Reading(ceilings, start, made, first, ctx.verify(product, created))

@@ -2,13 +2,13 @@
 
 What it does
     Opens a `tf.compat.v1.Session` with a fraction that stands for 256 MiB, copies one small tensor to the GPU, and then
-    asks for 512 MiB. NVML tells the memory in use on the device before the first tensor (the CUDA context exists by
+    asks for 512 MiB. NVML reports the memory in use on the device before the first tensor (the CUDA context exists by
     then), after it, and after the large one. A matrix product is computed and checked on the GPU at the end.
 Why it matters
     The fraction is how several programs share one GPU. It is a share of the total memory, whatever is free, and it caps
     TensorFlow's pool alone: the CUDA context and the libraries' own memory come on top.
 What to do
-    Set the fraction in the first session of the process; another one in a later session is ignored without a word. In
+    Set the fraction in the first session of the process; another one in a later session is ignored silently. In
     TensorFlow 2 rather set a limit in MiB: `tf.config.set_logical_device_configuration(gpu,
     [tf.config.LogicalDeviceConfiguration(memory_limit=4096)])`.
 """
@@ -16,7 +16,7 @@ What to do
 from __future__ import annotations
 
 from gpudiag import probe
-from gpudiag.hostfacts import Facts
+from gpudiag.model.facts import Facts
 from gpudiag.probe import MIB, SLACK_BYTES, Context, Findings, fail, mib, warn
 from gpudiag.probes.common import SET_A_LIMIT, GraphProgram, Limited, LimitFaults, is_partitioned, without_retry
 
@@ -72,7 +72,7 @@ def measure(ctx: Context) -> Reading:
 
 
 def judge(reading: Reading, facts: Facts) -> Findings:
-    # Of a MIG instance the fraction is smaller than was meant: NVML tells the memory of the whole GPU.
+    # Of a MIG instance the fraction is smaller than was meant: NVML reports the memory of the whole GPU.
     least = 0 if is_partitioned(facts, reading.given[0]) else CAP_BYTES - SLACK_BYTES
     yield from reading.pool.judged(CAP_BYTES, facts, least, Fault.cap_ignored, Fault.no_cap)
     yield from reading.pool.kernel.verified_on(reading.given[0])

@@ -3,7 +3,7 @@
 What it does
     Opens a `tf.compat.v1.Session` on the first GPU with a fraction of 1.1 and growth, copies a small tensor to it, and
     makes a tensor of 1.05 times the GPU's memory that nothing is written to: such memory is managed by the driver and
-    takes no place on the GPU before it is used. TensorFlow's `Created device` line tells the ceiling. A matrix product
+    takes no place on the GPU before it is used. TensorFlow's `Created device` line has the ceiling. A matrix product
     is computed and checked on the GPU.
 Why it matters
     With a fraction above 1.0 TensorFlow's memory is managed by the driver (`cuMemAllocManaged`), which moves it between
@@ -21,8 +21,8 @@ import os
 from typing import Any
 
 from gpudiag import probe
-from gpudiag.hostfacts import Facts
-from gpudiag.placement import created_devices
+from gpudiag.knowledge.placement import created_devices
+from gpudiag.model.facts import Facts
 from gpudiag.probe import MIB, SLACK_BYTES, Context, Findings, Kernel, MemoryUse, Raised, fail, mib, warn
 from gpudiag.probes.common import MATRIX, ceilings_mib, is_partitioned, is_square
 from gpudiag.record import Record
@@ -31,7 +31,7 @@ PROBE = probe.Probe(
     needs=probe.Needs(gpus=1, free_bytes=512 * MIB),
     scope=probe.Scope.ALL_GPUS,
     exclusive=True,
-    # They would decide in place of the options under test: memory.growth_forced and memory.fraction tell. A limit by
+    # They would decide in place of the options under test: see memory.growth_forced and memory.fraction. A limit by
     # TF_PER_DEVICE_MEMORY_LIMIT_MB counts managed memory too.
     env={"TF_FORCE_GPU_ALLOW_GROWTH": None, "TF_GPU_ALLOCATOR": None, "TF_PER_DEVICE_MEMORY_LIMIT_MB": None},
 )
@@ -48,7 +48,7 @@ class Fault(probe.KernelFaults):
     )
     other_ceiling = warn(
         "TensorFlow may take {ceiling_mib} MiB, a fraction of {fraction:.1f} of {total_bytes} is {expected_bytes}",
-        do="Set the fraction in the first session of the process: another one later is ignored without a word.",
+        do="Set the fraction in the first session of the process: another one later is ignored silently.",
     )
     taken_at_once = fail(
         "with growth the first tensor took {taken_bytes}, expected about 2 MiB",
@@ -57,7 +57,7 @@ class Fault(probe.KernelFaults):
     no_oversubscription = warn(
         "a tensor of {beyond_bytes} under a ceiling of {ceiling_mib} MiB was refused: {error}",
         means="A tensor larger than the GPU's memory, but below the ceiling, was refused.",
-        do="Count on no more than the GPU's {total_bytes}: a driver under WSL, or a virtual GPU, may give no more.",
+        do="Count on no more than the GPU's {total_bytes}: a driver under WSL, or a vGPU, may give no more.",
     )
 
 
@@ -70,7 +70,7 @@ class Pool(Record):
     """What the session took, by NVML."""
 
     ceiling_mib: int
-    """What TensorFlow says the device may take at most; 0 where it named no GPU:0."""
+    """What TensorFlow says the device may take at most; 0 if it named no GPU:0."""
     before: MemoryUse
     """After the CUDA context was made, before the first tensor."""
     first: MemoryUse
@@ -131,7 +131,7 @@ def _use(ctx: Context) -> Pool:
             session.run(copied, {matrix: MATRIX})
             first = memory()
             exceeded = ctx.attempt(lambda: session.run(untouched.op, {shape: [beyond_mib, MIB]}))
-            # Not before: the matrix library takes memory of its own beside the pool.
+            # Not before: the matrix library takes its own memory beside the pool.
             correct = is_square(session.run(product, {matrix: MATRIX}))
     kernel = Kernel("GPU:0", created_devices(log.lines).get("GPU:0", ""), correct)
     return Pool(ceiling_mib, before, first, beyond_mib, exceeded, kernel)

@@ -2,14 +2,14 @@
 
 What it does
     Calls `tf.config.experimental.set_memory_growth(gpu, True)`, lets TensorFlow make the device, then puts a tensor of
-    16 bytes and one of 100 MiB on it, and deletes the large one. NVML tells the memory in use on the device after each
-    step. It tries to switch growth off afterwards, and computes and checks a matrix product on the GPU.
+    16 bytes and one of 100 MiB on it, and deletes the large one. NVML reports the memory in use on the device after
+    each step. It tries to switch growth off afterwards, and computes and checks a matrix product on the GPU.
 Why it matters
     Without growth the first tensor takes nearly all memory of every visible GPU, and other programs on it fail. Growth
     decides when memory is taken, not how much: what was taken is kept until the process ends.
 What to do
-    Call `tf.config.experimental.set_memory_growth(gpu, True)` for every GPU right after the import. It is lost without
-    a word where any device, even the CPU, is split into logical devices; `export TF_FORCE_GPU_ALLOW_GROWTH=true` is
+    Call `tf.config.experimental.set_memory_growth(gpu, True)` for every GPU right after the import. It is lost
+    silently if any device, even the CPU, is split into logical devices; `export TF_FORCE_GPU_ALLOW_GROWTH=true` is
     not.
 """
 
@@ -18,7 +18,7 @@ from __future__ import annotations
 from typing import Any
 
 from gpudiag import probe
-from gpudiag.hostfacts import Facts
+from gpudiag.model.facts import Facts
 from gpudiag.probe import MIB, SLACK_BYTES, Context, Findings, Kernel, MemoryUse, Raised, fail, mib, note, warn
 from gpudiag.probes.common import MATRIX, without_allocation_retry
 from gpudiag.record import Record
@@ -112,7 +112,7 @@ def measure(ctx: Context) -> Reading:
         grown = memory()
         tensors.clear()
         freed = memory()
-        # Not before: the matrix library takes memory of its own beside the pool.
+        # Not before: the matrix library takes its own memory beside the pool.
         product = tf.matmul(matrix, matrix)
     late_change = ctx.attempt(lambda: tf.config.experimental.set_memory_growth(device, False))
     return Reading(Pool(before, first, grown, large, freed, late_change, ctx.verify(product)))

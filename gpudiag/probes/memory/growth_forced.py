@@ -1,9 +1,9 @@
-"""`TF_FORCE_GPU_ALLOW_GROWTH` overrides the program where it is exactly `true` or `false`, and is ignored otherwise.
+"""`TF_FORCE_GPU_ALLOW_GROWTH` overrides the program if it is exactly `true` or `false`, and is ignored otherwise.
 
 What it does
     Sets the variable to `true`, `false`, `True` and `1` in turn, each against the program's own `allow_growth`, opens a
     `tf.compat.v1.Session` and copies one small tensor to a logical device of 128 MiB that is new to the process. NVML
-    tells whether the whole 128 MiB were taken or, with growth, about 2 MiB. It keeps what TensorFlow logs about the
+    reports whether the whole 128 MiB were taken or, with growth, about 2 MiB. It keeps what TensorFlow logs about the
     variable. A matrix product is computed and checked on the GPU at the end.
 Why it matters
     The variable is read each time TensorFlow makes the pool of a device, below all Python code: it is the only way to
@@ -28,7 +28,7 @@ PROBE = probe.Probe(
     needs=probe.Needs(gpus=1, free_bytes=512 * MIB),
     scope=probe.Scope.ALL_GPUS,
     exclusive=True,
-    # The probe sets the first itself; other allocators know no growth (memory.fraction tells).
+    # The probe sets the first itself; other allocators know no growth (see memory.fraction).
     env={VARIABLE: None, "TF_GPU_ALLOCATOR": None},
 )
 
@@ -58,7 +58,7 @@ TRIED = (("true", False), ("false", True), ("True", False), ("1", False))
 
 
 class Attempt(Record):
-    """One value of the variable, on a logical device of its own."""
+    """One value of the variable, on its own logical device."""
 
     value: str
     configured: bool

@@ -1,12 +1,12 @@
-"""Logical devices anywhere, even on the CPU, end memory growth for every GPU without a word.
+"""Logical devices anywhere, even on the CPU, end memory growth for every GPU silently.
 
 What it does
     Calls `tf.config.experimental.set_memory_growth(gpu, True)`, splits the CPU into two logical devices, and puts a
     small tensor on the GPU. With two GPUs it also sets growth for all, gives the first GPU a logical device, and puts
-    the tensor on the second; each in a process of its own. NVML tells whether the tensor took about 2 MiB
+    the tensor on the second; each in a separate process. NVML reports whether the tensor took about 2 MiB
     or all that TensorFlow was let (512 MiB); `get_memory_growth` is asked too. A matrix product is checked on each.
 Why it matters
-    Nothing tells the program: `get_memory_growth` goes on to say True, and TensorFlow takes nearly all memory at its
+    The program gets no error: `get_memory_growth` goes on to say True, and TensorFlow takes nearly all memory at its
     first tensor. Code that splits a CPU for a test does this to every GPU.
 What to do
     `export TF_FORCE_GPU_ALLOW_GROWTH=true`: it is read below the place where growth is lost, and holds beside logical
@@ -28,7 +28,7 @@ PROBE = probe.Probe(
     scope=probe.Scope.ALL_GPUS,
     exclusive=True,
     # TensorFlow takes all that is free once growth is lost; the first makes it stop at 512 MiB. Forced growth is not
-    # lost (memory.growth_forced tells), and other allocators know no growth (memory.fraction tells).
+    # lost (see memory.growth_forced), and other allocators know no growth (see memory.fraction).
     env={"TF_PER_DEVICE_MEMORY_LIMIT_MB": "512", "TF_FORCE_GPU_ALLOW_GROWTH": None, "TF_GPU_ALLOCATOR": None},
 )
 
@@ -41,7 +41,7 @@ class Fault(probe.KernelFaults):
     )
     admitted = note(
         "growth is lost beside {split}, and get_memory_growth says {getter}; TensorFlow 2.21 says True",
-        do="Other releases of TensorFlow do not tell; to have growth everywhere: export TF_FORCE_GPU_ALLOW_GROWTH=true",
+        do="Other releases of TensorFlow give no error; growth everywhere: export TF_FORCE_GPU_ALLOW_GROWTH=true",
     )
 
 
@@ -109,7 +109,7 @@ def _take(ctx: Context, number: int, split: str) -> Loss:
         before = memory()
         matrix = tf.identity(tf.constant(MATRIX))
         first = memory()
-        # Not before: the matrix library takes memory of its own beside the pool.
+        # Not before: the matrix library takes its own memory beside the pool.
         product = tf.matmul(matrix, matrix)
     getter = tf.config.experimental.get_memory_growth(tf.config.list_physical_devices("GPU")[number])
     return Loss(split, gpu.pci_bus_id, getter, before, first, ctx.verify(product, created))

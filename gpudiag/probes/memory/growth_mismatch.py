@@ -2,7 +2,7 @@
 
 What it does
     Calls `tf.config.experimental.set_memory_growth(gpu, True)` for the first of the visible GPUs only and lets
-    TensorFlow make its devices, which must raise. NVML tells whether memory was taken. It then sets growth for the
+    TensorFlow make its devices, which must raise. NVML reports whether memory was taken. It then sets growth for the
     other GPUs too, puts a small tensor on every GPU, and computes and checks a matrix product on each.
 Why it matters
     Growth is one setting for the whole process. A program that sets it for the first GPU works on a machine with one
@@ -15,7 +15,7 @@ What to do
 from __future__ import annotations
 
 from gpudiag import probe
-from gpudiag.placement import created_devices
+from gpudiag.knowledge.placement import created_devices
 from gpudiag.probe import MIB, SLACK_BYTES, Context, Findings, Kernel, MemoryUse, Raised, fail, refuse_disturbance, warn
 from gpudiag.probes.common import MATRIX
 from gpudiag.record import Record
@@ -25,7 +25,7 @@ PROBE = probe.Probe(
     scope=probe.Scope.ALL_GPUS,
     exclusive=True,
     # Were growth ignored, TensorFlow would take all that is free of every GPU; the first makes it stop at 128 MiB of
-    # each. The others would decide in place of set_memory_growth (memory.growth and memory.fraction tell).
+    # each. The others would decide in place of set_memory_growth (see memory.growth and memory.fraction).
     env={"TF_PER_DEVICE_MEMORY_LIMIT_MB": "128", "TF_FORCE_GPU_ALLOW_GROWTH": None, "TF_GPU_ALLOCATOR": None},
 )
 
@@ -65,7 +65,7 @@ class Use(Record):
     refused: MemoryUse
     """After it raised."""
     made: MemoryUse | None = None
-    """After it made its devices, with growth on for all; None where it still raised."""
+    """After it made its devices, with growth on for all; None if it still raised."""
     first: MemoryUse | None = None
     """After a tensor of 16 bytes on every GPU."""
     kernel: Kernel | None = None
@@ -106,7 +106,7 @@ def measure(ctx: Context) -> Reading:
             matrices.append(tf.identity(tf.constant(MATRIX)))
     first = [ctx.memory(gpu) for gpu in ctx.gpus]
     uses = []
-    # Last: the matrix library takes memory of its own beside the pool.
+    # Last: the matrix library takes its own memory beside the pool.
     for number, matrix in enumerate(matrices):
         refuse_disturbance(start[number], refused[number], made[number], first[number])
         with tf.device(f"/GPU:{number}"):

@@ -2,8 +2,8 @@
 
 What it does
     Opens a `tf.compat.v1.Session` with `allow_growth` and a `per_process_gpu_memory_fraction` that stands for 256 MiB.
-    It copies one small tensor to the GPU, makes one of half the ceiling, and asks for twice the ceiling. NVML tells the
-    memory in use after each step, TensorFlow's `Created device` line the ceiling. A matrix product is computed and
+    It copies one small tensor to the GPU, makes one of half the ceiling, and asks for twice the ceiling. NVML reports
+    the memory in use after each step, TensorFlow's `Created device` line the ceiling. A matrix product is computed and
     checked at the end.
 Why it matters
     The two are often taken for alternatives ("growth or fraction"). Together they let a program start small beside
@@ -17,7 +17,7 @@ What to do
 from __future__ import annotations
 
 from gpudiag import probe
-from gpudiag.hostfacts import Facts
+from gpudiag.model.facts import Facts
 from gpudiag.probe import MIB, SLACK_BYTES, Context, Findings, Kernel, MemoryUse, Raised, fail, mib
 from gpudiag.probes.common import SET_A_LIMIT, GraphProgram, LimitFaults, ceilings_mib, is_partitioned, without_retry
 from gpudiag.record import Record
@@ -27,7 +27,7 @@ PROBE = probe.Probe(
     scope=probe.Scope.ALL_GPUS,
     exclusive=True,
     # Were both ignored, TensorFlow would take all that is free; the first makes it stop at 1 GiB. The others would
-    # decide in place of the options under test (memory.growth_forced and memory.fraction tell).
+    # decide in place of the options under test (see memory.growth_forced and memory.fraction).
     env={"TF_PER_DEVICE_MEMORY_LIMIT_MB": "1024", "TF_FORCE_GPU_ALLOW_GROWTH": None, "TF_GPU_ALLOCATOR": None},
 )
 
@@ -35,7 +35,7 @@ PROBE = probe.Probe(
 class Fault(probe.KernelFaults):
     other_ceiling = fail(
         "TensorFlow made the device with {ceiling_mib} MB, the fraction stands for {cap_bytes}",
-        do="Set the fraction in the first session of the process: another one later is ignored without a word.",
+        do="Set the fraction in the first session of the process: another one later is ignored silently.",
     )
     taken_at_once = fail(
         "with growth and a ceiling of {ceiling_mib} MiB the first tensor took {first_bytes}, expected about 2 MiB",
@@ -59,7 +59,7 @@ class Pool(Record):
     """What the session took, by NVML."""
 
     ceiling_mib: int
-    """What TensorFlow says the device may take at most; 0 where it named no GPU:0."""
+    """What TensorFlow says the device may take at most; 0 if it named no GPU:0."""
     before: MemoryUse
     """After the CUDA context was made, before the first tensor."""
     first: MemoryUse

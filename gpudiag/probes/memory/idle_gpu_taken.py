@@ -2,7 +2,7 @@
 
 What it does
     Opens a `tf.compat.v1.Session` that sees the first GPU only, copies a tensor to it, and computes and checks a matrix
-    product. It then opens a session that sees all GPUs and does the same on the first. NVML tells what the other GPUs
+    product. It then opens a session that sees all GPUs and does the same on the first. NVML reports what the other GPUs
     lost, while they were hidden and when they were visible. `TF_PER_DEVICE_MEMORY_LIMIT_MB=256` keeps the pool small.
 Why it matters
     TensorFlow makes a context on every visible GPU, a few hundred MiB each, when it makes its devices. On a shared
@@ -24,7 +24,7 @@ PROBE = probe.Probe(
     needs=probe.Needs(gpus=2, free_bytes=256 * MIB),
     scope=probe.Scope.ALL_GPUS,
     exclusive=True,
-    # With growth, or without a pool, nothing would tell a GPU's pool from a few small tensors.
+    # With growth, or without a pool, a GPU's pool would look like a few small tensors.
     env={"TF_PER_DEVICE_MEMORY_LIMIT_MB": "256", "TF_FORCE_GPU_ALLOW_GROWTH": None, "TF_GPU_ALLOCATOR": None},
 )
 

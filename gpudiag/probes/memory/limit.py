@@ -2,8 +2,8 @@
 
 What it does
     Makes one logical device with a limit of 128 MiB on every GPU. On each it makes a small tensor, which takes the
-    whole limit, then asks for 256 MiB, and afterwards for 64 MiB and a matrix product. NVML tells the memory in use on
-    the device after each step.
+    whole limit, then asks for 256 MiB, and afterwards for 64 MiB and a matrix product. NVML reports the memory in use
+    on the device after each step.
 Why it matters
     The limit is how several programs share one GPU, and how a program is tested for a smaller one. A program that
     meets it must be able to go on: with a smaller batch, or by saving what it has.
@@ -15,7 +15,7 @@ What to do
 from __future__ import annotations
 
 from gpudiag import probe
-from gpudiag.hostfacts import Facts
+from gpudiag.model.facts import Facts
 from gpudiag.probe import MIB, SLACK_BYTES, Context, Findings, Raised, fail, mib, warn
 from gpudiag.probes.common import MATRIX, Limited, LimitFaults, create_devices, without_allocation_retry
 
@@ -87,7 +87,7 @@ def measure(ctx: Context) -> Reading:
             within = ctx.attempt(lambda: tf.zeros([WITHIN_BYTES // 4]))
         pools.append((before, first, last, exceeded, within))
     devices = []
-    # Last: the matrix library takes memory of its own beside the limit.
+    # Last: the matrix library takes its own memory beside the limit.
     for number, ((before, first, last, exceeded, within), matrix) in enumerate(zip(pools, matrices, strict=True)):
         with tf.device(f"GPU:{number}"):
             product = tf.matmul(matrix, matrix)

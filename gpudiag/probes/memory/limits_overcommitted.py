@@ -18,7 +18,7 @@ from __future__ import annotations
 from functools import partial
 
 from gpudiag import probe
-from gpudiag.placement import created_devices
+from gpudiag.knowledge.placement import created_devices
 from gpudiag.probe import MIB, Context, Findings, Kernel, Raised, fail, mib, warn
 from gpudiag.probes.common import MATRIX, ceilings_mib, without_allocation_retry
 from gpudiag.record import Record
@@ -67,11 +67,11 @@ class Part(Record):
     """One logical device."""
 
     ceiling_mib: int
-    """What it was created with, by TensorFlow's ``Created device`` line; 0 where there was none."""
+    """What it was created with, by TensorFlow's ``Created device`` line; 0 if there was none."""
     failed: Raised | None
     """What a small tensor raised after the one that did not fit."""
     kernel: Kernel | None
-    """A product computed after that; None where it could not be."""
+    """A product computed after that; None if it could not be."""
 
 
 class Reading(probe.GpuReading):

@@ -3,8 +3,8 @@
 What it does
     Plans one model of 64 MiB more than there are GPUs, in turn: the first GPU gets two. Each GPU has a memory limit
     that holds its models and 32 MiB more. A model is its variables and a matrix product, all put on a GPU by name. NVML
-    tells after each model which GPU's memory rose; when all are loaded, the result of each is checked, and the PCI bus
-    id of the GPU that computed it. At most eight GPUs are used.
+    reports after each model which GPU's memory rose; when all are loaded, the result of each is checked, and the PCI
+    bus id of the GPU that computed it. At most eight GPUs are used.
 Why it matters
     Ensembles, and servers of models, are planned by hand: so many on this GPU, so many on that. One variable on the
     wrong GPU, where all memory is planned for, ends the program weeks later.
@@ -47,7 +47,7 @@ class Fault(probe.KernelFaults):
     elsewhere = fail(
         "model {number} of {model_bytes} on {device} raised the memory of {pci_bus_id} by {rose_bytes} and "
         "that of {other} by {other_bytes}",
-        means="Loading a model raised the memory of another GPU, or not that of its own.",
+        means="Loading a model raised the memory of another GPU, or not that of its GPU.",
         do="Look where it went: run nvidia-smi beside the program, and choose GPUs by UUID in CUDA_VISIBLE_DEVICES.",
     )
     over_plan = fail(
@@ -66,7 +66,7 @@ class Model(Record):
     failed: Raised | None = None
     """What loading or computing it raised."""
     kernel: Kernel | None = None
-    """Its result once all were loaded; None where that failed."""
+    """Its result once all were loaded; None if that failed."""
 
 
 class Reading(probe.GpuReading):

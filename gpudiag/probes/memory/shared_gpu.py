@@ -1,4 +1,4 @@
-"""On a shared GPU TensorFlow by default counts on what is free; a fraction counts on all, whoever has it.
+"""On a shared GPU TensorFlow by default counts on the free memory; a fraction counts on all of it, used or not.
 
 What it does
     A second process takes 256 MiB of the first two GPUs. Then this one opens a `tf.compat.v1.Session` with default
@@ -22,9 +22,9 @@ from __future__ import annotations
 from typing import Any
 
 from gpudiag import probe
-from gpudiag.hostfacts import Facts
-from gpudiag.model import Gpu
-from gpudiag.placement import created_devices
+from gpudiag.knowledge.placement import created_devices
+from gpudiag.model.facts import Facts
+from gpudiag.model.report import Gpu
 from gpudiag.probe import MIB, SLACK_BYTES, Context, Findings, Kernel, MemoryUse, Raised, fail, mib, note, warn
 from gpudiag.probes.common import MATRIX, SET_A_LIMIT, attempt_context, ceilings_mib, is_partitioned, is_square
 from gpudiag.record import Record
@@ -89,11 +89,11 @@ class Shared(Record):
     ours: MemoryUse
     """With the CUDA context of this process."""
     ceiling_mib: int
-    """The most that TensorFlow will take, by its ``Created device`` line; 0 where there was none."""
+    """The most that TensorFlow will take, by its ``Created device`` line; 0 if there was none."""
     failed: Raised | None
     """What making the session or computing in it raised."""
     kernel: Kernel | None
-    """None where that failed."""
+    """None if that failed."""
 
 
 class Reading(probe.GpuReading):
@@ -106,7 +106,7 @@ class Reading(probe.GpuReading):
     default: Shared | None = None
     """The first GPU, with default options; None if nothing was held."""
     fraction: Shared | None = None
-    """The second GPU, with a fraction of 1; None also where there is no second."""
+    """The second GPU, with a fraction of 1; None also if there is no second."""
 
     def figure(self) -> str:
         if self.default is None:
@@ -161,7 +161,7 @@ def measure(ctx: Context) -> Reading:
     options = tf.compat.v1.GPUOptions
     sessions = (
         options(visible_device_list="0"),
-        # A second session may add GPUs to those of the first, with options of their own.
+        # A second session may add GPUs to those of the first, with their own options.
         options(visible_device_list="0,1", per_process_gpu_memory_fraction=1.0),
     )
     shared: list[Shared] = []

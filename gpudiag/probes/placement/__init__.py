@@ -1,1 +1,1 @@
-"""Where operations run, and whether anybody is told when that is not where they were asked to."""
+"""Where operations run, and whether TensorFlow says so if it is not the device that was asked for."""

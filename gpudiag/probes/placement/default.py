@@ -19,7 +19,7 @@ from collections.abc import Callable
 from typing import Any
 
 from gpudiag import probe
-from gpudiag.placement import devices_of
+from gpudiag.knowledge.placement import devices_of
 from gpudiag.probe import Context, Findings, Kernel, Raised, fail
 from gpudiag.probes.common import MATRIX, is_square
 from gpudiag.record import Record
@@ -32,7 +32,7 @@ class Fault(probe.KernelFaults):
         "{mode}: MatMul, placed by nobody, ran on {logged} and not on GPU:0",
         means="The operation ran on the CPU although TensorFlow has a GPU device with a kernel for it.",
         do='Place it by hand, with tf.device("/GPU:0"):, under tf.config.set_soft_device_placement(False): '
-        "the error then tells the reason.",
+        "the error then says the reason.",
     )
     not_the_first = fail(
         "{mode}: MatMul, placed by nobody, ran on {logged} and not on GPU:0",

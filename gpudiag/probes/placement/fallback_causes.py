@@ -1,15 +1,15 @@
-"""Soft placement off tells apart the three causes for which an operation runs elsewhere than it was asked to.
+"""Soft placement off distinguishes the three causes for which an operation runs elsewhere than it was asked to.
 
 What it does
     Asks for operations on a GPU that cannot run there, for each of the three causes, eagerly and inside `tf.function`:
     a *missing device* (MatMul under `/GPU:99`), *no kernel* (MatMul of int64 under `/GPU:0`, which TensorFlow computes
     on the CPU alone) and a *CPU resource* (under `/GPU:0`, a write to a variable and, eagerly, a look-up in a hash
     table and a step of a dataset's iterator, all of which live on CPU:0). With soft placement on it reads from the
-    placement log where each one ran. Then it does the same with soft placement off, which tells the cause: the error
+    placement log where each one ran. Then it does the same with soft placement off, which shows the cause: the error
     says that there is no such device, or that the device has no kernel, or there is no error at all.
 Why it matters
-    Seen from outside the three look alike, an operation is not where it was asked for, and each has another cure. Soft
-    placement off is no protection from the third: operations follow the resource that they use, without an error.
+    Seen from outside the three look alike, an operation is not where it was asked for, and each has another fix. Soft
+    placement off does not protect from the third: operations follow the resource that they use, without an error.
 What to do
     Run the program once under `tf.config.set_soft_device_placement(False)`. "Unable to find any devices" or "Could not
     satisfy device specification" for a device that is not in the list of available ones: name one that
@@ -27,7 +27,7 @@ from itertools import count
 from typing import Any
 
 from gpudiag import probe
-from gpudiag.placement import devices_of, short_device
+from gpudiag.knowledge.placement import devices_of, short_device
 from gpudiag.probe import Context, Findings, Raised, fail, note, warn
 from gpudiag.probes.common import MATRIX, is_square
 from gpudiag.record import Record
@@ -35,15 +35,15 @@ from gpudiag.record import Record
 PROBE = probe.Probe(
     needs=probe.Needs(gpus=1),
     scope=probe.Scope.ALL_GPUS,
-    # It runs small integer operations on the CPU for a fourth cause; placement.silent_cpu tells of it.
+    # It runs small integer operations on the CPU for a fourth cause; see placement.silent_cpu.
     env={"TF_EAGER_ENABLE_SMALL_TENSOR_CPU_PINNING": None},
 )
 
 
 class Fault(probe.GpuFaults):
     cause_not_told = warn(
-        "{what}: soft placement off does not tell that the cause is: {cause}. It gave {happened}",
-        do="Do not tell causes apart by the error's text under this release of TensorFlow; read the placement log.",
+        "{what}: soft placement off does not show that the cause is: {cause}. It gave {happened}",
+        do="Do not distinguish causes by the error's text under this release of TensorFlow; read the placement log.",
     )
     fell_elsewhere = note(
         "{what} ({cause}): it ran on {logged}, TensorFlow 2.18 to 2.21 runs it on {expected}",
@@ -81,7 +81,7 @@ class Attempt(Record):
     logged: tuple[str, ...] = ()
     """Devices on which the log shows it, such as ``CPU:0``."""
     device: str = ""
-    """What ``result.device`` says; empty where it raised."""
+    """What ``result.device`` says; empty if it raised."""
     correct: bool = False
     """True: the result equals the one known beforehand."""
     raised: Raised | None = None
@@ -110,7 +110,7 @@ class Run(Record):
 
     @property
     def told(self) -> str:
-        """The cause that soft placement off tells; empty where it tells none."""
+        """The cause that soft placement off shows; empty if it shows none."""
         if self.hard.raised is None:
             return CPU_RESOURCE if self.hard.logged == (CPU,) else ""
         text = self.hard.raised.message
@@ -130,7 +130,7 @@ class Reading(probe.GpuReading):
 
     def figure(self) -> str:
         missed = {run.cause for run in self.runs if run.told != run.cause}
-        return f"{len(FALLS_TO) - len(missed)} of {len(FALLS_TO)} causes told apart"
+        return f"{len(FALLS_TO) - len(missed)} of {len(FALLS_TO)} causes distinguished"
 
 
 def measure(ctx: Context) -> Reading:

@@ -7,10 +7,10 @@ What it does
     the exception's type and text.
 Why it matters
     Hard placement is the way to make a program fail loudly instead of computing silently on the CPU. A test suite that
-    relies on it is worthless where the error does not come.
+    relies on it is worthless if the error does not come.
 What to do
     Call `tf.config.set_soft_device_placement(False)` before the first operation and look whether a library switches it
-    on again. A session has a switch of its own: `tf.compat.v1.ConfigProto(allow_soft_placement=False)`. Do not test
+    on again. A session has its own switch: `tf.compat.v1.ConfigProto(allow_soft_placement=False)`. Do not test
     with a scalar constant: TensorFlow caches those per device name, and one that was made under soft placement is
     handed out again without an error.
 """
@@ -20,7 +20,7 @@ from __future__ import annotations
 from typing import Any
 
 from gpudiag import probe
-from gpudiag.placement import devices_of, short_device
+from gpudiag.knowledge.placement import devices_of, short_device
 from gpudiag.probe import Context, Findings, Raised, fail, warn
 from gpudiag.probes.common import MATRIX
 from gpudiag.record import Record
@@ -39,7 +39,7 @@ class Fault(probe.Faults):
     )
     other_text = warn(
         "{what}: the error does not say that the device is missing: {error}",
-        do="Do not match on the text of this error; tell gpudiag's authors of this release of TensorFlow.",
+        do="Do not match on the text of this error; report to gpudiag this release of TensorFlow.",
     )
 
 
@@ -67,7 +67,7 @@ class Run(Record):
     """Whether soft placement was on."""
     raised: Raised | None = None
     device: str = ""
-    """Where it ran instead of raising; empty where it raised."""
+    """Where it ran instead of raising; empty if it raised."""
 
     @property
     def what(self) -> str:
@@ -132,6 +132,6 @@ def judge(reading: Reading) -> Findings:
 
 
 def _names(run: Run) -> bool:
-    """Return True where the error names what was asked for, whatever stands between its parts."""
+    """Return True if the error names what was asked for, whatever stands between its parts."""
     assert run.raised is not None
     return all(part in run.raised.message for part in run.requested.removeprefix("/").split("/"))

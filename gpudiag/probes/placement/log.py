@@ -19,7 +19,7 @@ from collections.abc import Callable
 from typing import Any
 
 from gpudiag import probe
-from gpudiag.placement import devices_of
+from gpudiag.knowledge.placement import devices_of
 from gpudiag.probe import Context, Findings, Raised, fail
 from gpudiag.record import Record
 
@@ -46,7 +46,7 @@ class Fault(probe.Faults):
     )
 
 
-# Operation type to device: no type twice, so that a line tells which operation it is about.
+# Operation type to device: no type twice, so that a line says which operation it is about.
 PROGRAMS = {
     "eager": {"MatMul": "CPU:1", "AddV2": "CPU:0"},
     "tf.function": {"Mul": "CPU:1", "Sum": "CPU:0"},
@@ -63,7 +63,7 @@ class Run(Record):
     logged: dict[str, tuple[str, ...]]
     """Operation type to the devices on which the log shows it."""
     result: float | None = None
-    """What the program computed; None where it raised."""
+    """What the program computed; None if it raised."""
     raised: Raised | None = None
 
 

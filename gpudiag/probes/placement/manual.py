@@ -1,4 +1,4 @@
-"""Under `tf.device` each GPU computes with tensors of the CPU: they are copied to it unasked, and the result is right.
+"""Under `tf.device` each GPU computes with tensors of the CPU: they are copied automatically, with a right result.
 
 What it does
     Makes a matrix under `tf.device("/CPU:0")`, then multiplies it by itself under each GPU in turn, soft placement off,
@@ -9,9 +9,9 @@ Why it matters
     It is the plain way to choose a device by hand, and the one to use several GPUs without a strategy. That operands
     come along by themselves makes it easy, and hides copies over the bus that cost more than the computation.
 What to do
-    Copy once, not at every use: `with tf.device("/GPU:0"): x = tf.identity(x)`. To be told of copies made unasked:
-    `tf.config.experimental.set_device_policy("explicit")`. Ask `x.backing_device` where a tensor is: `x.device` says
-    `GPU:0` also for an int32 tensor, which TensorFlow keeps in the host's memory.
+    Copy once, not at every use: `with tf.device("/GPU:0"): x = tf.identity(x)`. To get an error at a copy:
+    `tf.config.experimental.set_device_policy("explicit")`. `x.backing_device` is the device that has a tensor;
+    `x.device` says `GPU:0` also for an int32 tensor, which TensorFlow keeps in the host's memory.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from collections.abc import Callable
 from typing import Any
 
 from gpudiag import probe
-from gpudiag.placement import devices_of, short_device
+from gpudiag.knowledge.placement import devices_of, short_device
 from gpudiag.probe import Context, Findings, Kernel, Raised, fail, note
 from gpudiag.probes.common import MATRIX, is_square
 from gpudiag.record import Record
@@ -28,7 +28,7 @@ from gpudiag.record import Record
 PROBE = probe.Probe(
     needs=probe.Needs(gpus=1),
     scope=probe.Scope.ALL_GPUS,
-    # It runs small integer operations on the CPU whatever is asked for; placement.silent_cpu tells of it.
+    # It runs small integer operations on the CPU whatever is asked for; see placement.silent_cpu.
     env={"TF_EAGER_ENABLE_SMALL_TENSOR_CPU_PINNING": None},
 )
 
@@ -36,7 +36,7 @@ PROBE = probe.Probe(
 class Fault(probe.KernelFaults):
     ran_elsewhere = fail(
         "{op} was put on {requested}, the log says {logged}",
-        do="Switch soft placement off, tf.config.set_soft_device_placement(False): the error then tells the reason.",
+        do="Switch soft placement off, tf.config.set_soft_device_placement(False): the error then says the reason.",
     )
     held_elsewhere = fail(
         "the result of {op} on {requested} is in the memory of {held}",
@@ -87,7 +87,7 @@ class Reading(probe.GpuReading):
     products: tuple[Step, ...]
     """MatMul, on each GPU in the order of TensorFlow's numbers."""
     sums: tuple[Step, ...] = ()
-    """AddN, of the products on the CPU, and AddV2, of int32 on each GPU; empty where a product raised."""
+    """AddN, of the products on the CPU, and AddV2, of int32 on each GPU; empty if a product raised."""
     bus_ids: dict[str, str] = {}
     """TensorFlow's devices (``GPU:0``) and the PCI bus ids behind them."""
 

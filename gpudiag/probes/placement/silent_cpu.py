@@ -22,8 +22,8 @@ from collections.abc import Callable
 from typing import Any
 
 from gpudiag import probe
-from gpudiag.hostfacts import Facts
-from gpudiag.placement import devices_of, short_device
+from gpudiag.knowledge.placement import devices_of, short_device
+from gpudiag.model.facts import Facts
 from gpudiag.probe import Context, Findings, Raised, fail, note, warn
 from gpudiag.probes.common import MATRIX, SQUARE
 from gpudiag.record import Record
@@ -33,7 +33,7 @@ PROBE = probe.Probe(needs=probe.Needs(gpus=1), scope=probe.Scope.ALL_GPUS)
 
 class Fault(probe.GpuFaults):
     ran_elsewhere = warn(
-        "{op} of {dtype}, asked for on {requested}, ran on {logged} without a word. Soft placement off: {reason}",
+        "{op} of {dtype}, asked for on {requested}, ran on {logged} silently. Soft placement off: {reason}",
         means="An operation that has a GPU kernel in TensorFlow 2.18 to 2.21 ran on another device.",
         do="Reinstall TensorFlow if it is not the official one: pip install --force-reinstall 'tensorflow[and-cuda]'",
     )
@@ -124,7 +124,7 @@ class Run(Record):
     """Its values as Python writes them, numbers as floats: a wrong one can be an infinity, which JSON lacks."""
     raised: Raised | None = None
     hard: Raised | None = None
-    """What it raises with soft placement off; asked only where it did not run on a GPU."""
+    """What it raises with soft placement off; asked only if it did not run on a GPU."""
 
     @property
     def key(self) -> tuple[str, str, str]:

@@ -4,7 +4,7 @@ What it does
     Switches soft placement on and multiplies two matrices under `tf.device("/GPU:99")`, a device that does not exist,
     once eagerly and once inside `tf.function`. It reads from TensorFlow's placement log, and from the result, where
     the product was computed, and compares the result with the right one. A missing device is the first of three causes
-    of a fallback; the other two need a GPU: `placement.fallback_causes` shows all three and tells them apart.
+    of a fallback; the other two need a GPU: `placement.fallback_causes` shows all three and distinguishes them.
 Why it matters
     Soft placement is TensorFlow's default. It is why code written for a GPU runs on a machine without one, and also why
     a program silently computes on the CPU. Both rest on the behaviour that is measured here.
@@ -19,7 +19,7 @@ from collections.abc import Callable
 from typing import Any
 
 from gpudiag import probe
-from gpudiag.placement import devices_of, short_device
+from gpudiag.knowledge.placement import devices_of, short_device
 from gpudiag.probe import Context, Findings, Raised, fail
 from gpudiag.probes.common import MATRIX, is_square
 from gpudiag.record import Record
@@ -61,7 +61,7 @@ class Run(Record):
     logged: tuple[str, ...] = ()
     """Devices on which MatMul was placed by the log, such as ``CPU:0``."""
     device: str = ""
-    """The device that holds the result; empty where there is none."""
+    """The device that holds the result; empty if there is none."""
     correct: bool = False
     """True: the result equals the one known beforehand."""
     raised: Raised | None = None

@@ -23,7 +23,7 @@ from collections.abc import Callable
 from typing import Any
 
 from gpudiag import probe
-from gpudiag.placement import devices_of, short_device
+from gpudiag.knowledge.placement import devices_of, short_device
 from gpudiag.probe import Context, Findings, Raised, note
 from gpudiag.probes.common import MATRIX
 from gpudiag.record import Record
@@ -35,8 +35,8 @@ class Fault(probe.Faults):
     behaviour_changed = note(
         "{what}: {happened}; TensorFlow 2.18 to 2.21: {known}",
         means=(
-            "This TensorFlow does something else than 2.18 to 2.21 do. Only a note: what is said here, and "
-            "what a program was built on, is to be looked at anew."
+            "This TensorFlow does something else than 2.18 to 2.21 do. Only a note: programs that rely on "
+            "the old way need a second look."
         ),
         do="Look whether your program relies on it; set placement by tf.config.set_soft_device_placement alone.",
     )
@@ -56,7 +56,7 @@ class Way(Record):
 
 WAYS = {
     "eager_config": Way("ConfigProto(allow_soft_placement=False) for eager mode", "CPU:0"),
-    "session_default": Way("Session() where nothing was set, eager mode being soft", RAISES),
+    "session_default": Way("Session() if nothing was set, eager mode being soft", RAISES),
     "session_inherits": Way("Session() after set_soft_device_placement(True)", "CPU:0"),
     "session_config": Way("Session(config=ConfigProto()) after set_soft_device_placement(True)", RAISES),
     "late_config": Way("enable_eager_execution(config=...) in eager mode", "CPU:0"),
@@ -75,7 +75,7 @@ class Attempt(Record):
     logged: tuple[str, ...] = ()
     """Devices on which the log shows the operation; empty for a constant handed out again, which runs nothing."""
     device: str = ""
-    """What ``result.device`` says; empty where it raised and for sessions, which return arrays."""
+    """What ``result.device`` says; empty if it raised and for sessions, which return arrays."""
     raised: Raised | None = None
 
     @property

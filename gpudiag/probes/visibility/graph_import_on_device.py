@@ -3,7 +3,7 @@
 What it does
     Imports one GraphDef, whose nodes name no device, twice into one graph: under `tf.device("/device:GPU:0")` and under
     `/device:GPU:1`. Each copy computes a matrix product and fills a tensor of 64 MiB. Then it imports one whose nodes
-    name `/device:GPU:0` under `/device:GPU:1`. Where the products ran is read from TensorFlow's placement log; which
+    name `/device:GPU:0` under `/device:GPU:1`. If the products ran is read from TensorFlow's placement log; which
     GPU that is, from the PCI bus id in its `Created device` line and from the GPU whose memory rose by NVML. A single
     GPU is split into two logical devices.
 Why it matters
@@ -21,7 +21,7 @@ from functools import partial
 from typing import Any
 
 from gpudiag import probe
-from gpudiag.placement import created_devices
+from gpudiag.knowledge.placement import created_devices
 from gpudiag.probe import FILLED_BYTES, Context, Findings, Kernel, Work, fail, warn
 from gpudiag.probes.common import MATRIX, devices_in_graphs, gpus_of_graph_devices, is_square, rises
 

@@ -1,4 +1,4 @@
-"""Graphs that each name a device of their own compute and take memory there, in one process.
+"""Graphs that each name their own device compute and take memory there, in one process.
 
 What it does
     Builds a graph for every GPU under `tf.device("/device:GPU:n")` and opens a `tf.compat.v1.Session` for each, all
@@ -19,7 +19,7 @@ from contextlib import ExitStack, closing
 from functools import partial
 
 from gpudiag import probe
-from gpudiag.placement import created_devices, devices_of
+from gpudiag.knowledge.placement import created_devices, devices_of
 from gpudiag.probe import FILLED_BYTES, MIB, Context, Findings, Kernel, Work, fail
 from gpudiag.probes.common import MATRIX, devices_in_graphs, gpus_of_graph_devices, is_square, rises
 

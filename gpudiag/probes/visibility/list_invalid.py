@@ -7,9 +7,9 @@ What it does
     has one list there: an id that no GPU has, and in a second process the list `-1`.
 Why it matters
     A program configured for another machine must stop, and not run on the wrong GPU or on the CPU. Without any GPU
-    TensorFlow does not even read the list and accepts every one of these: only a machine with a GPU can show it.
-    Eager mode raises another error, at the first call that lists GPUs: whoever catches it has all GPUs from then on.
-    And `-1` is no error: a session skips it and has no GPU left, eager mode counts from the end and takes the last GPU.
+    TensorFlow does not even read the list and accepts every one of these: only a machine with a GPU can show it. Eager
+    mode raises another error, at the first call that lists GPUs: anyone who catches it has all GPUs from then on. And
+    `-1` is not an error: a session skips it and has no GPU left, eager mode counts from the end and takes the last GPU.
 What to do
     Count from 0 within the GPUs that `CUDA_VISIBLE_DEVICES` leaves visible: with `CUDA_VISIBLE_DEVICES=2,3` the valid
     ids are 0 and 1. For a session without a GPU: `tf.compat.v1.ConfigProto(device_count={"GPU": 0})`. In eager mode:
@@ -24,7 +24,7 @@ from typing import Any
 import msgspec
 
 from gpudiag import probe
-from gpudiag.placement import created_devices, short_device
+from gpudiag.knowledge.placement import created_devices, short_device
 from gpudiag.probe import Context, Findings, Kernel, Raised, fail, warn
 from gpudiag.probes.common import MATRIX, is_square
 
@@ -43,7 +43,7 @@ class Fault(probe.KernelFaults):
     )
     other_text = warn(
         "{mode}: visible_device_list={visible_device_list!r}: the error does not say {words!r}: {error}",
-        do="Do not match on the text of this error; tell gpudiag's authors of this release of TensorFlow.",
+        do="Do not match on the text of this error; report to gpudiag this release of TensorFlow.",
     )
     not_skipped = warn(
         "a session with visible_device_list='-1' has {devices}, it should have no GPU",
@@ -73,9 +73,9 @@ class Reading(probe.GpuReading):
     eager: dict[str, Raised | None] = {}
     """The same in eager mode."""
     minus_one: tuple[str, ...] = ()
-    """GPU devices of a session with the list ``-1``; none, too, where it was refused."""
+    """GPU devices of a session with the list ``-1``; none, too, if it was refused."""
     last: Kernel | None = None
-    """Computed in eager mode under the list ``-1``, in another process; None where it was refused."""
+    """Computed in eager mode under the list ``-1``, in another process; None if it was refused."""
 
     def figure(self) -> str:
         refused = sum(one is not None for one in (*self.raised.values(), *self.eager.values()))

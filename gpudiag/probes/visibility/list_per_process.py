@@ -1,4 +1,4 @@
-"""Processes at the same time may each have a `visible_device_list` of their own.
+"""Processes at the same time may each have their own `visible_device_list`.
 
 What it does
     Two processes, alive at the same time, each open a `tf.compat.v1.Session`: one with `visible_device_list="0"`, the
@@ -7,9 +7,9 @@ What it does
     NVML.
 Why it matters
     Within a process a second list is refused (visibility.list_session_conflict). Workers that each pick a GPU by list
-    are the common way around it, and where the list of one has no effect two workers share a GPU while another is idle.
+    are the common way around it, and if the list of one has no effect two workers share a GPU while another is idle.
 What to do
-    Start each worker as a process of its own, not by `fork` after TensorFlow listed a GPU, and set its list in its
+    Start each worker as a separate process, not by `fork` after TensorFlow listed a GPU, and set its list in its
     first session: `GPUOptions(visible_device_list=str(rank))`. Better, let it see no other GPU:
     `os.environ["CUDA_VISIBLE_DEVICES"] = str(rank)` before TensorFlow lists GPUs.
 """

@@ -6,7 +6,7 @@ What it does
     two sources: the PCI bus id in TensorFlow's `Created device` line, and the GPU whose memory rose by NVML.
 Why it matters
     The list is how a program picks GPUs, and in which order, from within. A list that is ignored puts two programs on
-    one GPU, and nothing tells them.
+    one GPU, and neither gets an error.
 What to do
     Set the list in the first session of the process. In TensorFlow 2 `tf.config.set_visible_devices` hides GPUs and
     does not reorder them; to reorder, `export CUDA_VISIBLE_DEVICES=1,0` before the start.
@@ -17,8 +17,8 @@ from __future__ import annotations
 from functools import partial
 
 from gpudiag import probe
-from gpudiag.hostfacts import Facts
-from gpudiag.placement import created_devices, short_device
+from gpudiag.knowledge.placement import created_devices, short_device
+from gpudiag.model.facts import Facts
 from gpudiag.probe import FILLED_BYTES, MIB, Context, Findings, Kernel, Work, note
 from gpudiag.probes.common import MATRIX, is_square, rises
 
@@ -80,7 +80,7 @@ def judge(reading: Reading, facts: Facts) -> Findings:
     if len(reading.given) == 1:
         whole = [device.uuid for device in facts.nvml_devices if not device.mig_uuids]
         both = f"Run it with two GPUs in scope: export CUDA_VISIBLE_DEVICES={','.join(whole[:2])}"
-        how = both if len(whole) > 1 else "Nothing to mend: only a second GPU, not in MIG mode, can show it."
+        how = both if len(whole) > 1 else "Nothing to fix: only a second GPU, not in MIG mode, can show it."
         yield Fault.one_gpu.found(pci_bus_id=reading.given[0], how=how)
     for device, expected in zip(reading.devices, reversed(reading.given), strict=True):
         yield from device.verified_on(expected)

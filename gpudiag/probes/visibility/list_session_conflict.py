@@ -3,11 +3,11 @@
 What it does
     Opens a `tf.compat.v1.Session` on `visible_device_list="0"` that grows up to 128 MiB, and another with the list `1`:
     once beside the first, once after it was closed. Beside it, too, one with the list `0` that asks for 256 MiB at
-    once: NVML tells what a tensor of 16 bytes takes in it, and a tensor of 192 MiB shows whose limit holds. A matrix
+    once: NVML reports what a tensor of 16 bytes takes in it, and a tensor of 192 MiB shows whose limit holds. A matrix
     product in the first session checks that the others did it no harm. A single GPU shows the memory options alone.
 Why it matters
     TensorFlow maps GPUs to its numbers, and makes the memory pool of each, once in a process. Another mapping is an
-    error; a different fraction, growth or limit is ignored without a word, so that a library that opens a session first
+    error; a different fraction, growth or limit is ignored silently, so that a library that opens a session first
     decides for your program.
 What to do
     Make one `config = tf.compat.v1.ConfigProto(...)` and give it to every session of the process. For several GPUs name
@@ -21,7 +21,7 @@ from functools import partial
 from typing import Any
 
 from gpudiag import probe
-from gpudiag.placement import created_devices
+from gpudiag.knowledge.placement import created_devices
 from gpudiag.probe import MIB, SLACK_BYTES, Context, Findings, Kernel, MemoryUse, Raised, fail, warn
 from gpudiag.probes.common import MATRIX, LimitFaults, is_square
 from gpudiag.record import Record
@@ -30,7 +30,7 @@ PROBE = probe.Probe(
     needs=probe.Needs(gpus=1, free_bytes=384 * MIB),
     scope=probe.Scope.ALL_GPUS,
     exclusive=True,
-    # Both would overrule what the sessions ask for (memory.growth and memory.fraction tell).
+    # Both would overrule what the sessions ask for (see memory.growth and memory.fraction).
     env={"TF_FORCE_GPU_ALLOW_GROWTH": None, "TF_GPU_ALLOCATOR": None},
 )
 
@@ -47,7 +47,7 @@ class Fault(probe.KernelFaults):
     )
     other_text = warn(
         "visible_device_list='1' {when} one with '0': the error does not say {words!r}: {error}",
-        do="Do not match on the text of this error; tell gpudiag's authors of this release of TensorFlow.",
+        do="Do not match on the text of this error; report to gpudiag this release of TensorFlow.",
     )
     growth_changed = fail(
         "a tensor of 16 bytes in a second session without growth took {taken_bytes}, though the first session grows",
@@ -129,7 +129,7 @@ def measure(ctx: Context) -> Reading:
             second.run(tensor, {elements: [4]})
             after = memory()
         beyond = ctx.attempt(partial(second.run, tensor, {elements: [BEYOND_BYTES // 4]}))
-        # Last: the matrix library takes memory of its own.
+        # Last: the matrix library takes its own memory.
         correct = is_square(first.run(product, {matrix: MATRIX}))
     if len(ctx.gpus) > 1:
         conflicts["after"] = other_list()

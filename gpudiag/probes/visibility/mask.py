@@ -1,7 +1,7 @@
 """`CUDA_VISIBLE_DEVICES` shows TensorFlow the GPUs that its value names, whatever form the value has.
 
 What it does
-    Sets the variable, in a process of its own for each value, to one index, to several in reverse, to UUIDs in reverse,
+    Sets the variable, in a separate process for each value, to one index, to several in reverse, to UUIDs in reverse,
     to `-1`, to nothing, and to a list with an index that does not exist. Each time it lets TensorFlow list its GPUs and
     asks the CUDA driver for their PCI bus ids. Indices are read in PCI order (`CUDA_DEVICE_ORDER=PCI_BUS_ID`).
 Why it matters

@@ -5,10 +5,10 @@ What it does
     Each time it fills a tensor of 64 MiB and multiplies two matrices on `GPU:0`. Which GPU did it is taken from two
     sources: the PCI bus id in TensorFlow's `Created device` lines, and the GPU whose memory rose by NVML.
 Why it matters
-    TensorFlow numbers what it sees from 0: `GPU:0` is no fixed GPU but the first entry. Whoever takes it for GPU 0 of
-    `nvidia-smi` watches the wrong one, and two programs that share a machine by this variable rely on it.
+    TensorFlow numbers what it sees from 0: `GPU:0` is not a fixed GPU but the first entry. Anyone who takes it for GPU
+    0 of `nvidia-smi` watches the wrong one, and two programs that share a machine by this variable rely on it.
 What to do
-    `export CUDA_VISIBLE_DEVICES=1,0` before the start, with `CUDA_DEVICE_ORDER=PCI_BUS_ID` where the cards differ. In
+    `export CUDA_VISIBLE_DEVICES=1,0` before the start, with `CUDA_DEVICE_ORDER=PCI_BUS_ID` if the cards differ. In
     Python: `os.environ['CUDA_VISIBLE_DEVICES'] = '1,0'` before the first call that lists or uses devices.
 """
 

@@ -2,7 +2,7 @@
 
 What it does
     Calls `set_visible_devices(gpus[-1], 'GPU')`, fills a tensor of 64 MiB and multiplies two matrices on what is then
-    `GPU:0`, and tries `GPU:1`. NVML tells the memory in use on every GPU before and after. In two processes of their
+    `GPU:0`, and tries `GPU:1`. NVML reports the memory in use on every GPU before and after. In two separate
     own it hands over all GPUs in reverse order, and the last GPU without the type.
 Why it matters
     It is the way to choose GPUs from within a program. A GPU that is hidden only in name is used all the same; an order
@@ -17,7 +17,7 @@ from __future__ import annotations
 from functools import partial
 
 from gpudiag import probe
-from gpudiag.placement import created_devices
+from gpudiag.knowledge.placement import created_devices
 from gpudiag.probe import MIB, SLACK_BYTES, Context, Findings, Raised, Work, fail, note, warn
 from gpudiag.probes.common import create_devices, rises, work
 from gpudiag.record import Record
@@ -72,7 +72,7 @@ class Chosen(Record):
     rose: dict[str, int]
     """By how many bytes the memory of each GPU (PCI bus id) rose in all, contexts included."""
     beyond: str
-    """The device on which an operation for ``GPU:1`` was carried out; empty where it was refused."""
+    """The device on which an operation for ``GPU:1`` was carried out; empty if it was refused."""
 
 
 class Reading(probe.GpuReading):

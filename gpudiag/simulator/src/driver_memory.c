@@ -341,7 +341,7 @@ static CUresult copy(void *to, const void *from, size_t size, enum direction dir
     if ((to_gpu && !is_usable(to, size)) || (from_gpu && !is_usable(from, size))) return CUDA_ERROR_INVALID_VALUE;
     memmove(to, from, size);
     /* Another bit for each direction: a tensor that goes to one GPU and then to another must not come out right again. */
-    if (to_gpu) corrupt_copy(current_gpu(), to, size, direction == TO_GPU ? 0x40 : 0x20);
+    if (to_gpu) corrupt_copy(direction == BETWEEN_GPUS, current_gpu(), to, size, direction == TO_GPU ? 0x40 : 0x20);
     return CUDA_SUCCESS;
 }
 

@@ -1,7 +1,7 @@
 /* Injected faults, and the trace of calls.
  *
  * A rule is "FUNCTION[,key=value...]": FUNCTION is the name of any CUDA, NVML or library function, or one of
- * "copy" (a copy that succeeds with a flipped bit) and "lost" (every call on the GPU, driver and NVML).
+ * "copy" (a copy that succeeds with a flipped bit), "peer_copy" (one between GPUs) and "lost" (every call on the GPU, driver and NVML).
  * Keys: code (what to return), gpu (index in PCI order; without it: every GPU), from (count of the first call that is
  * concerned, 1 is the first), above (bytes: only larger allocations or copies), seconds (sleep first).
  * faults.py writes the rules; people use its names.
@@ -99,9 +99,10 @@ int call_begins(const char *function, int gpu, uint64_t bytes) {
     return 0;
 }
 
-void corrupt_copy(int gpu, void *destination, uint64_t bytes, unsigned char bit) {
+void corrupt_copy(bool between_gpus, int gpu, void *destination, uint64_t bytes, unsigned char bit) {
     for (int i = 0; i < rule_count; i++) {
-        if (strcmp(rules[i].function, "copy") || !bytes || !counts(&rules[i], gpu, bytes)) continue;
+        bool meant = !strcmp(rules[i].function, "copy") || (between_gpus && !strcmp(rules[i].function, "peer_copy"));
+        if (!meant || !bytes || !counts(&rules[i], gpu, bytes)) continue;
         /* The fourth byte has sign and exponent of a float32: a wrong number that cannot be overlooked. */
         ((unsigned char *)destination)[bytes > 3 ? 3 : bytes - 1] ^= bit;
     }

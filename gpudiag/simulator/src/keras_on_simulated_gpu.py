@@ -1,6 +1,6 @@
 """Run by keras.c inside every program on a simulated machine; nothing imports this file.
 
-Where Keras sees a GPU it chooses by itself what a simulated one cannot do: XLA for
+If Keras sees a GPU it chooses by itself what a simulated one cannot do: XLA for
 compile(jit_compile="auto"), the default, and cuDNN for LSTM and GRU. Only these two choices are
 replaced (Keras 3.6 to 3.15 were looked at); an explicit jit_compile=True stays what the user
 asked for, and fails.
@@ -15,7 +15,7 @@ from typing import Any
 
 
 def choose_no(choice: Callable[..., Any], text: str) -> Callable[..., bool]:
-    """`choice` made anew: never yes; where it would have been, that is said once."""
+    """`choice` made again: never yes; where it would have been, that is said once."""
     said: list[str] = []
 
     def chosen(*arguments: Any) -> bool:

@@ -20,6 +20,9 @@
 #include <unordered_set>
 #include <vector>
 
+#include "library_handles.h"
+#include "status.h"
+
 // libc++ (`zig c++`, clang with -stdlib=libc++) lays out std::string otherwise, and so does GNU's before C++11.
 #if !defined(__GLIBCXX__) || !_GLIBCXX_USE_CXX11_ABI
 #error "TensorFlow needs the C++ types of GNU's libstdc++ with its C++11 ABI, and this compiler uses others: install g++"
@@ -39,24 +42,6 @@ struct TF_Buffer {
     const void *data;
     size_t length;
     void (*data_deallocator)(void *data, size_t length);
-};
-
-enum TF_Code { TF_OK = 0, TF_NOT_FOUND = 5, TF_ABORTED = 10, TF_INTERNAL = 13 };  // tsl/c/tsl_status.h
-
-// absl/status/status.h: one word, returned in memory because it has a destructor. Its references are never dropped here:
-// statuses are only made for errors, which are few.
-struct Status {
-    uintptr_t word;
-    explicit Status(uintptr_t w) : word(w) {}
-    Status(const Status &other) : word(other.word) {}
-    ~Status() {}
-};
-
-// absl/status/internal/status_internal.h: StatusRep
-struct StatusContent {
-    int32_t references;
-    int32_t code;
-    std::string message;
 };
 
 // tsl/framework/device_type.h: a class around one std::string
@@ -95,6 +80,8 @@ struct Construction {
     Status *status;
 };
 
+uintptr_t ok_word;
+
 namespace {
 
 using CreateFunction = void *(*)(TF_OpKernelConstruction *);
@@ -112,19 +99,16 @@ struct {
     TF_KernelBuilder *(*new_async_kernel)(const char *, const char *, CreateFunction, ComputeAsyncFunction, DeleteFunction);
     void (*register_kernel)(const char *, const char *, TF_KernelBuilder *, TF_Status *);
     void (*construction_failed)(TF_OpKernelConstruction *, TF_Status *);
+    void (*computation_failed)(TF_OpKernelContext *, TF_Status *);
     Status (*create_op_kernel)(DeviceType, void *, void *, void *, void *, const std::shared_ptr<const void> &, int, OpKernel **);
     TF_Buffer *(*node_definition)(TF_OpKernelConstruction *, TF_Status *);
     TF_Buffer *(*registered_kernels)(TF_Status *);
     void (*delete_buffer)(TF_Buffer *);
 } tf;
 
-uintptr_t ok_word;  // the word of an OK status: absl changed it in 2024
-
-bool is_inline(uintptr_t word) { return (word & 1) == (ok_word & 1); }
-
 std::string text_of(const Status &status) {
-    if (is_inline(status.word)) return "";
-    return reinterpret_cast<const StatusContent *>(status.word & ~uintptr_t{1})->message;
+    const StatusContent *content = content_of(status);
+    return content ? content->message : "";
 }
 
 // ---- protocol buffer wire format: KernelDef and NodeDef are read without TensorFlow's headers ----
@@ -199,30 +183,61 @@ bool is_asynchronous(const std::string &op) {
     return starts_with(op, "Collective") && op != "CollectiveAssignGroupV2";
 }
 
-// The CPU convolutions know only NHWC, and say so as late as in Compute, in words about the CPU. (Others that do not know
-// NCHW refuse when they are created; BiasAdd and batch normalisation know it.)
-bool is_channels_first_convolution(TF_OpKernelConstruction *construction) {
+// What is asked of a node.
+struct Node {
+    std::string op, data_format, communication_hint;
+};
+
+// The value of a string attribute: its entry (node_def.proto: map<string, AttrValue>) if it has this name.
+void read_attribute(const std::string &entry, const char *name, std::string &value) {
+    enum { KEY = 1, VALUE = 2, TEXT = 2 };  // the entry of a map; attr_value.proto
+    std::string key, packed;
+    for (Reader reader(entry.data(), entry.data() + entry.size()); !reader.done();) {
+        Reader::Field field = reader.next();
+        if (field.number == KEY) key = field.content;
+        if (field.number == VALUE) packed = field.content;
+    }
+    if (key != name) return;
+    for (Reader reader(packed.data(), packed.data() + packed.size()); !reader.done();) {
+        Reader::Field field = reader.next();
+        if (field.number == TEXT) value = field.content;
+    }
+}
+
+Node node_of(TF_OpKernelConstruction *construction) {
+    Node node;
     TF_Status *status = tf.new_status();
     TF_Buffer *buffer = tf.node_definition(construction, status);
-    bool found = false;
     if (tf.get_code(status) == TF_OK) {
         enum { NODE_OP = 2, NODE_ATTR = 5 };  // node_def.proto
         const char *bytes = static_cast<const char *>(buffer->data);
-        std::string op, attributes;
         for (Reader reader(bytes, bytes + buffer->length); !reader.done();) {
             Reader::Field field = reader.next();
-            if (field.number == NODE_OP) op = field.content;
-            if (field.number == NODE_ATTR && starts_with(field.content, "\x0a\x0b" "data_format")) attributes = field.content;
+            if (field.number == NODE_OP) node.op = field.content;
+            if (field.number != NODE_ATTR) continue;
+            read_attribute(field.content, "data_format", node.data_format);
+            read_attribute(field.content, "communication_hint", node.communication_hint);
         }
-        bool convolution = starts_with(op, "Conv") || starts_with(op, "_FusedConv") || starts_with(op, "DepthwiseConv");
-        found = convolution && attributes.find("NC") != std::string::npos;
         tf.delete_buffer(buffer);
     }
     tf.delete_status(status);
-    return found;
+    return node;
 }
 
-OpKernel *create(TF_OpKernelConstruction *opaque) {
+// The CPU convolutions know only NHWC, and say so as late as in Compute, in words about the CPU. (Others that do not know
+// NCHW refuse when they are created; BiasAdd and batch normalisation know it.)
+bool is_channels_first_convolution(const Node &node) {
+    bool convolution = starts_with(node.op, "Conv") || starts_with(node.op, "_FusedConv") || starts_with(node.op, "DepthwiseConv");
+    return convolution && starts_with(node.data_format, "NC");
+}
+
+// A kernel of TensorFlow's CPU, and the library through which a GPU would do it.
+struct Forwarded {
+    OpKernel *kernel;
+    const LibraryUse *library;
+};
+
+Forwarded *create(TF_OpKernelConstruction *opaque) {
     auto *construction = reinterpret_cast<Construction *>(opaque);
     // Were the layout another one, this would not be the device type, or the status not OK.
     if (construction->device_type.type != "GPU" || construction->status->word != ok_word) {
@@ -230,7 +245,8 @@ OpKernel *create(TF_OpKernelConstruction *opaque) {
                                   "gpudiag's simulator supports TensorFlow 2.18 to 2.21");
         return nullptr;
     }
-    if (is_channels_first_convolution(opaque)) {
+    const Node node = node_of(opaque);
+    if (is_channels_first_convolution(node)) {
         fail(opaque, TF_NOT_FOUND, "simulated GPU: this convolution (Conv2D, Conv3D, ...) cannot be simulated with channels "
                                    "first (NCHW), because TensorFlow's CPU kernels know only NHWC; use channels last");
         return nullptr;
@@ -239,16 +255,23 @@ OpKernel *create(TF_OpKernelConstruction *opaque) {
     Status status = tf.create_op_kernel(DeviceType{"CPU"}, construction->device, construction->allocator,
                                         construction->function_library, construction->resource_manager,
                                         construction->node_properties, construction->graph_def_version, &kernel);
-    if (status.word == ok_word) return kernel;
+    if (status.word == ok_word) return new Forwarded{kernel, library_use(node.op, node.communication_hint)};
     fail(opaque, TF_NOT_FOUND, "simulated GPU: this kernel cannot be simulated, because TensorFlow has no CPU kernel for it "
                                "to forward to: " + text_of(status));
     return nullptr;
 }
 
+void destroy(void *opaque) {
+    auto *forwarded = static_cast<Forwarded *>(opaque);
+    if (!forwarded) return;  // one that was refused
+    delete forwarded->kernel;
+    delete forwarded;
+}
+
 void *create_synchronous(TF_OpKernelConstruction *construction) {
-    OpKernel *kernel = create(construction);
-    if (!kernel || !kernel->AsAsync()) return kernel;
-    delete kernel;
+    Forwarded *forwarded = create(construction);
+    if (!forwarded || !forwarded->kernel->AsAsync()) return forwarded;
+    destroy(forwarded);
     fail(construction, TF_INTERNAL, "simulated GPU: the CPU kernel of this op is asynchronous, and gpudiag's list of such "
                                     "ops (kernels.cc: ASYNCHRONOUS) does not have it");
     return nullptr;
@@ -256,21 +279,36 @@ void *create_synchronous(TF_OpKernelConstruction *construction) {
 
 void *create_asynchronous(TF_OpKernelConstruction *construction) { return create(construction); }
 
-void compute(void *kernel, TF_OpKernelContext *context) { static_cast<OpKernel *>(kernel)->Compute(context); }
+// False where the library gives no handle: the operation has failed then.
+bool library_serves(const Forwarded &forwarded, TF_OpKernelContext *context) {
+    if (!forwarded.library) return true;
+    const Refusal refusal = ask_for_handle(*forwarded.library, context);
+    if (refusal.text.empty()) return true;
+    TF_Status *status = tf.new_status();
+    tf.set_status(status, refusal.code, refusal.text.c_str());
+    tf.computation_failed(context, status);
+    tf.delete_status(status);
+    return false;
+}
 
-void compute_async(void *kernel, TF_OpKernelContext *context, TF_AsyncOpKernelDoneCallback *done) {
+void compute(void *opaque, TF_OpKernelContext *context) {
+    auto *forwarded = static_cast<Forwarded *>(opaque);
+    if (library_serves(*forwarded, context)) forwarded->kernel->Compute(context);
+}
+
+void compute_async(void *opaque, TF_OpKernelContext *context, TF_AsyncOpKernelDoneCallback *done) {
     // The C API hands over the address of a std::function that dies when this function returns.
     std::function<void()> finish = *reinterpret_cast<std::function<void()> *>(done);
-    auto *forwarded = static_cast<OpKernel *>(kernel);
-    if (AsyncOpKernel *async = forwarded->AsAsync()) {
+    auto *forwarded = static_cast<Forwarded *>(opaque);
+    if (!library_serves(*forwarded, context)) {
+        finish();
+    } else if (AsyncOpKernel *async = forwarded->kernel->AsAsync()) {
         async->ComputeAsync(context, std::move(finish));
     } else {
-        forwarded->Compute(context);
+        forwarded->kernel->Compute(context);
         finish();
     }
 }
-
-void destroy(void *kernel) { delete static_cast<OpKernel *>(kernel); }
 
 // ---- the table: TensorFlow's KernelList (kernel_def.proto) ----
 
@@ -401,6 +439,7 @@ extern "C" __attribute__((visibility("default"))) const char *gpudiag_forward_ke
     FIND(tf.new_async_kernel, "TF_NewAsyncKernelBuilder");
     FIND(tf.register_kernel, "TF_RegisterKernelBuilderWithKernelDef");
     FIND(tf.construction_failed, "TF_OpKernelConstruction_Failure");
+    FIND(tf.computation_failed, "TF_OpKernelContext_Failure");
     FIND(tf.node_definition, "TF_OpKernelConstruction_GetNodeDef");
     FIND(tf.registered_kernels, "TF_GetAllRegisteredKernels");
     FIND(tf.delete_buffer, "TF_DeleteBuffer");
@@ -411,6 +450,7 @@ extern "C" __attribute__((visibility("default"))) const char *gpudiag_forward_ke
     TF_Status *ok = tf.new_status();
     ok_word = tf.to_cpp_status(ok).word;
     tf.delete_status(ok);
+    find_library_handles(libraries, count);
     map_pool_handles_lazily(libraries[0]);  // where it cannot, large GPUs only cost more host memory
     if (const char *fault = replace_layout_optimizer(libraries, count)) return fault;
     return register_all();

@@ -68,7 +68,7 @@ struct pool_properties {
     struct memory_location location;
 };
 
-/* nvml.h: nvmlPciInfo_t, nvmlMemory_t, nvmlMemory_v2_t and nvmlProcessInfo_t */
+/* nvml.h: nvmlPciInfo_t, nvmlMemory_t, nvmlMemory_v2_t, nvmlProcessInfo_t and those named below */
 struct nvml_pci {
     char legacy_id[16];
     unsigned domain, bus, device, device_id, subsystem_id;
@@ -80,6 +80,35 @@ struct nvml_memory {
 struct nvml_memory_v2 {
     unsigned version;
     unsigned long long total, reserved, free, used;
+};
+/* nvmlGpuFabricInfo_t */
+struct nvml_fabric {
+    unsigned char cluster[16];
+    int status;
+    unsigned clique;
+    unsigned char state;
+};
+/* nvmlConfComputeSystemState_t */
+struct nvml_confidential {
+    unsigned environment, feature, development;
+};
+/* nvmlGridLicensableFeatures_t (v4) */
+struct nvml_licence_expiry {
+    unsigned year;
+    unsigned short month, day, hour, minute, second;
+    unsigned char status;
+};
+struct nvml_licence {
+    int code;
+    unsigned state;
+    char info[128], product[128];
+    unsigned enabled;
+    struct nvml_licence_expiry expiry;
+};
+struct nvml_licences {
+    int supported;
+    unsigned count;
+    struct nvml_licence features[3];
 };
 struct nvml_process {
     unsigned pid;

@@ -30,6 +30,24 @@ static void refuse(const char *path, int line, const char *text) {
     _exit(2);
 }
 
+static const struct {
+    const char *key;
+    long long healthy;
+} states[STATES] = {
+#define STATE(key, healthy) {#key, healthy},
+#include "gpu_state.inc"
+#undef STATE
+};
+
+static bool set_state(struct gpu *gpu, const char *key, const char *value) {
+    for (int state = 0; state < STATES; state++) {
+        if (strcmp(states[state].key, key)) continue;
+        gpu->state[state] = strtoll(value, NULL, 10);
+        return true;
+    }
+    return false;
+}
+
 static bool set_gpu_key(struct gpu *gpu, const char *key, const char *value) {
     if (!strcmp(key, "name")) snprintf(gpu->name, sizeof gpu->name, "%s", value);
     else if (!strcmp(key, "uuid")) snprintf(gpu->uuid, sizeof gpu->uuid, "%s", value);
@@ -47,7 +65,7 @@ static bool set_gpu_key(struct gpu *gpu, const char *key, const char *value) {
     else if (!strcmp(key, "memory_pools")) gpu->memory_pools = atoi(value) != 0;
     else if (!strcmp(key, "pci"))
         return sscanf(value, "%x:%x:%x", &gpu->pci_domain, &gpu->pci_bus, &gpu->pci_device) == 3;
-    else return false;
+    else return set_state(gpu, key, value);
     return true;
 }
 
@@ -84,6 +102,7 @@ static void read_machine(void) {
         if (!strcmp(text, "gpu") && !value) {
             if (machine.gpu_count == MAX_GPUS) refuse(path, line, "too many GPUs");
             gpu = &machine.gpus[machine.gpu_count++];
+            for (int state = 0; state < STATES; state++) gpu->state[state] = states[state].healthy;
         } else if (!value || !(gpu ? set_gpu_key(gpu, text, value) : set_machine_key(text, value))) {
             refuse(path, line, text);
         }

@@ -1,5 +1,5 @@
 /* libnvidia-ml.so.1: what TensorFlow and pynvml ask. NVML ignores CUDA_VISIBLE_DEVICES, counts in PCI order, and needs no
- * CUDA initialisation. What has no truth here (clocks, power, temperature, utilisation) answers "not supported". */
+ * CUDA initialisation. What has no truth here (temperature, utilisation) answers "not supported". */
 #include <stdio.h>
 #include <string.h>
 #include <strings.h>
@@ -197,12 +197,6 @@ API nvmlReturn_t nvmlDeviceGetComputeMode(nvmlDevice_t device, int *mode) {
     *mode = gpu_at(device)->compute_mode;
     return NVML_SUCCESS;
 }
-API nvmlReturn_t nvmlDeviceGetPersistenceMode(nvmlDevice_t device, int *mode) {
-    DEVICE_CALL(device);
-    NEEDED(mode);
-    *mode = 1;
-    return NVML_SUCCESS;
-}
 API nvmlReturn_t nvmlDeviceGetNumaNodeId(nvmlDevice_t device, unsigned *node) {
     DEVICE_CALL(device);
     NEEDED(node);
@@ -210,26 +204,6 @@ API nvmlReturn_t nvmlDeviceGetNumaNodeId(nvmlDevice_t device, unsigned *node) {
     *node = (unsigned)gpu_at(device)->numa_node;
     return NVML_SUCCESS;
 }
-/* TensorFlow asks for the link once a device; the simulated one is a constant (PCIe 4.0 x16). */
-API nvmlReturn_t nvmlDeviceGetCurrPcieLinkGeneration(nvmlDevice_t device, unsigned *generation) {
-    DEVICE_CALL(device);
-    NEEDED(generation);
-    *generation = 4;
-    return NVML_SUCCESS;
-}
-API nvmlReturn_t nvmlDeviceGetMaxPcieLinkGeneration(nvmlDevice_t device, unsigned *generation) {
-    return nvmlDeviceGetCurrPcieLinkGeneration(device, generation);
-}
-API nvmlReturn_t nvmlDeviceGetCurrPcieLinkWidth(nvmlDevice_t device, unsigned *width) {
-    DEVICE_CALL(device);
-    NEEDED(width);
-    *width = 16;
-    return NVML_SUCCESS;
-}
-API nvmlReturn_t nvmlDeviceGetMaxPcieLinkWidth(nvmlDevice_t device, unsigned *width) {
-    return nvmlDeviceGetCurrPcieLinkWidth(device, width);
-}
-
 /* ---- memory ---- */
 
 API nvmlReturn_t nvmlDeviceGetMemoryInfo(nvmlDevice_t device, struct nvml_memory *memory) {
@@ -322,5 +296,164 @@ API nvmlReturn_t nvmlDeviceGetGpuInstanceId(nvmlDevice_t device, unsigned *id) {
     NEEDED(id);
     if (device->mig < 0) return NVML_ERROR_NOT_SUPPORTED;
     *id = (unsigned)device->mig;
+    return NVML_SUCCESS;
+}
+
+/* ---- health: what the machine file states, by default that of a healthy card (gpu_state.inc) ---- */
+
+static nvmlReturn_t state_of(nvmlDevice_t device, enum gpu_state key, long long *value) {
+    *value = gpu_at(device)->state[key];
+    return *value < 0 ? NVML_ERROR_NOT_SUPPORTED : NVML_SUCCESS;
+}
+#define STATED(function, type, key)                                  \
+    API nvmlReturn_t function(nvmlDevice_t device, type *value) {    \
+        DEVICE_CALL(device);                                         \
+        NEEDED(value);                                               \
+        long long stated;                                            \
+        nvmlReturn_t code = state_of(device, STATE_##key, &stated);  \
+        if (code == NVML_SUCCESS) *value = (type)stated;             \
+        return code;                                                 \
+    }
+STATED(nvmlDeviceGetPersistenceMode, int, persistence)
+STATED(nvmlDeviceGetVirtualizationMode, int, virtualization)
+STATED(nvmlDeviceGetRetiredPagesPendingStatus, int, retirement_pending)
+STATED(nvmlDeviceGetCurrPcieLinkGeneration, unsigned, pcie_generation)
+STATED(nvmlDeviceGetMaxPcieLinkGeneration, unsigned, pcie_generation_max)
+STATED(nvmlDeviceGetCurrPcieLinkWidth, unsigned, pcie_width)
+STATED(nvmlDeviceGetMaxPcieLinkWidth, unsigned, pcie_width_max)
+STATED(nvmlDeviceGetCurrentClocksThrottleReasons, unsigned long long, throttle)
+STATED(nvmlDeviceGetCurrentClocksEventReasons, unsigned long long, throttle)
+STATED(nvmlDeviceGetPerformanceState, int, performance_state)
+STATED(nvmlDeviceGetEnforcedPowerLimit, unsigned, power_limit)
+STATED(nvmlDeviceGetPowerManagementDefaultLimit, unsigned, power_default)
+
+/* Of the clocks (0 graphics, 1 SM, 2 memory, 3 video) one figure is known. */
+static nvmlReturn_t clock_of(nvmlDevice_t device, int type, enum gpu_state key, unsigned *mhz) {
+    DEVICE_CALL(device);
+    NEEDED(mhz);
+    if (type != 0 && type != 1) return NVML_ERROR_NOT_SUPPORTED;
+    long long stated;
+    nvmlReturn_t code = state_of(device, key, &stated);
+    if (code == NVML_SUCCESS) *mhz = (unsigned)stated;
+    return code;
+}
+API nvmlReturn_t nvmlDeviceGetClockInfo(nvmlDevice_t device, int type, unsigned *mhz) {
+    return clock_of(device, type, STATE_clock, mhz);
+}
+API nvmlReturn_t nvmlDeviceGetMaxClockInfo(nvmlDevice_t device, int type, unsigned *mhz) {
+    return clock_of(device, type, STATE_clock_max, mhz);
+}
+
+API nvmlReturn_t nvmlDeviceGetEccMode(nvmlDevice_t device, int *current, int *pending) {
+    DEVICE_CALL(device);
+    NEEDED(current && pending);
+    long long stated;
+    nvmlReturn_t code = state_of(device, STATE_ecc, &stated);
+    if (code == NVML_SUCCESS) *current = *pending = (int)stated;
+    return code;
+}
+/* errors: 0 corrected, 1 uncorrected; of both counters, since the driver was loaded and of the card's life, one figure */
+API nvmlReturn_t nvmlDeviceGetTotalEccErrors(nvmlDevice_t device, int errors, int counter, unsigned long long *count) {
+    DEVICE_CALL(device);
+    (void)counter;
+    NEEDED(count);
+    if (gpu_at(device)->state[STATE_ecc] != 1) return NVML_ERROR_NOT_SUPPORTED;
+    long long stated;
+    nvmlReturn_t code = state_of(device, errors ? STATE_ecc_uncorrected : STATE_ecc_corrected, &stated);
+    if (code == NVML_SUCCESS) *count = (unsigned long long)stated;
+    return code;
+}
+/* cause: 0 corrected errors, 1 an uncorrected one; all are counted with the second */
+API nvmlReturn_t nvmlDeviceGetRetiredPages_v2(nvmlDevice_t device, int cause, unsigned *count,
+                                              unsigned long long *addresses, unsigned long long *times) {
+    DEVICE_CALL(device);
+    NEEDED(count);
+    long long stated;
+    nvmlReturn_t code = state_of(device, STATE_retired_pages, &stated);
+    if (code != NVML_SUCCESS) return code;
+    unsigned found = cause == 1 ? (unsigned)stated : 0, room = *count;
+    *count = found;
+    if (found > room) return NVML_ERROR_INSUFFICIENT_SIZE;
+    NEEDED((addresses && times) || !found);
+    for (unsigned page = 0; page < found; page++) addresses[page] = times[page] = page;
+    return NVML_SUCCESS;
+}
+API nvmlReturn_t nvmlDeviceGetRemappedRows(nvmlDevice_t device, unsigned *corrected, unsigned *uncorrected,
+                                           unsigned *pending, unsigned *failed) {
+    DEVICE_CALL(device);
+    NEEDED(corrected && uncorrected && pending && failed);
+    const long long *state = gpu_at(device)->state;
+    if (state[STATE_remapped_rows] < 0) return NVML_ERROR_NOT_SUPPORTED;
+    *corrected = 0;
+    *uncorrected = (unsigned)state[STATE_remapped_rows];
+    *pending = state[STATE_remap_pending] > 0;
+    *failed = state[STATE_remap_failed] > 0;
+    return NVML_SUCCESS;
+}
+
+API nvmlReturn_t nvmlDeviceGetGpuFabricInfo(nvmlDevice_t device, struct nvml_fabric *fabric) {
+    DEVICE_CALL(device);
+    NEEDED(fabric);
+    long long stated;
+    nvmlReturn_t code = state_of(device, STATE_fabric, &stated);
+    if (code != NVML_SUCCESS) return code;
+    memset(fabric, 0, sizeof *fabric);
+    fabric->state = (unsigned char)stated;
+    fabric->status = (int)gpu_at(device)->state[STATE_fabric_status];
+    return NVML_SUCCESS;
+}
+API nvmlReturn_t nvmlDeviceGetNvLinkState(nvmlDevice_t device, unsigned link, int *active) {
+    DEVICE_CALL(device);
+    NEEDED(active);
+    const long long *state = gpu_at(device)->state;
+    if (state[STATE_nvlinks] <= 0) return NVML_ERROR_NOT_SUPPORTED;
+    if (link >= state[STATE_nvlinks]) return NVML_ERROR_INVALID_ARGUMENT;
+    *active = link < state[STATE_nvlinks_active];
+    return NVML_SUCCESS;
+}
+API nvmlReturn_t nvmlDeviceGetP2PStatus(nvmlDevice_t device, nvmlDevice_t other, int what, int *status) {
+    DEVICE_CALL(device);
+    (void)what;
+    NEEDED(status);
+    if (!is_device(other)) return NVML_ERROR_INVALID_ARGUMENT;
+    long long here, there;
+    nvmlReturn_t code = state_of(device, STATE_peer, &here);
+    if (code == NVML_SUCCESS) code = state_of(other, STATE_peer, &there);
+    if (code == NVML_SUCCESS) *status = (int)(here ? here : there);
+    return code;
+}
+
+/* Licences of a vGPU: one feature, that of the GPU's own product */
+API nvmlReturn_t nvmlDeviceGetGridLicensableFeatures_v4(nvmlDevice_t device, struct nvml_licences *licences) {
+    DEVICE_CALL(device);
+    NEEDED(licences);
+    long long stated;
+    nvmlReturn_t code = state_of(device, STATE_licence, &stated);
+    if (code != NVML_SUCCESS) return code;
+    memset(licences, 0, sizeof *licences);
+    licences->supported = licences->count = 1;
+    licences->features[0].code = 4; /* compute */
+    licences->features[0].state = (unsigned)stated;
+    licences->features[0].enabled = 1;
+    snprintf(licences->features[0].product, sizeof licences->features[0].product, "NVIDIA Virtual Compute Server");
+    return NVML_SUCCESS;
+}
+
+/* Confidential computing is of the whole machine: the first GPU states it. */
+API nvmlReturn_t nvmlSystemGetConfComputeState(struct nvml_confidential *confidential) {
+    NVML_CALL(-1);
+    NEEDED(confidential);
+    memset(confidential, 0, sizeof *confidential);
+    const struct machine *machine = simulated_machine();
+    if (!machine->gpu_count || machine->gpus[0].state[STATE_confidential] < 0) return NVML_ERROR_NOT_SUPPORTED;
+    confidential->feature = (unsigned)machine->gpus[0].state[STATE_confidential];
+    return NVML_SUCCESS;
+}
+API nvmlReturn_t nvmlSystemGetConfComputeGpusReadyState(unsigned *ready) {
+    NVML_CALL(-1);
+    NEEDED(ready);
+    const struct machine *machine = simulated_machine();
+    if (!machine->gpu_count || machine->gpus[0].state[STATE_confidential_ready] < 0) return NVML_ERROR_NOT_SUPPORTED;
+    *ready = (unsigned)machine->gpus[0].state[STATE_confidential_ready];
     return NVML_SUCCESS;
 }

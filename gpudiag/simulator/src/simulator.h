@@ -24,6 +24,14 @@ enum { MAX_GPUS = 64, MAX_MIG_INSTANCES = 7, MAX_FAULTS = 64 };
 
 /* ---- machine.c: the simulated machine, as machine.py wrote it ---- */
 
+/* What NVML says of the health of a GPU. */
+enum gpu_state {
+#define STATE(key, healthy) STATE_##key,
+#include "gpu_state.inc"
+#undef STATE
+    STATES
+};
+
 struct gpu {
     char name[128];
     char uuid[64];
@@ -38,6 +46,7 @@ struct gpu {
     int speed; /* for CUDA_DEVICE_ORDER=FASTEST_FIRST */
     bool memory_pools;
     unsigned pci_domain, pci_bus, pci_device;
+    long long state[STATES];
 };
 
 /* GPUs stand in PCI order, which is NVML's order. */
@@ -75,7 +84,7 @@ void wait_for(pthread_cond_t *condition, enum lock);
 
 /* ---- handles.c ---- */
 
-enum handle { NO_HANDLE, STREAM, EVENT, MODULE, FUNCTION, POOL, DESTROYED_POOL, CUBLAS, CUBLAS_LT, CUDNN, CUSOLVER, CUSPARSE };
+enum handle { NO_HANDLE, STREAM, EVENT, MODULE, FUNCTION, POOL, DESTROYED_POOL, CUBLAS, CUBLAS_LT, CUDNN, CUSOLVER, CUSPARSE, NCCL_COMMUNICATOR };
 enum { HANDLE_ROOM = 240 };
 /* HANDLE_ROOM bytes of zeros, or NULL where there are too many. */
 void *handle_new(enum handle kind);
@@ -102,8 +111,8 @@ int call_begins(const char *function, int gpu, uint64_t bytes);
     } while (0)
 void faults_add(const char *rule); /* used while the machine is read */
 void faults_clear(void);
-/* Flip a bit in the first float32 of a copy, where a fault says so. */
-void corrupt_copy(int gpu, void *destination, uint64_t bytes, unsigned char bit);
+/* Flip a bit in the first float32 of a copy to a GPU, where a fault says so. */
+void corrupt_copy(bool between_gpus, int gpu, void *destination, uint64_t bytes, unsigned char bit);
 
 /* ---- memory.c: who holds how much, shared by all processes of the machine ---- */
 

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import importlib
 
-from gpudiag.hostfacts import Facts
-from gpudiag.model import Limits
+from gpudiag.model.facts import Facts
+from gpudiag.model.report import Limits
 from gpudiag.record import Record
 
 

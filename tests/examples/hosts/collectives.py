@@ -4,16 +4,10 @@ from __future__ import annotations
 
 from typing import Any
 
+from examples.facts import example_gpu, example_with_gpus
 from examples.hosts import Case
-from gpudiag.hostfacts import (
-    ContainerFacts,
-    DeviceNodeFacts,
-    EnvironmentFacts,
-    Facts,
-    example_gpu,
-    example_with_gpus,
-)
-from gpudiag.variables import NO_JSON
+from gpudiag.knowledge.variables import NO_JSON
+from gpudiag.model.facts import ContainerFacts, DeviceNodeFacts, EnvironmentFacts, Facts
 
 _TWO_WORKERS = '{"cluster": {"worker": 2, "ps": 1}, "task": {"type": "%s", "index": %d}}'
 

@@ -6,8 +6,12 @@ import re
 
 import msgspec
 
+from examples.facts import example, example_gpu, example_with_gpus
 from examples.hosts import Case
-from gpudiag.hostfacts import (
+from gpudiag.causes.shared.signs import NO_NVML
+from gpudiag.model.facts import (
+    Call,
+    CallFacts,
     ContainerFacts,
     DeviceNode,
     DeviceNodeFacts,
@@ -19,11 +23,7 @@ from gpudiag.hostfacts import (
     NvmlFacts,
     TensorflowFacts,
     Unknown,
-    example,
-    example_gpu,
-    example_with_gpus,
 )
-from gpudiag.probes.host.driver import _MISSING_LIBRARY
 
 _MODULE = "535.104.05"
 
@@ -89,7 +89,7 @@ CASES = (
         "devices mounted, libraries not",
         expect=("no_libcuda",),
         facts=example_with_gpus(
-            driver=DriverFacts(_MODULE, None, _NO_LIBCUDA, None), nvml=_nvml(_MISSING_LIBRARY), container=_DOCKER
+            driver=DriverFacts(_MODULE, None, _NO_LIBCUDA, None), nvml=_nvml(NO_NVML), container=_DOCKER
         ),
     ),
     Case(
@@ -99,11 +99,11 @@ CASES = (
             driver=DriverFacts(_MODULE, "/usr/local/cuda/stubs/libcuda.so", "cuDriverGetVersion returned 34", None)
         ),
     ),
-    Case("capabilities without utility", expect=("no_nvml",), facts=example_with_gpus(nvml=_nvml(_MISSING_LIBRARY))),
+    Case("capabilities without utility", expect=("no_nvml",), facts=example_with_gpus(nvml=_nvml(NO_NVML))),
     Case(
         "the same under an older TensorFlow",
         expect=("gpus_not_told",),
-        facts=example_with_gpus(nvml=_nvml(_MISSING_LIBRARY), tensorflow=_tensorflow("2.20.0")),
+        facts=example_with_gpus(nvml=_nvml(NO_NVML), tensorflow=_tensorflow("2.20.0")),
     ),
     Case(
         "upgraded, not rebooted",
@@ -165,6 +165,9 @@ CASES = (
         expect=("old_driver",),
         facts=example_with_gpus(driver=DriverFacts(_MODULE, _LIBCUDA, None, "11.4")),
     ),
+    Case("cuInit is slow", expect=("call_slow",), facts=example_with_gpus(calls=CallFacts((Call("cuInit", 25.0),)))),
+    Case("cuInit takes two seconds", expect=(), facts=example_with_gpus(calls=CallFacts((Call("cuInit", 2.0),)))),
+    Case("cuInit hangs", expect=("call_hangs",), facts=example_with_gpus(calls=CallFacts((Call("cuInit", None),)))),
     Case("NVML hangs", expect=("not_gathered",), facts=example_with_gpus(nvml=Unknown("no answer within 10 s"))),
     Case(
         "everything hangs",

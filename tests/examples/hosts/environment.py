@@ -4,19 +4,12 @@ from __future__ import annotations
 
 import msgspec
 
+from examples.facts import example, example_gpu, example_with_gpus
 from examples.hosts import Case
-from gpudiag.hostfacts import (
-    CudaFacts,
-    EnvironmentFacts,
-    Facts,
-    Unknown,
-    example,
-    example_gpu,
-    example_with_gpus,
-)
-from gpudiag.variables import (
+from gpudiag.knowledge.variables import (
     NO_JSON,
 )
+from gpudiag.model.facts import CudaFacts, EnvironmentFacts, Facts, Unknown
 
 
 def _with(gpus: int = 0, **variables: str) -> Facts:

@@ -4,16 +4,10 @@ from __future__ import annotations
 
 from msgspec.structs import replace
 
+from examples.facts import example, example_gpu, example_with_gpus
 from examples.hosts import Case
-from gpudiag.hostfacts import (
-    EnvironmentFacts,
-    NvmlFacts,
-    Unknown,
-    example,
-    example_gpu,
-    example_with_gpus,
-)
-from gpudiag.model import Limits
+from gpudiag.model.facts import EnvironmentFacts, NvmlFacts, Unknown
+from gpudiag.model.report import Limits
 
 _REQUIRED = Limits(require_gpus=2)
 

@@ -4,18 +4,9 @@ from __future__ import annotations
 
 import msgspec
 
+from examples.facts import example, example_with_gpus
 from examples.hosts import Case
-from gpudiag.hostfacts import (
-    EnvironmentFacts,
-    Facts,
-    Library,
-    LibraryCopy,
-    LibraryFacts,
-    TensorflowFacts,
-    Unknown,
-    example,
-    example_with_gpus,
-)
+from gpudiag.model.facts import EnvironmentFacts, Facts, Library, LibraryCopy, LibraryFacts, TensorflowFacts, Unknown
 from gpudiag.probes.host.libraries import CUDNN, PACKAGES, RUNTIME
 
 _SITE = "/home/someone/venv/lib/python3.11/site-packages"

@@ -4,14 +4,9 @@ from __future__ import annotations
 
 import msgspec
 
+from examples.facts import example, example_with_gpus
 from examples.hosts import Case
-from gpudiag.hostfacts import (
-    Distribution,
-    TensorflowFacts,
-    Unknown,
-    example,
-    example_with_gpus,
-)
+from gpudiag.model.facts import Distribution, TensorflowFacts, Unknown
 
 _SITE = "/home/someone/venv/lib/python3.11/site-packages"
 

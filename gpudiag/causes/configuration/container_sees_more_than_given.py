@@ -1,0 +1,52 @@
+"""this container was given {given}, and sees {seen}: it takes the memory of GPUs that belong to others
+
+NVIDIA_VISIBLE_DEVICES names what the container runtime, or the device plugin of Kubernetes, gave. A privileged
+container sees every device of the host all the same, and so does one whose spec sets the variable itself, past the
+plugin. TensorFlow then takes nearly all memory of each GPU, and other containers on the node run out of memory.
+"""
+
+from __future__ import annotations
+
+import re
+
+from gpudiag.cause import Cause, Match, Matches
+from gpudiag.causes.shared.containers import VISIBLE, InContainer
+from gpudiag.causes.shared.visibility import MASK
+from gpudiag.model.diagnosis import Confidence
+from gpudiag.model.facts import Facts
+from gpudiag.model.report import Severity
+from gpudiag.model.visibility import gpus_in_scope
+
+CAUSE = Cause(
+    severity=Severity.WARNING,
+    fix=(
+        "{mask}",
+        "# in the pod: securityContext: {{privileged: false}}; docker run: without --privileged",
+        "# do not set NVIDIA_VISIBLE_DEVICES in the pod: resources.limits nvidia.com/gpu is what asks for GPUs",
+    ),
+    url="https://github.com/kubernetes/kubernetes/issues/81256",
+    shown={"mask": "export CUDA_VISIBLE_DEVICES=GPU-00000000-0000-4000-8000-000000000000  # those that were given"},
+)
+_ENTRY = re.compile(r"GPU-[0-9a-fA-F-]{1,36}|\d{1,2}")
+
+
+def find(inside: InContainer, facts: Facts) -> Matches:
+    value = facts.variables.get(VISIBLE, "")
+    given = value.split(",")
+    gpus = gpus_in_scope(facts)
+    if not all(map(_ENTRY.fullmatch, given)) or len(given) >= len(gpus):
+        return
+    named = [gpu.uuid for gpu in gpus if gpu.uuid in given]
+    if any(one.startswith("GPU-") for one in given) and not named:
+        return  # the names of a host that gives others to its containers
+    change: dict[str, str | None] | None = {MASK: ",".join(named)} if named else None
+    yield Match(
+        evidence=(inside.marks, f"{VISIBLE}={value!r}", f"{len(gpus)} GPUs are visible, {MASK} does not hide them"),
+        sure=Confidence.LIKELY,
+        figures={
+            "given": f"{len(given)} GPU{'' if len(given) == 1 else 's'}",
+            "seen": f"{len(gpus)}",
+            "mask": f"export {MASK}={','.join(named)}  # those that were given" if named else "",
+        },
+        change=change,
+    )

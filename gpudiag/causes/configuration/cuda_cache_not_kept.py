@@ -1,0 +1,46 @@
+"""{name} needs kernels that are compiled when they are first used, and what was compiled is lost at the end: {why}
+
+TensorFlow has no machine code for this GPU, so that the driver compiles each kernel, for minutes. It keeps the results
+in CUDA_CACHE_PATH, or ~/.nv/ComputeCache. If that folder cannot be written, as in a container with a read-only home, or
+the cache is switched off, every start of every program takes as long as the first.
+"""
+
+from __future__ import annotations
+
+from gpudiag.cause import Cause, Evidence, Match, Matches, Variables
+from gpudiag.causes.shared.gpu_state import attempts, meaning
+from gpudiag.model.report import Severity
+
+CAUSE = Cause(
+    severity=Severity.WARNING,
+    symptom=True,
+    fix=(
+        "{enable}",
+        "{path}",
+        "export CUDA_CACHE_MAXSIZE=4294967296  # bytes; all of TensorFlow's kernels fit",
+    ),
+    url="https://developer.nvidia.com/blog/cuda-pro-tip-understand-fat-binaries-jit-caching/",
+    shown={
+        "enable": "unset CUDA_CACHE_DISABLE",
+        "path": "export CUDA_CACHE_PATH=/a/folder/that/stays  # in a container: of a volume",
+    },
+)
+_OFF = "CUDA_CACHE_DISABLE"
+
+
+def find(evidence: Evidence, variables: Variables) -> Matches:
+    compiled = evidence.found("discovery.device_details", "ptx_only")
+    off = variables.get(_OFF, "0") not in ("", "0")
+    failed = next((one for one in attempts(evidence, "CUDA cache") if one.error), None)
+    if not compiled or not (off or failed):
+        return
+    why = f"{_OFF}={variables.get(_OFF)}" if failed is None else f"{failed.path}: {meaning(failed.error)}"
+    yield Match(
+        evidence=(compiled[0].message, why if failed is None else f"write to {why}"),
+        figures={
+            "name": compiled[0].figures["name"],
+            "why": why,
+            "enable": f"unset {_OFF}" if off else "",
+            "path": "export CUDA_CACHE_PATH=/a/folder/that/stays  # in a container: of a volume" if failed else "",
+        },
+    )

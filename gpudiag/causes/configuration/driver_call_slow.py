@@ -1,0 +1,38 @@
+"""{calls}, in every process: each program waits for it before it can use a GPU
+
+The first call of the driver in a process sets up every GPU that no other process holds open. Without persistence mode
+the driver unloads a GPU's state when its last user leaves, so that the next program waits again: seconds for each GPU,
+more with ECC memory that is cleared or NVLink that is trained. A GPU that fails and is reset, a hypervisor, or a
+folder of libraries on a slow network does the same. gpudiag measured it in a process that did nothing else.
+"""
+
+from __future__ import annotations
+
+from gpudiag.cause import Cause, Match, Matches
+from gpudiag.model.facts import SLOW_S, CallFacts
+from gpudiag.model.report import Severity
+
+CAUSE = Cause(
+    severity=Severity.WARNING,
+    fix=(
+        "sudo nvidia-smi -pm 1  # persistence mode: the driver stays loaded",
+        "sudo systemctl enable --now nvidia-persistenced  # or: the same, also after a reboot",
+        "sudo dmesg | grep -i -e nvrm -e xid  # if it stays slow: a GPU may fail",
+    ),
+    url="https://docs.nvidia.com/deploy/driver-persistence/index.html",
+    finding="host.driver.call_slow",
+)
+
+
+def find(calls: CallFacts) -> Matches:
+    took = {one.name: one.seconds for one in calls.calls if one.seconds is not None}
+    slow = {name: seconds for name, seconds in took.items() if seconds >= SLOW_S}
+    if slow:
+        others = ", ".join(f"{name} {seconds:.2f} s" for name, seconds in took.items() if name not in slow)
+        yield Match(
+            evidence=(
+                *(f"{name} took {seconds:.1f} s" for name, seconds in slow.items()),
+                *([f"the other first calls: {others}"] if others else []),
+            ),
+            figures={"calls": " and ".join(f"{name} takes {seconds:.0f} s" for name, seconds in slow.items())},
+        )

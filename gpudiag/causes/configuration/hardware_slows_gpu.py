@@ -1,0 +1,52 @@
+"""{gpu} is slowed down by its own hardware: {why}
+
+A GPU that is too hot, or whose power supply asks it to use less (power brake), halves its clocks, or worse. Every
+program runs, and nothing says why it is slow. A GPU that lowers its clocks while it is idle, or to stay within its
+power limit, is in order and not meant here.
+"""
+
+from __future__ import annotations
+
+from gpudiag.cause import Cause, Evidence, Match, Matches
+from gpudiag.causes.shared.gpu_state import indices, named, with_state
+from gpudiag.model.diagnosis import Confidence
+from gpudiag.model.report import Severity
+
+CAUSE = Cause(
+    severity=Severity.WARNING,
+    fix=(
+        "nvidia-smi -q -d PERFORMANCE,TEMPERATURE,POWER -i {index}  # look again while a program computes",
+        "# {do}",
+    ),
+    url="https://docs.nvidia.com/deploy/nvidia-smi/index.html",
+)
+_REASONS = {
+    "hot": ("it is too hot", "look at fans, dust and the flow of air through the machine"),
+    "power_brake": ("its power supply asks for less", "look at the power supplies and cables; one may have failed"),
+}
+
+
+def find(evidence: Evidence) -> Matches:
+    # A notebook brakes its GPU whenever it runs on its battery.
+    slowed = tuple(
+        device
+        for device in with_state(evidence, lambda one: any(reason in (one.slowed_by or ()) for reason in _REASONS))
+        if "Laptop" not in device.name and "Max-Q" not in device.name
+    )
+    if not slowed:
+        return
+    found = [reason for reason in _REASONS if any(reason in (one.state.slowed_by or ()) for one in slowed)]
+    yield Match(
+        evidence=tuple(
+            f"NVML: GPU {one.index}: {', '.join(one.state.slowed_by or ())}; {one.state.clock_mhz} of "
+            f"{one.state.clock_max_mhz} MHz"
+            for one in slowed
+        ),
+        sure=Confidence.LIKELY,
+        figures={
+            "gpu": named(slowed),
+            "why": " and ".join(_REASONS[reason][0] for reason in found),
+            "do": "; ".join(_REASONS[reason][1] for reason in found),
+            "index": indices(slowed),
+        },
+    )

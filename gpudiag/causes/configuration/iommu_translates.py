@@ -1,0 +1,26 @@
+"""the IOMMU translates addresses between the GPUs ({shown})
+
+GPUs write directly into each other's memory over PCI Express. An IOMMU that translates addresses sends that traffic
+through the processor, and on some machines it stalls there. It matters only if training stops at the first all-
+reduce, with all GPUs at 100 %.
+"""
+
+from __future__ import annotations
+
+from gpudiag.cause import Cause, Match, Matches
+from gpudiag.causes.shared.multi_gpu import SeveralGpus
+from gpudiag.model.report import Severity
+
+CAUSE = Cause(
+    severity=Severity.NOTE,
+    fix=("export NCCL_P2P_DISABLE=1   # only if training stops at the first all-reduce; for good: boot with iommu=pt",),
+    url="https://docs.nvidia.com/deeplearning/nccl/user-guide/docs/troubleshooting.html#pci-access-control-services-acs",
+    needs_gpu=False,
+    finding="host.collectives.iommu_translates",
+    row_only=True,
+)
+
+
+def find(several: SeveralGpus) -> Matches:
+    if shown := several.translation:
+        yield Match(evidence=(shown,), figures={"shown": shown})

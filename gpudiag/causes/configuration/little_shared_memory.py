@@ -1,0 +1,27 @@
+"""this container has {size_mib} MiB of /dev/shm for {gpus} GPUs
+
+If GPUs have no direct connection, NCCL keeps its buffers in /dev/shm. Docker and Kubernetes give a container 64 MiB
+of it; NVIDIA recommends 1 GiB. It matters only if NCCL fails, with "unhandled system error": then it is the first
+thing to change.
+"""
+
+from __future__ import annotations
+
+from gpudiag.cause import Cause, Match, Matches
+from gpudiag.causes.shared.multi_gpu import SeveralGpus, shm_text
+from gpudiag.model.report import Severity
+
+CAUSE = Cause(
+    severity=Severity.NOTE,
+    fix=("docker run --shm-size=1g --ulimit memlock=-1 ...   # or --ipc=host; only if NCCL fails",),
+    url="https://docs.nvidia.com/deeplearning/nccl/user-guide/docs/troubleshooting.html",
+    needs_gpu=False,
+    finding="host.collectives.small_shm",
+    row_only=True,
+)
+
+
+def find(several: SeveralGpus) -> Matches:
+    if (size := several.small_shm) is not None:
+        gpus = len(several.gpus)
+        yield Match(evidence=(shm_text(size, gpus),), figures={"size_mib": size, "gpus": gpus})

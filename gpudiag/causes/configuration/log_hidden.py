@@ -1,0 +1,26 @@
+"""TF_CPP_MIN_LOG_LEVEL={value} hides TensorFlow's {hidden}, often the only reason given for a missing GPU
+
+1 hides information, 2 warnings too, 3 errors too. gpudiag's own probes run without it.
+"""
+
+from __future__ import annotations
+
+from gpudiag.cause import Cause, Match, Matches, Variables
+from gpudiag.model.report import Severity
+
+CAUSE = Cause(
+    severity=Severity.NOTE,
+    fix=("unset TF_CPP_MIN_LOG_LEVEL  # while you look for a fault",),
+    url="https://www.tensorflow.org/guide/gpu#setup",
+    needs_gpu=False,
+    finding="host.environment.log_hidden",
+    row_only=True,
+)
+_LEVEL = "TF_CPP_MIN_LOG_LEVEL"
+
+
+def find(variables: Variables) -> Matches:
+    level = variables.get(_LEVEL, "")
+    if level.isdecimal() and int(level) >= 2:
+        hidden = "warnings" if int(level) == 2 else "warnings and errors"
+        yield Match(evidence=(f"{_LEVEL}={level}",), figures={"value": level, "hidden": hidden})

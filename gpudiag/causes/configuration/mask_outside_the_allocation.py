@@ -1,0 +1,55 @@
+"""this process sees GPU {others} of the node, and Slurm gave the job GPU {given}
+
+Slurm says which GPUs a job has by CUDA_VISIBLE_DEVICES, and keeps it from the others only if the administrator has set
+ConstrainDevices. A program that sets the variable itself (os.environ["CUDA_VISIBLE_DEVICES"] = "0"), a login by ssh,
+sudo or a container that loses it, then computes on GPUs of other jobs: both run out of memory, and the own GPU is
+idle.
+"""
+
+from __future__ import annotations
+
+from gpudiag.cause import Cause, Evidence, Match, Matches
+from gpudiag.causes.shared.launchers import allocated
+from gpudiag.causes.shared.visibility import MASK, slurm_job
+from gpudiag.model.diagnosis import Confidence
+from gpudiag.model.report import Severity
+from gpudiag.model.visibility import gpus_in_scope
+
+CAUSE = Cause(
+    severity=Severity.WARNING,
+    fix=(
+        "export CUDA_VISIBLE_DEVICES={uuids}  # GPU {given}",
+        "# take the line that sets CUDA_VISIBLE_DEVICES out of the program: Slurm sets it",
+        "# the administrator: ConstrainDevices=yes in cgroup.conf",
+    ),
+    url="https://slurm.schedmd.com/gres.html",
+    shown={"uuids": "2,3"},
+)
+
+
+def find(evidence: Evidence) -> Matches:
+    facts = evidence.facts
+    given, devices = allocated(evidence), facts.nvml_devices
+    # Where control groups keep the other GPUs away, NVML counts those of the job alone, from 0.
+    if slurm_job(facts) is None or given is None or len(devices) <= len(given) or max(given) >= len(devices):
+        return
+    if any(device.mig_mode == "enabled" for device in devices):  # its instances are numbered separately
+        return
+    others = [gpu.index for gpu in gpus_in_scope(facts) if gpu.index not in given]
+    if not others:
+        return
+    uuids = ",".join(devices[number].uuid for number in given)
+    name = "SLURM_STEP_GPUS" if facts.variables.get("SLURM_STEP_GPUS") else "SLURM_JOB_GPUS"
+    yield Match(
+        evidence=(
+            f"{name}={facts.variables[name]}, {MASK}={facts.variables.get(MASK, '(not set)')}",
+            f"NVML reports {len(devices)} GPUs: control groups do not keep the others away",
+        ),
+        sure=Confidence.LIKELY,
+        figures={
+            "others": ", ".join(map(str, others)),
+            "given": ", ".join(map(str, given)),
+            "uuids": uuids,
+        },
+        change={MASK: uuids},
+    )

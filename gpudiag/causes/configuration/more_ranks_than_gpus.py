@@ -1,0 +1,54 @@
+"""{launcher} started {processes} processes on this machine, and there {are} for them: they share, and run out of memory
+
+TensorFlow takes nearly all memory of each GPU that it sees when it first computes. If more processes are started on a
+machine than it has GPUs for them, the second on the same GPU fails, out of memory, or hangs in the first collective:
+NCCL does not take two ranks on one GPU.
+"""
+
+from __future__ import annotations
+
+from gpudiag.cause import Cause, Evidence, Match, Matches
+from gpudiag.causes.shared.launchers import Launcher
+from gpudiag.knowledge.variables import FORCE_GROWTH
+from gpudiag.model.diagnosis import Confidence
+from gpudiag.model.report import Severity
+from gpudiag.model.visibility import gpus_in_scope
+
+CAUSE = Cause(
+    severity=Severity.WARNING,
+    fix=(
+        "{start}",
+        "export TF_FORCE_GPU_ALLOW_GROWTH=true  # if they are meant to share; NCCL still refuses two on one GPU",
+    ),
+    url="https://horovod.readthedocs.io/en/stable/gpus.html",
+    shown={"start": "mpirun -np 2 ..."},
+)
+_SHARED_ON_PURPOSE = ("CUDA_MPS_PIPE_DIRECTORY", "TF_PER_DEVICE_MEMORY_LIMIT_MB")
+
+
+def find(launcher: Launcher, evidence: Evidence) -> Matches:
+    variables = evidence.facts.variables
+    devices = evidence.facts.nvml_devices
+    gpus = sum(len(device.mig_uuids) or 1 for device in devices)
+    if launcher.name == "Slurm":  # the GPUs of the node's others may be seen, and each task may see its own alone
+        given = variables.get("SLURM_GPUS_ON_NODE", "")
+        gpus = int(given) if given.isdecimal() and not variables.get("SLURM_GPUS_PER_TASK") else 0
+    if not gpus_in_scope(evidence.facts) or not 0 < gpus < launcher.processes:  # on the CPU alone they may be many
+        return
+    if variables.get(FORCE_GROWTH) == "true" or any(name in variables for name in _SHARED_ON_PURPOSE):
+        return
+    start = {
+        "Slurm": f"srun --ntasks-per-node={gpus} --gpus-per-task=1 ...",
+        "Horovod": f"horovodrun -np {gpus} ...  # for each machine as many as it has GPUs",
+        "torchrun": f"# torchrun --nproc-per-node={gpus} ...",
+    }
+    yield Match(
+        evidence=(f"{launcher.variable}={variables[launcher.variable]}", f"GPUs on this machine for them: {gpus}"),
+        sure=Confidence.LIKELY,
+        figures={
+            "launcher": launcher.name,
+            "processes": launcher.processes,
+            "are": "is 1 GPU" if gpus == 1 else f"are {gpus} GPUs",
+            "start": start.get(launcher.name, f"# mpirun -np {gpus} ...  # for each machine as many as it has GPUs"),
+        },
+    )

@@ -1,0 +1,55 @@
+"""{gpu} is connected by {now}, and could use {most}: every copy to it takes many times as long
+
+A GPU that was put into a slot with one lane, on a riser cable for mining, or whose contacts are bad works without an
+error and gets its data slowly; training that reads much is a fraction as fast. Idle GPUs lower the speed of their link,
+so it counts only while the GPU is awake. Eight lanes, or four for a GPU in a separate box, are usual, and are not
+meant here.
+"""
+
+from __future__ import annotations
+
+from gpudiag.cause import Cause, Evidence, Match, Matches
+from gpudiag.causes.shared.gpu_state import indices, named, with_state
+from gpudiag.model.diagnosis import Confidence
+from gpudiag.model.facts import GpuState
+from gpudiag.model.report import Severity
+
+CAUSE = Cause(
+    severity=Severity.WARNING,
+    fix=(
+        "nvidia-smi --query-gpu=index,pcie.link.gen.current,pcie.link.width.current,pcie.link.width.max --format=csv",
+        "# switch off, and put GPU {index} into a slot with 16 lanes, without a riser; clean its contacts",
+        "sudo lspci -vv | grep -i -e nvidia -e LnkSta:  # says (downgraded) if a link is narrower than it could be",
+    ),
+    url="https://docs.nvidia.com/deploy/nvidia-smi/index.html",
+)
+_NARROW = 2
+"""Lanes; four are those of Thunderbolt, OCuLink and M.2, which users choose."""
+
+
+def _is_narrow(state: GpuState) -> bool:
+    width, most = state.pcie_width, state.pcie_width_max
+    slowest = state.pcie_generation == 1 and (state.pcie_generation_max or 0) >= 3
+    return state.is_working and bool((width and most and width <= _NARROW and most >= 8) or slowest)
+
+
+def find(evidence: Evidence) -> Matches:
+    # What a virtual machine is shown of a link is up to the hypervisor.
+    narrow = with_state(evidence, lambda one: _is_narrow(one) and one.virtualization in ("none", None))
+    if narrow:
+        first = narrow[0].state
+        yield Match(
+            evidence=tuple(
+                f"NVML: GPU {one.index}, performance state P{one.state.performance_state}: PCI Express "
+                f"{one.state.pcie_generation} x{one.state.pcie_width}, at most {one.state.pcie_generation_max} "
+                f"x{one.state.pcie_width_max}"
+                for one in narrow
+            ),
+            sure=Confidence.LIKELY,
+            figures={
+                "gpu": named(narrow),
+                "now": f"PCI Express {first.pcie_generation} x{first.pcie_width}",
+                "most": f"{first.pcie_generation_max} x{first.pcie_width_max}",
+                "index": indices(narrow),
+            },
+        )

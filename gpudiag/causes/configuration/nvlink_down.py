@@ -1,0 +1,52 @@
+"""{gpu} has {active} of {links} NVLinks up, and the other GPUs of its kind have more: collectives are slow, or hang
+
+The cards are of one kind, so that their links should be as many. A link is down after an error, a card or bridge that
+sits badly, or a fabric that was not set up again. NCCL then goes over PCI Express, or stops at the first all-reduce.
+"""
+
+from __future__ import annotations
+
+from gpudiag.cause import Cause, Evidence, Match, Matches
+from gpudiag.causes.shared.gpu_state import in_scope, indices, kernel_lines, named
+from gpudiag.model.diagnosis import Confidence
+from gpudiag.model.facts import NvmlDevice
+from gpudiag.model.report import Severity
+
+CAUSE = Cause(
+    severity=Severity.WARNING,
+    fix=(
+        "nvidia-smi nvlink -s -i {index}  # which links; nvidia-smi nvlink -e: their errors",
+        "sudo nvidia-smi --gpu-reset  # all GPUs together, no program using them; or reboot",
+        "# if they stay down: have the bridge, or the card, put in again or replaced",
+    ),
+    url="https://docs.nvidia.com/deploy/nvidia-smi/index.html#nvlink",
+)
+
+
+def find(evidence: Evidence) -> Matches:
+    devices = [device for device in in_scope(evidence) if device.state.nvlinks]
+    most = {device.name: max(map(_active, devices_of(devices, device.name))) for device in devices}
+    # None at all is a card without a bridge, beside two that have one.
+    down = tuple(device for device in devices if 0 < _active(device) < most[device.name])
+    if down:
+        yield Match(
+            evidence=(
+                *(f"NVML: GPU {one.index}: {_active(one)} NVLinks active" for one in devices),
+                *kernel_lines(evidence, "nvlink", "Xid"),
+            ),
+            sure=Confidence.LIKELY,
+            figures={
+                "gpu": named(down),
+                "active": _active(down[0]),
+                "links": most[down[0].name],
+                "index": indices(down),
+            },
+        )
+
+
+def devices_of(devices: list[NvmlDevice], name: str) -> list[NvmlDevice]:
+    return [device for device in devices if device.name == name]
+
+
+def _active(device: NvmlDevice) -> int:
+    return sum(device.state.nvlinks or ())

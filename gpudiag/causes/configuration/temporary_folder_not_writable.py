@@ -1,0 +1,39 @@
+"""no file can be created in {folder}, which TensorFlow takes for temporary files: {error}
+
+TensorFlow takes the first folder that exists of TEST_TMPDIR, TMPDIR, TMP and /tmp, and no other if it cannot be
+written: a container with a read-only root, a full disk, a quota, the TMPDIR of another user. XLA writes there what it
+gives to ptxas: jit_compile=True then ends with "couldn't get temp CUBIN file name" or "Unable to create a temporary
+file".
+"""
+
+from __future__ import annotations
+
+from gpudiag.cause import Cause, Evidence, Match, Matches
+from gpudiag.causes.shared.gpu_state import attempts, meaning
+from gpudiag.model.report import Severity
+
+CAUSE = Cause(
+    severity=Severity.WARNING,
+    fix=("{room}", "{use}"),
+    url="https://github.com/jax-ml/jax/issues/11190",
+    shown={"room": "df -h /tmp  # full: make room", "use": 'mkdir -p "$HOME/tmp" && export TMPDIR="$HOME/tmp"'},
+)
+_FULL = ("ENOSPC", "EDQUOT")
+
+
+def find(evidence: Evidence) -> Matches:
+    failed = next((one for one in attempts(evidence, "temporary files") if one.error), None)
+    if failed is None:
+        return
+    home = next((one for one in attempts(evidence, "home") if one.error is None), None)
+    yield Match(
+        evidence=(f"write to {failed.path}: {meaning(failed.error)}",),
+        figures={
+            "folder": failed.path,
+            "error": meaning(failed.error),
+            "room": f"df -h {failed.path}; df -i {failed.path}  # make room there" if failed.error in _FULL else "",
+            "use": 'mkdir -p "$HOME/tmp" && export TMPDIR="$HOME/tmp"'
+            if home
+            else "export TMPDIR=/dev/shm  # or another folder that this user may write to",
+        },
+    )

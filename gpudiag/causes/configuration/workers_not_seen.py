@@ -1,0 +1,27 @@
+"""TF_CONFIG: this is {task} of {workers} workers, and the others cannot be seen from here
+
+A worker without a GPU delays or stops all of them, and none says why. gpudiag sees one machine, so each worker needs
+its own check before training.
+"""
+
+from __future__ import annotations
+
+from gpudiag.cause import Cause, Match, Matches
+from gpudiag.model.facts import Facts
+from gpudiag.model.report import Severity
+from gpudiag.probes.host import collectives
+
+CAUSE = Cause(
+    severity=Severity.NOTE,
+    fix=("gpudiag check --require-gpus 1  # on every worker, before training",),
+    url="https://www.tensorflow.org/tutorials/distribute/multi_worker_with_keras",
+    needs_gpu=False,
+    finding="host.collectives.other_workers",
+    row_only=True,
+)
+
+
+def find(facts: Facts) -> Matches:
+    workers, task = collectives.training_workers(facts), collectives.own_task(facts)
+    if len(workers) > 1 and task in workers:
+        yield Match(evidence=(f"TF_CONFIG: {task}",), figures={"task": task, "workers": len(workers)})

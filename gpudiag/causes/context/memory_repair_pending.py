@@ -1,0 +1,75 @@
+"""memory of {gpu} is faulty, and {what}
+
+A GPU with ECC finds faulty places of its memory and replaces them: by spare rows (Ampere and later) or by taking pages
+out of use (before). Both take effect only when the GPU is reset, until then the faulty place is used, and programs that
+meet it end with CUDA_ERROR_ECC_UNCORRECTABLE. If no spare row is left, no reset helps.
+"""
+
+from __future__ import annotations
+
+from gpudiag.cause import Cause, Evidence, Match, Matches
+from gpudiag.causes.shared.devices import choose_others
+from gpudiag.causes.shared.gpu_state import indices, kernel_lines, named, with_state
+from gpudiag.causes.shared.steps import FAILED, context_error, trace
+from gpudiag.model.diagnosis import Stage
+from gpudiag.model.facts import GpuState, NvmlDevice
+from gpudiag.model.report import Severity
+
+CAUSE = Cause(
+    severity=Severity.WARNING,
+    fix=(
+        "{reset}",
+        "{other}",
+        "nvidia-smi -q -d ROW_REMAPPER,PAGE_RETIREMENT,ECC -i {index}  # Pending must say: No",
+    ),
+    url="https://docs.nvidia.com/deploy/a100-gpu-mem-error-mgmt/index.html",
+    tried=1,
+    shown={
+        "reset": "sudo nvidia-smi --gpu-reset -i 0  # no program using it; or reboot",
+        "other": "export CUDA_VISIBLE_DEVICES=GPU-00000001-0000-4000-8000-000000000000",
+    },
+)
+_USED = (Stage.CONTEXT, Stage.FIRST_OP)
+
+
+def find(evidence: Evidence) -> Matches:
+    faulty = with_state(evidence, lambda one: bool(one.remap_failed or one.remap_pending or one.retirement_pending))
+    if not faulty:
+        return
+    spent = any(device.state.remap_failed for device in faulty)
+    chosen = [gpu for gpu in evidence.gpus if gpu.pci_bus_id in {device.pci_bus_id for device in faulty}]
+    other, change = choose_others(evidence, chosen) if chosen else ("", None)
+    broken_at = next((step.stage for step in trace(evidence) if step.status == FAILED), None)
+    words = context_error(evidence)
+    yield Match(
+        evidence=(
+            *map(_said, faulty),
+            *([f"creating the devices: {words}"] if words else []),
+            *kernel_lines(evidence, "Xid"),
+        ),
+        figures={
+            "gpu": named(faulty),
+            "what": "it has no spare rows left: it has to be replaced" if spent else "the repair waits for a reset",
+            "index": indices(faulty),
+            "reset": "# have the card replaced"
+            if spent
+            else f"sudo nvidia-smi --gpu-reset -i {indices(faulty)}  # no program using it; or reboot",
+            "other": other,
+        },
+        change=change if broken_at in _USED else None,
+        stage=broken_at if broken_at in _USED else Stage.CONFIGURATION,
+    )
+
+
+def _said(device: NvmlDevice) -> str:
+    return f"NVML: GPU {device.index}: {', '.join(_faults(device.state))}"
+
+
+def _faults(state: GpuState) -> list[str]:
+    said = {
+        "rows could not be remapped": state.remap_failed,
+        "rows wait to be remapped": state.remap_pending,
+        "pages wait to be retired": state.retirement_pending,
+        f"{state.uncorrected_errors} errors that could not be corrected": state.uncorrected_errors,
+    }
+    return [text for text, found in said.items() if found]

@@ -1,0 +1,49 @@
+"""{gpu} is a vGPU without a licence: {what}
+
+A vGPU asks a licence server for a licence when it starts. Without one it works for a while (20 minutes, as long as the
+machine runs), then its clocks are lowered, and new contexts fail: "all CUDA-capable devices are busy or unavailable",
+CUDA_ERROR_DEVICE_UNAVAILABLE. nvidia-smi shows the GPU, idle and healthy.
+"""
+
+from __future__ import annotations
+
+from gpudiag.cause import Cause, Evidence, Match, Matches
+from gpudiag.causes.shared.devices import said_to_be_busy
+from gpudiag.causes.shared.gpu_state import named, with_state
+from gpudiag.causes.shared.machine import container
+from gpudiag.causes.shared.steps import context_error
+from gpudiag.model.diagnosis import Confidence, Stage
+from gpudiag.model.report import Severity
+
+CAUSE = Cause(
+    severity=Severity.WARNING,
+    fix=(
+        "nvidia-smi -q | grep -i -A 2 licens  # must say: Licensed",
+        "sudo systemctl restart nvidia-gridd; sudo journalctl -u nvidia-gridd -e  # {where}asks again, and says why",
+        "ls -l /etc/nvidia/ClientConfigToken /etc/nvidia/gridd.conf  # {where}the token and the product",
+    ),
+    url="https://docs.nvidia.com/vgpu/latest/grid-licensing-user-guide/index.html",
+    shown={"where": ""},
+)
+
+
+def find(evidence: Evidence) -> Matches:
+    without = with_state(evidence, lambda one: one.virtualization == "vgpu" and one.licensed is False)
+    if not without:
+        return
+    words = said_to_be_busy(evidence) or context_error(evidence)
+    yield Match(
+        evidence=(
+            *(f"NVML: GPU {device.index} ({device.name}): not licensed" for device in without),
+            *filter(None, [words]),
+        ),
+        sure=Confidence.PROVED if not words else Confidence.LIKELY,
+        figures={
+            "gpu": named(without),
+            "what": "the driver refuses contexts on it"
+            if words
+            else "the driver slows it down, and will refuse contexts on it",
+            "where": "on the virtual machine, not in the container: " if container(evidence.facts) else "",
+        },
+        stage=Stage.CONTEXT if words else Stage.CONFIGURATION,
+    )

@@ -1,0 +1,94 @@
+"""{shown} in scope, {required} required. Looked for in: NVML ({nvml}); /dev/nvidia* ({nodes}); /proc/driver/nvidia
+({module}); PCI bus ({pci}); CUDA_VISIBLE_DEVICES ({mask})
+
+A machine that lost its GPUs runs TensorFlow on the CPU without an error; --require-gpus makes that a failure. The
+first place in the list where the GPUs are missing says where to look: the PCI bus for the hardware,
+/proc/driver/nvidia for the driver, /dev for permissions and containers, and CUDA_VISIBLE_DEVICES for what hides them.
+"""
+
+from __future__ import annotations
+
+from gpudiag.cause import Cause, Match, Matches
+from gpudiag.causes.shared.visibility import MASK, PROGRAMMING_GUIDE, slurm_job
+from gpudiag.model.facts import DeviceNodeFacts, DriverFacts, EnvironmentFacts, Facts, NvmlFacts, Unknown
+from gpudiag.model.missing import missing_gpus
+from gpudiag.model.report import SIMULATED, Limits
+from gpudiag.model.visibility import gpus_in_scope
+from gpudiag.text import counted
+
+CAUSE = Cause(
+    fix=("{first}", "# or require {found}: --require-gpus {found}"),
+    url=PROGRAMMING_GUIDE,
+    needs_gpu=False,
+    symptom=True,
+    finding="host.gpus.too_few",
+    shown={"first": "unset CUDA_VISIBLE_DEVICES"},
+)
+
+
+def find(facts: Facts, limits: Limits) -> Matches:
+    found = sum(limits.count_simulated or not gpu.simulated for gpu in gpus_in_scope(facts))
+    if found < limits.require_gpus:
+        first, seen = _where(facts, limits.require_gpus)
+        yield Match(
+            evidence=(f"{counted(found, 'GPU')} in scope", *seen),
+            figures={
+                "first": first,
+                "shown": counted(found, "GPU"),
+                "found": found,
+                "required": limits.require_gpus,
+                "nvml": _nvml(facts.nvml, count_simulated=limits.count_simulated),
+                "nodes": _nodes(facts.device_nodes),
+                "module": _module(facts.driver),
+                "pci": _pci(facts.device_nodes),
+                "mask": _mask(facts.environment),
+            },
+        )
+
+
+def _where(facts: Facts, required: int) -> tuple[str, tuple[str, ...]]:
+    """Return what brings the GPUs that lack, and what else shows that."""
+    if job := slurm_job(facts):
+        return f"sbatch --gpus-per-node={required} ...  # the job asks for too few", (f"Slurm job {job}",)
+    container = None if isinstance(facts.container, Unknown) else facts.container.name
+    if len(facts.nvml_devices) >= required and MASK in facts.variables:
+        return f"unset {MASK}  # it leaves GPUs out", ()
+    if missing := missing_gpus(facts):
+        return "sudo dmesg | grep -i -e nvrm -e xid  # why a GPU is missing", missing
+    if container:
+        return "docker run --gpus all ...  # or nvidia.com/gpu in the pod's limits", (f"container: {container}",)
+    return "nvidia-smi -L  # the GPUs of this machine", ()
+
+
+def _nvml(nvml: NvmlFacts | Unknown, *, count_simulated: bool) -> str:
+    if isinstance(nvml, Unknown):
+        return nvml.reason
+    count = counted(len(nvml.devices), "GPU")
+    if not count_simulated and any(device.name.startswith(SIMULATED) for device in nvml.devices):
+        count += ", simulated ones, which count only if the same command line asks for the simulation"
+    return count if nvml.error is None else f"{count}, {nvml.error}"
+
+
+def _nodes(nodes: DeviceNodeFacts | Unknown) -> str:
+    if isinstance(nodes, Unknown):
+        return nodes.reason
+    return " ".join(node.path for node in nodes.nodes) or "none"
+
+
+def _module(driver: DriverFacts | Unknown) -> str:
+    if isinstance(driver, Unknown):
+        return driver.reason
+    return driver.kernel_module or "not there"
+
+
+def _pci(nodes: DeviceNodeFacts | Unknown) -> str:
+    if isinstance(nodes, Unknown):
+        return nodes.reason
+    return " ".join(nodes.pci_gpus) or "no NVIDIA GPU"
+
+
+def _mask(environment: EnvironmentFacts | Unknown) -> str:
+    if isinstance(environment, Unknown):
+        return environment.reason
+    value = environment.variables.get("CUDA_VISIBLE_DEVICES")
+    return "not set" if value is None else f"'{value}'"

@@ -1,0 +1,31 @@
+"""it is not known how many GPUs there are: {reason}
+
+gpudiag counts GPUs by NVML, the part of the driver that nvidia-smi asks. NVML did not answer, or answered with an
+error.
+"""
+
+from __future__ import annotations
+
+from gpudiag.cause import Cause, Match, Matches
+from gpudiag.model.facts import NVML_ABSENT, Facts, Unknown
+from gpudiag.model.missing import lost_gpus
+from gpudiag.model.report import Severity
+
+CAUSE = Cause(
+    severity=Severity.WARNING,
+    fix=("nvidia-smi  # must answer first; see the findings of host.driver",),
+    url="https://docs.nvidia.com/deploy/nvml-api/group__nvmlDeviceEnumvs.html",
+    needs_gpu=False,
+    finding="host.gpus.not_known",
+    row_only=True,
+)
+
+
+def find(facts: Facts) -> Matches:
+    nvml, reason = facts.nvml, ""
+    if isinstance(nvml, Unknown):
+        reason = nvml.reason
+    elif nvml.error not in NVML_ABSENT and (lost_gpus(facts) or not nvml.undescribed):
+        reason = f"NVML answers {nvml.error!r}"
+    if reason:
+        yield Match(evidence=(reason,), figures={"reason": reason})

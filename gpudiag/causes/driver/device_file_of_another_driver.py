@@ -1,0 +1,41 @@
+"""{files} has a number that no driver on this machine has, so that it cannot be opened
+
+The kernel gives nvidia-uvm and others a number when the module is loaded, and it may be another one after a reboot or
+an upgrade. A device file that was made before, written into an image, a container or the specification of one (CDI),
+keeps the old number: open(2) fails with ENXIO or ENODEV, and cuInit with 999, "unknown error", while nvidia-smi, which
+needs no nvidia-uvm, works.
+"""
+
+from __future__ import annotations
+
+from gpudiag.cause import Cause, Evidence, Match, Matches
+from gpudiag.causes.shared.gpu_state import lists_none, meaning, opened
+from gpudiag.causes.shared.machine import container, stage_of_driver
+
+CAUSE = Cause(
+    fix=("grep nvidia /proc/devices; ls -l /dev/nvidia*  # the numbers must be the same", "{do}", "{then}"),
+    url="https://github.com/NVIDIA/nvidia-container-toolkit/issues/1934",
+    shown={"do": "sudo rm /dev/nvidia-uvm", "then": "sudo nvidia-modprobe -u -c 0  # makes it with the right number"},
+)
+_NO_DRIVER = ("ENXIO", "ENODEV")
+
+
+def find(evidence: Evidence) -> Matches:
+    stale = [one for one in opened(evidence) if one.error in _NO_DRIVER]
+    if not stale or not lists_none(evidence):
+        return
+    inside = container(evidence.facts)
+    files = " ".join(one.path for one in stale)
+    yield Match(
+        evidence=tuple(f"open {one.path}: {meaning(one.error)}" for one in stale),
+        figures={
+            "files": files,
+            "do": "sudo nvidia-ctk cdi generate --output=/etc/cdi/nvidia.yaml  # on the host"
+            if inside
+            else f"sudo rm {files}",
+            "then": "docker run --gpus all ...  # a new container, because this one keeps its files"
+            if inside
+            else "sudo nvidia-modprobe -u -c 0  # makes it with the right number",
+        },
+        stage=stage_of_driver(evidence.listing),
+    )

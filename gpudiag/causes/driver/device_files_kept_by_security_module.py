@@ -1,0 +1,59 @@
+"""the permissions of {files} let this process in, and {module} keeps it out
+
+SELinux and AppArmor decide after the permissions of a file, by the label or the profile of the process: open(2) fails
+with EACCES for root, too. Containers of Podman on Fedora and RHEL meet it most: the label container_t may not open
+NVIDIA's devices. NVML says "Insufficient Permissions", and cuInit "no CUDA-capable device is detected".
+"""
+
+from __future__ import annotations
+
+from gpudiag.cause import Cause, Evidence, Match, Matches
+from gpudiag.causes.shared.device_files import permitted
+from gpudiag.causes.shared.gpu_state import lists_none, meaning, opened
+from gpudiag.causes.shared.machine import container, stage_of_driver
+from gpudiag.model.diagnosis import Confidence
+from gpudiag.model.facts import DeviceNodeFacts, TriedFacts
+
+CAUSE = Cause(
+    fix=("{run}", "{allow}", "{look}"),
+    url="https://docs.nvidia.com/datacenter/cloud-native/container-toolkit/latest/troubleshooting.html",
+    views=("host.driver.no_access", "host.driver.nvml_failed"),
+    shown={
+        "run": "podman run --security-opt=label=disable --device nvidia.com/gpu=all ...",
+        "allow": "sudo setsebool -P container_use_devices on  # on the host: or for all containers",
+        "look": "sudo ausearch -m avc -ts recent | grep nvidia  # on the host: what was refused",
+    },
+)
+_CONTROL = ("/dev/nvidiactl", "/dev/nvidia-uvm")
+
+
+def find(evidence: Evidence, tried: TriedFacts, nodes: DeviceNodeFacts) -> Matches:
+    let_in = {node.path: node for node in nodes.nodes if permitted(node, nodes)}
+    kept = [one for one in opened(evidence) if one.error == "EACCES" and one.path in let_in]
+    if not any(one.path in _CONTROL for one in kept) or not lists_none(evidence):
+        return
+    label = tried.confined or ""
+    selinux, inside = ":" in label, container(evidence.facts)
+    look = "sudo ausearch -m avc -ts recent | grep nvidia" if selinux else "sudo dmesg | grep -i apparmor"
+    option = "label=disable" if selinux or not label else "apparmor=unconfined"
+    command = "podman run --device nvidia.com/gpu=all" if inside == "podman" else "docker run --gpus all"
+    yield Match(
+        evidence=(
+            *(f"open {one.path}: {meaning(one.error)}" for one in kept),
+            *(f"{let_in[one.path].mode} {one.path}: its permissions allow it" for one in kept),
+            *([f"label or profile of this process: {label}"] if label else []),
+        ),
+        sure=Confidence.PROVED if label else Confidence.LIKELY,
+        figures={
+            "files": " ".join(one.path for one in kept),
+            "module": "SELinux" if selinux else "AppArmor" if label else "SELinux, AppArmor or the like",
+            "run": f"{command} --security-opt={option} ..." if inside else "",
+            "allow": "sudo setsebool -P container_use_devices on  # on the host: or for all containers"
+            if inside and option == "label=disable"
+            else "sudo restorecon -v /dev/nvidia*  # gives the files their labels again"
+            if selinux
+            else "",
+            "look": f"{look}  # {'on the host: ' if inside else ''}what was refused",
+        },
+        stage=stage_of_driver(evidence.listing),
+    )

@@ -1,0 +1,23 @@
+"""this user may not read and write {nodes}
+
+Every use of a GPU opens these files. Their owner, group and permissions decide, and in a container or a job of Slurm
+its control group.
+"""
+
+from __future__ import annotations
+
+from gpudiag.cause import Cause, Match, Matches
+from gpudiag.causes.shared.signs import Signs
+
+CAUSE = Cause(
+    fix=("ls -l /dev/nvidia*  # join the group that owns them, and log in again; in a container: --group-add",),
+    url="https://download.nvidia.com/XFree86/Linux-x86_64/535.104.05/README/faq.html",
+    needs_gpu=False,
+    finding="host.driver.no_access",
+    row_only=True,
+)
+
+
+def find(signs: Signs) -> Matches:
+    if nodes := " ".join(signs.shut_files):
+        yield Match(evidence=(nodes,), figures={"nodes": nodes})

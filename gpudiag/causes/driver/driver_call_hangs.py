@@ -1,0 +1,38 @@
+"""{call} never returns{where}: the driver hangs, and every program that uses a GPU hangs with it
+
+A process that waits in the driver cannot be stopped by Ctrl-C, often not even by SIGKILL (state D), and each new one
+waits, too. Most often a GPU has failed: it fell off the bus, waits for a reset, or its firmware (GSP) does not answer.
+A file system of the driver's libraries that does not answer does the same. gpudiag made the call in a separate
+process, gave it time, and then started no program that would wait for it again.
+"""
+
+from __future__ import annotations
+
+from gpudiag.cause import Cause, Match, Matches
+from gpudiag.model.diagnosis import Stage
+from gpudiag.model.facts import CallFacts
+
+CAUSE = Cause(
+    fix=(
+        "sudo dmesg | grep -i -e nvrm -e xid -e 'blocked for more'",
+        "ps -eo pid,stat,wchan:32,args | grep ' D'  # processes that wait in the kernel",
+        "sudo nvidia-smi --gpu-reset  # if no process uses the GPU",
+        "sudo reboot  # if that hangs, too",
+    ),
+    url="https://docs.nvidia.com/deploy/xid-errors/index.html",
+    finding="host.driver.call_hangs",
+    views=("host.driver.not_gathered",),
+)
+
+
+def find(calls: CallFacts) -> Matches:
+    for one in calls.hung[:1]:
+        others = [f"{other.name} took {other.seconds:.2f} s" for other in calls.calls if other.seconds is not None]
+        yield Match(
+            evidence=(
+                f"{one.name} did not return within {one.waited_s:.0f} s{f' on {one.gpu}' if one.gpu else ''}",
+                *others,
+            ),
+            figures={"call": one.name, "where": f" on {one.gpu}" if one.gpu else ""},
+            stage=Stage.CONTEXT if one.gpu else Stage.DRIVER,
+        )

@@ -1,0 +1,27 @@
+"""{path} opens, and does not work: {error}
+
+Error 34 is the stub of the CUDA toolkit, a file for linking that contains no driver. Any other error means that the
+library is damaged or does not fit the kernel module.
+"""
+
+from __future__ import annotations
+
+from gpudiag.cause import Cause, Match, Matches
+from gpudiag.causes.shared.signs import Signs
+
+CAUSE = Cause(
+    fix=(
+        "# error 34 is the stub of the CUDA toolkit: take its folder out of LD_LIBRARY_PATH; otherwise "
+        "reinstall the driver",
+    ),
+    url="https://docs.nvidia.com/cuda/cuda-driver-api/group__CUDA__TYPES.html",
+    needs_gpu=False,
+    finding="host.driver.libcuda_failed",
+    row_only=True,
+)
+
+
+def find(signs: Signs) -> Matches:
+    path, error = signs.driver.libcuda_path, signs.driver.libcuda_error
+    if signs.libcuda_fails:
+        yield Match(evidence=(f"{path}: {error}",), figures={"path": path, "error": error})

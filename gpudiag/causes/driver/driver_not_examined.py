@@ -1,0 +1,28 @@
+"""there is no answer about {family}: {reason}
+
+gpudiag asks the driver, NVML and the device files in separate processes with a deadline. If one of them does not
+answer, the driver most often hangs, and TensorFlow would hang in the same call.
+"""
+
+from __future__ import annotations
+
+from gpudiag.cause import Cause, Match, Matches
+from gpudiag.model.facts import Facts, Unknown
+
+CAUSE = Cause(
+    fix=(
+        "nvidia-smi  # if it hangs too, the driver is stuck: look for Xid in dmesg, and reboot",
+        "sudo dmesg | grep -i -e nvrm -e xid",
+    ),
+    url="https://docs.nvidia.com/deploy/xid-errors/index.html",
+    needs_gpu=False,
+    finding="host.driver.not_gathered",
+    row_only=True,
+)
+
+
+def find(facts: Facts) -> Matches:
+    parts = {"the driver": facts.driver, "NVML": facts.nvml, "device files and the PCI bus": facts.device_nodes}
+    for family, known in parts.items():
+        if isinstance(known, Unknown):
+            yield Match(evidence=(known.reason,), figures={"family": family, "reason": known.reason})

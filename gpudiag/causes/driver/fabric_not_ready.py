@@ -1,0 +1,53 @@
+"""{gpu} is not registered with the NVSwitch fabric ({state}), which is not set up from {here}
+
+On machines whose GPUs are joined by NVSwitch, CUDA starts on a GPU only after Fabric Manager has registered it. In a
+virtual machine that has some of the GPUs, Fabric Manager runs outside, at the provider: nothing inside can start it,
+and nvidia-smi shows a healthy GPU. cuInit fails with 802: "system not yet initialized".
+"""
+
+from __future__ import annotations
+
+from gpudiag.cause import Cause, Evidence, Match, Matches
+from gpudiag.causes.shared.gpu_state import named, with_state
+from gpudiag.causes.shared.machine import container, parts
+from gpudiag.causes.shared.steps import CuInitFailed
+
+CAUSE = Cause(
+    fix=(
+        "{do}",
+        "nvidia-smi -q | grep -A 2 Fabric  # must say: Completed, Success",
+    ),
+    url="https://docs.nvidia.com/datacenter/tesla/fabric-manager-user-guide/index.html",
+    shown={"do": "# have the provider start Fabric Manager outside, or start this virtual machine again"},
+)
+
+
+def find(failed: CuInitFailed, evidence: Evidence) -> Matches:
+    waiting = with_state(evidence, lambda one: one.fabric in ("not_started", "in_progress") or bool(one.fabric_error))
+    known = parts(evidence.facts)
+    if not waiting or known is None or container(evidence.facts) or known[0].fabric_manager == "stopped":
+        return
+    states = {
+        device.state.fabric.replace("_", " ")
+        + (f" with error {device.state.fabric_error}" if device.state.fabric_error else "")
+        for device in waiting
+        if device.state.fabric
+    }
+    runs = known[0].fabric_manager == "running"
+    if not runs and any(device.state.virtualization not in ("passthrough", "vgpu") for device in waiting):
+        return  # Fabric Manager is to be installed here: another cause says so
+    yield Match(
+        evidence=(
+            *(f"NVML: GPU {device.index}, fabric: {device.state.fabric}" for device in waiting),
+            f"cuInit: {failed}",
+            f"Fabric Manager: {known[0].fabric_manager or 'not known'}",
+        ),
+        figures={
+            "gpu": named(waiting),
+            "state": ", ".join(sorted(states)),
+            "here": "this machine, though Fabric Manager runs" if runs else "inside this virtual machine",
+            "do": "sudo systemctl restart nvidia-fabricmanager; sudo journalctl -u nvidia-fabricmanager -e"
+            if runs
+            else "# have the provider start Fabric Manager outside, or start this virtual machine again",
+        },
+    )

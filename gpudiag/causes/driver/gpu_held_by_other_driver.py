@@ -1,0 +1,25 @@
+"""{pci} is held by {driver}, so NVML does not count it
+
+A GPU that is passed to a virtual machine belongs to a kernel driver such as vfio-pci. The other GPUs of the machine
+are not concerned.
+"""
+
+from __future__ import annotations
+
+from gpudiag.cause import Cause, Match, Matches
+from gpudiag.causes.shared.signs import Signs
+from gpudiag.model.report import Severity
+
+CAUSE = Cause(
+    severity=Severity.NOTE,
+    fix=("# nothing, if that is meant, as for a virtual machine; otherwise give the GPU back to the driver nvidia",),
+    url="https://docs.kernel.org/driver-api/vfio.html",
+    needs_gpu=False,
+    finding="host.driver.held",
+    row_only=True,
+)
+
+
+def find(signs: Signs) -> Matches:
+    for pci, driver in signs.held.items():
+        yield Match(evidence=(f"PCI bus: {pci}, driven by {driver}",), figures={"pci": pci, "driver": driver})

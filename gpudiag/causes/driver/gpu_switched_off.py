@@ -1,0 +1,41 @@
+"""GPU {pci} is switched off (D3cold) and does not come back: NVIDIA's driver cannot reach it
+
+The kernel switches a GPU off that nobody uses, on notebooks most of all, and on at its next use. If that fails, because
+of the firmware, of a tool that saves power (powertop, TLP, supergfxctl) or of the driver, the GPU "has fallen off the
+bus": NVML does not count it, and its file says D3cold though the driver has just asked for it.
+"""
+
+from __future__ import annotations
+
+from gpudiag.cause import Cause, Evidence, Match, Matches
+from gpudiag.causes.shared.gpu_state import kernel_lines, lists_none
+from gpudiag.causes.shared.machine import container, parts, stage_of_driver
+from gpudiag.model.diagnosis import Confidence
+
+CAUSE = Cause(
+    fix=(
+        "echo on | sudo tee /sys/bus/pci/devices/{first}/power/control && nvidia-smi",
+        "echo 'options nvidia NVreg_DynamicPowerManagement=0x00' | sudo tee /etc/modprobe.d/nvidia-power.conf",
+        "sudo reboot  # a GPU that has fallen off the bus comes back only so",
+    ),
+    url="https://download.nvidia.com/XFree86/Linux-x86_64/560.35.03/README/dynamicpowermanagement.html",
+    shown={"first": "0000:01:00.0"},
+)
+
+
+def find(evidence: Evidence) -> Matches:
+    known = parts(evidence.facts)
+    if known is None or known[0].kernel_module is None or container(evidence.facts) or not lists_none(evidence):
+        return
+    counted = {device.pci_bus_id.lower() for device in known[1].devices}
+    asleep = [pci for pci in known[2].asleep if pci.lower() not in counted]
+    if asleep:
+        yield Match(
+            evidence=(
+                *(f"/sys/bus/pci/devices/{pci}/power_state: D3cold; NVML does not count it" for pci in asleep),
+                *kernel_lines(evidence, "fallen off the bus", "Xid", "D3cold"),
+            ),
+            sure=Confidence.LIKELY,
+            figures={"pci": ", ".join(asleep), "first": asleep[0]},
+            stage=stage_of_driver(evidence.listing),
+        )

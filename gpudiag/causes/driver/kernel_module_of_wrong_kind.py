@@ -1,0 +1,68 @@
+"""GPU {pci} needs NVIDIA's {needed} kernel module, and the {loaded} one is loaded
+
+NVIDIA's driver comes with one of two kernel modules. The open one drives GPUs from Turing on (2018: T4, RTX 20), and is
+the only one for Blackwell (B200, RTX 50). The proprietary one drives everything up to Ada and Hopper. The wrong one
+loads without an error and refuses the GPU: nvidia-smi says "No devices were found", and the kernel's log "requires
+use of the NVIDIA open kernel modules" or "not supported by open nvidia.ko".
+"""
+
+from __future__ import annotations
+
+import re
+
+from gpudiag.cause import Cause, Evidence, Match, Matches
+from gpudiag.causes.shared.gpu_state import kernel_lines, lists_none
+from gpudiag.causes.shared.machine import container, parts, stage_of_driver, uses_apt
+from gpudiag.model.diagnosis import Stage
+
+CAUSE = Cause(
+    fix=("{install}", "sudo reboot", "cat /proc/driver/nvidia/version  # the open one says: Open Kernel Module"),
+    url="https://docs.nvidia.com/datacenter/tesla/driver-installation-guide/kernel-modules.html",
+    shown={"install": "sudo apt install nvidia-driver-570-open"},
+)
+_TURING, _BLACKWELL = 0x1E00, 0x2900
+"""The first PCI device numbers of these generations; NVIDIA numbers them in their order (pci.ids)."""
+_LAST_FOR_VOLTA = 580
+"""The last release with a proprietary module for Maxwell, Pascal and Volta."""
+
+
+def find(evidence: Evidence) -> Matches:
+    known = parts(evidence.facts)
+    if known is None or known[0].open_module is None or container(evidence.facts):
+        return
+    driver, nvml, nodes = known
+    is_open = driver.open_module
+    counted = {device.pci_bus_id.lower() for device in nvml.devices}
+    refused = [
+        pci
+        for pci, model in nodes.models.items()
+        if pci.lower() not in counted
+        and nodes.bound.get(pci, "nvidia") == "nvidia"
+        and (number := _number(model)) is not None
+        and (number < _TURING if is_open else number >= _BLACKWELL)
+    ]
+    if not refused:
+        return
+    found = re.match(r"\d{3}", driver.kernel_module or "")
+    release = int(found[0]) if found else _LAST_FOR_VOLTA
+    package = f"nvidia-driver-{min(release, _LAST_FOR_VOLTA)}" if is_open else f"nvidia-driver-{max(release, 570)}-open"
+    yield Match(
+        evidence=(
+            f"kernel module {driver.kernel_module}: the {'open' if is_open else 'proprietary'} one",
+            *(f"PCI bus: {pci}, device {nodes.models[pci]}; NVML does not count it" for pci in refused),
+            *kernel_lines(evidence, "open kernel module", "open nvidia.ko", "RmInitAdapter"),
+        ),
+        figures={
+            "pci": ", ".join(refused),
+            "needed": "proprietary" if is_open else "open",
+            "loaded": "open" if is_open else "proprietary",
+            "install": f"sudo apt install {package}"
+            if uses_apt(evidence.facts)
+            else f"# install the {'proprietary' if is_open else 'open'} module of the driver, such as {package}",
+        },
+        stage=stage_of_driver(evidence.listing) if lists_none(evidence) else Stage.CONFIGURATION,
+    )
+
+
+def _number(model: str) -> int | None:
+    return int(model, 16) if re.fullmatch("0x[0-9a-fA-F]{1,4}", model) else None

@@ -1,0 +1,27 @@
+"""NVIDIA's kernel module is not loaded, though GPU {pci} is on the PCI bus
+
+Without its kernel module the driver reaches no GPU. Why it is not loaded, other causes say: it is not installed,
+another driver has the GPU, Secure Boot refuses it, or it was not built for this kernel.
+"""
+
+from __future__ import annotations
+
+from gpudiag.cause import Cause, Match, Matches
+from gpudiag.causes.shared.signs import Signs
+
+CAUSE = Cause(
+    fix=(
+        "sudo modprobe nvidia  # if the driver is installed; otherwise install it, and reboot",
+        "sudo dmesg | grep -i -e nvrm -e nvidia -e nouveau",
+    ),
+    url="https://docs.nvidia.com/datacenter/tesla/driver-installation-guide/",
+    needs_gpu=False,
+    finding="host.driver.no_module",
+    row_only=True,
+)
+
+
+def find(signs: Signs) -> Matches:
+    if signs.no_module:
+        pci = " ".join(signs.nodes.pci_gpus)
+        yield Match(evidence=(f"PCI bus: {pci}; NVML: {signs.nvml.error}",), figures={"pci": pci})

@@ -1,0 +1,63 @@
+"""CUDA is to use an MPS daemon, and {why}
+
+If a control daemon of MPS is found in CUDA_MPS_PIPE_DIRECTORY, or in /tmp/nvidia-mps, every CUDA program goes through
+it, and none works if it does not answer: it was killed and its socket is still there, belongs to another user, or is
+on the host while this is a container that shares its folder and not its IPC namespace. cuInit fails with 805 and the
+like: "MPS client failed to connect to the MPS control daemon or the MPS server".
+"""
+
+from __future__ import annotations
+
+import re
+
+from gpudiag.cause import Cause, Evidence, Match, Matches
+from gpudiag.causes.shared.gpu_state import meaning
+from gpudiag.causes.shared.machine import container
+from gpudiag.causes.shared.steps import CuInitFailed
+from gpudiag.model.diagnosis import Confidence
+from gpudiag.model.facts import TriedFacts
+
+CAUSE = Cause(
+    fix=(
+        "{start}",
+        "unset CUDA_MPS_PIPE_DIRECTORY  # or: does without the daemon",
+        "{remove}",
+    ),
+    url="https://docs.nvidia.com/deploy/mps/index.html",
+    tried=1,
+    shown={
+        "start": "nvidia-cuda-mps-control -d  # starts the daemon",
+        "remove": "rm -r /tmp/nvidia-mps  # what a daemon that was killed has left",
+    },
+)
+_PIPES = "CUDA_MPS_PIPE_DIRECTORY"
+
+
+def find(failed: CuInitFailed, tried: TriedFacts, evidence: Evidence) -> Matches:
+    if not re.search(r"\bCUDA_ERROR_MPS_|MPS client", failed):
+        return
+    control = next((one for one in tried.connected if one.path.endswith("/control")), None)
+    folder = control.path.rpartition("/")[0] if control else evidence.facts.variables.get(_PIPES, "/tmp/nvidia-mps")  # noqa: S108
+    refused = control is not None and control.error is not None
+    why = (
+        f"nobody answers at {folder}/control: {meaning(control.error)}"
+        if control is not None and refused
+        else f"the daemon at {folder} answers, and serves this program not"
+        if control is not None
+        else "it cannot be reached"
+    )
+    yield Match(
+        evidence=(
+            f"cuInit: {failed}",
+            *([f"connect {control.path}: {meaning(control.error)}"] if control is not None and refused else []),
+        ),
+        sure=Confidence.PROVED if refused else Confidence.LIKELY,
+        figures={
+            "why": why,
+            "start": "docker run --ipc=host -v /tmp/nvidia-mps:/tmp/nvidia-mps ...  # shares the host's daemon"
+            if container(evidence.facts)
+            else "echo quit | nvidia-cuda-mps-control; nvidia-cuda-mps-control -d  # as the user whose programs use it",
+            "remove": f"rm -r {folder}  # what a daemon that was killed has left" if refused else "",
+        },
+        change={_PIPES: None} if _PIPES in evidence.facts.variables else None,
+    )

@@ -1,0 +1,41 @@
+"""the firmware gave GPU {pci} no address space, so that NVIDIA's driver refuses it
+
+A GPU's memory is seen through regions of addresses (BAR), of up to as many GiB as the GPU has memory. If the firmware
+has no room for them below 4 GiB and may not go above, or if a virtual machine has too small a window, the kernel leaves
+a region without an address. NVIDIA's module then says "This PCI I/O region assigned to your NVIDIA device is invalid:
+BAR1 is 0M", and NVML counts no GPU.
+"""
+
+from __future__ import annotations
+
+from gpudiag.cause import Cause, Evidence, Match, Matches
+from gpudiag.causes.shared.gpu_state import kernel_lines, lists_none
+from gpudiag.causes.shared.machine import container, parts, stage_of_driver
+from gpudiag.model.diagnosis import Stage
+
+CAUSE = Cause(
+    fix=(
+        '# in the firmware (BIOS): "Above 4G Decoding" on, "CSM" off, and a newer version of it, if there is one',
+        "# in a virtual machine: UEFI and a 64-bit window (VMware: pciPassthru.use64bitMMIO=TRUE; QEMU: machine q35)",
+        "sudo grubby --update-kernel=ALL --args=pci=realloc  # Ubuntu: GRUB_CMDLINE_LINUX; lets the kernel move them",
+    ),
+    url="https://download.nvidia.com/XFree86/Linux-x86_64/560.35.03/README/commonproblems.html",
+)
+
+
+def find(evidence: Evidence) -> Matches:
+    known = parts(evidence.facts)
+    if known is None or container(evidence.facts):
+        return
+    _, nvml, nodes = known
+    counted = {device.pci_bus_id.lower() for device in nvml.devices}
+    without = [pci for pci in nodes.without_memory_region if pci.lower() not in counted]
+    if without:
+        yield Match(
+            evidence=(
+                *(f"/sys/bus/pci/devices/{pci}/resource: a region begins at address 0" for pci in without),
+                *kernel_lines(evidence, "I/O region", "BAR", "misconfigured"),
+            ),
+            figures={"pci": ", ".join(without)},
+            stage=stage_of_driver(evidence.listing) if lists_none(evidence) else Stage.CONFIGURATION,
+        )

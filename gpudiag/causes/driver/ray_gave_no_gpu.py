@@ -1,0 +1,33 @@
+"""Ray hides every one of the {gpus} GPU(s) from this worker, which asked for none
+
+Ray writes CUDA_VISIBLE_DEVICES for each worker: the GPUs that the task or actor asked for, and nothing if it asked for
+none, which is the default. cuInit then answers "no CUDA-capable device is detected" on a machine full of GPUs, and
+TensorFlow computes on the CPU. Unsetting the variable would take a GPU that Ray gives to others.
+"""
+
+from __future__ import annotations
+
+from gpudiag.cause import Cause, Match, Matches, Variables
+from gpudiag.causes.shared.visibility import MASK
+from gpudiag.model.facts import NvmlFacts
+
+CAUSE = Cause(
+    fix=(
+        "@ray.remote(num_gpus=1)  # a task or actor that needs a GPU asks for it",
+        'tune.with_resources(train, {{"cpu": 4, "gpu": 1}})  # Ray Tune; ScalingConfig(use_gpu=True) in Ray Train',
+        "export RAY_ACCEL_ENV_VAR_OVERRIDE_ON_ZERO=0  # before Ray starts: it then leaves the mask as it is",
+    ),
+    url="https://docs.ray.io/en/latest/ray-core/scheduling/accelerators.html",
+    views=("host.environment.all_hidden",),
+)
+_MARKS = ("RAY_JOB_ID", "RAY_RAYLET_PID")
+"""What Ray sets for each of its workers."""
+
+
+def find(variables: Variables, nvml: NvmlFacts) -> Matches:
+    mark = next((name for name in _MARKS if name in variables), None)
+    if mark and variables.get(MASK) == "" and nvml.devices:
+        yield Match(
+            evidence=(f"{MASK}=''", f"{mark} is set: Ray started this process", f"NVML: {len(nvml.devices)} GPU(s)"),
+            figures={"gpus": len(nvml.devices)},
+        )

@@ -1,0 +1,44 @@
+"""what is copied {way} is corrupted, and no error is raised
+
+GPUs write directly into each other's memory over PCI Express. An IOMMU that translates addresses, or PCI access
+control (ACS), sends that traffic up to the processor, where on some machines it is corrupted or goes elsewhere:
+training on several GPUs gives NaN or does not converge, and each GPU by itself is sound. If copies from or to the
+host are corrupted, it is the GPU, its slot or the host's memory.
+"""
+
+from __future__ import annotations
+
+from gpudiag.cause import Cause, Evidence, Match, Matches
+from gpudiag.causes.shared.multi_gpu import NCCL
+
+CAUSE = Cause(
+    fix=("{first}", "{second}", "{third}"),
+    url=NCCL + "#pci-access-control-services-acs",
+    unless=("gpu_computes_wrong",),
+    shown={
+        "first": "# boot with iommu=pt: GRUB_CMDLINE_LINUX in /etc/default/grub, sudo update-grub, reboot",
+        "second": "sudo lspci -vvv | grep ACSCtl  # should show SrcValid-: switch ACS off in the firmware",
+        "third": "export NCCL_P2P_DISABLE=1  # until then: for NCCL; slower",
+    },
+)
+_OF_A_GPU = (
+    "nvidia-smi -q -d ECC,ROW_REMAPPER  # errors of the GPU's memory",
+    "sudo dmesg | grep -i -e nvrm -e xid -e 'pcie bus error' -e edac",
+    "sudo dcgmi diag -r 3  # NVIDIA's own test",
+)
+
+
+def find(evidence: Evidence) -> Matches:
+    found = evidence.found("libraries.copies", "corrupted")
+    if not found:
+        return
+    ways = [(str(one.figures["source"]), str(one.figures["target"])) for one in found]
+    between = all(one.startswith("GPU:") for way in ways for one in way)
+    lines = tuple(CAUSE.shown.values()) if between else _OF_A_GPU
+    yield Match(
+        evidence=tuple(one.message for one in found[:3]),
+        figures={
+            "way": "between GPUs" if between else f"from {ways[0][0]} to {ways[0][1]}",
+            **dict(zip(("first", "second", "third"), lines, strict=True)),
+        },
+    )

@@ -1,0 +1,56 @@
+"""{library} computes something else on {gpus} than it should
+
+No error is raised: models train, and come to nothing. If one GPU of several does so, it is that GPU: its memory,
+power or clock. If all of them do, with one library, the library is damaged, or is a copy of another release.
+"""
+
+from __future__ import annotations
+
+from gpudiag.cause import Cause, Evidence, Match, Matches
+from gpudiag.causes.shared.devices import choose_others
+from gpudiag.causes.shared.libraries import LIBRARIES
+from gpudiag.model.diagnosis import Confidence
+from gpudiag.probes.host.libraries import requirement
+
+CAUSE = Cause(
+    fix=(
+        "{reinstall}",
+        "{others}",
+        "nvidia-smi -q -d ECC,ROW_REMAPPER  # errors of the GPUs' memory",
+        "sudo dcgmi diag -r 3  # NVIDIA's own test; without overclocking and with the power it needs",
+    ),
+    url="https://docs.nvidia.com/datacenter/dcgm/latest/user-guide/dcgm-diagnostics.html",
+    symptom=True,
+    unless=("gpu_computes_wrong", "library_fails"),
+    shown={
+        "reinstall": "pip install --force-reinstall nvidia-cublas-cu12",
+        "others": "",
+    },
+)
+
+
+def find(evidence: Evidence) -> Matches:
+    differing = [
+        found
+        for row in evidence.rows
+        if row.area == "libraries"
+        for found in row.findings
+        if found.kind == "differs" and "library" in found.figures
+    ]
+    for library in dict.fromkeys(str(found.figures["library"]) for found in differing):
+        seen = [found for found in differing if found.figures["library"] == library]
+        devices = dict.fromkeys(str(found.figures["device"]) for found in seen)
+        wrong = [gpu for number, gpu in enumerate(evidence.gpus) if f"GPU:{number}" in devices]
+        some = len(wrong) < len(evidence.gpus)
+        others, change = choose_others(evidence, wrong) if some else ("", None)
+        package = requirement(evidence.facts, LIBRARIES.get(library, ""))
+        yield Match(
+            evidence=tuple(found.message for found in seen[:2]),
+            sure=Confidence.LIKELY,
+            figures={
+                "library": library,
+                "gpus": " and ".join(devices),
+                "reinstall": f"pip install --force-reinstall {package}" if package and not some else "",
+                "others": f"{others}  # until it is repaired" if change else "",
+            },
+        )

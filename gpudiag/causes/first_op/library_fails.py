@@ -1,0 +1,100 @@
+"""{library} does not work on {gpus}: {status}
+
+TensorFlow opens NVIDIA's libraries when it lists the GPUs and asks one for a handle at the first operation that needs
+it: GPUs are listed, and a program fails hours later, with words such as "No DNN in stream executor" that name no
+reason. The library's status is in the log. It is not the GPU's memory that is missing: a probe takes little, and
+there is room. What remains is an installation whose parts do not fit each other, another copy that comes first, a
+limit of the host's memory, or a driver or GPU that failed.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from gpudiag.cause import Cause, Evidence, Match, Matches, Variables
+from gpudiag.causes.shared.libraries import LIBRARIES
+from gpudiag.knowledge.log_lines import Log, text
+from gpudiag.knowledge.message import Event
+from gpudiag.knowledge.messages import statuses
+from gpudiag.knowledge.messages.runtime import BLAS_FAILED, DNN_FAILED, FFT_FAILED, SOLVER_FAILED
+from gpudiag.model.diagnosis import Confidence
+from gpudiag.model.report import Finding, Row
+from gpudiag.probes.host.libraries import requirement
+
+CAUSE = Cause(
+    fix=(
+        "{reinstall}",
+        "{path}",
+        "{host}",
+        "nvidia-smi  # does the driver answer, and is it new enough",
+        "sudo dmesg | grep -i -e nvrm -e xid  # errors of the GPU",
+        "gpudiag check {probe} -v  # again, with the whole log",
+    ),
+    url="https://www.tensorflow.org/install/pip",
+    symptom=True,
+    unless=(
+        "no_room_for_libraries",
+        "little_memory_left",
+        "memory_held_by_others",
+        "cudnn_too_old",
+        "cudnn_incomplete",
+        "cudnn_finds_no_libcuda",
+        "cuda_libraries_mixed",
+        "driver_older_than_cuda",
+        "gpu_newer_than_wheel",
+        "no_code_for_gpu",
+    ),
+    shown={"reinstall": "pip install --force-reinstall nvidia-cudnn-cu12", "path": "unset LD_LIBRARY_PATH", "host": ""},
+)
+_LESS = (BLAS_FAILED, DNN_FAILED, FFT_FAILED, SOLVER_FAILED)
+"""What names the library and not its status."""
+
+
+def find(evidence: Evidence, variables: Variables) -> Matches:
+    failed = {library: rows for library in LIBRARIES if (rows := list(_failed(evidence, library)))}
+    if "cuBLAS" in failed:
+        failed.pop("cuSOLVER", None)  # asks for a handle of cuBLAS beside its own
+    for library, rows in failed.items():
+        row, found = rows[0]
+        said = _status(Log(row.log))
+        status = found.message if said is None else _named(said)
+        devices = dict.fromkeys(str(one.figures["device"]) for _, one in rows if "device" in one.figures)
+        package = requirement(evidence.facts, LIBRARIES[library])
+        shadowed = "LD_LIBRARY_PATH" in variables
+        yield Match(
+            evidence=(*(() if said is None else (f"log: {text(said.line)}",)), f"{row.probe}: {found.message}"),
+            sure=Confidence.LIKELY if said is None else Confidence.PROVED,
+            figures={
+                "library": library,
+                "gpus": " and ".join(devices) or "the GPUs",
+                "status": status,
+                "reinstall": f"pip install --force-reinstall {package}",
+                "path": "unset LD_LIBRARY_PATH  # another copy may come first by it" if shadowed else "",
+                "host": "ulimit -v; free -m  # limit of this shell, memory of the host" if "ALLOC" in status else "",
+                "probe": row.probe,
+            },
+        )
+
+
+def _failed(evidence: Evidence, library: str) -> Iterator[tuple[Row, Finding]]:
+    for row in evidence.rows:
+        for found in row.findings if row.area == "libraries" else ():
+            crashed = found.kind == "crashed" and library == "cuSOLVER"
+            if crashed or (found.kind == "failed" and found.figures.get("library") == library):
+                yield row, found
+
+
+def _status(log: Log) -> Event | None:
+    return log.first(*statuses.FAMILY.messages) or log.first(*_LESS)
+
+
+def _named(said: Event) -> str:
+    """Return the status that a line has; TensorFlow prints one of cuFFT as a number, and one of cuBLAS as a text."""
+    if (number := said["code"]) and (name := statuses.CUFFT_NUMBERS.get(int(number))):
+        return f"CUFFT_{name} ({number})"
+    for name, words in statuses.CUBLAS_TEXTS.items():
+        if said.text.endswith(words):
+            return f"CUBLAS_STATUS_{name} ({words})"
+    if said.text.endswith("== CUSOLVER_STATUS_SUCCESS"):
+        return "it gives no handle, and TensorFlow ends the process"
+    return said["status"] or said.text

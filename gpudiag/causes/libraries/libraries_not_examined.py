@@ -1,0 +1,24 @@
+"""the libraries could not be looked at: {reason}
+
+Each library is opened in a separate process. TensorFlow's own log says which it opens.
+"""
+
+from __future__ import annotations
+
+from gpudiag.cause import Cause, Match, Matches
+from gpudiag.model.facts import Facts, Unknown
+from gpudiag.model.report import Severity
+
+CAUSE = Cause(
+    severity=Severity.NOTE,
+    fix=("export TF_CPP_VMODULE=dso_loader=1  # then TensorFlow says which libraries it opens",),
+    url="https://www.tensorflow.org/install/pip",
+    needs_gpu=False,
+    finding="host.libraries.not_gathered",
+    row_only=True,
+)
+
+
+def find(facts: Facts) -> Matches:
+    if isinstance(facts.libraries, Unknown):
+        yield Match(evidence=(facts.libraries.reason,), figures={"reason": facts.libraries.reason})

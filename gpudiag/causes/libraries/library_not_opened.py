@@ -1,0 +1,27 @@
+"""{library} cannot be opened: {error}
+
+TensorFlow opens seven CUDA libraries when it first looks for GPUs, and uses no GPU unless all of them open. Why this
+one does not open, other causes say.
+"""
+
+from __future__ import annotations
+
+from gpudiag.cause import Cause, Match, Matches
+from gpudiag.model.facts import Facts
+from gpudiag.probes.host.libraries import unopened
+
+CAUSE = Cause(
+    fix=(
+        "# gpudiag found no file of that name that opens: install TensorFlow's CUDA libraries, as in "
+        "tensorflow[and-cuda]",
+    ),
+    url="https://www.tensorflow.org/install/pip",
+    needs_gpu=False,
+    finding="host.libraries.unopened",
+    row_only=True,
+)
+
+
+def find(facts: Facts) -> Matches:
+    for one in unopened(facts):
+        yield Match(evidence=(f"{one.soname}: {one.error}",), figures={"library": one.soname, "error": one.error})

@@ -1,0 +1,24 @@
+"""CUDA_VISIBLE_DEVICES leaves out a GPU that does not work; NVML answers: {error}
+
+The programs that see this value of CUDA_VISIBLE_DEVICES do not use that GPU, so it does not disturb them. Others may.
+"""
+
+from __future__ import annotations
+
+from gpudiag.cause import Cause, Match, Matches
+from gpudiag.causes.shared.signs import Signs
+from gpudiag.model.report import Severity
+
+CAUSE = Cause(
+    severity=Severity.NOTE,
+    fix=("# nothing, if the other GPUs are enough; a lost GPU needs a reset or a reboot",),
+    url="https://docs.nvidia.com/deploy/xid-errors/index.html",
+    needs_gpu=False,
+    finding="host.driver.left_out",
+    row_only=True,
+)
+
+
+def find(signs: Signs) -> Matches:
+    if signs.left_out:
+        yield Match(evidence=(f"NVML: {signs.nvml_fails}",), figures={"error": signs.nvml_fails})

@@ -1,0 +1,56 @@
+"""{what}: TensorFlow {works} as soon as {then}
+
+gpudiag started TensorFlow in a clean environment, where it works, and then with ever smaller parts of yours left out:
+variables, entries of lists such as LD_LIBRARY_PATH, flags, the files that Python runs when it starts, the user's own
+packages, the working directory. What is named is the smallest change with which it works here; nothing else was
+changed. If nothing had to be left out, what a login shell, a service or a Jupyter kernel sets was added instead. The
+search needs no knowledge of the fault, so it finds what no other cause knows; `--bisect 0` switches it off.
+"""
+
+from __future__ import annotations
+
+from gpudiag.cause import Cause, Match, Matches
+from gpudiag.model.diagnosis import Bisection, Confidence, EnvironmentChange
+
+CAUSE = Cause(
+    fix=("{do}",),
+    url="https://www.debuggingbook.org/html/DeltaDebugger.html",
+    needs_gpu=False,
+    shown={"do": "unset LD_PRELOAD"},
+)
+
+
+def find(bisection: Bisection) -> Matches:
+    changes = bisection.changes
+    if not changes:
+        return
+    missing = changes[0].missing
+    whole = bisection.outcome == "found"
+    verb = ("is" if len(changes) == 1 else "are") + (" missing" if missing else " in the way")
+    unsure = "" if whole else "; the time was up before it was known which of it is needed"
+    yield Match(
+        evidence=(
+            f"as it is: {bisection.before}",
+            f"{'with' if missing else 'without'} {'it' if len(changes) == 1 else 'these'}: {bisection.after}{unsure}",
+            *dict.fromkeys(one.origin for one in changes if one.origin),
+        ),
+        sure=Confidence.PROVED if whole else Confidence.LIKELY,
+        figures={
+            "what": f"{_joined([one.what for one in changes])} {verb}",
+            "works": "gets its GPU" if bisection.wanted else "can be imported",
+            "then": f"{'it is' if len(changes) == 1 else 'they are'} {'set' if missing else 'gone'}",
+        },
+        fix=_lines(changes),
+    )
+
+
+def _lines(changes: tuple[EnvironmentChange, ...]) -> tuple[str, ...]:
+    """Return the lines to type, ``unset`` for several variables in one."""
+    lines = list(dict.fromkeys(one.do for one in changes if one.do))
+    unset = [line.removeprefix("unset ") for line in lines if line.startswith("unset ")]
+    rest = [line for line in lines if not line.startswith("unset ")]
+    return (*([f"unset {' '.join(unset)}"] if unset else []), *rest) or ("gpudiag why --bisect 300  # says which",)
+
+
+def _joined(words: list[str]) -> str:
+    return words[0] if len(words) == 1 else f"{', '.join(words[:-1])} and {words[-1]}"

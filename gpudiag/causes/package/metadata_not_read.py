@@ -1,0 +1,22 @@
+"""TensorFlow's metadata could not be read: {reason}
+
+gpudiag reads what is installed from the folders of sys.path. A network file system that hangs is a common reason.
+"""
+
+from __future__ import annotations
+
+from gpudiag.cause import Cause, Match, Matches
+from gpudiag.model.facts import Facts, Unknown
+
+CAUSE = Cause(
+    fix=("python -c 'import sys; print(sys.path)'  # can all of these folders be read?",),
+    url="https://www.tensorflow.org/install/pip",
+    needs_gpu=False,
+    finding="host.tensorflow.not_gathered",
+    row_only=True,
+)
+
+
+def find(facts: Facts) -> Matches:
+    if isinstance(facts.tensorflow, Unknown):
+        yield Match(evidence=(facts.tensorflow.reason,), figures={"reason": facts.tensorflow.reason})

@@ -1,0 +1,25 @@
+"""{folder} cannot be read: it is the metadata of a distribution, of which nothing else is known
+
+A full or failing disk, or an installation that was interrupted, leaves such folders. Nothing is said of that
+distribution.
+"""
+
+from __future__ import annotations
+
+from gpudiag.cause import Cause, Match, Matches
+from gpudiag.model.facts import TensorflowFacts
+from gpudiag.model.report import Severity
+
+CAUSE = Cause(
+    severity=Severity.WARNING,
+    fix=("# remove that folder, and install the distribution again",),
+    url="https://www.tensorflow.org/install/pip",
+    needs_gpu=False,
+    finding="host.packages.unreadable",
+    row_only=True,
+)
+
+
+def find(installed: TensorflowFacts) -> Matches:
+    for folder in installed.unreadable:
+        yield Match(evidence=(folder,), figures={"folder": folder})

@@ -1,0 +1,52 @@
+"""{name} is incomplete: {lacks} is not there: `import tensorflow` fails
+
+An installation that was interrupted, a full disk, a copy without some files, or a second release that was unpacked over
+the first leaves a TensorFlow whose own modules do not find each other.
+"""
+
+from __future__ import annotations
+
+import re
+
+from gpudiag.cause import Cause, Evidence, Match, Matches
+from gpudiag.causes.shared.imports import Traceback, executable
+from gpudiag.causes.shared.packages import INSTALLATION, chosen, reinstall
+from gpudiag.model.diagnosis import Confidence
+from gpudiag.model.facts import TensorflowFacts
+
+CAUSE = Cause(
+    fix=(
+        "{python} -m pip install --force-reinstall --no-deps --no-cache-dir '{which}'",
+        "df -h {location}  # is there room",
+    ),
+    url=INSTALLATION,
+    needs_gpu=False,
+    unless=(
+        "distributions_mixed",
+        "mixture_breaks_import",
+        "files_overwritten",
+        "files_deleted",
+        "tensorflow_shadowed",
+        "module_shadowed",
+    ),
+)
+_NAME = re.compile(r"cannot import name '(?P<name>[^']+)' from")
+
+
+def find(evidence: Evidence, failed: Traceback, installed: TensorflowFacts) -> Matches:
+    module = failed.module
+    if not module.startswith("tensorflow.") or not installed.distributions:
+        return
+    own = chosen(installed)
+    name = _NAME.search(failed.error)
+    yield Match(
+        (f"import tensorflow raised {failed.error}", f"it was raised in {failed.where}"),
+        Confidence.LIKELY,
+        {
+            "name": f"{own.name} {own.version}",
+            "lacks": f"{module}.{name['name']}" if name else module,
+            "python": executable(evidence.facts),
+            "which": f"{own.name}=={own.version}" if own.version else str(reinstall(installed)["with_cuda"]),
+            "location": own.location,
+        },
+    )

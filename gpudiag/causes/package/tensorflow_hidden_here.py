@@ -1,0 +1,27 @@
+"""{path} hides TensorFlow from a program of this folder, and is not TensorFlow
+
+Python looks into the folder of the program first. gpudiag is started from elsewhere, so it takes the installed
+TensorFlow.
+"""
+
+from __future__ import annotations
+
+from gpudiag.cause import Cause, Match, Matches
+from gpudiag.model.facts import TensorflowFacts
+from gpudiag.model.report import Severity
+from gpudiag.probes.host.tensorflow import is_imported
+
+CAUSE = Cause(
+    severity=Severity.NOTE,
+    fix=("# rename it: Python looks into the folder of the program first",),
+    url="https://docs.python.org/3/library/sys_path_init.html",
+    needs_gpu=False,
+    finding="host.tensorflow.hidden_here",
+    row_only=True,
+)
+
+
+def find(installed: TensorflowFacts) -> Matches:
+    path = installed.in_working_directory
+    if path is not None and is_imported(installed):
+        yield Match(evidence=(path,), figures={"path": path})

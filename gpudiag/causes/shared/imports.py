@@ -1,0 +1,117 @@
+"""Shared by causes: an import of TensorFlow that failed, here or in the program that wrote the log."""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass
+from pathlib import PurePath
+
+from gpudiag.cause import TRACE, Evidence
+from gpudiag.causes.shared.packages import FailedImport
+from gpudiag.knowledge.log_lines import Log
+from gpudiag.model.facts import Facts, Requirement, TensorflowFacts, Unknown
+
+_FRAME = re.compile(r'^\s*File "(?P<file>[^"]+)", line \d+')
+_INSTALLED = re.compile(r"[/\\](?:site|dist)-packages[/\\](?P<top>[^/\\]+?)(?:\.py)?(?:[/\\]|$)")
+_MODULE = re.compile(
+    r"(?:No module named|cannot import name '[^']*' from(?: partially initialized module)?|module) '([\w.]+)'"
+)
+_LONGEST = 300
+"""Letters of an error that are shown: numpy's is a page."""
+_ALIASES = {"absl": "absl-py", "clang": "libclang", "google": "protobuf", "grpc": "grpcio", "pasta": "google-pasta"}
+"""Modules of distributions that are called otherwise."""
+
+
+class ImportLog(Log):
+    """What a failed import of TensorFlow printed here, and the log of the user's program."""
+
+    @classmethod
+    def of(cls, evidence: Evidence) -> ImportLog:
+        here = _lines(evidence) if FailedImport.of(evidence) else ()
+        return cls((*here, *evidence.lines))
+
+
+@dataclass(frozen=True)
+class Traceback:
+    """``import tensorflow`` raised an exception on this machine."""
+
+    error: str
+    """Its type and its text, on one line."""
+    files: tuple[str, ...]
+    """The files of the frames, the innermost last."""
+
+    @classmethod
+    def of(cls, evidence: Evidence) -> Traceback | None:
+        failed = FailedImport.of(evidence)
+        if failed is None:
+            return None
+        frames = (_FRAME.match(line) for line in _lines(evidence))
+        error = failed.error.removeprefix("exception: ").removeprefix("import tensorflow raised ")
+        error = error if len(error) <= _LONGEST else f"{error[:_LONGEST]}..."
+        return cls(error, tuple(frame["file"] for frame in frames if frame))
+
+    @property
+    def module(self) -> str:
+        """The module that the error names, such as ``absl.logging``; "" if it names none."""
+        named = _MODULE.search(self.error)
+        return named[1] if named else ""
+
+    @property
+    def distributions(self) -> tuple[str, ...]:
+        """The distributions that the failure touches: the one that the error names, then those of the frames, the
+        innermost first, without TensorFlow."""
+        found = [distribution_of(self.module)] if self.module else []
+        for file in reversed(self.files):
+            if (place := _INSTALLED.search(file)) is not None:
+                if place["top"].startswith("tensorflow"):
+                    break
+                found.append(distribution_of(place["top"]))
+        return tuple(dict.fromkeys(found))
+
+    def touches(self, requirement: Requirement) -> bool:
+        return requirement.name in self.distributions or requirement.by in self.distributions
+
+    @property
+    def where(self) -> str:
+        """The innermost file that is not of Python's own machinery; "" if no frame is known."""
+        own = (file for file in reversed(self.files) if not file.startswith("<") and "importlib" not in file)
+        return next(own, "")
+
+
+def distribution_of(module: str) -> str:
+    """Return the distribution that a module belongs to, by its name."""
+    top = module.partition(".")[0]
+    return _ALIASES.get(top, re.sub(r"[-_.]+", "-", top).lower())
+
+
+def _lines(evidence: Evidence) -> tuple[str, ...]:
+    return next((row.log for row in evidence.rows if row.probe == TRACE), ())
+
+
+def executable(facts: Facts) -> str:
+    system = facts.system
+    return "python" if isinstance(system, Unknown) else system.executable
+
+
+def active_environment(facts: Facts) -> str:
+    """Return the environment that is active, if this interpreter is not of it; "" if it is, or if none is active."""
+    system = facts.system
+    own = "" if isinstance(system, Unknown) else system.prefix
+    active = [facts.variables.get(name, "") for name in ("VIRTUAL_ENV", "CONDA_PREFIX")]
+    return next((one for one in active if own and one and PurePath(one) != PurePath(own)), "")
+
+
+def interpreter(facts: Facts) -> tuple[str, ...]:
+    """Say which interpreter this is, and which environment is active, if it is not that of this interpreter."""
+    system = facts.system
+    if isinstance(system, Unknown):
+        return ()
+    active = active_environment(facts)
+    other = [f"the environment {active} is active, and this interpreter is not of it"] if active else []
+    return (f"the interpreter is {system.executable} (Python {system.python})", *other)
+
+
+def version_of(installed: TensorflowFacts, name: str) -> str:
+    """Return ``NAME VERSION`` of a distribution that TensorFlow requires; its name alone if no version is known."""
+    known = next((one for one in installed.requirements if one.name == name), None)
+    return f"{name} {known.version}" if known is not None and known.version else name

@@ -1,0 +1,52 @@
+"""Shared by causes: what launchers say of the processes that they start on this machine."""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass
+
+from gpudiag.cause import Evidence
+
+
+@dataclass(frozen=True)
+class Launcher:
+    """Several processes were started on this machine by one command; this is one of them."""
+
+    name: str
+    processes: int
+    """On this machine."""
+    variable: str
+    """Which says so."""
+
+    @classmethod
+    def of(cls, evidence: Evidence) -> Launcher | None:
+        """Return the launcher; the innermost, if one starts another (mpirun in a job of Slurm's)."""
+        variables = evidence.facts.variables
+        for name, variable in _LAUNCHERS.items():
+            if found := re.match(r"\d{1,6}", variables.get(variable, "")):
+                return cls(name, int(found[0]), variable) if int(found[0]) > 1 else None
+        return None
+
+
+_LAUNCHERS = {
+    "Horovod": "HOROVOD_LOCAL_SIZE",
+    "torchrun": "LOCAL_WORLD_SIZE",
+    "Open MPI": "OMPI_COMM_WORLD_LOCAL_SIZE",
+    "MVAPICH": "MV2_COMM_WORLD_LOCAL_SIZE",
+    "Hydra (MPICH, Intel MPI)": "MPI_LOCALNRANKS",
+    "Slurm": "SLURM_STEP_TASKS_PER_NODE",
+}
+"""Of Slurm's, what it says of a step (srun): the script of a job runs once, however many tasks the job has."""
+
+
+def allocated(evidence: Evidence) -> tuple[int, ...] | None:
+    """Return the GPUs that Slurm gave this step, or else the job, by their numbers on the node; None: not known."""
+    variables = evidence.facts.variables
+    text = variables.get("SLURM_STEP_GPUS") or variables.get("SLURM_JOB_GPUS") or ""
+    if not re.fullmatch(r"\d{1,3}(-\d{1,3})?(,\d{1,3}(-\d{1,3})?)*", text):
+        return None
+    numbers: list[int] = []
+    for entry in text.split(","):
+        first, _, last = entry.partition("-")
+        numbers += range(int(first), int(last or first) + 1)
+    return tuple(numbers)

@@ -1,0 +1,114 @@
+"""The command line: arguments in, exit code out; no logic."""
+
+from __future__ import annotations
+
+import importlib
+import io
+import os
+import signal
+import sys
+from typing import NoReturn
+
+import click
+
+import gpudiag
+from gpudiag.cli.delivery import discard_output
+from gpudiag.cli.options import DEBUG, debug_option
+from gpudiag.errors import CatalogueError, GpudiagError, OutputError, shortage
+from gpudiag.text import say
+
+_HOMES = {
+    "check": "check",
+    "why": "why",
+    "simulate": "simulate",
+    "show": "show",
+    "diff": "diff",
+    "list": "explain:list_",
+    "explain": "explain",
+    "docs": "docs:docs_",
+    "schema": "show:schema",
+}
+"""Each command, and the module (and the function, if it has another name) that it is."""
+
+
+class Commands(click.Group):
+    """A command is a file of this package, and is imported if it is needed: `gpudiag list` starts without `check`'s."""
+
+    def list_commands(self, ctx: click.Context) -> list[str]:
+        """Return the names of the commands, in the manual's order."""
+        return list(_HOMES)
+
+    def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:
+        """Return a command, or None if there is none of this name."""
+        return command(cmd_name) if cmd_name in _HOMES else None
+
+
+def command(name: str) -> click.Command:
+    """Return the command called ``name``."""
+    module, _, attribute = _HOMES[name].partition(":")
+    found: click.Command = getattr(importlib.import_module(f"gpudiag.cli.{module}"), attribute or module)
+    return found
+
+
+def commands() -> dict[str, click.Command]:
+    """Return every command by its name."""
+    return {name: command(name) for name in _HOMES}
+
+
+@click.group(cls=Commands, context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 100})
+@click.version_option(gpudiag.__version__, prog_name="gpudiag")
+@debug_option
+def cli() -> None:
+    """Find out whether TensorFlow sees this machine's GPUs, and whether it honours how they are configured."""
+
+
+def main() -> NoReturn:
+    """Run the command line, print errors as sentences, exit with its status."""
+    sys.exit(_status())
+
+
+def _status() -> int:
+    """Run the command line and return its exit status."""
+    try:
+        status = int(cli.main(prog_name="gpudiag", standalone_mode=False) or 0)
+        if sys.stdout is not None:
+            sys.stdout.flush()
+    except click.ClickException as error:
+        shown = io.StringIO()
+        error.show(shown)
+        say(shown.getvalue().rstrip("\n"))
+        return error.exit_code
+    except (KeyboardInterrupt, click.Abort):
+        return 128 + signal.SIGINT
+    except Exception as error:
+        if DEBUG in sys.argv or _is_on(os.environ.get("GPUDIAG_DEBUG", "")):
+            import traceback
+
+            say(traceback.format_exc().rstrip("\n"))
+        return _told(error)
+    return status
+
+
+def _is_on(value: str) -> bool:
+    """Return what a variable that switches an option says, as click reads it."""
+    try:
+        return bool(value) and click.BOOL.convert(value, None, None)
+    except click.BadParameter:
+        return False
+
+
+def _told(error: Exception) -> int:
+    """Print an error for a person and return its exit status."""
+    if isinstance(error, BrokenPipeError):  # the reader has gone, as in 'gpudiag list | head -1'
+        discard_output()
+        return 1
+    if isinstance(error, GpudiagError):
+        say(f"gpudiag: error: {error}")
+        return 3 if isinstance(error, CatalogueError | OutputError) else 2
+    if isinstance(error, OSError):
+        discard_output()
+        say(f"gpudiag: error: {shortage(error)}")
+        return 3
+    say(f"gpudiag: internal error: {type(error).__name__}: {error}")
+    say("This is a bug in gpudiag. Run it again with --debug for the traceback.")
+    return 3

@@ -1,0 +1,83 @@
+"""The ways out for a report: files, and standard output as wide as the terminal."""
+
+from __future__ import annotations
+
+import os
+import sys
+from pathlib import Path
+from typing import Any
+
+from gpudiag.errors import OutputError
+from gpudiag.text import one_line, put
+
+MOST_COLUMNS = 1000
+"""Whatever ``COLUMNS`` says."""
+
+
+def discard_output() -> None:
+    """Let go of what standard output still holds: Python would try to write it when it exits, and complain."""
+    if sys.stdout is not None:
+        with Path(os.devnull).open("wb") as null:
+            os.dup2(null.fileno(), sys.stdout.fileno())
+
+
+def reserve(output: tuple[Path, ...]) -> None:
+    """Refuse, before anything runs, a file that cannot be written."""
+    if output:
+        from gpudiag.report.files import reserve
+
+        reserve(output)
+
+
+def deliver(
+    report: Any, format_: str, output: tuple[Path, ...], *, mask: bool, verbose: bool, head: bool = False
+) -> None:
+    """Write the report to every file and to standard output; what cannot be written costs none of the others."""
+    from gpudiag import report as formats
+    from gpudiag.report.files import write
+
+    if mask:
+        from gpudiag.report.masking import mask as masked
+
+        report = masked(report)
+    failures = []
+    for path in output:
+        try:
+            text = formats.render(report, formats.format_of(path), width=80, color=False, verbose=verbose, head=head)
+            write(path, text)
+        except Exception as error:  # a fault of one renderer, too, must not cost the other files
+            failures.append(str(error) if isinstance(error, OutputError) else f"{path}: {_fault(error)}")
+    color = in_color()
+    try:
+        text = formats.render(report, format_, width=width(), color=color, verbose=verbose, head=head)
+        put(text, format_, color=color and format_ == "table")
+    except BrokenPipeError:  # nobody wants to read it, which is not a fault
+        discard_output()
+    except OSError as error:
+        discard_output()
+        failures.append(f"standard output: cannot be written: {error.strerror or error}.")
+    except Exception as error:
+        failures.append(f"standard output: {_fault(error)}")
+    if failures:
+        raise OutputError("\ngpudiag: error: ".join(failures))
+
+
+def _fault(error: Exception) -> str:
+    return one_line(f"cannot be written: {type(error).__name__}: {error!a}. This is a bug in gpudiag.")
+
+
+def width() -> int:
+    """Return the columns of the terminal, or 80 if standard output is not one."""
+    if not on_terminal():
+        return 80
+    import shutil
+
+    return min(shutil.get_terminal_size().columns, MOST_COLUMNS)
+
+
+def on_terminal() -> bool:
+    return sys.stdout is not None and sys.stdout.isatty()
+
+
+def in_color() -> bool:
+    return on_terminal() and "NO_COLOR" not in os.environ and os.environ.get("TERM") != "dumb"

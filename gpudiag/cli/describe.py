@@ -1,0 +1,161 @@
+"""Texts about the catalogue: the listing and the explanation of a probe."""
+
+from __future__ import annotations
+
+import itertools
+import json
+import textwrap
+from collections.abc import Iterator, Sequence
+from typing import TYPE_CHECKING
+
+from gpudiag import catalogue
+from gpudiag.catalogue import Entry, documentation
+from gpudiag.model.report import Report
+from gpudiag.probe import Kind, Needs
+from gpudiag.probes.listing import Listed
+from gpudiag.text import one_line, with_names
+
+if TYPE_CHECKING:
+    from gpudiag.cause import Known  # and with it every message that is known
+
+
+def needs_text(needs: Needs) -> str:
+    """Return what a probe needs in a few words, such as ``TensorFlow, 2 GPUs``."""
+    tensorflow = [f"TensorFlow {needs.versions}".rstrip()] if needs.tensorflow else []
+    gpus = [] if not needs.gpus else ["1 GPU"] if needs.gpus == 1 else [f"{needs.gpus} GPUs"]
+    free = [f"{needs.free_bytes >> 20} MiB free"] if needs.free_bytes else []
+    return ", ".join(tensorflow + gpus + free) or "nothing"
+
+
+def listed(patterns: Sequence[str] = ()) -> tuple[Listed, ...]:
+    """Return what the list says of the probes that ``patterns`` choose, from the probes themselves."""
+    return tuple(
+        Listed(entry.name, level(entry), needs_text(entry.probe.needs), entry.summary)
+        for entry in catalogue.select(patterns)
+    )
+
+
+def level(entry: Entry) -> str:
+    """Return the lowest level that runs the probe."""
+    return "quick" if entry.probe.quick else "full"
+
+
+def explanation(entry: Entry, width: int, report: Report | None = None) -> str:
+    """Return the text of ``gpudiag explain``: the probe's documentation, the findings it can make, and what it
+    measured if a saved ``report`` is given."""
+    needs = needs_text(entry.probe.needs)
+    lines = [f"{entry.name} (level {level(entry)}, needs {needs})", "", documentation(entry.module), ""]
+    if found := _kinds(entry):
+        lines += ["Findings", ""]
+        for kind in found:
+            message, *rest = filter(None, (with_names(kind.message), kind.means, with_names(kind.advice)))
+            lines += [f"    {kind.name} ({kind.severity.value}): {message}", *(f"        {text}" for text in rest)]
+    text = wrapped("\n".join(lines).rstrip(), width) + "\n"
+    return text if report is None else f"{text}\n{_measured(entry, report, width)}"
+
+
+def _kinds(entry: Entry) -> tuple[Kind, ...]:
+    """Return what can be found; only the rows of the host need the causes for that."""
+    if entry.reading is not None:
+        return entry.kinds
+    from gpudiag.run import views
+
+    return views.kinds(entry)
+
+
+def rule_explanation(rule: Known, width: int, report: Report | None = None) -> str:
+    """Return the text of ``gpudiag explain`` for a rule of the diagnosis, and what ``report`` says of its cause."""
+    severity = rule.declared.severity.value
+    where = f"shown in {rule.row}" if rule.declared.row_only else "found by the diagnosis"
+    heading = f"{rule.id} (a cause {where}; stage: {rule.stage.value}; severity: {severity})"
+    parts = [wrapped(text, width) for text in (heading, rule.general_cause, rule.why, "What to do")]
+    parts += ["\n".join(f"    {line}" for line in rule.general_fix), rule.url]  # commands are not filled again
+    if report is not None:
+        parts += _found(rule, report, width)
+    return "\n\n".join(parts) + "\n"
+
+
+def _found(rule: Known, report: Report, width: int) -> Iterator[str]:
+    """Yield what ``report`` says of the cause: what shows it on that machine, and what to do there."""
+    from gpudiag.report import words
+
+    yield wrapped(f"Found {words.started(report)}, {words.simulation(report) or 'on real hardware'}", width)
+    causes = [one for one in (*report.diagnosis.causes, *report.diagnosis.folded) if one.rule == rule.id]
+    if not causes:
+        yield "    The report does not name this cause."
+    for cause in causes:
+        pairs = words.cause(cause)
+        lines = (
+            f"    {name:<6}  {text}"
+            if name == "do"
+            else textwrap.fill(
+                f"    {name:<6}  {text}",
+                width,
+                subsequent_indent=" " * 12,
+                break_long_words=False,
+                break_on_hyphens=False,
+            )
+            for name, text in pairs
+        )
+        yield "\n".join(lines)
+
+
+def _measured(entry: Entry, report: Report, width: int) -> str:
+    """Return what ``report`` says of the probe: of each row the outcome, what was found and the reading."""
+    from tabulate import tabulate
+
+    from gpudiag.report import words
+
+    where = words.simulation(report) or "on real hardware"
+    parts = [wrapped(f"Measured {words.started(report)}, {where}", width)]
+    rows = [row for row in report.rows if row.probe == entry.name]
+    if not rows:
+        parts.append("    The report holds no row of this probe.")
+    for row in rows:
+        found = [f"    {line}" for one in row.findings for line in words.finding(one).splitlines()]
+        outcome = f"{report.device_label(row)}: {row.status}, {words.figure(row)}".removeprefix(": ")
+        parts.append(wrapped("\n".join([outcome, *found]), width))
+        leaves = _leaves("", row.reading)
+        if leaves:
+            room = max(20, width - 6 - max(len(path) for path, _ in leaves))
+            table = tabulate(leaves, tablefmt="plain", disable_numparse=True, maxcolwidths=[None, room])
+            parts.append(textwrap.indent(table, "    "))
+    return "\n\n".join(parts) + "\n"
+
+
+def _leaves(path: str, value: object) -> list[tuple[str, str]]:
+    """Return each single value inside a reading and where it stands, such as ``runs.0.device``."""
+    inner = value.items() if isinstance(value, dict) else enumerate(value) if isinstance(value, list | tuple) else None
+    if inner is None:
+        return [] if value is None and not path else [(path, _amount(path, value))]
+    return [leaf for key, item in inner for leaf in _leaves(f"{path}.{key}".lstrip("."), item)]
+
+
+def _amount(path: str, value: object) -> str:
+    """Return a value for a person; bytes are also given in MiB."""
+    if isinstance(value, int) and not isinstance(value, bool) and value >= 1 << 20:
+        return f"{value} ({value / (1 << 20):.1f} MiB)" if "byte" in path else str(value)
+    return one_line(json.dumps(value, ensure_ascii=False))
+
+
+def wrapped(text: str, width: int) -> str:
+    """Return ``text`` filled again to ``width`` columns.
+
+    Indentation stays, and so does a new line if the line before ends a sentence: there an item begins.
+    """
+    paragraphs: list[str] = []
+    for before, line in itertools.pairwise(["", *text.splitlines()]):
+        if before and line and _indentation(line) == _indentation(before) and not before.endswith("."):
+            paragraphs[-1] += f" {line.strip()}"
+        else:
+            paragraphs.append(line)
+    return "\n".join(
+        textwrap.fill(
+            paragraph, width, subsequent_indent=_indentation(paragraph), break_long_words=False, break_on_hyphens=False
+        )
+        for paragraph in paragraphs
+    )
+
+
+def _indentation(line: str) -> str:
+    return line[: len(line) - len(line.lstrip())]

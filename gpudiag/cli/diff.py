@@ -1,0 +1,57 @@
+"""`gpudiag diff`: what is different between two reports."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import click
+
+from gpudiag.cli.delivery import in_color, reserve, width
+from gpudiag.cli.options import ReportFile, debug_option, variable
+from gpudiag.errors import UsageError
+from gpudiag.text import put
+
+
+@click.command()
+@click.argument("old", type=click.Path(path_type=Path))
+@click.argument("new", type=click.Path(path_type=Path))
+@click.option(
+    "--format",
+    "format_",
+    type=click.Choice(("table", "json", "markdown")),
+    default="table",
+    show_default=True,
+    help="Format on standard output.",
+    **variable("FORMAT"),
+)
+@click.option(
+    "-o",
+    "--output",
+    type=ReportFile(),
+    multiple=True,
+    help="Write it to a file as well; format by suffix: .txt .json .md. May be repeated.",
+    **variable("OUTPUT"),
+)
+@debug_option
+def diff(*, old: Path, new: Path, format_: str, output: tuple[Path, ...]) -> int:
+    """Say what changed from the saved report OLD to the saved report NEW: what was found, and the machine.
+
+    Needs neither TensorFlow nor a GPU. What a masked report does not say is not a change. Worse is a verdict or an
+    outcome that is worse, a new cause, a new finding of severity warning or fail, a GPU that is no longer in scope.
+
+    Exit status: 0 nothing got worse, 1 something got worse, 2 wrong usage.
+    """
+    from gpudiag.comparison import reports
+    from gpudiag.report import comparison, format_of
+    from gpudiag.report.files import write
+
+    for path in output:
+        if format_of(path) not in comparison.FORMATS:
+            raise UsageError(f"{path}: a comparison has no format for this suffix: write .txt, .json or .md.")
+    found = reports.compare(reports.Known.load(old), reports.Known.load(new))
+    reserve(output)
+    for path in output:
+        write(path, comparison.render(found, format_of(path), width=80, color=False))
+    color = in_color() and format_ == "table"
+    put(comparison.render(found, format_, width=width(), color=color), format_, color=color)
+    return 1 if found.worse else 0

@@ -1,0 +1,32 @@
+"""`gpudiag docs`: the manual."""
+
+from __future__ import annotations
+
+import click
+
+from gpudiag.cli.delivery import in_color, on_terminal, width
+from gpudiag.cli.options import debug_option
+from gpudiag.text import put
+
+
+@click.command(name="docs", context_settings={"ignore_unknown_options": True})
+@click.argument("topic", nargs=-1, type=click.UNPROCESSED)
+@debug_option
+def docs_(topic: tuple[str, ...]) -> int:
+    """Read the manual: the list of its pages, or what it says about TOPIC.
+
+    TOPIC is a page (start), a probe, a cause, an option (--log), or words: gpudiag docs memory growth. After the name
+    of a page, words are looked for in that page: gpudiag docs deployment slurm. Filled for a terminal, with colour;
+    Markdown otherwise.
+    """
+    from gpudiag import docs
+
+    text = docs.answer(topic)
+    if on_terminal():
+        from gpudiag.docs.terminal import rendered
+
+        color = in_color()
+        put(rendered(text, width(), color=color), color=color)
+    else:
+        put(text)
+    return 0

@@ -1,0 +1,54 @@
+"""`gpudiag list` and `gpudiag explain`: the texts of probes and causes."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import click
+
+from gpudiag.cli.delivery import width
+from gpudiag.cli.options import debug_option, variable
+from gpudiag.text import put
+
+
+@click.command(name="list")
+@click.argument("select", nargs=-1)
+@debug_option
+def list_(select: tuple[str, ...]) -> int:
+    """List the probes: name, what each needs, and what it shows."""
+    from gpudiag.probes import listing
+
+    rows = listing.listed(select)
+    if rows is None:  # a probe that is not in the index yet
+        from gpudiag.cli import describe
+
+        rows = describe.listed(select)
+    put(listing.text(rows, width()))
+    return 0
+
+
+@click.command()
+@click.argument("name")
+@click.option(
+    "--report",
+    type=click.Path(path_type=Path),
+    help="A saved report (JSON): show what the probe measured there, or what it says of the cause.",
+    **variable("REPORT"),
+)
+@debug_option
+def explain(*, name: str, report: Path | None) -> int:
+    """Say what the probe NAME does, why it matters, what a failure means and what to do.
+
+    NAME may also be a cause that the diagnosis found.
+    """
+    from gpudiag import catalogue, causes
+    from gpudiag.cli import describe
+    from gpudiag.model import codec
+
+    saved = None if report is None else codec.load(report)
+    if "." not in name and (rule := causes.get(name)) is not None:
+        put(describe.rule_explanation(rule, width(), saved))
+        return 0
+    entry = catalogue.get(name, also=list(causes.names()))
+    put(describe.explanation(entry, width(), saved))
+    return 0

@@ -1,0 +1,257 @@
+"""What changed in the facts: one walk over the records of both reports, whatever families they have.
+
+A record in a list is found again by its identity, so that a package that is new does not look like a change of all that
+come after it. A field that one of the reports was written without, because its gpudiag did not know it, says nothing.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from dataclasses import dataclass
+from functools import cache
+from typing import Any, get_type_hints
+
+import msgspec
+
+from gpudiag.comparison.likeness import is_loose, is_same
+from gpudiag.model.change import Change, Subject
+from gpudiag.model.facts import MOMENTARY, Distribution, Facts, Family, NvmlDevice, Unknown
+
+IDENTITY: Mapping[type, tuple[tuple[str, ...], ...]] = {
+    NvmlDevice: (("uuid",), ("pci_bus_id",)),
+    Distribution: (("name", "location"), ("name",)),
+}
+"""By which fields a record is found again; if that finds none, by the next. Of other records it is the first field."""
+
+_LABELS: Mapping[type, str] = {NvmlDevice: "GPU {pci_bus_id}"}
+"""What a record is called, if not by its identity."""
+
+_NAMES = {
+    "system.os": "operating system",
+    "system.machine": "processor",
+    "system.libc": "C library",
+    "system.python": "Python",
+    "system.hostname": "host",
+    "system.executable": "interpreter",
+    "system.prefix": "environment of Python",
+    "tensorflow.module_path": "file of TensorFlow",
+    "driver.kernel_module": "driver",
+    "driver.libcuda_path": "file of libcuda",
+    "driver.libcuda_error": "error of libcuda",
+    "driver.cuda_version": "CUDA of the driver",
+    "driver.modules": "kernel module",
+    "nvml.driver_version": "driver by NVML",
+    "nvml.cuda_version": "CUDA by NVML",
+    "nvml.error": "error of NVML",
+    "device_nodes.pci_gpus": "GPU on the PCI bus",
+    "device_nodes.bound": "kernel driver of",
+    "environment.variables": "",
+    "environment.set_by_python": "set by Python:",
+    "container.runtime": "container",
+    "container.image": "image of the container",
+    "cuda.uuids": "GPU by CUDA",
+}
+"""What a fact is called, if not by the words of its field."""
+
+_ORDERED = frozenset({"libraries.runpath", "cuda.uuids"})
+"""Lists whose order matters."""
+
+_SAID_BY_ANOTHER = frozenset({"libraries.search_path", "libraries.opener"})
+"""Facts that follow from others: from LD_LIBRARY_PATH, from the file of TensorFlow."""
+
+_PASSING_VARIABLES = re.compile(r"GPUDIAG_.*|SLURM_JOB_ID|PYTEST_XDIST_WORKER")
+"""Another value in each job, or settings of gpudiag itself."""
+
+_UNNAMED = ("version", "path")
+"""Fields of a record in a list that need no name beside that of the record."""
+
+
+@dataclass(frozen=True)
+class _Place:
+    """Where in the facts, and what that is called."""
+
+    path: str = ""
+    label: str = ""
+    """Of the record in a list, or of the key, that the place is in."""
+    field: str = ""
+
+    def at(self, field: str) -> _Place:
+        return _Place(f"{self.path}.{field}".lstrip("."), self.label, field)
+
+    def of(self, key: str, label: str = "") -> _Place:
+        """Return the place of an element: ``label`` is what a record is called, which needs no words of its list."""
+        words = self.field.replace("_", " ")
+        inside = f"{self.label} {words}" if self.label else "" if label else _NAMES.get(self.path, words)
+        return _Place(f"{self.path}[{key}]", f"{inside} {label or key}".strip())
+
+    @property
+    def name(self) -> str:
+        words = "" if self.field in _UNNAMED and self.label else self.field.replace("_", " ")
+        return _NAMES.get(self.path) or f"{self.label} {words}".strip()
+
+
+@dataclass(frozen=True)
+class _Value:
+    """A value, and what its report has of it: None for a report that has not been saved, which has all."""
+
+    value: Any
+    plain: Any = None
+
+    def has(self, field: str) -> bool:
+        return not isinstance(self.plain, dict) or field in self.plain
+
+    def __getitem__(self, key: Any) -> _Value:
+        """Return a field of a record, the value of a key, or an element of a list."""
+        inner = getattr(self.value, key) if isinstance(self.value, msgspec.Struct) else self.value[key]
+        known = isinstance(self.plain, dict | list)
+        return _Value(inner, self.plain[key] if known else None)
+
+    def elements(self) -> list[_Value]:
+        return [self[number] for number in range(len(self.value))]
+
+
+def changes(old: Facts, new: Facts, old_plain: Any = None, new_plain: Any = None) -> Iterator[Change]:
+    """Yield what differs; the plain facts are those of the JSON that a report was loaded from."""
+    yield from _walk(_Place(), _Value(old, old_plain), _Value(new, new_plain))
+
+
+def _walk(place: _Place, old: _Value, new: _Value) -> Iterator[Change]:
+    a, b = old.value, new.value
+    if place.path in _SAID_BY_ANOTHER:
+        return
+    if isinstance(a, msgspec.Struct) and type(a) is type(b):
+        for field in _lasting_fields(type(a)):
+            if old.has(field) and new.has(field):
+                yield from _walk(place.at(field), old[field], new[field])
+    elif isinstance(a, dict) and isinstance(b, dict):
+        yield from _keyed(place, {key: old[key] for key in a}, {key: new[key] for key in b}, str)
+    elif isinstance(a, tuple) and isinstance(b, tuple):
+        yield from _list(place, old, new)
+    elif not is_same(a, b, size=place.path.endswith("_bytes")):
+        yield _change(place, a, b)
+
+
+def _list(place: _Place, old: _Value, new: _Value) -> Iterator[Change]:
+    before, after = old.elements(), new.elements()
+    if any(isinstance(one.value, msgspec.Struct) for one in (*before, *after)):
+        for gone, come in _paired(before, after):
+            one = (gone or come).value  # type: ignore[union-attr]  # one of them is there
+            yield from _both(place.of(_identity(one), _label(one)), gone, come)
+        return
+    texts = [[str(one.value) for one in side] for side in (before, after)]
+    before_keys, after_keys = ({text: _Value(True) for text in side} for side in texts)
+    yield from _keyed(place, before_keys, after_keys, lambda _: "")
+    if place.path in _ORDERED and sorted(texts[0]) == sorted(texts[1]) and texts[0] != texts[1]:
+        yield _change(place, ", ".join(texts[0]), ", ".join(texts[1]))
+
+
+def _keyed(
+    place: _Place, old: dict[str, _Value], new: dict[str, _Value], said: Callable[[object], str]
+) -> Iterator[Change]:
+    """Yield the changes of a dictionary, or of a list whose elements are their own keys: ``said`` says no more."""
+    unmatched = [key for key in new if key not in old]
+    loose = [key for key in unmatched if is_loose(key)]
+    for key, value in old.items():
+        candidates = unmatched if is_loose(key) else loose
+        other = key if key in new else next((one for one in candidates if is_same(key, one)), None)
+        if other in unmatched:
+            unmatched.remove(other)
+            loose = [one for one in loose if one != other]
+        yield from _both(place.of(key), value, None if other is None else new[other], said)
+    for key in unmatched:
+        yield from _both(place.of(key), None, new[key], said)
+
+
+def _both(
+    place: _Place, old: _Value | None, new: _Value | None, said: Callable[[object], str] | None = None
+) -> Iterator[Change]:
+    if _PASSING_VARIABLES.fullmatch(place.label) and place.path.startswith("environment."):
+        return
+    if old is not None and new is not None:
+        yield from _walk(place, old, new)
+        return
+    told = said or _summary
+    there = [None if one is None else told(one.value) or "there" for one in (old, new)]
+    yield Change(Subject.FACT, place.name, there[0], there[1], path=place.path)
+
+
+def _change(place: _Place, old: object, new: object) -> Change:
+    size = place.path.endswith("_bytes")
+    name = place.name.removesuffix(" bytes") if size else place.name
+    if place.label and place.field == "version" and (old is None or new is None):
+        name = f"{name} version"
+    return Change(Subject.FACT, name, _said(old, size=size), _said(new, size=size), path=place.path)
+
+
+def _said(value: object, *, size: bool) -> str | None:
+    """Return a value for people; None for None."""
+    if value is None:
+        return None
+    if isinstance(value, Unknown):
+        return f"not known: {value.reason}"
+    if isinstance(value, Family):
+        return "known"
+    if isinstance(value, msgspec.Struct):
+        return _summary(value) or "known"
+    if isinstance(value, bool):
+        return "yes" if value else "no"
+    return f"{int(str(value)) >> 20} MiB" if size else str(value)
+
+
+def _summary(value: object) -> str:
+    """Return what says most about a record that has come or gone: its version, else its first text but its identity."""
+    if not isinstance(value, msgspec.Struct):
+        return str(value)
+    texts = {name: text for name in value.__struct_fields__ if isinstance(text := getattr(value, name), str) and text}
+    version = texts.get("version") or texts.get("name" if isinstance(value, NvmlDevice) else "")
+    rest = (text for name, text in texts.items() if name not in _ways(type(value))[0])
+    return version or next(rest, "")
+
+
+def _ways(kind: type) -> tuple[tuple[str, ...], ...]:
+    fields: tuple[str, ...] = kind.__struct_fields__  # type: ignore[attr-defined]
+    return IDENTITY.get(kind, (fields[:1],))
+
+
+def _identity(value: Any) -> str:
+    return str(getattr(value, _ways(type(value))[-1][0]))
+
+
+def _label(value: Any) -> str:
+    label = _LABELS.get(type(value))
+    return _identity(value) if label is None else label.format_map(msgspec.structs.asdict(value))
+
+
+def _paired(before: Iterable[_Value], after: Iterable[_Value]) -> list[tuple[_Value | None, _Value | None]]:
+    """Return each record with itself in the other report, or with None."""
+    gone, come = list(before), list(after)
+    pairs: list[tuple[_Value | None, _Value | None]] = []
+    kinds = {type(one.value) for one in (*gone, *come)}
+    for level in range(max(len(_ways(kind)) for kind in kinds)):
+        for one in list(gone):
+            way = _ways(type(one.value))[min(level, len(_ways(type(one.value))) - 1)]
+            surely = level + 1 < len(_ways(type(one.value)))
+            other = next((two for two in come if _is_itself(one.value, two.value, way, surely=surely)), None)
+            if other is not None:
+                gone.remove(one)
+                come.remove(other)
+                pairs.append((one, other))
+    return [*pairs, *((one, None) for one in gone), *((None, two) for two in come)]
+
+
+def _is_itself(one: Any, two: Any, way: tuple[str, ...], *, surely: bool) -> bool:
+    """Return whether two records agree in the fields of ``way``; ``surely``: not only by a placeholder."""
+    pairs = [(getattr(one, name), getattr(two, name)) for name in way] if type(one) is type(two) else []
+    return bool(pairs) and all(a == b if surely else is_same(a, b) for a, b in pairs)
+
+
+@cache
+def _lasting_fields(kind: type) -> tuple[str, ...]:
+    """Return the fields of a record that are not another value a moment later."""
+    hints = get_type_hints(kind, include_extras=True)
+    return tuple(name for name in kind.__struct_fields__ if not _is_momentary(hints[name]))  # type: ignore[attr-defined]
+
+
+def _is_momentary(hint: Any) -> bool:
+    return any((getattr(meta, "extra", None) or {}).get(MOMENTARY) for meta in getattr(hint, "__metadata__", ()))

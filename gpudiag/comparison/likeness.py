@@ -1,0 +1,50 @@
+"""Whether two values of two reports are the same: what is noise, and what a masked report does not say."""
+
+from __future__ import annotations
+
+import re
+
+_PLACEHOLDER = re.compile(r"<[^<>\s]{1,40}(?: out)?>|\b(?:GPU|MIG)-\d{1,3}(?![\w-])|(?<![^:\s'\"=])~(?=[/:]|$)")
+"""What ``--mask`` puts in the place of a name, a path or a UUID."""
+_TEMPORARY = re.compile(
+    r"/(?:tmp\.\w{6,}|tmp[a-z0-9_]{8}|gpudiag-sim-\w+|_MEI\w{6}|pytest-of-[^/:]+/pytest-\d+(?:/[^/:]+)?)(?=[/:\s'\"]|$)"
+)
+"""Folders whose names are made up for each run: of mktemp, of Python's tempfile, of simulated machines."""
+_NEARLY = 64
+"""Sizes that differ by less than this part are the same: a kernel reserves a little more or less memory."""
+
+
+def is_same(old: object, new: object, *, size: bool = False) -> bool:
+    """Return whether nothing shows that two values differ; ``size``: they count bytes."""
+    if old == new:
+        return True
+    if isinstance(old, str) and isinstance(new, str):
+        old, new = _lasting(old), _lasting(new)
+        return old == new or _fits(old, new) or _fits(new, old)
+    if size and isinstance(old, int) and isinstance(new, int):
+        return old >> 20 == new >> 20 or abs(old - new) * _NEARLY <= max(old, new)
+    return False
+
+
+def is_loose(text: str) -> bool:
+    """Return whether another text can be the same: a part of this one is a placeholder, or made up for each run."""
+    return bool(_PLACEHOLDER.search(text) or _TEMPORARY.search(text))
+
+
+def _lasting(text: str) -> str:
+    return _TEMPORARY.sub("/<temporary>", text)
+
+
+def _fits(masked: str, text: str) -> bool:
+    """Return whether ``text`` can be what ``masked`` was before it was masked: any text for each placeholder."""
+    first, *rest = _PLACEHOLDER.split(masked)
+    if not rest or not text.startswith(first):
+        return False
+    position = len(first)
+    *between, last = rest
+    for part in between:
+        found = text.find(part, position)
+        if found < 0:
+            return False
+        position = found + len(part)
+    return text.endswith(last) and len(text) - len(last) >= position

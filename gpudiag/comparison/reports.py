@@ -1,0 +1,187 @@
+"""The comparison of two reports, and what counts as worse.
+
+Worse is, from the older report to the newer one:
+
+- a verdict further down in :data:`VERDICTS`;
+- a GPU that is no longer in scope;
+- a cause that the diagnosis did not find before;
+- an outcome of the same probe on the same GPU further down in :data:`OUTCOMES`;
+- a finding of severity warning or fail that the same probe did not make on the same GPU.
+
+A change of the facts is not worse by itself, nor is a probe that did not run in one of the two.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterable, Iterator
+from pathlib import Path
+from typing import Any
+
+import msgspec
+
+from gpudiag.comparison import facts
+from gpudiag.model import codec
+from gpudiag.model.change import Change, Comparison, Side, Subject
+from gpudiag.model.diagnosis import RootCause, Stage
+from gpudiag.model.report import Gpu, Report, Row, Severity, Verdict
+from gpudiag.record import Record
+
+VERDICTS = (Verdict.PASS, Verdict.NOT_VERIFIED, Verdict.BROKEN, Verdict.FAIL)
+"""The best one first: the order in which exit statuses count, the other way round."""
+
+OUTCOMES = {"pass": 0, "note": 0, "skipped": 1, "warning": 2, "broken": 3, "fail": 4}
+"""A probe that passed and is skipped now shows less than it did; one that was skipped and warns now shows a fault."""
+
+_WORSENING = (Severity.WARNING, Severity.FAIL)
+
+_VARIABLE = "environment.variables["
+_PYTHON = ("tensorflow.", "system.python", "system.executable", "system.prefix", f"{_VARIABLE}PYTHON")
+_DRIVER = ("driver.", "nvml.", "system.kernel", "libraries.libraries[libcuda.so", "device_nodes.", "container.")
+_LIBRARIES = ("libraries.", f"{_VARIABLE}LD_", f"{_VARIABLE}CUDA_HOME", f"{_VARIABLE}CUDA_PATH", "tensorflow.")
+_MASK = (f"{_VARIABLE}CUDA_", f"{_VARIABLE}NVIDIA_", "nvml.devices", "container.")
+_SETTINGS = (f"{_VARIABLE}TF_", f"{_VARIABLE}XLA_", f"{_VARIABLE}CUDA_")
+
+EXPLAINS: dict[Stage | None, tuple[str, ...]] = {
+    Stage.PACKAGE: _PYTHON,
+    Stage.BUILD: ("tensorflow.", *_PYTHON),
+    Stage.RUNTIME_LIBRARY: (*_LIBRARIES, *_PYTHON),
+    Stage.DRIVER_LIBRARY: (f"{_VARIABLE}LD_", *_DRIVER),
+    Stage.DRIVER: (*_DRIVER, *_MASK, f"{_VARIABLE}LD_"),
+    Stage.NVML: _DRIVER,
+    Stage.DEVICE_COUNT: (*_MASK, *_DRIVER),
+    Stage.LIBRARIES: _LIBRARIES,
+    Stage.DEVICE_FILTER: (*_SETTINGS, *_MASK, "tensorflow.build"),
+    Stage.CONTEXT: ("nvml.devices", *_DRIVER, *_SETTINGS),
+    Stage.MEMORY: ("nvml.devices", *_SETTINGS),
+    Stage.FIRST_OP: (*_LIBRARIES, *_SETTINGS, *_DRIVER),
+    Stage.CONFIGURATION: (*_SETTINGS, *_MASK),
+    None: (*_DRIVER, *_MASK, *_SETTINGS, *_LIBRARIES, *_PYTHON),
+}
+"""How the paths of facts begin that can explain why a stage fails, the likeliest first; None: no stage failed."""
+
+
+class Known(Record):
+    """A report, and the JSON of its facts: None for one that was not loaded from a file."""
+
+    report: Report
+    source: str
+    plain: Any = None
+
+    @classmethod
+    def load(cls, path: Path) -> Known:
+        """Return the report at ``path``; raises :class:`gpudiag.errors.ReportError`, as ``codec.load`` does."""
+        report = codec.load(path)
+        return cls(report, str(path), msgspec.json.decode(path.read_bytes())["facts"])
+
+
+def compare(old: Known, new: Known) -> Comparison:
+    """Return what changed, each subject in the order of :class:`Subject`."""
+    a, b = old.report, new.report
+    found = [
+        *_verdict(a, b),
+        *_scope(a, b),
+        *_causes(a, b),
+        *_rows(a, b),
+        *_ranked([*facts.changes(a.facts, b.facts, old.plain, new.plain), *_machine(a, b)], b.diagnosis.broken_at),
+    ]
+    return Comparison(_side(old), _side(new), tuple(found))
+
+
+def _side(known: Known) -> Side:
+    report = known.report
+    return Side(known.source, report.started_at, report.verdict.value, report.gpudiag_version)
+
+
+def _verdict(old: Report, new: Report) -> Iterator[Change]:
+    if old.verdict is not new.verdict:
+        worse = VERDICTS.index(new.verdict) > VERDICTS.index(old.verdict)
+        yield Change(Subject.VERDICT, "verdict", old.verdict.value, new.verdict.value, worse)
+
+
+def _scope(old: Report, new: Report) -> Iterator[Change]:
+    """Yield the GPUs that came into scope or left it; a replaced card in the same slot is a change of the facts."""
+    before, after = ({gpu.pci_bus_id: gpu for gpu in report.gpus} for report in (old, new))
+    same_card = {gpu.uuid for gpu in old.gpus} & {gpu.uuid for gpu in new.gpus}
+    for pci in before.keys() - after.keys():
+        if before[pci].uuid not in same_card:
+            yield Change(Subject.GPU, _gpu(before[pci]), "in scope", None, worse=True)
+    for pci in after.keys() - before.keys():
+        if after[pci].uuid not in same_card:
+            yield Change(Subject.GPU, _gpu(after[pci]), None, "in scope")
+
+
+def _gpu(gpu: Gpu) -> str:
+    return f"{gpu.name}, PCI {gpu.pci_bus_id}"
+
+
+def _causes(old: Report, new: Report) -> Iterator[Change]:
+    before, after = ([*report.diagnosis.causes, *report.diagnosis.folded] for report in (old, new))
+    for one in _beyond(after, before):
+        yield Change(Subject.CAUSE, one.rule, None, one.cause, worse=True)
+    for one in _beyond(before, after):
+        yield Change(Subject.CAUSE, one.rule, one.cause, None)
+
+
+def _beyond(causes: Iterable[RootCause], others: Iterable[RootCause]) -> Iterator[RootCause]:
+    """Yield the causes that ``others`` has not, or has less often: the figures of one may differ."""
+    left = Counter(one.rule for one in others)
+    for cause in causes:
+        if left[cause.rule] == 0:
+            yield cause
+        left[cause.rule] = max(0, left[cause.rule] - 1)
+
+
+def _rows(old: Report, new: Report) -> Iterator[Change]:
+    before, after = _by_place(old), _by_place(new)
+    for place, (label, row) in before.items():
+        if place not in after:
+            yield Change(Subject.OUTCOME, label, row.status, None)
+    for place, (label, row) in after.items():
+        if place not in before:
+            yield Change(Subject.OUTCOME, label, None, row.status)
+            continue
+        earlier = before[place][1]
+        if OUTCOMES[earlier.status] != OUTCOMES[row.status]:
+            worse = OUTCOMES[row.status] > OUTCOMES[earlier.status]
+            yield Change(Subject.OUTCOME, label, earlier.status, row.status, worse)
+        yield from _findings(label, earlier, row)
+
+
+def _findings(label: str, old: Row, new: Row) -> Iterator[Change]:
+    before, after = ({one.kind: one for one in row.findings} for row in (old, new))
+    for kind, one in after.items():
+        if kind not in before:
+            yield Change(Subject.FINDING, f"{label}: {kind}", None, one.message, one.severity in _WORSENING)
+    for kind, one in before.items():
+        if kind not in after:
+            yield Change(Subject.FINDING, f"{label}: {kind}", one.message, None)
+
+
+def _by_place(report: Report) -> dict[tuple[str, ...], tuple[str, Row]]:
+    """Return each row by its probe and the PCI bus ids of its GPUs, which stay where UUIDs are masked."""
+    slots = {gpu.uuid: gpu.pci_bus_id for gpu in report.gpus}
+    return {
+        (row.probe, *sorted(slots.get(uuid, uuid) for uuid in row.devices)): (
+            " ".join([row.probe, *([report.device_label(row)] if row.devices else [])]),
+            row,
+        )
+        for row in report.rows
+    }
+
+
+def _machine(old: Report, new: Report) -> Iterator[Change]:
+    said = [f"simulated {one.world.spec}" if one.world.simulated else "real" for one in (old, new)]
+    if said[0] != said[1]:
+        yield Change(Subject.FACT, "machine", said[0], said[1], path="world")
+
+
+def _ranked(changes: Iterable[Change], stage: Stage | None) -> list[Change]:
+    """Return the changes of facts, those first that can explain why ``stage`` fails."""
+    return sorted(changes, key=lambda one: _rank(one, stage))
+
+
+def _rank(change: Change, stage: Stage | None) -> int:
+    everything = (*EXPLAINS[stage], *EXPLAINS[None])
+    places = (number for number, place in enumerate(everything) if change.path.startswith(place))
+    return next(places, len(everything))

@@ -1,0 +1,87 @@
+"""The family ``calls``: how long the first call of the CUDA driver and of NVML takes a process. Can hang.
+
+Each call is noted when it begins and when it ends, so that of one that never ends the name is known. Libraries are
+opened by name, as the loader finds them; a context is made only if a GPU is asked for.
+"""
+
+from __future__ import annotations
+
+import ctypes
+import json
+import sys
+import time
+from collections.abc import Callable
+from typing import Any
+
+from gpudiag.model.facts import Call, CallFacts
+
+DRIVER, NVML = "libcuda.so.1", "libnvidia-ml.so.1"
+_MARK = "gpudiag call: "
+_BYTES = 1 << 20
+
+
+def gather() -> CallFacts:
+    """Return the seconds of each first call; one that fails takes its time, too."""
+    calls = _Calls()
+    driver = calls.opened(DRIVER)
+    if driver is not None:
+        count = ctypes.c_int()
+        calls.timed("cuInit", lambda: driver.cuInit(0))
+        calls.timed("cuDeviceGetCount", lambda: driver.cuDeviceGetCount(ctypes.byref(count)))
+    nvml = calls.opened(NVML)
+    if nvml is not None:
+        calls.timed("nvmlInit", lambda: nvml.nvmlInit_v2())  # noqa: PLW0108  # a stub may lack it
+    return CallFacts(tuple(calls.done))
+
+
+def use_gpu(_: dict[str, Any]) -> bytes:
+    """Make a context on the first GPU that is visible, and copy there and back: does the GPU answer?"""
+    calls = _Calls()
+    driver = calls.opened(DRIVER)
+    if driver is not None:
+        device, context, memory = ctypes.c_int(), ctypes.c_void_p(), ctypes.c_void_p()
+        content = ctypes.create_string_buffer(_BYTES)
+        calls.timed("cuInit", lambda: driver.cuInit(0))
+        calls.timed("cuDeviceGet", lambda: driver.cuDeviceGet(ctypes.byref(device), 0))
+        calls.timed("cuDevicePrimaryCtxRetain", lambda: driver.cuDevicePrimaryCtxRetain(ctypes.byref(context), device))
+        calls.timed("cuCtxSetCurrent", lambda: driver.cuCtxSetCurrent(context))
+        calls.timed("cuMemAlloc", lambda: driver.cuMemAlloc_v2(ctypes.byref(memory), ctypes.c_size_t(_BYTES)))
+        if memory.value:
+            calls.timed("cuMemcpyHtoD", lambda: driver.cuMemcpyHtoD_v2(memory, content, ctypes.c_size_t(_BYTES)))
+            calls.timed("cuMemcpyDtoH", lambda: driver.cuMemcpyDtoH_v2(content, memory, ctypes.c_size_t(_BYTES)))
+    return json.dumps([]).encode()
+
+
+def of_a_child(output: str, gpu: str = "", waited_s: float = 0.0) -> CallFacts:
+    """Return what a child had noted of its calls when it was ended; the one that it was in has no seconds."""
+    begun: dict[str, Call] = {}
+    for line in output.splitlines():
+        mark, found, rest = line.partition(_MARK)
+        name, _, seconds = rest.partition(" ")
+        if found and not mark:
+            begun[name] = Call(name, float(seconds), gpu) if seconds else Call(name, None, gpu, round(waited_s, 1))
+    return CallFacts(tuple(begun.values()))
+
+
+class _Calls:
+    """Measures calls, and notes them on standard error."""
+
+    def __init__(self) -> None:
+        self.done: list[Call] = []
+
+    def timed(self, name: str, call: Callable[[], object]) -> object:
+        """Return what ``call`` returns; None if the library lacks the function."""
+        print(f"{_MARK}{name}", file=sys.stderr, flush=True)
+        began = time.monotonic()
+        try:
+            answer = call()
+        except (AttributeError, OSError):
+            answer = None
+        seconds = round(time.monotonic() - began, 3)
+        print(f"{_MARK}{name} {seconds}", file=sys.stderr, flush=True)
+        self.done.append(Call(name, seconds))
+        return answer
+
+    def opened(self, library: str) -> Any:
+        """Return the library; None if it cannot be opened."""
+        return self.timed(f"dlopen({library})", lambda: ctypes.CDLL(library))

@@ -1,0 +1,126 @@
+"""What TensorFlow requires, against what is installed: versions, files, and the Python that a wheel is for.
+
+By metadata alone; nothing is imported.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+from collections.abc import Iterator, Mapping
+from functools import cache
+from importlib.metadata import Distribution as Metadata
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from gpudiag.facts import printable
+from gpudiag.model.facts import Requirement
+
+if TYPE_CHECKING:
+    from packaging.requirements import Requirement as Parsed
+
+_MOST_FILES = 3
+_MODULE_FILE = re.compile(r"^([^,\n]+\.(?:py|so))(?:,[^,\n]*){0,2}$", re.MULTILINE)
+_TAG = re.compile(r"^Tag: (\S+)$", re.MULTILINE)
+
+
+def normalized(name: str) -> str:
+    """Return the name of a distribution as PEP 503 writes it."""
+    return re.sub(r"[-_.]+", "-", name).lower()
+
+
+def requirements(name: str, own: Metadata, installed: Mapping[str, Metadata]) -> tuple[Requirement, ...]:
+    """Return all that ``own``, called ``name``, requires, and of what those require in turn, what is not as it must be.
+
+    ``installed`` has the first distribution of each name on ``sys.path``, by its normalized name.
+    """
+    found: dict[tuple[str, str], Requirement] = {}
+    asking = [name]
+    seen = {**installed, name: own}
+    asked: set[str] = set()
+    while asking:
+        by = asking.pop(0)
+        if by in asked or by not in seen:
+            continue
+        asked.add(by)
+        for parsed in _required(seen[by]):
+            needed = normalized(parsed.name)
+            asking.append(needed)
+            one = _compared(needed, parsed, seen.get(needed), by)
+            if seen[by] is own or not one.fits:
+                found.setdefault((needed, str(parsed.specifier)), one)
+    return tuple(found.values())
+
+
+def _required(metadata: Metadata) -> Iterator[Parsed]:
+    """Yield the requirements that apply to this Python and system; those of extras do not."""
+    from packaging.requirements import InvalidRequirement, Requirement
+
+    header = _header(metadata)
+    texts = re.findall(r"^Requires-Dist: (.+)$", header, re.MULTILINE) if header else metadata.requires or ()
+    for text in texts:
+        try:
+            parsed = Requirement(text)
+            if parsed.marker is None or parsed.marker.evaluate({"extra": ""}):
+                yield parsed
+        except (InvalidRequirement, KeyError, ValueError):  # a marker can name what nobody defines
+            continue
+
+
+@cache
+def _header(metadata: Metadata) -> str:
+    """Return the fields of METADATA; "" for another format. The email parser of the standard library takes 2 ms."""
+    try:
+        return (metadata.read_text("METADATA") or "").partition("\n\n")[0]
+    except (OSError, ValueError):
+        return ""
+
+
+def _version(metadata: Metadata) -> str:
+    found = re.search(r"^Version: (\S+)$", _header(metadata), re.MULTILINE)
+    return found[1] if found else str(metadata.version)
+
+
+def _compared(name: str, parsed: Parsed, metadata: Metadata | None, by: str) -> Requirement:
+    from packaging.version import InvalidVersion
+
+    if metadata is None:
+        return Requirement(name, str(parsed.specifier), by, None)
+    try:
+        version = _version(metadata)
+        in_range = parsed.specifier.contains(version, prereleases=True)
+    except (InvalidVersion, TypeError, KeyError):  # what is left of a removed distribution has no version
+        return Requirement(name, str(parsed.specifier), by, "")
+    location, gone, tag = _state(metadata)
+    return Requirement(name, str(parsed.specifier), by, version, location, in_range, gone, tag)
+
+
+@cache
+def _state(metadata: Metadata) -> tuple[str, tuple[str, ...], str]:
+    """Return the folder of a distribution, the first of its modules that are gone, and its tag if that is not ours."""
+    root = Path(str(metadata.locate_file("")))
+    try:
+        record, wheel = metadata.read_text("RECORD") or "", metadata.read_text("WHEEL") or ""
+    except (OSError, ValueError):
+        return printable(str(root)), (), ""
+    # As texts: thousands of paths would take a tenth of a second to make.
+    gone = [file for file in _MODULE_FILE.findall(record) if not os.path.exists(f"{root}/{file}")]  # noqa: PTH110
+    tags = _TAG.findall(wheel)
+    foreign = tags and not any(_is_ours(tag) for tag in tags)
+    return printable(str(root)), tuple(map(printable, gone[:_MOST_FILES])), tags[0] if foreign else ""
+
+
+def _is_ours(tag: str) -> bool:
+    """Return whether a tag such as ``cp311-cp311-manylinux_2_17_x86_64`` is for this Python; the system is not judged.
+
+    A tag can be compressed, as ``py2.py3-none-any``.
+    """
+    pythons, abis, _, *_ = (*tag.split("-"), "", "", "")
+    return any(f"{python}-{abi}" in _our_pythons() for python in pythons.split(".") for abi in abis.split("."))
+
+
+@cache
+def _our_pythons() -> frozenset[str]:
+    from packaging.tags import sys_tags
+
+    return frozenset(f"{tag.interpreter}-{tag.abi}" for tag in sys_tags())

@@ -1,0 +1,124 @@
+"""The family ``tried``: device files are opened, folders written, sockets connected, as the driver and TensorFlow do.
+
+Names and permissions are not enough: a device control group answers ``EPERM`` to ``open(2)`` where ``access(2)`` sees
+nothing, a file may have the number of another driver (``ENXIO``), a folder may be full or of a read-only disk.
+"""
+
+from __future__ import annotations
+
+import errno
+import os
+import re
+import socket
+import tempfile
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+
+from gpudiag.facts import printable, read_text
+from gpudiag.model.facts import Attempt, TriedFacts
+
+_DEVICES = re.compile(r"nvidia(ctl|-uvm|\d+)|dxg")
+"""``dxg`` is that of WSL."""
+_SOCKETS = ("run/nvidia-persistenced/socket", "run/nvidia-fabricmanager/socket")
+_MPS = "/tmp/nvidia-mps"  # noqa: S108  (the default of CUDA_MPS_PIPE_DIRECTORY)
+_TEMPORARY = ("TEST_TMPDIR", "TMPDIR", "TMP")
+_LAST = Path("/tmp")  # noqa: S108
+_FLAGS = re.compile(
+    r"--(xla_gpu_per_fusion_autotune_cache_dir|xla_gpu_kernel_cache_file|xla_dump_to|tf_xla_persistent_cache_directory)"
+    r"[= ]['\"]?([^\s'\"]+)"
+)
+"""Those of XLA that name what is written on the way to a GPU's kernels."""
+_WRITTEN_BYTES = 64 << 10
+
+
+def gather(root: Path = Path("/"), environ: Mapping[str, str] = os.environ) -> TriedFacts:
+    """Try the device files and sockets under ``root``, and the folders that ``environ`` names.
+
+    Opening a device file creates no context. A GPU without persistence is started by it, which takes a second or two
+    and which NVML's start does anyway.
+    """
+    nodes = sorted(file for file in root.glob("dev/*") if _DEVICES.fullmatch(file.name))
+    sockets = [(root / path, f"/{path}") for path in _SOCKETS]
+    pipes = environ.get("CUDA_MPS_PIPE_DIRECTORY") or _MPS
+    sockets.append((Path(pipes) / "control", f"{pipes}/control"))
+    asked_for = "CUDA_MPS_PIPE_DIRECTORY" in environ
+    connected = (_connected(file, path, asked_for and path.startswith(pipes)) for file, path in sockets)
+    return TriedFacts(
+        opened=tuple(Attempt(printable(f"/{node.relative_to(root)}"), _opened(node, root)) for node in nodes),
+        written=tuple(_written(folder, purpose) for folder, purpose in _folders(environ)),
+        connected=tuple(one for one in connected if one is not None),
+        confined=_confined(root),
+    )
+
+
+def _confined(root: Path) -> str | None:
+    """Return the label of this process, ``system_u:system_r:container_t:s0:c1,c2`` or ``docker-default (enforce)``."""
+    label = read_text(root / "proc/self/attr/current").strip("\0\n ")
+    return None if not label or label == "unconfined" or ":unconfined_t:" in label else printable(label)
+
+
+def _name(error: OSError) -> str:
+    return errno.errorcode.get(error.errno or 0, "EIO")
+
+
+def _opened(node: Path, root: Path) -> str | None:
+    """Return why the device cannot be opened. On a simulated machine the file's content says it."""
+    if root != Path("/"):
+        answer = node.read_text(errors="replace").strip()
+        return answer if answer in errno.errorcode.values() else None
+    try:
+        os.close(os.open(node, os.O_RDWR | os.O_CLOEXEC | os.O_NONBLOCK))
+    except OSError as error:
+        return _name(error)
+    return None
+
+
+def _folders(environ: Mapping[str, str]) -> Iterator[tuple[Path, str]]:
+    """Yield the folders that a program on a GPU writes to, and what for."""
+    # TensorFlow takes the first that exists, and no other if that one cannot be written (GetLocalTempDirectories).
+    candidates = filter(None, map(environ.get, _TEMPORARY))
+    yield next((Path(one) for one in candidates if Path(one).is_dir()), _LAST), "temporary files"
+    home = environ.get("HOME")
+    if home:
+        yield Path(home), "home"
+    if environ.get("CUDA_CACHE_DISABLE", "0") in ("", "0") and (home or environ.get("CUDA_CACHE_PATH")):
+        yield Path(environ.get("CUDA_CACHE_PATH") or f"{home}/.nv/ComputeCache"), "CUDA cache"
+    for name in ("XLA_FLAGS", "TF_XLA_FLAGS"):
+        for flag, value in _FLAGS.findall(environ.get(name, "")):
+            if value not in ("-", "sponge"):  # xla_dump_to: standard output, a service of Google's
+                yield Path(value).parent if flag.endswith("_file") else Path(value), flag
+
+
+def _written(folder: Path, purpose: str) -> Attempt:
+    """Write a nameless file where ``folder`` is, or would be created."""
+    place = next((one for one in (folder, *folder.absolute().parents) if one.exists()), folder)
+    try:
+        error = _try_to_write(place)
+    except OSError as raised:
+        error = _name(raised)
+    try:
+        room = os.statvfs(place)
+    except (OSError, AttributeError):
+        return Attempt(printable(str(folder)), error, purpose)
+    return Attempt(printable(str(folder)), error, purpose, room.f_bavail * room.f_frsize)
+
+
+def _try_to_write(place: Path) -> str | None:
+    with tempfile.TemporaryFile(dir=place) as file:  # O_TMPFILE if the file system has it: no name, nothing is left
+        file.write(b"\0" * _WRITTEN_BYTES)
+        file.flush()
+    return None
+
+
+def _connected(file: Path, path: str, asked_for: bool) -> Attempt | None:
+    """Return what came of connecting to a socket; None for one that is not there and that nobody asked for."""
+    if not file.exists() and not asked_for:
+        return None
+    with socket.socket(socket.AF_UNIX, socket.SOCK_STREAM) as connection:
+        connection.settimeout(1)
+        try:
+            connection.connect(str(file))
+        except OSError as error:
+            # Of another kind than a stream: a service has it, all the same.
+            return Attempt(printable(path), None if error.errno == errno.EPROTOTYPE else _name(error))
+    return Attempt(printable(path))

@@ -1,0 +1,297 @@
+"""NVML through ``pynvml`` (nvidia-ml-py); the only file that knows it.
+
+NVML can hang on a wedged driver: call it only in a child process that has a deadline. It initialises no CUDA, ignores
+``CUDA_VISIBLE_DEVICES`` and counts GPUs in PCI order.
+"""
+
+from __future__ import annotations
+
+import ctypes
+import os
+import time
+import warnings
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from itertools import combinations
+from types import ModuleType
+from typing import Any
+
+import msgspec
+
+from gpudiag.model.facts import GpuProcess, GpuState, NvmlDevice, NvmlFacts
+from gpudiag.probe import MemoryUse
+
+_VIRTUALIZATION = {0: "none", 1: "passthrough", 2: "vgpu", 3: "host_vgpu", 4: "host_vsga"}
+_FABRIC = {0: "not_supported", 1: "not_started", 2: "in_progress", 3: "completed"}
+_PEER = {
+    0: "ok",
+    1: "chipset not supported",
+    2: "GPU not supported",
+    3: "topology not supported",
+    4: "disabled by a setting of the driver",
+    5: "not supported",
+}
+_SLOWED_BY = {
+    0x001: "idle",
+    0x002: "chosen_clocks",
+    0x004: "power_cap",
+    0x008: "hardware",
+    0x010: "sync_boost",
+    0x020: "warm",
+    0x040: "hot",
+    0x080: "power_brake",
+    0x100: "display",
+}
+"""Of nvmlClocksEventReasons. Hardware slows a GPU that is ``hot`` or without power; the driver one that is ``warm``."""
+
+_HEALTH_S = 4.0
+"""For the questions about health, about forty a GPU, of which each takes some ten microseconds as a rule."""
+
+_COMPUTE_MODES = {0: "default", 1: "exclusive_thread", 2: "prohibited", 3: "exclusive_process"}
+
+
+def gather() -> NvmlFacts:
+    """Return what NVML answers; never raises for an NVML that is absent or fails, wholly or for one GPU."""
+    try:
+        nvml = _library()
+    except ImportError as error:
+        return NvmlFacts(f"The Python package nvidia-ml-py cannot be imported: {error}", None, None, ())
+    try:
+        with _session(nvml):
+            return _facts(nvml)
+    except nvml.NVMLError as error:
+        return NvmlFacts(str(error), None, None, ())
+
+
+def memory(uuid: str) -> MemoryUse:
+    """Return the memory in use on the GPU called ``uuid``, in bytes; raises ``pynvml.NVMLError`` where NVML fails.
+
+    ``own_bytes`` is what NVML books on this process. None if it does not know it: in a container NVML counts pids of
+    the host, and under MIG and in WSL it gives no figure.
+    """
+    nvml = _library()
+    with _session(nvml):
+        handle = nvml.nvmlDeviceGetHandleByUUID(uuid)
+        used = int(nvml.nvmlDeviceGetMemoryInfo(handle).used)
+        own = {process.pid: process.used_bytes for process in _processes(nvml, handle)}.get(os.getpid())
+        return MemoryUse(used, own)
+
+
+def state(uuid: str) -> GpuState:
+    """Return health and limits of the GPU called ``uuid`` as they are now; nothing is known if NVML does not answer."""
+    nvml = _library()
+    try:
+        with _session(nvml):
+            return _state(nvml, nvml.nvmlDeviceGetHandleByUUID(uuid))
+    except nvml.NVMLError:
+        return GpuState()
+
+
+def normalise_pci(bus_id: str | bytes) -> str:
+    """Return a PCI bus id as CUDA and sysfs print it: NVML's ``00000000:3B:00.0`` becomes ``0000:3b:00.0``."""
+    domain, _, rest = _text(bus_id).lower().partition(":")
+    return f"{int(domain, 16):04x}:{rest}"
+
+
+def _library() -> ModuleType:
+    with warnings.catch_warnings():
+        # The deprecated PyPI project `pynvml`, where installed beside nvidia-ml-py, warns on import.
+        warnings.simplefilter("ignore")
+        import pynvml
+    module: ModuleType = pynvml
+    return module
+
+
+@contextmanager
+def _session(nvml: ModuleType) -> Iterator[None]:
+    nvml.nvmlInit()
+    try:
+        yield
+    finally:
+        _optional(nvml, nvml.nvmlShutdown)
+
+
+def _facts(nvml: ModuleType) -> NvmlFacts:
+    devices: list[NvmlDevice] = []
+    errors: list[str] = []
+    for index in range(nvml.nvmlDeviceGetCount()):
+        try:
+            devices.append(_device(nvml, index))
+        except nvml.NVMLError as error:  # one lost GPU must not hide the others
+            errors.append(f"GPU {index}: {error}")
+    # A driver that is busy or ill answers slowly: what is known without these must not be lost to the deadline.
+    until = time.monotonic() + _HEALTH_S
+    confidential = _asked(nvml, "nvmlSystemGetConfComputeState")
+    ready = _asked(nvml, "nvmlSystemGetConfComputeGpusReadyState") if confidential and confidential.ccFeature else None
+    driver = _optional(nvml, nvml.nvmlSystemGetDriverVersion)
+    cuda = _optional(nvml, nvml.nvmlSystemGetCudaDriverVersion_v2)
+    return NvmlFacts(
+        error="; ".join(errors) or None,
+        driver_version=None if driver is None else _text(driver),
+        cuda_version=None if cuda is None else f"{cuda // 1000}.{cuda % 1000 // 10}",
+        devices=tuple(_with_state(nvml, device, until) for device in devices),
+        peers=_peers(nvml, [device.index for device in devices], until),
+        confidential=None if confidential is None else bool(confidential.ccFeature),
+        confidential_ready=None if ready is None else bool(ready),
+    )
+
+
+def _device(nvml: ModuleType, index: int) -> NvmlDevice:
+    handle = nvml.nvmlDeviceGetHandleByIndex(index)
+    memory_info = _optional(nvml, nvml.nvmlDeviceGetMemoryInfo, handle)
+    capability = _optional(nvml, nvml.nvmlDeviceGetCudaComputeCapability, handle)
+    mode = _optional(nvml, nvml.nvmlDeviceGetComputeMode, handle)
+    mig = _optional(nvml, nvml.nvmlDeviceGetMigMode, handle)
+    instances = dict(_mig_instances(nvml, handle)) if mig and mig[0] else {}
+    return NvmlDevice(
+        index=index,
+        name=_text(nvml.nvmlDeviceGetName(handle)),
+        uuid=_text(nvml.nvmlDeviceGetUUID(handle)),
+        pci_bus_id=normalise_pci(nvml.nvmlDeviceGetPciInfo(handle).busId),
+        memory_total_bytes=int(memory_info.total) if memory_info else 0,
+        memory_used_bytes=int(memory_info.used) if memory_info else 0,
+        compute_capability=None if capability is None else f"{capability[0]}.{capability[1]}",
+        compute_mode=None if mode is None else _COMPUTE_MODES.get(mode, str(mode)),
+        mig_mode=None if mig is None else ("enabled" if mig[0] else "disabled"),
+        mig_uuids=tuple(instances),
+        processes=_processes(nvml, handle),
+        mig_memory_bytes=tuple((int(one.total), int(one.used)) if one else (0, 0) for one in instances.values()),
+    )
+
+
+def _with_state(nvml: ModuleType, device: NvmlDevice, until: float) -> NvmlDevice:
+    handle = _asked(nvml, "nvmlDeviceGetHandleByIndex", device.index) if time.monotonic() < until else None
+    return device if handle is None else msgspec.structs.replace(device, state=_state(nvml, handle))
+
+
+def _state(nvml: ModuleType, handle: Any) -> GpuState:
+    """Return health and limits; what this card, driver or nvidia-ml-py does not answer stays None."""
+
+    def ask(call: str, *arguments: Any) -> Any:
+        return _asked(nvml, f"nvmlDeviceGet{call}", handle, *arguments)
+
+    def flag(value: int | None) -> bool | None:
+        return None if value is None else bool(value)
+
+    def watts(milliwatts: int | None) -> int | None:
+        return None if milliwatts is None else milliwatts // 1000
+
+    ecc = ask("EccMode")
+    retired = [
+        ask("RetiredPages_v2", cause) for cause in (0, 1)
+    ]  # after one bit that was wrong often; after two at once
+    _, remapped, pending, failed = ask("RemappedRows") or (None, None, None, None)
+    slowed = ask("CurrentClocksEventReasons")
+    slowed = ask("CurrentClocksThrottleReasons") if slowed is None else slowed  # before driver 535
+    fabric = _fabric(nvml, handle)
+    virtualization = ask("VirtualizationMode")
+    performance = ask("PerformanceState")
+    return GpuState(
+        virtualization=_VIRTUALIZATION.get(virtualization),
+        licensed=_licensed(ask("GridLicensableFeatures_v4")) if virtualization == 2 else None,
+        persistence=flag(ask("PersistenceMode")),
+        ecc=flag(ecc[0]) if ecc else None,
+        uncorrected_errors=ask("TotalEccErrors", 1, 0),
+        corrected_errors=ask("TotalEccErrors", 0, 0),
+        retired_pages=None if None in retired else sum(map(len, retired)),
+        retirement_pending=flag(ask("RetiredPagesPendingStatus")),
+        remapped_rows=remapped,
+        remap_pending=flag(pending),
+        remap_failed=flag(failed),
+        pcie_generation=ask("CurrPcieLinkGeneration"),
+        pcie_generation_max=ask("MaxPcieLinkGeneration"),
+        pcie_width=ask("CurrPcieLinkWidth"),
+        pcie_width_max=ask("MaxPcieLinkWidth"),
+        slowed_by=None if slowed is None else tuple(name for bit, name in _SLOWED_BY.items() if slowed & bit),
+        performance_state=performance if performance is not None and performance < 16 else None,
+        power_limit_watts=watts(ask("EnforcedPowerLimit")),
+        power_default_watts=watts(ask("PowerManagementDefaultLimit")),
+        clock_mhz=ask("ClockInfo", 1),
+        clock_max_mhz=ask("MaxClockInfo", 1),
+        fabric=None if fabric is None else _FABRIC.get(fabric.state),
+        fabric_error=None if fabric is None or fabric.state != 3 else fabric.status,
+        nvlinks=_nvlinks(nvml, handle),
+    )
+
+
+def _licensed(features: Any) -> bool | None:
+    if features is None or not features.isGridLicenseSupported:
+        return None
+    count = min(features.licensableFeaturesCount, len(features.gridLicensableFeatures))
+    enabled = [one for one in features.gridLicensableFeatures[:count] if one.featureEnabled]
+    return any(one.featureState for one in enabled) if enabled else None
+
+
+def _fabric(nvml: ModuleType, handle: Any) -> Any:
+    made = getattr(nvml, "c_nvmlGpuFabricInfo_t", None)
+    if made is None:
+        return None
+    info = made()
+    return None if _asked(nvml, "nvmlDeviceGetGpuFabricInfo", handle, ctypes.byref(info)) is None else info
+
+
+def _nvlinks(nvml: ModuleType, handle: Any) -> tuple[bool, ...] | None:
+    found: list[bool] = []
+    for link in range(getattr(nvml, "NVML_NVLINK_MAX_LINKS", 0)):
+        active = _asked(nvml, "nvmlDeviceGetNvLinkState", handle, link)
+        if active is None:  # a card without NVLink, or the number after its last
+            break
+        found.append(bool(active))
+    return tuple(found) or None
+
+
+def _peers(nvml: ModuleType, indices: list[int], until: float) -> dict[str, str]:
+    """Return for each two GPUs whether one may read the other's memory."""
+    handles = {index: _asked(nvml, "nvmlDeviceGetHandleByIndex", index) for index in indices}
+    found = {}
+    for one, other in combinations(indices, 2):
+        if time.monotonic() > until:
+            break
+        status = _asked(nvml, "nvmlDeviceGetP2PStatus", handles[one], handles[other], 0)
+        if status is not None:
+            found[f"{one} {other}"] = _PEER.get(status, "unknown")
+    return found
+
+
+def _mig_instances(nvml: ModuleType, handle: Any) -> Iterator[tuple[str, Any]]:
+    """Yield the UUID of each MIG instance of a GPU, and its memory (None if that cannot be asked)."""
+    for slot in range(_optional(nvml, nvml.nvmlDeviceGetMaxMigDeviceCount, handle) or 0):
+        instance = _optional(nvml, nvml.nvmlDeviceGetMigDeviceHandleByIndex, handle, slot)  # empty slots raise
+        if instance is not None:
+            yield _text(nvml.nvmlDeviceGetUUID(instance)), _optional(nvml, nvml.nvmlDeviceGetMemoryInfo, instance)
+
+
+def _processes(nvml: ModuleType, handle: Any) -> tuple[GpuProcess, ...]:
+    found: dict[int, GpuProcess] = {}
+    # By version: the names without one raise something that is not an NVMLError where the driver is older than pynvml.
+    drawing, computing = nvml.nvmlDeviceGetGraphicsRunningProcesses_v3, nvml.nvmlDeviceGetComputeRunningProcesses_v3
+    for listing, computes in ((drawing, False), (computing, True)):
+        for process in _optional(nvml, listing, handle) or ():
+            # A process that computes and draws is in both lists, with the same figure.
+            found[process.pid] = GpuProcess(process.pid, process.usedGpuMemory, computes)
+    return tuple(found[pid] for pid in sorted(found))
+
+
+def _optional(nvml: ModuleType, call: Callable[..., Any], *arguments: Any) -> Any:
+    """Return what ``call`` returns, or None if this GPU, driver or user cannot have it."""
+    try:
+        return call(*arguments)
+    except nvml.NVMLError:
+        return None
+
+
+def _asked(nvml: ModuleType, call: str, *arguments: Any) -> Any:
+    """Return what the call of this name returns, or None also if this nvidia-ml-py lacks it, or takes other arguments.
+
+    What is asked for in this way is of interest, and never worth the list of GPUs.
+    """
+    function = getattr(nvml, call, None)
+    try:
+        return None if function is None else _optional(nvml, function, *arguments)
+    except (AttributeError, TypeError, ValueError, ctypes.ArgumentError):
+        return None
+
+
+def _text(value: str | bytes) -> str:
+    """Return ``value`` as text: some versions of nvidia-ml-py return bytes."""
+    return value.decode(errors="replace") if isinstance(value, bytes) else value

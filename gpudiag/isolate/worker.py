@@ -1,0 +1,136 @@
+"""The far side of a job: call one function, write one record, leave.
+
+A record is a length and that many bytes of JSON, ``{"value": ...}`` or ``{"raised": ...}``. It has a separate pipe,
+which is not used for anything that is printed.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import ctypes
+import importlib
+import json
+import os
+import sys
+import traceback
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any, NoReturn
+
+import msgspec
+
+from gpudiag.errors import Disturbed, NoContext, NoMemory, shortage
+from gpudiag.isolate.job import LENGTH_BYTES
+from gpudiag.model.report import Cause
+
+preload_output = ""
+"""In a fork: what its server printed while it preloaded, or the beginning of it."""
+
+CAUSES: dict[type[BaseException], Cause] = {
+    Disturbed: Cause.DISTURBED,
+    NoContext: Cause.NO_CONTEXT,
+    NoMemory: Cause.NO_MEMORY,
+}
+"""What an error means that says nothing about the job's own code."""
+
+
+def command(module: str, *arguments: str) -> list[str]:
+    """Return the command that runs ``module.main(*arguments)`` in a new interpreter with this one's ``sys.path``.
+
+    With ``-c`` Python puts the working directory first on its path, where anybody may have left a ``json.py``: nothing
+    is imported before the path is replaced. What gpudiag itself needs of the standard library comes from there, as it
+    did in this process, even if a folder that was put before it later holds a module of the same name.
+    """
+    path = [entry for entry in sys.path if isinstance(entry, str)]
+    standard = Path(os.__file__).parent
+    own = sorted(filter(None, path), key=lambda entry: Path(entry) not in (standard, standard / "lib-dynload"))
+    # ascii(): a name that is not UTF-8 is written with escapes.
+    boot = f"import sys; sys.path[:] = {own!a}; import {module} as far_side; sys.path[:] = {path!a}; far_side.main()"
+    return [sys.executable, "-c", boot, *arguments]
+
+
+def resolve(target: str) -> Any:
+    """Return the function that ``module:function`` names."""
+    module, _, name = target.partition(":")
+    return getattr(importlib.import_module(module), name)
+
+
+def raised(error: BaseException, cause: Cause | None = None) -> dict[str, str]:
+    """Describe an exception; its traceback goes to stderr, which is kept as evidence."""
+    with contextlib.suppress(Exception):
+        traceback.print_exception(type(error), error, error.__traceback__)
+    cause = cause or CAUSES.get(type(error), Cause.EXCEPTION)
+    try:
+        message = str(error).encode("utf-8", "replace").decode()
+    except Exception:  # its __str__ is the job's code
+        message = "(its text cannot be read)"
+    return {"type": type(error).__name__, "message": message, "cause": cause.value}
+
+
+def call(target: str, argument: dict[str, Any], result_fd: int) -> NoReturn:
+    """Call ``target`` with ``argument``, write its record to ``result_fd``, and leave without any exit handler."""
+    process = os.getpid()
+    try:
+        value: bytes = resolve(target)(argument)
+        record = b'{"value":' + value + b"}"
+    except BaseException as error:  # SystemExit and KeyboardInterrupt are results too: the job's function raised them
+        record = msgspec.json.encode({"raised": raised(error)})
+    if os.getpid() != process:
+        leave(0)  # a fork that the function made, and that came back from it: the record is its parent's to write
+    deliver(record, result_fd)
+
+
+def not_started(error: BaseException, result_fd: int) -> NoReturn:
+    """Write the record of a job whose process could not be set up, and leave."""
+    failed = raised(error, Cause.NOT_STARTED)
+    if isinstance(error, OSError):
+        failed["message"] = shortage(error)
+    deliver(msgspec.json.encode({"raised": failed}), result_fd)
+
+
+def deliver(record: bytes, result_fd: int) -> NoReturn:
+    """Write a record and leave."""
+    try:
+        with os.fdopen(result_fd, "wb", closefd=False) as pipe:
+            pipe.write(len(record).to_bytes(LENGTH_BYTES, "little") + record)
+    except OSError:
+        leave(1)  # nobody reads any more
+    leave(0)
+
+
+def leave(status: int) -> NoReturn:
+    """Flush what Python and C hold back, and leave at once: TensorFlow's exit handlers can hang or crash."""
+    for stream in (sys.stdout, sys.stderr):
+        with contextlib.suppress(OSError, ValueError):
+            stream.flush()
+    if os.name == "posix":
+        ctypes.CDLL(None).fflush(None)  # a session prints its placement through C's stdout, which a pipe buffers
+    os._exit(status)
+
+
+def order(target: str, argument: Mapping[str, Any], env: Mapping[str, str | None] = {}) -> bytes:
+    """Return what a child is to do as JSON of ASCII letters; the standard library's writes lone surrogates, too."""
+    return json.dumps({"target": target, "argument": argument, "env": env}).encode()
+
+
+def read_order(fd: int) -> dict[str, Any]:
+    """Return what :func:`order` wrote to the file, and close it."""
+    with os.fdopen(fd, "rb") as file:
+        file.seek(0)
+        content: dict[str, Any] = json.load(file)
+    return content
+
+
+def main() -> NoReturn:
+    """Entry of a new interpreter; its arguments are the order and the result: descriptors, or paths of files."""
+    asked, result = sys.argv[1:]
+    result_fd = _descriptor(result, os.O_WRONLY)
+    try:
+        job = read_order(_descriptor(asked, os.O_RDONLY))
+    except Exception as error:
+        not_started(error, result_fd)
+    call(job["target"], job["argument"], result_fd)
+
+
+def _descriptor(where: str, flags: int) -> int:
+    return int(where) if where.isdigit() else os.open(where, flags | getattr(os, "O_BINARY", 0))

@@ -1,0 +1,342 @@
+"""Logs: the lines of TensorFlow's as records, the messages in any, and what of a long one is kept."""
+
+from __future__ import annotations
+
+import re
+from collections import Counter, deque
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from functools import cache, cached_property
+from itertools import islice
+
+from gpudiag.knowledge.log import recognised
+from gpudiag.knowledge.message import Event, Message, Worth
+from gpudiag.knowledge.messages.program import XDIST_WORKER
+from gpudiag.knowledge.messages.way import LIBRARY_NOT_OPENED, LIBRARY_OPENED
+from gpudiag.record import Record
+from gpudiag.text import one_line, plain
+
+# 2.21 writes as abseil does, "I0000 00:00:1795261972.775117   16176 gpu_device.cc:7] text"; 2.18-2.20 mostly in
+# another form, "2026-01-31 12:00:00.500000: I tensorflow/core/gpu_device.cc:7] text".
+_LINE = re.compile(
+    r"^(?:\d{4}-\d\d-\d\d \S+ )?(?P<level>[IWEF])(?:\d{4} \S+ +\d+)? (?:\S*/)?(?P<file>[\w.]+):\d+\] (?P<text>.*)"
+)
+_MOST_CHARACTERS = 300
+
+
+class Line(Record):
+    """A line of TensorFlow's log; number and time stamp are left out, they mean nothing."""
+
+    level: str
+    """``I``, ``W``, ``E`` or ``F``."""
+    file: str
+    """Such as ``gpu_device.cc``."""
+    text: str
+
+
+def parse(log: Iterable[str]) -> tuple[Line, ...]:
+    """Return the lines of ``log`` that are TensorFlow's."""
+    return tuple(Line(**found.groupdict()) for found in map(_LINE.match, log) if found)
+
+
+def text(line: str) -> str:
+    """Return a line of TensorFlow's log without level, time, thread and number; of another log the line itself."""
+    parsed = parse([plain(line)])
+    return one_line(f"{parsed[0].file}: {parsed[0].text}" if parsed else line)[:_MOST_CHARACTERS]
+
+
+class Log:
+    """Lines, and the messages in them."""
+
+    def __init__(self, lines: Iterable[str]) -> None:
+        self.lines = tuple(lines)
+
+    @cached_property
+    def events(self) -> tuple[Event, ...]:
+        return tuple(event for line in self.lines for event in recognised(line))
+
+    def all(self, *messages: Message) -> list[Event]:
+        """Return the events of these messages, in the order of the lines."""
+        return [event for event in self.events if event.message in messages]
+
+    def first(self, *messages: Message) -> Event | None:
+        """Return the first event of these messages."""
+        return next((event for event in self.events if event.message in messages), None)
+
+    def said(self, *messages: Message, most: int = 2) -> tuple[str, ...]:
+        """Return the first ``most`` different texts of lines with one of these messages, for a person."""
+        return tuple(islice(dict.fromkeys(text(event.line) for event in self.all(*messages)), most))
+
+    def named(self, worth: Worth) -> tuple[str, ...]:
+        """Return, for each message of this worth, its text in the log and what it means; each once."""
+        found: dict[Message, str] = {}
+        for event in self.events:
+            if event.message.worth is worth:
+                found.setdefault(event.message, f"{event.text}: {event.message.meaning}")
+        return tuple(found.values())
+
+    @property
+    def worrying(self) -> Log:
+        """The lines that TensorFlow wrote as warnings or errors."""
+        return Log(line for line in self.lines if any(one.level != "I" for one in parse([line])))
+
+    @property
+    def workers(self) -> int:
+        """How many workers of pytest-xdist wrote to it."""
+        return len({event["worker"] for event in self.all(XDIST_WORKER)})
+
+
+def opened(log: Iterable[str]) -> tuple[str, ...]:
+    """Return the libraries that TensorFlow opened, each once, in its order; at ``TF_CPP_VMODULE=dso_loader=1``."""
+    return tuple(dict.fromkeys(event["library"] for event in Log(log).all(LIBRARY_OPENED)))
+
+
+def unopened(log: Iterable[str]) -> dict[str, str]:
+    """Map each library that TensorFlow could not open to the loader's words; at ``TF_CPP_VMODULE=dso_loader=1``."""
+    return {event["library"]: event["reason"] for event in Log(log).all(LIBRARY_NOT_OPENED)}
+
+
+# --- lines that a terminal or a form has wrapped ----------------------------------------------------------------------
+
+_WRAPPED_FROM = 50
+"""Columns: nobody wraps narrower."""
+_MOST_PARTS = 6
+_BEGINS = re.compile(
+    r"^\s*$|^ {4,}|^\t|\d{4}-\d\d-\d\d[T ]\d\d:|^\W{0,3}[IWEF]\d{4} \d|^\W{0,3}\d\d:\d\d:\d\d|\.(?:cc|cu|h|py):\d+\]|"
+    r'^\s*(?:File "|Traceback |>>> |\$ |# |\[\[\{\{node|\^)|^[\w.]+(?:Error|Exception|Warning):|^\[\s*\d+\.\d+\] '
+)
+"""How a line begins that is not the rest of another."""
+
+
+def unwrapped(lines: Iterable[str]) -> Iterator[str]:
+    """Yield ``lines``; those that are the parts of one message are joined.
+
+    A terminal wraps inside of words, a form at spaces. Lines are joined only if a message is recognised in both
+    together that is in neither.
+    """
+    source = iter(lines)
+    ahead: deque[str] = deque()
+    while True:
+        ahead.extend(islice(source, _MOST_PARTS - len(ahead)))
+        if not ahead:
+            return
+        line = ahead.popleft()
+        joined, parts = _joined(line, ahead)
+        if not parts:
+            yield line
+            continue
+        for _ in range(parts):
+            ahead.popleft()
+        ahead.appendleft(joined)  # the end of the message may be in a further part
+
+
+def _joined(line: str, following: Iterable[str]) -> tuple[str, int]:
+    """Return ``line`` and its parts in the ``following`` lines as one, and how many parts there are."""
+    if len(line) < _WRAPPED_FROM or not (_BEGINS.search(line) or _TELLING.search(line)):
+        return line, 0
+    known = {event.message for event in recognised(line)}
+    inside, between = line, line.rstrip()
+    for parts, part in enumerate(following, 1):
+        if _BEGINS.search(part):
+            break
+        known |= {event.message for event in recognised(part)}
+        inside, between = inside + part, f"{between} {part.strip()}"
+        for whole in (inside, between):
+            if any(event.message not in known for event in recognised(whole)):
+                return whole, parts
+    return line, 0
+
+
+# --- what of a long log is kept --------------------------------------------------------------------------------------
+
+_TELLING = re.compile(
+    r"^(?:\d{4}-\d\d-\d\d \S+ )?[WEF](?:\d{4} \S+ +\d+)? \S*:\d+\] |Created device|CUDA|cuda|GPU|Error|ERROR|error:|"
+    r"Exception|Traceback|^ *File \"|failed|Failed|fatal|[Oo]ut of memory|OOM|lib(?:cu|nv)\w{0,40}\.so"
+)
+_MOST_OF_A_MESSAGE = 3
+_BEFORE = 12
+"""Lines that are kept before a fault: the traceback that leads to it."""
+
+
+def is_telling(line: str) -> bool:
+    """Return whether a line, of any program, says something that causes may rest on: of an error, of a GPU."""
+    return _TELLING.search(line) is not None or bool(recognised(line))
+
+
+def _is_fault(messages: Iterable[Message]) -> bool:
+    return any(one.worth is Worth.FAULT for one in messages)
+
+
+class Kept:
+    """What is kept of a log, however long it is: its beginning, its end, and between them what matters.
+
+    Between them each message that is known is kept a few times, with the lines before it, and then lines that look as
+    though they mattered, as long as there is room.
+    """
+
+    def __init__(self, first: int, between: int, most: int, matters: Callable[[str], bool] = is_telling) -> None:
+        self._first, self._between, self._most, self._matters = first, between, most, matters
+        self._beginning: list[str] = []
+        self._middle: dict[int, str] = {}
+        self._of_events = 0
+        self._others = 0
+        self._end: deque[str] = deque()
+        self._passed: deque[tuple[int, str]] = deque(maxlen=_BEFORE)
+        self._times: Counter[Message] = Counter()
+        self.count = 0
+
+    def add(self, line: str) -> None:
+        self.count += 1
+        if len(self._beginning) < self._first:
+            self._beginning.append(line)
+            return
+        self._end.append(line)
+        while len(self._beginning) + len(self._middle) + len(self._end) > self._most:
+            self._pass(self.count - len(self._end), self._end.popleft())
+
+    def _pass(self, number: int, line: str) -> None:
+        """Keep a line between the beginning and the end, if it matters."""
+        events = recognised(line)
+        new = [one.message for one in events if self._times[one.message] < _MOST_OF_A_MESSAGE]
+        self._times.update(one.message for one in events)
+        room = self._between // 2 - self._of_events
+        if new and room > 0:
+            before = [one for one in self._passed if one[0] not in self._middle] if _is_fault(new) else []
+            kept = {number: line} | dict(before[-room + 1 :] if room > 1 else ())
+            self._of_events += len(kept)
+            self._middle |= kept
+        elif self._others < self._between // 2 and self._matters(line):
+            self._others += 1
+            self._middle[number] = line
+        self._passed.append((number, line))
+
+    @property
+    def lines(self) -> tuple[str, ...]:
+        return (*self._beginning, *(self._middle[at] for at in sorted(self._middle)), *self._end)
+
+
+def is_error(line: str) -> bool:
+    """Return whether TensorFlow wrote a line as an error."""
+    return any(one.level in "EF" for one in parse([line]))
+
+
+def of_a_child(lines: Sequence[str], last: int, others: int, characters: int) -> tuple[str, ...]:
+    """Return the ``last`` lines that a child wrote and what matters of those before: errors, and messages.
+
+    A flood may follow an error, such as a list of all flags, and hide what it was for.
+    """
+    log = Kept(0, 2 * others, last + 2 * others, is_error)
+    for line in lines:
+        log.add(line)
+    return tuple(shortened(line, characters) for line in log.lines)
+
+
+def shortened(line: str, characters: int) -> str:
+    """Return a line cut to so many ``characters``, and the messages in it that the cut would cost."""
+    cut = line[:characters]
+    lost = (event.text for event in recognised(line) if event.text not in cut) if len(line) > characters else ()
+    return " … ".join([cut, *(one[:characters] for one in islice(lost, 1))])
+
+
+# --- what nobody knows -----------------------------------------------------------------------------------------------
+
+_RAISED = re.compile(r"^(?:E\s+)?(?:[A-Za-z_]\w*\.)*[A-Z]\w*(?:Error|Exception|Interrupt)\b(?::|$)|^what\(\): ")
+_WRONG = re.compile(
+    r"(?i)\berror\b|\bfail(?:s|ed|ure)?\b|\bfatal\b|\babort(?:ed|ing)\b|\bcannot\b|could ?n[o']t\b|\bunable to\b|"
+    r"\bsegmentation fault\b|\bcore dumped\b|\bkilled\b|\bout of memory\b|\bnot found\b|\bno such\b|\brefused\b|"
+    r"\btimed out\b|\bdenied\b|\bunsupported\b|\b[A-Z]+_(?:ERROR|STATUS)_[A-Z_]+|\bXid\b|\bWARN\b"
+)
+_FRAME_OF_A_STACK = re.compile(
+    r'^\s*(?:File "|at \S+\(|#\d+\s|@\s+0x|\*\*\* |raise \w|\[\[\{\{node |\.\.\.$|\^|~|Traceback |During handling of|'
+    r"The above exception)|^\s{4,}\S"
+)
+MOST_SUSPICIOUS = 5
+
+
+def suspicious(lines: Iterable[str], most: int = MOST_SUSPICIOUS) -> tuple[str, ...]:
+    """Return the texts of the lines that look most like a fault: errors first, then warnings; no frames of stacks.
+
+    A line that is known to be harmless is left out.
+    """
+    ranked: dict[str, int] = {}
+    for line in map(plain, lines):
+        if not line.strip() or _FRAME_OF_A_STACK.match(line):
+            continue
+        if any(event.message.worth in (Worth.HARMLESS, Worth.MISLEADING) for event in recognised(line)):
+            continue
+        level = next((one.level for one in parse([line])), "")
+        if level in ("F", "E") or _RAISED.search(line):
+            rank = 0
+        elif level != "I" and _WRONG.search(line):
+            rank = 1
+        elif level == "W":
+            rank = 2
+        else:
+            continue
+        ranked.setdefault(text(line), rank)
+    return tuple(sorted(ranked, key=lambda one: ranked[one])[:most])
+
+
+# --- what a program's traceback says ---------------------------------------------------------------------------------
+
+_FRAME = re.compile(r'File "(?P<file>[^"]+)", line (?P<line>\d+)')
+_LIBRARY = re.compile(r"[/\\](?:tensorflow|keras)[/\\]")
+_MARGIN = re.compile(r"^(?:E\s)?[\s>-]*(?:\d+\s)?\s*")
+"""What pytest and notebooks put before a statement in a traceback."""
+_MOST_LINES_BACK = 100
+
+
+def statements(log: Log, error: Message, statement: re.Pattern[str]) -> Iterator[tuple[Event, str, str]]:
+    """Yield, for each ``error`` in ``log``, the event, its text, and the ``statement`` that raised it.
+
+    The statement is of the user's own program, with its place, from a traceback as Python, pytest or a notebook prints
+    it; "" if the log has none. The text is for people: it is cut, and is not to be searched again.
+    """
+
+    @cache  # many errors may have the same lines above them
+    def shows(number: int) -> bool:
+        return statement.search(log.lines[number]) is not None
+
+    for number, line in enumerate(log.lines):
+        for found in recognised(line):
+            if found.message is error:
+                said = text(_MARGIN.sub("", line, count=1))
+                if found.text not in said:  # as in a structured log, whose message comes late in the line
+                    said = text(line[max(line.find(found.text), 0) :])
+                yield found, said, _statement(log.lines, number, shows)
+
+
+def _statement(log: Sequence[str], error: int, shows: Callable[[int], bool]) -> str:
+    """Return the nearest line above the ``error`` that ``shows`` the statement, with its place; "" for none."""
+    for number in range(error - 1, max(error - _MOST_LINES_BACK, 0) - 1, -1):
+        if log[number].startswith("Traceback (most recent call last)"):
+            return ""
+        if not shows(number):
+            continue
+        frame = _FRAME.search(log[number - 1]) if number else None
+        if frame is None:
+            return one_line(_MARGIN.sub("", plain(log[number]), count=1))[:_MOST_CHARACTERS]
+        if not _LIBRARY.search(frame["file"]):
+            return f"{frame['file']}:{frame['line']}: {one_line(log[number])}"[:_MOST_CHARACTERS]
+    return ""
+
+
+_OF_AN_ERROR = re.compile(
+    r"\s|Traceback |During handling |The above exception |Hint: |\[\[\{\{node |\[Op:|"
+    r"E  |=+ |-+ |FAILED |ERROR |[\w.]+(?:Error|Exception)\b"
+)
+"""How lines begin that follow an error which ended the program: the rest of its text, a traceback, pytest's summary."""
+
+
+def ended_by(log: Log, error: Message) -> bool:
+    """Return True if ``log`` ends with a raised ``error``: the program did not catch it and go on.
+
+    TensorFlow logs an error, too, that the program catches: such a line shows no end.
+    """
+    for line in reversed(log.lines):
+        if not line.strip() or parse([line]):
+            continue
+        if any(one.message is error for one in recognised(line)):
+            return True
+        if not _OF_AN_ERROR.match(line):
+            return False
+    return False

@@ -1,0 +1,209 @@
+"""The origin of a log: the release of TensorFlow that wrote it, its CUDA, and the kind of machine, read from it.
+
+Advice that helps with TensorFlow 2.21 on Linux does not help with 2.8, or on Windows. A log rarely names its release,
+but its lines do: source files were moved, wordings changed, and libraries have the number of a CUDA in their name.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable
+from functools import cached_property
+
+from gpudiag.knowledge.releases import (
+    GENERATIONS,
+    NEWEST,
+    OLDEST,
+    Generation,
+    Version,
+    generation,
+    released_by,
+)
+from gpudiag.text import plain
+
+# Such as "tensorflow==2.8.0", "TensorFlow version: 2.4.1", "tensorflow_gpu-1.15.0.dist-info".
+_NAMED = re.compile(
+    r"(?i)\b(?:tensorflow|tf)(?:[-_](?:gpu|cpu|intel|macos))?(?:\.__version__)?(?:\[[\w,-]{1,40}\])?"
+    r"[ \t]{0,3}(?:[-_=:>~]{1,2}|version|release|v)?[ \t:=]{0,4}v?(?P<major>[12])\.(?P<minor>\d{1,2})(?![\d])"
+)
+_LEAST, _MOST = OLDEST, NEWEST
+
+
+def _between(first: str, last: str) -> tuple[Version, Version]:
+    return (
+        Version(*map(int, first.split("."))) if first else _LEAST,
+        Version(*map(int, last.split("."))) if last else _MOST,
+    )
+
+
+_HINTS: tuple[tuple[re.Pattern[str], tuple[Version, Version]], ...] = tuple(
+    (re.compile(pattern), _between(first, last))
+    for pattern, first, last in (
+        # Where the source files lie (tags of the repository).
+        (r"(?<![\w/])(?:external/org_)?tensorflow/stream_executor/", "", "2.10"),
+        (r"tensorflow/compiler/xla/stream_executor/", "2.11", "2.14"),
+        (r"(?<!local_)tensorflow/tsl/", "2.11", "2.14"),
+        (r"external/local_(?:xla|tsl)/", "2.15", ""),
+        (r"tensorflow/compiler/xla/service/", "", "2.14"),
+        (r"tensorflow/core/util/util\.cc:\d+\] oneDNN", "2.9", "2.11"),
+        (r"tensorflow/core/util/port\.cc:\d+\] oneDNN", "2.12", ""),
+        (r"core/platform/cpu_feature_guard\.cc:210\]", "2.16", ""),
+        (r"core/platform/cpu_feature_guard\.cc:182\]", "2.12", "2.15"),
+        (r"core/platform/cpu_feature_guard\.cc:193\]", "2.9", "2.12"),
+        (r"core/platform/cpu_feature_guard\.cc:151\]", "2.7", "2.8"),
+        (r"core/platform/cpu_feature_guard\.cc:14[0-4]\] Your CPU supports", "", "2.4"),
+        (r"core/platform/cpu_feature_guard\.cc:14[0-1]\] *(?:Your CPU|$)", "", "1.15"),
+        # How lines and messages are worded.
+        (r"^[IWEF]0000 \d\d:\d\d:\d+\.\d+ ", "2.17", ""),
+        (r"All log messages before absl::InitializeLog", "2.17", ""),
+        (r"Could not find cuda drivers on your machine", "2.12", ""),
+        (r"Cannot dlopen some TensorRT libraries", "2.10", "2.13"),
+        (r"TF-TRT Warning: Could not find TensorRT", "2.13", ""),
+        (r"Attempting to register factory for plugin", "2.11", ""),
+        (r"Could not load dynamic library '", "1.14", "2.12"),
+        (r"tensorflow_core[/\\]", "1.15", "2.1"),
+        (r"No module named 'tensorflow\.contrib'", "2.0", ""),
+        # The CUDA whose libraries it opens.
+        (r"'(?:libcudart\.so\.9\.0|cudart64_90\.dll)'|(?<!\w)libcublas\.so\.9\.0", "1.5", "1.12"),
+        (r"'(?:libcudart\.so\.10\.0|cudart64_100\.dll)'|(?<!\w)libcublas\.so\.10\.0", "1.13", "2.0"),
+        (r"'(?:libcudart\.so\.10\.1|cudart64_101\.dll)'|libcupti\.so\.10\.1", "2.1", "2.3"),
+        (r"'(?:libcudart\.so\.11\.0|cudart64_110\.dll)'", "2.4", "2.14"),
+        (r"dynamic library '(?:libcudart\.so\.12|libcublas\.so\.12)'", "2.15", ""),
+        (r"dynamic library '(?:libcusolver\.so\.10|cusolver64_10\.dll)'", "1.13", "2.4"),
+        (r"dynamic library '(?:libcublas\.so\.11|cublas64_11\.dll|libcusparse\.so\.11|cusparse64_11\.dll)'", "2.4", ""),
+        (r"dynamic library '(?:libcusolver\.so\.11|cusolver64_11\.dll)'", "2.5", ""),
+        (r"dynamic library '(?:libcudnn\.so\.7|cudnn64_7\.dll)'", "1.5", "2.3"),
+        (r"dynamic library '(?:libcudnn\.so\.8|cudnn64_8\.dll)'", "2.4", "2.17"),
+        (r"source was compiled with: 7\.[0-4]", "", "2.0"),
+        (r"source was compiled with: 7\.[56]", "1.15", "2.3"),
+        (r"source was compiled with: 8\.0", "2.4", "2.4"),
+        (r"source was compiled with: 8\.[12]", "2.5", "2.11"),
+        (r"source was compiled with: 8\.6", "2.12", "2.13"),
+        (r"source was compiled with: 8\.7", "2.14", "2.14"),
+        (r"source was compiled with: 8\.9", "2.15", "2.17"),
+        (r"source was compiled with: 9\.", "2.18", ""),
+        # The Python that it can have.
+        (r"[Pp]ython3?[./\\]?2\.7[/\\]", "", "2.1"),
+        (r"python3\.5[/\\]|Python35[/\\]", "", "2.3"),
+        (r"python3\.6[/\\]|Python36[/\\]", "", "2.6"),
+        (r"python3\.7[/\\]|Python37[/\\]", "1.13", "2.11"),
+        (r"python3\.8[/\\]|Python38[/\\]", "2.2", "2.13"),
+        (r"python3\.9[/\\]|Python39[/\\]", "2.5", "2.20"),
+        (r"python3\.10[/\\]|Python310[/\\]", "2.8", ""),
+        (r"python3\.11[/\\]|Python311[/\\]", "2.12", ""),
+        (r"python3\.12[/\\]|Python312[/\\]", "2.16", ""),
+        (r"python3\.13[/\\]|Python313[/\\]", "2.20", ""),
+    )
+)
+_DATE = re.compile(r"^(20[12]\d-[01]\d-[0-3]\d)[ T]\d\d:\d\d:\d\d", re.MULTILINE)
+_WINDOWS = re.compile(r"(?:^|[\s\"'(=])[A-Za-z]:\\\w|\.dll\b|\.\\tensorflow/|DLL load failed")
+_LINUX = re.compile(r"(?:^|[\s\"'(=:])/(?:usr|home|opt|root|lib|var|etc|tmp|mnt)/|\.so\b", re.MULTILINE)
+_WSL = re.compile(r"(?i)\bWSL2?\b|/usr/lib/wsl/|microsoft-standard|/mnt/[a-z]/Users/")
+_CONDA = re.compile(r"(?i)[/\\](?:mini|ana|mamba|mini)?(?:conda|forge)3?[/\\]|[/\\]envs[/\\]")
+_CONTAINER = re.compile(
+    r"(?i)\bdocker\b|\bpodman\b|containerd|kubelet|nvidia-container|\bcontainer\b|\bpod\b|root@[0-9a-f]{12}\b"
+)
+_JAX = re.compile(r"\bjaxlib\b|\bjax\b[./\\]|XLA_PYTHON_CLIENT")
+
+
+class Origin:
+    """What the lines of a log say about their origin."""
+
+    def __init__(self, lines: Iterable[str], release: str = "") -> None:
+        """``release`` is that of the machine's own TensorFlow, if the log is of this machine and names none."""
+        self._text = "\n".join(map(plain, lines))
+        self._installed = release
+
+    @cached_property
+    def named(self) -> Version | None:
+        """The release that the log names, or that is installed where it was written."""
+        found = [Version(int(one["major"]), int(one["minor"])) for one in _NAMED.finditer(self._text)]
+        known = [one for one in found if _LEAST <= one <= _MOST and not _contradicts(one, self._hinted)]
+        if known:
+            return known[-1]
+        installed = re.match(r"([12])\.(\d{1,2})\.", self._installed)
+        return Version(int(installed[1]), int(installed[2])) if installed else None
+
+    @cached_property
+    def _hinted(self) -> tuple[Version, Version]:
+        first, last = _LEAST, released_by(max(_DATE.findall(self._text), default=""))
+        for pattern, (oldest, newest) in _HINTS:
+            if pattern.search(self._text) and max(first, oldest) <= min(last, newest):
+                first, last = max(first, oldest), min(last, newest)
+        return first, last
+
+    @property
+    def releases(self) -> tuple[Version, Version]:
+        """The oldest and the newest release that may have written it."""
+        return (self.named, self.named) if self.named else self._hinted
+
+    @property
+    def generation(self) -> Generation:
+        """The newest generation that may have written it."""
+        return generation(self.releases[1])
+
+    @property
+    def generations(self) -> tuple[Generation, ...]:
+        """Every generation that may have written it."""
+        oldest, newest = self.releases
+        return tuple(one for one in GENERATIONS if one.last >= oldest and one.first <= newest)
+
+    @property
+    def is_before_12(self) -> bool:
+        """Whether it was certainly built for CUDA 11 or older: NVIDIA's packages of CUDA 12 do not help."""
+        return self.releases[1] <= Version(2, 14)
+
+    @property
+    def is_before_11(self) -> bool:
+        """Whether it was certainly built for CUDA 10 or older, which has no code for Ampere and later GPUs."""
+        return self.releases[1] <= Version(2, 3)
+
+    @cached_property
+    def windows(self) -> bool:
+        return _WINDOWS.search(self._text) is not None and not self.wsl
+
+    @cached_property
+    def linux(self) -> bool:
+        return not self.windows and _LINUX.search(self._text) is not None
+
+    @cached_property
+    def wsl(self) -> bool:
+        return _WSL.search(self._text) is not None
+
+    @cached_property
+    def conda(self) -> bool:
+        return _CONDA.search(self._text) is not None
+
+    @cached_property
+    def container(self) -> bool:
+        return _CONTAINER.search(self._text) is not None
+
+    @cached_property
+    def jax(self) -> bool:
+        return _JAX.search(self._text) is not None
+
+    def __str__(self) -> str:
+        oldest, newest = self.releases
+        if (oldest, newest) == (_LEAST, _MOST):
+            what = ""
+        elif oldest == newest:
+            what = f"TensorFlow {oldest}"
+        elif newest == _MOST:
+            what = f"TensorFlow {oldest} or newer"
+        elif oldest == _LEAST:
+            what = f"TensorFlow {newest} or older"
+        else:
+            what = f"TensorFlow {oldest} to {newest}"
+        where = "Windows" if self.windows else "WSL" if self.wsl else ""
+        built = f"built for CUDA {self.generation.cuda} and cuDNN {self.generation.cudnn}" if self.is_one else ""
+        return ", ".join(filter(None, [what, built, where]))
+
+    @property
+    def is_one(self) -> bool:
+        """Whether one generation only may have written it."""
+        return len(self.generations) == 1
+
+
+def _contradicts(release: Version, hinted: tuple[Version, Version]) -> bool:
+    """Return True for a name that the lines cannot have been written by, such as an image's or another program's."""
+    return not hinted[0] <= release <= hinted[1]

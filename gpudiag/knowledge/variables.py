@@ -1,0 +1,154 @@
+"""Environment variables of TensorFlow, CUDA and launchers whose names gpudiag knows."""
+
+from __future__ import annotations
+
+import difflib
+
+WITHHELD = "(set)"
+"""Stands for a value that is not stored, because it can hold a secret or an address."""
+
+NO_JSON = "(no JSON)"
+"""Stands for a value that was to be JSON and is not."""
+
+FORCE_GROWTH = "TF_FORCE_GPU_ALLOW_GROWTH"
+GROWTH_VALUES = ("true", "false")
+"""Those that TensorFlow reads, letter by letter; it ignores every other."""
+_FALSE = ("0", "false", "no", "off")
+
+ALLOCATOR = "TF_GPU_ALLOCATOR"
+ALLOCATORS = ("cuda_malloc_async", "cuda_malloc", "memory_guard")
+"""Those that TensorFlow reads, letter by letter; it ignores every other but the empty value."""
+
+THREAD_MODE = "TF_GPU_THREAD_MODE"
+THREAD_MODES = ("global", "gpu_private", "gpu_shared")
+"""Those that TensorFlow reads, in any case (measured, 2.21); with every other it makes no GPU device."""
+
+
+def growth_meant_by(value: str) -> str:
+    """Return the value of ``TF_FORCE_GPU_ALLOW_GROWTH`` that somebody means who sets this one."""
+    return "false" if value.strip().lower() in _FALSE else "true"
+
+
+def allocator_meant_by(value: str) -> str | None:
+    """Return the allocator that is spelt nearly like this value; None for none."""
+    near = difflib.get_close_matches(value.strip().lower().replace("-", "_"), ALLOCATORS, n=1)
+    return near[0] if near else None
+
+
+CLUSTER = "TF_CONFIG"
+"""The cluster that a distributed program belongs to: stored with the number of tasks, without their addresses."""
+
+SETTINGS = frozenset(
+    {
+        "CUDA_CACHE_DISABLE",
+        "CUDA_CACHE_MAXSIZE",
+        "CUDA_DEVICE_ORDER",
+        "CUDA_LAUNCH_BLOCKING",
+        "CUDA_MODULE_LOADING",
+        "CUDA_VISIBLE_DEVICES",
+        "NVIDIA_DRIVER_CAPABILITIES",
+        "NVIDIA_TF32_OVERRIDE",
+        "NVIDIA_VISIBLE_DEVICES",
+        "TF_CPP_MAX_VLOG_LEVEL",
+        "TF_CPP_MIN_LOG_LEVEL",
+        "TF_CPP_VMODULE",
+        "TF_CUDA_MALLOC_ASYNC_SUPPORTED_PREALLOC",
+        "TF_CUDNN_DETERMINISTIC",
+        "TF_CUDNN_RNN_USE_AUTOTUNE",
+        "TF_CUDNN_USE_AUTOTUNE",
+        "TF_DETERMINISTIC_OPS",
+        "TF_DEVICE_MIN_SYS_MEMORY_IN_MB",
+        "TF_EAGER_ENABLE_SMALL_TENSOR_CPU_PINNING",
+        "TF_ENABLED_DEVICE_TYPES",
+        "TF_ENABLE_ONEDNN_OPTS",
+        "TF_ENABLE_ZENDNN_OPTS",
+        "TF_FORCE_GPU_ALLOW_GROWTH",
+        "TF_FORCE_UNIFIED_MEMORY",
+        "TF_GPU_ALLOCATOR",
+        "TF_GPU_HOST_MEM_LIMIT_IN_MB",
+        "TF_GPU_THREAD_COUNT",
+        "TF_GPU_THREAD_MODE",
+        "TF_MIN_GPU_MULTIPROCESSOR_COUNT",
+        "TF_NUM_INTEROP_THREADS",
+        "TF_NUM_INTRAOP_THREADS",
+        "TF_PER_DEVICE_MEMORY_LIMIT_MB",
+        "TF_PLUGGABLE_DEVICE_LIBRARY_PATH",
+        "TF_USE_LEGACY_KERAS",
+        "TF_XLA_FLAGS",
+        "XLA_FLAGS",
+    }
+)
+"""Settings that TensorFlow 2.21, the CUDA driver or the container runtime reads.
+
+Every ``TF_`` name was found in the strings of the 2.21.0 wheel, and no other name found there is spelt so nearly like
+one of these that it could be taken for a misspelling.
+"""
+
+CONTEXT = frozenset(
+    {
+        "CONDA_DEFAULT_ENV",
+        "CONDA_PREFIX",
+        "CUDA_CACHE_PATH",
+        "CUDA_HOME",
+        "CUDA_MPS_ACTIVE_THREAD_PERCENTAGE",
+        "CUDA_MPS_PIPE_DIRECTORY",
+        "CUDA_PATH",
+        "CUDA_VERSION",
+        "HOROVOD_LOCAL_RANK",
+        "HOROVOD_LOCAL_SIZE",
+        "KERAS_BACKEND",
+        "KERAS_HOME",
+        "LD_LIBRARY_PATH",
+        "LD_PRELOAD",
+        "LOCAL_RANK",
+        "LOCAL_WORLD_SIZE",
+        "MPI_LOCALNRANKS",
+        "MPI_LOCALRANKID",
+        "MV2_COMM_WORLD_LOCAL_RANK",
+        "MV2_COMM_WORLD_LOCAL_SIZE",
+        "OMPI_COMM_WORLD_LOCAL_RANK",
+        "OMPI_COMM_WORLD_LOCAL_SIZE",
+        "PMIX_RANK",
+        "PYTEST_XDIST_WORKER",
+        "PYTEST_XDIST_WORKER_COUNT",
+        "PYTHONHOME",
+        "PYTHONNOUSERSITE",
+        "PYTHONPATH",
+        "RAY_JOB_ID",
+        "RAY_RAYLET_PID",
+        "SLURM_GPUS",
+        "SLURM_GPUS_ON_NODE",
+        "SLURM_GPUS_PER_NODE",
+        "SLURM_GPUS_PER_TASK",
+        "SLURM_JOB_GPUS",
+        "SLURM_JOB_ID",
+        "SLURM_LOCALID",
+        "SLURM_NTASKS",
+        "SLURM_PROCID",
+        "SLURM_STEP_GPUS",
+        "SLURM_STEP_TASKS_PER_NODE",
+        "TEST_TMPDIR",
+        "TMP",
+        "TMPDIR",
+        "VIRTUAL_ENV",
+        "WSL_DISTRO_NAME",
+    }
+)
+"""Paths and launchers' marks that decide what is loaded and which part of a job this is."""
+
+_NEVER_READ = {
+    # Met in public code, and in no file of the TensorFlow 2.21 wheel.
+    "TF_CPP_MIN_VLOG_LEVEL": "TF_CPP_MAX_VLOG_LEVEL",
+    "TF_GPU_ALLOW_GROWTH": "TF_FORCE_GPU_ALLOW_GROWTH",
+    "TF_GPU_MEMORY_ALLOW_GROWTH": "TF_FORCE_GPU_ALLOW_GROWTH",
+}
+_NEAR = 0.9
+"""Likeness at which an unknown name is a misspelling; no name in the TensorFlow 2.21 wheel is caught by it."""
+
+
+def misspelling_of(name: str) -> str | None:
+    """Return the setting that ``name`` is a misspelling of, or None."""
+    if name in SETTINGS | CONTEXT:
+        return None
+    near = difflib.get_close_matches(name.upper(), SETTINGS, n=1, cutoff=_NEAR)
+    return _NEVER_READ.get(name) or (near[0] if near else None)

@@ -1,0 +1,145 @@
+"""Report to JSON and back: strict, versioned, and the JSON Schema generated from the types."""
+
+from __future__ import annotations
+
+import json
+import stat
+from datetime import datetime
+from pathlib import Path
+from typing import Any
+
+import msgspec
+
+from gpudiag.errors import ReportError
+from gpudiag.model.report import SCHEMA_VERSION, Report, conclude, exit_code, verdict
+from gpudiag.text import escaped, printable
+
+_LARGEST = 64 << 20
+"""Bytes of the largest file that is read as a report; reports have tens of kilobytes, and few have a long log."""
+_MOST_CONTAINERS = 1 << 20
+_MOST_VALUES = 1 << 23
+"""Most lists and objects, and most values in all: in memory an empty list takes 30 times what it takes in a file."""
+_DEEPEST = 100
+"""Most levels of nested lists and objects; a reading has fewer than ten."""
+
+_SIGNALS = range(1, 65)
+
+
+def encode(report: Report) -> str:
+    """Return ``report`` as indented JSON with a final newline."""
+    return escaped(msgspec.json.format(encoded(report), indent=2).decode()) + "\n"
+
+
+def encoded(value: Any) -> bytes:
+    """Return a record as JSON; what is not UTF-8 in a text, such as the name of a file, becomes an escape."""
+    try:
+        return msgspec.json.encode(value)
+    except UnicodeEncodeError:
+        return msgspec.json.encode(_printable(msgspec.to_builtins(value)))
+
+
+def _printable(value: Any) -> Any:
+    if isinstance(value, str):
+        return printable(value)
+    if isinstance(value, dict):
+        return {_printable(key): _printable(item) for key, item in value.items()}
+    if isinstance(value, list | tuple):
+        return [_printable(item) for item in value]
+    return value
+
+
+def decode(text: str | bytes, origin: str) -> Report:
+    """Return the report that ``text`` holds.
+
+    Raises :class:`ReportError`, which names ``origin`` and the fault: not JSON, not a report of gpudiag, another schema
+    version, an unknown field, a wrong type (JSON has no NaN), an impossible value, or a verdict that its own rows do
+    not confirm.
+    """
+    content = text.encode("utf-8", "surrogatepass") if isinstance(text, str) else text
+    if content.count(b"[") + content.count(b"{") > _MOST_CONTAINERS or content.count(b",") > _MOST_VALUES:
+        raise ReportError(f"{origin}: not a report of gpudiag: it holds too many values.")
+    try:
+        plain = msgspec.json.decode(content)
+    except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
+        raise ReportError(f"{origin}: not JSON, or cut short: {error}") from None
+    if not isinstance(plain, dict) or "schema_version" not in plain:
+        raise ReportError(f"{origin}: JSON, but not a gpudiag report (no 'schema_version').")
+    if _is_deep(plain):
+        raise ReportError(f"{origin}: not a report of gpudiag: its values are nested more than {_DEEPEST} levels deep.")
+    version = plain["schema_version"]
+    if version != SCHEMA_VERSION:
+        raise ReportError(
+            f"{origin}: schema version {version!r}; this gpudiag reads version {SCHEMA_VERSION}. "
+            f"Read it with the gpudiag that wrote it ({plain.get('gpudiag_version', 'version not given')})."
+        )
+    try:
+        report = msgspec.convert(plain, Report)
+        _refuse_impossible(report)
+    except msgspec.ValidationError as error:
+        raise ReportError(f"{origin}: a report of gpudiag, but malformed: {error}") from None
+    derived = conclude(report)
+    if report.withheld is None:  # an older gpudiag judged by the rows alone
+        by_rows = verdict(report)
+        if (by_rows, exit_code(by_rows, report)) == (report.verdict, report.exit_code):
+            return derived
+    if (derived.verdict, derived.exit_code) != (report.verdict, report.exit_code):
+        raise ReportError(
+            f"{origin}: says {report.verdict.value} (exit {report.exit_code}), but its rows say "
+            f"{derived.verdict.value} (exit {derived.exit_code}): the file was edited."
+        )
+    return msgspec.structs.replace(report, withheld=derived.withheld)
+
+
+def load(path: Path) -> Report:
+    """Return the report saved at ``path``; raises :class:`ReportError` if it cannot be read."""
+    try:
+        status = path.stat()
+        if not stat.S_ISREG(status.st_mode):
+            raise ReportError(f"{path}: cannot be read: it is not a regular file.")
+        with path.open("rb") as file:
+            content = file.read(_LARGEST + 1)
+        if len(content) > _LARGEST:
+            raise ReportError(f"{path}: not a report of gpudiag: it is larger than {_LARGEST >> 20} MiB.")
+    except OSError as error:
+        raise ReportError(f"{path}: cannot be read: {error.strerror or error}.") from None
+    return decode(content, str(path))
+
+
+def schema() -> dict[str, Any]:
+    """Return the JSON Schema of a report, generated from the types."""
+    generated = msgspec.json.schema(Report)
+    generated["$defs"][Report.__name__]["properties"]["schema_version"] = {"const": SCHEMA_VERSION}
+    return {"$schema": "https://json-schema.org/draft/2020-12/schema", **generated}
+
+
+def schema_text() -> str:
+    """Return the JSON Schema of a report as indented JSON with a final newline."""
+    return json.dumps(schema(), indent=2) + "\n"
+
+
+def _is_deep(value: Any) -> bool:
+    """Return True if a value has more levels than recursive functions can handle safely."""
+    level = [value]
+    for _ in range(_DEEPEST + 1):
+        level = [
+            inner
+            for one in level
+            if isinstance(one, dict | list)
+            for inner in (one.values() if isinstance(one, dict) else one)
+        ]
+    return bool(level)
+
+
+def _refuse_impossible(report: Report) -> None:
+    """Raise ``msgspec.ValidationError`` for a value of the right type that no run can produce."""
+    try:
+        msgspec.convert(report.started_at, datetime)
+    except msgspec.ValidationError:
+        raise msgspec.ValidationError("`started_at` is not a time in ISO 8601 - at `$.started_at`") from None
+    if report.duration_s < 0:
+        raise msgspec.ValidationError("a negative duration - at `$.duration_s`")
+    for index, row in enumerate(report.rows):
+        if row.duration_s < 0:
+            raise msgspec.ValidationError(f"a negative duration - at `$.rows[{index}].duration_s`")
+    if report.signal is not None and report.signal not in _SIGNALS:
+        raise msgspec.ValidationError(f"no signal has the number {report.signal} - at `$.signal`")

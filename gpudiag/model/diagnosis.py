@@ -1,0 +1,145 @@
+"""The diagnosis: the stages of TensorFlow's way to a GPU, the causes that were found, and fixes that were tried."""
+
+from __future__ import annotations
+
+from enum import Enum
+
+from gpudiag.record import Record
+
+
+class Stage(str, Enum):
+    """The steps of TensorFlow's way to a GPU, in its order; the first that fails is why no GPU is used."""
+
+    PACKAGE = "package"
+    BUILD = "CUDA build"
+    RUNTIME_LIBRARY = "runtime library"
+    DRIVER_LIBRARY = "driver library"
+    DRIVER = "cuInit"
+    NVML = "NVML"
+    DEVICE_COUNT = "device count"
+    LIBRARIES = "library check"
+    DEVICE_FILTER = "device filter"
+    CONTEXT = "context"
+    MEMORY = "memory"
+    FIRST_OP = "first op"
+    CONFIGURATION = "configuration"
+    """After all of these: the GPU is used, and not as the user meant."""
+
+
+class Step(Record):
+    """How one stage went on this machine."""
+
+    stage: Stage
+    status: str
+    """``ok``, ``failed``, ``not reached`` or ``not known``."""
+    evidence: str = ""
+    """What says so, one line."""
+
+
+class Confidence(str, Enum):
+    """How certain a cause is."""
+
+    PROVED = "proved"
+    LIKELY = "likely"
+    POSSIBLE = "possible"
+
+
+class FixAttempt(Record):
+    """A fix that is a change of variables, tried in a new interpreter with nothing else changed."""
+
+    change: dict[str, str | None]
+    """Variable to value; None: unset."""
+    outcome: str = "not tried"
+    """``works`` (a matrix product and a convolution on a GPU came out right), ``helps in part`` (the GPU is listed, and
+    one of them fails), ``does not help`` or ``not tried``."""
+    detail: str = ""
+    line: str = ""
+    """The line of the cause's fix that was tried."""
+
+
+class RootCause(Record):
+    """Why TensorFlow does not use a GPU, or not as meant; and the line that fixes it."""
+
+    rule: str
+    """The name of the cause; ``gpudiag explain`` knows it."""
+    stage: Stage
+    sure: Confidence
+    cause: str
+    """One sentence."""
+    evidence: tuple[str, ...]
+    """What was seen on this machine that shows it."""
+    fix: tuple[str, ...]
+    """Commands or lines of code for this machine, in order; the text after ``#`` is a comment on them."""
+    url: str
+    """Documentation of the subject."""
+    trial: FixAttempt | None = None
+    """None if the fix cannot be tried."""
+
+
+class Failed(Record):
+    """A part of the diagnosis that gpudiag itself broke, or that took too long."""
+
+    part: str
+    """The cause that was looked for, or another part of the diagnosis."""
+    why: str
+
+
+class EnvironmentChange(Record):
+    """A change of the environment without which TensorFlow does not get its GPU."""
+
+    name: str
+    """The variable, the entry of a list, the flag, the file or the folder that matters."""
+    what: str
+    """The same in a few words, such as ``entry 3 of LD_LIBRARY_PATH (/opt/x)``."""
+    do: str
+    """The line to type; "" if another change has the line for both, or if the search was cut short."""
+    origin: str = ""
+    """Which file sets it, if one was found."""
+    missing: bool = False
+    """True: it is to be added; else it is in the way."""
+
+
+class Bisection(Record):
+    """What came of trying TensorFlow in other environments, each in a new interpreter."""
+
+    outcome: str
+    """``found`` (without these changes it fails, with them it works, and with fewer it does not), ``cut short`` (it
+    works with these changes, and some of them may not be needed), ``not the environment`` (it fails in a clean one,
+    too), ``not reproduced`` (in a new interpreter nothing is wrong) or ``out of time``."""
+    changes: tuple[EnvironmentChange, ...] = ()
+    before: str = ""
+    """How far it came in the environment as it is."""
+    after: str = ""
+    """How far it came with the changes."""
+    wanted: int = 0
+    """The GPUs that it had to list; 0: on a machine without a GPU, where it had only to be imported."""
+    tried: int = 0
+    """Interpreters that were started."""
+    seconds: float = 0.0
+
+
+class Diagnosis(Record):
+    """What was found out from a report: the stages, and the causes, the first one first."""
+
+    steps: tuple[Step, ...] = ()
+    causes: tuple[RootCause, ...] = ()
+    """Of the first stage that failed: why no GPU is used. If none failed, the configuration problems."""
+    folded: tuple[RootCause, ...] = ()
+    """Of later stages: they follow from the first, or are next once it is fixed."""
+    harmless: tuple[str, ...] = ()
+    """Lines that look like errors but are not, each with the reason."""
+    misleading: tuple[str, ...] = ()
+    """Lines that name a wrong cause, each with what it really means."""
+    failed: tuple[Failed, ...] = ()
+    """What could not be examined: a cause may be missing here."""
+    origin: str = ""
+    """What the program's log says about where it was written: the release of TensorFlow, the system; "" if nothing."""
+    unexplained: tuple[str, ...] = ()
+    """If no cause was found: the lines of the program's log that look most like a fault."""
+    bisection: Bisection | None = None
+    """None: the environment was not bisected."""
+
+    @property
+    def broken_at(self) -> Stage | None:
+        """The first stage that failed."""
+        return next((step.stage for step in self.steps if step.status == "failed"), None)

@@ -1,0 +1,54 @@
+"""The record of one GPU in the account that a report gives of all."""
+
+from __future__ import annotations
+
+from enum import Enum
+
+from gpudiag.record import Record
+
+
+class Fate(str, Enum):
+    """What became of a GPU."""
+
+    USED = "used"
+    """A kernel ran on it, and its result and PCI bus id were verified."""
+    NOT_VERIFIED = "not verified"
+    """In scope, and no probe verified a kernel on it."""
+    REFUSED = "refused"
+    """In scope, and the driver or TensorFlow does not take it."""
+    NO_KERNEL = "without kernels"
+    """In scope, and this TensorFlow has no code for it."""
+    HIDDEN = "hidden"
+    """Not in scope: a mask or a container leaves it out."""
+    OTHER_DRIVER = "held"
+    """Another kernel driver has it, such as vfio-pci for a virtual machine."""
+    LOST = "lost"
+    """It does not answer, or the driver does not know it."""
+    NOT_KNOWN = "not known"
+    """NVML could not be asked."""
+    OTHER_MAKER = "of another maker"
+    """Not NVIDIA's: TensorFlow's CUDA build does not use it."""
+
+
+class GpuAccount(Record):
+    """One GPU."""
+
+    fate: Fate
+    why: str
+    """By what, or why: one line, which completes the sentence ``<fate>: ...``."""
+    maker: str = "NVIDIA"
+    name: str = ""
+    """By NVML; empty if it does not describe the GPU."""
+    pci_bus_id: str = ""
+    """Empty for a GPU that NVML counts and cannot describe, if the bus does not say which it is."""
+    uuid: str = ""
+    on_bus: bool = False
+    """Whether the PCI bus shows it."""
+    nvml: int | None = None
+    """NVML's index; None if NVML does not count it."""
+    cuda: int | None = None
+    """CUDA's number under the mask in force; None if CUDA does not show it, or was not asked."""
+    tensorflow: str = ""
+    """TensorFlow's name, such as ``GPU:0``; empty if it does not list it, or was not asked."""
+    driver: str = ""
+    """The kernel driver that it is bound to; empty if there is none, or if that is not known."""

@@ -1,0 +1,369 @@
+"""The report: rows, outcomes, findings, verdict and exit code. Pure: no clock, no file, no process."""
+
+from __future__ import annotations
+
+from collections import Counter
+from enum import Enum
+from typing import Any
+
+import msgspec
+
+from gpudiag.knowledge.placement import Placement
+from gpudiag.model.change import Comparison
+from gpudiag.model.diagnosis import Confidence, Diagnosis, Stage
+from gpudiag.model.facts import Facts, NvmlDevice, Unknown
+from gpudiag.model.fate import GpuAccount
+from gpudiag.model.missing import missing_gpus
+from gpudiag.record import Record
+
+SCHEMA_VERSION = 1
+
+SIMULATED = "Simulated "
+"""What the name of every simulated GPU begins with."""
+
+Figure = str | int | float | bool | None
+"""A measured or expected value that a finding carries beside its message."""
+
+
+class Severity(str, Enum):
+    """How much a finding matters: notes do not change the exit code, and warnings only with ``--strict``."""
+
+    NOTE = "note"
+    WARNING = "warning"
+    FAIL = "fail"
+
+
+class Verdict(str, Enum):
+    """What a report says as a whole. ``PASS`` needs evidence for every GPU; see :func:`verdict`."""
+
+    PASS = "PASS"
+    FAIL = "FAIL"
+    BROKEN = "BROKEN"
+    NOT_VERIFIED = "NOT VERIFIED"
+
+
+class Cause(str, Enum):
+    """Why a probe gave no reading that could be judged."""
+
+    EXCEPTION = "exception"
+    SIGNAL = "signal"
+    TIMEOUT = "timeout"
+    UNKILLABLE = "unkillable"
+    NO_RESULT = "no result"
+    BAD_RESULT = "bad result"
+    OUTPUT_FLOOD = "output flood"
+    SERVER_LOST = "fork server lost"
+    NOT_STARTED = "not started"
+    DISTURBED = "disturbed"
+    NO_CONTEXT = "no CUDA context"
+    NO_MEMORY = "out of memory"
+    INTERRUPTED = "interrupted"
+
+
+class Finding(Record):
+    """A judged fact: what was measured, how much it matters, and what to do next."""
+
+    kind: str
+    """Name of the fault within its probe, such as ``cap_ignored``."""
+    severity: Severity
+    message: str
+    advice: str
+    figures: dict[str, Figure] = {}
+
+
+RUN_ENDED = "for the run passed"
+"""How the detail ends if the deadline of the whole run ended the probe."""
+
+
+class Outcome(Record, tag_field="outcome"):
+    """Base of the closed union ``Judged | Skipped | Broken``."""
+
+
+class Judged(Outcome, tag="judged"):
+    """The probe measured and was judged; no findings means that what happened is what was asked for."""
+
+    findings: tuple[Finding, ...] = ()
+    verified: tuple[str, ...] = ()
+    """PCI bus ids of the GPUs on which this probe ran a kernel whose result was checked."""
+    figure: str = ""
+    """The key figure, one short line for the table."""
+    table: tuple[tuple[str, ...], ...] = ()
+    """What is best read as a table, the headers first; shown with ``--verbose``."""
+
+
+class Skipped(Outcome, tag="skipped"):
+    """The probe could not run here; ``reason`` says what is missing."""
+
+    reason: str
+
+
+class Broken(Outcome, tag="broken"):
+    """The probe gave nothing to judge. Neither a pass nor a failure of TensorFlow, and never green."""
+
+    cause: Cause
+    detail: str
+    """One line: the exception, the signal's name, the deadline in seconds."""
+
+    @property
+    def by_the_run(self) -> bool:
+        """True if the whole run was ended, by a signal or at its deadline: that says nothing about the machine."""
+        at_its_deadline = self.cause is Cause.TIMEOUT and self.detail.endswith(RUN_ENDED)
+        return self.cause is Cause.INTERRUPTED or at_its_deadline
+
+
+class Gpu(Record):
+    """A GPU in scope: one that NVML reports and the caller's ``CUDA_VISIBLE_DEVICES`` lets through."""
+
+    index: int
+    """NVML's index (PCI order, as ``nvidia-smi`` prints it)."""
+    name: str
+    uuid: str
+    """What names it in ``CUDA_VISIBLE_DEVICES``: its UUID, or that of the MIG instance that the caller's mask chose."""
+    pci_bus_id: str
+    memory_total_bytes: int
+
+    @property
+    def simulated(self) -> bool:
+        """True for a GPU of a simulated machine; its name says so."""
+        return self.name.startswith(SIMULATED)
+
+    @classmethod
+    def of(cls, device: NvmlDevice, uuid: str) -> Gpu:
+        """Return the GPU that NVML reports as ``device`` and that CUDA is given as ``uuid``."""
+        return cls(device.index, device.name, uuid, device.pci_bus_id, device.memory_total_bytes)
+
+
+class Row(Record):
+    """One probe on one device, on all GPUs, or on the host."""
+
+    probe: str
+    """``<area>.<name>``."""
+    devices: tuple[str, ...]
+    """UUIDs of the GPUs the probe was given; empty for a host or CPU probe, and if there was no GPU to give."""
+    outcome: Judged | Skipped | Broken
+    duration_s: float
+    reading: dict[str, Any] | None = None
+    """What the child measured, as plain JSON; judged again by ``gpudiag show --rejudge``."""
+    placements: tuple[Placement, ...] = ()
+    """Where TensorFlow said that operations ran."""
+    log: tuple[str, ...] = ()
+    """Last lines the child wrote to stdout and stderr."""
+
+    @property
+    def area(self) -> str:
+        """The part of the probe's name before the dot."""
+        return self.probe.partition(".")[0]
+
+    @property
+    def name(self) -> str:
+        """The part of the probe's name after the dot."""
+        return self.probe.partition(".")[2] or self.probe
+
+    @property
+    def findings(self) -> tuple[Finding, ...]:
+        """The findings of a judged row; empty for the other outcomes."""
+        return self.outcome.findings if isinstance(self.outcome, Judged) else ()
+
+    @property
+    def crash(self) -> Broken | None:
+        """What broke the probe itself; None if gpudiag did not start it, or ended it, or failed to judge it."""
+        broken = self.outcome if isinstance(self.outcome, Broken) else None
+        if broken is None or broken.by_the_run or broken.cause is Cause.NOT_STARTED or self.reading is not None:
+            return None
+        return broken
+
+    @property
+    def status(self) -> str:
+        """One word of :data:`STATUSES`; of several findings the most severe counts."""
+        if isinstance(self.outcome, Skipped):
+            return "skipped"
+        if isinstance(self.outcome, Broken):
+            return "broken"
+        severities = {finding.severity for finding in self.outcome.findings}
+        for severity in (Severity.FAIL, Severity.WARNING, Severity.NOTE):
+            if severity in severities:
+                return str(severity.value)
+        return "pass"
+
+
+STATUSES = ("pass", "note", "warning", "fail", "broken", "skipped")
+"""The possible statuses of a row, in the order in which counts are printed."""
+
+
+class World(Record):
+    """The machine that the probes saw."""
+
+    simulated: bool
+    spec: str = ""
+    """The simulated machine's specification; empty for the real machine."""
+
+
+class Settings(Record):
+    """What a configuration file set for the run."""
+
+    file: str
+    values: dict[str, str] = {}
+    """Key to value, without those that the command line or a variable overrides."""
+
+    @property
+    def text(self) -> str:
+        """Such as ``settings from gpudiag.toml: simulate=2, level=quick``."""
+        return (
+            f"settings from {self.file}: {', '.join(f'{key}={value}' for key, value in self.values.items()) or 'none'}"
+        )
+
+
+class Level(Record):
+    """How much of the catalogue a run was to cover."""
+
+    name: str = "full"
+    """``quick`` (what fills no memory and does not disturb running jobs) or ``full``."""
+    reason: str = ""
+    """Why gpudiag chose it; empty if the caller did, or if nothing had to be left out."""
+
+
+class Limits(Record):
+    """What the caller demands; part of the report, so that it can be judged again by the same rules."""
+
+    require_gpus: int = 0
+    """How many GPUs must be in scope; fewer is a failure."""
+    count_simulated: bool = False
+    """True: simulated GPUs count towards ``require_gpus``, because the caller asked for both on one command line."""
+    allow_no_gpu: bool = False
+    """True: a machine that is known to have no GPU ends with status 0 instead of 5."""
+    strict: bool = False
+    """True: warnings count as failures."""
+
+    @property
+    def failing(self) -> frozenset[Severity]:
+        """The severities that make a report fail."""
+        return frozenset({Severity.FAIL, Severity.WARNING} if self.strict else {Severity.FAIL})
+
+
+class Report(Record):
+    """Everything that one run found; every format is rendered from it alone.
+
+    ``verdict`` and ``exit_code`` are derived by :func:`conclude`; a report that was not concluded is not verified.
+    """
+
+    schema_version: int
+    gpudiag_version: str
+    started_at: str
+    """UTC, ISO 8601."""
+    duration_s: float
+    command: tuple[str, ...]
+    isolation: str
+    """``fork`` or ``spawn``."""
+    world: World
+    limits: Limits
+    facts: Facts
+    gpus: tuple[Gpu, ...]
+    rows: tuple[Row, ...]
+    signal: int | None
+    """Number of the signal that ended the run early, or None."""
+    verdict: Verdict = Verdict.NOT_VERIFIED
+    exit_code: int = 5
+    level: Level = Level()
+    lines: tuple[str, ...] = ()
+    """Lines of the log of the user's own program, if it was given."""
+    diagnosis: Diagnosis = Diagnosis()
+    settings: Settings | None = None
+    """None: there was no configuration file, or none was used."""
+    notes: tuple[str, ...] = ()
+    """What was left out or could not be done, apart from the probes: a sentence each."""
+    withheld: tuple[str, ...] | None = None
+    """Why it cannot be a ``PASS``, whatever its rows say: what is known about GPUs in scope that cannot be used. None:
+    an older gpudiag made the report, and did not ask this."""
+    accounts: tuple[GpuAccount, ...] | None = None
+    """Where each GPU of the machine is, in scope or not; None: an older gpudiag made the report."""
+    since: Comparison | None = None
+    """What changed since the last PASS, or since the report that the caller named; None: nothing to compare with."""
+
+    @property
+    def is_log_alone(self) -> bool:
+        """True if only a program's log was looked at: nothing is known about a machine."""
+        return bool(self.lines) and not self.rows and isinstance(self.facts.system, Unknown)
+
+    @property
+    def counts(self) -> dict[str, int]:
+        """How many rows have each of :data:`STATUSES`; a status that no row has is left out."""
+        found = Counter(row.status for row in self.rows)
+        return {status: found[status] for status in STATUSES if found[status]}
+
+    @property
+    def areas(self) -> dict[str, tuple[Row, ...]]:
+        """The rows of each area, areas and rows in the order of the report."""
+        return {
+            area: tuple(row for row in self.rows if row.area == area)
+            for area in dict.fromkeys(row.area for row in self.rows)
+        }
+
+    @property
+    def unverified(self) -> tuple[Gpu, ...]:
+        """The GPUs in scope on which no row verified a kernel."""
+        verified = {pci for row in self.rows if isinstance(row.outcome, Judged) for pci in row.outcome.verified}
+        return tuple(gpu for gpu in self.gpus if gpu.pci_bus_id not in verified)
+
+    def device_label(self, row: Row) -> str:
+        """Return what ``row`` ran on: ``GPU 0``, ``GPU 0-3`` (NVML's indices), ``host``, ``CPU``, or "" if on none."""
+        if row.devices:
+            indices = sorted(gpu.index for gpu in self.gpus if gpu.uuid in row.devices)
+            return f"GPU {_ranges(indices) or '?'}"
+        if isinstance(row.outcome, Skipped):
+            return ""
+        return "host" if row.area == "host" else "CPU"
+
+
+def conclude(report: Report) -> Report:
+    """Return ``report`` with its verdict and exit code, derived from the rest of it."""
+    report = msgspec.structs.replace(report, withheld=reasons_against(report))
+    reached = verdict(report)
+    return msgspec.structs.replace(report, verdict=reached, exit_code=exit_code(reached, report))
+
+
+def reasons_against(report: Report) -> tuple[str, ...]:
+    """Return what is known against a ``PASS``: a GPU in scope that is missing or lost, or a cause that is proved.
+
+    Causes of the last stage do not count: the GPU is used, but not as the user meant.
+    """
+    diagnosis = report.diagnosis
+    proved = [one for one in (*diagnosis.causes, *diagnosis.folded) if one.sure is Confidence.PROVED]
+    causes = [f"{one.cause} ({one.rule})" for one in proved if one.stage is not Stage.CONFIGURATION]
+    return (*missing_gpus(report.facts), *causes)
+
+
+def verdict(report: Report) -> Verdict:
+    """Return the verdict over the rows of ``report``.
+
+    ``PASS`` needs at least one GPU in scope and, for every one of them, a kernel run whose result and PCI bus id were
+    verified. A run in which nothing was verified, or that a signal stopped early, is never a pass, whatever else went
+    well; nor is one for which ``withheld`` names a reason. If a part of the diagnosis failed, it might have found such
+    a reason: that breaks a run as a broken probe does.
+    """
+    if any(finding.severity in report.limits.failing for row in report.rows for finding in row.findings):
+        return Verdict.FAIL
+    if report.diagnosis.failed or any(isinstance(row.outcome, Broken) for row in report.rows):
+        return Verdict.BROKEN
+    if report.gpus and not report.unverified and report.signal is None and not report.withheld:
+        return Verdict.PASS
+    return Verdict.NOT_VERIFIED
+
+
+def exit_code(reached: Verdict, report: Report) -> int:
+    """Return the exit status; if several apply the order is: signal, failed, broken, not verified, pass."""
+    if report.signal is not None:
+        return 128 + report.signal
+    if reached is Verdict.NOT_VERIFIED:
+        return 0 if report.limits.allow_no_gpu and report.facts.without_gpu else 5
+    return {Verdict.PASS: 0, Verdict.FAIL: 1, Verdict.BROKEN: 3}[reached]
+
+
+def _ranges(numbers: list[int]) -> str:
+    """Return sorted numbers as ``0-3,6``."""
+    parts: list[list[int]] = []
+    for number in numbers:
+        if parts and number == parts[-1][-1] + 1:
+            parts[-1].append(number)
+        else:
+            parts.append([number])
+    return ",".join(f"{part[0]}-{part[-1]}" if len(part) > 1 else str(part[0]) for part in parts)

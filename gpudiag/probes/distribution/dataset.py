@@ -1,0 +1,166 @@
+"""A distributed dataset gives each GPU its part of every batch, and `strategy.reduce` and `strategy.gather` are right.
+
+What it does
+    Makes a `tf.distribute.MirroredStrategy`, and with `strategy.experimental_distribute_dataset` a dataset of two full
+    batches and one with a single element. For every batch it records which elements each replica got and on which
+    device they are, then the sum and the mean of them by `strategy.reduce`, and all of them by `strategy.gather`. A
+    single GPU is split into two logical devices.
+Why it matters
+    `model.fit` and your own training loops read their data this way, and report their loss by `reduce`. An element that
+    no replica gets, or two get, raises nothing. Nor does a mean that counts a short batch as a full one.
+What to do
+    `strategy.experimental_distribute_dataset(dataset)` with a batch size for all replicas together, and
+    `strategy.reduce(tf.distribute.ReduceOp.MEAN, values, axis=0)`: with `axis=None` it is the mean of the means, which
+    is another number if the last batch is short.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from functools import partial
+from typing import Any
+
+from gpudiag import probe
+from gpudiag.knowledge.placement import short_device
+from gpudiag.probe import Context, Findings, Raised, fail, warn
+from gpudiag.probes.common import Numbers, ReplicaReading, in_time, make_replicas, numbers
+from gpudiag.record import Record
+
+PROBE = probe.Probe(needs=probe.Needs(gpus=1), scope=probe.Scope.ALL_GPUS)
+
+
+class Fault(probe.ReplicaFaults):
+    raised = fail(
+        "reading a distributed dataset on {where} raised {error}",
+        do="Read the data without it: for batch in dataset: strategy.run(step, args=(batch,)) gives each replica "
+        "all of it. See distribution.reduction for which way to exchange data works here",
+    )
+    hangs = fail(
+        "reading a distributed dataset on {where} had not ended after {seconds:.0f} s",
+        do="Go round the connection between the GPUs: export NCCL_P2P_DISABLE=1",
+    )
+    wrong_parts = fail(
+        "the replicas got the elements {found} of a batch that has {expected}",
+        means="An element of a batch came to no replica, or to two.",
+        do="Trust no training on these GPUs. Look for their errors in `nvidia-smi -q -d ECC` and `dmesg | grep Xid`.",
+    )
+    uneven = warn(
+        "of a full batch the replicas got {found} elements, they should get {each} each",
+        means="A replica that gets fewer waits for the others.",
+        do="Give the batch size for all replicas together: dataset.batch(64 * strategy.num_replicas_in_sync)",
+    )
+    part_elsewhere = fail(
+        "the elements of replica {replica} are on {found}, they should be on {expected}",
+        do="Call tf.config.set_soft_device_placement(False) to get an error if a device is not there.",
+    )
+    wrong_sum = fail(
+        "strategy.reduce gives the {op} {found} of the elements {elements}, it should be {expected}",
+        do="Trust no loss that is reduced here; distribution.reduction says which cross_device_ops gives right sums.",
+    )
+    wrong_gather = fail(
+        "strategy.gather gives {found}, it should be {expected}",
+        do="Collect results on the CPU: tf.concat(strategy.experimental_local_results(values), axis=0)",
+    )
+
+
+TIMEOUT_S = 20.0
+EACH = 2
+"""Elements for each replica of a full batch."""
+FULL_BATCHES = 2
+NEAR = 1e-4
+"""Sums are whole numbers; a mean may be rounded."""
+
+
+class Part(Record):
+    """What a replica got of a batch."""
+
+    device: str
+    """Whose memory holds it."""
+    elements: Numbers
+
+
+class Batch(Record):
+    """A batch as it was distributed, and what was made of it."""
+
+    parts: tuple[Part, ...]
+    total: float | None
+    """By `strategy.reduce` with SUM."""
+    mean: float | None
+    """By `strategy.reduce` with MEAN."""
+    gathered: Numbers
+
+    @property
+    def elements(self) -> Numbers:
+        return tuple(element for part in self.parts for element in part.elements)
+
+
+class Reading(ReplicaReading):
+    """What became of the batches."""
+
+    batches: tuple[Batch, ...]
+    """Those that were read."""
+    error: Raised | None
+
+    def figure(self) -> str:
+        return f"{len(self.batches)} batches on {self.where}"
+
+
+def measure(ctx: Context) -> Reading:
+    made = make_replicas(ctx)
+    batches: list[Batch] = []
+    error = in_time(ctx, TIMEOUT_S, partial(_read, ctx.tf, len(made), batches))
+    return Reading(tuple(batches), error, made=made)
+
+
+def _expected(count: int) -> list[tuple[float, ...]]:
+    """Return the elements of each batch for ``count`` replicas: the last has one."""
+    size = EACH * count
+    firsts = range(1, FULL_BATCHES * size + 1, size)
+    return [*(tuple(float(first + more) for more in range(size)) for first in firsts), (FULL_BATCHES * size + 1.0,)]
+
+
+def _read(tf: Any, count: int, batches: list[Batch]) -> None:
+    # Not with NCCL, which distribution.reduction examines.
+    strategy = tf.distribute.MirroredStrategy(cross_device_ops=tf.distribute.ReductionToOneDevice())
+    elements = [element for batch in _expected(count) for element in batch]
+    dataset = tf.data.Dataset.from_tensor_slices(tf.constant(elements)).batch(EACH * count)
+    for values in strategy.experimental_distribute_dataset(dataset):
+        parts = [
+            Part(short_device(one.backing_device), numbers(one)) for one in strategy.experimental_local_results(values)
+        ]
+        total, mean = (
+            numbers(tf.reshape(strategy.reduce(op, values, axis=0), [1]))[0]
+            for op in (tf.distribute.ReduceOp.SUM, tf.distribute.ReduceOp.MEAN)
+        )
+        batches.append(Batch(tuple(parts), total, mean, numbers(strategy.gather(values, axis=0))))
+
+
+def judge(reading: Reading) -> Findings:
+    error, where = reading.error, reading.where
+    if error is not None and error.type == "TimeoutError":
+        yield Fault.hangs.found(where=where, seconds=TIMEOUT_S)
+    elif error is not None:
+        yield Fault.raised.found(where=where, error=error.brief)
+    expected = _expected(len(reading.made))
+    if error is None and len(reading.batches) != len(expected):
+        yield Fault.wrong_parts.found(found=f"of {len(reading.batches)} batches", expected=f"{len(expected)} batches")
+    for batch, elements in zip(reading.batches, expected, strict=False):
+        yield from _judge_batch(reading, batch, elements)
+
+
+def _judge_batch(reading: Reading, batch: Batch, expected: tuple[float, ...]) -> Findings:
+    if Counter(batch.elements) != Counter(expected):
+        yield Fault.wrong_parts.found(found=str(list(batch.elements)), expected=str(list(expected)))
+        return
+    sizes = [len(part.elements) for part in batch.parts]
+    if len(expected) > 1 and sizes != [EACH] * len(reading.made):
+        yield Fault.uneven.found(found=" and ".join(map(str, sizes)), each=EACH)
+    for replica, (part, device) in enumerate(zip(batch.parts, reading.made, strict=False)):
+        if part.elements and part.device != device:
+            yield Fault.part_elsewhere.found(replica=replica, found=part.device, expected=device)
+    total = sum(expected)
+    for op, found, right in (("sum", batch.total, total), ("mean", batch.mean, total / len(expected))):
+        if found is None or abs(found - right) > NEAR:
+            yield Fault.wrong_sum.found(op=op, found=found, elements=str(list(expected)), expected=right)
+    if batch.gathered != batch.elements:
+        yield Fault.wrong_gather.found(found=str(list(batch.gathered)), expected=str(list(batch.elements)))

@@ -1,0 +1,146 @@
+"""What is copied to a GPU, back, and from one GPU to another arrives as it was.
+
+What it does
+    Copies random bytes from ordinary and from pinned memory of the host to each GPU, back to pinned memory, and
+    from every GPU to every other, and compares all of them. On real GPUs it copies 64 MiB and measures the
+    bandwidth of the host's copies; on simulated ones 1 MiB, without measuring.
+Why it matters
+    A path from GPU to GPU that an IOMMU or PCI access control (ACS) leads astray corrupts data without an error:
+    training gives NaN, or worse, numbers. Copies at a fraction of what the slot has make a GPU wait for its data.
+What to do
+    If copies between GPUs are wrong: boot with `iommu=pt`, switch ACS off in the firmware, and see `nvidia-smi topo
+    -m`. If those of one GPU are: `nvidia-smi -q -d ECC` and `dmesg | grep Xid`. If pinned memory cannot be had:
+    `ulimit -l`.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Iterator
+from typing import Any
+
+from gpudiag import probe
+from gpudiag.model.report import Figure
+from gpudiag.probe import MIB, SEE_THE_CAUSE, Context, Findings, Raised, Verified, fail
+from gpudiag.probes.common import create_devices, in_time
+from gpudiag.record import Record
+
+PROBE = probe.Probe(needs=probe.Needs(gpus=1, free_bytes=512 * MIB), scope=probe.Scope.ALL_GPUS)
+
+
+class Fault(probe.ReplicaFaults):
+    corrupted = fail(
+        "of {size_bytes} copied from {source} to {target} {wrong} bytes are wrong",
+        means="The path between the two, or the memory of one of them, corrupts data, and no error was raised.",
+        do="If both are GPUs, boot with iommu=pt and switch ACS off: nvidia-smi topo -m. "
+        "If not: nvidia-smi -q -d ECC, and dmesg | grep Xid",
+    )
+    copy_failed = fail("copying {size_bytes} from {source} to {target} raised {error}", do=SEE_THE_CAUSE)
+
+
+HOST, PINNED = "memory", "pinned memory"
+TIMEOUT_S = 20
+TRIES = 3
+
+
+class Copy(Record):
+    """One copy."""
+
+    source: str
+    """``memory`` or ``pinned memory`` of the host, or a device such as ``GPU:0``."""
+    target: str
+    size_bytes: int
+    wrong: int = 0
+    """Bytes that differ."""
+    seconds: float | None = None
+    """The shortest of three times; None: not measured."""
+    raised: Raised | None = None
+
+
+class Reading(probe.GpuReading):
+    """Every copy."""
+
+    made: dict[str, str]
+    """Device (``GPU:0``) to PCI bus id by TensorFlow's ``Created device`` line."""
+    copies: tuple[Copy, ...]
+
+    def figure(self) -> str:
+        right = sum(not (copy.wrong or copy.raised) for copy in self.copies)
+        rates = [self._rate(copy) for copy in self.copies if PINNED in (copy.source, copy.target) and copy.seconds]
+        speed = f", {min(rates):.1f} GB/s at least with pinned memory" if rates else ""
+        return f"{right} of {len(self.copies)} copies right{speed}"
+
+    @staticmethod
+    def _rate(copy: Copy) -> float:
+        return copy.size_bytes / (copy.seconds or 1) / 1e9
+
+    def table(self) -> tuple[tuple[str, ...], ...]:
+        rows = ((one.source, one.target, f"{self._rate(one):.1f} GB/s") for one in self.copies if one.seconds)
+        return (("from", "to", "bandwidth"), *rows)
+
+
+def measure(ctx: Context) -> Reading:
+    import numpy
+
+    tf, v1 = ctx.tf, ctx.tf.compat.v1
+    # The memory of every tensor of the CPU that an operation makes is pinned then; that of a constant is numpy's.
+    v1.disable_eager_execution()
+    v1.enable_eager_execution(config=v1.ConfigProto(gpu_options=v1.GPUOptions(force_gpu_compatible=True)))
+    real = not any(gpu.simulated for gpu in ctx.gpus)
+    size = (64 if real else 1) * MIB
+    ctx.list_gpus()
+    tf.config.set_soft_device_placement(False)
+    made = create_devices(ctx)
+    numbers = numpy.random.default_rng(1).integers(0, 256, size, dtype=numpy.uint8)
+    with tf.device("CPU:0"):
+        there = {HOST: tf.constant(numbers), PINNED: tf.bitwise.bitwise_xor(numbers, numpy.uint8(0))}
+
+    def copy(source: str, target: str) -> Copy:
+        found: list[Any] = []
+        seconds: list[float] = []
+
+        def run() -> None:
+            for _ in range(TRIES if real else 1):
+                begun = time.perf_counter()
+                with tf.device("CPU:0" if target == PINNED else target):
+                    found[:] = [tf.identity(there[source])]
+                tf.test.experimental.sync_devices()
+                seconds.append(time.perf_counter() - begun)
+            with tf.device("CPU:0"):
+                found.append(int((found[0].numpy() != numbers).sum()))
+
+        raised = in_time(ctx, TIMEOUT_S, run)
+        if raised is not None:
+            return Copy(source, target, size, raised=raised)
+        there.setdefault(target, found[0])
+        return Copy(source, target, size, found[1], min(seconds) if real else None)
+
+    return Reading(made, tuple(_until_one_raises(copy(*pair) for pair in _pairs(tuple(made)))))
+
+
+def _pairs(devices: tuple[str, ...]) -> Iterator[tuple[str, str]]:
+    for device in devices:
+        yield from ((HOST, device), (PINNED, device), (device, PINNED))
+    yield from ((one, other) for one in devices for other in devices if one != other)
+
+
+def _until_one_raises(copies: Iterator[Copy]) -> Iterator[Copy]:
+    for copy in copies:
+        yield copy
+        if copy.raised:  # TensorFlow's next call may never return
+            return
+
+
+def judge(reading: Reading) -> Findings:
+    for copy in reading.copies:
+        figures: dict[str, Figure] = {"source": copy.source, "target": copy.target, "size_bytes": copy.size_bytes}
+        if copy.raised:
+            yield Fault.copy_failed.found(**figures, error=copy.raised.brief)
+        elif copy.wrong:
+            yield Fault.corrupted.found(**figures, wrong=copy.wrong)
+    right = all(not (copy.wrong or copy.raised) for copy in reading.copies)
+    for given, (device, found) in zip(reading.given, reading.made.items(), strict=False):
+        if found != given:
+            yield Fault.other_gpu.found(device=device, found=found or "(not named)", expected=given)
+        elif right:
+            yield Verified(given)

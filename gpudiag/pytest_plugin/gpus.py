@@ -1,0 +1,191 @@
+"""The GPUs of a session, and the part of them that a process was given. Records, and how they are found."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterable
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+import pytest
+
+if TYPE_CHECKING:
+    from gpudiag.model.facts import NvmlDevice, NvmlFacts, TensorflowFacts
+
+MASK = "CUDA_VISIBLE_DEVICES"
+FACTS_DEADLINE_S = 15.0
+
+
+@dataclass(frozen=True)
+class Device:
+    """A GPU, or a MIG instance of one."""
+
+    uuid: str
+    """What names it in ``CUDA_VISIBLE_DEVICES``."""
+    index: int
+    """NVML's index of the GPU, as ``nvidia-smi`` prints it."""
+    name: str
+    total_bytes: int
+    """0 if NVML does not report it."""
+    free_bytes: int
+    """When the session began."""
+    capability: tuple[int, int] | None
+
+    @property
+    def is_instance(self) -> bool:
+        """True for a MIG instance: a process can use one, and no other GPU beside it."""
+        return self.uuid.startswith("MIG-")
+
+    @property
+    def label(self) -> str:
+        return f"GPU {self.index}" + (f" ({self.uuid})" if self.is_instance else "")
+
+
+@dataclass(frozen=True)
+class Place:
+    """What a process may use."""
+
+    devices: tuple[Device, ...] = ()
+    """In the order in which TensorFlow numbers them."""
+    limit_bytes: int | None = None
+    """Of memory on each device; None: all of it."""
+    shared: bool = False
+    """True: other processes of the session use these devices too."""
+
+    @property
+    def label(self) -> str:
+        return ", ".join(device.label for device in self.devices)
+
+    @property
+    def environment(self) -> dict[str, str]:
+        """The variables that hold TensorFlow to this place."""
+        if not self.devices:
+            return {}
+        variables = {MASK: ",".join(device.uuid for device in self.devices)}
+        if self.shared or self.limit_bytes is not None:
+            # Not nearly all free memory at the first operation, whatever the tests configure.
+            variables["TF_FORCE_GPU_ALLOW_GROWTH"] = "true"
+        if self.limit_bytes is not None:
+            variables["TF_PER_DEVICE_MEMORY_LIMIT_MB"] = str(self.limit_bytes >> 20)
+        return variables
+
+
+PLACE = pytest.StashKey[Place]()
+FOUND = pytest.StashKey["Found"]()
+
+
+@dataclass(frozen=True)
+class Found:
+    """What NVML and TensorFlow's metadata said when the session began."""
+
+    nvml: NvmlFacts | None
+    """None if NVML did not answer."""
+    tensorflow: TensorflowFacts | None
+    mask: str | None
+    """The caller's ``CUDA_VISIBLE_DEVICES``."""
+
+    @property
+    def devices(self) -> tuple[Device, ...]:
+        """What the caller's mask lets through, each MIG instance by itself."""
+        from gpudiag.model.visibility import choices
+
+        devices = () if self.nvml is None else self.nvml.devices
+        return tuple(_device(uuid, device) for uuid, device in choices(self.mask, devices).items())
+
+    @property
+    def simulated(self) -> bool:
+        from gpudiag.model.report import SIMULATED
+
+        return self.nvml is not None and any(one.name.startswith(SIMULATED) for one in self.nvml.devices)
+
+    @property
+    def lack(self) -> str:
+        """Why there is no device, in a few words."""
+        if self.nvml is None:
+            return "GPUs not known: NVML did not answer"
+        if self.nvml.devices:
+            return f"CUDA_VISIBLE_DEVICES={self.mask!r} hides every GPU"
+        return "no GPU"
+
+
+def of(config: pytest.Config) -> Place:
+    """Return what this process may use: what it was given, or else what the caller's mask lets through."""
+    if PLACE not in config.stash:
+        config.stash[PLACE] = Place(for_one_process(found(config).devices))
+    return config.stash[PLACE]
+
+
+def for_one_process(devices: tuple[Device, ...]) -> tuple[Device, ...]:
+    """Return those of ``devices`` that one process sees."""
+    from gpudiag.model.visibility import for_one_process
+
+    seen = for_one_process(tuple(one.uuid for one in devices))
+    return tuple(one for one in devices if one.uuid in seen)
+
+
+def found(config: pytest.Config) -> Found:
+    """Return what was found out about this machine's GPUs; asked once."""
+    if FOUND not in config.stash:
+        config.stash[FOUND] = ask()
+    return config.stash[FOUND]
+
+
+def labels(numbers: Iterable[int], devices: tuple[Device, ...]) -> str:
+    """Return the labels of those of ``devices`` that TensorFlow's GPUs with these numbers are on, each once.
+
+    TensorFlow has made its devices: a GPU may have been split into several, and others left out.
+    """
+    from tensorflow.python.eager.context import context
+
+    physical = context().list_physical_devices("GPU")
+    places = [
+        physical.index(one)
+        for one in context().get_visible_devices("GPU")
+        for _ in context().get_logical_device_configuration(one) or (None,)
+    ]
+    known = {number: devices[place].label for number, place in enumerate(places) if place < len(devices)}
+    return ", ".join(dict.fromkeys(known.get(number, f"GPU:{number}") for number in numbers))
+
+
+def ask() -> Found:
+    """Ask NVML, and look for TensorFlow without importing it, in children with a deadline: NVML can hang."""
+    import msgspec
+
+    from gpudiag.isolate import Bounds, Job, ServerSpec, supervise
+    from gpudiag.model.facts import Facts, Unknown
+
+    families = {"nvml", "tensorflow"}
+    answers: dict[str, Any] = {}
+    with supervise({"plain": ServerSpec()}, Bounds()) as children:
+        for family in families:
+            target = "gpudiag.facts:gather_family"
+            children.start(Job(family, target, {"family": family}, FACTS_DEADLINE_S, "plain"))
+        while len(answers) < len(families):
+            for ended in children.wait(0.1):
+                answers[ended.key] = ended.value
+    types: dict[str, Any] = {one.name: one.type for one in msgspec.structs.fields(Facts)}
+    facts = {
+        name: None if value is None else msgspec.json.decode(value, type=types[name]) for name, value in answers.items()
+    }
+    known = {name: None if isinstance(value, Unknown) else value for name, value in facts.items()}
+    return Found(known["nvml"], known["tensorflow"], os.environ.get(MASK))
+
+
+def _device(uuid: str, device: NvmlDevice) -> Device:
+    total, used = device.memory_total_bytes, device.memory_used_bytes
+    if uuid in device.mig_uuids:
+        total, used = dict(zip(device.mig_uuids, device.mig_memory_bytes, strict=False)).get(uuid, (0, 0))
+    major, _, minor = (device.compute_capability or "").partition(".")
+    return Device(
+        uuid=uuid,
+        index=device.index,
+        name=device.name,
+        total_bytes=total,
+        free_bytes=total - used,
+        capability=(int(major), int(minor)) if major.isdecimal() and minor.isdecimal() else None,
+    )
+
+
+def size_text(size: int) -> str:
+    """Return a size as people write it: ``8 GiB``, ``3496 MiB``."""
+    return f"{size >> 30} GiB" if size >= 1 << 30 and size % (1 << 30) == 0 else f"{size >> 20} MiB"

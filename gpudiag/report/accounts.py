@@ -1,0 +1,62 @@
+"""Texts of the account of all GPUs: how many are used, and what became of the others."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from gpudiag.model.fate import Fate, GpuAccount
+from gpudiag.model.report import Report
+from gpudiag.text import counted, one_line
+
+_IN_SCOPE_UNUSABLE = (Fate.REFUSED, Fate.NO_KERNEL)
+
+
+def summary(report: Report) -> str:
+    """Return how many GPUs are used: ``2 of 4 GPUs used; 2 hidden by CUDA_VISIBLE_DEVICES='0,1'``; "" without any."""
+    own = [one for one in report.accounts or () if one.fate is not Fate.OTHER_MAKER]
+    if not own:
+        return ""
+    used = sum(one.fate is Fate.USED for one in own)
+    rest = [f"{len(same)} {_said(same[0])}" for same in _alike(one for one in own if one.fate is not Fate.USED)]
+    return one_line("; ".join([f"{used} of {counted(len(own), 'GPU')} used", *rest]))
+
+
+def of_each(report: Report) -> Iterator[tuple[str, str]]:
+    """Yield what became of the GPUs that cannot be used, as pairs of a heading and its text.
+
+    Those in scope have a line already, and if no GPU is in scope, another line says so; only what they do not say is
+    said here.
+    """
+    in_scope = {gpu.uuid for gpu in report.gpus}
+    shown = [
+        one
+        for one in report.accounts or ()
+        if one.fate in _IN_SCOPE_UNUSABLE or (one.uuid not in in_scope and (report.gpus or one.fate is not Fate.HIDDEN))
+    ]
+    for same in _alike(shown):
+        yield _heading(same), f"{_names(same)}: {_said(same[0])}"
+
+
+def _alike(accounts: Iterator[GpuAccount] | list[GpuAccount]) -> list[list[GpuAccount]]:
+    groups: dict[tuple[Fate, str, str], list[GpuAccount]] = {}
+    for one in accounts:
+        groups.setdefault((one.fate, one.why, one.maker), []).append(one)
+    return list(groups.values())
+
+
+def _said(one: GpuAccount) -> str:
+    """Return the fate in words: ``hidden by ...``, ``lost: ...``."""
+    joint = " " if one.why.startswith("by ") else ": "
+    return f"{one.fate.value}{joint}{one.why}"
+
+
+def _heading(same: list[GpuAccount]) -> str:
+    numbers = [str(one.nvml) for one in same if one.nvml is not None]
+    return f"GPU {','.join(numbers)}" if numbers else "GPU"
+
+
+def _names(same: list[GpuAccount]) -> str:
+    """Return what the GPUs are called, and their PCI bus ids."""
+    names = dict.fromkeys(one.name or (one.maker if one.maker != "NVIDIA" else "") for one in same)
+    places = [one.pci_bus_id for one in same if one.pci_bus_id]
+    return ", ".join([*filter(None, names), *(["PCI " + " ".join(places)] if places else [])]) or "not described"

@@ -1,0 +1,77 @@
+"""Texts of what changed between two reports."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Iterator
+from datetime import datetime
+
+from gpudiag.model.change import Change, Comparison, Side
+from gpudiag.text import counted, one_line
+
+MOST_IN_HEAD = 6
+_THERE = "there"
+"""The value of what has no other than that it is there."""
+
+
+def in_head(comparison: Comparison) -> tuple[str, list[str]]:
+    """Return since when, and what changed on the machine since then: a line for each of the first changes."""
+    old, new = comparison.old, comparison.new
+    since = f"Since {old.source} ({_age(old, new)})"
+    facts = [change_text(one) for one in _essential(comparison.facts)]
+    if not facts:
+        return f"{since}, nothing has changed that gpudiag looks at", []
+    more = len(facts) - MOST_IN_HEAD
+    rest = [f"and {counted(more, 'more change')}: gpudiag diff shows all"] if more > 0 else []
+    return f"{since}, this has changed:", [*facts[:MOST_IN_HEAD], *rest]
+
+
+def _essential(changes: Iterable[Change]) -> Iterator[Change]:
+    """Yield what a person wants to know first: a new driver or a new package once, not each file and version of it."""
+    by_thing: dict[str, list[Change]] = {}
+    for one in changes:
+        by_thing.setdefault(re.sub(r"\].*", "]", one.path), []).append(one)
+    said: list[Change] = []
+    for same in by_thing.values():
+        first = next((one for one in same if one.path.endswith("version")), same[0])
+        if not any(_follows(first, before) for before in said):
+            said.append(first)
+    yield from said
+
+
+def _follows(one: Change, other: Change) -> bool:
+    """Return whether ``one`` says no more than ``other``: a path with the version of the driver in it."""
+    return bool(other.old and other.new and one.old and one.new and other.old in one.old and other.new in one.new)
+
+
+def _age(old: Side, new: Side) -> str:
+    """Return how long before ``new`` the report ``old`` was made."""
+    try:
+        began, ended = (datetime.fromisoformat(side.started_at.replace("Z", "+00:00")) for side in (old, new))
+        minutes = int((ended - began).total_seconds()) // 60
+    except (TypeError, ValueError):  # one of them has no time zone, or Python 3.10 cannot read it
+        return old.started_at
+    if minutes < 0:
+        return f"made later, {when(old)}"
+    for length, noun in ((24 * 60, "day"), (60, "hour"), (1, "minute")):
+        if minutes >= 2 * length or (length == 1 and minutes):
+            return f"{counted(minutes // length, noun)} before"
+    return "less than a minute before"
+
+
+def when(side: Side) -> str:
+    return f"{side.started_at[:19].replace('T', ' ')} UTC"
+
+
+def change_text(change: Change) -> str:
+    """Return a change on one line: ``driver 550.54 -> 570.86``, ``numpy: new (2.1.0)``."""
+    name, old, new = change.name, _value(change.old), _value(change.new)
+    if change.old is not None and change.new is not None:
+        return one_line(f"{name} {old} -> {new}")
+    if change.new is not None:
+        return one_line(f"{name}: new" if change.new == _THERE else f"{name}: new ({new})")
+    return one_line(f"{name}: gone" if change.old == _THERE else f"{name}: gone (was {old})")
+
+
+def _value(text: str | None) -> str:
+    return "''" if text == "" else text or ""

@@ -1,0 +1,162 @@
+"""What ``gpudiag diff`` prints."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Iterable, Iterator
+
+import msgspec
+
+from gpudiag.model.change import Change, Comparison, Side, Subject
+from gpudiag.report.changes import change_text, when
+from gpudiag.report.formats.markdown import escaped_text
+from gpudiag.report.formats.table import Page
+from gpudiag.text import counted, escaped, one_line, plain
+
+FORMATS = ("table", "json", "markdown")
+_KEY = re.compile(r"\[[^][]*\]")
+MANY_FIELDS = 4
+"""So many changes of one package, library or GPU are a line."""
+MOST_NAMED = 6
+"""Of the facts that changed in the same way, how many are named."""
+
+_HEADINGS = {
+    Subject.VERDICT: "Verdict",
+    Subject.GPU: "GPUs",
+    Subject.CAUSE: "Causes",
+    Subject.OUTCOME: "Probes",
+    Subject.FINDING: "Findings",
+    Subject.FACT: "Machine",
+}
+
+
+def render(comparison: Comparison, format_: str, *, width: int, color: bool) -> str:
+    """Return the comparison in one of :data:`FORMATS`, with a final newline."""
+    if format_ == "json":
+        return escaped(msgspec.json.format(msgspec.json.encode(comparison), indent=2).decode()) + "\n"
+    if format_ == "markdown":
+        return _markdown(comparison)
+    page = Page(max(width, 20), color=color)
+    for name, side in (("old", comparison.old), ("new", comparison.new)):
+        page.add(_side(side), lead=f"{name}  ", lead_style="dim")
+    page.blank()
+    for heading, lines in _blocks(comparison):
+        page.add(heading, "bold")
+        for text, worse in lines:
+            page.add(text, "red" if worse else "", lead="  worse  " if worse else "         ", lead_style="bold red")
+        page.blank()
+    page.add(summary(comparison), "bold red" if comparison.worse else "bold")
+    return page.text()
+
+
+def _markdown(comparison: Comparison) -> str:
+    blocks = [f"# {escaped_text(summary(comparison))}"]
+    sides = (("old", comparison.old), ("new", comparison.new))
+    blocks.append("\n".join(f"- {name}: {escaped_text(_side(side))}" for name, side in sides))
+    for heading, lines in _blocks(comparison):
+        items = (f"- {'**worse** ' if worse else ''}{escaped_text(text)}" for text, worse in lines)
+        blocks += [f"## {heading}", "\n".join(items)]
+    return plain("\n\n".join(blocks) + "\n")
+
+
+def summary(comparison: Comparison) -> str:
+    """Return the result in a sentence."""
+    worse = comparison.worse
+    if not worse:
+        return "Nothing got worse." if comparison.changes else "Nothing has changed."
+    names = {
+        Subject.VERDICT: "the verdict",
+        Subject.GPU: "GPU",
+        Subject.CAUSE: "new cause",
+        Subject.OUTCOME: "outcome of a probe",
+        Subject.FINDING: "new finding",
+    }
+    parts = []
+    for subject, noun in names.items():
+        number = sum(one.subject is subject for one in worse)
+        if subject is Subject.OUTCOME and number:
+            parts.append("1 outcome" if number == 1 else f"{number} outcomes")
+        elif number:
+            parts.append(noun if subject is Subject.VERDICT else counted(number, noun))
+    return f"Worse: {', '.join(parts)}."
+
+
+def _side(side: Side) -> str:
+    return one_line(f"{side.verdict}, {when(side)}, gpudiag {side.gpudiag_version}: {side.source}")
+
+
+def _blocks(comparison: Comparison) -> Iterator[tuple[str, list[tuple[str, bool]]]]:
+    """Yield each heading with its lines, what got worse first, and whether each did get worse."""
+    for subject, heading in _HEADINGS.items():
+        changes = [one for one in comparison.changes if one.subject is subject]
+        together = _TOGETHER.get(subject)
+        lines = list(together(changes)) if together else [(change_text(one), one.worse) for one in changes]
+        if lines:
+            yield heading, sorted(lines, key=lambda line: not line[1])
+
+
+def _outcomes(changes: list[Change]) -> Iterator[tuple[str, bool]]:
+    """Yield a line for all probes whose outcome changed in the same way."""
+    for same in _alike(changes, lambda one: ""):
+        old, new = same[0].old or "not run", same[0].new or "not run"
+        few = len(same) <= MOST_NAMED or None not in (same[0].old, same[0].new)
+        names = ", ".join(one.name for one in same) if few else counted(len(same), "probe")
+        yield one_line(f"{old} -> {new}: {names}"), same[0].worse
+
+
+def _findings(changes: list[Change]) -> Iterator[tuple[str, bool]]:
+    """Yield a line for all probes that found the same."""
+    for same in _alike(changes, lambda one: one.name.rpartition(": ")[2]):
+        kind = same[0].name.rpartition(": ")[2]
+        places = _few([one.name.rpartition(": ")[0] for one in same])
+        yield change_text(msgspec.structs.replace(same[0], name=f"{kind} in {places}")), same[0].worse
+
+
+def _facts(changes: list[Change]) -> Iterator[tuple[str, bool]]:
+    """Yield a line for each change; one for all that are the same change, as of the folder of many packages.
+
+    If much of one thing has changed, as of a library that was not found before, its other fields are only named.
+    """
+    things: dict[str, list[Change]] = {}
+    for one in changes:
+        things.setdefault(one.path.rpartition("]")[0] or one.path, []).append(one)
+    lines: dict[tuple[str | None, ...], list[Change]] = {}
+    for thing, same in things.items():
+        for one in same:
+            much = len(same) >= MANY_FIELDS
+            alike = (_KEY.sub("[]", one.path), one.old, one.new)
+            key: tuple[str | None, ...] = (thing,) if much else alike
+            lines.setdefault(key, []).append(one)
+    for key, same in lines.items():
+        yield (_of_one_thing(same) if len(key) == 1 else _of_many(same)), False
+
+
+def _of_one_thing(changes: list[Change]) -> str:
+    first, *rest = sorted(changes, key=lambda one: not one.path.endswith(".version"))
+    others = (one.path.rpartition("].")[2].replace("_", " ") for one in rest)
+    return f"{change_text(first)}; also: {', '.join(filter(None, dict.fromkeys(others)))}"
+
+
+def _of_many(changes: list[Change]) -> str:
+    return change_text(msgspec.structs.replace(changes[0], name=_few([one.name for one in changes])))
+
+
+def _alike(changes: list[Change], kind: Callable[[Change], str]) -> Iterable[list[Change]]:
+    """Return the changes in groups of those that are of one kind and have the same values."""
+    groups: dict[tuple[str, str | None, str | None, bool], list[Change]] = {}
+    for one in changes:
+        groups.setdefault((kind(one), one.old, one.new, one.worse), []).append(one)
+    return groups.values()
+
+
+def _few(names: list[str]) -> str:
+    more = len(names) - MOST_NAMED
+    return ", ".join([*names[:MOST_NAMED], *([f"{more} more"] if more > 0 else [])])
+
+
+_TOGETHER: dict[Subject, Callable[[list[Change]], Iterator[tuple[str, bool]]]] = {
+    Subject.OUTCOME: _outcomes,
+    Subject.FINDING: _findings,
+    Subject.FACT: _facts,
+}
+"""Where many changes are one line."""

@@ -1,0 +1,257 @@
+"""The table for people: one line per probe, below it what was found and what to do, and the verdict at the end."""
+
+from __future__ import annotations
+
+import io
+from itertools import chain, zip_longest
+from typing import TYPE_CHECKING
+
+from gpudiag.model.report import Report, Row, Skipped
+from gpudiag.report import accounts, changes, words
+from gpudiag.text import one_line, plain
+
+if TYPE_CHECKING:
+    from rich.text import Text
+
+LEAST_WIDTH = 20
+TIMED_WIDTH = 100
+"""With fewer columns, the time is shown only with ``verbose``."""
+LEAST_FIGURE_WIDTH = 16
+"""If fewer columns are left for the figures, they are printed below their rows."""
+
+_STYLES = {
+    "pass": "green",
+    "note": "cyan",
+    "warning": "yellow",
+    "fail": "bold red",
+    "broken": "bold magenta",
+    "PASS": "bold green",
+    "FAIL": "bold red",
+    "BROKEN": "bold magenta",
+    "NOT VERIFIED": "bold yellow",
+}
+_COPIED = ("do", "see")
+"""Headings of a cause's lines that people copy."""
+_HEADERS = ("outcome", "probe", "device", "time")
+_GAP = 2
+_INDENT = " " * (len("outcome") + _GAP)
+"""What belongs to a probe is printed below its name."""
+
+
+SUFFIX = ".txt"
+
+
+def render(report: Report, *, width: int, color: bool, verbose: bool, head: bool = False) -> str:
+    """Return the table, no line wider than ``width`` columns (but at least :data:`LEAST_WIDTH`).
+
+    ``head``: only what was looked at and the diagnosis. Commands and addresses may be longer: a terminal wraps them,
+    and they are copied as one piece.
+    """
+    page = Page(max(width, LEAST_WIDTH), color=color)
+    _header(page, report)
+    _diagnosis(page, report, verbose=verbose, head=head)
+    _since(page, report)
+    if head:
+        return page.text()
+    ran = [row for rows in report.areas.values() for row in rows if not isinstance(row.outcome, Skipped)]
+    alike = [] if verbose else words.alike(ran)
+    together = [row for same in alike for row in same]
+    _rows(page, report, [row for row in ran if row not in together], verbose=verbose)
+    _alike(page, report, alike)
+    _skipped(page, report)
+    _footer(page, report)
+    return page.text()
+
+
+class Page:
+    """Lines that fit a width, whatever they contain: words without a break, characters two columns wide."""
+
+    def __init__(self, width: int, *, color: bool) -> None:
+        from rich.console import Console
+
+        self.width = width
+        self._console = Console(
+            width=width,
+            height=25,
+            file=io.StringIO(),
+            force_terminal=color,
+            color_system="standard" if color else None,
+            no_color=not color,
+            legacy_windows=False,
+            _environ={},  # the caller has decided; COLUMNS, TERM and NO_COLOR must not decide again
+        )
+        self._lines: list[Text] = []
+
+    def wrap(self, text: str, width: int, style: str = "") -> list[Text]:
+        """Return ``text`` as lines, at least one; only an empty text gives an empty line."""
+        from rich.text import Text
+
+        lines = Text(text, style).wrap(self._console, width)
+        for line in lines:
+            line.rstrip()
+        return [line for line in lines if line.plain] or [Text()]
+
+    def add(self, text: str, style: str = "", *, lead: str = "", lead_style: str = "", whole: bool = False) -> None:
+        """Add a paragraph, ``lead`` before its first line, the other lines indented as far; ``whole``: on one line."""
+        from rich.text import Text
+
+        if whole:
+            self._lines.append(Text.assemble((lead, lead_style), (plain(text), style)))
+            return
+
+        room = self.width - len(lead)
+        if room < LEAST_WIDTH // 2:
+            text, lead, room = f"{lead.strip()} {text}", "", self.width
+        for number, line in enumerate(self.wrap(plain(text), room, style)):
+            before = (lead, lead_style) if number == 0 else " " * len(lead)
+            self._lines.append(Text.assemble(before, line))
+
+    def blank(self) -> None:
+        self.add("")
+
+    def text(self) -> str:
+        with self._console.capture() as captured:
+            for line in self._lines:
+                self._console.print(line, soft_wrap=True)
+        return captured.get()
+
+
+def _header(page: Page, report: Report) -> None:
+    page.add(words.made_by(report), "bold")
+    if report.world.simulated:
+        page.add(words.simulation(report), "bold yellow")
+    pairs = words.machine(report)
+    widest = max(len(heading) for heading, _ in pairs)
+    for heading, text in pairs:
+        page.add(text, lead=f"{heading:{widest}}  ", lead_style="dim")
+    page.blank()
+
+
+def _diagnosis(page: Page, report: Report, *, verbose: bool, head: bool) -> None:
+    """Add why no GPU is used, and what to do; the other causes in a line each."""
+    heading = words.headline(report) or (words.NO_CAUSE if head else "")
+    if not heading:
+        return
+    diagnosis = report.diagnosis
+    page.add(heading, "bold red" if diagnosis.causes else "bold")
+    if diagnosis.steps and not report.is_log_alone and (diagnosis.causes or verbose):
+        page.add(words.steps(report), "dim", lead="  ")
+    for cause in diagnosis.causes:
+        for heading, text in words.cause(cause):
+            style = "bold" if heading == "do" else ""
+            page.add(text, style, lead=f"  {heading:<8}  ", lead_style="dim", whole=heading in _COPIED)
+    for heading, text in words.others(diagnosis):
+        page.add(text, "dim", lead=f"  {heading:<8}  ", lead_style="dim")
+    page.blank()
+
+
+def _since(page: Page, report: Report) -> None:
+    """Add what changed since the report that this one was compared with."""
+    if report.since is None:
+        return
+    heading, lines = changes.in_head(report.since)
+    page.add(heading, "bold")
+    for line in lines:
+        page.add(line, lead="  ")
+    page.blank()
+
+
+def _rows(page: Page, report: Report, ran: list[Row], *, verbose: bool) -> None:
+    """Add a line for each of ``ran``, below the name of its area; below each what was found."""
+    from tabulate import tabulate
+
+    if not ran:
+        return
+    columns = 4 if verbose or page.width >= TIMED_WIDTH else 3
+    heads = [(_outcome(row), one_line(row.name), report.device_label(row), words.seconds(row))[:columns] for row in ran]
+    names = _HEADERS[:columns]
+    room = page.width - sum(max(map(len, column)) + _GAP for column in zip(names, *heads, strict=True))
+    if narrow := room < LEAST_FIGURE_WIDTH:
+        headers: tuple[str, ...] = names[:2]
+        blocks: list[list[tuple[str, ...]]] = [[head[:2]] for head in heads]
+    else:
+        headers = (*names, "measured")
+        figures = [[line.plain for line in page.wrap(words.figure(row), room)] for row in ran]
+        blocks = [
+            list(zip_longest(*([cell] for cell in head), figure, fillvalue=""))
+            for head, figure in zip(heads, figures, strict=True)
+        ]
+    cells = list(chain([headers], *blocks))
+    # Not tabulate's own header: it would make columns wider than needed.
+    cells.insert(1, tuple("-" * max(map(len, column)) for column in zip(*cells, strict=True)))
+    alignment = tuple("right" if header == "time" else "left" for header in headers)
+    lines = iter(tabulate(cells, tablefmt="plain", colalign=alignment, disable_numparse=True).splitlines())
+    page.add(next(lines), "bold")
+    page.add(next(lines), "dim")
+    area = ""
+    for row, block in zip(ran, blocks, strict=True):
+        if row.area != area:
+            if area:
+                page.blank()
+            area = row.area
+            page.add(one_line(area), "bold", lead=_INDENT)
+        line = next(lines)
+        page.add(line[len(_INDENT) :], lead=line[: len(_INDENT)], lead_style=_STYLES[row.status])
+        for _ in block[1:]:
+            page.add(next(lines))
+        if narrow:
+            page.add(f"{report.device_label(row)}, {words.seconds(row)}: {words.figure(row)}", lead=_INDENT)
+        _below(page, row, verbose=verbose)
+    page.blank()
+
+
+def _outcome(row: Row) -> str:
+    """Return the row's status, written so that what is wrong can be seen without colours."""
+    return row.status.upper() if row.status in ("fail", "broken") else row.status
+
+
+def _findings(page: Page, row: Row) -> None:
+    for finding in row.findings:
+        severity = finding.severity.value
+        page.add(one_line(finding.message), lead=f"{_INDENT}{severity}: ", lead_style=_STYLES[severity])
+        page.add(one_line(finding.advice), lead=f"{_INDENT}  -> ")
+
+
+def _below(page: Page, row: Row, *, verbose: bool) -> None:
+    _findings(page, row)
+    for line in words.log_lines(row, verbose=verbose):
+        page.add(line, "dim", lead=f"{_INDENT}| ", lead_style="dim")
+    if cells := words.table(row, verbose=verbose):
+        from tabulate import tabulate
+
+        plain_cells = [[one_line(cell) for cell in line] for line in cells]
+        for line in tabulate(plain_cells, tablefmt="plain", disable_numparse=True).splitlines():
+            page.add(line, lead="    ")  # further left than the rest: a UUID is wide
+    if verbose and (ran := words.evidence(row)):
+        page.add(ran, "dim", lead=f"{_INDENT}ran: ", lead_style="dim")
+
+
+def _alike(page: Page, report: Report, alike: list[list[Row]]) -> None:
+    """Add the rows whose findings are the same; the findings are printed once."""
+    for rows in alike:
+        outcome = f"{_outcome(rows[0]):<{len(_INDENT)}}"
+        page.add(words.found_alike(rows), lead=outcome, lead_style=_STYLES[rows[0].status])
+        _below(page, rows[0], verbose=False)
+        page.add(", ".join(words.label(report, row) for row in rows), "dim", lead=_INDENT)
+    if alike:
+        page.blank()
+
+
+def _skipped(page: Page, report: Report) -> None:
+    """Add the names of the skipped probes, grouped by reason, so that they do not hide the others."""
+    reasons: dict[str, list[str]] = {}
+    for row in report.rows:
+        if isinstance(row.outcome, Skipped):
+            reasons.setdefault(words.figure(row), []).append(words.label(report, row))
+    for reason, names in reasons.items():
+        page.add(f"{len(names)} skipped: {reason}", "bold dim")
+        page.add(", ".join(names), "dim", lead=_INDENT)
+    if reasons:
+        page.blank()
+
+
+def _footer(page: Page, report: Report) -> None:
+    verdict = report.verdict.value
+    page.add(words.summary(report), lead=f"{verdict}: ", lead_style=_STYLES[verdict])
+    for text in filter(None, (accounts.summary(report), words.next_step(report))):
+        page.add(text)

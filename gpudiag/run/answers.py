@@ -1,0 +1,91 @@
+"""Which GPUs answer: a GPU that hangs is waited for once, and not by each probe again.
+
+If a probe on a GPU gets no result for long, a separate process asks the GPU for a context and copies to it and back. If
+that never returns either, no probe on this GPU is waited for any more.
+"""
+
+from __future__ import annotations
+
+import time
+
+from gpudiag.facts import calls
+from gpudiag.isolate import Ended, Job, Supervision
+from gpudiag.model.facts import Call
+from gpudiag.model.report import RUN_ENDED, Cause, Gpu
+
+SUSPECT_S = 20.0
+"""After so long with no result a GPU is asked, if no probe measures its memory: the context takes some of it."""
+ANSWER_S = 10.0
+"""How long a GPU may take to answer."""
+
+
+def is_hang(ended: Ended) -> bool:
+    """Return whether a job did not end in its time; the end of the whole run is not its fault."""
+    return ended.cause in (Cause.TIMEOUT, Cause.UNKILLABLE) and RUN_ENDED not in ended.detail
+
+
+class Answers:
+    """What is known of the GPUs that kept a probe waiting."""
+
+    def __init__(self, children: Supervision, server: str, timeout_s: float | None) -> None:
+        self._children = children
+        self._server = server
+        self._answer_s = min(ANSWER_S, timeout_s or ANSWER_S)
+        self._asking: dict[str, tuple[Gpu, str, bool]] = {}
+        """UUID to the GPU, the probe that waits, and whether its time has passed."""
+        self._early = set[str]()
+        self._answered = set[str]()
+        """GPUs that answered after a probe on them had got no result in time."""
+        self._began: dict[str, float] = {}
+        self.driver_s = 0.0
+        """How long a process waits until the driver has started."""
+        self.silent: dict[str, tuple[Call | None, str]] = {}
+        """UUID of each GPU that is waited for no more, to the call that never returned, if one is known, and why."""
+
+    @property
+    def asked(self) -> tuple[str, ...]:
+        """UUIDs of the GPUs that are being asked: nothing is begun on them until they answer."""
+        return tuple(self._asking)
+
+    def begun(self, key: str) -> None:
+        """Note that a probe has begun."""
+        self._began[key] = time.monotonic()
+
+    def waits(self, key: str, probe: str, gpus: tuple[Gpu, ...]) -> None:
+        """Ask the GPUs of a probe that may share them, if it has run for long; each GPU is asked once so early."""
+        if time.monotonic() - self._began[key] < SUSPECT_S + 2 * self.driver_s:
+            return
+        for gpu in gpus:
+            if gpu.uuid not in self._early:
+                self._early.add(gpu.uuid)
+                self._ask(gpu, probe, late=False)
+
+    def late(self, probe: str, gpus: tuple[Gpu, ...]) -> None:
+        """Ask the GPUs of a probe that got no result in time; for the second time that is an answer itself."""
+        for gpu in gpus:
+            if gpu.uuid in self._answered and gpu.uuid not in self.silent:
+                why = f"two probes on GPU {gpu.index} got no result in time, {probe} the second, though the GPU answers"
+                self.silent[gpu.uuid] = (None, why)
+            else:
+                self._ask(gpu, probe, late=True)
+
+    def _ask(self, gpu: Gpu, probe: str, *, late: bool) -> None:
+        if gpu.uuid in self._asking or gpu.uuid in self.silent:
+            return
+        self._asking[gpu.uuid] = (gpu, probe, late)
+        env = {"CUDA_VISIBLE_DEVICES": gpu.uuid}
+        deadline_s = self._answer_s + 2 * self.driver_s
+        self._children.start(Job(gpu.uuid, "gpudiag.facts.calls:use_gpu", {}, deadline_s, self._server, env=env))
+
+    def hear(self, ended: Ended) -> str | None:
+        """Take note of the end of a job of this class; return why its GPU is not waited for any more, else None."""
+        gpu, probe, late = self._asking.pop(ended.key)
+        if not is_hang(ended):
+            if late:
+                self._answered.add(gpu.uuid)
+            return None
+        hung = calls.of_a_child(ended.stderr, gpu.uuid, ended.duration_s).hung
+        call = hung[0] if hung else Call("a call of the driver", None, gpu.uuid, round(ended.duration_s, 1))
+        why = f"GPU {gpu.index} hangs, as {probe} showed first: {call.name} did not return within {call.waited_s:.0f} s"
+        self.silent[gpu.uuid] = (call, why)
+        return why

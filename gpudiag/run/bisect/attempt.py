@@ -1,0 +1,113 @@
+"""The far side of a try: in a child of gpudiag, start a new interpreter with a variant of the environment."""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+import subprocess
+import sys
+import tempfile
+from pathlib import Path
+from typing import Any
+
+import msgspec
+
+from gpudiag.record import Record
+from gpudiag.run.bisect.parts import Variant
+
+TARGET = "gpudiag.run.bisect.attempt:run"
+_SCRIPT = Path(__file__).with_name("script.py")
+
+
+class Reached(Record):
+    """How far a new interpreter came on its way to a GPU."""
+
+    imported: bool = False
+    listed: int = 0
+    computed: bool = False
+    """True: a product and a convolution on the first GPU came out right."""
+    failed: str = ""
+    """What it raised, or what was wrong."""
+    ended: str = ""
+    """How the process ended, if it did not note the last step."""
+
+    def works(self, wanted: int) -> bool:
+        """Return whether so many GPUs are listed and the first one computes; with 0 that TensorFlow was imported."""
+        return self.imported and self.listed >= wanted and (self.computed or not wanted)
+
+    def is_like(self, other: Reached) -> bool:
+        """Return whether it ended in the same way; numbers of processes and times do not count."""
+        return re.sub(r"\d", "", repr(self)) == re.sub(r"\d", "", repr(other)) and self.listed == other.listed
+
+    def text(self, wanted: int) -> str:
+        """Say how far it came, in a few words."""
+        if self.computed and self.listed < wanted:
+            return f"TensorFlow lists {self.listed} of {wanted} GPUs"
+        if self.computed:
+            return f"GPUs listed: {self.listed}; a product and a convolution on one came out right"
+        why = " ".join((self.failed or self.ended).split())
+        if not self.imported:
+            return f"import tensorflow: {why}"
+        if why:
+            return f"GPUs listed: {self.listed}; {why}" if self.listed else why
+        return "TensorFlow lists no GPU" if wanted else "TensorFlow is imported"
+
+
+def argument(variant: Variant) -> dict[str, Any]:
+    """Return the argument of :func:`run`."""
+    return msgspec.to_builtins(variant)  # type: ignore[no-any-return]
+
+
+def run(given: dict[str, Any]) -> bytes:
+    """Start a new interpreter with the variant ``given`` and return :class:`Reached`."""
+    scratch = Path(tempfile.mkdtemp(prefix="try-"))
+    notes, empty = scratch / "notes", scratch / "empty"
+    empty.mkdir()
+    environment = dict(given["variables"])
+    environment["TMPDIR"] = str(scratch)
+    environment.setdefault("HOME", str(empty))  # without it Python takes the folder of the password database
+    alone = bool(given["skipped"]) or not given["user_site"]
+    asked = {name: given[name] for name in ("skipped", "user_site", "on_path")} | {"notes": str(notes)}
+    done = subprocess.run(
+        [sys.executable, *(["-S"] if alone else []), "-c", _SCRIPT.read_text(encoding="utf-8"), json.dumps(asked)],
+        env=environment,
+        cwd=empty if given["elsewhere"] else None,
+        stdin=subprocess.DEVNULL,
+        check=False,
+    )
+    noted = json.loads(notes.read_bytes()) if notes.exists() else {}
+    noted.pop("ended", None)
+    whole = noted.get("failed") or noted.get("computed") or noted.get("listed") == 0
+    return msgspec.json.encode(Reached(**noted, ended="" if whole else _ending(done.returncode)))
+
+
+def _ending(code: int) -> str:
+    from gpudiag.isolate.job import how_it_ended
+
+    return f"the process {how_it_ended(code).replace('exited', 'ended')}"
+
+
+def start_files(_: dict[str, Any]) -> bytes:
+    """Return the :class:`~gpudiag.run.bisect.parts.StartFiles` of a new interpreter."""
+    done = subprocess.run(
+        [sys.executable, "-c", _LOOK], stdin=subprocess.DEVNULL, capture_output=True, check=True, env=dict(os.environ)
+    )
+    return done.stdout
+
+
+_LOOK = """
+import sys
+if sys.path and not sys.path[0]: del sys.path[0]
+import json, os, site
+modules = [sys.modules.get(name) for name in ("sitecustomize", "usercustomize")]
+user = site.getusersitepackages() if site.ENABLE_USER_SITE else ""
+user = user if user in sys.path else ""
+folders = [*site.getsitepackages(), *([user] if user else [])]
+names = [os.path.join(one, name) for one in folders if os.path.isdir(one) for name in sorted(os.listdir(one))]
+print(json.dumps({
+    "customize": [one.__file__ for one in modules if getattr(one, "__file__", None)],
+    "pth": [name for name in names if name.endswith(".pth")],
+    "user_site": user,
+}))
+"""

@@ -1,0 +1,159 @@
+"""Variables that other files set: of login shells, services, Jupyter kernels and conda. Read as text, never run."""
+
+from __future__ import annotations
+
+import json
+import re
+import shlex
+import sys
+from collections.abc import Iterable, Iterator, Mapping
+from pathlib import Path
+from typing import Any
+
+import msgspec
+
+from gpudiag.record import Record
+from gpudiag.run.bisect.parts import entries as entries_of
+from gpudiag.run.bisect.parts import is_list, is_relevant
+from gpudiag.text import printable
+
+TARGET = "gpudiag.run.bisect.elsewhere:gather"
+
+SHELL, LOGIN, KERNEL, UNIT, CONDA = "shell", "login", "kernel", "unit", "conda"
+
+_LARGEST = 256 << 10
+_MOST_FILES = 200
+"""Of one kind: a machine may have hundreds of units."""
+_SYSTEM: dict[str, tuple[str, ...]] = {
+    LOGIN: ("etc/environment", "etc/environment.d/*.conf", "etc/profile", "etc/profile.d/*.sh"),
+    SHELL: ("etc/bash.bashrc", "etc/bashrc", "etc/zsh/zshenv"),
+    UNIT: ("etc/systemd/system/*.service", "etc/systemd/system/*.service.d/*.conf"),
+    KERNEL: ("usr/local/share/jupyter/kernels/*/kernel.json", "usr/share/jupyter/kernels/*/kernel.json"),
+}
+_OF_THE_USER: dict[str, tuple[str, ...]] = {
+    SHELL: (".bashrc", ".zshrc", ".zshenv"),
+    LOGIN: (".profile", ".bash_profile", ".bash_login", ".zprofile", ".config/environment.d/*.conf"),
+    UNIT: (".config/systemd/user/*.service",),
+    KERNEL: (".local/share/jupyter/kernels/*/kernel.json",),
+}
+_OF_PYTHON: dict[str, tuple[str, ...]] = {
+    KERNEL: ("share/jupyter/kernels/*/kernel.json",),
+    CONDA: ("etc/conda/activate.d/*.sh",),
+}
+
+_ASSIGNED = re.compile(r"([A-Za-z_]\w*)=(.*)", re.DOTALL)
+_UNIT_LINE = re.compile(r"\s*Environment\s*=\s*(.*)")
+_EXPANSION = re.compile(r"\$(?:(\w+)|\{(\w+)(?::?([-+])([^{}]*))?\})")
+
+
+class Setting(Record):
+    """A variable that a file sets."""
+
+    name: str
+    value: str
+    file: str
+    line: int
+    kind: str
+    """``shell``, ``login``, ``kernel``, ``unit`` or ``conda``."""
+
+
+def gather(argument: dict[str, Any]) -> bytes:
+    """Return the settings of this machine as JSON.
+
+    ``argument["variables"]`` is the environment, and ``argument["root"]`` replaces / for the system's own files.
+    """
+    return msgspec.json.encode(tuple(settings(Path(argument.get("root", "/")), argument["variables"])))
+
+
+def settings(root: Path, environ: Mapping[str, str]) -> Iterator[Setting]:
+    """Yield what the files under ``root`` and in the home folder set that may matter, the system's first."""
+    home = environ.get("HOME", "")
+    prefixes = dict.fromkeys(filter(None, (sys.prefix, environ.get("CONDA_PREFIX", ""))))
+    places: list[tuple[Path, dict[str, tuple[str, ...]]]] = [
+        (root, _SYSTEM),
+        *([(Path(home), _OF_THE_USER)] if home else []),
+        *((Path(one), _OF_PYTHON) for one in prefixes),
+    ]
+    for base, kinds in places:
+        for kind, patterns in kinds.items():
+            files = [file for pattern in patterns for file in sorted(base.glob(pattern))]
+            for file in files[:_MOST_FILES]:
+                shown = f"/{file.relative_to(root)}" if base is root else str(file)
+                yield from _of_file(file, printable(shown), kind, environ)
+
+
+def _of_file(file: Path, shown: str, kind: str, environ: Mapping[str, str]) -> Iterator[Setting]:
+    try:
+        text = file.read_bytes()[:_LARGEST].decode(errors="replace")
+    except OSError:
+        return
+    assigned = _of_kernel(text) if kind == KERNEL else _of_lines(text, unit=kind == UNIT)
+    known = dict(environ)
+    for number, name, raw in assigned:
+        value = expanded(raw, known)
+        if value is None:
+            continue
+        known[name] = value  # a later line may use it
+        if is_relevant(name):
+            yield Setting(name, printable(value), shown, number, kind)
+
+
+def _of_kernel(text: str) -> Iterator[tuple[int, str, str]]:
+    try:
+        found = json.loads(text)["env"].items()
+    except (ValueError, LookupError, TypeError, AttributeError, RecursionError):
+        return
+    lines = text.splitlines()
+    for name, value in found:
+        number = next((number for number, line in enumerate(lines, 1) if f'"{name}"' in line), 1)
+        yield number, str(name), str(value)
+
+
+def _of_lines(text: str, *, unit: bool) -> Iterator[tuple[int, str, str]]:
+    """Yield the number of the line, the name and the value of each assignment: ``export A=1 B="$A:2"``."""
+    for number, line in enumerate(text.splitlines(), 1):
+        wanted = _UNIT_LINE.match(line) if unit else None
+        if unit and wanted is None:
+            continue
+        try:
+            words = shlex.split(wanted[1] if wanted else line, comments=True)
+        except ValueError:  # a quotation that goes on
+            continue
+        if words and words[0] in ("export", "declare", "typeset"):
+            words = [word for word in words[1:] if word != "-x"]
+        found = [_ASSIGNED.fullmatch(word) for word in words]
+        for one in found if all(found) else ():  # A=1 program sets it for that program alone
+            assert one is not None
+            yield number, one[1], one[2]
+
+
+def expanded(value: str, variables: Mapping[str, str]) -> str | None:
+    """Return a value with the variables in it replaced; None if it needs a shell."""
+
+    def of(found: re.Match[str]) -> str:
+        own = variables.get(found[1] or found[2], "")
+        if found[3] == "+":
+            return found[4] if own else ""
+        return own or (found[4] or "")
+
+    for _ in range(4):  # ${A:+:${A}} has one in another
+        value, before = _EXPANSION.sub(of, value), value
+        if value == before:
+            break
+    if value.startswith("~/"):
+        value = f"{variables.get('HOME', '~')}{value[1:]}"
+    return None if re.search(r"\$|`", value) else value
+
+
+def missing(found: Iterable[Setting], variables: Mapping[str, str]) -> tuple[Setting, ...]:
+    """Return the settings that are not in force: the variable is not set, or a list lacks an entry."""
+    lacking = []
+    for one in found:
+        own = variables.get(one.name)
+        if own is None:
+            lacking.append(one)
+        elif is_list(one.name):
+            here = {entry for _, entry in entries_of(one.name, own)}
+            if any(entry and entry not in here for _, entry in entries_of(one.name, one.value)):
+                lacking.append(one)
+    return tuple(lacking)

@@ -1,0 +1,115 @@
+"""Bisects the environment of this process: the one entry of this package."""
+
+from __future__ import annotations
+
+import os
+import time
+from collections.abc import Callable, Mapping
+from pathlib import Path
+from typing import Any
+
+import msgspec
+
+from gpudiag.facts.environment import recorded
+from gpudiag.isolate import Ended, Job, Supervision
+from gpudiag.model.diagnosis import Bisection, Confidence, Diagnosis, Stage
+from gpudiag.model.facts import Facts
+from gpudiag.model.report import Cause
+from gpudiag.model.visibility import least_visible
+from gpudiag.run.bisect import attempt, elsewhere, wording
+from gpudiag.run.bisect.elsewhere import Setting
+from gpudiag.run.bisect.parts import StartFiles, Surroundings
+from gpudiag.run.bisect.search import Search
+from gpudiag.run.bisect.tries import Tries
+
+LOOK_S = 10.0
+"""How long it may take to read which files set variables."""
+
+
+def is_called_for(diagnosis: Diagnosis, facts: Facts) -> bool:
+    """Return whether trying may say more than the diagnosis: something fails, and why is not proved.
+
+    A cause that is proved needs no more, unless its fix was tried and did not help. Without a GPU only the import can
+    be made to work.
+    """
+    if diagnosis.broken_at is None or (facts.without_gpu and diagnosis.broken_at is not Stage.PACKAGE):
+        return False
+    failed = ("does not help", "helps in part")
+    return not any(
+        one.sure is Confidence.PROVED and not (one.trial is not None and one.trial.outcome in failed)
+        for one in diagnosis.causes
+    ) and not any(one.trial is not None and one.trial.outcome == "works" for one in diagnosis.causes)
+
+
+def bisected(
+    children: Supervision,
+    server: str,
+    facts: Facts,
+    *,
+    environment: Mapping[str, str],
+    machine: Path | None,
+    jobs: int,
+    within_s: float,
+    stopped: Callable[[], str] = lambda: "",
+    tick: Callable[[int], None] = lambda _: None,
+) -> Bisection:
+    """Return the smallest change of the environment with which TensorFlow gets its GPU.
+
+    ``environment`` has the variables that a simulated machine needs, and ``machine`` is its folder.
+    """
+    began = time.monotonic()
+    # What Python sets whenever it starts is not the environment: it comes again by itself.
+    own = {name: value for name, value in os.environ.items() if name not in facts.set_by_python}
+    simulated = {name: value for name, value in environment.items() if name.startswith("GPUDIAG_")}
+    wanted = 0 if facts.without_gpu else max(1, least_visible(facts))
+    around = Surroundings(
+        variables={**own, **simulated, "TF_FORCE_GPU_ALLOW_GROWTH": "true"},  # others may use the GPU
+        start=_start_files(_ask(children, server, f"{attempt.__name__}:start_files", {}, stopped)),
+        on_path=_is_on_path(),
+        folder=_folder() if _is_on_path() else "",
+        own_library_path=str(machine / "lib") if machine is not None else "",
+    )
+    root = {"root": str(machine / "root")} if machine is not None else {}
+    asked = {**root, "variables": dict(around.variables)}
+    settings = _settings(_ask(children, server, elsewhere.TARGET, asked, stopped))
+    left_s = within_s - (time.monotonic() - began)
+    tries = Tries(children, server, jobs=jobs, within_s=left_s, wanted=wanted, stopped=stopped, tick=tick)
+    result = Search(around, settings, tries, wanted).run()
+    seconds = time.monotonic() - began
+    return wording.bisection(result, around, settings, recorded, wanted=wanted, tried=tries.count, seconds=seconds)
+
+
+def _ask(
+    children: Supervision, server: str, target: str, argument: dict[str, Any], stopped: Callable[[], str]
+) -> bytes | None:
+    """Return what a child answers; None if it does not."""
+    children.start(Job(target, target, argument, LOOK_S, server))
+    ended: list[Ended] = []
+    while not ended:
+        if stopped():
+            children.kill(target, Cause.INTERRUPTED, "stopped")
+        ended = children.wait(0.1)
+    return ended[0].value
+
+
+def _start_files(answer: bytes | None) -> StartFiles:
+    return StartFiles() if answer is None else msgspec.json.decode(answer, type=StartFiles)
+
+
+def _settings(answer: bytes | None) -> tuple[Setting, ...]:
+    return () if answer is None else msgspec.json.decode(answer, type=tuple[Setting, ...])
+
+
+def _is_on_path() -> bool:
+    """Return whether Python looks for modules in the working directory here, as with ``python -m``."""
+    import sys
+
+    first = sys.path[0] if sys.path else None
+    return first is not None and first in ("", _folder())
+
+
+def _folder() -> str:
+    try:
+        return str(Path.cwd())
+    except FileNotFoundError:  # it was deleted
+        return ""

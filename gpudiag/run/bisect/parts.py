@@ -1,0 +1,202 @@
+"""What of the environment can be taken away, and what is left then. Pure."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass, field
+
+from gpudiag.knowledge.variables import CONTEXT, SETTINGS
+
+KEPT = re.compile(
+    r"USER|LOGNAME|LANG|LANGUAGE|LC_\w+|TERM|TZ|SHELL|PWD|OLDPWD|SHLVL|_|TMPDIR|COLUMNS|LINES|SYSTEMROOT|"
+    r"TF_CPP_\w+|TF_FORCE_GPU_ALLOW_GROWTH|PYTHONWARNINGS|GPUDIAG_\w+"
+)
+"""Variables that are never taken away: a process needs them, gpudiag sets them for every process it starts, or they
+describe a simulated machine."""
+_SUSPECT = re.compile(
+    r"(?:LD|DYLD|CUDA|CUDNN|CUBLAS|NVIDIA|NV|NVCC|NCCL|TF|TF2|XLA|TENSORFLOW|KERAS|NPY|PROTOCOL_BUFFERS|GLIBC|MALLOC|"
+    r"ROCM|HIP|HSA)_\w+|PYTHON\w+"
+)
+"""What is taken away first: names that Python, the loader, CUDA or TensorFlow reads."""
+_SEPARATED = {
+    "LD_LIBRARY_PATH": "[:;]",
+    "LD_PRELOAD": "[: ]+",
+    "PATH": ":",
+    "PYTHONPATH": ":",
+    "TF_XLA_FLAGS": r"\s+",
+    "XLA_FLAGS": r"\s+",
+}
+"""Variables that are lists, and what is between their entries."""
+LIBRARY_PATH = "LD_LIBRARY_PATH"
+_FLAGS = ("TF_XLA_FLAGS", "XLA_FLAGS")
+_DEFAULT_PATH = "/usr/local/bin:/usr/bin:/bin"
+
+VARIABLE, ENTRY, FILE, USER_SITE, FOLDER, GROUP = "variable", "entry", "file", "user site", "folder", "group"
+
+
+@dataclass(frozen=True)
+class Part:
+    """Something that can be taken away, alone or with all that it is made of."""
+
+    kind: str
+    name: str
+    """Of the variable or of the file; what a group is called."""
+    value: str = field(default="", repr=False)
+    number: int = 0
+    """Of an entry, from 1 on."""
+    parts: tuple[Part, ...] = ()
+
+    @property
+    def leaves(self) -> tuple[Part, ...]:
+        return tuple(leaf for part in self.parts for leaf in part.leaves) if self.parts else (self,)
+
+
+@dataclass(frozen=True)
+class StartFiles:
+    """What Python runs or reads whenever it starts."""
+
+    customize: tuple[str, ...] = ()
+    """The files of sitecustomize and usercustomize."""
+    pth: tuple[str, ...] = ()
+    """Files ``.pth`` in the folders of packages."""
+    user_site: str = ""
+    """The folder of the user's own packages, if this interpreter uses it."""
+
+
+@dataclass(frozen=True)
+class Surroundings:
+    """The environment that a program is started in."""
+
+    variables: Mapping[str, str] = field(default_factory=dict, repr=False)
+    start: StartFiles = StartFiles()
+    on_path: bool = False
+    """True: the working directory is on ``sys.path``, as with ``python -m``."""
+    folder: str = ""
+    own_library_path: str = ""
+    """The entry of ``LD_LIBRARY_PATH`` that a simulated machine needs; "" on a real one."""
+
+
+@dataclass(frozen=True)
+class Variant:
+    """What a new interpreter is started with."""
+
+    variables: dict[str, str] = field(repr=False)
+    skipped: tuple[str, ...] = ()
+    """Files that Python would run or read when it starts, and does not."""
+    user_site: bool = True
+    elsewhere: bool = False
+    """True: in an empty working directory."""
+    on_path: bool = False
+
+
+def suspects(around: Surroundings) -> tuple[Part, ...]:
+    """Return the variables whose names say that they may matter."""
+    return tuple(part for part in _variables(around) if _SUSPECT.fullmatch(part.name))
+
+
+def everything(around: Surroundings) -> tuple[Part, ...]:
+    """Return all that can be taken away, in groups; what starts Python first."""
+    start = around.start
+    groups = (
+        Part(GROUP, "variables of Python, CUDA and TensorFlow", parts=suspects(around)),
+        Part(GROUP, "the files that Python starts with", parts=tuple(Part(FILE, file) for file in start.customize)),
+        Part(GROUP, "the files .pth", parts=tuple(Part(FILE, file) for file in start.pth)),
+        *([Part(USER_SITE, start.user_site)] if start.user_site else []),
+        *([Part(FOLDER, around.folder)] if around.folder else []),
+        Part(
+            GROUP,
+            "the other variables",
+            parts=tuple(part for part in _variables(around) if not _SUSPECT.fullmatch(part.name)),
+        ),
+    )
+    return tuple(part for part in groups if part.kind is not GROUP or part.parts)
+
+
+def without_path_files(parts: Iterable[Part]) -> tuple[Part, ...]:
+    """Return ``parts`` without the files ``.pth``: TensorFlow itself may be found through one."""
+    return tuple(part for part in parts if not part.leaves[0].name.endswith(".pth"))
+
+
+def expanded(parts: Iterable[Part]) -> tuple[Part, ...]:
+    """Return what ``parts`` are made of, one level down."""
+    return tuple(inner for part in parts for inner in (part.parts or (part,)))
+
+
+def whole(parts: Iterable[Part], around: Surroundings) -> tuple[Part, ...]:
+    """Return ``parts`` with the variable in the place of its entries, if all of them are among ``parts``."""
+    given = tuple(parts)
+    for variable in _variables(around):
+        complete = len(variable.parts) == len(entries(variable.name, variable.value))
+        if variable.parts and complete and all(entry in given for entry in variable.parts):
+            given = tuple(dict.fromkeys(variable if part in variable.parts else part for part in given))
+    return given
+
+
+def variant(around: Surroundings, taken: Iterable[Part], added: Mapping[str, str] | None = None) -> Variant:
+    """Return what is left of ``around`` without the parts that are ``taken``, and with the variables ``added``."""
+    leaves = [leaf for part in taken for leaf in part.leaves]
+    variables = dict(around.variables)
+    for name in {leaf.name for leaf in leaves if leaf.kind in (VARIABLE, ENTRY)}:
+        left = remaining(name, around, leaves)
+        if left is None:
+            variables.pop(name, None)
+        else:
+            variables[name] = left
+    variables.update(added or {})
+    own, rest = around.own_library_path, variables.get(LIBRARY_PATH, "")
+    if own and own not in rest.split(":"):
+        variables[LIBRARY_PATH] = f"{own}:{rest}" if rest else own
+    kinds = {leaf.kind for leaf in leaves}
+    return Variant(
+        variables=variables,
+        skipped=tuple(sorted(leaf.name for leaf in leaves if leaf.kind == FILE)),
+        user_site=USER_SITE not in kinds,
+        elsewhere=FOLDER in kinds,
+        on_path=around.on_path,
+    )
+
+
+def remaining(name: str, around: Surroundings, taken: Iterable[Part]) -> str | None:
+    """Return the value of a variable without the entries that are ``taken``; None if nothing is left of it."""
+    gone = {leaf.number for leaf in taken if leaf.name == name and leaf.kind == ENTRY}
+    kept = [entry for number, entry in entries(name, around.variables.get(name, "")) if number not in gone]
+    if any(leaf.name == name and leaf.kind == VARIABLE for leaf in taken) or not kept:
+        return _DEFAULT_PATH if name == "PATH" else None
+    return (" " if name in _FLAGS else ":").join(kept)
+
+
+def entries(name: str, value: str) -> list[tuple[int, str]]:
+    """Return the entries of a variable that is a list, numbered from 1 on; of another variable none."""
+    if name not in _SEPARATED:
+        return []
+    parts = re.split(_SEPARATED[name], value.strip() if name in _FLAGS else value)
+    return list(enumerate(parts, 1)) if value else []
+
+
+def is_list(name: str) -> bool:
+    """Return whether the variable is a list of entries."""
+    return name in _SEPARATED
+
+
+def is_relevant(name: str) -> bool:
+    """Return whether a variable that another file sets may matter."""
+    known = name in SETTINGS | CONTEXT or name == "PATH"
+    return not KEPT.fullmatch(name) and (known or _SUSPECT.fullmatch(name) is not None)
+
+
+def _variables(around: Surroundings) -> Iterator[Part]:
+    """Yield what can be taken away of the variables; the entry that the simulated machine needs is not among it."""
+    for name, value in sorted(around.variables.items()):
+        if KEPT.fullmatch(name) or _is_own(name, value, around):
+            continue
+        all_of_them = entries(name, value)
+        inner = tuple(
+            Part(ENTRY, name, entry, number) for number, entry in all_of_them if not _is_own(name, entry, around)
+        )
+        yield Part(VARIABLE, name, value, parts=inner if len(all_of_them) > 1 else ())
+
+
+def _is_own(name: str, entry: str, around: Surroundings) -> bool:
+    """Return whether it is what the simulated machine needs."""
+    return bool(entry) and name == LIBRARY_PATH and entry == around.own_library_path

@@ -1,0 +1,85 @@
+"""What a new interpreter does to show whether TensorFlow gets its GPU. Its text is run with ``python -c``.
+
+It uses nothing of gpudiag, whose packages may be what the environment hides. Python starts as it does for the user's
+own programs; only if a file that it starts with is to be left out, it is started with ``-S`` and does here what
+``site`` would have done.
+"""
+
+from __future__ import annotations
+
+import sys
+
+if sys.path and not sys.path[0]:  # with -c that is the working directory, where anybody may have left a json.py
+    del sys.path[0]
+
+import json
+import os
+from typing import Any
+
+
+def _start(skipped: list[str], *, user_site: bool) -> None:
+    """Do what Python does when it starts, without some of its files."""
+    import site
+
+    read = site.addpackage
+
+    def read_unless_skipped(folder: Any, name: Any, known: Any, *more: Any) -> Any:
+        return known if os.path.join(folder, name) in skipped else read(folder, name, known, *more)  # noqa: PTH118
+
+    setattr(site, "addpackage", read_unless_skipped)  # noqa: B010  # mypy knows of no other function there
+    for name in ("sitecustomize", "usercustomize"):
+        if any(os.path.basename(os.path.dirname(file)) == name or _stem(file) == name for file in skipped):  # noqa: PTH119, PTH120
+            setattr(site, f"exec{name}", lambda: None)
+    if not user_site:
+        site.ENABLE_USER_SITE = False
+    site.main()
+
+
+def _stem(file: str) -> str:
+    return os.path.splitext(os.path.basename(file))[0]  # noqa: PTH119, PTH122
+
+
+def _computed(tf: Any) -> str:
+    """Return what goes wrong on the first GPU; "" if nothing does."""
+    tf.config.set_soft_device_placement(False)
+    with tf.device("/GPU:0"):
+        ones = tf.ones([2, 2])
+        product = tf.matmul(ones, ones)
+        sums = tf.nn.conv2d(tf.ones([1, 2, 2, 1]), tf.ones([2, 2, 1, 1]), 1, "VALID")  # cuDNN is for these alone
+    if float(product[1, 1]) != 2.0 or float(sums[0, 0, 0, 0]) != 4.0 or not product.device.endswith("GPU:0"):
+        return f"an operation came out wrong, on {product.device}"
+    return ""
+
+
+def main(argument: dict[str, Any]) -> None:
+    """Import TensorFlow, list its GPUs, compute on the first; each step is noted in a file as soon as it is done."""
+    noted: dict[str, Any] = {}
+
+    def note(**what: Any) -> None:
+        noted.update(what)
+        with open(argument["notes"], "w") as file:  # noqa: PTH123
+            json.dump(noted, file)
+
+    if sys.flags.no_site:
+        _start(argument["skipped"], user_site=argument["user_site"])
+    if argument["on_path"]:
+        sys.path.insert(0, "")
+    try:
+        import tensorflow as tf
+
+        listing = tf.config.list_physical_devices
+        note(imported=True)
+        gpus = listing("GPU")
+        note(listed=len(gpus))
+        if gpus:
+            failed = _computed(tf)
+            note(computed=not failed, failed=failed)
+    except BaseException as error:
+        note(failed=f"{type(error).__name__}: {error}")
+    sys.stdout.flush()
+    sys.stderr.flush()
+    os._exit(0)  # TensorFlow's exit handlers can hang or crash
+
+
+if __name__ == "__main__":
+    main(json.loads(sys.argv[1]))

@@ -1,0 +1,162 @@
+"""What to try next, and when to stop. Pure: what a try comes to is asked of a function."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Sequence
+from contextlib import suppress
+from dataclasses import dataclass, replace
+
+from gpudiag.run.bisect.attempt import Reached
+from gpudiag.run.bisect.elsewhere import Setting, missing
+from gpudiag.run.bisect.parts import (
+    ENTRY,
+    FILE,
+    Part,
+    Surroundings,
+    Variant,
+    everything,
+    expanded,
+    suspects,
+    variant,
+    whole,
+)
+from gpudiag.run.bisect.parts import without_path_files as without_pth
+from gpudiag.run.bisect.smallest import smallest
+
+Attempt = Callable[[Sequence[Variant], bool], Sequence[Reached | None]]
+"""Starts an interpreter for each variant; with True it waits for all, else until one works: None for the others."""
+
+FOUND = "found"
+CUT_SHORT = "cut short"
+"""Some of it is not needed: the time was up."""
+NOT_THE_ENVIRONMENT = "not the environment"
+NOT_REPRODUCED = "not reproduced"
+"""In a new interpreter nothing is wrong."""
+NOTHING = "out of time"
+
+
+class OutOfTime(Exception):  # noqa: N818  # what happened, not an error
+    """No more tries are allowed."""
+
+
+_NOWHERE = Reached()
+
+
+@dataclass(frozen=True)
+class Result:
+    """What the tries came to."""
+
+    outcome: str
+    taken: tuple[Part, ...] = ()
+    """The parts without which it works, and not without fewer."""
+    added: tuple[Setting, ...] = ()
+    """The settings with which it works."""
+    before: Reached = _NOWHERE
+    after: Reached = _NOWHERE
+
+
+class Search:
+    """Looks for the smallest change of the environment with which TensorFlow gets its GPU."""
+
+    def __init__(self, around: Surroundings, settings: Iterable[Setting], attempt: Attempt, wanted: int) -> None:
+        self._around = around
+        self._settings = missing(settings, around.variables)
+        self._attempt = attempt
+        self._wanted = wanted
+        self._known: dict[frozenset[Part], Reached] = {}
+        self._result = Result(NOTHING)
+
+    def run(self) -> Result:
+        """Return what was found, in time or not."""
+        with suppress(OutOfTime):
+            self._run()
+        return self._result
+
+    def _run(self) -> None:
+        first = suspects(self._around)
+        before, without = self._tries([(), first])
+        if before.works(self._wanted):
+            self._result = Result(NOT_REPRODUCED, before=before)
+            return
+        self._result = Result(NOTHING, before=before)
+        if first and without.works(self._wanted):
+            self._narrow(first)
+            return
+        all_of_it = everything(self._around)
+        candidates = [all_of_it]
+        found = self._works(candidates)
+        if found is None and not self._known[_key(all_of_it)].is_like(before):
+            # It fails for another reason then: TensorFlow itself is found through a file .pth, or it needs one entry of
+            # a list of which another is in the way.
+            leaves = [leaf for part in all_of_it for leaf in part.leaves if leaf.kind in (ENTRY, FILE)]
+            candidates = [without_pth(all_of_it), *((leaf,) for leaf in leaves)]
+            found = self._works(candidates)
+        if found is not None:
+            self._narrow(candidates[found])
+            return
+        self._result = Result(NOT_THE_ENVIRONMENT, before=before)
+        self._add()
+
+    def _narrow(self, parts: tuple[Part, ...]) -> None:
+        """Find the smallest of ``parts``, which work as a whole, then of what they are made of, and so on."""
+        self._keep(parts, CUT_SHORT)
+        while True:
+            parts = smallest(parts, self._works)
+            inner = expanded(parts)
+            if inner == parts:
+                break
+            parts = inner
+        self._keep(parts, FOUND)
+
+    def _keep(self, parts: tuple[Part, ...], outcome: str) -> None:
+        after = self._known[_key(parts)]
+        self._result = Result(outcome, whole(parts, self._around), (), self._result.before, after)
+
+    def _works(self, candidates: list[tuple[Part, ...]]) -> int | None:
+        new = list({_key(parts): parts for parts in candidates if _key(parts) not in self._known}.values())
+        known = [number for number, parts in enumerate(candidates) if self._is_good(parts)]
+        if not known and new:
+            variants = [variant(self._around, parts) for parts in new]
+            for parts, reached in zip(new, self._attempt(variants, False), strict=True):
+                if reached is not None:
+                    self._known[_key(parts)] = reached
+            known = [number for number, parts in enumerate(candidates) if self._is_good(parts)]
+        if not known:
+            return None
+        self._keep(candidates[known[0]], CUT_SHORT)
+        return known[0]
+
+    def _is_good(self, parts: tuple[Part, ...]) -> bool:
+        reached = self._known.get(_key(parts))
+        return reached is not None and reached.works(self._wanted)
+
+    def _tries(self, candidates: list[tuple[Part, ...]]) -> list[Reached]:
+        """Return what each of the candidates comes to."""
+        new = list(dict.fromkeys(candidates))
+        for parts, reached in zip(new, self._attempt([variant(self._around, one) for one in new], True), strict=True):
+            assert reached is not None
+            self._known[_key(parts)] = reached
+        return [self._known[_key(parts)] for parts in candidates]
+
+    def _add(self) -> None:
+        """Find the smallest set of settings of one file with which it works."""
+        files = dict.fromkeys(one.file for one in self._settings)
+        groups = [tuple(one for one in self._settings if one.file == file) for file in files]
+        once = {tuple((one.name, one.value) for one in group): group for group in reversed(groups)}
+        groups = [group for group in groups if any(group is one for one in once.values())]
+        number = self._works_with(groups)
+        if number is not None:
+            smallest(groups[number], self._works_with)
+            self._result = replace(self._result, outcome=FOUND)
+
+    def _works_with(self, candidates: list[tuple[Setting, ...]]) -> int | None:
+        variants = [variant(self._around, (), {one.name: one.value for one in group}) for group in candidates]
+        for number, reached in enumerate(self._attempt(variants, False) if variants else ()):
+            if reached is not None and reached.works(self._wanted):
+                self._result = Result(CUT_SHORT, (), candidates[number], self._result.before, reached)
+                return number
+        return None
+
+
+def _key(parts: Iterable[Part]) -> frozenset[Part]:
+    return frozenset(leaf for part in parts for leaf in part.leaves)

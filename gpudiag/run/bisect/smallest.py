@@ -1,0 +1,42 @@
+"""Delta debugging (Zeller and Hildebrandt, "Simplifying and Isolating Failure-Inducing Input", 2002). Pure."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from itertools import pairwise
+from typing import TypeVar
+
+T = TypeVar("T")
+
+Works = Callable[[list[tuple[T, ...]]], int | None]
+"""Tries each of some sets, several at the same time if that helps, and returns the number of one that works."""
+
+
+def smallest(items: Sequence[T], works: Works[T]) -> tuple[T, ...]:
+    """Return a part of ``items`` that works and of which no single item can be left out; ``items`` works as a whole.
+
+    Of n items one alone is found in about log2(n) rounds.
+    """
+    found = tuple(items)
+    pieces = 2
+    while len(found) > 1:
+        parts = _split(found, pieces)
+        number = works(parts)
+        if number is not None:
+            found, pieces = parts[number], 2
+            continue
+        others = [tuple(item for item in found if item not in part) for part in parts] if pieces > 2 else []
+        number = works(others) if others else None
+        if number is not None:
+            found, pieces = others[number], max(pieces - 1, 2)
+        elif pieces >= len(found):
+            break
+        else:
+            pieces = min(2 * pieces, len(found))
+    return found
+
+
+def _split(items: tuple[T, ...], pieces: int) -> list[tuple[T, ...]]:
+    """Return ``items`` cut into as many pieces, all of nearly the same length."""
+    ends = [len(items) * number // pieces for number in range(pieces + 1)]
+    return [items[start:end] for start, end in pairwise(ends)]

@@ -1,0 +1,100 @@
+"""Starts the interpreters of a search, several at the same time, each with a deadline, all of them within a time."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Sequence
+
+import msgspec
+
+from gpudiag.isolate import Ended, Job, Supervision
+from gpudiag.model.report import Cause
+from gpudiag.run.bisect import attempt
+from gpudiag.run.bisect.attempt import Reached
+from gpudiag.run.bisect.parts import Variant
+from gpudiag.run.bisect.search import OutOfTime
+
+LONGEST_S = 40.0
+"""How long one try may take: an import takes 4 to 20 s."""
+_TICK_S = 0.1
+_LEAST_S = 1.0
+"""With less left, no try is started."""
+
+
+class Tries:
+    """Tries variants within the time that was given."""
+
+    def __init__(
+        self,
+        children: Supervision,
+        server: str,
+        *,
+        jobs: int,
+        within_s: float,
+        wanted: int,
+        stopped: Callable[[], str] = lambda: "",
+        tick: Callable[[int], None] = lambda _: None,
+    ) -> None:
+        self._children = children
+        self._server = server
+        self._jobs = jobs
+        self._until = time.monotonic() + within_s
+        self._longest_s = min(LONGEST_S, within_s)
+        self._wanted = wanted
+        self._stopped = stopped
+        self._tick = tick
+        self.count = 0
+        """How many were started."""
+
+    def __call__(self, variants: Sequence[Variant], all_of_them: bool) -> Sequence[Reached | None]:
+        """Return what each variant comes to: None for one that was not needed, because another works."""
+        reached: dict[int, Reached] = {}
+        running: dict[str, int] = {}
+        pending = list(range(len(variants)))
+        cut = ""
+        while pending or running:
+            done = not all_of_them and any(one.works(self._wanted) for one in reached.values())
+            left_s = self._until - time.monotonic()
+            cut = cut or self._stopped() or ("the time is up" if left_s <= 0 else "")
+            if done or cut or (pending and not running and left_s < _LEAST_S):
+                cut = cut or ("" if done else "the time is up")
+                pending.clear()
+                for key in running:
+                    self._children.kill(key, Cause.INTERRUPTED, "not needed")
+            while pending and len(running) < self._jobs and left_s >= _LEAST_S:
+                number = pending.pop(0)
+                running[self._start(variants[number], left_s)] = number
+            for ended in self._children.wait(_TICK_S) if running else ():
+                number = running.pop(ended.key)
+                if not (ended.cause is Cause.INTERRUPTED or (done and ended.value is None)):
+                    reached[number] = _reached(ended)
+            self._tick(self.count)
+        if cut and not any(one.works(self._wanted) for one in reached.values()):
+            raise OutOfTime
+        if cut and all_of_them and len(reached) < len(variants):
+            raise OutOfTime
+        return [reached.get(number) for number in range(len(variants))]
+
+    def _start(self, variant: Variant, left_s: float) -> str:
+        self.count += 1
+        key = f"try {self.count}"
+        deadline_s = min(self._longest_s, left_s)
+        self._children.start(Job(key, attempt.TARGET, attempt.argument(variant), deadline_s, self._server))
+        return key
+
+
+def _reached(ended: Ended) -> Reached:
+    """Return how far a try came; one that died or was too slow came nowhere."""
+    if ended.value is None:
+        return Reached(ended=ended.detail)
+    reached = msgspec.json.decode(ended.value, type=Reached)
+    if reached.ended and (last := _last_line(ended.stderr)):
+        return msgspec.structs.replace(reached, ended=f"{reached.ended}: {last}")
+    return reached
+
+
+def _last_line(text: str) -> str:
+    """Return the last fatal line of a process that ended without saying why, else its last line."""
+    lines = [line.strip() for line in text.splitlines() if line.strip()]
+    fatal = [line for line in lines if line.startswith("F0") or "Error" in line]
+    return (fatal or lines or [""])[-1][:300]

@@ -1,0 +1,141 @@
+"""What came of a search, in words: what is in the way, and the lines to type. Pure."""
+
+from __future__ import annotations
+
+import shlex
+from collections.abc import Callable, Iterable, Sequence
+
+from gpudiag.knowledge.variables import WITHHELD
+from gpudiag.model.diagnosis import Bisection, EnvironmentChange
+from gpudiag.run.bisect import search
+from gpudiag.run.bisect.elsewhere import CONDA, KERNEL, LOGIN, SHELL, UNIT, Setting
+from gpudiag.run.bisect.parts import (
+    ENTRY,
+    FILE,
+    FOLDER,
+    GROUP,
+    USER_SITE,
+    VARIABLE,
+    Part,
+    Surroundings,
+    entries,
+    remaining,
+)
+from gpudiag.run.bisect.search import Result
+from gpudiag.text import printable
+
+Shown = Callable[[str, str], str]
+"""What may be shown of a variable's value, by its name and the value."""
+
+_WHY_NOT_HERE = {
+    SHELL: "this process was not started by a shell that read it",
+    LOGIN: "this process was not started by a login that read it",
+    KERNEL: "this process was not started by that Jupyter kernel",
+    UNIT: "it does so for that service alone",
+    CONDA: "conda runs it when it activates the environment",
+}
+MOST_NAMED = 6
+_ANOTHER_HOME = 'export HOME="$(mktemp -d)"  # then look for what TensorFlow or Python reads in your own'
+
+
+def bisection(
+    result: Result,
+    around: Surroundings,
+    settings: Sequence[Setting],
+    shown: Shown,
+    *,
+    wanted: int,
+    tried: int,
+    seconds: float,
+) -> Bisection:
+    """Return the record of a search."""
+    changes = [*_taken(result.taken, around, settings, shown), *(_added(one, around, shown) for one in result.added)]
+    return Bisection(
+        outcome=result.outcome,
+        changes=tuple(changes),
+        before=printable(result.before.text(wanted))
+        if result.outcome != search.NOTHING or result.before.failed
+        else "",
+        after=printable(result.after.text(wanted)) if changes else "",
+        wanted=wanted,
+        tried=tried,
+        seconds=round(seconds, 1),
+    )
+
+
+def _taken(
+    parts: tuple[Part, ...], around: Surroundings, settings: Sequence[Setting], shown: Shown
+) -> Iterable[EnvironmentChange]:
+    lines = dict.fromkeys(one.name for one in parts if one.kind == ENTRY)
+    for name in lines:
+        value = remaining(name, around, parts)
+        lines[name] = f"unset {name}" if value is None else f"export {name}={shlex.quote(value)}"
+    for part in parts:
+        yield EnvironmentChange(
+            name=printable(_name(part)),
+            what=printable(_thing(part, shown)),
+            do=printable(lines.pop(part.name, "") or "" if part.kind == ENTRY else _line(part)),
+            origin=printable(_origin(part, settings)),
+        )
+
+
+def _name(part: Part) -> str:
+    return part.value if part.kind == ENTRY and part.value else part.name
+
+
+def _thing(part: Part, shown: Shown) -> str:
+    if part.kind == VARIABLE:
+        value = shown(part.name, part.value)
+        return part.name if value == WITHHELD else f"{part.name}={value}"
+    if part.kind == ENTRY:
+        if part.name.endswith("_FLAGS"):
+            return f"{part.value} in {part.name}"
+        value = part.value or "empty: the working directory"
+        return f"entry {part.number} of {part.name} ({value})"
+    if part.kind == USER_SITE:
+        return f"a package in {part.name}"
+    if part.kind == FOLDER:
+        return f"a file in the working directory {part.name}"
+    if part.kind == FILE:
+        return part.name
+    names = [leaf.name for leaf in part.leaves]
+    more = f" and {len(names) - MOST_NAMED} more" if len(names) > MOST_NAMED else ""
+    return f"one of {part.name} ({', '.join(dict.fromkeys(names[:MOST_NAMED]))}{more})"
+
+
+def _line(part: Part) -> str:
+    """Return the line to type."""
+    if part.kind == FILE:
+        return f"mv {shlex.quote(part.name)} {shlex.quote(f'{part.name}.off')}"
+    if part.kind == USER_SITE:
+        return "export PYTHONNOUSERSITE=1"
+    if part.kind == FOLDER:
+        return "cd /"
+    if part.kind == GROUP:
+        return ""
+    if part.name == "HOME":
+        return _ANOTHER_HOME
+    return "export PATH=/usr/local/bin:/usr/bin:/bin" if part.name == "PATH" else f"unset {part.name}"
+
+
+def _origin(part: Part, settings: Sequence[Setting]) -> str:
+    """Say which file sets what is in the way, if one does."""
+    if part.kind not in (VARIABLE, ENTRY):
+        return ""
+    found = [one for one in settings if one.name == part.name and (part.value in one.value)]
+    return f"{found[-1].file} line {found[-1].line} sets {part.name}" if found else ""
+
+
+def _added(one: Setting, around: Surroundings, shown: Shown) -> EnvironmentChange:
+    value = shown(one.name, one.value)
+    here = {entry for _, entry in entries(one.name, around.variables.get(one.name, ""))}
+    new = [entry for _, entry in entries(one.name, one.value) if entry not in here]
+    return EnvironmentChange(
+        name=one.name,
+        what=one.name if value == WITHHELD else f"{' and '.join(new)} in {one.name}" if here else f"{one.name}={value}",
+        do=f"export {one.name}={shlex.quote(one.value)}"
+        if value != WITHHELD
+        else f"# set {one.name} as {one.file} does",
+        origin=f"{one.file} line {one.line} sets it; {_WHY_NOT_HERE[one.kind]}",
+        missing=True,
+    )

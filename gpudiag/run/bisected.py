@@ -1,0 +1,51 @@
+"""The diagnosis after the environment was bisected: what was proved and what the catalogue says are one. Pure."""
+
+from __future__ import annotations
+
+import re
+
+import msgspec
+
+from gpudiag import causes
+from gpudiag.cause import Evidence
+from gpudiag.model.diagnosis import Bisection, Diagnosis, RootCause, Stage
+from gpudiag.model.facts import Facts
+
+RULE = "environment_in_the_way"
+
+
+def with_bisection(diagnosis: Diagnosis, bisection: Bisection | None, facts: Facts) -> Diagnosis:
+    """Return ``diagnosis`` with what the bisection proved.
+
+    A cause of the catalogue that names what was found to matter says more about it: it gets the proof and the line.
+    What names something else is not why, because TensorFlow works here while that is as it was.
+    """
+    diagnosis = msgspec.structs.replace(diagnosis, bisection=bisection)
+    if bisection is None or not bisection.changes:
+        return diagnosis
+    known = causes.get(RULE)
+    assert known is not None
+    (proof,) = known.causes(Evidence(facts, bisection=bisection))
+    proof = msgspec.structs.replace(proof, stage=diagnosis.broken_at or proof.stage)
+    same = [one for one in diagnosis.causes if _is_about(one, bisection)]
+    later = tuple(one for one in diagnosis.folded if one.stage is Stage.CONFIGURATION)
+    first = _proved(same[0], proof) if same else proof
+    return msgspec.structs.replace(diagnosis, causes=(first,), folded=later)
+
+
+def _is_about(cause: RootCause, bisection: Bisection) -> bool:
+    """Return whether a cause names everything that was found to matter."""
+    said = "\n".join((cause.cause, *cause.evidence, *cause.fix))
+    return all(re.search(rf"(?<![\w/.-]){re.escape(one.name)}(?![\w-])", said) for one in bisection.changes)
+
+
+def _proved(cause: RootCause, proof: RootCause) -> RootCause:
+    """Return the cause with the lines that were tried first; its own lines are others for the same."""
+    own = tuple(line for line in cause.fix if line.partition("  #")[0] not in proof.fix)
+    return msgspec.structs.replace(
+        cause,
+        sure=proof.sure,
+        evidence=tuple(dict.fromkeys((*cause.evidence, *proof.evidence))),
+        fix=(*proof.fix, *own),
+        trial=None,
+    )

@@ -1,0 +1,138 @@
+"""Why TensorFlow does not use the GPU: the trace of its way there, the causes, and known lines of logs. Pure."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+
+import msgspec
+
+from gpudiag import causes
+from gpudiag.cause import TRACE, Evidence, Known
+from gpudiag.causes.shared import steps
+from gpudiag.knowledge.log import recognised
+from gpudiag.knowledge.log_lines import Log, suspicious
+from gpudiag.knowledge.message import Message, Worth
+from gpudiag.model.diagnosis import Confidence, Diagnosis, Failed, RootCause, Stage, Step
+from gpudiag.record import Record
+
+_ORDER = list(Stage)
+_SURENESS = list(Confidence)
+
+get = causes.get
+rules = causes.all_of_them
+
+
+def diagnose(evidence: Evidence) -> Diagnosis:
+    """Return the trace of ``evidence`` and the causes, those of the first stage that failed first.
+
+    Each part looks for itself: one that raises is named among those that failed, and costs no other.
+    """
+    return composed(evidence, {part: look(part, evidence) for part in parts(evidence)})
+
+
+class Looked(Record):
+    """What one part of the diagnosis has found."""
+
+    steps: tuple[Step, ...] = ()
+    causes: tuple[RootCause, ...] = ()
+    lines: tuple[str, ...] = ()
+    failed: str = ""
+    """Why it found nothing, if it broke."""
+
+
+_STEPS = "the trace"
+_HARMLESS = "harmless lines of the log"
+_MISLEADING = "misleading lines of the log"
+_SUSPICIOUS = "lines of the log that no cause explains"
+
+
+def parts(evidence: Evidence) -> tuple[str, ...]:
+    """Return the names of the parts that make up the diagnosis: the causes that apply, the trace, the lines of logs."""
+    return (_STEPS, *(rule.id for rule in _applicable(evidence)), _HARMLESS, _MISLEADING, _SUSPICIOUS)
+
+
+def look(part: str, evidence: Evidence) -> Looked:
+    """Return what one of :func:`parts` finds; if it raises, that is said there."""
+    as_user = Log(line for row in evidence.rows if row.probe == TRACE for line in row.log)
+    try:
+        if part == _STEPS:
+            found = Looked(steps=steps.trace(evidence))
+        elif part == _HARMLESS:
+            found = Looked(lines=(evidence.program if evidence.lines else as_user.worrying).named(Worth.HARMLESS))
+        elif part == _MISLEADING:
+            found = Looked(lines=(evidence.program if evidence.lines else as_user).named(Worth.MISLEADING))
+        elif part == _SUSPICIOUS:
+            found = Looked(lines=suspicious(evidence.lines))
+        else:
+            (known,) = (one for one in rules() if one.id == part)
+            found = Looked(causes=tuple(known.causes(evidence)))
+        msgspec.json.encode(found)  # a text that JSON cannot hold must not cost the whole report
+    except (Exception, SystemExit) as error:
+        return Looked(failed=f"it raised {type(error).__name__}: {error!a}")
+    return found
+
+
+def composed(evidence: Evidence, looked: Mapping[str, Looked]) -> Diagnosis:
+    """Return the diagnosis that the parts have ``looked`` up; one that is not there counts as failed."""
+    trace = looked[_STEPS].steps if _STEPS in looked else ()
+    broken_at = next((step.stage for step in trace if step.status == "failed"), None)
+    found = {name for name, one in looked.items() if one.causes}
+    rules = [one for one in _applicable(evidence) if one.id in looked and found.isdisjoint(one.declared.unless)]
+    causes = _said_better(_ranked([rule for rule in rules if not rule.declared.last_resort], looked))
+    if evidence.facts.without_gpu:  # which libraries are missing beside the GPU does not matter
+        broken_at = next((cause.stage for cause in causes if cause.stage is not Stage.CONFIGURATION), broken_at)
+    first = [cause for cause in causes if broken_at is None or cause.stage is broken_at]
+    if not first and broken_at is not None:  # a rule may see a fault that the trace sees later only
+        first = [cause for cause in causes if _ORDER.index(cause.stage) < _ORDER.index(broken_at)]
+    if not first and broken_at is not None:
+        last = _ranked([rule for rule in rules if rule.declared.last_resort], looked)
+        first = [cause for cause in last if cause.stage is broken_at]
+    explained = [line for cause in causes for line in cause.evidence] if evidence.lines else []
+    return Diagnosis(
+        steps=trace,
+        causes=tuple(first),
+        folded=tuple(cause for cause in causes if cause not in first),
+        harmless=_of_lines(_HARMLESS, looked, explained),
+        misleading=_of_lines(_MISLEADING, looked, explained),
+        failed=tuple(Failed(part, one.failed) for part, one in looked.items() if one.failed),
+        origin=str(evidence.origin) if evidence.lines else "",
+        unexplained=() if causes else _of_lines(_SUSPICIOUS, looked, ()),
+    )
+
+
+def _of_lines(part: str, looked: Mapping[str, Looked], explained: Iterable[str]) -> tuple[str, ...]:
+    """Return what a part says of lines of the log, without those that a cause shows: it says more of them."""
+    better = {event.message.meaning for line in explained for event in recognised(line) if event.message.meaning}
+    lines = looked[part].lines if part in looked else ()
+    return tuple(line for line in lines if not line.endswith(tuple(better)))
+
+
+def _applicable(evidence: Evidence) -> list[Known]:
+    without = evidence.facts.without_gpu
+    shown = [rule for rule in rules() if not rule.declared.row_only]
+    return [rule for rule in shown if not (without and rule.declared.needs_gpu)]
+
+
+def _ranked(rules: Iterable[Known], looked: Mapping[str, Looked]) -> list[RootCause]:
+    found = [(rule, cause) for rule in rules for cause in looked[rule.id].causes]
+    return [cause for _, cause in sorted(found, key=_rank)]
+
+
+def _said_better(causes: list[RootCause]) -> list[RootCause]:
+    """Return the causes without those that say what a line says by itself, if another cause explains that line."""
+    ours = {rule.id: rule for rule in rules()}
+    better = [cause for cause in causes if not ours[cause.rule].declared.general]
+    explained = frozenset[Message]().union(*(ours[cause.rule].reads for cause in better))
+    shown = "\n".join(line for cause in better for line in cause.evidence)
+
+    def is_explained(line: str) -> bool:
+        said = [event.message for event in recognised(line)]
+        follows = all(message.follows for message in said if message.fix)
+        return line in shown or not explained.isdisjoint(said) or (bool(better) and follows)
+
+    return [cause for cause in causes if cause in better or not is_explained(cause.evidence[0])]
+
+
+def _rank(found: tuple[Known, RootCause]) -> tuple[int, bool, int]:
+    rule, cause = found
+    return _ORDER.index(cause.stage), rule.declared.symptom, _SURENESS.index(cause.sure)

@@ -1,0 +1,256 @@
+"""Runs judges and causes: in this process, or in a child that one of them may hang or crash.
+
+While Python matches a regular expression, it runs no signal handler and no other thread: only the end of its process
+surely ends a hanging cause. So each part of the work is noted before it begins and after it has ended. If a child dies,
+only the part that it had begun is lost; that part is named, and another child continues with the next one.
+"""
+
+from __future__ import annotations
+
+import faulthandler
+import shutil
+import time
+from collections.abc import Callable, Iterator
+from contextlib import ExitStack, suppress
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import msgspec
+
+from gpudiag import catalogue
+from gpudiag.catalogue import Entry
+from gpudiag.cause import Evidence
+from gpudiag.isolate import Ended, Job, Supervision, scratch_folder
+from gpudiag.model.diagnosis import Diagnosis, Failed
+from gpudiag.model.facts import Facts, Unknown
+from gpudiag.model.report import Broken, Cause, Gpu, Judged, Limits, Row, Skipped
+from gpudiag.record import Record
+from gpudiag.run import diagnosis, views
+from gpudiag.run.diagnosis import Looked
+
+PART_S = 10.0
+"""How long one cause or judge may take; they take milliseconds."""
+LEAST_S = 1.0
+"""The import of a cause counts as its time, and a timeout of the probes may be shorter."""
+ALL_S = 60.0
+"""How long all of them may take."""
+TICK_S = 0.1
+
+REST = "the rest of the diagnosis"
+
+
+class Subject(Record):
+    """What is judged."""
+
+    facts: Facts
+    gpus: tuple[Gpu, ...] = ()
+    rows: tuple[Row, ...] = ()
+    lines: tuple[str, ...] = ()
+    limits: Limits = Limits()
+
+    @property
+    def evidence(self) -> Evidence:
+        return Evidence(self.facts, self.gpus, self.rows, self.lines, self.limits)
+
+
+class Done(Record):
+    """The result of a part: the new outcome of a row, or what a part of the diagnosis found."""
+
+    outcome: Judged | Skipped | Broken | None = None
+    looked: Looked | None = None
+
+
+Parts = Iterator[tuple[str, Callable[[], Done]]]
+
+
+def judged(row: Row, entry: Entry, facts: Facts, limits: Limits) -> Row:
+    """Return ``row`` with the outcome that its reading gives; a reading that cannot be judged is broken.
+
+    A probe whose facts are not known is never green; if gpudiag itself is the reason, it is broken.
+    """
+    unknown = {name: family for name in entry.probe.families if isinstance(family := getattr(facts, name), Unknown)}
+    reasons = "; ".join(dict.fromkeys(family.reason for family in unknown.values()))
+    outcome: Judged | Skipped | Broken
+    try:
+        outcome = views.judge(entry, row.reading, facts, limits)
+        msgspec.json.encode(outcome)  # a text that JSON cannot hold must not cost the whole report
+    except msgspec.ValidationError as error:
+        outcome = Broken(Cause.BAD_RESULT, f"its reading does not fit: {error}")
+    except (Exception, SystemExit) as error:  # a bug in a judge breaks its own row and no other
+        outcome = Broken(Cause.EXCEPTION, f"judging raised {type(error).__name__}: {error!a}")
+    if any(family.ours for family in unknown.values()):
+        outcome = Broken(Cause.NOT_STARTED, reasons)
+    elif unknown and isinstance(outcome, Judged) and not outcome.findings:
+        outcome = Skipped(f"the facts that it judges are not known ({', '.join(unknown)}): {reasons}")
+    return msgspec.structs.replace(row, outcome=outcome)
+
+
+def _rows(subject: Subject) -> Parts:
+    """Yield the parts of judging again: each row that has something to judge, by its number."""
+    known = {entry.name: entry for entry in catalogue.entries()}
+    for number, row in enumerate(subject.rows):
+        if isinstance(row.outcome, Judged) and (entry := known.get(row.probe)) is not None:
+            yield str(number), lambda row=row, entry=entry: _outcome(row, entry, subject)  # type: ignore[misc]
+
+
+def _outcome(row: Row, entry: Entry, subject: Subject) -> Done:
+    return Done(outcome=judged(row, entry, subject.facts, subject.limits).outcome)
+
+
+def _diagnosis(subject: Subject) -> Parts:
+    """Yield the parts of the diagnosis."""
+    evidence = subject.evidence
+    for part in diagnosis.parts(evidence):
+        yield part, lambda part=part: Done(looked=diagnosis.look(part, evidence))  # type: ignore[misc]
+
+
+_WORK: dict[str, Callable[[Subject], Parts]] = {"rows": _rows, "diagnosis": _diagnosis}
+
+
+@dataclass(frozen=True)
+class Worked:
+    """The results of the parts."""
+
+    done: dict[str, Done]
+    failed: dict[str, str]
+    """Part to what ended it."""
+    unfinished: str = ""
+    """Why the parts that are in neither were not started."""
+
+
+Work = Callable[[str, Subject], Worked]
+"""Does all parts of one kind."""
+
+
+def here(kind: str, subject: Subject) -> Worked:
+    """Run the parts in this process: a part that hangs is not ended."""
+    return Worked({part: do() for part, do in _WORK[kind](subject)}, {})
+
+
+def diagnosed(subject: Subject, work: Work = here) -> Diagnosis:
+    """Return the diagnosis of ``subject``; it names what could not be looked at."""
+    worked = work("diagnosis", subject)
+    looked = {part: done.looked for part, done in worked.done.items() if done.looked is not None}
+    found = diagnosis.composed(subject.evidence, looked)
+    failed = [Failed(part, why) for part, why in worked.failed.items()]
+    if worked.unfinished:
+        failed.append(Failed(REST, worked.unfinished))
+    return msgspec.structs.replace(found, failed=(*found.failed, *failed))
+
+
+def rows_again(subject: Subject, work: Work = here) -> tuple[Row, ...]:
+    """Return the rows of ``subject``, every one that has something to judge judged by the probes as they are now."""
+    worked = work("rows", subject)
+    rows = list(subject.rows)
+    for number, row in enumerate(rows):
+        done = worked.done.get(str(number))
+        why = worked.failed.get(str(number)) or (worked.unfinished if isinstance(row.outcome, Judged) else "")
+        if done is not None and done.outcome is not None:
+            rows[number] = msgspec.structs.replace(row, outcome=done.outcome)
+        elif why:
+            rows[number] = msgspec.structs.replace(row, outcome=Broken(Cause.EXCEPTION, f"judging it: {why}"))
+    return tuple(rows)
+
+
+class _Note(Record):
+    """A line of the notes: a part has begun, or it is done."""
+
+    part: str
+    done: Done | None = None
+
+
+@dataclass(frozen=True)
+class Apart:
+    """Runs the parts in children of the server ``server``; see :data:`Work`."""
+
+    children: Supervision
+    server: str
+    stopped: Callable[[], str] = lambda: ""
+    """Returns why the work must end now, or "" while it may continue."""
+    tick: Callable[[], None] = lambda: None
+    """Called now and then."""
+    part_s: float = PART_S
+    all_s: float = ALL_S
+
+    def __call__(self, kind: str, subject: Subject) -> Worked:
+        try:
+            with ExitStack() as stack:
+                folder = Path(scratch_folder())
+                stack.callback(shutil.rmtree, folder, ignore_errors=True)
+                (folder / "subject").write_bytes(msgspec.json.encode(subject))
+                return self._work(kind, folder)
+        except (OSError, UnicodeEncodeError) as error:
+            return Worked({}, {}, f"{type(error).__name__}: {error}")
+
+    def _work(self, kind: str, folder: Path) -> Worked:
+        until = time.monotonic() + self.all_s
+        failed: dict[str, str] = {}
+        while True:
+            ended, why = self._child(kind, folder, until)
+            begun, done = _read(folder)
+            if ended.value is not None:
+                return Worked(done, failed)
+            culprit = next((part for part in begun if part not in done and part not in failed), "")
+            if not culprit or self.stopped() or time.monotonic() >= until:
+                return Worked(done, failed, f"{why}, at {culprit}" if culprit else why)
+            failed[culprit] = why
+
+    def _child(self, kind: str, folder: Path, until: float) -> tuple[Ended, str]:
+        """Let a child do the parts that have not begun; return how it ended, and that in words."""
+        argument = {"kind": kind, "folder": str(folder), "part_s": self.part_s}
+        left_s = max(0.1, until - time.monotonic())
+        self.children.start(
+            Job(f"judge {kind}", "gpudiag.run.judgement:at_work", argument, left_s, self.server, fresh=False)
+        )
+        ended: list[Ended] = []
+        stopped = ""
+        while not ended:
+            if not stopped and (stopped := self.stopped()):
+                self.children.kill(f"judge {kind}", Cause.INTERRUPTED, stopped)
+            ended = self.children.wait(TICK_S)
+            self.tick()
+        if _OVERDUE in ended[0].stderr:
+            return ended[0], f"it took more than {self.part_s:g} s"
+        return ended[0], ended[0].detail
+
+
+_OVERDUE = "Timeout ("
+"""What ``faulthandler`` prints first when it ends a process."""
+
+
+def _read(folder: Path) -> tuple[list[str], dict[str, Done]]:
+    """Return the parts that have begun, and the results of those that are done."""
+    begun: list[str] = []
+    done: dict[str, Done] = {}
+    notes = Path(folder, "notes")
+    for line in notes.read_bytes().splitlines() if notes.exists() else ():
+        try:
+            note = msgspec.json.decode(line, type=_Note)
+        except msgspec.MsgspecError:  # cut short, by a child that died
+            continue
+        if note.done is None:
+            begun.append(note.part)
+        else:
+            done[note.part] = note.done
+    return begun, done
+
+
+def at_work(argument: dict[str, Any]) -> bytes:
+    """Do, in a child, what no child has begun before."""
+    folder = Path(argument["folder"])
+    subject = msgspec.json.decode(Path(folder, "subject").read_bytes(), type=Subject)
+    begun, _ = _read(folder)
+    with Path(folder, "notes").open("ab", buffering=0) as notes:
+        notes.write(b"\n")  # ends a line that was cut short
+        for part, do in _WORK[argument["kind"]](subject):
+            if part in begun:
+                continue
+            notes.write(msgspec.json.encode(_Note(part)) + b"\n")
+            # A thread of C does this and needs nothing of Python: it ends this process even inside ``re``.
+            with suppress(RuntimeError):  # a limit of processes allows no thread: the deadline of all parts remains
+                faulthandler.dump_traceback_later(argument["part_s"], exit=True)
+            done = do()
+            faulthandler.cancel_dump_traceback_later()
+            notes.write(msgspec.json.encode(_Note(part, done)) + b"\n")
+    return b"null"

@@ -1,0 +1,158 @@
+"""The plan of a run: which probe runs on which GPUs, what it may use, and what it lacks."""
+
+from __future__ import annotations
+
+import os
+from dataclasses import dataclass
+
+from gpudiag.catalogue import Entry
+from gpudiag.model.facts import Facts, NvmlDevice, Unknown
+from gpudiag.model.report import Gpu, Level
+from gpudiag.model.visibility import other_use
+from gpudiag.probe import Scope
+
+CONTEXT_BYTES = 512 << 20
+"""Device memory that a CUDA context of TensorFlow takes before the first tensor (A100, H100: 400 to 500 MiB)."""
+CHILD_BYTES = 1 << 30
+"""The most device memory that a probe takes."""
+QUICK_FROM_S = 10.0
+"""If each process waits so long for the driver, only a few are started."""
+MOST_CHILDREN = 8
+"""On a GPU whose memory NVML does not report."""
+
+
+@dataclass(frozen=True)
+class Task:
+    """What will become one row."""
+
+    key: str
+    entry: Entry
+    gpus: tuple[Gpu, ...]
+
+    @property
+    def peer_key(self) -> str:
+        """The key of the job that is the probe's second process, if it has one."""
+        return f"{self.key}/peer"
+
+    @property
+    def label(self) -> str:
+        return " ".join([self.entry.name, *(f"GPU {gpu.index}" for gpu in self.gpus)])
+
+
+def driver_s(facts: Facts) -> float:
+    """Return how long a process waits until the driver has started; 0 if that is not known."""
+    return 0.0 if isinstance(facts.calls, Unknown) else facts.calls.driver_s
+
+
+def chosen_level(asked: str | None, gpus: tuple[Gpu, ...], facts: Facts) -> Level:
+    if asked is not None:
+        return Level(asked)
+    for gpu in gpus:
+        if other := other_use(gpu, facts):
+            return Level("quick", f"GPU {gpu.index} is used by {other}")
+    waited_s = driver_s(facts)
+    if waited_s >= QUICK_FROM_S:
+        return Level("quick", f"each process waits {waited_s:.0f} s for the driver")
+    return Level()
+
+
+def planned(entries: tuple[Entry, ...], gpus: tuple[Gpu, ...]) -> list[Task]:
+    tasks = []
+    for entry in entries:
+        given: list[tuple[Gpu, ...]] = [()]
+        if gpus and entry.probe.scope is Scope.ALL_GPUS:
+            given = [gpus]
+        elif gpus and entry.probe.scope is Scope.EACH_GPU:
+            given = [(gpu,) for gpu in gpus]
+        tasks += [Task(f"{entry.name}#{number}", entry, some) for number, some in enumerate(given)]
+    return tasks
+
+
+def uuids_of(task: Task) -> tuple[str, ...]:
+    return tuple(gpu.uuid for gpu in task.gpus)
+
+
+def lack_of_gpus(needed: int, facts: Facts, gpus: tuple[Gpu, ...]) -> str:
+    """Say which GPUs are missing, and what hides them if something does."""
+    if gpus:
+        return f"needs {needed} GPUs, {len(gpus)} here"
+    if isinstance(facts.nvml, Unknown):
+        return f"GPUs not known: {facts.nvml.reason}"
+    if facts.nvml.devices:
+        mask = facts.variables.get("CUDA_VISIBLE_DEVICES", "")
+        return f"CUDA_VISIBLE_DEVICES={mask!r} hides every GPU"
+    return "no GPU"
+
+
+def lack_of_version(versions: str, facts: Facts) -> str:
+    """Say which TensorFlow is needed; "" if the installed one is right, or not known."""
+    if not versions or isinstance(facts.tensorflow, Unknown) or not facts.tensorflow.distributions:
+        return ""
+    from packaging.specifiers import SpecifierSet
+    from packaging.version import InvalidVersion, Version
+
+    found = facts.tensorflow.distributions[0].version
+    try:
+        # A nightly (2.19.0.dev1) counts as the release that it leads to: by itself it is neither before nor after that.
+        right = SpecifierSet(versions).contains(Version(found).base_version)
+    except InvalidVersion:
+        return ""
+    return "" if right else f"needs TensorFlow {versions}, {found} is installed"
+
+
+def bytes_needed(entry: Entry) -> int:
+    """Return the device memory of all processes of a probe that fills some; 0 for one that does not."""
+    needs = entry.probe.needs
+    return needs.free_bytes + CONTEXT_BYTES * (2 if entry.peered else 1) if needs.free_bytes else 0
+
+
+def room_on(gpu: Gpu, device: NvmlDevice) -> int:
+    """Return how many children may use ``gpu`` at the same time: one in exclusive mode, otherwise as many as fit."""
+    if (device.compute_mode or "").startswith("exclusive"):
+        return 1
+    if not device.memory_total_bytes:
+        return MOST_CHILDREN
+    parts = len(device.mig_uuids) if gpu.uuid in device.mig_uuids else 1
+    return max(1, (device.memory_total_bytes - device.memory_used_bytes) // parts // CHILD_BYTES)
+
+
+def lack_of_memory(needed: int, gpus: tuple[Gpu, ...], facts: Facts) -> str:
+    """Say which GPU has too little free memory; "" if none has, or if NVML does not report it."""
+    devices = {device.pci_bus_id: device for device in facts.nvml_devices}
+    for gpu in gpus:
+        device = devices[gpu.pci_bus_id]
+        free = device.memory_total_bytes - device.memory_used_bytes
+        if device.memory_total_bytes and free < needed:
+            return f"needs {needed >> 20} MiB free, GPU {gpu.index} has {free >> 20} MiB"
+    return ""
+
+
+def lack_of_peace(gpus: tuple[Gpu, ...], facts: Facts) -> str:
+    """Say which other process uses one of ``gpus``; "" if none does."""
+    for gpu in gpus:
+        if other := other_use(gpu, facts):
+            return f"GPU {gpu.index} is used by {other}; to run this probe on it anyway, add --disturb"
+    return ""
+
+
+def environment_of(task: Task) -> dict[str, str | None]:
+    """Return the changes of a child's environment: its devices, named by UUID, and what its probe declares."""
+    if task.entry.probe.as_user:
+        return task.entry.probe.env
+    changes: dict[str, str | None] = {"CUDA_VISIBLE_DEVICES": ",".join(uuids_of(task)) or "-1"}
+    if task.gpus and not task.entry.probe.exclusive:
+        # It may share the device with another child, and TensorFlow by default takes nearly all memory that is free.
+        changes["TF_FORCE_GPU_ALLOW_GROWTH"] = "true"
+    return changes | task.entry.probe.env
+
+
+def default_jobs() -> int:
+    """Return how many children the processors and the memory (1 GiB each) allow."""
+    import psutil
+
+    processors = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
+    try:
+        available = psutil.virtual_memory().available
+    except OSError:  # no /proc
+        return 1
+    return max(1, min(processors, available >> 30))

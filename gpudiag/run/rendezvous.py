@@ -1,0 +1,40 @@
+"""Where two processes of one probe meet."""
+
+from __future__ import annotations
+
+import json
+import time
+from pathlib import Path
+from typing import Any
+
+MEETING_POLL_S = 0.01
+
+
+class Meeting:
+    """The :class:`gpudiag.probe.Peer` of a child: two processes that leave each other files in a folder.
+
+    Files and not a pipe: they work wherever a child can be started, and nothing has to be inherited.
+    """
+
+    def __init__(self, folder: Path, own: str, other: str) -> None:
+        self._folder, self._own, self._other = folder, own, other
+
+    def meet(self, name: str, told: object = None) -> Any:
+        ours, theirs = (self._folder / f"{name}.{who}" for who in (self._own, self._other))
+        written = ours.with_suffix(".tmp" + ours.suffix)
+        written.write_text(json.dumps(told))
+        written.rename(ours)  # whole or not at all
+        while True:
+            left = self._mark(self._other).exists()  # looked at first: what came before it has left is there then
+            if theirs.exists():
+                return json.loads(theirs.read_text())
+            if left:
+                raise RuntimeError(f"the other process ended without a meeting {name!r}")
+            time.sleep(MEETING_POLL_S)
+
+    def leave(self) -> None:
+        """Say that this process meets no more."""
+        self._mark(self._own).touch()
+
+    def _mark(self, who: str) -> Path:
+        return self._folder / f".{who}-left"

@@ -1,0 +1,98 @@
+"""The rows of the host: views of causes.
+
+A row of the host does not have its own text. It shows the causes that the facts alone show, each under the name that
+reports have had for it since schema 1 (:attr:`gpudiag.cause.Cause.finding`). After the diagnosis a finding gives the
+command of the cause that explains it (:attr:`gpudiag.cause.Cause.views`), so that a fault has one voice.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+from typing import Any
+
+import msgspec
+
+from gpudiag import causes
+from gpudiag.catalogue import Entry
+from gpudiag.cause import Evidence, Known
+from gpudiag.model.diagnosis import Diagnosis, RootCause
+from gpudiag.model.facts import Facts
+from gpudiag.model.report import Finding, Judged, Limits, Row
+from gpudiag.model.visibility import gpus_in_scope
+from gpudiag.probe import Kind
+
+_LEAST = 4
+"""Letters of a figure that distinguishes findings of one kind, such as the name of a library."""
+
+
+def judge(entry: Entry, reading: Any, facts: Facts, limits: Limits) -> Judged:
+    """Return the outcome of a row: of a probe's reading, or, for a row of the host, of the facts."""
+    if entry.reading is not None:
+        return entry.judge(reading, facts)
+    return Judged(findings=tuple(_findings(entry, facts, limits)), figure=str(entry.module.figure(facts)))
+
+
+def kinds(entry: Entry) -> tuple[Kind, ...]:
+    """Return what can be found by a probe, or shown by a row of the host."""
+    if entry.reading is not None:
+        return entry.kinds
+    named: dict[str, list[Known]] = {}
+    for known in _shown_by(entry):
+        named.setdefault(known.kind, []).append(known)
+    return tuple(
+        Kind(
+            kind,
+            several[0].declared.severity,
+            several[0].cause,
+            "; ".join(f"gpudiag explain {one.id}" for one in several),
+        )
+        for kind, several in named.items()
+    )
+
+
+def _shown_by(entry: Entry) -> Iterator[Known]:
+    return (one for one in causes.all_of_them() if one.row == entry.name)
+
+
+def _findings(entry: Entry, facts: Facts, limits: Limits) -> Iterator[Finding]:
+    concerns = getattr(entry.module, "concerns", None)
+    if concerns is not None and not concerns(facts):
+        return
+    evidence = Evidence(facts, gpus_in_scope(facts), limits=limits)
+    for known in _shown_by(entry):
+        for match in known.matches(evidence):
+            cause = known.cause_of(match, evidence)
+            advice = cause.fix[0].removeprefix("# ")
+            yield Finding(known.kind, known.declared.severity, cause.cause, advice, match.figures)
+
+
+def with_one_voice(rows: Iterable[Row], diagnosis: Diagnosis) -> tuple[Row, ...]:
+    """Return ``rows`` with the advice of each finding that a cause of ``diagnosis`` explains."""
+    explained: dict[str, list[RootCause]] = {}
+    for cause in (*diagnosis.causes, *diagnosis.folded):
+        known = causes.get(cause.rule)
+        for view in (known.declared.finding, *known.declared.views) if known is not None else ():
+            explained.setdefault(view, []).append(cause)
+    return tuple(_of_row(row, explained) for row in rows)
+
+
+def _of_row(row: Row, explained: dict[str, list[RootCause]]) -> Row:
+    if not isinstance(row.outcome, Judged):
+        return row
+    findings = tuple(_of_finding(one, explained.get(f"{row.probe}.{one.kind}", [])) for one in row.findings)
+    if findings == row.findings:
+        return row
+    return msgspec.structs.replace(row, outcome=msgspec.structs.replace(row.outcome, findings=findings))
+
+
+def _of_finding(finding: Finding, causes: list[RootCause]) -> Finding:
+    """Return ``finding`` with the advice of the cause that has most in common with it."""
+    if not causes:
+        return finding
+    cause = max(causes, key=lambda cause: _in_common(finding, cause))
+    return msgspec.structs.replace(finding, advice=f"See the cause {cause.rule}: {cause.fix[0]}")
+
+
+def _in_common(finding: Finding, cause: RootCause) -> int:
+    said = " ".join((cause.cause, *cause.evidence))
+    return sum(str(figure) in said for figure in finding.figures.values() if len(str(figure)) >= _LEAST)

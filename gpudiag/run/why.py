@@ -1,0 +1,63 @@
+"""Why a program does not use its GPUs: from its log alone, whatever machine wrote it, or on this machine."""
+
+from __future__ import annotations
+
+import time
+from datetime import datetime, timezone
+
+import msgspec
+
+import gpudiag
+from gpudiag.errors import UsageError
+from gpudiag.model.facts import Facts, Unknown
+from gpudiag.model.report import Limits, Report, World, conclude
+from gpudiag.run import judgement
+
+PROBES = ("host", "discovery.trace")
+"""What the diagnosis of this machine needs."""
+_ELSEWHERE = Unknown("the log alone was looked at: it may be of another machine")
+NO_MACHINE = Facts(**dict.fromkeys(Facts.__struct_fields__, _ELSEWHERE))
+
+NOTHING_WRONG, CAUSE_FOUND, GPUDIAG_BROKE, NOTHING_KNOWN = 0, 1, 3, 5
+
+
+def explained(lines: tuple[str, ...], command: tuple[str, ...]) -> Report:
+    """Return a report on a program's log alone: nothing of this machine is looked at, and no TensorFlow is started.
+
+    Raises ``UsageError`` if there is no line to look at.
+    """
+    if not any(line.strip() for line in lines):
+        raise UsageError("the log is empty. It is what a program prints: python program.py > app.log 2>&1")
+    began = time.monotonic()
+    report = Report(
+        schema_version=1,
+        gpudiag_version=gpudiag.__version__,
+        started_at=datetime.now(timezone.utc).isoformat(timespec="seconds"),
+        duration_s=0.0,
+        command=command,
+        isolation="spawn",
+        world=World(simulated=False),
+        limits=Limits(),
+        facts=NO_MACHINE,
+        gpus=(),
+        rows=(),
+        signal=None,
+        lines=lines,
+    )
+    diagnosis = judgement.diagnosed(judgement.Subject(report.facts, lines=lines))
+    took_s = round(time.monotonic() - began, 3)
+    return conclude(msgspec.structs.replace(report, diagnosis=diagnosis, duration_s=took_s))
+
+
+def exit_code(report: Report) -> int:
+    """Return the exit status of ``gpudiag why``; it is about causes, not about what was verified."""
+    diagnosis = report.diagnosis
+    if report.signal is not None:
+        return 128 + report.signal
+    if diagnosis.causes:
+        return CAUSE_FOUND
+    if diagnosis.failed:
+        return GPUDIAG_BROKE
+    if report.facts.without_gpu:
+        return NOTHING_WRONG
+    return NOTHING_KNOWN if diagnosis.unexplained or diagnosis.broken_at is not None else NOTHING_WRONG

@@ -1,0 +1,122 @@
+"""The far side of a probe: in a child process, run one ``measure`` and return its reading as JSON.
+
+The child was forked from a server that ran :func:`preload`, or it is a new interpreter. Exceptions propagate: the
+isolation layer makes them an outcome.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import json
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+import msgspec
+
+from gpudiag import catalogue
+from gpudiag.errors import NoContext, NoMemory
+from gpudiag.model.report import Gpu
+from gpudiag.probe import (
+    FewerListed,
+    GpuReading,
+    Raised,
+)
+from gpudiag.run.context import NO_CONTEXT, ChildContext, has_queried_devices
+from gpudiag.run.rendezvous import Meeting
+
+
+def run_probe(argument: dict[str, Any]) -> bytes:
+    """Run ``argument["probe"]`` on ``argument["gpus"]`` (a list of :class:`Gpu` as JSON) and return its reading.
+
+    Raises what the probe raises, and ``ValueError`` for a NaN or an infinity in the reading: JSON has neither.
+    """
+    name = argument["probe"]
+    ctx = context(argument, own="probe", other="peer")
+    with _refusals_of_gpus():
+        try:
+            reading = catalogue.get(name).module.measure(ctx)
+        except FewerListed as fewer:
+            reading = GpuReading(given=ctx.given, seen=fewer.seen)
+        else:
+            if isinstance(reading, GpuReading):
+                reading = msgspec.structs.replace(reading, given=ctx.given, seen=len(ctx.gpus))
+        return _encoded(reading, name)
+
+
+def run_peer(argument: dict[str, Any]) -> bytes:
+    """Run the second process of a probe; ``argument`` is the same as for :func:`run_probe`."""
+    # A GPU that is not listed is for the probe itself to report: it finds as many.
+    with _refusals_of_gpus(), contextlib.suppress(FewerListed):
+        catalogue.get(argument["probe"]).module.peer(context(argument, own="peer", other="probe"))
+    Meeting(Path(argument["meeting"]), "peer", "probe").leave()  # where it raises, the runner ends the other
+    return b"null"
+
+
+def run_apart(argument: dict[str, Any]) -> bytes:
+    """Call ``argument["call"]``: the far side of :meth:`ChildContext.apart`."""
+    with _refusals_of_gpus():
+        try:
+            answer = argument["call"]()
+        except FewerListed as fewer:
+            answer = fewer.seen  # a number, which no answer is
+        return _encoded(answer, "a process apart")
+
+
+@contextmanager
+def _refusals_of_gpus() -> Iterator[None]:
+    """Distinguish a probe's own failure from a GPU that gives it no context or no memory."""
+    try:
+        yield
+    except Exception as error:
+        if refused := NO_CONTEXT.search(str(error)):
+            raise NoContext(refused[0]) from error
+        if type(error).__name__ == "ResourceExhaustedError":
+            raise NoMemory(Raised(type(error).__name__, str(error)).brief) from error
+        raise
+
+
+def _encoded(measured: Any, who: str) -> bytes:
+    try:
+        # Not msgspec's own encoder: it writes null for NaN and infinity.
+        text = json.dumps(msgspec.to_builtins(measured), allow_nan=False, ensure_ascii=False)
+        return text.encode(errors="replace")  # a text of the system may hold a byte that is not UTF-8
+    except ValueError:
+        raise ValueError(f"{who} measured a NaN or an infinity: {measured}") from None
+
+
+def context(argument: dict[str, Any], own: str, other: str) -> ChildContext:
+    folder = argument.get("meeting")
+    peer = None if folder is None else Meeting(Path(folder), own, other)
+    return ChildContext(msgspec.convert(argument["gpus"], tuple[Gpu, ...]), peer)
+
+
+def preload() -> Callable[[], str | None]:
+    """Import TensorFlow for a fork server; return the guard to call before each fork.
+
+    The guard returns why the process must not fork any more, or None. It looks at Python state only: asking TensorFlow
+    would itself query the devices.
+    """
+    import tensorflow  # noqa: F401  # importing it is the purpose
+
+    catalogue.entries()  # imports every probe once for all children, 30 ms
+
+    def guard() -> str | None:
+        if not has_queried_devices():
+            return None
+        return (
+            "TensorFlow has queried devices in the fork server: every child would inherit its device list, whatever "
+            "CUDA_VISIBLE_DEVICES says, and hang at its first operation on a GPU."
+        )
+
+    return guard
+
+
+def preload_simulated() -> Callable[[], str | None]:
+    """Do as :func:`preload`, on a simulated machine: forward TensorFlow's kernels once for all children."""
+    from gpudiag import simulator
+
+    guard = preload()
+    simulator.preload()
+    return guard

@@ -1,0 +1,120 @@
+"""Text: made fit to be shown (terminals obey escape sequences, XML and tables forbid them), and the one door out.
+
+Nothing leaves by :func:`say` and :func:`put` that a terminal would obey.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import re
+import sys
+from typing import TextIO
+
+_ESCAPE_SEQUENCE = re.compile(r"\x1b(?:\[[0-?]*[ -/]*[@-~]|\][^\x07\x1b]*(?:\x07|\x1b\\)|[@-Z\\-_])")
+# Controls but tab and newline, and what has no visible shape: marks that join, part or reverse writing, separators
+# of lines, fillers, selectors of variants, tags (Unicode: Cc, Cf, Zl, Zp, Default_Ignorable), surrogates and
+# noncharacters.
+_INVISIBLE = (
+    r"\x00-\x08\x0b-\x1f\x7f-\x9f\xad\u034f\u0600-\u0605\u061c\u06dd\u070f\u0890\u0891\u08e2\u115f\u1160\u17b4\u17b5"
+    r"\u180b-\u180f\u200b-\u200f\u2028-\u202e\u2060-\u206f\u3164\ud800-\udfff\ufdd0-\ufdef\ufe00-\ufe0f\ufeff\uffa0"
+    r"\ufff0-\ufffb\ufffe\uffff\U000110bd\U000110cd\U00013430-\U0001343f\U0001bca0-\U0001bca3\U0001d173-\U0001d17a"
+    r"\U000e0000-\U000e0fff"
+)
+_UNPRINTABLE = re.compile(f"[{_INVISIBLE}]")
+
+
+def printable(text: str) -> str:
+    """Return ``text`` with undecodable bytes of the operating system as escapes: JSON has no lone surrogates."""
+    return text.encode("utf-8", "backslashreplace").decode()
+
+
+def escaped(json: str) -> str:
+    r"""Return JSON with every character that a terminal obeys or nobody sees as ``\uXXXX``: its value stays."""
+    return _UNPRINTABLE.sub(lambda found: _escape(found[0]), json)
+
+
+def ascii_only(json: str) -> str:
+    r"""Return JSON with every character beyond ASCII as ``\uXXXX``: its value stays."""
+    return re.sub(r"[^\x00-\x7f]", lambda found: _escape(found[0]), json)
+
+
+def _escape(character: str) -> str:
+    units = character.encode("utf-16-be", "surrogatepass")
+    return "".join(f"\\u{units[at : at + 2].hex()}" for at in range(0, len(units), 2))
+
+
+def plain(text: str) -> str:
+    """Return ``text`` without escape sequences and without characters that are not seen; tabs and newlines stay."""
+    return _UNPRINTABLE.sub("", _ESCAPE_SEQUENCE.sub("", text))
+
+
+def one_line(text: str) -> str:
+    """Return :func:`plain` text on one line, without space at its ends or doubled."""
+    return " ".join(plain(text).split())
+
+
+def counted(number: int, noun: str) -> str:
+    """Return ``1 GPU``, ``2 GPUs``: a number and what it counts; a noun that ends in s gets -es, as ``process``."""
+    ending = "" if number == 1 else "es" if noun.endswith("s") else "s"
+    return f"{number} {noun}{ending}"
+
+
+def with_names(template: str) -> str:
+    """Return a format string with the names of its figures in angle brackets in their place."""
+    return template.format_map(_Names())
+
+
+class _Name(str):
+    """A figure's name; it looks alike in every format."""
+
+    __slots__ = ()
+
+    def __repr__(self) -> str:
+        return str(self)
+
+    def __format__(self, specification: str) -> str:
+        return str(self)
+
+
+class _Names(dict[str, _Name]):
+    """Every figure by its name."""
+
+    def __missing__(self, name: str) -> _Name:
+        return _Name(f"<{name}>")
+
+
+def say(text: str) -> None:
+    """Write a message to standard error, if it can be written: a closed or full one must not change how a run ends."""
+    with contextlib.suppress(OSError, ValueError):
+        _write(sys.stderr, f"{plain(text)}\n")
+
+
+def put(text: str, format_: str = "table", *, color: bool = False) -> None:
+    """Write a text of this format to standard output; characters that its encoding lacks are written as escapes.
+
+    ``color`` is for a table that was rendered with it: its escape sequences are gpudiag's own. Raises ``OSError`` if
+    standard output cannot be written.
+    """
+    unicode = _encoding(sys.stdout).lower().replace("-", "") == "utf8"
+    if format_ == "json":
+        text = escaped(text) if unicode else ascii_only(text)
+    elif format_ == "junit":  # its first line says UTF-8, of which ASCII is a part
+        text = plain(text) if unicode else plain(text).encode("ascii", "xmlcharrefreplace").decode()
+    elif not color:
+        text = plain(text)
+    try:
+        _write(sys.stdout, text)
+    except BrokenPipeError:
+        raise
+    except OSError as error:
+        raise OSError(error.errno, error.strerror, "standard output") from None
+
+
+def _write(stream: TextIO | None, text: str) -> None:
+    if stream is not None:  # None: closed when this process was started
+        stream.write(text.encode(_encoding(stream), "backslashreplace").decode(_encoding(stream)))
+        stream.flush()
+
+
+def _encoding(stream: TextIO | None) -> str:
+    return getattr(stream, "encoding", None) or "utf-8"  # a StringIO has none

@@ -1,0 +1,410 @@
+"""What is tried, in which order, and what is said of it: delta debugging over a made-up machine."""
+
+from __future__ import annotations
+
+import json
+import shlex
+from collections.abc import Callable, Sequence
+from pathlib import Path
+
+import pytest
+from msgspec.structs import replace
+
+from examples.facts import example_with_gpus
+from gpudiag.model.diagnosis import Bisection, Confidence, Diagnosis, EnvironmentChange, RootCause, Stage, Step
+from gpudiag.report import words
+from gpudiag.run.bisect import elsewhere, search, wording
+from gpudiag.run.bisect.attempt import Reached
+from gpudiag.run.bisect.elsewhere import Setting
+from gpudiag.run.bisect.parts import StartFiles, Surroundings, Variant, everything, suspects, variant
+from gpudiag.run.bisect.search import OutOfTime, Search
+from gpudiag.run.bisect.smallest import smallest
+from gpudiag.run.bisected import with_bisection
+
+WORKS = Reached(imported=True, listed=2, computed=True)
+FAILS = Reached(imported=True)
+
+
+# --- delta debugging ---------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("needed", [{3}, {0, 7}, {1, 2, 3}, {0, 1, 2, 3, 4, 5, 6, 7, 8, 9}])
+def test_no_item_of_what_is_found_can_be_left_out(needed: set[int]) -> None:
+    tried = 0
+
+    def works(candidates: list[tuple[int, ...]]) -> int | None:
+        nonlocal tried
+        tried += len(candidates)
+        return next((number for number, one in enumerate(candidates) if needed <= set(one)), None)
+
+    assert set(smallest(range(10), works)) == needed
+    assert tried <= 60
+
+
+def test_one_of_a_thousand_takes_ten_rounds() -> None:
+    rounds = 0
+
+    def works(candidates: list[tuple[int, ...]]) -> int | None:
+        nonlocal rounds
+        rounds += 1
+        return next((number for number, one in enumerate(candidates) if 777 in one), None)
+
+    assert smallest(range(1000), works) == (777,)
+    assert rounds <= 10
+
+
+def test_one_item_needs_no_try() -> None:
+    assert smallest(["only"], lambda _: pytest.fail("nothing is left to be tried")) == ("only",)
+
+
+# --- the search over a made-up machine ---------------------------------------------------------------------------
+
+
+class Machine:
+    """TensorFlow works here if ``good`` says so of a variant."""
+
+    def __init__(self, good: Callable[[Variant], bool], most: int = 1000) -> None:
+        self.good, self.most = good, most
+        self.tried: list[Variant] = []
+
+    def __call__(self, variants: Sequence[Variant], all_of_them: bool) -> Sequence[Reached | None]:
+        reached: list[Reached | None] = []
+        for one in variants:
+            if len(self.tried) == self.most:
+                raise OutOfTime
+            self.tried.append(one)
+            reached.append(WORKS if self.good(one) else FAILS)
+            if reached[-1] is WORKS and not all_of_them:
+                break
+        return [*reached, *[None] * (len(variants) - len(reached))]
+
+
+def found(
+    machine: Machine, around: Surroundings, settings: tuple[Setting, ...] = (), wanted: int = 1
+) -> tuple[Bisection, list[str]]:
+    """Return the record of a search, and the lines to type."""
+    result = Search(around, settings, machine, wanted).run()
+    bisection = wording.bisection(
+        result, around, settings, lambda _, value: value, wanted=wanted, tried=len(machine.tried), seconds=1.0
+    )
+    return bisection, [one.do for one in bisection.changes if one.do]
+
+
+ORDINARY = {
+    "HOME": "/home/someone",
+    "PATH": "/home/someone/bin:/usr/bin",
+    "LANG": "C.UTF-8",
+    "EDITOR": "vi",
+    "CUDA_HOME": "/usr/local/cuda",
+    "TF_ENABLE_ONEDNN_OPTS": "0",
+    "PYTHONUNBUFFERED": "1",
+    "LD_LIBRARY_PATH": "/a:/opt/x:/c:/d",
+    "XLA_FLAGS": "--good=1 --bad=2 --fine=3",
+}
+
+
+def of(variables: dict[str, str] | None = None, **more: object) -> Surroundings:
+    return Surroundings(variables=variables or ORDINARY, **more)  # type: ignore[arg-type]
+
+
+def test_an_entry_of_a_list_is_named_with_the_line_that_takes_it_away() -> None:
+    machine = Machine(lambda one: "/opt/x" not in one.variables.get("LD_LIBRARY_PATH", ""))
+    bisection, lines = found(machine, of())
+    (change,) = bisection.changes
+    assert (bisection.outcome, change.what) == ("found", "entry 2 of LD_LIBRARY_PATH (/opt/x)")
+    assert lines == ["export LD_LIBRARY_PATH=/a:/c:/d"]
+    assert len(machine.tried) <= 12
+
+
+def test_a_flag_is_taken_out_of_its_variable() -> None:
+    bisection, lines = found(Machine(lambda one: "--bad=2" not in one.variables.get("XLA_FLAGS", "")), of())
+    assert bisection.changes[0].what == "--bad=2 in XLA_FLAGS"
+    assert lines == ["export XLA_FLAGS='--good=1 --fine=3'"]
+
+
+def test_two_entries_of_one_list_have_one_line() -> None:
+    machine = Machine(lambda one: not {"/a", "/d"} & set(one.variables.get("LD_LIBRARY_PATH", "").split(":")))
+    bisection, lines = found(machine, of())
+    assert [one.name for one in bisection.changes] == ["/a", "/d"]
+    assert lines == ["export LD_LIBRARY_PATH=/opt/x:/c"]
+
+
+def test_all_entries_are_the_variable() -> None:
+    bisection, lines = found(Machine(lambda one: "LD_LIBRARY_PATH" not in one.variables), of())
+    assert [one.name for one in bisection.changes] == ["LD_LIBRARY_PATH"]
+    assert lines == ["unset LD_LIBRARY_PATH"]
+
+
+def test_a_variable_that_nobody_suspects_is_found_after_the_others() -> None:
+    bisection, lines = found(Machine(lambda one: "EDITOR" not in one.variables), of())
+    assert [one.name for one in bisection.changes] == ["EDITOR"]
+    assert lines == ["unset EDITOR"]
+
+
+def test_an_empty_entry_is_the_working_directory() -> None:
+    around = of({"LD_LIBRARY_PATH": ":/a"})
+    machine = Machine(lambda one: not one.variables.get("LD_LIBRARY_PATH", "").startswith(":"))
+    bisection, lines = found(machine, around)
+    assert bisection.changes[0].what == "entry 1 of LD_LIBRARY_PATH (empty: the working directory)"
+    assert lines == ["export LD_LIBRARY_PATH=/a"]
+
+
+def test_an_entry_is_found_although_another_is_needed() -> None:
+    def reached(one: Variant) -> Reached:
+        entries = one.variables.get("LD_LIBRARY_PATH", "").split(":")
+        if "/needed" not in entries:
+            return replace(FAILS, failed="no library")
+        return replace(FAILS, failed="a bad library") if "/bad" in entries else WORKS
+
+    around = of({"LD_LIBRARY_PATH": "/needed:/bad:/c", "CUDA_HOME": "/x"})
+    result = Search(around, (), lambda variants, _: [reached(one) for one in variants], 1).run()
+    assert [part.value for part in result.taken] == ["/bad"]
+
+
+def test_if_the_failure_stays_the_same_little_is_tried() -> None:
+    machine = Machine(lambda _: False)
+    found(machine, of(start=START))
+    assert len(machine.tried) == 3
+
+
+USER_SITE = "/home/someone/.local/lib/python3.11/site-packages"
+START = StartFiles(("/s/sitecustomize.py", "/s/usercustomize.py"), ("/s/a.pth", "/s/b.pth"), USER_SITE)
+
+
+@pytest.mark.parametrize(
+    ("good", "name", "line"),
+    [
+        (lambda one: "/s/usercustomize.py" in one.skipped, "/s/usercustomize.py", "mv /s/usercustomize.py /s/us"),
+        (lambda one: "/s/b.pth" in one.skipped, "/s/b.pth", "mv /s/b.pth /s/b.pth.off"),
+        (lambda one: not one.user_site, USER_SITE, "export PYTHONNOUSERSITE=1"),
+        (lambda one: one.elsewhere, "/work", "cd /"),
+        (lambda one: "HOME" not in one.variables, "HOME", 'export HOME="$(mktemp -d)"'),
+        (lambda one: "/home/someone/bin" not in one.variables["PATH"], "/home/someone/bin", "export PATH=/usr/bin"),
+    ],
+)
+def test_what_python_starts_with_is_taken_away_too(good: Callable[[Variant], bool], name: str, line: str) -> None:
+    bisection, lines = found(Machine(good), of(start=START, folder="/work"))
+    assert (bisection.outcome, [one.name for one in bisection.changes]) == ("found", [name])
+    assert lines[0].startswith(line)
+
+
+def test_tensorflow_that_is_found_through_a_file_pth_is_kept() -> None:
+    def reached(one: Variant) -> Reached:
+        if "/s/a.pth" in one.skipped:
+            return Reached(failed="ModuleNotFoundError: No module named 'tensorflow'")
+        return FAILS if one.user_site else WORKS
+
+    result = Search(of(start=START), (), lambda variants, _: [reached(one) for one in variants], 1).run()
+    assert [part.name for part in result.taken] == [USER_SITE]
+
+
+def test_what_fails_in_a_clean_environment_too_is_not_for_the_environment() -> None:
+    bisection, lines = found(Machine(lambda _: False), of(start=START))
+    assert (bisection.outcome, lines) == ("not the environment", [])
+    assert bisection.before == "TensorFlow lists no GPU"
+
+
+def test_what_works_in_a_new_interpreter_is_said_to() -> None:
+    machine = Machine(lambda _: True)
+    bisection, _ = found(machine, of())
+    assert (bisection.outcome, bisection.changes) == ("not reproduced", ())
+    assert len(machine.tried) == 2
+
+
+@pytest.mark.parametrize("most", range(2, 12))
+def test_when_the_time_is_up_what_is_known_is_said(most: int) -> None:
+    machine = Machine(lambda one: "/opt/x" not in one.variables.get("LD_LIBRARY_PATH", ""), most)
+    bisection, _ = found(machine, of())
+    assert bisection.outcome in ("cut short", "found", "out of time")
+    named = " ".join(one.what for one in bisection.changes)
+    assert (bisection.outcome == "out of time") == (named == "")
+    assert "LD_LIBRARY_PATH" in named or not named
+
+
+def test_before_the_first_try_ends_nothing_is_known() -> None:
+    bisection, _ = found(Machine(lambda _: True, 0), of())
+    assert (bisection.outcome, bisection.before) == ("out of time", "")
+
+
+def test_the_entry_of_a_simulated_machine_always_stays() -> None:
+    around = of({"LD_LIBRARY_PATH": "/junk:/sim/lib", "GPUDIAG_SIM_MACHINE": "/sim"}, own_library_path="/sim/lib")
+    machine = Machine(lambda one: "/junk" not in one.variables["LD_LIBRARY_PATH"])
+    bisection, lines = found(machine, around)
+    assert [one.name for one in bisection.changes] == ["/junk"]
+    assert lines == ["export LD_LIBRARY_PATH=/sim/lib"]
+    assert all("/sim/lib" in one.variables["LD_LIBRARY_PATH"] for one in machine.tried)
+    assert all("GPUDIAG_SIM_MACHINE" in one.variables for one in machine.tried)
+    outside = of({"CUDA_VISIBLE_DEVICES": "7"}, own_library_path="/sim/lib")
+    assert variant(outside, suspects(outside)).variables == {"LD_LIBRARY_PATH": "/sim/lib"}
+
+
+def test_nothing_that_a_process_needs_is_taken_away() -> None:
+    around = of({"TERM": "xterm", "LC_ALL": "C", "TF_CPP_VMODULE": "x=1", "GPUDIAG_BISECT": "9", "USER": "someone"})
+    assert (suspects(around), everything(around)) == ((), ())
+
+
+def test_without_a_gpu_the_import_has_to_work() -> None:
+    assert FAILS.works(0)
+    assert not FAILS.works(1)
+    assert not Reached(imported=True, listed=1, computed=True).works(2)
+    assert Reached(imported=True, listed=1, computed=True).text(2) == "TensorFlow lists 1 of 2 GPUs"
+    assert Reached(failed="ImportError: x").text(1) == "import tensorflow: ImportError: x"
+
+
+# --- what other files set ----------------------------------------------------------------------------------------
+
+
+def test_a_variable_that_a_file_sets_is_added() -> None:
+    settings = (
+        Setting("CUDA_HOME", "/usr/local/cuda", "/etc/profile.d/cuda.sh", 3, elsewhere.LOGIN),
+        Setting("TF_XLA_FLAGS", "--x", "~/.bashrc", 11, elsewhere.SHELL),
+        Setting("LD_LIBRARY_PATH", "/usr/local/cuda/lib64:/a", "~/.bashrc", 12, elsewhere.SHELL),
+    )
+    machine = Machine(lambda one: "/usr/local/cuda/lib64" in one.variables.get("LD_LIBRARY_PATH", ""))
+    bisection, lines = found(machine, of({"LD_LIBRARY_PATH": "/a"}), settings)
+    (change,) = bisection.changes
+    assert (bisection.outcome, change.missing) == ("found", True)
+    assert change.what == "/usr/local/cuda/lib64 in LD_LIBRARY_PATH"
+    assert change.origin == "~/.bashrc line 12 sets it; this process was not started by a shell that read it"
+    assert lines == ["export LD_LIBRARY_PATH=/usr/local/cuda/lib64:/a"]
+
+
+def test_what_is_set_here_is_not_added() -> None:
+    here = {"CUDA_HOME": "/opt/cuda", "LD_LIBRARY_PATH": "/b:/a"}
+    settings = (
+        Setting("CUDA_HOME", "/usr/local/cuda", "f", 1, elsewhere.SHELL),
+        Setting("LD_LIBRARY_PATH", "/a", "f", 2, elsewhere.SHELL),
+        Setting("CUDA_PATH", "/usr/local/cuda", "f", 3, elsewhere.SHELL),
+    )
+    assert [one.name for one in elsewhere.missing(settings, here)] == ["CUDA_PATH"]
+
+
+def test_a_file_that_sets_what_is_in_the_way_is_named() -> None:
+    settings = (Setting("CUDA_VISIBLE_DEVICES", "7", "/etc/environment", 4, elsewhere.LOGIN),)
+    machine = Machine(lambda one: "CUDA_VISIBLE_DEVICES" not in one.variables)
+    bisection, _ = found(machine, of({"CUDA_VISIBLE_DEVICES": "7"}), settings)
+    assert bisection.changes[0].origin == "/etc/environment line 4 sets CUDA_VISIBLE_DEVICES"
+
+
+FILES = {
+    "etc/environment": 'PATH="/usr/bin"\nCUDA_VISIBLE_DEVICES=0\n',
+    "etc/profile.d/cuda.sh": "# CUDA\nexport CUDA_HOME=/usr/local/cuda PAGER=less\n"
+    'export LD_LIBRARY_PATH=$CUDA_HOME/lib64${LD_LIBRARY_PATH:+:${LD_LIBRARY_PATH}}\nif true; then\n  x="\nfi\n',
+    "etc/systemd/system/train.service": "[Service]\nExecStart=/x CUDA_HOME=/no\n"
+    'Environment="XLA_FLAGS=--a=1 --b=2" TF_X=1\n',
+    "home/.bashrc": "CUDA_CACHE_PATH=~/cache\nexport CUDA_PATH=$(dirname /x)\nCUDA_HOME=/y make\nNAME=$USER\n",
+    "home/.local/share/jupyter/kernels/a/kernel.json": json.dumps(
+        {"argv": ["python"], "env": {"CUDA_MODULE_LOADING": "LAZY", "PS1": "$"}}, indent=1
+    ),
+    "home/.local/share/jupyter/kernels/b/kernel.json": "[}",
+}
+
+
+def test_files_are_read_as_text(tmp_path: Path) -> None:
+    for name, text in FILES.items():
+        (tmp_path / name).parent.mkdir(parents=True, exist_ok=True)
+        (tmp_path / name).write_text(text)
+    home = f"{tmp_path}/home"
+    read = elsewhere.settings(tmp_path, {"HOME": home, "LD_LIBRARY_PATH": "/mine"})
+    assert [(one.name, one.value, one.file.removeprefix(home), one.line, one.kind) for one in read] == [
+        ("PATH", "/usr/bin", "/etc/environment", 1, "login"),
+        ("CUDA_VISIBLE_DEVICES", "0", "/etc/environment", 2, "login"),
+        ("CUDA_HOME", "/usr/local/cuda", "/etc/profile.d/cuda.sh", 2, "login"),
+        ("LD_LIBRARY_PATH", "/usr/local/cuda/lib64:/mine", "/etc/profile.d/cuda.sh", 3, "login"),
+        ("XLA_FLAGS", "--a=1 --b=2", "/etc/systemd/system/train.service", 3, "unit"),
+        ("TF_X", "1", "/etc/systemd/system/train.service", 3, "unit"),
+        ("CUDA_CACHE_PATH", f"{home}/cache", "/.bashrc", 1, "shell"),
+        ("CUDA_MODULE_LOADING", "LAZY", "/.local/share/jupyter/kernels/a/kernel.json", 6, "kernel"),
+    ]
+
+
+@pytest.mark.parametrize(
+    ("value", "meant"),
+    [
+        ("$A/lib", "/a/lib"),
+        ("${A}/lib:$B", "/a/lib:"),
+        ("${B:-/b}:${A:-/c}", "/b:/a"),
+        ("${B:+:$B}${A:+:${A}}", ":/a"),
+        ("~/x", "/home/someone/x"),
+        ("`ls`", None),
+        ("$(ls)", None),
+        ("${A%/*}", None),
+    ],
+)
+def test_a_value_is_expanded_if_that_needs_no_shell(value: str, meant: str | None) -> None:
+    assert elsewhere.expanded(value, {"A": "/a", "HOME": "/home/someone"}) == meant
+
+
+# --- one voice ---------------------------------------------------------------------------------------------------
+
+FOUND = Bisection(
+    search.FOUND,
+    (EnvironmentChange("/opt/x", "entry 2 of LD_LIBRARY_PATH (/opt/x)", "export LD_LIBRARY_PATH=/a"),),
+    before="TensorFlow lists no GPU",
+    after="GPUs listed: 2",
+    wanted=2,
+    tried=6,
+    seconds=20.0,
+)
+
+
+def cause(rule: str, text: str, fix: str, stage: Stage = Stage.LIBRARIES) -> RootCause:
+    return RootCause(rule, stage, Confidence.LIKELY, text, (text,), (fix,), "https://a.b")
+
+
+def diagnosis(*causes: RootCause, folded: tuple[RootCause, ...] = ()) -> Diagnosis:
+    return Diagnosis(steps=(Step(Stage.LIBRARIES, "failed"),), causes=causes, folded=folded)
+
+
+def test_what_is_found_is_the_cause_and_others_are_refuted() -> None:
+    other = cause("library_missing", "libcudnn.so.9 is missing", "pip install nvidia-cudnn-cu12")
+    later = cause("growth_not_read", "x", "y", Stage.CONFIGURATION)
+    told = with_bisection(diagnosis(other, folded=(other, later)), FOUND, example_with_gpus())
+    (one,) = told.causes
+    assert (one.rule, one.sure, one.stage) == ("environment_in_the_way", Confidence.PROVED, Stage.LIBRARIES)
+    assert one.cause == (
+        "entry 2 of LD_LIBRARY_PATH (/opt/x) is in the way: TensorFlow gets its GPU as soon as it is gone"
+    )
+    assert one.evidence == ("as it is: TensorFlow lists no GPU", "without it: GPUs listed: 2")
+    assert one.fix == ("export LD_LIBRARY_PATH=/a",)
+    assert told.folded == (later,)
+    assert told.bisection == FOUND
+
+
+def test_a_cause_of_the_catalogue_that_names_the_same_gets_the_proof() -> None:
+    same = cause("older_library_first", "/opt/x/libcudnn.so.9 is too old", "unset LD_LIBRARY_PATH")
+    other = cause("library_missing", "libcudnn.so.9 is missing", "pip install nvidia-cudnn-cu12")
+    (one,) = with_bisection(diagnosis(other, same), FOUND, example_with_gpus()).causes
+    assert (one.rule, one.sure, one.cause) == ("older_library_first", Confidence.PROVED, same.cause)
+    assert one.fix == ("export LD_LIBRARY_PATH=/a", "unset LD_LIBRARY_PATH")
+    assert "without it: GPUs listed: 2" in one.evidence
+    like = cause("x", "/opt/x2/libcudnn.so.9 is too old", "y")
+    assert with_bisection(diagnosis(like), FOUND, example_with_gpus()).causes[0].rule == "environment_in_the_way"
+
+
+def test_without_a_result_the_diagnosis_stays_and_the_head_says_so() -> None:
+    other = cause("library_missing", "libcudnn.so.9 is missing", "pip install nvidia-cudnn-cu12")
+    for outcome, said in (
+        (search.NOT_THE_ENVIRONMENT, "it fails in a clean environment, too"),
+        (search.NOT_REPRODUCED, "in a new interpreter, in the same environment, nothing is wrong"),
+        (search.NOTHING, "no environment was found in which it works"),
+    ):
+        told = with_bisection(diagnosis(other), replace(FOUND, outcome=outcome, changes=()), example_with_gpus())
+        assert told.causes == (other,)
+        ((heading, text),) = words.others(told)
+        assert heading == "bisected"
+        assert text.startswith(said)
+
+
+def test_a_search_that_was_cut_short_is_not_called_proved() -> None:
+    short = replace(FOUND, outcome=search.CUT_SHORT, changes=(replace(FOUND.changes[0], do=""),))
+    (one,) = with_bisection(diagnosis(), short, example_with_gpus()).causes
+    assert one.sure is Confidence.LIKELY
+    assert "the time was up" in one.evidence[1]
+    assert one.fix[0].startswith("gpudiag why --bisect 300")
+
+
+def test_lines_can_be_pasted() -> None:
+    around = of({"PYTHONPATH": "/a b:/c'd:/opt/x"})
+    _, lines = found(Machine(lambda one: "/opt/x" not in one.variables.get("PYTHONPATH", "")), around)
+    assert shlex.split(lines[0]) == ["export", "PYTHONPATH=/a b:/c'd"]

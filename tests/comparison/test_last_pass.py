@@ -1,0 +1,146 @@
+"""The last PASS is kept, and a later run that fails says what changed since."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+
+import pytest
+from msgspec.structs import replace
+
+from conftest import Gpudiag
+from examples.facts import example_with_gpus
+from gpudiag.comparison import last_pass
+from gpudiag.comparison.reports import Known
+from gpudiag.model import codec
+from gpudiag.model.facts import DriverFacts, Unknown
+from gpudiag.model.report import Report, Verdict, World
+from reports import CAP_IGNORED, GPUS, passed, report, row
+
+GOOD = report(row("memory.growth", passed(on=GPUS), *GPUS), gpus=GPUS)
+DRIVER = DriverFacts("550.54", None, None, "12.4")
+BAD = report(row("memory.growth", passed("", CAP_IGNORED), *GPUS), gpus=GPUS, facts=example_with_gpus(2, driver=DRIVER))
+MACHINE = 'driver_version = "{driver}"\ncuda_version = "{cuda}"\n[[gpu]]\ncount = 2\n'
+
+
+@pytest.fixture(autouse=True)
+def state(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path / "state"))
+    return tmp_path / "state" / "gpudiag"
+
+
+def said(found: Report) -> list[str]:
+    return [] if found.since is None else [one.name for one in found.since.facts]
+
+
+def test_a_pass_is_kept_and_a_failure_is_compared_with_it(state: Path) -> None:
+    assert last_pass.with_changes(BAD).since is None
+    assert last_pass.with_changes(GOOD) == GOOD
+    assert [file.name[:18] for file in state.iterdir()] == ["last-pass-example-"]
+    failed = last_pass.with_changes(BAD)
+    assert said(failed)[:1] == ["driver"]
+    assert failed.verdict is Verdict.FAIL
+    assert codec.decode(codec.encode(failed), "here").since == failed.since
+
+
+def test_a_failure_is_not_kept(state: Path) -> None:
+    last_pass.with_changes(BAD)
+    assert not state.exists()
+
+
+def test_it_can_be_switched_off(state: Path) -> None:
+    last_pass.with_changes(GOOD, keep=False)
+    assert not state.exists()
+    last_pass.with_changes(GOOD)
+    assert last_pass.with_changes(BAD, keep=False).since is None
+
+
+@pytest.mark.parametrize("field", ["hostname", "executable", "prefix"])
+def test_another_machine_or_interpreter_has_its_own(field: str) -> None:
+    last_pass.with_changes(GOOD)
+    other = replace(BAD, facts=replace(BAD.facts, system=replace(BAD.facts.system, **{field: "other"})))
+    assert last_pass.with_changes(other).since is None
+
+
+def test_simulated_machines_have_their_own_by_specification() -> None:
+    last_pass.with_changes(GOOD)
+    simulated = replace(BAD, world=World(simulated=True, spec="2 --fault cuinit=802"))
+    assert last_pass.with_changes(simulated).since is None
+    last_pass.with_changes(replace(GOOD, world=World(simulated=True, spec="2")))
+    assert said(last_pass.with_changes(simulated))[:1] == ["driver"]
+    assert last_pass.with_changes(replace(simulated, world=World(simulated=True, spec="4"))).since is None
+
+
+def test_a_machine_that_is_not_known_has_none(state: Path) -> None:
+    unknown = replace(GOOD, facts=replace(GOOD.facts, system=Unknown("no answer")))
+    assert last_pass.with_changes(unknown) == unknown
+    assert not state.exists()
+
+
+@pytest.mark.parametrize("content", ["{", '{"schema_version": 2}', ""])
+def test_a_kept_file_that_cannot_be_read_costs_nothing(content: str, state: Path) -> None:
+    last_pass.with_changes(GOOD)
+    (file,) = state.iterdir()
+    file.write_text(content)
+    assert last_pass.with_changes(BAD) == BAD
+    last_pass.with_changes(GOOD)
+    assert said(last_pass.with_changes(BAD))[:1] == ["driver"]
+
+
+def test_a_folder_that_cannot_be_written_is_a_note(state: Path) -> None:
+    state.parent.write_text("a file where the folder would be")
+    kept = last_pass.with_changes(GOOD)
+    assert kept.verdict is Verdict.PASS
+    assert "this PASS is not kept for later comparisons" in kept.notes[0]
+
+
+def test_only_the_newest_files_stay(state: Path) -> None:
+    state.mkdir(parents=True)
+    for number in range(last_pass.MOST_FILES + 5):
+        (state / f"last-pass-{number}.json").write_text("")
+        os.utime(state / f"last-pass-{number}.json", (number, number))
+    last_pass.with_changes(GOOD)
+    assert len(list(state.iterdir())) == last_pass.MOST_FILES
+    newest = last_pass.file_of(GOOD)
+    assert newest is not None
+    assert newest.exists()
+    assert not (state / "last-pass-5.json").exists()
+
+
+def test_a_relative_folder_does_not_count(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    monkeypatch.setenv("XDG_STATE_HOME", "state")
+    monkeypatch.setenv("HOME", str(tmp_path))
+    assert last_pass.folder() == tmp_path / ".local" / "state" / "gpudiag"
+
+
+def test_a_baseline_counts_whatever_the_verdict() -> None:
+    found = last_pass.with_changes(GOOD, Known(BAD, "bad.json"))
+    assert found.since is not None
+    assert found.since.old.source == "bad.json"
+
+
+def test_a_driver_upgrade_between_two_runs_is_named_by_the_second(gpudiag: Gpudiag) -> None:
+    machine = gpudiag.simulated(MACHINE.format(driver="560.35.05", cuda="12.6"))
+    first = gpudiag("check", "discovery.first_op", *machine, "-o", "first.json")
+    assert first.returncode == 0, first.stdout + first.stderr
+    gpudiag.simulated(MACHINE.format(driver="570.86.10", cuda="12.8"))
+    failing = (*machine, "--fault", "cuinit=803")
+    second = gpudiag("check", "discovery.first_op", *failing, TF_FORCE_GPU_ALLOW_GROWTH="true")
+    assert second.returncode != 0
+    head, _, rows = second.stdout.partition("\noutcome")
+    assert "Since the last PASS (less than a minute before), this has changed:" in head
+    lines = [line.strip() for line in head.splitlines()]
+    assert lines.index("driver 560.35.05 -> 570.86.10") < lines.index("TF_FORCE_GPU_ALLOW_GROWTH: new (true)")
+    assert "Since" not in rows
+    silent = gpudiag("check", "discovery.first_op", *failing, "--no-keep-last-pass")
+    assert "Since" not in silent.stdout
+    named = gpudiag("check", "discovery.first_op", *failing, "--no-keep-last-pass", "--baseline", "first.json")
+    assert "Since first.json" in named.stdout
+    assert "driver 560.35.05 -> 570.86.10" in named.stdout
+
+
+def test_a_baseline_that_is_no_report_is_refused_before_anything_runs(gpudiag: Gpudiag, tmp_path: Path) -> None:
+    (tmp_path / "a.json").write_text("{}")
+    done = gpudiag("check", "host", "--baseline", "a.json")
+    assert (done.returncode, done.stdout) == (2, "")
+    assert "a.json: JSON, but not a gpudiag report" in done.stderr

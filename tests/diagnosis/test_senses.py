@@ -1,0 +1,273 @@
+"""Machines that nobody had foreseen are named in the head, and healthy ones that are odd are left alone."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+from msgspec import to_builtins
+from msgspec.structs import replace
+
+from conftest import Gpudiag
+from examples import Example, examples
+from examples.facts import example_gpu
+from examples.machines import DOCKER, example_facts
+from examples.senses import (
+    FULL,
+    HELD,
+    JOB,
+    MPS_GONE,
+    NO_GPU,
+    SLURM,
+    WORKS,
+    Seen,
+    bus,
+    card,
+    devices,
+    driver,
+    opened,
+    variables,
+    written,
+)
+from gpudiag.cause import Evidence
+from gpudiag.model import codec
+from gpudiag.model.facts import Attempt, ContainerFacts, GpuProcess, GpuState, NvmlFacts, TensorflowFacts, TriedFacts
+from gpudiag.model.report import Judged, Row
+from gpudiag.probe import Kernel
+from gpudiag.probes.discovery import first_op
+from gpudiag.run import runner
+from gpudiag.run.diagnosis import diagnose
+
+MET = [
+    pytest.param(cause, one, id=f"{cause}: {one.name}")
+    for cause, several in examples().items()
+    for one in several
+    if one.fires and one.name.startswith("as in http")
+]
+
+
+@pytest.mark.parametrize(("cause", "machine"), MET)
+def test_the_cause_is_in_the_head_alone(cause: str, machine: Example) -> None:
+    """With the causes that were known before: none of them comes first, and none says another thing beside it."""
+    found = diagnose(machine.evidence)
+    assert [one.rule for one in found.causes if one.rule != FOLLOWS.get(cause)][:1] == [cause]
+    assert found.failed == ()
+    beside = {one.rule for one in (*found.causes, *found.folded)} - {cause}
+    assert beside <= {"gpu_lost", FOLLOWS.get(cause)}, beside
+
+
+def test_they_are_enough() -> None:
+    assert len(MET) >= 22
+    assert len({cause.values[0] for cause in MET}) >= 21
+
+
+FOLLOWS = {"cuda_cache_not_kept": "gpu_newer_than_wheel"}
+"""What comes before a cause, because it follows from it."""
+
+LAPTOP = card("NVIDIA GeForce RTX 4070 Laptop GPU", persistence=False, ecc=None, pcie_width=8, pcie_width_max=8)
+IDLE = card("NVIDIA GeForce RTX 3090", pcie_generation=1, performance_state=8, slowed_by=("idle",), clock_mhz=210)
+STUDIO = card(
+    "NVIDIA GeForce RTX 4090", ecc=None, uncorrected_errors=None, power_limit_watts=250, power_default_watts=450
+)
+OLD = card("Tesla V100-SXM2-16GB", retired_pages=12, retirement_pending=False, remapped_rows=None)
+BRIDGED = card("NVIDIA A100 80GB PCIe", nvlinks=(True,) * 12)
+NO_BRIDGE = card("NVIDIA A100 80GB PCIe", nvlinks=(False,) * 12)
+BOXED = card("NVIDIA GeForce RTX 3080", pcie_width=4, pcie_generation=3)
+CONFIDENTIAL = {"confidential": True, "confidential_ready": True}
+ALL = {
+    "SLURM_JOB_GPUS": "0-3",
+    "SLURM_STEP_GPUS": "0,1,2,3",
+    "SLURM_GPUS_ON_NODE": "4",
+    "CUDA_VISIBLE_DEVICES": "0,1,2,3",
+}
+SHARED = TriedFacts(opened=(Attempt("/dev/nvidia0"), Attempt("/dev/nvidia1", "EPERM"), Attempt("/dev/nvidiactl")))
+STALE = TriedFacts(connected=(Attempt("/run/nvidia-persistenced/socket", "ECONNREFUSED"),))
+
+ODD: dict[str, tuple[int, dict[str, Any]]] = {
+    "a notebook without persistence, eight lanes by design": (1, {"nvml": devices(LAPTOP)}),
+    "an idle card, its link and clocks lowered": (1, {"nvml": devices(IDLE)}),
+    "no ECC, and less power by choice": (1, {"nvml": devices(STUDIO)}),
+    "an old card that was repaired": (1, {"nvml": devices(OLD)}),
+    "two cards with a bridge, one without": (3, {"nvml": devices(BRIDGED, BRIDGED, NO_BRIDGE)}),
+    "a card in a box of its own": (1, {"nvml": devices(BOXED)}),
+    "a vGPU with its licence": (1, {"nvml": devices(card("GRID A100-8C", virtualization="vgpu", licensed=True))}),
+    "a vGPU whose driver says nothing of licences": (
+        1,
+        {"nvml": devices(card("GRID A100-8Q", virtualization="vgpu", licensed=None))},
+    ),
+    "confidential computing, ready": (1, {"nvml": devices(card("NVIDIA H100 PCIe"), **CONFIDENTIAL)}),
+    "a fabric that was never set up, and is not needed": (
+        1,
+        {"nvml": devices(card("NVIDIA H100 NVL", fabric="not_started"))},
+    ),
+    "peer copies that the chipset does not support": (
+        2,
+        {"nvml": devices(STUDIO, STUDIO, peers={"0 1": "not supported"})},
+    ),
+    "a job of Slurm's with all GPUs": (4, {"container": JOB, "environment": variables(**SLURM, **ALL)}),
+    "a job whose other GPUs are kept away by control groups": (
+        1,
+        {
+            "container": JOB,
+            "environment": variables(**SLURM, CUDA_VISIBLE_DEVICES="0", SLURM_JOB_GPUS="3"),
+            "tried": SHARED,
+        },
+    ),
+    "four ranks on a node with four GPUs": (
+        4,
+        {"environment": variables(OMPI_COMM_WORLD_LOCAL_SIZE="4", OMPI_COMM_WORLD_LOCAL_RANK="3")},
+    ),
+    "workers of xdist that share one GPU on purpose": (
+        1,
+        {
+            "environment": variables(
+                PYTEST_XDIST_WORKER="gw1", PYTEST_XDIST_WORKER_COUNT="4", TF_FORCE_GPU_ALLOW_GROWTH="true"
+            )
+        },
+    ),
+    "a worker of Dask, whose mask is rotated": (4, {"environment": variables(CUDA_VISIBLE_DEVICES="2,3,0,1")}),
+    "a persistence daemon that was stopped": (1, {"tried": STALE}),
+    "an MPS daemon that is gone, and that CUDA does without": (1, {"tried": MPS_GONE}),
+    "a cache that cannot be written, and that nothing needs": (
+        1,
+        {"tried": written("CUDA cache", "/root/.nv/ComputeCache", "EROFS")},
+    ),
+    "a home on a read-only disk": (1, {"tried": written("home", "/home/someone", "EROFS")}),
+    "Xid of a program's own fault, days ago": (
+        1,
+        {"driver": driver(kernel_log=("NVRM: Xid (PCI:0000:01:00): 31, pid=77, name=python, Ch 00000008",))},
+    ),
+    "a GPU asleep": (1, {"device_nodes": bus("0x2820", asleep=("0000:01:00.0",))}),
+}
+
+
+@pytest.mark.parametrize("name", ODD)
+def test_odd_and_healthy(name: str) -> None:
+    count, families = ODD[name]
+    found = diagnose(WORKS.on(count, **families))
+    assert [one.cause for one in (*found.causes, *found.folded)] == []
+    assert found.failed == ()
+
+
+def held(process: GpuProcess | None, container: ContainerFacts | None = None) -> Evidence:
+    """Return the evidence of a machine whose only GPU is full."""
+    taken = replace(card(), memory_used_bytes=39 << 30, processes=(process,) if process else ())
+    families: dict[str, Any] = {} if container is None else {"container": container}
+    return Seen(raised=FULL).on(nvml=devices(taken), **families)
+
+
+def test_who_holds_the_memory_is_said() -> None:
+    (cause,) = diagnose(held(HELD)).causes
+    assert cause.rule == "memory_held_by_others"
+    shown = "process 4711 (of someone, python train.py ..., since 2026-11-20 08:00 UTC, whose parent has ended) holds"
+    assert any(shown in line for line in cause.evidence), cause.evidence
+    assert cause.fix[0].startswith("kill 4711  #")
+
+
+def test_a_process_that_somebody_waits_for_is_not_to_be_killed() -> None:
+    assert HELD.holder is not None
+    process = replace(HELD, holder=replace(HELD.holder, parent_gone=False))
+    (cause,) = diagnose(held(process)).causes
+    assert cause.fix[0].startswith("ps -o pid,user,etime,args -p 4711")
+
+
+@pytest.mark.parametrize("process", [None, GpuProcess(4711, 39 << 30)])
+def test_who_is_outside_a_container_cannot_be_seen_inside(process: GpuProcess | None) -> None:
+    (cause,) = diagnose(held(process, DOCKER)).causes
+    assert cause.fix[0] == "nvidia-smi  # on the host: who it is cannot be seen from inside a container"
+
+
+def test_the_kernels_log_is_evidence_where_a_gpu_is_lost() -> None:
+    xid = "NVRM: Xid (PCI:0000:01:00): 79, GPU has fallen off the bus."
+    lost = NvmlFacts("GPU 0: GPU is lost", "535.104.05", "12.2", ())
+    found = diagnose(NO_GPU.on(nvml=lost, driver=driver(kernel_log=(xid,))))
+    assert found.causes[0].rule == "gpu_lost"
+    assert f"kernel log: {xid}" in found.causes[0].evidence
+    assert found.causes[0].fix[0] == "# Xid 79: the GPU does not answer any more: it has fallen off the PCIe bus"
+    unreadable = diagnose(NO_GPU.on(nvml=lost))
+    assert unreadable.causes[0].fix[0] == "sudo dmesg | grep -i xid  # which fault"
+
+
+def test_a_refused_gpu_says_what_was_tried_and_what_the_kernel_says() -> None:
+    log = "NVRM: GPU 0000:01:00.0: RmInitAdapter failed! (0x22:0x56:884)"
+    nvml = NvmlFacts(None, "535.104.05", "12.2", ())
+    found = diagnose(NO_GPU.on(nvml=nvml, driver=driver(kernel_log=(log,)), tried=opened(gpu="EIO")))
+    assert found.causes[0].rule == "gpu_refused_by_driver"
+    assert "open /dev/nvidia0: EIO (the driver answers with an error)" in found.causes[0].evidence
+    assert f"kernel log: {log}" in found.causes[0].evidence
+
+
+def test_facts_of_an_older_report_are_not_known() -> None:
+    """A device without a state, a family that was not gathered: nothing is said of them."""
+    assert example_gpu().state.is_working is False
+    assert diagnose(Evidence(example_facts(2))).causes == ()
+
+
+def test_what_is_seen_while_the_gpu_computes_comes_before_what_was_seen_before() -> None:
+    """An idle GPU lowers its link; the probe that computes reads it again. Of a MIG instance little is known."""
+    idle = WORKS.on(nvml=devices(replace(IDLE, state=replace(IDLE.state, remap_pending=True))))
+    pci = idle.facts.nvml_devices[0].pci_bus_id
+
+    def computing(**state: Any) -> set[str]:
+        kernel = Kernel("GPU:0", pci, True)
+        operation = first_op.Operation(kernel, 0.1, 0.001)
+        reading = first_op.Reading(0.1, 0.1, (operation,), (), 0.1, {pci: GpuState(**state)}, given=(pci,))
+        row = Row("discovery.first_op", (), Judged(), 0.0, to_builtins(reading))
+        evidence = Evidence(idle.facts, idle.gpus, (*idle.rows, row))
+        return {one.rule for one in diagnose(evidence).causes}
+
+    awake = {"performance_state": 2, "slowed_by": (), "pcie_generation_max": 4, "pcie_width_max": 16}
+    assert computing(pcie_generation=4, pcie_width=16, **awake) == {"memory_repair_pending"}
+    assert computing(pcie_generation=4, pcie_width=1, **awake) == {"memory_repair_pending", "narrow_pcie_link"}
+    assert computing() == {"memory_repair_pending"}
+
+
+def test_who_asks_for_a_package_out_of_range_is_said() -> None:
+    evidence = examples()["package_out_of_range"][0].evidence
+    installed = evidence.facts.tensorflow
+    assert isinstance(installed, TensorflowFacts)
+    pinned = replace(installed, required_by_others={"nvidia-cudnn-cu12": {"torch": "==8.9.2.26"}})
+    found = diagnose(Evidence(replace(evidence.facts, tensorflow=pinned)))
+    cause = next(one for one in found.causes if one.rule == "package_out_of_range")
+    assert "torch asks for nvidia-cudnn-cu12==8.9.2.26" in cause.evidence
+
+
+MACHINES = {
+    "device_files_kept_by_control_group": """
+faults = ["cuinit=100", "nvml_init=999"]
+[files]
+"/.dockerenv" = ""
+"/dev/nvidiactl" = "EPERM"
+"/dev/nvidia-uvm" = "EPERM"
+[[gpu]]
+""",
+    "confidential_gpus_not_ready": """
+faults = ["cuinit=802"]
+[[gpu]]
+preset = "H100"
+state = {confidential = 1, confidential_ready = 0}
+""",
+    "kernel_module_of_wrong_kind": """
+faults = ["cuinit=100", "nvml_init=9"]
+[files]
+"/proc/driver/nvidia/version" = "NVRM version: NVIDIA UNIX Open Kernel Module for x86_64  560.35.05  Release Build"
+"/sys/bus/pci/devices/0000:01:00.0/device" = "0x1db5"
+"/dev/kmsg" = "3,340,5140950,-;NVRM: installed in this system is not supported by open\\n3,341,514,-;NVRM: nvidia.ko"
+[[gpu]]
+preset = "V100"
+""",
+    "narrow_pcie_link": """
+[[gpu]]
+state = {pcie_width = 1}
+""",
+}
+
+
+@pytest.mark.usefixtures("no_child_left")
+@pytest.mark.parametrize("cause", MACHINES)
+def test_end_to_end(cause: str, gpudiag: Gpudiag) -> None:
+    done = gpudiag("check", *gpudiag.simulated(MACHINES[cause]), "host", "discovery", "--format", "json")
+    report = codec.decode(done.stdout, "standard output")
+    assert [one.rule for one in report.diagnosis.causes] == [cause]
+    assert report.diagnosis.failed == ()
+    assert runner.rejudge(report).diagnosis == report.diagnosis

@@ -1,0 +1,86 @@
+"""Examples of causes: what the probes of NVIDIA's libraries found."""
+
+from __future__ import annotations
+
+from types import ModuleType
+from typing import Any
+
+from examples import Example
+from examples.machines import example_evidence, example_facts
+from gpudiag.cause import Evidence
+from gpudiag.model.facts import EnvironmentFacts, Facts
+from gpudiag.model.report import Finding, Judged, Row
+from gpudiag.probe import MIB, Raised
+from gpudiag.probes.comparison import Check
+from gpudiag.probes.libraries import copies, cublas, cudnn, cufft, cusolver, cusparse
+
+_CUDNN = "E0000 00:00:1.2 7 cuda_dnn.cc:466] Could not create cudnn handle: CUDNN_STATUS_NOT_INITIALIZED"
+_CUBLAS = "E0000 00:00:1.2 7 cuda_blas.cc:196] failed to create cublas handle: the resource allocation failed"
+_CUFFT = "E0000 00:00:1.2 7 cuda_fft.cc:239] Failed to create cuFFT batched plan: 5"
+_CUSOLVER = (
+    "F0000 00:00:1.2 7 cuda_solvers.cc:111] Check failed: cusolverDnCreate(&cusolver_dn_handle) == "
+    "CUSOLVER_STATUS_SUCCESS Failed to create cuSolverDN instance."
+)
+_CUSPARSE = (
+    "tensorflow/core/util/cuda_sparse.cc:100 (cusparseCreate(&cusparse_handle_)): cuSparse call failed with status "
+    "CUSPARSE_STATUS_NOT_INITIALIZED"
+)
+_TOO_OLD = "E0000 00:00:1.2 7 cuda_dnn.cc:9] Loaded runtime CuDNN library: 9.1.0 but source was compiled with: 9.3.0."
+_FAILED = Check("a product", "GPU:1", raised=Raised("InternalError", "No blas support for stream"))
+_RIGHT = Check("a product", "GPU:0", "GPU:0", 1e-7, 1e-5)
+_WRONG = Check("a product", "GPU:1", "GPU:1", 0.5, 1e-5)
+_WRONG_TOO = Check("a product", "GPU:0", "GPU:0", 0.5, 1e-5)
+
+
+def _row(probe: Any, facts: Facts, log: tuple[str, ...], **fields: Any) -> Row:
+    """Return the row that this reading of a probe of libraries comes to on two GPUs."""
+    made = {f"GPU:{number}": device.pci_bus_id for number, device in enumerate(facts.nvml_devices)}
+    reading = probe.Reading(**{"made": made, **fields}, given=tuple(made.values()), seen=len(made))
+    found = tuple(one for one in probe.judge(reading) if isinstance(one, Finding))
+    return Row(f"libraries.{probe.__name__.rpartition('.')[2]}", (), Judged(found), 0.0, log=log)
+
+
+def _machine(*probes: tuple[ModuleType, tuple[str, ...], tuple[Check, ...]], **variables: str) -> Evidence:
+    facts = example_facts(2, environment=EnvironmentFacts(variables))
+    rows = (_row(probe, facts, log, checks=checks) for probe, log, checks in probes)
+    return example_evidence(facts, *rows, listed=2)
+
+
+def _ended() -> Evidence:
+    facts = example_facts(2)
+    row = _row(cusolver, facts, (_CUSOLVER,), checks=(), crashed="killed by SIGABRT")
+    return example_evidence(facts, row, listed=2)
+
+
+def _copied(*ways: tuple[str, str], wrong: int = 1) -> Evidence:
+    facts = example_facts(2)
+    copied = tuple(copies.Copy(source, target, MIB, wrong) for source, target in ways)
+    return example_evidence(facts, _row(copies, facts, (), copies=copied), listed=2)
+
+
+EXAMPLES: dict[str, tuple[Example, ...]] = {
+    "library_fails": (
+        Example("cuDNN", _machine((cudnn, (_CUDNN,), (_FAILED,)))),
+        Example("cuDNN, and a path of the user's", _machine((cudnn, (_CUDNN,), (_FAILED,)), LD_LIBRARY_PATH="/opt")),
+        Example("cuBLAS", _machine((cublas, (_CUBLAS,), (_RIGHT, _FAILED)))),
+        Example("cuFFT, by its number", _machine((cufft, (_CUFFT,), (_FAILED,)))),
+        Example("cuSOLVER, whose process ended", _ended()),
+        Example("cuSPARSE", _machine((cusparse, (_CUSPARSE,), (_FAILED,)))),
+        Example("no status in the log", _machine((cudnn, (), (_FAILED,)))),
+        Example("cuDNN, two at once", _machine((cudnn, (_CUDNN,), (_FAILED,)), (cufft, (_CUFFT,), (_FAILED,)))),
+        Example("cuDNN is too old", _machine((cudnn, (_TOO_OLD,), (_FAILED,))), fires=False),
+        Example("all right", _machine((cudnn, (_CUDNN,), (_RIGHT,))), fires=False),
+        Example("a wrong result", _machine((cudnn, (), (_WRONG,))), fires=False),
+    ),
+    "library_computes_wrong": (
+        Example("one of two GPUs", _machine((cublas, (), (_RIGHT, _WRONG)))),
+        Example("both", _machine((cublas, (), (_WRONG_TOO, _WRONG)))),
+        Example("it fails", _machine((cublas, (_CUBLAS,), (_WRONG_TOO, _FAILED))), fires=False),
+        Example("all right", _machine((cublas, (), (_RIGHT,))), fires=False),
+    ),
+    "copies_corrupted": (
+        Example("between GPUs", _copied(("GPU:0", "GPU:1"), ("GPU:1", "GPU:0"))),
+        Example("to a GPU", _copied(("memory", "GPU:0"), ("GPU:0", "GPU:1"))),
+        Example("all arrive", _copied(("GPU:0", "GPU:1"), wrong=0), fires=False),
+    ),
+}

@@ -1,0 +1,118 @@
+"""How long the first calls of the driver take, and what a run does on a machine where they are slow or never return."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import msgspec
+import pytest
+
+from conftest import Gpudiag
+from examples.facts import example_with_gpus
+from gpudiag.facts import calls
+from gpudiag.model import codec
+from gpudiag.model.diagnosis import Stage
+from gpudiag.model.facts import Call, CallFacts, Facts, Unknown
+from gpudiag.model.report import Broken, Judged, Report, Skipped, Verdict
+from gpudiag.model.visibility import gpus_in_scope
+from gpudiag.run import plan
+from gpudiag.simulator import Machine
+
+pytestmark = pytest.mark.usefixtures("no_child_left")
+
+GATHER = "import msgspec; from gpudiag.facts import calls; print(msgspec.json.encode(calls.gather()).decode())"
+
+
+def test_each_first_call_is_measured() -> None:
+    with Machine("2", ["slow_call=cuInit:0.4"]) as machine:
+        done = subprocess.run(
+            [sys.executable, "-c", GATHER], env=machine.environment(), capture_output=True, text=True, check=True
+        )
+    found = msgspec.json.decode(done.stdout, type=CallFacts)
+    assert [one.name for one in found.calls] == [
+        "dlopen(libcuda.so.1)",
+        "cuInit",
+        "cuDeviceGetCount",
+        "dlopen(libnvidia-ml.so.1)",
+        "nvmlInit",
+    ]
+    assert 0.4 <= found.driver_s < 10
+    assert (found.hung, found.driver_hangs) == ((), False)
+    assert calls.of_a_child(done.stderr) == found, "what was noted on the way says the same"
+
+
+def test_of_a_child_that_was_ended_the_call_is_known_that_it_was_in() -> None:
+    found = calls.of_a_child("junk\ngpudiag call: a\ngpudiag call: a 0.25\ngpudiag call: cuInit\n", waited_s=40.04)
+    assert found.calls == (Call("a", 0.25), Call("cuInit", None, waited_s=40.0))
+    assert found.driver_hangs
+    assert not calls.of_a_child("gpudiag call: cuInit\n", "GPU-0").driver_hangs, "that is of one GPU alone"
+    assert calls.of_a_child("").calls == ()
+
+
+def test_where_there_is_no_driver_nothing_is_slow(tmp_path: Path) -> None:
+    done = subprocess.run(
+        [
+            sys.executable,
+            "-c",
+            GATHER.replace(
+                "calls.gather",
+                f"(setattr(calls, 'DRIVER', '{tmp_path}/x'), setattr(calls, 'NVML', '{tmp_path}/y')) and calls.gather",
+            ),
+        ],
+        capture_output=True,
+        text=True,
+        check=True,
+    )
+    assert '"cuInit"' not in done.stdout
+
+
+@pytest.mark.parametrize(
+    ("facts", "level"),
+    [
+        (CallFacts((Call("cuInit", 25.0),)), "quick"),
+        (CallFacts((Call("cuInit", 5.0), Call("nvmlInit", 20.0))), "quick"),
+        (CallFacts((Call("cuInit", 5.0), Call("nvmlInit", 4.0))), "full"),
+        (Unknown("not asked"), "full"),
+    ],
+)
+def test_with_a_slow_driver_few_processes_are_started(facts: CallFacts | Unknown, level: str) -> None:
+    machine: Facts = example_with_gpus(1, calls=facts)
+    chosen = plan.chosen_level(None, gpus_in_scope(machine), machine)
+    assert chosen.name == level
+    assert ("waits 25 s for the driver" in chosen.reason) == (level == "quick")
+    assert plan.chosen_level("full", gpus_in_scope(machine), machine).name == "full"
+
+
+def checked(gpudiag: Gpudiag, fault: str, *arguments: str) -> tuple[Report, float]:
+    began = time.monotonic()
+    done = gpudiag("check", "host", *arguments, *gpudiag.simulated("2", (fault,)), "--format", "json", "-q")
+    return codec.decode(done.stdout, done.stderr), time.monotonic() - began
+
+
+def test_a_driver_that_never_answers_costs_once(gpudiag: Gpudiag) -> None:
+    report, took_s = checked(gpudiag, "slow_call=cuInit:1000", "discovery", "memory", "--timeout", "3")
+    assert took_s < 30
+    (cause,) = report.diagnosis.causes
+    assert (cause.rule, cause.sure.value, cause.stage) == ("driver_call_hangs", "proved", Stage.DRIVER)
+    assert cause.cause.startswith("cuInit never returns")
+    others = [row.outcome for row in report.rows if row.area != "host"]
+    assert all(isinstance(one, Skipped) and "cuInit did not return within 3 s" in one.reason for one in others)
+    assert report.verdict is Verdict.FAIL
+
+
+def test_a_gpu_that_hangs_costs_once(gpudiag: Gpudiag) -> None:
+    fault = "slow_call=cuDevicePrimaryCtxRetain:1000@1"
+    report, took_s = checked(gpudiag, fault, "memory.growth", "memory.limit", "memory.fraction", "--timeout", "5")
+    assert took_s < 60
+    second = report.gpus[1].uuid
+    (cause,) = report.diagnosis.causes
+    assert (cause.rule, cause.stage) == ("driver_call_hangs", Stage.CONTEXT)
+    assert cause.cause.startswith(f"cuDevicePrimaryCtxRetain never returns on {second}")
+    rows = [row for row in report.rows if row.area == "memory"]
+    hung = [row.outcome for row in rows if second in row.devices]
+    assert sum(isinstance(one, Broken) for one in hung) <= 2, "those that ran at the same time"
+    assert any(isinstance(one, Skipped) and "GPU 1 hangs" in one.reason for one in hung)
+    assert all(isinstance(row.outcome, Judged) for row in rows if second not in row.devices)

@@ -1,0 +1,74 @@
+"""Who holds memory of a GPU, by ``/proc``."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+from msgspec.structs import replace
+
+from examples.facts import example_gpu
+from gpudiag.facts.holders import with_holders
+from gpudiag.model.facts import GpuProcess, Holder
+
+STATUS = "Name:\tpython\nPPid:\t{parent}\nUid:\t0\t0\t0\t0\n"
+STAT = "77 (a (strange) name) S 1 1 1 0 -1 4 1 1 1 1 1 1 1 1 20 0 1 0 360000 1 1\n"
+
+
+def holder(root: Path, parent: int = 1, cgroup: str = "", command: str = "python\0train.py\0--key\0secret\0") -> Holder:
+    folder = root / "proc/77"
+    folder.mkdir(parents=True, exist_ok=True)
+    (root / "proc/stat").write_text("cpu 1\nbtime 1700000000\n")
+    for name, text in {
+        "status": STATUS.format(parent=parent),
+        "stat": STAT,
+        "cgroup": f"0::{cgroup}\n",
+        "cmdline": command,
+    }.items():
+        (folder / name).write_text(text)
+    device = replace(example_gpu(), processes=(GpuProcess(77, 1 << 30), GpuProcess(78, 1 << 30)))
+    first, second = with_holders(device, root).processes
+    assert second.holder is None  # not in this namespace
+    assert first.holder is not None
+    return first.holder
+
+
+def test_what_is_said_of_a_process(tmp_path: Path) -> None:
+    found = holder(tmp_path, cgroup="/user.slice/user-1000.slice/session-3.scope")
+    assert found == Holder("root", "python train.py ...", "2023-11-14 23:13 UTC", True, None)
+
+
+@pytest.mark.parametrize(
+    ("parent", "cgroup", "gone"),
+    [(1, "/user.slice/session-3.scope", True), (1, "/system.slice/serve.service", False), (50, "/", False)],
+)
+def test_a_service_was_not_left_behind(tmp_path: Path, parent: int, cgroup: str, gone: bool) -> None:
+    assert holder(tmp_path, parent, cgroup).parent_gone is gone
+
+
+@pytest.mark.parametrize(
+    ("cgroup", "job"),
+    [
+        (f"/system.slice/docker-{'ab' * 32}.scope", "container abababababab of Docker"),
+        ("/system.slice/slurmstepd.scope/job_4711/step_0/user/task_0", "job 4711 of Slurm"),
+        ("/kubepods.slice/kubepods-pod1a2b3c4d_5e.slice/cri-containerd-0123456789ab.scope", "pod 1a2b3c4d"),
+        ("/system.slice/triton.service", "service triton"),
+        ("/user.slice/session-3.scope", None),
+    ],
+)
+def test_the_job_it_belongs_to(tmp_path: Path, cgroup: str, job: str | None) -> None:
+    assert holder(tmp_path, cgroup=cgroup).job == job
+
+
+@pytest.mark.parametrize(
+    ("command", "shown"),
+    [
+        ("/opt/conda/bin/python3\0-m\0ipykernel_launcher\0-f\0kernel.json\0", "python3 -m ipykernel_launcher ..."),
+        ("python\0-u\0/home/someone/train.py\0", "python train.py ..."),
+        ("python\0-c\0password = 1\0", "python ..."),
+        ("python\0", "python"),
+        ("", "python"),
+    ],
+)
+def test_arguments_are_not_kept(tmp_path: Path, command: str, shown: str) -> None:
+    assert holder(tmp_path, command=command).command == shown
