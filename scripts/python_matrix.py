@@ -37,11 +37,11 @@ INSTALL_S = 1800
 SUITE_S = 3600
 
 PURE = (
-    "tests/test_codec.py",
-    "tests/test_model.py",
-    "tests/test_placement.py",
-    "tests/test_plaintext.py",
-    "tests/test_scope.py",
+    "tests/model/test_codec.py",
+    "tests/model/test_report.py",
+    "tests/knowledge/test_placement.py",
+    "tests/test_text.py",
+    "tests/model/test_visibility.py",
     "tests/report",
 )
 """Tests that need neither TensorFlow nor a fixture of tests/conftest.py."""

@@ -7,7 +7,7 @@ import time
 from collections import defaultdict
 
 import pytest
-from diagnosis.test_rules import PASTEABLE
+from causes.test_rules import PASTEABLE
 
 from examples.facts import example_with_gpus
 from gpudiag.cause import Evidence

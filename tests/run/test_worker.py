@@ -22,7 +22,7 @@ from gpudiag.knowledge.placement import Placement
 from gpudiag.model.report import Cause
 from gpudiag.run import context, worker
 
-MODULE = "test_child"
+MODULE = "run.test_worker"
 """This file for a child: its ``sys.path`` has the folder of the tests, and none above it."""
 CONTEXT = context.ChildContext(())
 
@@ -202,7 +202,7 @@ def test_an_attempt_tells_type_and_text_without_the_stack(tensorflow: Children) 
     assert key == {"type": "KeyError", "message": "'NOT_SET'"}
     assert graph["type"] == "InvalidArgumentError"
     assert "Input to reshape is a tensor with 2 values" in graph["message"]
-    assert "test_child.py" not in graph["message"]
+    assert "test_worker.py" not in graph["message"]
 
 
 def test_without_a_gpu_there_are_no_pci_bus_ids(tensorflow: Children) -> None:

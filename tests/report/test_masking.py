@@ -470,7 +470,7 @@ def test_a_reading_without_end_is_cut() -> None:
 
 @pytest.mark.parametrize("name", ["cpu-only", "diagnosis-library", "diagnosis-mask", "diagnosis-and-cuda"])
 def test_a_masked_report_is_still_of_use(name: str) -> None:
-    saved = codec.load(Path(__file__).parent.parent / "reports" / f"{name}.json")
+    saved = codec.load(Path(__file__).parents[2] / "reports" / f"{name}.json")
     once = mask(saved)
     assert codec.decode(codec.encode(once), "test") == once
     assert once.diagnosis.causes == saved.diagnosis.causes, "causes and advice stand"

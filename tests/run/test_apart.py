@@ -21,7 +21,7 @@ from gpudiag.probes.common import attempt_context
 from gpudiag.record import Record
 from gpudiag.run import context
 
-MODULE = "test_apart"
+MODULE = "run.test_apart"
 CONTEXT = context.ChildContext(())
 
 

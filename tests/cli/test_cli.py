@@ -20,7 +20,7 @@ from gpudiag.probe import HEADINGS
 from gpudiag.probes import listing
 from reports import CAP_IGNORED, passed, report, row
 
-REPORTS = Path(__file__).parent.parent / "reports"
+REPORTS = Path(__file__).parents[2] / "reports"
 
 
 def test_version(gpudiag: Gpudiag) -> None:

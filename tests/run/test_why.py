@@ -32,7 +32,7 @@ if sys.version_info >= (3, 11):
 else:
     import tomli as tomllib
 
-LOGS = sorted(Path(__file__).with_name("logs").glob("*.toml"))
+LOGS = sorted((Path(__file__).parents[1] / "logs").glob("*.toml"))
 IN_ENGLISH = "2022-05-05 10:33:01.127918: E tensorflow/stream_executor/cuda/cuda_dnn.cc:361] "
 OLD_CUDNN = (
     f"{IN_ENGLISH}Loaded runtime CuDNN library: 8.0.4 but source was compiled with: 8.1.0. CuDNN library needs to have "

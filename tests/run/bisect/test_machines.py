@@ -22,7 +22,7 @@ from gpudiag.simulator import Machine
 
 pytestmark = pytest.mark.usefixtures("no_child_left")
 
-TESTS = Path(__file__).parents[1]
+TESTS = Path(__file__).parents[2]
 HIDES = "import os; os.environ['CUDA_VISIBLE_DEVICES'] = '-1'\n"
 WRONG_NUMPY = "raise ImportError('numpy is another one')\n"
 PRELOADED = """
