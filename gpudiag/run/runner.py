@@ -25,8 +25,8 @@ from gpudiag.knowledge import log_lines
 from gpudiag.knowledge.placement import parse_placements
 from gpudiag.model import facts as hostfacts
 from gpudiag.model.diagnosis import Bisection, Diagnosis, FixAttempt, RootCause, Stage
-from gpudiag.model.facts import CallFacts, Facts, Unknown
-from gpudiag.model.report import RUN_ENDED, Broken, Cause, Gpu, Limits, Report, Row, Settings, Skipped, conclude
+from gpudiag.model.facts import Call, CallFacts, Facts, Unknown
+from gpudiag.model.report import RUN_ENDED, Broken, Cause, Gpu, Judged, Limits, Report, Row, Settings, Skipped, conclude
 from gpudiag.model.visibility import gpus_in_scope
 from gpudiag.probe import Scope
 from gpudiag.run import judgement
@@ -163,7 +163,9 @@ def run(options: Options, observer: Observer, signals: Signals) -> Report:
         if level.name == "quick":
             entries = tuple(entry for entry in entries if entry.probe.quick)
         rows = work.rows(planned(entries, gpus), facts, gpus)
-        facts = work.with_silent_gpus(facts)
+        if silent := work.silent_gpus():
+            facts = _with_calls(facts, silent)
+            rows = tuple(_of_the_host_again(row, facts, options.limits) for row in rows)
         diagnosis = work.diagnosed(judgement.Subject(facts, gpus, rows, options.lines, options.limits))
         if not options.catalogue:
             diagnosis = msgspec.structs.replace(diagnosis, causes=(), folded=())
@@ -225,6 +227,18 @@ def rejudge_apart(report: Report) -> Report:
     """As :func:`rejudge`, in a child process: a crafted report can make the judging take for ever."""
     with supervise({PLAIN: ServerSpec()}, Bounds()) as children:
         return rejudge(report, judgement.Apart(children, PLAIN))
+
+
+def _with_calls(facts: Facts, calls: tuple[Call, ...]) -> Facts:
+    known = () if isinstance(facts.calls, Unknown) else facts.calls.calls
+    return msgspec.structs.replace(facts, calls=CallFacts((*known, *calls)))
+
+
+def _of_the_host_again(row: Row, facts: Facts, limits: Limits) -> Row:
+    """Return ``row`` judged by facts that the run has completed, if facts are all that it judges."""
+    entry = catalogue.get(row.probe)
+    again = entry.reading is None and isinstance(row.outcome, Judged)
+    return judgement.judged(row, entry, facts, limits) if again else row
 
 
 def _server(entry: Entry, options: Options) -> str | None:
@@ -485,13 +499,9 @@ class _Run:
         else:
             self._add(rows, task, row)
 
-    def with_silent_gpus(self, facts: Facts) -> Facts:
-        """Return the facts with the calls that never returned on a GPU."""
-        hung = [call for call, _ in self._answers.silent.values() if call is not None]
-        if not hung:
-            return facts
-        known = () if isinstance(facts.calls, Unknown) else facts.calls.calls
-        return msgspec.structs.replace(facts, calls=CallFacts((*known, *hung)))
+    def silent_gpus(self) -> tuple[Call, ...]:
+        """Return the calls that never returned on a GPU."""
+        return tuple(call for call, _ in self._answers.silent.values() if call is not None)
 
     def _add(self, rows: dict[str, Row], task: Task, row: Row) -> None:
         rows[task.key] = row

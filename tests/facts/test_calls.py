@@ -110,7 +110,11 @@ def test_a_gpu_that_hangs_costs_once(gpudiag: Gpudiag) -> None:
     second = report.gpus[1].uuid
     (cause,) = report.diagnosis.causes
     assert (cause.rule, cause.stage) == ("driver_call_hangs", Stage.CONTEXT)
-    assert cause.cause.startswith(f"cuDevicePrimaryCtxRetain never returns on {second}")
+    assert cause.cause.startswith(f"cuDevicePrimaryCtxRetain never returns on GPU 1 ({second})")
+    (driver,) = [row.outcome for row in report.rows if row.probe == "host.driver"]
+    assert isinstance(driver, Judged)
+    assert [finding.kind for finding in driver.findings] == ["call_hangs"]
+    assert report.verdict is Verdict.FAIL
     rows = [row for row in report.rows if row.area == "memory"]
     hung = [row.outcome for row in rows if second in row.devices]
     assert sum(isinstance(one, Broken) for one in hung) <= 2, "those that ran at the same time"

@@ -8,7 +8,7 @@ process, gave it time, and then started no program that would wait for it again.
 
 from __future__ import annotations
 
-from gpudiag.cause import Cause, Match, Matches
+from gpudiag.cause import Cause, Gpus, Match, Matches
 from gpudiag.model.diagnosis import Stage
 from gpudiag.model.facts import CallFacts
 
@@ -25,14 +25,13 @@ CAUSE = Cause(
 )
 
 
-def find(calls: CallFacts) -> Matches:
+def find(calls: CallFacts, gpus: Gpus) -> Matches:
+    named = {gpu.uuid: f"GPU {gpu.index} ({gpu.uuid})" for gpu in gpus}
     for one in calls.hung[:1]:
+        where = f" on {named.get(one.gpu, one.gpu)}" if one.gpu else ""
         others = [f"{other.name} took {other.seconds:.2f} s" for other in calls.calls if other.seconds is not None]
         yield Match(
-            evidence=(
-                f"{one.name} did not return within {one.waited_s:.0f} s{f' on {one.gpu}' if one.gpu else ''}",
-                *others,
-            ),
-            figures={"call": one.name, "where": f" on {one.gpu}" if one.gpu else ""},
+            evidence=(f"{one.name} did not return within {one.waited_s:.0f} s{where}", *others),
+            figures={"call": one.name, "where": where},
             stage=Stage.CONTEXT if one.gpu else Stage.DRIVER,
         )
