@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from functools import cached_property
@@ -19,6 +20,7 @@ from gpudiag.probe import (
     ReplicaFaults,
     Verified,
     fail,
+    warn,
 )
 from gpudiag.probes.common import create_devices
 from gpudiag.record import Record
@@ -32,6 +34,10 @@ DOUBLE, SINGLE, TF32, HALF, BFLOAT16 = 1e-10, 2e-5, 5e-3, 1e-2, 3e-2
 The types round to 2**-53, 2**-24, 2**-11, 2**-11 and 2**-9. The largest error of products of 64 x 64 normal numbers was
 7e-16, 3e-7, 4e-4, 4e-4 and 3e-3 (rounded in numpy, 20 draws): there is room for another order of adding and for partial
 sums of a short type, and TF32 in place of float32 is noticed."""
+
+SLOW_S = 10.0
+"""Of the first computation on a GPU, which opens the library: some seconds from a cold disk, and for a convolution some
+more on a real GPU, whose algorithms TensorFlow tries."""
 
 
 class LibraryFaults(ReplicaFaults):
@@ -53,6 +59,12 @@ class LibraryFaults(ReplicaFaults):
         do='Place it by hand, with tf.device("/GPU:0"):, under tf.config.set_soft_device_placement(False): '
         "the error then names the reason.",
     )
+    slow = warn(
+        "{library} on {device}: the first computation ({what}) took {first_s:.1f} s, the next {next_s:.2g} s; "
+        "every program waits so long when it first uses {library}",
+        do="Look whether NVIDIA's libraries are on a slow disk or network. If kernels are compiled at their first use, "
+        "keep them: export CUDA_CACHE_MAXSIZE=4294967296, and CUDA_CACHE_PATH on a disk that stays.",
+    )
 
 
 class Check(Record):
@@ -69,6 +81,8 @@ class Check(Record):
     most: float = 0.0
     """By how much it may differ."""
     raised: Raised | None = None
+    seconds: float = 0.0
+    """Until the result was there; 0: an older gpudiag did not measure it."""
 
     @property
     def is_right(self) -> bool:
@@ -102,6 +116,12 @@ class LibraryReading(GpuReading, kw_only=True):
             checks = [check for check in self.checks if check.device == device]
             for check in checks:
                 yield from _judged(check, library)
+            if checks and checks[0].seconds > SLOW_S:
+                first, *others = checks
+                next_s = min((other.seconds for other in others), default=first.seconds)
+                yield LibraryFaults.slow.found(
+                    library=library, device=device, what=first.name, first_s=first.seconds, next_s=next_s
+                )
             if found == given and checks and all(check.is_right for check in checks):
                 yield Verified(given)
 
@@ -181,13 +201,14 @@ class _Run:
     def check(self, device: str) -> Check:
         asked, results = self._asked, list[Any]()
         right = None if asked.twice else self._right
+        began = time.perf_counter()
         raised = self._ctx.attempt(lambda: results.append(self._computed(device)))
+        seconds = time.perf_counter() - began
         if raised is not None:
-            return Check(asked.name, device, most=asked.most, raised=raised)
+            return Check(asked.name, device, most=asked.most, raised=raised, seconds=seconds)
         where, *values = results[0]
-        return Check(
-            asked.name, device, where, difference(values[-1], values[0] if right is None else right), asked.most
-        )
+        error = difference(values[-1], values[0] if right is None else right)
+        return Check(asked.name, device, where, error, asked.most, seconds=seconds)
 
     def _computed(self, device: str) -> tuple[Any, ...]:
         """Return where the result is and its values, two of them if it is computed twice."""

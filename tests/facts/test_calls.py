@@ -9,13 +9,16 @@ from pathlib import Path
 
 import msgspec
 import pytest
+from msgspec.structs import replace
 
 from conftest import Gpudiag
+from examples import found
 from examples.facts import example_with_gpus
+from gpudiag.cause import Evidence
 from gpudiag.facts import calls
 from gpudiag.model import codec
 from gpudiag.model.diagnosis import Stage
-from gpudiag.model.facts import Call, CallFacts, Facts, Unknown
+from gpudiag.model.facts import Call, CallFacts, Facts, GpuState, NvmlFacts, Unknown
 from gpudiag.model.report import Broken, Judged, Report, Skipped, Verdict
 from gpudiag.model.visibility import gpus_in_scope
 from gpudiag.run import plan
@@ -120,3 +123,13 @@ def test_a_gpu_that_hangs_costs_once(gpudiag: Gpudiag) -> None:
     assert sum(isinstance(one, Broken) for one in hung) <= 2, "those that ran at the same time"
     assert any(isinstance(one, Skipped) and "GPU 1 hangs" in one.reason for one in hung)
     assert all(isinstance(row.outcome, Judged) for row in rows if second not in row.devices)
+
+
+@pytest.mark.parametrize("persistent", [True, False, None])
+def test_persistence_mode_is_advised_unless_it_is_on(persistent: bool | None) -> None:
+    machine = example_with_gpus(calls=CallFacts((Call("cuInit", 25.0),)))
+    assert isinstance(machine.nvml, NvmlFacts)
+    devices = tuple(replace(device, state=GpuState(persistence=persistent)) for device in machine.nvml.devices)
+    (cause,) = found("driver_call_slow", Evidence(replace(machine, nvml=replace(machine.nvml, devices=devices))))
+    assert any("nvidia-smi -pm 1" in line for line in cause.fix) == (persistent is not True)
+    assert any("dmesg" in line for line in cause.fix)

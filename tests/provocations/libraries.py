@@ -38,6 +38,10 @@ PROVOCATIONS: tuple[OnMachine | Altered, ...] = (
     OnMachine("libraries.cublas", "differs", faults=("memory_corrupted@0",)),
     OnMachine("libraries.cufft", "differs", faults=("memory_corrupted@0",)),
     OnMachine("libraries.copies", "copy_failed", faults=("call_fails=cuMemcpyPeerAsync:700",)),
+    OnMachine("libraries.cufft", "slow", "1x16GiB", faults=("slow_call=cufftCreate:10.1",)),
+    *(Altered(f"libraries.{name}", "slow", {"checks.0.seconds": 10.1}) for name in _COMPARED),
+    Altered("libraries.cufft", NOTHING, {"checks.0.seconds": 9.9}),
+    Altered("libraries.cufft", NOTHING, {"checks.1.seconds": 60.0}),  # the library is open by then
     *(Altered(f"libraries.{name}", "failed", {"checks.0.raised": _RAISED}) for name in _COMPARED),
     *(Altered(f"libraries.{name}", "differs", {"checks.0.error": 0.5}) for name in _COMPARED),
     *(Altered(f"libraries.{name}", "elsewhere", {"checks.0.ran_on": "CPU:0"}) for name in _COMPARED),
@@ -51,6 +55,7 @@ PROVOCATIONS: tuple[OnMachine | Altered, ...] = (
     Altered("libraries.xla", "failed", {"checks": [{**_CHECK, "raised": _RAISED}]}),
     Altered("libraries.xla", "differs", {"checks": [{**_CHECK, "error": 0.5}]}),
     Altered("libraries.xla", "elsewhere", {"checks": [{**_CHECK, "ran_on": "CPU:0"}]}),
+    Altered("libraries.xla", "slow", {"checks": [{**_CHECK, "seconds": 10.1}]}),
     Altered("libraries.xla", NOTHING, {"checks": [_CHECK]}),
     Altered("libraries.copies", "corrupted", {"copies.7.wrong": 1}),
     Altered("libraries.copies", "copy_failed", {"copies.0.raised": _RAISED}),

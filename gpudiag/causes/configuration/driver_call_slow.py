@@ -9,30 +9,41 @@ folder of libraries on a slow network does the same. gpudiag measured it in a pr
 from __future__ import annotations
 
 from gpudiag.cause import Cause, Match, Matches
-from gpudiag.model.facts import SLOW_S, CallFacts
+from gpudiag.model.facts import SLOW_S, CallFacts, Facts
 from gpudiag.model.report import Severity
+
+_KEEP = {
+    "now": "sudo nvidia-smi -pm 1  # persistence mode: the driver stays loaded",
+    "always": "sudo systemctl enable --now nvidia-persistenced  # or: the same, also after a reboot",
+}
 
 CAUSE = Cause(
     severity=Severity.WARNING,
     fix=(
-        "sudo nvidia-smi -pm 1  # persistence mode: the driver stays loaded",
-        "sudo systemctl enable --now nvidia-persistenced  # or: the same, also after a reboot",
-        "sudo dmesg | grep -i -e nvrm -e xid  # if it stays slow: a GPU may fail",
+        "{now}",
+        "{always}",
+        "sudo dmesg | grep -i -e nvrm -e xid  # if persistence mode is on: a GPU may fail",
     ),
     url="https://docs.nvidia.com/deploy/driver-persistence/index.html",
     finding="host.driver.call_slow",
+    views=("discovery.first_op.slow_driver",),
+    shown=_KEEP,
 )
 
 
-def find(calls: CallFacts) -> Matches:
+def find(calls: CallFacts, facts: Facts) -> Matches:
     took = {one.name: one.seconds for one in calls.calls if one.seconds is not None}
     slow = {name: seconds for name, seconds in took.items() if seconds >= SLOW_S}
     if slow:
+        kept = [device.state.persistence for device in facts.nvml_devices]
         others = ", ".join(f"{name} {seconds:.2f} s" for name, seconds in took.items() if name not in slow)
         yield Match(
             evidence=(
                 *(f"{name} took {seconds:.1f} s" for name, seconds in slow.items()),
                 *([f"the other first calls: {others}"] if others else []),
             ),
-            figures={"calls": " and ".join(f"{name} takes {seconds:.0f} s" for name, seconds in slow.items())},
+            figures={
+                "calls": " and ".join(f"{name} takes {seconds:.0f} s" for name, seconds in slow.items()),
+                **(dict.fromkeys(_KEEP, "") if kept and all(kept) else _KEEP),
+            },
         )

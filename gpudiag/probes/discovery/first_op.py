@@ -34,6 +34,11 @@ each GPU again, in seconds."""
 SLOW_SECOND_S = 1.0
 """Four numbers there and back, everything loaded: a thousand times what a GPU that works takes."""
 
+KEEP_LOADED = (
+    "Keep the driver loaded: sudo nvidia-smi -pm 1, or start the service nvidia-persistenced. If persistence mode is "
+    "on already, look for errors of a GPU: sudo dmesg | grep -i -e nvrm -e xid"
+)
+
 PROBE = probe.Probe(
     needs=probe.Needs(gpus=1),
     scope=probe.Scope.ALL_GPUS,
@@ -45,12 +50,12 @@ class Fault(probe.KernelFaults):
     slow_driver = warn(
         "cuInit took {init_s:.1f} s with {gpus} GPU(s), at most {allowed_s:.1f} s was expected: every process on a GPU "
         "waits so long, each probe of this report too",
-        do="Keep the driver loaded: sudo nvidia-smi -pm 1, or start the service nvidia-persistenced.",
+        do=KEEP_LOADED,
     )
     slow_context = warn(
         "listing {gpus} GPU(s) took {list_s:.1f} s and making their CUDA contexts {create_s:.1f} s, "
         "more than {allowed_s:.0f} s a GPU",
-        do="Keep the driver loaded: sudo nvidia-smi -pm 1, or start the service nvidia-persistenced.",
+        do=KEEP_LOADED,
     )
     slow_first = warn(
         "the first operation on {device} ({pci_bus_id}) took {first_s:.1f} s, the second {second_s:.3f} s",
