@@ -128,7 +128,7 @@ def _walk(place: _Place, old: _Value, new: _Value) -> Iterator[Change]:
         yield from _keyed(place, {key: old[key] for key in a}, {key: new[key] for key in b}, str)
     elif isinstance(a, tuple) and isinstance(b, tuple):
         yield from _list(place, old, new)
-    elif not is_same(a, b, size=place.path.endswith("_bytes")):
+    elif not is_same(a, b, unit=re.split(r"[._]", place.path)[-1]):
         yield _change(place, a, b)
 
 

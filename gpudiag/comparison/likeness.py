@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import re
 
+from gpudiag.model.facts import SLOW_S
+
 _PLACEHOLDER = re.compile(r"<[^<>\s]{1,40}(?: out)?>|\b(?:GPU|MIG)-\d{1,3}(?![\w-])|(?<![^:\s'\"=])~(?=[/:]|$)")
 """What ``--mask`` puts in the place of a name, a path or a UUID."""
 _TEMPORARY = re.compile(
@@ -14,14 +16,16 @@ _NEARLY = 64
 """Sizes that differ by less than this part are the same: a kernel reserves a little more or less memory."""
 
 
-def is_same(old: object, new: object, *, size: bool = False) -> bool:
-    """Return whether nothing shows that two values differ; ``size``: they count bytes."""
+def is_same(old: object, new: object, *, unit: str = "") -> bool:
+    """Return whether nothing shows that two values differ; ``unit``: they count ``bytes`` or ``seconds``."""
     if old == new:
         return True
     if isinstance(old, str) and isinstance(new, str):
         old, new = _lasting(old), _lasting(new)
         return old == new or _fits(old, new) or _fits(new, old)
-    if size and isinstance(old, int) and isinstance(new, int):
+    if unit == "seconds" and isinstance(old, float) and isinstance(new, float):
+        return max(old, new) < SLOW_S or max(old, new) < 2 * min(old, new)
+    if unit == "bytes" and isinstance(old, int) and isinstance(new, int):
         return old >> 20 == new >> 20 or abs(old - new) * _NEARLY <= max(old, new)
     return False
 

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import ctypes
+import os
 import re
+from contextlib import suppress
 from pathlib import Path
 
 from gpudiag.facts import kernel_release, printable, read_text
@@ -11,6 +13,7 @@ from gpudiag.facts.kernel_log import kernel_log
 from gpudiag.model.facts import DriverFacts
 
 _LIBRARY = "libcuda.so.1"
+_FIRST_CALLS = ("cuInit", "nvmlInit_v2", "nvmlInit")
 _MODULE = re.compile(r"^(nvidia\w*|nouveau) ", re.MULTILINE)
 _MODULE_FILE = re.compile(r"^\S*/nvidia(-current)?\.ko[.\w]{0,9}:", re.MULTILINE)  # Debian's is called nvidia-current
 _SECURE_BOOT = "sys/firmware/efi/efivars/SecureBoot-8be4df61-93ca-11d2-aa0d-00e098032b8c"
@@ -30,6 +33,7 @@ def gather(root: Path = Path("/"), library: str = _LIBRARY) -> DriverFacts:
 
     Loading the library runs its constructors and nothing else: ``cuDriverGetVersion`` needs no ``cuInit``.
     """
+    interposed = _interposed()  # before the library is opened
     path, error, cuda_version = _ask(library)
     release = kernel_release(root)
     modules = read_text(root / f"lib/modules/{release}/modules.dep")
@@ -50,7 +54,31 @@ def gather(root: Path = Path("/"), library: str = _LIBRARY) -> DriverFacts:
         windows_driver=_windows_driver(root) if "microsoft" in release.lower() else None,
         open_module=_is_open(root),
         kernel_log=kernel_log(root),
+        interposed=interposed,
     )
+
+
+class _Symbol(ctypes.Structure):
+    """``Dl_info`` of ``dladdr(3)``."""
+
+    _fields_ = (
+        ("file", ctypes.c_char_p),
+        ("base", ctypes.c_void_p),
+        ("name", ctypes.c_char_p),
+        ("address", ctypes.c_void_p),
+    )
+
+
+def _interposed() -> tuple[str, ...]:
+    """Return the files whose functions this process finds under the names of the driver's, which it has not opened."""
+    process = ctypes.CDLL(None)
+    files = []
+    for name in _FIRST_CALLS:
+        with suppress(AttributeError):  # nothing defines it; or no dladdr
+            symbol = _Symbol()
+            if process.dladdr(getattr(process, name), ctypes.byref(symbol)) and symbol.file:
+                files.append(printable(os.fsdecode(symbol.file)))
+    return tuple(dict.fromkeys(files))
 
 
 def _ask(library: str) -> tuple[str | None, str | None, str | None]:

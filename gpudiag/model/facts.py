@@ -173,6 +173,9 @@ class DriverFacts(Family, tag="driver"):
     """Whether the kernel module that is loaded is the open one; None: none is loaded."""
     kernel_log: tuple[str, ...] | None = None
     """The last lines of the kernel's log that are of NVIDIA's driver; None: this user may not read it."""
+    interposed: tuple[str, ...] = ()
+    """Files that a process has loaded before the driver and that define functions of the driver or of NVML: by
+    ``LD_PRELOAD`` or ``/etc/ld.so.preload``, as libraries do that share a GPU out."""
 
 
 class Holder(Record):

@@ -53,7 +53,19 @@ def _cuda_11(name: str = "NVIDIA A100-SXM4-40GB") -> Evidence:
     return example_evidence(example_facts(driver=driver, nvml=NvmlFacts(None, "470.82.01", "11.4", (gpu,))))
 
 
+_HOOK = "/usr/local/vgpu/libvgpu.so"
+_HOOKED = replace(example_driver(), interposed=(_HOOK,))
+
 EXAMPLES: dict[str, tuple[Example, ...]] = {
+    "driver_calls_interposed": (
+        Example("a library that shares GPUs out", example_evidence(example_facts(driver=_HOOKED))),
+        Example("none", example_evidence(example_facts()), fires=False),
+    ),
+    "interposed_library_fails": (
+        Example("cuInit fails", example_evidence(example_facts(driver=_HOOKED), cuinit=_MISMATCH)),
+        Example("cuInit works", example_evidence(example_facts(driver=_HOOKED)), fires=False),
+        Example("none", example_evidence(example_facts(), cuinit=_MISMATCH), fires=False),
+    ),
     "driver_upgraded_without_reboot": (
         Example("NVML and cuInit", _upgraded()),
         Example("NVML alone", example_evidence(example_facts(driver=_OLD, nvml=_NVML_18))),

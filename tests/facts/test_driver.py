@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import os
 import shutil
 import subprocess
+import sys
 from pathlib import Path
 
 import pytest
@@ -131,3 +133,18 @@ def test_wsl(tmp_path: Path) -> None:
     facts = driver.gather(tmp_path, ABSENT)
     assert facts.wsl_library == "/usr/lib/wsl/lib/libcuda.so.1"
     assert facts.windows_driver == "/mnt/c/Windows/System32/nvidia-smi.exe"
+
+
+def test_a_library_that_is_loaded_before_the_driver_is_named(tmp_path: Path) -> None:
+    compiler = shutil.which("cc") or shutil.which("gcc")
+    if compiler is None:
+        pytest.skip("needs a C compiler (cc or gcc)")
+    (tmp_path / "hook.c").write_text("int cuInit(unsigned flags) { return 100; }\n")
+    hook = tmp_path / "libhook.so"
+    subprocess.run([compiler, "-shared", "-fPIC", "-o", str(hook), str(tmp_path / "hook.c")], check=True)
+    gather = "from gpudiag.facts import driver; print(driver.gather().interposed)"
+    found = [
+        subprocess.run([sys.executable, "-c", gather], env={**os.environ, **more}, stdout=subprocess.PIPE, check=True)
+        for more in ({"LD_PRELOAD": str(hook)}, {})
+    ]
+    assert [done.stdout.decode() for done in found] == [f"('{hook}',)\n", "()\n"]

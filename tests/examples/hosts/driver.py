@@ -79,6 +79,13 @@ CASES = (
         expect=("no_nvml",),
         facts=example(device_nodes=_WSL, driver=DriverFacts(None, "/usr/lib/wsl/lib/libcuda.so.1.1", None, "12.8")),
     ),
+    Case(
+        "a library that shares GPUs out",
+        expect=("calls_interposed",),
+        facts=example_with_gpus(
+            driver=DriverFacts(_MODULE, _LIBCUDA, None, "12.2", interposed=("/usr/local/vgpu/libvgpu.so",))
+        ),
+    ),
     Case("GPU without a driver", expect=("no_module",), facts=example(device_nodes=_PCI_ALONE)),
     Case(
         "container without GPUs on a GPU host",

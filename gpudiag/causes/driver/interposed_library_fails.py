@@ -1,0 +1,36 @@
+"""cuInit fails in programs into which {files} is loaded before the driver: its calls come from there
+
+Libraries that share a GPU out among containers (HAMi, vCUDA and others of their kind) put themselves before
+libcuda.so.1, by LD_PRELOAD or by /etc/ld.so.preload. One that is of another driver, that cannot reach its manager or
+its shared memory, or whose container was given no share, lets cuInit fail although the driver itself works.
+"""
+
+from __future__ import annotations
+
+from gpudiag.cause import Cause, Match, Matches, Variables
+from gpudiag.causes.shared.steps import CuInitFailed
+from gpudiag.model.diagnosis import Confidence
+from gpudiag.model.facts import DriverFacts
+
+CAUSE = Cause(
+    fix=("{without}", "cat /etc/ld.so.preload  # take out its line to see whether the driver works without it"),
+    url="https://man7.org/linux/man-pages/man8/ld.so.8.html",
+    shown={"without": "unset LD_PRELOAD"},
+)
+
+
+def find(driver: DriverFacts, error: CuInitFailed, variables: Variables) -> Matches:
+    if driver.interposed:
+        by_variable = "LD_PRELOAD" in variables
+        yield Match(
+            evidence=(
+                *(f"a function of the driver is that of {file}" for file in driver.interposed),
+                f"cuInit: {error}",
+            ),
+            sure=Confidence.LIKELY,
+            figures={
+                "files": " and ".join(driver.interposed),
+                "without": "unset LD_PRELOAD" if by_variable else "",
+            },
+            change={"LD_PRELOAD": None} if by_variable else None,
+        )

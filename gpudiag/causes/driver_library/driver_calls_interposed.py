@@ -1,0 +1,28 @@
+"""{files} is loaded into every program before the driver, and answers calls of the driver in its place
+
+Libraries that share a GPU out among containers (HAMi, vCUDA and others of their kind) and profilers put themselves
+before libcuda.so.1 and libnvidia-ml.so.1, by LD_PRELOAD or by /etc/ld.so.preload, which no variable shows. What
+programs see of the driver, memory and limits included, is then what that library says.
+"""
+
+from __future__ import annotations
+
+from gpudiag.cause import Cause, Match, Matches
+from gpudiag.model.facts import DriverFacts
+from gpudiag.model.report import Severity
+
+CAUSE = Cause(
+    severity=Severity.NOTE,
+    fix=("# nothing, if it is meant; it is switched off by: unset LD_PRELOAD, or in /etc/ld.so.preload",),
+    url="https://man7.org/linux/man-pages/man8/ld.so.8.html",
+    finding="host.driver.calls_interposed",
+    row_only=True,
+)
+
+
+def find(driver: DriverFacts) -> Matches:
+    if driver.interposed:
+        yield Match(
+            evidence=tuple(f"a function of the driver is that of {file}" for file in driver.interposed),
+            figures={"files": " and ".join(driver.interposed)},
+        )
