@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import os
+
 import click
 
 from gpudiag.cli.options import debug_option, fault_option
@@ -18,14 +20,14 @@ from gpudiag.text import put
 def simulate(spec: str | None, command: tuple[str, ...], fault: tuple[str, ...], list_faults: bool) -> int:
     """Run COMMAND on a machine with simulated GPUs: gpudiag simulate 4x16GiB -- python train.py
 
-    SPEC is a number of GPUs (2), with memory (4x16GiB) or a card (2x80GiB:H100,1x16GiB:T4), or a TOML file. The exit
-    status is the command's.
+    Without COMMAND it is a shell. nvidia-smi shows the simulated GPUs. SPEC is a number of GPUs (2), with memory
+    (4x16GiB) or a card (2x80GiB:H100,1x16GiB:T4), or a TOML file. The exit status is the command's.
     """
     from gpudiag import simulator
 
     if list_faults:
         put(f"{simulator.catalogue_text()}\n")
         return 0
-    if not spec or not command:
-        raise UsageError("a SPEC and a COMMAND are needed, such as: gpudiag simulate 2 -- python train.py")
-    return simulator.run(command, spec, fault)
+    if not spec:
+        raise UsageError("a SPEC is needed, such as: gpudiag simulate 2 -- python train.py")
+    return simulator.run(command or (os.environ.get("SHELL") or "/bin/sh",), spec, fault)

@@ -10,6 +10,7 @@ import os
 import platform
 import re
 import resource
+import shlex
 import shutil
 import stat
 import subprocess
@@ -164,6 +165,7 @@ class Machine:
             own.rename(self._directory / _OWNER)
             (self._directory / "machine.conf").write_text(self._configuration())
             self._link_libraries(self._directory / "lib")
+            _write_programs(self._directory / "bin")
             fake_root.write(self.root, self.spec)
         except BaseException as error:
             self.__exit__(None, None, None)
@@ -192,7 +194,8 @@ class Machine:
         """The environment of a process that lives on this machine: `base` (by default this
         process's) and what it needs.
 
-        The machine's libraries come first in LD_LIBRARY_PATH, so no real CUDA library is found.
+        The machine's libraries come first in LD_LIBRARY_PATH, so no real CUDA library is found, and
+        its nvidia-smi comes first in PATH.
         `faults` are the process's own, besides the machine's. CUDA_VISIBLE_DEVICES of `base` is
         kept: it masks simulated GPUs.
         """
@@ -204,10 +207,11 @@ class Machine:
                     f"LD_PRELOAD names {library}: the real driver would be mapped into every "
                     "process of the simulated machine; unset LD_PRELOAD"
                 )
-        path = environment.get("LD_LIBRARY_PATH", "").split(":")
         outer = environment.get(MACHINE_VARIABLE)  # a machine started inside another replaces it
-        kept = [entry for entry in path if entry and entry != (f"{outer}/lib" if outer else "")]
-        environment["LD_LIBRARY_PATH"] = ":".join([str(self.directory / "lib"), *kept])
+        for variable, folder, default in (("LD_LIBRARY_PATH", "lib", ""), ("PATH", "bin", os.defpath)):
+            path = environment.get(variable, default).split(":")
+            kept = [entry for entry in path if entry and entry != (f"{outer}/{folder}" if outer else "")]
+            environment[variable] = ":".join([str(self.directory / folder), *kept])
         environment[MACHINE_VARIABLE] = str(self.directory)
         environment.pop(FAULTS_VARIABLE, None)
         own = parse_faults(faults)
@@ -256,6 +260,15 @@ class Machine:
                 *(f"{key} {value}" for key, value in gpu.state),
             ]
         return "\n".join(lines) + "\n"
+
+
+def _write_programs(directory: Path) -> None:
+    """What a user types on a machine with GPUs. `-I`: it must not import what lies around."""
+    directory.mkdir()
+    program = directory / "nvidia-smi"
+    script = Path(__file__).with_name("nvidia_smi.py")
+    program.write_text(f'#!/bin/sh\nexec {shlex.quote(sys.executable)} -I {shlex.quote(str(script))} "$@"\n')
+    program.chmod(0o755)
 
 
 def remove_left_behind(folder: Path) -> None:

@@ -122,7 +122,7 @@ def test_isolated_interpreter_with_a_bare_environment() -> None:
     code = f"import sys; sys.path.append({packages!r}); sys.argv.append('alone')\n{PLACES}"
     with Machine(cards(2)) as machine:
         environment = machine.environment({})
-        assert set(environment) == {"LD_LIBRARY_PATH", "GPUDIAG_SIM_MACHINE"}
+        assert set(environment) == {"LD_LIBRARY_PATH", "PATH", "GPUDIAG_SIM_MACHINE"}
         done = subprocess.run(
             [sys.executable, "-I", "-S", "-c", code],
             env=environment,
