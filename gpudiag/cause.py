@@ -5,10 +5,11 @@ file is its name. Its docstring begins with the cause in one sentence, a format 
 rest is for ``gpudiag explain``: how it comes about, what users see, what misleads. ``CAUSE`` has the fix, and ``find``
 looks::
 
-    def find(evidence: Evidence, driver: DriverFacts, program: Program) -> Matches: ...
+    def find(driver: DriverFacts, program: Program, nvml: NvmlFacts | None) -> Matches: ...
 
-It is given what the types of its parameters ask for (:data:`GIVEN`), and is not called while one of them is not known.
-It judges causes, not the texts of examples: a message of a log is evidence only if nothing else shows the fault.
+It is given what the types of its parameters ask for (:data:`GIVEN`), and is not called while one of them is not known,
+unless the type says ``| None``: then it is given None. It judges causes, not the texts of examples: a message of a log
+is evidence only if nothing else shows the fault.
 Examples are in ``tests/examples/``.
 """
 
@@ -19,7 +20,7 @@ from collections.abc import Callable, Iterator
 from contextlib import suppress
 from dataclasses import dataclass, field
 from functools import cached_property
-from typing import Any, TypeVar, get_type_hints
+from typing import Any, TypeVar, get_args, get_type_hints
 
 import msgspec
 
@@ -83,6 +84,19 @@ class Rows(tuple[Row, ...]):
 
     __slots__ = ()
 
+    def found(self, probe: str, kind: str) -> tuple[Finding, ...]:
+        """Return the findings of this kind that the probe made, on any device."""
+        return tuple(one for row in self if row.probe == probe for one in row.findings if one.kind == kind)
+
+    def readings(self, probe: str, kind: type[_R]) -> tuple[_R, ...]:
+        """Return the readings of the probe, on any device; one that does not fit it, as of another version, is none."""
+        found: list[_R] = []
+        for row in self:
+            if row.probe == probe and row.reading is not None and isinstance(row.outcome, Judged):
+                with suppress(msgspec.ValidationError):
+                    found.append(msgspec.convert(row.reading, kind))
+        return tuple(found)
+
 
 class LogAlone(Program):
     """The same if nothing is known of the machine that wrote it; else facts say more than its lines."""
@@ -90,7 +104,7 @@ class LogAlone(Program):
 
 @dataclass(frozen=True)
 class Evidence:
-    """All that a cause may look at."""
+    """All that is known when causes are looked for."""
 
     facts: Facts
     gpus: tuple[Gpu, ...] = ()
@@ -103,23 +117,10 @@ class Evidence:
     bisection: Bisection | None = None
     """What came of trying other environments, if that found something."""
 
-    def found(self, probe: str, kind: str) -> tuple[Finding, ...]:
-        """Return the findings of this kind that the probe made, on any device."""
-        return tuple(one for row in self.rows if row.probe == probe for one in row.findings if one.kind == kind)
-
-    def readings(self, probe: str, kind: type[_R]) -> tuple[_R, ...]:
-        """Return the readings of the probe, on any device; one that does not fit it, as of another version, is none."""
-        found: list[_R] = []
-        for row in self.rows:
-            if row.probe == probe and row.reading is not None and isinstance(row.outcome, Judged):
-                with suppress(msgspec.ValidationError):
-                    found.append(msgspec.convert(row.reading, kind))
-        return tuple(found)
-
     @cached_property
     def trace(self) -> trace.Reading | None:
         """How TensorFlow's listing went, started as the user's own programs are; None if it gave no reading."""
-        return next(iter(self.readings(TRACE, trace.Reading)), None)
+        return next(iter(Rows(self.rows).readings(TRACE, trace.Reading)), None)
 
     @cached_property
     def program(self) -> Program:
@@ -155,7 +156,6 @@ class Evidence:
 
 
 GIVEN: dict[type, Callable[[Evidence], Any]] = {
-    Evidence: lambda evidence: evidence,
     Facts: lambda evidence: evidence.facts,
     Limits: lambda evidence: evidence.limits,
     Bisection: lambda evidence: evidence.bisection,
@@ -183,8 +183,8 @@ GIVEN: dict[type, Callable[[Evidence], Any]] = {
 }
 """What the type of a parameter asks for; ``Unknown`` and None are what is not known.
 
-Any other type has a class method ``of``, which makes of the evidence what several causes look at, or None: then none of
-them is called.
+Any other type has a class method ``of``, which makes of the evidence what several causes look at, or None. There is no
+type for all of the evidence: the parameters of a cause say what it rests on.
 """
 
 
@@ -262,14 +262,20 @@ class Known:
 
     def matches(self, evidence: Evidence) -> Matches:
         """Look for the cause; what it asks for must be known."""
-        given = [(GIVEN.get(kind) or kind.of)(evidence) for kind in self._asked_for]
-        if not any(one is None or isinstance(one, Unknown) for one in given):
-            yield from self.find(*given)
+        given: list[Any] = []
+        for kind, is_optional in self._asked_for:
+            one = (GIVEN.get(kind) or kind.of)(evidence)
+            given.append(None if isinstance(one, Unknown) else one)
+            if given[-1] is None and not is_optional:
+                return
+        yield from self.find(*given)
 
     @cached_property
-    def _asked_for(self) -> tuple[Any, ...]:
+    def _asked_for(self) -> tuple[tuple[Any, bool], ...]:
+        """The types of the parameters, and of each whether it may be None."""
         hints = get_type_hints(self.find)
-        return tuple(hints[name] for name in inspect.signature(self.find).parameters)
+        kinds = [get_args(hints[name]) or (hints[name],) for name in inspect.signature(self.find).parameters]
+        return tuple((kind[0], len(kind) > 1) for kind in kinds)
 
     def causes(self, evidence: Evidence) -> Iterator[RootCause]:
         """Yield a cause for each match."""

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from functools import cached_property
 
-from gpudiag.cause import Evidence
+from gpudiag.cause import Evidence, Rows
 from gpudiag.knowledge.cuda_code import code_for
 from gpudiag.knowledge.messages.way import TOO_FEW_CORES, TOO_LOW_CAPABILITY
 from gpudiag.model.diagnosis import Diagnosis
@@ -108,7 +108,7 @@ class _Ledger:
     @cached_property
     def _named(self) -> dict[str, physical_devices.Device]:
         """What CUDA and TensorFlow call each GPU, by its PCI bus id."""
-        readings = self._evidence.readings("discovery.physical_devices", physical_devices.Reading)
+        readings = Rows(self._evidence.rows).readings("discovery.physical_devices", physical_devices.Reading)
         return {one.pci_bus_id.lower(): one for reading in readings for one in reading.devices}
 
     @cached_property

@@ -46,6 +46,21 @@ def test_it_is_not_called_while_something_is_not_known() -> None:
         assert list(known(find).matches(Evidence(facts))) == []
 
 
+def test_it_is_given_none_if_the_type_says_so() -> None:
+    def find(driver: DriverFacts | None, seen: trace.Reading | None, own: Own | None, facts: Facts) -> Matches:
+        yield Match((str(driver), str(seen), str(own), str(facts.without_gpu)))
+
+    class Own:
+        @classmethod
+        def of(cls, evidence: Evidence) -> Own | None:
+            return None
+
+    find.__annotations__["own"] = Own | None
+    facts = replace(example_with_gpus(1), driver=Unknown("no answer"))
+    (match,) = known(find).matches(Evidence(facts))
+    assert match.evidence == ("None", "None", "None", "False")
+
+
 def test_a_type_may_make_its_own_of_the_evidence() -> None:
     class Busy(str):
         __slots__ = ()
@@ -65,8 +80,9 @@ def test_a_type_may_make_its_own_of_the_evidence() -> None:
 @pytest.mark.parametrize("cause", ALL, ids=lambda cause: cause.id)
 def test_a_cause_asks_for_what_there_is(cause: Known) -> None:
     assert cause._asked_for
-    for kind in cause._asked_for:
+    for kind, _ in cause._asked_for:
         assert kind in GIVEN or callable(getattr(kind, "of", None)), kind
+        assert kind is not Evidence
 
 
 def test_a_cause_is_a_file_in_the_folder_of_its_stage() -> None:

@@ -6,7 +6,7 @@ a later TensorFlow the import fails at its library in the folder tensorflow-plug
 
 from __future__ import annotations
 
-from gpudiag.cause import Cause, Evidence, Match, Matches
+from gpudiag.cause import Cause, Match, Matches
 from gpudiag.causes.shared.packages import FailedImport, shown
 from gpudiag.model.facts import TensorflowFacts
 from gpudiag.model.report import Severity
@@ -25,8 +25,7 @@ CAUSE = Cause(
 )
 
 
-def find(evidence: Evidence, installed: TensorflowFacts) -> Matches:
-    failed = FailedImport.of(evidence)
+def find(installed: TensorflowFacts, failed: FailedImport | None) -> Matches:
     for plugin in foreign_directml(installed):
         yield Match(
             evidence=(

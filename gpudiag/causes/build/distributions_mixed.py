@@ -7,7 +7,7 @@ Uninstalling only one of them deletes files of the other: remove all, then insta
 
 from __future__ import annotations
 
-from gpudiag.cause import Cause, Evidence, Match, Matches
+from gpudiag.cause import Cause, Match, Matches
 from gpudiag.causes.shared.packages import (
     INSTALLATION,
     FailedImport,
@@ -17,7 +17,7 @@ from gpudiag.causes.shared.packages import (
     shown,
     sure_of_mixture,
 )
-from gpudiag.model.facts import TensorflowFacts
+from gpudiag.model.facts import Facts, TensorflowFacts
 from gpudiag.probes.host.tensorflow import several
 
 CAUSE = Cause(
@@ -28,8 +28,8 @@ CAUSE = Cause(
 )
 
 
-def find(evidence: Evidence, installed: TensorflowFacts) -> Matches:
-    if FailedImport.of(evidence) is None and several(installed):
-        build = f"is_cuda_build of the files in use: {has_cuda(evidence.facts)}"
+def find(facts: Facts, installed: TensorflowFacts, failed: FailedImport | None) -> Matches:
+    if failed is None and several(installed):
+        build = f"is_cuda_build of the files in use: {has_cuda(facts)}"
         seen = (*shown(installed), *overwritten(installed), build)
         yield Match(seen, sure_of_mixture(installed), figures=reinstall(installed))

@@ -8,11 +8,13 @@ log "TensorFlow device GPU:0 was not registered".
 
 from __future__ import annotations
 
-from gpudiag.cause import Cause, Evidence, Match, Matches
+from gpudiag.cause import Cause, Match, Matches, Program
 from gpudiag.knowledge.messages.collectives import NOT_REGISTERED
 from gpudiag.model.diagnosis import Confidence, Stage
+from gpudiag.model.facts import Facts
 from gpudiag.model.report import Severity
 from gpudiag.model.visibility import gpus_in_scope
+from gpudiag.probes.discovery import trace
 from gpudiag.probes.host import collectives
 
 CAUSE = Cause(
@@ -27,11 +29,10 @@ CAUSE = Cause(
 )
 
 
-def find(evidence: Evidence) -> Matches:
-    facts = evidence.facts
+def find(facts: Facts, program: Program, traced: trace.Reading | None) -> Matches:
     workers, own = collectives.training_workers(facts), collectives.own_task(facts)
-    refused = evidence.program.first(NOT_REGISTERED)
-    listed = evidence.trace.listed if evidence.trace else len(gpus_in_scope(facts))
+    refused = program.first(NOT_REGISTERED)
+    listed = traced.listed if traced else len(gpus_in_scope(facts))
     here = len(workers) > 1 and own in workers and not listed
     if not here and not refused:
         return

@@ -7,7 +7,7 @@ takes ten times as long. Why there was no GPU is another cause, named before thi
 
 from __future__ import annotations
 
-from gpudiag.cause import Cause, Evidence, Match, Matches
+from gpudiag.cause import Cause, Match, Matches, Program
 from gpudiag.causes.shared.configuration import listed_here
 from gpudiag.knowledge.log_lines import Log
 from gpudiag.knowledge.messages.placement import (
@@ -19,6 +19,7 @@ from gpudiag.knowledge.messages.placement import (
 from gpudiag.knowledge.placement import devices_of, parse_placements
 from gpudiag.model.diagnosis import Confidence
 from gpudiag.model.report import Severity
+from gpudiag.probes.discovery import trace
 
 CAUSE = Cause(
     severity=Severity.WARNING,
@@ -36,14 +37,14 @@ _HEAVY = ("BatchMatMulV2", "Conv2D", "Conv3D", "MatMul")
 """Operations that TensorFlow puts on a GPU wherever there is one."""
 
 
-def find(evidence: Evidence) -> Matches:
+def find(program: Program, traced: trace.Reading | None) -> Matches:
     without = (DEVICE_NOT_AVAILABLE, DEVICE_NOT_SATISFIED)
-    found = [event for event in evidence.program.all(MIRRORED_DEVICES, *without) if "CPU" in event["devices"].upper()]
+    found = [event for event in program.all(MIRRORED_DEVICES, *without) if "CPU" in event["devices"].upper()]
     found = [event for event in found if "GPU" not in event["devices"].upper()]
-    said = Log(
-        event.line for event in evidence.program.events if event in found or event.message is NON_GPU_REPLICAS
-    ).said(MIRRORED_DEVICES, NON_GPU_REPLICAS, *without)
-    placements = parse_placements(evidence.lines)
+    said = Log(event.line for event in program.events if event in found or event.message is NON_GPU_REPLICAS).said(
+        MIRRORED_DEVICES, NON_GPU_REPLICAS, *without
+    )
+    placements = parse_placements(program.lines)
     ran = {op: devices for op in _HEAVY if (devices := devices_of(op, placements))}
     if not said and (not ran or any("CPU" not in device for devices in ran.values() for device in devices)):
         return
@@ -51,7 +52,7 @@ def find(evidence: Evidence) -> Matches:
         evidence=(
             *said,
             *(f"{op} ran on {', '.join(devices)}" for op, devices in ran.items()),
-            *listed_here(evidence),
+            *listed_here(traced),
         ),
         sure=Confidence.PROVED if any(event.message in without for event in found) else Confidence.LIKELY,
     )

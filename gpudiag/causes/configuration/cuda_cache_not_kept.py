@@ -7,8 +7,9 @@ the cache is switched off, every start of every program takes as long as the fir
 
 from __future__ import annotations
 
-from gpudiag.cause import Cause, Evidence, Match, Matches, Variables
-from gpudiag.causes.shared.gpu_state import attempts, meaning
+from gpudiag.cause import Cause, Match, Matches, Rows, Variables
+from gpudiag.causes.shared.gpu_state import meaning, written
+from gpudiag.model.facts import TriedFacts
 from gpudiag.model.report import Severity
 
 CAUSE = Cause(
@@ -28,10 +29,10 @@ CAUSE = Cause(
 _OFF = "CUDA_CACHE_DISABLE"
 
 
-def find(evidence: Evidence, variables: Variables) -> Matches:
-    compiled = evidence.found("discovery.device_details", "ptx_only")
+def find(variables: Variables, rows: Rows, tried: TriedFacts | None) -> Matches:
+    compiled = rows.found("discovery.device_details", "ptx_only")
     off = variables.get(_OFF, "0") not in ("", "0")
-    failed = next((one for one in attempts(evidence, "CUDA cache") if one.error), None)
+    failed = next((one for one in written(tried, "CUDA cache") if one.error), None)
     if not compiled or not (off or failed):
         return
     why = f"{_OFF}={variables.get(_OFF)}" if failed is None else f"{failed.path}: {meaning(failed.error)}"

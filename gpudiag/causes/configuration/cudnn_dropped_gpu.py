@@ -9,10 +9,10 @@ from __future__ import annotations
 
 import re
 
-from gpudiag.cause import Cause, Evidence, Match, Matches
-from gpudiag.causes.shared.machine import gpus_by_nvml
+from gpudiag.cause import Cause, Match, Matches
+from gpudiag.causes.shared.devices import ChosenGpus
 from gpudiag.model.diagnosis import Confidence
-from gpudiag.model.facts import Unknown
+from gpudiag.model.facts import TensorflowFacts
 from gpudiag.model.report import Severity
 
 CAUSE = Cause(
@@ -30,18 +30,17 @@ def _numbers(version: str) -> tuple[int, ...]:
     return tuple(int(part) for part in re.findall(r"\d+", version)[:2])
 
 
-def find(evidence: Evidence) -> Matches:
-    readings = [row.reading for row in evidence.rows if row.probe == "discovery.physical_devices" and row.reading]
+def find(gpus: ChosenGpus, installed: TensorflowFacts | None) -> Matches:
+    readings = [row.reading for row in gpus.rows if row.probe == "discovery.physical_devices" and row.reading]
     loaded = next((str(reading["cudnn"]) for reading in readings if reading.get("cudnn")), None)
-    tensorflow = evidence.facts.tensorflow
-    companions = () if isinstance(tensorflow, Unknown) else tensorflow.companions
+    companions = () if installed is None else installed.companions
     by_pip = next((one for one in companions if one.name.startswith("nvidia-cudnn-cu")), None)
     version = loaded or (by_pip.version if by_pip else None)
     if version is None or _numbers(version) <= _LAST_CUDNN:
         return
     old = [
         (gpu, device.compute_capability)
-        for gpu, device in gpus_by_nvml(evidence)
+        for gpu, device in gpus.by_nvml
         if device.compute_capability is not None and _numbers(device.compute_capability) < _TURING
     ]
     if not old:

@@ -9,12 +9,13 @@ from __future__ import annotations
 
 import re
 
-from gpudiag.cause import Cause, Evidence, Match, Matches
-from gpudiag.causes.shared.configuration import gpus_listed, listed_here
+from gpudiag.cause import Cause, Match, Matches, Program
+from gpudiag.causes.shared.configuration import listed_here
 from gpudiag.knowledge.log_lines import statements
 from gpudiag.knowledge.messages.placement import NO_SUCH_ELEMENT
 from gpudiag.model.diagnosis import Confidence
 from gpudiag.model.report import Severity
+from gpudiag.probes.discovery import trace
 
 CAUSE = Cause(
     severity=Severity.WARNING,
@@ -29,11 +30,11 @@ CAUSE = Cause(
 _OF_GPUS = re.compile(r"(?i)(?:gpu|device)\w{0,60}(?:\([^()]{0,200}\))?\[")
 
 
-def find(evidence: Evidence) -> Matches:
-    for _, error, statement in statements(evidence.program, NO_SUCH_ELEMENT, _OF_GPUS):
+def find(program: Program, traced: trace.Reading | None) -> Matches:
+    for _, error, statement in statements(program, NO_SUCH_ELEMENT, _OF_GPUS):
         if statement:
             yield Match(
-                evidence=(statement, error, *listed_here(evidence)),
-                sure=Confidence.LIKELY if gpus_listed(evidence) else Confidence.PROVED,
+                evidence=(statement, error, *listed_here(traced)),
+                sure=Confidence.LIKELY if traced and traced.listed else Confidence.PROVED,
             )
             return

@@ -9,7 +9,7 @@ TensorFlow.
 
 from __future__ import annotations
 
-from gpudiag.cause import Cause, Evidence, Match, Matches
+from gpudiag.cause import Cause, EveryLog, Match, Matches, Program, Rows
 from gpudiag.causes.shared.generations import where_kernels_fail
 from gpudiag.knowledge.messages.code import NO_MACHINE_CODE, PTX_REFUSED
 from gpudiag.model.diagnosis import Confidence
@@ -31,14 +31,14 @@ CAUSE = Cause(
 )
 
 
-def find(evidence: Evidence) -> Matches:
-    found = evidence.found("discovery.device_details", "ptx_only")
-    in_log = evidence.program.all(NO_MACHINE_CODE)
+def find(rows: Rows, program: Program, log: EveryLog) -> Matches:
+    found = rows.found("discovery.device_details", "ptx_only")
+    in_log = program.all(NO_MACHINE_CODE)
     if not found and not in_log:
         return
     figures = found[0].figures if found else {"name": "a GPU", "capability": in_log[0]["has"]}
     capability = str(figures["capability"])
-    failed = [event.text for event in evidence.log.all(PTX_REFUSED)]
+    failed = [event.text for event in log.all(PTX_REFUSED)]
     yield Match(
         evidence=(*(finding.message for finding in found), *(event.text for event in in_log[:1]), *failed[:1]),
         sure=Confidence.PROVED if found else Confidence.LIKELY,
@@ -49,5 +49,5 @@ def find(evidence: Evidence) -> Matches:
             if failed
             else "each kernel is compiled at its first use, for up to 30 minutes, or fails",
         },
-        stage=where_kernels_fail(evidence),
+        stage=where_kernels_fail(rows),
     )

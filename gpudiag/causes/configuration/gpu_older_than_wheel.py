@@ -6,7 +6,7 @@ TensorFlow even announces that it will compile kernels for it, which cannot be: 
 
 from __future__ import annotations
 
-from gpudiag.cause import Cause, Evidence, Match, Matches
+from gpudiag.cause import Cause, Gpus, Listing, Match, Matches, Program, Rows
 from gpudiag.causes.shared.generations import where_kernels_fail
 from gpudiag.causes.shared.machine import said
 from gpudiag.knowledge.messages.way import TOO_LOW_CAPABILITY
@@ -26,16 +26,16 @@ CAUSE = Cause(
 _MASK = "CUDA_VISIBLE_DEVICES"
 
 
-def find(evidence: Evidence) -> Matches:
-    found = evidence.found("discovery.device_details", "too_old")
-    ignored = said(evidence, TOO_LOW_CAPABILITY)
+def find(gpus: Gpus, rows: Rows, listing: Listing, program: Program) -> Matches:
+    found = rows.found("discovery.device_details", "too_old")
+    ignored = said(listing, program, TOO_LOW_CAPABILITY)
     if not found and not ignored:
         return
     name, has = (
         (found[0].figures["name"], found[0].figures["capability"]) if found else (ignored[0]["name"], ignored[0]["has"])
     )
     pci = {str(finding.figures["pci_bus_id"]) for finding in found} | {event["pci"].lower() for event in ignored}
-    rest = ",".join(gpu.uuid for gpu in evidence.gpus if gpu.pci_bus_id not in pci)
+    rest = ",".join(gpu.uuid for gpu in gpus if gpu.pci_bus_id not in pci)
     yield Match(
         evidence=(*(finding.message for finding in found), *(event.text for event in ignored)),
         figures={
@@ -43,5 +43,5 @@ def find(evidence: Evidence) -> Matches:
             "capability": has,
             "hide": f"export {_MASK}={rest}  # the others" if rest else f"export {_MASK}=-1  # the CPU",
         },
-        stage=Stage.DEVICE_FILTER if ignored else where_kernels_fail(evidence),
+        stage=Stage.DEVICE_FILTER if ignored else where_kernels_fail(rows),
     )

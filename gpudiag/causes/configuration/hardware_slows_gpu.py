@@ -7,8 +7,8 @@ power limit, is in order and not meant here.
 
 from __future__ import annotations
 
-from gpudiag.cause import Cause, Evidence, Match, Matches
-from gpudiag.causes.shared.gpu_state import indices, named, with_state
+from gpudiag.cause import Cause, Match, Matches
+from gpudiag.causes.shared.gpu_state import GpusInScope, indices, named
 from gpudiag.model.diagnosis import Confidence
 from gpudiag.model.report import Severity
 
@@ -26,11 +26,11 @@ _REASONS = {
 }
 
 
-def find(evidence: Evidence) -> Matches:
+def find(gpus: GpusInScope) -> Matches:
     # A notebook brakes its GPU whenever it runs on its battery.
     slowed = tuple(
         device
-        for device in with_state(evidence, lambda one: any(reason in (one.slowed_by or ()) for reason in _REASONS))
+        for device in gpus.whose_state(lambda one: any(reason in (one.slowed_by or ()) for reason in _REASONS))
         if "Laptop" not in device.name and "Max-Q" not in device.name
     )
     if not slowed:

@@ -8,7 +8,7 @@ or a machine that does this right, are not concerned, so the IOMMU alone is not 
 
 from __future__ import annotations
 
-from gpudiag.cause import Cause, Evidence, Match, Matches
+from gpudiag.cause import Cause, Match, Matches, Program, Rows
 from gpudiag.causes.shared.multi_gpu import NCCL, SeveralGpus
 from gpudiag.knowledge.log_lines import Log
 from gpudiag.knowledge.messages.collectives import GPUS_EXCHANGE
@@ -29,11 +29,11 @@ CAUSE = Cause(
 _LAST_LINES = 3
 
 
-def find(evidence: Evidence, several: SeveralGpus) -> Matches:
+def find(several: SeveralGpus, rows: Rows, program: Program) -> Matches:
     stalled = next(
         (
             f"{row.probe} gave no result with {len(row.devices)} GPUs: {crash.detail}"
-            for row in evidence.rows
+            for row in rows
             if row.area == "distribution"
             and len(row.devices) > 1
             and (crash := row.crash) is not None
@@ -41,7 +41,7 @@ def find(evidence: Evidence, several: SeveralGpus) -> Matches:
         ),
         None,
     )
-    last = [line.strip() for line in evidence.lines if line.strip()][-_LAST_LINES:]
+    last = [line.strip() for line in program.lines if line.strip()][-_LAST_LINES:]
     ends = next((f"the log ends with: {line}" for line in last if Log((line,)).first(GPUS_EXCHANGE)), None)
     if several.translation and (stalled or ends):
         of_amd = any(name.startswith("ivhd") for name in several.nodes.iommus)

@@ -8,10 +8,11 @@ idle.
 
 from __future__ import annotations
 
-from gpudiag.cause import Cause, Evidence, Match, Matches
+from gpudiag.cause import Cause, Match, Matches
 from gpudiag.causes.shared.launchers import allocated
 from gpudiag.causes.shared.visibility import MASK, slurm_job
 from gpudiag.model.diagnosis import Confidence
+from gpudiag.model.facts import Facts
 from gpudiag.model.report import Severity
 from gpudiag.model.visibility import gpus_in_scope
 
@@ -27,9 +28,8 @@ CAUSE = Cause(
 )
 
 
-def find(evidence: Evidence) -> Matches:
-    facts = evidence.facts
-    given, devices = allocated(evidence), facts.nvml_devices
+def find(facts: Facts) -> Matches:
+    given, devices = allocated(facts), facts.nvml_devices
     # Where control groups keep the other GPUs away, NVML counts those of the job alone, from 0.
     if slurm_job(facts) is None or given is None or len(devices) <= len(given) or max(given) >= len(devices):
         return

@@ -7,9 +7,11 @@ Which of them a list of both shows is not documented: name one kind.
 
 from __future__ import annotations
 
-from gpudiag.cause import Cause, Evidence, Match, Matches
+from gpudiag.cause import Cause, Match, Matches
 from gpudiag.causes.shared.visibility import MASK, MIG_GUIDE, units
+from gpudiag.model.facts import Facts
 from gpudiag.model.report import Severity
+from gpudiag.probes.discovery import trace
 
 CAUSE = Cause(
     severity=Severity.WARNING,
@@ -21,12 +23,12 @@ CAUSE = Cause(
 )
 
 
-def find(evidence: Evidence) -> Matches:
-    whole, instances = units(evidence.facts)
+def find(facts: Facts, traced: trace.Reading | None) -> Matches:
+    whole, instances = units(facts)
     if whole and instances:
-        value = evidence.facts.variables.get(MASK)
-        seen = [f"TensorFlow lists {evidence.trace.listed} GPU(s)"] if evidence.trace else []
-        devices = evidence.facts.nvml_devices
+        value = facts.variables.get(MASK)
+        seen = [f"TensorFlow lists {traced.listed} GPU(s)"] if traced else []
+        devices = facts.nvml_devices
         modes = (f"GPU {device.index}: MIG {len(device.mig_uuids) or 'off'}" for device in devices)
         yield Match(
             evidence=(f"{MASK}={value!r}" if value is not None else f"{MASK} is not set", ", ".join(modes), *seen),

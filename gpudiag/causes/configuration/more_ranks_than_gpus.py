@@ -7,10 +7,11 @@ NCCL does not take two ranks on one GPU.
 
 from __future__ import annotations
 
-from gpudiag.cause import Cause, Evidence, Match, Matches
+from gpudiag.cause import Cause, Match, Matches
 from gpudiag.causes.shared.launchers import Launcher
 from gpudiag.knowledge.variables import FORCE_GROWTH
 from gpudiag.model.diagnosis import Confidence
+from gpudiag.model.facts import Facts
 from gpudiag.model.report import Severity
 from gpudiag.model.visibility import gpus_in_scope
 
@@ -26,14 +27,14 @@ CAUSE = Cause(
 _SHARED_ON_PURPOSE = ("CUDA_MPS_PIPE_DIRECTORY", "TF_PER_DEVICE_MEMORY_LIMIT_MB")
 
 
-def find(launcher: Launcher, evidence: Evidence) -> Matches:
-    variables = evidence.facts.variables
-    devices = evidence.facts.nvml_devices
+def find(launcher: Launcher, facts: Facts) -> Matches:
+    variables = facts.variables
+    devices = facts.nvml_devices
     gpus = sum(len(device.mig_uuids) or 1 for device in devices)
     if launcher.name == "Slurm":  # the GPUs of the node's others may be seen, and each task may see its own alone
         given = variables.get("SLURM_GPUS_ON_NODE", "")
         gpus = int(given) if given.isdecimal() and not variables.get("SLURM_GPUS_PER_TASK") else 0
-    if not gpus_in_scope(evidence.facts) or not 0 < gpus < launcher.processes:  # on the CPU alone they may be many
+    if not gpus_in_scope(facts) or not 0 < gpus < launcher.processes:  # on the CPU alone they may be many
         return
     if variables.get(FORCE_GROWTH) == "true" or any(name in variables for name in _SHARED_ON_PURPOSE):
         return

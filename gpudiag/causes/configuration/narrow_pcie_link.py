@@ -8,8 +8,8 @@ meant here.
 
 from __future__ import annotations
 
-from gpudiag.cause import Cause, Evidence, Match, Matches
-from gpudiag.causes.shared.gpu_state import indices, named, with_state
+from gpudiag.cause import Cause, Match, Matches
+from gpudiag.causes.shared.gpu_state import GpusInScope, indices, named
 from gpudiag.model.diagnosis import Confidence
 from gpudiag.model.facts import GpuState
 from gpudiag.model.report import Severity
@@ -33,9 +33,9 @@ def _is_narrow(state: GpuState) -> bool:
     return state.is_working and bool((width and most and width <= _NARROW and most >= 8) or slowest)
 
 
-def find(evidence: Evidence) -> Matches:
+def find(gpus: GpusInScope) -> Matches:
     # What a virtual machine is shown of a link is up to the hypervisor.
-    narrow = with_state(evidence, lambda one: _is_narrow(one) and one.virtualization in ("none", None))
+    narrow = gpus.whose_state(lambda one: _is_narrow(one) and one.virtualization in ("none", None))
     if narrow:
         first = narrow[0].state
         yield Match(

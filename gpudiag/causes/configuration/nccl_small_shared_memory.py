@@ -7,7 +7,7 @@ error", and says more only with NCCL_DEBUG=WARN. One GPU alone works.
 
 from __future__ import annotations
 
-from gpudiag.cause import Cause, Evidence, Match, Matches
+from gpudiag.cause import Cause, EveryLog, Match, Matches
 from gpudiag.causes.shared.multi_gpu import NCCL, SHARED_MEMORY, SeveralGpus, first, shm_text, warned
 from gpudiag.knowledge.messages.collectives import NCCL_SYSTEM_ERROR
 from gpudiag.model.diagnosis import Confidence
@@ -26,10 +26,10 @@ CAUSE = Cause(
 )
 
 
-def find(evidence: Evidence) -> Matches:
-    several, said = SeveralGpus.of(evidence), warned(evidence.log, *SHARED_MEMORY)
+def find(log: EveryLog, several: SeveralGpus | None) -> Matches:
+    said = warned(log, *SHARED_MEMORY)
     here = several.small_shm if several is not None else None
-    failed = said or first(evidence.log, NCCL_SYSTEM_ERROR)
+    failed = said or first(log, NCCL_SYSTEM_ERROR)
     if several is not None and here is not None and failed:
         yield Match(
             evidence=(f"log: {failed}", shm_text(here, len(several.gpus))),

@@ -6,12 +6,12 @@ memory, sockets, InfiniBand. The first two have room enough here. NCCL names the
 
 from __future__ import annotations
 
-from gpudiag.cause import Cause, Evidence, Match, Matches, Program
+from gpudiag.cause import Cause, EveryLog, LogAlone, Match, Matches, Program
 from gpudiag.causes.shared.multi_gpu import NCCL, SHARED_MEMORY, SeveralGpus, first, interface_not_here, warned
 from gpudiag.knowledge.messages import nccl
 from gpudiag.knowledge.messages.collectives import NCCL_SYSTEM_ERROR
 from gpudiag.model.diagnosis import Confidence
-from gpudiag.model.facts import Unknown
+from gpudiag.model.facts import Facts, Unknown
 from gpudiag.model.report import Severity
 
 CAUSE = Cause(
@@ -25,15 +25,14 @@ CAUSE = Cause(
 )
 
 
-def find(evidence: Evidence) -> Matches:
-    failed = first(evidence.log, NCCL_SYSTEM_ERROR)
-    if warned(evidence.log, *SHARED_MEMORY) or (evidence.is_log_alone and _is_named(evidence.program)):
+def find(facts: Facts, log: EveryLog, alone: LogAlone | None, several: SeveralGpus | None) -> Matches:
+    failed = first(log, NCCL_SYSTEM_ERROR)
+    if warned(log, *SHARED_MEMORY) or (alone is not None and _is_named(alone)):
         return
-    several = SeveralGpus.of(evidence)
     little = several is not None and (several.small_shm is not None or several.small_memlock is not None)
-    if failed and not little and not interface_not_here(evidence.facts):
-        named = warned(evidence.log, "call to", "failed", "error")
-        nodes = evidence.facts.device_nodes
+    if failed and not little and not interface_not_here(facts):
+        named = warned(log, "call to", "failed", "error")
+        nodes = facts.device_nodes
         network = () if isinstance(nodes, Unknown) else nodes.network
         yield Match(
             evidence=(

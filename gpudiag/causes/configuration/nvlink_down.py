@@ -6,8 +6,8 @@ sits badly, or a fabric that was not set up again. NCCL then goes over PCI Expre
 
 from __future__ import annotations
 
-from gpudiag.cause import Cause, Evidence, Match, Matches
-from gpudiag.causes.shared.gpu_state import in_scope, indices, kernel_lines, named
+from gpudiag.cause import Cause, Match, Matches
+from gpudiag.causes.shared.gpu_state import GpusInScope, KernelLog, indices, named
 from gpudiag.model.diagnosis import Confidence
 from gpudiag.model.facts import NvmlDevice
 from gpudiag.model.report import Severity
@@ -23,8 +23,8 @@ CAUSE = Cause(
 )
 
 
-def find(evidence: Evidence) -> Matches:
-    devices = [device for device in in_scope(evidence) if device.state.nvlinks]
+def find(gpus: GpusInScope, kernel: KernelLog) -> Matches:
+    devices = [device for device in gpus if device.state.nvlinks]
     most = {device.name: max(map(_active, devices_of(devices, device.name))) for device in devices}
     # None at all is a card without a bridge, beside two that have one.
     down = tuple(device for device in devices if 0 < _active(device) < most[device.name])
@@ -32,7 +32,7 @@ def find(evidence: Evidence) -> Matches:
         yield Match(
             evidence=(
                 *(f"NVML: GPU {one.index}: {_active(one)} NVLinks active" for one in devices),
-                *kernel_lines(evidence, "nvlink", "Xid"),
+                *kernel.last("nvlink", "Xid"),
             ),
             sure=Confidence.LIKELY,
             figures={

@@ -6,9 +6,11 @@ TensorFlow lists one GPU, the rest stays idle, and MirroredStrategy has one repl
 
 from __future__ import annotations
 
-from gpudiag.cause import Cause, Evidence, Match, Matches
+from gpudiag.cause import Cause, Match, Matches
 from gpudiag.causes.shared.visibility import MASK, MIG_GUIDE, units
+from gpudiag.model.facts import Facts
 from gpudiag.model.report import Severity
+from gpudiag.probes.discovery import trace
 
 CAUSE = Cause(
     severity=Severity.WARNING,
@@ -20,15 +22,15 @@ CAUSE = Cause(
 )
 
 
-def find(evidence: Evidence) -> Matches:
-    variables = evidence.facts.variables
+def find(facts: Facts, traced: trace.Reading | None) -> Matches:
+    variables = facts.variables
     masks = [
         [entry.strip() for entry in variables.get(name, "").split(",")] for name in (MASK, "NVIDIA_VISIBLE_DEVICES")
     ]
     masks = [[entry for entry in mask if entry.startswith("MIG-")] for mask in masks]
-    whole, instances = units(evidence.facts)
+    whole, instances = units(facts)
     chosen = next((mask for mask in masks if len(mask) > 1), instances)
-    listed = evidence.trace.listed if evidence.trace else 1
+    listed = traced.listed if traced else 1
     if len(chosen) > 1 and listed == 1 and not whole:
         yield Match(
             evidence=(f"to be seen: {' '.join(chosen)}", f"TensorFlow lists {listed} GPU"),

@@ -7,10 +7,11 @@ TensorFlow.
 
 from __future__ import annotations
 
-from gpudiag.cause import Cause, Evidence, Match, Matches
-from gpudiag.causes.shared.configuration import WITHOUT_GPU, gpus_listed, listed_here
+from gpudiag.cause import Cause, Match, Matches, Program
+from gpudiag.causes.shared.configuration import WITHOUT_GPU, listed_here
 from gpudiag.model.diagnosis import Confidence
 from gpudiag.model.report import Severity
+from gpudiag.probes.discovery import trace
 
 CAUSE = Cause(
     severity=Severity.WARNING,
@@ -23,7 +24,7 @@ CAUSE = Cause(
 )
 
 
-def find(evidence: Evidence) -> Matches:
-    said = evidence.program.said(*WITHOUT_GPU)
-    if said and gpus_listed(evidence):
-        yield Match(evidence=(*said, *listed_here(evidence)), sure=Confidence.LIKELY)
+def find(program: Program, traced: trace.Reading) -> Matches:
+    said = program.said(*WITHOUT_GPU)
+    if said and traced.listed:
+        yield Match(evidence=(*said, *listed_here(traced)), sure=Confidence.LIKELY)

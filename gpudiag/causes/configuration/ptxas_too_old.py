@@ -9,10 +9,11 @@ from __future__ import annotations
 
 import re
 
-from gpudiag.cause import Cause, Evidence, Match, Matches
+from gpudiag.cause import Cause, LogAlone, Match, Matches, Unprovoked
 from gpudiag.causes.shared import advice
 from gpudiag.knowledge.log_lines import text
 from gpudiag.knowledge.messages.code import PTXAS_TOO_OLD
+from gpudiag.knowledge.origin import Origin
 from gpudiag.model.report import Figure, Severity
 
 CAUSE = Cause(
@@ -26,13 +27,13 @@ CAUSE = Cause(
 )
 
 
-def find(evidence: Evidence) -> Matches:
-    if said := evidence.unprovoked.first(PTXAS_TOO_OLD):
+def find(log: Unprovoked, alone: LogAlone | None, origin: Origin) -> Matches:
+    if said := log.first(PTXAS_TOO_OLD):
         figures: dict[str, Figure] = {"target": said["target"]}
-        if evidence.is_log_alone:
+        if alone is not None:
             number = re.sub(r"\D", "", said["target"])
-            lines = advice.compiler(evidence.origin, f"{number[:-1]}.{number[-1:]}")
-            goes_on = any("fallback to the NVIDIA driver" in line for line in evidence.lines)
+            lines = advice.compiler(origin, f"{number[:-1]}.{number[-1:]}")
+            goes_on = any("fallback to the NVIDIA driver" in line for line in alone.lines)
             lines += ("# nothing is broken without it: the driver compiles, more slowly",) if goes_on else ()
             yield Match((text(said.line),), figures=figures, fix=lines)
         else:

@@ -8,8 +8,9 @@ file".
 
 from __future__ import annotations
 
-from gpudiag.cause import Cause, Evidence, Match, Matches
-from gpudiag.causes.shared.gpu_state import attempts, meaning
+from gpudiag.cause import Cause, Match, Matches
+from gpudiag.causes.shared.gpu_state import meaning, written
+from gpudiag.model.facts import TriedFacts
 from gpudiag.model.report import Severity
 
 CAUSE = Cause(
@@ -21,11 +22,11 @@ CAUSE = Cause(
 _FULL = ("ENOSPC", "EDQUOT")
 
 
-def find(evidence: Evidence) -> Matches:
-    failed = next((one for one in attempts(evidence, "temporary files") if one.error), None)
+def find(tried: TriedFacts) -> Matches:
+    failed = next((one for one in written(tried, "temporary files") if one.error), None)
     if failed is None:
         return
-    home = next((one for one in attempts(evidence, "home") if one.error is None), None)
+    home = next((one for one in written(tried, "home") if one.error is None), None)
     yield Match(
         evidence=(f"write to {failed.path}: {meaning(failed.error)}",),
         figures={

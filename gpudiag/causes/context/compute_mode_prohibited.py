@@ -6,9 +6,8 @@ same, and fails when it creates its devices, on all GPUs: "device(s) is/are busy
 
 from __future__ import annotations
 
-from gpudiag.cause import Cause, Evidence, Match, Matches
-from gpudiag.causes.shared.devices import choose_others, said_to_be_busy
-from gpudiag.causes.shared.machine import gpus_by_nvml
+from gpudiag.cause import Cause, Match, Matches
+from gpudiag.causes.shared.devices import ChosenGpus, SaidToBeBusy
 
 CAUSE = Cause(
     fix=("{other}", "sudo nvidia-smi -i {index} -c 0  # or: opens it"),
@@ -17,16 +16,15 @@ CAUSE = Cause(
 )
 
 
-def find(evidence: Evidence) -> Matches:
-    shut = [gpu for gpu, device in gpus_by_nvml(evidence) if device.compute_mode == "prohibited"]
+def find(gpus: ChosenGpus, busy: SaidToBeBusy | None) -> Matches:
+    shut = [gpu for gpu, device in gpus.by_nvml if device.compute_mode == "prohibited"]
     if not shut:
         return
-    other, change = choose_others(evidence, shut)
-    words = said_to_be_busy(evidence)
+    other, change = gpus.without(shut)
     yield Match(
         evidence=(
             *(f"GPU {gpu.index} ({gpu.name}): compute mode prohibited" for gpu in shut),
-            *([words] if words else []),
+            *([busy.text] if busy else []),
         ),
         figures={"index": shut[0].index, "other": other},
         change=change,

@@ -7,9 +7,12 @@ probe discovery.logical_devices has the driver's words.
 
 from __future__ import annotations
 
-from gpudiag.cause import Cause, Evidence, Matches
-from gpudiag.causes.shared.last_resort import CODES, FIX, failed
+from gpudiag.cause import Cause, Matches, Rows
+from gpudiag.causes.shared.last_resort import CODES, FIX, match
+from gpudiag.causes.shared.machine import WholeDriver
+from gpudiag.causes.shared.steps import FirstFailed
 from gpudiag.model.diagnosis import Stage
+from gpudiag.model.facts import Facts
 
 CAUSE = Cause(
     fix=("gpudiag check -v discovery.logical_devices  # with its log", *FIX),
@@ -19,5 +22,6 @@ CAUSE = Cause(
 )
 
 
-def find(evidence: Evidence) -> Matches:
-    yield from failed(Stage.CONTEXT, evidence)
+def find(failed: FirstFailed, whole: WholeDriver | None, facts: Facts, rows: Rows) -> Matches:
+    if failed.stage is Stage.CONTEXT:
+        yield match(failed, whole, facts, rows)

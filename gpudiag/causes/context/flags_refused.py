@@ -11,7 +11,7 @@ from __future__ import annotations
 import re
 import shlex
 
-from gpudiag.cause import TRACE, Cause, Evidence, Match, Matches
+from gpudiag.cause import TRACE, Cause, EveryLog, LogAlone, Match, Matches, Rows, Variables
 from gpudiag.knowledge.log_lines import text
 from gpudiag.knowledge.messages.settings import FLAGS_REFUSED
 from gpudiag.model.diagnosis import Stage
@@ -26,9 +26,9 @@ _TOKEN = re.compile(r"""(?:[^\s"']|"[^"]*"|'[^']*')+""")
 _VARIABLES = ("TF_XLA_FLAGS", "XLA_FLAGS")
 
 
-def find(evidence: Evidence) -> Matches:
-    variables, right = evidence.facts.variables, ""
-    found = evidence.log.first(FLAGS_REFUSED)
+def find(variables: Variables, rows: Rows, log: EveryLog, alone: LogAlone | None) -> Matches:
+    right = ""
+    found = log.first(FLAGS_REFUSED)
     if found is None:
         return
     if found["file_in"]:
@@ -51,9 +51,9 @@ def find(evidence: Evidence) -> Matches:
     if value and not value.startswith("--"):  # a file that holds the flags
         rest = ""
     without = f"export {variable}={shlex.quote(rest)}" if rest else f"unset {variable}"
-    ends_at_once = any(row.probe == TRACE and row.crash is not None for row in evidence.rows)
+    ends_at_once = any(row.probe == TRACE and row.crash is not None for row in rows)
     yield Match(
-        evidence=(text(found.line), *_set_here(variable, value, evidence)),
+        evidence=(text(found.line), *_set_here(variable, value, alone)),
         figures={
             "variable": variable,
             "what": what,
@@ -67,7 +67,7 @@ def find(evidence: Evidence) -> Matches:
     )
 
 
-def _set_here(variable: str, value: str, evidence: Evidence) -> tuple[str, ...]:
+def _set_here(variable: str, value: str, alone: LogAlone | None) -> tuple[str, ...]:
     if value:
         return (f"{variable}={value}",)
-    return () if evidence.is_log_alone else (f"{variable} is not set here",)
+    return () if alone is not None else (f"{variable} is not set here",)

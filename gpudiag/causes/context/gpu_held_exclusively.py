@@ -9,9 +9,8 @@ daemon (CUDA_MPS_PIPE_DIRECTORY).
 
 from __future__ import annotations
 
-from gpudiag.cause import Cause, Evidence, Match, Matches
-from gpudiag.causes.shared.devices import choose_others, computing, said_to_be_busy
-from gpudiag.causes.shared.machine import gpus_by_nvml
+from gpudiag.cause import Cause, Match, Matches
+from gpudiag.causes.shared.devices import ChosenGpus, SaidToBeBusy, computing
 from gpudiag.model.diagnosis import Confidence
 
 CAUSE = Cause(
@@ -26,20 +25,19 @@ CAUSE = Cause(
 )
 
 
-def find(evidence: Evidence) -> Matches:
-    words = said_to_be_busy(evidence)
-    held = [pair for pair in gpus_by_nvml(evidence) if (pair[1].compute_mode or "").startswith("exclusive")]
-    if not words or not held:
+def find(gpus: ChosenGpus, busy: SaidToBeBusy) -> Matches:
+    held = [pair for pair in gpus.by_nvml if (pair[1].compute_mode or "").startswith("exclusive")]
+    if not held:
         return
     used = [pair for pair in held if computing(pair[1])]
     gpu, device = (used or held)[0]
     pids = ", ".join(map(str, computing(device)))
-    other, change = choose_others(evidence, [gpu for gpu, _ in used or held])
+    other, change = gpus.without([gpu for gpu, _ in used or held])
     yield Match(
         evidence=(
             f"GPU {gpu.index} ({gpu.name}): compute mode {device.compute_mode}",
             f"processes on it: {pids or 'none that NVML lists'}",
-            words,
+            busy.text,
         ),
         sure=Confidence.PROVED if pids else Confidence.LIKELY,
         figures={

@@ -10,11 +10,11 @@ from __future__ import annotations
 
 import re
 
-from gpudiag.cause import Cause, Evidence, Match, Matches
-from gpudiag.causes.shared.devices import choose_others
-from gpudiag.causes.shared.gpu_state import kernel_lines, xid
-from gpudiag.causes.shared.machine import failing_gpus, reset_command
-from gpudiag.causes.shared.steps import FAILED, context_error, devices_log, trace
+from gpudiag.cause import Cause, Match, Matches, Program
+from gpudiag.causes.shared.devices import ChosenGpus
+from gpudiag.causes.shared.gpu_state import KernelLog
+from gpudiag.causes.shared.steps import FirstFailed, devices_log
+from gpudiag.causes.shared.variables import Errors
 from gpudiag.knowledge.log_lines import Log, text
 from gpudiag.knowledge.messages.way import CUDA_UNKNOWN, GPU_FAILED
 from gpudiag.model.diagnosis import Confidence, Stage
@@ -41,28 +41,26 @@ _LOST = re.compile("lost|Unknown Error|reset|fallen")
 _WHERE_IT_SHOWS = (Stage.DRIVER, Stage.NVML, Stage.DEVICE_COUNT, Stage.DEVICE_FILTER, Stage.CONTEXT, Stage.FIRST_OP)
 
 
-def find(evidence: Evidence) -> Matches:
-    traced = evidence.trace
-    lost = {index: why for index, why in lost_gpus(evidence.facts).items() if _LOST.search(why)}
-    failed = [finding.message for finding in evidence.found("discovery.logical_devices", "product_failed")]
-    raised = traced.raised.brief if traced is not None and traced.raised is not None else ""
-    own = (raised, context_error(evidence), *failed, *map(text, devices_log(evidence.rows)))
-    errors = Log((*own, *evidence.lines))
-    words = list(dict.fromkeys(event.line for event in errors.all(GPU_FAILED, CUDA_UNKNOWN)))
+def find(gpus: ChosenGpus, errors: Errors, program: Program, broken: FirstFailed | None, kernel: KernelLog) -> Matches:
+    lost = {index: why for index, why in lost_gpus(gpus.facts).items() if _LOST.search(why)}
+    failed = [finding.message for finding in gpus.rows.found("discovery.logical_devices", "product_failed")]
+    raised = [one.text for one in errors if one.stage is not Stage.PACKAGE] + failed
+    said = Log((*raised, *map(text, devices_log(gpus.rows)), *program.lines))
+    words = list(dict.fromkeys(event.line for event in said.all(GPU_FAILED, CUDA_UNKNOWN)))
     if not lost and not words:
         return
-    broken_at = next((step.stage for step in trace(evidence) if step.status == FAILED), None)
-    failing = [] if lost or not (raised or context_error(evidence) or failed) else failing_gpus(evidence)
+    broken_at = None if broken is None else broken.stage
+    failing = gpus.failing if raised and not lost else []
     indices: list[int | str] = [*lost, *(gpu.index for gpu in failing)]
-    unusable = [gpu for gpu in evidence.gpus if str(gpu.index) in map(str, indices)]
-    other, change = choose_others(evidence, unusable) if indices else ("", None)
+    unusable = [gpu for gpu in gpus.gpus if str(gpu.index) in map(str, indices)]
+    other, change = gpus.without(unusable) if indices else ("", None)
     does = "does not answer" if lost else "fails when it is used"
-    named = bool(lost) or errors.first(GPU_FAILED) is not None
+    named = bool(lost) or said.first(GPU_FAILED) is not None
     yield Match(
         evidence=(
             *(f"NVML: GPU {index}: {why}" for index, why in lost.items()),
             *words[:1],
-            *kernel_lines(evidence, "Xid", "fallen off the bus", "RmInitAdapter"),
+            *kernel.last("Xid", "fallen off the bus", "RmInitAdapter"),
         ),
         sure=Confidence.PROVED if lost else Confidence.LIKELY if named else Confidence.POSSIBLE,
         figures={
@@ -70,9 +68,9 @@ def find(evidence: Evidence) -> Matches:
             "what": "it, its power or its connection has failed"
             if named
             else "CUDA has no name for the error, and a GPU, power or connection that has failed is the first suspect",
-            "which": f"# {fault}" if (fault := xid(evidence)) else "sudo dmesg | grep -i xid  # which fault",
+            "which": f"# {fault}" if (fault := kernel.xid) else "sudo dmesg | grep -i xid  # which fault",
             "other": other,
-            "reset": reset_command(evidence.gpus, indices),
+            "reset": gpus.reset(indices),
         },
         change=change,
         stage=broken_at if broken_at in _WHERE_IT_SHOWS else Stage.CONFIGURATION,

@@ -7,9 +7,8 @@ GPU that a hypervisor or a container shares badly, and from a mode that was chan
 
 from __future__ import annotations
 
-from gpudiag.cause import Cause, Evidence, Match, Matches
-from gpudiag.causes.shared.devices import choose_others, computing, said_to_be_busy
-from gpudiag.causes.shared.machine import failing_gpus, gpus_by_nvml, reset_command
+from gpudiag.cause import Cause, Match, Matches
+from gpudiag.causes.shared.devices import ChosenGpus, SaidToBeBusy, computing
 from gpudiag.model.diagnosis import Confidence
 from gpudiag.model.report import Gpu
 
@@ -34,18 +33,17 @@ def _named(gpus: list[Gpu]) -> str:
     return " and ".join(f"GPU {gpu.index}" for gpu in gpus)
 
 
-def find(evidence: Evidence) -> Matches:
-    words = said_to_be_busy(evidence)
-    devices = gpus_by_nvml(evidence)
-    if not words or any(device.compute_mode not in ("default", None) for _, device in devices):
+def find(gpus: ChosenGpus, busy: SaidToBeBusy) -> Matches:
+    devices = gpus.by_nvml
+    if any(device.compute_mode not in ("default", None) for _, device in devices):
         return
-    failing = failing_gpus(evidence)
-    reset = reset_command(evidence.gpus, [gpu.index for gpu in failing])
-    other, change = choose_others(evidence, failing) if failing else ("", None)
+    failing = gpus.failing
+    reset = gpus.reset([gpu.index for gpu in failing])
+    other, change = gpus.without(failing) if failing else ("", None)
     processes = sum(len(computing(device)) for _, device in devices)
     looked_at = ("compute mode: default", f"processes: {processes}") if devices else ()
     yield Match(
-        evidence=(words, *looked_at),
+        evidence=(busy.text, *looked_at),
         sure=Confidence.POSSIBLE,
         figures={"who": _named(failing) or "a GPU", "reset": reset, "other": other},
         change=change,

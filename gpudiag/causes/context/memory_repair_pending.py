@@ -7,10 +7,10 @@ meet it end with CUDA_ERROR_ECC_UNCORRECTABLE. If no spare row is left, no reset
 
 from __future__ import annotations
 
-from gpudiag.cause import Cause, Evidence, Match, Matches
-from gpudiag.causes.shared.devices import choose_others
-from gpudiag.causes.shared.gpu_state import indices, kernel_lines, named, with_state
-from gpudiag.causes.shared.steps import FAILED, context_error, trace
+from gpudiag.cause import Cause, Match, Matches
+from gpudiag.causes.shared.devices import ChosenGpus
+from gpudiag.causes.shared.gpu_state import GpusInScope, KernelLog, indices, named
+from gpudiag.causes.shared.steps import FirstFailed, context_error
 from gpudiag.model.diagnosis import Stage
 from gpudiag.model.facts import GpuState, NvmlDevice
 from gpudiag.model.report import Severity
@@ -32,20 +32,20 @@ CAUSE = Cause(
 _USED = (Stage.CONTEXT, Stage.FIRST_OP)
 
 
-def find(evidence: Evidence) -> Matches:
-    faulty = with_state(evidence, lambda one: bool(one.remap_failed or one.remap_pending or one.retirement_pending))
+def find(gpus: ChosenGpus, states: GpusInScope, broken: FirstFailed | None, kernel: KernelLog) -> Matches:
+    faulty = states.whose_state(lambda one: bool(one.remap_failed or one.remap_pending or one.retirement_pending))
     if not faulty:
         return
     spent = any(device.state.remap_failed for device in faulty)
-    chosen = [gpu for gpu in evidence.gpus if gpu.pci_bus_id in {device.pci_bus_id for device in faulty}]
-    other, change = choose_others(evidence, chosen) if chosen else ("", None)
-    broken_at = next((step.stage for step in trace(evidence) if step.status == FAILED), None)
-    words = context_error(evidence)
+    chosen = [gpu for gpu in gpus.gpus if gpu.pci_bus_id in {device.pci_bus_id for device in faulty}]
+    other, change = gpus.without(chosen) if chosen else ("", None)
+    broken_at = None if broken is None else broken.stage
+    words = context_error(gpus.rows)
     yield Match(
         evidence=(
             *map(_said, faulty),
             *([f"creating the devices: {words}"] if words else []),
-            *kernel_lines(evidence, "Xid"),
+            *kernel.last("Xid"),
         ),
         figures={
             "gpu": named(faulty),

@@ -10,8 +10,8 @@ from __future__ import annotations
 
 import re
 
-from gpudiag.cause import Cause, Evidence, Match, Matches
-from gpudiag.causes.shared.variables import TYPES, errors
+from gpudiag.cause import Cause, Match, Matches, Program, Variables
+from gpudiag.causes.shared.variables import TYPES, Errors
 from gpudiag.knowledge.log_lines import Log, text
 from gpudiag.knowledge.messages.settings import NO_PLUGGABLE_LIBRARY, THREAD_MODE_INVALID
 from gpudiag.knowledge.variables import SETTINGS, THREAD_MODE, THREAD_MODES, WITHHELD
@@ -44,10 +44,9 @@ _SAYS_LITTLE = re.compile(r"true|false|none|auto|[\d.:,-]*|.{0,2}", re.IGNORECAS
 """A value that an error may contain by chance."""
 
 
-def find(evidence: Evidence) -> Matches:
-    variables = evidence.facts.variables
+def find(variables: Variables, errors: Errors, program: Program) -> Matches:
     told = set()
-    for stage, error in errors(evidence):
+    for stage, error in errors:
         for name, value in variables.items():
             known, instead = _KNOWN.get(name, (None, ""))
             found = Log((error,)).first(known) if known is not None else None
@@ -69,7 +68,7 @@ def find(evidence: Evidence) -> Matches:
                 stage=stage,
             )
     for name, (message, instead) in _KNOWN.items():
-        if name not in told and (said := evidence.program.first(message)):
+        if name not in told and (said := program.first(message)):
             yield Match(
                 evidence=(text(said.line),),
                 figures={

@@ -7,12 +7,13 @@ CUDA_ERROR_DEVICE_UNAVAILABLE. nvidia-smi shows the GPU, idle and healthy.
 
 from __future__ import annotations
 
-from gpudiag.cause import Cause, Evidence, Match, Matches
-from gpudiag.causes.shared.devices import said_to_be_busy
-from gpudiag.causes.shared.gpu_state import named, with_state
+from gpudiag.cause import Cause, Match, Matches, Rows
+from gpudiag.causes.shared.devices import SaidToBeBusy
+from gpudiag.causes.shared.gpu_state import GpusInScope, named
 from gpudiag.causes.shared.machine import container
 from gpudiag.causes.shared.steps import context_error
 from gpudiag.model.diagnosis import Confidence, Stage
+from gpudiag.model.facts import Facts
 from gpudiag.model.report import Severity
 
 CAUSE = Cause(
@@ -27,11 +28,11 @@ CAUSE = Cause(
 )
 
 
-def find(evidence: Evidence) -> Matches:
-    without = with_state(evidence, lambda one: one.virtualization == "vgpu" and one.licensed is False)
+def find(facts: Facts, gpus: GpusInScope, rows: Rows, busy: SaidToBeBusy | None) -> Matches:
+    without = gpus.whose_state(lambda one: one.virtualization == "vgpu" and one.licensed is False)
     if not without:
         return
-    words = said_to_be_busy(evidence) or context_error(evidence)
+    words = busy.text if busy else context_error(rows)
     yield Match(
         evidence=(
             *(f"NVML: GPU {device.index} ({device.name}): not licensed" for device in without),
@@ -43,7 +44,7 @@ def find(evidence: Evidence) -> Matches:
             "what": "the driver refuses contexts on it"
             if words
             else "the driver slows it down, and will refuse contexts on it",
-            "where": "on the virtual machine, not in the container: " if container(evidence.facts) else "",
+            "where": "on the virtual machine, not in the container: " if container(facts) else "",
         },
         stage=Stage.CONTEXT if words else Stage.CONFIGURATION,
     )

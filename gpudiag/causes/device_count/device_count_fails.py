@@ -6,9 +6,12 @@ GPU that failed in between, or a library that stands between the program and the
 
 from __future__ import annotations
 
-from gpudiag.cause import Cause, Evidence, Matches
-from gpudiag.causes.shared.last_resort import CODES, FIX, failed
+from gpudiag.cause import Cause, Matches, Rows
+from gpudiag.causes.shared.last_resort import CODES, FIX, match
+from gpudiag.causes.shared.machine import WholeDriver
+from gpudiag.causes.shared.steps import FirstFailed
 from gpudiag.model.diagnosis import Stage
+from gpudiag.model.facts import Facts
 
 CAUSE = Cause(
     fix=FIX,
@@ -18,5 +21,6 @@ CAUSE = Cause(
 )
 
 
-def find(evidence: Evidence) -> Matches:
-    yield from failed(Stage.DEVICE_COUNT, evidence)
+def find(failed: FirstFailed, whole: WholeDriver | None, facts: Facts, rows: Rows) -> Matches:
+    if failed.stage is Stage.DEVICE_COUNT:
+        yield match(failed, whole, facts, rows)

@@ -8,8 +8,9 @@ programs set it to keep a worker off the GPU.
 
 from __future__ import annotations
 
-from gpudiag.cause import Cause, Evidence, Match, Matches
-from gpudiag.causes.shared.variables import TYPES, errors
+from gpudiag.cause import Cause, Listing, Match, Matches, Program, Variables
+from gpudiag.causes.shared.gpu_state import NoneListed
+from gpudiag.causes.shared.variables import TYPES, Errors
 from gpudiag.knowledge.log_lines import Log
 from gpudiag.knowledge.messages.settings import NO_CPU_FACTORY
 from gpudiag.knowledge.messages.way import GPU_TYPE_DISABLED
@@ -23,18 +24,17 @@ CAUSE = Cause(
 )
 
 
-def find(evidence: Evidence) -> Matches:
-    value = evidence.facts.variables.get(TYPES, "")
+def find(variables: Variables, errors: Errors, program: Program, listing: Listing, none: NoneListed | None) -> Matches:
+    value = variables.get(TYPES, "")
     enabled = value.split(",")  # as TensorFlow does: letter by letter, blanks included
-    seen = evidence.trace
-    if value and "GPU" not in enabled and seen is not None and not seen.listed:
-        said = tuple(one.line for one in evidence.listing.all(GPU_TYPE_DISABLED))
+    if value and "GPU" not in enabled and none is not None:
+        said = tuple(one.line for one in listing.all(GPU_TYPE_DISABLED))
         what = "has no entry GPU, and TensorFlow looks for none"
         yield _types(value, (f"{TYPES}={value}", *said), what, Stage.DEVICE_FILTER)
-    elif broken := next((one for one in errors(evidence) if value and Log((one.text,)).first(NO_CPU_FACTORY)), None):
+    elif broken := next((one for one in errors if value and Log((one.text,)).first(NO_CPU_FACTORY)), None):
         what = "has no entry CPU, without which TensorFlow makes no device at all"
         yield _types(value, (f"{TYPES}={value}", broken.text), what, broken.stage)
-    elif said := evidence.program.said(GPU_TYPE_DISABLED, most=1):
+    elif said := program.said(GPU_TYPE_DISABLED, most=1):
         yield Match(
             said,
             figures={

@@ -7,7 +7,7 @@ taken. TF_MIN_GPU_MULTIPROCESSOR_COUNT sets the bar.
 
 from __future__ import annotations
 
-from gpudiag.cause import Cause, Evidence, Match, Matches
+from gpudiag.cause import Cause, Gpus, Listing, Match, Matches, Program, Variables
 from gpudiag.causes.shared.devices import MASK
 from gpudiag.causes.shared.machine import said
 from gpudiag.knowledge.messages.way import TOO_FEW_CORES
@@ -20,14 +20,14 @@ CAUSE = Cause(
 _LEAST = "TF_MIN_GPU_MULTIPROCESSOR_COUNT"
 
 
-def find(evidence: Evidence) -> Matches:
-    found = said(evidence, TOO_FEW_CORES)
+def find(variables: Variables, gpus: Gpus, listing: Listing, program: Program) -> Matches:
+    found = said(listing, program, TOO_FEW_CORES)
     if not found:
         return
     left_out = {event["pci"].lower() for event in found}
-    rest = [gpu.uuid for gpu in evidence.gpus if gpu.pci_bus_id not in left_out]
+    rest = [gpu.uuid for gpu in gpus if gpu.pci_bus_id not in left_out]
     cores = str(min(int(event["cores"]) for event in found))
-    bar = evidence.facts.variables.get(_LEAST)
+    bar = variables.get(_LEAST)
     yield Match(
         evidence=(*(event.text for event in found), *([f"{_LEAST}={bar}"] if bar is not None else [])),
         figures={

@@ -10,12 +10,12 @@ from __future__ import annotations
 
 import re
 
-from gpudiag.cause import Cause, Evidence, Match, Matches
+from gpudiag.cause import Cause, Match, Matches
 from gpudiag.causes.shared.driver import COMPAT, not_the_drivers_own
 from gpudiag.causes.shared.signs import Signs
 from gpudiag.causes.shared.steps import CuInitFailed
 from gpudiag.model.diagnosis import Confidence
-from gpudiag.model.facts import DriverFacts
+from gpudiag.model.facts import DriverFacts, Facts
 
 CAUSE = Cause(
     fix=("{unset}",),
@@ -24,11 +24,10 @@ CAUSE = Cause(
 )
 
 
-def find(evidence: Evidence, driver: DriverFacts, error: CuInitFailed) -> Matches:
+def find(facts: Facts, driver: DriverFacts, signs: Signs | None, error: CuInitFailed) -> Matches:
     if not re.search("COMPAT_NOT_SUPPORTED|DRIVER_MISMATCH", error):
         return
-    folder, unset, change = not_the_drivers_own(evidence.facts, COMPAT)
-    signs = Signs.of(evidence)
+    folder, unset, change = not_the_drivers_own(facts, COMPAT)
     taken = COMPAT in (driver.libcuda_path or "")
     # Error 804 is proof by itself, except that an upgrade of the driver without a restart ends in it, too.
     if not taken and ("COMPAT_NOT_SUPPORTED" not in error or (signs is not None and signs.two_versions)):

@@ -7,9 +7,12 @@ is left, and the kernel's log: a line with Xid names a fault of the GPU itself.
 
 from __future__ import annotations
 
-from gpudiag.cause import Cause, Evidence, Matches
-from gpudiag.causes.shared.last_resort import CODES, FIX, failed
+from gpudiag.cause import Cause, Matches, Rows
+from gpudiag.causes.shared.last_resort import CODES, FIX, match
+from gpudiag.causes.shared.machine import WholeDriver
+from gpudiag.causes.shared.steps import FirstFailed
 from gpudiag.model.diagnosis import Stage
+from gpudiag.model.facts import Facts
 
 CAUSE = Cause(
     fix=FIX,
@@ -19,5 +22,6 @@ CAUSE = Cause(
 )
 
 
-def find(evidence: Evidence) -> Matches:
-    yield from failed(Stage.DRIVER, evidence)
+def find(failed: FirstFailed, whole: WholeDriver | None, facts: Facts, rows: Rows) -> Matches:
+    if failed.stage is Stage.DRIVER:
+        yield match(failed, whole, facts, rows)

@@ -8,9 +8,10 @@ needs no nvidia-uvm, works.
 
 from __future__ import annotations
 
-from gpudiag.cause import Cause, Evidence, Match, Matches
-from gpudiag.causes.shared.gpu_state import lists_none, meaning, opened
-from gpudiag.causes.shared.machine import container, stage_of_driver
+from gpudiag.cause import Cause, Match, Matches
+from gpudiag.causes.shared.gpu_state import NoneListed, meaning
+from gpudiag.causes.shared.machine import container
+from gpudiag.model.facts import Facts, TriedFacts
 
 CAUSE = Cause(
     fix=("grep nvidia /proc/devices; ls -l /dev/nvidia*  # the numbers must be the same", "{do}", "{then}"),
@@ -20,11 +21,11 @@ CAUSE = Cause(
 _NO_DRIVER = ("ENXIO", "ENODEV")
 
 
-def find(evidence: Evidence) -> Matches:
-    stale = [one for one in opened(evidence) if one.error in _NO_DRIVER]
-    if not stale or not lists_none(evidence):
+def find(facts: Facts, tried: TriedFacts, none: NoneListed) -> Matches:
+    stale = [one for one in tried.opened if one.error in _NO_DRIVER]
+    if not stale:
         return
-    inside = container(evidence.facts)
+    inside = container(facts)
     files = " ".join(one.path for one in stale)
     yield Match(
         evidence=tuple(f"open {one.path}: {meaning(one.error)}" for one in stale),
@@ -37,5 +38,5 @@ def find(evidence: Evidence) -> Matches:
             if inside
             else "sudo nvidia-modprobe -u -c 0  # makes it with the right number",
         },
-        stage=stage_of_driver(evidence.listing),
+        stage=none.stage,
     )

@@ -11,9 +11,10 @@ from __future__ import annotations
 
 import re
 
-from gpudiag.cause import Cause, Evidence, Match, Matches
-from gpudiag.causes.shared.gpu_state import lists_none, meaning, opened
-from gpudiag.causes.shared.machine import container, stage_of_driver
+from gpudiag.cause import Cause, Match, Matches
+from gpudiag.causes.shared.gpu_state import NoneListed, meaning
+from gpudiag.causes.shared.machine import container
+from gpudiag.model.facts import Facts, TriedFacts
 
 CAUSE = Cause(
     fix=("{do}", "{then}"),
@@ -28,21 +29,20 @@ CAUSE = Cause(
 _CONTROL = ("/dev/nvidiactl", "/dev/nvidia-uvm", "/dev/dxg")
 
 
-def find(evidence: Evidence) -> Matches:
-    tried = opened(evidence)
-    kept = [one.path for one in tried if one.error == "EPERM"]
-    gpus = [one.path for one in tried if re.fullmatch(r"/dev/nvidia\d+", one.path)]
+def find(facts: Facts, tried: TriedFacts, none: NoneListed) -> Matches:
+    kept = [one.path for one in tried.opened if one.error == "EPERM"]
+    gpus = [one.path for one in tried.opened if re.fullmatch(r"/dev/nvidia\d+", one.path)]
     # A job is kept from the GPUs of others in the same way: without a GPU it is only if it has none at all.
     needed = [path for path in kept if path in _CONTROL] or (gpus if gpus and set(gpus) <= set(kept) else [])
-    if not needed or not lists_none(evidence):
+    if not needed:
         return
-    inside = container(evidence.facts)
+    inside = container(facts)
     yield Match(
         evidence=(
-            *(f"open {one.path}: {meaning(one.error)}" for one in tried if one.path in needed),
+            *(f"open {one.path}: {meaning(one.error)}" for one in tried.opened if one.path in needed),
             *(
                 f"{node.mode} {node.path}: its permissions allow it"
-                for node in getattr(evidence.facts.device_nodes, "nodes", ())
+                for node in getattr(facts.device_nodes, "nodes", ())
                 if node.path in needed and node.readable and node.writable
             ),
         ),
@@ -55,5 +55,5 @@ def find(evidence: Evidence) -> Matches:
             if inside
             else f"sudo systemctl edit UNIT  # [Service] DeviceAllow={needed[0]} rw",
         },
-        stage=stage_of_driver(evidence.listing),
+        stage=none.stage,
     )

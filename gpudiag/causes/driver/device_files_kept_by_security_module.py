@@ -7,12 +7,12 @@ NVIDIA's devices. NVML says "Insufficient Permissions", and cuInit "no CUDA-capa
 
 from __future__ import annotations
 
-from gpudiag.cause import Cause, Evidence, Match, Matches
+from gpudiag.cause import Cause, Match, Matches
 from gpudiag.causes.shared.device_files import permitted
-from gpudiag.causes.shared.gpu_state import lists_none, meaning, opened
-from gpudiag.causes.shared.machine import container, stage_of_driver
+from gpudiag.causes.shared.gpu_state import NoneListed, meaning
+from gpudiag.causes.shared.machine import container
 from gpudiag.model.diagnosis import Confidence
-from gpudiag.model.facts import DeviceNodeFacts, TriedFacts
+from gpudiag.model.facts import DeviceNodeFacts, Facts, TriedFacts
 
 CAUSE = Cause(
     fix=("{run}", "{allow}", "{look}"),
@@ -27,13 +27,13 @@ CAUSE = Cause(
 _CONTROL = ("/dev/nvidiactl", "/dev/nvidia-uvm")
 
 
-def find(evidence: Evidence, tried: TriedFacts, nodes: DeviceNodeFacts) -> Matches:
+def find(facts: Facts, tried: TriedFacts, nodes: DeviceNodeFacts, none: NoneListed) -> Matches:
     let_in = {node.path: node for node in nodes.nodes if permitted(node, nodes)}
-    kept = [one for one in opened(evidence) if one.error == "EACCES" and one.path in let_in]
-    if not any(one.path in _CONTROL for one in kept) or not lists_none(evidence):
+    kept = [one for one in tried.opened if one.error == "EACCES" and one.path in let_in]
+    if not any(one.path in _CONTROL for one in kept):
         return
     label = tried.confined or ""
-    selinux, inside = ":" in label, container(evidence.facts)
+    selinux, inside = ":" in label, container(facts)
     look = "sudo ausearch -m avc -ts recent | grep nvidia" if selinux else "sudo dmesg | grep -i apparmor"
     option = "label=disable" if selinux or not label else "apparmor=unconfined"
     command = "podman run --device nvidia.com/gpu=all" if inside == "podman" else "docker run --gpus all"
@@ -55,5 +55,5 @@ def find(evidence: Evidence, tried: TriedFacts, nodes: DeviceNodeFacts) -> Match
             else "",
             "look": f"{look}  # {'on the host: ' if inside else ''}what was refused",
         },
-        stage=stage_of_driver(evidence.listing),
+        stage=none.stage,
     )

@@ -7,8 +7,8 @@ are found first, and fit the host only as long as nobody upgrades it.
 
 from __future__ import annotations
 
-from gpudiag.cause import Cause, Evidence, Matches
-from gpudiag.causes.shared.driver import two_versions
+from gpudiag.cause import Cause, Matches
+from gpudiag.causes.shared.driver import TwoVersions
 
 CAUSE = Cause(
     fix=(
@@ -20,5 +20,6 @@ CAUSE = Cause(
 )
 
 
-def find(evidence: Evidence) -> Matches:
-    yield from two_versions(True, evidence)
+def find(two: TwoVersions) -> Matches:
+    if two.in_image:
+        yield two.match()

@@ -7,8 +7,8 @@ CUDA_ERROR_SYSTEM_DRIVER_MISMATCH, and TensorFlow lists no GPU. Programs that st
 
 from __future__ import annotations
 
-from gpudiag.cause import Cause, Evidence, Matches
-from gpudiag.causes.shared.driver import two_versions
+from gpudiag.cause import Cause, Matches
+from gpudiag.causes.shared.driver import TwoVersions
 
 CAUSE = Cause(
     fix=(
@@ -22,5 +22,6 @@ CAUSE = Cause(
 )
 
 
-def find(evidence: Evidence) -> Matches:
-    yield from two_versions(False, evidence)
+def find(two: TwoVersions) -> Matches:
+    if not two.in_image:
+        yield two.match()

@@ -11,9 +11,9 @@ from __future__ import annotations
 
 import re
 
-from gpudiag.cause import Cause, Evidence, Match, Matches
+from gpudiag.cause import Cause, Listing, Match, Matches, Program
 from gpudiag.causes.shared.driver import IN_PACKAGE
-from gpudiag.causes.shared.machine import container, parts, uses_apt
+from gpudiag.causes.shared.machine import WholeDriver, uses_apt
 from gpudiag.causes.shared.steps import cuinit_error
 from gpudiag.knowledge.log_lines import Log
 from gpudiag.knowledge.messages.way import SYSTEM_NOT_READY
@@ -39,24 +39,23 @@ _JOINED = re.compile(r"SXM|HBM3|H200|\bG?B[23]00|HGX|DGX")
 """In the names of GPUs that NVSwitch joins, though four of them can do without one."""
 
 
-def find(evidence: Evidence) -> Matches:
-    known = parts(evidence.facts)
-    said = [event.line for event in Log((cuinit_error(evidence.listing), *evidence.lines)).all(SYSTEM_NOT_READY)]
-    if known is None or not said:
+def find(whole: WholeDriver, listing: Listing, program: Program) -> Matches:
+    said = [event.line for event in Log((cuinit_error(listing), *program.lines)).all(SYSTEM_NOT_READY)]
+    if not said:
         return
-    driver, _, nodes = known
+    driver, nodes = whole.driver, whole.nodes
     module = driver.kernel_module or ""
     package, version = next((one for one in driver.packages.items() if "fabricmanager" in one[0]), ("", ""))
     of_package = IN_PACKAGE.match(version)
     switches = [node.path for node in nodes.nodes if node.path.startswith("/dev/nvidia-nvswitch")]
-    joined = any(_JOINED.search(device.name) for device in evidence.facts.nvml_devices)
+    joined = any(_JOINED.search(device.name) for device in whole.nvml.devices)
     sure = Confidence.PROVED if switches else Confidence.LIKELY if joined else Confidence.POSSIBLE
     do = (
         f"sudo apt install 'nvidia-fabricmanager-{module.partition('.')[0]}={module}*'"
-        if uses_apt(evidence.facts)
+        if uses_apt(whole.facts)
         else f"sudo dnf install nvidia-fabric-manager-{module}"
     )
-    if container(evidence.facts):
+    if whole.container:
         state, do = "cannot be seen from inside this container", f"{do}  # on the host"
         sure = Confidence.LIKELY if switches or joined else Confidence.POSSIBLE
     elif of_package and of_package[1] != module:

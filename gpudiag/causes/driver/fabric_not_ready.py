@@ -7,9 +7,9 @@ and nvidia-smi shows a healthy GPU. cuInit fails with 802: "system not yet initi
 
 from __future__ import annotations
 
-from gpudiag.cause import Cause, Evidence, Match, Matches
-from gpudiag.causes.shared.gpu_state import named, with_state
-from gpudiag.causes.shared.machine import container, parts
+from gpudiag.cause import Cause, Match, Matches
+from gpudiag.causes.shared.gpu_state import GpusInScope, named
+from gpudiag.causes.shared.machine import WholeDriver
 from gpudiag.causes.shared.steps import CuInitFailed
 
 CAUSE = Cause(
@@ -22,10 +22,9 @@ CAUSE = Cause(
 )
 
 
-def find(failed: CuInitFailed, evidence: Evidence) -> Matches:
-    waiting = with_state(evidence, lambda one: one.fabric in ("not_started", "in_progress") or bool(one.fabric_error))
-    known = parts(evidence.facts)
-    if not waiting or known is None or container(evidence.facts) or known[0].fabric_manager == "stopped":
+def find(failed: CuInitFailed, whole: WholeDriver, gpus: GpusInScope) -> Matches:
+    waiting = gpus.whose_state(lambda one: one.fabric in ("not_started", "in_progress") or bool(one.fabric_error))
+    if not waiting or whole.container or whole.driver.fabric_manager == "stopped":
         return
     states = {
         device.state.fabric.replace("_", " ")
@@ -33,14 +32,14 @@ def find(failed: CuInitFailed, evidence: Evidence) -> Matches:
         for device in waiting
         if device.state.fabric
     }
-    runs = known[0].fabric_manager == "running"
+    runs = whole.driver.fabric_manager == "running"
     if not runs and any(device.state.virtualization not in ("passthrough", "vgpu") for device in waiting):
         return  # Fabric Manager is to be installed here: another cause says so
     yield Match(
         evidence=(
             *(f"NVML: GPU {device.index}, fabric: {device.state.fabric}" for device in waiting),
             f"cuInit: {failed}",
-            f"Fabric Manager: {known[0].fabric_manager or 'not known'}",
+            f"Fabric Manager: {whole.driver.fabric_manager or 'not known'}",
         ),
         figures={
             "gpu": named(waiting),

@@ -9,10 +9,11 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from gpudiag.cause import Cause, Evidence, Matches
+from gpudiag.cause import Cause, Matches
 from gpudiag.causes.shared.device_files import DRIVER_DOCUMENT, NoDevice
-from gpudiag.causes.shared.gpu_state import kernel_lines, meaning, opened
+from gpudiag.causes.shared.gpu_state import KernelLog, meaning
 from gpudiag.model.diagnosis import Confidence
+from gpudiag.model.facts import TriedFacts
 
 CAUSE = Cause(
     fix=(
@@ -31,8 +32,8 @@ CAUSE = Cause(
 )
 
 
-def find(gpu: NoDevice, evidence: Evidence) -> Matches:
+def find(gpu: NoDevice, tried: TriedFacts | None, kernel: KernelLog) -> Matches:
     if gpu.with_all_files and not gpu.nvml.devices and gpu.nvml.error is None and gpu.nodes.pci_gpus:
         found = gpu.match(Confidence.LIKELY)
-        tried = [f"open {one.path}: {meaning(one.error)}" for one in opened(evidence) if one.error]
-        yield replace(found, evidence=(*found.evidence, *tried, *kernel_lines(evidence, "NVRM")))
+        opened = [f"open {one.path}: {meaning(one.error)}" for one in tried.opened if one.error] if tried else []
+        yield replace(found, evidence=(*found.evidence, *opened, *kernel.last("NVRM")))

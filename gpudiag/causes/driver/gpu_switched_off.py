@@ -7,9 +7,9 @@ bus": NVML does not count it, and its file says D3cold though the driver has jus
 
 from __future__ import annotations
 
-from gpudiag.cause import Cause, Evidence, Match, Matches
-from gpudiag.causes.shared.gpu_state import kernel_lines, lists_none
-from gpudiag.causes.shared.machine import container, parts, stage_of_driver
+from gpudiag.cause import Cause, Match, Matches
+from gpudiag.causes.shared.gpu_state import KernelLog, NoneListed
+from gpudiag.causes.shared.machine import WholeDriver
 from gpudiag.model.diagnosis import Confidence
 
 CAUSE = Cause(
@@ -23,19 +23,17 @@ CAUSE = Cause(
 )
 
 
-def find(evidence: Evidence) -> Matches:
-    known = parts(evidence.facts)
-    if known is None or known[0].kernel_module is None or container(evidence.facts) or not lists_none(evidence):
+def find(whole: WholeDriver, none: NoneListed, kernel: KernelLog) -> Matches:
+    if whole.driver.kernel_module is None or whole.container:
         return
-    counted = {device.pci_bus_id.lower() for device in known[1].devices}
-    asleep = [pci for pci in known[2].asleep if pci.lower() not in counted]
+    asleep = [pci for pci in whole.nodes.asleep if not whole.counts(pci)]
     if asleep:
         yield Match(
             evidence=(
                 *(f"/sys/bus/pci/devices/{pci}/power_state: D3cold; NVML does not count it" for pci in asleep),
-                *kernel_lines(evidence, "fallen off the bus", "Xid", "D3cold"),
+                *kernel.last("fallen off the bus", "Xid", "D3cold"),
             ),
             sure=Confidence.LIKELY,
             figures={"pci": ", ".join(asleep), "first": asleep[0]},
-            stage=stage_of_driver(evidence.listing),
+            stage=none.stage,
         )

@@ -10,9 +10,9 @@ from __future__ import annotations
 
 import re
 
-from gpudiag.cause import Cause, Evidence, Match, Matches
-from gpudiag.causes.shared.gpu_state import kernel_lines, lists_none
-from gpudiag.causes.shared.machine import container, parts, stage_of_driver, uses_apt
+from gpudiag.cause import Cause, Match, Matches
+from gpudiag.causes.shared.gpu_state import KernelLog, NoneListed
+from gpudiag.causes.shared.machine import WholeDriver, uses_apt
 from gpudiag.model.diagnosis import Stage
 
 CAUSE = Cause(
@@ -26,17 +26,15 @@ _LAST_FOR_VOLTA = 580
 """The last release with a proprietary module for Maxwell, Pascal and Volta."""
 
 
-def find(evidence: Evidence) -> Matches:
-    known = parts(evidence.facts)
-    if known is None or known[0].open_module is None or container(evidence.facts):
+def find(whole: WholeDriver, none: NoneListed | None, kernel: KernelLog) -> Matches:
+    driver, nodes = whole.driver, whole.nodes
+    if driver.open_module is None or whole.container:
         return
-    driver, nvml, nodes = known
     is_open = driver.open_module
-    counted = {device.pci_bus_id.lower() for device in nvml.devices}
     refused = [
         pci
         for pci, model in nodes.models.items()
-        if pci.lower() not in counted
+        if not whole.counts(pci)
         and nodes.bound.get(pci, "nvidia") == "nvidia"
         and (number := _number(model)) is not None
         and (number < _TURING if is_open else number >= _BLACKWELL)
@@ -50,17 +48,17 @@ def find(evidence: Evidence) -> Matches:
         evidence=(
             f"kernel module {driver.kernel_module}: the {'open' if is_open else 'proprietary'} one",
             *(f"PCI bus: {pci}, device {nodes.models[pci]}; NVML does not count it" for pci in refused),
-            *kernel_lines(evidence, "open kernel module", "open nvidia.ko", "RmInitAdapter"),
+            *kernel.last("open kernel module", "open nvidia.ko", "RmInitAdapter"),
         ),
         figures={
             "pci": ", ".join(refused),
             "needed": "proprietary" if is_open else "open",
             "loaded": "open" if is_open else "proprietary",
             "install": f"sudo apt install {package}"
-            if uses_apt(evidence.facts)
+            if uses_apt(whole.facts)
             else f"# install the {'proprietary' if is_open else 'open'} module of the driver, such as {package}",
         },
-        stage=stage_of_driver(evidence.listing) if lists_none(evidence) else Stage.CONFIGURATION,
+        stage=none.stage if none else Stage.CONFIGURATION,
     )
 
 

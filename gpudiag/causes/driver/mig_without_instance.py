@@ -7,11 +7,12 @@ Instances are lost at each reboot, the mode is kept.
 
 from __future__ import annotations
 
-from gpudiag.cause import Cause, Evidence, Match, Matches
+from gpudiag.cause import Cause, Match, Matches
 from gpudiag.causes.shared.visibility import MIG_GUIDE
 from gpudiag.model.diagnosis import Stage
 from gpudiag.model.facts import Facts, NvmlDevice
 from gpudiag.model.visibility import gpus_in_scope
+from gpudiag.probes.discovery import trace
 
 CAUSE = Cause(
     fix=(
@@ -28,10 +29,10 @@ def _in_scope(facts: Facts) -> list[NvmlDevice]:
     return [device for device in facts.nvml_devices if device.pci_bus_id in chosen]
 
 
-def find(evidence: Evidence) -> Matches:
-    devices = _in_scope(evidence.facts)
+def find(facts: Facts, traced: trace.Reading | None) -> Matches:
+    devices = _in_scope(facts)
     empty = [device for device in devices if device.mig_mode == "enabled" and not device.mig_uuids]
-    listed = evidence.trace.listed if evidence.trace else len(devices) - len(empty)
+    listed = traced.listed if traced else len(devices) - len(empty)
     if empty and listed < len(devices):
         yield Match(
             evidence=tuple(f"GPU {device.index}: MIG mode enabled, no instance" for device in empty),

@@ -22,5 +22,5 @@ CAUSE = Cause(
 
 def find(gpu: GpuWithoutModule) -> Matches:
     if gpu.driver.module_installed is False:
-        kernel = operating_system(gpu.evidence.facts)[1]
+        kernel = operating_system(gpu.facts)[1]
         yield gpu.match(f"/lib/modules/{kernel}/modules.dep lists no module nvidia")

@@ -10,12 +10,12 @@ from __future__ import annotations
 
 import re
 
-from gpudiag.cause import Cause, Evidence, Match, Matches
+from gpudiag.cause import Cause, Match, Matches
 from gpudiag.causes.shared.gpu_state import meaning
 from gpudiag.causes.shared.machine import container
 from gpudiag.causes.shared.steps import CuInitFailed
 from gpudiag.model.diagnosis import Confidence
-from gpudiag.model.facts import TriedFacts
+from gpudiag.model.facts import Facts, TriedFacts
 
 CAUSE = Cause(
     fix=(
@@ -33,11 +33,11 @@ CAUSE = Cause(
 _PIPES = "CUDA_MPS_PIPE_DIRECTORY"
 
 
-def find(failed: CuInitFailed, tried: TriedFacts, evidence: Evidence) -> Matches:
+def find(failed: CuInitFailed, tried: TriedFacts, facts: Facts) -> Matches:
     if not re.search(r"\bCUDA_ERROR_MPS_|MPS client", failed):
         return
     control = next((one for one in tried.connected if one.path.endswith("/control")), None)
-    folder = control.path.rpartition("/")[0] if control else evidence.facts.variables.get(_PIPES, "/tmp/nvidia-mps")  # noqa: S108
+    folder = control.path.rpartition("/")[0] if control else facts.variables.get(_PIPES, "/tmp/nvidia-mps")  # noqa: S108
     refused = control is not None and control.error is not None
     why = (
         f"nobody answers at {folder}/control: {meaning(control.error)}"
@@ -55,9 +55,9 @@ def find(failed: CuInitFailed, tried: TriedFacts, evidence: Evidence) -> Matches
         figures={
             "why": why,
             "start": "docker run --ipc=host -v /tmp/nvidia-mps:/tmp/nvidia-mps ...  # shares the host's daemon"
-            if container(evidence.facts)
+            if container(facts)
             else "echo quit | nvidia-cuda-mps-control; nvidia-cuda-mps-control -d  # as the user whose programs use it",
             "remove": f"rm -r {folder}  # what a daemon that was killed has left" if refused else "",
         },
-        change={_PIPES: None} if _PIPES in evidence.facts.variables else None,
+        change={_PIPES: None} if _PIPES in facts.variables else None,
     )

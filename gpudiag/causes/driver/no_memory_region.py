@@ -8,9 +8,9 @@ BAR1 is 0M", and NVML counts no GPU.
 
 from __future__ import annotations
 
-from gpudiag.cause import Cause, Evidence, Match, Matches
-from gpudiag.causes.shared.gpu_state import kernel_lines, lists_none
-from gpudiag.causes.shared.machine import container, parts, stage_of_driver
+from gpudiag.cause import Cause, Match, Matches
+from gpudiag.causes.shared.gpu_state import KernelLog, NoneListed
+from gpudiag.causes.shared.machine import WholeDriver
 from gpudiag.model.diagnosis import Stage
 
 CAUSE = Cause(
@@ -23,19 +23,16 @@ CAUSE = Cause(
 )
 
 
-def find(evidence: Evidence) -> Matches:
-    known = parts(evidence.facts)
-    if known is None or container(evidence.facts):
+def find(whole: WholeDriver, none: NoneListed | None, kernel: KernelLog) -> Matches:
+    if whole.container:
         return
-    _, nvml, nodes = known
-    counted = {device.pci_bus_id.lower() for device in nvml.devices}
-    without = [pci for pci in nodes.without_memory_region if pci.lower() not in counted]
+    without = [pci for pci in whole.nodes.without_memory_region if not whole.counts(pci)]
     if without:
         yield Match(
             evidence=(
                 *(f"/sys/bus/pci/devices/{pci}/resource: a region begins at address 0" for pci in without),
-                *kernel_lines(evidence, "I/O region", "BAR", "misconfigured"),
+                *kernel.last("I/O region", "BAR", "misconfigured"),
             ),
             figures={"pci": ", ".join(without)},
-            stage=stage_of_driver(evidence.listing) if lists_none(evidence) else Stage.CONFIGURATION,
+            stage=none.stage if none else Stage.CONFIGURATION,
         )

@@ -9,11 +9,12 @@ another job.
 
 from __future__ import annotations
 
-from gpudiag.cause import Cause, Evidence, Match, Matches
+from gpudiag.cause import Cause, Match, Matches, Program
 from gpudiag.causes.shared.visibility import MASK, SLURM_GPUS, hidden_by_slurm, slurm_job
 from gpudiag.knowledge.messages.program import SLURM_HIDES
 from gpudiag.model.diagnosis import Confidence
-from gpudiag.model.facts import Unknown
+from gpudiag.model.facts import Facts, Unknown
+from gpudiag.probes.discovery import trace
 
 CAUSE = Cause(
     fix=(
@@ -26,22 +27,21 @@ CAUSE = Cause(
 )
 
 
-def _kept_from_the_job(evidence: Evidence) -> bool:
+def _kept_from_the_job(facts: Facts, traced: trace.Reading | None) -> bool:
     """Return True if the node has GPUs, and control groups keep them from this job: NVML works, and counts none."""
-    nvml, nodes = evidence.facts.nvml, evidence.facts.device_nodes
-    if isinstance(nvml, Unknown) or isinstance(nodes, Unknown) or (evidence.trace and evidence.trace.listed):
+    nvml, nodes = facts.nvml, facts.device_nodes
+    if isinstance(nvml, Unknown) or isinstance(nodes, Unknown) or (traced and traced.listed):
         return False
     return bool(nodes.pci_gpus) and not nvml.devices and nvml.error in (None, "Insufficient Permissions")
 
 
-def find(evidence: Evidence) -> Matches:
-    facts = evidence.facts
+def find(facts: Facts, program: Program, traced: trace.Reading | None) -> Matches:
     job = slurm_job(facts)
-    said = evidence.program.first(SLURM_HIDES)
+    said = program.first(SLURM_HIDES)
     in_log = said.line if said is not None else None
     of_job = next((f"{name}={facts.variables[name]}" for name in SLURM_GPUS if facts.variables.get(name)), None)
     masked = hidden_by_slurm(facts)
-    kept = job is not None and of_job is None and _kept_from_the_job(evidence)
+    kept = job is not None and of_job is None and _kept_from_the_job(facts, traced)
     if not (masked or kept or in_log):
         return
     seen = [

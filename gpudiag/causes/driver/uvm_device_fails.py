@@ -7,9 +7,10 @@ with 999, "unknown error".
 
 from __future__ import annotations
 
-from gpudiag.cause import Cause, Evidence, Match, Matches
-from gpudiag.causes.shared.gpu_state import kernel_lines, lists_none, meaning, opened
-from gpudiag.causes.shared.machine import container, stage_of_driver
+from gpudiag.cause import Cause, Match, Matches
+from gpudiag.causes.shared.gpu_state import KernelLog, NoneListed, meaning
+from gpudiag.causes.shared.machine import container
+from gpudiag.model.facts import Facts, TriedFacts
 
 CAUSE = Cause(
     fix=(
@@ -23,12 +24,12 @@ CAUSE = Cause(
 _OTHERS = (None, "EPERM", "EACCES", "ENXIO", "ENODEV", "ENOENT")
 
 
-def find(evidence: Evidence) -> Matches:
-    failed = [one for one in opened(evidence) if one.path == "/dev/nvidia-uvm" and one.error not in _OTHERS]
-    if not failed or not lists_none(evidence):
+def find(facts: Facts, tried: TriedFacts, none: NoneListed, kernel: KernelLog) -> Matches:
+    failed = [one for one in tried.opened if one.path == "/dev/nvidia-uvm" and one.error not in _OTHERS]
+    if not failed:
         return
     yield Match(
-        evidence=(f"open {failed[0].path}: {meaning(failed[0].error)}", *kernel_lines(evidence, "uvm")),
-        figures={"error": meaning(failed[0].error), "where": "on the host, " if container(evidence.facts) else ""},
-        stage=stage_of_driver(evidence.listing),
+        evidence=(f"open {failed[0].path}: {meaning(failed[0].error)}", *kernel.last("uvm")),
+        figures={"error": meaning(failed[0].error), "where": "on the host, " if container(facts) else ""},
+        stage=none.stage,
     )

@@ -7,7 +7,7 @@ fails with an unknown error.
 
 from __future__ import annotations
 
-from gpudiag.cause import Cause, Evidence, Match, Matches
+from gpudiag.cause import Cause, Match, Matches
 from gpudiag.causes.shared.containers import CONTROL, UNIFIED_MEMORY, InContainer
 from gpudiag.causes.shared.steps import CuInitFailed
 from gpudiag.model.facts import DeviceNodeFacts
@@ -18,7 +18,7 @@ CAUSE = Cause(
 )
 
 
-def find(evidence: Evidence, files: DeviceNodeFacts, failed: CuInitFailed) -> Matches:
+def find(files: DeviceNodeFacts, failed: CuInitFailed, inside: InContainer | None) -> Matches:
     nodes = [node.path for node in files.nodes]
-    if InContainer.of(evidence) is None and CONTROL in nodes and UNIFIED_MEMORY not in nodes:
+    if inside is None and CONTROL in nodes and UNIFIED_MEMORY not in nodes:
         yield Match(evidence=(f"devices: {' '.join(nodes)}", f"cuInit: {failed}"))

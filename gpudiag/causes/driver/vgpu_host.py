@@ -6,9 +6,9 @@ brings nvidia-smi and NVML, which show the GPU, and no libcuda.so.1; programs on
 
 from __future__ import annotations
 
-from gpudiag.cause import Cause, Evidence, Match, Matches
-from gpudiag.causes.shared.gpu_state import lists_none, named, with_state
-from gpudiag.causes.shared.machine import parts
+from gpudiag.cause import Cause, Match, Matches
+from gpudiag.causes.shared.gpu_state import GpusInScope, NoneListed, named
+from gpudiag.causes.shared.machine import WholeDriver
 from gpudiag.model.diagnosis import Stage
 
 CAUSE = Cause(
@@ -21,16 +21,15 @@ CAUSE = Cause(
 )
 
 
-def find(evidence: Evidence) -> Matches:
-    hosts = with_state(evidence, lambda one: one.virtualization in ("host_vgpu", "host_vsga"))
-    known = parts(evidence.facts)
-    if not hosts or known is None or not lists_none(evidence):
+def find(whole: WholeDriver, gpus: GpusInScope, none: NoneListed) -> Matches:
+    hosts = gpus.whose_state(lambda one: one.virtualization in ("host_vgpu", "host_vsga"))
+    if not hosts:
         return
     yield Match(
         evidence=(
             *(f"NVML: GPU {device.index}, virtualization mode: {device.state.virtualization}" for device in hosts),
-            f"libcuda.so.1: {known[0].libcuda_path or known[0].libcuda_error}",
+            f"libcuda.so.1: {whole.driver.libcuda_path or whole.driver.libcuda_error}",
         ),
         figures={"gpu": named(hosts), "url": "https://docs.nvidia.com/datacenter/tesla/driver-installation-guide/"},
-        stage=Stage.DRIVER_LIBRARY if known[0].libcuda_path is None else Stage.DRIVER,
+        stage=Stage.DRIVER_LIBRARY if whole.driver.libcuda_path is None else Stage.DRIVER,
     )

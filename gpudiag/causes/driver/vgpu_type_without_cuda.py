@@ -9,8 +9,8 @@ from __future__ import annotations
 
 import re
 
-from gpudiag.cause import Cause, Evidence, Match, Matches
-from gpudiag.causes.shared.gpu_state import indices, lists_none, named, with_state
+from gpudiag.cause import Cause, Match, Matches
+from gpudiag.causes.shared.gpu_state import GpusInScope, NoneListed, indices, named
 
 CAUSE = Cause(
     fix=(
@@ -22,11 +22,11 @@ CAUSE = Cause(
 _TYPE = re.compile(r"(?P<type>\S{1,60}-\d{1,9})[AB]$")
 
 
-def find(evidence: Evidence) -> Matches:
+def find(gpus: GpusInScope, none: NoneListed) -> Matches:
     drawing = tuple(
-        device for device in with_state(evidence, lambda one: one.virtualization == "vgpu") if _TYPE.search(device.name)
+        device for device in gpus.whose_state(lambda one: one.virtualization == "vgpu") if _TYPE.search(device.name)
     )
-    if not drawing or not lists_none(evidence):
+    if not drawing:
         return
     found = _TYPE.search(drawing[0].name)
     assert found is not None

@@ -8,7 +8,7 @@ host are corrupted, it is the GPU, its slot or the host's memory.
 
 from __future__ import annotations
 
-from gpudiag.cause import Cause, Evidence, Match, Matches
+from gpudiag.cause import Cause, Match, Matches, Rows
 from gpudiag.causes.shared.multi_gpu import NCCL
 
 CAUSE = Cause(
@@ -28,8 +28,8 @@ _OF_A_GPU = (
 )
 
 
-def find(evidence: Evidence) -> Matches:
-    found = evidence.found("libraries.copies", "corrupted")
+def find(rows: Rows) -> Matches:
+    found = rows.found("libraries.copies", "corrupted")
     if not found:
         return
     ways = [(str(one.figures["source"]), str(one.figures["target"])) for one in found]

@@ -9,11 +9,13 @@ from __future__ import annotations
 
 from pathlib import PurePath
 
-from gpudiag.cause import Cause, Evidence, Match, Matches
+from gpudiag.cause import Cause, EveryLog, LogAlone, Match, Matches
 from gpudiag.causes.shared import advice
 from gpudiag.causes.shared.libraries import PATH, is_packaged, taken_away
 from gpudiag.knowledge.messages.code import CUDNN_OLDER
+from gpudiag.knowledge.origin import Origin
 from gpudiag.model.diagnosis import Confidence
+from gpudiag.model.facts import Facts
 from gpudiag.probes.common import CUDNN_NEEDED
 from gpudiag.probes.host.libraries import CUDNN, cudnn_too_old, requirement
 
@@ -26,20 +28,19 @@ CAUSE = Cause(
 )
 
 
-def find(evidence: Evidence) -> Matches:
-    facts = evidence.facts
+def find(facts: Facts, log: EveryLog, alone: LogAlone | None, origin: Origin) -> Matches:
     cudnn = cudnn_too_old(facts)
-    told = evidence.log.first(CUDNN_OLDER)
+    told = log.first(CUDNN_OLDER)
     if cudnn is None and told is None:
         return
     shown = [] if told is None else [f"TensorFlow's log: {told.text}"]
     figures = {"needed": told["needed"] if told else CUDNN_NEEDED, "requirement": requirement(facts, CUDNN)}
-    if told is not None and evidence.is_log_alone:
+    if told is not None and alone is not None:
         yield Match(
             tuple(shown),
             Confidence.PROVED,
             {**figures, "found": told["found"], "where": "where the program ran,", "first": ""},
-            fix=advice.cudnn(evidence.origin, told["needed"]),
+            fix=advice.cudnn(origin, told["needed"]),
         )
         return
     if cudnn is None:
@@ -58,7 +59,7 @@ def find(evidence: Evidence) -> Matches:
     change = None
     if cudnn.source == PATH:
         shown += [f"{newer.path}{f' of {newer.owner}' if newer.owner else ''} comes after it"] if newer else []
-        first, change = taken_away(evidence.facts, [folder], [str(PurePath(newer.path).parent)] if newer else [])
+        first, change = taken_away(facts, [folder], [str(PurePath(newer.path).parent)] if newer else [])
     where = f"from {folder}{f', by {PATH},' if cudnn.source == PATH else ''}"
     yield Match(
         tuple(shown), figures={**figures, "found": cudnn.version, "where": where, "first": first}, change=change

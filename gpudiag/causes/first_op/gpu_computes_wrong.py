@@ -7,8 +7,8 @@ is rarer. Models train on such a GPU, and come to nothing or to NaN.
 
 from __future__ import annotations
 
-from gpudiag.cause import Cause, Evidence, Match, Matches
-from gpudiag.causes.shared.devices import choose_others
+from gpudiag.cause import Cause, Match, Matches
+from gpudiag.causes.shared.devices import ChosenGpus
 
 CAUSE = Cause(
     fix=(
@@ -22,13 +22,13 @@ CAUSE = Cause(
 )
 
 
-def find(evidence: Evidence) -> Matches:
-    found = evidence.found("discovery.logical_devices", "wrong_result")
+def find(gpus: ChosenGpus) -> Matches:
+    found = gpus.rows.found("discovery.logical_devices", "wrong_result")
     buses = [str(one.figures["pci_bus_id"]) for one in found]
-    wrong = [gpu for gpu in evidence.gpus if gpu.pci_bus_id in buses]
+    wrong = [gpu for gpu in gpus.gpus if gpu.pci_bus_id in buses]
     if not wrong:
         return
-    others, change = choose_others(evidence, wrong)
+    others, change = gpus.without(wrong)
     yield Match(
         evidence=tuple(one.message for one in found),
         figures={

@@ -11,11 +11,12 @@ from __future__ import annotations
 
 from pathlib import PurePath
 
-from gpudiag.cause import Cause, Evidence, Match, Matches
+from gpudiag.cause import Cause, EveryLog, LogAlone, Match, Matches
 from gpudiag.causes.shared import advice
 from gpudiag.knowledge.messages.code import NO_LIBDEVICE
+from gpudiag.knowledge.origin import Origin
 from gpudiag.model.diagnosis import Confidence
-from gpudiag.model.facts import Unknown
+from gpudiag.model.facts import Facts, LibraryFacts
 from gpudiag.model.report import Severity
 from gpudiag.probes.host.libraries import requirement, without_libdevice
 
@@ -28,21 +29,21 @@ CAUSE = Cause(
 )
 
 
-def find(evidence: Evidence) -> Matches:
-    facts = evidence.facts
-    libraries = facts.libraries
-    said = evidence.log.first(NO_LIBDEVICE)
+def find(
+    facts: Facts, libraries: LibraryFacts | None, log: EveryLog, alone: LogAlone | None, origin: Origin
+) -> Matches:
+    said = log.first(NO_LIBDEVICE)
     line = said.line if said is not None else None
     silent = without_libdevice(facts)
     if line is None and not silent:
         return
-    if evidence.is_log_alone:
-        yield Match(evidence.program.said(NO_LIBDEVICE), fix=advice.libdevice(evidence.origin))
+    if alone is not None:
+        yield Match(alone.said(NO_LIBDEVICE), fix=advice.libdevice(origin))
         return
-    elsewhere = () if isinstance(libraries, Unknown) else libraries.libdevice_elsewhere
+    elsewhere = () if libraries is None else libraries.libdevice_elsewhere
     shown = [f"log: {line.strip()[:200]}"] if line else []
-    if silent or not isinstance(libraries, Unknown):
-        known = () if isinstance(libraries, Unknown) else libraries.libdevice
+    if silent or libraries is not None:
+        known = () if libraries is None else libraries.libdevice
         shown.append(f"libdevice.10.bc where XLA looks: {', '.join(known) or 'none'}")
     shown += [f"{path} is where it does not look" for path in elsewhere]
     flags = facts.variables.get("XLA_FLAGS")

@@ -6,8 +6,8 @@ power or clock. If all of them do, with one library, the library is damaged, or 
 
 from __future__ import annotations
 
-from gpudiag.cause import Cause, Evidence, Match, Matches
-from gpudiag.causes.shared.devices import choose_others
+from gpudiag.cause import Cause, Match, Matches
+from gpudiag.causes.shared.devices import ChosenGpus
 from gpudiag.causes.shared.libraries import LIBRARIES
 from gpudiag.model.diagnosis import Confidence
 from gpudiag.probes.host.libraries import requirement
@@ -29,10 +29,10 @@ CAUSE = Cause(
 )
 
 
-def find(evidence: Evidence) -> Matches:
+def find(gpus: ChosenGpus) -> Matches:
     differing = [
         found
-        for row in evidence.rows
+        for row in gpus.rows
         if row.area == "libraries"
         for found in row.findings
         if found.kind == "differs" and "library" in found.figures
@@ -40,10 +40,10 @@ def find(evidence: Evidence) -> Matches:
     for library in dict.fromkeys(str(found.figures["library"]) for found in differing):
         seen = [found for found in differing if found.figures["library"] == library]
         devices = dict.fromkeys(str(found.figures["device"]) for found in seen)
-        wrong = [gpu for number, gpu in enumerate(evidence.gpus) if f"GPU:{number}" in devices]
-        some = len(wrong) < len(evidence.gpus)
-        others, change = choose_others(evidence, wrong) if some else ("", None)
-        package = requirement(evidence.facts, LIBRARIES.get(library, ""))
+        wrong = [gpu for number, gpu in enumerate(gpus.gpus) if f"GPU:{number}" in devices]
+        some = len(wrong) < len(gpus.gpus)
+        others, change = gpus.without(wrong) if some else ("", None)
+        package = requirement(gpus.facts, LIBRARIES.get(library, ""))
         yield Match(
             evidence=tuple(found.message for found in seen[:2]),
             sure=Confidence.LIKELY,

@@ -11,13 +11,14 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from gpudiag.cause import Cause, Evidence, Match, Matches, Variables
+from gpudiag.cause import Cause, Match, Matches, Rows, Variables
 from gpudiag.causes.shared.libraries import LIBRARIES
 from gpudiag.knowledge.log_lines import Log, text
 from gpudiag.knowledge.message import Event
 from gpudiag.knowledge.messages import statuses
 from gpudiag.knowledge.messages.runtime import BLAS_FAILED, DNN_FAILED, FFT_FAILED, SOLVER_FAILED
 from gpudiag.model.diagnosis import Confidence
+from gpudiag.model.facts import Facts
 from gpudiag.model.report import Finding, Row
 from gpudiag.probes.host.libraries import requirement
 
@@ -50,16 +51,16 @@ _LESS = (BLAS_FAILED, DNN_FAILED, FFT_FAILED, SOLVER_FAILED)
 """What names the library and not its status."""
 
 
-def find(evidence: Evidence, variables: Variables) -> Matches:
-    failed = {library: rows for library in LIBRARIES if (rows := list(_failed(evidence, library)))}
+def find(facts: Facts, rows: Rows, variables: Variables) -> Matches:
+    failed = {library: reports for library in LIBRARIES if (reports := list(_failed(rows, library)))}
     if "cuBLAS" in failed:
         failed.pop("cuSOLVER", None)  # asks for a handle of cuBLAS beside its own
-    for library, rows in failed.items():
-        row, found = rows[0]
+    for library, reports in failed.items():
+        row, found = reports[0]
         said = _status(Log(row.log))
         status = found.message if said is None else _named(said)
-        devices = dict.fromkeys(str(one.figures["device"]) for _, one in rows if "device" in one.figures)
-        package = requirement(evidence.facts, LIBRARIES[library])
+        devices = dict.fromkeys(str(one.figures["device"]) for _, one in reports if "device" in one.figures)
+        package = requirement(facts, LIBRARIES[library])
         shadowed = "LD_LIBRARY_PATH" in variables
         yield Match(
             evidence=(*(() if said is None else (f"log: {text(said.line)}",)), f"{row.probe}: {found.message}"),
@@ -76,8 +77,8 @@ def find(evidence: Evidence, variables: Variables) -> Matches:
         )
 
 
-def _failed(evidence: Evidence, library: str) -> Iterator[tuple[Row, Finding]]:
-    for row in evidence.rows:
+def _failed(rows: Rows, library: str) -> Iterator[tuple[Row, Finding]]:
+    for row in rows:
         for found in row.findings if row.area == "libraries" else ():
             crashed = found.kind == "crashed" and library == "cuSOLVER"
             if crashed or (found.kind == "failed" and found.figures.get("library") == library):

@@ -7,13 +7,13 @@ tensor. TF_DEVICE_MIN_SYS_MEMORY_IN_MB, if it is set, is the reserve.
 
 from __future__ import annotations
 
-from gpudiag.cause import Cause, Evidence, Match, Matches
+from gpudiag.cause import Cause, Match, Matches, Program, Unprovoked
 from gpudiag.causes.shared.memory import devices_in_scope, free_bytes, gib, holders, shared_otherwise
 from gpudiag.knowledge.log_lines import text
 from gpudiag.knowledge.messages.memory import POOL_FULL
 from gpudiag.knowledge.messages.way import DEVICE_CREATED
 from gpudiag.model.diagnosis import Confidence
-from gpudiag.model.facts import NvmlDevice
+from gpudiag.model.facts import Facts, NvmlDevice
 from gpudiag.model.report import Figure
 
 CAUSE = Cause(
@@ -27,15 +27,15 @@ _LITTLE = 1 / 8
 """Part of a GPU's memory; if less is free, hardly any program does what it was made for."""
 
 
-def find(evidence: Evidence) -> Matches:
-    yield from _little_now(evidence) or _little_then(evidence)
+def find(facts: Facts, log: Unprovoked, program: Program) -> Matches:
+    yield from _little_now(facts, log) or _little_then(facts, program)
 
 
-def _little_now(evidence: Evidence) -> list[Match]:
-    value = evidence.facts.variables.get(_RESERVE, "")
+def _little_now(facts: Facts, log: Unprovoked) -> list[Match]:
+    value = facts.variables.get(_RESERVE, "")
     reserve = int(value) << 20 if value.isdecimal() else 0
     left = {}
-    for device in devices_in_scope(evidence.facts):
+    for device in devices_in_scope(facts):
         free = free_bytes(device) - (reserve if reserve < free_bytes(device) else 0)
         if free < device.memory_total_bytes * _LITTLE:
             left[device] = free
@@ -47,20 +47,20 @@ def _little_now(evidence: Evidence) -> list[Match]:
     first = f"unset {_RESERVE}" if reserved else "nvidia-smi  # then end what holds the memory, or wait for it"
     return [
         Match(
-            evidence=(*seen, *evidence.unprovoked.said(DEVICE_CREATED, most=1)),
+            evidence=(*seen, *log.said(DEVICE_CREATED, most=1)),
             figures=_left(device, left[device], first),
             change={_RESERVE: None} if reserved else None,
         )
     ]
 
 
-def _little_then(evidence: Evidence) -> list[Match]:
+def _little_then(facts: Facts, program: Program) -> list[Match]:
     """Look for a program that ran out of memory with much less than the GPU has."""
-    failed = evidence.program.said(POOL_FULL, most=1)
-    if not failed or shared_otherwise(evidence.program):
+    failed = program.said(POOL_FULL, most=1)
+    if not failed or shared_otherwise(program):
         return []
-    devices = {device.pci_bus_id: device for device in devices_in_scope(evidence.facts)}
-    for made in evidence.program.all(DEVICE_CREATED):
+    devices = {device.pci_bus_id: device for device in devices_in_scope(facts)}
+    for made in program.all(DEVICE_CREATED):
         device = devices.get(made["pci"].lower())
         if device is None or int(made["mib"]) << 20 >= device.memory_total_bytes * _LITTLE:
             continue

@@ -9,8 +9,9 @@ holds its memory until its kernel is shut down.
 
 from __future__ import annotations
 
-from gpudiag.cause import Cause, Evidence, Match, Matches
-from gpudiag.causes.shared.machine import container, hidden_and_free
+from gpudiag.cause import Cause, Match, Matches, Program
+from gpudiag.causes.shared.devices import ChosenGpus
+from gpudiag.causes.shared.machine import container
 from gpudiag.causes.shared.memory import (
     GROW,
     GROW_BY_VARIABLE,
@@ -23,7 +24,7 @@ from gpudiag.causes.shared.memory import (
 )
 from gpudiag.knowledge.messages.memory import DEVICE_FULL
 from gpudiag.model.diagnosis import Confidence
-from gpudiag.model.facts import NvmlDevice
+from gpudiag.model.facts import Facts, NvmlDevice
 from gpudiag.model.visibility import gpus_in_scope
 
 CAUSE = Cause(
@@ -38,43 +39,33 @@ CAUSE = Cause(
 )
 
 
-def _look(evidence: Evidence, taken: list[NvmlDevice], pids: list[str]) -> str:
+def _look(facts: Facts, taken: list[NvmlDevice], pids: list[str]) -> str:
     """Return the command that shows who holds the memory, or ends what was left behind."""
     gone = [str(one.pid) for gpu in taken for one in gpu.processes if one.holder is not None and one.holder.parent_gone]
     if gone and len(gone) == len(pids):
         return f"kill {' '.join(gone)}  # if nobody waits for it: what started it has ended"
-    if container(evidence.facts) and taken and all(map(unseen, taken)):
+    if container(facts) and taken and all(map(unseen, taken)):
         return "nvidia-smi  # on the host: who it is cannot be seen from inside a container"
     return f"ps -o pid,user,etime,args -p {','.join(pids)}" if pids else "nvidia-smi"
 
 
-def find(evidence: Evidence) -> Matches:
-    here = checked(evidence.rows, DEVICE_FULL)
-    said = evidence.program.said(DEVICE_FULL)
-    if (not here and (not said or shared_otherwise(evidence.program))) or refused_with_room(evidence):
+def find(facts: Facts, gpus: ChosenGpus, program: Program) -> Matches:
+    here = checked(gpus.rows, DEVICE_FULL)
+    said = program.said(DEVICE_FULL)
+    if (not here and (not said or shared_otherwise(program))) or refused_with_room(facts, gpus.rows):
         return
-    taken = [
-        device
-        for device in devices_in_scope(evidence.facts)
-        if device.memory_used_bytes > device.memory_total_bytes / 2
-    ]
-    free = [
-        device
-        for device in devices_in_scope(evidence.facts)
-        if device.memory_used_bytes < device.memory_total_bytes / 4
-    ]
+    taken = [device for device in devices_in_scope(facts) if device.memory_used_bytes > device.memory_total_bytes / 2]
+    free = [device for device in devices_in_scope(facts) if device.memory_used_bytes < device.memory_total_bytes / 4]
     pids = [str(one.pid) for device in taken for one in device.processes]
-    uuids = ",".join(
-        gpu.uuid for gpu in gpus_in_scope(evidence.facts) if gpu.pci_bus_id in {d.pci_bus_id for d in free}
-    )
-    other = f"export CUDA_VISIBLE_DEVICES={uuids}  # or another GPU" if uuids else hidden_and_free(evidence)
-    nobody = ["NVML shows nobody who holds it now"] if evidence.facts.nvml_devices else []
+    uuids = ",".join(gpu.uuid for gpu in gpus_in_scope(facts) if gpu.pci_bus_id in {d.pci_bus_id for d in free})
+    other = f"export CUDA_VISIBLE_DEVICES={uuids}  # or another GPU" if uuids else gpus.hidden_and_free
+    nobody = ["NVML shows nobody who holds it now"] if facts.nvml_devices else []
     yield Match(
         evidence=(*(here or said), *(map(holders, taken) if taken else nobody)),
         sure=(Confidence.PROVED if here else Confidence.LIKELY) if taken else Confidence.POSSIBLE,
         figures={
             "who": f"process {', '.join(dict.fromkeys(pids))}" if pids else "another process",
-            "look": _look(evidence, taken, list(dict.fromkeys(pids))),
+            "look": _look(facts, taken, list(dict.fromkeys(pids))),
             "other": other if taken else "",
         },
         change={"CUDA_VISIBLE_DEVICES": uuids} if here and taken and uuids else None,

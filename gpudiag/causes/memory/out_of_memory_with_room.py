@@ -7,8 +7,8 @@ MPS beyond its limit, and a program that has ended since.
 
 from __future__ import annotations
 
-from gpudiag.cause import Cause, Evidence, Match, Matches
-from gpudiag.causes.shared.machine import failing_gpus, reset_command
+from gpudiag.cause import Cause, Listing, Match, Matches
+from gpudiag.causes.shared.devices import ChosenGpus
 from gpudiag.causes.shared.memory import devices_in_scope, holders, refused_with_room
 from gpudiag.causes.shared.steps import cuinit_error
 from gpudiag.model.diagnosis import Confidence, Stage
@@ -25,11 +25,11 @@ CAUSE = Cause(
 )
 
 
-def find(evidence: Evidence) -> Matches:
-    if refused := refused_with_room(evidence):
+def find(gpus: ChosenGpus, listing: Listing) -> Matches:
+    if refused := refused_with_room(gpus.facts, gpus.rows):
         yield Match(
-            evidence=(*refused, *map(holders, devices_in_scope(evidence.facts))),
+            evidence=(*refused, *map(holders, devices_in_scope(gpus.facts))),
             sure=Confidence.POSSIBLE,
-            figures={"reset": reset_command(evidence.gpus, [gpu.index for gpu in failing_gpus(evidence)])},
-            stage=Stage.DRIVER if "OUT_OF_MEMORY" in cuinit_error(evidence.listing) else None,
+            figures={"reset": gpus.reset(gpu.index for gpu in gpus.failing)},
+            stage=Stage.DRIVER if "OUT_OF_MEMORY" in cuinit_error(listing) else None,
         )

@@ -7,7 +7,7 @@ than the card has if the program or another one limits it. TensorFlow tries for 
 
 from __future__ import annotations
 
-from gpudiag.cause import Cause, Evidence, Match, Matches
+from gpudiag.cause import Cause, Match, Matches, Program
 from gpudiag.causes.shared.memory import shared_otherwise
 from gpudiag.knowledge.log_lines import Log, ended_by
 from gpudiag.knowledge.messages.memory import POOL_FULL
@@ -25,11 +25,11 @@ CAUSE = Cause(
 )
 
 
-def find(evidence: Evidence) -> Matches:
-    said = Log(line for line in evidence.lines if "this is not a failure" not in line).said(POOL_FULL)
-    if not said or shared_otherwise(evidence.program):
+def find(program: Program) -> Matches:
+    said = Log(line for line in program.lines if "this is not a failure" not in line).said(POOL_FULL)
+    if not said or shared_otherwise(program):
         return
-    made = evidence.program.said(DEVICE_CREATED, most=1)
-    ended = ended_by(evidence.program, POOL_FULL)
+    made = program.said(DEVICE_CREATED, most=1)
+    ended = ended_by(program, POOL_FULL)
     caught = () if ended else ("the log does not end with it: the program may have caught it",)
     yield Match(evidence=(*made, *said, *caught), sure=Confidence.LIKELY if ended else Confidence.POSSIBLE)

@@ -6,10 +6,11 @@ nvidia-smi fails with the same words: what makes it work makes TensorFlow work.
 
 from __future__ import annotations
 
-from gpudiag.cause import Cause, Evidence, Match, Matches
+from gpudiag.cause import Cause, Match, Matches
 from gpudiag.causes.shared.libraries import needs_nvml, tensorflow_version
 from gpudiag.causes.shared.signs import NO_NVML, Signs
-from gpudiag.model.facts import Facts, Unknown
+from gpudiag.model.facts import DriverFacts, Facts, NvmlFacts
+from gpudiag.probes.discovery import trace
 
 CAUSE = Cause(
     fix=("{cure}", "nvidia-smi  # must work first"),
@@ -26,16 +27,16 @@ CAUSE = Cause(
 )
 
 
-def find(evidence: Evidence) -> Matches:
-    facts = evidence.facts
-    signs = Signs.of(evidence)
+def find(
+    facts: Facts, nvml: NvmlFacts, driver: DriverFacts, signs: Signs | None, traced: trace.Reading | None
+) -> Matches:
     named = signs is not None and (signs.two_versions or signs.shut_files or signs.no_module)
-    if isinstance(facts.nvml, Unknown) or facts.nvml.devices or named or not needs_nvml(evidence):
+    if nvml.devices or named or not needs_nvml(facts, traced):
         return
-    error = facts.nvml.error
-    if error is None or error == NO_NVML or not _driver_is_here(facts):
+    error = nvml.error
+    if error is None or error == NO_NVML or driver.libcuda_path is None:
         return
-    module = None if isinstance(facts.driver, Unknown) else facts.driver.kernel_module
+    module = driver.kernel_module
     cure = next((cure for words, cure in _CURES_OF_NVML.items() if words in error), _CURE_OF_OTHERS)
     if module is not None and "Not Loaded" in error:
         cure = f"sudo nvidia-modprobe -c 0 -u  # module {module} is loaded: this makes /dev/nvidiactl and the others"
@@ -51,7 +52,3 @@ _CURES_OF_NVML = {
     "lost": "sudo dmesg | grep -i xid  # names the GPU by its PCI bus id; switch the machine off and on",
 }
 _CURE_OF_OTHERS = "nvidia-smi; sudo dmesg | grep -i -e nvrm -e xid  # most often a reboot helps"
-
-
-def _driver_is_here(facts: Facts) -> bool:
-    return not isinstance(facts.driver, Unknown) and facts.driver.libcuda_path is not None

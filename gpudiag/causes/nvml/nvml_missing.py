@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from pathlib import PurePath
 
-from gpudiag.cause import Cause, Evidence, Match, Matches
+from gpudiag.cause import Cause, Match, Matches
 from gpudiag.causes.shared.libraries import (
     NVML,
     cure_of_the_driver,
@@ -20,6 +20,7 @@ from gpudiag.causes.shared.libraries import (
 )
 from gpudiag.causes.shared.signs import Signs
 from gpudiag.model.facts import Facts, LibraryCopy, Unknown
+from gpudiag.probes.discovery import trace
 
 _TOOLKIT = "https://docs.nvidia.com/datacenter/cloud-native/container-toolkit/latest/docker-specialized.html"
 
@@ -35,9 +36,8 @@ CAUSE = Cause(
 )
 
 
-def find(evidence: Evidence, signs: Signs) -> Matches:
-    facts = evidence.facts
-    if not signs.no_nvml or signs.older_tensorflow or not needs_nvml(evidence):
+def find(facts: Facts, signs: Signs, traced: trace.Reading | None) -> Matches:
+    if not signs.no_nvml or signs.older_tensorflow or not needs_nvml(facts, traced):
         return
     one = facts.library(NVML)
     if one is not None and one.instead is not None:
@@ -49,7 +49,7 @@ def find(evidence: Evidence, signs: Signs) -> Matches:
     yield Match(
         evidence=tuple(shown),
         figures={"tensorflow": tensorflow_version(facts), "cure": _cure_of_nvml(facts, copy)},
-        change=put_first(evidence.facts, [str(PurePath(copy.path).parent)]) if copy else None,
+        change=put_first(facts, [str(PurePath(copy.path).parent)]) if copy else None,
     )
 
 

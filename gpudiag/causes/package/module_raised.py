@@ -7,11 +7,11 @@ does not fit.
 
 from __future__ import annotations
 
-from gpudiag.cause import Cause, Evidence, Match, Matches
+from gpudiag.cause import Cause, Match, Matches
 from gpudiag.causes.shared.imports import Traceback, executable, interpreter, version_of
 from gpudiag.causes.shared.packages import INSTALLATION, chosen
 from gpudiag.model.diagnosis import Confidence
-from gpudiag.model.facts import TensorflowFacts
+from gpudiag.model.facts import Facts, TensorflowFacts
 
 CAUSE = Cause(
     fix=(
@@ -24,7 +24,7 @@ CAUSE = Cause(
 )
 
 
-def find(evidence: Evidence, failed: Traceback, installed: TensorflowFacts) -> Matches:
+def find(facts: Facts, failed: Traceback, installed: TensorflowFacts) -> Matches:
     named = next(iter(failed.distributions), "")
     known = next((one for one in installed.requirements if one.name == named and one.version), None)
     own = chosen(installed)
@@ -33,7 +33,7 @@ def find(evidence: Evidence, failed: Traceback, installed: TensorflowFacts) -> M
     seen = [f"import tensorflow raised {failed.error}"]
     seen += [f"it was raised in {failed.where}"] if failed.where else []
     yield Match(
-        (*seen, *interpreter(evidence.facts)),
+        (*seen, *interpreter(facts)),
         Confidence.LIKELY if failed.where else Confidence.POSSIBLE,
-        {"who": who, "error": failed.error, "which": which, "python": executable(evidence.facts)},
+        {"who": who, "error": failed.error, "which": which, "python": executable(facts)},
     )

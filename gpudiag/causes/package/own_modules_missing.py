@@ -8,11 +8,11 @@ from __future__ import annotations
 
 import re
 
-from gpudiag.cause import Cause, Evidence, Match, Matches
+from gpudiag.cause import Cause, Match, Matches
 from gpudiag.causes.shared.imports import Traceback, executable
 from gpudiag.causes.shared.packages import INSTALLATION, chosen, reinstall
 from gpudiag.model.diagnosis import Confidence
-from gpudiag.model.facts import TensorflowFacts
+from gpudiag.model.facts import Facts, TensorflowFacts
 
 CAUSE = Cause(
     fix=(
@@ -33,7 +33,7 @@ CAUSE = Cause(
 _NAME = re.compile(r"cannot import name '(?P<name>[^']+)' from")
 
 
-def find(evidence: Evidence, failed: Traceback, installed: TensorflowFacts) -> Matches:
+def find(facts: Facts, failed: Traceback, installed: TensorflowFacts) -> Matches:
     module = failed.module
     if not module.startswith("tensorflow.") or not installed.distributions:
         return
@@ -45,7 +45,7 @@ def find(evidence: Evidence, failed: Traceback, installed: TensorflowFacts) -> M
         {
             "name": f"{own.name} {own.version}",
             "lacks": f"{module}.{name['name']}" if name else module,
-            "python": executable(evidence.facts),
+            "python": executable(facts),
             "which": f"{own.name}=={own.version}" if own.version else str(reinstall(installed)["with_cuda"]),
             "location": own.location,
         },

@@ -10,11 +10,11 @@ from __future__ import annotations
 from itertools import groupby
 from pathlib import PurePath
 
-from gpudiag.cause import Cause, Evidence, Match, Matches
+from gpudiag.cause import Cause, Match, Matches
 from gpudiag.causes.shared.imports import Traceback, executable, interpreter
 from gpudiag.causes.shared.packages import off_the_path
 from gpudiag.model.diagnosis import Confidence
-from gpudiag.model.facts import Requirement, TensorflowFacts
+from gpudiag.model.facts import Facts, Requirement, TensorflowFacts
 
 CAUSE = Cause(
     fix=("{remove}", "{install}", "{python} -m pip check  # what else does not fit"),
@@ -25,10 +25,10 @@ CAUSE = Cause(
 )
 
 
-def find(evidence: Evidence, failed: Traceback, installed: TensorflowFacts) -> Matches:
+def find(facts: Facts, failed: Traceback, installed: TensorflowFacts) -> Matches:
     unfit = [one for one in installed.requirements if not one.fits]
     touched = [one for one in unfit if failed.touches(one)]
-    python = executable(evidence.facts)
+    python = executable(facts)
     order = {one.name: number for number, one in reversed([*enumerate(unfit)])}
     for name, group in groupby(sorted(touched or unfit, key=lambda one: order[one.name]), lambda one: one.name):
         asked = list(group)
@@ -40,12 +40,12 @@ def find(evidence: Evidence, failed: Traceback, installed: TensorflowFacts) -> M
                 f"import tensorflow raised {failed.error}",
                 *_seen(asked),
                 *([f"TensorFlow is in {' and '.join(own)}: {elsewhere} comes before it"] if elsewhere else []),
-                *(interpreter(evidence.facts) if not one.version else ()),
+                *(interpreter(facts) if not one.version else ()),
             ),
             _sure(one, failed) if touched else Confidence.POSSIBLE,
             {
                 "what": _what(asked),
-                "remove": _removed(evidence, name, elsewhere, python),
+                "remove": _removed(facts, name, elsewhere, python),
                 "install": f"{python} -m pip install {_arguments(asked)}",
                 "python": python,
             },
@@ -81,11 +81,11 @@ def _seen(asked: list[Requirement]) -> list[str]:
     return [f"{where}: there is no {', '.join(one.gone)}" if one.gone else where]
 
 
-def _removed(evidence: Evidence, name: str, elsewhere: str, python: str) -> str:
+def _removed(facts: Facts, name: str, elsewhere: str, python: str) -> str:
     """Return what takes a copy away that is not beside TensorFlow: the right one may be there already."""
     if not elsewhere:
         return ""
-    return off_the_path(evidence.facts, PurePath(elsewhere)) or f"{python} -m pip uninstall -y {name}  # in {elsewhere}"
+    return off_the_path(facts, PurePath(elsewhere)) or f"{python} -m pip uninstall -y {name}  # in {elsewhere}"
 
 
 def _arguments(asked: list[Requirement]) -> str:

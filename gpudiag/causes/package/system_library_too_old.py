@@ -9,9 +9,10 @@ from __future__ import annotations
 
 from pathlib import PurePath
 
-from gpudiag.cause import Cause, Evidence, Match, Matches
+from gpudiag.cause import Cause, Match, Matches
 from gpudiag.causes.shared.imports import ImportLog
 from gpudiag.knowledge.messages.python_packages import SYSTEM_LIBRARY_OLD
+from gpudiag.model.facts import Facts
 
 CAUSE = Cause(
     fix=("{first}", "{second}"),
@@ -27,12 +28,12 @@ CAUSE = Cause(
 _PATH = "LD_LIBRARY_PATH"
 
 
-def find(evidence: Evidence, program: ImportLog) -> Matches:
+def find(facts: Facts, program: ImportLog) -> Matches:
     said = program.first(SYSTEM_LIBRARY_OLD)
     if said is None:
         return
     glibc = said["what"] == "GLIBC"
-    path = evidence.facts.variables.get(_PATH, "")
+    path = facts.variables.get(_PATH, "")
     folder = str(PurePath(said["file"]).parent) if said["file"] else ""
     rest = ":".join(entry for entry in path.split(":") if PurePath(entry) != PurePath(folder))
     if folder and rest != path:
@@ -47,7 +48,7 @@ def find(evidence: Evidence, program: ImportLog) -> Matches:
                 "first": f"{without}  # without {folder}",
                 "second": "",
             },
-            change=None if evidence.facts.without_gpu else {_PATH: rest or None},  # a trial uses the GPU
+            change=None if facts.without_gpu else {_PATH: rest or None},  # a trial uses the GPU
         )
         return
     yield Match(

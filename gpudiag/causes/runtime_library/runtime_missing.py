@@ -10,10 +10,10 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from gpudiag.cause import Cause, Evidence, Match, Matches
+from gpudiag.cause import Cause, Listing, Match, Matches
 from gpudiag.causes.shared.libraries import PIP_INSTALLATION, good_copy, seen, then_cusolver, with_cuda
 from gpudiag.causes.shared.steps import cuinit_error
-from gpudiag.model.facts import Unknown
+from gpudiag.model.facts import Facts, Unknown
 from gpudiag.probes.host.libraries import PACKAGES, RUNTIME, installed, unopened
 
 CAUSE = Cause(
@@ -29,8 +29,7 @@ CAUSE = Cause(
 )
 
 
-def find(evidence: Evidence) -> Matches:
-    facts = evidence.facts
+def find(facts: Facts, listing: Listing) -> Matches:
     for one in unopened(facts):
         if one.soname != RUNTIME or good_copy(one) is not None or one.instead is not None:
             continue
@@ -42,16 +41,15 @@ def find(evidence: Evidence) -> Matches:
             evidence=(
                 seen(one),
                 f"{PACKAGES['libcudart']}: {f'{package.version}, but not its file' if package else 'not installed'}",
-                *_of_the_driver(evidence),
+                *_of_the_driver(facts, listing),
             ),
             figures={"command": command, "then": then_cusolver(facts)},
         )
 
 
-def _of_the_driver(evidence: Evidence) -> Iterator[str]:
+def _of_the_driver(facts: Facts, listing: Listing) -> Iterator[str]:
     """Yield what is known of the driver, which TensorFlow's line for this fault names; more than that is not."""
-    facts = evidence.facts
     if facts.nvml_devices and not isinstance(facts.nvml, Unknown):
         yield f"NVML of the driver answers: {facts.nvml.driver_version}, {len(facts.nvml_devices)} GPU(s)"
-    if error := cuinit_error(evidence.listing):
+    if error := cuinit_error(listing):
         yield f"cuInit of the driver fails, too: {error}"

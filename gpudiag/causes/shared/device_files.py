@@ -6,7 +6,7 @@ import re
 from dataclasses import dataclass
 
 from gpudiag.cause import Evidence, Match
-from gpudiag.causes.shared.machine import container, kept_for_others, on_the_bus, parts, stage_of_driver
+from gpudiag.causes.shared.machine import WholeDriver, container, kept_for_others, on_the_bus, stage_of_driver
 from gpudiag.causes.shared.signs import Signs
 from gpudiag.causes.shared.steps import cuinit_error
 from gpudiag.model.diagnosis import Confidence
@@ -36,15 +36,16 @@ class NoDevice:
 
     @classmethod
     def of(cls, evidence: Evidence) -> NoDevice | None:
-        known, error = parts(evidence.facts), cuinit_error(evidence.listing)
-        if known is None or container(evidence.facts) or not error or known[0].kernel_module is None:
+        known, error = WholeDriver.of(evidence), cuinit_error(evidence.listing)
+        if known is None or known.container or not error or known.driver.kernel_module is None:
             return None
-        nodes, signs = known[2], Signs.of(evidence)
+        nodes, signs = known.nodes, Signs.of(evidence)
         if (signs is not None and signs.shut_files) or kept_for_others(nodes):
             return None
         paths = [node.path for node in nodes.nodes]
         missing = [] if any(map(_GPU_FILE.fullmatch, paths)) else ["/dev/nvidia0"]
-        return cls(error, *known, (*missing, *([] if _CONTROL_FILE in paths else [_CONTROL_FILE])))
+        missing += [] if _CONTROL_FILE in paths else [_CONTROL_FILE]
+        return cls(error, known.driver, known.nvml, nodes, tuple(missing))
 
     @property
     def with_all_files(self) -> bool:

@@ -2,32 +2,102 @@
 
 from __future__ import annotations
 
-from gpudiag.cause import Evidence
-from gpudiag.causes.shared.machine import hidden_and_free
+from collections.abc import Iterable
+from dataclasses import dataclass
+
+from gpudiag.cause import Evidence, Gpus, Rows
 from gpudiag.causes.shared.steps import context_error
 from gpudiag.knowledge.log_lines import Log
 from gpudiag.knowledge.messages.way import DEVICE_BUSY
-from gpudiag.model.facts import NvmlDevice
+from gpudiag.model.facts import Facts, NvmlDevice, Unknown
 from gpudiag.model.report import Gpu
+from gpudiag.model.visibility import gpus_in_scope
+from gpudiag.probes.discovery import logical_devices
 
 MASK = "CUDA_VISIBLE_DEVICES"
 
 
-def said_to_be_busy(evidence: Evidence) -> str:
-    """Return who said that a GPU is busy, and what; "" if nobody did."""
-    if busy := Log((context_error(evidence),)).first(DEVICE_BUSY):
-        return f"creating the devices: {busy.text}"
-    return f"the log: {busy.text}" if (busy := evidence.program.first(DEVICE_BUSY)) else ""
+@dataclass(frozen=True)
+class SaidToBeBusy:
+    """The driver, or the log, says that a GPU is busy."""
+
+    text: str
+    """Who said it, and what."""
+
+    @classmethod
+    def of(cls, evidence: Evidence) -> SaidToBeBusy | None:
+        if busy := Log((context_error(Rows(evidence.rows)),)).first(DEVICE_BUSY):
+            return cls(f"creating the devices: {busy.text}")
+        return cls(f"the log: {busy.text}") if (busy := evidence.program.first(DEVICE_BUSY)) else None
 
 
 def computing(device: NvmlDevice) -> list[int]:
     return [process.pid for process in device.processes if process.computes]
 
 
-def choose_others(evidence: Evidence, unusable: list[Gpu]) -> tuple[str, dict[str, str | None] | None]:
-    """Return how to choose the GPUs that are left without those that are ``unusable``."""
-    rest = [gpu.uuid for gpu in evidence.gpus if gpu not in unusable]
-    if not rest:
-        return hidden_and_free(evidence) or "# there is no other GPU to choose here", None
-    chosen = ",".join(rest)
-    return f"export {MASK}={chosen}", {MASK: chosen}
+@dataclass(frozen=True)
+class ChosenGpus:
+    """The GPUs in scope: what NVML says of them, which of them fail, and what can be chosen in their place."""
+
+    facts: Facts
+    gpus: Gpus
+    rows: Rows
+
+    @classmethod
+    def of(cls, evidence: Evidence) -> ChosenGpus:
+        return cls(evidence.facts, Gpus(evidence.gpus), Rows(evidence.rows))
+
+    @property
+    def by_nvml(self) -> list[tuple[Gpu, NvmlDevice]]:
+        """Each with what NVML says of it."""
+        devices = {device.pci_bus_id: device for device in self.facts.nvml_devices}
+        return [(gpu, devices[gpu.pci_bus_id]) for gpu in self.gpus if gpu.pci_bus_id in devices]
+
+    @property
+    def failing(self) -> list[Gpu]:
+        """Those that are known to fail if TensorFlow's devices were tried; the only one is."""
+        for reading in self.rows.readings("discovery.logical_devices", logical_devices.Reading):
+            raised = [pci for pci, one in zip(reading.given, reading.products.values(), strict=False) if one.raised]
+            known = [gpu for gpu in self.gpus if gpu.pci_bus_id in (*reading.refused, *raised)]
+            if known or reading.raised is None:
+                return known
+        return list(self.gpus) if len(self.gpus) == 1 else []
+
+    def reset(self, failing: Iterable[int | str]) -> str:
+        """Return how to reset the GPUs of these indices of NVML's; no command if none is known to fail."""
+        if indices := ",".join(map(str, failing)):
+            return f"sudo nvidia-smi --gpu-reset -i {indices}  # or reboot: if its hardware or firmware has failed"
+        of = ", ".join(str(gpu.index) for gpu in self.gpus)
+        return f"# the GPU that fails is one of {of or 'those of nvidia-smi -L'}; dmesg names it by its PCI bus id"
+
+    def without(self, unusable: list[Gpu]) -> tuple[str, dict[str, str | None] | None]:
+        """Return how to choose those that are left without the ``unusable``."""
+        rest = [gpu.uuid for gpu in self.gpus if gpu not in unusable]
+        if not rest:
+            return self.hidden_and_free or "# there is no other GPU to choose here", None
+        chosen = ",".join(rest)
+        return f"export {MASK}={chosen}", {MASK: chosen}
+
+    @property
+    def hidden_and_free(self) -> str:
+        """The line that chooses GPUs which the mask hides and nobody uses by NVML; "" if there are none.
+
+        None in a job of Slurm's: there the others are other jobs'.
+        """
+        facts = self.facts
+        mask = facts.variables.get(MASK)
+        if mask is None or isinstance(facts.container, Unknown) or facts.container.slurm_job is not None:
+            return ""
+        chosen = {gpu.pci_bus_id for gpu in self.gpus or gpus_in_scope(facts)}
+        free = [device for device in facts.nvml_devices if device.pci_bus_id not in chosen and _is_free(device)]
+        if not free:
+            return ""
+        indices = ", ".join(str(device.index) for device in free)
+        uuids = ",".join(device.uuid for device in free)
+        return f"export {MASK}={uuids}  # or GPU {indices}, hidden now by {mask!r}, if it is yours to use"
+
+
+def _is_free(device: NvmlDevice) -> bool:
+    little = device.memory_used_bytes < (device.memory_total_bytes / 4 if device.memory_total_bytes else 1)
+    shared = device.compute_mode in ("default", None) and device.mig_mode != "enabled"
+    return shared and little and not computing(device)

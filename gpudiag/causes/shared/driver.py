@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator
+from dataclasses import dataclass
 
 from gpudiag.cause import Evidence, Match
-from gpudiag.causes.shared.machine import container, parts, stage_of_driver
+from gpudiag.causes.shared.machine import WholeDriver, container, stage_of_driver
 from gpudiag.causes.shared.signs import Signs
 from gpudiag.causes.shared.steps import cuinit_error
 from gpudiag.knowledge.messages.way import TWO_DRIVER_VERSIONS
-from gpudiag.model.diagnosis import Confidence
+from gpudiag.model.diagnosis import Confidence, Stage
 from gpudiag.model.facts import DriverFacts, Facts, NvmlFacts, Unknown
 
 IN_FILE_NAME = re.compile(r"\.so\.(\d+\.[\d.]+)$")
@@ -27,39 +27,61 @@ def versions(driver: DriverFacts, nvml: NvmlFacts) -> tuple[str, str]:
     return driver.kernel_module or "not known", library or "not known"
 
 
-def two_versions(in_image: bool, evidence: Evidence) -> Iterator[Match]:
-    known = parts(evidence.facts)
-    if known is None:
-        return
-    driver, nvml, _ = known
-    module, library = versions(driver, nvml)
-    error = cuinit_error(evidence.listing)
-    signs = Signs.of(evidence)
-    found = [signs.two_versions] if signs is not None and signs.two_versions else []
-    if "DRIVER_MISMATCH" in error and COMPAT not in (driver.libcuda_path or ""):
-        found.append(f"cuInit: {error}")
-    if module != library:  # else it has been fixed since the log was written
-        found += [event.text for event in evidence.program.all(TWO_DRIVER_VERSIONS)][:1]
-    if not found or in_image is not bool(container(evidence.facts) and driver.packages):
-        return
-    installed = ", ".join(f"{name} {version}" for name, version in driver.packages.items())
-    yield Match(
-        evidence=(*found, *([f"packages in this container: {installed}"] if in_image else [])),
-        sure=Confidence.LIKELY if "not known" in (module, library) or module == library else Confidence.PROVED,
-        figures={
-            "module": module,
-            "library": library,
-            "libraries": f"of version {library}"
-            if library not in (module, "not known")
-            else "of another version, as the driver says",
-            "where": "  # on the host of this container" if container(evidence.facts) else "",
-            "hold": f"sudo apt-mark hold {' '.join(driver.packages)}  # so that it does not come again"
-            if driver.packages
-            else "# so that it does not come again, keep unattended upgrades from the driver's packages",
-            "packages": " ".join(driver.packages),
-        },
-        stage=stage_of_driver(evidence.listing),
-    )
+@dataclass(frozen=True)
+class TwoVersions:
+    """The kernel module and the libraries of the driver are of two versions."""
+
+    facts: Facts
+    driver: DriverFacts
+    module: str
+    library: str
+    seen: tuple[str, ...]
+    """What says so."""
+    stage: Stage
+
+    @classmethod
+    def of(cls, evidence: Evidence) -> TwoVersions | None:
+        known = WholeDriver.of(evidence)
+        if known is None:
+            return None
+        driver = known.driver
+        module, library = versions(driver, known.nvml)
+        error = cuinit_error(evidence.listing)
+        signs = Signs.of(evidence)
+        seen = [signs.two_versions] if signs is not None and signs.two_versions else []
+        if "DRIVER_MISMATCH" in error and COMPAT not in (driver.libcuda_path or ""):
+            seen.append(f"cuInit: {error}")
+        if module != library:  # else it has been fixed since the log was written
+            seen += [event.text for event in evidence.program.all(TWO_DRIVER_VERSIONS)][:1]
+        if not seen:
+            return None
+        return cls(evidence.facts, driver, module, library, tuple(seen), stage_of_driver(evidence.listing))
+
+    @property
+    def in_image(self) -> bool:
+        """True if this is a container that has libraries of a driver in its image."""
+        return bool(container(self.facts) and self.driver.packages)
+
+    def match(self) -> Match:
+        module, library, packages = self.module, self.library, self.driver.packages
+        installed = ", ".join(f"{name} {version}" for name, version in packages.items())
+        return Match(
+            evidence=(*self.seen, *([f"packages in this container: {installed}"] if self.in_image else [])),
+            sure=Confidence.LIKELY if "not known" in (module, library) or module == library else Confidence.PROVED,
+            figures={
+                "module": module,
+                "library": library,
+                "libraries": f"of version {library}"
+                if library not in (module, "not known")
+                else "of another version, as the driver says",
+                "where": "  # on the host of this container" if container(self.facts) else "",
+                "hold": f"sudo apt-mark hold {' '.join(packages)}  # so that it does not come again"
+                if packages
+                else "# so that it does not come again, keep unattended upgrades from the driver's packages",
+                "packages": " ".join(packages),
+            },
+            stage=self.stage,
+        )
 
 
 def not_the_drivers_own(facts: Facts, part: str) -> tuple[str, str, dict[str, str | None] | None]:

@@ -2,38 +2,29 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-
 from gpudiag.cause import Evidence, Match
 from gpudiag.causes.shared.machine import (
-    container,
+    WholeDriver,
     install_command,
     kept_for_others,
     on_the_bus,
     operating_system,
-    parts,
     uses_apt,
 )
 from gpudiag.causes.shared.signs import Signs
 from gpudiag.model.diagnosis import Confidence, Stage
-from gpudiag.model.facts import DeviceNodeFacts, DriverFacts
 
 BEFORE = ("driver_not_installed", "nouveau_in_use", "integrated_gpu_chosen")
 """Reasons that say why the module could not be loaded, whatever else is true."""
 
 
-@dataclass(frozen=True)
-class IdleGpu:
+class IdleGpu(WholeDriver):
     """A GPU on the PCI bus that NVIDIA's driver does not drive."""
-
-    evidence: Evidence
-    driver: DriverFacts
-    nodes: DeviceNodeFacts
 
     def match(self, sign: str = "", sure: Confidence = Confidence.PROVED) -> Match:
         """Return the match of a cause that shows by ``sign``."""
-        name, kernel = operating_system(self.evidence.facts)
-        apt = uses_apt(self.evidence.facts)
+        name, kernel = operating_system(self.facts)
+        apt = uses_apt(self.facts)
         pci = self.nodes.pci_gpus[0]
         loaded = "loaded" if self.driver.kernel_module else "not loaded"
         library = self.driver.libcuda_path or self.driver.libcuda_error
@@ -48,7 +39,7 @@ class IdleGpu:
                 "pci": pci,
                 "holder": self.nodes.bound.get(pci, ""),
                 "kernel": kernel,
-                "install": install_command(self.evidence.facts),
+                "install": install_command(self.facts),
                 "initramfs": "sudo update-initramfs -u" if apt else "sudo dracut --force",
                 "build": f"sudo apt install linux-headers-{kernel} && sudo dkms autoinstall -k {kernel}"
                 if apt
@@ -64,10 +55,10 @@ class KeptGpu(IdleGpu):
 
     @classmethod
     def of(cls, evidence: Evidence) -> KeptGpu | None:
-        known = parts(evidence.facts)
-        if known is None or not kept_for_others(known[2]) or known[1].devices or container(evidence.facts):
+        one = super().of(evidence)
+        if one is None or not kept_for_others(one.nodes) or one.nvml.devices or one.container:
             return None
-        return cls(evidence, known[0], known[2])
+        return cls(one.facts, one.driver, one.nvml, one.nodes)
 
 
 class GpuWithoutModule(IdleGpu):
@@ -78,4 +69,4 @@ class GpuWithoutModule(IdleGpu):
         signs = Signs.of(evidence)
         if signs is None or not signs.no_module or not signs.nodes.pci_gpus or KeptGpu.of(evidence):
             return None
-        return cls(evidence, signs.driver, signs.nodes)
+        return cls(signs.facts, signs.driver, signs.nvml, signs.nodes)

@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator
 from typing import NamedTuple
 
-from gpudiag.cause import Evidence, Match
-from gpudiag.causes.shared.machine import container, parts
-from gpudiag.causes.shared.steps import FAILED, devices_log, trace
+from gpudiag.cause import Match, Rows
+from gpudiag.causes.shared.machine import WholeDriver, container
+from gpudiag.causes.shared.steps import FirstFailed, devices_log
 from gpudiag.knowledge.log_lines import text
 from gpudiag.model.diagnosis import Confidence, Stage
+from gpudiag.model.facts import Facts
 
 IN_USE = (Stage.CONTEXT, Stage.FIRST_OP)
 CODE = re.compile(r"CUDA_ERROR_(?P<name>\w+)")
@@ -73,28 +73,24 @@ MEANINGS = (
 OTHERWISE = Meaning("", "", "nvidia-smi -q | grep -i -e error -e pending")
 
 
-def failed(stage: Stage, evidence: Evidence) -> Iterator[Match]:
-    step = next((step for step in trace(evidence) if step.status == FAILED), None)
-    if step is None or step.stage is not stage:
-        return
-    log = [text(line) for line in devices_log(evidence.rows) if CODE.search(line)][:1] if stage in IN_USE else []
+def match(step: FirstFailed, whole: WholeDriver | None, facts: Facts, rows: Rows) -> Match:
+    """Return what is known of the step that failed."""
+    log = [text(line) for line in devices_log(rows) if CODE.search(line)][:1] if step.stage in IN_USE else []
     said = next((text for text in (step.evidence, *log) if CODE.search(text)), step.evidence)
     code = CODE.search(said)
-    known = parts(evidence.facts)
     meaning = next((one for one in MEANINGS if code and re.fullmatch(one.codes, code["name"])), OTHERWISE)
-    driver = (
-        ()
-        if known is None
-        else (f"kernel module {known[0].kernel_module or 'not known'}; NVML reports {len(known[1].devices)} GPU(s)",)
-    )
-    yield Match(
+    driver = []
+    if whole is not None:
+        module, gpus = whole.driver.kernel_module or "not known", len(whole.nvml.devices)
+        driver = [f"kernel module {module}; NVML reports {gpus} GPU(s)"]
+    return Match(
         evidence=(*dict.fromkeys((step.evidence, said)), *driver),
         sure=Confidence.POSSIBLE,
         figures={
             "code": code[0] if code else step.evidence,
             "meaning": f": {meaning.text}" if meaning.text else "",
             "look": meaning.look,
-            "where": ", on the host" if container(evidence.facts) else "",
+            "where": ", on the host" if container(facts) else "",
         },
     )
 

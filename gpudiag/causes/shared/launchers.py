@@ -6,6 +6,7 @@ import re
 from dataclasses import dataclass
 
 from gpudiag.cause import Evidence
+from gpudiag.model.facts import Facts
 
 
 @dataclass(frozen=True)
@@ -39,9 +40,9 @@ _LAUNCHERS = {
 """Of Slurm's, what it says of a step (srun): the script of a job runs once, however many tasks the job has."""
 
 
-def allocated(evidence: Evidence) -> tuple[int, ...] | None:
+def allocated(facts: Facts) -> tuple[int, ...] | None:
     """Return the GPUs that Slurm gave this step, or else the job, by their numbers on the node; None: not known."""
-    variables = evidence.facts.variables
+    variables = facts.variables
     text = variables.get("SLURM_STEP_GPUS") or variables.get("SLURM_JOB_GPUS") or ""
     if not re.fullmatch(r"\d{1,3}(-\d{1,3})?(,\d{1,3}(-\d{1,3})?)*", text):
         return None

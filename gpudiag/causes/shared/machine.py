@@ -1,33 +1,47 @@
-"""What several families of rules ask of a machine, and machines for their cases."""
+"""Shared by causes: what several families of them ask of a machine."""
 
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable
+from dataclasses import dataclass
 
-from gpudiag.cause import Evidence, Listing
+from gpudiag.cause import Evidence, Listing, Program
 from gpudiag.causes.shared.steps import cuinit_error
 from gpudiag.knowledge.message import Event, Message
 from gpudiag.model.diagnosis import Stage
-from gpudiag.model.facts import DeviceNodeFacts, DriverFacts, Facts, NvmlDevice, NvmlFacts, Unknown
-from gpudiag.model.report import Gpu
-from gpudiag.model.visibility import gpus_in_scope
-from gpudiag.probes.discovery import logical_devices
+from gpudiag.model.facts import DeviceNodeFacts, DriverFacts, Facts, NvmlFacts, Unknown
 
 INSTALLATION = "https://docs.nvidia.com/datacenter/tesla/driver-installation-guide/"
 
 _OWN_DRIVERS = ("nvidia", "nouveau")
 """Kernel drivers that make a GPU one of this machine's; any other, such as vfio-pci, keeps it for something else."""
 
-Parts = tuple[DriverFacts, NvmlFacts, DeviceNodeFacts]
 
+@dataclass(frozen=True)
+class WholeDriver:
+    """NVIDIA's driver, every part of which has answered."""
 
-def parts(facts: Facts) -> Parts | None:
-    """Return what is known of the driver; None if a part did not answer."""
-    driver, nvml, nodes = facts.driver, facts.nvml, facts.device_nodes
-    if isinstance(driver, Unknown) or isinstance(nvml, Unknown) or isinstance(nodes, Unknown):
-        return None
-    return driver, nvml, nodes
+    facts: Facts
+    driver: DriverFacts
+    nvml: NvmlFacts
+    nodes: DeviceNodeFacts
+
+    @classmethod
+    def of(cls, evidence: Evidence) -> WholeDriver | None:
+        facts = evidence.facts
+        driver, nvml, nodes = facts.driver, facts.nvml, facts.device_nodes
+        if isinstance(driver, Unknown) or isinstance(nvml, Unknown) or isinstance(nodes, Unknown):
+            return None
+        return cls(facts, driver, nvml, nodes)
+
+    @property
+    def container(self) -> str | None:
+        """What holds this process; None outside a container."""
+        return container(self.facts)
+
+    def counts(self, pci_bus_id: str) -> bool:
+        """Return whether NVML counts this GPU."""
+        return pci_bus_id.lower() in {device.pci_bus_id.lower() for device in self.nvml.devices}
 
 
 def container(facts: Facts) -> str | None:
@@ -77,56 +91,6 @@ def install_command(facts: Facts) -> str:
     return f"# install NVIDIA's driver for {name}: {INSTALLATION}"
 
 
-def gpus_by_nvml(evidence: Evidence) -> list[tuple[Gpu, NvmlDevice]]:
-    """Return each GPU in scope with what NVML says of it."""
-    devices = {device.pci_bus_id: device for device in evidence.facts.nvml_devices}
-    return [(gpu, devices[gpu.pci_bus_id]) for gpu in evidence.gpus if gpu.pci_bus_id in devices]
-
-
-def hidden_and_free(evidence: Evidence) -> str:
-    """Return the line that chooses GPUs which the mask hides and nobody uses by NVML; "" if there are none.
-
-    None in a job of Slurm's: there the others are other jobs'.
-    """
-    facts = evidence.facts
-    mask = facts.variables.get("CUDA_VISIBLE_DEVICES")
-    if mask is None or isinstance(facts.container, Unknown) or facts.container.slurm_job is not None:
-        return ""
-    chosen = {gpu.pci_bus_id for gpu in evidence.gpus or gpus_in_scope(facts)}
-    free = [
-        device
-        for device in facts.nvml_devices
-        if device.pci_bus_id not in chosen
-        and device.compute_mode in ("default", None)
-        and device.mig_mode != "enabled"
-        and not any(process.computes for process in device.processes)
-        and device.memory_used_bytes < (device.memory_total_bytes / 4 if device.memory_total_bytes else 1)
-    ]
-    if not free:
-        return ""
-    indices = ", ".join(str(device.index) for device in free)
-    uuids = ",".join(device.uuid for device in free)
-    return f"export CUDA_VISIBLE_DEVICES={uuids}  # or GPU {indices}, hidden now by {mask!r}, if it is yours to use"
-
-
-def failing_gpus(evidence: Evidence) -> list[Gpu]:
-    """Return the GPUs in scope that are known to fail if TensorFlow's devices were tried; the only one is."""
-    for reading in evidence.readings("discovery.logical_devices", logical_devices.Reading):
-        raised = [pci for pci, one in zip(reading.given, reading.products.values(), strict=False) if one.raised]
-        known = [gpu for gpu in evidence.gpus if gpu.pci_bus_id in (*reading.refused, *raised)]
-        if known or reading.raised is None:
-            return known
-    return list(evidence.gpus) if len(evidence.gpus) == 1 else []
-
-
-def reset_command(gpus: tuple[Gpu, ...], failing: Iterable[int | str]) -> str:
-    """Return how to reset the GPUs of these indices of NVML's; no command if none is known to fail."""
-    if indices := ",".join(map(str, failing)):
-        return f"sudo nvidia-smi --gpu-reset -i {indices}  # or reboot: if its hardware or firmware has failed"
-    of = ", ".join(str(gpu.index) for gpu in gpus)
-    return f"# the GPU that fails is one of {of or 'those of nvidia-smi -L'}; dmesg names it by its PCI bus id"
-
-
-def said(evidence: Evidence, message: Message) -> list[Event]:
+def said(listing: Listing, program: Program, message: Message) -> list[Event]:
     """Return the events of TensorFlow's own start, or else of the log of the user's program."""
-    return evidence.listing.all(message) or evidence.program.all(message)
+    return listing.all(message) or program.all(message)

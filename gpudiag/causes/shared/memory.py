@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from gpudiag.cause import Evidence, Program
+from gpudiag.cause import Program, Rows
 from gpudiag.knowledge.log_lines import Log
 from gpudiag.knowledge.message import Message
 from gpudiag.knowledge.messages.memory import DEVICE_FULL, JAX_AT_WORK, JAX_FULL, TORCH_AT_WORK, TORCH_FULL
 from gpudiag.model.facts import Facts, Holder, NvmlDevice
-from gpudiag.model.report import Broken, Row
+from gpudiag.model.report import Broken
 from gpudiag.model.visibility import IDLE_BYTES, gpus_in_scope
 
 ROOM_BYTES = 1 << 30
@@ -73,7 +73,7 @@ def unseen(device: NvmlDevice) -> bool:
     return device.memory_used_bytes > IDLE_BYTES
 
 
-def checked(rows: tuple[Row, ...], message: Message) -> tuple[str, ...]:
+def checked(rows: Rows, message: Message) -> tuple[str, ...]:
     """Return who said ``message`` of what probes that fill no memory met."""
     met = []
     for row in rows:
@@ -88,10 +88,10 @@ def shared_otherwise(program: Program) -> bool:
     return program.first(*OF_FRAMEWORKS) is not None or program.workers > 1
 
 
-def refused_with_room(evidence: Evidence) -> tuple[str, ...]:
+def refused_with_room(facts: Facts, rows: Rows) -> tuple[str, ...]:
     """Return the refusals that discovery's probes met for lack of memory, if NVML shows room on every GPU."""
-    devices = devices_in_scope(evidence.facts)
+    devices = devices_in_scope(facts)
     room = bool(devices) and all(
         free_bytes(device) > max(ROOM_BYTES, device.memory_total_bytes / 2) for device in devices
     )
-    return checked(evidence.rows, DEVICE_FULL) if room else ()
+    return checked(rows, DEVICE_FULL) if room else ()

@@ -6,8 +6,8 @@ import re
 from dataclasses import dataclass
 
 from gpudiag.cause import Evidence
-from gpudiag.causes.shared.machine import parts
-from gpudiag.model.facts import DeviceNodeFacts, DriverFacts, Facts, NvmlFacts, Unknown
+from gpudiag.causes.shared.machine import WholeDriver
+from gpudiag.model.facts import Unknown
 from gpudiag.model.missing import lost_gpus
 from gpudiag.probes.host.driver import concerns
 
@@ -18,25 +18,18 @@ _CONTROL_FILES = ("/dev/nvidiactl", "/dev/nvidia-uvm")
 
 
 @dataclass(frozen=True)
-class Signs:
+class Signs(WholeDriver):
     """NVIDIA hardware is here, or a part of its driver in the kernel; and every part has answered."""
-
-    facts: Facts
-    driver: DriverFacts
-    nvml: NvmlFacts
-    nodes: DeviceNodeFacts
 
     @classmethod
     def of(cls, evidence: Evidence) -> Signs | None:
-        known = parts(evidence.facts)
-        return cls(evidence.facts, *known) if known is not None and concerns(evidence.facts) else None
+        known = super().of(evidence)
+        return cls(known.facts, known.driver, known.nvml, known.nodes) if known and concerns(known.facts) else None
 
     @property
     def not_given(self) -> bool:
         """True if this is a container without any device of the GPUs of its host."""
-        container = self.facts.container
-        inside = not isinstance(container, Unknown) and container.name is not None
-        return inside and not self.nodes.nodes and not self.nvml.devices
+        return self.container is not None and not self.nodes.nodes and not self.nvml.devices
 
     @property
     def no_module(self) -> bool:

@@ -6,9 +6,9 @@ at each of them was measured, see ``discovery.trace``.
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 
-from gpudiag.cause import TRACE, Evidence, Listing
+from gpudiag.cause import TRACE, Evidence, Listing, Rows
 from gpudiag.knowledge.log_lines import Log, text
 from gpudiag.knowledge.messages.memory import DEVICE_FULL, POOL_FULL
 from gpudiag.knowledge.messages.misleading import NO_CUDA_DRIVERS
@@ -42,6 +42,14 @@ def trace(evidence: Evidence) -> tuple[Step, ...]:
     return tuple(steps)
 
 
+class FirstFailed(Step):
+    """The step of the trace that failed; none after it is reached."""
+
+    @classmethod
+    def of(cls, evidence: Evidence) -> FirstFailed | None:
+        return next((cls(one.stage, one.status, one.evidence) for one in trace(evidence) if one.status == FAILED), None)
+
+
 def cuinit_error(listing: Listing) -> str:
     """Return the driver's words if ``cuInit`` failed; "" if it did not, or nobody asked."""
     failed = listing.first(CUINIT_FAILED)
@@ -65,9 +73,9 @@ class CuInitFailed(str):
         return cls(cuinit_error(evidence.listing)) or None
 
 
-def context_error(evidence: Evidence) -> str:
+def context_error(rows: Rows) -> str:
     """Return TensorFlow's words if it could not create its devices; "" if it could, or nobody asked."""
-    status, words = _devices_row(("creation_failed",))(evidence)
+    status, words = _devices_row(rows, "creation_failed")
     return words if status is FAILED else ""
 
 
@@ -168,24 +176,20 @@ def devices_log(rows: tuple[Row, ...]) -> tuple[str, ...]:
     return tuple(line for row in failed if row.status in ("fail", "broken") for line in row.log)
 
 
-def _devices_row(kinds: tuple[str, ...]) -> Callable[[Evidence], Answer]:
-    """Look at what ``discovery.logical_devices`` found."""
-
-    def look(evidence: Evidence) -> Answer:
-        for row in evidence.rows:
-            if row.probe != "discovery.logical_devices":
-                continue
-            if isinstance(row.outcome, Broken):
-                status = NOT_KNOWN if row.crash is None else FAILED
-                return status, f"{row.outcome.cause.value}: {row.outcome.detail}"
-            for found in row.findings:
-                if found.kind in kinds:
-                    return FAILED, found.message
-            if isinstance(row.outcome, Judged):
-                return OK, row.outcome.figure
-        return NOT_KNOWN, ""
-
-    return look
+def _devices_row(rows: Iterable[Row], *kinds: str) -> Answer:
+    """Look whether ``discovery.logical_devices`` made a finding of one of these kinds."""
+    for row in rows:
+        if row.probe != "discovery.logical_devices":
+            continue
+        if isinstance(row.outcome, Broken):
+            status = NOT_KNOWN if row.crash is None else FAILED
+            return status, f"{row.outcome.cause.value}: {row.outcome.detail}"
+        for found in row.findings:
+            if found.kind in kinds:
+                return FAILED, found.message
+        if isinstance(row.outcome, Judged):
+            return OK, row.outcome.figure
+    return NOT_KNOWN, ""
 
 
 _CREATED = ("creation_failed", "gpu_not_seen")
@@ -194,12 +198,12 @@ _CREATED = ("creation_failed", "gpu_not_seen")
 def _context(evidence: Evidence) -> Answer:
     if never := hung(evidence, of_gpus=True):
         return FAILED, never
-    return (NOT_KNOWN, "no memory for one") if _out_of_memory(evidence) else _devices_row(_CREATED)(evidence)
+    return (NOT_KNOWN, "no memory for one") if _out_of_memory(evidence) else _devices_row(evidence.rows, *_CREATED)
 
 
 def _out_of_memory(evidence: Evidence) -> str:
     """Return TensorFlow's words where the devices could not be created or used for lack of memory, or ""."""
-    status, words = _devices_row((*_CREATED, "product_failed"))(evidence)
+    status, words = _devices_row(evidence.rows, *_CREATED, "product_failed")
     log = [line for row in evidence.rows if row.probe == "discovery.logical_devices" for line in row.log]
     full = Log((words, *log)).first(DEVICE_FULL, POOL_FULL)
     return full.line if full is not None and status is FAILED else ""
@@ -218,7 +222,7 @@ def _memory(evidence: Evidence) -> Answer:
 
 def _first_op(evidence: Evidence) -> Answer:
     """Look at the first product, and at what the libraries computed."""
-    first = _devices_row(("product_failed", "wrong_result", "other_gpu"))(evidence)
+    first = _devices_row(evidence.rows, "product_failed", "wrong_result", "other_gpu")
     if first[0] is FAILED:
         return first
     of_libraries = (found for row in evidence.rows if row.area == "libraries" for found in row.findings)

@@ -5,10 +5,11 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import NamedTuple
 
-from gpudiag.cause import TRACE, Evidence
+from gpudiag.cause import TRACE, Evidence, Rows
 from gpudiag.causes.shared.steps import context_error
 from gpudiag.model import report
 from gpudiag.model.diagnosis import Stage
+from gpudiag.probes.discovery import trace
 
 TYPES = "TF_ENABLED_DEVICE_TYPES"
 
@@ -18,12 +19,21 @@ class Error(NamedTuple):
     text: str
 
 
-def errors(evidence: Evidence) -> Iterator[Error]:
-    """Yield what ended the import, the listing or the creation of devices."""
-    for row in evidence.rows:
+class Errors(tuple[Error, ...]):
+    """What ended the import, the listing or the creation of devices."""
+
+    __slots__ = ()
+
+    @classmethod
+    def of(cls, evidence: Evidence) -> Errors:
+        return cls(_errors(Rows(evidence.rows), evidence.trace))
+
+
+def _errors(rows: Rows, traced: trace.Reading | None) -> Iterator[Error]:
+    for row in rows:
         if row.probe == TRACE and (crash := row.crash) is not None and crash.cause is report.Cause.EXCEPTION:
             yield Error(Stage.PACKAGE, crash.detail)
-    if evidence.trace is not None and evidence.trace.raised is not None:
-        yield Error(Stage.DEVICE_FILTER, evidence.trace.raised.brief)
-    if words := context_error(evidence):
+    if traced is not None and traced.raised is not None:
+        yield Error(Stage.DEVICE_FILTER, traced.raised.brief)
+    if words := context_error(rows):
         yield Error(Stage.CONTEXT, words)

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from gpudiag.cause import Evidence, Match
-from gpudiag.causes.shared.machine import container, parts
+from gpudiag.causes.shared.machine import WholeDriver
 from gpudiag.causes.shared.steps import cuinit_error
 from gpudiag.model.diagnosis import Confidence, Stage
 from gpudiag.model.facts import DeviceNodeFacts, DriverFacts, NvmlFacts, SystemFacts
@@ -28,12 +28,14 @@ class Wsl:
 
     @classmethod
     def of(cls, evidence: Evidence) -> Wsl | None:
-        known, system = parts(evidence.facts), evidence.facts.system
-        if known is None or not isinstance(system, SystemFacts) or not system.wsl or container(evidence.facts):
+        known, system = WholeDriver.of(evidence), evidence.facts.system
+        if known is None or not isinstance(system, SystemFacts) or not system.wsl or known.container:
             return None
-        driver = known[0]
+        driver = known.driver
         works = driver.libcuda_path is not None and not cuinit_error(evidence.listing)
-        return None if works or not (driver.wsl_library or driver.windows_driver) else cls(evidence, system, *known)
+        if works or not (driver.wsl_library or driver.windows_driver):
+            return None
+        return cls(evidence, system, driver, known.nvml, known.nodes)
 
     @property
     def has_device(self) -> bool:
