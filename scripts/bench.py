@@ -70,7 +70,7 @@ TARGETS: list[tuple[str, Callable[[Medians], float], str, float]] = [
         4.0,
     ),
     *(
-        (f"{name} - python -c pass, seconds", lambda s, name=name: s[name] - s["python -c pass"], "<=", 0.2)
+        (f"{name} - python -c pass, seconds", lambda s, name=name: s[name] - s["python -c pass"], "<=", 0.1)
         for name in ("--version", "list", "explain")
     ),
 ]

@@ -32,7 +32,7 @@ import language
 from gpudiag import catalogue, cli, docs, pytest_plugin, report, simulator
 from gpudiag.catalogue import Entry
 from gpudiag.cause import Known
-from gpudiag.cli import config, describe
+from gpudiag.cli import config, describe, explanation
 from gpudiag.knowledge.message import Message
 from gpudiag.knowledge.messages import FAMILIES, xid
 from gpudiag.model import codec
@@ -440,12 +440,13 @@ def fresh_pages() -> dict[Path, str]:
         *(path for path in PAGES.rglob("*.md") if not path.read_text(encoding="utf-8").startswith(MADE)),
     ]
     pages = {path: generated(path.read_text(encoding="utf-8")) for path in sorted(written)}
-    return pages | whole | {listing.INDEX: index()}
+    explanations = [*map(describe.explained, catalogue.entries()), *map(describe.explained_cause, diagnosis.rules())]
+    return pages | whole | {listing.INDEX: index(describe.listed()), explanation.INDEX: index(explanations)}
 
 
-def index() -> str:
-    """Return what ``gpudiag list`` says, a line for each probe."""
-    lines = (json.dumps(one, ensure_ascii=False) for one in describe.listed())
+def index(entries: Iterable[tuple[object, ...]]) -> str:
+    """Return an index that commands read in place of probes and causes: a line for each."""
+    lines = (json.dumps(one, ensure_ascii=False) for one in entries)
     return "[\n" + ",\n".join(lines) + "\n]\n"
 
 

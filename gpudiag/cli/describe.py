@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-import itertools
+import inspect
 import json
 import textwrap
 from collections.abc import Iterator, Sequence
@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING
 
 from gpudiag import catalogue
 from gpudiag.catalogue import Entry, documentation
+from gpudiag.cli.explanation import Explanation, described, wrapped
 from gpudiag.model.report import Report
 from gpudiag.probe import Kind, Needs
 from gpudiag.probes.listing import Listed
@@ -40,9 +41,8 @@ def level(entry: Entry) -> str:
     return "quick" if entry.probe.quick else "full"
 
 
-def explanation(entry: Entry, width: int, report: Report | None = None) -> str:
-    """Return the text of ``gpudiag explain``: the probe's documentation, the findings it can make, and what it
-    measured if a saved ``report`` is given."""
+def explained(entry: Entry) -> Explanation:
+    """Return the documentation of a probe and the findings that it can make."""
     needs = needs_text(entry.probe.needs)
     lines = [f"{entry.name} (level {level(entry)}, needs {needs})", "", documentation(entry.module), ""]
     if found := _kinds(entry):
@@ -50,7 +50,12 @@ def explanation(entry: Entry, width: int, report: Report | None = None) -> str:
         for kind in found:
             message, *rest = filter(None, (with_names(kind.message), kind.means, with_names(kind.advice)))
             lines += [f"    {kind.name} ({kind.severity.value}): {message}", *(f"        {text}" for text in rest)]
-    text = wrapped("\n".join(lines).rstrip(), width) + "\n"
+    return described(entry.name, entry.module.__file__, "\n".join(lines).rstrip())
+
+
+def explanation(entry: Entry, width: int, report: Report | None = None) -> str:
+    """Return the text of ``gpudiag explain`` for a probe, and what it measured if a saved ``report`` is given."""
+    text = explained(entry).text(width)
     return text if report is None else f"{text}\n{_measured(entry, report, width)}"
 
 
@@ -63,16 +68,20 @@ def _kinds(entry: Entry) -> tuple[Kind, ...]:
     return views.kinds(entry)
 
 
-def rule_explanation(rule: Known, width: int, report: Report | None = None) -> str:
-    """Return the text of ``gpudiag explain`` for a rule of the diagnosis, and what ``report`` says of its cause."""
+def explained_cause(rule: Known) -> Explanation:
+    """Return what is said of a cause on every machine, and the fix."""
     severity = rule.declared.severity.value
     where = f"shown in {rule.row}" if rule.declared.row_only else "found by the diagnosis"
     heading = f"{rule.id} (a cause {where}; stage: {rule.stage.value}; severity: {severity})"
-    parts = [wrapped(text, width) for text in (heading, rule.general_cause, rule.why, "What to do")]
-    parts += ["\n".join(f"    {line}" for line in rule.general_fix), rule.url]  # commands are not filled again
-    if report is not None:
-        parts += _found(rule, report, width)
-    return "\n\n".join(parts) + "\n"
+    commands = [*(f"    {line}" for line in rule.general_fix), "", rule.url]
+    prose = "\n\n".join((heading, rule.general_cause, rule.why, "What to do"))
+    return described(rule.id, inspect.getfile(rule.find), prose, "\n".join(commands))
+
+
+def cause_explanation(rule: Known, width: int, report: Report | None = None) -> str:
+    """Return the text of ``gpudiag explain`` for a cause, and what a saved ``report`` says of it."""
+    text = explained_cause(rule).text(width)
+    return text if report is None else "\n".join((text, "\n\n".join(_found(rule, report, width)) + "\n"))
 
 
 def _found(rule: Known, report: Report, width: int) -> Iterator[str]:
@@ -136,26 +145,3 @@ def _amount(path: str, value: object) -> str:
     if isinstance(value, int) and not isinstance(value, bool) and value >= 1 << 20:
         return f"{value} ({value / (1 << 20):.1f} MiB)" if "byte" in path else str(value)
     return one_line(json.dumps(value, ensure_ascii=False))
-
-
-def wrapped(text: str, width: int) -> str:
-    """Return ``text`` filled again to ``width`` columns.
-
-    Indentation stays, and so does a new line if the line before ends a sentence: there an item begins.
-    """
-    paragraphs: list[str] = []
-    for before, line in itertools.pairwise(["", *text.splitlines()]):
-        if before and line and _indentation(line) == _indentation(before) and not before.endswith("."):
-            paragraphs[-1] += f" {line.strip()}"
-        else:
-            paragraphs.append(line)
-    return "\n".join(
-        textwrap.fill(
-            paragraph, width, subsequent_indent=_indentation(paragraph), break_long_words=False, break_on_hyphens=False
-        )
-        for paragraph in paragraphs
-    )
-
-
-def _indentation(line: str) -> str:
-    return line[: len(line) - len(line.lstrip())]

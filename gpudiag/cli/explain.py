@@ -41,13 +41,18 @@ def explain(*, name: str, report: Path | None) -> int:
 
     NAME may also be a cause that the diagnosis found.
     """
+    from gpudiag.cli import explanation
+
+    if report is None and (known := explanation.indexed(name)) is not None:
+        put(known.text(width()))
+        return 0
     from gpudiag import catalogue, causes
     from gpudiag.cli import describe
     from gpudiag.model import codec
 
     saved = None if report is None else codec.load(report)
     if "." not in name and (rule := causes.get(name)) is not None:
-        put(describe.rule_explanation(rule, width(), saved))
+        put(describe.cause_explanation(rule, width(), saved))
         return 0
     entry = catalogue.get(name, also=list(causes.names()))
     put(describe.explanation(entry, width(), saved))
