@@ -34,6 +34,7 @@ from gpudiag.knowledge.placement import Placement
 from gpudiag.model.facts import GpuState
 from gpudiag.model.report import Figure, Finding, Gpu, Severity
 from gpudiag.record import Record
+from gpudiag.text import counted
 
 Answer = TypeVar("Answer", bound=Record)
 
@@ -256,7 +257,7 @@ class FewerListed(Exception):  # noqa: N818  # what was measured, not an error
     """Ends the measurement of a probe to which TensorFlow does not list every GPU."""
 
     def __init__(self, seen: int) -> None:
-        super().__init__(f"TensorFlow lists {seen} GPU(s), fewer than were given")
+        super().__init__(f"TensorFlow lists {counted(seen, 'GPU')}, fewer than were given")
         self.seen = seen
 
 

@@ -150,7 +150,7 @@ IMPORTS = {
     "a package google of one's own": Failed(
         "ModuleNotFoundError: No module named 'google.protobuf'",
         "module_shadowed",
-        "/home/someone/project/google is imported in the place of google",
+        "/home/someone/project/google is imported in place of google",
         "mv /home/someone/project/google /home/someone/project/my_google",
         outside={"google": "/home/someone/project/google/__init__.py"},
         requirements=(needs("protobuf", ">=6.31.1", "4.25.3"),),
@@ -158,7 +158,7 @@ IMPORTS = {
     "a module six of one's own that raises": Failed(
         "RuntimeError: my own six",
         "module_shadowed",
-        "/home/someone/project/six.py is imported in the place of six",
+        "/home/someone/project/six.py is imported in place of six",
         "mv /home/someone/project/six.py /home/someone/project/my_six.py",
         where=("/home/someone/project/six.py",),
         outside={"six": "/home/someone/project/six.py"},

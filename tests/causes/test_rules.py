@@ -90,7 +90,7 @@ def test_no_more_is_said_of_the_driver_than_is_known() -> None:
     log = "E0000 00:00:1.2 7 cuda_platform.cc:51] failed call to cuInit: INTERNAL: Failed call to cuInit: {}"
     reading = to_builtins(trace.read_log((log.format("CUDA_ERROR_SYSTEM_DRIVER_MISMATCH"),), 0, None))
     (cause,) = rule.causes(Evidence(missing.facts, rows=(Row(TRACE, (), Judged(), 0.0, reading),)))
-    assert "NVML of the driver answers: 535.104.05, 1 GPU(s)" in cause.evidence
+    assert "NVML of the driver answers: 535.104.05, 1 GPU" in cause.evidence
     assert "cuInit of the driver fails, too: CUDA_ERROR_SYSTEM_DRIVER_MISMATCH" in cause.evidence
     assert "driver" not in cause.cause
 

@@ -14,7 +14,7 @@ CAUSE = RootCause(
     "mask_hides_all",
     Stage.DRIVER,
     Confidence.PROVED,
-    "CUDA_VISIBLE_DEVICES='7' hides every one of the 2 GPUs of this machine",
+    "CUDA_VISIBLE_DEVICES='7' hides all GPUs of this machine",
     ("NVML reports 2 GPUs; valid indices: 0 to 1",),
     ("unset CUDA_VISIBLE_DEVICES",),
     "https://docs.nvidia.com/cuda/",

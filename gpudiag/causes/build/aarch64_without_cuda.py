@@ -1,7 +1,7 @@
 """{own} is the aarch64 wheel, which is built without CUDA
 
 The aarch64 wheels on PyPI are for the CPU. The extra [and-cuda] installs gigabytes of NVIDIA's packages beside them
-all the same, and none of them is ever opened: no path and no driver is at fault.
+nevertheless, and none of them is ever opened: paths and drivers are not the reason.
 """
 
 from __future__ import annotations

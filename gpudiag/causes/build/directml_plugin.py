@@ -1,4 +1,4 @@
-"""{plugin} is for TensorFlow 2.10 alone, and {version} is installed
+"""{plugin} is for TensorFlow 2.10 only, but {version} is installed
 
 The development of the DirectML plug-in has stopped. It asks for tensorflow-cpu 2.10 (Python 3.10 at the latest): with
 a later TensorFlow the import fails at its library in the folder tensorflow-plugins, or no device appears.

@@ -1,7 +1,6 @@
 """{distribution} is built without CUDA and cannot use the {shown} of this machine
 
-A build for the CPU never looks for a GPU and prints no line about it. Which distribution brought it, other causes
-say.
+A build for the CPU never looks for a GPU and prints no line about it. Other causes say which distribution installed it.
 """
 
 from __future__ import annotations

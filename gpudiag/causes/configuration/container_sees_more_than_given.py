@@ -1,7 +1,7 @@
-"""this container was given {given}, and sees {seen}: it takes the memory of GPUs that belong to others
+"""this container was given {given}, but sees {seen}: it takes the memory of GPUs that belong to others
 
 NVIDIA_VISIBLE_DEVICES names what the container runtime, or the device plugin of Kubernetes, gave. A privileged
-container sees every device of the host all the same, and so does one whose spec sets the variable itself, past the
+container still sees every device of the host, and so does one whose spec sets the variable itself and bypasses the
 plugin. TensorFlow then takes nearly all memory of each GPU, and other containers on the node run out of memory.
 """
 

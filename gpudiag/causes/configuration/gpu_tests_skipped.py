@@ -1,4 +1,4 @@
-"""{count} test(s) were skipped for lack of a GPU, and the run passed without them
+"""{tests} skipped because there was no GPU, and the run passed without them
 
 Marks such as skipif(not tf.config.list_physical_devices('GPU')) are right on a laptop. On a runner that is there for
 its GPU they turn a broken driver or a container without one into a green run, in which no GPU test ran. Why
@@ -15,6 +15,7 @@ from gpudiag.model.diagnosis import Confidence
 from gpudiag.model.facts import Facts
 from gpudiag.model.report import Severity
 from gpudiag.probes.discovery import trace
+from gpudiag.text import counted
 
 CAUSE = Cause(
     severity=Severity.WARNING,
@@ -48,11 +49,12 @@ def find(facts: Facts, program: Program, seen: trace.Reading) -> Matches:
         return
     listed = seen.listed
     summary = [int(event["count"]) for event in found if event["count"]]  # of tests that -v names, too
+    number = sum(summary) or len(found)
     yield Match(
         evidence=(
             *program.said(TEST_SKIPPED),
             f"{expected}, and TensorFlow lists {listed or 'none'} here",
         ),
         sure=Confidence.LIKELY if listed else Confidence.PROVED,
-        figures={"count": sum(summary) or len(found)},
+        figures={"tests": f"{counted(number, 'test')} {'was' if number == 1 else 'were'}"},
     )

@@ -1,4 +1,4 @@
-"""the program asks for GPU {asked!r}, which is none of TensorFlow's numbers: {table}
+"""the program asks for GPU {asked!r}, but TensorFlow has no GPU of that number: {table}
 
 TensorFlow counts the GPUs that CUDA shows it, from 0 and in the order of CUDA_VISIBLE_DEVICES: with
 CUDA_VISIBLE_DEVICES=2,3 there are /GPU:0 and /GPU:1, and no /GPU:2. visible_device_list and /GPU:N take these

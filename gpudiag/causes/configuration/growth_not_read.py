@@ -1,7 +1,7 @@
 """TF_FORCE_GPU_ALLOW_GROWTH={value!r} has no effect: TensorFlow reads only true and false, in lower case
 
 TensorFlow compares the value letter by letter. True, 1, yes and the empty value are ignored with one line of its log,
-and all memory of each GPU is taken as without the variable. Documents of other projects say True.
+and all memory of each GPU is taken as without the variable. The documentation of other projects often says True.
 """
 
 from __future__ import annotations

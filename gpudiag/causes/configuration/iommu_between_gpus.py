@@ -1,9 +1,9 @@
-"""{gpus} GPUs stand still when they exchange data, and the IOMMU is on between them
+"""{gpus} GPUs hang when they exchange data, and the IOMMU is on between them
 
-GPUs write directly into each other's memory over PCI Express. An IOMMU that translates addresses, or PCI access
-control (ACS), sends that traffic up to the processor, where on many machines it stalls or is corrupted: training
-stops at the first all-reduce with all GPUs at 100 %, or gives NaN. Nothing is said. GPUs that are joined by NVLink,
-or a machine that does this right, are not concerned, so the IOMMU alone is not a fault.
+GPUs write directly into each other's memory over PCI Express. An IOMMU that translates addresses, or PCI access control
+(ACS), sends that traffic up to the processor, where on many machines it stalls or is corrupted: training stops at the
+first all-reduce with all GPUs at 100 %, or gives NaN. No error is printed. GPUs that are joined by NVLink, or a machine
+that does this right, are not affected, so the IOMMU alone is not a fault.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""{device} is here, and a process may lock only {size_kib} KiB of memory
+"""{device} is here, but a process may lock only {size_kib} KiB of memory
 
 InfiniBand reads and writes memory that is locked, and NCCL registers its buffers with it. It matters only if NCCL
 fails, with "unhandled system error".

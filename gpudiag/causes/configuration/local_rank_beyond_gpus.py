@@ -1,4 +1,4 @@
-"""the program takes {rank} for the number of a GPU, and {gpus} GPU(s) are visible
+"""the program uses {rank} as the number of a GPU, but the number of visible GPUs is {gpus}
 
 Horovod, torchrun and mpirun start several processes on a machine and number them: the local rank. Programs take it as
 the index of their GPU. If more processes are started than GPUs are visible, or if the launcher already gave
@@ -16,6 +16,7 @@ from gpudiag.model.diagnosis import Confidence
 from gpudiag.model.facts import Facts
 from gpudiag.model.report import Severity
 from gpudiag.model.visibility import gpus_in_scope
+from gpudiag.text import counted
 
 CAUSE = Cause(
     severity=Severity.WARNING,
@@ -45,15 +46,15 @@ def find(facts: Facts, program: Program) -> Matches:
     failed = len({event.message for event in fell}) == 2
     # A launcher that gives each process its own GPU masks it: then one is visible, and the rank is not an index.
     own = gpus == 1 and MASK in facts.variables
-    counted = gpus and rank >= gpus and not own and name != "SLURM_LOCALID"  # Slurm counts tasks of every kind
-    if counted or (failed and gpus):
+    beyond = gpus and rank >= gpus and not own and name != "SLURM_LOCALID"  # Slurm counts tasks of every kind
+    if beyond or (failed and gpus):
         yield Match(
             evidence=tuple(
                 filter(
                     None,
                     [
                         f"{name}={rank}" if name else None,
-                        f"{gpus} GPU(s) visible, {MASK}={facts.variables.get(MASK, '(not set)')}",
+                        f"{counted(gpus, 'GPU')} visible, {MASK}={facts.variables.get(MASK, '(not set)')}",
                         f"log: {fell[-1].line.strip()}" if failed else None,
                     ],
                 )

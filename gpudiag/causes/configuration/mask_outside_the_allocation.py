@@ -1,4 +1,4 @@
-"""this process sees GPU {others} of the node, and Slurm gave the job GPU {given}
+"""this process sees GPU {others} of the node, but Slurm gave the job GPU {given}
 
 Slurm says which GPUs a job has by CUDA_VISIBLE_DEVICES, and keeps it from the others only if the administrator has set
 ConstrainDevices. A program that sets the variable itself (os.environ["CUDA_VISIBLE_DEVICES"] = "0"), a login by ssh,

@@ -12,6 +12,7 @@ from gpudiag.causes.shared.visibility import MASK, MIG_GUIDE, units
 from gpudiag.model.facts import Facts
 from gpudiag.model.report import Severity
 from gpudiag.probes.discovery import trace
+from gpudiag.text import counted
 
 CAUSE = Cause(
     severity=Severity.WARNING,
@@ -27,7 +28,7 @@ def find(facts: Facts, traced: trace.Reading | None) -> Matches:
     whole, instances = units(facts)
     if whole and instances:
         value = facts.variables.get(MASK)
-        seen = [f"TensorFlow lists {traced.listed} GPU(s)"] if traced else []
+        seen = [f"TensorFlow lists {counted(traced.listed, 'GPU')}"] if traced else []
         devices = facts.nvml_devices
         modes = (f"GPU {device.index}: MIG {len(device.mig_uuids) or 'off'}" for device in devices)
         yield Match(

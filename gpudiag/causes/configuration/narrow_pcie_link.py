@@ -1,4 +1,4 @@
-"""{gpu} is connected by {now}, and could use {most}: every copy to it takes many times as long
+"""{gpu} is connected by {now} but could use {most}: every copy to it takes many times as long
 
 A GPU that was put into a slot with one lane, on a riser cable for mining, or whose contacts are bad works without an
 error and gets its data slowly; training that reads much is a fraction as fast. Idle GPUs lower the speed of their link,

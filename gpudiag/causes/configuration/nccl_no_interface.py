@@ -1,4 +1,4 @@
-"""NCCL_SOCKET_IFNAME={value!r} is none of this machine's network interfaces: {interfaces}
+"""NCCL_SOCKET_IFNAME={value!r} names none of this machine's network interfaces: {interfaces}
 
 NCCL opens a socket before any GPU exchanges data, also on a single machine. NCCL_SOCKET_IFNAME names the interface by
 its beginning (eth), or whole (=eth0), or all but some (^docker). A value that matches none, often copied from another

@@ -1,4 +1,4 @@
-"""{instances} MIG instances are given, and CUDA shows a process only one of them, {first}
+"""{instances} MIG instances are given, but CUDA shows a process only one of them, {first}
 
 CUDA enumerates a single MIG instance in a process, however many CUDA_VISIBLE_DEVICES or the container names. So
 TensorFlow lists one GPU, the rest stays idle, and MirroredStrategy has one replica.

@@ -1,4 +1,4 @@
-"""{packages} install the same folder: what TensorFlow opens is of the one that was installed last
+"""{packages} install the same folder: TensorFlow opens the files of the one that was installed last
 
 nvidia-cudnn-cu12 and nvidia-cudnn-cu13 both install nvidia/cudnn; NCCL and others do likewise. A framework for CUDA
 13 beside TensorFlow, which needs CUDA 12, replaces the library in place. Uninstalling one of them deletes the files

@@ -1,4 +1,4 @@
-"""this pod asked for no GPU, and sees all {gpus} of the node
+"""this pod asked for no GPU, but sees all {gpus} of the node
 
 Images for GPUs set NVIDIA_VISIBLE_DEVICES=all. Where nvidia is the default runtime of the node, a pod without a limit
 for nvidia.com/gpu keeps that value and gets every GPU, past the scheduler; in a pod that has the limit, the device

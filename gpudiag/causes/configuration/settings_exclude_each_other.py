@@ -1,4 +1,4 @@
-"""the program sets both {one} and {other}, and TensorFlow takes one of them only
+"""the program sets both {one} and {other}, but TensorFlow uses only one of them
 
 Memory growth belongs to a whole GPU, logical devices divide it, and TensorFlow refuses the one after the other. In
 the other order, growth before the limits, it says nothing, and growth is off. The v1 options
@@ -22,7 +22,7 @@ CAUSE = Cause(
     needs_gpu=False,
     shown={
         "remove": "# remove set_memory_growth: the limits of the logical devices bound the program already",
-        "both": "export TF_FORCE_GPU_ALLOW_GROWTH=true  # or, to have both: leave it out all the same",
+        "both": "export TF_FORCE_GPU_ALLOW_GROWTH=true  # or, to have both: remove it nevertheless",
     },
 )
 _EXCLUSIVE = {
@@ -30,7 +30,7 @@ _EXCLUSIVE = {
         "memory growth",
         "logical devices",
         "# remove set_memory_growth: the limits of the logical devices bound the program already",
-        f"export {FORCE_GROWTH}=true  # or, to have both: leave it out all the same",
+        f"export {FORCE_GROWTH}=true  # or, to have both: remove it nevertheless",
     ),
     "It's invalid to set per_process_gpu_memory_fraction when virtual_devices is set": (
         "per_process_gpu_memory_fraction",

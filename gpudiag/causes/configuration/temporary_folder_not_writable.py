@@ -1,4 +1,4 @@
-"""no file can be created in {folder}, which TensorFlow takes for temporary files: {error}
+"""no file can be created in {folder}, which TensorFlow uses for temporary files: {error}
 
 TensorFlow takes the first folder that exists of TEST_TMPDIR, TMPDIR, TMP and /tmp, and no other if it cannot be
 written: a container with a read-only root, a full disk, a quota, the TMPDIR of another user. XLA writes there what it

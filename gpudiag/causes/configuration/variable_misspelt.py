@@ -1,4 +1,4 @@
-"""nothing reads the variable {name}; {known} is meant, probably
+"""nothing reads the variable {name}; probably {known} is meant
 
 TensorFlow, the CUDA driver and NVIDIA's libraries ask for the variables that they know, and nobody looks at the rest:
 a misspelt name is not an error anywhere.

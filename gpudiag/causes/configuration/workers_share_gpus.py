@@ -1,8 +1,8 @@
-"""each of {workers} workers of pytest-xdist sees every one of the {gpus} GPU(s) and takes its memory
+"""each of {workers} workers of pytest-xdist sees all GPUs and takes their memory
 
-pytest -n starts a process for each worker, with `-n auto` as many as there are processor cores, and none of them
-hides a GPU. The first that computes takes nearly all memory of every GPU, and the others fail at random: out of
-memory, CUBLAS_STATUS_NOT_INITIALIZED, only ever with -n.
+pytest -n starts a process for each worker, with `-n auto` as many as there are processor cores, and none of them hides
+a GPU. The first that computes takes nearly all memory of every GPU, and the others fail at random: out of memory,
+CUBLAS_STATUS_NOT_INITIALIZED, and only with -n.
 """
 
 from __future__ import annotations
@@ -16,6 +16,7 @@ from gpudiag.model.diagnosis import Confidence
 from gpudiag.model.facts import Facts
 from gpudiag.model.report import Severity
 from gpudiag.model.visibility import gpus_in_scope
+from gpudiag.text import counted
 
 CAUSE = Cause(
     severity=Severity.WARNING,
@@ -42,7 +43,7 @@ def find(facts: Facts, program: Program) -> Matches:
         # Its own mask, or growth, is what keeps a worker to its part.
         if "CUDA_VISIBLE_DEVICES" in variables or variables.get("TF_FORCE_GPU_ALLOW_GROWTH") == "true":
             return
-        shown.append(f"CUDA_VISIBLE_DEVICES is not set: this worker sees {len(gpus)} GPU(s)")
+        shown.append(f"CUDA_VISIBLE_DEVICES is not set: this worker sees {counted(len(gpus), 'GPU')}")
     failed = program.said(DEVICE_FULL, POOL_FULL, NO_HANDLE, most=1)
     made = _made_by_several(program)
     in_log = program.workers

@@ -1,4 +1,4 @@
-"""the driver supports CUDA {supported} at most, and this TensorFlow was built with CUDA {built}
+"""the driver supports CUDA {supported} at most, but this TensorFlow was built with CUDA {built}
 
 A driver runs every CUDA of its major version and older ones. TensorFlow lists the GPUs with an older driver too,
 without a warning; then creating its devices fails with "CUDA driver version is insufficient for CUDA runtime

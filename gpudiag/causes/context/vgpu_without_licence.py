@@ -1,8 +1,8 @@
 """{gpu} is a vGPU without a licence: {what}
 
-A vGPU asks a licence server for a licence when it starts. Without one it works for a while (20 minutes, as long as the
-machine runs), then its clocks are lowered, and new contexts fail: "all CUDA-capable devices are busy or unavailable",
-CUDA_ERROR_DEVICE_UNAVAILABLE. nvidia-smi shows the GPU, idle and healthy.
+A vGPU asks a licence server for a licence when it starts. Without one it works for a while (20 minutes after the
+machine started), then its clocks are lowered, and new contexts fail: "all CUDA-capable devices are busy or
+unavailable", CUDA_ERROR_DEVICE_UNAVAILABLE. nvidia-smi shows the GPU, idle and healthy.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""the CUDA driver starts and does not count its GPUs: {code}{meaning}
+"""the CUDA driver starts but does not count its GPUs: {code}{meaning}
 
 After cuInit TensorFlow asks how many GPUs there are. That this fails although the driver started is rare: a
 GPU that failed in between, or a library that stands between the program and the driver.
@@ -17,7 +17,7 @@ CAUSE = Cause(
     fix=FIX,
     url=CODES,
     last_resort=True,
-    shown={"look": "sudo rmmod nvidia_uvm && sudo modprobe nvidia_uvm  # no GPU being in use"},
+    shown={"look": "sudo rmmod nvidia_uvm && sudo modprobe nvidia_uvm  # while no GPU is in use"},
 )
 
 

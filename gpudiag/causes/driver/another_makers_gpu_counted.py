@@ -15,6 +15,7 @@ from gpudiag.knowledge.messages.placement import DEVICE_NOT_SATISFIED, DEVICE_UN
 from gpudiag.model.diagnosis import Confidence, Stage
 from gpudiag.model.facts import Facts, Unknown
 from gpudiag.model.visibility import apply_mask
+from gpudiag.text import counted
 
 CAUSE = Cause(
     fix=(
@@ -32,30 +33,31 @@ def find(facts: Facts, program: Program) -> Matches:
     if isinstance(nodes, Unknown) or not devices or not nodes.other_gpus:
         return
     mask = facts.variables.get(MASK)
-    counted = range(len(devices), len(devices) + len(nodes.other_gpus))
+    taken = range(len(devices), len(devices) + len(nodes.other_gpus))
     makers = " and ".join(sorted(set(nodes.other_gpus.values())))
     others = tuple(f"PCI bus: {maker} GPU {pci}" for pci, maker in nodes.other_gpus.items())
+    number = counted(len(devices), "GPU")
     figures: dict[str, Any] = {"makers": makers, "gpus": len(devices), "last": len(devices) - 1}
-    if mask is not None and mask.strip().isdecimal() and int(mask) in counted and not apply_mask(mask, devices).devices:
+    if mask is not None and mask.strip().isdecimal() and int(mask) in taken and not apply_mask(mask, devices).devices:
         yield Match(
-            evidence=(f"{MASK}={mask}", *others, f"NVML reports {len(devices)} GPU(s), which CUDA counts from 0"),
+            evidence=(f"{MASK}={mask}", *others, f"NVML reports {number}, which CUDA counts from 0"),
             figures={**figures, "asked": f"{MASK}={mask}", "cure": f"export {MASK}={len(devices) - 1}"},
             change={MASK: str(len(devices) - 1)},
         )
     elif mask is None:
         for asked in program.all(DEVICE_UNKNOWN, DEVICE_NOT_SATISFIED):
-            number = asked["number"]
-            if int(number) in counted:
+            index = asked["number"]
+            if int(index) in taken:
                 yield Match(
                     evidence=(
                         asked.text,
                         *others,
-                        f"NVML reports {len(devices)} GPU(s), which TensorFlow counts from 0",
+                        f"NVML reports {number}, which TensorFlow counts from 0",
                     ),
                     sure=Confidence.LIKELY,
                     figures={
                         **figures,
-                        "asked": f"/GPU:{number}",
+                        "asked": f"/GPU:{index}",
                         "cure": f"with tf.device('/GPU:{len(devices) - 1}'):",
                     },
                     stage=Stage.CONFIGURATION,

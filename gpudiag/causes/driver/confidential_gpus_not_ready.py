@@ -1,4 +1,4 @@
-"""confidential computing is on, and the GPUs were not set ready: CUDA does not start until they are
+"""confidential computing is on, but the GPUs were not set to ready: CUDA does not start until they are
 
 In confidential computing mode (H100 and later) a GPU gives no access before it was attested and set ready, which is
 lost at each restart of the driver. nvidia-smi shows the GPU, and cuInit fails with 802: "system not yet initialized".

@@ -1,8 +1,8 @@
 """the CUDA driver does not start: {code}{meaning}
 
-cuInit is the first call of every CUDA program, and its code is all that the driver says. None of the causes that show
-in facts (modules, versions, device files, masks, containers) is at work, so that the code's general meaning is what
-is left, and the kernel's log: a line with Xid names a fault of the GPU itself.
+cuInit is the first call of every CUDA program, and its code is all that the driver says. None of the causes that facts
+show (modules, versions, device files, masks, containers) was found. What is left is the general meaning of the code,
+and the kernel's log: a line with Xid names a fault of the GPU itself.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ CAUSE = Cause(
     fix=FIX,
     url=CODES,
     last_resort=True,
-    shown={"look": "sudo rmmod nvidia_uvm && sudo modprobe nvidia_uvm  # no GPU being in use"},
+    shown={"look": "sudo rmmod nvidia_uvm && sudo modprobe nvidia_uvm  # while no GPU is in use"},
 )
 
 

@@ -1,4 +1,4 @@
-"""the permissions of {files} let this process in, and the kernel's control group keeps it out
+"""the permissions of {files} let this process in, but the kernel's control group keeps it out
 
 Slurm, container runtimes and systemd allow a process the devices of its job alone, by a control group, whatever the
 permissions of the files are. A job that asked for no GPU has none. In a container that had its GPUs, a `systemctl

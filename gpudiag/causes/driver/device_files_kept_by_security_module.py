@@ -1,4 +1,4 @@
-"""the permissions of {files} let this process in, and {module} keeps it out
+"""the permissions of {files} let this process in, but {module} keeps it out
 
 SELinux and AppArmor decide after the permissions of a file, by the label or the profile of the process: open(2) fails
 with EACCES for root, too. Containers of Podman on Fedora and RHEL meet it most: the label container_t may not open

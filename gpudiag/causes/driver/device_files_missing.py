@@ -1,4 +1,4 @@
-"""NVIDIA's kernel module {module} runs for GPU {pci}, and there is no device file {missing}
+"""NVIDIA's kernel module {module} runs for GPU {pci}, but there is no device file {missing}
 
 Programs reach a GPU through the files /dev/nvidia0, /dev/nvidiactl and /dev/nvidia-uvm. The X server or the helper
 nvidia-modprobe makes them, which must be installed and have its setuid bit; on a server without a desktop they are

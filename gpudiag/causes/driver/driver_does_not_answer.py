@@ -1,9 +1,9 @@
 """neither CUDA nor NVML ({error}) reaches NVIDIA's kernel module {module}, though it is loaded
 
-The module is loaded and its device files are there, and what opens them gets no answer: the files have the numbers of
-an earlier start of the module, the module did not set up the GPU, or it is in a failed state. NVML then says "Driver
-Not Loaded" or "Unknown Error", and cuInit that there is no device. To load the module again changes nothing while it
-is loaded.
+The module is loaded and its device files are there, but programs that open them get no answer: the files have the
+numbers of an earlier start of the module, the module did not set up the GPU, or it is in a failed state. NVML then says
+"Driver Not Loaded" or "Unknown Error", and cuInit that there is no device. Loading the module again changes nothing as
+long as it is loaded.
 """
 
 from __future__ import annotations

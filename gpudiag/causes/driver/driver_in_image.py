@@ -1,4 +1,4 @@
-"""this container's image brings its own driver ({library}), and the host runs module {module}
+"""this container's image brings its own driver ({library}), but the host runs module {module}
 
 The container runtime mounts the host's driver libraries into each container, of the very version of the host's kernel
 module. Where packages of the driver are installed in the image, often as a dependency of another one, their libraries

@@ -1,4 +1,4 @@
-"""{path} opens, and does not work: {error}
+"""{path} opens but does not work: {error}
 
 Error 34 is the stub of the CUDA toolkit, a file for linking that contains no driver. Any other error means that the
 library is damaged or does not fit the kernel module.

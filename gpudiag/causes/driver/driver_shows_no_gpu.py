@@ -1,9 +1,8 @@
 """CUDA finds no GPU, though NVML reports {gpus} and nothing hides them
 
-The usual reasons of "no CUDA-capable device is detected" are not at work here: CUDA_VISIBLE_DEVICES lets GPUs
-through, the device files are there and may be opened, and the module is loaded. What is left: a module nvidia_uvm of
-another version or in a failed state (after suspend, for example), a GPU that failed, or a driver that was half
-upgraded.
+The usual reasons of "no CUDA-capable device is detected" do not apply here: CUDA_VISIBLE_DEVICES lets GPUs through, the
+device files are there and may be opened, and the module is loaded. What is left: a module nvidia_uvm of another version
+or in a failed state (after suspend, for example), a GPU that failed, or a driver that was half upgraded.
 """
 
 from __future__ import annotations
@@ -16,7 +15,7 @@ from gpudiag.model.visibility import mask_in_force
 
 CAUSE = Cause(
     fix=(
-        "sudo rmmod nvidia_uvm && sudo modprobe nvidia_uvm  # no GPU being in use",
+        "sudo rmmod nvidia_uvm && sudo modprobe nvidia_uvm  # while no GPU is in use",
         "sudo dmesg | grep -i -e nvrm -e xid",
         "sudo reboot",
     ),

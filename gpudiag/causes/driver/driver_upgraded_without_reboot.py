@@ -1,4 +1,4 @@
-"""the kernel still runs NVIDIA's module {module}, and the driver's libraries are {libraries}
+"""the kernel still runs NVIDIA's module {module}, but the driver's libraries are {libraries}
 
 An upgrade of the driver's packages, most often an unattended one in the night, replaces the libraries at once and the
 kernel module at the next start. Until then nvidia-smi says "Driver/library version mismatch", cuInit fails with
@@ -13,7 +13,7 @@ from gpudiag.causes.shared.driver import TwoVersions
 CAUSE = Cause(
     fix=(
         "sudo reboot{where}",
-        "sudo rmmod nvidia_drm nvidia_modeset nvidia_uvm nvidia; sudo modprobe nvidia  # or, no GPU being in use",
+        "sudo rmmod nvidia_drm nvidia_modeset nvidia_uvm nvidia; sudo modprobe nvidia  # or, while no GPU is in use",
         "{hold}",
     ),
     url="https://docs.nvidia.com/deploy/cuda-compatibility/",

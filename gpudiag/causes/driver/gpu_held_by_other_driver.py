@@ -1,7 +1,7 @@
 """{pci} is held by {driver}, so NVML does not count it
 
-A GPU that is passed to a virtual machine belongs to a kernel driver such as vfio-pci. The other GPUs of the machine
-are not concerned.
+A GPU that is passed to a virtual machine belongs to a kernel driver such as vfio-pci. The other GPUs of the machine are
+not affected.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""NVIDIA's driver {module} runs and refuses GPU {pci}: it reports no GPU at all
+"""NVIDIA's driver {module} runs but refuses GPU {pci}: it reports no GPU at all
 
 The kernel's log says why: the GPU is too old for this driver (580 is the last for Maxwell, Pascal and Volta) or too
 new for it, the open kernel modules are installed for a GPU older than Turing, the GPU has too little power or a bad

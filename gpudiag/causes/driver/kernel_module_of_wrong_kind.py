@@ -1,4 +1,4 @@
-"""GPU {pci} needs NVIDIA's {needed} kernel module, and the {loaded} one is loaded
+"""GPU {pci} needs NVIDIA's {needed} kernel module, but the {loaded} one is loaded
 
 NVIDIA's driver comes with one of two kernel modules. The open one drives GPUs from Turing on (2018: T4, RTX 20), and is
 the only one for Blackwell (B200, RTX 50). The proprietary one drives everything up to Ada and Hopper. The wrong one

@@ -24,7 +24,7 @@ CAUSE = Cause(
     },
 )
 _REBOOT = "sudo reboot"
-_RELOAD = "sudo rmmod nvidia_drm nvidia_modeset nvidia_uvm nvidia; sudo modprobe nvidia  # or, no GPU being in use"
+_RELOAD = "sudo rmmod nvidia_drm nvidia_modeset nvidia_uvm nvidia; sudo modprobe nvidia  # or, while no GPU is in use"
 _IMAGE = (
     "# in a container: remove the driver's libraries (libnvidia-*, libcuda1, nvidia-utils) from the image; the toolkit "
     "brings the host's. Then create the container again"

@@ -1,4 +1,4 @@
-"""the driver's libraries are in this container, {lacking} is not
+"""the driver's libraries are in this container, but {lacking} is not
 
 CUDA needs /dev/nvidiactl, /dev/nvidia-uvm and a /dev/nvidiaN for each GPU. Passed in one by one, the second is the
 one that is forgotten, because nvidia-smi works without it, while cuInit fails with an unknown error.

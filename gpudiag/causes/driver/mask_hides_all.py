@@ -1,4 +1,4 @@
-"""CUDA_VISIBLE_DEVICES={value!r} hides every one of the {gpus} GPU(s) of this machine
+"""CUDA_VISIBLE_DEVICES={value!r} hides all GPUs of this machine
 
 The CUDA driver, not TensorFlow, reads this variable, and ends the list at the first entry that names no GPU. An empty
 value, -1, an index that does not exist, a word: each leaves nothing, and cuInit then answers "no CUDA-capable device
@@ -13,6 +13,7 @@ from gpudiag.causes.shared.visibility import MASK, PROGRAMMING_GUIDE
 from gpudiag.model.facts import Facts
 from gpudiag.model.report import Severity
 from gpudiag.model.visibility import apply_mask
+from gpudiag.text import counted
 
 CAUSE = Cause(
     severity=Severity.WARNING,
@@ -34,7 +35,7 @@ def find(facts: Facts) -> Matches:
     twice = [f"{mask.twice} names a GPU for the second time: CUDA shows none then"] if mask.twice else []
     valid = f"0 to {len(devices) - 1}" if len(devices) > 1 else "0"
     yield Match(
-        evidence=(f"{MASK}={value!r}", *twice, f"NVML reports {len(devices)} GPU(s); valid indices: {valid}"),
-        figures={"value": value, "gpus": len(devices), "uuid": devices[0].uuid},
+        evidence=(f"{MASK}={value!r}", *twice, f"NVML reports {counted(len(devices), 'GPU')}; valid indices: {valid}"),
+        figures={"value": value, "uuid": devices[0].uuid},
         change={MASK: None},
     )

@@ -1,4 +1,4 @@
-"""MIG mode is on for GPU {empty}, and no instance was created there: CUDA shows nothing of it
+"""MIG mode is on for GPU {empty}, but no instance was created there, so CUDA does not show it
 
 In MIG mode a GPU computes only through its instances. With the mode on and none created, nvidia-smi lists the GPU,
 and CUDA does not: cuInit answers "no CUDA-capable device is detected", or the GPU is lacking in TensorFlow's list.

@@ -1,7 +1,7 @@
 """NVIDIA's kernel module is not loaded, though GPU {pci} is on the PCI bus
 
-Without its kernel module the driver reaches no GPU. Why it is not loaded, other causes say: it is not installed,
-another driver has the GPU, Secure Boot refuses it, or it was not built for this kernel.
+Without its kernel module the driver reaches no GPU. Other causes say why it is not loaded: it is not installed, another
+driver has the GPU, Secure Boot refuses it, or it was not built for this kernel.
 """
 
 from __future__ import annotations

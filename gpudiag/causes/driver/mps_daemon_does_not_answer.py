@@ -1,4 +1,4 @@
-"""CUDA is to use an MPS daemon, and {why}
+"""CUDA is to use an MPS daemon, but {why}
 
 If a control daemon of MPS is found in CUDA_MPS_PIPE_DIRECTORY, or in /tmp/nvidia-mps, every CUDA program goes through
 it, and none works if it does not answer: it was killed and its socket is still there, belongs to another user, or is
@@ -20,7 +20,7 @@ from gpudiag.model.facts import Facts, TriedFacts
 CAUSE = Cause(
     fix=(
         "{start}",
-        "unset CUDA_MPS_PIPE_DIRECTORY  # or: does without the daemon",
+        "unset CUDA_MPS_PIPE_DIRECTORY  # or: works without the daemon",
         "{remove}",
     ),
     url="https://docs.nvidia.com/deploy/mps/index.html",
@@ -42,7 +42,7 @@ def find(failed: CuInitFailed, tried: TriedFacts, facts: Facts) -> Matches:
     why = (
         f"nobody answers at {folder}/control: {meaning(control.error)}"
         if control is not None and refused
-        else f"the daemon at {folder} answers, and serves this program not"
+        else f"the daemon at {folder} answers but does not serve this program"
         if control is not None
         else "it cannot be reached"
     )

@@ -1,4 +1,4 @@
-"""Ray hides every one of the {gpus} GPU(s) from this worker, which asked for none
+"""Ray hides all GPUs from this worker, which asked for none
 
 Ray writes CUDA_VISIBLE_DEVICES for each worker: the GPUs that the task or actor asked for, and nothing if it asked for
 none, which is the default. cuInit then answers "no CUDA-capable device is detected" on a machine full of GPUs, and
@@ -10,6 +10,7 @@ from __future__ import annotations
 from gpudiag.cause import Cause, Match, Matches, Variables
 from gpudiag.causes.shared.visibility import MASK
 from gpudiag.model.facts import NvmlFacts
+from gpudiag.text import counted
 
 CAUSE = Cause(
     fix=(
@@ -28,6 +29,9 @@ def find(variables: Variables, nvml: NvmlFacts) -> Matches:
     mark = next((name for name in _MARKS if name in variables), None)
     if mark and variables.get(MASK) == "" and nvml.devices:
         yield Match(
-            evidence=(f"{MASK}=''", f"{mark} is set: Ray started this process", f"NVML: {len(nvml.devices)} GPU(s)"),
-            figures={"gpus": len(nvml.devices)},
+            evidence=(
+                f"{MASK}=''",
+                f"{mark} is set: Ray started this process",
+                f"NVML reports {counted(len(nvml.devices), 'GPU')}",
+            ),
         )

@@ -1,4 +1,4 @@
-"""{gpu} is divided into vGPUs for virtual machines here, and on the host itself it has no CUDA
+"""{gpu} is divided into vGPUs for virtual machines here, so CUDA cannot use it on the host itself
 
 The driver of a hypervisor (its package is called vgpu-kvm) serves the virtual machines alone. It
 brings nvidia-smi and NVML, which show the GPU, and no libcuda.so.1; programs on the host find no CUDA.

@@ -14,6 +14,7 @@ from gpudiag.causes.shared.libraries import COMPUTE, cure_of_the_driver, good_co
 from gpudiag.causes.shared.machine import INSTALLATION, container
 from gpudiag.causes.shared.signs import Signs
 from gpudiag.model.facts import Facts
+from gpudiag.text import counted
 
 CAUSE = Cause(
     fix=("{cure}",),
@@ -39,7 +40,8 @@ def find(facts: Facts, signs: Signs) -> Matches:
     yield Match(
         evidence=(
             seen(one) if one and one.error else f"{COMPUTE}: {driver.libcuda_error}",
-            f"kernel module {driver.kernel_module or 'not known'}; NVML reports {len(facts.nvml_devices)} GPU(s)",
+            f"kernel module {driver.kernel_module or 'not known'}; "
+            f"NVML reports {counted(len(facts.nvml_devices), 'GPU')}",
         ),
         figures={
             "module": driver.kernel_module or "",

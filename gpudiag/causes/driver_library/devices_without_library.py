@@ -1,4 +1,4 @@
-"""{devices} is in this container, the driver's library libcuda.so.1 is not
+"""{devices} is in this container, but the driver's library libcuda.so.1 is not
 
 A GPU in a container needs the host's device files and the host's driver libraries, of the same version as its kernel
 module. Mounting /dev/nvidia0 by hand brings the first alone; so does Apptainer, which shows the host's /dev and

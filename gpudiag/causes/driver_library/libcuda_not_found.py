@@ -1,8 +1,8 @@
 """the library of the NVIDIA driver, {name}, was not found where the program ran
 
 TensorFlow finds no GPU without the driver's own library, and goes on with the CPU. On a machine without an NVIDIA GPU
-that is as it should be. CUDA's packages do not bring it: it comes with the driver, or, in a container, with the NVIDIA
-container toolkit; under WSL it lies in /usr/lib/wsl/lib.
+that is normal. CUDA's packages do not bring it: it comes with the driver, or, in a container, with the NVIDIA container
+toolkit; under WSL it lies in /usr/lib/wsl/lib.
 """
 
 from __future__ import annotations

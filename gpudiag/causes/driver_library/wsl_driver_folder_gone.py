@@ -1,8 +1,8 @@
-"""Windows has NVIDIA's driver, and /usr/lib/wsl/lib of this distribution lacks libcuda.so.1
+"""Windows has NVIDIA's driver, but /usr/lib/wsl/lib of this distribution lacks libcuda.so.1
 
 WSL 2 shows the libraries of Windows's driver in /usr/lib/wsl/lib when it starts. They are missing after an update of
 the driver until WSL is started again, with a driver older than 470, with an old WSL, or if somebody wrote into that
-folder. There is no /dev/nvidia0 under WSL: that is as it should be.
+folder. There is no /dev/nvidia0 under WSL: that is normal.
 """
 
 from __future__ import annotations

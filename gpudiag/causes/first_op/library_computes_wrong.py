@@ -1,7 +1,7 @@
-"""{library} computes something else on {gpus} than it should
+"""{library} computes wrong results on {gpus}
 
-No error is raised: models train, and come to nothing. If one GPU of several does so, it is that GPU: its memory,
-power or clock. If all of them do, with one library, the library is damaged, or is a copy of another release.
+No error is raised: models train, but do not learn. If one GPU of several does so, it is that GPU: its memory, power or
+clock. If all of them do, with one library, the library is damaged, or is a copy of another release.
 """
 
 from __future__ import annotations

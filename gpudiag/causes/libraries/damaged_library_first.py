@@ -1,9 +1,9 @@
 """LD_LIBRARY_PATH puts {files}, which cannot be opened, before the good {good}
 
-The loader takes the first file of the right name that it finds, and LD_LIBRARY_PATH comes before all else. It passes
-over a file for another processor; at one that is damaged, empty or lacks a library that it needs it stops, and never
-comes to the good one. A copy that was cut short or a half-removed toolkit is enough. TensorFlow's log says that the
-library is missing, or names none at all.
+The loader takes the first file of the right name that it finds, and LD_LIBRARY_PATH comes before all else. It skips a
+file for another processor. If a file is damaged or empty, or lacks a library that it needs, the loader stops there and
+never reaches the good one. A copy that was cut short or a half-removed toolkit is enough. TensorFlow's log says that
+the library is missing, or names none at all.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""{library} is here and cannot be opened, because it needs {names}
+"""{library} is here but cannot be opened, because it needs {names}
 
 TensorFlow opens seven CUDA libraries when it first looks for GPUs, and uses no GPU unless all of them open. Its log
 says "Cannot dlopen some GPU libraries" and speaks of "the missing libraries mentioned above", but none is mentioned

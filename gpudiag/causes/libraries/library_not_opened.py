@@ -1,7 +1,7 @@
 """{library} cannot be opened: {error}
 
-TensorFlow opens seven CUDA libraries when it first looks for GPUs, and uses no GPU unless all of them open. Why this
-one does not open, other causes say.
+TensorFlow opens seven CUDA libraries when it first looks for GPUs, and uses no GPU unless all of them open. Other
+causes say why this one does not open.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""the GPU's memory is held by {who}; there is none for this one
+"""the GPU's memory is held by {who}; there is none left for this program
 
 TensorFlow takes nearly all free memory of every GPU that it sees when it first computes, whether it needs it or not,
 and keeps it until the process ends. A second process then fails: when its context is created ("cudaSetDevice()

@@ -1,4 +1,4 @@
-"""the driver answers "out of memory", and NVML shows that the memory of the GPUs is free
+"""the driver answers "out of memory", but NVML shows that the memory of the GPUs is free
 
 CUDA_ERROR_OUT_OF_MEMORY is also the driver's answer if it lacks memory or addresses of the host: a limit of the
 container or of Slurm, `ulimit -v`, huge pages or locked memory. A GPU that failed gives it too; so does a client of

@@ -1,4 +1,4 @@
-"""{path} is imported in the place of the package {name}
+"""{path} is imported in place of the package {name}
 
 Python looks in the folder of the program first. A file tensorflow.py, keras.py or numpy.py there, or one's copy in
 __pycache__, hides the package of that name.

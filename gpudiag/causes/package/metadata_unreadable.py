@@ -1,6 +1,6 @@
 """{folder} cannot be read: it is the metadata of a distribution, of which nothing else is known
 
-A full or failing disk, or an installation that was interrupted, leaves such folders. Nothing is said of that
+A full or failing disk, or an installation that was interrupted, leaves such folders. Nothing is known of that
 distribution.
 """
 

@@ -1,7 +1,7 @@
 """{listed} have overwritten each other's files, and TensorFlow cannot be imported
 
-tensorflow, tensorflow-cpu, tf-nightly and others all install the folder `tensorflow`. Of two releases the files that
-only one has stay, and fit those of the other or not.
+tensorflow, tensorflow-cpu, tf-nightly and others all install the folder `tensorflow`. If two releases are mixed, files
+that only one of them has stay, and may not fit the files of the other.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
 """{who} raised an error while TensorFlow imported it: {error}
 
-The traceback says which module of which package could not be imported. No rule of gpudiag knows this error; to install
-that package again, or to take an environment with nothing but TensorFlow in it, shows whether the package is damaged or
+The traceback says which module of which package could not be imported. gpudiag does not know this error. Install that
+package again, or use an environment with nothing but TensorFlow in it: this shows whether the package is damaged or
 does not fit.
 """
 

@@ -1,4 +1,4 @@
-"""TensorFlow cannot be imported, because {path} is imported in the place of {name}
+"""TensorFlow cannot be imported, because {path} is imported in place of {name}
 
 Python takes the first module of a name on sys.path: the folder of the program, then PYTHONPATH, then its own modules
 and the installed packages. Your own file numpy.py, keras.py, random.py or logging.py hides the module that

@@ -1,4 +1,4 @@
-"""the program was written for TensorFlow 1, and TensorFlow 2 is installed: it has no {name}
+"""the program was written for TensorFlow 1, but TensorFlow 2 is installed: it has no {name}
 
 TensorFlow 2 has the interfaces of TensorFlow 1 in tf.compat.v1, but for tf.contrib, which is gone. GPU options of a
 session (ConfigProto, gpu_options) work there as before.

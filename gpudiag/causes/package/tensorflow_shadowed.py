@@ -1,4 +1,4 @@
-"""{path} is imported in TensorFlow's place, because it has the same name and comes first
+"""{path} is imported in place of TensorFlow, because it has the same name and comes first
 
 Python takes the first module of a name on sys.path: the folder of the program (with `python -m` and in notebooks the
 working directory), then PYTHONPATH, and the installed packages last. Your own file tensorflow.py, a folder

@@ -15,6 +15,7 @@ from gpudiag.causes.shared.libraries import PIP_INSTALLATION, good_copy, seen, t
 from gpudiag.causes.shared.steps import cuinit_error
 from gpudiag.model.facts import Facts, Unknown
 from gpudiag.probes.host.libraries import PACKAGES, RUNTIME, installed, unopened
+from gpudiag.text import counted
 
 CAUSE = Cause(
     fix=("{command}", "{then}"),
@@ -50,6 +51,6 @@ def find(facts: Facts, listing: Listing) -> Matches:
 def _of_the_driver(facts: Facts, listing: Listing) -> Iterator[str]:
     """Yield what is known of the driver, which TensorFlow's line for this fault names; more than that is not."""
     if facts.nvml_devices and not isinstance(facts.nvml, Unknown):
-        yield f"NVML of the driver answers: {facts.nvml.driver_version}, {len(facts.nvml_devices)} GPU(s)"
+        yield f"NVML of the driver answers: {facts.nvml.driver_version}, {counted(len(facts.nvml_devices), 'GPU')}"
     if error := cuinit_error(listing):
         yield f"cuInit of the driver fails, too: {error}"

@@ -9,6 +9,7 @@ from gpudiag.cause import Evidence, Match
 from gpudiag.model.diagnosis import Confidence, Stage
 from gpudiag.model.facts import ContainerFacts, Facts, Unknown
 from gpudiag.model.report import Figure
+from gpudiag.text import counted
 
 VISIBLE = "NVIDIA_VISIBLE_DEVICES"
 _GPU_NODE = re.compile(r"/dev/(nvidia\d+|dxg)")
@@ -106,7 +107,7 @@ class WithoutGpu(InContainer):
         """What shows that the host has a GPU: its PCI bus and its kernel modules are seen from containers, too."""
         nodes, driver = self.facts.device_nodes, self.facts.driver
         if not isinstance(nodes, Unknown) and nodes.pci_gpus:
-            return f"the host has {len(nodes.pci_gpus)} GPU(s): PCI {' '.join(nodes.pci_gpus)}"
+            return f"the host has {counted(len(nodes.pci_gpus), 'GPU')}: PCI {' '.join(nodes.pci_gpus)}"
         if not isinstance(driver, Unknown) and driver.kernel_module:
             return f"the host runs NVIDIA's kernel module {driver.kernel_module}"
         return ""

@@ -11,6 +11,7 @@ from gpudiag.causes.shared.signs import Signs
 from gpudiag.causes.shared.steps import cuinit_error
 from gpudiag.model.diagnosis import Confidence
 from gpudiag.model.facts import DeviceNode, DeviceNodeFacts, DriverFacts, NvmlFacts, Unknown
+from gpudiag.text import counted
 
 DRIVER_DOCUMENT = "https://download.nvidia.com/XFree86/Linux-x86_64/535.104.05/README/"
 _GPU_FILE = re.compile(r"/dev/nvidia\d+")
@@ -56,7 +57,7 @@ class NoDevice:
     def match(self, sure: Confidence) -> Match:
         nvml, nodes = self.nvml, self.nodes
         gpus = nodes.pci_gpus or tuple(device.pci_bus_id for device in nvml.devices)
-        answer = f"fails: {nvml.error}" if nvml.error else f"reports {len(nvml.devices)} GPU(s)"
+        answer = f"fails: {nvml.error}" if nvml.error else f"reports {counted(len(nvml.devices), 'GPU')}"
         return Match(
             evidence=(
                 f"cuInit: {self.error}",

@@ -11,6 +11,7 @@ from gpudiag.causes.shared.steps import FirstFailed, devices_log
 from gpudiag.knowledge.log_lines import text
 from gpudiag.model.diagnosis import Confidence, Stage
 from gpudiag.model.facts import Facts
+from gpudiag.text import counted
 
 IN_USE = (Stage.CONTEXT, Stage.FIRST_OP)
 CODE = re.compile(r"CUDA_ERROR_(?P<name>\w+)")
@@ -27,7 +28,7 @@ MEANINGS = (
     Meaning(
         "NOT_INITIALIZED",
         "CUDA cannot start in this process: forked from one that used CUDA, or a module in a bad state",
-        "sudo rmmod nvidia_uvm && sudo modprobe nvidia_uvm  # no GPU being in use",
+        "sudo rmmod nvidia_uvm && sudo modprobe nvidia_uvm  # while no GPU is in use",
     ),
     Meaning(
         "INVALID_DEVICE",
@@ -52,7 +53,7 @@ MEANINGS = (
     Meaning(
         r"MPS_\w+",
         "the MPS daemon that this process is to use does not serve it",
-        "echo quit | nvidia-cuda-mps-control  # or unset CUDA_MPS_PIPE_DIRECTORY: does without the daemon",
+        "echo quit | nvidia-cuda-mps-control  # or unset CUDA_MPS_PIPE_DIRECTORY: works without the daemon",
     ),
     Meaning(
         "OPERATING_SYSTEM|NOT_PERMITTED",
@@ -81,8 +82,8 @@ def match(step: FirstFailed, whole: WholeDriver | None, facts: Facts, rows: Rows
     meaning = next((one for one in MEANINGS if code and re.fullmatch(one.codes, code["name"])), OTHERWISE)
     driver = []
     if whole is not None:
-        module, gpus = whole.driver.kernel_module or "not known", len(whole.nvml.devices)
-        driver = [f"kernel module {module}; NVML reports {gpus} GPU(s)"]
+        module, gpus = whole.driver.kernel_module or "not known", counted(len(whole.nvml.devices), "GPU")
+        driver = [f"kernel module {module}; NVML reports {gpus}"]
     return Match(
         evidence=(*dict.fromkeys((step.evidence, said)), *driver),
         sure=Confidence.POSSIBLE,

@@ -73,7 +73,7 @@ FAMILY.fault(
     meaning="the driver takes longer to initialise the GPUs than the container toolkit waits",
     fix=(
         "sudo nvidia-smi -pm 1  # keeps them initialised; or: sudo systemctl enable --now nvidia-persistenced",
-        "sudo dmesg | grep -i -e nvrm -e xid  # if it is slow all the same",
+        "sudo dmesg | grep -i -e nvrm -e xid  # if it is still slow",
     ),
     stage="DRIVER",
 )

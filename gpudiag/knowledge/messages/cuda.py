@@ -53,7 +53,7 @@ CODES = (
         (
             "import multiprocessing; multiprocessing.set_start_method('spawn')  # before TensorFlow is imported",
             "# or use no GPU, and list none, before the processes are started",
-            "sudo rmmod nvidia_uvm && sudo modprobe nvidia_uvm  # if it fails in every program, no GPU being in use",
+            "sudo rmmod nvidia_uvm && sudo modprobe nvidia_uvm  # if it fails in every program, while no GPU is in use",
         ),
         False,
         "DRIVER",
@@ -453,7 +453,7 @@ CODES = (
         "the MPS daemon does not answer this process",
         (
             "echo get_server_list | nvidia-cuda-mps-control  # does it run, and as this user",
-            "unset CUDA_MPS_PIPE_DIRECTORY  # does without it; a container must share /tmp/nvidia-mps and --ipc=host",
+            "unset CUDA_MPS_PIPE_DIRECTORY  # works without it; a container must share /tmp/nvidia-mps and --ipc=host",
         ),
         False,
         "CONTEXT",

@@ -77,7 +77,7 @@ FAMILY.fault(
     fix=(
         "ibstat; ibv_devinfo  # is the port active",
         "export NCCL_IB_HCA=mlx5_0  # the adapter that joins the hosts",
-        "export NCCL_IB_DISABLE=1  # does without: slower",
+        "export NCCL_IB_DISABLE=1  # without InfiniBand: slower",
     ),
     possible=True,
 )
@@ -238,7 +238,7 @@ FAMILY.fault(
     "This thread has been waiting for `{what}` for {seconds:d} seconds and may be stuck",
     "Termination timeout for `{what}` of {seconds:d} seconds exceeded. Exiting",
     "Expected {:d} threads to join the rendezvous, but not all of them arrived on time",
-    meaning="GPUs wait for each other in vain: one of them hangs, runs another program, or its rank has ended",
+    meaning="GPUs wait for each other without end: one of them hangs, runs another program, or its rank has ended",
     fix=(
         "nvidia-smi  # a GPU at 100 % that does nothing; the first error of the other ranks",
         "export NCCL_P2P_DISABLE=1  # does it go on then? Then it is peer access: IOMMU or ACS",

@@ -155,7 +155,7 @@ FAMILY.harmless(
     "Not creating XLA devices, tf_xla_enable_xla_devices not set",
     "Using nvlink for parallel linking",
     "Used ptxas at {:s}",
-    meaning="XLA says that it is at work",
+    meaning="XLA says that it is used",
     seen="2.0-2.21",
 )
 FAMILY.harmless(
@@ -234,7 +234,7 @@ FAMILY.harmless(
     "Gradients do not exist for variables",
     "Using a while_loop for converting {}",
     "Failed to load model specs proto",
-    meaning="it concerns how the program is written, or its speed; the GPU is used all the same",
+    meaning="it concerns how the program is written, or its speed; the GPU is still used",
     seen="2.0-2.21",
 )
 FAMILY.harmless(

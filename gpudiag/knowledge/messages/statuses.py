@@ -49,7 +49,7 @@ _ROWS: tuple[tuple[str, str, str, tuple[str, ...], bool], ...] = (
         _MEMORY,
         True,
     ),
-    (_ALL, "ALLOC_FAILED ALLOCATION_FAILED", "found no memory of the GPU for itself", _MEMORY, False),
+    (_ALL, "ALLOC_FAILED ALLOCATION_FAILED", "found no memory on the GPU", _MEMORY, False),
     (
         _ALL,
         "INTERNAL_ERROR",
@@ -115,7 +115,7 @@ _ROWS: tuple[tuple[str, str, str, tuple[str, ...], bool], ...] = (
     ),
 )
 _CUFFT: tuple[tuple[str, str, tuple[str, ...], bool], ...] = (
-    ("ALLOC_FAILED", "found no memory of the GPU for itself", _MEMORY, False),
+    ("ALLOC_FAILED", "found no memory on the GPU", _MEMORY, False),
     ("SETUP_FAILED", "could not start on the GPU: no memory left for it most often", _MEMORY, True),
     ("INTERNAL_ERROR", "failed inside: no memory left on the GPU most often", (_GROWTH, _SMALLER, _SAME), True),
     ("EXEC_FAILED", "could not run a kernel on the GPU", (_GROWTH, _SMALLER, _SAME), True),

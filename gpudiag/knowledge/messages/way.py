@@ -64,7 +64,7 @@ LIBRARIES_MISSING = FAMILY.fault(
     "Cannot dlopen some GPU libraries",
     meaning="a library of CUDA is missing, or is not where the loader looks",
     fix=(
-        "pip install 'tensorflow[and-cuda]'  # 2.16.1 does not find them all the same: use 2.17 or newer",
+        "pip install 'tensorflow[and-cuda]'  # 2.16.1 still does not find them: use 2.17 or newer",
         "TF_CPP_VMODULE=dso_loader=1 python -c 'import tensorflow as tf; tf.config.list_physical_devices()'  # which",
     ),
     follows=True,
@@ -164,7 +164,7 @@ CUDA_UNKNOWN = FAMILY.fault(
     meaning="the driver met a state that it has no name for: after sleep, a module in a bad state, device files, a GPU "
     "that failed",
     fix=(
-        "sudo rmmod nvidia_uvm && sudo modprobe nvidia_uvm  # after the machine slept, no GPU being in use; or reboot",
+        "sudo rmmod nvidia_uvm && sudo modprobe nvidia_uvm  # after a suspend, while no GPU is in use; or reboot",
         "ls -l /dev/nvidia*; sudo nvidia-modprobe -u -c 0  # device files",
         "sudo dmesg | grep -i -e nvrm -e xid",
     ),

@@ -48,13 +48,13 @@ PROBE = probe.Probe(
 
 class Fault(probe.KernelFaults):
     slow_driver = warn(
-        "cuInit took {init_s:.1f} s with {gpus} GPU(s), at most {allowed_s:.1f} s was expected: every process on a GPU "
-        "waits so long, each probe of this report too",
+        "cuInit took {init_s:.1f} s (GPUs: {gpus}), at most {allowed_s:.1f} s was expected: every process on a GPU "
+        "waits that long, each probe of this report too",
         do=KEEP_LOADED,
     )
     slow_context = warn(
-        "listing {gpus} GPU(s) took {list_s:.1f} s and making their CUDA contexts {create_s:.1f} s, "
-        "more than {allowed_s:.0f} s a GPU",
+        "listing the GPUs ({gpus}) took {list_s:.1f} s and making their CUDA contexts {create_s:.1f} s: "
+        "more than {allowed_s:.0f} s for each GPU",
         do=KEEP_LOADED,
     )
     slow_first = warn(

@@ -29,7 +29,7 @@ PROBE = probe.Probe(needs=probe.Needs(gpus=1), scope=probe.Scope.ALL_GPUS, quick
 
 class Fault(probe.KernelFaults):
     creation_failed = fail(
-        "TensorFlow cannot create its devices on {given} GPU(s): {raised}{refused}",
+        "TensorFlow cannot create its devices (GPUs: {given}): {raised}{refused}",
         do="Look for other processes and the compute mode in `nvidia-smi`, and for NVRM and Xid lines in `dmesg`.",
     )
     product_failed = fail(

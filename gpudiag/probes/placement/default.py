@@ -23,6 +23,7 @@ from gpudiag.knowledge.placement import devices_of
 from gpudiag.probe import Context, Findings, Kernel, Raised, fail
 from gpudiag.probes.common import MATRIX, is_square
 from gpudiag.record import Record
+from gpudiag.text import counted
 
 PROBE = probe.Probe(needs=probe.Needs(gpus=1), scope=probe.Scope.ALL_GPUS, quick=True)
 
@@ -73,7 +74,7 @@ class Reading(probe.GpuReading):
 
     def figure(self) -> str:
         devices = sorted({device for run in self.runs for device in run.logged})
-        return f"{len(self.given)} GPU(s), runs on {', '.join(devices) or 'no device'}"
+        return f"{counted(len(self.given), 'GPU')}, runs on {', '.join(devices) or 'no device'}"
 
 
 def measure(ctx: Context) -> Reading:

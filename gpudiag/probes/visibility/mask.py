@@ -42,7 +42,7 @@ class Fault(probe.GpuFaults):
         do="List only GPUs that exist; other drivers end the list at the first invalid entry.",
     )
     tensorflow_differs = fail(
-        "under CUDA_VISIBLE_DEVICES='{value}' TensorFlow lists {listed} GPU(s), the CUDA driver shows {shown}",
+        "GPUs under CUDA_VISIBLE_DEVICES='{value}': TensorFlow lists {listed}, the CUDA driver shows {shown}",
         do="See TensorFlow's log: it leaves out GPUs with few multiprocessors (TF_MIN_GPU_MULTIPROCESSOR_COUNT).",
     )
 

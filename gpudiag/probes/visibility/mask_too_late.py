@@ -22,6 +22,7 @@ from gpudiag import probe
 from gpudiag.probe import Context, Findings, Work, fail, warn
 from gpudiag.probes.common import create_devices, work
 from gpudiag.record import Record
+from gpudiag.text import counted
 
 PROBE = probe.Probe(
     needs=probe.Needs(gpus=1),
@@ -73,7 +74,7 @@ class Reading(probe.GpuReading):
     late: Late
 
     def figure(self) -> str:
-        return f"{self.early.listed} GPU(s) if set in time, {self.late.after} too late"
+        return f"{counted(self.early.listed, 'GPU')} if set in time, {self.late.after} too late"
 
 
 def measure(ctx: Context) -> Reading:

@@ -47,7 +47,7 @@ class Fault(probe.WorkFaults):
     )
     cpu_kept = note(
         "set_visible_devices without the device type left the CPU visible; TensorFlow 2.21 hides it and fails",
-        do="Give the type all the same: tf.config.set_visible_devices(gpus[0], 'GPU')",
+        do="Always give the type: tf.config.set_visible_devices(gpus[0], 'GPU')",
     )
     other_error = warn(
         "set_visible_devices without the device type ended in {error}, not in NotFoundError",
