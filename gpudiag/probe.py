@@ -31,6 +31,7 @@ from typing import Any, Protocol, TypeVar
 
 from gpudiag.errors import Disturbed
 from gpudiag.knowledge.placement import Placement
+from gpudiag.knowledge.variables import OVER_MEMORY
 from gpudiag.model.facts import GpuState
 from gpudiag.model.report import Figure, Finding, Gpu, Severity
 from gpudiag.record import Record
@@ -88,6 +89,18 @@ class Probe(Record):
     deadline_s: float = 60.0
     env: dict[str, str | None] = {}
     """Variables set (or, with None, cleared) for its child."""
+    honours: tuple[str, ...] = ()
+    """Of the variables by which users decide over memory: those that it judges by, so that its child gets them."""
+
+    @property
+    def variables(self) -> dict[str, str | None]:
+        """All that is set (or, with None, cleared) for its child.
+
+        What measures memory would otherwise measure what the user's variables ask for, in place of the options that it
+        tries: each of these variables overrides an option of the program.
+        """
+        overriding = OVER_MEMORY if self.exclusive else ()
+        return {name: None for name in overriding if name not in self.honours} | self.env
 
 
 @dataclass(frozen=True)

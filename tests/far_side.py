@@ -42,7 +42,7 @@ class Children:
     def measure(self, probe: str, *gpus: Gpu, target: str = "gpudiag.run.worker:run_probe", fresh: bool = False) -> Any:
         """Return the reading of a probe."""
         argument = {"probe": probe, "gpus": [msgspec.to_builtins(gpu) for gpu in gpus]}
-        ended = self.call(target, argument, fresh=fresh, env=dict(catalogue.get(probe).probe.env))
+        ended = self.call(target, argument, fresh=fresh, env=catalogue.get(probe).probe.variables)
         assert ended.value is not None, ended
         return catalogue.get(probe).decoded(msgspec.json.decode(ended.value))
 

@@ -19,6 +19,16 @@ ALLOCATOR = "TF_GPU_ALLOCATOR"
 ALLOCATORS = ("cuda_malloc_async", "cuda_malloc", "memory_guard")
 """Those that TensorFlow reads, letter by letter; it ignores every other but the empty value."""
 
+OVER_MEMORY = (
+    FORCE_GROWTH,
+    ALLOCATOR,
+    "TF_CUDA_MALLOC_ASYNC_SUPPORTED_PREALLOC",
+    "TF_DEVICE_MIN_SYS_MEMORY_IN_MB",
+    "TF_PER_DEVICE_MEMORY_LIMIT_MB",
+)
+"""Those that decide when TensorFlow takes GPU memory, and how much, whatever options a program has set: other
+allocators know no limit, and the reserve replaces ``per_process_gpu_memory_fraction`` (measured, 2.21)."""
+
 THREAD_MODE = "TF_GPU_THREAD_MODE"
 THREAD_MODES = ("global", "gpu_private", "gpu_shared")
 """Those that TensorFlow reads, in any case (measured, 2.21); with every other it makes no GPU device."""

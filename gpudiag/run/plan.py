@@ -138,12 +138,14 @@ def lack_of_peace(gpus: tuple[Gpu, ...], facts: Facts) -> str:
 def environment_of(task: Task) -> dict[str, str | None]:
     """Return the changes of a child's environment: its devices, named by UUID, and what its probe declares."""
     if task.entry.probe.as_user:
-        return task.entry.probe.env
+        return task.entry.probe.variables
     changes: dict[str, str | None] = {"CUDA_VISIBLE_DEVICES": ",".join(uuids_of(task)) or "-1"}
+    # As the caller has them, by which they are judged: Keras sets growth while it is imported with another backend.
+    changes |= {name: os.environ.get(name) for name in task.entry.probe.honours}
     if task.gpus and not task.entry.probe.exclusive:
         # It may share the device with another child, and TensorFlow by default takes nearly all memory that is free.
         changes["TF_FORCE_GPU_ALLOW_GROWTH"] = "true"
-    return changes | task.entry.probe.env
+    return changes | task.entry.probe.variables
 
 
 def default_jobs() -> int:

@@ -26,9 +26,6 @@ PROBE = probe.Probe(
     needs=probe.Needs(gpus=1, free_bytes=256 * MIB),
     scope=probe.Scope.ALL_GPUS,
     exclusive=True,
-    # Forced growth would reach the logical devices too, and other allocators know no limit (see memory.fraction):
-    # the split could not be seen in the memory taken.
-    env={"TF_FORCE_GPU_ALLOW_GROWTH": None, "TF_GPU_ALLOCATOR": None},
 )
 
 

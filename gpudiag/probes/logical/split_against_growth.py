@@ -25,9 +25,6 @@ PROBE = probe.Probe(
     needs=probe.Needs(gpus=1, free_bytes=2 * LIMIT_BYTES),
     scope=probe.Scope.ALL_GPUS,
     exclusive=True,
-    # Forced growth would reach the logical devices too, and cuda_malloc_async grows always: what set_memory_growth does
-    # could not be seen.
-    env={"TF_FORCE_GPU_ALLOW_GROWTH": None, "TF_GPU_ALLOCATOR": None},
 )
 
 

@@ -31,8 +31,6 @@ PROBE = probe.Probe(
     needs=probe.Needs(gpus=1, free_bytes=PARTS * LIMIT_BYTES),
     scope=probe.Scope.ALL_GPUS,
     exclusive=True,
-    # Other allocators know no limit (see memory.limit), and growth would show less by NVML.
-    env={"TF_FORCE_GPU_ALLOW_GROWTH": None, "TF_GPU_ALLOCATOR": None},
 )
 
 

@@ -51,12 +51,7 @@ PROBE = probe.Probe(
     needs=probe.Needs(gpus=1, free_bytes=LIMIT_BYTES),
     scope=probe.Scope.ALL_GPUS,
     exclusive=True,
-    # Growth would make the two allocators look alike, and so would memory that CUDA's takes beforehand.
-    env={
-        "TF_GPU_ALLOCATOR": RIGHT,
-        "TF_FORCE_GPU_ALLOW_GROWTH": None,
-        "TF_CUDA_MALLOC_ASYNC_SUPPORTED_PREALLOC": None,
-    },
+    env={"TF_GPU_ALLOCATOR": RIGHT},
 )
 
 

@@ -21,6 +21,7 @@ import re
 
 from gpudiag import probe
 from gpudiag.knowledge.placement import created_devices
+from gpudiag.knowledge.variables import FORCE_GROWTH
 from gpudiag.model.facts import Facts
 from gpudiag.probe import MIB, SLACK_BYTES, Context, Findings, Kernel, MemoryUse, mib, note, refuse_disturbance, warn
 from gpudiag.probes.common import MATRIX, SET_A_LIMIT, ceilings_mib, is_partitioned
@@ -30,8 +31,8 @@ PROBE = probe.Probe(
     needs=probe.Needs(gpus=1),
     scope=probe.Scope.ALL_GPUS,
     exclusive=True,
-    # The default is shown with the first; the second would replace it (see memory.fraction).
-    env={"TF_PER_DEVICE_MEMORY_LIMIT_MB": "512", "TF_GPU_ALLOCATOR": None},
+    env={"TF_PER_DEVICE_MEMORY_LIMIT_MB": "512"},
+    honours=(FORCE_GROWTH,),
 )
 
 

@@ -16,6 +16,7 @@ What to do
 from __future__ import annotations
 
 from gpudiag import probe
+from gpudiag.knowledge.variables import ALLOCATOR, FORCE_GROWTH
 from gpudiag.model.facts import Facts
 from gpudiag.probe import MIB, SLACK_BYTES, Context, Findings, fail, mib, warn
 from gpudiag.probes.common import SET_A_LIMIT, GraphProgram, Limited, LimitFaults, is_partitioned, without_retry
@@ -26,6 +27,7 @@ PROBE = probe.Probe(
     exclusive=True,
     # Were the fraction ignored, TensorFlow would take all that is free; this makes it stop at 1 GiB.
     env={"TF_PER_DEVICE_MEMORY_LIMIT_MB": "1024"},
+    honours=(ALLOCATOR, FORCE_GROWTH),
 )
 
 

@@ -31,9 +31,6 @@ PROBE = probe.Probe(
     needs=probe.Needs(gpus=1, free_bytes=512 * MIB),
     scope=probe.Scope.ALL_GPUS,
     exclusive=True,
-    # They would decide in place of the options under test: see memory.growth_forced and memory.fraction. A limit by
-    # TF_PER_DEVICE_MEMORY_LIMIT_MB counts managed memory too.
-    env={"TF_FORCE_GPU_ALLOW_GROWTH": None, "TF_GPU_ALLOCATOR": None, "TF_PER_DEVICE_MEMORY_LIMIT_MB": None},
 )
 
 

@@ -18,6 +18,7 @@ from __future__ import annotations
 from typing import Any
 
 from gpudiag import probe
+from gpudiag.knowledge.variables import ALLOCATOR, FORCE_GROWTH
 from gpudiag.model.facts import Facts
 from gpudiag.probe import MIB, SLACK_BYTES, Context, Findings, Kernel, MemoryUse, Raised, fail, mib, note, warn
 from gpudiag.probes.common import MATRIX, without_allocation_retry
@@ -29,6 +30,7 @@ PROBE = probe.Probe(
     exclusive=True,
     # Were growth ignored, TensorFlow would take all that is free; this makes it stop at 1 GiB.
     env={"TF_PER_DEVICE_MEMORY_LIMIT_MB": "1024"},
+    honours=(ALLOCATOR, FORCE_GROWTH),
 )
 
 

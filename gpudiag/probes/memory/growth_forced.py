@@ -28,8 +28,6 @@ PROBE = probe.Probe(
     needs=probe.Needs(gpus=1, free_bytes=512 * MIB),
     scope=probe.Scope.ALL_GPUS,
     exclusive=True,
-    # The probe sets the first itself; other allocators know no growth (see memory.fraction).
-    env={VARIABLE: None, "TF_GPU_ALLOCATOR": None},
 )
 
 

@@ -27,9 +27,8 @@ PROBE = probe.Probe(
     needs=probe.Needs(gpus=1, free_bytes=1536 * MIB),
     scope=probe.Scope.ALL_GPUS,
     exclusive=True,
-    # TensorFlow takes all that is free once growth is lost; the first makes it stop at 512 MiB. Forced growth is not
-    # lost (see memory.growth_forced), and other allocators know no growth (see memory.fraction).
-    env={"TF_PER_DEVICE_MEMORY_LIMIT_MB": "512", "TF_FORCE_GPU_ALLOW_GROWTH": None, "TF_GPU_ALLOCATOR": None},
+    # TensorFlow takes all that is free once growth is lost; this makes it stop at 512 MiB.
+    env={"TF_PER_DEVICE_MEMORY_LIMIT_MB": "512"},
 )
 
 

@@ -24,9 +24,8 @@ PROBE = probe.Probe(
     needs=probe.Needs(gpus=2, free_bytes=128 * MIB),
     scope=probe.Scope.ALL_GPUS,
     exclusive=True,
-    # Were growth ignored, TensorFlow would take all that is free of every GPU; the first makes it stop at 128 MiB of
-    # each. The others would decide in place of set_memory_growth (see memory.growth and memory.fraction).
-    env={"TF_PER_DEVICE_MEMORY_LIMIT_MB": "128", "TF_FORCE_GPU_ALLOW_GROWTH": None, "TF_GPU_ALLOCATOR": None},
+    # Were growth ignored, TensorFlow would take all that is free of every GPU; this makes it stop at 128 MiB of each.
+    env={"TF_PER_DEVICE_MEMORY_LIMIT_MB": "128"},
 )
 
 

@@ -26,9 +26,8 @@ PROBE = probe.Probe(
     needs=probe.Needs(gpus=1, free_bytes=512 * MIB),
     scope=probe.Scope.ALL_GPUS,
     exclusive=True,
-    # Were both ignored, TensorFlow would take all that is free; the first makes it stop at 1 GiB. The others would
-    # decide in place of the options under test (see memory.growth_forced and memory.fraction).
-    env={"TF_PER_DEVICE_MEMORY_LIMIT_MB": "1024", "TF_FORCE_GPU_ALLOW_GROWTH": None, "TF_GPU_ALLOCATOR": None},
+    # Were both ignored, TensorFlow would take all that is free; this makes it stop at 1 GiB.
+    env={"TF_PER_DEVICE_MEMORY_LIMIT_MB": "1024"},
 )
 
 

@@ -24,8 +24,8 @@ PROBE = probe.Probe(
     needs=probe.Needs(gpus=2, free_bytes=256 * MIB),
     scope=probe.Scope.ALL_GPUS,
     exclusive=True,
-    # With growth, or without a pool, a GPU's pool would look like a few small tensors.
-    env={"TF_PER_DEVICE_MEMORY_LIMIT_MB": "256", "TF_FORCE_GPU_ALLOW_GROWTH": None, "TF_GPU_ALLOCATOR": None},
+    # TensorFlow takes all that is free of every GPU; this makes it stop at 256 MiB of each.
+    env={"TF_PER_DEVICE_MEMORY_LIMIT_MB": "256"},
 )
 
 

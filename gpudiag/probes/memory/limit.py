@@ -15,6 +15,7 @@ What to do
 from __future__ import annotations
 
 from gpudiag import probe
+from gpudiag.knowledge.variables import ALLOCATOR, FORCE_GROWTH
 from gpudiag.model.facts import Facts
 from gpudiag.probe import MIB, SLACK_BYTES, Context, Findings, Raised, fail, mib, warn
 from gpudiag.probes.common import MATRIX, Limited, LimitFaults, create_devices, without_allocation_retry
@@ -25,6 +26,7 @@ PROBE = probe.Probe(
     exclusive=True,
     # Were the limit ignored, TensorFlow would take all that is free; this makes it stop at 512 MiB.
     env={"TF_PER_DEVICE_MEMORY_LIMIT_MB": "512"},
+    honours=(ALLOCATOR, FORCE_GROWTH),
 )
 
 

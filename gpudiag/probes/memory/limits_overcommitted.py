@@ -19,6 +19,7 @@ from functools import partial
 
 from gpudiag import probe
 from gpudiag.knowledge.placement import created_devices
+from gpudiag.knowledge.variables import FORCE_GROWTH
 from gpudiag.probe import MIB, Context, Findings, Kernel, Raised, fail, mib, warn
 from gpudiag.probes.common import MATRIX, ceilings_mib, without_allocation_retry
 from gpudiag.record import Record
@@ -27,9 +28,8 @@ PROBE = probe.Probe(
     needs=probe.Needs(gpus=1, free_bytes=64 * MIB),
     scope=probe.Scope.ALL_GPUS,
     exclusive=True,
-    # Growth, because the limits are the whole memory: forced, because only so logical devices have it. Other allocators
-    # know no limit.
-    env={"TF_FORCE_GPU_ALLOW_GROWTH": "true", "TF_GPU_ALLOCATOR": None, "TF_PER_DEVICE_MEMORY_LIMIT_MB": None},
+    # Growth, because the limits are the whole memory: forced, because only so logical devices have it.
+    env={FORCE_GROWTH: "true"},
 )
 
 

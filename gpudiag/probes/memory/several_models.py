@@ -19,6 +19,7 @@ from functools import partial
 from typing import Any
 
 from gpudiag import probe
+from gpudiag.knowledge.variables import FORCE_GROWTH
 from gpudiag.probe import MIB, SLACK_BYTES, Context, Findings, Kernel, Raised, fail, mib
 from gpudiag.probes.common import MATRIX, create_devices, rises, without_allocation_retry
 from gpudiag.record import Record
@@ -33,9 +34,8 @@ PROBE = probe.Probe(
     needs=probe.Needs(gpus=1, free_bytes=2 * MODEL_BYTES + SPARE_BYTES),
     scope=probe.Scope.ALL_GPUS,
     exclusive=True,
-    # Growth, so that each model shows by NVML: forced, because only so logical devices have it. Other allocators know
-    # no limit.
-    env={"TF_FORCE_GPU_ALLOW_GROWTH": "true", "TF_GPU_ALLOCATOR": None, "TF_PER_DEVICE_MEMORY_LIMIT_MB": None},
+    # Growth, so that each model shows by NVML: forced, because only so logical devices have it.
+    env={FORCE_GROWTH: "true"},
 )
 
 

@@ -36,8 +36,8 @@ PROBE = probe.Probe(
     scope=probe.Scope.ALL_GPUS,
     exclusive=True,
     # No single allocation above 128 MiB: both sessions count on nearly the whole GPU, and would take it. What the other
-    # process takes is two of that size. Growth and other allocators would only change when memory is taken.
-    env={"TF_PER_DEVICE_MEMORY_LIMIT_MB": "128", "TF_FORCE_GPU_ALLOW_GROWTH": None, "TF_GPU_ALLOCATOR": None},
+    # process takes is two of that size.
+    env={"TF_PER_DEVICE_MEMORY_LIMIT_MB": "128"},
 )
 
 

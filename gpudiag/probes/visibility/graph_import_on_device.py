@@ -22,6 +22,7 @@ from typing import Any
 
 from gpudiag import probe
 from gpudiag.knowledge.placement import created_devices
+from gpudiag.knowledge.variables import FORCE_GROWTH
 from gpudiag.probe import FILLED_BYTES, Context, Findings, Kernel, Work, fail, warn
 from gpudiag.probes.common import MATRIX, devices_in_graphs, gpus_of_graph_devices, is_square, rises
 
@@ -29,9 +30,8 @@ PROBE = probe.Probe(
     needs=probe.Needs(gpus=1),
     scope=probe.Scope.ALL_GPUS,
     exclusive=True,
-    # Devices are under test. Without growth a session would take nearly all memory of every GPU, and other allocators
-    # give memory back before it can be measured.
-    env={"TF_FORCE_GPU_ALLOW_GROWTH": "true", "TF_GPU_ALLOCATOR": None},
+    # Devices are under test. Without growth a session would take nearly all memory of every GPU.
+    env={FORCE_GROWTH: "true"},
 )
 
 

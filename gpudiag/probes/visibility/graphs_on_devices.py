@@ -20,6 +20,7 @@ from functools import partial
 
 from gpudiag import probe
 from gpudiag.knowledge.placement import created_devices, devices_of
+from gpudiag.knowledge.variables import FORCE_GROWTH
 from gpudiag.probe import FILLED_BYTES, MIB, Context, Findings, Kernel, Work, fail
 from gpudiag.probes.common import MATRIX, devices_in_graphs, gpus_of_graph_devices, is_square, rises
 
@@ -27,9 +28,8 @@ PROBE = probe.Probe(
     needs=probe.Needs(gpus=1, free_bytes=256 * MIB),
     scope=probe.Scope.ALL_GPUS,
     exclusive=True,
-    # Devices are under test. Without growth a session would take nearly all memory of every GPU, and other allocators
-    # give memory back before it can be measured.
-    env={"TF_FORCE_GPU_ALLOW_GROWTH": "true", "TF_GPU_ALLOCATOR": None},
+    # Devices are under test. Without growth a session would take nearly all memory of every GPU.
+    env={FORCE_GROWTH: "true"},
 )
 
 

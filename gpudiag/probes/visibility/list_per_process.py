@@ -19,6 +19,7 @@ from __future__ import annotations
 import msgspec
 
 from gpudiag import probe
+from gpudiag.knowledge.variables import FORCE_GROWTH
 from gpudiag.probe import FILLED_BYTES, MIB, Context, FewerListed, Findings, Work
 from gpudiag.probes.common import GraphProgram, rises
 
@@ -26,9 +27,8 @@ PROBE = probe.Probe(
     needs=probe.Needs(gpus=2, free_bytes=256 * MIB),
     scope=probe.Scope.ALL_GPUS,
     exclusive=True,
-    # The list is under test. Without growth the session would take nearly all memory of its GPU, and other allocators
-    # give memory back before it can be measured.
-    env={"TF_FORCE_GPU_ALLOW_GROWTH": "true", "TF_GPU_ALLOCATOR": None},
+    # The list is under test. Without growth the session would take nearly all memory of its GPU.
+    env={FORCE_GROWTH: "true"},
 )
 
 

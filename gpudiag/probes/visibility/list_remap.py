@@ -18,6 +18,7 @@ from functools import partial
 
 from gpudiag import probe
 from gpudiag.knowledge.placement import created_devices, short_device
+from gpudiag.knowledge.variables import FORCE_GROWTH
 from gpudiag.model.facts import Facts
 from gpudiag.probe import FILLED_BYTES, MIB, Context, Findings, Kernel, Work, note
 from gpudiag.probes.common import MATRIX, is_square, rises
@@ -26,9 +27,8 @@ PROBE = probe.Probe(
     needs=probe.Needs(gpus=1, free_bytes=256 * MIB),
     scope=probe.Scope.ALL_GPUS,
     exclusive=True,
-    # The list is under test. Without growth the session would take nearly all memory of every GPU, and other allocators
-    # give memory back before it can be measured.
-    env={"TF_FORCE_GPU_ALLOW_GROWTH": "true", "TF_GPU_ALLOCATOR": None},
+    # The list is under test. Without growth the session would take nearly all memory of every GPU.
+    env={FORCE_GROWTH: "true"},
 )
 
 

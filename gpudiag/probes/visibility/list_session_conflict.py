@@ -30,8 +30,6 @@ PROBE = probe.Probe(
     needs=probe.Needs(gpus=1, free_bytes=384 * MIB),
     scope=probe.Scope.ALL_GPUS,
     exclusive=True,
-    # Both would overrule what the sessions ask for (see memory.growth and memory.fraction).
-    env={"TF_FORCE_GPU_ALLOW_GROWTH": None, "TF_GPU_ALLOCATOR": None},
 )
 
 

@@ -17,6 +17,7 @@ from __future__ import annotations
 from functools import partial
 
 from gpudiag import probe
+from gpudiag.knowledge.variables import FORCE_GROWTH
 from gpudiag.probe import MIB, Context, Findings, Work, fail
 from gpudiag.probes.common import create_devices, work
 from gpudiag.record import Record
@@ -25,9 +26,8 @@ PROBE = probe.Probe(
     needs=probe.Needs(gpus=2, free_bytes=256 * MIB),
     scope=probe.Scope.ALL_GPUS,
     exclusive=True,
-    # Without growth the first tensor would take nearly all memory, and other allocators give memory back before it can
-    # be measured.
-    env={"TF_FORCE_GPU_ALLOW_GROWTH": "true", "TF_GPU_ALLOCATOR": None},
+    # Without growth the first tensor would take nearly all memory.
+    env={FORCE_GROWTH: "true"},
 )
 
 

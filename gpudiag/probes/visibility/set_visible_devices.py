@@ -18,6 +18,7 @@ from functools import partial
 
 from gpudiag import probe
 from gpudiag.knowledge.placement import created_devices
+from gpudiag.knowledge.variables import FORCE_GROWTH
 from gpudiag.probe import MIB, SLACK_BYTES, Context, Findings, Raised, Work, fail, note, warn
 from gpudiag.probes.common import create_devices, rises, work
 from gpudiag.record import Record
@@ -26,9 +27,8 @@ PROBE = probe.Probe(
     needs=probe.Needs(gpus=1, free_bytes=256 * MIB),
     scope=probe.Scope.ALL_GPUS,
     exclusive=True,
-    # Without growth the first tensor would take nearly all memory, and other allocators give memory back before it can
-    # be measured.
-    env={"TF_FORCE_GPU_ALLOW_GROWTH": "true", "TF_GPU_ALLOCATOR": None},
+    # Without growth the first tensor would take nearly all memory.
+    env={FORCE_GROWTH: "true"},
 )
 
 
