@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import difflib
+import re
+from collections.abc import Mapping
 
 WITHHELD = "(set)"
 """Stands for a value that is not stored, because it can hold a secret or an address."""
@@ -28,6 +30,25 @@ OVER_MEMORY = (
 )
 """Those that decide when TensorFlow takes GPU memory, and how much, whatever options a program has set: other
 allocators know no limit, and the reserve replaces ``per_process_gpu_memory_fraction`` (measured, 2.21)."""
+
+JIT_BY_DEFAULT = "TF_FUNCTION_JIT_COMPILE_DEFAULT"
+GRAPH_FLAGS = "TF_XLA_FLAGS"
+_COMPILING = re.compile(
+    r"(?<!\S)--?tf_xla_(?:auto_jit=(?:\d+|fusible|single-gpu\(\d+\))|enable_xla_devices(?:=(?:true|1))?)(?!\S)"
+)
+
+
+def without_compiling(environ: Mapping[str, str]) -> dict[str, str | None]:
+    """Return the changes of ``environ`` (None: cleared) with which XLA compiles only what a program asks it to.
+
+    A function that was compiled as a whole has no operations on devices any more: nothing is placed, and no placement
+    is logged. XLA's devices stand beside the GPUs under other names; a session that may use no GPU aborts with them
+    (measured, 2.21). A value that TensorFlow refuses is left as it is.
+    """
+    flags = environ.get(GRAPH_FLAGS, "")
+    changes: dict[str, str | None] = {GRAPH_FLAGS: left} if (left := _COMPILING.sub("", flags)) != flags else {}
+    return {JIT_BY_DEFAULT: None, **changes} if JIT_BY_DEFAULT in environ else changes
+
 
 THREAD_MODE = "TF_GPU_THREAD_MODE"
 THREAD_MODES = ("global", "gpu_private", "gpu_shared")

@@ -23,6 +23,7 @@ from gpudiag.hardware.locks import Devices
 from gpudiag.isolate import Bounds, Ended, Job, ServerSpec, Supervision, scratch_folder, supervise
 from gpudiag.knowledge import log_lines
 from gpudiag.knowledge.placement import parse_placements
+from gpudiag.knowledge.variables import GRAPH_FLAGS, JIT_BY_DEFAULT, without_compiling
 from gpudiag.model import facts as hostfacts
 from gpudiag.model.diagnosis import Bisection, Diagnosis, FixAttempt, RootCause, Stage
 from gpudiag.model.facts import Call, CallFacts, Facts, Unknown
@@ -91,6 +92,14 @@ LOG_LEVELS: dict[str, str | None] = {
     "TF_CPP_VMODULE": "dso_loader=1",  # names each library that cannot be opened, as no other level does (2.18-2.21)
 }
 
+REPLACED = (*LOG_LEVELS, JIT_BY_DEFAULT, GRAPH_FLAGS)
+"""All that :func:`environment_for` may replace."""
+
+
+def environment_for(machine: Machine) -> dict[str, str | None]:
+    """Return what is set (or, with None, cleared) for every child on ``machine``, beside what its probe declares."""
+    return {**machine.environment, **LOG_LEVELS, **without_compiling(os.environ)}
+
 
 class Observer(Protocol):
     """Is informed of the progress of a run."""
@@ -147,7 +156,7 @@ def run(options: Options, observer: Observer, signals: Signals) -> Report:
         entries = (required, *entries)
     until = None if options.deadline_s is None else began + options.deadline_s
     bounds = Bounds() if options.timeout_s is None else Bounds(preload_s=options.timeout_s)
-    environment = {**options.machine.environment, **LOG_LEVELS}
+    environment = environment_for(options.machine)
     preload = "preload_simulated" if options.machine.world.simulated else "preload"
     servers = {
         PLAIN: ServerSpec(env=environment),
@@ -198,7 +207,7 @@ def run(options: Options, observer: Observer, signals: Signals) -> Report:
 
 def gather(options: Options, observer: Observer, signals: Signals) -> Facts:
     """Gather the host facts alone; nothing is run on a device."""
-    with supervise({PLAIN: ServerSpec(env={**options.machine.environment, **LOG_LEVELS})}, Bounds()) as children:
+    with supervise({PLAIN: ServerSpec(env=environment_for(options.machine))}, Bounds()) as children:
         return _Run(options, children, observer, signals, None).gather_facts(
             tuple(family for family in FAMILIES if family != "calls")  # it may take seconds, and says nothing of GPUs
         )
@@ -281,7 +290,7 @@ class _Run:
         """Gather each of the families in a separate child; one that does not answer is ``Unknown``."""
         self._observer.phase("host facts")
         # The servers clear or replace these for children, and they are facts too.
-        own = {name: os.environ.get(name) for name in (*LOG_LEVELS, "TMPDIR")}
+        own = {name: os.environ.get(name) for name in (*REPLACED, "TMPDIR")}
         root = {} if self._options.machine.root is None else {"root": str(self._options.machine.root)}
         for family in families:
             target = "gpudiag.facts:gather_family"
