@@ -57,6 +57,8 @@ _ABORTED = (
     "F0000 00:00:1.2 7 gpu_cudamallocasync_allocator.cc:168] TF_GPU_ALLOCATOR=cuda_malloc_async isn't currently "
     "supported on GPU id 0: Possible causes: device not supported (request SM60+), driver too old"
 )
+_GUARD = "I0000 00:00:1.2 7 gpu_process_state.cc:195] Using memory guard allocator for GPU."
+_MISALIGNED = "F0000 00:00:1.2 7 tensor.h:947] Check failed: IsAligned() ptr = 0x7fb890000610"
 
 
 def _aborted(*log: str, **variables: str) -> Evidence:
@@ -132,6 +134,13 @@ EXAMPLES: dict[str, tuple[Example, ...]] = {
         Example("in the program", _log(_ABORTED)),
         Example("provoked by a probe", _provoked(_ABORTED), fires=False),
         Example("supported", _aborted("Using CUDA malloc Async allocator for GPU: 0"), fires=False),
+    ),
+    "guard_misaligned": (
+        Example("in the check", _aborted(_MISALIGNED, TF_GPU_ALLOCATOR="memory_guard")),
+        Example("in the program", _log(_GUARD, _MISALIGNED)),
+        Example("provoked by a probe", _provoked(_GUARD, _MISALIGNED), fires=False),
+        Example("another allocator", _aborted(_MISALIGNED, TF_GPU_ALLOCATOR="cuda_malloc"), fires=False),
+        Example("nothing refused", _aborted(_GUARD, TF_GPU_ALLOCATOR="memory_guard"), fires=False),
     ),
     "log_level_hides_reason": (
         Example("3, cuInit failed", _level("3", _CUINIT)),

@@ -741,7 +741,6 @@ FAMILY.sign(
     "XLA backend will use up to {bytes:d} bytes on device {:d} for {:w}",
     "Using BFC allocator.",
     "Using platform allocator.",
-    "Using memory guard allocator for GPU",
     "TfrtGpuClient created with {:d} / {:d} addressable devices",
     "TfrtGpuClient destroyed",
     meaning="how XLA or TensorFlow divides the GPU's memory",

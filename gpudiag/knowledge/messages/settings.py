@@ -21,6 +21,10 @@ NO_MEMORY_POOLS = FAMILY.fault(
     "Failed to get {:w} CUDA pool",
     "Failed to set {:w} CUDA pool",
 )
+MISALIGNED = FAMILY.fault("misaligned", "Check failed: IsAligned()")
+GUARD_IN_USE = FAMILY.sign(
+    "guard_in_use", "Using memory guard allocator for GPU", meaning="TF_GPU_ALLOCATOR=memory_guard is in use"
+)
 CONFIGURED_TOO_LATE = FAMILY.add(
     Worth.FAULT,
     "configured_too_late",
