@@ -50,6 +50,9 @@ def without_compiling(environ: Mapping[str, str]) -> dict[str, str | None]:
     return {JIT_BY_DEFAULT: None, **changes} if JIT_BY_DEFAULT in environ else changes
 
 
+PLUGINS = "TF_PLUGGABLE_DEVICE_LIBRARY_PATH"
+"""A library, or a folder of libraries, of devices that are not NVIDIA's; ``import tensorflow`` loads them."""
+
 THREAD_MODE = "TF_GPU_THREAD_MODE"
 THREAD_MODES = ("global", "gpu_private", "gpu_shared")
 """Those that TensorFlow reads, in any case (measured, 2.21); with every other it makes no GPU device."""

@@ -21,6 +21,7 @@ from gpudiag.hardware import cuda, nvml
 from gpudiag.isolate import linux, worker
 from gpudiag.isolate.job import child_outcome
 from gpudiag.knowledge.placement import Placement, parse_placements, pci_bus_id, short_device
+from gpudiag.knowledge.variables import PLUGINS
 from gpudiag.model.facts import GpuState
 from gpudiag.model.report import Gpu
 from gpudiag.probe import (
@@ -119,8 +120,11 @@ class ChildContext:
         return tensorflow
 
     def import_log(self) -> tuple[str, ...]:
+        imported = "tensorflow" in sys.modules
         with self.placements() as log:
             assert self.tf
+            if imported and (plugins := os.environ.get(PLUGINS)):
+                _load_plugins(plugins)
         print(worker.preload_output, end="", file=sys.stderr, flush=True)  # as if it had been imported here
         return (*worker.preload_output.splitlines(), *log.lines)
 
@@ -209,6 +213,16 @@ class ChildContext:
             for device in device_lib.list_local_devices()
         )
         return {name: bus_id for name, bus_id in found if bus_id is not None}
+
+
+def _load_plugins(path: str) -> None:
+    """Do what the end of ``import tensorflow`` does with :data:`PLUGINS`: the fork server was without them."""
+    from tensorflow.python.framework import load_library
+
+    try:
+        load_library.load_pluggable_device_library(path)
+    except Exception as error:
+        raise ImportError(f"import tensorflow raised {type(error).__name__}: {error}") from error
 
 
 def cudnn_version() -> str | None:

@@ -6,6 +6,7 @@ import os
 from dataclasses import dataclass
 
 from gpudiag.catalogue import Entry
+from gpudiag.knowledge.variables import PLUGINS
 from gpudiag.model.facts import Facts, NvmlDevice, Unknown
 from gpudiag.model.report import Gpu, Level
 from gpudiag.model.visibility import other_use
@@ -138,7 +139,7 @@ def lack_of_peace(gpus: tuple[Gpu, ...], facts: Facts) -> str:
 def environment_of(task: Task) -> dict[str, str | None]:
     """Return the changes of a child's environment: its devices, named by UUID, and what its probe declares."""
     if task.entry.probe.as_user:
-        return task.entry.probe.variables
+        return {name: os.environ[name] for name in (PLUGINS,) if name in os.environ} | task.entry.probe.variables
     changes: dict[str, str | None] = {"CUDA_VISIBLE_DEVICES": ",".join(uuids_of(task)) or "-1"}
     # As the caller has them, by which they are judged: Keras sets growth while it is imported with another backend.
     changes |= {name: os.environ.get(name) for name in task.entry.probe.honours}

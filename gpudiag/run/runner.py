@@ -9,6 +9,7 @@ import time
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from datetime import datetime, timezone
+from pathlib import Path
 from typing import Any, Protocol
 
 import msgspec
@@ -23,7 +24,7 @@ from gpudiag.hardware.locks import Devices
 from gpudiag.isolate import Bounds, Ended, Job, ServerSpec, Supervision, scratch_folder, supervise
 from gpudiag.knowledge import log_lines
 from gpudiag.knowledge.placement import parse_placements
-from gpudiag.knowledge.variables import GRAPH_FLAGS, JIT_BY_DEFAULT, without_compiling
+from gpudiag.knowledge.variables import GRAPH_FLAGS, JIT_BY_DEFAULT, PLUGINS, without_compiling
 from gpudiag.model import facts as hostfacts
 from gpudiag.model.diagnosis import Bisection, Diagnosis, FixAttempt, RootCause, Stage
 from gpudiag.model.facts import Call, CallFacts, Facts, Unknown
@@ -92,13 +93,17 @@ LOG_LEVELS: dict[str, str | None] = {
     "TF_CPP_VMODULE": "dso_loader=1",  # names each library that cannot be opened, as no other level does (2.18-2.21)
 }
 
-REPLACED = (*LOG_LEVELS, JIT_BY_DEFAULT, GRAPH_FLAGS)
+REPLACED = (*LOG_LEVELS, JIT_BY_DEFAULT, GRAPH_FLAGS, PLUGINS)
 """All that :func:`environment_for` may replace."""
 
 
 def environment_for(machine: Machine) -> dict[str, str | None]:
     """Return what is set (or, with None, cleared) for every child on ``machine``, beside what its probe declares."""
-    return {**machine.environment, **LOG_LEVELS, **without_compiling(os.environ)}
+    changes = {**machine.environment, **LOG_LEVELS, **without_compiling(os.environ)}
+    # When TensorFlow has loaded plug-ins, it queries the devices, and the process that imported it cannot be forked:
+    # discovery.trace alone loads them. If there are none, the import fails, and must.
+    plugins = os.environ.get(PLUGINS)
+    return changes | {PLUGINS: None} if plugins and Path(plugins).exists() else changes
 
 
 class Observer(Protocol):

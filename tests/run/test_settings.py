@@ -14,7 +14,7 @@ import pytest
 
 from conftest import Gpudiag
 from gpudiag import catalogue
-from gpudiag.knowledge.variables import ALLOCATOR, FORCE_GROWTH, OVER_MEMORY, without_compiling
+from gpudiag.knowledge.variables import ALLOCATOR, FORCE_GROWTH, OVER_MEMORY, PLUGINS, without_compiling
 from gpudiag.model import codec
 from gpudiag.run.plan import Task, environment_of
 from settings import Setting, changed, culprits, environment, every, faults, rounds
@@ -32,7 +32,7 @@ def test_settings_break_no_probe(gpudiag: Gpudiag, tmp_path: Path, number: int) 
     folder.mkdir()
     select = () if number < WHOLE else SHORT
     variables = environment(ROUNDS[number], folder)
-    done = gpudiag("check", *select, "--simulate", "2", "--format", "json", **variables)
+    done = gpudiag("check", *select, "--simulate", "2", "--format", "json", flags=(), **variables)
     found = faults(codec.decode(done.stdout, done.stderr))
     assert found == {}, f"python scripts/settings_sweep.py --round {number + 1} finds which setting it is"
 
@@ -64,6 +64,15 @@ def test_what_may_be_otherwise_is_what_is_named() -> None:
     assert one.otherwise(said) == []
     assert one.otherwise({**said, "placement.log": "fail: ..."}) == ["placement.log: fail: ..."]
     assert len(one.otherwise({})) == len(one.must)
+
+
+def test_a_plug_in_that_cannot_be_loaded_ends_the_import(gpudiag: Gpudiag, tmp_path: Path) -> None:
+    (tmp_path / "plug-in.so").write_text("no library")
+    plugins = {PLUGINS: str(tmp_path / "plug-in.so")}
+    done = gpudiag("check", "discovery.trace", "--format", "json", flags=(), **plugins)
+    (row,) = codec.decode(done.stdout, done.stderr).rows
+    assert row.crash is not None
+    assert "import tensorflow raised NotFoundError" in row.crash.detail
 
 
 def task(probe: str) -> Task:
