@@ -4,8 +4,8 @@
 
 Without options: as few whole checks as cover each value, many settings in each, then one for each setting that must
 change what is found. Of a round in which something is wrong, the settings that are wrong alone are found by halving.
-``--round N`` tries these rounds alone and writes nothing, ``--alone 'TF_*'`` each value of these variables in a separate
-whole check: about 15 seconds of a processor for each.
+``--round N`` tries these rounds alone and writes nothing, ``--alone 'TF_*'`` each value of these variables in a
+separate whole check: about 15 seconds of a processor for each.
 """
 
 from __future__ import annotations
