@@ -59,7 +59,7 @@ def commands() -> dict[str, click.Command]:
 @click.version_option(gpudiag.__version__, prog_name="gpudiag")
 @debug_option
 def cli() -> None:
-    """Find out whether TensorFlow sees this machine's GPUs, and whether it honours how they are configured."""
+    """Find out whether TensorFlow sees this machine's GPUs, and whether each way of configuring them takes effect."""
 
 
 def main() -> NoReturn:

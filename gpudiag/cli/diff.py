@@ -34,10 +34,11 @@ from gpudiag.text import put
 )
 @debug_option
 def diff(*, old: Path, new: Path, format_: str, output: tuple[Path, ...]) -> int:
-    """Say what changed from the saved report OLD to the saved report NEW: what was found, and the machine.
+    """Say what changed from the saved report OLD to NEW.
 
-    Needs neither TensorFlow nor a GPU. What a masked report does not say is not a change. Worse is a verdict or an
-    outcome that is worse, a new cause, a new finding of severity warning or fail, a GPU that is no longer in scope.
+    Changes of what was found come first, then those of the machine. It got worse if the verdict or an outcome is worse,
+    if there is a new cause or a new finding of severity warning or fail, or if a GPU is no longer in scope. What a
+    masked report does not say is not a change. Needs neither TensorFlow nor a GPU.
 
     Exit status: 0 nothing got worse, 1 something got worse, 2 wrong usage.
     """

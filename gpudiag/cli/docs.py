@@ -13,11 +13,11 @@ from gpudiag.text import put
 @click.argument("topic", nargs=-1, type=click.UNPROCESSED)
 @debug_option
 def docs_(topic: tuple[str, ...]) -> int:
-    """Read the manual: the list of its pages, or what it says about TOPIC.
+    """Read the manual: its pages, or what it says about TOPIC.
 
     TOPIC is a page (start), a probe, a cause, an option (--log), or words: gpudiag docs memory growth. After the name
-    of a page, words are looked for in that page: gpudiag docs deployment slurm. Filled for a terminal, with colour;
-    Markdown otherwise.
+    of a page, words are looked for in that page: gpudiag docs deployment slurm. On a terminal the text is filled and
+    has colour; otherwise it is Markdown.
     """
     from gpudiag import docs
 

@@ -37,9 +37,10 @@ def list_(select: tuple[str, ...]) -> int:
 )
 @debug_option
 def explain(*, name: str, report: Path | None) -> int:
-    """Say what the probe NAME does, why it matters, what a failure means and what to do.
+    """Explain the probe or the cause called NAME.
 
-    NAME may also be a cause that the diagnosis found.
+    Of a probe: what it does, why it matters, what a failure means and what to do. Of a cause that a report names: how
+    it comes about, and the fix.
     """
     from gpudiag.cli import explanation
 

@@ -17,12 +17,15 @@ from gpudiag.text import put
 @click.option(
     "--rejudge",
     is_flag=True,
-    help="Judge its readings again, by the probes of this gpudiag.",
+    help="Judge its readings again, by the probes and causes of this gpudiag.",
     **variable("REJUDGE"),
 )
 @debug_option
 def show(*, report: Path, format_: str, output: tuple[Path, ...], mask: bool, verbose: bool, rejudge: bool) -> int:
-    """Render a saved REPORT (JSON) again; needs neither TensorFlow nor a GPU. Exits with 0 if that worked."""
+    """Show a saved REPORT (JSON) again, in any format.
+
+    Needs neither TensorFlow nor a GPU. The exit status is 0 if that worked, whatever the verdict is.
+    """
     from gpudiag.model import codec
 
     loaded = codec.load(report)

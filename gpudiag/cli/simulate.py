@@ -18,7 +18,9 @@ from gpudiag.text import put
 @click.option("--list-faults", is_flag=True, help="List the faults that can be injected.")
 @debug_option
 def simulate(spec: str | None, command: tuple[str, ...], fault: tuple[str, ...], list_faults: bool) -> int:
-    """Run COMMAND on a machine with simulated GPUs: gpudiag simulate 4x16GiB -- python train.py
+    """Run COMMAND on a machine with simulated GPUs.
+
+    For example: gpudiag simulate 4x16GiB -- python train.py
 
     Without COMMAND it is a shell. nvidia-smi shows the simulated GPUs. SPEC is a number of GPUs (2), with memory
     (4x16GiB) or a card (2x80GiB:H100,1x16GiB:T4), or a TOML file. The exit status is the command's.

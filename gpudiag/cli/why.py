@@ -43,10 +43,10 @@ def why(
     verbose: bool,
     quiet: bool,
 ) -> int:
-    """Say why no GPU is used, or why a program fails on it: the cause, what shows it, and the fix.
+    """Say why no GPU is used, or why a program fails on one.
 
-    LOG is what a program printed (- for standard input), on whatever machine: its lines are explained, and nothing of
-    this machine is looked at. Without LOG it is this machine, without the table of probes: gpudiag check has that.
+    LOG is what a program printed (- for standard input), on any machine: its lines are explained, and this machine is
+    not examined. Without LOG this machine is examined, and the report has no table of probes: gpudiag check has that.
 
     Exit status: 0 nothing wrong was found, 1 a cause was found, 2 wrong usage, 3 gpudiag broke, 5 nothing could be
     said.

@@ -67,11 +67,11 @@ class Log:
         return tuple(islice(dict.fromkeys(text(event.line) for event in self.all(*messages)), most))
 
     def named(self, worth: Worth) -> tuple[str, ...]:
-        """Return, for each message of this worth, its text in the log and what it means; each once."""
+        """Return, for each message of this worth, its text in the log, quoted, and what it means; each once."""
         found: dict[Message, str] = {}
         for event in self.events:
             if event.message.worth is worth:
-                found.setdefault(event.message, f"{event.text}: {event.message.meaning}")
+                found.setdefault(event.message, f'"{event.text}": {event.message.meaning}')
         return tuple(found.values())
 
     @property

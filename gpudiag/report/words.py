@@ -111,7 +111,7 @@ def machine(report: Report) -> tuple[tuple[str, str], ...]:
     facts = report.facts
     if report.is_log_alone:
         return (
-            ("log", f"{counted(len(report.lines), 'line')}; nothing of this machine was looked at"),
+            ("log", f"{counted(len(report.lines), 'line')}; this machine was not examined"),
             ("of", one_line(report.diagnosis.origin) or "a program that does not say which TensorFlow it used"),
         )
     gpus = [(f"GPU {gpu.index}", _gpu(gpu)) for gpu in report.gpus] or [("GPUs", _no_gpus(facts))]

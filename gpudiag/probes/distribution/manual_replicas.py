@@ -69,7 +69,7 @@ class Reading(ReplicaReading):
     def figure(self) -> str:
         if self.sum is None:
             return self.where
-        return f"{_matrix(self.sum.total)} from {self.where}"
+        return f"sum {_matrix(self.sum.total)} from {self.where}"
 
 
 def measure(ctx: Context) -> Reading:

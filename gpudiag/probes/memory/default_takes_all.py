@@ -93,7 +93,7 @@ class Reading(probe.GpuReading):
 
     def figure(self) -> str:
         rise = mib(self.first - self.made)
-        return f"{rise} at the first tensor, ceiling {self.ceilings[0].ceiling_mib if self.ceilings else '?'}"
+        return f"{rise} at the first tensor, ceiling {self.ceilings[0].ceiling_mib if self.ceilings else '?'} MiB"
 
 
 def measure(ctx: Context) -> Reading:
