@@ -1,8 +1,8 @@
 """the program asked for a GPU, got the CPU, and went on
 
-Soft placement is on in TensorFlow 2: an operation under tf.device('/GPU:0') runs on the CPU if there is no such
-GPU, and nothing is said. MirroredStrategy() without a GPU is one replica on the CPU. What users see is training that
-takes ten times as long. Why there was no GPU is another cause, named before this one if it was found.
+Soft placement is on in TensorFlow 2: an operation under tf.device('/GPU:0') runs on the CPU if there is no such GPU,
+without a message. MirroredStrategy() without a GPU is one replica on the CPU. What users see is training that takes ten
+times as long. Why there was no GPU is another cause, named before this one if it was found.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
 """{name} has compute capability {capability}, which is too old for this TensorFlow: no kernel runs on it
 
 TensorFlow's wheels of 2.18 to 2.21 have code for compute capability 6.0 (Pascal) and later. An older GPU is listed;
-TensorFlow even announces that it will compile kernels for it, which cannot be: PTX runs on newer GPUs alone.
+TensorFlow even announces that it will compile kernels for it, which is not possible: PTX runs only on newer GPUs.
 """
 
 from __future__ import annotations

@@ -2,7 +2,7 @@
 
 A GPU that is too hot, or whose power supply asks it to use less (power brake), halves its clocks, or worse. Every
 program runs, and nothing says why it is slow. A GPU that lowers its clocks while it is idle, or to stay within its
-power limit, is in order and not meant here.
+power limit, is healthy and not meant here.
 """
 
 from __future__ import annotations

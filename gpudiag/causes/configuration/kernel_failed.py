@@ -1,9 +1,9 @@
 """a kernel of the program failed on the GPU: it read or wrote where it must not, or the GPU has a fault
 
-After CUDA_ERROR_ILLEGAL_ADDRESS and its like every further call of the process fails, and the line names what was
-called then, not the kernel that failed: kernels run later than they are called. Most often it is your own
-operation or one of an extension, an index out of range (which on the GPU is not checked), or libraries that do not fit
-each other; in rare cases the GPU, its memory or its overclocking.
+After CUDA_ERROR_ILLEGAL_ADDRESS and similar errors every further call of the process fails, and the line names what was
+called then, not the kernel that failed: kernels run later than they are called. Most often it is your own operation or
+one of an extension, an index out of range (which on the GPU is not checked), or libraries that do not fit each other;
+in rare cases the GPU, its memory or its overclocking.
 """
 
 from __future__ import annotations

@@ -1,8 +1,8 @@
 """TF_CPP_MIN_LOG_LEVEL={value} hides the lines in which TensorFlow says why it uses no GPU
 
-1 hides information, 2 warnings too (the one about libraries that cannot be opened), 3 errors too (that cuInit
-failed). The value is copied from tutorial to tutorial; the list of GPUs is then empty, and nothing is said. gpudiag's
-own probes run without it.
+1 hides information, 2 warnings too (the one about libraries that cannot be opened), 3 errors too (that cuInit failed).
+The value is copied from tutorial to tutorial; the list of GPUs is then empty without a reason. gpudiag's own probes run
+without it.
 """
 
 from __future__ import annotations

@@ -2,8 +2,7 @@
 
 Slurm says which GPUs a job has by CUDA_VISIBLE_DEVICES, and keeps it from the others only if the administrator has set
 ConstrainDevices. A program that sets the variable itself (os.environ["CUDA_VISIBLE_DEVICES"] = "0"), a login by ssh,
-sudo or a container that loses it, then computes on GPUs of other jobs: both run out of memory, and the own GPU is
-idle.
+sudo or a container that loses it, then computes on GPUs of other jobs: both run out of memory, and its own GPU is idle.
 """
 
 from __future__ import annotations

@@ -1,8 +1,8 @@
 """the program uses GPU {beyond}, which CUDA_VISIBLE_DEVICES={value!r} was to hide: it was set too late
 
-The CUDA driver reads the variable once, when it is initialised (cuInit). An assignment to os.environ after that
-changes nothing, and nothing is said. "import tensorflow" does not initialise it yet; the first listing of devices or
-operation does, and so do other packages (torch, cupy, jax, DALI) as soon as they look for a GPU.
+The CUDA driver reads the variable once, when it is initialised (cuInit). An assignment to os.environ after that changes
+nothing, and gives no message. "import tensorflow" does not initialise it yet; the first listing of devices or operation
+does, and so do other packages (torch, cupy, jax, DALI) as soon as they look for a GPU.
 """
 
 from __future__ import annotations

@@ -1,7 +1,8 @@
 """{gpu} has {active} of {links} NVLinks up, and the other GPUs of its kind have more: collectives are slow, or hang
 
-The cards are of one kind, so that their links should be as many. A link is down after an error, a card or bridge that
-sits badly, or a fabric that was not set up again. NCCL then goes over PCI Express, or stops at the first all-reduce.
+The cards are of one kind, so they should have the same number of links. A link is down after an error, a card or bridge
+that sits badly, or a fabric that was not set up again. NCCL then goes over PCI Express, or stops at the first
+all-reduce.
 """
 
 from __future__ import annotations

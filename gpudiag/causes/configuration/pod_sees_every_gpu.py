@@ -1,9 +1,9 @@
 """this pod asked for no GPU, but sees all {gpus} of the node
 
 Images for GPUs set NVIDIA_VISIBLE_DEVICES=all. Where nvidia is the default runtime of the node, a pod without a limit
-for nvidia.com/gpu keeps that value and gets every GPU, past the scheduler; in a pod that has the limit, the device
-plugin replaces it by the GPUs that were given. TensorFlow then takes the memory of GPUs that belong to other pods,
-and both run out of memory.
+for nvidia.com/gpu keeps that value and gets every GPU, which the scheduler does not know; in a pod that has the limit,
+the device plugin replaces it by the GPUs that were given. TensorFlow then takes the memory of GPUs that belong to other
+pods, and both run out of memory.
 """
 
 from __future__ import annotations

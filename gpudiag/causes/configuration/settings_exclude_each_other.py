@@ -1,9 +1,9 @@
 """the program sets both {one} and {other}, but TensorFlow uses only one of them
 
-Memory growth belongs to a whole GPU, logical devices divide it, and TensorFlow refuses the one after the other. In
-the other order, growth before the limits, it says nothing, and growth is off. The v1 options
-per_process_gpu_memory_fraction and virtual_devices exclude each other in the same way, and that is said only when the
-session is made on a machine with a GPU.
+Memory growth belongs to a whole GPU, logical devices divide it, and TensorFlow refuses the one after the other. In the
+other order, growth before the limits, it says nothing, and growth is off. The v1 options
+per_process_gpu_memory_fraction and virtual_devices exclude each other in the same way, and an error says so only when
+the session is made on a machine with a GPU.
 """
 
 from __future__ import annotations

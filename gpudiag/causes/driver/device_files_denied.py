@@ -1,6 +1,6 @@
 """the permissions of {files} let this process in, but the kernel's control group keeps it out
 
-Slurm, container runtimes and systemd allow a process the devices of its job alone, by a control group, whatever the
+Slurm, container runtimes and systemd allow a process only the devices of its job, by a control group, whatever the
 permissions of the files are. A job that asked for no GPU has none. In a container that had its GPUs, a `systemctl
 daemon-reload` on the host takes them away: nvidia-smi then says "Failed to initialize NVML: Unknown Error".
 """

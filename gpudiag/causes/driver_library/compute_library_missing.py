@@ -1,7 +1,7 @@
 """the driver's compute library libcuda.so.1 {where}, though the driver's kernel module {module} runs
 
-Distributions split NVIDIA's driver into packages, and the one with libcuda.so.1 may be left out: a server or a
-desktop that only draws does without. nvidia-smi works, because it needs NVML alone; cuInit fails with "UNKNOWN ERROR
+Distributions split NVIDIA's driver into packages, and the one with libcuda.so.1 may be left out: a server, or a desktop
+that only draws, does not need it. nvidia-smi works, because it needs NVML alone; cuInit fails with "UNKNOWN ERROR
 (303)". The CUDA libraries that pip installs do not contain it, and must not: it belongs to the driver.
 """
 

@@ -1,9 +1,9 @@
 """Windows's CUDA driver library is in /usr/lib/wsl/lib, where the loader of this distribution does not look
 
-Under WSL 2 the driver is the one of Windows, and its libraries appear in /usr/lib/wsl/lib. A file of
-/etc/ld.so.conf.d names that folder; if it was lost (a distribution that was imported or upgraded, a Docker image
-turned into one, automount off), libcuda.so.1 is not found. There is no /dev/nvidia0 under WSL: that is as it should
-be. Do not install a Linux driver.
+Under WSL 2 the driver is the one of Windows, and its libraries appear in /usr/lib/wsl/lib. A file of /etc/ld.so.conf.d
+names that folder; if it was lost (a distribution that was imported or upgraded, a Docker image turned into one,
+automount off), libcuda.so.1 is not found. There is no /dev/nvidia0 under WSL: that is normal. Do not install a Linux
+driver.
 """
 
 from __future__ import annotations

@@ -1,6 +1,6 @@
 """{path} is imported in place of the package {name}
 
-Python looks in the folder of the program first. A file tensorflow.py, keras.py or numpy.py there, or one's copy in
+Python looks in the folder of the program first. A file tensorflow.py, keras.py or numpy.py there, or its copy in
 __pycache__, hides the package of that name.
 """
 

@@ -1,8 +1,8 @@
 """TensorFlow does not find its CUDA libraries where the program ran: {names}
 
 TensorFlow opens libraries of exactly the CUDA and cuDNN that it was built for, by the number in their name: a newer
-CUDA does not serve. If one is missing, it lists no GPU ("Cannot dlopen some GPU libraries", "Could not find cuda
-drivers on your machine") and goes on with the CPU.
+CUDA does not help. If one is missing, it lists no GPU ("Cannot dlopen some GPU libraries", "Could not find cuda drivers
+on your machine") and goes on with the CPU.
 """
 
 from __future__ import annotations
