@@ -131,7 +131,7 @@ def unwrapped(lines: Iterable[str]) -> Iterator[str]:
 
 def _joined(line: str, following: Iterable[str]) -> tuple[str, int]:
     """Return ``line`` and its parts in the ``following`` lines as one, and how many parts there are."""
-    if len(line) < _WRAPPED_FROM or not (_BEGINS.search(line) or _TELLING.search(line)):
+    if len(line) < _WRAPPED_FROM or not (_BEGINS.search(line) or is_telling(line)):
         return line, 0
     known = {event.message for event in recognised(line)}
     inside, between = line, line.rstrip()

@@ -23,7 +23,7 @@ from gpudiag.text import plain
 
 # Such as "tensorflow==2.8.0", "TensorFlow version: 2.4.1", "tensorflow_gpu-1.15.0.dist-info".
 _NAMED = re.compile(
-    r"(?i)\b(?:tensorflow|tf)(?:[-_](?:gpu|cpu|intel|macos))?(?:\.__version__)?(?:\[[\w,-]{1,40}\])?"
+    r"(?i)\b(?:tensor ?flow|tf)(?:[-_](?:gpu|cpu|intel|macos))?(?:\.__version__)?(?:\[[\w,-]{1,40}\])?"
     r"[ \t]{0,3}(?:[-_=:>~]{1,2}|version|release|v)?[ \t:=]{0,4}v?(?P<major>[12])\.(?P<minor>\d{1,2})(?![\d])"
 )
 _LEAST, _MOST = OLDEST, NEWEST
@@ -54,6 +54,7 @@ _HINTS: tuple[tuple[re.Pattern[str], tuple[Version, Version]], ...] = tuple(
         (r"core/platform/cpu_feature_guard\.cc:14[0-4]\] Your CPU supports", "", "2.4"),
         (r"core/platform/cpu_feature_guard\.cc:14[0-1]\] *(?:Your CPU|$)", "", "1.15"),
         # How lines and messages are worded.
+        (r"device:XLA_(?:CPU|GPU):\d", "1.9", "2.3"),
         (r"^[IWEF]0000 \d\d:\d\d:\d+\.\d+ ", "2.17", ""),
         (r"All log messages before absl::InitializeLog", "2.17", ""),
         (r"Could not find cuda drivers on your machine", "2.12", ""),
@@ -96,13 +97,17 @@ _HINTS: tuple[tuple[re.Pattern[str], tuple[Version, Version]], ...] = tuple(
     )
 )
 _DATE = re.compile(r"^(20[12]\d-[01]\d-[0-3]\d)[ T]\d\d:\d\d:\d\d", re.MULTILINE)
-_WINDOWS = re.compile(r"(?:^|[\s\"'(=])[A-Za-z]:\\\w|\.dll\b|\.\\tensorflow/|DLL load failed")
+_WINDOWS = re.compile(
+    r"(?:^|[\s\"'(=])[A-Za-z]:\\\w|\.dll\b|\.\\tensorflow/|DLL load failed|\bWindows (?:7|8|1[01])\b|[-_]windows\b|"
+    r"\bwin_amd64\b"
+)
 _LINUX = re.compile(r"(?:^|[\s\"'(=:])/(?:usr|home|opt|root|lib|var|etc|tmp|mnt)/|\.so\b", re.MULTILINE)
 _WSL = re.compile(r"(?i)\bWSL2?\b|/usr/lib/wsl/|microsoft-standard|/mnt/[a-z]/Users/")
 _CONDA = re.compile(r"(?i)[/\\](?:mini|ana|mamba|mini)?(?:conda|forge)3?[/\\]|[/\\]envs[/\\]")
 _CONTAINER = re.compile(
     r"(?i)\bdocker\b|\bpodman\b|containerd|kubelet|nvidia-container|\bcontainer\b|\bpod\b|root@[0-9a-f]{12}\b"
 )
+_SINGULARITY = re.compile(r"(?i)\.singularity\.d\b|\bsingularity\b|\bapptainer\b")
 _JAX = re.compile(r"\bjaxlib\b|\bjax\b[./\\]|XLA_PYTHON_CLIENT")
 
 
@@ -177,6 +182,10 @@ class Origin:
     @cached_property
     def container(self) -> bool:
         return _CONTAINER.search(self._text) is not None
+
+    @cached_property
+    def singularity(self) -> bool:
+        return _SINGULARITY.search(self._text) is not None
 
     @cached_property
     def jax(self) -> bool:

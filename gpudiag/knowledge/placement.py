@@ -37,6 +37,11 @@ class Placement(Record):
     """How many times an eager operation ran there; 1 for a node, which TensorFlow places once and logs twice."""
 
 
+def has_gpu(devices: str) -> bool:
+    """Return whether a list of devices names a GPU of TensorFlow's own; ``XLA_GPU`` (1.9 to 2.3) is none."""
+    return re.search(r"(?<!XLA_)GPU", devices.upper()) is not None
+
+
 def short_device(name: str) -> str:
     """Return ``GPU:0`` for ``/job:localhost/replica:0/task:0/device:GPU:0``; other names come back as they are."""
     return name.removeprefix(_LOCAL) if name.startswith(_LOCAL) else name.removeprefix("/device:")

@@ -176,6 +176,17 @@ EXAMPLES: dict[str, tuple[Example, ...]] = {
         {"named": (_not_opened("libcupti.so.10.1"),), "Windows": (_not_opened("cupti64_2020.3.0.dll"),)},
         {"another": (_not_opened("libcudnn.so.8"),)},
     ),
+    "profiling_not_permitted": _both(
+        {
+            "TensorFlow": (
+                "E tensorflow/core/profiler/internal/gpu/cupti_tracer.cc:1441] function cupti_interface_->Subscribe( "
+                "&subscriber_, (CUpti_CallbackFunc)ApiCallback, this)failed with error "
+                "CUPTI_ERROR_INSUFFICIENT_PRIVILEGES",
+            ),
+            "Windows": (r"C:\app\run.py", "failed with error CUPTI_ERROR_INSUFFICIENT_PRIVILEGES"),
+        },
+        {"another status": ("function cupti_interface_->Subscribe failed with error CUPTI_ERROR_NOT_INITIALIZED",)},
+    ),
     "cudnn_finds_no_libcuda": _both(
         {
             "WSL": (

@@ -23,7 +23,6 @@ NEW = "{}0000 00:00:1795217453.798889    8098 file.cc:2365] "
         "registered",
         "computation placer already registered. Please check linkage and avoid linking the same target more than once.",
         "TF-TRT Warning: Could not find TensorRT",
-        "CuptiManager: error 35: CUPTI_ERROR_INSUFFICIENT_PRIVILEGES",
         "successful NUMA node read from SysFS had negative value (-1), but there must be at least one NUMA node, so "
         "returning NUMA node zero.",
         "could not open file to read NUMA node: /sys/bus/pci/devices/0000:01:00.0/numa_node",

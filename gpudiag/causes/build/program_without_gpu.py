@@ -13,6 +13,7 @@ from gpudiag.knowledge.log_lines import Log
 from gpudiag.knowledge.messages.placement import DEVICE_NOT_AVAILABLE, DEVICE_NOT_SATISFIED
 from gpudiag.knowledge.messages.programs_and_drivers import NO_GPU_LISTED, NO_WINDOWS_GPU
 from gpudiag.knowledge.origin import Origin
+from gpudiag.knowledge.placement import has_gpu
 from gpudiag.knowledge.releases import LAST_FOR_WINDOWS, ONE_PACKAGE
 from gpudiag.model.diagnosis import Confidence
 
@@ -38,7 +39,7 @@ def find(program: LogAlone, origin: Origin) -> Matches:
     refused = [
         one for one in program.all(DEVICE_NOT_AVAILABLE, DEVICE_NOT_SATISFIED) if "CPU" in one["devices"].upper()
     ]
-    refused = [one for one in refused if "GPU" not in one["devices"].upper()]
+    refused = [one for one in refused if not has_gpu(one["devices"])]
     said = Log(one.line for one in refused).said(DEVICE_NOT_AVAILABLE, DEVICE_NOT_SATISFIED)
     windows = program.said(NO_WINDOWS_GPU)
     listed = program.said(NO_GPU_LISTED)
@@ -54,6 +55,16 @@ def find(program: LogAlone, origin: Origin) -> Matches:
             fix=(
                 "wsl --install  # then TensorFlow in WSL 2: pip install 'tensorflow[and-cuda]'",
                 "conda install -c conda-forge cudatoolkit=11.2 cudnn=8.1.0; pip install 'tensorflow<2.11'  # or",
+            ),
+        )
+    elif any("XLA_GPU" in one["devices"].upper() for one in refused):
+        yield Match(
+            said,
+            Confidence.LIKELY,
+            {"why": "it knows the GPU (XLA_GPU), and did not find all of its CUDA libraries"},
+            fix=(
+                *libraries(origin),
+                "# the lines at the start of the log name the library: Could not load dynamic ...",
             ),
         )
     elif newest < ONE_PACKAGE:

@@ -7,7 +7,7 @@ times as long. Why there was no GPU is another cause, named before this one if i
 
 from __future__ import annotations
 
-from gpudiag.cause import Cause, Match, Matches, Program
+from gpudiag.cause import Cause, LogAlone, Match, Matches, Program
 from gpudiag.causes.shared.configuration import listed_here
 from gpudiag.knowledge.log_lines import Log
 from gpudiag.knowledge.messages.placement import (
@@ -16,7 +16,7 @@ from gpudiag.knowledge.messages.placement import (
     MIRRORED_DEVICES,
     NON_GPU_REPLICAS,
 )
-from gpudiag.knowledge.placement import devices_of, parse_placements
+from gpudiag.knowledge.placement import devices_of, has_gpu, parse_placements
 from gpudiag.model.diagnosis import Confidence
 from gpudiag.model.report import Severity
 from gpudiag.probes.discovery import trace
@@ -33,14 +33,15 @@ CAUSE = Cause(
     symptom=True,
     unless=("program_without_gpu",),
 )
+_WHY = "gpudiag check  # where the program ran: why TensorFlow lists no GPU there"
 _HEAVY = ("BatchMatMulV2", "Conv2D", "Conv3D", "MatMul")
 """Operations that TensorFlow puts on a GPU wherever there is one."""
 
 
-def find(program: Program, traced: trace.Reading | None) -> Matches:
+def find(program: Program, traced: trace.Reading | None, alone: LogAlone | None) -> Matches:
     without = (DEVICE_NOT_AVAILABLE, DEVICE_NOT_SATISFIED)
     found = [event for event in program.all(MIRRORED_DEVICES, *without) if "CPU" in event["devices"].upper()]
-    found = [event for event in found if "GPU" not in event["devices"].upper()]
+    found = [event for event in found if not has_gpu(event["devices"])]
     said = Log(event.line for event in program.events if event in found or event.message is NON_GPU_REPLICAS).said(
         MIRRORED_DEVICES, NON_GPU_REPLICAS, *without
     )
@@ -55,4 +56,5 @@ def find(program: Program, traced: trace.Reading | None) -> Matches:
             *listed_here(traced),
         ),
         sure=Confidence.PROVED if any(event.message in without for event in found) else Confidence.LIKELY,
+        fix=(_WHY, *CAUSE.fix) if alone is not None else (),
     )

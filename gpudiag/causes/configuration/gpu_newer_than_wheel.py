@@ -11,7 +11,7 @@ from __future__ import annotations
 
 from gpudiag.cause import Cause, EveryLog, Match, Matches, Program, Rows
 from gpudiag.causes.shared.generations import where_kernels_fail
-from gpudiag.knowledge.messages.code import NO_MACHINE_CODE, PTX_REFUSED
+from gpudiag.knowledge.messages.code import KERNEL_NOT_COMPILED, NO_MACHINE_CODE, PTX_REFUSED
 from gpudiag.model.diagnosis import Confidence
 from gpudiag.model.report import Severity
 
@@ -30,17 +30,23 @@ CAUSE = Cause(
     ),
 )
 
+_NEWER = "10.0 or 12.0"
+"""The capabilities of Blackwell, for a log that names none."""
+
 
 def find(rows: Rows, program: Program, log: EveryLog) -> Matches:
     found = rows.found("discovery.device_details", "ptx_only")
-    in_log = program.all(NO_MACHINE_CODE)
+    in_log = program.all(NO_MACHINE_CODE) or program.all(KERNEL_NOT_COMPILED)
     if not found and not in_log:
         return
-    figures = found[0].figures if found else {"name": "a GPU", "capability": in_log[0]["has"]}
+    # A kernel of TensorFlow's own that the driver cannot compile is of a GPU that is newer than the wheel's PTX.
+    figures = found[0].figures if found else {"name": "a GPU", "capability": in_log[0]["has"] or _NEWER}
     capability = str(figures["capability"])
-    failed = [event.text for event in log.all(PTX_REFUSED)]
+    failed = [event.text for event in log.all(KERNEL_NOT_COMPILED, PTX_REFUSED)]
     yield Match(
-        evidence=(*(finding.message for finding in found), *(event.text for event in in_log[:1]), *failed[:1]),
+        evidence=tuple(
+            dict.fromkeys((*(one.message for one in found), *(event.text for event in in_log[:1]), *failed[:1]))
+        ),
         sure=Confidence.PROVED if found else Confidence.LIKELY,
         figures={
             "name": figures["name"],

@@ -26,6 +26,7 @@ CAUSE = Cause(
         "device_files_missing",
         "device_files_denied",
         "cuinit_fails",
+        "kernel_module_not_running",
         "uvm_device_fails",
         "device_file_of_another_driver",
     ),

@@ -28,9 +28,15 @@ def find(program: LogAlone, origin: Origin) -> Matches:
     if origin.windows:
         install = "# install the NVIDIA driver of the GPU: https://www.nvidia.com/drivers"
     container = "docker run --gpus all ...  # in a container: the toolkit brings the host's library"
+    if origin.singularity:
+        container = "singularity exec --nv ...  # or apptainer: brings the host's library along"
     wsl = "export LD_LIBRARY_PATH=/usr/lib/wsl/lib:$LD_LIBRARY_PATH  # and the driver belongs into Windows"
     first, second = (
-        (wsl, container) if origin.wsl else (container, install) if origin.container else (install, container)
+        (wsl, container)
+        if origin.wsl
+        else (container, install)
+        if origin.container or origin.singularity
+        else (install, container)
     )
     yield Match(
         program.said(NO_LIBCUDA),

@@ -34,13 +34,14 @@ def find(facts: Facts, log: EveryLog, alone: LogAlone | None, origin: Origin) ->
     if cudnn is None and told is None:
         return
     shown = [] if told is None else [f"TensorFlow's log: {told.text}"]
-    figures = {"needed": told["needed"] if told else CUDNN_NEEDED, "requirement": requirement(facts, CUDNN)}
+    loaded, needs = (_dotted(told["found"]), _dotted(told["needed"])) if told else ("", CUDNN_NEEDED)
+    figures = {"needed": needs, "requirement": requirement(facts, CUDNN)}
     if told is not None and alone is not None:
         yield Match(
             tuple(shown),
             Confidence.PROVED,
-            {**figures, "found": told["found"], "where": "where the program ran,", "first": ""},
-            fix=advice.cudnn(origin, told["needed"]),
+            {**figures, "found": loaded, "where": "where the program ran,", "first": ""},
+            fix=advice.cudnn(origin, needs),
         )
         return
     if cudnn is None:
@@ -48,9 +49,7 @@ def find(facts: Facts, log: EveryLog, alone: LogAlone | None, origin: Origin) ->
         shown.append("what the loader finds here is new enough: the program had loaded another one before TensorFlow")
         where = "from elsewhere, most often with a framework that was imported before TensorFlow,"
         first = "# import tensorflow before the other framework, or give each its own virtual environment"
-        yield Match(
-            tuple(shown), Confidence.LIKELY, {**figures, "found": told["found"], "where": where, "first": first}
-        )
+        yield Match(tuple(shown), Confidence.LIKELY, {**figures, "found": loaded, "where": where, "first": first})
         return
     shown.append(f"{cudnn.soname}: {cudnn.path} (from {cudnn.source}) is {cudnn.version}")
     newer = next((copy for copy in cudnn.copies if is_packaged(copy)), None)
@@ -64,3 +63,10 @@ def find(facts: Facts, log: EveryLog, alone: LogAlone | None, origin: Origin) ->
     yield Match(
         tuple(shown), figures={**figures, "found": cudnn.version, "where": where, "first": first}, change=change
     )
+
+
+def _dotted(version: str) -> str:
+    """Return a version as cuDNN counts it (up to 8: 7605 is 7.6.5), which TensorFlow printed up to 1.4, with dots."""
+    if not version.isdigit():
+        return version
+    return ".".join(str(int(version) // of % most) for of, most in ((1000, 100), (100, 10), (1, 100)))

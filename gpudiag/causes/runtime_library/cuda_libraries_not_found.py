@@ -13,7 +13,7 @@ from gpudiag.cause import Cause, LogAlone, Match, Matches
 from gpudiag.causes.shared.advice import BUILT_FOR, libraries
 from gpudiag.knowledge.log_lines import text
 from gpudiag.knowledge.messages.misleading import NO_CUDA_DRIVERS
-from gpudiag.knowledge.messages.way import LIBRARIES_MISSING, LIBRARY_ASKED_FOR, LIBRARY_NOT_OPENED
+from gpudiag.knowledge.messages.way import LIBRARIES_MISSING, LIBRARY_ASKED_FOR, LIBRARY_NOT_OPENED, LIBRARY_QUOTED
 from gpudiag.knowledge.origin import Origin
 from gpudiag.model.diagnosis import Confidence
 
@@ -33,7 +33,7 @@ _ASKING = re.compile(r"(?:lib)?(?:tensorflow|_pywrap)\w*")
 
 
 def find(program: LogAlone, origin: Origin) -> Matches:
-    opened = [one for one in program.all(LIBRARY_NOT_OPENED) if _OF_CUDA.match(one["library"])]
+    opened = [one for one in program.all(LIBRARY_NOT_OPENED, LIBRARY_QUOTED) if _OF_CUDA.match(one["library"])]
     names = list(dict.fromkeys(one["library"] for one in opened))
     # TensorFlow up to 1.15 is linked with them, so that its import fails.
     linked = [] if names else [one for one in program.all(LIBRARY_ASKED_FOR) if _is_linked(one.line, one["library"])]

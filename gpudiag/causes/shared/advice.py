@@ -92,9 +92,9 @@ def libdevice(origin: Origin) -> tuple[str, ...]:
         return (*windows, "# before Python starts; without spaces in the name of the folder")
     if origin.is_before_12:
         return (
-            *(() if origin.linux else windows),
             f"conda install -c nvidia cuda-nvcc={'11.8' if numbers(cuda) >= (11,) else cuda}  # has it, in "
             "$CONDA_PREFIX/nvvm/libdevice",
+            *(() if origin.linux else windows),
             "export XLA_FLAGS=--xla_gpu_cuda_data_dir=$CONDA_PREFIX  # the folder that has nvvm/libdevice",
             "export XLA_FLAGS=--xla_gpu_cuda_data_dir=/usr/local/cuda  # or that of an installed toolkit; of apt: "
             "/usr/lib/cuda",

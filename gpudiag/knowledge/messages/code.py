@@ -17,6 +17,12 @@ NO_MACHINE_CODE = FAMILY.fault(
     ),
     stage="CONFIGURATION",
 )
+KERNEL_NOT_COMPILED = FAMILY.fault(
+    "kernel_not_compiled",
+    "'cuModuleLoadData(&module, data)' failed with 'CUDA_ERROR_INVALID_PTX'",
+    "'cuModuleLoadDataEx({})' failed with 'CUDA_ERROR_INVALID_PTX'",
+    seen="2.14-2.21",
+)
 PTX_REFUSED = FAMILY.fault(
     "ptx_refused",
     "CUDA_ERROR_INVALID_PTX",
@@ -51,6 +57,19 @@ PTXAS_TOO_OLD = FAMILY.fault(
     "ptxas fatal: Value '{target:w}' is not defined",
     seen="CUDA",
 )
+PTXAS_OF_OLD_CUDA = FAMILY.fault(
+    "ptxas_of_old_cuda",
+    "You are using ptxas {has:w}.{:s}, but TF requires ptxas {needs:w}.{:s}",
+    "You are using ptxas {has:v}, which is older than {needs:v}",
+    meaning="the ptxas that XLA found first ({has}) is older than this TensorFlow needs: it is of another CUDA",
+    fix=(
+        "which -a ptxas; ptxas --version  # Debian's and Ubuntu's package nvidia-cuda-toolkit brings an old one",
+        "export PATH=/usr/local/cuda/bin:$PATH  # the CUDA that TensorFlow was built for comes first; or: "
+        "XLA_FLAGS=--xla_gpu_cuda_data_dir=/usr/local/cuda",
+    ),
+    possible=True,
+    seen="1.13-2.21",
+)
 STRAY_ACCESS = FAMILY.fault(
     "stray_access",
     *(
@@ -81,7 +100,13 @@ STRAY_ACCESS = FAMILY.fault(
     seen="CUDA",
 )
 CUDNN_OLDER = FAMILY.fault(
-    "cudnn_older", "Loaded runtime CuDNN library: {found:v} but source was compiled with: {needed:v}"
+    "cudnn_older",
+    "Loaded runtime CuDNN library: {found:v} but source was compiled with: {needed:v}",
+    "Loaded runtime CuDNN library: {found:v} but source was compiled with {needed:v}",
+    "Loaded runtime CuDNN library: {found:v} (compatibility version {:d}) but source was compiled with {needed:v}",
+    "Loaded runtime CuDNN library: {found:v} (compatibility version {:d}) but source was compiled with: {needed:v}",
+    "Loaded cudnn library: {found:v} (compatibility version {:d}) but source was compiled against {needed:v}",
+    seen="0.6-2.21",
 )
 NO_LIBDEVICE = FAMILY.fault(
     "no_libdevice",

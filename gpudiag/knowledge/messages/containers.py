@@ -24,7 +24,6 @@ FAMILY.fault(
     "could not select device driver {} with capabilities: [[gpu",
     "Unknown runtime specified nvidia",
     "unknown or invalid runtime name: nvidia",
-    'no runtime for "nvidia" is configured',
     meaning="Docker has no NVIDIA runtime: the NVIDIA container toolkit is missing, or Docker does not use it",
     fix=_TOOLKIT,
 )
@@ -104,14 +103,43 @@ FAMILY.fault(
     "container_unknown_device",
     "device error: {device:s}: unknown device",
     "device error: {device:s}: not found",
-    "unresolvable CDI devices {device:s}",
-    "device {device:s} not found in CDI registry",
+    "device error: unknown device id: {device:s}",
+    "device error: invalid device: {device:s}",
+    "device error: {device:s} unknown device",
     meaning="the container is to get a GPU or MIG instance that this machine does not have under that name",
     fix=(
         "nvidia-smi -L  # the names: GPU-..., MIG-... of drivers from 470 on; a number counts from 0",
         f"{_CDI}; nvidia-ctk cdi list  # for names of CDI (nvidia.com/gpu=0)",
     ),
     stage="CONFIGURATION",
+)
+FAMILY.fault(
+    "cdi_device",
+    "unresolvable CDI devices {device:s}",
+    "unresolvable CDI devices: {device:s}",
+    "device {device:s} not found in CDI registry",
+    meaning="the container engine finds no description (CDI) of the device {device}: none was made, it is not where "
+    "the engine looks, or it is older than a change of the GPUs",
+    fix=(
+        f"{_CDI}; nvidia-ctk cdi list  # must show the device",
+        "# podman from 4.1 on, Docker from 25 on; another folder of descriptions: podman --cdi-spec-dir=/var/run/cdi",
+        "nvidia-smi -L  # the GPUs and MIG instances that there are",
+    ),
+    stage="CONFIGURATION",
+    url="https://docs.nvidia.com/datacenter/cloud-native/container-toolkit/latest/cdi-support.html",
+)
+FAMILY.fault(
+    "singularity_without_driver",
+    "Could not find any nv files on this host",
+    "Could not find any nv libraries on this host",
+    meaning="Singularity (Apptainer) finds no libraries of an NVIDIA driver on this host, which --nv would bring along",
+    fix=(
+        "nvidia-smi; ldconfig -p | grep libcuda.so.1  # on the host, outside of the container: both must answer",
+        "srun --gres=gpu:1 ...  # on a cluster: on a node that has GPUs",
+        "# libraries in an unusual folder: the names in nvliblist.conf, ldconfig of the host, or --bind",
+    ),
+    seen="Singularity, Apptainer",
+    url="https://apptainer.org/docs/user/latest/gpu.html",
 )
 FAMILY.fault(
     "container_mount_exists",
@@ -231,8 +259,10 @@ FAMILY.fault(
 FAMILY.fault(
     "runtime_class",
     'RuntimeClass "nvidia" not found',
-    "RuntimeHandler {:q} not supported",
-    "no runtime for {:q} is configured",
+    'RuntimeHandler "{:q}" not supported',
+    'no runtime for "{:q}" is configured',
+    "failed to find runtime handler {:s} from runtime list",
+    'runtimeclass.node.k8s.io "nvidia" not found',
     meaning="the node's container engine has no runtime of the name nvidia",
     fix=(
         "sudo nvidia-ctk runtime configure --runtime=containerd && sudo systemctl restart containerd",

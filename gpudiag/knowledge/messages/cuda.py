@@ -21,6 +21,7 @@ FAMILY = Family(
 
 _DMESG = "sudo dmesg | grep -i -e nvrm -e xid  # what the kernel says of the GPU"
 _BUG = "# the library or the program that made the call is at fault: update it, and report the line before this one"
+_ABOVE = "# look at the first error above this line: this one follows from it"
 _BLOCKING = "CUDA_LAUNCH_BLOCKING=1 python program.py  # the traceback names the operation then"
 _DRIVER = (
     "nvidia-smi  # names the driver, and the newest CUDA that it runs",
@@ -143,7 +144,7 @@ CODES = (
         "DeviceUninitialized",
         "invalid device context",
         "CUDA's context of the process is gone: after a fork, an earlier error, or another library that reset the GPU",
-        ("# look at the first error above this line; start processes with 'spawn'",),
+        (_ABOVE, "# after a fork: start processes with 'spawn'"),
         True,
         "CONTEXT",
     ),
@@ -290,7 +291,7 @@ CODES = (
         "InvalidResourceHandle",
         "invalid resource handle",
         "a call of CUDA uses what another call failed to make, or what belongs to another GPU",
-        ("# look at the first error above this line",),
+        (_ABOVE,),
         True,
     ),
     Code(
@@ -559,10 +560,28 @@ def _added(code: Code) -> Message:
         meaning=code.meaning,
         fix=code.fix,
         possible=code.possible,
+        follows=code.fix[:1] == (_ABOVE,),
         stage=code.stage,
     )
 
 
+CONTEXT_REFUSED = FAMILY.fault(
+    "context_refused",
+    "failed call to cuDevicePrimaryCtxRetain: CUDA_ERROR_INVALID_DEVICE",
+    "failed call to cuDevicePrimaryCtxRetain: INTERNAL: CUDA error: Failed call to cuDevicePrimaryCtxRetain: "
+    "CUDA_ERROR_INVALID_DEVICE",
+    "Failed call to cuDevicePrimaryCtxRetain: CUDA_ERROR_INVALID_DEVICE",
+    "failed call to cuDevicePrimaryCtxRetain: CUDA_ERROR_DEVICE_UNAVAILABLE",
+    meaning="the GPU lets one process in (compute mode), and another one has it: a program of yours, or another rank "
+    "that takes every GPU",
+    fix=(
+        "tf.config.set_visible_devices(gpus[hvd.local_rank()], 'GPU')  # each rank its own, before anything uses one",
+        "nvidia-smi -q -d COMPUTE; nvidia-smi  # Exclusive_Process: who has it; end it, or wait for it",
+        "sudo nvidia-smi -c DEFAULT  # or lets several in; on a cluster its administrators decide",
+    ),
+    stage="CONTEXT",
+    possible=True,
+)
 ELSEWHERE: dict[int, Message] = {
     2: DEVICE_FULL,
     35: DRIVER_TOO_OLD,

@@ -123,6 +123,48 @@ FAMILY.fault(
     follows=True,
 )
 FAMILY.fault(
+    "addons_of_another_release",
+    "TensorFlow Addons has compiled its custom ops against TensorFlow {needs:v}, and there are no compatibility",
+    meaning="this TensorFlow Addons has operations that were compiled for TensorFlow {needs}: with another one they "
+    "may crash",
+    fix=(
+        "pip install 'tensorflow-addons==VERSION'  # the one for the installed TensorFlow: "
+        "https://github.com/tensorflow/addons#python-op-compatibility-matrix",
+        "export TF_ADDONS_PY_OPS=1  # uses Python in place of those operations, as far as it can",
+    ),
+    possible=True,
+    follows=True,
+    seen="TensorFlow Addons",
+)
+FAMILY.fault(
+    "plugin_of_another_release",
+    "tfdml_plugin.dll not found",
+    "libtfdml_plugin.so: {}",
+    "tensorflow-plugins{:s}plugin.dll not found",
+    "tensorflow-plugins/{:s}.so: undefined symbol: {}",
+    "tensorflow-plugins/libmetal_plugin.dylib{}: {}",
+    meaning="a plug-in in the folder tensorflow-plugins is for another release of TensorFlow: that of DirectML is for "
+    "2.10 alone",
+    fix=(
+        "pip uninstall tensorflow-directml-plugin tensorflow-metal  # then TensorFlow can be imported again",
+        "pip install tensorflow-cpu==2.10.1 tensorflow-directml-plugin  # to keep DirectML; Python 3.7-3.10",
+        "# NVIDIA GPUs on Windows: TensorFlow in WSL 2 (pip install 'tensorflow[and-cuda]'), without that plug-in",
+    ),
+    seen="2.10-2.21",
+)
+FAMILY.fault(
+    "horovod_not_built",
+    "Extension horovod.{of:w} has not been built",
+    meaning="this Horovod was built without {of}: that was not installed then, or the build of its part failed",
+    fix=(
+        "pip install --no-cache-dir --force-reinstall --no-deps horovod  # after TensorFlow, with "
+        "HOROVOD_WITH_TENSORFLOW=1 HOROVOD_GPU_OPERATIONS=NCCL set: shows why a build fails",
+        "horovodrun --check-build  # what it has",
+    ),
+    seen="Horovod",
+    url="https://horovod.readthedocs.io/en/stable/install.html",
+)
+FAMILY.fault(
     "nvjitlink_mismatch",
     "undefined symbol: __nvJitLink{symbol:w}, version libnvJitLink.so.{major:d}",
     "undefined symbol: __nvJitLink{symbol:w}",

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from gpudiag.knowledge.message import Family
+from gpudiag.knowledge.message import Family, Worth
 from gpudiag.knowledge.messages.statuses import CUBLAS_TEXTS
 
 _REFUSED = ("NOT_INITIALIZED", "ALLOC_FAILED", "INTERNAL_ERROR")
@@ -26,6 +26,8 @@ DEVICE_FULL = FAMILY.fault(
 POOL_FULL = FAMILY.fault(
     "pool_full",
     "OOM when allocating tensor",
+    "failed to allocate memory [Op:{}",
+    "ResourceExhaustedError: failed to allocate memory",
     ") ran out of memory trying to allocate",
     "bfc_allocator.cc:{:d}] Sum Total of in-use chunks: {}",
     meaning="what TensorFlow took of the GPU's memory is used up",
@@ -34,6 +36,20 @@ POOL_FULL = FAMILY.fault(
         "nvidia-smi  # another process on the GPU takes some",
         "tf.keras.mixed_precision.set_global_policy('mixed_float16')  # half of it for activations",
     ),
+)
+FAMILY.add(
+    Worth.FAULT,
+    "pool_tiny",
+    pattern=r"(?:total_region_allocated_bytes_|Total bytes in pool): \d{1,20} memory_limit_: (?P<bytes>\d{1,8}) "
+    r"available bytes: \d{1,20}(?: curr_region_allocation_bytes_: \d{1,20})?|"
+    r"Created (?:TensorFlow )?device \(?\S{1,200} with (?P<mib>\d{1,2}) MB memory",
+    words=("memory_limit_", "created"),
+    meaning="TensorFlow got less than 100 MB of the GPU's memory: another process holds the rest",
+    fix=(
+        "nvidia-smi  # which processes hold it: end them; a notebook keeps its memory until its kernel is restarted",
+        "export TF_FORCE_GPU_ALLOW_GROWTH=true  # in each program that shares the GPU",
+    ),
+    seen="1.x-2.21",
 )
 LIMIT_REACHED = FAMILY.fault("limit_reached", "Not enough memory to allocate {} within provided limit")
 NO_HANDLE = FAMILY.fault(

@@ -59,6 +59,8 @@ FAMILY.fault(
     "Call to ibv_create_cq failed with error Cannot allocate memory",
     "Call to ibv_create_qp failed with error Cannot allocate memory",
     "Call to ibv_reg_mr failed with error Cannot allocate memory",
+    "Call to ibv_reg_dmabuf_mr_iova2 failed",
+    "Call to ibv_alloc_pd failed",
     meaning="InfiniBand may not lock memory: the limit (ulimit -l) is too low",
     fix=_MEMLOCK,
 )
@@ -121,6 +123,39 @@ FAMILY.fault(
     "Net : No interface found",
     meaning="NCCL finds no network interface of the name in NCCL_SOCKET_IFNAME, or none at all",
     fix=("ip -br address  # the names", "unset NCCL_SOCKET_IFNAME  # or: export NCCL_SOCKET_IFNAME=lo on one machine"),
+)
+FAMILY.fault(
+    "nccl_no_memory",
+    "Cuda failure 'out of memory'",
+    "Cuda failure {:d} 'out of memory'",
+    "Failed to CUDA calloc {} bytes",
+    "Failed to CUDA calloc async {} bytes",
+    meaning="NCCL finds no memory on the GPU for its buffers: TensorFlow, or another process, took nearly all of it",
+    fix=(
+        "export TF_FORCE_GPU_ALLOW_GROWTH=true  # on every rank: leaves memory to NCCL; or a limit for each GPU",
+        "export NCCL_BUFFSIZE=1048576  # smaller buffers (4194304 if nothing is set)",
+        "nvidia-smi  # who else holds memory; JAX: export XLA_PYTHON_CLIENT_MEM_FRACTION=.7",
+    ),
+    stage="MEMORY",
+)
+FAMILY.fault(
+    "iommu_blocks_peers",
+    "DMAR: [DMA Write] Request device {device:s} fault addr {}",
+    "DMAR: [DMA Read] Request device {device:s} fault addr {}",
+    "DMAR: [DMA Write{}] Request device {device:s} fault addr {}",
+    "DMAR: [DMA Read{}] Request device {device:s} fault addr {}",
+    "DMAR: DRHD: handling fault status reg {}",
+    "AMD-Vi: Event logged [IO_PAGE_FAULT {}",
+    meaning="the IOMMU stops a device from writing into another's memory: GPUs that exchange data hang, or get wrong "
+    "data",
+    fix=(
+        "export NCCL_P2P_DISABLE=1  # at once: GPUs go through the host, which is slower",
+        "# for good: the kernel option iommu=pt (or intel_iommu=off, amd_iommu=off), or VT-d / AMD-Vi off in the "
+        "firmware; ACS of PCIe switches off",
+    ),
+    seen="Linux",
+    stage="CONFIGURATION",
+    possible=True,
 )
 FAMILY.fault(
     "nccl_cuda_failure",
@@ -213,6 +248,8 @@ FAMILY.fault(
     "ncclRemoteError",
     "unhandled cuda error",
     "NCCL operation {call:s} failed: {}",
+    "ncclCommInitRank failed: {}",
+    "ncclAllReduce failed: {}",
     "NCCL: unhandled cuda error. Set NCCL_DEBUG=WARN for detail",
     "NCCL: {reason}. Set NCCL_DEBUG=WARN for detail",
     "NCCL: invalid usage",

@@ -26,12 +26,6 @@ FAMILY.harmless(
     meaning="TensorRT is optional, and TensorFlow's own wheels are built without it",
 )
 FAMILY.harmless(
-    "profiler_not_permitted",
-    "CUPTI_ERROR_INSUFFICIENT_PRIVILEGES",
-    meaning="it concerns the profiler alone, which needs NVreg_RestrictProfilingToAdminUsers=0 for the kernel module, "
-    "or docker run --cap-add SYS_ADMIN",
-)
-FAMILY.harmless(
     "no_numa_node",
     "successful NUMA node read from SysFS had negative value",
     "could not open file to read NUMA node",
@@ -82,14 +76,77 @@ FAMILY.harmless(
     meaning="it concerns the speed of one compiled function",
 )
 
+FAMILY.harmless(
+    "cost_not_predicted",
+    "Error in PredictCost() for the op: {}",
+    "Einsum with malformed equation",
+    "Unknown device type: {:w}, assuming PCIe between CPU and GPU",
+    "half_pixel_centers attr not set for ResizeBilinear",
+    meaning="an optimiser cannot estimate how long an operation takes, and leaves the graph as it is",
+    seen="2.1-2.21",
+)
+FAMILY.harmless(
+    "sharded_by_data",
+    "AUTO sharding policy will apply DATA sharding policy",
+    "In AUTO-mode, and switching to DATA-based sharding, instead of FILE-based sharding",
+    "Found an unshardable source dataset",
+    "Did not find a shardable source, walked to a node which is not a dataset",
+    "Consider either turning off auto-sharding or switching the auto_shard_policy to DATA",
+    "The `assert_cardinality` transformation is currently not handled by the auto-shard rewrite and will be removed",
+    meaning="data that is not in files is divided between workers by elements; with one worker nothing is divided",
+    seen="2.0-2.21",
+)
+FAMILY.harmless(
+    "reduction_on_one_device",
+    "NCCL is not supported when using virtual GPUs, falling{:s} to reduction to one device",
+    "NCCL is not supported when using virtual GPUs, fallingback to reduction to one device",
+    "Efficient allreduce is not supported for {:d} IndexedSlices",
+    "Collective ops is not configured at program startup. Some performance features may not be enabled",
+    "Using MultiDeviceIterator",
+    meaning="replicas add up in another way, which is slower and as right",
+    seen="1.13-2.21",
+)
+FAMILY.harmless(
+    "compiled_otherwise",
+    "Ignoring Assert operator {}",
+    "Warning: Using tf.random.{:s} with XLA compilation will ignore seeds",
+    "Using tf.random.{:s} with XLA compilation will ignore seeds",
+    "TensorListSetItem: ignoring set item because the update dim",
+    "The operation {} is not supported by XLA {} auto-clustering",
+    "(One-time warning): Not using XLA:CPU for cluster because {}",
+    meaning="XLA compiles the operation in its own way",
+    seen="1.13-2.21",
+)
+FAMILY.harmless(
+    "graph_left_as_it_is",
+    "Skipping loop optimization for Merge node {}",
+    "Found no node from which a control edge can be added to scoped allocator node",
+    "graph optimizer FAILED",
+    "Failed to convert graph to MLIR: {}, continuing without MlirOptimizationPass",
+    "Input of {:w} will not be optimized because the dataset does not implement the AsGraphDefInternal() method",
+    "Optimization loop failed: {}",
+    "Type inference failed. This indicates an invalid graph that escaped type checking",
+    "Importing a graph with a lower producer version {:d} into an existing graph with producer version {:d}",
+    "NodeDef mentions attribute {:w} which is not in the op definition",
+    "Graph contains node {} that feeds into node {}",
+    "Ignoring multi-device function optimization failure: {}",
+    "Running all optimization passes in grouping {:d}. If you see this a lot",
+    "function_optimizer failed: {}",
+    "Node {} should have an ambiguous type",
+    meaning="a graph, or a data set, is run as it is, without a step that would make it faster",
+    seen="1.13-2.21",
+)
+
 # --- about the program, its data and its graphs ---------------------------------------------------------------
 
 FAMILY.harmless(
     "executor_aborting",
     "Executor start aborting (this does not indicate an error and you can ignore this message)",
+    "Error occurred when finalizing GeneratorDataset iterator: {}",
     "Local rendezvous recv item cancelled",
     "Local rendezvous send item cancelled",
     "Your input ran out of data; interrupting training",
+    "Your input ran out of data",
     meaning="a data set has come to its end, or a step was stopped; an error that matters is raised as well",
     seen="2.11-2.21",
 )
@@ -164,6 +221,13 @@ FAMILY.harmless(
     "Falling back to the CUDA driver for PTX compilation; ptxas does not support CC {:v}",
     "Falling back to compilation by driver",
     "Relying on driver to perform ptx compilation",
+    "redzone_allocator.cc:{:d}] {:w}: ptxas exited with non-zero error code {}",
+    "redzone_allocator.cc:{:d}] Not found: ./bin/ptxas not found",
+    "redzone_allocator.cc:{:d}] {:w}: Failed to launch ptxas",
+    "redzone_allocator.cc:{:d}] Internal: Invoking GPU asm compilation is supported on Cuda non-Windows platforms only",
+    "redzone_allocator.cc:{:d}] UNIMPLEMENTED: {}",
+    "Modify $PATH to customize ptxas location",
+    "Invoking GPU asm compilation is supported on Cuda non-Windows platforms only",
     meaning="ptxas is older than the GPU and the driver compiles in its place, which works and is slower",
     seen="2.4-2.21",
 )
@@ -295,6 +359,12 @@ FAMILY.harmless(
     "libpng warning: iCCP: known incorrect sRGB profile",
     "TensorFlow was not built with TensorRT support",
     "User settings: KMP_AFFINITY",
+    "Failed to find bogomips {}",
+    "Failed to find bogomips or clock in /proc/cpuinfo; cannot determine CPU frequency",
+    "Failed to get CPU frequency: {:d} Hz",
+    "Could not identify NUMA node",
+    "OMP_NUM_THREADS is no longer used by the default Keras config",
+    "Number of outputs changed between runs",
     meaning="it concerns the CPU, its threads or the nearness of memory",
     seen="1.x-2.21",
 )

@@ -11,7 +11,34 @@ MIRRORED_DEVICES = FAMILY.sign(
     "Using MirroredStrategy with devices ({devices:l})",
     "Using MirroredStrategy with remote devices ({devices:l})",
 )
-NON_GPU_REPLICAS = FAMILY.fault("non_gpu_replicas", "There are non-GPU devices in `tf.distribute.Strategy`")
+NON_GPU_REPLICAS = FAMILY.fault(
+    "non_gpu_replicas",
+    "There are non-GPU devices in `tf.distribute.Strategy`",
+    "There is non-GPU devices in `tf.distribute.Strategy`",
+)
+FAMILY.fault(
+    "replicas_not_visible",
+    "Some requested devices in `tf.distribute.Strategy` are not visible to TensorFlow: {asked}",
+    meaning="a strategy is given GPUs that TensorFlow does not have here: it sees none, or fewer than were asked for",
+    fix=(
+        "python -c 'import tensorflow as tf; print(tf.config.list_physical_devices())'  # what it has",
+        "gpudiag check  # if it has no GPU, or fewer than nvidia-smi -L lists: why",
+        "tf.distribute.MirroredStrategy()  # takes those that are there; or lower num_gpus of the program",
+    ),
+    seen="2.0-2.21",
+)
+NO_KERNEL_FOR_GPU = FAMILY.fault(
+    "no_kernel_for_gpu",
+    "'{:q}device:GPU:{:d}' because no supported kernel for GPU devices is available",
+    "because no supported kernel for GPU devices is available",
+    "No OpKernel was registered to support Op '{:q}' with these attrs{}device='CPU'",
+    meaning="the program puts an operation on the GPU that TensorFlow has for the CPU alone",
+    fix=(
+        "tf.config.set_soft_device_placement(True)  # 1.x: tf.ConfigProto(allow_soft_placement=True) of the session",
+        "# or put it on the CPU: with tf.device('/CPU:0')",
+    ),
+    seen="0.6-2.21",
+)
 DEVICE_NOT_AVAILABLE = FAMILY.fault(
     "device_not_available", "assigned to {:s}device:GPU:{number:d}{:s} but available devices are [{devices:l}]"
 )

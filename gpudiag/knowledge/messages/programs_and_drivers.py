@@ -16,6 +16,7 @@ NO_LIBCUDA = FAMILY.fault(
     "failed call to cuInit: UNKNOWN ERROR (303)",
     "Failed call to cuInit: UNKNOWN ERROR (303)",
     "Could not find module 'nvcuda.dll'",
+    "was unable to find libcuda.so DSO loaded into this program",
 )
 NO_CUPTI = FAMILY.add(
     Worth.FAULT,
@@ -23,6 +24,14 @@ NO_CUPTI = FAMILY.add(
     pattern=r"Could not load dynamic library '(?P<library>libcupti\.so[.\d]{0,20}|cupti64_[\w.]+\.dll)'|"
     r"(?P<missing>libcupti\.so[.\d]{0,20}): cannot open shared object file",
     words=("libcupti", "cupti"),
+)
+PROFILING_NOT_PERMITTED = FAMILY.fault(
+    "profiling_not_permitted",
+    "CUPTI_ERROR_INSUFFICIENT_PRIVILEGES",
+    "CUPTI_ERROR_VIRTUALIZED_DEVICE_INSUFFICIENT_PRIVILEGES",
+    "Insufficient privilege to run libcupti (you need root permission)",
+    "ERR_NVGPUCTRPERM",
+    seen="2.0-2.21, CUPTI",
 )
 CUDNN_PART = FAMILY.add(
     Worth.FAULT,
@@ -71,6 +80,10 @@ MODULE_SILENT = FAMILY.fault(
     "modprobe: ERROR: could not insert 'nvidia{:q}': No such device",
     "modprobe: ERROR: could not insert 'nvidia{:q}': Exec format error",
     "modprobe: ERROR: could not insert 'nvidia{:q}': Invalid argument",
+    "modprobe: ERROR: could not insert 'nvidia{:q}': Unknown symbol in module",
+    "could not find module by name='nvidia{:q}'",
+    "modprobe: FATAL: Module nvidia{:s} not found",
+    "nvml: Driver Not Loaded",
     "NVRM: The NVIDIA probe routine was not called for",
 )
 MODULE_UNSIGNED = FAMILY.fault(
@@ -125,6 +138,13 @@ NO_WINDOWS_GPU = FAMILY.fault(
 NO_GPU_LISTED = FAMILY.fault(
     "no_gpu_listed",
     "Num GPUs Available: 0",
+    "Num GPUs: 0",
+    "Number of GPUs: 0",
+    "Number of GPUs available: 0",
+    "Number of available GPUs: 0",
+    "GPU is NOT AVAILABLE",
+    "GPU Available: False",
+    "No GPU available",
     "GPU device not found",
     "No GPU found. Please ensure you have installed TensorFlow correctly",
     "Please install GPU version of TF",

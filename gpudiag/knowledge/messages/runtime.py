@@ -581,6 +581,22 @@ FAMILY.fault(
     possible=True,
 )
 FAMILY.fault(
+    "no_nccl_kernel",
+    *(
+        f"No OpKernel was registered to support Op '{op}'"
+        for op in ("NcclAllReduce", "_NcclReduceSend", "NcclReduce", "NcclBroadcast", "_NcclBroadcastSend")
+    ),
+    "Could not find device for node: {:s} Nccl{:w}",
+    meaning="this TensorFlow has no NCCL, with which GPUs add up: the one for Windows has none, nor has a build "
+    "without CUDA",
+    fix=(
+        "tf.distribute.MirroredStrategy(cross_device_ops=tf.distribute.HierarchicalCopyAllReduce())",
+        "tf.config.list_physical_devices('GPU')  # Linux: must list the GPUs; NCCL comes with a build for CUDA",
+    ),
+    stage="CONFIGURATION",
+    seen="1.13-2.21",
+)
+FAMILY.fault(
     "cudnn_rnn_needs_gpu",
     "No OpKernel was registered to support Op '{op:q}' used by {}Registered devices: [{devices:l}]",
     "No OpKernel was registered to support Op '{op:q}'",

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from gpudiag.knowledge.message import Family
+from gpudiag.knowledge.message import Family, Worth
 
 FAMILY = Family("on the way to a GPU", stage="DRIVER")
 
@@ -19,6 +19,13 @@ LIBRARY_NOT_OPENED = FAMILY.fault(
         "10.1 and 7.6; their folder on LD_LIBRARY_PATH",
     ),
     stage="LIBRARIES",
+)
+LIBRARY_QUOTED = FAMILY.add(
+    Worth.SIGN,
+    "library_quoted",
+    pattern=r"Could not load dynamic library '(?P<library>[^']{1,200})'[.:\s]{0,9}$",
+    words=("dynamic",),
+    meaning="the same, as people quote it: without the loader's words",
 )
 DRIVER_LIBRARY_NOT_OPENED = FAMILY.fault(
     "driver_library_not_opened",
@@ -70,6 +77,33 @@ LIBRARIES_MISSING = FAMILY.fault(
     follows=True,
     stage="LIBRARIES",
 )
+FAMILY.fault(
+    "cuinit_without_driver",
+    "failed call to cuInit: CUresult(-1)",
+    "failed call to cuInit: UNKNOWN ERROR (-1)",
+    "Failed call to cuInit: UNKNOWN ERROR (-1)",
+    meaning="what the program has as libcuda.so.1 is not a driver's library but the stub of a CUDA toolkit, as images "
+    "bring it, or there is none: no driver, or a container that was given no GPU",
+    fix=(
+        "docker run --gpus all ...  # in a container: the toolkit brings the host's library",
+        "nvidia-smi  # must list the GPU where the program runs",
+        "ldconfig -p | grep libcuda.so.1; echo $LD_LIBRARY_PATH  # a folder 'stubs' must not be in it",
+    ),
+    seen="1.x-2.3",
+    stage="DRIVER_LIBRARY",
+)
+FAMILY.fault(
+    "stub_is_linked",
+    "libcuda.so.1 -> {:s}/stubs/libcuda.so",
+    "libcuda.so.1 => {:s}/stubs/libcuda.so",
+    meaning="libcuda.so.1 leads to the stub of the CUDA toolkit, which is there for linking alone",
+    fix=(
+        "# remove that link, and the folder stubs from LD_LIBRARY_PATH and /etc/ld.so.conf.d, in the image too",
+        "docker run --gpus all ...  # in a container: brings the driver's own library",
+    ),
+    seen="ls, ldd",
+    stage="DRIVER_LIBRARY",
+)
 CUINIT_CALL_FAILED = FAMILY.fault("cuinit_call_failed", "failed call to cuInit", "Failed call to cuInit")
 GPU_TYPE_DISABLED = FAMILY.fault(
     "gpu_type_disabled",
@@ -81,11 +115,25 @@ TOO_FEW_CORES = FAMILY.fault(
     "too_few_cores",
     "Ignoring visible gpu device (device: {:d}, name: {name}, pci bus id: {pci:b}, {}) with core count: {cores:d}. "
     "The minimum required count is {least:d}",
+    *(
+        f"Ignoring {which} device (device: {{:d}}, name: {{name}}, pci bus id: {{pci:b}}{more}) with Cuda "
+        "multiprocessor count: {cores:d}. The minimum required count is {least:d}"
+        for which in ("visible gpu", "gpu")
+        for more in (", {}", "")
+    ),
+    seen="0.8-2.21",
 )
 TOO_LOW_CAPABILITY = FAMILY.fault(
     "too_low_capability",
     "Ignoring visible gpu device (device: {:d}, name: {name}, pci bus id: {pci:b}, {}) with Cuda compute capability "
     "{has:v}. The minimum required Cuda capability is {least:v}",
+    *(
+        f"Ignoring {which} device (device: {{:d}}, name: {{name}}{more}) with Cuda compute capability {{has:v}}. "
+        "The minimum required Cuda capability is {least:v}"
+        for which in ("visible gpu", "gpu")
+        for more in (", pci bus id: {pci:b}", ", compute capability: {:v}", " compute capability: {:v}", "")
+    ),
+    seen="0.5-2.21",
 )
 DEVICE_CREATED = FAMILY.sign(
     "device_created",

@@ -1,0 +1,37 @@
+"""the profiler may not read the GPU's counters, which the driver keeps for administrators; everything else works
+
+Since the drivers of 2019 (418.43, on Windows 419.17) the module's option NVreg_RestrictProfilingToAdminUsers is on.
+TensorFlow's profiler, and the TensorBoard callback with profile_batch, then trace nothing of the GPU, and say so once
+for each function of CUPTI. In a container the capability SYS_ADMIN does it, for root there.
+"""
+
+from __future__ import annotations
+
+from gpudiag.cause import Cause, Match, Matches, Program
+from gpudiag.knowledge.messages.programs_and_drivers import PROFILING_NOT_PERMITTED
+from gpudiag.knowledge.origin import Origin
+from gpudiag.model.report import Severity
+
+CAUSE = Cause(
+    severity=Severity.WARNING,
+    fix=("{first}", "{second}", "# or profile nothing: TensorBoard(profile_batch=0)"),
+    url="https://developer.nvidia.com/nvidia-development-tools-solutions-err_nvgpuctrperm-permission-issue-"
+    "performance-counters",
+    needs_gpu=False,
+    shown={
+        "first": "echo 'options nvidia NVreg_RestrictProfilingToAdminUsers=0' | sudo tee /etc/modprobe.d/nv-prof.conf",
+        "second": "docker run --cap-add=SYS_ADMIN ...",
+    },
+)
+_FOR_ALL = (
+    "echo 'options nvidia NVreg_RestrictProfilingToAdminUsers=0' | sudo tee /etc/modprobe.d/nv-prof.conf && sudo "
+    "update-initramfs -u && sudo reboot  # on the host; Fedora: dracut --force"
+)
+_IN_CONTAINER = "docker run --cap-add=SYS_ADMIN ...  # in a container, for its root"
+_ON_WINDOWS = "# NVIDIA Control Panel, Desktop, Enable Developer Settings; Manage GPU Performance Counters: all users"
+
+
+def find(program: Program, origin: Origin) -> Matches:
+    if said := program.said(PROFILING_NOT_PERMITTED):
+        first, second = (_ON_WINDOWS, "") if origin.windows else (_FOR_ALL, _IN_CONTAINER)
+        yield Match(said, figures={"first": first, "second": second})

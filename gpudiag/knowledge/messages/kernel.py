@@ -1,0 +1,173 @@
+"""What the Linux kernel, its build system and the driver's installer say of the NVIDIA driver and of PCI Express."""
+
+from __future__ import annotations
+
+from gpudiag.knowledge.message import Family
+
+FAMILY = Family(
+    "the kernel and the driver's module",
+    stage="DRIVER",
+    seen="Linux, NVIDIA drivers from 390 on",
+    url="https://docs.nvidia.com/datacenter/tesla/driver-installation-guide/",
+)
+_NVRM = "sudo dmesg | grep -i -e nvrm -e nvidia  # all that the driver says"
+
+FAMILY.fault(
+    "driver_does_not_know_gpu",
+    "installed in this system is not supported by the {}NVIDIA {:s} driver release",
+    "installed in this system is not supported by open nvidia.ko",
+    "installed in this system requires use of the NVIDIA open kernel modules",
+    "installed in this system is supported through the NVIDIA {needed:s} Legacy drivers",
+    meaning="this driver does not serve this GPU: it is too old or too new for it, or has the wrong kind of modules "
+    "(open or closed)",
+    fix=(
+        "lspci -nn | grep -i nvidia; nvidia-smi  # GPU and driver; https://www.nvidia.com/drivers names those that fit",
+        "sudo apt install nvidia-driver-580-open  # Blackwell needs the open modules; GPUs before Turing the closed "
+        "ones (nvidia-driver-580); then reboot",
+    ),
+)
+FAMILY.fault(
+    "bar_not_assigned",
+    "NVRM: This PCI I/O region assigned to your NVIDIA device is invalid",
+    "NVRM: BAR{:d} is {:s} @ 0x0",
+    "BAR {:s} failed to assign",
+    "BAR {:s} no space for",
+    "BAR {:d}: no space for",
+    "BAR {:d}: failed to assign",
+    "can't assign; no space",
+    meaning="the firmware, or the virtual machine, gave the GPU no address range (BAR)",
+    fix=(
+        "# firmware: switch on 'Above 4G Decoding' (and 'Resizable BAR'); then",
+        "# kernel options pci=realloc, or pci=realloc=off if it is set; virtual machine: a larger 64-bit MMIO window",
+        _NVRM,
+    ),
+    possible=True,
+)
+FAMILY.fault(
+    "gpu_not_initialised",
+    "NVRM: None of the NVIDIA devices were initialized",
+    "NVRM: None of the NVIDIA graphics adapters were initialized",
+    "NVRM: No NVIDIA graphics adapter found",
+    "NVRM: request_irq() failed ({:s})",
+    "nvidia: probe of {device:s} failed with error {:s}",
+    "NVRM: rpcRmApiControl_GSP failed",
+    "NVRM: kgspBootstrap{:w}: GSP boot failed",
+    "NVRM: The NVIDIA probe routine failed for {:d} device(s)",
+    meaning="the driver found the GPU and could not start it",
+    fix=(
+        _NVRM,
+        "# switch the machine off and on: the GPU may hang; check its power cables and its slot",
+        "sudo apt install nvidia-driver-580  # or another release of the driver; then reboot",
+    ),
+    possible=True,
+)
+FAMILY.fault(
+    "held_by_another_module",
+    "NVRM: The NVIDIA probe routine was not called for {:d} device(s)",
+    "NVRM: another driver was loaded and obtained ownership of the NVIDIA device(s)",
+    "obtained ownership of the NVIDIA device(s)",
+    "The Nouveau kernel driver is currently in use by your system",
+    "ERROR: The Nouveau kernel driver",
+    meaning="another kernel module holds the GPU: nouveau, or vfio-pci for a virtual machine",
+    fix=(
+        "lspci -k -d 10de:  # 'Kernel driver in use' names it",
+        "printf 'blacklist nouveau\\noptions nouveau modeset=0\\n' | sudo tee /etc/modprobe.d/no-nouveau.conf && "
+        "sudo update-initramfs -u && sudo reboot",
+    ),
+)
+FAMILY.fault(
+    "module_not_built",
+    "Bad return status for module build on kernel: {kernel:s}",
+    "bad exit status: {:d}{}dkms",
+    "Error! Your kernel headers for kernel {kernel:s} cannot be found",
+    "Unable to find the kernel source tree for the currently running kernel",
+    "ERROR: Unable to build the NVIDIA kernel module",
+    "ERROR: Failed to run `/usr/sbin/dkms build -m nvidia {}",
+    'An error occurred while performing the step: "Building kernel modules"',
+    "Kernel preparation unnecessary for this kernel. Skipping... {} nvidia{} failed",
+    meaning="the driver's kernel module could not be built for this kernel: its headers are missing, or the driver is "
+    "older than the kernel or its compiler",
+    fix=(
+        "sudo apt install linux-headers-$(uname -r) build-essential && sudo dkms autoinstall",
+        "cat /var/lib/dkms/nvidia/*/build/make.log | tail -30  # what the compiler says",
+        "sudo apt install nvidia-driver-580  # a driver that knows this kernel; then reboot",
+    ),
+)
+FAMILY.fault(
+    "module_not_loaded_by_installer",
+    "ERROR: Unable to load the kernel module 'nvidia.ko'",
+    "ERROR: Unable to load the 'nvidia-drm' kernel module",
+    "ERROR: Unable to load the 'nvidia{:q}' kernel module",
+    "ERROR: The kernel module failed to load",
+    "disagrees about version of symbol {:w}",
+    "nvidia: Unknown symbol {:w}",
+    "nvidia: version magic {}should be{}",
+    "nvidia: disagrees about version of symbol {:w}",
+    meaning="the driver's kernel module does not load: another one is in use, it was built for another kernel, or "
+    "Secure Boot refuses it",
+    fix=(
+        "sudo dmesg | tail -20; mokutil --sb-state  # why; SecureBoot enabled: sign the module, or switch it off",
+        "sudo apt install --reinstall linux-headers-$(uname -r) nvidia-dkms-580; sudo reboot",
+    ),
+)
+FAMILY.fault(
+    "module_in_use",
+    "An NVIDIA kernel module {:s} appears to already be loaded in your kernel",
+    "appears to already be loaded in your kernel. This may be because it is in use",
+    "modprobe: FATAL: Module nvidia{:s} is in use",
+    "rmmod: ERROR: Module nvidia{:s} is in use",
+    meaning="the driver's kernel module is in use, and cannot be replaced or unloaded now",
+    fix=(
+        "sudo lsof /dev/nvidia* 2>/dev/null | awk 'NR>1{{print $2}}' | sort -u  # who uses it: end them, or stop the "
+        "desktop: sudo systemctl isolate multi-user.target",
+        "sudo systemctl stop nvidia-persistenced && sudo rmmod nvidia_drm nvidia_modeset nvidia_uvm nvidia; or reboot",
+    ),
+)
+FAMILY.fault(
+    "driver_packages_conflict",
+    "nvidia-driver-{version:s} : Depends: {} but it is not {}",
+    "nvidia-dkms-{version:s} : Depends: {} but it is not {}",
+    "trying to overwrite '{file:q}', which is also in package {:s}nvidia{}",
+    "trying to overwrite '{file:q}', which is also in package {:s}libnvidia{}",
+    "held broken packages",
+    meaning="packages of two releases of the driver are mixed, so that none can be installed",
+    fix=(
+        "sudo apt purge '*nvidia*' '*cublas*' 'cuda-drivers*' && sudo apt autoremove",
+        "sudo apt update && sudo apt install nvidia-driver-580 && sudo reboot",
+    ),
+    possible=True,
+    seen="apt",
+)
+FAMILY.fault(
+    "pcie_errors",
+    "PCIe Bus Error: severity=Uncorrected{}",
+    "PCIe Bus Error: severity=Fatal{}",
+    "AER: Uncorrected (Fatal) error received",
+    "AER: Uncorrected (Non-Fatal) error received",
+    "AER: Multiple Uncorrected {}",
+    "device recovery failed",
+    meaning="the PCI Express connection of a device fails, of the GPU if its address is named",
+    fix=(
+        "lspci -d 10de:  # addresses of the GPUs: is it one of them",
+        "# check seat, riser cable and power; firmware: a lower PCIe generation for that slot; pcie_aspm=off",
+    ),
+    stage="CONTEXT",
+    possible=True,
+)
+FAMILY.harmless(
+    "pcie_corrected",
+    "AER: Corrected error received",
+    "AER: Multiple Corrected error received",
+    "PCIe Bus Error: severity=Corrected{}",
+    meaning="an error of the PCI Express connection that was corrected; many a second mean a bad seat or cable",
+    seen="Linux",
+)
+FAMILY.fault(
+    "processor_stuck",
+    "watchdog: BUG: soft lockup - CPU#{:d} stuck for {:s}",
+    "BUG: soft lockup - CPU#{:d} stuck for {:s}",
+    "nvidia-modeset: ERROR: GPU:{:d}: Idling display engine timed out",
+    meaning="the kernel hangs in a driver: a GPU that does not answer, most often, if a program of CUDA is named",
+    fix=("sudo dmesg | grep -i -e nvrm -e xid  # what the GPU's driver says before it", "sudo reboot"),
+    possible=True,
+)

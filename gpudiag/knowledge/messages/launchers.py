@@ -1,0 +1,228 @@
+"""What ends a program from outside, or keeps it from starting: the system's memory, batch systems and launchers."""
+
+from __future__ import annotations
+
+from gpudiag.knowledge.message import Family, Worth
+
+FAMILY = Family(
+    "batch systems, launchers and the system", stage="CONFIGURATION", seen="Linux, Slurm, Ray, Horovod, MPI"
+)
+
+_SMALLER = (
+    "# less in memory: read data as it is needed (tf.data from files, a small shuffle buffer), a smaller batch, fewer "
+    "workers"
+)
+
+FAMILY.fault(
+    "host_memory_killed",
+    "Out of memory: Killed process {pid:d} {}",
+    "Out of memory: Kill process {pid:d} {}",
+    "Memory cgroup out of memory: Killed process {pid:d} {}",
+    "Memory cgroup out of memory: Kill process {pid:d} {}",
+    "oom-kill:constraint={}",
+    "invoked oom-killer",
+    "Detected {:d} oom-kill event(s) in {}",
+    "Detected {:d} oom_kill event in {}",
+    "Detected {:d} oom-kill event(s)",
+    "OOMKilled",
+    "killed by the cgroup out-of-memory handler",
+    "Exceeded job memory limit",
+    "job exceeded memory limit {}",
+    "terminate called after throwing an instance of 'std::bad_alloc'",
+    "MemoryError: Unable to allocate {}",
+    "Unable to allocate {} for an array with shape {}",
+    "numpy.core._exceptions.MemoryError",
+    "numpy.core._exceptions._ArrayMemoryError",
+    "The node was low on resource: memory",
+    "returned non-zero exit status 137",
+    "exited with code 137",
+    "exit code 137",
+    "Exit Code: 137",
+    "Process finished with exit code 137 (interrupted by signal 9: SIGKILL)",
+    "died with <Signals.SIGKILL: 9>",
+    "Workers are being killed due to memory pressure",
+    "worker(s) were killed due to the node running low on memory",
+    meaning="memory of the computer, not of the GPU, is used up: the system ended the program, or refused it more",
+    fix=(
+        "free -g; sudo dmesg | grep -i -e 'out of memory' -e oom-kill  # how much there is, and who was ended",
+        _SMALLER,
+        "sbatch --mem=64G ...  # in Slurm; Kubernetes: resources.limits.memory; docker run --memory 64g ...",
+    ),
+    stage="MEMORY",
+)
+FAMILY.add(
+    Worth.FAULT,
+    "killed",
+    pattern=r"^\W{0,3}(?:\[\d{1,3}\]\W{1,5})?(?:\d{1,8} )?Killed(?:\s{1,9}(?:\./|python|sh |bash )\S{0,200}.{0,200})?$|"
+    r"srun: error: \S{1,100}: tasks? [\d,-]{1,100}: Killed",
+    words=("killed",),
+    meaning="the system ended the program, most often because memory of the computer was used up",
+    fix=("sudo dmesg | grep -i -e 'out of memory' -e oom-kill  # says so, if that was it", _SMALLER),
+    possible=True,
+    follows=True,
+    stage="MEMORY",
+)
+FAMILY.fault(
+    "time_limit",
+    "CANCELLED AT {} DUE TO TIME LIMIT",
+    "DUE TO TIME LIMIT",
+    meaning="the batch system ended the job: its time was up",
+    fix=("sbatch --time=24:00:00 ...  # or save checkpoints, and go on from the last one in another job",),
+    seen="Slurm",
+)
+FAMILY.fault(
+    "no_such_gres",
+    "Invalid generic resource (gres) specification",
+    "Invalid Trackable RESource (TRES) specification",
+    "Requested node configuration is not available",
+    "Unable to create step for job {:d}: Invalid generic resource (gres) specification",
+    meaning="the cluster has no nodes with the GPUs that were asked for, in that partition and under that name",
+    fix=(
+        "sinfo -o '%P %G %D %N'  # partitions and their GPUs; gres=(null): none",
+        "sbatch --partition=NAME --gres=gpu:1 ...  # one that has; without a type, or one that sinfo names",
+    ),
+    seen="Slurm",
+    url="https://slurm.schedmd.com/gres.html",
+)
+FAMILY.fault(
+    "step_waits_for_gpus",
+    "Job step creation temporarily disabled, retrying (Requested nodes are busy)",
+    "Unable to create step for job {:d}: More processors requested than permitted",
+    "Unable to create step for job {:d}: Requested node configuration is not available",
+    "step creation temporarily disabled, retrying",
+    meaning="an srun in the job asks for more than is left of it: another step holds its GPUs or processors",
+    fix=("srun --exact --gpus=1 --ntasks=1 ... &  # each step its own part; or: srun --overlap ...",),
+    seen="Slurm",
+)
+FAMILY.fault(
+    "gres_file_missing",
+    "can't stat gres.conf file /dev/nvidia{:s}",
+    "can't stat gres.conf file {:s}",
+    "gres/gpu count reported lower than configured ({has:d} < {needs:d})",
+    "gres/gpu count too low ({has:d} < {needs:d})",
+    meaning="a node of the cluster has fewer GPUs than Slurm's configuration says: a GPU or the driver is gone",
+    fix=(
+        "nvidia-smi -L; ls /dev/nvidia*; sudo dmesg | grep -i -e nvrm -e xid  # on the node",
+        "sudo scontrol update nodename=NODE state=resume  # after it is repaired",
+    ),
+    stage="DRIVER",
+    seen="Slurm",
+)
+FAMILY.fault(
+    "node_taint",
+    "had untolerated taint {{nvidia.com/gpu: {}",
+    "had taint {{nvidia.com/gpu: {}",
+    "had untolerated taint(s)",
+    meaning="the nodes with GPUs are kept for pods that ask for a GPU and tolerate their taint",
+    fix=(
+        "# in the pod, with the limit nvidia.com/gpu: 1 -- tolerations: [{{key: nvidia.com/gpu, operator: Exists, "
+        "effect: NoSchedule}}]",
+        "kubectl describe node NODE | grep -i taint",
+    ),
+    possible=True,
+    seen="Kubernetes",
+)
+FAMILY.fault(
+    "ray_has_no_gpu",
+    "No available node types can fulfill resource request {}'GPU': {}",
+    "cannot be scheduled right now. It requires {}'GPU': {}",
+    "The following resource request cannot be scheduled right now: {}'GPU': {}",
+    "Insufficient cluster resources to launch trial: trial requested {} GPU{}",
+    meaning="Ray has no node with as many free GPUs as the program asks for",
+    fix=(
+        "ray status  # GPU: used and all of them",
+        "ray start --head --num-gpus=1  # if Ray did not find the GPUs that nvidia-smi lists",
+        "# ask for fewer: num_gpus=0.5, or fewer workers",
+    ),
+    seen="Ray",
+)
+FAMILY.fault(
+    "ranks_stalled",
+    "Stalled ranks:{}",
+    "Missing ranks:{}",
+    "One or more tensors were submitted to be reduced, gathered or broadcasted by subset of ranks and are waiting",
+    'One or more rank (marked by "missing ranks") is stalled',
+    "Some ranks are stalled for more than {}",
+    meaning="some ranks wait for others that do not take part: these run other steps, ended, or cannot be reached",
+    fix=(
+        "# every rank must do the same operations: the same number of steps and of variables; look at the log of the "
+        "ranks that are missing",
+        "export HOROVOD_GLOO_IFACE=eth0 NCCL_SOCKET_IFNAME=eth0  # if hosts have several networks",
+    ),
+    possible=True,
+    seen="Horovod",
+    url="https://horovod.readthedocs.io/en/stable/troubleshooting.html",
+)
+FAMILY.fault(
+    "horovod_not_started",
+    "Horovod unable to start all tasks on spark in given time",
+    "Timed out waiting for tasks to start. Please check connectivity between servers",
+    "Unable to determine common set of intefaces",
+    "SSH was not successful for host {:s}",
+    meaning="Horovod could not start its tasks: the hosts do not reach each other, or there is no room for them",
+    fix=(
+        "ssh HOST true  # from the first host, without a password, to each",
+        "horovodrun --network-interface eth0 --start-timeout 120 ...",
+    ),
+    possible=True,
+    seen="Horovod",
+)
+FAMILY.fault(
+    "horovod_without_transport",
+    "Neither MPI nor Gloo support has been built",
+    meaning="this Horovod was built without MPI and without Gloo, by one of which its ranks find each other",
+    fix=("pip install --no-cache-dir --force-reinstall --no-deps horovod  # with cmake, or MPI, installed before",),
+    seen="Horovod",
+)
+FAMILY.fault(
+    "server_not_started",
+    "Could not start gRPC server",
+    "No address added out of total {:d} resolved",
+    "Failed to add port to server: No address added out of total {:d} resolved",
+    meaning="the port that the program is to listen on is in use, by an earlier run that did not end most often",
+    fix=("ss -ltnp | grep PORT  # who has it: end it, or take another port (TF_CONFIG)",),
+    possible=True,
+    seen="TensorFlow, gRPC",
+)
+FAMILY.fault(
+    "worker_not_there",
+    "CreateSession still waiting for response from worker: {worker:s}",
+    "Waiting for the cluster, timeout = {}",
+    meaning="a worker of the cluster has not been started, or cannot be reached",
+    fix=(
+        "echo $TF_CONFIG  # on every worker: the same cluster, another index; start them all",
+        "nc -vz HOST PORT  # each address of it must answer; no proxy: unset http_proxy https_proxy",
+    ),
+    seen="TensorFlow",
+)
+FAMILY.fault(
+    "image_not_pulled",
+    "Failed to pull image {image:s}",
+    "pull access denied for {image:s}",
+    "manifest for {image:s} not found",
+    "Error response from daemon: manifest for {image:s} not found",
+    meaning="the image {image} could not be fetched: no such name or tag, or no permission",
+    fix=("docker pull IMAGE  # says why; nvcr.io needs: docker login nvcr.io (user $oauthtoken)",),
+    possible=True,
+    seen="Docker, Kubernetes",
+)
+FAMILY.add(
+    Worth.FAULT,
+    "ended_by_signal",
+    pattern=r"Process finished with exit code (?:139 \(interrupted by signal 11|134 \(interrupted by signal 6|"
+    r"-?\d{6,12} \(0x[cC]0000(?:005|409|374|142|135))|Fatal Python error: (?:Segmentation fault|Aborted)|"
+    r"(?:Segmentation fault|Aborted|Abgebrochen|Speicherzugriffsfehler) ?\((?:core dumped|Speicherabzug geschrieben)\)|"
+    r"exited on signal (?:6|7|11) \(|died with <Signals\.SIG(?:SEGV|ABRT|BUS): \d{1,2}>|"
+    r"\*\*\* Process received signal \*\*\*",
+    words=("process", "fatal", "segmentation", "aborted", "signal", "signals", "abgebrochen", "speicherzugriffsfehler"),
+    meaning="the program crashed in a library, not in Python: the lines before it say in which",
+    fix=(
+        "python -X faulthandler program.py  # shows where; TF_CPP_MIN_LOG_LEVEL=0 shows TensorFlow's own lines",
+        "CUDA_VISIBLE_DEVICES=-1 python program.py  # does it crash without a GPU too? Then it is not the GPU",
+        "pip check; pip list | grep -i -e nvidia -e tensorflow  # libraries of one release",
+    ),
+    possible=True,
+    follows=True,
+    stage="FIRST_OP",
+    seen="Linux, Windows, PyCharm",
+)

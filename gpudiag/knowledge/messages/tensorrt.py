@@ -1,0 +1,99 @@
+"""TensorRT, TensorFlow's converter for it (TF-TRT), and servers of models."""
+
+from __future__ import annotations
+
+from gpudiag.knowledge.message import Family
+
+FAMILY = Family(
+    "TensorRT and servers of models",
+    stage="FIRST_OP",
+    seen="TensorRT 5-10, TensorFlow 1.13-2.17, TensorFlow Serving, Triton",
+    url="https://docs.nvidia.com/deeplearning/tensorrt/latest/",
+)
+
+FAMILY.fault(
+    "engine_of_another_gpu",
+    "The engine plan file is generated on an incompatible device",
+    "The engine plan file is not compatible with this version of TensorRT",
+    "The engine plan file is incompatible with this version of TensorRT",
+    "Using an engine plan file across different models of devices is not recommended",
+    "Serialization (Serialization Error in verifyHeader: {}",
+    "Serialization assertion {} failed.Version tag does not match",
+    "Version tag does not match. Note: Current Version: {has:d}, Serialized Engine Version: {needs:d}",
+    "serializationUtils.cpp{} Version tag does not match",
+    "Cannot deserialize engine{}",
+    meaning="the TensorRT engine was built on another kind of GPU or with another TensorRT: an engine fits those alone",
+    fix=(
+        "# build the engine again, on this GPU with this TensorRT: trtexec --onnx=model.onnx --saveEngine=model.plan",
+    ),
+)
+FAMILY.fault(
+    "tensorrt_no_cuda",
+    "CUDA initialization failure with error: {code:d}",
+    "[TRT] CUDA initialization failure with error {code:d}",
+    meaning="TensorRT cannot use CUDA (error {code}): no driver, one that is older than its CUDA (35), or no GPU (100)",
+    fix=(
+        "nvidia-smi  # names the driver, and the newest CUDA that it runs; the GPU must be listed",
+        "docker run --gpus all ...  # in a container",
+    ),
+    stage="DRIVER",
+)
+FAMILY.fault(
+    "tftrt_not_built",
+    "Tensorflow has not been built with TensorRT support",
+    "Tensorflow needs to be built with TensorRT support enabled to allow TF-TRT to operate",
+    "TF-TRT is not supported on Windows",
+    "Can not find TensorRT library. Please install TensorRT",
+    "TensorRT Plugin library is not found",
+    meaning="this TensorFlow was built without TensorRT (from 2.18 on none has it), or TensorRT is not installed",
+    fix=(
+        "docker run --gpus all -it nvcr.io/nvidia/tensorflow:24.03-tf2-py3  # has TensorFlow with TensorRT",
+        "# or convert to ONNX (pip install tf2onnx) and build an engine with trtexec",
+    ),
+)
+FAMILY.fault(
+    "tftrt_engine_failed",
+    "Engine creation for {:s} failed. The native segment will be used instead",
+    "Engine creation for {} failed. The native segment will be used instead. Reason: {}",
+    "Failed to enqueue batch for TRT engine: {}",
+    "Failed to execute engine: {} Retrying with native segment for {:s}",
+    "TF-TRT Warning: Engine creation for {} failed",
+    "Engine retrieval for input shapes: {} failed. Running native segment for {:s}",
+    meaning="TF-TRT could not build or run a TensorRT engine; TensorFlow's own operations are used instead, slower",
+    fix=(
+        "# the line before it of TensorRT says why: memory (max_workspace_size_bytes), shapes, an operation that "
+        "it does not know",
+        "# converter.build(input_fn) with the shapes that are used makes the engines beforehand",
+    ),
+    possible=True,
+)
+FAMILY.fault(
+    "gpu_library_of_tensorflow_1",
+    "Couldn't open CUDA library {library:s}",
+    "could not find {symbol:w} in {library:w} DSO; dlerror: {reason}",
+    "Could not load '{library:q}'",
+    "Could not find '{library:q}.dll'",
+    meaning="TensorFlow does not find its CUDA libraries, of exactly the release that it was built for",
+    fix=(
+        "# TensorFlow 1.13-1.15, 2.0: CUDA 10.0, cuDNN 7.4; 1.5-1.12: CUDA 9.0, cuDNN 7; 1.3-1.4: 8.0 and 6; older: "
+        "8.0 and 5.1",
+        "export LD_LIBRARY_PATH=/usr/local/cuda/lib64:$LD_LIBRARY_PATH  # the folder that has them",
+        "pip install 'tensorflow[and-cuda]'  # a TensorFlow of today brings its own",
+    ),
+    stage="LIBRARIES",
+    seen="0.5-1.14",
+)
+FAMILY.fault(
+    "triton_no_gpu",
+    "unable to get number of CUDA devices: {reason}",
+    "failed to load '{:q}' version {:d}: Internal: {}CUDA{}",
+    "instance group {:s} of model {:s} has kind KIND_GPU but server does not support GPUs",
+    "has kind KIND_GPU but no GPUs are available",
+    meaning="the server of models sees no GPU",
+    fix=(
+        "docker run --gpus all ...  # and: nvidia-smi inside of the container",
+        "# or KIND_CPU in instance_group of config.pbtxt",
+    ),
+    stage="DRIVER",
+    seen="Triton",
+)
