@@ -31,6 +31,8 @@ _NAMES = {
     "lxc": "lxc",
     "overlay-containers": "podman",
 }
+_OF_SYSTEMD = "run/systemd/container"
+"""systemd writes there what contains it, as in LXC."""
 _SECRETS = ("run/secrets/kubernetes.io", "var/run/secrets/kubernetes.io")
 """The folder of a pod's service account; not every image has the link from /var/run to /run."""
 _NAME = re.compile(rf"[/:-]({'|'.join(_NAMES)})\b")
@@ -52,7 +54,8 @@ def gather(root: Path = Path("/"), environ: Mapping[str, str] = os.environ) -> C
         or any(runtime == "kubernetes" for runtime, _ in marks),
         slurm_job=printable(environ["SLURM_JOB_ID"]) if "SLURM_JOB_ID" in environ else None,
         shm_bytes=_shm_bytes(root),
-        memlock_bytes=_memlock_bytes(root),
+        memlock_bytes=_limit_bytes(root, "Max locked memory"),
+        address_space_bytes=_limit_bytes(root, "Max address space"),
         infiniband=tuple(
             printable(f"/dev/infiniband/{file.name}") for file in sorted(root.glob("dev/infiniband/uverbs*"))
         ),
@@ -93,6 +96,9 @@ def _marks(root: Path, environ: Mapping[str, str]) -> Iterator[tuple[str, str]]:
     for file, runtime in _FILES.items():
         if (root / file).exists():
             yield runtime, f"/{file}"
+    for line in _lines(root / _OF_SYSTEMD)[:1]:
+        if line not in ("", "wsl"):  # which is the whole machine to its users
+            yield printable(line), f"{line} in /{_OF_SYSTEMD}"
     for file, relevant in _NAMED_IN.items():
         found = next(filter(None, map(_NAME.search, filter(relevant.search, _lines(root / file)))), None)
         if found:
@@ -106,10 +112,10 @@ def _shm_bytes(root: Path) -> int | None:
     return int(size[1]) << 10 if size else None
 
 
-def _memlock_bytes(root: Path) -> int | None:
-    """Return the soft limit in ``Max locked memory     65536     65536     bytes``."""
+def _limit_bytes(root: Path, name: str) -> int | None:
+    """Return the soft limit ``name``, as in ``Max locked memory     65536     65536     bytes``; None: unlimited."""
     for line in _lines(root / "proc/self/limits"):
-        if found := re.match(r"Max locked memory\s+(\d+)", line):
+        if line.startswith(name) and (found := re.match(r"\s+(\d+)", line[len(name) :])):
             return int(found[1])
     return None
 

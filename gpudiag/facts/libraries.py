@@ -51,8 +51,8 @@ _DEFAULT_FOLDER = "default folder"
 _SIMULATED = "simulated machine"
 _OPENER = "libtensorflow_framework.so.2"
 _DEFAULT = ("/lib64", "/usr/lib64", "/lib", "/usr/lib")
-_DRIVER_FOLDERS = ("usr/lib/wsl/lib", "usr/local/nvidia/lib64", "usr/lib64-nvidia")
-"""Where WSL, Kubernetes on Google's cloud and Colab put the driver's libraries, besides the loader's own folders."""
+_DRIVER_FOLDERS = ("usr/lib/wsl/lib", "usr/local/nvidia/lib64", "usr/lib64-nvidia", "run/opengl-driver/lib")
+"""Where WSL, Kubernetes on Google's cloud, Colab and NixOS put the driver's libraries."""
 _TOOLKITS = (
     "CUDA_HOME",
     "CUDA_PATH",
@@ -86,6 +86,8 @@ _IN_HOME = (
     "spack/opt/spack/*/*/cud*/lib*",
 )
 """Where toolkits are on shared machines, of NVIDIA's HPC SDK, conda, spack and modules: the loader looks in none."""
+_SHELL_FILES = (".bashrc", ".bash_profile", ".profile", ".zshrc", ".zshenv")
+"""In the home folder: what they set is not set for programs that no shell starts, such as those of an IDE."""
 _LIBDEVICE = "nvvm/libdevice/libdevice.10.bc"
 
 
@@ -409,7 +411,19 @@ def _folders(root: Path) -> Iterator[Path]:
     home = os.environ.get("HOME")
     for pattern in _IN_HOME if home else ():
         yield from sorted((root / f".{home}").glob(pattern))
+    yield from _of_shells(root / f".{home}") if home else ()
     yield from (root / folder for folder in _DRIVER_FOLDERS)
+
+
+def _of_shells(home: Path) -> Iterator[Path]:
+    """Yield the folders that files of shells in ``home`` add to ``LD_LIBRARY_PATH``, as far as no shell is needed."""
+    for name in _SHELL_FILES:
+        try:
+            text = (home / name).read_text(errors="replace")
+        except OSError:
+            continue
+        for value in re.findall(rf"^[^#\n]*\b{_VARIABLE}=[\"']?([^\"'\s]+)", text, re.MULTILINE):
+            yield from (Path(entry) for entry in value.split(":") if entry.startswith("/") and "$" not in entry)
 
 
 def _libdevice(package: Path | None, root: Path, folders: list[Path]) -> tuple[tuple[str, ...], tuple[str, ...]]:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import getpass
 import os
 import platform
+import re
 import sys
 from pathlib import Path
 
@@ -18,7 +19,7 @@ def gather(root: Path = Path("/")) -> SystemFacts:
 
     release = kernel_release(root)
     return SystemFacts(
-        os=_distribution(),
+        os=_distribution(root),
         kernel=release,
         machine=platform.machine(),
         libc=" ".join(platform.libc_ver()).strip(),
@@ -34,7 +35,15 @@ def gather(root: Path = Path("/")) -> SystemFacts:
     )
 
 
-def _distribution() -> str:
+def _distribution(root: Path) -> str:
+    """Return the name in ``etc/os-release`` under ``root``; a simulated machine need not have that file."""
+    if root != Path("/"):
+        try:
+            named = re.search(r'^PRETTY_NAME="?([^"\n]+)', (root / "etc/os-release").read_text(), re.MULTILINE)
+        except (OSError, ValueError):
+            named = None
+        if named:
+            return printable(named[1])
     try:
         return platform.freedesktop_os_release()["PRETTY_NAME"]
     except (OSError, ValueError):  # there is no /etc/os-release, or it is not UTF-8

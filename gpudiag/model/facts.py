@@ -367,6 +367,8 @@ class ContainerFacts(Family, tag="container"):
     """Size of ``/dev/shm``; None if its mount names none, which means half of the host's memory."""
     memlock_bytes: int | None = None
     """How much memory a process may lock (``RLIMIT_MEMLOCK``); None: no limit, or not known."""
+    address_space_bytes: int | None = None
+    """How many addresses a process may use (``RLIMIT_AS``, ``ulimit -v``); None: no limit, or not known."""
     infiniband: tuple[str, ...] = ()
     """Device files of InfiniBand verbs (``/dev/infiniband``)."""
     image: str | None = None

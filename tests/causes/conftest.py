@@ -22,4 +22,6 @@ def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:
     terminalreporter.write_line(tabulate(cells, headers=("id", "misconfiguration", "machine", "detected")))
     detected = {number for number, _, _, outcome in cells if outcome == "yes"}
     whole = {number for number, _, kind, outcome in cells if outcome == "yes" and kind == "end to end"}
-    terminalreporter.write_line(f"\n{len(detected)} of 53 detected, {len(whole)} of them end to end")
+    terminalreporter.write_line(
+        f"\n{len(detected)} of {len({row[0] for row in rows})} detected, {len(whole)} of them end to end"
+    )

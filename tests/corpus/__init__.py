@@ -45,6 +45,12 @@ class Item:
     """No cause, but a line that must be named as harmless: a piece of what is said of it."""
     recorded: bool = False
     """The machine is built, and the program's log is recorded text."""
+    source: str = ""
+    """The public thread in which users met this machine, and settled its cause."""
+    settled: str = ""
+    """The cause that was settled there, in words, and what fixed it."""
+    first: str = ""
+    """A folder, below that of the run, that LD_LIBRARY_PATH puts before the machine's libraries."""
 
     @property
     def kind(self) -> str:

@@ -96,7 +96,19 @@ EXAMPLES: dict[str, tuple[Example, ...]] = {
         Example("nobody asked, no GPU", Evidence(_facts(_IN_POD, pci=False)), fires=False),
         Example("no pod", Evidence(_facts(_IN_DOCKER, NVIDIA_VISIBLE_DEVICES="void")), fires=False),
         Example("a device is here", Evidence(_facts(_IN_POD, nodes=("nvidia0",))), fires=False),
+        Example("given a GPU", Evidence(_facts(_IN_POD, NVIDIA_VISIBLE_DEVICES=example_gpu().uuid)), fires=False),
         Example("given", _pod(NVIDIA_VISIBLE_DEVICES=example_gpu().uuid), fires=False),
+    ),
+    "pod_runtime_without_gpu": (
+        Example("given, and not passed in", Evidence(_facts(_IN_POD, NVIDIA_VISIBLE_DEVICES=example_gpu().uuid))),
+        Example("all", Evidence(_facts(_IN_POD, NVIDIA_VISIBLE_DEVICES="all")), fires=False),
+        Example("no pod", Evidence(_facts(_IN_DOCKER, NVIDIA_VISIBLE_DEVICES=example_gpu().uuid)), fires=False),
+        Example(
+            "a device is here",
+            Evidence(_facts(_IN_POD, nodes=("nvidia0",), NVIDIA_VISIBLE_DEVICES=example_gpu().uuid)),
+            fires=False,
+        ),
+        Example("passed in", _pod(NVIDIA_VISIBLE_DEVICES=example_gpu().uuid), fires=False),
     ),
     "pod_sees_every_gpu": (
         Example("all", _pod(NVIDIA_VISIBLE_DEVICES="all")),

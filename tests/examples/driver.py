@@ -55,8 +55,24 @@ def _cuda_11(name: str = "NVIDIA A100-SXM4-40GB") -> Evidence:
 
 _HOOK = "/usr/local/vgpu/libvgpu.so"
 _HOOKED = replace(example_driver(), interposed=(_HOOK,))
+_NOT_INITIALIZED = "CUDA_ERROR_NOT_INITIALIZED: initialization error"
+
+
+def _beside_hmm(module: str = "570.158.01", error: str = _NOT_INITIALIZED, gpus: int = 1) -> Evidence:
+    """Return the evidence of a machine on which cuInit fails, and nothing else shows why."""
+    nvml = NvmlFacts(None, module, "12.8", tuple(example_gpu(index) for index in range(gpus)))
+    driver = example_driver(module, f"/usr/lib/x86_64-linux-gnu/libcuda.so.{module}")
+    return example_evidence(example_facts(gpus, driver=driver, nvml=nvml), cuinit=error)
+
 
 EXAMPLES: dict[str, tuple[Example, ...]] = {
+    "hmm_stops_cuda": (
+        Example("driver 570", _beside_hmm()),
+        Example("a driver without HMM", _beside_hmm("525.105.17"), fires=False),
+        Example("another code", _beside_hmm(error="CUDA_ERROR_UNKNOWN: unknown error"), fires=False),
+        Example("NVML reports no GPU", _beside_hmm(gpus=0), fires=False),
+        Example("it starts", _beside_hmm(error=""), fires=False),
+    ),
     "driver_calls_interposed": (
         Example("a library that shares GPUs out", example_evidence(example_facts(driver=_HOOKED))),
         Example("none", example_evidence(example_facts()), fires=False),

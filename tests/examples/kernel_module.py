@@ -46,7 +46,23 @@ def _cases(*cases: Example) -> tuple[Example, ...]:
     )
 
 
+_LEGACY = (
+    "NVRM: The NVIDIA Tesla K80 GPU installed in this system is",
+    "NVRM:  supported through the NVIDIA 470.xx Legacy drivers. Please",
+    "NVRM:  information.  The 560.35.05 NVIDIA driver will ignore",
+)
 EXAMPLES: dict[str, tuple[Example, ...]] = {
+    "gpu_needs_legacy_driver": _cases(
+        Example("Kepler", _machine(kernel_log=_LEGACY)),
+        Example("another line", _machine(kernel_log=("NVRM: No NVIDIA GPU found.",)), fires=False),
+        Example("the log may not be read", _machine(), fires=False),
+        Example("in a container", _machine(where=DOCKER, kernel_log=_LEGACY), fires=False),
+        Example(
+            "another GPU is driven",
+            example_evidence(example_facts(driver=example_driver(kernel_log=_LEGACY)), listed=1),
+            fires=False,
+        ),
+    ),
     "driver_not_installed": _cases(
         Example("neither module nor library", _machine(None)),
         Example("with nouveau", _machine(None, bound="nouveau", modules=("nouveau",))),
@@ -75,6 +91,7 @@ EXAMPLES: dict[str, tuple[Example, ...]] = {
     ),
     "module_not_loaded": _cases(
         Example("without a reason to be seen", _machine()),
+        Example("the driver ignores the GPU", _machine(kernel_log=_LEGACY), fires=False),
         Example("built, Secure Boot off", _machine(module_installed=True, secure_boot=False)),
         Example("nouveau", _machine(bound="nouveau"), fires=False),
         Example("not built", _machine(module_installed=False), fires=False),

@@ -6,8 +6,9 @@ import msgspec
 
 from examples import Example
 from examples.facts import example_gpu, example_with_gpus
+from examples.machines import example_evidence
 from gpudiag.cause import Evidence
-from gpudiag.model.facts import EnvironmentFacts, Facts, GpuProcess, NvmlFacts
+from gpudiag.model.facts import ContainerFacts, EnvironmentFacts, Facts, GpuProcess, NvmlFacts
 from gpudiag.model.report import Finding, Judged, Row, Severity
 
 
@@ -29,6 +30,15 @@ def _failed(facts: Facts, message: str, kind: str = "creation_failed") -> Eviden
     """Return a machine on which the check's own device could not be created."""
     finding = Finding(kind, Severity.FAIL, message, "")
     return Evidence(facts, rows=(Row("discovery.logical_devices", (), Judged((finding,)), 0.0),))
+
+
+def _limited(address_space_bytes: int | None, used_gib: float = 0) -> Facts:
+    container = ContainerFacts(None, (), False, None, address_space_bytes=address_space_bytes)
+    return msgspec.structs.replace(_machine(used_gib), container=container)
+
+
+def _not_started(facts: Facts, error: str) -> Evidence:
+    return example_evidence(facts, cuinit=error)
 
 
 def _log(facts: Facts, *log: str) -> Evidence:
@@ -90,8 +100,19 @@ EXAMPLES: dict[str, tuple[Example, ...]] = {
         Example("JAX holds it", _log(_machine(0), _FROM_DEVICE, _JAX_FRAME), fires=False),
         Example("other workers hold it", _log(_machine(0), _FROM_DEVICE, *_WORKERS), fires=False),
     ),
+    "address_space_limited": (
+        Example("10 GiB", _failed(_limited(10 << 30), _SET_DEVICE)),
+        Example(
+            "the driver does not start", _not_started(_limited(10 << 30), "CUDA_ERROR_OUT_OF_MEMORY: out of memory")
+        ),
+        Example("no limit", _failed(_limited(None), _SET_DEVICE), fires=False),
+        Example("it works", Evidence(_limited(10 << 30)), fires=False),
+        Example("another code", _not_started(_limited(10 << 30), "CUDA_ERROR_UNKNOWN: unknown error"), fires=False),
+        Example("the memory is taken", _failed(_limited(10 << 30, 39.5), _SET_DEVICE), fires=False),
+    ),
     "out_of_memory_with_room": (
         Example("nobody holds any", _failed(_machine(0), _SET_DEVICE)),
+        Example("addresses are limited", _failed(_limited(10 << 30), _SET_DEVICE), fires=False),
         Example("the display holds some", _failed(_machine(0, 2), _SET_DEVICE)),
         Example("another process holds one", _failed(_machine(0, 39.5), _SET_DEVICE), fires=False),
         Example("NVML tells no memory", _failed(_machine(), _SET_DEVICE), fires=False),

@@ -99,6 +99,14 @@ EXAMPLES: dict[str, tuple[Example, ...]] = {
         Example("the order is set", _unequal("0", 1, CUDA_DEVICE_ORDER="PCI_BUS_ID"), fires=False),
         Example("equal cards", _masked(2, "0"), fires=False),
     ),
+    "device_order_names_gpus": (
+        Example("a number", _unmasked(2, CUDA_DEVICE_ORDER="1")),
+        Example("a list", _unmasked(4, CUDA_DEVICE_ORDER="2,3")),
+        Example("an order", _unmasked(2, CUDA_DEVICE_ORDER="PCI_BUS_ID"), fires=False),
+        Example("another word", _unmasked(2, CUDA_DEVICE_ORDER="pci"), fires=False),
+        Example("masked, too", _masked(2, "1", CUDA_DEVICE_ORDER="1"), fires=False),
+        Example("nothing to choose", _unmasked(1, CUDA_DEVICE_ORDER="0"), fires=False),
+    ),
     "fewer_gpus_than_required": (
         Example("by the mask", _required(_masked(4, "0,1"), 4)),
         Example("of a Slurm job", _required(_masked(4, "0,1", job="17"), 4)),

@@ -7,13 +7,14 @@ tf.test.is_built_with_cuda() is False there.
 from __future__ import annotations
 
 from gpudiag.cause import Cause, Match, Matches
-from gpudiag.causes.shared.packages import INSTALLATION, CpuBuild, names, reinstall, shown
+from gpudiag.causes.shared.imports import executable
+from gpudiag.causes.shared.packages import INSTALLATION, USER_SITE, CpuBuild, names, reinstall, shown
 from gpudiag.model.facts import Facts, SystemFacts
 
 CAUSE = Cause(
-    fix=("{first}", "pip install '{with_cuda}'"),
+    fix=("{first}", "{second}"),
     url=INSTALLATION,
-    shown={"first": "pip uninstall -y tensorflow-cpu"},
+    shown={"first": "pip uninstall -y tensorflow-cpu", "second": "pip install 'tensorflow[and-cuda]==2.21.0'"},
     views=("host.tensorflow.no_cuda",),
 )
 
@@ -23,10 +24,24 @@ def find(facts: Facts, build: CpuBuild) -> Matches:
     if isinstance(system, SystemFacts) and (system.os.startswith("Windows") or system.machine == "aarch64"):
         return  # if that is another cause
     conda = facts.variables.get("CONDA_PREFIX")
-    first = f"pip uninstall -y {names(installed)}"
-    if conda and own.name == "tensorflow" and own.location.startswith(conda):
+    first, second = f"pip uninstall -y {names(installed)}", f"pip install '{reinstall(installed)['with_cuda']}'"
+    hides = next((one for one in installed.distributions if one.location != own.location), None)
+    change: dict[str, str | None] | None = None
+    if hides is not None:  # of two installations the wrong one goes
+        first = f"{executable(facts)} -m pip uninstall -y {own.name}  # in {own.location}"
+        second = f"# {hides.name} {hides.version} in {hides.location} is then the one that is imported"
+        if USER_SITE.search(own.location):
+            first, second = "export PYTHONNOUSERSITE=1  # leaves out what is in ~/.local", f"{first}; for good"
+            change = {"PYTHONNOUSERSITE": "1"}
+    elif conda and own.name == "tensorflow" and own.location.startswith(conda):
         first = "conda install 'tensorflow=*=cuda*'  # conda chose the build for the CPU"
+        second = "# where conda sees no driver, such as on a login node: CONDA_OVERRIDE_CUDA=12.6 before that line"
     yield Match(
         evidence=(*shown(installed), "is_cuda_build is False"),
-        figures={**reinstall(installed), "own": f"{own.name} {own.version}", "first": first},
+        figures={
+            "own": f"{own.name} {own.version}{f' in {own.location}' if hides else ''}",
+            "first": first,
+            "second": second,
+        },
+        change=change,
     )

@@ -21,6 +21,7 @@ CAUSE = Cause(
         "python -c 'import tensorflow as tf; print(tf.sysconfig.get_build_info()[\"cuda_compute_capabilities\"])'",
     ),
     url="https://www.tensorflow.org/install/source#gpu",
+    unless=("gpus_in_another_order",),
     shown={"hide": "export CUDA_VISIBLE_DEVICES=-1  # the CPU"},
 )
 _MASK = "CUDA_VISIBLE_DEVICES"

@@ -10,6 +10,7 @@ import re
 from typing import NamedTuple
 
 from gpudiag.cause import Cause, Match, Matches, Variables
+from gpudiag.causes.shared.visibility import names_gpus
 from gpudiag.model.report import Severity
 
 CAUSE = Cause(
@@ -72,6 +73,7 @@ def find(variables: Variables) -> Matches:
                     "value": value,
                     "read": one.read,
                     "instead": one.instead,
-                    "right": one.right,
+                    # GPUs are chosen by another variable: device_order_names_gpus says so.
+                    "right": f"unset {name}" if name == "CUDA_DEVICE_ORDER" and names_gpus(value) else one.right,
                 },
             )

@@ -29,7 +29,7 @@ CAUSE = Cause(
     ),
     url="https://docs.nvidia.com/deploy/xid-errors/index.html",
     tried=1,
-    unless=("cuinit_says_unknown",),
+    unless=("cuinit_says_unknown", "uvm_missing", "library_without_devices"),
     shown={
         "which": "sudo dmesg | grep -i xid  # which fault",
         "other": "# there is no other GPU to choose here",

@@ -17,13 +17,14 @@ from gpudiag.causes.shared.machine import container
 from gpudiag.model.facts import Facts, TriedFacts
 
 CAUSE = Cause(
-    fix=("{do}", "{then}"),
+    fix=("{do}", "{then}", "{runtime}"),
     url="https://github.com/NVIDIA/nvidia-container-toolkit/issues/48",
     unless=("slurm_gave_no_gpu",),
     views=("host.driver.nvml_failed",),
     shown={
         "do": "docker restart CONTAINER  # on the host: it gets its GPUs again",
         "then": "sudo nvidia-ctk system create-dev-char-symlinks --create-all  # on the host: they stay",
+        "runtime": "",
     },
 )
 _CONTROL = ("/dev/nvidiactl", "/dev/nvidia-uvm", "/dev/dxg")
@@ -54,6 +55,10 @@ def find(facts: Facts, tried: TriedFacts, none: NoneListed) -> Matches:
             "then": "sudo nvidia-ctk system create-dev-char-symlinks --create-all  # on the host: they stay"
             if inside
             else f"sudo systemctl edit UNIT  # [Service] DeviceAllow={needed[0]} rw",
+            "runtime": "sudo nvidia-ctk config --in-place --set nvidia-container-cli.no-cgroups=false  # on the host, "
+            "if no container ever had its GPUs: true is for rootless ones alone"
+            if inside
+            else "",
         },
         stage=none.stage,
     )

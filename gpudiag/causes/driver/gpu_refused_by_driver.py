@@ -24,6 +24,7 @@ CAUSE = Cause(
     url=f"{DRIVER_DOCUMENT}supportedchips.html",
     unless=(
         "kernel_module_of_wrong_kind",
+        "gpu_needs_legacy_driver",
         "no_memory_region",
         "gpu_switched_off",
         "device_files_kept_by_control_group",

@@ -14,14 +14,19 @@ CAUSE = Cause(
     fix=(
         "{start}",
         "# by hand, all of them: --device /dev/nvidiactl --device /dev/nvidia-uvm --device /dev/nvidia0",
-        "sudo nvidia-modprobe -u -c=0  # on the host, if it lacks it, too",
+        "sudo nvidia-modprobe -u -c=0  # on the host, if it lacks it, too; start the container again then",
+        "{specification}",
     ),
     url=TOOLKIT,
     shown={
-        "start": "docker run --gpus all IMAGE   # compose: deploy.resources.reservations.devices, capabilities: [gpu]"
+        "start": "docker run --gpus all IMAGE   # compose: deploy.resources.reservations.devices, capabilities: [gpu]",
+        "specification": "",
     },
     unless=("device_files_kept_by_control_group",),
 )
+
+_BY_SPECIFICATION = ("podman", "containerd", "cri-o")
+"""Runtimes that pass in what a CDI specification lists."""
 
 
 def find(inside: InContainer, failed: CuInitFailed) -> Matches:
@@ -35,5 +40,12 @@ def find(inside: InContainer, failed: CuInitFailed) -> Matches:
                 f"{inside.libcuda} opens; cuInit: {failed}",
                 f"devices: {' '.join(inside.nodes) or 'none'}",
             ),
-            figures={"start": inside.start(), "lacking": " and ".join(lacking)},
+            figures={
+                "start": inside.start(),
+                "lacking": " and ".join(lacking),
+                "specification": "sudo nvidia-ctk cdi generate --output=/etc/cdi/nvidia.yaml  # on the host, after "
+                "that: it lists the device files that it saw"
+                if inside.container.name in _BY_SPECIFICATION
+                else "",
+            },
         )

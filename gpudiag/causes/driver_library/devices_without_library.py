@@ -32,14 +32,17 @@ def find(inside: InContainer, facts: Facts, driver: DriverFacts) -> Matches:
     if driver.libcuda_path is not None or hidden or not inside.gpus:
         return
     capabilities = facts.variables.get(_CAPABILITIES)
-    left_out = capabilities and not {"all", "compute"} & set(capabilities.split(","))
+    # NVML is what "utility" brings: with it and without libcuda the toolkit was asked for that alone, which older
+    # toolkits do if the variable is not set.
+    utility_alone = not capabilities and bool(facts.nvml_devices)
+    left_out = utility_alone or (capabilities and not {"all", "compute"} & set(capabilities.split(",")))
     yield Match(
         evidence=(
             inside.marks,
             f"devices: {' '.join(inside.nodes)}",
             f"libcuda.so.1: {driver.libcuda_error}",
             "NVML: " + ("answers" if facts.nvml_devices else getattr(facts.nvml, "error", None) or "not known"),
-            *([f"{_CAPABILITIES}={capabilities!r}: without compute, no libcuda"] if left_out else []),
+            *([f"{_CAPABILITIES}={capabilities or ''!r}: without compute, no libcuda"] if left_out else []),
         ),
         figures={
             "start": inside.start(**({_CAPABILITIES: "compute,utility"} if left_out else {})),

@@ -22,6 +22,7 @@ CAUSE = Cause(
     ),
     url=PODS,
     needs_gpu=False,
+    unless=("pod_runtime_without_gpu",),
     finding="host.driver.not_given",
 )
 

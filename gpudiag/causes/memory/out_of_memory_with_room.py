@@ -21,6 +21,7 @@ CAUSE = Cause(
         "{reset}",
     ),
     url="https://docs.nvidia.com/deploy/xid-errors/index.html",
+    unless=("address_space_limited",),
     shown={"reset": "# the GPU that fails is one of those of nvidia-smi -L; dmesg names it by its PCI bus id"},
 )
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 from gpudiag.cause import Evidence, Match
 from gpudiag.causes.shared.machine import (
     WholeDriver,
+    build_command,
     install_command,
     kept_for_others,
     on_the_bus,
@@ -14,7 +15,7 @@ from gpudiag.causes.shared.machine import (
 from gpudiag.causes.shared.signs import Signs
 from gpudiag.model.diagnosis import Confidence, Stage
 
-BEFORE = ("driver_not_installed", "nouveau_in_use", "integrated_gpu_chosen")
+BEFORE = ("driver_not_installed", "nouveau_in_use", "integrated_gpu_chosen", "gpu_needs_legacy_driver")
 """Reasons that say why the module could not be loaded, whatever else is true."""
 
 
@@ -41,9 +42,7 @@ class IdleGpu(WholeDriver):
                 "kernel": kernel,
                 "install": install_command(self.facts),
                 "initramfs": "sudo update-initramfs -u" if apt else "sudo dracut --force",
-                "build": f"sudo apt install linux-headers-{kernel} && sudo dkms autoinstall -k {kernel}"
-                if apt
-                else f"sudo dnf install kernel-devel-{kernel} && sudo dkms autoinstall -k {kernel}  # or: sudo akmods",
+                "build": build_command(self.facts),
                 "key": "/var/lib/shim-signed/mok/MOK.der" if "Ubuntu" in name else "/var/lib/dkms/mok.pub",
             },
             stage=Stage.DRIVER_LIBRARY if self.driver.libcuda_path is None else Stage.DRIVER,

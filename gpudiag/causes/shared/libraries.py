@@ -22,6 +22,14 @@ LIBRARIES = {
     "cuSPARSE": "libcusparse.so.12",
 }
 """The SONAME of each library that a probe has compute something."""
+_LIBRARIES_OF_THE_DRIVER = (
+    (re.compile("Fedora"), "sudo dnf install xorg-x11-drv-nvidia-cuda-libs  # from RPM Fusion"),
+    (re.compile("Red Hat|Rocky|Alma|CentOS"), "sudo dnf install nvidia-driver-cuda-libs  # from NVIDIA's repository"),
+    (re.compile("Arch|CachyOS|Manjaro|EndeavourOS"), "sudo pacman -S nvidia-utils"),
+    (re.compile("SUSE"), "sudo zypper install nvidia-compute-G06"),
+    (re.compile("NixOS"), f"export {PATH}=/run/opengl-driver/lib:${PATH}"),
+)
+"""What brings the driver's libraries, by the distribution; NixOS has them in a folder that no loader searches."""
 PIP_INSTALLATION = "https://www.tensorflow.org/install/pip"
 LOADER = "https://man7.org/linux/man-pages/man8/ld.so.8.html"
 
@@ -135,6 +143,9 @@ def cure_of_the_driver(facts: Facts, soname: str, copy: LibraryCopy | None) -> s
         return f"sudo apt-get install libnvidia-compute-{module.partition('.')[0]}"
     if "Debian" in system:
         return f"sudo apt-get install {'libnvidia-ml1' if soname == NVML else 'libcuda1'}"
+    for names, command in _LIBRARIES_OF_THE_DRIVER:
+        if names.search(system):
+            return command
     return f"# install {soname} of the driver {module or ''}".strip() + ", from where the driver was installed"
 
 

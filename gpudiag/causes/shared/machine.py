@@ -13,6 +13,7 @@ from gpudiag.model.facts import DeviceNodeFacts, DriverFacts, Facts, NvmlFacts, 
 
 INSTALLATION = "https://docs.nvidia.com/datacenter/tesla/driver-installation-guide/"
 
+_ARCH = "Arch|CachyOS|Manjaro|EndeavourOS"
 _OWN_DRIVERS = ("nvidia", "nouveau")
 """Kernel drivers that make a GPU one of this machine's; any other, such as vfio-pci, keeps it for something else."""
 
@@ -85,10 +86,34 @@ def install_command(facts: Facts) -> str:
         ("Debian", f"sudo apt install linux-headers-{kernel} nvidia-driver firmware-misc-nonfree  # non-free enabled"),
         ("Fedora", "sudo dnf install akmod-nvidia  # from RPM Fusion"),
         ("Red Hat|Rocky|Alma|CentOS", "sudo dnf module install nvidia-driver:latest-dkms  # NVIDIA's repository"),
+        (_ARCH, f"sudo pacman -S nvidia-dkms {_headers(kernel)}"),
+        ("SUSE", "sudo zypper install nvidia-open-driver-G06-signed-kmp-default nvidia-compute-utils-G06"),
+        (
+            "NixOS",
+            '# in configuration.nix: services.xserver.videoDrivers = [ "nvidia" ]; hardware.graphics.enable = true;',
+        ),
     ):
         if re.search(pattern, name):
             return command
     return f"# install NVIDIA's driver for {name}: {INSTALLATION}"
+
+
+def build_command(facts: Facts) -> str:
+    """Return the command that builds NVIDIA's kernel module for the running kernel on this distribution."""
+    name, kernel = operating_system(facts)
+    if uses_apt(facts):
+        return f"sudo apt install linux-headers-{kernel} && sudo dkms autoinstall -k {kernel}"
+    if re.search(_ARCH, name):
+        return f"sudo pacman -S nvidia-dkms {_headers(kernel)} && sudo dkms autoinstall -k {kernel}"
+    if "SUSE" in name:
+        return "sudo zypper install --force nvidia-open-driver-G06-signed-kmp-default"
+    return f"sudo dnf install kernel-devel-{kernel} && sudo dkms autoinstall -k {kernel}  # or: sudo akmods"
+
+
+def _headers(kernel: str) -> str:
+    """Return the package of Arch with the headers of this kernel: those of linux-zen are linux-zen-headers."""
+    flavour = re.search(r"-(lts|zen|hardened|cachyos|rt)(?:-|$)", kernel)
+    return f"linux-{flavour[1]}-headers" if flavour else "linux-headers"
 
 
 def said(listing: Listing, program: Program, message: Message) -> list[Event]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import PurePath
@@ -14,6 +15,8 @@ from gpudiag.probes.host import tensorflow as host_tensorflow
 
 INSTALLATION = "https://www.tensorflow.org/install/pip"
 PATH = "PYTHONPATH"
+USER_SITE = re.compile(r"/\.local/lib/python[\d.]+/site-packages$")
+"""Where `pip install --user` puts packages; Python looks there before it looks into its own."""
 OF_AN_IMPORT = (report.Cause.EXCEPTION, report.Cause.SIGNAL)
 
 

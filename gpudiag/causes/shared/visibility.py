@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import re
+
 from gpudiag.model.facts import Facts, Unknown
 from gpudiag.model.visibility import gpus_in_scope, mask_in_force
 
@@ -9,6 +11,11 @@ MASK = "CUDA_VISIBLE_DEVICES"
 OF_SLURM = "NoDevFiles"
 """What Slurm writes into the mask of a job step without GPUs."""
 SLURM_GPUS = ("SLURM_STEP_GPUS", "SLURM_JOB_GPUS", "SLURM_GPUS_ON_NODE", "SLURM_GPUS", "SLURM_GPUS_PER_NODE")
+
+
+def names_gpus(value: str) -> bool:
+    """Return True for a list of numbers or UUIDs of GPUs."""
+    return all(re.fullmatch(r"\d+|(?:GPU|MIG)-[\w-]+", entry) for entry in value.split(","))
 
 
 def slurm_job(facts: Facts) -> str | None:

@@ -1,0 +1,58 @@
+"""the installed driver {installed} ignores {gpu}: it needs the legacy driver {branch}
+
+Each branch of NVIDIA's driver drops old GPUs: 495 dropped Kepler, 590 dropped Maxwell, Pascal and Volta. A driver that
+is too new loads, finds no GPU that it drives and unloads again, so that it looks as if the module could not be loaded;
+the kernel's log names the branch. Branch 470 serves CUDA 11 alone, and TensorFlow from 2.15 on needs CUDA 12.
+"""
+
+from __future__ import annotations
+
+import re
+
+from gpudiag.cause import Cause, Match, Matches
+from gpudiag.causes.shared.gpu_state import KernelLog, NoneListed
+from gpudiag.causes.shared.machine import container, operating_system
+from gpudiag.model.diagnosis import Stage
+from gpudiag.model.facts import DriverFacts, Facts
+
+CAUSE = Cause(
+    fix=("{install}", "sudo reboot", "{release}"),
+    url="https://www.nvidia.com/en-us/drivers/unix/legacy-gpu/",
+    shown={
+        "install": "sudo apt install nvidia-driver-470",
+        "release": "# TensorFlow 2.14 or earlier: driver 470 serves CUDA 11 alone",
+    },
+)
+_BRANCH = re.compile(r"supported through the NVIDIA (?P<branch>\d+)\.xx Legacy")
+_GPU = re.compile(r"NVRM: +The NVIDIA (?P<name>.+) GPU installed in this system")
+_INSTALLED = re.compile(r" (?P<version>\d[\d.]*) NVIDIA driver will ignore")
+_FIRST_FOR_CUDA_12 = 525
+_PACKAGES = (
+    (re.compile("Ubuntu|Mint|Pop!_OS"), "sudo apt install nvidia-driver-{branch}"),
+    (re.compile("Debian"), "sudo apt install nvidia-tesla-{branch}-driver"),
+    (re.compile("Fedora|Red Hat|Rocky|Alma|CentOS"), "sudo dnf install akmod-nvidia-{branch}xx  # from RPM Fusion"),
+    (re.compile("Arch|CachyOS|Manjaro|EndeavourOS"), "yay -S nvidia-{branch}xx-dkms  # from the AUR"),
+)
+
+
+def find(driver: DriverFacts, facts: Facts, kernel: KernelLog, none_listed: NoneListed | None) -> Matches:
+    log = "\n".join(driver.kernel_log or ())
+    branch, gpu, installed = (pattern.search(log) for pattern in (_BRANCH, _GPU, _INSTALLED))
+    if branch is None or container(facts) or facts.nvml_devices:
+        return
+    system = operating_system(facts)[0]
+    install = next((one for names, one in _PACKAGES if names.search(system)), "# install NVIDIA's driver {branch}.xx")
+    old = int(branch["branch"]) < _FIRST_FOR_CUDA_12
+    yield Match(
+        evidence=kernel.last("Legacy", "will ignore", "installed in this system"),
+        figures={
+            "installed": installed["version"] if installed else driver.kernel_module or "",
+            "gpu": gpu["name"] if gpu else "the GPU",
+            "branch": f"{branch['branch']}.xx",
+            "install": install.format(branch=branch["branch"]),
+            "release": f"# TensorFlow 2.14 or earlier: driver {branch['branch']} serves CUDA 11 alone" if old else "",
+        },
+        stage=(Stage.DRIVER_LIBRARY if driver.libcuda_path is None else Stage.DRIVER)
+        if none_listed is not None
+        else Stage.CONFIGURATION,
+    )

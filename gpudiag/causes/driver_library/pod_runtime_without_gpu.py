@@ -1,0 +1,29 @@
+"""Kubernetes gave this pod {wanted}, and the runtime that started its container passes no GPU in
+
+The device plugin writes the UUID of the GPU into NVIDIA_VISIBLE_DEVICES, and NVIDIA's runtime reads it there. Under
+another runtime (runc, the default of containerd) the variable has no effect: the pod counts as one with a GPU, and its
+container has neither device files nor the driver's libraries; a file such as nvidia-smi may be there, and empty.
+"""
+
+from __future__ import annotations
+
+import re
+
+from gpudiag.cause import Cause, Matches
+from gpudiag.causes.shared.containers import PODS, WithoutGpu
+
+CAUSE = Cause(
+    fix=(
+        "runtimeClassName: nvidia   # in the pod's spec",
+        "sudo nvidia-ctk runtime configure --runtime=containerd --set-as-default && sudo systemctl restart containerd"
+        "  # or, on the node: for every pod",
+        "kubectl get runtimeclass nvidia   # must be there",
+    ),
+    url=PODS,
+    needs_gpu=False,
+)
+
+
+def find(inside: WithoutGpu) -> Matches:
+    if inside.container.kubernetes and re.match("(?:GPU|MIG)-", inside.wanted or ""):
+        yield inside.match(wanted=str(inside.wanted))
