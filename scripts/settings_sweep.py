@@ -5,7 +5,7 @@
 Without options: as few whole checks as cover each value, many settings in each, then one for each setting that must
 change what is found. Of a round in which something is wrong, the settings that are wrong alone are found by halving.
 ``--round N`` tries these rounds alone and writes nothing, ``--alone 'TF_*'`` each value of these variables in a
-separate whole check: about 15 seconds of a processor for each.
+separate check, of about 15 seconds of a processor.
 """
 
 from __future__ import annotations
@@ -19,8 +19,6 @@ from collections.abc import Iterable, Sequence
 from concurrent.futures import Executor, ThreadPoolExecutor
 from fnmatch import fnmatchcase
 from pathlib import Path
-
-from tabulate import tabulate
 
 ROOT = Path(__file__).resolve().parents[1]
 sys.path.insert(0, str(ROOT / "tests"))
@@ -57,6 +55,12 @@ def tried(settings: Sequence[Setting]) -> dict[Setting, str]:
     }
 
 
+def _markdown(headers: Sequence[str], rows: Iterable[Sequence[str]]) -> str:
+    """Return a table whose columns are not filled with blanks: some cells are very long."""
+    cells = (headers, ["---"] * len(headers), *rows)
+    return "\n".join(f"| {' | '.join(cell.replace('|', chr(92) + '|') for cell in row)} |" for row in cells)
+
+
 def _table(wrong: dict[Setting, str]) -> str:
     rows: dict[str, dict[str, list[str]]] = {}
     for one in every():
@@ -64,9 +68,9 @@ def _table(wrong: dict[Setting, str]) -> str:
         values.append(f"**`{one.value}`**" if one in wrong else f"`{one.value}`" if one.value else "(empty)")
     parts = []
     for reader, variables in rows.items():
-        source = TABLE[reader]["source"].replace("|", "\\|")
+        source = TABLE[reader]["source"]
         cells = [(name, ", ".join(values)) for name, values in variables.items()]
-        parts.append(f"## {reader}\n\nFrom: {source}.\n\n{tabulate(cells, ('variable', 'values'), 'github')}\n")
+        parts.append(f"## {reader}\n\nFrom: {source}.\n\n{_markdown(('variable', 'values'), cells)}\n")
     return "\n".join(parts)
 
 
@@ -85,18 +89,20 @@ def report(wrong: dict[Setting, str], otherwise: dict[Setting, list[str]]) -> st
     ]
     return f"""# Settings: what they change in a check of a healthy machine
 
-Written by `python scripts/settings_sweep.py`: `gpudiag check --simulate 2` under {len(every())} values of {number}
-variables and flags, in {len(rounds(every()))} rounds with many settings each, and under {len(changed())} settings that
-must change what is found. What is right under all settings of a round together counts as right under each. That is not
-the same as each alone: one setting may hide what another does. `--alone` tries them so.
+Written by `python scripts/settings_sweep.py`, which ran `gpudiag check --simulate 2` under {len(every())} values of
+{number} variables and flags, in {len(rounds(every()))} rounds with many settings each, and under {len(changed())}
+settings that must change what is found.
+
+What is right under all settings of a round together counts as right under each. That is not the same as each alone:
+one setting may hide what another does. `--alone` tries them so.
 
 ## Settings under which a probe fails or breaks, or a cause is named
 
-{tabulate(found, ("setting", "what is said"), "github")}
+{_markdown(("setting", "what is said"), found)}
 
 ## Settings that must change what is found
 
-{tabulate(reasons, ("setting", "why", "what is said", "as it must be"), "github")}
+{_markdown(("setting", "why", "what is said", "as it must be"), reasons)}
 
 {_table(wrong)}"""
 

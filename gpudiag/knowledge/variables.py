@@ -42,7 +42,7 @@ def without_compiling(environ: Mapping[str, str]) -> dict[str, str | None]:
     """Return the changes of ``environ`` (None: cleared) with which XLA compiles only what a program asks it to.
 
     A function that was compiled as a whole has no operations on devices any more: nothing is placed, and no placement
-    is logged. XLA's devices are beside the GPUs, under other names; a session that may use no GPU aborts with them
+    is logged. XLA's devices are the same GPUs under other names; a session that may use no GPU aborts with them
     (measured, 2.21). A value that TensorFlow refuses is left as it is.
     """
     flags = environ.get(GRAPH_FLAGS, "")
