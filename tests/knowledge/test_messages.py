@@ -34,7 +34,9 @@ NEW = "{}0000 00:00:1795217453.798889    8098 file.cc:2365] "
 def test_a_harmless_line_is_named_once(prefix: str, text: str) -> None:
     line = prefix.format("W") + text
     (said,) = Log([line, line]).named(Worth.HARMLESS)
-    assert said.split(":")[0] in line
+    quoted, _, meaning = said[1:].partition('": ')
+    assert quoted in line
+    assert meaning
     assert Log([line]).named(Worth.MISLEADING) == ()
 
 
