@@ -55,7 +55,11 @@ def indexed(name: str, index: Path = INDEX) -> Explanation | None:
 
 
 def _checksum(path: Path) -> int:
-    return zlib.crc32(path.read_bytes())
+    """Return the checksum of a file; -1 if it cannot be read, as if gpudiag was installed without its source."""
+    try:
+        return zlib.crc32(path.read_bytes())
+    except OSError:
+        return -1
 
 
 def wrapped(text: str, width: int) -> str:

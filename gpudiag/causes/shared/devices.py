@@ -99,5 +99,5 @@ class ChosenGpus:
 
 def _is_free(device: NvmlDevice) -> bool:
     little = device.memory_used_bytes < (device.memory_total_bytes / 4 if device.memory_total_bytes else 1)
-    shared = device.compute_mode in ("default", None) and device.mig_mode != "enabled"
-    return shared and little and not computing(device)
+    open_to_all = device.compute_mode in ("default", None) and device.mig_mode != "enabled"
+    return open_to_all and little and not computing(device)
