@@ -31,6 +31,7 @@ SERVERS = {
     "threaded": ServerSpec(preload="processes.preloads:starts_a_thread"),
     "guarded": ServerSpec(preload="processes.preloads:refuses_to_fork"),
     "talkative": ServerSpec(preload="processes.preloads:talks"),
+    "harmless": ServerSpec(preload="processes.preloads:kills_nothing"),
     "slow to remove": ServerSpec(preload="processes.preloads:removes_slowly"),
     **{
         name: ServerSpec(preload=f"processes.preloads:{name}", what=f"the preload that {name}")
@@ -93,7 +94,7 @@ def run_one(one: Job, bounds: Bounds = BOUNDS) -> Ended:
 
 def is_gone(pid_file: Path) -> bool:
     pid = int(pid_file.read_text())
-    until = time.monotonic() + 5
+    until = time.monotonic() + 60
     while time.monotonic() < until:
         if not psutil.pid_exists(pid) or psutil.Process(pid).status() == psutil.STATUS_ZOMBIE:
             return True
@@ -312,12 +313,15 @@ def test_a_stopped_server_is_replaced(pid_file: Path) -> None:
 
 
 def test_a_child_that_sigkill_does_not_end_is_given_up(pid_file: Path) -> None:
-    """No process that is really unkillable can be made here, so none is given the time to die."""
-    with Supervisor(SERVERS, Bounds(term_grace_s=0.0, kill_grace_s=0.0)) as supervisor:
-        supervisor.start(job("is_deaf_to_term", deadline_s=1.0, pid_file=pid_file))
+    """No process that is really unkillable can be made here, so its server kills nothing until it ends itself."""
+    with Supervisor(SERVERS, Bounds(term_grace_s=0.1, kill_grace_s=0.1)) as supervisor:
+        supervisor.start(job("waits", server="harmless", pid_file=pid_file))
+        while not pid_file.exists():
+            supervisor.wait(0.05)
+        supervisor.kill("job", Cause.INTERRUPTED, "stopped by SIGINT")
         (ended,) = _until_ended(supervisor)
     assert ended.cause is Cause.UNKILLABLE
-    assert "did not die of SIGKILL" in ended.detail
+    assert ended.detail == f"stopped by SIGINT; process {pid_file.read_text()} did not die of SIGKILL"
     assert is_gone(pid_file)
 
 

@@ -11,6 +11,8 @@ import time
 from collections.abc import Callable
 from pathlib import Path
 
+from gpudiag.isolate import server
+
 
 def starts_a_thread() -> None:
     """As ``import tensorflow`` does: Python 3.12+ warns of forking such a process."""
@@ -19,6 +21,11 @@ def starts_a_thread() -> None:
 
 def refuses_to_fork() -> Callable[[], str | None]:
     return lambda: "a device was queried in the fork server"
+
+
+def kills_nothing() -> None:
+    """Let the server pass no signal on to its children; when it shuts down, it ends them all the same."""
+    server.Server._kill = lambda *_, **__: None  # type: ignore[method-assign]
 
 
 def raises() -> None:
