@@ -75,7 +75,7 @@ ILL_BEHAVED = """
         os.write(2, b"of its library")
         os.kill(os.getpid(), signal.SIGSEGV)
 
-    @isolated(timeout=1)
+    @isolated(timeout=10)  # long enough to begin, however busy the machine is
     def test_hangs():
         print("waiting")
         signal.signal(signal.SIGTERM, signal.SIG_IGN)
@@ -160,7 +160,7 @@ def test_what_goes_wrong_stays_with_its_test(
     assert "not today" in tests["test_skipped_by_fixture"]
     assert "too late" in tests["test_teardown"]
     assert "killed by SIGSEGV" in tests["test_crashes"]
-    assert "no result within 1 s" in tests["test_hangs"]
+    assert "no result within 10 s" in tests["test_hangs"]
     assert "exited with status 0 without a result" in tests["test_leaves"]
     assert "wrote more than 64 MiB" in tests["test_floods"]
     assert "left 1 process running, now killed: sleep 1234" in tests["test_leaves_a_child"]
@@ -172,7 +172,7 @@ def test_what_goes_wrong_stays_with_its_test(
     assert "in test_crashes" in ran.out  # the stack that faulthandler wrote
     assert "waiting" in ran.out
     durations = {name: test.seconds for name, test in ran.tests.items()}
-    assert 1 <= durations["test_hangs"] < 20
+    assert 10 <= durations["test_hangs"] < 100, "it slept to its end"
     assert durations["test_leaves_a_daemon"] >= 0.2
 
 
