@@ -6,6 +6,9 @@ starts, but for its fork servers. The one that has imported nothing is another f
 three to four seconds of a processor, is a fork of a process that has imported it: there is one for simulated machines
 and one for the real machine, each started when it is first needed.
 
+A session of pytest is such a fork, too, and so is each of its workers. What it does not share is the import of plugins,
+of test modules and of what these import.
+
 All that is new in a fork is what the start of an interpreter, or an import, makes of the environment; :func:`_starts`
 and :meth:`_Origin.serves` say when that would come out otherwise. Then the process is started as it is for a user. With
 ``GPUDIAG_TESTS_COLD=1`` it always is.
@@ -13,6 +16,7 @@ and :meth:`_Origin.serves` say when that would come out otherwise. Then the proc
 
 from __future__ import annotations
 
+import atexit
 import contextlib
 import importlib
 import json
@@ -31,13 +35,18 @@ import warnings
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
 from pathlib import Path
+from types import ModuleType
 from typing import Any, NoReturn
 
 COLD = "GPUDIAG_TESTS_COLD"
+PYTEST = "pytest"
 READY_S = 300.0
 SIMULATED = "gpudiag.run.worker:preload_simulated"
 REAL = "gpudiag.run.worker:preload"
 TRY = "gpudiag.run.bisect.attempt:run"
+WITHOUT_ONEDNN = {"TF_ENABLE_ONEDNN_OPTS": "0"}
+"""oneDNN looks at every graph for what it could compute itself, a quarter of what a small child takes after its fork.
+Whatever starts as it does for a user has it."""
 IN_NEW_INTERPRETER = ("gpudiag.run.trial:run_on_gpu", "gpudiag.run.worker:run_probe", "gpudiag.run.worker:run_peer")
 """Targets that import TensorFlow themselves where they are started afresh."""
 
@@ -50,7 +59,7 @@ _READ_LATER = re.compile(
     "CUDA_DEVICE_ORDER|CUDA_HOME|TF_CONFIG|"
     "TF_FORCE_GPU_ALLOW_GROWTH|TF_GPU_ALLOCATOR|TF_GPU_THREAD_MODE|TF_GPU_ALLOW_GROWTH|TF_PER_DEVICE_MEMORY_LIMIT_MB|"
     "TF_MIN_GPU_MULTIPROCESSOR_COUNT|TF_EAGER_ENABLE_SMALL_TENSOR_CPU_PINNING|PYTHONWARNINGS|"
-    "(NVIDIA|NCCL|SLURM|KUBERNETES|OMPI|APPTAINER|PYTEST_XDIST)_.*"
+    "(NVIDIA|NCCL|SLURM|KUBERNETES|OMPI|APPTAINER|PYTEST)_.*"
 )
 _MAPPED = re.compile(r" (/\S+)$", re.MULTILINE)
 _LIBRARY_PATH = "LD_LIBRARY_PATH"
@@ -84,7 +93,7 @@ class Warm:
     ) -> subprocess.CompletedProcess[str] | None:
         """Run ``gpudiag`` with these arguments and return what came of it; None if a fork would not be the same.
 
-        ``bisect`` is :func:`bisect_here`.
+        ``bisect`` is :func:`bisect_here`, and ``pytest`` a session, with the words that follow as its arguments.
         """
         if self._control is None:
             self._control = self._start()
@@ -223,16 +232,21 @@ def _same_modules(path: list[str]) -> bool:
 
 
 _IMPORTED = (
+    "_pytest",
     "gpudiag",
     "click",
     "elftools",
+    "execnet",
     "filelock",
     "msgspec",
     "packaging",
+    "pluggy",
     "psutil",
     "pynvml.py",
+    "pytest",
     "rich",
     "tabulate",
+    "xdist",
 )
 
 
@@ -377,7 +391,8 @@ class _Lender:
 
     def ask(self, preload: str, environment: Mapping[str, str]) -> bool:
         """Return whether an import in this environment would come to what the import there came to."""
-        answer, _ = self._send(preload, environment, None, [])
+        answer, nurse = self._send(preload, environment, None, [])
+        nurse.close()
         return answer == b"yes"
 
     def fork(
@@ -395,7 +410,10 @@ class _Lender:
         """Return a fork server that has imported; None if an import in this environment may come out otherwise."""
         assert (stdin, stderr, start_new_session) == (subprocess.DEVNULL, stdout, True)
         answer, nurse = self._send(preload, env, str(Path.cwd()), [stdout, *pass_fds])
-        return _Lent(command, nurse, int(answer)) if answer.isdigit() else None
+        if answer.isdigit():
+            return _Lent(command, nurse, int(answer))
+        nurse.close()
+        return None
 
     def _send(
         self, preload: str, environment: Mapping[str, str], folder: str | None, fds: list[int]
@@ -409,8 +427,11 @@ class _Lender:
         return ours.recv(1 << 10), ours
 
 
-def _fork_servers(lender: _Lender, link: _Link, own: Mapping[str, str]) -> None:
-    """Let supervisors fork where they would start an interpreter."""
+def _fork_servers(lender: _Lender, link: _Link, own: Mapping[str, str], *, session: bool = False) -> None:
+    """Let supervisors fork where they would start an interpreter.
+
+    In a session of pytest only for a server that imports TensorFlow: any other would be a fork of the session itself.
+    """
     from gpudiag.isolate import Job, ServerSpec, supervisor
 
     popen = subprocess.Popen
@@ -420,7 +441,7 @@ def _fork_servers(lender: _Lender, link: _Link, own: Mapping[str, str]) -> None:
         def started(command: list[str], **given: Any) -> subprocess.Popen[bytes]:
             if one.spec.preload in (SIMULATED, REAL):
                 return lender.fork(one.spec.preload, command, **given) or popen(command, **given)
-            if one.spec.preload is not None or not _starts(given["env"], own):
+            if session or one.spec.preload is not None or not _starts(given["env"], own):
                 return popen(command, **given)
             link.lead_to(given["env"].get(_MACHINE))
             subprocess.Popen = popen  # type: ignore[misc]  # the fork has it, too
@@ -446,7 +467,8 @@ def _fork_servers(lender: _Lender, link: _Link, own: Mapping[str, str]) -> None:
         start(self, job)
 
     supervisor.Supervisor._launch = launched  # type: ignore[method-assign]
-    supervisor.Supervisor.start = begun  # type: ignore[method-assign]
+    if not session:
+        supervisor.Supervisor.start = begun  # type: ignore[method-assign]
 
 
 def _served(lender: _Lender, variant: Mapping[str, Any]) -> dict[str, str | None] | None:
@@ -503,7 +525,8 @@ def _be_gpudiag(lender: _Lender, link: _Link, request: dict[str, Any], out: int,
     """Be ``gpudiag`` and return its exit status."""
     from gpudiag import cli
 
-    _fork_servers(lender, link, dict(os.environ))
+    session = request["arguments"][:1] == [PYTEST]
+    _fork_servers(lender, link, dict(os.environ), session=session)
     if "libraries" in request:
         take_libraries(request["libraries"])
     _reset_signals()
@@ -515,8 +538,10 @@ def _be_gpudiag(lender: _Lender, link: _Link, request: dict[str, Any], out: int,
     tempfile.tempdir = None
     sys.path[:] = request["path"]
     importlib.invalidate_caches()
-    sys.argv = ["-c", *request["arguments"]]
+    sys.argv = ["-c", *request["arguments"][session:]]
     try:
+        if session:
+            return _session(lender, link)
         if request["arguments"] == ["bisect"]:
             bisect_here()
             return 0
@@ -529,6 +554,95 @@ def _be_gpudiag(lender: _Lender, link: _Link, request: dict[str, Any], out: int,
     finally:
         sys.stdout.flush()
         sys.stderr.flush()
+
+
+def _session(lender: _Lender, link: _Link) -> int:
+    """Be a session of pytest; its workers are forks of what it is a fork of."""
+    import execnet.gateway_io
+    import pytest
+
+    ours, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
+    _child(lambda: _workers(lender, link, theirs, ours))
+    theirs.close()
+    link.lead_to(os.environ.get(_MACHINE))
+
+    def begun(self: Any, args: list[str], execmodel: Any) -> None:
+        assert args[-2:] == ["-c", execnet.gateway_io.popen_bootstrapline], args
+        self.popen = _Worker(args, ours)
+        super(execnet.gateway_io.Popen2IOMaster, self).__init__(self.popen.stdin, self.popen.stdout, execmodel)
+
+    execnet.gateway_io.Popen2IOMaster.__init__ = begun  # type: ignore[method-assign]
+    try:
+        return int(pytest.main())
+    finally:
+        atexit._run_exitfuncs()
+
+
+class _Worker(subprocess.Popen[bytes]):
+    """A worker of pytest-xdist, which is a fork of another process."""
+
+    def __init__(self, command: list[str], workers: socket.socket) -> None:
+        self.args = command
+        self.stderr = self.returncode = None
+        self._child_created = False
+        life, living = os.pipe()
+        their_in, to_worker = os.pipe()
+        of_worker, their_out = os.pipe()
+        self._life = life
+        self.stdin, self.stdout = os.fdopen(to_worker, "wb"), os.fdopen(of_worker, "rb")
+        ours, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
+        with ours, theirs, tempfile.TemporaryFile() as order:
+            order.write(json.dumps({"environment": dict(os.environ), "folder": str(Path.cwd())}).encode())
+            order.flush()
+            socket.send_fds(workers, [b"start"], [order.fileno(), theirs.fileno(), their_in, their_out, 2, living])
+            theirs.close()
+            self.pid = int(ours.recv(1 << 10))
+        _close([their_in, their_out, living])
+
+    def wait(self, timeout: float | None = None) -> int:
+        """Wait for its end, which closes what it alone has open; how it ended is not known here, and nobody asks."""
+        if self.returncode is None:
+            if not select.select([self._life], [], [], timeout)[0]:
+                raise subprocess.TimeoutExpired(self.args, timeout or 0)
+            os.close(self._life)
+            self.returncode = 0
+        return self.returncode
+
+    def send_signal(self, sig: int) -> None:
+        """Send a signal; its process number stays its own, because nobody reaps it before the session ends."""
+        if self.returncode is None:
+            os.kill(self.pid, sig)
+
+
+def _workers(lender: _Lender, link: _Link, control: socket.socket, other_end: socket.socket) -> int:
+    """Fork for each worker that a session starts; they die with this process, and this one with the session."""
+    other_end.close()
+    while fds := _received(control, 6):
+        order, said, *streams, living = fds
+        pid = _child(lambda: _be_worker(lender, link, _read_order(order), streams, living))  # noqa: B023  # called at once
+        os.write(said, str(pid).encode())
+        _close(fds)
+    return 0
+
+
+def _be_worker(lender: _Lender, link: _Link, order: dict[str, Any], streams: list[int], living: int) -> int:
+    """Be the interpreter that execnet starts."""
+    import execnet.gateway_io
+
+    stdin, stdout, stderr = streams
+    _redirect(stdin, stdout, stderr, keep=[living, lender.control.fileno()])
+    for stream, mode in enumerate("rww"):
+        setattr(sys, ("stdin", "stdout", "stderr")[stream], os.fdopen(stream, mode, closefd=False))
+    _replace_environment(order["environment"])
+    os.chdir(order["folder"])
+    link.lead_to(order["environment"].get(_MACHINE))
+    sys.argv = ["-c"]
+    sys.modules["__main__"] = ModuleType("__main__")
+    try:
+        exec(execnet.gateway_io.popen_bootstrapline, vars(sys.modules["__main__"]))
+    finally:
+        atexit._run_exitfuncs()
+    return 0
 
 
 def _child(work: Callable[[], int]) -> int:
@@ -614,8 +728,11 @@ def _import(preload: str, control: socket.socket, machine: Path | None, output: 
     if machine is not None:
         os.environ[_MACHINE] = str(machine)
     before = dict(os.environ)
+    os.environ.update(WITHOUT_ONEDNN)  # TensorFlow reads it once, while it is imported
     gc.disable()
     worker.resolve(preload)()
+    for name in WITHOUT_ONEDNN:
+        del os.environ[name]
     gc.freeze()
     gc.enable()
     sys.stdout.flush()
@@ -631,7 +748,7 @@ def _import(preload: str, control: socket.socket, machine: Path | None, output: 
     while fds := _received(control, 4):
         order = _read_order(fds[0])
         _, nurse, *given = fds
-        if order["path"] != sys.path or not origin.serves(order["environment"]):
+        if not origin.serves(order["environment"]) or not _finds_the_same(order):
             os.write(nurse, b"no")
         elif order["folder"] is None:
             os.write(nurse, b"yes")
@@ -639,6 +756,19 @@ def _import(preload: str, control: socket.socket, machine: Path | None, output: 
             _child(lambda: _nurse(origin, order, nurse, *given))  # noqa: B023  # called at once
         _close(fds)
     return 0
+
+
+def _finds_the_same(order: dict[str, Any]) -> bool:
+    """Return whether everything that was imported here is where whoever asks would find it.
+
+    A folder more on the path, as pytest adds that of the tests, must hold neither a package, which might be one that
+    TensorFlow looks for, nor a module of a name that was imported.
+    """
+    path: list[str] = order["path"]
+    more = [Path(order["folder"] or "/", entry) for entry in path if entry not in sys.path]
+    files = [file for folder in more if folder.is_dir() for file in folder.iterdir() if file.name != "__pycache__"]
+    hides = any(file.is_dir() or file.name.partition(".")[0] in sys.modules for file in files)
+    return [entry for entry in path if entry in sys.path] == sys.path and not hides
 
 
 def _nurse(origin: _Origin, order: dict[str, Any], said: int, output: int, control: int) -> int:
@@ -651,6 +781,8 @@ def _nurse(origin: _Origin, order: dict[str, Any], said: int, output: int, contr
     if not keeper:
         try:
             os.chdir(order["folder"])
+            sys.path[:] = order["path"]
+            importlib.invalidate_caches()
             _serve(
                 [str(control), str(nurse)],
                 stdin=subprocess.DEVNULL,
@@ -680,6 +812,8 @@ def _preload() -> None:
     """Import what any run may: all of gpudiag but what takes part in a program or a session of pytest."""
     import gc
 
+    from _pytest.config import default_plugins
+
     import gpudiag
     from gpudiag.run import diagnosis
 
@@ -693,7 +827,9 @@ def _preload() -> None:
 
     gc.disable()
     all_below(list(gpudiag.__path__), "gpudiag.")
-    for name in ("gpudiag.simulator.machine", "rich.console", "rich.live", "rich.progress", "rich.table"):
+    rich = ("rich.console", "rich.live", "rich.progress", "rich.table")
+    own = (f"_pytest.{name}" for name in default_plugins)  # but not plugins that are installed, which pytest rewrites
+    for name in ("gpudiag.simulator.machine", *rich, "execnet", "pytest", *own):
         importlib.import_module(name)
     diagnosis.rules()
     gc.freeze()

@@ -83,7 +83,7 @@ STATE = """
 """
 
 
-def test_the_process_is_left_as_it_was(suite: Suite, plain: None, no_child_left: None) -> None:
+def test_the_process_is_left_as_it_was(suite: Suite, plain: None, cold: None, no_child_left: None) -> None:
     suite.write("test_state.py", STATE)
     ran = suite("-v")
     outcomes = ran.outcomes()
