@@ -207,10 +207,13 @@ class ChildContext:
 
     def pci_bus_ids(self) -> dict[str, str]:
         from tensorflow.python.client import device_lib
+        from tensorflow.python.eager import context
 
+        # With the options of the devices that there are: with others their numbers may mean other GPUs, an error.
+        options = context.context().config
         found = (
             (short_device(device.name), pci_bus_id(device.physical_device_desc))
-            for device in device_lib.list_local_devices()
+            for device in device_lib.list_local_devices(options)
         )
         return {name: bus_id for name, bus_id in found if bus_id is not None}
 

@@ -18,6 +18,7 @@ PROVOCATIONS: tuple[OnMachine | Altered, ...] = (
     OnMachine("discovery.device_details", "gpu_not_seen", faults=("library_missing=libcufft.so.11",)),
     # The simulated driver and NVML take it from one place.
     Altered("discovery.device_details", "capability_differs", {"devices.1.compute_capability": "8.6"}),
+    Altered("discovery.device_details", "capability_differs", {"devices.1.compute_capability": ""}),
     Altered("discovery.device_details", "ptx_only", {"compiled": ["8.0"]}),
     OnMachine("discovery.device_order", "order_differs", UNEQUAL),
     OnMachine(

@@ -18,6 +18,7 @@ _BOTH_ON_ONE = {"made": {"GPU:0": "0000:01:00.0", "GPU:1": "0000:01:00.0"}}
 _ERROR = {"type": "InternalError", "message": "CUDA error"}
 _OF_TWO = [3.0, 5.0, 7.0, 9.0, 11.0]
 _BOTH = {"GPU:0": _OF_TWO, "GPU:1": _OF_TWO}
+_WHOLE = {"device": "GPU:0", "elements": [1.0, 2.0, 3.0, 4.0]}
 _THREE = {f"GPU:{number}": f"0000:0{number + 1}:00.0" for number in range(3)}
 
 PROVOCATIONS: tuple[OnMachine | Altered, ...] = (
@@ -58,6 +59,10 @@ PROVOCATIONS: tuple[OnMachine | Altered, ...] = (
     Altered("distribution.dataset", "hangs", {"error": _HUNG, "batches": []}),
     Altered("distribution.dataset", "wrong_parts", {"batches.0.parts.1.elements": [1.0, 2.0]}),
     Altered("distribution.dataset", "wrong_parts", {"batches": []}),
+    Altered("distribution.dataset", "other_replicas", {"batches.0.parts": [_WHOLE]}),
+    Altered("distribution.dataset", "wrong_sum", {"losses": [1.5, 1.5]}),
+    Altered("distribution.dataset", "wrong_sum", {"losses": [3.0, None]}),
+    Altered("distribution.dataset", NOTHING, {"losses": []}),  # an older report
     Altered(
         "distribution.dataset",
         "uneven",

@@ -59,6 +59,7 @@ PROVOCATIONS: tuple[OnMachine | Altered, ...] = (
         "logical.split_memory", "limit_ignored", {f"parts.{part}.{count}": 9 for part in "01" for count in _COUNTS}
     ),
     Altered("logical.split_memory", "not_apart", {"parts.1.tensors": 1}),
+    Altered("logical.split_memory", "not_apart", {"parts.1.tensors": 0, "full.used_bytes": 464 << 20}),
     Altered("logical.split_memory", "overwritten", {"parts.0.intact": 3}),
     Altered("logical.split_memory", "other_error", {"parts.0.ended.type": "InternalError"}),
     Altered("logical.split_memory", "other_gpu", {"parts.1.kernel.pci_bus_id": "0000:02:00.0"}),

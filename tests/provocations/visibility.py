@@ -59,6 +59,7 @@ PROVOCATIONS: tuple[OnMachine | Altered, ...] = (
         "growth_changed",
         {"later.first": {"used_bytes": 1 << 30, "own_bytes": None}},
     ),
+    Altered("visibility.list_session_conflict", "growth_ignored", {"first_bytes": 128 << 20}),
     Altered("visibility.list_session_conflict", "limit_changed", {"later.beyond": None}),
     Altered("visibility.list_session_conflict", "other_error", {"later.beyond": REFUSED_OTHERWISE}),
     Altered("visibility.list_session_conflict", "other_gpu", {"kernel.pci_bus_id": SECOND}),

@@ -92,11 +92,12 @@ def judge(reading: Reading, facts: Facts) -> Findings:
     built = _built(facts)
     for pci_bus_id, device in zip(reading.given, reading.devices, strict=True):
         capability = device.compute_capability
-        if not capability:
-            continue
         expected = by_nvml.get(pci_bus_id)
         if expected is not None and expected != capability:
-            yield Fault.capability_differs.found(pci_bus_id=pci_bus_id, capability=capability, expected=expected)
+            found = capability or "(not named)"
+            yield Fault.capability_differs.found(pci_bus_id=pci_bus_id, capability=found, expected=expected)
+        if not capability:
+            continue
         machine_code, ptx = code_for(capability, built) if built else (True, True)
         if machine_code and capability not in reading.compiled:
             continue

@@ -3,7 +3,8 @@
 What it does
     Makes a `tf.distribute.MirroredStrategy`, and with `strategy.experimental_distribute_dataset` a dataset of two full
     batches and one with a single element. For every batch it records which elements each replica got and on which
-    device they are, then the sum and the mean of them by `strategy.reduce`, and all of them by `strategy.gather`. A
+    device they are, then the sum and the mean of them by `strategy.reduce` along their first axis, and all of them by
+    `strategy.gather`. Of one number for each replica, as a loss is, it records the sum and the mean with `axis=None`. A
     single GPU is split into two logical devices.
 Why it matters
     `model.fit` and your own training loops read their data this way, and report their loss by `reduce`. An element that
@@ -38,6 +39,10 @@ class Fault(probe.ReplicaFaults):
     hangs = fail(
         "reading a distributed dataset on {where} had not ended after {seconds:.0f} s",
         do="Go round the connection between the GPUs: export NCCL_P2P_DISABLE=1",
+    )
+    other_replicas = fail(
+        "a batch was divided between {replicas} replicas, TensorFlow has {devices} devices",
+        do="Name the devices: tf.distribute.MirroredStrategy(['/GPU:0', '/GPU:1'])",
     )
     wrong_parts = fail(
         "the replicas got the elements {found} of a batch that has {expected}",
@@ -100,6 +105,8 @@ class Reading(ReplicaReading):
     batches: tuple[Batch, ...]
     """Those that were read."""
     error: Raised | None
+    losses: Numbers = ()
+    """The sum and the mean, by `strategy.reduce` with `axis=None`, of 1, 2, ...: a number for each replica."""
 
     def figure(self) -> str:
         return f"{len(self.batches)} batches on {self.where}"
@@ -108,8 +115,9 @@ class Reading(ReplicaReading):
 def measure(ctx: Context) -> Reading:
     made = make_replicas(ctx)
     batches: list[Batch] = []
-    error = in_time(ctx, TIMEOUT_S, partial(_read, ctx.tf, len(made), batches))
-    return Reading(tuple(batches), error, made=made)
+    losses: list[float | None] = []
+    error = in_time(ctx, TIMEOUT_S, partial(_read, ctx.tf, len(made), batches, losses))
+    return Reading(tuple(batches), error, tuple(losses), made=made)
 
 
 def _expected(count: int) -> list[tuple[float, ...]]:
@@ -119,19 +127,25 @@ def _expected(count: int) -> list[tuple[float, ...]]:
     return [*(tuple(float(first + more) for more in range(size)) for first in firsts), (FULL_BATCHES * size + 1.0,)]
 
 
-def _read(tf: Any, count: int, batches: list[Batch]) -> None:
+def _read(tf: Any, count: int, batches: list[Batch], losses: list[float | None]) -> None:
     # Not with NCCL, which distribution.reduction examines.
     strategy = tf.distribute.MirroredStrategy(cross_device_ops=tf.distribute.ReductionToOneDevice())
+    ops = tf.distribute.ReduceOp.SUM, tf.distribute.ReduceOp.MEAN
+
+    def reduced(op: Any, values: Any, axis: int | None) -> float | None:
+        return numbers(tf.reshape(strategy.reduce(op, values, axis=axis), [1]))[0]
+
+    each = strategy.experimental_distribute_values_from_function(
+        lambda where: tf.constant(where.replica_id_in_sync_group + 1.0)
+    )
+    losses.extend(reduced(op, each, None) for op in ops)
     elements = [element for batch in _expected(count) for element in batch]
     dataset = tf.data.Dataset.from_tensor_slices(tf.constant(elements)).batch(EACH * count)
     for values in strategy.experimental_distribute_dataset(dataset):
         parts = [
             Part(short_device(one.backing_device), numbers(one)) for one in strategy.experimental_local_results(values)
         ]
-        total, mean = (
-            numbers(tf.reshape(strategy.reduce(op, values, axis=0), [1]))[0]
-            for op in (tf.distribute.ReduceOp.SUM, tf.distribute.ReduceOp.MEAN)
-        )
+        total, mean = (reduced(op, values, 0) for op in ops)
         batches.append(Batch(tuple(parts), total, mean, numbers(strategy.gather(values, axis=0))))
 
 
@@ -141,7 +155,14 @@ def judge(reading: Reading) -> Findings:
         yield Fault.hangs.found(where=where, seconds=TIMEOUT_S)
     elif error is not None:
         yield Fault.raised.found(where=where, error=error.brief)
-    expected = _expected(len(reading.made))
+    count = len(reading.made)
+    divided = next((len(batch.parts) for batch in reading.batches), count)
+    if divided != count:
+        yield Fault.other_replicas.found(replicas=divided, devices=count)
+        return
+    ones = tuple(float(number) for number in range(1, count + 1))
+    yield from _judge_sums(ones, dict(zip(("sum of losses", "mean of losses"), reading.losses, strict=False)))
+    expected = _expected(count)
     if error is None and len(reading.batches) != len(expected):
         yield Fault.wrong_parts.found(found=f"of {len(reading.batches)} batches", expected=f"{len(expected)} batches")
     for batch, elements in zip(reading.batches, expected, strict=False):
@@ -158,9 +179,14 @@ def _judge_batch(reading: Reading, batch: Batch, expected: tuple[float, ...]) ->
     for replica, (part, device) in enumerate(zip(batch.parts, reading.made, strict=False)):
         if part.elements and part.device != device:
             yield Fault.part_elsewhere.found(replica=replica, found=part.device, expected=device)
-    total = sum(expected)
-    for op, found, right in (("sum", batch.total, total), ("mean", batch.mean, total / len(expected))):
-        if found is None or abs(found - right) > NEAR:
-            yield Fault.wrong_sum.found(op=op, found=found, elements=str(list(expected)), expected=right)
+    yield from _judge_sums(expected, {"sum": batch.total, "mean": batch.mean})
     if batch.gathered != batch.elements:
         yield Fault.wrong_gather.found(found=str(list(batch.gathered)), expected=str(list(batch.elements)))
+
+
+def _judge_sums(elements: tuple[float, ...], reduced: dict[str, float | None]) -> Findings:
+    total = sum(elements)
+    for op, found in reduced.items():
+        right = total if op.startswith("sum") else total / len(elements)
+        if found is None or abs(found - right) > NEAR:
+            yield Fault.wrong_sum.found(op=op, found=found, elements=str(list(elements)), expected=right)

@@ -65,7 +65,7 @@ def _computations(tf: Any) -> Iterator[Computation]:
         "Cholesky": linalg.cholesky,
         "eigenvalues": linalg.eigvalsh,
         "inverse": linalg.inv,
-        "determinant": lambda matrix: linalg.logdet(matrix)[None],
+        "determinant": lambda matrix: linalg.det(matrix)[None],
         "singular values": lambda matrix: linalg.svd(matrix, compute_uv=False),
         "singular vectors": lambda matrix: tf.abs(linalg.svd(matrix)[1]),
         "QR": lambda matrix: tf.abs(tf.concat(linalg.qr(matrix), 1)),

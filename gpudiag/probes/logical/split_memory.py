@@ -18,6 +18,7 @@ from functools import partial
 from typing import Any
 
 from gpudiag import probe
+from gpudiag.model.facts import Facts
 from gpudiag.model.report import Figure
 from gpudiag.probe import MIB, SLACK_BYTES, Context, Findings, Kernel, MemoryUse, Raised, fail, mib, warn
 from gpudiag.probes.common import MATRIX, create_devices, without_allocation_retry
@@ -52,7 +53,7 @@ class Fault(probe.KernelFaults):
     )
     not_apart = fail(
         "with GPU:0 full, GPU:1 gave out {second_bytes} of {limit_bytes}, GPU:0 had given {first_bytes}",
-        means=("Both took their limits, and yet the second, with the first full, gave out less than the first had."),
+        means="The second, with the first full, gave out less than the first had, and the GPU was not full.",
         do="Limits do not keep models apart here: give each model a separate process.",
     )
     overwritten = fail(
@@ -136,7 +137,14 @@ def _fill(tf: Any, device: str, number: int, tensors: list[Any]) -> None:
             tensors.append(tf.fill([TENSOR_BYTES // 4], float(number)))
 
 
-def judge(reading: Reading) -> Findings:
+def _is_full(reading: Reading, facts: Facts) -> bool:
+    """Return True if the GPU had too little memory left for another tensor, whatever the limits are."""
+    totals = {gpu.pci_bus_id: gpu.memory_total_bytes for gpu in facts.nvml_devices}
+    total = totals.get(reading.given[0])
+    return total is not None and total - reading.full.used_bytes < TENSOR_BYTES + SLACK_BYTES
+
+
+def judge(reading: Reading, facts: Facts) -> Findings:
     if len(reading.parts) != PARTS:
         yield Fault.wrong_count.found(count=len(reading.parts), wanted=PARTS)
         return
@@ -154,9 +162,9 @@ def judge(reading: Reading) -> Findings:
         yield Fault.limit_ignored.found(
             what="both parts together took", gave_bytes=rose, limit_bytes=PARTS * LIMIT_BYTES
         )
+    elif second.tensors < first.tensors and not _is_full(reading, facts):
+        yield Fault.not_apart.found(limit_bytes=LIMIT_BYTES, **gave)
     elif rose < PARTS * LIMIT_BYTES - TENSOR_BYTES:
         yield Fault.not_whole.found(taken_bytes=rose, limit_bytes=PARTS * LIMIT_BYTES, **gave)
-    elif second.tensors < first.tensors:
-        yield Fault.not_apart.found(limit_bytes=LIMIT_BYTES, **gave)
     if first.intact < first.tensors:
         yield Fault.overwritten.found(intact=first.intact, count=first.tensors)

@@ -14,10 +14,13 @@ What to do
 
 from __future__ import annotations
 
+from functools import partial
+from typing import Any
+
 from gpudiag import probe
 from gpudiag.knowledge.variables import ALLOCATOR, FORCE_GROWTH
 from gpudiag.model.facts import Facts
-from gpudiag.probe import MIB, SLACK_BYTES, Context, Findings, Raised, fail, mib, warn
+from gpudiag.probe import MIB, SLACK_BYTES, Context, Findings, Kernel, Raised, fail, mib, warn
 from gpudiag.probes.common import MATRIX, Limited, LimitFaults, create_devices, without_allocation_retry
 
 PROBE = probe.Probe(
@@ -41,7 +44,8 @@ class Fault(LimitFaults):
         do="To have memory limits honoured: unset TF_GPU_ALLOCATOR",
     )
     not_survived = fail(
-        "after an allocation above the limit of {limit_bytes}, {within_bytes} on {device} raised {error}",
+        "after an allocation above the limit of {limit_bytes}, a tensor of {within_bytes} or a matrix product on "
+        "{device} raised {error}",
         do="Do not go on after tf.errors.ResourceExhaustedError here: end the process and start a new one.",
     )
 
@@ -55,7 +59,7 @@ class Survivor(Limited):
     """One GPU with one logical device on it."""
 
     within: Raised | None
-    """What a tensor of :data:`WITHIN_BYTES` raised after twice the limit was asked for."""
+    """What a tensor of :data:`WITHIN_BYTES`, or the kernel, raised after twice the limit was asked for."""
 
 
 class Reading(probe.GpuReading):
@@ -91,10 +95,19 @@ def measure(ctx: Context) -> Reading:
     devices = []
     # Last: the matrix library takes its own memory beside the limit.
     for number, ((before, first, last, exceeded, within), matrix) in enumerate(zip(pools, matrices, strict=True)):
-        with tf.device(f"GPU:{number}"):
-            product = tf.matmul(matrix, matrix)
-        devices.append(Survivor(before, first, last, exceeded, ctx.verify(product, created), within))
+        device = f"GPU:{number}"
+        kernels: list[Kernel] = []
+        failed = within or ctx.attempt(partial(_multiply, ctx, device, matrix, created, kernels))
+        kernel = kernels[0] if kernels else Kernel(device, created[device], correct=False)
+        devices.append(Survivor(before, first, last, exceeded, kernel, failed))
     return Reading(tuple(devices))
+
+
+def _multiply(ctx: Context, device: str, matrix: Any, created: dict[str, str], kernels: list[Kernel]) -> None:
+    """Multiply on ``device`` and add the kernel to ``kernels``."""
+    with ctx.tf.device(device):
+        product = ctx.tf.matmul(matrix, matrix)
+    kernels.append(ctx.verify(product, created))
 
 
 def judge(reading: Reading, facts: Facts) -> Findings:
@@ -104,4 +117,5 @@ def judge(reading: Reading, facts: Facts) -> Findings:
         if one.within:
             figures = {"limit_bytes": LIMIT_BYTES, "within_bytes": WITHIN_BYTES}
             yield Fault.not_survived.found(**figures, device=one.kernel.device, error=one.within.brief)
+            continue
         yield from one.kernel.verified_on(pci_bus_id)

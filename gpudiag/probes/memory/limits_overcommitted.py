@@ -102,10 +102,10 @@ def measure(ctx: Context) -> Reading:
     limit_mib = gpu.memory_total_bytes // MIB
     limit = tf.config.LogicalDeviceConfiguration(memory_limit=limit_mib)
     tf.config.set_visible_devices(physical[:1], "GPU")
-    tf.config.set_logical_device_configuration(physical[0], [limit] * PARTS)
     tf.config.set_soft_device_placement(False)
+    refused = ctx.attempt(lambda: tf.config.set_logical_device_configuration(physical[0], [limit] * PARTS))
     with ctx.placements() as log:
-        refused = ctx.attempt(lambda: tf.config.list_logical_devices("GPU"))
+        refused = refused or ctx.attempt(lambda: tf.config.list_logical_devices("GPU"))
     if refused:
         return Reading(limit_mib, refused)
     names = [f"GPU:{number}" for number in range(PARTS)]

@@ -45,6 +45,11 @@ class Fault(probe.GpuFaults):
         ),
         do="unset TF_EAGER_ENABLE_SMALL_TENSOR_CPU_PINNING",
     )
+    held_elsewhere = warn(
+        "{op} of {dtype}, asked for on {requested}, ran on {logged}, and its result is in the memory of {held}",
+        means="Only results of int32 are in the host's memory after an operation on a GPU.",
+        do="Reinstall TensorFlow if it is not the official one: pip install --force-reinstall 'tensorflow[and-cuda]'",
+    )
     raised_instead = fail(
         "{op} of {dtype}, asked for on {requested}: {error}",
         do="Look for other processes in `nvidia-smi`, and for NVRM and Xid lines in `dmesg`.",
@@ -207,3 +212,5 @@ def judge(reading: Reading, facts: Facts) -> Findings:
                 yield Fault.ran_elsewhere.found(
                     **what, logged=logged, reason=run.hard.brief if run.hard else "no error"
                 )
+        elif asked.runs_on == GPU and run.dtype != "int32" and run.held != GPU:
+            yield Fault.held_elsewhere.found(**what, logged=logged, held=run.held)

@@ -1,4 +1,4 @@
-"""Nine ways to set soft placement wrongly, or to get around it, have the effect that they are known to have.
+"""Ten ways to set soft placement, nine of them wrong, have the effect that they are known to have.
 
 What it does
     On two logical CPU devices, tries each of these ways and looks whether the operation then raises, or on which device
@@ -8,6 +8,7 @@ What it does
     that was made before and is handed out again, and a write to a variable, which runs where the variable is. Not
     reached by switching it on: a `tf.compat.v1.Session`, which is hard without a config until the function was called,
     and with one whatever the function was called with. And any device type passes for one, such as `/device:FOO:0`.
+    The tenth is the right way, to show that the switch itself works.
 Why it matters
     Every one of them is silent. A program, or a test suite, that trusts one to keep its operations on the GPU computes
     on the CPU; a session that was to fall back stops.
@@ -62,6 +63,7 @@ WAYS = {
     "late_config": Way("enable_eager_execution(config=...) in eager mode", "CPU:0"),
     "assigned": Way("set_soft_device_placement = False", "CPU:0"),
     "made_up_type": Way("/device:FOO:0, soft placement on", "CPU:0"),
+    "switched_off": Way("set_soft_device_placement(False), as it is meant", RAISES),
     "old_constant": Way("a scalar constant made before soft placement was switched off", "CPU:0"),
     "variable": Way("a variable of CPU:1 written under /CPU:0, soft placement off", "CPU:1"),
 }
@@ -144,11 +146,12 @@ def measure(ctx: Context) -> Reading:
     attempt("assigned", "MatMul", multiply)
     tf.config.set_soft_device_placement = switch
     attempt("made_up_type", "MatMul", lambda: multiply("/device:FOO:0"))
-    constant()
+    ctx.attempt(constant)  # if it raises, the later attempt does too
     with tf.device("/CPU:1"):
         variable = tf.Variable(0.0)
 
     tf.config.set_soft_device_placement(False)
+    attempt("switched_off", "MatMul", multiply)
     attempt("old_constant", "Const", constant)
     attempt("variable", "AssignAddVariableOp", write)
     return Reading(tuple(attempts))

@@ -3,8 +3,9 @@
 What it does
     Opens a `tf.compat.v1.Session` on `visible_device_list="0"` that grows up to 128 MiB, and another with the list `1`:
     once beside the first, once after it was closed. Beside it, too, one with the list `0` that asks for 256 MiB at
-    once: NVML reports what a tensor of 16 bytes takes in it, and a tensor of 192 MiB shows whose limit holds. A matrix
-    product in the first session checks that the others did it no harm. A single GPU shows the memory options alone.
+    once: NVML reports what a tensor of 16 bytes takes in either, and a tensor of 192 MiB shows whose limit holds. A
+    matrix product in the first session checks that the others did it no harm. A single GPU shows the memory options
+    alone.
 Why it matters
     TensorFlow maps GPUs to its numbers, and makes the memory pool of each, once in a process. Another mapping is an
     error; a different fraction, growth or limit is ignored silently, so that a library that opens a session first
@@ -23,7 +24,7 @@ from typing import Any
 from gpudiag import probe
 from gpudiag.knowledge.placement import created_devices
 from gpudiag.probe import MIB, SLACK_BYTES, Context, Findings, Kernel, MemoryUse, Raised, fail, warn
-from gpudiag.probes.common import MATRIX, LimitFaults, is_square
+from gpudiag.probes.common import MATRIX, LimitFaults, is_square, rises
 from gpudiag.record import Record
 
 PROBE = probe.Probe(
@@ -46,6 +47,11 @@ class Fault(probe.KernelFaults):
     other_text = warn(
         "visible_device_list='1' {when} one with '0': the error does not say {words!r}: {error}",
         do="Do not match on the text of this error; report to gpudiag this release of TensorFlow.",
+    )
+    growth_ignored = fail(
+        "a tensor of 16 bytes in the first session, which grows, took {taken_bytes}",
+        means="The options of the first session do not hold either. With growth it takes about 2 MiB.",
+        do="Force it: export TF_FORCE_GPU_ALLOW_GROWTH=true",
     )
     growth_changed = fail(
         "a tensor of 16 bytes in a second session without growth took {taken_bytes}, though the first session grows",
@@ -85,6 +91,8 @@ class Reading(probe.GpuReading):
     later: Later
     kernel: Kernel
     """Computed in the first session, after the others."""
+    first_bytes: int = 0
+    """By how much a tensor of 16 bytes in the first session raised the memory in use."""
 
     def figure(self) -> str:
         memory = "later limit " + ("obeyed" if self.later.beyond is None else "ignored")
@@ -100,7 +108,7 @@ def measure(ctx: Context) -> Reading:
     gpu = ctx.gpus[0]
     with tf.Graph().as_default() as graph, tf.device("/device:GPU:0"):
         matrix, elements = v1.placeholder(tf.float32, [2, 2]), v1.placeholder(tf.int32, [1])
-        product, tensor = tf.matmul(matrix, matrix), tf.fill(elements, 1.0)[0]
+        copied, product, tensor = tf.identity(matrix), tf.matmul(matrix, matrix), tf.fill(elements, 1.0)[0]
 
     def session(visible_device_list: str, limit: int, *, growth: bool) -> Any:
         options = v1.GPUOptions(
@@ -118,6 +126,8 @@ def measure(ctx: Context) -> Reading:
     with ExitStack() as sessions:
         with ctx.placements() as log:
             first = sessions.enter_context(closing(session("0", LIMIT_BYTES, growth=True)))
+        # A copy: the first kernel takes its own memory beside the pool.
+        rose = rises(ctx, lambda: first.run(copied, {matrix: MATRIX}), [gpu])[gpu.pci_bus_id]
         first.run(tensor, {elements: [4]})
         if len(ctx.gpus) > 1:
             conflicts["beside"] = other_list()
@@ -132,7 +142,7 @@ def measure(ctx: Context) -> Reading:
     if len(ctx.gpus) > 1:
         conflicts["after"] = other_list()
     kernel = Kernel("GPU:0", created_devices(log.lines).get("GPU:0", ""), correct)
-    return Reading(conflicts, Later(before, after, beyond), kernel)
+    return Reading(conflicts, Later(before, after, beyond), kernel, rose)
 
 
 def judge(reading: Reading) -> Findings:
@@ -146,6 +156,8 @@ def judge(reading: Reading) -> Findings:
             yield Fault.other_text.found(when=when, words=WORDS, error=raised.brief)
     rise = later.first - later.before
     figures = {"beyond_bytes": BEYOND_BYTES, "limit_bytes": LIMIT_BYTES}
+    if reading.first_bytes > SLACK_BYTES:
+        yield Fault.growth_ignored.found(taken_bytes=reading.first_bytes)
     if rise > SLACK_BYTES:
         yield Fault.growth_changed.found(taken_bytes=rise)
     if later.beyond is None:

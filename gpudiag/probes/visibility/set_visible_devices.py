@@ -98,9 +98,10 @@ def measure(ctx: Context) -> Reading:
 
 def _create(ctx: Context, chosen: slice, device_type: str | None) -> Created:
     config = ctx.tf.config
-    config.set_visible_devices(config.list_physical_devices("GPU")[chosen], device_type)
+    gpus = config.list_physical_devices("GPU")[chosen]
+    raised = ctx.attempt(lambda: config.set_visible_devices(gpus, device_type))
     with ctx.placements() as log:
-        raised = ctx.attempt(lambda: config.list_logical_devices("GPU"))
+        raised = raised or ctx.attempt(lambda: config.list_logical_devices("GPU"))
     return Created(created_devices(log.lines), raised)
 
 
