@@ -79,6 +79,8 @@ class Gpudiag:
         self.path = modules()
         self.libraries: Path | None = None
         """Of simulated machines; None: those that were built."""
+        self.sabotages: dict[str, str] = {}
+        """Probes whose children are sabotaged; see :mod:`sabotages`."""
         self.environment = clean(os.environ) | {"XDG_STATE_HOME": str(folder / "state"), "GPUDIAG_BISECT": "0"}
         """Without the bisection, which starts interpreters that import TensorFlow wherever a machine has a fault."""
 
@@ -86,6 +88,8 @@ class Gpudiag:
         boot = f"import sys; sys.path[:] = {self.path!r}; "
         if self.libraries is not None:
             boot += f"import warm; warm.take_libraries({str(self.libraries)!r}); "
+        if self.sabotages:
+            boot += f"import sabotages; sabotages.install({self.sabotages!r}); "
         boot += "from gpudiag.cli import main; main()"
         return [sys.executable, *flags, "-c", boot, *arguments]
 
@@ -111,6 +115,7 @@ class Gpudiag:
                 path=self.path,
                 libraries=self.libraries,
                 deadline_s=DEADLINE_S,
+                sabotages=self.sabotages,
             )
             if done is not None:
                 return done

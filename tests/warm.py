@@ -90,6 +90,7 @@ class Warm:
         path: list[str],
         libraries: Path | None,
         deadline_s: float,
+        sabotages: Mapping[str, str] | None = None,
     ) -> subprocess.CompletedProcess[str] | None:
         """Run ``gpudiag`` with these arguments and return what came of it; None if a fork would not be the same.
 
@@ -100,7 +101,10 @@ class Warm:
         if not _starts(environment, self._environment) or not _same_modules(path):
             return None
         self._control.settimeout(deadline_s)
-        request = {"arguments": arguments, "folder": str(folder), "environment": dict(environment), "path": path}
+        request: dict[str, Any] = {"arguments": arguments, "folder": str(folder), "path": path}
+        request["environment"] = dict(environment)
+        if sabotages:
+            request["sabotages"] = dict(sabotages)
         if libraries is not None:
             request["libraries"] = str(libraries)
         with tempfile.TemporaryFile() as out, tempfile.TemporaryFile() as err, tempfile.TemporaryFile() as order:
@@ -529,6 +533,10 @@ def _be_gpudiag(lender: _Lender, link: _Link, request: dict[str, Any], out: int,
     _fork_servers(lender, link, dict(os.environ), session=session)
     if "libraries" in request:
         take_libraries(request["libraries"])
+    if "sabotages" in request:
+        import sabotages
+
+        sabotages.install(request["sabotages"])
     _reset_signals()
     _redirect(os.open(os.devnull, os.O_RDONLY), out, err, keep=[lender.control.fileno()])
     _replace_environment(request["environment"])

@@ -1,0 +1,39 @@
+"""Every probe notices a TensorFlow, or a driver, that does not do what the probe says; see :mod:`sabotages`."""
+
+from __future__ import annotations
+
+import pytest
+from sabotages import Sabotage, rounds, table
+
+from conftest import Gpudiag
+from gpudiag import catalogue
+from gpudiag.model import codec
+from gpudiag.model.report import Broken
+
+WITHOUT = {"libraries.xla": "simulated GPUs cannot run what XLA compiled, so that it measures nothing on them"}
+"""Probes that no sabotage reaches here, and why."""
+
+
+def test_every_probe_that_measures_is_sabotaged() -> None:
+    measuring = {entry.name for entry in catalogue.entries() if entry.reading is not None}
+    assert measuring - {one.probe for one in table()} == WITHOUT.keys()
+
+
+def test_the_findings_are_those_of_the_probes() -> None:
+    known = {entry.name: {kind.name for kind in entry.kinds} for entry in catalogue.entries()}
+    assert [str(one) for one in table() if one.finds not in known[one.probe]] == []
+
+
+@pytest.mark.usefixtures("no_child_left")
+@pytest.mark.parametrize("sabotages", rounds(), ids=lambda of: f"{len(of)} probes on {of[0].machine}")
+def test_a_sabotage_is_noticed(sabotages: tuple[Sabotage, ...], gpudiag: Gpudiag) -> None:
+    gpudiag.sabotages = {one.probe: one.alteration for one in sabotages}
+    done = gpudiag("check", *gpudiag.sabotages, *gpudiag.simulated(sabotages[0].machine), "--format", "json")
+    report = codec.decode(done.stdout, "standard output")
+    missed = {}
+    for one in sabotages:
+        rows = [row for row in report.rows if row.probe == one.probe]
+        kinds = [finding.kind for row in rows for finding in row.findings]
+        if one.finds not in kinds or any(isinstance(row.outcome, Broken) for row in rows):
+            missed[str(one)] = kinds or [str(row.outcome) for row in rows]
+    assert missed == {}
