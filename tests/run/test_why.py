@@ -121,7 +121,7 @@ def test_a_missing_runtime_matters_if_the_machine_was_meant_for_a_gpu() -> None:
 
 def test_the_logs_are_many_and_each_has_its_source() -> None:
     sources = [tomllib.loads(path.read_text())["source"] for path in LOGS]
-    assert len(LOGS) >= 137
+    assert len(LOGS) >= 160
     assert all(one.startswith("https://") for one in sources)
     assert len(set(sources)) == len(sources)
 

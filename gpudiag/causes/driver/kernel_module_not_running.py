@@ -8,7 +8,7 @@ host's module counts.
 from __future__ import annotations
 
 from gpudiag.cause import Cause, Match, Matches, Program
-from gpudiag.knowledge.messages.programs_and_drivers import MODULE_SILENT, MODULE_UNSIGNED
+from gpudiag.knowledge.messages.programs_and_drivers import GPU_HELD_BY_MODULE, MODULE_SILENT, MODULE_UNSIGNED
 from gpudiag.model.diagnosis import Confidence
 
 CAUSE = Cause(
@@ -33,6 +33,11 @@ _SECURE_BOOT = (
     "and enrol the key (sudo mokutil --import /var/lib/shim-signed/mok/MOK.der), then reboot"
 )
 
+_NO_NOUVEAU = (
+    r"printf 'blacklist nouveau\noptions nouveau modeset=0\n' | sudo tee /etc/modprobe.d/no-nouveau.conf && sudo "
+    "update-initramfs -u && sudo reboot"
+)
+
 
 def find(program: Program) -> Matches:
     if unsigned := program.said(MODULE_UNSIGNED):
@@ -43,6 +48,18 @@ def find(program: Program) -> Matches:
                 "first": _SECURE_BOOT,
                 "second": "sudo modprobe nvidia  # then",
                 "third": "",
+            },
+        )
+    elif held := program.said(GPU_HELD_BY_MODULE):
+        yield Match(
+            held,
+            Confidence.LIKELY,
+            {
+                "why": "another one holds the GPU: nouveau most often, or vfio-pci for a virtual machine",
+                "first": "lspci -k -d 10de:  # 'Kernel driver in use' names it",
+                "second": _NO_NOUVEAU,
+                "third": "# vfio-pci: the GPU is meant for a virtual machine; its address is in /etc/modprobe.d or the "
+                "kernel's options",
             },
         )
     elif said := program.said(MODULE_SILENT):

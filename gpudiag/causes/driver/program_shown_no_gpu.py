@@ -7,7 +7,7 @@ program itself, names a GPU that is not there; otherwise the job or the containe
 from __future__ import annotations
 
 from gpudiag.cause import Cause, LogAlone, Match, Matches
-from gpudiag.knowledge.messages.program import MASK_PRINTED
+from gpudiag.knowledge.messages.program import MASK_PRINTED, RAY_AT_WORK
 from gpudiag.knowledge.messages.programs_and_drivers import MASK_IN_CODE, NO_CUDA_DEVICE, NO_DEVICE_FILE, NO_LIBCUDA
 from gpudiag.knowledge.origin import Origin
 from gpudiag.model.diagnosis import Confidence
@@ -35,6 +35,17 @@ def find(program: LogAlone, origin: Origin) -> Matches:
             said,
             Confidence.LIKELY,
             {"why": "there is no device file /dev/nvidia0", "first": given, "second": "sudo nvidia-modprobe -c 0 -u"},
+        )
+        return
+    if program.first(RAY_AT_WORK):
+        yield Match(
+            program.said(NO_CUDA_DEVICE, RAY_AT_WORK, most=3),
+            Confidence.LIKELY,
+            {
+                "why": "Ray masks the GPUs of a task or worker that asks for none, whatever the program sets",
+                "first": "@ray.remote(num_gpus=1)  # of Tune: resources={'gpu': 1}; of RLlib: num_gpus in the config",
+                "second": "ray status  # GPUs that Ray has: nvidia-smi -L must list as many",
+            },
         )
         return
     why = (

@@ -79,6 +79,7 @@ FAMILY.fault(
 FAMILY.fault(
     "image_needs_newer_driver",
     "unsatisfied condition: cuda>={needed:v}",
+    "unsupported CUDA version: driver {:v} < image {needed:v}",
     meaning="the image asks for a newer CUDA {needed} than the host's driver runs",
     fix=(
         "sudo apt install nvidia-driver-580  # on the host (under WSL: in Windows), one of that CUDA or newer",

@@ -62,20 +62,6 @@ FAMILY.fault(
     possible=True,
 )
 FAMILY.fault(
-    "held_by_another_module",
-    "NVRM: The NVIDIA probe routine was not called for {:d} device(s)",
-    "NVRM: another driver was loaded and obtained ownership of the NVIDIA device(s)",
-    "obtained ownership of the NVIDIA device(s)",
-    "The Nouveau kernel driver is currently in use by your system",
-    "ERROR: The Nouveau kernel driver",
-    meaning="another kernel module holds the GPU: nouveau, or vfio-pci for a virtual machine",
-    fix=(
-        "lspci -k -d 10de:  # 'Kernel driver in use' names it",
-        "printf 'blacklist nouveau\\noptions nouveau modeset=0\\n' | sudo tee /etc/modprobe.d/no-nouveau.conf && "
-        "sudo update-initramfs -u && sudo reboot",
-    ),
-)
-FAMILY.fault(
     "module_not_built",
     "Bad return status for module build on kernel: {kernel:s}",
     "bad exit status: {:d}{}dkms",

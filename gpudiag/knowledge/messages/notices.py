@@ -42,7 +42,8 @@ FAMILY.harmless(
 FAMILY.harmless(
     "onednn_on",
     "oneDNN custom operations are on",
-    meaning="it concerns operations on the CPU; TF_ENABLE_ONEDNN_OPTS=0 ends it",
+    "ZenDNN custom operations are on",
+    meaning="it concerns operations on the CPU; TF_ENABLE_ONEDNN_OPTS=0 (TF_ENABLE_ZENDNN_OPTS=0) ends it",
 )
 FAMILY.harmless(
     "logged_before_absl",
@@ -211,6 +212,8 @@ FAMILY.harmless(
     "StreamExecutor [{:d}]: {}",
     "Not creating XLA devices, tf_xla_enable_xla_devices not set",
     "Using nvlink for parallel linking",
+    "Fallback to op-by-op mode because {} breaks graph update",
+    "Fallback to op-by-op mode because {}",
     "Used ptxas at {:s}",
     meaning="XLA says that it is used",
     seen="2.0-2.21",
@@ -347,6 +350,7 @@ FAMILY.harmless(
 FAMILY.harmless(
     "cpu_notices",
     "Your CPU supports instructions that this TensorFlow binary was not compiled to use",
+    "The TensorFlow library wasn't compiled to use {:s} instructions, but these are available on your machine",
     "Could not identify NUMA node of platform GPU id {:d}",
     "Could not identify NUMA node of platform {:w} ID {:d}",
     "could not convert SysFS file contents to integral NUMA node value",

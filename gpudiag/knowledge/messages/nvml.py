@@ -85,6 +85,7 @@ FAMILY.fault(
         "lspci -nn | grep -i nvidia; sudo dmesg | grep -i nvrm  # is there a GPU, and why was it refused",
         "docker run --gpus all ...  # in a container",
     ),
+    follows=True,
     stage="DRIVER",
 )
 FAMILY.fault(

@@ -19,6 +19,14 @@ MASK_PRINTED = FAMILY.add(
     seen="programs",
 )
 LOCAL_RANK = FAMILY.sign("local_rank", "local_rank", seen="Horovod")
+RAY_AT_WORK = FAMILY.add(
+    Worth.SIGN,
+    "ray_at_work",
+    pattern=r"\bray\.(?:init|remote|tune|rllib|train|util)\b|\bray::\w|[/\\]ray[/\\](?:rllib|tune|train|_private)[/\\]|"
+    r"\((?:RolloutWorker|RayTrainWorker|TunerInternal|ImplicitFunc|raylet) pid=",
+    words=("ray", "rolloutworker", "raytrainworker", "tunerinternal", "implicitfunc", "raylet"),
+    seen="Ray",
+)
 XDIST_WORKER = FAMILY.add(
     Worth.SIGN, "xdist_worker", pattern=r"\[gw(?P<worker>\d+)\]", words=("gw",), seen="pytest-xdist"
 )

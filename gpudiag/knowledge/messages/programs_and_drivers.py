@@ -46,10 +46,11 @@ NO_ZLIB = FAMILY.fault("no_zlib", "Could not locate zlibwapi.dll", seen="cuDNN 8
 LIBRARIES_MIXED = FAMILY.add(
     Worth.FAULT,
     "libraries_mixed",
-    pattern=r"(?P<user>[^\s:]{1,100}\.so[.\d]{0,20}): (?:undefined symbol: (?P<symbol>\w{1,300}), version "
+    pattern=r"(?P<user>(?<![^\s:'\"(])[^\s:'\"(]{1,300}\.so[.\d]{0,20}): "
+    r"(?:undefined symbol: (?P<symbol>\w{1,300}), version "
     r"(?P<library>lib\w{1,60}\.so[.\d]{0,20})|symbol (?P<lacked>\w{1,300}),? version "
     r"(?P<of>lib\w{1,60}\.so[.\d]{0,20}) not defined)|"
-    r"(?P<by>[^\s:]{1,100}\.so[.\d]{0,20}): undefined symbol: (?P<name>"
+    r"(?P<by>(?<![^\s:'\"(])[^\s:'\"(]{1,300}\.so[.\d]{0,20}): undefined symbol: (?P<name>"
     r"(?:cublas|cublasLt|cusparse|cusolver|cudnn|nvJitLink|"
     r"__nvJitLink)\w+)",
     words=("symbol",),
@@ -84,7 +85,14 @@ MODULE_SILENT = FAMILY.fault(
     "could not find module by name='nvidia{:q}'",
     "modprobe: FATAL: Module nvidia{:s} not found",
     "nvml: Driver Not Loaded",
+)
+GPU_HELD_BY_MODULE = FAMILY.fault(
+    "gpu_held_by_module",
     "NVRM: The NVIDIA probe routine was not called for",
+    "obtained ownership of the NVIDIA device(s)",
+    "The Nouveau kernel driver is currently in use by your system",
+    "ERROR: The Nouveau kernel driver",
+    seen="Linux",
 )
 MODULE_UNSIGNED = FAMILY.fault(
     "module_unsigned",

@@ -253,12 +253,68 @@ FAMILY.fault(
     possible=True,
 )
 FAMILY.fault(
-    "jit_failed",
+    "not_for_xla",
+    "Detected unsupported operations when trying to compile graph {where:s} on {:w}: {what}",
+    "Detected unsupported operations when trying to compile graph on {:w}: {what}",
+    "Detected unsupported operations when trying to compile graph",
+    meaning="XLA cannot compile an operation of this function for the GPU; the line names it",
+    fix=(
+        "# without XLA: model.compile(..., jit_compile=False), tf.function without jit_compile=True",
+        "tf.config.optimizer.set_jit(False)  # if XLA was switched on for all",
+        "# recurrent layers (CudnnRNN...): use_cudnn=False of the layer, which XLA can compile",
+    ),
+    stage="CONFIGURATION",
+    seen="2.1-2.21",
+)
+FAMILY.fault(
+    "kernel_not_jitted",
     "JIT compilation failed",
     "JIT-compilation failed",
+    meaning="an operation could not be compiled for this GPU: TensorFlow did not find libdevice.10.bc (or ptxas) of "
+    "CUDA, most often",
+    fix=(
+        "export XLA_FLAGS=--xla_gpu_cuda_data_dir=/usr/local/cuda  # the folder that has nvvm/libdevice; conda: "
+        "$CONDA_PREFIX",
+        "pip install nvidia-cuda-nvcc-cu12  # 2.15 and newer; before: conda install -c nvidia cuda-nvcc=11.8",
+        _ABOVE,
+    ),
+    follows=True,
+    seen="2.5-2.21",
+)
+FAMILY.fault(
+    "session_not_made",
+    "Failed to create session",
+    meaning="TensorFlow could not make its devices: another process has the GPU (compute mode), no memory is left, or "
+    "the driver does not work",
+    fix=(
+        "nvidia-smi  # memory, processes, and 'E. Process': then one process alone may use that GPU",
+        "export CUDA_VISIBLE_DEVICES=1  # another GPU, one that nobody uses; in a batch job: the one that was given",
+        _ABOVE,
+    ),
+    follows=True,
+    stage="CONTEXT",
+    seen="1.x-2.21",
+)
+FAMILY.fault(
+    "size_not_for_cudnn",
+    "could not convert BatchDescriptor {descriptor} to cudnn tensor descriptor: CUDNN_STATUS_BAD_PARAM",
+    "could not set cudnn tensor descriptor: CUDNN_STATUS_BAD_PARAM",
+    "could not set cudnn filter descriptor: CUDNN_STATUS_BAD_PARAM",
+    "Could not set cudnn tensor descriptor: CUDNN_STATUS_BAD_PARAM",
+    "Could not set cudnn filter descriptor: CUDNN_STATUS_BAD_PARAM",
+    "Check failed: cudnnSetTensorNdDescriptor{}",
+    meaning="a tensor of the program has a size that cuDNN does not take: a dimension is 0 (an empty batch, no "
+    "channels, an image that is smaller than its layers need), or it is too large",
+    fix=(
+        "# look at count, feature_map_count and spatial in the line: none may be 0",
+        "# dataset.batch(n, drop_remainder=True), larger images or fewer strides; a smaller batch if it is too large",
+    ),
+    seen="0.8-2.17",
+)
+FAMILY.fault(
+    "jit_failed",
     "bitcode module is required by this HLO module but was not found at",
     "Failed to compile generated PTX with ptxas",
-    "Detected unsupported operations when trying to compile graph",
     "Generating device code failed",
     "Lowering to GPU kernels failed",
     meaning="a function could not be compiled for the GPU; the lines above say why",
@@ -412,6 +468,7 @@ FAMILY.fault(
     "Failed to allocate host memory of size {bytes:d} pinned to NUMA node",
     "Failed to allocate host memory: {error}",
     "could not allocate CUDA host memory of size {bytes:d}",
+    "Out of host memory while trying to allocate {bytes:d} bytes",
     "error registering host memory at",
     "Failed to register host memory of size {bytes:d} pinned to NUMA node",
     "Failed to register host memory at address",
@@ -419,7 +476,7 @@ FAMILY.fault(
     fix=(
         "free -m; ulimit -l -v  # memory of the computer, and limits of this shell",
         "# smaller batches; tf.data in place of whole arrays; Windows: a larger page file",
-        "export TF_GPU_HOST_MEM_LIMIT_IN_MB=4096  # caps what TensorFlow pins",
+        "export TF_GPU_HOST_MEM_LIMIT_IN_MB=4096  # caps what TensorFlow pins (XLA: XLA_PJRT_GPU_HOST_MEMORY_LIMIT_GB)",
     ),
     stage="MEMORY",
 )
@@ -436,6 +493,9 @@ FAMILY.fault(
     "RESOURCE_EXHAUSTED: Out of memory while trying to allocate {bytes:d} bytes",
     "Out of memory while trying to allocate {bytes:d} bytes",
     "Out of memory allocating {bytes:d} bytes",
+    "could not allocate device of size: {bytes:d}",
+    "could not allocate unified of size: {bytes:d}",
+    "could not allocate collective of size: {bytes:d}",
     "Resource exhausted: Out of memory while trying to allocate",
     "Sum Total of in-use chunks: {used:s}",
     "total_region_allocated_bytes_: {pool:d} memory_limit_: {limit:d} available bytes: {:s}",

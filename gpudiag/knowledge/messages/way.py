@@ -54,6 +54,36 @@ LIBRARY_ASKED_FOR = FAMILY.fault(
     follows=True,
     stage="LIBRARIES",
 )
+FAMILY.fault(
+    "cudnn_of_another_cuda",
+    "Could not load library libcublasLt.so.{major:d}. Error: {}",
+    "Could not load library libcublas.so.{major:d}. Error: {}",
+    "Could not load library libnvrtc.so.{major:d}. Error: {}",
+    meaning="the cuDNN that is loaded is the one for CUDA {major}, whose libraries are not there: it does not fit the "
+    "CUDA that this TensorFlow uses",
+    fix=(
+        "pip list | grep -i -e cudnn -e cublas; dpkg -l | grep -i cudnn  # for which CUDA (cu11, cu12, +cuda12.1)",
+        "pip install 'nvidia-cudnn-cu11==8.6.*'  # TensorFlow 2.12-2.14 uses CUDA 11.8; apt: libcudnn8=8.6*+cuda11.8",
+        "pip install --force-reinstall 'tensorflow[and-cuda]'  # 2.15 and newer: brings both",
+    ),
+    seen="cuDNN 8-9",
+    stage="LIBRARIES",
+)
+FAMILY.fault(
+    "driver_library_empty",
+    "libcuda.so.1: file too short",
+    "libnvidia-ml.so.1: file too short",
+    "libcuda.so: file too short",
+    meaning="the driver's library is an empty file: a container that had a GPU left it in its image, or there is no "
+    "driver on this machine, as on the login node of a cluster",
+    fix=(
+        "docker run --gpus all ...  # in a container: puts the host's library in that place",
+        "srun --gres=gpu:1 ...  # on a cluster: on a node that has GPUs",
+        "sudo apt install --reinstall nvidia-driver-580  # on a machine with GPUs; the number is that of your driver",
+    ),
+    seen="Linux",
+    stage="DRIVER_LIBRARY",
+)
 NO_LIBCUDA_LINK = FAMILY.fault(
     "no_libcuda_link",
     "libcuda.so: cannot open shared object file",

@@ -173,6 +173,7 @@ FAMILY.fault(
     fix=(
         "sudo dmesg | grep -i nvrm  # the lines before this one",
         "sudo apt install nvidia-driver-580-open  # Blackwell and newer need the open kernel module; then reboot",
+        "# firmware: 'Above 4G Decoding' and 'Resizable BAR' on; its latest version",
         *_LOST[:2],
     ),
     stage="DRIVER",
