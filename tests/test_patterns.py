@@ -85,7 +85,7 @@ def shapes() -> Iterable[str]:
 
 
 SOURCES: dict[tuple[str, str], Callable[[], Iterable[str]]] = {
-    ("gpudiag.causes.shared.last_resort", "failed"): lambda: [one.codes for one in last_resort.MEANINGS],
+    ("gpudiag.causes.shared.last_resort", "match"): lambda: [one.codes for one in last_resort.MEANINGS],
     ("gpudiag.knowledge.log", "_prepared"): lambda: [r"^(?:\w|\{\w*:[wd]\})", r"\w$"],
     ("gpudiag.knowledge.log", "pattern"): shapes,
     ("gpudiag.causes.shared.machine", "install_command"): lambda: ["Red Hat|Rocky|Alma|CentOS"],
