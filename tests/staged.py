@@ -19,6 +19,21 @@ def stage(item: Item, gpudiag: Gpudiag) -> list[str]:
     return [*arguments, *(item.options or ("host", "discovery"))]
 
 
+def check_arguments(item: Item, gpudiag: Gpudiag, before: Item) -> list[str]:
+    """Return the arguments of ``check`` for the machine that ``before`` has become; what was prepared stays."""
+    changed = (item.machine, item.faults) != (before.machine, before.faults)
+    machine = gpudiag.simulated(item.machine or "", item.faults) if changed else _again(item)
+    return [*machine, *(item.options or ("host", "discovery"))]
+
+
+def _again(item: Item) -> list[str]:
+    """Return the same machine, whose file may have been prepared further."""
+    if not item.machine:
+        return []
+    machine = "machine.toml" if "\n" in item.machine else item.machine
+    return ["--simulate", machine, *(word for fault in item.faults for word in ("--fault", fault))]
+
+
 def check(item: Item, gpudiag: Gpudiag, arguments: list[str]) -> Report:
     """Return the report of ``check`` on the machine of ``item``."""
     if item.first:
