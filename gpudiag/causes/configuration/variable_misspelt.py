@@ -16,10 +16,10 @@ from gpudiag.model.visibility import apply_mask
 
 CAUSE = Cause(
     severity=Severity.WARNING,
-    fix=("{cure}", "unset {name}"),
+    fix=("{cure}", "{away}"),
     url="https://docs.nvidia.com/cuda/cuda-c-programming-guide/#cuda-environment-variables",
     needs_gpu=False,
-    shown={"cure": "export CUDA_VISIBLE_DEVICES=0"},
+    shown={"cure": "export CUDA_VISIBLE_DEVICES=0", "away": "unset CUDA_VISIBLE_DEVCIES"},
     finding="host.environment.misspelt",
 )
 
@@ -29,7 +29,15 @@ def find(facts: Facts, variables: Variables) -> Matches:
         if known := misspelling_of(name):
             yield Match(
                 evidence=(f"{name} is set" if value == WITHHELD else f"{name}={value!r}",),
-                figures={"name": name, "value": value, "known": known, "cure": _cure(name, known, facts)},
+                figures={
+                    "name": name,
+                    "value": value,
+                    "known": known,
+                    "cure": _cure(name, known, facts),
+                    "away": f"unset {name}"
+                    if name.isidentifier()
+                    else f"# take {name} out of the file that sets it: it is not a name that a shell can unset",
+                },
             )
 
 

@@ -6,9 +6,8 @@ import re
 from collections.abc import Iterable, Iterator
 from pathlib import PurePath
 
-from gpudiag.cause import Match
+from gpudiag.cause import Evidence, Match
 from gpudiag.model.facts import Facts, Library, LibraryCopy, Unknown
-from gpudiag.probes.discovery import trace
 from gpudiag.probes.host.libraries import PACKAGES, RUNTIME, unopened
 
 PATH = "LD_LIBRARY_PATH"
@@ -29,7 +28,7 @@ _LIBRARIES_OF_THE_DRIVER = (
     (re.compile("SUSE"), "sudo zypper install nvidia-compute-G06"),
     (re.compile("NixOS"), f"export {PATH}=/run/opengl-driver/lib:${PATH}"),
 )
-"""What brings the driver's libraries, by the distribution; NixOS has them in a folder that no loader searches."""
+"""What brings the driver's libraries, by the name of the distribution; no loader searches that folder of NixOS."""
 PIP_INSTALLATION = "https://www.tensorflow.org/install/pip"
 LOADER = "https://man7.org/linux/man-pages/man8/ld.so.8.html"
 
@@ -125,11 +124,11 @@ def then_cusolver(facts: Facts) -> str:
     return f"export {PATH}={folder}:${PATH}  # then, because this TensorFlow does not look there"
 
 
-def needs_nvml(facts: Facts, traced: trace.Reading | None) -> bool:
+def needs_nvml(evidence: Evidence) -> bool:
     """Return True if this TensorFlow lists no GPU without NVML: 2.21 does not, 2.20 does (measured)."""
-    if traced is not None and traced.listed:
+    if evidence.trace is not None and evidence.trace.listed:
         return False
-    found = re.match(r"(\d+)\.(\d+)", tensorflow_version(facts))
+    found = re.match(r"(\d+)\.(\d+)", tensorflow_version(evidence.facts))
     return found is None or (int(found[1]), int(found[2])) >= (2, 21)
 
 
