@@ -55,7 +55,7 @@ LIBRARY_ASKED_FOR = FAMILY.fault(
     stage="LIBRARIES",
 )
 FAMILY.fault(
-    "cudnn_of_another_cuda",
+    "built_for_another_cuda",
     "Could not load library libcublasLt.so.{major:d}. Error: {}",
     "Could not load library libcublas.so.{major:d}. Error: {}",
     "Could not load library libnvrtc.so.{major:d}. Error: {}",
