@@ -1,0 +1,151 @@
+"""What the names of TensorFlow's API do to its devices, as tables; for whoever reads or watches a program.
+
+Names are written without ``tensorflow.`` and in their newest form (:func:`canonical`). What initialises was measured
+with 2.21: an operation, a tensor, a variable, a listing of logical devices.
+"""
+
+from __future__ import annotations
+
+import re
+from functools import cache
+
+_SAME = re.compile(r"\A(?:compat\.v[12]\.|python\.(?:framework|client|eager|ops|distribute)\.)+|\Apython\.")
+_RENAMED = {
+    "config.experimental.list_physical_devices": "config.list_physical_devices",
+    "config.experimental.list_logical_devices": "config.list_logical_devices",
+    "config.experimental.get_visible_devices": "config.get_visible_devices",
+    "config.experimental.set_visible_devices": "config.set_visible_devices",
+    "config.experimental.get_virtual_device_configuration": "config.get_logical_device_configuration",
+    "config.experimental.set_virtual_device_configuration": "config.set_logical_device_configuration",
+    "config.experimental.VirtualDeviceConfiguration": "config.LogicalDeviceConfiguration",
+    "config.set_virtual_device_configuration": "config.set_logical_device_configuration",
+    "config.VirtualDeviceConfiguration": "config.LogicalDeviceConfiguration",
+    "config.set_memory_growth": "config.experimental.set_memory_growth",
+    "InteractiveSession": "Session",
+    "client.device_lib.list_local_devices": "device_lib.list_local_devices",
+    "distribute.experimental.MultiWorkerMirroredStrategy": "distribute.MultiWorkerMirroredStrategy",
+    "distribute.experimental.CentralStorageStrategy": "distribute.experimental.CentralStorageStrategy",
+    "contrib.distribute.MirroredStrategy": "distribute.MirroredStrategy",
+}
+
+
+@cache
+def canonical(name: str) -> str:
+    """Return the newest form of a name: ``tensorflow.compat.v1.Session`` is ``Session``; other packages' stay."""
+    if not name.startswith("tensorflow."):
+        return name
+    short = _SAME.sub("", name[len("tensorflow.") :])
+    return _RENAMED.get(short, short)
+
+
+GROWTH = "config.experimental.set_memory_growth"
+VISIBLE = "config.set_visible_devices"
+LOGICAL = "config.set_logical_device_configuration"
+LOGICAL_DEVICE = "config.LogicalDeviceConfiguration"
+PHYSICAL = "config.list_physical_devices"
+LISTS = frozenset({PHYSICAL, "config.get_visible_devices", "config.list_logical_devices"})
+"""Calls that return a list of devices."""
+
+SETTERS = {
+    "config.set_soft_device_placement": "enabled",
+    "debugging.set_log_device_placement": "enabled",
+    "config.experimental.enable_tensor_float_32_execution": "enabled",
+    "config.threading.set_inter_op_parallelism_threads": "num_threads",
+    "config.threading.set_intra_op_parallelism_threads": "num_threads",
+    "config.optimizer.set_jit": "enabled",
+    "config.experimental.set_device_policy": "device_policy",
+    "config.run_functions_eagerly": "run_eagerly",
+}
+"""Functions that set one value, and the name of their only parameter."""
+DEVICE_SETTERS = frozenset({GROWTH, VISIBLE, LOGICAL})
+BEFORE_DEVICES = DEVICE_SETTERS | {
+    "config.threading.set_inter_op_parallelism_threads",
+    "config.threading.set_intra_op_parallelism_threads",
+}
+"""Setters that raise RuntimeError once TensorFlow has made its devices."""
+
+FIX_ALLOCATORS = frozenset({"device_lib.list_local_devices", "test.is_gpu_available", "test.gpu_device_name"})
+"""Calls that make the GPU devices with default options, outside the eager context: later options are ignored.
+
+Measured with 2.21; ``test.gpu_device_name`` calls ``device_lib.list_local_devices``.
+"""
+STRATEGIES = frozenset(
+    f"distribute.{name}"
+    for name in (
+        "MirroredStrategy",
+        "MultiWorkerMirroredStrategy",
+        "OneDeviceStrategy",
+        "experimental.CentralStorageStrategy",
+    )
+)
+_TENSORS = """
+    constant Variable zeros ones zeros_like ones_like eye fill range linspace convert_to_tensor cast add multiply
+    subtract divide matmul tensordot einsum square sqrt reduce_sum reduce_mean reduce_max reduce_min concat stack
+    reshape transpose expand_dims squeeze one_hot identity sigmoid tanh add_n random.normal random.uniform
+    random.truncated_normal random.shuffle random.categorical linalg.matmul linalg.inv math.reduce_sum
+    math.reduce_mean math.square nn.softmax nn.relu nn.conv2d io.read_file io.decode_jpeg io.decode_png image.resize
+    data.Dataset.range data.Dataset.from_tensor_slices data.Dataset.from_tensors keras.models.load_model
+    saved_model.load
+"""
+INITIALISE = frozenset(_TENSORS.split()) | {
+    "config.list_logical_devices",
+    "config.experimental.get_memory_info",
+    "config.experimental.reset_memory_stats",
+    *STRATEGIES,
+    "device",  # entered by with
+}
+"""Calls after which the devices are as they are: of an eager program. Not all that do, only what is met often."""
+QUERY = frozenset({PHYSICAL, "config.get_visible_devices", "Session", "config.get_soft_device_placement"}) | INITIALISE
+"""Calls that initialise the CUDA driver, which reads CUDA_VISIBLE_DEVICES then."""
+
+WITHOUT_EAGER = frozenset({"disable_eager_execution", "disable_v2_behavior"})
+
+READ_AT_IMPORT = frozenset(
+    {"TF_CPP_MIN_LOG_LEVEL", "TF_ENABLED_DEVICE_TYPES", "TF_ENABLE_ONEDNN_OPTS", "TF_USE_LEGACY_KERAS"}
+)
+"""Variables that ``import tensorflow`` reads (2.21, measured)."""
+READ_AT_QUERY = frozenset({"CUDA_VISIBLE_DEVICES", "CUDA_DEVICE_ORDER", "NVIDIA_TF32_OVERRIDE"})
+READ_WITH_DEVICES = frozenset(
+    {
+        "TF_FORCE_GPU_ALLOW_GROWTH",
+        "TF_GPU_ALLOCATOR",
+        "TF_GPU_THREAD_MODE",
+        "TF_GPU_THREAD_COUNT",
+        "TF_MIN_GPU_MULTIPROCESSOR_COUNT",
+        "TF_PER_DEVICE_MEMORY_LIMIT_MB",
+        "TF_FORCE_UNIFIED_MEMORY",
+        "TF_GPU_HOST_MEM_LIMIT_IN_MB",
+        "TF_NUM_INTEROP_THREADS",
+        "TF_NUM_INTRAOP_THREADS",
+    }
+)
+
+REMOVED = {
+    "ConfigProto": "tf.compat.v1.ConfigProto",
+    "GPUOptions": "tf.compat.v1.GPUOptions",
+    "Session": "tf.compat.v1.Session",
+    "InteractiveSession": "tf.compat.v1.InteractiveSession",
+    "config.set_memory_growth": "tf.config.experimental.set_memory_growth",
+    "config.get_memory_growth": "tf.config.experimental.get_memory_growth",
+    "config.get_memory_info": "tf.config.experimental.get_memory_info",
+    "config.experimental_list_devices": "tf.config.list_logical_devices()",
+    "config.set_virtual_device_configuration": "tf.config.set_logical_device_configuration",
+    "config.VirtualDeviceConfiguration": "tf.config.LogicalDeviceConfiguration",
+    "config.experimental.set_logical_device_configuration": "tf.config.set_logical_device_configuration",
+    "config.experimental.LogicalDeviceConfiguration": "tf.config.LogicalDeviceConfiguration",
+    "config.set_log_device_placement": "tf.debugging.set_log_device_placement",
+    "config.experimental.set_soft_device_placement": "tf.config.set_soft_device_placement",
+    "keras.utils.multi_gpu_model": "tf.distribute.MirroredStrategy()",
+    "keras.backend.set_session": "tf.config.experimental.set_memory_growth (Keras 3 has no session)",
+    "keras.backend.get_session": "tf.compat.v1.Session (Keras 3 has no session)",
+    "contrib.distribute.MirroredStrategy": "tf.distribute.MirroredStrategy()",
+    "enable_eager_execution": "tf.compat.v1.enable_eager_execution",
+}
+"""Names below ``tensorflow.`` that 2.18 to 2.21 do not have, and what is there instead (``dir()`` of each, 2.21)."""
+
+DEVICE_TYPES = frozenset({"CPU", "GPU", "TPU", "TPU_SYSTEM", "XPU", "DML", "NPU", "HPU"})
+"""Types in a device name: TensorFlow's own, and those of plugins."""
+
+
+DEVICE_COUNT_KEYS = DEVICE_TYPES
+"""Keys of ``ConfigProto.device_count``, letter by letter."""

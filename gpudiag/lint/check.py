@@ -1,0 +1,177 @@
+"""Checks files: every rule on every program, without what comments switch off."""
+
+from __future__ import annotations
+
+import ast
+import io
+import re
+import tokenize
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+
+import gpudiag
+from gpudiag.errors import nearest
+from gpudiag.lint import rule, sources
+from gpudiag.lint.program import Program, Reader
+from gpudiag.lint.project import Module, Project
+from gpudiag.lint.result import Finding, Problem, Result
+from gpudiag.lint.rule import Edit, Known, Match
+from gpudiag.lint.sources import Piece, Source
+from gpudiag.text import one_line
+
+_IGNORE = re.compile(r"#\s*gpudiag:\s*ignore(?P<file>-file)?\b(?:\[(?P<rules>[^\]]*)\])?")
+_CONCERNED = re.compile(rb"tensorflow|keras|horovod|environ|putenv|\btf\b|CUDA_")
+"""What a file has that concerns TensorFlow, or sets what concerns it; every other is not even parsed."""
+_LONGEST = 200
+"""Characters of a line that is shown."""
+
+
+@dataclass
+class Found:
+    """A finding, and how it can be fixed."""
+
+    finding: Finding
+    source: Source
+    piece: Piece
+    edits: tuple[Edit, ...] = ()
+
+
+@dataclass
+class Run:
+    """What came of checking some files, before it is written down."""
+
+    files: int = 0
+    found: list[Found] = field(default_factory=list)
+    problems: list[Problem] = field(default_factory=list)
+
+    def result(self, fixed: int = 0) -> Result:
+        findings = sorted(
+            (one.finding for one in self.found), key=lambda one: (one.file, one.cell or 0, one.line, one.column, one.rule)
+        )
+        return Result(gpudiag.__version__, self.files, tuple(findings), tuple(self.problems), fixed=fixed)
+
+
+def check(
+    paths: Sequence[Path], rules: Sequence[Known], exclude: Sequence[str] = (), stdin: bytes | None = None
+) -> Run:
+    """Check the files and the folders ``paths``; ``stdin`` is the text of the path ``-``."""
+    words = re.compile("|".join(sorted({re.escape(word) for one in rules for word in one.declared.words})).encode())
+    run = Run(problems=list(sources.unreadable_folders(paths)))
+    project = Project()
+    selected: dict[Module, Source] = {}
+    for source in _read(paths, exclude, stdin):
+        run.files += 1
+        if source.problems:
+            run.problems += source.problems
+        elif _CONCERNED.search(source.raw) and words.search(source.raw):
+            selected[project.module(source)] = source
+    seen: set[tuple[str, str, int | None, int, int]] = set()
+    for module, source in selected.items():
+        for one in _checked(project, module, rules, selected):
+            key = (one.finding.rule, one.finding.file, one.finding.cell, one.finding.line, one.finding.column)
+            if key not in seen:
+                seen.add(key)
+                run.found.append(one)
+        run.problems += source.problems
+    return run
+
+
+def _read(paths: Sequence[Path], exclude: Sequence[str], stdin: bytes | None) -> Iterator[Source]:
+    for path in sources.files([path for path in paths if str(path) != "-"], exclude):
+        yield sources.read(path)
+    if stdin is not None:
+        yield Source(Path("-"), "-", stdin)
+
+
+def _checked(project: Project, module: Module, rules: Sequence[Known], selected: dict[Module, Source]) -> Iterator[Found]:
+    """Yield what the rules find in one program and in what it calls of the other files that are checked."""
+    program = Reader(project, module).read()
+    text = {one: one.source.raw for one in program.modules}
+    for known in rules:
+        if not any(word.encode() in raw for word in known.declared.words for raw in text.values()):
+            continue
+        for match in known.find(program):
+            if (found := _found(known, match, program, selected)) is not None:
+                yield found
+
+
+def _found(known: Known, match: Match, program: Program, selected: dict[Module, Source]) -> Found | None:
+    """Return the finding of a match, in a file that is checked and unless a comment there switches it off."""
+    event = match.event
+    module, piece, node = event.module, event.piece, match.node or event.node
+    edits = match.edits
+    if module not in selected:  # in a file that is not checked: the call that leads there is
+        outer = next((one for one in reversed(event.stack) if one[0] in selected), None)
+        if outer is None:
+            return None
+        (module, piece, node), edits = outer, ()
+    source = selected[module]
+    if _ignored(source, piece, node, known.name):
+        return None
+    line, column = node.lineno, node.col_offset  # type: ignore[attr-defined]
+    end_line, end_column = node.end_lineno or line, node.end_col_offset or column  # type: ignore[attr-defined]
+    finding = Finding(
+        rule=known.name,
+        severity=known.declared.severity,
+        file=source.shown,
+        line=line,
+        column=_characters(piece, line, column) + 1,
+        end_line=end_line,
+        end_column=_characters(piece, end_line, end_column) + 1,
+        message=one_line(known.message.format_map(match.figures)),
+        advice=one_line(match.advice or known.declared.advice.format_map(match.figures)),
+        text=_line(piece, line).strip()[:_LONGEST],
+        cell=piece.cell,
+        cause=known.declared.cause or None,
+        fixable=bool(edits),
+    )
+    return Found(finding, source, piece, edits)
+
+
+def _line(piece: Piece, number: int) -> str:
+    return piece.lines[number - 1] if 0 < number <= len(piece.lines) else ""
+
+
+def _characters(piece: Piece, line: int, column: int) -> int:
+    """Return a column in characters for one in bytes."""
+    return len(_line(piece, line).encode()[:column].decode(errors="ignore"))
+
+
+def _ignored(source: Source, piece: Piece, node: ast.AST, name: str) -> bool:
+    """Return whether a comment on a line of ``node``, or one for the whole file, switches the rule off."""
+    if b"gpudiag:" not in source.raw:
+        return False
+    lines = range(node.lineno, (node.end_lineno or node.lineno) + 1)  # type: ignore[attr-defined]
+    for one in source.pieces:
+        for line, whole, rules in _comments(one):
+            if (whole or (one is piece and line in lines)) and (rules is None or name in rules):
+                return True
+    return False
+
+
+def _comments(piece: Piece) -> list[tuple[int, bool, frozenset[str] | None]]:
+    """Return the comments that switch rules off: line, whether for the whole file, and the rules (None: all)."""
+    found: list[tuple[int, bool, frozenset[str] | None]] = []
+    if "gpudiag:" not in piece.text:
+        return found
+    try:
+        for token in tokenize.generate_tokens(io.StringIO(piece.text).readline):
+            if token.type == tokenize.COMMENT and (one := _IGNORE.search(token.string)):
+                listed = None if one["rules"] is None else frozenset(map(str.strip, one["rules"].split(",")))
+                found.append((token.start[0], bool(one["file"]), listed))
+    except (tokenize.TokenError, SyntaxError):
+        pass
+    return found
+
+
+def unknown_names(run_sources: Sequence[Source]) -> Iterator[Problem]:
+    """Yield a problem for each comment that names a rule that there is not: it would switch off nothing."""
+    known = rule.names()
+    for source in run_sources:
+        for piece in source.pieces:
+            for line, _, listed in _comments(piece):
+                for name in sorted((listed or frozenset()) - set(known)):
+                    text = f"this comment names no rule: {name!r}. {nearest(name, known)}"
+                    yield Problem(source.shown, line, one_line(text), piece.cell)
+

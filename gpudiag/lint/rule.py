@@ -1,0 +1,128 @@
+"""The contract of a rule: what it is called, what it looks at, and what it says.
+
+A rule is a file, ``gpudiag/lint/rules/<name>.py``; the name of the file is its name. Its docstring begins with what is
+wrong in one sentence, a format string over the figures of a match. Then follow paragraphs for ``gpudiag explain``, and
+two examples, below ``Bad`` and ``Good``: in the first the rule finds something, in the second it does not; the tests
+run both. ``RULE`` has the advice, and ``find`` looks at what a program does::
+
+    def find(program: Program) -> Matches: ...
+"""
+
+from __future__ import annotations
+
+import ast
+import importlib
+import inspect
+import pkgutil
+import re
+import textwrap
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass, field
+from functools import cache
+
+from gpudiag.errors import UsageError, nearest
+from gpudiag.lint import rules as rule_files
+from gpudiag.lint.program import Event, Program
+from gpudiag.model.report import Severity
+
+
+@dataclass(frozen=True)
+class Edit:
+    """A part of a source that is replaced; lines from 1, columns from 0 in bytes of UTF-8, as in a syntax tree."""
+
+    line: int
+    column: int
+    end_line: int
+    end_column: int
+    text: str
+
+
+def replace(node: ast.AST, text: str) -> Edit:
+    """Return the edit that writes ``text`` in place of a node."""
+    return Edit(node.lineno, node.col_offset, node.end_lineno, node.end_col_offset, text)  # type: ignore[attr-defined]
+
+
+def insert_after(node: ast.AST, text: str) -> Edit:
+    """Return the edit that writes ``text`` after a node."""
+    return Edit(node.end_lineno, node.end_col_offset, node.end_lineno, node.end_col_offset, text)  # type: ignore[attr-defined]
+
+
+@dataclass(frozen=True)
+class Match:
+    """A rule was broken."""
+
+    event: Event
+    figures: Mapping[str, object] = field(default_factory=dict)
+    """Put into the message and the advice."""
+    node: ast.AST | None = None
+    """The part of the event's statement to show, if not the whole."""
+    advice: str = ""
+    """In place of the rule's own, with its figures put in."""
+    edits: tuple[Edit, ...] = ()
+    """What ``--fix`` writes; none if what is meant cannot be known."""
+
+
+Matches = Iterator[Match]
+
+
+@dataclass(frozen=True, kw_only=True)
+class Rule:
+    """What a rule declares."""
+
+    severity: Severity
+    """FAIL: it raises an exception, or ends badly; WARNING: a setting is ignored; NOTE: it depends on the machine."""
+    advice: str
+    """What to write instead: a format string over the figures."""
+    words: tuple[str, ...]
+    """Texts of which one is in every file that the rule can say something about: others are not even parsed."""
+    url: str = "https://www.tensorflow.org/guide/gpu"
+    cause: str = ""
+    """The cause of the catalogue that explains it."""
+
+
+@dataclass(frozen=True)
+class Known:
+    """A rule with what its file says."""
+
+    name: str
+    declared: Rule
+    message: str
+    why: tuple[str, ...]
+    """Paragraphs, each on one line."""
+    bad: str
+    good: str
+    find: Callable[[Program], Matches]
+
+
+@cache
+def known() -> tuple[Known, ...]:
+    """Return every rule, by name."""
+    return tuple(_load(one.name) for one in sorted(pkgutil.iter_modules(rule_files.__path__), key=lambda one: one.name))
+
+
+def names() -> tuple[str, ...]:
+    """Return the names of all rules without importing them."""
+    return tuple(sorted(one.name for one in pkgutil.iter_modules(rule_files.__path__)))
+
+
+def get(name: str) -> Known | None:
+    """Return the rule of this name, or None."""
+    return _load(name) if name in names() else None
+
+
+@cache
+def _load(name: str) -> Known:
+    module = importlib.import_module(f"{rule_files.__name__}.{name}")
+    message, _, rest = inspect.cleandoc(module.__doc__ or "").partition("\n\n")
+    text, bad, good = re.split(r"^(?:Bad|Good)\n", rest, flags=re.MULTILINE)
+    paragraphs = tuple(" ".join(one.split()) for one in text.split("\n\n") if one.strip())
+    example = [textwrap.dedent(one).strip("\n") + "\n" for one in (bad, good)]
+    return Known(name, module.RULE, " ".join(message.split()), paragraphs, example[0], example[1], module.find)
+
+
+def chosen(select: tuple[str, ...], ignore: tuple[str, ...]) -> tuple[Known, ...]:
+    """Return the selected rules, or all, without the ignored; raises :class:`UsageError` for a name that is none."""
+    for name in (*select, *ignore):
+        if name not in names():
+            raise UsageError(f"no rule is called {name!r}. {nearest(name, names())}")
+    return tuple(one for one in known() if (not select or one.name in select) and one.name not in ignore)

@@ -1,0 +1,60 @@
+"""{name} comes after {what} in {place}: TensorFlow has made its devices, and it raises RuntimeError
+
+Which GPUs are visible, memory growth, logical devices and the numbers of threads are read once, when TensorFlow makes
+its devices. An operation or a tensor makes them, and so do list_logical_devices, get_memory_info, `with tf.device` and
+MirroredStrategy(). list_physical_devices does not. Inside of try and except RuntimeError the setting is just not made.
+
+Bad
+    import tensorflow as tf
+
+    x = tf.constant([1.0, 2.0])
+    for gpu in tf.config.list_physical_devices("GPU"):
+        tf.config.experimental.set_memory_growth(gpu, True)
+
+Good
+    import tensorflow as tf
+
+    for gpu in tf.config.list_physical_devices("GPU"):
+        tf.config.experimental.set_memory_growth(gpu, True)
+    x = tf.constant([1.0, 2.0])
+"""
+
+from __future__ import annotations
+
+import ast
+
+from gpudiag.knowledge import tensorflow_api as api
+from gpudiag.lint.program import Call, Event, Program
+from gpudiag.lint.rule import Match, Matches, Rule
+from gpudiag.lint.values import Const
+from gpudiag.model.report import Severity
+
+RULE = Rule(
+    severity=Severity.FAIL,
+    advice="configure the GPUs directly after import tensorflow, before anything else of TensorFlow",
+    words=("set_memory_growth", "set_visible_devices", "_device_configuration", "parallelism_threads"),
+    url="https://www.tensorflow.org/guide/gpu#limiting_gpu_memory_growth",
+    cause="configured_too_late",
+)
+
+
+def find(program: Program) -> Matches:
+    for event in program.calls(*api.BEFORE_DEVICES):
+        earlier = event.before("devices")
+        if earlier is None or _repeats(event, earlier):
+            continue
+        name = ast.unparse(event.made.node.func)
+        yield Match(event, {"name": name, "what": earlier.what, "place": earlier.place(program)})
+
+
+def _repeats(event: Call, devices: Event) -> bool:
+    """Return whether the same was set before the devices were made: then TensorFlow raises nothing."""
+    earlier = (one for one in devices.history() if isinstance(one, Call) and one.api == event.api)
+    if event.api == api.GROWTH:  # by a loop over all GPUs before
+        return any(one.node is not event.node and _enables(one) == _enables(event) for one in earlier)
+    return any(ast.dump(one.node) == ast.dump(event.node) and one.node is not event.node for one in earlier)
+
+
+def _enables(call: Call) -> object:
+    value = call.made.argument(1, "enable")
+    return value.value if isinstance(value, Const) else None

@@ -1,0 +1,84 @@
+"""tf.device has no effect on {what}
+
+A device scope holds for operations while they are created in it. A session runs its graph where the graph says, a
+function is traced where it is called first, and a tf.data pipeline is always on the CPU.
+
+Bad
+    import tensorflow as tf
+
+    with tf.device("/GPU:1"):
+        @tf.function
+        def double(x):
+            return x * 2
+
+Good
+    import tensorflow as tf
+
+    @tf.function
+    def double(x):
+        with tf.device("/GPU:1" if len(tf.config.list_physical_devices("GPU")) > 1 else "/GPU:0"):
+            return x * 2
+"""
+
+from __future__ import annotations
+
+import ast
+
+from gpudiag.lint.program import Entered, Program
+from gpudiag.lint.rule import Match, Matches, Rule
+from gpudiag.lint.settings import device_index
+from gpudiag.model.report import Severity
+
+RULE = Rule(
+    severity=Severity.WARNING,
+    advice="put tf.device around the operations themselves: {where}",
+    words=("tf.device(", "tf1.device(", "tensorflow.device(", "v1.device("),
+    url="https://www.tensorflow.org/guide/gpu#manual_device_placement",
+)
+_WHERE = {
+    "a session": "where the graph is built",
+    "definitions": "inside of the function",
+    "a tf.data pipeline": "prefetch with tf.data.experimental.prefetch_to_device, or remove it",
+}
+
+
+def find(program: Program) -> Matches:
+    for event in program.of(Entered):
+        if event.made.api != "device" or device_index(event.made.constant(0, "device_name")) is None:
+            continue
+        kinds = {_kind(statement, program) for statement in event.body}
+        if len(kinds) == 1 and (kind := kinds.pop()) is not None:
+            yield Match(event, {"what": "the definition of functions" if kind == "definitions" else kind, "where": _WHERE[kind]})
+
+
+def _kind(statement: ast.stmt, program: Program) -> str | None:
+    """Return what a statement is that ignores the device, or None for any other."""
+    if isinstance(statement, ast.FunctionDef | ast.AsyncFunctionDef | ast.ClassDef):
+        return "definitions"
+    if isinstance(statement, ast.With):
+        session = all(_api(item.context_expr, program) == "Session" for item in statement.items)
+        names = {item.optional_vars.id for item in statement.items if isinstance(item.optional_vars, ast.Name)}
+        return "a session" if session and all(_only_runs(one, names) for one in statement.body) else None
+    if isinstance(statement, ast.Assign | ast.Expr):
+        name = _api(statement.value, program)
+        if name == "Session":
+            return "a session"
+        if name.startswith("data.Dataset"):
+            return "a tf.data pipeline"
+    return None
+
+
+def _api(node: ast.expr, program: Program) -> str:
+    made = program.by_node.get(id(node))
+    return made.api if made else ""
+
+
+def _only_runs(statement: ast.stmt, sessions: set[str]) -> bool:
+    """Return whether all that a statement calls is the session, and what prints."""
+    for node in ast.walk(statement):
+        if isinstance(node, ast.Call):
+            func = node.func
+            own = isinstance(func, ast.Attribute) and isinstance(func.value, ast.Name) and func.value.id in sessions
+            if not own and not (isinstance(func, ast.Name) and func.id in ("print", "range", "len", "zip")):
+                return False
+    return True

@@ -1,0 +1,54 @@
+"""{name!r} names no device of TensorFlow: {happens}
+
+A device of TensorFlow is /CPU:0, /GPU:1 or /device:GPU:1. With /device:, any word is taken for a type, and if there is no
+such device soft placement chooses another, silently. Without it, an unknown word raises ValueError.
+
+Bad
+    import tensorflow as tf
+
+    with tf.device("/device:CUDA:0"):
+        x = tf.zeros([2, 2])
+
+Good
+    import tensorflow as tf
+
+    with tf.device("/device:GPU:0"):
+        x = tf.zeros([2, 2])
+"""
+
+from __future__ import annotations
+
+import re
+
+from gpudiag.knowledge import tensorflow_api as api
+from gpudiag.lint.program import Program
+from gpudiag.lint.rule import Match, Matches, Rule
+from gpudiag.lint.settings import PLACING, device_names
+from gpudiag.model.report import Severity
+
+RULE = Rule(
+    severity=Severity.WARNING,
+    advice="write '/GPU:{index}'",
+    words=("tf.device(", "tf1.device(", "tensorflow.device(", "v1.device(", "Strategy("),
+    url="https://www.tensorflow.org/guide/gpu#overview",
+)
+_PART = re.compile(r"(?:job|replica|task):[\w*-]+\Z|(?P<long>device:)?(?P<type>\w+)(?::(?P<index>\d+|\*))?\Z", re.ASCII)
+
+
+def find(program: Program) -> Matches:
+    for event in program.calls(*PLACING):
+        for name in device_names(event):
+            if happens := _wrong(name):
+                index = re.search(r"\d+\Z", name)
+                yield Match(event, {"name": name, "happens": happens, "index": index[0] if index else 0})
+
+
+def _wrong(name: str) -> str:
+    """Return what TensorFlow does with a name that names no device; "" for one that does."""
+    for part in filter(None, name.split("/")):
+        found = _PART.match(part)
+        if found is None:
+            return "it raises ValueError"
+        if found["type"] and found["type"].upper() not in api.DEVICE_TYPES:
+            return "operations run elsewhere, silently" if found["long"] else "it raises ValueError"
+    return ""

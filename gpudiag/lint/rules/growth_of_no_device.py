@@ -1,0 +1,49 @@
+"""set_memory_growth takes one physical device, and is given {given}: it raises ValueError
+
+The text of the error is "Unrecognized device". Inside of try and except it is often not seen, and TensorFlow takes the
+memory of every GPU whole.
+
+Bad
+    import tensorflow as tf
+
+    gpus = tf.config.list_physical_devices("GPU")
+    tf.config.experimental.set_memory_growth(gpus, True)
+
+Good
+    import tensorflow as tf
+
+    for gpu in tf.config.list_physical_devices("GPU"):
+        tf.config.experimental.set_memory_growth(gpu, True)
+"""
+
+from __future__ import annotations
+
+from gpudiag.knowledge import tensorflow_api as api
+from gpudiag.lint.program import Program
+from gpudiag.lint.rule import Match, Matches, Rule
+from gpudiag.lint.values import Const, devices
+from gpudiag.model.report import Severity
+
+RULE = Rule(
+    severity=Severity.FAIL,
+    advice="for gpu in tf.config.list_physical_devices('GPU'): tf.config.experimental.set_memory_growth(gpu, True)",
+    words=("set_memory_growth",),
+    url="https://www.tensorflow.org/api_docs/python/tf/config/experimental/set_memory_growth",
+)
+
+
+def find(program: Program) -> Matches:
+    for event in program.calls(api.GROWTH):
+        value = event.made.argument(0, "device")
+        device = devices(value)
+        given = ""
+        if isinstance(value, Const):
+            given = repr(value.value)
+        elif device and not device.one:
+            given = "a list"
+        elif device and device.listing.api == "config.list_logical_devices":
+            given = "a logical device"
+        elif device and device.kind == "CPU":
+            given = "the CPU"
+        if given:
+            yield Match(event, {"given": given})

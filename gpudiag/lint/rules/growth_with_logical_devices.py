@@ -1,0 +1,62 @@
+"""memory growth and logical devices exclude each other: {lost}
+
+Memory growth belongs to a whole GPU, logical devices divide it. If growth is set first, TensorFlow says nothing, and
+growth is off, on every GPU, even if only the CPU is divided. In the other order set_memory_growth raises ValueError.
+
+Bad
+    import tensorflow as tf
+
+    for gpu in tf.config.list_physical_devices("GPU"):
+        tf.config.experimental.set_memory_growth(gpu, True)
+        tf.config.set_logical_device_configuration(gpu, [tf.config.LogicalDeviceConfiguration(memory_limit=2048)])
+
+Good
+    import tensorflow as tf
+
+    for gpu in tf.config.list_physical_devices("GPU"):
+        tf.config.set_logical_device_configuration(gpu, [tf.config.LogicalDeviceConfiguration(memory_limit=2048)])
+"""
+
+from __future__ import annotations
+
+from gpudiag.knowledge import tensorflow_api as api
+from gpudiag.lint.program import Call, Event, Program
+from gpudiag.lint.rule import Match, Matches, Rule
+from gpudiag.lint.values import devices
+from gpudiag.model.report import Severity
+
+RULE = Rule(
+    severity=Severity.WARNING,
+    advice="remove set_memory_growth; to have both: TF_FORCE_GPU_ALLOW_GROWTH=true in the environment",
+    words=("set_memory_growth",),
+    url="https://www.tensorflow.org/guide/gpu#limiting_gpu_memory_growth",
+    cause="settings_exclude_each_other",
+)
+
+
+def find(program: Program) -> Matches:
+    for event in program.calls(api.GROWTH, api.LOGICAL):
+        other = api.LOGICAL if event.api == api.GROWTH else api.GROWTH
+        earlier = next((one for one in event.history() if _is(one, other)), None)
+        if earlier is None or not _is(event, event.api) or event.before("devices") or earlier.before("devices"):
+            continue  # what comes too late sets nothing
+        place = earlier.place(program)
+        if event.api == api.LOGICAL:
+            yield Match(event, {"lost": f"the growth that {place} sets is lost"})
+        elif earlier.node is not event.node and not _same_loop(event, earlier):
+            yield Match(event, {"lost": f"after {place} it raises ValueError"})
+
+
+def _is(event: Event, name: str) -> bool:
+    """Return whether it is such a call, and one that sets something."""
+    if not isinstance(event, Call) or event.api != name:
+        return False
+    if name == api.LOGICAL:
+        return True
+    device = devices(event.made.argument(0, "device"))
+    return event.made.constant(1, "enable") is not False and not (device and device.kind == "CPU")
+
+
+def _same_loop(event: Event, earlier: Event) -> bool:
+    """Return whether the earlier is of the round before in a loop, and comes later in the text."""
+    return earlier.module is event.module and earlier.piece is event.piece and earlier.line > event.line

@@ -1,0 +1,49 @@
+"""the limits of this GPU's logical devices add up to {total} MiB, and it has {have} MiB
+
+Each logical device may take its limit, and TensorFlow takes it whole at the first use: the last one finds too little.
+The memory of the GPU is what --gpu-memory says; without it this rule looks at nothing.
+
+Bad
+    # gpudiag lint --gpu-memory 8GiB
+    import tensorflow as tf
+
+    gpu = tf.config.list_physical_devices("GPU")[0]
+    half = tf.config.LogicalDeviceConfiguration(memory_limit=5000)
+    tf.config.set_logical_device_configuration(gpu, [half, half])
+
+Good
+    # gpudiag lint --gpu-memory 8GiB
+    import tensorflow as tf
+
+    gpu = tf.config.list_physical_devices("GPU")[0]
+    half = tf.config.LogicalDeviceConfiguration(memory_limit=3000)
+    tf.config.set_logical_device_configuration(gpu, [half, half])
+"""
+
+from __future__ import annotations
+
+from gpudiag.knowledge import tensorflow_api as api
+from gpudiag.lint.program import Program
+from gpudiag.lint.rule import Match, Matches, Rule
+from gpudiag.lint.values import Made, elements
+from gpudiag.model.report import Severity
+
+RULE = Rule(
+    severity=Severity.WARNING,
+    advice="lower the limits; TensorFlow needs about 1.5 GiB of the GPU beside them",
+    words=("memory_limit",),
+    url="https://www.tensorflow.org/api_docs/python/tf/config/LogicalDeviceConfiguration",
+    cause="more_than_the_limit",
+)
+
+
+def find(program: Program) -> Matches:
+    if program.gpu_bytes is None:
+        return
+    have = program.gpu_bytes >> 20
+    for event in program.calls(api.LOGICAL):
+        made = [one for one in elements(event.made.argument(1, "logical_devices")) if isinstance(one, Made)]
+        limits = [one.constant(0, "memory_limit") for one in made if one.api == api.LOGICAL_DEVICE]
+        total = sum(one for one in limits if isinstance(one, int | float))
+        if total > have:
+            yield Match(event, {"total": f"{total:.0f}", "have": have})

@@ -1,0 +1,46 @@
+"""hvd.init() is called, and no GPU is chosen by hvd.local_rank(): every rank of a machine uses GPU 0
+
+Horovod starts a process for each GPU and leaves it to the program to choose one. Without that all ranks make their
+variables on the first GPU, and its memory runs out while the others are idle.
+
+Bad
+    import horovod.tensorflow.keras as hvd
+    import tensorflow as tf
+
+    hvd.init()
+    model = tf.keras.Sequential()
+
+Good
+    import horovod.tensorflow.keras as hvd
+    import tensorflow as tf
+
+    hvd.init()
+    gpus = tf.config.list_physical_devices("GPU")
+    tf.config.set_visible_devices(gpus[hvd.local_rank()], "GPU")
+    model = tf.keras.Sequential()
+"""
+
+from __future__ import annotations
+
+import re
+
+from gpudiag.lint.program import Call, Program
+from gpudiag.lint.rule import Match, Matches, Rule
+from gpudiag.model.report import Severity
+
+RULE = Rule(
+    severity=Severity.NOTE,
+    advice="tf.config.set_visible_devices(gpus[hvd.local_rank()], 'GPU')",
+    words=("horovod",),
+    url="https://horovod.readthedocs.io/en/stable/tensorflow.html",
+    cause="workers_share_gpus",
+)
+_CHOSEN = re.compile(r"local_rank|CUDA_VISIBLE_DEVICES|visible_device_list|set_visible_devices|LOCAL_RANK")
+
+
+def find(program: Program) -> Matches:
+    if program.mentions(_CHOSEN):
+        return
+    for event in program.of(Call):
+        if re.fullmatch(r"horovod\.(?:tensorflow|keras)(?:\.\w+)*\.init", event.made.name):
+            yield Match(event)

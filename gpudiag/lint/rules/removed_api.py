@@ -1,0 +1,62 @@
+"""TensorFlow 2.18 to 2.21 have no {name}: {instead}
+
+Some names moved to tf.compat.v1 or went when TensorFlow 2 came, and some never were where they are looked for:
+set_memory_growth is still below tf.config.experimental. Python raises AttributeError, which try and except often hide.
+Each name is reported once for a file.
+
+Bad
+    import tensorflow as tf
+
+    for gpu in tf.config.list_physical_devices("GPU"):
+        tf.config.set_memory_growth(gpu, True)
+
+Good
+    import tensorflow as tf
+
+    for gpu in tf.config.list_physical_devices("GPU"):
+        tf.config.experimental.set_memory_growth(gpu, True)
+"""
+
+from __future__ import annotations
+
+import ast
+import re
+
+from gpudiag.knowledge import tensorflow_api as api
+from gpudiag.lint.program import Named, Program, removed_name
+from gpudiag.lint.rule import Match, Matches, Rule, replace
+from gpudiag.model.report import Severity
+
+RULE = Rule(
+    severity=Severity.FAIL,
+    advice="write {instead}",
+    words=tuple(sorted({name.rpartition(".")[2] for name in api.REMOVED} - {"Session"} | {"tf.Session", "import Session"})),
+    url="https://www.tensorflow.org/guide/migrate",
+    cause="program_for_tensorflow_1",
+)
+_VERSION = re.compile(r"version|hasattr|getattr|is_tf2|tf2|compat|legacy", re.IGNORECASE)
+
+
+def find(program: Program) -> Matches:
+    seen = set()
+    for event in program.of(Named):
+        key = removed_name(event.name)
+        if key is None or (event.module, key) in seen or any(map(_expects_it, event.guards)):
+            continue
+        seen.add((event.module, key))
+        instead = api.REMOVED[key]
+        edits = ()
+        if isinstance(event.node, ast.Attribute) and re.fullmatch(r"tf(?:\.\w+)+", instead):
+            written = ast.unparse(event.node)
+            root = written.removesuffix(f".{key}")
+            if root.isidentifier():
+                edits = (replace(event.node, f"{root}{instead.removeprefix('tf')}"),)
+        yield Match(event, {"name": f"tf.{key}", "instead": instead}, edits=edits)
+
+
+def _expects_it(guard: ast.AST) -> bool:
+    """Return whether a test or a handler around it expects that the name may be missing."""
+    if isinstance(guard, ast.ExceptHandler):
+        caught = ast.unparse(guard.type) if guard.type else "AttributeError"
+        return any(name in caught for name in ("AttributeError", "ImportError", "ModuleNotFoundError"))
+    return bool(_VERSION.search(ast.unparse(guard)))

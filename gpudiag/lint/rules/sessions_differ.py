@@ -1,0 +1,49 @@
+"""this session sets {options} otherwise than the session of {place}, and TensorFlow keeps the first
+
+The GPU devices of a process are made once, by its first session. Other values of per_process_gpu_memory_fraction and
+allow_growth in a later session are ignored; another visible_device_list raises AlreadyExistsError. To close the first
+session does not help.
+
+Bad
+    import tensorflow.compat.v1 as tf
+
+    one = tf.Session(config=tf.ConfigProto(gpu_options=tf.GPUOptions(per_process_gpu_memory_fraction=0.3)))
+    two = tf.Session(config=tf.ConfigProto(gpu_options=tf.GPUOptions(per_process_gpu_memory_fraction=0.6)))
+
+Good
+    import tensorflow.compat.v1 as tf
+
+    config = tf.ConfigProto(gpu_options=tf.GPUOptions(per_process_gpu_memory_fraction=0.9))
+    one = tf.Session(config=config)
+    two = tf.Session(config=config)
+"""
+
+from __future__ import annotations
+
+from gpudiag.lint.program import Call, Event, Program
+from gpudiag.lint.rule import Match, Matches, Rule
+from gpudiag.lint.settings import different_options, is_local
+from gpudiag.model.report import Severity
+
+RULE = Rule(
+    severity=Severity.WARNING,
+    advice="give all sessions of a process the same GPU options; one process for each GPU if they must differ",
+    words=("GPUOptions", "gpu_options"),
+    url="https://github.com/tensorflow/tensorflow/issues/19083",
+)
+
+
+def find(program: Program) -> Matches:
+    for event in program.calls("Session"):
+        first = _first(event)
+        if first is not None and is_local(event.made) and (options := different_options(first.made, event.made)):
+            yield Match(event, {"options": " and ".join(options), "place": first.place(program)})
+
+
+def _first(event: Event) -> Call | None:
+    """Return the first session that surely was made before."""
+    found = None
+    for one in event.history():
+        if isinstance(one, Call) and one.api == "Session" and is_local(one.made):
+            found = one
+    return found

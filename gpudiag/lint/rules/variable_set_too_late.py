@@ -1,0 +1,59 @@
+"""{name} is set after {what} in {place}, which has read it already
+
+The CUDA driver reads CUDA_VISIBLE_DEVICES once, at the first listing of devices, operation or session. TensorFlow reads
+what concerns memory and threads when it makes its devices, and a few names at import tensorflow. A later assignment
+changes nothing in this process, and nothing is said.
+
+Bad
+    import os
+    import tensorflow as tf
+
+    print(tf.config.list_physical_devices("GPU"))
+    os.environ["CUDA_VISIBLE_DEVICES"] = ""
+
+Good
+    import os
+
+    os.environ["CUDA_VISIBLE_DEVICES"] = ""
+    import tensorflow as tf
+
+    print(tf.config.list_physical_devices("GPU"))
+"""
+
+from __future__ import annotations
+
+import re
+
+from gpudiag.knowledge import tensorflow_api as api
+from gpudiag.lint.program import Event, Program, Variable
+from gpudiag.lint.rule import Match, Matches, Rule
+from gpudiag.model.report import Severity
+
+RULE = Rule(
+    severity=Severity.WARNING,
+    advice="set it before {before}",
+    words=(*sorted(api.READ_AT_IMPORT | api.READ_AT_QUERY | api.READ_WITH_DEVICES),),
+    url="https://docs.nvidia.com/cuda/cuda-c-programming-guide/#cuda-environment-variables",
+    cause="mask_set_too_late",
+)
+_FOR_OTHERS = re.compile(r"\b(?:subprocess|Popen|multiprocessing|os\.(?:exec\w+|spawn\w+|system)|ray|mp\.Process)\b")
+
+
+def find(program: Program) -> Matches:
+    for event in program.of(Variable):
+        earlier, before = _reader(event)
+        if earlier is None or (event.name not in api.READ_AT_IMPORT and _FOR_OTHERS.search(event.module.text)):
+            continue  # a child process gets it
+        figures = {"name": event.name, "what": earlier.what, "place": earlier.place(program), "before": before}
+        yield Match(event, figures)
+
+
+def _reader(event: Variable) -> tuple[Event | None, str]:
+    """Return what has read the variable before, and what it must come before."""
+    if event.name in api.READ_AT_IMPORT:
+        return event.before("import"), "import tensorflow"
+    if event.name in api.READ_AT_QUERY:
+        return event.before("query"), "the first listing of devices; best before import tensorflow"
+    if event.name in api.READ_WITH_DEVICES:
+        return event.before("devices", "allocators"), "the first operation; best before import tensorflow"
+    return None, ""

@@ -1,0 +1,40 @@
+"""set_visible_devices ignores the order of its list: GPU:0 stays the first of the machine
+
+TensorFlow numbers the visible GPUs in the order of the driver. get_visible_devices shows the order that was given, and
+nothing says that it does not hold.
+
+Bad
+    import tensorflow as tf
+
+    gpus = tf.config.list_physical_devices("GPU")
+    tf.config.set_visible_devices([gpus[1], gpus[0]], "GPU")
+
+Good
+    import os
+
+    os.environ.setdefault("CUDA_VISIBLE_DEVICES", "1,0")
+    import tensorflow as tf
+"""
+
+from __future__ import annotations
+
+from gpudiag.knowledge import tensorflow_api as api
+from gpudiag.lint.program import Program
+from gpudiag.lint.rule import Match, Matches, Rule
+from gpudiag.lint.values import devices, elements
+from gpudiag.model.report import Severity
+
+RULE = Rule(
+    severity=Severity.WARNING,
+    advice="set CUDA_VISIBLE_DEVICES={order}, which keeps the order, before the first listing of devices",
+    words=("set_visible_devices",),
+    cause="gpus_in_another_order",
+)
+
+
+def find(program: Program) -> Matches:
+    for event in program.calls(api.VISIBLE):
+        found = [devices(one) for one in elements(event.made.argument(0, "devices"))]
+        order = [one.index for one in found if one and one.index is not None and one.kind == "GPU"]
+        if len(order) == len(found) and order != sorted(order):
+            yield Match(event, {"order": ",".join(map(str, order))})

@@ -1,0 +1,128 @@
+"""What several rules look at: the options of a session, the mask, names of devices."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+from typing import Any
+
+from gpudiag.knowledge import tensorflow_api as api
+from gpudiag.lint.program import Call, Event, Program, Variable
+from gpudiag.lint.values import Const, Items, Made, Table, Value, constants
+
+MASK = "CUDA_VISIBLE_DEVICES"
+_GPU_OPTIONS = {"per_process_gpu_memory_fraction": 0.0, "allow_growth": False, "visible_device_list": ""}
+"""The options that are compared, and their defaults."""
+_ID = re.compile(r"\s*(?:[+-]?\d+\s*\Z|GPU-|MIG-)")
+
+UNSURE: Any = object()
+"""An option that is set to something that is not known."""
+
+
+def session_config(session: Made) -> Made | None:
+    """Return the ConfigProto that a session is given, if it is seen."""
+    config = session.argument(2, "config")
+    return config if isinstance(config, Made) and config.api == "ConfigProto" else None
+
+
+def gpu_options(session: Made) -> dict[str, Any] | None:
+    """Return the GPU options that a session sets, by their names; None if its configuration is not known."""
+    if session.argument(2, "config") is None:
+        return {}
+    config = session_config(session)
+    if config is None:
+        return None
+    found: dict[str, Any] = {}
+    inner = config.kwargs.get("gpu_options", config.options.get("gpu_options"))
+    if inner is not None and not (isinstance(inner, Made) and inner.api == "GPUOptions"):
+        return None
+    for owner, prefix in ((inner, ""), (config, "gpu_options.")):
+        if isinstance(owner, Made):
+            given = {**(owner.kwargs if not prefix else {}), **owner.options}
+            for path, value in given.items():
+                name = path.removeprefix(prefix)
+                if name in _GPU_OPTIONS and (not prefix or path.startswith(prefix)):
+                    sure = isinstance(value, Const) and path not in owner.doubtful
+                    found[name] = value.value if sure and isinstance(value, Const) else UNSURE
+    return found
+
+
+def different_options(first: Made, second: Made) -> list[str]:
+    """Return the options that the second session sets, surely, to something that the first one did not."""
+    before, after = gpu_options(first), gpu_options(second)
+    if before is None or after is None:
+        return []
+    differing = []
+    for name, value in after.items():
+        earlier = before.get(name, _GPU_OPTIONS[name])
+        if value is not UNSURE and earlier is not UNSURE and value not in (earlier, None):
+            differing.append(name)
+    return differing
+
+
+def sets_gpu_options(session: Made) -> list[str]:
+    """Return the GPU options that a session sets to something else than the default."""
+    given = gpu_options(session) or {}
+    return [name for name, value in given.items() if value is not UNSURE and value != _GPU_OPTIONS[name]]
+
+
+def is_local(session: Made) -> bool:
+    """Return whether a session runs in this process, and not on a server."""
+    target = session.argument(0, "target")
+    return target is None or (isinstance(target, Const) and not target.value)
+
+
+def masks(program: Program) -> Iterator[Variable]:
+    """Yield where the program sets CUDA_VISIBLE_DEVICES."""
+    return (one for one in program.of(Variable) if one.name == MASK)
+
+
+def mask_before(event: Event) -> Variable | None:
+    """Return the setting of CUDA_VISIBLE_DEVICES that surely came last before."""
+    return next((one for one in event.history() if isinstance(one, Variable) and one.name == MASK), None)
+
+
+def entries(mask: Value) -> list[str] | None:
+    """Return the entries of a mask that is known, up to the first that names no GPU, as CUDA reads it; else None."""
+    if not isinstance(mask, Const) or not isinstance(mask.value, str):
+        return None
+    valid = []
+    for entry in mask.value.split(","):
+        if not _ID.match(entry) or entry.strip().startswith("-"):
+            break
+        valid.append(entry.strip())
+    return valid
+
+
+_DEVICE = re.compile(r"\A/?(?:[\w:/*-]*/)?(?:device:)?([A-Za-z_]+)(?::(\d+|\*))?\Z")
+
+
+def device_index(name: object) -> int | None:
+    """Return the number of the GPU that a device name means, or None."""
+    found = _DEVICE.match(name) if isinstance(name, str) else None
+    if found is None or found[1].upper() != "GPU" or (isinstance(name, str) and "job:" in name):
+        return None
+    return int(found[2]) if found[2] and found[2] != "*" else 0
+
+
+def device_names(call: Call) -> Iterator[str]:
+    """Yield the names of devices that a call of ``tf.device`` or of a strategy is given."""
+    value = call.made.argument(0, "device_name" if call.api == "device" else "devices")
+    if value is None and call.api == "distribute.OneDeviceStrategy":
+        value = call.made.argument(0, "device")
+    for one in constants(value):
+        if isinstance(one, str):
+            yield one
+
+
+PLACING = ("device", *sorted(api.STRATEGIES))
+"""Calls that are given names of devices."""
+
+
+def table_keys(value: Value | None) -> list[object]:
+    """Return the constant keys of a dictionary."""
+    return [key.value for key, _ in value.pairs if isinstance(key, Const)] if isinstance(value, Table) else []
+
+
+def is_empty_list(value: Value | None) -> bool:
+    return isinstance(value, Items) and not value.items

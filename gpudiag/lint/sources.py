@@ -1,0 +1,246 @@
+"""Finding and reading what is checked: Python files and notebooks. Nothing in them is executed.
+
+What cannot be read or parsed is a :class:`Problem`, never an exception, and costs only itself: of a notebook the cell.
+"""
+
+from __future__ import annotations
+
+import ast
+import fnmatch
+import io
+import json
+import os
+import re
+import stat
+import tokenize
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+from gpudiag.lint.result import Problem
+from gpudiag.text import one_line
+
+LARGEST = 8 << 20
+"""Bytes of a source that is parsed: the syntax tree takes about a hundred times as much."""
+SUFFIXES = (".py", ".pyw", ".ipynb")
+_SKIPPED = frozenset({"__pycache__", "node_modules", "site-packages", "dist-packages"})
+"""Folders in which nobody's own sources are; those whose name begins with a dot, and virtual environments, likewise."""
+
+_MAGIC = re.compile(r"^(?P<indent>\s*)(?P<target>[\w, ]+?=\s*)?(?P<mark>[%!?]{1,2})(?P<rest>.*)$")
+_HELP = re.compile(r"^\s*[\w.]+\?{1,2}\s*$")
+_ENV_MAGIC = re.compile(r"^(?:env|set_env)\s+(\w+)(?:\s*=\s*|\s+)(.+)$")
+_PYTHON_2 = re.compile(r"Missing parentheses in call to|except|<>|leading zeros in decimal|exec", re.IGNORECASE)
+
+
+@dataclass
+class Piece:
+    """A text that Python parses: a file, or a cell of a notebook."""
+
+    text: str
+    cell: int | None = None
+    """The number of the cell among all cells of its notebook, from 1."""
+    tree: ast.Module | None = None
+    lines: list[str] = field(default_factory=list)
+
+
+@dataclass
+class Source:
+    """A file that is checked."""
+
+    path: Path
+    shown: str
+    """As the user named it."""
+    raw: bytes = b""
+    encoding: str = "utf-8"
+    pieces: list[Piece] = field(default_factory=list)
+    problems: list[Problem] = field(default_factory=list)
+    notebook: dict[str, Any] | None = None
+
+    def problem(self, message: str, line: int = 0, cell: int | None = None) -> None:
+        """Note why a part of the file is not checked."""
+        self.problems.append(Problem(self.shown, line, one_line(message), cell))
+
+    @property
+    def is_notebook(self) -> bool:
+        return self.path.suffix == ".ipynb"
+
+
+def files(paths: Sequence[Path], exclude: Sequence[str] = ()) -> Iterator[Path]:
+    """Yield the files to check, each once, in order; a folder's are its Python files and notebooks.
+
+    Links to folders are not followed, so that no loop of links is walked.
+    """
+    seen: set[str] = set()
+    for path in paths:
+        for file in _walk(path, exclude) if path.is_dir() else (path,):
+            real = os.path.realpath(file)
+            if real not in seen:
+                seen.add(real)
+                yield file
+
+
+def _walk(folder: Path, exclude: Sequence[str]) -> Iterator[Path]:
+    for root, folders, names in os.walk(folder):
+        here = Path(root)
+        folders[:] = sorted(
+            name
+            for name in folders
+            if not name.startswith(".")
+            and name not in _SKIPPED
+            and not (here / name / "pyvenv.cfg").exists()
+            and not _excluded(here / name, folder, exclude)
+        )
+        for name in sorted(names):
+            if name.endswith(SUFFIXES) and not _excluded(here / name, folder, exclude):
+                yield here / name
+
+
+def _excluded(path: Path, folder: Path, exclude: Sequence[str]) -> bool:
+    relative = path.relative_to(folder).as_posix()
+    return any(fnmatch.fnmatch(relative, one) or fnmatch.fnmatch(path.name, one) for one in exclude)
+
+
+def unreadable_folders(paths: Sequence[Path]) -> Iterator[Problem]:
+    """Yield a problem for each folder that cannot be listed; ``os.walk`` leaves them out silently."""
+    for path in paths:
+        found: list[OSError] = []
+        if path.is_dir():
+            for _ in os.walk(path, onerror=found.append):
+                pass
+        for error in found:
+            yield Problem(str(error.filename), 0, f"the folder cannot be read: {error.strerror}")
+
+
+def read(path: Path, shown: str = "") -> Source:
+    """Return a file with its text, unparsed; what is wrong with it is among its problems."""
+    source = Source(path, shown or str(path))
+    try:
+        status = path.stat()
+        if not stat.S_ISREG(status.st_mode):
+            source.problem("not a regular file")
+            return source
+        source.raw = path.read_bytes()
+    except OSError as error:
+        source.problem(f"cannot be read: {error.strerror or error}")
+    return source
+
+
+def parse(source: Source) -> None:
+    """Parse what was read into pieces."""
+    if source.problems or source.pieces:
+        return
+    if len(source.raw) > LARGEST:
+        size = f"{len(source.raw) / (1 << 20):.1f}"
+        source.problem(f"{size} MiB long: sources above {LARGEST >> 20} MiB are not parsed")
+    elif source.is_notebook:
+        _read_notebook(source)
+    else:
+        piece = Piece(_decoded(source))
+        source.pieces.append(piece)
+        _parse(source, piece)
+
+
+def _decoded(source: Source) -> str:
+    """Return the text of a Python file, by its coding line; one that Python would refuse is read as Latin-1."""
+    try:
+        source.encoding, _ = tokenize.detect_encoding(io.BytesIO(source.raw).readline)
+        return source.raw.decode(source.encoding)
+    except (SyntaxError, UnicodeDecodeError, LookupError) as error:
+        at = getattr(error, "start", None)
+        line = source.raw.count(b"\n", 0, at) + 1 if at is not None else 1
+        source.encoding = "latin-1"
+        source.problem("not UTF-8, and no coding line says what it is: Python refuses it; checked as Latin-1", line)
+        return source.raw.decode("latin-1")
+
+
+def _parse(source: Source, piece: Piece) -> None:
+    """Parse one piece; a part of it that is too deep for Python's parser costs the piece."""
+    import warnings
+
+    try:
+        with warnings.catch_warnings():  # of escape sequences in other people's strings
+            warnings.simplefilter("ignore")
+            piece.tree = ast.parse(piece.text)
+    except SyntaxError as error:
+        said = error.msg or "syntax error"
+        if _PYTHON_2.search(said) or "print " in (error.text or ""):
+            said = f"Python 2 ({said})"
+        elif "too many nested" in said:
+            said = f"nested too deeply for Python's parser ({said})"
+        source.problem(f"not checked: {said}", error.lineno or 1, piece.cell)
+    except (RecursionError, MemoryError):
+        source.problem("not checked: nested too deeply for Python's parser", 1, piece.cell)
+    except ValueError as error:  # a NUL character
+        source.problem(f"not checked: {error}", 1, piece.cell)
+    piece.lines = piece.text.splitlines()
+
+
+def _read_notebook(source: Source) -> None:
+    try:
+        content = json.loads(source.raw.decode("utf-8-sig"))
+        cells = content["cells"] if "cells" in content else content["worksheets"][0]["cells"]
+        language = content.get("metadata", {}).get("kernelspec", {}).get("language", "python")
+        texts = [
+            (at, _joined(cell.get("source", cell.get("input", ""))))
+            for at, cell in enumerate(cells, 1)
+            if cell.get("cell_type") == "code"
+        ]
+    except (ValueError, KeyError, TypeError, AttributeError, IndexError, RecursionError) as error:
+        source.problem(f"not checked: not a notebook ({type(error).__name__}: {error})", 1)
+        return
+    if str(language).lower() not in ("python", "python3", "ipython", ""):
+        return
+    source.notebook = content
+    for at, text in texts:
+        piece = Piece(text, at)
+        source.pieces.append(piece)
+        if re.search(r"^\s*(?:[%!]|[\w, ]+=\s*[%!]|[\w.]+\?)", text, re.MULTILINE):
+            piece.text = without_magics(text)
+        _parse(source, piece)
+
+
+def _joined(text: Any) -> str:
+    return text if isinstance(text, str) else "".join(text)
+
+
+def without_magics(text: str) -> str:
+    """Return the text of a cell as Python, line by line: shell commands and magics that set variables as calls.
+
+    A line keeps its number; of what is a magic its columns mean nothing.
+    """
+    lines = text.splitlines()
+    first = next((line.strip() for line in lines if line.strip()), "")
+    if first.startswith("%%") and not re.match(r"%%(?:time|timeit|capture|prun|memit)\b", first):
+        return "\n".join("" for _ in lines)  # another language, or a file that is written
+    out = []
+    inside = continued = False  # inside a string of several lines; after a magic that ends with a backslash
+    for line in lines:
+        magic = None if inside else _MAGIC.match(line)
+        if continued:
+            out.append("")
+            continued = line.rstrip().endswith("\\")
+            continue
+        if magic and not line.lstrip().startswith("#"):
+            continued = line.rstrip().endswith("\\")
+            out.append(_as_call(magic))
+        elif not inside and _HELP.match(line):
+            out.append("")
+        else:
+            out.append(line)
+            for quotes in ('"""', "'''"):
+                inside ^= line.count(quotes) % 2 == 1
+    return "\n".join(out)
+
+
+def _as_call(magic: re.Match[str]) -> str:
+    """Return a magic as Python: what a rule may look at is kept."""
+    indent, mark, rest = magic["indent"], magic["mark"], magic["rest"].strip()
+    target = (magic["target"] or "").strip()
+    if target:
+        return f"{indent}{target} None"
+    if mark == "%" and (setting := _ENV_MAGIC.match(rest)):
+        return f"{indent}__import__('os').environ[{setting[1]!r}] = {setting[2]!r}"
+    if mark.startswith("!"):
+        return f"{indent}__import__('os').system({rest!r})"
+    return f"{indent}pass"

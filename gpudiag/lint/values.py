@@ -1,0 +1,233 @@
+"""What an expression of a program may be, as far as it can be said without running it."""
+
+from __future__ import annotations
+
+import ast
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any
+
+from gpudiag.knowledge import tensorflow_api as api
+
+if TYPE_CHECKING:
+    from gpudiag.lint.project import Module
+    from gpudiag.lint.sources import Piece
+
+
+class Value:
+    """Something of which nothing is known."""
+
+    __slots__ = ()
+
+
+UNKNOWN = Value()
+
+
+@dataclass(eq=False)
+class Const(Value):
+    """A number, a text, True, False or None."""
+
+    value: Any
+
+
+@dataclass(eq=False)
+class Items(Value):
+    """A list, a tuple or a set whose elements are known one by one."""
+
+    items: list[Value]
+
+
+@dataclass(eq=False)
+class Table(Value):
+    """A dictionary whose keys and values are known one by one."""
+
+    pairs: list[tuple[Value, Value]]
+
+    def get(self, key: object) -> Value | None:
+        return next((value for one, value in self.pairs if isinstance(one, Const) and one.value == key), None)
+
+
+@dataclass(eq=False)
+class Name(Value):
+    """What is defined outside of the project, by its dotted name: ``tensorflow.config.set_visible_devices``."""
+
+    path: str
+
+
+@dataclass(eq=False)
+class Made(Value):
+    """The result of a call of something outside of the project."""
+
+    name: str
+    """The dotted name of what was called; of a method ``tensorflow.Graph().as_default``."""
+    args: list[Value]
+    kwargs: dict[str, Value]
+    node: ast.Call
+    options: dict[str, Value] = field(default_factory=dict)
+    """Attributes that were assigned, by their path: ``gpu_options.allow_growth``."""
+    doubtful: set[str] = field(default_factory=set)
+    """Of these: those that are assigned only under a condition."""
+    used: bool = False
+    """True: it was handed on, or something was asked of it."""
+    entered: bool = False
+    """True: of a context manager."""
+
+    @property
+    def api(self) -> str:
+        """The canonical name below TensorFlow; of others the whole name."""
+        return api.canonical(self.name)
+
+    def argument(self, at: int, name: str) -> Value | None:
+        """Return an argument by its position or its name; None if it is not given."""
+        if name in self.kwargs:
+            return self.kwargs[name]
+        return self.args[at] if len(self.args) > at else None
+
+    def constant(self, at: int, name: str) -> Any:
+        """Return the value of an argument if it is a constant, else None."""
+        value = self.argument(at, name)
+        return value.value if isinstance(value, Const) else None
+
+
+@dataclass(eq=False)
+class Attribute(Value):
+    """An attribute of something that is not looked into."""
+
+    of: Value
+    name: str
+
+
+@dataclass(eq=False)
+class Part(Value):
+    """An element, or some elements, of a list that is made at run time."""
+
+    of: Value
+    index: int | None = None
+    """Of an element whose place is known."""
+    several: bool = False
+    """True: a part of the list; False: one element."""
+    each: bool = False
+    """True: the element of a loop over the whole list."""
+
+
+@dataclass(eq=False)
+class Class(Value):
+    """A class of the project."""
+
+    node: ast.ClassDef
+    module: Module
+    namespace: dict[str, Value]
+    bases: list[Value]
+
+    def find(self, name: str) -> Value | None:
+        if name in self.namespace:
+            return self.namespace[name]
+        found = (base.find(name) for base in self.bases if isinstance(base, Class))
+        return next((one for one in found if one is not None), None)
+
+    def descends_from(self, names: frozenset[str]) -> bool:
+        return any(
+            base.descends_from(names) if isinstance(base, Class) else isinstance(base, Name) and base.path in names
+            for base in self.bases
+        )
+
+
+@dataclass(eq=False)
+class Instance(Value):
+    """An object of a class of the project; all objects of a class are taken for one."""
+
+    of: Class
+    attributes: dict[str, Value] = field(default_factory=dict)
+
+
+@dataclass(eq=False)
+class Function(Value):
+    """A function of the project."""
+
+    node: ast.FunctionDef | ast.AsyncFunctionDef | ast.Lambda
+    module: Module
+    piece: Piece
+    scopes: list[dict[str, Value]]
+    owner: Instance | None = None
+    graph: bool = False
+    """True: of a ``tf.function``: its operations are traced."""
+
+
+@dataclass(eq=False)
+class Imported(Value):
+    """A module of the project."""
+
+    module: Module
+
+
+# --- devices
+
+
+@dataclass(frozen=True)
+class Devices:
+    """Devices that TensorFlow listed, all or some."""
+
+    kind: str | None
+    """``GPU``, ``CPU``, None for all kinds, or "" if it is not known."""
+    listing: Made
+    index: int | None = None
+    one: bool = False
+    all: bool = True
+
+
+def devices(value: Value | None) -> Devices | None:
+    """Return the devices that a value is, or None."""
+    if isinstance(value, Made) and value.api in api.LISTS:
+        kind = value.argument(0, "device_type")
+        text = "" if kind is not None and not isinstance(kind, Const) else kind.value if kind else None
+        return Devices(text.upper() if isinstance(text, str) else text, value)
+    if isinstance(value, Part) and (whole := devices(value.of)):
+        if value.each:
+            return Devices(whole.kind, whole.listing, one=True, all=whole.all)
+        return Devices(whole.kind, whole.listing, value.index, one=not value.several, all=False)
+    if isinstance(value, Items) and value.items:
+        inner = [devices(one) for one in value.items]
+        first = inner[0]
+        if first and all(inner):
+            return Devices(first.kind, first.listing, first.index if len(inner) == 1 else None, all=False)
+    return None
+
+
+def of_gpus(value: Value | None) -> Devices | None:
+    """Return the GPUs that a value surely is, or None."""
+    found = devices(value)
+    return found if found and found.kind == "GPU" else None
+
+
+def elements(value: Value | None) -> list[Value]:
+    """Return the elements of a list that are known, or what is not a list as the only element."""
+    return value.items if isinstance(value, Items) else [] if value is None else [value]
+
+
+def constants(value: Value | None) -> Iterator[Any]:
+    """Yield the constants in a value: itself, or the elements of a list."""
+    return (one.value for one in elements(value) if isinstance(one, Const))
+
+
+_COUNTS = frozenset({"builtins.len"})
+
+
+def count_of_gpus(value: Value) -> bool:
+    """Return whether a value is the number of devices that were listed."""
+    return isinstance(value, Made) and value.name in _COUNTS and bool(value.args) and devices(value.args[0]) is not None
+
+
+_TRUE = frozenset({"test.is_gpu_available", "test.is_built_with_cuda", "test.is_built_with_gpu_support"})
+
+
+def truth(value: Value) -> bool | None:
+    """Return whether a value is true, on a machine that has GPUs; None if that cannot be said."""
+    if isinstance(value, Const):
+        return bool(value.value)
+    if isinstance(value, Items):
+        return bool(value.items)
+    if devices(value) is not None or count_of_gpus(value):
+        return True
+    if isinstance(value, Made) and value.api in _TRUE:
+        return True
+    return None
