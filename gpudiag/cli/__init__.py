@@ -20,6 +20,7 @@ from gpudiag.text import say
 _HOMES = {
     "check": "check",
     "why": "why",
+    "lint": "lint",
     "simulate": "simulate",
     "show": "show",
     "diff": "diff",

@@ -1,7 +1,7 @@
 """Configuration files: ``gpudiag.toml``, or ``[tool.gpudiag]`` in ``pyproject.toml``; the nearest one upwards is used.
 
-Keys are the long options of ``gpudiag check`` without their dashes. A value given on the command line or in a
-``GPUDIAG_*`` variable overrides the file's.
+Keys are the long options of ``gpudiag check`` without their dashes; those of ``gpudiag lint`` are in the table
+``lint``. A value given on the command line or in a ``GPUDIAG_*`` variable overrides the file's.
 """
 
 from __future__ import annotations
@@ -123,15 +123,25 @@ def _mentions(project: Path) -> bool:
         return False
 
 
-def load(path: Path, parameters: Iterable[click.Parameter], *, found: bool) -> dict[str, Any]:
-    """Return the values that ``path`` sets, by parameter name.
+SECTIONS = ("lint",)
+"""Tables inside of gpudiag's own, each for the command of its name; the other keys are those of ``gpudiag check``."""
+
+
+def load(path: Path, parameters: Iterable[click.Parameter], *, found: bool, section: str = "") -> dict[str, Any]:
+    """Return the values that ``path`` sets, by parameter name; with ``section`` those of that table.
 
     Raises :class:`UsageError`, which names the file, the key and, for an unknown key, the nearest valid one. A file
     that was ``found``, not named, may not name a file outside its own folder.
     """
     known = {key_of(parameter): parameter for parameter in parameters if is_configurable(parameter)}
     values = {}
-    for key, value in (_table(path, _parse(path)) or {}).items():
+    table = _table(path, _parse(path)) or {}
+    for name in SECTIONS:
+        if not isinstance(table.get(name, {}), dict):
+            raise UsageError(f"{path}: {name!r} must be a table, such as [tool.gpudiag.{name}].")
+    own = {key: value for key, value in table.items() if key not in SECTIONS}
+    table = table.get(section, {}) if section else own
+    for key, value in table.items():
         if key not in known:
             raise UsageError(f"{path}: unknown key {key!r}. {nearest(key, known)}")
         parameter = known[key]

@@ -37,10 +37,10 @@ def list_(select: tuple[str, ...]) -> int:
 )
 @debug_option
 def explain(*, name: str, report: Path | None) -> int:
-    """Explain the probe or the cause called NAME.
+    """Explain the probe, the cause or the rule called NAME.
 
     Of a probe: what it does, why it matters, what a failure means and what to do. Of a cause that a report names: how
-    it comes about, and the fix.
+    it comes about, and the fix. Of a rule of gpudiag lint: what it finds, with examples.
     """
     from gpudiag.cli import explanation
 
@@ -55,6 +55,13 @@ def explain(*, name: str, report: Path | None) -> int:
     if "." not in name and (rule := causes.get(name)) is not None:
         put(describe.cause_explanation(rule, width(), saved))
         return 0
-    entry = catalogue.get(name, also=list(causes.names()))
+    from gpudiag.lint import rule as lint_rules
+
+    if "." not in name and (lint_rule := lint_rules.get(name)) is not None:
+        from gpudiag.lint import listing
+
+        put(listing.explanation(lint_rule, width()))
+        return 0
+    entry = catalogue.get(name, also=[*causes.names(), *lint_rules.names()])
     put(describe.explanation(entry, width(), saved))
     return 0

@@ -133,6 +133,8 @@ REMOVED = {
     "config.VirtualDeviceConfiguration": "tf.config.LogicalDeviceConfiguration",
     "config.experimental.set_logical_device_configuration": "tf.config.set_logical_device_configuration",
     "config.experimental.LogicalDeviceConfiguration": "tf.config.LogicalDeviceConfiguration",
+    "config.gpu.set_per_process_memory_growth": "tf.config.experimental.set_memory_growth, for each GPU",
+    "config.gpu.set_per_process_memory_fraction": "tf.config.set_logical_device_configuration, for each GPU",
     "config.set_log_device_placement": "tf.debugging.set_log_device_placement",
     "config.experimental.set_soft_device_placement": "tf.config.set_soft_device_placement",
     "keras.utils.multi_gpu_model": "tf.distribute.MirroredStrategy()",

@@ -13,8 +13,9 @@ from pathlib import Path
 import gpudiag
 from gpudiag.errors import nearest
 from gpudiag.lint import rule, sources
-from gpudiag.lint.program import Program, Reader
+from gpudiag.lint.program import Program
 from gpudiag.lint.project import Module, Project
+from gpudiag.lint.reader import Reader
 from gpudiag.lint.result import Finding, Problem, Result
 from gpudiag.lint.rule import Edit, Known, Match
 from gpudiag.lint.sources import Piece, Source
@@ -47,34 +48,73 @@ class Run:
 
     def result(self, fixed: int = 0) -> Result:
         findings = sorted(
-            (one.finding for one in self.found), key=lambda one: (one.file, one.cell or 0, one.line, one.column, one.rule)
+            (one.finding for one in self.found),
+            key=lambda one: (one.file, one.cell or 0, one.line, one.column, one.rule),
         )
         return Result(gpudiag.__version__, self.files, tuple(findings), tuple(self.problems), fixed=fixed)
 
 
 def check(
-    paths: Sequence[Path], rules: Sequence[Known], exclude: Sequence[str] = (), stdin: bytes | None = None
+    paths: Sequence[Path],
+    rules: Sequence[Known],
+    exclude: Sequence[str] = (),
+    stdin: bytes | None = None,
+    gpu_bytes: int | None = None,
 ) -> Run:
-    """Check the files and the folders ``paths``; ``stdin`` is the text of the path ``-``."""
+    """Check the files and the folders ``paths``; ``stdin`` is the text of the path ``-``.
+
+    ``gpu_bytes`` is the memory of the GPU that the programs are for, if the user says so.
+    """
     words = re.compile("|".join(sorted({re.escape(word) for one in rules for word in one.declared.words})).encode())
     run = Run(problems=list(sources.unreadable_folders(paths)))
-    project = Project()
-    selected: dict[Module, Source] = {}
+    project = Project(words)
+    concerned: list[Source] = []
+    scripts: list[Source] = []
     for source in _read(paths, exclude, stdin):
         run.files += 1
         if source.problems:
             run.problems += source.problems
         elif _CONCERNED.search(source.raw) and words.search(source.raw):
-            selected[project.module(source)] = source
+            concerned.append(source)
+        elif _is_script(source.raw):
+            scripts.append(source)
+    names = {_module_name(one.path) for one in concerned}
+    concerned += [one for one in scripts if one.path in paths or names & _imported_names([one.raw])]
+    modules = map(project.module, concerned)
+    selected = {one: one.source for one in modules}
     seen: set[tuple[str, str, int | None, int, int]] = set()
+    shared = _imported_names([source.raw for source in selected.values()])
     for module, source in selected.items():
-        for one in _checked(project, module, rules, selected):
+        for one in _checked(project, module, rules, selected, gpu_bytes, shared):
             key = (one.finding.rule, one.finding.file, one.finding.cell, one.finding.line, one.finding.column)
             if key not in seen:
                 seen.add(key)
                 run.found.append(one)
         run.problems += source.problems
+    run.problems += unknown_names(list(selected.values()))
     return run
+
+
+_IMPORTED = re.compile(rb"^\s*(?:from|import)\s+\.*([\w.]*)(?:\s+import\s+([\w ,]+))?", re.MULTILINE)
+
+
+def _imported_names(texts: list[bytes]) -> frozenset[str]:
+    """Return the last parts of the names of all modules that are imported somewhere, and what is imported from them."""
+    found: set[str] = set()
+    for raw in texts:
+        for one in _IMPORTED.finditer(raw):
+            found.update(one[1].decode().split(".")[-1:])
+            found.update((one[2] or b"").decode().replace(",", " ").split())
+    return frozenset(found)
+
+
+def _is_script(raw: bytes) -> bool:
+    """Return whether a file does something when it is run, so that what it imports is worth following."""
+    return b"__main__" in raw or not re.search(rb"^(?:def|class|async def) ", raw, re.MULTILINE)
+
+
+def _module_name(path: Path) -> str:
+    return path.parent.name if path.stem == "__init__" else path.stem
 
 
 def _read(paths: Sequence[Path], exclude: Sequence[str], stdin: bytes | None) -> Iterator[Source]:
@@ -84,9 +124,18 @@ def _read(paths: Sequence[Path], exclude: Sequence[str], stdin: bytes | None) ->
         yield Source(Path("-"), "-", stdin)
 
 
-def _checked(project: Project, module: Module, rules: Sequence[Known], selected: dict[Module, Source]) -> Iterator[Found]:
+def _checked(  # noqa: PLR0917
+    project: Project,
+    module: Module,
+    rules: Sequence[Known],
+    selected: dict[Module, Source],
+    gpu_bytes: int | None,
+    shared: frozenset[str],
+) -> Iterator[Found]:
     """Yield what the rules find in one program and in what it calls of the other files that are checked."""
     program = Reader(project, module).read()
+    program.gpu_bytes = gpu_bytes
+    program.shared = module.name in shared
     text = {one: one.source.raw for one in program.modules}
     for known in rules:
         if not any(word.encode() in raw for word in known.declared.words for raw in text.values()):
@@ -174,4 +223,3 @@ def unknown_names(run_sources: Sequence[Source]) -> Iterator[Problem]:
                 for name in sorted((listed or frozenset()) - set(known)):
                     text = f"this comment names no rule: {name!r}. {nearest(name, known)}"
                     yield Problem(source.shown, line, one_line(text), piece.cell)
-

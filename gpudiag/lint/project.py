@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import re
 from dataclasses import dataclass, field
 from functools import cached_property
 from pathlib import Path
@@ -15,6 +16,13 @@ from gpudiag.lint.values import Value
 if TYPE_CHECKING:
     from gpudiag.lint.program import Event
 
+_TELLING = re.compile(
+    rb"""^(?!import\b|from\b|def\b|class\b|async\b|[@#\s"'])[^\n]{0,400}\b(?:tf|tensorflow|keras|environ)\b""",
+    re.MULTILINE,
+)
+"""What a module has at its top level if an import of it may do something."""
+_SMALL = 4096
+"""Bytes: modules up to this are read for their constants, too."""
 _ROOTS = ("pyproject.toml", "setup.py", "setup.cfg", ".git")
 
 
@@ -25,7 +33,7 @@ class Module:
     source: Source
     namespace: dict[str, Value] = field(default_factory=dict)
     effects: tuple[Event, ...] | None = None
-    """What an import of it surely does to TensorFlow's devices and to the environment; None: it was not imported yet."""
+    """What an import of it surely does to TensorFlow's devices and to the environment; None: not imported yet."""
 
     @cached_property
     def text(self) -> str:
@@ -40,7 +48,9 @@ class Module:
 class Project:
     """Modules by their files; a module that a checked file imports is read if it is in the same project."""
 
-    def __init__(self) -> None:
+    def __init__(self, words: re.Pattern[bytes]) -> None:
+        self.words = words
+        """What a file has that is of interest by itself."""
         self._modules: dict[str, Module | None] = {}
         self._top: dict[Path, Path] = {}
 
@@ -51,6 +61,7 @@ class Project:
         if found is None:
             sources.parse(source)
             found = self._modules[key] = Module(source)
+        sources.parse(found.source)
         return found
 
     def find(self, name: str, level: int, importer: Path) -> Module | None:
@@ -85,7 +96,8 @@ class Project:
         if not file.is_file():
             return None
         source = sources.read(file)
-        sources.parse(source)
+        if len(source.raw) < _SMALL or self.words.search(source.raw) or _TELLING.search(source.raw):
+            sources.parse(source)
         found = self._modules[real] = Module(source)
         return found
 

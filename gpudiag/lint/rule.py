@@ -42,6 +42,19 @@ def replace(node: ast.AST, text: str) -> Edit:
     return Edit(node.lineno, node.col_offset, node.end_lineno, node.end_col_offset, text)  # type: ignore[attr-defined]
 
 
+def between(first: ast.expr, second: ast.expr, text: str) -> tuple[Edit, ...]:
+    """Return the edit that writes ``text`` in place of what is between two parts of a statement."""
+    after = insert_after(first, text)
+    return (Edit(after.line, after.column, second.lineno, second.col_offset, text),)
+
+
+def quoted(event: Event, node: ast.AST, text: str) -> str:
+    """Return ``text`` as a literal in the quotes that the node, a text of the program, is written in."""
+    line = event.piece.lines[node.lineno - 1].encode()  # type: ignore[attr-defined]
+    mark = line[node.col_offset : node.col_offset + 1].decode(errors="replace")  # type: ignore[attr-defined]
+    return f"{mark}{text}{mark}" if mark in ("'", '"') else repr(text)
+
+
 def insert_after(node: ast.AST, text: str) -> Edit:
     """Return the edit that writes ``text`` after a node."""
     return Edit(node.end_lineno, node.end_col_offset, node.end_lineno, node.end_col_offset, text)  # type: ignore[attr-defined]

@@ -29,6 +29,7 @@ _SKIPPED = frozenset({"__pycache__", "node_modules", "site-packages", "dist-pack
 
 _MAGIC = re.compile(r"^(?P<indent>\s*)(?P<target>[\w, ]+?=\s*)?(?P<mark>[%!?]{1,2})(?P<rest>.*)$")
 _HELP = re.compile(r"^\s*[\w.]+\?{1,2}\s*$")
+_AUTOMAGIC = re.compile(r"^\s*(?:ls|cd|pwd|cat|cp|mv|rm|mkdir|pip|conda|man|less|head|tail)(?:\s+[^=(\s].*)?$")
 _ENV_MAGIC = re.compile(r"^(?:env|set_env)\s+(\w+)(?:\s*=\s*|\s+)(.+)$")
 _PYTHON_2 = re.compile(r"Missing parentheses in call to|except|<>|leading zeros in decimal|exec", re.IGNORECASE)
 
@@ -173,7 +174,12 @@ def _parse(source: Source, piece: Piece) -> None:
         source.problem("not checked: nested too deeply for Python's parser", 1, piece.cell)
     except ValueError as error:  # a NUL character
         source.problem(f"not checked: {error}", 1, piece.cell)
-    piece.lines = piece.text.splitlines()
+    piece.lines = [line.rstrip("\r\n") for line in lines_of(piece.text)]
+
+
+def lines_of(text: str) -> list[str]:
+    """Return the lines of a text with their ends, as Python's parser counts them."""
+    return re.findall(r"[^\r\n]*(?:\r\n|\r|\n)|[^\r\n]+", text)
 
 
 def _read_notebook(source: Source) -> None:
@@ -195,9 +201,12 @@ def _read_notebook(source: Source) -> None:
     for at, text in texts:
         piece = Piece(text, at)
         source.pieces.append(piece)
-        if re.search(r"^\s*(?:[%!]|[\w, ]+=\s*[%!]|[\w.]+\?)", text, re.MULTILINE):
-            piece.text = without_magics(text)
+        before = len(source.problems)
         _parse(source, piece)
+        if len(source.problems) > before and (plain := without_magics(text)) != text:
+            del source.problems[before:]
+            piece.text = plain
+            _parse(source, piece)
 
 
 def _joined(text: Any) -> str:
@@ -224,7 +233,7 @@ def without_magics(text: str) -> str:
         if magic and not line.lstrip().startswith("#"):
             continued = line.rstrip().endswith("\\")
             out.append(_as_call(magic))
-        elif not inside and _HELP.match(line):
+        elif not inside and (_HELP.match(line) or _AUTOMAGIC.match(line)):
             out.append("")
         else:
             out.append(line)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import ast
 from collections.abc import Iterator
 from dataclasses import dataclass, field
+from functools import cached_property
 from typing import TYPE_CHECKING, Any
 
 from gpudiag.knowledge import tensorflow_api as api
@@ -151,6 +152,15 @@ class Function(Value):
     owner: Instance | None = None
     graph: bool = False
     """True: of a ``tf.function``: its operations are traced."""
+
+    @property
+    def name(self) -> str:
+        return "" if isinstance(self.node, ast.Lambda) else self.node.name
+
+    @cached_property
+    def text(self) -> str:
+        """Its lines."""
+        return "\n".join(self.piece.lines[self.node.lineno - 1 : self.node.end_lineno])
 
 
 @dataclass(eq=False)

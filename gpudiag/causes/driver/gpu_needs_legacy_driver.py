@@ -24,7 +24,7 @@ CAUSE = Cause(
     },
 )
 _BRANCH = re.compile(r"supported through the NVIDIA (?P<branch>\d+)\.xx Legacy")
-_GPU = re.compile(r"NVRM: +The NVIDIA (?P<name>.+) GPU installed in this system")
+_GPU = re.compile(r"NVRM: {1,8}The NVIDIA (?P<name>[^\n]{1,80}) GPU installed in this system")
 _INSTALLED = re.compile(r" (?P<version>\d[\d.]*) NVIDIA driver will ignore")
 _FIRST_FOR_CUDA_12 = 525
 _PACKAGES = (

@@ -6,8 +6,9 @@ import re
 from collections.abc import Iterable, Iterator
 from pathlib import PurePath
 
-from gpudiag.cause import Evidence, Match
+from gpudiag.cause import Match
 from gpudiag.model.facts import Facts, Library, LibraryCopy, Unknown
+from gpudiag.probes.discovery import trace
 from gpudiag.probes.host.libraries import PACKAGES, RUNTIME, unopened
 
 PATH = "LD_LIBRARY_PATH"
@@ -124,11 +125,11 @@ def then_cusolver(facts: Facts) -> str:
     return f"export {PATH}={folder}:${PATH}  # then, because this TensorFlow does not look there"
 
 
-def needs_nvml(evidence: Evidence) -> bool:
+def needs_nvml(facts: Facts, traced: trace.Reading | None) -> bool:
     """Return True if this TensorFlow lists no GPU without NVML: 2.21 does not, 2.20 does (measured)."""
-    if evidence.trace is not None and evidence.trace.listed:
+    if traced is not None and traced.listed:
         return False
-    found = re.match(r"(\d+)\.(\d+)", tensorflow_version(evidence.facts))
+    found = re.match(r"(\d+)\.(\d+)", tensorflow_version(facts))
     return found is None or (int(found[1]), int(found[2])) >= (2, 21)
 
 

@@ -21,7 +21,7 @@ import re
 
 from gpudiag.knowledge import tensorflow_api as api
 from gpudiag.lint.program import Assigned, Named, Program
-from gpudiag.lint.rule import Edit, Match, Matches, Rule
+from gpudiag.lint.rule import Edit, Match, Matches, Rule, between, insert_after
 from gpudiag.model.report import Severity
 
 RULE = Rule(
@@ -50,11 +50,7 @@ def find(program: Program) -> Matches:
             value = event.node.value if isinstance(event.node, ast.Assign) else event.target
             edits: tuple[Edit, ...] = ()
             if name in api.SETTERS and event.whole:
-                begin, end = event.target, value
-                edits = (
-                    Edit(begin.end_lineno, begin.end_col_offset, end.lineno, end.col_offset, "("),
-                    Edit(end.end_lineno, end.end_col_offset, end.end_lineno, end.end_col_offset, ")"),
-                )
+                edits = (*between(event.target, value, "("), insert_after(value, ")"))
             call = call.format(name=written, value=ast.unparse(value))
             yield Match(event, {"name": written, "how": "assigned", "call": call}, edits=edits)
     for named in program.of(Named):

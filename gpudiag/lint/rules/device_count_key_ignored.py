@@ -21,7 +21,7 @@ import ast
 
 from gpudiag.knowledge import tensorflow_api as api
 from gpudiag.lint.program import Call, Option, Program
-from gpudiag.lint.rule import Match, Matches, Rule, replace
+from gpudiag.lint.rule import Match, Matches, Rule, quoted, replace
 from gpudiag.lint.settings import table_keys
 from gpudiag.model.report import Severity
 
@@ -45,5 +45,5 @@ def find(program: Program) -> Matches:
             if isinstance(key, str) and key not in api.DEVICE_COUNT_KEYS and key.upper() in api.DEVICE_COUNT_KEYS:
                 right = key.upper()
                 places = [one for one in ast.walk(event.node) if isinstance(one, ast.Constant) and one.value == key]
-                edits = (replace(places[0], repr(right)),) if len(places) == 1 else ()
+                edits = (replace(places[0], quoted(event, places[0], right)),) if len(places) == 1 else ()
                 yield Match(event, {"key": key, "right": right}, node=places[0] if places else None, edits=edits)

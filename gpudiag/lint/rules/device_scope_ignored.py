@@ -48,7 +48,9 @@ def find(program: Program) -> Matches:
             continue
         kinds = {_kind(statement, program) for statement in event.body}
         if len(kinds) == 1 and (kind := kinds.pop()) is not None:
-            yield Match(event, {"what": "the definition of functions" if kind == "definitions" else kind, "where": _WHERE[kind]})
+            yield Match(
+                event, {"what": "the definition of functions" if kind == "definitions" else kind, "where": _WHERE[kind]}
+            )
 
 
 def _kind(statement: ast.stmt, program: Program) -> str | None:

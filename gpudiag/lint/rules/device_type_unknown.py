@@ -1,7 +1,7 @@
 """{name!r} names no device of TensorFlow: {happens}
 
-A device of TensorFlow is /CPU:0, /GPU:1 or /device:GPU:1. With /device:, any word is taken for a type, and if there is no
-such device soft placement chooses another, silently. Without it, an unknown word raises ValueError.
+A device of TensorFlow is /CPU:0, /GPU:1 or /device:GPU:1. With /device:, any word is taken for a type, and if there is
+no such device soft placement chooses another, silently. Without it, an unknown word raises ValueError.
 
 Bad
     import tensorflow as tf

@@ -54,5 +54,7 @@ def find(program: Program) -> Matches:
 def _indices(event: Call) -> list[tuple[str, int]]:
     if event.api in PLACING:
         return [(repr(name), index) for name in device_names(event) if (index := device_index(name)) is not None]
-    found = [of_gpus(one) for one in elements(event.made.argument(0, "devices" if event.api == api.VISIBLE else "device"))]
+    found = [
+        of_gpus(one) for one in elements(event.made.argument(0, "devices" if event.api == api.VISIBLE else "device"))
+    ]
     return [(f"GPU {one.index}", one.index) for one in found if one and one.index is not None and one.index >= 0]

@@ -23,7 +23,7 @@ import ast
 
 from gpudiag.knowledge.variables import misspelling_of
 from gpudiag.lint.program import Program, Variable
-from gpudiag.lint.rule import Match, Matches, Rule, replace
+from gpudiag.lint.rule import Match, Matches, Rule, quoted, replace
 from gpudiag.model.report import Severity
 
 RULE = Rule(
@@ -60,6 +60,6 @@ def find(program: Program) -> Matches:
             node = event.name_node
             spelt = isinstance(node, ast.Constant) and node.value == event.name
             instead = f"write {known}"
-            edits = (replace(node, repr(known)),) if spelt and node is not None else ()
+            edits = (replace(node, quoted(event, node, known)),) if spelt and node is not None else ()
             figures = {"name": event.name, "meant": f"; {known} is meant, probably", "instead": instead}
             yield Match(event, figures, node=node if spelt else None, edits=edits)

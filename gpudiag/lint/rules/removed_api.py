@@ -1,4 +1,4 @@
-"""TensorFlow 2.18 to 2.21 have no {name}: {instead}
+"""TensorFlow 2.18 to 2.21 have no {name}
 
 Some names moved to tf.compat.v1 or went when TensorFlow 2 came, and some never were where they are looked for:
 set_memory_growth is still below tf.config.experimental. Python raises AttributeError, which try and except often hide.
@@ -24,16 +24,21 @@ import re
 
 from gpudiag.knowledge import tensorflow_api as api
 from gpudiag.lint.program import Named, Program, removed_name
-from gpudiag.lint.rule import Match, Matches, Rule, replace
+from gpudiag.lint.rule import Edit, Match, Matches, Rule, replace
 from gpudiag.model.report import Severity
 
+_SESSIONS = frozenset({"Session", "InteractiveSession"})
 RULE = Rule(
     severity=Severity.FAIL,
     advice="write {instead}",
-    words=tuple(sorted({name.rpartition(".")[2] for name in api.REMOVED} - {"Session"} | {"tf.Session", "import Session"})),
+    words=tuple(
+        sorted({name.rpartition(".")[2] for name in api.REMOVED} - {"Session"} | {"tf.Session", "import Session"})
+    ),
     url="https://www.tensorflow.org/guide/migrate",
     cause="program_for_tensorflow_1",
 )
+_OPTIONS = re.compile(r"ConfigProto|GPUOptions|gpu_options")
+"""Without one of these a session has no options, and is not looked at: what is old is not always about GPUs."""
 _VERSION = re.compile(r"version|hasattr|getattr|is_tf2|tf2|compat|legacy", re.IGNORECASE)
 
 
@@ -43,9 +48,11 @@ def find(program: Program) -> Matches:
         key = removed_name(event.name)
         if key is None or (event.module, key) in seen or any(map(_expects_it, event.guards)):
             continue
+        if key in _SESSIONS and not _OPTIONS.search(event.module.text):
+            continue
         seen.add((event.module, key))
         instead = api.REMOVED[key]
-        edits = ()
+        edits: tuple[Edit, ...] = ()
         if isinstance(event.node, ast.Attribute) and re.fullmatch(r"tf(?:\.\w+)+", instead):
             written = ast.unparse(event.node)
             root = written.removesuffix(f".{key}")

@@ -36,7 +36,11 @@ RULE = Rule(
 
 def find(program: Program) -> Matches:
     for event in program.of(Variable):
-        if event.name not in SETTINGS or not isinstance(event.value, Const) or isinstance(event.value.value, str | bytes):
+        if (
+            event.name not in SETTINGS
+            or not isinstance(event.value, Const)
+            or isinstance(event.value.value, str | bytes)
+        ):
             continue
         value = event.value.value
         instead = str(value).lower() if isinstance(value, bool) else str(value)

@@ -23,7 +23,7 @@ import re
 
 from gpudiag.knowledge.variables import SETTINGS
 from gpudiag.lint.program import Call, Program
-from gpudiag.lint.rule import Match, Matches, Rule, replace
+from gpudiag.lint.rule import Edit, Match, Matches, Rule, replace
 from gpudiag.lint.values import Const
 from gpudiag.model.report import Severity
 
@@ -49,7 +49,7 @@ def find(program: Program) -> Matches:
         if found and found[1] in SETTINGS and ("=" in str(command) or str(command).lstrip().startswith("setenv")):
             value = found[2].strip().strip("\"'")
             node = event.node
-            edits = ()
+            edits: tuple[Edit, ...] = ()
             if made.name == "os.system" and isinstance(node, ast.Call) and isinstance(node.func, ast.Attribute):
                 module = ast.unparse(node.func.value)
                 if module.isidentifier() and value and "$" not in value:

@@ -24,7 +24,7 @@ import re
 
 from gpudiag.knowledge import variables
 from gpudiag.lint.program import Program, Variable
-from gpudiag.lint.rule import Match, Matches, Rule, replace
+from gpudiag.lint.rule import Match, Matches, Rule, quoted, replace
 from gpudiag.lint.values import Const
 from gpudiag.model.report import Severity
 
@@ -44,7 +44,7 @@ def find(program: Program) -> Matches:
             read, right = wrong
             node = event.value_node
             spelt = isinstance(node, ast.Constant) and node.value == value
-            edits = (replace(node, repr(right)),) if spelt and right and node is not None else ()
+            edits = (replace(node, quoted(event, node, right)),) if spelt and right and node is not None else ()
             instead = f"write {right!r}" if right else "remove it, or write one that is read"
             figures = {"name": event.name, "value": value, "read": read, "instead": instead}
             yield Match(event, figures, node=node if spelt else None, edits=edits)

@@ -1,0 +1,147 @@
+"""`gpudiag lint`: silent misuse of GPU settings in Python sources and notebooks."""
+
+from __future__ import annotations
+
+import re
+import sys
+from pathlib import Path
+from typing import Any
+
+import click
+
+from gpudiag.cli.options import debug_option, variable
+from gpudiag.errors import UsageError
+
+_SIZE = re.compile(r"(\d+(?:\.\d+)?)\s*(MiB|GiB|MB|GB|M|G)", re.IGNORECASE)
+_FORMATS = ("text", "github", "json", "sarif")
+
+
+class Size(click.ParamType):  # type: ignore[type-arg]  # generic since click 8.2, and not subscriptable before
+    """An amount of memory; converted to bytes."""
+
+    name = "size"
+
+    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> int:
+        if isinstance(value, int):
+            return value
+        found = _SIZE.fullmatch(str(value).strip())
+        if found is None:
+            self.fail(f"{value!r} is not an amount of memory, such as 8GiB or 11000MiB.", param, ctx)
+        return int(float(found[1]) * (1 << 20 if found[2].upper().startswith("M") else 1 << 30))
+
+
+@click.command()
+@click.argument("paths", nargs=-1, type=click.Path(path_type=Path, allow_dash=True), metavar="[PATH]...")
+@click.option(
+    "--select", multiple=True, metavar="RULE", help="Only this rule. May be repeated.", **variable("LINT_SELECT")
+)
+@click.option(
+    "--ignore", multiple=True, metavar="RULE", help="Not this rule. May be repeated.", **variable("LINT_IGNORE")
+)
+@click.option(
+    "--exclude",
+    multiple=True,
+    metavar="GLOB",
+    help="Files and folders to leave out, by name or by path below PATH. May be repeated.",
+    **variable("LINT_EXCLUDE"),
+)
+@click.option(
+    "--gpu-memory",
+    type=Size(),
+    metavar="SIZE",
+    help="Memory of the GPU that the programs are for, such as 8GiB: limits that exceed it are found.",
+    **variable("LINT_GPU_MEMORY"),
+)
+@click.option("--fix", is_flag=True, help="Write the fixes that are safe.", **variable("LINT_FIX"))
+@click.option("--diff", is_flag=True, help="Show what --fix would write, and write nothing.", **variable("LINT_DIFF"))
+@click.option(
+    "--format",
+    "format_",
+    type=click.Choice(_FORMATS),
+    default="text",
+    show_default=True,
+    help="Format on standard output.",
+    **variable("LINT_FORMAT"),
+)
+@click.option("--list-rules", is_flag=True, help="List the rules and end.")
+@click.option(
+    "--config",
+    type=click.Path(path_type=Path, exists=True, dir_okay=False),
+    is_eager=True,
+    expose_value=False,
+    callback=lambda context, _, path: _configure(context, path),
+    help="Configuration file; its table 'lint' is read. [default: as of 'gpudiag check']",
+    **variable("CONFIG"),
+)
+@debug_option
+def lint(
+    *,
+    paths: tuple[Path, ...],
+    select: tuple[str, ...],
+    ignore: tuple[str, ...],
+    exclude: tuple[str, ...],
+    gpu_memory: int | None,
+    fix: bool,
+    diff: bool,
+    format_: str,
+    list_rules: bool,
+) -> int:
+    """Find GPU settings in Python sources and notebooks that do not do what they seem to do.
+
+    PATH is a file, a folder (its .py, .pyw and .ipynb files) or - for standard input; without one it is this folder.
+    Nothing is executed, and TensorFlow is not imported. '# gpudiag: ignore[RULE]' on a line switches a rule off there.
+
+    Exit status: 0 nothing was found, 1 something was found, 2 wrong usage, 3 gpudiag broke, 5 nothing was found, but
+    not every file could be checked.
+    """
+    from gpudiag.cli.delivery import in_color, width
+    from gpudiag.lint import check, fixes, rule
+    from gpudiag.lint.formats import render
+    from gpudiag.text import put, say
+
+    rules = rule.chosen(select, ignore)
+    if list_rules:
+        from gpudiag.lint.listing import table
+
+        put(table(rules, width()))
+        return 0
+    if fix and diff:
+        raise UsageError("--fix writes and --diff only shows: leave one out.")
+    missing = [str(path) for path in paths if str(path) != "-" and not path.exists() and not path.is_symlink()]
+    if missing:
+        raise UsageError(f"{missing[0]}: there is no such file or folder.")
+    stdin = sys.stdin.buffer.read() if any(str(path) == "-" for path in paths) else None
+    if stdin is not None and (fix or diff):
+        raise UsageError("--fix and --diff need files, not standard input.")
+    run = check.check(paths or (Path(),), rules, exclude, stdin, gpu_memory)
+    done = []
+    if fix or diff:
+        for source, content, found in fixes.fixed(run.found):
+            if diff:
+                put(fixes.difference(source, content), "patch")
+            elif problem := fixes.write(source, content):
+                run.problems.append(problem)
+            else:
+                done += found
+    if diff:
+        return run.result().exit_code
+    run.found = [one for one in run.found if one not in done]
+    result = run.result(fixed=len(done))
+    if not run.files:
+        say("gpudiag: note: no Python file and no notebook is there.")
+    color = in_color() and format_ == "text"
+    put(render(result, format_, width=width(), color=color), "json" if format_ == "json" else "table", color=color)
+    return result.exit_code
+
+
+def _configure(context: click.Context, path: Path | None) -> None:
+    """Take the defaults of the command from the table ``lint`` of its configuration file."""
+    from gpudiag.cli import config
+    from gpudiag.text import say
+
+    found = config.Found(path) if path is not None else config.find(Path.cwd())
+    for note in found.ignored:
+        say(f"gpudiag: note: {note}")
+    if found.file is not None:
+        parameters = [one for one in context.command.params if one.name not in ("paths", "list_rules", "fix", "diff")]
+        context.default_map = config.load(found.file, parameters, found=path is None, section="lint")

@@ -1,0 +1,152 @@
+"""Writes the fixes that are safe: where what is meant is known, and the text around it stays as it is."""
+
+from __future__ import annotations
+
+import ast
+import difflib
+import json
+import os
+import tempfile
+from collections import defaultdict
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+from typing import Any
+
+from gpudiag.lint.check import Found
+from gpudiag.lint.result import Problem
+from gpudiag.lint.rule import Edit
+from gpudiag.lint.sources import Piece, Source, lines_of
+
+
+def fixed(found: Sequence[Found]) -> Iterator[tuple[Source, bytes, list[Found]]]:
+    """Yield each file that can be fixed, with its new content and the findings that are fixed in it.
+
+    An edit that overlaps another, or after which the text is no Python, is left out.
+    """
+    by_source: dict[str, list[Found]] = defaultdict(list)
+    for one in found:
+        if one.edits:
+            by_source[one.source.shown].append(one)
+    for group in by_source.values():
+        source = group[0].source
+        pieces: dict[int, tuple[Piece, list[Found]]] = {}
+        for one in group:
+            pieces.setdefault(id(one.piece), (one.piece, []))[1].append(one)
+        texts: dict[int, str] = {}
+        done: list[Found] = []
+        for key, (piece, ones) in pieces.items():
+            original = piece.text if source.notebook is None else _cell_text(source, piece)
+            if original != piece.text:
+                continue  # magics: the places of the syntax tree are not those of the cell
+            texts[key], applied = _edited(original, ones)
+            done += applied
+        if done:
+            content = _content(source, texts)
+            if content is not None:
+                yield source, content, done
+
+
+def _edited(text: str, found: list[Found]) -> tuple[str, list[Found]]:
+    """Return a text with the edits of as many findings as go together, and those findings."""
+    done: list[Found] = []
+    taken: list[Edit] = []
+    for one in found:
+        edits = [edit for edit in one.edits if edit not in taken]  # two rules may ask for the same
+        alone = not any(_overlap(edit, other) for edit in edits for other in taken)
+        if alone and _is_python(_applied(text, [*taken, *edits])):
+            taken += edits
+            done.append(one)
+    return _applied(text, taken), done
+
+
+def _overlap(one: Edit, other: Edit) -> bool:
+    return (one.line, one.column) < (other.end_line, other.end_column) and (other.line, other.column) < (
+        one.end_line,
+        one.end_column,
+    )
+
+
+def _applied(text: str, edits: list[Edit]) -> str:
+    lines = [line.encode() for line in lines_of(text)]
+    for edit in sorted(edits, key=lambda one: (one.line, one.column), reverse=True):
+        head = lines[edit.line - 1][: edit.column]
+        tail = lines[edit.end_line - 1][edit.end_column :]
+        lines[edit.line - 1 : edit.end_line] = [head + edit.text.encode() + tail]
+    return b"".join(lines).decode()
+
+
+def _is_python(text: str) -> bool:
+    try:
+        ast.parse(text)
+    except (SyntaxError, ValueError, RecursionError, MemoryError):
+        return False
+    return True
+
+
+def _cell_text(source: Source, piece: Piece) -> str:
+    assert piece.cell is not None
+    text = _cells(source)[piece.cell - 1].get("source", "")
+    return text if isinstance(text, str) else "".join(text)
+
+
+def _cells(source: Source) -> list[dict[str, Any]]:
+    assert source.notebook is not None
+    cells: list[dict[str, Any]] = source.notebook.get("cells", [])
+    return cells
+
+
+def _content(source: Source, texts: dict[int, str]) -> bytes | None:
+    """Return the whole file with the new texts of its pieces; None if a notebook cannot be written as it was."""
+    if source.notebook is None:
+        (text,) = texts.values()
+        return text.encode(source.encoding)
+    layout = _layout(source)
+    if layout is None:
+        return None
+    for piece in source.pieces:
+        if id(piece) in texts and piece.cell is not None:
+            cell = _cells(source)[piece.cell - 1]
+            whole = isinstance(cell["source"], str)
+            cell["source"] = texts[id(piece)] if whole else texts[id(piece)].splitlines(keepends=True)
+    return _dumped(source.notebook, *layout)
+
+
+def _layout(source: Source) -> tuple[int | None, bool, str] | None:
+    """Return how the notebook is written: its indentation, whether it is ASCII, and its end; None for another way."""
+    text = source.raw.decode("utf-8", "replace")
+    end = text[len(text.rstrip()) :]
+    for indent in (1, 2, 4, None):
+        for ascii_only in (False, True):
+            if _dumped(source.notebook, indent, ascii_only, end) == source.raw:
+                return indent, ascii_only, end
+    return None
+
+
+def _dumped(notebook: object, indent: int | None, ascii_only: bool, end: str) -> bytes:
+    return (json.dumps(notebook, indent=indent, ensure_ascii=ascii_only) + end).encode()
+
+
+def write(source: Source, content: bytes) -> Problem | None:
+    """Put the new content in place of the file at once, or say why that cannot be done."""
+    target = Path(os.path.realpath(source.path))
+    try:
+        if not os.access(target, os.W_OK):
+            raise PermissionError(None, "Permission denied")
+        handle, name = tempfile.mkstemp(dir=target.parent, prefix=f".{target.name}.")
+        try:
+            with os.fdopen(handle, "wb") as stream:
+                stream.write(content)
+            Path(name).chmod(target.stat().st_mode & 0o7777)
+            os.replace(name, target)  # noqa: PTH105
+        except OSError:
+            Path(name).unlink(missing_ok=True)
+            raise
+    except OSError as error:
+        return Problem(source.shown, 0, f"cannot be fixed: {error.strerror or error}")
+    return None
+
+
+def difference(source: Source, content: bytes) -> str:
+    """Return the fix of a file as a patch."""
+    old, new = (text.decode(source.encoding).splitlines(keepends=True) for text in (source.raw, content))
+    return "".join(difflib.unified_diff(old, new, f"a/{source.shown}", f"b/{source.shown}"))

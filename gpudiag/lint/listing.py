@@ -1,0 +1,45 @@
+"""The rules for a person: the list, and the explanation of one."""
+
+from __future__ import annotations
+
+import textwrap
+from collections.abc import Iterator, Sequence
+
+from gpudiag.lint.rule import Known
+from gpudiag.text import with_names
+
+
+def table(rules: Sequence[Known], width: int) -> str:
+    """Return the names of rules and what each finds."""
+    longest = max((len(one.name) for one in rules), default=0)
+    return "".join(
+        textwrap.fill(
+            f"{one.name:<{longest}}  {with_names(one.message)}",
+            max(width, longest + 30),
+            subsequent_indent=" " * (longest + 2),
+            break_on_hyphens=False,
+            break_long_words=False,
+        )
+        + "\n"
+        for one in rules
+    )
+
+
+def explanation(known: Known, width: int) -> str:
+    """Return the text of ``gpudiag explain`` for a rule."""
+    return "\n\n".join(_paragraphs(known, width)) + "\n"
+
+
+def _paragraphs(known: Known, width: int) -> Iterator[str]:
+    def filled(text: str) -> str:
+        return textwrap.fill(text, width, break_on_hyphens=False, break_long_words=False)
+
+    yield filled(f"{known.name} (a rule of 'gpudiag lint'; severity: {known.declared.severity.value})")
+    yield filled(with_names(known.message))
+    yield from map(filled, known.why)
+    for title, example in (("Bad", known.bad), ("Good", known.good)):
+        yield title
+        yield textwrap.indent(example.rstrip("\n"), "    ")
+    if known.declared.cause:
+        yield filled(f"What it does on a machine: gpudiag explain {known.declared.cause}")
+    yield known.declared.url

@@ -1,0 +1,179 @@
+"""Writes ``reports/lint.md``: how often ``gpudiag lint`` is right, and how much it finds.
+
+``--collect FOLDER...`` checks code bases and keeps what is found in ``lint_verdicts.json`` beside this script: a folder is
+called ``owner__name``, and a file ``owner__name.commit`` beside it has its commit. Each finding is then looked at by
+hand: its verdict there is ``true`` or ``false``, with the reason for a false one. A finding that is in the file already
+keeps its verdict. ``--check`` writes nothing, and fails if the report is stale or a verdict is missing.
+
+Nothing of the code bases is kept but the line of a finding.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import sys
+import time
+import tomllib
+from collections import Counter
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+from gpudiag.lint import check, rule
+
+ROOT = Path(__file__).resolve().parent.parent
+VERDICTS = Path(__file__).with_name("lint_verdicts.json")
+REPORT = ROOT / "reports" / "lint.md"
+CORPUS = ROOT / "tests" / "lint" / "corpus"
+MARK = "  #! "
+FIRST_TRY = {"first": "65 of 65", "second": "67 of 68"}
+"""Labels that were found when the half was scored for the first time: the first half by the first version of the rules,
+the second, which was written after them, before anything was changed for it."""
+Finding = dict[str, Any]
+
+
+def collect(folder: Path) -> dict[str, Any]:
+    """Check a code base and return what is kept of it."""
+    began = time.process_time()
+    run = check.check([folder], rule.known())
+    seconds = time.process_time() - began
+    found = [
+        {
+            "rule": one.rule,
+            "file": Path(one.file).relative_to(folder).as_posix(),
+            "cell": one.cell,
+            "line": one.line,
+            "text": one.text,
+            "verdict": "",
+            "why": "",
+        }
+        for one in run.result().findings
+    ]
+    return {
+        "commit": folder.with_name(f"{folder.name}.commit").read_text("utf-8").strip()[:12],
+        "files": run.files,
+        "seconds": round(seconds, 2),
+        "not_checked": len(run.problems),
+        "findings": found,
+    }
+
+
+def merged(old: dict[str, Any], new: dict[str, Any]) -> dict[str, Any]:
+    """Return the new account of a code base with the verdicts of the old."""
+    verdicts = {_key(one): (one["verdict"], one["why"]) for one in old.get("findings", [])}
+    for one in new["findings"]:
+        one["verdict"], one["why"] = verdicts.get(_key(one), ("", ""))
+    return new
+
+
+def _key(finding: Finding) -> tuple[Any, ...]:
+    return tuple(finding[name] for name in ("rule", "file", "cell", "line", "text"))
+
+
+def recall(half: str) -> tuple[int, int, int]:
+    """Return of one half of the corpus the labels that are found, all labels, and what is found without a label."""
+    found = labelled = beyond = 0
+    for one in tomllib.loads((CORPUS / f"{half}.toml").read_text("utf-8"))["snippet"]:
+        lines = one["code"].lstrip("\n").splitlines()
+        labels = {
+            (name, at) for at, line in enumerate(lines, 1) if MARK in line for name in line.split(MARK)[1].split()
+        }
+        text = "\n".join(line.split(MARK)[0] for line in lines) + "\n"
+        got = {(one.rule, one.line) for one in check.check([], rule.known(), stdin=text.encode()).result().findings}
+        found += len(labels & got)
+        labelled += len(labels)
+        beyond += len(got - labels)
+    return found, labelled, beyond
+
+
+def _count(findings: list[Finding], verdict: str) -> int:
+    return sum(one["verdict"] == verdict for one in findings)
+
+
+def report(bases: dict[str, Any]) -> Iterator[str]:
+    """Yield the lines of the report."""
+    every = [one for base in bases.values() for one in base["findings"]]
+    files, seconds = (sum(base[name] for base in bases.values()) for name in ("files", "seconds"))
+    false = _count(every, "false")
+    yield "# gpudiag lint: precision and recall"
+    yield ""
+    yield "Made by `python scripts/lint_report.py`; the verdicts, by hand, are in `scripts/lint_verdicts.json`."
+    yield ""
+    yield (
+        f"{files} files of {len(bases)} public code bases: {len(every)} findings, {_count(every, 'true')} true, "
+        f"{false} false ({100 * false / max(len(every), 1):.1f} %). {seconds:.0f} s of processor time, "
+        f"{1000 * seconds / max(files, 1):.1f} s for 1,000 files, on a machine that others used at the same time."
+    )
+    yield ""
+    yield "True means: the line does what the message says, on the machine that the rule speaks of (several GPUs,"
+    yield "TensorFlow 2.18 to 2.21), though it may be meant so, as in code for TensorFlow 1."
+    yield ""
+    yield "## Code bases"
+    yield ""
+    yield "| code base | commit | files | not checked | findings | true | false | s |"
+    yield "| --- | --- | --- | --- | --- | --- | --- | --- |"
+    for name, base in sorted(bases.items()):
+        found = base["findings"]
+        yield (
+            f"| {name.replace('__', '/')} | `{base['commit']}` | {base['files']} | {base['not_checked']} | {len(found)} "
+            f"| {_count(found, 'true')} | {_count(found, 'false')} | {base['seconds']} |"
+        )
+    yield ""
+    yield "## Rules"
+    yield ""
+    yield "| rule | findings | false |"
+    yield "| --- | --- | --- |"
+    for name, number in sorted(Counter(one["rule"] for one in every).items()):
+        yield f"| {name} | {number} | {_count([one for one in every if one['rule'] == name], 'false')} |"
+    yield ""
+    yield "## False findings"
+    yield ""
+    for name, base in sorted(bases.items()):
+        for one in base["findings"]:
+            if one["verdict"] == "false":
+                cell = "" if one["cell"] is None else f"cell {one['cell']}:"
+                yield f"- {name.replace('__', '/')} {one['file']}:{cell}{one['line']} {one['rule']}: {one['why']}"
+    if not false:
+        yield "None."
+    yield ""
+    yield "## Recall"
+    yield ""
+    yield "Snippets of `tests/lint/corpus/`, our own, modelled on public code that each names. Whoever wrote them knew"
+    yield "what a lint can find, so the figures say more about what is lost later than about all code that there is."
+    yield ""
+    yield "| half | labels | found the first time | found now | found without a label |"
+    yield "| --- | --- | --- | --- | --- |"
+    for half in FIRST_TRY:
+        found, labelled, beyond = recall(half)
+        yield f"| {half} | {labelled} | {FIRST_TRY[half]} | {found} | {beyond} |"
+
+
+def main() -> int:
+    """Collect, or write the report, or say what is missing."""
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--collect", nargs="+", type=Path, default=[], metavar="FOLDER", help="check code bases again")
+    parser.add_argument("--check", action="store_true", help="write nothing; exit 1 if the report is stale")
+    options = parser.parse_args()
+    bases = json.loads(VERDICTS.read_text("utf-8")) if VERDICTS.exists() else {}
+    for folder in options.collect:
+        bases[folder.name] = merged(bases.get(folder.name, {}), collect(folder))
+        VERDICTS.write_text(json.dumps(bases, indent=1, ensure_ascii=False) + "\n", "utf-8")
+        print(folder.name, bases[folder.name]["files"], len(bases[folder.name]["findings"]), flush=True)
+    open_ = [
+        f"{name}: {one['file']}:{one['line']}"
+        for name, base in bases.items()
+        for one in base["findings"]
+        if one["verdict"] not in ("true", "false")
+    ]
+    text = "\n".join(report(bases)) + "\n"
+    if options.check:
+        open_ += [] if REPORT.read_text("utf-8") == text else [f"{REPORT.relative_to(ROOT)} is stale"]
+    else:
+        REPORT.write_text(text, "utf-8")
+    print(*open_, sep="\n", end="\n" if open_ else "")
+    return 1 if open_ else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,56 @@
+"""Helpers of these tests: texts are checked without a file, and the corpus is read with its labels."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+
+from gpudiag.lint import check, rule
+from gpudiag.lint.result import Finding, Result
+
+if sys.version_info >= (3, 11):
+    import tomllib
+else:
+    import tomli as tomllib
+
+CORPUS = Path(__file__).parent / "corpus"
+HALVES = ("first", "second")
+_MARK = "  #! "
+
+
+def result_of(text: str | bytes, gpu_bytes: int | None = None) -> Result:
+    """Return what every rule finds in a text."""
+    raw = text if isinstance(text, bytes) else text.encode()
+    return check.check([], rule.known(), stdin=raw, gpu_bytes=gpu_bytes).result()
+
+
+def found_in(text: str | bytes, gpu_bytes: int | None = None) -> list[Finding]:
+    """Return the findings in a text."""
+    return list(result_of(text, gpu_bytes).findings)
+
+
+def rules_in(text: str | bytes, gpu_bytes: int | None = None) -> list[str]:
+    """Return the rules that find something in a text."""
+    return [one.rule for one in found_in(text, gpu_bytes)]
+
+
+@dataclass(frozen=True)
+class Snippet:
+    """A program of the corpus, and what is wrong with it."""
+
+    source: str
+    code: str
+    labels: frozenset[tuple[str, int]]
+    """Rules and lines."""
+
+
+def snippets(half: str) -> Iterator[Snippet]:
+    """Yield the snippets of one half of the corpus, without their labels."""
+    for one in tomllib.loads((CORPUS / f"{half}.toml").read_text("utf-8"))["snippet"]:
+        lines = one["code"].lstrip("\n").splitlines()
+        labels = {
+            (name, at) for at, line in enumerate(lines, 1) if _MARK in line for name in line.split(_MARK)[1].split()
+        }
+        yield Snippet(one["source"], "\n".join(line.split(_MARK)[0] for line in lines) + "\n", frozenset(labels))

@@ -1,0 +1,145 @@
+"""Files that cannot be read, parsed or followed: a clear line each, and nothing else is lost."""
+
+from __future__ import annotations
+
+import json
+import os
+from pathlib import Path
+
+import pytest
+
+from gpudiag.lint import check, rule
+from gpudiag.lint.result import Result
+from linting import result_of
+
+BAD = "import tensorflow as tf\ntf.config.set_soft_device_placement = False\n"
+
+
+def checked(*paths: Path) -> Result:
+    return check.check(paths, rule.known()).result()
+
+
+@pytest.mark.parametrize(
+    ("content", "said"),
+    [
+        (BAD.encode() + b"x = (\n", "never closed"),
+        (BAD.encode() + b"print 'x'\n", "Python 2"),
+        (BAD.encode() + b"try:\n    pass\nexcept A, e:\n    pass\n", "Python 2"),
+        (BAD.encode() + b"x = 1\0\n", "not checked"),
+        (BAD.encode() + b"x = " + b"(" * 5000 + b")" * 5000 + b"\n", "nested too deeply"),
+        (BAD.encode() + b"x = 1  # " + b"-" * (9 << 20) + b"\n", "MiB long"),
+        (b"# coding: nonsense\n" + BAD.encode(), "not UTF-8"),
+    ],
+    ids=["syntax", "print", "except", "nul", "nested", "long", "coding"],
+)
+def test_one_file_costs_only_itself(tmp_path: Path, content: bytes, said: str) -> None:
+    (tmp_path / "bad.py").write_bytes(content)
+    (tmp_path / "good.py").write_text(BAD)
+    result = checked(tmp_path)
+    assert [said in one.message for one in result.problems] == [True], result.problems
+    assert "good.py" in {Path(one.file).name for one in result.findings}
+    assert result.exit_code == 1
+
+
+def test_not_everything_checked_is_not_green(tmp_path: Path) -> None:
+    (tmp_path / "bad.py").write_text("import tensorflow as tf\nos.environ['CUDA_VISIBLE_DEVICES'] = (\n")
+    assert checked(tmp_path).exit_code == 5
+
+
+def test_bytes_that_are_not_utf_8_are_checked_all_the_same(tmp_path: Path) -> None:
+    (tmp_path / "latin.py").write_bytes(b"# caf\xe9\n" + BAD.encode())
+    result = checked(tmp_path)
+    assert [one.rule for one in result.findings] == ["assigned_not_called"]
+    assert "Latin-1" in result.problems[0].message
+
+
+def test_fifty_megabytes_without_a_word_of_it_are_not_parsed(tmp_path: Path) -> None:
+    with (tmp_path / "data.py").open("wb") as stream:
+        for _ in range(50):
+            stream.write(b"# nothing here\n" * (1 << 16))
+    assert checked(tmp_path).exit_code == 0
+
+
+@pytest.mark.parametrize("text", ["x = " + "+".join("a" * 5000), "x = " + "a" + ".b" * 5000, "x = " + "-" * 5000 + "1"])
+def test_deep_expression_costs_its_statement_alone(text: str) -> None:
+    result = result_of(f"import tensorflow as tf\n{text}\ntf.config.set_soft_device_placement = False\n")
+    deep = [one.message for one in result.problems]
+    assert [one.rule for one in result.findings] == ["assigned_not_called"] or "nested too deeply" in deep[0]
+    assert result.exit_code in (1, 5)
+
+
+def test_loop_of_links_ends_and_is_named(tmp_path: Path) -> None:
+    (tmp_path / "inside").mkdir()
+    (tmp_path / "inside" / "up").symlink_to(tmp_path)
+    (tmp_path / "loop.py").symlink_to(tmp_path / "loop.py")
+    (tmp_path / "a.py").write_text(BAD)
+    (tmp_path / "same.py").symlink_to(tmp_path / "a.py")
+    result = checked(tmp_path)
+    assert [Path(one.file).name for one in result.findings] == ["a.py"]
+    assert [Path(one.file).name for one in result.problems] == ["loop.py"]
+
+
+def test_what_is_not_a_file_is_named(tmp_path: Path) -> None:
+    os.mkfifo(tmp_path / "pipe.py")
+    assert "not a regular file" in checked(tmp_path).problems[0].message
+
+
+@pytest.mark.skipif(os.geteuid() == 0, reason="root reads everything")
+def test_unreadable_file_and_folder_are_named(tmp_path: Path) -> None:
+    (tmp_path / "a.py").write_text(BAD)
+    (tmp_path / "a.py").chmod(0)
+    (tmp_path / "shut").mkdir(mode=0)
+    assert sorted(one.message for one in checked(tmp_path).problems) == [
+        "cannot be read: Permission denied",
+        "the folder cannot be read: Permission denied",
+    ]
+
+
+def notebook(*cells: str, language: str = "python") -> str:
+    made: list[dict[str, object]] = [
+        {
+            "cell_type": "code",
+            "metadata": {},
+            "outputs": [],
+            "execution_count": None,
+            "source": one.splitlines(keepends=True),
+        }
+        for one in cells
+    ]
+    return (
+        json.dumps(
+            {"cells": made, "metadata": {"kernelspec": {"language": language}}, "nbformat": 4, "nbformat_minor": 5},
+            indent=1,
+        )
+        + "\n"
+    )
+
+
+def test_notebook_with_magics(tmp_path: Path) -> None:
+    cells = (
+        "%matplotlib inline\n!pip install tensorflow\nfiles = !ls\nls data\n",
+        "%%bash\nexport CUDA_VISIBLE_DEVICES=1\n",
+        "%env CUDA_VISIBLE_DEVICE=1\n",
+        "!export CUDA_VISIBLE_DEVICES=0\nimport tensorflow as tf\ntf.config?\n",
+        "x = (1 +\n",
+        "print('%d'\n      % 3)\ntf.config.set_soft_device_placement = False\n",
+    )
+    (tmp_path / "a.ipynb").write_text(notebook(*cells))
+    result = checked(tmp_path)
+    assert [(one.rule, one.cell, one.line) for one in result.findings] == [
+        ("misspelt_variable", 3, 1),
+        ("variable_set_in_subshell", 4, 1),
+        ("assigned_not_called", 6, 3),
+    ]
+    assert [(one.cell, one.line) for one in result.problems] == [(5, 1)]
+
+
+@pytest.mark.parametrize("text", ["", "[]", "{}", "{", '{"cells": 3}', '{"cells": [3]}', "\0"])
+def test_notebook_that_is_none(tmp_path: Path, text: str) -> None:
+    (tmp_path / "a.ipynb").write_text(text + " tensorflow CUDA_VISIBLE_DEVICES")
+    assert "not a notebook" in checked(tmp_path).problems[0].message
+
+
+def test_notebook_of_another_language_is_left_alone(tmp_path: Path) -> None:
+    (tmp_path / "a.ipynb").write_text(notebook("tf.config <- 'CUDA_VISIBLE_DEVICES' %>% x\n", language="R"))
+    assert checked(tmp_path).exit_code == 0
