@@ -29,12 +29,13 @@ import click
 from click.testing import CliRunner
 
 import language
-from gpudiag import catalogue, cli, docs, pytest_plugin, report, simulator
+from gpudiag import catalogue, causes, cli, docs, pytest_plugin, report, simulator
 from gpudiag.catalogue import Entry
 from gpudiag.cause import Known
 from gpudiag.cli import config, describe, explanation
 from gpudiag.knowledge.message import Message
 from gpudiag.knowledge.messages import FAMILIES, xid
+from gpudiag.lint import rule as lint
 from gpudiag.model import codec
 from gpudiag.model.diagnosis import Stage
 from gpudiag.probe import Kind
@@ -155,10 +156,16 @@ def _command(name: str, command: click.Command, described: dict[tuple[str, ...],
             elsewhere.setdefault(where, []).append(f"`{max(option.opts, key=len)}`")
         else:
             described[same] = name
-            lines += _option(option, context, configurable=name == "check" and config.is_configurable(option))
+            lines += _option(option, context, configurable=_is_key(name, option))
     for where, names in elsewhere.items():
         lines += [_filled(f"{', '.join(names)}: as in [gpudiag {where}](#gpudiag-{where})."), ""]
     return "\n".join(lines)
+
+
+def _is_key(command: str, option: click.Option) -> bool:
+    """Return whether a configuration file may set the option of this command."""
+    own = command == "check" or (command == "lint" and option.name not in ("list_rules", "fix", "diff"))
+    return own and config.is_configurable(option)
 
 
 def _option(option: click.Option, context: click.Context, *, configurable: bool) -> list[str]:
@@ -305,6 +312,35 @@ def _message(message: Message, causes: list[str]) -> str:
     return "\n\n".join(filter(None, parts)) + "\n"
 
 
+# --- rules of the lint
+
+
+def lint_rules() -> str:
+    """Return every rule of ``gpudiag lint`` with its examples."""
+    return "\n".join(map(_lint_rule, lint.known()))
+
+
+def lint_table() -> str:
+    """Return the rules by name, each in a sentence."""
+    rows = ((_link(one.name, "lint.md", one.name), _escaped(with_names(one.message))) for one in lint.known())
+    return table(("rule", "what it finds"), rows)
+
+
+def _lint_rule(known: lint.Known) -> str:
+    parts = [f"## {known.name}", _filled(f"{_capital(_escaped(with_names(known.message)))}.")]
+    parts += map(_filled, map(_escaped, known.why))
+    parts += [f"Bad:\n\n```python\n{known.bad}```", f"Good:\n\n```python\n{known.good}```"]
+    facts = [f"Severity: {known.declared.severity.value}."]
+    if cause := causes.get(known.declared.cause) if known.declared.cause else None:
+        facts.append(f"Cause: {_link(cause.id, f'causes/{page_of(cause.stage)}.md', cause.id)}.")
+    parts += [_filled(" ".join(facts)), f"<{known.declared.url}>"]
+    return "\n\n".join(parts) + "\n"
+
+
+def _capital(text: str) -> str:
+    return text[0].upper() + text[1:] if re.match(r"[a-z]+ ", text) else text
+
+
 # --- samples
 
 
@@ -383,6 +419,8 @@ BLOCKS: dict[str, Callable[..., str]] = {
     "causes": cause_table,
     "shared-findings": shared_findings,
     "commands": commands,
+    "lint-rules": lint_rules,
+    "lint-table": lint_table,
     "messages": messages,
     "codes": codes,
     "run": run,

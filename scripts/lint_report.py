@@ -1,7 +1,7 @@
 """Writes ``reports/lint.md``: how often ``gpudiag lint`` is right, and how much it finds.
 
-``--collect FOLDER...`` checks code bases and keeps what is found in ``lint_verdicts.json`` beside this script: a folder is
-called ``owner__name``, and a file ``owner__name.commit`` beside it has its commit. Each finding is then looked at by
+``--collect FOLDER...`` checks code bases and keeps what is found in ``lint_verdicts.json`` beside this script: a folder
+is called ``owner__name``, and a file ``owner__name.commit`` beside it has its commit. Each finding is then looked at by
 hand: its verdict there is ``true`` or ``false``, with the reason for a false one. A finding that is in the file already
 keeps its verdict. ``--check`` writes nothing, and fails if the report is stale or a verdict is missing.
 
@@ -14,13 +14,18 @@ import argparse
 import json
 import sys
 import time
-import tomllib
 from collections import Counter
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
+
 from gpudiag.lint import check, rule
+
+if sys.version_info >= (3, 11):
+    import tomllib
+else:
+    import tomli as tomllib
 
 ROOT = Path(__file__).resolve().parent.parent
 VERDICTS = Path(__file__).with_name("lint_verdicts.json")
@@ -114,11 +119,10 @@ def report(bases: dict[str, Any]) -> Iterator[str]:
     yield "| code base | commit | files | not checked | findings | true | false | s |"
     yield "| --- | --- | --- | --- | --- | --- | --- | --- |"
     for name, base in sorted(bases.items()):
-        found = base["findings"]
-        yield (
-            f"| {name.replace('__', '/')} | `{base['commit']}` | {base['files']} | {base['not_checked']} | {len(found)} "
-            f"| {_count(found, 'true')} | {_count(found, 'false')} | {base['seconds']} |"
-        )
+        found: list[Finding] = base["findings"]
+        numbers = (base["files"], base["not_checked"], len(found), _count(found, "true"), _count(found, "false"))
+        cells = " | ".join(map(str, (*numbers, base["seconds"])))
+        yield f"| {name.replace('__', '/')} | `{base['commit']}` | {cells} |"
     yield ""
     yield "## Rules"
     yield ""
@@ -139,14 +143,14 @@ def report(bases: dict[str, Any]) -> Iterator[str]:
     yield ""
     yield "## Recall"
     yield ""
-    yield "Snippets of `tests/lint/corpus/`, our own, modelled on public code that each names. Whoever wrote them knew"
-    yield "what a lint can find, so the figures say more about what is lost later than about all code that there is."
+    yield "Snippets of `tests/lint/corpus/`, our own, modelled on public code that each names. Their author knew what a"
+    yield "lint can find, so the figures say more about what is lost later than about all code that there is."
     yield ""
     yield "| half | labels | found the first time | found now | found without a label |"
     yield "| --- | --- | --- | --- | --- |"
-    for half in FIRST_TRY:
-        found, labelled, beyond = recall(half)
-        yield f"| {half} | {labelled} | {FIRST_TRY[half]} | {found} | {beyond} |"
+    for half, first in FIRST_TRY.items():
+        hits, labelled, beyond = recall(half)
+        yield f"| {half} | {labelled} | {first} | {hits} | {beyond} |"
 
 
 def main() -> int:

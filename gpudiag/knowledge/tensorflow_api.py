@@ -1,4 +1,4 @@
-"""What the names of TensorFlow's API do to its devices, as tables; for whoever reads or watches a program.
+"""What the names of TensorFlow's API do to its devices, as tables: for reading or watching a program.
 
 Names are written without ``tensorflow.`` and in their newest form (:func:`canonical`). What initialises was measured
 with 2.21: an operation, a tensor, a variable, a listing of logical devices.

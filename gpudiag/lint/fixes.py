@@ -21,7 +21,7 @@ from gpudiag.lint.sources import Piece, Source, lines_of
 def fixed(found: Sequence[Found]) -> Iterator[tuple[Source, bytes, list[Found]]]:
     """Yield each file that can be fixed, with its new content and the findings that are fixed in it.
 
-    An edit that overlaps another, or after which the text is no Python, is left out.
+    An edit that overlaps another, or after which the text cannot be parsed, is left out.
     """
     by_source: dict[str, list[Found]] = defaultdict(list)
     for one in found:

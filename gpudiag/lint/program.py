@@ -65,7 +65,7 @@ class Event:
         return getattr(self.node, "lineno", 1)
 
     def place(self, program: Program) -> str:
-        """Return where it is, for a message about another: ``line 3``, ``cell 2, line 1``, ``line 7 of other.py``."""
+        """Return its place, for a message about another: ``line 3``, ``cell 2, line 1``, ``line 7 of other.py``."""
         inside = "" if self.piece.cell is None else f"cell {self.piece.cell}, "
         file = "" if self.module is program.module else f" of {self.module.source.path.name}"
         return f"{inside}line {self.line}{file}"

@@ -531,7 +531,7 @@ class Reader:
     def _execute(self, module: Module) -> None:
         """Read the top level of a module that is imported, once: what it defines, and of what it does the effects.
 
-        What rules find in it is found where it is read as a program.
+        What rules find in it is found when it is read as a program.
         """
         if len(self.stack) + len(self.importing) > 40:
             return

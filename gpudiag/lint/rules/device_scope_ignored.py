@@ -1,7 +1,7 @@
 """tf.device has no effect on {what}
 
 A device scope holds for operations while they are created in it. A session runs its graph where the graph says, a
-function is traced where it is called first, and a tf.data pipeline is always on the CPU.
+function is traced by its first call, wherever that is, and a tf.data pipeline is always on the CPU.
 
 Bad
     import tensorflow as tf

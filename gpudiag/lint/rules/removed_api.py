@@ -1,6 +1,6 @@
 """TensorFlow 2.18 to 2.21 have no {name}
 
-Some names moved to tf.compat.v1 or went when TensorFlow 2 came, and some never were where they are looked for:
+Some names moved to tf.compat.v1 or went when TensorFlow 2 came, and some were never in the place that people expect:
 set_memory_growth is still below tf.config.experimental. Python raises AttributeError, which try and except often hide.
 Each name is reported once for a file.
 
