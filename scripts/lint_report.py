@@ -19,7 +19,6 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
-
 from gpudiag.lint import check, rule
 
 if sys.version_info >= (3, 11):

@@ -140,8 +140,12 @@ def merged(scopes: list[dict[str, Value]]) -> dict[str, Value]:
             telling = [one for one in values if not isinstance(one, Const) and one is not UNKNOWN]
             others = (one for one in values if one not in telling)
             only = all(isinstance(one, Const) and one.value is None for one in others)
-            if telling and (only or isinstance(telling[0], Name | Function | Class | Imported)):
+            if telling and ((only and len(telling) == 1) or isinstance(telling[0], Name | Function | Class | Imported)):
                 alike = telling[0]
+        if alike is UNKNOWN:
+            for one in values:
+                if isinstance(one, Made):
+                    one.used = True  # what becomes of it is not followed any further
         kept[name] = alike
     return kept
 

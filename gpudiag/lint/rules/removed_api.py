@@ -25,6 +25,7 @@ import re
 from gpudiag.knowledge import tensorflow_api as api
 from gpudiag.lint.program import Named, Program, removed_name
 from gpudiag.lint.rule import Edit, Match, Matches, Rule, replace
+from gpudiag.lint.values import Function
 from gpudiag.model.report import Severity
 
 _SESSIONS = frozenset({"Session", "InteractiveSession"})
@@ -39,6 +40,8 @@ RULE = Rule(
 )
 _OPTIONS = re.compile(r"ConfigProto|GPUOptions|gpu_options")
 """Without one of these a session has no options, and is not looked at: what is old is not always about GPUs."""
+_OLD = re.compile(r"tensorflow1|tf1|v1|legacy|compat", re.IGNORECASE)
+"""In the name of a function that is called for TensorFlow 1 alone."""
 _VERSION = re.compile(r"version|hasattr|getattr|is_tf2|tf2|compat|legacy", re.IGNORECASE)
 
 
@@ -47,6 +50,8 @@ def find(program: Program) -> Matches:
     for event in program.of(Named):
         key = removed_name(event.name)
         if key is None or (event.module, key) in seen or any(map(_expects_it, event.guards)):
+            continue
+        if any(map(_is_for_an_older_one, event.functions)):
             continue
         if key in _SESSIONS and not _OPTIONS.search(event.module.text):
             continue
@@ -59,6 +64,13 @@ def find(program: Program) -> Matches:
             if root.isidentifier():
                 edits = (replace(event.node, f"{root}{instead.removeprefix('tf')}"),)
         yield Match(event, {"name": f"tf.{key}", "instead": instead}, edits=edits)
+
+
+def _is_for_an_older_one(function: Function) -> bool:
+    """Return whether a function says that it is for TensorFlow 1: by its name, or by a decorator such as skipif."""
+    nodes: list[ast.AST] = [function.node, *([function.owner.of.node] if function.owner else [])]
+    decorators = (one for node in nodes for one in getattr(node, "decorator_list", ()))
+    return bool(_OLD.search(function.name)) or any(_VERSION.search(ast.unparse(one)) for one in decorators)
 
 
 def _expects_it(guard: ast.AST) -> bool:
