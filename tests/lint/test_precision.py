@@ -47,6 +47,15 @@ gpus = tf.config.list_physical_devices('GPU')
 tf.config.set_logical_device_configuration(gpus[0], [tf.config.LogicalDeviceConfiguration(memory_limit=1024)] * 2)
 tf.config.list_logical_devices('GPU')
 """,
+    "a mask that is put back": """
+import os
+import tensorflow as tf
+def four_gpus():
+    before = os.environ.get("CUDA_VISIBLE_DEVICES")
+    os.environ["CUDA_VISIBLE_DEVICES"] = "0,1,2,3"
+    yield
+    os.environ["CUDA_VISIBLE_DEVICES"] = before
+""",
     "a variable that a child process gets": """
 import os, subprocess
 import tensorflow as tf

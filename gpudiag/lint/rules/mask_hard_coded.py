@@ -18,6 +18,8 @@ Good
 
 from __future__ import annotations
 
+import re
+
 from gpudiag.lint.program import Program
 from gpudiag.lint.rule import Match, Matches, Rule
 from gpudiag.lint.settings import MASK, entries, masks
@@ -33,7 +35,13 @@ RULE = Rule(
 )
 
 
+_KEEPS = re.compile(rf"environ\.get\(\s*['\"]{MASK}|environ\.copy\(|environ\.pop\(\s*['\"]{MASK}")
+"""In a function that sets it for a while, and puts it back."""
+
+
 def find(program: Program) -> Matches:
     for event in masks(program):
+        if event.functions and _KEEPS.search(event.functions[-1].text):
+            continue
         if event.how in ("=", "update", "putenv") and isinstance(event.value, Const) and entries(event.value):
             yield Match(event, {"value": event.value.value})
