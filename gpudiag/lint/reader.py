@@ -419,7 +419,7 @@ class Reader:
             if default is not None:
                 self._use(self._eval(default))
         graph = any(_is_tf_function(one) for one in decorators)
-        function = Function(statement, self.module, self.piece, list(self.scopes), graph=graph)
+        function = Function(statement, self.module, self.piece, list(self.scopes), graph=graph, outer=self.within)
         self.functions.append(function)
         self.scopes[-1][statement.name] = function
 

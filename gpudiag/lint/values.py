@@ -152,6 +152,8 @@ class Function(Value):
     owner: Instance | None = None
     graph: bool = False
     """True: of a ``tf.function``: its operations are traced."""
+    outer: tuple[Function, ...] = ()
+    """The functions that it is defined in."""
 
     @property
     def name(self) -> str:

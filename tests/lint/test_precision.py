@@ -25,6 +25,13 @@ def pin_gpu_tensorflow1(hvd):
     config = tf.ConfigProto()
     return tf.Session(config=config)
 """,
+    "a function inside of one for TensorFlow 1": """
+def pin_gpu_tensorflow1_fn():
+    def fn(hvd, tf, keras):
+        config = tf.ConfigProto()
+        keras.backend.set_session(tf.Session(config=config))
+    return fn
+""",
     "a test that newer versions skip": """
 import pytest
 import tensorflow as tf

@@ -51,7 +51,8 @@ def find(program: Program) -> Matches:
         key = removed_name(event.name)
         if key is None or (event.module, key) in seen or any(map(_expects_it, event.guards)):
             continue
-        if any(map(_is_for_an_older_one, event.functions)):
+        around = (one for function in event.functions for one in (function, *function.outer))
+        if any(map(_is_for_an_older_one, around)):
             continue
         if key in _SESSIONS and not _OPTIONS.search(event.module.text):
             continue
