@@ -97,6 +97,7 @@ SOURCES: dict[tuple[str, str], Callable[[], Iterable[str]]] = {
     ("gpudiag.causes.configuration.value_not_read", "find"): lambda: [
         one.pattern for one in value_not_read._READ.values()
     ],
+    ("gpudiag.lint.check", "check"): lambda: [r"tf\.device\(|GPUOptions|set_memory_growth"],
     ("gpudiag.run.bisect.parts", "entries"): lambda: list(parts._SEPARATED.values()),
     ("gpudiag.run.bisected", "_is_about"): lambda: [r"(?<![\w/.-])LD_PRELOAD(?![\w-])"],
     ("gpudiag.simulator.faults", "_function"): lambda: [

@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 import pytest
-from sabotages import Sabotage, rounds, table
 
 from conftest import Gpudiag
 from gpudiag import catalogue
 from gpudiag.model import codec
 from gpudiag.model.report import Broken
+from sabotages import Sabotage, rounds, table
 
 WITHOUT = {"libraries.xla": "simulated GPUs cannot run what XLA compiled, so that it measures nothing on them"}
 """Probes that no sabotage reaches here, and why."""

@@ -7,12 +7,14 @@ Bad
     import tensorflow as tf
 
     with tf.device("/GPU:1"):
+
         @tf.function
         def double(x):
             return x * 2
 
 Good
     import tensorflow as tf
+
 
     @tf.function
     def double(x):

@@ -9,8 +9,10 @@ Bad
 
     model = tf.keras.models.load_model("model.keras")
 
+
     def work():
         model.predict(tf.zeros([1, 4]))
+
 
     multiprocessing.Process(target=work).start()
 
@@ -18,8 +20,10 @@ Good
     import multiprocessing
     import tensorflow as tf
 
+
     def work():
         tf.keras.models.load_model("model.keras").predict(tf.zeros([1, 4]))
+
 
     if __name__ == "__main__":
         multiprocessing.set_start_method("spawn")

@@ -6,6 +6,7 @@ tf.function that is while the function is traced, and the variables of another t
 Bad
     import tensorflow as tf
 
+
     @tf.function
     def step(x):
         strategy = tf.distribute.MirroredStrategy()
@@ -15,6 +16,7 @@ Good
     import tensorflow as tf
 
     strategy = tf.distribute.MirroredStrategy()
+
 
     @tf.function
     def step(x):
