@@ -157,7 +157,8 @@ def everywhere() -> tuple[list[Found], list[str]]:
     found: dict[tuple[str, int], Found] = {}
     unknown: list[str] = []
 
-    def add(where: str, pattern: str, flags: int, modes: set[str]) -> None:
+    def add(where: str, pattern: str | bytes, flags: int, modes: set[str]) -> None:
+        pattern = pattern.decode("latin-1") if isinstance(pattern, bytes) else pattern
         known = found.get((pattern, flags))
         found[pattern, flags] = Found(where, pattern, flags, known.modes | modes if known else frozenset(modes))
 
@@ -179,7 +180,7 @@ def everywhere() -> tuple[list[Found], list[str]]:
                 patterns = list(SOURCES.get((module.__name__, function), list)())
             if not patterns:
                 unknown.append(f"{module.__name__}.{function}, line {call.lineno}: {ast.unparse(call)}")
-            for pattern in (one.decode("latin-1") if isinstance(one, bytes) else one for one in patterns):
+            for pattern in patterns:
                 add(f"{module.__name__}.{function}", pattern, re.compile(pattern, value).flags, modes)
     return list(found.values()), unknown
 

@@ -95,7 +95,10 @@ def check(
     return run
 
 
-_IMPORTED = re.compile(rb"^\s*(?:from|import)\s+\.*([\w.]*)(?:\s+import\s+([\w ,]+))?", re.MULTILINE)
+_IMPORTED = re.compile(
+    rb"^[ \t]{0,200}(?:from|import)[ \t]{1,40}\.{0,40}([\w.]{0,400})(?:[ \t]{1,40}import[ \t]{1,40}([\w ,]{1,4000}))?",
+    re.MULTILINE,
+)
 
 
 def _imported_names(texts: list[bytes]) -> frozenset[str]:

@@ -159,7 +159,7 @@ def text_method(func: Attribute, args: list[Value]) -> Value | None:
         parts = [one.value for one in args[0].items if isinstance(one, Const) and isinstance(one.value, str)]
         return Const(base.value.join(parts)) if len(parts) == len(args[0].items) else UNKNOWN
     if func.name == "format" and all(isinstance(one, Const) for one in args):
-        if re.search(r"{[^}]*[:!.\[]", base.value):
+        if re.search(r"{[^{}:!.\[]{0,400}[:!.\[]", base.value):
             return UNKNOWN
         try:
             return Const(base.value.format(*(one.value for one in args if isinstance(one, Const))))

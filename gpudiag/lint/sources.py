@@ -27,7 +27,7 @@ SUFFIXES = (".py", ".pyw", ".ipynb")
 _SKIPPED = frozenset({"__pycache__", "node_modules", "site-packages", "dist-packages"})
 """Folders in which nobody's own sources are; those whose name begins with a dot, and virtual environments, likewise."""
 
-_MAGIC = re.compile(r"^(?P<indent>\s*)(?P<target>[\w, ]+?=\s*)?(?P<mark>[%!?]{1,2})(?P<rest>.*)$")
+_MAGIC = re.compile(r"^(?P<indent>\s{0,400})(?P<target>\w[\w, ]{0,200}?=\s{0,40})?(?P<mark>[%!?]{1,2})(?P<rest>.*)$")
 _HELP = re.compile(r"^\s*[\w.]+\?{1,2}\s*$")
 _AUTOMAGIC = re.compile(r"^\s*(?:ls|cd|pwd|cat|cp|mv|rm|mkdir|pip|conda|man|less|head|tail)(?:\s+[^=(\s].*)?$")
 _ENV_MAGIC = re.compile(r"^(?:env|set_env)\s+(\w+)(?:\s*=\s*|\s+)(.+)$")

@@ -455,7 +455,7 @@ class Attempt(Record):
     """The name of the error number, such as ``EPERM``; None: it worked."""
     purpose: str = ""
     """What a folder is for: ``temporary files``, ``CUDA cache``, ``home``, or the flag that names it."""
-    free_bytes: int | None = None
+    free_bytes: Momentary[int | None] = None
     """Room that is left in a folder."""
 
 

@@ -39,7 +39,7 @@ def find(program: Program) -> Matches:
     for event in program.calls(*PLACING):
         for name in device_names(event):
             if happens := _wrong(name):
-                index = re.search(r"\d+\Z", name)
+                index = re.search(r"(?<!\d)\d+\Z", name)
                 yield Match(event, {"name": name, "happens": happens, "index": index[0] if index else 0})
 
 

@@ -33,7 +33,9 @@ RULE = Rule(
     url="https://docs.nvidia.com/cuda/cuda-c-programming-guide/#cuda-environment-variables",
     cause="mask_hides_all",
 )
-_MEANT_TO_HIDE = re.compile(r"\s*(?:-\d+|none|null|cpu|no\w*|void|false|off|['\"]*)\s*\Z", re.IGNORECASE)
+_MEANT_TO_HIDE = re.compile(
+    r"\s{0,40}(?:-\d{1,9}|none|null|cpu|no\w{0,40}|void|false|off|['\"]{0,8})\s{0,40}\Z", re.IGNORECASE
+)
 
 
 def find(program: Program) -> Matches:
