@@ -99,5 +99,14 @@ ITEMS = (
     ),
     _harmless(78, "Unable to register cuDNN factory", _REGISTERED_TWICE, "the first one is used"),
     _harmless(80, "TF-TRT Warning: Could not find TensorRT", _NO_TENSORRT, "TensorRT is optional"),
-    _harmless(80, "CUPTI_ERROR_INSUFFICIENT_PRIVILEGES", _NO_COUNTERS, "the profiler alone"),
+    Item(
+        80,
+        "CUPTI_ERROR_INSUFFICIENT_PRIVILEGES",
+        rule="profiling_not_permitted",
+        fix="NVreg_RestrictProfilingToAdminUsers=0",
+        machine=_MACHINE,
+        options=_LOG,
+        prepare=_logged(_NO_COUNTERS),
+        recorded=True,
+    ),
 )
