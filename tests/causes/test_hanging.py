@@ -21,6 +21,7 @@ from examples.facts import example
 from gpudiag.cause import Cause, Evidence, Known, Match
 from gpudiag.model import codec
 from gpudiag.model.diagnosis import Diagnosis, Failed, Stage
+from gpudiag.model.facts import Facts
 from gpudiag.model.report import Broken, Report, Verdict, conclude
 from gpudiag.report import FORMATS, render
 from gpudiag.run import diagnosis, judgement, runner
@@ -36,14 +37,15 @@ from __future__ import annotations
 
 import os, re, signal
 from pathlib import Path
-from gpudiag.cause import Cause, Evidence, Match, Matches
+from gpudiag.cause import Cause, Match, Matches
+from gpudiag.model.facts import Facts
 
 CAUSE = Cause(fix=("# a fix",), url="https://a.b", needs_gpu=False)
 
 def begun() -> None:
     (Path(os.environ["HOME"]) / "begun").touch()
 
-def find(evidence: Evidence) -> Matches:
+def find(facts: Facts) -> Matches:
     {body}
     yield Match(("seen",))
 '''
@@ -179,9 +181,9 @@ def test_a_row_whose_judging_hangs_is_broken(tmp_path: Path) -> None:
     assert "good" in [cause.rule for cause in found.diagnosis.causes]
 
 
-def failing(error: Callable[[Evidence], object]) -> Known:
-    def find(evidence: Evidence) -> Any:
-        error(evidence)
+def failing(error: Callable[[Facts], object]) -> Known:
+    def find(facts: Facts) -> Any:
+        error(facts)
         yield Match(("never",))
 
     declared = Cause(fix=("# fix",), url="https://a.b", needs_gpu=False)
@@ -194,7 +196,7 @@ def failing(error: Callable[[Evidence], object]) -> Known:
     ids=["division", "exit", "encoding"],
 )
 def test_the_pure_diagnosis_names_a_rule_that_raises(
-    error: Callable[[Evidence], object], monkeypatch: pytest.MonkeyPatch
+    error: Callable[[Facts], object], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     rules = (*diagnosis.rules(), failing(error))
     monkeypatch.setattr(diagnosis, "rules", lambda: rules)
