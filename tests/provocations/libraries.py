@@ -38,7 +38,7 @@ PROVOCATIONS: tuple[OnMachine | Altered, ...] = (
     OnMachine("libraries.cublas", "differs", faults=("memory_corrupted@0",)),
     OnMachine("libraries.cufft", "differs", faults=("memory_corrupted@0",)),
     OnMachine("libraries.copies", "copy_failed", faults=("call_fails=cuMemcpyPeerAsync:700",)),
-    OnMachine("libraries.cufft", "slow", "1x16GiB", faults=("slow_call=cufftCreate:10.1",)),
+    OnMachine("libraries.cudnn", "slow", "1x16GiB", faults=("slow_call=cudnnCreate:10.1",)),
     *(Altered(f"libraries.{name}", "slow", {"checks.0.seconds": 10.1}) for name in _COMPARED),
     Altered("libraries.cufft", NOTHING, {"checks.0.seconds": 9.9}),
     Altered("libraries.cufft", NOTHING, {"checks.1.seconds": 60.0}),  # the library is open by then
