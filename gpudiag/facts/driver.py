@@ -5,6 +5,7 @@ from __future__ import annotations
 import ctypes
 import os
 import re
+import sys
 from contextlib import suppress
 from pathlib import Path
 
@@ -71,6 +72,8 @@ class _Symbol(ctypes.Structure):
 
 def _interposed() -> tuple[str, ...]:
     """Return the files whose functions this process finds under the names of the driver's, which it has not opened."""
+    if sys.platform == "win32":  # it has no such order of libraries, and no CDLL(None)
+        return ()
     process = ctypes.CDLL(None)
     files = []
     for name in _FIRST_CALLS:

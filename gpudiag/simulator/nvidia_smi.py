@@ -216,7 +216,7 @@ ALIASES = {
     "clocks.max.gr": "clocks.max.graphics",
 }
 PROCESS_FIELDS = ("timestamp", "gpu_name", "gpu_bus_id", "gpu_uuid", "pid", "process_name", "used_memory")
-PROCESS_ALIASES = {"name": "process_name", "used_gpu_memory": "used_memory", "gpu_serial": "gpu_uuid"}
+PROCESS_ALIASES = {"name": "process_name", "used_gpu_memory": "used_memory"}
 FORMATS = ("csv", "noheader", "nounits")
 
 
