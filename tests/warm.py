@@ -217,14 +217,15 @@ def _changed(one: Mapping[str, str], other: Mapping[str, str]) -> set[str]:
 
 
 def _without_machine(environment: Mapping[str, str]) -> dict[str, str]:
-    """Return ``environment`` with no simulated machine's folder among the folders of libraries."""
-    return _without(environment, environment.get(_MACHINE, "/nowhere") + "/lib")
+    """Return ``environment`` with no simulated machine's folder among the folders of libraries and of commands."""
+    machine = environment.get(_MACHINE, "/nowhere")
+    return _without(_without(environment, f"{machine}/lib"), f"{machine}/bin", "PATH")
 
 
-def _without(environment: Mapping[str, str], folder: str) -> dict[str, str]:
-    kept = ":".join(entry for entry in environment.get(_LIBRARY_PATH, "").split(":") if entry != folder)
-    rest = {name: value for name, value in environment.items() if name != _LIBRARY_PATH}
-    return {**rest, _LIBRARY_PATH: kept} if kept else rest
+def _without(environment: Mapping[str, str], folder: str, variable: str = _LIBRARY_PATH) -> dict[str, str]:
+    kept = ":".join(entry for entry in environment.get(variable, "").split(":") if entry != folder)
+    rest = {name: value for name, value in environment.items() if name != variable}
+    return {**rest, variable: kept} if kept else rest
 
 
 def _same_modules(path: list[str]) -> bool:
