@@ -241,8 +241,10 @@ def _items(text: str) -> list[str]:
 
 def _cause(rule: Known) -> str:
     fix = "\n".join(["```text", *rule.general_fix, "```"])
-    parts = (f"## {rule.id}", _filled(_sentence(rule)), _filled(_escaped(rule.why)), fix, f"<{rule.url}>")
-    return "\n\n".join(parts) + "\n"
+    of_sign = [_link(one, f"{page_of(causes.names()[one])}.md", one) for one in causes.explaining(rule)]
+    sign = _filled(f"{describe.SIGN}: {', '.join(of_sign)}.") if of_sign else ""
+    parts = (f"## {rule.id}", _filled(_sentence(rule)), _filled(_escaped(rule.why)), sign, fix, f"<{rule.url}>")
+    return "\n\n".join(filter(None, parts)) + "\n"
 
 
 def _sentence(rule: Known) -> str:

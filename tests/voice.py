@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import re
 from collections.abc import Iterable, Iterator
 
@@ -29,18 +30,60 @@ def commands(text: str) -> Iterator[tuple[str, str]]:
 
 
 def contradictions(rows: Iterable[Row], diagnosis: Diagnosis) -> list[str]:
-    """Return each command of a finding of the host that a cause gives in another way."""
+    """Return each command of a finding of the host, or of a cause, that another cause gives in another way."""
     told: dict[str, set[str]] = {}
+    of_causes: list[tuple[str, str, set[str]]] = []
     for cause in (*diagnosis.causes, *diagnosis.folded):
+        own: dict[str, set[str]] = {}
         for line in cause.fix:
             for about, command in commands(line):
-                told.setdefault(about, set()).add(command)
-    return [
+                own.setdefault(about, set()).add(command)
+        for about, several in own.items():
+            told.setdefault(about, set()).update(several)
+            of_causes.append((cause.rule, about, several))
+    of_two = [
+        f"{one} says {sorted(first)}, {other} says {sorted(second)}"
+        for (one, about, first), (other, same, second) in itertools.combinations(of_causes, 2)
+        if about == same and one != other and first.isdisjoint(second)
+    ]
+    return of_two + [
         f"{row.probe}.{one.kind}: {command}, not one of {sorted(told[about])}"
         for row in rows
         for one in row.findings
         for about, command in commands(one.advice)
         if row.area == "host" and about in told and command not in told[about]
+    ]
+
+
+ANOTHER_QUESTION = {
+    (
+        "host.driver.calls_interposed",
+        "driver_upgraded_without_reboot",
+    ): "a library that divides GPUs is meant to be there",
+    ("host.driver.gpus_not_told", "tensorflow_shadowed"): "which TensorFlow is imported, not what describes the GPUs",
+    ("host.driver.held", "cuinit_fails"): "another GPU is kept for something else",
+}
+"""Findings that keep their own command beside a cause, and why the two are not about one fault."""
+_COULD_NOT_LOOK = ("not_gathered", "not_known")
+"""Findings that gpudiag could not look: what it is to do is not what the machine's user is to do."""
+
+
+def second_answers(rows: Iterable[Row], diagnosis: Diagnosis) -> list[str]:
+    """Return each finding of the host that has its own command in a report whose causes give none of that command.
+
+    A finding takes the command of the cause that explains it. If one does not, either the cause does not say that it
+    explains the finding (``views=``), or the two answer different questions.
+    """
+    causes = (*diagnosis.causes, *diagnosis.folded)
+    said = {line.removeprefix("# ") for cause in causes for line in cause.fix}
+    return [
+        f"{row.probe}.{one.kind} says {one.advice!r}; {cause.rule} says {cause.fix[0]!r}"
+        for row in rows
+        for one in row.findings
+        if row.area == "host" and one.kind not in _COULD_NOT_LOOK and one.advice not in said
+        if not one.advice.startswith("See the cause ")
+        for cause in causes
+        if (f"{row.probe}.{one.kind}", cause.rule) not in ANOTHER_QUESTION
     ]
 
 

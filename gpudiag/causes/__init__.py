@@ -11,6 +11,7 @@ from gpudiag.catalogue import documentation
 from gpudiag.cause import Cause, Known
 from gpudiag.errors import CatalogueError
 from gpudiag.knowledge.message import Message
+from gpudiag.model import renamed
 from gpudiag.model.diagnosis import Stage
 
 
@@ -31,7 +32,9 @@ def names() -> dict[str, Stage]:
 
 @cache
 def get(name: str) -> Known | None:
-    """Return the cause called ``name``, or None."""
+    """Return the cause that is called ``name``, or was in earlier reports; or None."""
+    if name in renamed.CAUSES:
+        return get(renamed.CAUSES[name])
     stage = names().get(name)
     if stage is None:
         return None
@@ -46,3 +49,14 @@ def get(name: str) -> Known | None:
 def all_of_them() -> tuple[Known, ...]:
     """Return every cause, in the order of :func:`names`."""
     return tuple(one for one in map(get, names()) if one is not None)
+
+
+def explaining(sign: Known) -> tuple[str, ...]:
+    """Return the causes that say why a sign is there; () for what is not a sign.
+
+    A sign is what the facts show and the diagnosis does not name: that something is set, or does not answer. A report
+    that has the sign and one of these causes gives the command of the cause.
+    """
+    if not sign.declared.row_only:
+        return ()
+    return tuple(one.id for one in all_of_them() if sign.declared.finding in one.declared.views)

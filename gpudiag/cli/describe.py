@@ -8,7 +8,7 @@ import textwrap
 from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING
 
-from gpudiag import catalogue
+from gpudiag import catalogue, causes
 from gpudiag.catalogue import Entry, documentation
 from gpudiag.cli.explanation import Explanation, described, wrapped
 from gpudiag.model.report import Report
@@ -68,13 +68,18 @@ def _kinds(entry: Entry) -> tuple[Kind, ...]:
     return views.kinds(entry)
 
 
+SIGN = "This is a sign. If the report also has one of these causes, do what that cause says"
+
+
 def explained_cause(rule: Known) -> Explanation:
     """Return what is said of a cause on every machine, and the fix."""
     severity = rule.declared.severity.value
     where = f"shown in {rule.row}" if rule.declared.row_only else "found by the diagnosis"
     heading = f"{rule.id} (a cause {where}; stage: {rule.stage.value}; severity: {severity})"
     commands = [*(f"    {line}" for line in rule.general_fix), "", rule.url]
-    prose = "\n\n".join((heading, rule.general_cause, rule.why, "What to do"))
+    causes_of_it = causes.explaining(rule)
+    sign = f"{SIGN}: {', '.join(causes_of_it)}." if causes_of_it else ""
+    prose = "\n\n".join(filter(None, (heading, rule.general_cause, rule.why, sign, "What to do")))
     return described(rule.id, inspect.getfile(rule.find), prose, "\n".join(commands))
 
 

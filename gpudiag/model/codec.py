@@ -11,6 +11,8 @@ from typing import Any
 import msgspec
 
 from gpudiag.errors import ReportError
+from gpudiag.model import renamed
+from gpudiag.model.diagnosis import RootCause
 from gpudiag.model.report import SCHEMA_VERSION, Report, conclude, exit_code, verdict
 from gpudiag.text import escaped, printable
 
@@ -73,7 +75,7 @@ def decode(text: str | bytes, origin: str) -> Report:
             f"Read it with the gpudiag that wrote it ({plain.get('gpudiag_version', 'version not given')})."
         )
     try:
-        report = msgspec.convert(plain, Report)
+        report = _with_names_of_today(msgspec.convert(plain, Report))
         _refuse_impossible(report)
     except msgspec.ValidationError as error:
         raise ReportError(f"{origin}: a report of gpudiag, but malformed: {error}") from None
@@ -88,6 +90,17 @@ def decode(text: str | bytes, origin: str) -> Report:
             f"{derived.verdict.value} (exit {derived.exit_code}): the file was edited."
         )
     return msgspec.structs.replace(report, withheld=derived.withheld)
+
+
+def _with_names_of_today(report: Report) -> Report:
+    """Return ``report`` with the names that its causes have now."""
+
+    def named(causes: tuple[RootCause, ...]) -> tuple[RootCause, ...]:
+        return tuple(msgspec.structs.replace(one, rule=renamed.CAUSES.get(one.rule, one.rule)) for one in causes)
+
+    found = report.diagnosis
+    diagnosis = msgspec.structs.replace(found, causes=named(found.causes), folded=named(found.folded))
+    return msgspec.structs.replace(report, diagnosis=diagnosis)
 
 
 def load(path: Path) -> Report:

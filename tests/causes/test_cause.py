@@ -12,6 +12,8 @@ from examples.facts import example_with_gpus
 from gpudiag import causes
 from gpudiag.cause import GIVEN, Cause, Evidence, Known, Match, Matches, Program, Variables
 from gpudiag.causes import shared
+from gpudiag.cli import describe
+from gpudiag.model import renamed
 from gpudiag.model.diagnosis import Stage
 from gpudiag.model.facts import DriverFacts, EnvironmentFacts, Facts, Unknown
 from gpudiag.probes.discovery import trace
@@ -21,6 +23,22 @@ ALL = causes.all_of_them()
 
 def known(find: object) -> Known:
     return Known("a_cause", Stage.DRIVER, "a cause", "why", Cause(fix=("# a fix",), url="https://a.b"), find)  # type: ignore[arg-type]
+
+
+@pytest.mark.parametrize(("earlier", "name"), renamed.CAUSES.items())
+def test_a_cause_is_found_by_its_earlier_name(earlier: str, name: str) -> None:
+    assert earlier not in causes.names()
+    assert name in causes.names()
+    assert causes.get(earlier) is causes.get(name)
+
+
+def test_a_sign_names_the_causes_of_it() -> None:
+    sign, cause = causes.get("little_shared_memory"), causes.get("nccl_small_shared_memory")
+    assert sign is not None
+    assert cause is not None
+    assert causes.explaining(sign) == (cause.id,)
+    assert causes.explaining(cause) == ()
+    assert f": {cause.id}." in describe.explained_cause(sign).prose
 
 
 def test_what_the_types_ask_for_is_given() -> None:

@@ -17,7 +17,7 @@ from gpudiag.model.visibility import gpus_in_scope
 from gpudiag.run import views
 from gpudiag.run.views import with_one_voice
 from reports import passed, row
-from voice import HOST, checked, commands, contradictions
+from voice import ANOTHER_QUESTION, HOST, checked, commands, contradictions, second_answers
 
 
 def machines() -> Iterator[tuple[str, Evidence]]:
@@ -37,7 +37,36 @@ MACHINES = [pytest.param(evidence, id=name) for name, evidence in machines()]
 
 @pytest.mark.parametrize("evidence", MACHINES)
 def test_no_machine_is_given_two_commands_for_one_fault(evidence: Evidence) -> None:
-    assert contradictions(*checked(evidence)) == []
+    report = checked(evidence)
+    assert contradictions(*report) == []
+    assert second_answers(*report) == []
+
+
+def test_each_pair_that_answers_two_questions_is_met() -> None:
+    kept = set(ANOTHER_QUESTION)
+    for _, evidence in machines():
+        rows, found = checked(evidence)
+        shown = {f"{one.probe}.{finding.kind}" for one in rows for finding in one.findings}
+        kept -= {(view, cause.rule) for view in shown for cause in (*found.causes, *found.folded)}
+    assert not kept
+
+
+def test_two_causes_with_two_commands_are_found_out() -> None:
+    causes = [
+        RootCause(name, Stage.CONFIGURATION, Confidence.PROVED, "", (), (line,), "")
+        for name, line in (("a", "export X_Y=1"), ("b", "unset X_Y"), ("c", "unset X_Y"))
+    ]
+    assert contradictions((), Diagnosis(causes=(causes[0],), folded=(causes[1],)))
+    assert contradictions((), Diagnosis(causes=tuple(causes[1:]))) == []
+
+
+def test_a_second_answer_is_found_out() -> None:
+    cause = RootCause("nccl_small_shared_memory", Stage.CONFIGURATION, Confidence.PROVED, "", (), ("do this",), "")
+    finding = Finding("small_shm", Severity.NOTE, "", "do that", {})
+    rows = [row("host.collectives", passed("", finding))]
+    assert second_answers(rows, Diagnosis(causes=(cause,)))
+    assert second_answers(rows, Diagnosis()) == []
+    assert second_answers(with_one_voice(rows, Diagnosis(causes=(cause,))), Diagnosis(causes=(cause,))) == []
 
 
 def test_two_commands_are_found_out() -> None:

@@ -69,6 +69,8 @@ assert isinstance(_SYSTEM, SystemFacts)
 
 _ROOT = replace(_SYSTEM, user="root")
 _MIG = replace(example_gpu(), mig_mode="enabled")
+_JOB = ContainerFacts(None, (), False, "17")
+_ALLOCATED = EnvironmentFacts({"SLURM_JOB_ID": "17", "SLURM_JOB_GPUS": "0"})
 _OPEN = _machine(*_ALL, cuinit="")
 EXAMPLES: dict[str, tuple[Example, ...]] = {
     "device_files_missing": _no_device_cases(
@@ -124,13 +126,16 @@ EXAMPLES: dict[str, tuple[Example, ...]] = {
         Example("TensorFlow lists them", _listed(_shut("crw-------", "root")), fires=False),
         Example("open", _OPEN, fires=False),
     ),
-    "device_files_denied": (
-        Example("a service", _shut("crw-rw-rw-", "root")),
-        Example("root", _shut("crw-------", "root", ("root",), system=_ROOT)),
-        Example("a member of the group", _shut("crw-rw----", groups=("video",))),
-        Example("a container", _shut("crw-rw-rw-", "root", container=DOCKER)),
-        Example("a Slurm job", _shut("crw-rw-rw-", container=ContainerFacts(None, (), False, "17"))),
-        Example("by the permissions", _shut("crw-rw----"), fires=False),
-        Example("open", _OPEN, fires=False),
-    ),
 }
+
+KEPT_THOUGH_PERMITTED = (
+    Example("a service", _shut("crw-rw-rw-", "root")),
+    Example("root", _shut("crw-------", "root", ("root",), system=_ROOT)),
+    Example("a member of the group", _shut("crw-rw----", groups=("video",))),
+    Example("a container", _shut("crw-rw-rw-", "root", container=DOCKER)),
+    Example("a Slurm job with GPUs", _shut("crw-rw-rw-", container=_JOB, environment=_ALLOCATED)),
+    Example("a Slurm job without GPUs: Slurm says more", _shut("crw-rw-rw-", container=_JOB), fires=False),
+    Example("by the permissions", _shut("crw-rw----"), fires=False),
+    Example("open", _OPEN, fires=False),
+)
+"""Of ``device_files_kept_by_control_group``, if opening the files was not tried."""

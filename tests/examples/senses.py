@@ -11,6 +11,7 @@ from typing import Any
 from msgspec.structs import replace
 
 from examples import Example
+from examples.device_files import KEPT_THOUGH_PERMITTED
 from examples.facts import example, example_gpu, example_with_gpus
 from examples.machines import (
     DOCKER,
@@ -194,6 +195,7 @@ EXAMPLES: dict[str, tuple[Example, ...]] = {
             fires=False,
         ),
         Example("TensorFlow has its GPUs all the same", WORKS.on(tried=opened(uvm="EPERM")), fires=False),
+        *KEPT_THOUGH_PERMITTED,
     ),
     "device_files_kept_by_security_module": (
         Example(

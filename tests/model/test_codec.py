@@ -16,7 +16,8 @@ from examples.facts import example_with_gpus
 from gpudiag import catalogue
 from gpudiag.cli import describe
 from gpudiag.errors import ReportError
-from gpudiag.model import codec
+from gpudiag.model import codec, renamed
+from gpudiag.model.diagnosis import Confidence, Diagnosis, RootCause, Stage
 from gpudiag.model.facts import NvmlFacts
 from gpudiag.model.report import Report, Verdict
 from gpudiag.report import masking
@@ -28,6 +29,15 @@ Plain = dict[str, Any]
 def test_what_is_written_is_read_back() -> None:
     for written in (sample(), report()):
         assert codec.decode(codec.encode(written), "test") == written
+
+
+@pytest.mark.parametrize("name", renamed.CAUSES)
+def test_a_saved_cause_has_the_name_of_today(name: str) -> None:
+    found = RootCause(name, Stage.DRIVER, Confidence.PROVED, "said", ("seen",), ("do",), "https://a.b")
+    saved = replace(report(), diagnosis=Diagnosis(causes=(found,), folded=(found,)))
+    loaded = codec.decode(codec.encode(saved), "test").diagnosis
+    today = replace(found, rule=renamed.CAUSES[name])
+    assert (loaded.causes, loaded.folded) == ((today,), (today,))
 
 
 def test_the_text_is_for_people_and_tools_alike() -> None:

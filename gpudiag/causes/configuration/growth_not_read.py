@@ -2,6 +2,7 @@
 
 TensorFlow compares the value letter by letter. True, 1, yes and the empty value are ignored with one line of its log,
 and all memory of each GPU is taken as without the variable. The documentation of other projects often says True.
+For the values of other variables see `value_not_read`.
 """
 
 from __future__ import annotations

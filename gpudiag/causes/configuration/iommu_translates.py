@@ -1,8 +1,8 @@
 """the IOMMU translates addresses between the GPUs ({shown})
 
 GPUs write directly into each other's memory over PCI Express. An IOMMU that translates addresses sends that traffic
-through the processor, and on some machines it stalls there. It matters only if training stops at the first all-reduce,
-with all GPUs at 100 %.
+through the processor, and on some machines it stalls there. On others it does no harm. It matters only if training
+stops at the first all-reduce, with all GPUs at 100 %.
 """
 
 from __future__ import annotations

@@ -1,8 +1,8 @@
 """this container has {size_mib} MiB of /dev/shm for {gpus} GPUs
 
 If GPUs have no direct connection, NCCL keeps its buffers in /dev/shm. Docker and Kubernetes give a container 64 MiB
-of it; NVIDIA recommends 1 GiB. It matters only if NCCL fails, with "unhandled system error": then it is the first
-thing to change.
+of it; NVIDIA recommends 1 GiB. Many programs get by with less. It matters only if NCCL fails, with "unhandled system
+error": then it is the first thing to change.
 """
 
 from __future__ import annotations

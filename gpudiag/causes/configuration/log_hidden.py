@@ -1,6 +1,7 @@
 """TF_CPP_MIN_LOG_LEVEL={value} hides TensorFlow's {hidden}, often the only reason given for a missing GPU
 
-1 hides information, 2 warnings too, 3 errors too. gpudiag's own probes run without it.
+1 hides information, 2 warnings too, 3 errors too. gpudiag's own probes run without it. It is a fault only if there
+was such a line to hide.
 """
 
 from __future__ import annotations

@@ -1,7 +1,8 @@
 """{name}={value!r} has no effect, only {read} are read: {instead}
 
 CUDA and TensorFlow compare the values of these variables with a few words and ignore every other value without a
-message.
+message. For TF_FORCE_GPU_ALLOW_GROWTH and TF_GPU_ALLOCATOR see the causes `growth_not_read` and `allocator_not_known`:
+they decide over memory, and the value that was meant is tried.
 """
 
 from __future__ import annotations

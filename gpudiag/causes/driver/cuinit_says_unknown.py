@@ -24,7 +24,7 @@ CAUSE = Cause(
     unless=(
         "uvm_missing",
         "device_files_missing",
-        "device_files_denied",
+        "device_files_kept_by_control_group",
         "cuinit_fails",
         "kernel_module_not_running",
         "uvm_device_fails",

@@ -1,10 +1,10 @@
-"""opening {files} is not permitted, though the permissions of the file allow it: a device control group forbids it
+"""the permissions of {files} let this process in, but its device control group keeps it out
 
-The control group of a container, a systemd unit or a job has a list of devices that may be opened. If a device is not
-on it, open(2) fails with EPERM for every user, root too, while `ls -l` and access(2) show nothing. Containers lose
-their GPUs that way while they run: `systemctl daemon-reload` on the host writes the list again, from what systemd knows
-of, and the GPUs that the container runtime added are not among it. NVML then says "Unknown Error", and cuInit "no
-CUDA-capable device is detected".
+The control group of a container, a systemd unit or a Slurm job has a list of devices that may be opened. If a device
+is not on it, open(2) fails with EPERM for every user, root too, while `ls -l` shows nothing. A job that asked for no
+GPU has none. Containers lose their GPUs that way while they run: `systemctl daemon-reload` on the host writes the list
+again, from what systemd knows of, and the GPUs that the container runtime added are not among it. NVML then says
+"Unknown Error", and cuInit "no CUDA-capable device is detected".
 """
 
 from __future__ import annotations
@@ -12,15 +12,17 @@ from __future__ import annotations
 import re
 
 from gpudiag.cause import Cause, Match, Matches
+from gpudiag.causes.shared.device_files import NoAccess
 from gpudiag.causes.shared.gpu_state import NoneListed, meaning
 from gpudiag.causes.shared.machine import container
-from gpudiag.model.facts import Facts, TriedFacts
+from gpudiag.model.facts import Facts, TriedFacts, Unknown
+from gpudiag.model.report import Figure
 
 CAUSE = Cause(
     fix=("{do}", "{then}", "{runtime}"),
     url="https://github.com/NVIDIA/nvidia-container-toolkit/issues/48",
-    unless=("slurm_gave_no_gpu",),
-    views=("host.driver.nvml_failed",),
+    unless=("slurm_gave_no_gpu", "device_files_kept_by_security_module"),
+    views=("host.driver.no_access", "host.driver.nvml_failed"),
     shown={
         "do": "docker restart CONTAINER  # on the host: it gets its GPUs again",
         "then": "sudo nvidia-ctk system create-dev-char-symlinks --create-all  # on the host: they stay",
@@ -30,35 +32,40 @@ CAUSE = Cause(
 _CONTROL = ("/dev/nvidiactl", "/dev/nvidia-uvm", "/dev/dxg")
 
 
-def find(facts: Facts, tried: TriedFacts, none: NoneListed) -> Matches:
-    kept = [one.path for one in tried.opened if one.error == "EPERM"]
-    gpus = [one.path for one in tried.opened if re.fullmatch(r"/dev/nvidia\d+", one.path)]
-    # A job is kept from the GPUs of others in the same way: without a GPU it is only if it has none at all.
-    needed = [path for path in kept if path in _CONTROL] or (gpus if gpus and set(gpus) <= set(kept) else [])
-    if not needed:
-        return
-    inside = container(facts)
-    yield Match(
-        evidence=(
+def find(facts: Facts, tried: TriedFacts | None, none: NoneListed | None, files: NoAccess | None) -> Matches:
+    if tried is not None and none is not None and (needed := _refused(tried)):
+        evidence = (
             *(f"open {one.path}: {meaning(one.error)}" for one in tried.opened if one.path in needed),
             *(
                 f"{node.mode} {node.path}: its permissions allow it"
                 for node in getattr(facts.device_nodes, "nodes", ())
                 if node.path in needed and node.readable and node.writable
             ),
-        ),
-        figures={
-            "files": " ".join(needed),
-            "do": "docker restart CONTAINER  # on the host: it gets its GPUs again; in Kubernetes delete the pod"
-            if inside
-            else "cat /proc/self/cgroup; systemctl show -p DeviceAllow -p DevicePolicy UNIT  # of that unit or slice",
-            "then": "sudo nvidia-ctk system create-dev-char-symlinks --create-all  # on the host: they stay"
-            if inside
-            else f"sudo systemctl edit UNIT  # [Service] DeviceAllow={needed[0]} rw",
-            "runtime": "sudo nvidia-ctk config --in-place --set nvidia-container-cli.no-cgroups=false  # on the host, "
-            "if no container ever had its GPUs: true is for rootless ones alone"
-            if inside
-            else "",
-        },
-        stage=none.stage,
-    )
+        )
+        yield Match(evidence=evidence, figures=_figures(facts, needed), stage=none.stage)
+    elif files is not None and not files.by_their_mode:  # access(2) says it on some systems, and open(2) was not tried
+        yield files.match(files.shut, _figures(facts, [node.path for node in files.shut]))
+
+
+def _refused(tried: TriedFacts) -> list[str]:
+    """Return the files without which no GPU can be used, and whose opening is not permitted."""
+    kept = [one.path for one in tried.opened if one.error == "EPERM"]
+    gpus = [one.path for one in tried.opened if re.fullmatch(r"/dev/nvidia\d+", one.path)]
+    # A job is kept from the GPUs of others in the same way: without a GPU it is only if it has none at all.
+    return [path for path in kept if path in _CONTROL] or (gpus if gpus and set(gpus) <= set(kept) else [])
+
+
+def _figures(facts: Facts, files: list[str]) -> dict[str, Figure]:
+    if not isinstance(facts.container, Unknown) and facts.container.slurm_job is not None:
+        do, then, runtime = "srun --gres=gpu:1 ...  # asks Slurm for a GPU, which the step must do, too", "", ""
+    elif container(facts):
+        do = "docker restart CONTAINER  # on the host: it gets its GPUs again; in Kubernetes delete the pod"
+        then = "sudo nvidia-ctk system create-dev-char-symlinks --create-all  # on the host: they stay"
+        runtime = (
+            "sudo nvidia-ctk config --in-place --set nvidia-container-cli.no-cgroups=false  # on the host, if no "
+            "container ever had its GPUs: true is for rootless ones alone"
+        )
+    else:
+        do = "cat /proc/self/cgroup; systemctl show -p DeviceAllow -p DevicePolicy UNIT  # of that unit or slice"
+        then, runtime = f"sudo systemctl edit UNIT  # [Service] DeviceAllow={files[0]} rw", ""
+    return {"files": " ".join(files), "do": do, "then": then, "runtime": runtime}

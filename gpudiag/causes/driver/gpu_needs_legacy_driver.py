@@ -18,6 +18,7 @@ from gpudiag.model.facts import DriverFacts, Facts
 CAUSE = Cause(
     fix=("{install}", "sudo reboot", "{release}"),
     url="https://www.nvidia.com/en-us/drivers/unix/legacy-gpu/",
+    views=("host.driver.no_module",),
     shown={
         "install": "sudo apt install nvidia-driver-470",
         "release": "# TensorFlow 2.14 or earlier: driver 470 serves CUDA 11 alone",

@@ -15,6 +15,7 @@ from gpudiag.model.facts import DriverFacts
 CAUSE = Cause(
     fix=("{without}", "cat /etc/ld.so.preload  # take out its line to see whether the driver works without it"),
     url="https://man7.org/linux/man-pages/man8/ld.so.8.html",
+    views=("host.driver.calls_interposed",),
     shown={"without": "unset LD_PRELOAD"},
 )
 

@@ -18,6 +18,7 @@ from gpudiag.model.diagnosis import Stage
 CAUSE = Cause(
     fix=("{install}", "sudo reboot", "cat /proc/driver/nvidia/version  # the open one says: Open Kernel Module"),
     url="https://docs.nvidia.com/datacenter/tesla/driver-installation-guide/kernel-modules.html",
+    views=("host.driver.not_counted",),
     shown={"install": "sudo apt install nvidia-driver-570-open"},
 )
 _TURING, _BLACKWELL = 0x1E00, 0x2900

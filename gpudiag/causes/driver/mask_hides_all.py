@@ -19,7 +19,7 @@ CAUSE = Cause(
     severity=Severity.WARNING,
     fix=("unset CUDA_VISIBLE_DEVICES", "export CUDA_VISIBLE_DEVICES={uuid}  # or: chooses one"),
     url=PROGRAMMING_GUIDE,
-    unless=("ray_gave_no_gpu", "slurm_gave_no_gpu"),
+    unless=("ray_gave_no_gpu", "slurm_gave_no_gpu", "another_makers_gpu_counted"),
     finding="host.environment.all_hidden",
 )
 

@@ -23,7 +23,7 @@ CAUSE = Cause(
         "scontrol show job $SLURM_JOB_ID | grep -i tres   # what the job was given",
     ),
     url="https://slurm.schedmd.com/gres.html",
-    views=("host.environment.all_hidden",),
+    views=("host.environment.all_hidden", "host.driver.no_access", "host.driver.nvml_failed"),
 )
 
 

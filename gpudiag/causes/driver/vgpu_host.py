@@ -17,6 +17,7 @@ CAUSE = Cause(
         "# or, if no virtual machine uses it, replace the vGPU manager by the ordinary driver: {url}",
     ),
     url="https://docs.nvidia.com/vgpu/latest/grid-vgpu-user-guide/index.html",
+    views=("host.driver.no_libcuda",),
     shown={"url": "https://docs.nvidia.com/datacenter/tesla/driver-installation-guide/"},
 )
 

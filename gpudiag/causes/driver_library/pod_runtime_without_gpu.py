@@ -20,6 +20,7 @@ CAUSE = Cause(
         "kubectl get runtimeclass nvidia   # must be there",
     ),
     url=PODS,
+    views=("host.driver.not_given",),
     needs_gpu=False,
 )
 

@@ -32,7 +32,8 @@ CAUSE = Cause(
         "cure": "docker run -e NVIDIA_DRIVER_CAPABILITIES=compute,utility ...  # or: "
         "--gpus 'all,\"capabilities=compute,utility\"'"
     },
-    views=("host.driver.no_nvml",),
+    unless=("damaged_library_first",),
+    finding="host.driver.no_nvml",
 )
 
 
@@ -40,8 +41,6 @@ def find(facts: Facts, signs: Signs, traced: trace.Reading | None) -> Matches:
     if not signs.no_nvml or signs.older_tensorflow or not needs_nvml(facts, traced):
         return
     one = facts.library(NVML)
-    if one is not None and one.instead is not None:
-        return
     capabilities = facts.variables.get("NVIDIA_DRIVER_CAPABILITIES")
     shown = [f"{NVML}: {one.error}" if one and one.error else f"{NVML} cannot be opened"]
     shown += [] if capabilities is None else [f"NVIDIA_DRIVER_CAPABILITIES={capabilities}"]

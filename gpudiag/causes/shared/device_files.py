@@ -11,6 +11,7 @@ from gpudiag.causes.shared.signs import Signs
 from gpudiag.causes.shared.steps import cuinit_error
 from gpudiag.model.diagnosis import Confidence
 from gpudiag.model.facts import DeviceNode, DeviceNodeFacts, DriverFacts, NvmlFacts, Unknown
+from gpudiag.model.report import Figure
 from gpudiag.text import counted
 
 DRIVER_DOCUMENT = "https://download.nvidia.com/XFree86/Linux-x86_64/535.104.05/README/"
@@ -105,23 +106,19 @@ class NoAccess:
         """Those that members of their group may open."""
         return tuple(one for one in self.by_their_mode if one.mode[4:6] == "rw" and one.group not in ("root", ""))
 
-    def match(self, shut: tuple[DeviceNode, ...]) -> Match:
-        system, where = self.evidence.facts.system, self.evidence.facts.container
+    def match(self, shut: tuple[DeviceNode, ...], figures: dict[str, Figure] | None = None) -> Match:
+        """Return the match of a cause that keeps these files ``shut``, with the ``figures`` of its texts."""
+        system = self.evidence.facts.system
         user = "$USER" if isinstance(system, Unknown) else system.user
         group = shut[0].group
         runtime = container(self.evidence.facts)
-        if not isinstance(where, Unknown) and where.slurm_job is not None:
-            allow = "srun --gres=gpu:1 ...  # asks Slurm for a GPU, which the step must do, too"
-        elif runtime:
-            allow = "docker run --gpus all ...  # starts the container again, with its GPUs"
-        else:
-            allow = "systemctl show -p DeviceAllow -p DevicePolicy UNIT  # of the service or slice that this runs in"
         return Match(
             evidence=(
                 *(f"{node.mode} {node.path}, of the group {node.group or '?'}" for node in shut),
                 f"this process is of the user {user} and in {', '.join(self.nodes.groups) or 'no group that is known'}",
             ),
-            figures={
+            figures=figures
+            or {
                 "files": " ".join(node.path for node in shut),
                 "user": user,
                 "group": group,
@@ -129,7 +126,6 @@ class NoAccess:
                 if runtime
                 else f"sudo usermod -aG {group} {user}",
                 "then": "# in Kubernetes: securityContext.supplementalGroups" if runtime else "# log in again",
-                "allow": allow,
             },
             stage=stage_of_driver(self.evidence.listing),
         )
