@@ -23,7 +23,6 @@ from typing import Any
 import pytest
 
 import gpudiag
-from gpudiag.causes.configuration import value_not_read
 from gpudiag.causes.shared import last_resort
 from gpudiag.knowledge import log, origin
 from gpudiag.knowledge.messages import MESSAGES
@@ -95,9 +94,6 @@ SOURCES: dict[tuple[str, str], Callable[[], Iterable[str]]] = {
     ("gpudiag.report.masking", "mask"): lambda: of_masking(paths=False),
     ("gpudiag.report.masking", "_named_path_rules"): lambda: of_masking(paths=True),
     ("gpudiag.knowledge.origin", ""): lambda: [pattern.pattern for pattern, _ in origin._HINTS],
-    ("gpudiag.causes.configuration.value_not_read", "find"): lambda: [
-        one.pattern for one in value_not_read._READ.values()
-    ],
     ("gpudiag.lint.check", "check"): lambda: [r"tf\.device\(|GPUOptions|set_memory_growth"],
     ("gpudiag.run.bisect.parts", "entries"): lambda: list(parts._SEPARATED.values()),
     ("gpudiag.run.bisected", "_is_about"): lambda: [r"(?<![\w/.-])LD_PRELOAD(?![\w-])"],

@@ -5,6 +5,7 @@ from __future__ import annotations
 import difflib
 import re
 from collections.abc import Mapping
+from dataclasses import dataclass, field
 
 WITHHELD = "(set)"
 """Stands for a value that is not stored, because it can hold a secret or an address."""
@@ -13,13 +14,10 @@ NO_JSON = "(no JSON)"
 """Stands for a value that was to be JSON and is not."""
 
 FORCE_GROWTH = "TF_FORCE_GPU_ALLOW_GROWTH"
-GROWTH_VALUES = ("true", "false")
-"""Those that TensorFlow reads, letter by letter; it ignores every other."""
-_FALSE = ("0", "false", "no", "off")
-
 ALLOCATOR = "TF_GPU_ALLOCATOR"
-ALLOCATORS = ("cuda_malloc_async", "cuda_malloc", "memory_guard")
-"""Those that TensorFlow reads, letter by letter; it ignores every other but the empty value."""
+THREAD_MODE = "TF_GPU_THREAD_MODE"
+DEVICE_ORDER = "CUDA_DEVICE_ORDER"
+LOG_LEVEL = "TF_CPP_MIN_LOG_LEVEL"
 
 OVER_MEMORY = (
     FORCE_GROWTH,
@@ -53,20 +51,86 @@ def without_compiling(environ: Mapping[str, str]) -> dict[str, str | None]:
 PLUGINS = "TF_PLUGGABLE_DEVICE_LIBRARY_PATH"
 """A library, or a folder of libraries, of devices that are not NVIDIA's; ``import tensorflow`` loads them."""
 
-THREAD_MODE = "TF_GPU_THREAD_MODE"
-THREAD_MODES = ("global", "gpu_private", "gpu_shared")
-"""Those that TensorFlow reads, in any case (measured, 2.21); with every other it makes no GPU device."""
+
+@dataclass(frozen=True)
+class Accepted:
+    """Which values of a variable are read; every other is ignored, most often without a message."""
+
+    words: tuple[str, ...]
+    """() if :attr:`pattern` says it."""
+    otherwise: str
+    """What happens with every other value."""
+    usual: str | None = None
+    """What to write if it is not clear what was meant; None: nothing."""
+    any_case: bool = False
+    empty: bool = True
+    """True: the empty value is as good as none."""
+    meanings: Mapping[str, str] = field(default_factory=dict)
+    """What people write, in lower case, to what they mean."""
+    pattern: re.Pattern[str] | None = None
+    """What the beginning of a value matches, after spaces, that is read, if it is not one of a few words."""
+    described: str = ""
+
+    def reads(self, value: str) -> bool:
+        """Return whether this value is read, or none is set."""
+        if not value and self.empty:
+            return True
+        if self.pattern:
+            return self.pattern.match(value.lstrip()) is not None
+        return (value.lower() if self.any_case else value) in self.words
+
+    def meant_by(self, value: str) -> str | None:
+        """Return the value that somebody means who sets this one; None if that is not clear."""
+        written = value.strip().lower().replace("-", "_")
+        known = {word.lower(): word for word in self.words}
+        near = difflib.get_close_matches(written, known, n=1)
+        return self.meanings.get(written) or (known[near[0]] if near else None)
+
+    @property
+    def read(self) -> str:
+        """Which values are read, in words."""
+        return f"only {self.described or ' and '.join((', '.join(self.words[:-1]), self.words[-1]))} are read"
 
 
-def growth_meant_by(value: str) -> str:
-    """Return the value of ``TF_FORCE_GPU_ALLOW_GROWTH`` that somebody means who sets this one."""
-    return "false" if value.strip().lower() in _FALSE else "true"
+_SWITCH = {"": 1, "1": 1, "true": 1, "t": 1, "yes": 1, "y": 1, "on": 1, "0": 0, "false": 0, "f": 0, "no": 0, "off": 0}
 
-
-def allocator_meant_by(value: str) -> str | None:
-    """Return the allocator that is spelt nearly like this value; None for none."""
-    near = difflib.get_close_matches(value.strip().lower().replace("-", "_"), ALLOCATORS, n=1)
-    return near[0] if near else None
+ACCEPTED = {
+    FORCE_GROWTH: Accepted(  # letter by letter (measured, 2.18 to 2.21)
+        ("true", "false"),
+        "all memory of each GPU is taken, as without it",
+        usual="true",
+        empty=False,
+        meanings={word: ("false", "true")[on] for word, on in _SWITCH.items()},
+    ),
+    ALLOCATOR: Accepted(  # letter by letter
+        ("cuda_malloc_async", "cuda_malloc", "memory_guard"), "TensorFlow uses its own allocator, as without it"
+    ),
+    THREAD_MODE: Accepted(  # measured, 2.21
+        ("global", "gpu_private", "gpu_shared"), "no GPU device is made", any_case=True, empty=False
+    ),
+    # These two by the CUDA Programming Guide (CUDA Environment Variables), the third measured with 2.21.
+    DEVICE_ORDER: Accepted(
+        ("FASTEST_FIRST", "PCI_BUS_ID"),
+        "expect the fastest GPU first, as without it",
+        usual="PCI_BUS_ID",
+        meanings={"pci": "PCI_BUS_ID", "bus_id": "PCI_BUS_ID", "fastest": "FASTEST_FIRST"},
+    ),
+    "CUDA_MODULE_LOADING": Accepted(("DEFAULT", "LAZY", "EAGER"), "expect the default, as without it"),
+    "CUDA_LAUNCH_BLOCKING": Accepted(
+        ("0", "1"),
+        "kernels may run asynchronously, and errors show at a later operation",
+        usual="1",
+        meanings={word: str(on) for word, on in _SWITCH.items()},
+    ),
+    LOG_LEVEL: Accepted(
+        (),
+        "TensorFlow reads 0 and hides nothing",
+        usual="1",
+        pattern=re.compile(r"[+-]?\d"),
+        described="whole numbers, 0 to 3,",
+    ),
+}
+"""Of variables that are compared with a few words: those words. Causes and the lint judge by it."""
 
 
 CLUSTER = "TF_CONFIG"

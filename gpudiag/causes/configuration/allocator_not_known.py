@@ -7,7 +7,7 @@ allocator for any other, without a line.
 from __future__ import annotations
 
 from gpudiag.cause import Cause, Match, Matches, Variables
-from gpudiag.knowledge.variables import ALLOCATOR, ALLOCATORS, allocator_meant_by
+from gpudiag.knowledge.variables import ACCEPTED, ALLOCATOR
 from gpudiag.model.report import Severity
 
 CAUSE = Cause(
@@ -20,11 +20,11 @@ CAUSE = Cause(
 
 
 def find(variables: Variables) -> Matches:
-    value = variables.get(ALLOCATOR, "")
-    if value and value not in ALLOCATORS:
-        near = allocator_meant_by(value)
+    accepted, value = ACCEPTED[ALLOCATOR], variables.get(ALLOCATOR, "")
+    if not accepted.reads(value):
+        near = accepted.meant_by(value)
         yield Match(
-            evidence=(f"{ALLOCATOR}={value!r}", f"known: {', '.join(ALLOCATORS)}"),
+            evidence=(f"{ALLOCATOR}={value!r}", f"known: {', '.join(accepted.words)}"),
             figures={"value": value, "correct": f"export {ALLOCATOR}={near}" if near else f"unset {ALLOCATOR}"},
             change={ALLOCATOR: near},
         )

@@ -10,7 +10,7 @@ from __future__ import annotations
 from gpudiag.cause import Cause, Match, Matches, Program, Variables
 from gpudiag.knowledge.log_lines import text
 from gpudiag.knowledge.messages.settings import GROWTH_NOT_PARSED
-from gpudiag.knowledge.variables import FORCE_GROWTH, GROWTH_VALUES, growth_meant_by
+from gpudiag.knowledge.variables import ACCEPTED, FORCE_GROWTH
 from gpudiag.model.report import Severity
 
 CAUSE = Cause(
@@ -24,9 +24,10 @@ CAUSE = Cause(
 def find(variables: Variables, program: Program) -> Matches:
     said = program.first(GROWTH_NOT_PARSED)
     shown = () if said is None else (text(said.line),)
+    accepted = ACCEPTED[FORCE_GROWTH]
     value = variables.get(FORCE_GROWTH, "true")
-    if value not in GROWTH_VALUES:
-        meant = growth_meant_by(value)
+    if not accepted.reads(value):
+        meant = accepted.meant_by(value) or accepted.usual
         yield Match(
             evidence=(f"{FORCE_GROWTH}={value!r}", *shown),
             figures={"value": value, "meant": meant},
@@ -35,5 +36,5 @@ def find(variables: Variables, program: Program) -> Matches:
     elif said is not None:
         yield Match(
             evidence=(f"{FORCE_GROWTH}={said['value']!r} in the program", *shown),
-            figures={"value": said["value"], "meant": growth_meant_by(said["value"])},
+            figures={"value": said["value"], "meant": accepted.meant_by(said["value"]) or accepted.usual},
         )

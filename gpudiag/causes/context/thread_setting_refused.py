@@ -9,7 +9,7 @@ from __future__ import annotations
 import re
 
 from gpudiag.cause import Cause, Match, Matches, Variables
-from gpudiag.knowledge.variables import THREAD_MODE, THREAD_MODES
+from gpudiag.knowledge.variables import ACCEPTED, THREAD_MODE
 from gpudiag.model.facts import Facts
 
 CAUSE = Cause(
@@ -27,8 +27,8 @@ def find(facts: Facts, variables: Variables) -> Matches:
     mode, count = variables.get(THREAD_MODE, "global"), variables.get(_COUNT, "2")
     if not facts.nvml_devices:
         return
-    if mode.lower() not in THREAD_MODES:
-        yield _refused(THREAD_MODE, mode, " or ".join(THREAD_MODES))
+    if not ACCEPTED[THREAD_MODE].reads(mode):
+        yield _refused(THREAD_MODE, mode, " or ".join(ACCEPTED[THREAD_MODE].words))
     elif mode.lower() != "global" and not re.fullmatch(r"\s*[+-]?\d+\s*", count):
         yield _refused(_COUNT, count, "a whole number")
 

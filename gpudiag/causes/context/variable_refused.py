@@ -14,7 +14,7 @@ from gpudiag.cause import Cause, Match, Matches, Program, Variables
 from gpudiag.causes.shared.variables import TYPES, Errors
 from gpudiag.knowledge.log_lines import Log, text
 from gpudiag.knowledge.messages.settings import NO_PLUGGABLE_LIBRARY, THREAD_MODE_INVALID
-from gpudiag.knowledge.variables import SETTINGS, THREAD_MODE, THREAD_MODES, WITHHELD
+from gpudiag.knowledge.variables import ACCEPTED, SETTINGS, THREAD_MODE, WITHHELD
 from gpudiag.model.diagnosis import Confidence, Stage
 
 CAUSE = Cause(
@@ -27,10 +27,11 @@ CAUSE = Cause(
     },
     views=("host.environment.threads_refused",),
 )
+_MODE, *_MODES = ACCEPTED[THREAD_MODE].words
 _KNOWN = {
     THREAD_MODE: (
         THREAD_MODE_INVALID,
-        f"export {THREAD_MODE}={THREAD_MODES[0]}  # or {' or '.join(THREAD_MODES[1:])}: it reads no other value",
+        f"export {THREAD_MODE}={_MODE}  # or {' or '.join(_MODES)}: it reads no other value",
     ),
     "TF_PLUGGABLE_DEVICE_LIBRARY_PATH": (
         NO_PLUGGABLE_LIBRARY,
