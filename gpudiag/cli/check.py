@@ -166,6 +166,7 @@ def check(
     from gpudiag.model.report import Limits
     from gpudiag.run import runner
     from gpudiag.run.machine import start_machine
+    from gpudiag.run.options import Options
     from gpudiag.run.signals import Signals
 
     refusal = isolate.fork_refusal()
@@ -195,7 +196,7 @@ def check(
             lines = program_log.read(log, lambda: signals.received is not None or time.monotonic() >= until)
             if deadline is not None:
                 deadline = max(round(until - time.monotonic(), 1), 0.1)
-        options = runner.Options(
+        options = Options(
             entries=entries,
             level=level,
             disturb=disturb,

@@ -30,9 +30,9 @@ def show(*, report: Path, format_: str, output: tuple[Path, ...], mask: bool, ve
 
     loaded = codec.load(report)
     if rejudge:
-        from gpudiag.run import runner
+        from gpudiag.run import rejudging
 
-        loaded = runner.rejudge_apart(loaded)
+        loaded = rejudging.rejudge_apart(loaded)
     reserve(output)
     deliver(loaded, format_, output, mask=mask, verbose=verbose)
     return 0

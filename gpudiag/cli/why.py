@@ -74,8 +74,9 @@ def why(
             report = reasons.explained(lines, command)
         else:
             from gpudiag.run import runner
+            from gpudiag.run.options import Options
 
-            options = runner.Options(
+            options = Options(
                 entries=catalogue.select(reasons.PROBES),
                 level="full",
                 lines=lines,

@@ -43,10 +43,11 @@ def gpudiag_facts() -> Facts:
     from gpudiag.pytest_plugin.preflight import Unobserved
     from gpudiag.run import runner
     from gpudiag.run.machine import start_machine
+    from gpudiag.run.options import Options
     from gpudiag.run.signals import Signals
 
     with contextlib.ExitStack() as stack:
-        options = runner.Options(entries=(), machine=start_machine(None, (), stack))
+        options = Options(entries=(), machine=start_machine(None, (), stack))
         return runner.gather(options, Unobserved(), Signals())
 
 

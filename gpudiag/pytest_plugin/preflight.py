@@ -71,10 +71,11 @@ def _check(run: Run) -> Report:
     from gpudiag.errors import UsageError
     from gpudiag.model.report import Limits
     from gpudiag.run import runner
+    from gpudiag.run.options import Options
     from gpudiag.run.signals import Signals
 
     own = run.settings
-    options = runner.Options(
+    options = Options(
         entries=catalogue.entries(),
         level="quick",
         isolation="fork" if isolate.fork_refusal() is None else "spawn",

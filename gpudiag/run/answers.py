@@ -47,6 +47,11 @@ class Answers:
         """UUIDs of the GPUs that are being asked: nothing is begun on them until they answer."""
         return tuple(self._asking)
 
+    @property
+    def silent_calls(self) -> tuple[Call, ...]:
+        """The calls that never returned on a GPU."""
+        return tuple(call for call, _ in self.silent.values() if call is not None)
+
     def begun(self, key: str) -> None:
         """Note that a probe has begun."""
         self._began[key] = time.monotonic()

@@ -149,6 +149,7 @@ def _run(session: pytest.Session) -> Report:
     from gpudiag import catalogue, isolate
     from gpudiag.run import runner
     from gpudiag.run.machine import start_machine
+    from gpudiag.run.options import Options
     from gpudiag.run.signals import Signals
 
     config = session.config
@@ -161,7 +162,7 @@ def _run(session: pytest.Session) -> Report:
             locks = Path(stack.enter_context(tempfile.TemporaryDirectory(prefix="gpudiag-")))
             mask = {MASK: ",".join(one.uuid for one in _devices(config))} if _devices(config) else {}
             given = replace(given, locks=locks, environment={**given.environment, **mask})
-        options = runner.Options(
+        options = Options(
             entries=tuple(entry for entry in catalogue.entries() if entry.name in chosen),
             isolation="fork" if isolate.fork_refusal() is None else "spawn",
             # A session in which simulated GPUs do not count was refused when it began.

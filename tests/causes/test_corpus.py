@@ -10,7 +10,7 @@ import staged
 from conftest import Gpudiag
 from corpus import Item, items
 from gpudiag.model.diagnosis import Diagnosis
-from gpudiag.run import runner
+from gpudiag.run import rejudging
 from gpudiag.run.diagnosis import diagnose
 from voice import contradictions
 from withheld import contradicts, with_any_one_probe
@@ -105,7 +105,7 @@ def _of_evidence(item: Item) -> Diagnosis:
 
 def _of_a_machine(item: Item, gpudiag: Gpudiag) -> Diagnosis:
     report = staged.check(item, gpudiag, staged.stage(item, gpudiag))
-    assert runner.rejudge(report).diagnosis == report.diagnosis, (
+    assert rejudging.rejudge(report).diagnosis == report.diagnosis, (
         "a saved report is diagnosed alike, without the machine"
     )
     assert contradictions(report.rows, report.diagnosis) == []

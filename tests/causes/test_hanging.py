@@ -24,7 +24,7 @@ from gpudiag.model.diagnosis import Diagnosis, Failed, Stage
 from gpudiag.model.facts import Facts
 from gpudiag.model.report import Broken, Report, Verdict, conclude
 from gpudiag.report import FORMATS, render
-from gpudiag.run import diagnosis, judgement, runner
+from gpudiag.run import diagnosis, judgement, rejudging, runner
 from reports import passed, report, row, sample
 
 pytestmark = pytest.mark.usefixtures("no_child_left")
@@ -158,7 +158,7 @@ def test_ctrl_c_ends_judging_again(tmp_path: Path, wait_until: Callable[[Callabl
 
 def test_judging_again_apart_comes_to_the_same() -> None:
     for one in (sample(), report(), codec.load(Path(__file__).parents[2] / "reports" / "simulated-2x16GiB.json")):
-        assert runner.rejudge_apart(one) == runner.rejudge(one)
+        assert rejudging.rejudge_apart(one) == rejudging.rejudge(one)
 
 
 def test_a_row_whose_judging_hangs_is_broken(tmp_path: Path) -> None:

@@ -35,7 +35,7 @@ from gpudiag.model.facts import Attempt, ContainerFacts, GpuProcess, GpuState, N
 from gpudiag.model.report import Judged, Row
 from gpudiag.probe import Kernel
 from gpudiag.probes.discovery import first_op
-from gpudiag.run import runner
+from gpudiag.run import rejudging
 from gpudiag.run.diagnosis import diagnose
 
 MET = [
@@ -270,4 +270,4 @@ def test_end_to_end(cause: str, gpudiag: Gpudiag) -> None:
     report = codec.decode(done.stdout, "standard output")
     assert [one.rule for one in report.diagnosis.causes] == [cause]
     assert report.diagnosis.failed == ()
-    assert runner.rejudge(report).diagnosis == report.diagnosis
+    assert rejudging.rejudge(report).diagnosis == report.diagnosis

@@ -15,6 +15,7 @@ from gpudiag.facts import FAMILIES, gather_family, printable
 from gpudiag.model.facts import Facts, Unknown
 from gpudiag.model.report import Row
 from gpudiag.run import runner
+from gpudiag.run.options import Options
 from gpudiag.run.signals import Signals
 
 TYPES = typing.get_type_hints(Facts)
@@ -72,7 +73,7 @@ def test_a_run_sees_the_callers_log_level_although_its_children_do_not(
 ) -> None:
     monkeypatch.setenv("TF_CPP_MIN_LOG_LEVEL", "3")
     monkeypatch.setenv("PYTHONPATH", os.pathsep.join(sys.path))
-    report = runner.run(runner.Options(catalogue.select(["host.environment"]), isolation), Silent(), Signals())
+    report = runner.run(Options(catalogue.select(["host.environment"]), isolation), Silent(), Signals())
     (row,) = report.rows
     assert [finding.kind for finding in row.findings] == ["log_hidden"]
 

@@ -32,7 +32,7 @@ from gpudiag.model.report import Broken, Cause, Finding, Gpu, Judged, Report, Ro
 from gpudiag.model.visibility import gpus_in_scope
 from gpudiag.report import FORMATS, masking, render
 from gpudiag.report.masking import mask
-from gpudiag.run import runner
+from gpudiag.run import rejudging
 from reports import CAP_IGNORED, passed, report, row, sample
 
 UUIDS = ("GPU-8e5f2c71-aaaa-4bbb-8ccc-0123456789ab", "GPU-8e5f9d02-dddd-4eee-8fff-ba9876543210")
@@ -475,7 +475,7 @@ def test_a_masked_report_is_still_of_use(name: str) -> None:
     assert codec.decode(codec.encode(once), "test") == once
     assert once.diagnosis.causes == saved.diagnosis.causes, "causes and advice stand"
     assert [row_.outcome for row_ in once.rows] == [row_.outcome for row_ in saved.rows]
-    before, after = runner.rejudge(saved), runner.rejudge(once)
+    before, after = rejudging.rejudge(saved), rejudging.rejudge(once)
     assert [cause.rule for cause in after.diagnosis.causes] == [cause.rule for cause in before.diagnosis.causes]
     assert [row_.status for row_ in after.rows] == [row_.status for row_ in before.rows]
 

@@ -10,7 +10,7 @@ import pytest
 from gpudiag.isolate import Ended, Job
 from gpudiag.model.facts import Unknown
 from gpudiag.model.report import RUN_ENDED, Cause
-from gpudiag.run import answers, runner
+from gpudiag.run import answers, gathering
 from gpudiag.run.answers import Answers
 from reports import GPUS
 
@@ -90,7 +90,7 @@ def test_the_end_of_the_run_says_nothing_of_a_gpu() -> None:
     by_the_run = replace(ended(FIRST.uuid, Cause.TIMEOUT), detail=f"the deadline of 2 s {RUN_ENDED}")
     assert gpus.hear(by_the_run) is None
     assert not gpus.silent
-    assert runner._family(replace(by_the_run, key="calls")) == Unknown(f"gathering it failed: {by_the_run.detail}")
+    assert gathering._family(replace(by_the_run, key="calls")) == Unknown(f"gathering it failed: {by_the_run.detail}")
 
 
 def test_a_slow_driver_gets_time() -> None:

@@ -9,7 +9,7 @@ from gpudiag.isolate import Ended
 from gpudiag.model import codec
 from gpudiag.model.diagnosis import Diagnosis
 from gpudiag.model.report import Cause
-from gpudiag.run import diagnosis, runner
+from gpudiag.run import attempts, diagnosis
 
 pytestmark = pytest.mark.usefixtures("no_child_left")
 HIDDEN = {"CUDA_VISIBLE_DEVICES": "7"}
@@ -132,4 +132,4 @@ def test_explain_knows_every_cause(gpudiag: Gpudiag) -> None:
 def test_of_a_process_that_ended_without_a_word_the_last_error_is_told(
     cause: Cause, log: tuple[str, ...], said: str
 ) -> None:
-    assert runner._last_error(Ended("x", None, cause, "exited", "", "\n".join(log), 1.0)) == said
+    assert attempts._last_error(Ended("x", None, cause, "exited", "", "\n".join(log), 1.0)) == said

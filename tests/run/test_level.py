@@ -29,6 +29,9 @@ from gpudiag.model.visibility import IDLE_BYTES, gpus_in_scope, other_use
 from gpudiag.probe import Needs
 from gpudiag.run import plan, runner
 from gpudiag.run.machine import Machine
+from gpudiag.run.options import Options
+from gpudiag.run.rows import Probes
+from gpudiag.run.session import Session
 from reports import report
 
 QUICK = {entry.name for entry in catalogue.entries() if entry.probe.quick}
@@ -145,9 +148,9 @@ def test_level_quick_that_leaves_nothing_is_refused_before_anything_runs(gpudiag
 def test_naming_probes_or_disturbing_means_full(
     arguments: list[str], level: str | None, disturb: bool, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    asked: list[runner.Options] = []
+    asked: list[Options] = []
 
-    def run(options: runner.Options, *_: object) -> Report:
+    def run(options: Options, *_: object) -> Report:
         asked.append(options)
         return report()
 
@@ -312,8 +315,7 @@ def test_what_is_lacking_is_why_a_probe_is_skipped(
     facts = facts_of(used(0, 39 << 30, GpuProcess(7, 39 << 30)))
     gpus = gpus_in_scope(facts)
     nobody: Any = None  # no child is started, so nobody supervises or watches
-    run = runner._Run(
-        runner.Options((entry,), disturb=disturb, machine=Machine(locks=tmp_path)), nobody, nobody, nobody, None
-    )
-    row = run._without_a_child(plan.Task(EXCLUSIVE, entry, gpus), facts, gpus)
+    options = Options((entry,), disturb=disturb, machine=Machine(locks=tmp_path))
+    probes = Probes(Session(options, nobody, nobody, nobody, None))
+    row = probes._without_a_child(plan.Task(EXCLUSIVE, entry, gpus), facts, gpus)
     assert (row and row.outcome) == outcome

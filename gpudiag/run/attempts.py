@@ -1,0 +1,104 @@
+"""Tries what the diagnosis proposes: the fixes of causes, and other environments if no cause is known."""
+
+from __future__ import annotations
+
+import msgspec
+
+from gpudiag.isolate import Bounds, Ended, Job
+from gpudiag.knowledge import log_lines
+from gpudiag.model.diagnosis import Bisection, Diagnosis, FixAttempt, RootCause, Stage
+from gpudiag.model.facts import Facts
+from gpudiag.model.report import Cause, Gpu
+from gpudiag.run.bisect import here as bisect
+from gpudiag.run.plan import MOST_CHILDREN, default_jobs, room_on
+from gpudiag.run.session import PLAIN, TICK_S, Session
+from gpudiag.run.trial import OnGpu
+from gpudiag.text import one_line
+
+TRIAL_S = 60.0
+"""How long a fix that is tried may take to run an operation on a GPU."""
+_MOST_CHARACTERS = 500
+
+
+def tried(session: Session, diagnosis: Diagnosis, gpus: tuple[Gpu, ...]) -> tuple[RootCause, ...]:
+    """Return the causes; each fix that is a change of variables was tried, one after the other.
+
+    Only if no GPU is used or operations fail: what works without the fix says nothing about the fix.
+    """
+    used = diagnosis.broken_at is None
+    return tuple(
+        cause
+        if cause.trial is None or (used and cause.stage is not Stage.FIRST_OP)
+        else msgspec.structs.replace(cause, trial=_try(session, cause.rule, cause.trial, gpus))
+        for cause in diagnosis.causes
+    )
+
+
+def _try(session: Session, rule: str, trial: FixAttempt, gpus: tuple[Gpu, ...]) -> FixAttempt:
+    session.observer.phase(f"trying the fix of {rule}")
+    if not session.taken(gpus):
+        return msgspec.structs.replace(trial, detail=f"{session.other_run(gpus)} holds a GPU")
+    deadline_s = (session.options.timeout_s or TRIAL_S) + (session.options.timeout_s or Bounds().preload_s)
+    env = {"TF_FORCE_GPU_ALLOW_GROWTH": "true", **trial.change}  # other processes may use the GPU
+    session.children.start(Job(rule, "gpudiag.run.trial:run_on_gpu", {}, deadline_s, PLAIN, fresh=True, env=env))
+    ended: list[Ended] = []
+    while not ended:
+        if stopped := session.stopped():
+            session.children.kill(rule, *stopped)
+        ended = session.children.wait(TICK_S)
+        session.observer.tick()
+    session.devices.release(gpus)
+    if ended[0].value is None:
+        last = _last_error(ended[0])
+        detail = f"{ended[0].detail}: {last}" if last else ended[0].detail
+        return msgspec.structs.replace(trial, outcome="does not help", detail=detail)
+    done = msgspec.json.decode(ended[0].value, type=OnGpu)
+    if not done.listed:
+        return msgspec.structs.replace(trial, outcome="does not help", detail="TensorFlow lists no GPU")
+    if done.device:
+        return msgspec.structs.replace(trial, outcome="works", detail=done.device)
+    detail = f"the GPU is listed, but an operation on it fails: {' '.join(done.failed.split())}"
+    return msgspec.structs.replace(trial, outcome="helps in part", detail=detail)
+
+
+def _last_error(ended: Ended) -> str:
+    """Return why a process ended that did not say why: its last fatal line, or its last error."""
+    if ended.cause not in (Cause.NO_RESULT, Cause.SIGNAL):
+        return ""
+    found = [one for one in log_lines.parse(ended.stderr.splitlines()) if one.level in "EF"]
+    worst = [one for one in found if one.level == "F"] or found
+    return one_line(worst[-1].text)[:_MOST_CHARACTERS] if worst else ""
+
+
+def bisected(session: Session, diagnosis: Diagnosis, facts: Facts, gpus: tuple[Gpu, ...]) -> Bisection | None:
+    """Return what of the environment keeps TensorFlow from its GPU; None if that is known, or not asked."""
+    within_s = session.options.bisect_s
+    if not within_s or session.stopped() or not bisect.is_called_for(diagnosis, facts):
+        return None
+    if not session.taken(gpus):
+        return None
+    shown = -1
+
+    def tick(tried: int) -> None:
+        nonlocal shown
+        if tried != shown:
+            session.observer.phase(f"bisecting the environment: try {tried}")
+        shown = tried
+        session.observer.tick()
+
+    devices = {device.pci_bus_id: device for device in facts.nvml_devices}
+    room = min((room_on(gpu, devices[gpu.pci_bus_id]) for gpu in gpus), default=MOST_CHILDREN)
+    try:
+        return bisect.bisected(
+            session.children,
+            PLAIN,
+            facts,
+            environment=session.options.machine.environment,
+            machine=None if session.options.machine.root is None else session.options.machine.root.parent,
+            jobs=min(session.options.jobs or default_jobs(), room),
+            within_s=within_s,
+            stopped=lambda: (session.stopped() or (None, ""))[1],
+            tick=tick,
+        )
+    finally:
+        session.devices.release(gpus)

@@ -1,0 +1,39 @@
+"""Judges a saved report again, by the probes and causes as they are now."""
+
+from __future__ import annotations
+
+import msgspec
+
+from gpudiag.cause import Evidence
+from gpudiag.isolate import Bounds, ServerSpec, supervise
+from gpudiag.model.report import Report, conclude
+from gpudiag.run import judgement
+from gpudiag.run.accounts import account
+from gpudiag.run.bisected import with_bisection
+from gpudiag.run.session import PLAIN
+from gpudiag.run.views import with_one_voice
+
+
+def rejudge(report: Report, work: judgement.Work = judgement.here) -> Report:
+    """Return ``report`` with every row that has something to judge judged again, by the probes as they are now."""
+    subject = judgement.Subject(report.facts, report.gpus, report.rows, report.lines, report.limits)
+    rows = judgement.rows_again(subject, work)
+    diagnosis = judgement.diagnosed(msgspec.structs.replace(subject, rows=rows), work)
+    trials = {(cause.rule, str(cause.trial.change)): cause.trial for cause in report.diagnosis.causes if cause.trial}
+    causes = tuple(
+        msgspec.structs.replace(cause, trial=trials.get((cause.rule, str(cause.trial.change)), cause.trial))
+        if cause.trial
+        else cause
+        for cause in diagnosis.causes
+    )
+    diagnosis = msgspec.structs.replace(diagnosis, causes=causes)
+    diagnosis = with_bisection(diagnosis, report.diagnosis.bisection, report.facts)
+    accounts = account(Evidence(report.facts, report.gpus, rows, report.lines), diagnosis)
+    rows = with_one_voice(rows, diagnosis)
+    return conclude(msgspec.structs.replace(report, rows=rows, diagnosis=diagnosis, accounts=accounts))
+
+
+def rejudge_apart(report: Report) -> Report:
+    """As :func:`rejudge`, in a child process: a crafted report can make the judging take for ever."""
+    with supervise({PLAIN: ServerSpec()}, Bounds()) as children:
+        return rejudge(report, judgement.Apart(children, PLAIN))
