@@ -86,11 +86,27 @@ def judged(row: Row, entry: Entry, facts: Facts, limits: Limits) -> Row:
     return msgspec.structs.replace(row, outcome=outcome)
 
 
+def of_another_version(row: Row, entry: Entry) -> str:
+    """Return why the reading of a saved row is not one of the probe as it is now; "" if it is one.
+
+    A probe may measure more than it did. What it did not measure then cannot be judged now, and what was judged then
+    stays true.
+    """
+    if entry.reading is None:
+        return ""
+    try:
+        entry.decoded(row.reading)
+    except msgspec.ValidationError as error:
+        return str(error)
+    return ""
+
+
 def _rows(subject: Subject) -> Parts:
     """Yield the parts of judging again: each row that has something to judge, by its number."""
     known = {entry.name: entry for entry in catalogue.entries()}
     for number, row in enumerate(subject.rows):
-        if isinstance(row.outcome, Judged) and (entry := known.get(row.probe)) is not None:
+        entry = known.get(row.probe)
+        if entry is not None and isinstance(row.outcome, Judged) and not of_another_version(row, entry):
             yield str(number), lambda row=row, entry=entry: _outcome(row, entry, subject)  # type: ignore[misc]
 
 

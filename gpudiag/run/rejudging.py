@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+
 import msgspec
 
+from gpudiag import catalogue
 from gpudiag.cause import Evidence
 from gpudiag.isolate import Bounds, ServerSpec, supervise
-from gpudiag.model.report import Report, conclude
+from gpudiag.model.report import Judged, Report, conclude
 from gpudiag.run import judgement
 from gpudiag.run.accounts import account
 from gpudiag.run.bisected import with_bisection
@@ -15,7 +18,10 @@ from gpudiag.run.views import with_one_voice
 
 
 def rejudge(report: Report, work: judgement.Work = judgement.here) -> Report:
-    """Return ``report`` with every row that has something to judge judged again, by the probes as they are now."""
+    """Return ``report`` with every row that has something to judge judged again, by the probes as they are now.
+
+    A row whose reading lacks what its probe measures today keeps its outcome, and a note says so.
+    """
     subject = judgement.Subject(report.facts, report.gpus, report.rows, report.lines, report.limits)
     rows = judgement.rows_again(subject, work)
     diagnosis = judgement.diagnosed(msgspec.structs.replace(subject, rows=rows), work)
@@ -30,7 +36,25 @@ def rejudge(report: Report, work: judgement.Work = judgement.here) -> Report:
     diagnosis = with_bisection(diagnosis, report.diagnosis.bisection, report.facts)
     accounts = account(Evidence(report.facts, report.gpus, rows, report.lines), diagnosis)
     rows = with_one_voice(rows, diagnosis)
-    return conclude(msgspec.structs.replace(report, rows=rows, diagnosis=diagnosis, accounts=accounts))
+    notes = tuple(dict.fromkeys((*report.notes, *_of_another_version(report))))
+    return conclude(msgspec.structs.replace(report, rows=rows, diagnosis=diagnosis, accounts=accounts, notes=notes))
+
+
+def _of_another_version(report: Report) -> Iterator[str]:
+    """Yield a note that names the probes whose readings are those of another version."""
+    known = {entry.name: entry for entry in catalogue.entries()}
+    kept = [
+        row.probe
+        for row in report.rows
+        if isinstance(row.outcome, Judged)
+        and row.probe in known
+        and judgement.of_another_version(row, known[row.probe])
+    ]
+    if kept:
+        yield (
+            f"not judged again, because their readings are those of another version of these probes: "
+            f"{', '.join(dict.fromkeys(kept))}; their outcome is that of gpudiag {report.gpudiag_version}"
+        )
 
 
 def rejudge_apart(report: Report) -> Report:

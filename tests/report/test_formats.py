@@ -12,10 +12,12 @@ from gpudiag.cli.check import check
 from gpudiag.errors import UsageError
 from gpudiag.model import codec
 from gpudiag.report import FORMATS, format_of, render
+from gpudiag.run import rejudging
 from reports import sample
 
 FROZEN = Path(__file__).parent.parent / "data" / "report-v1.json"
 """Made once from ``reports.sample()``. Reports like it lie on users' disks: never change it, make it load."""
+REPORTS = Path(__file__).parents[2] / "reports"
 
 
 @pytest.mark.parametrize(
@@ -59,6 +61,23 @@ def test_the_frozen_report_loads() -> None:
     assert frozen.schema_version == 1
     assert frozen.counts == {"pass": 9, "note": 1, "warning": 1, "fail": 1, "broken": 10, "skipped": 8}
     assert frozen.exit_code == 1
+
+
+def test_the_frozen_report_is_judged_again() -> None:
+    """Its readings lack what the probes measure today: then what was judged then stays, and a note says so."""
+    frozen = codec.load(FROZEN)
+    again = rejudging.rejudge(frozen)
+    assert (again.verdict, again.exit_code, again.counts) == (frozen.verdict, frozen.exit_code, frozen.counts)
+    (note,) = again.notes
+    assert note.startswith("not judged again")
+    assert "placement.log" in note
+    assert "host." not in note
+    assert rejudging.rejudge(again).notes == again.notes
+
+
+def test_a_reading_of_today_is_judged_again_without_a_note() -> None:
+    saved = codec.load(REPORTS / "simulated-2x16GiB.json")
+    assert rejudging.rejudge(saved).notes == saved.notes
 
 
 @pytest.mark.parametrize("format_", FORMATS)
