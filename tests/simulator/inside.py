@@ -5,6 +5,7 @@ Each returns what it saw, as JSON; the tests judge. Nothing here may query a dev
 
 from __future__ import annotations
 
+import ctypes
 import os
 from collections.abc import Callable, Sequence
 from functools import partial
@@ -687,6 +688,30 @@ def not_simulated(what: str) -> dict[str, Any]:
             return float(tf.reduce_sum(tf.ones(4)))
 
     return {"first": first, "later": caught(later)}
+
+
+def launched(library: str) -> dict[str, Any]:
+    """An op of another library that launches a CUDA kernel itself: eager, in a graph, in a session, and later ops."""
+    launch = tf.load_op_library(library).gpudiag_test_launch
+    tf.config.set_soft_device_placement(False)
+    found = {}
+    with tf.device("/GPU:0"):
+        found["eager"] = caught(lambda: launch(tf.ones(4)).numpy().tolist())
+        found["function"] = caught(lambda: tf.function(lambda: launch(tf.ones(4)) + 1.0)().numpy().tolist())
+    with tf.Graph().as_default(), tf.device("/GPU:0"), v1.Session() as session:
+        found["session"] = caught(lambda: session.run(launch(tf.ones(4)) + 1.0).tolist())
+
+    def total() -> float:
+        with tf.device("/GPU:0"):
+            return float(tf.reduce_sum(tf.ones(4)))
+
+    found["later"] = caught(total)
+    kept = tf.ones(4)
+    runtime = ctypes.CDLL("libcudart.so.12")
+    runtime.cudaSetDevice(0)
+    found["outside"] = runtime.cudaLaunchKernel(ctypes.c_void_p(1))
+    found["stopped"] = caught(lambda: kept.numpy().tolist())
+    return found
 
 
 def hold_memory(mib: int, ready: str, release: str) -> float:

@@ -400,20 +400,37 @@ API CUresult cuCtxDisablePeerAccess(CUcontext peer) {
 /* ---- kernels: none can run here. Those of TensorFlow's ops never reach the driver (kernels.cc forwards them). ----
  *
  * Success would be silent garbage; an error from the launch makes TensorFlow abort in several places. So the launch
- * succeeds, the kernel is named on stderr, and the device is poisoned as by a real asynchronous fault: every later
- * synchronisation and copy returns CUDA_ERROR_LAUNCH_FAILED, and no wrong number can be read back.
+ * succeeds, and its name is given to the operation that runs on this thread (launches.cc), which fails. Where none does, the
+ * kernel is named on stderr, and the device is poisoned as by a real asynchronous fault: every later synchronisation and
+ * copy returns CUDA_ERROR_LAUNCH_FAILED, and no wrong number can be read back.
  */
 
+enum { LAUNCH_NAME = 200 };
+static _Thread_local char *noted;
+
+/* From now on the name of the first kernel that this thread launches is written to `place`, of LAUNCH_NAME bytes and empty at
+ * first; NULL: nowhere. Returns the place before. */
+API char *gpudiag_note_refused_launch(char *place) {
+    char *before = noted;
+    noted = place;
+    return before;
+}
+
 void driver_launch_not_forwarded(const char *kernel) {
+    const char *name = kernel && *kernel ? kernel : "(unnamed)";
+    if (noted) {
+        if (!*noted) snprintf(noted, LAUNCH_NAME, "%s", name);
+        return;
+    }
     CUcontext context = current();
     say("kernel %s cannot run on a simulated GPU (only the kernels of TensorFlow's ops are forwarded to the CPU; "
-        "XLA, jit_compile=True and hand-written CUDA are not); the device is stopped", kernel ? kernel : "(unnamed)");
+        "XLA, jit_compile=True and hand-written CUDA are not); the device is stopped", name);
     if (context) context->sticky = CUDA_ERROR_LAUNCH_FAILED;
 }
 
 struct function {
     struct function *next; /* of the same module */
-    char name[200];
+    char name[LAUNCH_NAME];
 };
 struct module {
     struct function *functions;

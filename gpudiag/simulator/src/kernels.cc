@@ -4,166 +4,23 @@
 // CPU kernel of the same node and lets it compute with the same context: device memory is host memory. The table is
 // taken from the running TensorFlow, so one binary serves all versions.
 //
-// Neither a TensorFlow header nor a TensorFlow library is needed to build this. What crosses the border is TensorFlow's
-// C API (kernels.h, tf_status.h), one C++ function (CreateOpKernel), and four C++ layouts declared below with their
-// source. They are the same in TensorFlow 2.18 to 2.21, and are checked at run time where that is possible.
+// Neither a TensorFlow header nor a TensorFlow library is needed to build this: what is asked of TensorFlow is declared in
+// tensorflow.h, and checked at run time where that is possible.
 
 #include <dlfcn.h>
-#include <sys/mman.h>
-#include <unistd.h>
 
-#include <cstdint>
 #include <cstring>
-#include <functional>
-#include <memory>
 #include <string>
 #include <unordered_set>
-#include <vector>
 
+#include "launches.h"
 #include "library_handles.h"
-#include "status.h"
-
-// libc++ (`zig c++`, clang with -stdlib=libc++) lays out std::string otherwise, and so does GNU's before C++11.
-#if !defined(__GLIBCXX__) || !_GLIBCXX_USE_CXX11_ABI
-#error "TensorFlow needs the C++ types of GNU's libstdc++ with its C++11 ABI, and this compiler uses others: install g++"
-#endif
-
-// ---- TensorFlow's side. Not in the anonymous namespace: the compiler would conclude that OpKernel has no implementation
-// anywhere and call __cxa_pure_virtual directly (gcc 12 does). ----
-
-struct TF_Status;
-struct TF_KernelBuilder;
-struct TF_OpKernelConstruction;
-struct TF_OpKernelContext;
-struct TF_AsyncOpKernelDoneCallback;
-
-// tensorflow/c/tf_buffer.h
-struct TF_Buffer {
-    const void *data;
-    size_t length;
-    void (*data_deallocator)(void *data, size_t length);
-};
-
-// tsl/framework/device_type.h: a class around one std::string
-struct DeviceType {
-    std::string type;
-};
-
-class __attribute__((visibility("default"))) AsyncOpKernel;
-
-// tensorflow/core/framework/op_kernel.h: the virtual functions, in their order
-class __attribute__((visibility("default"))) OpKernel {
-  public:
-    virtual ~OpKernel();
-    virtual void Compute(TF_OpKernelContext *context) = 0;
-    virtual AsyncOpKernel *AsAsync() = 0;
-    virtual bool IsExpensive() = 0;
-    virtual const void *const_tensor() const = 0;
-    virtual std::string TraceString(const TF_OpKernelContext &context, bool verbose) const = 0;
-};
-class __attribute__((visibility("default"))) AsyncOpKernel : public OpKernel {
-  public:
-    virtual void ComputeAsync(TF_OpKernelContext *context, std::function<void()> done) = 0;
-};
-
-// tensorflow/core/framework/op_kernel.h: the private part of class OpKernelConstruction
-struct Construction {
-    DeviceType device_type;
-    void *device;
-    void *allocator;
-    void *function_library;
-    void *resource_manager;
-    std::shared_ptr<const void> node_properties;
-    void *input_memory_types[2];
-    void *output_memory_types[2];
-    int graph_def_version;
-    Status *status;
-};
-
-uintptr_t ok_word;
+#include "tensorflow.h"
+#include "wire.h"
 
 namespace {
 
-using CreateFunction = void *(*)(TF_OpKernelConstruction *);
-using ComputeFunction = void (*)(void *, TF_OpKernelContext *);
-using ComputeAsyncFunction = void (*)(void *, TF_OpKernelContext *, TF_AsyncOpKernelDoneCallback *);
-using DeleteFunction = void (*)(void *);
-
-struct {
-    TF_Status *(*new_status)();
-    void (*delete_status)(TF_Status *);
-    void (*set_status)(TF_Status *, TF_Code, const char *);
-    TF_Code (*get_code)(const TF_Status *);
-    Status (*to_cpp_status)(const TF_Status *);
-    TF_KernelBuilder *(*new_kernel)(const char *, const char *, CreateFunction, ComputeFunction, DeleteFunction);
-    TF_KernelBuilder *(*new_async_kernel)(const char *, const char *, CreateFunction, ComputeAsyncFunction, DeleteFunction);
-    void (*register_kernel)(const char *, const char *, TF_KernelBuilder *, TF_Status *);
-    void (*construction_failed)(TF_OpKernelConstruction *, TF_Status *);
-    void (*computation_failed)(TF_OpKernelContext *, TF_Status *);
-    Status (*create_op_kernel)(DeviceType, void *, void *, void *, void *, const std::shared_ptr<const void> &, int, OpKernel **);
-    TF_Buffer *(*node_definition)(TF_OpKernelConstruction *, TF_Status *);
-    TF_Buffer *(*registered_kernels)(TF_Status *);
-    void (*delete_buffer)(TF_Buffer *);
-} tf;
-
-std::string text_of(const Status &status) {
-    const StatusContent *content = content_of(status);
-    return content ? content->message : "";
-}
-
-// ---- protocol buffer wire format: KernelDef and NodeDef are read without TensorFlow's headers ----
-
-class Reader {
-  public:
-    Reader(const char *begin, const char *end) : at_(begin), end_(end) {}
-    bool done() const { return at_ >= end_ || bad_; }
-    bool bad() const { return bad_; }
-    // The next field: its number, its raw bytes with the tag, and its content where it has a length.
-    struct Field {
-        uint64_t number;
-        std::string raw, content;
-        uint64_t value;
-    };
-    Field next() {
-        const char *begin = at_;
-        uint64_t tag = varint();
-        Field field{tag >> 3, "", "", 0};
-        if ((tag & 7) == 0) {
-            field.value = varint();
-        } else if ((tag & 7) == 2) {
-            uint64_t length = varint();
-            if (length > static_cast<uint64_t>(end_ - at_)) bad_ = true;
-            else field.content.assign(at_, length), at_ += length;
-        } else {
-            bad_ = true;  // KernelDef has no other wire type
-        }
-        field.raw.assign(begin, at_);
-        return field;
-    }
-
-  private:
-    uint64_t varint() {
-        uint64_t value = 0;
-        for (int shift = 0; shift < 64 && at_ < end_; shift += 7) {
-            unsigned char byte = static_cast<unsigned char>(*at_++);
-            value |= static_cast<uint64_t>(byte & 127) << shift;
-            if (byte < 128) return value;
-        }
-        bad_ = true;
-        return 0;
-    }
-    const char *at_, *end_;
-    bool bad_ = false;
-};
-
 // ---- one forwarded kernel ----
-
-void fail(TF_OpKernelConstruction *construction, TF_Code code, const std::string &text) {
-    TF_Status *status = tf.new_status();
-    tf.set_status(status, code, text.c_str());
-    tf.construction_failed(construction, status);
-    tf.delete_status(status);
-}
 
 // Ops whose CPU kernel is asynchronous. The registration of a kernel says whether it is, and both mistakes are bad: a
 // synchronous one would block an executor thread (iterators hang, two replicas of a collective wait for each other), and in
@@ -284,10 +141,7 @@ bool library_serves(const Forwarded &forwarded, TF_OpKernelContext *context) {
     if (!forwarded.library) return true;
     const Refusal refusal = ask_for_handle(*forwarded.library, context);
     if (refusal.text.empty()) return true;
-    TF_Status *status = tf.new_status();
-    tf.set_status(status, refusal.code, refusal.text.c_str());
-    tf.computation_failed(context, status);
-    tf.delete_status(status);
+    fail(context, refusal.code, refusal.text);
     return false;
 }
 
@@ -386,35 +240,11 @@ Status leave_layout_alone(void *, void *, const void *, void *) {
     return result;
 }
 
-const char *replace_layout_optimizer(void *const *libraries, size_t count) {
-    for (size_t i = 0; i < count; i++) {
-        if (!libraries[i]) continue;
-        auto **table = static_cast<void **>(dlsym(libraries[i], "_ZTVN10tensorflow8grappler22GenericLayoutOptimizerE"));
-        void *optimize = dlsym(libraries[i], "_ZN10tensorflow8grappler22GenericLayoutOptimizer8OptimizeEPNS0_7ClusterERKNS0_12GrapplerItemEPNS_8GraphDefE");
-        if (!table || !optimize) continue;
-        // Offset to top, type information, then two destructors and three more functions: 8 words at most.
-        for (size_t slot = 2; slot < 8; slot++) {
-            if (table[slot] != optimize) continue;
-            uintptr_t page_size = static_cast<uintptr_t>(sysconf(_SC_PAGESIZE));
-            auto page = reinterpret_cast<void *>(reinterpret_cast<uintptr_t>(&table[slot]) & ~(page_size - 1));
-            if (mprotect(page, page_size, PROT_READ | PROT_WRITE)) return "the layout optimizer's table cannot be written";
-            table[slot] = reinterpret_cast<void *>(leave_layout_alone);
-            mprotect(page, page_size, PROT_READ);  // RELRO, as it was
-            return nullptr;
-        }
-    }
-    return "the layout optimizer was not found";
-}
-
-template <class Function>
-bool find(void *const *libraries, size_t count, const char *name, Function &function) {
-    for (size_t i = 0; i < count; i++) {
-        void *address = libraries[i] ? dlsym(libraries[i], name) : nullptr;
-        if (!address) continue;
-        function = reinterpret_cast<Function>(address);
-        return true;
-    }
-    return false;
+const char *replace_layout_optimizer(const Libraries &libraries) {
+    void **slot = virtual_slot(libraries, "_ZTVN10tensorflow8grappler22GenericLayoutOptimizerE",
+                               "_ZN10tensorflow8grappler22GenericLayoutOptimizer8OptimizeEPNS0_7ClusterERKNS0_12GrapplerItemEPNS_8GraphDefE");
+    if (!slot) return "the layout optimizer was not found";
+    return replace_virtual(slot, reinterpret_cast<void *>(leave_layout_alone)) ? nullptr : "the layout optimizer's table cannot be written";
 }
 
 }  // namespace
@@ -423,13 +253,13 @@ extern "C" bool map_pool_handles_lazily(void *library);  // pool_handles.c
 
 // Returns null, or what is wrong.
 extern "C" __attribute__((visibility("default"))) const char *gpudiag_forward_kernels() {
-    void *libraries[] = {
+    void *const handles[] = {
         dlopen("libtensorflow_framework.so.2", RTLD_LAZY | RTLD_NOLOAD),
         dlopen("libtensorflow_cc.so.2", RTLD_LAZY | RTLD_NOLOAD),
     };
-    const size_t count = sizeof libraries / sizeof *libraries;
+    const Libraries libraries{handles, sizeof handles / sizeof *handles};
 #define FIND(function, name) \
-    if (!find(libraries, count, name, function)) return "this TensorFlow does not export " name
+    if (!libraries.find(name, function)) return "this TensorFlow does not export " name
     FIND(tf.new_status, "TF_NewStatus");
     FIND(tf.delete_status, "TF_DeleteStatus");
     FIND(tf.set_status, "TF_SetStatus");
@@ -450,8 +280,9 @@ extern "C" __attribute__((visibility("default"))) const char *gpudiag_forward_ke
     TF_Status *ok = tf.new_status();
     ok_word = tf.to_cpp_status(ok).word;
     tf.delete_status(ok);
-    find_library_handles(libraries, count);
-    map_pool_handles_lazily(libraries[0]);  // where it cannot, large GPUs only cost more host memory
-    if (const char *fault = replace_layout_optimizer(libraries, count)) return fault;
+    find_library_handles(handles, libraries.count);
+    fail_refused_launches_alone(libraries);
+    map_pool_handles_lazily(handles[0]);  // where it cannot, large GPUs only cost more host memory
+    if (const char *fault = replace_layout_optimizer(libraries)) return fault;
     return register_all();
 }

@@ -5,7 +5,7 @@
 #include <cstdint>
 #include <string>
 
-enum TF_Code { TF_OK = 0, TF_INVALID_ARGUMENT = 3, TF_NOT_FOUND = 5, TF_ABORTED = 10, TF_INTERNAL = 13 };  // tsl/c/tsl_status.h
+enum TF_Code { TF_OK = 0, TF_INVALID_ARGUMENT = 3, TF_NOT_FOUND = 5, TF_ABORTED = 10, TF_UNIMPLEMENTED = 12, TF_INTERNAL = 13 };  // tsl/c/tsl_status.h
 
 // absl/status/status.h: one word, returned in memory because it has a destructor. Its references are never dropped here:
 // statuses are only made for errors, which are few.
