@@ -6,8 +6,9 @@ TensorFlow's own code.
 
 What is not simulated, and what happens instead:
 
-- XLA (jit_compile=True, set_jit) and hand-written CUDA kernels: the launch is named on stderr and
-  the device is stopped, so that every later read from it raises InternalError.
+- XLA: what asks for it runs without it, and that is said once a process.
+- Hand-written CUDA kernels: the op that launches one raises UnimplementedError with its name. If no
+  op launches it, the device is stopped, so that every later read from it raises InternalError.
 - Explicit NCCL ops, cuDNN RNN ops, channels-first convolutions and whatever else has no CPU kernel:
   NotFoundError that says "simulated GPU". Collectives of tf.distribute run TensorFlow's CPU ring.
 - Keras' own choices of XLA (jit_compile="auto") and cuDNN (LSTM, GRU) are turned off, and said.

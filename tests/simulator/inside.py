@@ -507,7 +507,7 @@ def op_sweep() -> dict[str, Any]:
     return {"ops": len(ops), "gradients": gradients, "failures": failures}
 
 
-def cnn(keras: Any) -> Any:
+def cnn(keras: Any, jit_compile: bool | str) -> Any:
     layers = keras.layers
     keras.utils.set_random_seed(3)
     model = keras.Sequential(
@@ -523,11 +523,11 @@ def cnn(keras: Any) -> Any:
         ]
     )
     loss = keras.losses.SparseCategoricalCrossentropy(from_logits=True)
-    model.compile(keras.optimizers.Adam(0.01), loss)
+    model.compile(keras.optimizers.Adam(0.01), loss, jit_compile=jit_compile)
     return model
 
 
-def train(device: str, steps: int = 6) -> dict[str, Any]:
+def train(device: str, steps: int = 6, jit_compile: bool | str = "auto") -> dict[str, Any]:
     """A small CNN trained for some steps on one device with Keras' defaults: its losses."""
     import keras
 
@@ -539,7 +539,7 @@ def train(device: str, steps: int = 6) -> dict[str, Any]:
         tf.config.set_visible_devices([], "GPU")
     else:
         tf.config.set_visible_devices(physical()[:1], "GPU")
-    model = cnn(keras)
+    model = cnn(keras, jit_compile)
 
     keep = keras.callbacks.LambdaCallback(on_train_batch_end=lambda batch, logs: losses.append(float(logs["loss"])))
     model.fit(images, labels, batch_size=8, shuffle=False, verbose=0, callbacks=[keep])
@@ -673,15 +673,8 @@ def not_simulated(what: str) -> dict[str, Any]:
             x = tf.ones((1, 3, 8, 8))
             return tf.nn.conv2d(x, tf.ones((3, 3, 3, 4)), 1, "SAME", data_format="NCHW").numpy()
 
-    def xla() -> Any:
-        def scaled(x: Any) -> Any:
-            return x * 2.0 + 1.0
-
-        with tf.device("/GPU:0"):
-            return tf.function(scaled, jit_compile=True)(tf.ones(4)).numpy().tolist()
-
     tf.config.set_soft_device_placement(False)
-    first = caught({"nccl": nccl, "cudnn": cudnn, "nchw": channels_first, "xla": xla}[what])
+    first = caught({"nccl": nccl, "cudnn": cudnn, "nchw": channels_first}[what])
 
     def later() -> float:
         with tf.device("/GPU:0"):
@@ -711,6 +704,49 @@ def launched(library: str) -> dict[str, Any]:
     runtime.cudaSetDevice(0)
     found["outside"] = runtime.cudaLaunchKernel(ctypes.c_void_p(1))
     found["stopped"] = caught(lambda: kept.numpy().tolist())
+    return found
+
+
+def asks_for_xla(by_itself: bool = False) -> dict[str, float]:
+    """By how much the results of what asks for XLA on a GPU differ from the CPU's without it."""
+    tf.config.set_soft_device_placement(False)
+    if by_itself:
+        tf.config.optimizer.set_jit(True)
+    counter = tf.Variable(0.0)
+
+    def compute(x: Any) -> Any:
+        for _ in tf.range(3):
+            x = tf.sin(tf.matmul(x, x)) * 2.0 + tf.reduce_mean(x)
+        return x
+
+    def stateful(x: Any) -> Any:
+        counter.assign_add(1.0)
+        return tf.nn.relu(x) * counter, tf.shape(x)
+
+    def scoped(x: Any) -> Any:
+        with tf.xla.experimental.jit_scope():
+            return tf.reduce_sum(tf.exp(x) - 1.0, 0)
+
+    values = np.random.default_rng(5).normal(size=(6, 6)).astype("f")
+    compiled = {
+        name: tf.function(one, jit_compile=True) for name, one in [("compute", compute), ("stateful", stateful)]
+    }
+    programs: dict[str, tuple[Callable[..., Any], Callable[..., Any]]] = {
+        "compiled": (compiled["compute"], compute),
+        "nested": (tf.function(lambda x: compiled["compute"](x) + 1.0), lambda x: compute(x) + 1.0),
+        "stateful": (lambda x: compiled["stateful"](x)[0], tf.nn.relu),
+        "clustered": (tf.function(compute), compute),
+        "scoped": (tf.function(scoped), lambda x: tf.reduce_sum(tf.exp(x) - 1.0, 0)),
+    }
+    found = {}
+    for name, (asking, plain) in programs.items():
+        with tf.device("/GPU:0"):
+            on_gpu = asking(tf.constant(values)).numpy()
+        with tf.device("/CPU:0"):
+            on_cpu = plain(tf.constant(values)).numpy()
+        found[name] = float(np.abs(on_gpu - on_cpu).max())
+    with tf.device("/GPU:0"):
+        found["later"] = abs(float(tf.reduce_sum(tf.ones(4))) - 4.0)
     return found
 
 

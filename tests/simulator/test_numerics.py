@@ -62,11 +62,3 @@ def test_what_cannot_be_forwarded_is_refused(inside: Inside, what: str, op: str)
     assert "simulated GPU" in text
     assert op in text
     assert found["later"] == 4.0, "the device is not harmed"
-
-
-def test_xla_is_refused_and_no_number_comes_back(inside: Inside) -> None:
-    found = inside(1, "not_simulated", what="xla").check()
-    kind, text = found["first"]
-    assert kind == "UnimplementedError"
-    assert "launches the CUDA kernel loop_" in text
-    assert found["later"] == 4.0, "the device is not harmed"

@@ -423,8 +423,8 @@ void driver_launch_not_forwarded(const char *kernel) {
         return;
     }
     CUcontext context = current();
-    say("kernel %s cannot run on a simulated GPU (only the kernels of TensorFlow's ops are forwarded to the CPU; "
-        "XLA, jit_compile=True and hand-written CUDA are not); the device is stopped", name);
+    say("kernel %s cannot run on a simulated GPU (only the kernels of TensorFlow's ops are forwarded to the CPU); "
+        "the device is stopped", name);
     if (context) context->sticky = CUDA_ERROR_LAUNCH_FAILED;
 }
 

@@ -3,7 +3,7 @@
 If Keras sees a GPU it chooses by itself what a simulated one cannot do: XLA for
 compile(jit_compile="auto"), the default, and cuDNN for LSTM and GRU. Only these two choices are
 replaced (Keras 3.6 to 3.15 were looked at); an explicit jit_compile=True stays what the user
-asked for, and fails.
+asked for, and runs without XLA (xla.cc).
 """
 
 from __future__ import annotations

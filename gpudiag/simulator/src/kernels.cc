@@ -13,10 +13,12 @@
 #include <string>
 #include <unordered_set>
 
+#include "computation.h"
 #include "launches.h"
 #include "library_handles.h"
 #include "tensorflow.h"
 #include "wire.h"
+#include "xla.h"
 
 namespace {
 
@@ -40,41 +42,12 @@ bool is_asynchronous(const std::string &op) {
     return starts_with(op, "Collective") && op != "CollectiveAssignGroupV2";
 }
 
-// What is asked of a node.
-struct Node {
-    std::string op, data_format, communication_hint;
-};
-
-// The value of a string attribute: its entry (node_def.proto: map<string, AttrValue>) if it has this name.
-void read_attribute(const std::string &entry, const char *name, std::string &value) {
-    enum { KEY = 1, VALUE = 2, TEXT = 2 };  // the entry of a map; attr_value.proto
-    std::string key, packed;
-    for (Reader reader(entry.data(), entry.data() + entry.size()); !reader.done();) {
-        Reader::Field field = reader.next();
-        if (field.number == KEY) key = field.content;
-        if (field.number == VALUE) packed = field.content;
-    }
-    if (key != name) return;
-    for (Reader reader(packed.data(), packed.data() + packed.size()); !reader.done();) {
-        Reader::Field field = reader.next();
-        if (field.number == TEXT) value = field.content;
-    }
-}
-
 Node node_of(TF_OpKernelConstruction *construction) {
-    Node node;
     TF_Status *status = tf.new_status();
     TF_Buffer *buffer = tf.node_definition(construction, status);
+    Node node("", 0);
     if (tf.get_code(status) == TF_OK) {
-        enum { NODE_OP = 2, NODE_ATTR = 5 };  // node_def.proto
-        const char *bytes = static_cast<const char *>(buffer->data);
-        for (Reader reader(bytes, bytes + buffer->length); !reader.done();) {
-            Reader::Field field = reader.next();
-            if (field.number == NODE_OP) node.op = field.content;
-            if (field.number != NODE_ATTR) continue;
-            read_attribute(field.content, "data_format", node.data_format);
-            read_attribute(field.content, "communication_hint", node.communication_hint);
-        }
+        node = Node(static_cast<const char *>(buffer->data), buffer->length);
         tf.delete_buffer(buffer);
     }
     tf.delete_status(status);
@@ -85,14 +58,18 @@ Node node_of(TF_OpKernelConstruction *construction) {
 // NCHW refuse when they are created; BiasAdd and batch normalisation know it.)
 bool is_channels_first_convolution(const Node &node) {
     bool convolution = starts_with(node.op, "Conv") || starts_with(node.op, "_FusedConv") || starts_with(node.op, "DepthwiseConv");
-    return convolution && starts_with(node.data_format, "NC");
+    return convolution && starts_with(node.text("data_format"), "NC");
 }
 
-// A kernel of TensorFlow's CPU, and the library through which a GPU would do it.
+// A kernel of TensorFlow's CPU, or what is computed in another way, and the library through which a GPU would do it.
 struct Forwarded {
-    OpKernel *kernel;
+    std::unique_ptr<OpKernel> kernel;
+    std::unique_ptr<Computation> own;
     const LibraryUse *library;
 };
+
+// How a node is computed that no CPU kernel can be asked for; null if one can.
+std::unique_ptr<Computation> computed_otherwise(const Node &node) { return without_xla(node); }
 
 Forwarded *create(TF_OpKernelConstruction *opaque) {
     auto *construction = reinterpret_cast<Construction *>(opaque);
@@ -103,6 +80,8 @@ Forwarded *create(TF_OpKernelConstruction *opaque) {
         return nullptr;
     }
     const Node node = node_of(opaque);
+    const LibraryUse *library = library_use(node.op, node.text("communication_hint"));
+    if (auto own = computed_otherwise(node)) return new Forwarded{nullptr, std::move(own), library};
     if (is_channels_first_convolution(node)) {
         fail(opaque, TF_NOT_FOUND, "simulated GPU: this convolution (Conv2D, Conv3D, ...) cannot be simulated with channels "
                                    "first (NCHW), because TensorFlow's CPU kernels know only NHWC; use channels last");
@@ -112,23 +91,17 @@ Forwarded *create(TF_OpKernelConstruction *opaque) {
     Status status = tf.create_op_kernel(DeviceType{"CPU"}, construction->device, construction->allocator,
                                         construction->function_library, construction->resource_manager,
                                         construction->node_properties, construction->graph_def_version, &kernel);
-    if (status.word == ok_word) return new Forwarded{kernel, library_use(node.op, node.communication_hint)};
+    if (status.word == ok_word) return new Forwarded{std::unique_ptr<OpKernel>(kernel), nullptr, library};
     fail(opaque, TF_NOT_FOUND, "simulated GPU: this kernel cannot be simulated, because TensorFlow has no CPU kernel for it "
                                "to forward to: " + text_of(status));
     return nullptr;
 }
 
-void destroy(void *opaque) {
-    auto *forwarded = static_cast<Forwarded *>(opaque);
-    if (!forwarded) return;  // one that was refused
-    delete forwarded->kernel;
-    delete forwarded;
-}
+void destroy(void *opaque) { delete static_cast<Forwarded *>(opaque); }  // null: one that was refused
 
 void *create_synchronous(TF_OpKernelConstruction *construction) {
-    Forwarded *forwarded = create(construction);
-    if (!forwarded || !forwarded->kernel->AsAsync()) return forwarded;
-    destroy(forwarded);
+    std::unique_ptr<Forwarded> forwarded(create(construction));
+    if (!forwarded || !forwarded->kernel || !forwarded->kernel->AsAsync()) return forwarded.release();
     fail(construction, TF_INTERNAL, "simulated GPU: the CPU kernel of this op is asynchronous, and gpudiag's list of such "
                                     "ops (kernels.cc: ASYNCHRONOUS) does not have it");
     return nullptr;
@@ -147,7 +120,9 @@ bool library_serves(const Forwarded &forwarded, TF_OpKernelContext *context) {
 
 void compute(void *opaque, TF_OpKernelContext *context) {
     auto *forwarded = static_cast<Forwarded *>(opaque);
-    if (library_serves(*forwarded, context)) forwarded->kernel->Compute(context);
+    if (!library_serves(*forwarded, context)) return;
+    if (forwarded->own) forwarded->own->compute(context);
+    else forwarded->kernel->Compute(context);
 }
 
 void compute_async(void *opaque, TF_OpKernelContext *context, TF_AsyncOpKernelDoneCallback *done) {
@@ -155,6 +130,9 @@ void compute_async(void *opaque, TF_OpKernelContext *context, TF_AsyncOpKernelDo
     std::function<void()> finish = *reinterpret_cast<std::function<void()> *>(done);
     auto *forwarded = static_cast<Forwarded *>(opaque);
     if (!library_serves(*forwarded, context)) {
+        finish();
+    } else if (forwarded->own) {
+        forwarded->own->compute(context);
         finish();
     } else if (AsyncOpKernel *async = forwarded->kernel->AsAsync()) {
         async->ComputeAsync(context, std::move(finish));
@@ -270,6 +248,9 @@ extern "C" __attribute__((visibility("default"))) const char *gpudiag_forward_ke
     FIND(tf.register_kernel, "TF_RegisterKernelBuilderWithKernelDef");
     FIND(tf.construction_failed, "TF_OpKernelConstruction_Failure");
     FIND(tf.computation_failed, "TF_OpKernelContext_Failure");
+    FIND(tf.allocate_output, "TF_AllocateOutput");
+    FIND(tf.tensor_data, "TF_TensorData");
+    FIND(tf.delete_tensor, "TF_DeleteTensor");
     FIND(tf.node_definition, "TF_OpKernelConstruction_GetNodeDef");
     FIND(tf.registered_kernels, "TF_GetAllRegisteredKernels");
     FIND(tf.delete_buffer, "TF_DeleteBuffer");
@@ -282,6 +263,7 @@ extern "C" __attribute__((visibility("default"))) const char *gpudiag_forward_ke
     tf.delete_status(ok);
     find_library_handles(handles, libraries.count);
     fail_refused_launches_alone(libraries);
+    leave_xla_off(libraries);
     map_pool_handles_lazily(handles[0]);  // where it cannot, large GPUs only cost more host memory
     if (const char *fault = replace_layout_optimizer(libraries)) return fault;
     return register_all();

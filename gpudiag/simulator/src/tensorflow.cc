@@ -4,6 +4,8 @@
 #include <sys/mman.h>
 #include <unistd.h>
 
+#include <cstdio>
+
 TensorFlow tf;
 uintptr_t ok_word;
 
@@ -26,6 +28,11 @@ bool replace_virtual(void **slot, void *replacement) {
     *slot = replacement;
     mprotect(page, page_size, PROT_READ);  // RELRO, as it was
     return true;
+}
+
+void say(const std::string &text) {
+    std::fprintf(stderr, "gpudiag simulated GPU: %s\n", text.c_str());
+    std::fflush(stderr);
 }
 
 template <class Whom>

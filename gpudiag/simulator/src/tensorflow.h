@@ -26,6 +26,7 @@ struct TF_KernelBuilder;
 struct TF_OpKernelConstruction;
 struct TF_OpKernelContext;
 struct TF_AsyncOpKernelDoneCallback;
+struct TF_Tensor;
 
 // tensorflow/c/tf_buffer.h
 struct TF_Buffer {
@@ -87,6 +88,10 @@ struct TensorFlow {
     void (*construction_failed)(TF_OpKernelConstruction *, TF_Status *);
     void (*computation_failed)(TF_OpKernelContext *, TF_Status *);
     Status (*create_op_kernel)(DeviceType, void *, void *, void *, void *, const std::shared_ptr<const void> &, int, OpKernel **);
+    TF_Tensor *(*allocate_output)(TF_OpKernelContext *, int index, int type, const int64_t *dimensions, int count, size_t bytes,
+                                  TF_Status *);
+    void *(*tensor_data)(const TF_Tensor *);
+    void (*delete_tensor)(TF_Tensor *);
     TF_Buffer *(*node_definition)(TF_OpKernelConstruction *, TF_Status *);
     TF_Buffer *(*registered_kernels)(TF_Status *);
     void (*delete_buffer)(TF_Buffer *);
@@ -116,6 +121,8 @@ void **virtual_slot(const Libraries &, const char *table, const char *function);
 // Put another function there. False if the table cannot be written.
 bool replace_virtual(void **slot, void *replacement);
 
+// A line on stderr, as the simulated driver has them.
+void say(const std::string &text);
 void fail(TF_OpKernelConstruction *, TF_Code, const std::string &text);
 void fail(TF_OpKernelContext *, TF_Code, const std::string &text);
 std::string text_of(const Status &);

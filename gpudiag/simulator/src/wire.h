@@ -3,7 +3,9 @@
 #define GPUDIAG_SIMULATOR_WIRE_H
 
 #include <cstdint>
+#include <map>
 #include <string>
+#include <vector>
 
 class Reader {
   public:
@@ -33,7 +35,6 @@ class Reader {
         return field;
     }
 
-  private:
     uint64_t varint() {
         uint64_t value = 0;
         for (int shift = 0; shift < 64 && at_ < end_; shift += 7) {
@@ -44,8 +45,22 @@ class Reader {
         bad_ = true;
         return 0;
     }
+
+  private:
     const char *at_, *end_;
     bool bad_ = false;
+};
+
+// A node of a graph (node_def.proto), with its attributes as they are packed (attr_value.proto).
+struct Node {
+    std::string op;
+    std::map<std::string, std::string> attributes;
+
+    Node(const char *bytes, size_t length);
+    // What an attribute says; of one that the node lacks: nothing.
+    std::string text(const std::string &name) const;
+    int64_t number(const std::string &name) const;  // also of a type, and of a truth value
+    std::vector<int64_t> numbers(const std::string &name) const;
 };
 
 #endif

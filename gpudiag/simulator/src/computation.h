@@ -1,0 +1,12 @@
+// What the kernel of a node does if it is more than to forward to a CPU kernel.
+#ifndef GPUDIAG_SIMULATOR_COMPUTATION_H
+#define GPUDIAG_SIMULATOR_COMPUTATION_H
+
+#include "tensorflow.h"
+
+struct Computation {
+    virtual ~Computation() = default;
+    virtual void compute(TF_OpKernelContext *) const = 0;
+};
+
+#endif
