@@ -668,13 +668,8 @@ def not_simulated(what: str) -> dict[str, Any]:
                 params=tf.zeros((100,)),
             ).output.numpy()
 
-    def channels_first() -> Any:
-        with tf.device("/GPU:0"):
-            x = tf.ones((1, 3, 8, 8))
-            return tf.nn.conv2d(x, tf.ones((3, 3, 3, 4)), 1, "SAME", data_format="NCHW").numpy()
-
     tf.config.set_soft_device_placement(False)
-    first = caught({"nccl": nccl, "cudnn": cudnn, "nchw": channels_first}[what])
+    first = caught({"nccl": nccl, "cudnn": cudnn}[what])
 
     def later() -> float:
         with tf.device("/GPU:0"):
@@ -705,6 +700,136 @@ def launched(library: str) -> dict[str, Any]:
     found["outside"] = runtime.cudaLaunchKernel(ctypes.c_void_p(1))
     found["stopped"] = caught(lambda: kept.numpy().tolist())
     return found
+
+
+def first(values: Any) -> Any:
+    """Channels first, of what has channels last; a list of four or five numbers, too."""
+    if isinstance(values, list):
+        return [values[0], values[-1], *values[1:-1]]
+    return tf.constant(np.moveaxis(values.numpy(), -1, 1)) if values.shape.rank > 3 else values
+
+
+def layers(channels_first: bool, dimensions: int, kind: str, reference: str) -> dict[str, Callable[[], Any]]:
+    """Ops on tensors with channels, and gradients of them, by name; of numbers that `kind` has, as type `reference`."""
+    random = np.random.default_rng(8)
+    format_ = {(2, False): "NHWC", (2, True): "NCHW", (3, False): "NDHWC", (3, True): "NCDHW"}[
+        dimensions, channels_first
+    ]
+    place: Callable[[Any], Any] = first if channels_first else lambda values: values
+
+    def normal(*shape: int) -> Any:
+        return tf.cast(tf.cast(random.normal(size=shape), kind), reference)
+
+    with tf.device("/CPU:0"):
+        image, kernel = place(normal(2, *(6, 8, 4)[:dimensions], 4)), normal(*(3,) * dimensions, 4, 5)
+        scale, shift = tf.constant([1.0, 2.0, 3.0, 4.0]), tf.cast([0.5, 1.0, 1.5, 2.0], reference)
+    one, two = place([1] * (dimensions + 2)), place([1] + [2] * dimensions + [1])
+
+    def with_gradients(function: Callable[..., Any], *inputs: Any) -> Callable[[], Any]:
+        def compute() -> Any:
+            with tf.GradientTape() as tape:
+                moved = [tf.identity(one) for one in inputs]
+                tape.watch(moved)
+                result = function(*moved)
+                loss = tf.reduce_sum(result**2) / 2
+            return [result, *tape.gradient(loss, moved)]
+
+        return compute
+
+    def second(function: Callable[..., Any]) -> Callable[[], Any]:
+        def compute() -> Any:
+            with tf.GradientTape() as tape:
+                moved = tf.identity(image)
+                tape.watch(moved)
+                [_, gradient] = with_gradients(function, moved)()
+                loss = tf.reduce_sum(gradient**2)
+            return tape.gradient(loss, moved)
+
+        return compute
+
+    def normalised(training: bool) -> Callable[[], Any]:
+        mean, variance = (tf.zeros(0), tf.zeros(0)) if training else (tf.ones(4), tf.constant([1.0, 2.0, 3.0, 4.0]))
+
+        def compute(values: Any, scale: Any) -> Any:
+            return (
+                tf.raw_ops.FusedBatchNormV3(
+                    x=values,
+                    scale=scale,
+                    offset=scale,
+                    mean=mean,
+                    variance=variance,
+                    is_training=training,
+                    data_format=format_,
+                ).y
+                ** 2
+            )  # the sum of the squares of what is normalised has no gradient
+
+        return with_gradients(compute, image, scale)
+
+    conv, pools = [
+        (tf.nn.conv2d, (tf.nn.max_pool2d, tf.nn.avg_pool2d)),
+        (tf.nn.conv3d, (tf.nn.max_pool3d, tf.nn.avg_pool3d)),
+    ][dimensions - 2]
+    found: dict[str, Callable[[], Any]] = {
+        "bias": with_gradients(lambda x, b: tf.nn.bias_add(x, b, format_), image, shift)
+    }
+    for padding in ("SAME", "VALID"):
+        for strides in (one, two):
+            name = f"{padding} {max(strides)}"
+            found[f"convolution {name}"] = with_gradients(
+                partial(conv, strides=strides, padding=padding, data_format=format_), image, kernel
+            )
+            for pool in pools if kind != "float64" else ():
+                pooled = partial(pool, ksize=two, strides=strides, padding=padding, data_format=format_)
+                found[f"{pool.__name__} {name}"] = with_gradients(pooled, image)
+    if kind != "float64":
+        found["training"], found["inference"] = normalised(True), normalised(False)
+    if dimensions == 2:
+        padding = [[0, 0], [1, 2], [0, 1], [0, 0]]
+        wide = normal(3, 3, 4, 2)
+        explicit = first(padding) if channels_first else padding
+        found["depthwise"] = with_gradients(
+            partial(tf.nn.depthwise_conv2d, strides=two, padding=explicit, data_format=format_), image, wide
+        )
+        found["explicit padding"] = with_gradients(
+            partial(tf.nn.conv2d, strides=two, padding=explicit, data_format=format_), image, kernel
+        )
+        found["dilated"] = lambda: tf.nn.conv2d(image, kernel, one, "SAME", format_, two)
+    if dimensions == 2 and kind == "float32":
+        found["grouped"] = lambda: tf.nn.conv2d(image, tf.gather(kernel, [0, 1], axis=2)[..., :4], one, "SAME", format_)
+        found["space"] = lambda: tf.nn.space_to_depth(image, 2, format_)
+        found["depth"] = lambda: tf.nn.depth_to_space(image, 2, format_)
+        found["second gradient"] = second(
+            partial(pools[0], ksize=two, strides=two, padding="VALID", data_format=format_)
+        )
+    return found
+
+
+def channels_first(dimensions: int, kind: str, graph: bool = False) -> dict[str, Any]:
+    """By how much results on a GPU with channels first differ from the CPU's with channels last, as a part of the
+    largest number; or what was raised."""
+    tf.config.set_soft_device_placement(False)
+    reference = "float32" if "16" in kind else kind
+    on_gpu, on_cpu = layers(True, dimensions, kind, kind), layers(False, dimensions, kind, reference)
+
+    def error(name: str) -> float:
+        with tf.device("/GPU:0"):
+            given = tf.function(on_gpu[name])() if graph else on_gpu[name]()
+        with tf.device("/CPU:0"):
+            wanted = on_cpu[name]()
+        assert all(one.device.endswith("GPU:0") for one in tf.nest.flatten(given))
+        return max(
+            difference(one, other) for one, other in zip(tf.nest.flatten(given), tf.nest.flatten(wanted), strict=True)
+        )
+
+    return {name: caught(partial(error, name)) for name in on_gpu}
+
+
+def difference(given: Any, wanted: Any) -> float:
+    wanted = wanted if given.shape == wanted.shape else first(wanted)
+    assert given.shape == wanted.shape, (given.shape, wanted.shape)
+    given, wanted = (tf.cast(one, "float64").numpy() for one in (given, wanted))
+    return float(np.abs(given - wanted).max(initial=0) / max(np.abs(wanted).max(initial=0), 1e-6))
 
 
 def asks_for_xla(by_itself: bool = False) -> dict[str, float]:

@@ -54,7 +54,7 @@ def test_recurrent_layers_do_without_cudnn(inside: Inside) -> None:
     assert outcome.log.count("Keras LSTM and GRU would use cuDNN") == 1
 
 
-@pytest.mark.parametrize(("what", "op"), [("nccl", "NcclAllReduce"), ("cudnn", "CudnnRNN"), ("nchw", "Conv2D")])
+@pytest.mark.parametrize(("what", "op"), [("nccl", "NcclAllReduce"), ("cudnn", "CudnnRNN")])
 def test_what_cannot_be_forwarded_is_refused(inside: Inside, what: str, op: str) -> None:
     found = inside(1, "not_simulated", what=what).check()
     kind, text = found["first"]

@@ -14,8 +14,10 @@
 #include <unordered_set>
 
 #include "computation.h"
+#include "eager.h"
 #include "launches.h"
 #include "library_handles.h"
+#include "rerun.h"
 #include "tensorflow.h"
 #include "wire.h"
 #include "xla.h"
@@ -54,13 +56,6 @@ Node node_of(TF_OpKernelConstruction *construction) {
     return node;
 }
 
-// The CPU convolutions know only NHWC, and say so as late as in Compute, in words about the CPU. (Others that do not know
-// NCHW refuse when they are created; BiasAdd and batch normalisation know it.)
-bool is_channels_first_convolution(const Node &node) {
-    bool convolution = starts_with(node.op, "Conv") || starts_with(node.op, "_FusedConv") || starts_with(node.op, "DepthwiseConv");
-    return convolution && starts_with(node.text("data_format"), "NC");
-}
-
 // A kernel of TensorFlow's CPU, or what is computed in another way, and the library through which a GPU would do it.
 struct Forwarded {
     std::unique_ptr<OpKernel> kernel;
@@ -68,8 +63,11 @@ struct Forwarded {
     const LibraryUse *library;
 };
 
-// How a node is computed that no CPU kernel can be asked for; null if one can.
-std::unique_ptr<Computation> computed_otherwise(const Node &node) { return without_xla(node); }
+// How a node is computed for which its CPU kernel cannot be asked; null if it can.
+std::unique_ptr<Computation> computed_otherwise(const Node &node) {
+    if (auto own = without_xla(node)) return own;
+    return with_channels_last(node);
+}
 
 Forwarded *create(TF_OpKernelConstruction *opaque) {
     auto *construction = reinterpret_cast<Construction *>(opaque);
@@ -82,16 +80,12 @@ Forwarded *create(TF_OpKernelConstruction *opaque) {
     const Node node = node_of(opaque);
     const LibraryUse *library = library_use(node.op, node.text("communication_hint"));
     if (auto own = computed_otherwise(node)) return new Forwarded{nullptr, std::move(own), library};
-    if (is_channels_first_convolution(node)) {
-        fail(opaque, TF_NOT_FOUND, "simulated GPU: this convolution (Conv2D, Conv3D, ...) cannot be simulated with channels "
-                                   "first (NCHW), because TensorFlow's CPU kernels know only NHWC; use channels last");
-        return nullptr;
-    }
     OpKernel *kernel = nullptr;
     Status status = tf.create_op_kernel(DeviceType{"CPU"}, construction->device, construction->allocator,
                                         construction->function_library, construction->resource_manager,
                                         construction->node_properties, construction->graph_def_version, &kernel);
     if (status.word == ok_word) return new Forwarded{std::unique_ptr<OpKernel>(kernel), nullptr, library};
+    if (auto own = in_single_precision(node)) return new Forwarded{nullptr, std::move(own), library};
     fail(opaque, TF_NOT_FOUND, "simulated GPU: this kernel cannot be simulated, because TensorFlow has no CPU kernel for it "
                                "to forward to: " + text_of(status));
     return nullptr;
@@ -205,26 +199,6 @@ const char *register_all() {
     return nullptr;
 }
 
-// ---- the layout optimizer ----
-//
-// With a GPU in the graph Grappler turns NHWC convolutions into NCHW, for which most CPU kernels do not exist. Its virtual
-// Optimize is replaced by one that does nothing: Grappler takes the status ABORTED for "made no changes".
-
-Status leave_layout_alone(void *, void *, const void *, void *) {
-    TF_Status *status = tf.new_status();
-    tf.set_status(status, TF_ABORTED, "the layout optimizer is off on simulated GPUs");
-    Status result = tf.to_cpp_status(status);
-    tf.delete_status(status);
-    return result;
-}
-
-const char *replace_layout_optimizer(const Libraries &libraries) {
-    void **slot = virtual_slot(libraries, "_ZTVN10tensorflow8grappler22GenericLayoutOptimizerE",
-                               "_ZN10tensorflow8grappler22GenericLayoutOptimizer8OptimizeEPNS0_7ClusterERKNS0_12GrapplerItemEPNS_8GraphDefE");
-    if (!slot) return "the layout optimizer was not found";
-    return replace_virtual(slot, reinterpret_cast<void *>(leave_layout_alone)) ? nullptr : "the layout optimizer's table cannot be written";
-}
-
 }  // namespace
 
 extern "C" bool map_pool_handles_lazily(void *library);  // pool_handles.c
@@ -258,6 +232,7 @@ extern "C" __attribute__((visibility("default"))) const char *gpudiag_forward_ke
          "_ZN10tensorflow14CreateOpKernelEN3tsl10DeviceTypeEPNS_10DeviceBaseEPNS0_9AllocatorEPNS_22FunctionLibraryRuntimeEPNS_"
          "11ResourceMgrERKSt10shared_ptrIKNS_14NodePropertiesEEiPPNS_8OpKernelE");
 #undef FIND
+    if (const char *fault = find_eager(libraries)) return fault;
     TF_Status *ok = tf.new_status();
     ok_word = tf.to_cpp_status(ok).word;
     tf.delete_status(ok);
@@ -265,6 +240,5 @@ extern "C" __attribute__((visibility("default"))) const char *gpudiag_forward_ke
     fail_refused_launches_alone(libraries);
     leave_xla_off(libraries);
     map_pool_handles_lazily(handles[0]);  // where it cannot, large GPUs only cost more host memory
-    if (const char *fault = replace_layout_optimizer(libraries)) return fault;
     return register_all();
 }

@@ -1,0 +1,238 @@
+#include "rerun.h"
+
+#include <algorithm>
+#include <cstring>
+
+#include "eager.h"
+
+namespace {
+
+// What each input and output is: T a tensor with channels, t the same if it has as many dimensions as the first one, s sizes
+// of one (numbers by dimension), and - what has no layout. The last letter stands for all that follow, too.
+// Source: the operations with an attribute data_format in tensorflow/core/ops/nn_ops.cc and array_ops.cc. Those that are not
+// here (BiasAdd, DataFormatDimMap, ...) the CPU knows with channels first.
+struct Layout {
+    const char *op, *inputs, *outputs;
+};
+const Layout LAYOUTS[] = {
+    {"Conv2D", "T-", "T"},
+    {"Conv2DBackpropInput", "s-T", "T"},
+    {"Conv2DBackpropInputV2", "T-T", "T"},
+    {"Conv2DBackpropFilter", "T-T", "-"},
+    {"Conv2DBackpropFilterV2", "T-T", "-"},
+    {"_FusedConv2D", "T-t", "T"},
+    {"Conv3D", "T-", "T"},
+    {"Conv3DBackpropInputV2", "s-T", "T"},
+    {"Conv3DBackpropFilterV2", "T-T", "-"},
+    {"DepthwiseConv2dNative", "T-", "T"},
+    {"DepthwiseConv2dNativeBackpropInput", "s-T", "T"},
+    {"DepthwiseConv2dNativeBackpropFilter", "T-T", "-"},
+    {"_FusedDepthwiseConv2dNative", "T-t", "T"},
+    {"MaxPool", "T", "T"},
+    {"MaxPoolV2", "Tss", "T"},
+    {"MaxPoolGrad", "TTT", "T"},
+    {"MaxPoolGradV2", "TTTss", "T"},
+    {"MaxPoolGradGrad", "TTT", "T"},
+    {"MaxPoolGradGradV2", "TTTss", "T"},
+    {"AvgPool", "T", "T"},
+    {"AvgPoolGrad", "sT", "T"},
+    {"MaxPool3D", "T", "T"},
+    {"MaxPool3DGrad", "TTT", "T"},
+    {"MaxPool3DGradGrad", "TTT", "T"},
+    {"AvgPool3D", "T", "T"},
+    {"AvgPool3DGrad", "sT", "T"},
+    {"FusedBatchNorm", "T-", "T-"},
+    {"FusedBatchNormV2", "T-", "T-"},
+    {"FusedBatchNormV3", "T-", "T-"},
+    {"FusedBatchNormGrad", "TT-", "T-"},
+    {"FusedBatchNormGradV2", "TT-", "T-"},
+    {"FusedBatchNormGradV3", "TT-", "T-"},
+    {"_FusedBatchNormEx", "T-t", "T-"},
+    {"SpaceToDepth", "T", "T"},
+    {"DepthToSpace", "T", "T"},
+};
+
+char letter(const char *letters, int index) {
+    const auto last = static_cast<int>(std::strlen(letters)) - 1;
+    return letters[std::min(index, last)];
+}
+
+using Numbers = std::vector<int64_t>;
+
+// Of what there is `each` times by dimension.
+template <class Value>
+std::vector<Value> to_last(std::vector<Value> values, size_t each = 1) {
+    if (values.size() > 2 * each) std::rotate(values.begin() + each, values.begin() + 2 * each, values.end());
+    return values;
+}
+template <class Value>
+std::vector<Value> to_first(std::vector<Value> values) {
+    if (values.size() > 2) std::rotate(values.begin() + 1, values.end() - 1, values.end());
+    return values;
+}
+
+template <class Element>
+void transpose_elements(const char *from, char *to, int64_t matrices, int64_t rows, int64_t columns) {
+    const int64_t block = 16;  // so that both sides stay in the processor's cache
+    auto *source = reinterpret_cast<const Element *>(from);
+    auto *target = reinterpret_cast<Element *>(to);
+    for (int64_t matrix = 0; matrix < matrices; matrix++, source += rows * columns, target += rows * columns)
+        for (int64_t row = 0; row < rows; row += block)
+            for (int64_t column = 0; column < columns; column += block)
+                for (int64_t r = row; r < std::min(row + block, rows); r++)
+                    for (int64_t c = column; c < std::min(column + block, columns); c++)
+                        target[c * rows + r] = source[r * columns + c];
+}
+
+struct Pair {
+    uint64_t parts[2];
+};
+
+// False for elements of a size that no type with channels has.
+bool transpose(const char *from, char *to, int64_t matrices, int64_t rows, int64_t columns, size_t size) {
+    switch (size) {
+        case 1: transpose_elements<uint8_t>(from, to, matrices, rows, columns); return true;
+        case 2: transpose_elements<uint16_t>(from, to, matrices, rows, columns); return true;
+        case 4: transpose_elements<uint32_t>(from, to, matrices, rows, columns); return true;
+        case 8: transpose_elements<uint64_t>(from, to, matrices, rows, columns); return true;
+        case 16: transpose_elements<Pair>(from, to, matrices, rows, columns); return true;
+        default: return false;
+    }
+}
+
+// `shape` is [batch, ..., channels] or [batch, channels, ...]; to the other one.
+bool transpose_tensor(const TF_Tensor *from, char *to, bool is_channels_first) {
+    const Numbers shape = shape_of(from);
+    int64_t others = 1, channels = is_channels_first ? shape[1] : shape.back();
+    for (size_t i = 1; i < shape.size(); i++) others *= shape[i];
+    const int64_t elements = shape[0] * others;
+    if (!elements) return true;
+    others /= channels;
+    return transpose(data_of(from), to, shape[0], is_channels_first ? channels : others, is_channels_first ? others : channels,
+                     bytes_of(from) / static_cast<size_t>(elements));
+}
+
+enum { FLOAT = 1, BFLOAT16 = 14, HALF = 19 };  // types.proto
+
+bool has_16_bits(int64_t type) { return type == HALF || type == BFLOAT16; }
+
+Tensor cast(Work &work, const TF_Tensor *tensor, int to) {
+    Operation operation(work, "Cast");
+    operation.type("SrcT", type_of(tensor)).type("DstT", to).input(tensor);
+    std::vector<Tensor> results = operation.run(1);
+    return results.empty() ? nullptr : std::move(results[0]);
+}
+
+class Rerun : public Computation {
+  public:
+    Rerun(const Node &node, const Layout &layout) : node_(node), layout_(layout), format_(node.text("data_format")) {}
+
+    void compute(TF_OpKernelContext *context) const override {
+        Work work(context);
+        std::vector<Tensor> given;
+        for (int i = 0; i < work.inputs() && work.ok(); i++)
+            if (Tensor tensor = work.input(i)) given.push_back(changed(work, i, std::move(tensor), given));
+        const int type = static_cast<int>(node_.number("T"));
+        std::vector<Tensor> results = run(work, given, type);
+        if (tf.get_code(work.status) == TF_NOT_FOUND && has_16_bits(type)) {
+            work.forget_failure();
+            results = run(work, given, FLOAT);
+        }
+        for (int i = 0; i < static_cast<int>(results.size()); i++) give(work, i, results[static_cast<size_t>(i)].get());
+        work.report();
+    }
+
+  private:
+    bool is_channels_first() const { return format_ == "NCHW" || format_ == "NCDHW"; }
+
+    // In another type than the node's if `type` is not its own.
+    std::vector<Tensor> run(Work &work, const std::vector<Tensor> &given, int type) const {
+        const int own = static_cast<int>(node_.number("T"));
+        Operation operation(work, node_.op);
+        set_attributes(operation, type);
+        for (const Tensor &tensor : given) {
+            const bool is_cast = type != own && type_of(tensor.get()) == own;
+            Tensor other = is_cast ? cast(work, tensor.get(), type) : nullptr;
+            if (work.ok()) operation.input(is_cast ? other.get() : tensor.get());
+        }
+        std::vector<Tensor> results = operation.run(work.outputs());
+        for (size_t i = 0; i < results.size() && work.ok(); i++) {
+            const int wanted = work.output_type(static_cast<int>(i));
+            if (type_of(results[i].get()) != wanted) results[i] = cast(work, results[i].get(), wanted);
+        }
+        if (!work.ok()) results.clear();
+        return results;
+    }
+
+    void set_attributes(Operation &operation, int type) const {
+        const bool moved = is_channels_first();
+        for (const auto &[name, value] : node_.attributes) {
+            if (name == "T" || name == "TInput") operation.type(name, type);
+            else if (moved && name == "data_format") operation.text(name, format_ == "NCDHW" ? "NDHWC" : "NHWC");
+            else if (moved && (name == "strides" || name == "dilations" || name == "ksize"))
+                operation.numbers(name, to_last(node_.numbers(name)));
+            else if (moved && name == "explicit_paddings") operation.numbers(name, to_last(node_.numbers(name), 2));
+            else if (name[0] != '_') operation.packed(name, value);
+        }
+    }
+
+    void give(Work &work, int index, const TF_Tensor *result) const {
+        if (letter(layout_.outputs, index) != 'T' || !is_channels_first()) {
+            work.output(index, result);
+            return;
+        }
+        Tensor made = work.output(index, type_of(result), to_first(shape_of(result)), bytes_of(result));
+        if (made && !transpose_tensor(result, data_of(made.get()), false)) refuse_type(work);
+    }
+
+    // An input as it is with channels last.
+    Tensor changed(Work &work, int index, Tensor tensor, const std::vector<Tensor> &before) const {
+        if (!is_channels_first()) return tensor;
+        const char what = letter(layout_.inputs, index);
+        const Numbers shape = shape_of(tensor.get());
+        const bool has_channels = what == 'T' || (what == 't' && shape.size() == shape_of(before[0].get()).size());
+        if (has_channels && shape.size() > 2) {
+            Tensor made = new_tensor(type_of(tensor.get()), to_last(shape), bytes_of(tensor.get()));
+            if (!transpose_tensor(tensor.get(), data_of(made.get()), true)) refuse_type(work);
+            return made;
+        }
+        // Sizes of the spatial dimensions alone are the same in both layouts.
+        const int64_t dimensions = format_ == "NCDHW" ? 5 : 4;
+        if (what == 's' && shape.size() == 1 && shape[0] == dimensions) {
+            Tensor made = new_tensor(type_of(tensor.get()), shape, bytes_of(tensor.get()));
+            const size_t size = bytes_of(tensor.get()) / static_cast<size_t>(dimensions);
+            const char *from = data_of(tensor.get());
+            char *to = data_of(made.get());
+            std::memcpy(to, from, size);
+            std::memcpy(to + size, from + 2 * size, (static_cast<size_t>(dimensions) - 2) * size);
+            std::memcpy(to + (static_cast<size_t>(dimensions) - 1) * size, from + size, size);
+            return made;
+        }
+        return tensor;
+    }
+
+    void refuse_type(Work &work) const {
+        work.fail(TF_UNIMPLEMENTED, "simulated GPU: " + node_.op + " cannot be simulated with channels first for this type");
+    }
+
+    const Node node_;
+    const Layout &layout_;
+    const std::string format_;
+};
+
+std::unique_ptr<Computation> rerun(const Node &node) {
+    for (const Layout &layout : LAYOUTS)
+        if (node.op == layout.op) return std::make_unique<Rerun>(node, layout);
+    return nullptr;
+}
+
+}  // namespace
+
+std::unique_ptr<Computation> with_channels_last(const Node &node) {
+    const std::string format = node.text("data_format");
+    return format == "NCHW" || format == "NCDHW" ? rerun(node) : nullptr;
+}
+
+std::unique_ptr<Computation> in_single_precision(const Node &node) {
+    return has_16_bits(node.number("T")) ? rerun(node) : nullptr;
+}

@@ -1,0 +1,16 @@
+// Operations whose kernel on the CPU is run on other tensors than those of the GPU: with channels last, because TensorFlow's CPU
+// kernels know most operations only so, or as float32, if there is no CPU kernel for 16 bits.
+#ifndef GPUDIAG_SIMULATOR_RERUN_H
+#define GPUDIAG_SIMULATOR_RERUN_H
+
+#include <memory>
+
+#include "computation.h"
+#include "wire.h"
+
+// For a node with channels first (NCHW, NCDHW); null if it is not one that is known.
+std::unique_ptr<Computation> with_channels_last(const Node &node);
+// For a node of 16 bits that has no CPU kernel; null if it is not one that is known.
+std::unique_ptr<Computation> in_single_precision(const Node &node);
+
+#endif

@@ -1,0 +1,20 @@
+"""What is computed with channels first on a simulated GPU equals what the CPU computes with channels last."""
+
+from __future__ import annotations
+
+import pytest
+
+from .on_machine import Inside
+
+ROUNDING = {"float32": 1e-5, "float64": 1e-12, "float16": 5e-2, "bfloat16": 5e-2}
+
+
+@pytest.mark.parametrize("graph", [False, True], ids=["eager", "graph"])
+@pytest.mark.parametrize("kind", ROUNDING)
+@pytest.mark.parametrize("dimensions", [2, 3])
+def test_channels_first_equals_channels_last(inside: Inside, dimensions: int, kind: str, graph: bool) -> None:
+    found = inside(1, "channels_first", dimensions=dimensions, kind=kind, graph=graph, deadline=240).check()
+    assert len(found) >= 5
+    assert {
+        name: error for name, error in found.items() if not isinstance(error, float) or error > ROUNDING[kind]
+    } == {}
