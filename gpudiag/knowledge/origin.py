@@ -108,6 +108,14 @@ _CONTAINER = re.compile(
     r"(?i)\bdocker\b|\bpodman\b|containerd|kubelet|nvidia-container|\bcontainer\b|\bpod\b|root@[0-9a-f]{12}\b"
 )
 _SINGULARITY = re.compile(r"(?i)\.singularity\.d\b|\bsingularity\b|\bapptainer\b")
+_MAC = re.compile(
+    r"(?i)\bmacos\b|\bdarwin\b|libmetal_plugin|\bdlopen\(/(?:opt/homebrew|Users|Library)/|(?:^|[\s\"'(=])/Users/\w|"
+    r"/opt/homebrew/|\bApple M[1-9]\b|METAL, pci bus id",
+    re.MULTILINE,
+)
+_JETSON = re.compile(
+    r"(?i)\bjetson\b|\bjetpack\b|\btegra\b|-tegra\b|\bl4t\b|linux_aarch64\.whl|name: (?:Orin|Xavier)\b"
+)
 _JAX = re.compile(r"\bjaxlib\b|\bjax\b[./\\]|XLA_PYTHON_CLIENT")
 
 
@@ -168,8 +176,16 @@ class Origin:
         return _WINDOWS.search(self._text) is not None and not self.wsl
 
     @cached_property
+    def mac(self) -> bool:
+        return not self.windows and not self.wsl and _MAC.search(self._text) is not None
+
+    @cached_property
+    def jetson(self) -> bool:
+        return _JETSON.search(self._text) is not None
+
+    @cached_property
     def linux(self) -> bool:
-        return not self.windows and _LINUX.search(self._text) is not None
+        return not (self.windows or self.mac) and _LINUX.search(self._text) is not None
 
     @cached_property
     def wsl(self) -> bool:
@@ -203,7 +219,8 @@ class Origin:
             what = f"TensorFlow {newest} or older"
         else:
             what = f"TensorFlow {oldest} to {newest}"
-        where = "Windows" if self.windows else "WSL" if self.wsl else ""
+        places = {"Windows": self.windows, "WSL": self.wsl, "macOS": self.mac, "Jetson": self.jetson}
+        where = next((place for place, is_there in places.items() if is_there), "")
         built = f"built for CUDA {self.generation.cuda} and cuDNN {self.generation.cudnn}" if self.is_one else ""
         return ", ".join(filter(None, [what, built, where]))
 

@@ -180,6 +180,27 @@ def test_advice_fits_the_release(needed: str, do: str) -> None:
 # --- what nobody knows ----------------------------------------------------------------------------------------------
 
 
+@pytest.mark.parametrize(
+    ("lines", "first"),
+    [
+        (["BlasLt is unavailable", "tensorflow==2.8.0"], "conda install -c conda-forge cudatoolkit=11.2 cudnn=8.1.0"),
+        (["nvcc: command not found", "tensorflow 2.20"], "pip install 'tensorflow[and-cuda]'"),
+        (["nvcc: command not found", "/Users/someone/a.py"], "pip install tensorflow tensorflow-metal"),
+        (["nvcc: command not found", "Linux jetson 4.9.253-tegra"], "# Jetson: NVIDIA's own wheel"),
+        (["'nvcc' is not recognized as an internal or external command", r"C:\Users\someone"], "# TensorFlow 2.11 and"),
+        (["This container was built for NVIDIA Driver Release 545.23 or later, but version 5.1 was detected, WSL2"],
+         "# install the newest NVIDIA driver in Windows"),
+        (["Underlying backend ran out of memory trying to instantiate graph", r"C:\Users\someone"],
+         "set XLA_FLAGS=--xla_gpu_enable_command_buffer="),
+    ],
+    ids=["an older release", "the newest", "macOS", "Jetson", "Windows", "a driver under WSL", "a variable in Windows"],
+)  # fmt: skip
+def test_a_general_fix_is_fitted_to_where_the_log_is_from(lines: list[str], first: str) -> None:
+    (cause, *_) = explained(*lines).causes
+    assert cause.rule == "named_in_log"
+    assert any(line.startswith(first) for line in cause.fix), cause.fix
+
+
 def test_what_nobody_knows_is_quoted_errors_first_and_no_frames_of_stacks() -> None:
     lines = (
         "Epoch 1/10",

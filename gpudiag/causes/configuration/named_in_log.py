@@ -12,8 +12,10 @@ from collections import defaultdict
 from collections.abc import Iterator
 
 from gpudiag.cause import Cause, Match, Matches, Program
+from gpudiag.causes.shared import advice
 from gpudiag.knowledge.log_lines import text
 from gpudiag.knowledge.message import Event, Worth
+from gpudiag.knowledge.origin import Origin
 from gpudiag.model.diagnosis import Confidence, Stage
 
 CAUSE = Cause(
@@ -26,13 +28,13 @@ _MOST = 4
 """Faults that are named; a log that has more has one that the others follow from."""
 
 
-def find(program: Program) -> Matches:
+def find(program: Program, origin: Origin) -> Matches:
     named: dict[str, Event] = {}
     for event in _explained(program):
         named.setdefault(event.message.fix[0].split("  #")[0], event)
     events = list(named.values())
     for event in ([one for one in events if not one.message.follows] or events)[:_MOST]:
-        yield _match(event)
+        yield _match(event, origin)
 
 
 def _explained(program: Program) -> Iterator[Event]:
@@ -56,13 +58,13 @@ def _generality(event: Event) -> tuple[bool, int]:
     return event.message.follows, sum(map(len, event.fields.values())) - len(event.text)
 
 
-def _match(event: Event) -> Match:
+def _match(event: Event, origin: Origin) -> Match:
     message, figures = event.message, defaultdict(str, event.fields)
     return Match(
         evidence=(text(event.line) if event.text in text(event.line) else event.text,),
         sure=Confidence.POSSIBLE if message.possible or message.follows else Confidence.LIKELY,
         figures={"meaning": message.meaning.format_map(figures)},
-        fix=tuple(line.format_map(figures) for line in message.fix),
+        fix=advice.fitted((line.format_map(figures) for line in message.fix), origin),
         stage=Stage[message.stage],
         url=message.url,
     )

@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import re
+from collections.abc import Iterable
+
 from gpudiag.knowledge.origin import Origin
 from gpudiag.knowledge.releases import (
     DRIVERS,
@@ -17,6 +20,11 @@ BUILT_FOR = "https://www.tensorflow.org/install/source#gpu"
 PIP = "https://www.tensorflow.org/install/pip"
 
 _NO_GPU_ON_WINDOWS = "# TensorFlow 2.11 and newer has no GPU support on Windows: use WSL 2, or TensorFlow 2.10 with"
+_JETSON = (
+    "# Jetson: NVIDIA's own wheel for its JetPack, or its image nvcr.io/nvidia/l4t-tensorflow; those of PyPI have no "
+    "GPU "
+    "there: https://docs.nvidia.com/deeplearning/frameworks/install-tf-jetson-platform/"
+)
 _OF_CONDA = {
     "7": "7.6",
     "7.4": "7.6",
@@ -40,6 +48,10 @@ def built_for(origin: Origin) -> str:
 def libraries(origin: Origin) -> tuple[str, ...]:
     """Return the lines that bring the CUDA libraries of the TensorFlow that wrote the log."""
     newest = origin.releases[1]
+    if origin.mac:
+        return ("pip install tensorflow tensorflow-metal  # Apple's GPU; TensorFlow for macOS uses no NVIDIA GPU",)
+    if origin.jetson:
+        return (_JETSON, "sudo apt install nvidia-jetpack  # CUDA and cuDNN of the board's own release")
     if origin.windows and newest > LAST_FOR_WINDOWS:
         return (_NO_GPU_ON_WINDOWS, f"{_conda('11.2', '8.1.0')}; pip install 'tensorflow<2.11' 'numpy<2'")
     if newest < FIRST_WITH_EXTRA:
@@ -122,6 +134,50 @@ def driver(origin: Origin, *, ptx: bool = False) -> str:
     linux, windows = DRIVERS[origin.generation.cuda]
     least = PTX_DRIVERS.get(origin.generation.cuda, linux) if ptx else windows if origin.windows else linux
     return f"{least} or newer" + ("" if origin.is_one else f", for {origin.generation}")
+
+
+def fitted(fix: Iterable[str], origin: Origin) -> tuple[str, ...]:
+    """Return the lines of a fix that was written for Linux and the newest release, as they help where the log is from.
+
+    NVIDIA's packages of CUDA 12 do not help an older release, a driver is not installed inside of WSL or of a
+    container, and the shell of Windows has neither ``export`` nor ``sudo``.
+    """
+    general, lines = tuple(fix), list[str]()
+    for line in general:
+        command = line.partition("#")[0]
+        if "tensorflow[and-cuda]" in command and (origin.releases[1] < FIRST_WITH_EXTRA or not _is_plain(origin)):
+            lines += libraries(origin)
+        elif "nvidia-cuda-nvcc-cu12" in command and origin.is_before_12:
+            lines += libdevice(origin)
+        elif "install" in command and "nvidia-driver" in command and (where := _driver_elsewhere(origin)):
+            lines.append(where)
+        elif origin.windows and (changed := _of_windows(line)) is not None:
+            lines.append(changed)
+        elif not (origin.windows and re.match(r"(?:sudo|unset|ldconfig|ulimit|docker|ls|find|lsmod)\b", command)):
+            lines.append(line)
+    return tuple(dict.fromkeys(lines)) or general
+
+
+def _is_plain(origin: Origin) -> bool:
+    return not (origin.windows or origin.mac or origin.jetson)
+
+
+def _driver_elsewhere(origin: Origin) -> str:
+    """Return how a driver gets onto a machine that apt does not bring one to; "" for any other."""
+    if origin.windows or origin.wsl:
+        return "# install the newest NVIDIA driver in Windows: https://www.nvidia.com/drivers" + (
+            "; none in WSL" if origin.wsl else ""
+        )
+    if origin.jetson:
+        return "sudo apt install nvidia-jetpack  # the driver belongs to the board's own system (L4T)"
+    return ""
+
+
+def _of_windows(line: str) -> str | None:
+    """Return a line that sets a variable as the shell of Windows does; None for any other."""
+    if (found := re.match(r"(?:export )?([A-Z_]+=\S+)(  #.*)?$", line)) is None or "$" in found[1]:
+        return None
+    return f"set {found[1]}{found[2] or ''}"
 
 
 def _conda(cuda: str, version: str) -> str:

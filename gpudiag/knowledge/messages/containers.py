@@ -59,6 +59,42 @@ FAMILY.fault(
     stage="DRIVER",
 )
 FAMILY.fault(
+    "container_of_newer_driver",
+    "This container was built for NVIDIA Driver Release {needs:v} or later, but version {has:v} was detected",
+    meaning="the driver of the host ({has}) is older than the image needs ({needs})",
+    fix=(
+        "sudo apt install nvidia-driver-580  # on the host; then reboot",
+        "# or an image of an earlier month: https://docs.nvidia.com/deeplearning/frameworks/support-matrix",
+    ),
+    stage="CONTEXT",
+    seen="images of NVIDIA",
+)
+FAMILY.fault(
+    "container_older_than_gpu",
+    "Detected {gpu} GPU, which is not yet supported in this version of the container",
+    "No supported GPU(s) detected to run this container",
+    meaning="the image is older than the GPU, and has no code for it",
+    fix=("docker run --gpus all -it nvcr.io/nvidia/tensorflow:25.02-tf2-py3  # a newer one; the last with TensorFlow",),
+    stage="CONFIGURATION",
+    possible=True,
+    seen="images of NVIDIA",
+)
+FAMILY.fault(
+    "compose_too_old",
+    "value 'devices' does not match any of the regexes",
+    "deploy.resources.reservations value Additional properties are not allowed ('devices' was unexpected)",
+    "Unsupported config option for services.{:s} 'runtime'",
+    "Additional property runtime is not allowed",
+    "Additional property devices is not allowed",
+    meaning="this docker-compose is too old for the way in which the file asks for GPUs",
+    fix=(
+        "docker compose version; sudo apt install docker-compose-plugin  # then: docker compose up, without the hyphen",
+        "pip install --upgrade docker-compose  # 1.28 or newer, in its old form",
+    ),
+    stage="CONFIGURATION",
+    seen="Docker Compose",
+)
+FAMILY.fault(
     "container_wsl_driver",
     "nvidia-container-cli{}: initialization error: WSL environment detected but no adapters were found",
     meaning="WSL has no GPU: the driver on Windows is missing or too old, or WSL is not version 2",

@@ -101,6 +101,9 @@ FAMILY.fault(
     "DLL load failed while importing {module:w}: {reason}",
     "DLL load failed: {reason}",
     "ImportError: DLL load failed",
+    "[WinError 126] {}",
+    "[WinError 1114] {}",
+    "[WinError 193] {}",
     "Could not find the DLL(s) {dlls:q}. TensorFlow requires that these DLLs be installed",
     "Could not find '{dll:q}.dll'. TensorFlow requires that this DLL be installed",
     meaning="Windows cannot load a library of TensorFlow: the Visual C++ runtime is missing or too old, most often",
@@ -135,6 +138,56 @@ FAMILY.fault(
     possible=True,
     follows=True,
     seen="TensorFlow Addons",
+)
+FAMILY.fault(
+    "io_of_another_release",
+    "unable to load libtensorflow_io_plugins.so: {}",
+    "unable to open file: libtensorflow_io{:s}.so, from paths: {}",
+    "file system plugins are not loaded: {}",
+    meaning="this TensorFlow I/O was made for another release of TensorFlow",
+    fix=(
+        "pip install 'tensorflow-io==VERSION'  # the one for the installed TensorFlow: "
+        "https://github.com/tensorflow/io#tensorflow-version-compatibility",
+        "pip uninstall tensorflow-io tensorflow-io-gcs-filesystem  # if no file system of it (S3, HDFS) is used",
+    ),
+    possible=True,
+    follows=True,
+    seen="TensorFlow I/O",
+)
+FAMILY.fault(
+    "toolkit_folder_gone",
+    "[WinError 3] The system cannot find the path specified: '{folder:q}CUDA{:q}'",
+    "Could not find module '{folder:q}' (or one of its dependencies)",
+    meaning="a folder or a dll of CUDA is not there: {folder} (or what it needs)",
+    fix=(
+        "where cudart64_*.dll cudnn64_*.dll cublas64_*.dll  # which CUDA is installed, and in which folder",
+        "set PATH=%CUDA_PATH%\\bin;%PATH%  # the folder bin of the CUDA that TensorFlow was built for, before Python "
+        "starts",
+        "# take os.add_dll_directory lines of another CUDA out of the program, or install that CUDA",
+    ),
+    stage="LIBRARIES",
+    seen="Windows",
+)
+FAMILY.fault(
+    "page_file_too_small",
+    "[WinError 1455] {}",
+    "The paging file is too small for this operation to complete",
+    meaning="Windows has no memory left to load CUDA's libraries: its paging file is too small, or too many "
+    "processes load "
+    "them",
+    fix=(
+        "# System, Advanced system settings, Performance, Advanced, Virtual memory: a paging file of 30 GB or more",
+        "# fewer worker processes: each one that imports TensorFlow or PyTorch loads them",
+    ),
+    stage="LIBRARIES",
+    seen="Windows",
+)
+FAMILY.fault(
+    "kernel_too_old",
+    "FATAL: kernel too old",
+    meaning="the system's kernel is older than this image or library needs",
+    fix=("uname -r  # of the host; an image of an older distribution (CentOS 7, Ubuntu 20.04) runs on it",),
+    seen="Linux",
 )
 FAMILY.fault(
     "plugin_of_another_release",
@@ -177,10 +230,10 @@ FAMILY.fault(
 )
 FAMILY.fault(
     "shared_object_missing",
-    "error while loading shared libraries: {library:s} cannot open shared object file",
-    "OSError: {library:s} cannot open shared object file",
-    "ImportError: {library:s} cannot open shared object file",
-    meaning="the loader does not find {library} which a package needs",
+    "error while loading shared libraries: {library:s}: cannot open shared object file",
+    "OSError: {library:s}: cannot open shared object file",
+    "ImportError: {library:s}: cannot open shared object file",
+    meaning="the loader does not find {library}, which a package needs",
     fix=(
         "ldconfig -p | grep LIBRARY; find / -name 'LIBRARY*' 2>/dev/null  # is it anywhere",
         "sudo apt install PACKAGE  # that has it; for libraries of CUDA: pip install 'tensorflow[and-cuda]'",

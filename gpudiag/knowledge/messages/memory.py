@@ -27,6 +27,7 @@ POOL_FULL = FAMILY.fault(
     "pool_full",
     "OOM when allocating tensor",
     "failed to allocate memory [Op:{}",
+    "RESOURCE_EXHAUSTED: failed to allocate memory",
     "ResourceExhaustedError: failed to allocate memory",
     ") ran out of memory trying to allocate",
     "bfc_allocator.cc:{:d}] Sum Total of in-use chunks: {}",
@@ -42,7 +43,7 @@ FAMILY.add(
     "pool_tiny",
     pattern=r"(?:total_region_allocated_bytes_|Total bytes in pool): \d{1,20} memory_limit_: (?P<bytes>\d{1,8}) "
     r"available bytes: \d{1,20}(?: curr_region_allocation_bytes_: \d{1,20})?|"
-    r"Created (?:TensorFlow )?device \(?\S{1,200} with (?P<mib>\d{1,2}) MB memory",
+    r"Created (?:TensorFlow )?device \(?\S{1,200} with (?P<mib>\d{1,2}) MB memory(?!\) -> physical PluggableDevice)",
     words=("memory_limit_", "created"),
     meaning="TensorFlow got less than 100 MB of the GPU's memory: another process holds the rest",
     fix=(

@@ -30,6 +30,7 @@ FAMILY.harmless(
     "successful NUMA node read from SysFS had negative value",
     "could not open file to read NUMA node",
     "Your kernel may have been built without NUMA support",
+    "ARM64 does not support NUMA - returning NUMA node zero",
     meaning="the machine, often a virtual one, does not say which processor is nearest to the GPU; node 0 is assumed",
 )
 FAMILY.harmless(
@@ -278,6 +279,59 @@ FAMILY.harmless(
     "The CUDA FFT plan cache capacity of {:d} has been exceeded",
     meaning="it concerns memory of the computer or speed, not a fault",
     seen="2.0-2.21",
+)
+FAMILY.harmless(
+    "no_cudnn_kernel",
+    "will not use cuDNN kernels since it doesn't meet the",
+    "will not use cuDNN kernel since it doesn't meet the",
+    meaning="the layer's arguments allow no kernel of cuDNN: the GPU is used, with a slower one",
+    seen="2.0-2.15",
+)
+FAMILY.harmless(
+    "metal_found",
+    "Metal device set to: {device}",
+    "physical PluggableDevice (device: {:d}, name: METAL",
+    "runs slowly on M1/M2 Macs, please use the legacy",
+    "There is a known slowdown when using v2.11+ Keras optimizers on M1/M2 Macs",
+    "Plugin optimizer for device_type GPU is enabled",
+    meaning="Apple's plug-in has found the GPU, and it is used",
+    seen="tensorflow-metal",
+)
+FAMILY.harmless(
+    "of_other_parts",
+    "Created TensorFlow Lite XNNPACK delegate for CPU",
+    "Attempting to use a delegate that only supports static-sized tensors",
+    "tcmalloc: large alloc {:d} bytes",
+    "Corrupt JPEG data: {}",
+    "libpng warning: {}",
+    "Found untraced functions such as {}",
+    "Limited tf.compat.v2.summary API due to missing TensorBoard installation",
+    "Limited tf.summary API due to missing TensorBoard installation",
+    "TensorFlow Addons (TFA) has ended development and introduction of new features",
+    "Model was constructed with shape {} but it was called on an input with incompatible shape",
+    "The TensorFlow contrib module will not be included in TensorFlow 2.0",
+    "Error in loading the saved optimizer state. As a result, your model is starting with a freshly initialized",
+    "Could not find TPU",
+    "Unable to initialize backend 'tpu': {}",
+    "Unable to initialize backend 'tpu_driver': {}",
+    "Unable to initialize backend 'rocm': {}",
+    "Unable to initialize backend 'interpreter': {}",
+    "libprotobuf WARNING {}",
+    "Skipping full serialization of Keras layer",
+    "An interactive session is already active",
+    "Results do not match the reference. This is likely a bug/unexpected loss of precision",
+    meaning="it is of another part of the program than the GPU, which goes on",
+    seen="all",
+)
+FAMILY.harmless(
+    "driver_compiles",
+    "Couldn't find ptxas binary in ${{CUDA_DIR}}/bin. Will back to the GPU driver for PTX -> sass compilation",
+    "Couldn't find ptxas binary. Will back to the GPU driver for PTX -> sass compilation",
+    "Will back to the GPU driver for PTX",
+    "This is OK so long as you don't see a warning below about an out-of-date driver version",
+    "Couldn't read CUDA driver version",
+    meaning="the driver compiles in place of ptxas, which works and is slower",
+    seen="1.13-2.3",
 )
 FAMILY.harmless(
     "retracing",

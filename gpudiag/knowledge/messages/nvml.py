@@ -43,6 +43,21 @@ FAMILY.fault(
     ),
 )
 FAMILY.fault(
+    "nvml_blocked",
+    "GPU access blocked by the operating system",
+    "Failed to initialize NVML: N/A",
+    meaning="Windows does not let WSL or the container use the GPU: WSL, Windows or the driver on Windows is too "
+    "old, or "
+    "another libnvidia-ml comes first",
+    fix=(
+        "wsl --update  # in Windows, then: wsl --shutdown",
+        "# install the current NVIDIA driver in Windows, and none in WSL",
+        "sudo apt purge '*nvidia-driver*' 'libnvidia-compute*'  # in WSL, if one was installed there",
+    ),
+    stage="DRIVER",
+    seen="WSL 2",
+)
+FAMILY.fault(
     "nvml_missing",
     "NVML_ERROR_LIBRARY_NOT_FOUND",
     "NVML Shared Library Not Found",

@@ -39,3 +39,78 @@ TEST_SKIPPED = FAMILY.add(
     words=("skipped",),
     seen="pytest, unittest",
 )
+FAMILY.fault(
+    "colab_has_no_gpu",
+    "You cannot currently connect to a GPU due to usage limits in Colab",
+    "Cannot connect to GPU backend",
+    "No GPU is available in this session",
+    meaning="Colab gives this account no GPU now: its free share is used up, or none is idle",
+    fix=(
+        "# Runtime, Change runtime type, GPU: again some hours later, or with another kind of GPU; close other "
+        "sessions",
+    ),
+    seen="Google Colab",
+)
+FAMILY.fault(
+    "colab_has_no_tensorflow_1",
+    "Tensorflow 1 is unsupported in Colab",
+    "TensorFlow 1 is unsupported in Colab",
+    meaning="Colab has TensorFlow 2 alone",
+    fix=(
+        "import tensorflow.compat.v1 as tf; tf.disable_v2_behavior()  # in place of: import tensorflow as tf",
+        "# tf.contrib is in no TensorFlow 2: TensorFlow 1.15 runs elsewhere, with Python 3.7",
+    ),
+    seen="Google Colab",
+    url="https://www.tensorflow.org/guide/migrate",
+)
+FAMILY.fault(
+    "notebook_kernel_died",
+    "appears to have died. It will restart automatically",
+    "The kernel appears to have died",
+    "Kernel Restarting",
+    "The Kernel crashed while executing code in the current cell or a previous cell",
+    "Your session crashed after using all available RAM",
+    "Your session crashed for an unknown reason",
+    "The kernel died, restarting",
+    "Kernel died, restarting",
+    "AsyncIOLoopKernelRestarter: restarting kernel",
+    "DeadKernelError: Kernel died",
+    meaning="the notebook's kernel crashed: memory was used up, or a library of CUDA failed; the notebook hides what "
+    "it "
+    "printed",
+    fix=(
+        "python program.py  # the same as a script in a terminal (jupyter nbconvert --to script): shows the last line",
+        "nvidia-smi; free -g  # memory of the GPU and of the computer while it runs",
+        "pip check; pip list | grep -i -e nvidia -e tensorflow  # two libraries of CUDA or cuDNN in one environment",
+    ),
+    possible=True,
+    follows=True,
+    stage="FIRST_OP",
+    seen="Jupyter, Colab, VS Code, Spyder",
+)
+FAMILY.fault(
+    "torch_without_cuda",
+    "Torch not compiled with CUDA enabled",
+    meaning="the PyTorch that is installed was built without CUDA",
+    fix=(
+        "pip install --force-reinstall torch --index-url https://download.pytorch.org/whl/cu126  # a build with CUDA",
+        "nvidia-smi  # names the driver, and the newest CUDA that it runs",
+    ),
+    stage="BUILD",
+    seen="PyTorch",
+)
+FAMILY.fault(
+    "torch_sees_no_gpu",
+    "CUDA driver initialization failed, you might not have a CUDA gpu",
+    "Driver initialization failed (cuInit)",
+    "Found no NVIDIA driver on your system",
+    meaning="CUDA does not start: there is no driver, no GPU, or the container was given none",
+    fix=(
+        "nvidia-smi  # does the driver answer; without an NVIDIA GPU there is nothing to fix",
+        "docker run --gpus all ...  # in a container",
+        "sudo dmesg | grep -i -e nvrm -e xid",
+    ),
+    possible=True,
+    stage="DRIVER",
+    seen="PyTorch",
+)

@@ -43,7 +43,6 @@ DNN_FAILED = FAMILY.fault(
     "Unable to retrieve DNN factory",
     "Memory usage: {free:d} bytes free, {total:d} bytes total",
     "Possibly insufficient driver version: {driver:s}",
-    "Fused conv implementation does not support grouped convolutions for now",
     "No algorithm worked!",
     "No Rnn algorithm found",
     "Failed to call ThenRnnForward with model config",
@@ -199,7 +198,7 @@ FAMILY.fault(
 FAMILY.fault(
     "no_ptxas",
     "Couldn't find ptxas",
-    "Can't find ptxas binary in ${CUDA_DIR}/bin",
+    "Can't find ptxas binary in ${{CUDA_DIR}}/bin",
     "Couldn't find a suitable version of ptxas",
     "Couldn't find a suitable version of nvlink",
     "Couldn't find a suitable version of {tool:s} The following locations were considered",
@@ -837,4 +836,102 @@ FAMILY.sign(
     "Autotune results loaded from file",
     "Autotune logs serialized to file",
     meaning="files that XLA reads and writes to compile faster",
+)
+FAMILY.fault(
+    "nothing_to_launch",
+    "Check failed: work_element_count > 0 ({:d} vs. 0)",
+    "Check failed: work_element_count >= 0 ({:d} vs. 0)",
+    "gpu_launch_config.h:{:d}] Check failed: {}",
+    meaning="an operation was given a tensor without elements, or one that is too large to be counted",
+    fix=(
+        "# no empty batch: dataset.batch(n, drop_remainder=True); with several GPUs each must get a part of the last "
+        "one",
+        "# if a tensor has more than 2147483647 elements: a smaller batch",
+    ),
+    possible=True,
+    seen="1.13-2.21",
+)
+FAMILY.fault(
+    "no_tools_of_cuda",
+    "nvcc: command not found",
+    "nvcc: not found",
+    "'nvcc' is not recognized as an internal or external command",
+    "ptxas: not found",
+    "ptxas: command not found",
+    meaning="the CUDA toolkit is not installed, or not on PATH; TensorFlow itself needs its libraries alone",
+    fix=(
+        "pip install 'tensorflow[and-cuda]'  # the libraries; python -c 'import tensorflow as tf; "
+        "print(tf.config.list_physical_devices())'",
+        "export PATH=/usr/local/cuda/bin:$PATH  # if nvcc itself is needed; pip install nvidia-cuda-nvcc-cu12",
+    ),
+    possible=True,
+    follows=True,
+    stage="LIBRARIES",
+    seen="Linux, Windows",
+)
+FAMILY.fault(
+    "no_tensorrt_in_build",
+    "TensorFlow has not been built with TensorRT support",
+    "TensorRT library is not found, and therefore TensorFlow-TensorRT",
+    meaning="this TensorFlow has no TensorRT: the wheels of 2.18 and newer are built without it, those for Windows "
+    "always "
+    "were",
+    fix=(
+        "docker run --gpus all -it nvcr.io/nvidia/tensorflow:25.02-tf2-py3  # has it",
+        "# or convert the model with TensorRT itself, by ONNX: python -m tf2onnx.convert, trtexec",
+    ),
+    stage="CONFIGURATION",
+    seen="2.0-2.21",
+)
+FAMILY.fault(
+    "grouped_convolution_on_cpu",
+    "Fused conv implementation does not support grouped convolutions for now",
+    "The CPU implementation of {op:s} does not support",
+    "Conv2D on CPU does not support grouped convolutions",
+    meaning="the CPU runs the model, and it has no grouped convolutions: TensorFlow uses no GPU, or the number of "
+    "channels "
+    "does not fit the layer",
+    fix=(
+        "python -c 'import tensorflow as tf; print(tf.config.list_physical_devices())'  # GPU:0 must be there",
+        "# channels of the input: must be those of the layer (3 for images, not 4)",
+    ),
+    possible=True,
+    seen="2.1-2.21",
+)
+FAMILY.fault(
+    "multi_gpu_model_without_gpus",
+    "To call `multi_gpu_model` with `gpus={asked:d}`, we expect the following devices to be available",
+    meaning="the program asks Keras for {asked} GPUs, and TensorFlow has fewer",
+    fix=(
+        "python -c 'import tensorflow as tf; print(tf.test.is_built_with_cuda()); from tensorflow.python.client import "
+        "device_lib; print(device_lib.list_local_devices())'  # what it has",
+        "nvidia-smi -L; echo $CUDA_VISIBLE_DEVICES  # what the machine has, and what is hidden",
+        "# gpus= as many as there are",
+    ),
+    stage="CONFIGURATION",
+    seen="1.x-2.3",
+)
+FAMILY.fault(
+    "colocated_without_gpu_kernel",
+    "because the node was colocated with a group of nodes that required incompatible device '{device:q}'",
+    meaning="operations that must be together are put on {device}, and one of them has no form for it",
+    fix=(
+        "tf.config.set_soft_device_placement(True)  # 1.x: tf.ConfigProto(allow_soft_placement=True) of the session",
+        "# or put that part on the CPU: with tf.device('/CPU:0')",
+    ),
+    stage="CONFIGURATION",
+    seen="1.x-2.21",
+)
+FAMILY.fault(
+    "device_not_registered",
+    "Could not satisfy explicit device specification '{device:q}' because no devices matching that specification are "
+    "registered in this process",
+    meaning="the program puts an operation on {device}, which TensorFlow does not have here",
+    fix=(
+        "python -c 'from tensorflow.python.client import device_lib; print(device_lib.list_local_devices())'  # what "
+        "it has",
+        "tf.config.set_soft_device_placement(True)  # 1.x: tf.ConfigProto(allow_soft_placement=True) of the session",
+    ),
+    stage="CONFIGURATION",
+    seen="0.6-2.2",
 )

@@ -1,0 +1,98 @@
+"""What bazel and compilers say when TensorFlow or an extension is built from its sources."""
+
+from __future__ import annotations
+
+from gpudiag.knowledge.message import Family
+
+FAMILY = Family("building from sources", stage="BUILD", seen="bazel", url="https://www.tensorflow.org/install/source")
+
+FAMILY.fault(
+    "no_cuda_headers",
+    "Could not find any {file:s} matching version '{version:q}' in any subdirectory",
+    "Could not find any {file:s} matching version",
+    "Could not find any {file:s} in any subdirectory",
+    "Inconsistent CUDA toolkit path: {}",
+    "Cuda Configuration Error: {}",
+    "Auto-Configuration Error: {}",
+    "no such package '@local_config_cuda//cuda': {}",
+    "no such package '@local_config_cuda//crosstool': {}",
+    "fatal error: cuda_runtime.h: No such file or directory",
+    "fatal error: cuda.h: No such file or directory",
+    "fatal error: cudnn.h: No such file or directory",
+    "fatal error: cuda_runtime_api.h: No such file or directory",
+    "Cannot find cuda library {}",
+    meaning="the build does not find CUDA or cuDNN of the version that was configured",
+    fix=(
+        "find / -name cudnn_version.h 2>/dev/null; ./configure  # again, with the version and the folder of each",
+        "# 2.18 and newer fetch their own: bazel build --config=cuda with HERMETIC_CUDA_VERSION, "
+        "HERMETIC_CUDNN_VERSION",
+        "pip install 'tensorflow[and-cuda]'  # if there is no need to build",
+    ),
+)
+FAMILY.fault(
+    "compiler_killed",
+    "internal compiler error: Killed (program {program:w})",
+    "fatal error: Killed signal terminated program {program:w}",
+    "cc1plus: out of memory allocating {}",
+    "Server terminated abruptly (error code: 14",
+    meaning="the build needs more memory of the computer than there is: too many compilers run at once",
+    fix=("bazel build --jobs=4 --local_ram_resources=HOST_RAM*.5 ...  # fewer at once", "free -g  # or more swap"),
+    stage="MEMORY",
+)
+FAMILY.fault(
+    "bazel_version",
+    "Current bazel version is {has:v}, expected at least {needs:v}",
+    "Please upgrade your bazel installation to version {needs:v}",
+    "Please downgrade your bazel installation to version {needs:v}",
+    "The project you're trying to build requires Bazel {needs:v}",
+    meaning="this source is built by another release of bazel",
+    fix=(
+        "# use bazelisk: it takes the release that the file .bazelversion names; https://github.com/bazelbuild/bazelisk",
+    ),
+)
+FAMILY.fault(
+    "compile_failed",
+    "C++ compilation of rule '{rule:q}' failed (Exit {:d})",
+    "undeclared inclusion(s) in rule '{rule:q}'",
+    "Linking of rule '{rule:q}' failed",
+    "crosstool_wrapper_driver_is_not_gcc failed: error executing command",
+    "Target //tensorflow/tools/pip_package:{:s} failed to build",
+    "Build did NOT complete successfully",
+    meaning="a file could not be compiled; the lines around this one say why: the compiler, CUDA or bazel are not of "
+    "the "
+    "releases that this source was tested with, most often",
+    fix=(
+        "gcc --version; bazel --version; nvcc --version  # against https://www.tensorflow.org/install/source#gpu",
+        "bazel clean --expunge; ./configure  # after a change of one of them",
+        "pip install 'tensorflow[and-cuda]'  # if there is no need to build",
+    ),
+    possible=True,
+    follows=True,
+)
+FAMILY.fault(
+    "capability_not_known_by_nvcc",
+    "nvcc fatal : Unsupported gpu architecture '{architecture:q}'",
+    "nvcc fatal   : Unsupported gpu architecture '{architecture:q}'",
+    "Value '{architecture:q}' is not defined for option 'gpu-architecture'",
+    "nvcc fatal : Value '{architecture:q}' is not defined for option",
+    meaning="this CUDA toolkit does not know {architecture}: the toolkit is older than the GPU, or so new that it has "
+    "left that GPU out",
+    fix=(
+        "nvcc --list-gpu-arch; nvidia-smi --query-gpu=name,compute_cap --format=csv  # what it knows, what the GPU has",
+        "# 8.6 needs CUDA 11.1, 8.9 and 9.0 need 11.8, 10.0 and 12.0 need 12.8; 3.5 to 3.7 end with 11.8, up to 7.0 "
+        "with 12.9",
+    ),
+    seen="nvcc",
+)
+FAMILY.fault(
+    "abi_differs",
+    "undefined reference to `tensorflow::{}'",
+    "#error This file requires compiler and library support for the ISO C++ 2011 standard",
+    '#error "C++ versions less than C++17 are not supported."',
+    meaning="your own operation is compiled with other options than TensorFlow was",
+    fix=(
+        "python -c 'import tensorflow as tf; print(*tf.sysconfig.get_compile_flags(), *tf.sysconfig.get_link_flags())'"
+        "  # put these on the command line of g++",
+    ),
+    possible=True,
+)

@@ -1,0 +1,394 @@
+"""What pip, conda, apt and the driver's installer say when TensorFlow, CUDA or the driver cannot be installed."""
+
+from __future__ import annotations
+
+from gpudiag.knowledge.message import Family, Worth
+
+FAMILY = Family(
+    "installing",
+    stage="PACKAGE",
+    seen="pip, conda, apt, NVIDIA's installers",
+    url="https://www.tensorflow.org/install/pip",
+)
+
+_FRESH = "python3.12 -m venv tf && tf/bin/pip install 'tensorflow[and-cuda]'  # an environment with nothing else in it"
+_CONDA = "conda create -n tf python=3.12; conda activate tf; pip install 'tensorflow[and-cuda]'"
+
+FAMILY.fault(
+    "shell_expands_extra",
+    "no matches found: tensorflow[{extra:w}",
+    "no matches found: {what:s}[and-cuda]",
+    meaning="the shell (zsh) takes the brackets of tensorflow[and-cuda] for a pattern of file names",
+    fix=(
+        "pip install 'tensorflow[and-cuda]'  # quoted; NVIDIA's libraries are for Linux: on a Mac pip install "
+        "tensorflow",
+    ),
+)
+FAMILY.fault(
+    "extra_for_linux_alone",
+    'Could not find a version that satisfies the requirement nvidia-{what:s} extra == "and-cuda"',
+    "No matching distribution found for nvidia-{what:s} extra",
+    "Could not find a version that satisfies the requirement nvidia-{what:s}",
+    "No matching distribution found for nvidia-{what:s}",
+    "Could not find a version that satisfies the requirement nvidia_{what:s}",
+    meaning="NVIDIA's packages of CUDA are not there for this system: tensorflow[and-cuda] is for Linux (x86_64, and "
+    "aarch64 in newer releases)",
+    fix=(
+        "# Windows: wsl --install, then in WSL 2: pip install 'tensorflow[and-cuda]'; TensorFlow 2.10 was the last "
+        "with a GPU on Windows itself",
+        "pip install tensorflow tensorflow-metal  # on a Mac: no NVIDIA GPU",
+        "python -m pip install --upgrade pip  # on Linux: an old one does not see them",
+    ),
+)
+FAMILY.fault(
+    "extra_wants_tensorrt",
+    "Could not find a version that satisfies the requirement tensorrt{what:s}",
+    "No matching distribution found for tensorrt{what:s}",
+    "The wheel package is not available. tensorrt{}",
+    "Failed to build tensorrt",
+    "Failed building wheel for tensorrt",
+    meaning="tensorflow[and-cuda] of 2.14.0 and 2.15.0 asks for TensorRT, which pip cannot install as it is named "
+    "there",
+    fix=(
+        "pip install 'tensorflow[and-cuda]==2.15.1'  # or newer: it asks for no TensorRT",
+        "pip install 'tensorflow[and-cuda]==2.14.1'  # or",
+        "pip install --extra-index-url https://pypi.nvidia.com 'tensorflow[and-cuda]==2.15.0'  # where the others are",
+    ),
+)
+FAMILY.fault(
+    "conda_not_solved",
+    "UnsatisfiableError: The following specifications were found",
+    "UnsatisfiableError",
+    "The following specifications were found to be incompatible with",
+    "LibMambaUnsatisfiableError",
+    "SolverProblemError",
+    "PackagesNotFoundError: The following packages are",
+    "ResolvePackageNotFound",
+    "nothing provides {needed} needed by {by}",
+    "package {package} requires {needed}, but none of the providers can be installed",
+    "feature:/linux-64::__glibc",
+    "feature:|@/linux-64::__cuda",
+    meaning="conda finds no packages of TensorFlow, CUDA and Python that fit each other: a release that it has not, or "
+    "a Python that is too new for it",
+    fix=(
+        f"{_CONDA}  # TensorFlow of pip in an environment of conda",
+        "conda create -n tf -c conda-forge 'tensorflow=*=cuda*'  # or conda-forge's own",
+        "conda search -c conda-forge tensorflow-gpu  # the releases that there are, and for which Python",
+    ),
+)
+FAMILY.fault(
+    "requirements_conflict",
+    "ERROR: Cannot install {what} because these package versions have conflicting dependencies",
+    "because these package versions have conflicting dependencies",
+    "ResolutionImpossible: for help visit",
+    "ResolutionImpossible",
+    "No solution found when resolving dependencies",
+    "Because no versions of {what} match",
+    "version solving failed",
+    meaning="packages that are to be installed together ask for different releases of another one",
+    fix=(
+        f"{_FRESH}, then the others one by one",
+        "pip install PACKAGE1 PACKAGE2  # without versions, so that pip may choose ones that fit",
+    ),
+)
+FAMILY.add(
+    Worth.FAULT,
+    "requirement_broken",
+    pattern=r"(?P<package>[\w.-]{1,100}) (?P<release>\d[\w.+-]{0,60}) (?:requires|depends on|has requirement) "
+    r"(?P<needs>[\w.-]{1,100}(?:\[[\w,-]{1,40}\])?)(?P<range>[^\s;]{0,100})[^:]{0,100}?, "
+    r"but you(?:'ll)? have (?P<has>[^\s]{1,100}) (?P<found>\d[\w.+-]{0,60}) which is incompatible",
+    words=("incompatible",),
+    meaning="{package} {release} needs {needs}{range}, and {has} {found} is installed",
+    fix=(
+        "pip install '{needs}{range}'  # what {package} needs; or a release of {package} that takes {has} {found}",
+        "pip check  # must say that nothing is broken",
+        _FRESH,
+    ),
+    possible=True,
+    follows=True,
+    seen="pip",
+)
+FAMILY.fault(
+    "requirement_missing",
+    "{package} {release:v} requires {needs:s}, which is not installed",
+    meaning="{package} {release} needs {needs}, which is not installed",
+    fix=("pip install {needs}", "pip check  # must say that nothing is broken"),
+    possible=True,
+    follows=True,
+    seen="pip",
+)
+FAMILY.fault(
+    "another_python_required",
+    "Ignored the following versions that require a different python version",
+    "Requires-Python {range} {}",
+    "requires a different Python: {has:v} not in '{range:q}'",
+    "requires Python '{range:q}' but the running Python is {has:v}",
+    meaning="releases of the package need another Python than the one that pip runs in",
+    fix=(
+        "python --version  # TensorFlow 2.21: 3.10-3.13; 2.16-2.19: 3.9-3.12; 2.10: 3.7-3.10; 2.4: 3.6-3.8; 1.15: up "
+        "to 3.7",
+        "conda create -n tf python=3.12; conda activate tf; pip install tensorflow  # one that it has wheels for",
+    ),
+    possible=True,
+)
+FAMILY.fault(
+    "paths_too_long",
+    "does not have Windows Long Path support enabled",
+    "The filename or extension is too long",
+    "[WinError 206]",
+    meaning="Windows refuses the long names of TensorFlow's files: long paths are switched off",
+    fix=(
+        "reg add HKLM\\SYSTEM\\CurrentControlSet\\Control\\FileSystem /v LongPathsEnabled /t REG_DWORD /d 1 /f"
+        "  # as administrator; then open a new window and install again",
+        "# or a Python in a short folder (C:\\Python312) in place of the one of the Microsoft Store",
+    ),
+    seen="Windows",
+)
+FAMILY.fault(
+    "disk_full",
+    "[Errno 28] No space left on device",
+    "No space left on device",
+    "OSError: [Errno 122] Disk quota exceeded",
+    "Disk quota exceeded",
+    "write error: disk quota",
+    "There is not enough space on the disk",
+    "no space left on device: unknown",
+    meaning="the disk, or your share of it, is full",
+    fix=(
+        "df -h . ~ /tmp; quota -s  # which; in a container: docker system df",
+        "pip cache purge; conda clean --all  # gives some back",
+        "export TMPDIR=/path/with/room; pip install --no-cache-dir ...  # TensorFlow with CUDA needs about 6 GB",
+    ),
+    possible=True,
+    follows=True,
+    seen="Linux, Windows",
+)
+FAMILY.fault(
+    "managed_environment",
+    "externally-managed-environment",
+    "This environment is externally managed",
+    meaning="this Python belongs to the system, and pip may not change it",
+    fix=(_FRESH, "sudo apt install python3-venv  # if there is no module venv"),
+    seen="Debian 12, Ubuntu 23.04 and newer, Homebrew",
+)
+FAMILY.fault(
+    "distutils_package",
+    "Cannot uninstall '{what:q}'. It is a distutils installed project",
+    "Cannot uninstall {what:s} It is a distutils installed project",
+    "It is a distutils installed project and thus we cannot accurately determine",
+    "Cannot uninstall {what:s}, RECORD file not found",
+    "uninstall-no-record-file",
+    meaning="a package that is to be replaced was put there by the system or by conda: pip cannot remove it",
+    fix=(
+        "pip install --ignore-installed tensorflow  # installs pip's beside it; add the name of that package",
+        _FRESH,
+    ),
+    seen="pip",
+)
+FAMILY.fault(
+    "download_damaged",
+    "THESE PACKAGES DO NOT MATCH THE HASHES",
+    "DO NOT MATCH THE HASHES FROM THE REQUIREMENTS FILE",
+    "IncompleteRead({} bytes read, {} more expected)",
+    "zipfile.BadZipFile: {}",
+    "Bad CRC-32 for file",
+    "ReadTimeoutError: HTTPSConnectionPool",
+    'ReadTimeoutError("HTTPSConnectionPool',
+    "Connection broken: {}",
+    "CondaHTTPError: HTTP 000 CONNECTION FAILED",
+    "ChecksumMismatchError",
+    meaning="the download was cut: the file is large, and the connection broke or timed out",
+    fix=(
+        "pip install --no-cache-dir --default-timeout=1000 tensorflow  # again, without what was kept of the first try",
+        "pip download tensorflow  # elsewhere, and copy the files; or a mirror near you: --index-url",
+    ),
+    seen="pip, conda",
+)
+FAMILY.fault(
+    "no_connection",
+    "Failed to establish a new connection: {reason}",
+    "CERTIFICATE_VERIFY_FAILED",
+    "certificate verify failed",
+    "Cannot connect to proxy",
+    "ProxyError('",
+    "Temporary failure in name resolution",
+    "Could not fetch URL {url:s}",
+    "Name or service not known",
+    meaning="a server cannot be reached: no network here, a proxy that is not set, or one that replaces certificates",
+    fix=(
+        "curl -I https://pypi.org  # what it says is the fault; on a cluster: install on the login node",
+        "export HTTPS_PROXY=http://PROXY:PORT; pip config set global.cert /path/of/its/certificate.pem",
+    ),
+    possible=True,
+    follows=True,
+    seen="pip, Python",
+)
+FAMILY.fault(
+    "file_in_use",
+    "[WinError 5] Access is denied{}",
+    "[WinError 32] The process cannot access the file because it is being used",
+    "Consider using the `--user` option or check the permissions",
+    "[Errno 13] Permission denied: '{file:q}site-packages{:q}'",
+    "[Errno 13] Permission denied: '{file:q}dist-packages{:q}'",
+    "EnvironmentError: [Errno 13] Permission denied: '{file:q}'",
+    "EnvironmentNotWritableError",
+    meaning="pip may not write there: the folder belongs to another user, or a program that runs holds the file",
+    fix=(
+        _FRESH,
+        "# Windows: close all programs of Python, notebooks too, and install again",
+        "pip install --user tensorflow  # or",
+    ),
+    seen="pip, conda",
+)
+FAMILY.fault(
+    "no_wheel_to_build",
+    "Failed building wheel for {what:s}",
+    "Building wheel for {what:s} (pyproject.toml) did not run successfully",
+    "Building wheel for {what:s} (setup.py) did not run successfully",
+    "Could not build wheels for {what:s} which is required to install",
+    "Could not build wheels for {what:s}",
+    "Failed to build {what:w}",
+    "Unable to load dependency HDF5",
+    "error: Unable to find pkgconfig{}",
+    "Getting requirements to build wheel did not run successfully",
+    "metadata-generation-failed",
+    'Command "python setup.py egg_info" failed with error code',
+    "python setup.py egg_info did not run successfully",
+    "Microsoft Visual C++ 14.0 or greater is required",
+    "Microsoft Visual C++ 14.0 is required",
+    "unable to execute '{:q}gcc': No such file or directory",
+    "fatal error: Python.h: No such file or directory",
+    meaning="pip has no wheel of a package for this Python and system, and cannot compile it: the Python is too new or "
+    "too old for that release, most often",
+    fix=(
+        "python -m pip install --upgrade pip setuptools wheel  # an old pip does not see newer wheels",
+        "conda create -n tf python=3.12; conda activate tf; pip install tensorflow  # a Python that wheels are made "
+        "for",
+        "sudo apt install build-essential python3-dev libhdf5-dev pkg-config  # to compile: Jetson, Raspberry Pi; "
+        "conda install h5py grpcio numpy has them ready",
+    ),
+    possible=True,
+    seen="pip",
+)
+FAMILY.fault(
+    "no_pip",
+    "No module named pip",
+    "No module named 'pip'",
+    "No module named 'ensurepip'",
+    "ensurepip is not available",
+    meaning="this Python has no pip",
+    fix=("sudo apt install python3-pip python3-venv", "python -m ensurepip --upgrade"),
+    seen="Python",
+)
+FAMILY.fault(
+    "apt_held",
+    "Unable to correct problems, you have held broken packages",
+    "The following packages have unmet dependencies",
+    "pkgProblemResolver::Resolve generated breaks",
+    "trying to overwrite '{file:q}', which is also in package {package}",
+    "dpkg: error processing archive {}",
+    "dpkg: error processing package {}",
+    meaning="packages of the driver or of CUDA exclude each other: some are of NVIDIA's repository, some of the "
+    "system's, "
+    "or an older driver is left",
+    fix=(
+        "sudo apt purge '*nvidia*' '*cuda*' 'libcudnn*'; sudo apt autoremove; sudo apt update  # all of them, then",
+        "sudo ubuntu-drivers install; sudo reboot  # the driver alone: pip install 'tensorflow[and-cuda]' brings CUDA",
+    ),
+    possible=True,
+    stage="DRIVER",
+    seen="apt",
+)
+FAMILY.fault(
+    "apt_key",
+    "NO_PUBKEY A4B469963BF863CC",
+    "NO_PUBKEY F60F4B3D7FA2AF80",
+    "cuda/repos/{:s} Release' is not signed",
+    "cuda/repos/{:s} InRelease{}public key is not available",
+    "GPG error: https://developer.download.nvidia.com{}",
+    "GPG error: http://developer.download.nvidia.com{}",
+    meaning="NVIDIA's repository has had another key since April 2022",
+    fix=(
+        "sudo apt-key del 7fa2af80; wget https://developer.download.nvidia.com/compute/cuda/repos/ubuntu2204/x86_64/"
+        "cuda-keyring_1.1-1_all.deb  # of your system",
+        "sudo dpkg -i cuda-keyring_1.1-1_all.deb; sudo apt update",
+        "RUN rm -f /etc/apt/sources.list.d/cuda.list /etc/apt/sources.list.d/nvidia-ml.list  # in a Dockerfile, before "
+        "apt-get update; or a newer image",
+    ),
+    stage="DRIVER",
+    seen="apt, images from before May 2022",
+    url="https://developer.nvidia.com/blog/updating-the-cuda-linux-gpg-repository-key/",
+)
+FAMILY.fault(
+    "apt_no_package",
+    "E: Unable to locate package {package:s}",
+    "Package '{package:q}' has no installation candidate",
+    "Package {package:s} has no installation candidate",
+    "E: Version '{:q}' for '{package:q}' was not found",
+    "E: Couldn't find any package by regex '{package:q}'",
+    meaning="apt does not know the package {package}: the repository that has it is not there, or has another release",
+    fix=(
+        "sudo apt update; apt-cache policy {package}  # NVIDIA's repository: https://developer.nvidia.com/cuda-downloads",
+        "pip install 'tensorflow[and-cuda]'  # brings CUDA and cuDNN without apt: only the driver is needed",
+    ),
+    possible=True,
+    stage="LIBRARIES",
+    seen="apt",
+)
+FAMILY.fault(
+    "toolkit_installer",
+    "Existing package manager installation of the driver found",
+    "[ERROR]: Install of driver component failed",
+    "Installation failed. See log at /var/log/cuda-installer.log",
+    "Failed to initialize the Driver component",
+    "Failed to verify gcc version. See log at /var/log/cuda-installer.log",
+    meaning="the installer of the CUDA toolkit stops at the driver or the compiler, which it need not install",
+    fix=(
+        "sudo sh cuda_*.run --silent --toolkit --override  # the toolkit alone; the driver by: sudo ubuntu-drivers "
+        "install",
+        "pip install 'tensorflow[and-cuda]'  # or no toolkit at all: pip brings the libraries",
+    ),
+    stage="DRIVER",
+    seen="CUDA's installer (.run)",
+)
+FAMILY.fault(
+    "compiler_too_new",
+    "unsupported GNU version! gcc versions later than {newest:d} are not supported",
+    meaning="nvcc refuses the compiler: it is newer than this CUDA knows",
+    fix=(
+        "sudo apt install gcc-{newest} g++-{newest}; export NVCC_PREPEND_FLAGS='-ccbin /usr/bin/g++-{newest}'",
+        "# or a newer CUDA toolkit, which knows it",
+    ),
+    stage="BUILD",
+    seen="nvcc",
+)
+FAMILY.fault(
+    "image_of_another_processor",
+    "platform ({image:s}) does not match the detected host platform ({host:s})",
+    "exec format error",
+    "Exec format error: {}",
+    "qemu-x86_64: {}",
+    "rosetta error: {}",
+    meaning="the image is for another kind of processor than this machine's: it is emulated, without AVX and without a "
+    "GPU, or does not start",
+    fix=(
+        "docker run --platform linux/arm64 ...  # an image for this processor; TensorFlow 2.13 and newer has wheels of "
+        "aarch64: pip install tensorflow in a python image",
+        "uname -m; docker image inspect --format '{{{{.Architecture}}}}' IMAGE  # what each is",
+    ),
+    possible=True,
+    seen="Docker",
+)
+FAMILY.fault(
+    "module_not_known",
+    'The following module(s) are unknown: "{module:q}"',
+    "Unable to locate a modulefile for '{module:q}'",
+    'These module(s) or extension(s) exist but cannot be loaded as requested: "{module:q}"',
+    meaning="this cluster has no module {module}, or it needs others first",
+    fix=(
+        "module spider cuda; module spider {module}  # what there is, and what must be loaded before",
+        "pip install 'tensorflow[and-cuda]'  # in a virtual environment: needs no module of CUDA",
+    ),
+    stage="LIBRARIES",
+    seen="Lmod, Environment Modules",
+)

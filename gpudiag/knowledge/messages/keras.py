@@ -1,0 +1,249 @@
+"""What Keras and the program's own use of TensorFlow say: another release than the program was written for."""
+
+from __future__ import annotations
+
+from gpudiag.knowledge.message import Family
+
+FAMILY = Family(
+    "Keras and the program's use of TensorFlow",
+    stage="CONFIGURATION",
+    seen="Keras 2 and 3, TensorFlow 1.15-2.21",
+    url="https://keras.io/getting_started/",
+)
+
+_LEGACY = (
+    "pip install tf_keras; export TF_USE_LEGACY_KERAS=1  # Keras 2 for programs that were written for it (TensorFlow "
+    "2.16 and newer; before Python starts)"
+)
+
+FAMILY.fault(
+    "keras_names_moved",
+    "cannot import name '{name:w}' from 'keras.utils'",
+    "cannot import name '{name:w}' from 'keras.optimizers'",
+    "cannot import name '{name:w}' from 'keras.layers'",
+    "cannot import name '{name:w}' from 'keras.layers.{:q}'",
+    "cannot import name '{name:w}' from 'keras.engine'",
+    "cannot import name '{name:w}' from 'keras.models'",
+    "cannot import name '{name:w}' from 'keras.backend'",
+    "cannot import name '{name:w}' from 'keras.preprocessing.{:q}'",
+    "cannot import name '{name:w}' from 'keras.preprocessing'",
+    "cannot import name '{name:w}' from 'tensorflow.keras.{:q}'",
+    "cannot import name '{name:w}' from 'tensorflow.python.keras{:q}'",
+    "cannot import name '{name:w}' from 'keras'",
+    "No module named 'keras.layers.{name:q}'",
+    "No module named 'keras.utils.{name:q}'",
+    "No module named 'keras.preprocessing{name:q}'",
+    "No module named 'keras.backend.{name:q}'",
+    "No module named 'keras.wrappers{name:q}'",
+    "No module named 'keras.optimizers.{name:q}'",
+    "No module named 'keras.legacy{name:q}'",
+    "No module named 'keras.api{name:q}'",
+    "No module named 'tensorflow.python.keras{name:q}'",
+    "No module named 'tensorflow.keras.{name:q}'",
+    "module 'keras.utils' has no attribute '{name:w}'",
+    "module 'keras.optimizers' has no attribute '{name:w}'",
+    "module 'keras.backend' has no attribute '{name:w}'",
+    "module 'keras.backend.{:q}' has no attribute '{name:w}'",
+    "module 'keras.layers' has no attribute '{name:w}'",
+    "module 'keras.api._v2.keras{:q}' has no attribute '{name:w}'",
+    "module 'keras._tf_keras.keras{:q}' has no attribute '{name:w}'",
+    "module 'tensorflow.keras{:q}' has no attribute '{name:w}'",
+    "module 'tensorflow._api.v2.keras{:q}' has no attribute '{name:w}'",
+    meaning="the program was written for another release of Keras than the one that is installed: {name} was moved or "
+    "removed",
+    fix=(
+        "from tensorflow.keras.layers import ...  # from tensorflow.keras, not from keras or tensorflow.python.keras; "
+        "np_utils.to_categorical is tf.keras.utils.to_categorical",
+        "pip install 'tensorflow<2.16'  # the last with Keras 2; or",
+        _LEGACY,
+    ),
+    stage="PACKAGE",
+)
+FAMILY.fault(
+    "keras_of_another_tensorflow",
+    "module 'tensorflow.python.framework.ops' has no attribute '_TensorLike'",
+    "module 'tensorflow.compat.v2' has no attribute '__internal__'",
+    "module 'tensorflow.compat.v2.__internal__' has no attribute '{name:w}'",
+    "module 'tensorflow._api.v2.compat.v2' has no attribute '__internal__'",
+    "module 'tensorflow._api.v2.compat.v2.__internal__' has no attribute '{name:w}'",
+    "cannot import name 'dtensor' from 'tensorflow.compat.v2.experimental'",
+    "cannot import name 'dtensor' from 'tensorflow{:q}'",
+    "module 'tensorflow' has no attribute 'get_default_graph'{}keras",
+    "module 'tensorflow.python.distribute.input_lib' has no attribute 'DistributedDatasetInterface'",
+    "module 'tensorflow.python.keras.{:q}' has no attribute",
+    "cannot import name 'get_config' from 'tensorflow.python.eager.context'",
+    "cannot import name 'tf_utils' from 'tensorflow.python.keras",
+    "cannot import name 'type_spec_registry'",
+    "cannot import name 'pywrap_tensorflow'",
+    "Keras requires TensorFlow 2.2 or higher",
+    "Keras requires TensorFlow {needs:v} or higher",
+    "has no attribute 'register_load_context_function'",
+    "'_UserObject' object has no attribute '{:w}'",
+    meaning="the installed Keras was made for another release of TensorFlow",
+    fix=(
+        "pip uninstall -y keras tf_keras keras-nightly; pip install --force-reinstall tensorflow  # brings the Keras "
+        "that fits it",
+        "pip install 'keras==X.Y.*' 'tensorflow==X.Y.*'  # 2.4 to 2.15: of the same number; before: Keras 2.3.1 with "
+        "1.15 "
+        "to 2.2; 2.16 and newer: Keras 3",
+    ),
+    stage="PACKAGE",
+)
+FAMILY.fault(
+    "keras_3_differs",
+    "A KerasTensor cannot be used as input to a TensorFlow function",
+    "A KerasTensor is symbolic: it's a placeholder for a shape an a dtype",
+    "Only input tensors may be passed as positional arguments",
+    "Argument(s) not recognized: {{{name}}}",
+    "decay is deprecated in the new Keras optimizer",
+    "decay is deprecated in the new Keras optimizer, please check the docstring for valid arguments",
+    "Keras 3 only supports V3 `.keras` files",
+    "File format not supported: filepath={}",
+    "The filename must end in `.weights.h5`",
+    "The filepath provided must end in `.keras`",
+    "Unrecognized keyword arguments passed to {layer:w}: {{{name}}}",
+    "`batch_shape` argument{}",
+    "The following argument(s) are not supported with the native Keras format",
+    "You are loading a weight file containing {} layers into a model with",
+    "'Variable' object has no attribute 'assign_sub'{}",
+    "got an unexpected keyword argument 'lr'",
+    "got an unexpected keyword argument 'batch_input_shape'",
+    "got an unexpected keyword argument 'input_shape'",
+    "got an unexpected keyword argument 'experimental_run_tf_function'",
+    "got an unexpected keyword argument 'use_multiprocessing'",
+    "got an unexpected keyword argument 'workers'",
+    "got an unexpected keyword argument 'custom_objects'",
+    "optimizer.compute_gradients{}",
+    "tf.keras.backend.tensorflow_backend.{}",
+    "has no attribute 'experimental_run_v2'",
+    "has no attribute 'predict_classes'",
+    "has no attribute 'predict_proba'",
+    "has no attribute 'fit_generator'",
+    "has no attribute 'predict_generator'",
+    "has no attribute 'uses_learning_phase'",
+    "has no attribute '_make_predict_function'",
+    "has no attribute 'run_eagerly'",
+    "'Functional' object has no attribute '{name:w}'",
+    "'Sequential' object has no attribute '{name:w}'",
+    "cannot import name 'multi_gpu_model'",
+    meaning="the program uses Keras as another release had it: Keras 3 (TensorFlow 2.16 and newer) removed or "
+    "renamed what "
+    "it asks for",
+    fix=(
+        _LEGACY,
+        "pip install 'tensorflow<2.16'  # or the last with Keras 2, on Python up to 3.11",
+        "# or change the program: https://keras.io/guides/migrating_to_keras_3/ (learning_rate in place of lr, fit in "
+        "place of fit_generator, tf.distribute in place of multi_gpu_model)",
+    ),
+)
+FAMILY.fault(
+    "keras_saved_by_another",
+    "Unknown layer: {layer:w}",
+    "Unknown layer: '{layer:q}'",
+    "Could not locate class '{layer:q}'",
+    "Could not locate function '{layer:q}'",
+    "Unrecognized keyword arguments: ['batch_shape'{}]",
+    "'str' object has no attribute 'decode'",
+    "bad marshal data (unknown type code)",
+    "Error when deserializing class '{layer:q}' using config",
+    "Unable to open file (file signature not found)",
+    "Unable to synchronously open file (file signature not found)",
+    "Unrecognized keyword arguments passed to {layer:w}: {{'batch_shape'{}",
+    "from_config() missing 1 required positional argument",
+    "SavedModel file does not exist at: {path}",
+    meaning="the model's file was written by another release of Keras than the one that reads it, or is not whole",
+    fix=(
+        "pip install 'tensorflow==X.Y'  # the release that saved it; then save it again with model.export or as .keras",
+        "pip install 'h5py<3'  # for 'str' object has no attribute 'decode': TensorFlow up to 2.3",
+        "tf.keras.models.load_model(path, custom_objects=...)  # names your own layers; in Keras 3 a SavedModel by "
+        "keras.layers.TFSMLayer",
+    ),
+    possible=True,
+)
+FAMILY.fault(
+    "graph_mode_and_eager",
+    "The Session graph is empty. Add operations to the graph before calling run()",
+    "tf.placeholder() is not compatible with eager execution",
+    "is not compatible with eager execution",
+    "Tensor.graph is undefined when eager execution is enabled",
+    "Tensor.graph is meaningless when eager execution is enabled",
+    "should be a function when eager execution is enabled",
+    "`loss` passed to Optimizer.compute_gradients should be a function",
+    "get_session is not available when using TensorFlow 2",
+    "`get_session` is not available when using TensorFlow 2",
+    "tf.gradients is not supported when eager execution is enabled",
+    "Attempting to capture an EagerTensor without building a function",
+    "When eager execution is enabled, use a {}",
+    meaning="the program was written for TensorFlow 1, with sessions, and runs in TensorFlow 2, which executes eagerly",
+    fix=(
+        "import tensorflow.compat.v1 as tf; tf.disable_v2_behavior()  # in place of: import tensorflow as tf; before "
+        "anything else of it",
+        "tf.compat.v1.disable_eager_execution()  # or, after the import",
+    ),
+    url="https://www.tensorflow.org/guide/migrate",
+)
+FAMILY.fault(
+    "model_of_newer_tensorflow",
+    "Op type not registered '{op:q}' in binary running on",
+    "Op type not registered '{op:q}'",
+    "NodeDef mentions attr '{attribute:q}' not in Op",
+    "Check whether your GraphDef-interpreting binary is up to date with your GraphDef-generating binary",
+    "Converting GraphDef to Graph has failed",
+    "Value for attr '{attribute:q}' of {:s} is not in the list of allowed values",
+    meaning="the model uses operations or attributes that this TensorFlow does not have: it was saved by a newer "
+    "one, or "
+    "needs a package that brings them",
+    fix=(
+        "pip install --upgrade tensorflow  # at least the release that saved the model",
+        "import tensorflow_text  # of the same release as TensorFlow: brings Sentencepiece and others; likewise "
+        "tensorflow_io, tensorflow_addons, tensorflow_decision_forests",
+    ),
+    possible=True,
+)
+FAMILY.fault(
+    "labels_out_of_range",
+    "Received a label value of {label:s} which is outside the valid range of [{first:d}, {end:d})",
+    "Received a label value of {label:s} which is outside the valid range",
+    meaning="the data has the label {label}, and the model has fewer outputs: the GPU computes NaN there, without an "
+    "error",
+    fix=(
+        "# as many units in the last layer as there are classes; labels count from 0",
+        "print(set(labels))  # what the data has",
+    ),
+)
+FAMILY.fault(
+    "shapes_do_not_fit",
+    "logits and labels must have the same first dimension",
+    "logits and labels must be broadcastable",
+    "`logits` and `labels` must have the same shape",
+    "Incompatible shapes: [{}] vs. [{}]",
+    "required broadcastable shapes",
+    "Matrix size-incompatible: In[0]: {} In[1]: {}",
+    "Input 0 of layer {} is incompatible with the layer",
+    "Exception encountered when calling {}Invalid input shape for input",
+    "Cast string to float is not supported",
+    "Cast string to int32 is not supported",
+    "Failed to convert a NumPy array to a Tensor (Unsupported object type",
+    "Shapes {} and {} are incompatible",
+    "could not broadcast input array from shape",
+    "setting an array element with a sequence",
+    "Unexpected result of `train_function` (Empty Logs)",
+    "Cannot batch tensors with different shapes in component",
+    "Negative dimension size caused by subtracting",
+    meaning="the program's own data and model do not fit each other; it is nothing of the GPU",
+    fix=(
+        "CUDA_VISIBLE_DEVICES=-1 python program.py  # says the same, with the operation and its shapes",
+        "print(model.summary(), x.shape, x.dtype, y.shape, y.dtype)  # what goes in against what the model takes",
+    ),
+    possible=True,
+    follows=True,
+)
+FAMILY.fault(
+    "embedding_out_of_range",
+    "indices[{at}] = {index:s} is not in [{first:d}, {end:d})",
+    meaning="an index of the data ({index}) is outside of a table of {end} entries, as of an Embedding layer",
+    fix=(
+        "# input_dim of the Embedding: the largest index + 1, that is len(word_index) + 1",
+        "print(x.min(), x.max())  # what the data has; on the GPU such an index gives zeros, without an error",
+    ),
+)
