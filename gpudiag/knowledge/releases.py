@@ -86,6 +86,28 @@ NEW_IN = {
 """Compute capability to the first CUDA that knows it."""
 
 
+_PYTHONS = (
+    ((1, 12), "3.5", "3.6"),
+    ((2, 1), "3.5", "3.7"),
+    ((2, 3), "3.5", "3.8"),
+    ((2, 4), "3.6", "3.8"),
+    ((2, 6), "3.6", "3.9"),
+    ((2, 7), "3.7", "3.9"),
+    ((2, 11), "3.7", "3.10"),
+    ((2, 13), "3.8", "3.11"),
+    ((2, 15), "3.9", "3.11"),
+    ((2, 19), "3.9", "3.12"),
+    ((2, 20), "3.9", "3.13"),
+    ((2, 21), "3.10", "3.13"),
+)
+"""Releases up to each, and the oldest and the newest Python that they have wheels for (pypi.org)."""
+
+
+def pythons(release: Version) -> tuple[str, str]:
+    """Return the oldest and the newest Python that a release has wheels for, such as ``("3.9", "3.12")``."""
+    return next(((first, last) for until, first, last in _PYTHONS if release <= Version(*until)), _PYTHONS[-1][1:])
+
+
 def generation(release: Version) -> Generation:
     """Return the generation of a release; the newest for one that is newer, the oldest for one that is older."""
     return next((one for one in GENERATIONS if release <= one.last), GENERATIONS[-1])

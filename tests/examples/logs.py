@@ -134,6 +134,33 @@ EXAMPLES: dict[str, tuple[Example, ...]] = {
         },
         {"another library": ("ImportError: /usr/lib/libfoo.so: undefined symbol: _ZN3foo3barEv",)},
     ),
+    "releases_do_not_fit": _both(
+        {
+            "not installed": (
+                '  File "/usr/lib/python3/dist-packages/tensorflow/core/framework/graph_pb2.py", line 6, in <module>',
+                "    from google.protobuf import descriptor as _descriptor",
+                "ImportError: No module named protobuf",
+            ),
+            "Keras 3": ("AttributeError: module 'keras._tf_keras.keras.layers' has no attribute 'experimental'",),
+            "of the program itself": ("ImportError: cannot import name 'np_utils' from 'keras.utils'",),
+            "a package and an older TensorFlow": (
+                '  File "/usr/lib/python3.6/site-packages/kerastuner/applications/augment.py", line 34, in <module>',
+                "AttributeError: module 'tensorflow.keras.layers' has no attribute 'RandomRotation'",
+            ),
+            "Python 3.5, which does not name the module": (
+                "    from google.protobuf import symbol_database as _symbol_database",
+                "ImportError: cannot import name symbol_database",
+            ),
+            "a library": (
+                "ImportError: /lib/a.so: undefined symbol: _ZN6google8protobuf8internal26fixed_address_stringE",
+            ),
+        },
+        {
+            "nobody knows from where": ("ImportError: cannot import name symbol_database",),
+            "another cause knows more": ("AttributeError: module 'numpy' has no attribute 'complex'",),
+            "of nobody that is known": ("ImportError: /usr/lib/libfoo.so: undefined symbol: _ZN3foo3barEv",),
+        },
+    ),
     "no_wheel_for_this_python": _both(
         {
             "no release": ("ERROR: No matching distribution found for tensorflow==2.4.0",),

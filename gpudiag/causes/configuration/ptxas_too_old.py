@@ -13,7 +13,9 @@ from gpudiag.cause import Cause, LogAlone, Match, Matches, Unprovoked
 from gpudiag.causes.shared import advice
 from gpudiag.knowledge.log_lines import text
 from gpudiag.knowledge.messages.code import PTXAS_TOO_OLD
+from gpudiag.knowledge.messages.programs_and_drivers import BLAS_CALL_FAILED, CUDNN_CALL_FAILED
 from gpudiag.knowledge.origin import Origin
+from gpudiag.knowledge.releases import NEW_IN
 from gpudiag.model.report import Figure, Severity
 
 CAUSE = Cause(
@@ -34,7 +36,14 @@ def find(log: Unprovoked, alone: LogAlone | None, origin: Origin) -> Matches:
             number = re.sub(r"\D", "", said["target"])
             lines = advice.compiler(origin, f"{number[:-1]}.{number[-1:]}")
             goes_on = any("fallback to the NVIDIA driver" in line for line in alone.lines)
-            lines += ("# nothing is broken without it: the driver compiles, more slowly",) if goes_on else ()
+            if alone.first(CUDNN_CALL_FAILED, BLAS_CALL_FAILED):  # then all of that CUDA is too old, not ptxas alone
+                known = NEW_IN.get(f"{number[:-1]}.{number[-1:]}", "")
+                newer = (
+                    f"# this TensorFlow's CUDA is older than the GPU{f', which needs {known} or newer' * bool(known)}:"
+                )
+                lines = (newer, "pip install --upgrade 'tensorflow[and-cuda]'", *lines)
+            elif goes_on:
+                lines += ("# nothing is broken without it: the driver compiles, more slowly",)
             yield Match((text(said.line),), figures=figures, fix=lines)
         else:
             yield Match(evidence=(text(said.line),), figures=figures)

@@ -31,6 +31,7 @@ CAUSE = Cause(
         "memory_held_by_others",
         "tensors_do_not_fit",
         "gpu_newer_than_wheel",
+        "ptxas_too_old",
         "no_code_for_gpu",
         "cuda_libraries_mixed",
         "kernel_failed",

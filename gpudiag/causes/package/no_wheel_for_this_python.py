@@ -7,8 +7,11 @@ Each release of TensorFlow has wheels for a few versions of Python, 64 bit only:
 
 from __future__ import annotations
 
+import re
+
 from gpudiag.cause import Cause, Match, Matches, Program
 from gpudiag.knowledge.messages.python_packages import GPU_PACKAGE_GONE, NO_WHEEL
+from gpudiag.knowledge.releases import NEWEST, Version, pythons
 
 CAUSE = Cause(
     fix=("{first}", "{second}"),
@@ -39,8 +42,18 @@ def find(program: Program) -> Matches:
             figures={
                 "what": said["what"],
                 "why": "it has none for its version, or the Python has 32 bits, or pip is old",
-                "first": "python -c 'import sys; print(sys.version)'  # then a Python that has wheels: conda create "
-                "-n tf python=3.11",
+                "first": _environment(said["what"]),
                 "second": "python -m pip install --upgrade pip  # an old one does not see newer wheels",
             },
         )
+
+
+def _environment(what: str) -> str:
+    """Return the line that makes an environment with a Python for which there are wheels of ``what``."""
+    pinned = re.search(r"(\d)\.(\d{1,2})", what)
+    release = Version(int(pinned[1]), int(pinned[2])) if pinned else NEWEST
+    first, last = pythons(release)
+    return (
+        f"conda create -n tf python={last}; conda activate tf; pip install '{what}'  # {release} has wheels for Python "
+        f"{first} to {last}"
+    )

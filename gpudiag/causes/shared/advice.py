@@ -36,6 +36,7 @@ _OF_CONDA = {
     "8.9": "8.9",
 }
 """cuDNN that a release was built for to one that fits it and that conda-forge has beside its CUDA."""
+_EXTRA = "'tensorflow[and-cuda]'"
 _SEVERAL = 4
 """More generations than these are too many to name one by one."""
 
@@ -111,6 +112,12 @@ def libdevice(origin: Origin) -> tuple[str, ...]:
             "export XLA_FLAGS=--xla_gpu_cuda_data_dir=/usr/local/cuda  # or that of an installed toolkit; of apt: "
             "/usr/lib/cuda",
         )
+    if origin.conda:
+        return (
+            "conda install -c conda-forge cuda-nvcc; export XLA_FLAGS=--xla_gpu_cuda_data_dir=$CONDA_PREFIX/targets/"
+            "x86_64-linux  # TensorFlow of conda",
+            "pip install nvidia-cuda-nvcc-cu12  # TensorFlow of pip: XLA looks there",
+        )
     return (
         "pip install nvidia-cuda-nvcc-cu12  # XLA looks there",
         "export XLA_FLAGS=--xla_gpu_cuda_data_dir=/usr/local/cuda  # or the folder that has nvvm/libdevice",
@@ -145,8 +152,9 @@ def fitted(fix: Iterable[str], origin: Origin) -> tuple[str, ...]:
     general, lines = tuple(fix), list[str]()
     for line in general:
         command = line.partition("#")[0]
-        if "tensorflow[and-cuda]" in command and (origin.releases[1] < FIRST_WITH_EXTRA or not _is_plain(origin)):
-            lines += libraries(origin)
+        if _EXTRA in command and (origin.releases[1] < FIRST_WITH_EXTRA or not _is_plain(origin)):
+            whole = not command.startswith("pip install ")  # it makes an environment: the libraries are a part of that
+            lines += [line.replace(_EXTRA, "tensorflow")] if whole else libraries(origin)
         elif "nvidia-cuda-nvcc-cu12" in command and origin.is_before_12:
             lines += libdevice(origin)
         elif "install" in command and "nvidia-driver" in command and (where := _driver_elsewhere(origin)):

@@ -146,6 +146,8 @@ FAMILY.fault(
     meaning="the container is to get a GPU or MIG instance that this machine does not have under that name",
     fix=(
         "nvidia-smi -L  # the names: GPU-..., MIG-... of drivers from 470 on; a number counts from 0",
+        "kubectl -n kube-system rollout restart daemonset nvidia-device-plugin-daemonset  # Kubernetes, if GPUs of the "
+        "node were changed; then make the pod again",
         f"{_CDI}; nvidia-ctk cdi list  # for names of CDI (nvidia.com/gpu=0)",
     ),
     stage="CONFIGURATION",
@@ -181,7 +183,6 @@ FAMILY.fault(
 FAMILY.fault(
     "container_mount_exists",
     "mount error: file creation failed: {file:s}: file exists",
-    "mount error: {} no such file or directory",
     meaning="the image contains files of a driver, in whose place the toolkit cannot mount the host's",
     fix=(
         "# make the image again without driver packages; in its Dockerfile:",
@@ -199,6 +200,38 @@ FAMILY.fault(
         "sudo sed -i 's/#no-cgroups = false/no-cgroups = true/' /etc/nvidia-container-runtime/config.toml  # rootless",
     ),
     stage="DRIVER",
+)
+FAMILY.fault(
+    "container_driver_changed",
+    "mount error: mount operation failed: {:s}/proc/driver/nvidia{:s}: no such file or directory",
+    "mount error: {:s} failed: /proc/driver/nvidia{:s}: no such file or directory",
+    "mount error: {:s} failed: /dev/nvidia{:s}: no such file or directory",
+    "mount error: stat failed: /dev/nvidia{:s}: no such file or directory",
+    meaning="the driver of the host is half loaded, or was changed while it ran: its files in /proc or /dev are not "
+    "there",
+    fix=(
+        "sudo reboot  # the host; or: sudo nvidia-modprobe -u -c 0; nvidia-smi",
+        "nvidia-smi  # on the host, before a container is started: makes the device files",
+    ),
+    stage="DRIVER",
+)
+FAMILY.fault(
+    "container_toolkit_old",
+    "mount error: {} no such file or directory",
+    "error executing hook `/usr/bin/nvidia-ctk` (exit code: {:d})",
+    "error executing hook `/usr/bin/nvidia-container-toolkit` (exit code: {:d})",
+    "error executing hook `/usr/bin/nvidia-container-runtime-hook` (exit code: {:d})",
+    "error executing hook `/usr/bin/nvidia-cdi-hook` (exit code: {:d})",
+    meaning="the NVIDIA container toolkit is older than the driver, or its CDI specification is of another driver: "
+    "it names "
+    "files that are not there",
+    fix=(
+        "sudo apt update; sudo apt install --only-upgrade nvidia-container-toolkit nvidia-container-toolkit-base "
+        "libnvidia-container1 libnvidia-container-tools",
+        "sudo nvidia-ctk cdi generate --output=/etc/cdi/nvidia.yaml  # again, after each change of the driver",
+        "nvidia-ctk --version; cat /etc/apt/sources.list.d/*nvidia*  # whether its repository is switched off",
+    ),
+    possible=True,
 )
 FAMILY.fault(
     "container_ldcache",

@@ -190,12 +190,46 @@ FAMILY.fault(
     seen="Linux",
 )
 FAMILY.fault(
+    "metal_plugin_does_not_fit",
+    "libmetal_plugin.dylib, {:w}): Symbol not found: {symbol:s}",
+    "libmetal_plugin.dylib' (no such file)",
+    "tensorflow-plugins/libmetal_plugin.dylib{}",
+    meaning="tensorflow-metal does not fit this TensorFlow or this macOS: it was built for another release of one of "
+    "them",
+    fix=(
+        "pip uninstall -y tensorflow-metal  # then TensorFlow can be imported again, on the CPU",
+        "pip install tensorflow==2.18 tensorflow-metal==1.2.0  # a pair that fits; 2.14 to 2.17: tensorflow-metal "
+        "1.1.0",
+        "# 'which was built for Mac OS X 12.0': macOS 12 or newer",
+    ),
+    seen="macOS, tensorflow-metal",
+    url="https://pypi.org/project/tensorflow-metal/",
+)
+FAMILY.fault(
+    "metal_without_wheel",
+    "No matching distribution found for tensorflow-metal",
+    "Could not find a version that satisfies the requirement tensorflow-metal",
+    "No matching distribution found for tensorflow-macos",
+    "Could not find a version that satisfies the requirement tensorflow-macos",
+    meaning="pip has no tensorflow-metal or tensorflow-macos for this Python or system: they are for Macs with an "
+    "Apple chip, "
+    "and for a few versions of Python",
+    fix=(
+        "python3.11 -m venv tf && tf/bin/pip install tensorflow tensorflow-metal  # a native (arm64) Python 3.9 to "
+        "3.11; "
+        "tensorflow-macos is not needed from 2.13 on",
+        "python -c 'import platform; print(platform.machine(), platform.python_version())'  # must say arm64, not "
+        "x86_64",
+    ),
+    seen="macOS",
+    url="https://developer.apple.com/metal/tensorflow-plugin/",
+)
+FAMILY.fault(
     "plugin_of_another_release",
     "tfdml_plugin.dll not found",
     "libtfdml_plugin.so: {}",
     "tensorflow-plugins{:s}plugin.dll not found",
     "tensorflow-plugins/{:s}.so: undefined symbol: {}",
-    "tensorflow-plugins/libmetal_plugin.dylib{}: {}",
     meaning="a plug-in in the folder tensorflow-plugins is for another release of TensorFlow: that of DirectML is for "
     "2.10 alone",
     fix=(
@@ -334,11 +368,29 @@ FAMILY.fault(
     "No module named 'ml_dtypes'",
     "No module named 'wrapt'",
     "No module named 'gast'",
-    "No module named 'distutils'",
-    "No module named 'imp'",
     "No module named 'pkg_resources'",
     meaning="a package that TensorFlow needs is missing or of another release",
     fix=("pip install --upgrade --force-reinstall tensorflow  # with all that it needs; then: pip check", _FRESH),
+)
+FAMILY.fault(
+    "python_too_new",
+    "No module named 'imp'",
+    "No module named 'distutils'",
+    "No module named 'asyncore'",
+    "module 'pkgutil' has no attribute 'ImpImporter'",
+    "module 'collections' has no attribute '{:w}'",
+    "module 'inspect' has no attribute 'getargspec'",
+    "cannot import name 'formatargspec' from 'inspect'",
+    "cannot import name 'Mapping' from 'collections'",
+    "cannot import name 'Iterable' from 'collections'",
+    "cannot import name 'MutableMapping' from 'collections'",
+    meaning="a package is older than this Python, which has removed what it uses (3.10: names of collections; 3.11: "
+    "getargspec; 3.12: imp, distutils)",
+    fix=(
+        "python -m pip install --upgrade tensorflow setuptools  # a release for this Python; likewise the package "
+        "above",
+        "conda create -n tf python=3.9; conda activate tf  # or the Python that the program was written for",
+    ),
 )
 FAMILY.fault(
     "libiomp_twice",

@@ -73,7 +73,9 @@ FAMILY.fault(
     fix=(
         f"{_CONDA}  # TensorFlow of pip in an environment of conda",
         "conda create -n tf -c conda-forge 'tensorflow=*=cuda*'  # or conda-forge's own",
-        "conda search -c conda-forge tensorflow-gpu  # the releases that there are, and for which Python",
+        "conda search -c conda-forge tensorflow-gpu  # the releases that there are: another one, without its build "
+        "string "
+        "(tensorflow=2.10, not tensorflow=2.10=gpu_py39...), with a Python of its time",
     ),
 )
 FAMILY.fault(
@@ -120,7 +122,7 @@ FAMILY.fault(
 FAMILY.fault(
     "another_python_required",
     "Ignored the following versions that require a different python version",
-    "Requires-Python {range} {}",
+    "Requires-Python {range:s}",
     "requires a different Python: {has:v} not in '{range:q}'",
     "requires Python '{range:q}' but the running Python is {has:v}",
     meaning="releases of the package need another Python than the one that pip runs in",
@@ -242,6 +244,10 @@ FAMILY.fault(
 )
 FAMILY.fault(
     "no_wheel_to_build",
+    "error: subprocess-exited-with-error",
+    "error: legacy-install-failure",
+    "pip subprocess to install build dependencies did not run successfully",
+    "Encountered error while trying to install package",
     "Failed building wheel for {what:s}",
     "Building wheel for {what:s} (pyproject.toml) did not run successfully",
     "Building wheel for {what:s} (setup.py) did not run successfully",
@@ -253,6 +259,7 @@ FAMILY.fault(
     "Getting requirements to build wheel did not run successfully",
     "metadata-generation-failed",
     'Command "python setup.py egg_info" failed with error code',
+    "Command python setup.py egg_info failed with error code",
     "python setup.py egg_info did not run successfully",
     "Microsoft Visual C++ 14.0 or greater is required",
     "Microsoft Visual C++ 14.0 is required",
@@ -268,6 +275,15 @@ FAMILY.fault(
         "conda install h5py grpcio numpy has them ready",
     ),
     possible=True,
+    seen="pip",
+)
+FAMILY.fault(
+    "pip_knows_no_wheels",
+    "No such file or directory: '{:q}pip-{:q}-build/setup.py'",
+    "unsupported wheel",
+    "Wheel installs require setuptools",
+    meaning="this pip is too old for the wheel: it takes it for a source",
+    fix=("python -m pip install --upgrade pip setuptools wheel  # then again",),
     seen="pip",
 )
 FAMILY.fault(

@@ -17,49 +17,6 @@ _LEGACY = (
 )
 
 FAMILY.fault(
-    "keras_names_moved",
-    "cannot import name '{name:w}' from 'keras.utils'",
-    "cannot import name '{name:w}' from 'keras.optimizers'",
-    "cannot import name '{name:w}' from 'keras.layers'",
-    "cannot import name '{name:w}' from 'keras.layers.{:q}'",
-    "cannot import name '{name:w}' from 'keras.engine'",
-    "cannot import name '{name:w}' from 'keras.models'",
-    "cannot import name '{name:w}' from 'keras.backend'",
-    "cannot import name '{name:w}' from 'keras.preprocessing.{:q}'",
-    "cannot import name '{name:w}' from 'keras.preprocessing'",
-    "cannot import name '{name:w}' from 'tensorflow.keras.{:q}'",
-    "cannot import name '{name:w}' from 'tensorflow.python.keras{:q}'",
-    "cannot import name '{name:w}' from 'keras'",
-    "No module named 'keras.layers.{name:q}'",
-    "No module named 'keras.utils.{name:q}'",
-    "No module named 'keras.preprocessing{name:q}'",
-    "No module named 'keras.backend.{name:q}'",
-    "No module named 'keras.wrappers{name:q}'",
-    "No module named 'keras.optimizers.{name:q}'",
-    "No module named 'keras.legacy{name:q}'",
-    "No module named 'keras.api{name:q}'",
-    "No module named 'tensorflow.python.keras{name:q}'",
-    "No module named 'tensorflow.keras.{name:q}'",
-    "module 'keras.utils' has no attribute '{name:w}'",
-    "module 'keras.optimizers' has no attribute '{name:w}'",
-    "module 'keras.backend' has no attribute '{name:w}'",
-    "module 'keras.backend.{:q}' has no attribute '{name:w}'",
-    "module 'keras.layers' has no attribute '{name:w}'",
-    "module 'keras.api._v2.keras{:q}' has no attribute '{name:w}'",
-    "module 'keras._tf_keras.keras{:q}' has no attribute '{name:w}'",
-    "module 'tensorflow.keras{:q}' has no attribute '{name:w}'",
-    "module 'tensorflow._api.v2.keras{:q}' has no attribute '{name:w}'",
-    meaning="the program was written for another release of Keras than the one that is installed: {name} was moved or "
-    "removed",
-    fix=(
-        "from tensorflow.keras.layers import ...  # from tensorflow.keras, not from keras or tensorflow.python.keras; "
-        "np_utils.to_categorical is tf.keras.utils.to_categorical",
-        "pip install 'tensorflow<2.16'  # the last with Keras 2; or",
-        _LEGACY,
-    ),
-    stage="PACKAGE",
-)
-FAMILY.fault(
     "keras_of_another_tensorflow",
     "module 'tensorflow.python.framework.ops' has no attribute '_TensorLike'",
     "module 'tensorflow.compat.v2' has no attribute '__internal__'",
@@ -131,7 +88,7 @@ FAMILY.fault(
     "it asks for",
     fix=(
         _LEGACY,
-        "pip install 'tensorflow<2.16'  # or the last with Keras 2, on Python up to 3.11",
+        "pip install 'tensorflow<2.16' 'keras<3'  # or the last with Keras 2, on Python up to 3.11",
         "# or change the program: https://keras.io/guides/migrating_to_keras_3/ (learning_rate in place of lr, fit in "
         "place of fit_generator, tf.distribute in place of multi_gpu_model)",
     ),

@@ -62,6 +62,7 @@ FAMILY.fault(
         "sudo apt install nvidia-driver-580  # or another release of the driver; then reboot",
     ),
     possible=True,
+    follows=True,
 )
 FAMILY.fault(
     "module_not_built",

@@ -226,3 +226,42 @@ FAMILY.add(
     stage="FIRST_OP",
     seen="Linux, Windows, PyCharm",
 )
+FAMILY.fault(
+    "not_installed_on_hosts",
+    "Error while finding module specification for 'horovod.{:q}'",
+    "Launching horovod task function was not successful",
+    meaning="Horovod, or the Python that is named, is not the same on each host: the other hosts cannot start its task",
+    fix=(
+        "ssh HOST 'which python; python -c \"import horovod; print(horovod.__version__)\"'  # for each host: as on "
+        "the first",
+        "pip install horovod  # on each host, into the same path; or a folder that all of them mount",
+    ),
+    seen="Horovod",
+)
+FAMILY.fault(
+    "mpi_versions_differ",
+    "ORTE_ERROR_LOG: Data unpack would read past end of buffer",
+    "ORTE_ERROR_LOG: Data unpack {} in file",
+    "PMIX ERROR: {} in file",
+    "ORTE_ERROR_LOG: Not found in file",
+    "mpirun has exited due to process rank {:d} {} exiting improperly",
+    "orted: command not found",
+    "ORTE was unable to reliably start one or more daemons",
+    "ORTE has lost communication with a remote daemon",
+    "There are not enough slots available in the system",
+    "prterun was unable to find the specified executable file",
+    "OMPI was not built with SLURM's PMI support",
+    "It looks like orte_init failed for some reason",
+    meaning="MPI could not start the ranks: Open MPI is of different releases on the hosts, is not found there, or "
+    "was not "
+    "built for this batch system",
+    fix=(
+        "for host in HOST1 HOST2; do ssh $host 'which mpirun orted; mpirun --version'; done  # must be the same on "
+        "each",
+        "mpirun --prefix /path/of/openmpi -x PATH -x LD_LIBRARY_PATH ...  # the one that is meant",
+        "srun --mpi=list; srun --mpi=pmix ...  # in Slurm; not enough slots: -H host:GPUs, or --oversubscribe",
+    ),
+    possible=True,
+    follows=True,
+    seen="Open MPI",
+)

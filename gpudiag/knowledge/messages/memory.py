@@ -72,6 +72,12 @@ TORCH_FULL = FAMILY.fault(
     "RuntimeError: CUDA out of memory",
     "RuntimeError: CUDA error: CUBLAS_STATUS_NOT_INITIALIZED",
     "RuntimeError: CUDA error: CUBLAS_STATUS_ALLOC_FAILED",
+    meaning="PyTorch finds no memory on the GPU: another process holds it, or the batch is too large for what is left",
+    fix=(
+        "nvidia-smi  # memory and processes: end the others; a notebook keeps its memory until its kernel is restarted",
+        "# a smaller batch, or smaller inputs",
+    ),
+    possible=True,
     seen="PyTorch",
 )
 JAX_AT_WORK = FAMILY.sign(

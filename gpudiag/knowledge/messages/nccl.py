@@ -102,6 +102,31 @@ FAMILY.fault(
     fix=_NETWORK,
 )
 FAMILY.fault(
+    "nccl_address",
+    *(
+        f"failed : {error}"
+        for error in (
+            "Address family not supported by protocol",
+            "No route to host",
+            "Network is unreachable",
+            "Cannot assign requested address",
+            "Host is unreachable",
+            "Host is down",
+            "Address already in use",
+            "Name or service not known",
+        )
+    ),
+    meaning="NCCL took a network interface or an address over which the other ranks are not reached: IPv6 that one "
+    "of the "
+    "hosts does not have, or an interface of Docker or of a virtual machine",
+    fix=(
+        "export NCCL_SOCKET_FAMILY=AF_INET  # IPv4 alone, on every rank",
+        "export NCCL_SOCKET_IFNAME=eth0  # the interface that joins the hosts; ^docker0,lo leaves those out",
+        "ip -br address; ip route  # on each host",
+    ),
+    possible=True,
+)
+FAMILY.fault(
     "nccl_peer_closed",
     "Net : Connection closed by remote peer {peer}",
     "Connection closed by remote peer {peer}",

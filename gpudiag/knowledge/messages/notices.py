@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from gpudiag.knowledge.message import Family
+from gpudiag.knowledge.message import Family, Worth
 
 FAMILY = Family("what looks like an error and is none")
 
@@ -181,6 +181,7 @@ FAMILY.harmless(
     "Cudnn version is too old",
     "Fusion is not supported by cudnn",
     "Couldn't read CUDA driver version",
+    "You can choose the search directory by setting xla_gpu_cuda_data_dir",
     "Could not query stream priority range. Returning default priority",
     "To denylist this algorithm for this convolution",
     "This triggers a copy which can be a performance bottleneck",
@@ -318,10 +319,20 @@ FAMILY.harmless(
     "Unable to initialize backend 'interpreter': {}",
     "libprotobuf WARNING {}",
     "Skipping full serialization of Keras layer",
+    "compiletime version {:v} of module {:s} does not match runtime version {:v}",
+    "Unexpectedly high number of iterations in HLO passes",
     "An interactive session is already active",
     "Results do not match the reference. This is likely a bug/unexpected loss of precision",
     meaning="it is of another part of the program than the GPU, which goes on",
     seen="all",
+)
+FAMILY.add(
+    Worth.HARMLESS,
+    "searched_folder",
+    pattern=r"(?:nvptx_compiler|gpu_backend_lib|cuda_libdevice_path|llvm_gpu_backend)\.cc:\d{1,5}\]\s{1,9}[./]\S{0,200}$",
+    words=("nvptx_compiler", "gpu_backend_lib", "cuda_libdevice_path", "llvm_gpu_backend"),
+    meaning="a folder in which XLA looks for the CUDA toolkit",
+    seen="1.13-2.14",
 )
 FAMILY.harmless(
     "driver_compiles",

@@ -111,6 +111,26 @@ NO_WHEEL = FAMILY.add(
 GPU_PACKAGE_GONE = FAMILY.fault(
     "gpu_package_gone", 'The "tensorflow-gpu" package has been removed', seen="pip, from December 2022 on"
 )
+NAME_NOT_THERE = FAMILY.add(
+    Worth.FAULT,
+    "name_not_there",
+    pattern=r"cannot import name '?(?P<name>[A-Za-z_]\w{0,100})'?(?: from (?:partially initialized module )?"
+    r"'?(?P<module>[A-Za-z_][\w.]{0,200}))?|"
+    r"module '(?P<of>[A-Za-z_][\w.]{0,200})' has no attribute '(?P<attribute>\w{1,100})'",
+    words=("cannot", "attribute"),
+)
+MODULE_NOT_THERE = FAMILY.add(
+    Worth.FAULT,
+    "module_not_there",
+    pattern=r"No module named ['\"]?(?P<module>[A-Za-z_][\w.]{0,200})",
+    words=("module",),
+)
+SYMBOL_NOT_THERE = FAMILY.add(
+    Worth.FAULT,
+    "symbol_not_there",
+    pattern=r"(?:undefined symbol|[Ss]ymbol not found): (?P<symbol>_Z\w{1,400})",
+    words=("symbol",),
+)
 NO_TENSORFLOW = FAMILY.add(
     Worth.FAULT, "no_tensorflow", pattern=r"No module named '?tensorflow'?(?![.\w])", words=("tensorflow",)
 )

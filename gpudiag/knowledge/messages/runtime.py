@@ -205,7 +205,8 @@ FAMILY.fault(
     "Couldn't get ptxas version string",
     "Couldn't get ptxas/nvlink version string",
     "Failed to launch ptxas",
-    "Searched for CUDA in the following directories",
+    "Not found: ./bin/ptxas not found",
+    "NOT_FOUND: ./bin/ptxas not found",
     "No PTX compilation provider is available",
     "Couldn't get temp CUBIN file name",
     "couldn't get temp CUBIN file name",
@@ -934,4 +935,9 @@ FAMILY.fault(
     ),
     stage="CONFIGURATION",
     seen="0.6-2.2",
+)
+FAMILY.sign(
+    "searched_for_cuda",
+    "Searched for CUDA in the following directories",
+    meaning="where XLA looked for the CUDA toolkit",
 )

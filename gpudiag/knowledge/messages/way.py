@@ -11,6 +11,8 @@ LIBRARY_NOT_OPENED = FAMILY.fault(
     "library_not_opened",
     "Could not load dynamic library '{library:q}'; dlerror: {reason}; LD_LIBRARY{}",
     "Could not load dynamic library '{library:q}'; dlerror: {reason}",
+    "Could not dlopen library '{library:q}'; dlerror: {reason}; LD_LIBRARY{}",
+    "Could not dlopen library '{library:q}'; dlerror: {reason}",
     meaning="the loader does not find {library}, which this TensorFlow needs",
     fix=(
         "pip install 'tensorflow[and-cuda]'  # 2.14 and newer: brings CUDA's libraries",
@@ -31,6 +33,7 @@ DRIVER_LIBRARY_NOT_OPENED = FAMILY.fault(
     "driver_library_not_opened",
     "Could not load dynamic library 'libcuda.so.1'",
     "Could not load dynamic library 'nvcuda.dll'",
+    "Could not dlopen library 'libcuda.so.1'",
     "libcuda.so.1: cannot open shared object file",
     meaning="the driver's library is not there: no NVIDIA driver is installed, or the container was given no GPU",
     fix=(

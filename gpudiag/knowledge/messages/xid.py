@@ -172,9 +172,10 @@ FAMILY.fault(
     meaning="the kernel module cannot initialise the GPU: a driver that does not know it, firmware, power or PCIe",
     fix=(
         "sudo dmesg | grep -i nvrm  # the lines before this one",
-        "sudo apt install nvidia-driver-580-open  # Blackwell and newer need the open kernel module; then reboot",
-        "# firmware: 'Above 4G Decoding' and 'Resizable BAR' on; its latest version",
         *_LOST[:2],
+        "# firmware: 'Above 4G Decoding' and 'Resizable BAR' on; its latest version",
+        "sudo apt install nvidia-driver-580-open  # Blackwell needs the open kernel module, GPUs before Turing the "
+        "closed",
     ),
     stage="DRIVER",
 )

@@ -1,0 +1,175 @@
+"""{what}
+
+Python's own words at the end of a traceback: a module or a name that is not there. Who asked for it is in the frames
+above: a package that was written for another release of the one it imports, or the program. What is not there at all
+was not installed for this Python. For names of TensorFlow 1, files of a program that hide a package, numpy and protobuf
+there are other causes, which say more.
+"""
+
+from __future__ import annotations
+
+import re
+
+from gpudiag.cause import Cause, LogAlone, Match, Matches
+from gpudiag.knowledge.log import recognised
+from gpudiag.knowledge.log_lines import text
+from gpudiag.knowledge.message import Event, Worth
+from gpudiag.knowledge.messages.code import MODULE_LACKS, NOT_TENSORFLOW
+from gpudiag.knowledge.messages.python_packages import MODULE_NOT_THERE, NAME_NOT_THERE, SYMBOL_NOT_THERE
+from gpudiag.knowledge.origin import Origin
+from gpudiag.knowledge.releases import Version
+from gpudiag.model.diagnosis import Confidence
+
+CAUSE = Cause(
+    fix=("{first}", "{second}", "{third}"),
+    url="https://packaging.python.org/en/latest/tutorials/installing-packages/",
+    needs_gpu=False,
+    symptom=True,
+    unless=("file_named_as_package", "module_shadowed", "tensorflow_shadowed", "program_for_tensorflow_1"),
+    shown={
+        "first": "python -m pip install PACKAGE",
+        "second": "python -c 'import sys; print(sys.executable)'",
+        "third": "python -m pip check",
+    },
+)
+
+_OURS = (NAME_NOT_THERE, MODULE_NOT_THERE, SYMBOL_NOT_THERE)
+_GENERAL = (*_OURS, MODULE_LACKS, NOT_TENSORFLOW)
+_INSTALLED = re.compile(r"(?:site|dist)-packages[\\/](?P<package>\w{1,100})(?:[\\/.]|$)")
+_KERAS_3 = re.compile(r"\b_tf_keras\b|\bkeras[./\\]src\b|\bKeras 3\b|\bkeras[= ]{1,2}3\.")
+_LAST_WITH_KERAS_2 = Version(2, 15)
+_DISTRIBUTIONS = {
+    "PIL": "pillow",
+    "cv2": "opencv-python",
+    "google": "protobuf",
+    "protobuf": "protobuf",
+    "skimage": "scikit-image",
+    "sklearn": "scikit-learn",
+    "tensorflow_core": "tensorflow",
+    "yaml": "pyyaml",
+}
+"""Packages of Python to the distributions that bring them, if these have another name."""
+_NAMESPACES = {
+    "6google8protobuf": "protobuf",
+    "3c10": "torch",
+    "5torch": "torch",
+    "2cv": "opencv-python",
+    "2H5": "h5py",
+}
+"""How names of C++ begin, to the distribution whose library has them."""
+
+
+def find(program: LogAlone, origin: Origin) -> Matches:
+    for number, line in enumerate(program.lines):
+        events = recognised(line)
+        found = next((event for event in events if event.message in _OURS), None)
+        faults = {one.message for one in events if one.message.worth is Worth.FAULT and not one.message.follows}
+        if found is None or not faults <= set(_GENERAL):  # another cause knows that line, and says more
+            continue
+        asker = _asker(program.lines[:number], found)
+        told = (
+            _of_a_symbol(found) if found.message is SYMBOL_NOT_THERE else _told(program, number, found, asker, origin)
+        )
+        if told is not None:
+            what, *fix = told
+            figures = dict(zip(("first", "second", "third"), (*fix, "", ""), strict=False))
+            yield Match((text(line),), Confidence.LIKELY, {"what": what, **figures})
+            return
+
+
+def _told(program: LogAlone, number: int, found: Event, asker: str, origin: Origin) -> tuple[str, str, str, str] | None:
+    """Return the cause and the lines of its fix."""
+    name = found["name"] or found["attribute"]
+    module = found["module"] or found["of"] or _imported_from(program.lines[:number], name)
+    top = module.partition(".")[0]
+    distribution = _DISTRIBUTIONS.get(top, top.replace("_", "-"))
+    who = asker or "the program"
+    if not module:
+        return None
+    if top in ("keras", "tf_keras") or module.startswith(("tensorflow.keras", "tensorflow._api.v2.keras")):
+        return _of_keras(program, f"{name} of {module}" if name else module, asker, origin)
+    if found.message is MODULE_NOT_THERE and "." not in module.removeprefix("google."):
+        return (
+            f"the package {distribution} is not installed for the Python that runs the program",
+            f"python -m pip install --upgrade {distribution}",
+            f"python -m pip install --upgrade --force-reinstall {asker}  # or, with all that it needs" if asker else "",
+            "python -c 'import sys; print(sys.executable)'  # is it the Python that the package was installed for",
+        )
+    if found.message is MODULE_NOT_THERE and distribution == "tensorflow" and asker in ("", "tensorflow"):
+        return (
+            f"the installation of TensorFlow is not whole, or parts of two releases are mixed: it has no {module}",
+            "python -m pip uninstall -y tensorflow tensorflow-gpu tensorflow-cpu tensorflow-intel keras",
+            "python -m pip install --no-cache-dir tensorflow  # then; a fresh environment is surest: python -m venv tf",
+            "# and delete the folders tensorflow and tensorflow_core that are left in site-packages",
+        )
+    newer = "# it may be too new, too: pip install 'PACKAGE==VERSION' with the release that its documentation names"
+    also = f" {asker}" if asker and asker != distribution else ""
+    wanted = f"{name} of {module}" if name else module
+    return (
+        f"{who} asks for {wanted}, which the installed {distribution} does not have: "
+        "they are of releases that do not fit each other",
+        f"python -m pip install --upgrade {distribution}{also}  # releases that fit each other",
+        newer,
+        "python -m pip check  # must say that nothing is broken",
+    )
+
+
+def _of_keras(program: LogAlone, wanted: str, asker: str, origin: Origin) -> tuple[str, str, str, str]:
+    is_3 = any(map(_KERAS_3.search, program.lines)) or origin.releases[0] > _LAST_WITH_KERAS_2
+    upgrade = (
+        f"python -m pip install --upgrade tensorflow{f' {asker}' if asker else ''}  # releases that fit each other"
+    )
+    older = "pip install 'tensorflow<2.16' 'keras<3'  # the last with Keras 2, on Python up to 3.11"
+    legacy = (
+        "pip install tf_keras; export TF_USE_LEGACY_KERAS=1  # or Keras 2 in a newer TensorFlow, before Python starts"
+    )
+    own = "from tensorflow.keras import ...  # not from keras or tensorflow.python.keras; and: import tensorflow as tf"
+    if is_3:
+        fix = (older, legacy, upgrade)
+    elif not asker:
+        fix = (own, older, legacy)
+    elif origin.releases[1] < _LAST_WITH_KERAS_2:
+        fix = (upgrade, f"pip install '{asker}==VERSION'  # or an older one", "")
+    else:
+        fix = (older, legacy, upgrade)
+    why = (
+        "Keras 3 is installed, which has moved or removed it" if is_3 else "it was moved, removed, or is not there yet"
+    )
+    who = asker or "the program"
+    return f"{who} is written for another release of Keras: it asks for {wanted}; {why}", *fix
+
+
+def _of_a_symbol(found: Event) -> tuple[str, str, str, str] | None:
+    mangled = found["symbol"]
+    distribution = next((one for mark, one in _NAMESPACES.items() if re.match(rf"_ZN?K?S?t?{mark}", mangled)), "")
+    if not distribution:
+        return None
+    return (
+        f"a library asks for {mangled}, which is of another release of {distribution} than the one that is loaded",
+        f"python -m pip install --force-reinstall --no-cache-dir tensorflow {distribution}  # releases that fit",
+        f"python -m pip list | grep -i {distribution}; ldconfig -p | grep {distribution}  # another may come first",
+        "# in the program, import tensorflow before what else uses it",
+    )
+
+
+def _asker(before: tuple[str, ...], found: Event) -> str:
+    """Return the distribution whose code asked, from the last frame above the error; "" for the user's program."""
+    module = found["module"] or found["of"]
+    for line in reversed(before):
+        if (frame := re.search(r'(?:File "?|^)(?P<file>[^"]*\.py)\b', line)) is None:
+            continue
+        inside = _INSTALLED.findall(frame["file"])
+        top = inside[-1] if inside else ""
+        if top and top != module.partition(".")[0]:
+            return _DISTRIBUTIONS.get(top, top.replace("_", "-"))
+        if not top:
+            return ""
+    return ""
+
+
+def _imported_from(before: tuple[str, ...], name: str) -> str:
+    """Return the module of the statement that asked for ``name``; Python up to 3.6 leaves it out of its error."""
+    for line in reversed(before):
+        if (found := re.search(r"\bfrom ([A-Za-z_][\w.]{0,200}) import\b", line)) and re.search(rf"\b{name}\b", line):
+            return found[1]
+    return ""
