@@ -3,4 +3,28 @@
 PYTEST_DONT_REWRITE: anyone who imports gpudiag before pytest is not to be warned of it; no assertion here is a test's.
 """
 
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from contextlib import AbstractContextManager
+
 __version__ = "0.1.0"
+
+
+def trace() -> AbstractContextManager[Any]:
+    """Watch what this process does with its GPUs: ``with gpudiag.trace() as report: ...``; then ``print(report)``."""
+    return _part().trace()  # type: ignore[no-any-return]
+
+
+def keras_callback(output: str | None = None) -> Any:
+    """Return a callback for ``model.fit`` that traces the training and prints its report, or writes it to a file."""
+    return _part().keras_callback(output)
+
+
+def _part() -> Any:
+    # By name: every module imports this one, and none but these functions may import that.
+    from importlib import import_module
+
+    return import_module("gpudiag.tracing.part")

@@ -43,6 +43,7 @@ from gpudiag.model.facts import (
     TriedFacts,
     Unknown,
 )
+from gpudiag.model.program import ProgramTrace
 from gpudiag.model.report import Figure, Finding, Gpu, Judged, Limits, Row, Severity
 from gpudiag.probe import Reading
 from gpudiag.probes.discovery import trace
@@ -116,6 +117,8 @@ class Evidence:
     """What the caller demands."""
     bisection: Bisection | None = None
     """What came of trying other environments, if that found something."""
+    traced: ProgramTrace | None = None
+    """What the user's program did, if gpudiag ran it."""
 
     @cached_property
     def trace(self) -> trace.Reading | None:
@@ -180,6 +183,7 @@ GIVEN: dict[type, Callable[[Evidence], Any]] = {
     TensorflowFacts: lambda evidence: evidence.facts.tensorflow,
     TriedFacts: lambda evidence: evidence.facts.tried,
     trace.Reading: lambda evidence: evidence.trace,
+    ProgramTrace: lambda evidence: evidence.traced,
 }
 """What the type of a parameter asks for; ``Unknown`` and None are what is not known.
 

@@ -84,6 +84,10 @@ SIMULATOR_TARGETS = {
 """At most; the names are those of ``bench_simulator.measure``."""
 
 
+TRACE_TARGETS = {"fit": 1.05, "eager": 1.1}
+"""Processor time with the watcher of ``gpudiag trace`` over that without it, at most; see ``bench_trace``."""
+TRACE = [*GPUDIAG, "simulate", "1x8GiB", "--", *PYTHON, str(ROOT / "scripts" / "bench_trace.py")]
+
 PLUGIN, PLUGIN_MS = "pytest --collect-only, with and without the plugin, ms", 30.0
 """The median of pairs, at most."""
 
@@ -164,6 +168,12 @@ def main() -> int:
     for name, bound in SIMULATOR_TARGETS.items():
         value = simulator[name]
         targets.append({"figure": name, "value": value, "target": f"<= {bound:g}", "met": value <= bound})
+    done = subprocess.run(TRACE, env=_environment(), capture_output=True, text=True, check=True)
+    trace = {name: round(value, 3) for name, value in json.loads(done.stdout.splitlines()[-1]).items()}
+    for name, bound in TRACE_TARGETS.items():
+        value = trace[f"{name}, ratio"]
+        figure = f"{name}, traced / not traced"
+        targets.append({"figure": figure, "value": value, "target": f"<= {bound:g}", "met": value <= bound})
     plugin = round(plugin_import_ms(), 1)
     targets.append({"figure": PLUGIN, "value": plugin, "target": f"<= {PLUGIN_MS:g}", "met": plugin <= PLUGIN_MS})
     result = {
@@ -177,6 +187,7 @@ def main() -> int:
             for name, v in times.items()
         },
         "simulator": simulator,
+        "trace": trace,
         "peak_mib": {
             name: peak_mib(COMMANDS[name]) for name in ("import tensorflow", "check", "check --simulate 2x16GiB")
         },

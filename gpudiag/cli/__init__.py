@@ -21,6 +21,7 @@ _HOMES = {
     "check": "check",
     "why": "why",
     "lint": "lint",
+    "trace": "trace",
     "simulate": "simulate",
     "show": "show",
     "diff": "diff",

@@ -56,6 +56,7 @@ EXPLAINS: dict[Stage | None, tuple[str, ...]] = {
     Stage.MEMORY: ("nvml.devices", *_SETTINGS),
     Stage.FIRST_OP: (*_LIBRARIES, *_SETTINGS, *_DRIVER),
     Stage.CONFIGURATION: (*_SETTINGS, *_MASK),
+    Stage.PROGRAM: (),
     None: (*_DRIVER, *_MASK, *_SETTINGS, *_LIBRARIES, *_PYTHON),
 }
 """How the paths of facts begin that can explain why a stage fails, the likeliest first; None: no stage failed."""

@@ -77,6 +77,27 @@ def memory(uuid: str) -> MemoryUse:
         return MemoryUse(used, own)
 
 
+@contextmanager
+def usage() -> Iterator[Callable[[], list[tuple[int, int, int, dict[int, int]]]]]:
+    """Let ask again and again for index, total and used bytes of each GPU, and the bytes booked on each process.
+
+    Raises ``pynvml.NVMLError`` where NVML fails; a process whose bytes NVML does not know is left out.
+    """
+    nvml = _library()
+
+    def ask() -> list[tuple[int, int, int, dict[int, int]]]:
+        found = []
+        for index in range(nvml.nvmlDeviceGetCount()):
+            handle = nvml.nvmlDeviceGetHandleByIndex(index)
+            held = nvml.nvmlDeviceGetMemoryInfo(handle)
+            known = {one.pid: one.used_bytes for one in _processes(nvml, handle) if one.used_bytes is not None}
+            found.append((index, int(held.total), int(held.used), known))
+        return found
+
+    with _session(nvml):
+        yield ask
+
+
 def state(uuid: str) -> GpuState:
     """Return health and limits of the GPU called ``uuid`` as they are now; nothing is known if NVML does not answer."""
     nvml = _library()

@@ -24,6 +24,8 @@ class Stage(str, Enum):
     FIRST_OP = "first op"
     CONFIGURATION = "configuration"
     """After all of these: the GPU is used, and not as the user meant."""
+    PROGRAM = "program"
+    """What a program itself does, as `gpudiag trace` saw it."""
 
 
 class Step(Record):

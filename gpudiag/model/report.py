@@ -14,6 +14,7 @@ from gpudiag.model.diagnosis import Confidence, Diagnosis, Stage
 from gpudiag.model.facts import Facts, NvmlDevice, Unknown
 from gpudiag.model.fate import GpuAccount
 from gpudiag.model.missing import missing_gpus
+from gpudiag.model.program import ProgramTrace
 from gpudiag.record import Record
 
 SCHEMA_VERSION = 1
@@ -278,6 +279,8 @@ class Report(Record):
     """Where each GPU of the machine is, in scope or not; None: an older gpudiag made the report."""
     since: Comparison | None = None
     """What changed since the last PASS, or since the report that the caller named; None: nothing to compare with."""
+    program: ProgramTrace | None = None
+    """What a program did, if ``gpudiag trace`` ran it; such a report is about the program and has no rows."""
 
     @property
     def is_log_alone(self) -> bool:
@@ -324,11 +327,11 @@ def conclude(report: Report) -> Report:
 def reasons_against(report: Report) -> tuple[str, ...]:
     """Return what is known against a ``PASS``: a GPU in scope that is missing or lost, or a cause that is proved.
 
-    Causes of the last stage do not count: the GPU is used, but not as the user meant.
+    Causes of the last stages do not count: the GPU is used, but not as the user meant.
     """
     diagnosis = report.diagnosis
     proved = [one for one in (*diagnosis.causes, *diagnosis.folded) if one.sure is Confidence.PROVED]
-    causes = [f"{one.cause} ({one.rule})" for one in proved if one.stage is not Stage.CONFIGURATION]
+    causes = [f"{one.cause} ({one.rule})" for one in proved if one.stage not in (Stage.CONFIGURATION, Stage.PROGRAM)]
     return (*missing_gpus(report.facts), *causes)
 
 

@@ -22,6 +22,7 @@ from gpudiag.pytest_plugin.summary import CPU_FALLBACKS, DEVICE, PEAK_BYTES
 if TYPE_CHECKING:
     from gpudiag.knowledge.placement import Placement
     from gpudiag.model.facts import Facts
+    from gpudiag.tracing.part import Traced
 
 _NEVER_ON_A_GPU = (  # not compiled here: that is a millisecond of every session
     r"_?(Arg|Retval|DeviceArg|DeviceRetval|HostSend|HostRecv|Send|Recv|EagerConst|Const|NoOp|Identity|IdentityN|Shape|ShapeN|Size|Rank)"
@@ -49,6 +50,14 @@ def gpudiag_facts() -> Facts:
     with contextlib.ExitStack() as stack:
         options = Options(entries=(), machine=start_machine(None, (), stack))
         return runner.gather(options, Unobserved(), Signals())
+
+
+@pytest.fixture
+def gpudiag_trace() -> Callable[[], AbstractContextManager[Traced]]:
+    """Watch a part of a test: ``with gpudiag_trace() as report: ...``, then ``assert not report.causes``."""
+    from gpudiag.tracing.part import trace
+
+    return trace
 
 
 @dataclass(frozen=True)

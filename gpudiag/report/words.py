@@ -10,7 +10,7 @@ from gpudiag.model.diagnosis import Bisection, Confidence, Diagnosis, RootCause,
 from gpudiag.model.facts import Facts, Unknown
 from gpudiag.model.missing import missing_gpus
 from gpudiag.model.report import Broken, Finding, Gpu, Judged, Report, Row, Skipped, Verdict
-from gpudiag.report import accounts
+from gpudiag.report import accounts, program
 from gpudiag.text import counted, one_line, plain
 
 NO_CAUSE = "No cause was found: TensorFlow lists its GPUs here"
@@ -109,6 +109,8 @@ def made_by(report: Report) -> str:
 def machine(report: Report) -> tuple[tuple[str, str], ...]:
     """Return what the report was made on, as pairs of a heading and its text."""
     facts = report.facts
+    if report.program is not None:
+        return tuple((heading, one_line(text)) for heading, text in program.head(report.program))
     if report.is_log_alone:
         return (
             ("log", f"{counted(len(report.lines), 'line')}; this machine was not examined"),
@@ -136,6 +138,8 @@ def simulation(report: Report) -> str:
 def headline(report: Report) -> str:
     """Return the heading of the diagnosis; "" if there is nothing to say."""
     diagnosis = report.diagnosis
+    if report.program is not None:
+        return one_line(program.headline(report.program, report))
     if report.is_log_alone and not diagnosis.failed:
         return one_line(_headline_of_a_log(diagnosis))
     if diagnosis.broken_at is None:

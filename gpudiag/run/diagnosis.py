@@ -80,7 +80,9 @@ def composed(evidence: Evidence, looked: Mapping[str, Looked]) -> Diagnosis:
     rules = [one for one in _applicable(evidence) if one.id in looked and found.isdisjoint(one.declared.unless)]
     causes = _said_better(_ranked([rule for rule in rules if not rule.declared.last_resort], looked))
     if evidence.facts.without_gpu:  # which libraries are missing beside the GPU does not matter
-        broken_at = next((cause.stage for cause in causes if cause.stage is not Stage.CONFIGURATION), broken_at)
+        broken_at = next(
+            (cause.stage for cause in causes if cause.stage not in (Stage.CONFIGURATION, Stage.PROGRAM)), broken_at
+        )
     first = [cause for cause in causes if broken_at is None or cause.stage is broken_at]
     if not first and broken_at is not None:  # a rule may see a fault that the trace sees later only
         first = [cause for cause in causes if _ORDER.index(cause.stage) < _ORDER.index(broken_at)]

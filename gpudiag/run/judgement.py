@@ -24,6 +24,7 @@ from gpudiag.cause import Evidence
 from gpudiag.isolate import Ended, Job, Supervision, scratch_folder
 from gpudiag.model.diagnosis import Diagnosis, Failed
 from gpudiag.model.facts import Facts, Unknown
+from gpudiag.model.program import ProgramTrace
 from gpudiag.model.report import Broken, Cause, Gpu, Judged, Limits, Row, Skipped
 from gpudiag.record import Record
 from gpudiag.run import diagnosis, views
@@ -48,10 +49,11 @@ class Subject(Record):
     rows: tuple[Row, ...] = ()
     lines: tuple[str, ...] = ()
     limits: Limits = Limits()
+    program: ProgramTrace | None = None
 
     @property
     def evidence(self) -> Evidence:
-        return Evidence(self.facts, self.gpus, self.rows, self.lines, self.limits)
+        return Evidence(self.facts, self.gpus, self.rows, self.lines, self.limits, traced=self.program)
 
 
 class Done(Record):

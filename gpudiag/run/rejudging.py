@@ -22,7 +22,7 @@ def rejudge(report: Report, work: judgement.Work = judgement.here) -> Report:
 
     A row whose reading lacks what its probe measures today keeps its outcome, and a note says so.
     """
-    subject = judgement.Subject(report.facts, report.gpus, report.rows, report.lines, report.limits)
+    subject = judgement.Subject(report.facts, report.gpus, report.rows, report.lines, report.limits, report.program)
     rows = judgement.rows_again(subject, work)
     diagnosis = judgement.diagnosed(msgspec.structs.replace(subject, rows=rows), work)
     trials = {(cause.rule, str(cause.trial.change)): cause.trial for cause in report.diagnosis.causes if cause.trial}

@@ -28,6 +28,7 @@ PASTEABLE = re.compile(
     r"import|ip|kill|kubectl|ldconfig|ldd|ls|lsmod|lspci|lxc|mkdir|module|mpirun|mv|nc|nerdctl|nvcc|nvidia-ctk|nvidia-smi|pip|podman|print|printf|"
     r"ps|pytest|python(?:3\.\d+)?|ray|@ray\.\w+|reg|resources:|rm|RUN|runtimeClassName:|sbatch|scontrol|sinfo|"
     r"singularity|srun|ss|ssh|sudo|systemctl|tail|uname|"
+    r"@tf\.\w+|os\.environ|multiprocessing\.\w+|device_count=|"
     r"tf\.\w+|torch\.\w+|tune\.\w+|mokutil|ren|set|ulimit|unset|where|which|winget|with|wsl)(?:\W|$)"
 )
 """A command, a line of a program or of a file, or a sentence after ``#``."""

@@ -6,7 +6,7 @@ import re
 from collections.abc import Iterator
 
 from gpudiag.model.report import Report, Row
-from gpudiag.report import accounts, changes, words
+from gpudiag.report import accounts, changes, program, words
 from gpudiag.text import one_line, plain
 
 _MARKUP = re.compile(r"[\\`*|<>\[\]~&$]|(?<!\w)_|_(?!\w)")
@@ -22,11 +22,11 @@ SUFFIX = ".md"
 
 def render(report: Report, *, verbose: bool, head: bool = False, **_: object) -> str:
     """Return the report as GitHub-flavoured Markdown; ``head``: only what was looked at and the diagnosis."""
-    if head:
+    if head or report.program is not None:
         heading = words.headline(report) or words.NO_CAUSE
         about = [f"- {name}: {escaped_text(text)}" for name, text in words.machine(report)]
         blocks = list(_diagnosis(report)) or [f"## {escaped_text(heading)}"]
-        return plain("\n\n".join([*blocks, *_since(report), "\n".join(about)]) + "\n")
+        return plain("\n\n".join([*blocks, *_since(report), "\n".join(about), *_program(report, verbose)]) + "\n")
     rows = [row for rows in report.areas.values() for row in rows]
     alike = [] if verbose else words.alike(rows)
     together = [row for same in alike for row in same]
@@ -60,7 +60,7 @@ def _diagnosis(report: Report) -> Iterator[str]:
         return
     yield f"## {escaped_text(heading)}"
     diagnosis = report.diagnosis
-    if diagnosis.causes and not report.is_log_alone:
+    if diagnosis.causes and not report.is_log_alone and report.program is None:
         yield escaped_text(words.steps(report))
     for cause in diagnosis.causes:
         (_, text), *rest = words.cause(cause)
@@ -72,6 +72,13 @@ def _diagnosis(report: Report) -> Iterator[str]:
         )
     if other := words.others(diagnosis):
         yield "\n".join(f"- {name}: {escaped_text(text)}" for name, text in other)
+
+
+def _program(report: Report, verbose: bool) -> Iterator[str]:
+    """Yield what a program did, if it was traced."""
+    for heading, lines in program.sections(report.program, verbose=verbose) if report.program is not None else ():
+        yield f"## {heading.capitalize()}"
+        yield "\n".join(f"- {escaped_text(name)}: {escaped_text(text)}" for name, text in lines)
 
 
 def _since(report: Report) -> Iterator[str]:

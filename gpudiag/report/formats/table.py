@@ -7,7 +7,7 @@ from itertools import chain, zip_longest
 from typing import TYPE_CHECKING
 
 from gpudiag.model.report import Report, Row, Skipped
-from gpudiag.report import accounts, changes, words
+from gpudiag.report import accounts, changes, program, words
 from gpudiag.text import one_line, plain
 
 if TYPE_CHECKING:
@@ -51,7 +51,8 @@ def render(report: Report, *, width: int, color: bool, verbose: bool, head: bool
     _header(page, report)
     _diagnosis(page, report, verbose=verbose, head=head)
     _since(page, report)
-    if head:
+    _program(page, report, verbose=verbose)
+    if head or report.program is not None:
         return page.text()
     ran = [row for rows in report.areas.values() for row in rows if not isinstance(row.outcome, Skipped)]
     alike = [] if verbose else words.alike(ran)
@@ -134,7 +135,8 @@ def _diagnosis(page: Page, report: Report, *, verbose: bool, head: bool) -> None
         return
     diagnosis = report.diagnosis
     page.add(heading, "bold red" if diagnosis.causes else "bold")
-    if diagnosis.steps and not report.is_log_alone and (diagnosis.causes or verbose):
+    of_machine = not report.is_log_alone and report.program is None
+    if diagnosis.steps and of_machine and (diagnosis.causes or verbose):
         page.add(words.steps(report), "dim", lead="  ")
     for cause in diagnosis.causes:
         for heading, text in words.cause(cause):
@@ -154,6 +156,18 @@ def _since(page: Page, report: Report) -> None:
     for line in lines:
         page.add(line, lead="  ")
     page.blank()
+
+
+def _program(page: Page, report: Report, *, verbose: bool) -> None:
+    """Add what a program did, a section for each thing that was looked at."""
+    if report.program is None:
+        return
+    for heading, lines in program.sections(report.program, verbose=verbose):
+        page.add(heading, "bold")
+        widest = min(max(len(name) for name, _ in lines), page.width // 3)
+        for name, text in lines:
+            page.add(one_line(text), lead=f"  {one_line(name):{widest}}  ", lead_style="dim")
+        page.blank()
 
 
 def _rows(page: Page, report: Report, ran: list[Row], *, verbose: bool) -> None:

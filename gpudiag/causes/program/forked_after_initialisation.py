@@ -1,0 +1,41 @@
+"""a process was forked after TensorFlow had {step}, and uses TensorFlow
+
+A forked process inherits what TensorFlow and the driver have in memory, but not their threads: it hangs at its first
+operation, or fails. On Linux multiprocessing forks, unless it is asked for another way; so do os.fork and many
+servers.
+"""
+
+from __future__ import annotations
+
+from gpudiag.cause import Cause, Match, Matches
+from gpudiag.model.program import ProgramTrace, place
+from gpudiag.model.report import Severity
+
+CAUSE = Cause(
+    severity=Severity.WARNING,
+    fix=(
+        "multiprocessing.set_start_method('spawn')  # before the first process is made",
+        "# or start the processes before anything uses TensorFlow",
+    ),
+    url="https://docs.python.org/3/library/multiprocessing.html#contexts-and-start-methods",
+    needs_gpu=False,
+)
+_STEPS = {"initialised": "made its devices", "listed": "listed its devices"}
+
+
+def find(program: ProgramTrace) -> Matches:
+    forked = [one for one in program.processes if one.forked_when in _STEPS and (one.used_after_fork or one.operations)]
+    if not forked:
+        return
+    first = forked[0]
+    parent = next((one for one in program.processes if one.pid == first.parent), None)
+    made = f"; its devices were made at {place(parent.initialised_at)}" if parent and parent.initialised_at else ""
+    hung = [one for one in forked if not one.operations]
+    yield Match(
+        evidence=(
+            f"{len(forked)} forked of process {first.parent}{made}",
+            f"TensorFlow is used in the fork at {place(first.used_after_fork)}",
+            *([f"{len(hung)} of them ended no operation"] if hung else []),
+        ),
+        figures={"step": _STEPS[first.forked_when]},
+    )

@@ -1,0 +1,58 @@
+"""{count} operations that were to run on {asked} ran on {device}
+
+Soft placement is on in TensorFlow 2: if there is no such GPU, an operation under tf.device('/GPU:0') runs elsewhere,
+and nothing is said. Only operations are counted for which TensorFlow has a kernel for GPUs, of their type.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+
+from gpudiag.cause import Cause, Match, Matches
+from gpudiag.causes.shared.traced import GUIDE, MOST
+from gpudiag.model.program import ProgramTrace, place
+from gpudiag.model.report import Severity
+
+CAUSE = Cause(
+    severity=Severity.WARNING,
+    fix=(
+        "{first}",
+        "tf.config.set_soft_device_placement(False)  # an operation that cannot run there raises",
+    ),
+    url=f"{GUIDE}#manual_device_placement",
+    needs_gpu=False,
+    unless=("replicas_without_own_gpu",),
+    shown={"first": "gpudiag why"},
+)
+
+
+def find(program: ProgramTrace) -> Matches:
+    fell = [one for one in program.placed if one.why == "asked"]
+    if not fell:
+        return
+    lines: Counter[str] = Counter()
+    for one in fell:
+        inside = f" in {one.function}" if one.function else ""
+        lines[f"{place(one.line)}: {one.op}{inside} asked for {one.asked}, ran on {one.device}"] += one.count
+    made = sorted({device.name for process in program.processes for device in process.devices})
+    asked = ", ".join(dict.fromkeys(one.asked for one in fell))
+    ran = ", ".join(dict.fromkeys(one.device for one in fell))
+    gpus = [name for name in made if name.startswith("GPU")]
+    first = _first(program, gpus)
+    yield Match(
+        evidence=(
+            *(f"{line} ({count} times)" if count > 1 else line for line, count in lines.most_common(MOST)),
+            f"TensorFlow made {', '.join(made)}",
+        ),
+        figures={"count": sum(one.count for one in fell), "asked": asked, "device": ran, "first": first},
+    )
+
+
+def _first(program: ProgramTrace, gpus: list[str]) -> str:
+    """Return what to do first: it depends on whether there are GPUs, and on who hides them."""
+    if gpus:
+        return f"# TensorFlow has {', '.join(gpus)} here: ask for one of these"
+    for one in program.settings:
+        if one.what == "visible_devices" and one.value.endswith("[]") and one.fate == "took effect":
+            return f"# {place(one.line)} hides every GPU: take it out"
+    return "gpudiag why  # no GPU is listed"

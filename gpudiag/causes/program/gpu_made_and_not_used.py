@@ -1,0 +1,49 @@
+"""TensorFlow made {gpus}, and no operation ran there
+
+The program computed on the CPU although it had a GPU: it asks for the CPU, or its variables were made there and the
+operations followed them. TensorFlow takes memory of a GPU that it does not use as of one that it uses.
+"""
+
+from __future__ import annotations
+
+from gpudiag.cause import Cause, Match, Matches
+from gpudiag.causes.shared.traced import GUIDE, MOST
+from gpudiag.model.program import ProgramTrace, place
+from gpudiag.model.report import Severity
+
+CAUSE = Cause(
+    severity=Severity.WARNING,
+    fix=(
+        "# take tf.device('/CPU:0') out of the lines above, or hide the GPUs directly after import tensorflow:",
+        "tf.config.set_visible_devices([], 'GPU')  # then no memory of a GPU is taken",
+    ),
+    url=f"{GUIDE}#manual_device_placement",
+    needs_gpu=False,
+    unless=("gpu_asked_for_not_used",),
+)
+
+
+def find(program: ProgramTrace) -> Matches:
+    for process in program.processes:
+        gpus = [one.name for one in process.devices if one.name.startswith("GPU")]
+        mine = [one for one in program.placed if one.process == process.pid]
+        used = any(one.device.startswith("GPU") for one in mine) or any(
+            device.startswith("GPU")
+            for one in program.functions
+            if one.process == process.pid
+            for device in one.devices
+        )
+        could = [one for one in mine if one.why in ("scope", "variable", "none")]
+        if gpus and could and not used:
+            because = {
+                "scope": "the CPU was asked for",
+                "variable": "its variable is on the CPU",
+                "none": "not asked for",
+            }
+            largest = sorted(could, key=lambda one: -one.count)[:MOST]
+            yield Match(
+                evidence=tuple(
+                    f"{place(one.line)}: {one.op} x{one.count} on the CPU: {because[one.why]}" for one in largest
+                ),
+                figures={"gpus": ", ".join(gpus)},
+            )

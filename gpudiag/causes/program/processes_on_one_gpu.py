@@ -1,0 +1,57 @@
+"""{count} processes of the program use GPU {gpu} at the same time
+
+Each process of TensorFlow takes nearly all free memory of each GPU that it sees, at its first operation: the first
+leaves too little for the next. Launchers start a process for each GPU and number them; a program that does not choose
+its GPU by that number uses the first, or all of them.
+"""
+
+from __future__ import annotations
+
+from gpudiag.cause import Cause, Match, Matches
+from gpudiag.causes.shared.traced import GROWTH_GUIDE, MOST
+from gpudiag.model.program import Process, ProgramTrace
+from gpudiag.model.report import Severity
+
+CAUSE = Cause(
+    severity=Severity.WARNING,
+    fix=(
+        "os.environ['CUDA_VISIBLE_DEVICES'] = os.environ['LOCAL_RANK']  # before import tensorflow: a GPU for each",
+        "export TF_FORCE_GPU_ALLOW_GROWTH=true  # or, if they are to share it",
+    ),
+    url=GROWTH_GUIDE,
+    needs_gpu=False,
+)
+
+
+def find(program: ProgramTrace) -> Matches:
+    users: dict[str, list[Process]] = {}
+    for process in program.processes:
+        if process.how == "forked" and process.forked_when == "initialised":
+            continue  # another cause
+        for gpu in dict.fromkeys(device.gpu for device in process.devices if device.gpu):
+            users.setdefault(gpu, []).append(process)
+    shared = {gpu: at_once for gpu, all_of in users.items() if len(at_once := _at_once(all_of)) > 1}
+    for gpu, processes in list(shared.items())[:1]:
+        others = f"; likewise GPU {', '.join(other for other in shared if other != gpu)}" if len(shared) > 1 else ""
+        yield Match(
+            evidence=tuple(
+                f"process {one.pid}{f' ({one.rank})' if one.rank else ''}: CUDA_VISIBLE_DEVICES "
+                f"{'is not set' if one.mask is None else repr(one.mask)}"
+                for one in processes[:MOST]
+            )
+            + ((others.removeprefix("; "),) if others else ()),
+            figures={"count": len(processes), "gpu": gpu},
+        )
+
+
+def _at_once(processes: list[Process]) -> list[Process]:
+    """Return the processes that overlap another one in time, by their first and last sign of life."""
+    return [
+        one
+        for one in processes
+        if any(one is not other and one.began_s <= _last(other) and other.began_s <= _last(one) for other in processes)
+    ]
+
+
+def _last(process: Process) -> float:
+    return max(process.last_s, process.began_s)

@@ -1,0 +1,70 @@
+"""{device} has no room for {asked} more: {used} of {limit} are in use
+
+What TensorFlow's allocator may use of a GPU is limited by a setting, or by what was free when the devices were made.
+A tensor needs its bytes in one piece: if more is free than was asked for, memory is in pieces, or another process
+holds what the allocator wanted to add.
+"""
+
+from __future__ import annotations
+
+from gpudiag.cause import Cause, Match, Matches
+from gpudiag.model.program import OutOfMemory, ProgramTrace, place
+from gpudiag.model.report import Severity
+
+CAUSE = Cause(
+    severity=Severity.WARNING,
+    fix=("{first}", "{second}"),
+    url="https://www.tensorflow.org/api_docs/python/tf/config/experimental/get_memory_info",
+    needs_gpu=False,
+    shown={
+        "first": "# a batch of at most 60 % of the size fits",
+        "second": "export TF_GPU_ALLOCATOR=cuda_malloc_async",
+    },
+)
+_MIB = 1 << 20
+
+
+def find(program: ProgramTrace) -> Matches:
+    for one in program.out_of_memory[:1]:
+        free = max(0, one.limit_bytes - one.used_bytes)
+        yield Match(
+            evidence=tuple(_seen(program, one, free)),
+            figures={
+                "device": one.device or "a device",
+                "asked": _mib(one.asked_bytes) if one.asked_bytes else "what was asked for",
+                "used": _mib(one.used_bytes),
+                "limit": _mib(one.limit_bytes),
+                "first": _first(program, one, free),
+                "second": "export TF_GPU_ALLOCATOR=cuda_malloc_async" if 0 < one.asked_bytes <= free else "",
+            },
+        )
+
+
+def _seen(program: ProgramTrace, one: OutOfMemory, free: int) -> list[str]:
+    """Return at most five lines: what was asked for and where, what is free, what holds the most, what is to blame."""
+    again = len(program.out_of_memory) - 1
+    times = f"; {again} more of these errors" if again else ""
+    seen = [
+        f"{place(one.line)}: {_mib(one.asked_bytes)} asked for, {_mib(free)} free of {_mib(one.limit_bytes)}{times}"
+    ]
+    mine = [holder for holder in one.holders if holder.device == one.device]
+    seen += [f"{_mib(holder.bytes)} in {holder.number} x {holder.what}" for holder in mine[:3]]
+    if 0 < one.asked_bytes <= free:
+        seen.append("more is free than was asked for: memory is in pieces, or another process holds it")
+    return seen[:5]
+
+
+def _first(program: ProgramTrace, one: OutOfMemory, free: int) -> str:
+    limited = next((setting for setting in program.settings if setting.what == "logical_devices"), None)
+    if one.asked_bytes > one.limit_bytes > 0:
+        if limited is not None:
+            need = -(-(one.asked_bytes + one.used_bytes) // _MIB)
+            return f"# {place(limited.line)}: a memory_limit of {need} MiB or more"
+        return f"# this tensor is larger than all of {one.device}: make it in parts of at most {_mib(free)}"
+    if one.asked_bytes > free > 0:
+        return f"# a tensor of at most {100 * free // one.asked_bytes} % of this size fits: a smaller batch"
+    return "# free what is named above, or make the batch smaller"
+
+
+def _mib(number: int) -> str:
+    return f"{number / _MIB:,.0f} MiB"

@@ -1,0 +1,35 @@
+"""{strategy} has {replicas} replicas, and TensorFlow has not a GPU for each
+
+A strategy is not refused if the devices that it is given do not exist: by soft placement the replicas share a GPU, or
+the CPU. Training goes on, each batch is computed in parts one after another, and nothing is said.
+"""
+
+from __future__ import annotations
+
+from gpudiag.cause import Cause, Match, Matches
+from gpudiag.model.program import ProgramTrace, place
+from gpudiag.model.report import Severity
+
+CAUSE = Cause(
+    severity=Severity.WARNING,
+    fix=(
+        "tf.distribute.MirroredStrategy()  # uses every GPU that there is",
+        "gpudiag why  # if there are fewer than meant",
+    ),
+    url="https://www.tensorflow.org/guide/distributed_training#mirroredstrategy",
+    needs_gpu=False,
+)
+
+
+def find(program: ProgramTrace) -> Matches:
+    for one in program.replicas:
+        absent = [device for device in one.devices if device.startswith("GPU") and one.made and device not in one.made]
+        if absent or (len(set(one.devices)) < len(one.devices)):
+            yield Match(
+                evidence=(
+                    f"{place(one.line)}: {one.strategy} on {', '.join(one.devices)}",
+                    f"TensorFlow made {', '.join(one.made)}",
+                ),
+                figures={"strategy": one.strategy, "replicas": len(one.devices)},
+            )
+            return

@@ -1,0 +1,25 @@
+"""{setting} is set at {where}, after TensorFlow has read it
+
+Each option has one moment at which it is read: TF_ENABLED_DEVICE_TYPES at the import, CUDA_VISIBLE_DEVICES at the
+first query of devices, everything else when TensorFlow makes its devices, which the first tensor does. A function
+that is called later raises RuntimeError, which programs often catch; a variable that is set later does nothing.
+"""
+
+from __future__ import annotations
+
+from gpudiag.cause import Cause, Matches
+from gpudiag.causes.shared.traced import GROWTH_GUIDE, settings
+from gpudiag.model.program import ProgramTrace
+from gpudiag.model.report import Severity
+
+CAUSE = Cause(
+    severity=Severity.WARNING,
+    fix=("{instead}",),
+    url=GROWTH_GUIDE,
+    needs_gpu=False,
+    shown={"instead": "# move the line directly after import tensorflow"},
+)
+
+
+def find(program: ProgramTrace) -> Matches:
+    yield from settings(program, "too late")

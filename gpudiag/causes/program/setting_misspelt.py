@@ -1,0 +1,24 @@
+"""nothing reads {setting}, set at {where}; the name is misspelt, probably
+
+TensorFlow asks for the variables that it knows and the keys of device_count that are in upper case; nobody looks at
+the rest, and nothing is printed.
+"""
+
+from __future__ import annotations
+
+from gpudiag.cause import Cause, Matches
+from gpudiag.causes.shared.traced import GUIDE, settings
+from gpudiag.model.program import ProgramTrace
+from gpudiag.model.report import Severity
+
+CAUSE = Cause(
+    severity=Severity.WARNING,
+    fix=("{instead}",),
+    url=GUIDE,
+    needs_gpu=False,
+    shown={"instead": "os.environ['TF_FORCE_GPU_ALLOW_GROWTH'] = 'true'"},
+)
+
+
+def find(program: ProgramTrace) -> Matches:
+    yield from settings(program, "misspelt")

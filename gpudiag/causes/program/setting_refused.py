@@ -1,0 +1,24 @@
+"""TensorFlow refuses {setting}, set at {where}
+
+Settings that exclude each other raise ValueError: growth on a GPU that has logical devices, a logical device without
+a limit. A program that catches the error goes on without the setting.
+"""
+
+from __future__ import annotations
+
+from gpudiag.cause import Cause, Matches
+from gpudiag.causes.shared.traced import GROWTH_GUIDE, settings
+from gpudiag.model.program import ProgramTrace
+from gpudiag.model.report import Severity
+
+CAUSE = Cause(
+    severity=Severity.WARNING,
+    fix=("{instead}",),
+    url=GROWTH_GUIDE,
+    needs_gpu=False,
+    shown={"instead": "export TF_FORCE_GPU_ALLOW_GROWTH=true"},
+)
+
+
+def find(program: ProgramTrace) -> Matches:
+    yield from settings(program, "refused")

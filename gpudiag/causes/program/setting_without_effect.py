@@ -1,0 +1,25 @@
+"""{setting}, set at {where}, has no effect
+
+TensorFlow accepts the setting and does not use it: a function was assigned to instead of called, a value is not one
+that it reads, growth is lost beside logical devices, the order of visible devices is ignored, or the GPUs were made
+before, by another session or by tf.test.is_gpu_available(), with other options.
+"""
+
+from __future__ import annotations
+
+from gpudiag.cause import Cause, Matches
+from gpudiag.causes.shared.traced import GROWTH_GUIDE, settings
+from gpudiag.model.program import ProgramTrace
+from gpudiag.model.report import Severity
+
+CAUSE = Cause(
+    severity=Severity.WARNING,
+    fix=("{instead}",),
+    url=GROWTH_GUIDE,
+    needs_gpu=False,
+    shown={"instead": "export TF_FORCE_GPU_ALLOW_GROWTH=true"},
+)
+
+
+def find(program: ProgramTrace) -> Matches:
+    yield from settings(program, "ignored")

@@ -1,0 +1,29 @@
+"""What the causes of programs share: settings that do not hold, and lines of the program as people read them."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from gpudiag.cause import Match
+from gpudiag.model.program import ProgramTrace, Setting, place
+
+GUIDE = "https://www.tensorflow.org/guide/gpu"
+GROWTH_GUIDE = f"{GUIDE}#limiting_gpu_memory_growth"
+MOST = 8
+"""Settings and lines that one report names for a cause."""
+
+
+def settings(program: ProgramTrace, fate: str) -> Iterator[Match]:
+    """Yield a match for each line and kind of setting that ended so; the same for several GPUs counts once."""
+    found: dict[tuple[str, ...], list[Setting]] = {}
+    for one in program.settings:
+        if one.fate == fate:
+            found.setdefault((one.what, one.line, one.why, one.instead), []).append(one)
+    for (what, line, why, instead), several in list(found.items())[:MOST]:
+        values = ", ".join(dict.fromkeys(one.value for one in several))
+        take_out = f"# take it out of {place(line)}" if line else f"unset {what}"
+        yield Match(
+            evidence=(f"{place(line)}: {what} {values}" if line else f"{what}={values} in the environment", why),
+            figures={"setting": what, "where": place(line), "instead": instead},
+            fix=(instead or take_out,),
+        )

@@ -1,0 +1,194 @@
+"""What a program did with its GPUs, as `gpudiag trace` noted it. Records only; :mod:`gpudiag.tracing` gathers them."""
+
+from __future__ import annotations
+
+from gpudiag.record import Record
+
+FATES = ("took effect", "replaced", "overridden", "too late", "misspelt", "ignored", "refused", "not reached")
+"""What may become of a setting; ``replaced``: the program itself set it again before it was read."""
+WRONG = frozenset({"overridden", "too late", "misspelt", "ignored", "refused"})
+"""Those of a setting that somebody meant and that does not hold."""
+
+
+def place(line: str) -> str:
+    """Return ``train.py:12`` for a line with its whole path, and "the environment" for none."""
+    file, _, number = line.rpartition(":")
+    return f"{file.rpartition('/')[2]}:{number}" if file else "the environment"
+
+
+class Setting(Record):
+    """A GPU option that the program or its environment set."""
+
+    what: str
+    """Such as ``memory_growth`` or ``CUDA_VISIBLE_DEVICES``."""
+    value: str
+    line: str
+    """``file:line`` of the program; "" for the environment that it was started in."""
+    fate: str
+    """One of :data:`FATES`."""
+    why: str = ""
+    instead: str = ""
+    """What to write in its place; "" if nothing has to be changed."""
+    process: int = 0
+    """Its process id."""
+
+
+class Placed(Record):
+    """Operations of one type on one device."""
+
+    op: str
+    device: str
+    count: int
+    """Of eager operations how often they ran; of a function's how many of its graph there are."""
+    asked: str = ""
+    """The device that the program asked for, if it did."""
+    line: str = ""
+    """Where, for operations on the CPU that a GPU could have run."""
+    function: str = ""
+    """The function that they belong to; "": they ran eagerly."""
+    why: str = ""
+    """Of an operation on the CPU: ``asked`` (a GPU was asked for), ``scope`` (the program asked for the CPU),
+    ``variable`` (it follows a variable or an iterator there), ``none`` (nothing was asked for), ``type`` (no kernel for
+    the GPU has this type) or ``cpu only`` (there is no kernel for the GPU at all)."""
+    process: int = 0
+
+
+class Function(Record):
+    """A ``tf.function``."""
+
+    name: str
+    """Of its Python function."""
+    line: str
+    """The line of the program that made TensorFlow trace it."""
+    traced: int
+    """How often its Python was run to make a graph."""
+    runs: int = 0
+    devices: dict[str, int] = {}
+    """How many operations of its graphs were placed on each device, after TensorFlow had optimized them."""
+    copies: int = 0
+    """Tensors that each run copies between the CPU and a GPU."""
+    process: int = 0
+
+
+class Device(Record):
+    """A device that TensorFlow made in a process."""
+
+    name: str
+    limit_bytes: int
+    gpu: str = ""
+    """Which GPU it is, as the process's mask numbers it; "" if that is not known."""
+    peak_bytes: int = 0
+    samples: tuple[tuple[float, int], ...] = ()
+    """Seconds since the process began, and bytes that TensorFlow's allocator had given to tensors."""
+
+
+class Booked(Record):
+    """What NVML books on a GPU of the machine while the program runs."""
+
+    index: int
+    """NVML's index of the GPU."""
+    total_bytes: int
+    before_bytes: int
+    """In use when the program began."""
+    used_bytes: int
+    """The most that was in use."""
+    processes: tuple[tuple[int, int], ...] = ()
+    """Process ids, each with the most that was booked on it; empty in a container: NVML counts pids of the host."""
+
+
+class Holder(Record):
+    """Tensors that Python held when memory ran out."""
+
+    what: str
+    device: str
+    bytes: int
+    number: int
+
+
+class OutOfMemory(Record):
+    """A ``ResourceExhaustedError``."""
+
+    message: str
+    line: str
+    device: str
+    asked_bytes: int
+    """0 if the message does not say it."""
+    used_bytes: int
+    limit_bytes: int
+    holders: tuple[Holder, ...] = ()
+    """The largest first."""
+    process: int = 0
+
+
+class Replicas(Record):
+    """A strategy of ``tf.distribute``."""
+
+    strategy: str
+    line: str
+    devices: tuple[str, ...]
+    made: tuple[str, ...]
+    """The devices that TensorFlow has."""
+    process: int = 0
+
+
+class Process(Record):
+    """A Python process of the program."""
+
+    pid: int
+    parent: int
+    how: str
+    """``started`` or ``forked``."""
+    command: tuple[str, ...]
+    python: str
+    began_s: float
+    """Seconds after the program was started."""
+    tensorflow: str = ""
+    """Its version; "": it was not imported."""
+    forked_when: str = ""
+    """Of a forked one: how far TensorFlow was in its parent, such as ``initialised`` or ``listed``."""
+    used_after_fork: str = ""
+    """The line that used TensorFlow after such a fork; "" if none did."""
+    initialised_at: str = ""
+    """The line that made TensorFlow create its devices."""
+    mask: str | None = None
+    """``CUDA_VISIBLE_DEVICES`` when TensorFlow made its devices, or when the process began."""
+    rank: str = ""
+    """Its number among the processes of a launcher, such as ``LOCAL_RANK=1``."""
+    devices: tuple[Device, ...] = ()
+    operations: int = 0
+    """Eager operations and functions that ran."""
+    last_operation: str = ""
+    last_s: float = 0.0
+    """When it ended, in seconds after the program was started."""
+    errors: tuple[str, ...] = ()
+    """What TensorFlow raised."""
+    missing: tuple[str, ...] = ()
+    """Internal names that this TensorFlow lacks, and what cannot be said because of it; faults of the watcher."""
+    lost: int = 0
+    """Notes for which there was no room."""
+
+
+class ProgramTrace(Record):
+    """What a program did with its GPUs."""
+
+    command: tuple[str, ...]
+    ended: str
+    """Such as ``status 0``, ``signal SIGKILL`` or ``still running after 60 s; ended by gpudiag``."""
+    seconds: float
+    processes: tuple[Process, ...] = ()
+    settings: tuple[Setting, ...] = ()
+    placed: tuple[Placed, ...] = ()
+    functions: tuple[Function, ...] = ()
+    out_of_memory: tuple[OutOfMemory, ...] = ()
+    replicas: tuple[Replicas, ...] = ()
+    booked: tuple[Booked, ...] = ()
+    """Empty if NVML gave nothing."""
+
+    @property
+    def with_tensorflow(self) -> tuple[Process, ...]:
+        return tuple(one for one in self.processes if one.tensorflow)
+
+    @property
+    def has_gpu(self) -> bool:
+        """True if TensorFlow made a GPU device in one of its processes."""
+        return any(device.name.startswith("GPU") for one in self.processes for device in one.devices)

@@ -1,0 +1,174 @@
+"""Texts about a program that `gpudiag trace` has run, for all formats."""
+
+from __future__ import annotations
+
+import shlex
+
+from gpudiag.model.program import ProgramTrace, Setting, place
+from gpudiag.model.report import Report
+from gpudiag.text import counted, one_line
+
+_MOST = 12
+"""Lines of a section, unless ``verbose``."""
+_MIB = 1 << 20
+Section = tuple[str, list[tuple[str, str]]]
+"""A heading, and lines: what is named and what is said of it."""
+
+
+def headline(trace: ProgramTrace, report: Report) -> str:
+    """Return the heading of the diagnosis."""
+    if not trace.processes:
+        return "No Python of the program could be watched: nothing is known of what it did"
+    if not trace.with_tensorflow:
+        return "The program did not import TensorFlow: there is nothing to report"
+    number = len(report.diagnosis.causes)
+    if number:
+        return f"{counted(number, 'finding')} on how the program uses its GPUs"
+    if not trace.has_gpu:
+        made = any(one.devices for one in trace.processes)
+        return "TensorFlow had no GPU, and none was asked for" if made else "TensorFlow made no devices"
+    return "Every GPU option that was set took effect, and nothing fell back to the CPU"
+
+
+def head(trace: ProgramTrace) -> list[tuple[str, str]]:
+    """Return what was run, as pairs of a heading and its text."""
+    pairs = [("program", shlex.join(trace.command)), ("ended", f"{trace.ended}, {trace.seconds:.1f} s")]
+    first = next(iter(trace.with_tensorflow), None)
+    if first is not None:
+        pairs.append(("TensorFlow", f"{first.tensorflow}, Python {first.python}"))
+    return pairs
+
+
+def sections(trace: ProgramTrace, *, verbose: bool) -> list[Section]:
+    """Return the sections of the report in the order in which they are read."""
+    found = [
+        ("settings", _settings(trace)),
+        ("placement", _placement(trace)),
+        ("functions", _functions(trace)),
+        ("memory", _memory(trace)),
+        ("processes", _processes(trace, verbose=verbose)),
+        ("strategies", [(place(one.line), f"{one.strategy} on {', '.join(one.devices)}") for one in trace.replicas]),
+        ("not known", _unknown(trace)),
+    ]
+    return [(heading, _cut(lines, verbose=verbose)) for heading, lines in found if lines]
+
+
+def _cut(lines: list[tuple[str, str]], *, verbose: bool) -> list[tuple[str, str]]:
+    if verbose or len(lines) <= _MOST:
+        return lines
+    return [*lines[:_MOST], ("...", f"{len(lines) - _MOST} more with --verbose")]
+
+
+def _settings(trace: ProgramTrace) -> list[tuple[str, str]]:
+    return [(place(one.line), _setting(one)) for one in trace.settings]
+
+
+def _setting(one: Setting) -> str:
+    shown = f"{one.what} {one.value}"
+    return one_line(f"{shown}: {one.fate}{f' ({one.why})' if one.why else ''}")
+
+
+def _placement(trace: ProgramTrace) -> list[tuple[str, str]]:
+    lines = []
+    on: dict[str, dict[str, int]] = {}
+    for one in trace.placed:
+        if not one.function:
+            ops = on.setdefault(one.device, {})
+            ops[one.op] = ops.get(one.op, 0) + one.count
+    for device, ops in sorted(on.items()):
+        largest = sorted(ops.items(), key=lambda item: -item[1])
+        few = ", ".join(f"{op} x{count}" for op, count in largest[:4])
+        rest = f" and {len(largest) - 4} more types" if len(largest) > 4 else ""
+        lines.append((device or "?", f"{counted(sum(ops.values()), 'eager operation')}: {few}{rest}"))
+    said = {
+        "asked": "a GPU was asked for",
+        "scope": "the program asked for the CPU",
+        "variable": "it follows a variable or iterator on the CPU",
+        "none": "no device was asked for",
+    }
+    for one in sorted(trace.placed, key=lambda one: (one.why != "asked", -one.count)):
+        if one.why in said:
+            inside = f" in {one.function}" if one.function else ""
+            lines.append((place(one.line), f"{one.op} x{one.count}{inside} on {one.device}: {said[one.why]}"))
+    apart = {one.op: one.why for one in trace.placed if one.why in ("cpu only", "type")}
+    if apart:
+        names = sorted(f"{op} (for its type)" if why == "type" else op for op, why in apart.items())
+        more = f" and {len(names) - 8} more" if len(names) > 8 else ""
+        lines.append(("CPU only", f"no kernel for GPUs: {', '.join(names[:8])}{more}"))
+    return lines
+
+
+def _functions(trace: ProgramTrace) -> list[tuple[str, str]]:
+    lines = []
+    for one in sorted(trace.functions, key=lambda one: -one.runs):
+        if one.runs or one.devices:
+            devices = ", ".join(f"{number} on {name}" for name, number in sorted(one.devices.items()) if name)
+            copies = (
+                f"; {counted(one.copies, 'copy').replace('copys', 'copies')} between CPU and GPU in each run"
+                if one.copies
+                else ""
+            )
+            traced = f", traced {one.traced} times" if one.traced > 1 else ""
+            text = f"{one.name}: {counted(one.runs, 'run')}{traced}; operations: {devices or 'not known'}{copies}"
+            lines.append((place(one.line) if one.line else "function", text))
+    return lines
+
+
+def _memory(trace: ProgramTrace) -> list[tuple[str, str]]:
+    lines = []
+    several = len([one for one in trace.processes if one.devices]) > 1
+    for process in trace.processes:
+        for device in process.devices:
+            if device.name.startswith("GPU"):
+                name = f"{device.name} {process.pid}" if several else device.name
+                percent = f" ({100 * device.peak_bytes // device.limit_bytes} %)" if device.limit_bytes else ""
+                peak = f"peak {_mib(device.peak_bytes)} of {_mib(device.limit_bytes)}{percent}"
+                lines.append((name, peak + _course(device.samples)))
+    for gpu in trace.booked:
+        mine = sum(held for pid, held in gpu.processes if pid in {one.pid for one in trace.processes})
+        others = f", {_mib(gpu.before_bytes)} before the program began" if gpu.before_bytes else ""
+        own = f", {_mib(mine)} by the program" if mine else ""
+        if gpu.used_bytes:
+            text = f"NVML: at most {_mib(gpu.used_bytes)} of {_mib(gpu.total_bytes)} in use{own}{others}"
+            lines.append((f"card {gpu.index}", text))
+    return lines
+
+
+def _course(samples: tuple[tuple[float, int], ...]) -> str:
+    """Return how the memory in use went, in a few points over the time."""
+    if len(samples) < 3:
+        return ""
+    few = [samples[number * (len(samples) - 1) // 4] for number in range(5)] if len(samples) > 5 else list(samples)
+    return "; " + ", ".join(f"{used / _MIB:,.0f} MiB at {at:.1f} s" for at, used in few)
+
+
+def _mib(number: int) -> str:
+    return f"{number / _MIB:,.0f} MiB"
+
+
+def _processes(trace: ProgramTrace, *, verbose: bool) -> list[tuple[str, str]]:
+    with_tensorflow = trace.with_tensorflow
+    shown = trace.processes if verbose else with_tensorflow
+    lines = []
+    for one in shown if len(shown) > 1 or verbose else ():
+        mask = "" if one.mask is None else f", CUDA_VISIBLE_DEVICES={one.mask!r}"
+        fork = f" after TensorFlow was {one.forked_when}" if one.forked_when in ("listed", "initialised") else ""
+        devices = ", ".join(device.name for device in one.devices if device.name.startswith("GPU")) or "no GPU"
+        lines.append(
+            (str(one.pid), f"{one.how}{fork} by {one.parent}{mask}: {devices}, {counted(one.operations, 'operation')}")
+        )
+    for one in with_tensorflow:
+        if one.last_operation and trace.ended != "exit status 0":
+            lines.append(
+                (str(one.pid), f"last operation: {one.last_operation}, at {one.last_s:.1f} s of {trace.seconds:.1f}")
+            )
+        lines += [(str(one.pid), error) for error in one.errors[-3:]]
+    return lines
+
+
+def _unknown(trace: ProgramTrace) -> list[tuple[str, str]]:
+    lines = [("TensorFlow", text) for one in trace.processes[:1] for text in one.missing]
+    lost = sum(one.lost for one in trace.processes)
+    if lost:
+        lines.append(("notes", f"{lost} did not fit: what they said is missing here"))
+    return lines

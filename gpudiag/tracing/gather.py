@@ -1,0 +1,236 @@
+"""The notes of all processes of a program as one record: pure."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Iterator
+from typing import Any
+
+from gpudiag.knowledge.placement import short_device
+from gpudiag.model.program import (
+    Booked,
+    Device,
+    Function,
+    Holder,
+    OutOfMemory,
+    Placed,
+    Process,
+    ProgramTrace,
+    Replicas,
+    Setting,
+    place,
+)
+from gpudiag.text import printable
+from gpudiag.tracing import settings
+from gpudiag.tracing.notes import Note, Notes
+
+_RANKS = ("LOCAL_RANK", "OMPI_COMM_WORLD_LOCAL_RANK", "SLURM_LOCALID", "HOROVOD_LOCAL_RANK")
+_ASKED_FOR = re.compile(r"shape\[(?P<shape>[\d,]{0,200})\] and type (?P<type>\w{1,20})")
+_ALLOCATING_ON = re.compile(r"on (?P<device>/job:\S{1,100}/device:GPU:\d{1,4})")
+_PYTHON_NAME = re.compile(r"__[a-z]{1,20}_(?P<name>.{1,300})_\d{1,12}", re.DOTALL)
+_BYTES = {"double": 8, "int64": 8, "complex64": 8, "complex128": 16, "half": 2, "bfloat16": 2, "int8": 1, "uint8": 1}
+
+
+def gathered(
+    processes: Iterable[Notes],
+    command: tuple[str, ...],
+    ended: str,
+    began: float,
+    seconds: float,
+    *,
+    booked: tuple[Booked, ...] = (),
+) -> ProgramTrace:
+    """Return what the notes say; ``began`` is in seconds since the epoch."""
+    found = [(notes, notes.first("process")) for notes in processes]
+    known = [(notes, int(start["pid"])) for notes, start in found if start]
+    return ProgramTrace(
+        command=tuple(map(printable, command)),
+        ended=ended,
+        seconds=round(seconds, 3),
+        processes=tuple(_process(notes, began) for notes, _ in known),
+        settings=_once(one for notes, pid in known for one in settings.judged(notes, pid)),
+        placed=tuple(one for notes, pid in known for one in _placed(notes, pid)),
+        functions=tuple(one for notes, pid in known for one in _functions(notes, pid)),
+        out_of_memory=tuple(one for notes, pid in known for one in _out_of_memory(notes, pid)),
+        replicas=tuple(one for notes, pid in known for one in _replicas(notes, pid)),
+        booked=booked,
+    )
+
+
+def _once(found: Iterable[Setting]) -> tuple[Setting, ...]:
+    """Return the settings without those of the environment that a child process was given as well."""
+    seen: set[tuple[str, ...]] = set()
+    kept: list[Setting] = []
+    for one in found:
+        key = (one.what, one.value, one.line, one.fate) if not one.line else (str(len(kept)),)
+        if key not in seen:
+            seen.add(key)
+            kept.append(one)
+    return tuple(kept)
+
+
+def _process(notes: Notes, began: float) -> Process:
+    start, made, forked = notes.first("process"), notes.first("initialised"), notes.first("process")
+    variables = made.get("variables") or start.get("variables") or {}
+    counters = list(notes.of("counter"))
+    ran = sum(_count(notes, note) for note in counters if note["what"] != "traced")
+    last = next((note["op"] for note in counters if note["slot"] == notes.last_op), "")
+    rank = next((f"{name}={variables[name]}" for name in _RANKS if name in variables), "")
+    missing = [f"{note['name']} is missing: not known is {note['costs']}" for note in notes.of("missing")]
+    missing += [f"a bug in gpudiag, at {note['where']}: {note['error']}" for note in notes.of("fault")]
+    missing += [
+        f"more than {note['number']} graphs of functions: the others were not looked at" for note in notes.of("enough")
+    ]
+    missing += [
+        f"the program collects graphs itself, at {place(note['line'])}: of functions that it calls later, the placement"
+        for note in notes.of("left")
+    ]
+    return Process(
+        pid=int(start["pid"]),
+        parent=int(start["parent"]),
+        how=str(start["how"]),
+        command=tuple(map(printable, start["command"])),
+        python=str(start["python"]),
+        began_s=round(float(start["t"]) - began, 3),
+        tensorflow=str(notes.first("tensorflow").get("version", "")),
+        forked_when=str(forked.get("stage", "")),
+        used_after_fork=str(notes.first("used_after_fork").get("line", "")),
+        initialised_at=str(made.get("line", "")),
+        mask=variables.get(settings.MASK),
+        rank=rank,
+        devices=tuple(_devices(notes, made, variables.get(settings.MASK), began)),
+        operations=ran,
+        last_operation=python_name(last),
+        last_s=round(max(0.0, notes.last_op_at - began), 3) if notes.last_op_at else 0.0,
+        errors=tuple(f"{note['error']}: {_first_line(note['message'])}" for note in notes.of("error")),
+        missing=tuple(missing),
+        lost=notes.lost,
+    )
+
+
+def _first_line(text: str) -> str:
+    return re.sub(r"^\{\{function_node [^}]{0,300}\}\}\s*", "", text.strip()).partition("\n")[0][:300]
+
+
+def _count(notes: Notes, note: Note) -> int:
+    slot = note["slot"]
+    return notes.counters[slot] if 0 <= slot < len(notes.counters) else 0
+
+
+def python_name(name: str) -> str:
+    """Return the name of the Python function that TensorFlow's name of a graph is made from."""
+    match = _PYTHON_NAME.fullmatch(name)
+    return match["name"] if match else name
+
+
+def _devices(notes: Notes, made: Note, mask: str | None, began: float) -> Iterator[Device]:
+    held: dict[str, list[tuple[float, int]]] = {}
+    peaks: dict[str, int] = {}
+    for note in notes.of("memory"):
+        for name, used, peak in note["held"]:
+            held.setdefault(name, []).append((round(note["t"] - began, 3), used))
+            peaks[name] = max(peaks.get(name, 0), peak)
+    gpus = _gpus(made, mask)
+    for name, limit in made.get("devices", ()):
+        if name.startswith("XLA"):
+            continue
+        yield Device(name, limit, gpus.get(name, ""), peaks.get(name, 0), tuple(held.get(name, ())))
+
+
+def _gpus(made: Note, mask: str | None) -> dict[str, str]:
+    """Return for each GPU device which GPU of the machine it is, as far as the mask and the options say."""
+    options: dict[str, Any] = made.get("options", {})
+    listed = [str(index) for index, _ in enumerate(made.get("gpus", ()))]
+    numbers = [entry.strip() for entry in mask.split(",")] if mask is not None else listed
+    visible = str(options.get("visible_device_list") or "")
+    chosen = [int(one) for one in visible.split(",") if one.strip().isdecimal()] if visible else range(len(listed))
+    parts = options.get("virtual_devices") or [[] for _ in chosen]
+    found: dict[str, str] = {}
+    for number, limits in zip(chosen, parts, strict=False):
+        for _ in limits or [0]:
+            found[f"GPU:{len(found)}"] = numbers[number] if number < len(numbers) else ""
+    return found
+
+
+def _placed(notes: Notes, pid: int) -> Iterator[Placed]:
+    for note in notes.of("counter"):
+        if note["what"] == "op" and (count := _count(notes, note)):
+            yield Placed(note["op"], note["device"], count, note["asked"], note["line"], "", note["kernel"], pid)
+    inside: dict[tuple[str, ...], int] = {}
+    for note in notes.of("graph"):
+        for op, device, asked, kernel, line, times in note["cpu"]:
+            why = kernel
+            if kernel == "yes":
+                why = "asked" if "GPU" in asked else "scope" if "CPU" in asked else "none"
+            key = (op, device, short_device(asked), line, python_name(note["function"]), why)
+            inside[key] = max(times, inside.get(key, 0))  # a graph for each shape of the arguments
+    for (op, device, asked, line, function, why), times in inside.items():
+        yield Placed(op, device, times, asked, line, function, why, pid)
+
+
+def _functions(notes: Notes, pid: int) -> Iterator[Function]:
+    traced: dict[str, list[tuple[str, int]]] = {}
+    runs: dict[str, int] = {}
+    devices: dict[str, dict[str, int]] = {}
+    copies: dict[str, int] = {}
+    for note in notes.of("counter"):
+        count = _count(notes, note)
+        if note["what"] == "traced":
+            traced.setdefault(note["op"], []).append((note["line"], count))
+        elif note["what"] == "function":
+            name = python_name(note["op"])
+            runs[name] = runs.get(name, 0) + count
+    for note in notes.of("graph"):
+        name = python_name(note["function"])
+        mine = devices.setdefault(name, {})
+        for device, number in note["devices"].items():
+            mine[device] = max(mine.get(device, 0), number)
+        copies[name] = max(copies.get(name, 0), note["copies"])
+    for name in dict.fromkeys((*traced, *runs)):
+        lines = traced.get(name, [])
+        line = max(lines, key=lambda one: one[1])[0] if lines else ""
+        times = sum(count for _, count in lines)
+        yield Function(name, line, times, runs.get(name, 0), devices.get(name, {}), copies.get(name, 0), pid)
+
+
+def _out_of_memory(notes: Notes, pid: int) -> Iterator[OutOfMemory]:
+    limits: dict[str, int] = dict(notes.first("initialised").get("devices", ()))
+    for number, note in enumerate(notes.notes):
+        if note["k"] != "error" or note["error"] != "ResourceExhaustedError":
+            continue
+        later = notes.notes[number + 1 : number + 3]
+        memory = next((one for one in later if one["k"] == "memory"), {})
+        holders = next((one for one in later if one["k"] == "holders"), {})
+        message = note["message"]
+        on = _ALLOCATING_ON.search(message)
+        device = short_device(on["device"]) if on else ""
+        used = next((held for name, held, _ in memory.get("held", ()) if name == device), 0)
+        yield OutOfMemory(
+            message=_first_line(message),
+            line=note["line"],
+            device=device,
+            asked_bytes=_asked_bytes(message),
+            used_bytes=used,
+            limit_bytes=limits.get(device, 0),
+            holders=tuple(
+                Holder(one["what"], one["device"], one["bytes"], one["number"]) for one in holders.get("holders", ())
+            ),
+            process=pid,
+        )
+
+
+def _asked_bytes(message: str) -> int:
+    """Return how many bytes the tensor has that TensorFlow's message names; 0 if it names none."""
+    match = _ASKED_FOR.search(message)
+    if match is None:
+        return 0
+    number = 1
+    for length in filter(None, match["shape"].split(",")):
+        number *= int(length)
+    return number * _BYTES.get(match["type"], 4)
+
+
+def _replicas(notes: Notes, pid: int) -> Iterator[Replicas]:
+    made = tuple(name for name, _ in notes.first("initialised").get("devices", ()))
+    for note in notes.of("strategy"):
+        yield Replicas(note["what"], note["line"], tuple(map(short_device, note["devices"])), made, pid)

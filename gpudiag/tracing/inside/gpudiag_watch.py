@@ -1,0 +1,1140 @@
+"""What `gpudiag trace` runs inside a program: it notes what TensorFlow is asked for and what it does.
+
+It imports nothing that the interpreter or TensorFlow has not imported, changes no result, starts no thread and keeps
+memory bounded. Notes go to one file for each process, which is mapped into memory: so they outlive any death of the
+process, no file descriptor of the program can be mistaken for theirs, and an operation costs an increment. The room of
+the file is reserved when it is made, because a write to a mapped file on a full disk would kill the program.
+
+Layout of a file: eight unsigned words of 8 bytes (:data:`HEAD`), :data:`SLOTS` counters of 8 bytes, then a line for
+each note, ``repr`` of a dictionary. Names of TensorFlow that are not public are looked up one by one: what is missing
+in another release costs only what it was for, and is noted.
+"""
+
+from __future__ import annotations
+
+import os
+import sys
+import time
+from _thread import allocate_lock
+
+FOLDER = "GPUDIAG_TRACE_FOLDER"
+"""The variable that names the folder for the notes."""
+
+HEAD = 8
+USED, DROPPED, LAST_OP, LAST_OP_AT = range(4)
+"""Words of the head: bytes of notes, notes that did not fit, the counter of the last operation, and when it ended (time
+since the epoch, in microseconds)."""
+SLOTS = 8192
+NOTES = 1 << 19
+SIZE = 8 * (HEAD + SLOTS) + NOTES
+
+_LONGEST = 4096
+"""Characters of a text in a note."""
+_VARIABLES = ("TF_", "CUDA", "NVIDIA", "XLA_", "NCCL_", "KERAS_", "GPU_", "HOROVOD_", "OMPI_", "SLURM_", "LOCAL_")
+"""What the names of environment variables begin with that concern GPUs; no other is noted."""
+_HEAVY_BYTES = 1 << 20
+_MOST_ERRORS = 20
+_MOST_WALKS = 3
+_MOST_NODES = 40
+"""Lines of one function's operations on the CPU that are noted."""
+_MOST_GRAPHS = 300
+"""Graphs of functions that are looked at in a process."""
+_MOST_CALLED = 10_000
+_SAMPLES = 128
+"""Samples of the memory; whenever that many were taken, the time between two is doubled."""
+_FIRST_S = 0.05
+
+
+class _State:
+    """What the watcher knows; one for each process."""
+
+    def __init__(self) -> None:
+        self.folder = ""
+        self.words = None
+        self.lines = None
+        self.kept = []
+        self.slots = {}
+        self.next_slot = HEAD + 1  # HEAD: whatever finds no counter
+        self.lock = allocate_lock()
+        self.context = None
+        self.local = None
+        self.initialised = False
+        self.gpus = ()
+        self.limits = {}
+        self.graphs = {}
+        self.looked_at = 0
+        self.kernels = {}
+        self.sample_at = 0.0
+        self.sample_every = _FIRST_S
+        self.samples = 0
+        self.errors = 0
+        self.walks = 0
+        self.busy = False
+        self.forked = None
+        self.hidden_hook = False
+
+
+_state = _State()
+_undo: list = []
+"""What :func:`stop` puts back: an owner, the name of an attribute and its value, the last first."""
+
+
+def _replace(owner, name, value) -> None:
+    before = getattr(owner, name) if name == "__class__" else owner.__dict__.get(name, getattr(owner, name))
+    _undo.append((owner, name, before))
+    setattr(owner, name, value)
+
+
+_kinds: dict = {}  # file of code -> "ours", "tensorflow", "library" or "program"
+
+
+# --- notes -----------------------------------------------------------------------------------------------------------
+
+
+def _open(folder: str) -> bool:
+    """Make the file for the notes of this process; False if there is no room for it."""
+    import mmap
+
+    state = _state
+    for number in range(1000):  # a process that executes another program makes a second file
+        path = "%s/%d.%d" % (folder, os.getpid(), number)
+        try:
+            file = os.open(path, os.O_RDWR | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o600)
+            break
+        except FileExistsError:
+            continue
+        except OSError:
+            return False
+    else:
+        return False
+    try:
+        os.posix_fallocate(file, 0, SIZE)
+        mapped = mmap.mmap(file, SIZE, trackfd=False) if sys.version_info >= (3, 13) else mmap.mmap(file, SIZE)
+    except (OSError, ValueError):
+        os.unlink(path)
+        return False
+    finally:
+        os.close(file)
+    whole = memoryview(mapped)
+    state.kept.append((mapped, whole))  # never closed: its descriptor may be another's by then
+    state.words = whole[: 8 * (HEAD + SLOTS)].cast("Q")
+    state.lines = whole[8 * (HEAD + SLOTS) :]
+    state.slots = {}
+    state.next_slot = HEAD + 1
+    state.folder = folder
+    return True
+
+
+def note(kind: str, **fields: object) -> bool:
+    """Write a note; if there is no room left it is counted, and False is returned."""
+    state = _state
+    if state.words is None and not (state.forked is not None and _open_after_fork()):
+        return False
+    fields["k"] = kind
+    fields["t"] = round(time.time(), 3)
+    line = (repr(fields) + "\n").encode("utf-8", "backslashreplace")
+    if not state.lock.acquire(timeout=0.2):  # a handler of a signal came in between
+        state.words[DROPPED] += 1
+        return False
+    try:
+        at = state.words[USED]
+        if at + len(line) > NOTES:
+            state.words[DROPPED] += 1
+            return False
+        state.lines[at : at + len(line)] = line
+        state.words[USED] = at + len(line)
+    finally:
+        state.lock.release()
+    return True
+
+
+def _cut(value: object, most: int = _LONGEST) -> str:
+    text = value if isinstance(value, str) else str(value)
+    return text if len(text) <= most else text[:most] + "..."
+
+
+def _missing(name: str, costs: str) -> None:
+    """Note that this TensorFlow has no such internal name, and what cannot be said because of it."""
+    note("missing", name=name, costs=costs)
+
+
+# --- where in the program --------------------------------------------------------------------------------------------
+
+
+def _kind(file: str) -> str:
+    kind = _kinds.get(file)
+    if kind is None:
+        parts = file.replace("\\", "/").split("/")
+        installed = "site-packages" in parts or "dist-packages" in parts
+        if parts[-1].startswith("__autograph_generated_file"):
+            kind = "tensorflow"  # a copy of a function of the program, whose own line is not known
+        elif file == __file__ or parts[-1] in ("gpudiag_watch.py", "gpudiag_notebook.py"):
+            kind = "ours"
+        elif installed and ("tensorflow" in parts or "keras" in parts or "tf_keras" in parts):
+            kind = "tensorflow"
+        elif installed or file.startswith(("<frozen", _stdlib)) or "/gpudiag/tracing/" in file:
+            kind = "library"
+        else:
+            kind = "program"
+        if len(_kinds) < 10_000:
+            _kinds[file] = kind
+    return kind
+
+
+_PLAIN = (bool, int, float)  # the program's Python may be older than unions of types
+_stdlib = os.path.dirname(os.__file__) + "/"
+
+
+def _line(depth: int = 2) -> str:
+    """Return ``file:line`` of the innermost line of the program itself, or of a library that is not TensorFlow's."""
+    frame = sys._getframe(depth)
+    library = ""
+    while frame is not None:
+        file = frame.f_code.co_filename
+        kind = _kinds.get(file) or _kind(file)
+        if kind == "program":
+            return "%s:%d" % (file, frame.f_lineno)
+        if kind == "library" and not library and not file.startswith("<frozen"):
+            library = "%s:%d" % (file, frame.f_lineno)
+        frame = frame.f_back
+    return library
+
+
+# --- environment and processes ---------------------------------------------------------------------------------------
+
+
+def _is_noted(name: str) -> bool:
+    return name.upper().startswith(_VARIABLES)
+
+
+def _value(name: str, value: str) -> str:
+    return "(set)" if name == "TF_CONFIG" or not _is_noted(name) else _cut(value, 300)
+
+
+def _environment() -> dict:
+    return {name: _value(name, value) for name, value in os.environ.items() if _is_noted(name)}
+
+
+def _process(how: str, **more: object) -> None:
+    try:
+        with open("/proc/self/cmdline", "rb") as file:
+            command = file.read(_LONGEST).decode("utf-8", "backslashreplace").rstrip("\0").split("\0")
+    except OSError:
+        command = list(getattr(sys, "orig_argv", [sys.executable]))
+    try:
+        folder = os.getcwd()
+    except OSError:
+        folder = ""
+    note(
+        "process",
+        how=how,
+        pid=os.getpid(),
+        parent=os.getppid(),
+        command=command[:64],
+        folder=folder,
+        python="%d.%d.%d" % sys.version_info[:3],
+        variables=_environment(),
+        **more,
+    )
+
+
+def _stage() -> str:
+    """Return how far TensorFlow is: a setting may come too late for it."""
+    if _state.initialised:
+        return "initialised"
+    if _state.context is not None and getattr(_state.context, "_physical_devices", None) is not None:
+        return "listed"
+    return "imported" if "tensorflow" in sys.modules else "before"
+
+
+def _watch_environment() -> None:
+    put, unset = os.putenv, os.unsetenv
+
+    def putenv(name, value, /):
+        put(name, value)
+        _variable(name, value)
+
+    def unsetenv(name, /):
+        unset(name)
+        _variable(name, None)
+
+    _replace(os, "putenv", putenv)
+    _replace(os, "unsetenv", unsetenv)
+
+
+def _variable(name: object, value: object) -> None:
+    try:
+        name = os.fsdecode(name)
+        if _is_noted(name):
+            shown = None if value is None else _value(name, os.fsdecode(value))
+            note("variable", name=name, value=shown, line=_line(3), stage=_stage())
+    except Exception:  # noqa: S110
+        pass
+
+
+def _forked_in_parent() -> None:
+    if _state.words is not None and _stage() in ("initialised", "listed"):
+        note("fork", line=_line(2), stage=_stage())
+
+
+def _forked_in_child() -> None:
+    state = _state
+    if state.words is None and state.forked is None:
+        return  # the watcher was stopped
+    stage = _stage()
+    state.forked = {"stage": stage}
+    state.words = state.lines = None
+    state.slots = {}
+    state.lock = allocate_lock()
+    state.busy = False
+    if stage in ("initialised", "listed"):
+        _open_after_fork()
+        _guarded(_watch_first_use, state.context)
+
+
+def _watch_first_use(context) -> None:
+    """Note when a forked process first asks for TensorFlow's devices: they are its parent's, and it may hang there."""
+    ask = context.ensure_initialized
+
+    def ensure_initialized():
+        del context.ensure_initialized
+        note("used_after_fork", line=_line(2))
+        ask()
+
+    context.ensure_initialized = ensure_initialized
+
+
+def _open_after_fork() -> bool:
+    state = _state
+    forked, state.forked = state.forked, None
+    if not _open(state.folder):
+        return False
+    _process("forked", **forked)
+    if "tensorflow" in sys.modules:
+        note("tensorflow", version=_version())
+    return True
+
+
+# --- settings --------------------------------------------------------------------------------------------------------
+
+
+def _without_our_frames(kind, error, trace):
+    """Print an exception that nobody caught as without the watcher: its own frames are taken out."""
+    while trace is not None and _kind(trace.tb_frame.f_code.co_filename) == "ours":
+        trace = trace.tb_next
+    entry = trace
+    while entry is not None:
+        while entry.tb_next is not None and _kind(entry.tb_next.tb_frame.f_code.co_filename) == "ours":
+            entry.tb_next = entry.tb_next.tb_next
+        entry = entry.tb_next
+    if error is not None:
+        error.__traceback__ = trace
+    sys.__excepthook__(kind, error, trace)
+
+
+def _hide_our_frames() -> None:
+    if sys.excepthook is sys.__excepthook__:
+        sys.excepthook = _without_our_frames
+
+
+def _around(original, describe):
+    """Return a function that calls ``original`` and notes what was asked for and how that went."""
+
+    def watched(*positional, **named):
+        stage = _stage()
+        try:
+            result = original(*positional, **named)
+        except BaseException as error:
+            _hide_our_frames()
+            _setting(describe, positional, named, stage, "%s: %s" % (type(error).__name__, error))
+            raise
+        _setting(describe, positional, named, stage, "")
+        return result
+
+    for name in ("__name__", "__qualname__", "__doc__", "__module__", "__wrapped__"):
+        try:
+            setattr(watched, name, original if name == "__wrapped__" else getattr(original, name))
+        except AttributeError:
+            continue
+    return watched
+
+
+def _setting(describe, positional, named, stage, error) -> None:
+    try:
+        fields = describe(*positional, **named)
+        if fields is not None:
+            note("setting", stage=stage, error=_cut(error, 500), line=_line(3), **fields)
+    except Exception:  # noqa: S110
+        pass
+
+
+def _name(device: object) -> str:
+    return getattr(device, "name", None) or _cut(repr(device), 100)
+
+
+def _names(devices: object) -> list:
+    several = list(devices) if hasattr(devices, "__iter__") else [devices]
+    return [_name(device) for device in several[:64]]
+
+
+def _visible(_, devices, device_type=None):
+    return {"what": "visible_devices", "target": device_type or "", "value": _names(devices)}
+
+
+def _growth(_, dev, enable):
+    return {"what": "memory_growth", "target": _name(dev), "value": bool(enable)}
+
+
+def _logical(_, dev, virtual_devices):
+    limits = [getattr(one, "memory_limit", None) for one in virtual_devices]
+    return {"what": "logical_devices", "target": _name(dev), "value": limits[:64]}
+
+
+def _options(config: object) -> dict:
+    """Return what a ConfigProto says of GPUs."""
+    if config is None:
+        return {}
+    options = {}
+    if config.device_count:
+        options["device_count"] = dict(config.device_count)
+    for name in ("allow_soft_placement", "log_device_placement"):
+        if getattr(config, name):
+            options[name] = True
+    for field, value in config.gpu_options.ListFields():
+        if field.name == "experimental":
+            for inner, one in value.ListFields():
+                options[inner.name] = _cut(one, 300) if not isinstance(one, _PLAIN) else one
+                if inner.name == "virtual_devices":
+                    options[inner.name] = [list(device.memory_limit_mb) for device in one]
+        else:
+            options[field.name] = value if isinstance(value, _PLAIN) else _cut(value, 300)
+    return options
+
+
+def _session(self, target="", graph=None, config=None):
+    return {"what": "session", "target": "", "value": _options(config), "given": config is not None}
+
+
+def _local_devices(session_config=None):
+    return {"what": "list_local_devices", "target": "", "value": _options(session_config)}
+
+
+def _eager(config=None, device_policy=None, execution_mode=None):
+    return {"what": "enable_eager_execution", "target": "", "value": _options(config)} if config is not None else None
+
+
+def _property(cls, name):
+    whole = getattr(cls, name, None)
+    if not isinstance(whole, property) or whole.fset is None:
+        _missing("Context.%s" % name, "when %s was set" % name)
+        return
+
+    def describe(_, value):
+        return {"what": name, "target": "", "value": value if isinstance(value, _PLAIN) else _cut(value, 100)}
+
+    _replace(cls, name, property(whole.fget, _around(whole.fset, describe), whole.fdel, whole.__doc__))
+
+
+def _method(owner, name, describe, costs):
+    original = getattr(owner, name, None)
+    if original is None:
+        _missing("%s.%s" % (getattr(owner, "__name__", owner), name), costs)
+    else:
+        _replace(owner, name, _around(original, describe))
+
+
+def _in_context(module) -> None:
+    """Watch the eager context: every public function that sets something ends in one of its methods."""
+    cls = getattr(module, "Context", None)
+    if cls is None:
+        _missing("tensorflow.python.eager.context.Context", "settings and operations")
+        return
+    _method(cls, "set_visible_devices", _visible, "settings of visible devices")
+    _method(cls, "set_memory_growth", _growth, "settings of memory growth")
+    _method(cls, "set_logical_device_configuration", _logical, "settings of logical devices")
+    for name in ("soft_device_placement", "log_device_placement", "device_policy"):
+        _property(cls, name)
+    made, listed = getattr(cls, "_initialize_logical_devices", None), getattr(cls, "_initialize_physical_devices", None)
+    if made is None:
+        _missing("Context._initialize_logical_devices", "which devices TensorFlow made, and when")
+    else:
+
+        def devices(self):
+            made(self)
+            _guarded(_initialised, self)
+
+        _replace(cls, "_initialize_logical_devices", devices)
+    if listed is None:
+        _missing("Context._initialize_physical_devices", "when the devices were listed first")
+    else:
+
+        def physical(self, reinitialize=False):
+            first = self._physical_devices is None
+            listed(self, reinitialize)
+            if first:
+                _guarded(_listed, self)
+
+        _replace(cls, "_initialize_physical_devices", physical)
+    for name in ("enable_run_metadata", "enable_graph_collection"):
+        if hasattr(cls, name):
+            _replace(cls, name, _leaving_graphs(getattr(cls, name)))
+    begun = cls.__init__
+
+    def init(self, *positional, **named):
+        begun(self, *positional, **named)
+        _guarded(_made, self)
+
+    _replace(cls, "__init__", init)
+    _watch_threads()
+
+
+def _leaving_graphs(original):
+    """Return a method that leaves the graphs of functions to a program that collects them, as tf.summary.trace_on."""
+
+    def enable(self):
+        if _state.looked_at < _MOST_GRAPHS:
+            _state.looked_at = _MOST_GRAPHS
+            note("left", line=_line(2))
+        original(self)
+
+    return enable
+
+
+def _guarded(function, *arguments) -> None:
+    """Call a part of the watcher; a fault of it is noted and goes no further."""
+    try:
+        function(*arguments)
+    except Exception as error:
+        note("fault", where=function.__name__, error=_cut("%s: %s" % (type(error).__name__, error), 300))
+
+
+def _made(context) -> None:
+    """Watch the operations of a context that was just made, in this thread; it has no device yet."""
+    from tensorflow.python.eager import execute
+
+    _state.context, _state.local = context, getattr(context, "_thread_local_data", None)
+    with_callbacks = getattr(execute, "execute_with_callbacks", None)
+    if with_callbacks is None:
+        _missing("tensorflow.python.eager.execute.execute_with_callbacks", "where functions ran")
+    else:
+        _replace(execute, "execute", with_callbacks)
+    _watch_thread(context)
+
+
+def _watch_thread(context) -> None:
+    data = getattr(context, "_thread_local_data", None)
+    callbacks = getattr(data, "op_callbacks", None)
+    if callbacks is None:
+        _missing("Context._thread_local_data.op_callbacks", "where operations ran")
+    elif _on_op not in callbacks:
+        callbacks.append(_on_op)
+
+
+def _watch_threads() -> None:
+    """Watch the operations of every thread that Python starts: TensorFlow keeps callbacks for each thread."""
+    import threading
+
+    original = getattr(threading.Thread, "_bootstrap_inner", None)
+    if original is None:
+        _missing("threading.Thread._bootstrap_inner", "operations of threads that the program starts")
+        return
+
+    def bootstrap(self):
+        if _state.context is not None:
+            _guarded(_watch_thread, _state.context)
+        original(self)
+
+    _replace(threading.Thread, "_bootstrap_inner", bootstrap)
+
+
+def _listed(context) -> None:
+    note("listed", line=_line(3), devices=[one.name for one in context._physical_devices][:64])
+
+
+def _initialised(context) -> None:
+    state = _state
+    from tensorflow.python import pywrap_tfe
+    from tensorflow.python.client import pywrap_tf_session
+
+    state.context, state.initialised = context, True
+    devices = []
+    listed = pywrap_tfe.TFE_ContextListDevices(context._context_handle)
+    try:
+        for number in range(min(pywrap_tfe.TF_DeviceListCount(listed), 256)):
+            name = pywrap_tfe.TF_DeviceListName(listed, number)
+            devices.append((name, pywrap_tf_session.TF_DeviceListMemoryBytes(listed, number)))
+    finally:
+        pywrap_tfe.TF_DeleteDeviceList(listed)
+    state.gpus = tuple(_short(name) for name, _ in devices if "device:GPU:" in name)
+    details = []
+    for device in context._physical_devices or ():
+        if device.device_type == "GPU":
+            found = context.get_device_details(device)
+            details.append((device.name, found.get("device_name", "")))
+    try:
+        # The context's own method would wait for the lock that this thread holds.
+        pywrap_tfe.TFE_ContextEnableGraphCollection(context._context_handle)
+    except (AttributeError, TypeError):
+        _missing("Context.enable_graph_collection", "where the operations of functions ran")
+    note(
+        "initialised",
+        line=_line(3),
+        devices=[(_short(name), limit) for name, limit in devices],
+        options=_options(context.config),
+        gpus=details[:64],
+        variables=_environment(),
+    )
+
+
+def _short(device: str) -> str:
+    """Return ``GPU:0`` for a device of this process; other names as they are."""
+    for before in ("/job:localhost/replica:0/task:0/device:", "/device:"):
+        if device.startswith(before):
+            return device[len(before) :]
+    return device
+
+
+def _in_core(module) -> None:
+    original = getattr(module, "_status_to_exception", None)
+    if original is None:
+        _missing("tensorflow.python.eager.core._status_to_exception", "errors, such as out of memory")
+        return
+
+    def status_to_exception(status):
+        error = original(status)
+        _guarded(_failed, error)
+        return error
+
+    _replace(module, "_status_to_exception", status_to_exception)
+
+
+def _failed(error) -> None:
+    state = _state
+    state.errors += 1
+    if state.errors > _MOST_ERRORS:
+        return
+    kind = type(error).__name__
+    if kind == "OutOfRangeError":  # the end of a dataset
+        return
+    note("error", error=kind, message=_cut(error.message or "", 2000), line=_line(3))
+    if kind == "ResourceExhaustedError" and state.walks < _MOST_WALKS:
+        state.walks += 1
+        _sample(force=True)
+        note("holders", holders=_holders(), limits=dict(state.limits))
+
+
+def _holders() -> list:
+    """Return the largest groups of tensors and variables that Python holds: name, device, bytes, number."""
+    import gc
+
+    from tensorflow.python.framework import ops
+    from tensorflow.python.ops import resource_variable_ops
+
+    eager = getattr(ops, "EagerTensor", None)
+    variable = resource_variable_ops.BaseResourceVariable
+    groups: dict = {}
+    for one in gc.get_objects():
+        kind = type(one)
+        if kind is not eager and not issubclass(kind, variable):
+            continue
+        try:
+            size = one.dtype.size * (one.shape.num_elements() or 0)
+            if size < _HEAVY_BYTES:
+                continue
+            shape = "x".join(map(str, one.shape)) or "scalar"
+            is_variable = kind is not eager
+            name = "variable %s" % _cut(one.name, 100) if is_variable else "tensor"
+            key = ("%s %s %s" % (name, one.dtype.name, shape), _short(one.device or ""))
+        except Exception:  # noqa: S112  (a tensor that is half made)
+            continue
+        number, total = groups.get(key, (0, 0))
+        groups[key] = (number + 1, total + size)
+    largest = sorted(((total, number, *key) for key, (number, total) in groups.items()), reverse=True)[:8]
+    return [
+        {"what": what, "device": device, "bytes": total, "number": number} for total, number, what, device in largest
+    ]
+
+
+def _in_session(module) -> None:
+    cls = getattr(module, "BaseSession", None)
+    if cls is None:
+        _missing("tensorflow.python.client.session.BaseSession", "options of sessions")
+    else:
+        _method(cls, "__init__", _session, "options of sessions")
+
+
+def _in_device_lib(module) -> None:
+    _method(module, "list_local_devices", _local_devices, "devices made by device_lib.list_local_devices")
+
+
+def _in_ops(module) -> None:
+    _method(module, "enable_eager_execution", _eager, "options of enable_eager_execution")
+
+
+def _in_distribute(module) -> None:
+    cls = getattr(module, "StrategyBase", None)
+    if cls is None:
+        _missing("tensorflow.python.distribute.distribute_lib.StrategyBase", "strategies")
+        return
+    begun = cls.__init__
+
+    def init(self, extended):
+        begun(self, extended)
+        _guarded(_strategy, self)
+
+    _replace(cls, "__init__", init)
+
+
+def _strategy(strategy) -> None:
+    if type(strategy).__name__.startswith("_Default"):
+        return
+    extended = strategy.extended
+    devices = [_short(str(one)) for one in extended.worker_devices][:256]
+    note(
+        "strategy", what=type(strategy).__name__, devices=devices, replicas=strategy.num_replicas_in_sync, line=_line(3)
+    )
+
+
+def _in_functions(module) -> None:
+    """Note each function that was traced: which graph it has, and how often its Python was run for a new one."""
+    cls = getattr(module, "AtomicFunction", None)
+    if cls is None:
+        _missing("atomic_function.AtomicFunction", "how often functions were traced, and lines in functions")
+        return
+    begun = cls.__init__
+
+    def init(self, *positional, **named):
+        begun(self, *positional, **named)
+        _guarded(_traced, self)
+
+    _replace(cls, "__init__", init)
+
+
+def _traced(function) -> None:
+    import weakref
+
+    graph = function._cached_graph
+    if graph is None:
+        return
+    state = _state
+    name = function.name.decode()
+    if len(state.graphs) < _MOST_CALLED:
+        state.graphs[name] = weakref.ref(graph)
+    if name.startswith("__inference_") and state.words is not None:
+        key = ("traced", graph.name, _line(4))
+        slot = state.slots.get(key)
+        if slot is None:
+            slot = state.slots[key] = _new_slot("traced", key[1], "", "", key[2], "")
+        state.words[slot] += 1
+
+
+def _in_tensorflow(module) -> None:
+    note("tensorflow", version=_version(), variables=_environment())
+    for name in ("config", "config.experimental", "config.threading", "debugging"):
+        inner = module
+        for part in name.split("."):
+            inner = getattr(inner, part, None)
+        if type(inner) is _Module:
+            _replace(inner, "__class__", _Watched)
+            _watched[id(inner)] = "tf.%s" % name
+
+
+_Module = type(sys)
+_watched: dict = {}
+
+
+class _Watched(_Module):
+    """A module whose functions somebody may replace by mistake: ``tf.config.set_soft_device_placement = False``."""
+
+    def __setattr__(self, name, value):
+        before = self.__dict__.get(name)
+        super().__setattr__(name, value)
+        if callable(before) and not callable(value):
+            called = "%s.%s" % (_watched.get(id(self), self.__name__), name)
+            note(
+                "setting",
+                what="assigned",
+                target=called,
+                value=_cut(repr(value), 100),
+                line=_line(2),
+                stage=_stage(),
+                error="",
+            )
+
+
+def _version() -> str:
+    return str(getattr(sys.modules.get("tensorflow"), "__version__", ""))
+
+
+_HOOKS = {
+    "tensorflow": _in_tensorflow,
+    "tensorflow.python.eager.context": _in_context,
+    "tensorflow.python.eager.core": _in_core,
+    "tensorflow.python.client.session": _in_session,
+    "tensorflow.python.client.device_lib": _in_device_lib,
+    "tensorflow.python.framework.ops": _in_ops,
+    "tensorflow.python.distribute.distribute_lib": _in_distribute,
+    "tensorflow.python.eager.polymorphic_function.atomic_function": _in_functions,
+}
+
+
+class _Finder:
+    """Runs a hook after one of TensorFlow's modules was loaded."""
+
+    @staticmethod
+    def find_spec(name, path=None, target=None):
+        hook = _HOOKS.get(name)
+        if hook is None:
+            return None
+        for finder in sys.meta_path:
+            if finder is _Finder or not hasattr(finder, "find_spec"):
+                continue
+            spec = finder.find_spec(name, path, target)
+            if spec is not None:
+                break
+        else:
+            return None
+        load = getattr(spec.loader, "exec_module", None)
+        if load is not None:
+
+            def exec_module(module):
+                load(module)
+                _guarded(hook, sys.modules.get(name, module))
+
+            try:
+                spec.loader.exec_module = exec_module
+            except AttributeError:
+                _missing("the loader of %s" % name, "what this module does")
+        return spec
+
+
+# --- operations ------------------------------------------------------------------------------------------------------
+
+
+def _on_op(op, inputs, attrs, outputs, op_name=None, graph=None):
+    """TensorFlow calls this after each eager operation and each function, and for each node that it adds to a graph.
+
+    None means that nothing is changed; if there are other callbacks, the next one is given what this one returns. The
+    first lines are all that most operations cost, so they are written for speed: the clock is read for every eighth.
+    """
+    state = _state
+    if graph is not None:
+        return outputs if len(state.context.op_callbacks) > 1 else None
+    try:
+        slot = state.slots[op, outputs[0].device, state.local.device_name]
+        words = state.words
+        words[slot] = number = words[slot] + 1
+        words[LAST_OP] = slot
+        if number & 7 and number > 16:
+            return None
+    except Exception:  # not met before, or its line is wanted
+        slot = _noted(op, inputs, attrs, outputs)
+    if slot and not state.busy:
+        _guarded(_tick)
+    return None
+
+
+def _tick() -> None:
+    now = time.time()
+    _state.words[LAST_OP_AT] = int(now * 1e6)
+    if now >= _state.sample_at:
+        _sample(now)
+
+
+def _noted(op, inputs, attrs, outputs) -> int:
+    """Count an operation that has no counter yet, or one for each line; return 0 if that is not possible."""
+    state = _state
+    if state.busy or (state.words is None and (state.forked is None or not _open_after_fork())):
+        return 0
+    state.busy = True
+    try:
+        device = outputs[0].device if outputs else inputs[0].device if inputs else ""
+        asked = state.local.device_name
+        why = state.kernels.get((op, device, asked))
+        if why is not None:
+            slot = _slot_at_line(op, device, asked, why)
+        elif not outputs and (op, device, asked, "") in state.slots:
+            slot = state.slots[op, device, asked, ""]
+        else:
+            slot = _slot_of(op, inputs, attrs, device, asked, bool(outputs))
+        state.words[slot] += 1
+        state.words[LAST_OP] = slot
+        return slot
+    except Exception as error:
+        state.errors += 1
+        if state.errors <= _MOST_ERRORS:
+            note("fault", where="an operation", error=_cut("%s: %s" % (type(error).__name__, error), 300))
+        return 0
+    finally:
+        state.busy = False
+
+
+def _slot_of(op, inputs, attrs, device, asked, has_outputs):
+    """Return the counter of an operation that was not met before on this device, in this scope."""
+    state = _state
+    text = op.decode() if isinstance(op, bytes) else op
+    why = None
+    if text.startswith("__") and "_" in text[2:]:
+        slot = _new_slot("function", text, _short(device), _short(asked or ""), _line(3), "")
+        _function(text)
+    else:
+        kernel = ""
+        if "GPU" in (asked or "") and "GPU" in device and _short(asked) != _short(device):
+            why = "asked"  # there is no such GPU, and it ran on another
+        elif "CPU" in device and (state.gpus or "GPU" in (asked or "")):
+            kernel = _gpu_kernel(text, dict(zip(attrs[::2], attrs[1::2])))
+            why = _why_on_cpu(inputs, asked) if kernel == "yes" else None
+        if why is not None:
+            state.kernels[op, device, asked] = why
+            return _slot_at_line(op, device, asked, why)
+        slot = _new_slot("op", text, _short(device), _short(asked or ""), "", kernel)
+    state.slots[(op, device, asked) if has_outputs else (op, device, asked, "")] = slot
+    return slot
+
+
+def _slot_at_line(op, device, asked, why):
+    """Return the counter of an operation at this line of the program."""
+    state = _state
+    line = _line(4)
+    slot = state.slots.get((op, device, asked, line))
+    if slot is None:
+        text = op.decode() if isinstance(op, bytes) else op
+        slot = _new_slot("op", text, _short(device), _short(asked or ""), line, why)
+        state.slots[op, device, asked, line] = slot
+    return slot
+
+
+def _new_slot(kind, op, device, asked, line, kernel):
+    """Return the word of a new counter; :data:`HEAD` is the one for all that there is no room for."""
+    state = _state
+    if state.words is None and not (state.forked is not None and _open_after_fork()):
+        raise RuntimeError("there is no file for notes")
+    if state.next_slot >= HEAD + SLOTS:
+        return HEAD
+    slot, state.next_slot = state.next_slot, state.next_slot + 1
+    written = note("counter", slot=slot, what=kind, op=op, device=device, asked=asked, line=line, kernel=kernel)
+    return slot if written else HEAD
+
+
+def _why_on_cpu(inputs, asked) -> str:
+    """Return why an operation ran on the CPU that TensorFlow could have run on a GPU."""
+    if "GPU" in (asked or ""):
+        return "asked"
+    if "CPU" in (asked or ""):
+        return "scope"
+    for one in inputs:
+        if getattr(one, "dtype", None) is not None and one.dtype.name == "resource":
+            return "variable"
+    return "none"
+
+
+_PLUMBING = frozenset(
+    """
+    Assert AssignVariableOp Const DestroyResourceOp Enter Exit Identity IdentityN If LoopCond Merge
+    MergeV2Checkpoints NextIteration NoOp PartitionedCall Placeholder Range Rank ReadVariableOp RestoreV2 SaveV2
+    Shape ShapeN Size StatefulPartitionedCall StatelessIf StatelessWhile StopGradient Switch VarHandleOp
+    VarIsInitializedOp While _Arg _DeviceArg _DeviceRetval _EagerConst _HostRecv _HostSend _Recv _Retval _Send
+    """.split()
+)
+"""Operations that compute nothing, or that belong on the host."""
+_REAL = frozenset((1, 2, 8, 14, 18, 19))
+"""Numbers of the types float32, float64, complex64, bfloat16, complex128 and float16: with others TensorFlow's kernels
+for the GPU keep their data on the host."""
+
+
+def _gpu_kernel(op, attributes) -> str:
+    """Return ``yes`` if the registry has a kernel for the GPU for these types, else why not: ``op`` or ``type``.
+
+    Operations without data in floating point, and those that only pass data on, are not asked for: "plain".
+    """
+    if op in _PLUMBING:
+        return "plain"
+    types = {}
+    for name, value in attributes.items():
+        number = getattr(value, "type", value) if not isinstance(value, bool) else None  # AttrValue or a number
+        number = getattr(number, "as_datatype_enum", number)
+        if isinstance(number, int):
+            types[name] = number
+    for_gpu = _registered(op)
+    if not for_gpu:
+        return "cpu only"
+    fits = [
+        constraints
+        for constraints in for_gpu
+        if all(types.get(name) in allowed for name, allowed in constraints.items() if name in types)
+    ]
+    if not fits:
+        return "type"
+    floating = [types[name] in _REAL for name in ("T", "dtype", "Tin", "SrcT", "U") if name in types]
+    return "yes" if any(floating) else "plain"
+
+
+_registry: dict = {}
+
+
+def _registered(op) -> list:
+    """Return the constraints of types of each kernel for the GPU that is registered for ``op``."""
+    found = _registry.get(op)
+    if found is None:
+        from tensorflow.python.framework import kernels
+
+        found = _registry[op] = [
+            {one.name: frozenset(one.allowed_values.list.type) for one in kernel.constraint}
+            for kernel in kernels.get_registered_kernels_for_op(op).kernel
+            if kernel.device_type == "GPU"
+        ]
+    return found
+
+
+def _function(name: str) -> None:
+    """Note where the operations of the functions ran whose graphs TensorFlow has collected since the last time."""
+    state = _state
+    if state.looked_at >= _MOST_GRAPHS:
+        return
+    state.looked_at += 1
+    if state.looked_at == _MOST_GRAPHS:
+        state.context.disable_graph_collection()
+        note("enough", what="functions", number=_MOST_GRAPHS)
+    metadata = state.context.export_run_metadata()
+    for number, graphs in enumerate(metadata.function_graphs[:64]):
+        asked = {node.name: node.device for node in graphs.pre_optimization_graph.node if node.device}
+        counts: dict = {}
+        blamed: dict = {}
+        copies = 0
+        for graph in graphs.partition_graphs:
+            for node in graph.node:
+                device = _short(node.device)
+                counts[device] = counts.get(device, 0) + 1
+                if node.op in ("_Recv", "_HostRecv"):
+                    sender = node.attr["send_device"].s.decode()
+                    if ("GPU" in sender) != ("GPU" in device):
+                        copies += 1
+                elif "CPU" in device and (state.gpus or "GPU" in asked.get(node.name, "")):
+                    op = node.op.removeprefix("_Mkl")
+                    kernel = _gpu_kernel(op, node.attr)
+                    if kernel != "plain":
+                        key = (op, device, asked.get(node.name, ""), kernel, _node_line(name, node.name))
+                        blamed[key] = blamed.get(key, 0) + 1
+        if counts:
+            note(
+                "graph",
+                function=name,
+                number=number,
+                devices=counts,
+                copies=copies,
+                cpu=[(*key, times) for key, times in list(blamed.items())[:_MOST_NODES]],
+                cut=max(0, len(blamed) - _MOST_NODES),
+            )
+
+
+def _node_line(function, node) -> str:
+    """Return the line of the program that made a node of a function, or of a function that was inlined into it."""
+    reference = _state.graphs.get(function)
+    graph = None if reference is None else reference()
+    if graph is None:
+        return ""
+    parts = node.split("/")
+    for number in range(len(parts), 0, -1):
+        prefix = "/".join(parts[:number])
+        try:
+            operation = graph.get_operation_by_name(prefix)
+        except Exception:  # noqa: S112  (there is none of this name)
+            continue
+        if number < len(parts):
+            try:
+                inner = operation.get_attr("f").name
+            except Exception:
+                inner = ""
+            if inner and inner != function:
+                line = _node_line(inner, "/".join(parts[number:]))
+                if line:
+                    return line
+        for entry in reversed(operation.traceback):
+            if _kind(entry.filename) == "program":
+                return "%s:%d" % (entry.filename, entry.lineno)
+    return ""
+
+
+def _sample(now: float = 0.0, *, force: bool = False) -> None:
+    """Note what TensorFlow's allocators hold on each GPU; more rarely the longer the program runs."""
+    state = _state
+    now = now or time.time()
+    if not force:
+        if state.samples >= _SAMPLES:
+            state.samples //= 2
+            state.sample_every *= 2
+        state.samples += 1
+        state.sample_at = now + state.sample_every
+    full = state.words[USED] > NOTES // 2
+    if not state.gpus or state.context is None or (full and not force):
+        return
+    from tensorflow.python import pywrap_tfe
+
+    held = []
+    for gpu in state.gpus[:64]:
+        info = pywrap_tfe.TFE_GetMemoryInfo(state.context._context_handle, gpu)
+        held.append((gpu, info["current"], info["peak"]))
+    note("memory", held=held)
+
+
+# --- start -----------------------------------------------------------------------------------------------------------
+
+
+def start_in_new_interpreter() -> None:
+    """Watch this process, which `gpudiag trace` started, or a process of its program."""
+    folder = os.environ.get(FOLDER)
+    if folder and _open(folder):
+        _start()
+
+
+def start_here(folder: str) -> bool:
+    """Watch this process from now until :func:`stop`, whatever it has imported; False if there is no room for notes."""
+    global _state  # noqa: PLW0603  (a new state for each trace)
+    kept = _state.kept
+    _state = _State()
+    _state.kept = kept
+    if not _open(folder):
+        return False
+    _start()
+    for name, hook in _HOOKS.items():
+        module = sys.modules.get(name)
+        if module is not None:
+            _guarded(hook, module)
+    context = getattr(sys.modules.get("tensorflow.python.eager.context"), "_context", None)
+    if context is not None:
+        _guarded(_made, context)
+        if getattr(context, "_context_handle", None) is not None:
+            _guarded(_initialised, context)
+    return True
+
+
+_registered_at_fork: list = []
+
+
+def _start() -> None:
+    _process("started")
+    _watch_environment()
+    if not _registered_at_fork:
+        os.register_at_fork(after_in_parent=_forked_in_parent, after_in_child=_forked_in_child)
+        _registered_at_fork.append(True)
+    sys.meta_path.insert(0, _Finder)
+
+
+def stop() -> None:
+    """Put back everything that was replaced; the notes stay as they are."""
+    state = _state
+    _sample(force=True)
+    if _Finder in sys.meta_path:
+        sys.meta_path.remove(_Finder)
+    for owner, name, value in reversed(_undo):
+        setattr(owner, name, value)
+    _undo.clear()
+    context = state.context
+    if context is not None:
+        callbacks = getattr(getattr(context, "_thread_local_data", None), "op_callbacks", None)
+        if callbacks is not None and _on_op in callbacks:
+            callbacks.remove(_on_op)
+        disable = getattr(context, "disable_graph_collection", None)
+        if disable is not None:
+            disable()
+    state.words = state.lines = None

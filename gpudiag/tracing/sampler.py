@@ -1,0 +1,86 @@
+"""Notes what NVML books on each GPU and process while a program runs: in a separate process, because NVML can hang.
+
+It appends a line of JSON for each change, ends with its parent, and becomes slower the longer the program runs, so that
+the file stays small.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+import time
+from collections.abc import Mapping
+from pathlib import Path
+
+from gpudiag.model.program import Booked
+
+FILE = "nvml"
+_FIRST_S = 0.25
+_MOST = 500
+"""Lines, at which the time between two is doubled."""
+_LARGEST = 4 << 20
+
+
+def start(folder: Path, environment: Mapping[str, str]) -> subprocess.Popen[bytes] | None:
+    """Start it beside a program; None if no process can be started."""
+    try:
+        return subprocess.Popen(
+            [sys.executable, "-m", "gpudiag.tracing.sampler", str(folder / FILE)],
+            env=dict(environment),
+            stdin=subprocess.DEVNULL,
+            stdout=subprocess.DEVNULL,
+            stderr=subprocess.DEVNULL,
+            start_new_session=True,  # Ctrl-C is the program's
+        )
+    except OSError:
+        return None
+
+
+def stop(process: subprocess.Popen[bytes] | None) -> None:
+    """End it."""
+    if process is not None:
+        process.kill()
+        process.wait()
+
+
+def read(folder: Path) -> tuple[Booked, ...]:
+    """Return the most that was booked on each GPU, in all and on each process; empty if NVML gave nothing."""
+    try:
+        lines = (folder / FILE).read_bytes()[:_LARGEST].splitlines()
+    except OSError:
+        return ()
+    found: dict[int, Booked] = {}
+    for line in lines:
+        try:
+            for index, total, used, processes in json.loads(line):
+                before = found.get(index, Booked(index, total, used, used))
+                most = dict(before.processes)
+                for pid, held in processes.items():
+                    most[int(pid)] = max(held, most.get(int(pid), 0))
+                at_most = max(before.used_bytes, used)
+                found[index] = Booked(index, total, before.before_bytes, at_most, tuple(most.items()))
+        except (ValueError, TypeError, AttributeError):
+            continue  # cut short
+    return tuple(found[index] for index in sorted(found))
+
+
+def main() -> None:
+    """Note what NVML says, until the parent has ended or NVML fails."""
+    from gpudiag.hardware import nvml
+
+    parent, every, last, lines = os.getppid(), _FIRST_S, "", 0
+    with Path(sys.argv[1]).open("a", buffering=1) as file, nvml.usage() as ask:
+        while os.getppid() == parent:
+            line = json.dumps(ask())
+            if line != last:
+                file.write(f"{line}\n")
+                last, lines = line, lines + 1
+                if lines % _MOST == 0:
+                    every *= 2
+            time.sleep(every)
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,122 @@
+"""Examples of causes: what `gpudiag trace` noted of programs."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from msgspec.structs import replace
+
+from examples import Example
+from examples.facts import example
+from gpudiag.cause import Evidence
+from gpudiag.model.program import (
+    Device,
+    Function,
+    Holder,
+    OutOfMemory,
+    Placed,
+    Process,
+    ProgramTrace,
+    Replicas,
+    Setting,
+)
+
+GIB = 1 << 30
+GPU = Device("GPU:0", 6 * GIB, "0", GIB)
+PROCESS = Process(
+    7, 1, "started", ("python", "train.py"), "3.11.7", 0.1, "2.21.0", devices=(Device("CPU:0", 0), GPU), last_s=9.0
+)
+TRACE = ProgramTrace(("python", "train.py"), "exit status 0", 10.0, (PROCESS,))
+"""A program that did nothing wrong."""
+LINE = "/home/you/train.py:12"
+
+
+def _of(**changed: Any) -> Evidence:
+    return Evidence(example(), traced=replace(TRACE, **changed))
+
+
+def _setting(fate: str, instead: str = "") -> Evidence:
+    return _of(settings=(Setting("memory_growth", "GPU:0=True", LINE, fate, "because", instead, 7),))
+
+
+def _settings(fate: str) -> tuple[Example, ...]:
+    return (
+        Example("of the program", _setting(fate, "tf.config.set_soft_device_placement(False)")),
+        Example("nothing to write instead", _setting(fate)),
+        Example("it took effect", _setting("took effect"), fires=False),
+        Example("it was set again", _setting("replaced"), fires=False),
+        Example("no program was traced", Evidence(example()), fires=False),
+    )
+
+
+def _placed(why: str, device: str = "CPU:0", **changed: Any) -> Evidence:
+    return _of(placed=(Placed("MatMul", device, 5, "GPU:0", LINE, "", why, 7),), **changed)
+
+
+_FORKED = replace(PROCESS, pid=8, parent=7, how="forked", forked_when="initialised", used_after_fork=LINE, devices=())
+_RANK = replace(PROCESS, pid=8, rank="LOCAL_RANK=1", mask="0")
+_FULL = OutOfMemory(
+    "OOM when allocating", LINE, "GPU:0", 2 * GIB, 5 * GIB, 6 * GIB, (Holder("tensor", "GPU:0", GIB, 3),)
+)
+_REPLICAS = Replicas("MirroredStrategy", LINE, ("GPU:0", "GPU:1"), ("CPU:0", "GPU:0", "GPU:1"))
+
+EXAMPLES: dict[str, tuple[Example, ...]] = {
+    "setting_came_too_late": _settings("too late"),
+    "setting_without_effect": _settings("ignored"),
+    "setting_overridden": _settings("overridden"),
+    "setting_misspelt": _settings("misspelt"),
+    "setting_refused": _settings("refused"),
+    "gpu_asked_for_not_used": (
+        Example("on the CPU", _placed("asked")),
+        Example("on another GPU", _placed("asked", "GPU:0")),
+        Example("there is no kernel for GPUs", _placed("cpu only"), fires=False),
+        Example("the program asked for the CPU", _placed("scope"), fires=False),
+        Example(
+            "replicas without a GPU say more",
+            _placed("asked", "GPU:0", replicas=(replace(_REPLICAS, made=("CPU:0", "GPU:0")),)),
+            fires=False,
+        ),
+    ),
+    "gpu_made_and_not_used": (
+        Example("the program asks for the CPU", _placed("scope")),
+        Example("the variable is on the CPU", _placed("variable")),
+        Example("another cause says more", _placed("asked"), fires=False),
+        Example("no GPU was made", _placed("scope", processes=(replace(PROCESS, devices=()),)), fires=False),
+        Example(
+            "a function used it",
+            _placed("scope", functions=(Function("step", LINE, 1, 9, {"GPU:0": 3}, process=7),)),
+            fires=False,
+        ),
+    ),
+    "forked_after_initialisation": (
+        Example("it uses TensorFlow", _of(processes=(PROCESS, _FORKED))),
+        Example(
+            "it does not", _of(processes=(PROCESS, replace(_FORKED, used_after_fork="", operations=0))), fires=False
+        ),
+        Example("before", _of(processes=(PROCESS, replace(_FORKED, forked_when="imported"))), fires=False),
+    ),
+    "processes_on_one_gpu": (
+        Example("two ranks", _of(processes=(PROCESS, _RANK))),
+        Example(
+            "a GPU for each", _of(processes=(PROCESS, replace(_RANK, devices=(replace(GPU, gpu="1"),)))), fires=False
+        ),
+        Example("one after the other", _of(processes=(PROCESS, replace(_RANK, began_s=9.5, last_s=10.0))), fires=False),
+        Example("one process", _of(), fires=False),
+    ),
+    "replicas_without_own_gpu": (
+        Example("a GPU is hidden", _of(replicas=(replace(_REPLICAS, made=("CPU:0", "GPU:0")),))),
+        Example("a GPU for each", _of(replicas=(_REPLICAS,)), fires=False),
+    ),
+    "program_ran_out_of_memory": (
+        Example("more than is free", _of(out_of_memory=(_FULL,))),
+        Example("in pieces", _of(out_of_memory=(replace(_FULL, used_bytes=GIB),))),
+        Example("larger than the GPU", _of(out_of_memory=(replace(_FULL, asked_bytes=9 * GIB),))),
+        Example("nothing is said of sizes", _of(out_of_memory=(replace(_FULL, asked_bytes=0),))),
+        Example("no error", _of(), fires=False),
+    ),
+    "function_traced_again_and_again": (
+        Example("a graph for each run", _of(functions=(Function("step", LINE, 8, 9, process=7),))),
+        Example("many runs", _of(functions=(Function("step", LINE, 8, 900, process=7),)), fires=False),
+        Example("part of another function", _of(functions=(Function("inner", LINE, 8, 0, process=7),)), fires=False),
+    ),
+}

@@ -1,0 +1,208 @@
+"""A program is as it would be without the watcher, and what it is not must not matter."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import pytest
+
+from gpudiag.model import codec
+from gpudiag.model.program import ProgramTrace
+
+
+def _trace(*arguments: str, tmp_path: Path, input_: str = "", **options: object) -> subprocess.CompletedProcess[str]:
+    command = [sys.executable, "-m", "gpudiag", "trace", "-o", str(tmp_path / "r.json"), *arguments]
+    return subprocess.run(command, capture_output=True, text=True, timeout=120, input=input_, check=False, **options)  # type: ignore[call-overload, no-any-return]
+
+
+def _program(tmp_path: Path) -> ProgramTrace:
+    program = codec.load(tmp_path / "r.json").program
+    assert program is not None
+    return program
+
+
+def _python(code: str) -> tuple[str, ...]:
+    return "--", sys.executable, "-c", code
+
+
+def test_its_output_and_input_are_its_own(tmp_path: Path) -> None:
+    done = _trace(*_python("import sys; print(sys.stdin.read()); sys.exit(3)"), tmp_path=tmp_path, input_="given")
+    assert (done.returncode, done.stdout) == (0, "given\n")
+    assert "did not import TensorFlow" in done.stderr
+    assert _program(tmp_path).ended == "exit status 3"
+
+
+@pytest.mark.parametrize(
+    ("code", "ended", "status"),
+    [
+        ("raise SystemExit(7)", "exit status 7", 7),
+        ("this is no python", "exit status 1", 1),
+        ("import os; os.kill(os.getpid(), 9)", "killed by SIGKILL", 137),
+        ("import os; os.abort()", "killed by SIGABRT", 134),
+        ("import os; os.close(1); os.close(2); os.close(0)", "exit status 0", 0),
+        ("import os; os.chdir('/'); os.closerange(0, 1000); os._exit(4)", "exit status 4", 4),
+        ("import os, sys; os.execv(sys.executable, [sys.executable, '-c', 'raise SystemExit(5)'])", "exit status 5", 5),
+    ],
+)
+def test_its_exit_status_is_known_however_it_ends(code: str, ended: str, status: int, tmp_path: Path) -> None:
+    done = _trace("--exit-with", "program", *_python(code), tmp_path=tmp_path)
+    assert done.returncode == status
+    assert _program(tmp_path).ended == ended
+
+
+def test_it_prints_the_same_errors(tmp_path: Path) -> None:
+    code = "import os\ndef f(): os.environ['TF_X'] = 1\nf()"
+    plain = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=False)
+    assert _trace(*_python(code), tmp_path=tmp_path).stderr.startswith(plain.stderr)
+
+
+def test_its_modules_and_paths_are_those_without_the_watcher(tmp_path: Path) -> None:
+    code = "import sys; print(sys.path); print(sorted(set(sys.modules) - {'gpudiag_watch', 'mmap', 'sitecustomize'}))"
+    plain = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    assert _trace(*_python(code), tmp_path=tmp_path).stdout == plain.stdout
+
+
+def test_its_own_sitecustomize_is_run(tmp_path: Path) -> None:
+    (tmp_path / "sitecustomize.py").write_text("import os\nif 'GPUDIAG_TRACE_FOLDER' in os.environ: print('own')")
+    env = {**os.environ, "PYTHONPATH": str(tmp_path)}
+    done = _trace(*_python("print('main')"), tmp_path=tmp_path, env=env)
+    assert done.stdout == "own\nmain\n"
+
+
+def test_a_python_without_the_watcher_is_named(tmp_path: Path) -> None:
+    done = _trace("--", sys.executable, "-I", "-c", "print(1)", tmp_path=tmp_path)
+    assert (done.returncode, done.stdout) == (0, "1\n")
+    assert "could be watched" in done.stderr
+
+
+@pytest.mark.parametrize(
+    ("command", "status", "said"),
+    [
+        (("--", "no-such-command"), 127, "no-such-command: no such command"),
+        (("--", "/etc"), 126, "/etc: "),
+        (("--", "none.ipynb"), 2, "none.ipynb: there is no such notebook"),
+        ((), 2, "a COMMAND is needed"),
+        (("--fault", "x", "--", "true"), 2, "--fault needs --simulate"),
+    ],
+)
+def test_what_cannot_be_started_is_refused(command: tuple[str, ...], status: int, said: str, tmp_path: Path) -> None:
+    done = _trace(*command, tmp_path=tmp_path)
+    assert done.returncode == status
+    assert said in done.stderr
+
+
+def test_a_module_a_file_and_a_shell_are_run(tmp_path: Path) -> None:
+    (tmp_path / "mod.py").write_text("import sys; print(__name__, sys.argv[1:])")
+    env = {**os.environ, "PYTHONPATH": str(tmp_path)}
+    for command in (("-m", "mod", "-x"), (str(tmp_path / "mod.py"), "-x"), ("sh", "-c", f"{sys.executable} -m mod -x")):
+        done = _trace("--", *command, tmp_path=tmp_path, env=env)
+        assert done.stdout == "__main__ ['-x']\n"
+        assert [one for one in _program(tmp_path).processes if "-x" in one.command]
+
+
+def test_a_notebook_is_run_cell_by_cell(tmp_path: Path) -> None:
+    first = {"cell_type": "code", "source": ["%matplotlib inline\n", "x = 20"]}
+    second = {"cell_type": "code", "source": "print(x + 1)"}
+    notebook = tmp_path / "a.ipynb"
+    notebook.write_text(json.dumps({"cells": [{"cell_type": "markdown", "source": "x"}, first, second]}))
+    done = _trace("--", str(notebook), tmp_path=tmp_path)
+    assert done.stdout == "21\n"
+    notebook.write_text("{")
+    assert "not a notebook" in _trace("--", str(notebook), tmp_path=tmp_path).stderr
+
+
+def test_after_the_time_that_is_given_it_is_ended(tmp_path: Path) -> None:
+    code = "import signal, time; signal.signal(signal.SIGTERM, lambda *_: exit(9)); time.sleep(60)"
+    began = time.monotonic()
+    done = _trace("--for", "2", "--exit-with", "program", *_python(code), tmp_path=tmp_path)
+    assert done.returncode == 9
+    assert time.monotonic() - began < 60
+    assert _program(tmp_path).ended == "still running after 2 s; ended by gpudiag, exit status 9"
+
+
+@pytest.mark.parametrize("sent", [signal.SIGINT, signal.SIGTERM, signal.SIGUSR1])
+def test_its_signals_are_its_own(sent: signal.Signals, tmp_path: Path) -> None:
+    code = (
+        "import signal, sys, time\n"
+        f"signal.signal({int(sent)}, lambda *_: sys.exit(6))\n"
+        "print('ready', flush=True)\n"
+        "time.sleep(60)"
+    )
+    command = [sys.executable, "-m", "gpudiag", "trace", "--exit-with", "program", *_python(code)]
+    with subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True) as process:
+        assert process.stdout is not None
+        assert process.stdout.readline() == "ready\n"
+        process.send_signal(sent)
+        _, errors = process.communicate(timeout=60)
+    assert process.returncode == 6
+    assert "exit status 6" in errors
+
+
+def test_what_it_leaves_behind_goes_on(tmp_path: Path) -> None:
+    mark = tmp_path / "mark"
+    code = (
+        "import os, time\n"
+        "if os.fork() == 0:\n"
+        "    os.setsid()\n"
+        "    os.closerange(0, 100)\n"
+        "    time.sleep(3)\n"
+        "    os.environ['TF_X'] = 'noted where the folder is gone'\n"
+        f"    open({str(mark)!r}, 'w').close()\n"
+        "    os._exit(0)\n"
+    )
+    done = _trace(*_python(code), tmp_path=tmp_path)
+    assert done.returncode == 0
+    until = time.monotonic() + 30
+    while not mark.exists() and time.monotonic() < until:
+        time.sleep(0.1)
+    assert mark.exists()
+
+
+def test_a_full_disk_costs_the_notes_and_not_the_program(tmp_path: Path) -> None:
+    code = "import resource; print('ran')"
+    limited = ("sh", "-c", f'ulimit -f 8; {sys.executable} -c "{code}"')
+    done = _trace("--", *limited, tmp_path=tmp_path)
+    assert done.stdout == "ran\n"
+
+
+def test_notes_that_were_damaged_are_read_as_far_as_they_go(tmp_path: Path) -> None:
+    code = (
+        "import os\n"
+        "folder = os.environ['GPUDIAG_TRACE_FOLDER']\n"
+        "own = os.path.join(folder, os.listdir(folder)[0])\n"
+        "os.environ['TF_FORCE_GPU_ALOW_GROWTH'] = '1'\n"
+        "with open(own, 'r+b') as file:\n"
+        "    file.seek(8 * 8200 + 5); file.write(b'\\xff\\n{[(')\n"
+        "open(os.path.join(folder, '1.0'), 'w').write('short')\n"
+    )
+    done = _trace(*_python(code), tmp_path=tmp_path)
+    assert "internal error" not in done.stderr
+    assert done.returncode in (0, 1)
+
+
+ALLOCATES = """
+import ctypes, time
+cuda, context, memory = ctypes.CDLL("libcuda.so.1"), ctypes.c_void_p(), ctypes.c_void_p()
+cuda.cuInit(0), cuda.cuDevicePrimaryCtxRetain(ctypes.byref(context), 1), cuda.cuCtxSetCurrent(context)
+print(cuda.cuMemAlloc_v2(ctypes.byref(memory), ctypes.c_size_t(300 << 20)), flush=True)
+time.sleep(20)
+"""
+
+
+def test_what_nvml_books_on_the_program_is_reported(tmp_path: Path) -> None:
+    done = _trace("--simulate", "2x2GiB", "--for", "15", *_python(ALLOCATES), tmp_path=tmp_path)
+    assert done.stdout == "0\n"
+    program = _program(tmp_path)
+    idle, used = program.booked
+    (process,) = program.processes
+    assert idle.used_bytes == idle.before_bytes == 0
+    ((pid, held),) = used.processes
+    assert pid == process.pid
+    assert used.used_bytes == held >= 300 << 20
+    assert "by the program" in done.stderr

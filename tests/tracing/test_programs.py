@@ -1,0 +1,78 @@
+"""Programs with a known misuse, and two that are fine, on two simulated GPUs: what is found in each, at which line."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from gpudiag.model import codec
+from gpudiag.model.report import Report
+
+PROGRAMS = Path(__file__).parents[1] / "programs"
+FOUND = {
+    "growth_too_late": {"setting_came_too_late": "growth_too_late.py:8"},
+    "growth_lost": {"setting_without_effect": "growth_lost.py:7"},
+    "gpu_that_is_not_there": {"gpu_asked_for_not_used": "gpu_that_is_not_there.py:11"},
+    "forks_after_use": {"forked_after_initialisation": "forks_after_use.py:9"},
+    "ranks_on_one_gpu": {"processes_on_one_gpu": "LOCAL_RANK=1"},
+    "second_session": {"setting_without_effect": "second_session.py:7"},
+    "function_replaced": {
+        "setting_without_effect": "function_replaced.py:7",
+        "setting_misspelt": "function_replaced.py:8",
+        "setting_came_too_late": "function_replaced.py:10",
+    },
+    "too_many_replicas": {"replicas_without_own_gpu": "too_many_replicas.py:6"},
+    "out_of_memory": {"program_ran_out_of_memory": "out_of_memory.py:9"},
+    "fine_training": {},
+    "fine_eager": {},
+}
+"""The causes in each program, and what the evidence of each names."""
+
+
+def _traced(
+    name: str, tmp_path: Path, *options: str, **variables: str
+) -> tuple[Report, subprocess.CompletedProcess[str]]:
+    file = tmp_path / "r.json"
+    command = [sys.executable, "-m", "gpudiag", "trace", "--simulate", "2x2GiB", "-o", str(file), *options, "--"]
+    done = subprocess.run(
+        [*command, sys.executable, str(PROGRAMS / f"{name}.py")],
+        capture_output=True,
+        text=True,
+        timeout=550,
+        check=False,
+        env={**os.environ, **variables},
+    )
+    return codec.load(file), done
+
+
+@pytest.mark.parametrize("name", FOUND)
+def test_what_a_program_does_wrong_is_found_and_nothing_else(name: str, tmp_path: Path) -> None:
+    report, done = _traced(name, tmp_path)
+    causes = {one.rule: "\n".join(one.evidence) for one in (*report.diagnosis.causes, *report.diagnosis.folded)}
+    assert causes.keys() == FOUND[name].keys(), done.stderr
+    for cause, named in FOUND[name].items():
+        assert named in causes[cause]
+    assert done.returncode == (1 if FOUND[name] else 0)
+    assert not report.diagnosis.failed
+    program = report.program
+    assert program is not None
+    assert not [text for one in program.processes for text in one.missing]
+
+
+def test_of_a_training_the_placement_and_the_memory_are_known(tmp_path: Path) -> None:
+    report, done = _traced("fine_training", tmp_path, TF_CPP_MIN_LOG_LEVEL="3")
+    assert done.stdout == "trained\n"
+    program = report.program
+    assert program is not None
+    (process,) = program.with_tensorflow
+    gpus = [one for one in process.devices if one.name.startswith("GPU")]
+    assert [one.gpu for one in gpus] == ["0", "1"]
+    assert gpus[0].peak_bytes > 0
+    assert [(one.what, one.fate) for one in program.settings] == [("memory_growth", "took effect")] * 2
+    step = max(program.functions, key=lambda one: one.runs)
+    assert step.runs == 8
+    assert step.devices["GPU:0"] > 0
