@@ -78,8 +78,9 @@ def trace(
         ran = program.run(command, reports.environment(machine), seconds)
         if ran.trace is None:
             return ran.status
-        report = reports.made(ran.trace, ("gpudiag", *map(printable, sys.argv[1:])), machine)
+        status = ran.status if exit_with == "program" else None
+        report = reports.made(ran.trace, ("gpudiag", *map(printable, sys.argv[1:])), machine, status)
         # Standard output is the program's.
         stack.enter_context(redirect_stdout(sys.stderr))
         deliver(report, format_, output, mask=mask, verbose=verbose)
-    return ran.status if exit_with == "program" else reports.exit_code(report)
+    return report.exit_code

@@ -80,6 +80,8 @@ def decode(text: str | bytes, origin: str) -> Report:
     except msgspec.ValidationError as error:
         raise ReportError(f"{origin}: a report of gpudiag, but malformed: {error}") from None
     derived = conclude(report)
+    if report.program is not None:  # its exit status may be that of the program
+        derived = msgspec.structs.replace(derived, exit_code=report.exit_code)
     if report.withheld is None:  # an older gpudiag judged by the rows alone
         by_rows = verdict(report)
         if (by_rows, exit_code(by_rows, report)) == (report.verdict, report.exit_code):

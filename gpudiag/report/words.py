@@ -227,7 +227,13 @@ def cause(one: RootCause) -> list[tuple[str, str]]:
 
 def summary(report: Report) -> str:
     """Return what follows the verdict: ``9 passed, 1 warned, 7 skipped; exit status 5; 3.2 s``."""
-    return f"{outcome_counts(report)}; exit status {report.exit_code}; {report.duration_s:.1f} s"
+    counts = outcome_counts(report) if report.program is None else counted(len(report.diagnosis.causes), "finding")
+    return f"{counts}; exit status {report.exit_code}; {report.duration_s:.1f} s"
+
+
+def verdict(report: Report) -> str:
+    """Return the verdict in a word; a report on a program has none on GPUs."""
+    return report.verdict.value if report.program is None else "program"
 
 
 def outcome_counts(report: Report) -> str:
@@ -237,7 +243,9 @@ def outcome_counts(report: Report) -> str:
 
 
 def next_step(report: Report) -> str:
-    """Return what to do next, in one sentence; "" after a pass."""
+    """Return what to do next, in one sentence; "" after a pass, and of a program, whose findings say it."""
+    if report.program is not None:
+        return ""
     if report.signal is not None:
         return f"{_signal_name(report.signal)} stopped the run before all probes had run: run it again."
     match report.verdict:

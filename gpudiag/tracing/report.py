@@ -25,8 +25,10 @@ def environment(machine: Machine) -> Mapping[str, str]:
     return {**os.environ, **machine.environment}
 
 
-def made(trace: ProgramTrace, command: tuple[str, ...], machine: Machine | None = None) -> Report:
-    """Return the report on what a program did."""
+def made(
+    trace: ProgramTrace, command: tuple[str, ...], machine: Machine | None = None, status: int | None = None
+) -> Report:
+    """Return the report on what a program did; ``status``: that of the program, if gpudiag is to exit with it."""
     facts = Facts(**dict.fromkeys(Facts.__struct_fields__, _NOT_ASKED))
     began = datetime.now(timezone.utc) - timedelta(seconds=trace.seconds)
     report = Report(
@@ -45,10 +47,11 @@ def made(trace: ProgramTrace, command: tuple[str, ...], machine: Machine | None 
         program=trace,
     )
     diagnosis = judgement.diagnosed(judgement.Subject(report.facts, program=trace))
-    return conclude(msgspec.structs.replace(report, diagnosis=diagnosis))
+    report = conclude(msgspec.structs.replace(report, diagnosis=diagnosis))
+    return msgspec.structs.replace(report, exit_code=_exit_code(report) if status is None else status)
 
 
-def exit_code(report: Report) -> int:
+def _exit_code(report: Report) -> int:
     """Return the exit status of ``gpudiag trace``: whether a setting was ignored, or an operation fell back."""
     diagnosis = report.diagnosis
     for one in (*diagnosis.causes, *diagnosis.folded):

@@ -9,6 +9,7 @@ import subprocess
 import sys
 import time
 from pathlib import Path
+from xml.etree import ElementTree
 
 import pytest
 
@@ -206,3 +207,24 @@ def test_what_nvml_books_on_the_program_is_reported(tmp_path: Path) -> None:
     assert pid == process.pid
     assert used.used_bytes == held >= 300 << 20
     assert "by the program" in done.stderr
+
+
+@pytest.mark.parametrize(("exit_with", "status", "tag"), [("report", 1, "failure"), ("program", 0, "system-out")])
+def test_the_formats_have_the_exit_status_that_gpudiag_has(
+    exit_with: str, status: int, tag: str, tmp_path: Path
+) -> None:
+    code = "import os; os.environ['TF_FORCE_GPU_ALOW_GROWTH'] = 'true'"
+    done = _trace("--exit-with", exit_with, "-o", str(tmp_path / "r.xml"), *_python(code), tmp_path=tmp_path)
+    assert done.returncode == status
+    assert codec.load(tmp_path / "r.json").exit_code == status
+    case = ElementTree.parse(tmp_path / "r.xml").find(".//testcase")
+    assert case is not None
+    (outcome,) = case
+    assert (case.get("name"), outcome.tag) == ("program", tag)
+    assert f"1 finding; exit status {status}" in outcome.get("message", outcome.text or "")
+
+
+def test_a_github_annotation_of_a_program_says_nothing_of_a_verdict(tmp_path: Path) -> None:
+    code = "import os; os.environ['TF_FORCE_GPU_ALOW_GROWTH'] = 'true'"
+    done = _trace("--format", "github", *_python(code), tmp_path=tmp_path)
+    assert "::error title=gpudiag%3A program::1 finding; exit status 1" in done.stderr

@@ -31,7 +31,7 @@ def render(report: Report, *, verbose: bool, head: bool = False, **_: object) ->
 def _annotations(report: Report) -> Iterator[str]:
     level = "notice" if report.exit_code == 0 else "error"  # by which the step fails
     said = (words.summary(report), words.headline(report), words.next_step(report), words.simulation(report))
-    yield _command(level, f"gpudiag: {report.verdict.value}", *said)
+    yield _command(level, f"gpudiag: {words.verdict(report)}", *said)
     for cause in report.diagnosis.causes:
         lines = (f"{name}: {text}" for name, text in words.cause(cause)[1:])
         yield _command("error" if report.diagnosis.broken_at else "warning", one_line(cause.cause), *lines)

@@ -18,7 +18,7 @@ SUFFIX = ".xml"
 def render(report: Report, **_: object) -> str:
     """Return the report as JUnit XML that is valid by the schemas ``junit-4.xsd`` and ``junit-10.xsd`` of Jenkins."""
     root = ET.Element("testsuites", name="gpudiag")
-    _suite(root, report, "verdict", [_verdict(report)], words.machine(report))
+    _suite(root, report, "verdict" if report.program is None else "program", [_verdict(report)], words.machine(report))
     for area, rows in report.areas.items():
         _suite(root, report, area, [_case(report, row) for row in rows])
     for attribute in ("tests", "failures", "errors"):
@@ -47,7 +47,7 @@ def _suite(
     )
     known = {
         "gpudiag_version": report.gpudiag_version,
-        "verdict": report.verdict.value,
+        "verdict": words.verdict(report),
         "simulated": str(report.world.simulated).lower(),
         **({"simulation": report.world.spec} if report.world.simulated else {}),
     }
@@ -58,16 +58,22 @@ def _suite(
 
 
 def _verdict(report: Report) -> ET.Element:
-    """Return the test case of the verdict, which passes only if everything in scope was verified."""
-    case = ET.Element("testcase", classname="gpudiag", name="verdict", time=_seconds(0))
-    said = f"{report.verdict.value}: {words.summary(report)}"
+    """Return the test case of the verdict, which passes only if everything in scope was verified.
+
+    That of a program passes if nothing was found; or, if gpudiag has the program's exit status, if that is 0.
+    """
+    of_program = report.program is not None
+    case = ET.Element("testcase", classname="gpudiag", name="program" if of_program else "verdict", time=_seconds(0))
+    said = f"{words.verdict(report)}: {words.summary(report)}"
     if report.exit_code != 0:
-        tag = "failure" if report.verdict is Verdict.FAIL else "error"
+        tag = "failure" if report.verdict is Verdict.FAIL or of_program else "error"
         causes = [f"{name}: {text}" for cause in report.diagnosis.causes for name, text in words.cause(cause)]
         broke = [f"{one.part} broke: {one.why}" for one in report.diagnosis.failed]
-        last = (accounts.summary(report), words.next_step(report))
+        last = () if of_program else (accounts.summary(report), words.next_step(report))
         text = "\n".join(filter(None, [words.headline(report), *causes, *broke, *last]))
-        ET.SubElement(case, tag, type=report.verdict.value, message=said).text = text
+        ET.SubElement(case, tag, type=words.verdict(report), message=said).text = text
+    elif of_program:
+        ET.SubElement(case, "system-out").text = f"{said}\n{words.headline(report)}"
     elif report.verdict is not Verdict.PASS:
         ET.SubElement(case, "skipped").text = f"{said}\n{words.next_step(report)}"
     elif used := accounts.summary(report):
