@@ -6,15 +6,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass, field
 from typing import Any
 
-from gpudiag.knowledge.variables import (
-    ALLOCATOR,
-    ALLOCATORS,
-    FORCE_GROWTH,
-    GROWTH_VALUES,
-    allocator_meant_by,
-    growth_meant_by,
-    misspelling_of,
-)
+from gpudiag.knowledge.variables import ACCEPTED, ALLOCATOR, FORCE_GROWTH, misspelling_of
 from gpudiag.model.program import Setting, place
 from gpudiag.tracing.notes import Note, Notes
 
@@ -146,12 +138,10 @@ def _variable(pair: tuple[str, str | None], line: str, steps: _Steps, final: _St
         why = f"{_WORDS[read_at]}{f', at {place(where)}' if where else ''}"
         before = "import tensorflow" if read_at == "imported" else "the first use of TensorFlow"
         return _with_fate(one, "too late", why, f"export {name}={value or ''}  # or set it before {before}")
-    if name == FORCE_GROWTH and value is not None and value not in GROWTH_VALUES:
-        meant = growth_meant_by(value)
-        return _with_fate(one, "ignored", "only true and false are read, in lower case", _set(name, meant, line))
-    if name == ALLOCATOR and value and value not in ALLOCATORS:
-        near = allocator_meant_by(value) or ALLOCATORS[0]
-        return _with_fate(one, "ignored", f"no allocator is called {value!r}", _set(name, near, line))
+    accepted = ACCEPTED.get(name)
+    if accepted is not None and value is not None and not accepted.reads(value):
+        meant = accepted.meant_by(value) or accepted.usual or accepted.words[0]
+        return _with_fate(one, "ignored", f"{accepted.read}: {accepted.otherwise}", _set(name, meant, line))
     if not _late(final.step, read_at):
         return _with_fate(one, "not reached", f"TensorFlow never read it: {_WORDS[read_at]}")
     return one

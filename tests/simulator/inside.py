@@ -785,9 +785,9 @@ def layers(channels_first: bool, dimensions: int, kind: str, reference: str) -> 
     if kind != "float64":
         found["training"], found["inference"] = normalised(True), normalised(False)
     if dimensions == 2:
-        padding = [[0, 0], [1, 2], [0, 1], [0, 0]]
+        around = [[0, 0], [1, 2], [0, 1], [0, 0]]
         wide = normal(3, 3, 4, 2)
-        explicit = first(padding) if channels_first else padding
+        explicit = first(around) if channels_first else around
         found["depthwise"] = with_gradients(
             partial(tf.nn.depthwise_conv2d, strides=two, padding=explicit, data_format=format_), image, wide
         )
