@@ -19,7 +19,7 @@ import gpudiag.probes
 from gpudiag.errors import CatalogueError, UsageError, nearest
 from gpudiag.model.facts import Facts
 from gpudiag.model.report import Finding, Judged
-from gpudiag.probe import HEADINGS, Faults, GpuReading, Kind, Probe, Reading, Verified, as_of_today
+from gpudiag.probe import HEADINGS, EndedReading, Faults, GpuReading, Kind, Probe, Reading, Verified, as_of_today
 from gpudiag.probes import listing
 
 _PACKAGE = gpudiag.probes.__name__
@@ -67,6 +67,8 @@ class Entry:
         assert self.reading is not None
         if not issubclass(self.reading, GpuReading) or not isinstance(reading, dict):
             return msgspec.convert(reading, self.reading)
+        if "operation_raised" in reading:
+            return msgspec.convert(reading, EndedReading)
         plain = as_of_today(reading)
         listed = msgspec.convert({name: plain[name] for name in ("given", "seen") if name in plain}, GpuReading)
         return msgspec.convert(plain, self.reading) if listed.complete else listed

@@ -9,7 +9,8 @@ the parent, also on a report that was saved years ago.
 
 What is the same for every probe is done here: a probe of GPUs calls ``ctx.list_gpus()`` if it may list them, and is
 judged only if TensorFlow listed all that it was given; a :class:`Kernel` judges itself; memory that
-another process changes is noticed by ``ctx.watch``; a figure whose name ends in ``bytes`` is shown in MiB.
+another process changes is noticed by ``ctx.watch``; an error of the GPU or its libraries that no ``ctx.attempt``
+expects ends the measurement, and is a finding; a figure whose name ends in ``bytes`` is shown in MiB.
 
 A probe that needs a second process has a function ``peer(ctx)``: it runs in another child, at the same time, on
 the same GPUs, in the same environment and under the same deadline. The two talk through ``ctx.peer``; what ``peer``
@@ -164,6 +165,11 @@ class GpuFaults(Faults):
         "TensorFlow lists {seen} of the {given} GPUs that NVML reports and this probe was given",
         do=SEE_THE_CAUSE,
     )
+    operation_failed = fail(
+        "an operation on a GPU raised {error}",
+        means="The GPU or one of its libraries answered with an error; nothing more was measured.",
+        do=SEE_THE_CAUSE,
+    )
 
 
 class ReplicaFaults(GpuFaults):
@@ -244,6 +250,19 @@ class GpuReading(Reading, kw_only=True):
         return f"TensorFlow lists {self.seen} of {len(self.given)} GPUs"
 
 
+class EndedReading(GpuReading, kw_only=True):
+    """That of a probe which an operation on a GPU ended."""
+
+    operation_raised: str
+    """Type and message of the error."""
+
+    def unusable(self) -> Findings:
+        yield GpuFaults.operation_failed.found(error=self.operation_raised)
+
+    def figure(self) -> str:
+        return "an operation on a GPU failed"
+
+
 def as_of_today(plain: dict[str, Any]) -> dict[str, Any]:
     """Return a reading of a probe of GPUs as it would be saved today.
 
@@ -278,6 +297,31 @@ _NODE = re.compile(r"\{\{function_node [^{}]{0,300}\}\} ?")
 """TensorFlow's own name for an operation that was called by itself; it says nothing that the rest does not."""
 
 
+_ABOUT_A_GRAPH = (
+    "Graph execution error:",
+    "Detected at node",
+    "<stack traces",
+    "Node: ",
+    "[[",
+    "Original stack trace",
+    'File "',
+)
+
+
+def _of_a_graph(message: str) -> str:
+    """Return what failed in a graph, without the lines that say which operation of the graph it was; "" if not known.
+
+    TensorFlow wraps the error, and repeats it if several operations failed: ``2 root error(s) found.``, then
+    ``(0) INTERNAL: No blas support for stream``.
+    """
+    if not message.startswith(_ABOUT_A_GRAPH[0]):
+        return ""
+    lines = (line.strip() for line in message.splitlines())
+    told = (line for line in lines if line and not line.startswith(_ABOUT_A_GRAPH) and "root error(s)" not in line)
+    first = next(told, "")
+    return first.partition(": ")[2] if first.startswith("(0) ") else first
+
+
 class Raised(Record):
     """An exception as the user would see it."""
 
@@ -288,7 +332,8 @@ class Raised(Record):
     @property
     def brief(self) -> str:
         """Type and message on one line, cut at 200 characters: for the message of a finding."""
-        line = " ".join(f"{self.type}: {_NODE.sub('', self.message)}".split()).removesuffix(" name:")
+        said = _of_a_graph(self.message) or _NODE.sub("", self.message)
+        line = " ".join(f"{self.type}: {said}".split()).removesuffix(" name:")
         return line if len(line) <= 200 else f"{line[:199]}…"
 
 

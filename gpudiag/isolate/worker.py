@@ -19,7 +19,7 @@ from typing import Any, NoReturn
 
 import msgspec
 
-from gpudiag.errors import Disturbed, NoContext, NoMemory, shortage
+from gpudiag.errors import Disturbed, NoContext, NoMemory, OperationFailed, shortage
 from gpudiag.isolate.job import LENGTH_BYTES
 from gpudiag.model.report import Cause
 
@@ -30,6 +30,7 @@ CAUSES: dict[type[BaseException], Cause] = {
     Disturbed: Cause.DISTURBED,
     NoContext: Cause.NO_CONTEXT,
     NoMemory: Cause.NO_MEMORY,
+    OperationFailed: Cause.OPERATION_FAILED,
 }
 """What an error means that says nothing about the job's own code."""
 

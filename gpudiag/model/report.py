@@ -58,6 +58,7 @@ class Cause(str, Enum):
     DISTURBED = "disturbed"
     NO_CONTEXT = "no CUDA context"
     NO_MEMORY = "out of memory"
+    OPERATION_FAILED = "operation failed"
     INTERRUPTED = "interrupted"
 
 

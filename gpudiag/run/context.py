@@ -55,6 +55,12 @@ def has_queried_devices() -> bool:
     return existing is not None and (existing._physical_devices is not None or existing._context_handle is not None)
 
 
+def raised(error: Exception) -> Raised:
+    """Return the record of what TensorFlow raised."""
+    # TensorFlow puts the Python stack of a graph's operation into its message; the fault is in the other lines.
+    return Raised(type(error).__name__, _STACK_FRAME.sub("", str(error)))
+
+
 class CapturedLog:
     """What was written inside ``with ctx.placements()``; empty until the block has ended."""
 
@@ -134,8 +140,7 @@ class ChildContext:
         except Exception as error:
             if refused := NO_CONTEXT.search(str(error)):
                 raise NoContext(refused[0]) from error
-            # TensorFlow puts the Python stack of a graph's operation into its message; the fault is in the other lines.
-            return Raised(type(error).__name__, _STACK_FRAME.sub("", str(error)))
+            return raised(error)
         return None
 
     def apart(self, call: Callable[[], Answer], answer: type[Answer], env: Mapping[str, str | None]) -> Answer:

@@ -15,7 +15,7 @@ from gpudiag.knowledge import log_lines
 from gpudiag.knowledge.placement import parse_placements
 from gpudiag.model.facts import Facts, Unknown
 from gpudiag.model.report import Broken, Cause, Gpu, Row, Skipped
-from gpudiag.probe import Scope
+from gpudiag.probe import EndedReading, GpuReading, Scope
 from gpudiag.run import judgement
 from gpudiag.run.answers import is_hang
 from gpudiag.run.plan import (
@@ -265,9 +265,13 @@ class Probes:
             lack = lack_of_memory(CONTEXT_BYTES + CHILD_BYTES, task.gpus, facts)
             if ended.cause is Cause.NO_MEMORY and lack:
                 return msgspec.structs.replace(row, outcome=Skipped(lack))
-            return msgspec.structs.replace(row, outcome=Broken(ended.cause, ended.detail))
-        assert ended.value is not None
-        reading = msgspec.json.decode(ended.value)
+            if ended.cause is not Cause.OPERATION_FAILED or not issubclass(task.entry.reading or object, GpuReading):
+                return msgspec.structs.replace(row, outcome=Broken(ended.cause, ended.detail))
+            given = tuple(gpu.pci_bus_id for gpu in task.gpus)
+            reading = msgspec.to_builtins(EndedReading(given=given, seen=len(given), operation_raised=ended.detail))
+        else:
+            assert ended.value is not None
+            reading = msgspec.json.decode(ended.value)
         if not isinstance(reading, dict):
             detail = f"its reading is not a record but {type(reading).__name__}"
             return msgspec.structs.replace(row, outcome=Broken(Cause.BAD_RESULT, detail))

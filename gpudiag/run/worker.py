@@ -16,14 +16,13 @@ from typing import Any
 import msgspec
 
 from gpudiag import catalogue
-from gpudiag.errors import NoContext, NoMemory
+from gpudiag.errors import NoContext, NoMemory, OperationFailed
 from gpudiag.model.report import Gpu
 from gpudiag.probe import (
     FewerListed,
     GpuReading,
-    Raised,
 )
-from gpudiag.run.context import NO_CONTEXT, ChildContext, has_queried_devices
+from gpudiag.run.context import NO_CONTEXT, ChildContext, has_queried_devices, raised
 from gpudiag.run.rendezvous import Meeting
 
 
@@ -34,7 +33,7 @@ def run_probe(argument: dict[str, Any]) -> bytes:
     """
     name = argument["probe"]
     ctx = context(argument, own="probe", other="peer")
-    with _refusals_of_gpus():
+    with _refusals_of_gpus(on_gpus=bool(ctx.gpus)):
         try:
             reading = catalogue.get(name).module.measure(ctx)
         except FewerListed as fewer:
@@ -64,16 +63,22 @@ def run_apart(argument: dict[str, Any]) -> bytes:
         return _encoded(answer, "a process apart")
 
 
+_OF_THE_GPU = ("AbortedError", "DataLossError", "InternalError", "UnavailableError", "UnknownError")
+"""TensorFlow's errors that no argument of a program causes: CUDA or one of its libraries answered with an error."""
+
+
 @contextmanager
-def _refusals_of_gpus() -> Iterator[None]:
-    """Distinguish a probe's own failure from a GPU that gives it no context or no memory."""
+def _refusals_of_gpus(*, on_gpus: bool = True) -> Iterator[None]:
+    """Distinguish a probe's own failure from a GPU that gives it no context, no memory or an error."""
     try:
         yield
     except Exception as error:
         if refused := NO_CONTEXT.search(str(error)):
             raise NoContext(refused[0]) from error
         if type(error).__name__ == "ResourceExhaustedError":
-            raise NoMemory(Raised(type(error).__name__, str(error)).brief) from error
+            raise NoMemory(raised(error).brief) from error
+        if on_gpus and type(error).__name__ in _OF_THE_GPU:
+            raise OperationFailed(raised(error).brief) from error
         raise
 
 

@@ -96,6 +96,15 @@ def test_a_gpu_that_is_not_listed_is_found_and_nothing_else(entry: Entry) -> Non
     assert judged.figure == f"TensorFlow lists {reading['seen'] - 1} of {reading['seen']} GPUs"
 
 
+@pytest.mark.parametrize("entry", ON_GPUS, ids=name)
+def test_an_operation_that_raised_is_found_and_nothing_else(entry: Entry) -> None:
+    given = recorded("2x16GiB", entry.name)["given"]
+    judged = judge(entry, {"given": given, "seen": len(given), "operation_raised": "InternalError: no"})
+    assert (kinds(judged), judged.verified) == ({"operation_failed"}, ())
+    assert "InternalError: no" in judged.findings[0].message
+    assert "operation_failed" in {kind.name for kind in entry.kinds}
+
+
 @pytest.mark.parametrize(
     "entry", [one for one in ENTRIES if one.probe.needs.gpus and one.name not in MEETS_FIRST], ids=name
 )
@@ -151,7 +160,12 @@ def test_every_kind_has_an_example(entry: Entry) -> None:
     named = [kind.name for kind in entry.kinds]
     assert len(named) == len(set(named))
     shown = {kind for one in table() if one.probe == entry.name for kind in one.kind.split(", ")}
-    assert {name for name in named if name not in shown} <= {"gpu_not_seen", "other_gpu", "wrong_result"}
+    assert {name for name in named if name not in shown} <= {
+        "gpu_not_seen",
+        "operation_failed",
+        "other_gpu",
+        "wrong_result",
+    }
 
 
 class _Fault(Faults):

@@ -222,7 +222,7 @@ def _memory(evidence: Evidence) -> Answer:
 
 def _first_op(evidence: Evidence) -> Answer:
     """Look at the first product, and at what the libraries computed."""
-    first = _devices_row(evidence.rows, "product_failed", "wrong_result", "other_gpu")
+    first = _devices_row(evidence.rows, "product_failed", "wrong_result", "other_gpu", "operation_failed")
     if first[0] is FAILED:
         return first
     of_libraries = (found for row in evidence.rows if row.area == "libraries" for found in row.findings)
