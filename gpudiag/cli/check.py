@@ -6,7 +6,7 @@ import math
 import os
 import sys
 import time
-from contextlib import ExitStack, suppress
+from contextlib import ExitStack
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -24,11 +24,24 @@ from gpudiag.cli.options import (
     Seconds,
     bisect_option,
     catalogue_option,
+    config_option,
     debug_option,
     fault_option,
     formatted,
     variable,
 )
+
+_FOUND = "gpudiag.configuration"
+
+
+def _configure(context: click.Context, path: Path | None) -> None:
+    """Take the defaults of the command from its configuration file, before its options are read."""
+    from gpudiag import cli
+    from gpudiag.cli import config
+
+    for note in config.misspelt_variables(os.environ, [cli.cli, *cli.commands().values()]):
+        say(f"gpudiag: note: {note}")
+    context.meta[_FOUND] = config.take_defaults(context, path, context.command.params)
 
 
 @click.command()
@@ -113,15 +126,10 @@ from gpudiag.cli.options import (
     **variable("KEEP_LAST_PASS"),
 )
 @click.option("-q", "--quiet", is_flag=True, help="No progress on standard error.", **variable("QUIET"))
-@click.option(
-    "--config",
-    type=click.Path(path_type=Path, exists=True, dir_okay=False),
-    is_eager=True,
-    expose_value=False,
-    callback=lambda context, _, path: _configure(context, path),
-    help="Configuration file, even if it belongs to another user. [default: the nearest gpudiag.toml, or "
+@config_option(
+    _configure,
+    "Configuration file, even if it belongs to another user. [default: the nearest gpudiag.toml, or "
     "pyproject.toml with [tool.gpudiag], upwards, that is yours or root's]",
-    **variable("CONFIG"),
 )
 @debug_option
 @click.pass_context
@@ -221,27 +229,6 @@ def check(
         report = last_pass.with_changes(report, compared_with, keep=keep_last_pass)
         deliver(report, format_, output, mask=mask, verbose=verbose)
     return report.exit_code
-
-
-_FOUND = "gpudiag.configuration"
-
-
-def _configure(context: click.Context, path: Path | None) -> None:
-    """Take the defaults of the command from its configuration file, before its options are read."""
-    from gpudiag import cli
-    from gpudiag.cli import config
-
-    for note in config.misspelt_variables(os.environ, [cli.cli, *cli.commands().values()]):
-        say(f"gpudiag: note: {note}")
-    found = config.Found(path)
-    if path is None:
-        with suppress(FileNotFoundError):  # the working directory was deleted
-            found = config.find(Path.cwd())
-    for note in found.ignored:
-        say(f"gpudiag: note: {note}")
-    if found.file is not None:
-        context.default_map = config.load(found.file, context.command.params, found=path is None)
-    context.meta[_FOUND] = found
 
 
 def _configuration(context: click.Context) -> tuple[Settings | None, tuple[str, ...]]:

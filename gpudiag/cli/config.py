@@ -12,7 +12,7 @@ import os
 import re
 import stat
 import sys
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -21,6 +21,7 @@ import click
 
 from gpudiag.errors import UsageError, nearest
 from gpudiag.hardware.locks import user_name
+from gpudiag.text import say
 
 if sys.version_info >= (3, 11):
     import tomllib
@@ -54,6 +55,21 @@ class Found:
     file: Path | None
     ignored: tuple[str, ...] = ()
     """A sentence for each file on the way that was not used, because other users may have written it."""
+
+
+def take_defaults(
+    context: click.Context, path: Path | None, parameters: Sequence[click.Parameter], section: str = ""
+) -> Found:
+    """Take the defaults of these parameters from the file at ``path``, or from the one that is found; return that."""
+    found = Found(path)
+    if path is None:
+        with contextlib.suppress(FileNotFoundError):  # the working directory was deleted
+            found = find(Path.cwd())
+    for note in found.ignored:
+        say(f"gpudiag: note: {note}")
+    if found.file is not None:
+        context.default_map = load(found.file, parameters, found=path is None, section=section)
+    return found
 
 
 def find(start: Path) -> Found:

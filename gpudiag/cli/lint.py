@@ -9,7 +9,7 @@ from typing import Any
 
 import click
 
-from gpudiag.cli.options import debug_option, variable
+from gpudiag.cli.options import config_option, debug_option, variable
 from gpudiag.errors import UsageError
 
 _SIZE = re.compile(r"(\d+(?:\.\d+)?)\s*(MiB|GiB|MB|GB|M|G)", re.IGNORECASE)
@@ -28,6 +28,14 @@ class Size(click.ParamType):  # type: ignore[type-arg]  # generic since click 8.
         if found is None:
             self.fail(f"{value!r} is not an amount of memory, such as 8GiB or 11000MiB.", param, ctx)
         return int(float(found[1]) * (1 << 20 if found[2].upper().startswith("M") else 1 << 30))
+
+
+def _configure(context: click.Context, path: Path | None) -> None:
+    """Take the defaults of the command from the table ``lint`` of its configuration file."""
+    from gpudiag.cli import config
+
+    parameters = [one for one in context.command.params if one.name not in ("paths", "list_rules", "fix", "diff")]
+    config.take_defaults(context, path, parameters, section="lint")
 
 
 @click.command()
@@ -64,14 +72,9 @@ class Size(click.ParamType):  # type: ignore[type-arg]  # generic since click 8.
     **variable("LINT_FORMAT"),
 )
 @click.option("--list-rules", is_flag=True, help="List the rules and end.")
-@click.option(
-    "--config",
-    type=click.Path(path_type=Path, exists=True, dir_okay=False),
-    is_eager=True,
-    expose_value=False,
-    callback=lambda context, _, path: _configure(context, path),
-    help="Configuration file; its table 'lint' is read. [default: as of 'gpudiag check']",
-    **variable("CONFIG"),
+@config_option(
+    _configure,
+    "Configuration file; its table 'lint' is read. [default: as of 'gpudiag check']",
 )
 @debug_option
 def lint(
@@ -132,16 +135,3 @@ def lint(
     color = in_color() and format_ == "text"
     put(render(result, format_, width=width(), color=color), "json" if format_ == "json" else "table", color=color)
     return result.exit_code
-
-
-def _configure(context: click.Context, path: Path | None) -> None:
-    """Take the defaults of the command from the table ``lint`` of its configuration file."""
-    from gpudiag.cli import config
-    from gpudiag.text import say
-
-    found = config.Found(path) if path is not None else config.find(Path.cwd())
-    for note in found.ignored:
-        say(f"gpudiag: note: {note}")
-    if found.file is not None:
-        parameters = [one for one in context.command.params if one.name not in ("paths", "list_rules", "fix", "diff")]
-        context.default_map = config.load(found.file, parameters, found=path is None, section="lint")

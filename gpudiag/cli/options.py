@@ -4,14 +4,17 @@ from __future__ import annotations
 
 import math
 import os
+from collections.abc import Callable
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 
 import click
 
 from gpudiag.report import FORMATS
 
 DEBUG = "--debug"
+
+_Command = TypeVar("_Command", bound=Callable[..., Any])
 
 
 class Seconds(click.ParamType):  # type: ignore[type-arg]  # generic since click 8.2, and not subscriptable before
@@ -68,6 +71,22 @@ def variable(name: str) -> dict[str, Any]:
 debug_option = click.option(
     DEBUG, is_flag=True, expose_value=False, help="Show a traceback if something fails.", **variable("DEBUG")
 )
+
+
+def config_option(
+    configure: Callable[[click.Context, Path | None], None], help_: str
+) -> Callable[[_Command], _Command]:
+    """Return ``--config``; ``configure`` takes the defaults of the command from the file before options are read."""
+    return click.option(
+        "--config",
+        type=click.Path(path_type=Path, exists=True, dir_okay=False),
+        is_eager=True,
+        expose_value=False,
+        callback=lambda context, _, path: configure(context, path),
+        help=help_,
+        **variable("CONFIG"),
+    )
+
 
 format_options = [
     click.option(

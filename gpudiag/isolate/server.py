@@ -25,7 +25,6 @@ import socket
 import sys
 import tempfile
 import time
-import warnings
 from collections.abc import Callable
 from typing import Any, NoReturn
 
@@ -145,11 +144,7 @@ class Server:
         parent = os.getpid()
         sys.stdout.flush()
         sys.stderr.flush()
-        with warnings.catch_warnings():
-            # Python 3.12+ warns of any thread. TensorFlow's are idle: its device and executor pools start with the
-            # first device query, which the guard forbids here.
-            warnings.simplefilter("ignore", DeprecationWarning)
-            pid = os.fork()
+        pid = worker.fork()
         if pid:
             return pid
         order, result, out, err = fds
@@ -269,9 +264,7 @@ class Server:
 def _forked(work: Callable[[], object]) -> int:
     """Do ``work`` in a fork of this process, with no file open but the streams; return its process id."""
     parent = os.getpid()
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore", DeprecationWarning)
-        pid = os.fork()
+    pid = worker.fork()
     if pid:
         return pid
     try:

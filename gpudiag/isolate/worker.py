@@ -13,6 +13,7 @@ import json
 import os
 import sys
 import traceback
+import warnings
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any, NoReturn
@@ -54,6 +55,16 @@ def resolve(target: str) -> Any:
     """Return the function that ``module:function`` names."""
     module, _, name = target.partition(":")
     return getattr(importlib.import_module(module), name)
+
+
+def fork() -> int:
+    """Return ``os.fork()`` without the warning of Python 3.12 and newer that there are threads.
+
+    TensorFlow's are idle: its device and executor pools start with the first device query, after which nothing forks.
+    """
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", DeprecationWarning)
+        return os.fork()
 
 
 def raised(error: BaseException, cause: Cause | None = None) -> dict[str, str]:

@@ -335,10 +335,20 @@ class Reader:
         self._bind(statement.target, element(items), statement)
         listed = devices(items)
         sure = listed is not None or truth(items) is True
+        # If there are several: what the first round does comes before the second.
+        self._rounds(statement, sure, 2 if listed else 1)
+        return None
+
+    def _while(self, statement: ast.While) -> bool | None:
+        self._rounds(statement, truth(self._eval(statement.test)) is True)
+        return None
+
+    def _rounds(self, statement: ast.For | ast.AsyncFor | ast.While, sure: bool, most: int = 1) -> None:
+        """Read the body of a loop, ``most`` times; if it is not ``sure`` to run, nothing that it does is sure."""
         start = self.past
         self.conditions += not sure
         try:
-            for _ in range(2 if listed else 1):  # there are several: what the first round does comes before the second
+            for _ in range(most):
                 if not self._block(statement.body):
                     break
         finally:
@@ -346,20 +356,6 @@ class Reader:
         if not sure:
             self.past = start
         self._block(statement.orelse)
-        return None
-
-    def _while(self, statement: ast.While) -> bool | None:
-        sure = truth(self._eval(statement.test)) is True
-        start = self.past
-        self.conditions += not sure
-        try:
-            self._block(statement.body)
-        finally:
-            self.conditions -= not sure
-        if not sure:
-            self.past = start
-        self._block(statement.orelse)
-        return None
 
     def _try(self, statement: ast.Try) -> bool | None:
         start = self.past

@@ -23,7 +23,6 @@ DEVICE, PEAK_BYTES, CPU_FALLBACKS = "gpudiag_device", "gpudiag_peak_bytes", "gpu
 
 MOST_TESTS = 20
 """Lines of the summary; the rest is in the JUnit file, or shown with -v."""
-LEAK_BYTES = 1 << 20
 
 
 @dataclass

@@ -8,7 +8,6 @@ import os
 import re
 import sys
 import tempfile
-import warnings
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from functools import cached_property
@@ -151,9 +150,7 @@ class ChildContext:
         parent = os.getpid()
         reading, writing = os.pipe()
         _flush()
-        with warnings.catch_warnings():
-            warnings.simplefilter("ignore", DeprecationWarning)  # Python 3.12+ warns of threads; see the fork server
-            pid = os.fork()
+        pid = worker.fork()
         if not pid:
             try:
                 if sys.platform == "linux":

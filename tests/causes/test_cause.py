@@ -32,6 +32,14 @@ def test_a_cause_is_found_by_its_earlier_name(earlier: str, name: str) -> None:
     assert causes.get(earlier) is causes.get(name)
 
 
+@pytest.mark.parametrize("known", [one for one in ALL if one.declared.row_only], ids=lambda known: known.id)
+def test_a_sign_declares_nothing_that_only_the_diagnosis_reads(known: Known) -> None:
+    declared, plain = known.declared, Cause(fix=(), url="")
+    assert declared.finding
+    unread = ("views", "unless", "tried", "needs_gpu", "last_resort", "general", "symptom")
+    assert [name for name in unread if getattr(declared, name) != getattr(plain, name)] == []
+
+
 def test_a_sign_names_the_causes_of_it() -> None:
     sign, cause = causes.get("little_shared_memory"), causes.get("nccl_small_shared_memory")
     assert sign is not None

@@ -175,6 +175,11 @@ def test_a_deleted_working_directory_has_no_configuration(gpudiag: Gpudiag) -> N
     whole[2] = source + whole[2]
     done = subprocess.run(whole, env=gpudiag.environment, capture_output=True, text=True, check=False)
     assert (done.returncode, " environment " in done.stdout) == (5, True), done.stderr
+    (gpudiag.folder / "program.py").write_text("pass\n")
+    whole = gpudiag.command("lint", str(gpudiag.folder / "program.py"))
+    whole[2] = source + whole[2]
+    done = subprocess.run(whole, env=gpudiag.environment, capture_output=True, text=True, check=False)
+    assert (done.returncode, done.stdout) == (0, "nothing found in 1 file\n"), done.stderr
 
 
 def test_a_misspelt_variable_gives_a_note(gpudiag: Gpudiag) -> None:

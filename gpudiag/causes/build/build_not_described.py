@@ -15,7 +15,6 @@ CAUSE = Cause(
     severity=Severity.NOTE,
     fix=("python -c 'import tensorflow as tf; print(tf.sysconfig.get_build_info())'",),
     url="https://www.tensorflow.org/install/pip",
-    needs_gpu=False,
     finding="host.tensorflow.build_unknown",
     row_only=True,
 )

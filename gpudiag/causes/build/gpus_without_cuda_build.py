@@ -15,7 +15,6 @@ CAUSE = Cause(
     severity=Severity.WARNING,
     fix=("# remove every distribution of TensorFlow, then install one that is built with CUDA",),
     url="https://www.tensorflow.org/install/pip",
-    needs_gpu=False,
     finding="host.tensorflow.no_cuda",
     row_only=True,
 )

@@ -13,7 +13,6 @@ CAUSE = Cause(
     severity=Severity.WARNING,
     fix=('echo "$TF_CONFIG" | python -m json.tool  # names the place of the mistake',),
     url="https://www.tensorflow.org/tutorials/distribute/multi_worker_with_keras",
-    needs_gpu=False,
     finding="host.environment.cluster_unreadable",
     row_only=True,
 )

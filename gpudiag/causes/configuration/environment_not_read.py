@@ -12,7 +12,6 @@ from gpudiag.model.facts import Facts, Unknown
 CAUSE = Cause(
     fix=("gpudiag check host.environment --debug  # and report what it prints",),
     url="https://www.tensorflow.org/guide/gpu",
-    needs_gpu=False,
     finding="host.environment.not_gathered",
     row_only=True,
 )

@@ -17,7 +17,6 @@ CAUSE = Cause(
     severity=Severity.NOTE,
     fix=("export CUDA_DEVICE_ORDER=PCI_BUS_ID  # or list UUIDs as nvidia-smi -L prints them",),
     url="https://docs.nvidia.com/cuda/cuda-c-programming-guide/#cuda-environment-variables",
-    needs_gpu=False,
     finding="host.environment.ambiguous_index",
     row_only=True,
 )

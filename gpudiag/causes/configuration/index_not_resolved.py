@@ -15,7 +15,6 @@ from gpudiag.model.visibility import index_is_ambiguous, mask_in_force
 CAUSE = Cause(
     fix=("export CUDA_VISIBLE_DEVICES={uuids}  # GPU {indices} of nvidia-smi",),
     url="https://docs.nvidia.com/cuda/cuda-c-programming-guide/#cuda-environment-variables",
-    needs_gpu=False,
     finding="host.environment.index_not_known",
     row_only=True,
 )

@@ -15,7 +15,6 @@ CAUSE = Cause(
     severity=Severity.NOTE,
     fix=("export NCCL_P2P_DISABLE=1   # only if training stops at the first all-reduce; for good: boot with iommu=pt",),
     url="https://docs.nvidia.com/deeplearning/nccl/user-guide/docs/troubleshooting.html#pci-access-control-services-acs",
-    needs_gpu=False,
     finding="host.collectives.iommu_translates",
     row_only=True,
 )

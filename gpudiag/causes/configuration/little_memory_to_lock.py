@@ -14,7 +14,6 @@ CAUSE = Cause(
     severity=Severity.NOTE,
     fix=("ulimit -l unlimited   # in a container: docker run --ulimit memlock=-1; only if NCCL fails",),
     url="https://docs.nvidia.com/deeplearning/nccl/user-guide/docs/troubleshooting.html",
-    needs_gpu=False,
     finding="host.collectives.low_memlock",
     row_only=True,
 )

@@ -15,7 +15,6 @@ CAUSE = Cause(
     severity=Severity.NOTE,
     fix=("docker run --shm-size=1g --ulimit memlock=-1 ...   # or --ipc=host; only if NCCL fails",),
     url="https://docs.nvidia.com/deeplearning/nccl/user-guide/docs/troubleshooting.html",
-    needs_gpu=False,
     finding="host.collectives.small_shm",
     row_only=True,
 )

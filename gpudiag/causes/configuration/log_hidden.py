@@ -13,7 +13,6 @@ CAUSE = Cause(
     severity=Severity.NOTE,
     fix=("unset TF_CPP_MIN_LOG_LEVEL  # while you look for a fault",),
     url="https://www.tensorflow.org/guide/gpu#setup",
-    needs_gpu=False,
     finding="host.environment.log_hidden",
     row_only=True,
 )

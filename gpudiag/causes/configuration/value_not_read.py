@@ -16,7 +16,6 @@ CAUSE = Cause(
     severity=Severity.WARNING,
     fix=("{right}",),
     url="https://docs.nvidia.com/cuda/cuda-c-programming-guide/#cuda-environment-variables",
-    needs_gpu=False,
     shown={"right": "export CUDA_DEVICE_ORDER=PCI_BUS_ID"},
     finding="host.environment.value_ignored",
     row_only=True,

@@ -15,7 +15,6 @@ CAUSE = Cause(
     severity=Severity.NOTE,
     fix=("gpudiag check --require-gpus 1  # on every worker, before training",),
     url="https://www.tensorflow.org/tutorials/distribute/multi_worker_with_keras",
-    needs_gpu=False,
     finding="host.collectives.other_workers",
     row_only=True,
 )

@@ -15,7 +15,6 @@ from gpudiag.model.facts import Facts
 CAUSE = Cause(
     fix=("unset {name}",),
     url="https://www.tensorflow.org/guide/gpu",
-    needs_gpu=False,
     finding="host.environment.threads_refused",
     row_only=True,
 )

@@ -14,7 +14,6 @@ CAUSE = Cause(
     severity=Severity.WARNING,
     fix=("sudo dmesg | grep -i -e nvrm -e xid  # why; to do without it, name the others in CUDA_VISIBLE_DEVICES",),
     url="https://docs.nvidia.com/deploy/xid-errors/index.html",
-    needs_gpu=False,
     finding="host.driver.not_counted",
     row_only=True,
 )

@@ -15,7 +15,6 @@ CAUSE = Cause(
     severity=Severity.WARNING,
     fix=("nvidia-smi  # must answer first; see the findings of host.driver",),
     url="https://docs.nvidia.com/deploy/nvml-api/group__nvmlDeviceEnumvs.html",
-    needs_gpu=False,
     finding="host.gpus.not_known",
     row_only=True,
 )

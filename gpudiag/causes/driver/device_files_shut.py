@@ -12,7 +12,6 @@ from gpudiag.causes.shared.signs import Signs
 CAUSE = Cause(
     fix=("ls -l /dev/nvidia*  # join the group that owns them, and log in again; in a container: --group-add",),
     url="https://download.nvidia.com/XFree86/Linux-x86_64/535.104.05/README/faq.html",
-    needs_gpu=False,
     finding="host.driver.no_access",
     row_only=True,
 )

@@ -15,7 +15,6 @@ CAUSE = Cause(
         "reinstall the driver",
     ),
     url="https://docs.nvidia.com/cuda/cuda-driver-api/group__CUDA__TYPES.html",
-    needs_gpu=False,
     finding="host.driver.libcuda_failed",
     row_only=True,
 )

@@ -15,7 +15,6 @@ CAUSE = Cause(
         "sudo dmesg | grep -i -e nvrm -e xid",
     ),
     url="https://docs.nvidia.com/deploy/xid-errors/index.html",
-    needs_gpu=False,
     finding="host.driver.not_gathered",
     row_only=True,
 )

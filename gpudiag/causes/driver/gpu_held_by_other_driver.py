@@ -14,7 +14,6 @@ CAUSE = Cause(
     severity=Severity.NOTE,
     fix=("# nothing, if that is meant, as for a virtual machine; otherwise give the GPU back to the driver nvidia",),
     url="https://docs.kernel.org/driver-api/vfio.html",
-    needs_gpu=False,
     finding="host.driver.held",
     row_only=True,
 )

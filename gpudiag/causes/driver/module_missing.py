@@ -15,7 +15,6 @@ CAUSE = Cause(
         "sudo dmesg | grep -i -e nvrm -e nvidia -e nouveau",
     ),
     url="https://docs.nvidia.com/datacenter/tesla/driver-installation-guide/",
-    needs_gpu=False,
     finding="host.driver.no_module",
     row_only=True,
 )

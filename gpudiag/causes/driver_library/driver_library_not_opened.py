@@ -15,7 +15,6 @@ CAUSE = Cause(
         "container: docker run --gpus all",
     ),
     url="https://docs.nvidia.com/datacenter/tesla/driver-installation-guide/",
-    needs_gpu=False,
     finding="host.driver.no_libcuda",
     row_only=True,
 )

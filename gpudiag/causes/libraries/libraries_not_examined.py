@@ -13,7 +13,6 @@ CAUSE = Cause(
     severity=Severity.NOTE,
     fix=("export TF_CPP_VMODULE=dso_loader=1  # then TensorFlow says which libraries it opens",),
     url="https://www.tensorflow.org/install/pip",
-    needs_gpu=False,
     finding="host.libraries.not_gathered",
     row_only=True,
 )

@@ -16,7 +16,6 @@ CAUSE = Cause(
         "tensorflow[and-cuda]",
     ),
     url="https://www.tensorflow.org/install/pip",
-    needs_gpu=False,
     finding="host.libraries.unopened",
     row_only=True,
 )

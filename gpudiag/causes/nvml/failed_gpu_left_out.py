@@ -13,7 +13,6 @@ CAUSE = Cause(
     severity=Severity.NOTE,
     fix=("# nothing, if the other GPUs are enough; a lost GPU needs a reset or a reboot",),
     url="https://docs.nvidia.com/deploy/xid-errors/index.html",
-    needs_gpu=False,
     finding="host.driver.left_out",
     row_only=True,
 )

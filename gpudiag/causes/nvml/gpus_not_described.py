@@ -18,7 +18,6 @@ CAUSE = Cause(
         "NVIDIA_DRIVER_CAPABILITIES=compute,utility",
     ),
     url="https://docs.nvidia.com/datacenter/cloud-native/container-toolkit/latest/docker-specialized.html",
-    needs_gpu=False,
     finding="host.driver.gpus_not_told",
     row_only=True,
 )

@@ -12,7 +12,6 @@ from gpudiag.causes.shared.signs import Signs
 CAUSE = Cause(
     fix=("nvidia-smi; sudo dmesg | grep -i -e nvrm -e xid  # a lost GPU needs a reset or a reboot",),
     url="https://docs.nvidia.com/deploy/nvml-api/group__nvmlDeviceEnumvs.html",
-    needs_gpu=False,
     finding="host.driver.nvml_failed",
     row_only=True,
 )

@@ -11,7 +11,6 @@ from gpudiag.model.facts import Facts, Unknown
 CAUSE = Cause(
     fix=("python -c 'import sys; print(sys.path)'  # can all of these folders be read?",),
     url="https://www.tensorflow.org/install/pip",
-    needs_gpu=False,
     finding="host.tensorflow.not_gathered",
     row_only=True,
 )

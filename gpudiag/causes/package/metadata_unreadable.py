@@ -14,7 +14,6 @@ CAUSE = Cause(
     severity=Severity.WARNING,
     fix=("# remove that folder, and install the distribution again",),
     url="https://www.tensorflow.org/install/pip",
-    needs_gpu=False,
     finding="host.packages.unreadable",
     row_only=True,
 )

@@ -14,7 +14,6 @@ CAUSE = Cause(
     severity=Severity.WARNING,
     fix=("python3.13 -m venv tf && . tf/bin/activate  # or 3.10 to 3.12",),
     url="https://www.tensorflow.org/install/pip",
-    needs_gpu=False,
     finding="host.tensorflow.unsupported_python",
     row_only=True,
 )

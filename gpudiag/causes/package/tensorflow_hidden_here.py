@@ -15,7 +15,6 @@ CAUSE = Cause(
     severity=Severity.NOTE,
     fix=("# rename it: Python looks into the folder of the program first",),
     url="https://docs.python.org/3/library/sys_path_init.html",
-    needs_gpu=False,
     finding="host.tensorflow.hidden_here",
     row_only=True,
 )

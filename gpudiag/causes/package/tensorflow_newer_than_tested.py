@@ -14,7 +14,6 @@ CAUSE = Cause(
     severity=Severity.NOTE,
     fix=("pip install --upgrade gpudiag  # a newer one may know it",),
     url="https://www.tensorflow.org/install/pip",
-    needs_gpu=False,
     finding="host.tensorflow.untested_version",
     row_only=True,
 )

@@ -14,7 +14,6 @@ CAUSE = Cause(
     severity=Severity.WARNING,
     fix=("pip install --upgrade 'gpudiag[tensorflow]'  # if you can",),
     url="https://www.tensorflow.org/install/pip",
-    needs_gpu=False,
     finding="host.tensorflow.old_version",
     row_only=True,
 )

@@ -21,7 +21,6 @@ CAUSE = Cause(
     url="https://www.tensorflow.org/install/errors",
     needs_gpu=False,
 )
-_OF_TENSORFLOW = ("tensorflow", "_pywrap", "")
 _OF_CUDA = ("cu", "nv")
 
 

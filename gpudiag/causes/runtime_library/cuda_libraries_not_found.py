@@ -36,7 +36,6 @@ _OF_CUDA = re.compile(
 _RUNTIME = re.compile(r"(?:lib)?cudart")
 _MEANT_FOR_A_GPU = re.compile(r"LD_LIBRARY_PATH: \S*(?:cuda|nvidia|/wsl/lib)")
 _OF_THE_DRIVER = ("libcuda.so.1", "nvcuda.dll")
-_ASKING = re.compile(r"(?:lib)?(?:tensorflow|_pywrap)\w*")
 
 
 def find(program: LogAlone, origin: Origin) -> Matches:
