@@ -164,7 +164,7 @@ def check(
 
     SELECT are areas (placement), probes (memory.growth) or globs ('*.list_*'); none means all. See 'gpudiag list'.
 
-    Exit status: 0 passed, 1 something failed, 2 wrong usage, 3 gpudiag or a probe broke, 5 nothing was verified.
+    Exit status: 0 passed, 1 something failed, 2 wrong usage, 3 gpudiag or a probe broke, 5 not every GPU was verified.
     """
     from gpudiag import catalogue, isolate
     from gpudiag.cli import program_log
