@@ -655,10 +655,6 @@ def recurrent() -> dict[str, Any]:
 def not_simulated(what: str) -> dict[str, Any]:
     """What cannot run on a simulated GPU."""
 
-    def nccl() -> Any:
-        with tf.device("/GPU:0"):
-            return tf.raw_ops.NcclAllReduce(input=tf.ones(3), reduction="sum", num_devices=1, shared_name="x").numpy()
-
     def cudnn() -> Any:
         with tf.device("/GPU:0"):
             return tf.raw_ops.CudnnRNN(
@@ -669,7 +665,7 @@ def not_simulated(what: str) -> dict[str, Any]:
             ).output.numpy()
 
     tf.config.set_soft_device_placement(False)
-    first = caught({"nccl": nccl, "cudnn": cudnn}[what])
+    first = caught({"cudnn": cudnn}[what])
 
     def later() -> float:
         with tf.device("/GPU:0"):
@@ -873,6 +869,42 @@ def asks_for_xla(by_itself: bool = False) -> dict[str, float]:
     with tf.device("/GPU:0"):
         found["later"] = abs(float(tf.reduce_sum(tf.ones(4))) - 4.0)
     return found
+
+
+def nccl(gpus: int) -> dict[str, Any]:
+    """TensorFlow's NCCL operations over `gpus`: what each gives, and on which GPU."""
+    from tensorflow.python.ops import nccl_ops
+
+    with tf.Graph().as_default():
+        given, found = [], {}
+        for gpu in range(gpus):
+            with tf.device(f"/GPU:{gpu}"):
+                given.append(tf.constant([2.0, 3.0]) * (gpu + 1.0))
+        reductions = {
+            "sum": nccl_ops.all_sum,
+            "prod": nccl_ops.all_prod,
+            "max": nccl_ops.all_max,
+            "min": nccl_ops.all_min,
+        }
+        for name, reduction in reductions.items():
+            found[name] = reduction(given)
+        with tf.device("/GPU:0"):
+            reduced, sent = nccl_ops.reduce_sum(given), nccl_ops.broadcast(given[0])
+            found["reduced"] = [tf.identity(reduced)]
+        found["broadcast"] = []
+        for gpu in range(gpus):
+            with tf.device(f"/GPU:{gpu}"):
+                found["broadcast"].append(sent + 1.0)
+        halves = []
+        for gpu in range(gpus):
+            with tf.device(f"/GPU:{gpu}"):
+                halves.append(tf.cast(given[gpu], tf.float16))
+        found["half"] = nccl_ops.all_sum(halves)
+        with v1.Session() as session:
+            twice = [session.run(found) for _ in range(2)][1]
+    return {name: [[float(one) for one in values] for values in tensors] for name, tensors in twice.items()} | {
+        "devices": [one.device[-5:] for one in found["sum"]]
+    }
 
 
 def hold_memory(mib: int, ready: str, release: str) -> float:

@@ -54,7 +54,7 @@ def test_recurrent_layers_do_without_cudnn(inside: Inside) -> None:
     assert outcome.log.count("Keras LSTM and GRU would use cuDNN") == 1
 
 
-@pytest.mark.parametrize(("what", "op"), [("nccl", "NcclAllReduce"), ("cudnn", "CudnnRNN")])
+@pytest.mark.parametrize(("what", "op"), [("cudnn", "CudnnRNN")])
 def test_what_cannot_be_forwarded_is_refused(inside: Inside, what: str, op: str) -> None:
     found = inside(1, "not_simulated", what=what).check()
     kind, text = found["first"]
@@ -62,3 +62,17 @@ def test_what_cannot_be_forwarded_is_refused(inside: Inside, what: str, op: str)
     assert "simulated GPU" in text
     assert op in text
     assert found["later"] == 4.0, "the device is not harmed"
+
+
+def test_nccl_operations_compute_over_the_gpus(inside: Inside) -> None:
+    found = inside(3, "nccl", gpus=3).check()
+    assert found.pop("devices") == ["GPU:0", "GPU:1", "GPU:2"]
+    assert found.pop("reduced") == [[12.0, 18.0]]
+    assert found.pop("broadcast") == [[3.0, 4.0]] * 3
+    assert found == {
+        "sum": [[12.0, 18.0]] * 3,
+        "half": [[12.0, 18.0]] * 3,
+        "prod": [[48.0, 162.0]] * 3,
+        "max": [[6.0, 9.0]] * 3,
+        "min": [[2.0, 3.0]] * 3,
+    }

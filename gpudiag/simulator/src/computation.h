@@ -7,6 +7,11 @@
 struct Computation {
     virtual ~Computation() = default;
     virtual void compute(TF_OpKernelContext *) const = 0;
+    // Of an asynchronous kernel: calls `finish` when it is done.
+    virtual void compute_async(TF_OpKernelContext *context, std::function<void()> finish) const {
+        compute(context);
+        finish();
+    }
 };
 
 #endif

@@ -25,6 +25,9 @@ struct {
     int (*count_inputs)(TF_OpKernelContext *);
     int (*count_outputs)(TF_OpKernelContext *);
     int (*output_type)(TF_OpKernelContext *, int index);
+    int64_t (*step)(TF_OpKernelContext *);
+    uint64_t (*frame)(TF_OpKernelContext *);
+    int64_t (*iteration)(TF_OpKernelContext *);
     TF_Tensor *(*allocate)(int type, const int64_t *dimensions, int count, size_t bytes);
     int (*type)(const TF_Tensor *);
     int (*rank)(const TF_Tensor *);
@@ -71,6 +74,9 @@ const char *find_eager(const Libraries &libraries) {
     FIND(count_inputs, "TF_NumInputs");
     FIND(count_outputs, "TF_NumOutputs");
     FIND(output_type, "TF_ExpectedOutputDataType");
+    FIND(step, "TF_StepId");
+    FIND(frame, "TF_GetFrameId");
+    FIND(iteration, "TF_GetIterId");
     FIND(allocate, "TF_AllocateTensor");
     FIND(type, "TF_TensorType");
     FIND(rank, "TF_NumDims");
@@ -119,6 +125,11 @@ void Work::output(int index, const TF_Tensor *tensor) {
 }
 
 int Work::output_type(int index) const { return eager.output_type(context, index); }
+
+std::string Work::step() const {
+    return std::to_string(eager.step(context)) + ";" + std::to_string(eager.frame(context)) + ":" +
+           std::to_string(eager.iteration(context));
+}
 
 void Work::forget_failure() { tf.set_status(status, TF_OK, ""); }
 

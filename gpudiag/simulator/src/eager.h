@@ -39,6 +39,7 @@ class Work {
     Tensor output(int index, int type, const std::vector<int64_t> &shape, size_t bytes);
     void output(int index, const TF_Tensor *tensor);  // a copy of it
     int output_type(int index) const;
+    std::string step() const;  // names this run of the graph, and this turn of its loops
     void fail(TF_Code, const std::string &text);
     void forget_failure();
     void report();

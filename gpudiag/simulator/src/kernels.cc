@@ -17,6 +17,7 @@
 #include "eager.h"
 #include "launches.h"
 #include "library_handles.h"
+#include "nccl.h"
 #include "rerun.h"
 #include "tensorflow.h"
 #include "wire.h"
@@ -41,6 +42,7 @@ bool starts_with(const std::string &text, const char *prefix) { return text.rfin
 bool is_asynchronous(const std::string &op) {
     for (const char *name : ASYNCHRONOUS)
         if (op == name) return true;
+    if (starts_with(op, "Nccl") || starts_with(op, "_Nccl")) return true;
     return starts_with(op, "Collective") && op != "CollectiveAssignGroupV2";
 }
 
@@ -66,6 +68,7 @@ struct Forwarded {
 // How a node is computed for which its CPU kernel cannot be asked; null if it can.
 std::unique_ptr<Computation> computed_otherwise(const Node &node) {
     if (auto own = without_xla(node)) return own;
+    if (auto own = by_nccl(node)) return own;
     return with_channels_last(node);
 }
 
@@ -126,8 +129,7 @@ void compute_async(void *opaque, TF_OpKernelContext *context, TF_AsyncOpKernelDo
     if (!library_serves(*forwarded, context)) {
         finish();
     } else if (forwarded->own) {
-        forwarded->own->compute(context);
-        finish();
+        forwarded->own->compute_async(context, std::move(finish));
     } else if (AsyncOpKernel *async = forwarded->kernel->AsAsync()) {
         async->ComputeAsync(context, std::move(finish));
     } else {
