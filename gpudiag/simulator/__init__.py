@@ -9,8 +9,9 @@ What is not simulated, and what happens instead:
 - XLA: what asks for it runs without it, and that is said once a process.
 - Hand-written CUDA kernels: the op that launches one raises UnimplementedError with its name. If no
   op launches it, the device is stopped, so that every later read from it raises InternalError.
-- cuDNN's RNN ops and whatever else has no CPU kernel: NotFoundError that says "simulated GPU".
-- Collectives of tf.distribute run TensorFlow's CPU ring, NCCL's own ops are computed at once.
+- Kernels that TensorFlow has for the GPU alone: cuDNN's RNN, NCCL's and some others are computed in
+  another way (src/kernels.cc: computed_otherwise); the rest is NotFoundError that says "simulated GPU".
+- Collectives of tf.distribute run TensorFlow's CPU ring.
 - Keras' own choices of XLA (jit_compile="auto") and cuDNN (LSTM, GRU) are turned off, and said.
 - Speed, utilisation, power and temperature (NVML: "not supported"), the memory that contexts and
   libraries really take (a constant is charged), profiling (CUPTI), NVLink, ECC, the numerics of

@@ -652,26 +652,23 @@ def recurrent() -> dict[str, Any]:
     return found
 
 
-def not_simulated(what: str) -> dict[str, Any]:
-    """What cannot run on a simulated GPU."""
+def not_simulated() -> dict[str, Any]:
+    """What cannot run on a simulated GPU, and then what can."""
 
-    def cudnn() -> Any:
+    def no_cpu_kernel() -> Any:
         with tf.device("/GPU:0"):
-            return tf.raw_ops.CudnnRNN(
-                input=tf.ones((2, 1, 3)),
-                input_h=tf.zeros((1, 1, 3)),
-                input_c=tf.zeros((1, 1, 3)),
-                params=tf.zeros((100,)),
-            ).output.numpy()
+            return tf.raw_ops.CudnnRNNParamsSize(
+                num_layers=1, num_units=2, input_size=3, T=tf.float32, S=tf.int32
+            ).numpy()
 
     tf.config.set_soft_device_placement(False)
-    first = caught({"cudnn": cudnn}[what])
+    given = caught(no_cpu_kernel)
 
     def later() -> float:
         with tf.device("/GPU:0"):
             return float(tf.reduce_sum(tf.ones(4)))
 
-    return {"first": first, "later": caught(later)}
+    return {"first": given, "later": caught(later)}
 
 
 def launched(library: str) -> dict[str, Any]:
@@ -828,6 +825,52 @@ def difference(given: Any, wanted: Any) -> float:
     return float(np.abs(given - wanted).max(initial=0) / max(np.abs(wanted).max(initial=0), 1e-6))
 
 
+def only_on_gpus() -> dict[str, Any]:
+    """Whether kernels that TensorFlow has only for the GPU give what the CPU gives in another way."""
+    tf.config.set_soft_device_placement(False)
+    random = np.random.default_rng(3)
+    values = random.integers(-128, 128, (2, 4, 6, 16)).astype("i1")
+    options = {"ksize": [1, 2, 2, 1], "strides": [1, 2, 2, 1], "padding": "VALID"}
+
+    def packed(array: Any) -> Any:
+        batch, height, width, channels = array.shape
+        moved = array.reshape(batch, height, width, channels // 4, 4).transpose(0, 3, 1, 2, 4)
+        return tf.bitcast(tf.constant(moved), tf.qint8)
+
+    def same(op: Callable[..., Any], on_gpu: dict[str, Any], on_cpu: dict[str, Any]) -> bool:
+        with tf.device("/GPU:0"):
+            given = tf.bitcast(op(input=packed(values), data_format="NCHW_VECT_C", **on_gpu), tf.int8).numpy()
+        with tf.device("/CPU:0"):
+            wanted = packed(op(input=tf.constant(values), **on_cpu).numpy())
+        return bool(np.array_equal(given, tf.bitcast(wanted, tf.int8).numpy()))
+
+    def second_gradient(counts_batch: bool) -> bool:
+        image = tf.constant(random.normal(size=(2, 4, 6, 3)).astype("f"))
+        gradient = random.normal(size=(2, 4, 6, 3)).astype("f")
+        with tf.device("/CPU:0"):
+            kept = {"include_batch_in_index": counts_batch, **options}
+            positions = tf.raw_ops.MaxPoolWithArgmax(input=image, Targmax=tf.int64, **kept).argmax
+        with tf.device("/GPU:0"):
+            given = tf.raw_ops.MaxPoolGradGradWithArgmax(input=image, grad=gradient, argmax=positions, **kept)
+        flat = [gradient.ravel()] * 2 if counts_batch else list(gradient.reshape(2, -1))
+        wanted = np.stack([one[where] for one, where in zip(flat, positions.numpy(), strict=True)])
+        return bool(np.array_equal(given.numpy(), wanted)) and given.device.endswith("GPU:0")
+
+    def too_large() -> Any:
+        with tf.device("/GPU:0"):
+            return tf.raw_ops.AvgPool(value=tf.ones((1, 1, 1, 1)), **{**options, "ksize": [1, 1 << 62, 1, 1]})
+
+    first_of_all = {"ksize": [1, 1, 2, 2], "strides": [1, 1, 2, 2], "padding": "VALID"}
+    return {
+        "pool": caught(partial(same, tf.raw_ops.MaxPool, first_of_all, options)),
+        "space": caught(partial(same, tf.raw_ops.SpaceToDepth, {"block_size": 2}, {"block_size": 2})),
+        "depth": caught(partial(same, tf.raw_ops.DepthToSpace, {"block_size": 2}, {"block_size": 2})),
+        "second gradient": caught(partial(second_gradient, False)),
+        "second gradient of a batch": caught(partial(second_gradient, True)),
+        "refused": caught(too_large),
+    }
+
+
 def asks_for_xla(by_itself: bool = False) -> dict[str, float]:
     """By how much the results of what asks for XLA on a GPU differ from the CPU's without it."""
     tf.config.set_soft_device_placement(False)
@@ -869,6 +912,125 @@ def asks_for_xla(by_itself: bool = False) -> dict[str, float]:
     with tf.device("/GPU:0"):
         found["later"] = abs(float(tf.reduce_sum(tf.ones(4))) - 4.0)
     return found
+
+
+def cudnn_recurrent(mode: str, kind: str) -> dict[str, Any]:
+    """By how much cuDNN's recurrent op of a GPU and its gradients differ from the same written out, on the CPU."""
+    tf.config.set_soft_device_placement(False)
+    random = np.random.default_rng(4)
+    steps, batch, units = 4, 3, 2
+    gates = {"lstm": 4, "gru": 3}.get(mode, 1)
+
+    def cell(x: Any, h: Any, c: Any, weights: Any, biases: Any) -> tuple[Any, Any]:
+        (w, r), (b, d) = weights, biases
+        given = [tf.matmul(x, one, transpose_b=True) + bias for one, bias in zip(w, b, strict=True)]
+        own = [tf.matmul(h, one, transpose_b=True) + bias for one, bias in zip(r, d, strict=True)]
+        if mode == "lstm":
+            i, f, g, o = (one + other for one, other in zip(given, own, strict=True))
+            c = tf.sigmoid(f) * c + tf.sigmoid(i) * tf.tanh(g)
+            return tf.sigmoid(o) * tf.tanh(c), c
+        if mode == "gru":
+            z = tf.sigmoid(given[1] + own[1])
+            n = tf.tanh(given[2] + tf.sigmoid(given[0] + own[0]) * own[2])
+            return (1 - z) * n + z * h, c
+        return (tf.tanh if mode == "rnn_tanh" else tf.nn.relu)(given[0] + own[0]), c
+
+    def written_out(values: Any, layers: int, directions: int, lengths: list[int]) -> list[Any]:
+        x, h, c, parameters = values
+        at, weights = 0, []
+
+        def take(*shape: int) -> Any:
+            nonlocal at
+            at += int(np.prod(shape))
+            return tf.reshape(parameters[at - int(np.prod(shape)) : at], shape)
+
+        for layer in range(layers):
+            for _ in range(directions):
+                inputs = directions * units if layer else x.shape[-1]
+                weights.append(
+                    [[take(units, inputs) for _ in range(gates)], [take(units, units) for _ in range(gates)]]
+                )
+        biases = [[[take(units) for _ in range(gates)] for _ in range(2)] for _ in weights]
+        assert at == parameters.shape[0]
+        states, cells = [], []
+        for layer in range(layers):
+            outputs = []
+            for direction in range(directions):
+                place = layer * directions + direction
+                state, memory, made = h[place], c[place], [None] * steps
+                for step in reversed(range(steps)) if direction else range(steps):
+                    runs = tf.cast([[float(step < length)] for length in lengths], kind)
+                    new, new_memory = cell(x[step], state, memory, weights[place], biases[place])
+                    state, memory = runs * new + (1 - runs) * state, runs * new_memory + (1 - runs) * memory
+                    made[step] = runs * new
+                outputs.append(tf.stack(made))
+                states.append(state)
+                cells.append(memory)
+            x = tf.concat(outputs, -1)
+        return [x, tf.stack(states), tf.stack(cells)]
+
+    def error(layers: int, directions: int, version: int, time_major: bool = True) -> float:
+        inputs = 3
+        count = sum(
+            directions * gates * units * ((directions * units if layer else inputs) + units + 2)
+            for layer in range(layers)
+        )
+        lengths = [2, 4, 1] if version == 3 else [steps] * batch
+        numbers = [
+            (steps, batch, inputs),
+            (layers * directions, batch, units),
+            (layers * directions, batch, units),
+            (count,),
+        ]
+        weights = [(steps, batch, directions * units), numbers[1], numbers[1]]
+        values = [tf.constant(random.normal(size=shape), kind) for shape in numbers]
+        loss_of = [tf.constant(random.normal(size=shape), kind) for shape in weights]
+
+        def turned(value: Any) -> Any:
+            return value if time_major or value.shape.rank < 3 else tf.transpose(value, [1, 0, 2])
+
+        def on_gpu(x: Any, h: Any, c: Any, parameters: Any) -> list[Any]:
+            common: dict[str, Any] = {
+                "input": turned(x),
+                "input_h": turned(h),
+                "input_c": turned(c) if mode == "lstm" else tf.stop_gradient(turned(c)),
+                "params": parameters,
+                "rnn_mode": mode,
+                "direction": "bidirectional" if directions == 2 else "unidirectional",
+            }
+            if version == 3:
+                common |= {"sequence_lengths": lengths, "time_major": time_major}
+            op = {1: tf.raw_ops.CudnnRNN, 2: tf.raw_ops.CudnnRNNV2, 3: tf.raw_ops.CudnnRNNV3}[version]
+            made = op(**common)
+            return [turned(made.output), turned(made.output_h), turned(made.output_c) if mode == "lstm" else c]
+
+        def on_cpu(x: Any, h: Any, c: Any, parameters: Any) -> list[Any]:
+            return written_out((x, h, c, parameters), layers, directions, lengths)
+
+        def with_gradients(function: Callable[..., Any], device: str) -> list[Any]:
+            with tf.device(device):
+                moved = [tf.identity(one) for one in values]
+                with tf.GradientTape() as tape:
+                    tape.watch(moved)
+                    made = function(*moved)
+                    loss = tf.add_n([tf.reduce_sum(one * weight) for one, weight in zip(made, loss_of, strict=True)])
+                found = tape.gradient(loss, moved)
+            return [
+                *made[: 3 if mode == "lstm" else 2],
+                *(one for at, one in enumerate(found) if at != 2 or mode == "lstm"),
+            ]
+
+        pairs = zip(with_gradients(on_gpu, "/GPU:0"), with_gradients(on_cpu, "/CPU:0"), strict=True)
+        return max(difference(one, other) for one, other in pairs)
+
+    forms = {
+        "one layer": (1, 1, 1),
+        "two": (2, 1, 2),
+        "both ways": (2, 2, 2),
+        "lengths": (2, 2, 3),
+        "batch": (1, 2, 3, False),
+    }
+    return {name: caught(partial(error, *form)) for name, form in forms.items()}
 
 
 def nccl(gpus: int) -> dict[str, Any]:

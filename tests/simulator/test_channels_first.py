@@ -18,3 +18,17 @@ def test_channels_first_equals_channels_last(inside: Inside, dimensions: int, ki
     assert {
         name: error for name, error in found.items() if not isinstance(error, float) or error > ROUNDING[kind]
     } == {}
+
+
+def test_kernels_that_only_a_gpu_has(inside: Inside) -> None:
+    found = inside(1, "only_on_gpus").check()
+    kind, text = found.pop("refused")
+    assert kind == "InvalidArgumentError", "as on a GPU"
+    assert "out of range for an int32" in text
+    assert found == {
+        "pool": True,
+        "space": True,
+        "depth": True,
+        "second gradient": True,
+        "second gradient of a batch": True,
+    }

@@ -18,7 +18,9 @@
 #include "launches.h"
 #include "library_handles.h"
 #include "nccl.h"
+#include "recurrent.h"
 #include "rerun.h"
+#include "second_gradient.h"
 #include "tensorflow.h"
 #include "wire.h"
 #include "xla.h"
@@ -69,6 +71,8 @@ struct Forwarded {
 std::unique_ptr<Computation> computed_otherwise(const Node &node) {
     if (auto own = without_xla(node)) return own;
     if (auto own = by_nccl(node)) return own;
+    if (auto own = recurrent(node)) return own;
+    if (auto own = second_gradient(node)) return own;
     return with_channels_last(node);
 }
 
@@ -89,8 +93,13 @@ Forwarded *create(TF_OpKernelConstruction *opaque) {
                                         construction->node_properties, construction->graph_def_version, &kernel);
     if (status.word == ok_word) return new Forwarded{std::unique_ptr<OpKernel>(kernel), nullptr, library};
     if (auto own = in_single_precision(node)) return new Forwarded{nullptr, std::move(own), library};
-    fail(opaque, TF_NOT_FOUND, "simulated GPU: this kernel cannot be simulated, because TensorFlow has no CPU kernel for it "
-                               "to forward to: " + text_of(status));
+    const StatusContent *refusal = content_of(status);
+    if (!refusal || refusal->code == TF_NOT_FOUND) {
+        fail(opaque, TF_NOT_FOUND, "simulated GPU: this kernel cannot be simulated, because TensorFlow has no CPU kernel for it "
+                                   "to forward to: " + text_of(status));
+    } else {  // of what the node asks for, mostly, which a GPU refuses with the same code
+        fail(opaque, static_cast<TF_Code>(refusal->code), "simulated GPU: the CPU kernel refuses: " + text_of(status));
+    }
     return nullptr;
 }
 

@@ -100,23 +100,28 @@ bool transpose(const char *from, char *to, int64_t matrices, int64_t rows, int64
     }
 }
 
-// `shape` is [batch, ..., channels] or [batch, channels, ...]; to the other one.
-bool transpose_tensor(const TF_Tensor *from, char *to, bool is_channels_first) {
-    const Numbers shape = shape_of(from);
-    int64_t others = 1, channels = is_channels_first ? shape[1] : shape.back();
-    for (size_t i = 1; i < shape.size(); i++) others *= shape[i];
-    const int64_t elements = shape[0] * others;
-    if (!elements) return true;
-    others /= channels;
-    return transpose(data_of(from), to, shape[0], is_channels_first ? channels : others, is_channels_first ? others : channels,
-                     bytes_of(from) / static_cast<size_t>(elements));
+// From [batch, channels, ...] to [batch, ..., channels], or back; `packed` channels lie together in both.
+bool transpose_tensor(const TF_Tensor *from, char *to, const Numbers &last, int64_t packed, bool is_channels_first) {
+    int64_t others = 1;
+    for (size_t i = 1; i + 1 < last.size(); i++) others *= last[i];
+    const int64_t channels = last.back() / packed, packs = last[0] * others * channels;
+    if (!packs) return true;
+    return transpose(data_of(from), to, last[0], is_channels_first ? channels : others, is_channels_first ? others : channels,
+                     bytes_of(from) / static_cast<size_t>(packs));
 }
 
-enum { FLOAT = 1, BFLOAT16 = 14, HALF = 19 };  // types.proto
+enum { FLOAT = 1, INT8 = 6, QINT8 = 11, BFLOAT16 = 14, HALF = 19 };  // types.proto
+
+bool is_channels_first(const std::string &format) { return format == "NCHW" || format == "NCDHW" || format == "NCHW_VECT_C"; }
 
 bool has_16_bits(int64_t type) { return type == HALF || type == BFLOAT16; }
 
 Tensor cast(Work &work, const TF_Tensor *tensor, int to) {
+    if (type_of(tensor) == QINT8 || to == QINT8) {  // the same bits as int8
+        Tensor made = new_tensor(to, shape_of(tensor), bytes_of(tensor));
+        std::memcpy(data_of(made.get()), data_of(tensor), bytes_of(tensor));
+        return made;
+    }
     Operation operation(work, "Cast");
     operation.type("SrcT", type_of(tensor)).type("DstT", to).input(tensor);
     std::vector<Tensor> results = operation.run(1);
@@ -125,7 +130,8 @@ Tensor cast(Work &work, const TF_Tensor *tensor, int to) {
 
 class Rerun : public Computation {
   public:
-    Rerun(const Node &node, const Layout &layout) : node_(node), layout_(layout), format_(node.text("data_format")) {}
+    Rerun(const Node &node, const Layout &layout)
+        : node_(node), layout_(layout), format_(node.text("data_format")), packed_(format_ == "NCHW_VECT_C" ? 4 : 1) {}
 
     void compute(TF_OpKernelContext *context) const override {
         Work work(context);
@@ -134,16 +140,16 @@ class Rerun : public Computation {
             if (Tensor tensor = work.input(i)) given.push_back(changed(work, i, std::move(tensor), given));
         const int type = static_cast<int>(node_.number("T"));
         std::vector<Tensor> results = run(work, given, type);
-        if (tf.get_code(work.status) == TF_NOT_FOUND && has_16_bits(type)) {
+        if (tf.get_code(work.status) == TF_NOT_FOUND && (has_16_bits(type) || type == QINT8)) {
             work.forget_failure();
-            results = run(work, given, FLOAT);
+            results = run(work, given, type == QINT8 ? INT8 : FLOAT);
         }
         for (int i = 0; i < static_cast<int>(results.size()); i++) give(work, i, results[static_cast<size_t>(i)].get());
         work.report();
     }
 
   private:
-    bool is_channels_first() const { return format_ == "NCHW" || format_ == "NCDHW"; }
+    bool is_channels_first() const { return ::is_channels_first(format_); }
 
     // In another type than the node's if `type` is not its own.
     std::vector<Tensor> run(Work &work, const std::vector<Tensor> &given, int type) const {
@@ -181,8 +187,14 @@ class Rerun : public Computation {
             work.output(index, result);
             return;
         }
-        Tensor made = work.output(index, type_of(result), to_first(shape_of(result)), bytes_of(result));
-        if (made && !transpose_tensor(result, data_of(made.get()), false)) refuse_type(work);
+        const Numbers last = shape_of(result);
+        Numbers shape = to_first(last);
+        if (packed_ > 1) {
+            shape[1] /= packed_;
+            shape.push_back(packed_);
+        }
+        Tensor made = work.output(index, type_of(result), shape, bytes_of(result));
+        if (made && !transpose_tensor(result, data_of(made.get()), last, packed_, false)) refuse_type(work);
     }
 
     // An input as it is with channels last.
@@ -192,8 +204,16 @@ class Rerun : public Computation {
         const Numbers shape = shape_of(tensor.get());
         const bool has_channels = what == 'T' || (what == 't' && shape.size() == shape_of(before[0].get()).size());
         if (has_channels && shape.size() > 2) {
-            Tensor made = new_tensor(type_of(tensor.get()), to_last(shape), bytes_of(tensor.get()));
-            if (!transpose_tensor(tensor.get(), data_of(made.get()), true)) refuse_type(work);
+            Numbers last = to_last(shape);
+            if (packed_ > 1) {
+                if (shape.size() != 5 || shape[4] != packed_) {
+                    work.fail(TF_INVALID_ARGUMENT, "NCHW_VECT_C is [batch, channels / 4, height, width, 4]");
+                    return tensor;
+                }
+                last = {shape[0], shape[2], shape[3], shape[1] * packed_};
+            }
+            Tensor made = new_tensor(type_of(tensor.get()), last, bytes_of(tensor.get()));
+            if (work.ok() && !transpose_tensor(tensor.get(), data_of(made.get()), last, packed_, true)) refuse_type(work);
             return made;
         }
         // Sizes of the spatial dimensions alone are the same in both layouts.
@@ -218,11 +238,13 @@ class Rerun : public Computation {
     const Node node_;
     const Layout &layout_;
     const std::string format_;
+    const int64_t packed_;
 };
 
-std::unique_ptr<Computation> rerun(const Node &node) {
+// With packed channels filters have another layout, too, which is not known here.
+std::unique_ptr<Computation> rerun(const Node &node, bool is_packed = false) {
     for (const Layout &layout : LAYOUTS)
-        if (node.op == layout.op) return std::make_unique<Rerun>(node, layout);
+        if (node.op == layout.op && !(is_packed && std::strchr(layout.inputs, '-'))) return std::make_unique<Rerun>(node, layout);
     return nullptr;
 }
 
@@ -230,7 +252,7 @@ std::unique_ptr<Computation> rerun(const Node &node) {
 
 std::unique_ptr<Computation> with_channels_last(const Node &node) {
     const std::string format = node.text("data_format");
-    return format == "NCHW" || format == "NCDHW" ? rerun(node) : nullptr;
+    return is_channels_first(format) ? rerun(node, format == "NCHW_VECT_C") : nullptr;
 }
 
 std::unique_ptr<Computation> in_single_precision(const Node &node) {

@@ -1,0 +1,56 @@
+// Each result is the gradient's value at the position that pooling had kept. Its texts are those of maxpooling_op.cc.
+
+#include "second_gradient.h"
+
+#include <cstring>
+
+#include "eager.h"
+
+namespace {
+
+enum { INT32 = 3 };  // types.proto
+
+class AtPositions : public Computation {
+  public:
+    explicit AtPositions(const Node &node) : counts_batch_(node.number("include_batch_in_index")) {}
+
+    void compute(TF_OpKernelContext *context) const override {
+        Work work(context);
+        compute(work);
+        work.report();
+    }
+
+  private:
+    void compute(Work &work) const {
+        Tensor input = work.input(0), gradient = work.input(1), positions = work.input(2);
+        if (!work.ok()) return;
+        const std::vector<int64_t> from = shape_of(gradient.get()), shape = shape_of(positions.get());
+        if (from != shape_of(input.get())) return work.fail(TF_INVALID_ARGUMENT, "Expected grad shape to be that of the input");
+        if (from.size() != 4 || shape.size() != 4 || from[0] != shape[0] || from[3] != shape[3])
+            return work.fail(TF_INVALID_ARGUMENT, "Expected argmax shape to be that of the output of the pooling");
+        const int64_t image = from[1] * from[2] * from[3], all = from[0] * image, each = shape[1] * shape[2] * shape[3];
+        const size_t size = all ? bytes_of(gradient.get()) / static_cast<size_t>(all) : 0;
+        Tensor made = work.output(0, type_of(gradient.get()), shape, static_cast<size_t>(shape[0] * each) * size);
+        if (!made) return;
+        for (int64_t i = 0; i < shape[0] * each; i++) {
+            const int64_t position = at(positions.get(), i) + (counts_batch_ ? 0 : i / each * image);
+            if (position < 0 || position >= all) return work.fail(TF_INVALID_ARGUMENT, "argmax names a position outside of the input");
+            std::memcpy(data_of(made.get()) + static_cast<size_t>(i) * size,
+                        data_of(gradient.get()) + static_cast<size_t>(position) * size, size);
+        }
+    }
+
+    static int64_t at(const TF_Tensor *positions, int64_t index) {
+        const char *data = data_of(positions);
+        return type_of(positions) == INT32 ? reinterpret_cast<const int32_t *>(data)[index]
+                                           : reinterpret_cast<const int64_t *>(data)[index];
+    }
+
+    const bool counts_batch_;
+};
+
+}  // namespace
+
+std::unique_ptr<Computation> second_gradient(const Node &node) {
+    return node.op == "MaxPoolGradGradWithArgmax" ? std::make_unique<AtPositions>(node) : nullptr;
+}
