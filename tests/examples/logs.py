@@ -122,8 +122,12 @@ EXAMPLES: dict[str, tuple[Example, ...]] = {
         {
             "options of a session": ("AttributeError: module 'tensorflow' has no attribute 'ConfigProto'",),
             "contrib": ("ModuleNotFoundError: No module named 'tensorflow.contrib'",),
+            "of a module": ("AttributeError: module 'tensorflow._api.v2.image' has no attribute 'resize_bilinear'",),
         },
-        {"a misspelt name": ("AttributeError: module 'tensorflow' has no attribute 'kerass'",)},
+        {
+            "a misspelt name": ("AttributeError: module 'tensorflow' has no attribute 'kerass'",),
+            "another package's": ("AttributeError: module 'tensorflow_hub' has no attribute 'Session'",),
+        },
     ),
     "extension_of_another_release": _both(
         {

@@ -90,7 +90,7 @@ def test_logs_that_a_terminal_has_wrapped_are_explained() -> None:
         found = explained(*unwrapped(parts))
         if [cause.rule for cause in found.causes[:1]] != [one.cause][: not one.harmless]:
             lost.append(path.stem)
-    assert len(lost) <= 2, lost  # measured: what ends with a line that is known without its rest
+    assert len(lost) <= 4, lost  # measured, of 262: what ends with a line that is known without its rest
 
 
 def test_lines_are_joined_only_if_that_makes_a_message() -> None:
@@ -121,7 +121,7 @@ def test_a_missing_runtime_matters_if_the_machine_was_meant_for_a_gpu() -> None:
 
 def test_the_logs_are_many_and_each_has_its_source() -> None:
     sources = [tomllib.loads(path.read_text())["source"] for path in LOGS]
-    assert len(LOGS) >= 160
+    assert len(LOGS) >= 260
     assert all(one.startswith("https://") for one in sources)
     assert len(set(sources)) == len(sources)
 

@@ -43,8 +43,9 @@ def find(program: Program) -> Matches:
             Confidence.POSSIBLE,
             {
                 "name": "tensorflow",
-                "path": "a file or an empty folder 'tensorflow'",
-                "first": "python -c 'import tensorflow; print(tensorflow)'  # rename that file or folder",
+                "path": "a file, an empty folder or the rest of a removed installation of the name 'tensorflow'",
+                "first": "python -c 'import tensorflow; print(tensorflow)'  # your own file or folder: rename it; in "
+                "site-packages: pip uninstall tensorflow tensorflow-gpu, delete the folder, pip install tensorflow",
             },
         )
 

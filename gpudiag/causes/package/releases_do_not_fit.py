@@ -49,6 +49,8 @@ _DISTRIBUTIONS = {
     "yaml": "pyyaml",
 }
 """Packages of Python to the distributions that bring them, if these have another name."""
+_PRIVATE = ("python", "core", "compiler", "tools")
+_LOWER_CASE = ("tensorflow", "keras", "numpy")
 _NAMESPACES = {
     "6google8protobuf": "protobuf",
     "3c10": "torch",
@@ -79,13 +81,29 @@ def find(program: LogAlone, origin: Origin) -> Matches:
 
 def _told(program: LogAlone, number: int, found: Event, asker: str, origin: Origin) -> tuple[str, str, str, str] | None:
     """Return the cause and the lines of its fix."""
-    name = found["name"] or found["attribute"]
+    name = found["name"] or found["attribute"] or found["lacked"]
     module = found["module"] or found["of"] or _imported_from(program.lines[:number], name)
     top = module.partition(".")[0]
     distribution = _DISTRIBUTIONS.get(top, top.replace("_", "-"))
     who = asker or "the program"
     if not module:
-        return None
+        return _of_unnamed_module(name, asker) if asker else None
+    if (module == "tensorflow" and name in _PRIVATE) or ".compat.v1.compat" in module:
+        return (
+            f"{who} uses a part of TensorFlow that is not meant for programs, or what tensorflow.compat.v1 is already: "
+            f"this TensorFlow has no {module}.{name}",
+            f"python -m pip install --upgrade {asker or 'PACKAGE'}  # a release of it that fits this TensorFlow",
+            "# in a program: import tensorflow as tf, without compat.v1 in front, where the code says tf.compat.v1; "
+            "from tensorflow.python... import ... in place of tf.python",
+            "pip install 'tensorflow==X.Y'  # or the release that the program was written for",
+        )
+    if found.message is MODULE_NOT_THERE and top != top.lower() and top.lower() in _LOWER_CASE:
+        return (
+            f"the module is called {top.lower()}, in lower case",
+            f"import {top.lower()}  # in the program, in place of {top}",
+            f"python -m pip install {top.lower()}  # if that is not installed",
+            "",
+        )
     if top in ("keras", "tf_keras") or module.startswith(("tensorflow.keras", "tensorflow._api.v2.keras")):
         return _of_keras(program, f"{name} of {module}" if name else module, asker, origin)
     if found.message is MODULE_NOT_THERE and "." not in module.removeprefix("google."):
@@ -110,6 +128,15 @@ def _told(program: LogAlone, number: int, found: Event, asker: str, origin: Orig
         "they are of releases that do not fit each other",
         f"python -m pip install --upgrade {distribution}{also}  # releases that fit each other",
         newer,
+        "python -m pip check  # must say that nothing is broken",
+    )
+
+
+def _of_unnamed_module(name: str, asker: str) -> tuple[str, str, str, str]:
+    return (
+        f"{asker} asks another package for {name}, which the installed release of that does not have",
+        f"python -m pip install --upgrade {asker}  # a release that fits what is installed",
+        "# or an older release of the package that it asks: the line above the error names it",
         "python -m pip check  # must say that nothing is broken",
     )
 

@@ -58,9 +58,8 @@ FAMILY.fault(
     "crosstool_wrapper_driver_is_not_gcc failed: error executing command",
     "Target //tensorflow/tools/pip_package:{:s} failed to build",
     "Build did NOT complete successfully",
-    meaning="a file could not be compiled; the lines around this one say why: the compiler, CUDA or bazel are not of "
-    "the "
-    "releases that this source was tested with, most often",
+    meaning="a file could not be compiled; the lines around this one say why: the compiler, CUDA or bazel are not "
+    "of the releases that this source was tested with, most often",
     fix=(
         "gcc --version; bazel --version; nvcc --version  # against https://www.tensorflow.org/install/source#gpu",
         "bazel clean --expunge; ./configure  # after a change of one of them",

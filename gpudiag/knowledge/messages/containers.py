@@ -86,6 +86,9 @@ FAMILY.fault(
     "Unsupported config option for services.{:s} 'runtime'",
     "Additional property runtime is not allowed",
     "Additional property devices is not allowed",
+    "__init__() got an unexpected keyword argument 'gpus'",
+    "__init__() got an unexpected keyword argument 'device_requests'",
+    "create_container() got an unexpected keyword argument 'device_requests'",
     meaning="this docker-compose is too old for the way in which the file asks for GPUs",
     fix=(
         "docker compose version; sudo apt install docker-compose-plugin  # then: docker compose up, without the hyphen",
@@ -223,8 +226,7 @@ FAMILY.fault(
     "error executing hook `/usr/bin/nvidia-container-runtime-hook` (exit code: {:d})",
     "error executing hook `/usr/bin/nvidia-cdi-hook` (exit code: {:d})",
     meaning="the NVIDIA container toolkit is older than the driver, or its CDI specification is of another driver: "
-    "it names "
-    "files that are not there",
+    "it names files that are not there",
     fix=(
         "sudo apt update; sudo apt install --only-upgrade nvidia-container-toolkit nvidia-container-toolkit-base "
         "libnvidia-container1 libnvidia-container-tools",

@@ -54,6 +54,7 @@ CODES = (
         (
             "import multiprocessing; multiprocessing.set_start_method('spawn')  # before TensorFlow is imported",
             "# or use no GPU, and list none, before the processes are started",
+            "nvidia-smi  # the driver, and the newest CUDA that it runs: it must not be older than the program's",
             "sudo rmmod nvidia_uvm && sudo modprobe nvidia_uvm  # if it fails in every program, while no GPU is in use",
         ),
         False,
@@ -582,7 +583,20 @@ CONTEXT_REFUSED = FAMILY.fault(
     stage="CONTEXT",
     possible=True,
 )
+INVALID_CONFIGURATION = FAMILY.fault(
+    "cuda_invalid_configuration",
+    "cudaErrorInvalidConfiguration",
+    meaning="a kernel was started with a size that the GPU does not take: an empty or a very large tensor, or "
+    "libraries of another CUDA than the one that this TensorFlow was built for",
+    fix=(
+        "# no empty batch (dataset.batch(n, drop_remainder=True)), and a smaller one",
+        "pip install --upgrade --force-reinstall 'tensorflow[and-cuda]'  # libraries of the release it was built for",
+        "CUDA_LAUNCH_BLOCKING=1 python program.py  # the traceback names the operation then",
+    ),
+    possible=True,
+)
 ELSEWHERE: dict[int, Message] = {
+    9: INVALID_CONFIGURATION,
     2: DEVICE_FULL,
     35: DRIVER_TOO_OLD,
     46: DEVICE_BUSY,
@@ -608,4 +622,51 @@ FAMILY.add(
     words=("unknown", "cuda", "curesult", "cudaerror_t", "cuinit"),
     codes=BY_NUMBER,
     meaning="a code of CUDA that this table does not know",
+)
+_WORDS = {
+    "invalid argument": 1,
+    "out of memory": 2,
+    "initialization error": 3,
+    "invalid configuration argument": 9,
+    "CUDA driver is a stub library": 34,
+    "driver version is insufficient for CUDA runtime version": 35,
+    "CUDA driver version is insufficient for CUDA runtime version": 35,
+    "all CUDA-capable devices are busy or unavailable": 46,
+    "no CUDA-capable device is detected": 100,
+    "invalid device ordinal": 101,
+    "device kernel image is invalid": 200,
+    "invalid device context": 201,
+    "no kernel image is available for execution on the device": 209,
+    "uncorrectable ECC error encountered": 214,
+    "peer access is not supported between these two devices": 217,
+    "a PTX JIT compilation failed": 218,
+    "shared object initialization failed": 303,
+    "OS call failed or operation not supported on this OS": 304,
+    "invalid resource handle": 400,
+    "named symbol not found": 500,
+    "an illegal memory access was encountered": 700,
+    "too many resources requested for launch": 701,
+    "the launch timed out and was terminated": 702,
+    "device-side assert triggered": 710,
+    "hardware stack error": 714,
+    "an illegal instruction was encountered": 715,
+    "misaligned address": 716,
+    "invalid program counter": 718,
+    "unspecified launch failure": 719,
+    "too many blocks in cooperative launch": 720,
+    "operation not permitted": 800,
+    "operation not supported": 801,
+    "system not yet initialized": 802,
+    "unknown error": 999,
+}
+"""What ``cudaGetErrorString`` says, to its number; several are what other programs say, too."""
+FAMILY.add(
+    Worth.SIGN,
+    "cuda_words",
+    pattern=r"(?:[Ss]tatus: (?:(?:Internal|INTERNAL): )?|reason: |"
+    r"[Cc][Uu][Dd][Aa] (?:[Rr]untime )?(?:[Ee]rror|ERROR)(?: ?[(\[]?\d{1,4}[)\]]?)?[:,]? ['\"]?)"
+    rf"(?P<code>{'|'.join(sorted(_WORDS, key=len, reverse=True))})(?!\w)",
+    words=("status", "reason", "cuda"),
+    codes={said: BY_NUMBER[str(number)] for said, number in _WORDS.items() if str(number) in BY_NUMBER},
+    meaning="words of CUDA for an error that this table does not know",
 )

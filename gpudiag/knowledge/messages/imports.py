@@ -173,8 +173,7 @@ FAMILY.fault(
     "[WinError 1455] {}",
     "The paging file is too small for this operation to complete",
     meaning="Windows has no memory left to load CUDA's libraries: its paging file is too small, or too many "
-    "processes load "
-    "them",
+    "processes load them",
     fix=(
         "# System, Advanced system settings, Performance, Advanced, Virtual memory: a paging file of 30 GB or more",
         "# fewer worker processes: each one that imports TensorFlow or PyTorch loads them",
@@ -212,8 +211,7 @@ FAMILY.fault(
     "No matching distribution found for tensorflow-macos",
     "Could not find a version that satisfies the requirement tensorflow-macos",
     meaning="pip has no tensorflow-metal or tensorflow-macos for this Python or system: they are for Macs with an "
-    "Apple chip, "
-    "and for a few versions of Python",
+    "Apple chip, and for a few versions of Python",
     fix=(
         "python3.11 -m venv tf && tf/bin/pip install tensorflow tensorflow-metal  # a native (arm64) Python 3.9 to "
         "3.11; "
@@ -405,6 +403,7 @@ FAMILY.fault(
 FAMILY.harmless(
     "deprecated_numpy",
     "FutureWarning: Passing (type, 1) or '1type' as a synonym of type is deprecated",
+    "Conversion of the second argument of issubdtype from `float` to `np.floating` is deprecated",
     "`np.bool8` is a deprecated alias for `np.bool_`",
     "`np.object` is a deprecated alias for the builtin `object`",
     meaning="an old TensorFlow meets a newer numpy, and works",

@@ -281,8 +281,10 @@ FAMILY.fault(
     "pip_knows_no_wheels",
     "No such file or directory: '{:q}pip-{:q}-build/setup.py'",
     "unsupported wheel",
+    "Could not find any downloads that satisfy the requirement {:s}",
+    "No distributions at all found for {:s}",
     "Wheel installs require setuptools",
-    meaning="this pip is too old for the wheel: it takes it for a source",
+    meaning="this pip is too old for the wheel: it takes it for a source, or does not see it",
     fix=("python -m pip install --upgrade pip setuptools wheel  # then again",),
     seen="pip",
 )
@@ -305,8 +307,7 @@ FAMILY.fault(
     "dpkg: error processing archive {}",
     "dpkg: error processing package {}",
     meaning="packages of the driver or of CUDA exclude each other: some are of NVIDIA's repository, some of the "
-    "system's, "
-    "or an older driver is left",
+    "system's, or an older driver is left",
     fix=(
         "sudo apt purge '*nvidia*' '*cuda*' 'libcudnn*'; sudo apt autoremove; sudo apt update  # all of them, then",
         "sudo ubuntu-drivers install; sudo reboot  # the driver alone: pip install 'tensorflow[and-cuda]' brings CUDA",

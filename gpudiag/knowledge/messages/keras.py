@@ -84,8 +84,7 @@ FAMILY.fault(
     "'Sequential' object has no attribute '{name:w}'",
     "cannot import name 'multi_gpu_model'",
     meaning="the program uses Keras as another release had it: Keras 3 (TensorFlow 2.16 and newer) removed or "
-    "renamed what "
-    "it asks for",
+    "renamed what it asks for",
     fix=(
         _LEGACY,
         "pip install 'tensorflow<2.16' 'keras<3'  # or the last with Keras 2, on Python up to 3.11",
@@ -148,8 +147,7 @@ FAMILY.fault(
     "Converting GraphDef to Graph has failed",
     "Value for attr '{attribute:q}' of {:s} is not in the list of allowed values",
     meaning="the model uses operations or attributes that this TensorFlow does not have: it was saved by a newer "
-    "one, or "
-    "needs a package that brings them",
+    "one, or needs a package that brings them",
     fix=(
         "pip install --upgrade tensorflow  # at least the release that saved the model",
         "import tensorflow_text  # of the same release as TensorFlow: brings Sentencepiece and others; likewise "

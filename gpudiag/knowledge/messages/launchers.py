@@ -253,8 +253,7 @@ FAMILY.fault(
     "OMPI was not built with SLURM's PMI support",
     "It looks like orte_init failed for some reason",
     meaning="MPI could not start the ranks: Open MPI is of different releases on the hosts, is not found there, or "
-    "was not "
-    "built for this batch system",
+    "was not built for this batch system",
     fix=(
         "for host in HOST1 HOST2; do ssh $host 'which mpirun orted; mpirun --version'; done  # must be the same on "
         "each",

@@ -117,8 +117,7 @@ FAMILY.fault(
         )
     ),
     meaning="NCCL took a network interface or an address over which the other ranks are not reached: IPv6 that one "
-    "of the "
-    "hosts does not have, or an interface of Docker or of a virtual machine",
+    "of the hosts does not have, or an interface of Docker or of a virtual machine",
     fix=(
         "export NCCL_SOCKET_FAMILY=AF_INET  # IPv4 alone, on every rank",
         "export NCCL_SOCKET_IFNAME=eth0  # the interface that joins the hosts; ^docker0,lo leaves those out",

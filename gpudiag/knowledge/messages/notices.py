@@ -181,7 +181,6 @@ FAMILY.harmless(
     "Cudnn version is too old",
     "Fusion is not supported by cudnn",
     "Couldn't read CUDA driver version",
-    "You can choose the search directory by setting xla_gpu_cuda_data_dir",
     "Could not query stream priority range. Returning default priority",
     "To denylist this algorithm for this convolution",
     "This triggers a copy which can be a performance bottleneck",
@@ -325,6 +324,13 @@ FAMILY.harmless(
     "Results do not match the reference. This is likely a bug/unexpected loss of precision",
     meaning="it is of another part of the program than the GPU, which goes on",
     seen="all",
+)
+FAMILY.harmless(
+    "searched_for_cuda",
+    "Searched for CUDA in the following directories",
+    "You can choose the search directory by setting xla_gpu_cuda_data_dir",
+    meaning="it says where XLA looks for the CUDA toolkit",
+    seen="1.13-2.21",
 )
 FAMILY.add(
     Worth.HARMLESS,

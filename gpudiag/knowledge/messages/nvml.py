@@ -26,6 +26,7 @@ FAMILY.fault(
     "driver_not_reached",
     "NVIDIA-SMI has failed because it couldn't communicate with the NVIDIA driver",
     "NVML_ERROR_DRIVER_NOT_LOADED",
+    "NVMLError_DriverNotLoaded",
     "Driver Not Loaded",
     meaning="the kernel module of the NVIDIA driver is not loaded",
     fix=_DRIVER,
@@ -35,11 +36,14 @@ FAMILY.fault(
     "nvml_unknown",
     "Failed to initialize NVML: Unknown Error",
     "NVML_ERROR_UNKNOWN",
-    meaning="NVML may not open the GPU's device files: in a container, systemd took the devices away when it reloaded",
+    "NVMLError_Unknown",
+    meaning="NVML cannot use the driver: in a container, systemd took the device files away when it reloaded; else "
+    "the driver is damaged",
     fix=(
         "docker restart CONTAINER  # or make the pod again: it gets the devices back",
         "sudo nvidia-ctk system create-dev-char-symlinks --create-all  # on the host, so that it does not come again",
         "docker run --gpus all --device /dev/nvidia0 --device /dev/nvidiactl --device /dev/nvidia-uvm ...  # or so",
+        "# outside of a container: install the driver again, also after an upgrade of Windows, and reboot",
     ),
 )
 FAMILY.fault(
@@ -47,8 +51,7 @@ FAMILY.fault(
     "GPU access blocked by the operating system",
     "Failed to initialize NVML: N/A",
     meaning="Windows does not let WSL or the container use the GPU: WSL, Windows or the driver on Windows is too "
-    "old, or "
-    "another libnvidia-ml comes first",
+    "old, or another libnvidia-ml comes first",
     fix=(
         "wsl --update  # in Windows, then: wsl --shutdown",
         "# install the current NVIDIA driver in Windows, and none in WSL",
@@ -60,6 +63,7 @@ FAMILY.fault(
 FAMILY.fault(
     "nvml_missing",
     "NVML_ERROR_LIBRARY_NOT_FOUND",
+    "NVMLError_LibraryNotFound",
     "NVML Shared Library Not Found",
     "couldn't find libnvidia-ml.so library in your system",
     "nvidia-smi: command not found",
@@ -74,6 +78,7 @@ FAMILY.fault(
 FAMILY.fault(
     "nvml_no_permission",
     "NVML_ERROR_NO_PERMISSION",
+    "NVMLError_NoPermission",
     "Failed to initialize NVML: Insufficient Permissions",
     meaning="this user may not use the GPU's device files",
     fix=("ls -l /dev/nvidia*  # readable and writable for all, or for a group", "sudo usermod -aG video,render $USER"),
@@ -84,7 +89,9 @@ FAMILY.fault(
     "Unable to determine the device handle for {gpu}: Unknown Error",
     "Unable to determine the device handle for {gpu}: No Device",
     "NVML_ERROR_GPU_IS_LOST",
+    "NVMLError_GpuIsLost",
     "NVML_ERROR_RESET_REQUIRED",
+    "NVMLError_ResetRequired",
     "GPU requires reset",
     meaning="a GPU does not answer the driver any more: a fault of its power, its slot or the GPU",
     fix=_LOST,
@@ -95,6 +102,7 @@ FAMILY.fault(
     "No devices were found",
     "No NVIDIA GPU found",
     "NVML_ERROR_NOT_FOUND",
+    "NVMLError_NotFound",
     meaning="the driver runs and finds no GPU: none is given to this container, or the driver refuses the GPU",
     fix=(
         "lspci -nn | grep -i nvidia; sudo dmesg | grep -i nvrm  # is there a GPU, and why was it refused",
@@ -106,6 +114,7 @@ FAMILY.fault(
 FAMILY.fault(
     "nvml_power",
     "NVML_ERROR_INSUFFICIENT_POWER",
+    "NVMLError_InsufficientPower",
     "Insufficient External Power",
     meaning="a GPU has no power cable, or too few",
     fix=("# connect each power socket of the GPU to the power supply, and start the machine again",),
@@ -114,6 +123,7 @@ FAMILY.fault(
 FAMILY.fault(
     "nvml_irq",
     "NVML_ERROR_IRQ_ISSUE",
+    "NVMLError_IrqIssue",
     "Interrupt Request Issue",
     meaning="the kernel does not deliver the GPU's interrupts",
     fix=("sudo dmesg | grep -i -e nvrm -e irq  # then: irqpoll on the kernel's command line, or another slot",),
@@ -122,6 +132,7 @@ FAMILY.fault(
 FAMILY.fault(
     "nvml_ecc",
     "NVML_ERROR_CORRUPTED_INFOROM",
+    "NVMLError_CorruptedInforom",
     "infoROM is corrupted at gpu {gpu:s}",
     meaning="the GPU's own storage of its settings (InfoROM) is damaged",
     fix=("nvidia-smi -q | grep -i inforom", "# the GPU works as a rule; its maker can write it again"),
@@ -130,6 +141,7 @@ FAMILY.fault(
 FAMILY.fault(
     "nvml_in_use",
     "NVML_ERROR_IN_USE",
+    "NVMLError_InUse",
     "is currently in use by another process",
     "In use by another client",
     meaning="the GPU cannot be changed while a process uses it",
@@ -138,7 +150,9 @@ FAMILY.fault(
 FAMILY.fault(
     "nvml_too_old",
     "NVML_ERROR_FUNCTION_NOT_FOUND",
+    "NVMLError_FunctionNotFound",
     "NVML_ERROR_ARGUMENT_VERSION_MISMATCH",
+    "NVMLError_ArgumentVersionMismatch",
     meaning="the driver is older than the program that asks NVML",
     fix=("sudo apt install nvidia-driver-580  # of this distribution; then reboot",),
     possible=True,
@@ -146,16 +160,30 @@ FAMILY.fault(
 FAMILY.fault(
     "nvml_no_memory",
     "NVML_ERROR_MEMORY",
+    "NVMLError_Memory",
     "NVML_ERROR_INSUFFICIENT_RESOURCES",
+    "NVMLError_InsufficientResources",
     meaning="the driver lacks memory of the host, or room for a MIG instance",
     fix=("free -m; nvidia-smi mig -lgip  # memory of the host; room for instances",),
     possible=True,
 )
-FAMILY.sign("nvml_not_supported", "NVML_ERROR_NOT_SUPPORTED", meaning="this GPU does not report what was asked")
-FAMILY.sign("nvml_uninitialized", "NVML_ERROR_UNINITIALIZED", "NVML: Uninitialized", meaning="NVML was not started")
+FAMILY.sign(
+    "nvml_not_supported",
+    "NVML_ERROR_NOT_SUPPORTED",
+    "NVMLError_NotSupported",
+    meaning="this GPU does not report what was asked",
+)
+FAMILY.sign(
+    "nvml_uninitialized",
+    "NVML_ERROR_UNINITIALIZED",
+    "NVMLError_Uninitialized",
+    "NVML: Uninitialized",
+    meaning="NVML was not started",
+)
 FAMILY.fault(
     "nvml_timeout",
     "NVML_ERROR_TIMEOUT",
+    "NVMLError_Timeout",
     meaning="the driver did not answer in time",
     fix=("sudo nvidia-smi -pm 1  # keeps GPUs initialised", "sudo dmesg | grep -i -e nvrm -e xid"),
     possible=True,
@@ -163,6 +191,7 @@ FAMILY.fault(
 FAMILY.fault(
     "nvml_os",
     "NVML_ERROR_OPERATING_SYSTEM",
+    "NVMLError_OperatingSystem",
     "blocked by the operating system/cgroups",
     meaning="the operating system, or the control group of the container, blocks the GPU",
     fix=("docker run --gpus all ...  # or give the job a GPU", "ls -l /dev/nvidia*"),

@@ -27,6 +27,17 @@ FAMILY.fault(
     ),
     seen="2.0-2.21",
 )
+FAMILY.fault(
+    "made_before_the_cluster",
+    "was explicitly assigned to /job:localhost/{:s} but available devices are [ /job:{job:w}/{:l}]",
+    meaning="something was made before the program joined its cluster: it is on a device of job localhost, and the "
+    "devices are those of job {job} now",
+    fix=(
+        "# create the strategy (MultiWorkerMirroredStrategy) first in the program, before any dataset, tensor or model",
+        "# and build model, optimizer and metrics inside of strategy.scope()",
+    ),
+    seen="2.0-2.21",
+)
 NO_KERNEL_FOR_GPU = FAMILY.fault(
     "no_kernel_for_gpu",
     "'{:q}device:GPU:{:d}' because no supported kernel for GPU devices is available",

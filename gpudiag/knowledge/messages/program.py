@@ -75,9 +75,8 @@ FAMILY.fault(
     "Kernel died, restarting",
     "AsyncIOLoopKernelRestarter: restarting kernel",
     "DeadKernelError: Kernel died",
-    meaning="the notebook's kernel crashed: memory was used up, or a library of CUDA failed; the notebook hides what "
-    "it "
-    "printed",
+    meaning="the notebook's kernel crashed: memory was used up, or a library of CUDA failed; the notebook hides "
+    "what it printed",
     fix=(
         "python program.py  # the same as a script in a terminal (jupyter nbconvert --to script): shows the last line",
         "nvidia-smi; free -g  # memory of the GPU and of the computer while it runs",

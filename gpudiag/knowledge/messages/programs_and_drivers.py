@@ -123,6 +123,10 @@ CUINIT_UNKNOWN = FAMILY.fault(
     "failed call to cuInit: CUDA_ERROR_UNKNOWN",
     "Failed call to cuInit: CUDA_ERROR_UNKNOWN",
     "failed call to cuInit: INTERNAL: CUDA error: Failed call to cuInit: CUDA_ERROR_UNKNOWN",
+    "cudaGetDeviceCount() failed. Status: unknown error",
+    "cudaGetDevice() failed. Status: unknown error",
+    "calling cudaGetDevice({:l}) in file {:s} code: {:d}, reason: unknown error",
+    "calling cudaGetDeviceCount({:l}) in file {:s} code: {:d}, reason: unknown error",
     "CUDA unknown error - this may be due to an incorrectly set up environment",
 )
 OLD_DRIVER = FAMILY.fault(

@@ -116,7 +116,8 @@ NAME_NOT_THERE = FAMILY.add(
     "name_not_there",
     pattern=r"cannot import name '?(?P<name>[A-Za-z_]\w{0,100})'?(?: from (?:partially initialized module )?"
     r"'?(?P<module>[A-Za-z_][\w.]{0,200}))?|"
-    r"module '(?P<of>[A-Za-z_][\w.]{0,200})' has no attribute '(?P<attribute>\w{1,100})'",
+    r"module '(?P<of>[A-Za-z_][\w.]{0,200})' has no attribute '(?P<attribute>\w{1,100})'|"
+    r"'module' object has no attribute '(?P<lacked>\w{1,100})'",
     words=("cannot", "attribute"),
 )
 MODULE_NOT_THERE = FAMILY.add(

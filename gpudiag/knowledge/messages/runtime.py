@@ -875,8 +875,7 @@ FAMILY.fault(
     "TensorFlow has not been built with TensorRT support",
     "TensorRT library is not found, and therefore TensorFlow-TensorRT",
     meaning="this TensorFlow has no TensorRT: the wheels of 2.18 and newer are built without it, those for Windows "
-    "always "
-    "were",
+    "always were",
     fix=(
         "docker run --gpus all -it nvcr.io/nvidia/tensorflow:25.02-tf2-py3  # has it",
         "# or convert the model with TensorRT itself, by ONNX: python -m tf2onnx.convert, trtexec",
@@ -890,8 +889,7 @@ FAMILY.fault(
     "The CPU implementation of {op:s} does not support",
     "Conv2D on CPU does not support grouped convolutions",
     meaning="the CPU runs the model, and it has no grouped convolutions: TensorFlow uses no GPU, or the number of "
-    "channels "
-    "does not fit the layer",
+    "channels does not fit the layer",
     fix=(
         "python -c 'import tensorflow as tf; print(tf.config.list_physical_devices())'  # GPU:0 must be there",
         "# channels of the input: must be those of the layer (3 for images, not 4)",
@@ -935,9 +933,4 @@ FAMILY.fault(
     ),
     stage="CONFIGURATION",
     seen="0.6-2.2",
-)
-FAMILY.sign(
-    "searched_for_cuda",
-    "Searched for CUDA in the following directories",
-    meaning="where XLA looked for the CUDA toolkit",
 )
