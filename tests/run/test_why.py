@@ -90,7 +90,7 @@ def test_logs_that_a_terminal_has_wrapped_are_explained() -> None:
         found = explained(*unwrapped(parts))
         if [cause.rule for cause in found.causes[:1]] != [one.cause][: not one.harmless]:
             lost.append(path.stem)
-    assert len(lost) <= 4, lost  # measured, of 262: what ends with a line that is known without its rest
+    assert len(lost) <= 6, lost  # measured, of 296: what ends with a line that is known without its rest
 
 
 def test_lines_are_joined_only_if_that_makes_a_message() -> None:

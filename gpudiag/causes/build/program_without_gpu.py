@@ -78,6 +78,18 @@ def find(program: LogAlone, origin: Origin) -> Matches:
                 ask,
             ),
         )
+    elif any("SystemError: GPU device not found" in line for line in program.lines):  # the test of Colab's notebooks
+        yield Match(
+            (*said, *listed)[:3],
+            Confidence.LIKELY,
+            {"why": "in Colab, the notebook runs on a machine without GPU, or another TensorFlow was installed there"},
+            fix=(
+                "# Colab: Runtime, Change runtime type, GPU, Save",
+                "# Runtime, Disconnect and delete runtime: a new machine, without what was installed by pip",
+                "!nvidia-smi  # must list the GPU",
+                ask,
+            ),
+        )
     else:
         yield Match(
             (*said, *listed)[:3],

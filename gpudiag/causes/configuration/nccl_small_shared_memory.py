@@ -10,6 +10,7 @@ from __future__ import annotations
 from gpudiag.cause import Cause, EveryLog, Match, Matches
 from gpudiag.causes.shared.multi_gpu import NCCL, SHARED_MEMORY, SeveralGpus, first, shm_text, warned
 from gpudiag.knowledge.messages.collectives import NCCL_SYSTEM_ERROR
+from gpudiag.knowledge.messages.nccl import SHM_NOT_PERMITTED
 from gpudiag.model.diagnosis import Confidence
 from gpudiag.model.report import Severity
 
@@ -27,6 +28,8 @@ CAUSE = Cause(
 
 
 def find(log: EveryLog, several: SeveralGpus | None) -> Matches:
+    if log.first(SHM_NOT_PERMITTED):
+        return
     said = warned(log, *SHARED_MEMORY)
     here = several.small_shm if several is not None else None
     failed = said or first(log, NCCL_SYSTEM_ERROR)

@@ -13,11 +13,14 @@ from gpudiag.knowledge.origin import Origin
 from gpudiag.model.diagnosis import Confidence
 
 CAUSE = Cause(
-    fix=("{first}", "{second}", "# nothing, if that machine has no NVIDIA GPU: TensorFlow uses the CPU"),
+    fix=("{first}", "{second}", "{third}", "# nothing, if that machine has no NVIDIA GPU: TensorFlow uses the CPU"),
     url="https://www.tensorflow.org/install/pip#hardware_requirements",
     needs_gpu=False,
     shown={"first": "nvidia-smi  # fails: install the driver", "second": "docker run --gpus all ..."},
 )
+
+_WSL = "export LD_LIBRARY_PATH=/usr/lib/wsl/lib:$LD_LIBRARY_PATH  # in WSL, where the driver belongs into Windows"
+_POD = "# Kubernetes: resources: limits: nvidia.com/gpu: 1, which the NVIDIA device plugin of the node serves"
 
 
 def find(program: LogAlone, origin: Origin) -> Matches:
@@ -30,9 +33,8 @@ def find(program: LogAlone, origin: Origin) -> Matches:
     container = "docker run --gpus all ...  # in a container: the toolkit brings the host's library"
     if origin.singularity:
         container = "singularity exec --nv ...  # or apptainer: brings the host's library along"
-    wsl = "export LD_LIBRARY_PATH=/usr/lib/wsl/lib:$LD_LIBRARY_PATH  # and the driver belongs into Windows"
     first, second = (
-        (wsl, container)
+        (_WSL, container)
         if origin.wsl
         else (container, install)
         if origin.container or origin.singularity
@@ -45,5 +47,6 @@ def find(program: LogAlone, origin: Origin) -> Matches:
             "name": "nvcuda.dll" if origin.windows else "libcuda.so.1",
             "first": first,
             "second": "" if origin.windows else second,
+            "third": _POD if origin.container else "" if origin.windows or origin.mac or origin.wsl else _WSL,
         },
     )

@@ -1,4 +1,4 @@
-"""cuDNN {found} is loaded {where} and TensorFlow needs {needed} or a later one of the same major version
+"""cuDNN {found} is loaded {where} and TensorFlow needs {needed}
 
 GPUs are listed and matrix products work; the first convolution or recurrent layer fails with "No DNN in stream
 executor". LD_LIBRARY_PATH comes before the folders of NVIDIA's packages, so a module, a base image or a toolkit that
@@ -14,6 +14,7 @@ from gpudiag.causes.shared import advice
 from gpudiag.causes.shared.libraries import PATH, is_packaged, taken_away
 from gpudiag.knowledge.messages.code import CUDNN_OLDER
 from gpudiag.knowledge.origin import Origin
+from gpudiag.knowledge.releases import numbers
 from gpudiag.model.diagnosis import Confidence
 from gpudiag.model.facts import Facts
 from gpudiag.probes.common import CUDNN_NEEDED
@@ -35,13 +36,17 @@ def find(facts: Facts, log: EveryLog, alone: LogAlone | None, origin: Origin) ->
         return
     shown = [] if told is None else [f"TensorFlow's log: {told.text}"]
     loaded, needs = (_dotted(told["found"]), _dotted(told["needed"])) if told else ("", CUDNN_NEEDED)
-    figures = {"needed": needs, "requirement": requirement(facts, CUDNN)}
+    least = f"{needs} or a later one of the same major version"
+    exact = numbers(loaded) > numbers(needs)  # up to 7.0 the minor version had to be the same
+    if exact:
+        least = f"one of {'.'.join(needs.split('.')[:2])}, not a later one"
+    figures = {"needed": least, "requirement": requirement(facts, CUDNN)}
     if told is not None and alone is not None:
         yield Match(
             tuple(shown),
             Confidence.PROVED,
             {**figures, "found": loaded, "where": "where the program ran,", "first": ""},
-            fix=advice.cudnn(origin, needs),
+            fix=advice.cudnn(origin, needs, exact),
         )
         return
     if cudnn is None:

@@ -24,6 +24,9 @@ CAUSE = Cause(
     },
 )
 
+_UPGRADE = "python -m pip install --upgrade pip  # an old one does not see newer wheels"
+_LISTED = re.compile(r"\(from versions: (?P<versions>\d[^()]{0,4000})\)")
+
 
 def find(program: Program) -> Matches:
     if program.first(GPU_PACKAGE_GONE):
@@ -37,15 +40,34 @@ def find(program: Program) -> Matches:
             },
         )
     elif said := program.first(NO_WHEEL):
+        environment = _environment(said["what"])
+        listed = _listed(program)
+        lines = (environment, listed or _UPGRADE)
+        if _release(listed) == _release(said["what"]) != "":
+            lines = (listed, environment)
         yield Match(
             program.said(NO_WHEEL),
             figures={
                 "what": said["what"],
                 "why": "it has none for its version, or the Python has 32 bits, or pip is old",
-                "first": _environment(said["what"]),
-                "second": "python -m pip install --upgrade pip  # an old one does not see newer wheels",
+                "first": lines[0],
+                "second": lines[1],
             },
         )
+
+
+def _listed(program: Program) -> str:
+    """Return the line that installs the newest release that pip lists for this machine; "" if it lists none."""
+    for event in program.all(NO_WHEEL):
+        if listed := _LISTED.search(event.line):
+            last = listed["versions"].rpartition(",")[2].strip()
+            return f"pip install 'tensorflow=={last}'  # the newest that pip lists for this Python and processor"
+    return ""
+
+
+def _release(text: str) -> str:
+    found = re.search(r"==(\d\.\d{1,2})", text)
+    return found[1] if found else ""
 
 
 def _environment(what: str) -> str:

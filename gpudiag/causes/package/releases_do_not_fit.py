@@ -59,6 +59,10 @@ _NAMESPACES = {
     "2H5": "h5py",
 }
 """How names of C++ begin, to the distribution whose library has them."""
+_MANGLED = re.compile(r"_ZN?K?S?t?(?P<of>6google8protobuf|3c10|5torch|2cv|2H5)")
+_FRAME = re.compile(r'(?:File "?|^)(?P<file>[^"]{0,400}\.py)\b')
+_KERAS_3_ALONE = ("keras.src.legacy", "keras.ops", "keras.random", "keras.KerasTensor", "keras.src.ops", "keras.export")
+_KERAS_UP_TO_2_3 = ("keras.legacy", "keras.backend.tensorflow_backend", "keras.engine.topology", "keras.objectives")
 
 
 def find(program: LogAlone, origin: Origin) -> Matches:
@@ -151,6 +155,25 @@ def _of_keras(program: LogAlone, wanted: str, asker: str, origin: Origin) -> tup
         "pip install tf_keras; export TF_USE_LEGACY_KERAS=1  # or Keras 2 in a newer TensorFlow, before Python starts"
     )
     own = "from tensorflow.keras import ...  # not from keras or tensorflow.python.keras; and: import tensorflow as tf"
+    asked = wanted.rpartition(" of ")[2]
+    if asked.startswith(_KERAS_3_ALONE):
+        who = asker or "the program"
+        return (
+            f"{who} is written for Keras 3: it asks for {wanted}, and the Keras that is installed is of release 2",
+            "pip install --upgrade 'tensorflow>=2.16' keras  # TensorFlow has Keras 3 from 2.16 on",
+            f"pip install '{asker or 'PACKAGE'}==VERSION'  # or a release of it for Keras 2, with the TensorFlow that "
+            "is installed",
+            "",
+        )
+    if asked.startswith(_KERAS_UP_TO_2_3):
+        return (
+            f"{asker or 'the program'} is written for Keras up to 2.3: it asks for {wanted}, which later releases of "
+            "Keras do not have",
+            "pip install --upgrade PACKAGE  # a release of what asks for it that is made for tensorflow.keras",
+            "conda create -n old python=3.7; conda activate old; pip install keras==2.3.1 'tensorflow<2.2'  # or the "
+            "old pair, in its own environment",
+            "",
+        )
     if is_3:
         fix = (older, legacy, upgrade)
     elif not asker:
@@ -168,9 +191,9 @@ def _of_keras(program: LogAlone, wanted: str, asker: str, origin: Origin) -> tup
 
 def _of_a_symbol(found: Event) -> tuple[str, str, str, str] | None:
     mangled = found["symbol"]
-    distribution = next((one for mark, one in _NAMESPACES.items() if re.match(rf"_ZN?K?S?t?{mark}", mangled)), "")
-    if not distribution:
+    if (mark := _MANGLED.match(mangled)) is None:
         return None
+    distribution = _NAMESPACES[mark["of"]]
     return (
         f"a library asks for {mangled}, which is of another release of {distribution} than the one that is loaded",
         f"python -m pip install --force-reinstall --no-cache-dir tensorflow {distribution}  # releases that fit",
@@ -183,7 +206,7 @@ def _asker(before: tuple[str, ...], found: Event) -> str:
     """Return the distribution whose code asked, from the last frame above the error; "" for the user's program."""
     module = found["module"] or found["of"]
     for line in reversed(before):
-        if (frame := re.search(r'(?:File "?|^)(?P<file>[^"]*\.py)\b', line)) is None:
+        if (frame := _FRAME.search(line)) is None:
             continue
         inside = _INSTALLED.findall(frame["file"])
         top = inside[-1] if inside else ""
@@ -197,6 +220,6 @@ def _asker(before: tuple[str, ...], found: Event) -> str:
 def _imported_from(before: tuple[str, ...], name: str) -> str:
     """Return the module of the statement that asked for ``name``; Python up to 3.6 leaves it out of its error."""
     for line in reversed(before):
-        if (found := re.search(r"\bfrom ([A-Za-z_][\w.]{0,200}) import\b", line)) and re.search(rf"\b{name}\b", line):
+        if (found := re.search(r"\bfrom ([A-Za-z_][\w.]{0,200}) import\b", line)) and name in re.split(r"\W", line):
             return found[1]
     return ""

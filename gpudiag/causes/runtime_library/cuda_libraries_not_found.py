@@ -37,6 +37,18 @@ _RUNTIME = re.compile(r"(?:lib)?cudart")
 _MEANT_FOR_A_GPU = re.compile(r"LD_LIBRARY_PATH: \S*(?:cuda|nvidia|/wsl/lib)")
 _OF_THE_DRIVER = ("libcuda.so.1", "nvcuda.dll")
 
+_BEHIND = re.compile(r"dlerror: (lib\w{1,40}\.so[.\d]{0,20}): cannot open")
+_OF_PACKAGES = {"libnvJitLink": "nvjitlink", "libcublasLt": "cublas", "libcublas": "cublas", "libcusparse": "cusparse"}
+
+
+def _that_brings(name: str) -> str:
+    """Return the line that brings a library which one of CUDA's needs itself."""
+    stem, _, number = name.partition(".so.")
+    if (package := _OF_PACKAGES.get(stem)) and number.partition(".")[0] in ("11", "12"):
+        bring = f"pip install nvidia-{package}-cu{number.partition('.')[0]}"
+        return f"{bring}  # has {name}; put its folder into LD_LIBRARY_PATH, or take the other CUDA out of it"
+    return f"ldconfig -p | grep {stem}  # where {name} is: put its folder into LD_LIBRARY_PATH"
+
 
 def find(program: LogAlone, origin: Origin) -> Matches:
     opened = [one for one in program.all(LIBRARY_NOT_OPENED, LIBRARY_QUOTED) if _OF_CUDA.match(one["library"])]
@@ -52,11 +64,14 @@ def find(program: LogAlone, origin: Origin) -> Matches:
         return
     shown = dict.fromkeys(text(one.line) for one in (*opened, *linked, *says))
     needs = f"{', '.join(names)}" if names else "the log does not say which"
+    behind = dict.fromkeys(found[1] for one in opened if (found := _BEHIND.search(one.line)) and found[1] not in names)
+    if behind:
+        needs += f", which needs {', '.join(behind)}; that is not found"
     yield Match(
         tuple(shown)[:4],
         Confidence.PROVED if names and not only_the_runtime else Confidence.LIKELY,
         {"names": needs},
-        fix=libraries(origin),
+        fix=(*map(_that_brings, behind), *libraries(origin)),
     )
 
 

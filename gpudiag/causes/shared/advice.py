@@ -75,10 +75,25 @@ def toolkit(origin: Origin) -> tuple[str, ...]:
     return (f"{_conda(made.cuda, _OF_CONDA.get(made.cudnn, made.cudnn))}  # {made}: {built_for(origin)}", found)
 
 
-def cudnn(origin: Origin, needed: str) -> tuple[str, ...]:
-    """Return the lines that bring a cuDNN of ``needed`` or newer, of the same major version."""
+def cudnn(origin: Origin, needed: str, exact: bool = False) -> tuple[str, ...]:
+    """Return the lines that bring a cuDNN of ``needed`` or newer, of the same major version; or of its minor one."""
     major = needed.partition(".")[0]
     least = ".".join(needed.split(".")[:2])
+    if origin.jetson:
+        return (
+            "# flash the JetPack whose cuDNN this wheel was built for, or install NVIDIA's wheel for this JetPack:",
+            "# https://docs.nvidia.com/deeplearning/frameworks/install-tf-jetson-platform-release-notes",
+            "cat /etc/nv_tegra_release; dpkg -l | grep libcudnn  # which JetPack and cuDNN there are",
+        )
+    if int(major) < 8:
+        return (
+            f"conda install -c conda-forge 'cudnn{f'={least}' if exact else f'>={least},<{int(major) + 1}'}'  # or "
+            f"cuDNN {least} from NVIDIA's archive, for the CUDA of this TensorFlow",
+            f"where cudnn64_{major}.dll  # which ones are found: another must not come first in PATH"
+            if origin.windows
+            else "ldconfig -p | grep libcudnn  # which ones are found: another must not come first",
+            "# on a Jetson cuDNN comes with JetPack: a newer JetPack, or NVIDIA's wheel for the installed one",
+        )
     if origin.windows or origin.is_before_11:
         return (
             f"conda install -c conda-forge 'cudnn>={least},<{int(major) + 1}'  # or NVIDIA's archive of cuDNN",

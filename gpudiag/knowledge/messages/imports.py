@@ -346,6 +346,30 @@ FAMILY.fault(
     ),
 )
 FAMILY.fault(
+    "legacy_keras_missing",
+    "Your environment has TF_USE_LEGACY_KERAS set to True, but you do not have the tf_keras package installed",
+    meaning="TF_USE_LEGACY_KERAS is set, and the package tf_keras, which it asks for, is not installed",
+    fix=(
+        "pip install tf_keras  # of the release of TensorFlow: 'tf_keras==2.16.*' for 2.16",
+        "unset TF_USE_LEGACY_KERAS  # or without it: the program runs with Keras 3, or TensorFlow is before 2.16",
+        "# some packages set it when they are imported: import tensorflow before them, or upgrade them",
+    ),
+)
+FAMILY.fault(
+    "direct3d_missing",
+    "ImportError: libd3d12.so: cannot open shared object file: No such file or directory",
+    "ImportError: libdxcore.so: cannot open shared object file: No such file or directory",
+    "Could not load dynamic library 'libd3d12.so'",
+    "Could not load dynamic library 'libdxcore.so'",
+    meaning="this TensorFlow is that of DirectML, and the libraries of Direct3D, which Windows brings into WSL, are "
+    "not there",
+    fix=(
+        "wsl --update  # in Windows, after its own updates: then /usr/lib/wsl/lib has libd3d12.so",
+        "# and a driver that supports WSL: https://learn.microsoft.com/windows/ai/directml/gpu-tensorflow-wsl",
+        "pip uninstall tensorflow-directml; pip install 'tensorflow[and-cuda]'  # or, with a GPU of NVIDIA",
+    ),
+)
+FAMILY.fault(
     "h5py_broken",
     "h5py is running against HDF5 {running:v} when it was built against {built:v}",
     "Warning! ***HDF5 library version mismatched error***",

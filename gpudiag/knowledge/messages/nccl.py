@@ -38,6 +38,18 @@ FAMILY.fault(
         "# start as many ranks on a host as it has GPUs",
     ),
 )
+SHM_NOT_PERMITTED = FAMILY.fault(
+    "shm_not_permitted",
+    "Call to shm_open failed : Permission denied",
+    "Call to open failed: Permission denied",
+    "Error: failed to open {file:s}: Permission denied",
+    meaning="the user may not write to shared memory (/dev/shm), which NCCL needs between the GPUs of one host",
+    fix=(
+        "ls -ld /dev/shm; sudo chmod 1777 /dev/shm  # drwxrwxrwt: everyone may write",
+        "rm /dev/shm/nccl-*  # or files of an earlier run by another user are in the way",
+        "export NCCL_SHM_DISABLE=1  # or without it, which is slower",
+    ),
+)
 FAMILY.fault(
     "shm_too_small",
     "Call to posix_fallocate failed : No space left on device",

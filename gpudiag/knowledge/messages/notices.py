@@ -181,6 +181,7 @@ FAMILY.harmless(
     "Cudnn version is too old",
     "Fusion is not supported by cudnn",
     "Couldn't read CUDA driver version",
+    "Overriding allow_growth setting because force_memory_growth was requested by the device",
     "Could not query stream priority range. Returning default priority",
     "To denylist this algorithm for this convolution",
     "This triggers a copy which can be a performance bottleneck",

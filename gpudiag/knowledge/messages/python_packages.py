@@ -53,7 +53,14 @@ NO_INSTRUCTIONS = FAMILY.fault(
     "was compiled to use {name:w} instructions, but these aren't available on your machine",
     "was compiled to use SSE4.{:d} instructions, but these aren't available on your machine",
 )
-ILLEGAL_INSTRUCTION = FAMILY.fault("illegal_instruction", "Illegal instruction", seen="Linux, macOS")
+ILLEGAL_INSTRUCTION = FAMILY.fault(
+    "illegal_instruction",
+    "Illegal instruction",
+    "DLL load failed with error code -1073741795",
+    "exit code -1073741795 (0xC000001D)",
+    "exit code: -1073741795",
+    seen="all",
+)
 DLL_NOT_LOADED = FAMILY.fault(
     "dll_not_loaded",
     "DLL load failed while importing {module:w}",
