@@ -75,7 +75,7 @@ def trace(
     reserve(output)
     with ExitStack() as stack:
         machine = start_machine(simulate, fault, stack)
-        ran = program.run(command, reports.environment(machine), seconds)
+        ran = program.run(command, reports.environment(machine), seconds, simulated=machine.world.simulated)
         if ran.trace is None:
             return ran.status
         status = ran.status if exit_with == "program" else None

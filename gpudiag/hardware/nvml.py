@@ -78,20 +78,22 @@ def memory(uuid: str) -> MemoryUse:
 
 
 @contextmanager
-def usage() -> Iterator[Callable[[], list[tuple[int, int, int, dict[int, int]]]]]:
-    """Let ask again and again for index, total and used bytes of each GPU, and the bytes booked on each process.
+def usage() -> Iterator[Callable[[], list[tuple[int, int, int, dict[int, int], int | None]]]]:
+    """Let ask again and again for index, total and used bytes of each GPU, the bytes booked on each process, and the
+    percentage of the last moments in which it computed.
 
     Raises ``pynvml.NVMLError`` where NVML fails; a process whose bytes NVML does not know is left out.
     """
     nvml = _library()
 
-    def ask() -> list[tuple[int, int, int, dict[int, int]]]:
+    def ask() -> list[tuple[int, int, int, dict[int, int], int | None]]:
         found = []
         for index in range(nvml.nvmlDeviceGetCount()):
             handle = nvml.nvmlDeviceGetHandleByIndex(index)
             held = nvml.nvmlDeviceGetMemoryInfo(handle)
             known = {one.pid: one.used_bytes for one in _processes(nvml, handle) if one.used_bytes is not None}
-            found.append((index, int(held.total), int(held.used), known))
+            busy = _asked(nvml, "nvmlDeviceGetUtilizationRates", handle)
+            found.append((index, int(held.total), int(held.used), known, None if busy is None else int(busy.gpu)))
         return found
 
     with _session(nvml):

@@ -9,6 +9,9 @@ FATES = ("took effect", "replaced", "overridden", "too late", "misspelt", "ignor
 WRONG = frozenset({"overridden", "too late", "misspelt", "ignored", "refused"})
 """Those of a setting that somebody meant and that does not hold."""
 
+SMALL_BYTES = 1 << 14
+"""A copy of so many bytes at most takes as long as one of a single number."""
+
 
 def place(line: str) -> str:
     """Return ``train.py:12`` for a line with its whole path, and "the environment" for none."""
@@ -66,7 +69,40 @@ class Function(Record):
     devices: dict[str, int] = {}
     """How many operations of its graphs were placed on each device, after TensorFlow had optimized them."""
     copies: int = 0
-    """Tensors that each run copies between the CPU and a GPU."""
+    """Tensors that each run copies between the host and a GPU."""
+    compiled: bool = False
+    """XLA compiles it as a whole."""
+    clusters: int | None = None
+    """Parts of it that XLA compiles; None: TensorFlow was not asked to form any."""
+    outside: dict[str, bool] = {}
+    """Types of its operations that are in no cluster, if it was asked: whether XLA has a kernel for them."""
+    process: int = 0
+
+
+class Copies(Record):
+    """Tensors that were copied between the host and a GPU, by one line or function."""
+
+    direction: str
+    """``to host`` or ``to device``."""
+    line: str
+    count: int
+    bytes: int
+    """Without those whose size is not known."""
+    function: str = ""
+    """The function that they belong to; "": single tensors."""
+    unsized: int = 0
+    """How many of them have a size that is not known before the function runs."""
+    direct: bool = True
+    """False: a library, such as Keras, made them."""
+    process: int = 0
+
+
+class Waited(Record):
+    """What the program waited for ``tf.data`` in a loop of Python."""
+
+    line: str
+    times: int
+    seconds: float
     process: int = 0
 
 
@@ -94,6 +130,11 @@ class Booked(Record):
     """The most that was in use."""
     processes: tuple[tuple[int, int], ...] = ()
     """Process ids, each with the most that was booked on it; empty in a container: NVML counts pids of the host."""
+    idle_s: float | None = None
+    """Seconds in which it computed nothing, after TensorFlow had made its devices; None: not known, as of a simulated
+    GPU."""
+    watched_s: float = 0.0
+    """Of so many seconds."""
 
 
 class Holder(Record):
@@ -117,6 +158,19 @@ class OutOfMemory(Record):
     limit_bytes: int
     holders: tuple[Holder, ...] = ()
     """The largest first."""
+    process: int = 0
+
+
+class NotCompiled(Record):
+    """A function that XLA was to compile as a whole, and could not."""
+
+    function: str
+    line: str
+    """The line that called it."""
+    device: str
+    """XLA's own, such as ``XLA_GPU_JIT``."""
+    operations: tuple[str, ...]
+    """The types of operation that XLA does not have."""
     process: int = 0
 
 
@@ -181,6 +235,9 @@ class ProgramTrace(Record):
     functions: tuple[Function, ...] = ()
     out_of_memory: tuple[OutOfMemory, ...] = ()
     replicas: tuple[Replicas, ...] = ()
+    not_compiled: tuple[NotCompiled, ...] = ()
+    copies: tuple[Copies, ...] = ()
+    waited: tuple[Waited, ...] = ()
     booked: tuple[Booked, ...] = ()
     """Empty if NVML gave nothing."""
 

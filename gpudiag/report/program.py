@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import shlex
 
-from gpudiag.model.program import ProgramTrace, Setting, place
+from gpudiag.model.program import SMALL_BYTES, Function, ProgramTrace, Setting, place
 from gpudiag.model.report import Report
 from gpudiag.text import counted, one_line
 
 _MOST = 12
 """Lines of a section, unless ``verbose``."""
 _MIB = 1 << 20
+_LEAST_WAITED_S = 0.1
 Section = tuple[str, list[tuple[str, str]]]
 """A heading, and lines: what is named and what is said of it."""
 
@@ -45,6 +46,7 @@ def sections(trace: ProgramTrace, *, verbose: bool) -> list[Section]:
         ("settings", _settings(trace)),
         ("placement", _placement(trace)),
         ("functions", _functions(trace)),
+        ("traffic", _traffic(trace)),
         ("memory", _memory(trace)),
         ("processes", _processes(trace, verbose=verbose)),
         ("strategies", [(place(one.line), f"{one.strategy} on {', '.join(one.devices)}") for one in trace.replicas]),
@@ -103,15 +105,66 @@ def _functions(trace: ProgramTrace) -> list[tuple[str, str]]:
     for one in sorted(trace.functions, key=lambda one: -one.runs):
         if one.runs or one.devices:
             devices = ", ".join(f"{number} on {name}" for name, number in sorted(one.devices.items()) if name)
-            copies = (
-                f"; {counted(one.copies, 'copy').replace('copys', 'copies')} between CPU and GPU in each run"
-                if one.copies
-                else ""
-            )
+            copies = f"; {_copies(one.copies)} between host and GPU in each run" if one.copies else ""
             traced = f", traced {one.traced} times" if one.traced > 1 else ""
-            text = f"{one.name}: {counted(one.runs, 'run')}{traced}; operations: {devices or 'not known'}{copies}"
+            where = "compiled by XLA" if one.compiled and not devices else devices or "not known"
+            text = f"{one.name}: {counted(one.runs, 'run')}{traced}; operations: {where}{copies}{_clusters(one)}"
             lines.append((place(one.line) if one.line else "function", text))
     return lines
+
+
+def _copies(number: int) -> str:
+    return f"{number:,} {'copy' if number == 1 else 'copies'}"
+
+
+def _clusters(one: Function) -> str:
+    """Return what XLA compiles of a function, and why not the rest of it."""
+    if one.clusters is None:
+        return ""
+    without = [op for op, has_kernel in one.outside.items() if not has_kernel]
+    left = [op for op, has_kernel in one.outside.items() if has_kernel]
+    parts = [counted(one.clusters, "cluster") if one.clusters else "no cluster"]
+    if without:
+        parts.append(f"XLA has no kernel for {_few(without)}")
+    if left:
+        parts.append(f"TensorFlow left out {_few(left)}: too few together, or a shape that is not known before")
+    return f"; XLA: {'; '.join(parts)}"
+
+
+def _few(names: list[str]) -> str:
+    return ", ".join(names[:4]) + (f" and {len(names) - 4} more" if len(names) > 4 else "")
+
+
+def _traffic(trace: ProgramTrace) -> list[tuple[str, str]]:
+    lines = []
+    # Many small ones cost more time than a few large ones: each is waited for.
+    for one in sorted(trace.copies, key=lambda one: (one.bytes / one.count > SMALL_BYTES, -one.count)):
+        inside = f" by {one.function}" if one.function else "" if one.direct else ", by a library"
+        if one.count == one.unsized:
+            size = "sizes not known"
+        else:
+            unsized = f", and {_copies(one.unsized)} of unknown size" if one.unsized else ""
+            sized = one.count - one.unsized
+            size = f"{_size(one.bytes)} in all, {_size(one.bytes / sized)} each{unsized}"
+        lines.append((place(one.line) if one.line else "?", f"{_copies(one.count)} {one.direction}{inside}: {size}"))
+    for waited in trace.waited:
+        if waited.seconds >= _LEAST_WAITED_S:
+            text = (
+                f"waited {waited.seconds:.1f} s of {trace.seconds:.1f} for tf.data, in {counted(waited.times, 'step')}"
+            )
+            lines.append((place(waited.line), text))
+    for gpu in trace.booked:
+        if gpu.idle_s is not None and gpu.watched_s:
+            share = f"{100 * gpu.idle_s / gpu.watched_s:.0f} %"
+            text = f"idle in {gpu.idle_s:.1f} s of {gpu.watched_s:.1f} ({share}) since TensorFlow made its devices"
+            lines.append((f"card {gpu.index}", text))
+    return lines
+
+
+def _size(number: float) -> str:
+    if number >= _MIB:
+        return f"{number / _MIB:,.0f} MiB"
+    return f"{number / 1024:,.0f} KiB" if number >= 10_240 else f"{number:,.0f} bytes"
 
 
 def _memory(trace: ProgramTrace) -> list[tuple[str, str]]:

@@ -54,12 +54,17 @@ def completed(command: Sequence[str]) -> tuple[str, ...]:
     return tuple(command)
 
 
-def run(command: Sequence[str], environment: Mapping[str, str], seconds: float | None) -> Ran:
-    """Run ``command`` to its end, or for ``seconds``, and return what it did."""
+def run(
+    command: Sequence[str], environment: Mapping[str, str], seconds: float | None, *, simulated: bool = False
+) -> Ran:
+    """Run ``command`` to its end, or for ``seconds``, and return what it did.
+
+    ``simulated``: its GPUs are; then nothing is said of the time in which they computed nothing.
+    """
     started = completed(command)
     folder = Path(tempfile.mkdtemp(prefix="gpudiag-trace-"))
     try:
-        return _run(command, started, environment, seconds, folder)
+        return _run(command, started, environment, seconds, folder, simulated=simulated)
     finally:
         shutil.rmtree(folder, ignore_errors=True)
 
@@ -71,7 +76,13 @@ def watched(environment: Mapping[str, str], folder: Path) -> dict[str, str]:
 
 
 def _run(
-    command: Sequence[str], started: Sequence[str], unwatched: Mapping[str, str], seconds: float | None, folder: Path
+    command: Sequence[str],
+    started: Sequence[str],
+    unwatched: Mapping[str, str],
+    seconds: float | None,
+    folder: Path,
+    *,
+    simulated: bool,
 ) -> Ran:
     waited_for = FORWARDED | {signal.SIGCHLD}
     before = signal.pthread_sigmask(signal.SIG_BLOCK, waited_for)
@@ -97,9 +108,9 @@ def _run(
         signal.pthread_sigmask(signal.SIG_SETMASK, before)
     code = process.returncode
     ended = _ended(code, f"still running after {seconds:g} s; ended by gpudiag, " if stopped and seconds else "")
-    trace = gather.gathered(
-        notes.read(folder), tuple(command), ended, began, time.monotonic() - clock, booked=sampler.read(folder)
-    )
+    processes = notes.read(folder)
+    booked = sampler.read(folder, None if simulated else gather.made_at(processes))
+    trace = gather.gathered(processes, tuple(command), ended, began, time.monotonic() - clock, booked=booked)
     return Ran(128 - code if code < 0 else code, trace)
 
 

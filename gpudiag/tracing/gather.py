@@ -9,15 +9,18 @@ from typing import Any
 from gpudiag.knowledge.placement import short_device
 from gpudiag.model.program import (
     Booked,
+    Copies,
     Device,
     Function,
     Holder,
+    NotCompiled,
     OutOfMemory,
     Placed,
     Process,
     ProgramTrace,
     Replicas,
     Setting,
+    Waited,
     place,
 )
 from gpudiag.text import printable
@@ -27,6 +30,8 @@ from gpudiag.tracing.notes import Note, Notes
 _RANKS = ("LOCAL_RANK", "OMPI_COMM_WORLD_LOCAL_RANK", "SLURM_LOCALID", "HOROVOD_LOCAL_RANK")
 _ASKED_FOR = re.compile(r"shape\[(?P<shape>[\d,]{0,200})\] and type (?P<type>\w{1,20})")
 _ALLOCATING_ON = re.compile(r"on (?P<device>/job:\S{1,100}/device:GPU:\d{1,4})")
+_NOT_COMPILED = re.compile(r"compile graph (?P<function>[^\[]{1,300})\[.{0,300}\] on (?P<device>XLA_\w{1,20}):")
+_NO_KERNEL = re.compile(r"No registered '(?P<op>\w{1,100})' OpKernel")
 _PYTHON_NAME = re.compile(r"__[a-z]{1,20}_(?P<name>.{1,300})_\d{1,12}", re.DOTALL)
 _BYTES = {"double": 8, "int64": 8, "complex64": 8, "complex128": 16, "half": 2, "bfloat16": 2, "int8": 1, "uint8": 1}
 
@@ -53,8 +58,16 @@ def gathered(
         functions=tuple(one for notes, pid in known for one in _functions(notes, pid)),
         out_of_memory=tuple(one for notes, pid in known for one in _out_of_memory(notes, pid)),
         replicas=tuple(one for notes, pid in known for one in _replicas(notes, pid)),
+        not_compiled=tuple(one for notes, pid in known for one in _not_compiled(notes, pid)),
+        copies=tuple(one for notes, pid in known for one in _copies(notes, pid)),
+        waited=tuple(one for notes, pid in known for one in _waited(notes, pid)),
         booked=booked,
     )
+
+
+def made_at(processes: Iterable[Notes]) -> float | None:
+    """Return when the first process made its devices, in seconds since the epoch; None if none did."""
+    return min((float(made["t"]) for notes in processes if (made := _made(notes))), default=None)
 
 
 def _once(found: Iterable[Setting]) -> tuple[Setting, ...]:
@@ -70,10 +83,10 @@ def _once(found: Iterable[Setting]) -> tuple[Setting, ...]:
 
 
 def _process(notes: Notes, began: float) -> Process:
-    start, made, forked = notes.first("process"), notes.first("initialised"), notes.first("process")
+    start, made, forked = notes.first("process"), _made(notes), notes.first("process")
     variables = made.get("variables") or start.get("variables") or {}
     counters = list(notes.of("counter"))
-    ran = sum(_count(notes, note) for note in counters if note["what"] != "traced")
+    ran = sum(_count(notes, note) for note in counters if note["what"] in ("op", "function", "session"))
     last = next((note["op"] for note in counters if note["slot"] == notes.last_op), "")
     rank = next((f"{name}={variables[name]}" for name in _RANKS if name in variables), "")
     missing = [f"{note['name']} is missing: not known is {note['costs']}" for note in notes.of("missing")]
@@ -106,6 +119,11 @@ def _process(notes: Notes, began: float) -> Process:
         missing=tuple(missing),
         lost=notes.lost,
     )
+
+
+def _made(notes: Notes) -> Note:
+    """Return the note of the devices that TensorFlow made, for eager operations or for a session."""
+    return notes.first("initialised") or notes.first("session_devices")
 
 
 def _first_line(text: str) -> str:
@@ -170,31 +188,75 @@ def _placed(notes: Notes, pid: int) -> Iterator[Placed]:
 
 def _functions(notes: Notes, pid: int) -> Iterator[Function]:
     traced: dict[str, list[tuple[str, int]]] = {}
+    compiled: set[str] = set()
     runs: dict[str, int] = {}
-    devices: dict[str, dict[str, int]] = {}
-    copies: dict[str, int] = {}
+    graphs: dict[str, list[Note]] = {}
     for note in notes.of("counter"):
         count = _count(notes, note)
         if note["what"] == "traced":
             traced.setdefault(note["op"], []).append((note["line"], count))
-        elif note["what"] == "function":
+            if note["kernel"] == "xla":
+                compiled.add(note["op"])
+        elif note["what"] in ("function", "session"):
             name = python_name(note["op"])
             runs[name] = runs.get(name, 0) + count
+            if note["what"] == "session":
+                traced.setdefault(name, []).append((note["line"], 1))
     for note in notes.of("graph"):
-        name = python_name(note["function"])
-        mine = devices.setdefault(name, {})
-        for device, number in note["devices"].items():
-            mine[device] = max(mine.get(device, 0), number)
-        copies[name] = max(copies.get(name, 0), note["copies"])
+        graphs.setdefault(python_name(note["function"]), []).append(note)
     for name in dict.fromkeys((*traced, *runs)):
         lines = traced.get(name, [])
-        line = max(lines, key=lambda one: one[1])[0] if lines else ""
-        times = sum(count for _, count in lines)
-        yield Function(name, line, times, runs.get(name, 0), devices.get(name, {}), copies.get(name, 0), pid)
+        mine = graphs.get(name, [])  # one for each shape of the arguments
+        clusters = [note["clusters"] for note in mine if note["clusters"] is not None]
+        yield Function(
+            name=name,
+            line=max(lines, key=lambda one: one[1])[0] if lines else "",
+            traced=sum(count for _, count in lines),
+            runs=runs.get(name, 0),
+            devices=_most(note["devices"] for note in mine),
+            copies=max((sum(total[0] for total in note["copies"].values()) for note in mine), default=0),
+            compiled=name in compiled,
+            clusters=max(clusters, default=None),
+            outside={op: has_kernel for note in mine for op, has_kernel in note["outside"].items()},
+            process=pid,
+        )
+
+
+def _most(counts: Iterable[dict[str, int]]) -> dict[str, int]:
+    found: dict[str, int] = {}
+    for one in counts:
+        for name, number in one.items():
+            found[name] = max(found.get(name, 0), number)
+    return found
+
+
+def _copies(notes: Notes, pid: int) -> Iterator[Copies]:
+    runs = {note["op"]: _count(notes, note) for note in notes.of("counter") if note["what"] in ("function", "session")}
+    inside: dict[tuple[str, str], list[int]] = {}
+    for note in notes.of("graph"):
+        name = note["function"]
+        for direction, numbers in note["copies"].items():
+            total = inside.setdefault((direction, python_name(name)), [0, 0, 0])
+            for position, number in enumerate(numbers):
+                total[position] += runs.get(name, 0) * number
+    for note in notes.of("counter"):
+        if note["what"] == "copy" and (count := _count(notes, note)):
+            size = notes.counters[note["slot"] + 1]
+            yield Copies(note["op"], note["line"], count, size, direct=bool(note["kernel"]), process=pid)
+    lines = {one.name: one.line for one in _functions(notes, pid)}
+    for (direction, name), (count, size, unsized) in inside.items():
+        if count:
+            yield Copies(direction, lines.get(name, ""), count, size, name, unsized, process=pid)
+
+
+def _waited(notes: Notes, pid: int) -> Iterator[Waited]:
+    for note in notes.of("counter"):
+        if note["what"] == "waited":
+            yield Waited(note["line"], _count(notes, note), notes.counters[note["slot"] + 1] / 1e6, pid)
 
 
 def _out_of_memory(notes: Notes, pid: int) -> Iterator[OutOfMemory]:
-    limits: dict[str, int] = dict(notes.first("initialised").get("devices", ()))
+    limits: dict[str, int] = dict(_made(notes).get("devices", ()))
     for number, note in enumerate(notes.notes):
         if note["k"] != "error" or note["error"] != "ResourceExhaustedError":
             continue
@@ -219,6 +281,14 @@ def _out_of_memory(notes: Notes, pid: int) -> Iterator[OutOfMemory]:
         )
 
 
+def _not_compiled(notes: Notes, pid: int) -> Iterator[NotCompiled]:
+    for note in notes.of("error"):
+        match = _NOT_COMPILED.search(note["message"])
+        if match is not None:
+            operations = tuple(dict.fromkeys(_NO_KERNEL.findall(note["message"])))
+            yield NotCompiled(python_name(match["function"]), note["line"], match["device"], operations, pid)
+
+
 def _asked_bytes(message: str) -> int:
     """Return how many bytes the tensor has that TensorFlow's message names; 0 if it names none."""
     match = _ASKED_FOR.search(message)
@@ -231,6 +301,6 @@ def _asked_bytes(message: str) -> int:
 
 
 def _replicas(notes: Notes, pid: int) -> Iterator[Replicas]:
-    made = tuple(name for name, _ in notes.first("initialised").get("devices", ()))
+    made = tuple(name for name, _ in _made(notes).get("devices", ()))
     for note in notes.of("strategy"):
         yield Replicas(note["what"], note["line"], tuple(map(short_device, note["devices"])), made, pid)

@@ -1,4 +1,5 @@
-"""Notes what NVML books on each GPU and process while a program runs: in a separate process, because NVML can hang.
+"""Notes what NVML books on each GPU and process while a program runs, and how busy each GPU is: in a separate process,
+because NVML can hang.
 
 It appends a line of JSON for each change, ends with its parent, and becomes slower the longer the program runs, so that
 the file stays small.
@@ -45,22 +46,40 @@ def stop(process: subprocess.Popen[bytes] | None) -> None:
         process.wait()
 
 
-def read(folder: Path) -> tuple[Booked, ...]:
-    """Return the most that was booked on each GPU, in all and on each process; empty if NVML gave nothing."""
+def read(folder: Path, since: float | None = None) -> tuple[Booked, ...]:
+    """Return the most that was booked on each GPU, in all and on each process; empty if NVML gave nothing.
+
+    ``since``: from when on the time is counted in which a GPU computed nothing, in seconds since the epoch; None: it
+    says nothing, as of a simulated GPU.
+    """
     try:
         lines = (folder / FILE).read_bytes()[:_LARGEST].splitlines()
     except OSError:
         return ()
     found: dict[int, Booked] = {}
+    last: dict[int, float] = {}
     for line in lines:
         try:
-            for index, total, used, processes in json.loads(line):
+            now, gpus = json.loads(line)
+            for index, total, used, processes, busy in gpus:
                 before = found.get(index, Booked(index, total, used, used))
                 most = dict(before.processes)
                 for pid, held in processes.items():
                     most[int(pid)] = max(held, most.get(int(pid), 0))
-                at_most = max(before.used_bytes, used)
-                found[index] = Booked(index, total, before.before_bytes, at_most, tuple(most.items()))
+                idle, watched = before.idle_s, before.watched_s
+                if busy is not None and since is not None and now > since:  # NVML speaks of the time just past
+                    passed = now - max(last.get(index, since), since)
+                    idle, watched = (idle or 0.0) + passed * (100 - busy) / 100, watched + passed
+                last[index] = now
+                found[index] = Booked(
+                    index=index,
+                    total_bytes=total,
+                    before_bytes=before.before_bytes,
+                    used_bytes=max(before.used_bytes, used),
+                    processes=tuple(most.items()),
+                    idle_s=None if idle is None else round(idle, 3),
+                    watched_s=round(watched, 3),
+                )
         except (ValueError, TypeError, AttributeError):
             continue  # cut short
     return tuple(found[index] for index in sorted(found))
@@ -70,13 +89,14 @@ def main() -> None:
     """Note what NVML says, until the parent has ended or NVML fails."""
     from gpudiag.hardware import nvml
 
-    parent, every, last, lines = os.getppid(), _FIRST_S, "", 0
+    parent, every, lines = os.getppid(), _FIRST_S, 0
+    last: list[tuple[int, int, int, dict[int, int], int | None]] = []
     with Path(sys.argv[1]).open("a", buffering=1) as file, nvml.usage() as ask:
         while os.getppid() == parent:
-            line = json.dumps(ask())
-            if line != last:
-                file.write(f"{line}\n")
-                last, lines = line, lines + 1
+            gpus = ask()
+            if gpus != last or any(gpu[4] is not None for gpu in gpus):
+                file.write(f"{json.dumps([round(time.time(), 3), gpus])}\n")
+                last, lines = gpus, lines + 1
                 if lines % _MOST == 0:
                     every *= 2
             time.sleep(every)

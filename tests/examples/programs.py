@@ -10,9 +10,11 @@ from examples import Example
 from examples.facts import example
 from gpudiag.cause import Evidence
 from gpudiag.model.program import (
+    Copies,
     Device,
     Function,
     Holder,
+    NotCompiled,
     OutOfMemory,
     Placed,
     Process,
@@ -58,6 +60,8 @@ _RANK = replace(PROCESS, pid=8, rank="LOCAL_RANK=1", mask="0")
 _FULL = OutOfMemory(
     "OOM when allocating", LINE, "GPU:0", 2 * GIB, 5 * GIB, 6 * GIB, (Holder("tensor", "GPU:0", GIB, 3),)
 )
+_READ = Copies("to host", LINE, 5000, 20000, process=7)
+_EAGERLY = Setting("run_functions_eagerly", "False", LINE, "took effect", process=7)
 _REPLICAS = Replicas("MirroredStrategy", LINE, ("GPU:0", "GPU:1"), ("CPU:0", "GPU:0", "GPU:1"))
 
 EXAMPLES: dict[str, tuple[Example, ...]] = {
@@ -113,6 +117,23 @@ EXAMPLES: dict[str, tuple[Example, ...]] = {
         Example("larger than the GPU", _of(out_of_memory=(replace(_FULL, asked_bytes=9 * GIB),))),
         Example("nothing is said of sizes", _of(out_of_memory=(replace(_FULL, asked_bytes=0),))),
         Example("no error", _of(), fires=False),
+    ),
+    "many_small_copies": (
+        Example("a value in each step", _of(copies=(_READ,))),
+        Example("data piece by piece", _of(copies=(replace(_READ, direction="to device"),))),
+        Example("few", _of(copies=(replace(_READ, count=30, bytes=120),)), fires=False),
+        Example("large", _of(copies=(replace(_READ, bytes=5000 << 20),)), fires=False),
+        Example("by Keras", _of(copies=(replace(_READ, direct=False),)), fires=False),
+        Example("in a function", _of(copies=(replace(_READ, function="step"),)), fires=False),
+    ),
+    "xla_cannot_compile": (
+        Example("a string", _of(not_compiled=(NotCompiled("step", LINE, "XLA_GPU_JIT", ("AsString",), 7),))),
+        Example("all was compiled", _of(), fires=False),
+    ),
+    "functions_run_eagerly": (
+        Example("on", _of(settings=(replace(_EAGERLY, value="True"),))),
+        Example("off", _of(settings=(_EAGERLY,)), fires=False),
+        Example("off again", _of(settings=(replace(_EAGERLY, value="True", fate="replaced"),)), fires=False),
     ),
     "function_traced_again_and_again": (
         Example("a graph for each run", _of(functions=(Function("step", LINE, 8, 9, process=7),))),

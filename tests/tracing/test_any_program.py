@@ -228,3 +228,82 @@ def test_a_github_annotation_of_a_program_says_nothing_of_a_verdict(tmp_path: Pa
     code = "import os; os.environ['TF_FORCE_GPU_ALOW_GROWTH'] = 'true'"
     done = _trace("--format", "github", *_python(code), tmp_path=tmp_path)
     assert "::error title=gpudiag%3A program::1 finding; exit status 1" in done.stderr
+
+
+NAMELESS = """
+import types
+import gpudiag_watch as watcher
+
+def hidden(hook):
+    return lambda module: hook(types.SimpleNamespace(__name__=module.__name__))
+
+tensorflow = watcher._HOOKS.pop("tensorflow")
+watcher._HOOKS.update({name: hidden(hook) for name, hook in watcher._HOOKS.items()}, tensorflow=tensorflow)
+import os
+os.environ["TF_FORCE_GPU_ALOW_GROWTH"] = "true"
+import tensorflow as tf
+print(float(tf.function(tf.tanh)(tf.zeros([2]))[0]))
+"""
+
+
+def test_without_the_internal_names_the_program_runs_and_the_report_says_what_it_cannot_know(tmp_path: Path) -> None:
+    done = _trace(*_python(NAMELESS), tmp_path=tmp_path)
+    assert done.stdout == "0.0\n"
+    (process,) = _program(tmp_path).processes
+    said = "\n".join(process.missing)
+    assert "a bug in gpudiag" not in said
+    for name in ("eager.context.Context", "AtomicFunction", "BaseSession", "OpError", "OwnedIterator"):
+        assert f"{name}" in said
+    assert "settings and operations" in done.stderr
+    assert "setting_misspelt" in done.stderr, "what does not need them is reported"
+
+
+PROFILED = """
+import os, signal, sys, tempfile
+import tensorflow as tf
+signal.signal(signal.SIGTERM, lambda *_: sys.exit(7))
+with tempfile.TemporaryDirectory() as folder:
+    tf.profiler.experimental.start(folder)
+    with tf.profiler.experimental.Trace("step", step_num=1):
+        tf.tanh(tf.ones([8, 8]))
+    tf.profiler.experimental.stop()
+    print([name for _, _, files in os.walk(folder) for name in files if name.endswith(".xplane.pb")] != [])
+sys.stdout.flush()
+os.chdir("/")
+os.close(1)
+if os.fork() == 0:
+    os.setsid()
+    os._exit(0)
+os.wait()
+os.kill(os.getpid(), signal.SIGTERM)
+"""
+
+
+def test_a_program_that_profiles_itself_closes_its_output_and_handles_signals_is_as_without(tmp_path: Path) -> None:
+    env = {**os.environ, "TF_CPP_MIN_LOG_LEVEL": "3"}
+    done = _trace("--exit-with", "program", *_python(PROFILED), tmp_path=tmp_path, env=env)
+    assert (done.returncode, done.stdout) == (7, "True\n")
+    program = _program(tmp_path)
+    assert [(one.op, one.count) for one in program.placed if one.op == "Tanh"] == [("Tanh", 1)]
+    assert not [text for one in program.processes for text in one.missing]
+
+
+STEPS = """
+import tensorflow as tf
+
+def held():
+    return next(int(line.split()[1]) for line in open("/proc/self/status") if line.startswith("RssAnon"))
+
+number = tf.zeros([4])
+for step in range(20_000):
+    tf.tanh(number)
+    if step == 5_000:
+        before = held()
+print(held() - before)
+"""
+
+
+def test_its_memory_does_not_grow_with_its_steps(tmp_path: Path) -> None:
+    done = _trace(*_python(STEPS), tmp_path=tmp_path)
+    assert int(done.stdout) < 1024, "KiB for 15,000 operations"
+    assert [one.count for one in _program(tmp_path).placed if one.op == "Tanh"] == [20_000]

@@ -27,6 +27,9 @@ FOUND = {
     },
     "too_many_replicas": {"replicas_without_own_gpu": "too_many_replicas.py:6"},
     "out_of_memory": {"program_ran_out_of_memory": "out_of_memory.py:9"},
+    "values_read_in_a_loop": {"many_small_copies": "values_read_in_a_loop.py:8"},
+    "session_pinned": {"gpu_asked_for_not_used": "session_pinned.py:11"},
+    "string_in_xla": {"xla_cannot_compile": "AsString"},
     "fine_training": {},
     "fine_eager": {},
 }
@@ -56,7 +59,8 @@ def test_what_a_program_does_wrong_is_found_and_nothing_else(name: str, tmp_path
     assert causes.keys() == FOUND[name].keys(), done.stderr
     for cause, named in FOUND[name].items():
         assert named in causes[cause]
-    assert done.returncode == (1 if FOUND[name] else 0)
+    notes = ("many_small_copies",)
+    assert done.returncode == (1 if set(FOUND[name]) - set(notes) else 0)
     assert not report.diagnosis.failed
     program = report.program
     assert program is not None

@@ -62,12 +62,15 @@ class _State:
         self.gpus = ()
         self.limits = {}
         self.graphs = {}
+        self.sessions = {}
+        self.compiled = False
         self.looked_at = 0
         self.kernels = {}
         self.sample_at = 0.0
         self.sample_every = _FIRST_S
         self.samples = 0
         self.errors = 0
+        self.last_error = ""
         self.walks = 0
         self.busy = False
         self.forked = None
@@ -85,7 +88,7 @@ def _replace(owner, name, value) -> None:
     setattr(owner, name, value)
 
 
-_kinds: dict = {}  # file of code -> "ours", "tensorflow", "library" or "program"
+_kinds: dict = {}  # file of code -> "ours", "tensorflow", "keras", "library" or "program"
 
 
 # --- notes -----------------------------------------------------------------------------------------------------------
@@ -168,9 +171,11 @@ def _kind(file: str) -> str:
         installed = "site-packages" in parts or "dist-packages" in parts
         if parts[-1].startswith("__autograph_generated_file"):
             kind = "tensorflow"  # a copy of a function of the program, whose own line is not known
+        elif installed and ("keras" in parts or "tf_keras" in parts):
+            kind = "keras"
         elif file == __file__ or parts[-1] in ("gpudiag_watch.py", "gpudiag_notebook.py"):
             kind = "ours"
-        elif installed and ("tensorflow" in parts or "keras" in parts or "tf_keras" in parts):
+        elif installed and "tensorflow" in parts:
             kind = "tensorflow"
         elif installed or file.startswith(("<frozen", _stdlib)) or "/gpudiag/tracing/" in file:
             kind = "library"
@@ -594,29 +599,41 @@ def _short(device: str) -> str:
     return device
 
 
-def _in_core(module) -> None:
-    original = getattr(module, "_status_to_exception", None)
-    if original is None:
-        _missing("tensorflow.python.eager.core._status_to_exception", "errors, such as out of memory")
+def _in_errors(module) -> None:
+    """Note the errors of TensorFlow; some are raised by Python and some by C++, and all are made here."""
+    cls = getattr(module, "OpError", None)
+    if cls is None:
+        _missing("tensorflow.python.framework.errors_impl.OpError", "errors, such as out of memory")
         return
+    begun = cls.__init__
 
-    def status_to_exception(status):
-        error = original(status)
-        _guarded(_failed, error)
-        return error
+    def init(self, *positional, **named):
+        begun(self, *positional, **named)
+        if type(self).__name__ in _NOTED_ERRORS:
+            _guarded(_failed, self)
 
-    _replace(module, "_status_to_exception", status_to_exception)
+    _replace(cls, "__init__", init)
+
+
+_NOTED_ERRORS = frozenset(
+    """
+    AbortedError DataLossError FailedPreconditionError InternalError InvalidArgumentError ResourceExhaustedError
+    UnavailableError UnimplementedError UnknownError
+    """.split()
+)
+"""The others are often what a program expects: the end of a dataset, a file that is not there."""
 
 
 def _failed(error) -> None:
     state = _state
+    kind, message = type(error).__name__, error.message or ""
+    if message == state.last_error:  # a session makes it again, with more about the operation
+        return
+    state.last_error = message
     state.errors += 1
     if state.errors > _MOST_ERRORS:
         return
-    kind = type(error).__name__
-    if kind == "OutOfRangeError":  # the end of a dataset
-        return
-    note("error", error=kind, message=_cut(error.message or "", 2000), line=_line(3))
+    note("error", error=kind, message=_cut(message, 2000), line=_line(3))
     if kind == "ResourceExhaustedError" and state.walks < _MOST_WALKS:
         state.walks += 1
         _sample(force=True)
@@ -658,9 +675,102 @@ def _holders() -> list:
 def _in_session(module) -> None:
     cls = getattr(module, "BaseSession", None)
     if cls is None:
-        _missing("tensorflow.python.client.session.BaseSession", "options of sessions")
-    else:
-        _method(cls, "__init__", _session, "options of sessions")
+        _missing("tensorflow.python.client.session.BaseSession", "options of sessions, and where their graphs ran")
+        return
+    _method(cls, "__init__", _session, "options of sessions")
+    run = getattr(cls, "run", None)
+    if run is None:
+        _missing("BaseSession.run", "where the graphs of sessions ran")
+        return
+
+    def watched(self, fetches, feed_dict=None, options=None, run_metadata=None):
+        try:
+            slot = _state.sessions[_key_of_run(self, fetches)]
+            _state.words[slot] += 1
+            _state.words[LAST_OP] = slot
+            first = None
+        except Exception:
+            first = _first_run(self, fetches, options, run_metadata)
+        try:
+            if first is None:
+                return run(self, fetches, feed_dict, options, run_metadata)
+            asked, filled = first
+            result = run(self, fetches, feed_dict, asked, filled)
+        except Exception:
+            _hide_our_frames()
+            raise
+        _guarded(_ran_in_session, self, fetches, filled, run_metadata)
+        return result
+
+    watched.__doc__ = run.__doc__
+    _replace(cls, "run", watched)
+
+
+def _key_of_run(session, fetches):
+    """Return what one kind of run of a session has alone: its graph, and what it fetches."""
+    if isinstance(fetches, dict):
+        fetches = fetches.values()
+    several = tuple(map(id, fetches)) if isinstance(fetches, (list, tuple, type({}.values()))) else id(fetches)
+    return id(session.graph), several
+
+
+def _first_run(session, fetches, options, metadata):
+    """Return options and metadata for a run whose graphs are wanted; None for one as it is."""
+    state = _state
+    if state.words is None or state.looked_at >= _MOST_GRAPHS or getattr(session, "_target", None):
+        return None
+    if session._config is not None and session._config.experimental.disable_output_partition_graphs:
+        return None
+    from tensorflow.core.protobuf import config_pb2
+
+    asked = config_pb2.RunOptions()
+    if options is not None:
+        asked.CopyFrom(options)
+    asked.output_partition_graphs = True
+    return asked, config_pb2.RunMetadata()
+
+
+def _ran_in_session(session, fetches, filled, metadata) -> None:
+    """Note where the operations of a first run were placed, and give the program what it asked for itself."""
+    state = _state
+    graphs = list(filled.partition_graphs)
+    if metadata is not None:
+        filled.ClearField("partition_graphs")
+        metadata.CopyFrom(filled)
+    state.looked_at += 1
+    if not state.gpus:
+        devices = [(_short(one.name), one.memory_limit_bytes) for one in session.list_devices()][:256]
+        state.gpus = tuple(name for name, _ in devices if name.startswith("GPU"))
+        note("session_devices", devices=devices, options=_options(session._config), variables=_environment())
+    line = _line(3)
+    name = "Session.run(%s)" % _cut(_fetched(fetches), 60)
+    slot = _new_slot("session", name, "", "", line, "")
+    state.words[slot] += 1
+    state.words[LAST_OP] = slot
+    key = _key_of_run(session, fetches)
+    if len(state.sessions) < _MOST_CALLED:
+        state.sessions[key] = slot
+    graph = session.graph
+
+    def operation_of(node):
+        try:
+            return graph.get_operation_by_name(node)
+        except Exception:
+            return None
+
+    def asked_of(node):
+        operation = operation_of(node)
+        return operation.device if operation is not None else ""
+
+    _note_graphs(name, len(state.sessions), graphs, asked_of, operation_of)
+
+
+def _fetched(fetches) -> str:
+    if isinstance(fetches, dict):
+        fetches = list(fetches.values())
+    if isinstance(fetches, (list, tuple)):
+        return ", ".join(_fetched(one) for one in fetches[:8])
+    return str(getattr(fetches, "name", fetches)).partition(":")[0]
 
 
 def _in_device_lib(module) -> None:
@@ -669,6 +779,122 @@ def _in_device_lib(module) -> None:
 
 def _in_ops(module) -> None:
     _method(module, "enable_eager_execution", _eager, "options of enable_eager_execution")
+
+
+def _in_tensors(module) -> None:
+    _in_ops(module)
+    cls = getattr(module, "_EagerTensorBase", None)
+    read, copy = getattr(cls, "_numpy", None), getattr(cls, "_copy_nograd", None)
+    if read is None or copy is None:
+        _missing("ops._EagerTensorBase._numpy and _copy_nograd", "copies of single tensors to the host")
+        return
+
+    def _numpy(self):
+        try:
+            value = read(self)
+        except Exception:
+            _hide_our_frames()
+            raise
+        if "GPU" in (self.backing_device or ""):  # a GPU's integers may be kept on the host
+            _guarded(_copied, "to host", self)
+        return value
+
+    def _copy_nograd(self, ctx=None, device_name=None):
+        made = copy(self, ctx, device_name)
+        before, after = "GPU" in (self.backing_device or ""), "GPU" in (made.backing_device or "")
+        if before != after:
+            _guarded(_copied, "to host" if before else "to device", made)
+        return made
+
+    _replace(cls, "_numpy", _numpy)
+    _replace(cls, "_copy_nograd", _copy_nograd)
+
+
+def _in_constants(module) -> None:
+    convert = getattr(module, "convert_to_eager_tensor", None)
+    if convert is None:
+        _missing("constant_op.convert_to_eager_tensor", "copies of values of Python to a GPU")
+        return
+
+    def convert_to_eager_tensor(value, ctx, dtype=None):
+        try:
+            made = convert(value, ctx, dtype)
+        except Exception:
+            _hide_our_frames()
+            raise
+        # TensorFlow keeps the single numbers that it has copied once.
+        if type(value) not in _PLAIN and made is not value and "GPU" in made.backing_device:
+            _guarded(_copied, "to device", made)
+        return made
+
+    _replace(module, "convert_to_eager_tensor", convert_to_eager_tensor)
+
+
+def _copied(direction, tensor) -> None:
+    """Count a copy of a tensor between the host and a GPU, and its bytes, by the line that made it."""
+    state = _state
+    if state.words is None:
+        return
+    line, direct = _line_and_caller(3)
+    key = (direction, line, direct)
+    slot = state.slots.get(key)
+    if slot is None:
+        slot = state.slots[key] = _new_slot("copy", direction, "", "", line, "direct" if direct else "", words=2)
+    if slot != HEAD:
+        state.words[slot] += 1
+        state.words[slot + 1] += tensor.dtype.size * (tensor.shape.num_elements() or 0)
+
+
+def _line_and_caller(depth):
+    """Return the line of the program, and whether it is what called TensorFlow: not Keras or another library."""
+    frame = sys._getframe(depth)
+    direct = True
+    while frame is not None:
+        file = frame.f_code.co_filename
+        kind = _kinds.get(file) or _kind(file)
+        if kind == "program":
+            return "%s:%d" % (file, frame.f_lineno), direct
+        direct = direct and kind in ("tensorflow", "ours")
+        frame = frame.f_back
+    return "", False
+
+
+def _in_iterators(module) -> None:
+    cls = getattr(module, "OwnedIterator", None)
+    following = getattr(cls, "_next_internal", None)
+    if following is None:
+        _missing("iterator_ops.OwnedIterator._next_internal", "how long the program waited for tf.data")
+        return
+
+    def _next_internal(self):
+        began = time.monotonic()
+        try:
+            return following(self)
+        finally:
+            _guarded(_waited, began)
+
+    _replace(cls, "_next_internal", _next_internal)
+
+
+def _waited(began) -> None:
+    state = _state
+    if state.words is None:
+        return
+    key = ("waited", _line(3))
+    slot = state.slots.get(key)
+    if slot is None:
+        slot = state.slots[key] = _new_slot("waited", "", "", "", key[1], "", words=2)
+    if slot != HEAD:
+        state.words[slot] += 1
+        state.words[slot + 1] += int((time.monotonic() - began) * 1e6)
+
+
+def _in_eager_run(module) -> None:
+    _method(module, "run_functions_eagerly", _eagerly, "whether functions run eagerly")
+
+
+def _eagerly(run_eagerly):
+    return {"what": "run_functions_eagerly", "target": "", "value": bool(run_eagerly)}
 
 
 def _in_distribute(module) -> None:
@@ -701,6 +927,20 @@ def _in_functions(module) -> None:
     if cls is None:
         _missing("atomic_function.AtomicFunction", "how often functions were traced, and lines in functions")
         return
+    from_graph = getattr(module, "from_func_graph", None)
+    if from_graph is None:
+        _missing("atomic_function.from_func_graph", "which functions XLA compiles")
+    else:
+
+        def from_func_graph(name, graph, attrs, *positional, **named):
+            compiled = (attrs or {}).get("_XlaMustCompile")
+            _state.compiled = bool(getattr(compiled, "b", compiled))
+            try:
+                return from_graph(name, graph, attrs, *positional, **named)
+            finally:
+                _state.compiled = False
+
+        _replace(module, "from_func_graph", from_func_graph)
     begun = cls.__init__
 
     def init(self, *positional, **named):
@@ -724,7 +964,7 @@ def _traced(function) -> None:
         key = ("traced", graph.name, _line(4))
         slot = state.slots.get(key)
         if slot is None:
-            slot = state.slots[key] = _new_slot("traced", key[1], "", "", key[2], "")
+            slot = state.slots[key] = _new_slot("traced", key[1], "", "", key[2], "xla" if state.compiled else "")
         state.words[slot] += 1
 
 
@@ -769,10 +1009,13 @@ def _version() -> str:
 _HOOKS = {
     "tensorflow": _in_tensorflow,
     "tensorflow.python.eager.context": _in_context,
-    "tensorflow.python.eager.core": _in_core,
+    "tensorflow.python.framework.errors_impl": _in_errors,
     "tensorflow.python.client.session": _in_session,
     "tensorflow.python.client.device_lib": _in_device_lib,
-    "tensorflow.python.framework.ops": _in_ops,
+    "tensorflow.python.framework.ops": _in_tensors,
+    "tensorflow.python.framework.constant_op": _in_constants,
+    "tensorflow.python.data.ops.iterator_ops": _in_iterators,
+    "tensorflow.python.eager.polymorphic_function.eager_function_run": _in_eager_run,
     "tensorflow.python.distribute.distribute_lib": _in_distribute,
     "tensorflow.python.eager.polymorphic_function.atomic_function": _in_functions,
 }
@@ -904,14 +1147,14 @@ def _slot_at_line(op, device, asked, why):
     return slot
 
 
-def _new_slot(kind, op, device, asked, line, kernel):
-    """Return the word of a new counter; :data:`HEAD` is the one for all that there is no room for."""
+def _new_slot(kind, op, device, asked, line, kernel, words=1):
+    """Return the first word of a new counter; :data:`HEAD` is the one for all that there is no room for."""
     state = _state
     if state.words is None and not (state.forked is not None and _open_after_fork()):
         raise RuntimeError("there is no file for notes")
-    if state.next_slot >= HEAD + SLOTS:
+    if state.next_slot + words > HEAD + SLOTS:
         return HEAD
-    slot, state.next_slot = state.next_slot, state.next_slot + 1
+    slot, state.next_slot = state.next_slot, state.next_slot + words
     written = note("counter", slot=slot, what=kind, op=op, device=device, asked=asked, line=line, kernel=kernel)
     return slot if written else HEAD
 
@@ -955,7 +1198,7 @@ def _gpu_kernel(op, attributes) -> str:
         number = getattr(number, "as_datatype_enum", number)
         if isinstance(number, int):
             types[name] = number
-    for_gpu = _registered(op)
+    for_gpu = [constraints for device, constraints in _kernels(op) if device == "GPU"]
     if not for_gpu:
         return "cpu only"
     fits = [
@@ -972,16 +1215,15 @@ def _gpu_kernel(op, attributes) -> str:
 _registry: dict = {}
 
 
-def _registered(op) -> list:
-    """Return the constraints of types of each kernel for the GPU that is registered for ``op``."""
+def _kernels(op) -> list:
+    """Return the device and the constraints of types of each kernel that is registered for ``op``."""
     found = _registry.get(op)
     if found is None:
         from tensorflow.python.framework import kernels
 
         found = _registry[op] = [
-            {one.name: frozenset(one.allowed_values.list.type) for one in kernel.constraint}
+            (kernel.device_type, {one.name: frozenset(one.allowed_values.list.type) for one in kernel.constraint})
             for kernel in kernels.get_registered_kernels_for_op(op).kernel
-            if kernel.device_type == "GPU"
         ]
     return found
 
@@ -998,41 +1240,113 @@ def _function(name: str) -> None:
     metadata = state.context.export_run_metadata()
     for number, graphs in enumerate(metadata.function_graphs[:64]):
         asked = {node.name: node.device for node in graphs.pre_optimization_graph.node if node.device}
-        counts: dict = {}
-        blamed: dict = {}
-        copies = 0
-        for graph in graphs.partition_graphs:
-            for node in graph.node:
-                device = _short(node.device)
-                counts[device] = counts.get(device, 0) + 1
-                if node.op in ("_Recv", "_HostRecv"):
-                    sender = node.attr["send_device"].s.decode()
-                    if ("GPU" in sender) != ("GPU" in device):
-                        copies += 1
-                elif "CPU" in device and (state.gpus or "GPU" in asked.get(node.name, "")):
-                    op = node.op.removeprefix("_Mkl")
-                    kernel = _gpu_kernel(op, node.attr)
-                    if kernel != "plain":
-                        key = (op, device, asked.get(node.name, ""), kernel, _node_line(name, node.name))
-                        blamed[key] = blamed.get(key, 0) + 1
-        if counts:
-            note(
-                "graph",
-                function=name,
-                number=number,
-                devices=counts,
-                copies=copies,
-                cpu=[(*key, times) for key, times in list(blamed.items())[:_MOST_NODES]],
-                cut=max(0, len(blamed) - _MOST_NODES),
-            )
+        _note_graphs(
+            name,
+            number,
+            graphs.partition_graphs,
+            lambda node, asked=asked: asked.get(node, ""),
+            lambda node: _operation(name, node),
+        )
 
 
-def _node_line(function, node) -> str:
-    """Return the line of the program that made a node of a function, or of a function that was inlined into it."""
+def _note_graphs(name, number, graphs, asked_of, operation_of) -> None:
+    """Note the devices of graphs as they ran, the operations on the CPU, the copies and the clusters of XLA in them.
+
+    ``asked_of`` returns the device that a node asked for, ``operation_of`` the operation that it was made from.
+    """
+    state = _state
+    counts: dict = {}
+    blamed: dict = {}
+    sends: dict = {}
+    receives = []
+    clusters = 0
+    left = {}
+    for graph in graphs:
+        for node in graph.node:
+            device = _short(node.device)
+            counts[device] = counts.get(device, 0) + 1
+            if node.op in ("_Send", "_HostSend"):
+                sends[node.attr["tensor_name"].s] = node.op == "_HostSend" or "GPU" not in device
+            elif node.op in ("_Recv", "_HostRecv"):
+                receives.append((node, node.op == "_HostRecv" or "GPU" not in device))
+            elif node.op == "_XlaCompile":
+                clusters += 1
+            elif "GPU" in device or not state.gpus:
+                left[node.op.removeprefix("_Mkl")] = left.get(node.op.removeprefix("_Mkl"), 0) + 1
+            asked = asked_of(node.name)
+            if ("CPU" in device and (state.gpus or "GPU" in asked)) or _on_another_gpu(asked, device):
+                op = node.op.removeprefix("_Mkl")
+                kernel = _gpu_kernel(op, node.attr)
+                if kernel != "plain":
+                    line = _line_of(operation_of(node.name))
+                    key = (op, device, asked, kernel, line)
+                    blamed[key] = blamed.get(key, 0) + 1
+    if not counts:
+        return
+    copies = {"to host": [0, 0, 0], "to device": [0, 0, 0]}
+    for node, to_host in receives:
+        from_host = sends.get(node.attr["tensor_name"].s)
+        if from_host is None or from_host == to_host:
+            continue
+        size = _bytes_of(node, operation_of)
+        total = copies["to host" if to_host else "to device"]
+        total[0] += 1
+        total[1] += size or 0
+        total[2] += size is None
+    jit = _wants_clusters()
+    note(
+        "graph",
+        function=name,
+        number=number,
+        devices=counts,
+        copies=copies,
+        clusters=clusters if clusters or jit else None,
+        outside=_outside(left) if jit else {},
+        cpu=[(*key, times) for key, times in list(blamed.items())[:_MOST_NODES]],
+        cut=max(0, len(blamed) - _MOST_NODES),
+    )
+
+
+def _on_another_gpu(asked, device) -> bool:
+    """Return whether a certain GPU was asked for, and this is another one."""
+    number = asked.rpartition(":GPU:")[2]
+    return number.isdecimal() and ":GPU:" in asked and "GPU:" in device and device.rpartition(":")[2] != number
+
+
+def _bytes_of(node, operation_of):
+    """Return the size of the tensor that a node receives; None if its shape is not known before it runs."""
+    name = node.attr["tensor_name"].s.decode()  # edge_12_block/MatMul: the node that made it
+    operation = operation_of(name.split("_", 2)[2]) if name.startswith("edge_") else None
+    for output in operation.outputs if operation is not None else ():
+        if output.dtype.as_datatype_enum == node.attr["tensor_type"].type:
+            number = output.shape.num_elements()
+            return None if number is None else number * output.dtype.size
+    return None
+
+
+def _wants_clusters() -> bool:
+    """Return whether TensorFlow was asked to form clusters for XLA by itself."""
+    if "tf_xla_auto_jit" in os.environ.get("TF_XLA_FLAGS", ""):
+        return True
+    return bool(getattr(_state.context, "_optimizer_jit", None))  # None before there is a context
+
+
+def _outside(ops) -> dict:
+    """Return the types of operation that are in no cluster: whether XLA has a kernel for them."""
+    device = "XLA_GPU_JIT" if _state.gpus else "XLA_CPU_JIT"
+    found = {}
+    for op, _ in sorted(ops.items(), key=lambda item: -item[1]):
+        if op not in _PLUMBING and not op.startswith(("_", "Xla")) and len(found) < _MOST_NODES:
+            found[op] = any(kernel == device for kernel, _ in _kernels(op))
+    return found
+
+
+def _operation(function, node):
+    """Return the operation that a node of a function, or of a function that was inlined into it, was made from."""
     reference = _state.graphs.get(function)
     graph = None if reference is None else reference()
     if graph is None:
-        return ""
+        return None
     parts = node.split("/")
     for number in range(len(parts), 0, -1):
         prefix = "/".join(parts[:number])
@@ -1045,13 +1359,18 @@ def _node_line(function, node) -> str:
                 inner = operation.get_attr("f").name
             except Exception:
                 inner = ""
-            if inner and inner != function:
-                line = _node_line(inner, "/".join(parts[number:]))
-                if line:
-                    return line
-        for entry in reversed(operation.traceback):
-            if _kind(entry.filename) == "program":
-                return "%s:%d" % (entry.filename, entry.lineno)
+            found = _operation(inner, "/".join(parts[number:])) if inner and inner != function else None
+            if found is not None:
+                return found
+        return operation
+    return None
+
+
+def _line_of(operation) -> str:
+    """Return the line of the program that made an operation."""
+    for entry in reversed(operation.traceback) if operation is not None else ():
+        if _kind(entry.filename) == "program":
+            return "%s:%d" % (entry.filename, entry.lineno)
     return ""
 
 

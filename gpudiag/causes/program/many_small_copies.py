@@ -1,0 +1,46 @@
+"""{count} tensors of {size} bytes were copied {direction} one by one
+
+A copy of a single number takes as long as one of some kilobytes, and a value that is read is waited for: until then
+Python starts nothing on the GPU. Typical are a loss that is read in each step for a sum or a print, and data that a
+loop hands over piece by piece.
+"""
+
+from __future__ import annotations
+
+from gpudiag.cause import Cause, Match, Matches
+from gpudiag.model.program import SMALL_BYTES, ProgramTrace, place
+from gpudiag.model.report import Severity
+
+CAUSE = Cause(
+    severity=Severity.NOTE,
+    fix=("# {where}: {instead}",),
+    url="https://www.tensorflow.org/guide/gpu_performance_analysis",
+    needs_gpu=False,
+    symptom=True,
+    shown={"instead": "keep the tensors, and read them once after the loop"},
+)
+_MANY = 1000
+_INSTEAD = {
+    "to host": "keep the tensors, and read them once after the loop",
+    "to device": "hand the data over once before the loop, or by tf.data",
+}
+
+
+def find(program: ProgramTrace) -> Matches:
+    small = [
+        one
+        for one in program.copies
+        if one.direct and not one.function and one.count >= _MANY and one.bytes <= SMALL_BYTES * one.count
+    ]
+    if small:
+        worst = max(small, key=lambda one: one.count)
+        yield Match(
+            evidence=tuple(f"{place(one.line)}: {one.count} copies {one.direction}" for one in small[:3]),
+            figures={
+                "count": worst.count,
+                "size": worst.bytes // worst.count,
+                "direction": worst.direction,
+                "where": place(worst.line),
+                "instead": _INSTEAD[worst.direction],
+            },
+        )

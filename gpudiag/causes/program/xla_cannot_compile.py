@@ -1,0 +1,29 @@
+"""XLA cannot compile {function}: it has no {operations}
+
+jit_compile=True has a function compiled as a whole: one operation that XLA does not know, such as one on strings, and
+TensorFlow raises InvalidArgumentError. Clusters that TensorFlow forms by itself leave such operations out.
+"""
+
+from __future__ import annotations
+
+from gpudiag.cause import Cause, Match, Matches
+from gpudiag.model.program import ProgramTrace, place
+from gpudiag.model.report import Severity
+
+CAUSE = Cause(
+    severity=Severity.WARNING,
+    fix=(
+        "# take {operations} out of {function}",
+        "@tf.function  # or: without jit_compile=True; of Keras: compile(jit_compile=False)",
+    ),
+    url="https://www.tensorflow.org/xla/known_issues",
+    needs_gpu=False,
+)
+
+
+def find(program: ProgramTrace) -> Matches:
+    for one in program.not_compiled[:1]:
+        yield Match(
+            evidence=(f"{place(one.line)}: for {one.device}: {', '.join(one.operations)}",),
+            figures={"function": one.function, "operations": ", ".join(one.operations)},
+        )

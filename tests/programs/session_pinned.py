@@ -1,0 +1,16 @@
+"""A graph of TensorFlow 1 whose variable asks for a GPU that is not there."""
+
+import numpy as np
+import tensorflow.compat.v1 as tf
+
+tf.disable_v2_behavior()
+given = tf.placeholder(tf.float32, [None, 4])
+with tf.device("/CPU:0"):
+    bent = tf.tanh(given)
+with tf.device("/GPU:5"):
+    product = tf.matmul(bent, tf.ones([4, 4]))
+with tf.Session(config=tf.ConfigProto(allow_soft_placement=True)) as session:
+    metadata = tf.RunMetadata()
+    for _ in range(3):
+        session.run(product, {given: np.ones([2, 4])}, run_metadata=metadata)
+print("ran", len(metadata.partition_graphs))

@@ -1,0 +1,107 @@
+"""What the notes of processes say, from notes alone, and how long a GPU was idle, from what NVML said."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+from gpudiag.model.program import Copies
+from gpudiag.report import program as texts
+from gpudiag.tracing import gather, sampler
+from gpudiag.tracing.inside.gpudiag_watch import HEAD
+from gpudiag.tracing.notes import Note, Notes
+
+START: Note = {"k": "process", "t": 0.0, "how": "started", "pid": 7, "parent": 1, "command": ["python"], "python": "3"}
+FAILED = (
+    "Detected unsupported operations when trying to compile graph __inference_step_45[_XlaMustCompile=true,"
+    "config_proto=13,executor_type=11] on XLA_GPU_JIT: AsString (No registered 'AsString' OpKernel for XLA_GPU_JIT "
+    "devices compatible with node {{node AsString}}){{node AsString}}, StringLength (No registered 'StringLength' "
+    "OpKernel for XLA_GPU_JIT devices compatible with node {{node StringLength}})"
+)
+
+
+def _gathered(*notes: Note, counters: tuple[int, ...] = ()) -> Any:
+    read = Notes((START, *notes), (0,) * HEAD + counters, 0, 0.0, 0)
+    return gather.gathered([read], ("python",), "exit status 0", 0.0, 9.0)
+
+
+def _counter(slot: int, what: str, op: str, kernel: str = "") -> Note:
+    return {"k": "counter", "t": 1.0, "slot": HEAD + slot, "what": what, "op": op, "line": "a.py:3", "kernel": kernel}
+
+
+def _graph(function: str, **more: Any) -> Note:
+    none = {"to host": [0, 0, 0], "to device": [0, 0, 0]}
+    plain = {"devices": {"GPU:0": 3}, "copies": none, "clusters": None, "outside": {}, "cpu": []}
+    return {"k": "graph", "t": 2.0, "function": function, "number": 0, **plain, **more}
+
+
+def test_copies_of_a_function_are_those_of_each_graph_times_its_runs() -> None:
+    program = _gathered(
+        _counter(0, "traced", "step"),
+        _counter(1, "function", "__inference_step_1"),
+        _counter(2, "function", "__inference_step_2"),
+        _graph("__inference_step_1", copies={"to host": [2, 8, 1], "to device": [0, 0, 0]}),
+        _graph("__inference_step_2", copies={"to host": [1, 100, 0], "to device": [0, 0, 0]}),
+        counters=(2, 10, 3),
+    )
+    (copied,) = program.copies
+    assert copied == Copies("to host", "a.py:3", 23, 380, "step", 10, process=7)
+    (step,) = program.functions
+    assert (step.runs, step.traced, step.copies) == (13, 2, 2)
+
+
+def test_single_copies_and_waiting_have_two_words_each() -> None:
+    program = _gathered(
+        _counter(0, "copy", "to host", "direct"),
+        _counter(2, "copy", "to device"),
+        _counter(4, "waited", ""),
+        counters=(5, 20, 0, 0, 3, 1_500_000),
+    )
+    assert program.copies == (Copies("to host", "a.py:3", 5, 20, process=7),)
+    assert [(one.times, one.seconds) for one in program.waited] == [(3, 1.5)]
+    assert not program.processes[0].operations
+
+
+def test_why_xla_left_operations_out_is_said() -> None:
+    program = _gathered(
+        _counter(0, "function", "__inference_step_1"),
+        _graph("__inference_step_1", clusters=2, outside={"AsString": False, "Unique": True}),
+        counters=(4,),
+    )
+    ((_, text),) = dict(texts.sections(program, verbose=False))["functions"]
+    assert "XLA: 2 clusters; XLA has no kernel for AsString; TensorFlow left out Unique" in text
+
+
+def test_what_xla_could_not_compile_is_read_from_its_error() -> None:
+    error = {"k": "error", "t": 2.0, "error": "InvalidArgumentError", "message": FAILED, "line": "a.py:5"}
+    (one,) = _gathered(error).not_compiled
+    assert (one.function, one.line, one.device) == ("step", "a.py:5", "XLA_GPU_JIT")
+    assert one.operations == ("AsString", "StringLength")
+
+
+def test_many_small_copies_come_before_few_large_ones() -> None:
+    program = _gathered(
+        _counter(0, "copy", "to device"),
+        _counter(2, "copy", "to host"),
+        counters=(50, 50 << 20, 9, 36),
+    )
+    lines = [text for _, text in dict(texts.sections(program, verbose=False))["traffic"]]
+    assert lines == [
+        "9 copies to host, by a library: 36 bytes in all, 4 bytes each",
+        "50 copies to device, by a library: 50 MiB in all, 1 MiB each",
+    ]
+
+
+def test_a_gpu_is_idle_for_the_share_of_the_time_in_which_it_computed_nothing(tmp_path: Path) -> None:
+    def busy(now: float, percent: int | None) -> str:
+        return json.dumps([now, [[0, 100, 10, {"7": 5}, percent]]])
+
+    lines = [busy(100.0, 0), busy(110.0, 0), busy(112.0, 50), busy(120.0, 100), "[121.0, [[0, 100"]
+    (tmp_path / sampler.FILE).write_text("\n".join(lines))
+    (gpu,) = sampler.read(tmp_path, since=108.0)
+    assert (gpu.idle_s, gpu.watched_s) == (3.0, 12.0)
+    assert (gpu.used_bytes, gpu.processes) == (10, ((7, 5),))
+    assert sampler.read(tmp_path)[0].idle_s is None
+    (tmp_path / sampler.FILE).write_text(busy(100.0, None) + "\n" + busy(110.0, None))
+    assert sampler.read(tmp_path, since=90.0)[0].idle_s is None
