@@ -29,6 +29,7 @@ from gpudiag.tracing.notes import Note, Notes
 
 _RANKS = ("LOCAL_RANK", "OMPI_COMM_WORLD_LOCAL_RANK", "SLURM_LOCALID", "HOROVOD_LOCAL_RANK")
 _ASKED_FOR = re.compile(r"shape\[(?P<shape>[\d,]{0,200})\] and type (?P<type>\w{1,20})")
+_ASKED_BYTES = re.compile(r"[Oo]ut of memory (?:while )?(?:trying to allocate|allocating) (?P<bytes>\d{1,18}) bytes")
 _ALLOCATING_ON = re.compile(r"on (?P<device>/job:\S{1,100}/device:GPU:\d{1,4})")
 _NOT_COMPILED = re.compile(r"compile graph (?P<function>[^\[]{1,300})\[.{0,300}\] on (?P<device>XLA_\w{1,20}):")
 _NO_KERNEL = re.compile(r"No registered '(?P<op>\w{1,100})' OpKernel")
@@ -293,7 +294,8 @@ def _asked_bytes(message: str) -> int:
     """Return how many bytes the tensor has that TensorFlow's message names; 0 if it names none."""
     match = _ASKED_FOR.search(message)
     if match is None:
-        return 0
+        plain = _ASKED_BYTES.search(message)
+        return int(plain["bytes"]) if plain else 0
     number = 1
     for length in filter(None, match["shape"].split(",")):
         number *= int(length)

@@ -10,6 +10,7 @@ from examples import Example
 from examples.facts import example
 from gpudiag.cause import Evidence
 from gpudiag.model.program import (
+    Booked,
     Copies,
     Device,
     Function,
@@ -62,6 +63,9 @@ _FULL = OutOfMemory(
 )
 _READ = Copies("to host", LINE, 5000, 20000, process=7)
 _EAGERLY = Setting("run_functions_eagerly", "False", LINE, "took effect", process=7)
+_LIMIT = Setting("logical_devices", "GPU:0=[6144]", LINE, "took effect", process=7)
+_SHARE = Setting("session", "per_process_gpu_memory_fraction=0.5", LINE, "took effect", process=7)
+_CARD = Booked(0, 12 * GIB, 0, 7 * GIB)
 _REPLICAS = Replicas("MirroredStrategy", LINE, ("GPU:0", "GPU:1"), ("CPU:0", "GPU:0", "GPU:1"))
 
 EXAMPLES: dict[str, tuple[Example, ...]] = {
@@ -113,6 +117,9 @@ EXAMPLES: dict[str, tuple[Example, ...]] = {
     ),
     "program_ran_out_of_memory": (
         Example("more than is free", _of(out_of_memory=(_FULL,))),
+        Example("a limit of its own", _of(out_of_memory=(_FULL,), settings=(_LIMIT,), booked=(_CARD,))),
+        Example("a fraction of its own", _of(out_of_memory=(_FULL,), settings=(_SHARE,), booked=(_CARD,))),
+        Example("another process", _of(out_of_memory=(_FULL,), booked=(replace(_CARD, before_bytes=3 * GIB),))),
         Example("in pieces", _of(out_of_memory=(replace(_FULL, used_bytes=GIB),))),
         Example("larger than the GPU", _of(out_of_memory=(replace(_FULL, asked_bytes=9 * GIB),))),
         Example("nothing is said of sizes", _of(out_of_memory=(replace(_FULL, asked_bytes=0),))),

@@ -6,7 +6,10 @@ import json
 from pathlib import Path
 from typing import Any
 
-from gpudiag.model.program import Copies
+import pytest
+
+from gpudiag.causes.program import program_ran_out_of_memory
+from gpudiag.model.program import Booked, Copies, Device, OutOfMemory, Process, ProgramTrace, Setting
 from gpudiag.report import program as texts
 from gpudiag.tracing import gather, sampler
 from gpudiag.tracing.inside.gpudiag_watch import HEAD
@@ -105,3 +108,65 @@ def test_a_gpu_is_idle_for_the_share_of_the_time_in_which_it_computed_nothing(tm
     assert sampler.read(tmp_path)[0].idle_s is None
     (tmp_path / sampler.FILE).write_text(busy(100.0, None) + "\n" + busy(110.0, None))
     assert sampler.read(tmp_path, since=90.0)[0].idle_s is None
+
+
+FULL = OutOfMemory("OOM", "a.py:9", "GPU:0", 512 << 20, 64 << 20, 256 << 20, process=7)
+CARD = Booked(0, 2 << 30, 0, 300 << 20)
+PROCESS = Process(7, 1, "started", ("python",), "3", 0.0, "2.21.0", devices=(Device("GPU:0", 256 << 20, "0"),))
+
+
+@pytest.mark.parametrize(
+    ("settings", "card", "change"),
+    [
+        ((("logical_devices", "GPU:0=[256]"),), CARD, "# a.py:3: a memory_limit of 576 MiB or more"),
+        (
+            (("session", "per_process_gpu_memory_fraction=0.1"),),
+            CARD,
+            "# a.py:3: per_process_gpu_memory_fraction of 0.29 or more",
+        ),
+        ((), CARD, "# this tensor is larger than all of GPU:0: make it in parts of at most 192 MiB"),
+        (
+            (("logical_devices", "GPU:0=[256]"),),
+            Booked(0, 512 << 20, 0, 300 << 20),
+            "# this tensor is larger than all of GPU:0: make it in parts of at most 192 MiB",
+        ),
+    ],
+)
+def test_the_smallest_change_that_fits_is_named(settings: Any, card: Booked, change: str) -> None:
+    made = tuple(Setting(what, value, "a.py:3", "took effect", process=7) for what, value in settings)
+    trace = ProgramTrace(
+        ("python",), "", 1.0, processes=(PROCESS,), settings=made, out_of_memory=(FULL,), booked=(card,)
+    )
+    (match,) = program_ran_out_of_memory.find(trace)
+    assert match.figures["first"] == change
+    assert len(match.evidence) <= 5
+
+
+def test_of_memory_that_another_process_holds_it_is_said() -> None:
+    trace = ProgramTrace(
+        ("python",),
+        "",
+        1.0,
+        processes=(PROCESS,),
+        out_of_memory=(FULL,),
+        booked=(Booked(0, 2 << 30, 1 << 30, 2 << 30),),
+    )
+    (match,) = program_ran_out_of_memory.find(trace)
+    assert (
+        match.evidence[-1]
+        == "before the program began, 1,024 MiB of 2,048 MiB of card 0 were in use: by another process"
+    )
+
+
+@pytest.mark.parametrize(
+    ("message", "asked"),
+    [
+        ("OOM when allocating tensor with shape[128,1024] and type half on /job:x by allocator GPU_0_bfc", 262144),
+        ("Out of memory while trying to allocate 4294967296 bytes.", 1 << 32),
+        ("failed", 0),
+    ],
+)
+def test_how_much_was_asked_for_is_read_from_the_error(message: str, asked: int) -> None:
+    error = {"k": "error", "t": 2.0, "error": "ResourceExhaustedError", "message": message, "line": "a.py:5"}
+    (one,) = _gathered(error).out_of_memory
+    assert one.asked_bytes == asked

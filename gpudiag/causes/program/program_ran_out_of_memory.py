@@ -8,7 +8,7 @@ holds what the allocator wanted to add.
 from __future__ import annotations
 
 from gpudiag.cause import Cause, Match, Matches
-from gpudiag.model.program import OutOfMemory, ProgramTrace, place
+from gpudiag.model.program import Booked, OutOfMemory, ProgramTrace, place
 from gpudiag.model.report import Severity
 
 CAUSE = Cause(
@@ -22,6 +22,8 @@ CAUSE = Cause(
     },
 )
 _MIB = 1 << 20
+_HELD_BY_OTHERS = 0.1
+_FRACTION = "per_process_gpu_memory_fraction"
 
 
 def find(program: ProgramTrace) -> Matches:
@@ -51,19 +53,46 @@ def _seen(program: ProgramTrace, one: OutOfMemory, free: int) -> list[str]:
     seen += [f"{_mib(holder.bytes)} in {holder.number} x {holder.what}" for holder in mine[:3]]
     if 0 < one.asked_bytes <= free:
         seen.append("more is free than was asked for: memory is in pieces, or another process holds it")
+    elif (card := _card(program, one)) is not None and card.before_bytes > _HELD_BY_OTHERS * card.total_bytes:
+        held = f"{_mib(card.before_bytes)} of {_mib(card.total_bytes)}"
+        seen.append(f"before the program began, {held} of card {card.index} were in use: by another process")
     return seen[:5]
 
 
 def _first(program: ProgramTrace, one: OutOfMemory, free: int) -> str:
-    limited = next((setting for setting in program.settings if setting.what == "logical_devices"), None)
+    """Return the smallest change with which it would have fitted."""
+    need = one.asked_bytes + one.used_bytes
+    card = _card(program, one)
+    if need > one.limit_bytes > 0 and one.asked_bytes and (raised := _raised(program, need, card)):
+        return raised
     if one.asked_bytes > one.limit_bytes > 0:
-        if limited is not None:
-            need = -(-(one.asked_bytes + one.used_bytes) // _MIB)
-            return f"# {place(limited.line)}: a memory_limit of {need} MiB or more"
         return f"# this tensor is larger than all of {one.device}: make it in parts of at most {_mib(free)}"
     if one.asked_bytes > free > 0:
         return f"# a tensor of at most {100 * free // one.asked_bytes} % of this size fits: a smaller batch"
     return "# free what is named above, or make the batch smaller"
+
+
+def _raised(program: ProgramTrace, need: int, card: Booked | None) -> str:
+    """Return which limit of the program to raise, and to what, if it set one and the card has the room."""
+    if card is not None and need > card.total_bytes - card.before_bytes:
+        return ""
+    for setting in program.settings:
+        if setting.fate != "took effect":
+            continue
+        if setting.what == "logical_devices":
+            return f"# {place(setting.line)}: a memory_limit of {-(-need // _MIB)} MiB or more"
+        if setting.what == "session" and _FRACTION in setting.value and card is not None and card.total_bytes:
+            share = -(-100 * need // card.total_bytes) / 100
+            return f"# {place(setting.line)}: {_FRACTION} of {share:.2f} or more"
+    return ""
+
+
+def _card(program: ProgramTrace, one: OutOfMemory) -> Booked | None:
+    """Return what NVML said of the card of the device; None if it is not known which that is."""
+    gpu = next(
+        (device.gpu for process in program.processes for device in process.devices if device.name == one.device), ""
+    )
+    return next((card for card in program.booked if str(card.index) == gpu), None)
 
 
 def _mib(number: int) -> str:
