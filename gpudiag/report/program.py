@@ -11,7 +11,9 @@ from gpudiag.text import counted, one_line
 _MOST = 12
 """Lines of a section, unless ``verbose``."""
 _MIB = 1 << 20
+_LEAST_COPIES = 10
 _LEAST_WAITED_S = 0.1
+"""Less is shown with ``verbose``."""
 Section = tuple[str, list[tuple[str, str]]]
 """A heading, and lines: what is named and what is said of it."""
 
@@ -20,14 +22,17 @@ def headline(trace: ProgramTrace, report: Report) -> str:
     """Return the heading of the diagnosis."""
     if not trace.processes:
         return "No Python of the program could be watched: nothing is known of what it did"
-    if not trace.with_tensorflow:
-        return "The program did not import TensorFlow: there is nothing to report"
     number = len(report.diagnosis.causes)
+    if not trace.with_tensorflow:
+        found = f"{counted(number, 'finding')} all the same" if number else "there is nothing to report"
+        return f"The program did not import TensorFlow: {found}"
     if number:
         return f"{counted(number, 'finding')} on how the program uses its GPUs"
     if not trace.has_gpu:
         made = any(one.devices for one in trace.processes)
         return "TensorFlow had no GPU, and none was asked for" if made else "TensorFlow made no devices"
+    if not trace.settings:
+        return "Nothing fell back to the CPU; no GPU option was set"
     return "Every GPU option that was set took effect, and nothing fell back to the CPU"
 
 
@@ -46,7 +51,7 @@ def sections(trace: ProgramTrace, *, verbose: bool) -> list[Section]:
         ("settings", _settings(trace)),
         ("placement", _placement(trace)),
         ("functions", _functions(trace)),
-        ("traffic", _traffic(trace)),
+        ("traffic", _traffic(trace, verbose=verbose)),
         ("memory", _memory(trace)),
         ("processes", _processes(trace, verbose=verbose)),
         ("strategies", [(place(one.line), f"{one.strategy} on {', '.join(one.devices)}") for one in trace.replicas]),
@@ -79,9 +84,9 @@ def _placement(trace: ProgramTrace) -> list[tuple[str, str]]:
             ops[one.op] = ops.get(one.op, 0) + one.count
     for device, ops in sorted(on.items()):
         largest = sorted(ops.items(), key=lambda item: -item[1])
-        few = ", ".join(f"{op} x{count}" for op, count in largest[:4])
-        rest = f" and {len(largest) - 4} more types" if len(largest) > 4 else ""
-        lines.append((device or "?", f"{counted(sum(ops.values()), 'eager operation')}: {few}{rest}"))
+        few = ", ".join(f"{op} x{count:,}" for op, count in largest[:4])
+        rest = f" and {counted(len(largest) - 4, 'more type')}" if len(largest) > 4 else ""
+        lines.append((device or "?", f"{_counted(sum(ops.values()), 'eager operation')}: {few}{rest}"))
     said = {
         "asked": "a GPU was asked for",
         "scope": "the program asked for the CPU",
@@ -91,7 +96,7 @@ def _placement(trace: ProgramTrace) -> list[tuple[str, str]]:
     for one in sorted(trace.placed, key=lambda one: (one.why != "asked", -one.count)):
         if one.why in said:
             inside = f" in {one.function}" if one.function else ""
-            lines.append((place(one.line), f"{one.op} x{one.count}{inside} on {one.device}: {said[one.why]}"))
+            lines.append((place(one.line), f"{one.op} x{one.count:,}{inside} on {one.device}: {said[one.why]}"))
     apart = {one.op: one.why for one in trace.placed if one.why in ("cpu only", "type")}
     if apart:
         names = sorted(f"{op} (for its type)" if why == "type" else op for op, why in apart.items())
@@ -104,11 +109,11 @@ def _functions(trace: ProgramTrace) -> list[tuple[str, str]]:
     lines = []
     for one in sorted(trace.functions, key=lambda one: -one.runs):
         if one.runs or one.devices:
-            devices = ", ".join(f"{number} on {name}" for name, number in sorted(one.devices.items()) if name)
+            devices = ", ".join(f"{number:,} on {name}" for name, number in sorted(one.devices.items()) if name)
             copies = f"; {_copies(one.copies)} between host and GPU in each run" if one.copies else ""
             traced = f", traced {one.traced} times" if one.traced > 1 else ""
             where = "compiled by XLA" if one.compiled and not devices else devices or "not known"
-            text = f"{one.name}: {counted(one.runs, 'run')}{traced}; operations: {where}{copies}{_clusters(one)}"
+            text = f"{one.name}: {_counted(one.runs, 'run')}{traced}; operations: {where}{copies}{_clusters(one)}"
             lines.append((place(one.line) if one.line else "function", text))
     return lines
 
@@ -135,10 +140,11 @@ def _few(names: list[str]) -> str:
     return ", ".join(names[:4]) + (f" and {len(names) - 4} more" if len(names) > 4 else "")
 
 
-def _traffic(trace: ProgramTrace) -> list[tuple[str, str]]:
+def _traffic(trace: ProgramTrace, *, verbose: bool) -> list[tuple[str, str]]:
     lines = []
+    copies = [one for one in trace.copies if verbose or one.count >= _LEAST_COPIES or one.bytes >= _MIB]
     # Many small ones cost more time than a few large ones: each is waited for.
-    for one in sorted(trace.copies, key=lambda one: (one.bytes / one.count > SMALL_BYTES, -one.count)):
+    for one in sorted(copies, key=lambda one: (one.bytes / one.count > SMALL_BYTES, -one.count)):
         inside = f" by {one.function}" if one.function else "" if one.direct else ", by a library"
         if one.count == one.unsized:
             size = "sizes not known"
@@ -164,7 +170,11 @@ def _traffic(trace: ProgramTrace) -> list[tuple[str, str]]:
 def _size(number: float) -> str:
     if number >= _MIB:
         return f"{number / _MIB:,.0f} MiB"
-    return f"{number / 1024:,.0f} KiB" if number >= 10_240 else f"{number:,.0f} bytes"
+    return (
+        f"{number / 1024:,.0f} KiB"
+        if number >= 10_240
+        else f"{round(number):,} {'byte' if round(number) == 1 else 'bytes'}"
+    )
 
 
 def _memory(trace: ProgramTrace) -> list[tuple[str, str]]:
@@ -189,10 +199,14 @@ def _memory(trace: ProgramTrace) -> list[tuple[str, str]]:
 
 def _course(samples: tuple[tuple[float, int], ...]) -> str:
     """Return how the memory in use went, in a few points over the time."""
-    if len(samples) < 3:
+    if len(samples) < 3 or not any(used for _, used in samples):
         return ""
     few = [samples[number * (len(samples) - 1) // 4] for number in range(5)] if len(samples) > 5 else list(samples)
     return "; " + ", ".join(f"{used / _MIB:,.0f} MiB at {at:.1f} s" for at, used in few)
+
+
+def _counted(number: int, noun: str) -> str:
+    return counted(number, noun).replace(str(number), f"{number:,}", 1)
 
 
 def _mib(number: int) -> str:
@@ -208,7 +222,7 @@ def _processes(trace: ProgramTrace, *, verbose: bool) -> list[tuple[str, str]]:
         fork = f" after TensorFlow was {one.forked_when}" if one.forked_when in ("listed", "initialised") else ""
         devices = ", ".join(device.name for device in one.devices if device.name.startswith("GPU")) or "no GPU"
         lines.append(
-            (str(one.pid), f"{one.how}{fork} by {one.parent}{mask}: {devices}, {counted(one.operations, 'operation')}")
+            (str(one.pid), f"{one.how}{fork} by {one.parent}{mask}: {devices}, {_counted(one.operations, 'operation')}")
         )
     for one in with_tensorflow:
         if one.last_operation and trace.ended != "exit status 0":

@@ -128,7 +128,8 @@ def _made(notes: Notes) -> Note:
 
 
 def _first_line(text: str) -> str:
-    return re.sub(r"^\{\{function_node [^}]{0,300}\}\}\s*", "", text.strip()).partition("\n")[0][:300]
+    first = re.sub(r"^\{\{function_node [^}]{0,300}\}\}\s*", "", text.strip()).partition("\n")[0]
+    return re.sub(r"\[_XlaMustCompile[^\]]{0,300}\]", "", first)[:300]
 
 
 def _count(notes: Notes, note: Note) -> int:

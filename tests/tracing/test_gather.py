@@ -87,11 +87,11 @@ def test_many_small_copies_come_before_few_large_ones() -> None:
     program = _gathered(
         _counter(0, "copy", "to device"),
         _counter(2, "copy", "to host"),
-        counters=(50, 50 << 20, 9, 36),
+        counters=(50, 50 << 20, 20, 80),
     )
     lines = [text for _, text in dict(texts.sections(program, verbose=False))["traffic"]]
     assert lines == [
-        "9 copies to host, by a library: 36 bytes in all, 4 bytes each",
+        "20 copies to host, by a library: 80 bytes in all, 4 bytes each",
         "50 copies to device, by a library: 50 MiB in all, 1 MiB each",
     ]
 

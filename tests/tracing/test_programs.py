@@ -67,6 +67,58 @@ def test_what_a_program_does_wrong_is_found_and_nothing_else(name: str, tmp_path
     assert not [text for one in program.processes for text in one.missing]
 
 
+def test_of_a_session_the_graphs_are_known_and_the_program_gets_what_it_asked_for(tmp_path: Path) -> None:
+    report, done = _traced("session_pinned", tmp_path)
+    assert done.stdout == "not asked for: 0\nasked for: 2\n"
+    program = report.program
+    assert program is not None
+    assert [(one.name, one.runs) for one in program.functions] == [
+        ("Session.run(MatMul)", 1),
+        ("Session.run(MatMul, Tanh)", 3),
+    ]
+    assert all(one.devices["GPU:0"] > 0 for one in program.functions)
+    scoped = [(one.op, one.device, one.why) for one in program.placed if one.op == "Tanh"]
+    assert set(scoped) == {("Tanh", "CPU:0", "scope")}
+    copied = {one.function: one.bytes for one in program.copies if one.direction == "to host"}
+    assert set(copied) == {"Session.run(MatMul)", "Session.run(MatMul, Tanh)"}
+
+
+CLUSTERED = """
+import tensorflow as tf
+
+@tf.function
+def parted(x):
+    for _ in range(3):
+        x = tf.tanh(x @ x * 0.01)
+    return tf.exp(x) + tf.cast(tf.size(tf.unique(tf.reshape(tf.cast(x, tf.int32), [-1])).y), tf.float32)
+
+@tf.function(jit_compile=True)
+def whole(x):
+    return tf.tanh(x @ x)
+
+matrix = tf.ones([8, 8])
+parted(matrix), whole(matrix)
+"""
+
+
+def test_what_xla_compiles_is_known(tmp_path: Path) -> None:
+    file = tmp_path / "r.json"
+    subprocess.run(
+        [sys.executable, "-m", "gpudiag", "trace", "-o", str(file), "--", sys.executable, "-c", CLUSTERED],
+        check=True,
+        capture_output=True,
+        timeout=550,
+        env={**os.environ, "TF_XLA_FLAGS": "--tf_xla_auto_jit=2 --tf_xla_cpu_global_jit", "CUDA_VISIBLE_DEVICES": "-1"},
+    )
+    program = codec.load(file).program
+    assert program is not None
+    functions = {one.name: one for one in program.functions}
+    assert functions["parted"].clusters == 2
+    assert functions["parted"].outside["Unique"] is True
+    assert not functions["parted"].compiled
+    assert functions["whole"].compiled
+
+
 def test_of_a_training_the_placement_and_the_memory_are_known(tmp_path: Path) -> None:
     report, done = _traced("fine_training", tmp_path, TF_CPP_MIN_LOG_LEVEL="3")
     assert done.stdout == "trained\n"

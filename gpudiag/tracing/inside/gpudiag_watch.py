@@ -627,6 +627,8 @@ _NOTED_ERRORS = frozenset(
 def _failed(error) -> None:
     state = _state
     kind, message = type(error).__name__, error.message or ""
+    if "[Op:" not in message and "{{" not in message:  # of no operation that ran: TensorFlow asks itself and catches
+        return
     if message == state.last_error:  # a session makes it again, with more about the operation
         return
     state.last_error = message
@@ -699,7 +701,8 @@ def _in_session(module) -> None:
         except Exception:
             _hide_our_frames()
             raise
-        _guarded(_ran_in_session, self, fetches, filled, run_metadata)
+        wanted = options is not None and options.output_partition_graphs
+        _guarded(_ran_in_session, self, fetches, filled, run_metadata, wanted)
         return result
 
     watched.__doc__ = run.__doc__
@@ -730,12 +733,13 @@ def _first_run(session, fetches, options, metadata):
     return asked, config_pb2.RunMetadata()
 
 
-def _ran_in_session(session, fetches, filled, metadata) -> None:
+def _ran_in_session(session, fetches, filled, metadata, wanted) -> None:
     """Note where the operations of a first run were placed, and give the program what it asked for itself."""
     state = _state
     graphs = list(filled.partition_graphs)
     if metadata is not None:
-        filled.ClearField("partition_graphs")
+        if not wanted:
+            filled.ClearField("partition_graphs")
         metadata.CopyFrom(filled)
     state.looked_at += 1
     if not state.gpus:
