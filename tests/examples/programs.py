@@ -22,6 +22,7 @@ from gpudiag.model.program import (
     ProgramTrace,
     Replicas,
     Setting,
+    Waited,
 )
 
 GIB = 1 << 30
@@ -66,6 +67,7 @@ _EAGERLY = Setting("run_functions_eagerly", "False", LINE, "took effect", proces
 _LIMIT = Setting("logical_devices", "GPU:0=[6144]", LINE, "took effect", process=7)
 _SHARE = Setting("session", "per_process_gpu_memory_fraction=0.5", LINE, "took effect", process=7)
 _CARD = Booked(0, 12 * GIB, 0, 7 * GIB)
+_IDLE = replace(_CARD, idle_s=90.0, watched_s=100.0)
 _REPLICAS = Replicas("MirroredStrategy", LINE, ("GPU:0", "GPU:1"), ("CPU:0", "GPU:0", "GPU:1"))
 
 EXAMPLES: dict[str, tuple[Example, ...]] = {
@@ -132,6 +134,14 @@ EXAMPLES: dict[str, tuple[Example, ...]] = {
         Example("large", _of(copies=(replace(_READ, bytes=5000 << 20),)), fires=False),
         Example("by Keras", _of(copies=(replace(_READ, direct=False),)), fires=False),
         Example("in a function", _of(copies=(replace(_READ, function="step"),)), fires=False),
+    ),
+    "gpu_mostly_idle": (
+        Example("it waits for tf.data", _of(booked=(_IDLE,), waited=(Waited(LINE, 900, 50.0, 7),))),
+        Example("it waits for Python", _of(booked=(_IDLE,))),
+        Example("it is busy", _of(booked=(replace(_IDLE, idle_s=20.0),)), fires=False),
+        Example("a short program", _of(booked=(replace(_IDLE, idle_s=9.0, watched_s=9.0),)), fires=False),
+        Example("a GPU that the program does not use", _of(booked=(replace(_IDLE, index=1),)), fires=False),
+        Example("a simulated GPU", _of(booked=(replace(_IDLE, idle_s=None),)), fires=False),
     ),
     "xla_cannot_compile": (
         Example("a string", _of(not_compiled=(NotCompiled("step", LINE, "XLA_GPU_JIT", ("AsString",), 7),))),
