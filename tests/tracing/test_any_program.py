@@ -19,7 +19,7 @@ from gpudiag.model.program import ProgramTrace
 
 def _trace(*arguments: str, tmp_path: Path, input_: str = "", **options: object) -> subprocess.CompletedProcess[str]:
     command = [sys.executable, "-m", "gpudiag", "trace", "-o", str(tmp_path / "r.json"), *arguments]
-    return subprocess.run(command, capture_output=True, text=True, timeout=120, input=input_, check=False, **options)  # type: ignore[call-overload, no-any-return]
+    return subprocess.run(command, capture_output=True, text=True, timeout=550, input=input_, check=False, **options)  # type: ignore[call-overload, no-any-return]
 
 
 def _program(tmp_path: Path) -> ProgramTrace:
