@@ -10,6 +10,7 @@ from __future__ import annotations
 
 from gpudiag.cause import Cause, Match, Matches, Program
 from gpudiag.knowledge.messages.python_packages import ILLEGAL_INSTRUCTION, NO_INSTRUCTIONS
+from gpudiag.knowledge.origin import Origin
 from gpudiag.model.diagnosis import Confidence
 
 CAUSE = Cause(
@@ -23,8 +24,19 @@ CAUSE = Cause(
 )
 
 
-def find(program: Program) -> Matches:
+_OF_APPLE = (
+    "python -c 'import platform; print(platform.machine())'  # x86_64 on an Apple processor: that is the fault",
+    "# then a Python for arm64: Miniforge, or python.org's, in a terminal without Rosetta; and TensorFlow with it",
+)
+
+
+def find(program: Program, origin: Origin) -> Matches:
     if said := program.first(NO_INSTRUCTIONS):
         yield Match(program.said(NO_INSTRUCTIONS), figures={"name": said["name"] or "SSE4"})
     elif said := program.first(ILLEGAL_INSTRUCTION):
-        yield Match(program.said(ILLEGAL_INSTRUCTION), Confidence.POSSIBLE, {"name": "most often AVX"})
+        yield Match(
+            program.said(ILLEGAL_INSTRUCTION),
+            Confidence.POSSIBLE,
+            {"name": "most often AVX"},
+            fix=_OF_APPLE if origin.mac else (),
+        )

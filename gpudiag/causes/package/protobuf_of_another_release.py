@@ -30,7 +30,7 @@ def find(program: ImportLog, origin: Origin) -> Matches:
     if said is None:
         return
     second = "pip install --force-reinstall tensorflow  # or: brings a protobuf that fits"
-    if "Descriptors" in said.text:
+    if "Descriptors" in said.text or "regenerate your protos" in said.text:
         first = "pip install 'protobuf==3.20.3'"
         second = "export PROTOCOL_BUFFERS_PYTHON_IMPLEMENTATION=python  # or, slower"
     elif "builder" in said.text:

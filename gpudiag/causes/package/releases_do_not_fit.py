@@ -60,6 +60,7 @@ _NAMESPACES = {
 }
 """How names of C++ begin, to the distribution whose library has them."""
 _MANGLED = re.compile(r"_ZN?K?S?t?(?P<of>6google8protobuf|3c10|5torch|2cv|2H5)")
+_OF_STD = re.compile(r"_ZN?K?St\d")
 _FRAME = re.compile(r'(?:File "?|^)(?P<file>[^"]{0,400}\.py)\b')
 _KERAS_3_ALONE = ("keras.src.legacy", "keras.ops", "keras.random", "keras.KerasTensor", "keras.src.ops", "keras.export")
 _KERAS_UP_TO_2_3 = ("keras.legacy", "keras.backend.tensorflow_backend", "keras.engine.topology", "keras.objectives")
@@ -191,6 +192,15 @@ def _of_keras(program: LogAlone, wanted: str, asker: str, origin: Origin) -> tup
 
 def _of_a_symbol(found: Event) -> tuple[str, str, str, str] | None:
     mangled = found["symbol"]
+    if _OF_STD.match(mangled):
+        return (
+            f"a library asks for {mangled}, which the libstdc++ that is loaded does not have: it is older than the "
+            "compiler that built the library",
+            "conda install -c conda-forge libstdcxx-ng  # a newer libstdc++, in an environment of conda",
+            "unset LD_LIBRARY_PATH LD_PRELOAD  # if an old one comes first by it",
+            "# or build the library again with the compiler that is installed: pip install --no-cache-dir "
+            "--force-reinstall --no-binary :all: PACKAGE",
+        )
     if (mark := _MANGLED.match(mangled)) is None:
         return None
     distribution = _NAMESPACES[mark["of"]]

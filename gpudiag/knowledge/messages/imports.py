@@ -86,7 +86,6 @@ FAMILY.fault(
     "Illegal instruction (core dumped)",
     "Fatal Python error: Illegal instruction",
     "This TensorFlow binary was compiled to use {:w} instructions",
-    "zsh: illegal hardware instruction",
     "terminated by signal SIGILL",
     meaning="the processor, or the virtual machine's model of it, lacks instructions (AVX) that this build uses",
     fix=(
@@ -94,6 +93,19 @@ FAMILY.fault(
         "# a virtual machine: give it the host's processor type (QEMU, Proxmox: host)",
         "conda install -c conda-forge tensorflow  # or another build without AVX",
     ),
+)
+FAMILY.fault(
+    "illegal_on_a_mac",
+    "zsh: illegal hardware instruction",
+    "Illegal instruction: 4",
+    meaning="a TensorFlow for Intel processors runs on one of Apple's, which has no AVX: its Python, or the terminal, "
+    "is one for Intel (Rosetta)",
+    fix=(
+        "python -c 'import platform; print(platform.machine())'  # x86_64 on an Apple processor: that is the fault",
+        "# install Miniforge for arm64, or python.org's Python; and switch the terminal's 'Open using Rosetta' off",
+        "python -m pip install tensorflow  # with that Python; up to 2.12: tensorflow-macos",
+    ),
+    seen="macOS",
 )
 FAMILY.fault(
     "dll_failed",

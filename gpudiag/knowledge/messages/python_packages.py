@@ -28,6 +28,7 @@ PROTOBUF = FAMILY.fault(
     "protobuf_of_another_release",
     "Descriptors cannot not be created directly",
     "Descriptors cannot be created directly",
+    "If you cannot immediately regenerate your protos",
     "cannot import name 'builder' from 'google.protobuf.internal'",
     "cannot import name 'runtime_version' from 'google.protobuf'",
     "'MessageFactory' object has no attribute 'GetPrototype'",
