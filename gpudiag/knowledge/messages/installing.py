@@ -65,7 +65,7 @@ FAMILY.fault(
     "PackagesNotFoundError: The following packages are",
     "ResolvePackageNotFound",
     "nothing provides {needed} needed by {by}",
-    "package {package} requires {needed}, but none of the providers can be installed",
+    "package {package:s} requires {needed}, but none of the providers can be installed",
     "feature:/linux-64::__glibc",
     "feature:|@/linux-64::__cuda",
     meaning="conda finds no packages of TensorFlow, CUDA and Python that fit each other: a release that it has not, or "
@@ -112,7 +112,7 @@ FAMILY.add(
 )
 FAMILY.fault(
     "requirement_missing",
-    "{package} {release:v} requires {needs:s}, which is not installed",
+    "{package:s} {release:v} requires {needs:s}, which is not installed",
     meaning="{package} {release} needs {needs}, which is not installed",
     fix=("pip install {needs}", "pip check  # must say that nothing is broken"),
     possible=True,
