@@ -203,7 +203,7 @@ def _functions(notes: Notes, pid: int) -> Iterator[Function]:
             name = python_name(note["op"])
             runs[name] = runs.get(name, 0) + count
             if note["what"] == "session":
-                traced.setdefault(name, []).append((note["line"], 1))
+                traced.setdefault(name, []).append((note["line"], 0))
     for note in notes.of("graph"):
         graphs.setdefault(python_name(note["function"]), []).append(note)
     for name in dict.fromkeys((*traced, *runs)):

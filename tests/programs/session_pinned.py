@@ -15,5 +15,5 @@ with tf.Session(config=tf.ConfigProto(allow_soft_placement=True)) as session:
     print("not asked for:", len(metadata.partition_graphs))
     asked = tf.RunOptions(output_partition_graphs=True)
     for _ in range(3):
-        session.run([product, bent], {given: np.ones([2, 4])}, asked, metadata)
+        session.run([product, [bent]], {given: np.ones([2, 4])}, asked, metadata)
     print("asked for:", len(metadata.partition_graphs))

@@ -711,10 +711,15 @@ def _in_session(module) -> None:
 
 def _key_of_run(session, fetches):
     """Return what one kind of run of a session has alone: its graph, and what it fetches."""
+    return id(session.graph), _key_of(fetches)
+
+
+def _key_of(fetches):
     if isinstance(fetches, dict):
         fetches = fetches.values()
-    several = tuple(map(id, fetches)) if isinstance(fetches, (list, tuple, type({}.values()))) else id(fetches)
-    return id(session.graph), several
+    elif not isinstance(fetches, (list, tuple)):
+        return fetches if isinstance(fetches, str) else id(fetches)
+    return tuple(map(_key_of, fetches))
 
 
 def _first_run(session, fetches, options, metadata):
