@@ -692,7 +692,7 @@ def _in_session(module) -> None:
             _state.words[LAST_OP] = slot
             first = None
         except Exception:
-            first = _first_run(self, fetches, options, run_metadata)
+            first = _first_run(self, options)
         try:
             if first is None:
                 return run(self, fetches, feed_dict, options, run_metadata)
@@ -722,20 +722,24 @@ def _key_of(fetches):
     return tuple(map(_key_of, fetches))
 
 
-def _first_run(session, fetches, options, metadata):
+def _first_run(session, options):
     """Return options and metadata for a run whose graphs are wanted; None for one as it is."""
     state = _state
     if state.words is None or state.looked_at >= _MOST_GRAPHS or getattr(session, "_target", None):
         return None
-    if session._config is not None and session._config.experimental.disable_output_partition_graphs:
-        return None
-    from tensorflow.core.protobuf import config_pb2
+    try:
+        config = getattr(session, "_config", None)
+        if config is not None and config.experimental.disable_output_partition_graphs:
+            return None
+        from tensorflow.core.protobuf import config_pb2
 
-    asked = config_pb2.RunOptions()
-    if options is not None:
-        asked.CopyFrom(options)
-    asked.output_partition_graphs = True
-    return asked, config_pb2.RunMetadata()
+        asked = config_pb2.RunOptions()
+        if options is not None:
+            asked.CopyFrom(options)
+        asked.output_partition_graphs = True
+        return asked, config_pb2.RunMetadata()
+    except Exception:  # options of another type: TensorFlow itself says what is wrong with them
+        return None
 
 
 def _ran_in_session(session, fetches, filled, metadata, wanted) -> None:
