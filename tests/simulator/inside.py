@@ -778,9 +778,9 @@ def layers(channels_first: bool, dimensions: int, kind: str, reference: str) -> 
     if kind != "float64":
         found["training"], found["inference"] = normalised(True), normalised(False)
     if dimensions == 2:
-        around = [[0, 0], [1, 2], [0, 1], [0, 0]]
+        padded = [[0, 0], [1, 2], [0, 1], [0, 0]]
         wide = normal(3, 3, 4, 2)
-        explicit = first(around) if channels_first else around
+        explicit = first(padded) if channels_first else padded
         found["depthwise"] = with_gradients(
             partial(tf.nn.depthwise_conv2d, strides=two, padding=explicit, data_format=format_), image, wide
         )
@@ -856,6 +856,22 @@ def only_on_gpus() -> dict[str, Any]:
         wanted = np.stack([one[where] for one, where in zip(flat, positions.numpy(), strict=True)])
         return bool(np.array_equal(given.numpy(), wanted)) and given.device.endswith("GPU:0")
 
+    def second_gradient_in_place(kind: str) -> bool:
+        """In a graph the kernel may have its input's memory for its output, of the same shape."""
+        image = random.normal(size=(1, 3, 3, 3, 1))
+        one = [1, 1, 1, 1, 1]
+
+        @tf.function  # type: ignore[untyped-decorator]
+        def compute(image: Any) -> Any:
+            image, same = image + 1, image + 1
+            return tf.raw_ops.MaxPool3DGradGrad(
+                orig_input=image, orig_output=same, grad=same * 2, ksize=one, strides=one, padding="VALID"
+            )
+
+        with tf.device("/GPU:0"):
+            given = compute(tf.cast(image, kind))
+        return bool(np.allclose(tf.cast(given, "float64").numpy(), (image + 1) * 2, atol=0.02))
+
     def too_large() -> Any:
         with tf.device("/GPU:0"):
             return tf.raw_ops.AvgPool(value=tf.ones((1, 1, 1, 1)), **{**options, "ksize": [1, 1 << 62, 1, 1]})
@@ -867,6 +883,7 @@ def only_on_gpus() -> dict[str, Any]:
         "depth": caught(partial(same, tf.raw_ops.DepthToSpace, {"block_size": 2}, {"block_size": 2})),
         "second gradient": caught(partial(second_gradient, False)),
         "second gradient of a batch": caught(partial(second_gradient, True)),
+        "in place": [caught(partial(second_gradient_in_place, kind)) for kind in ("float32", "float16")],
         "refused": caught(too_large),
     }
 

@@ -31,4 +31,5 @@ def test_kernels_that_only_a_gpu_has(inside: Inside) -> None:
         "depth": True,
         "second gradient": True,
         "second gradient of a batch": True,
+        "in place": [True, True],
     }

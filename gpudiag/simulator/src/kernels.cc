@@ -73,7 +73,7 @@ std::unique_ptr<Computation> computed_otherwise(const Node &node) {
     if (auto own = by_nccl(node)) return own;
     if (auto own = recurrent(node)) return own;
     if (auto own = second_gradient(node)) return own;
-    return with_channels_last(node);
+    return with_other_tensors(node);
 }
 
 Forwarded *create(TF_OpKernelConstruction *opaque) {

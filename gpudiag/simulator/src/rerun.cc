@@ -156,10 +156,11 @@ class Rerun : public Computation {
         const int own = static_cast<int>(node_.number("T"));
         Operation operation(work, node_.op);
         set_attributes(operation, type);
+        std::vector<Tensor> others;  // kept until it has run, so that the kernel does not write over them
         for (const Tensor &tensor : given) {
             const bool is_cast = type != own && type_of(tensor.get()) == own;
-            Tensor other = is_cast ? cast(work, tensor.get(), type) : nullptr;
-            if (work.ok()) operation.input(is_cast ? other.get() : tensor.get());
+            if (is_cast) others.push_back(cast(work, tensor.get(), type));
+            if (work.ok()) operation.input(is_cast ? others.back().get() : tensor.get());
         }
         std::vector<Tensor> results = operation.run(work.outputs());
         for (size_t i = 0; i < results.size() && work.ok(); i++) {
@@ -250,9 +251,11 @@ std::unique_ptr<Computation> rerun(const Node &node, bool is_packed = false) {
 
 }  // namespace
 
-std::unique_ptr<Computation> with_channels_last(const Node &node) {
+std::unique_ptr<Computation> with_other_tensors(const Node &node) {
     const std::string format = node.text("data_format");
-    return is_channels_first(format) ? rerun(node, format == "NCHW_VECT_C") : nullptr;
+    // The CPU's second gradients of pooling may write their result over an input before they have read it.
+    const bool overwrites = node.op.find("PoolGradGrad") != std::string::npos || node.op.find("Pool3DGradGrad") != std::string::npos;
+    return is_channels_first(format) || overwrites ? rerun(node, format == "NCHW_VECT_C") : nullptr;
 }
 
 std::unique_ptr<Computation> in_single_precision(const Node &node) {
