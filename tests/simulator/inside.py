@@ -1040,7 +1040,7 @@ def cudnn_recurrent(mode: str, kind: str) -> dict[str, Any]:
         pairs = zip(with_gradients(on_gpu, "/GPU:0"), with_gradients(on_cpu, "/CPU:0"), strict=True)
         return max(difference(one, other) for one, other in pairs)
 
-    forms = {
+    forms: dict[str, tuple[Any, ...]] = {
         "one layer": (1, 1, 1),
         "two": (2, 1, 2),
         "both ways": (2, 2, 2),

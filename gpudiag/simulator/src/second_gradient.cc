@@ -10,6 +10,12 @@ namespace {
 
 enum { INT32 = 3 };  // types.proto
 
+std::string text_of(const std::vector<int64_t> &shape) {
+    std::string text = "[";
+    for (int64_t size : shape) text += (text.size() > 1 ? "," : "") + std::to_string(size);
+    return text + "]";
+}
+
 class AtPositions : public Computation {
   public:
     explicit AtPositions(const Node &node) : counts_batch_(node.number("include_batch_in_index")) {}
@@ -25,7 +31,9 @@ class AtPositions : public Computation {
         Tensor input = work.input(0), gradient = work.input(1), positions = work.input(2);
         if (!work.ok()) return;
         const std::vector<int64_t> from = shape_of(gradient.get()), shape = shape_of(positions.get());
-        if (from != shape_of(input.get())) return work.fail(TF_INVALID_ARGUMENT, "Expected grad shape to be that of the input");
+        const std::vector<int64_t> wanted = shape_of(input.get());
+        if (from != wanted)
+            return work.fail(TF_INVALID_ARGUMENT, "Expected grad shape to be " + text_of(wanted) + ", but got " + text_of(from));
         if (from.size() != 4 || shape.size() != 4 || from[0] != shape[0] || from[3] != shape[3])
             return work.fail(TF_INVALID_ARGUMENT, "Expected argmax shape to be that of the output of the pooling");
         const int64_t image = from[1] * from[2] * from[3], all = from[0] * image, each = shape[1] * shape[2] * shape[3];
