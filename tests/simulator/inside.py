@@ -789,6 +789,10 @@ def layers(channels_first: bool, dimensions: int, kind: str, reference: str) -> 
         )
         found["dilated"] = lambda: tf.nn.conv2d(image, kernel, one, "SAME", format_, two)
     if dimensions == 2 and kind == "float32":
+        outer = "CHANNELS_FIRST" if channels_first else "CHANNELS_LAST"
+        found["of any rank"] = lambda: tf.raw_ops.Conv(
+            input=image, filter=kernel, strides=two, padding="SAME", data_format=outer
+        )
         found["grouped"] = lambda: tf.nn.conv2d(image, tf.gather(kernel, [0, 1], axis=2)[..., :4], one, "SAME", format_)
         found["space"] = lambda: tf.nn.space_to_depth(image, 2, format_)
         found["depth"] = lambda: tf.nn.depth_to_space(image, 2, format_)

@@ -22,6 +22,7 @@ const Layout LAYOUTS[] = {
     {"Conv2DBackpropFilterV2", "T-T", "-"},
     {"_FusedConv2D", "T-t", "T"},
     {"Conv3D", "T-", "T"},
+    {"Conv", "T-", "T"},
     {"Conv3DBackpropInputV2", "s-T", "T"},
     {"Conv3DBackpropFilterV2", "T-T", "-"},
     {"DepthwiseConv2dNative", "T-", "T"},
@@ -112,7 +113,7 @@ bool transpose_tensor(const TF_Tensor *from, char *to, const Numbers &last, int6
 
 enum { FLOAT = 1, INT8 = 6, QINT8 = 11, BFLOAT16 = 14, HALF = 19 };  // types.proto
 
-bool is_channels_first(const std::string &format) { return format == "NCHW" || format == "NCDHW" || format == "NCHW_VECT_C"; }
+bool is_channels_first(const std::string &format) { return format.rfind("NC", 0) == 0 || format == "CHANNELS_FIRST"; }
 
 bool has_16_bits(int64_t type) { return type == HALF || type == BFLOAT16; }
 
@@ -175,7 +176,7 @@ class Rerun : public Computation {
         const bool moved = is_channels_first();
         for (const auto &[name, value] : node_.attributes) {
             if (name == "T" || name == "TInput") operation.type(name, type);
-            else if (moved && name == "data_format") operation.text(name, format_ == "NCDHW" ? "NDHWC" : "NHWC");
+            else if (moved && name == "data_format") operation.text(name, format_ == "NCDHW" ? "NDHWC" : format_ == "CHANNELS_FIRST" ? "CHANNELS_LAST" : "NHWC");
             else if (moved && (name == "strides" || name == "dilations" || name == "ksize"))
                 operation.numbers(name, to_last(node_.numbers(name)));
             else if (moved && name == "explicit_paddings") operation.numbers(name, to_last(node_.numbers(name), 2));
@@ -253,6 +254,7 @@ std::unique_ptr<Computation> rerun(const Node &node, bool is_packed = false) {
 
 std::unique_ptr<Computation> with_other_tensors(const Node &node) {
     const std::string format = node.text("data_format");
+    if (node.op == "Conv" && node.number("batch_dims") != 1) return nullptr;  // the channels are elsewhere then
     // The CPU's second gradients of pooling may write their result over an input before they have read it.
     const bool overwrites = node.op.find("PoolGradGrad") != std::string::npos || node.op.find("Pool3DGradGrad") != std::string::npos;
     return is_channels_first(format) || overwrites ? rerun(node, format == "NCHW_VECT_C") : nullptr;
