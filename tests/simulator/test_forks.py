@@ -65,14 +65,22 @@ def test_a_fork_beside_threads_inside_the_simulator(call: str, trace: bool, tmp_
 
 
 def test_no_lock_is_forgotten() -> None:
-    """Every mutex is one of locks.c, which a fork waits for, but that of the table that processes share."""
+    """Every mutex is one of locks.c, which a fork waits for; but that of the shared table, and two of kernels.
+
+    A child that is forked beside TensorFlow's threads runs no kernel: it waits for threads that it has not got.
+    """
     found = {
         (file.name, line.strip())
         for file in SOURCES.iterdir()
         for line in file.read_text().splitlines()
-        if re.search(r"pthread_mutex_t|pthread_rwlock_t|pthread_spinlock_t|std::mutex|call_once|mtx_t", line)
+        if re.search(
+            r"pthread_(?:mutex|rwlock|spinlock)_t|std::\w*mutex \w+;|call_once|mtx_t",
+            line,
+        )
     }
     assert found == {
         ("locks.c", "static pthread_mutex_t mutexes[LOCKS] = {[0 ... LOCKS - 1] = PTHREAD_MUTEX_INITIALIZER};"),
         ("memory.c", "pthread_mutex_t lock;"),
+        ("eager.cc", "static std::mutex mutex;"),
+        ("nccl.cc", "std::mutex mutex;"),
     }

@@ -1,15 +1,14 @@
 #include "xla.h"
 
-#include <mutex>
+#include <atomic>
 
 namespace {
 
 void say_once() {
-    static std::once_flag said;
-    std::call_once(said, [] {
+    static std::atomic<bool> said{false};
+    if (!said.exchange(true))
         say("XLA cannot run here: what asks for it (jit_compile=True, auto-clustering) runs without it. Whether XLA works "
             "shows only on a real GPU");
-    });
 }
 
 // ---- jit_compile=True: TensorFlow asks a creator of kernels whether it compiles a function. If it does not, TensorFlow

@@ -10,8 +10,6 @@ each note, ``repr`` of a dictionary. Names of TensorFlow that are not public are
 in another release costs only what it was for, and is noted.
 """
 
-from __future__ import annotations
-
 import os
 import sys
 import time
