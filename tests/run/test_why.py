@@ -82,6 +82,17 @@ def wrapped(line: str, columns: int) -> list[str]:
     return [line[at : at + columns] for at in range(0, len(line), columns)] or [""]
 
 
+LOST_IN_80_COLUMNS = {
+    "launch-failed-driver",
+    "legacy-keras-lacks",
+    "podman-nvidia-ctk-hook",
+    "ssd-cudnn-7301",
+    "wsl-cudart-11-missing",
+    "xid-79-pop-os",
+}
+"""Measured, of 311: what ends with a line that is known without its rest."""
+
+
 def test_logs_that_a_terminal_has_wrapped_are_explained() -> None:
     lost = []
     for path in LOGS:
@@ -90,7 +101,7 @@ def test_logs_that_a_terminal_has_wrapped_are_explained() -> None:
         found = explained(*unwrapped(parts))
         if [cause.rule for cause in found.causes[:1]] != [one.cause][: not one.harmless]:
             lost.append(path.stem)
-    assert len(lost) <= 6, lost  # measured, of 296: what ends with a line that is known without its rest
+    assert set(lost) <= LOST_IN_80_COLUMNS
 
 
 def test_lines_are_joined_only_if_that_makes_a_message() -> None:
