@@ -1,23 +1,36 @@
-"""Records what the probes measure on healthy simulated machines, for the examples in ``tests/provocations``.
+"""Records what the probes measure on healthy simulated machines, and whole reports of machines of the corpus.
 
     python scripts/record.py [PROBE ...]
+    python scripts/record.py corpus [NUMBER ...]
 
-Writes ``tests/recorded/<machine>/<probe>.json`` for each probe that is named; for every probe that measures, and the
-facts of the machine as ``facts.json``, if none is. A reading that gives a finding is not written.
+The first writes ``tests/recorded/<machine>/<probe>.json``, for the examples in ``tests/provocations``, for each probe
+that is named; for every probe that measures, and the facts of the machine as ``facts.json``, if none is. A reading that
+gives a finding is not written. The second writes again what is in ``tests/recorded/corpus``, or the recordings of the
+machines with these numbers.
 """
 
 from __future__ import annotations
 
+import re
 import subprocess
 import sys
+import tempfile
 from pathlib import Path
 
 import msgspec
 
-from gpudiag.model import codec
-from gpudiag.model.report import Report
+TESTS = Path(__file__).resolve().parents[1] / "tests"
+sys.path.insert(0, str(TESTS))
 
-RECORDED = Path(__file__).parents[1] / "tests" / "recorded"
+import staged  # noqa: E402
+
+from conftest import Gpudiag  # noqa: E402
+from corpus import items  # noqa: E402
+from gpudiag.model import codec  # noqa: E402
+from gpudiag.model.report import Report  # noqa: E402
+from warm import Warm  # noqa: E402
+
+RECORDED = TESTS / "recorded"
 MACHINES = ("2x16GiB", "1x16GiB")
 
 
@@ -45,7 +58,42 @@ def write(path: Path, content: object) -> None:
     path.write_bytes(msgspec.json.format(msgspec.json.encode(content), indent=1) + b"\n")
 
 
+def record_corpus(numbers: set[int]) -> None:
+    """Check machines of the corpus as its tests do, and keep the reports."""
+    with tempfile.TemporaryDirectory(prefix="corpus-", ignore_cleanup_errors=True) as name:
+        warm = Warm(Path(name))
+        for place, item in enumerate(items()):
+            if item.machine is None or not (item.number in numbers if numbers else item.recording.exists()):
+                continue
+            own = Path(name, f"machine{place}")
+            own.mkdir()
+            machine = Gpudiag(own, warm)
+            report = staged.check(item, machine, staged.stage(item, machine))
+            item.recording.parent.mkdir(parents=True, exist_ok=True)
+            item.recording.write_text(_without_places(codec.encode(report), own))
+            print(item, report.diagnosis.causes[0].rule if report.diagnosis.causes else "no cause", flush=True)
+        warm.close()
+
+
+def _without_places(text: str, folder: Path) -> str:
+    """Return a report without the names of this computer; ``--mask`` would take from it what a cause is known by."""
+    names = {
+        str(folder): "/srv/machine",
+        sys.prefix: "/opt/venv",
+        sys.base_prefix: "/opt/python",
+        str(TESTS.parent): "/srv/gpudiag",
+        str(Path.home()): "/home/someone",
+    }
+    for name, other in names.items():
+        text = text.replace(name, other)
+    text = re.sub(r'(?<="hostname": ")[^"]*', "somewhere", text)
+    return re.sub(r"/tmp/gpudiag-sim-\w+", "/tmp/gpudiag-sim-machine", text)  # noqa: S108  # a text, not a file
+
+
 def main() -> None:
+    if sys.argv[1:2] == ["corpus"]:
+        record_corpus(set(map(int, sys.argv[2:])))
+        return
     for machine in MACHINES:
         report = run(machine, sys.argv[1:])
         if not sys.argv[1:]:

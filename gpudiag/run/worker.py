@@ -7,7 +7,9 @@ isolation layer makes them an outcome.
 from __future__ import annotations
 
 import contextlib
+import ctypes
 import json
+import os
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -103,8 +105,9 @@ def preload() -> Callable[[], str | None]:
     The guard returns why the process must not fork any more, or None. It looks at Python state only: asking TensorFlow
     would itself query the devices.
     """
-    import tensorflow  # noqa: F401  # importing it is the purpose
+    import tensorflow
 
+    _register_kernels_of_xla(Path(tensorflow.__file__).parent)
     catalogue.entries()  # imports every probe once for all children, 30 ms
 
     def guard() -> str | None:
@@ -116,6 +119,20 @@ def preload() -> Callable[[], str | None]:
         )
 
     return guard
+
+
+def _register_kernels_of_xla(tensorflow: Path) -> None:
+    """Let TensorFlow make the registrations that the first graph of each child would make.
+
+    They take 7 ms, and TensorFlow builds its table of kernels again: pages that a child would have to copy. The first
+    device and operation of a child on a simulated GPU took 10,950 page faults and 89 ms of processor time without this,
+    and 6,605 and 66 ms with it (2.21.0). No device is made or looked for. A TensorFlow without the function goes on.
+    """
+    with contextlib.suppress(OSError, AttributeError):
+        library = ctypes.CDLL(str(tensorflow / "libtensorflow_cc.so.2"), mode=os.RTLD_NOLOAD)
+        register = library._ZN10tensorflow13XlaOpRegistry26RegisterCompilationKernelsEv
+        register.restype = None
+        register()
 
 
 def preload_simulated() -> Callable[[], str | None]:

@@ -14,8 +14,14 @@ FOLLOWED = {109, 121, 135}
 TITLES = {"tensorflow-cpu alone", "compute mode prohibited"}
 
 
+MACHINES = [
+    *(pytest.param(item, id=str(item)) for item in items() if item.number in FOLLOWED),
+    *(pytest.param(item, id=str(item), marks=pytest.mark.slow) for item in items() if item.title in TITLES),
+]
+
+
 @pytest.mark.usefixtures("no_child_left")
-@pytest.mark.parametrize("item", [item for item in items() if item.number in FOLLOWED or item.title in TITLES], ids=str)
+@pytest.mark.parametrize("item", MACHINES)
 def test_the_cause_is_gone_after_the_fix(item: Item, gpudiag: Gpudiag) -> None:
     first = staged.check(item, gpudiag, staged.stage(item, gpudiag)).diagnosis.causes[0]
     assert first.rule == item.rule

@@ -8,11 +8,15 @@ from __future__ import annotations
 
 import importlib
 import pkgutil
+import re
 from collections.abc import Callable
 from dataclasses import dataclass, field
+from pathlib import Path
 
 from conftest import Gpudiag
 from gpudiag.cause import Evidence
+
+RECORDED = Path(__file__).parents[1] / "recorded" / "corpus"
 
 
 @dataclass(frozen=True)
@@ -57,6 +61,11 @@ class Item:
         if self.machine is not None:
             return "end to end, recorded log" if self.recorded else "end to end"
         return "text" if self.evidence is not None and self.evidence.lines else "facts"
+
+    @property
+    def recording(self) -> Path:
+        """The file of the report of it, if one was recorded because its test takes long."""
+        return RECORDED / f"{re.sub('[^a-z0-9]+', '-', str(self).lower()).strip('-')}.json"
 
     def __str__(self) -> str:
         return f"{self.number:02} {self.title}"

@@ -68,6 +68,7 @@ def program(file: Path, script: str) -> str:
 
 
 @needs_tools
+@pytest.mark.slow  # builds all of it; scripts/check.py does so with the flags of the gate
 def test_flags_that_ask_for_errors_and_a_compiler_without_the_static_library(installed: Path, tmp_path: Path) -> None:
     refused = 'echo "ld: cannot find -lstdc++" >&2; exit 1'
     compiler = program(tmp_path / "g++", f'case "$*" in *-static-libstdc++*) {refused};; esac; exec g++ "$@"')

@@ -54,7 +54,7 @@ def finds_nothing(report: Report, gpus: int, gib: int) -> set[str]:
     return {row.probe for row in report.rows}
 
 
-@pytest.mark.parametrize(("gpus", "gib"), [(2, 16), (4, 8)], ids=["two", "four"])
+@pytest.mark.parametrize(("gpus", "gib"), [(2, 16), pytest.param(4, 8, marks=pytest.mark.slow)], ids=["two", "four"])
 def test_every_probe_judges_a_healthy_machine_and_finds_nothing(gpus: int, gib: int, gpudiag: Gpudiag) -> None:
     probes: list[str] = [] if gpus == 2 else ON_GPUS
     if gpus == 2:  # once as a user's run begins
@@ -64,7 +64,10 @@ def test_every_probe_judges_a_healthy_machine_and_finds_nothing(gpus: int, gib: 
     assert {row.probe for row in report.rows if row.devices} >= set(CARD_PROBES)
 
 
-@pytest.mark.parametrize("area", [area for area in AREAS if area != "host"])
+@pytest.mark.parametrize(
+    "area",
+    [pytest.param(area, marks=[pytest.mark.slow] if area == "discovery" else []) for area in AREAS if area != "host"],
+)
 def test_every_probe_of_an_area_does_so_spawned(area: str, gpudiag: Gpudiag) -> None:
     """Each child of an area imports TensorFlow itself, and of the others where that might matter.
 
@@ -88,7 +91,9 @@ def test_two_processes_that_meet_import_tensorflow_themselves_if_they_are_spawne
 @pytest.mark.parametrize(
     ("machine", "noted"),
     [
-        ("[[gpu]]\npreset = 'A100-40'\nmig = 2\n", {"visibility.list_remap: one_gpu"}),
+        pytest.param(
+            "[[gpu]]\npreset = 'A100-40'\nmig = 2\n", {"visibility.list_remap: one_gpu"}, marks=pytest.mark.slow
+        ),
         ("[[gpu]]\npreset = 'A100-40'\nmig = 2\n[[gpu]]\npreset = 'A100-40'\n", {"visibility.list_remap: one_gpu"}),
         ("[[gpu]]\ncompute_mode = 'exclusive_process'\ncount = 2\n", {"memory.shared_gpu: exclusive"}),
         ("[[gpu]]\npreset = 'T4'\n[[gpu]]\npreset = 'H100'\n", {"discovery.device_order: order_differs"}),

@@ -34,6 +34,9 @@ FOUND = {
     "fine_eager": {},
 }
 """The causes in each program, and what the evidence of each names."""
+ALSO = {"growth_too_late", "growth_lost", "gpu_that_is_not_there", "fine_eager"}
+"""What is found in these is found in others, too."""
+NAMES = [pytest.param(name, marks=[pytest.mark.slow] if name in ALSO else []) for name in FOUND]
 
 
 def _traced(
@@ -52,7 +55,7 @@ def _traced(
     return codec.load(file), done
 
 
-@pytest.mark.parametrize("name", FOUND)
+@pytest.mark.parametrize("name", NAMES)
 def test_what_a_program_does_wrong_is_found_and_nothing_else(name: str, tmp_path: Path) -> None:
     report, done = _traced(name, tmp_path)
     causes = {one.rule: "\n".join(one.evidence) for one in (*report.diagnosis.causes, *report.diagnosis.folded)}

@@ -1,8 +1,8 @@
 """cuDNN convolves on every GPU, forward and backward, as the CPU does.
 
 What it does
-    Computes convolutions in two dimensions (float32 and float16, channels last and, on a real GPU, channels first)
-    and in three, and the gradients of one by its input and by its filter. It compares them with the CPU's.
+    Computes convolutions in two dimensions (float32 and float16, channels last and channels first) and in three, and
+    the gradients of one by its input and by its filter. It compares them with the CPU's.
 Why it matters
     Convolutions are done by cuDNN alone, and it is opened for the first of them: GPUs are listed and matrices can
     be multiplied although it cannot start, is too old, or lacks one of its parts. "No DNN in stream executor" is
@@ -20,7 +20,7 @@ from typing import Any
 from gpudiag import probe
 from gpudiag.probe import Context, Findings
 from gpudiag.probes import comparison
-from gpudiag.probes.comparison import HALF, TF32, Computation, compare, normal, unless_simulated
+from gpudiag.probes.comparison import HALF, TF32, Computation, compare, normal
 
 PROBE = probe.Probe(
     needs=comparison.NEEDS,
@@ -36,9 +36,6 @@ class Fault(comparison.LibraryFaults):
 
 class Reading(comparison.LibraryReading):
     """The convolutions of each GPU."""
-
-
-CHANNELS_FIRST = "convolution with channels first"
 
 
 def measure(ctx: Context) -> Reading:
@@ -67,6 +64,7 @@ def measure(ctx: Context) -> Reading:
 
     computations = [
         Computation("convolution, float32", convolve, (images, filters), most=TF32),
+        Computation("convolution with channels first", channels_first, (images, filters), most=TF32),
         Computation("convolution, float16", convolve, (images, filters), "float16", HALF, "float32"),
         Computation("gradient by the input", gradient(False), (images, filters), most=TF32),
         Computation("gradient by the filter", gradient(True), (images, filters), most=TF32),
@@ -74,10 +72,7 @@ def measure(ctx: Context) -> Reading:
             "convolution in three dimensions", lambda *of: tf.nn.conv3d(*of, [1] * 5, "SAME"), volumes, most=TF32
         ),
     ]
-    lacking = unless_simulated(ctx, CHANNELS_FIRST)
-    if not lacking:
-        computations.insert(1, Computation(CHANNELS_FIRST, channels_first, (images, filters), most=TF32))
-    return compare(ctx, Reading, computations, lacking)
+    return compare(ctx, Reading, computations)
 
 
 def judge(reading: Reading) -> Findings:

@@ -2,7 +2,7 @@
 
 What it does
     Computes a batch normalisation for training and for inference and its gradient, a maximum and an average pooling
-    and, on a real GPU, an LSTM layer as Keras has cuDNN do it. It compares them with the CPU's. Attention is not
+    and an LSTM layer as Keras has cuDNN do it. It compares them with the CPU's. Attention is not
     here: TensorFlow computes it with matrix products, see `libraries.cublas`.
 Why it matters
     These are other parts of cuDNN (libcudnn_ops, libcudnn_adv) than convolutions are, in separate files, and an
@@ -19,7 +19,7 @@ from typing import Any
 from gpudiag import probe
 from gpudiag.probe import Context, Findings
 from gpudiag.probes import comparison
-from gpudiag.probes.comparison import TF32, Computation, compare, normal, unless_simulated
+from gpudiag.probes.comparison import TF32, Computation, compare, normal
 
 PROBE = probe.Probe(needs=comparison.NEEDS, scope=probe.Scope.ALL_GPUS)
 
@@ -32,7 +32,6 @@ class Reading(comparison.LibraryReading):
     """What each GPU computed."""
 
 
-LSTM = "LSTM layer"
 UNITS = 8
 
 
@@ -54,18 +53,16 @@ def measure(ctx: Context) -> Reading:
     def of(name: str, compute: Any, *inputs: Any) -> Computation:
         return Computation(name, compute, inputs, most=TF32, reference="float32")  # the CPU has no float64 of some
 
+    weights = normal(UNITS, 4 * UNITS, seed=2) / 4, normal(UNITS, 4 * UNITS, seed=3) / 4, normal(4 * UNITS, seed=4)
     computations = [
         of("batch normalisation, training", lambda *of: normalise(*of, training=True), images, scale),
         of("batch normalisation, inference", lambda *of: normalise(*of, training=False), images, scale),
         of("gradient of batch normalisation", gradient, images, scale),
         of("maximum pooling", lambda inputs: tf.nn.max_pool2d(inputs, 2, 2, "VALID"), images),
         of("average pooling", lambda inputs: tf.nn.avg_pool2d(inputs, 2, 2, "VALID"), images),
+        of("LSTM layer", lambda *of: _lstm(tf, *of), normal(5, 2, UNITS), *weights),
     ]
-    lacking = unless_simulated(ctx, LSTM)
-    if not lacking:
-        weights = normal(UNITS, 4 * UNITS, seed=2) / 4, normal(UNITS, 4 * UNITS, seed=3) / 4, normal(4 * UNITS, seed=4)
-        computations.append(of(LSTM, lambda *of: _lstm(tf, *of), normal(5, 2, UNITS), *weights))
-    return compare(ctx, Reading, computations, lacking)
+    return compare(ctx, Reading, computations)
 
 
 def _lstm(tf: Any, steps: Any, kernel: Any, recurrent: Any, bias: Any) -> Any:

@@ -252,7 +252,14 @@ def venv(folder: Path, site: Path) -> Path:
     return python
 
 
-@pytest.mark.parametrize("fault", FAULTS, ids=lambda fault: fault.title.replace(" ", "_"))
+ALSO = {"a file .pth", "a junk driver library", "a preloaded library", "two variables, each of which is enough"}
+"""Each takes the way of another: a file of site-packages, an entry of a path, a variable."""
+
+
+@pytest.mark.parametrize(
+    "fault",
+    [pytest.param(one, id=one.title, marks=[pytest.mark.slow] if one.title in ALSO else []) for one in FAULTS],
+)
 def test_what_is_in_the_way_is_found_without_the_catalogue(fault: Fault, gpudiag: Gpudiag, machine: Machine) -> None:
     found, names = bisected(fault, gpudiag, machine)
     assert found.outcome == "found", found
