@@ -33,6 +33,7 @@ from gpudiag import catalogue, causes, cli, docs, pytest_plugin, report, simulat
 from gpudiag.catalogue import Entry
 from gpudiag.cause import Known
 from gpudiag.cli import config, describe, explanation
+from gpudiag.expectations import keys
 from gpudiag.knowledge.message import Message
 from gpudiag.knowledge.messages import FAMILIES, xid
 from gpudiag.lint import rule as lint
@@ -133,6 +134,17 @@ def pytest_options() -> str:
         for one in settings.ALL
     )
     return table(("option", "variable", "ini key", "what it does"), rows)
+
+
+def expectation_table() -> str:
+    """Return every key of a file of expectations."""
+    rows = ((f"`{key.name}`", key.what, _as_code(key.comparison.wanted)) for key in keys.KEYS)
+    return table(("key", "what is expected", "value"), rows)
+
+
+def _as_code(text: str) -> str:
+    """Return a text with what is in quotes or brackets in it as code."""
+    return re.sub(r'\[[^\]]*\]|"[^"]*"|(?<= )\*(?= )', r"`\g<0>`", text)
 
 
 # --- commands
@@ -434,6 +446,7 @@ BLOCKS: dict[str, Callable[..., str]] = {
     "pytest-options": pytest_options,
     "pytest-sample": pytest_sample,
     "presets": preset_table,
+    "expectations": expectation_table,
     "faults": fault_table,
     "states": state_table,
 }

@@ -25,6 +25,7 @@ _HOMES = {
     "simulate": "simulate",
     "show": "show",
     "diff": "diff",
+    "expect": "expect",
     "list": "explain:list_",
     "explain": "explain",
     "docs": "docs:docs_",

@@ -26,8 +26,11 @@ from gpudiag.cli.options import (
     catalogue_option,
     config_option,
     debug_option,
+    expect_option,
+    expectations,
     fault_option,
     formatted,
+    today,
     variable,
 )
 
@@ -104,6 +107,7 @@ def _configure(context: click.Context, path: Path | None) -> None:
 )
 @click.option("--allow-no-gpu", is_flag=True, help="Exit with 0 if the machine has no GPU.", **variable("ALLOW_NO_GPU"))
 @click.option("--strict", is_flag=True, help="Count warnings as failures.", **variable("STRICT"))
+@expect_option
 @formatted
 @click.option(
     "--log",
@@ -151,6 +155,7 @@ def check(
     require_gpus: int,
     allow_no_gpu: bool,
     strict: bool,
+    expect: Path | None,
     format_: str,
     output: tuple[Path, ...],
     mask: bool,
@@ -195,6 +200,7 @@ def check(
         level = "full"  # a user who names probes, or accepts disturbing, wants them all
     reserve(output)
     compared_with = None if baseline is None else Known.load(baseline)
+    expected = expectations(expect, context.meta[_FOUND].file)
     settings, notes = _configuration(context)
     with ExitStack() as stack:
         signals = stack.enter_context(Signals())  # until the report is delivered
@@ -226,6 +232,10 @@ def check(
         )
         with Progress(quiet=quiet, verbose=verbose) as progress:
             report = runner.run(options, progress, signals)
+        if expected is not None:
+            from gpudiag.expectations.judging import judged
+
+            report = judged(report, expected, today())
         report = last_pass.with_changes(report, compared_with, keep=keep_last_pass)
         deliver(report, format_, output, mask=mask, verbose=verbose)
     return report.exit_code

@@ -139,8 +139,10 @@ def _mentions(project: Path) -> bool:
         return False
 
 
-SECTIONS = ("lint",)
-"""Tables inside of gpudiag's own, each for the command of its name; the other keys are those of ``gpudiag check``."""
+EXPECT = "expect"
+SECTIONS = ("lint", EXPECT)
+"""Tables inside of gpudiag's own: for ``gpudiag lint``, and what a deployment expects; the other keys are those of
+``gpudiag check``."""
 
 
 def load(path: Path, parameters: Iterable[click.Parameter], *, found: bool, section: str = "") -> dict[str, Any]:
@@ -166,6 +168,23 @@ def load(path: Path, parameters: Iterable[click.Parameter], *, found: bool, sect
         if found and isinstance(parameter.type, click.Path):
             _keep_inside(path, key, values[parameter.name])
     return values
+
+
+def expectations(path: Path, *, named: bool) -> dict[str, Any] | None:
+    """Return the table of expectations in ``path``: of a configuration file its table ``expect``, else the whole file.
+
+    None if a configuration file has no such table and was not ``named`` for it. Raises :class:`UsageError`.
+    """
+    content = _parse(path)
+    if path.name not in (OWN_FILE, PROJECT_FILE):
+        return content
+    table = (_table(path, content) or {}).get(EXPECT)
+    header = f"[tool.gpudiag.{EXPECT}]" if path.name == PROJECT_FILE else f"[{EXPECT}]"
+    if table is None and named:
+        raise UsageError(f"{path}: has no table {header}. Write one, or name a file of expectations alone.")
+    if table is not None and not isinstance(table, dict):
+        raise UsageError(f"{path}: {EXPECT!r} must be a table: {header}.")
+    return table
 
 
 def _keep_inside(path: Path, key: str, files: Any) -> None:

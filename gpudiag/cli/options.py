@@ -5,12 +5,16 @@ from __future__ import annotations
 import math
 import os
 from collections.abc import Callable
+from datetime import date, datetime, timezone
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import TYPE_CHECKING, Any, TypeVar
 
 import click
 
 from gpudiag.report import FORMATS
+
+if TYPE_CHECKING:
+    from gpudiag.model.expectations import Expectations
 
 DEBUG = "--debug"
 
@@ -121,6 +125,39 @@ def formatted(command: Any) -> Any:
     for option in reversed(format_options):
         command = option(command)
     return command
+
+
+expect_option = click.option(
+    "--expect",
+    type=click.Path(path_type=Path, exists=True, dir_okay=False),
+    metavar="FILE",
+    help="What the machine is expected to be (TOML); what is not met is a failure. See 'gpudiag docs expectations'.",
+    **variable("EXPECT"),
+)
+
+
+def expectations(file: Path | None, configuration: Path | None = None) -> Expectations | None:
+    """Return what ``file`` expects, or without one the table ``expect`` of the configuration file; None if neither is.
+
+    Raises :class:`gpudiag.errors.UsageError`.
+    """
+    source = file or configuration
+    if source is None:
+        return None
+    from gpudiag.cli import config
+    from gpudiag.text import printable
+
+    table = config.expectations(source, named=file is not None)
+    if table is None:
+        return None
+    from gpudiag.expectations.file import read
+
+    return read(table, printable(str(source)))
+
+
+def today() -> date:
+    """Return the day, UTC as all times of a report, by which waivers expire."""
+    return datetime.now(timezone.utc).date()
 
 
 fault_option = click.option(

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
+from datetime import date
 from enum import Enum
 from typing import Any
 
@@ -11,6 +12,8 @@ import msgspec
 from gpudiag.knowledge.placement import Placement
 from gpudiag.model.change import Comparison
 from gpudiag.model.diagnosis import Confidence, Diagnosis, Stage
+from gpudiag.model.expectations import AREA as EXPECT
+from gpudiag.model.expectations import Expectations
 from gpudiag.model.facts import Facts, NvmlDevice, Unknown
 from gpudiag.model.fate import GpuAccount
 from gpudiag.model.missing import missing_gpus
@@ -62,6 +65,18 @@ class Cause(str, Enum):
     INTERRUPTED = "interrupted"
 
 
+class Acceptance(Record):
+    """A finding that the expectations of a deployment accept: it is a note, and its advice is the reason."""
+
+    reason: str
+    until: date
+    """The last day on which it is accepted."""
+    severity: Severity
+    """What it is without that."""
+    advice: str
+    """The same."""
+
+
 class Finding(Record):
     """A judged fact: what was measured, how much it matters, and what to do next."""
 
@@ -71,6 +86,8 @@ class Finding(Record):
     message: str
     advice: str
     figures: dict[str, Figure] = {}
+    accepted: Acceptance | None = None
+    """None: nobody accepted it."""
 
 
 RUN_ENDED = "for the run passed"
@@ -282,6 +299,8 @@ class Report(Record):
     """What changed since the last PASS, or since the report that the caller named; None: nothing to compare with."""
     program: ProgramTrace | None = None
     """What a program did, if ``gpudiag trace`` ran it; such a report is about the program and has no rows."""
+    expected: Expectations | None = None
+    """What the machine was expected to be; the rows of the area ``expect`` say whether it is."""
 
     @property
     def is_log_alone(self) -> bool:
@@ -315,7 +334,7 @@ class Report(Record):
             return f"GPU {_ranges(indices) or '?'}"
         if isinstance(row.outcome, Skipped):
             return ""
-        return "host" if row.area == "host" else "CPU"
+        return "host" if row.area in ("host", EXPECT) else "CPU"
 
 
 def conclude(report: Report) -> Report:

@@ -7,6 +7,7 @@ from collections import Counter
 from collections.abc import Iterable
 
 from gpudiag.model.diagnosis import Bisection, Confidence, Diagnosis, RootCause, Stage
+from gpudiag.model.expectations import AREA as EXPECT
 from gpudiag.model.facts import Facts, Unknown
 from gpudiag.model.missing import missing_gpus
 from gpudiag.model.report import Broken, Finding, Gpu, Judged, Report, Row, Skipped, Verdict
@@ -124,6 +125,8 @@ def machine(report: Report) -> tuple[tuple[str, str], ...]:
         pairs.append(("level", f"{report.level.name}{why}"))
     if report.settings is not None:
         pairs.append(("settings", report.settings.text.removeprefix("settings ")))
+    if report.expected is not None:
+        pairs.append(("expected", f"what {report.expected.source} says"))
     pairs += [("note", text) for text in report.notes]
     return tuple((heading, one_line(text)) for heading, text in pairs)
 
@@ -282,7 +285,7 @@ def next_step(report: Report) -> str:
 
 def _probes(rows: list[Row]) -> str:
     """Return the arguments that run these probes again: none, which means all, if there are many."""
-    probes = dict.fromkeys(row.probe for row in rows)
+    probes = dict.fromkeys(row.probe for row in rows if row.area != EXPECT)
     return " ".join(probes) if len(probes) <= MOST_NAMED else ""
 
 

@@ -142,7 +142,7 @@ def test_every_command_of_the_manual_is_one(tmp_path: Path, monkeypatch: pytest.
     commands = [arguments for page in PAGES for arguments in commands_of(page)]
     assert len(commands) > 25
     monkeypatch.chdir(tmp_path)
-    for name in ("train.log", "program.log", "gpudiag.json", "REPORT"):
+    for name in ("train.log", "program.log", "gpudiag.json", "expected.toml", "REPORT"):
         (tmp_path / name).touch()
     for name, *arguments in commands:
         try:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from datetime import date
 from pathlib import Path
 from typing import Any
 
@@ -369,6 +370,8 @@ class Canaries:
                 return 1
             case msgspec.inspect.BoolType():
                 return True
+            case msgspec.inspect.DateType():
+                return date(2026, 1, 31)
             case msgspec.inspect.Metadata(type=inner):
                 return self.fill(inner, place)
         raise AssertionError(f"{place}: no value for {kind}")

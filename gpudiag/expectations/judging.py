@@ -1,0 +1,157 @@
+"""Compares a report with what is expected: a row for each expectation, and the findings that are accepted."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from datetime import date
+from typing import Any
+
+import msgspec
+
+from gpudiag.errors import UsageError
+from gpudiag.expectations.keys import KEYS, Key, Seen
+from gpudiag.model.expectations import AREA, Expectations, Waiver
+from gpudiag.model.report import Acceptance, Figure, Finding, Judged, Report, Row, Severity, conclude
+from gpudiag.text import counted
+
+NOT_MET = "not_met"
+NOT_KNOWN = "not_known"
+KINDS = (NOT_MET, NOT_KNOWN)
+"""What a row of an expectation can find."""
+EXPIRED = "expired"
+UNUSED = "unused"
+
+_MOST_NAMED = 6
+
+
+def judged(report: Report, expected: Expectations, on: date) -> Report:
+    """Return ``report`` with the rows of ``expected`` and the findings accepted that it accepts ``on`` that day.
+
+    The verdict follows from the rows, as always: an expectation that is not met, or about which nothing is known,
+    fails; an accepted finding is a note. Acceptance verifies nothing: a GPU on which no kernel was verified stays
+    unverified. What was judged by other expectations before is undone. Raises :class:`UsageError` for a report that
+    says nothing about a machine.
+    """
+    if report.program is not None or report.is_log_alone:
+        raise UsageError(
+            "The report is about a program, not about a machine: there is nothing to compare with. Save one by: "
+            "gpudiag check -o report.json"
+        )
+    waivers = _Waivers(expected, on)
+    probes = [waivers.applied(_as_found(row)) for row in report.rows if row.area != AREA]
+    subject = msgspec.structs.replace(report, rows=tuple(probes))
+    values = ((key, getattr(expected, key.field)) for key in KEYS)
+    own = [waivers.applied(_row(key, value, subject, expected)) for key, value in values if value is not None]
+    rows = (*probes, *own, *waivers.row())
+    return conclude(msgspec.structs.replace(report, rows=rows, expected=expected))
+
+
+def _row(key: Key, value: Any, report: Report, expected: Expectations) -> Row:
+    seen = key.seen(report, value)
+    unknown = [where for where, what in seen.items() if what is None]
+    others = {
+        where: what for where, what in seen.items() if what is not None and not key.comparison.is_met(value, what)
+    }
+    wanted = key.comparison.expected(value)
+    advice = key.advice.format(key=key.name, file=expected.source, value=value)
+    findings = []
+    if others:
+        findings.append(
+            Finding(
+                NOT_MET,
+                Severity.FAIL,
+                f"{_summary(key, others)}; expected: {wanted}",
+                advice,
+                {"seen": _summary(key, others), "expected": wanted},
+            )
+        )
+    if unknown or not seen:
+        what = _named(unknown) if seen else "there is nothing to look at in scope"
+        said = f"not known{f' ({what})' if what else ''}; expected: {wanted}"
+        findings.append(Finding(NOT_KNOWN, Severity.FAIL, said, advice, {"expected": wanted}))
+    figure = _summary(key, seen, brief=True) + ("" if findings else f" (expected: {wanted})")
+    return Row(f"{AREA}.{key.name}", (), Judged(tuple(findings), figure=figure), 0.0)
+
+
+def _summary(key: Key, seen: Seen, *, brief: bool = False) -> str:
+    """Return what was seen; equal values once, each with its places. ``brief``: one value for all has no places."""
+    places: dict[str, list[str]] = {}
+    for where, what in seen.items():
+        places.setdefault("not known" if what is None else key.comparison.text(what), []).append(where)
+    if brief and len(places) == 1 and len(seen) > 1:
+        return next(iter(places))
+    return "; ".join(f"{text}{f' ({_named(where)})' if any(where) else ''}" for text, where in places.items())
+
+
+def _named(places: list[str]) -> str:
+    more = [f"and {len(places) - _MOST_NAMED} more"] if len(places) > _MOST_NAMED else []
+    return ", ".join([*places[:_MOST_NAMED], *more])
+
+
+def _as_found(row: Row) -> Row:
+    """Return ``row`` without what was accepted in it."""
+
+    def found(one: Finding) -> Finding:
+        if one.accepted is None:
+            return one
+        was = one.accepted
+        return msgspec.structs.replace(one, severity=was.severity, advice=was.advice, accepted=None)
+
+    return _with_findings(row, tuple(map(found, row.findings)))
+
+
+def _with_findings(row: Row, findings: tuple[Finding, ...]) -> Row:
+    if findings == row.findings or not isinstance(row.outcome, Judged):
+        return row
+    return msgspec.structs.replace(row, outcome=msgspec.structs.replace(row.outcome, findings=findings))
+
+
+class _Waivers:
+    """What is accepted, and what of that was found."""
+
+    def __init__(self, expected: Expectations, on: date) -> None:
+        self._expected = expected
+        self._on = on
+        self._found: set[str] = set()
+
+    def applied(self, row: Row) -> Row:
+        """Return ``row`` with its findings accepted for which there is a waiver that has not expired."""
+        return _with_findings(row, tuple(self._accepted(f"{row.probe}.{one.kind}", one) for one in row.findings))
+
+    def _accepted(self, name: str, finding: Finding) -> Finding:
+        waivers = [one for one in self._expected.accept if one.finding == name]
+        if not waivers:
+            return finding
+        self._found.add(name)
+        lasting = max(waivers, key=lambda one: one.until)
+        if self._has_expired(lasting):
+            return finding
+        return msgspec.structs.replace(
+            finding,
+            severity=Severity.NOTE,
+            advice=f"Accepted until {lasting.until} by {self._expected.source}: {lasting.reason}",
+            accepted=Acceptance(lasting.reason, lasting.until, finding.severity, finding.advice),
+        )
+
+    def _has_expired(self, waiver: Waiver) -> bool:
+        return self._on > waiver.until
+
+    def row(self) -> Iterator[Row]:
+        """Yield the row of the waivers themselves, if there are any."""
+        waivers = self._expected.accept
+        if waivers:
+            used = sum(one.finding in self._found and not self._has_expired(one) for one in waivers)
+            figure = f"{used} of {counted(len(waivers), 'waiver')} in use"
+            yield Row(f"{AREA}.accept", (), Judged(tuple(self._findings()), figure=figure), 0.0)
+
+    def _findings(self) -> Iterator[Finding]:
+        source = self._expected.source
+        for one in self._expected.accept:
+            figures: dict[str, Figure] = {"finding": one.finding, "until": one.until.isoformat()}
+            if one.finding not in self._found:
+                said = f"{one.finding} was accepted until {one.until}, and is not found here"
+                yield Finding(UNUSED, Severity.NOTE, said, f"Remove it from {source} if no machine has it.", figures)
+            elif self._has_expired(one):
+                said = f"{one.finding} was accepted until {one.until}: {one.reason}"
+                advice = f"Fix it; or decide again, and write a later date and the reason in {source}."
+                yield Finding(EXPIRED, Severity.FAIL, said, advice, figures)
