@@ -42,6 +42,7 @@ from gpudiag.model.diagnosis import Stage
 from gpudiag.probe import Kind
 from gpudiag.probes import listing
 from gpudiag.pytest_plugin import fixtures, settings, summary
+from gpudiag.report.formats import prometheus
 from gpudiag.run import diagnosis, views, why
 from gpudiag.text import with_names
 
@@ -140,6 +141,12 @@ def expectation_table() -> str:
     """Return every key of a file of expectations."""
     rows = ((f"`{key.name}`", key.what, _as_code(key.comparison.wanted)) for key in keys.KEYS)
     return table(("key", "what is expected", "value"), rows)
+
+
+def metric_table() -> str:
+    """Return every metric of the format ``prometheus``."""
+    rows = ((f"`{one.name}`", one.help, ", ".join(f"`{label}`" for label in one.labels)) for one in prometheus.METRICS)
+    return table(("metric", "what", "labels"), rows)
 
 
 def _as_code(text: str) -> str:
@@ -447,6 +454,7 @@ BLOCKS: dict[str, Callable[..., str]] = {
     "pytest-sample": pytest_sample,
     "presets": preset_table,
     "expectations": expectation_table,
+    "metrics": metric_table,
     "faults": fault_table,
     "states": state_table,
 }
@@ -480,6 +488,7 @@ def unknown_names(text: str) -> list[str]:
     known = {name for one in settings.ALL for name in (one.option, one.variable, one.key)}
     known |= {re.split(r"[(:]", line)[0] for line in pytest_plugin.MARKERS}
     known |= {name for name in vars(fixtures) if name.startswith("gpudiag_")} | {"gpudiag_run_isolated"}
+    known |= {one.name for one in prometheus.METRICS}
     known |= {summary.DEVICE, summary.PEAK_BYTES, summary.CPU_FALLBACKS}
     named = re.findall(r"--gpudiag[\w-]*|(?<![\w.])gpudiag_\w+|GPUDIAG_PYTEST\w*", text)
     return sorted(set(named) - known)

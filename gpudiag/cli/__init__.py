@@ -2,20 +2,22 @@
 
 from __future__ import annotations
 
+import contextlib
 import importlib
 import io
 import os
 import signal
 import sys
+from collections.abc import Mapping
 from typing import NoReturn
 
 import click
 
 import gpudiag
 from gpudiag.cli.delivery import discard_output
-from gpudiag.cli.options import DEBUG, debug_option
+from gpudiag.cli.options import DEBUG, EXIT_SCHEME, NAGIOS, debug_option
 from gpudiag.errors import CatalogueError, GpudiagError, OutputError, shortage
-from gpudiag.text import say
+from gpudiag.text import put, say
 
 _HOMES = {
     "check": "check",
@@ -71,7 +73,29 @@ def main() -> NoReturn:
 
 
 def _status() -> int:
-    """Run the command line and return its exit status."""
+    """Run the command line and return its exit status; what raised an error is unknown to a monitoring system."""
+    status, raised = _ran()
+    if raised and _is_plugin(sys.argv[1:], os.environ):
+        from gpudiag.report.formats import nagios
+
+        with contextlib.suppress(OSError):
+            put(nagios.failed("there is no report; standard error says why"))
+        return nagios.Status.UNKNOWN
+    return status
+
+
+def _is_plugin(arguments: list[str], environ: Mapping[str, str]) -> bool:
+    """Return whether a status for Nagios is asked for; the arguments may be those that could not be read."""
+    given = [
+        one.partition("=")[2] or then
+        for one, then in zip(arguments, [*arguments[1:], ""], strict=True)
+        if one.partition("=")[0] == EXIT_SCHEME
+    ]
+    return (given[-1] if given else environ.get("GPUDIAG_EXIT_SCHEME")) == NAGIOS
+
+
+def _ran() -> tuple[int, bool]:
+    """Return the exit status, and whether an error ended the command."""
     try:
         status = int(cli.main(prog_name="gpudiag", standalone_mode=False) or 0)
         if sys.stdout is not None:
@@ -80,16 +104,16 @@ def _status() -> int:
         shown = io.StringIO()
         error.show(shown)
         say(shown.getvalue().rstrip("\n"))
-        return error.exit_code
+        return error.exit_code, True
     except (KeyboardInterrupt, click.Abort):
-        return 128 + signal.SIGINT
+        return 128 + signal.SIGINT, True
     except Exception as error:
         if DEBUG in sys.argv or _is_on(os.environ.get("GPUDIAG_DEBUG", "")):
             import traceback
 
             say(traceback.format_exc().rstrip("\n"))
-        return _told(error)
-    return status
+        return _told(error), True
+    return status, False
 
 
 def _is_on(value: str) -> bool:

@@ -22,10 +22,12 @@ from gpudiag.cli.delivery import deliver, reserve
 from gpudiag.cli.options import (
     Pattern,
     Seconds,
+    as_plugin,
     bisect_option,
     catalogue_option,
     config_option,
     debug_option,
+    exit_scheme_option,
     expect_option,
     expectations,
     fault_option,
@@ -108,6 +110,7 @@ def _configure(context: click.Context, path: Path | None) -> None:
 @click.option("--allow-no-gpu", is_flag=True, help="Exit with 0 if the machine has no GPU.", **variable("ALLOW_NO_GPU"))
 @click.option("--strict", is_flag=True, help="Count warnings as failures.", **variable("STRICT"))
 @expect_option
+@exit_scheme_option
 @formatted
 @click.option(
     "--log",
@@ -156,6 +159,7 @@ def check(
     allow_no_gpu: bool,
     strict: bool,
     expect: Path | None,
+    exit_scheme: str,
     format_: str,
     output: tuple[Path, ...],
     mask: bool,
@@ -177,6 +181,7 @@ def check(
     from gpudiag.comparison import last_pass
     from gpudiag.comparison.reports import Known
     from gpudiag.model.report import Limits
+    from gpudiag.report.formats import nagios
     from gpudiag.run import runner
     from gpudiag.run.machine import start_machine
     from gpudiag.run.options import Options
@@ -198,6 +203,7 @@ def check(
         raise UsageError(f"--level quick leaves nothing of {' '.join(select)}. See 'gpudiag list'.")
     if level is None and (select or disturb):
         level = "full"  # a user who names probes, or accepts disturbing, wants them all
+    plugin, format_ = as_plugin(context, exit_scheme, format_)
     reserve(output)
     compared_with = None if baseline is None else Known.load(baseline)
     expected = expectations(expect, context.meta[_FOUND].file)
@@ -238,7 +244,7 @@ def check(
             report = judged(report, expected, today())
         report = last_pass.with_changes(report, compared_with, keep=keep_last_pass)
         deliver(report, format_, output, mask=mask, verbose=verbose)
-    return report.exit_code
+    return nagios.status(report) if plugin else report.exit_code
 
 
 def _configuration(context: click.Context) -> tuple[Settings | None, tuple[str, ...]]:

@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar
 
 import click
+from click.core import ParameterSource
 
 from gpudiag.report import FORMATS
 
@@ -107,7 +108,7 @@ format_options = [
         "--output",
         type=ReportFile(),
         multiple=True,
-        help="Write the report to a file as well; format by suffix: .txt .json .md .xml. May be repeated.",
+        help="Write the report to a file as well; format by suffix: .txt .json .md .xml .prom. May be repeated.",
         **variable("OUTPUT"),
     ),
     click.option(
@@ -125,6 +126,25 @@ def formatted(command: Any) -> Any:
     for option in reversed(format_options):
         command = option(command)
     return command
+
+
+EXIT_SCHEME = "--exit-scheme"
+NAGIOS = "nagios"
+exit_scheme_option = click.option(
+    EXIT_SCHEME,
+    type=click.Choice(("gpudiag", NAGIOS)),
+    default="gpudiag",
+    show_default=True,
+    help="nagios: exit with 0 OK, 1 WARNING, 2 CRITICAL or 3 UNKNOWN, and print the line of a plugin first.",
+    **variable("EXIT_SCHEME"),
+)
+
+
+def as_plugin(context: click.Context, exit_scheme: str, format_: str) -> tuple[bool, str]:
+    """Return whether the exit status is that of a plugin of Nagios, and the format: also that, if none was given."""
+    given = context.get_parameter_source("format_") is not ParameterSource.DEFAULT
+    plugin = exit_scheme == NAGIOS
+    return plugin, format_ if given or not plugin else NAGIOS
 
 
 expect_option = click.option(

@@ -7,7 +7,16 @@ from pathlib import Path
 import click
 
 from gpudiag.cli.delivery import deliver, reserve
-from gpudiag.cli.options import debug_option, expect_option, expectations, formatted, today, variable
+from gpudiag.cli.options import (
+    as_plugin,
+    debug_option,
+    exit_scheme_option,
+    expect_option,
+    expectations,
+    formatted,
+    today,
+    variable,
+)
 from gpudiag.text import put
 
 
@@ -21,8 +30,11 @@ from gpudiag.text import put
     **variable("REJUDGE"),
 )
 @expect_option
+@exit_scheme_option
 @debug_option
+@click.pass_context
 def show(
+    context: click.Context,
     *,
     report: Path,
     format_: str,
@@ -31,11 +43,12 @@ def show(
     verbose: bool,
     rejudge: bool,
     expect: Path | None,
+    exit_scheme: str,
 ) -> int:
     """Show a saved REPORT (JSON) again, in any format.
 
-    Needs neither TensorFlow nor a GPU. The exit status is 0 if that worked, whatever the verdict is; with --expect it
-    is that of the report, as of 'gpudiag check'.
+    Needs neither TensorFlow nor a GPU. The exit status is 0 if that worked, whatever the verdict is; with --expect or
+    --exit-scheme it is that of the report, as of 'gpudiag check'.
     """
     from gpudiag.model import codec
 
@@ -53,8 +66,13 @@ def show(
         from gpudiag.expectations.judging import judged
 
         loaded = judged(loaded, expected, today())
+    plugin, format_ = as_plugin(context, exit_scheme, format_)
     reserve(output)
     deliver(loaded, format_, output, mask=mask, verbose=verbose)
+    if plugin:
+        from gpudiag.report.formats import nagios
+
+        return nagios.status(loaded)
     return loaded.exit_code if expect is not None else 0
 
 

@@ -22,7 +22,14 @@ REPORTS = Path(__file__).parents[2] / "reports"
 
 @pytest.mark.parametrize(
     ("name", "expected"),
-    [("a.txt", "table"), ("a.json", "json"), ("a.md", "markdown"), ("a.xml", "junit"), ("b/A.B.JSON", "json")],
+    [
+        ("a.txt", "table"),
+        ("a.json", "json"),
+        ("a.md", "markdown"),
+        ("a.xml", "junit"),
+        ("a.prom", "prometheus"),
+        ("b/A.B.JSON", "json"),
+    ],
 )
 def test_the_suffix_says_the_format(name: str, expected: str) -> None:
     assert format_of(Path(name)) == expected
@@ -30,7 +37,7 @@ def test_the_suffix_says_the_format(name: str, expected: str) -> None:
 
 @pytest.mark.parametrize("name", ["report", "report.html", "report.json.gz", ".json", "a/b.d/report", ""])
 def test_another_suffix_is_refused(name: str) -> None:
-    with pytest.raises(UsageError, match=r"write \.txt, \.json, \.md or \.xml"):
+    with pytest.raises(UsageError, match=r"write \.txt, \.json, \.md, \.xml.* or \.prom"):
         format_of(Path(name))
 
 
@@ -85,7 +92,7 @@ def test_the_frozen_report_renders(format_: str) -> None:
     frozen = codec.load(FROZEN)
     text = render(frozen, format_, width=80, color=False)
     names = {
-        row.probe: row.name if format_ in ("table", "github") else row.probe for row in frozen.rows
+        row.probe: row.name if format_ in ("table", "github", "nagios") else row.probe for row in frozen.rows
     }  # areas are headings there
     assert [probe for probe, name in names.items() if name not in text] == []
     if format_ == "table":

@@ -1,0 +1,78 @@
+"""The output of a plugin of Nagios, Icinga or Naemon: a line with performance data, then the table.
+
+The form is that of the Monitoring Plugins Development Guidelines: https://www.monitoring-plugins.org/doc/guidelines.html
+"""
+
+from __future__ import annotations
+
+from enum import IntEnum
+
+from gpudiag.model.report import Report, Verdict
+from gpudiag.report import accounts, words
+from gpudiag.report.formats import table
+
+SUFFIX = ""
+
+
+class Status(IntEnum):
+    """The exit status of a plugin."""
+
+    OK = 0
+    WARNING = 1
+    CRITICAL = 2
+    UNKNOWN = 3
+
+
+def status(report: Report) -> Status:
+    """Return what a report is for a monitoring system.
+
+    A failure is critical, and so is what is known against a PASS: a GPU is lost, a cause is proved. A run that broke,
+    or that verified nothing, says nothing about the machine: unknown. Warnings of a run that ends with 0 are a warning.
+    """
+    if report.signal is not None or report.verdict is Verdict.BROKEN:
+        return Status.UNKNOWN
+    if report.verdict is Verdict.FAIL or (report.program is not None and report.exit_code != 0):
+        return Status.CRITICAL
+    if report.exit_code != 0:
+        return Status.CRITICAL if report.withheld else Status.UNKNOWN
+    return Status.WARNING if report.counts.get("warning") else Status.OK
+
+
+def render(report: Report, *, width: int, verbose: bool, head: bool = False, **_: object) -> str:
+    """Return the line and the table; in what follows the line, too, a bar would begin performance data."""
+    said = [f"{words.verdict(report)}: {words.outcome_counts(report)}", words.headline(report)]
+    if report.program is None:
+        said.append(accounts.summary(report))
+    said.append("SIMULATED GPUs" if report.world.simulated else "")
+    text = _without_bar("; ".join(filter(None, said)))
+    shown = _without_bar(table.render(report, width=width, color=False, verbose=verbose, head=head))
+    return f"GPUDIAG {status(report).name} - {text} | {_data(report)}\n{shown}"
+
+
+def failed(text: str) -> str:
+    """Return the line of a run that did not come to a report."""
+    return f"GPUDIAG {Status.UNKNOWN.name} - {_without_bar(text)}\n"
+
+
+def _data(report: Report) -> str:
+    """Return the performance data: label, value and unit; thresholds, least and most if they mean something."""
+    counts = report.counts
+    gpus = len(report.gpus)
+    fewest = f"{required}:" if (required := report.limits.require_gpus) else ""
+    warned, failing = counts.get("warning", 0), counts.get("fail", 0)
+    return " ".join(
+        (
+            f"time={report.duration_s:.1f}s;;;0",
+            f"gpus={gpus};;{fewest};0",
+            f"verified={gpus - len(report.unverified)};;{gpus}:;0;{gpus}",
+            f"passed={counts.get('pass', 0) + counts.get('note', 0)};;;0",
+            f"warnings={warned};0;;0",
+            f"failed={failing};;0;0",
+            f"broken={counts.get('broken', 0)};;;0",
+            f"skipped={counts.get('skipped', 0)};;;0",
+        )
+    )
+
+
+def _without_bar(text: str) -> str:
+    return text.replace("|", "/")

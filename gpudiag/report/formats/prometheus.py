@@ -1,0 +1,200 @@
+"""Metrics in the text format of Prometheus (0.0.4), for the textfile collector of the node exporter.
+
+Names follow OpenMetrics: a prefix, base units (seconds, bytes), ``_info`` for what is known as labels, and for a value
+out of a few one series for each, of which one is 1. Every name is in :data:`METRICS`, from which the manual is made.
+"""
+
+from __future__ import annotations
+
+import math
+from collections import Counter
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from datetime import datetime, timezone
+
+from gpudiag.model.expectations import AREA as EXPECT
+from gpudiag.model.report import STATUSES, Report, Severity, Verdict
+from gpudiag.text import one_line
+
+SUFFIX = ".prom"
+
+Sample = tuple[dict[str, str], float]
+"""Labels and a value."""
+
+
+@dataclass(frozen=True)
+class Metric:
+    """A gauge, and its samples in a report."""
+
+    name: str
+    help: str
+    samples: Callable[[Report], Iterator[Sample]]
+    labels: tuple[str, ...] = ()
+
+
+def render(report: Report, **_: object) -> str:
+    """Return the metrics; those that a report has no sample for are left out."""
+    return "".join(map("".join, (_lines(metric, report) for metric in METRICS)))
+
+
+def _lines(metric: Metric, report: Report) -> Iterator[str]:
+    for number, (labels, value) in enumerate(metric.samples(report)):
+        if not number:
+            yield f"# HELP {metric.name} {_escaped(metric.help)}\n# TYPE {metric.name} gauge\n"
+        pairs = ",".join(
+            f'{name}="{_escaped(text, quoted=True)}"' for name, text in zip(metric.labels, labels.values(), strict=True)
+        )
+        yield f"{metric.name}{f'{{{pairs}}}' if pairs else ''} {_number(value)}\n"
+
+
+def _escaped(text: str, *, quoted: bool = False) -> str:
+    escaped = one_line(text).replace("\\", "\\\\")
+    return escaped.replace('"', '\\"') if quoted else escaped
+
+
+def _number(value: float) -> str:
+    return str(int(value)) if value == math.floor(value) else repr(value)
+
+
+def _one(value: Callable[[Report], float]) -> Callable[[Report], Iterator[Sample]]:
+    return lambda report: iter([({}, value(report))])
+
+
+def _of_machine(samples: Callable[[Report], Iterator[Sample]]) -> Callable[[Report], Iterator[Sample]]:
+    """Return ``samples`` for reports about a machine: one about a program or a log says nothing about GPUs."""
+
+    def found(report: Report) -> Iterator[Sample]:
+        if report.program is None and not report.is_log_alone:
+            yield from samples(report)
+
+    return found
+
+
+def _verdicts(report: Report) -> Iterator[Sample]:
+    for verdict in Verdict:
+        yield {"verdict": verdict.value}, float(report.verdict is verdict)
+
+
+def _rows(report: Report) -> Iterator[Sample]:
+    for status in STATUSES:
+        yield {"outcome": status}, report.counts.get(status, 0)
+
+
+def _findings(report: Report) -> Iterator[Sample]:
+    found = Counter(one.severity for row in report.rows for one in row.findings)
+    for severity in Severity:
+        yield {"severity": severity.value}, found[severity]
+
+
+def _gpu_info(report: Report) -> Iterator[Sample]:
+    for gpu in report.gpus:
+        yield {"gpu": str(gpu.index), "name": gpu.name, "uuid": gpu.uuid, "pci_bus_id": gpu.pci_bus_id}, 1
+
+
+def _gpu_verified(report: Report) -> Iterator[Sample]:
+    for gpu in report.gpus:
+        yield {"gpu": str(gpu.index), "uuid": gpu.uuid}, float(gpu not in report.unverified)
+
+
+def _gpu_memory(report: Report, *, used: bool) -> Iterator[Sample]:
+    devices = {device.pci_bus_id: device for device in report.facts.nvml_devices}
+    for gpu in report.gpus:
+        device = devices.get(gpu.pci_bus_id)
+        if device is not None and device.memory_total_bytes:
+            value = device.memory_used_bytes if used else device.memory_total_bytes
+            yield {"gpu": str(gpu.index), "uuid": gpu.uuid}, value
+
+
+def _probes(report: Report) -> Iterator[Sample]:
+    for (probe, device), (status, _) in _rows_once(report).items():
+        yield {"probe": probe, "device": device, "outcome": status}, 1
+
+
+def _probe_seconds(report: Report) -> Iterator[Sample]:
+    for (probe, device), (_, seconds) in _rows_once(report).items():
+        yield {"probe": probe, "device": device}, seconds
+
+
+def _rows_once(report: Report) -> dict[tuple[str, str], tuple[str, float]]:
+    """Return the rows of probes, one for each name: a series must not occur twice."""
+    return {
+        (one_line(row.probe), report.device_label(row)): (row.status, row.duration_s)
+        for row in report.rows
+        if row.area != EXPECT
+    }
+
+
+def _causes(report: Report) -> Iterator[Sample]:
+    causes = (*report.diagnosis.causes, *report.diagnosis.folded)
+    for name, stage, sure in dict.fromkeys((one.rule, one.stage.value, one.sure.value) for one in causes):
+        yield {"cause": name, "stage": stage, "confidence": sure}, 1
+
+
+def _expectations(report: Report) -> Iterator[Sample]:
+    for row in {row.name: row for row in report.rows if row.area == EXPECT}.values():
+        yield {"expectation": row.name}, float(row.status in ("pass", "note"))
+
+
+def _accepted(report: Report) -> Iterator[Sample]:
+    for name, until in {
+        f"{row.probe}.{one.kind}": one.accepted.until for row in report.rows for one in row.findings if one.accepted
+    }.items():
+        last = datetime(until.year, until.month, until.day, tzinfo=timezone.utc)
+        yield {"finding": name}, last.timestamp() + 24 * 3600
+
+
+def _ended(report: Report) -> float:
+    started = datetime.fromisoformat(report.started_at.replace("Z", "+00:00"))
+    return round(
+        (started if started.tzinfo else started.replace(tzinfo=timezone.utc)).timestamp() + report.duration_s, 3
+    )
+
+
+_GPU = ("gpu", "uuid")
+
+METRICS = (
+    Metric(
+        "gpudiag_info",
+        "The gpudiag that made the report",
+        lambda report: iter([({"version": report.gpudiag_version, "level": report.level.name}, 1)]),
+        ("version", "level"),
+    ),
+    Metric("gpudiag_exit_status", "Exit status of the run", _one(lambda report: report.exit_code)),
+    Metric("gpudiag_run_duration_seconds", "How long the run took", _one(lambda report: report.duration_s)),
+    Metric("gpudiag_run_end_timestamp_seconds", "When the run ended, Unix time", _one(_ended)),
+    Metric("gpudiag_simulated", "1 if the GPUs are simulated", _one(lambda report: report.world.simulated)),
+    Metric("gpudiag_verdict", "1 for the verdict of the run", _of_machine(_verdicts), ("verdict",)),
+    Metric("gpudiag_gpus_in_scope", "GPUs in scope", _of_machine(_one(lambda report: len(report.gpus)))),
+    Metric(
+        "gpudiag_gpus_verified",
+        "GPUs in scope on which a kernel was verified",
+        _of_machine(_one(lambda report: len(report.gpus) - len(report.unverified))),
+    ),
+    Metric("gpudiag_rows", "Rows of the report by outcome", _of_machine(_rows), ("outcome",)),
+    Metric("gpudiag_findings", "Findings by severity", _of_machine(_findings), ("severity",)),
+    Metric("gpudiag_cause_info", "A cause that the diagnosis names", _causes, ("cause", "stage", "confidence")),
+    Metric("gpudiag_gpu_info", "A GPU in scope, by NVML", _gpu_info, ("gpu", "name", "uuid", "pci_bus_id")),
+    Metric("gpudiag_gpu_verified", "1 if a kernel was verified on the GPU", _gpu_verified, _GPU),
+    Metric(
+        "gpudiag_gpu_memory_total_bytes",
+        "Memory of the GPU, by NVML",
+        lambda report: _gpu_memory(report, used=False),
+        _GPU,
+    ),
+    Metric(
+        "gpudiag_gpu_memory_used_bytes",
+        "Memory of the GPU that was in use before the run, by NVML",
+        lambda report: _gpu_memory(report, used=True),
+        _GPU,
+    ),
+    Metric("gpudiag_probe_outcome", "1 for the outcome of the probe", _probes, ("probe", "device", "outcome")),
+    Metric("gpudiag_probe_duration_seconds", "How long the probe took", _probe_seconds, ("probe", "device")),
+    Metric("gpudiag_expectation_met", "1 if the expectation is met, or accepted", _expectations, ("expectation",)),
+    Metric(
+        "gpudiag_acceptance_end_timestamp_seconds",
+        "When the finding is no longer accepted, Unix time",
+        _accepted,
+        ("finding",),
+    ),
+)
+"""Every metric, in the order in which they are written."""
