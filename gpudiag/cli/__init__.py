@@ -28,6 +28,7 @@ _HOMES = {
     "show": "show",
     "diff": "diff",
     "expect": "expect",
+    "bundle": "bundle",
     "list": "explain:list_",
     "explain": "explain",
     "docs": "docs:docs_",

@@ -72,8 +72,8 @@ class Known(Record):
     @classmethod
     def load(cls, path: Path) -> Known:
         """Return the report at ``path``; raises :class:`gpudiag.errors.ReportError`, as ``codec.load`` does."""
-        report = codec.load(path)
-        return cls(report, str(path), msgspec.json.decode(path.read_bytes())["facts"])
+        content = codec.content_of(path)
+        return cls(codec.decode(content, str(path)), str(path), msgspec.json.decode(content)["facts"])
 
 
 def compare(old: Known, new: Known) -> Comparison:

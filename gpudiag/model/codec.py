@@ -11,7 +11,7 @@ from typing import Any
 import msgspec
 
 from gpudiag.errors import ReportError
-from gpudiag.model import renamed
+from gpudiag.model import archive, renamed
 from gpudiag.model.diagnosis import RootCause
 from gpudiag.model.report import SCHEMA_VERSION, Report, conclude, exit_code, verdict
 from gpudiag.text import escaped, printable
@@ -106,7 +106,12 @@ def _with_names_of_today(report: Report) -> Report:
 
 
 def load(path: Path) -> Report:
-    """Return the report saved at ``path``; raises :class:`ReportError` if it cannot be read."""
+    """Return the report saved at ``path``, or that of a bundle; raises :class:`ReportError` if it cannot be read."""
+    return decode(content_of(path), str(path))
+
+
+def content_of(path: Path) -> bytes:
+    """Return the JSON of the report at ``path``, also of one in a bundle; raises :class:`ReportError`."""
     try:
         status = path.stat()
         if not stat.S_ISREG(status.st_mode):
@@ -117,7 +122,7 @@ def load(path: Path) -> Report:
             raise ReportError(f"{path}: not a report of gpudiag: it is larger than {_LARGEST >> 20} MiB.")
     except OSError as error:
         raise ReportError(f"{path}: cannot be read: {error.strerror or error}.") from None
-    return decode(content, str(path))
+    return archive.report_in(content, str(path), _LARGEST) if content.startswith(archive.MAGIC) else content
 
 
 def schema() -> dict[str, Any]:

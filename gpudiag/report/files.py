@@ -39,21 +39,22 @@ def reserve(paths: Iterable[Path]) -> None:
             raise UsageError(_fault(path, error)) from None
 
 
-def write(path: Path, text: str) -> None:
-    """Write ``text`` to ``path``; a regular file is replaced as a whole or not at all.
+def write(path: Path, content: str | bytes) -> None:
+    """Write a text or bytes to ``path``; a regular file is replaced as a whole or not at all.
 
     A file that is replaced keeps its mode and owner. If ``path`` is a link, its target is replaced. A pipe or a device
     is written directly. Raises :class:`OutputError` if writing fails.
     """
+    content = content.encode() if isinstance(content, str) else content
     try:
         if _is_special(path):
-            with open(_pipes.pop(path, path), "w", encoding="utf-8", newline="\n") as stream:  # noqa: PTH123  (or a descriptor)
-                stream.write(text)
+            with open(_pipes.pop(path, path), "wb") as stream:  # noqa: PTH123  (or a descriptor)
+                stream.write(content)
         else:
             target = _target(path)
             with _temporary_beside(target) as temporary:
                 _take_over(target, temporary)
-                temporary.write_text(text, encoding="utf-8", newline="\n")
+                temporary.write_bytes(content)
                 temporary.replace(target)
     except OSError as error:
         raise OutputError(_fault(path, error)) from None

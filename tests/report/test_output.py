@@ -190,13 +190,13 @@ def test_nobody_else_reads_a_report_while_it_is_written(tmp_path: Path, monkeypa
     path = tmp_path / "a.json"
     path.touch(mode=0o600)
     seen = []
-    real = Path.write_text
+    real = Path.write_bytes
 
-    def write_text(file: Path, *arguments: str, **options: str) -> int:
+    def write_bytes(file: Path, content: bytes) -> int:
         seen.append(stat.S_IMODE(file.stat().st_mode))
-        return real(file, *arguments, **options)
+        return real(file, content)
 
-    monkeypatch.setattr(Path, "write_text", write_text)
+    monkeypatch.setattr(Path, "write_bytes", write_bytes)
     files.write(path, "new")
     assert seen == [0o600]
 

@@ -1,0 +1,79 @@
+"""`gpudiag bundle`: a zip file for a bug report."""
+
+from __future__ import annotations
+
+import tempfile
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import click
+
+from gpudiag.cli.options import debug_option, variable
+from gpudiag.errors import UsageError
+from gpudiag.text import say
+
+if TYPE_CHECKING:
+    from gpudiag.model.report import Report
+
+
+@click.command()
+@click.argument("options", nargs=-1, type=click.UNPROCESSED, metavar="[-- OPTIONS]")
+@click.option(
+    "--from",
+    "report",
+    type=click.Path(path_type=Path),
+    metavar="REPORT",
+    help="Make it of this saved report (JSON); nothing is run.",
+    **variable("BUNDLE_FROM"),
+)
+@click.option(
+    "-o",
+    "--output",
+    type=click.Path(path_type=Path, dir_okay=False),
+    default=Path("gpudiag-bundle.zip"),
+    show_default=True,
+    metavar="FILE",
+    help="The zip file.",
+    **variable("BUNDLE_OUTPUT"),
+)
+@click.option(
+    "--mask/--no-mask",
+    default=True,
+    show_default=True,
+    help="Keep only words that gpudiag knows: no names, paths, UUIDs.",
+    **variable("BUNDLE_MASK"),
+)
+@debug_option
+def bundle(*, options: tuple[str, ...], report: Path | None, output: Path, mask: bool) -> int:
+    """Write a zip file for a bug report: the report, facts, logs, versions, bisection, and what was left out.
+
+    Without --from it runs 'gpudiag check' with these OPTIONS first. It is masked unless you say --no-mask. The same
+    report gives the same bytes. 'gpudiag show FILE' opens it. The exit status is 0 if it was written.
+    """
+    from gpudiag.model import codec
+    from gpudiag.report import files
+    from gpudiag.report.bundle import packed
+    from gpudiag.report.masking import mask as masked
+
+    if report is not None and options:
+        raise UsageError(
+            f"--from runs nothing, so these are without effect: {' '.join(options)}. Leave one of both out."
+        )
+    files.reserve([output])
+    loaded = codec.load(report) if report is not None else _checked(options)
+    content = packed(masked(loaded), loaded) if mask else packed(loaded)
+    files.write(output, content)
+    what = "masked" if mask else "NOT masked: look at it before you share it"
+    say(f"gpudiag: {output}: {len(content) / 1024:.0f} KiB, {what}. To open it: gpudiag show {output}")
+    return 0
+
+
+def _checked(options: tuple[str, ...]) -> Report:
+    """Run ``gpudiag check`` and return its report."""
+    from gpudiag.cli.check import check
+    from gpudiag.model import codec
+
+    with tempfile.TemporaryDirectory(prefix="gpudiag-") as folder:
+        saved = Path(folder, "report.json")
+        check.main([*options, "-o", str(saved)], prog_name="gpudiag bundle --", standalone_mode=False)
+        return codec.load(saved)

@@ -1,0 +1,221 @@
+"""Bundles for bug reports: a zip file made of a report alone. The same report gives the same bytes.
+
+What is in it, and what was left out of it, is in the bundle itself: ``README.txt`` and ``left-out.txt``. It is made of
+the report as it is given; the caller masks it.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import io
+import re
+import zipfile
+from collections import Counter
+from collections.abc import Iterator
+from typing import Any
+
+import msgspec
+
+from gpudiag.errors import OutputError
+from gpudiag.model import codec
+from gpudiag.model.archive import REPORT
+from gpudiag.model.facts import Unknown
+from gpudiag.model.report import Report, Row
+from gpudiag.report import render, words
+from gpudiag.text import counted, plain
+
+_TIME = (1980, 1, 1, 0, 0, 0)
+"""Of every file: the earliest that a zip file can say."""
+_MODE = 0o100644 << 16
+_UNIX = 3
+_LARGE = 8 << 20
+"""Bytes of JSON from which on readings and logs of a report are cut."""
+_LARGEST = 32 << 20
+_LARGE_READING = 64 << 10
+_MOST_LINES = 2000
+_LONGEST_LINE = 1000
+_MOST_LOG = 256 << 10
+"""Bytes of a log; its end is kept."""
+_MOST_LOGS = 100
+
+_DIGESTS = "sha256.txt"
+_FILES = {
+    REPORT: "the report, all of it: gpudiag show BUNDLE.zip",
+    "report.txt": "the same for people",
+    "report.md": "the same for an issue",
+    "facts.json": "what is known about the machine",
+    "versions.txt": "gpudiag, Python, TensorFlow, packages, driver, libraries",
+    "bisection.json": "what came of trying other environments",
+    "left-out.txt": "what is not in this bundle, and why",
+    _DIGESTS: "the digests of the other files",
+}
+
+
+def packed(report: Report, was: Report | None = None) -> bytes:
+    """Return the bundle of ``report``; ``was`` is the same report before it was masked; None: it is not masked.
+
+    Raises :class:`gpudiag.errors.OutputError` for a report that is too large.
+    """
+    kept, cut = _bounded(report)
+    logs, cut_logs = _logs(kept)
+    files = {
+        REPORT: codec.encode(kept),
+        "report.txt": render(kept, "table", width=100, color=False, verbose=True),
+        "report.md": render(kept, "markdown", width=100, color=False, verbose=True),
+        "facts.json": _json(kept.facts),
+        "versions.txt": _versions(kept),
+        **logs,
+    }
+    if kept.diagnosis.bisection is not None:
+        files["bisection.json"] = _json(kept.diagnosis.bisection)
+    files["left-out.txt"] = "".join(f"- {line}\n" for line in (*_masked(report, was), *cut, *cut_logs, *_unknown(kept)))
+    files["README.txt"] = _readme(files, masked=was is not None)
+    contents = {name: plain(text).encode() for name, text in files.items() if name != REPORT}
+    contents[REPORT] = files[REPORT].encode()
+    digests = (f"{hashlib.sha256(content).hexdigest()}  {name}\n" for name, content in sorted(contents.items()))
+    contents[_DIGESTS] = "".join(digests).encode()
+    return _zipped(contents)
+
+
+def _zipped(contents: dict[str, bytes]) -> bytes:
+    written = io.BytesIO()
+    with zipfile.ZipFile(written, "w") as bundle:
+        for name, content in sorted(contents.items()):
+            member = zipfile.ZipInfo(name, _TIME)
+            member.external_attr, member.create_system, member.compress_type = _MODE, _UNIX, zipfile.ZIP_DEFLATED
+            bundle.writestr(member, content, compresslevel=9)
+    return written.getvalue()
+
+
+def _json(value: Any) -> str:
+    return msgspec.json.format(codec.encoded(value), indent=2).decode() + "\n"
+
+
+def _bounded(report: Report) -> tuple[Report, list[str]]:
+    """Return ``report`` as large as a bundle may be, and what was cut."""
+    if len(codec.encoded(report)) <= _LARGE:
+        return report, []
+
+    def smaller(row: Row) -> Row:
+        large = len(codec.encoded(row.reading)) > _LARGE_READING
+        return msgspec.structs.replace(row, reading=None if large else row.reading, log=_end(row.log))
+
+    rows = tuple(map(smaller, report.rows))
+    kept = msgspec.structs.replace(report, rows=rows, lines=_end(report.lines))
+    if len(codec.encoded(kept)) > _LARGEST:
+        raise OutputError(
+            f"the report is larger than {_LARGEST >> 20} MiB, also without its logs: make a bundle of fewer probes."
+        )
+    readings = sum(old.reading != new.reading for old, new in zip(report.rows, rows, strict=True))
+    return kept, [
+        f"the report was larger than {_LARGE >> 20} MiB: of each log the last {_MOST_LINES} lines, of each line "
+        f"{_LONGEST_LINE} characters, and {counted(readings, 'large reading')} were left out of it"
+    ]
+
+
+def _end(lines: tuple[str, ...]) -> tuple[str, ...]:
+    return tuple(line[:_LONGEST_LINE] for line in lines[-_MOST_LINES:])
+
+
+def _logs(report: Report) -> tuple[dict[str, str], list[str]]:
+    """Return what the probes that found or broke something printed, and the program's log; and what was left out."""
+    wanted = {
+        f"logs/{_name(words.label(report, row))}.log": row.log for row in report.rows if row.log and _matters(row)
+    }
+    logs = {"logs/program.log": report.lines, **wanted} if report.lines else wanted
+    cut = []
+    if len(logs) > _MOST_LOGS:
+        cut.append(f"{len(logs) - _MOST_LOGS} logs of {len(logs)}: they are in {REPORT}")
+        logs = dict(list(logs.items())[:_MOST_LOGS])
+    texts = {name: "".join(f"{line}\n" for line in lines) for name, lines in logs.items()}
+    for name, text in texts.items():
+        if len(text) > _MOST_LOG:
+            texts[name] = text[-_MOST_LOG:]
+            cut.append(f"{name}: all but its last {_MOST_LOG >> 10} KiB")
+    quiet = sum(bool(row.log) and not _matters(row) for row in report.rows)
+    if quiet:
+        cut.append(f"logs of {counted(quiet, 'row')} that passed or were skipped: they are in {REPORT}")
+    return texts, cut
+
+
+def _matters(row: Row) -> bool:
+    return row.status in ("fail", "broken", "warning")
+
+
+def _name(label: str) -> str:
+    """Return a file's name; it has no letter that a file system or a shell could take for something else."""
+    return re.sub(r"[^A-Za-z0-9.-]+", "_", label)[:80].strip(".") or "_"
+
+
+def _versions(report: Report) -> str:
+    """Return the versions of all that takes part."""
+    facts = report.facts
+    lines = [("gpudiag", report.gpudiag_version), *words.machine(report)]
+    if not isinstance(facts.tensorflow, Unknown):
+        known = facts.tensorflow
+        lines += [(one.name, one.version) for one in (*known.distributions, *known.companions, *known.frameworks)]
+    if not isinstance(facts.libraries, Unknown):
+        lines += [(one.soname, one.version or "not known") for one in facts.libraries.libraries if one.path]
+    widest = max(len(name) for name, _ in lines)
+    return "".join(f"{name:{widest}}  {text}\n" for name, text in dict.fromkeys(lines))
+
+
+_MASKS = {
+    "words that gpudiag does not know": re.compile(r"<masked(?:-\d+)?>"),
+    "paths and folders": re.compile(r"<path-\d+>|<env>|<machine>|<python>|<gpudiag>|~"),
+    "names of users and hosts": re.compile(r"<user>|<host>"),
+    "addresses": re.compile(r"<address>"),
+    "lines of the program's log": re.compile(r"<left out>"),
+}
+
+
+def _masked(report: Report, was: Report | None) -> Iterator[str]:
+    """Yield what masking took out of which part of the report; never what it was."""
+    if was is None:
+        return
+    found: dict[str, Counter[str]] = {}
+    for place, old, new in _changed("", msgspec.to_builtins(was), msgspec.to_builtins(report)):
+        for what, mask in _MASKS.items():
+            if more := len(mask.findall(new)) - len(mask.findall(old)):
+                found.setdefault(place, Counter())[what] += max(more, 0)
+    for place, counts in found.items():
+        masks = ", ".join(f"{number} {what}" for what, number in counts.items() if number)
+        if masks:
+            yield f"masked in {place}: {masks}"
+
+
+def _changed(place: str, old: Any, new: Any) -> Iterator[tuple[str, str, str]]:
+    """Yield each text that differs, and the part of the report that it is in."""
+    if isinstance(new, str) and isinstance(old, str):
+        if old != new:
+            yield place, old, new
+        return
+    if isinstance(new, dict) and isinstance(old, dict):
+        pairs = [(key, a, b) for (_, a), (key, b) in zip(old.items(), new.items(), strict=False)]
+    elif isinstance(new, list | tuple) and isinstance(old, list | tuple):
+        pairs = [("", a, b) for a, b in zip(old, new, strict=False)]
+    else:
+        return
+    for key, a, b in pairs:
+        known = place.count(".") < 1 and place != "rows"
+        yield from _changed(f"{place}.{key}".strip(".") if known and key else place, a, b)
+
+
+def _unknown(report: Report) -> Iterator[str]:
+    """Yield what the report itself does not have."""
+    for name in report.facts.__struct_fields__:
+        family = getattr(report.facts, name)
+        if isinstance(family, Unknown):
+            yield f"facts.{name}, which is not known: {family.reason}"
+    yield "variables that do not concern TensorFlow, CUDA or the launcher: gpudiag does not read them"
+
+
+def _readme(files: dict[str, str], *, masked: bool) -> str:
+    said = (
+        "Names, paths, UUIDs and all words that gpudiag does not know were replaced: see left-out.txt."
+        if masked
+        else "NOT MASKED: it has names, paths and UUIDs of the machine. Look at it before you share it."
+    )
+    names = [*(name for name in _FILES if name in files or name == _DIGESTS), *sorted(set(files) - set(_FILES))]
+    lines = "".join(f"{name:<16}  {_FILES.get(name, 'what it printed')}\n" for name in names)
+    return f"A bundle of gpudiag, for a bug report. It is made of one report, and of nothing else.\n{said}\n\n{lines}"
