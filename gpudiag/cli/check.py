@@ -18,7 +18,7 @@ from gpudiag.text import one_line, printable, say
 
 if TYPE_CHECKING:
     from gpudiag.model.report import Settings
-from gpudiag.cli.delivery import deliver, reserve
+from gpudiag.cli.delivery import deliver, reserve, summarize
 from gpudiag.cli.options import (
     Pattern,
     Seconds,
@@ -243,6 +243,7 @@ def check(
 
             report = judged(report, expected, today())
         report = last_pass.with_changes(report, compared_with, keep=keep_last_pass)
+        summarize(report, mask=mask)
         deliver(report, format_, output, mask=mask, verbose=verbose)
     return nagios.status(report) if plugin else report.exit_code
 

@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from gpudiag.errors import OutputError
-from gpudiag.text import one_line, put
+from gpudiag.text import one_line, put, say
 
 MOST_COLUMNS = 1000
 """Whatever ``COLUMNS`` says."""
@@ -60,6 +60,30 @@ def deliver(
         failures.append(f"standard output: {_fault(error)}")
     if failures:
         raise OutputError("\ngpudiag: error: ".join(failures))
+
+
+SUMMARY = "GITHUB_STEP_SUMMARY"
+_LARGEST_SUMMARY = 1_000_000
+"""Bytes; GitHub shows none of a summary of more than 1 MiB."""
+
+
+def summarize(report: Any, *, mask: bool) -> None:
+    """Add the report to the summary of a step of GitHub Actions, if that has one; a note says why it could not."""
+    file = os.environ.get(SUMMARY)
+    if not file:
+        return
+    from gpudiag.report import render
+    from gpudiag.report.masking import mask as masked
+
+    text = render(masked(report) if mask else report, "markdown", width=80, color=False)
+    if len(text.encode()) > _LARGEST_SUMMARY:
+        head = text.encode()[:_LARGEST_SUMMARY].decode(errors="ignore").rpartition("\n")[0]
+        text = f"{head}\n\nThe rest is left out: a summary has at most 1 MiB.\n"
+    try:
+        with Path(file).open("a", encoding="utf-8") as stream:
+            stream.write(text)
+    except OSError as error:
+        say(f"gpudiag: note: {SUMMARY}={file}: cannot be written: {error.strerror or error}")
 
 
 def _fault(error: Exception) -> str:

@@ -6,11 +6,13 @@ count for ``--require-gpus``; all else of a command, and of the scripts, runs as
 
 from __future__ import annotations
 
+import json
 import os
 import re
 import shlex
 import subprocess
 from collections.abc import Iterator
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -23,8 +25,9 @@ from gpudiag.pytest_plugin import settings
 
 PAGE = (docs.FOLDER / "deployment.md").read_text(encoding="utf-8")
 BLOCKS = re.findall(r"^## (.+?)$|^```(\w+)\n(.*?)^```$", PAGE, re.MULTILINE | re.DOTALL)
+REPORTS = Path(__file__).parents[2] / "reports"
 HEALTHY = ("--simulate", "2")
-COMMANDS = {"run", "script", "command"}
+COMMANDS = {"run", "script", "after_script", "command"}
 """Keys of YAML whose values are lines for a shell, or the words of a command."""
 
 
@@ -92,12 +95,55 @@ def test_the_gate_of_the_examples_is_green_on_a_healthy_machine(line: str, gpudi
         assert (gpudiag.folder / file).stat().st_size > 0
 
 
+def test_each_system_gets_the_reports_that_it_reads() -> None:
+    gitlab = yaml.safe_load(block("GitLab", "yaml"))["gpu"]
+    written = {word for line in LINES["GitLab"] for word in re.findall(r"[\w.]+\.(?:xml|json)", line)}
+    reports = gitlab["artifacts"]["reports"]
+    assert {*reports["junit"], reports["codequality"], *gitlab["artifacts"]["paths"]} <= written
+    assert "junit '*.xml'" in block("Jenkins", "groovy")
+
+
+def test_the_report_of_gitlab_is_one(gpudiag: Gpudiag) -> None:
+    """Its form: https://docs.gitlab.com/ci/testing/code_quality/#code-quality-report-format."""
+    (line,) = yaml.safe_load(block("GitLab", "yaml"))["gpu"]["after_script"]
+    saved = (REPORTS / "diagnosis-library.json").read_bytes()
+    (gpudiag.folder / "gpudiag.json").write_bytes(saved)
+    assert run_script(gpudiag, f"#!/bin/sh\n{line}\n", ()) == 0
+    issues = json.loads((gpudiag.folder / "codequality.json").read_text())
+    assert len({one["fingerprint"] for one in issues}) == len(issues) > 2
+    for one in issues:
+        assert one.keys() >= {"description", "check_name", "fingerprint", "severity", "location"}
+        assert one["severity"] in ("info", "minor", "major", "critical", "blocker")
+        assert one["location"]["lines"]["begin"] > 0
+    assert "library_missing" in {one["check_name"] for one in issues}
+
+
+def test_the_composite_action_checks_bundles_and_summarizes(gpudiag: Gpudiag) -> None:
+    action = yaml.safe_load(block("GitHub: an action of your own", "yaml"))
+    assert action["runs"]["using"] == "composite"
+    check, pack, upload = action["runs"]["steps"]
+    assert all("shell" in step for step in (check, pack)), "a composite action must name it"
+    assert check["env"]["OPTIONS"] == "${{ inputs.options }}", "in the line itself it could be a command"
+    assert "${{" not in check["run"] + pack["run"]
+    lines = f"#!/bin/bash\n{check['run']}\nstatus=$?\n{pack['run']} || exit\nexit $status\n"
+    summary = gpudiag.folder / "summary.md"
+    summary.write_text("# before\n")
+    # Its own options are those of a line that the tests above run.
+    assert run_script(gpudiag, lines, HEALTHY, OPTIONS="host.gpus", GITHUB_STEP_SUMMARY=str(summary)) == 5
+    assert summary.read_text().startswith("# before\n# gpudiag: NOT VERIFIED\n")
+    for file in upload["with"]["path"].split():
+        assert (gpudiag.folder / file).stat().st_size > 0
+    words = shlex.split(action["inputs"]["options"]["default"])
+    assert any(set(words) <= set(shlex.split(line)) for line in CHECKS)
+
+
 def run_script(gpudiag: Gpudiag, script: str, machine: tuple[str, ...], *arguments: str, **variables: str) -> int:
     """Run a script in which the command ``gpudiag`` checks a simulated machine; return its exit status."""
     folder = gpudiag.folder / "bin"
     folder.mkdir()
     command = shlex.join(gpudiag.command())
-    (folder / "gpudiag").write_text(f'#!/bin/sh\nexec {command} "$@" {shlex.join(machine)}\n')
+    on_machine = f'[ "$1" != check ] || set -- "$@" {shlex.join(machine)}'
+    (folder / "gpudiag").write_text(f'#!/bin/sh\n{on_machine}\nexec {command} "$@"\n')
     (folder / "gpudiag").chmod(0o755)
     (gpudiag.folder / "script").write_text(script.replace("/opt/gpudiag/bin", str(folder)))
     shell = script.splitlines()[0].removeprefix("#!")
