@@ -80,12 +80,14 @@ class Entry:
         """
         record = reading if isinstance(reading, Reading) else self.decoded(reading)
         asked = (record, facts)[: len(inspect.signature(self.module.judge).parameters)]
-        judgements = list(record.unusable()) or list(self.module.judge(*asked))
+        unusable = list(record.unusable())
+        judgements = unusable or list(self.module.judge(*asked))
         return Judged(
             findings=tuple(item for item in judgements if isinstance(item, Finding)),
             verified=tuple(dict.fromkeys(item.pci_bus_id for item in judgements if isinstance(item, Verified))),
             figure=str(record.figure()),
             table=record.table(),
+            limits=() if unusable else record.limits(),
         )
 
 

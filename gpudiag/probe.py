@@ -34,7 +34,7 @@ from gpudiag.errors import Disturbed
 from gpudiag.knowledge.placement import Placement
 from gpudiag.knowledge.variables import OVER_MEMORY
 from gpudiag.model.facts import GpuState
-from gpudiag.model.report import Figure, Finding, Gpu, Severity
+from gpudiag.model.report import Figure, Finding, Gpu, Limit, Severity
 from gpudiag.record import Record
 from gpudiag.text import counted
 
@@ -221,6 +221,10 @@ class Reading(Record):
         """Return what is best read as a table, the headers first; empty if nothing is."""
         return ()
 
+    def limits(self) -> tuple[Limit, ...]:
+        """Return what the memory in use is compared with, to be drawn; empty if nothing was measured of it."""
+        return ()
+
     def unusable(self) -> Findings:
         """Find why it cannot be judged; nothing else is found then."""
         return iter(())
@@ -348,6 +352,10 @@ class MemoryUse(Record):
     def __sub__(self, before: MemoryUse) -> int:
         """Return by how many bytes the use of the device rose."""
         return self.used_bytes - before.used_bytes
+
+    def plus(self, name: str, most_bytes: int, gpu: str = "") -> Limit:
+        """Return the limit called ``name`` of what may be taken beside this, on the GPU with the PCI bus id ``gpu``."""
+        return Limit(name, self.used_bytes + most_bytes, gpu)
 
 
 class CudaDevice(Record):

@@ -50,6 +50,11 @@ _HEALTH_S = 4.0
 _COMPUTE_MODES = {0: "default", 1: "exclusive_thread", 2: "prohibited", 3: "exclusive_process"}
 
 
+def preload() -> None:
+    """Import what asks NVML, for all children of a process; NVML is not touched. Raises ``ImportError``."""
+    _library()
+
+
 def gather() -> NvmlFacts:
     """Return what NVML answers; never raises for an NVML that is absent or fails, wholly or for one GPU."""
     try:
@@ -75,6 +80,15 @@ def memory(uuid: str) -> MemoryUse:
         used = int(nvml.nvmlDeviceGetMemoryInfo(handle).used)
         own = {process.pid: process.used_bytes for process in _processes(nvml, handle)}.get(os.getpid())
         return MemoryUse(used, own)
+
+
+@contextmanager
+def in_use(uuids: tuple[str, ...]) -> Iterator[Callable[[], tuple[int, ...]]]:
+    """Let ask again and again for the bytes in use on each of these GPUs; raises ``pynvml.NVMLError`` if NVML fails."""
+    nvml = _library()
+    with _session(nvml):
+        handles = [nvml.nvmlDeviceGetHandleByUUID(uuid) for uuid in uuids]
+        yield lambda: tuple(int(nvml.nvmlDeviceGetMemoryInfo(handle).used) for handle in handles)
 
 
 @contextmanager

@@ -90,6 +90,30 @@ class Finding(Record):
     """None: nobody accepted it."""
 
 
+class Limit(Record):
+    """What the use of a GPU's memory is compared with in a probe."""
+
+    name: str
+    """What sets it, such as ``fraction 0.25`` or ``TF_PER_DEVICE_MEMORY_LIMIT_MB=512``."""
+    bytes: int
+    """Of the whole device: what was in use before is counted in, so that it can be drawn beside :class:`Timeline`."""
+    gpu: str = ""
+    """PCI bus id; empty for every GPU of the row."""
+
+
+class Timeline(Record):
+    """Memory in use on one GPU while a probe ran, by NVML, every process counted."""
+
+    gpu: str
+    """UUID, as in the row."""
+    seconds: float
+    """How long it was watched, from the beginning of the measurement."""
+    samples: tuple[tuple[int, int], ...]
+    """Milliseconds since then, and bytes in use: the first sample, and each that differs from the one before."""
+    looks: tuple[int, ...] = ()
+    """Milliseconds at which the probe itself asked, for what it is judged by."""
+
+
 RUN_ENDED = "for the run passed"
 """How the detail ends if the deadline of the whole run ended the probe."""
 
@@ -108,6 +132,8 @@ class Judged(Outcome, tag="judged"):
     """The key figure, one short line for the table."""
     table: tuple[tuple[str, ...], ...] = ()
     """What is best read as a table, the headers first; shown with ``--verbose``."""
+    limits: tuple[Limit, ...] = ()
+    """What the memory in use was compared with, if the probe measures memory."""
 
 
 class Skipped(Outcome, tag="skipped"):
@@ -167,6 +193,10 @@ class Row(Record):
     """Where TensorFlow said that operations ran."""
     log: tuple[str, ...] = ()
     """Last lines the child wrote to stdout and stderr."""
+    began_s: float | None = None
+    """Seconds since the run began; None if no child was started, or an older gpudiag made the report."""
+    timelines: tuple[Timeline, ...] = ()
+    """Of a probe that measures memory: the memory in use on each of its GPUs."""
 
     @property
     def area(self) -> str:

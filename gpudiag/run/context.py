@@ -35,6 +35,7 @@ from gpudiag.probe import (
     refuse_disturbance,
 )
 from gpudiag.probes.common import is_square
+from gpudiag.run.timelines import Timelines
 
 CAPTURE_BYTES = 16 << 20
 """Most that one output stream may write inside ``with ctx.placements()``."""
@@ -77,6 +78,7 @@ class ChildContext:
     def __init__(self, gpus: tuple[Gpu, ...], peer: Peer | None = None) -> None:
         self.gpus = gpus
         self._peer = peer
+        self.timelines = Timelines(tuple(gpu.uuid for gpu in gpus))
 
     @property
     def given(self) -> tuple[str, ...]:
@@ -150,7 +152,8 @@ class ChildContext:
         parent = os.getpid()
         reading, writing = os.pipe()
         _flush()
-        pid = worker.fork()
+        with self.timelines.paused():
+            pid = worker.fork()
         if not pid:
             try:
                 if sys.platform == "linux":
@@ -193,7 +196,9 @@ class ChildContext:
         log.lines = tuple(line for text in texts for line in text.decode(errors="replace").splitlines())
 
     def memory(self, gpu: Gpu) -> MemoryUse:
-        return nvml.memory(gpu.uuid)
+        use = nvml.memory(gpu.uuid)
+        self.timelines.look(gpu.uuid, use.used_bytes)
+        return use
 
     def state(self, gpu: Gpu) -> GpuState:
         return nvml.state(gpu.uuid)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import shutil
+import time
 from dataclasses import replace
 
 import msgspec
@@ -14,7 +15,7 @@ from gpudiag.isolate import Bounds, Ended, Job, scratch_folder
 from gpudiag.knowledge import log_lines
 from gpudiag.knowledge.placement import parse_placements
 from gpudiag.model.facts import Facts, Unknown
-from gpudiag.model.report import Broken, Cause, Gpu, Row, Skipped
+from gpudiag.model.report import Broken, Cause, Gpu, Row, Skipped, Timeline
 from gpudiag.probe import EndedReading, GpuReading, Scope
 from gpudiag.run import judgement
 from gpudiag.run.answers import is_hang
@@ -34,6 +35,7 @@ from gpudiag.run.plan import (
     uuids_of,
 )
 from gpudiag.run.session import PLAIN, TICK_S, Session, server_of
+from gpudiag.run.timelines import TIMELINES
 
 STARTS_OF_THE_DRIVER = 3
 """At most, one after the other, within a probe: by itself, and by copies of it."""
@@ -258,6 +260,7 @@ class Probes:
             devices=uuids_of(task),
             outcome=Skipped(""),
             duration_s=round(ended.duration_s, 3),
+            began_s=round(max(0.0, time.monotonic() - self._session.began - ended.duration_s), 3),
             placements=parse_placements(lines),
             log=log_lines.of_a_child(lines, KEPT_LINES, KEPT_OTHERS, KEPT_CHARACTERS),
         )
@@ -275,8 +278,12 @@ class Probes:
         if not isinstance(reading, dict):
             detail = f"its reading is not a record but {type(reading).__name__}"
             return msgspec.structs.replace(row, outcome=Broken(Cause.BAD_RESULT, detail))
+        timelines = msgspec.convert(reading.pop(TIMELINES, ()), tuple[Timeline, ...])
         return judgement.judged(
-            msgspec.structs.replace(row, reading=reading), task.entry, facts, self._session.options.limits
+            msgspec.structs.replace(row, reading=reading, timelines=timelines),
+            task.entry,
+            facts,
+            self._session.options.limits,
         )
 
 

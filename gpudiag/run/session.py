@@ -67,6 +67,7 @@ class Session:
         self.observer = observer
         self.devices = Devices(options.machine.locks)
         self.answers = Answers(children, PLAIN, options.timeout_s)
+        self.began = time.monotonic()
         self._signals = signals
         self._until = until
 

@@ -11,7 +11,7 @@ import ctypes
 import json
 import os
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, nullcontext
 from pathlib import Path
 from typing import Any
 
@@ -19,6 +19,7 @@ import msgspec
 
 from gpudiag import catalogue
 from gpudiag.errors import NoContext, NoMemory, OperationFailed
+from gpudiag.hardware import nvml
 from gpudiag.model.report import Gpu
 from gpudiag.probe import (
     FewerListed,
@@ -26,24 +27,31 @@ from gpudiag.probe import (
 )
 from gpudiag.run.context import NO_CONTEXT, ChildContext, has_queried_devices, raised
 from gpudiag.run.rendezvous import Meeting
+from gpudiag.run.timelines import TIMELINES
 
 
 def run_probe(argument: dict[str, Any]) -> bytes:
     """Run ``argument["probe"]`` on ``argument["gpus"]`` (a list of :class:`Gpu` as JSON) and return its reading.
 
+    Beside the fields of the reading are the timelines of memory, as :data:`TIMELINES`, if there are any.
     Raises what the probe raises, and ``ValueError`` for a NaN or an infinity in the reading: JSON has neither.
     """
     name = argument["probe"]
+    entry = catalogue.get(name)
     ctx = context(argument, own="probe", other="peer")
     with _refusals_of_gpus(on_gpus=bool(ctx.gpus)):
         try:
-            reading = catalogue.get(name).module.measure(ctx)
+            with ctx.timelines.running() if entry.probe.exclusive else nullcontext():
+                reading = entry.module.measure(ctx)
         except FewerListed as fewer:
             reading = GpuReading(given=ctx.given, seen=fewer.seen)
         else:
             if isinstance(reading, GpuReading):
                 reading = msgspec.structs.replace(reading, given=ctx.given, seen=len(ctx.gpus))
-        return _encoded(reading, name)
+        measured = msgspec.to_builtins(reading)
+        if isinstance(measured, dict) and (timelines := ctx.timelines.taken()):
+            measured[TIMELINES] = msgspec.to_builtins(timelines)
+        return _encoded(measured, name)
 
 
 def run_peer(argument: dict[str, Any]) -> bytes:
@@ -109,6 +117,8 @@ def preload() -> Callable[[], str | None]:
 
     _register_kernels_of_xla(Path(tensorflow.__file__).parent)
     catalogue.entries()  # imports every probe once for all children, 30 ms
+    with contextlib.suppress(ImportError):  # the children say what is missing
+        nvml.preload()
 
     def guard() -> str | None:
         if not has_queried_devices():

@@ -15,6 +15,7 @@ What to do
 from __future__ import annotations
 
 from gpudiag import probe
+from gpudiag.model.report import Limit
 from gpudiag.probe import MIB, SLACK_BYTES, Context, Findings, Kernel, MemoryUse, Raised, fail, note, warn
 from gpudiag.probes.common import MATRIX, create_devices
 from gpudiag.record import Record
@@ -74,6 +75,9 @@ class Reading(probe.GpuReading):
         refused = "refused" if self.outcome.growth else "accepted"
         undone = "kept" if _grew(self.outcome) else "undone"
         return f"growth {refused} after the split, {undone} by it"
+
+    def limits(self) -> tuple[Limit, ...]:
+        return (self.outcome.before.plus("limit of GPU:0", LIMIT_BYTES),)
 
 
 def measure(ctx: Context) -> Reading:

@@ -19,7 +19,7 @@ from typing import Any
 
 from gpudiag import probe
 from gpudiag.model.facts import Facts
-from gpudiag.model.report import Figure
+from gpudiag.model.report import Figure, Limit
 from gpudiag.probe import MIB, SLACK_BYTES, Context, Findings, Kernel, MemoryUse, Raised, fail, mib, warn
 from gpudiag.probes.common import MATRIX, create_devices, without_allocation_retry
 from gpudiag.record import Record
@@ -92,6 +92,9 @@ class Reading(probe.GpuReading):
     def figure(self) -> str:
         gave = " + ".join(f"{_gave(part) / MIB:.0f}" for part in self.parts)
         return f"{gave} MiB given out, limit {mib(LIMIT_BYTES)} each"
+
+    def limits(self) -> tuple[Limit, ...]:
+        return (self.before.plus(f"{PARTS} limits of {mib(LIMIT_BYTES)}", PARTS * LIMIT_BYTES),)
 
 
 def _gave(part: Part) -> int:

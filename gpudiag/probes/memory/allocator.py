@@ -26,7 +26,7 @@ import msgspec
 from gpudiag import probe
 from gpudiag.knowledge.placement import created_devices
 from gpudiag.model.facts import Facts
-from gpudiag.model.report import Gpu
+from gpudiag.model.report import Gpu, Limit
 from gpudiag.probe import (
     MIB,
     SLACK_BYTES,
@@ -115,6 +115,9 @@ class Reading(probe.GpuReading):
             return f"no memory pools; {typo}"
         first, grown = self.right.first - self.right.before, self.right.grown - self.right.before
         return f"{first / MIB:.0f}, then {mib(grown)}; {typo} at once"
+
+    def limits(self) -> tuple[Limit, ...]:
+        return () if self.right is None else (self.right.before.plus("memory_limit", LIMIT_BYTES),)
 
 
 def peer(ctx: Context) -> None:

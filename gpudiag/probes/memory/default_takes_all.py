@@ -23,6 +23,7 @@ from gpudiag import probe
 from gpudiag.knowledge.placement import created_devices
 from gpudiag.knowledge.variables import FORCE_GROWTH
 from gpudiag.model.facts import Facts
+from gpudiag.model.report import Limit
 from gpudiag.probe import MIB, SLACK_BYTES, Context, Findings, Kernel, MemoryUse, mib, note, refuse_disturbance, warn
 from gpudiag.probes.common import MATRIX, SET_A_LIMIT, ceilings_mib, is_partitioned
 from gpudiag.record import Record
@@ -94,6 +95,9 @@ class Reading(probe.GpuReading):
     def figure(self) -> str:
         rise = mib(self.first - self.made)
         return f"{rise} at the first tensor, ceiling {self.ceilings[0].ceiling_mib if self.ceilings else '?'} MiB"
+
+    def limits(self) -> tuple[Limit, ...]:
+        return (self.made.plus(f"TF_PER_DEVICE_MEMORY_LIMIT_MB={LIMIT_MIB}", LIMIT_MIB * MIB),)
 
 
 def measure(ctx: Context) -> Reading:

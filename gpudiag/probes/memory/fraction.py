@@ -18,6 +18,7 @@ from __future__ import annotations
 from gpudiag import probe
 from gpudiag.knowledge.variables import ALLOCATOR, FORCE_GROWTH
 from gpudiag.model.facts import Facts
+from gpudiag.model.report import Limit
 from gpudiag.probe import MIB, SLACK_BYTES, Context, Findings, fail, mib, warn
 from gpudiag.probes.common import SET_A_LIMIT, GraphProgram, Limited, LimitFaults, is_partitioned, without_retry
 
@@ -55,6 +56,9 @@ class Reading(probe.GpuReading):
 
     def figure(self) -> str:
         return f"{mib(self.pool.first - self.pool.before)} at once, cap {mib(CAP_BYTES)}"
+
+    def limits(self) -> tuple[Limit, ...]:
+        return (self.pool.before.plus(f"fraction {self.fraction:.3g}", CAP_BYTES),)
 
 
 def measure(ctx: Context) -> Reading:

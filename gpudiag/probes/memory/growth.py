@@ -20,6 +20,7 @@ from typing import Any
 from gpudiag import probe
 from gpudiag.knowledge.variables import ALLOCATOR, FORCE_GROWTH
 from gpudiag.model.facts import Facts
+from gpudiag.model.report import Limit
 from gpudiag.probe import MIB, SLACK_BYTES, Context, Findings, Kernel, MemoryUse, Raised, fail, mib, note, warn
 from gpudiag.probes.common import MATRIX, without_allocation_retry
 from gpudiag.record import Record
@@ -95,6 +96,9 @@ class Reading(probe.GpuReading):
     def figure(self) -> str:
         first, grown = self.pool.first - self.pool.before, self.pool.grown - self.pool.before
         return f"{mib(first)}, then {mib(grown)} for a tensor of {mib(LARGE_BYTES)}"
+
+    def limits(self) -> tuple[Limit, ...]:
+        return (self.pool.before.plus("most that growth may take", MOST_BYTES),)
 
 
 def measure(ctx: Context) -> Reading:

@@ -18,6 +18,7 @@ from __future__ import annotations
 import os
 
 from gpudiag import probe
+from gpudiag.model.report import Limit
 from gpudiag.probe import MIB, SLACK_BYTES, Context, Findings, Kernel, MemoryUse, fail, note, warn
 from gpudiag.probes.common import GraphProgram
 from gpudiag.record import Record
@@ -78,6 +79,9 @@ class Reading(probe.GpuReading):
     def figure(self) -> str:
         rises = (f"{one.value} {(one.first - one.before) / MIB:.0f}" for one in self.attempts)
         return f"{', '.join(rises)} MiB"
+
+    def limits(self) -> tuple[Limit, ...]:
+        return (self.attempts[0].before.plus("limit of one device", LIMIT_BYTES),) if self.attempts else ()
 
 
 def measure(ctx: Context) -> Reading:

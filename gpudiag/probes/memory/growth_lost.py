@@ -19,6 +19,7 @@ from __future__ import annotations
 from functools import partial
 
 from gpudiag import probe
+from gpudiag.model.report import Limit
 from gpudiag.probe import MIB, SLACK_BYTES, Context, Findings, Kernel, MemoryUse, note
 from gpudiag.probes.common import MATRIX, create_devices
 from gpudiag.record import Record
@@ -74,6 +75,12 @@ class Reading(probe.GpuReading):
     def figure(self) -> str:
         rises = (f"{(loss.first - loss.before) / MIB:.0f}" for loss in self.losses)
         return f"growth set, yet {' and '.join(rises)} MiB at once"
+
+    def limits(self) -> tuple[Limit, ...]:
+        return tuple(
+            one.before.plus(f"TF_PER_DEVICE_MEMORY_LIMIT_MB={LIMIT_MIB}", LIMIT_MIB * MIB, one.on)
+            for one in self.losses
+        )
 
 
 def measure(ctx: Context) -> Reading:

@@ -18,6 +18,7 @@ from __future__ import annotations
 
 from gpudiag import probe
 from gpudiag.model.facts import Facts
+from gpudiag.model.report import Limit
 from gpudiag.probe import MIB, SLACK_BYTES, Context, Findings, Kernel, MemoryUse, Raised, fail, mib
 from gpudiag.probes.common import SET_A_LIMIT, GraphProgram, LimitFaults, ceilings_mib, is_partitioned, without_retry
 from gpudiag.record import Record
@@ -83,6 +84,9 @@ class Reading(probe.GpuReading):
     def figure(self) -> str:
         first, grown = self.pool.first - self.pool.before, self.pool.grown - self.pool.before
         return f"{mib(first)}, then {mib(grown)}, ceiling {self.pool.ceiling_mib} MiB"
+
+    def limits(self) -> tuple[Limit, ...]:
+        return (self.pool.before.plus("fraction", self.pool.ceiling_mib * MIB),)
 
 
 def measure(ctx: Context) -> Reading:

@@ -16,6 +16,7 @@ What to do
 from __future__ import annotations
 
 from gpudiag import probe
+from gpudiag.model.report import Limit
 from gpudiag.probe import MIB, SLACK_BYTES, Context, Findings, Kernel, MemoryUse, mib, refuse_disturbance, warn
 from gpudiag.probes.common import GraphProgram
 from gpudiag.record import Record
@@ -73,6 +74,9 @@ class Reading(probe.GpuReading):
     def figure(self) -> str:
         hidden, visible = (mib(max(rises)) for rises in zip(*map(_rises, self.idle), strict=True))
         return f"unused {visible}, hidden {hidden}"
+
+    def limits(self) -> tuple[Limit, ...]:
+        return tuple(one.made.plus("TF_PER_DEVICE_MEMORY_LIMIT_MB=256", 256 * MIB, one.pci_bus_id) for one in self.idle)
 
 
 def measure(ctx: Context) -> Reading:

@@ -20,6 +20,7 @@ from typing import Any
 from gpudiag import probe
 from gpudiag.knowledge.variables import ALLOCATOR, FORCE_GROWTH
 from gpudiag.model.facts import Facts
+from gpudiag.model.report import Limit
 from gpudiag.probe import MIB, SLACK_BYTES, Context, Findings, Kernel, Raised, fail, mib, warn
 from gpudiag.probes.common import MATRIX, Limited, LimitFaults, create_devices, without_allocation_retry
 
@@ -72,6 +73,10 @@ class Reading(probe.GpuReading):
         most = max(one.first - one.before for one in self.devices)
         refused = "refused" if all(one.exceeded for one in self.devices) else "given out"
         return f"{mib(most)} taken, {mib(BEYOND_BYTES)} {refused}, limit {mib(LIMIT_BYTES)}"
+
+    def limits(self) -> tuple[Limit, ...]:
+        pairs = zip(self.given, self.devices, strict=False)
+        return tuple(one.before.plus("memory_limit", LIMIT_BYTES, bus_id) for bus_id, one in pairs)
 
 
 def measure(ctx: Context) -> Reading:

@@ -1,0 +1,114 @@
+"""Memory in use on the GPUs of a probe, sampled through NVML in the child while the probe measures.
+
+It must not disturb what is measured: a thread asks, which starts no CUDA and takes no memory of a GPU, and it rests
+fifty times as long as its question took. Whatever fails here costs the timeline and nothing else.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import threading
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+
+from gpudiag.hardware import nvml
+from gpudiag.model.report import Timeline
+
+TIMELINES = "timelines"
+"""Under this name they come from the child, beside the fields of the reading."""
+
+EVERY_S = 0.05
+"""Between two questions: the least, of which a probe of a second has twenty."""
+MOST_SHARE = 0.02
+"""Of the time of a probe, for asking."""
+MOST_SAMPLES = 200
+"""Of one GPU. When they are there, every other one goes, and the time between two is doubled."""
+_JOIN_S = 1.0
+"""If NVML hangs, the child does not wait for it."""
+
+
+class Timelines:
+    """The timelines of a probe's GPUs."""
+
+    def __init__(self, uuids: tuple[str, ...]) -> None:
+        self._uuids = uuids
+        self._samples: dict[str, list[tuple[int, int]]] = {uuid: [] for uuid in uuids}
+        self._looks: dict[str, list[int]] = {uuid: [] for uuid in uuids}
+        self._lock = threading.Lock()
+        self._began: float | None = None
+        self._seconds = 0.0
+        self._every_s = EVERY_S
+        self._thread: threading.Thread | None = None
+        self._end = threading.Event()
+
+    @contextmanager
+    def running(self) -> Iterator[None]:
+        """Sample during the block."""
+        self._began = time.monotonic()
+        self._start()
+        try:
+            yield
+        finally:
+            self._stop()
+            self._seconds = time.monotonic() - self._began
+
+    @contextmanager
+    def paused(self) -> Iterator[None]:
+        """Neither sample nor hold NVML during the block, in which this process is copied."""
+        was, process = self._thread, os.getpid()
+        self._stop()
+        try:
+            yield
+        finally:
+            if was is not None and os.getpid() == process:  # the copy does not sample: this process goes on
+                self._start()
+
+    def look(self, uuid: str, used_bytes: int) -> None:
+        """Note what the probe itself was answered."""
+        if self._began is not None and uuid in self._looks:
+            self._looks[uuid].append(self._note(uuid, used_bytes))
+
+    def taken(self) -> tuple[Timeline, ...]:
+        """Return the timelines of the GPUs of which anything is known."""
+        return tuple(
+            Timeline(uuid, round(self._seconds, 3), tuple(samples), tuple(self._looks[uuid]))
+            for uuid, samples in self._samples.items()
+            if samples
+        )
+
+    def _start(self) -> None:
+        self._end = threading.Event()
+        thread = threading.Thread(target=self._sample, args=(self._end,), daemon=True)
+        with contextlib.suppress(RuntimeError):  # a limit of processes allows no thread
+            thread.start()
+            self._thread = thread
+
+    def _stop(self) -> None:
+        self._end.set()
+        if self._thread is not None:
+            self._thread.join(_JOIN_S)
+            self._thread = None
+
+    def _sample(self, end: threading.Event) -> None:
+        with contextlib.suppress(Exception), nvml.in_use(self._uuids) as ask:  # pynvml may be missing, NVML may fail
+            while True:
+                asked = time.monotonic()
+                for uuid, used in zip(self._uuids, ask(), strict=True):
+                    self._note(uuid, used)
+                took_s = time.monotonic() - asked
+                if end.wait(max(self._every_s, took_s / MOST_SHARE)):
+                    return
+
+    def _note(self, uuid: str, used_bytes: int) -> int:
+        """Add a sample and return its time in milliseconds."""
+        with self._lock:
+            at = round(1000 * (time.monotonic() - (self._began or 0.0)))
+            samples = self._samples[uuid]
+            if not samples or samples[-1][1] != used_bytes:
+                samples.append((at, used_bytes))
+            if len(samples) > MOST_SAMPLES:
+                del samples[1:-1:2]
+                self._every_s *= 2
+            return at
