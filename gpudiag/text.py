@@ -98,7 +98,7 @@ def put(text: str, format_: str = "table", *, color: bool = False) -> None:
     unicode = _encoding(sys.stdout).lower().replace("-", "") == "utf8"
     if format_ == "json":
         text = escaped(text) if unicode else ascii_only(text)
-    elif format_ == "junit":  # its first line says UTF-8, of which ASCII is a part
+    elif format_ in ("junit", "html"):  # they say that they are UTF-8, of which ASCII is a part
         text = plain(text) if unicode else plain(text).encode("ascii", "xmlcharrefreplace").decode()
     elif not color:
         text = plain(text)

@@ -17,7 +17,7 @@ def summary(report: Report) -> str:
     if not own:
         return ""
     used = sum(one.fate is Fate.USED for one in own)
-    rest = [f"{len(same)} {_said(same[0])}" for same in _alike(one for one in own if one.fate is not Fate.USED)]
+    rest = [f"{len(same)} {fate(same[0])}" for same in _alike(one for one in own if one.fate is not Fate.USED)]
     return one_line("; ".join([f"{used} of {counted(len(own), 'GPU')} used", *rest]))
 
 
@@ -34,7 +34,7 @@ def of_each(report: Report) -> Iterator[tuple[str, str]]:
         if one.fate in _IN_SCOPE_UNUSABLE or (one.uuid not in in_scope and (report.gpus or one.fate is not Fate.HIDDEN))
     ]
     for same in _alike(shown):
-        yield _heading(same), f"{_names(same)}: {_said(same[0])}"
+        yield _heading(same), f"{_names(same)}: {fate(same[0])}"
 
 
 def _alike(accounts: Iterator[GpuAccount] | list[GpuAccount]) -> list[list[GpuAccount]]:
@@ -44,10 +44,10 @@ def _alike(accounts: Iterator[GpuAccount] | list[GpuAccount]) -> list[list[GpuAc
     return list(groups.values())
 
 
-def _said(one: GpuAccount) -> str:
+def fate(one: GpuAccount) -> str:
     """Return the fate in words: ``hidden by ...``, ``lost: ...``."""
-    joint = " " if one.why.startswith("by ") else ": "
-    return f"{one.fate.value}{joint}{one.why}"
+    joint = " " if one.why.startswith("by ") else ": " if one.why else ""
+    return one_line(f"{one.fate.value}{joint}{one.why}")
 
 
 def _heading(same: list[GpuAccount]) -> str:

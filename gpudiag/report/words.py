@@ -23,7 +23,7 @@ MOST_NAMED = 8
 KEPT_LOG_LINES = 3
 KEPT_LOG_LINES_VERBOSE = 12
 
-_PLUMBING = frozenset({"_Arg", "_Retval", "_DeviceArg", "_DeviceRetval"})
+PLUMBING = frozenset({"_Arg", "_Retval", "_DeviceArg", "_DeviceRetval"})
 """What TensorFlow's placer logs for the arguments and results of a function; they compute nothing."""
 
 _COUNTED = {"pass": "passed", "note": "with notes", "warning": "warned", "fail": "failed"}
@@ -75,7 +75,7 @@ def evidence(row: Row) -> str:
     """Return where operations ran, such as ``MatMul x3 on GPU:0, AddV2 on CPU:0``; "" if nothing was logged."""
     ran = Counter[tuple[str, str]]()
     for placement in row.placements:
-        if placement.op not in _PLUMBING:
+        if placement.op not in PLUMBING:
             ran[placement.op, placement.device] += placement.count
     parts = [f"{op}{f' x{count}' if count > 1 else ''} on {device}" for (op, device), count in ran.items()]
     if len(parts) > MOST_PLACEMENTS:

@@ -1,0 +1,111 @@
+"""A page for people: one file that loads nothing, with the answer first, the pictures, and a section for each probe.
+
+It needs no JavaScript; with it, one can copy a command, filter the probes and open all sections at once.
+"""
+
+from __future__ import annotations
+
+import base64
+import hashlib
+import re
+from functools import cache
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from gpudiag.model.report import Report
+from gpudiag.text import plain
+
+if TYPE_CHECKING:
+    from jinja2 import Environment
+    from markupsafe import Markup
+
+SUFFIX = ".html"
+_PAGE = Path(__file__).parents[1] / "page"
+_GLYPHS = {"pass": "✓", "note": "i", "warning": "!", "fail": "✕", "broken": "?", "skipped": "–"}  # noqa: RUF001
+"""A shape for each outcome, so that nobody needs the colour."""
+
+
+def render(report: Report, *, head: bool = False, **_: object) -> str:
+    """Return the page; ``head``: without the probes, as of a report that only looks for a cause."""
+    from gpudiag.report import words
+    from gpudiag.report.page import pictures, view
+
+    sections = () if head else view.sections(report)
+    charts = {rows[0].probe: chart for rows in _by_probe(report) if (chart := pictures.of_probe(report, rows))}
+    style, script = ((_PAGE / name).read_text(encoding="utf-8") for name in ("style.css", "script.js"))
+    return (
+        _environment()
+        .get_template("page.html")
+        .render(
+            report=report,
+            words=words,
+            view=view,
+            glyphs=_GLYPHS,
+            sections=sections,
+            charts=charts,
+            lanes=pictures.run_timeline(report),
+            style=_trusted(style),
+            script=_trusted(script),
+            policy=_policy(style, script),
+        )
+        .rstrip("\n")
+        + "\n"
+    )
+
+
+def _by_probe(report: Report) -> list[list[Any]]:
+    groups: dict[str, list[Any]] = {}
+    for row in report.rows:
+        groups.setdefault(row.probe, []).append(row)
+    return list(groups.values())
+
+
+def _policy(*inline: str) -> str:
+    """Return the policy by which a browser runs and loads nothing but these two texts of gpudiag's own."""
+    style, script = (base64.b64encode(hashlib.sha256(text.encode()).digest()).decode() for text in inline)
+    return (
+        f"default-src 'none'; style-src 'sha256-{style}'; script-src 'sha256-{script}'; "
+        "base-uri 'none'; form-action 'none'"
+    )
+
+
+@cache
+def _environment() -> Environment:
+    from jinja2 import Environment, FileSystemLoader, StrictUndefined
+
+    environment = Environment(
+        autoescape=True,
+        finalize=_cleaned,
+        loader=FileSystemLoader(_PAGE),
+        lstrip_blocks=True,
+        trim_blocks=True,
+        undefined=StrictUndefined,
+    )
+    environment.filters["prose"] = _prose
+    return environment
+
+
+def _cleaned(value: Any) -> Any:
+    """Return a text without what a terminal obeys and nobody sees.
+
+    Each text by itself: in the whole page, a sequence that does not end in one text would take the markup after it.
+    """
+    return plain(value) if isinstance(value, str) and not hasattr(value, "__html__") else value
+
+
+def _trusted(text: str) -> Markup:
+    """Return gpudiag's own style and script, which are written as they are."""
+    from markupsafe import Markup
+
+    return Markup(text)  # noqa: S704  (a file of the package)
+
+
+def _prose(text: str) -> Markup:
+    """Return a text of gpudiag's own in which names are in backquotes."""
+    from markupsafe import Markup
+
+    parts = re.split(r"`([^`]*)`", plain(text))
+    joined = Markup()
+    for number, part in enumerate(parts):
+        joined += Markup("<code>{}</code>").format(part) if number % 2 else part
+    return joined

@@ -1,0 +1,235 @@
+"""Pictures as numbers: where on a drawing things are, in percent of its width and height. The template draws them.
+
+Percent, because a drawing that is scaled as a whole has letters that nobody can read on a telephone.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+
+from gpudiag.model.report import Limit, Report, Row, Timeline
+from gpudiag.text import one_line
+
+MIB = 1 << 20
+SIDE = 1000
+"""Of the coordinates of a line."""
+_HEADROOM = 1.15
+_FAR = 4
+_TICKS = 4
+_APART = 7.0
+"""Percent of the height that labels need."""
+MOST_POINTS = 400
+
+
+@dataclass(frozen=True)
+class Mark:
+    """A label and where it is, in percent from the top."""
+
+    text: str
+    y: float
+
+
+@dataclass(frozen=True)
+class Course:
+    """The memory in use on one GPU, as a line."""
+
+    name: str
+    path: str
+    """Of SVG, in a square of :data:`SIDE`."""
+    looks: tuple[tuple[float, float], ...]
+    """Where the probe itself asked, in percent."""
+
+
+@dataclass(frozen=True)
+class Chart:
+    """Memory over time."""
+
+    title: str
+    text: str
+    """The same in words."""
+    seconds: str
+    ticks: tuple[Mark, ...]
+    limits: tuple[Mark, ...]
+    courses: tuple[Course, ...]
+    ends: tuple[Mark, ...]
+    """Which line is whose."""
+
+
+Points = Sequence[tuple[float, int]]
+"""Seconds, and bytes that were in use from then on."""
+
+
+def chart(
+    title: str,
+    courses: Sequence[tuple[str, Points, Sequence[float]]],
+    limits: Iterable[tuple[str, int]],
+    seconds: float,
+    *,
+    far: bool = False,
+) -> Chart:
+    """Return the chart of several courses: the name of each, its points, and when somebody looked.
+
+    A limit of which the use stays far away would leave nothing to see of it: unless ``far``, it is said and not drawn.
+    """
+    limits = list(dict.fromkeys(limits))
+    most_used = max((used for _, points, _ in courses for _, used in points), default=0)
+    drawn = [(name, most) for name, most in limits if far or most <= _FAR * most_used]
+    top = _HEADROOM * max([most_used, *(size for _, size in drawn), MIB])
+    seconds = max([seconds, *(at for _, points, _ in courses for at, _ in points)], default=0.0) or 1.0
+    lines = tuple(_course(name, points, looks, seconds, top) for name, points, looks in courses)
+    highest = f"at most {size(most_used)} in use, {seconds:.1f} s"
+    near = [f"limit {size(number)}: {name}" for name, number in drawn]
+    above = [f"far above it: {name}, {size(number)}" for name, number in limits if (name, number) not in drawn]
+    return Chart(
+        title=title,
+        text="; ".join([highest, *near, *above]),
+        seconds=f"{seconds:.1f} s",
+        ticks=tuple(Mark(size(number), _down(number, top)) for number in _ticks(top)),
+        limits=_spread(Mark(f"limit {size(number)}", _down(number, top)) for _, number in drawn),
+        courses=lines,
+        ends=_ends(courses, top) if len(courses) > 1 else (),
+    )
+
+
+def _course(name: str, points: Points, looks: Sequence[float], seconds: float, top: float) -> Course:
+    points = points[:: 1 + len(points) // MOST_POINTS]
+    parts, last = [], 0
+    for number, (at, used) in enumerate(points):
+        x, last = round(SIDE * at / seconds), round(SIDE * _down(used, top) / 100)
+        parts.append(f"M{x} {last}" if number == 0 else f"H{x}V{last}")
+    seen = []
+    for look in list(looks)[:MOST_POINTS]:
+        used = next((used for at, used in reversed(points) if at <= look), points[0][1] if points else 0)
+        seen.append((round(100 * look / seconds, 1), _down(used, top)))
+    return Course(name, "".join([*parts, f"H{SIDE}"]) if parts else "", tuple(dict.fromkeys(seen)))
+
+
+def _ends(courses: Sequence[tuple[str, Points, Sequence[float]]], top: float) -> tuple[Mark, ...]:
+    """Return a label for the lines that end at the same height."""
+    groups: dict[float, list[str]] = {}
+    for name, points, _ in courses:
+        y = _down(points[-1][1], top) if points else 100.0
+        same = next((one for one in groups if abs(one - y) < _APART), y)
+        groups.setdefault(same, []).append(name)
+    return tuple(Mark(_few(names), y) for y, names in groups.items())
+
+
+def _few(names: list[str]) -> str:
+    numbers = [name.removeprefix("GPU ") for name in names]
+    if len(names) > 3 and all(name.startswith("GPU ") for name in names):
+        return f"{len(names)} GPUs"
+    return f"GPU {', '.join(numbers)}" if all(name.startswith("GPU ") for name in names) else ", ".join(names)
+
+
+def _spread(marks: Iterable[Mark]) -> tuple[Mark, ...]:
+    """Return the marks without those whose label would be over another one, their texts joined."""
+    found: list[Mark] = []
+    for mark in marks:
+        near = next((one for one in found if abs(one.y - mark.y) < _APART), None)
+        if near is None:
+            found.append(mark)
+        elif mark.text not in near.text:
+            found[found.index(near)] = Mark(f"{near.text}; {mark.text}", near.y)
+    return tuple(found)
+
+
+def _ticks(top: float) -> list[int]:
+    """Return round numbers of bytes from 0 to ``top``."""
+    step = MIB
+    while step * _TICKS < top:
+        step *= 2
+    return list(range(0, int(top) + 1, step))
+
+
+def _down(number: float, top: float) -> float:
+    return round(100 - 100 * number / top, 1)
+
+
+def size(number: float) -> str:
+    """Return a number of bytes in a few characters."""
+    if number >= 10 << 30:
+        return f"{number / (1 << 30):,.0f} GiB"
+    if number >= 2 << 30:
+        return f"{number / (1 << 30):.1f} GiB"
+    return f"{number / MIB:,.0f} MiB" if number >= MIB or not number else f"{number / 1024:,.1f} KiB"
+
+
+def of_probe(report: Report, rows: Sequence[Row]) -> Chart | None:
+    """Return the memory over time of one probe on all its GPUs; None if nothing is known of it."""
+    gpus = {gpu.uuid: gpu for gpu in report.gpus}
+    courses = []
+    limits: dict[tuple[str, int], None] = {}
+    seconds = 0.0
+    for row in rows:
+        for line in row.timelines:
+            if not line.samples:
+                continue
+            known = gpus.get(line.gpu)
+            name = f"GPU {known.index}" if known else one_line(line.gpu)[:40]
+            courses.append((name, _points(line), [look / 1000 for look in line.looks]))
+            seconds = max(seconds, line.seconds)
+        for limit in _limits(row):
+            limits[one_line(limit.name)[:60], limit.bytes] = None
+    return chart(one_line(rows[0].probe), courses, list(limits)[:6], seconds) if courses else None
+
+
+def _points(line: Timeline) -> Points:
+    first = line.samples[0][1]
+    return [(0.0, first), *((at / 1000, used) for at, used in line.samples)]
+
+
+def _limits(row: Row) -> tuple[Limit, ...]:
+    return getattr(row.outcome, "limits", ())
+
+
+@dataclass(frozen=True)
+class Bar:
+    """A row of the report on the time line of a device, in percent."""
+
+    x: float
+    width: float
+    lane: int
+    status: str
+    text: str
+
+
+@dataclass(frozen=True)
+class Lanes:
+    """What one device did during the run."""
+
+    name: str
+    bars: tuple[Bar, ...]
+    count: int
+    """Lanes: as many as probes were at work at the same time."""
+
+
+def run_timeline(report: Report) -> tuple[Lanes, ...]:
+    """Return when each probe ran, by device; empty if the report does not say it."""
+    rows = sorted((row for row in report.rows if row.began_s is not None), key=lambda row: row.began_s or 0.0)
+    total = max([report.duration_s, *((row.began_s or 0.0) + row.duration_s for row in rows)], default=0.0)
+    if not rows or total <= 0:
+        return ()
+    names = [("", "CPU and host"), *((gpu.uuid, f"GPU {gpu.index}") for gpu in report.gpus)]
+    return tuple(
+        lanes
+        for uuid, name in names
+        if (lanes := _lanes(name, [row for row in rows if (uuid in row.devices if uuid else not row.devices)], total))
+    )
+
+
+def _lanes(name: str, rows: list[Row], total: float) -> Lanes | None:
+    free: list[float] = []
+    """When the last bar of each lane ends."""
+    bars = []
+    for row in rows:
+        began = row.began_s or 0.0
+        lane = next((number for number, end in enumerate(free) if end <= began + 0.002), len(free))
+        free[lane : lane + 1] = [began + row.duration_s]
+        text = f"{one_line(row.probe)}: {row.status}, {row.duration_s:.2f} s from {began:.1f} s"
+        bars.append(
+            Bar(
+                round(100 * began / total, 2), max(0.15, round(100 * row.duration_s / total, 2)), lane, row.status, text
+            )
+        )
+    return Lanes(name, tuple(bars), len(free)) if bars else None
