@@ -320,6 +320,26 @@ def _statement(log: Sequence[str], error: int, shows: Callable[[int], bool]) -> 
     return ""
 
 
+_ASKS = re.compile(
+    r"list_(?:physical|logical)_devices\([^()]{0,20}['\"]X?L?A?_?GPU['\"]|is_gpu_available\(|gpu_device_name\(|list_gpus\("
+)
+_ANSWERS_NONE = re.compile(r"^\s*(?:Out\[\d+\]:\s*)?(?:\[\]|False|''|\"\")\s*$")
+_MOST_BETWEEN = 60
+"""Lines that TensorFlow logs between a question and its answer, at most."""
+
+
+def lists_no_gpu(lines: Sequence[str]) -> tuple[str, ...]:
+    """Return the question for GPUs and the empty answer, as an interactive Python shows them; () for none."""
+    for number, line in enumerate(lines):
+        if _ASKS.search(line):
+            for answer in islice(lines, number + 1, number + _MOST_BETWEEN):
+                if _ANSWERS_NONE.match(answer):
+                    return (one_line(line)[:_MOST_CHARACTERS], one_line(answer))
+                if _ASKS.search(answer):
+                    break
+    return ()
+
+
 _OF_AN_ERROR = re.compile(
     r"\s|Traceback |During handling |The above exception |Hint: |\[\[\{\{node |\[Op:|"
     r"E  |=+ |-+ |FAILED |ERROR |[\w.]+(?:Error|Exception)\b"

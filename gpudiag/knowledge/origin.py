@@ -96,6 +96,11 @@ _HINTS: tuple[tuple[re.Pattern[str], tuple[Version, Version]], ...] = tuple(
         (r"python3\.13[/\\]|Python313[/\\]", "2.20", ""),
     )
 )
+_PYTHON = re.compile(
+    r"\b[Pp]ython[ /\\-]?v?3\.(\d{1,2})\b|\bcp3(\d{1,2})-|[Pp]ython3(\d{1,2})[/\\]|"
+    r"_py3(\d{1,2})_|\bpython=3\.(\d{1,2})\b"
+)
+_OLDEST_PYTHON, _NEWEST_PYTHON = 4, 16
 _DATE = re.compile(r"^(20[12]\d-[01]\d-[0-3]\d)[ T]\d\d:\d\d:\d\d", re.MULTILINE)
 _WINDOWS = re.compile(
     r"(?:^|[\s\"'(=])[A-Za-z]:\\\w|\.dll\b|\.\\tensorflow/|DLL load failed|\bWindows (?:7|8|1[01])\b|[-_]windows\b|"
@@ -105,7 +110,7 @@ _LINUX = re.compile(r"(?:^|[\s\"'(=:])/(?:usr|home|opt|root|lib|var|etc|tmp|mnt)
 _WSL = re.compile(r"(?i)\bWSL2?\b|/usr/lib/wsl/|microsoft-standard|/mnt/[a-z]/Users/")
 _CONDA = re.compile(r"(?i)[/\\](?:mini|ana|mamba|mini)?(?:conda|forge)3?[/\\]|[/\\]envs[/\\]")
 _CONTAINER = re.compile(
-    r"(?i)\bdocker\b|\bpodman\b|containerd|kubelet|nvidia-container|\bcontainer\b|\bpod\b|root@[0-9a-f]{12}\b"
+    r"(?i)\bdocker\b|\bpodman\b|containerd|kubelet|nvidia-container|\bcontainer\b(?! ?=)|\bpod\b|root@[0-9a-f]{12}\b"
 )
 _SINGULARITY = re.compile(r"(?i)\.singularity\.d\b|\bsingularity\b|\bapptainer\b")
 _MAC = re.compile(
@@ -170,6 +175,22 @@ class Origin:
     def is_before_11(self) -> bool:
         """Whether it was certainly built for CUDA 10 or older, which has no code for Ampere and later GPUs."""
         return self.releases[1] <= Version(2, 3)
+
+    @cached_property
+    def python(self) -> str:
+        """The Python that wrote it, such as ``3.9``; "" if the log names none, or several."""
+        found = {int(next(filter(None, one))) for one in _PYTHON.findall(self._text)}
+        known = [one for one in found if _OLDEST_PYTHON <= one <= _NEWEST_PYTHON]
+        return f"3.{known[0]}" if len(known) == 1 else ""
+
+    @property
+    def system(self) -> str:
+        """The kind of machine, as :mod:`gpudiag.knowledge.tensorflow_releases` names it."""
+        if self.windows:
+            return "windows"
+        if self.mac:
+            return "mac_x86_64" if "x86_64" in self._text else "mac_arm64"
+        return "linux_aarch64" if self.jetson or "aarch64" in self._text else "linux_x86_64"
 
     @cached_property
     def windows(self) -> bool:

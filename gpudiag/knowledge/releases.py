@@ -7,6 +7,7 @@ of the releases (what pip brings), https://docs.nvidia.com/cuda/cuda-toolkit-rel
 
 from __future__ import annotations
 
+from gpudiag.knowledge.tensorflow_releases import WHEELS
 from gpudiag.record import Record
 
 
@@ -86,26 +87,10 @@ NEW_IN = {
 """Compute capability to the first CUDA that knows it."""
 
 
-_PYTHONS = (
-    ((1, 12), "3.5", "3.6"),
-    ((2, 1), "3.5", "3.7"),
-    ((2, 3), "3.5", "3.8"),
-    ((2, 4), "3.6", "3.8"),
-    ((2, 6), "3.6", "3.9"),
-    ((2, 7), "3.7", "3.9"),
-    ((2, 11), "3.7", "3.10"),
-    ((2, 13), "3.8", "3.11"),
-    ((2, 15), "3.9", "3.11"),
-    ((2, 19), "3.9", "3.12"),
-    ((2, 20), "3.9", "3.13"),
-    ((2, 21), "3.10", "3.13"),
-)
-"""Releases up to each, and the oldest and the newest Python that they have wheels for (pypi.org)."""
-
-
 def pythons(release: Version) -> tuple[str, str]:
     """Return the oldest and the newest Python that a release has wheels for, such as ``("3.9", "3.12")``."""
-    return next(((first, last) for until, first, last in _PYTHONS if release <= Version(*until)), _PYTHONS[-1][1:])
+    known = [one for one in WHEELS if one <= (release.major, release.minor)] or [min(WHEELS)]
+    return WHEELS[max(known)]["linux_x86_64"]
 
 
 def generation(release: Version) -> Generation:

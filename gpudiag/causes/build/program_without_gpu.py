@@ -9,14 +9,29 @@ from __future__ import annotations
 
 from gpudiag.cause import Cause, LogAlone, Match, Matches
 from gpudiag.causes.shared.advice import PIP, libraries
-from gpudiag.knowledge.log_lines import Log
+from gpudiag.knowledge.log_lines import Log, lists_no_gpu
 from gpudiag.knowledge.messages.placement import DEVICE_NOT_AVAILABLE, DEVICE_NOT_SATISFIED
-from gpudiag.knowledge.messages.programs_and_drivers import NO_GPU_LISTED, NO_WINDOWS_GPU
+from gpudiag.knowledge.messages.programs_and_drivers import (
+    BUILT_WITH_CUDA,
+    BUILT_WITHOUT_CUDA,
+    NO_GPU_LISTED,
+    NO_WINDOWS_GPU,
+    SMI_TABLE,
+)
 from gpudiag.knowledge.origin import Origin
 from gpudiag.knowledge.placement import has_gpu
 from gpudiag.knowledge.releases import LAST_FOR_WINDOWS, ONE_PACKAGE
 from gpudiag.model.diagnosis import Confidence
 
+_DECIDES = (
+    'TF_CPP_VMODULE=dso_loader=1 python -c "import tensorflow as tf; print(tf.__version__, '
+    "tf.test.is_built_with_cuda(), tf.config.list_physical_devices('GPU'))\"  # False: the build; else it names the "
+    "libraries that it does not find"
+)
+_SOFT = (
+    "tf.config.set_soft_device_placement(True)  # runs it on the CPU; 1.x: tf.ConfigProto(allow_soft_placement=True) "
+    "of the session"
+)
 CAUSE = Cause(
     fix=("python -c 'import tensorflow as tf; print(tf.__version__, tf.test.is_built_with_cuda())'",),
     url=PIP,
@@ -42,7 +57,7 @@ def find(program: LogAlone, origin: Origin) -> Matches:
     refused = [one for one in refused if not has_gpu(one["devices"])]
     said = Log(one.line for one in refused).said(DEVICE_NOT_AVAILABLE, DEVICE_NOT_SATISFIED)
     windows = program.said(NO_WINDOWS_GPU)
-    listed = program.said(NO_GPU_LISTED)
+    listed = program.said(NO_GPU_LISTED) or lists_no_gpu(program.lines)
     if not (said or windows or listed):
         return
     newest = origin.releases[1]
@@ -91,9 +106,46 @@ def find(program: LogAlone, origin: Origin) -> Matches:
             ),
         )
     else:
-        yield Match(
-            (*said, *listed)[:3],
-            Confidence.POSSIBLE,
-            {"why": "it is a build without GPU support, or it does not find its CUDA libraries or the driver"},
-            fix=(ask, *libraries(origin), "nvidia-smi  # must list the GPU, in the same container"),
+        why, lines = _likeliest(program, origin)
+        soft = (_SOFT,) if refused else ()
+        yield Match((*said, *listed)[:3], Confidence.POSSIBLE, {"why": why}, fix=(*lines, *soft, _DECIDES))
+
+
+def _likeliest(program: LogAlone, origin: Origin) -> tuple[str, tuple[str, ...]]:
+    """Return the causes of an empty list whose reason the log does not show, the likeliest first, and what to type."""
+    bring, see = libraries(origin), "nvidia-smi  # must list the GPU, in the same container"
+    smi = program.first(SMI_TABLE) is not None
+    if program.first(BUILT_WITHOUT_CUDA):
+        return "it is a build without GPU support", (_other_build(origin), *bring)
+    if origin.mac:
+        return "there, it uses Apple's GPU with tensorflow-metal alone, which is not installed or does not fit", bring
+    if origin.container and not smi:
+        return (
+            "most likely the container was given no GPU; else its CUDA libraries are not found, or it is a build "
+            "without GPU support",
+            ("docker run --gpus all ...  # with the NVIDIA container toolkit on the host", see, *bring),
         )
+    if origin.conda and not smi and not program.first(BUILT_WITH_CUDA):
+        return (
+            "it does not find its CUDA libraries, or it is conda's build without GPU support; the third possibility is "
+            "the driver",
+            (*bring, _other_build(origin), see),
+        )
+    if smi:
+        return "the driver works; it does not find its CUDA libraries, or it is a build without GPU support", (
+            *bring,
+            _other_build(origin),
+        )
+    if program.first(BUILT_WITH_CUDA):
+        return "it does not find its CUDA libraries; else the driver, or a mask (CUDA_VISIBLE_DEVICES)", (*bring, see)
+    return (
+        "it does not find its CUDA libraries, most likely; else there is no driver that it can use, or it is a build "
+        "without GPU support",
+        (*bring, see),
+    )
+
+
+def _other_build(origin: Origin) -> str:
+    if origin.conda:
+        return "conda install -c conda-forge 'tensorflow=*=cuda*'  # conda's build with CUDA, in place of the other"
+    return "pip uninstall -y tensorflow tensorflow-cpu; pip install 'tensorflow[and-cuda]'  # a build with CUDA"

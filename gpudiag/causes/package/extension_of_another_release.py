@@ -6,21 +6,42 @@ their names in the machine's code, which change with each release and compiler.
 
 from __future__ import annotations
 
+import re
+
 from gpudiag.cause import Cause, Match, Matches, Program
 from gpudiag.knowledge.messages.python_packages import UNDEFINED_OF_TENSORFLOW
+from gpudiag.knowledge.names import distribution_of
+from gpudiag.knowledge.origin import Origin
+from gpudiag.knowledge.requirements import companion, newest_pair
 from gpudiag.model.diagnosis import Confidence
 
 CAUSE = Cause(
-    fix=(
-        "pip install --force-reinstall --no-cache-dir --no-binary :all: PACKAGE  # build {file} again, or",
-        "pip install 'PACKAGE==VERSION'  # the release of it that was made for the installed TensorFlow",
-    ),
+    fix=("{first}", "{second}"),
     url="https://www.tensorflow.org/guide/create_op",
     needs_gpu=False,
+    shown={
+        "first": "pip install 'tensorflow-text==2.15.*'  # the release of it that was made for the installed TensorFlow",
+        "second": "pip install --force-reinstall --no-cache-dir --no-binary :all: PACKAGE  # or build it again",
+    },
 )
+_INSTALLED = re.compile(r"(?:(?:site|dist)-packages[\\/]|^)(?P<package>[A-Za-z]\w{1,100})[\\/]")
+_OF_NO_PACKAGE = ("tensorflow", "tensorflow_core", "usr", "home", "opt")
 
 
-def find(program: Program) -> Matches:
+def find(program: Program, origin: Origin) -> Matches:
     if said := program.first(UNDEFINED_OF_TENSORFLOW):
         file = said["file"].rpartition("/")[2]
-        yield Match(program.said(UNDEFINED_OF_TENSORFLOW), Confidence.LIKELY, {"file": file})
+        inside = [one for one in _INSTALLED.findall(said["file"]) if one not in _OF_NO_PACKAGE]
+        first, second = _fix(distribution_of(inside[-1]) if inside else "PACKAGE", file, origin)
+        figures = {"file": file, "first": first, "second": second}
+        yield Match(program.said(UNDEFINED_OF_TENSORFLOW), Confidence.LIKELY, figures)
+
+
+def _fix(package: str, file: str, origin: Origin) -> tuple[str, str]:
+    build = f"pip install --force-reinstall --no-cache-dir --no-binary :all: {package}  # build {file} again, or"
+    if origin.releases[0] == origin.releases[1] and (fits := companion(package, origin.releases[1])):
+        return f"pip install '{package}=={fits}'  # the release of it for TensorFlow {origin.releases[1]}, or", build
+    if pair := newest_pair(package):
+        both = f"pip install '{package}=={pair[0]}' 'tensorflow=={pair[1]}.*'  # the newest pair, or"
+        return both, f"pip install '{package}==VERSION'  # the release of it for the installed TensorFlow"
+    return build, f"pip install '{package}==VERSION'  # the release of it that was made for the installed TensorFlow"

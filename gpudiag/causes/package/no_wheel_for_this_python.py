@@ -2,16 +2,20 @@
 
 Each release of TensorFlow has wheels for a few versions of Python, 64 bit only: 2.21 for 3.10 to 3.13, 2.16 for 3.9 to
 3.12, 2.10 for 3.7 to 3.10, 2.4 for 3.6 to 3.8, 1.15 for 3.5 to 3.7. The package tensorflow-gpu was removed in December
-2022: since 2.1 `tensorflow` itself has GPU support.
+2022: since 2.1 `tensorflow` itself has GPU support. Packages that go with it have wheels for fewer systems.
 """
 
 from __future__ import annotations
 
 import re
+from collections.abc import Iterable
 
 from gpudiag.cause import Cause, Match, Matches, Program
-from gpudiag.knowledge.messages.python_packages import GPU_PACKAGE_GONE, NO_WHEEL
+from gpudiag.knowledge.messages.python_packages import GPU_PACKAGE_GONE, NO_WHEEL, NO_WHEEL_OF_ANOTHER
+from gpudiag.knowledge.origin import Origin
 from gpudiag.knowledge.releases import NEWEST, Version, pythons
+from gpudiag.knowledge.requirements import canonical, for_python, wheels
+from gpudiag.knowledge.tensorflow_releases import OTHERS
 
 CAUSE = Cause(
     fix=("{first}", "{second}"),
@@ -26,9 +30,16 @@ CAUSE = Cause(
 
 _UPGRADE = "python -m pip install --upgrade pip  # an old one does not see newer wheels"
 _LISTED = re.compile(r"\(from versions: (?P<versions>\d[^()]{0,4000})\)")
+_NAMES = {
+    "linux_aarch64": "Linux on ARM",
+    "linux_x86_64": "Linux",
+    "mac_arm64": "macOS on Apple's processors",
+    "mac_x86_64": "macOS on Intel's processors",
+    "windows": "Windows",
+}
 
 
-def find(program: Program) -> Matches:
+def find(program: Program, origin: Origin) -> Matches:
     if program.first(GPU_PACKAGE_GONE):
         yield Match(
             program.said(GPU_PACKAGE_GONE),
@@ -40,34 +51,99 @@ def find(program: Program) -> Matches:
             },
         )
     elif said := program.first(NO_WHEEL):
+        listed = _listed(event.line for event in program.all(NO_WHEEL))
         environment = _environment(said["what"])
-        listed = _listed(program)
-        lines = (environment, listed or _UPGRADE)
-        if _release(listed) == _release(said["what"]) != "":
-            lines = (listed, environment)
+        lines = (environment, _UPGRADE)
+        if listed:
+            newest = (
+                f"pip install 'tensorflow=={listed[-1]}'  # the newest that pip lists for this Python and processor"
+            )
+            is_patch = _release(listed[-1]) == _release(said["what"])  # that release is there, in another patch
+            lines = (newest, environment) if is_patch else (environment, newest)
         yield Match(
             program.said(NO_WHEEL),
             figures={
                 "what": said["what"],
-                "why": "it has none for its version, or the Python has 32 bits, or pip is old",
+                "why": _why(_release(said["what"]), listed, origin),
                 "first": lines[0],
                 "second": lines[1],
             },
         )
+    elif said := program.first(NO_WHEEL_OF_ANOTHER):
+        listed = _listed(event.line for event in program.all(NO_WHEEL_OF_ANOTHER))
+        why, first, second = _of_another(said["name"], listed, origin)
+        yield Match(
+            program.said(NO_WHEEL_OF_ANOTHER),
+            figures={"what": f"{said['name']}{said['range']}", "why": why, "first": first, "second": second},
+        )
 
 
-def _listed(program: Program) -> str:
-    """Return the line that installs the newest release that pip lists for this machine; "" if it lists none."""
-    for event in program.all(NO_WHEEL):
-        if listed := _LISTED.search(event.line):
-            last = listed["versions"].rpartition(",")[2].strip()
-            return f"pip install 'tensorflow=={last}'  # the newest that pip lists for this Python and processor"
-    return ""
+def _listed(lines: Iterable[str]) -> list[str]:
+    """Return the versions that pip lists for this machine, the oldest first."""
+    for line in lines:
+        if listed := _LISTED.search(line):
+            return [one.strip() for one in listed["versions"].split(",")]
+    return []
 
 
-def _release(text: str) -> str:
-    found = re.search(r"==(\d\.\d{1,2})", text)
-    return found[1] if found else ""
+def _why(wanted: Version | None, listed: list[str], origin: Origin) -> str:
+    """Return in words what is known of why there is no wheel."""
+    first, last = (_release(listed[0]), _release(listed[-1])) if listed else (None, None)
+    if wanted and first and last and not first <= wanted <= last:
+        python = f"Python {origin.python}" if origin.python else "its version"
+        of = " to ".join(pythons(wanted))
+        kind = "newer" if wanted < first else "older, or pip is old"
+        return f"there, TensorFlow is {first} to {last}; {wanted} has wheels for Python {of}, and {python} is {kind}"
+    if origin.python and not listed:
+        own = for_python(origin.python, origin.system)
+        if own is None:
+            return f"no release has wheels for Python {origin.python} on {_NAMES[origin.system]}"
+        if wanted and not own[0] <= wanted <= own[1]:
+            return f"for Python {origin.python} on {_NAMES[origin.system]} there are {own[0]} to {own[1]}"
+    if wanted and wheels(wanted, origin.system) is None and wheels(wanted, "linux_x86_64"):
+        return f"{wanted} has no wheels for {_NAMES[origin.system]}"
+    return "it has none for its version, or the Python has 32 bits, or pip is old"
+
+
+def _of_another(name: str, listed: list[str], origin: Origin) -> tuple[str, str, str]:
+    """Return why pip has no wheel of another distribution than TensorFlow, and the lines of the fix."""
+    systems = OTHERS.get(canonical(name), {})
+    if systems and (span := systems.get(origin.system)) is None:
+        have = ", ".join(_NAMES[one] for one in systems)
+        return (
+            f"{name} has wheels for {have} alone",
+            f"pip uninstall {name}  # take it out of the requirements: this system has none",
+            "# or run the program there: on Windows in WSL 2 (wsl --install), on a Mac in a container of Linux",
+        )
+    if systems and span is not None:
+        oldest, newest, first, last = span
+        return (
+            f"for {_NAMES[origin.system]} there are {oldest} to {newest}, for Python {first} to {last}",
+            f"conda create -n tf python={_safe(last)}; conda activate tf; pip install {name}  # has wheels",
+            f"pip install '{name}=={listed[-1]}'  # the newest that pip lists here" if listed else _UPGRADE,
+        )
+    if listed:
+        return (
+            f"pip lists {listed[0]} to {listed[-1]} here; others need another Python, or there is no such release",
+            f"pip install '{name}=={listed[-1]}'  # the newest that there is for this Python: change the pin",
+            "# or a Python of the time of the release that is asked for: conda create -n tf python=3.10",
+        )
+    return (
+        "it has none for its version or system, or no distribution has that name",
+        f"pip index versions {name}; python --version; uname -sm  # which there are, and for what",
+        "conda create -n tf python=3.11; conda activate tf  # then install there: most packages have wheels for it",
+    )
+
+
+def _safe(newest: str) -> str:
+    """Return the Python before the newest that there are wheels for: not each release has them for that one."""
+    major, _, minor = newest.partition(".")
+    return f"{major}.{int(minor) - 1}"
+
+
+def _release(text: str) -> Version | None:
+    found = re.search(r"(?:^|==)(\d{1,3})\.(\d{1,3})", text)
+    return Version(int(found[1]), int(found[2])) if found else None
 
 
 def _environment(what: str) -> str:

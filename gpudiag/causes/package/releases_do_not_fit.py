@@ -16,8 +16,10 @@ from gpudiag.knowledge.log_lines import text
 from gpudiag.knowledge.message import Event, Worth
 from gpudiag.knowledge.messages.code import MODULE_LACKS, NOT_TENSORFLOW
 from gpudiag.knowledge.messages.python_packages import MODULE_NOT_THERE, NAME_NOT_THERE, SYMBOL_NOT_THERE
+from gpudiag.knowledge.names import NOT_OF_PIP, Moved, distribution_of, moved
 from gpudiag.knowledge.origin import Origin
 from gpudiag.knowledge.releases import Version
+from gpudiag.knowledge.requirements import companion, has_companion
 from gpudiag.model.diagnosis import Confidence
 
 CAUSE = Cause(
@@ -25,7 +27,14 @@ CAUSE = Cause(
     url="https://packaging.python.org/en/latest/tutorials/installing-packages/",
     needs_gpu=False,
     symptom=True,
-    unless=("file_named_as_package", "module_shadowed", "tensorflow_shadowed", "program_for_tensorflow_1"),
+    unless=(
+        "file_named_as_package",
+        "module_shadowed",
+        "numpy_of_another_release",
+        "program_for_tensorflow_1",
+        "protobuf_of_another_release",
+        "tensorflow_shadowed",
+    ),
     shown={
         "first": "python -m pip install PACKAGE",
         "second": "python -c 'import sys; print(sys.executable)'",
@@ -33,22 +42,12 @@ CAUSE = Cause(
     },
 )
 
+_LINES = ("first", "second", "third")
 _OURS = (NAME_NOT_THERE, MODULE_NOT_THERE, SYMBOL_NOT_THERE)
 _GENERAL = (*_OURS, MODULE_LACKS, NOT_TENSORFLOW)
 _INSTALLED = re.compile(r"(?:site|dist)-packages[\\/](?P<package>\w{1,100})(?:[\\/.]|$)")
 _KERAS_3 = re.compile(r"\b_tf_keras\b|\bkeras[./\\]src\b|\bKeras 3\b|\bkeras[= ]{1,2}3\.")
 _LAST_WITH_KERAS_2 = Version(2, 15)
-_DISTRIBUTIONS = {
-    "PIL": "pillow",
-    "cv2": "opencv-python",
-    "google": "protobuf",
-    "protobuf": "protobuf",
-    "skimage": "scikit-image",
-    "sklearn": "scikit-learn",
-    "tensorflow_core": "tensorflow",
-    "yaml": "pyyaml",
-}
-"""Packages of Python to the distributions that bring them, if these have another name."""
 _PRIVATE = ("python", "core", "compiler", "tools")
 _LOWER_CASE = ("tensorflow", "keras", "numpy")
 _NAMESPACES = {
@@ -67,29 +66,95 @@ _KERAS_UP_TO_2_3 = ("keras.legacy", "keras.backend.tensorflow_backend", "keras.e
 
 
 def find(program: LogAlone, origin: Origin) -> Matches:
+    shown: tuple[int, str, tuple[str, ...]] | None = None
     for number, line in enumerate(program.lines):
         events = recognised(line)
         found = next((event for event in events if event.message in _OURS), None)
         faults = {one.message for one in events if one.message.worth is Worth.FAULT and not one.message.follows}
-        if found is None or not faults <= set(_GENERAL):  # another cause knows that line, and says more
+        if found is None or (shown and not _was_caught(program.lines[shown[0] : number])):
             continue
         asker = _asker(program.lines[:number], found)
-        told = (
-            _of_a_symbol(found) if found.message is SYMBOL_NOT_THERE else _told(program, number, found, asker, origin)
-        )
+        if (known := _known(program, number, found)) is not None:
+            told: tuple[str, ...] | None = _of_moved(
+                _wanted(program, number, found), known, asker, _is_shown(program.lines[:number])
+            )
+        elif not faults <= set(_GENERAL):  # another cause knows that line, and says more
+            continue
+        elif found.message is SYMBOL_NOT_THERE:
+            told = _of_a_symbol(found)
+        else:
+            told = _told(program, number, found, asker, origin)
         if told is not None:
-            what, *fix = told
-            figures = dict(zip(("first", "second", "third"), (*fix, "", ""), strict=False))
-            yield Match((text(line),), Confidence.LIKELY, {"what": what, **figures})
-            return
+            shown = number, text(line), told
+    if shown is not None:
+        _, said, (what, *fix) = shown
+        yield Match((said,), Confidence.LIKELY, {"what": what, **dict(zip(_LINES, (*fix, "", ""), strict=False))})
+
+
+def _was_caught(between: tuple[str, ...]) -> bool:
+    """Return whether the error that the first of these lines says was handled: what ended the program came then."""
+    return any("During handling of the above exception" in line for line in between) and not any(
+        "was the direct cause of the following" in line for line in between
+    )
+
+
+def _of(program: LogAlone, number: int, found: Event) -> tuple[str, str]:
+    """Return the module and the name in it that are asked for."""
+    name = found["name"] or found["attribute"] or found["lacked"]
+    return found["module"] or found["of"] or _imported_from(program.lines[:number], name), name
+
+
+def _wanted(program: LogAlone, number: int, found: Event) -> str:
+    module, name = _of(program, number, found)
+    return f"{name} of {module}" if name else module
+
+
+def _known(program: LogAlone, number: int, found: Event) -> Moved | None:
+    module, name = _of(program, number, found)
+    return moved(module, name) if module else None
+
+
+def _of_moved(wanted: str, known: Moved, asker: str, is_shown: bool) -> tuple[str, str, str, str]:
+    """Return the cause and the fix for a name of which it is known which releases have it."""
+    who = asker or "the program"
+    distribution = "Python" if known.distribution == "python" else known.distribution
+    if known.went:
+        what = f"{who} asks for {wanted}, which {distribution} does not have from {known.went} on"
+    else:
+        what = f"{who} asks for {wanted}, which {distribution} has from {known.came} on: the installed one is older"
+    newer = f"python -m pip install --upgrade {asker}  # a release of it that does without" if known.went else ""
+    if asker and not known.went:
+        newer = f"pip install '{asker}==VERSION'  # or an older release of it, for the {distribution} that is installed"
+    change = f"# in the program, write {known.instead}" if known.instead and not asker else ""
+    if distribution == "Python":
+        major, _, minor = (known.went or known.came).partition(".")
+        python = f"{major}.{int(minor) - 1}" if known.went else known.came
+        bring = f"conda create -n tf python={python}; conda activate tf  # a Python that has it; and install there"
+        change = change or (f"python -m pip install --upgrade {asker}  # a release for this Python" if asker else "")
+        return what, *_padded(change, bring)
+    upgrade = "--upgrade " if known.came else ""
+    bring = f"python -m pip install {upgrade}'{distribution}{known.range}'  # has it; a notebook: restart the kernel"
+    return what, *_padded(
+        *((change, bring) if change and is_shown else (bring, change, newer)),
+        "python -m pip check  # what does not fit",
+    )
+
+
+def _is_shown(before: tuple[str, ...]) -> bool:
+    """Return whether the lines show the place that asked."""
+    return any(_FRAME.search(line) for line in before)
+
+
+def _padded(*lines: str) -> tuple[str, str, str]:
+    first, second, third, *_ = (*filter(None, lines), "", "", "")
+    return first, second, third
 
 
 def _told(program: LogAlone, number: int, found: Event, asker: str, origin: Origin) -> tuple[str, str, str, str] | None:
     """Return the cause and the lines of its fix."""
-    name = found["name"] or found["attribute"] or found["lacked"]
-    module = found["module"] or found["of"] or _imported_from(program.lines[:number], name)
+    module, name = _of(program, number, found)
     top = module.partition(".")[0]
-    distribution = _DISTRIBUTIONS.get(top, top.replace("_", "-"))
+    distribution = distribution_of(top)
     who = asker or "the program"
     if not module:
         return _of_unnamed_module(name, asker) if asker else None
@@ -111,6 +176,8 @@ def _told(program: LogAlone, number: int, found: Event, asker: str, origin: Orig
         )
     if top in ("keras", "tf_keras") or module.startswith(("tensorflow.keras", "tensorflow._api.v2.keras")):
         return _of_keras(program, f"{name} of {module}" if name else module, asker, origin)
+    if found.message is MODULE_NOT_THERE and (lines := NOT_OF_PIP.get(module) or NOT_OF_PIP.get(top)):
+        return f"{module} is not on Python's path: no distribution of pip brings it", *_padded(*lines)
     if found.message is MODULE_NOT_THERE and "." not in module.removeprefix("google."):
         return (
             f"the package {distribution} is not installed for the Python that runs the program",
@@ -128,10 +195,13 @@ def _told(program: LogAlone, number: int, found: Event, asker: str, origin: Orig
     newer = "# it may be too new, too: pip install 'PACKAGE==VERSION' with the release that its documentation names"
     also = f" {asker}" if asker and asker != distribution else ""
     wanted = f"{name} of {module}" if name else module
+    bring = f"python -m pip install --upgrade {distribution}{also}  # releases that fit each other"
+    if has_companion(asker) and (fits := companion(asker, origin.releases[1])) and origin.releases[0] > Version(2, 1):
+        bring = f"pip install '{asker}=={fits}' 'tensorflow=={origin.releases[1]}.*'  # made for each other"
     return (
         f"{who} asks for {wanted}, which the installed {distribution} does not have: "
         "they are of releases that do not fit each other",
-        f"python -m pip install --upgrade {distribution}{also}  # releases that fit each other",
+        bring,
         newer,
         "python -m pip check  # must say that nothing is broken",
     )
@@ -221,7 +291,7 @@ def _asker(before: tuple[str, ...], found: Event) -> str:
         inside = _INSTALLED.findall(frame["file"])
         top = inside[-1] if inside else ""
         if top and top != module.partition(".")[0]:
-            return _DISTRIBUTIONS.get(top, top.replace("_", "-"))
+            return distribution_of(top)
         if not top:
             return ""
     return ""

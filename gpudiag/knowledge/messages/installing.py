@@ -55,7 +55,7 @@ FAMILY.fault(
         "pip install --extra-index-url https://pypi.nvidia.com 'tensorflow[and-cuda]==2.15.0'  # where the others are",
     ),
 )
-FAMILY.fault(
+CONDA_NOT_SOLVED = FAMILY.fault(
     "conda_not_solved",
     "UnsatisfiableError: The following specifications were found",
     "UnsatisfiableError",
@@ -78,7 +78,7 @@ FAMILY.fault(
         "(tensorflow=2.10, not tensorflow=2.10=gpu_py39...), with a Python of its time",
     ),
 )
-FAMILY.fault(
+REQUIREMENTS_CONFLICT = FAMILY.fault(
     "requirements_conflict",
     "ERROR: Cannot install {what} because these package versions have conflicting dependencies",
     "because these package versions have conflicting dependencies",
@@ -101,11 +101,6 @@ FAMILY.add(
     r"but you(?:'ll)? have (?P<has>[^\s]{1,100}) (?P<found>\d[\w.+-]{0,60}) which is incompatible",
     words=("incompatible",),
     meaning="{package} {release} needs {needs}{range}, and {has} {found} is installed",
-    fix=(
-        "pip install '{needs}{range}'  # what {package} needs; or a release of {package} that takes {has} {found}",
-        "pip check  # must say that nothing is broken",
-        _FRESH,
-    ),
     possible=True,
     follows=True,
     seen="pip",

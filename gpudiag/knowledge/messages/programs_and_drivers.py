@@ -157,10 +157,51 @@ NO_GPU_LISTED = FAMILY.fault(
     "GPU is NOT AVAILABLE",
     "GPU Available: False",
     "No GPU available",
+    "Physical GPUs: []",
+    "GPUs: []",
+    "GPUs available: []",
+    "GPUs detected: []",
+    "Available GPUs: []",
+    "gpus = []",
+    "GPU: []",
+    "GPU devices: []",
+    "No GPUs found",
+    "No GPU detected",
+    "No GPU was detected",
+    "GPU is not available",
     "GPU device not found",
     "No GPU found. Please ensure you have installed TensorFlow correctly",
     "Please install GPU version of TF",
     seen="programs",
+)
+BUILT_WITHOUT_CUDA = FAMILY.sign(
+    "built_without_cuda",
+    "Built with CUDA: False",
+    "is_built_with_cuda: False",
+    "is_built_with_cuda() False",
+    "is_built_with_cuda(): False",
+    "Is built with CUDA: False",
+    "TensorFlow built with CUDA: False",
+    "'is_cuda_build': False",
+    '"is_cuda_build": False',
+    seen="programs",
+)
+BUILT_WITH_CUDA = FAMILY.sign(
+    "built_with_cuda",
+    "Built with CUDA: True",
+    "is_built_with_cuda: True",
+    "is_built_with_cuda() True",
+    "is_built_with_cuda(): True",
+    "Is built with CUDA: True",
+    "TensorFlow built with CUDA: True",
+    "'is_cuda_build': True",
+    '"is_cuda_build": True',
+    seen="programs",
+)
+SMI_TABLE = FAMILY.sign(
+    "smi_table",
+    "NVIDIA-SMI {smi:v} Driver Version: {driver:v}",
+    seen="nvidia-smi",
 )
 
 # --- at work ---------------------------------------------------------------------------------------------------------

@@ -116,6 +116,15 @@ NO_WHEEL = FAMILY.add(
     words=("tensorflow",),
     seen="pip",
 )
+NO_WHEEL_OF_ANOTHER = FAMILY.add(
+    Worth.FAULT,
+    "no_wheel_of_another",
+    pattern=r"(?:No matching distribution found for|Could not find a version that satisfies the requirement) "
+    r"(?!tensorflow(?:-gpu|-cpu|-intel)?(?![\w-])|nvidia|tensorrt)(?P<name>[A-Za-z][\w.-]{0,80})(?:\[[\w,-]{0,60}\])?"
+    r"(?P<range>(?:[=<>!~]=?[\w.*]{1,40},?){0,4})",
+    words=("satisfies", "matching"),
+    seen="pip",
+)
 GPU_PACKAGE_GONE = FAMILY.fault(
     "gpu_package_gone", 'The "tensorflow-gpu" package has been removed', seen="pip, from December 2022 on"
 )

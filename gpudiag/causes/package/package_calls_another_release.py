@@ -1,0 +1,75 @@
+"""{package} fails in its own code: {error}
+
+The last frame of the traceback is of a package that pip installed: not of the program, and not of what the package
+called. A name that is not there and an argument that nobody expects are what a package meets that was written for
+another release of one that it calls.
+"""
+
+from __future__ import annotations
+
+from gpudiag.cause import Cause, LogAlone, Match, Matches
+from gpudiag.knowledge.log import recognised
+from gpudiag.knowledge.message import Worth
+from gpudiag.knowledge.names import distribution_of
+from gpudiag.knowledge.origin import Origin
+from gpudiag.knowledge.requirements import companion, newest_pair
+from gpudiag.knowledge.tracebacks import last_raised
+from gpudiag.model.diagnosis import Confidence
+
+CAUSE = Cause(
+    fix=(
+        "{bring}",
+        "pip install 'OTHER==VERSION'  # or, of what it calls, a release of the time of {package}",
+        "python -m pip check  # must say that nothing is broken",
+    ),
+    url="https://packaging.python.org/en/latest/tutorials/installing-packages/",
+    needs_gpu=False,
+    general=True,
+    symptom=True,
+    shown={
+        "bring": "python -m pip install --upgrade PACKAGE  # a release of it that fits what is installed",
+    },
+)
+_CALLED_BY_PROGRAMS = ("tensorflow", "keras", "tf_keras", "numpy", "pandas", "sklearn", "matplotlib")
+_OF_A_RELEASE = (
+    "has no attribute",
+    "unexpected keyword argument",
+    "cannot import name",
+    "required positional argument",
+    "positional arguments but",
+    "positional argument but",
+    "got multiple values for argument",
+    "is not callable",
+    "object is not subscriptable",
+    "No module named",
+)
+
+
+def find(program: LogAlone, origin: Origin) -> Matches:
+    raised = last_raised(program.lines)
+    if raised is None or not raised.package or not any(words in raised.error for words in _OF_A_RELEASE):
+        return
+    if any(_is_known(line) for line in program.lines):
+        return
+    if raised.package in _CALLED_BY_PROGRAMS and raised.by_program:  # most often it is called in a wrong way
+        return
+    package = distribution_of(raised.package)
+    fits = companion(package, origin.releases[1]) if origin.releases[0] == origin.releases[1] else ""
+    if fits:
+        bring = f"pip install '{package}=={fits}'  # the release of it for TensorFlow {origin.releases[1]}"
+    elif pair := newest_pair(package):
+        bring = f"pip install '{package}=={pair[0]}' 'tensorflow=={pair[1]}.*'  # made for each other"
+    else:
+        bring = f"python -m pip install --upgrade {package}  # a release of it that fits what is installed"
+    yield Match(
+        (raised.error,),
+        Confidence.POSSIBLE,
+        {"package": package, "error": raised.error, "bring": bring},
+    )
+
+
+def _is_known(line: str) -> bool:
+    return any(one.message.worth is Worth.FAULT for one in recognised(line) if one.message.name not in _OF_ANY_NAME)
+
+
+_OF_ANY_NAME = ("name_not_there", "module_not_there", "module_lacks")

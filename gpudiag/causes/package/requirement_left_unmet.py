@@ -1,0 +1,98 @@
+"""{by} needs {needs}{range}, and {needs} {found} is installed
+
+pip installs what is asked for even if a package that is already there needs another version of it, and only says so.
+What needs it may work all the same, fail when it is imported, or fail much later. Packages that check it themselves
+(transformers, setuptools' entry points) stop with such a line.
+"""
+
+from __future__ import annotations
+
+from packaging.version import Version as Exact
+
+from gpudiag.cause import Cause, Match, Matches, Program
+from gpudiag.knowledge.log import recognised
+from gpudiag.knowledge.message import Worth
+from gpudiag.knowledge.origin import Origin
+from gpudiag.knowledge.releases import Version
+from gpudiag.knowledge.requirements import (
+    TENSORFLOWS,
+    Stated,
+    canonical,
+    companion,
+    needed,
+    overlap,
+    specifiers,
+    stated,
+    that_takes,
+)
+from gpudiag.model.diagnosis import Confidence
+
+CAUSE = Cause(
+    fix=("{first}", "{second}", "python -m pip check  # must say that nothing is broken"),
+    url="https://pip.pypa.io/en/stable/cli/pip_check/",
+    needs_gpu=False,
+    general=True,
+    symptom=True,
+    shown={
+        "first": "pip install 'numpy>=1.23.5,<2'",
+        "second": "pip install --upgrade PACKAGE  # or a release of it that takes what is installed",
+    },
+)
+
+
+def find(program: Program, origin: Origin) -> Matches:
+    unmet = [one for one in stated(program.lines) if one.found and _is_unmet(one)]
+    if not unmet or any(_is_known(line) for line in program.lines):
+        return
+    one = min(unmet, key=lambda each: (canonical(each.by) not in TENSORFLOWS, each.needs not in TENSORFLOWS))
+    first, second = _fix(one, origin)
+    yield Match(
+        (one.line,),
+        Confidence.POSSIBLE if len(unmet) > 1 else Confidence.LIKELY,
+        {
+            "by": one.who if one.by else "a package",
+            "needs": one.needs,
+            "range": one.range,
+            "found": one.found,
+            "first": first,
+            "second": second,
+        },
+    )
+
+
+def _is_unmet(one: Stated) -> bool:
+    takes = one.takes
+    return takes is None or not takes.contains(Exact(one.found), prereleases=True)
+
+
+def _is_known(line: str) -> bool:
+    """Return whether a line names a fault by itself: what pip says of packages is then most often beside the point."""
+    return any(
+        one.message.worth is Worth.FAULT and one.message.fix and not one.message.follows for one in recognised(line)
+    )
+
+
+def _fix(one: Stated, origin: Origin) -> tuple[str, str]:
+    again = f"pip install --upgrade {one.by or 'PACKAGE'}  # or a release of it that takes {one.needs} {one.found}"
+    if one.needs in TENSORFLOWS:
+        numbers = one.found.split(".")
+        fits = companion(one.by, Version(int(numbers[0]), int(numbers[1]))) if len(numbers) > 1 else ""
+        fitting = f"pip install '{one.by}=={fits}'  # or the release of it for the TensorFlow that is installed"
+        return f"pip install '{one.needs}{one.range}'  # what {one.who} needs", fitting if fits else again
+    if canonical(one.by) in TENSORFLOWS:
+        takes = specifiers(f"=={one.found}")
+        newer = that_takes(one.needs, takes) if takes is not None else None
+        if newer:
+            again = f"pip install 'tensorflow=={newer}.*'  # or a TensorFlow that takes {one.needs} {one.found}"
+        return f"pip install '{one.needs}{one.range}'  # what {one.who} takes", again
+    own = needed(origin.releases[1], one.needs) if origin.releases[0] == origin.releases[1] else ""
+    ranges = specifiers(own), one.takes
+    if own and ranges[0] is not None and ranges[1] is not None:
+        if overlap(ranges[0], ranges[1]):
+            return f"pip install '{one.needs}{one.range},{own}'  # what {one.who} and TensorFlow take", again
+        return (
+            f"python -m venv another && another/bin/pip install {one.by}  # TensorFlow {origin.releases[1]} takes "
+            f"{one.needs}{own} alone: an environment for each",
+            again,
+        )
+    return f"pip install '{one.needs}{one.range}'  # what {one.who} needs", again

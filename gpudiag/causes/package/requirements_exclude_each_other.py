@@ -1,0 +1,94 @@
+"""{one} and {other} exclude each other: no {needs} is both {range_one} and {range_other}
+
+pip, conda, uv and Poetry look for releases that satisfy all that is asked for, and stop if there are none. The lines
+below "The conflict is caused by", or the sentences that begin with "Because", name who asks for what. Each release of
+TensorFlow takes a few versions of numpy, protobuf, Keras and Python alone.
+"""
+
+from __future__ import annotations
+
+from gpudiag.cause import Cause, LogAlone, Match, Matches
+from gpudiag.knowledge.messages.installing import CONDA_NOT_SOLVED, REQUIREMENTS_CONFLICT
+from gpudiag.knowledge.origin import Origin
+from gpudiag.knowledge.releases import Version
+from gpudiag.knowledge.requirements import (
+    TENSORFLOWS,
+    Stated,
+    canonical,
+    companion,
+    contradicting,
+    has_companion,
+    stated,
+    that_takes,
+)
+from gpudiag.model.diagnosis import Confidence
+
+CAUSE = Cause(
+    fix=("{first}", "{second}", "{third}"),
+    url="https://pip.pypa.io/en/stable/topics/dependency-resolution/",
+    needs_gpu=False,
+    shown={
+        "first": "pip install 'numpy>=1.23.5,<2'",
+        "second": "pip install 'tensorflow==2.18.*' 'numpy>=2'  # or",
+        "third": "python -m venv another  # or each of the two in its own environment",
+    },
+)
+_APART = "python -m venv another  # or each of the two in its own environment"
+
+
+def find(program: LogAlone, origin: Origin) -> Matches:
+    if program.first(REQUIREMENTS_CONFLICT, CONDA_NOT_SOLVED) is None:
+        return
+    pair = contradicting(stated(program.lines))
+    if pair is None:
+        return
+    one, other = sorted(pair, key=lambda each: each.by != "")  # what the user asks for is the easiest to change
+    lines = _fix(one, other)
+    yield Match(
+        (*program.said(REQUIREMENTS_CONFLICT, CONDA_NOT_SOLVED)[:1], *dict.fromkeys((one.line, other.line))),
+        Confidence.LIKELY,
+        {
+            "one": one.who,
+            "other": other.who,
+            "needs": one.needs,
+            "range_one": one.range,
+            "range_other": other.range,
+            **dict(zip(("first", "second", "third"), (*lines, "", "", ""), strict=False)),
+        },
+    )
+
+
+def _fix(one: Stated, other: Stated) -> tuple[str, ...]:
+    if one.needs == "python":
+        python = other if canonical(other.by) in TENSORFLOWS else one
+        return (
+            f"conda create -n tf 'python{python.range}'  # a Python for {python.who}; and install there",
+            f"# or ask for another release of {python.by or other.by}: without a version, the newest for this Python",
+        )
+    if canonical(one.needs) in TENSORFLOWS:
+        return (*_of_tensorflow(one, other), _APART)
+    newest = that_takes(one.needs, taken) if (taken := one.takes) is not None else None
+    is_ours = canonical(other.by) in TENSORFLOWS
+    return (
+        f"pip install '{one.needs}{other.range}'  # in place of {one.needs}{one.range}: for {other.who}"
+        + ("" if one.by else "; change it in your requirements"),
+        f"pip install 'tensorflow=={newest}.*' '{one.needs}{one.range}'  # or the newest that takes that"
+        if is_ours and newest
+        else f"pip install {' '.join(filter(None, (one.by, other.by)))}  # or without versions: pip chooses what fits",
+        _APART,
+    )
+
+
+def _of_tensorflow(one: Stated, other: Stated) -> tuple[str, ...]:
+    """Return the lines for packages that ask for different releases of TensorFlow."""
+    asks = other if other.by else one
+    wanted = one if asks is other else other
+    numbers = [part for part in wanted.range.lstrip("=<>~! ").split(".") if part.isdecimal()]
+    fits = companion(asks.by, Version(int(numbers[0]), int(numbers[1]))) if len(numbers) > 1 else ""
+    if fits:
+        bring = f"pip install '{asks.by}=={fits}' 'tensorflow{wanted.range}'  # the release of it for that TensorFlow"
+    elif has_companion(asks.by):
+        bring = f"pip install {asks.by}  # with its own TensorFlow: each release of it is for one of TensorFlow"
+    else:
+        bring = f"pip install --upgrade {asks.by} 'tensorflow{wanted.range}'  # a release of it for that TensorFlow"
+    return bring, f"pip install 'tensorflow{asks.range}'  # or the TensorFlow that {asks.who} needs"

@@ -1,0 +1,229 @@
+"""Names that packages of Python got or lost, and in which release, for "cannot import name" and "has no attribute".
+
+From the notes of the releases of each package, read in November 2026. ``*`` stands for the module and all in it.
+"""
+
+from __future__ import annotations
+
+from gpudiag.record import Record
+
+
+class Moved(Record):
+    """A name that a release of a distribution added or took away."""
+
+    distribution: str
+    """As pip calls it; ``python`` for Python's own modules."""
+    came: str = ""
+    """The first release that has it; "" for always."""
+    went: str = ""
+    """The first release that does not have it any more; "" for never."""
+    instead: str = ""
+    """What a program writes in its place; "" if that is not one name."""
+
+    @property
+    def range(self) -> str:
+        """The releases that have it, as pip writes them."""
+        return ",".join(filter(None, (f">={self.came}" if self.came else "", f"<{self.went}" if self.went else "")))
+
+
+_CAME = (
+    ("typing-extensions", "3.10", "typing_extensions", "ParamSpec TypeGuard Concatenate is_typeddict"),
+    ("typing-extensions", "4.0", "typing_extensions", "Self Required NotRequired"),
+    (
+        "typing-extensions",
+        "4.1",
+        "typing_extensions",
+        "Never Unpack TypeVarTuple LiteralString assert_never reveal_type",
+    ),
+    ("typing-extensions", "4.1", "typing_extensions", "dataclass_transform"),
+    ("typing-extensions", "4.4", "typing_extensions", "override"),
+    ("typing-extensions", "4.5", "typing_extensions", "deprecated"),
+    ("typing-extensions", "4.6", "typing_extensions", "TypeAliasType Buffer get_original_bases"),
+    ("typing-extensions", "4.9", "typing_extensions", "ReadOnly"),
+    ("typing-extensions", "4.10", "typing_extensions", "TypeIs"),
+    ("typing-extensions", "4.12", "typing_extensions", "NoDefault"),
+    ("ml-dtypes", "0.5", "ml_dtypes", "float4_e2m1fn float8_e3m4 float8_e4m3 float8_e8m0fnu int2 uint2"),
+    ("numpy", "1.20", "numpy", "typing"),
+    ("numpy", "2.0", "numpy", "_core"),
+    ("protobuf", "5.26", "google.protobuf", "runtime_version"),
+    ("protobuf", "3.20.2", "google.protobuf.internal", "builder"),
+    ("protobuf", "3.0", "google.protobuf", "symbol_database"),
+    ("pillow", "9.1", "PIL.Image", "Resampling Transpose Dither"),
+    ("tensorflow", "2.1", "tensorflow.config", "list_physical_devices list_logical_devices set_visible_devices"),
+    ("tensorflow", "2.9", "tensorflow.keras.utils", "set_random_seed"),
+    ("tensorflow", "2.10", "tensorflow.keras.optimizers", "legacy experimental"),
+    ("tensorflow", "2.11", "tensorflow.keras.optimizers", "AdamW Adafactor"),
+    ("keras", "3.0", "keras", "ops random KerasTensor export tree"),
+    ("python", "3.8", "typing", "Literal Final Protocol TypedDict"),
+    ("python", "3.11", "typing", "Self Never LiteralString NotRequired Required"),
+    ("python", "3.8", "importlib", "metadata"),
+    ("python", "3.8", "functools", "cached_property"),
+    ("python", "3.9", "functools", "cache"),
+    ("huggingface-hub", "0.26", "huggingface_hub", "is_offline_mode"),
+)
+_WENT = (
+    ("werkzeug", "3.0", "werkzeug.urls", "url_quote url_decode url_encode url_quote_plus url_unquote url_parse"),
+    ("werkzeug", "1.0", "werkzeug", "secure_filename FileStorage cached_property"),
+    ("werkzeug", "1.0", "werkzeug.contrib", "*"),
+    ("markupsafe", "2.1", "markupsafe", "soft_unicode"),
+    ("jinja2", "3.1", "jinja2", "escape Markup contextfunction contextfilter environmentfilter"),
+    ("itsdangerous", "2.1", "itsdangerous", "json TimedJSONWebSignatureSerializer"),
+    ("scipy", "1.2", "scipy.misc", "imread imresize imsave imshow imrotate toimage bytescale fromimage"),
+    ("scipy", "1.3", "scipy.misc", "logsumexp factorial comb"),
+    ("scipy", "1.13", "scipy.linalg", "tril triu"),
+    ("scipy", "1.13", "scipy.signal", "gaussian hann hamming blackman kaiser bartlett"),
+    ("scipy", "1.14", "scipy.integrate", "simps trapz cumtrapz"),
+    ("scikit-learn", "0.23", "sklearn.externals", "joblib six"),
+    ("scikit-learn", "0.23", "sklearn.utils.linear_assignment_", "*"),
+    ("scikit-learn", "0.20", "sklearn.cross_validation", "*"),
+    ("scikit-learn", "0.20", "sklearn.grid_search", "*"),
+    ("scikit-learn", "1.2", "sklearn.datasets", "load_boston"),
+    ("pillow", "7.0", "PIL", "PILLOW_VERSION"),
+    ("pillow", "10.0", "PIL.Image", "ANTIALIAS LINEAR CUBIC"),
+    ("pillow", "10.0", "PIL.ImageFont", "getsize"),
+    ("numpy", "1.24", "numpy", "bool complex float int long object str typeDict unicode"),
+    (
+        "numpy",
+        "2.0",
+        "numpy",
+        "Inf Infinity NaN PINF NINF float_ complex_ string_ unicode_ cast product cumproduct sometrue alltrue "
+        "asfarray obj2sctype sctypes issctype find_common_type DataSource round_ set_string_function mat",
+    ),
+    ("numpy", "2.4", "numpy", "in1d trapz"),
+    ("networkx", "3.0", "networkx", "from_numpy_matrix to_numpy_matrix"),
+    ("matplotlib", "3.9", "matplotlib.cm", "get_cmap register_cmap"),
+    ("pandas", "1.0", "pandas", "Panel"),
+    ("pandas", "2.0", "pandas", "Int64Index Float64Index"),
+    ("jax", "0.4.24", "jax", "linear_util"),
+    ("jax", "0.4.24", "jax.linear_util", "*"),
+    ("jax", "0.4.26", "jax", "tree_map"),
+    ("jax", "0.4.25", "jax.config", "*"),
+    ("jax", "0.4.36", "jax.core", "NamedShape"),
+    ("jax", "0.6", "jax.core", "Primitive ShapedArray"),
+    ("huggingface-hub", "0.26", "huggingface_hub", "cached_download"),
+    ("setuptools", "70", "pkg_resources", "packaging"),
+    ("setuptools", "82", "pkg_resources", "*"),
+    ("gast", "0.3", "gast", "Num Str Index Bytes Ellipsis NameConstant"),
+    ("python", "3.12", "imp", "*"),
+    ("python", "3.12", "distutils", "*"),
+    ("python", "3.12", "asyncore", "*"),
+    ("python", "3.12", "pkgutil", "ImpImporter"),
+    ("python", "3.14", "pkgutil", "find_loader get_loader"),
+    ("python", "3.13", "pipes", "*"),
+    ("python", "3.13", "cgi", "*"),
+    ("python", "3.14", "ast", "Num Str Bytes NameConstant"),
+    ("python", "3.10", "collections", "Mapping MutableMapping Iterable Sequence Callable Hashable Sized Set Iterator"),
+    ("python", "3.9", "fractions", "gcd"),
+    ("python", "3.11", "inspect", "getargspec formatargspec"),
+    ("python", "3.11", "asyncio", "coroutine"),
+    ("python", "3.8", "time", "clock"),
+    ("python", "3.12", "configparser", "SafeConfigParser"),
+    ("tensorflow", "2.12", "tensorflow.keras.wrappers.scikit_learn", "*"),
+    ("tensorflow", "2.12", "tensorflow.keras.wrappers", "*"),
+    ("tensorflow", "2.4", "tensorflow.keras.utils", "multi_gpu_model"),
+    ("tensorflow", "2.16", "tensorflow.estimator", "*"),
+    ("tensorflow", "2.16", "tensorflow.keras.layers.experimental", "preprocessing SyncBatchNormalization"),
+    ("tensorflow", "2.16", "tensorflow.keras.experimental", "WideDeepModel LinearModel SequenceFeatures"),
+    ("keras", "2.12", "keras.wrappers.scikit_learn", "*"),
+    ("keras", "2.13", "keras.utils.np_utils", "*"),
+    ("keras", "2.13", "keras.utils.generic_utils", "*"),
+    ("keras", "2.4", "keras.utils", "multi_gpu_model"),
+    ("keras", "3.0", "keras.preprocessing.text", "*"),
+    ("keras", "3.0", "keras.preprocessing.sequence", "*"),
+    ("transformers", "5.0", "transformers", "TFAutoModel TFBertModel TFPreTrainedModel TFTrainer TFDistilBertModel"),
+)
+_INSTEAD = {
+    "collections": "collections.abc",
+    "keras.preprocessing.sequence": "tensorflow.keras.preprocessing.sequence, or keras.utils.pad_sequences",
+    "keras.preprocessing.text": "tensorflow.keras.preprocessing.text",
+    "keras.utils.multi_gpu_model": "tf.distribute.MirroredStrategy",
+    "keras.utils.np_utils": "keras.utils.to_categorical",
+    "keras.wrappers.scikit_learn": "scikeras.wrappers, of the distribution scikeras",
+    "matplotlib.cm.get_cmap": "matplotlib.colormaps[NAME]",
+    "numpy.NaN": "numpy.nan",
+    "numpy.Inf": "numpy.inf",
+    "PIL.Image.ANTIALIAS": "PIL.Image.LANCZOS",
+    "pkg_resources": "importlib.metadata",
+    "scipy.misc.imread": "imageio.v2.imread",
+    "sklearn.cross_validation": "sklearn.model_selection",
+    "sklearn.externals.joblib": "joblib",
+    "sklearn.externals.six": "six",
+    "sklearn.grid_search": "sklearn.model_selection",
+    "tensorflow.keras.layers.experimental.preprocessing": "tensorflow.keras.layers",
+    "tensorflow.keras.utils.multi_gpu_model": "tf.distribute.MirroredStrategy",
+    "tensorflow.keras.wrappers": "scikeras.wrappers, of the distribution scikeras",
+    "time.clock": "time.perf_counter",
+    "werkzeug.urls.url_quote": "urllib.parse.quote",
+}
+
+
+def _table() -> dict[str, Moved]:
+    found = dict[str, Moved]()
+    for rows, is_new in ((_CAME, True), (_WENT, False)):
+        for distribution, release, module, names in rows:
+            for name in names.split():
+                whole = module if name == "*" else f"{module}.{name}"
+                instead = _INSTEAD.get(whole) or _INSTEAD.get(module, "")
+                found[whole] = Moved(
+                    distribution, came=release if is_new else "", went="" if is_new else release, instead=instead
+                )
+    return found
+
+
+MOVED = _table()
+
+
+def moved(module: str, name: str) -> Moved | None:
+    """Return what is known of a name of a module, or of a ``module`` that is not there; None for nothing."""
+    if name:
+        return MOVED.get(f"{module}.{name}".replace("._api.v2.", ".").replace(".api._v2.", "."))
+    parts = module.split(".")
+    return next((MOVED[one] for end in range(len(parts), 0, -1) if (one := ".".join(parts[:end])) in MOVED), None)
+
+
+_DISTRIBUTIONS = {
+    "Crypto": "pycryptodome",
+    "IPython": "ipython",
+    "OpenSSL": "pyopenssl",
+    "PIL": "pillow",
+    "_distutils_hack": "setuptools",
+    "absl": "absl-py",
+    "attr": "attrs",
+    "bs4": "beautifulsoup4",
+    "cv2": "opencv-python",
+    "dateutil": "python-dateutil",
+    "git": "gitpython",
+    "google": "protobuf",
+    "grpc": "grpcio",
+    "mpl_toolkits": "matplotlib",
+    "official": "tf-models-official",
+    "pkg_resources": "setuptools",
+    "retinaface": "retina-face",
+    "skimage": "scikit-image",
+    "sklearn": "scikit-learn",
+    "tensorflow_core": "tensorflow",
+    "umap": "umap-learn",
+    "yaml": "pyyaml",
+}
+"""Packages of Python to the distributions that bring them, if these have another name."""
+_RESEARCH = (
+    "git clone --depth 1 https://github.com/tensorflow/models  # it is a folder of that repository",
+    "export PYTHONPATH=$PWD/models/research:$PWD/models/research/slim:$PYTHONPATH  # before the program starts",
+)
+NOT_OF_PIP = {
+    "deployment": _RESEARCH,
+    "keras_contrib": ("pip install git+https://github.com/keras-team/keras-contrib.git", ""),
+    "mrcnn": (
+        "git clone https://github.com/matterport/Mask_RCNN && pip install ./Mask_RCNN  # for TensorFlow 1",
+        "",
+    ),
+    "nets": _RESEARCH,
+    "object_detection": _RESEARCH,
+    "pycocotools._mask": ("pip install --force-reinstall --no-cache-dir pycocotools  # compiles it again", ""),
+}
+"""Packages that no distribution of that name brings, to the lines that bring them."""
+
+
+def distribution_of(package: str) -> str:
+    """Return the distribution that brings a package of Python; most have its name."""
+    return _DISTRIBUTIONS.get(package, package.replace("_", "-"))

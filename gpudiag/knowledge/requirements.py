@@ -1,0 +1,275 @@
+"""Requirements of packages: what a log states of them, what contradicts what, and what fits a release of TensorFlow.
+
+pip, conda, uv, Poetry and packages that check what they import each have their own words for one thing: a distribution
+needs others within a range of versions.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Iterator
+from itertools import combinations
+
+from packaging.specifiers import InvalidSpecifier, SpecifierSet
+from packaging.version import InvalidVersion
+from packaging.version import Version as Exact
+
+from gpudiag.knowledge.releases import Version
+from gpudiag.knowledge.tensorflow_releases import NEEDS, WHEELS
+from gpudiag.record import Record
+from gpudiag.text import one_line
+
+_NAME = r"[A-Za-z][\w.-]{0,80}"
+_EXTRA = r"(?:\[[\w,-]{0,60}\])?"
+_BOUND = r"[<>=!~^]{1,3} ?\d[\w.*+]{0,30}"
+_RANGE = rf"{_BOUND}(?:(?: ?, ?| and | ?\|{{1,2}} ?){_BOUND}){{0,8}}"
+_BOUNDS = re.compile(_BOUND)
+_VERSION = r"\d[\w.+]{0,40}"
+_STATED = tuple(
+    (word, re.compile(pattern))
+    for word, pattern in (
+        # pip, of what is installed; "has requirement" and "'ll" are pip's up to 20.
+        (
+            "incompatible",
+            rf"(?P<by>{_NAME}) (?P<release>{_VERSION}) (?:requires|has requirement) (?P<needs>{_NAME}){_EXTRA}"
+            rf"(?P<range>{_RANGE})?(?:;[^:]{{0,80}}?)?, but you(?:'ll)? have {_NAME} (?P<found>{_VERSION})",
+        ),
+        # pip and Poetry, of what is asked for.
+        (
+            "depends on",
+            rf"(?P<by>{_NAME}){_EXTRA}(?: |==| \()(?P<release>{_VERSION})\)? depends on (?P<needs>{_NAME}){_EXTRA}"
+            rf"(?: ?\(?(?P<range>{_RANGE})\)?)?",
+        ),
+        ("user requested", rf"The user requested (?:\(constraint\) )?(?P<needs>{_NAME}){_EXTRA} ?(?P<range>{_RANGE})?"),
+        # uv and Poetry, of the project itself.
+        (
+            "depends on",
+            rf"(?:your project|[\w-]{{1,60}}|[\w-]{{1,60}} \({_VERSION}\)) depends on (?P<needs>{_NAME}){_EXTRA}"
+            rf"(?: ?\(?(?P<range>{_RANGE})\)?)",
+        ),
+        ("require", rf"you require (?P<needs>{_NAME}){_EXTRA}(?P<range>{_RANGE})"),
+        # conda's solvers.
+        (
+            "requires",
+            rf"package (?P<by>[\w.]{{1,60}}(?:-[a-z]\w{{0,40}}){{0,4}})-(?P<release>{_VERSION})-\w{{1,60}} requires "
+            rf"(?P<needs>{_NAME}) (?P<range>{_RANGE})",
+        ),
+        (
+            " -> ",
+            rf"(?P<by>{_NAME})(?:[=]{{1,2}}(?P<release>{_VERSION}))?(?:=\w{{1,60}})? -> (?P<needs>{_NAME})"
+            rf"\[version='(?P<range>{_RANGE})",
+        ),
+        # setuptools.
+        (
+            "Conflict",
+            rf"\((?P<has>{_NAME}) (?P<found>{_VERSION}) \([^()]{{0,300}}\), Requirement\.parse\('"
+            rf"(?P<needs>{_NAME}){_EXTRA}(?P<range>{_RANGE})[^']{{0,80}}'\)(?:, (?:set\(\[|\{{)'(?P<by>{_NAME})')?",
+        ),
+        # Packages that check it themselves.
+        (
+            "is required",
+            rf"(?P<needs>{_NAME})(?P<range>{_RANGE}) is required for [^,]{{1,80}}, but found {_NAME}=="
+            rf"(?P<found>{_VERSION})",
+        ),
+        (
+            "Detected",
+            rf"(?:version of )?(?P<by>[A-Za-z][\w. -]{{0,60}}) requires (?P<needs>{_NAME}) version (?P<range>{_RANGE})"
+            rf"[.;] Detected an installation of version (?P<found>{_VERSION})",
+        ),
+        (
+            "is required",
+            rf"(?P<needs>{_NAME}) (?P<range>{_RANGE}) is required(?: by (?P<by>{_NAME}))?[^;]{{0,40}}; ?(?:found|got|"
+            rf"version) (?P<found>{_VERSION})",
+        ),
+    )
+)
+
+
+class Stated(Record):
+    """A requirement that a line states."""
+
+    line: str
+    needs: str
+    """The distribution that is needed, as pip writes it."""
+    range: str
+    """The versions of it, such as ``>=1.23.5,<2``; "" for any."""
+    by: str = ""
+    """The distribution that needs it; "" for what the user asks for."""
+    release: str = ""
+    found: str = ""
+    """The version that is installed; "" if the line is not about that."""
+
+    @property
+    def who(self) -> str:
+        return f"{self.by} {self.release}".strip() or "what you ask for"
+
+    @property
+    def takes(self) -> SpecifierSet | None:
+        """The versions that it takes; None if they are not written as pip writes them."""
+        return specifiers(self.range)
+
+
+def canonical(name: str) -> str:
+    """Return the name of a distribution as pip compares it."""
+    return re.sub(r"[-_.]+", "-", name.strip()).lower()
+
+
+def specifiers(text: str) -> SpecifierSet | None:
+    """Return a range of versions; Poetry's ``^2.5`` is ``>=2.5,<3``. None for a text that is none."""
+    parts = [part.replace(" ", "") for part in _BOUNDS.findall(text)]
+    try:
+        return SpecifierSet(",".join(_of_poetry(part) if part[0] == "^" else _whole(part) for part in parts))
+    except (InvalidSpecifier, InvalidVersion):
+        return None
+
+
+def _of_poetry(part: str) -> str:
+    least = Exact(part[1:])
+    return f">={least},<{least.major + 1}" if least.major else f">={least},<0.{least.minor + 1}"
+
+
+def _whole(part: str) -> str:
+    return re.sub(r"^=(?!=)", "==", part)
+
+
+def stated(lines: Iterable[str]) -> Iterator[Stated]:
+    """Yield each requirement that the lines state, once."""
+    seen = set[tuple[str, str, str]]()
+    for line in lines:
+        if not any(word in line for word in ("requ", "depends on", " -> ", "Requirement")):
+            continue
+        clean = one_line(line)
+        for word, pattern in _STATED:
+            for match in pattern.finditer(clean) if word in clean else ():
+                fields = {name: value or "" for name, value in match.groupdict().items() if name != "has"}
+                fields["range"] = ",".join(part.replace(" ", "") for part in _BOUNDS.findall(fields["range"]))
+                one = Stated(line=clean, **(fields | {"needs": canonical(fields["needs"])}))
+                key = (one.needs, one.range, one.by)
+                if key not in seen and not (
+                    not one.by and (one.needs, one.range) in {(of, what) for of, what, _ in seen}
+                ):
+                    seen.add(key)
+                    yield one
+
+
+def overlap(one: SpecifierSet, other: SpecifierSet) -> bool:
+    """Return whether a version may be in both: one of those that they name, or just beside one."""
+    both = one & other
+    named = {Exact(part.version.removesuffix(".*")) for part in both}
+    beside = {Exact(f"{base}{ending}") for base in (str(each) for each in named) for ending in (".1", ".99")}
+    below = {
+        Exact(".".join([*map(str, each.release[:place]), str(each.release[place] - 1), "99"]))
+        for each in named
+        for place in range(len(each.release))
+        if each.release[place] > 0
+    }
+    return not named or any(both.contains(each, prereleases=True) for each in named | beside | below)
+
+
+def contradicting(all_of_them: Iterable[Stated]) -> tuple[Stated, Stated] | None:
+    """Return the first two requirements that no version satisfies."""
+    for one, other in combinations((each for each in all_of_them if not each.found and each.range), 2):
+        first, second = one.takes, other.takes
+        if one.needs == other.needs and first is not None and second is not None and not overlap(first, second):
+            return one, other
+    return None
+
+
+# --- TensorFlow's own -----------------------------------------------------------------------------------------------
+
+TENSORFLOWS = {"tensorflow", "tensorflow-gpu", "tensorflow-cpu", "tensorflow-intel", "tensorflow-macos"}
+_SAME_RELEASE = {
+    "tensorboard",
+    "tensorflow-estimator",
+    "tensorflow-serving-api",
+    "tensorflow-text",
+    "tf-keras",
+    "tf-models-official",
+}
+"""Distributions whose release has the number of the TensorFlow that it was made for."""
+_EIGHT_LATER = {"tensorflow-addons", "tensorflow-probability"}
+"""Whose release 0.X was made for TensorFlow 2.(X - 8): by their notes of releases, up to TensorFlow 2.16."""
+_OTHERS = {
+    "tensorflow-io": {
+        (2, 3): "0.16.*",
+        (2, 4): "0.17.*",
+        (2, 5): "0.19.*",
+        (2, 6): "0.21.*",
+        (2, 7): "0.23.*",
+        (2, 8): "0.25.*",
+        (2, 9): "0.26.*",
+        (2, 10): "0.27.*",
+        (2, 11): "0.31.*",
+        (2, 12): "0.32.*",
+        (2, 13): "0.34.*",
+        (2, 14): "0.35.*",
+        (2, 15): "0.36.*",
+        (2, 16): "0.37.*",
+    },
+    "tensorflow-metal": {
+        (2, 9): "0.5.*",
+        (2, 10): "0.6.*",
+        (2, 11): "0.7.*",
+        (2, 12): "0.8.*",
+        (2, 13): "1.0.*",
+        (2, 14): "1.1.*",
+        (2, 15): "1.1.*",
+        (2, 16): "1.1.*",
+        (2, 17): "1.1.*",
+        (2, 18): "1.2.*",
+    },
+}
+"""From the table of https://github.com/tensorflow/io and the notes of https://pypi.org/project/tensorflow-metal."""
+
+
+def needed(release: Version, distribution: str) -> str:
+    """Return the versions of a distribution that a release of TensorFlow takes; "" if it does not say."""
+    return NEEDS.get((release.major, release.minor), {}).get(canonical(distribution), "")
+
+
+def companion(distribution: str, release: Version) -> str:
+    """Return the release of a distribution that was made for one of TensorFlow, such as ``0.20.*``; "" for none."""
+    name = canonical(distribution)
+    if name in _SAME_RELEASE and release >= Version(2, 2):
+        return f"{release}.*"
+    if name in _EIGHT_LATER and Version(2, 2) <= release <= Version(2, 16 if name.endswith("probability") else 15):
+        return f"0.{release.minor + 8}.*"
+    return _OTHERS.get(name, {}).get((release.major, release.minor), "")
+
+
+def has_companion(distribution: str) -> bool:
+    """Return whether each release of a distribution was made for one of TensorFlow."""
+    return canonical(distribution) in _SAME_RELEASE | _EIGHT_LATER | _OTHERS.keys()
+
+
+def newest_pair(distribution: str) -> tuple[str, Version] | None:
+    """Return the newest release of a distribution that was made for one of TensorFlow, and that; None for none."""
+    for major, minor in sorted(WHEELS, reverse=True):
+        if fits := companion(distribution, Version(major, minor)):
+            return fits, Version(major, minor)
+    return None
+
+
+def that_takes(distribution: str, takes: SpecifierSet) -> Version | None:
+    """Return the newest release of TensorFlow that takes some version of a distribution in a range."""
+    for (major, minor), needs in sorted(NEEDS.items(), reverse=True):
+        own = specifiers(needs.get(canonical(distribution), ""))
+        if canonical(distribution) in needs and own is not None and overlap(own, takes):
+            return Version(major, minor)
+    return None
+
+
+def wheels(release: Version, system: str) -> tuple[str, str] | None:
+    """Return the oldest and the newest Python for which a release has wheels on a system; None for no wheels."""
+    return WHEELS.get((release.major, release.minor), {}).get(system)
+
+
+def for_python(python: str, system: str) -> tuple[Version, Version] | None:
+    """Return the oldest and the newest release with wheels for a Python (``3.8``) on a system; None for none."""
+    at = Exact(python)
+    found = [
+        Version(*release)
+        for release, systems in WHEELS.items()
+        if system in systems and Exact(systems[system][0]) <= at <= Exact(systems[system][1])
+    ]
+    return (min(found), max(found)) if found else None
