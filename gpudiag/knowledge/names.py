@@ -49,6 +49,7 @@ _CAME = (
     ("protobuf", "3.20.2", "google.protobuf.internal", "builder"),
     ("protobuf", "3.0", "google.protobuf", "symbol_database"),
     ("pillow", "9.1", "PIL.Image", "Resampling Transpose Dither"),
+    ("tensorflow", "1.14", "tensorflow", "config"),
     ("tensorflow", "2.1", "tensorflow.config", "list_physical_devices list_logical_devices set_visible_devices"),
     ("tensorflow", "2.9", "tensorflow.keras.utils", "set_random_seed"),
     ("tensorflow", "2.10", "tensorflow.keras.optimizers", "legacy experimental"),
@@ -118,6 +119,14 @@ _WENT = (
     ("python", "3.11", "asyncio", "coroutine"),
     ("python", "3.8", "time", "clock"),
     ("python", "3.12", "configparser", "SafeConfigParser"),
+    (
+        "tensorflow",
+        "1.0",
+        "tensorflow",
+        "scalar_summary histogram_summary image_summary audio_summary merge_summary merge_all_summaries pack unpack "
+        "mul sub neg batch_matmul concat_v2 inv complex_abs listdiff initialize_all_tables",
+    ),
+    ("tensorflow", "1.0", "tensorflow.train", "SummaryWriter"),
     ("tensorflow", "2.12", "tensorflow.keras.wrappers.scikit_learn", "*"),
     ("tensorflow", "2.12", "tensorflow.keras.wrappers", "*"),
     ("tensorflow", "2.4", "tensorflow.keras.utils", "multi_gpu_model"),
@@ -128,6 +137,10 @@ _WENT = (
     ("keras", "2.13", "keras.utils.np_utils", "*"),
     ("keras", "2.13", "keras.utils.generic_utils", "*"),
     ("keras", "2.4", "keras.utils", "multi_gpu_model"),
+    ("keras", "2.0", "keras.engine.training", "collect_trainable_weights"),
+    ("keras", "2.0", "keras.utils.visualize_util", "*"),
+    ("keras", "2.0", "keras.utils.layer_utils", "layer_from_config"),
+    ("keras", "2.2.3", "keras.applications.imagenet_utils", "_obtain_input_shape"),
     ("keras", "3.0", "keras.preprocessing.text", "*"),
     ("keras", "3.0", "keras.preprocessing.sequence", "*"),
     ("transformers", "5.0", "transformers", "TFAutoModel TFBertModel TFPreTrainedModel TFTrainer TFDistilBertModel"),
@@ -152,6 +165,13 @@ _INSTEAD = {
     "tensorflow.keras.layers.experimental.preprocessing": "tensorflow.keras.layers",
     "tensorflow.keras.utils.multi_gpu_model": "tf.distribute.MirroredStrategy",
     "tensorflow.keras.wrappers": "scikeras.wrappers, of the distribution scikeras",
+    "tensorflow.mul": "tf.multiply",
+    "tensorflow.neg": "tf.negative",
+    "tensorflow.pack": "tf.stack",
+    "tensorflow.scalar_summary": "tf.summary.scalar",
+    "tensorflow.sub": "tf.subtract",
+    "tensorflow.train.SummaryWriter": "tf.summary.FileWriter",
+    "tensorflow.unpack": "tf.unstack",
     "time.clock": "time.perf_counter",
     "werkzeug.urls.url_quote": "urllib.parse.quote",
 }
@@ -181,6 +201,18 @@ def moved(module: str, name: str) -> Moved | None:
     return next((MOVED[one] for end in range(len(parts), 0, -1) if (one := ".".join(parts[:end])) in MOVED), None)
 
 
+ARGUMENTS = {
+    "batch_shape": Moved("tensorflow", came="2.16"),
+    "groups": Moved("tensorflow", came="2.3"),
+    "jit_compile": Moved("tensorflow", came="2.5"),
+    "quantization_config": Moved("keras", came="3.4"),
+    "ragged": Moved("tensorflow", came="2.0"),
+    "skip_mismatch": Moved("keras", came="2.1.2"),
+    "renorm": Moved("tensorflow", went="2.16"),
+    "time_major": Moved("tensorflow", went="2.16"),
+    "use_cudnn": Moved("tensorflow", came="2.16"),
+}
+"""Arguments of Keras that came or went: "got an unexpected keyword argument"."""
 _DISTRIBUTIONS = {
     "Crypto": "pycryptodome",
     "IPython": "ipython",

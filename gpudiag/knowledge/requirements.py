@@ -38,7 +38,7 @@ _STATED = tuple(
         (
             "depends on",
             rf"(?P<by>{_NAME}){_EXTRA}(?: |==| \()(?P<release>{_VERSION})\)? depends on (?P<needs>{_NAME}){_EXTRA}"
-            rf"(?: ?\(?(?P<range>{_RANGE})\)?)?",
+            rf"(?: ?\(?(?P<range>{_RANGE}|{_VERSION})\)?)?",
         ),
         ("user requested", rf"The user requested (?:\(constraint\) )?(?P<needs>{_NAME}){_EXTRA} ?(?P<range>{_RANGE})?"),
         # uv and Poetry, of the project itself.
@@ -142,7 +142,8 @@ def stated(lines: Iterable[str]) -> Iterator[Stated]:
         for word, pattern in _STATED:
             for match in pattern.finditer(clean) if word in clean else ():
                 fields = {name: value or "" for name, value in match.groupdict().items() if name != "has"}
-                fields["range"] = ",".join(part.replace(" ", "") for part in _BOUNDS.findall(fields["range"]))
+                parts = [part.replace(" ", "") for part in _BOUNDS.findall(fields["range"])]
+                fields["range"] = ",".join(parts) or (fields["range"] and f"=={fields['range']}")
                 one = Stated(line=clean, **(fields | {"needs": canonical(fields["needs"])}))
                 key = (one.needs, one.range, one.by)
                 if key not in seen and not (
@@ -150,6 +151,29 @@ def stated(lines: Iterable[str]) -> Iterator[Stated]:
                 ):
                     seen.add(key)
                     yield one
+
+
+_NO_SUCH = re.compile(
+    rf"no versions of (?P<needs>{_NAME}) match (?P<range>(?:{_BOUND}|{_VERSION})[^ ]{{0,80}})|"
+    rf"there (?:is|are) no versions? of (?P<of>{_NAME}?)(?P<versions>=={_VERSION})"
+)
+
+
+def not_published(lines: Iterable[str]) -> Stated | None:
+    """Return the last requirement that a resolver says no release satisfies, with what needs it if a line says so."""
+    found: Stated | None = None
+    everything = tuple(lines)
+    for line in everything:
+        for match in _NO_SUCH.finditer(one_line(line)) if "no version" in line else ():
+            name, versions = match["needs"] or match["of"], match["range"] or match["versions"]
+            if "," not in versions:  # "no versions match >2.0,<3.0" says only that there is nothing newer
+                found = Stated(line=one_line(line), needs=canonical(name), range=versions.lstrip("=").rstrip(",."))
+    if found is None:
+        return None
+    by = next((one for one in stated(everything) if one.needs == found.needs and one.by), None)
+    return Stated(
+        line=found.line, needs=found.needs, range=found.range, by=by.by if by else "", release=by.release if by else ""
+    )
 
 
 def overlap(one: SpecifierSet, other: SpecifierSet) -> bool:

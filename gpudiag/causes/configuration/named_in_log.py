@@ -13,8 +13,12 @@ from collections.abc import Iterator
 
 from gpudiag.cause import Cause, Match, Matches, Program
 from gpudiag.causes.shared import advice
+from gpudiag.causes.shared.without_gpu import is_without_gpu
 from gpudiag.knowledge.log_lines import text
 from gpudiag.knowledge.message import Event, Worth
+from gpudiag.knowledge.messages.misleading import CUINIT_303
+from gpudiag.knowledge.messages.programs_and_drivers import NO_LIBCUDA
+from gpudiag.knowledge.messages.way import DRIVER_LIBRARY_NOT_OPENED
 from gpudiag.knowledge.origin import Origin
 from gpudiag.model.diagnosis import Confidence, Stage
 
@@ -30,18 +34,19 @@ _MOST = 4
 
 def find(program: Program, origin: Origin) -> Matches:
     named: dict[str, Event] = {}
-    for event in _explained(program):
+    for event in _explained(program, origin):
         named.setdefault(event.message.fix[0].split("  #")[0], event)
     events = list(named.values())
     for event in ([one for one in events if not one.message.follows] or events)[:_MOST]:
         yield _match(event, origin)
 
 
-def _explained(program: Program) -> Iterator[Event]:
+def _explained(program: Program, origin: Origin) -> Iterator[Event]:
     """Yield, of each line, the event that explains it best.
 
     A line that only looks like an error is left out, and one that misleads is taken as what it follows from.
     """
+    unneeded = (NO_LIBCUDA, CUINIT_303, DRIVER_LIBRARY_NOT_OPENED) if is_without_gpu(program, origin) else ()
     of_lines: dict[str, list[Event]] = {}
     for event in program.events:
         of_lines.setdefault(event.line, []).append(event)
@@ -49,7 +54,7 @@ def _explained(program: Program) -> Iterator[Event]:
         worths = {event.message.worth for event in events}
         taken = Worth.MISLEADING if Worth.MISLEADING in worths else Worth.FAULT
         explained = [event for event in events if event.message.fix and event.message.worth is taken]
-        if explained and Worth.HARMLESS not in worths:
+        if explained and Worth.HARMLESS not in worths and not any(event.message in unneeded for event in events):
             yield min(explained, key=_generality)
 
 

@@ -8,6 +8,7 @@ toolkit; under WSL it lies in /usr/lib/wsl/lib.
 from __future__ import annotations
 
 from gpudiag.cause import Cause, LogAlone, Match, Matches
+from gpudiag.causes.shared.without_gpu import is_without_gpu
 from gpudiag.knowledge.messages.programs_and_drivers import NO_LIBCUDA
 from gpudiag.knowledge.origin import Origin
 from gpudiag.model.diagnosis import Confidence
@@ -25,7 +26,7 @@ _POD = "# Kubernetes: resources: limits: nvidia.com/gpu: 1, which the NVIDIA dev
 
 def find(program: LogAlone, origin: Origin) -> Matches:
     said = program.first(NO_LIBCUDA)
-    if said is None:
+    if said is None or is_without_gpu(program, origin):
         return
     install = "sudo ubuntu-drivers install; sudo reboot  # the NVIDIA driver, if there is a GPU: nvidia-smi must work"
     if origin.windows:

@@ -1,4 +1,4 @@
-"""{file} was built for another release of TensorFlow than the one that is installed
+"""{file} was built for another release of TensorFlow, or with other options, than the one that is installed
 
 An extension in C++ (custom operations, tensorflow-text, tensorflow-addons, Horovod) calls TensorFlow's functions by
 their names in the machine's code, which change with each release and compiler.
@@ -9,7 +9,7 @@ from __future__ import annotations
 import re
 
 from gpudiag.cause import Cause, Match, Matches, Program
-from gpudiag.knowledge.messages.python_packages import UNDEFINED_OF_TENSORFLOW
+from gpudiag.knowledge.messages.python_packages import FRAMEWORK_NOT_THERE, UNDEFINED_OF_TENSORFLOW
 from gpudiag.knowledge.names import distribution_of
 from gpudiag.knowledge.origin import Origin
 from gpudiag.knowledge.requirements import companion, newest_pair
@@ -20,7 +20,7 @@ CAUSE = Cause(
     url="https://www.tensorflow.org/guide/create_op",
     needs_gpu=False,
     shown={
-        "first": "pip install 'tensorflow-text==2.15.*'  # the release of it that was made for the installed TensorFlow",
+        "first": "pip install 'tensorflow-text==2.15.*'  # the release of it for the installed TensorFlow",
         "second": "pip install --force-reinstall --no-cache-dir --no-binary :all: PACKAGE  # or build it again",
     },
 )
@@ -29,12 +29,13 @@ _OF_NO_PACKAGE = ("tensorflow", "tensorflow_core", "usr", "home", "opt")
 
 
 def find(program: Program, origin: Origin) -> Matches:
-    if said := program.first(UNDEFINED_OF_TENSORFLOW):
+    if said := program.first(UNDEFINED_OF_TENSORFLOW, FRAMEWORK_NOT_THERE):
         file = said["file"].rpartition("/")[2]
         inside = [one for one in _INSTALLED.findall(said["file"]) if one not in _OF_NO_PACKAGE]
+        file = file or "an extension of TensorFlow"
         first, second = _fix(distribution_of(inside[-1]) if inside else "PACKAGE", file, origin)
         figures = {"file": file, "first": first, "second": second}
-        yield Match(program.said(UNDEFINED_OF_TENSORFLOW), Confidence.LIKELY, figures)
+        yield Match(program.said(UNDEFINED_OF_TENSORFLOW, FRAMEWORK_NOT_THERE), Confidence.LIKELY, figures)
 
 
 def _fix(package: str, file: str, origin: Origin) -> tuple[str, str]:
@@ -44,4 +45,10 @@ def _fix(package: str, file: str, origin: Origin) -> tuple[str, str]:
     if pair := newest_pair(package):
         both = f"pip install '{package}=={pair[0]}' 'tensorflow=={pair[1]}.*'  # the newest pair, or"
         return both, f"pip install '{package}==VERSION'  # the release of it for the installed TensorFlow"
+    if package == "PACKAGE":  # compiled here, and not installed by pip
+        flags = "python -c 'import tensorflow as tf; print(*tf.sysconfig.get_compile_flags())'"
+        return (
+            f"{flags}  # put these into the command that compiles it: the same _GLIBCXX_USE_CXX11_ABI and C++",
+            f"rm -f {file}  # and the folder that caches it; then compile it again with the installed TensorFlow",
+        )
     return build, f"pip install '{package}==VERSION'  # the release of it that was made for the installed TensorFlow"

@@ -11,10 +11,15 @@ import re
 from collections.abc import Iterable
 
 from gpudiag.cause import Cause, Match, Matches, Program
-from gpudiag.knowledge.messages.python_packages import GPU_PACKAGE_GONE, NO_WHEEL, NO_WHEEL_OF_ANOTHER
+from gpudiag.knowledge.messages.python_packages import (
+    GPU_PACKAGE_GONE,
+    NO_CANDIDATE,
+    NO_WHEEL,
+    NO_WHEEL_OF_ANOTHER,
+)
 from gpudiag.knowledge.origin import Origin
 from gpudiag.knowledge.releases import NEWEST, Version, pythons
-from gpudiag.knowledge.requirements import canonical, for_python, wheels
+from gpudiag.knowledge.requirements import TENSORFLOWS, canonical, for_python, wheels
 from gpudiag.knowledge.tensorflow_releases import OTHERS
 
 CAUSE = Cause(
@@ -60,6 +65,8 @@ def find(program: Program, origin: Origin) -> Matches:
             )
             is_patch = _release(listed[-1]) == _release(said["what"])  # that release is there, in another patch
             lines = (newest, environment) if is_patch else (environment, newest)
+            if not is_patch and _is_passed_over(_release(said["what"]), listed):
+                lines = (_UPGRADE, environment)
         yield Match(
             program.said(NO_WHEEL),
             figures={
@@ -68,6 +75,14 @@ def find(program: Program, origin: Origin) -> Matches:
                 "first": lines[0],
                 "second": lines[1],
             },
+        )
+    elif said := program.first(NO_CANDIDATE):
+        name = said["name"] or said["locked"] or said["of"]
+        version = (said["range"] or said["pinned"] or said["versions"]).lstrip("=")
+        why, first, second = _of_a_lock(name, version, origin)
+        yield Match(
+            program.said(NO_CANDIDATE),
+            figures={"what": f"{name} {version}", "why": why, "first": first, "second": second},
         )
     elif said := program.first(NO_WHEEL_OF_ANOTHER):
         listed = _listed(event.line for event in program.all(NO_WHEEL_OF_ANOTHER))
@@ -86,6 +101,13 @@ def _listed(lines: Iterable[str]) -> list[str]:
     return []
 
 
+def _is_passed_over(wanted: Version | None, listed: list[str]) -> bool:
+    """Return whether pip lists releases before and after one that has wheels, but not that."""
+    releases = [found for one in listed if (found := _release(one))]
+    known = wanted is not None and wheels(wanted, "linux_x86_64") is not None
+    return known and bool(releases) and releases[0] < wanted < releases[-1] and wanted not in releases
+
+
 def _why(wanted: Version | None, listed: list[str], origin: Origin) -> str:
     """Return in words what is known of why there is no wheel."""
     first, last = (_release(listed[0]), _release(listed[-1])) if listed else (None, None)
@@ -94,6 +116,8 @@ def _why(wanted: Version | None, listed: list[str], origin: Origin) -> str:
         of = " to ".join(pythons(wanted))
         kind = "newer" if wanted < first else "older, or pip is old"
         return f"there, TensorFlow is {first} to {last}; {wanted} has wheels for Python {of}, and {python} is {kind}"
+    if _is_passed_over(wanted, listed):
+        return f"pip lists releases before and after {wanted}, but not that one: this pip is too old to see its wheels"
     if origin.python and not listed:
         own = for_python(origin.python, origin.system)
         if own is None:
@@ -103,6 +127,22 @@ def _why(wanted: Version | None, listed: list[str], origin: Origin) -> str:
     if wanted and wheels(wanted, origin.system) is None and wheels(wanted, "linux_x86_64"):
         return f"{wanted} has no wheels for {_NAMES[origin.system]}"
     return "it has none for its version, or the Python has 32 bits, or pip is old"
+
+
+def _of_a_lock(name: str, version: str, origin: Origin) -> tuple[str, str, str]:
+    """Return the same for a release that Poetry or uv has chosen by itself: they choose before they look for wheels."""
+    if canonical(name) not in TENSORFLOWS:
+        return _of_another(name, [], origin)
+    fit = for_python(origin.python, origin.system) if origin.python else None
+    fits = f">={fit[0]},<={fit[1]}.99" if fit else ">=2.16"
+    release = _release(version)
+    of = f"{release} has wheels for Python {' to '.join(pythons(release))} alone" if release else "it has none for it"
+    return (
+        of,
+        f"poetry add 'tensorflow{fits}'  # with uv: uv add; releases that have wheels: without a range it may choose "
+        "an old one, which some other package takes",
+        _environment(f"tensorflow=={version}") if release else _UPGRADE,
+    )
 
 
 def _of_another(name: str, listed: list[str], origin: Origin) -> tuple[str, str, str]:
@@ -148,8 +188,8 @@ def _release(text: str) -> Version | None:
 
 def _environment(what: str) -> str:
     """Return the line that makes an environment with a Python for which there are wheels of ``what``."""
-    pinned = re.search(r"(\d)\.(\d{1,2})", what)
-    release = Version(int(pinned[1]), int(pinned[2])) if pinned else NEWEST
+    pinned = re.search(r"(?<!>)=(\d)\.(\d{1,2})|<=?(\d)\.(\d{1,2})", what)
+    release = Version(int(pinned[1] or pinned[3]), int(pinned[2] or pinned[4])) if pinned else NEWEST
     first, last = pythons(release)
     return (
         f"conda create -n tf python={last}; conda activate tf; pip install '{what}'  # {release} has wheels for Python "

@@ -1,4 +1,4 @@
-"""{package} fails in its own code: {error}
+"""{what}
 
 The last frame of the traceback is of a package that pip installed: not of the program, and not of what the package
 called. A name that is not there and an argument that nobody expects are what a package meets that was written for
@@ -7,10 +7,12 @@ another release of one that it calls.
 
 from __future__ import annotations
 
+import re
+
 from gpudiag.cause import Cause, LogAlone, Match, Matches
 from gpudiag.knowledge.log import recognised
 from gpudiag.knowledge.message import Worth
-from gpudiag.knowledge.names import distribution_of
+from gpudiag.knowledge.names import ARGUMENTS, Moved, distribution_of
 from gpudiag.knowledge.origin import Origin
 from gpudiag.knowledge.requirements import companion, newest_pair
 from gpudiag.knowledge.tracebacks import last_raised
@@ -19,7 +21,7 @@ from gpudiag.model.diagnosis import Confidence
 CAUSE = Cause(
     fix=(
         "{bring}",
-        "pip install 'OTHER==VERSION'  # or, of what it calls, a release of the time of {package}",
+        "{other}",
         "python -m pip check  # must say that nothing is broken",
     ),
     url="https://packaging.python.org/en/latest/tutorials/installing-packages/",
@@ -27,6 +29,8 @@ CAUSE = Cause(
     general=True,
     symptom=True,
     shown={
+        "what": "a package fails in its own code: it is written for another release of one that it calls",
+        "other": "pip install 'OTHER==VERSION'  # or, of what it calls, a release of its time",
         "bring": "python -m pip install --upgrade PACKAGE  # a release of it that fits what is installed",
     },
 )
@@ -47,6 +51,9 @@ _OF_A_RELEASE = (
 
 def find(program: LogAlone, origin: Origin) -> Matches:
     raised = last_raised(program.lines)
+    if raised is not None and (argument := _ARGUMENT.search(raised.error)) and argument[1] in ARGUMENTS:
+        yield _of_an_argument(raised.error, ARGUMENTS[argument[1]])
+        return
     if raised is None or not raised.package or not any(words in raised.error for words in _OF_A_RELEASE):
         return
     if any(_is_known(line) for line in program.lines):
@@ -64,7 +71,25 @@ def find(program: LogAlone, origin: Origin) -> Matches:
     yield Match(
         (raised.error,),
         Confidence.POSSIBLE,
-        {"package": package, "error": raised.error, "bring": bring},
+        {
+            "what": f"{package} fails in its own code: {raised.error}",
+            "bring": bring,
+            "other": f"pip install 'OTHER==VERSION'  # or, of what it calls, a release of the time of {package}",
+        },
+    )
+
+
+def _of_an_argument(error: str, known: Moved) -> Match:
+    which = f"from {known.came} on" if known.came else f"before {known.went} alone"
+    return Match(
+        (error,),
+        Confidence.LIKELY,
+        {
+            "what": f"the program is written for another release of {known.distribution}, which knows the argument "
+            f"{which}: {error}",
+            "other": "# or an older program: of the time of the installed release" if known.came else "",
+            "bring": f"python -m pip install --upgrade '{known.distribution}{known.range}'  # has it",
+        },
     )
 
 
@@ -72,4 +97,5 @@ def _is_known(line: str) -> bool:
     return any(one.message.worth is Worth.FAULT for one in recognised(line) if one.message.name not in _OF_ANY_NAME)
 
 
+_ARGUMENT = re.compile(r"unexpected keyword argument '(\w{1,80})'")
 _OF_ANY_NAME = ("name_not_there", "module_not_there", "module_lacks")

@@ -15,7 +15,13 @@ from gpudiag.knowledge.log import recognised
 from gpudiag.knowledge.log_lines import text
 from gpudiag.knowledge.message import Event, Worth
 from gpudiag.knowledge.messages.code import MODULE_LACKS, NOT_TENSORFLOW
-from gpudiag.knowledge.messages.python_packages import MODULE_NOT_THERE, NAME_NOT_THERE, SYMBOL_NOT_THERE
+from gpudiag.knowledge.messages.python_packages import (
+    MODULE_NOT_THERE,
+    NAME_NOT_THERE,
+    NAME_OF_ANOTHER_FILE,
+    PARTIAL_MODULE,
+    SYMBOL_NOT_THERE,
+)
 from gpudiag.knowledge.names import NOT_OF_PIP, Moved, distribution_of, moved
 from gpudiag.knowledge.origin import Origin
 from gpudiag.knowledge.releases import Version
@@ -44,7 +50,7 @@ CAUSE = Cause(
 
 _LINES = ("first", "second", "third")
 _OURS = (NAME_NOT_THERE, MODULE_NOT_THERE, SYMBOL_NOT_THERE)
-_GENERAL = (*_OURS, MODULE_LACKS, NOT_TENSORFLOW)
+_GENERAL = (*_OURS, MODULE_LACKS, NOT_TENSORFLOW, NAME_OF_ANOTHER_FILE, PARTIAL_MODULE)
 _INSTALLED = re.compile(r"(?:site|dist)-packages[\\/](?P<package>\w{1,100})(?:[\\/.]|$)")
 _KERAS_3 = re.compile(r"\b_tf_keras\b|\bkeras[./\\]src\b|\bKeras 3\b|\bkeras[= ]{1,2}3\.")
 _LAST_WITH_KERAS_2 = Version(2, 15)
@@ -63,6 +69,11 @@ _OF_STD = re.compile(r"_ZN?K?St\d")
 _FRAME = re.compile(r'(?:File "?|^)(?P<file>[^"]{0,400}\.py)\b')
 _KERAS_3_ALONE = ("keras.src.legacy", "keras.ops", "keras.random", "keras.KerasTensor", "keras.src.ops", "keras.export")
 _KERAS_UP_TO_2_3 = ("keras.legacy", "keras.backend.tensorflow_backend", "keras.engine.topology", "keras.objectives")
+
+
+_IN_EVERY_KERAS = tuple(
+    f"keras.{one}" for one in ("models", "layers", "optimizers", "callbacks", "datasets", "losses", "backend")
+)
 
 
 def find(program: LogAlone, origin: Origin) -> Matches:
@@ -106,11 +117,13 @@ def _of(program: LogAlone, number: int, found: Event) -> tuple[str, str]:
 
 def _wanted(program: LogAlone, number: int, found: Event) -> str:
     module, name = _of(program, number, found)
-    return f"{name} of {module}" if name else module
+    return f"{name} of {module or 'tensorflow'}" if name else module
 
 
 def _known(program: LogAlone, number: int, found: Event) -> Moved | None:
     module, name = _of(program, number, found)
+    if not module and found["lacked"]:  # Python 2 does not name the module
+        return moved("tensorflow", name)
     return moved(module, name) if module else None
 
 
@@ -122,7 +135,7 @@ def _of_moved(wanted: str, known: Moved, asker: str, is_shown: bool) -> tuple[st
         what = f"{who} asks for {wanted}, which {distribution} does not have from {known.went} on"
     else:
         what = f"{who} asks for {wanted}, which {distribution} has from {known.came} on: the installed one is older"
-    newer = f"python -m pip install --upgrade {asker}  # a release of it that does without" if known.went else ""
+    newer = f"python -m pip install --upgrade {asker}  # a release of it that does without" if asker else ""
     if asker and not known.went:
         newer = f"pip install '{asker}==VERSION'  # or an older release of it, for the {distribution} that is installed"
     change = f"# in the program, write {known.instead}" if known.instead and not asker else ""
@@ -173,6 +186,14 @@ def _told(program: LogAlone, number: int, found: Event, asker: str, origin: Orig
             f"import {top.lower()}  # in the program, in place of {top}",
             f"python -m pip install {top.lower()}  # if that is not installed",
             "",
+        )
+    if found.message is MODULE_NOT_THERE and module in _IN_EVERY_KERAS:
+        return (
+            f"{top} is not installed for the Python that runs the program: every release of it has {module}",
+            "python -m pip install tensorflow  # brings Keras; for a program of 2019 or older: 'keras<2.4' "
+            "'tensorflow<2.2', with Python 3.7",
+            "python -c 'import sys; print(sys.executable)'  # is it the Python that it was installed for",
+            f"# a file {top}.py or a folder {top} of your own hides it: rename that",
         )
     if top in ("keras", "tf_keras") or module.startswith(("tensorflow.keras", "tensorflow._api.v2.keras")):
         return _of_keras(program, f"{name} of {module}" if name else module, asker, origin)
@@ -248,7 +269,7 @@ def _of_keras(program: LogAlone, wanted: str, asker: str, origin: Origin) -> tup
     if is_3:
         fix = (older, legacy, upgrade)
     elif not asker:
-        fix = (own, older, legacy)
+        fix = (own, older, "pip install 'keras==VERSION'  # or the one that the program's documentation names")
     elif origin.releases[1] < _LAST_WITH_KERAS_2:
         fix = (upgrade, f"pip install '{asker}==VERSION'  # or an older one", "")
     else:

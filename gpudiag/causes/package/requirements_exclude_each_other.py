@@ -1,4 +1,4 @@
-"""{one} and {other} exclude each other: no {needs} is both {range_one} and {range_other}
+"""{what}
 
 pip, conda, uv and Poetry look for releases that satisfy all that is asked for, and stop if there are none. The lines
 below "The conflict is caused by", or the sentences that begin with "Because", name who asks for what. Each release of
@@ -18,6 +18,7 @@ from gpudiag.knowledge.requirements import (
     companion,
     contradicting,
     has_companion,
+    not_published,
     stated,
     that_takes,
 )
@@ -28,6 +29,7 @@ CAUSE = Cause(
     url="https://pip.pypa.io/en/stable/topics/dependency-resolution/",
     needs_gpu=False,
     shown={
+        "what": "what you ask for and tensorflow 2.15.0 exclude each other: no numpy is both >=2 and <2,>=1.23.5",
         "first": "pip install 'numpy>=1.23.5,<2'",
         "second": "pip install 'tensorflow==2.18.*' 'numpy>=2'  # or",
         "third": "python -m venv another  # or each of the two in its own environment",
@@ -41,6 +43,7 @@ def find(program: LogAlone, origin: Origin) -> Matches:
         return
     pair = contradicting(stated(program.lines))
     if pair is None:
+        yield from _not_published(program)
         return
     one, other = sorted(pair, key=lambda each: each.by != "")  # what the user asks for is the easiest to change
     lines = _fix(one, other)
@@ -48,12 +51,29 @@ def find(program: LogAlone, origin: Origin) -> Matches:
         (*program.said(REQUIREMENTS_CONFLICT, CONDA_NOT_SOLVED)[:1], *dict.fromkeys((one.line, other.line))),
         Confidence.LIKELY,
         {
-            "one": one.who,
-            "other": other.who,
-            "needs": one.needs,
-            "range_one": one.range,
-            "range_other": other.range,
+            "what": f"{one.who} and {other.who} exclude each other: no {one.needs} is both {one.range} and "
+            f"{other.range}",
             **dict(zip(("first", "second", "third"), (*lines, "", "", ""), strict=False)),
+        },
+    )
+
+
+def _not_published(program: LogAlone) -> Matches:
+    if (one := not_published(program.lines)) is None:
+        return
+    who = one.who if one.by else "the project"
+    exact = f"{one.by or one.needs}!={one.release or one.range}"
+    yield Match(
+        (one.line,),
+        Confidence.LIKELY,
+        {
+            "what": f"{who} asks for {one.needs} {one.range}, and there is no such release for this Python and system",
+            "first": f"poetry add '{exact}'  # with uv: uv add; another release of {one.by or one.needs}: the one "
+            "before or after it",
+            "second": f"pip index versions {one.needs}  # which there are",
+            "third": "pip install 'tensorflow==2.15.1'  # pip itself takes no part of another system's requirements"
+            if one.needs in ("tensorflow-intel", "tensorflow-macos", "tensorflow-cpu-aws")
+            else "",
         },
     )
 

@@ -11,6 +11,7 @@ import re
 
 from gpudiag.cause import Cause, LogAlone, Match, Matches
 from gpudiag.causes.shared.advice import BUILT_FOR, libraries
+from gpudiag.causes.shared.without_gpu import MEANT_FOR_A_GPU, RUNTIME
 from gpudiag.knowledge.log_lines import text
 from gpudiag.knowledge.messages.misleading import NO_CUDA_DRIVERS
 from gpudiag.knowledge.messages.way import (
@@ -33,8 +34,6 @@ CAUSE = Cause(
 _OF_CUDA = re.compile(
     r"(?:lib)?(?:cudart|cublas|cublasLt|cufft|curand|cusolver|cusparse|cudnn)(?:\.so[.\d]*|64_[\w.]+\.dll)$"
 )
-_RUNTIME = re.compile(r"(?:lib)?cudart")
-_MEANT_FOR_A_GPU = re.compile(r"LD_LIBRARY_PATH: \S*(?:cuda|nvidia|/wsl/lib)")
 _OF_THE_DRIVER = ("libcuda.so.1", "nvcuda.dll")
 
 _BEHIND = re.compile(r"dlerror: (lib\w{1,40}\.so[.\d]{0,20}): cannot open")
@@ -57,10 +56,10 @@ def find(program: LogAlone, origin: Origin) -> Matches:
     linked = [] if names else [one for one in program.all(LIBRARY_ASKED_FOR) if _is_linked(one.line, one["library"])]
     names += list(dict.fromkeys(f"{one['library']}.so.{one['version']}" for one in linked))
     says = program.all(LIBRARIES_MISSING, NO_CUDA_DRIVERS)
-    only_the_runtime = not (says or linked) and all(map(_RUNTIME.match, names))
+    only_the_runtime = not (says or linked) and all(map(RUNTIME.match, names))
     # Every machine without CUDA says so, and it means nothing there; unless it has a GPU, or was set up for one.
     driver = bool(names) and any(one["library"] in _OF_THE_DRIVER for one in program.all(LIBRARY_OPENED))
-    if only_the_runtime and not driver and not any(_MEANT_FOR_A_GPU.search(one.line) for one in opened):
+    if only_the_runtime and not driver and not any(MEANT_FOR_A_GPU.search(one.line) for one in opened):
         return
     shown = dict.fromkeys(text(one.line) for one in (*opened, *linked, *says))
     needs = f"{', '.join(names)}" if names else "the log does not say which"

@@ -69,6 +69,23 @@ FAMILY.fault(
     follows=True,
 )
 FAMILY.fault(
+    "no_msvc",
+    "Could not find MSVC/GCC/CLANG installation on this computer",
+    "nvcc fatal : Cannot find compiler 'cl.exe' in PATH",
+    "nvcc fatal   : Cannot find compiler 'cl.exe' in PATH",
+    "'cl' is not recognized as an internal or external command",
+    "error: command 'cl.exe' failed: {}",
+    meaning="the compiler of Visual Studio, which nvcc needs on Windows, is not found",
+    fix=(
+        "# install the Build Tools for Visual Studio with the C++ workload: "
+        "https://visualstudio.microsoft.com/downloads/",
+        'call "C:\\Program Files (x86)\\Microsoft Visual Studio\\2019\\Community\\VC\\Auxiliary\\Build\\vcvars64.bat"'
+        "  # your folder of it; in the same window before the program",
+        "where cl.exe nvcc.exe  # both must be found",
+    ),
+    seen="nvcc, Windows",
+)
+FAMILY.fault(
     "capability_not_known_by_nvcc",
     "nvcc fatal : Unsupported gpu architecture '{architecture:q}'",
     "nvcc fatal   : Unsupported gpu architecture '{architecture:q}'",

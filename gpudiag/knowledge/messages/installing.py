@@ -55,6 +55,22 @@ FAMILY.fault(
         "pip install --extra-index-url https://pypi.nvidia.com 'tensorflow[and-cuda]==2.15.0'  # where the others are",
     ),
 )
+FAMILY.fault(
+    "conda_sees_no_driver",
+    "nothing provides __cuda {range}needed by {by:s}",
+    "nothing provides requested __cuda",
+    "__cuda {range}, which is missing on the system",
+    "__cuda, which is missing on the system",
+    meaning="conda finds no NVIDIA driver here (its package __cuda stands for it), so that it takes no build with "
+    "CUDA: a login node, a container or a build of an image",
+    fix=(
+        "CONDA_OVERRIDE_CUDA=12.4 conda install -c conda-forge 'tensorflow=*=cuda*'  # the CUDA that nvidia-smi names "
+        "where the program will run; for older builds 11.8",
+        "nvidia-smi; conda info | grep __cuda  # here there must be a driver otherwise",
+        f"{_CONDA}  # TensorFlow of pip in an environment of conda",
+    ),
+    seen="conda, mamba",
+)
 CONDA_NOT_SOLVED = FAMILY.fault(
     "conda_not_solved",
     "UnsatisfiableError: The following specifications were found",
@@ -65,6 +81,7 @@ CONDA_NOT_SOLVED = FAMILY.fault(
     "PackagesNotFoundError: The following packages are",
     "ResolvePackageNotFound",
     "nothing provides {needed} needed by {by}",
+    "Could not solve for environment specs",
     "package {package:s} requires {needed}, but none of the providers can be installed",
     "feature:/linux-64::__glibc",
     "feature:|@/linux-64::__cuda",
@@ -87,6 +104,7 @@ REQUIREMENTS_CONFLICT = FAMILY.fault(
     "No solution found when resolving dependencies",
     "Because no versions of {what} match",
     "version solving failed",
+    "The conflict is caused by:",
     meaning="packages that are to be installed together ask for different releases of another one",
     fix=(
         f"{_FRESH}, then the others one by one",

@@ -32,6 +32,7 @@ FAMILY.fault(
     "cannot import name 'tf_utils' from 'tensorflow.python.keras",
     "cannot import name 'type_spec_registry'",
     "cannot import name 'pywrap_tensorflow'",
+    "AlreadyExistsError: Another metric with the same name already exists",
     "Keras requires TensorFlow 2.2 or higher",
     "Keras requires TensorFlow {needs:v} or higher",
     "has no attribute 'register_load_context_function'",

@@ -18,7 +18,7 @@ NO_CUDA_DRIVERS = FAMILY.misleading(
     follows=True,
     stage="RUNTIME_LIBRARY",
 )
-FAMILY.misleading(
+CUINIT_303 = FAMILY.misleading(
     "cuinit_303",
     "Failed call to cuInit: UNKNOWN ERROR (303)",
     "failed call to cuInit: UNKNOWN ERROR (303)",

@@ -54,6 +54,8 @@ FAMILY.harmless(
 FAMILY.harmless(
     "end_of_data",
     "Local rendezvous is aborting with status: OUT_OF_RANGE: End of sequence",
+    "BaseCollectiveExecutor::StartAbort Out of range: End of sequence",
+    "BaseCollectiveExecutor::StartAbort OUT_OF_RANGE: End of sequence",
     meaning="a data set has come to its end",
 )
 FAMILY.harmless(
@@ -261,6 +263,8 @@ FAMILY.harmless(
     "no_gpu_as_meant",
     "Could not load dynamic library 'cudart64_{:q}.dll'",
     "Could not load dynamic library 'libcudart.so.{:v}'",
+    "Could not load dynamic library 'libcuda.so.1'",
+    "Could not load dynamic library 'nvcuda.dll'",
     "Ignore above cudart dlerror if you do not have a GPU set up on your machine",
     "cudart64_{:w}.dll not found",
     meaning="without a GPU it is nothing: TensorFlow uses the CPU. To use a GPU it needs its own CUDA",
@@ -270,6 +274,7 @@ FAMILY.harmless(
     "fragmentation_advice",
     "Garbage collection: deallocate free memory regions",
     "Allocation of {:d} exceeds {:d}% of free system memory",
+    "Allocation of {:d} exceeds {:d}% of system memory",
     "Total allocated memory {:s}exceeds {:d}% of free system memory",
     "Converting sparse IndexedSlices to a dense Tensor of unknown shape. This may consume a large amount of memory",
     "Converting sparse IndexedSlices",

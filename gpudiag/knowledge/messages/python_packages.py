@@ -98,8 +98,15 @@ NAME_OF_TENSORFLOW_1 = FAMILY.add(
 EMPTY_TENSORFLOW = FAMILY.add(
     Worth.FAULT,
     "empty_tensorflow",
-    pattern=r"module 'tensorflow' has no attribute '(?P<name>__version__|config|constant|keras|Variable|test|compat)'",
+    pattern=r"module 'tensorflow' has no attribute '(?P<name>__version__|constant|keras|Variable|test|compat)'",
     words=("tensorflow",),
+)
+FRAMEWORK_NOT_THERE = FAMILY.add(
+    Worth.FAULT,
+    "framework_not_there",
+    pattern=r"(?:(?P<file>[^\s:'\"(,]{1,300}\.so)[,:][^:]{0,20}:? )?(?:Library not loaded: [^\s:]{0,100}/|)"
+    r"libtensorflow_(?:framework|cc)\.(?:so\.)?\d[\w.]{0,20}(?:: cannot open shared object file|\.dylib|$)",
+    words=("libtensorflow_framework", "libtensorflow_cc"),
 )
 UNDEFINED_OF_TENSORFLOW = FAMILY.add(
     Worth.FAULT,
@@ -115,6 +122,16 @@ NO_WHEEL = FAMILY.add(
     r"(?P<what>tensorflow(?:-gpu|-cpu|-intel)?(?:\[[\w,-]+\])?(?:[=<>!~]=?[\w.*]+)?)(?![\w-])",
     words=("tensorflow",),
     seen="pip",
+)
+NO_CANDIDATE = FAMILY.add(
+    Worth.FAULT,
+    "no_candidate",
+    pattern=r"Unable to find installation candidates for (?P<name>[A-Za-z][\w.-]{0,80}) \((?P<range>[^()]{1,40})\)|"
+    r"[Dd]istribution `(?P<locked>[A-Za-z][\w.-]{0,80})==(?P<pinned>[\w.]{1,40})[^`]{0,200}` can't be "
+    r"installed because|"
+    r"(?P<of>[A-Za-z][\w.-]{0,80})(?P<versions>[=<>]{1,2}[\w.]{1,40}) (?:has no wheels|is unusable because no wheels)",
+    words=("candidates", "distribution", "wheels"),
+    seen="Poetry, uv",
 )
 NO_WHEEL_OF_ANOTHER = FAMILY.add(
     Worth.FAULT,
