@@ -24,7 +24,7 @@ import pytest
 
 import gpudiag
 from gpudiag.causes.shared import last_resort
-from gpudiag.knowledge import log, origin
+from gpudiag.knowledge import log, origin, requirements
 from gpudiag.knowledge.messages import MESSAGES
 from gpudiag.report import masking
 from gpudiag.run.bisect import parts
@@ -94,6 +94,7 @@ SOURCES: dict[tuple[str, str], Callable[[], Iterable[str]]] = {
     ("gpudiag.report.masking", "mask"): lambda: of_masking(paths=False),
     ("gpudiag.report.masking", "_named_path_rules"): lambda: of_masking(paths=True),
     ("gpudiag.knowledge.origin", ""): lambda: [pattern.pattern for pattern, _ in origin._HINTS],
+    ("gpudiag.knowledge.requirements", ""): lambda: [pattern.pattern for _, pattern in requirements._STATED],
     ("gpudiag.lint.check", "check"): lambda: [r"tf\.device\(|GPUOptions|set_memory_growth"],
     ("gpudiag.run.bisect.parts", "entries"): lambda: list(parts._SEPARATED.values()),
     ("gpudiag.run.bisected", "_is_about"): lambda: [r"(?<![\w/.-])LD_PRELOAD(?![\w-])"],

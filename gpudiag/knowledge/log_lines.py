@@ -10,8 +10,9 @@ from itertools import islice
 
 from gpudiag.knowledge.log import recognised
 from gpudiag.knowledge.message import Event, Message, Worth
+from gpudiag.knowledge.messages.notices import NO_GPU_AS_MEANT
 from gpudiag.knowledge.messages.program import XDIST_WORKER
-from gpudiag.knowledge.messages.way import LIBRARY_NOT_OPENED, LIBRARY_OPENED
+from gpudiag.knowledge.messages.way import DRIVER_LIBRARY_NOT_OPENED, LIBRARY_NOT_OPENED, LIBRARY_OPENED
 from gpudiag.record import Record
 from gpudiag.text import one_line, plain
 
@@ -258,10 +259,14 @@ def suspicious(lines: Iterable[str], most: int = MOST_SUSPICIOUS) -> tuple[str, 
     A line that is known to be harmless is left out.
     """
     ranked: dict[str, int] = {}
-    for line in map(plain, lines):
+    known = [(line, {event.message for event in recognised(line)}) for line in map(plain, lines)]
+    without_gpu = any(NO_GPU_AS_MEANT in messages for _, messages in known)
+    for line, messages in known:
         if not line.strip() or _FRAME_OF_A_STACK.match(line):
             continue
-        if any(event.message.worth in (Worth.HARMLESS, Worth.MISLEADING) for event in recognised(line)):
+        if any(message.worth in (Worth.HARMLESS, Worth.MISLEADING) for message in messages):
+            continue
+        if without_gpu and DRIVER_LIBRARY_NOT_OPENED in messages:
             continue
         level = next((one.level for one in parse([line])), "")
         if level in ("F", "E") or _RAISED.search(line):

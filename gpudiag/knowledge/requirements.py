@@ -73,8 +73,8 @@ _STATED = tuple(
         ),
         (
             "Detected",
-            rf"(?:version of )?(?P<by>[A-Za-z][\w. -]{{0,60}}) requires (?P<needs>{_NAME}) version (?P<range>{_RANGE})"
-            rf"[.;] Detected an installation of version (?P<found>{_VERSION})",
+            rf"(?:This version of )?(?P<by>[A-Z]\w{{0,40}}(?: [A-Z]\w{{0,40}}){{0,3}}) requires (?P<needs>{_NAME}) "
+            rf"version (?P<range>{_RANGE})[.;] Detected an installation of version (?P<found>{_VERSION})",
         ),
         (
             "is required",
@@ -111,7 +111,7 @@ class Stated(Record):
 
 def canonical(name: str) -> str:
     """Return the name of a distribution as pip compares it."""
-    return re.sub(r"[-_.]+", "-", name.strip()).lower()
+    return re.sub(r"[-_. ]+", "-", name.strip()).lower()
 
 
 def specifiers(text: str) -> SpecifierSet | None:
@@ -132,10 +132,20 @@ def _whole(part: str) -> str:
     return re.sub(r"^=(?!=)", "==", part)
 
 
+def _joined(lines: Iterable[str]) -> Iterator[str]:
+    """Yield lines; one that states a requirement of which the rest is in the next line is yielded with that."""
+    last = ""
+    for line in lines:
+        if _OPEN.search(last):
+            yield f"{last} {line}"
+        yield line
+        last = line
+
+
 def stated(lines: Iterable[str]) -> Iterator[Stated]:
     """Yield each requirement that the lines state, once."""
     seen = set[tuple[str, str, str]]()
-    for line in lines:
+    for line in _joined(lines):
         if not any(word in line for word in ("requ", "depends on", " -> ", "Requirement")):
             continue
         clean = one_line(line)
@@ -144,13 +154,35 @@ def stated(lines: Iterable[str]) -> Iterator[Stated]:
                 fields = {name: value or "" for name, value in match.groupdict().items() if name != "has"}
                 parts = [part.replace(" ", "") for part in _BOUNDS.findall(fields["range"])]
                 fields["range"] = ",".join(parts) or (fields["range"] and f"=={fields['range']}")
-                one = Stated(line=clean, **(fields | {"needs": canonical(fields["needs"])}))
+                if " " in fields.get("by", ""):  # its name for people
+                    fields["by"] = canonical(fields["by"])
+                fields |= {"needs": canonical(fields["needs"]), "found": fields.get("found", "").rstrip(".")}
+                one = Stated(line=clean, **fields)
                 key = (one.needs, one.range, one.by)
                 if key not in seen and not (
                     not one.by and (one.needs, one.range) in {(of, what) for of, what, _ in seen}
                 ):
                     seen.add(key)
                     yield one
+
+
+_OPEN = re.compile(r"\b(?:requires|depends on|requires [A-Za-z]\w{1,40}) *$")
+_CONDA_PYTHON = re.compile(rf"- (?P<by>{_NAME})[^ ]{{0,60}} -> python\[version='(?P<pythons>[^']{{1,400}})'")
+_YOURS = re.compile(r"Your python: python={1,2}(?P<python>3\.\d{1,2})")
+_MINOR = re.compile(r"3\.\d{1,2}")
+
+
+def pythons_of_conda(lines: Iterable[str]) -> tuple[str, list[str], str] | None:
+    """Return what conda has builds of for which Pythons alone, and the Python that is asked for; None for neither."""
+    text = [one_line(line) for line in lines]
+    yours = next((found["python"] for line in text if (found := _YOURS.search(line))), "")
+    for line in text:
+        if yours and (found := _CONDA_PYTHON.search(line)):
+            # ">=3.6,<3.7.0a0" is 3.6
+            known = {one for part in found["pythons"].split("|") for one in _MINOR.findall(part)[:1]}
+            if known and yours not in known:
+                return found["by"], sorted(known, key=Exact), yours
+    return None
 
 
 _NO_SUCH = re.compile(

@@ -52,6 +52,8 @@ _LINES = ("first", "second", "third")
 _OURS = (NAME_NOT_THERE, MODULE_NOT_THERE, SYMBOL_NOT_THERE)
 _GENERAL = (*_OURS, MODULE_LACKS, NOT_TENSORFLOW, NAME_OF_ANOTHER_FILE, PARTIAL_MODULE)
 _INSTALLED = re.compile(r"(?:site|dist)-packages[\\/](?P<package>\w{1,100})(?:[\\/.]|$)")
+_DOTTED = re.compile(r"\b([A-Za-z_][\w.]{0,100})\.([A-Za-z_]\w{0,100})")
+_ALIASES = {"tf": "tensorflow", "np": "numpy", "sp": "scipy", "pd": "pandas", "plt": "matplotlib.pyplot"}
 _KERAS_3 = re.compile(r"\b_tf_keras\b|\bkeras[./\\]src\b|\bKeras 3\b|\bkeras[= ]{1,2}3\.")
 _LAST_WITH_KERAS_2 = Version(2, 15)
 _PRIVATE = ("python", "core", "compiler", "tools")
@@ -117,13 +119,25 @@ def _of(program: LogAlone, number: int, found: Event) -> tuple[str, str]:
 
 def _wanted(program: LogAlone, number: int, found: Event) -> str:
     module, name = _of(program, number, found)
-    return f"{name} of {module or 'tensorflow'}" if name else module
+    if not module:
+        module = next((one for one in _called(program, number, name) if moved(one, name)), "")
+    return f"{name} of {module}" if name else module
+
+
+def _called(program: LogAlone, number: int, name: str) -> tuple[str, ...]:
+    """Return the modules that a name may be of: that of the statement above which uses it, and TensorFlow."""
+    for line in reversed(program.lines[max(number - 12, 0) : number]):
+        for module, asked in _DOTTED.findall(line):
+            if asked == name:
+                top, dot, rest = module.partition(".")
+                return (f"{_ALIASES.get(top, top)}{dot}{rest}", "tensorflow")
+    return ("tensorflow",)
 
 
 def _known(program: LogAlone, number: int, found: Event) -> Moved | None:
     module, name = _of(program, number, found)
     if not module and found["lacked"]:  # Python 2 does not name the module
-        return moved("tensorflow", name)
+        return next((known for one in _called(program, number, name) if (known := moved(one, name))), None)
     return moved(module, name) if module else None
 
 
@@ -180,6 +194,13 @@ def _told(program: LogAlone, number: int, found: Event, asker: str, origin: Orig
             "from tensorflow.python... import ... in place of tf.python",
             "pip install 'tensorflow==X.Y'  # or the release that the program was written for",
         )
+    if found.message is MODULE_NOT_THERE and "is not a package" in found.line:
+        return (
+            f"a file {top}.py, of your own most likely, is imported in place of the package {distribution}",
+            f"python -c 'import {top}; print({top}.__file__)'  # in the same folder: rename the file that it prints",
+            f"rm -rf __pycache__/{top}.*  # beside it",
+            f"python -m pip install --upgrade {distribution}  # if it prints a file of site-packages",
+        )
     if found.message is MODULE_NOT_THERE and top != top.lower() and top.lower() in _LOWER_CASE:
         return (
             f"the module is called {top.lower()}, in lower case",
@@ -206,19 +227,24 @@ def _told(program: LogAlone, number: int, found: Event, asker: str, origin: Orig
             f"python -m pip install --upgrade --force-reinstall {asker}  # or, with all that it needs" if asker else "",
             "python -c 'import sys; print(sys.executable)'  # is it the Python that the package was installed for",
         )
-    if found.message is MODULE_NOT_THERE and distribution == "tensorflow" and asker in ("", "tensorflow"):
+    own = found.message is MODULE_NOT_THERE and asker in ("", "tensorflow")
+    if distribution == "tensorflow" and (own or (asker == "tensorflow" and module.startswith("tensorflow.python"))):
         return (
-            f"the installation of TensorFlow is not whole, or parts of two releases are mixed: it has no {module}",
+            "the installation of TensorFlow is not whole, or parts of two releases are mixed: it has no "
+            f"{f'{name} of {module}' if name else module}",
             "python -m pip uninstall -y tensorflow tensorflow-gpu tensorflow-cpu tensorflow-intel keras",
             "python -m pip install --no-cache-dir tensorflow  # then; a fresh environment is surest: python -m venv tf",
             "# and delete the folders tensorflow and tensorflow_core that are left in site-packages",
         )
-    newer = "# it may be too new, too: pip install 'PACKAGE==VERSION' with the release that its documentation names"
+    time = f"of the time of {asker}" if asker else "that the program's documentation names, or of its time"
+    newer = f"pip install '{distribution}==VERSION'  # or, if it is too new already, a release {time}"
     also = f" {asker}" if asker and asker != distribution else ""
     wanted = f"{name} of {module}" if name else module
     bring = f"python -m pip install --upgrade {distribution}{also}  # releases that fit each other"
     if has_companion(asker) and (fits := companion(asker, origin.releases[1])) and origin.releases[0] > Version(2, 1):
         bring = f"pip install '{asker}=={fits}' 'tensorflow=={origin.releases[1]}.*'  # made for each other"
+    if not asker and distribution != "tensorflow":  # programs are seldom newer than what pip brings them
+        bring, newer = newer.replace("or, if it is too new already, a release", "a release"), f"{bring}; or newer"
     return (
         f"{who} asks for {wanted}, which the installed {distribution} does not have: "
         "they are of releases that do not fit each other",

@@ -7,6 +7,7 @@ What needs it may work all the same, fail when it is imported, or fail much late
 
 from __future__ import annotations
 
+from packaging.version import InvalidVersion
 from packaging.version import Version as Exact
 
 from gpudiag.cause import Cause, Match, Matches, Program
@@ -61,8 +62,10 @@ def find(program: Program, origin: Origin) -> Matches:
 
 
 def _is_unmet(one: Stated) -> bool:
-    takes = one.takes
-    return takes is None or not takes.contains(Exact(one.found), prereleases=True)
+    try:
+        return one.takes is not None and not one.takes.contains(Exact(one.found), prereleases=True)
+    except InvalidVersion:
+        return False
 
 
 def _is_known(line: str) -> bool:

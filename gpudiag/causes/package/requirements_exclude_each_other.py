@@ -19,6 +19,7 @@ from gpudiag.knowledge.requirements import (
     contradicting,
     has_companion,
     not_published,
+    pythons_of_conda,
     stated,
     that_takes,
 )
@@ -42,6 +43,9 @@ def find(program: LogAlone, origin: Origin) -> Matches:
     if program.first(REQUIREMENTS_CONFLICT, CONDA_NOT_SOLVED) is None:
         return
     pair = contradicting(stated(program.lines))
+    if pair is None and (builds := pythons_of_conda(program.lines)) is not None:
+        yield _of_python(program, *builds)
+        return
     if pair is None:
         yield from _not_published(program)
         return
@@ -54,6 +58,19 @@ def find(program: LogAlone, origin: Origin) -> Matches:
             "what": f"{one.who} and {other.who} exclude each other: no {one.needs} is both {one.range} and "
             f"{other.range}",
             **dict(zip(("first", "second", "third"), (*lines, "", "", ""), strict=False)),
+        },
+    )
+
+
+def _of_python(program: LogAlone, package: str, pythons: list[str], yours: str) -> Match:
+    return Match(
+        program.said(CONDA_NOT_SOLVED)[:1],
+        Confidence.LIKELY,
+        {
+            "what": f"conda has {package} for Python {', '.join(pythons)} here, and the environment has {yours}",
+            "first": f"conda create -n tf python={pythons[-1]} {package}; conda activate tf  # a new environment",
+            "second": f"conda create -n tf python={yours}; conda activate tf; pip install tensorflow  # or that of pip",
+            "third": "",
         },
     )
 

@@ -79,7 +79,7 @@ FAMILY.fault(
     fix=(
         "# install the Build Tools for Visual Studio with the C++ workload: "
         "https://visualstudio.microsoft.com/downloads/",
-        'call "C:\\Program Files (x86)\\Microsoft Visual Studio\\2019\\Community\\VC\\Auxiliary\\Build\\vcvars64.bat"'
+        '# "C:\\Program Files (x86)\\Microsoft Visual Studio\\2019\\Community\\VC\\Auxiliary\\Build\\vcvars64.bat"'
         "  # your folder of it; in the same window before the program",
         "where cl.exe nvcc.exe  # both must be found",
     ),

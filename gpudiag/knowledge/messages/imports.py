@@ -31,6 +31,17 @@ FAMILY.fault(
     ),
 )
 FAMILY.fault(
+    "numpy_refuses_pickles",
+    "Object arrays cannot be loaded when allow_pickle=False",
+    meaning="numpy from 1.16.3 on loads a file with objects only if it is told to",
+    fix=(
+        "# np.load(file, allow_pickle=True)  in the program, if the file is from whom you trust",
+        "pip install 'numpy<1.16.3'  # or, with an old TensorFlow (imdb.load_data of 1.13 and older)",
+    ),
+    stage="CONFIGURATION",
+    seen="numpy",
+)
+FAMILY.fault(
     "numpy_too_old",
     "module compiled against API version {needed:s} but this version of numpy is {has:s}",
     "module compiled against ABI version {needed:s} but this version of numpy is {has:s}",

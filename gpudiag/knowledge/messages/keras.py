@@ -107,6 +107,13 @@ FAMILY.fault(
     "Unable to synchronously open file (file signature not found)",
     "Unrecognized keyword arguments passed to {layer:w}: {{'batch_shape'{}",
     "from_config() missing 1 required positional argument",
+    "('Keyword argument not understood:', '{name:w}')",
+    "('Unrecognized keyword arguments:', dict_keys(",
+    "Unrecognized keyword arguments: dict_keys(",
+    "Unable to revive model from config",
+    "Layer {layer:s} expected {:d} variables, but received {:d} variables during loading",
+    "Layer count mismatch when loading weights from file",
+    "Could not deserialize class '{layer:q}' because its parent module",
     "SavedModel file does not exist at: {path}",
     meaning="the model's file was written by another release of Keras than the one that reads it, or is not whole",
     fix=(

@@ -6,6 +6,12 @@ from gpudiag.knowledge.message import Family, Worth
 
 FAMILY = Family("what looks like an error and is none")
 
+FAMILY.harmless(
+    "no_hadoop",
+    "HadoopFileSystem load error: libhdfs.so: cannot open shared object file",
+    meaning="it is about files in Hadoop (HDFS) alone",
+    seen="1.x-2.3",
+)
 NOT_A_FAILURE = FAMILY.harmless(
     "allocation_not_a_failure",
     "ran out of memory trying to allocate {} The caller indicates that this is not a failure",
@@ -259,12 +265,10 @@ OPTIONAL_SYMBOL = FAMILY.harmless(
     meaning="cuDNN asks for a function that this cuBLAS does not have yet, and does without it",
     seen="cuDNN 8",
 )
-FAMILY.harmless(
+NO_GPU_AS_MEANT = FAMILY.harmless(
     "no_gpu_as_meant",
     "Could not load dynamic library 'cudart64_{:q}.dll'",
     "Could not load dynamic library 'libcudart.so.{:v}'",
-    "Could not load dynamic library 'libcuda.so.1'",
-    "Could not load dynamic library 'nvcuda.dll'",
     "Ignore above cudart dlerror if you do not have a GPU set up on your machine",
     "cudart64_{:w}.dll not found",
     meaning="without a GPU it is nothing: TensorFlow uses the CPU. To use a GPU it needs its own CUDA",

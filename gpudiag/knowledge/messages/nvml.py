@@ -61,17 +61,33 @@ FAMILY.fault(
     seen="WSL 2",
 )
 FAMILY.fault(
+    "smi_without_cuda",
+    "CUDA Version: ERR!",
+    "CUDA Version: N/A",
+    meaning="nvidia-smi finds NVML, and not libcuda: the container was given the driver's tools without its CUDA "
+    "(compute), or that package of the driver is not installed",
+    fix=(
+        "docker run --gpus all -e NVIDIA_DRIVER_CAPABILITIES=compute,utility ...  # in a container, with the NVIDIA "
+        "runtime",
+        "ldconfig -p | grep libcuda.so.1; sudo apt install libnvidia-compute-580  # otherwise; the driver's number",
+    ),
+    stage="DRIVER_LIBRARY",
+)
+FAMILY.fault(
     "nvml_missing",
     "NVML_ERROR_LIBRARY_NOT_FOUND",
     "NVMLError_LibraryNotFound",
     "NVML Shared Library Not Found",
     "couldn't find libnvidia-ml.so library in your system",
+    "Couldn't find libnvidia-ml.so library in your system",
     "nvidia-smi: command not found",
     'nvidia-smi": executable file not found in $PATH',
     "'nvidia-smi' is not recognized as an internal or external command",
     meaning="NVML, a part of the NVIDIA driver, is not there: no driver, or a container that was given none",
     fix=(
         "docker run --gpus all -e NVIDIA_DRIVER_CAPABILITIES=compute,utility ...  # in a container",
+        "sudo ldconfig; sudo apt install --only-upgrade nvidia-container-toolkit libnvidia-container1  # if the host's "
+        "nvidia-smi works: the first in the container, the second on the host",
         "sudo apt install nvidia-driver-580  # on the host, of this distribution; then reboot",
     ),
 )
