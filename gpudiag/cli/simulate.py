@@ -2,34 +2,137 @@
 
 from __future__ import annotations
 
+import json
 import os
+from typing import TYPE_CHECKING
 
 import click
 
 from gpudiag.cli.options import debug_option, fault_option
 from gpudiag.errors import UsageError
-from gpudiag.text import put
+from gpudiag.text import put, say
+
+if TYPE_CHECKING:
+    from gpudiag.simulator.kept import Kept
 
 
 @click.command(context_settings={"ignore_unknown_options": True})
 @click.argument("spec", required=False)
 @click.argument("command", nargs=-1, type=click.UNPROCESSED)
+@click.option("--keep", metavar="NAME", help="Make a machine that stays until it is stopped; COMMAND may be left out.")
+@click.option("--share", is_flag=True, help="With --keep: every user of this system may attach to the machine.")
+@click.option("--attach", metavar="NAME", help="Run COMMAND on the kept machine NAME, or OWNER/NAME. No SPEC.")
+@click.option("--list", "list_", is_flag=True, help="List the machines that are kept.")
+@click.option("--stop", metavar="NAME", help="End the kept machine NAME.")
+@click.option("--format", "format_", type=click.Choice(["table", "json"]), help="With --list: how; a table by default.")
 @fault_option
 @click.option("--list-faults", is_flag=True, help="List the faults that can be injected.")
 @debug_option
-def simulate(spec: str | None, command: tuple[str, ...], fault: tuple[str, ...], list_faults: bool) -> int:
+def simulate(
+    *,
+    spec: str | None,
+    command: tuple[str, ...],
+    keep: str | None,
+    share: bool,
+    attach: str | None,
+    list_: bool,
+    stop: str | None,
+    format_: str | None,
+    fault: tuple[str, ...],
+    list_faults: bool,
+) -> int:
     """Run COMMAND on a machine with simulated GPUs.
 
     For example: gpudiag simulate 4x16GiB -- python train.py
 
     Without COMMAND it is a shell. nvidia-smi shows the simulated GPUs. SPEC is a number of GPUs (2), with memory
     (4x16GiB) or a card (2x80GiB:H100,1x16GiB:T4), or a TOML file. The exit status is the command's.
+
+    For a machine that many commands use: gpudiag simulate --keep lab 2, then gpudiag simulate --attach lab -- COMMAND,
+    and in the end gpudiag simulate --stop lab.
     """
     from gpudiag import simulator
 
+    tasks = {"--keep": keep, "--attach": attach, "--list": list_, "--stop": stop, "--list-faults": list_faults}
+    given = [task for task, value in tasks.items() if value not in (None, False)]
+    if len(given) > 1:
+        raise UsageError(f"{given[0]} and {given[1]} cannot be used together")
+    if share and keep is None:
+        raise UsageError("--share belongs to --keep, such as: gpudiag simulate --keep lab --share 2")
+    if format_ and not list_:
+        raise UsageError("--format belongs to --list: gpudiag simulate --list --format json")
     if list_faults:
         put(f"{simulator.catalogue_text()}\n")
         return 0
+    from gpudiag.simulator import kept
+
+    words = (spec, *command) if spec is not None else ()
+    if words and (list_ or stop is not None):
+        raise UsageError(f"{given[0]} runs no command; remove {' '.join(words)!r}")
+    if list_:
+        put(_listing(kept.machines(), format_), format_ or "table")
+        return 0
+    if stop is not None:
+        return _stop(stop)
+    shell = (os.environ.get("SHELL") or "/bin/sh",)
+    if attach is not None:
+        machine = kept.find(attach)
+        own = f"; for this command {', '.join(fault)}" if fault else ""
+        environment = kept.attach(machine, faults=fault)
+        return simulator.run_on(f"{machine.title}: {machine.state.summary}{own}", environment, words or shell)
     if not spec:
         raise UsageError("a SPEC is needed, such as: gpudiag simulate 2 -- python train.py")
-    return simulator.run(command or (os.environ.get("SHELL") or "/bin/sh",), spec, fault)
+    if keep is None:
+        return simulator.run(command or shell, spec, fault)
+    machine = kept.keep(keep, spec, fault, shared=share)
+    if command:
+        return simulator.run_on(f"{machine.title}: {machine.state.summary}", kept.attach(machine), command)
+    say(f"gpudiag: {machine.title}: {machine.state.summary}; to use it: gpudiag simulate --attach {machine.title}")
+    return 0
+
+
+def _stop(title: str) -> int:
+    from gpudiag.simulator import kept
+
+    machine = kept.find(title)
+    left = kept.stop(machine)
+    running = f"; these processes were on it and still run: {', '.join(map(str, left))}" if left else ""
+    say(f"gpudiag: machine {machine.title} is stopped{running}")
+    return 0
+
+
+def _listing(machines: list[Kept], format_: str | None) -> str:
+    if format_ == "json":
+        entries = [
+            {
+                "name": one.title,
+                "owner": one.owner,
+                "spec": one.state.spec,
+                "gpus": one.state.gpus,
+                "faults": one.state.faults,
+                "shared": one.state.shared,
+                "since": one.state.since,
+                "processes": one.processes(),
+                "folder": one.folder,
+            }
+            for one in machines
+        ]
+        return json.dumps({"machines": entries}, indent=2) + "\n"
+    if not machines:
+        return "No simulated machine is kept. To make one: gpudiag simulate --keep NAME 2\n"
+    from tabulate import tabulate
+
+    rows = [
+        (
+            one.title,
+            one.state.summary,
+            "everybody" if one.state.shared else one.owner,
+            len(one.processes()),
+            one.state.since,
+        )
+        for one in machines
+    ]
+    return (
+        tabulate(rows, ("machine", "what", "who may attach", "processes", "since"), "plain", disable_numparse=True)
+        + "\n"
+    )

@@ -26,7 +26,7 @@ import importlib
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from gpudiag.simulator.command import run
+    from gpudiag.simulator.command import run, run_on
     from gpudiag.simulator.errors import (
         CudaWheelMissing,
         FaultError,
@@ -64,6 +64,7 @@ _HOME = {
     "Machine": "machine",
     "library_directory": "machine",
     "run": "command",
+    "run_on": "command",
     "PRESETS": "spec",
     "STATES": "spec",
     "Gpu": "spec",
@@ -99,6 +100,7 @@ __all__ = [
     "preload",
     "require_cuda_wheel",
     "run",
+    "run_on",
 ]
 
 

@@ -38,33 +38,37 @@ def run(
     SimulatorError is raised before anything runs.
     """
     with Machine(spec, faults) as machine:
-        injected = f", with {', '.join(map(str, machine.faults))}" if machine.faults else ""
-        mask = machine.environment(environment).get("CUDA_VISIBLE_DEVICES")
-        masked = "" if mask is None else f", masked by CUDA_VISIBLE_DEVICES={mask!r}"
-        say(f"gpudiag: {machine.spec.summary()}{injected}{masked}")
-        warning = cpu_only_tensorflow()
-        if warning:
-            say(f"gpudiag: {warning}")
-        waited_for = FORWARDED | {signal.SIGCHLD}
-        before = signal.pthread_sigmask(signal.SIG_BLOCK, waited_for)
+        return run_on(machine.summary, machine.environment(environment), command)
+
+
+def run_on(summary: str, environment: Mapping[str, str], command: Sequence[str]) -> int:
+    """Run ``command`` in the environment of a simulated machine, which ``summary`` describes; return its exit code."""
+    mask = environment.get("CUDA_VISIBLE_DEVICES")
+    masked = "" if mask is None else f", masked by CUDA_VISIBLE_DEVICES={mask!r}"
+    say(f"gpudiag: {summary}{masked}")
+    warning = cpu_only_tensorflow()
+    if warning:
+        say(f"gpudiag: {warning}")
+    waited_for = FORWARDED | {signal.SIGCHLD}
+    before = signal.pthread_sigmask(signal.SIG_BLOCK, waited_for)
+    try:
         try:
-            try:
-                process = subprocess.Popen(
-                    command,
-                    env=machine.environment(environment),
-                    # One system call, which takes no lock that a thread could hold across the fork.
-                    preexec_fn=lambda: signal.pthread_sigmask(signal.SIG_SETMASK, before),  # noqa: PLW1509  # see above
-                )
-            except FileNotFoundError:
-                say(f"gpudiag: {command[0]}: no such command")
-                return NOT_FOUND
-            except (PermissionError, OSError) as error:
-                say(f"gpudiag: {command[0]}: {error.strerror}")
-                return NOT_EXECUTABLE
-            code = _wait(process, waited_for)
-        finally:
-            signal.pthread_sigmask(signal.SIG_SETMASK, before)
-        return 128 - code if code < 0 else code
+            process = subprocess.Popen(
+                command,
+                env=environment,
+                # One system call, which takes no lock that a thread could hold across the fork.
+                preexec_fn=lambda: signal.pthread_sigmask(signal.SIG_SETMASK, before),  # noqa: PLW1509  # see above
+            )
+        except FileNotFoundError:
+            say(f"gpudiag: {command[0]}: no such command")
+            return NOT_FOUND
+        except (PermissionError, OSError) as error:
+            say(f"gpudiag: {command[0]}: {error.strerror}")
+            return NOT_EXECUTABLE
+        code = _wait(process, waited_for)
+    finally:
+        signal.pthread_sigmask(signal.SIG_SETMASK, before)
+    return 128 - code if code < 0 else code
 
 
 def _wait(process: subprocess.Popen[bytes], waited_for: set[signal.Signals]) -> int:

@@ -16,7 +16,7 @@ import stat
 import subprocess
 import sys
 import tempfile
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from pathlib import Path
 from types import TracebackType
 
@@ -137,8 +137,7 @@ class Machine:
             if fault.gpu is not None and fault.gpu >= len(self.spec.gpus):
                 raise FaultError(f"{fault}: there is no such GPU; the GPUs are 0 to {len(self.spec.gpus) - 1}")
         refuse_too_much_memory(self.spec)
-        self._libraries = library_directory()
-        _require_loadable(self._libraries)
+        _require_loadable(library_directory())
         self._directory: Path | None = None
         self._owner: int | None = None
 
@@ -163,10 +162,7 @@ class Machine:
             self._owner = os.open(own, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
             fcntl.flock(self._owner, fcntl.LOCK_EX)
             own.rename(self._directory / _OWNER)
-            (self._directory / "machine.conf").write_text(self._configuration())
-            self._link_libraries(self._directory / "lib")
-            _write_programs(self._directory / "bin")
-            fake_root.write(self.root, self.spec)
+            self.write(self._directory)
         except BaseException as error:
             self.__exit__(None, None, None)
             if isinstance(error, OSError):
@@ -190,43 +186,22 @@ class Machine:
             os.close(self._owner)
             self._owner = None
 
+    def write(self, directory: Path) -> None:
+        """Create the files of the machine in ``directory``, which is empty. OSError if that cannot be."""
+        (directory / "machine.conf").write_text(self._configuration())
+        link_libraries(directory / "lib", self.faults)
+        write_programs(directory / "bin")
+        fake_root.write(directory / "root", self.spec)
+
+    @property
+    def summary(self) -> str:
+        """What the machine has, in a line."""
+        injected = f", with {', '.join(map(str, self.faults))}" if self.faults else ""
+        return f"{self.spec.summary()}{injected}"
+
     def environment(self, base: Mapping[str, str] | None = None, faults: Iterable[str | Fault] = ()) -> dict[str, str]:
-        """The environment of a process that lives on this machine: `base` (by default this
-        process's) and what it needs.
-
-        The machine's libraries come first in LD_LIBRARY_PATH, so no real CUDA library is found, and
-        its nvidia-smi comes first in PATH.
-        `faults` are the process's own, besides the machine's. CUDA_VISIBLE_DEVICES of `base` is
-        kept: it masks simulated GPUs.
-        """
-        environment = dict(os.environ if base is None else base)
-        preloaded = re.split("[: ]+", environment.get("LD_PRELOAD", ""))
-        for library in preloaded:
-            if Path(library).name.startswith("libcuda.so"):
-                raise RealDriverMapped(
-                    f"LD_PRELOAD names {library}: the real driver would be mapped into every "
-                    "process of the simulated machine; unset LD_PRELOAD"
-                )
-        outer = environment.get(MACHINE_VARIABLE)  # a machine started inside another replaces it
-        for variable, folder, default in (("LD_LIBRARY_PATH", "lib", ""), ("PATH", "bin", os.defpath)):
-            path = environment.get(variable, default).split(":")
-            kept = [entry for entry in path if entry and entry != (f"{outer}/{folder}" if outer else "")]
-            environment[variable] = ":".join([str(self.directory / folder), *kept])
-        environment[MACHINE_VARIABLE] = str(self.directory)
-        environment.pop(FAULTS_VARIABLE, None)
-        own = parse_faults(faults)
-        if own:
-            environment.update(fault_environment(own))
-        return environment
-
-    def _link_libraries(self, directory: Path) -> None:
-        """Symbolic links; a removed library is one that cannot be opened, so that no real one is
-        found in its place."""
-        directory.mkdir()
-        removed = {soname for fault in self.faults for soname in fault.removed}
-        for name in (*_COMMON, *SONAMES):
-            target = "libgpudiag_missing.so" if name in removed else name
-            (directory / name).symlink_to((self._libraries / target).resolve())
+        """The environment of a process that lives on this machine; see :func:`environment_on`."""
+        return environment_on(self.directory, base, faults)
 
     def _configuration(self) -> str:
         """The text that src/machine.c reads."""
@@ -262,7 +237,50 @@ class Machine:
         return "\n".join(lines) + "\n"
 
 
-def _write_programs(directory: Path) -> None:
+def environment_on(
+    directory: Path, base: Mapping[str, str] | None = None, faults: Iterable[str | Fault] = ()
+) -> dict[str, str]:
+    """The environment of a process that lives on the machine in ``directory``: `base` (by default this
+    process's) and what it needs.
+
+    The machine's libraries come first in LD_LIBRARY_PATH, so no real CUDA library is found, and
+    its nvidia-smi comes first in PATH.
+    `faults` are the process's own, besides the machine's. CUDA_VISIBLE_DEVICES of `base` is
+    kept: it masks simulated GPUs.
+    """
+    environment = dict(os.environ if base is None else base)
+    preloaded = re.split("[: ]+", environment.get("LD_PRELOAD", ""))
+    for library in preloaded:
+        if Path(library).name.startswith("libcuda.so"):
+            raise RealDriverMapped(
+                f"LD_PRELOAD names {library}: the real driver would be mapped into every "
+                "process of the simulated machine; unset LD_PRELOAD"
+            )
+    outer = environment.get(MACHINE_VARIABLE)  # a machine started inside another replaces it
+    for variable, folder, default in (("LD_LIBRARY_PATH", "lib", ""), ("PATH", "bin", os.defpath)):
+        path = environment.get(variable, default).split(":")
+        kept = [entry for entry in path if entry and entry != (f"{outer}/{folder}" if outer else "")]
+        environment[variable] = ":".join([str(directory / folder), *kept])
+    environment[MACHINE_VARIABLE] = str(directory)
+    environment.pop(FAULTS_VARIABLE, None)
+    own = parse_faults(faults)
+    if own:
+        environment.update(fault_environment(own))
+    return environment
+
+
+def link_libraries(directory: Path, faults: Iterable[Fault]) -> None:
+    """Fill ``directory`` with symbolic links; a removed library is one that cannot be opened, so that no real one is
+    found in its place."""
+    libraries = library_directory()
+    directory.mkdir()
+    removed = {soname for fault in faults for soname in fault.removed}
+    for name in (*_COMMON, *SONAMES):
+        target = "libgpudiag_missing.so" if name in removed else name
+        (directory / name).symlink_to((libraries / target).resolve())
+
+
+def write_programs(directory: Path) -> None:
     """What a user types on a machine with GPUs. `-I`: it must not import what lies around."""
     directory.mkdir()
     program = directory / "nvidia-smi"
@@ -284,7 +302,8 @@ def remove_left_behind(folder: Path) -> None:
             continue  # not one of ours, or just being made or removed
         try:
             fcntl.flock(owner, fcntl.LOCK_EX | fcntl.LOCK_NB)
-            if not _is_lived_on(machine):
+            # What `gpudiag simulate` started may outlive it.
+            if not any(processes_on(machine.__eq__)):
                 shutil.rmtree(machine, ignore_errors=True)
         except BlockingIOError:
             pass  # in use
@@ -292,16 +311,16 @@ def remove_left_behind(folder: Path) -> None:
             os.close(owner)
 
 
-def _is_lived_on(machine: Path) -> bool:
-    """Whether a process was started on `machine`: what `gpudiag simulate` started may outlive it."""
-    variable = f"{MACHINE_VARIABLE}={machine}".encode()
+def processes_on(is_meant: Callable[[Path], bool]) -> Iterator[int]:
+    """Yield the processes on a machine whose folder ``is_meant``, as far as this user may see them."""
+    variable = f"{MACHINE_VARIABLE}=".encode()
     for environment in Path("/proc").glob("[0-9]*/environ"):
         try:
-            if variable in environment.read_bytes().split(b"\0"):
-                return True
+            values = environment.read_bytes().split(b"\0")
         except OSError:
             continue  # gone, or somebody else's
-    return False
+        if any(is_meant(Path(os.fsdecode(one[len(variable) :]))) for one in values if one.startswith(variable)):
+            yield int(environment.parent.name)
 
 
 def refuse_too_much_memory(spec: MachineSpec) -> None:

@@ -564,7 +564,7 @@ def main(arguments: Sequence[str]) -> None:
         if wanted.filename:
             out = Path(wanted.filename).open("w")  # noqa: SIM115  # until the program ends
         while True:
-            print("\n".join(written(wanted)), file=out, flush=True)
+            print("".join(f"{line}\n" for line in written(wanted)), end="", file=out, flush=True)
             if seconds is None:
                 return
             time.sleep(seconds)

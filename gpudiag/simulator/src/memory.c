@@ -46,12 +46,15 @@ uint64_t unit_capacity(struct unit unit) {
 enum { GONE = 0, UNKNOWN = 1 }; /* no process but init starts with the machine's first tick */
 
 /* Start time of a live process from /proc/PID/stat (fields 3 and 22 of proc(5)); GONE also for a zombie, UNKNOWN where that
- * cannot be looked up: no descriptor left, no /proc. */
+ * cannot be looked up: no descriptor left, no /proc, or one that hides the processes of other users (hidepid). */
 static unsigned long long start_time(pid_t pid) {
     char path[64], text[1024];
     snprintf(path, sizeof path, "/proc/%d/stat", (int)pid);
     int file = open(path, O_RDONLY | O_CLOEXEC);
-    if (file < 0) return errno == ENOENT && !access("/proc/self", F_OK) ? GONE : UNKNOWN;
+    if (file < 0) {
+        bool hidden = errno != ENOENT || access("/proc/self", F_OK) || (kill(pid, 0) && errno == EPERM);
+        return hidden ? UNKNOWN : GONE;
+    }
     ssize_t length = read(file, text, sizeof text - 1);
     close(file);
     if (length <= 0) return GONE;
@@ -74,6 +77,11 @@ static struct table *map_table(void) {
     while (fcntl(file, F_SETLKW, &whole) && errno == EINTR) continue;
     struct stat status;
     if (fstat(file, &status)) goto failed;
+    if (!S_ISREG(status.st_mode) || (size_t)status.st_size > sizeof(struct table)) {
+        say("%s is not the memory table of this version of gpudiag", path);
+        close(file);
+        return NULL;
+    }
     /* Its blocks, too: a page without one, on a full disk, would end the program that touches it with SIGBUS. */
     if ((size_t)status.st_size < sizeof(struct table)) {
         while ((errno = posix_fallocate(file, 0, sizeof(struct table))) == EINTR) continue;

@@ -1,0 +1,328 @@
+"""Simulated machines that outlive a command: `gpudiag simulate --keep NAME`, `--attach`, `--list` and `--stop`.
+
+A kept machine is a folder and not a process, so nothing can die that others need. Who holds how much memory is in the
+folder's table (src/memory.c), which drops processes that are gone.
+
+Where: `$XDG_RUNTIME_DIR/gpudiag`, if that is a folder of this user, or else `/tmp/gpudiag-machines-<uid>`. Machines
+that are shared are always in the latter, because nobody else can enter the former.
+
+Who may attach: the user who keeps the machine; every user of the system if it is shared. Only its owner can stop it,
+but who attaches writes to its table. Another user's machine is `OWNER/NAME`, never `NAME` alone. No code of its owner
+runs: programs get the libraries of the gpudiag that attaches, in a folder of this user that links to the owner's
+description and table (a view).
+"""
+
+from __future__ import annotations
+
+import contextlib
+import fcntl
+import os
+import re
+import secrets
+import shutil
+import stat
+import tempfile
+from collections.abc import Iterable, Iterator, Mapping
+from datetime import datetime
+from pathlib import Path
+
+import msgspec
+
+import gpudiag
+from gpudiag.record import Record
+from gpudiag.simulator.errors import SimulatorError
+from gpudiag.simulator.faults import Fault, parse_faults
+from gpudiag.simulator.machine import Machine, environment_on, link_libraries, processes_on, write_programs
+from gpudiag.simulator.spec import MachineSpec
+from gpudiag.text import counted, printable
+
+PUBLIC = Path("/tmp")  # noqa: S108  # every shell has to find the same; what is there is opened as _trusted says
+_BOOT = Path("/proc/sys/kernel/random/boot_id")
+_NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,63}\Z")
+_STATE = "kept.json"
+_UNFINISHED = ".unfinished-"
+
+
+class State(Record):
+    """What a machine's folder says of it."""
+
+    identity: str
+    """Another machine of the same name has another one."""
+    summary: str
+    gpus: int
+    spec: str
+    faults: tuple[str, ...]
+    shared: bool
+    since: str
+    """ISO 8601, with the offset from UTC."""
+    version: str
+    """Of gpudiag: the libraries of another one may lay out the table in another way."""
+    boot: str
+    """A machine ends with the system that it was made on."""
+
+
+class Kept(Record):
+    """A machine that is kept."""
+
+    name: str
+    user: int
+    """The user id of its owner."""
+    folder: str
+    state: State
+
+    @property
+    def own(self) -> bool:
+        return self.user == os.getuid()
+
+    @property
+    def owner(self) -> str:
+        return _user_name(self.user)
+
+    @property
+    def title(self) -> str:
+        """How this user names it."""
+        return self.name if self.own else f"{self.owner}/{self.name}"
+
+    @property
+    def view(self) -> str:
+        """The name of a folder by which another user is on it."""
+        return f"{self.user}+{self.name}+{self.state.identity}"
+
+    def processes(self) -> list[int]:
+        """Return the processes on it that this user may look at, which are his own; for root, all."""
+        return sorted(processes_on(lambda folder: str(folder) == self.folder or folder.name == self.view))
+
+
+def keep(name: str, spec: str | MachineSpec, faults: Iterable[str | Fault] = (), *, shared: bool = False) -> Kept:
+    """Make a machine that exists until it is stopped, or the system ends."""
+    if not _NAME.match(name):
+        raise SimulatorError(
+            f"{printable(name)!r} cannot be the name of a machine: write 1 to 64 letters, digits, '.', '_' and '-', "
+            "a letter or digit first, such as lab"
+        )
+    machine = Machine(spec, faults)
+    place = _shared_place(os.getuid()) if shared else _own_place()
+    state = State(
+        identity=secrets.token_hex(8),
+        summary=machine.summary,
+        gpus=len(machine.spec.gpus),
+        spec=machine.spec.text,
+        faults=tuple(map(str, machine.faults)),
+        shared=shared,
+        since=datetime.now().astimezone().isoformat(timespec="seconds"),
+        version=gpudiag.__version__,
+        boot=_boot(),
+    )
+    with _locked(place):
+        _remove_leftovers(place)
+        for there in _own():
+            if there.name == name:
+                raise SimulatorError(
+                    f"a machine {name} is kept already: {there.state.summary}; to use it: gpudiag simulate --attach "
+                    f"{name}, to end it: gpudiag simulate --stop {name}"
+                )
+        with _new(place / name, 0o755 if shared else 0o700) as folder:
+            machine.write(folder)
+            (folder / "memory").touch()
+            (folder / _STATE).write_bytes(msgspec.json.encode(state))
+            if shared:
+                for one in (folder, *folder.rglob("*")):
+                    if not one.is_symlink() and (
+                        folder / "root" not in one.parents
+                    ):  # [files] may forbid some on purpose
+                        one.chmod(0o666 if one.name == "memory" else 0o755 if one.is_dir() else 0o644)
+                (folder / "bin/nvidia-smi").chmod(0o755)
+    return Kept(name=name, user=os.getuid(), folder=str(place / name), state=state)
+
+
+def machines() -> list[Kept]:
+    """Return the machines that this user may attach to, in the order of their names: his own, then those of others."""
+    for place in {_own_place(), _shared_place(os.getuid())}:
+        if place.exists():
+            with _locked(place):
+                _remove_leftovers(place)
+    own = _own()
+    others = []
+    for place in PUBLIC.glob("gpudiag-machines-*"):
+        number = place.name.rpartition("-")[2]
+        if number.isdecimal() and int(number) != os.getuid():
+            others += [one for one in _in(place, int(number)) if one.state.shared]
+    return sorted(own, key=lambda one: one.name) + sorted(others, key=lambda one: one.title)
+
+
+def find(title: str) -> Kept:
+    """Return the machine `NAME`, or `OWNER/NAME` of another user; the SimulatorError of one that is gone lists all."""
+    there = machines()
+    for one in there:
+        if title in (one.title, f"{one.owner}/{one.name}"):
+            return one
+    if there:
+        known = "there is " + ", ".join(f"{one.title} ({counted(one.state.gpus, 'GPU')})" for one in there)
+    else:
+        known = "there is none; to make one: gpudiag simulate --keep NAME 2"
+    raise SimulatorError(f"no simulated machine {printable(title)!r} is kept here: {known}")
+
+
+def attach(machine: Kept, base: Mapping[str, str] | None = None, faults: Iterable[str | Fault] = ()) -> dict[str, str]:
+    """Return the environment of a process that lives on the machine; see ``machine.environment_on``."""
+    if machine.state.version != gpudiag.__version__:
+        raise SimulatorError(
+            f"machine {machine.title} was made by gpudiag {machine.state.version}, and this is {gpudiag.__version__}: "
+            f"use that one, or make it again: gpudiag simulate --stop {machine.title}, then --keep"
+        )
+    folder = Path(machine.folder) if machine.own else _view(machine)
+    return environment_on(folder, base, faults)
+
+
+def stop(machine: Kept) -> list[int]:
+    """End the machine and return the processes that are on it; they keep what they have, and are not ended."""
+    folder = Path(machine.folder)
+    if not machine.own:
+        raise SimulatorError(f"machine {machine.title} belongs to {machine.owner}, who alone can stop it")
+    processes = machine.processes()
+    with _locked(folder.parent), contextlib.suppress(FileNotFoundError):
+        gone = folder.with_name(f"{_UNFINISHED}{machine.state.identity}")
+        folder.rename(gone)
+        shutil.rmtree(gone, ignore_errors=True)
+    return processes
+
+
+def _view(machine: Kept) -> Path:
+    """Return this user's folder for a machine of another user."""
+    place = _own_place()
+    folder = place / machine.view
+    with _locked(place):
+        if not folder.exists():
+            with _new(folder, 0o700) as view:
+                for name in ("machine.conf", "memory", "root"):
+                    (view / name).symlink_to(Path(machine.folder) / name)
+                link_libraries(view / "lib", parse_faults(machine.state.faults))
+                write_programs(view / "bin")
+    return folder
+
+
+# ---- folders ----
+
+
+def _own_place() -> Path:
+    """Return the folder of the machines that this user alone may use."""
+    given = Path(os.environ.get("XDG_RUNTIME_DIR", ""))
+    if given.is_absolute() and not _distrust(given, os.getuid()):
+        return given / "gpudiag"
+    return _shared_place(os.getuid())
+
+
+def _shared_place(user: int) -> Path:
+    return PUBLIC / f"gpudiag-machines-{user}"
+
+
+def _distrust(folder: Path, user: int) -> str:
+    """Return why somebody other than ``user`` may have put what is in ``folder``; "" if nobody may."""
+    try:
+        status = folder.lstat()
+    except OSError as error:
+        return str(error.strerror)
+    if not stat.S_ISDIR(status.st_mode):
+        return "it is not a folder"
+    if status.st_uid != user:
+        return f"it belongs to {_user_name(status.st_uid)}"
+    if status.st_mode & (stat.S_IWGRP | stat.S_IWOTH):
+        return "others may write to it"
+    return ""
+
+
+@contextlib.contextmanager
+def _locked(place: Path) -> Iterator[None]:
+    """Hold the folder of a user's machines, which is made if it is not there. The lock ends with the process."""
+    try:
+        with contextlib.suppress(FileExistsError):
+            place.mkdir(mode=0o700)
+            if place.parent == PUBLIC:
+                place.chmod(0o755)  # whatever the umask: shared machines are in it
+        if reason := _distrust(place, os.getuid()):
+            raise SimulatorError(f"{place}, the folder of simulated machines, cannot be used: {reason}. Remove it")
+        folder = os.open(place, os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC)
+    except OSError as error:
+        raise _unusable(place, error) from error
+    try:
+        fcntl.flock(folder, fcntl.LOCK_EX)
+        yield
+    except OSError as error:
+        raise _unusable(place, error) from error
+    finally:
+        os.close(folder)
+
+
+def _unusable(place: Path, error: OSError) -> SimulatorError:
+    return SimulatorError(
+        f"the folder of simulated machines {place} cannot be used: {error.strerror or error}; set XDG_RUNTIME_DIR to a "
+        "folder that belongs to you"
+    )
+
+
+@contextlib.contextmanager
+def _new(folder: Path, mode: int) -> Iterator[Path]:
+    """Fill a folder under another name, so that under its own it is never seen half made."""
+    unfinished = Path(tempfile.mkdtemp(prefix=_UNFINISHED, dir=folder.parent))
+    try:
+        yield unfinished
+        unfinished.chmod(mode)
+        unfinished.rename(folder)
+    except BaseException:
+        shutil.rmtree(unfinished, ignore_errors=True)
+        raise
+
+
+def _remove_leftovers(place: Path) -> None:
+    """Remove from a folder, which is locked, machines that are half made, damaged or of an earlier start of the
+    system, and views of machines that are gone."""
+    for folder in place.iterdir():
+        if folder.name.startswith(_UNFINISHED):
+            gone = True
+        elif "+" in folder.name:
+            state = _state((folder / "root").resolve().parent)
+            gone = state is None or not folder.name.endswith(f"+{state.identity}")
+        else:
+            state = _state(folder)
+            gone = _NAME.match(folder.name) is not None and (state is None or state.boot != _boot())
+        if gone:
+            shutil.rmtree(folder, ignore_errors=True)
+
+
+def _own() -> list[Kept]:
+    user = os.getuid()
+    return [one for place in {_own_place(), _shared_place(user)} for one in _in(place, user)]
+
+
+def _in(place: Path, user: int) -> Iterator[Kept]:
+    """Yield the machines of a user in a folder; none if others could have put them there."""
+    if _distrust(place, user):
+        return
+    with contextlib.suppress(OSError):
+        for folder in place.iterdir():
+            state = _state(folder) if _NAME.match(folder.name) and not _distrust(folder, user) else None
+            if state is not None and state.boot == _boot():
+                yield Kept(name=folder.name, user=user, folder=str(folder), state=state)
+
+
+def _state(folder: Path) -> State | None:
+    try:
+        return msgspec.json.decode((folder / _STATE).read_bytes(), type=State)
+    except (OSError, msgspec.DecodeError):
+        return None
+
+
+def _boot() -> str:
+    try:
+        return _BOOT.read_text().strip()
+    except OSError:
+        return ""
+
+
+def _user_name(number: int) -> str:
+    try:
+        import pwd
+
+        return printable(pwd.getpwuid(number).pw_name)
+    except (ImportError, KeyError):
+        return f"{number}"
