@@ -9,6 +9,7 @@ the package: all that it knows comes from NVML and /proc.
 from __future__ import annotations
 
 import argparse
+import re
 import sys
 import time
 from collections.abc import Callable, Iterator, Sequence
@@ -159,8 +160,6 @@ NOT_SIMULATED = {
     "clocks.current.memory": "MHz",
     "clocks.mem": "MHz",
     "clocks.max.memory": "MHz",
-    "display_active": "",
-    "display_mode": "",
     "encoder.stats.sessionCount": "",
     "accounting.mode": "",
     "inforom.img": "",
@@ -175,7 +174,7 @@ FIELDS: dict[str, Field] = {
     "name": ("", lambda gpu: gpu.ask("Name")),
     "uuid": ("", lambda gpu: gpu.ask("UUID")),
     "pci.bus_id": ("", lambda gpu: gpu.pci),
-    "pci.domain": ("", lambda gpu: f"0x{gpu.pci[:8]}"),
+    "pci.domain": ("", lambda gpu: f"0x{int(gpu.pci[:8], 16):04X}"),
     "pci.bus": ("", lambda gpu: f"0x{gpu.pci[9:11]}"),
     "pci.device": ("", lambda gpu: f"0x{gpu.pci[12:14]}"),
     "pcie.link.gen.current": ("", lambda gpu: gpu.ask("CurrPcieLinkGeneration")),
@@ -183,6 +182,8 @@ FIELDS: dict[str, Field] = {
     "pcie.link.width.current": ("", lambda gpu: gpu.ask("CurrPcieLinkWidth")),
     "pcie.link.width.max": ("", lambda gpu: gpu.ask("MaxPcieLinkWidth")),
     "persistence_mode": ("", lambda gpu: on_off(gpu.ask("PersistenceMode"))),
+    "display_active": ("", lambda gpu: on_off(gpu.ask("DisplayActive"))),
+    "display_mode": ("", lambda gpu: on_off(gpu.ask("DisplayMode"))),
     "compute_mode": ("", compute_mode),
     "compute_cap": ("", capability),
     "pstate": ("", performance),
@@ -198,7 +199,7 @@ FIELDS: dict[str, Field] = {
         "",
         lambda gpu: ecc_errors(gpu, pynvml.NVML_MEMORY_ERROR_TYPE_UNCORRECTED),
     ),
-    "power.limit": ("W", lambda gpu: watts(gpu.ask("EnforcedPowerLimit"))),
+    "power.limit": ("W", lambda gpu: watts(gpu.ask("PowerManagementLimit"))),
     "enforced.power.limit": ("W", lambda gpu: watts(gpu.ask("EnforcedPowerLimit"))),
     "power.default_limit": ("W", lambda gpu: watts(gpu.ask("PowerManagementDefaultLimit"))),
     "clocks.current.graphics": ("MHz", lambda gpu: gpu.ask("ClockInfo", pynvml.NVML_CLOCK_GRAPHICS)),
@@ -218,13 +219,17 @@ ALIASES = {
 PROCESS_FIELDS = ("timestamp", "gpu_name", "gpu_bus_id", "gpu_uuid", "pid", "process_name", "used_memory")
 PROCESS_ALIASES = {"name": "process_name", "used_gpu_memory": "used_memory"}
 FORMATS = ("csv", "noheader", "nounits")
+OURS = "This is gpudiag's nvidia-smi for simulated GPUs"
 
 
 class Parser(argparse.ArgumentParser):
-    """As argparse's, with the words of this program."""
+    """As argparse's, with the words of NVIDIA's program, as far as those are known."""
 
     def error(self, message: str) -> NoReturn:
-        fail(f"{message}. This is gpudiag's nvidia-smi for simulated GPUs: nvidia-smi --help lists what it knows.")
+        unknown = re.match(r"unrecognized arguments: (\S+)", message)
+        if unknown:
+            message = f"ERROR: Option {unknown[1]} is not recognized. Please run 'nvidia-smi -h'"
+        fail(f"{message}.\n{OURS}: nvidia-smi -h lists what it knows.")
 
 
 def fail(message: str, status: int = USAGE_STATUS) -> NoReturn:
@@ -292,11 +297,8 @@ def rows_of_fields(names: str, known: Sequence[str], aliases: dict[str, str]) ->
     fields = [name.strip() for name in names.split(",")]
     for name in fields:
         if aliases.get(name, name) not in known:
-            fail(
-                f'Field "{name}" is not a valid field to query, or gpudiag\'s nvidia-smi for simulated GPUs does not '
-                f"know it. It knows: {', '.join(known)}"
-            )
-    return fields
+            fail(f'Field "{name}" is not a valid field to query.\n\n{OURS}. It knows: {", ".join(known)}')
+    return [aliases.get(name, name) for name in fields]
 
 
 def with_unit(cell: Any, unit: str) -> str:
@@ -317,7 +319,7 @@ def csv(wanted: argparse.Namespace, header: list[str], units: list[str], rows: l
 
 def query_gpu(wanted: argparse.Namespace) -> list[str]:
     names = rows_of_fields(wanted.query_gpu, tuple(FIELDS), ALIASES)
-    fields = [FIELDS[ALIASES.get(name, name)] for name in names]
+    fields = [FIELDS[name] for name in names]
     rows = [[ask(gpu) for _, ask in fields] for gpu in chosen(wanted.id)]
     return csv(wanted, names, [unit for unit, _ in fields], rows)
 
@@ -336,8 +338,8 @@ def query_compute_apps(wanted: argparse.Namespace) -> list[str]:
                 "process_name": command,
                 "used_memory": mib(used),
             }
-            rows.append([cells[PROCESS_ALIASES.get(name, name)] for name in names])
-    header = ["used_gpu_memory" if PROCESS_ALIASES.get(name, name) == "used_memory" else name for name in names]
+            rows.append([cells[name] for name in names])
+    header = ["used_gpu_memory" if name == "used_memory" else name for name in names]
     return csv(wanted, header, ["MiB" if name == "used_gpu_memory" else "" for name in header], rows)
 
 
@@ -353,21 +355,24 @@ def listed(wanted: argparse.Namespace) -> list[str]:
 
 def topology(wanted: argparse.Namespace) -> list[str]:
     gpus = chosen(wanted.id)
-    rows = [["", *(f"GPU{gpu.index}" for gpu in gpus), "CPU Affinity", "NUMA Affinity"]]
+    lines = ["\t".join(["", *(f"GPU{gpu.index}" for gpu in gpus), "CPU Affinity", "NUMA Affinity", "GPU NUMA ID"])]
     for gpu in gpus:
         node = gpu.ask("NumaNodeId")
-        cells = ["X" if gpu is other else connection(gpu, other) for other in gpus]
-        rows.append([f"GPU{gpu.index}", *cells, "N/A", "N/A" if node is None else str(node)])
-    legend = [
-        "",
-        "Legend:",
-        "",
-        "  X    = Self",
-        "  SYS  = Connection traversing PCIe as well as the SMP interconnect between NUMA nodes",
-        "  NODE = Connection traversing PCIe within a NUMA node",
-        "  NV#  = Connection traversing # NVLinks",
-    ]
-    return ["\t".join(f"{cell:<4}" for cell in row).rstrip() for row in rows] + legend
+        cells = [" X " if gpu is other else connection(gpu, other) for other in gpus]
+        lines.append("\t".join([f"GPU{gpu.index}", *cells, "N/A", "N/A" if node is None else str(node), "", "N/A"]))
+    return [*lines, *LEGEND]
+
+
+LEGEND = """
+Legend:
+
+  X    = Self
+  SYS  = Connection traversing PCIe as well as the SMP interconnect between NUMA nodes (e.g., QPI/UPI)
+  NODE = Connection traversing PCIe as well as the interconnect between PCIe Host Bridges within a NUMA node
+  PHB  = Connection traversing PCIe as well as a PCIe Host Bridge (typically the CPU)
+  PXB  = Connection traversing multiple PCIe bridges (without traversing the PCIe Host Bridge)
+  PIX  = Connection traversing at most a single PCIe bridge
+  NV#  = Connection traversing a bonded set of # NVLinks""".splitlines()
 
 
 def connection(gpu: Gpu, other: Gpu) -> str:
@@ -394,14 +399,20 @@ def cuda_version() -> str:
 
 SECTIONS: tuple[tuple[int, str, str], ...] = (
     (1, "Product Name", "name"),
+    (1, "Display Mode", "display_mode"),
+    (1, "Display Active", "display_active"),
     (1, "Persistence Mode", "persistence_mode"),
     (1, "MIG Mode", ""),
     (2, "Current", "mig.mode.current"),
     (2, "Pending", "mig.mode.pending"),
     (1, "Serial Number", "serial"),
     (1, "GPU UUID", "uuid"),
+    (1, "Minor Number", "index"),
     (1, "VBIOS Version", "vbios_version"),
     (1, "PCI", ""),
+    (2, "Bus", "pci.bus"),
+    (2, "Device", "pci.device"),
+    (2, "Domain", "pci.domain"),
     (2, "Bus Id", "pci.bus_id"),
     (2, "GPU Link Info", ""),
     (3, "PCIe Generation", ""),
@@ -419,14 +430,15 @@ SECTIONS: tuple[tuple[int, str, str], ...] = (
     (2, "Free", "memory.free"),
     (1, "Compute Mode", "compute_mode"),
     (1, "Utilization", ""),
-    (2, "GPU", "utilization.gpu"),
+    (2, "Gpu", "utilization.gpu"),
     (2, "Memory", "utilization.memory"),
     (1, "ECC Mode", ""),
     (2, "Current", "ecc.mode.current"),
+    (2, "Pending", "ecc.mode.current"),
     (1, "ECC Errors", ""),
     (2, "Volatile", ""),
-    (3, "Correctable", "ecc.errors.corrected.volatile.total"),
-    (3, "Uncorrectable", "ecc.errors.uncorrected.volatile.total"),
+    (3, "DRAM Correctable", "ecc.errors.corrected.volatile.total"),
+    (3, "DRAM Uncorrectable", "ecc.errors.uncorrected.volatile.total"),
     (1, "Temperature", ""),
     (2, "GPU Current Temp", "temperature.gpu"),
     (1, "GPU Power Readings", ""),
@@ -461,6 +473,7 @@ def queried(wanted: argparse.Namespace) -> list[str]:
         processes = list(gpu.processes)
         lines.append("    Processes" if processes else entry(1, "Processes", "None"))
         for pid, command, used in processes:
+            lines += [entry(2, "GPU instance ID", None), entry(2, "Compute instance ID", None)]
             lines.append(entry(2, "Process ID", pid))
             lines += [entry(3, "Type", "C"), entry(3, "Name", command), entry(3, "Used GPU Memory", mib(used), "MiB")]
         lines.append("")
@@ -469,7 +482,7 @@ def queried(wanted: argparse.Namespace) -> list[str]:
 
 def entry(depth: int, name: str, value: Any, unit: str = "") -> str:
     shown = "N/A" if value is None else f"{value} {unit}".rstrip()
-    return f"{' ' * 4 * depth + name:<50}: {shown}"
+    return f"{' ' * 4 * depth + name:<42}: {shown}"
 
 
 def summary(wanted: argparse.Namespace) -> list[str]:
@@ -478,7 +491,7 @@ def summary(wanted: argparse.Namespace) -> list[str]:
     driver = pynvml.nvmlSystemGetDriverVersion()
     wide = "-" * 89
     lines = [
-        datetime.now().strftime("%a %b %e %H:%M:%S %Y").ljust(28),
+        f"{time.asctime()}       ",
         f"+{wide}+",
         f"| NVIDIA-SMI {driver:<22} Driver Version: {driver:<14} CUDA Version: {cuda_version():<9}|",
         f"|{'-' * 41}+{'-' * 24}+{'-' * 22}+",
@@ -489,7 +502,7 @@ def summary(wanted: argparse.Namespace) -> list[str]:
     ]
     for gpu in gpus:
         name = gpu.ask("Name")
-        name = name if len(name) <= 24 else f"{name[:21]}..."
+        name = name if len(name) <= 27 else f"{name[:24]}..."
         persistence = {True: "On", False: "Off", None: "N/A"}[as_bool(gpu.ask("PersistenceMode"))]
         limit = gpu.ask("EnforcedPowerLimit")
         cap = "N/A" if limit is None else f"{limit // 1000}W"
@@ -500,13 +513,13 @@ def summary(wanted: argparse.Namespace) -> list[str]:
         mig = on_off(gpu.mig_mode) or "N/A"
         left = f"N/A   N/A    {performance(gpu) or 'N/A':<4}"
         lines += [
-            f"| {gpu.index:>3}  {name:<24} {persistence:>9} | {gpu.pci:>18} Off | {errors:>20} |",
+            f"| {gpu.index:>3}  {name:<30} {persistence:<4}| {gpu.pci:>18} Off | {errors:>20} |",
             f"| {left:<17} {f'N/A / {cap:>5}':>21} | {usage:>22} | {'N/A':>8} {mode:>11} |",
             f"|                                         |                        | {mig:>20} |",
             f"+{'-' * 41}+{'-' * 24}+{'-' * 22}+",
         ]
     lines += [
-        "",
+        " " * 91,
         f"+{wide}+",
         f"| {'Processes:':<88}|",
         "|  GPU   GI   CI              PID   Type   Process name                        GPU Memory |",

@@ -197,6 +197,15 @@ API nvmlReturn_t nvmlDeviceGetComputeMode(nvmlDevice_t device, int *mode) {
     *mode = gpu_at(device)->compute_mode;
     return NVML_SUCCESS;
 }
+/* No display is connected to any of them. */
+static nvmlReturn_t disabled(nvmlDevice_t device, int *state) {
+    DEVICE_CALL(device);
+    NEEDED(state);
+    *state = 0;
+    return NVML_SUCCESS;
+}
+API nvmlReturn_t nvmlDeviceGetDisplayActive(nvmlDevice_t device, int *active) { return disabled(device, active); }
+API nvmlReturn_t nvmlDeviceGetDisplayMode(nvmlDevice_t device, int *mode) { return disabled(device, mode); }
 API nvmlReturn_t nvmlDeviceGetNumaNodeId(nvmlDevice_t device, unsigned *node) {
     DEVICE_CALL(device);
     NEEDED(node);
@@ -325,6 +334,7 @@ STATED(nvmlDeviceGetCurrentClocksThrottleReasons, unsigned long long, throttle)
 STATED(nvmlDeviceGetCurrentClocksEventReasons, unsigned long long, throttle)
 STATED(nvmlDeviceGetPerformanceState, int, performance_state)
 STATED(nvmlDeviceGetEnforcedPowerLimit, unsigned, power_limit)
+STATED(nvmlDeviceGetPowerManagementLimit, unsigned, power_limit)
 STATED(nvmlDeviceGetPowerManagementDefaultLimit, unsigned, power_default)
 
 /* Of the clocks (0 graphics, 1 SM, 2 memory, 3 video) one figure is known. */
