@@ -14,8 +14,8 @@ What is not simulated, and what happens instead:
 - Collectives of tf.distribute run TensorFlow's CPU ring.
 - Keras' own choices of XLA (jit_compile="auto") and cuDNN (LSTM, GRU) are turned off, and said.
 - Speed, utilisation, power and temperature (NVML: "not supported"), the memory that contexts and
-  libraries really take (a constant is charged), profiling (CUPTI), NVLink, ECC, the numerics of
-  TF32 and cuDNN (numbers are the CPU's).
+  libraries really take (a constant is charged), NVLink, ECC, the numerics of TF32 and cuDNN
+  (numbers are the CPU's). A profiler gets each operation as one kernel, with the host's times.
 
 Importing this package costs nothing: names are loaded when used.
 """

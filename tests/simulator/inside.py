@@ -1168,3 +1168,58 @@ def strategy_sum() -> list[float]:
         return strategy.run(lambda: tf.distribute.get_replica_context().all_reduce("sum", tf.ones(2)))
 
     return [float(one.numpy()[0]) for one in strategy.experimental_local_results(add())]
+
+
+def profiled(folder: str) -> list[dict[str, list[Any]]]:
+    """Of two profiles, one after the other: each row of a GPU, with name, start and end of its events."""
+    from tensorflow.tsl.profiler.protobuf import xplane_pb2
+
+    @tf.function
+    def step(x: Any) -> Any:
+        with tf.device("/GPU:0"):
+            product = tf.nn.relu(tf.matmul(x, x))
+        with tf.device("/GPU:1"):
+            return tf.reduce_sum(tf.exp(product))
+
+    x = tf.ones((8, 8))
+    step(x)
+    profiles = []
+    for number in ("first", "second"):
+        tf.profiler.experimental.start(f"{folder}/{number}")
+        step(x).numpy()
+        tf.profiler.experimental.stop()
+        step(x).numpy()  # nobody listens
+        (file,) = Path(folder, number).rglob("*.xplane.pb")
+        space = xplane_pb2.XSpace.FromString(file.read_bytes())
+        profiles.append(
+            {
+                f"{plane.name} {line.name}": [
+                    (plane.event_metadata[event.metadata_id].name, event.offset_ps, event.offset_ps + event.duration_ps)
+                    for event in line.events
+                ]
+                for plane in space.planes
+                for line in plane.lines
+                if "GPU" in plane.name
+            }
+        )
+    return profiles
+
+
+def run_metadata() -> tuple[dict[str, list[str]], list[str]]:
+    """The nodes of each row of GPUs in RunMetadata, and the processes of the timeline that is made of it."""
+    import json
+
+    from tensorflow.python.client import timeline
+
+    with tf.Graph().as_default(), tf.device("/GPU:0"), v1.Session() as session:
+        result = tf.matmul(tf.random.uniform((8, 8)), tf.random.uniform((8, 8)), name="product")
+        metadata = v1.RunMetadata()
+        options = v1.RunOptions(trace_level=v1.RunOptions.FULL_TRACE)
+        session.run(result, options=options, run_metadata=metadata)
+    rows = {
+        device.device: [node.node_name for node in device.node_stats]
+        for device in metadata.step_stats.dev_stats
+        if "stream" in device.device
+    }
+    trace = json.loads(timeline.Timeline(metadata.step_stats).generate_chrome_trace_format())
+    return rows, [event["args"]["name"] for event in trace["traceEvents"] if event["name"] == "process_name"]

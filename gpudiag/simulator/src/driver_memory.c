@@ -339,7 +339,10 @@ static CUresult copy(void *to, const void *from, size_t size, enum direction dir
     NEEDED(to && from);
     bool to_gpu = direction == TO_GPU || direction == BETWEEN_GPUS, from_gpu = direction == TO_HOST || direction == BETWEEN_GPUS;
     if ((to_gpu && !is_usable(to, size)) || (from_gpu && !is_usable(from, size))) return CUDA_ERROR_INVALID_VALUE;
+    uint64_t start = activity_begins();
     memmove(to, from, size);
+    if (to_gpu || from_gpu)
+        activity_copied(start, direction == TO_GPU ? COPIED_TO_GPU : direction == TO_HOST ? COPIED_TO_HOST : COPIED_BETWEEN_GPUS, size);
     /* Another bit for each direction: a tensor that goes to one GPU and then to another must not come out right again. */
     if (to_gpu) corrupt_copy(direction == BETWEEN_GPUS, current_gpu(), to, size, direction == TO_GPU ? 0x40 : 0x20);
     return CUDA_SUCCESS;

@@ -32,6 +32,8 @@ static void load(void) {
     void *library = dlopen(path, RTLD_NOW | RTLD_LOCAL);
     const char *(*forward)(void) = library ? (const char *(*)(void))dlsym(library, "gpudiag_forward_kernels") : NULL;
     fault = forward ? forward() : dlerror();
+    void (*report)(void) = fault ? NULL : (void (*)(void))dlsym(library, "gpudiag_report_kernels");
+    if (report) report();
     if (fault) say("TensorFlow's kernels cannot be forwarded to the CPU, so no device is opened: %s", fault);
 }
 

@@ -5,6 +5,7 @@
 #define GPUDIAG_SIMULATOR_LAYOUTS_H
 
 #include <stddef.h>
+#include <stdint.h>
 
 /* driver_types.h: struct cudaDeviceProp, as cudaGetDeviceProperties_v2 fills it since CUDA 12.0 */
 struct device_properties {
@@ -114,6 +115,41 @@ struct nvml_process {
     unsigned pid;
     unsigned long long bytes;
     unsigned gpu_instance, compute_instance;
+};
+
+/* cupti_activity.h, packed and aligned to 8 bytes: CUpti_ActivityMemcpy5, CUpti_ActivityKernel9 */
+struct copy_record {
+    uint32_t kind;
+    uint8_t copy_kind, source_kind, destination_kind, flags;
+    uint64_t bytes, start, end;
+    uint32_t device, context, stream, correlation, runtime_correlation;
+    uint32_t padding;
+    void *reserved;
+    uint64_t graph_node;
+    uint32_t graph, channel, channel_type, padding2;
+};
+struct kernel_record {
+    uint32_t kind;
+    uint8_t cache_configuration, shared_memory_configuration;
+    uint16_t registers;
+    uint32_t partitioned_cache_requested, partitioned_cache_executed;
+    uint64_t start, end, completed;
+    uint32_t device, context, stream;
+    int32_t grid[3], block[3];
+    int32_t static_shared_memory, dynamic_shared_memory;
+    uint32_t local_memory_per_thread, local_memory_total, correlation;
+    int64_t grid_id;
+    const char *name;
+    void *reserved;
+    uint64_t queued, submitted;
+    uint8_t launch_type, carveout_requested, carveout, padding;
+    uint32_t shared_memory_executed;
+    uint64_t graph_node;
+    uint32_t shared_memory_limit, graph;
+    void *access_policy;
+    uint32_t channel, channel_type, cluster[3], cluster_policy;
+    uint64_t local_memory_total_v2;
+    uint32_t largest_cluster, active_clusters;
 };
 
 #endif

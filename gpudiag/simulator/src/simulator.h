@@ -76,6 +76,7 @@ enum lock {
     KERNELS_LOCK,
     HANDLES_LOCK,
     TRACE_LOCK,
+    ACTIVITY_LOCK,
     LOCKS
 };
 void hold(enum lock);
@@ -152,6 +153,13 @@ const struct device *driver_device(int ordinal);
 int driver_use_device(int ordinal); /* retain its primary context and make it current */
 int driver_current_ordinal(void);   /* -1: no context is current */
 void driver_launch_not_forwarded(const char *kernel);
+
+/* ---- cupti.c: what a profiler hears of ---- */
+
+enum activity_copy { COPIED_TO_GPU = 1, COPIED_TO_HOST = 2, COPIED_BETWEEN_GPUS = 8 }; /* CUpti_ActivityMemcpyKind */
+uint64_t activity_begins(void); /* 0: no profiler listens */
+void activity_copied(uint64_t start, enum activity_copy kind, uint64_t bytes);
+
 /* ---- forwarding.c ---- */
 
 /* False where the kernels of a TensorFlow process cannot be forwarded (it has been said why). */
