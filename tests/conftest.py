@@ -48,8 +48,8 @@ def pytest_configure() -> None:
 
 
 def pytest_xdist_auto_num_workers() -> int:
-    """One more than the processors: many tests wait, for a deadline or for a machine that hangs."""
-    return len(os.sched_getaffinity(0)) + 1
+    """Two more than the processors: many tests wait, for a deadline or for a machine that hangs."""
+    return len(os.sched_getaffinity(0)) + 2
 
 
 _LONGEST = ("test_simulate.py", "test_assign.py", "test_corpus.py", "test_check.py", "test_provocations.py")

@@ -40,7 +40,7 @@ except ImportError:  # Python 3.10
 MODES = ("match", "fullmatch", "search", "findall", "finditer", "sub", "subn", "split")
 TIMES = (8, 12, 16, 20, 24, 28, 34, 42, 54, 70, 100)
 """So often is repeated what is tried first: what grows by the power takes hours for 64 letters."""
-SIZES = (1 << 10, 1 << 12, 1 << 13, 1 << 15)
+SIZES = (1 << 10, 1 << 12, 1 << 13)
 JUDGED = 1 << 13
 """From this length on: a repeat with a bound, which is a thousand letters at most, grows like one without below it."""
 HARD_CAP_S = 0.4

@@ -29,7 +29,7 @@ def lasting(output: str) -> set[str]:
 
 
 @pytest.mark.usefixtures("no_child_left")
-def test_the_sample_project_runs_in_four_workers_on_two_gpus(suite: Suite, cold: None) -> None:
+def test_the_sample_project_runs_in_four_workers_on_two_gpus(suite: Suite) -> None:
     for path in SAMPLE.iterdir():
         if path.is_file():
             shutil.copy(path, suite.folder)

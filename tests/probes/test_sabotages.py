@@ -28,11 +28,11 @@ ROUNDS = [
     pytest.param(
         one,
         id=f"{len(one)} probes on {one[0].machine}",
-        marks=[pytest.mark.slow] if sum(other[0].machine == one[0].machine for other in rounds()[:number]) > 1 else [],
+        marks=[pytest.mark.slow] if sum(other[0].machine == one[0].machine for other in rounds()[:number]) else [],
     )
     for number, one in enumerate(rounds())
 ]
-"""The first two of each machine have two sabotages of each probe."""
+"""The first of each machine has a sabotage of each probe."""
 
 
 @pytest.mark.usefixtures("no_child_left")

@@ -25,12 +25,18 @@ SHORT = ("host", "discovery", "placement", "libraries.cublas")
 ROUNDS = rounds(every(), WHOLE)
 
 
+CHECKS = [
+    pytest.param(0, (), id="0, whole"),
+    *(pytest.param(number, (), marks=pytest.mark.slow, id=f"{number}, whole") for number in range(1, WHOLE)),
+    *(pytest.param(number, SHORT, id=f"{number}") for number in range(1, len(ROUNDS))),
+]
+
+
 @pytest.mark.usefixtures("no_child_left")
-@pytest.mark.parametrize("number", range(len(ROUNDS)))
-def test_settings_break_no_probe(gpudiag: Gpudiag, tmp_path: Path, number: int) -> None:
+@pytest.mark.parametrize(("number", "select"), CHECKS)
+def test_settings_break_no_probe(gpudiag: Gpudiag, tmp_path: Path, number: int, select: tuple[str, ...]) -> None:
     folder = tmp_path / "of settings"
     folder.mkdir()
-    select = () if number < WHOLE else SHORT
     variables = environment(ROUNDS[number], folder)
     done = gpudiag("check", *select, "--simulate", "2", "--format", "json", flags=(), **variables)
     found = faults(codec.decode(done.stdout, done.stderr))

@@ -95,7 +95,11 @@ def test_two_processes_that_meet_import_tensorflow_themselves_if_they_are_spawne
             "[[gpu]]\npreset = 'A100-40'\nmig = 2\n", {"visibility.list_remap: one_gpu"}, marks=pytest.mark.slow
         ),
         ("[[gpu]]\npreset = 'A100-40'\nmig = 2\n[[gpu]]\npreset = 'A100-40'\n", {"visibility.list_remap: one_gpu"}),
-        ("[[gpu]]\ncompute_mode = 'exclusive_process'\ncount = 2\n", {"memory.shared_gpu: exclusive"}),
+        pytest.param(
+            "[[gpu]]\ncompute_mode = 'exclusive_process'\ncount = 2\n",
+            {"memory.shared_gpu: exclusive"},
+            marks=pytest.mark.slow,
+        ),
         ("[[gpu]]\npreset = 'T4'\n[[gpu]]\npreset = 'H100'\n", {"discovery.device_order: order_differs"}),
     ],
     ids=["MIG", "MIG beside a whole one", "exclusive mode", "unequal"],
