@@ -1,4 +1,4 @@
-"""Progress on standard error: a live line on a terminal, plain lines elsewhere.
+"""Progress on standard error: on a terminal the machine, a tree of areas and a bar, plain lines elsewhere.
 
 No thread is started, because gpudiag's processes fork: the run loop calls :meth:`Progress.tick` instead.
 """
@@ -7,13 +7,33 @@ from __future__ import annotations
 
 import contextlib
 import sys
+from collections import Counter
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
-from gpudiag.model.report import Broken, Row, Skipped
+from gpudiag.model.report import STATUSES, Broken, Row, Skipped
 from gpudiag.text import one_line, plain
 
 if TYPE_CHECKING:
+    from rich.console import RenderableType
     from rich.progress import Progress as Bar
+
+    from gpudiag.model.facts import Facts
+    from gpudiag.model.report import Gpu
+
+
+@dataclass
+class _Area:
+    """The rows of an area."""
+
+    planned: int = 0
+    outcomes: Counter[str] = field(default_factory=Counter)
+
+    @property
+    def done(self) -> int:
+        return self.outcomes.total()
+
 
 TAIL_LINES = 5
 """Lines of a child's log that ``verbose`` shows with its row."""
@@ -22,8 +42,9 @@ TAIL_LINES = 5
 class Progress:
     """What runs now, how many rows are done and how long it has taken; the observer of a run.
 
-    On a terminal this is one line, which is redrawn and removed in the end; elsewhere it is a line for each row that is
-    done. ``verbose`` writes these lines on a terminal too, each with the end of its child's log. ``quiet`` writes
+    On a terminal this is the machine, a line for each area with what it found and what runs, and a bar: redrawn, and
+    removed in the end, when the report says it all. Elsewhere it is a line for each row that is done. ``verbose``
+    writes these lines on a terminal too, each with the end of its child's log. ``quiet`` writes
     nothing. What cannot be written is lost: a closed standard error must not end a run.
     """
 
@@ -34,12 +55,14 @@ class Progress:
         self._total: int | None = None
         self._done = 0
         self._running: list[str] = []
+        self._head: list[tuple[str, str]] = []
+        self._areas: dict[str, _Area] = {}
         self._bar: Bar | None = None
 
     def __enter__(self) -> Progress:
         if not self._quiet:
             with _unhindered():
-                self._bar = _bar()
+                self._bar = _bar(self._drawn)
         if self._bar is not None:
             with _unhindered():
                 self._bar.start()
@@ -52,11 +75,21 @@ class Progress:
                 self._bar.stop()
             self._bar = None
 
-    def phase(self, text: str, total: int | None = None) -> None:
-        """Say that ``text`` begins, with ``total`` rows to come if that is known."""
-        self._phase, self._total, self._done, self._running = text, total, 0, []
+    def machine(self, facts: Facts, gpus: tuple[Gpu, ...]) -> None:
+        """Say what the probes run on."""
+        from gpudiag.report import words
+
+        self._head = words.of_facts(facts, gpus)
+        self.tick()
+
+    def phase(self, text: str, probes: Sequence[str] | None = None) -> None:
+        """Say that ``text`` begins, with a row to come for each of ``probes``; None: it has no rows."""
+        self._phase, self._done, self._running = text, 0, []
+        self._total = None if probes is None else len(probes)
+        for probe in probes or ():
+            self._areas.setdefault(probe.partition(".")[0], _Area()).planned += 1
         if self._bar is None:
-            self._write(text if total is None else f"{text} ({total})")
+            self._write(text if probes is None else f"{text} ({len(probes)})")
         self.tick()
 
     def started(self, label: str) -> None:
@@ -69,6 +102,7 @@ class Progress:
     def finished(self, row: Row, label: str) -> None:
         """Say that ``label`` ended with ``row``; it may never have started."""
         self._done += 1
+        self._areas.setdefault(row.area, _Area()).outcomes[row.status] += 1
         if label in self._running:
             self._running.remove(label)
         if self._verbose or self._bar is None:
@@ -92,9 +126,39 @@ class Progress:
                     description=self._phase,
                     total=self._total,
                     completed=self._done,
-                    running=", ".join(self._running),
+                    running="" if self._areas else ", ".join(self._running),
                 )
                 self._bar.refresh()
+
+    def _drawn(self, height: int) -> Iterator[RenderableType]:
+        """Yield the machine and the tree of areas, as far as ``height`` lines have room for them and the bar."""
+        from rich.table import Table
+        from rich.text import Text
+
+        from gpudiag.report.formats.table import STYLES
+
+        room = height - 2
+        if self._head and len(self._head) + len(self._areas) <= room:
+            head = Table.grid(padding=(0, 2))
+            head.add_column(style="dim", no_wrap=True)
+            head.add_column(no_wrap=True, overflow="ellipsis")
+            for heading, text in self._head:
+                head.add_row(heading, Text(plain(text)))
+            yield head
+        if not 0 < len(self._areas) <= room:
+            return
+        widest = max(map(len, self._areas))
+        for name, area in self._areas.items():
+            running = [label.partition(".")[2] for label in self._running if label.partition(".")[0] == name]
+            style = "bold" if running else "" if area.outcomes else "dim"
+            line = Text(no_wrap=True, overflow="ellipsis")
+            line.append(f"{name:{widest}}", style).append(f"  {f'{area.done}/{area.planned}':5}  ")
+            found = ((status, area.outcomes[status]) for status in STATUSES if area.outcomes[status])
+            line.append_text(
+                Text(", ").join(Text(f"{number} {status}", STYLES.get(status, "dim")) for status, number in found)
+            )
+            line.append(f"  {', '.join(running)}" if running else "", "dim")
+            yield line
 
     def _write(self, line: str) -> None:
         if self._quiet:
@@ -119,8 +183,8 @@ def _outcome_text(row: Row) -> str:
     return f"{row.status} ({row.duration_s:.2f} s)"
 
 
-def _bar() -> Bar | None:
-    """Return the live line, or None if standard error is not a terminal that can redraw a line."""
+def _bar(above: Callable[[int], Iterable[RenderableType]]) -> Bar | None:
+    """Return the live lines, or None if standard error is not a terminal that can redraw a line."""
     if sys.stderr is None or not sys.stderr.isatty():
         return None
     from rich.console import Console
@@ -131,7 +195,15 @@ def _bar() -> Bar | None:
     console = Console(stderr=True)
     if not console.is_terminal or console.is_dumb_terminal:
         return None
-    return Bar(
+
+    class Lines(Bar):
+        """The bar, and what is drawn above it."""
+
+        def get_renderables(self) -> Iterable[RenderableType]:
+            yield from above(console.height)
+            yield from super().get_renderables()
+
+    return Lines(
         TextColumn("{task.description}"),
         BarColumn(bar_width=20),
         MofNCompleteColumn(),

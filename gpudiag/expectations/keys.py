@@ -24,6 +24,8 @@ Seen = dict[str, Any]
 """What was seen, by where: a GPU, a probe, or "" for the machine. None: it is not known."""
 
 MOST_GPUS = 1024
+_LONGEST = 200
+"""Letters of a range; each part of a long one would be compared with each other."""
 
 
 class Comparison:
@@ -453,6 +455,8 @@ def _bytes(text: str) -> int:
 
 
 def _range(text: str) -> SpecifierSet:
+    if len(text) > _LONGEST:
+        raise ValueError(f"it has more than {_LONGEST} letters")
     try:
         found = SpecifierSet(text)
     except InvalidSpecifier:
@@ -552,7 +556,7 @@ KEYS = (
         Mig(),
         "the MIG layout of each GPU in scope",
         _mig,
-        "nvidia-smi mig -lgi lists the instances; create those that are expected, or correct {key} in {file}.",
+        "Create the instances that are expected, or correct {key} in {file}. nvidia-smi mig -lgi lists what is there.",
         _written_mig,
     ),
     Key(
@@ -560,7 +564,7 @@ KEYS = (
         Yes(),
         "each GPU in scope can read the memory of each other one",
         _peers,
-        "nvidia-smi topo -p2p r shows each pair; see host.collectives, or remove {key} from {file}.",
+        "See host.collectives, or remove {key} from {file}. nvidia-smi topo -p2p r shows each pair.",
         _written_peers,
     ),
     Key(

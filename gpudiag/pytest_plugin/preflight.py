@@ -15,7 +15,10 @@ from gpudiag.pytest_plugin.assign import RUN, Run
 from gpudiag.pytest_plugin.gpus import size_text
 
 if TYPE_CHECKING:
-    from gpudiag.model.report import Report, Row
+    from collections.abc import Sequence
+
+    from gpudiag.model.facts import Facts
+    from gpudiag.model.report import Gpu, Report, Row
 
 REPORT = pytest.StashKey["Report"]()
 """Of the check, if one was made."""
@@ -24,7 +27,9 @@ REPORT = pytest.StashKey["Report"]()
 class Unobserved:
     """The progress of the check is not shown: pytest's own output has not begun."""
 
-    def phase(self, text: str, total: int | None = None) -> None: ...
+    def machine(self, facts: Facts, gpus: tuple[Gpu, ...]) -> None: ...
+
+    def phase(self, text: str, probes: Sequence[str] | None = None) -> None: ...
 
     def started(self, label: str) -> None: ...
 

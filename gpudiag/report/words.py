@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+import re
 import signal
 from collections import Counter
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 
 from gpudiag.model.diagnosis import Bisection, Confidence, Diagnosis, RootCause, Stage
 from gpudiag.model.expectations import AREA as EXPECT
@@ -88,6 +89,24 @@ def table(row: Row, *, verbose: bool) -> tuple[tuple[str, ...], ...]:
     return row.outcome.table if verbose and isinstance(row.outcome, Judged) else ()
 
 
+_COMMAND = re.compile(
+    r"(?:(?<=^)|(?<=[:;] ))"
+    r"(?:conda|docker|echo|export|gpudiag|grep|kubectl|ls|nvidia-smi|pip|podman|python|rm|sudo|ulimit|unset|wsl) "
+)
+_AFTER_COMMAND = re.compile(r",? (?:or|and|if) |, |; | \(see | (?:lists|names|prints|says|shows) |\.(?= [A-Z]|$)")
+
+
+def commands_in(text: str) -> Iterator[tuple[str, bool]]:
+    """Yield the pieces of an advice on one line, and of each whether it is a command, which is copied as one piece."""
+    at = 0
+    while found := _COMMAND.search(text, at):
+        end = after.start() if (after := _AFTER_COMMAND.search(text, found.end())) else len(text)
+        yield text[at : found.start()], False
+        yield text[found.start() : end], True
+        at = end
+    yield text[at:], False
+
+
 def log_lines(row: Row, *, verbose: bool) -> tuple[str, ...]:
     """Return the last lines of a broken row's log."""
     if not isinstance(row.outcome, Broken):
@@ -117,9 +136,7 @@ def machine(report: Report) -> tuple[tuple[str, str], ...]:
             ("log", f"{counted(len(report.lines), 'line')}; this machine was not examined"),
             ("of", one_line(report.diagnosis.origin) or "a program that does not say which TensorFlow it used"),
         )
-    gpus = [(f"GPU {gpu.index}", _gpu(gpu)) for gpu in report.gpus] or [("GPUs", _no_gpus(facts))]
-    gpus += accounts.of_each(report)
-    pairs = [("TensorFlow", _tensorflow(facts)), ("Python", _python(facts)), ("driver", _driver(facts)), *gpus]
+    pairs = [*of_facts(facts, report.gpus), *accounts.of_each(report)]
     if report.level.name != "full":
         why = f": {report.level.reason}; --level full --disturb runs every probe" if report.level.reason else ""
         pairs.append(("level", f"{report.level.name}{why}"))
@@ -129,6 +146,13 @@ def machine(report: Report) -> tuple[tuple[str, str], ...]:
         pairs.append(("expected", f"what {report.expected.source} says"))
     pairs += [("note", text) for text in report.notes]
     return tuple((heading, one_line(text)) for heading, text in pairs)
+
+
+def of_facts(facts: Facts, gpus: tuple[Gpu, ...]) -> list[tuple[str, str]]:
+    """Return what TensorFlow, Python, the driver and the GPUs in scope are, as pairs of a heading and its text."""
+    in_scope = [(f"GPU {gpu.index}", _gpu(gpu)) for gpu in gpus] or [("GPUs", _no_gpus(facts))]
+    pairs = [("TensorFlow", _tensorflow(facts)), ("Python", _python(facts)), ("driver", _driver(facts)), *in_scope]
+    return [(heading, one_line(text)) for heading, text in pairs]
 
 
 def simulation(report: Report) -> str:

@@ -2,18 +2,22 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import Protocol
 
 from gpudiag.catalogue import Entry
-from gpudiag.model.report import Limits, Row, Settings
+from gpudiag.model.facts import Facts
+from gpudiag.model.report import Gpu, Limits, Row, Settings
 from gpudiag.run.machine import Machine
 
 
 class Observer(Protocol):
     """Is informed of the progress of a run."""
 
-    def phase(self, text: str, total: int | None = None) -> None: ...
+    def machine(self, facts: Facts, gpus: tuple[Gpu, ...]) -> None: ...
+
+    def phase(self, text: str, probes: Sequence[str] | None = None) -> None: ...
 
     def started(self, label: str) -> None: ...
 

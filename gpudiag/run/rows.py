@@ -67,7 +67,7 @@ class Probes:
 
     def rows(self, tasks: list[Task], facts: Facts, gpus: tuple[Gpu, ...]) -> tuple[Row, ...]:
         """Return a row for every task, in their order."""
-        self._session.observer.phase("probes", len(tasks))
+        self._session.observer.phase("probes", [task.entry.name for task in tasks])
         devices = {device.pci_bus_id: device for device in facts.nvml_devices}
         self._session.devices.room = {gpu.uuid: room_on(gpu, devices[gpu.pci_bus_id]) for gpu in gpus}
         rows: dict[str, Row] = {}
@@ -124,7 +124,7 @@ class Probes:
         missing = tuple(catalogue.get(name) for name in wanted if name not in selected)
         asked = [task for task in planned(missing, gpus) if self._without_a_child(task, facts, gpus) is None]
         if asked and explain:
-            self._session.observer.phase("probes that say why", len(asked))
+            self._session.observer.phase("probes that say why", [task.entry.name for task in asked])
             self.added = f"{' and '.join(task.entry.name for task in asked)} ran too, because {failed} failed"
         return asked
 

@@ -54,6 +54,7 @@ def run(options: Options, observer: Observer, signals: Signals) -> Report:
             children.prepare(TENSORFLOW)  # imports while the facts are gathered
         facts = gather_facts(session, FAMILIES)
         gpus = gpus_in_scope(facts)
+        observer.machine(facts, gpus)
         level = chosen_level(options.level, gpus, facts)
         if level.name == "quick":
             entries = tuple(entry for entry in entries if entry.probe.quick)

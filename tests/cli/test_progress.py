@@ -15,9 +15,10 @@ from typing import IO
 
 import pytest
 
+from examples.facts import example_with_gpus
 from gpudiag.cli.progress import Progress
 from gpudiag.model.report import Broken, Cause, Row, Skipped
-from reports import passed, row
+from reports import GPUS, passed, row
 
 FINE = row("placement.log", passed("fine"), s=0.123, log=("quiet log", "\x1b[31mred log\x1b[0m"))
 SKIPPED = row("memory.growth", Skipped("no GPU\n\x1b[31m"))
@@ -29,7 +30,8 @@ def run(progress: Progress) -> None:
     with progress:
         progress.phase("host facts")
         progress.tick()
-        progress.phase("probes", 3)
+        progress.machine(example_with_gpus(1), GPUS[:1])
+        progress.phase("probes", ["memory.growth", "placement.log", "logical.cpu_split"])
         progress.finished(SKIPPED, "memory.growth")
         progress.started("placement.log")
         progress.started("logical.cpu_split GPU 1")
@@ -113,19 +115,37 @@ def terminal(monkeypatch: pytest.MonkeyPatch) -> Iterator[Terminal]:
 CONTROL = re.compile(r"\x1b\[[\d;?]*[A-Za-z]")
 
 
-def test_a_live_line_on_a_terminal(terminal: Terminal, capsys: pytest.CaptureFixture[str]) -> None:
+def test_the_machine_a_tree_and_a_bar_on_a_terminal(terminal: Terminal, capsys: pytest.CaptureFixture[str]) -> None:
     with redirect_stderr(terminal.stream):
         run(Progress())
     written = terminal.written()
     drawn = [" ".join(line.split()) for line in re.split(r"[\r\n]+", CONTROL.sub("", written))]
     assert any(re.fullmatch(r"host facts \S+ 0/\? [\d:]+", line) for line in drawn)
-    assert any(re.fullmatch(r"probes \S+ 1/3 [\d:]+ placement\.log, logical\.cpu_split GPU 1", line) for line in drawn)
-    assert any(re.fullmatch(r"probes \S+ 2/3 [\d:]+ logical\.cpu_split GPU 1", line) for line in drawn)
+    assert "GPU 0 NVIDIA A100-SXM4-40GB, 40 GiB, PCI 0000:01:00.0" in drawn
+    first = drawn.index("memory 1/1 1 skipped")
+    assert [*drawn[first + 1 : first + 3]] == ["placement 0/1", "logical 0/1"]
+    assert "placement 0/1 log" in drawn, "what runs is beside its area"
+    assert "logical 0/1 cpu_split GPU 1" in drawn
+    assert "placement 1/1 1 pass" in drawn
+    assert any(re.fullmatch(r"probes \S+ 1/3 [\d:]+", line) for line in drawn)
+    assert any(re.fullmatch(r"probes \S+ 2/3 [\d:]+", line) for line in drawn)
+    assert re.search(r"\x1b\[32m1 pass", written), "an outcome has its colour"
     assert "[bold]a note[/bold]" in drawn
-    assert not any("pass" in line for line in drawn)
-    assert written.endswith("\x1b[2K"), "in the end the line is removed"
+    assert not any("0.12 s" in line for line in drawn), "what a row says is in the report"
+    assert written.endswith("\x1b[2K"), "in the end the lines are removed"
     assert written.rindex("\x1b[?25h") > written.rindex("\x1b[?25l"), "in the end the cursor is shown"
     assert capsys.readouterr().out == ""
+
+
+def test_a_low_terminal_has_what_it_has_room_for(terminal: Terminal, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("LINES", "6")
+    with redirect_stderr(terminal.stream):
+        run(Progress())
+    written = CONTROL.sub("", terminal.written())
+    tree = written[written.index("memory") :]
+    assert "placement" in tree
+    assert "TensorFlow" not in tree
+    assert "..." not in written, "rich cuts what is too high there, the bar first"
 
 
 def test_verbose_on_a_terminal_adds_lines(terminal: Terminal) -> None:
@@ -164,12 +184,12 @@ def test_no_thread_is_started_and_no_stream_replaced(terminal: Terminal) -> None
     with redirect_stderr(terminal.stream):
         before = (threading.enumerate(), sys.stdout, sys.stderr)
         with Progress(verbose=True) as progress:
-            progress.phase("probes", 3)
+            progress.phase("probes", ["memory.growth", "placement.log", "logical.cpu_split"])
             progress.started("placement.log")
             progress.tick()
             assert (threading.enumerate(), sys.stdout, sys.stderr) == before
         assert (threading.enumerate(), sys.stdout, sys.stderr) == before
-    assert "placement.log" in terminal.written()
+    assert "placement" in terminal.written()
 
 
 class Lost(StringIO):

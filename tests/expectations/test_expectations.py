@@ -200,6 +200,7 @@ def test_judging_by_other_expectations_leaves_nothing_of_the_first() -> None:
         ({"drivr": ">=550"}, "unknown key 'drivr'. Did you mean 'driver'?"),
         ({"driver": 550}, 'in quotes, such as ">=550" or ">=2.19,<2.22"; it is 550.'),
         ({"driver": "550"}, 'driver = "550" cannot be met: it is not a range of versions. Write a range'),
+        ({"driver": ">=1," * 100}, "it has more than 200 letters"),
         ({"driver": ""}, 'driver = "" cannot be met: it is empty'),
         ({"driver": ">=560,<550"}, 'driver = ">=560,<550" cannot be met: no version is in this range'),
         ({"driver": ">550,<=550"}, "no version is in this range"),

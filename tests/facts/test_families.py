@@ -6,6 +6,7 @@ import os
 import subprocess
 import sys
 import typing
+from collections.abc import Sequence
 
 import msgspec
 import pytest
@@ -13,7 +14,7 @@ import pytest
 from gpudiag import catalogue
 from gpudiag.facts import FAMILIES, gather_family, printable
 from gpudiag.model.facts import Facts, Unknown
-from gpudiag.model.report import Row
+from gpudiag.model.report import Gpu, Row
 from gpudiag.run import runner
 from gpudiag.run.options import Options
 from gpudiag.run.signals import Signals
@@ -61,7 +62,9 @@ def test_gathering_imports_no_tensorflow_and_no_numpy() -> None:
 class Silent:
     """An observer that says nothing."""
 
-    def phase(self, text: str, total: int | None = None) -> None: ...
+    def machine(self, facts: Facts, gpus: tuple[Gpu, ...]) -> None: ...
+
+    def phase(self, text: str, probes: Sequence[str] | None = None) -> None: ...
     def started(self, label: str) -> None: ...
     def finished(self, row: Row, label: str) -> None: ...
     def tick(self) -> None: ...

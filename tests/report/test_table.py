@@ -36,7 +36,35 @@ def squeezed(text: str) -> str:
 @pytest.mark.parametrize("name", REPORTS)
 def test_no_line_is_wider(name: str, width: int, verbose: bool) -> None:
     lines = table(REPORTS[name], width, verbose=verbose).splitlines()
-    assert max(map(cell_len, lines)) <= width
+    commands = [line for line in lines if line.strip().startswith("gpudiag check ")]
+    assert max(cell_len(line) for line in lines if line not in commands) <= width
+    assert len(commands) <= 1
+
+
+ADVICE = "Keep what is long: sudo nvidia-smi -pm 1 --id=0,1,2,3, or start the service that does the same for each GPU."
+
+
+@pytest.mark.parametrize("width", [20, 33, 40, 60, 80, 200])
+@pytest.mark.parametrize(
+    ("advice", "commands"),
+    [
+        (ADVICE, ["sudo nvidia-smi -pm 1 --id=0,1,2,3"]),
+        ("export CUDA_DEVICE_ORDER=PCI_BUS_ID", ["export CUDA_DEVICE_ORDER=PCI_BUS_ID"]),
+        ("Choose them: export A='x y z' (see nvidia-smi -L)", ["export A='x y z'"]),
+        ("See above. If it names none: gpudiag explain discovery.trace", ["gpudiag explain discovery.trace"]),
+        ("First: pip install 'a b', and then; sudo reboot now. Look.", ["pip install 'a b'", "sudo reboot now"]),
+        ("Nothing is typed: the words say it all, and there are many of them.", []),
+    ],
+)
+def test_no_command_is_broken_and_no_word_lost(advice: str, commands: list[str], width: int) -> None:
+    found = Finding("slow", Severity.WARNING, "it is slow", advice)
+    lines = table(report(row("memory.growth", passed("", found))), width).splitlines()
+    for command in commands:
+        assert [line for line in lines if command in line], lines
+    below = lines[next(number for number, line in enumerate(lines) if "->" in line) :]
+    assert squeezed(advice).replace(",", "") in squeezed(" ".join(below)).replace(",", "")
+    wide = [line for line in lines if cell_len(line) > width]
+    assert all(line.strip().removeprefix("-> ") in commands for line in wide)
     assert [line for line in lines if line != line.rstrip()] == []
 
 

@@ -19,7 +19,7 @@ TIMED_WIDTH = 100
 LEAST_FIGURE_WIDTH = 16
 """If fewer columns are left for the figures, they are printed below their rows."""
 
-_STYLES = {
+STYLES = {
     "pass": "green",
     "note": "cyan",
     "warning": "yellow",
@@ -30,10 +30,13 @@ _STYLES = {
     "BROKEN": "bold magenta",
     "NOT VERIFIED": "bold yellow",
 }
+"""Of outcomes, severities and verdicts, as rich writes styles."""
 _COPIED = ("do", "see")
 """Headings of a cause's lines that people copy."""
 _HEADERS = ("outcome", "probe", "device", "time")
 _GAP = 2
+_GLUE = "\ue000"
+"""In the place of a space at which no line may end; a letter for private use, so that no text has it."""
 _INDENT = " " * (len("outcome") + _GAP)
 """What belongs to a probe is printed below its name."""
 
@@ -106,6 +109,27 @@ class Page:
         for number, line in enumerate(self.wrap(plain(text), room, style)):
             before = (lead, lead_style) if number == 0 else " " * len(lead)
             self._lines.append(Text.assemble(before, line))
+
+    def add_advice(self, text: str, *, lead: str = "") -> None:
+        """Add a paragraph in which no command is broken: one that is longer than a line has its own, and is wider."""
+        room = self.width - len(lead)
+        pieces: list[str] = []
+        for piece, is_command in words.commands_in(one_line(text)):
+            if is_command and len(piece) > room:
+                self._add_glued(pieces, lead)
+                self.add(piece, lead=" " * len(lead) if "".join(pieces) else lead, whole=True)
+                lead = " " * len(lead)
+                pieces = []
+            else:
+                pieces.append(piece.replace(" ", _GLUE) if is_command else piece)
+        self._add_glued(pieces, lead)
+
+    def _add_glued(self, pieces: list[str], lead: str) -> None:
+        first = len(self._lines)
+        if text := "".join(pieces).strip(" ,"):
+            self.add(text, lead=lead)
+        for line in self._lines[first:]:
+            line.plain = line.plain.replace(_GLUE, " ")
 
     def blank(self) -> None:
         self.add("")
@@ -205,7 +229,7 @@ def _rows(page: Page, report: Report, ran: list[Row], *, verbose: bool) -> None:
             area = row.area
             page.add(one_line(area), "bold", lead=_INDENT)
         line = next(lines)
-        page.add(line[len(_INDENT) :], lead=line[: len(_INDENT)], lead_style=_STYLES[row.status])
+        page.add(line[len(_INDENT) :], lead=line[: len(_INDENT)], lead_style=STYLES[row.status])
         for _ in block[1:]:
             page.add(next(lines))
         if narrow:
@@ -222,8 +246,8 @@ def _outcome(row: Row) -> str:
 def _findings(page: Page, row: Row) -> None:
     for finding in row.findings:
         severity = finding.severity.value
-        page.add(one_line(finding.message), lead=f"{_INDENT}{severity}: ", lead_style=_STYLES[severity])
-        page.add(one_line(finding.advice), lead=f"{_INDENT}  -> ")
+        page.add(one_line(finding.message), lead=f"{_INDENT}{severity}: ", lead_style=STYLES[severity])
+        page.add_advice(finding.advice, lead=f"{_INDENT}  -> ")
 
 
 def _below(page: Page, row: Row, *, verbose: bool) -> None:
@@ -244,7 +268,7 @@ def _alike(page: Page, report: Report, alike: list[list[Row]]) -> None:
     """Add the rows whose findings are the same; the findings are printed once."""
     for rows in alike:
         outcome = f"{_outcome(rows[0]):<{len(_INDENT)}}"
-        page.add(words.found_alike(rows), lead=outcome, lead_style=_STYLES[rows[0].status])
+        page.add(words.found_alike(rows), lead=outcome, lead_style=STYLES[rows[0].status])
         _below(page, rows[0], verbose=False)
         page.add(", ".join(words.label(report, row) for row in rows), "dim", lead=_INDENT)
     if alike:
@@ -266,6 +290,6 @@ def _skipped(page: Page, report: Report) -> None:
 
 def _footer(page: Page, report: Report) -> None:
     verdict = report.verdict.value
-    page.add(words.summary(report), lead=f"{verdict}: ", lead_style=_STYLES[verdict])
+    page.add(words.summary(report), lead=f"{verdict}: ", lead_style=STYLES[verdict])
     for text in filter(None, (accounts.summary(report), words.next_step(report))):
-        page.add(text)
+        page.add_advice(text)
