@@ -165,7 +165,7 @@ def test_an_accepted_finding_is_a_note_until_its_day() -> None:
     assert one.severity is Severity.NOTE
     assert one.accepted is not None
     assert (one.accepted.severity, one.accepted.until) == (Severity.WARNING, date(2026, 12, 31))
-    for format_ in formats.FORMATS:
+    for format_ in set(formats.FORMATS) - {"prometheus"}:  # it has the day as a number
         shown = formats.render(accepted, format_, width=200, color=False)
         assert "until 2026-12-31" in shown.replace("&#45;", "-") or '"until": "2026-12-31"' in shown, format_
     assert judged(strict, on=date(2026, 12, 31), accept=[WAIVER]).verdict is Verdict.PASS
