@@ -57,7 +57,7 @@ def bundle(*, options: tuple[str, ...], report: Path | None, output: Path, mask:
 
     if report is not None and options:
         raise UsageError(
-            f"--from runs nothing, so these are without effect: {' '.join(options)}. Leave one of both out."
+            f"--from runs nothing, so these have no effect: {' '.join(options)}. Leave one of the two out."
         )
     files.reserve([output])
     loaded = codec.load(report) if report is not None else _checked(options)

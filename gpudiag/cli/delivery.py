@@ -75,15 +75,17 @@ def summarize(report: Any, *, mask: bool) -> None:
     from gpudiag.report import render
     from gpudiag.report.masking import mask as masked
 
-    text = render(masked(report) if mask else report, "markdown", width=80, color=False)
-    if len(text.encode()) > _LARGEST_SUMMARY:
-        head = text.encode()[:_LARGEST_SUMMARY].decode(errors="ignore").rpartition("\n")[0]
-        text = f"{head}\n\nThe rest is left out: a summary has at most 1 MiB.\n"
     try:
+        text = render(masked(report) if mask else report, "markdown", width=80, color=False)
+        if len(text.encode()) > _LARGEST_SUMMARY:
+            head = text.encode()[:_LARGEST_SUMMARY].decode(errors="ignore").rpartition("\n")[0]
+            text = f"{head}\n\nThe rest is left out: a summary has at most 1 MiB.\n"
         with Path(file).open("a", encoding="utf-8") as stream:
             stream.write(text)
     except OSError as error:
         say(f"gpudiag: note: {SUMMARY}={file}: cannot be written: {error.strerror or error}")
+    except Exception as error:  # nobody asked for it: it must not cost the report
+        say(f"gpudiag: note: {SUMMARY}={file}: {_fault(error)}")
 
 
 def _fault(error: Exception) -> str:

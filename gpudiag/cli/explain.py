@@ -40,7 +40,8 @@ def explain(*, name: str, report: Path | None) -> int:
     """Explain the probe, the cause or the rule called NAME.
 
     Of a probe: what it does, why it matters, what a failure means and what to do. Of a cause that a report names: how
-    it comes about, and the fix. Of a rule of gpudiag lint: what it finds, with examples.
+    it comes about, and the fix. Of a rule of gpudiag lint: what it finds, with examples. Of an expectation, such as
+    expect.driver: what to write.
     """
     from gpudiag.cli import explanation
 
@@ -50,8 +51,14 @@ def explain(*, name: str, report: Path | None) -> int:
     from gpudiag import catalogue, causes
     from gpudiag.cli import describe
     from gpudiag.model import codec
+    from gpudiag.model.expectations import AREA
 
     saved = None if report is None else codec.load(report)
+    if name.partition(".")[0] == AREA:
+        from gpudiag.expectations import keys
+
+        put(keys.explanation(name))
+        return 0
     if "." not in name and (rule := causes.get(name)) is not None:
         put(describe.cause_explanation(rule, width(), saved))
         return 0

@@ -11,7 +11,7 @@ import msgspec
 from gpudiag.errors import UsageError
 from gpudiag.expectations.keys import KEYS, Key, Seen
 from gpudiag.model.expectations import AREA, Expectations, Waiver
-from gpudiag.model.report import Acceptance, Figure, Finding, Judged, Report, Row, Severity, conclude
+from gpudiag.model.report import Acceptance, Broken, Cause, Figure, Finding, Judged, Report, Row, Severity, conclude
 from gpudiag.text import counted
 
 NOT_MET = "not_met"
@@ -47,6 +47,15 @@ def judged(report: Report, expected: Expectations, on: date) -> Report:
 
 
 def _row(key: Key, value: Any, report: Report, expected: Expectations) -> Row:
+    outcome: Judged | Broken
+    try:
+        outcome = _outcome(key, value, report, expected)
+    except Exception as error:  # a bug here breaks its own row and no other
+        outcome = Broken(Cause.EXCEPTION, f"comparing raised {type(error).__name__}: {error!a}")
+    return Row(f"{AREA}.{key.name}", (), outcome, 0.0)
+
+
+def _outcome(key: Key, value: Any, report: Report, expected: Expectations) -> Judged:
     seen = key.seen(report, value)
     unknown = [where for where, what in seen.items() if what is None]
     others = {
@@ -70,7 +79,7 @@ def _row(key: Key, value: Any, report: Report, expected: Expectations) -> Row:
         said = f"not known{f' ({what})' if what else ''}; expected: {wanted}"
         findings.append(Finding(NOT_KNOWN, Severity.FAIL, said, advice, {"expected": wanted}))
     figure = _summary(key, seen, brief=True) + ("" if findings else f" (expected: {wanted})")
-    return Row(f"{AREA}.{key.name}", (), Judged(tuple(findings), figure=figure), 0.0)
+    return Judged(tuple(findings), figure=figure)
 
 
 def _summary(key: Key, seen: Seen, *, brief: bool = False) -> str:

@@ -13,7 +13,7 @@ from typing import Any
 from packaging.specifiers import InvalidSpecifier, SpecifierSet
 from packaging.version import InvalidVersion, Version
 
-from gpudiag.errors import UsageError
+from gpudiag.errors import UsageError, nearest
 from gpudiag.model.expectations import AREA
 from gpudiag.model.facts import NvmlDevice, Unknown
 from gpudiag.model.report import Gpu, Judged, Report, Row
@@ -600,3 +600,18 @@ KEYS = (
         lambda report: str(max(10, 10 * math.ceil(report.duration_s / 5))),
     ),
 )
+
+
+def explanation(name: str) -> str:
+    """Return what a row of an expectation, such as ``expect.driver``, is about; raises :class:`UsageError`."""
+    known = {f"{AREA}.{key.name}": key for key in KEYS}
+    if name == f"{AREA}.accept":
+        return f"{name}: which findings are accepted, why and until when. See: gpudiag docs expectations\n"
+    if name not in known:
+        raise UsageError(f"No expectation is called {name!r}. {nearest(name, known)}")
+    key = known[name]
+    advice = key.advice.format(key=key.name, file="the file", value=f"<{key.field}>")
+    return (
+        f"{name}: {key.what}\n\n    {key.name} = {key.comparison.wanted}\n\n{advice}\n\n"
+        "All of them: gpudiag docs expectations\n"
+    )

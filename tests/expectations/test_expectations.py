@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from datetime import date
 from pathlib import Path
 from typing import Any
@@ -317,3 +318,23 @@ def test_accepting_changes_one_finding_and_no_other() -> None:
     assert isinstance(first.outcome, Judged)
     assert [one.accepted is not None for one in first.findings] == [True, False]
     assert first.status == "fail"
+
+
+def test_a_bug_in_an_expectation_breaks_its_own_row(monkeypatch: pytest.MonkeyPatch) -> None:
+    (key,) = [one for one in KEYS if one.name == "driver"]
+
+    def fails(*_: Any) -> Any:
+        raise RuntimeError("a bug")
+
+    monkeypatch.setattr(judging, "KEYS", (replace(key, seen=fails), *(one for one in KEYS if one is not key)))
+    done = judged(GOOD, driver=">=1", gpus=2)
+    assert statuses(done) == {"driver": "broken", "gpus": "pass"}
+    assert done.verdict is Verdict.BROKEN
+
+
+@pytest.mark.parametrize("key", [*(key.name for key in KEYS), "accept"])
+def test_explain_knows_every_row(key: str) -> None:
+    done = CliRunner().invoke(cli, ["explain", f"expect.{key}"], standalone_mode=False)
+    assert done.stdout.startswith(f"expect.{key}: ")
+    refused = CliRunner().invoke(cli, ["explain", f"expect.{key}x"], standalone_mode=False).exception
+    assert isinstance(refused, UsageError)
