@@ -157,7 +157,15 @@ def short() -> int:
         folder = Path(temporary)
         try:
             # Neither the simulator, which takes the most time and knows no Python, nor TensorFlow.
-            packages = ("-C", "wheel.cmake=false", str(ROOT), "jsonschema", "pytest", "pytest-xdist")
+            packages = (
+                "-C",
+                "wheel.cmake=false",
+                str(ROOT),
+                "jsonschema",
+                "prometheus-client",
+                "pytest",
+                "pytest-xdist",
+            )
             programs = make_environment(version, folder / "venv", *packages)
             said = run(str(programs / "pytest"), "-q", "--noconftest", "-p", "no:cacheprovider", *PURE, timeout=600)
             # 1: without TensorFlow the verdict is FAIL; 3 would be a server or a child that broke.

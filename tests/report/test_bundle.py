@@ -15,7 +15,6 @@ import msgspec
 import pytest
 from click.testing import CliRunner
 
-from conftest import Gpudiag
 from gpudiag.cli import cli
 from gpudiag.comparison.reports import Known
 from gpudiag.errors import ReportError, UsageError
@@ -111,15 +110,6 @@ def test_every_command_that_reads_a_report_reads_a_bundle(tmp_path: Path) -> Non
     assert shown.stdout == runner.invoke(cli, ["show", saved], standalone_mode=False).stdout
     assert Known.load(file).report == mask(GOOD)
     assert Known.load(file).plain["nvml"]["driver_version"] == "560.35.05"
-
-
-def test_a_bundle_is_made_of_a_run(gpudiag: Gpudiag) -> None:
-    done = gpudiag("bundle", "-o", "bug.zip", "--", "host.environment", "--quiet")
-    assert (done.returncode, "bug.zip: " in done.stderr) == (0, True), done.stderr
-    assert gpudiag("show", "bug.zip").stdout.count("environment") == 1
-    assert [one.name for one in gpudiag.folder.glob("*.zip")] == ["bug.zip"]
-    assert gpudiag("bundle", "--", "no.such").returncode == 2
-    assert not (gpudiag.folder / "gpudiag-bundle.zip").exists()
 
 
 def test_options_of_a_run_that_does_not_happen_are_refused() -> None:

@@ -11,9 +11,8 @@ import pytest
 from click.testing import CliRunner
 from prometheus_client.parser import text_string_to_metric_families
 
-from conftest import Gpudiag
 from gpudiag import report as formats
-from gpudiag.cli import _is_plugin, cli
+from gpudiag.cli import cli
 from gpudiag.expectations import file, judging
 from gpudiag.model import codec
 from gpudiag.model.report import Limits, Report, Verdict
@@ -138,18 +137,3 @@ def test_show_is_a_plugin_too(tmp_path: Path) -> None:
     (tmp_path / "e.toml").write_text("gpus = 1\n")
     arguments = ["show", saved, "--exit-scheme", "nagios", "--expect", str(tmp_path / "e.toml")]
     assert runner.invoke(cli, arguments, standalone_mode=False).return_value == 2
-
-
-@pytest.mark.parametrize("arguments", [["check", "no.such"], ["show", "absent.json"], ["show"]])
-def test_a_plugin_that_cannot_run_is_unknown(arguments: list[str], gpudiag: Gpudiag) -> None:
-    done = gpudiag(*arguments, "--exit-scheme", "nagios")
-    assert done.returncode == 3
-    assert done.stdout == "GPUDIAG UNKNOWN - there is no report; standard error says why\n"
-
-
-def test_the_scheme_is_known_also_if_the_arguments_are_wrong() -> None:
-    assert _is_plugin(["check", "--exit-scheme=nagios", "--nonsense"], {})
-    assert _is_plugin(["check", "--exit-scheme", "gpudiag", "--exit-scheme", "nagios"], {})
-    assert _is_plugin(["check"], {"GPUDIAG_EXIT_SCHEME": "nagios"})
-    assert not _is_plugin(["check", "--exit-scheme", "gpudiag"], {"GPUDIAG_EXIT_SCHEME": "nagios"})
-    assert not _is_plugin(["check"], {})
