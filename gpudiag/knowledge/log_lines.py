@@ -6,7 +6,7 @@ import re
 from collections import Counter, deque
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from functools import cache, cached_property
-from itertools import islice
+from itertools import chain, islice
 
 from gpudiag.knowledge.log import recognised
 from gpudiag.knowledge.message import Event, Message, Worth
@@ -106,6 +106,12 @@ _BEGINS = re.compile(
     r'^\s*(?:File "|Traceback |>>> |\$ |# |\[\[\{\{node|\^)|^[\w.]+(?:Error|Exception|Warning):|^\[\s*\d+\.\d+\] '
 )
 """How a line begins that is not the rest of another."""
+_STARTS = re.compile(
+    r"^\d{4}-\d\d-\d\d[T ]\d\d:|^[IWEF]\d{4} \d|^[IWEF] tensorflow/|"
+    r'^\s*(?:File "|Traceback |>>> |\$ |# |\[\[\{\{node)|^[\w.]+(?:Error|Exception|Warning):|^\[\s*\d+\.\d+\] |'
+    r"^(?:INFO|WARNING|ERROR)[: ]|^\w{3} +\d+ \d\d:\d\d:\d\d "
+)
+"""The same in a terminal, where the rest of a line may begin with anything else."""
 
 
 def unwrapped(lines: Iterable[str]) -> Iterator[str]:
@@ -114,7 +120,7 @@ def unwrapped(lines: Iterable[str]) -> Iterator[str]:
     A terminal wraps inside of words, a form at spaces. Lines are joined only if a message is recognised in both
     together that is in neither.
     """
-    source = iter(lines)
+    source = _of_a_terminal(iter(lines))
     ahead: deque[str] = deque()
     while True:
         ahead.extend(islice(source, _MOST_PARTS - len(ahead)))
@@ -128,6 +134,35 @@ def unwrapped(lines: Iterable[str]) -> Iterator[str]:
         for _ in range(parts):
             ahead.popleft()
         ahead.appendleft(joined)  # the end of the message may be in a further part
+
+
+_LOOKED_AT = 200
+"""Lines from which the width of a terminal is told."""
+_TERMINALS = (80, 120, 132)
+_WIDEST = 250
+_OF_A_TABLE = re.compile(r"^\s*(?:[|+]|[-=]{3})")
+
+
+def _of_a_terminal(source: Iterator[str]) -> Iterator[str]:
+    """Yield the lines; if a terminal has wrapped them, each with its rest.
+
+    Then none is longer than the terminal is wide, and those that are cut are just as wide.
+    """
+    first = list(islice(source, _LOOKED_AT))
+    width = max(map(len, first), default=0)
+    full = sum(len(line) == width and not _OF_A_TABLE.match(line) for line in first)
+    is_wrapped = _WRAPPED_FROM <= width <= _WIDEST and (full > 1 or (full == 1 and width in _TERMINALS))
+    whole = ""
+    for line in chain(first, source):
+        if whole and (not line or _STARTS.search(line) or len(line) > width):
+            yield whole
+            whole = ""
+        whole += line
+        if not (is_wrapped and len(line) == width) or _OF_A_TABLE.match(line):
+            yield whole
+            whole = ""
+    if whole:
+        yield whole
 
 
 def _joined(line: str, following: Iterable[str]) -> tuple[str, int]:

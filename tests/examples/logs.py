@@ -138,6 +138,110 @@ EXAMPLES: dict[str, tuple[Example, ...]] = {
         },
         {"another library": ("ImportError: /usr/lib/libfoo.so: undefined symbol: _ZN3foo3barEv",)},
     ),
+    "requirements_exclude_each_other": _both(
+        {
+            "pip": (
+                "The conflict is caused by:",
+                "    The user requested numpy==2.0.1",
+                "    tensorflow 2.15.0 depends on numpy<2.0.0 and >=1.23.5",
+            ),
+            "uv": (
+                "No solution found when resolving dependencies:",
+                "Because tensorflow==2.15.0 depends on numpy>=1.23.5,<2.0.0 and your project depends on numpy>=2, we",
+            ),
+            "two releases of TensorFlow": (
+                "The conflict is caused by:",
+                "    The user requested tensorflow==2.13.0",
+                "    tensorflow-text 2.10.0 depends on tensorflow<2.11 and >=2.10.0",
+            ),
+            "conda's Python": (
+                "UnsatisfiableError: The following specifications were found",
+                "  - tensorflow -> python[version='3.5.*|>=3.6,<3.7.0a0|3.7.*']",
+                "Your python: python=3.8",
+            ),
+            "Poetry, a release that is not there": (
+                "So, because no versions of tensorflow-intel match 2.15.0.post1",
+                " and test depends on tensorflow (^2.15.0.post1), version solving failed.",
+            ),
+        },
+        {
+            "ranges that fit": (
+                "The conflict is caused by:",
+                "    The user requested numpy==1.24.3",
+                "    tensorflow 2.15.0 depends on numpy<2.0.0 and >=1.23.5",
+            ),
+            "nothing was solved": (
+                "tensorflow 2.15.0 depends on numpy<2 and >=1.23.5",
+                "The user requested numpy==2.0.1",
+            ),
+            "conda's Python that fits": (
+                "UnsatisfiableError: The following specifications were found",
+                "  - tensorflow -> python[version='3.5.*|>=3.6,<3.7.0a0|3.7.*']",
+                "Your python: python=3.7",
+            ),
+        },
+    ),
+    "requirement_left_unmet": _both(
+        {
+            "pip": ("tensorflow 2.15.0 requires keras<2.16,>=2.15.0, but you have keras 3.0.2 which is incompatible.",),
+            "Probability, wrapped": (
+                "ImportError: This version of TensorFlow Probability requires TensorFlow",
+                "version >= 2.5; Detected an installation of version 2.4.1. Please",
+            ),
+            "transformers": (
+                "ImportError: tokenizers>=0.14,<0.19 is required for a normal functioning of this module, but found "
+                "tokenizers==0.13.3.",
+            ),
+            "another package, of a known release": (
+                "TensorFlow version: 2.15.0",
+                "numba 0.53.1 requires numpy<1.21,>=1.15, but you have numpy 1.26.4 which is incompatible.",
+            ),
+        },
+        {
+            "it fits": (
+                "tensorflow 2.15.0 requires keras<2.16,>=2.15.0, but you have keras 2.15.0 which is incompatible.",
+            ),
+            "another fault": (
+                "tensorflow 2.15.0 requires keras<2.16,>=2.15.0, but you have keras 3.0.2 which is incompatible.",
+                "[Errno 28] No space left on device",
+                "FATAL: kernel too old",
+            ),
+        },
+    ),
+    "package_calls_another_release": _both(
+        {
+            "an argument of Keras": (
+                "Traceback (most recent call last):",
+                '  File "train.py", line 122, in create_model',
+                "TypeError: load_weights() got an unexpected keyword argument 'skip_mismatch'",
+            ),
+            "a package": (
+                "Traceback (most recent call last):",
+                '  File "a.py", line 1, in <module>',
+                '  File "/usr/lib/python3/site-packages/tensorflow_addons/a.py", line 3, in f',
+                "TypeError: frobnicate() got an unexpected keyword argument 'x'",
+            ),
+            "Python 2": (
+                "Traceback (most recent call last):",
+                '  File "/usr/lib/python2.7/dist-packages/bert_serving/server/__init__.py", line 191',
+                "SyntaxError: invalid syntax",
+            ),
+        },
+        {
+            "the program itself": (
+                "Traceback (most recent call last):",
+                '  File "a.py", line 3, in f',
+                "TypeError: f() got an unexpected keyword argument 'x'",
+            ),
+            "TensorFlow, called by the program": (
+                "Traceback (most recent call last):",
+                '  File "a.py", line 3, in f',
+                '  File "/usr/lib/python3/site-packages/tensorflow/python/a.py", line 3, in g',
+                "TypeError: f() got an unexpected keyword argument 'x'",
+            ),
+            "no traceback": ("TypeError: f() got an unexpected keyword argument 'x'",),
+        },
+    ),
     "releases_do_not_fit": _both(
         {
             "not installed": (
@@ -169,8 +273,21 @@ EXAMPLES: dict[str, tuple[Example, ...]] = {
         {
             "no release": ("ERROR: No matching distribution found for tensorflow==2.4.0",),
             "removed": ('The "tensorflow-gpu" package has been removed!',),
+            "pip is too old": (
+                "Could not find a version that satisfies the requirement tensorflow==1.15.0 (from versions: 1.14.0, "
+                "2.0.0b1)",
+            ),
+            "Python is too new": (
+                "ERROR: No matching distribution found for tensorflow==2.3.0 (from versions: 2.5.0, 2.6.0)",
+            ),
+            "a package that has none for Windows": (
+                r"C:\Users\me> pip install tensorflow-text",
+                "ERROR: No matching distribution found for tensorflow-text==2.15.0",
+            ),
+            "a lock of Poetry": ("  Unable to find installation candidates for tensorflow (2.0.2)",),
+            "another package": ("ERROR: No matching distribution found for tensorflow-foo-bar",),
         },
-        {"another package": ("ERROR: No matching distribution found for tensorflow-foo-bar",)},
+        {"it was found": ("Collecting tensorflow==2.4.0",)},
     ),
     "tensorflow_not_in_interpreter": _both(
         {"none": ("ModuleNotFoundError: No module named 'tensorflow'",)},

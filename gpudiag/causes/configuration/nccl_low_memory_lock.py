@@ -7,8 +7,8 @@ with "unhandled system error". NCCL_IB_DISABLE=1 makes it use sockets: slower, a
 
 from __future__ import annotations
 
-from gpudiag.cause import Cause, EveryLog, Match, Matches
-from gpudiag.causes.shared.multi_gpu import NCCL, SeveralGpus, first, warned
+from gpudiag.cause import Cause, EveryLog, Match, Matches, Rows
+from gpudiag.causes.shared.multi_gpu import NCCL, SeveralGpus, first, warned, where_nccl_fails
 from gpudiag.knowledge.messages.collectives import NCCL_SYSTEM_ERROR
 from gpudiag.model.diagnosis import Confidence
 from gpudiag.model.report import Severity
@@ -24,12 +24,13 @@ CAUSE = Cause(
 )
 
 
-def find(log: EveryLog, several: SeveralGpus) -> Matches:
+def find(log: EveryLog, several: SeveralGpus, rows: Rows) -> Matches:
     size, said = several.small_memlock, warned(log, "ibv_", "memlock", "cannot allocate memory")
     failed = said or first(log, NCCL_SYSTEM_ERROR)
     if size is not None and failed:
         device = several.container.infiniband[0]
         yield Match(
+            stage=where_nccl_fails(rows),
             evidence=(f"log: {failed}", f"{device} is here, and a process may lock {size} KiB of memory"),
             sure=Confidence.PROVED if said else Confidence.LIKELY,
             figures={"size": size, "device": device},

@@ -7,8 +7,8 @@ error", and says more only with NCCL_DEBUG=WARN. One GPU alone works.
 
 from __future__ import annotations
 
-from gpudiag.cause import Cause, EveryLog, Match, Matches
-from gpudiag.causes.shared.multi_gpu import NCCL, SHARED_MEMORY, SeveralGpus, first, shm_text, warned
+from gpudiag.cause import Cause, EveryLog, Match, Matches, Rows
+from gpudiag.causes.shared.multi_gpu import NCCL, SHARED_MEMORY, SeveralGpus, first, shm_text, warned, where_nccl_fails
 from gpudiag.knowledge.messages.collectives import NCCL_SYSTEM_ERROR
 from gpudiag.knowledge.messages.nccl import SHM_NOT_PERMITTED
 from gpudiag.model.diagnosis import Confidence
@@ -27,7 +27,7 @@ CAUSE = Cause(
 )
 
 
-def find(log: EveryLog, several: SeveralGpus | None) -> Matches:
+def find(log: EveryLog, several: SeveralGpus | None, rows: Rows) -> Matches:
     if log.first(SHM_NOT_PERMITTED):
         return
     said = warned(log, *SHARED_MEMORY)
@@ -35,12 +35,14 @@ def find(log: EveryLog, several: SeveralGpus | None) -> Matches:
     failed = said or first(log, NCCL_SYSTEM_ERROR)
     if several is not None and here is not None and failed:
         yield Match(
+            stage=where_nccl_fails(rows),
             evidence=(f"log: {failed}", shm_text(here, len(several.gpus))),
             sure=Confidence.PROVED if said else Confidence.LIKELY,
             figures={"room": f"{here} MiB in this container"},
         )
     elif said:  # there is enough here, or one GPU: the log is of another machine, or others filled it
         yield Match(
+            stage=where_nccl_fails(rows),
             evidence=(f"log: {said}",),
             sure=Confidence.PROVED if "no space left on device" in said.lower() else Confidence.LIKELY,
             figures={"room": "none was left where the program ran"},

@@ -6,8 +6,16 @@ memory, sockets, InfiniBand. The first two have room enough here. NCCL names the
 
 from __future__ import annotations
 
-from gpudiag.cause import Cause, EveryLog, LogAlone, Match, Matches, Program
-from gpudiag.causes.shared.multi_gpu import NCCL, SHARED_MEMORY, SeveralGpus, first, interface_not_here, warned
+from gpudiag.cause import Cause, EveryLog, LogAlone, Match, Matches, Program, Rows
+from gpudiag.causes.shared.multi_gpu import (
+    NCCL,
+    SHARED_MEMORY,
+    SeveralGpus,
+    first,
+    interface_not_here,
+    warned,
+    where_nccl_fails,
+)
 from gpudiag.knowledge.messages import nccl
 from gpudiag.knowledge.messages.collectives import NCCL_SYSTEM_ERROR
 from gpudiag.model.diagnosis import Confidence
@@ -25,7 +33,7 @@ CAUSE = Cause(
 )
 
 
-def find(facts: Facts, log: EveryLog, alone: LogAlone | None, several: SeveralGpus | None) -> Matches:
+def find(facts: Facts, log: EveryLog, alone: LogAlone | None, several: SeveralGpus | None, rows: Rows) -> Matches:
     failed = first(log, NCCL_SYSTEM_ERROR)
     if warned(log, *SHARED_MEMORY) or (alone is not None and _is_named(alone)):
         return
@@ -35,6 +43,7 @@ def find(facts: Facts, log: EveryLog, alone: LogAlone | None, several: SeveralGp
         nodes = facts.device_nodes
         network = () if isinstance(nodes, Unknown) else nodes.network
         yield Match(
+            stage=where_nccl_fails(rows),
             evidence=(
                 f"log: {failed}",
                 *([f"log: {named}"] if named else []),

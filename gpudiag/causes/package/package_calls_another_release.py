@@ -54,6 +54,9 @@ def find(program: LogAlone, origin: Origin) -> Matches:
     if raised is not None and (argument := _ARGUMENT.search(raised.error)) and argument[1] in ARGUMENTS:
         yield _of_an_argument(raised.error, ARGUMENTS[argument[1]])
         return
+    if raised is not None and raised.package and raised.error.startswith("SyntaxError"):
+        yield _of_python(distribution_of(raised.package), raised.error, origin)
+        return
     if raised is None or not raised.package or not any(words in raised.error for words in _OF_A_RELEASE):
         return
     if any(_is_known(line) for line in program.lines):
@@ -75,6 +78,19 @@ def find(program: LogAlone, origin: Origin) -> Matches:
             "what": f"{package} fails in its own code: {raised.error}",
             "bring": bring,
             "other": f"pip install 'OTHER==VERSION'  # or, of what it calls, a release of the time of {package}",
+        },
+    )
+
+
+def _of_python(package: str, error: str, origin: Origin) -> Match:
+    python = f" ({origin.python})" if origin.python else ""
+    return Match(
+        (error,),
+        Confidence.LIKELY,
+        {
+            "what": f"{package} is written for a newer Python than the one that runs it{python}",
+            "bring": f"python3 -m pip install {package}; python3 ...  # and run the program with Python 3",
+            "other": f"conda create -n tf python=3.11; conda activate tf; pip install {package}  # or a newer one",
         },
     )
 

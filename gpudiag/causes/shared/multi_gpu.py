@@ -4,9 +4,10 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from gpudiag.cause import EveryLog, Evidence
+from gpudiag.cause import EveryLog, Evidence, Rows
 from gpudiag.knowledge.message import Message
 from gpudiag.knowledge.messages.collectives import NCCL_WARNING
+from gpudiag.model.diagnosis import Stage
 from gpudiag.model.facts import ContainerFacts, DeviceNodeFacts, Facts, Unknown
 from gpudiag.model.report import Gpu
 from gpudiag.model.visibility import gpus_in_scope
@@ -81,6 +82,11 @@ def _chosen(value: str, present: tuple[str, ...]) -> list[str]:
         if any(interface == name if whole else interface.startswith(name) for name in names)
         is not value.startswith("^")
     ]
+
+
+def where_nccl_fails(rows: Rows) -> Stage:
+    """Return the stage at which a fault of NCCL shows: the check of the libraries, if that found it."""
+    return Stage.FIRST_OP if rows.found("libraries.nccl", "failed") else Stage.CONFIGURATION
 
 
 def shm_text(size_mib: int, gpus: int) -> str:

@@ -286,7 +286,7 @@ FAMILY.fault(
     "too old for that release, most often",
     fix=(
         "python -m pip install --upgrade pip setuptools wheel  # an old pip does not see newer wheels",
-        "conda create -n tf python=3.12; conda activate tf; pip install tensorflow  # a Python that wheels are made "
+        "conda create -n tf python=3.11; conda activate tf; pip install tensorflow  # a Python that wheels are made "
         "for",
         "sudo apt install build-essential python3-dev libhdf5-dev pkg-config  # to compile: Jetson, Raspberry Pi; "
         "conda install h5py grpcio numpy has them ready",

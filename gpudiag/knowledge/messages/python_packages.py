@@ -143,7 +143,11 @@ NO_WHEEL_OF_ANOTHER = FAMILY.add(
     seen="pip",
 )
 GPU_PACKAGE_GONE = FAMILY.fault(
-    "gpu_package_gone", 'The "tensorflow-gpu" package has been removed', seen="pip, from December 2022 on"
+    "gpu_package_gone",
+    'The "tensorflow-gpu" package has been removed',
+    "tensorflow-gpu-2.12.0.tar.gz",
+    "tensorflow_gpu-2.12.0.tar.gz",
+    seen="pip, from December 2022 on",
 )
 NAME_NOT_THERE = FAMILY.add(
     Worth.FAULT,
