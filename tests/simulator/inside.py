@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import ctypes
 import os
+import time
 from collections.abc import Callable, Sequence
 from functools import partial
 from pathlib import Path
@@ -1110,12 +1111,23 @@ def copied(mib: int = 1) -> list[float]:
     return [float(value.numpy().min()), float(value.numpy().max())]
 
 
+def resident() -> int:
+    """Bytes of host memory that this process has touched."""
+    return int(Path("/proc/self/statm").read_text().split()[1]) * os.sysconf("SC_PAGESIZE")
+
+
+def cost_of_starting() -> dict[str, float]:
+    """Seconds of the processor and bytes of host memory until every GPU has computed once."""
+    seconds, before = time.process_time(), resident()
+    computed = 0.0
+    for number in range(len(tf.config.list_logical_devices("GPU"))):
+        with tf.device(f"/GPU:{number}"):
+            computed += float(tf.reduce_sum(tf.linalg.matmul([[1.0]], [[1.0]])))
+    return {"computed": computed, "seconds": time.process_time() - seconds, "touched": resident() - before}
+
+
 def host_memory_of_a_large_pool() -> dict[str, Any]:
     """Bytes of host memory touched by a GPU's first op; then tensors far into the pool."""
-
-    def resident() -> int:
-        return int(Path("/proc/self/statm").read_text().split()[1]) * os.sysconf("SC_PAGESIZE")
-
     tf.config.list_logical_devices("GPU")
     before = resident()
     with tf.device("/GPU:0"):
@@ -1174,7 +1186,7 @@ def profiled(folder: str) -> list[dict[str, list[Any]]]:
     """Of two profiles, one after the other: each row of a GPU, with name, start and end of its events."""
     from tensorflow.tsl.profiler.protobuf import xplane_pb2
 
-    @tf.function
+    @tf.function  # type: ignore[untyped-decorator]
     def step(x: Any) -> Any:
         with tf.device("/GPU:0"):
             product = tf.nn.relu(tf.matmul(x, x))
