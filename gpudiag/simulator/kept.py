@@ -121,17 +121,19 @@ def keep(name: str, spec: str | MachineSpec, faults: Iterable[str | Fault] = (),
                     f"a machine {name} is kept already: {there.state.summary}; to use it: gpudiag simulate --attach "
                     f"{name}, to end it: gpudiag simulate --stop {name}"
                 )
+        if (place / name).exists():
+            raise SimulatorError(
+                f"a machine {name} is kept already, by another version of gpudiag; choose another name"
+            )
         with _new(place / name, 0o755 if shared else 0o700) as folder:
-            machine.write(folder)
-            (folder / "memory").touch()
-            (folder / _STATE).write_bytes(msgspec.json.encode(state))
-            if shared:
-                for one in (folder, *folder.rglob("*")):
-                    if not one.is_symlink() and (
-                        folder / "root" not in one.parents
-                    ):  # [files] may forbid some on purpose
-                        one.chmod(0o666 if one.name == "memory" else 0o755 if one.is_dir() else 0o644)
-                (folder / "bin/nvidia-smi").chmod(0o755)
+            before = os.umask(0o022)  # who may enter the folder may read what is in it
+            try:
+                machine.write(folder)
+                (folder / "memory").touch()
+                (folder / "memory").chmod(0o666 if shared else 0o600)
+                (folder / _STATE).write_bytes(msgspec.json.encode(state))
+            finally:
+                os.umask(before)
     return Kept(name=name, user=os.getuid(), folder=str(place / name), state=state)
 
 
@@ -280,11 +282,9 @@ def _remove_leftovers(place: Path) -> None:
         if folder.name.startswith(_UNFINISHED):
             gone = True
         elif "+" in folder.name:
-            state = _state((folder / "root").resolve().parent)
-            gone = state is None or not folder.name.endswith(f"+{state.identity}")
+            gone = not folder.name.endswith(f"+{_written((folder / 'root').resolve().parent).get('identity')}")
         else:
-            state = _state(folder)
-            gone = _NAME.match(folder.name) is not None and (state is None or state.boot != _boot())
+            gone = _NAME.match(folder.name) is not None and _written(folder).get("boot") != _boot()
         if gone:
             shutil.rmtree(folder, ignore_errors=True)
 
@@ -306,10 +306,19 @@ def _in(place: Path, user: int) -> Iterator[Kept]:
 
 
 def _state(folder: Path) -> State | None:
+    """Return what a folder says of its machine; None if there is none, or another version of gpudiag wrote it."""
     try:
-        return msgspec.json.decode((folder / _STATE).read_bytes(), type=State)
-    except (OSError, msgspec.DecodeError):
+        return msgspec.convert(_written(folder), State)
+    except msgspec.ValidationError:
         return None
+
+
+def _written(folder: Path) -> dict[str, object]:
+    """Return what any version of gpudiag wrote of a machine."""
+    try:
+        return msgspec.json.decode((folder / _STATE).read_bytes(), type=dict[str, object])
+    except (OSError, msgspec.DecodeError):
+        return {}
 
 
 def _boot() -> str:

@@ -6,15 +6,16 @@ import json
 import os
 import subprocess
 import sys
+import tempfile
 import time
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from pathlib import Path
 
 import pytest
 
 from gpudiag.cli.simulate import simulate as command
 from gpudiag.errors import UsageError
-from gpudiag.simulator import SimulatorError, kept
+from gpudiag.simulator import SimulatorError, kept, library_directory
 
 HOLD = """
 import ctypes, sys, time
@@ -160,10 +161,15 @@ def test_leftovers_are_removed(places: Path, monkeypatch: pytest.MonkeyPatch) ->
     (place / "damaged/kept.json").write_text("{")
     (place / ".unfinished-0/lib").mkdir(parents=True)  # as SIGKILL leaves it
     (place / "0+gone+0123/lib").mkdir(parents=True)
+    newer = json.loads((place / "good/kept.json").read_text()) | {"what later versions write": 1}
+    (place / "newer").mkdir()
+    (place / "newer/kept.json").write_text(json.dumps(newer))
     state = (place / "old/kept.json").read_text()
     (place / "old/kept.json").write_text(state.replace(kept._boot(), "another start of the system"))
     assert [one.name for one in kept.machines()] == ["good"]
-    assert [one.name for one in place.iterdir()] == ["good"]
+    assert {one.name for one in place.iterdir()} == {"good", "newer"}
+    with pytest.raises(SimulatorError, match="a machine newer is kept already, by another version"):
+        kept.keep("newer", "1")
     monkeypatch.setattr(kept, "_boot", lambda: "the next start")
     assert kept.machines() == []
     assert not list(place.iterdir())
@@ -214,16 +220,27 @@ def test_another_version_is_refused() -> None:
         kept.attach(kept.find("lab"))
 
 
-@pytest.mark.skipif(os.getuid() != 0, reason="needs root, who can become another user")
-def test_another_user(places: Path) -> None:
-    for folder in places.parents:
-        if not folder.stat().st_mode & 0o001:
-            folder.chmod(folder.stat().st_mode | 0o011)  # pytest's own folders, which only their user may enter
+@pytest.fixture
+def public(monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
+    """Return a folder that other users can enter, which pytest's are not."""
+    if os.getuid():
+        pytest.skip("needs root, who can become another user")
+    if not all(folder.stat().st_mode & 0o001 for folder in (library_directory(), *library_directory().parents)):
+        pytest.skip("other users cannot read the simulated libraries here")
+    with tempfile.TemporaryDirectory(dir="/tmp") as folder:
+        Path(folder).chmod(0o755)
+        monkeypatch.setattr(kept, "PUBLIC", Path(folder))
+        yield Path(folder)
+
+
+def test_another_user(public: Path) -> None:
+    before = os.umask(0o077)
     kept.keep("private", "1")
     open_to_all = kept.keep("open", "1x8GiB", ["library_missing=libcudnn.so.9"], shared=True)
-    (places / "guest").mkdir()
-    os.chown(places / "guest", 65534, 65534)
-    (places / "guest").chmod(0o700)
+    os.umask(before)
+    (public / "guest").mkdir()
+    os.chown(public / "guest", 65534, 65534)
+    (public / "guest").chmod(0o700)
 
     child = os.fork()
     if not child:  # the interpreter may be where only root can execute it, so the same process goes on
@@ -232,7 +249,7 @@ def test_another_user(places: Path) -> None:
             os.setgroups([])
             os.setresgid(65534, 65534, 65534)
             os.setresuid(65534, 65534, 65534)
-            os.environ["XDG_RUNTIME_DIR"] = str(places / "guest")
+            os.environ["XDG_RUNTIME_DIR"] = str(public / "guest")
             found = kept.machines()
             assert [one.title for one in found] == ["root/open"]
             with pytest.raises(SimulatorError, match="no simulated machine 'open'"):
@@ -241,20 +258,20 @@ def test_another_user(places: Path) -> None:
                 kept.stop(found[0])
             environment = kept.attach(found[0])
             view = Path(environment["GPUDIAG_SIM_MACHINE"])
-            assert view.parent == places / "guest/gpudiag"
+            assert view.parent == public / "guest/gpudiag"
             assert (view / "lib/libcudnn.so.9").resolve().name == "libgpudiag_missing.so"
             assert (view / "lib/libcuda.so.1").resolve().stat().st_uid == 0
             os.environ["GPUDIAG_SIM_MACHINE"] = str(view)
             sys.argv[1:] = ["1024", "0"]
             exec(HOLD.replace('"libcuda.so.1"', repr(str(view / "lib/libcuda.so.1"))))
-            (places / "guest/holds").touch()
+            (public / "guest/holds").touch()
             time.sleep(30)
             status = 0
         finally:
             os._exit(status)
     try:
         deadline = time.monotonic() + 30
-        while not (places / "guest/holds").exists() and time.monotonic() < deadline:
+        while not (public / "guest/holds").exists() and time.monotonic() < deadline:
             time.sleep(0.02)
         assert apps(kept.attach(open_to_all)) == {f"{child}, 1424"}
     finally:
