@@ -80,7 +80,8 @@ def faults(browser: Any, page_file: Path, name: str) -> Iterator[str]:
         page.on("request", lambda one, said=said: said.append(one.url) if one.url != url else None)
         page.goto(url)
         page.screenshot(path=page_file.with_name(f"{name}-{window}-first.png"))
-        page.screenshot(path=page_file.with_name(f"{name}-{window}.png"), full_page=True)
+        if script and name != "hostile":
+            page.screenshot(path=page_file.with_name(f"{name}-{window}.png"), full_page=True)
         if script:
             if page.title().startswith("owned") or not page.title().startswith("gpudiag"):
                 said.append(f"a script of the report ran: the title is {page.title()!r}")
@@ -92,7 +93,7 @@ def faults(browser: Any, page_file: Path, name: str) -> Iterator[str]:
             page.pdf(path=page_file.with_name(f"{name}-print.pdf"))
         context.close()
         yield from (f"{name}, {window}: {one}" for one in dict.fromkeys(said))
-        if script:  # in a page without the policy, under which no script but gpudiag's runs
+        if script and width > 1000:  # in a page without the policy, under which no script but gpudiag's runs
             context = browser.new_context(
                 viewport={"width": width, "height": 900}, color_scheme=colors, bypass_csp=True
             )

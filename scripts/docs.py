@@ -6,6 +6,8 @@ manual says of the pytest plugin outside of blocks must name options, markers an
 must be those of the glossary (``scripts/language.py``).
 
 ``--record NAME...`` runs ``gpudiag check`` again for the saved reports of that name.
+
+``reports/samples/`` has a few of the saved reports in every format, written from their JSON as the pages are.
 """
 
 from __future__ import annotations
@@ -44,7 +46,7 @@ from gpudiag.probes import listing
 from gpudiag.pytest_plugin import fixtures, settings, summary
 from gpudiag.report.formats import prometheus
 from gpudiag.run import diagnosis, views, why
-from gpudiag.text import with_names
+from gpudiag.text import escaped, with_names
 
 ROOT = Path(__file__).resolve().parent.parent
 README = ROOT / "README.md"
@@ -62,15 +64,28 @@ MANY = 10
 SAMPLE_WIDTH = 76
 """In a terminal of 80 columns samples are indented by four."""
 
+EIGHT = (
+    *("discovery.first_op", "discovery.logical_devices", "discovery.physical_devices", "visibility.mask_order"),
+    *("memory.default_takes_all", "memory.growth", "memory.limit", "memory.several_models"),
+    *("logical.gpu_split", "logical.split_memory"),
+)
+"""The probes of the sample with eight GPUs: all of them would be a megabyte."""
+
 RECORDED: dict[str, tuple[dict[str, str], tuple[str, ...]]] = {
     "cpu-only": ({}, ()),
     "simulated-2x16GiB": ({}, ("--simulate", "2x16GiB")),
     "diagnosis-mask": ({"CUDA_VISIBLE_DEVICES": "7"}, ("--level", "quick", "--simulate", "2")),
     "diagnosis-library": ({}, ("--level", "quick", "--simulate", "2", "--fault", "library_missing=libcudnn.so.9")),
+    "healthy": ({}, ("--level", "quick", "--simulate", "2x16GiB")),
+    "eight-gpus": ({}, ("--simulate", "8x80GiB:H100", *EIGHT)),
     # In an environment made by: pip install 'tensorflow[and-cuda]==2.21.0'
     "diagnosis-and-cuda": ({}, ("--level", "quick", "--simulate", "1")),
 }
 """How the saved reports that the manual shows are made: variables, and the arguments of ``gpudiag check``."""
+
+SAMPLES = {"healthy": "healthy", "broken": "diagnosis-library", "eight-gpus": "eight-gpus", "trace": "trace"}
+"""The samples to the saved reports that they show."""
+SAMPLES_FOLDER = REPORTS / "samples"
 
 
 # --- tables
@@ -433,6 +448,30 @@ def record(name: str) -> None:
         subprocess.run(
             command, cwd=folder, env=environment | variables, timeout=600, check=False, stdout=subprocess.DEVNULL
         )
+    output.write_text(compact(output.read_text(encoding="utf-8")), encoding="utf-8")
+
+
+def compact(report_text: str) -> str:
+    """Return a report as JSON with a line for each of its parts and for each row: a third less than indented."""
+    plain = json.loads(report_text)
+
+    def line(value: object) -> str:
+        return escaped(json.dumps(value, ensure_ascii=False, separators=(",", ":")))
+
+    rows = ",\n".join(map(line, plain.pop("rows")))
+    parts = [f"{line(name)}:{line(value)}" for name, value in plain.items()]
+    return "{" + ",\n".join([*parts, f'"rows":[\n{rows}\n]']) + "}\n"
+
+
+def samples() -> Iterator[tuple[Path, str]]:
+    """Yield the samples of reports: each in every format but JSON, in which it is saved."""
+    for name, saved in SAMPLES.items():
+        loaded = codec.load(REPORTS / f"{saved}.json")
+        for format_ in report.FORMATS:
+            if format_ != "json":
+                suffix = report.suffix_of(format_) or f".{format_}.txt"
+                text = report.render(loaded, format_, width=SAMPLE_WIDTH, color=False)
+                yield SAMPLES_FOLDER / f"{name}{suffix}", text
 
 
 BLOCKS: dict[str, Callable[..., str]] = {
@@ -503,7 +542,12 @@ def fresh_pages() -> dict[Path, str]:
     ]
     pages = {path: generated(path.read_text(encoding="utf-8")) for path in sorted(written)}
     explanations = [*map(describe.explained, catalogue.entries()), *map(describe.explained_cause, diagnosis.rules())]
-    return pages | whole | {listing.INDEX: index(describe.listed()), explanation.INDEX: index(explanations)}
+    return (
+        pages
+        | whole
+        | dict(samples())
+        | {listing.INDEX: index(describe.listed()), explanation.INDEX: index(explanations)}
+    )
 
 
 def index(entries: Iterable[tuple[object, ...]]) -> str:
@@ -515,7 +559,7 @@ def index(entries: Iterable[tuple[object, ...]]) -> str:
 def stale_pages(fresh: dict[Path, str]) -> list[Path]:
     """Return the pages that differ from what they must be, and generated ones that nothing generates any more."""
     differ = [path for path, text in fresh.items() if not path.exists() or path.read_text(encoding="utf-8") != text]
-    return differ + sorted(set(PAGES.rglob("*.md")) - fresh.keys())
+    return differ + sorted({*PAGES.rglob("*.md"), *SAMPLES_FOLDER.glob("*")} - fresh.keys())
 
 
 def main() -> int:
@@ -530,7 +574,7 @@ def main() -> int:
     wrong = [
         f"{path.relative_to(ROOT)} names what the pytest plugin does not have: {', '.join(unknown)}"
         for path, text in fresh.items()
-        if not text.startswith(MADE) and (unknown := unknown_names(text))
+        if path.parent != SAMPLES_FOLDER and not text.startswith(MADE) and (unknown := unknown_names(text))
     ]
     stale = stale_pages(fresh)
     if options.check:

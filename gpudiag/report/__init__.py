@@ -27,7 +27,7 @@ def _module(format_: str) -> Any:
 
 def format_of(path: Path) -> str:
     """Return the format that the suffix of ``path`` means; raises :class:`UsageError` for any other suffix."""
-    suffixes = {suffix: one for one in FORMATS if (suffix := _module(one).SUFFIX)}
+    suffixes = {suffix: one for one in FORMATS if (suffix := suffix_of(one))}
     try:
         return suffixes[path.suffix.lower()]
     except KeyError:
@@ -35,6 +35,12 @@ def format_of(path: Path) -> str:
         raise UsageError(
             f"{path}: the format of a report follows from the suffix of its file: write {', '.join(others)} or {last}."
         ) from None
+
+
+def suffix_of(format_: str) -> str:
+    """Return the suffix of the files that a format is written to; "" if ``-o`` does not write it."""
+    suffix: str = _module(format_).SUFFIX
+    return suffix
 
 
 def render(report: Report, format_: str, *, width: int, color: bool, verbose: bool = False, head: bool = False) -> str:

@@ -19,7 +19,7 @@ import os
 
 from gpudiag import probe
 from gpudiag.model.report import Limit
-from gpudiag.probe import MIB, SLACK_BYTES, Context, Findings, Kernel, MemoryUse, fail, note, warn
+from gpudiag.probe import MIB, SLACK_BYTES, Context, Findings, Kernel, MemoryUse, fail, mib, note, warn
 from gpudiag.probes.common import GraphProgram
 from gpudiag.record import Record
 
@@ -81,7 +81,9 @@ class Reading(probe.GpuReading):
         return f"{', '.join(rises)} MiB"
 
     def limits(self) -> tuple[Limit, ...]:
-        return (self.attempts[0].before.plus("limit of one device", LIMIT_BYTES),) if self.attempts else ()
+        devices = len(self.attempts)
+        limit = f"{devices} devices of {mib(LIMIT_BYTES)}"
+        return (self.attempts[0].before.plus(limit, devices * LIMIT_BYTES),) if devices else ()
 
 
 def measure(ctx: Context) -> Reading:

@@ -19,12 +19,14 @@ _FAR = 4
 _TICKS = 4
 _APART = 7.0
 """Percent of the height that labels need."""
-MOST_POINTS = 400
+MOST_POINTS = 8000
+"""Of all charts of a page."""
+_LEAST_POINTS, _MOST_LOOKS = 12, 12
 
 
 @dataclass(frozen=True)
 class Mark:
-    """A label and where it is, in percent from the top."""
+    """A label, and how far from the top it is, in percent."""
 
     text: str
     y: float
@@ -37,8 +39,8 @@ class Course:
     name: str
     path: str
     """Of SVG, in a square of :data:`SIDE`."""
-    looks: tuple[tuple[float, float], ...]
-    """Where the probe itself asked, in percent."""
+    looks: str
+    """The points at which the probe itself asked: as ``path``, but of lines without length, which are dots."""
 
 
 @dataclass(frozen=True)
@@ -67,6 +69,7 @@ def chart(
     seconds: float,
     *,
     far: bool = False,
+    most: int = 400,
 ) -> Chart:
     """Return the chart of several courses: the name of each, its points, and when somebody looked.
 
@@ -77,7 +80,7 @@ def chart(
     drawn = [(name, most) for name, most in limits if far or most <= _FAR * most_used]
     top = _HEADROOM * max([most_used, *(size for _, size in drawn), MIB])
     seconds = max([seconds, *(at for _, points, _ in courses for at, _ in points)], default=0.0) or 1.0
-    lines = tuple(_course(name, points, looks, seconds, top) for name, points, looks in courses)
+    lines = tuple(_course(name, _thinned(points, most), looks, seconds, top) for name, points, looks in courses)
     highest = f"at most {size(most_used)} in use, {seconds:.1f} s"
     near = [f"limit {size(number)}: {name}" for name, number in drawn]
     above = [f"far above it: {name}, {size(number)}" for name, number in limits if (name, number) not in drawn]
@@ -93,16 +96,28 @@ def chart(
 
 
 def _course(name: str, points: Points, looks: Sequence[float], seconds: float, top: float) -> Course:
-    points = points[:: 1 + len(points) // MOST_POINTS]
-    parts, last = [], 0
+    parts = []
     for number, (at, used) in enumerate(points):
-        x, last = round(SIDE * at / seconds), round(SIDE * _down(used, top) / 100)
-        parts.append(f"M{x} {last}" if number == 0 else f"H{x}V{last}")
+        x, y = _at(at, used, seconds, top)
+        parts.append(f"M{x} {y}" if number == 0 else f"H{x}V{y}")
     seen = []
-    for look in list(looks)[:MOST_POINTS]:
+    for look in list(looks)[:_MOST_LOOKS]:
         used = next((used for at, used in reversed(points) if at <= look), points[0][1] if points else 0)
-        seen.append((round(100 * look / seconds, 1), _down(used, top)))
-    return Course(name, "".join([*parts, f"H{SIDE}"]) if parts else "", tuple(dict.fromkeys(seen)))
+        x, y = _at(look, used, seconds, top)
+        seen.append(f"M{x} {y}h0")
+    return Course(name, "".join([*parts, f"H{SIDE}"]) if parts else "", "".join(dict.fromkeys(seen)))
+
+
+def _at(seconds: float, used: int, all_seconds: float, top: float) -> tuple[int, int]:
+    return round(SIDE * seconds / all_seconds), round(SIDE * _down(used, top) / 100)
+
+
+def _thinned(points: Points, most: int) -> Points:
+    """Return at most so many of the points; of those that are near each other the one with the most in use."""
+    if len(points) <= most:
+        return points
+    step = -(-len(points) // most)
+    return [max(points[at : at + step], key=lambda point: point[1]) for at in range(0, len(points), step)]
 
 
 def _ends(courses: Sequence[tuple[str, Points, Sequence[float]]], top: float) -> tuple[Mark, ...]:
@@ -171,7 +186,9 @@ def of_probe(report: Report, rows: Sequence[Row]) -> Chart | None:
             seconds = max(seconds, line.seconds)
         for limit in _limits(row):
             limits[one_line(limit.name)[:60], limit.bytes] = None
-    return chart(one_line(rows[0].probe), courses, list(limits)[:6], seconds) if courses else None
+    lines = sum(len(row.timelines) for row in report.rows)
+    most = max(_LEAST_POINTS, MOST_POINTS // max(lines, 1))
+    return chart(one_line(rows[0].probe), courses, list(limits)[:6], seconds, most=most) if courses else None
 
 
 def _points(line: Timeline) -> Points:

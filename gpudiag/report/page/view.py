@@ -8,6 +8,8 @@ from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
 from typing import Any
 
+from markupsafe import escape
+
 from gpudiag import catalogue
 from gpudiag.errors import CatalogueError
 from gpudiag.knowledge.placement import created_devices
@@ -25,8 +27,9 @@ MOST_ROWS = 2000
 """A report has some hundreds."""
 MOST_TEXT = 1200
 """Characters of a text, such as a message."""
-_LOG_ROOM = 160_000
-_FIGURES_ROOM = 260_000
+_TEXT_ROOM, _FIGURES_ROOM, _LOG_ROOM, _LINES_ROOM, _PAIRS_ROOM = 160_000, 140_000, 80_000, 40_000, 100_000
+"""Bytes of all findings, figures and logs of the probes, of the program's log, and of all else: together they leave
+enough of a megabyte for what says so."""
 _LOG_LINES = 40
 _PROGRAM_LINES = 400
 _MOST_FIGURES = 60
@@ -38,16 +41,37 @@ _OPERATIONS = 5
 
 @dataclass
 class Room:
-    """Characters that are left for what could be of any length, so that the page stays small."""
+    """Bytes that are left for what could be of any length, so that the page stays small."""
 
     left: int
 
     def cut(self, text: str, most: int = MOST_TEXT) -> str:
-        """Return ``text``, cut if it is too long or no room is left."""
-        most = max(0, min(most, self.left))
-        shown = text if len(text) <= most else f"{text[:most]}… ({len(text) - most:,} more characters in the JSON)"
-        self.left -= len(shown)
-        return shown
+        """Return ``text``, cut if it is longer than ``most`` characters or if no room is left."""
+        shown = text[:most]
+        if (size := _size(shown)) > self.left:
+            shown = shown[: len(shown) * max(self.left, 0) // size]
+        self.left -= _size(shown)
+        rest = len(text) - len(shown)
+        return f"{shown}… ({rest:,} more characters in the JSON)" if rest and shown else shown or ("…" if text else "")
+
+
+def _size(text: str) -> int:
+    """Return how many bytes a text has in the page."""
+    return len(escape(text).encode(errors="replace"))
+
+
+def room() -> Room:
+    """Return the room for what the template itself lists."""
+    return Room(_PAIRS_ROOM)
+
+
+@dataclass
+class Rooms:
+    """The rooms of the sections."""
+
+    texts: Room = field(default_factory=lambda: Room(_TEXT_ROOM))
+    figures: Room = field(default_factory=lambda: Room(_FIGURES_ROOM))
+    logs: Room = field(default_factory=lambda: Room(_LOG_ROOM))
 
 
 @dataclass(frozen=True)
@@ -275,11 +299,11 @@ def sections(report: Report) -> tuple[Section, ...]:
     groups: dict[str, list[Row]] = {}
     for row in report.rows[:MOST_ROWS]:
         groups.setdefault(row.probe, []).append(row)
-    logs, figures = Room(_LOG_ROOM), Room(_FIGURES_ROOM)
+    rooms = Rooms()
     areas = list(report.areas)
     ordered = sorted(groups.items(), key=lambda item: areas.index(item[1][0].area))
     anchors = Counter[str]()
-    found = tuple(_section(report, rows, _anchor(name, anchors), logs, figures) for name, rows in ordered)
+    found = tuple(_section(report, rows, _anchor(name, anchors), rooms) for name, rows in ordered)
     _open_first(found)
     return found
 
@@ -299,12 +323,12 @@ def _anchor(name: str, taken: Counter[str]) -> str:
     return f"probe-{slug}" if taken[slug] == 1 else f"probe-{slug}--{taken[slug]}"
 
 
-def _section(report: Report, rows: list[Row], anchor: str, logs: Room, figures: Room) -> Section:
+def _section(report: Report, rows: list[Row], anchor: str, rooms: Rooms) -> Section:
     statuses = sorted({row.status for row in rows}, key=_WORST.index)
     worst = next(row for row in rows if row.status == statuses[0])
     summary, prose = _documentation(rows[0].probe)
     wrong = statuses[0] in ("broken", "fail", "warning")
-    names, values = _figures(report, rows, figures)
+    names, values = _figures(report, rows, rooms.figures)
     return Section(
         anchor=anchor,
         name=one_line(rows[0].probe)[:120],
@@ -312,25 +336,25 @@ def _section(report: Report, rows: list[Row], anchor: str, logs: Room, figures: 
         status=statuses[0],
         statuses=" ".join(statuses),
         cells=_cells(report, rows),
-        figure=words.figure(worst)[:300],
+        figure=words.figure(worst)[:200],
         summary=summary,
         prose=prose,
         ran=tuple(
             Ran(
                 report.device_label(row) or "none",
                 row.status,
-                words.figure(row)[:MOST_TEXT],
+                rooms.texts.cut(words.figure(row), 400),
                 words.seconds(row),
-                words.evidence(row)[:MOST_TEXT],
+                rooms.texts.cut(words.evidence(row), 600),
             )
             for row in rows
         ),
-        found=_found(report, rows),
+        found=_found(report, rows, rooms.texts),
         devices=tuple(pair for row in rows for pair in _inside(report, row)),
-        tables=_tables(report, rows, figures),
+        tables=_tables(report, rows, rooms.figures),
         figures=values,
         columns=names,
-        log=_log(report, rows, logs) if wrong else (),
+        log=_log(report, rows, rooms.logs) if wrong else (),
     )
 
 
@@ -373,19 +397,16 @@ def _cells(report: Report, rows: list[Row]) -> tuple[Cell | None, ...]:
     return tuple(found)
 
 
-def _found(report: Report, rows: list[Row]) -> tuple[Found, ...]:
+def _found(report: Report, rows: list[Row], room: Room) -> tuple[Found, ...]:
     groups: dict[tuple[str, str, str, str], list[str]] = {}
     for row in rows:
         for one in row.findings[:_MOST_ITEMS]:
-            key = (one.severity.value, one_line(one.kind)[:80], _cut(one.message), _cut(one.advice))
+            key = (one.severity.value, one_line(one.kind)[:80], one_line(one.message), one_line(one.advice))
             groups.setdefault(key, []).append(report.device_label(row))
     return tuple(
-        Found(*key, "" if len(rows) == 1 else ", ".join(devices)) for key, devices in list(groups.items())[:_MOST_ITEMS]
+        Found(severity, kind, room.cut(message), room.cut(advice), "" if len(rows) == 1 else ", ".join(devices))
+        for (severity, kind, message, advice), devices in list(groups.items())[:_MOST_ITEMS]
     )
-
-
-def _cut(text: str) -> str:
-    return Room(MOST_TEXT).cut(one_line(text))
 
 
 def _inside(report: Report, row: Row) -> Iterator[tuple[str, tuple[str, ...]]]:
@@ -505,7 +526,7 @@ def machine(report: Report) -> tuple[Bus, ...]:
 
 
 def _devices_made(report: Report) -> tuple[dict[str, str], dict[str, int]]:
-    """Return the devices that TensorFlow made of its own, by the row that shows the most of them."""
+    """Return the devices that TensorFlow makes by default, by the row that shows the most of them."""
     rows = [row for row in report.rows if row.area == "discovery" and row.log]
     best: tuple[dict[str, str], dict[str, int]] = ({}, {})
     for row in rows:
@@ -676,7 +697,7 @@ def program_sections(report: Report) -> tuple[program.Section, ...]:
 def program_lines(report: Report) -> str:
     """Return the log of the user's program, if it was given: its end, and not too much of it."""
     lines = [plain(line[:MOST_TEXT]).rstrip() for line in report.lines[-_PROGRAM_LINES:]]
-    return Room(_LOG_ROOM).cut("\n".join(lines), _LOG_ROOM)
+    return Room(_LINES_ROOM).cut("\n".join(lines), _LINES_ROOM)
 
 
 def account(report: Report) -> str:
@@ -693,5 +714,5 @@ def skipped_reasons(report: Report) -> tuple[tuple[str, tuple[str, ...]], ...]:
     reasons: dict[str, dict[str, None]] = {}
     for row in report.rows[:MOST_ROWS]:
         if isinstance(row.outcome, Skipped | Broken) and row.status == "skipped":
-            reasons.setdefault(words.figure(row)[:MOST_TEXT], {})[one_line(row.probe)[:120]] = None
+            reasons.setdefault(words.figure(row), {})[one_line(row.probe)[:120]] = None
     return tuple((reason, tuple(names)) for reason, names in reasons.items())
