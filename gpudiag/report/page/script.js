@@ -57,7 +57,8 @@
   follow();
 
   addEventListener("beforeprint", () => {
-    for (const one of all("details:not([open])")) {
+    // Of the probes, what the reader has opened; all of the rest.
+    for (const one of all("details:not([open], .each article > details, .figures)")) {
       one.open = true;
       one.dataset.printed = "";
     }
