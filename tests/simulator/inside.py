@@ -877,6 +877,37 @@ def only_on_gpus() -> dict[str, Any]:
             given = compute(tf.cast(image, kind))
         return bool(np.allclose(tf.cast(given, "float64").numpy(), (image + 1) * 2, atol=0.02))
 
+    def dilated(channels_first: bool, groups: int) -> bool:
+        """A convolution with dilations is one with zeros between the numbers of the filter."""
+        image, kernel = (
+            random.normal(size=(1, 9, 9, 4)).astype("f"),
+            random.normal(size=(3, 3, 4 // groups, 6)).astype("f"),
+        )
+        spread = np.zeros((5, 5, *kernel.shape[2:]), "f")
+        spread[::2, ::2] = kernel
+
+        def gradients(device: str, image: Any, kernel: Any, **options: Any) -> list[Any]:
+            with tf.device(device), tf.GradientTape() as tape:
+                inputs = [tf.constant(image), tf.constant(kernel)]
+                tape.watch(inputs)
+                loss = tf.reduce_sum(tf.nn.conv2d(*inputs, 1, "VALID", **options) ** 2)
+            return [one.numpy() for one in tape.gradient(loss, inputs)]
+
+        moved = np.moveaxis(image, -1, 1) if channels_first else image
+        given = gradients("/GPU:0", moved, kernel, dilations=2, data_format="NCHW" if channels_first else "NHWC")
+        parts = zip(np.split(image, groups, 3), np.split(spread, groups, 3), strict=True)
+        each = [gradients("/CPU:0", part, own) for part, own in parts]
+        wanted = [np.concatenate([one[0] for one in each], 3), np.concatenate([one[1] for one in each], 3)[::2, ::2]]
+        return all(
+            np.allclose(one, other if one.shape == other.shape else np.moveaxis(other, -1, 1), rtol=1e-3, atol=1e-3)
+            for one, other in zip(given, wanted, strict=True)
+        )
+
+    def empty_batch(kind: str) -> list[int]:
+        with tf.device("/GPU:0"):
+            image, kernel = tf.zeros((0, 4, 5, 5), kind), tf.zeros((3, 3, 4, 6), kind)
+            return list(tf.nn.conv2d(image, kernel, 1, "VALID", data_format="NCHW").shape)
+
     def too_large() -> Any:
         with tf.device("/GPU:0"):
             return tf.raw_ops.AvgPool(value=tf.ones((1, 1, 1, 1)), **{**options, "ksize": [1, 1 << 62, 1, 1]})
@@ -889,6 +920,8 @@ def only_on_gpus() -> dict[str, Any]:
         "second gradient": caught(partial(second_gradient, False)),
         "second gradient of a batch": caught(partial(second_gradient, True)),
         "in place": [caught(partial(second_gradient_in_place, kind)) for kind in ("float32", "float16")],
+        "dilated": [caught(partial(dilated, moved, groups)) for moved, groups in ((False, 1), (True, 1), (True, 2))],
+        "empty batch": [caught(partial(empty_batch, kind)) for kind in ("float32", "bfloat16")],
         "refused": caught(too_large),
     }
 

@@ -16,6 +16,7 @@ struct {
     void (*set_packed)(void *operation, const char *name, const void *proto, size_t bytes, TF_Status *);
     void (*set_text)(void *operation, const char *name, const void *value, size_t length);
     void (*set_type)(void *operation, const char *name, int value);
+    void (*set_truth)(void *operation, const char *name, unsigned char value);
     void (*set_numbers)(void *operation, const char *name, const int64_t *values, int count);
     void (*execute)(void *operation, void **handles, int *count, TF_Status *);
     void *(*new_handle)(const TF_Tensor *, TF_Status *);
@@ -33,6 +34,7 @@ struct {
     int (*rank)(const TF_Tensor *);
     int64_t (*dimension)(const TF_Tensor *, int index);
     size_t (*bytes)(const TF_Tensor *);
+    size_t (*type_size)(int type);
 } eager;
 
 // Made when first needed: a process that forks later must not have its threads.
@@ -65,6 +67,7 @@ const char *find_eager(const Libraries &libraries) {
     FIND(set_packed, "TFE_OpSetAttrValueProto");
     FIND(set_text, "TFE_OpSetAttrString");
     FIND(set_type, "TFE_OpSetAttrType");
+    FIND(set_truth, "TFE_OpSetAttrBool");
     FIND(set_numbers, "TFE_OpSetAttrIntList");
     FIND(execute, "TFE_Execute");
     FIND(new_handle, "TFE_NewTensorHandle");
@@ -82,6 +85,7 @@ const char *find_eager(const Libraries &libraries) {
     FIND(rank, "TF_NumDims");
     FIND(dimension, "TF_Dim");
     FIND(bytes, "TF_TensorByteSize");
+    FIND(type_size, "TF_DataTypeSize");
 #undef FIND
     return nullptr;
 }
@@ -100,6 +104,14 @@ std::vector<int64_t> shape_of(const TF_Tensor *tensor) {
 
 Tensor new_tensor(int type, const std::vector<int64_t> &shape, size_t bytes) {
     return Tensor(eager.allocate(type, shape.data(), static_cast<int>(shape.size()), bytes));
+}
+
+Tensor zeros(int type, const std::vector<int64_t> &shape) {
+    size_t bytes = eager.type_size(type);
+    for (int64_t size : shape) bytes *= static_cast<size_t>(size);
+    Tensor made = new_tensor(type, shape, bytes);
+    std::memset(data_of(made.get()), 0, bytes);
+    return made;
 }
 
 Work::Work(TF_OpKernelContext *of) : context(of), status(tf.new_status()) {}
@@ -162,6 +174,11 @@ Operation &Operation::text(const std::string &name, const std::string &value) {
 
 Operation &Operation::type(const std::string &name, int value) {
     if (work_.ok()) eager.set_type(operation_, name.c_str(), value);
+    return *this;
+}
+
+Operation &Operation::truth(const std::string &name, bool value) {
+    if (work_.ok()) eager.set_truth(operation_, name.c_str(), value);
     return *this;
 }
 

@@ -22,6 +22,7 @@ size_t bytes_of(const TF_Tensor *);
 char *data_of(const TF_Tensor *);
 std::vector<int64_t> shape_of(const TF_Tensor *);
 Tensor new_tensor(int type, const std::vector<int64_t> &shape, size_t bytes);
+Tensor zeros(int type, const std::vector<int64_t> &shape);
 
 // What a kernel was given, and what it gives. After an error nothing more is done; report() fails the kernel with it.
 class Work {
@@ -59,6 +60,7 @@ class Operation {
     Operation &packed(const std::string &name, const std::string &value);  // an AttrValue
     Operation &text(const std::string &name, const std::string &value);
     Operation &type(const std::string &name, int value);
+    Operation &truth(const std::string &name, bool value);
     Operation &numbers(const std::string &name, const std::vector<int64_t> &values);
     Operation &input(const TF_Tensor *);
     std::vector<Tensor> run(int outputs);  // as many tensors, or none after an error

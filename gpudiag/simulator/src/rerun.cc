@@ -1,6 +1,7 @@
 #include "rerun.h"
 
 #include <algorithm>
+#include <atomic>
 #include <cstring>
 
 #include "eager.h"
@@ -11,43 +12,46 @@ namespace {
 // of one (numbers by dimension), and - what has no layout. The last letter stands for all that follow, too.
 // Source: the operations with an attribute data_format in tensorflow/core/ops/nn_ops.cc and array_ops.cc. Those that are not
 // here (BiasAdd, DataFormatDimMap, ...) the CPU knows with channels first.
+//
+// The last one, if there is one, is the operation that oneDNN computes, with "_MklNative" before it: its kernels know channels
+// first, and dilations in gradients, too. Source: tensorflow/core/ops/mkl_nn_ops.cc.
 struct Layout {
-    const char *op, *inputs, *outputs;
+    const char *op, *inputs, *outputs, *onednn = nullptr;
 };
 const Layout LAYOUTS[] = {
-    {"Conv2D", "T-", "T"},
-    {"Conv2DBackpropInput", "s-T", "T"},
+    {"Conv2D", "T-", "T", "Conv2D"},
+    {"Conv2DBackpropInput", "s-T", "T", "Conv2DBackpropInput"},
     {"Conv2DBackpropInputV2", "T-T", "T"},
-    {"Conv2DBackpropFilter", "T-T", "-"},
+    {"Conv2DBackpropFilter", "T-T", "-", "Conv2DBackpropFilter"},
     {"Conv2DBackpropFilterV2", "T-T", "-"},
-    {"_FusedConv2D", "T-t", "T"},
-    {"Conv3D", "T-", "T"},
+    {"_FusedConv2D", "T-t", "T", "FusedConv2D"},
+    {"Conv3D", "T-", "T", "Conv3D"},
     {"Conv", "T-", "T"},
-    {"Conv3DBackpropInputV2", "s-T", "T"},
-    {"Conv3DBackpropFilterV2", "T-T", "-"},
-    {"DepthwiseConv2dNative", "T-", "T"},
-    {"DepthwiseConv2dNativeBackpropInput", "s-T", "T"},
-    {"DepthwiseConv2dNativeBackpropFilter", "T-T", "-"},
+    {"Conv3DBackpropInputV2", "s-T", "T", "Conv3DBackpropInputV2"},
+    {"Conv3DBackpropFilterV2", "T-T", "-", "Conv3DBackpropFilterV2"},
+    {"DepthwiseConv2dNative", "T-", "T", "DepthwiseConv2dNative"},
+    {"DepthwiseConv2dNativeBackpropInput", "s-T", "T", "DepthwiseConv2dNativeBackpropInput"},
+    {"DepthwiseConv2dNativeBackpropFilter", "T-T", "-", "DepthwiseConv2dNativeBackpropFilter"},
     {"_FusedDepthwiseConv2dNative", "T-t", "T"},
-    {"MaxPool", "T", "T"},
+    {"MaxPool", "T", "T", "MaxPool"},
     {"MaxPoolV2", "Tss", "T"},
-    {"MaxPoolGrad", "TTT", "T"},
+    {"MaxPoolGrad", "TTT", "T", "MaxPoolGrad"},
     {"MaxPoolGradV2", "TTTss", "T"},
     {"MaxPoolGradGrad", "TTT", "T"},
     {"MaxPoolGradGradV2", "TTTss", "T"},
-    {"AvgPool", "T", "T"},
-    {"AvgPoolGrad", "sT", "T"},
-    {"MaxPool3D", "T", "T"},
-    {"MaxPool3DGrad", "TTT", "T"},
+    {"AvgPool", "T", "T", "AvgPool"},
+    {"AvgPoolGrad", "sT", "T", "AvgPoolGrad"},
+    {"MaxPool3D", "T", "T", "MaxPool3D"},
+    {"MaxPool3DGrad", "TTT", "T", "MaxPool3DGrad"},
     {"MaxPool3DGradGrad", "TTT", "T"},
-    {"AvgPool3D", "T", "T"},
-    {"AvgPool3DGrad", "sT", "T"},
-    {"FusedBatchNorm", "T-", "T-"},
-    {"FusedBatchNormV2", "T-", "T-"},
-    {"FusedBatchNormV3", "T-", "T-"},
-    {"FusedBatchNormGrad", "TT-", "T-"},
-    {"FusedBatchNormGradV2", "TT-", "T-"},
-    {"FusedBatchNormGradV3", "TT-", "T-"},
+    {"AvgPool3D", "T", "T", "AvgPool3D"},
+    {"AvgPool3DGrad", "sT", "T", "AvgPool3DGrad"},
+    {"FusedBatchNorm", "T-", "T-", "FusedBatchNorm"},
+    {"FusedBatchNormV2", "T-", "T-", "FusedBatchNormV2"},
+    {"FusedBatchNormV3", "T-", "T-", "FusedBatchNormV3"},
+    {"FusedBatchNormGrad", "TT-", "T-", "FusedBatchNormGrad"},
+    {"FusedBatchNormGradV2", "TT-", "T-", "FusedBatchNormGradV2"},
+    {"FusedBatchNormGradV3", "TT-", "T-", "FusedBatchNormGradV3"},
     {"_FusedBatchNormEx", "T-t", "T-"},
     {"SpaceToDepth", "T", "T"},
     {"DepthToSpace", "T", "T"},
@@ -136,21 +140,65 @@ class Rerun : public Computation {
 
     void compute(TF_OpKernelContext *context) const override {
         Work work(context);
+        if (by_onednn(work)) return;
         std::vector<Tensor> given;
         for (int i = 0; i < work.inputs() && work.ok(); i++)
             if (Tensor tensor = work.input(i)) given.push_back(changed(work, i, std::move(tensor), given));
+        const bool is_empty = work.ok() && is_convolution() && shape_of(given[0].get())[0] == 0;
+        if (is_empty) given[0] = batch_of_one(work, given[0].get());
         const int type = static_cast<int>(node_.number("T"));
         std::vector<Tensor> results = run(work, given, type);
         if (tf.get_code(work.status) == TF_NOT_FOUND && (has_16_bits(type) || type == QINT8)) {
             work.forget_failure();
             results = run(work, given, type == QINT8 ? INT8 : FLOAT);
         }
-        for (int i = 0; i < static_cast<int>(results.size()); i++) give(work, i, results[static_cast<size_t>(i)].get());
+        for (int i = 0; i < static_cast<int>(results.size()); i++) give(work, i, results[static_cast<size_t>(i)].get(), is_empty);
         work.report();
     }
 
   private:
     bool is_channels_first() const { return ::is_channels_first(format_); }
+
+    // By oneDNN, with the tensors and attributes that the node has. False if that cannot be: what oneDNN says of wrong inputs
+    // does not count, because the plain kernel says it in the words that users know.
+    bool by_onednn(Work &work) const {
+        if (!layout_.onednn || packed_ > 1 || node_.number("T") != FLOAT || !onednn_knows_) return false;
+        std::vector<Tensor> given;
+        for (int i = 0; i < work.inputs() && work.ok(); i++) {
+            given.push_back(work.input(i));
+            // Its kernels give an empty batch the shape of the input.
+            if (!given.back() || (letter(layout_.inputs, i) == 'T' && !bytes_of(given.back().get()))) return false;
+        }
+        const std::vector<Tensor> results = onednn_results(work, given);
+        if (!work.ok()) {
+            onednn_knows_ = false;
+            work.forget_failure();
+            return false;
+        }
+        for (int i = 0; i < work.outputs(); i++) work.output(i, results[static_cast<size_t>(i)].get());
+        work.report();
+        return true;
+    }
+
+    std::vector<Tensor> onednn_results(Work &work, std::vector<Tensor> &given) const {
+        const std::string name = layout_.onednn;
+        if (name.find("MaxPool") != 0) return run_onednn(work, name, given, given.size(), work.outputs());
+        // Its forward kernel has the positions of the maxima as another output, and its gradient wants them as an input.
+        std::vector<Tensor> forward = run_onednn(work, name.substr(0, name.find("Grad")), given, 1, 2);
+        if (name.find("Grad") == std::string::npos || !work.ok()) return forward;
+        given.push_back(std::move(forward[1]));
+        return run_onednn(work, name, given, given.size(), 1);
+    }
+
+    std::vector<Tensor> run_onednn(Work &work, const std::string &name, const std::vector<Tensor> &given, size_t inputs, int outputs) const {
+        Operation operation(work, "_MklNative" + name);
+        for (const auto &[attribute, value] : node_.attributes)
+            if (attribute[0] != '_') operation.packed(attribute, value);
+        operation.text("_kernel", "MklNameChangeOp");  // the label of these kernels: mkl_graph_util.h
+        if (name.find("MaxPool") == 0) operation.truth("workspace_enabled", true);
+        for (size_t i = 0; i < inputs; i++) operation.input(given[i].get());
+        return operation.run(outputs);
+    }
 
     // In another type than the node's if `type` is not its own.
     std::vector<Tensor> run(Work &work, const std::vector<Tensor> &given, int type) const {
@@ -184,13 +232,31 @@ class Rerun : public Computation {
         }
     }
 
-    void give(Work &work, int index, const TF_Tensor *result) const {
+    bool is_convolution() const { return node_.op.find("Conv") != std::string::npos && node_.op.find("Backprop") == std::string::npos; }
+
+    // oneDNN, which may compute the plain operation, gives an empty batch the shape of the input. This one says the right shape.
+    Tensor batch_of_one(Work &work, const TF_Tensor *empty) const {
+        Numbers shape = shape_of(empty);
+        shape[0] = 1;
+        double elements = 1;
+        for (int64_t size : shape) elements *= static_cast<double>(size);
+        if (elements <= 1 << 28) return zeros(type_of(empty), shape);
+        work.fail(TF_UNIMPLEMENTED, "simulated GPU: " + node_.op + " cannot be simulated for an empty batch of images as large as these");
+        return nullptr;
+    }
+
+    void give(Work &work, int index, const TF_Tensor *result, bool is_empty) const {
+        const Numbers last = shape_of(result);
+        Numbers shape = is_channels_first() ? to_first(last) : last;
+        if (is_empty) {
+            shape[0] = 0;
+            work.output(index, type_of(result), shape, 0);
+            return;
+        }
         if (letter(layout_.outputs, index) != 'T' || !is_channels_first()) {
             work.output(index, result);
             return;
         }
-        const Numbers last = shape_of(result);
-        Numbers shape = to_first(last);
         if (packed_ > 1) {
             shape[1] /= packed_;
             shape.push_back(packed_);
@@ -241,6 +307,7 @@ class Rerun : public Computation {
     const Layout &layout_;
     const std::string format_;
     const int64_t packed_;
+    mutable std::atomic<bool> onednn_knows_{true};
 };
 
 // With packed channels filters have another layout, too, which is not known here.
@@ -257,7 +324,10 @@ std::unique_ptr<Computation> with_other_tensors(const Node &node) {
     if (node.op == "Conv" && node.number("batch_dims") != 1) return nullptr;  // the channels are elsewhere then
     // The CPU's second gradients of pooling may write their result over an input before they have read it.
     const bool overwrites = node.op.find("PoolGradGrad") != std::string::npos || node.op.find("Pool3DGradGrad") != std::string::npos;
-    return is_channels_first(format) || overwrites ? rerun(node, format == "NCHW_VECT_C") : nullptr;
+    // The CPU's plain kernels refuse dilations in three dimensions, and in gradients.
+    const Numbers dilations = node.numbers("dilations");
+    const bool is_dilated = std::any_of(dilations.begin(), dilations.end(), [](int64_t rate) { return rate > 1; });
+    return is_channels_first(format) || overwrites || is_dilated ? rerun(node, format == "NCHW_VECT_C") : nullptr;
 }
 
 std::unique_ptr<Computation> in_single_precision(const Node &node) {

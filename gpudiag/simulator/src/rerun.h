@@ -8,8 +8,8 @@
 #include "computation.h"
 #include "wire.h"
 
-// For a node with channels first (NCHW, NCDHW, NCHW_VECT_C), or whose CPU kernel spoils its inputs; null if it is not one
-// that is known.
+// For a node with channels first (NCHW, NCDHW, NCHW_VECT_C), with dilations, or whose CPU kernel spoils its inputs; null
+// if it is not one that is known.
 std::unique_ptr<Computation> with_other_tensors(const Node &node);
 // For a node of 16 bits that has no CPU kernel; null if it is not one that is known.
 std::unique_ptr<Computation> in_single_precision(const Node &node);
