@@ -33,6 +33,9 @@ REPORT = ROOT / "reports" / "tensorflow-suite.md"
 CRASHES = 8
 """How many tests of one file may end the process before the rest of the file is given up."""
 
+REST = "(the rest)"
+"""Stands for the tests of a file for which there was no time."""
+
 Results = dict[str, dict[str, Any]]
 """By file: the `machine`, and what each test gave there (`gpu`), and on the `cpu` if it failed there."""
 
@@ -126,13 +129,14 @@ CLASSES = (
     (r"[Dd]etermini|UnimplementedError not raised", "errors about determinism", "the CPU's kernels are deterministic"),
     (r"is not in \[0|outside the valid range", "values that a GPU does not check", "the CPU's kernel refuses them"),
     (r'AssertionError: ".*" does not match', "words of an error", "they are those of the CPU's kernel"),
+    (r"dtype = bfloat16", "derivatives in bfloat16", "one rounding is more than the tolerance; skipped on the CPU"),
     (r"stream:|step_stats", "device tracing", "CUPTI is not simulated"),
     (r"signal \d+|ended the process", "the process ended", "TensorFlow's CPU kernel ends the process"),
-    (r"no end within", "no end", "slower than the limit of time of a file"),
+    (r"no end within", "no end", "slower, alone, than the limit of time of a file"),
 )  # fmt: skip
 
 LEFT_OUT = {
-    "tensorflow/python/grappler/layout_optimizer_test.py": "TensorFlow does not run it (its BUILD has it as a comment): "
+    "tensorflow/python/grappler/layout_optimizer_test.py": "TensorFlow does not run it, its BUILD has it as a comment: "
     "it expects names of nodes of the former layout optimizer. On a GPU of compute capability 7.5, 35 of its 56 tests "
     "pass; from 8.0 on, TensorFlow leaves convolutions of float32 without gradients as they are.",
 }
@@ -226,10 +230,10 @@ class Side:
     def alone(self, file: str, tests: dict[str, str]) -> None:
         """Run those that failed among others alone: what passes then was another test's doing."""
         for name in [name for name, what in tests.items() if what.startswith("failed") and name != "(file)"]:
-            if "no end within" in tests[name]:
-                continue
             text, _ = self.once(file, self._limit_s, [], name)
             if outcomes(text).get(name) == "passed":
+                if "no end within" in tests[name]:
+                    tests[REST] = "not run"
                 tests[name] = "passed"
 
 
@@ -271,7 +275,7 @@ def measure(options: argparse.Namespace) -> Results:
 def judged(cpu: dict[str, str], gpu: dict[str, str]) -> Iterator[tuple[str, str]]:
     """The tests that count, and what they gave: not those that fail on the CPU, too, and those skipped."""
     for name, what in gpu.items():
-        if what == "passed" or (what != "skipped" and cpu.get(name, "skipped") in {"passed", "skipped"}):
+        if what == "passed" or (what.startswith("failed") and cpu.get(name, "skipped") in {"passed", "skipped"}):
             yield name, what
     for name, what in cpu.items():
         if what == "passed" and name not in gpu:
@@ -291,7 +295,8 @@ def report(results: Results) -> str:
         good = sum(what == "passed" for _, what in tests)
         skipped = sum(what == "skipped" for what in sides["gpu"].values())
         passed, counted = passed + good, counted + len(tests)
-        rows.append(f"| `{file}` | {sides['machine']} | {good} | {len(tests) - good} | {skipped} |")
+        note = ", not to its end" if REST in sides["gpu"] else ""
+        rows.append(f"| `{file}`{note} | {sides['machine']} | {good} | {len(tests) - good} | {skipped} |")
         for name, what in tests:
             if what != "passed":
                 kind = class_of(what)
