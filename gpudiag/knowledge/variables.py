@@ -182,6 +182,15 @@ Every ``TF_`` name was found in the strings of the 2.21.0 wheel, and no other na
 one of these that it could be taken for a misspelling.
 """
 
+PIECES = tuple(
+    sorted(
+        {f"{name.partition('_')[0]}_" for name in SETTINGS}
+        | {max(name.split("_"), key=len) for name in SETTINGS}
+        | {name.lower() for name in SETTINGS}
+    )
+)
+"""A text without any of these has no setting, nor one that is misspelt in its beginning or its longest part alone."""
+
 CONTEXT = frozenset(
     {
         "CONDA_DEFAULT_ENV",

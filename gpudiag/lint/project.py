@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import re
+from collections.abc import Iterable
 from dataclasses import dataclass, field
 from functools import cached_property
 from pathlib import Path
@@ -15,6 +16,7 @@ from gpudiag.lint.values import Value
 
 if TYPE_CHECKING:
     from gpudiag.lint.program import Event
+    from gpudiag.lint.rule import Rule
 
 _TELLING = re.compile(
     rb"""^(?!import\b|from\b|def\b|class\b|async\b|[@#\s"'])[^\n]{0,400}\b(?:tf|tensorflow|keras|environ)\b""",
@@ -26,11 +28,55 @@ _SMALL = 4096
 _ROOTS = ("pyproject.toml", "setup.py", "setup.cfg", ".git")
 
 
+class Words:
+    """What a source has if a rule may say something about it: one of the rule's words, and one of those it also needs.
+
+    A search for each is faster than a pattern of all.
+    """
+
+    def __init__(self, rules: Iterable[Rule]) -> None:
+        groups: dict[tuple[str, ...], set[str]] = {}
+        for one in rules:
+            groups.setdefault(one.also, set()).update(one.words)
+        self._groups = [
+            ([word.encode() for word in _fewest(words)], [word.encode() for word in also])
+            for also, words in sorted(groups.items())
+        ]
+        every = set().union(*groups.values())
+        self._any = _fewest(every)
+        self._all = [(one, one.encode()) for one in sorted(every)]
+
+    def in_bytes(self, raw: bytes) -> bool:
+        """Return whether a rule may say something about a file."""
+        return any(
+            any(one in raw for one in words) and (not also or any(one in raw for one in also))
+            for words, also in self._groups
+        )
+
+    def in_text(self, text: str) -> bool:
+        """Return whether a word is in a part of a file; what the rule also needs may be in another part."""
+        return any(one in text for one in self._any)
+
+    def found(self, raw: bytes) -> frozenset[str]:
+        """Return the words that are in a file."""
+        return frozenset(text for text, one in self._all if one in raw)
+
+
+def _fewest(words: Iterable[str]) -> list[str]:
+    """Return the words without those that have another one in them: where they are, it is."""
+    kept: list[str] = []
+    for word in sorted(words, key=len):
+        if not any(one in word for one in kept):
+            kept.append(word)
+    return kept
+
+
 @dataclass(eq=False)
 class Module:
     """A file and what it defines."""
 
     source: Source
+    known: Words
     namespace: dict[str, Value] = field(default_factory=dict)
     effects: tuple[Event, ...] | None = None
     """What an import of it surely does to TensorFlow's devices and to the environment; None: not imported yet."""
@@ -39,6 +85,11 @@ class Module:
     def text(self) -> str:
         return "\n".join(piece.text for piece in self.source.pieces)
 
+    @cached_property
+    def words(self) -> frozenset[str]:
+        """The words of rules that are in it."""
+        return self.known.found(self.source.raw)
+
     @property
     def name(self) -> str:
         path = self.source.path
@@ -46,70 +97,106 @@ class Module:
 
 
 class Project:
-    """Modules by their files; a module that a checked file imports is read if it is in the same project."""
+    """Modules by their files; a module that a checked file imports is read if it is in the same project.
 
-    def __init__(self, words: re.Pattern[bytes]) -> None:
+    Files are looked for in listings of folders, each read once: a program of a hundred imports asks for a thousand
+    files that are not there.
+    """
+
+    def __init__(self, words: Words) -> None:
         self.words = words
         """What a file has that is of interest by itself."""
-        self._modules: dict[str, Module | None] = {}
-        self._top: dict[Path, Path] = {}
+        self._modules: dict[str, Module] = {}
+        """By their real paths."""
+        self._found: dict[tuple[str, str, int], Module | None] = {}
+        """By the folder of the file that imports, the name, and the level of a relative import."""
+        self._files: dict[str, Module | None] = {}
+        self._folders: dict[Path, str] = {}
+        self._entries: dict[str, frozenset[str]] = {}
+        self._top: dict[str, str] = {}
 
     def module(self, source: Source) -> Module:
         """Return the module of a source that was read."""
         key = os.path.realpath(source.path)
         found = self._modules.get(key)
         if found is None:
-            sources.parse(source)
-            found = self._modules[key] = Module(source)
+            found = self._modules[key] = Module(source, self.words)
         sources.parse(found.source)
         return found
 
     def find(self, name: str, level: int, importer: Path) -> Module | None:
         """Return the module of the project that an import means, or None if it is not in the project."""
-        folder = Path(os.path.abspath(importer)).parent  # noqa: PTH100  (links stay)
+        folder = self._folders.get(importer)
+        if folder is None:
+            folder = self._folders[importer] = os.path.dirname(os.path.abspath(importer))  # noqa: PTH100, PTH120  (links stay)
+        key = (folder, name, level)
+        if key not in self._found:
+            self._found[key] = self._find(*key)
+        return self._found[key]
+
+    def _find(self, folder: str, name: str, level: int) -> Module | None:
         if level:
             for _ in range(level - 1):
-                folder = folder.parent
+                folder = _above(folder)
             return self._at(folder, name)
         top = self._top_of(folder)
         while True:
             if found := self._at(folder, name):
                 return found
-            if folder in (top, folder.parent):
+            if folder in (top, _above(folder)):
                 return None
-            folder = folder.parent
+            folder = _above(folder)
 
-    def _at(self, folder: Path, name: str) -> Module | None:
-        base = folder.joinpath(*name.split(".")) if name else folder
-        for file in (Path(f"{base}.py"), base / "__init__.py") if name else (base / "__init__.py",):
-            key = str(file)
-            if key not in self._modules:
-                self._modules[key] = self._load(file)
-            if found := self._modules[key]:
+    def _at(self, folder: str, name: str) -> Module | None:
+        *packages, last = name.split(".") if name else ("",)
+        for one in packages:
+            if one not in self._listed(folder):
+                return None
+            folder = f"{folder}{os.sep}{one}"
+        for file in (f"{last}.py", f"{last}{os.sep}__init__.py") if last else ("__init__.py",):
+            if file.partition(os.sep)[0] in self._listed(folder) and (found := self._load(f"{folder}{os.sep}{file}")):
                 return found
         return None
 
-    def _load(self, file: Path) -> Module | None:
+    def _listed(self, folder: str) -> frozenset[str]:
+        """Return the names of what is in a folder; none if it is not one, or cannot be read."""
+        found = self._entries.get(folder)
+        if found is None:
+            try:
+                found = frozenset(os.listdir(folder))  # noqa: PTH208
+            except OSError:
+                found = frozenset()
+            self._entries[folder] = found
+        return found
+
+    def _load(self, file: str) -> Module | None:
+        if file not in self._files:
+            self._files[file] = self._read(Path(file)) if os.path.isfile(file) else None  # noqa: PTH113
+        return self._files[file]
+
+    def _read(self, file: Path) -> Module:
         real = os.path.realpath(file)
         if found := self._modules.get(real):
             return found
-        if not file.is_file():
-            return None
         source = sources.read(file)
-        if len(source.raw) < _SMALL or self.words.search(source.raw) or _TELLING.search(source.raw):
+        found = self._modules[real] = Module(source, self.words)
+        if len(source.raw) < _SMALL or self.words.in_bytes(source.raw) or _TELLING.search(source.raw):
             sources.parse(source)
-        found = self._modules[real] = Module(source)
         return found
 
-    def _top_of(self, folder: Path) -> Path:
+    def _top_of(self, folder: str) -> str:
         """Return the folder of the project: the nearest upwards that says so, or the highest that is a package."""
         if folder not in self._top:
             at = folder
-            while at != at.parent and not any((at / one).exists() for one in _ROOTS):
-                at = at.parent
-            if at == at.parent:
+            while at != _above(at) and self._listed(at).isdisjoint(_ROOTS):
+                at = _above(at)
+            if at == _above(at):
                 at = folder
-                while (at / "__init__.py").exists() and at != at.parent:
-                    at = at.parent
+                while "__init__.py" in self._listed(at) and at != _above(at):
+                    at = _above(at)
             self._top[folder] = at
         return self._top[folder]
+
+
+def _above(folder: str) -> str:
+    return os.path.dirname(folder)  # noqa: PTH120

@@ -165,13 +165,13 @@ class Reader:
         """Return whether a function may do what a rule looks at: by its words, or by a function that it names."""
         names = self._telling_names()
         text = function.text
-        return bool(self.project.words.search(text.encode())) or any(name in names for name in _WORD.findall(text))
+        return self.project.words.in_text(text) or not names.isdisjoint(_WORD.findall(text))
 
     def _telling_names(self) -> set[str]:
         """Return the names of the functions of this module that are of interest, directly or through another."""
         if self.telling is None:
             own = {one.name: one.text for one in self.functions if one.module is self.module and one.name}
-            self.telling = {name for name, text in own.items() if self.project.words.search(text.encode())}
+            self.telling = {name for name, text in own.items() if self.project.words.in_text(text)}
             words = {name: frozenset(_WORD.findall(text)) for name, text in own.items()}
             while more := {name for name in own if name not in self.telling and words[name] & self.telling}:
                 self.telling |= more

@@ -88,6 +88,8 @@ class Rule:
     """What to write instead: a format string over the figures."""
     words: tuple[str, ...]
     """Texts of which one is in every file that the rule can say something about: others are not even parsed."""
+    also: tuple[str, ...] = ()
+    """If the words are common: texts of which one is in every such file, too."""
     url: str = "https://www.tensorflow.org/guide/gpu"
     cause: str = ""
     """The cause of the catalogue that explains it."""

@@ -21,7 +21,7 @@ from __future__ import annotations
 
 import ast
 
-from gpudiag.knowledge.variables import misspelling_of
+from gpudiag.knowledge.variables import PIECES, misspelling_of
 from gpudiag.lint.program import Program, Variable
 from gpudiag.lint.rule import Match, Matches, Rule, quoted, replace
 from gpudiag.model.report import Severity
@@ -30,6 +30,7 @@ RULE = Rule(
     severity=Severity.WARNING,
     advice="{instead}",
     words=("environ", "putenv", "env CUDA", "env TF_"),
+    also=PIECES,
     url="https://docs.nvidia.com/cuda/cuda-c-programming-guide/#cuda-environment-variables",
     cause="variable_misspelt",
 )

@@ -20,7 +20,7 @@ from __future__ import annotations
 
 import ast
 
-from gpudiag.knowledge.variables import SETTINGS
+from gpudiag.knowledge.variables import PIECES, SETTINGS
 from gpudiag.lint.program import Program, Variable
 from gpudiag.lint.rule import Match, Matches, Rule, replace
 from gpudiag.lint.values import Const
@@ -30,6 +30,7 @@ RULE = Rule(
     severity=Severity.FAIL,
     advice="write {instead!r}",
     words=("environ", "putenv"),
+    also=PIECES,
     url="https://docs.python.org/3/library/os.html#os.environ",
 )
 
