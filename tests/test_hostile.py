@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import html
 import os
 import random
 import subprocess
@@ -214,7 +215,7 @@ def test_standard_output_takes_any_encoding(format_: str, encoding: str, gpudiag
     command = gpudiag.command("show", "r.json", "--format", format_)
     environment = {**gpudiag.environment, "PYTHONIOENCODING": encoding}
     done = subprocess.run(command, cwd=gpudiag.folder, env=environment, capture_output=True, check=True, timeout=60)
-    text = done.stdout.decode("utf-8" if format_ in ("json", "junit") else encoding)
+    text = done.stdout.decode("utf-8" if format_ in ("json", "junit", "html") else encoding)
     if format_ == "json":
         assert codec.decode(done.stdout, "stdout") == shown
     elif format_ == "junit":
@@ -222,6 +223,8 @@ def test_standard_output_takes_any_encoding(format_: str, encoding: str, gpudiag
 
         properties = {one.get("name"): one.get("value") for one in ET.fromstring(done.stdout).iter("property")}
         assert properties["settings"] == "from käse 漢字 😀.toml: none"
+    elif format_ == "html":
+        assert "settings from käse 漢字 😀.toml" in html.unescape(text).replace("</dt><dd>", " ")
     else:
         assert ("käse" in text) or (encoding == "ascii" and "k\\xe4se" in text)
 

@@ -13,6 +13,7 @@ from gpudiag.model.facts import DeviceNode, DeviceNodeFacts
 _NVIDIA = "0x10de"
 _OTHERS = {"0x8086": "Intel", "0x1002": "AMD"}
 _DISPLAY_CONTROLLER = "0x03"
+_ADDRESS = re.compile(r"[0-9a-f]{4,8}:[0-9a-f]{2}:[0-9a-f]{2}\.[0-7]")
 _DRIVER = re.compile(r"^DRIVER=(.+)$", re.MULTILINE)
 
 
@@ -35,12 +36,18 @@ def gather(root: Path = Path("/")) -> DeviceNodeFacts:
         groups=_groups(root),
         models={device.name: model for device in own if (model := read_text(device / "device").strip())},
         without_memory_region=tuple(device.name for device in own if _lacks_a_region(read_text(device / "resource"))),
+        bridges={device.name: above for device in vendors if (above := _bridges(device))},
         asleep=tuple(device.name for device in own if read_text(device / "power_state").strip() == "D3cold"),
         iommu_groups={name: group for name, group in iommu_groups.items() if group},
         iommus=tuple(sorted(file.name for file in root.glob("sys/class/iommu/*"))),
         iommu_options=tuple(word for word in read_text(root / "proc/cmdline").split() if "iommu" in word),
         network=tuple(sorted(printable(file.name) for file in root.glob("sys/class/net/*"))),
     )
+
+
+def _bridges(device: Path) -> tuple[str, ...]:
+    """Return what is above a device: ``/sys/devices/pci0000:16/0000:16:01.0/0000:17:00.0``."""
+    return tuple(part for part in device.resolve().parent.parts if _ADDRESS.fullmatch(part))
 
 
 def _lacks_a_region(regions: str) -> bool:

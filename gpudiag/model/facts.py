@@ -342,6 +342,8 @@ class DeviceNodeFacts(Family, tag="device_nodes"):
     """Those to which the firmware gave no address space for the first or second memory region (BAR)."""
     asleep: tuple[str, ...] = ()
     """Those that the kernel has switched off (``D3cold``)."""
+    bridges: dict[str, tuple[str, ...]] = {}
+    """Of each GPU, PCI bus id to the PCI bridges and switches above it, the host's first."""
 
 
 class EnvironmentFacts(Family, tag="environment"):

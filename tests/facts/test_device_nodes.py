@@ -111,3 +111,12 @@ def test_what_the_pci_bus_says_of_a_gpu_that_does_not_start(tmp_path: Path) -> N
     assert found.models == {"0000:01:00.0": "0x2b85", "0000:02:00.0": "0x1db5", "0000:03:00.0": "0x1db5"}
     assert found.without_memory_region == ("0000:02:00.0",)
     assert found.asleep == ("0000:03:00.0",)
+
+
+def test_the_bridges_above_a_gpu(tmp_path: Path) -> None:
+    put_pci(tmp_path, "0000:01:00.0", "0x10de", "0x030200")  # of a machine whose bus is not known
+    real = tmp_path / "sys/devices/pci0000:16/0000:16:01.0/0000:17:00.0/0000:18:00.0"
+    put(real, "vendor", "0x10de\n")
+    put(real, "class", "0x030200\n")
+    (tmp_path / "sys/bus/pci/devices/0000:18:00.0").symlink_to(real)
+    assert device_nodes.gather(tmp_path).bridges == {"0000:18:00.0": ("0000:16:01.0", "0000:17:00.0")}

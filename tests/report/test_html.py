@@ -17,7 +17,9 @@ import pytest
 import gpudiag.report.page
 from gpudiag.knowledge.placement import Placement
 from gpudiag.model import codec
+from gpudiag.model.facts import DeviceNodeFacts, GpuProcess, Holder, NvmlFacts
 from gpudiag.model.report import Finding, Judged, Limit, Report, Row, Severity, Timeline
+from gpudiag.probes import listing
 from gpudiag.report import render
 from gpudiag.report.page import pictures, view
 from reports import CAP_IGNORED, GPUS, HOSTILE, hostile, passed, report, row, sample
@@ -33,7 +35,7 @@ REPORTS = {
 }
 VOID = {"meta", "br", "input", "rect", "line", "circle", "path"}
 PAGE = Path(gpudiag.report.page.__path__[0])
-LARGEST = 1 << 20
+LARGEST = 1_000_000
 ATTACK = "<script>alert(1)</script><img src=x onerror=alert(1)>\" onclick='alert(1)' {{ 7*7 }}"
 
 
@@ -102,6 +104,11 @@ def test_it_loads_nothing_and_runs_nothing_else(name: str) -> None:
         (inline,) = re.findall(rf"<{tag}>(.*?)</{tag}>", text, re.DOTALL)
         assert base64.b64encode(hashlib.sha256(inline.encode()).digest()).decode() in policy
     assert policy.startswith("default-src 'none';")
+
+
+def test_style_and_script_are_the_same_in_every_encoding() -> None:
+    """Where standard output is not UTF-8, what is not ASCII becomes a reference, which they do not know."""
+    assert all((PAGE / name).read_text(encoding="utf-8").isascii() for name in ("style.css", "script.js"))
 
 
 @pytest.mark.parametrize("name", REPORTS)
@@ -180,17 +187,17 @@ def test_it_stays_small() -> None:
     long = "<word> " * 400
     rows = [
         Row(
-            f"{area}.probe_{number}",
+            probe,
             (gpu.uuid,),
-            Judged((msgspec.structs.replace(CAP_IGNORED, message=f"{long} {number}", advice=long),), (), long),
+            Judged((msgspec.structs.replace(CAP_IGNORED, message=f"{probe} {long}", advice=long),), (), long),
             1.0,
             reading={f"figure_{at}": f"{gpu.index} {at} {long}" for at in range(20)},
             log=(long,) * 4,
             began_s=float(number),
+            placements=(Placement("MatMul", "GPU:0"),) * 9,
             timelines=(Timeline(gpu.uuid, 9.0, tuple((at, at << 20) for at in range(200))),),
         )
-        for area in ("memory", "logical")
-        for number in range(35)
+        for number, probe in enumerate(listing.names())
         for gpu in (msgspec.structs.replace(GPUS[0], index=index, uuid=f"GPU-{index}") for index in range(8))
     ]
     gpus = tuple(msgspec.structs.replace(GPUS[0], index=index, uuid=f"GPU-{index}") for index in range(8))
@@ -304,6 +311,35 @@ def test_a_machine_is_drawn_with_its_gpus_and_logical_devices() -> None:
     assert peers[1][0] == ("GPU 0", ("self", *["ok"] * 7))
     split = next(one for one in view.sections(SAVED["eight-gpus"]) if one.name == "logical.split_memory")
     assert [(name, len(inside)) for name, inside in split.devices] == [("GPU 0", 2)]
+
+
+def test_gpus_behind_one_switch_are_drawn_together() -> None:
+    saved = SAVED["eight-gpus"]
+    nodes, nvml = saved.facts.device_nodes, saved.facts.nvml
+    assert isinstance(nodes, DeviceNodeFacts)
+    assert isinstance(nvml, NvmlFacts)
+    above = {
+        device.pci_bus_id: ("0000:00:01.0", f"0000:{device.index // 6}0:00.0", f"0000:a{device.index}:00.0")
+        for device in nvml.devices[:7]
+    }
+    process = GpuProcess(77, 20 << 30, holder=Holder(user="anna", command="python train.py"))
+    held = msgspec.structs.replace(nvml.devices[1], memory_used_bytes=40 << 30, processes=(process,))
+    facts = msgspec.structs.replace(
+        saved.facts,
+        device_nodes=msgspec.structs.replace(nodes, bridges=above),
+        nvml=msgspec.structs.replace(nvml, devices=(nvml.devices[0], held, *nvml.devices[2:])),
+    )
+    drawn = msgspec.structs.replace(saved, facts=facts)
+    (domain,) = view.machine(drawn)
+    assert [box.name for box in domain.boxes] == ["GPU 7"]  # of which nothing is known
+    (bridge,) = domain.below
+    assert [box.name for box in bridge.boxes] == ["GPU 6"]  # alone behind its switch
+    (switch,) = bridge.below
+    assert (switch.name, len(switch.boxes)) == ("behind 0000:00:00.0", 6)
+    assert [round(share.width) for share in switch.boxes[1].shares] == [25, 25]
+    shown = Page(render(drawn, "html", width=80, color=False)).shown
+    assert "20 GiB: process 77 (anna: python train.py)" in shown
+    assert "behind 0000:00:01.0" in shown
 
 
 # --- what was recorded

@@ -19,7 +19,7 @@ _FAR = 4
 _TICKS = 4
 _APART = 7.0
 """Percent of the height that labels need."""
-MOST_POINTS = 8000
+MOST_POINTS = 6000
 """Of all charts of a page."""
 _LEAST_POINTS, _MOST_LOOKS = 12, 12
 

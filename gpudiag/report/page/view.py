@@ -27,7 +27,7 @@ MOST_ROWS = 2000
 """A report has some hundreds."""
 MOST_TEXT = 1200
 """Characters of a text, such as a message."""
-_TEXT_ROOM, _FIGURES_ROOM, _LOG_ROOM, _LINES_ROOM, _PAIRS_ROOM = 160_000, 140_000, 80_000, 40_000, 100_000
+_TEXT_ROOM, _FIGURES_ROOM, _LOG_ROOM, _LINES_ROOM, _PAIRS_ROOM = 120_000, 120_000, 60_000, 30_000, 70_000
 """Bytes of all findings, figures and logs of the probes, of the program's log, and of all else: together they leave
 enough of a megabyte for what says so."""
 _LOG_LINES = 40
@@ -37,6 +37,8 @@ _MOST_ITEMS = 40
 _COMMAND = re.compile(r"^(?P<text>.*): (?P<command>gpudiag .*)$", re.DOTALL)
 _WORST = ("broken", "fail", "warning", "note", "pass", "skipped")
 _OPERATIONS = 5
+_DEEPEST = 12
+"""PCI bridges above a GPU."""
 
 
 @dataclass
@@ -183,10 +185,11 @@ class GpuBox:
 
 @dataclass(frozen=True)
 class Bus:
-    """What is on one PCI domain."""
+    """A part of the PCI tree: what is directly on it, and the parts below it."""
 
     name: str
     boxes: tuple[GpuBox, ...]
+    below: tuple[Bus, ...] = ()
 
 
 @dataclass(frozen=True)
@@ -519,10 +522,31 @@ def machine(report: Report) -> tuple[Bus, ...]:
                 title = f"{one_line(maker)[:40]}, not reported by NVML" if maker == "NVIDIA" else one_line(maker)[:40]
                 box = GpuBox("GPU", title, one_line(bus_id)[:40], facts, (), "", (), ())
                 boxes.setdefault(box.pci[:4], []).append((box.pci, box))
+    above = {} if isinstance(nodes, Unknown) else nodes.bridges
     return tuple(
-        Bus(domain, tuple(box for _, box in sorted(found, key=lambda one: one[0])))
+        _tree(f"PCI domain {domain}", [(_above(above, bus_id), box) for bus_id, box in sorted(found, key=_first)])
         for domain, found in sorted(boxes.items())
     )
+
+
+def _first(pair: tuple[str, GpuBox]) -> str:
+    return pair[0]
+
+
+def _above(bridges: dict[str, tuple[str, ...]], bus_id: str) -> tuple[str, ...]:
+    return tuple(one_line(one)[:40] for one in bridges.get(bus_id, ())[:_DEEPEST])
+
+
+def _tree(name: str, found: list[tuple[tuple[str, ...], GpuBox]]) -> Bus:
+    """Return the tree of what is below ``name``: a bridge is shown if several GPUs are behind it, and not all."""
+    groups: dict[str, list[tuple[tuple[str, ...], GpuBox]]] = {}
+    for bridges, box in found:
+        groups.setdefault(bridges[0] if bridges else "", []).append((bridges[1:], box))
+    if len(groups) == 1 and "" not in groups:
+        return _tree(name, next(iter(groups.values())))
+    alone = [box for bridge, same in groups.items() for _, box in same if not bridge or len(same) == 1]
+    below = [_tree(f"behind {bridge}", same) for bridge, same in groups.items() if bridge and len(same) > 1]
+    return Bus(name, tuple(alone), tuple(below))
 
 
 def _devices_made(report: Report) -> tuple[dict[str, str], dict[str, int]]:
@@ -591,7 +615,7 @@ def _holders(device: NvmlDevice) -> Iterator[str]:
     for process in device.processes[:_MOST_ITEMS]:
         held = "memory not known" if process.used_bytes is None else pictures.size(process.used_bytes)
         holder = process.holder
-        who = "" if holder is None else " ".join(filter(None, (holder.user, holder.command)))
+        who = "" if holder is None else ": ".join(filter(None, (holder.user, holder.command)))
         yield one_line(f"{held}: process {process.pid}{f' ({who})' if who else ''}")[:300]
 
 
