@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-import json
 import html
+import json
 import os
 import random
 import subprocess
