@@ -279,12 +279,8 @@ class Probes:
             detail = f"its reading is not a record but {type(reading).__name__}"
             return msgspec.structs.replace(row, outcome=Broken(Cause.BAD_RESULT, detail))
         timelines = msgspec.convert(reading.pop(TIMELINES, ()), tuple[Timeline, ...])
-        return judgement.judged(
-            msgspec.structs.replace(row, reading=reading, timelines=timelines),
-            task.entry,
-            facts,
-            self._session.options.limits,
-        )
+        row = msgspec.structs.replace(row, reading=reading, timelines=timelines)
+        return judgement.judged(row, task.entry, facts, self._session.options.limits)
 
 
 def _first_failed(tasks: list[Task], rows: dict[str, Row]) -> str:

@@ -22,6 +22,7 @@ from gpudiag.model.report import Finding, Judged, Limit, Report, Row, Severity, 
 from gpudiag.probes import listing
 from gpudiag.report import render
 from gpudiag.report.page import pictures, view
+from gpudiag.run import why
 from reports import CAP_IGNORED, GPUS, HOSTILE, hostile, passed, report, row, sample
 
 ROOT = Path(__file__).parents[2]
@@ -151,6 +152,15 @@ def test_the_first_words_are_the_answer() -> None:
     assert "library check failed" in shown
     assert "PASS This machine is fine" in page("eight-gpus").shown
     assert "gpudiag check memory.fraction" in page("sample").shown
+
+
+def test_of_a_log_the_cause_is_said_once() -> None:
+    explained = why.explained(("libcudart.so.12: cannot open shared object file: No such file or directory",), ())
+    found = Page(render(explained, "html", width=80, color=False, head=True))
+    (cause, *_) = explained.diagnosis.causes
+    assert found.shown.count(cause.cause) == 1
+    assert " ".join(cause.fix[0].split()) in found.shown
+    assert "Probes" not in found.shown
 
 
 def test_what_a_report_holds_is_text() -> None:

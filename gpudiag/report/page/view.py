@@ -212,8 +212,9 @@ def answer(report: Report) -> Answer:
         found = bool(report.diagnosis.causes)
         return Answer("program", "warning" if found else "pass", why, "")
     if report.is_log_alone:
-        status = "fail" if report.diagnosis.causes else "skipped"
-        return Answer("log", status, why or words.NO_CAUSE, "")
+        causes = report.diagnosis.causes
+        sentence = why.removesuffix(one_line(causes[0].cause)).rstrip(": ") if causes else why or words.NO_CAUSE
+        return Answer("log", "fail" if causes else "skipped", sentence, "")
     text = words.next_step(report)
     command = ""
     if match := _COMMAND.match(text):
