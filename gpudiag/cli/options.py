@@ -108,7 +108,7 @@ format_options = [
         "--output",
         type=ReportFile(),
         multiple=True,
-        help="Write the report to a file as well; format by suffix: .txt .json .md .xml .prom. May be repeated.",
+        help="Write the report to a file as well; format by suffix: .txt .json .html .md .xml .prom. May be repeated.",
         **variable("OUTPUT"),
     ),
     click.option(

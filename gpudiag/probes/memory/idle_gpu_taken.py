@@ -21,12 +21,13 @@ from gpudiag.probe import MIB, SLACK_BYTES, Context, Findings, Kernel, MemoryUse
 from gpudiag.probes.common import GraphProgram
 from gpudiag.record import Record
 
+LIMIT_MIB = 256
 PROBE = probe.Probe(
     needs=probe.Needs(gpus=2, free_bytes=256 * MIB),
     scope=probe.Scope.ALL_GPUS,
     exclusive=True,
     # TensorFlow takes all that is free of every GPU; this makes it stop at 256 MiB of each.
-    env={"TF_PER_DEVICE_MEMORY_LIMIT_MB": "256"},
+    env={"TF_PER_DEVICE_MEMORY_LIMIT_MB": str(LIMIT_MIB)},
 )
 
 
@@ -76,7 +77,8 @@ class Reading(probe.GpuReading):
         return f"unused {visible}, hidden {hidden}"
 
     def limits(self) -> tuple[Limit, ...]:
-        return tuple(one.made.plus("TF_PER_DEVICE_MEMORY_LIMIT_MB=256", 256 * MIB, one.pci_bus_id) for one in self.idle)
+        name = f"TF_PER_DEVICE_MEMORY_LIMIT_MB={LIMIT_MIB}"
+        return tuple(one.made.plus(name, LIMIT_MIB * MIB, one.pci_bus_id) for one in self.idle)
 
 
 def measure(ctx: Context) -> Reading:
