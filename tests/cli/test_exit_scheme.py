@@ -1,4 +1,4 @@
-"""A status for Nagios, also if gpudiag cannot run: the plugin's line is then on standard output, and the reason is not."""
+"""A status for Nagios, also if gpudiag cannot run: the line of a plugin is on standard output, the reason is not."""
 
 from __future__ import annotations
 

@@ -6,11 +6,14 @@ out of a few one series for each, of which one is 1. Every name is in :data:`MET
 
 from __future__ import annotations
 
+import contextlib
 import math
 from collections import Counter
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from datetime import datetime, timezone
+
+import msgspec
 
 from gpudiag.model.expectations import AREA as EXPECT
 from gpudiag.model.report import STATUSES, Report, Severity, Verdict
@@ -143,11 +146,12 @@ def _accepted(report: Report) -> Iterator[Sample]:
         yield {"finding": name}, last.timestamp() + 24 * 3600
 
 
-def _ended(report: Report) -> float:
-    started = datetime.fromisoformat(report.started_at.replace("Z", "+00:00"))
-    return round(
-        (started if started.tzinfo else started.replace(tzinfo=timezone.utc)).timestamp() + report.duration_s, 3
-    )
+def _ended(report: Report) -> Iterator[Sample]:
+    """Yield when the run ended; a report that was loaded begins at a time in ISO 8601."""
+    with contextlib.suppress(msgspec.ValidationError):
+        started = msgspec.convert(report.started_at, datetime)
+        known = started if started.tzinfo else started.replace(tzinfo=timezone.utc)
+        yield {}, round(known.timestamp() + report.duration_s, 3)
 
 
 _GPU = ("gpu", "uuid")
@@ -161,7 +165,7 @@ METRICS = (
     ),
     Metric("gpudiag_exit_status", "Exit status of the run", _one(lambda report: report.exit_code)),
     Metric("gpudiag_run_duration_seconds", "How long the run took", _one(lambda report: report.duration_s)),
-    Metric("gpudiag_run_end_timestamp_seconds", "When the run ended, Unix time", _one(_ended)),
+    Metric("gpudiag_run_end_timestamp_seconds", "When the run ended, Unix time", _ended),
     Metric("gpudiag_simulated", "1 if the GPUs are simulated", _one(lambda report: report.world.simulated)),
     Metric("gpudiag_verdict", "1 for the verdict of the run", _of_machine(_verdicts), ("verdict",)),
     Metric("gpudiag_gpus_in_scope", "GPUs in scope", _of_machine(_one(lambda report: len(report.gpus)))),
