@@ -81,6 +81,13 @@ def test_what_was_masked_is_listed_without_what_it_was() -> None:
     assert "NOT MASKED" not in files["README.txt"]
 
 
+@pytest.mark.parametrize("name", ["trace", "diagnosis-library"])
+def test_a_bundle_of_a_program_or_of_a_broken_machine_opens(name: str) -> None:
+    of = codec.load(REPORTS / f"{name}.json")
+    opened = codec.decode(archive.report_in(packed(of), "b", 1 << 24), "b")
+    assert (opened.verdict, opened.exit_code, opened.rows) == (of.verdict, of.exit_code, of.rows)
+
+
 def test_a_large_report_is_cut_and_says_so() -> None:
     lines = tuple(f"{number} {'x' * 3000}" for number in range(3000))
     large = Row("memory.growth", (), passed("large"), 1.0, reading={"values": list(range(30_000))}, log=lines)
