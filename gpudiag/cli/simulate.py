@@ -24,7 +24,9 @@ if TYPE_CHECKING:
 @click.option("--attach", metavar="NAME", help="Run COMMAND on the kept machine NAME, or OWNER/NAME. No SPEC.")
 @click.option("--list", "list_", is_flag=True, help="List the machines that are kept.")
 @click.option("--stop", metavar="NAME", help="End the kept machine NAME.")
-@click.option("--format", "format_", type=click.Choice(["table", "json"]), help="With --list: how; a table by default.")
+@click.option(
+    "--format", "list_format", type=click.Choice(["table", "json"]), help="With --list: how; a table by default."
+)
 @fault_option
 @click.option("--list-faults", is_flag=True, help="List the faults that can be injected.")
 @debug_option
@@ -37,7 +39,7 @@ def simulate(
     attach: str | None,
     list_: bool,
     stop: str | None,
-    format_: str | None,
+    list_format: str | None,
     fault: tuple[str, ...],
     list_faults: bool,
 ) -> int:
@@ -59,7 +61,7 @@ def simulate(
         raise UsageError(f"{given[0]} and {given[1]} cannot be used together")
     if share and keep is None:
         raise UsageError("--share belongs to --keep, such as: gpudiag simulate --keep lab --share 2")
-    if format_ and not list_:
+    if list_format and not list_:
         raise UsageError("--format belongs to --list: gpudiag simulate --list --format json")
     if list_faults:
         put(f"{simulator.catalogue_text()}\n")
@@ -70,7 +72,7 @@ def simulate(
     if words and (list_ or stop is not None):
         raise UsageError(f"{given[0]} runs no command; remove {' '.join(words)!r}")
     if list_:
-        put(_listing(kept.machines(), format_), format_ or "table")
+        put(_listing(kept.machines(), list_format), list_format or "table")
         return 0
     if stop is not None:
         return _stop(stop)
