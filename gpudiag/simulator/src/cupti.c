@@ -80,10 +80,12 @@ static void add(int gpu, enum row row, uint32_t kind, void *record, uint64_t *st
     hand_over(filled);
 }
 
+static bool hears_of(unsigned kind) { return __atomic_load_n(&enabled[kind], __ATOMIC_RELAXED); }
+
 uint64_t activity_begins(void) { return __atomic_load_n(&tracing, __ATOMIC_RELAXED) ? now() : 0; }
 
 void activity_copied(uint64_t start, enum activity_copy kind, uint64_t bytes) {
-    if (!start || !enabled[KIND_MEMCPY] || !current()) return;
+    if (!start || !hears_of(KIND_MEMCPY) || !current()) return;
     struct copy_record record = {
         .kind = KIND_MEMCPY,
         .copy_kind = (uint8_t)kind,
@@ -101,7 +103,7 @@ void activity_copied(uint64_t start, enum activity_copy kind, uint64_t bytes) {
 }
 
 /* For kernels.cc's library. `name` is never freed. 0 from the first: nobody listens. */
-API uint64_t gpudiag_kernel_begins(void) { return enabled[KIND_CONCURRENT_KERNEL] ? activity_begins() : 0; }
+API uint64_t gpudiag_kernel_begins(void) { return hears_of(KIND_CONCURRENT_KERNEL) ? activity_begins() : 0; }
 API void gpudiag_kernel_ended(const char *name, uint64_t start) {
     if (!start || !current()) return;
     struct kernel_record record = {
@@ -185,7 +187,7 @@ API CUptiResult cuptiActivityRegisterCallbacks(request_buffer *requested, comple
 }
 static CUptiResult enable(unsigned kind, bool on) {
     REFUSE(kind >= KINDS, CUPTI_ERROR_INVALID_KIND);
-    enabled[kind] = on;
+    __atomic_store_n(&enabled[kind], on, __ATOMIC_RELAXED);
     listen(!on && ended);
     return CUPTI_SUCCESS;
 }
