@@ -13,7 +13,7 @@ import subprocess
 import sys
 import tempfile
 from collections import defaultdict
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from datetime import datetime, timezone
 from pathlib import Path
 
@@ -112,7 +112,7 @@ def spans(found: dict[Version, dict[str, set[Version]]]) -> dict[str, tuple[str,
     }
 
 
-def table(rows: Iterable[tuple[Version, dict[str, object]]]) -> str:
+def table(rows: Iterable[tuple[Version, Mapping[str, object]]]) -> str:
     return "\n".join(
         f"    ({one.major}, {one.minor}): {{" + ", ".join(f"{name!r}: {what!r}" for name, what in row.items()) + "},"
         for one, row in rows

@@ -137,7 +137,7 @@ def unwrapped(lines: Iterable[str]) -> Iterator[str]:
 
 
 _LOOKED_AT = 200
-"""Lines from which the width of a terminal is told."""
+"""Lines by which the width of a terminal is known."""
 _TERMINALS = (80, 120, 132)
 _WIDEST = 250
 _OF_A_TABLE = re.compile(r"^\s*(?:[|+]|[-=]{3})")

@@ -26,7 +26,7 @@ class Raised(Record):
 
 
 def last_raised(lines: Sequence[str]) -> Raised | None:
-    """Return the last error of a log that a traceback stands above; None if there is none."""
+    """Return the last error of a log that has a traceback above it; None if there is none."""
     for number in range(len(lines) - 1, -1, -1):
         if not _ERROR.match(lines[number]):
             continue

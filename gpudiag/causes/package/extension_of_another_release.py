@@ -34,8 +34,11 @@ def find(program: Program, origin: Origin) -> Matches:
         inside = [one for one in _INSTALLED.findall(said["file"]) if one not in _OF_NO_PACKAGE]
         file = file or "an extension of TensorFlow"
         first, second = _fix(distribution_of(inside[-1]) if inside else "PACKAGE", file, origin)
-        figures = {"file": file, "first": first, "second": second}
-        yield Match(program.said(UNDEFINED_OF_TENSORFLOW, FRAMEWORK_NOT_THERE), Confidence.LIKELY, figures)
+        yield Match(
+            program.said(UNDEFINED_OF_TENSORFLOW, FRAMEWORK_NOT_THERE),
+            Confidence.LIKELY,
+            {"file": file, "first": first, "second": second},
+        )
 
 
 def _fix(package: str, file: str, origin: Origin) -> tuple[str, str]:

@@ -33,7 +33,7 @@ FAMILY.fault(
 FAMILY.fault(
     "numpy_refuses_pickles",
     "Object arrays cannot be loaded when allow_pickle=False",
-    meaning="numpy from 1.16.3 on loads a file with objects only if it is told to",
+    meaning="numpy from 1.16.3 on loads a file with objects only if the program allows it",
     fix=(
         "# np.load(file, allow_pickle=True)  in the program, if the file is from whom you trust",
         "pip install 'numpy<1.16.3'  # or, with an old TensorFlow (imdb.load_data of 1.13 and older)",
