@@ -82,12 +82,11 @@ def wrapped(line: str, columns: int) -> list[str]:
     return [line[at : at + columns] for at in range(0, len(line), columns)] or [""]
 
 
-@pytest.mark.parametrize("columns", [80, 120])
-def test_logs_that_a_terminal_has_wrapped_are_explained(columns: int) -> None:
+def test_logs_that_a_terminal_has_wrapped_are_explained() -> None:
     lost = []
     for path in LOGS:
         one = Settled(**tomllib.loads(path.read_text()))
-        parts = [part for line in one.log.splitlines() for part in wrapped(line, columns)]
+        parts = [part for line in one.log.splitlines() for part in wrapped(line, 80)]
         found = explained(*unwrapped(parts))
         if [cause.rule for cause in found.causes[:1]] != [one.cause][: not one.harmless]:
             lost.append(path.stem)
@@ -100,9 +99,7 @@ def test_a_table_is_not_taken_for_wrapped_lines() -> None:
 
 
 def test_lines_are_joined_only_if_that_makes_a_message() -> None:
-    joined, rest = unwrapped(wrapped(OLD_CUDNN, 80))
-    assert joined + rest == OLD_CUDNN
-    assert "compiled with: 8.1.0" in joined
+    assert list(unwrapped(wrapped(OLD_CUDNN, 80))) == [OLD_CUDNN]
     first, _, joined, *_, last = unwrapped(["x", *textwrap.wrap(OLD_CUDNN, 72), "y" * 100, "z"])
     assert (first, last) == ("x", "z")
     assert "CuDNN library: 8.0.4 but source was compiled with: 8.1.0." in joined
