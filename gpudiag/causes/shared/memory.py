@@ -94,6 +94,4 @@ def refused_with_room(facts: Facts, rows: Rows) -> tuple[str, ...]:
     room = bool(devices) and all(
         free_bytes(device) > max(ROOM_BYTES, device.memory_total_bytes / 2) for device in devices
     )
-    # A GPU that fails refuses memory, too, by another code.
-    refused = (said for said in checked(rows, DEVICE_FULL) if "CUDA_ERROR_" not in said or "OUT_OF_MEMORY" in said)
-    return tuple(refused) if room else ()
+    return checked(rows, DEVICE_FULL) if room else ()

@@ -10,12 +10,13 @@ _REFUSED = ("NOT_INITIALIZED", "ALLOC_FAILED", "INTERNAL_ERROR")
 
 FAMILY = Family("memory", stage="MEMORY")
 
-DEVICE_FULL = FAMILY.fault(
+DEVICE_FULL = FAMILY.add(
+    Worth.FAULT,
     "device_full",
-    "failed to allocate {:s} ({:d} bytes) from device",
-    "failed. Status: out of memory",
-    "CUDA_ERROR_OUT_OF_MEMORY",
-    "cudaErrorMemoryAllocation",
+    # A GPU that fails refuses memory, too, by another code.
+    pattern=r"failed to allocate \S{1,40} \(\d{1,30} bytes\) from device(?!.{0,120}?CUDA_ERROR_(?!OUT_OF_MEMORY))|"
+    r"failed\. Status: out of memory|\bCUDA_ERROR_OUT_OF_MEMORY\b|\bcudaErrorMemoryAllocation\b",
+    words=("allocate", "status", "cuda_error_out_of_memory", "cudaerrormemoryallocation"),
     meaning="the GPU itself has no memory left",
     fix=(
         "nvidia-smi  # which processes hold it; a notebook keeps its memory until its kernel is restarted",
