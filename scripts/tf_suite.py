@@ -39,8 +39,8 @@ REST = "(the rest)"
 Results = dict[str, dict[str, Any]]
 """By file: the `machine`, and what each test gave there (`gpu`), and on the `cpu` if it failed there."""
 
-# A process that imported TensorFlow, and runs each test file that a line on stdin asks for in a child of its own, as
-# `python FILE` would. argv: sources. It never asks for a device: its children could not be told others then.
+# A process that imported TensorFlow, and runs each test file that a line on stdin asks for in a separate child, as
+# `python FILE` would. argv: sources. It never asks for a device: its children would have the same.
 SERVER = r"""
 import gc, importlib.machinery, importlib.util, json, os, pathlib, runpy, signal, sys, time, unittest
 
@@ -118,9 +118,8 @@ for line in sys.stdin:
 OUTCOME = re.compile(r"^\[ +(RUN|OK|FAILED|SKIPPED) +\] (\S+)", re.MULTILINE)
 BLOCK = re.compile(r"^(?:ERROR|FAIL): .*?\(__main__\.(\w+\.\w+)\)", re.MULTILINE)  # what follows names a subtest
 
-# Why a test fails on simulated GPUs: what its reason says, the class, and the reason in words. The first that fits.
+# Why a test fails on simulated GPUs: what its name and reason say, the class, and why. The first that fits.
 CLASSES = (
-    (r"CudnnRNN", "cuDNN's recurrent layers", "they have no kernel on the CPU"),
     (r"XLA cannot run here|XLA", "XLA", "compiled code cannot run; what asks for it runs without it"),
     (r"NCHW_VECT_C|int8x4", "int8x4 (NCHW_VECT_C)", "the CPU does not know this layout"),
     (r"no CPU kernel for it|Could not find device|No registered", "no CPU kernel", "it exists for the GPU alone"),
@@ -130,14 +129,15 @@ CLASSES = (
     (r"is not in \[0|outside the valid range", "values that a GPU does not check", "the CPU's kernel refuses them"),
     (r'AssertionError: ".*" does not match', "words of an error", "they are those of the CPU's kernel"),
     (r"dtype = bfloat16", "derivatives in bfloat16", "one rounding is more than the tolerance; skipped on the CPU"),
+    (r"testMaxPoolGradDirect:", "NaN in the gradient of pooling", "cuDNN's numbers are its own"),
     (r"stream:|step_stats", "device tracing", "CUPTI is not simulated"),
     (r"signal \d+|ended the process", "the process ended", "TensorFlow's CPU kernel ends the process"),
     (r"no end within", "no end", "slower, alone, than the limit of time of a file"),
 )  # fmt: skip
 
 LEFT_OUT = {
-    "tensorflow/python/grappler/layout_optimizer_test.py": "TensorFlow does not run it, its BUILD has it as a comment: "
-    "it expects names of nodes of the former layout optimizer. On a GPU of compute capability 7.5, 35 of its 56 tests "
+    "tensorflow/python/grappler/layout_optimizer_test.py": "TensorFlow does not run it (a comment in its BUILD). "
+    "It expects names of nodes of the former layout optimizer. On a GPU of compute capability 7.5, 35 of its 56 tests "
     "pass; from 8.0 on, TensorFlow leaves convolutions of float32 without gradients as they are.",
 }
 
@@ -246,7 +246,7 @@ def measure(options: argparse.Namespace) -> Results:
     files = iter(options.files)
 
     def work() -> None:
-        # A machine of its own: the first process on a GPU takes nearly all of its memory.
+        # Its own machine: the first process on a GPU takes nearly all of its memory.
         with Machine(options.simulate) as machine:
             simulated = machine.environment(quiet)
             simulated.pop("CUDA_VISIBLE_DEVICES", None)
@@ -299,7 +299,7 @@ def report(results: Results) -> str:
         rows.append(f"| `{file}`{note} | {sides['machine']} | {good} | {len(tests) - good} | {skipped} |")
         for name, what in tests:
             if what != "passed":
-                kind = class_of(what)
+                kind = class_of(f"{name}: {what}")
                 classes[kind] += 1
                 reason = what.removeprefix("failed: ")[:160].replace("|", "/").replace("`", "'")
                 examples.setdefault(kind, f"`{name}`: {reason}")

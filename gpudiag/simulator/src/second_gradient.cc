@@ -2,6 +2,7 @@
 
 #include "second_gradient.h"
 
+#include <algorithm>
 #include <cstring>
 
 #include "eager.h"
@@ -18,7 +19,9 @@ std::string text_of(const std::vector<int64_t> &shape) {
 
 class AtPositions : public Computation {
   public:
-    explicit AtPositions(const Node &node) : counts_batch_(node.number("include_batch_in_index")) {}
+    explicit AtPositions(const Node &node)
+        : counts_batch_(node.number("include_batch_in_index")), is_same_(node.text("padding") == "SAME"), window_(node.numbers("ksize")),
+          strides_(node.numbers("strides")) {}
 
     void compute(TF_OpKernelContext *context) const override {
         Work work(context);
@@ -34,8 +37,10 @@ class AtPositions : public Computation {
         const std::vector<int64_t> wanted = shape_of(input.get());
         if (from != wanted)
             return work.fail(TF_INVALID_ARGUMENT, "Expected grad shape to be " + text_of(wanted) + ", but got " + text_of(from));
-        if (from.size() != 4 || shape.size() != 4 || from[0] != shape[0] || from[3] != shape[3])
-            return work.fail(TF_INVALID_ARGUMENT, "Expected argmax shape to be that of the output of the pooling");
+        if (from.size() != 4) return work.fail(TF_INVALID_ARGUMENT, "tensor_in must be 4-dimensional");
+        const std::vector<int64_t> pooled = {from[0], pooled_size(from, 1), pooled_size(from, 2), from[3]};
+        if (shape != pooled)
+            return work.fail(TF_INVALID_ARGUMENT, "Expected argmax shape to be " + text_of(pooled) + ", but got " + text_of(shape));
         const int64_t image = from[1] * from[2] * from[3], all = from[0] * image, each = shape[1] * shape[2] * shape[3];
         const size_t size = all ? bytes_of(gradient.get()) / static_cast<size_t>(all) : 0;
         Tensor made = work.output(0, type_of(gradient.get()), shape, static_cast<size_t>(shape[0] * each) * size);
@@ -48,13 +53,19 @@ class AtPositions : public Computation {
         }
     }
 
+    int64_t pooled_size(const std::vector<int64_t> &from, size_t dimension) const {
+        const int64_t beside = is_same_ ? 1 : window_[dimension];
+        return std::max<int64_t>(0, (from[dimension] - beside + strides_[dimension]) / strides_[dimension]);
+    }
+
     static int64_t at(const TF_Tensor *positions, int64_t index) {
         const char *data = data_of(positions);
         return type_of(positions) == INT32 ? reinterpret_cast<const int32_t *>(data)[index]
                                            : reinterpret_cast<const int64_t *>(data)[index];
     }
 
-    const bool counts_batch_;
+    const bool counts_batch_, is_same_;
+    const std::vector<int64_t> window_, strides_;
 };
 
 }  // namespace
