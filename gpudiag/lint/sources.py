@@ -31,7 +31,13 @@ _MAGIC = re.compile(r"^(?P<indent>\s{0,400})(?P<target>\w[\w, ]{0,200}?=\s{0,40}
 _HELP = re.compile(r"^\s*[\w.]+\?{1,2}\s*$")
 _AUTOMAGIC = re.compile(r"^\s*(?:ls|cd|pwd|cat|cp|mv|rm|mkdir|pip|conda|man|less|head|tail)(?:\s+[^=(\s].*)?$")
 _ENV_MAGIC = re.compile(r"^(?:env|set_env)\s+(\w+)(?:\s*=\s*|\s+)(.+)$")
-_PYTHON_2 = re.compile(r"Missing parentheses in call to|except|<>|leading zeros in decimal|exec", re.IGNORECASE)
+_PYTHON_2 = re.compile(
+    r"Missing parentheses in call to|except|<>|leading zeros in decimal|exec|parameters cannot be parenthesized",
+    re.IGNORECASE,
+)
+_PYTHON_2_LINE = re.compile(
+    r"\bprint |\braise [\w.]{1,80}, |\b(?:0x[0-9a-fA-F]{1,40}|\d{1,40})[lL]\b|\b[uU][rR][\"']|`"
+)
 
 
 @dataclass
@@ -165,7 +171,7 @@ def _parse(source: Source, piece: Piece) -> None:
             piece.tree = ast.parse(piece.text)
     except SyntaxError as error:
         said = error.msg or "syntax error"
-        if _PYTHON_2.search(said) or "print " in (error.text or ""):
+        if _PYTHON_2.search(said) or _PYTHON_2_LINE.search(error.text or ""):
             said = f"Python 2 ({said})"
         elif "too many nested" in said:
             said = f"nested too deeply for Python's parser ({said})"
