@@ -31,9 +31,10 @@ VERDICTS = Path(__file__).with_name("lint_verdicts.json")
 REPORT = ROOT / "reports" / "lint.md"
 CORPUS = ROOT / "tests" / "lint" / "corpus"
 MARK = "  #! "
-FIRST_TRY = {"first": "65 of 65", "second": "67 of 68"}
-"""Labels that were found when the half was scored for the first time: the first half by the first version of the rules,
-the second, which was written after them, before anything was changed for it."""
+FIRST_TRY = {"first": "65 of 65", "second": "67 of 68", "third": "28 of 28, and 1 false"}
+"""Labels that were found when the part was scored for the first time: the first by the first version of the rules, the
+second, which was written after them, before anything was changed for it; the third was written from files of others,
+long after the rules. Three of its labels were wrong and were corrected before it was counted: by them 26 of 28."""
 Finding = dict[str, Any]
 
 
@@ -75,10 +76,10 @@ def _key(finding: Finding) -> tuple[Any, ...]:
     return tuple(finding[name] for name in ("rule", "file", "cell", "line", "text"))
 
 
-def recall(half: str) -> tuple[int, int, int]:
-    """Return of one half of the corpus the labels that are found, all labels, and what is found without a label."""
+def recall(part: str) -> tuple[int, int, int]:
+    """Return of one part of the corpus the labels that are found, all labels, and what is found without a label."""
     found = labelled = beyond = 0
-    for one in tomllib.loads((CORPUS / f"{half}.toml").read_text("utf-8"))["snippet"]:
+    for one in tomllib.loads((CORPUS / f"{part}.toml").read_text("utf-8"))["snippet"]:
         lines = one["code"].lstrip("\n").splitlines()
         labels = {
             (name, at) for at, line in enumerate(lines, 1) if MARK in line for name in line.split(MARK)[1].split()
@@ -144,13 +145,14 @@ def report(bases: dict[str, Any]) -> Iterator[str]:
     yield "## Recall"
     yield ""
     yield "Snippets of `tests/lint/corpus/`, our own, modelled on public code that each names. Their author knew what a"
-    yield "lint can find, so the figures say more about what is lost later than about all code that there is."
+    yield "lint can find, so the figures say more about what is lost later than about all code that there is. The third"
+    yield "part was written from files that a search for GPU settings found, and was labelled by what TensorFlow does."
     yield ""
-    yield "| half | labels | found the first time | found now | found without a label |"
+    yield "| part | labels | found the first time | found now | found without a label |"
     yield "| --- | --- | --- | --- | --- |"
-    for half, first in FIRST_TRY.items():
-        hits, labelled, beyond = recall(half)
-        yield f"| {half} | {labelled} | {first} | {hits} | {beyond} |"
+    for part, first in FIRST_TRY.items():
+        hits, labelled, beyond = recall(part)
+        yield f"| {part} | {labelled} | {first} | {hits} | {beyond} |"
 
 
 def main() -> int:

@@ -17,6 +17,7 @@ else:
 
 CORPUS = Path(__file__).parent / "corpus"
 HALVES = ("first", "second")
+PARTS = (*HALVES, "third")
 _MARK = "  #! "
 
 
@@ -46,9 +47,9 @@ class Snippet:
     """Rules and lines."""
 
 
-def snippets(half: str) -> Iterator[Snippet]:
-    """Yield the snippets of one half of the corpus, without their labels."""
-    for one in tomllib.loads((CORPUS / f"{half}.toml").read_text("utf-8"))["snippet"]:
+def snippets(part: str) -> Iterator[Snippet]:
+    """Yield the snippets of one part of the corpus, without their labels."""
+    for one in tomllib.loads((CORPUS / f"{part}.toml").read_text("utf-8"))["snippet"]:
         lines = one["code"].lstrip("\n").splitlines()
         labels = {
             (name, at) for at, line in enumerate(lines, 1) if _MARK in line for name in line.split(_MARK)[1].split()

@@ -5,9 +5,9 @@ from __future__ import annotations
 import pytest
 
 from gpudiag.lint import rule
-from linting import HALVES, Snippet, found_in, snippets
+from linting import HALVES, PARTS, Snippet, found_in, snippets
 
-ALL = [one for half in HALVES for one in snippets(half)]
+ALL = [one for part in PARTS for one in snippets(part)]
 
 
 @pytest.mark.parametrize("snippet", ALL, ids=lambda one: one.source[:60])

@@ -63,6 +63,16 @@ def four_gpus():
     yield
     os.environ["CUDA_VISIBLE_DEVICES"] = before
 """,
+    "a mask that is put back after the devices were listed": """
+import os
+def prepare():
+    before = os.getenv("CUDA_VISIBLE_DEVICES")
+    os.environ["CUDA_VISIBLE_DEVICES"] = ""
+    import tensorflow as tf
+    tf.config.list_physical_devices("GPU")
+    if before is not None:
+        os.environ["CUDA_VISIBLE_DEVICES"] = before
+""",
     "a variable that a child process gets": """
 import os, subprocess
 import tensorflow as tf

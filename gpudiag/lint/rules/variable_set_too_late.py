@@ -27,6 +27,7 @@ import re
 from gpudiag.knowledge import tensorflow_api as api
 from gpudiag.lint.program import Event, Program, Variable
 from gpudiag.lint.rule import Match, Matches, Rule
+from gpudiag.lint.values import Made
 from gpudiag.model.report import Severity
 
 RULE = Rule(
@@ -37,6 +38,7 @@ RULE = Rule(
     cause="mask_set_too_late",
 )
 _FOR_OTHERS = re.compile(r"\b(?:subprocess|Popen|multiprocessing|os\.(?:exec\w+|spawn\w+|system)|ray|mp\.Process)\b")
+_GETTERS = frozenset({"os.environ.get", "os.getenv", "os.environ.pop"})
 
 
 def find(program: Program) -> Matches:
@@ -44,8 +46,16 @@ def find(program: Program) -> Matches:
         earlier, before = _reader(event)
         if earlier is None or (event.name not in api.READ_AT_IMPORT and _FOR_OTHERS.search(event.module.text)):
             continue  # a child process gets it
+        if _puts_back(event):
+            continue
         figures = {"name": event.name, "what": earlier.what, "place": earlier.place(program), "before": before}
         yield Match(event, figures)
+
+
+def _puts_back(event: Variable) -> bool:
+    """Return whether the value is the one that the variable had before: what comes later is to find it unchanged."""
+    value = event.value
+    return isinstance(value, Made) and value.name in _GETTERS and value.constant(0, "key") == event.name
 
 
 def _reader(event: Variable) -> tuple[Event | None, str]:
