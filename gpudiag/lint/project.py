@@ -63,7 +63,7 @@ class Words:
 
 
 def _fewest(words: Iterable[str]) -> list[str]:
-    """Return the words without those that hold another one: a file that has them has that one."""
+    """Return the words without those that have another one in them: a text with them has that one, too."""
     kept: list[str] = []
     for word in sorted(words, key=len):
         if not any(one in word for one in kept):
