@@ -83,7 +83,5 @@ def test_the_page_counts_what_fails_on_simulated_gpus_alone(suite: ModuleType) -
     page = suite.report({"a_test.py": {"machine": "2x8GiB", "gpu": gpu, "cpu": cpu}})
     assert "**1 of 3 pass (33.3 %).**" in page
     assert "| `a_test.py`, not to its end | 2x8GiB | 1 | 2 | 1 |" in page
-    assert (
-        "| 1 | no end | slower, alone, than the limit of time of a file | `T.testNeedsGpu`: no end within 9 s |" in page
-    )
+    assert "| 1 | no end | slower than the limit of time | `T.testNeedsGpu`: no end within 9 s |" in page
     assert "| 1 | other | see the example | `T.testBadHere`: InvalidArgumentError: a/b |" in page
