@@ -908,6 +908,33 @@ def only_on_gpus() -> dict[str, Any]:
             image, kernel = tf.zeros((0, 4, 5, 5), kind), tf.zeros((3, 3, 4, 6), kind)
             return list(tf.nn.conv2d(image, kernel, 1, "VALID", data_format="NCHW").shape)
 
+    def fused(kind: str) -> list[str]:
+        """Return the activations that are wrong, fused with a product as cuBLASLt and cuDNN do."""
+        from tensorflow.python.eager import context, execute
+
+        wrong = []
+        left, right, bias = (random.normal(size=shape) for shape in ((6, 8), (8, 4), (4,)))
+        for name, activation in {
+            "GeluApproximate": partial(tf.nn.gelu, approximate=True),
+            "GeluExact": tf.nn.gelu,
+            "Tanh": tf.tanh,
+            "Sigmoid": tf.sigmoid,
+        }.items():
+            for turned in (False, True):
+                with tf.device("/GPU:0"):
+                    inputs = [
+                        tf.cast(one, kind) for one in (left.T if turned else left, right.T if turned else right, bias)
+                    ]
+                    attributes = {"transpose_a": turned, "transpose_b": turned, "T": tf.as_dtype(kind).as_datatype_enum}
+                    attributes |= {"num_args": 1, "fused_ops": [b"BiasAdd", name.encode()]}
+                    pairs = tuple(word for pair in attributes.items() for word in pair)
+                    (given,) = execute.execute(b"_FusedMatMul", 1, inputs, pairs, context.context())
+                wanted = activation(tf.constant(left @ right + bias))
+                close = np.allclose(tf.cast(given, "float64"), wanted, atol=1e-5 if kind == "float32" else 5e-2)
+                if not close or not given.device.endswith("GPU:0"):
+                    wrong.append(name)
+        return wrong
+
     def too_large() -> Any:
         with tf.device("/GPU:0"):
             return tf.raw_ops.AvgPool(value=tf.ones((1, 1, 1, 1)), **{**options, "ksize": [1, 1 << 62, 1, 1]})
@@ -922,6 +949,7 @@ def only_on_gpus() -> dict[str, Any]:
         "in place": [caught(partial(second_gradient_in_place, kind)) for kind in ("float32", "float16")],
         "dilated": [caught(partial(dilated, moved, groups)) for moved, groups in ((False, 1), (True, 1), (True, 2))],
         "empty batch": [caught(partial(empty_batch, kind)) for kind in ("float32", "bfloat16")],
+        "fused": [caught(partial(fused, kind)) for kind in ("float32", "float16")],
         "refused": caught(too_large),
     }
 

@@ -34,4 +34,5 @@ def test_kernels_that_only_a_gpu_has(inside: Inside) -> None:
         "in place": [True, True],
         "dilated": [True, True, True],
         "empty batch": [[0, 6, 3, 3], [0, 6, 3, 3]],
+        "fused": [[], []],
     }

@@ -133,6 +133,16 @@ def _causes(report: Report) -> Iterator[Sample]:
         yield {"cause": name, "stage": stage, "confidence": sure}, 1
 
 
+def _withheld(report: Report) -> Iterator[Sample]:
+    for reason in dict.fromkeys(map(one_line, report.withheld or ())):
+        yield {"reason": reason}, 1
+
+
+def _failed(report: Report) -> Iterator[Sample]:
+    for part, why in dict.fromkeys((one_line(one.part), one_line(one.why)) for one in report.diagnosis.failed):
+        yield {"part": part, "reason": why}, 1
+
+
 def _expectations(report: Report) -> Iterator[Sample]:
     for row in {row.name: row for row in report.rows if row.area == EXPECT}.values():
         yield {"expectation": row.name}, float(row.status in ("pass", "note"))
@@ -177,6 +187,8 @@ METRICS = (
     Metric("gpudiag_rows", "Rows of the report by outcome", _of_machine(_rows), ("outcome",)),
     Metric("gpudiag_findings", "Findings by severity", _of_machine(_findings), ("severity",)),
     Metric("gpudiag_cause_info", "A cause that the diagnosis names", _causes, ("cause", "stage", "confidence")),
+    Metric("gpudiag_withheld_info", "Why the run is not PASS although nothing failed", _withheld, ("reason",)),
+    Metric("gpudiag_diagnosis_failed_info", "A part of gpudiag's diagnosis that broke", _failed, ("part", "reason")),
     Metric("gpudiag_gpu_info", "A GPU in scope, by NVML", _gpu_info, ("gpu", "name", "uuid", "pci_bus_id")),
     Metric("gpudiag_gpu_verified", "1 if a kernel was verified on the GPU", _gpu_verified, _GPU),
     Metric(

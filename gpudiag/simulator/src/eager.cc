@@ -207,3 +207,15 @@ std::vector<Tensor> Operation::run(int outputs) {
     if (!work_.ok()) results.clear();
     return results;
 }
+
+Tensor cast(Work &work, const TF_Tensor *tensor, int to) {
+    if (type_of(tensor) == QINT8 || to == QINT8) {  // the same bits as int8
+        Tensor made = new_tensor(to, shape_of(tensor), bytes_of(tensor));
+        std::memcpy(data_of(made.get()), data_of(tensor), bytes_of(tensor));
+        return made;
+    }
+    Operation operation(work, "Cast");
+    operation.type("SrcT", type_of(tensor)).type("DstT", to).input(tensor);
+    std::vector<Tensor> results = operation.run(1);
+    return results.empty() ? nullptr : std::move(results[0]);
+}

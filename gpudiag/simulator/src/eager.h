@@ -14,6 +14,10 @@ struct DeleteTensor {
 };
 using Tensor = std::unique_ptr<TF_Tensor, DeleteTensor>;
 
+enum { FLOAT = 1, DOUBLE = 2, INT32 = 3, INT8 = 6, QINT8 = 11, BFLOAT16 = 14, HALF = 19 };  // types.proto
+
+inline bool has_16_bits(int64_t type) { return type == HALF || type == BFLOAT16; }
+
 // Null, or what is wrong.
 const char *find_eager(const Libraries &);
 
@@ -69,5 +73,7 @@ class Operation {
     Work &work_;
     void *operation_;
 };
+
+Tensor cast(Work &, const TF_Tensor *, int to);
 
 #endif

@@ -15,6 +15,7 @@
 
 #include "computation.h"
 #include "eager.h"
+#include "fused_product.h"
 #include "launches.h"
 #include "library_handles.h"
 #include "nccl.h"
@@ -73,6 +74,7 @@ std::unique_ptr<Computation> computed_otherwise(const Node &node) {
     if (auto own = by_nccl(node)) return own;
     if (auto own = recurrent(node)) return own;
     if (auto own = second_gradient(node)) return own;
+    if (auto own = fused_product(node)) return own;
     return with_other_tensors(node);
 }
 

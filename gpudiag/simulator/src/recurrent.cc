@@ -11,8 +11,6 @@
 
 namespace {
 
-enum { FLOAT = 1, DOUBLE = 2, INT8 = 6 };  // types.proto
-
 using Numbers = std::vector<double>;
 
 double sigmoid(double x) { return 1 / (1 + std::exp(-x)); }

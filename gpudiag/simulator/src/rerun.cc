@@ -115,23 +115,7 @@ bool transpose_tensor(const TF_Tensor *from, char *to, const Numbers &last, int6
                      bytes_of(from) / static_cast<size_t>(packs));
 }
 
-enum { FLOAT = 1, INT8 = 6, QINT8 = 11, BFLOAT16 = 14, HALF = 19 };  // types.proto
-
 bool is_channels_first(const std::string &format) { return format.rfind("NC", 0) == 0 || format == "CHANNELS_FIRST"; }
-
-bool has_16_bits(int64_t type) { return type == HALF || type == BFLOAT16; }
-
-Tensor cast(Work &work, const TF_Tensor *tensor, int to) {
-    if (type_of(tensor) == QINT8 || to == QINT8) {  // the same bits as int8
-        Tensor made = new_tensor(to, shape_of(tensor), bytes_of(tensor));
-        std::memcpy(data_of(made.get()), data_of(tensor), bytes_of(tensor));
-        return made;
-    }
-    Operation operation(work, "Cast");
-    operation.type("SrcT", type_of(tensor)).type("DstT", to).input(tensor);
-    std::vector<Tensor> results = operation.run(1);
-    return results.empty() ? nullptr : std::move(results[0]);
-}
 
 class Rerun : public Computation {
   public:

@@ -9,8 +9,6 @@
 
 namespace {
 
-enum { INT32 = 3 };  // types.proto
-
 std::string text_of(const std::vector<int64_t> &shape) {
     std::string text = "[";
     for (int64_t size : shape) text += (text.size() > 1 ? "," : "") + std::to_string(size);
