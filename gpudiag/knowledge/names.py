@@ -1,6 +1,8 @@
 """Names that packages of Python got or lost, and in which release, for "cannot import name" and "has no attribute".
 
-From the notes of the releases of each package, read in November 2026. ``*`` stands for the module and all in it.
+``scripts/check_names.py`` looked up each of the 237 names in the packages themselves, on 2026-11-22: in the first
+release that has it, or has it no more, and in the one before. One more is by the notes of a release alone, and says so.
+``*`` stands for the module and all in it.
 """
 
 from __future__ import annotations
@@ -27,13 +29,13 @@ class Moved(Record):
 
 
 _CAME = (
-    ("typing-extensions", "3.10", "typing_extensions", "ParamSpec TypeGuard Concatenate is_typeddict"),
+    ("typing-extensions", "3.10", "typing_extensions", "ParamSpec TypeGuard Concatenate"),
     ("typing-extensions", "4.0", "typing_extensions", "Self Required NotRequired"),
     (
         "typing-extensions",
         "4.1",
         "typing_extensions",
-        "Never Unpack TypeVarTuple LiteralString assert_never reveal_type",
+        "Never Unpack TypeVarTuple LiteralString assert_never reveal_type is_typeddict",
     ),
     ("typing-extensions", "4.1", "typing_extensions", "dataclass_transform"),
     ("typing-extensions", "4.4", "typing_extensions", "override"),
@@ -44,26 +46,27 @@ _CAME = (
     ("typing-extensions", "4.12", "typing_extensions", "NoDefault"),
     ("ml-dtypes", "0.5", "ml_dtypes", "float4_e2m1fn float8_e3m4 float8_e4m3 float8_e8m0fnu int2 uint2"),
     ("numpy", "1.20", "numpy", "typing"),
-    ("numpy", "2.0", "numpy", "_core"),
-    ("protobuf", "5.26", "google.protobuf", "runtime_version"),
-    ("protobuf", "3.20.2", "google.protobuf.internal", "builder"),
-    ("protobuf", "3.0", "google.protobuf", "symbol_database"),
+    ("numpy", "1.26.1", "numpy", "_core"),
+    ("protobuf", "5.27", "google.protobuf", "runtime_version"),
+    ("protobuf", "3.20", "google.protobuf.internal", "builder"),
     ("pillow", "9.1", "PIL.Image", "Resampling Transpose Dither"),
     ("tensorflow", "1.14", "tensorflow", "config"),
     ("tensorflow", "2.1", "tensorflow.config", "list_physical_devices list_logical_devices set_visible_devices"),
     ("tensorflow", "2.4", "tensorflow.experimental", "numpy"),
-    ("tensorflow", "1.5", "tensorflow", "init_scope"),
+    ("tensorflow", "1.11", "tensorflow", "init_scope"),
     ("tensorflow", "1.4", "tensorflow", "keras data"),
-    ("tensorflow", "2.9", "tensorflow.keras.utils", "set_random_seed"),
-    ("tensorflow", "2.10", "tensorflow.keras.optimizers", "legacy experimental"),
-    ("tensorflow", "2.11", "tensorflow.keras.optimizers", "AdamW Adafactor"),
-    ("keras", "3.0", "keras", "ops random KerasTensor export tree"),
+    ("tensorflow", "2.7", "tensorflow.keras.utils", "set_random_seed"),
+    ("tensorflow", "2.9", "tensorflow.keras.optimizers", "legacy experimental"),
+    ("tensorflow", "2.12", "tensorflow.keras.optimizers", "AdamW Adafactor"),
+    ("keras", "2.12", "keras", "export"),
+    ("keras", "3.0", "keras", "ops random KerasTensor"),
+    ("keras", "3.1", "keras", "tree"),
     ("python", "3.8", "typing", "Literal Final Protocol TypedDict"),
     ("python", "3.11", "typing", "Self Never LiteralString NotRequired Required"),
     ("python", "3.8", "importlib", "metadata"),
     ("python", "3.8", "functools", "cached_property"),
     ("python", "3.9", "functools", "cache"),
-    ("huggingface-hub", "0.26", "huggingface_hub", "is_offline_mode"),
+    ("huggingface-hub", "1.2.1", "huggingface_hub", "is_offline_mode"),
 )
 _WENT = (
     ("werkzeug", "3.0", "werkzeug.urls", "url_quote url_decode url_encode url_quote_plus url_unquote url_parse"),
@@ -72,11 +75,11 @@ _WENT = (
     ("markupsafe", "2.1", "markupsafe", "soft_unicode"),
     ("jinja2", "3.1", "jinja2", "escape Markup contextfunction contextfilter environmentfilter"),
     ("itsdangerous", "2.1", "itsdangerous", "json TimedJSONWebSignatureSerializer"),
-    ("scipy", "1.2", "scipy.misc", "imread imresize imsave imshow imrotate toimage bytescale fromimage"),
-    ("scipy", "1.2", "scipy.ndimage", "imread"),
+    ("scipy", "1.3", "scipy.misc", "imread imresize imsave imshow imrotate toimage bytescale fromimage"),
+    ("scipy", "1.3", "scipy.ndimage", "imread"),
     ("scipy", "1.3", "scipy.misc", "logsumexp factorial comb"),
     ("scipy", "1.13", "scipy.linalg", "tril triu"),
-    ("scipy", "1.13", "scipy.signal", "gaussian hann hamming blackman kaiser bartlett"),
+    ("scipy", "1.12", "scipy.signal", "gaussian hann hamming blackman kaiser bartlett"),
     ("scipy", "1.14", "scipy.integrate", "simps trapz cumtrapz"),
     ("scikit-learn", "0.23", "sklearn.externals", "joblib six"),
     ("scikit-learn", "0.23", "sklearn.utils.linear_assignment_", "*"),
@@ -85,7 +88,6 @@ _WENT = (
     ("scikit-learn", "1.2", "sklearn.datasets", "load_boston"),
     ("pillow", "7.0", "PIL", "PILLOW_VERSION"),
     ("pillow", "10.0", "PIL.Image", "ANTIALIAS LINEAR CUBIC"),
-    ("pillow", "10.0", "PIL.ImageFont", "getsize"),
     ("numpy", "1.24", "numpy", "bool complex float int long object str typeDict unicode"),
     (
         "numpy",
@@ -97,18 +99,19 @@ _WENT = (
     ("numpy", "2.4", "numpy", "in1d trapz"),
     ("networkx", "3.0", "networkx", "from_numpy_matrix to_numpy_matrix"),
     ("matplotlib", "3.9", "matplotlib.cm", "get_cmap register_cmap"),
-    ("pandas", "1.0", "pandas", "Panel"),
+    ("pandas", "1.2", "pandas", "Panel"),
     ("pandas", "2.0", "pandas", "Int64Index Float64Index"),
     ("jax", "0.4.24", "jax", "linear_util"),
     ("jax", "0.4.24", "jax.linear_util", "*"),
     ("jax", "0.4.26", "jax", "tree_map"),
-    ("jax", "0.4.25", "jax.config", "*"),
-    ("jax", "0.4.36", "jax.core", "NamedShape"),
-    ("jax", "0.6", "jax.core", "Primitive ShapedArray"),
+    ("jax", "0.4.29", "jax.config", "*"),
+    ("jax", "0.4.31", "jax.core", "NamedShape"),
+    ("jax", "0.6", "jax.core", "Primitive"),
     ("huggingface-hub", "0.26", "huggingface_hub", "cached_download"),
     ("setuptools", "70", "pkg_resources", "packaging"),
     ("setuptools", "82", "pkg_resources", "*"),
-    ("gast", "0.3", "gast", "Num Str Index Bytes Ellipsis NameConstant"),
+    ("gast", "0.3", "gast", "Num Str Bytes Ellipsis NameConstant"),
+    ("gast", "0.4", "gast", "Index"),
     ("python", "3.12", "imp", "*"),
     ("python", "3.12", "distutils", "*"),
     ("python", "3.12", "asyncore", "*"),
@@ -128,30 +131,30 @@ _WENT = (
         "1.0",
         "tensorflow",
         "scalar_summary histogram_summary image_summary audio_summary merge_summary merge_all_summaries pack unpack "
-        "mul sub neg batch_matmul concat_v2 inv complex_abs listdiff initialize_all_tables",
+        "mul sub neg batch_matmul concat_v2 complex_abs",
     ),
     ("tensorflow", "1.0", "tensorflow.train", "SummaryWriter"),
-    ("tensorflow", "2.12", "tensorflow.keras.wrappers.scikit_learn", "*"),
-    ("tensorflow", "2.12", "tensorflow.keras.wrappers", "*"),
+    ("tensorflow", "2.13", "tensorflow.keras.wrappers.scikit_learn", "*"),
+    ("tensorflow", "2.13", "tensorflow.keras.wrappers", "*"),
     ("tensorflow", "2.4", "tensorflow.keras.utils", "multi_gpu_model"),
-    ("tensorflow", "2.16", "tensorflow.estimator", "*"),
     ("tensorflow", "2.16", "tensorflow.keras.layers.experimental", "preprocessing SyncBatchNormalization"),
     ("tensorflow", "2.16", "tensorflow.keras.experimental", "WideDeepModel LinearModel SequenceFeatures"),
-    ("keras", "2.12", "keras.wrappers.scikit_learn", "*"),
+    ("keras", "2.13", "keras.wrappers.scikit_learn", "*"),
     ("keras", "2.13", "keras.utils.np_utils", "*"),
     ("keras", "2.13", "keras.utils.generic_utils", "*"),
     ("keras", "2.4", "keras.utils", "multi_gpu_model"),
-    ("keras", "2.0", "keras.engine.training", "collect_trainable_weights"),
+    ("keras", "1.1.2", "keras.engine.training", "collect_trainable_weights"),
     ("keras", "2.0", "keras.utils.visualize_util", "*"),
     ("keras", "2.0", "keras.utils.layer_utils", "layer_from_config"),
-    ("keras", "2.2.3", "keras.applications.imagenet_utils", "_obtain_input_shape"),
+    ("keras", "2.2.1", "keras.applications.imagenet_utils", "_obtain_input_shape"),
     ("keras", "3.0", "keras.preprocessing.text", "*"),
-    ("keras", "3.0", "keras.preprocessing.sequence", "*"),
-    ("transformers", "5.0", "transformers", "TFAutoModel TFBertModel TFPreTrainedModel TFTrainer TFDistilBertModel"),
+    ("transformers", "5.0", "transformers", "TFAutoModel TFBertModel TFPreTrainedModel TFDistilBertModel"),
+    ("transformers", "4.37", "transformers", "TFTrainer"),
 )
+_WENT_BY_NOTES = (("tensorflow", "2.16", "tensorflow.estimator", "*"),)
+"""By the notes alone, https://github.com/tensorflow/tensorflow/releases/tag/v2.16.1; no wheel was looked at."""
 _INSTEAD = {
     "collections": "collections.abc",
-    "keras.preprocessing.sequence": "tensorflow.keras.preprocessing.sequence, or keras.utils.pad_sequences",
     "keras.preprocessing.text": "tensorflow.keras.preprocessing.text",
     "keras.utils.multi_gpu_model": "tf.distribute.MirroredStrategy",
     "keras.utils.np_utils": "keras.utils.to_categorical",
@@ -183,7 +186,7 @@ _INSTEAD = {
 
 def _table() -> dict[str, Moved]:
     found = dict[str, Moved]()
-    for rows, is_new in ((_CAME, True), (_WENT, False)):
+    for rows, is_new in ((_CAME, True), (_WENT + _WENT_BY_NOTES, False)):
         for distribution, release, module, names in rows:
             for name in names.split():
                 whole = module if name == "*" else f"{module}.{name}"
@@ -209,14 +212,18 @@ ARGUMENTS = {
     "batch_shape": Moved("tensorflow", came="2.16"),
     "groups": Moved("tensorflow", came="2.3"),
     "jit_compile": Moved("tensorflow", came="2.5"),
-    "quantization_config": Moved("keras", came="3.4"),
-    "ragged": Moved("tensorflow", came="2.0"),
-    "skip_mismatch": Moved("keras", came="2.1.2"),
+    "quantization_config": Moved("keras", came="3.13"),
+    "ragged": Moved("tensorflow", came="1.15"),
+    "skip_mismatch": Moved("keras", came="2.1.3"),
     "renorm": Moved("tensorflow", went="2.16"),
     "time_major": Moved("tensorflow", went="2.16"),
-    "use_cudnn": Moved("tensorflow", came="2.16"),
+    "use_cudnn": Moved("keras", came="3.2"),
 }
-"""Arguments of Keras that came or went: "got an unexpected keyword argument"."""
+"""Arguments of Keras that came or went: "got an unexpected keyword argument".
+
+By the text of the wheels of tensorflow and keras on either side, read on 2026-11-22; ``jit_compile`` is that of
+``tf.function``, and ``compile`` has it from 2.8 on.
+"""
 _DISTRIBUTIONS = {
     "Crypto": "pycryptodome",
     "IPython": "ipython",

@@ -235,18 +235,27 @@ def contradicting(all_of_them: Iterable[Stated]) -> tuple[Stated, Stated] | None
 
 TENSORFLOWS = {"tensorflow", "tensorflow-gpu", "tensorflow-cpu", "tensorflow-intel", "tensorflow-macos"}
 _SAME_RELEASE = {
-    "tensorboard",
-    "tensorflow-estimator",
-    "tensorflow-serving-api",
-    "tensorflow-text",
-    "tf-keras",
-    "tf-models-official",
+    "tensorboard": (Version(2, 2), None),
+    "tensorflow-estimator": (Version(2, 2), Version(2, 15)),
+    "tensorflow-serving-api": (Version(2, 2), None),
+    "tensorflow-text": (Version(2, 2), None),
+    "tf-keras": (Version(2, 14), None),
+    "tf-models-official": (Version(2, 2), Version(2, 20)),
 }
-"""Distributions whose release has the number of the TensorFlow that it was made for."""
+"""Distributions whose release has the number of the TensorFlow that it was made for, with the first and the last.
+
+By the releases that pypi.org has, 2026-11-22.
+"""
 _EIGHT_LATER = {"tensorflow-addons", "tensorflow-probability"}
-"""Whose release 0.X was made for TensorFlow 2.(X - 8): by their notes of releases, up to TensorFlow 2.16."""
+"""Whose release 0.X was made for TensorFlow 2.(X - 8).
+
+By the wheels: the release in ``tensorflow_probability/python/__init__.py`` (0.10 to 0.24), and the range for custom
+operations in ``tensorflow_addons/utils/resource_loader.py`` (0.10 to 0.23). Addons 0.11 names 2.2 there; the table of
+https://github.com/tensorflow/addons says 2.3.
+"""
 _OTHERS = {
     "tensorflow-io": {
+        (2, 2): "0.14.*",
         (2, 3): "0.16.*",
         (2, 4): "0.17.*",
         (2, 5): "0.19.*",
@@ -263,6 +272,10 @@ _OTHERS = {
         (2, 16): "0.37.*",
     },
     "tensorflow-metal": {
+        (2, 5): "0.1.*",
+        (2, 6): "0.2.*",
+        (2, 7): "0.3.*",
+        (2, 8): "0.4.*",
         (2, 9): "0.5.*",
         (2, 10): "0.6.*",
         (2, 11): "0.7.*",
@@ -274,8 +287,13 @@ _OTHERS = {
         (2, 17): "1.1.*",
         (2, 18): "1.2.*",
     },
+    "tensorflow-probability": {(2, 18): "0.25.*"},
 }
-"""From the table of https://github.com/tensorflow/io and the notes of https://pypi.org/project/tensorflow-metal."""
+"""From the tables in the README of https://github.com/tensorflow/io and in the description of tensorflow-metal 1.2.0.
+
+Of several for one TensorFlow, the last. The description gives 1.1.0 a second row, "fixes compatibility with 2.18+":
+that is 1.2.0. TensorFlow Probability 0.25 asks for TensorFlow 2.18, and there is none made for 2.17.
+"""
 
 
 def needed(release: Version, distribution: str) -> str:
@@ -286,8 +304,9 @@ def needed(release: Version, distribution: str) -> str:
 def companion(distribution: str, release: Version) -> str:
     """Return the release of a distribution that was made for one of TensorFlow, such as ``0.20.*``; "" for none."""
     name = canonical(distribution)
-    if name in _SAME_RELEASE and release >= Version(2, 2):
-        return f"{release}.*"
+    if name in _SAME_RELEASE:
+        oldest, newest = _SAME_RELEASE[name]
+        return f"{release}.*" if oldest <= release and (newest is None or release <= newest) else ""
     if name in _EIGHT_LATER and Version(2, 2) <= release <= Version(2, 16 if name.endswith("probability") else 15):
         return f"0.{release.minor + 8}.*"
     return _OTHERS.get(name, {}).get((release.major, release.minor), "")
@@ -295,7 +314,7 @@ def companion(distribution: str, release: Version) -> str:
 
 def has_companion(distribution: str) -> bool:
     """Return whether each release of a distribution was made for one of TensorFlow."""
-    return canonical(distribution) in _SAME_RELEASE | _EIGHT_LATER | _OTHERS.keys()
+    return canonical(distribution) in _SAME_RELEASE.keys() | _EIGHT_LATER | _OTHERS.keys()
 
 
 def newest_pair(distribution: str) -> tuple[str, Version] | None:

@@ -79,7 +79,11 @@ def test_what_two_ask_for_is_compared_whoever_asks() -> None:
         ("tensorflow-addons", Version(2, 12), "0.20.*"),
         ("tensorflow-addons", Version(2, 16), ""),
         ("tensorflow-probability", Version(2, 4), "0.12.*"),
+        ("tensorflow-probability", Version(2, 17), ""),
+        ("tensorflow-probability", Version(2, 18), "0.25.*"),
         ("tensorflow-io", Version(2, 16), "0.37.*"),
+        ("tensorflow-metal", Version(2, 8), "0.4.*"),
+        ("tensorflow-estimator", Version(2, 16), ""),
         ("numpy", Version(2, 10), ""),
     ],
 )
@@ -104,7 +108,7 @@ def test_the_table_of_releases_answers() -> None:
 @pytest.mark.parametrize(
     ("module", "name", "range_"),
     [
-        ("scipy.misc", "imread", "<1.2"),
+        ("scipy.misc", "imread", "<1.3"),
         ("typing_extensions", "TypeIs", ">=4.10"),
         ("tensorflow._api.v2.experimental", "numpy", ">=2.4"),
         ("distutils.core", "", "<3.12"),
