@@ -3,8 +3,8 @@
     python scripts/check_names.py [--pythons FOLDER] [--kept FOLDER] [DISTRIBUTION ...]
 
 For each row, takes the first release that the row names and the one before it, and looks whether the module defines the
-name. Pip fetches the files, and they are read. What only a running module can tell (it has a ``__getattr__``, say) is
-asked of an installation in a folder of its own; of TensorFlow and Keras, too large for that, the text is all. Names of
+name. Pip fetches the files, and they are read. What only a running module can say (it has a ``__getattr__``, say) is
+asked of an installation in a separate folder; of TensorFlow and Keras, too large for that, the text is all. Names of
 Python itself are asked of the Pythons here, and of mypy's stubs for a newer one. Prints each row that is wrong, with
 the release found instead, and each that could not be checked; the exit status is 1 if there is one. Fetches some 3 GB.
 """
@@ -198,7 +198,7 @@ class Index:
         self.files, self.contents, self.ran = cache(self._files), cache(self._contents), cache(self._ran)
 
     def _files(self, distribution: str) -> dict[Version, list[str]]:
-        """Return the wheels and archives of each release that is no preview."""
+        """Return the wheels and archives of each release but previews."""
         flags = ["--no-deps", "--only-binary=:all:", "--dest", str(self.kept), "-vvv"]
         command = [sys.executable, "-m", "pip", "download", *flags, f"{distribution}==0.0.0.dev0"]
         log = subprocess.run(command, capture_output=True, text=True, check=False).stdout
