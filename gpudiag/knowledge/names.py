@@ -103,7 +103,7 @@ _WENT = (
     ("pandas", "2.0", "pandas", "Int64Index Float64Index"),
     ("jax", "0.4.24", "jax", "linear_util"),
     ("jax", "0.4.24", "jax.linear_util", "*"),
-    ("jax", "0.4.26", "jax", "tree_map"),
+    ("jax", "0.6", "jax", "tree_map"),
     ("jax", "0.4.29", "jax.config", "*"),
     ("jax", "0.4.31", "jax.core", "NamedShape"),
     ("jax", "0.6", "jax.core", "Primitive"),
