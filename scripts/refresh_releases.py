@@ -18,6 +18,7 @@ from datetime import datetime, timezone
 from pathlib import Path
 
 from packaging.requirements import Requirement
+from packaging.utils import canonicalize_name
 from packaging.version import Version
 
 OUTPUT = Path(__file__).parent.parent / "gpudiag/knowledge/tensorflow_releases.py"
@@ -91,7 +92,7 @@ def needs(report: str) -> dict[str, str]:
     for text in json.loads(report)["install"][0]["metadata"]["requires_dist"]:
         one = Requirement(text)
         if one.marker is None or ("python_version" in str(one.marker) and "sys" not in str(one.marker)):
-            found[one.name.lower()] = str(one.specifier)
+            found[canonicalize_name(one.name)] = str(one.specifier)
     return found
 
 

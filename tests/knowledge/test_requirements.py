@@ -100,6 +100,7 @@ def test_the_table_of_releases_answers() -> None:
     assert newest is not None
     assert newest >= Version(2, 21)
     assert requirements.needed(Version(2, 15), "NumPy") == "<2.0.0,>=1.23.5"
+    assert requirements.needed(Version(2, 21), "ml_dtypes") == "<1.0.0,>=0.5.1"
     assert requirements.for_python("3.8", "linux_x86_64") == (Version(2, 2), Version(2, 13))
     assert requirements.for_python("3.4", "windows") is None
     assert requirements.wheels(Version(2, 12), "mac_arm64") is None
