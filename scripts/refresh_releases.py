@@ -88,7 +88,7 @@ def wheels(log: str, name: str = "tensorflow") -> dict[Version, dict[str, set[Ve
 
 
 def needs(report: str) -> dict[str, str]:
-    found = {}
+    found: dict[str, str] = {}
     for text in json.loads(report)["install"][0]["metadata"]["requires_dist"]:
         one = Requirement(text)
         if one.marker is None or ("python_version" in str(one.marker) and "sys" not in str(one.marker)):
