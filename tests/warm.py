@@ -304,7 +304,7 @@ class _Forked(subprocess.Popen[bytes]):
         self.pid = os.fork()
         if not self.pid:
             try:
-                _serve(command[3:], **given)
+                _serve(command[command.index("-c") + 2 :], **given)
             finally:
                 os._exit(1)
 

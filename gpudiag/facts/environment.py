@@ -11,6 +11,7 @@ from collections.abc import Collection, Mapping
 from pathlib import Path
 
 from gpudiag.facts import printable
+from gpudiag.interpreter import SAFE_PATH
 from gpudiag.knowledge.variables import CLUSTER, CONTEXT, NO_JSON, SETTINGS, WITHHELD, misspelling_of
 from gpudiag.model.facts import EnvironmentFacts
 
@@ -30,7 +31,7 @@ def gather(environ: Mapping[str, str] = os.environ) -> EnvironmentFacts:
     )
 
 
-# Without the working directory, which -c puts first on the path: any file there may be called json.py.
+# Without the working directory, which Python 3.10 puts first on the path: any file there may be called json.py.
 _STARTED = """
 import sys
 if sys.path and not sys.path[0]: del sys.path[0]
@@ -51,7 +52,7 @@ def _set_by_python(names: Collection[str]) -> dict[str, str]:
     without = {name: value for name, value in os.environ.items() if name not in names}
     try:
         ended = subprocess.run(
-            [sys.executable, "-c", _STARTED, *sorted(names)],
+            [sys.executable, *SAFE_PATH, "-c", _STARTED, *sorted(names)],
             env=without,
             capture_output=True,
             timeout=_STARTED_S,

@@ -21,6 +21,7 @@ from typing import Any, NoReturn
 import msgspec
 
 from gpudiag.errors import Disturbed, NoContext, NoMemory, OperationFailed, shortage
+from gpudiag.interpreter import SAFE_PATH
 from gpudiag.isolate.job import LENGTH_BYTES
 from gpudiag.model.report import Cause
 
@@ -39,16 +40,16 @@ CAUSES: dict[type[BaseException], Cause] = {
 def command(module: str, *arguments: str) -> list[str]:
     """Return the command that runs ``module.main(*arguments)`` in a new interpreter with this one's ``sys.path``.
 
-    With ``-c`` Python puts the working directory first on its path, where anybody may have left a ``json.py``: nothing
-    is imported before the path is replaced. What gpudiag itself needs of the standard library comes from there, as it
-    did in this process, even if a folder that was put before it later holds a module of the same name.
+    With ``-c`` Python 3.10 puts the working directory first on its path, where anybody may have left a ``json.py``:
+    nothing is imported before the path is replaced. What gpudiag itself needs of the standard library comes from
+    there, as it did in this process, even if a folder that was put before it later holds a module of the same name.
     """
     path = [entry for entry in sys.path if isinstance(entry, str)]
     standard = Path(os.__file__).parent
     own = sorted(filter(None, path), key=lambda entry: Path(entry) not in (standard, standard / "lib-dynload"))
     # ascii(): a name that is not UTF-8 is written with escapes.
     boot = f"import sys; sys.path[:] = {own!a}; import {module} as far_side; sys.path[:] = {path!a}; far_side.main()"
-    return [sys.executable, "-c", boot, *arguments]
+    return [sys.executable, *SAFE_PATH, "-c", boot, *arguments]
 
 
 def resolve(target: str) -> Any:

@@ -13,6 +13,7 @@ from typing import Any
 
 import msgspec
 
+from gpudiag.interpreter import SAFE_PATH
 from gpudiag.record import Record
 from gpudiag.run.bisect.parts import Variant
 
@@ -70,7 +71,14 @@ def run(given: dict[str, Any]) -> bytes:
     alone = bool(given["skipped"]) or not given["user_site"]
     asked = {name: given[name] for name in ("skipped", "user_site", "on_path")} | {"notes": str(notes)}
     done = subprocess.run(
-        [sys.executable, *(["-S"] if alone else []), "-c", _SCRIPT.read_text(encoding="utf-8"), json.dumps(asked)],
+        [
+            sys.executable,
+            *SAFE_PATH,
+            *(["-S"] if alone else []),
+            "-c",
+            _SCRIPT.read_text(encoding="utf-8"),
+            json.dumps(asked),
+        ],
         env=environment,
         cwd=empty if given["elsewhere"] else None,
         stdin=subprocess.DEVNULL,
@@ -91,7 +99,11 @@ def _ending(code: int) -> str:
 def start_files(_: dict[str, Any]) -> bytes:
     """Return the :class:`~gpudiag.run.bisect.parts.StartFiles` of a new interpreter."""
     done = subprocess.run(
-        [sys.executable, "-c", _LOOK], stdin=subprocess.DEVNULL, capture_output=True, check=True, env=dict(os.environ)
+        [sys.executable, *SAFE_PATH, "-c", _LOOK],
+        stdin=subprocess.DEVNULL,
+        capture_output=True,
+        check=True,
+        env=dict(os.environ),
     )
     return done.stdout
 

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import sys
 
-if sys.path and not sys.path[0]:  # with -c that is the working directory, where anybody may have left a json.py
+if sys.path and not sys.path[0]:  # in Python 3.10 that is the working directory, where anybody may have left a json.py
     del sys.path[0]
 
 import json
