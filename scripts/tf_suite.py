@@ -23,6 +23,7 @@ import time
 from collections import Counter
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
+from functools import cached_property
 from pathlib import Path
 from typing import Any
 
@@ -37,14 +38,17 @@ REST = "(the rest)"
 """Stands for the tests of a file for which there was no time."""
 
 Results = dict[str, dict[str, Any]]
-"""By file: the `machine`, and what each test gave there (`gpu`), and on the `cpu` if it failed there."""
+"""By file and machine: the `file`, the `machine`, what each test gave there (`gpu`), and on the `cpu` if it failed
+there; the `seconds` that took, and the `build` of the simulator."""
 
 # A process that imported TensorFlow, and runs each test file that a line on stdin asks for in a separate child, as
 # `python FILE` would. argv: sources. It never asks for a device: its children would have the same.
+# With a file and arguments after the sources it is that test's program, for tests that start processes: like Bazel's, it
+# is not called *.py, and runs what multiprocessing wants of a Python (`multi_process_lib.py`).
 SERVER = r"""
-import gc, importlib.machinery, importlib.util, json, os, pathlib, runpy, signal, sys, time, unittest
+import gc, importlib.machinery, importlib.util, json, os, pathlib, shlex, signal, sys, time, types, unittest
 
-sources = sys.argv[1]
+sources, *itself = sys.argv[1:]
 
 
 class Sources:
@@ -81,11 +85,21 @@ def run_in_child(file, log, folder, left_out, arguments):
             return run(self, result)
 
     unittest.TestCase.run = run_unless_left_out
+    program = pathlib.Path(folder, pathlib.Path(file).stem)
+    command = shlex.join([sys.executable, "-c", sys.orig_argv[2], sources, file])
+    program.write_text(f'#!/bin/sh\nTEST_PROGRAM={program} exec {command} "$@"\n')
+    program.chmod(0o755)
+    run_file(file, str(program), *arguments)
+
+
+def run_file(file, program, *arguments):
     sys.path[0] = os.path.dirname(file)
-    sys.argv = [file, *arguments]
+    sys.argv = [program, *arguments]
     code = 0
+    sys.modules["__main__"] = main = types.ModuleType("__main__")  # runpy would make `file` of sys.argv[0]
+    main.__file__ = file
     try:
-        runpy.run_path(file, run_name="__main__")
+        exec(compile(pathlib.Path(file).read_bytes(), file, "exec"), main.__dict__)
     except SystemExit as end:
         code = int(bool(end.code))
     except BaseException:
@@ -96,6 +110,8 @@ def run_in_child(file, log, folder, left_out, arguments):
 
 
 sys.meta_path.append(Sources)
+if itself:
+    run_file(itself[0], os.environ["TEST_PROGRAM"], *itself[1:])
 import tensorflow
 from tensorflow.python.framework import test_util
 gc.freeze()
@@ -174,34 +190,35 @@ class Side:
 
     def __init__(self, sources: Path, environment: dict[str, str], limit_s: float) -> None:
         self._sources = sources
+        self._environment = environment
         self._limit_s = limit_s
-        self._server = subprocess.Popen(
-            [sys.executable, "-c", SERVER, str(sources)],
-            stdin=subprocess.PIPE,
-            stdout=subprocess.PIPE,
-            env=environment,
-            text=True,
-        )
-        if self._answer() != "ready":
-            raise RuntimeError("TensorFlow cannot be imported")
 
-    def _answer(self) -> str:
-        assert self._server.stdout
-        return self._server.stdout.readline().strip()
+    @cached_property
+    def _server(self) -> subprocess.Popen[str]:
+        """Started when first needed: on the CPU nothing may have to run."""
+        command = [sys.executable, "-c", SERVER, str(self._sources)]
+        pipe = subprocess.PIPE
+        server = subprocess.Popen(command, stdin=pipe, stdout=pipe, env=self._environment, text=True)
+        assert server.stdout
+        if server.stdout.readline().strip() != "ready":
+            raise RuntimeError("TensorFlow cannot be imported")
+        return server
 
     def close(self) -> None:
-        assert self._server.stdin
-        self._server.stdin.close()
-        self._server.wait()
+        if "_server" in self.__dict__:
+            assert self._server.stdin
+            self._server.stdin.close()
+            self._server.wait()
 
     def once(self, file: str, limit_s: float, left_out: list[str], *arguments: str) -> tuple[str, str]:
         """Return the log, and how the process ended."""
         assert self._server.stdin
+        assert self._server.stdout
         with tempfile.TemporaryDirectory() as folder, tempfile.NamedTemporaryFile() as log:
             request = [limit_s, str(self._sources / file), log.name, folder, left_out, arguments]
             self._server.stdin.write(json.dumps(request) + "\n")
             self._server.stdin.flush()
-            code = self._answer()
+            code = self._server.stdout.readline().strip()
             if code == "late":
                 why = f"failed: no end within {self._limit_s:g} s"
             elif code.startswith("-"):
@@ -239,12 +256,21 @@ class Side:
                 tests[name] = "passed"
 
 
+def build_of_simulator() -> str:
+    """Return which sources it was built from, as git names them: a tree's name does not change with a rebase."""
+    git = ["git", "-C", str(ROOT)]
+    tree = subprocess.check_output([*git, "rev-parse", "--short=12", "HEAD:gpudiag/simulator/src"], text=True).strip()
+    changed = subprocess.check_output([*git, "status", "--porcelain", "gpudiag/simulator/src"], text=True)
+    return f"{tree}, changed" if changed else tree
+
+
 def measure(options: argparse.Namespace) -> Results:
     """Return, and keep, what the tests of each file gave on the simulated machine, and those that failed on the CPU."""
     results: Results = {}
     if options.results.exists():
         results = json.loads(options.results.read_text())
     quiet = dict(os.environ) | {"TF_CPP_MIN_LOG_LEVEL": "1"}
+    build = build_of_simulator()
     files = iter(options.files)
 
     def work() -> None:
@@ -255,16 +281,25 @@ def measure(options: argparse.Namespace) -> Results:
             gpu = Side(options.sources, simulated, options.limit)
             cpu = Side(options.sources, quiet | {"CUDA_VISIBLE_DEVICES": ""}, options.limit)
             for file in files:
+                start = time.monotonic()
                 tests = gpu.file(file)
                 if options.alone:
                     gpu.alone(file, tests)
                 failed = [name for name, what in tests.items() if what.startswith("failed")]
                 whole = "(file)" in failed
                 on_cpu = cpu.file(file, *([] if whole else failed)) if failed else {}
-                results[file] = {"machine": options.simulate, "gpu": tests, "cpu": on_cpu}
+                results[f"{file} {options.simulate}"] = {
+                    "file": file,
+                    "machine": options.simulate,
+                    "gpu": tests,
+                    "cpu": on_cpu,
+                    "seconds": round(time.monotonic() - start),
+                    "build": build,
+                }
                 options.results.write_text(json.dumps(results, indent=1, sort_keys=True))
                 counts = [dict(Counter(what.split(":")[0] for what in side.values())) for side in (tests, on_cpu)]
-                print(f"{file}: {counts[0]} (failed ones on the CPU: {counts[1]})", flush=True)
+                took = round(time.monotonic() - start)
+                print(f"{file}: {counts[0]} (failed ones on the CPU: {counts[1]}), {took} s", flush=True)
             gpu.close()
             cpu.close()
 
