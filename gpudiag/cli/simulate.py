@@ -66,6 +66,7 @@ def simulate(
     if list_faults:
         put(f"{simulator.catalogue_text()}\n")
         return 0
+    simulator.require_linux()
     from gpudiag.simulator import kept
 
     words = (spec, *command) if spec is not None else ()

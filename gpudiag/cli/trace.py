@@ -62,6 +62,8 @@ def trace(
     Exit status: 0 nothing was ignored, 1 a setting was ignored or an operation fell back to the CPU, 2 wrong usage,
     126 and 127 COMMAND could not be started.
     """
+    if sys.platform != "linux":
+        raise UsageError(f"gpudiag trace works on Linux only; this is {sys.platform}.")
     from gpudiag.run.machine import start_machine
     from gpudiag.tracing import command as program
     from gpudiag.tracing import report as reports

@@ -1,8 +1,8 @@
 """Runs functions in child processes that may crash, hang, flood or leave orphans, and always gets an answer.
 
 ``Supervisor`` (Linux) keeps *fork servers*: a server is an interpreter that has, say, imported TensorFlow once, and
-forks one child per job. ``PortableSupervisor`` starts an interpreter per job and runs wherever Python does. Both know
-jobs, not probes.
+forks one child per job. ``OneByOne`` (other systems, where no probe runs) starts an interpreter per job. Both know jobs,
+not probes.
 """
 
 from __future__ import annotations
@@ -56,6 +56,6 @@ def supervise(servers: dict[str, ServerSpec], bounds: Bounds) -> Supervision:
         from gpudiag.isolate.supervisor import Supervisor
 
         return Supervisor(servers, bounds)
-    from gpudiag.isolate.portable import PortableSupervisor
+    from gpudiag.isolate.one_by_one import OneByOne
 
-    return PortableSupervisor(servers, bounds)
+    return OneByOne(servers, bounds)

@@ -28,7 +28,6 @@ from typing import Any
 
 import pytest
 
-from gpudiag.isolate import linux
 from gpudiag.pytest_plugin import isolated
 from gpudiag.pytest_plugin.gpus import PLACE, Place
 from gpudiag.pytest_plugin.settings import SETTINGS, Settings
@@ -320,6 +319,8 @@ class _Session:
         They stay in the socket, so that nobody has to wait for one another.
         """
         if sys.platform == "linux":
+            from gpudiag.isolate import linux
+
             with contextlib.suppress(OSError), socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM) as outside:
                 with linux.short_path(self._folder / SOCKET) as address:
                     outside.connect(address)

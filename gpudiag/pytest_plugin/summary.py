@@ -170,6 +170,8 @@ def _peaks() -> list[int]:
 
 def _leaks(run: Run) -> list[str]:
     """Name the processes of this session that still hold GPU memory."""
+    if sys.platform != "linux":
+        return []  # no process of the session uses a GPU
     from gpudiag.isolate import linux
 
     mark = f"{settings.SESSION_VARIABLE}={run.folder.name}"

@@ -10,7 +10,7 @@ from gpudiag.model.diagnosis import Bisection, Diagnosis, FixAttempt, RootCause,
 from gpudiag.model.facts import Facts
 from gpudiag.model.report import Cause, Gpu
 from gpudiag.run.bisect import here as bisect
-from gpudiag.run.plan import MOST_CHILDREN, default_jobs, room_on
+from gpudiag.run.plan import MOST_CHILDREN, default_jobs, lack_of_linux, room_on
 from gpudiag.run.session import PLAIN, TICK_S, Session
 from gpudiag.run.trial import OnGpu
 from gpudiag.text import one_line
@@ -28,7 +28,7 @@ def tried(session: Session, diagnosis: Diagnosis, gpus: tuple[Gpu, ...]) -> tupl
     used = diagnosis.broken_at is None
     return tuple(
         cause
-        if cause.trial is None or (used and cause.stage is not Stage.FIRST_OP)
+        if cause.trial is None or lack_of_linux() or (used and cause.stage is not Stage.FIRST_OP)
         else msgspec.structs.replace(cause, trial=_try(session, cause.rule, cause.trial, gpus))
         for cause in diagnosis.causes
     )
@@ -73,7 +73,7 @@ def _last_error(ended: Ended) -> str:
 def bisected(session: Session, diagnosis: Diagnosis, facts: Facts, gpus: tuple[Gpu, ...]) -> Bisection | None:
     """Return what of the environment keeps TensorFlow from its GPU; None if that is known, or not asked."""
     within_s = session.options.bisect_s
-    if not within_s or session.stopped() or not bisect.is_called_for(diagnosis, facts):
+    if not within_s or lack_of_linux() or session.stopped() or not bisect.is_called_for(diagnosis, facts):
         return None
     if not session.taken(gpus):
         return None

@@ -6,8 +6,8 @@ import contextlib
 import ctypes
 import os
 import re
+import resource
 import sys
-import tempfile
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from functools import cached_property
@@ -156,8 +156,7 @@ class ChildContext:
             pid = worker.fork()
         if not pid:
             try:
-                if sys.platform == "linux":
-                    linux.die_with_parent(parent)
+                linux.die_with_parent(parent)
                 os.close(reading)
                 for name, value in env.items():
                     if value is None:
@@ -263,11 +262,6 @@ def _redirected(targets: dict[int, IO[bytes]]) -> Iterator[None]:
 @contextmanager
 def _file_size_limited(most: int) -> Iterator[None]:
     """Let no file grow beyond ``most`` bytes: a broken driver has made TensorFlow write gigabytes of log in seconds."""
-    try:
-        import resource
-    except ImportError:  # Windows has no such limit
-        yield
-        return
     soft, hard = resource.getrlimit(resource.RLIMIT_FSIZE)
     lower = most if soft == resource.RLIM_INFINITY else min(most, soft)
     # Writing beyond it fails with EFBIG and kills nobody: Python ignores SIGXFSZ.
@@ -279,18 +273,15 @@ def _file_size_limited(most: int) -> Iterator[None]:
 
 
 def _capture() -> IO[bytes]:
-    """Return a file for captured output: in memory, if the system has such, because a folder can be full."""
-    if sys.platform == "linux":
-        return os.fdopen(linux.anonymous_file(), "w+b")
-    return tempfile.TemporaryFile()
+    """Return a file for captured output: in memory, because a folder can be full."""
+    return os.fdopen(linux.anonymous_file(), "w+b")
 
 
 def _flush() -> None:
     for stream in (sys.stdout, sys.stderr):
         with contextlib.suppress(OSError):  # EFBIG: the file is full, which is noticed by its size
             stream.flush()
-    if os.name == "posix":
-        ctypes.CDLL(None).fflush(None)  # TensorFlow prints placements of graphs through C's stdout
+    ctypes.CDLL(None).fflush(None)  # TensorFlow prints placements of graphs through C's stdout
 
 
 def _forward(file: IO[bytes], fd: int) -> bytes:

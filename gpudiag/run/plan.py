@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import sys
 from dataclasses import dataclass
 
 from gpudiag.catalogue import Entry
@@ -71,6 +72,15 @@ def planned(entries: tuple[Entry, ...], gpus: tuple[Gpu, ...]) -> list[Task]:
 
 def uuids_of(task: Task) -> tuple[str, ...]:
     return tuple(gpu.uuid for gpu in task.gpus)
+
+
+def lack_of_linux() -> str:
+    """Say why no probe runs on this system, and what to do; "" on Linux. TensorFlow 2.11 to 2.21 are alike in this."""
+    if sys.platform == "linux":
+        return ""
+    if sys.platform == "win32":
+        return "TensorFlow has no CUDA on Windows: run gpudiag in WSL 2 (wsl --install)"
+    return f"TensorFlow has no CUDA on {'macOS' if sys.platform == 'darwin' else sys.platform}: run gpudiag on Linux"
 
 
 def lack_of_gpus(needed: int, facts: Facts, gpus: tuple[Gpu, ...]) -> str:

@@ -27,6 +27,7 @@ from gpudiag.run.plan import (
     default_jobs,
     environment_of,
     lack_of_gpus,
+    lack_of_linux,
     lack_of_memory,
     lack_of_peace,
     lack_of_version,
@@ -171,6 +172,8 @@ class Probes:
         needs = entry.probe.needs
         if entry.reading is None:
             return judgement.judged(row, entry, facts, self._session.options.limits)
+        if elsewhere := lack_of_linux():
+            return msgspec.structs.replace(row, outcome=Skipped(elsewhere))
         if needs.tensorflow and not isinstance(facts.calls, Unknown) and facts.calls.driver_hangs:
             hung = facts.calls.hung[0]
             why = f"the driver hangs: {hung.name} did not return within {hung.waited_s:.0f} s"

@@ -8,7 +8,6 @@ import msgspec
 
 from gpudiag.knowledge.placement import short_device
 from gpudiag.probes.common import CUDNN_NEEDED, MATRIX, cudnn_serves, is_square
-from gpudiag.run.context import cudnn_version
 
 
 class OnGpu(msgspec.Struct):
@@ -35,6 +34,8 @@ def run_on_gpu(argument: dict[str, Any]) -> bytes:
 
 def _failure(tf: Any) -> str:
     """Say what fails on the first GPU; "" if nothing does."""
+    from gpudiag.run.context import cudnn_version
+
     tf.config.set_soft_device_placement(False)
     try:
         with tf.device("/GPU:0"):

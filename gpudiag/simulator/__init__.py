@@ -43,7 +43,7 @@ if TYPE_CHECKING:
         fault_environment,
         parse_fault,
     )
-    from gpudiag.simulator.machine import MACHINE_VARIABLE, Machine, library_directory
+    from gpudiag.simulator.machine import MACHINE_VARIABLE, Machine, library_directory, require_linux
     from gpudiag.simulator.spec import PRESETS, STATES, Gpu, MachineSpec, parse_spec
     from gpudiag.simulator.tensorflow_build import cpu_only_tensorflow, preload, require_cuda_wheel
 
@@ -73,6 +73,7 @@ _HOME = {
     "cpu_only_tensorflow": "tensorflow_build",
     "preload": "tensorflow_build",
     "require_cuda_wheel": "tensorflow_build",
+    "require_linux": "machine",
 }
 
 __all__ = [
@@ -99,6 +100,7 @@ __all__ = [
     "parse_spec",
     "preload",
     "require_cuda_wheel",
+    "require_linux",
     "run",
     "run_on",
 ]

@@ -15,12 +15,12 @@ description and table (a view).
 from __future__ import annotations
 
 import contextlib
-import fcntl
 import os
 import re
 import secrets
 import shutil
 import stat
+import sys
 import tempfile
 from collections.abc import Iterable, Iterator, Mapping
 from datetime import datetime
@@ -35,6 +35,9 @@ from gpudiag.simulator.faults import Fault, parse_faults
 from gpudiag.simulator.machine import Machine, environment_on, link_libraries, processes_on, write_programs
 from gpudiag.simulator.spec import MachineSpec
 from gpudiag.text import counted, printable
+
+if sys.platform != "win32":
+    import fcntl
 
 PUBLIC = Path("/tmp")  # noqa: S108  # every shell has to find the same; what is there is opened as _trusted says
 _BOOT = Path("/proc/sys/kernel/random/boot_id")

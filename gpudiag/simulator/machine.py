@@ -3,13 +3,10 @@ table."""
 
 from __future__ import annotations
 
-import fcntl
 import functools
 import importlib.metadata
 import os
-import platform
 import re
-import resource
 import shlex
 import shutil
 import stat
@@ -40,6 +37,10 @@ from gpudiag.simulator.sizes import GIB
 from gpudiag.simulator.spec import COMPUTE_MODES, MachineSpec, parse_spec
 from gpudiag.text import one_line
 
+if sys.platform != "win32":  # where the names of this module are imported, and no machine is made
+    import fcntl
+    import resource
+
 MACHINE_VARIABLE = "GPUDIAG_SIM_MACHINE"
 FAULTS_VARIABLE = "GPUDIAG_SIM_FAULTS"
 
@@ -56,6 +57,12 @@ REINSTALL = (
 )
 
 
+def require_linux() -> None:
+    """SimulatorMissing on another system: what is simulated are files and libraries of Linux."""
+    if sys.platform != "linux":
+        raise SimulatorMissing(f"GPUs can be simulated on Linux only; this is {sys.platform}")
+
+
 def library_directory() -> Path:
     """Where the simulated libraries are; SimulatorMissing says why there are none, and what to install."""
     places = [Path(__file__).parent / "lib"]
@@ -68,8 +75,6 @@ def library_directory() -> Path:
     for place in places:
         if (place / CORE).exists():
             return place
-    if platform.system() != "Linux":
-        raise SimulatorMissing(f"GPUs can be simulated on Linux only; this is {platform.system()}")
     reason = next(filter(None, map(_why_not_built, places)), "")
     raise SimulatorMissing(
         f"the simulated CUDA libraries were not built when gpudiag was installed: {reason or NO_REASON}. Install CMake "
@@ -136,6 +141,7 @@ class Machine:
         for fault in self.faults:
             if fault.gpu is not None and fault.gpu >= len(self.spec.gpus):
                 raise FaultError(f"{fault}: there is no such GPU; the GPUs are 0 to {len(self.spec.gpus) - 1}")
+        require_linux()
         refuse_too_much_memory(self.spec)
         _require_loadable(library_directory())
         self._directory: Path | None = None

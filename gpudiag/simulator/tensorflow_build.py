@@ -10,7 +10,7 @@ import sys
 from pathlib import Path
 
 from gpudiag.simulator.errors import CudaWheelMissing, RealDriverMapped, SimulatorError
-from gpudiag.simulator.machine import CORE, MACHINE_VARIABLE
+from gpudiag.simulator.machine import CORE, MACHINE_VARIABLE, require_linux
 
 
 def _tensorflow_directory() -> Path | None:
@@ -44,6 +44,7 @@ def cpu_only_tensorflow() -> str:
 
 def require_cuda_wheel() -> None:
     """CudaWheelMissing if this interpreter's TensorFlow cannot see a GPU, simulated or not."""
+    require_linux()
     if _tensorflow_directory() is None:
         raise CudaWheelMissing("TensorFlow is not installed in this Python: pip install tensorflow")
     fault = cpu_only_tensorflow()
