@@ -344,6 +344,12 @@ class Report(Record):
         return {status: found[status] for status in STATUSES if found[status]}
 
     @property
+    def severities(self) -> dict[Severity, int]:
+        """How many findings the rows have of each severity; 0 for one that no finding has."""
+        found = Counter(one.severity for row in self.rows for one in row.findings)
+        return {severity: found[severity] for severity in Severity}
+
+    @property
     def areas(self) -> dict[str, tuple[Row, ...]]:
         """The rows of each area, areas and rows in the order of the report."""
         return {

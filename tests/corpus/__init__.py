@@ -47,7 +47,7 @@ class Item:
     """The cause that must come before it: this one follows from it."""
     harmless: str = ""
     """No cause, but a line that must be named as harmless: a piece of what is said of it."""
-    recorded: bool = False
+    log_recorded: bool = False
     """The machine is built, and the program's log is recorded text."""
     source: str = ""
     """The public thread in which users met this machine, and settled its cause."""
@@ -59,7 +59,7 @@ class Item:
     @property
     def kind(self) -> str:
         if self.machine is not None:
-            return "end to end, recorded log" if self.recorded else "end to end"
+            return "end to end, recorded log" if self.log_recorded else "end to end"
         return "text" if self.evidence is not None and self.evidence.lines else "facts"
 
     @property

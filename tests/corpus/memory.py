@@ -111,7 +111,7 @@ ITEMS = (
         machine="1x16GiB",
         options=_LOG,
         prepare=_without_handle,
-        recorded=True,
+        log_recorded=True,
     ),
     Item(
         64,
@@ -130,7 +130,7 @@ ITEMS = (
         machine="1x16GiB",
         options=_LOG,
         prepare=_beside_jax,
-        recorded=True,
+        log_recorded=True,
     ),
     Item(
         67,

@@ -64,7 +64,7 @@ def _harmless(number: int, title: str, log: str, said: str) -> Item:
         options=_LOG,
         prepare=_logged(log),
         harmless=said,
-        recorded=True,
+        log_recorded=True,
     )
 
 
@@ -107,6 +107,6 @@ ITEMS = (
         machine=_MACHINE,
         options=_LOG,
         prepare=_logged(_NO_COUNTERS),
-        recorded=True,
+        log_recorded=True,
     ),
 )

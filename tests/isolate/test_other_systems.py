@@ -9,11 +9,11 @@ import tempfile
 from pathlib import Path
 
 import pytest
-from processes import elsewhere
 
 from gpudiag.isolate import Bounds, Ended, Job, ServerSpec
 from gpudiag.isolate.one_by_one import OneByOne
 from gpudiag.model.report import Cause
+from processes import elsewhere
 
 
 def job(function: str, deadline_s: float = 60.0, **argument: object) -> Job:

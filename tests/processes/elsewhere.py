@@ -28,7 +28,7 @@ import rich.progress  # noqa: F401
 
 MODULES = ("curses", "fcntl", "grp", "posix", "pty", "pwd", "readline", "resource", "syslog", "termios", "tty")
 NAMES: dict[Any, str] = {
-    os: "chown eventfd fchown fork forkpty getegid geteuid getgid getgroups getloadavg getpgid getpgrp getresuid getuid "
+    os: "chown eventfd fchown fork forkpty getegid geteuid getgid getgroups getloadavg getpgid getpgrp getuid "
     "killpg memfd_create mkfifo nice pidfd_open pipe2 pread pwrite register_at_fork sched_getaffinity setpgid setsid "
     "setuid statvfs sysconf uname wait3 wait4 waitid",
     select: "epoll poll",

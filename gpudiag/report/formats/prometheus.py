@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import contextlib
 import math
-from collections import Counter
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from datetime import datetime, timezone
@@ -16,7 +15,7 @@ from datetime import datetime, timezone
 import msgspec
 
 from gpudiag.model.expectations import AREA as EXPECT
-from gpudiag.model.report import STATUSES, Report, Severity, Verdict
+from gpudiag.model.report import STATUSES, Report, Verdict
 from gpudiag.text import one_line
 
 SUFFIX = ".prom"
@@ -84,9 +83,8 @@ def _rows(report: Report) -> Iterator[Sample]:
 
 
 def _findings(report: Report) -> Iterator[Sample]:
-    found = Counter(one.severity for row in report.rows for one in row.findings)
-    for severity in Severity:
-        yield {"severity": severity.value}, found[severity]
+    for severity, number in report.severities.items():
+        yield {"severity": severity.value}, number
 
 
 def _gpu_info(report: Report) -> Iterator[Sample]:
