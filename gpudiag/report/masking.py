@@ -124,7 +124,7 @@ def mask(report: Report) -> Report:
 
 def _matters(line: str) -> bool:
     """Return whether a line of a program's log is one that gpudiag may say something about."""
-    return bool(log_lines.parse([line]) or log_lines.is_telling(line) or _MASK.search(line))
+    return bool(log_lines.parse([line]) or log_lines.is_telling(line) or _MASK.search(line) or _OF_DEVICES.search(line))
 
 
 def _mapped(value: Any, change: Callable[[str], str], own: Callable[[str], str], depth: int = 0) -> Any:
@@ -154,14 +154,18 @@ def _mapped(value: Any, change: Callable[[str], str], own: Callable[[str], str],
     return value
 
 
+_OF_DEVICES = re.compile(r"(?i)gpus?(?![a-z])|devices?(?![a-z])")
+"""In a traceback the statement that raised is the line that says what was done to a GPU."""
 _VARIABLE = re.compile(r"[A-Z][A-Z0-9_]*")
 _MASK = re.compile(r"<masked-(\d+)>")
 _KNOWN_SHAPE = re.compile(
     r"\d{1,16}|\d{1,16}(?:x\d{1,16}){0,4}(?:x?[kmgt]?i?b|[kmgt]|x|ms|us|ns|s)|0x[\da-f]{1,16}|[\da-f]{4}|v?\d{0,16}(?:a|b|rc|dev|post)?\d{1,16}|"
-    r"\d\dt\d\d|(?:nvidia|uverbs|copy)\d+|(?:sm|compute)_\d{2,3}[af]?",
+    r"\d\dt\d\d|(?:nvidia|uverbs|copy)\d+|(?:sm|compute)_\d{2,3}[af]?|[iwef]\d{4}|gw\d{1,3}|"
+    r"\d{1,3}(?:ubuntu|deb|el|fc)\d{1,3}",
     re.IGNORECASE,
 )
-"""Numbers, sizes, times, addresses in memory, parts of versions, generations of GPUs."""
+"""Numbers, sizes, times, addresses in memory, parts of versions, generations of GPUs, the levels of TensorFlow's lines
+with their dates, workers of pytest-xdist, revisions of a distribution's packages."""
 _LONGEST = 64
 """Most letters of a word that is examined."""
 _SUFFIX = re.compile(r"\.(?:cc|cu|h|ipynb|json|log|md|py|pyc|sh|so|toml|txt|xml|yaml)")

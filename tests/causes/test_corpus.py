@@ -11,6 +11,7 @@ from conftest import Gpudiag
 from corpus import Item, items
 from gpudiag.model import codec
 from gpudiag.model.diagnosis import Diagnosis
+from gpudiag.report.masking import mask
 from gpudiag.run import rejudging
 from gpudiag.run.diagnosis import diagnose
 from voice import contradictions
@@ -96,6 +97,12 @@ def test_what_was_recorded_is_enough_to_name_it(item: Item) -> None:
     _is_as_wanted(item, again.diagnosis)
     assert contradictions(again.rows, again.diagnosis) == []
     assert not any(contradicts(one) for one in with_any_one_probe(again)), "PASS, whatever is known against it"
+    masked = rejudging.rejudge(mask(report)).diagnosis
+    assert _named(masked) == _named(again.diagnosis), "a word that the diagnosis needs is masked"
+
+
+def _named(diagnosis: Diagnosis) -> list[list[str]]:
+    return [[one.rule for one in causes] for causes in (diagnosis.causes, diagnosis.folded)]
 
 
 def _is_as_wanted(item: Item, diagnosis: Diagnosis) -> None:

@@ -424,6 +424,8 @@ def test_ordinary_texts_stay_as_they_are() -> None:
         ("<eve> <masked-77> <user>", "<<masked-79>> <masked-77> <user>"),
         ("node12.acme.example", "<masked-2>"),
         ("tf.config.set_memory_growth(gpu, True)", "tf.config.set_memory_growth(gpu, True)"),
+        ("E0131 12:00:00.5 4711 cuda_platform.cc:52] failed", "E0131 12:00:00.5 4711 cuda_platform.cc:52] failed"),
+        ("[gw1] [ 50%] PASSED 0ubuntu1 gw1.acme", "[gw1] [ 50%] PASSED 0ubuntu1 gw1.<masked-2>"),
         ("took 16GiB in 0.3s of 2x80GiB at 0x7f3a", "took 16GiB in 0.3s of 2x80GiB at 0x7f3a"),
     ],
 )
@@ -442,12 +444,14 @@ def test_of_a_programs_log_the_lines_stay_that_say_something() -> None:
             "2026-01-31 12:00:00.5: I tensorflow/core/gpu_device.cc:7] Created device /device:GPU:0 with 7 MB memory",
             '  File "/home/eve/net.py", line 12, in main',
             "    train(patients)",
+            "    train(patients, gpus[0])",
             "AcmeError: it failed",
         ),
     )
     once = mask(told)
     lines = tuple(re.sub(r"<masked-\d+>", "<masked>", line) for line in once.lines)
-    assert lines == ("<left out>", told.lines[1], FRAME, "<left out>", "<masked>: it failed")
+    on_gpu = "    train(<masked>, gpus[0])"
+    assert lines == ("<left out>", told.lines[1], FRAME, "<left out>", on_gpu, "<masked>: it failed")
     assert mask(once) == once
 
 
