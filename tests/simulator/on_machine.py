@@ -11,6 +11,7 @@ from collections.abc import Mapping
 from contextlib import ExitStack
 from dataclasses import dataclass
 from pathlib import Path
+from tempfile import TemporaryDirectory
 from typing import Any
 
 from gpudiag.simulator import Gpu, Machine, MachineSpec
@@ -60,6 +61,8 @@ class ForkServer:
         environment = machine.environment()
         environment["PYTHONPATH"] = MODULES
         environment.pop("CUDA_VISIBLE_DEVICES", None)
+        # A child leaves without exit handlers, and so does not remove what AutoGraph wrote.
+        environment["TMPDIR"] = self._stack.enter_context(TemporaryDirectory(prefix="gpudiag-"))
         self._process = subprocess.Popen(
             [sys.executable, str(HERE / "fork_server.py"), str(writer)],
             env=environment,
