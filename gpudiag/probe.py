@@ -68,6 +68,8 @@ class Needs(Record):
     """How many GPUs one child must see."""
     free_bytes: int = 0
     """Memory that must be free on each of them, besides the CUDA contexts of its processes."""
+    real_gpus: bool = False
+    """True: simulated GPUs cannot do what it measures."""
     tensorflow: bool = True
     """False for probes that judge host facts alone."""
     versions: str = ""

@@ -5,8 +5,8 @@
 
 The first writes ``tests/recorded/<machine>/<probe>.json``, for the examples in ``tests/provocations``, for each probe
 that is named; for every probe that measures, and the facts of the machine as ``facts.json``, if none is. A reading that
-gives a finding is not written. The second writes again what is in ``tests/recorded/corpus``, or the recordings of the
-machines with these numbers.
+gives a finding is not written, and what needs a real GPU stays as it is. The second writes again what is in
+``tests/recorded/corpus``, or the recordings of the machines with these numbers.
 """
 
 from __future__ import annotations

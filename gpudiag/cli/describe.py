@@ -14,7 +14,7 @@ from gpudiag.cli.explanation import Explanation, described, wrapped
 from gpudiag.model.report import Report
 from gpudiag.probe import Kind, Needs
 from gpudiag.probes.listing import Listed
-from gpudiag.text import one_line, with_names
+from gpudiag.text import counted, one_line, with_names
 
 if TYPE_CHECKING:
     from gpudiag.cause import Known  # and with it every message that is known
@@ -23,7 +23,8 @@ if TYPE_CHECKING:
 def needs_text(needs: Needs) -> str:
     """Return what a probe needs in a few words, such as ``TensorFlow, 2 GPUs``."""
     tensorflow = [f"TensorFlow {needs.versions}".rstrip()] if needs.tensorflow else []
-    gpus = [] if not needs.gpus else ["1 GPU"] if needs.gpus == 1 else [f"{needs.gpus} GPUs"]
+    kind = "real GPU" if needs.real_gpus else "GPU"
+    gpus = [counted(needs.gpus, kind)] if needs.gpus else []
     free = [f"{needs.free_bytes >> 20} MiB free"] if needs.free_bytes else []
     return ", ".join(tensorflow + gpus + free) or "nothing"
 

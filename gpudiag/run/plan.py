@@ -95,6 +95,11 @@ def lack_of_gpus(needed: int, facts: Facts, gpus: tuple[Gpu, ...]) -> str:
     return "no GPU"
 
 
+def lack_of_real_gpus(needed: bool, gpus: tuple[Gpu, ...]) -> str:
+    """Say that simulated GPUs cannot do what a probe measures; "" if they can, or if the GPUs are real."""
+    return "needs real GPUs, these are simulated" if needed and any(gpu.simulated for gpu in gpus) else ""
+
+
 def lack_of_version(versions: str, facts: Facts) -> str:
     """Say which TensorFlow is needed; "" if the installed one is right, or not known."""
     if not versions or isinstance(facts.tensorflow, Unknown) or not facts.tensorflow.distributions:

@@ -30,6 +30,7 @@ from gpudiag.run.plan import (
     lack_of_linux,
     lack_of_memory,
     lack_of_peace,
+    lack_of_real_gpus,
     lack_of_version,
     planned,
     room_on,
@@ -183,7 +184,8 @@ class Probes:
         if len(task.gpus) < needs.gpus or (entry.probe.scope is not Scope.HOST and not gpus):
             return msgspec.structs.replace(row, outcome=Skipped(lack_of_gpus(needs.gpus, facts, gpus)))
         lack = (
-            lack_of_version(needs.versions, facts)
+            lack_of_real_gpus(needs.real_gpus, task.gpus)
+            or lack_of_version(needs.versions, facts)
             or lack_of_memory(bytes_needed(entry), task.gpus, facts)
             or (entry.probe.exclusive and not self._session.options.disturb and lack_of_peace(task.gpus, facts))
         )

@@ -10,7 +10,7 @@ from gpudiag.model import codec
 from gpudiag.model.report import Broken
 from sabotages import Sabotage, rounds, table
 
-WITHOUT = {"libraries.xla": "simulated GPUs cannot run what XLA compiled, so that it measures nothing on them"}
+WITHOUT = {"libraries.xla": "simulated GPUs cannot run what XLA compiled, and it is skipped on them"}
 """Probes that no sabotage reaches here, and why."""
 
 

@@ -24,7 +24,7 @@ from gpudiag.model.facts import (
     TensorflowFacts,
     Unknown,
 )
-from gpudiag.model.report import Judged, Level, Report, Row, Skipped
+from gpudiag.model.report import SIMULATED, Judged, Level, Report, Row, Skipped
 from gpudiag.model.visibility import IDLE_BYTES, gpus_in_scope, other_use
 from gpudiag.probe import Needs
 from gpudiag.run import plan, runner
@@ -221,6 +221,15 @@ def test_lack_of_peace_names_the_gpu_and_the_way_round_it() -> None:
     assert plan.lack_of_peace((), facts) == ""
 
 
+def test_what_simulated_gpus_cannot_do_needs_real_ones() -> None:
+    [real] = gpus_in_scope(facts_of(used(0)))
+    simulated = replace(real, name=f"{SIMULATED} A100")
+    assert plan.lack_of_real_gpus(True, (real,)) == ""
+    assert plan.lack_of_real_gpus(True, (real, simulated)) == "needs real GPUs, these are simulated"
+    assert plan.lack_of_real_gpus(False, (simulated,)) == ""
+    assert plan.lack_of_real_gpus(True, ()) == ""
+
+
 def test_lack_of_memory_is_that_of_the_first_gpu_with_too_little() -> None:
     facts = facts_of(used(0), used(1, 39 << 30))  # of 40 GiB each
     gpus = gpus_in_scope(facts)
@@ -305,6 +314,7 @@ def test_a_version_that_is_not_known_is_not_held_against_a_probe() -> None:
         (Needs(gpus=1, free_bytes=513 << 20), True, Skipped("needs 1025 MiB free, GPU 0 has 1024 MiB")),
         (Needs(gpus=1, versions="<2.21"), True, Skipped("needs TensorFlow <2.21, 2.21.0 is installed")),
         (Needs(gpus=2, versions="<2.21"), True, Skipped("needs 2 GPUs, 1 here")),
+        (Needs(gpus=1, real_gpus=True), True, None),
     ],
 )
 def test_what_is_lacking_is_why_a_probe_is_skipped(

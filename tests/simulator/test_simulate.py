@@ -28,6 +28,8 @@ ON_GPUS = [
     if entry.reading is None or entry.probe.needs.gpus or entry.probe.as_user
 ]
 """Without the probes that are given no GPU: to them every machine is the same."""
+ON_REAL_GPUS = {entry.name for entry in catalogue.entries() if entry.probe.needs.real_gpus}
+NOT_REAL = Skipped("needs real GPUs, these are simulated")
 LIST_GPUS = "import tensorflow as tf; print(len(tf.config.list_physical_devices('GPU')))"
 
 
@@ -49,6 +51,9 @@ def finds_nothing(report: Report, gpus: int, gib: int) -> set[str]:
     assert [gpu.memory_total_bytes for gpu in report.gpus] == [gib << 30] * gpus
     assert all(gpu.simulated for gpu in report.gpus)
     for row in report.rows:
+        if row.probe in ON_REAL_GPUS:
+            assert row.outcome == NOT_REAL
+            continue
         assert isinstance(row.outcome, Judged), row
         assert row.findings == (), row
     return {row.probe for row in report.rows}
@@ -117,6 +122,7 @@ def test_no_probe_gives_a_false_alarm_on_a_machine_of_another_kind(
 def test_every_skip_on_one_gpu_says_why(gpudiag: Gpudiag) -> None:
     report = report_of(gpudiag, *ON_GPUS, "--simulate", "1x16GiB", status=0)
     skipped = {row.probe: row.outcome.reason for row in report.rows if isinstance(row.outcome, Skipped)}
+    assert {skipped.pop(probe) for probe in ON_REAL_GPUS} == {NOT_REAL.reason}
     assert set(skipped.values()) == {"needs 2 GPUs, 1 here"}
     assert set(skipped) == {entry.name for entry in catalogue.entries() if entry.probe.needs.gpus == 2}
     assert found(report.rows) == {"visibility.list_remap: one_gpu"}
