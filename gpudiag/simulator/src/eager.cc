@@ -153,6 +153,12 @@ void Work::report() {
     if (!ok()) tf.computation_failed(context, status);
 }
 
+void ComputationWithWork::compute(TF_OpKernelContext *context) const {
+    Work work(context);
+    compute_with(work);
+    work.report();
+}
+
 Operation::Operation(Work &work, const std::string &name) : work_(work), operation_(nullptr) {
     void *context = work.ok() ? context_without_gpu(work.status) : nullptr;
     if (context) operation_ = eager.new_operation(context, name.c_str(), work.status);

@@ -7,7 +7,7 @@
 #include <string>
 #include <vector>
 
-#include "tensorflow.h"
+#include "computation.h"
 
 struct DeleteTensor {
     void operator()(TF_Tensor *tensor) const;
@@ -51,6 +51,15 @@ class Work {
 
     TF_OpKernelContext *const context;
     TF_Status *const status;
+};
+
+// A computation by that. An error that it leaves fails the kernel.
+class ComputationWithWork : public Computation {
+  public:
+    void compute(TF_OpKernelContext *) const final;
+
+  private:
+    virtual void compute_with(Work &) const = 0;
 };
 
 // One operation, with its attributes and inputs in their order.

@@ -20,19 +20,13 @@ float sigmoid(float x) { return 1 / (1 + std::exp(-x)); }
 const std::map<std::string, Activation> ACTIVATIONS = {
     {"GeluApproximate", gelu_approximate}, {"GeluExact", gelu_exact}, {"Tanh", hyperbolic_tangent}, {"Sigmoid", sigmoid}};
 
-class FusedProduct : public Computation {
+class FusedProduct : public ComputationWithWork {
   public:
     FusedProduct(const Node &node, Activation activation)
         : a_(node.number("transpose_a")), b_(node.number("transpose_b")), activation_(activation) {}
 
-    void compute(TF_OpKernelContext *context) const override {
-        Work work(context);
-        compute(work);
-        work.report();
-    }
-
   private:
-    void compute(Work &work) const {
+    void compute_with(Work &work) const override {
         Tensor a = single(work, 0), b = single(work, 1), bias = single(work, 2);
         if (!work.ok()) return;
         Operation multiply(work, "MatMul");

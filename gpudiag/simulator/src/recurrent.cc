@@ -174,19 +174,13 @@ struct Layer {
     }
 };
 
-class Recurrent : public Computation {
+class Recurrent : public ComputationWithWork {
   public:
     explicit Recurrent(const Node &node)
         : node_(node), is_backprop_(node.op.find("Backprop") != std::string::npos), has_lengths_(node.op.back() == '3'),
           is_time_major_(!node.attributes.count("time_major") || node.number("time_major")), type_(static_cast<int>(node.number("T"))) {
         const std::string mode = node.text("rnn_mode");
         mode_ = mode == "gru" ? GRU : mode == "rnn_relu" ? RELU : mode == "rnn_tanh" ? TANH : LSTM;  // the default
-    }
-
-    void compute(TF_OpKernelContext *context) const override {
-        Work work(context);
-        compute(work);
-        work.report();
     }
 
   private:
@@ -252,7 +246,7 @@ class Recurrent : public Computation {
         return drops && sizes.layers > 1 && (is_backprop_ || node_.number("is_training")) ? "dropout between layers" : "";
     }
 
-    void compute(Work &work) const {
+    void compute_with(Work &work) const override {
         const Given input = get(work, 0, true), state = get(work, 1, true), parameters = get(work, 3, false);
         const Given cell = mode_ == LSTM ? get(work, 2, true) : Given{Numbers(state.values.size()), state.shape};
         if (!work.ok()) return;

@@ -117,13 +117,13 @@ bool transpose_tensor(const TF_Tensor *from, char *to, const Numbers &last, int6
 
 bool is_channels_first(const std::string &format) { return format.rfind("NC", 0) == 0 || format == "CHANNELS_FIRST"; }
 
-class Rerun : public Computation {
+class Rerun : public ComputationWithWork {
   public:
     Rerun(const Node &node, const Layout &layout)
         : node_(node), layout_(layout), format_(node.text("data_format")), packed_(format_ == "NCHW_VECT_C" ? 4 : 1) {}
 
-    void compute(TF_OpKernelContext *context) const override {
-        Work work(context);
+  private:
+    void compute_with(Work &work) const override {
         if (by_onednn(work)) return;
         std::vector<Tensor> given;
         for (int i = 0; i < work.inputs() && work.ok(); i++)
@@ -137,10 +137,8 @@ class Rerun : public Computation {
             results = run(work, given, type == QINT8 ? INT8 : FLOAT);
         }
         for (int i = 0; i < static_cast<int>(results.size()); i++) give(work, i, results[static_cast<size_t>(i)].get(), is_empty);
-        work.report();
     }
 
-  private:
     bool is_channels_first() const { return ::is_channels_first(format_); }
 
     // By oneDNN, with the tensors and attributes that the node has. False if that cannot be: what oneDNN says of wrong inputs
@@ -160,7 +158,6 @@ class Rerun : public Computation {
             return false;
         }
         for (int i = 0; i < work.outputs(); i++) work.output(i, results[static_cast<size_t>(i)].get());
-        work.report();
         return true;
     }
 

@@ -15,20 +15,14 @@ std::string text_of(const std::vector<int64_t> &shape) {
     return text + "]";
 }
 
-class AtPositions : public Computation {
+class AtPositions : public ComputationWithWork {
   public:
     explicit AtPositions(const Node &node)
         : counts_batch_(node.number("include_batch_in_index")), is_same_(node.text("padding") == "SAME"), window_(node.numbers("ksize")),
           strides_(node.numbers("strides")) {}
 
-    void compute(TF_OpKernelContext *context) const override {
-        Work work(context);
-        compute(work);
-        work.report();
-    }
-
   private:
-    void compute(Work &work) const {
+    void compute_with(Work &work) const override {
         Tensor input = work.input(0), gradient = work.input(1), positions = work.input(2);
         if (!work.ok()) return;
         const std::vector<int64_t> from = shape_of(gradient.get()), shape = shape_of(positions.get());
