@@ -26,7 +26,7 @@ class SimulatorBroken(SimulatorError):  # noqa: N818  # the name states the faul
 
 
 class CudaWheelMissing(SimulatorError):  # noqa: N818  # the name states the fault
-    """TensorFlow is absent, or it is a build without CUDA: it never asks for a CUDA library."""
+    """TensorFlow is absent, a build without CUDA, or a release that simulated GPUs do not know."""
 
 
 class RealDriverMapped(SimulatorError):  # noqa: N818  # the name states the fault

@@ -13,6 +13,10 @@ from gpudiag.simulator.errors import CudaWheelMissing, RealDriverMapped, Simulat
 from gpudiag.simulator.machine import CORE, MACHINE_VARIABLE, require_linux
 
 
+FIRST_RELEASE, LAST_RELEASE = (2, 18), (2, 21)
+"""Which simulated GPUs know; the same is in forwarding.c."""
+
+
 def _tensorflow_directory() -> Path | None:
     spec = importlib.util.find_spec("tensorflow")
     return Path(spec.origin).parent if spec is not None and spec.origin else None
@@ -42,12 +46,31 @@ def cpu_only_tensorflow() -> str:
     )
 
 
+def unknown_tensorflow() -> str:
+    """What to say if this interpreter's TensorFlow is a release that simulated GPUs do not know; otherwise nothing.
+
+    By its metadata; it is not imported. A process of one without metadata finds out itself (forwarding.c).
+    """
+    directory = _tensorflow_directory()
+    names = [folder.name for folder in directory.parent.glob("t*.dist-info")] if directory else []
+    found = (re.match(r"(?:tensorflow|tf_nightly)-((\d+)\.(\d+).*)\.dist-info$", name) for name in names)
+    for one in found:
+        if one and (not FIRST_RELEASE <= (int(one[2]), int(one[3])) <= LAST_RELEASE or "dev" in one[1]):
+            first, last = (f"{major}.{minor}" for major, minor in (FIRST_RELEASE, LAST_RELEASE))
+            after = f"{LAST_RELEASE[0]}.{LAST_RELEASE[1] + 1}"
+            return (
+                f"simulated GPUs know TensorFlow {first} to {last}, and this is {one[1]}: "
+                f"pip install 'tensorflow>={first},<{after}'"
+            )
+    return ""
+
+
 def require_cuda_wheel() -> None:
-    """CudaWheelMissing if this interpreter's TensorFlow cannot see a GPU, simulated or not."""
+    """CudaWheelMissing if this interpreter's TensorFlow cannot see a simulated GPU."""
     require_linux()
     if _tensorflow_directory() is None:
         raise CudaWheelMissing("TensorFlow is not installed in this Python: pip install tensorflow")
-    fault = cpu_only_tensorflow()
+    fault = cpu_only_tensorflow() or unknown_tensorflow()
     if fault:
         raise CudaWheelMissing(fault)
 

@@ -1296,3 +1296,42 @@ def run_metadata() -> tuple[dict[str, list[str]], list[str]]:
     }
     trace = json.loads(timeline.Timeline(metadata.step_stats).generate_chrome_trace_format())
     return rows, [event["args"]["name"] for event in trace["traceEvents"] if event["name"] == "process_name"]
+
+
+def overwrite(address: int, content: bytes) -> None:
+    """Write over a part of TensorFlow in this process."""
+    page = address & ~4095
+    readable_writable_executable = 7
+    length = ctypes.c_size_t(address + len(content) - page)
+    assert not ctypes.CDLL(None).mprotect(ctypes.c_void_p(page), length, readable_writable_executable)
+    ctypes.memmove(address, content, len(content))
+
+
+def tensorflow_library(name: str) -> ctypes.CDLL:
+    return ctypes.CDLL(f"{Path(tf.__file__).parent}/{name}")
+
+
+def of_another_release(version: str) -> Any:
+    """What TensorFlow lists and computes if its C API names this version."""
+    kept = ctypes.create_string_buffer(version.encode())
+    function = ctypes.cast(tensorflow_library("libtensorflow_cc.so.2").TF_Version, ctypes.c_void_p).value
+    assert function
+    move_to_rax, ret = b"\x48\xb8", b"\xc3"
+    overwrite(function, move_to_rax + ctypes.addressof(kept).to_bytes(8, "little") + ret)
+    return len(physical()), (tf.constant([2.0]) * 3).numpy().tolist()
+
+
+def with_another_class(exchanged: Sequence[int]) -> list[str]:
+    """What the forwarding says of TensorFlow, before and after two virtual functions of OpKernel have changed places."""
+    kernels = ctypes.CDLL(f"{os.environ['GPUDIAG_SIM_MACHINE']}/lib/libgpudiag_kernels.so")
+    kernels.gpudiag_forward_kernels.restype = ctypes.c_char_p
+    framework = tensorflow_library("libtensorflow_framework.so.2")
+    table = (ctypes.c_void_p * 9).in_dll(framework, "_ZTVN10tensorflow8OpKernelE")
+    one, other = exchanged
+    said = [kernels.gpudiag_forward_kernels()]
+    before, after = table[one], table[other]
+    assert before and after
+    for slot, function in (one, after), (other, before):
+        overwrite(ctypes.addressof(table) + 8 * slot, function.to_bytes(8, "little"))
+    said.append(kernels.gpudiag_forward_kernels())
+    return [(text or b"").decode() for text in said]

@@ -43,6 +43,7 @@ __attribute__((constructor)) static void watch_forks(void) { pthread_atfork(NULL
 static CUresult initialise(void) {
     if (initialised_in_parent) return CUDA_ERROR_NOT_INITIALIZED;
     if (real_driver_is_mapped()) return CUDA_ERROR_SYSTEM_DRIVER_MISMATCH;
+    if (!tensorflow_is_known()) return CUDA_ERROR_NOT_SUPPORTED;
     CUresult result = CUDA_SUCCESS;
     hold(CONTEXTS_LOCK);
     if (!initialised) {

@@ -11,6 +11,23 @@
 static pthread_once_t once = PTHREAD_ONCE_INIT;
 static const char *fault;
 
+enum { FIRST_MINOR = 18, LAST_MINOR = 21 }; /* of TensorFlow 2: for these the layouts and kernels here were checked */
+
+bool tensorflow_is_known(void) {
+    void *tensorflow = dlopen("libtensorflow_cc.so.2", RTLD_LAZY | RTLD_NOLOAD);
+    const char *(*version)(void) = tensorflow ? (const char *(*)(void))dlsym(tensorflow, "TF_Version") : NULL;
+    if (tensorflow) dlclose(tensorflow);
+    if (!version) return true; /* some other user of CUDA */
+    int minor = 0;
+    bool is_release = sscanf(version(), "2.%d.", &minor) == 1 && !strstr(version(), "-dev"); /* nightlies have a date there */
+    if (is_release && minor >= FIRST_MINOR && minor <= LAST_MINOR) return true;
+    static bool said;
+    if (!__atomic_exchange_n(&said, true, __ATOMIC_RELAXED))
+        say("simulated GPUs know TensorFlow 2.%d to 2.%d, and this is %s: there is no GPU for it; pip install 'tensorflow>=2.%d,<2.%d'",
+            FIRST_MINOR, LAST_MINOR, version(), FIRST_MINOR, LAST_MINOR + 1);
+    return false;
+}
+
 bool library_beside_core(char *path, size_t room, const char *file) {
     Dl_info core;
     if (!dladdr((void *)library_beside_core, &core)) return false;

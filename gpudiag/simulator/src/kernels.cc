@@ -186,6 +186,23 @@ bool is_forwarded(const Kernel &kernel) {
     return kernel.device_type == "GPU" || (kernel.device_type == "DEFAULT" && starts_with(kernel.op, "Collective"));
 }
 
+// A vendor may have changed a known release. Of the classes that tensorflow.h declares, the virtual functions before the last
+// ones that are exported, and how many there are; OpKernelConstruction is looked at when a kernel is created.
+bool has_known_classes(const Libraries &libraries) {
+    const char *const kernel = "_ZTVN10tensorflow8OpKernelE", *const asynchronous = "_ZTVN10tensorflow13AsyncOpKernelE";
+    const struct {
+        const char *table, *function;
+        ptrdiff_t slot;  // after the offset to top and the type information
+    } EXPECTED[] = {
+        {kernel, "_ZN10tensorflow8OpKernelD1Ev", 2},
+        {kernel, "_ZNK10tensorflow8OpKernel11TraceStringB5cxx11ERKNS_15OpKernelContextEb", 8},
+        {asynchronous, "_ZN10tensorflow13AsyncOpKernel7ComputeEPNS_15OpKernelContextE", 4},
+    };
+    for (const auto &[table, function, slot] : EXPECTED)
+        if (virtual_slot(libraries, table, function) != static_cast<void **>(libraries.address(table)) + slot) return false;
+    return slots_of(libraries, kernel) == 9 && slots_of(libraries, asynchronous) == 10;
+}
+
 const char *register_all() {
     TF_Status *status = tf.new_status();
     TF_Buffer *buffer = tf.registered_kernels(status);
@@ -246,6 +263,8 @@ extern "C" __attribute__((visibility("default"))) const char *gpudiag_forward_ke
          "11ResourceMgrERKSt10shared_ptrIKNS_14NodePropertiesEEiPPNS_8OpKernelE");
 #undef FIND
     if (const char *fault = find_eager(libraries)) return fault;
+    if (!has_known_classes(libraries))
+        return "this build of TensorFlow has other virtual functions in OpKernel; install TensorFlow's own wheel: pip install tensorflow";
     TF_Status *ok = tf.new_status();
     ok_word = tf.to_cpp_status(ok).word;
     tf.delete_status(ok);

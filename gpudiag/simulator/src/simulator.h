@@ -162,6 +162,9 @@ void activity_copied(uint64_t start, enum activity_copy kind, uint64_t bytes);
 
 /* ---- forwarding.c ---- */
 
+/* False in a process of a TensorFlow that is not known (it has been said): a kernel that it changed, and that is computed
+ * here, would give a wrong number. */
+bool tensorflow_is_known(void);
 /* False where the kernels of a TensorFlow process cannot be forwarded (it has been said why). */
 bool load_kernel_forwarding(void);
 /* The path of a file in the directory of this library. */

@@ -9,13 +9,18 @@
 TensorFlow tf;
 uintptr_t ok_word;
 
+size_t slots_of(const Libraries &libraries, const char *table) {
+    void *address = libraries.address(table);
+    Dl_info where;
+    void *extra = nullptr;
+    if (!address || !dladdr1(address, &where, &extra, RTLD_DL_SYMENT) || !extra) return 0;
+    return static_cast<const ElfW(Sym) *>(extra)->st_size / sizeof(void *);
+}
+
 void **virtual_slot(const Libraries &libraries, const char *table, const char *function) {
     auto **slots = static_cast<void **>(libraries.address(table));
     void *wanted = libraries.address(function);
-    Dl_info where;
-    void *extra = nullptr;
-    if (!slots || !wanted || !dladdr1(slots, &where, &extra, RTLD_DL_SYMENT) || !extra) return nullptr;
-    const size_t count = static_cast<const ElfW(Sym) *>(extra)->st_size / sizeof *slots;
+    const size_t count = wanted ? slots_of(libraries, table) : 0;
     for (size_t slot = 2; slot < count; slot++)  // after the offset to top and the type information
         if (slots[slot] == wanted) return &slots[slot];
     return nullptr;

@@ -1,5 +1,6 @@
 // What crosses the border to TensorFlow: its C API (kernels.h, tf_status.h), one C++ function (CreateOpKernel), and C++
-// layouts that are declared here with their source. They are the same in TensorFlow 2.18 to 2.21.
+// layouts that are declared here with their source. They are the same in TensorFlow 2.18 to 2.21 (forwarding.c asks for that;
+// kernels.cc looks whether a vendor has changed them).
 #ifndef GPUDIAG_SIMULATOR_TENSORFLOW_H
 #define GPUDIAG_SIMULATOR_TENSORFLOW_H
 
@@ -116,6 +117,8 @@ struct Libraries {
     }
 };
 
+// How many slots a table of virtual functions has; 0 if that is not known.
+size_t slots_of(const Libraries &, const char *table);
 // The slot of a virtual function in the table of a class, both by their mangled names; null if there is none.
 void **virtual_slot(const Libraries &, const char *table, const char *function);
 // Put another function there. False if the table cannot be written.
