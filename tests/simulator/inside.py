@@ -1335,3 +1335,23 @@ def with_another_class(exchanged: Sequence[int]) -> list[str]:
         overwrite(ctypes.addressof(table) + 8 * slot, function.to_bytes(8, "little"))
     said.append(kernels.gpudiag_forward_kernels())
     return [(text or b"").decode() for text in said]
+
+
+def reduced_alone(types: Sequence[str]) -> dict[str, Any]:
+    """What a collective reduction gives for a group of one GPU, by the type of its numbers."""
+
+    def reduce(number: int, name: str) -> list[float]:
+        given = tf.ones(2, name)
+        reduced = tf.raw_ops.CollectiveReduceV2(
+            input=given,
+            group_size=1,
+            group_key=1,
+            instance_key=number,
+            ordering_token=[],
+            merge_op="Add",
+            final_op="Id",
+        )
+        return [float(value) for value in reduced.numpy()]
+
+    with tf.device("GPU:0"):
+        return {name: caught(partial(reduce, number, name)) for number, name in enumerate(types)}

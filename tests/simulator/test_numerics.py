@@ -84,3 +84,11 @@ def test_recurrent_operations_of_cudnn_equal_the_same_written_out(inside: Inside
     assert sorted(found) == ["batch", "both ways", "lengths", "one layer", "two"]
     rounding = {"float32": 1e-5, "float64": 1e-12}[kind]
     assert {name: error for name, error in found.items() if not isinstance(error, float) or error > rounding} == {}
+
+
+def test_reductions_between_gpus_are_refused_as_on_real_ones(inside: Inside) -> None:
+    found = inside(1, "reduced_alone", types=("float32", "int64", "int32", "bfloat16")).check()
+    assert (found.pop("float32"), found.pop("int64")) == ([1.0, 1.0], [1.0, 1.0])
+    for name, (kind, text) in found.items():
+        assert kind == "InternalError"
+        assert f"Collective all-reduce does not support datatype DT_{name.upper()} on DEVICE_GPU" in text

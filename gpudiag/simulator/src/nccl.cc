@@ -89,9 +89,26 @@ class Nccl : public Computation {
     const bool receives_shape_;
 };
 
+// What TensorFlow refuses of reductions between GPUs, and computes between CPUs: base_collective_executor.cc.
+class RefusedReduction : public ComputationWithWork {
+  public:
+    explicit RefusedReduction(const char *type) : type_(type) {}
+
+  private:
+    void compute_with(Work &work) const override {
+        work.fail(TF_INTERNAL, std::string("Collective all-reduce does not support datatype ") + type_ + " on DEVICE_GPU");
+    }
+
+    const char *const type_;
+};
+
 }  // namespace
 
 std::unique_ptr<Computation> by_nccl(const Node &node) {
+    if (node.op.rfind("CollectiveReduce", 0) == 0 && node.op.find("Scatter") == std::string::npos) {
+        if (node.number("T") == INT32) return std::make_unique<RefusedReduction>("DT_INT32");
+        if (node.number("T") == BFLOAT16) return std::make_unique<RefusedReduction>("DT_BFLOAT16");
+    }
     for (const char *op : {"NcclAllReduce", "_NcclReduceSend", "_NcclReduceRecv", "_NcclBroadcastSend", "_NcclBroadcastRecv"})
         if (node.op == op) return std::make_unique<Nccl>(node);
     return nullptr;

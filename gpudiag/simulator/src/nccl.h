@@ -1,5 +1,5 @@
 // TensorFlow's own NCCL operations (NcclAllReduce, NcclReduce, NcclBroadcast), which have no CPU kernel. The collectives of
-// tf.distribute are others: they run TensorFlow's ring.
+// tf.distribute are others: they run TensorFlow's ring, but for what TensorFlow refuses between GPUs.
 #ifndef GPUDIAG_SIMULATOR_NCCL_H
 #define GPUDIAG_SIMULATOR_NCCL_H
 
@@ -8,7 +8,7 @@
 #include "computation.h"
 #include "wire.h"
 
-// Null if `node` is not one of them.
+// Null if the CPU kernel of `node` can be asked.
 std::unique_ptr<Computation> by_nccl(const Node &node);
 
 #endif
