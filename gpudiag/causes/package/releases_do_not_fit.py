@@ -29,7 +29,11 @@ from gpudiag.knowledge.requirements import companion, has_companion
 from gpudiag.model.diagnosis import Confidence
 
 CAUSE = Cause(
-    fix=("{first}", "{second}", "{third}"),
+    fix=(
+        "python -m pip install PACKAGE",
+        "python -c 'import sys; print(sys.executable)'",
+        "python -m pip check",
+    ),
     url="https://packaging.python.org/en/latest/tutorials/installing-packages/",
     needs_gpu=False,
     symptom=True,
@@ -41,14 +45,8 @@ CAUSE = Cause(
         "protobuf_of_another_release",
         "tensorflow_shadowed",
     ),
-    shown={
-        "first": "python -m pip install PACKAGE",
-        "second": "python -c 'import sys; print(sys.executable)'",
-        "third": "python -m pip check",
-    },
 )
 
-_LINES = ("first", "second", "third")
 _OURS = (NAME_NOT_THERE, MODULE_NOT_THERE, SYMBOL_NOT_THERE)
 _GENERAL = (*_OURS, MODULE_LACKS, NOT_TENSORFLOW, NAME_OF_ANOTHER_FILE, PARTIAL_MODULE)
 _INSTALLED = re.compile(r"(?:site|dist)-packages[\\/](?P<package>\w{1,100})(?:[\\/.]|$)")
@@ -101,7 +99,7 @@ def find(program: LogAlone, origin: Origin) -> Matches:
             shown = number, text(line), told
     if shown is not None:
         _, said, (what, *fix) = shown
-        yield Match((said,), Confidence.LIKELY, {"what": what, **dict(zip(_LINES, (*fix, "", ""), strict=False))})
+        yield Match((said,), Confidence.LIKELY, {"what": what}, fix=tuple(fix))
 
 
 def _was_caught(between: tuple[str, ...]) -> bool:

@@ -28,16 +28,18 @@ from gpudiag.knowledge.requirements import (
 )
 from gpudiag.model.diagnosis import Confidence
 
+_CHECK = "python -m pip check  # must say that nothing is broken"
+
 CAUSE = Cause(
-    fix=("{first}", "{second}", "python -m pip check  # must say that nothing is broken"),
+    fix=(
+        "pip install 'numpy>=1.23.5,<2'",
+        "pip install --upgrade PACKAGE  # or a release of it that takes what is installed",
+        _CHECK,
+    ),
     url="https://pip.pypa.io/en/stable/cli/pip_check/",
     needs_gpu=False,
     general=True,
     symptom=True,
-    shown={
-        "first": "pip install 'numpy>=1.23.5,<2'",
-        "second": "pip install --upgrade PACKAGE  # or a release of it that takes what is installed",
-    },
 )
 
 
@@ -46,7 +48,6 @@ def find(program: Program, origin: Origin) -> Matches:
     if not unmet or any(_is_known(line) for line in program.lines):
         return
     one = min(unmet, key=lambda each: (canonical(each.by) not in TENSORFLOWS, each.needs not in TENSORFLOWS))
-    first, second = _fix(one, origin)
     yield Match(
         (one.line,),
         Confidence.POSSIBLE if len(unmet) > 1 else Confidence.LIKELY,
@@ -55,9 +56,8 @@ def find(program: Program, origin: Origin) -> Matches:
             "needs": one.needs,
             "range": one.range,
             "found": one.found,
-            "first": first,
-            "second": second,
         },
+        fix=(*_fix(one, origin), _CHECK),
     )
 
 

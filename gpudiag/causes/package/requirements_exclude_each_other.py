@@ -25,18 +25,17 @@ from gpudiag.knowledge.requirements import (
 )
 from gpudiag.model.diagnosis import Confidence
 
+_APART = "python -m venv another  # or each of the two in its own environment"
+
 CAUSE = Cause(
-    fix=("{first}", "{second}", "{third}"),
+    fix=(
+        "pip install 'numpy>=1.23.5,<2'",
+        "pip install 'tensorflow==2.18.*' 'numpy>=2'  # or",
+        _APART,
+    ),
     url="https://pip.pypa.io/en/stable/topics/dependency-resolution/",
     needs_gpu=False,
-    shown={
-        "what": "what you ask for and tensorflow 2.15.0 exclude each other: no numpy is both >=2 and <2,>=1.23.5",
-        "first": "pip install 'numpy>=1.23.5,<2'",
-        "second": "pip install 'tensorflow==2.18.*' 'numpy>=2'  # or",
-        "third": "python -m venv another  # or each of the two in its own environment",
-    },
 )
-_APART = "python -m venv another  # or each of the two in its own environment"
 
 
 def find(program: LogAlone, origin: Origin) -> Matches:
@@ -50,15 +49,14 @@ def find(program: LogAlone, origin: Origin) -> Matches:
         yield from _not_published(program)
         return
     one, other = sorted(pair, key=lambda each: each.by != "")  # what the user asks for is the easiest to change
-    lines = _fix(one, other)
     yield Match(
         (*program.said(REQUIREMENTS_CONFLICT, CONDA_NOT_SOLVED)[:1], *dict.fromkeys((one.line, other.line))),
         Confidence.LIKELY,
         {
             "what": f"{one.who} and {other.who} exclude each other: no {one.needs} is both {one.range} and "
             f"{other.range}",
-            **dict(zip(("first", "second", "third"), (*lines, "", "", ""), strict=False)),
         },
+        fix=_fix(one, other),
     )
 
 
@@ -66,12 +64,11 @@ def _of_python(program: LogAlone, package: str, pythons: list[str], yours: str) 
     return Match(
         program.said(CONDA_NOT_SOLVED)[:1],
         Confidence.LIKELY,
-        {
-            "what": f"conda has {package} for Python {', '.join(pythons)} here, and the environment has {yours}",
-            "first": f"conda create -n tf python={pythons[-1]} {package}; conda activate tf  # a new environment",
-            "second": f"conda create -n tf python={yours}; conda activate tf; pip install tensorflow  # or that of pip",
-            "third": "",
-        },
+        {"what": f"conda has {package} for Python {', '.join(pythons)} here, and the environment has {yours}"},
+        fix=(
+            f"conda create -n tf python={pythons[-1]} {package}; conda activate tf  # a new environment",
+            f"conda create -n tf python={yours}; conda activate tf; pip install tensorflow  # or that of pip",
+        ),
     )
 
 
@@ -83,15 +80,15 @@ def _not_published(program: LogAlone) -> Matches:
     yield Match(
         (one.line,),
         Confidence.LIKELY,
-        {
-            "what": f"{who} asks for {one.needs} {one.range}, and there is no such release for this Python and system",
-            "first": f"poetry add '{exact}'  # with uv: uv add; another release of {one.by or one.needs}: the one "
-            "before or after it",
-            "second": f"pip index versions {one.needs}  # which there are",
-            "third": "pip install 'tensorflow==2.15.1'  # pip itself takes no part of another system's requirements"
+        {"what": f"{who} asks for {one.needs} {one.range}, and there is no such release for this Python and system"},
+        fix=(
+            f"poetry add '{exact}'  # with uv: uv add; another release of {one.by or one.needs}: the one before or "
+            "after it",
+            f"pip index versions {one.needs}  # which there are",
+            "pip install 'tensorflow==2.15.1'  # pip itself takes no part of another system's requirements"
             if one.needs in ("tensorflow-intel", "tensorflow-macos", "tensorflow-cpu-aws")
             else "",
-        },
+        ),
     )
 
 
