@@ -37,7 +37,9 @@ def rejudge(report: Report, work: judgement.Work = judgement.here) -> Report:
     accounts = account(Evidence(report.facts, report.gpus, rows, report.lines), diagnosis)
     rows = with_one_voice(rows, diagnosis)
     notes = tuple(dict.fromkeys((*report.notes, *_of_another_version(report))))
-    return conclude(msgspec.structs.replace(report, rows=rows, diagnosis=diagnosis, accounts=accounts, notes=notes))
+    again = conclude(msgspec.structs.replace(report, rows=rows, diagnosis=diagnosis, accounts=accounts, notes=notes))
+    # No row gives the exit status of a report on a program: it stays that of the trace.
+    return again if report.program is None else msgspec.structs.replace(again, exit_code=report.exit_code)
 
 
 def _of_another_version(report: Report) -> Iterator[str]:

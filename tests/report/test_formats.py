@@ -88,6 +88,12 @@ def test_a_reading_of_today_is_judged_again_without_a_note() -> None:
     assert rejudging.rejudge(saved).notes == saved.notes
 
 
+def test_a_report_on_a_program_that_is_judged_again_keeps_its_exit_status() -> None:
+    saved = codec.load(REPORTS / "trace.json")
+    again = rejudging.rejudge(saved)
+    assert (again.exit_code, again.diagnosis.causes) == (saved.exit_code, saved.diagnosis.causes) != (5, ())
+
+
 @pytest.mark.parametrize("format_", FORMATS)
 def test_the_frozen_report_renders(format_: str) -> None:
     frozen = codec.load(FROZEN)
