@@ -60,12 +60,13 @@ SHAPES = (
         {"SLURM_JOB_ID": "7", "SLURM_JOB_GPUS": "1", "SLURM_STEP_GPUS": "1", "CUDA_VISIBLE_DEVICES": "1"},
     ),
     Shape(
-        "a conda environment, flags for XLA",
+        "a conda environment, flags for XLA, libraries of CUDA on the path",
         "1x16GiB",
         {
             "CONDA_PREFIX": "/opt/conda",
             "CONDA_DEFAULT_ENV": "tf",
             "XLA_FLAGS": "--xla_gpu_cuda_data_dir=/opt/conda --xla_dump_to=''",
+            "LD_LIBRARY_PATH": "/usr/lib/x86_64-linux-gnu",
         },
     ),
     Shape("GPUs in another order", "2x16GiB", {"CUDA_VISIBLE_DEVICES": "1,0"}),
@@ -75,7 +76,6 @@ SHAPES = (
         "1x16GiB",
         prepare=lambda gpudiag: packaged(gpudiag, "nvidia-cudnn-cu12", "9.28.0.42", "cudnn", "libcudnn.so.9"),
     ),
-    Shape("libraries of CUDA on the path", "1x16GiB", {"LD_LIBRARY_PATH": "/usr/lib/x86_64-linux-gnu"}),
 )
 
 
