@@ -39,7 +39,7 @@ def stray(gpudiag: Gpudiag) -> Path:
     return folder
 
 
-@pytest.mark.parametrize("library", ["libcuda.so.1", "libcudnn.so.9"])
+@pytest.mark.parametrize("library", [pytest.param("libcuda.so.1", marks=pytest.mark.slow), "libcudnn.so.9"])
 def test_a_damaged_one_is_taken_away(library: str, stray: Path, gpudiag: Gpudiag) -> None:
     (stray / library).write_text("junk")
     found = diagnosed(gpudiag)
