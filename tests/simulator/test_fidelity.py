@@ -285,11 +285,11 @@ def test_memory_limit_by_environment(inside: Inside) -> None:
 
 
 def test_growth_with_fraction_is_capped(inside: Inside) -> None:
-    options: dict[str, Any] = {"per_process_gpu_memory_fraction": 0.05, "allow_growth": True}
-    kind, text = inside(1, "out_of_memory", mib=1024, session=True, **options).check()
+    options: dict[str, Any] = {"per_process_gpu_memory_fraction": 0.01, "allow_growth": True}
+    kind, text = inside(1, "out_of_memory", mib=256, session=True, **options).check()
     assert kind == "ResourceExhaustedError"
-    assert "OOM when allocating tensor with shape[1024,262144]" in text
-    assert inside(1, "out_of_memory", mib=1024, session=True, allow_growth=True).check() == 2**28
+    assert "OOM when allocating tensor with shape[256,262144]" in text
+    assert inside(1, "out_of_memory", mib=256, session=True, allow_growth=True).check() == 2**26
 
 
 def test_out_of_memory_after_ten_seconds(inside: Inside) -> None:
