@@ -38,6 +38,8 @@ except ImportError:  # Python 3.10
     import sre_parse as parser
 
 MODES = ("match", "fullmatch", "search", "findall", "finditer", "sub", "subn", "split")
+METHOD = re.compile(rf"\.(?:{'|'.join((*MODES, 'compile'))})\b")
+"""A module without any of these has no pattern, or hands it to one that has."""
 TIMES = (8, 12, 16, 20, 24, 28, 34, 42, 54, 70, 100)
 """So often is repeated what is tried first: what grows by the power takes hours for 64 letters."""
 SIZES = (1 << 10, 1 << 12, 1 << 13)
@@ -118,20 +120,23 @@ class Found:
     modes: frozenset[str]
 
 
-def modules() -> Iterator[tuple[Any, ast.Module]]:
+def modules() -> Iterator[tuple[Any, str]]:
     for one in pkgutil.walk_packages(gpudiag.__path__, "gpudiag."):
         if not one.name.startswith(("gpudiag.suite.", "gpudiag.simulator.src", "gpudiag.__main__")):
             module = importlib.import_module(one.name)
-            yield module, ast.parse(inspect.getsource(module))
+            yield module, inspect.getsource(module)
 
 
-def uses(tree: ast.Module, found: dict[str, set[str]], *, elsewhere: bool) -> None:
-    """Add which methods of each compiled pattern a module uses: of its own by name, of another's as ``lines.NAME``."""
+def uses(tree: ast.Module) -> tuple[dict[str, set[str]], dict[str, set[str]]]:
+    """Return which methods of each compiled pattern a module uses: of its own, and of another's as ``lines.NAME``."""
+    own: dict[str, set[str]] = {}
+    others: dict[str, set[str]] = {}
     for node in ast.walk(tree):
         if isinstance(node, ast.Attribute) and node.attr in MODES:
             owner = node.value
-            name = getattr(owner, "attr", "") if elsewhere else getattr(owner, "id", "")
-            found.setdefault(name, set()).add(node.attr)
+            own.setdefault(getattr(owner, "id", ""), set()).add(node.attr)
+            others.setdefault(getattr(owner, "attr", ""), set()).add(node.attr)
+    return own, others
 
 
 def calls(tree: ast.AST, function: str = "", name: str = "") -> Iterator[tuple[str, str, ast.Call]]:
@@ -149,10 +154,12 @@ def calls(tree: ast.AST, function: str = "", name: str = "") -> Iterator[tuple[s
 @functools.cache
 def everywhere() -> tuple[list[Found], list[str]]:
     """Return every pattern of the package, and the calls whose pattern is not known."""
-    both = list(modules())
+    both = [(module, ast.parse(source) if METHOD.search(source) else ast.Module([])) for module, source in modules()]
+    own = [uses(tree) for _, tree in both]
     others: dict[str, set[str]] = {}
-    for _, tree in both:
-        uses(tree, others, elsewhere=True)
+    for _, elsewhere in own:
+        for name, modes in elsewhere.items():
+            others.setdefault(name, set()).update(modes)
     found: dict[tuple[str, int], Found] = {}
     unknown: list[str] = []
 
@@ -161,9 +168,8 @@ def everywhere() -> tuple[list[Found], list[str]]:
         known = found.get((pattern, flags))
         found[pattern, flags] = Found(where, pattern, flags, known.modes | modes if known else frozenset(modes))
 
-    for module, tree in both:
-        used = {name: set(modes) for name, modes in others.items()}
-        uses(tree, used, elsewhere=False)
+    for (module, tree), (here, _) in zip(both, own, strict=True):
+        used = {name: others.get(name, set()) | here.get(name, set()) for name in others.keys() | here.keys()}
         for name, value in vars(module).items():
             for one in compiled(value):  # given to a function, it may be used in any way
                 add(module.__name__, one.pattern, one.flags, used.get(name) or {"search", "sub"})
@@ -383,7 +389,7 @@ def test_a_pattern_that_is_linear_is_not(pattern: str, mode: str) -> None:
     assert too_slow(Found("here", pattern, 0, frozenset({mode}))) == ""
 
 
-SHARES = 8
+SHARES = 4
 """Tests that share the patterns, each of which is fed a megabyte: the workers of pytest take them side by side."""
 
 
