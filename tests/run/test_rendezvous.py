@@ -75,7 +75,13 @@ def rows(gpudiag: Gpudiag, *arguments: str) -> dict[str, Row]:
 
 
 # Spawned, a child is let twice the timeout: its interpreter has to start.
-@pytest.mark.parametrize("arguments", [("fork",), ("spawn", "--timeout", str(DEADLINE_S))], ids=["fork", "spawn"])
+@pytest.mark.parametrize(
+    "arguments",
+    [
+        pytest.param(("fork",), id="fork"),
+        pytest.param(("spawn", "--timeout", str(DEADLINE_S)), id="spawn", marks=pytest.mark.slow),
+    ],
+)
 def test_whatever_the_two_do_there_is_a_row(arguments: tuple[str, ...], paired: Gpudiag) -> None:
     found = rows(paired, "visibility", "--jobs", "20", "--isolation", *arguments)
     assert set(found) == set(pairs.PAIRS)

@@ -173,7 +173,14 @@ def test_lost_device_under_tensorflow(inside: Inside) -> None:
 MISSING_IS_FATAL = sorted(set(SONAMES) - {"libnccl.so.2", "libcupti.so.12"})
 
 
-@pytest.mark.parametrize("soname", ["libcuda.so.1", "libcudart.so.12", "libcublas.so.12"])
+@pytest.mark.parametrize(
+    "soname",
+    [
+        "libcuda.so.1",
+        pytest.param("libcudart.so.12", marks=pytest.mark.slow),
+        pytest.param("libcublas.so.12", marks=pytest.mark.slow),
+    ],
+)
 def test_missing_library(soname: str) -> None:
     with Machine(cards(1), [f"library_missing={soname}"]) as machine:
         done = run_python(machine, "-c", LIST, TF_CPP_MAX_VLOG_LEVEL="1", TF_CPP_VMODULE="")

@@ -14,7 +14,7 @@ def test_ops_and_gradients_equal_the_cpu(inside: Inside) -> None:
     assert found["gradients"] >= 60
 
 
-@pytest.mark.parametrize("gpus", [1, 2])
+@pytest.mark.parametrize("gpus", [pytest.param(1, marks=pytest.mark.slow), 2])
 def test_keras_fit_equals_the_cpu(inside: Inside, gpus: int) -> None:
     on_gpu = inside(gpus, "train", device="GPU", deadline=120)
     on_cpu = inside(gpus, "train", device="CPU", deadline=120).check()

@@ -252,7 +252,16 @@ def venv(folder: Path, site: Path) -> Path:
     return python
 
 
-ALSO = {"a file .pth", "a junk driver library", "a preloaded library", "two variables, each of which is enough"}
+ALSO = {
+    "a file .pth",
+    "a flag that TensorFlow does not know",
+    "a junk driver library",
+    "a mode of threads that TensorFlow does not know",
+    "a plug-in that is not there",
+    "a preloaded library",
+    "no type of device but the CPU",
+    "two variables, each of which is enough",
+}
 """Each takes the way of another: a file of site-packages, an entry of a path, a variable."""
 
 
