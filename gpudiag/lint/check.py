@@ -5,6 +5,7 @@ from __future__ import annotations
 import ast
 import gc
 import io
+import os
 import re
 import tokenize
 from collections.abc import Iterator, Sequence
@@ -23,7 +24,8 @@ from gpudiag.lint.sources import Piece, Source
 from gpudiag.text import one_line
 
 _IGNORE = re.compile(r"#\s*gpudiag:\s*ignore(?P<file>-file)?\b(?:\[(?P<rules>[^\]]*)\])?")
-_CONCERNED = re.compile(rb"tensorflow|keras|horovod|environ|putenv|\btf\b|CUDA_")
+_CONCERNED = (b"tensorflow", b"keras", b"horovod", b"environ", b"putenv", b"CUDA_")
+_TF = re.compile(rb"\btf\b")
 """What a file has that concerns TensorFlow, or sets what concerns it; every other is not even parsed."""
 _LONGEST = 200
 """Characters of a line that is shown."""
@@ -95,16 +97,22 @@ def _check(  # noqa: PLR0917
         run.files += 1
         if source.problems:
             run.problems += source.problems
-        elif _CONCERNED.search(source.raw) and words.in_bytes(source.raw):
+        elif _is_concerned(source.raw) and words.in_bytes(source.raw):
             concerned.append(source)
         elif _is_script(source.raw):
             scripts.append(source)
     names = {_module_name(one.path) for one in concerned}
-    concerned += [one for one in scripts if one.path in paths or names & _imported_names([one.raw])]
-    modules = map(project.module, concerned)
-    selected = {one: one.source for one in modules}
+    files = {os.path.realpath(one.path) for one in concerned}
+
+    def leads_there(source: Source) -> bool:
+        """Return whether a file imports one that is concerned."""
+        imports = (one for one in _imports(source.raw) if one[0].rpartition(".")[2] in names)
+        return any(os.path.realpath(project.file(*one, source.path) or "") in files for one in imports)
+
+    concerned += [one for one in scripts if one.path in paths or leads_there(one)]
+    selected = {module: module.source for module in map(project.module, concerned)}
     seen: set[tuple[str, str, int | None, int, int]] = set()
-    shared = _imported_names([source.raw for source in selected.values()])
+    shared = frozenset(name.rpartition(".")[2] for one in selected.values() for name, _ in _imports(one.raw))
     for module, source in selected.items():
         for one in _checked(project, module, rules, selected, gpu_bytes, shared):
             key = (one.finding.rule, one.finding.file, one.finding.cell, one.finding.line, one.finding.column)
@@ -116,24 +124,32 @@ def _check(  # noqa: PLR0917
 
 
 _IMPORTED = re.compile(
-    rb"^[ \t]{0,200}(?:from|import)[ \t]{1,40}\.{0,40}([\w.]{0,400})(?:[ \t]{1,40}import[ \t]{1,40}([\w ,]{1,4000}))?",
-    re.MULTILINE,
+    rb"^[ \t]{0,200}(?:from|import)[ \t]{1,40}(\.{0,40})([\w.]{0,400})"
+    rb"(?:[ \t]{1,40}import[ \t]{1,40}(?:([\w ,]{1,4000})|\(([\w ,\s]{1,4000})))?",
+    re.MULTILINE | re.ASCII,
 )
 
 
-def _imported_names(texts: list[bytes]) -> frozenset[str]:
-    """Return the last parts of the names of all modules that are imported somewhere, and what is imported from them."""
-    found: set[str] = set()
-    for raw in texts:
-        for one in _IMPORTED.finditer(raw):
-            found.update(one[1].decode().split(".")[-1:])
-            found.update((one[2] or b"").decode().replace(",", " ").split())
-    return frozenset(found)
+def _imports(raw: bytes) -> Iterator[tuple[str, int]]:
+    """Yield what may be a module that a file imports, and the level of a relative import."""
+    for found in _IMPORTED.finditer(raw):
+        dots, module, *names = (part.decode() if part else "" for part in found.groups())
+        yield module, len(dots)
+        for name in "".join(names).replace(",", " ").split():
+            yield f"{module}.{name}".lstrip("."), len(dots)
+
+
+def _is_concerned(raw: bytes) -> bool:
+    return any(one in raw for one in _CONCERNED) or _TF.search(raw) is not None
+
+
+_DOES = re.compile(rb"^(?!import\b|from\b|__all__\b)\w[^\n]{0,400}?(?:[(\[{\\]|:[ \t]{0,40}$)", re.MULTILINE)
+_DEFINES = re.compile(rb"^(?:def|class|async def) ", re.MULTILINE)
 
 
 def _is_script(raw: bytes) -> bool:
-    """Return whether a file does something when it is run, so that what it imports is worth following."""
-    return b"__main__" in raw or not re.search(rb"^(?:def|class|async def) ", raw, re.MULTILINE)
+    """Return whether a file does more than import when it is run, so that what it imports is worth following."""
+    return b"__main__" in raw or (_DEFINES.search(raw) is None and _DOES.search(raw) is not None)
 
 
 def _module_name(path: Path) -> str:

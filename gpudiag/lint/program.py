@@ -165,8 +165,8 @@ class Program:
     def __init__(self, module: Module) -> None:
         self.module = module
         self.events: list[Event] = []
-        self.modules: list[Module] = [module]
-        """With those that it imports."""
+        self.modules: dict[Module, None] = {module: None}
+        """With those that it imports, in their order."""
         self.made: list[tuple[Made, Event]] = []
         """What was made, where."""
         self.gpu_bytes: int | None = None
@@ -189,7 +189,7 @@ class Program:
 
     def mentions(self, pattern: re.Pattern[str]) -> bool:
         """Return whether the text of the program, or of a module of the project that it imports, has this."""
-        return any(pattern.search(one.text) for one in self.modules)
+        return any(one.mentions(pattern) for one in self.modules)
 
 
 _REMOVED_BELOW = re.compile(

@@ -42,9 +42,7 @@ class Words:
             ([word.encode() for word in _fewest(words)], [word.encode() for word in also])
             for also, words in sorted(groups.items())
         ]
-        every = set().union(*groups.values())
-        self._any = _fewest(every)
-        self._all = [(one, one.encode()) for one in sorted(every)]
+        self._all = [(one, one.encode()) for one in sorted(set().union(*groups.values()))]
 
     def in_bytes(self, raw: bytes) -> bool:
         """Return whether a rule may say something about a file."""
@@ -52,10 +50,6 @@ class Words:
             any(one in raw for one in words) and (not also or any(one in raw for one in also))
             for words, also in self._groups
         )
-
-    def in_text(self, text: str) -> bool:
-        """Return whether a word is in a part of a file; what the rule also needs may be in another part."""
-        return any(one in text for one in self._any)
 
     def found(self, raw: bytes) -> frozenset[str]:
         """Return the words that are in a file."""
@@ -80,6 +74,7 @@ class Module:
     namespace: dict[str, Value] = field(default_factory=dict)
     effects: tuple[Event, ...] | None = None
     """What an import of it surely does to TensorFlow's devices and to the environment; None: not imported yet."""
+    _mentions: dict[re.Pattern[str], bool] = field(default_factory=dict)
 
     @cached_property
     def text(self) -> str:
@@ -89,6 +84,17 @@ class Module:
     def words(self) -> frozenset[str]:
         """The words of rules that are in it."""
         return self.known.found(self.source.raw)
+
+    def is_telling(self, text: str) -> bool:
+        """Return whether a part of its text has a word of a rule; what the rule also needs may be in another part."""
+        return any(one in text for one in self.words)
+
+    def mentions(self, pattern: re.Pattern[str]) -> bool:
+        """Return whether its text has this; looked for once, because many programs may import it."""
+        found = self._mentions.get(pattern)
+        if found is None:
+            found = self._mentions[pattern] = pattern.search(self.text) is not None
+        return found
 
     @property
     def name(self) -> str:
@@ -108,9 +114,9 @@ class Project:
         """What a file has that is of interest by itself."""
         self._modules: dict[str, Module] = {}
         """By their real paths."""
-        self._found: dict[tuple[str, str, int], Module | None] = {}
+        self._found: dict[tuple[str, str, int], str | None] = {}
         """By the folder of the file that imports, the name, and the level of a relative import."""
-        self._files: dict[str, Module | None] = {}
+        self._files: dict[str, Module] = {}
         self._folders: dict[Path, str] = {}
         self._entries: dict[str, frozenset[str]] = {}
         self._top: dict[str, str] = {}
@@ -126,6 +132,11 @@ class Project:
 
     def find(self, name: str, level: int, importer: Path) -> Module | None:
         """Return the module of the project that an import means, or None if it is not in the project."""
+        file = self.file(name, level, importer)
+        return self._load(file) if file else None
+
+    def file(self, name: str, level: int, importer: Path) -> str | None:
+        """Return the file of the module that an import means, or None if it is not in the project."""
         folder = self._folders.get(importer)
         if folder is None:
             folder = self._folders[importer] = os.path.dirname(os.path.abspath(importer))  # noqa: PTH100, PTH120  (links stay)
@@ -134,7 +145,7 @@ class Project:
             self._found[key] = self._find(*key)
         return self._found[key]
 
-    def _find(self, folder: str, name: str, level: int) -> Module | None:
+    def _find(self, folder: str, name: str, level: int) -> str | None:
         if level:
             for _ in range(level - 1):
                 folder = _above(folder)
@@ -147,15 +158,16 @@ class Project:
                 return None
             folder = _above(folder)
 
-    def _at(self, folder: str, name: str) -> Module | None:
+    def _at(self, folder: str, name: str) -> str | None:
         *packages, last = name.split(".") if name else ("",)
         for one in packages:
             if one not in self._listed(folder):
                 return None
             folder = f"{folder}{os.sep}{one}"
         for file in (f"{last}.py", f"{last}{os.sep}__init__.py") if last else ("__init__.py",):
-            if file.partition(os.sep)[0] in self._listed(folder) and (found := self._load(f"{folder}{os.sep}{file}")):
-                return found
+            path = f"{folder}{os.sep}{file}"
+            if file.partition(os.sep)[0] in self._listed(folder) and os.path.isfile(path):  # noqa: PTH113
+                return path
         return None
 
     def _listed(self, folder: str) -> frozenset[str]:
@@ -169,9 +181,9 @@ class Project:
             self._entries[folder] = found
         return found
 
-    def _load(self, file: str) -> Module | None:
+    def _load(self, file: str) -> Module:
         if file not in self._files:
-            self._files[file] = self._read(Path(file)) if os.path.isfile(file) else None  # noqa: PTH113
+            self._files[file] = self._read(Path(file))
         return self._files[file]
 
     def _read(self, file: Path) -> Module:

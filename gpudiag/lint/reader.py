@@ -71,7 +71,6 @@ _STEPS = 100_000
 """Nodes of a program that are visited."""
 _SHORT = 8
 """Lines of a function whose result may be a constant."""
-_WORD = re.compile(r"\w+")
 _TENSORFLOW = re.compile(r"\b(?:tf\w*|tensorflow|keras|K)\.|environ|sys\.exit")
 _KNOWN = {"tf": "tensorflow", "os": "os", "keras": "keras", "multiprocessing": "multiprocessing", "K": "keras.backend"}
 """Names that are met without an import, in snippets and after ``import *``."""
@@ -164,16 +163,16 @@ class Reader:
     def _is_of_interest(self, function: Function) -> bool:
         """Return whether a function may do what a rule looks at: by its words, or by a function that it names."""
         names = self._telling_names()
-        text = function.text
-        return self.project.words.in_text(text) or not names.isdisjoint(_WORD.findall(text))
+        return function.module.is_telling(function.text) or not names.isdisjoint(function.words)
 
     def _telling_names(self) -> set[str]:
         """Return the names of the functions of this module that are of interest, directly or through another."""
         if self.telling is None:
-            own = {one.name: one.text for one in self.functions if one.module is self.module and one.name}
-            self.telling = {name for name, text in own.items() if self.project.words.in_text(text)}
-            words = {name: frozenset(_WORD.findall(text)) for name, text in own.items()}
-            while more := {name for name in own if name not in self.telling and words[name] & self.telling}:
+            own = {one.name: one for one in self.functions if one.module is self.module and one.name}
+            self.telling = {name for name, one in own.items() if self.module.is_telling(one.text)}
+            while self.telling and (
+                more := {name for name, one in own.items() if name not in self.telling and one.words & self.telling}
+            ):
                 self.telling |= more
         return self.telling
 
@@ -516,7 +515,7 @@ class Reader:
         if module is None or module is self.module:
             return None
         if module not in self.program.modules:
-            self.program.modules.append(module)
+            self.program.modules[module] = None
             if module.effects is None:
                 module.effects = ()
                 self._execute(module)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ast
+import re
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 from functools import cached_property
@@ -13,6 +14,9 @@ from gpudiag.knowledge import tensorflow_api as api
 if TYPE_CHECKING:
     from gpudiag.lint.project import Module
     from gpudiag.lint.sources import Piece
+
+
+_WORD = re.compile(r"\w+")
 
 
 class Value:
@@ -163,6 +167,11 @@ class Function(Value):
     def text(self) -> str:
         """Its lines."""
         return "\n".join(self.piece.lines[self.node.lineno - 1 : self.node.end_lineno])
+
+    @cached_property
+    def words(self) -> frozenset[str]:
+        """The names in its lines, and whatever else is a word there."""
+        return frozenset(_WORD.findall(self.text))
 
 
 @dataclass(eq=False)

@@ -30,7 +30,8 @@ RULE = Rule(
     severity=Severity.NOTE,
     advice="tf.config.set_soft_device_placement(False) raises if it is missing; or ask "
     "len(tf.config.list_physical_devices('GPU'))",
-    words=tuple(f"{kind}:{number}" for kind in ("gpu", "GPU") for number in range(1, 10)),
+    words=("gpu:", "GPU:"),
+    also=tuple(f"{kind}:{number}" for kind in ("gpu", "GPU") for number in range(1, 10)),
     url="https://www.tensorflow.org/guide/gpu#manual_device_placement",
     cause="cpu_instead_of_gpu",
 )

@@ -32,6 +32,7 @@ RULE = Rule(
     severity=Severity.NOTE,
     advice="tf.config.set_visible_devices(gpus[hvd.local_rank()], 'GPU')",
     words=("horovod",),
+    also=("init(",),
     url="https://horovod.readthedocs.io/en/stable/tensorflow.html",
     cause="workers_share_gpus",
 )

@@ -32,9 +32,7 @@ _SESSIONS = frozenset({"Session", "InteractiveSession"})
 RULE = Rule(
     severity=Severity.FAIL,
     advice="write {instead}",
-    words=tuple(
-        sorted({name.rpartition(".")[2] for name in api.REMOVED} - {"Session"} | {"tf.Session", "import Session"})
-    ),
+    words=tuple(sorted({name.rpartition(".")[2] for name in api.REMOVED} - _SESSIONS | {"gpu_options"})),
     url="https://www.tensorflow.org/guide/migrate",
     cause="program_for_tensorflow_1",
 )
@@ -54,7 +52,7 @@ def find(program: Program) -> Matches:
         around = (one for function in event.functions for one in (function, *function.outer))
         if any(map(_is_for_an_older_one, around)):
             continue
-        if key in _SESSIONS and not _OPTIONS.search(event.module.text):
+        if key in _SESSIONS and not event.module.mentions(_OPTIONS):
             continue
         seen.add((event.module, key))
         instead = api.REMOVED[key]

@@ -28,7 +28,8 @@ from gpudiag.model.report import Severity
 RULE = Rule(
     severity=Severity.WARNING,
     advice="give all sessions of a process the same GPU options; one process for each GPU if they must differ",
-    words=("GPUOptions", "gpu_options"),
+    words=("Session",),
+    also=("GPUOptions", "gpu_options"),
     url="https://github.com/tensorflow/tensorflow/issues/19083",
 )
 

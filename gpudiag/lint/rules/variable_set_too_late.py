@@ -33,7 +33,8 @@ from gpudiag.model.report import Severity
 RULE = Rule(
     severity=Severity.WARNING,
     advice="set it before {before}",
-    words=(*sorted(api.READ_AT_IMPORT | api.READ_AT_QUERY | api.READ_WITH_DEVICES),),
+    words=("CUDA_", "NVIDIA_", "TF_"),
+    also=tuple(sorted(api.READ_AT_IMPORT | api.READ_AT_QUERY | api.READ_WITH_DEVICES)),
     url="https://docs.nvidia.com/cuda/cuda-c-programming-guide/#cuda-environment-variables",
     cause="mask_set_too_late",
 )
@@ -44,7 +45,7 @@ _GETTERS = frozenset({"os.environ.get", "os.getenv", "os.environ.pop"})
 def find(program: Program) -> Matches:
     for event in program.of(Variable):
         earlier, before = _reader(event)
-        if earlier is None or (event.name not in api.READ_AT_IMPORT and _FOR_OTHERS.search(event.module.text)):
+        if earlier is None or (event.name not in api.READ_AT_IMPORT and event.module.mentions(_FOR_OTHERS)):
             continue  # a child process gets it
         if _puts_back(event):
             continue

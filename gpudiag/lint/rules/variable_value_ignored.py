@@ -30,7 +30,8 @@ from gpudiag.model.report import Severity
 RULE = Rule(
     severity=Severity.WARNING,
     advice="{instead}",
-    words=tuple(ACCEPTED),
+    words=("CUDA_", "TF_"),
+    also=tuple(ACCEPTED),
     url="https://www.tensorflow.org/guide/gpu#limiting_gpu_memory_growth",
     cause="growth_not_read",
 )
