@@ -23,7 +23,7 @@ from gpudiag.model.program import (
     Waited,
     place,
 )
-from gpudiag.text import printable
+from gpudiag.text import counted, printable
 from gpudiag.tracing import settings
 from gpudiag.tracing.notes import Note, Notes
 
@@ -91,7 +91,11 @@ def _process(notes: Notes, began: float) -> Process:
     last = next((note["op"] for note in counters if note["slot"] == notes.last_op), "")
     rank = next((f"{name}={variables[name]}" for name in _RANKS if name in variables), "")
     missing = [f"{note['name']} is missing: not known is {note['costs']}" for note in notes.of("missing")]
-    missing += [f"a bug in gpudiag, at {note['where']}: {note['error']}" for note in notes.of("fault")]
+    missing += [
+        f"a bug in gpudiag, at {note['op']}: {note['line']} ({counted(_count(notes, note), 'time')})"
+        for note in counters
+        if note["what"] == "fault"
+    ]
     missing += [
         f"more than {note['number']} graphs of functions: the others were not looked at" for note in notes.of("enough")
     ]

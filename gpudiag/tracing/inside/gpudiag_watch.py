@@ -32,6 +32,7 @@ _VARIABLES = ("TF_", "CUDA", "NVIDIA", "XLA_", "NCCL_", "KERAS_", "GPU_", "HOROV
 """What the names of environment variables begin with that concern GPUs; no other is noted."""
 _HEAVY_BYTES = 1 << 20
 _MOST_ERRORS = 20
+_MOST_FAULTS = 20
 _MOST_WALKS = 3
 _MOST_NODES = 40
 """Lines of one function's operations on the CPU that are noted."""
@@ -47,12 +48,18 @@ class _State:
     """What the watcher knows; one for each process."""
 
     def __init__(self) -> None:
+        self.kept = []
+        self.recent = []
+        self.quick = {}
+        self.reset()
+
+    def reset(self) -> None:
+        """Forget all, for a new trace; what the callbacks of other threads hold stays the same object."""
         self.folder = ""
         self.words = None
         self.lines = None
-        self.kept = []
-        self.slots = {}
-        self.next_slot = HEAD + 1  # HEAD: whatever finds no counter
+        self.faults = {}
+        self.forget_counters()
         self.lock = allocate_lock()
         self.context = None
         self.local = None
@@ -72,7 +79,14 @@ class _State:
         self.walks = 0
         self.busy = False
         self.forked = None
-        self.hidden_hook = False
+
+    def forget_counters(self) -> None:
+        """Forget the counters of a file that this process does not write to any more."""
+        self.slots = {}
+        self.next_slot = HEAD + 1  # HEAD: whatever finds no counter
+        self.recent.clear()
+        for here in self.quick.values():
+            here.clear()
 
 
 _state = _State()
@@ -120,8 +134,7 @@ def _open(folder: str) -> bool:
     state.kept.append((mapped, whole))  # never closed: its descriptor may be another's by then
     state.words = whole[: 8 * (HEAD + SLOTS)].cast("Q")
     state.lines = whole[8 * (HEAD + SLOTS) :]
-    state.slots = {}
-    state.next_slot = HEAD + 1
+    state.forget_counters()
     state.folder = folder
     return True
 
@@ -129,7 +142,7 @@ def _open(folder: str) -> bool:
 def note(kind: str, **fields: object) -> bool:
     """Write a note; if there is no room left it is counted, and False is returned."""
     state = _state
-    if state.words is None and not (state.forked is not None and _open_after_fork()):
+    if state.words is None and not _reopened():
         return False
     fields["k"] = kind
     fields["t"] = round(time.time(), 3)
@@ -147,6 +160,12 @@ def note(kind: str, **fields: object) -> bool:
     finally:
         state.lock.release()
     return True
+
+
+def _reopened() -> bool:
+    """Make the file of a forked process, when it has the first note; False if this is not one."""
+    reopen, _state.forked = _state.forked, None
+    return reopen is not None and reopen()
 
 
 def _cut(value: object, most: int = _LONGEST) -> str:
@@ -255,24 +274,21 @@ def _watch_environment() -> None:
 
     def putenv(name, value, /):
         put(name, value)
-        _variable(name, value)
+        _guarded(_variable, name, value)
 
     def unsetenv(name, /):
         unset(name)
-        _variable(name, None)
+        _guarded(_variable, name, None)
 
     _replace(os, "putenv", putenv)
     _replace(os, "unsetenv", unsetenv)
 
 
 def _variable(name: object, value: object) -> None:
-    try:
-        name = os.fsdecode(name)
-        if _is_noted(name):
-            shown = None if value is None else _value(name, os.fsdecode(value))
-            note("variable", name=name, value=shown, line=_line(3), stage=_stage())
-    except Exception:  # noqa: S110
-        pass
+    name = os.fsdecode(name)
+    if _is_noted(name):
+        shown = None if value is None else _value(name, os.fsdecode(value))
+        note("variable", name=name, value=shown, line=_line(3), stage=_stage())
 
 
 def _forked_in_parent() -> None:
@@ -285,13 +301,13 @@ def _forked_in_child() -> None:
     if state.words is None and state.forked is None:
         return  # the watcher was stopped
     stage = _stage()
-    state.forked = {"stage": stage}
+    state.forked = lambda: _open_after_fork(stage)
     state.words = state.lines = None
-    state.slots = {}
+    state.forget_counters()
     state.lock = allocate_lock()
     state.busy = False
     if stage in ("initialised", "listed"):
-        _open_after_fork()
+        _reopened()
         _guarded(_watch_first_use, state.context)
 
 
@@ -307,12 +323,10 @@ def _watch_first_use(context) -> None:
     context.ensure_initialized = ensure_initialized
 
 
-def _open_after_fork() -> bool:
-    state = _state
-    forked, state.forked = state.forked, None
-    if not _open(state.folder):
+def _open_after_fork(stage) -> bool:
+    if not _open(_state.folder):
         return False
-    _process("forked", **forked)
+    _process("forked", stage=stage)
     if "tensorflow" in sys.modules:
         note("tensorflow", version=_version())
     return True
@@ -349,9 +363,9 @@ def _around(original, describe):
             result = original(*positional, **named)
         except BaseException as error:
             _hide_our_frames()
-            _setting(describe, positional, named, stage, "%s: %s" % (type(error).__name__, error))
+            _guarded(_setting, describe, positional, named, stage, "%s: %s" % (type(error).__name__, error))
             raise
-        _setting(describe, positional, named, stage, "")
+        _guarded(_setting, describe, positional, named, stage, "")
         return result
 
     for name in ("__name__", "__qualname__", "__doc__", "__module__", "__wrapped__"):
@@ -363,12 +377,9 @@ def _around(original, describe):
 
 
 def _setting(describe, positional, named, stage, error) -> None:
-    try:
-        fields = describe(*positional, **named)
-        if fields is not None:
-            note("setting", stage=stage, error=_cut(error, 500), line=_line(3), **fields)
-    except Exception:  # noqa: S110
-        pass
+    fields = describe(*positional, **named)
+    if fields is not None:
+        note("setting", stage=stage, error=_cut(error, 500), line=_line(3), **fields)
 
 
 def _name(device: object) -> str:
@@ -483,8 +494,8 @@ def _in_context(module) -> None:
 
         def _set_device(self, device_name, device_spec):
             ask(self, device_name, device_spec)
-            if type(_state.local) is _Asked:
-                _state.local.device_name = device_name
+            if type(_state.local) is _Thread:
+                _state.local.follow(device_name)
 
         _replace(cls, "_set_device", _set_device)
     for name in ("enable_run_metadata", "enable_graph_collection"):
@@ -500,13 +511,19 @@ def _in_context(module) -> None:
     _watch_threads()
 
 
-class _Asked(_local):
-    """The device that each thread asks for with tf.device, followed here: to read it from TensorFlow's own record costs
-    each operation a microsecond.
+class _Thread(_local):
+    """What is watched in each thread: the callback for its operations, and the device that it asks for with tf.device.
+
+    That is followed here, because to read it from TensorFlow's own record costs each operation a microsecond.
     """
 
     def __init__(self, data) -> None:
-        self.device_name = data.device_name
+        self.on_op, self._choose = _callback()
+        self.follow(data.device_name)
+
+    def follow(self, device_name) -> None:
+        self.device_name = device_name
+        self._choose(device_name)
 
 
 def _leaving_graphs(original):
@@ -526,15 +543,34 @@ def _guarded(function, *arguments) -> None:
     try:
         function(*arguments)
     except Exception as error:
-        note("fault", where=function.__name__, error=_cut("%s: %s" % (type(error).__name__, error), 300))
+        _fault(function.__name__, error)
+
+
+def _fault(where, error) -> None:
+    """Count what went wrong in the watcher itself; each kind is noted once."""
+    state = _state
+    key = (where, type(error))
+    slot = state.faults.get(key)
+    if slot is None and len(state.faults) < _MOST_FAULTS:
+        text = _cut("%s: %s" % (type(error).__name__, error), 300)
+        try:
+            slot = state.faults[key] = _new_slot("fault", where, "", "", text, "")
+        except RuntimeError:  # there is no file for notes
+            return
+    if slot is not None and state.words is not None:
+        state.words[slot] += 1
 
 
 def _made(context) -> None:
     """Watch the operations of a context that was just made, in this thread; it has no device yet."""
+    import atexit
+
     from tensorflow.python.eager import execute
 
+    if not _at_exit:
+        _at_exit.append(atexit.register(_guarded, _flush))
     data = getattr(context, "_thread_local_data", None)
-    _state.context, _state.local = context, _Asked(data) if data and hasattr(context, "_set_device") else data
+    _state.context, _state.local = context, _thread_of(data) if hasattr(context, "_set_device") else data
     with_callbacks = getattr(execute, "execute_with_callbacks", None)
     if with_callbacks is None:
         _missing("tensorflow.python.eager.execute.execute_with_callbacks", "where functions ran")
@@ -543,13 +579,29 @@ def _made(context) -> None:
     _watch_thread(context)
 
 
+_at_exit: list = []
+_threads: list = []
+"""TensorFlow's record of each thread, and ours; kept when a trace ends, because other threads keep their callbacks."""
+
+
+def _thread_of(data):
+    if data is None:
+        return None
+    if not _threads or _threads[0] is not data:
+        _threads[:] = data, _Thread(data)
+    _threads[1].follow(data.device_name)
+    return _threads[1]
+
+
 def _watch_thread(context) -> None:
     data = getattr(context, "_thread_local_data", None)
     callbacks = getattr(data, "op_callbacks", None)
     if callbacks is None:
         _missing("Context._thread_local_data.op_callbacks", "where operations ran")
-    elif _on_op not in callbacks:
-        callbacks.append(_on_op)
+        return
+    on_op = _state.local.on_op if type(_state.local) is _Thread else _on_op
+    if on_op not in callbacks:
+        callbacks.append(on_op)
 
 
 def _watch_threads() -> None:
@@ -649,13 +701,14 @@ def _failed(error) -> None:
     if message == state.last_error:  # a session makes it again, with more about the operation
         return
     state.last_error = message
+    _flush()
     state.errors += 1
     if state.errors > _MOST_ERRORS:
         return
     note("error", error=kind, message=_cut(message, 2000), line=_line(3))
     if kind == "ResourceExhaustedError" and state.walks < _MOST_WALKS:
         state.walks += 1
-        _sample(force=True)
+        _sample()
         note("holders", holders=_holders(), limits=dict(state.limits))
 
 
@@ -1084,27 +1137,65 @@ class _Finder:
 # --- operations ------------------------------------------------------------------------------------------------------
 
 
+_BATCH = 16
+"""Operations that are counted in Python before they are written to the file: to write each would double what an operation
+costs. Of a process that is killed the last ones may be missing."""
+_EXACT = 16
+"""Operations of one type that are written at once, with the time, before they are counted so."""
+
+
+def _callback():
+    """Return what TensorFlow calls after each eager operation of a thread, and what says which device it asks for.
+
+    The first lines are all that most operations cost, so they are written for speed: a list and dictionaries, which
+    the processor has at hand. Only what :func:`_noted` has put into ``quick`` is found there.
+    """
+    here: dict = {}
+    quick, recent, remember = _state.quick, _state.recent, _state.recent.append
+
+    def choose(asked):
+        nonlocal here
+        here = quick.setdefault(asked, {})
+
+    def on_op(op, inputs, attrs, outputs, op_name=None, graph=None):
+        if graph is None:
+            try:
+                remember(here[op][outputs[0].device])
+                if len(recent) < _BATCH:
+                    return None
+            except Exception:  # not met before, or its line is wanted
+                _on_op(op, inputs, attrs, outputs)
+                return None
+            _guarded(_flush)
+            return None
+        return _on_op(op, inputs, attrs, outputs, op_name, graph)
+
+    return on_op, choose
+
+
 def _on_op(op, inputs, attrs, outputs, op_name=None, graph=None):
     """TensorFlow calls this after each eager operation and each function, and for each node that it adds to a graph.
 
-    None means that nothing is changed; if there are other callbacks, the next one is given what this one returns. The
-    first lines are all that most operations cost, so they are written for speed: the clock is read for every eighth.
+    None means that nothing is changed; if there are other callbacks, the next one is given what this one returns.
     """
     state = _state
     if graph is not None:
         return outputs if len(state.context.op_callbacks) > 1 else None
-    try:
-        slot = state.slots[op, outputs[0].device, state.local.device_name]
-        words = state.words
-        words[slot] = number = words[slot] + 1
-        words[LAST_OP] = slot
-        if number & 7 and number > 16:
-            return None
-    except Exception:  # not met before, or its line is wanted
-        slot = _noted(op, inputs, attrs, outputs)
-    if slot and not state.busy:
+    if _noted(op, inputs, attrs, outputs) and not state.busy:
         _guarded(_tick)
     return None
+
+
+def _flush() -> None:
+    """Write the operations that were counted in Python to the file."""
+    state = _state
+    done = state.recent[:]
+    del state.recent[: len(done)]  # another thread may have added some
+    if done and state.words is not None:
+        for slot in done:
+            state.words[slot] += 1
+        state.words[LAST_OP] = done[-1]
+        _tick()
 
 
 def _tick() -> None:
@@ -1117,8 +1208,9 @@ def _tick() -> None:
 def _noted(op, inputs, attrs, outputs) -> int:
     """Count an operation that has no counter yet, or one for each line; return 0 if that is not possible."""
     state = _state
-    if state.busy or (state.words is None and (state.forked is None or not _open_after_fork())):
+    if state.busy or (state.words is None and not _reopened()):
         return 0
+    _flush()
     state.busy = True
     try:
         device = outputs[0].device if outputs else inputs[0].device if inputs else ""
@@ -1129,14 +1221,14 @@ def _noted(op, inputs, attrs, outputs) -> int:
         elif not outputs and (op, device, asked, "") in state.slots:
             slot = state.slots[op, device, asked, ""]
         else:
-            slot = _slot_of(op, inputs, attrs, device, asked, bool(outputs))
-        state.words[slot] += 1
+            slot = state.slots.get((op, device, asked)) or _slot_of(op, inputs, attrs, device, asked, bool(outputs))
+        state.words[slot] = number = state.words[slot] + 1
         state.words[LAST_OP] = slot
+        if number > _EXACT and why is None and outputs and asked in state.quick and not _is_function(op):
+            state.quick[asked].setdefault(op, {})[device] = slot
         return slot
     except Exception as error:
-        state.errors += 1
-        if state.errors <= _MOST_ERRORS:
-            note("fault", where="an operation", error=_cut("%s: %s" % (type(error).__name__, error), 300))
+        _fault("an operation", error)
         return 0
     finally:
         state.busy = False
@@ -1147,7 +1239,7 @@ def _slot_of(op, inputs, attrs, device, asked, has_outputs):
     state = _state
     text = op.decode() if isinstance(op, bytes) else op
     why = None
-    if text.startswith("__") and "_" in text[2:]:
+    if _is_function(text):
         slot = _new_slot("function", text, _short(device), _short(asked or ""), _line(3), "")
         _function(text)
     else:
@@ -1165,6 +1257,10 @@ def _slot_of(op, inputs, attrs, device, asked, has_outputs):
     return slot
 
 
+def _is_function(op) -> bool:
+    return op.startswith("__" if isinstance(op, str) else b"__")
+
+
 def _slot_at_line(op, device, asked, why):
     """Return the counter of an operation at this line of the program."""
     state = _state
@@ -1180,7 +1276,7 @@ def _slot_at_line(op, device, asked, why):
 def _new_slot(kind, op, device, asked, line, kernel, words=1):
     """Return the first word of a new counter; :data:`HEAD` is the one for all that there is no room for."""
     state = _state
-    if state.words is None and not (state.forked is not None and _open_after_fork()):
+    if state.words is None and not _reopened():
         raise RuntimeError("there is no file for notes")
     if state.next_slot + words > HEAD + SLOTS:
         return HEAD
@@ -1404,18 +1500,17 @@ def _line_of(operation) -> str:
     return ""
 
 
-def _sample(now: float = 0.0, *, force: bool = False) -> None:
-    """Note what TensorFlow's allocators hold on each GPU; more rarely the longer the program runs."""
+def _sample(now: float = 0.0) -> None:
+    """Note what TensorFlow's allocators hold on each GPU; with the time ``now``, more rarely the longer it runs."""
     state = _state
-    now = now or time.time()
-    if not force:
+    if now:
         if state.samples >= _SAMPLES:
             state.samples //= 2
             state.sample_every *= 2
         state.samples += 1
         state.sample_at = now + state.sample_every
     full = state.words[USED] > NOTES // 2
-    if not state.gpus or state.context is None or (full and not force):
+    if not state.gpus or state.context is None or (full and now):
         return
     from tensorflow.python import pywrap_tfe
 
@@ -1438,10 +1533,7 @@ def start_in_new_interpreter() -> None:
 
 def start_here(folder: str) -> bool:
     """Watch this process from now until :func:`stop`, whatever it has imported; False if there is no room for notes."""
-    global _state  # noqa: PLW0603  (a new state for each trace)
-    kept = _state.kept
-    _state = _State()
-    _state.kept = kept
+    _state.reset()
     if not _open(folder):
         return False
     _start()
@@ -1472,7 +1564,8 @@ def _start() -> None:
 def stop() -> None:
     """Put back everything that was replaced; the notes stay as they are."""
     state = _state
-    _sample(force=True)
+    _guarded(_flush)
+    _guarded(_sample)
     if _Finder in sys.meta_path:
         sys.meta_path.remove(_Finder)
     for owner, name, value in reversed(_undo):
@@ -1481,8 +1574,9 @@ def stop() -> None:
     context = state.context
     if context is not None:
         callbacks = getattr(getattr(context, "_thread_local_data", None), "op_callbacks", None)
-        if callbacks is not None and _on_op in callbacks:
-            callbacks.remove(_on_op)
+        for callback in (_on_op, getattr(state.local, "on_op", None)):
+            if callbacks is not None and callback in callbacks:
+                callbacks.remove(callback)
         disable = getattr(context, "disable_graph_collection", None)
         if disable is not None:
             disable()
