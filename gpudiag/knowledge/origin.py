@@ -62,6 +62,7 @@ _HINTS: tuple[tuple[re.Pattern[str], tuple[Version, Version]], ...] = tuple(
         (r"TF-TRT Warning: Could not find TensorRT", "2.13", ""),
         (r"Attempting to register factory for plugin", "2.11", ""),
         (r"Could not load dynamic library '", "1.14", "2.12"),
+        (r"module 'tensorflow\.compat\.v2' has no", "1.13", "1.15"),
         (r"tensorflow_core[/\\]", "1.15", "2.1"),
         (r"No module named 'tensorflow\.contrib'", "2.0", ""),
         # The CUDA whose libraries it opens.
@@ -121,6 +122,11 @@ _MAC = re.compile(
 _JETSON = re.compile(
     r"(?i)\bjetson\b|\bjetpack\b|\btegra\b|-tegra\b|\bl4t\b|linux_aarch64\.whl|name: (?:Orin|Xavier)\b"
 )
+_MUSL = re.compile(
+    r"(?i)\balpine\b|\bmusl\b|\bapk add\b|Error relocating /|Error loading shared library \S{1,200}: "
+    r"[^(\n]{1,80}\(needed by"
+)
+"""Alpine Linux, and the words of musl's loader: glibc's are others."""
 _JAX = re.compile(r"\bjaxlib\b|\bjax\b[./\\]|XLA_PYTHON_CLIENT")
 
 
@@ -223,6 +229,10 @@ class Origin:
     @cached_property
     def singularity(self) -> bool:
         return _SINGULARITY.search(self._text) is not None
+
+    @cached_property
+    def musl(self) -> bool:
+        return _MUSL.search(self._text) is not None
 
     @cached_property
     def jax(self) -> bool:

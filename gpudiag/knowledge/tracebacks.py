@@ -42,3 +42,44 @@ def last_raised(lines: Sequence[str]) -> Raised | None:
             own = any(not one and "importlib" not in file for one, file in zip(of, files, strict=True))
             return Raised(error=error[:_MOST], package=of[0], by_program=own)
     return None
+
+
+_REFUSED = re.compile(
+    r"(?:(?P<of>\w{1,80})\.)?(?P<function>\w{1,80})\(\) got an unexpected keyword argument '(?P<argument>\w{1,80})'"
+)
+_ARGUMENT_OF = r"(?P<whole>[A-Za-z_][\w.]{0,200})\s{0,3}\([^()]{0,300}\b%s\s{0,3}="
+_ALIASES = {"tf": "tensorflow", "np": "numpy", "pd": "pandas", "plt": "matplotlib", "K": "keras", "layers": "keras"}
+_STATEMENT_LINES = 12
+_GENERATED = re.compile(r'File "[^"]{1,400}_pb2\.py"')
+"""Code that protoc made: it calls protobuf alone."""
+
+
+class Refused(Record):
+    """A call with an argument that what is called does not know."""
+
+    error: str
+    function: str
+    """The function, or the class that was made; "" if the lines do not say which."""
+    argument: str
+    called: str = ""
+    """The package of what is called, as the statement above the error names it; "" if it does not."""
+
+
+def refused_argument(lines: Sequence[str]) -> Refused | None:
+    """Return the last call of a log that was refused for an argument; None if there is none."""
+    for number in range(len(lines) - 1, -1, -1):
+        if (found := _REFUSED.search(lines[number])) is None:
+            continue
+        argument = found["argument"]
+        pattern = re.compile(_ARGUMENT_OF % argument)
+        before = lines[max(number - _STATEMENT_LINES, 0) : number]
+        statement = next((one for line in reversed(before) if (one := pattern.search(line))), None)
+        *path, name = statement["whole"].split(".") if statement else ("",)
+        function = (found["of"] or name) if found["function"] == "__init__" else found["function"]
+        called = _ALIASES.get(path[0], path[0]) if path else ""
+        if any(_GENERATED.search(line) for line in before):
+            called = "google"
+        return Refused(
+            one_line(lines[number])[:_MOST], function, argument, "" if called in ("self", "super") else called
+        )
+    return None

@@ -208,8 +208,74 @@ EXAMPLES: dict[str, tuple[Example, ...]] = {
             ),
         },
     ),
+    "conda_packages_not_found": _both(
+        {
+            "a file of another system": (
+                "ResolvePackageNotFound: ",
+                "  - libgcc-ng==11.2.0=h1234567_1",
+                "  - python==3.6.13=h12debd9_1",
+            ),
+            "builds that are gone": (
+                "ResolvePackageNotFound: ",
+                "  - tensorflow==2.10=gpu_py39h9bca9fa_0",
+            ),
+            "not in the channels": ("ResolvePackageNotFound:", "  - cudatoolkit=11.1"),
+            "asked for by name": (
+                "PackagesNotFoundError: The following packages are not available from current channels:",
+                "",
+                "  - tensorflow-gpu=2.11",
+            ),
+        },
+        {
+            "no list": ("ResolvePackageNotFound:",),
+            "a list of something else": ("Installed:", "  - cudatoolkit=11.1"),
+        },
+    ),
+    "musl_system": _both(
+        {
+            "no wheel": (
+                "docker run --rm -it python:3.8-alpine /bin/sh",
+                "ERROR: No matching distribution found for tensorflow",
+            ),
+            "glibc's wheel": (
+                "Error loading shared library ld-linux-x86-64.so.2: No such file or directory (needed by "
+                "/usr/local/lib/python3.7/site-packages/numpy/core/_multiarray_umath.cpython-37m-x86_64-linux-gnu.so)",
+            ),
+        },
+        {
+            "Debian": ("ERROR: No matching distribution found for tensorflow",),
+            "Alpine, another fault": ("docker run -it python:3.8-alpine", "ModuleNotFoundError: No module named 'a'"),
+        },
+    ),
+    "wheel_not_built": _both(
+        {
+            "a pinned release": (
+                "Collecting numba==0.49.1",
+                "  Building wheel for numba (setup.py) ... error",
+                "  error: Microsoft Visual C++ 14.0 or greater is required.",
+            ),
+            "no release named": ("  ERROR: Failed building wheel for grpcio",),
+            "another one, on Windows": (
+                "C:\\Python39\\python.exe -m pip install llvmlite-0.32.1.tar.gz",
+                "ERROR: Could not build wheels for llvmlite, which is required to install",
+            ),
+        },
+        {
+            "it was built": ("  Building wheel for numba (setup.py) ... done",),
+            "no name": ("error: subprocess-exited-with-error",),
+        },
+    ),
     "package_calls_another_release": _both(
         {
+            "an argument of TensorFlow": (
+                '  File "convolutional.py", line 243, in main',
+                "    batch = tf.Variable(0, frobnicate=data_type())",
+                "TypeError: __init__() got an unexpected keyword argument 'frobnicate'",
+            ),
+            "code that protoc made": (
+                '  File "/usr/lib/python3/site-packages/tensorflow/core/framework/graph_pb2.py", line 16, in <module>',
+                "TypeError: __init__() got an unexpected keyword argument 'file'",
+            ),
             "an argument of Keras": (
                 "Traceback (most recent call last):",
                 '  File "train.py", line 122, in create_model',

@@ -9,7 +9,7 @@ from __future__ import annotations
 import re
 
 from gpudiag.cause import Cause, Match, Matches, Program
-from gpudiag.knowledge.messages.python_packages import FRAMEWORK_NOT_THERE, UNDEFINED_OF_TENSORFLOW
+from gpudiag.knowledge.messages.python_packages import FRAMEWORK_NOT_THERE, MACOS_OLDER, UNDEFINED_OF_TENSORFLOW
 from gpudiag.knowledge.names import distribution_of
 from gpudiag.knowledge.origin import Origin
 from gpudiag.knowledge.requirements import companion, newest_pair
@@ -29,6 +29,8 @@ _OF_NO_PACKAGE = ("tensorflow", "tensorflow_core", "usr", "home", "opt")
 
 
 def find(program: Program, origin: Origin) -> Matches:
+    if program.first(MACOS_OLDER):  # the library that lacks the symbol is the system's
+        return
     if said := program.first(UNDEFINED_OF_TENSORFLOW, FRAMEWORK_NOT_THERE):
         file = said["file"].rpartition("/")[2]
         inside = [one for one in _INSTALLED.findall(said["file"]) if one not in _OF_NO_PACKAGE]

@@ -26,6 +26,7 @@ CAUSE = Cause(
     fix=("{first}", "{second}"),
     url="https://www.tensorflow.org/install/source#gpu",
     needs_gpu=False,
+    unless=("musl_system",),
     shown={
         "first": "python -c 'import sys; print(sys.version)'  # then a Python that has wheels: conda create -n tf "
         "python=3.11",
@@ -127,7 +128,7 @@ def _why(wanted: Version | None, listed: list[str], origin: Origin) -> str:
             return f"for Python {origin.python} on {_NAMES[origin.system]} there are {own[0]} to {own[1]}"
     if wanted and wheels(wanted, origin.system) is None and wheels(wanted, "linux_x86_64"):
         return f"{wanted} has no wheels for {_NAMES[origin.system]}"
-    return "it has none for its version, or the Python has 32 bits, or pip is old"
+    return "it has none for its version, or the Python has 32 bits, or pip is old, or the system is Alpine (musl)"
 
 
 def _of_a_lock(name: str, version: str, origin: Origin) -> tuple[str, str, str]:

@@ -7,15 +7,13 @@ another release of one that it calls.
 
 from __future__ import annotations
 
-import re
-
 from gpudiag.cause import Cause, LogAlone, Match, Matches
 from gpudiag.knowledge.log import recognised
 from gpudiag.knowledge.message import Worth
 from gpudiag.knowledge.names import ARGUMENTS, Moved, distribution_of
 from gpudiag.knowledge.origin import Origin
 from gpudiag.knowledge.requirements import companion, newest_pair
-from gpudiag.knowledge.tracebacks import last_raised
+from gpudiag.knowledge.tracebacks import Refused, last_raised, refused_argument
 from gpudiag.model.diagnosis import Confidence
 
 CAUSE = Cause(
@@ -35,6 +33,19 @@ CAUSE = Cause(
     },
 )
 _CALLED_BY_PROGRAMS = ("tensorflow", "keras", "tf_keras", "numpy", "pandas", "sklearn", "matplotlib")
+_MEASURED = (
+    "google",
+    "tensorflow",
+    "keras",
+    "numpy",
+    "pandas",
+    "matplotlib",
+    "scipy",
+    "sklearn",
+    "h5py",
+    "tensorboard",
+)
+"""Packages that programs call with arguments that come and go; others are called in a wrong way as often."""
 _OF_A_RELEASE = (
     "has no attribute",
     "unexpected keyword argument",
@@ -51,9 +62,14 @@ _OF_A_RELEASE = (
 
 def find(program: LogAlone, origin: Origin) -> Matches:
     raised = last_raised(program.lines)
-    if raised is not None and (argument := _ARGUMENT.search(raised.error)) and argument[1] in ARGUMENTS:
-        yield _of_an_argument(raised.error, ARGUMENTS[argument[1]])
-        return
+    if (refused := refused_argument(program.lines)) is not None and (raised is None or refused.error == raised.error):
+        if refused.argument in ARGUMENTS:
+            yield _of_an_argument(refused.error, ARGUMENTS[refused.argument])
+            return
+        package = raised.package if raised is not None else ""
+        if refused.called in _MEASURED and not any(map(_is_known, program.lines)):
+            yield _of_a_call(refused, distribution_of(package), origin)
+            return
     if raised is not None and raised.package and raised.error.startswith("SyntaxError"):
         yield _of_python(distribution_of(raised.package), raised.error, origin)
         return
@@ -95,6 +111,30 @@ def _of_python(package: str, error: str, origin: Origin) -> Match:
     )
 
 
+def _of_a_call(refused: Refused, caller: str, origin: Origin) -> Match:
+    """Return the match for a call if it is not known which releases take it: most often the called one is older."""
+    who = caller or "the program"
+    called = distribution_of(refused.called) if refused.called in _MEASURED else ""
+    release = f" ({origin.named})" if called == "tensorflow" and origin.named is not None else ""
+    of = f"the installed {called}{release}" if called else "the package that has it"
+    name = f"{refused.function} " if refused.function not in ("", "__init__") else ""
+    return Match(
+        (refused.error,),
+        Confidence.POSSIBLE,
+        {
+            "what": f"{who} and {of} are of releases that do not fit each other: it passes {name}the argument "
+            f"{refused.argument}, which {of} does not know; it is older than that, most often",
+            "bring": f"python -m pip install --upgrade {called or 'PACKAGE'}  # "
+            + ("" if called else "the package of the last frame of the traceback; ")
+            + "a newer one has it, most often",
+            "other": f"pip install '{caller}==VERSION'  # or an older one, of the time of {called or 'what it calls'}"
+            if caller
+            else "# or the program as it was for that release: the tag or branch of its repository; or "
+            f"{called or 'PACKAGE'}==VERSION of its documentation, if the argument was dropped",
+        },
+    )
+
+
 def _of_an_argument(error: str, known: Moved) -> Match:
     which = f"from {known.came} on" if known.came else f"before {known.went} alone"
     return Match(
@@ -113,5 +153,4 @@ def _is_known(line: str) -> bool:
     return any(one.message.worth is Worth.FAULT for one in recognised(line) if one.message.name not in _OF_ANY_NAME)
 
 
-_ARGUMENT = re.compile(r"unexpected keyword argument '(\w{1,80})'")
 _OF_ANY_NAME = ("name_not_there", "module_not_there", "module_lacks")

@@ -41,5 +41,6 @@ def _asked_for(event: Event) -> str:
     module = event["of"] or event["module"]
     if module.partition(".")[0] != "tensorflow":
         return ""
-    inside = re.sub(r"^tensorflow(?:\._api\.v2|\.compat\.v2)*\.?", "", module)
+    inside = re.sub(r"^tensorflow(?:\._api\.v2(?:\.compat\.v2)?)?\.?", "", module)
+    # TensorFlow 2 calls it tensorflow._api.v2.compat.v2; tensorflow.compat.v2 is that of 1.13 to 1.15.
     return ".".join(filter(None, [inside, event["attribute"] or event["name"]]))

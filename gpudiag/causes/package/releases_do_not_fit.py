@@ -44,6 +44,7 @@ CAUSE = Cause(
         "program_for_tensorflow_1",
         "protobuf_of_another_release",
         "tensorflow_shadowed",
+        "wheel_not_built",
     ),
 )
 
@@ -51,6 +52,11 @@ _OURS = (NAME_NOT_THERE, MODULE_NOT_THERE, SYMBOL_NOT_THERE)
 _GENERAL = (*_OURS, MODULE_LACKS, NOT_TENSORFLOW, NAME_OF_ANOTHER_FILE, PARTIAL_MODULE)
 _INSTALLED = re.compile(r"(?:site|dist)-packages[\\/](?P<package>\w{1,100})(?:[\\/.]|$)")
 _DOTTED = re.compile(r"\b([A-Za-z_][\w.]{0,100})\.([A-Za-z_]\w{0,100})")
+_PASSED_ON = {"tensorflow_hub.tf_v1": "tensorflow", "tensorflow_hub.tf_utils.tf": "tensorflow"}
+"""Modules of packages that are another's: what they lack, that lacks."""
+_BY_FRAMEWORK = ("generic_utils", "get_file", "get_custom_objects")
+"""What packages that work with Keras and with tf.keras ask keras.utils for."""
+_FIRST_WITHOUT_ESTIMATOR = Version(2, 16)
 _ALIASES = {"tf": "tensorflow", "np": "numpy", "sp": "scipy", "pd": "pandas", "plt": "matplotlib.pyplot"}
 _KERAS_3 = re.compile(r"\b_tf_keras\b|\bkeras[./\\]src\b|\bKeras 3\b|\bkeras[= ]{1,2}3\.")
 _LAST_WITH_KERAS_2 = Version(2, 15)
@@ -85,11 +91,12 @@ def find(program: LogAlone, origin: Origin) -> Matches:
         if found is None or (shown and not _was_caught(program.lines[shown[0] : number])):
             continue
         asker = _asker(program.lines[:number], found)
-        if (known := _known(program, number, found)) is not None:
-            told: tuple[str, ...] | None = _of_moved(
-                _wanted(program, number, found), known, asker, _is_shown(program.lines[:number])
-            )
-        elif not faults <= set(_GENERAL):  # another cause knows that line, and says more
+        told: tuple[str, ...] | None
+        if (special := _of_two_homes(*_of(program, number, found), asker, origin)) is not None:
+            told = special
+        elif (known := _known(program, number, found)) is not None:
+            told = _of_moved(_wanted(program, number, found), known, asker, _is_shown(program.lines[:number]))
+        elif not faults <= set(_GENERAL) and not has_companion(asker):  # another cause knows that line, and says more
             continue
         elif found.message is SYMBOL_NOT_THERE:
             told = _of_a_symbol(found)
@@ -112,7 +119,8 @@ def _was_caught(between: tuple[str, ...]) -> bool:
 def _of(program: LogAlone, number: int, found: Event) -> tuple[str, str]:
     """Return the module and the name in it that are asked for."""
     name = found["name"] or found["attribute"] or found["lacked"]
-    return found["module"] or found["of"] or _imported_from(program.lines[:number], name), name
+    module = found["module"] or found["of"] or _imported_from(program.lines[:number], name)
+    return _PASSED_ON.get(module, module), name
 
 
 def _wanted(program: LogAlone, number: int, found: Event) -> str:
@@ -252,6 +260,36 @@ def _told(program: LogAlone, number: int, found: Event, asker: str, origin: Orig
     )
 
 
+def _of_two_homes(module: str, name: str, asker: str, origin: Origin) -> tuple[str, str, str, str] | None:
+    """Return the cause and the fix for a name that is in one of two packages, by the release."""
+    if (module, name) == ("tensorflow", "estimator"):
+        older = (
+            "pip uninstall -y tensorflow-estimator; pip install --force-reinstall 'tensorflow<2.16'  # brings the one "
+            "that fits"
+        )
+        newer = (
+            f"python -m pip install --upgrade {asker or 'PACKAGE'}  # a release that does without, for TensorFlow 2.16 "
+            "and newer"
+        )
+        lines = (newer, older) if origin.releases[0] >= _FIRST_WITHOUT_ESTIMATOR else (older, newer)
+        return (
+            f"{asker or 'the program'} asks for tf.estimator: TensorFlow has it up to 2.15, from the package "
+            "tensorflow-estimator, which must be of the same release",
+            *lines,
+            "pip list | grep -i -e tensorflow -e estimator  # one TensorFlow, and the estimator of its number",
+        )
+    if module.startswith("keras.utils") and name in _BY_FRAMEWORK:
+        return (
+            f"{asker or 'the program, or a package that it uses,'} asks for {name} of {module}, as Keras had it up to "
+            "2.3: it is to take the Keras that is in TensorFlow",
+            "export SM_FRAMEWORK=tf.keras  # segmentation-models, classification-models, efficientnet; before Python "
+            "starts",
+            "from tensorflow.keras import ...  # other programs: in place of: from keras import ...",
+            "pip install 'keras<2.4' 'tensorflow<2.3'  # or the old pair, on Python up to 3.7",
+        )
+    return None
+
+
 def _of_unnamed_module(name: str, asker: str) -> tuple[str, str, str, str]:
     return (
         f"{asker} asks another package for {name}, which the installed release of that does not have",
@@ -330,6 +368,7 @@ def _of_a_symbol(found: Event) -> tuple[str, str, str, str] | None:
 def _asker(before: tuple[str, ...], found: Event) -> str:
     """Return the distribution whose code asked, from the last frame above the error; "" for the user's program."""
     module = found["module"] or found["of"]
+    module = _PASSED_ON.get(module, module)
     for line in reversed(before):
         if (frame := _FRAME.search(line)) is None:
             continue

@@ -45,9 +45,21 @@ FAMILY.fault(
     "Please upgrade your bazel installation to version {needs:v}",
     "Please downgrade your bazel installation to version {needs:v}",
     "The project you're trying to build requires Bazel {needs:v}",
+    "does not contain a toolchain for CPU '{cpu:q}'",
+    "(see --incompatible{:s} for details",
+    "fail with --incompatible{:s}",
+    "Unrecognized option: --{option:s}",
+    "name '{name:q}' is not defined (did you mean",
+    "no such attribute '{name:q}' in '{rule:q}' rule",
+    "doesn't have testonly attribute set",
+    "{name:w} has been removed, please use native.",
+    "unexpected keyword '{name:q}' in call to {rule:s}",
+    "type '{kind:q}' has no method {name:s}",
     meaning="this source is built by another release of bazel",
     fix=(
         "# use bazelisk: it takes the release that the file .bazelversion names; https://github.com/bazelbuild/bazelisk",
+        "# a source without that file: the release at https://www.tensorflow.org/install/source#gpu, older than yours "
+        "unless the line asks for an upgrade",
     ),
 )
 FAMILY.fault(
@@ -112,3 +124,52 @@ FAMILY.fault(
     ),
     possible=True,
 )
+
+_CMAKE = (
+    (
+        "MPI",
+        "MPI_CXX MPI_C MPI",
+        "MPI with its compiler wrapper",
+        ("sudo apt install libopenmpi-dev openmpi-bin; mpicxx --version  # or: conda install -c conda-forge openmpi",),
+    ),
+    (
+        "CUDA",
+        "CUDA CUDAToolkit CUDAToolkit_NVCC",
+        "the CUDA toolkit (nvcc and headers)",
+        (
+            "nvcc --version; export PATH=/usr/local/cuda/bin:$PATH CUDA_HOME=/usr/local/cuda "
+            "HOROVOD_CUDA_HOME=/usr/local/cuda"
+            "  # its folder; pip's packages of CUDA are libraries alone",
+        ),
+    ),
+    (
+        "NCCL",
+        "NCCL",
+        "NCCL with its headers",
+        ("sudo apt install libnccl2 libnccl-dev; export HOROVOD_NCCL_HOME=/usr",),
+    ),
+    (
+        "Tensorflow",
+        "Tensorflow TensorFlow",
+        "TensorFlow's own libraries, in the Python that builds: it is not installed there, or there are two, of pip "
+        "and of conda",
+        (
+            "pip install --no-cache-dir --no-build-isolation horovod[tensorflow]  # in an environment with one "
+            "TensorFlow, of "
+            "pip: pip list | grep -i tensorflow; conda list | grep -i tensorflow",
+        ),
+    ),
+    ("Pytorch", "Pytorch PyTorch Torch", "PyTorch", ("export HOROVOD_WITHOUT_PYTORCH=1  # if it is not needed",)),
+    ("OpenCV", "OpenCV", "OpenCV with its headers", ("sudo apt install libopencv-dev",)),
+    ("HDF5", "HDF5", "HDF5 with its headers", ("sudo apt install libhdf5-dev",)),
+)
+for _name, _packages, _what, _fix in _CMAKE:
+    FAMILY.fault(
+        f"cmake_no_{_name.lower()}",
+        *(f"Could NOT find {one} (missing: {{}}" for one in _packages.split()),
+        *(f"Could NOT find {one}" for one in _packages.split()),
+        *(f'Could not find a package configuration file provided by "{one}"' for one in _packages.split()),
+        meaning=f"the build does not find {_what}",
+        fix=(*_fix, "pip install --upgrade cmake  # an old CMake does not find what newer systems have"),
+        seen="CMake",
+    )

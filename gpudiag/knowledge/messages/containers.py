@@ -236,6 +236,27 @@ FAMILY.fault(
     possible=True,
 )
 FAMILY.fault(
+    "container_ldconfig",
+    "nvidia-container-cli{}: ldcache error: process {program:s} failed with error code: {:d}",
+    "nvidia-container-cli{}: ldcache error: open failed: {program:s}: no such file or directory",
+    "could not start {program:s} mount operation failed: /proc: operation not permitted",
+    "nvidia-container-cli{}: mount error: failed to add device rules: {}",
+    meaning="the toolkit's hook may not do its work in this container: it runs without root or in its own user "
+    "namespace, most "
+    "often, or the host's ldconfig is elsewhere",
+    fix=(
+        "sudo nvidia-ctk cdi generate --output=/etc/cdi/nvidia.yaml; podman run --device nvidia.com/gpu=all "
+        "--security-opt "
+        "label=disable ...  # CDI needs no hook",
+        "sudo sed -i 's/^#no-cgroups = false/no-cgroups = true/' /etc/nvidia-container-runtime/config.toml  # for "
+        "containers "
+        "without root",
+        'grep ldconfig /etc/nvidia-container-runtime/config.toml  # "@/sbin/ldconfig" is the host\'s; Debian, Ubuntu: '
+        "@/sbin/ldconfig.real",
+    ),
+    possible=True,
+)
+FAMILY.fault(
     "container_ldcache",
     "nvidia-container-cli{}: ldcache error: {}",
     "nvidia-container-cli{}: container error: {}",

@@ -259,7 +259,7 @@ FAMILY.fault(
     ),
     seen="pip, conda",
 )
-FAMILY.fault(
+NO_WHEEL_TO_BUILD = FAMILY.fault(
     "no_wheel_to_build",
     "error: subprocess-exited-with-error",
     "error: legacy-install-failure",

@@ -100,7 +100,6 @@ FAMILY.fault(
     "Could not locate class '{layer:q}'",
     "Could not locate function '{layer:q}'",
     "Unrecognized keyword arguments: ['batch_shape'{}]",
-    "'str' object has no attribute 'decode'",
     "bad marshal data (unknown type code)",
     "Error when deserializing class '{layer:q}' using config",
     "Unable to open file (file signature not found)",
@@ -114,13 +113,22 @@ FAMILY.fault(
     "Layer {layer:s} expected {:d} variables, but received {:d} variables during loading",
     "Layer count mismatch when loading weights from file",
     "Could not deserialize class '{layer:q}' because its parent module",
-    "SavedModel file does not exist at: {path}",
     meaning="the model's file was written by another release of Keras than the one that reads it, or is not whole",
     fix=(
         "pip install 'tensorflow==X.Y'  # the release that saved it; then save it again with model.export or as .keras",
-        "pip install 'h5py<3'  # for 'str' object has no attribute 'decode': TensorFlow up to 2.3",
         "tf.keras.models.load_model(path, custom_objects=...)  # names your own layers; in Keras 3 a SavedModel by "
         "keras.layers.TFSMLayer",
+    ),
+    possible=True,
+)
+FAMILY.fault(
+    "h5py_3",
+    "'str' object has no attribute 'decode'",
+    meaning="h5py 3 is installed, and this Keras (TensorFlow up to 2.3) is written for h5py 2, which read texts as "
+    "bytes",
+    fix=(
+        "pip install 'h5py<3'  # in a notebook: then restart the kernel",
+        "pip install --upgrade tensorflow  # or 2.4 and newer, which read both",
     ),
     possible=True,
 )

@@ -25,6 +25,12 @@ FAMILY.harmless(
     meaning="the build registers it twice and the first one is used; a missing GPU has another cause",
 )
 FAMILY.harmless(
+    "saved_before_25",
+    "SavedModel saved prior to TF 2.5 detected when loading Keras model",
+    meaning="an older release saved the model: it is read all the same",
+    seen="2.5-2.15",
+)
+FAMILY.harmless(
     "no_tensorrt",
     "TF-TRT Warning: Could not find TensorRT",
     "Cannot dlopen some TensorRT libraries",

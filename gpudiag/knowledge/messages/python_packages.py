@@ -173,3 +173,33 @@ SYMBOL_NOT_THERE = FAMILY.add(
 NO_TENSORFLOW = FAMILY.add(
     Worth.FAULT, "no_tensorflow", pattern=r"No module named '?tensorflow'?(?![.\w])", words=("tensorflow",)
 )
+INSTALLED_TWICE = FAMILY.fault(
+    "installed_twice",
+    "Duplicate plugins for name {plugin:w}",
+    "Not a TBLoader or TBPlugin subclass",
+    "module 'tensorboard.util' has no attribute",
+    "module 'tensorboard.{:q}' has no attribute",
+    "cannot import name '{:q}' from 'tensorboard{:q}'",
+    meaning="several releases of TensorBoard are installed over one another (tensorboard, tb-nightly, "
+    "tensorflow-tensorboard)",
+    fix=(
+        "python -m pip uninstall -y tensorboard tb-nightly tensorflow-tensorboard tensorboard-plugin-wit; python -m "
+        "pip "
+        "install tensorboard",
+        "# and delete what is left of it in site-packages: folders tensorboard, ~ensorboard and "
+        "tensorboard-*.dist-info",
+        "conda remove tensorboard  # if conda installed another one",
+    ),
+)
+MACOS_OLDER = FAMILY.add(
+    Worth.FAULT,
+    "macos_older",
+    pattern=r"[Ee]xpected in: (?:<[^>]{1,60}> )?'?(?P<file>/(?:usr/lib|System/Library)/[^\s']{1,300})",
+    words=("expected",),
+    meaning="this macOS is older than the one that the library was built for: {file} has not what it asks for",
+    fix=(
+        "# a newer macOS; TensorFlow 2.5 to 2.12 needs 10.14 or later, 2.13 and newer 12.0, 2.1 to 2.4 10.12.6",
+        "conda install -c conda-forge tensorflow  # built for older ones; or an older release of the package",
+    ),
+    seen="macOS",
+)

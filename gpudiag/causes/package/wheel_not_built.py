@@ -1,0 +1,94 @@
+"""pip finds no wheel of {package} for {python}, and cannot compile it
+
+A release of a package has wheels for the Pythons of its time. For another one pip takes the sources, which need a
+compiler and more. A pin of an old release meets a Python that is newer; a new release meets one that is older, or a pip
+that does not see its wheels.
+"""
+
+from __future__ import annotations
+
+import re
+
+from gpudiag.cause import Cause, Match, Matches, Program
+from gpudiag.knowledge.log_lines import text
+from gpudiag.knowledge.messages.installing import NO_WHEEL_TO_BUILD
+from gpudiag.knowledge.origin import Origin
+from gpudiag.model.diagnosis import Confidence
+
+CAUSE = Cause(
+    fix=("{first}", "{second}", "{third}"),
+    url="https://packaging.python.org/en/latest/discussions/package-formats/",
+    needs_gpu=False,
+    unless=("musl_system",),
+    shown={
+        "first": "conda create -n tf python=3.11; conda activate tf",
+        "second": "python -m pip install --upgrade pip setuptools wheel",
+        "third": "sudo apt install build-essential python3-dev",
+    },
+)
+_NAMES = re.compile(
+    r"Failed building wheel for (?P<failed>[A-Za-z][\w.-]{0,80})|"
+    r"Building wheel for (?P<building>[A-Za-z][\w.-]{0,80}) \([\w.]{1,20}\)"
+    r"(?:: finished with status 'error'| did not run| ?\.\.\. ?error)|"
+    r"Could not build wheels for (?P<could>[A-Za-z][\w.-]{0,80})|"
+    r"Failed to build (?:installable wheels for )?(?P<to>[A-Za-z][\w.-]{0,80})$"
+)
+_COMPILER = re.compile(
+    r"Microsoft Visual C\+\+|unable to execute|Python\.h|command '?\S*(?:gcc|cl\.exe|clang)'? failed"
+)
+_LAST_COMMON = 11
+"""Python 3.11 has wheels of most packages, old and new."""
+_LAST_OF_MOST = 9
+"""If neither the Python nor the time is known, and the release is named: it is an old one, most often."""
+_OLD = 8
+"""Packages leave Python 3.8 and older out: there, a newer one helps."""
+
+
+def find(program: Program, origin: Origin) -> Matches:
+    for line in program.lines:
+        if (found := _NAMES.search(line)) is not None:
+            package = next(filter(None, found.groups()))
+            release = _release(package, program.lines)
+            yield Match(
+                (text(line), *program.said(NO_WHEEL_TO_BUILD, most=1)),
+                Confidence.LIKELY,
+                {
+                    "package": f"{package} {release}".strip(),
+                    "python": f"Python {origin.python}" if origin.python else "this Python",
+                    **_fix(package, release, origin, program.lines),
+                },
+            )
+            return
+
+
+def _fix(package: str, release: str, origin: Origin, lines: tuple[str, ...]) -> dict[str, str]:
+    minor = int(origin.python.partition(".")[2]) if origin.python else _LAST_COMMON + 1
+    older = min(minor - 1, _LAST_COMMON if origin.python or not release else _LAST_OF_MOST)
+    new_pip = "python -m pip install --upgrade pip setuptools wheel  # an old pip does not see newer wheels; then again"
+    other = f"python=3.{older if minor > _OLD else _LAST_COMMON}"
+    why = f"{package} {release} has wheels for the Pythons of its time" if release else "one that it has wheels for"
+    another_python = f"conda create -n tf {other}; conda activate tf  # {why}: an older Python for an old release"
+    newer = f"python -m pip install --upgrade {package}  # or a newer release of it, without the pin"
+    compile_it = (
+        "# to compile it: the Build Tools for Visual Studio with the C++ workload, "
+        "https://visualstudio.microsoft.com/visual-cpp-build-tools/"
+        if origin.windows
+        else f"conda install -c conda-forge {package}  # or compiled already; to compile it: sudo apt install "
+        "build-essential python3-dev"
+    )
+    needs = any(map(_COMPILER.search, lines))
+    first, second = (
+        (another_python, newer) if release or (origin.python and minor > _OLD) else (new_pip, another_python)
+    )
+    return {"first": first, "second": second, "third": compile_it if needs or first == another_python else newer}
+
+
+def _release(package: str, lines: tuple[str, ...]) -> str:
+    """Return the release that pip builds, as far as the lines say it."""
+    name = re.escape(package).replace("_", "[-_]").replace("\\-", "[-_]")
+    said = re.compile(
+        rf"(?i)\b{name}==(?P<pinned>\d[\w.]{{0,30}})|\b{name}-(?P<file>\d[\w.]{{0,30}}?)(?:\.tar\.gz|\.zip)|"
+        rf"'version': '(?P<version>\d[\w.]{{0,30}})'"
+    )
+    found = (one for line in lines for one in said.finditer(line))
+    return next((one["pinned"] or one["file"] or one["version"] for one in found), "")

@@ -1,0 +1,95 @@
+"""What TensorFlow says of files of models: checkpoints, SavedModels, HDF5 and records that cannot be read."""
+
+from __future__ import annotations
+
+from gpudiag.knowledge.message import Family
+
+FAMILY = Family(
+    "files of models",
+    stage="PROGRAM",
+    seen="0.12-2.21",
+    url="https://www.tensorflow.org/guide/checkpoint",
+)
+
+_LFS = (
+    "# a file of a few lines is a pointer of git-lfs, or the page of a failed download: git lfs pull, or load it again"
+)
+
+FAMILY.fault(
+    "checkpoint_by_its_part",
+    "Could not open {prefix:s}.data-{:d}-of-{:d}: Data loss: not an sstable",
+    "Unable to open table file {prefix:s}.data-{:d}-of-{:d}: {}not an sstable",
+    "Unable to open table file {prefix:s}.index: {}",
+    "Unable to open table file {prefix:s}.meta: {}",
+    "Failed to find any matching files for {prefix:s}.data-{:d}-of-{:d}",
+    "Failed to find any matching files for {prefix:s}.index",
+    "Failed to find any matching files for {prefix:s}.meta",
+    "Failed to find any matching files for {prefix:s}.data",
+    meaning="the checkpoint is given by one of its files, and not by what the names of its files have in common",
+    fix=(
+        "# give {prefix}, without .data-00000-of-00001, .index or .meta: saver.restore(session, '{prefix}')",
+        "tf.train.latest_checkpoint('FOLDER')  # finds it",
+    ),
+)
+FAMILY.fault(
+    "checkpoint_not_there",
+    "Unsuccessful TensorSliceReader constructor: Failed to find any matching files for {prefix:s}",
+    "Unsuccessful TensorSliceReader constructor: Failed to get matching files on {prefix:s}: {}",
+    "Failed to find any matching files for {prefix:s}",
+    "The passed save_path is not a valid checkpoint: {prefix:s}",
+    "SavedModel file does not exist at: {prefix:s}",
+    "Could not find trained model in model_dir: {prefix:s}",
+    "Could not find SavedModel {}or SavedModel loader {}at path{:s} {prefix:s}",
+    "No file or directory found at {prefix:s}",
+    meaning="there is no model or checkpoint at the path that the program gives: {prefix}",
+    fix=(
+        "ls -l $(dirname {prefix})  # a checkpoint is NAME.index and NAME.data-..., a SavedModel a folder with "
+        "saved_model.pb; "
+        "was it downloaded and unpacked",
+        "# a path that does not begin with / is below the folder where the program was started; [ ] and * in it are "
+        "patterns: "
+        "rename",
+    ),
+)
+FAMILY.fault(
+    "checkpoint_damaged",
+    "not an sstable (bad magic number)",
+    "Unable to open table file {prefix:s}: {}",
+    "Checksum does not match: stored {} vs. calculated on the restored bytes",
+    "truncated block read",
+    "corrupted record at {:d}",
+    "truncated record at {:d}",
+    "Unable to open file (truncated file{}",
+    "Unable to synchronously open file (truncated file{}",
+    "file is truncated{}eof = {:d}",
+    meaning="a file of the model or of its data is not whole, or is not of the kind that it is read as",
+    fix=("ls -l; file NAME  # its size and kind; load or copy it again", _LFS),
+    possible=True,
+    follows=True,
+)
+FAMILY.fault(
+    "checkpoint_of_another_model",
+    "Key {name:s} not found in checkpoint",
+    "Assign requires shapes of both tensors to match. lhs shape= {} rhs shape= {}",
+    "Restoring from checkpoint failed. This is most likely due to a mismatch between the current graph and the graph "
+    "from "
+    "the checkpoint",
+    "Restoring from checkpoint failed. This is most likely due to a Variable name or other graph key that is missing "
+    "from the "
+    "checkpoint",
+    'Tensor name "{name:q}" not found in checkpoint files',
+    "Received incompatible tensor with shape {} when attempting to restore variable with shape {}",
+    "Unresolved object in checkpoint",
+    "You are trying to load a weight file containing {:d} layers into a model with {:d} layers",
+    "Shape mismatch in layer #{:d}",
+    meaning="the checkpoint is of another model than the one that reads it: another architecture, number of classes, "
+    "optimizer "
+    "or release",
+    fix=(
+        "python -c \"import tensorflow as tf; print(*tf.train.list_variables('PREFIX'), sep='\\n')\"  # what it has",
+        "# train into an empty folder: an old checkpoint of another model is in it; or the same configuration as "
+        "when it was saved",
+        "# Keras: model.load_weights(path, by_name=True, skip_mismatch=True) takes what fits",
+    ),
+    possible=True,
+)

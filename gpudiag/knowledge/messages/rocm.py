@@ -1,0 +1,125 @@
+"""What AMD's ROCm prints: HIP, the HSA runtime, rocBLAS, MIOpen. TensorFlow uses it in the package tensorflow-rocm."""
+
+from __future__ import annotations
+
+from gpudiag.knowledge.message import Family
+
+FAMILY = Family(
+    "AMD's ROCm",
+    stage="CONTEXT",
+    seen="ROCm, tensorflow-rocm",
+    url="https://rocm.docs.amd.com/projects/install-on-linux/en/latest/reference/system-requirements.html",
+)
+
+_NAMES = (
+    "rocminfo | grep -i gfx  # the name of the GPU, such as gfx1032; gfx1030, gfx1100, gfx90a and gfx942 are built for"
+)
+_OVERRIDE = (
+    "export HSA_OVERRIDE_GFX_VERSION=10.3.0  # RX 5000 and 6000 (gfx10xx); RX 7000: 11.0.0; Vega graphics: 9.0.0: the "
+    "code of the nearest GPU that ROCm has"
+)
+_GROUPS = "sudo usermod -a -G render,video $USER  # then log in again"
+_DEVICES = "docker run --device=/dev/kfd --device=/dev/dri --group-add video --group-add render ...  # in a container"
+_FITTING = "pip list | grep -i rocm; cat /opt/rocm/.info/version  # tensorflow-rocm 2.X is made for one release of ROCm"
+
+FAMILY.fault(
+    "rocm_no_code",
+    "hipErrorNoBinaryForGpu",
+    "Unable to find code object for all current devices",
+    "hipErrorInvalidDeviceFunction",
+    "hipErrorSharedObjectInitFailed",
+    "HSA_STATUS_ERROR_INVALID_ISA",
+    "HSA_STATUS_ERROR_INVALID_CODE_OBJECT",
+    "Cannot read {file:s}TensileLibrary{:s} for GPU arch : {gpu:w}",
+    "Cannot read {file:s}TensileLibrary{:s} No such file or directory for GPU arch : {gpu:w}",
+    "Could not initialize Tensile host: No devices found",
+    "Ignoring visible gpu device {} with AMDGPU version : {gpu:w}. The supported AMDGPU versions are {}",
+    "no kernel image is available for execution on the device (HIP{}",
+    meaning="ROCm's libraries have no code for this AMD GPU: it is not one of those that they are built for",
+    fix=(_OVERRIDE, _NAMES, _FITTING),
+    stage="FIRST_OP",
+)
+FAMILY.fault(
+    "rocm_memory_fault",
+    "Memory access fault by GPU node{}",
+    "HSA_STATUS_ERROR_MEMORY_APERTURE_VIOLATION",
+    "HSA_STATUS_ERROR_MEMORY_FAULT",
+    "HSA_STATUS_ERROR_ILLEGAL_INSTRUCTION",
+    "HSA_STATUS_ERROR_EXCEPTION: {}",
+    "hipErrorIllegalAddress",
+    "hipErrorLaunchFailure",
+    "HW Exception by GPU node{}",
+    meaning="code for another AMD GPU runs on this one: HSA_OVERRIDE_GFX_VERSION names one that it is not like, or "
+    "ROCm does not support it",
+    fix=(
+        "unset HSA_OVERRIDE_GFX_VERSION  # if the GPU is one that ROCm supports; else the value of its family",
+        _NAMES,
+        "sudo dmesg | grep -i -e amdgpu -e kfd  # what the kernel says of it",
+    ),
+    possible=True,
+    stage="FIRST_OP",
+)
+FAMILY.fault(
+    "rocm_no_access",
+    "Unable to open /dev/kfd read-write: Permission denied",
+    "Failed to get user name to check for video group membership",
+    'is not member of "{group:q}" group, the default DRM access group',
+    'is not member of "{group:q}" group',
+    meaning="this user may not open the AMD GPU's device files (/dev/kfd, /dev/dri/render*)",
+    fix=(_GROUPS, _DEVICES),
+    stage="DRIVER",
+)
+FAMILY.fault(
+    "rocm_no_device",
+    "Unable to open /dev/kfd read-write: No such file or directory",
+    "Unable to open /dev/kfd read-write: {why}",
+    "ROCk module is NOT loaded, possibly no GPU devices",
+    "failed call to hipInit: HIP_ERROR_NoDevice",
+    "failed call to hipInit: {code}",
+    "hipErrorNoDevice",
+    "hsa_init Failed, possibly no supported GPU devices",
+    "no ROCm-capable device is detected",
+    meaning="ROCm sees no AMD GPU: its kernel module amdgpu is not loaded, or a container was not given the GPU",
+    fix=(
+        "sudo modprobe amdgpu; ls -l /dev/kfd /dev/dri; rocminfo  # must list the GPU",
+        _DEVICES,
+        _GROUPS,
+    ),
+    stage="DRIVER",
+)
+FAMILY.fault(
+    "rocm_out_of_memory",
+    "hipErrorOutOfMemory",
+    "HSA_STATUS_ERROR_OUT_OF_RESOURCES",
+    "HIP out of memory",
+    "failed to allocate {size} from device: hipError{}",
+    meaning="the AMD GPU has no memory left, or ROCm was refused some",
+    fix=(
+        "rocm-smi --showmeminfo vram --showpids  # who has it",
+        "export TF_FORCE_GPU_ALLOW_GROWTH=true  # takes memory as it is needed; or a smaller batch",
+    ),
+    possible=True,
+    stage="MEMORY",
+)
+FAMILY.fault(
+    "rocm_library",
+    "MIOpen Error: {what}",
+    "MIOpen(HIP): Error {what}",
+    *(
+        f"miopenStatus{one}"
+        for one in ("UnknownError", "InternalError", "NotInitialized", "AllocFailed", "UnsupportedOp")
+    ),
+    *(f"rocblas_status_{one}" for one in ("internal_error", "not_implemented", "memory_error", "arch_mismatch")),
+    *(f"HIPBLAS_STATUS_{one}" for one in ("INTERNAL_ERROR", "NOT_SUPPORTED", "ALLOC_FAILED", "EXECUTION_FAILED")),
+    *(f"HIPBLAS_STATUS_{one}" for one in ("NOT_INITIALIZED", "ARCH_MISMATCH")),
+    "libamdhip64.so.{:d}: cannot open shared object file",
+    "librocblas.so.{:d}: cannot open shared object file",
+    "libMIOpen.so.{:d}: cannot open shared object file",
+    "librccl.so.{:d}: cannot open shared object file",
+    meaning="a library of ROCm fails or is missing: ROCm is not of the release that this tensorflow-rocm is made for, "
+    "or does not support the GPU",
+    fix=(_FITTING, _NAMES, "sudo apt install rocm  # the release of ROCm that it needs"),
+    possible=True,
+    follows=True,
+    stage="FIRST_OP",
+)

@@ -1,0 +1,118 @@
+"""What the operating system answers, by its number: errors of files, limits and connections that Python names.
+
+The words are those of the C library (``strerror``), the number is that of Linux. Python prints both, ``[Errno 24] Too
+many open files: 'x'``; TensorFlow prints the file and the words.
+"""
+
+from __future__ import annotations
+
+from gpudiag.knowledge.message import Family
+
+FAMILY = Family(
+    "errors of the operating system",
+    stage="PROGRAM",
+    seen="Python, Linux",
+    url="https://man7.org/linux/man-pages/man3/errno.3.html",
+)
+
+_ROWS: tuple[tuple[str, int, str, str, tuple[str, ...]], ...] = (
+    # name, number, words, meaning, fix
+    (
+        "too_many_files",
+        24,
+        "Too many open files",
+        "the program has more files and connections open than it may",
+        (
+            "ulimit -n 65536  # in the shell that starts it; docker run --ulimit nofile=65536:65536",
+            "# fewer workers that read data, and files that are closed after they were read",
+        ),
+    ),
+    (
+        "no_more_processes",
+        11,
+        "Resource temporarily unavailable",
+        "the system gives the program no more threads or processes: a limit is reached",
+        (
+            "ulimit -u; cat /sys/fs/cgroup/pids.max  # the limits; docker run --pids-limit=-1",
+            "export OMP_NUM_THREADS=4 OPENBLAS_NUM_THREADS=4  # fewer threads for each process",
+        ),
+    ),
+    (
+        "no_host_memory",
+        12,
+        "Cannot allocate memory",
+        "memory of the computer, not of the GPU, is used up or limited",
+        (
+            "free -g; ulimit -v  # how much there is, and how much the program may have",
+            "# less in memory: a smaller batch, fewer workers, data that is read as it is needed",
+        ),
+    ),
+    (
+        "no_such_file",
+        2,
+        "No such file or directory",
+        "a file that the program asks for is not there",
+        (
+            "ls -ld FILE  # in the folder in which the program was started: a path without / at its beginning counts "
+            "from there",
+            "# in a container: mount its folder, docker run -v $PWD:/work -w /work ...",
+        ),
+    ),
+    (
+        "file_not_permitted",
+        13,
+        "Permission denied",
+        "the program may not read or write a file: it belongs to another user",
+        (
+            "ls -ld FILE; id  # whose it is, and who you are",
+            "docker run -u $(id -u):$(id -g) ...  # in a container; else another folder: export "
+            "KERAS_HOME=$HOME/.keras",
+        ),
+    ),
+    (
+        "read_only",
+        30,
+        "Read-only file system",
+        "the program writes to a file system that is read-only",
+        (
+            "findmnt -T FILE  # which it is; a disk with errors is made read-only, dmesg says so",
+            "export TMPDIR=/path/that/is/writable KERAS_HOME=/path/that/is/writable/keras",
+        ),
+    ),
+    (
+        "disk_error",
+        5,
+        "Input/output error",
+        "a disk, or the server that a folder comes from, does not answer",
+        (
+            "sudo dmesg | tail -n 30  # what the kernel says of the disk",
+            "df -h FILE  # the file system; on Google Drive in Colab: mount it again, read fewer files of one folder",
+        ),
+    ),
+    (
+        "address_in_use",
+        98,
+        "Address already in use",
+        "another process has the port already: an earlier run that has not ended, most often",
+        ("ss -ltnp  # who has the port: end it", "# or another port: tensorboard --port 6007"),
+    ),
+    (
+        "connection_refused",
+        111,
+        "Connection refused",
+        "nothing listens at that address and port: the other process has not started, or has ended",
+        ("nc -zv HOST PORT  # from the machine that asks; a firewall refuses it, too", ""),
+    ),
+)
+for _name, _number, _words, _meaning, _fix in _ROWS:
+    FAMILY.fault(
+        _name,
+        f"[Errno {_number}] {_words}: '{{:q}}'",
+        f"[Errno {_number}] {_words}",
+        *((f"pthread_create failed{{}}: {_words}", "can't start new thread") if _number == 11 else ()),
+        *((f"{{:s}}; {_words}",) if _number in (2, 5, 13, 30) else ()),
+        meaning=_meaning,
+        fix=tuple(filter(None, _fix)),
+        possible=True,
+        follows=True,
+    )
