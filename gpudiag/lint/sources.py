@@ -37,6 +37,8 @@ _PYTHON_2 = re.compile(
 )
 _PYTHON_2_LINE = re.compile(
     r"\bprint |\braise [\w.]{1,80}, |\b(?:0x[0-9a-fA-F]{1,40}|\d{1,40})[lL]\b|\b[uU][rR][\"']|`"
+    # Parameters in parentheses: Python 3.10 says no more than "invalid syntax".
+    r"|\b(?:def \w{1,80}\(|lambda )(?:[^():]{0,200},)? ?\("
 )
 
 

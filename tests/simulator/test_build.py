@@ -85,7 +85,7 @@ def test_flags_that_ask_for_errors_and_a_compiler_without_the_static_library(ins
     [
         ({"CC": "/nowhere/cc"}, "/nowhere/cc"),
         ({"CC": "false"}, "is not able to compile a simple test program"),
-        ({"CXX": "/nowhere/c++"}, "/nowhere/c++"),
+        ({"CXX": "/nowhere/c++"}, r"/nowhere/c\+\+"),
         ({"CFLAGS": "-march=none-such"}, r"error: bad value .*none-such"),
         # A compiler whose C++ library is not GNU's, such as `zig c++`.
         ({"CXXFLAGS": "-D_GLIBCXX_USE_CXX11_ABI=0"}, r"error: #error .*install g\+\+"),
