@@ -47,7 +47,7 @@ def last_raised(lines: Sequence[str]) -> Raised | None:
 _REFUSED = re.compile(
     r"(?:(?P<of>\w{1,80})\.)?(?P<function>\w{1,80})\(\) got an unexpected keyword argument '(?P<argument>\w{1,80})'"
 )
-_ARGUMENT_OF = r"(?P<whole>[A-Za-z_][\w.]{0,200})\s{0,3}\([^()]{0,300}\b%s\s{0,3}="
+_CALL = re.compile(r"(?P<whole>\b[A-Za-z_][\w.]{0,100})\s?\((?P<arguments>[^()]{0,300})")
 _ALIASES = {"tf": "tensorflow", "np": "numpy", "pd": "pandas", "plt": "matplotlib", "K": "keras", "layers": "keras"}
 _STATEMENT_LINES = 12
 _GENERATED = re.compile(r'File "[^"]{1,400}_pb2\.py"')
@@ -65,16 +65,22 @@ class Refused(Record):
     """The package of what is called, as the statement above the error names it; "" if it does not."""
 
 
+def _called(line: str, argument: str) -> str:
+    """Return what a line calls with the argument; "" for nothing."""
+    calls = _CALL.finditer(line)
+    return next((one["whole"] for one in calls if f",{argument}=" in "," + "".join(one["arguments"].split())), "")
+
+
 def refused_argument(lines: Sequence[str]) -> Refused | None:
     """Return the last call of a log that was refused for an argument; None if there is none."""
     for number in range(len(lines) - 1, -1, -1):
         if (found := _REFUSED.search(lines[number])) is None:
             continue
         argument = found["argument"]
-        pattern = re.compile(_ARGUMENT_OF % argument)
         before = lines[max(number - _STATEMENT_LINES, 0) : number]
-        statement = next((one for line in reversed(before) if (one := pattern.search(line))), None)
-        *path, name = statement["whole"].split(".") if statement else ("",)
+        *path, name = next((_called(line, argument) for line in reversed(before) if _called(line, argument)), "").split(
+            "."
+        )
         function = (found["of"] or name) if found["function"] == "__init__" else found["function"]
         called = _ALIASES.get(path[0], path[0]) if path else ""
         if any(_GENERATED.search(line) for line in before):

@@ -13,6 +13,7 @@ from gpudiag.cause import Cause, Match, Matches, Program
 from gpudiag.knowledge.log_lines import text
 from gpudiag.knowledge.messages.installing import NO_WHEEL_TO_BUILD
 from gpudiag.knowledge.origin import Origin
+from gpudiag.knowledge.requirements import canonical
 from gpudiag.model.diagnosis import Confidence
 
 CAUSE = Cause(
@@ -35,6 +36,11 @@ _NAMES = re.compile(
 )
 _COMPILER = re.compile(
     r"Microsoft Visual C\+\+|unable to execute|Python\.h|command '?\S*(?:gcc|cl\.exe|clang)'? failed"
+)
+_RELEASE = re.compile(
+    r"\b(?P<name>[A-Za-z][\w.-]{0,80})==(?P<pinned>\d[\w.]{0,30})|"
+    r"\b(?P<file>[A-Za-z][A-Za-z_]{0,80})-(?P<archive>\d[\w.]{0,30})\.(?:tar\.gz|zip)|"
+    r"'version': '(?P<own>\d[\w.]{0,30})'"
 )
 _LAST_COMMON = 11
 """Python 3.11 has wheels of most packages, old and new."""
@@ -85,10 +91,6 @@ def _fix(package: str, release: str, origin: Origin, lines: tuple[str, ...]) -> 
 
 def _release(package: str, lines: tuple[str, ...]) -> str:
     """Return the release that pip builds, as far as the lines say it."""
-    name = re.escape(package).replace("_", "[-_]").replace("\\-", "[-_]")
-    said = re.compile(
-        rf"(?i)\b{name}==(?P<pinned>\d[\w.]{{0,30}})|\b{name}-(?P<file>\d[\w.]{{0,30}}?)(?:\.tar\.gz|\.zip)|"
-        rf"'version': '(?P<version>\d[\w.]{{0,30}})'"
-    )
-    found = (one for line in lines for one in said.finditer(line))
-    return next((one["pinned"] or one["file"] or one["version"] for one in found), "")
+    found = (one for line in lines for one in _RELEASE.finditer(line))
+    ours = (one for one in found if one["own"] or canonical(one["name"] or one["file"]) == canonical(package))
+    return next((one["pinned"] or one["archive"] or one["own"] for one in ours), "")
