@@ -8,11 +8,13 @@ import signal
 import subprocess
 import sys
 import time
+from collections.abc import Callable
 from pathlib import Path
 from xml.etree import ElementTree
 
 import pytest
 
+from conftest import Gpudiag
 from gpudiag.model import codec
 from gpudiag.model.program import ProgramTrace
 
@@ -20,6 +22,15 @@ from gpudiag.model.program import ProgramTrace
 def _trace(*arguments: str, tmp_path: Path, input_: str = "", **options: object) -> subprocess.CompletedProcess[str]:
     command = [sys.executable, "-m", "gpudiag", "trace", "-o", str(tmp_path / "r.json"), *arguments]
     return subprocess.run(command, capture_output=True, text=True, timeout=550, input=input_, check=False, **options)  # type: ignore[call-overload, no-any-return]
+
+
+Traced = Callable[..., subprocess.CompletedProcess[str]]
+
+
+@pytest.fixture
+def trace(gpudiag: Gpudiag) -> Traced:
+    """Trace a program as a fork of a process that has imported gpudiag; what the program is given is not its matter."""
+    return lambda *arguments: gpudiag("trace", "-o", "r.json", *arguments, flags=())
 
 
 def _program(tmp_path: Path) -> ProgramTrace:
@@ -51,8 +62,10 @@ def test_its_output_and_input_are_its_own(tmp_path: Path) -> None:
         ("import os, sys; os.execv(sys.executable, [sys.executable, '-c', 'raise SystemExit(5)'])", "exit status 5", 5),
     ],
 )
-def test_its_exit_status_is_known_however_it_ends(code: str, ended: str, status: int, tmp_path: Path) -> None:
-    done = _trace("--exit-with", "program", *_python(code), tmp_path=tmp_path)
+def test_its_exit_status_is_known_however_it_ends(
+    code: str, ended: str, status: int, tmp_path: Path, trace: Traced
+) -> None:
+    done = trace("--exit-with", "program", *_python(code))
     assert done.returncode == status
     assert _program(tmp_path).ended == ended
 
@@ -92,8 +105,8 @@ def test_a_python_without_the_watcher_is_named(tmp_path: Path) -> None:
         (("--fault", "x", "--", "true"), 2, "--fault needs --simulate"),
     ],
 )
-def test_what_cannot_be_started_is_refused(command: tuple[str, ...], status: int, said: str, tmp_path: Path) -> None:
-    done = _trace(*command, tmp_path=tmp_path)
+def test_what_cannot_be_started_is_refused(command: tuple[str, ...], status: int, said: str, trace: Traced) -> None:
+    done = trace(*command)
     assert done.returncode == status
     assert said in done.stderr
 
@@ -107,15 +120,15 @@ def test_a_module_a_file_and_a_shell_are_run(tmp_path: Path) -> None:
         assert [one for one in _program(tmp_path).processes if "-x" in one.command]
 
 
-def test_a_notebook_is_run_cell_by_cell(tmp_path: Path) -> None:
+def test_a_notebook_is_run_cell_by_cell(tmp_path: Path, trace: Traced) -> None:
     first = {"cell_type": "code", "source": ["%matplotlib inline\n", "x = 20"]}
     second = {"cell_type": "code", "source": "print(x + 1)"}
     notebook = tmp_path / "a.ipynb"
     notebook.write_text(json.dumps({"cells": [{"cell_type": "markdown", "source": "x"}, first, second]}))
-    done = _trace("--", str(notebook), tmp_path=tmp_path)
+    done = trace("--", str(notebook))
     assert done.stdout == "21\n"
     notebook.write_text("{")
-    assert "not a notebook" in _trace("--", str(notebook), tmp_path=tmp_path).stderr
+    assert "not a notebook" in trace("--", str(notebook)).stderr
 
 
 def test_after_the_time_that_is_given_it_is_ended(tmp_path: Path) -> None:
@@ -165,14 +178,14 @@ def test_what_it_leaves_behind_goes_on(tmp_path: Path) -> None:
     assert mark.exists()
 
 
-def test_a_full_disk_costs_the_notes_and_not_the_program(tmp_path: Path) -> None:
+def test_a_full_disk_costs_the_notes_and_not_the_program(trace: Traced) -> None:
     code = "import resource; print('ran')"
     limited = ("sh", "-c", f'ulimit -f 8; {sys.executable} -c "{code}"')
-    done = _trace("--", *limited, tmp_path=tmp_path)
+    done = trace("--", *limited)
     assert done.stdout == "ran\n"
 
 
-def test_notes_that_were_damaged_are_read_as_far_as_they_go(tmp_path: Path) -> None:
+def test_notes_that_were_damaged_are_read_as_far_as_they_go(trace: Traced) -> None:
     code = (
         "import os\n"
         "folder = os.environ['GPUDIAG_TRACE_FOLDER']\n"
@@ -182,7 +195,7 @@ def test_notes_that_were_damaged_are_read_as_far_as_they_go(tmp_path: Path) -> N
         "    file.seek(8 * 8200 + 5); file.write(b'\\xff\\n{[(')\n"
         "open(os.path.join(folder, '1.0'), 'w').write('short')\n"
     )
-    done = _trace(*_python(code), tmp_path=tmp_path)
+    done = trace(*_python(code))
     assert "internal error" not in done.stderr
     assert done.returncode in (0, 1)
 
@@ -211,10 +224,10 @@ def test_what_nvml_books_on_the_program_is_reported(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize(("exit_with", "status", "tag"), [("report", 1, "failure"), ("program", 0, "system-out")])
 def test_the_formats_have_the_exit_status_that_gpudiag_has(
-    exit_with: str, status: int, tag: str, tmp_path: Path
+    exit_with: str, status: int, tag: str, tmp_path: Path, trace: Traced
 ) -> None:
     code = "import os; os.environ['TF_FORCE_GPU_ALOW_GROWTH'] = 'true'"
-    done = _trace("--exit-with", exit_with, "-o", str(tmp_path / "r.xml"), *_python(code), tmp_path=tmp_path)
+    done = trace("--exit-with", exit_with, "-o", str(tmp_path / "r.xml"), *_python(code))
     assert done.returncode == status
     assert codec.load(tmp_path / "r.json").exit_code == status
     case = ElementTree.parse(tmp_path / "r.xml").find(".//testcase")
@@ -224,9 +237,9 @@ def test_the_formats_have_the_exit_status_that_gpudiag_has(
     assert f"1 finding; exit status {status}" in outcome.get("message", outcome.text or "")
 
 
-def test_a_github_annotation_of_a_program_says_nothing_of_a_verdict(tmp_path: Path) -> None:
+def test_a_github_annotation_of_a_program_says_nothing_of_a_verdict(trace: Traced) -> None:
     code = "import os; os.environ['TF_FORCE_GPU_ALOW_GROWTH'] = 'true'"
-    done = _trace("--format", "github", *_python(code), tmp_path=tmp_path)
+    done = trace("--format", "github", *_python(code))
     assert "::error title=gpudiag%3A program::1 finding; exit status 1" in done.stderr
 
 
