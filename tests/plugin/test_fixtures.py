@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import re
+
 import pytest
 
 from gpudiag.pytest_plugin.fixtures import MemoryPeak
@@ -96,6 +98,8 @@ def test_fixtures(suite: Suite, simulated: None, cold: None, no_child_left: None
         assert int(properties[name]["gpudiag_peak_bytes"]) >= 3 << 20
         assert properties[name]["gpudiag_device"] == "GPU 0"
     assert properties["test_isolated"]["gpudiag_cpu_fallbacks"] == "0"
+    assert re.search(r"^GPU 0\b.* \d+ MiB .*test_all\.py::test_memory$", ran.out, re.MULTILINE), ran
+    assert re.search(r" 3 +test_all\.py::test_fallback$", ran.out, re.MULTILINE), ran
 
 
 @pytest.mark.parametrize("limit", ["2 elephants", -1, ""])

@@ -2,23 +2,19 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable
 
 from gpudiag.simulator import Machine
 from suites import Suite
 
-SOME = "memory.growth or memory.fraction or placement.log or host.driver"
+SOME = "memory.growth_mismatch or memory.fraction or placement.log or host.driver"
 ITEMS = {
     "host.driver",
     "memory.fraction[GPU 0]",
     "memory.fraction[GPU 1]",
     "memory.fraction_above_one",
-    "memory.growth[GPU 0]",
-    "memory.growth[GPU 1]",
-    "memory.growth_forced",
-    "memory.growth_lost",
     "memory.growth_mismatch",
-    "memory.growth_with_fraction",
     "placement.log",
 }
 
@@ -30,9 +26,10 @@ def test_an_item_for_each_probe_and_device(suite: Suite, simulated: None) -> Non
     assert ran.outcomes() == dict.fromkeys(ITEMS | {"verdict"}, "passed"), str(ran)
     assert ran.status == 0, ran  # GPU tests ran
     devices = {name: test.properties.get("gpudiag_device") for name, test in ran.tests.items()}
-    assert devices["memory.growth[GPU 1]"] == "GPU 1"
+    assert devices["memory.fraction[GPU 1]"] == "GPU 1"
     assert devices["memory.growth_mismatch"] == "GPU 0-1"
     assert devices["host.driver"] is None
+    assert re.search(r"^GPU 1\b.*memory\.fraction\[GPU 1\]$", ran.out, re.MULTILINE), ran
 
 
 def test_what_a_probe_finds_is_its_items_failure(suite: Suite, machine: Callable[[str], Machine]) -> None:

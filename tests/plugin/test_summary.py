@@ -28,6 +28,7 @@ def lasting(output: str) -> set[str]:
     return ran_on | set(re.findall(r"^GPU \d.* (test_\S+)$", output, re.MULTILINE))
 
 
+@pytest.mark.slow  # what each of its tests needs, and gets, is shown by a suite of its own
 @pytest.mark.usefixtures("no_child_left")
 def test_the_sample_project_runs_in_four_workers_on_two_gpus(suite: Suite) -> None:
     for path in SAMPLE.iterdir():
