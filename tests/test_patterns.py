@@ -154,7 +154,9 @@ def calls(tree: ast.AST, function: str = "", name: str = "") -> Iterator[tuple[s
 @functools.cache
 def everywhere() -> tuple[list[Found], list[str]]:
     """Return every pattern of the package, and the calls whose pattern is not known."""
-    both = [(module, ast.parse(source) if METHOD.search(source) else ast.Module([])) for module, source in modules()]
+    both = [
+        (module, ast.parse(source) if METHOD.search(source) else ast.Module([], [])) for module, source in modules()
+    ]
     own = [uses(tree) for _, tree in both]
     others: dict[str, set[str]] = {}
     for _, elsewhere in own:
