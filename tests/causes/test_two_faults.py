@@ -40,7 +40,10 @@ class TwoFaults:
     [
         TwoFaults((CUSOLVER,), "mask_hides_all", "library_missing", HIDDEN),
         TwoFaults(("nvml_missing", CUSOLVER), "nvml_missing", "library_missing"),
-        TwoFaults(("library_missing=libcudart.so.12", CUSOLVER), "runtime_missing", "library_missing"),
+        pytest.param(
+            TwoFaults(("library_missing=libcudart.so.12", CUSOLVER), "runtime_missing", "library_missing"),
+            marks=pytest.mark.slow,  # TensorFlow is imported anew on each of its machines
+        ),
     ],
     ids=str,
 )
