@@ -207,7 +207,7 @@ class Process(Record):
     mask: str | None = None
     """``CUDA_VISIBLE_DEVICES`` when TensorFlow made its devices, or when the process began."""
     rank: str = ""
-    """Its number among the processes of a launcher, such as ``LOCAL_RANK=1``."""
+    """Its number among the processes of a launcher, such as ``LOCAL_RANK=1``, or its task, ``TF_CONFIG: worker 1``."""
     devices: tuple[Device, ...] = ()
     operations: int = 0
     """Eager operations and functions that ran."""

@@ -18,7 +18,7 @@ from gpudiag.model.program import ProgramTrace
 from gpudiag.simulator.command import FORWARDED, NOT_EXECUTABLE, NOT_FOUND
 from gpudiag.text import say
 from gpudiag.tracing import gather, notes, sampler
-from gpudiag.tracing.inside.gpudiag_watch import FOLDER
+from gpudiag.tracing.inside.gpudiag_watch.notes import FOLDER
 
 INSIDE = Path(__file__).parent / "inside"
 NOTEBOOK = INSIDE / "gpudiag_notebook.py"

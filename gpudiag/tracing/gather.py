@@ -90,6 +90,8 @@ def _process(notes: Notes, began: float) -> Process:
     ran = sum(_count(notes, note) for note in counters if note["what"] in ("op", "function", "session"))
     last = next((note["op"] for note in counters if note["slot"] == notes.last_op), "")
     rank = next((f"{name}={variables[name]}" for name in _RANKS if name in variables), "")
+    task = notes.first("tensorflow").get("task")
+    rank = rank or (f"TF_CONFIG: {task}" if task else "")
     missing = [f"{note['name']} is missing: not known is {note['costs']}" for note in notes.of("missing")]
     missing += [
         f"a bug in gpudiag, at {note['op']}: {note['line']} ({counted(_count(notes, note), 'time')})"

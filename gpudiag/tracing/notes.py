@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from gpudiag.tracing.inside.gpudiag_watch import DROPPED, HEAD, LAST_OP, LAST_OP_AT, NOTES, SIZE, SLOTS, USED
+from gpudiag.tracing.inside.gpudiag_watch.notes import DROPPED, HEAD, LAST_OP, LAST_OP_AT, NOTES, SIZE, SLOTS, USED
 
 Note = dict[str, Any]
 

@@ -108,6 +108,10 @@ EXAMPLES: dict[str, tuple[Example, ...]] = {
     "processes_on_one_gpu": (
         Example("two ranks", _of(processes=(PROCESS, _RANK))),
         Example(
+            "two workers of TF_CONFIG",
+            _of(processes=tuple(replace(_RANK, pid=7 + n, rank=f"TF_CONFIG: worker {n}") for n in range(2))),
+        ),
+        Example(
             "a GPU for each", _of(processes=(PROCESS, replace(_RANK, devices=(replace(GPU, gpu="1"),)))), fires=False
         ),
         Example("one after the other", _of(processes=(PROCESS, replace(_RANK, began_s=9.5, last_s=10.0))), fires=False),
@@ -149,6 +153,7 @@ EXAMPLES: dict[str, tuple[Example, ...]] = {
     ),
     "functions_run_eagerly": (
         Example("on", _of(settings=(replace(_EAGERLY, value="True"),))),
+        Example("a model of Keras", _of(settings=(replace(_EAGERLY, what="run_eagerly", value="True"),))),
         Example("off", _of(settings=(_EAGERLY,)), fires=False),
         Example("off again", _of(settings=(replace(_EAGERLY, value="True", fate="replaced"),)), fires=False),
     ),

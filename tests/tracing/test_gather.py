@@ -12,7 +12,7 @@ from gpudiag.causes.program import program_ran_out_of_memory
 from gpudiag.model.program import Booked, Copies, Device, OutOfMemory, Process, ProgramTrace, Setting
 from gpudiag.report import program as texts
 from gpudiag.tracing import gather, sampler
-from gpudiag.tracing.inside.gpudiag_watch import HEAD
+from gpudiag.tracing.inside.gpudiag_watch.notes import HEAD
 from gpudiag.tracing.notes import Note, Notes
 
 START: Note = {"k": "process", "t": 0.0, "how": "started", "pid": 7, "parent": 1, "command": ["python"], "python": "3"}

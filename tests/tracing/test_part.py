@@ -11,7 +11,8 @@ import pytest
 
 import gpudiag
 from gpudiag.errors import UsageError
-from gpudiag.tracing.inside import gpudiag_watch as watcher
+from gpudiag.tracing.inside.gpudiag_watch.hooks import Finder
+from gpudiag.tracing.inside.gpudiag_watch.notes import guarded
 
 PART = """
 import sys
@@ -73,7 +74,7 @@ def test_without_tensorflow_there_is_nothing_to_report() -> None:
         os.environ["TF_FORCE_GPU_ALOW_GROWTH"] = "true"
     del os.environ["TF_FORCE_GPU_ALOW_GROWTH"]
     assert os.putenv is putenv
-    assert not [finder for finder in sys.meta_path if finder is watcher._Finder]
+    assert not [finder for finder in sys.meta_path if finder is Finder]
     assert [(one.rule) for one in report.causes] == ["setting_misspelt"]
     assert "test_part.py:" in report.causes[0].evidence[0]
 
@@ -84,3 +85,14 @@ def test_two_at_once_are_refused_and_an_error_goes_on() -> None:
     with pytest.raises(UsageError, match="has not ended"), gpudiag.trace() as report:
         _ = report.report
     assert report.program.ended == "part of a program, by UsageError"
+
+
+def test_what_goes_wrong_in_the_watcher_is_named_once_with_its_number() -> None:
+    def broken() -> None:
+        raise LookupError("no such thing")
+
+    with gpudiag.trace() as report:
+        for _ in range(3):
+            guarded(broken)
+    (process,) = report.program.processes
+    assert process.missing == ("a bug in gpudiag, at broken: LookupError: no such thing (3 times)",)

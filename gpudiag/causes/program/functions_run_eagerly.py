@@ -1,7 +1,7 @@
-"""every tf.function runs eagerly, since {where}
+"""{what} runs eagerly, since {where}
 
-run_functions_eagerly is for finding errors: each operation of a function is started from Python, one by one, and a GPU
-waits for it. Nothing is optimized.
+run_functions_eagerly(True), and compile(run_eagerly=True) of a Keras model, are for finding errors: each operation of
+a function is started from Python, one by one, and a GPU waits for it. Nothing is optimized.
 """
 
 from __future__ import annotations
@@ -12,15 +12,24 @@ from gpudiag.model.report import Severity
 
 CAUSE = Cause(
     severity=Severity.NOTE,
-    fix=("tf.config.run_functions_eagerly(False)",),
+    fix=("{instead}",),
     url="https://www.tensorflow.org/api_docs/python/tf/config/run_functions_eagerly",
     needs_gpu=False,
     symptom=True,
+    shown={"instead": "tf.config.run_functions_eagerly(False)"},
 )
+_SWITCHES = {
+    "run_functions_eagerly": ("every tf.function", "tf.config.run_functions_eagerly(False)"),
+    "run_eagerly": ("a model of Keras", "# take run_eagerly=True out of model.compile(...)"),
+}
 
 
 def find(program: ProgramTrace) -> Matches:
     for one in program.settings:
-        if one.what == "run_functions_eagerly" and one.value == "True" and one.fate == "took effect":
-            yield Match(evidence=(f"{place(one.line)}: {one.what} {one.value}",), figures={"where": place(one.line)})
+        if one.what in _SWITCHES and one.value == "True" and one.fate == "took effect":
+            what, instead = _SWITCHES[one.what]
+            yield Match(
+                evidence=(f"{place(one.line)}: {one.what} {one.value}",),
+                figures={"what": what, "where": place(one.line), "instead": instead},
+            )
             return

@@ -1,0 +1,189 @@
+"""The eager context: settings, devices, and the operations of each thread."""
+
+from _thread import _local
+
+from .graphs import MOST_GRAPHS
+from .lines import line_of_program
+from .notes import guarded, missing, note, replace, short_device, state
+from .operations import any_operation, callback_of_thread, flush
+from .processes import environment
+from .settings import logical_devices, memory_growth, options_of, visible_devices, watch_method, watch_property
+
+
+def in_context(module) -> None:
+    """Watch the eager context: every public function that sets something ends in one of its methods."""
+    cls = getattr(module, "Context", None)
+    if cls is None:
+        missing("tensorflow.python.eager.context.Context", "settings and operations")
+        return
+    watch_method(cls, "set_visible_devices", visible_devices, "settings of visible devices")
+    watch_method(cls, "set_memory_growth", memory_growth, "settings of memory growth")
+    watch_method(cls, "set_logical_device_configuration", logical_devices, "settings of logical devices")
+    for name in ("soft_device_placement", "log_device_placement", "device_policy"):
+        watch_property(cls, name)
+    made, listed = getattr(cls, "_initialize_logical_devices", None), getattr(cls, "_initialize_physical_devices", None)
+    if made is None:
+        missing("Context._initialize_logical_devices", "which devices TensorFlow made, and when")
+    else:
+
+        def devices(self):
+            made(self)
+            guarded(context_initialised, self)
+
+        replace(cls, "_initialize_logical_devices", devices)
+    if listed is None:
+        missing("Context._initialize_physical_devices", "when the devices were listed first")
+    else:
+
+        def physical(self, reinitialize=False):
+            first = self._physical_devices is None
+            listed(self, reinitialize)
+            if first:
+                guarded(_listed, self)
+
+        replace(cls, "_initialize_physical_devices", physical)
+    ask = getattr(cls, "_set_device", None)
+    if ask is not None:
+
+        def _set_device(self, device_name, device_spec):
+            ask(self, device_name, device_spec)
+            if type(state.local) is _Thread:
+                state.local.follow(device_name)
+
+        replace(cls, "_set_device", _set_device)
+    for name in ("enable_run_metadata", "enable_graph_collection"):
+        if hasattr(cls, name):
+            replace(cls, name, _leaving_graphs(getattr(cls, name)))
+    begun = cls.__init__
+
+    def init(self, *positional, **named):
+        begun(self, *positional, **named)
+        guarded(context_made, self)
+
+    replace(cls, "__init__", init)
+    _watch_threads()
+
+
+class _Thread(_local):
+    """What is watched in each thread: the callback for its operations, and the device that it asks for with tf.device.
+
+    That is followed here, because to read it from TensorFlow's own record costs each operation a microsecond.
+    """
+
+    def __init__(self, data) -> None:
+        self.on_op, self._choose = callback_of_thread()
+        self.follow(data.device_name)
+
+    def follow(self, device_name) -> None:
+        self.device_name = device_name
+        self._choose(device_name)
+
+
+def _leaving_graphs(original):
+    """Return a method that leaves the graphs of functions to a program that collects them, as tf.summary.trace_on."""
+
+    def enable(self):
+        if state.looked_at < MOST_GRAPHS:
+            state.looked_at = MOST_GRAPHS
+            note("left", line=line_of_program(2))
+        original(self)
+
+    return enable
+
+
+def context_made(context) -> None:
+    """Watch the operations of a context that was just made, in this thread; it has no device yet."""
+    import atexit
+
+    from tensorflow.python.eager import execute
+
+    if not _at_exit:
+        _at_exit.append(atexit.register(guarded, flush))
+    data = getattr(context, "_thread_local_data", None)
+    state.context, state.local = context, _thread_of(data) if hasattr(context, "_set_device") else data
+    with_callbacks = getattr(execute, "execute_with_callbacks", None)
+    if with_callbacks is None:
+        missing("tensorflow.python.eager.execute.execute_with_callbacks", "where functions ran")
+    else:
+        replace(execute, "execute", with_callbacks)
+    _watch_thread(context)
+
+
+_at_exit: list = []
+_threads: list = []
+"""TensorFlow's record of each thread, and ours; kept when a trace ends, because other threads keep their callbacks."""
+
+
+def _thread_of(data):
+    if data is None:
+        return None
+    if not _threads or _threads[0] is not data:
+        _threads[:] = data, _Thread(data)
+    _threads[1].follow(data.device_name)
+    return _threads[1]
+
+
+def _watch_thread(context) -> None:
+    data = getattr(context, "_thread_local_data", None)
+    callbacks = getattr(data, "op_callbacks", None)
+    if callbacks is None:
+        missing("Context._thread_local_data.op_callbacks", "where operations ran")
+        return
+    on_op = state.local.on_op if type(state.local) is _Thread else any_operation
+    if on_op not in callbacks:
+        callbacks.append(on_op)
+
+
+def _watch_threads() -> None:
+    """Watch the operations of every thread that Python starts: TensorFlow keeps callbacks for each thread."""
+    import threading
+
+    original = getattr(threading.Thread, "_bootstrap_inner", None)
+    if original is None:
+        missing("threading.Thread._bootstrap_inner", "operations of threads that the program starts")
+        return
+
+    def bootstrap(self):
+        if state.context is not None:
+            guarded(_watch_thread, state.context)
+        original(self)
+
+    replace(threading.Thread, "_bootstrap_inner", bootstrap)
+
+
+def _listed(context) -> None:
+    note("listed", line=line_of_program(3), devices=[one.name for one in context._physical_devices][:64])
+
+
+def context_initialised(context) -> None:
+    from tensorflow.python import pywrap_tfe
+    from tensorflow.python.client import pywrap_tf_session
+
+    state.context, state.initialised = context, True
+    devices = []
+    listed = pywrap_tfe.TFE_ContextListDevices(context._context_handle)
+    try:
+        for number in range(min(pywrap_tfe.TF_DeviceListCount(listed), 256)):
+            name = pywrap_tfe.TF_DeviceListName(listed, number)
+            devices.append((name, pywrap_tf_session.TF_DeviceListMemoryBytes(listed, number)))
+    finally:
+        pywrap_tfe.TF_DeleteDeviceList(listed)
+    state.gpus = tuple(short_device(name) for name, _ in devices if "device:GPU:" in name)
+    details = []
+    for device in context._physical_devices or ():
+        if device.device_type == "GPU":
+            found = context.get_device_details(device)
+            details.append((device.name, found.get("device_name", "")))
+    try:
+        # The context's own method would wait for the lock that this thread holds.
+        pywrap_tfe.TFE_ContextEnableGraphCollection(context._context_handle)
+    except (AttributeError, TypeError):
+        missing("Context.enable_graph_collection", "where the operations of functions ran")
+    note(
+        "initialised",
+        line=line_of_program(3),
+        devices=[(short_device(name), limit) for name, limit in devices],
+        options=options_of(context.config),
+        gpus=details[:64],
+        variables=environment(),
+    )

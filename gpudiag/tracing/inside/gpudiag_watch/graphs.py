@@ -1,0 +1,148 @@
+"""The graphs of functions and sessions as they ran: devices, copies, and clusters of XLA."""
+
+import os
+
+from .kernels import PLUMBING, gpu_kernel, kernels_of
+from .lines import line_of_operation
+from .notes import note, short_device, state
+
+MOST_GRAPHS = 300
+"""Graphs of functions that are looked at in a process."""
+MOST_NODES = 40
+"""Lines of one function's operations on the CPU that are noted."""
+
+
+def look_at_function(name: str) -> None:
+    """Note where the operations of the functions ran whose graphs TensorFlow has collected since the last time."""
+    if state.looked_at >= MOST_GRAPHS:
+        return
+    state.looked_at += 1
+    if state.looked_at == MOST_GRAPHS:
+        state.context.disable_graph_collection()
+        note("enough", what="functions", number=MOST_GRAPHS)
+    metadata = state.context.export_run_metadata()
+    for number, graphs in enumerate(metadata.function_graphs[:64]):
+        asked = {node.name: node.device for node in graphs.pre_optimization_graph.node if node.device}
+        note_graphs(
+            name,
+            number,
+            graphs.partition_graphs,
+            lambda node, asked=asked: asked.get(node, ""),
+            lambda node: _operation(name, node),
+        )
+
+
+def note_graphs(name, number, graphs, asked_of, operation_of) -> None:
+    """Note the devices of graphs as they ran, the operations on the CPU, the copies and the clusters of XLA in them.
+
+    ``asked_of`` returns the device that a node asked for, ``operation_of`` the operation that it was made from.
+    """
+    counts: dict = {}
+    blamed: dict = {}
+    sends: dict = {}
+    receives = []
+    clusters = 0
+    left = {}
+    for graph in graphs:
+        for node in graph.node:
+            device = short_device(node.device)
+            counts[device] = counts.get(device, 0) + 1
+            if node.op in ("_Send", "_HostSend"):
+                sends[node.attr["tensor_name"].s] = node.op == "_HostSend" or "GPU" not in device
+            elif node.op in ("_Recv", "_HostRecv"):
+                receives.append((node, node.op == "_HostRecv" or "GPU" not in device))
+            elif node.op == "_XlaCompile":
+                clusters += 1
+            elif "GPU" in device or not state.gpus:
+                left[node.op.removeprefix("_Mkl")] = left.get(node.op.removeprefix("_Mkl"), 0) + 1
+            asked = asked_of(node.name)
+            if ("CPU" in device and (state.gpus or "GPU" in asked)) or _on_another_gpu(asked, device):
+                op = node.op.removeprefix("_Mkl")
+                kernel = gpu_kernel(op, node.attr)
+                if kernel != "plain":
+                    line = line_of_operation(operation_of(node.name))
+                    key = (op, device, asked, kernel, line)
+                    blamed[key] = blamed.get(key, 0) + 1
+    if not counts:
+        return
+    copies = {"to host": [0, 0, 0], "to device": [0, 0, 0]}
+    for node, to_host in receives:
+        from_host = sends.get(node.attr["tensor_name"].s)
+        if from_host is None or from_host == to_host:
+            continue
+        size = _bytes_of(node, operation_of)
+        total = copies["to host" if to_host else "to device"]
+        total[0] += 1
+        total[1] += size or 0
+        total[2] += size is None
+    jit = _wants_clusters()
+    note(
+        "graph",
+        function=name,
+        number=number,
+        devices=counts,
+        copies=copies,
+        clusters=clusters if clusters or jit else None,
+        outside=_outside(left) if jit else {},
+        cpu=[(*key, times) for key, times in list(blamed.items())[:MOST_NODES]],
+        cut=max(0, len(blamed) - MOST_NODES),
+    )
+
+
+def _on_another_gpu(asked, device) -> bool:
+    """Return whether a certain GPU was asked for, and this is another one."""
+    number = asked.rpartition(":GPU:")[2]
+    return number.isdecimal() and ":GPU:" in asked and "GPU:" in device and device.rpartition(":")[2] != number
+
+
+def _bytes_of(node, operation_of):
+    """Return the size of the tensor that a node receives; None if its shape is not known before it runs."""
+    name = node.attr["tensor_name"].s.decode()  # edge_12_block/MatMul: the node that made it
+    operation = operation_of(name.split("_", 2)[2]) if name.startswith("edge_") else None
+    for output in operation.outputs if operation is not None else ():
+        if output.dtype.as_datatype_enum == node.attr["tensor_type"].type:
+            number = output.shape.num_elements()
+            return None if number is None else number * output.dtype.size
+    return None
+
+
+def _wants_clusters() -> bool:
+    """Return whether TensorFlow was asked to form clusters for XLA by itself."""
+    if "tf_xla_auto_jit" in os.environ.get("TF_XLA_FLAGS", ""):
+        return True
+    return bool(getattr(state.context, "_optimizer_jit", None))  # None before there is a context
+
+
+def _outside(ops) -> dict:
+    """Return the types of operation that are in no cluster: whether XLA has a kernel for them."""
+    device = "XLA_GPU_JIT" if state.gpus else "XLA_CPU_JIT"
+    found = {}
+    for op, _ in sorted(ops.items(), key=lambda item: -item[1]):
+        if op not in PLUMBING and not op.startswith(("_", "Xla")) and len(found) < MOST_NODES:
+            found[op] = any(kernel == device for kernel, _ in kernels_of(op))
+    return found
+
+
+def _operation(function, node):
+    """Return the operation that a node of a function, or of a function that was inlined into it, was made from."""
+    reference = state.graphs.get(function)
+    graph = None if reference is None else reference()
+    if graph is None:
+        return None
+    parts = node.split("/")
+    for number in range(len(parts), 0, -1):
+        prefix = "/".join(parts[:number])
+        try:
+            operation = graph.get_operation_by_name(prefix)
+        except Exception:  # noqa: S112  (there is none of this name)
+            continue
+        if number < len(parts):
+            try:
+                inner = operation.get_attr("f").name
+            except Exception:
+                inner = ""
+            found = _operation(inner, "/".join(parts[number:])) if inner and inner != function else None
+            if found is not None:
+                return found
+        return operation
+    return None

@@ -1,0 +1,87 @@
+"""Where in the program: the line that called TensorFlow, and tracebacks without the lines of the watcher."""
+
+import os
+import sys
+
+_ours = os.path.dirname(__file__) + "/"
+_stdlib = os.path.dirname(os.__file__) + "/"
+_kinds: dict = {}  # file of code -> "ours", "tensorflow", "keras", "library" or "program"
+
+
+def kind_of(file: str) -> str:
+    """Return whose code a file has."""
+    kind = _kinds.get(file)
+    if kind is None:
+        parts = file.replace("\\", "/").split("/")
+        installed = "site-packages" in parts or "dist-packages" in parts
+        if parts[-1].startswith("__autograph_generated_file"):
+            kind = "tensorflow"  # a copy of a function of the program, whose own line is not known
+        elif installed and ("keras" in parts or "tf_keras" in parts):
+            kind = "keras"
+        elif file.startswith(_ours) or parts[-1] == "gpudiag_notebook.py":
+            kind = "ours"
+        elif installed and "tensorflow" in parts:
+            kind = "tensorflow"
+        elif installed or file.startswith(("<frozen", _stdlib)) or "/gpudiag/tracing/" in file:
+            kind = "library"
+        else:
+            kind = "program"
+        if len(_kinds) < 10_000:
+            _kinds[file] = kind
+    return kind
+
+
+def line_of_program(depth: int = 2) -> str:
+    """Return ``file:line`` of the innermost line of the program itself, or of a library that is not TensorFlow's."""
+    frame = sys._getframe(depth)
+    library = ""
+    while frame is not None:
+        file = frame.f_code.co_filename
+        kind = _kinds.get(file) or kind_of(file)
+        if kind == "program":
+            return "%s:%d" % (file, frame.f_lineno)
+        if kind == "library" and not library and not file.startswith("<frozen"):
+            library = "%s:%d" % (file, frame.f_lineno)
+        frame = frame.f_back
+    return library
+
+
+def line_and_caller(depth):
+    """Return the line of the program, and whether it is what called TensorFlow: not Keras or another library."""
+    frame = sys._getframe(depth)
+    direct = True
+    while frame is not None:
+        file = frame.f_code.co_filename
+        kind = _kinds.get(file) or kind_of(file)
+        if kind == "program":
+            return "%s:%d" % (file, frame.f_lineno), direct
+        direct = direct and kind in ("tensorflow", "ours")
+        frame = frame.f_back
+    return "", False
+
+
+def line_of_operation(operation) -> str:
+    """Return the line of the program that made an operation."""
+    for entry in reversed(operation.traceback) if operation is not None else ():
+        if kind_of(entry.filename) == "program":
+            return "%s:%d" % (entry.filename, entry.lineno)
+    return ""
+
+
+def _without_our_frames(kind, error, trace):
+    """Print an exception that nobody caught as without the watcher: its own frames are taken out."""
+    while trace is not None and kind_of(trace.tb_frame.f_code.co_filename) == "ours":
+        trace = trace.tb_next
+    entry = trace
+    while entry is not None:
+        while entry.tb_next is not None and kind_of(entry.tb_next.tb_frame.f_code.co_filename) == "ours":
+            entry.tb_next = entry.tb_next.tb_next
+        entry = entry.tb_next
+    if error is not None:
+        error.__traceback__ = trace
+    sys.__excepthook__(kind, error, trace)
+
+
+def hide_our_frames() -> None:
+    if sys.excepthook is sys.__excepthook__:
+        sys.excepthook = _without_our_frames

@@ -1,0 +1,196 @@
+"""The file for the notes of a process, and the counters in it.
+
+Notes go to one file for each process, which is mapped into memory: so they outlive any death of the process, and no
+file descriptor of the program can be mistaken for theirs. The room of the file is reserved when it is made, because a
+write to a mapped file on a full disk would kill the program.
+
+Layout of a file: eight unsigned words of 8 bytes (:data:`HEAD`), :data:`SLOTS` counters of 8 bytes, then a line for
+each note, ``repr`` of a dictionary.
+"""
+
+import os
+import sys
+import time
+from _thread import allocate_lock
+
+FOLDER = "GPUDIAG_TRACE_FOLDER"
+"""The variable that names the folder for the notes."""
+HEAD = 8
+USED, DROPPED, LAST_OP, LAST_OP_AT = range(4)
+"""Words of the head: bytes of notes, notes that did not fit, the counter of the last operation, and when it ended (time
+since the epoch, in microseconds)."""
+SLOTS = 8192
+NOTES = 1 << 19
+SIZE = 8 * (HEAD + SLOTS) + NOTES
+LONGEST = 4096
+"""Characters of a text in a note."""
+_MOST_FAULTS = 20
+MOST_CALLED = 10_000
+_FIRST_S = 0.05
+
+
+class State:
+    """What the watcher knows; one for each process."""
+
+    def __init__(self) -> None:
+        self.kept = []
+        self.recent = []
+        self.quick = {}
+        self.reset()
+
+    def reset(self) -> None:
+        """Forget all, for a new trace; what the callbacks of other threads hold stays the same object."""
+        self.folder = ""
+        self.words = None
+        self.lines = None
+        self.faults = {}
+        self.forget_counters()
+        self.lock = allocate_lock()
+        self.context = None
+        self.local = None
+        self.initialised = False
+        self.gpus = ()
+        self.limits = {}
+        self.graphs = {}
+        self.sessions = {}
+        self.compiled = False
+        self.looked_at = 0
+        self.kernels = {}
+        self.sample_at = 0.0
+        self.sample_every = _FIRST_S
+        self.samples = 0
+        self.errors = 0
+        self.last_error = ""
+        self.walks = 0
+        self.busy = False
+        self.forked = None
+
+    def forget_counters(self) -> None:
+        """Forget the counters of a file that this process does not write to any more."""
+        self.slots = {}
+        self.next_slot = HEAD + 1  # HEAD: whatever finds no counter
+        self.recent.clear()
+        for here in self.quick.values():
+            here.clear()
+
+
+state = State()
+undo: list = []
+"""What :func:`stop` puts back: an owner, the name of an attribute and its value, the last first."""
+
+
+def replace(owner, name, value) -> None:
+    before = getattr(owner, name) if name == "__class__" else owner.__dict__.get(name, getattr(owner, name))
+    undo.append((owner, name, before))
+    setattr(owner, name, value)
+
+
+def open_file(folder: str) -> bool:
+    """Make the file for the notes of this process; False if there is no room for it."""
+    import mmap
+
+    for number in range(1000):  # a process that executes another program makes a second file
+        path = "%s/%d.%d" % (folder, os.getpid(), number)
+        try:
+            file = os.open(path, os.O_RDWR | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o600)
+            break
+        except FileExistsError:
+            continue
+        except OSError:
+            return False
+    else:
+        return False
+    try:
+        os.posix_fallocate(file, 0, SIZE)
+        mapped = mmap.mmap(file, SIZE, trackfd=False) if sys.version_info >= (3, 13) else mmap.mmap(file, SIZE)
+    except (OSError, ValueError):
+        os.unlink(path)
+        return False
+    finally:
+        os.close(file)
+    whole = memoryview(mapped)
+    state.kept.append((mapped, whole))  # never closed: its descriptor may be another's by then
+    state.words = whole[: 8 * (HEAD + SLOTS)].cast("Q")
+    state.lines = whole[8 * (HEAD + SLOTS) :]
+    state.forget_counters()
+    state.folder = folder
+    return True
+
+
+def note(kind: str, **fields: object) -> bool:
+    """Write a note; if there is no room left it is counted, and False is returned."""
+    if state.words is None and not reopened():
+        return False
+    fields["k"] = kind
+    fields["t"] = round(time.time(), 3)
+    line = (repr(fields) + "\n").encode("utf-8", "backslashreplace")
+    if not state.lock.acquire(timeout=0.2):  # a handler of a signal came in between
+        state.words[DROPPED] += 1
+        return False
+    try:
+        at = state.words[USED]
+        if at + len(line) > NOTES:
+            state.words[DROPPED] += 1
+            return False
+        state.lines[at : at + len(line)] = line
+        state.words[USED] = at + len(line)
+    finally:
+        state.lock.release()
+    return True
+
+
+def reopened() -> bool:
+    """Make the file of a forked process, when it has the first note; False if this is not one."""
+    reopen, state.forked = state.forked, None
+    return reopen is not None and reopen()
+
+
+def cut(value: object, most: int = LONGEST) -> str:
+    text = value if isinstance(value, str) else str(value)
+    return text if len(text) <= most else text[:most] + "..."
+
+
+def missing(name: str, costs: str) -> None:
+    """Note that this TensorFlow has no such internal name, and what cannot be said because of it."""
+    note("missing", name=name, costs=costs)
+
+
+def guarded(function, *arguments) -> None:
+    """Call a part of the watcher; a fault of it is noted and goes no further."""
+    try:
+        function(*arguments)
+    except Exception as error:
+        fault(function.__name__, error)
+
+
+def fault(where, error) -> None:
+    """Count what went wrong in the watcher itself; each kind is noted once."""
+    key = (where, type(error))
+    slot = state.faults.get(key)
+    if slot is None and len(state.faults) < _MOST_FAULTS:
+        text = cut("%s: %s" % (type(error).__name__, error), 300)
+        try:
+            slot = state.faults[key] = new_slot("fault", where, "", "", text, "")
+        except RuntimeError:  # there is no file for notes
+            return
+    if slot is not None and state.words is not None:
+        state.words[slot] += 1
+
+
+def new_slot(kind, op, device, asked, line, kernel, words=1):
+    """Return the first word of a new counter; :data:`HEAD` is the one for all that there is no room for."""
+    if state.words is None and not reopened():
+        raise RuntimeError("there is no file for notes")
+    if state.next_slot + words > HEAD + SLOTS:
+        return HEAD
+    slot, state.next_slot = state.next_slot, state.next_slot + words
+    written = note("counter", slot=slot, what=kind, op=op, device=device, asked=asked, line=line, kernel=kernel)
+    return slot if written else HEAD
+
+
+def short_device(device: str) -> str:
+    """Return ``GPU:0`` for a device of this process; other names as they are."""
+    for before in ("/job:localhost/replica:0/task:0/device:", "/device:"):
+        if device.startswith(before):
+            return device[len(before) :]
+    return device

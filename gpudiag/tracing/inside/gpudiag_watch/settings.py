@@ -1,0 +1,172 @@
+"""What sets an option of GPUs: functions, properties, options of sessions, and functions that are assigned to."""
+
+import sys
+
+from .lines import hide_our_frames, line_of_program
+from .notes import cut, guarded, missing, note, replace
+from .processes import environment, stage_of_tensorflow, task_of_cluster, version_of_tensorflow
+
+PLAIN = (bool, int, float)  # the program's Python may be older than unions of types
+
+
+def _around(original, describe):
+    """Return a function that calls ``original`` and notes what was asked for and how that went."""
+
+    def watched(*positional, **named):
+        stage = stage_of_tensorflow()
+        try:
+            result = original(*positional, **named)
+        except BaseException as error:
+            hide_our_frames()
+            guarded(_setting, describe, positional, named, stage, "%s: %s" % (type(error).__name__, error))
+            raise
+        guarded(_setting, describe, positional, named, stage, "")
+        return result
+
+    for name in ("__name__", "__qualname__", "__doc__", "__module__", "__wrapped__"):
+        try:
+            setattr(watched, name, original if name == "__wrapped__" else getattr(original, name))
+        except AttributeError:
+            continue
+    return watched
+
+
+def _setting(describe, positional, named, stage, error) -> None:
+    fields = describe(*positional, **named)
+    if fields is not None:
+        note("setting", stage=stage, error=cut(error, 500), line=line_of_program(3), **fields)
+
+
+def _name(device: object) -> str:
+    return getattr(device, "name", None) or cut(repr(device), 100)
+
+
+def _names(devices: object) -> list:
+    several = list(devices) if hasattr(devices, "__iter__") else [devices]
+    return [_name(device) for device in several[:64]]
+
+
+def visible_devices(_, devices, device_type=None):
+    return {"what": "visible_devices", "target": device_type or "", "value": _names(devices)}
+
+
+def memory_growth(_, dev, enable):
+    return {"what": "memory_growth", "target": _name(dev), "value": bool(enable)}
+
+
+def logical_devices(_, dev, virtual_devices):
+    limits = [getattr(one, "memory_limit", None) for one in virtual_devices]
+    return {"what": "logical_devices", "target": _name(dev), "value": limits[:64]}
+
+
+def options_of(config: object) -> dict:
+    """Return what a ConfigProto says of GPUs."""
+    if config is None:
+        return {}
+    options = {}
+    if config.device_count:
+        options["device_count"] = dict(config.device_count)
+    for name in ("allow_soft_placement", "log_device_placement"):
+        if getattr(config, name):
+            options[name] = True
+    for field, value in config.gpu_options.ListFields():
+        if field.name == "experimental":
+            for inner, one in value.ListFields():
+                options[inner.name] = cut(one, 300) if not isinstance(one, PLAIN) else one
+                if inner.name == "virtual_devices":
+                    options[inner.name] = [list(device.memory_limit_mb) for device in one]
+        else:
+            options[field.name] = value if isinstance(value, PLAIN) else cut(value, 300)
+    return options
+
+
+def session_options(self, target="", graph=None, config=None):
+    return {"what": "session", "target": "", "value": options_of(config), "given": config is not None}
+
+
+def _local_devices(session_config=None):
+    return {"what": "list_local_devices", "target": "", "value": options_of(session_config)}
+
+
+def _eager(config=None, device_policy=None, execution_mode=None):
+    return {"what": "enable_eager_execution", "target": "", "value": options_of(config)} if config is not None else None
+
+
+def watch_property(cls, name, describe=None):
+    """Note what a property is set to; ``describe`` says how, or None for what is not worth a note."""
+    whole = getattr(cls, name, None)
+    if not isinstance(whole, property) or whole.fset is None:
+        missing("%s.%s" % (getattr(cls, "__name__", cls), name), "when %s was set" % name)
+        return
+
+    def plain(_, value):
+        return {"what": name, "target": "", "value": value if isinstance(value, PLAIN) else cut(value, 100)}
+
+    replace(cls, name, property(whole.fget, _around(whole.fset, describe or plain), whole.fdel, whole.__doc__))
+
+
+def watch_method(owner, name, describe, costs):
+    original = getattr(owner, name, None)
+    if original is None:
+        missing("%s.%s" % (getattr(owner, "__name__", owner), name), costs)
+    else:
+        replace(owner, name, _around(original, describe))
+
+
+def in_device_lib(module) -> None:
+    watch_method(module, "list_local_devices", _local_devices, "devices made by device_lib.list_local_devices")
+
+
+def in_ops(module) -> None:
+    watch_method(module, "enable_eager_execution", _eager, "options of enable_eager_execution")
+
+
+def in_eager_run(module) -> None:
+    watch_method(module, "run_functions_eagerly", _eagerly, "whether functions run eagerly")
+
+
+def _eagerly(run_eagerly):
+    return {"what": "run_functions_eagerly", "target": "", "value": bool(run_eagerly)}
+
+
+def in_trainer(module) -> None:
+    """Watch the models of Keras: compile sets whether one runs eagerly."""
+    watch_property(getattr(module, "Trainer", None), "run_eagerly", _model_eagerly)
+
+
+def _model_eagerly(_, value):
+    return {"what": "run_eagerly", "target": "", "value": True} if value else None
+
+
+def in_tensorflow(module) -> None:
+    note("tensorflow", version=version_of_tensorflow(), variables=environment(), task=task_of_cluster())
+    for name in ("config", "config.experimental", "config.threading", "debugging"):
+        inner = module
+        for part in name.split("."):
+            inner = getattr(inner, part, None)
+        if type(inner) is _Module:
+            replace(inner, "__class__", _Watched)
+            _watched[id(inner)] = "tf.%s" % name
+
+
+_Module = type(sys)
+_watched: dict = {}
+
+
+class _Watched(_Module):
+    """A module whose functions somebody may replace by mistake: ``tf.config.set_soft_device_placement = False``."""
+
+    def __setattr__(self, name, value):
+        before = self.__dict__.get(name)
+        super().__setattr__(name, value)
+        if callable(before) and not callable(value):
+            called = "%s.%s" % (_watched.get(id(self), self.__name__), name)
+            note(
+                "setting",
+                what="assigned",
+                target=called,
+                value=cut(repr(value), 100),
+                line=line_of_program(2),
+                stage=stage_of_tensorflow(),
+                error="",
+            )

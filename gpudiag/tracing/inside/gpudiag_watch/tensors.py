@@ -1,0 +1,99 @@
+"""Copies of single tensors between the host and a GPU, and what the program waits for."""
+
+import time
+
+from .lines import hide_our_frames, line_and_caller, line_of_program
+from .notes import HEAD, guarded, missing, new_slot, replace, state
+from .settings import PLAIN, in_ops
+
+
+def in_tensors(module) -> None:
+    in_ops(module)
+    cls = getattr(module, "_EagerTensorBase", None)
+    read, copy = getattr(cls, "_numpy", None), getattr(cls, "_copy_nograd", None)
+    if read is None or copy is None:
+        missing("ops._EagerTensorBase._numpy and _copy_nograd", "copies of single tensors to the host")
+        return
+
+    def _numpy(self):
+        try:
+            value = read(self)
+        except Exception:
+            hide_our_frames()
+            raise
+        if "GPU" in (self.backing_device or ""):  # a GPU's integers may be kept on the host
+            guarded(_copied, "to host", self)
+        return value
+
+    def _copy_nograd(self, ctx=None, device_name=None):
+        made = copy(self, ctx, device_name)
+        before, after = "GPU" in (self.backing_device or ""), "GPU" in (made.backing_device or "")
+        if before != after:
+            guarded(_copied, "to host" if before else "to device", made)
+        return made
+
+    replace(cls, "_numpy", _numpy)
+    replace(cls, "_copy_nograd", _copy_nograd)
+
+
+def in_constants(module) -> None:
+    convert = getattr(module, "convert_to_eager_tensor", None)
+    if convert is None:
+        missing("constant_op.convert_to_eager_tensor", "copies of values of Python to a GPU")
+        return
+
+    def convert_to_eager_tensor(value, ctx, dtype=None):
+        try:
+            made = convert(value, ctx, dtype)
+        except Exception:
+            hide_our_frames()
+            raise
+        # TensorFlow keeps the single numbers that it has copied once.
+        if type(value) not in PLAIN and made is not value and "GPU" in made.backing_device:
+            guarded(_copied, "to device", made)
+        return made
+
+    replace(module, "convert_to_eager_tensor", convert_to_eager_tensor)
+
+
+def _copied(direction, tensor) -> None:
+    """Count a copy of a tensor between the host and a GPU, and its bytes, by the line that made it."""
+    if state.words is None:
+        return
+    line, direct = line_and_caller(3)
+    key = (direction, line, direct)
+    slot = state.slots.get(key)
+    if slot is None:
+        slot = state.slots[key] = new_slot("copy", direction, "", "", line, "direct" if direct else "", words=2)
+    if slot != HEAD:
+        state.words[slot] += 1
+        state.words[slot + 1] += tensor.dtype.size * (tensor.shape.num_elements() or 0)
+
+
+def in_iterators(module) -> None:
+    cls = getattr(module, "OwnedIterator", None)
+    following = getattr(cls, "_next_internal", None)
+    if following is None:
+        missing("iterator_ops.OwnedIterator._next_internal", "how long the program waited for tf.data")
+        return
+
+    def _next_internal(self):
+        began = time.monotonic()
+        try:
+            return following(self)
+        finally:
+            guarded(_waited, began)
+
+    replace(cls, "_next_internal", _next_internal)
+
+
+def _waited(began) -> None:
+    if state.words is None:
+        return
+    key = ("waited", line_of_program(3))
+    slot = state.slots.get(key)
+    if slot is None:
+        slot = state.slots[key] = new_slot("waited", "", "", "", key[1], "", words=2)
+    if slot != HEAD:
+        state.words[slot] += 1
+        state.words[slot + 1] += int((time.monotonic() - began) * 1e6)
