@@ -31,10 +31,17 @@ VERDICTS = Path(__file__).with_name("lint_verdicts.json")
 REPORT = ROOT / "reports" / "lint.md"
 CORPUS = ROOT / "tests" / "lint" / "corpus"
 MARK = "  #! "
-FIRST_TRY = {"first": "65 of 65", "second": "67 of 68", "third": "28 of 28, and 1 false"}
+FIRST_TRY = {
+    "first": "65 of 65",
+    "second": "67 of 68",
+    "third": "28 of 28, and 1 false",
+    "fourth": "24 of 24, and 5 false",
+}
 """Labels that were found when the part was scored for the first time: the first by the first version of the rules, the
 second, which was written after them, before anything was changed for it; the third was written from files of others,
-long after the rules. Three of its labels were wrong and were corrected before it was counted: by them 26 of 28."""
+long after the rules. Three of its labels were wrong and were corrected before it was counted: by them 26 of 28. Of the
+fourth one label was at the wrong line: by it 23 of 24. Some of its snippets are of findings that had been read in the
+code bases before it was written."""
 Finding = dict[str, Any]
 
 
@@ -146,7 +153,8 @@ def report(bases: dict[str, Any]) -> Iterator[str]:
     yield ""
     yield "Snippets of `tests/lint/corpus/`, our own, modelled on public code that each names. Their author knew what a"
     yield "lint can find, so the figures say more about what is lost later than about all code that there is. The third"
-    yield "part was written from files that a search for GPU settings found, and was labelled by what TensorFlow does."
+    yield "part was written from files that a search for GPU settings found, and was labelled by what TensorFlow does;"
+    yield "the fourth from code bases that were added later, some of it after their findings had been read."
     yield ""
     yield "| part | labels | found the first time | found now | found without a label |"
     yield "| --- | --- | --- | --- | --- |"

@@ -133,5 +133,6 @@ def lint(
     if not run.files:
         say("gpudiag: note: no Python file and no notebook is there.")
     color = in_color() and format_ == "text"
-    put(render(result, format_, width=width(), color=color), "json" if format_ == "json" else "table", color=color)
+    text = render(result, format_, width=width(), color=color, terminal=sys.stdout.isatty())
+    put(text, "json" if format_ == "json" else "table", color=color)
     return result.exit_code

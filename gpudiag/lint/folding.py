@@ -9,6 +9,7 @@ from collections.abc import Callable
 from typing import Any
 
 from gpudiag.lint.values import (
+    EACH_INDEX,
     UNKNOWN,
     Attribute,
     Class,
@@ -20,6 +21,7 @@ from gpudiag.lint.values import (
     Name,
     Part,
     Value,
+    count_of_gpus,
     devices,
 )
 
@@ -81,11 +83,20 @@ def element(items: Value) -> Value:
     if isinstance(items, Items):
         return same(items.items)
     if isinstance(items, Made) and items.name == "builtins.enumerate" and items.args:
-        return Items([UNKNOWN, element(items.args[0])])
+        of = items.args[0]
+        whole = devices(of)
+        return Items([EACH_INDEX if whole and whole.all and len(items.args) == 1 else UNKNOWN, element(of)])
+    if counts_all(items):
+        return EACH_INDEX
     found = devices(items)
     if found is None:
         return UNKNOWN
     return Part(items, each=found.all) if found.all else Part(items)
+
+
+def counts_all(items: Value) -> bool:
+    """Return whether a value is the numbers of all devices of a list: ``range(len(gpus))``."""
+    return isinstance(items, Made) and items.name == "builtins.range" and [*map(count_of_gpus, items.args)] == [True]
 
 
 def sliced(items: Items, part: ast.Slice) -> Value:

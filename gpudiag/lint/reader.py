@@ -21,6 +21,7 @@ from gpudiag.lint.folding import (
     UNROLLED,
     computed,
     counted,
+    counts_all,
     element,
     merged,
     same,
@@ -45,6 +46,7 @@ from gpudiag.lint.program import (
 from gpudiag.lint.project import Module, Project
 from gpudiag.lint.sources import Piece
 from gpudiag.lint.values import (
+    EACH_INDEX,
     UNKNOWN,
     Attribute,
     Class,
@@ -332,8 +334,8 @@ class Reader:
             self._block(statement.orelse)
             return None
         self._bind(statement.target, element(items), statement)
-        listed = devices(items)
-        sure = listed is not None or truth(items) is True
+        listed = devices(items) is not None or counts_all(items)
+        sure = listed or truth(items) is True
         # If there are several: what the first round does comes before the second.
         self._rounds(statement, sure, 2 if listed else 1)
         return None
@@ -839,8 +841,8 @@ class Reader:
             if isinstance(at, int) and -len(base.items) <= at < len(base.items):
                 return base.items[at]
             return UNKNOWN
-        if devices(base):
-            return Part(base, at if isinstance(at, int) else None)
+        if listed := devices(base):
+            return Part(base, at if isinstance(at, int) else None, each=key is EACH_INDEX and listed.all)
         return UNKNOWN
 
     def _binary(self, node: ast.BinOp) -> Value:

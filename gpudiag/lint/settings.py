@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import ast
 import re
 from collections.abc import Iterator
 from typing import Any
@@ -113,6 +114,14 @@ def device_names(call: Call) -> Iterator[str]:
     for one in constants(value):
         if isinstance(one, str):
             yield one
+
+
+_VERSION = re.compile(r"version|hasattr|getattr|compat|legacy|tf_?v?[12]|\bis_v[12]", re.IGNORECASE)
+
+
+def asks_for_version(test: ast.AST) -> bool:
+    """Return whether a test, or a decorator such as skipif, is about the version of TensorFlow: by its words."""
+    return not isinstance(test, ast.ExceptHandler) and _VERSION.search(ast.unparse(test)) is not None
 
 
 PLACING = ("device", *sorted(api.STRATEGIES))

@@ -27,6 +27,9 @@ SUFFIXES = (".py", ".pyw", ".ipynb")
 _SKIPPED = frozenset({"__pycache__", "node_modules", "site-packages", "dist-packages"})
 """Folders in which nobody's own sources are; those whose name begins with a dot, and virtual environments, likewise."""
 
+_UTF_16 = (b"\xff\xfe", b"\xfe\xff")
+"""What editors of Windows begin such a file with."""
+
 _MAGIC = re.compile(r"^(?P<indent>\s{0,400})(?P<target>\w[\w, ]{0,200}?=\s{0,40})?(?P<mark>[%!?]{1,2})(?P<rest>.*)$")
 _HELP = re.compile(r"^\s*[\w.]+\?{1,2}\s*$")
 _AUTOMAGIC = re.compile(r"^\s*(?:ls|cd|pwd|cat|cp|mv|rm|mkdir|pip|conda|man|less|head|tail)(?:\s+[^=(\s].*)?$")
@@ -130,6 +133,8 @@ def read(path: Path, shown: str = "") -> Source:
             source.problem("not a regular file")
             return source
         source.raw = path.read_bytes()
+        if source.raw[:2] in _UTF_16:
+            source.problem("not checked: UTF-16, which Python refuses; save it as UTF-8", 1)
     except OSError as error:
         source.problem(f"cannot be read: {error.strerror or error}")
     return source

@@ -115,6 +115,15 @@ class Part(Value):
     """True: the element of a loop over the whole list."""
 
 
+class EachIndex(Value):
+    """The number of an element, in a loop over the numbers of all devices that were listed."""
+
+    __slots__ = ()
+
+
+EACH_INDEX = EachIndex()
+
+
 @dataclass(eq=False)
 class Class(Value):
     """A class of the project."""

@@ -17,7 +17,7 @@ else:
 
 CORPUS = Path(__file__).parent / "corpus"
 HALVES = ("first", "second")
-PARTS = (*HALVES, "third")
+PARTS = (*HALVES, "third", "fourth")
 _MARK = "  #! "
 
 

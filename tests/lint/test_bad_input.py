@@ -34,6 +34,7 @@ def checked(*paths: Path) -> Result:
         (BAD.encode() + b"x = " + b"(" * 5000 + b")" * 5000 + b"\n", "nested too deeply"),
         (BAD.encode() + b"x = 1  # " + b"-" * (9 << 20) + b"\n", "MiB long"),
         (b"# coding: nonsense\n" + BAD.encode(), "not UTF-8"),
+        (BAD.encode("utf-16"), "UTF-16"),
     ],
     ids=[
         "syntax",
@@ -48,6 +49,7 @@ def checked(*paths: Path) -> Result:
         "nested",
         "long",
         "coding",
+        "utf-16",
     ],
 )
 def test_one_file_costs_only_itself(tmp_path: Path, content: bytes, said: str) -> None:
@@ -90,11 +92,12 @@ def test_loop_of_links_ends_and_is_named(tmp_path: Path) -> None:
     (tmp_path / "inside").mkdir()
     (tmp_path / "inside" / "up").symlink_to(tmp_path)
     (tmp_path / "loop.py").symlink_to(tmp_path / "loop.py")
+    (tmp_path / "nowhere.py").symlink_to("missing.py")
     (tmp_path / "a.py").write_text(BAD)
     (tmp_path / "same.py").symlink_to(tmp_path / "a.py")
     result = checked(tmp_path)
     assert [Path(one.file).name for one in result.findings] == ["a.py"]
-    assert [Path(one.file).name for one in result.problems] == ["loop.py"]
+    assert [Path(one.file).name for one in result.problems] == ["loop.py", "nowhere.py"]
 
 
 def test_what_is_not_a_file_is_named(tmp_path: Path) -> None:

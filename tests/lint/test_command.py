@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 import subprocess
 import sys
 from collections.abc import Callable
@@ -50,10 +51,31 @@ def test_text_is_place_rule_message_line_and_fix(run: Run) -> None:
     assert lines[-2] == "3 findings in 1 of 1 file; --fix writes 3"
 
 
+def test_a_terminal_gets_lines_that_fit(run: Run) -> None:
+    import msgspec
+
+    from gpudiag.lint.formats import render
+    from gpudiag.lint.result import Result as Found
+
+    found = msgspec.json.decode(run("--format", "json").stdout, type=Found)
+    for color in (False, True):
+        text = render(found, "text", width=60, color=color, terminal=True)
+        assert max(map(len, re.sub(r"\x1b\[\d*m", "", text).splitlines())) <= 60
+        assert ("\x1b[33mmisspelt_variable\x1b[0m" in text) is color
+    assert max(map(len, render(found, "text", width=60, color=False).splitlines())) > 60
+
+
 def test_nothing_found_is_0(run: Run, tmp_path: Path) -> None:
     (tmp_path / "a.py").write_text(FIXED)
     result = run()
     assert (result.return_value, result.stdout) == (0, "nothing found in 1 file\n")
+
+
+def test_folder_without_python_says_so(run: Run, tmp_path: Path) -> None:
+    (tmp_path / "a.py").rename(tmp_path / "a.txt")
+    result = run()
+    assert (result.return_value, result.stdout) == (0, "nothing found in 0 files\n")
+    assert "no Python file and no notebook" in result.stderr
 
 
 def test_json_is_the_result(run: Run) -> None:

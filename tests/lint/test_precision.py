@@ -73,6 +73,25 @@ def prepare():
     if before is not None:
         os.environ["CUDA_VISIBLE_DEVICES"] = before
 """,
+    "a branch for TensorFlow 1": """
+import tensorflow as tf
+def is_v2_0():
+    return tf.__version__.startswith("2")
+if not is_v2_0():
+    config = tf.ConfigProto()
+    tf.compat.v1.enable_eager_execution(config=config)
+""",
+    "growth for every number": """
+import tensorflow as tf
+gpus = tf.config.list_physical_devices("GPU")
+for i in range(len(gpus)):
+    tf.config.experimental.set_memory_growth(gpus[i], True)
+""",
+    "an import alone": """
+import config
+from config import set_memory_growth, __all__
+__all__ = ["set_memory_growth"]
+""",
     "a variable that a child process gets": """
 import os, subprocess
 import tensorflow as tf

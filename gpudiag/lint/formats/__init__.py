@@ -1,4 +1,4 @@
-"""The formats of what a lint finds: a file each, with ``render(result, *, width, color)``."""
+"""The formats of what a lint finds: a file each, with ``render(result, *, width, color, terminal)``."""
 
 from __future__ import annotations
 
@@ -10,8 +10,8 @@ from gpudiag.lint.result import Result
 FORMATS = ("text", *(one.name for one in pkgutil.iter_modules(__path__) if one.name != "text"))
 
 
-def render(result: Result, format_: str, *, width: int, color: bool) -> str:
-    """Return ``result`` in one of :data:`FORMATS`, with a final newline."""
+def render(result: Result, format_: str, *, width: int, color: bool, terminal: bool = False) -> str:
+    """Return ``result`` in one of :data:`FORMATS`, with a final newline; ``terminal``: for a person, not a program."""
     module = importlib.import_module(f"{__name__}.{format_}")
-    text: str = module.render(result, width=width, color=color)
+    text: str = module.render(result, width=width, color=color, terminal=terminal)
     return text

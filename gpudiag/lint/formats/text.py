@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import textwrap
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 
 from gpudiag.lint.result import Finding, Result
 from gpudiag.text import counted, one_line, plain
@@ -12,29 +12,35 @@ _COLORS = {"fail": "31", "warning": "33", "note": "36"}
 _INDENT = 4
 
 
-def render(result: Result, *, width: int, color: bool) -> str:
-    """Return the findings, what was not checked, and a line that counts both."""
-    blocks = ["\n".join(_finding(one, width, color=color)) for one in result.findings]
-    blocks += [plain(f"{one.place}: {one.message}") for one in result.problems]
+def render(result: Result, *, width: int, color: bool, terminal: bool = False) -> str:
+    """Return the findings, what was not checked, and a line that counts both.
+
+    A finding begins with a line that programs read, which is wrapped for a ``terminal`` alone.
+    """
+
+    def line(text: str) -> str:
+        return _filled(text, width) if terminal else text
+
+    blocks = ["\n".join(_finding(one, width, line, color=color)) for one in result.findings]
+    blocks += [line(plain(f"{one.place}: {one.message}")) for one in result.problems]
     return "\n".join([*blocks, _summary(result)]) + "\n"
 
 
-def _finding(finding: Finding, width: int, *, color: bool) -> Iterator[str]:
-    rule = finding.rule
+def _finding(finding: Finding, width: int, line: Callable[[str], str], *, color: bool) -> Iterator[str]:
+    head = line(f"{plain(finding.place)}: {finding.rule} {plain(finding.message)}")
     if color:
-        rule = f"\x1b[{_COLORS[finding.severity.value]}m{rule}\x1b[0m"
-    yield f"{plain(finding.place)}: {rule} {plain(finding.message)}"
+        at = head.index(finding.rule, len(finding.place))
+        colored = f"\x1b[{_COLORS[finding.severity.value]}m{finding.rule}\x1b[0m"
+        head = f"{head[:at]}{colored}{head[at + len(finding.rule) :]}"
+    yield head
     room = max(width - _INDENT - 6, 20)
     text = one_line(finding.text)
     yield f"{' ' * _INDENT}line  {text if len(text) <= room else text[: room - 3] + '...'}"
-    yield textwrap.fill(
-        plain(finding.advice),
-        max(width, 40),
-        initial_indent=f"{' ' * _INDENT}do    ",
-        subsequent_indent=" " * (_INDENT + 6),
-        break_long_words=False,
-        break_on_hyphens=False,
-    )
+    yield _filled(f"{' ' * _INDENT}do    {plain(finding.advice)}", width, " " * (_INDENT + 6))
+
+
+def _filled(text: str, width: int, indent: str = "") -> str:
+    return textwrap.fill(text, max(width, 40), subsequent_indent=indent, break_long_words=False, break_on_hyphens=False)
 
 
 def _summary(result: Result) -> str:

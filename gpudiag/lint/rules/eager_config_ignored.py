@@ -22,6 +22,7 @@ from __future__ import annotations
 from gpudiag.knowledge import tensorflow_api as api
 from gpudiag.lint.program import Call, Program
 from gpudiag.lint.rule import Match, Matches, Rule
+from gpudiag.lint.settings import asks_for_version
 from gpudiag.model.report import Severity
 
 RULE = Rule(
@@ -34,6 +35,8 @@ RULE = Rule(
 def find(program: Program) -> Matches:
     for event in program.calls("enable_eager_execution"):
         if "compat.v1" not in event.made.name or event.made.argument(0, "config") is None:
+            continue
+        if any(map(asks_for_version, event.guards)):
             continue
         switched_off = any(isinstance(one, Call) and one.api in api.WITHOUT_EAGER for one in event.history())
         if not switched_off:

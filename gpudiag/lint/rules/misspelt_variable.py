@@ -62,5 +62,6 @@ def find(program: Program) -> Matches:
             spelt = isinstance(node, ast.Constant) and node.value == event.name
             instead = f"write {known}"
             edits = (replace(node, quoted(event, node, known)),) if spelt and node is not None else ()
-            figures = {"name": event.name, "meant": f"; {known} is meant, probably", "instead": instead}
+            written = event.name.encode("unicode_escape").decode()  # two that look alike: a space of no width
+            figures = {"name": written, "meant": f"; {known} is meant, probably", "instead": instead}
             yield Match(event, figures, node=node if spelt else None, edits=edits)

@@ -25,6 +25,7 @@ import re
 from gpudiag.knowledge import tensorflow_api as api
 from gpudiag.lint.program import Named, Program, removed_name
 from gpudiag.lint.rule import Edit, Match, Matches, Rule, replace
+from gpudiag.lint.settings import asks_for_version
 from gpudiag.lint.values import Function
 from gpudiag.model.report import Severity
 
@@ -40,14 +41,17 @@ _OPTIONS = re.compile(r"ConfigProto|GPUOptions|gpu_options")
 """Without one of these a session has no options, and is not looked at: what is old is not always about GPUs."""
 _OLD = re.compile(r"tensorflow1|tf1|v1|legacy|compat", re.IGNORECASE)
 """In the name of a function that is called for TensorFlow 1 alone."""
-_VERSION = re.compile(r"version|hasattr|getattr|is_tf2|tf2|compat|legacy", re.IGNORECASE)
 
 
 def find(program: Program) -> Matches:
     seen = set()
     for event in program.of(Named):
         key = removed_name(event.name)
-        if key is None or (event.module, key) in seen or any(map(_expects_it, event.guards)):
+        if (
+            key is None
+            or (event.module, key) in seen
+            or any(asks_for_version(one) or _expects_it(one) for one in event.guards)
+        ):
             continue
         around = (one for function in event.functions for one in (function, *function.outer))
         if any(map(_is_for_an_older_one, around)):
@@ -69,12 +73,12 @@ def _is_for_an_older_one(function: Function) -> bool:
     """Return whether a function says that it is for TensorFlow 1: by its name, or by a decorator such as skipif."""
     nodes: list[ast.AST] = [function.node, *([function.owner.of.node] if function.owner else [])]
     decorators = (one for node in nodes for one in getattr(node, "decorator_list", ()))
-    return bool(_OLD.search(function.name)) or any(_VERSION.search(ast.unparse(one)) for one in decorators)
+    return bool(_OLD.search(function.name)) or any(map(asks_for_version, decorators))
 
 
 def _expects_it(guard: ast.AST) -> bool:
-    """Return whether a test or a handler around it expects that the name may be missing."""
-    if isinstance(guard, ast.ExceptHandler):
-        caught = ast.unparse(guard.type) if guard.type else "AttributeError"
-        return any(name in caught for name in ("AttributeError", "ImportError", "ModuleNotFoundError"))
-    return bool(_VERSION.search(ast.unparse(guard)))
+    """Return whether a handler of exceptions around it expects that the name may be missing."""
+    if not isinstance(guard, ast.ExceptHandler):
+        return False
+    caught = ast.unparse(guard.type) if guard.type else "AttributeError"
+    return any(name in caught for name in ("AttributeError", "ImportError", "ModuleNotFoundError"))
