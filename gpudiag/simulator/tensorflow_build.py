@@ -12,7 +12,6 @@ from pathlib import Path
 from gpudiag.simulator.errors import CudaWheelMissing, RealDriverMapped, SimulatorError
 from gpudiag.simulator.machine import CORE, MACHINE_VARIABLE, require_linux
 
-
 FIRST_RELEASE, LAST_RELEASE = (2, 18), (2, 21)
 """Which simulated GPUs know; the same is in forwarding.c."""
 

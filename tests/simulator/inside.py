@@ -1322,7 +1322,7 @@ def of_another_release(version: str) -> Any:
 
 
 def with_another_class(exchanged: Sequence[int]) -> list[str]:
-    """What the forwarding says of TensorFlow, before and after two virtual functions of OpKernel have changed places."""
+    """What the forwarding says of TensorFlow, before and after two virtual functions of OpKernel change places."""
     kernels = ctypes.CDLL(f"{os.environ['GPUDIAG_SIM_MACHINE']}/lib/libgpudiag_kernels.so")
     kernels.gpudiag_forward_kernels.restype = ctypes.c_char_p
     framework = tensorflow_library("libtensorflow_framework.so.2")
@@ -1330,7 +1330,8 @@ def with_another_class(exchanged: Sequence[int]) -> list[str]:
     one, other = exchanged
     said = [kernels.gpudiag_forward_kernels()]
     before, after = table[one], table[other]
-    assert before and after
+    assert before
+    assert after
     for slot, function in (one, after), (other, before):
         overwrite(ctypes.addressof(table) + 8 * slot, function.to_bytes(8, "little"))
     said.append(kernels.gpudiag_forward_kernels())
