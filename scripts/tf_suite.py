@@ -43,8 +43,8 @@ there; the `seconds` that took, and the `build` of the simulator."""
 
 # A process that imported TensorFlow, and runs each test file that a line on stdin asks for in a separate child, as
 # `python FILE` would. argv: sources. It never asks for a device: its children would have the same.
-# With a file and arguments after the sources it is that test's program, for tests that start processes: like Bazel's, it
-# is not called *.py, and runs what multiprocessing wants of a Python (`multi_process_lib.py`).
+# With a file and arguments after the sources it is that test's program, for tests that start processes: like Bazel's,
+# it is not called *.py, and runs what multiprocessing wants of a Python (`multi_process_lib.py`).
 SERVER = r"""
 import gc, importlib.machinery, importlib.util, json, os, pathlib, shlex, signal, sys, time, types, unittest
 
@@ -125,8 +125,11 @@ for line in sys.stdin:
     while not waited[0] and time.monotonic() < end:
         waited = os.waitpid(child, os.WNOHANG)
         time.sleep(0.05)
+    try:
+        os.killpg(child, signal.SIGKILL)  # with the processes that it has left
+    except ProcessLookupError:
+        pass
     if not waited[0]:
-        os.killpg(child, signal.SIGKILL)
         os.waitpid(child, 0)
     print(os.waitstatus_to_exitcode(waited[1]) if waited[0] else "late", flush=True)
 """
