@@ -135,7 +135,7 @@ for line in sys.stdin:
 """
 
 OUTCOME = re.compile(r"^\[ +(RUN|OK|FAILED|SKIPPED) +\] (\S+)", re.MULTILINE)
-BLOCK = re.compile(r"^(?:ERROR|FAIL): .*?\(__main__\.(\w+\.\w+)\)", re.MULTILINE)  # what follows names a subtest
+BLOCK = re.compile(r"^(?:ERROR|FAIL): (\w+).*?\(__main__\.(\w+)", re.MULTILINE)  # absl leaves the name out there
 
 # Why a test fails on simulated GPUs: what its name and reason say, the class, and why. The first that fits.
 CLASSES = (
@@ -149,6 +149,7 @@ CLASSES = (
     (r'AssertionError: ".*" does not match', "words of an error", "they are those of the CPU's kernel"),
     (r"MatMulGradientTest.*_bfloat16_", "derivatives in bfloat16", "rounding; skipped on the CPU"),
     (r"testMaxPoolGradDirect", "NaN in the gradient of pooling", "cuDNN's numbers are its own"),
+    (r"testCollectiveDeviceMismatch", "a group of CPU and GPU", "the kernels of collectives are the CPU's everywhere"),
     (r"stream:|step_stats", "device tracing", "some records are not as on a GPU"),
     (r"test_tensor_float_32", "TensorFloat-32", "a simulated GPU computes in float32"),
     (r"RemapperTest", "fusions of cuDNN", "TensorFlow does not make them on a simulated GPU: float16 with GELU, tanh"),
@@ -173,7 +174,7 @@ def outcomes(log: str) -> dict[str, str]:
         found[name] = {"RUN": "ended the process", "OK": "passed", "SKIPPED": "skipped", "FAILED": "failed"}[word]
     reasons = list(BLOCK.finditer(log))
     for begin, end in zip(reasons, [*(one.start() for one in reasons[1:]), len(log)], strict=False):
-        found[begin[1]] = f"failed: {reason_of(log[begin.end() : end])}"
+        found[f"{begin[2]}.{begin[1]}"] = f"failed: {reason_of(log[begin.end() : end])}"
     if running and found[running] == "passed":
         found[running] = "ended the process"
     return found
@@ -185,7 +186,7 @@ def reason_of(block: str) -> str:
     text = lines[1] if len(lines) > 1 else block
     begins = [one.start() for one in re.finditer(r"^[\w.]+(?:Error|Exception|Failed)\b", text, re.MULTILINE)]
     said = " ".join(text[begins[-1] :].split()) if begins else "?"
-    return said if len(said) <= 600 else f"{said[:250]} ... {said[-340:]}"  # in between: where the node was made
+    return said if len(said) <= 4000 else f"{said[:2000]} ... {said[-2000:]}"  # in between: where the node was made
 
 
 class Side:
@@ -330,13 +331,14 @@ def report(results: Results, note: str = "") -> str:
     """Return the page."""
     rows, classes, examples = [], Counter[str](), dict[str, str]()
     passed = counted = 0
-    for file, sides in sorted(results.items()):
+    for _, sides in sorted(results.items()):
         tests = list(judged(sides["cpu"], sides["gpu"]))
         good = sum(what == "passed" for _, what in tests)
         skipped = sum(what == "skipped" for what in sides["gpu"].values())
         passed, counted = passed + good, counted + len(tests)
         part = ", not to its end" if REST in sides["gpu"] else ""
-        rows.append(f"| `{file}`{part} | {sides['machine']} | {good} | {len(tests) - good} | {skipped} |")
+        place = f"`{sides['file']}`{part} | {sides['machine']} | {sides['build']}"
+        rows.append(f"| {place} | {good} | {len(tests) - good} | {skipped} |")
         for name, what in tests:
             if what != "passed":
                 kind = class_of(f"{name}: {what}")
@@ -349,8 +351,9 @@ def report(results: Results, note: str = "") -> str:
         [
             "# TensorFlow's own tests on simulated GPUs",
             "",
-            f"By `scripts/tf_suite.py`: TensorFlow {version}, {len(results)} files.",
+            f"By `scripts/tf_suite.py`: TensorFlow {version}, {len({one['file'] for one in results.values()})} files.",
             "Counted are the tests that pass on the simulated machine, and those that fail there, but not on the CPU.",
+            "A build is what `git rev-parse --short=12 HEAD:gpudiag/simulator/src` says of it.",
             *(["", note] if note else []),
             "",
             f"**{passed} of {counted} pass ({100 * passed / max(counted, 1):.1f} %).**",
@@ -363,8 +366,8 @@ def report(results: Results, note: str = "") -> str:
             ),
             "",
             *(f"Not counted: `{file}`. {reason}\n" for file, reason in LEFT_OUT.items()),
-            "| file | machine | passed | failed | skipped |",
-            "| --- | --- | --- | --- | --- |",
+            "| file | machine | build | passed | failed | skipped |",
+            "| --- | --- | --- | --- | --- | --- |",
             *rows,
             "",
         ]
