@@ -139,17 +139,17 @@ BLOCK = re.compile(r"^(?:ERROR|FAIL): (\w+).*?\(__main__\.(\w+)", re.MULTILINE) 
 
 # Why a test fails on simulated GPUs: what its name and reason say, the class, and why. The first that fits.
 CLASSES = (
+    (r"no supported kernel for GPU devices", "no GPU kernel", "a real GPU has none either"),
+    (r"testCollectiveDeviceMismatch", "a group of CPU and GPU", "the kernels of collectives are the CPU's everywhere"),
     (r"XLA cannot run here|XLA", "XLA", "compiled code cannot run; what asks for it runs without it"),
     (r"NCHW_VECT_C|int8x4", "int8x4 (NCHW_VECT_C)", "the CPU does not know this layout"),
     (r"no CPU kernel for it|Could not find device|No registered", "no CPU kernel", "it exists for the GPU alone"),
-    (r"no supported kernel for GPU devices", "no GPU kernel", "a real GPU has none either"),
     (r"DilatedConv|CPU implementation|on (the )?CPU|CPU kernel refuses", "not on the CPU", "its kernel does less"),
     (r"[Dd]etermin|UnimplementedError not raised", "errors about determinism", "the CPU's kernels are deterministic"),
     (r"is not in \[0|outside the valid range|out of bounds", "values no GPU checks", "the CPU's kernel refuses them"),
     (r'AssertionError: ".*" does not match', "words of an error", "they are those of the CPU's kernel"),
     (r"MatMulGradientTest.*_bfloat16_", "derivatives in bfloat16", "rounding; skipped on the CPU"),
     (r"testMaxPoolGradDirect", "NaN in the gradient of pooling", "cuDNN's numbers are its own"),
-    (r"testCollectiveDeviceMismatch", "a group of CPU and GPU", "the kernels of collectives are the CPU's everywhere"),
     (r"stream:|step_stats", "device tracing", "some records are not as on a GPU"),
     (r"test_tensor_float_32", "TensorFloat-32", "a simulated GPU computes in float32"),
     (r"RemapperTest", "fusions of cuDNN", "TensorFlow does not make them on a simulated GPU: float16 with GELU, tanh"),
