@@ -198,6 +198,22 @@ class _Loader:
                 lacks |= self.lacking(found[0], seen)
         return lacks
 
+    def passed_over(self, name: str, but: Path | None) -> dict[str, str]:
+        """Return the files of this name that the loader passes over silently, to what is wrong with them.
+
+        A simulated machine's folder, ``but``, has links to what there is of its libraries.
+        """
+        found = {}
+        for folder in dict.fromkeys((*self.search_path, *(self._rpath or self.runpath))):
+            file = Path(folder) / name
+            if file.parent == but:
+                continue
+            if file.is_symlink() and not file.exists():
+                found[printable(str(file))] = f"is a link to {printable(str(file.readlink()))}, which is not there"
+            elif file.is_file() and os.access(file, os.R_OK) and not self._fits(file):
+                found[printable(str(file))] = "is for another kind of processor"
+        return found
+
     @property
     def _environment(self) -> list[tuple[str, tuple[str, ...]]]:
         return [(_VARIABLE, self.search_path)]
@@ -216,8 +232,11 @@ class _Loader:
                 yield file, _DEFAULT_FOLDER
 
     def _fits(self, file: Path) -> bool:
-        """Return True unless the loader passes over ``file``; it stops at one that is damaged."""
-        if not file.is_file() or not os.access(file, os.R_OK):
+        """Return True unless the loader passes over ``file``; it stops at one that is damaged, and at a folder.
+
+        Docker makes a folder in the place of a file that it is to mount and that the host does not have.
+        """
+        if not file.exists() or not os.access(file, os.R_OK):
             return False
         header = elf.read(file)
         return header is None or self._machine is None or header.machine == self._machine
@@ -305,6 +324,7 @@ def _library(name: str, loader: _Loader, packaged: _Packaged, folders: list[Path
         owner=owner,
         error=error,
         lacks=loader.lacking(path) if path and error else {},
+        passed_over=loader.passed_over(name, but=simulated) if error else {},
         copies=tuple(copies.values()),
         digest=digest(path) if path else None,
     )
@@ -413,6 +433,21 @@ def _folders(root: Path) -> Iterator[Path]:
         yield from sorted((root / f".{home}").glob(pattern))
     yield from _of_shells(root / f".{home}") if home else ()
     yield from (root / folder for folder in _DRIVER_FOLDERS)
+    yield from _meant(os.environ.get(_VARIABLE, ""), home or "~")
+
+
+def _meant(value: str, home: str) -> Iterator[Path]:
+    """Yield the folders that entries of a search path mean which name none as they are.
+
+    The loader expands no ``~`` and no variable, and takes quotes as part of a name: they stay in a file for ``docker
+    --env-file``, in a unit of systemd, in a string that no shell reads.
+    """
+    for entry in filter(None, re.split("[:;]", value)):
+        meant = entry.strip("\"' \t\r\n")
+        meant = re.sub(r"^~(?=/|$)", lambda _: home, meant)
+        meant = re.sub(r"^\$?\{?([A-Z_]+)\}?(?=/)", lambda found: os.environ.get(found[1], found[0]), meant)
+        if meant != entry and meant.startswith("/") and not Path(entry).is_dir() and Path(meant).is_dir():
+            yield Path(meant)
 
 
 def _of_shells(home: Path) -> Iterator[Path]:

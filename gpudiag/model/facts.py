@@ -420,6 +420,8 @@ class Library(Record):
     """Files that ``LD_LIBRARY_PATH`` puts first and that cannot be opened, of this library or of one that it needs."""
     instead: str | None = None
     """The good file that the loader would find after them; None: there is none, or none is damaged."""
+    passed_over: dict[str, str] = {}
+    """Of one that cannot be opened: files of its name that the loader passes over, to what is wrong with them."""
     digest: str | None = None
     """Of the file's size and of 64 pieces of it: the same for copies, another for another build."""
 

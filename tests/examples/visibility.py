@@ -118,6 +118,7 @@ EXAMPLES: dict[str, tuple[Example, ...]] = {
         Example("-1", _masked(2, "-1")),
         Example("empty", _masked(1, "")),
         Example("an index too high", _masked(2, "5")),
+        Example("in quotes, of a file for docker --env-file", _masked(2, '"0"')),
         Example("one of two", _masked(2, "1"), fires=False),
         Example("not set", Evidence(example_with_gpus(2)), fires=False),
         Example(

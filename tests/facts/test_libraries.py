@@ -66,6 +66,34 @@ def test_what_is_not_there_has_the_loaders_words() -> None:
     assert found["lacks"] == {}
 
 
+def test_files_that_are_no_library_for_this_machine(source: Path, tmp_path: Path) -> None:
+    """A folder that Docker made, a link whose target was removed, the package of another processor."""
+    for name in ("mounted", "linked", "other"):
+        (tmp_path / name).mkdir()
+    (tmp_path / "mounted" / CUFFT).mkdir()
+    (tmp_path / "linked" / "libcudnn.so.9").symlink_to("libcudnn.so.9.1.0")
+    content = bytearray((source / "libcusparse.so.12").read_bytes())
+    content[18:20] = b"\xb7\x00"  # e_machine: AArch64
+    (tmp_path / "other" / "libcusparse.so.12").write_bytes(content)
+    found = gather(LD_LIBRARY_PATH=f"{tmp_path}/mounted:{tmp_path}/linked:{tmp_path}/other")["libraries"]
+    assert found[CUFFT]["error"].endswith("cannot read file data: Is a directory")
+    assert found[CUFFT]["damaged"] == [f"{tmp_path}/mounted/{CUFFT}"]
+    link, other = f"{tmp_path}/linked/libcudnn.so.9", f"{tmp_path}/other/libcusparse.so.12"
+    assert found["libcudnn.so.9"]["passed_over"] == {link: "is a link to libcudnn.so.9.1.0, which is not there"}
+    assert found["libcusparse.so.12"]["passed_over"] == {other: "is for another kind of processor"}
+
+
+@pytest.mark.parametrize(
+    "entry", ["~/cuda/lib64", '"{home}/cuda/lib64"', "HOME/cuda/lib64", "$HOME/cuda/lib64", "${{HOME}}/cuda/lib64"]
+)
+def test_what_an_entry_of_the_path_means_that_names_no_folder(entry: str, tmp_path: Path) -> None:
+    (tmp_path / "cuda" / "lib64").mkdir(parents=True)
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setenv("HOME", str(tmp_path))
+        meant = list(libraries._meant(f"/nowhere:{entry.format(home=tmp_path)}:/usr/lib", str(tmp_path)))
+    assert meant == [tmp_path / "cuda" / "lib64"]
+
+
 def test_a_library_that_is_needed_in_turn_is_named_with_the_one_that_needs_it(source: Path, tmp_path: Path) -> None:
     (tmp_path / CUFFT).symlink_to(source / "libgpudiag_missing.so")
     found = gather(LD_LIBRARY_PATH=str(tmp_path))["libraries"][CUFFT]

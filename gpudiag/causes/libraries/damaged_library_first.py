@@ -2,8 +2,9 @@
 
 The loader takes the first file of the right name that it finds, and LD_LIBRARY_PATH comes before all else. It skips a
 file for another processor. If a file is damaged or empty, or lacks a library that it needs, the loader stops there and
-never reaches the good one. A copy that was cut short or a half-removed toolkit is enough. TensorFlow's log says that
-the library is missing, or names none at all.
+never reaches the good one. A copy that was cut short or a half-removed toolkit is enough. So is a folder of that name:
+Docker makes one if it is to mount a file that the host does not have. TensorFlow's log says that the library is
+missing, or names none at all.
 """
 
 from __future__ import annotations

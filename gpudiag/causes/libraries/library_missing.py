@@ -13,6 +13,7 @@ from gpudiag.causes.shared.libraries import (
     PIP_INSTALLATION,
     good_copy,
     lacks_known,
+    passed_over,
     seen,
     then_cusolver,
     with_cuda,
@@ -50,12 +51,14 @@ def find(facts: Facts) -> Matches:
         commands.append(f"pip install --force-reinstall --no-deps {again}")
     first = [folder for one in missing for folder in one.damaged_folders]
     yield Match(
-        evidence=tuple(map(seen, missing)),
+        evidence=(*map(seen, missing), *passed_over(missing)),
         figures={
             "names": ", ".join(one.soname for one in missing),
             "packages": ", ".join(dict.fromkeys(PACKAGES[one.soname.partition(".")[0]] for one in missing)),
             "commands": "; ".join(commands),
             "then": then_cusolver(facts) if any(one.soname.startswith("libcusolver") for one in absent) else "",
-            "also": f"# take {first[0]} out of {PATH}: the file in it is damaged, and comes first" if first else "",
+            "also": f"# take {first[0]} out of {PATH}: what is in it is not a library that opens, and comes first"
+            if first
+            else "",
         },
     )

@@ -11,7 +11,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from gpudiag.cause import Cause, Listing, Match, Matches
-from gpudiag.causes.shared.libraries import PIP_INSTALLATION, good_copy, seen, then_cusolver, with_cuda
+from gpudiag.causes.shared.libraries import PIP_INSTALLATION, good_copy, passed_over, seen, then_cusolver, with_cuda
 from gpudiag.causes.shared.steps import cuinit_error
 from gpudiag.model.facts import Facts, Unknown
 from gpudiag.probes.host.libraries import PACKAGES, RUNTIME, installed, unopened
@@ -41,6 +41,7 @@ def find(facts: Facts, listing: Listing) -> Matches:
         yield Match(
             evidence=(
                 seen(one),
+                *passed_over([one]),
                 f"{PACKAGES['libcudart']}: {f'{package.version}, but not its file' if package else 'not installed'}",
                 *_of_the_driver(facts, listing),
             ),

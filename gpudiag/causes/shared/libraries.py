@@ -51,6 +51,13 @@ def seen(one: Library) -> str:
     return f"{one.soname}: {where}{(one.error or '').removeprefix(f'{one.path or one.soname}: ')}"
 
 
+def passed_over(libraries: Iterable[Library]) -> Iterator[str]:
+    """Yield what is wrong with the files that have the right name, and that the loader passes over."""
+    for one in libraries:
+        for file, why in one.passed_over.items():
+            yield f"{file} {why}: the loader passes over it"
+
+
 def put_first(facts: Facts, folders: Iterable[str]) -> dict[str, str | None]:
     """Return the change that makes the loader look into ``folders`` first."""
     libraries = facts.libraries
@@ -90,6 +97,11 @@ def off_the_path(facts: Facts, *, runtime: bool, packaged: bool | None) -> Itera
     folders = list(dict.fromkeys(str(PurePath(copy.path).parent) for _, copy in found))
     shown = [seen(one) for one, _ in found]
     shown += [f"{copy.path}{f' of {copy.owner}' if copy.owner else ''} opens by its path" for _, copy in found]
+    shown += [
+        f"{PATH} has {entry!r}, which names no folder: the loader expands no ~ and no variable, and keeps quotes"
+        for entry in libraries.search_path
+        if not entry.startswith("/") and _end(entry) in map(_end, folders)
+    ]
     if packaged:
         shown.append(f"RUNPATH of {libraries.opener}: no {', no '.join(folders)}")
     yield Match(
@@ -103,6 +115,11 @@ def off_the_path(facts: Facts, *, runtime: bool, packaged: bool | None) -> Itera
         },
         change=put_first(facts, folders),
     )
+
+
+def _end(folder: str) -> tuple[str, ...]:
+    """Return the last names of a path, such as ``cuda/lib64``, whatever quotes are around it."""
+    return PurePath(folder.strip("\"' ")).parts[-2:]
 
 
 def another_release(facts: Facts, names: list[str]) -> str:
