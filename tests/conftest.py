@@ -79,6 +79,8 @@ class Gpudiag:
         self.path = modules()
         self.libraries: Path | None = None
         """Of simulated machines; None: those that were built."""
+        self.program: tuple[str, str, tuple[str, ...], dict[str, str]] | None = None
+        """What was run last: machine, source, command and variables."""
         self.sabotages: dict[str, str] = {}
         """Probes whose children are sabotaged; see :mod:`sabotages`."""
         self.environment = clean(os.environ) | {"XDG_STATE_HOME": str(folder / "state"), "GPUDIAG_BISECT": "0"}
@@ -161,6 +163,7 @@ class Gpudiag:
 
     def run_program(self, machine: str, source: str, *command: str, **variables: str) -> str:
         """Run a program, or ``command``, on a simulated machine; its output becomes ``app.log`` and is returned."""
+        self.program = (machine, source, command, variables)
         (self.folder / "app.py").write_text(source)
         modules = {"PYTHONPATH": os.pathsep.join(self.path)}
         program = (sys.executable, *(command or ("app.py",)))

@@ -1,8 +1,9 @@
 """Follows the lines of a fix on a machine of the corpus, as its user would, as far as that can be done on it.
 
-A line that changes variables, or moves files of the run, is given to a shell. What pip does is done to the folders that
-stand for site-packages, and to the simulated machine's libraries: only what a package holds that the line names is put
-back. All other lines are of a kind that only the real machine has; :data:`KINDS` names them.
+A line that changes variables, or moves or removes files of the run, is given to a shell; one that starts a program with
+other variables changes those of the program that wrote the log. What pip does is done to the folders that stand for
+site-packages, and to the simulated machine's libraries: only what a package holds that the line names is put back. All
+other lines are of a kind that only the real machine has; :data:`KINDS` names them.
 """
 
 from __future__ import annotations
@@ -33,12 +34,18 @@ KINDS = {
     "a user": r"(?:sudo )?(?:usermod|newgrp)\b|ulimit\b|kill\b|ps\b",
     "a start of a container, a pod or a job": r"(?:docker|podman|nerdctl|apptainer|singularity|lxc|kubectl|srun|sbatch|"
     r"salloc|mpirun|horovodrun|resources:|runtimeClassName:|--gres|#SBATCH)",
-    "another run of a program": r"[A-Z_]+=\S+ python|python\b|pytest\b|gpudiag\b|\S+/bin/python\b|grep\b|for \w+ in /",
+    "a line of a Dockerfile": r"(?:RUN|ENV)\b",
+    "the mode of a device file": r"(?:sudo )?chmod\b",
+    "another run of a program": r"python\b|pytest\b|gpudiag\b|\S+/bin/python\b|grep\b|for \w+ in /",
     "code of the program": r"(?:import|from|for|if|with|@|tf\.|os\.|tune\.|strategy|gpus|options|remove)",
 }
 """What a test cannot do, by the beginning of the line."""
 _ALTERNATIVE = re.compile(r"\s#\s*(?:or\b|until then|without other packages|that pip)|; for good$")
 _PIP = re.compile(r"(?:\S*python\S* -m )?pip (?P<what>install|uninstall) (?P<words>.+)")
+_SET = re.compile(r"(?:export|unset) ")
+_OTHER_VARIABLES = re.compile(r"(?P<set>[A-Z_]+=\S+) python program\.py")
+_FILES = re.compile(r"(?:mv|rm) /")
+_OF_A_MACHINE = re.compile(r"/\S+/gpudiag-sim-\w+/lib/(?P<name>\S+)")
 _COMPUTE_MODE = re.compile(r"(?:sudo )?nvidia-smi -i (?P<gpu>\d+) -c 0\b")
 
 
@@ -50,39 +57,84 @@ class Followed:
     """The machine after the fix."""
     done: list[str] = field(default_factory=list)
     left: dict[str, str] = field(default_factory=dict)
-    """Each line that was not followed, to its kind; "" for one of no kind that is known."""
+    """Each line that was not followed, to its kind."""
+    unset: set[str] = field(default_factory=set)
+    """Variables that are to be unset."""
+
+
+def kind(line: str) -> str:
+    """Return what a line of a fix is that cannot be followed here, one of :data:`KINDS`; "" if it can be followed.
+
+    Raises :class:`ValueError` for a line of no kind that is known.
+    """
+    command = _command(line)
+    followed = (_SET, _OTHER_VARIABLES, _FILES, _COMPUTE_MODE)
+    if any(pattern.match(command) for pattern in followed) or _is_pip(command):
+        return ""
+    for name, pattern in KINDS.items():
+        if re.match(pattern, line if line.startswith("#") else command):
+            return name
+    raise ValueError(f"say in KINDS what it is: {line}")
+
+
+def _command(line: str) -> str:
+    return line.partition("  #")[0].strip()
+
+
+def _is_pip(command: str) -> bool:
+    return all(_PIP.fullmatch(one.strip()) for one in re.split("&&|;", command))
 
 
 def follow(fix: Iterable[str], item: Item, gpudiag: Gpudiag) -> Followed:
-    """Follow the lines of ``fix`` in their order; an alternative to another line is left."""
+    """Follow the lines of ``fix`` in their order; an alternative to another line is left.
+
+    Raises :class:`ValueError` for a line of no kind that is known.
+    """
     followed = Followed(item)
     for line in fix:
-        command = line.partition("  #")[0].strip()
-        if line.startswith("#") or (_ALTERNATIVE.search(line) and followed.done):
-            followed.left[line] = "a sentence" if line.startswith("#") else "an alternative"
-        elif re.match(r"(?:export|unset) ", command):
-            _set(command, followed, gpudiag)
-            followed.done.append(line)
-        elif command.startswith("mv ") and all(
-            Path(word).is_relative_to(gpudiag.folder) for word in command.split()[1:]
-        ):
-            subprocess.run(["sh", "-ec", command], cwd=gpudiag.folder, check=True, timeout=60)
-            followed.done.append(line)
-        elif all(_PIP.fullmatch(one.strip()) for one in re.split("&&|;", command)) and "venv" not in command:
-            for one in re.split("&&|;", command):
-                _pip(one.strip(), followed, gpudiag)
-            followed.done.append(line)
-        elif found := _COMPUTE_MODE.match(command):
-            followed.item = replace(followed.item, machine=_with_default_mode(followed.item, int(found["gpu"])))
-            followed.done.append(line)
+        if not line.startswith("#") and _ALTERNATIVE.search(line) and followed.done:
+            followed.left[line] = "an alternative"
+        elif left := kind(line):
+            followed.left[line] = left
         else:
-            kinds = (kind for kind, pattern in KINDS.items() if re.match(pattern, command))
-            followed.left[line] = next(kinds, "")
+            _do(_command(line), followed, gpudiag)
+            followed.done.append(line)
+    _run_again(item, followed, gpudiag)
     return followed
+
+
+def _do(command: str, followed: Followed, gpudiag: Gpudiag) -> None:
+    if found := _COMPUTE_MODE.match(command):
+        followed.item = replace(followed.item, machine=_with_default_mode(followed.item, int(found["gpu"])))
+    elif found := _OTHER_VARIABLES.match(command):
+        _set(f"export {found['set']}", followed, gpudiag)
+    elif _SET.match(command):
+        _set(command, followed, gpudiag)
+    elif _FILES.match(command):
+        words = [_OF_A_MACHINE.sub(rf"{gpudiag.libraries}/\g<name>", word) for word in shlex.split(command)]
+        assert all(Path(word).is_relative_to(gpudiag.folder) for word in words[1:]), command
+        subprocess.run(words, cwd=gpudiag.folder, check=True, timeout=60)
+    else:
+        for one in re.split("&&|;", command):
+            _pip(one.strip(), followed, gpudiag)
+
+
+def _run_again(before: Item, followed: Followed, gpudiag: Gpudiag) -> None:
+    """Run the program that wrote the log once more, with the variables as they are now."""
+    if gpudiag.program is None:
+        return
+    machine, source, command, variables = gpudiag.program
+    old, new = before.variables, followed.item.variables
+    changed = {name: value for name, value in new.items() if old.get(name) != value}
+    removed = (old.keys() - new.keys()) | followed.unset
+    kept = {name: value for name, value in variables.items() if name not in removed}
+    gpudiag.run_program(machine, source, *command, **{**kept, **changed})
 
 
 def _set(command: str, followed: Followed, gpudiag: Gpudiag) -> None:
     """Let a shell change the variables; it must take the line as it is."""
+    if command.startswith("unset "):
+        followed.unset.update(shlex.split(command)[1:])
     before = {**gpudiag.environment, **followed.item.variables}
     script = f"{command}\nexec env -0"
     done = subprocess.run(["bash", "-ec", script], env=before, capture_output=True, text=True, check=True, timeout=60)
