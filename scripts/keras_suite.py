@@ -81,7 +81,7 @@ def pytest_collectreport(report):
 CLASSES: tuple[tuple[str, str, str], ...] = ()
 
 COLUMNS = ("passed", "failed", "skipped", "CPU only", "fails on the CPU")
-"""Of a row of the page. `CPU only`: Keras itself leaves them out if there is a GPU."""
+"""Of a row of the page."""
 
 LEFT_OUT: dict[str, str] = {
     "applications": "It downloads weights.",
@@ -182,18 +182,19 @@ def report(gpu: Given, cpu: Given, alone: Given, note: str) -> str:
         "",
         f"By `scripts/keras_suite.py`: {versions}.",
         "Counted are the tests that pass on the simulated machine, and those that fail there, but not on the CPU.",
+        "`CPU only`: the test passes on the CPU, and Keras itself leaves it out if there is a GPU.",
         *(["", note] if note else []),
         "",
         f"**{total['passed']} of {counted} pass ({100 * total['passed'] / max(counted, 1):.2f} %).**",
         "",
-        "| failures | class | reason | example |",
-        "| --- | --- | --- | --- |",
     ]
+    if classes:
+        lines += ["| failures | class | reason | example |", "| --- | --- | --- | --- |"]
     for kind, names in sorted(classes.items(), key=lambda one: -len(one[1])):
         said = gpu[names[0]].removeprefix("failed: ")[:200].replace("|", "/").replace("`", "'")
         test = names[0].removeprefix("keras/src/")
         lines.append(f"| {len(names)} | {kind} | {why.get(kind, 'see the example')} | `{test}`: {said} |")
-    lines += ["", *(f"Left out: `{name}`. {reason}\n" for name, reason in LEFT_OUT.items())]
+    lines += [*([""] if classes else []), *(f"Left out: `{name}`. {reason}\n" for name, reason in LEFT_OUT.items())]
     lines += ["| folder | " + " | ".join(COLUMNS) + " |", "| --- |" + " --- |" * len(COLUMNS), *rows, ""]
     return "\n".join(lines)
 

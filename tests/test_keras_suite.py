@@ -55,7 +55,8 @@ def test_the_page_counts_what_fails_on_simulated_gpus_alone() -> None:
     cpu = {"left_out": "skipped", "for_cpu": "passed", "bad": "failed: a", "bad_here": "passed"}
     cpu |= {"among_others": "passed", "needs_gpu": "skipped"}
     alone = {"among_others": "passed", "bad_here": "failed: b|c", "needs_gpu": "failed: e"}
-    page = report(*({place + name: what for name, what in side.items()} for side in (gpu, cpu, alone)), "A note.")
+    gpu, cpu, alone = ({place + name: what for name, what in side.items()} for side in (gpu, cpu, alone))
+    page = report(gpu, cpu, alone, "A note.")
     assert page.count("\n\nA note.\n\n") == 1
     assert "**2 of 4 pass (50.00 %).**" in page
     assert "| 2 | other | see the example | `layers/core/x_test.py::T::test_bad_here`: b/c |" in page
