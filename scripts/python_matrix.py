@@ -20,6 +20,7 @@ import tempfile
 import time
 from collections.abc import Sequence
 from pathlib import Path
+from typing import NamedTuple
 from xml.etree import ElementTree
 
 from tabulate import tabulate
@@ -29,7 +30,6 @@ import gpudiag
 ROOT = Path(__file__).resolve().parent.parent
 REPORT = ROOT / "reports/pythons.md"
 PYTHONS = ("3.10", "3.11", "3.12", "3.13")
-HEADERS = ("Python", "TensorFlow", "passed", "failed", "skipped", "seconds", "remark")
 
 NOT_RUN = "not run"
 
@@ -45,6 +45,22 @@ PURE = (
     "tests/report",
 )
 """Tests that need neither TensorFlow nor a fixture of tests/conftest.py."""
+
+
+class Row(NamedTuple):
+    """A row of the report; ``commit`` is what was tested, with ``+`` if files of the checkout differed from it."""
+
+    python: str
+    tensorflow: str = ""
+    passed: str = ""
+    failed: str = ""
+    skipped: str = ""
+    seconds: str = ""
+    commit: str = ""
+    remark: str = ""
+
+
+HEADERS = ("Python", "TensorFlow", *Row._fields[2:])
 
 
 class StepFailed(Exception):  # noqa: N818  # the name states the fault
@@ -104,10 +120,18 @@ def make_environment(version: str, folder: Path, *packages: str) -> Path:
     return folder / "bin"
 
 
-def suite(version: str) -> tuple[str, ...]:
+def tested() -> str:
+    """Return the commit of this checkout."""
+    try:
+        return run("git", "describe", "--always", "--dirty=+", timeout=60).strip()
+    except StepFailed:
+        return "not a checkout"
+
+
+def suite(version: str) -> Row:
     """Run the whole suite on one Python; return its row."""
     if not find_python(version):
-        return (version, "", "", "", "", "", f"{NOT_RUN}: no such Python on PATH or in pyenv")
+        return Row(version, remark=f"{NOT_RUN}: no such Python on PATH or in pyenv")
     began = time.monotonic()
     print(f"Python {version}: {find_python(version)}", flush=True)
     with tempfile.TemporaryDirectory(prefix="gpudiag-python-") as temporary:
@@ -119,28 +143,22 @@ def suite(version: str) -> tuple[str, ...]:
             shown = run(str(programs / "pip"), "show", "tensorflow", timeout=60)
         except StepFailed as failure:
             print(failure, file=sys.stderr, flush=True)
-            return (
-                version,
-                "",
-                "",
-                "",
-                "",
-                f"{time.monotonic() - began:.0f}",
-                f"broken: {str(failure).splitlines()[0]}",
-            )
+            seconds = f"{time.monotonic() - began:.0f}"
+            return Row(version, seconds=seconds, commit=tested(), remark=f"broken: {str(failure).splitlines()[0]}")
         cases = list(ElementTree.parse(results).iter("testcase"))  # noqa: S314  # our own file
     failed = [case for case in cases if any(part.tag in {"failure", "error"} for part in case)]
     skipped = sum(case.find("skipped") is not None for case in cases)
     names = [f"{case.get('classname')}::{case.get('name')}" for case in failed]
     print(*names, sep="\n", flush=True)
-    return (
+    return Row(
         version,
         re.search(r"^Version: (.+)$", shown, re.MULTILINE)[1],  # type: ignore[index]
-        str(len(cases) - len(failed) - skipped),
-        str(len(failed)),
-        str(skipped),
-        f"{time.monotonic() - began:.0f}",
-        "; ".join(names[:3]),
+        passed=str(len(cases) - len(failed) - skipped),
+        failed=str(len(failed)),
+        skipped=str(skipped),
+        seconds=f"{time.monotonic() - began:.0f}",
+        commit=tested(),
+        remark="; ".join(names[:3]),
     )
 
 
@@ -178,11 +196,11 @@ def short() -> int:
     return 0
 
 
-def written() -> dict[str, tuple[str, ...]]:
+def written() -> dict[str, Row]:
     """Return the rows of the report as it stands, by version."""
     lines = REPORT.read_text().splitlines() if REPORT.exists() else []
-    rows = [tuple(cell.strip() for cell in line.strip("| ").split(" |")) for line in lines if line.startswith("| 3.")]
-    return {row[0]: (*row, *[""] * (len(HEADERS) - len(row))) for row in rows}
+    rows = [Row(*(cell.strip() for cell in line.strip("|").split("|"))) for line in lines if line.startswith("| 3.")]
+    return {row.python: row for row in rows}
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
@@ -204,7 +222,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
         )
     print(REPORT.read_text())
     done = [rows[version] for version in asked.versions or PYTHONS]
-    return 0 if all(row[3] == "0" or row[-1].startswith(NOT_RUN) for row in done) else 1
+    return 0 if all(row.failed == "0" or row.remark.startswith(NOT_RUN) for row in done) else 1
 
 
 if __name__ == "__main__":

@@ -38,7 +38,7 @@ def in_the_table() -> dict[str, set[str]]:
 
 def is_followed(item: Item) -> bool:
     """Return whether the fix of a machine can be followed here, and its program, if it has one, be run again."""
-    if item.machine is None or item.recorded or item.harmless:
+    if item.machine is None or item.log_recorded or item.harmless:
         return False
     lines = in_the_table().get(str(item), {"export A_NEW=machine"})
     return any(not fixing.kind(line) for line in lines)
