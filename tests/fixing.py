@@ -34,6 +34,7 @@ KINDS = {
     "a user": r"(?:sudo )?(?:usermod|newgrp)\b|ulimit\b|kill\b|ps\b",
     "a start of a container, a pod or a job": r"(?:docker|podman|nerdctl|apptainer|singularity|lxc|kubectl|srun|sbatch|"
     r"salloc|mpirun|horovodrun|resources:|runtimeClassName:|--gres|#SBATCH)",
+    "a look at the machine": r"(?:sudo )?lspci\b|(?:\S*python\S* -m )?pip check\b",
     "a line of a Dockerfile": r"(?:RUN|ENV)\b",
     "the mode of a device file": r"(?:sudo )?chmod\b",
     "another run of a program": r"python\b|pytest\b|gpudiag\b|\S+/bin/python\b|grep\b|for \w+ in /",
@@ -193,10 +194,10 @@ def _uninstalled(name: str, gpudiag: Gpudiag) -> None:
     for site in (Path(entry) for entry in gpudiag.path if Path(entry).is_relative_to(gpudiag.folder)):
         for metadata in site.glob(f"{name.replace('-', '_')}-*.dist-info"):
             shutil.rmtree(metadata) if not metadata.is_symlink() else metadata.unlink()
-            if name.startswith("tensorflow") and (site / "tensorflow").is_dir():
-                shutil.rmtree(site / "tensorflow")
             if name == "tensorflow-directml-plugin":
                 shutil.rmtree(site / "tensorflow-plugins", ignore_errors=True)
+            elif name.startswith("tensorflow") and (site / "tensorflow").is_dir():
+                shutil.rmtree(site / "tensorflow")
             return
 
 

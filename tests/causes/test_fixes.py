@@ -19,7 +19,21 @@ from corpus import Item, items
 
 FOLLOWED = {109, 121, 135}
 """A package installed again, a file renamed, a variable taken away: one of each kind."""
-STAYS: dict[str, str] = {}
+_SIMULATED = "the folder is one of the simulated machine's files, which the loader of this one does not search"
+_BY_ITSELF = "the program sets it itself, and it is for its author to take that line out"
+_NOT_BROUGHT = "what the package brings is not among the simulated machine's libraries"
+STAYS = {
+    "11 a library that cuSOLVER needs (nvJitLink) is missing": _NOT_BROUGHT,
+    "18 libdevice is not found": _NOT_BROUGHT,
+    "33 WSL: the driver's folder is not on the path": _SIMULATED,
+    "70 Pascal with a cuDNN that dropped it": _NOT_BROUGHT,
+    "72 MirroredStrategy hangs: IOMMU": "the line confirms the cause, which the firmware's settings remove",
+    "104 NixOS: the driver's libraries are in /run/opengl-driver": _SIMULATED,
+    "44 variable set in Python too late": _BY_ITSELF,
+    "56 TF_FORCE_GPU_ALLOW_GROWTH=1, set by the program": _BY_ITSELF,
+    "122 a TensorFlow in ~/.local comes before the environment's": "the tests set sys.path, Python's start does not",
+    "132 CUDA_VISIBLE-DEVICES in the place of CUDA_VISIBLE_DEVICES": "no shell can unset a name with a hyphen",
+}
 """Machines whose fix is followed and whose cause stays, and why that is right."""
 _TABLE = Path(__file__).parents[2] / "reports" / "diagnosis.md"
 _ROW = re.compile(
