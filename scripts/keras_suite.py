@@ -120,7 +120,8 @@ class Side:
             Path(folder, "conftest.py").write_text(CONFTEST)
             Path(folder, "pytest.ini").write_text("[pytest]\npython_files = *_test.py\n")
             Path(folder, "done").write_text(json.dumps(sorted(done)))
-            environment = self._environment | {
+            own = {name: value for name, value in self._environment.items() if not name.startswith("PYTEST_")}
+            environment = own | {
                 **{"KERAS_SUITE_NOTES": str(self._notes), "KERAS_SUITE_DONE": str(Path(folder, "done"))},
                 **{"KERAS_BACKEND": "tensorflow", "KERAS_HOME": folder, "TF_CPP_MIN_LOG_LEVEL": "2"},
                 **{"PYTHONPATH": folder},

@@ -80,9 +80,10 @@ def test_the_page_counts_what_fails_on_simulated_gpus_alone(suite: ModuleType) -
         suite.REST: "not run",
     }
     cpu = {"T.testBadEverywhere": "failed: x", "T.testBadHere": "passed", "T.testNeedsGpu": "skipped"}
-    page = suite.report({"a_test.py": {"machine": "2x8GiB", "gpu": gpu, "cpu": cpu}}, "A note.")
+    sides = {"file": "a_test.py", "machine": "2x8GiB", "build": "1234abcd", "gpu": gpu, "cpu": cpu}
+    page = suite.report({"a_test.py 2x8GiB": sides}, "A note.")
     assert page.count("\n\nA note.\n\n") == 1
     assert "**1 of 3 pass (33.3 %).**" in page
-    assert "| `a_test.py`, not to its end | 2x8GiB | 1 | 2 | 1 |" in page
+    assert "| `a_test.py`, not to its end | 2x8GiB | 1234abcd | 1 | 2 | 1 |" in page
     assert "| 1 | no end | slower than the limit of time | `T.testNeedsGpu`: no end within 9 s |" in page
     assert "| 1 | other | see the example | `T.testBadHere`: InvalidArgumentError: a/b |" in page

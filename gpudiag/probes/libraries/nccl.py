@@ -1,9 +1,10 @@
 """NCCL adds and gathers between all GPUs, in each type that gradients have.
 
 What it does
-    Lets every GPU give a vector to an all-reduce and to an all-gather through NCCL, in float32, float64, float16
-    and bfloat16, and compares what each GPU has then with what it should have. On simulated GPUs a communicator of
-    NCCL is asked for, and TensorFlow's own ring does the rest. `distribution` has the strategies, and other sizes.
+    Lets every GPU give a vector to an all-reduce and to an all-gather through NCCL, in float32, float64 and float16
+    (TensorFlow refuses bfloat16 between GPUs), and compares what each GPU has then with what it should have. On
+    simulated GPUs a communicator of NCCL is asked for, and TensorFlow's own ring does the rest. `distribution` has the
+    strategies, and other sizes.
 Why it matters
     Training on several GPUs adds the gradients by NCCL. It is opened at the first all-reduce, and needs more than a
     GPU: shared memory, sockets, access from GPU to GPU. If one of them is missing, it fails or waits for ever.
@@ -23,7 +24,7 @@ from gpudiag.knowledge.placement import short_device
 from gpudiag.probe import Context, Findings
 from gpudiag.probes import comparison
 from gpudiag.probes.common import create_devices, in_time
-from gpudiag.probes.comparison import BFLOAT16, HALF, SINGLE, Check, difference, normal, unless_simulated
+from gpudiag.probes.comparison import HALF, SINGLE, Check, difference, normal, unless_simulated
 
 PROBE = probe.Probe(needs=probe.Needs(gpus=2, free_bytes=comparison.NEEDS.free_bytes), scope=probe.Scope.ALL_GPUS)
 
@@ -37,7 +38,7 @@ class Reading(comparison.LibraryReading):
 
 
 TIMEOUT_S = 40
-MOST = {"float32": SINGLE, "float64": SINGLE, "float16": HALF, "bfloat16": BFLOAT16}
+MOST = {"float32": SINGLE, "float64": SINGLE, "float16": HALF}
 
 
 def measure(ctx: Context) -> Reading:
