@@ -52,7 +52,9 @@ def unknown_tensorflow() -> str:
     """
     directory = _tensorflow_directory()
     names = [folder.name for folder in directory.parent.glob("t*.dist-info")] if directory else []
-    found = (re.match(r"(?:tensorflow|tf_nightly)-((\d+)\.(\d+).*)\.dist-info$", name) for name in names)
+    found = (
+        re.match(r"(?:tensorflow|tf_nightly)-((\d{1,4})\.(\d{1,4})[^-]{0,80})\.dist-info$", name) for name in names
+    )
     for one in found:
         if one and (not FIRST_RELEASE <= (int(one[2]), int(one[3])) <= LAST_RELEASE or "dev" in one[1]):
             first, last = (f"{major}.{minor}" for major, minor in (FIRST_RELEASE, LAST_RELEASE))
