@@ -954,6 +954,21 @@ def only_on_gpus() -> dict[str, Any]:
     }
 
 
+def operations_of_xla() -> dict[str, Any]:
+    """What operations of XLA give that are called by themselves, eagerly and in a function, and where."""
+    import tensorflow as tf
+    from tensorflow.compiler.tf2xla.ops import gen_xla_ops
+
+    def changed(whole: Any, at: Any) -> Any:
+        update = gen_xla_ops.xla_dynamic_update_slice(whole, tf.ones([2]), at)
+        return gen_xla_ops.xla_pad(update, 5.0, padding_low=[1], padding_high=[0], padding_interior=[0])
+
+    with tf.device("/GPU:0"):
+        whole, at = tf.zeros([4]), tf.constant([1])
+        found = {"eager": changed(whole, at), "function": tf.function(changed)(whole, at)}
+    return {name: [made.device[-5:], made.numpy().tolist()] for name, made in found.items()}
+
+
 def asks_for_xla(by_itself: bool = False) -> dict[str, float]:
     """By how much the results of what asks for XLA on a GPU differ from the CPU's without it."""
     tf.config.set_soft_device_placement(False)

@@ -27,6 +27,11 @@ def test_what_asks_for_xla_runs_without_it(inside: Inside, by_itself: bool) -> N
     assert outcome.log.count(SAID) == 1
 
 
+def test_an_operation_of_xla_alone_is_computed(inside: Inside) -> None:
+    right = ["GPU:0", [5.0, 0.0, 1.0, 1.0, 0.0]]
+    assert inside(1, "operations_of_xla").check() == {"eager": right, "function": right}
+
+
 def test_clusters_of_every_graph_run_without_xla() -> None:
     with Machine(cards(1)) as machine:
         path = f"{Path(__file__).parent}:{MODULES}"

@@ -1,6 +1,9 @@
 #include "xla.h"
 
 #include <atomic>
+#include <vector>
+
+#include "eager.h"
 
 namespace {
 
@@ -52,6 +55,30 @@ struct NotCompiled : Computation {
     }
 };
 
+// ---- operations of XLA (XlaDynamicUpdateSlice, XlaCallModule of JAX, ...): each is compiled for the device of its context, on
+// the CPU as on a GPU. So they are run where the device is the CPU. ----
+
+class OnCpu : public ComputationWithWork {
+  public:
+    explicit OnCpu(const Node &node) : node_(node) {}
+
+  private:
+    void compute_with(Work &work) const override {
+        Operation operation(work, node_.op);
+        for (const auto &[name, value] : node_.attributes)
+            if (name[0] != '_') operation.packed(name, value);
+        std::vector<Tensor> given;  // kept until it has run
+        for (int i = 0; i < work.inputs() && work.ok(); i++) {
+            given.push_back(work.input(i));
+            if (work.ok()) operation.input(given.back().get());
+        }
+        const std::vector<Tensor> results = operation.run(work.outputs());
+        for (size_t i = 0; i < results.size() && work.ok(); i++) work.output(static_cast<int>(i), results[i].get());
+    }
+
+    const Node node_;
+};
+
 struct MustCompile : Computation {
     void compute(TF_OpKernelContext *context) const override {
         fail(context, TF_UNIMPLEMENTED, "simulated GPU: XLA cannot run here, and this cluster has no other form");
@@ -73,5 +100,6 @@ void leave_xla_off(const Libraries &libraries) {
 std::unique_ptr<Computation> without_xla(const Node &node) {
     if (node.op == "_XlaCompile" && !node.number("must_compile")) return std::make_unique<NotCompiled>();
     if (node.op == "_XlaCompile" || node.op == "XlaLaunch") return std::make_unique<MustCompile>();
+    if (node.op.rfind("Xla", 0) == 0) return std::make_unique<OnCpu>(node);
     return nullptr;
 }

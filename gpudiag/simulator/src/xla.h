@@ -9,7 +9,7 @@
 
 // For functions that must be compiled (jit_compile=True). If this TensorFlow cannot be told, they fail by their launches.
 void leave_xla_off(const Libraries &);
-// For clusters that TensorFlow makes by itself; null if `node` is not one.
+// For clusters that TensorFlow makes by itself, and for operations of XLA; null if `node` is neither.
 std::unique_ptr<Computation> without_xla(const Node &node);
 
 #endif
