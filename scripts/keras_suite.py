@@ -78,7 +78,18 @@ def pytest_collectreport(report):
 """
 
 # Why a test fails on simulated GPUs: what its name and reason say, the class, and why. The first that fits.
-CLASSES: tuple[tuple[str, str, str], ...] = ()
+CLASSES: tuple[tuple[str, str, str], ...] = (
+    (
+        r"Number of channels in filter|input and filter must have the same depth",
+        "convolution in groups, in three dimensions",
+        "the function asks for XLA, which computes it; without XLA the CPU's kernel computes, and refuses groups",
+    ),
+    (
+        r"No registered 'MatrixBandPart' OpKernel",
+        "band_part of int32",
+        "the function asks for XLA, which compiles it for every type; TensorFlow's kernels for GPUs know no int32",
+    ),
+)
 
 COLUMNS = ("passed", "failed", "skipped", "CPU only", "fails on the CPU")
 """Of a row of the page."""
