@@ -236,7 +236,7 @@ class _Loader:
 
         Docker makes a folder in the place of a file that it is to mount and that the host does not have.
         """
-        if not file.exists() or not os.access(file, os.R_OK):
+        if not (file.is_file() or file.is_dir()) or not os.access(file, os.R_OK):  # to open a pipe would wait for ever
             return False
         header = elf.read(file)
         return header is None or self._machine is None or header.machine == self._machine
