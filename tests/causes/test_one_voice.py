@@ -42,6 +42,7 @@ def test_no_machine_is_given_two_commands_for_one_fault(evidence: Evidence) -> N
     assert second_answers(*report) == []
 
 
+@pytest.mark.slow
 def test_each_pair_that_answers_two_questions_is_met() -> None:
     kept = set(ANOTHER_QUESTION)
     for _, evidence in machines():

@@ -52,6 +52,7 @@ def test_a_damaged_one_is_taken_away(library: str, stray: Path, gpudiag: Gpudiag
     assert cause.trial.outcome == "works"
 
 
+@pytest.mark.slow
 def test_an_old_cudnn_is_taken_away_though_gpus_are_listed(stray: Path, gpudiag: Gpudiag) -> None:
     compiler = shutil.which("cc") or shutil.which("gcc")
     if compiler is None:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import itertools
+
 import pytest
 
 from .on_machine import Inside
@@ -9,9 +11,21 @@ from .on_machine import Inside
 ROUNDING = {"float32": 1e-5, "float64": 1e-12, "float16": 5e-2, "bfloat16": 5e-2}
 
 
-@pytest.mark.parametrize("graph", [False, True], ids=["eager", "graph"])
-@pytest.mark.parametrize("kind", ROUNDING)
-@pytest.mark.parametrize("dimensions", [2, 3])
+ALSO = {(2, "bfloat16", True), (3, "float16", True), (3, "float64", False)}
+"""Beside float32: each type, both dimensions and both ways once; the rest are slow tests."""
+
+
+@pytest.mark.parametrize(
+    ("dimensions", "kind", "graph"),
+    [
+        pytest.param(
+            *which,
+            id="-".join((str(which[0]), which[1], "graph" if which[2] else "eager")),
+            marks=[] if which[1] == "float32" or which in ALSO else [pytest.mark.slow],
+        )
+        for which in itertools.product((2, 3), ROUNDING, (False, True))
+    ],
+)
 def test_channels_first_equals_channels_last(inside: Inside, dimensions: int, kind: str, graph: bool) -> None:
     found = inside(1, "channels_first", dimensions=dimensions, kind=kind, graph=graph, deadline=240).check()
     assert len(found) >= 5

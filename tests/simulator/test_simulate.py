@@ -123,21 +123,25 @@ def test_no_probe_gives_a_false_alarm_on_a_machine_of_another_kind(
     assert not any(isinstance(row.outcome, Broken) for row in report.rows)
 
 
+MIG = "[[gpu]]\npreset = 'A100-40'\nmig = 2\n[[gpu]]\npreset = 'A100-40'\n"
+ON_TWO = tuple(entry.name for entry in catalogue.entries() if entry.probe.needs.gpus == 2)
+
+
 @pytest.mark.parametrize(
-    "machine",
+    ("machine", "select"),
     [
-        pytest.param("1x16GiB", marks=pytest.mark.slow),
-        "[[gpu]]\npreset = 'A100-40'\nmig = 2\n[[gpu]]\npreset = 'A100-40'\n",
+        pytest.param("1x16GiB", ON_GPUS, marks=pytest.mark.slow, id="one card"),
+        pytest.param(MIG, ON_GPUS, marks=pytest.mark.slow, id="MIG beside a whole one"),
+        pytest.param(MIG, (*ON_TWO, *ON_REAL_GPUS, "visibility.list_remap"), id="MIG, what needs two GPUs"),
     ],
-    ids=["one card", "MIG beside a whole one"],
 )
-def test_every_skip_on_one_gpu_says_why(machine: str, gpudiag: Gpudiag) -> None:
+def test_every_skip_on_one_gpu_says_why(machine: str, select: tuple[str, ...], gpudiag: Gpudiag) -> None:
     """Also on two cards of which CUDA shows one instance."""
-    report = report_of(gpudiag, *ON_GPUS, *gpudiag.simulated(machine), status=0)
+    report = report_of(gpudiag, *select, *gpudiag.simulated(machine), status=0)
     skipped = {row.probe: row.outcome.reason for row in report.rows if isinstance(row.outcome, Skipped)}
     assert {skipped.pop(probe) for probe in ON_REAL_GPUS} == {NOT_REAL.reason}
     assert set(skipped.values()) == {"needs 2 GPUs, 1 here"}
-    assert set(skipped) == {entry.name for entry in catalogue.entries() if entry.probe.needs.gpus == 2}
+    assert set(skipped) == set(ON_TWO)
     assert found(report.rows) == {"visibility.list_remap: one_gpu"}
     assert {one.severity for row in report.rows for one in row.findings} == {Severity.NOTE}
     assert not any(isinstance(row.outcome, Broken) for row in report.rows)

@@ -254,15 +254,19 @@ def venv(folder: Path, site: Path) -> Path:
 
 ALSO = {
     "a file .pth",
+    "a file in the working directory",
     "a flag that TensorFlow does not know",
     "a junk driver library",
     "a mode of threads that TensorFlow does not know",
     "a plug-in that is not there",
     "a preloaded library",
+    "another module of a name, on one entry of three",
     "no type of device but the CPU",
+    "one bad flag of three",
     "two variables, each of which is enough",
 }
-"""Each takes the way of another: a file of site-packages, an entry of a path, a variable."""
+"""Each takes the way of another: a file of site-packages, an entry of a path, a variable; or every try of it imports
+TensorFlow, and the choice of tries is in ``test_search.py``."""
 
 
 @pytest.mark.parametrize(
