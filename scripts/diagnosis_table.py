@@ -91,7 +91,7 @@ def _cell(text: str) -> str:
 
 def rows(numbers: set[int], folder: Path) -> Iterator[Row]:
     """Yield a row for each machine of these numbers, or for every one."""
-    warm = Warm(folder)
+    warm = Warm()
     try:
         for place, item in enumerate(items()):
             if numbers and item.number not in numbers:

@@ -61,7 +61,7 @@ def write(path: Path, content: object) -> None:
 def record_corpus(numbers: set[int]) -> None:
     """Check machines of the corpus as its tests do, and keep the reports."""
     with tempfile.TemporaryDirectory(prefix="corpus-", ignore_cleanup_errors=True) as name:
-        warm = Warm(Path(name))
+        warm = Warm()
         for place, item in enumerate(items()):
             if item.machine is None or not (item.number in numbers if numbers else item.recording.exists()):
                 continue

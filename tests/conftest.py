@@ -11,13 +11,14 @@ import sys
 import time
 from collections.abc import Callable, Generator, Iterable, Iterator
 from pathlib import Path
+from typing import Any
 
 import psutil
 import pytest
 
 from gpudiag.isolate import linux
 from gpudiag.simulator import SimulatorMissing, library_directory
-from warm import COLD, Warm, clean, modules
+from warm import COLD, Server, Warm, clean, modules
 
 DEADLINE_S = 400
 
@@ -26,6 +27,7 @@ collect_ignore = ["samples"]
 
 _EXITING = 0x4
 """PF_EXITING of Linux, among the flags of /proc/PID/stat."""
+_SERVER = pytest.StashKey[Server]()
 _REPORTS = pytest.StashKey[list[pytest.TestReport]]()
 
 for _number in (signal.SIGINT, signal.SIGHUP, signal.SIGQUIT):
@@ -208,13 +210,27 @@ class Gpudiag:
         return self
 
 
+@pytest.hookimpl(optionalhook=True)
+def pytest_configure_node(node: Any) -> None:
+    """Give a worker of pytest-xdist the process that has imported gpudiag, which serves all of them."""
+    if COLD not in os.environ:
+        if _SERVER not in node.config.stash:
+            node.config.stash[_SERVER] = Server()
+        node.workerinput["warm"] = node.config.stash[_SERVER].address
+
+
+def pytest_unconfigure(config: pytest.Config) -> None:
+    if (server := config.stash.get(_SERVER, None)) is not None:
+        server.close()
+
+
 @pytest.fixture(scope="session")
-def warm(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Warm | None]:
-    """The process that has imported gpudiag; it starts where a test uses it."""
+def warm(pytestconfig: pytest.Config) -> Iterator[Warm | None]:
+    """What runs gpudiag in forks of a process that has imported it; that starts where a test uses it."""
     if COLD in os.environ:
         yield None
         return
-    process = Warm(tmp_path_factory.mktemp("warm"))
+    process = Warm(getattr(pytestconfig, "workerinput", {}).get("warm"))
     yield process
     process.close()
 
@@ -241,10 +257,10 @@ def _ends_what_it_started(request: pytest.FixtureRequest, warm: Warm | None) -> 
     before = linux.children()
     yield
     if any(report.failed for report in request.node.stash.get(_REPORTS, [])):
-        kept = before | (warm.pids if warm is not None else set())
-        started = [one for one in psutil.Process().children() if one.pid not in kept]
+        stay, left = warm.processes() if warm is not None else (set(), set())
+        started = [one for one in psutil.Process().children() if one.pid not in before and one not in stay]
         grandchildren = [each for one in started for each in one.children(recursive=True)]
-        _end([*started, *grandchildren, *_marked(request.node.funcargs.get("tmp_path"))])
+        _end([*started, *grandchildren, *left, *_marked(request.node.funcargs.get("tmp_path"))])
 
 
 @pytest.fixture
@@ -260,9 +276,9 @@ def no_child_left(tmp_path: Path, warm: Warm | None) -> Iterator[None]:
 
 def _running(folder: Path, warm: Warm | None) -> set[psutil.Process]:
     """Return the descendants of this process, and whatever else a test with this folder of its own has started."""
-    kept = warm.pids if warm is not None else set()
-    found = {*psutil.Process().children(recursive=True), *_marked(folder)}
-    return {process for process in found if not _has_gone(process) and process.pid not in kept}
+    stay, left = warm.processes() if warm is not None else (set(), set())
+    found = {*psutil.Process().children(recursive=True), *_marked(folder)} - stay | left
+    return {process for process in found if not _has_gone(process)}
 
 
 def _marked(folder: Path | None) -> Iterator[psutil.Process]:

@@ -1,10 +1,10 @@
 """Runs ``gpudiag`` from processes that have done already what every run does first: a test then costs what is its own.
 
-One process for each worker of pytest has imported the modules of gpudiag and forks for each run. The fork is
-``gpudiag``: its arguments, environment, folder, output and exit status are a run's own, and so is everything that it
-starts, but for its fork servers. The one that has imported nothing is another fork. The one that imports TensorFlow,
-three to four seconds of a processor, is a fork of a process that has imported it: there is one for simulated machines
-and one for the real machine, each started when it is first needed.
+One process has imported the modules of gpudiag. It forks for each worker of pytest, and that fork for each run. The
+fork is ``gpudiag``: its arguments, environment, folder, output and exit status are a run's own, and so is everything
+that it starts, but for its fork servers. The one that has imported nothing is another fork. The one that imports
+TensorFlow, three to four seconds of a processor, is a fork of a process that has imported it: there is one for
+simulated machines and one for the real machine, each started when it is first needed, for all workers.
 
 A session of pytest is such a fork, too, and so is each of its workers. What it does not share is the import of plugins,
 of test modules and of what these import.
@@ -38,6 +38,8 @@ from pathlib import Path
 from types import ModuleType
 from typing import Any, NoReturn
 
+import psutil
+
 COLD = "GPUDIAG_TESTS_COLD"
 PYTEST = "pytest"
 READY_S = 300.0
@@ -64,22 +66,68 @@ _READ_LATER = re.compile(
 _MAPPED = re.compile(r" (/\S+)$", re.MULTILINE)
 _LIBRARY_PATH = "LD_LIBRARY_PATH"
 _MACHINE = "GPUDIAG_SIM_MACHINE"
+_LIBRARIES = 1000
+"""The descriptor of a machine's folder. The loader looks where LD_LIBRARY_PATH led when the first process started, so
+that names this descriptor, which is each process' own: forks use different machines at one time."""
+_LIBRARY_FOLDER = f"/proc/self/fd/{_LIBRARIES}/lib"
+
+
+class Server:
+    """The process that has imported gpudiag, and that forks for whoever connects."""
+
+    def __init__(self) -> None:
+        from gpudiag.simulator import Machine
+
+        self._stack = contextlib.ExitStack()
+        self._folder = Path(self._stack.enter_context(tempfile.TemporaryDirectory(prefix="warm-")))
+        self.address = str(self._folder / "socket")
+        machine = self._stack.enter_context(Machine("2x16GiB"))
+        (self._folder / "none" / "lib").mkdir(parents=True)
+        environment = clean(os.environ)
+        path = environment.get(_LIBRARY_PATH)
+        path = f"{_LIBRARY_FOLDER}:{path}" if path else _LIBRARY_FOLDER
+        with socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET) as listener:
+            listener.bind(self.address)
+            listener.listen()
+            arguments = f"{listener.fileno()}, {str(self._folder)!r}, {str(machine.directory)!r}"
+            boot = f"import sys; sys.path[:] = {modules()!r}; import warm; warm.main({arguments})"
+            _lead_to(str(self._folder / "none"))
+            with (self._folder / "output").open("w") as output:
+                self._process = subprocess.Popen(
+                    [sys.executable, "-c", boot],
+                    env={**environment, _LIBRARY_PATH: path},
+                    stdin=subprocess.DEVNULL,
+                    stdout=output,
+                    stderr=output,
+                    pass_fds=[listener.fileno(), _LIBRARIES],
+                )
+            os.close(_LIBRARIES)
+
+    def close(self) -> None:
+        """End the process, and all that it has forked."""
+        self._process.kill()
+        self._process.wait()
+        self._stack.close()
 
 
 class Warm:
-    """The process that has imported gpudiag, as the tests see it; it starts with the first run."""
+    """What runs ``gpudiag`` for one worker of pytest; its process starts with the first run."""
 
-    def __init__(self, folder: Path) -> None:
-        self._folder = folder
-        self._stack = contextlib.ExitStack()
+    def __init__(self, address: str | None = None) -> None:
+        self._address = address
+        """Of a server that others use, too; None: one is started."""
+        self._server: Server | None = None
         self._control: socket.socket | None = None
-        self._process: subprocess.Popen[bytes] | None = None
-        self._importers: list[int] = []
+        self._runner = self._parent = 0
 
-    @property
-    def pids(self) -> set[int]:
-        """Of the processes that stay between runs."""
-        return {*self._importers, self._process.pid} if self._process is not None else set()
+    def processes(self) -> tuple[set[psutil.Process], set[psutil.Process]]:
+        """Return the processes that stay between runs, those of other workers among them, and what runs have left."""
+        if self._control is None:
+            return set(), set()
+        server = psutil.Process(self._parent)
+        every = {server, *server.children(recursive=True)}
+        left = {one for one in every if one.is_running() and one.name() == _mark(self._runner)}
+        return every - left, left
 
     def run(
         self,
@@ -118,74 +166,49 @@ class Warm:
             except OSError:  # that, or the deadline has passed; the next run starts another
                 self.close()
                 raise
-            status, *self._importers = json.loads(answer)
+            status = json.loads(answer)
             texts = [_content(file).decode() for file in (out, err)]
         return subprocess.CompletedProcess(arguments, status, *texts)
 
     def _start(self) -> socket.socket:
-        from gpudiag.simulator import Machine
-
-        machine = self._stack.enter_context(Machine("2x16GiB"))
-        link = _Link.made(self._folder)
         self._environment = clean(os.environ)
-        path = self._environment.get(_LIBRARY_PATH)
-        path = f"{link.library_folder}:{path}" if path else link.library_folder
-        ours, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
-        arguments = f"{theirs.fileno()}, {str(self._folder)!r}, {str(machine.directory)!r}"
-        boot = f"import sys; sys.path[:] = {modules()!r}; import warm; warm.main({arguments})"
-        with theirs, (self._folder / "output").open("w") as output:
-            self._process = subprocess.Popen(
-                [sys.executable, "-c", boot],
-                env={**self._environment, _LIBRARY_PATH: path},
-                stdin=subprocess.DEVNULL,
-                stdout=output,
-                stderr=output,
-                pass_fds=[theirs.fileno()],
-            )
-        ours.settimeout(READY_S)
-        assert ours.recv(1 << 10) == b"ready", (self._folder / "output").read_text()
-        return ours
+        address = self._address
+        if address is None:
+            self._server = Server()
+            address = self._server.address
+        control = socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET)
+        control.settimeout(READY_S)
+        control.connect(address)
+        self._parent, self._runner = json.loads(control.recv(1 << 10))
+        return control
 
     def close(self) -> None:
-        """End the process; a run that goes on dies with it."""
+        """End what runs for this worker."""
         if self._control is not None:
             self._control.close()
             self._control = None
-        if self._process is not None:
-            self._process.kill()
-            self._process.wait()
-            self._process = None
-        self._stack.close()
+            with contextlib.suppress(ProcessLookupError):
+                os.kill(self._runner, signal.SIGKILL)
+        if self._server is not None:
+            self._server.close()
+            self._server = None
 
 
-@dataclass(frozen=True)
-class _Link:
-    """The folder that LD_LIBRARY_PATH named when a process began is where its loader looks: it leads to each machine.
+def _mark(runner: int) -> str:
+    """Return what the processes of a worker's runs are called, and their forks; at most 15 letters."""
+    return f"warm-{runner}"
 
-    Between runs, and on the real machine, it leads to an empty folder.
-    """
 
-    folder: Path
+_nowhere = ""
+"""Where the loader looks in a process that uses no simulated machine: a folder without libraries."""
 
-    @classmethod
-    def made(cls, folder: Path) -> _Link:
-        (folder / "none" / "lib").mkdir(parents=True, exist_ok=True)
-        link = cls(folder)
-        link.lead_to(None)
-        return link
 
-    @property
-    def path(self) -> Path:
-        return self.folder / "machine"
-
-    @property
-    def library_folder(self) -> str:
-        return f"{self.path}/lib"
-
-    def lead_to(self, machine: str | None) -> None:
-        new = self.folder / "next"
-        new.symlink_to(machine or self.folder / "none")
-        new.rename(self.path)
+def _lead_to(machine: str | None) -> None:
+    """Let the loader find the libraries of this machine, in this process and in its forks."""
+    there = machine if machine is not None and Path(machine).is_dir() else _nowhere
+    folder = os.open(there, os.O_PATH | os.O_DIRECTORY)
+    os.dup2(folder, _LIBRARIES, inheritable=False)
+    os.close(folder)
 
 
 def clean(environment: Mapping[str, str]) -> dict[str, str]:
@@ -356,6 +379,7 @@ def _serve(
         os.setsid()
     _reset_signals()
     _redirect(os.open(os.devnull, os.O_RDONLY), stdout, stderr, keep=pass_fds)
+    _lead_to(env.get(_MACHINE))
     _replace_environment(env)
     os.write(1, printed.encode())
     sys.argv = ["-c", *arguments]
@@ -377,7 +401,7 @@ def _redirect(stdin: int, stdout: int, stderr: int, keep: list[int]) -> None:
     for source, target in ((stdin, 0), (stdout, 1), (stderr, 2)):
         os.dup2(source, target)
     first = 3
-    for kept in sorted(keep):
+    for kept in sorted({*keep, _LIBRARIES}):
         os.closerange(first, kept)
         first = kept + 1
     os.closerange(first, 1 << 12)
@@ -393,6 +417,7 @@ class _Lender:
     """Where a run asks for a process that has imported TensorFlow."""
 
     control: socket.socket
+    mark: str
 
     def ask(self, preload: str, environment: Mapping[str, str]) -> bool:
         """Return whether an import in this environment would come to what the import there came to."""
@@ -425,6 +450,7 @@ class _Lender:
     ) -> tuple[bytes, socket.socket]:
         ours, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
         request = {"preload": preload, "environment": dict(environment), "folder": folder, "path": sys.path}
+        request["mark"] = self.mark
         with theirs, tempfile.TemporaryFile() as order:
             order.write(json.dumps(request).encode())
             order.flush()
@@ -432,7 +458,7 @@ class _Lender:
         return ours.recv(1 << 10), ours
 
 
-def _fork_servers(lender: _Lender, link: _Link, own: Mapping[str, str], *, session: bool = False) -> None:
+def _fork_servers(lender: _Lender, own: Mapping[str, str], *, session: bool = False) -> None:
     """Let supervisors fork where they would start an interpreter.
 
     In a session of pytest only for a server that imports TensorFlow: any other would be a fork of the session itself.
@@ -448,7 +474,6 @@ def _fork_servers(lender: _Lender, link: _Link, own: Mapping[str, str], *, sessi
                 return lender.fork(one.spec.preload, command, **given) or popen(command, **given)
             if session or one.spec.preload is not None or not _starts(given["env"], own):
                 return popen(command, **given)
-            link.lead_to(given["env"].get(_MACHINE))
             subprocess.Popen = popen  # type: ignore[misc]  # the fork has it, too
             return _Forked(command, **given)
 
@@ -526,12 +551,12 @@ def _merged(environment: Mapping[str, str], changes: Mapping[str, str | None]) -
     return {name: value for name, value in merged.items() if value is not None}
 
 
-def _be_gpudiag(lender: _Lender, link: _Link, request: dict[str, Any], out: int, err: int) -> int:
+def _be_gpudiag(lender: _Lender, request: dict[str, Any], out: int, err: int) -> int:
     """Be ``gpudiag`` and return its exit status."""
     from gpudiag import cli
 
     session = request["arguments"][:1] == [PYTEST]
-    _fork_servers(lender, link, dict(os.environ), session=session)
+    _fork_servers(lender, dict(os.environ), session=session)
     if "libraries" in request:
         take_libraries(request["libraries"])
     if "sabotages" in request:
@@ -550,7 +575,7 @@ def _be_gpudiag(lender: _Lender, link: _Link, request: dict[str, Any], out: int,
     sys.argv = ["-c", *request["arguments"][session:]]
     try:
         if session:
-            return _session(lender, link)
+            return _session(lender)
         if request["arguments"] == ["bisect"]:
             bisect_here()
             return 0
@@ -565,15 +590,15 @@ def _be_gpudiag(lender: _Lender, link: _Link, request: dict[str, Any], out: int,
         sys.stderr.flush()
 
 
-def _session(lender: _Lender, link: _Link) -> int:
+def _session(lender: _Lender) -> int:
     """Be a session of pytest; its workers are forks of what it is a fork of."""
     import execnet.gateway_io
     import pytest
 
     ours, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
-    _child(lambda: _workers(lender, link, theirs, ours))
+    _child(lambda: _workers(lender, theirs, ours))
     theirs.close()
-    link.lead_to(os.environ.get(_MACHINE))
+    _lead_to(os.environ.get(_MACHINE))
 
     def begun(self: Any, args: list[str], execmodel: Any) -> None:
         assert args[-2:] == ["-c", execnet.gateway_io.popen_bootstrapline], args
@@ -623,18 +648,18 @@ class _Worker(subprocess.Popen[bytes]):
             os.kill(self.pid, sig)
 
 
-def _workers(lender: _Lender, link: _Link, control: socket.socket, other_end: socket.socket) -> int:
+def _workers(lender: _Lender, control: socket.socket, other_end: socket.socket) -> int:
     """Fork for each worker that a session starts; they die with this process, and this one with the session."""
     other_end.close()
     while fds := _received(control, 6):
         order, said, *streams, living = fds
-        pid = _child(lambda: _be_worker(lender, link, _read_order(order), streams, living))  # noqa: B023  # called at once
+        pid = _child(lambda: _be_worker(lender, _read_order(order), streams, living))  # noqa: B023  # called at once
         os.write(said, str(pid).encode())
         _close(fds)
     return 0
 
 
-def _be_worker(lender: _Lender, link: _Link, order: dict[str, Any], streams: list[int], living: int) -> int:
+def _be_worker(lender: _Lender, order: dict[str, Any], streams: list[int], living: int) -> int:
     """Be the interpreter that execnet starts."""
     import execnet.gateway_io
 
@@ -644,7 +669,7 @@ def _be_worker(lender: _Lender, link: _Link, order: dict[str, Any], streams: lis
         setattr(sys, ("stdin", "stdout", "stderr")[stream], os.fdopen(stream, mode, closefd=False))
     _replace_environment(order["environment"])
     os.chdir(order["folder"])
-    link.lead_to(order["environment"].get(_MACHINE))
+    _lead_to(order["environment"].get(_MACHINE))
     sys.argv = ["-c"]
     sys.modules["__main__"] = ModuleType("__main__")
     try:
@@ -697,29 +722,27 @@ def _close(fds: list[int]) -> None:
 class _Importers:
     """The processes that have imported TensorFlow."""
 
-    link: _Link
+    folder: Path
     machine: Path
     """The simulated machine on which it is imported."""
-    started: dict[str, tuple[int, socket.socket]]
+    started: dict[str, socket.socket]
 
     def pass_on(self, fds: list[int]) -> None:
         """Hand what a run asks for to the process that has imported; start that if there is none."""
         order = _read_order(fds[0])
         preload = order["preload"]
         if preload not in self.started:
-            self.link.lead_to(str(self.machine) if preload == SIMULATED else None)
             self.started[preload] = self._start(preload)
-        self.link.lead_to(order["environment"].get(_MACHINE))
         with contextlib.suppress(OSError):  # it has died: whoever asked sees the end of the nurse's socket
-            socket.send_fds(self.started[preload][1], [b"lend"], fds)
+            socket.send_fds(self.started[preload], [b"lend"], fds)
 
-    def _start(self, preload: str) -> tuple[int, socket.socket]:
+    def _start(self, preload: str) -> socket.socket:
         ours, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
         machine = self.machine if preload == SIMULATED else None
-        pid = _child(lambda: _import(preload, theirs, machine, self.link.folder / preload.partition(":")[2]))
+        _child(lambda: _import(preload, theirs, machine, self.folder / preload.partition(":")[2]))
         theirs.close()
         ours.recv(16)
-        return pid, ours
+        return ours
 
 
 def _import(preload: str, control: socket.socket, machine: Path | None, output: Path) -> int:
@@ -731,6 +754,7 @@ def _import(preload: str, control: socket.socket, machine: Path | None, output: 
 
     printed = os.open(output, os.O_WRONLY | os.O_CREAT | os.O_APPEND)
     _redirect(os.open(os.devnull, os.O_RDONLY), printed, printed, keep=[control.fileno()])
+    _lead_to(None if machine is None else str(machine))
     for name, value in LOG_LEVELS.items():
         if value is not None:
             os.environ[name] = value
@@ -785,6 +809,7 @@ def _nurse(origin: _Origin, order: dict[str, Any], said: int, output: int, contr
     wake_read, wake_write = os.pipe2(os.O_NONBLOCK | os.O_CLOEXEC)
     signal.signal(signal.SIGCHLD, lambda *_: None)
     signal.set_wakeup_fd(wake_write)
+    Path("/proc/self/comm").write_text(order["mark"])
     nurse = os.getpid()
     keeper = os.fork()
     if not keeper:
@@ -845,42 +870,44 @@ def _preload() -> None:
     gc.enable()
 
 
-def main(control_fd: int, folder: str, machine: str) -> NoReturn:
-    """Entry of the process: import gpudiag, then fork for each run."""
+def main(listener_fd: int, folder: str, machine: str) -> NoReturn:
+    """Entry of the process: import gpudiag, then fork for each worker of pytest, and for what their runs ask for."""
+    global _nowhere  # noqa: PLW0603  # its forks know it, too
     from gpudiag.isolate import linux
 
     linux.die_with_parent(os.getppid())
     _preload()
-    link = _Link(Path(folder))
-    _replace_environment(_without(os.environ, link.library_folder))
-    importers = _Importers(link, Path(machine), {})
-    wake_read, wake_write = os.pipe2(os.O_NONBLOCK | os.O_CLOEXEC)
-    signal.signal(signal.SIGCHLD, lambda *_: None)
-    signal.set_wakeup_fd(wake_write)
-    with socket.socket(fileno=control_fd) as control:
-        control.send(b"ready")
-        while fds := _received(control, 3):
-            order, out, err = fds
-            ours, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
+    _nowhere = f"{folder}/none"
+    _replace_environment(_without(os.environ, _LIBRARY_FOLDER))
+    importers = _Importers(Path(folder), Path(machine), {})
+    ours, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
+    with socket.socket(fileno=listener_fd) as listener:
+        while True:
+            ready, _, _ = select.select([listener, ours], [], [])
+            if listener in ready:
+                control, _ = listener.accept()
+                with control:
+                    _child(lambda: _run_for(control, theirs))  # noqa: B023  # called at once
+            if ours in ready:
+                asked = _received(ours, 4)
+                importers.pass_on(asked)
+                _close(asked)
 
-            def run() -> int:
-                os.setsid()
-                return _be_gpudiag(_Lender(theirs), link, _read_order(order), out, err)  # noqa: B023  # called at once
 
-            pid = _child(run)
-            theirs.close()
-            _close(fds)
-            ended = 0
-            while not ended:
-                ready, _, _ = select.select([ours.fileno(), wake_read], [], [])
-                if ours.fileno() in ready and (asked := _received(ours, 4)):
-                    importers.pass_on(asked)
-                    _close(asked)
-                if wake_read in ready:
-                    os.read(wake_read, 4096)
-                ended, status = os.waitpid(pid, os.WNOHANG)
-            ours.close()
-            link.lead_to(None)
-            answer = [os.waitstatus_to_exitcode(status), *(pid for pid, _ in importers.started.values())]
-            control.send(json.dumps(answer).encode())
-    os._exit(0)
+def _run_for(control: socket.socket, lender: socket.socket) -> int:
+    """Fork for each run that a worker of pytest asks for, one at a time, until it asks no more."""
+    control.send(json.dumps([os.getppid(), os.getpid()]).encode())
+    mark = _mark(os.getpid())
+    while fds := _received(control, 3):
+        order, out, err = fds
+
+        def run() -> int:
+            os.setsid()
+            Path("/proc/self/comm").write_text(mark)
+            return _be_gpudiag(_Lender(lender, mark), _read_order(order), out, err)  # noqa: B023  # called at once
+
+        pid = _child(run)
+        _close(fds)
+        _, status = os.waitpid(pid, 0)
+        control.send(json.dumps(os.waitstatus_to_exitcode(status)).encode())
+    return 0
