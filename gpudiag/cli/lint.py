@@ -38,6 +38,14 @@ def _configure(context: click.Context, path: Path | None) -> None:
     config.take_defaults(context, path, parameters, section="lint")
 
 
+def _is_there(path: Path) -> bool:
+    """Return whether a path leads somewhere, or to what cannot be looked at: that is said of the file."""
+    try:
+        return path.exists() or path.is_symlink()
+    except OSError:
+        return True
+
+
 @click.command()
 @click.argument("paths", nargs=-1, type=click.Path(path_type=Path, allow_dash=True), metavar="[PATH]...")
 @click.option(
@@ -110,7 +118,7 @@ def lint(
         return 0
     if fix and diff:
         raise UsageError("--fix writes and --diff only shows: leave one out.")
-    missing = [str(path) for path in paths if str(path) != "-" and not path.exists() and not path.is_symlink()]
+    missing = [str(path) for path in paths if str(path) != "-" and not _is_there(path)]
     if missing:
         raise UsageError(f"{missing[0]}: there is no such file or folder.")
     stdin = sys.stdin.buffer.read() if any(str(path) == "-" for path in paths) else None

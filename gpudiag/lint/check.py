@@ -188,7 +188,7 @@ def _found(known: Known, match: Match, program: Program, selected: dict[Module, 
     """Return the finding of a match, in a file that is checked and unless a comment there switches it off."""
     event = match.event
     module, piece, node = event.module, event.piece, match.node or event.node
-    edits = match.edits
+    edits = () if piece.rewritten else match.edits  # the places in it are not those of the cell
     if module not in selected:  # in a file that is not checked: the call that leads there is
         outer = next((one for one in reversed(event.stack) if one[0] in selected), None)
         if outer is None:

@@ -10,12 +10,11 @@ import tempfile
 from collections import defaultdict
 from collections.abc import Iterator, Sequence
 from pathlib import Path
-from typing import Any
 
 from gpudiag.lint.check import Found
 from gpudiag.lint.result import Problem
 from gpudiag.lint.rule import Edit
-from gpudiag.lint.sources import Piece, Source, lines_of
+from gpudiag.lint.sources import Piece, Source, cells_of, lines_of
 
 
 def fixed(found: Sequence[Found]) -> Iterator[tuple[Source, bytes, list[Found]]]:
@@ -35,10 +34,7 @@ def fixed(found: Sequence[Found]) -> Iterator[tuple[Source, bytes, list[Found]]]
         texts: dict[int, str] = {}
         done: list[Found] = []
         for key, (piece, ones) in pieces.items():
-            original = piece.text if source.notebook is None else _cell_text(source, piece)
-            if original != piece.text:
-                continue  # magics: the places of the syntax tree are not those of the cell
-            texts[key], applied = _edited(original, ones)
+            texts[key], applied = _edited(piece.text, ones)
             done += applied
         if done:
             content = _content(source, texts)
@@ -83,18 +79,6 @@ def _is_python(text: str) -> bool:
     return True
 
 
-def _cell_text(source: Source, piece: Piece) -> str:
-    assert piece.cell is not None
-    text = _cells(source)[piece.cell - 1].get("source", "")
-    return text if isinstance(text, str) else "".join(text)
-
-
-def _cells(source: Source) -> list[dict[str, Any]]:
-    assert source.notebook is not None
-    cells: list[dict[str, Any]] = source.notebook.get("cells", [])
-    return cells
-
-
 def _content(source: Source, texts: dict[int, str]) -> bytes | None:
     """Return the whole file with the new texts of its pieces; None if a notebook cannot be written as it was."""
     if source.notebook is None:
@@ -105,9 +89,10 @@ def _content(source: Source, texts: dict[int, str]) -> bytes | None:
         return None
     for piece in source.pieces:
         if id(piece) in texts and piece.cell is not None:
-            cell = _cells(source)[piece.cell - 1]
-            whole = isinstance(cell["source"], str)
-            cell["source"] = texts[id(piece)] if whole else texts[id(piece)].splitlines(keepends=True)
+            cell = cells_of(source.notebook)[piece.cell - 1]
+            key = "source" if "source" in cell else "input"  # in format 3
+            whole = isinstance(cell[key], str)
+            cell[key] = texts[id(piece)] if whole else texts[id(piece)].splitlines(keepends=True)
     return _dumped(source.notebook, *layout)
 
 

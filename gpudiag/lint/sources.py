@@ -28,7 +28,7 @@ _SKIPPED = frozenset({"__pycache__", "node_modules", "site-packages", "dist-pack
 """Folders in which nobody's own sources are; those whose name begins with a dot, and virtual environments, likewise."""
 
 _UTF_16 = (b"\xff\xfe", b"\xfe\xff")
-"""What editors of Windows begin such a file with."""
+"""What editors of Windows begin such a file with; without it every other byte of plain text is 0."""
 
 _MAGIC = re.compile(r"^(?P<indent>\s{0,400})(?P<target>\w[\w, ]{0,200}?=\s{0,40})?(?P<mark>[%!?]{1,2})(?P<rest>.*)$")
 _HELP = re.compile(r"^\s*[\w.]+\?{1,2}\s*$")
@@ -54,6 +54,8 @@ class Piece:
     """The number of the cell among all cells of its notebook, from 1."""
     tree: ast.Module | None = None
     lines: list[str] = field(default_factory=list)
+    rewritten: bool = False
+    """True: a cell with magics, of which the text is not the cell's own."""
 
 
 @dataclass
@@ -85,11 +87,16 @@ def files(paths: Sequence[Path], exclude: Sequence[str] = ()) -> Iterator[Path]:
     """
     seen: set[str] = set()
     for path in paths:
-        for file in _walk(path, exclude) if path.is_dir() else (path,):
+        for file in _walk(path, exclude) if _is_folder(path) else (path,):
             real = os.path.realpath(file)
             if real not in seen:
                 seen.add(real)
                 yield file
+
+
+def _is_folder(path: Path) -> bool:
+    """Return whether it is a folder; False also of what cannot be looked at, for which ``Path.is_dir`` raises."""
+    return os.path.isdir(path)  # noqa: PTH112
 
 
 def _walk(folder: Path, exclude: Sequence[str]) -> Iterator[Path]:
@@ -100,7 +107,7 @@ def _walk(folder: Path, exclude: Sequence[str]) -> Iterator[Path]:
             for name in folders
             if not name.startswith(".")
             and name not in _SKIPPED
-            and not (here / name / "pyvenv.cfg").exists()
+            and not os.path.exists(here / name / "pyvenv.cfg")  # noqa: PTH110  (of a folder that is shut: False)
             and not _excluded(here / name, folder, exclude)
         )
         for name in sorted(names):
@@ -117,7 +124,7 @@ def unreadable_folders(paths: Sequence[Path]) -> Iterator[Problem]:
     """Yield a problem for each folder that cannot be listed; ``os.walk`` leaves them out silently."""
     for path in paths:
         found: list[OSError] = []
-        if path.is_dir():
+        if _is_folder(path):
             for _ in os.walk(path, onerror=found.append):
                 pass
         for error in found:
@@ -126,14 +133,15 @@ def unreadable_folders(paths: Sequence[Path]) -> Iterator[Problem]:
 
 def read(path: Path, shown: str = "") -> Source:
     """Return a file with its text, unparsed; what is wrong with it is among its problems."""
-    source = Source(path, shown or str(path))
+    # A name that is not UTF-8 is shown with escapes, or no format could be written.
+    source = Source(path, (shown or str(path)).encode("utf-8", "backslashreplace").decode())
     try:
         status = path.stat()
         if not stat.S_ISREG(status.st_mode):
             source.problem("not a regular file")
             return source
         source.raw = path.read_bytes()
-        if source.raw[:2] in _UTF_16:
+        if source.raw[:2] in _UTF_16 or [source.raw[at : at + 2].count(0) for at in (0, 2)] == [1, 1]:
             source.problem("not checked: UTF-16, which Python refuses; save it as UTF-8", 1)
     except OSError as error:
         source.problem(f"cannot be read: {error.strerror or error}")
@@ -187,7 +195,8 @@ def _parse(source: Source, piece: Piece) -> None:
         source.problem("not checked: nested too deeply for Python's parser", 1, piece.cell)
     except ValueError as error:  # a NUL character
         source.problem(f"not checked: {error}", 1, piece.cell)
-    piece.lines = [line.rstrip("\r\n") for line in lines_of(piece.text)]
+    returns = "\r" in piece.text
+    piece.lines = [one.rstrip("\r\n") for one in lines_of(piece.text)] if returns else piece.text.split("\n")
 
 
 def lines_of(text: str) -> list[str]:
@@ -198,7 +207,7 @@ def lines_of(text: str) -> list[str]:
 def _read_notebook(source: Source) -> None:
     try:
         content = json.loads(source.raw.decode("utf-8-sig"))
-        cells = content["cells"] if "cells" in content else content["worksheets"][0]["cells"]
+        cells = cells_of(content)
         language = content.get("metadata", {}).get("kernelspec", {}).get("language", "python")
         texts = [
             (at, _joined(cell.get("source", cell.get("input", ""))))
@@ -218,8 +227,14 @@ def _read_notebook(source: Source) -> None:
         _parse(source, piece)
         if len(source.problems) > before and (plain := without_magics(text)) != text:
             del source.problems[before:]
-            piece.text = plain
+            piece.text, piece.rewritten = plain, True
             _parse(source, piece)
+
+
+def cells_of(content: dict[str, Any]) -> list[dict[str, Any]]:
+    """Return the cells of a notebook, which format 3 has in a worksheet."""
+    cells: list[dict[str, Any]] = content["cells"] if "cells" in content else content["worksheets"][0]["cells"]
+    return cells
 
 
 def _joined(text: Any) -> str:

@@ -9,9 +9,11 @@ from pathlib import Path
 import pytest
 
 from gpudiag.lint import check, rule
+from gpudiag.lint.formats import render
 from gpudiag.lint.result import Result
 from linting import result_of
 
+FORMATS = ("text", "github", "json", "sarif")
 BAD = "import tensorflow as tf\ntf.config.set_soft_device_placement = False\n"
 
 
@@ -35,6 +37,8 @@ def checked(*paths: Path) -> Result:
         (BAD.encode() + b"x = 1  # " + b"-" * (9 << 20) + b"\n", "MiB long"),
         (b"# coding: nonsense\n" + BAD.encode(), "not UTF-8"),
         (BAD.encode("utf-16"), "UTF-16"),
+        (BAD.encode("utf-16-le"), "UTF-16"),
+        (BAD.encode("utf-16-be"), "UTF-16"),
     ],
     ids=[
         "syntax",
@@ -50,6 +54,8 @@ def checked(*paths: Path) -> Result:
         "long",
         "coding",
         "utf-16",
+        "utf-16-le",
+        "utf-16-be",
     ],
 )
 def test_one_file_costs_only_itself(tmp_path: Path, content: bytes, said: str) -> None:
@@ -98,6 +104,33 @@ def test_loop_of_links_ends_and_is_named(tmp_path: Path) -> None:
     result = checked(tmp_path)
     assert [Path(one.file).name for one in result.findings] == ["a.py"]
     assert [Path(one.file).name for one in result.problems] == ["loop.py", "nowhere.py"]
+
+
+def test_name_that_is_not_utf_8_is_written_in_every_format(tmp_path: Path) -> None:
+    (tmp_path / "caf\udce9.py").write_text(BAD)
+    result = checked(tmp_path)
+    for one in FORMATS:
+        assert "caf\\udce9.py" in render(result, one, width=80, color=False).replace("%5C", "\\").replace("\\\\", "\\")
+        render(result, one, width=80, color=False).encode()
+
+
+@pytest.mark.skipif(os.geteuid() != 0, reason="only root may become another user")
+def test_folder_that_is_shut_costs_only_itself(tmp_path: Path) -> None:
+    """As a user who may not look into it; the test above shows the same where the tests are not run by root."""
+    (tmp_path / "shut").mkdir(mode=0o600)
+    (tmp_path / "a.py").write_text(BAD)
+    for one in (tmp_path, *tmp_path.parents[:3]):
+        one.chmod(0o755)
+    (tmp_path / "a.py").chmod(0o644)
+    known = rule.known()  # read as root: the package may lie where no other user reads
+    os.seteuid(65534)
+    try:
+        result = check.check([tmp_path, tmp_path / "shut" / "b.py"], known).result()
+    finally:
+        os.seteuid(0)
+    said = [f"{Path(one.file).name}: {one.message}" for one in result.problems]
+    assert said == ["shut: the folder cannot be read: Permission denied", "b.py: cannot be read: Permission denied"]
+    assert [Path(one.file).name for one in result.findings] == ["a.py"]
 
 
 def test_what_is_not_a_file_is_named(tmp_path: Path) -> None:
