@@ -6,6 +6,7 @@ import ast
 import operator
 import re
 from collections.abc import Callable
+from itertools import chain
 from typing import Any
 
 from gpudiag.lint.values import (
@@ -143,8 +144,12 @@ def same(values: list[Value]) -> Value:
 
 def merged(scopes: list[dict[str, Value]]) -> dict[str, Value]:
     """Return the names after a choice; of two values the one that is of TensorFlow, or none if both are constants."""
-    kept: dict[str, Value] = {}
-    for name in dict.fromkeys(key for scope in scopes for key in scope):
+    first, *rest = scopes
+    kept = dict(first)
+    for name in dict.fromkeys(chain(first, *rest)):
+        known = first.get(name)
+        if known is not None and all(scope.get(name) is known for scope in rest):
+            continue  # most names are those of before the choice
         values = [scope[name] for scope in scopes if name in scope]
         alike = same(values)
         if alike is UNKNOWN:

@@ -558,9 +558,12 @@ class Reader:
     def _eval(self, node: ast.expr) -> Value:
         """Return what an expression may be, and record what it does."""
         self.steps += 1
-        method = self._EXPRESSIONS.get(type(node))
-        if method is not None:
-            return method(self, node)
+        kind = type(node)
+        if kind is ast.Constant:
+            return Const(node.value)  # type: ignore[attr-defined]
+        return self._EXPRESSIONS.get(kind, Reader._other)(self, node)
+
+    def _other(self, node: ast.expr) -> Value:
         for child in ast.iter_child_nodes(node):
             if isinstance(child, ast.expr):
                 self._use(self._eval(child))
@@ -568,17 +571,15 @@ class Reader:
 
     def _use(self, value: Value | None) -> None:
         """Note that something was handed on."""
-        if isinstance(value, Made):
-            value.used = True
-        elif isinstance(value, Items):
-            for one in value.items:
+        kind = type(value)  # no class of values that are handed on is derived from
+        if kind is Made:
+            value.used = True  # type: ignore[union-attr]
+        elif kind is Items:
+            for one in value.items:  # type: ignore[union-attr]
                 self._use(one)
-        elif isinstance(value, Table):
-            for _, one in value.pairs:
+        elif kind is Table:
+            for _, one in value.pairs:  # type: ignore[union-attr]
                 self._use(one)
-
-    def _constant(self, node: ast.Constant) -> Value:
-        return Const(node.value)
 
     def _name(self, node: ast.Name) -> Value:
         name = node.id
@@ -620,16 +621,18 @@ class Reader:
 
     def _call(self, node: ast.Call) -> Value:
         func = self._eval(node.func)
-        if isinstance(node.func, ast.Attribute):  # a method of something that was made: it is used
-            base = func.of if isinstance(func, Attribute) else None
+        if type(func) is Attribute and type(node.func) is ast.Attribute:  # a method of something that was made: used
+            base = func.of
             while isinstance(base, Attribute):
                 base = base.of
             self._use(base)
         args: list[Value] = []
         for arg in node.args:
-            args.append(UNKNOWN if isinstance(arg, ast.Starred) else self._eval(arg))
-            if isinstance(arg, ast.Starred):
+            if type(arg) is ast.Starred:
+                args.append(UNKNOWN)
                 self._use(self._eval(arg.value))
+            else:
+                args.append(self._eval(arg))
         kwargs = {}
         for keyword in node.keywords:
             value = self._eval(keyword.value)
@@ -664,12 +667,12 @@ class Reader:
                 return text
         else:
             name = ""
-        for value in (*args, *kwargs.values()):
-            if name != "builtins.print":
+        if name != "builtins.print":
+            for value in (*args, *kwargs.values()):
                 self._use(value)
-        made = Made(name, args, kwargs, node)
         if not name:
             return UNKNOWN
+        made = Made(name, args, kwargs, node)
         if name.startswith("os."):
             self._environment(name, args, kwargs, node)
         if name.startswith("builtins."):
@@ -1014,7 +1017,6 @@ class Reader:
         ast.ImportFrom: _import_from,
     }
     _EXPRESSIONS: dict[type[ast.expr], Callable[[Any, Any], Value]] = {
-        ast.Constant: _constant,
         ast.Name: _name,
         ast.Attribute: _attribute,
         ast.Call: _call,
