@@ -293,10 +293,19 @@ class Reader:
                 self.main.append((self.piece, statement.body))
             return None
         known = truth(self._eval(statement.test))
-        return self._branches([statement.body, statement.orelse], known, statement.test)
+        return self._branches([statement.body, statement.orelse], known, statement.test, _not_none(statement.test))
 
-    def _branches(self, arms: list[list[ast.stmt]], known: bool | None, guard: ast.AST) -> bool | None:
-        """Read the arms of a choice; what is surely so after it is what every arm that goes on has done."""
+    def _branches(
+        self,
+        arms: list[list[ast.stmt]],
+        known: bool | None,
+        guard: ast.AST,
+        given: tuple[str, int] | None = None,
+    ) -> bool | None:
+        """Read the arms of a choice; what is surely so after it is what every arm that goes on has done.
+
+        ``given`` is a name and the number of the arm in which it is not None.
+        """
         start = self.past
         scope = self.scopes[-1]
         before = dict(scope)
@@ -305,11 +314,19 @@ class Reader:
         ends: list[tuple[Past | None, dict[str, Value]]] = []
         live = [True, False] if known else [False, True] if known is False else [True, True]
         try:
-            for arm, counts in zip(arms, live, strict=True):
+            for at, (arm, counts) in enumerate(zip(arms, live, strict=True)):
                 self.past = start
                 scope.clear()
                 scope.update(before)
-                if self._block(arm) and counts:
+                name = given[0] if given is not None and given[1] == at else ""
+                none = before.get(name)
+                narrowed = isinstance(none, Const) and none.value is None
+                if narrowed:
+                    scope[name] = UNKNOWN
+                goes_on = self._block(arm)
+                if narrowed and none is not None and scope.get(name) is UNKNOWN:
+                    scope[name] = none
+                if goes_on and counts:
                     ends.append((self.past, dict(scope)))
         finally:
             self.guards = guards
@@ -1056,6 +1073,22 @@ def _is_main(test: ast.expr) -> bool:
         and test.left.id == "__name__"
         and isinstance(test.ops[0], ast.Eq)
     )
+
+
+def _not_none(test: ast.expr) -> tuple[str, int] | None:
+    """Return the name that is not None in one arm of an ``if``, and the arm: 0 if the test is true, else 1."""
+    if isinstance(test, ast.UnaryOp) and isinstance(test.op, ast.Not) and isinstance(test.operand, ast.Name):
+        return test.operand.id, 1
+    if isinstance(test, ast.Name):
+        return test.id, 0
+    if not (isinstance(test, ast.Compare) and isinstance(test.left, ast.Name) and len(test.ops) == 1):
+        return None
+    other = test.comparators[0]
+    if not (isinstance(other, ast.Constant) and other.value is None):
+        return None
+    if isinstance(test.ops[0], ast.Is | ast.Eq):
+        return test.left.id, 1
+    return (test.left.id, 0) if isinstance(test.ops[0], ast.IsNot | ast.NotEq) else None
 
 
 def _is_package(name: str) -> bool:

@@ -116,12 +116,31 @@ def device_names(call: Call) -> Iterator[str]:
             yield one
 
 
-_VERSION = re.compile(r"version|hasattr|getattr|compat|legacy|tf_?v?[12]|\bis_v[12]", re.IGNORECASE)
+_VERSION = re.compile(
+    r"(?:tf|tensorflow|keras)?_?(?:git_)?version(?:_info|_tuple)?|TF2_BEHAVIOR|executing_eagerly\w{0,40}"
+    r"|(?:(?:is|use|using|has|have|only|run|running|with|for)_)?(?:tf|tensorflow)_?v?[12](?:_\d|x|\.x)?"
+    r"(?:_(?:mode|behavior|enabled|only|installed|available))?"
+    r"|is_v[12](?:_\d)?|run_(?:deprecated_)?v1(?:_only)?|v[12]_(?:behavior|only|enabled)",
+    re.IGNORECASE,
+)
+"""Names that say which TensorFlow it is: ``tf.__version__``, ``tf2.enabled()``, ``is_tf1``; not a ``tf1_folder``."""
+_LIBRARY = re.compile(r"tf\w{0,20}|tensorflow|keras|K|backend|v1")
 
 
 def asks_for_version(test: ast.AST) -> bool:
-    """Return whether a test, or a decorator such as skipif, is about the version of TensorFlow: by its words."""
-    return not isinstance(test, ast.ExceptHandler) and _VERSION.search(ast.unparse(test)) is not None
+    """Return whether a test, or a decorator such as skipif, is about the version of TensorFlow: by the names in it."""
+    return not isinstance(test, ast.ExceptHandler) and any(map(_is_of_version, ast.walk(test)))
+
+
+def _is_of_version(node: ast.AST) -> bool:
+    """Return whether a part of a test is a name of a version, or asks whether TensorFlow has something."""
+    if isinstance(node, ast.Call) and isinstance(node.func, ast.Name) and node.func.id in ("hasattr", "getattr"):
+        inner = node.args[0] if node.args else None
+        while isinstance(inner, ast.Attribute):
+            inner = inner.value
+        return isinstance(inner, ast.Name) and _LIBRARY.fullmatch(inner.id) is not None
+    name = getattr(node, "id", None) or getattr(node, "attr", None) or getattr(node, "value", None)
+    return isinstance(name, str) and _VERSION.fullmatch(name.strip("_")) is not None
 
 
 PLACING = ("device", *sorted(api.STRATEGIES))

@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+from pathlib import Path
+
 import pytest
 
+from gpudiag.lint import check, rule
 from linting import rules_in
 
 RIGHT = {
@@ -81,6 +84,29 @@ if not is_v2_0():
     config = tf.ConfigProto()
     tf.compat.v1.enable_eager_execution(config=config)
 """,
+    "branches that ask for TensorFlow 1 in other words": """
+import tensorflow as tf
+if tf2.enabled():
+    pass
+else:
+    tf.Session(config=tf.ConfigProto())
+if os.environ.get('TF2_BEHAVIOR') != '1':
+    tf.Session(config=tf.ConfigProto(gpu_options=tf.GPUOptions(allow_growth=True)))
+if hasattr(tf, 'enable_eager_execution'):
+    tf.enable_eager_execution()
+if not tf.executing_eagerly():
+    tf.InteractiveSession(config=tf.ConfigProto())
+""",
+    "a variable that is not None where it is set": """
+import os
+import tensorflow as tf
+def set_gpu(ids):
+    if ids is None:
+        os.environ['CUDA_VISIBLE_DEVICES'] = ''
+    else:
+        os.environ['CUDA_VISIBLE_DEVICES'] = ids
+set_gpu(None)
+""",
     "growth for every number": """
 import tensorflow as tf
 gpus = tf.config.list_physical_devices("GPU")
@@ -105,3 +131,21 @@ subprocess.run(['python', 'other.py'])
 @pytest.mark.parametrize("text", RIGHT.values(), ids=RIGHT)
 def test_nothing_is_found(text: str) -> None:
     assert rules_in(text) == []
+
+
+@pytest.mark.parametrize(
+    "line", ["if os.path.exists(tf1_folder):", "if args.compat:", "if hasattr(args, 'gpus'):", "def resnet101v1():"]
+)
+def test_what_asks_for_no_version_hides_nothing(line: str) -> None:
+    """Names that have ``tf1``, ``v1`` or ``compat`` in them are not yet a branch for TensorFlow 1."""
+    text = f"import tensorflow as tf\n{line}\n    config = tf.ConfigProto()\n    tf.Session(config=config)\n"
+    assert set(rules_in(text)) == {"removed_api"}
+
+
+def test_a_helper_that_other_files_call_may_leave_the_gpu_to_them(tmp_path: Path) -> None:
+    helper = "import horovod.tensorflow as hvd\ndef start():\n    hvd.init()  # horovod\n"
+    (tmp_path / "helper.py").write_text(helper)
+    (tmp_path / "main.py").write_text("import helper\nimport gpus\nhelper.start()\ngpus.choose()\n")
+    (tmp_path / "gpus.py").write_text("def choose(hvd):\n    return hvd.local_rank()\n")
+    assert not check.check([tmp_path], rule.known()).found
+    assert rules_in(helper) == ["ranks_share_a_gpu"]

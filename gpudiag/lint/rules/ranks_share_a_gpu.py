@@ -43,5 +43,7 @@ def find(program: Program) -> Matches:
     if program.mentions(_CHOSEN):
         return
     for event in program.of(Call):
+        if program.shared and event.functions and not event.stack:
+            continue  # a helper of other files, which may choose the GPU
         if re.fullmatch(r"horovod\.(?:tensorflow|keras)(?:\.\w+)*\.init", event.made.name):
             yield Match(event)
