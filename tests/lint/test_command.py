@@ -31,6 +31,78 @@ for gpu in tf.config.list_physical_devices("GPU"):
 Run = Callable[..., Result]
 
 
+def _of(*required: str, **properties: object) -> dict[str, object]:
+    """Return the schema of an object that has these properties, and no others."""
+    return {"type": "object", "required": list(required), "properties": properties, "additionalProperties": False}
+
+
+def _list(items: object, **more: object) -> dict[str, object]:
+    return {"type": "array", "items": items, **more}
+
+
+_TEXT = _of("text", text={"type": "string", "minLength": 1})
+_FROM_1 = {"type": "integer", "minimum": 1}
+_LEVEL = {"enum": ["none", "note", "warning", "error"]}
+_PLACE = _of(
+    "physicalLocation",
+    physicalLocation=_of(
+        "artifactLocation",
+        artifactLocation=_of("uri", uri={"type": "string", "pattern": r"\A(?:[\w.~!$&'()*+,;=:@/-]|%[0-9A-F]{2})+\Z"}),
+        region=_of("startLine", startLine=_FROM_1, startColumn=_FROM_1, endLine=_FROM_1, endColumn=_FROM_1),
+    ),
+)
+_RULE = _of(
+    "id",
+    id={"type": "string"},
+    shortDescription=_TEXT,
+    fullDescription=_TEXT,
+    helpUri={"type": "string", "pattern": "^https://"},
+    defaultConfiguration=_of(level=_LEVEL),
+)
+_RESULT = _of(
+    "message",
+    "locations",  # GitHub shows none without
+    ruleId={"type": "string"},
+    ruleIndex={"type": "integer", "minimum": 0},
+    level=_LEVEL,
+    message=_TEXT,
+    locations=_list(_PLACE, minItems=1),
+)
+_NOTIFICATION = _of("message", level=_LEVEL, message=_TEXT, locations=_list(_PLACE))
+_TOOL = _of(
+    "driver",
+    driver=_of(
+        "name",
+        name={"type": "string"},
+        version={"type": "string"},
+        informationUri={"type": "string", "pattern": "^https://"},
+        rules=_list(_RULE, uniqueItems=True),
+    ),
+)
+SARIF = _of(
+    "version",
+    "runs",
+    **{"$schema": {"type": "string"}},
+    version={"const": "2.1.0"},
+    runs=_list(
+        _of(
+            "tool",
+            tool=_TOOL,
+            columnKind={"enum": ["utf16CodeUnits", "unicodeCodePoints"]},
+            results=_list(_RESULT),
+            invocations=_list(
+                _of(
+                    "executionSuccessful",
+                    executionSuccessful={"type": "boolean"},
+                    toolExecutionNotifications=_list(_NOTIFICATION),
+                )
+            ),
+        )
+    ),
+)
+"""The part of SARIF 2.1.0 (OASIS) that is written."""
+
+
 @pytest.fixture
 def run(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Run:
     monkeypatch.chdir(tmp_path)
@@ -97,6 +169,22 @@ def test_sarif_names_rule_level_and_region(run: Run) -> None:
         "artifactLocation": {"uri": "a.py"},
         "region": {"startLine": 6, "startColumn": 5, "endLine": 6, "endColumn": 32},
     }
+
+
+def test_sarif_keeps_to_the_specification(run: Run, tmp_path: Path) -> None:
+    """What SARIF 2.1.0 and GitHub ask for, of the objects that are written: names, types, and numbers from 1."""
+    import jsonschema
+
+    (tmp_path / "not python.py").write_text("import tensorflow as tf\ntf.config.x = (\n")
+    cell = {"cell_type": "code", "metadata": {}, "outputs": [], "source": BAD.splitlines(keepends=True)}
+    (tmp_path / "n.ipynb").write_text(json.dumps({"cells": [cell], "metadata": {}, "nbformat": 4}))
+    log = json.loads(run("--format", "sarif").stdout)
+    jsonschema.validate(log, SARIF)
+    assert len(log["runs"][0]["results"]) == 6
+    for wrong in (0, "1"):
+        log["runs"][0]["results"][0]["locations"][0]["physicalLocation"]["region"]["startLine"] = wrong
+        with pytest.raises(jsonschema.ValidationError):
+            jsonschema.validate(log, SARIF)
 
 
 def test_github_annotates_lines(run: Run) -> None:
