@@ -257,5 +257,7 @@ def misspelling_of(name: str) -> str | None:
     """Return the setting that ``name`` is a misspelling of, or None."""
     if name in SETTINGS | CONTEXT:
         return None
-    near = difflib.get_close_matches(name.upper(), SETTINGS, n=1, cutoff=_NEAR)
+    words = sorted(name.upper().split("_"))
+    turned = [one for one in sorted(SETTINGS) if sorted(one.split("_")) == words]  # the same words in another order
+    near = turned or difflib.get_close_matches(name.upper(), SETTINGS, n=1, cutoff=_NEAR)
     return _NEVER_READ.get(name) or (near[0] if near else None)

@@ -689,7 +689,7 @@ class Reader:
                 self._use(value)
         if not name:
             return UNKNOWN
-        made = Made(name, args, kwargs, node)
+        made = Made(name, args, kwargs, node, owner=func.of if isinstance(func, Attribute) else None)
         if name.startswith("os."):
             self._environment(name, args, kwargs, node)
         if name.startswith("builtins."):

@@ -76,6 +76,8 @@ class Made(Value):
     """True: it was handed on, or something was asked of it."""
     entered: bool = False
     """True: of a context manager."""
+    owner: Value | None = None
+    """Of a method: what it is a method of."""
 
     @property
     def api(self) -> str:

@@ -72,10 +72,9 @@ def _spawns(made: Made) -> bool:
     context = made.kwargs.get("mp_context")
     if context is not None:
         return not (isinstance(context, Made) and context.constant(0, "method") == "fork")
-    if "get_context()" in made.name and isinstance(made.node.func, ast.Attribute):
-        call = made.node.func.value
-        given = call.args[0] if isinstance(call, ast.Call) and call.args else None
-        return not (given is None or (isinstance(given, ast.Constant) and given.value == "fork"))
+    if "get_context()" in made.name and isinstance(made.owner, Made):
+        given = made.owner.argument(0, "method")
+        return not (given is None or (isinstance(given, Const) and given.value in ("fork", None)))
     return isinstance(made.kwargs.get("method"), Const)
 
 
