@@ -42,7 +42,7 @@ FIRST_TRY = {
 second, which was written after them, before anything was changed for it; the third was written from files of others,
 long after the rules. Three of its labels were wrong and were corrected before it was counted: by them 26 of 28. Of the
 fourth one label was at the wrong line: by it 23 of 24. Some of its snippets are of findings that had been read in the
-code bases before it was written."""
+code bases before it was written. The fifth follows habits of code bases that were added last."""
 Finding = dict[str, Any]
 
 
@@ -155,7 +155,8 @@ def report(bases: dict[str, Any]) -> Iterator[str]:
     yield "Snippets of `tests/lint/corpus/`, our own, modelled on public code that each names. Their author knew what a"
     yield "lint can find, so the figures say more about what is lost later than about all code that there is. The third"
     yield "part was written from files that a search for GPU settings found, and was labelled by what TensorFlow does;"
-    yield "the fourth from code bases that were added later, some of it after their findings had been read."
+    yield "the fourth from code bases that were added later, some of it after their findings had been read; the fifth"
+    yield "follows habits of the code bases that were added last, of which 41 of 43 findings were true at first."
     yield ""
     yield "| part | labels | found the first time | found now | found without a label |"
     yield "| --- | --- | --- | --- | --- |"
