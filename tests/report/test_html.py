@@ -21,7 +21,7 @@ from gpudiag.model.facts import DeviceNodeFacts, GpuProcess, Holder, NvmlFacts
 from gpudiag.model.report import Finding, Judged, Limit, Report, Row, Severity, Timeline
 from gpudiag.probes import listing
 from gpudiag.report import render
-from gpudiag.report.page import pictures, view
+from gpudiag.report.page import machine, operations, pictures, probe_sections
 from gpudiag.run import why
 from reports import CAP_IGNORED, GPUS, HOSTILE, hostile, passed, report, row, sample
 
@@ -306,20 +306,20 @@ def test_the_matrix_shows_on_which_devices_a_probe_ran() -> None:
         row("a.each", passed(), GPUS[0]),
         row("a.each", passed("", CAP_IGNORED), GPUS[1]),
     )
-    lines = {one.name: one.cells for one in view.sections(report(*rows, gpus=GPUS))}
-    assert lines["a.host"] == (view.Cell("pass"), None, None)
-    assert lines["a.all"] == (None, view.Cell("pass", 2))
-    assert lines["a.each"] == (None, view.Cell("pass"), view.Cell("fail"))
+    lines = {one.name: one.cells for one in probe_sections.sections(report(*rows, gpus=GPUS))}
+    assert lines["a.host"] == (probe_sections.Cell("pass"), None, None)
+    assert lines["a.all"] == (None, probe_sections.Cell("pass", 2))
+    assert lines["a.each"] == (None, probe_sections.Cell("pass"), probe_sections.Cell("fail"))
 
 
 def test_a_machine_is_drawn_with_its_gpus_and_logical_devices() -> None:
-    (bus,) = view.machine(SAVED["eight-gpus"])
+    (bus,) = machine.buses(SAVED["eight-gpus"])
     assert [box.name for box in bus.boxes] == [f"GPU {number}" for number in range(8)]
     assert all(box.devices[0].startswith(f"GPU:{number} ") for number, box in enumerate(bus.boxes))
-    peers = view.peers(SAVED["eight-gpus"])
+    peers = machine.peers(SAVED["eight-gpus"])
     assert peers is not None
     assert peers[1][0] == ("GPU 0", ("self", *["ok"] * 7))
-    split = next(one for one in view.sections(SAVED["eight-gpus"]) if one.name == "logical.split_memory")
+    split = next(one for one in probe_sections.sections(SAVED["eight-gpus"]) if one.name == "logical.split_memory")
     assert [(name, len(inside)) for name, inside in split.devices] == [("GPU 0", 2)]
 
 
@@ -340,7 +340,7 @@ def test_gpus_behind_one_switch_are_drawn_together() -> None:
         nvml=msgspec.structs.replace(nvml, devices=(nvml.devices[0], held, *nvml.devices[2:])),
     )
     drawn = msgspec.structs.replace(saved, facts=facts)
-    (domain,) = view.machine(drawn)
+    (domain,) = machine.buses(drawn)
     assert [box.name for box in domain.boxes] == ["GPU 7"]  # of which nothing is known
     (bridge,) = domain.below
     assert [box.name for box in bridge.boxes] == ["GPU 6"]  # alone behind its switch
@@ -400,7 +400,7 @@ def test_what_fell_back_is_counted_by_line() -> None:
         Placed("MatMul", "GPU:0", 9),
     )
     traced = msgspec.structs.replace(report(), program=ProgramTrace(("python",), "exit status 0", 1.0, placed=placed))
-    first, second = view.fallbacks(traced)
+    first, second = operations.fallbacks(traced)
     assert (first.name, first.number, first.share) == ("train.py:12", "7", 100.0)
     assert (second.name, second.text) == ("data.py:3", "Where: no device was asked for")
     assert "What ran on the CPU, by line" in Page(render(traced, "html", width=80, color=False)).shown

@@ -28,9 +28,10 @@ _GLYPHS = {"pass": "✓", "note": "i", "warning": "!", "fail": "✕", "broken": 
 def render(report: Report, *, head: bool = False, **_: object) -> str:
     """Return the page; ``head``: without the probes, as of a report that only looks for a cause."""
     from gpudiag.report import words
-    from gpudiag.report.page import pictures, view
+    from gpudiag.report.page import first_screen, machine, operations, pictures, probe_sections
+    from gpudiag.report.page.room import LISTS_ROOM, Room
 
-    sections = () if head else view.sections(report)
+    sections = () if head else probe_sections.sections(report)
     charts = {rows[0].probe: chart for rows in _by_probe(report) if (chart := pictures.of_probe(report, rows))}
     style, script = ((_PAGE / name).read_text(encoding="utf-8") for name in ("style.css", "script.js"))
     return (
@@ -39,7 +40,11 @@ def render(report: Report, *, head: bool = False, **_: object) -> str:
         .render(
             report=report,
             words=words,
-            view=view,
+            first_screen=first_screen,
+            machine=machine,
+            operations=operations,
+            probe_sections=probe_sections,
+            room=Room(LISTS_ROOM),
             glyphs=_GLYPHS,
             sections=sections,
             charts=charts,

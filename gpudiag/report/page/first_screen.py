@@ -1,0 +1,137 @@
+"""The first screen of the page: is this machine fine; if not, why, and what to type. Pure."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable
+from dataclasses import dataclass
+
+from gpudiag.model.diagnosis import RootCause, Step
+from gpudiag.model.report import STATUSES, Report, Verdict
+from gpudiag.report import accounts, changes, words
+from gpudiag.report.page.probe_sections import Found, Section
+from gpudiag.report.page.room import MOST_ITEMS, MOST_TEXT
+from gpudiag.text import counted, one_line
+
+_COMMAND = re.compile(r"^(?P<text>.*): (?P<command>gpudiag .*)$", re.DOTALL)
+
+
+@dataclass(frozen=True)
+class Answer:
+    """The first screen: is this machine fine; if not, why."""
+
+    mark: str
+    """The verdict in a word."""
+    status: str
+    """The class of its colour."""
+    sentence: str
+    why: str
+    next_text: str = ""
+    next_command: str = ""
+
+
+@dataclass(frozen=True)
+class CauseCard:
+    """A cause, what shows it, and what to type."""
+
+    sentence: str
+    name: str
+    sure: str
+    seen: tuple[str, ...]
+    fix: tuple[str, ...]
+    tried: str
+    url: str
+
+
+def answer(report: Report) -> Answer:
+    """Return what the page says first."""
+    why = words.headline(report)
+    if report.program is not None:
+        found = bool(report.diagnosis.causes)
+        return Answer("program", "warning" if found else "pass", why, "")
+    if report.is_log_alone:
+        causes = report.diagnosis.causes
+        sentence = why.removesuffix(one_line(causes[0].cause)).rstrip(": ") if causes else why or words.NO_CAUSE
+        return Answer("log", "fail" if causes else "skipped", sentence, "")
+    text = words.next_step(report)
+    command = ""
+    if match := _COMMAND.match(text):
+        text, command = f"{match['text']}:", match["command"]
+    status, sentence = _verdict(report)
+    return Answer(words.verdict(report), status, sentence, why, text, command)
+
+
+def _verdict(report: Report) -> tuple[str, str]:
+    counts = report.counts
+    if report.verdict is Verdict.PASS:
+        warned = counts.get("warning", 0)
+        rest = f", with {counted(warned, 'warning')}" if warned else ""
+        return "pass", f"This machine is fine{rest}"
+    if report.verdict is Verdict.FAIL:
+        number = sum(any(one.severity in report.limits.failing for one in row.findings) for row in report.rows)
+        return "fail", f"This machine is not fine: {counted(number, 'check')} failed"
+    if report.verdict is Verdict.BROKEN:
+        number = counts.get("broken", 0)
+        return (
+            "broken",
+            f"Not known: {counted(number, 'probe')} gave no result" if number else "Not known: gpudiag broke",
+        )
+    if report.facts.without_gpu and not report.gpus:
+        return "skipped", "Nothing was verified: there is no NVIDIA GPU"
+    return "skipped", "Not verified: a GPU was not shown to work"
+
+
+def cause_cards(causes: Iterable[RootCause]) -> tuple[CauseCard, ...]:
+    """Return the causes of the diagnosis."""
+    return tuple(
+        CauseCard(
+            sentence=one_line(one.cause)[:MOST_TEXT],
+            name=one_line(one.rule)[:80],
+            sure=one.sure.value,
+            seen=tuple(one_line(text)[:MOST_TEXT] for text in one.evidence[:MOST_ITEMS]),
+            fix=tuple(one_line(text)[:MOST_TEXT] for text in one.fix[:MOST_ITEMS]),
+            tried=_tried(one),
+            url=one.url if re.fullmatch(r"https://[\w./#?=&%:+,~-]+", one.url, re.ASCII) else "",
+        )
+        for one in causes
+    )
+
+
+def _tried(one: RootCause) -> str:
+    if one.trial is None or one.trial.outcome == "not tried":
+        return ""
+    line = f"{one_line(one.trial.line)}: " if one.trial.line else ""
+    return one_line(f"Tried here: {line}{one.trial.outcome}{f' ({one.trial.detail})' if one.trial.detail else ''}")
+
+
+def worst_findings(sections: Iterable[Section]) -> tuple[tuple[Section, Found], ...]:
+    """Return the first findings that fail, each once, for a report whose diagnosis names no cause."""
+    seen: dict[str, tuple[Section, Found]] = {}
+    for section in sections:
+        for one in section.found:
+            if one.severity == "fail":
+                seen.setdefault(one.message, (section, one))
+    return tuple(seen.values())[:3]
+
+
+def steps(report: Report) -> tuple[Step, ...]:
+    """Return the stages of TensorFlow's way to a GPU, if they say anything of this machine."""
+    known = any(step.status in ("ok", "failed") for step in report.diagnosis.steps)
+    return report.diagnosis.steps if known and report.program is None and not report.is_log_alone else ()
+
+
+def since(report: Report) -> tuple[str, tuple[str, ...]] | None:
+    """Return what changed since the report that this one was compared with."""
+    if report.since is None:
+        return None
+    heading, lines = changes.in_head(report.since)
+    return heading, tuple(lines)
+
+
+def account(report: Report) -> str:
+    return accounts.summary(report)
+
+
+def counts(report: Report) -> tuple[tuple[str, int], ...]:
+    """Return how many rows there are of each outcome."""
+    return tuple((status, report.counts[status]) for status in STATUSES if status in report.counts)

@@ -1,0 +1,284 @@
+"""The probes on the page: the matrix of their outcomes, and what came of each. Pure."""
+
+from __future__ import annotations
+
+import re
+from collections import Counter
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass, field
+from typing import Any
+
+from gpudiag import catalogue
+from gpudiag.errors import CatalogueError
+from gpudiag.knowledge.placement import created_devices
+from gpudiag.model.report import Broken, Judged, Report, Row, Skipped
+from gpudiag.probes import listing
+from gpudiag.probes.common import ceilings_mib
+from gpudiag.report import words
+from gpudiag.report.page import pictures
+from gpudiag.report.page.room import MOST_ITEMS, MOST_ROWS, MOST_TEXT, Room, Rooms
+from gpudiag.text import one_line, plain
+
+_LOG_LINES = 40
+_MOST_FIGURES = 60
+_WORST = ("broken", "fail", "warning", "note", "pass", "skipped")
+
+
+@dataclass(frozen=True)
+class Cell:
+    """An outcome in the matrix."""
+
+    status: str
+    columns: int = 1
+
+
+@dataclass(frozen=True)
+class Found:
+    """A finding, and the devices on which it was made."""
+
+    severity: str
+    kind: str
+    message: str
+    advice: str
+    devices: str
+
+
+@dataclass(frozen=True)
+class Ran:
+    """One row of a probe."""
+
+    device: str
+    status: str
+    figure: str
+    seconds: str
+    operations: str
+
+
+@dataclass
+class Section:
+    """A probe: what it does, and what came of it."""
+
+    anchor: str
+    name: str
+    area: str
+    status: str
+    """The worst of its rows."""
+    statuses: str
+    cells: tuple[Cell | None, ...]
+    figure: str
+    summary: str
+    prose: tuple[tuple[str, tuple[str, ...]], ...]
+    ran: tuple[Ran, ...]
+    found: tuple[Found, ...]
+    devices: tuple[tuple[str, tuple[str, ...]], ...]
+    """GPU to the logical devices in it, if it had several."""
+    tables: tuple[tuple[str, tuple[tuple[str, ...], ...]], ...]
+    figures: tuple[tuple[str, tuple[str, ...]], ...]
+    """Name to value, one of all devices or one of each."""
+    columns: tuple[str, ...]
+    log: tuple[tuple[str, str], ...]
+    is_open: bool = field(default=False)
+
+
+def columns(report: Report) -> tuple[str, ...]:
+    """Return the headings of the matrix."""
+    return ("host", *(f"GPU {gpu.index}" for gpu in report.gpus))
+
+
+def sections(report: Report) -> tuple[Section, ...]:
+    """Return the probes in the order of the report."""
+    groups: dict[str, list[Row]] = {}
+    for row in report.rows[:MOST_ROWS]:
+        groups.setdefault(row.probe, []).append(row)
+    rooms = Rooms()
+    areas = list(report.areas)
+    ordered = sorted(groups.items(), key=lambda item: areas.index(item[1][0].area))
+    anchors = Counter[str]()
+    found = tuple(_section(report, rows, _anchor(name, anchors), rooms) for name, rows in ordered)
+    _open_first(found)
+    return found
+
+
+def _open_first(sections: Iterable[Section]) -> None:
+    """Open what did not pass, but of several probes that found the same only the first."""
+    seen = set[object]()
+    for section in sections:
+        same = tuple(one.message for one in section.found) or section.figure
+        section.is_open = section.status in ("broken", "fail", "warning") and same not in seen
+        seen.add(same)
+
+
+def _anchor(name: str, taken: Counter[str]) -> str:
+    slug = re.sub(r"[^a-z0-9]+", "-", name.lower()).strip("-")[:60] or "probe"
+    taken[slug] += 1
+    return f"probe-{slug}" if taken[slug] == 1 else f"probe-{slug}--{taken[slug]}"
+
+
+def _section(report: Report, rows: list[Row], anchor: str, rooms: Rooms) -> Section:
+    statuses = sorted({row.status for row in rows}, key=_WORST.index)
+    worst = next(row for row in rows if row.status == statuses[0])
+    summary, prose = _documentation(rows[0].probe)
+    wrong = statuses[0] in ("broken", "fail", "warning")
+    names, values = _figures(report, rows, rooms.figures)
+    return Section(
+        anchor=anchor,
+        name=one_line(rows[0].probe)[:120],
+        area=one_line(rows[0].area)[:60],
+        status=statuses[0],
+        statuses=" ".join(statuses),
+        cells=_cells(report, rows),
+        figure=words.figure(worst)[:200],
+        summary=summary,
+        prose=prose,
+        ran=tuple(
+            Ran(
+                report.device_label(row) or "none",
+                row.status,
+                rooms.texts.cut(words.figure(row), 400),
+                words.seconds(row),
+                rooms.texts.cut(words.evidence(row), 600),
+            )
+            for row in rows
+        ),
+        found=_found(report, rows, rooms.texts),
+        devices=tuple(pair for row in rows for pair in _inside(report, row)),
+        tables=_tables(report, rows, rooms.figures),
+        figures=values,
+        columns=names,
+        log=_log(report, rows, rooms.logs) if wrong else (),
+    )
+
+
+def _documentation(name: str) -> tuple[str, tuple[tuple[str, tuple[str, ...]], ...]]:
+    """Return what a probe says of itself; nothing for one that this gpudiag does not have."""
+    if name not in listing.names():
+        return "", ()
+    try:
+        text = catalogue.documentation(catalogue.get(name).module)
+    except CatalogueError:
+        return "", ()
+    parts = catalogue.sections(text).items()
+    return text.partition("\n")[0], tuple((head, _paragraphs(body)) for head, body in parts)
+
+
+def _paragraphs(text: str) -> tuple[str, ...]:
+    return tuple(" ".join(part.split()) for part in re.split(r"\n\s*\n", text) if part.strip())
+
+
+def _cells(report: Report, rows: list[Row]) -> tuple[Cell | None, ...]:
+    """Return the cells of a line of the matrix; None: the probe has no row for this column."""
+    numbers = {gpu.uuid: number for number, gpu in enumerate(report.gpus, start=1)}
+    cells: dict[int, Cell] = {}
+    for row in rows:
+        at = sorted(numbers[uuid] for uuid in row.devices if uuid in numbers) or [0]
+        together = at == list(range(at[0], at[0] + len(at)))
+        for column in at[:1] if together else at:
+            cell = Cell(row.status, len(at) if together else 1)
+            if column not in cells or _WORST.index(row.status) < _WORST.index(cells[column].status):
+                cells[column] = cell
+    found: list[Cell | None] = []
+    column = 0
+    while column <= len(report.gpus):
+        one = cells.get(column)
+        # Rows on all GPUs and on one of them, of the same probe: each then has its own cell.
+        if one is not None and any(other in cells for other in range(column + 1, column + one.columns)):
+            one = Cell(one.status)
+        found.append(one)
+        column += one.columns if one is not None else 1
+    return tuple(found)
+
+
+def _found(report: Report, rows: list[Row], room: Room) -> tuple[Found, ...]:
+    groups: dict[tuple[str, str, str, str], list[str]] = {}
+    for row in rows:
+        for one in row.findings[:MOST_ITEMS]:
+            key = (one.severity.value, one_line(one.kind)[:80], one_line(one.message), one_line(one.advice))
+            groups.setdefault(key, []).append(report.device_label(row))
+    return tuple(
+        Found(severity, kind, room.cut(message), room.cut(advice), "" if len(rows) == 1 else ", ".join(devices))
+        for (severity, kind, message, advice), devices in list(groups.items())[:MOST_ITEMS]
+    )
+
+
+def _inside(report: Report, row: Row) -> Iterator[tuple[str, tuple[str, ...]]]:
+    """Yield the GPUs in which a probe had several logical devices, with these devices."""
+    made, sizes = created_devices(row.log), ceilings_mib(row.log)
+    for gpu in report.gpus:
+        inside = tuple(
+            f"{device} {sizes[device]:,} MiB" if device in sizes else device
+            for device, bus_id in made.items()
+            if bus_id == gpu.pci_bus_id
+        )
+        if len(inside) > 1:
+            yield f"GPU {gpu.index}", inside
+
+
+def _tables(report: Report, rows: list[Row], room: Room) -> tuple[tuple[str, tuple[tuple[str, ...], ...]], ...]:
+    """Return the tables of a probe, one for all devices that have the same."""
+    tables: dict[tuple[tuple[str, ...], ...], list[str]] = {}
+    for row in rows:
+        if isinstance(row.outcome, Judged) and row.outcome.table and room.left > 0:
+            cells = tuple(tuple(room.cut(one_line(cell), 200) for cell in line) for line in row.outcome.table[:100])
+            tables.setdefault(cells, []).append(report.device_label(row))
+    return tuple((", ".join(names), cells) for cells, names in tables.items())
+
+
+def _figures(
+    report: Report, rows: list[Row], room: Room
+) -> tuple[tuple[str, ...], tuple[tuple[str, tuple[str, ...]], ...]]:
+    """Return the columns and lines of what was measured; where all devices agree there is one value."""
+    measured = [(report.device_label(row), dict(_flat(row.reading))) for row in rows if row.reading]
+    if not measured or room.left <= 0:
+        return (), ()
+    names = list(dict.fromkeys(name for _, values in measured for name in values))[:_MOST_FIGURES]
+    lines = []
+    for name in names:
+        values = [values.get(name, "none") for _, values in measured]
+        shown = values[:1] if len(set(values)) == 1 else values
+        lines.append((room.cut(name, 120), tuple(room.cut(value, 160) for value in shown)))
+    return tuple(label for label, _ in measured), tuple(lines)
+
+
+def _flat(value: Any, name: str = "", depth: int = 0) -> Iterator[tuple[str, str]]:
+    """Yield each figure of a reading with its place in it, such as ``pool.first.used_bytes``."""
+    if isinstance(value, dict) and value and depth < 6:
+        for key, item in list(value.items())[:_MOST_FIGURES]:
+            yield from _flat(item, f"{name}.{one_line(str(key))}".removeprefix("."), depth + 1)
+    elif isinstance(value, list) and any(isinstance(item, dict | list) for item in value) and depth < 6:
+        for number, item in enumerate(value[:_MOST_FIGURES]):
+            yield from _flat(item, f"{name}[{number}]", depth + 1)
+    else:
+        yield name, _value(name, value)
+
+
+def _value(name: str, value: Any) -> str:
+    if value is None:
+        return "none"
+    if isinstance(value, bool):
+        return "yes" if value else "no"
+    if isinstance(value, int) and name.endswith("bytes"):
+        return pictures.size(value)
+    if isinstance(value, float):
+        return f"{value:.6g}"
+    if isinstance(value, list | dict):
+        return ", ".join(one_line(str(item))[:160] for item in list(value)[:20]) or "none"
+    return one_line(str(value)[:MOST_TEXT]) or '""'
+
+
+def _log(report: Report, rows: list[Row], room: Room) -> tuple[tuple[str, str], ...]:
+    """Return the last lines that probes wrote that did not pass."""
+    logs = []
+    for row in rows:
+        if row.status in ("broken", "fail", "warning") and row.log and room.left > 0:
+            lines = (line.rstrip() for text in row.log[-_LOG_LINES:] for line in plain(text[-MOST_TEXT:]).splitlines())
+            logs.append((report.device_label(row) or "log", room.cut("\n".join(lines), 6000)))
+    return tuple(logs)
+
+
+def skipped_reasons(report: Report) -> tuple[tuple[str, tuple[str, ...]], ...]:
+    """Return why probes were skipped, each reason once."""
+    reasons: dict[str, dict[str, None]] = {}
+    for row in report.rows[:MOST_ROWS]:
+        if isinstance(row.outcome, Skipped | Broken) and row.status == "skipped":
+            reasons.setdefault(words.figure(row), {})[one_line(row.probe)[:120]] = None
+    return tuple((reason, tuple(names)) for reason, names in reasons.items())
