@@ -9,7 +9,8 @@ from typing import Any
 import msgspec
 
 from gpudiag.errors import UsageError
-from gpudiag.expectations.keys import KEYS, Key, Seen
+from gpudiag.expectations.keys import KEYS, Key
+from gpudiag.expectations.seen import Seen
 from gpudiag.model.expectations import AREA, Expectations, Waiver
 from gpudiag.model.report import Acceptance, Broken, Cause, Figure, Finding, Judged, Report, Row, Severity, conclude
 from gpudiag.text import counted

@@ -1,0 +1,244 @@
+"""How a value of a file is checked, and compared with what was seen."""
+
+from __future__ import annotations
+
+import math
+import re
+from fnmatch import fnmatchcase
+from typing import Any
+
+from packaging.specifiers import InvalidSpecifier, SpecifierSet
+from packaging.version import InvalidVersion, Version
+
+from gpudiag.errors import UsageError
+from gpudiag.probes import listing
+from gpudiag.simulator.sizes import MIB, parse_size
+
+MOST_GPUS = 1024
+_LONGEST = 200
+"""Letters of a range; each part of a long one would be compared with each other."""
+
+
+class Comparison:
+    """How a value of a file is checked, and compared with what was seen."""
+
+    types: tuple[type, ...] = (str,)
+    wanted = ""
+    """What to write, for an error and for the manual."""
+
+    def check(self, value: Any) -> None:
+        """Raise ``ValueError`` with the reason if no machine can meet ``value``, or if it means nothing."""
+
+    def is_met(self, value: Any, seen: Any) -> bool:
+        raise NotImplementedError
+
+    def text(self, seen: Any) -> str:
+        """Return what was seen, for a person."""
+        return str(seen)
+
+    def expected(self, value: Any) -> str:
+        """Return what is expected, for a person."""
+        return ", ".join(map(str, value)) if isinstance(value, list | tuple) else str(value)
+
+
+class Range(Comparison):
+    """A range of versions, as pip writes them."""
+
+    wanted = 'a range of versions in quotes, such as ">=550" or ">=2.19,<2.22"'
+
+    def check(self, value: Any) -> None:
+        if not value.strip():
+            raise ValueError("it is empty")
+        if not _is_possible(_range(value)):
+            raise ValueError("no version is in this range")
+
+    def is_met(self, value: Any, seen: Any) -> bool:
+        try:
+            return _range(value).contains(Version(str(seen)), prereleases=True)
+        except InvalidVersion:
+            return False
+
+
+class Number(Range):
+    """A number, or a range of numbers."""
+
+    types = (int, str)
+    wanted = 'a whole number above 0, such as 4, or a range in quotes, such as ">=4"'
+
+    def check(self, value: Any) -> None:
+        if isinstance(value, str):
+            super().check(value)
+            if not any(_range(value).contains(str(number)) for number in range(1, MOST_GPUS)):
+                raise ValueError("no number of GPUs is in this range")
+        elif not 0 < value < MOST_GPUS:
+            raise ValueError(f"a machine has 1 to {MOST_GPUS - 1} GPUs")
+
+    def is_met(self, value: Any, seen: Any) -> bool:
+        return super().is_met(value, seen) if isinstance(value, str) else bool(seen == value)
+
+
+class Size(Comparison):
+    """At least so many bytes."""
+
+    wanted = 'an amount of memory in quotes, such as "79GiB" or "9728MiB"'
+
+    def check(self, value: Any) -> None:
+        _bytes(value)
+
+    def is_met(self, value: Any, seen: Any) -> bool:
+        return bool(seen >= _bytes(value))
+
+    def text(self, seen: Any) -> str:
+        return f"{seen // MIB} MiB"
+
+    def expected(self, value: Any) -> str:
+        return f"at least {value}"
+
+
+class Least(Comparison):
+    """At least a number."""
+
+    types = (int,)
+
+    def __init__(self, most: int, wanted: str) -> None:
+        self.most = most
+        self.wanted = wanted
+
+    def check(self, value: Any) -> None:
+        if not 0 < value <= self.most:
+            raise ValueError(f"it is not between 1 and {self.most}")
+
+    def is_met(self, value: Any, seen: Any) -> bool:
+        return bool(seen >= value)
+
+    def expected(self, value: Any) -> str:
+        return f"at least {value}"
+
+
+class Most(Comparison):
+    """At most so many seconds."""
+
+    types = (int, float)
+    wanted = "a number of seconds above 0, such as 120"
+
+    def check(self, value: Any) -> None:
+        if not (math.isfinite(value) and value > 0):
+            raise ValueError("it is not above 0")
+
+    def is_met(self, value: Any, seen: Any) -> bool:
+        return bool(seen <= value)
+
+    def text(self, seen: Any) -> str:
+        return f"{seen:.1f} s"
+
+    def expected(self, value: Any) -> str:
+        return f"at most {value:g} s"
+
+
+class Names(Comparison):
+    """One of these names; ``*`` stands for any letters."""
+
+    types = (tuple,)
+    wanted = 'a list of names in quotes, such as ["NVIDIA H200*"]; * stands for any letters'
+
+    def check(self, value: Any) -> None:
+        if not value or not all(one.strip() for one in value):
+            raise ValueError("it is empty")
+
+    def is_met(self, value: Any, seen: Any) -> bool:
+        return any(fnmatchcase(seen, pattern) for pattern in value)
+
+    def expected(self, value: Any) -> str:
+        return " or ".join(value)
+
+
+class Passing(Comparison):
+    """Rows that pass, at most with notes."""
+
+    types = (tuple,)
+    wanted = 'a list of areas, probes or globs in quotes, such as ["discovery", "memory.growth"]'
+
+    def check(self, value: Any) -> None:
+        if not value:
+            raise ValueError("it is empty")
+        try:
+            listing.chosen(value)
+        except UsageError as error:
+            raise ValueError(str(error)) from None
+
+    def is_met(self, value: Any, seen: Any) -> bool:
+        return seen in ("pass", "note")
+
+    def expected(self, value: Any) -> str:
+        return f"a pass of {super().expected(value)}"
+
+
+class Yes(Comparison):
+    """True, the only value that asks for something."""
+
+    types = (bool,)
+    wanted = "true; leave the key out if it is not needed"
+
+    def check(self, value: Any) -> None:
+        if not value:
+            raise ValueError("false expects nothing")
+
+    def is_met(self, value: Any, seen: Any) -> bool:
+        return bool(seen == "ok")
+
+    def expected(self, value: Any) -> str:
+        return "ok"
+
+
+class Mig(Comparison):
+    """Without MIG, or with instances of these sizes."""
+
+    types = (str, tuple)
+    wanted = '"disabled", or the memory of the MIG instances of each GPU, such as ["9728MiB", "9728MiB"]'
+
+    def check(self, value: Any) -> None:
+        if isinstance(value, str):
+            if value != "disabled":
+                raise ValueError("it is neither 'disabled' nor a list")
+        elif not value:
+            raise ValueError("it is empty")
+        else:
+            for one in value:
+                _bytes(one)
+
+    def is_met(self, value: Any, seen: Any) -> bool:
+        if isinstance(value, str):
+            return bool(seen == value)
+        return not isinstance(seen, str) and sorted(seen) == sorted(_bytes(one) // MIB for one in value)
+
+    def text(self, seen: Any) -> str:
+        return seen if isinstance(seen, str) else ", ".join(f"{one} MiB" for one in seen) or "no instance"
+
+
+def _bytes(text: str) -> int:
+    if re.fullmatch(r"[\d.]+", text.strip()):
+        raise ValueError(f"{text!r} has no unit; write such as 16GiB or 512MiB")
+    try:
+        return parse_size(text)
+    except UsageError as error:
+        raise ValueError(str(error)) from None
+
+
+def _range(text: str) -> SpecifierSet:
+    if len(text) > _LONGEST:
+        raise ValueError(f"it has more than {_LONGEST} letters")
+    try:
+        found = SpecifierSet(text)
+    except InvalidSpecifier:
+        raise ValueError("it is not a range of versions") from None
+    if any(one.operator == "===" for one in found):
+        raise ValueError("=== compares letters, not versions; write ==")
+    return found
+
+
+def _is_possible(versions: SpecifierSet) -> bool:
+    """Return whether a version is in the range: its ends are tried, and what is just above each, and 0."""
+    ends = [Version(one.version.removesuffix(".*")) for one in versions]
+    release = [".".join(map(str, (*end.release, 0, 0, 0, 1))) for end in ends]
+    tried = ["0", *map(str, ends), *(f"{end.epoch}!{text}" for end, text in zip(ends, release, strict=True))]
+    return any(versions.contains(text, prereleases=True) for text in tried)

@@ -1,0 +1,133 @@
+"""What an expectation looks at in a report."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable
+from itertools import combinations
+from typing import Any
+
+from gpudiag.model.facts import NvmlDevice, Unknown
+from gpudiag.model.report import Gpu, Report
+from gpudiag.probes import listing
+from gpudiag.simulator.sizes import MIB
+
+Seen = dict[str, Any]
+"""What was seen, by where: a GPU, a probe, or "" for the machine. None: it is not known."""
+
+
+def gpus(report: Report, _: Any = None) -> Seen:
+    """Count what ``--require-gpus`` counts: simulated GPUs only if they were asked for on the command line."""
+    counted = [gpu for gpu in report.gpus if report.limits.count_simulated or not gpu.simulated]
+    why = "simulated GPUs count only if --simulate is on the command line"
+    return {why if len(counted) < len(report.gpus) else "": len(counted)}
+
+
+def label(gpu: Gpu) -> str:
+    return f"GPU {gpu.index}"
+
+
+def _of_each(report: Report, look: Callable[[Gpu, NvmlDevice], Any]) -> Seen:
+    """Return what ``look`` finds for each GPU in scope; None if NVML does not describe it."""
+    devices = {device.pci_bus_id: device for device in report.facts.nvml_devices}
+    return {
+        label(gpu): look(gpu, devices[gpu.pci_bus_id]) if gpu.pci_bus_id in devices else None for gpu in report.gpus
+    }
+
+
+def models(report: Report, _: Any = None) -> Seen:
+    return {label(gpu): gpu.name for gpu in report.gpus}
+
+
+def _memory(gpu: Gpu, device: NvmlDevice) -> tuple[int, int]:
+    """Return the bytes of memory, in all and used; of a MIG instance, if the mask chose one."""
+    if gpu.uuid in device.mig_uuids and len(device.mig_memory_bytes) == len(device.mig_uuids):
+        return device.mig_memory_bytes[device.mig_uuids.index(gpu.uuid)]
+    return device.memory_total_bytes, device.memory_used_bytes
+
+
+def memory_total(report: Report, _: Any = None) -> Seen:
+    return _of_each(report, lambda gpu, device: _memory(gpu, device)[0] or None)
+
+
+def memory_free(report: Report, _: Any = None) -> Seen:
+    def free(gpu: Gpu, device: NvmlDevice) -> int | None:
+        total, used = _memory(gpu, device)
+        return total - used if total else None
+
+    return _of_each(report, free)
+
+
+def driver(report: Report, _: Any = None) -> Seen:
+    nvml, driver = report.facts.nvml, report.facts.driver
+    version = None if isinstance(nvml, Unknown) else nvml.driver_version
+    if version is None and not isinstance(driver, Unknown):
+        version = driver.kernel_module
+    return {"": version}
+
+
+def cuda(report: Report, _: Any = None) -> Seen:
+    nvml, driver = report.facts.nvml, report.facts.driver
+    version = None if isinstance(driver, Unknown) else driver.cuda_version
+    if version is None and not isinstance(nvml, Unknown):
+        version = nvml.cuda_version
+    return {"": version}
+
+
+def tensorflow(report: Report, _: Any = None) -> Seen:
+    known = report.facts.tensorflow
+    if isinstance(known, Unknown) or not known.distributions:
+        return {"": None}
+    return {one.name: one.version for one in known.distributions}
+
+
+def python(report: Report, _: Any = None) -> Seen:
+    system = report.facts.system
+    return {"": None if isinstance(system, Unknown) else system.python}
+
+
+def capability(report: Report, _: Any = None) -> Seen:
+    return _of_each(report, lambda _, device: device.compute_capability)
+
+
+def mig(report: Report, _: Any = None) -> Seen:
+    def layout(_: Gpu, device: NvmlDevice) -> Any:
+        if device.mig_mode != "enabled":
+            return "disabled"  # or a GPU that has no MIG
+        if len(device.mig_memory_bytes) != len(device.mig_uuids):
+            return None
+        return tuple(total // MIB for total, _ in device.mig_memory_bytes)
+
+    return _of_each(report, layout)
+
+
+def peers(report: Report, _: Any = None) -> Seen:
+    known = {} if isinstance(report.facts.nvml, Unknown) else report.facts.nvml.peers
+    pairs = combinations(sorted(gpu.index for gpu in report.gpus), 2)
+    return {f"GPU {a} and GPU {b}": known.get(f"{a} {b}", known.get(f"{b} {a}")) for a, b in pairs}
+
+
+def generation(report: Report, _: Any = None) -> Seen:
+    def generation(_: Gpu, device: NvmlDevice) -> int | None:
+        state = device.state
+        return state.pcie_generation if state.is_working else state.pcie_generation_max or state.pcie_generation
+
+    return _of_each(report, generation)
+
+
+def width(report: Report, _: Any = None) -> Seen:
+    return _of_each(report, lambda _, device: device.state.pcie_width)
+
+
+def passing(report: Report, patterns: Iterable[str]) -> Seen:
+    from gpudiag.report import words
+
+    found: Seen = {}
+    for pattern in patterns:
+        chosen = set(listing.chosen([pattern]))
+        rows = [row for row in report.rows if row.probe in chosen]
+        found |= {words.label(report, row): row.status for row in rows} or {pattern: "no row"}
+    return found
+
+
+def seconds(report: Report, _: Any = None) -> Seen:
+    return {"": report.duration_s}

@@ -1,0 +1,92 @@
+"""The values, in TOML, that a good machine meets; "" for what the report does not know."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from typing import Any
+
+from packaging.version import InvalidVersion, Version
+
+from gpudiag.expectations import seen
+from gpudiag.expectations.seen import Seen
+from gpudiag.model.expectations import AREA
+from gpudiag.model.report import Judged, Report, Row
+from gpudiag.probes import listing
+from gpudiag.simulator.sizes import MIB
+
+
+def quoted(text: str) -> str:
+    """Return a text in TOML: a JSON string in ASCII is one."""
+    import json
+
+    return json.dumps(text)
+
+
+def listed(texts: Iterable[str]) -> str:
+    return f"[{', '.join(map(quoted, texts))}]"
+
+
+def at_least_version(text: str | None) -> str:
+    return quoted(f">={text}") if text and _is_version(text) else ""
+
+
+def _least(values: Iterable[Any]) -> Any:
+    known = list(values)
+    return None if not known or None in known else min(known)
+
+
+def size(found: Seen) -> str:
+    least_bytes = _least(found.values())
+    return "" if least_bytes is None else quoted(f"{least_bytes // MIB}MiB")
+
+
+def least(found: Seen) -> str:
+    number = _least(found.values())
+    return "" if number is None else str(number)
+
+
+def tensorflow(report: Report) -> str:
+    versions = [one for one in seen.tensorflow(report).values() if one and _is_version(one)]
+    return quoted(f"=={'.'.join(map(str, Version(versions[0]).release[:2]))}.*") if versions else ""
+
+
+def capability(report: Report) -> str:
+    values = [one for one in seen.capability(report).values() if one and _is_version(one)]
+    return at_least_version(min(values, key=Version)) if values else ""
+
+
+def mig(report: Report) -> str:
+    layouts = set(seen.mig(report).values())
+    if len(layouts) != 1 or (layout := layouts.pop()) is None:
+        return ""
+    return quoted(layout) if isinstance(layout, str) else listed(f"{one}MiB" for one in layout)
+
+
+def peers(report: Report) -> str:
+    return "true" if set(seen.peers(report).values()) == {"ok"} else ""
+
+
+def passing(report: Report) -> str:
+    """Return the areas of which each row passed, and of the others the probes."""
+    patterns: list[str] = []
+    for area, rows in report.areas.items():
+        if area == AREA:
+            continue
+        if all(_passed(row) for row in rows) and {row.probe for row in rows} == set(listing.chosen([area])):
+            patterns.append(area)
+        else:
+            names = dict.fromkeys(row.probe for row in rows)
+            patterns += [name for name in names if all(_passed(row) for row in rows if row.probe == name)]
+    return f"[\n{''.join(f'    {quoted(one)},{chr(10)}' for one in patterns)}]" if patterns else ""
+
+
+def _passed(row: Row) -> bool:
+    return isinstance(row.outcome, Judged) and row.status in ("pass", "note")
+
+
+def _is_version(text: str) -> bool:
+    try:
+        Version(text)
+    except InvalidVersion:
+        return False
+    return True
