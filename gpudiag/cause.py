@@ -20,6 +20,7 @@ from collections.abc import Callable, Iterator
 from contextlib import suppress
 from dataclasses import dataclass, field
 from functools import cached_property
+from types import EllipsisType
 from typing import Any, TypeVar, get_args, get_type_hints
 
 import msgspec
@@ -192,6 +193,11 @@ type for all of the evidence: the parameters of a cause say what it rests on.
 """
 
 
+Fix = tuple[str | EllipsisType, ...]
+"""Lines as they are shown. ``...`` is the cause's own line at that place, with the figures of the match put in; a line
+that is empty is left out."""
+
+
 @dataclass(frozen=True)
 class Match:
     """A cause was found."""
@@ -205,8 +211,8 @@ class Match:
     """The line :attr:`Cause.tried` of the fix as a change of variables, if it is one: it is tried."""
     stage: Stage | None = None
     """The first stage that it breaks on this machine, if that is not the cause's own."""
-    fix: tuple[str, ...] = ()
-    """In place of the cause's own, with its figures put in."""
+    fix: Fix = ()
+    """If it depends on the machine: in place of the cause's own."""
     url: str = ""
     """A page about it, if that is not the cause's own."""
 
@@ -220,7 +226,8 @@ class Cause:
 
     fix: tuple[str, ...]
     """Commands or lines of code, format strings; in order. What is said of one stands after ``#``, and a line that
-    begins with it is a sentence: each can be pasted. A line that comes out empty is left out."""
+    begins with it is a sentence: each can be pasted. What ``gpudiag explain`` shows, and, unless :attr:`Match.fix` says
+    otherwise, a report."""
     url: str
     severity: Severity = Severity.FAIL
     finding: str = ""
@@ -244,8 +251,6 @@ class Cause:
     says more: if one is found, a match of this one whose evidence begins with the line is not."""
     symptom: bool = False
     """True: it follows from another cause, which comes before it if that was found."""
-    shown: dict[str, str] = field(default_factory=dict)
-    """For a line of the fix that is but a figure, and is another on each machine: what it may be."""
 
 
 @dataclass(frozen=True)
@@ -288,7 +293,8 @@ class Known:
     def cause_of(self, match: Match, evidence: Evidence) -> RootCause:
         """Return the cause that a match is on the machine of this evidence."""
         declared = self.declared
-        fix = list(match.fix) or [line.format(**match.figures) for line in declared.fix]
+        lines = match.fix or (...,) * len(declared.fix)
+        fix = [declared.fix[at].format(**match.figures) if one is ... else one for at, one in enumerate(lines)]
         trial = None if match.change is None else FixAttempt(match.change, line=fix[declared.tried])
         seen = match.evidence
         inside = evidence.facts.set_by_python
@@ -330,7 +336,5 @@ class Known:
 
     @property
     def general_fix(self) -> tuple[str, ...]:
-        """The fix likewise, or what a line of it may be."""
-        shown = self.declared.shown
-        lines = (shown[line[1:-1]] if line[1:-1] in shown else with_names(line) for line in self.declared.fix)
-        return tuple(filter(None, lines))
+        """The fix likewise."""
+        return tuple(map(with_names, filter(None, self.declared.fix)))

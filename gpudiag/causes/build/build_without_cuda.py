@@ -12,9 +12,8 @@ from gpudiag.causes.shared.packages import INSTALLATION, USER_SITE, CpuBuild, na
 from gpudiag.model.facts import Facts, SystemFacts
 
 CAUSE = Cause(
-    fix=("{first}", "{second}"),
+    fix=("pip uninstall -y tensorflow-cpu", "pip install 'tensorflow[and-cuda]==2.21.0'"),
     url=INSTALLATION,
-    shown={"first": "pip uninstall -y tensorflow-cpu", "second": "pip install 'tensorflow[and-cuda]==2.21.0'"},
     views=("host.tensorflow.no_cuda",),
 )
 
@@ -38,10 +37,7 @@ def find(facts: Facts, build: CpuBuild) -> Matches:
         second = "# where conda sees no driver, such as on a login node: CONDA_OVERRIDE_CUDA=12.6 before that line"
     yield Match(
         evidence=(*shown(installed), "is_cuda_build is False"),
-        figures={
-            "own": f"{own.name} {own.version}{f' in {own.location}' if hides else ''}",
-            "first": first,
-            "second": second,
-        },
+        figures={"own": f"{own.name} {own.version}{f' in {own.location}' if hides else ''}"},
+        fix=(first, second),
         change=change,
     )

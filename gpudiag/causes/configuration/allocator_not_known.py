@@ -12,9 +12,8 @@ from gpudiag.model.report import Severity
 
 CAUSE = Cause(
     severity=Severity.WARNING,
-    fix=("{correct}",),
+    fix=("export TF_GPU_ALLOCATOR=cuda_malloc_async",),
     url="https://www.tensorflow.org/guide/gpu_performance_analysis",
-    shown={"correct": "export TF_GPU_ALLOCATOR=cuda_malloc_async"},
     finding="host.environment.allocator_value",
 )
 
@@ -25,6 +24,7 @@ def find(variables: Variables) -> Matches:
         near = accepted.meant_by(value)
         yield Match(
             evidence=(f"{ALLOCATOR}={value!r}", f"known: {', '.join(accepted.words)}"),
-            figures={"value": value, "correct": f"export {ALLOCATOR}={near}" if near else f"unset {ALLOCATOR}"},
+            figures={"value": value},
+            fix=(f"export {ALLOCATOR}={near}" if near else f"unset {ALLOCATOR}",),
             change={ALLOCATOR: near},
         )

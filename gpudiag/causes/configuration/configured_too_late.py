@@ -23,11 +23,10 @@ CAUSE = Cause(
         "# put the line directly after import tensorflow, before other imports that build models",
         "# to find what comes first, move the next line up until it holds:",
         "from tensorflow.python.eager import context; assert context.context()._context_handle is None",
-        "{instead}",
+        "export TF_FORCE_GPU_ALLOW_GROWTH=true  # or, with no change to the program",
     ),
     url="https://www.tensorflow.org/guide/gpu#limiting_gpu_memory_growth",
     needs_gpu=False,
-    shown={"instead": "export TF_FORCE_GPU_ALLOW_GROWTH=true  # or, with no change to the program"},
 )
 _INSTEAD = {
     "Physical devices": f"export {FORCE_GROWTH}=true  # or, with no change to the program",
@@ -46,6 +45,7 @@ def find(program: Program, gpus: Gpus) -> Matches:
         before = program.said(DEVICE_CREATED, most=1)
         yield Match(
             evidence=tuple(filter(None, (statement, error, *(f"before it: {line}" for line in before)))),
-            figures={"what": what.lower(), "instead": instead},
+            figures={"what": what.lower()},
+            fix=(..., ..., ..., instead),
         )
         return

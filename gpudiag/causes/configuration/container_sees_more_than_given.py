@@ -20,12 +20,11 @@ from gpudiag.model.visibility import gpus_in_scope
 CAUSE = Cause(
     severity=Severity.WARNING,
     fix=(
-        "{mask}",
+        "export CUDA_VISIBLE_DEVICES=GPU-00000000-0000-4000-8000-000000000000  # those that were given",
         "# in the pod: securityContext: {{privileged: false}}; docker run: without --privileged",
         "# do not set NVIDIA_VISIBLE_DEVICES in the pod: resources.limits nvidia.com/gpu is what asks for GPUs",
     ),
     url="https://github.com/kubernetes/kubernetes/issues/81256",
-    shown={"mask": "export CUDA_VISIBLE_DEVICES=GPU-00000000-0000-4000-8000-000000000000  # those that were given"},
 )
 _ENTRY = re.compile(r"GPU-[0-9a-fA-F-]{1,36}|\d{1,2}")
 
@@ -43,10 +42,7 @@ def find(inside: InContainer, facts: Facts) -> Matches:
     yield Match(
         evidence=(inside.marks, f"{VISIBLE}={value!r}", f"{len(gpus)} GPUs are visible, {MASK} does not hide them"),
         sure=Confidence.LIKELY,
-        figures={
-            "given": f"{len(given)} GPU{'' if len(given) == 1 else 's'}",
-            "seen": f"{len(gpus)}",
-            "mask": f"export {MASK}={','.join(named)}  # those that were given" if named else "",
-        },
+        figures={"given": f"{len(given)} GPU{'' if len(given) == 1 else 's'}", "seen": f"{len(gpus)}"},
+        fix=(f"export {MASK}={','.join(named)}  # those that were given" if named else "", ..., ...),
         change=change,
     )

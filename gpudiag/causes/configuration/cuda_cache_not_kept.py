@@ -16,15 +16,11 @@ CAUSE = Cause(
     severity=Severity.WARNING,
     symptom=True,
     fix=(
-        "{enable}",
-        "{path}",
+        "unset CUDA_CACHE_DISABLE",
+        "export CUDA_CACHE_PATH=/a/folder/that/stays  # in a container: of a volume",
         "export CUDA_CACHE_MAXSIZE=4294967296  # bytes; all of TensorFlow's kernels fit",
     ),
     url="https://developer.nvidia.com/blog/cuda-pro-tip-understand-fat-binaries-jit-caching/",
-    shown={
-        "enable": "unset CUDA_CACHE_DISABLE",
-        "path": "export CUDA_CACHE_PATH=/a/folder/that/stays  # in a container: of a volume",
-    },
 )
 _OFF = "CUDA_CACHE_DISABLE"
 
@@ -38,10 +34,10 @@ def find(variables: Variables, rows: Rows, tried: TriedFacts | None) -> Matches:
     why = f"{_OFF}={variables.get(_OFF)}" if failed is None else f"{failed.path}: {meaning(failed.error)}"
     yield Match(
         evidence=(compiled[0].message, why if failed is None else f"write to {why}"),
-        figures={
-            "name": compiled[0].figures["name"],
-            "why": why,
-            "enable": f"unset {_OFF}" if off else "",
-            "path": "export CUDA_CACHE_PATH=/a/folder/that/stays  # in a container: of a volume" if failed else "",
-        },
+        figures={"name": compiled[0].figures["name"], "why": why},
+        fix=(
+            f"unset {_OFF}" if off else "",
+            "export CUDA_CACHE_PATH=/a/folder/that/stays  # in a container: of a volume" if failed else "",
+            ...,
+        ),
     )

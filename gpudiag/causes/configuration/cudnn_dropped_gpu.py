@@ -17,9 +17,8 @@ from gpudiag.model.report import Severity
 
 CAUSE = Cause(
     severity=Severity.WARNING,
-    fix=("pip install '{package}>=9.3,<9.11'", "{also}"),
+    fix=("pip install '{package}>=9.3,<9.11'", "pip check  # says whether something else asks for a newer one"),
     url="https://docs.nvidia.com/deeplearning/cudnn/backend/v9.11.0/reference/support-matrix.html",
-    shown={"also": "pip check  # says whether something else asks for a newer one"},
 )
 _LAST_CUDNN = (9, 10)
 """The last cuDNN with code for Maxwell, Pascal and Volta (NVIDIA's support matrices of 9.10 and 9.11)."""
@@ -58,8 +57,11 @@ def find(gpus: ChosenGpus, installed: TensorflowFacts | None) -> Matches:
             "capability": old[0][1],
             "version": version,
             "package": by_pip.name if by_pip else "nvidia-cudnn-cu12",
-            "also": "# take the other cuDNN, which is loaded instead, out of LD_LIBRARY_PATH"
+        },
+        fix=(
+            ...,
+            "# take the other cuDNN, which is loaded instead, out of LD_LIBRARY_PATH"
             if strange or (loaded and not by_pip)
             else "pip check  # says whether something else asks for a newer one",
-        },
+        ),
     )

@@ -12,22 +12,16 @@ from gpudiag.cause import Cause, Match, Matches
 from gpudiag.model.facts import SLOW_S, CallFacts, Facts
 from gpudiag.model.report import Severity
 
-_KEEP = {
-    "now": "sudo nvidia-smi -pm 1  # persistence mode: the driver stays loaded",
-    "always": "sudo systemctl enable --now nvidia-persistenced  # or: the same, also after a reboot",
-}
-
 CAUSE = Cause(
     severity=Severity.WARNING,
     fix=(
-        "{now}",
-        "{always}",
+        "sudo nvidia-smi -pm 1  # persistence mode: the driver stays loaded",
+        "sudo systemctl enable --now nvidia-persistenced  # or: the same, also after a reboot",
         "sudo dmesg | grep -i -e nvrm -e xid  # if persistence mode is on: a GPU may fail",
     ),
     url="https://docs.nvidia.com/deploy/driver-persistence/index.html",
     finding="host.driver.call_slow",
     views=("discovery.first_op.slow_driver",),
-    shown=_KEEP,
 )
 
 
@@ -42,8 +36,6 @@ def find(calls: CallFacts, facts: Facts) -> Matches:
                 *(f"{name} took {seconds:.1f} s" for name, seconds in slow.items()),
                 *([f"the other first calls: {others}"] if others else []),
             ),
-            figures={
-                "calls": " and ".join(f"{name} takes {seconds:.0f} s" for name, seconds in slow.items()),
-                **(dict.fromkeys(_KEEP, "") if kept and all(kept) else _KEEP),
-            },
+            figures={"calls": " and ".join(f"{name} takes {seconds:.0f} s" for name, seconds in slow.items())},
+            fix=("", "", ...) if kept and all(kept) else (),
         )

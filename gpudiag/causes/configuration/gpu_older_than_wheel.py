@@ -16,13 +16,12 @@ from gpudiag.model.report import Severity
 CAUSE = Cause(
     severity=Severity.WARNING,
     fix=(
-        "{hide}",
+        "export CUDA_VISIBLE_DEVICES=-1  # the CPU",
         "# or an earlier TensorFlow that was built for it; this shows for what the installed one was built:",
         "python -c 'import tensorflow as tf; print(tf.sysconfig.get_build_info()[\"cuda_compute_capabilities\"])'",
     ),
     url="https://www.tensorflow.org/install/source#gpu",
     unless=("gpus_in_another_order",),
-    shown={"hide": "export CUDA_VISIBLE_DEVICES=-1  # the CPU"},
 )
 _MASK = "CUDA_VISIBLE_DEVICES"
 
@@ -39,10 +38,7 @@ def find(gpus: Gpus, rows: Rows, listing: Listing, program: Program) -> Matches:
     rest = ",".join(gpu.uuid for gpu in gpus if gpu.pci_bus_id not in pci)
     yield Match(
         evidence=(*(finding.message for finding in found), *(event.text for event in ignored)),
-        figures={
-            "name": name,
-            "capability": has,
-            "hide": f"export {_MASK}={rest}  # the others" if rest else f"export {_MASK}=-1  # the CPU",
-        },
+        figures={"name": name, "capability": has},
+        fix=(f"export {_MASK}={rest}  # the others" if rest else f"export {_MASK}=-1  # the CPU", ..., ...),
         stage=Stage.DEVICE_FILTER if ignored else where_kernels_fail(rows),
     )

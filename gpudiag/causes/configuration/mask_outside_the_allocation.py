@@ -23,7 +23,6 @@ CAUSE = Cause(
         "# the administrator: ConstrainDevices=yes in cgroup.conf",
     ),
     url="https://slurm.schedmd.com/gres.html",
-    shown={"uuids": "2,3"},
 )
 
 

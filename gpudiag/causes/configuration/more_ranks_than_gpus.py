@@ -18,11 +18,10 @@ from gpudiag.model.visibility import gpus_in_scope
 CAUSE = Cause(
     severity=Severity.WARNING,
     fix=(
-        "{start}",
+        "mpirun -np 2 ...",
         "export TF_FORCE_GPU_ALLOW_GROWTH=true  # if they are meant to share; NCCL still refuses two on one GPU",
     ),
     url="https://horovod.readthedocs.io/en/stable/gpus.html",
-    shown={"start": "mpirun -np 2 ..."},
 )
 _SHARED_ON_PURPOSE = ("CUDA_MPS_PIPE_DIRECTORY", "TF_PER_DEVICE_MEMORY_LIMIT_MB")
 
@@ -50,6 +49,6 @@ def find(launcher: Launcher, facts: Facts) -> Matches:
             "launcher": launcher.name,
             "processes": launcher.processes,
             "are": "is 1 GPU" if gpus == 1 else f"are {gpus} GPUs",
-            "start": start.get(launcher.name, f"# mpirun -np {gpus} ...  # for each machine as many as it has GPUs"),
         },
+        fix=(start.get(launcher.name, f"# mpirun -np {gpus} ...  # for each machine as many as it has GPUs"), ...),
     )

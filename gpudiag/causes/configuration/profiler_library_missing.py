@@ -13,13 +13,13 @@ from gpudiag.model.report import Severity
 
 CAUSE = Cause(
     severity=Severity.WARNING,
-    fix=("{first}", "{second}", "# or profile nothing: TensorBoard(profile_batch=0)"),
+    fix=(
+        "pip install nvidia-cuda-cupti-cu12",
+        "export LD_LIBRARY_PATH=/usr/local/cuda/extras/CUPTI/lib64:$LD_LIBRARY_PATH",
+        "# or profile nothing: TensorBoard(profile_batch=0)",
+    ),
     url="https://www.tensorflow.org/guide/profiler#install_the_profiler_and_gpu_prerequisites",
     needs_gpu=False,
-    shown={
-        "first": "pip install nvidia-cuda-cupti-cu12",
-        "second": "export LD_LIBRARY_PATH=/usr/local/cuda/extras/CUPTI/lib64:$LD_LIBRARY_PATH",
-    },
 )
 
 
@@ -33,9 +33,6 @@ def find(program: Program, origin: Origin) -> Matches:
         path = f"# add the folder extras\\CUPTI\\lib64 of CUDA {cuda} to PATH"
     yield Match(
         program.said(NO_CUPTI),
-        figures={
-            "name": said["library"] or said["missing"],
-            "first": path,
-            "second": "" if origin.is_before_12 else "pip install nvidia-cuda-cupti-cu12  # or",
-        },
+        figures={"name": said["library"] or said["missing"]},
+        fix=(path, "" if origin.is_before_12 else "pip install nvidia-cuda-cupti-cu12  # or", ...),
     )

@@ -14,14 +14,14 @@ from gpudiag.model.report import Severity
 
 CAUSE = Cause(
     severity=Severity.WARNING,
-    fix=("{first}", "{second}", "# or profile nothing: TensorBoard(profile_batch=0)"),
+    fix=(
+        "echo 'options nvidia NVreg_RestrictProfilingToAdminUsers=0' | sudo tee /etc/modprobe.d/nv-prof.conf",
+        "docker run --cap-add=SYS_ADMIN ...",
+        "# or profile nothing: TensorBoard(profile_batch=0)",
+    ),
     url="https://developer.nvidia.com/nvidia-development-tools-solutions-err_nvgpuctrperm-permission-issue-"
     "performance-counters",
     needs_gpu=False,
-    shown={
-        "first": "echo 'options nvidia NVreg_RestrictProfilingToAdminUsers=0' | sudo tee /etc/modprobe.d/nv-prof.conf",
-        "second": "docker run --cap-add=SYS_ADMIN ...",
-    },
 )
 _FOR_ALL = (
     "echo 'options nvidia NVreg_RestrictProfilingToAdminUsers=0' | sudo tee /etc/modprobe.d/nv-prof.conf && sudo "
@@ -34,4 +34,4 @@ _ON_WINDOWS = "# NVIDIA Control Panel, Desktop, Enable Developer Settings; Manag
 def find(program: Program, origin: Origin) -> Matches:
     if said := program.said(PROFILING_NOT_PERMITTED):
         first, second = (_ON_WINDOWS, "") if origin.windows else (_FOR_ALL, _IN_CONTAINER)
-        yield Match(said, figures={"first": first, "second": second})
+        yield Match(said, fix=(first, second, ...))

@@ -17,13 +17,12 @@ from gpudiag.model.report import Severity
 
 CAUSE = Cause(
     severity=Severity.WARNING,
-    fix=("{remove}", "{both}"),
+    fix=(
+        "# remove set_memory_growth: the limits of the logical devices bound the program already",
+        "export TF_FORCE_GPU_ALLOW_GROWTH=true  # or, to have both: remove it nevertheless",
+    ),
     url="https://www.tensorflow.org/guide/gpu#limiting_gpu_memory_growth",
     needs_gpu=False,
-    shown={
-        "remove": "# remove set_memory_growth: the limits of the logical devices bound the program already",
-        "both": "export TF_FORCE_GPU_ALLOW_GROWTH=true  # or, to have both: remove it nevertheless",
-    },
 )
 _EXCLUSIVE = {
     "Cannot set memory growth on device when virtual devices configured": (
@@ -46,6 +45,7 @@ def find(program: Program) -> Matches:
         one, other, remove, both = _EXCLUSIVE[found.text]
         yield Match(
             evidence=tuple(filter(None, (statement, error))),
-            figures={"one": one, "other": other, "remove": remove, "both": both},
+            figures={"one": one, "other": other},
+            fix=(remove, both),
         )
         return

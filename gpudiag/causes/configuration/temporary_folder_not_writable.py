@@ -15,9 +15,8 @@ from gpudiag.model.report import Severity
 
 CAUSE = Cause(
     severity=Severity.WARNING,
-    fix=("{room}", "{use}"),
+    fix=("df -h /tmp  # full: make room", 'mkdir -p "$HOME/tmp" && export TMPDIR="$HOME/tmp"'),
     url="https://github.com/jax-ml/jax/issues/11190",
-    shown={"room": "df -h /tmp  # full: make room", "use": 'mkdir -p "$HOME/tmp" && export TMPDIR="$HOME/tmp"'},
 )
 _FULL = ("ENOSPC", "EDQUOT")
 
@@ -29,12 +28,11 @@ def find(tried: TriedFacts) -> Matches:
     home = next((one for one in written(tried, "home") if one.error is None), None)
     yield Match(
         evidence=(f"write to {failed.path}: {meaning(failed.error)}",),
-        figures={
-            "folder": failed.path,
-            "error": meaning(failed.error),
-            "room": f"df -h {failed.path}; df -i {failed.path}  # make room there" if failed.error in _FULL else "",
-            "use": 'mkdir -p "$HOME/tmp" && export TMPDIR="$HOME/tmp"'
+        figures={"folder": failed.path, "error": meaning(failed.error)},
+        fix=(
+            f"df -h {failed.path}; df -i {failed.path}  # make room there" if failed.error in _FULL else "",
+            'mkdir -p "$HOME/tmp" && export TMPDIR="$HOME/tmp"'
             if home
             else "export TMPDIR=/dev/shm  # or another folder that this user may write to",
-        },
+        ),
     )

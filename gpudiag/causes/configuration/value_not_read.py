@@ -14,9 +14,8 @@ from gpudiag.model.report import Severity
 
 CAUSE = Cause(
     severity=Severity.WARNING,
-    fix=("{right}",),
+    fix=("export CUDA_DEVICE_ORDER=PCI_BUS_ID",),
     url="https://docs.nvidia.com/cuda/cuda-c-programming-guide/#cuda-environment-variables",
-    shown={"right": "export CUDA_DEVICE_ORDER=PCI_BUS_ID"},
     finding="host.environment.value_ignored",
     row_only=True,
 )
@@ -34,11 +33,6 @@ def find(variables: Variables) -> Matches:
                 meant = None
             yield Match(
                 evidence=(f"{name}={value!r}",),
-                figures={
-                    "name": name,
-                    "value": value,
-                    "read": accepted.read,
-                    "instead": accepted.otherwise,
-                    "right": f"export {name}={meant}" if meant else f"unset {name}",
-                },
+                figures={"name": name, "value": value, "read": accepted.read, "instead": accepted.otherwise},
+                fix=(f"export {name}={meant}" if meant else f"unset {name}",),
             )

@@ -16,10 +16,9 @@ from gpudiag.model.visibility import apply_mask
 
 CAUSE = Cause(
     severity=Severity.WARNING,
-    fix=("{cure}", "{away}"),
+    fix=("export CUDA_VISIBLE_DEVICES=0", "unset CUDA_VISIBLE_DEVCIES"),
     url="https://docs.nvidia.com/cuda/cuda-c-programming-guide/#cuda-environment-variables",
     needs_gpu=False,
-    shown={"cure": "export CUDA_VISIBLE_DEVICES=0", "away": "unset CUDA_VISIBLE_DEVCIES"},
     finding="host.environment.misspelt",
 )
 
@@ -29,15 +28,13 @@ def find(facts: Facts, variables: Variables) -> Matches:
         if known := misspelling_of(name):
             yield Match(
                 evidence=(f"{name} is set" if value == WITHHELD else f"{name}={value!r}",),
-                figures={
-                    "name": name,
-                    "value": value,
-                    "known": known,
-                    "cure": _cure(name, known, facts),
-                    "away": f"unset {name}"
+                figures={"name": name, "value": value, "known": known},
+                fix=(
+                    _cure(name, known, facts),
+                    f"unset {name}"
                     if name.isidentifier()
                     else f"# take {name} out of the file that sets it: it is not a name that a shell can unset",
-                },
+                ),
             )
 
 

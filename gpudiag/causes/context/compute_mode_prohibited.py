@@ -10,9 +10,8 @@ from gpudiag.cause import Cause, Match, Matches
 from gpudiag.causes.shared.devices import ChosenGpus, SaidToBeBusy
 
 CAUSE = Cause(
-    fix=("{other}", "sudo nvidia-smi -i {index} -c 0  # or: opens it"),
+    fix=("# there is no other GPU to choose here", "sudo nvidia-smi -i {index} -c 0  # or: opens it"),
     url="https://docs.nvidia.com/deploy/nvidia-smi/index.html",
-    shown={"other": "# there is no other GPU to choose here"},
 )
 
 
@@ -26,6 +25,7 @@ def find(gpus: ChosenGpus, busy: SaidToBeBusy | None) -> Matches:
             *(f"GPU {gpu.index} ({gpu.name}): compute mode prohibited" for gpu in shut),
             *([busy.text] if busy else []),
         ),
-        figures={"index": shut[0].index, "other": other},
+        figures={"index": shut[0].index},
+        fix=(other, ...),
         change=change,
     )

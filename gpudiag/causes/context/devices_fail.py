@@ -8,20 +8,19 @@ probe discovery.logical_devices has the driver's words.
 from __future__ import annotations
 
 from gpudiag.cause import Cause, Matches, Rows
-from gpudiag.causes.shared.last_resort import CODES, FIX, match
+from gpudiag.causes.shared.last_resort import CODES, FIRST, LAST, LOOK, match
 from gpudiag.causes.shared.machine import WholeDriver
 from gpudiag.causes.shared.steps import FirstFailed
 from gpudiag.model.diagnosis import Stage
 from gpudiag.model.facts import Facts
 
 CAUSE = Cause(
-    fix=("gpudiag check -v discovery.logical_devices  # with its log", *FIX),
+    fix=("gpudiag check -v discovery.logical_devices  # with its log", FIRST, LOOK, *LAST),
     url=CODES,
     last_resort=True,
-    shown={"look": "nvidia-smi -q | grep -i -e error -e pending"},
 )
 
 
 def find(failed: FirstFailed, whole: WholeDriver | None, facts: Facts, rows: Rows) -> Matches:
     if failed.stage is Stage.CONTEXT:
-        yield match(failed, whole, facts, rows)
+        yield match(failed, whole, facts, rows, before=1)

@@ -14,14 +14,14 @@ from gpudiag.knowledge.origin import Origin
 from gpudiag.model.diagnosis import Confidence
 
 CAUSE = Cause(
-    fix=("{first}", "nvidia-smi  # shows the driver, and the newest CUDA that it runs", "{second}"),
+    fix=(
+        "sudo ubuntu-drivers install; sudo reboot  # 525.60 or newer",
+        "nvidia-smi  # shows the driver, and the newest CUDA that it runs",
+        "# or a TensorFlow that was built for the CUDA that this driver runs",
+    ),
     url="https://docs.nvidia.com/deploy/cuda-compatibility/minor-version-compatibility.html",
     needs_gpu=False,
     unless=("driver_too_old",),
-    shown={
-        "first": "sudo ubuntu-drivers install; sudo reboot  # 525.60 or newer",
-        "second": "# or a TensorFlow that was built for the CUDA that this driver runs",
-    },
 )
 
 
@@ -40,9 +40,6 @@ def find(program: Program, origin: Origin) -> Matches:
     yield Match(
         (*said, *ptx)[:3],
         Confidence.PROVED if said else Confidence.LIKELY,
-        {
-            "who": f"compiled the program's PTX{cuda}" if ptx and not said else f"TensorFlow uses{cuda}",
-            "first": update,
-            "second": "# or a TensorFlow (in conda: a cudatoolkit) of the CUDA that this driver runs",
-        },
+        {"who": f"compiled the program's PTX{cuda}" if ptx and not said else f"TensorFlow uses{cuda}"},
+        fix=(update, ..., "# or a TensorFlow (in conda: a cudatoolkit) of the CUDA that this driver runs"),
     )

@@ -16,13 +16,15 @@ from gpudiag.knowledge.messages.way import DRIVER_TOO_OLD
 from gpudiag.model.facts import Facts
 
 CAUSE = Cause(
-    fix=("{install}  # {needed} or newer, then reboot", "{other}"),
+    fix=(
+        "{install}  # {needed} or newer, then reboot",
+        (
+            "sudo apt install cuda-compat-12-5; export "
+            "LD_LIBRARY_PATH=/usr/local/cuda-12.5/compat:$LD_LIBRARY_PATH  "
+            "# instead, as this is a data-centre GPU"
+        ),
+    ),
     url="https://docs.nvidia.com/deploy/cuda-compatibility/minor-version-compatibility.html",
-    shown={
-        "other": "sudo apt install cuda-compat-12-5; export "
-        "LD_LIBRARY_PATH=/usr/local/cuda-12.5/compat:$LD_LIBRARY_PATH  "
-        "# instead, as this is a data-centre GPU"
-    },
     finding="host.driver.old_driver",
 )
 _DATA_CENTRE = re.compile(r"\b(Tesla|[ABHLPTV]\d{1,3}S?|GB?\d{3}|GH\d{3})\b")
@@ -45,8 +47,11 @@ def find(facts: Facts, log: EveryLog, signs: Signs) -> Matches:
             "built": built,
             "needed": _NEEDED.get(int(major) if major.isdecimal() else 0, f"for CUDA {built}"),
             "install": install_command(facts),
-            "other": f"{keep}  # instead, as this is a data-centre GPU"
+        },
+        fix=(
+            ...,
+            f"{keep}  # instead, as this is a data-centre GPU"
             if any(_DATA_CENTRE.search(device.name) for device in facts.nvml_devices)
             else "# the package cuda-compat, which spares that, is for data-centre GPUs alone",
-        },
+        ),
     )

@@ -17,10 +17,9 @@ from gpudiag.knowledge.messages.settings import FLAGS_REFUSED
 from gpudiag.model.diagnosis import Stage
 
 CAUSE = Cause(
-    fix=("{do}",),
+    fix=("unset XLA_FLAGS",),
     url="https://openxla.org/xla/flags_guidance",
     needs_gpu=False,
-    shown={"do": "unset XLA_FLAGS"},
 )
 _TOKEN = re.compile(r"""(?:[^\s"']|"[^"]*"|'[^']*')+""")
 _VARIABLES = ("TF_XLA_FLAGS", "XLA_FLAGS")
@@ -54,14 +53,10 @@ def find(variables: Variables, rows: Rows, log: EveryLog, alone: LogAlone | None
     ends_at_once = any(row.probe == TRACE and row.crash is not None for row in rows)
     yield Match(
         evidence=(text(found.line), *_set_here(variable, value, alone)),
-        figures={
-            "variable": variable,
-            "what": what,
-            "refused": " ".join(refused),
-            "do": without
-            if value
-            else right or f"# take {' '.join(refused)} out of {variable} where the program is started",
-        },
+        figures={"variable": variable, "what": what, "refused": " ".join(refused)},
+        fix=(
+            without if value else right or f"# take {' '.join(refused)} out of {variable} where the program is started",
+        ),
         change={variable: rest or None} if value else None,
         stage=Stage.PACKAGE if ends_at_once else None,
     )

@@ -16,12 +16,11 @@ from gpudiag.model.diagnosis import Confidence
 CAUSE = Cause(
     fix=(
         "{show}  # who it is: end it, or wait for it",
-        "{other}",
+        "# there is no other GPU to choose here",
         "sudo nvidia-smi -i {index} -c 0  # or: lets several in; on a cluster its administrators decide",
     ),
     url="https://docs.nvidia.com/deploy/mps/index.html",
     tried=1,
-    shown={"other": "# there is no other GPU to choose here"},
 )
 
 
@@ -44,7 +43,7 @@ def find(gpus: ChosenGpus, busy: SaidToBeBusy) -> Matches:
             "index": gpu.index,
             "holder": f"process {pids} uses it" if pids else "another process uses or used it",
             "show": f"ps -o user,etime,args -p {pids.replace(' ', '')}" if pids else f"nvidia-smi -i {gpu.index}",
-            "other": other,
         },
+        fix=(..., other, ...),
         change=change,
     )

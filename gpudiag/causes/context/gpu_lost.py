@@ -22,19 +22,14 @@ from gpudiag.model.missing import lost_gpus
 
 CAUSE = Cause(
     fix=(
-        "{which}",
-        "{other}",
-        "{reset}",
+        "sudo dmesg | grep -i xid  # which fault",
+        "# there is no other GPU to choose here",
+        "sudo nvidia-smi --gpu-reset -i 0  # or reboot: if its hardware or firmware has failed",
         "# if a reset does not help: switch the machine off and on, then look at power and slot",
     ),
     url="https://docs.nvidia.com/deploy/xid-errors/index.html",
     tried=1,
     unless=("cuinit_says_unknown", "uvm_missing", "library_without_devices"),
-    shown={
-        "which": "sudo dmesg | grep -i xid  # which fault",
-        "other": "# there is no other GPU to choose here",
-        "reset": "sudo nvidia-smi --gpu-reset -i 0  # or reboot: if its hardware or firmware has failed",
-    },
     views=("host.driver.nvml_failed",),
 )
 _LOST = re.compile("lost|Unknown Error|reset|fallen")
@@ -68,10 +63,13 @@ def find(gpus: ChosenGpus, errors: Errors, program: Program, broken: FirstFailed
             "what": "it, its power or its connection has failed"
             if named
             else "CUDA has no name for the error, and a GPU, power or connection that has failed is the first suspect",
-            "which": f"# {fault}" if (fault := kernel.xid) else "sudo dmesg | grep -i xid  # which fault",
-            "other": other,
-            "reset": gpus.reset(indices),
         },
+        fix=(
+            f"# {fault}" if (fault := kernel.xid) else "sudo dmesg | grep -i xid  # which fault",
+            other,
+            gpus.reset(indices),
+            ...,
+        ),
         change=change,
         stage=broken_at if broken_at in _WHERE_IT_SHOWS else Stage.CONFIGURATION,
     )

@@ -16,15 +16,11 @@ CAUSE = Cause(
     fix=(
         "nvidia-smi -q -d COMPUTE,PIDS  # who is on the GPU, and its mode now",
         "sudo dmesg | grep -i -e nvrm -e xid",
-        "{other}",
-        "{reset}",
+        "# there is no other GPU to choose here",
+        "sudo nvidia-smi --gpu-reset -i 0  # or reboot: if its hardware or firmware has failed",
     ),
     url="https://docs.nvidia.com/deploy/xid-errors/index.html",
     tried=2,
-    shown={
-        "other": "# there is no other GPU to choose here",
-        "reset": "sudo nvidia-smi --gpu-reset -i 0  # or reboot: if its hardware or firmware has failed",
-    },
     unless=("vgpu_without_licence",),
 )
 
@@ -45,6 +41,7 @@ def find(gpus: ChosenGpus, busy: SaidToBeBusy) -> Matches:
     yield Match(
         evidence=(busy.text, *looked_at),
         sure=Confidence.POSSIBLE,
-        figures={"who": _named(failing) or "a GPU", "reset": reset, "other": other},
+        figures={"who": _named(failing) or "a GPU"},
+        fix=(..., ..., other, reset),
         change=change,
     )

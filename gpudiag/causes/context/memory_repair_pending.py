@@ -18,16 +18,12 @@ from gpudiag.model.report import Severity
 CAUSE = Cause(
     severity=Severity.WARNING,
     fix=(
-        "{reset}",
-        "{other}",
+        "sudo nvidia-smi --gpu-reset -i 0  # no program using it; or reboot",
+        "export CUDA_VISIBLE_DEVICES=GPU-00000001-0000-4000-8000-000000000000",
         "nvidia-smi -q -d ROW_REMAPPER,PAGE_RETIREMENT,ECC -i {index}  # Pending must say: No",
     ),
     url="https://docs.nvidia.com/deploy/a100-gpu-mem-error-mgmt/index.html",
     tried=1,
-    shown={
-        "reset": "sudo nvidia-smi --gpu-reset -i 0  # no program using it; or reboot",
-        "other": "export CUDA_VISIBLE_DEVICES=GPU-00000001-0000-4000-8000-000000000000",
-    },
 )
 _USED = (Stage.CONTEXT, Stage.FIRST_OP)
 
@@ -51,11 +47,14 @@ def find(gpus: ChosenGpus, states: GpusInScope, broken: FirstFailed | None, kern
             "gpu": named(faulty),
             "what": "it has no spare rows left: it has to be replaced" if spent else "the repair waits for a reset",
             "index": indices(faulty),
-            "reset": "# have the card replaced"
+        },
+        fix=(
+            "# have the card replaced"
             if spent
             else f"sudo nvidia-smi --gpu-reset -i {indices(faulty)}  # no program using it; or reboot",
-            "other": other,
-        },
+            other,
+            ...,
+        ),
         change=change if broken_at in _USED else None,
         stage=broken_at if broken_at in _USED else Stage.CONFIGURATION,
     )

@@ -18,13 +18,12 @@ from gpudiag.knowledge.variables import ACCEPTED, SETTINGS, THREAD_MODE, WITHHEL
 from gpudiag.model.diagnosis import Confidence, Stage
 
 CAUSE = Cause(
-    fix=("{do}", "{instead}"),
+    fix=(
+        "unset TF_GPU_THREAD_MODE",
+        "export TF_GPU_THREAD_MODE=global  # or gpu_private or gpu_shared: it reads no other value",
+    ),
     url="https://www.tensorflow.org/guide/gpu#setup",
     needs_gpu=False,
-    shown={
-        "do": "unset TF_GPU_THREAD_MODE",
-        "instead": "export TF_GPU_THREAD_MODE=global  # or gpu_private or gpu_shared: it reads no other value",
-    },
     views=("host.environment.threads_refused",),
 )
 _MODE, *_MODES = ACCEPTED[THREAD_MODE].words
@@ -62,9 +61,8 @@ def find(variables: Variables, errors: Errors, program: Program) -> Matches:
                     "name": name,
                     "value": value,
                     "what": "TensorFlow cannot use it" if exact else "the error that TensorFlow ends in has it",
-                    "do": f"unset {name}",
-                    "instead": instead,
                 },
+                fix=(f"unset {name}", instead),
                 change={name: None},
                 stage=stage,
             )
@@ -72,13 +70,8 @@ def find(variables: Variables, errors: Errors, program: Program) -> Matches:
         if name not in told and (said := program.first(message)):
             yield Match(
                 evidence=(text(said.line),),
-                figures={
-                    "name": name,
-                    "value": said["value"],
-                    "what": "TensorFlow could not use it in the program",
-                    "do": f"# take {name} out of the program, and out of the environment that starts it",
-                    "instead": instead,
-                },
+                figures={"name": name, "value": said["value"], "what": "TensorFlow could not use it in the program"},
+                fix=(f"# take {name} out of the program, and out of the environment that starts it", instead),
                 stage=Stage.CONFIGURATION,
             )
 

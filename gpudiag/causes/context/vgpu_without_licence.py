@@ -24,7 +24,6 @@ CAUSE = Cause(
         "ls -l /etc/nvidia/ClientConfigToken /etc/nvidia/gridd.conf  # {where}the token and the product",
     ),
     url="https://docs.nvidia.com/vgpu/latest/grid-licensing-user-guide/index.html",
-    shown={"where": ""},
 )
 
 

@@ -17,12 +17,11 @@ from gpudiag.model.visibility import gpus_in_scope
 from gpudiag.text import counted
 
 CAUSE = Cause(
-    fix=("{first}", "# or require {found}: --require-gpus {found}"),
+    fix=("unset CUDA_VISIBLE_DEVICES", "# or require {found}: --require-gpus {found}"),
     url=PROGRAMMING_GUIDE,
     needs_gpu=False,
     symptom=True,
     finding="host.gpus.too_few",
-    shown={"first": "unset CUDA_VISIBLE_DEVICES"},
 )
 
 
@@ -33,7 +32,6 @@ def find(facts: Facts, limits: Limits) -> Matches:
         yield Match(
             evidence=(f"{counted(found, 'GPU')} in scope", *seen),
             figures={
-                "first": first,
                 "shown": counted(found, "GPU"),
                 "found": found,
                 "required": limits.require_gpus,
@@ -43,6 +41,7 @@ def find(facts: Facts, limits: Limits) -> Matches:
                 "pci": _pci(facts.device_nodes),
                 "mask": _mask(facts.environment),
             },
+            fix=(first, ...),
         )
 
 

@@ -17,10 +17,9 @@ from gpudiag.knowledge.messages.way import GPU_TYPE_DISABLED
 from gpudiag.model.diagnosis import Stage
 
 CAUSE = Cause(
-    fix=("{do}", f"export {TYPES}=CPU,GPU  # instead"),
+    fix=(f"unset {TYPES}", f"export {TYPES}=CPU,GPU  # instead"),
     url="https://github.com/tensorflow/tensorflow/blob/master/tensorflow/core/common_runtime/device_factory.cc",
     needs_gpu=False,
-    shown={"do": "unset TF_ENABLED_DEVICE_TYPES"},
 )
 
 
@@ -39,13 +38,11 @@ def find(variables: Variables, errors: Errors, program: Program, listing: Listin
             said,
             figures={
                 "what": f"of the program that wrote the log has no entry GPU{'' if value else '; it is not set here'}",
-                "do": f"# take {TYPES} out of the program, and out of the environment that starts it",
             },
+            fix=(f"# take {TYPES} out of the program, and out of the environment that starts it", ...),
             stage=Stage.CONFIGURATION,
         )
 
 
 def _types(value: str, seen: tuple[str, ...], what: str, stage: Stage) -> Match:
-    return Match(
-        seen, figures={"what": f"is {value!r}: it {what}", "do": f"unset {TYPES}"}, change={TYPES: None}, stage=stage
-    )
+    return Match(seen, figures={"what": f"is {value!r}: it {what}"}, change={TYPES: None}, stage=stage)

@@ -13,9 +13,11 @@ from gpudiag.causes.shared.machine import said
 from gpudiag.knowledge.messages.way import TOO_FEW_CORES
 
 CAUSE = Cause(
-    fix=("export TF_MIN_GPU_MULTIPROCESSOR_COUNT={cores}", "{hide}"),
+    fix=(
+        "export TF_MIN_GPU_MULTIPROCESSOR_COUNT={cores}",
+        "export CUDA_VISIBLE_DEVICES=GPU-00000000-0000-4000-8000-000000000000  # or: hides it",
+    ),
     url="https://www.tensorflow.org/api_docs/python/tf/config/list_physical_devices",
-    shown={"hide": "export CUDA_VISIBLE_DEVICES=GPU-00000000-0000-4000-8000-000000000000  # or: hides it"},
 )
 _LEAST = "TF_MIN_GPU_MULTIPROCESSOR_COUNT"
 
@@ -34,7 +36,7 @@ def find(variables: Variables, gpus: Gpus, listing: Listing, program: Program) -
             "names": " and ".join(f"{event['name']} ({event['pci']})" for event in found),
             "cores": cores,
             "least": found[0]["least"],
-            "hide": f"export {MASK}={','.join(rest)}  # or: hides it" if rest else f"unset {_LEAST}  # or",
         },
+        fix=(..., f"export {MASK}={','.join(rest)}  # or: hides it" if rest else f"unset {_LEAST}  # or"),
         change={_LEAST: cores},
     )

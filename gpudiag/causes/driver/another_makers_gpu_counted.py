@@ -19,11 +19,10 @@ from gpudiag.text import counted
 
 CAUSE = Cause(
     fix=(
-        "{cure}",
+        "export CUDA_VISIBLE_DEVICES=0",
         "tf.config.experimental.get_device_details(tf.config.list_physical_devices('GPU')[0])  # names the GPU",
     ),
     url="https://www.tensorflow.org/guide/gpu",
-    shown={"cure": "export CUDA_VISIBLE_DEVICES=0"},
     views=("host.environment.all_hidden",),
 )
 
@@ -41,7 +40,8 @@ def find(facts: Facts, program: Program) -> Matches:
     if mask is not None and mask.strip().isdecimal() and int(mask) in taken and not apply_mask(mask, devices).devices:
         yield Match(
             evidence=(f"{MASK}={mask}", *others, f"NVML reports {number}, which CUDA counts from 0"),
-            figures={**figures, "asked": f"{MASK}={mask}", "cure": f"export {MASK}={len(devices) - 1}"},
+            figures={**figures, "asked": f"{MASK}={mask}"},
+            fix=(f"export {MASK}={len(devices) - 1}", ...),
             change={MASK: str(len(devices) - 1)},
         )
     elif mask is None:
@@ -55,11 +55,8 @@ def find(facts: Facts, program: Program) -> Matches:
                         f"NVML reports {number}, which TensorFlow counts from 0",
                     ),
                     sure=Confidence.LIKELY,
-                    figures={
-                        **figures,
-                        "asked": f"/GPU:{index}",
-                        "cure": f"with tf.device('/GPU:{len(devices) - 1}'):",
-                    },
+                    figures={**figures, "asked": f"/GPU:{index}"},
+                    fix=(f"with tf.device('/GPU:{len(devices) - 1}'):", ...),
                     stage=Stage.CONFIGURATION,
                 )
                 return

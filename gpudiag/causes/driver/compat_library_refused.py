@@ -18,9 +18,8 @@ from gpudiag.model.diagnosis import Confidence
 from gpudiag.model.facts import DriverFacts, Facts
 
 CAUSE = Cause(
-    fix=("{unset}",),
+    fix=("export LD_LIBRARY_PATH=/opt/lib",),
     url="https://docs.nvidia.com/deploy/cuda-compatibility/forward-compatibility.html",
-    shown={"unset": "export LD_LIBRARY_PATH=/opt/lib"},
 )
 
 
@@ -43,8 +42,8 @@ def find(facts: Facts, driver: DriverFacts, signs: Signs | None, error: CuInitFa
             if folder
             else "libcuda.so.1 is a library for forward compatibility",
             "module": driver.kernel_module or "(not known)",
-            "unset": unset,
         },
+        fix=(unset,),
         sure=Confidence.PROVED if taken or not folder else Confidence.LIKELY,
         change=change,
     )

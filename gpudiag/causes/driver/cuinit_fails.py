@@ -8,17 +8,16 @@ and the kernel's log: a line with Xid names a fault of the GPU itself.
 from __future__ import annotations
 
 from gpudiag.cause import Cause, Matches, Rows
-from gpudiag.causes.shared.last_resort import CODES, FIX, match
+from gpudiag.causes.shared.last_resort import CODES, FIRST, LAST, UVM_AGAIN, match
 from gpudiag.causes.shared.machine import WholeDriver
 from gpudiag.causes.shared.steps import FirstFailed
 from gpudiag.model.diagnosis import Stage
 from gpudiag.model.facts import Facts
 
 CAUSE = Cause(
-    fix=FIX,
+    fix=(FIRST, UVM_AGAIN, *LAST),
     url=CODES,
     last_resort=True,
-    shown={"look": "sudo rmmod nvidia_uvm && sudo modprobe nvidia_uvm  # while no GPU is in use"},
 )
 
 

@@ -14,9 +14,12 @@ from gpudiag.causes.shared.machine import container
 from gpudiag.model.facts import Facts, TriedFacts
 
 CAUSE = Cause(
-    fix=("grep nvidia /proc/devices; ls -l /dev/nvidia*  # the numbers must be the same", "{do}", "{then}"),
+    fix=(
+        "grep nvidia /proc/devices; ls -l /dev/nvidia*  # the numbers must be the same",
+        "sudo rm /dev/nvidia-uvm",
+        "sudo nvidia-modprobe -u -c 0  # makes it with the right number",
+    ),
     url="https://github.com/NVIDIA/nvidia-container-toolkit/issues/1934",
-    shown={"do": "sudo rm /dev/nvidia-uvm", "then": "sudo nvidia-modprobe -u -c 0  # makes it with the right number"},
 )
 _NO_DRIVER = ("ENXIO", "ENODEV")
 
@@ -29,14 +32,15 @@ def find(facts: Facts, tried: TriedFacts, none: NoneListed) -> Matches:
     files = " ".join(one.path for one in stale)
     yield Match(
         evidence=tuple(f"open {one.path}: {meaning(one.error)}" for one in stale),
-        figures={
-            "files": files,
-            "do": "sudo nvidia-ctk cdi generate --output=/etc/cdi/nvidia.yaml  # on the host"
+        figures={"files": files},
+        fix=(
+            ...,
+            "sudo nvidia-ctk cdi generate --output=/etc/cdi/nvidia.yaml  # on the host"
             if inside
             else f"sudo rm {files}",
-            "then": "docker run --gpus all ...  # a new container, because this one keeps its files"
+            "docker run --gpus all ...  # a new container, because this one keeps its files"
             if inside
             else "sudo nvidia-modprobe -u -c 0  # makes it with the right number",
-        },
+        ),
         stage=none.stage,
     )

@@ -16,18 +16,15 @@ from gpudiag.causes.shared.device_files import NoAccess
 from gpudiag.causes.shared.gpu_state import NoneListed, meaning
 from gpudiag.causes.shared.machine import container
 from gpudiag.model.facts import Facts, TriedFacts, Unknown
-from gpudiag.model.report import Figure
 
 CAUSE = Cause(
-    fix=("{do}", "{then}", "{runtime}"),
+    fix=(
+        "docker restart CONTAINER  # on the host: it gets its GPUs again",
+        "sudo nvidia-ctk system create-dev-char-symlinks --create-all  # on the host: they stay",
+    ),
     url="https://github.com/NVIDIA/nvidia-container-toolkit/issues/48",
     unless=("slurm_gave_no_gpu", "device_files_kept_by_security_module"),
     views=("host.driver.no_access", "host.driver.nvml_failed"),
-    shown={
-        "do": "docker restart CONTAINER  # on the host: it gets its GPUs again",
-        "then": "sudo nvidia-ctk system create-dev-char-symlinks --create-all  # on the host: they stay",
-        "runtime": "",
-    },
 )
 _CONTROL = ("/dev/nvidiactl", "/dev/nvidia-uvm", "/dev/dxg")
 
@@ -42,9 +39,9 @@ def find(facts: Facts, tried: TriedFacts | None, none: NoneListed | None, files:
                 if node.path in needed and node.readable and node.writable
             ),
         )
-        yield Match(evidence=evidence, figures=_figures(facts, needed), stage=none.stage)
+        yield Match(evidence, figures={"files": " ".join(needed)}, fix=_fix(facts, needed), stage=none.stage)
     elif files is not None and not files.by_their_mode:  # access(2) says it on some systems, and open(2) was not tried
-        yield files.match(files.shut, _figures(facts, [node.path for node in files.shut]))
+        yield files.match(files.shut, fix=_fix(facts, [node.path for node in files.shut]))
 
 
 def _refused(tried: TriedFacts) -> list[str]:
@@ -55,7 +52,7 @@ def _refused(tried: TriedFacts) -> list[str]:
     return [path for path in kept if path in _CONTROL] or (gpus if gpus and set(gpus) <= set(kept) else [])
 
 
-def _figures(facts: Facts, files: list[str]) -> dict[str, Figure]:
+def _fix(facts: Facts, files: list[str]) -> tuple[str, ...]:
     if not isinstance(facts.container, Unknown) and facts.container.slurm_job is not None:
         do, then, runtime = "srun --gres=gpu:1 ...  # asks Slurm for a GPU, which the step must do, too", "", ""
     elif container(facts):
@@ -68,4 +65,4 @@ def _figures(facts: Facts, files: list[str]) -> dict[str, Figure]:
     else:
         do = "cat /proc/self/cgroup; systemctl show -p DeviceAllow -p DevicePolicy UNIT  # of that unit or slice"
         then, runtime = f"sudo systemctl edit UNIT  # [Service] DeviceAllow={files[0]} rw", ""
-    return {"files": " ".join(files), "do": do, "then": then, "runtime": runtime}
+    return do, then, runtime

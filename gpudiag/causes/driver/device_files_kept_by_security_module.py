@@ -15,14 +15,13 @@ from gpudiag.model.diagnosis import Confidence
 from gpudiag.model.facts import DeviceNodeFacts, Facts, TriedFacts
 
 CAUSE = Cause(
-    fix=("{run}", "{allow}", "{look}"),
+    fix=(
+        "podman run --security-opt=label=disable --device nvidia.com/gpu=all ...",
+        "sudo setsebool -P container_use_devices on  # on the host: or for all containers",
+        "sudo ausearch -m avc -ts recent | grep nvidia  # on the host: what was refused",
+    ),
     url="https://docs.nvidia.com/datacenter/cloud-native/container-toolkit/latest/troubleshooting.html",
     views=("host.driver.no_access", "host.driver.nvml_failed"),
-    shown={
-        "run": "podman run --security-opt=label=disable --device nvidia.com/gpu=all ...",
-        "allow": "sudo setsebool -P container_use_devices on  # on the host: or for all containers",
-        "look": "sudo ausearch -m avc -ts recent | grep nvidia  # on the host: what was refused",
-    },
 )
 _CONTROL = ("/dev/nvidiactl", "/dev/nvidia-uvm")
 
@@ -47,13 +46,15 @@ def find(facts: Facts, tried: TriedFacts, nodes: DeviceNodeFacts, none: NoneList
         figures={
             "files": " ".join(one.path for one in kept),
             "module": "SELinux" if selinux else "AppArmor" if label else "SELinux, AppArmor or the like",
-            "run": f"{command} --security-opt={option} ..." if inside else "",
-            "allow": "sudo setsebool -P container_use_devices on  # on the host: or for all containers"
+        },
+        fix=(
+            f"{command} --security-opt={option} ..." if inside else "",
+            "sudo setsebool -P container_use_devices on  # on the host: or for all containers"
             if inside and option == "label=disable"
             else "sudo restorecon -v /dev/nvidia*  # gives the files their labels again"
             if selinux
             else "",
-            "look": f"{look}  # {'on the host: ' if inside else ''}what was refused",
-        },
+            f"{look}  # {'on the host: ' if inside else ''}what was refused",
+        ),
         stage=none.stage,
     )

@@ -14,14 +14,13 @@ CAUSE = Cause(
     fix=(
         "sudo reboot{where}",
         "sudo rmmod nvidia_drm nvidia_modeset nvidia_uvm nvidia; sudo modprobe nvidia  # or, while no GPU is in use",
-        "{hold}",
+        "# so that it does not come again, keep unattended upgrades from the driver's packages",
     ),
     url="https://docs.nvidia.com/deploy/cuda-compatibility/",
-    shown={"hold": "# so that it does not come again, keep unattended upgrades from the driver's packages"},
     finding="host.driver.version_mismatch",
 )
 
 
 def find(two: TwoVersions) -> Matches:
     if not two.in_image:
-        yield two.match()
+        yield two.match((..., ..., two.hold or ...))

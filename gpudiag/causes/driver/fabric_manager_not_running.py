@@ -21,18 +21,12 @@ from gpudiag.model.diagnosis import Confidence
 
 CAUSE = Cause(
     fix=(
-        "{do}",
-        "{enable}",
-        "{cc}",
-        "{must}",
+        "sudo apt install 'nvidia-fabricmanager-535=535.104.05*'",
+        "sudo systemctl enable --now nvidia-fabricmanager",
+        "",
+        "nvidia-smi -q | grep -A 2 Fabric  # must say: Completed, Success",
     ),
     url="https://docs.nvidia.com/datacenter/tesla/fabric-manager-user-guide/index.html",
-    shown={
-        "do": "sudo apt install 'nvidia-fabricmanager-535=535.104.05*'",
-        "enable": "sudo systemctl enable --now nvidia-fabricmanager",
-        "cc": "",
-        "must": "nvidia-smi -q | grep -A 2 Fabric  # must say: Completed, Success",
-    },
     unless=("confidential_gpus_not_ready", "fabric_not_ready"),
 )
 _JOINED = re.compile(r"SXM|HBM3|H200|\bG?B[23]00|HGX|DGX")
@@ -77,17 +71,17 @@ def find(whole: WholeDriver, listing: Listing, program: Program) -> Matches:
         figures={
             "waited": f"NVIDIA's Fabric Manager, which {state}"
             if switches or joined
-            else "a service of the driver, and no NVSwitch is seen whose Fabric Manager that would be",
-            "cc": "sudo nvidia-smi conf-compute -srs 1  # if nvidia-smi conf-compute -f says: CC status: ON"
-            if not switches
-            else "",
-            "do": do
-            if switches or joined
-            else "systemctl --failed  # services of NVIDIA's, such as nvidia-persistenced",
-            "enable": "sudo systemctl enable --now nvidia-fabricmanager"
+            else "a service of the driver, and no NVSwitch is seen whose Fabric Manager that would be"
+        },
+        fix=(
+            do if switches or joined else "systemctl --failed  # services of NVIDIA's, such as nvidia-persistenced",
+            "sudo systemctl enable --now nvidia-fabricmanager"
             if switches or joined
             else "sudo dmesg | grep -i -e nvrm -e xid  # a GPU or firmware that did not come up; then: sudo reboot",
-            "must": "nvidia-smi -q | grep -A 2 Fabric  # must say: Completed, Success"
+            "sudo nvidia-smi conf-compute -srs 1  # if nvidia-smi conf-compute -f says: CC status: ON"
+            if not switches
+            else "",
+            "nvidia-smi -q | grep -A 2 Fabric  # must say: Completed, Success"
             + ("" if switches or joined else "; N/A: there is none"),
-        },
+        ),
     )

@@ -14,11 +14,10 @@ from gpudiag.causes.shared.steps import CuInitFailed
 
 CAUSE = Cause(
     fix=(
-        "{do}",
+        "# have the provider start Fabric Manager outside, or start this virtual machine again",
         "nvidia-smi -q | grep -A 2 Fabric  # must say: Completed, Success",
     ),
     url="https://docs.nvidia.com/datacenter/tesla/fabric-manager-user-guide/index.html",
-    shown={"do": "# have the provider start Fabric Manager outside, or start this virtual machine again"},
 )
 
 
@@ -45,8 +44,11 @@ def find(failed: CuInitFailed, whole: WholeDriver, gpus: GpusInScope) -> Matches
             "gpu": named(waiting),
             "state": ", ".join(sorted(states)),
             "here": "this machine, though Fabric Manager runs" if runs else "inside this virtual machine",
-            "do": "sudo systemctl restart nvidia-fabricmanager; sudo journalctl -u nvidia-fabricmanager -e"
+        },
+        fix=(
+            "sudo systemctl restart nvidia-fabricmanager; sudo journalctl -u nvidia-fabricmanager -e"
             if runs
             else "# have the provider start Fabric Manager outside, or start this virtual machine again",
-        },
+            ...,
+        ),
     )

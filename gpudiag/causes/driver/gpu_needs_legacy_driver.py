@@ -16,13 +16,13 @@ from gpudiag.model.diagnosis import Stage
 from gpudiag.model.facts import DriverFacts, Facts
 
 CAUSE = Cause(
-    fix=("{install}", "sudo reboot", "{release}"),
+    fix=(
+        "sudo apt install nvidia-driver-470",
+        "sudo reboot",
+        "# TensorFlow 2.14 or earlier: driver 470 serves CUDA 11 alone",
+    ),
     url="https://www.nvidia.com/en-us/drivers/unix/legacy-gpu/",
     views=("host.driver.no_module",),
-    shown={
-        "install": "sudo apt install nvidia-driver-470",
-        "release": "# TensorFlow 2.14 or earlier: driver 470 serves CUDA 11 alone",
-    },
 )
 _BRANCH = re.compile(r"supported through the NVIDIA (?P<branch>\d+)\.xx Legacy")
 _GPU = re.compile(r"NVRM: {1,8}The NVIDIA (?P<name>[^\n]{1,80}) GPU installed in this system")
@@ -50,9 +50,12 @@ def find(driver: DriverFacts, facts: Facts, kernel: KernelLog, none_listed: None
             "installed": installed["version"] if installed else driver.kernel_module or "",
             "gpu": gpu["name"] if gpu else "the GPU",
             "branch": f"{branch['branch']}.xx",
-            "install": install.format(branch=branch["branch"]),
-            "release": f"# TensorFlow 2.14 or earlier: driver {branch['branch']} serves CUDA 11 alone" if old else "",
         },
+        fix=(
+            install.format(branch=branch["branch"]),
+            ...,
+            f"# TensorFlow 2.14 or earlier: driver {branch['branch']} serves CUDA 11 alone" if old else "",
+        ),
         stage=(Stage.DRIVER_LIBRARY if driver.libcuda_path is None else Stage.DRIVER)
         if none_listed is not None
         else Stage.CONFIGURATION,

@@ -19,7 +19,6 @@ CAUSE = Cause(
         "sudo reboot  # a GPU that has fallen off the bus comes back only so",
     ),
     url="https://download.nvidia.com/XFree86/Linux-x86_64/560.35.03/README/dynamicpowermanagement.html",
-    shown={"first": "0000:01:00.0"},
 )
 
 

@@ -23,7 +23,6 @@ CAUSE = Cause(
     ),
     url="https://github.com/NVIDIA/open-gpu-kernel-modules/issues/901",
     unless=("driver_upgraded_without_reboot", "library_and_module_differ", "device_files_kept_by_control_group"),
-    shown={"where": ""},
 )
 _FIRST_WITH_HMM = 535
 

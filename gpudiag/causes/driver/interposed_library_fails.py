@@ -13,10 +13,9 @@ from gpudiag.model.diagnosis import Confidence
 from gpudiag.model.facts import DriverFacts
 
 CAUSE = Cause(
-    fix=("{without}", "cat /etc/ld.so.preload  # take out its line to see whether the driver works without it"),
+    fix=("unset LD_PRELOAD", "cat /etc/ld.so.preload  # take out its line to see whether the driver works without it"),
     url="https://man7.org/linux/man-pages/man8/ld.so.8.html",
     views=("host.driver.calls_interposed",),
-    shown={"without": "unset LD_PRELOAD"},
 )
 
 
@@ -29,9 +28,7 @@ def find(driver: DriverFacts, error: CuInitFailed, variables: Variables) -> Matc
                 f"cuInit: {error}",
             ),
             sure=Confidence.LIKELY,
-            figures={
-                "files": " and ".join(driver.interposed),
-                "without": "unset LD_PRELOAD" if by_variable else "",
-            },
+            figures={"files": " and ".join(driver.interposed)},
+            fix=("unset LD_PRELOAD" if by_variable else "", ...),
             change={"LD_PRELOAD": None} if by_variable else None,
         )

@@ -12,7 +12,11 @@ from gpudiag.knowledge.messages.programs_and_drivers import GPU_HELD_BY_MODULE, 
 from gpudiag.model.diagnosis import Confidence
 
 CAUSE = Cause(
-    fix=("{first}", "{second}", "{third}"),
+    fix=(
+        "mokutil --sb-state; sudo modprobe nvidia; sudo dmesg | tail",
+        "sudo apt install --reinstall linux-headers-$(uname -r) nvidia-dkms-580; sudo reboot",
+        "sudo mokutil --import /var/lib/shim-signed/mok/MOK.der",
+    ),
     url="https://docs.nvidia.com/datacenter/tesla/driver-installation-guide/",
     needs_gpu=False,
     unless=(
@@ -22,11 +26,6 @@ CAUSE = Cause(
         "nouveau_in_use",
         "driver_not_installed",
     ),
-    shown={
-        "first": "mokutil --sb-state; sudo modprobe nvidia; sudo dmesg | tail",
-        "second": "sudo apt install --reinstall linux-headers-$(uname -r) nvidia-dkms-580; sudo reboot",
-        "third": "sudo mokutil --import /var/lib/shim-signed/mok/MOK.der",
-    },
 )
 _SECURE_BOOT = (
     "sudo mokutil --disable-validation  # Secure Boot refuses an unsigned module: switch it off, or sign the module "
@@ -43,34 +42,34 @@ def find(program: Program) -> Matches:
     if unsigned := program.said(MODULE_UNSIGNED):
         yield Match(
             unsigned,
-            figures={
-                "why": "Secure Boot refuses it, because it is not signed by a key of this machine",
-                "first": _SECURE_BOOT,
-                "second": "sudo modprobe nvidia  # then",
-                "third": "",
-            },
+            figures={"why": "Secure Boot refuses it, because it is not signed by a key of this machine"},
+            fix=(_SECURE_BOOT, "sudo modprobe nvidia  # then", ""),
         )
     elif held := program.said(GPU_HELD_BY_MODULE):
         yield Match(
             held,
             Confidence.LIKELY,
-            {
-                "why": "another one holds the GPU: nouveau most often, or vfio-pci for a virtual machine",
-                "first": "lspci -k -d 10de:  # 'Kernel driver in use' names it",
-                "second": _NO_NOUVEAU,
-                "third": "# vfio-pci: the GPU is meant for a virtual machine; its address is in /etc/modprobe.d or the "
-                "kernel's options",
-            },
+            {"why": "another one holds the GPU: nouveau most often, or vfio-pci for a virtual machine"},
+            fix=(
+                "lspci -k -d 10de:  # 'Kernel driver in use' names it",
+                _NO_NOUVEAU,
+                (
+                    "# vfio-pci: the GPU is meant for a virtual machine; its address is in /etc/modprobe.d or the "
+                    "kernel's options"
+                ),
+            ),
         )
     elif said := program.said(MODULE_SILENT):
         yield Match(
             said,
             Confidence.LIKELY,
-            {
-                "why": "it is not loaded, not built for this kernel, or refused",
-                "first": "sudo modprobe nvidia; sudo dmesg | grep -i -e nvidia -e nvrm | tail  # says why",
-                "second": f"{_SECURE_BOOT} (mokutil --sb-state shows whether it is on)",
-                "third": "sudo apt install --reinstall linux-headers-$(uname -r) nvidia-dkms-580; sudo reboot  # or, "
-                "after an upgrade of the kernel: build it; the number is that of your driver",
-            },
+            {"why": "it is not loaded, not built for this kernel, or refused"},
+            fix=(
+                "sudo modprobe nvidia; sudo dmesg | grep -i -e nvidia -e nvrm | tail  # says why",
+                f"{_SECURE_BOOT} (mokutil --sb-state shows whether it is on)",
+                (
+                    "sudo apt install --reinstall linux-headers-$(uname -r) nvidia-dkms-580; sudo reboot  # or, "
+                    "after an upgrade of the kernel: build it; the number is that of your driver"
+                ),
+            ),
         )

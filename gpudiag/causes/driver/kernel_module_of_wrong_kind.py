@@ -16,10 +16,13 @@ from gpudiag.causes.shared.machine import WholeDriver, uses_apt
 from gpudiag.model.diagnosis import Stage
 
 CAUSE = Cause(
-    fix=("{install}", "sudo reboot", "cat /proc/driver/nvidia/version  # the open one says: Open Kernel Module"),
+    fix=(
+        "sudo apt install nvidia-driver-570-open",
+        "sudo reboot",
+        "cat /proc/driver/nvidia/version  # the open one says: Open Kernel Module",
+    ),
     url="https://docs.nvidia.com/datacenter/tesla/driver-installation-guide/kernel-modules.html",
     views=("host.driver.not_counted",),
-    shown={"install": "sudo apt install nvidia-driver-570-open"},
 )
 _TURING, _BLACKWELL = 0x1E00, 0x2900
 """The first PCI device numbers of these generations; NVIDIA numbers them in their order (pci.ids)."""
@@ -55,10 +58,14 @@ def find(whole: WholeDriver, none: NoneListed | None, kernel: KernelLog) -> Matc
             "pci": ", ".join(refused),
             "needed": "proprietary" if is_open else "open",
             "loaded": "open" if is_open else "proprietary",
-            "install": f"sudo apt install {package}"
+        },
+        fix=(
+            f"sudo apt install {package}"
             if uses_apt(whole.facts)
             else f"# install the {'proprietary' if is_open else 'open'} module of the driver, such as {package}",
-        },
+            ...,
+            ...,
+        ),
         stage=none.stage if none else Stage.CONFIGURATION,
     )
 

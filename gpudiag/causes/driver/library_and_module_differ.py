@@ -12,16 +12,14 @@ from gpudiag.knowledge.messages.programs_and_drivers import NVML_LIBRARY_VERSION
 from gpudiag.knowledge.origin import Origin
 
 CAUSE = Cause(
-    fix=("{first}", "{second}", "{third}"),
+    fix=(
+        "sudo reboot",
+        ("sudo rmmod nvidia_drm nvidia_modeset nvidia_uvm nvidia; sudo modprobe nvidia  # or, no GPU being in use"),
+        "# in a container: remove the driver's libraries from the image, and create the container again",
+    ),
     url="https://docs.nvidia.com/deploy/cuda-compatibility/",
     needs_gpu=False,
     unless=("driver_upgraded_without_reboot", "driver_in_image"),
-    shown={
-        "first": "sudo reboot",
-        "second": "sudo rmmod nvidia_drm nvidia_modeset nvidia_uvm nvidia; sudo modprobe nvidia  # or, no GPU being in "
-        "use",
-        "third": "# in a container: remove the driver's libraries from the image, and create the container again",
-    },
 )
 _REBOOT = "sudo reboot"
 _RELOAD = "sudo rmmod nvidia_drm nvidia_modeset nvidia_uvm nvidia; sudo modprobe nvidia  # or, while no GPU is in use"
@@ -44,10 +42,6 @@ def find(program: Program, origin: Origin) -> Matches:
     order = (_IMAGE, _REBOOT, _RELOAD) if origin.container else (_REBOOT, _RELOAD, _IMAGE)
     yield Match(
         program.said(TWO_VERSIONS, NVML_LIBRARY_VERSION),
-        figures={
-            "versions": ", ".join(named) or "the log does not say which",
-            "first": order[0],
-            "second": order[1],
-            "third": order[2],
-        },
+        figures={"versions": ", ".join(named) or "the log does not say which"},
+        fix=(order[0], order[1], order[2]),
     )

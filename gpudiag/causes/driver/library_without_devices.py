@@ -12,16 +12,11 @@ from gpudiag.causes.shared.steps import CuInitFailed
 
 CAUSE = Cause(
     fix=(
-        "{start}",
+        "docker run --gpus all IMAGE   # compose: deploy.resources.reservations.devices, capabilities: [gpu]",
         "# by hand, all of them: --device /dev/nvidiactl --device /dev/nvidia-uvm --device /dev/nvidia0",
         "sudo nvidia-modprobe -u -c=0  # on the host, if it lacks it, too; start the container again then",
-        "{specification}",
     ),
     url=TOOLKIT,
-    shown={
-        "start": "docker run --gpus all IMAGE   # compose: deploy.resources.reservations.devices, capabilities: [gpu]",
-        "specification": "",
-    },
     unless=("device_files_kept_by_control_group",),
 )
 
@@ -40,12 +35,14 @@ def find(inside: InContainer, failed: CuInitFailed) -> Matches:
                 f"{inside.libcuda} opens; cuInit: {failed}",
                 f"devices: {' '.join(inside.nodes) or 'none'}",
             ),
-            figures={
-                "start": inside.start(),
-                "lacking": " and ".join(lacking),
-                "specification": "sudo nvidia-ctk cdi generate --output=/etc/cdi/nvidia.yaml  # on the host, after "
+            figures={"lacking": " and ".join(lacking)},
+            fix=(
+                inside.start(),
+                ...,
+                ...,
+                "sudo nvidia-ctk cdi generate --output=/etc/cdi/nvidia.yaml  # on the host, after "
                 "that: it lists the device files that it saw"
                 if inside.container.name in _BY_SPECIFICATION
                 else "",
-            },
+            ),
         )

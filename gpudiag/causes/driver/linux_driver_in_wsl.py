@@ -13,14 +13,17 @@ from gpudiag.causes.shared.wsl import URL, Wsl
 from gpudiag.model.diagnosis import Confidence
 
 CAUSE = Cause(
-    fix=("{remove}", "sudo ldconfig", "export LD_LIBRARY_PATH={path}  # until then"),
+    fix=(
+        "sudo apt purge libnvidia-compute-535 && sudo apt autoremove",
+        "sudo ldconfig",
+        "export LD_LIBRARY_PATH={path}  # until then",
+    ),
     url=URL,
     tried=2,
-    shown={"remove": "sudo apt purge libnvidia-compute-535 && sudo apt autoremove"},
     views=("host.driver.no_libcuda",),
 )
 
 
 def find(wsl: Wsl) -> Matches:
     if wsl.has_folder and not wsl.uses_folder and (wsl.driver.packages or wsl.driver.libcuda_path is not None):
-        yield wsl.match(Confidence.PROVED, put_first=True)
+        yield wsl.match(Confidence.PROVED, put_first=True, fix=(wsl.remove, ..., ...))

@@ -17,9 +17,8 @@ from gpudiag.text import counted
 
 CAUSE = Cause(
     severity=Severity.WARNING,
-    fix=("{changed}", "export CUDA_VISIBLE_DEVICES={uuid}  # or: chooses one"),
+    fix=("unset CUDA_VISIBLE_DEVICES", "export CUDA_VISIBLE_DEVICES={uuid}  # or: chooses one"),
     url=PROGRAMMING_GUIDE,
-    shown={"changed": "unset CUDA_VISIBLE_DEVICES"},
     unless=("ray_gave_no_gpu", "slurm_gave_no_gpu", "another_makers_gpu_counted"),
     finding="host.environment.all_hidden",
 )
@@ -39,10 +38,7 @@ def find(facts: Facts) -> Matches:
     valid = f"0 to {len(devices) - 1}" if len(devices) > 1 else "0"
     yield Match(
         evidence=(f"{MASK}={value!r}", *twice, f"NVML reports {counted(len(devices), 'GPU')}; valid indices: {valid}"),
-        figures={
-            "value": value,
-            "uuid": devices[0].uuid,
-            "changed": f"export {MASK}={meant}  # without the quotes" if is_quoted else f"unset {MASK}",
-        },
+        figures={"value": value, "uuid": devices[0].uuid},
+        fix=(f"export {MASK}={meant}  # without the quotes" if is_quoted else f"unset {MASK}", ...),
         change={MASK: meant if is_quoted else None},
     )

@@ -9,12 +9,15 @@ from __future__ import annotations
 
 from gpudiag.cause import Cause, Matches
 from gpudiag.causes.shared.kernel_module import BEFORE, GpuWithoutModule
-from gpudiag.causes.shared.machine import INSTALLATION, operating_system
+from gpudiag.causes.shared.machine import INSTALLATION, build_command, operating_system
 
 CAUSE = Cause(
-    fix=("{build}", "sudo modprobe nvidia", "# or start the former kernel from the boot menu"),
+    fix=(
+        "sudo apt install linux-headers-6.1.0 && sudo dkms autoinstall -k 6.1.0",
+        "sudo modprobe nvidia",
+        "# or start the former kernel from the boot menu",
+    ),
     url=INSTALLATION,
-    shown={"build": "sudo apt install linux-headers-6.1.0 && sudo dkms autoinstall -k 6.1.0"},
     views=("host.driver.no_module",),
     unless=BEFORE,
 )
@@ -23,4 +26,5 @@ CAUSE = Cause(
 def find(gpu: GpuWithoutModule) -> Matches:
     if gpu.driver.module_installed is False:
         kernel = operating_system(gpu.facts)[1]
-        yield gpu.match(f"/lib/modules/{kernel}/modules.dep lists no module nvidia")
+        sign = f"/lib/modules/{kernel}/modules.dep lists no module nvidia"
+        yield gpu.match(sign, fix=(build_command(gpu.facts), ..., ...))

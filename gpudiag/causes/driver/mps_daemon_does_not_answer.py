@@ -19,16 +19,12 @@ from gpudiag.model.facts import Facts, TriedFacts
 
 CAUSE = Cause(
     fix=(
-        "{start}",
+        "nvidia-cuda-mps-control -d  # starts the daemon",
         "unset CUDA_MPS_PIPE_DIRECTORY  # or: works without the daemon",
-        "{remove}",
+        "rm -r /tmp/nvidia-mps  # what a daemon that was killed has left",
     ),
     url="https://docs.nvidia.com/deploy/mps/index.html",
     tried=1,
-    shown={
-        "start": "nvidia-cuda-mps-control -d  # starts the daemon",
-        "remove": "rm -r /tmp/nvidia-mps  # what a daemon that was killed has left",
-    },
 )
 _PIPES = "CUDA_MPS_PIPE_DIRECTORY"
 
@@ -52,12 +48,13 @@ def find(failed: CuInitFailed, tried: TriedFacts, facts: Facts) -> Matches:
             *([f"connect {control.path}: {meaning(control.error)}"] if control is not None and refused else []),
         ),
         sure=Confidence.PROVED if refused else Confidence.LIKELY,
-        figures={
-            "why": why,
-            "start": "docker run --ipc=host -v /tmp/nvidia-mps:/tmp/nvidia-mps ...  # shares the host's daemon"
+        figures={"why": why},
+        fix=(
+            "docker run --ipc=host -v /tmp/nvidia-mps:/tmp/nvidia-mps ...  # shares the host's daemon"
             if container(facts)
             else "echo quit | nvidia-cuda-mps-control; nvidia-cuda-mps-control -d  # as the user whose programs use it",
-            "remove": f"rm -r {folder}  # what a daemon that was killed has left" if refused else "",
-        },
+            ...,
+            f"rm -r {folder}  # what a daemon that was killed has left" if refused else "",
+        ),
         change={_PIPES: None} if _PIPES in facts.variables else None,
     )

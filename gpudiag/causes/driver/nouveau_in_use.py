@@ -9,16 +9,15 @@ from __future__ import annotations
 
 from gpudiag.cause import Cause, Matches
 from gpudiag.causes.shared.kernel_module import GpuWithoutModule
-from gpudiag.causes.shared.machine import INSTALLATION
+from gpudiag.causes.shared.machine import INSTALLATION, uses_apt
 
 CAUSE = Cause(
     fix=(
         "echo 'blacklist nouveau' | sudo tee /etc/modprobe.d/blacklist-nouveau.conf",
-        "{initramfs}",
+        "sudo update-initramfs -u",
         "sudo reboot",
     ),
     url=INSTALLATION,
-    shown={"initramfs": "sudo update-initramfs -u"},
     views=("host.driver.no_module",),
     unless=("driver_not_installed",),
 )
@@ -26,4 +25,4 @@ CAUSE = Cause(
 
 def find(gpu: GpuWithoutModule) -> Matches:
     if "nouveau" in gpu.driver.modules or "nouveau" in gpu.nodes.bound.values():
-        yield gpu.match("nouveau is loaded")
+        yield gpu.match("nouveau is loaded", fix=(..., ... if uses_apt(gpu.facts) else "sudo dracut --force", ...))

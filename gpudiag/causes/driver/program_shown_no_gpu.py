@@ -13,13 +13,13 @@ from gpudiag.knowledge.origin import Origin
 from gpudiag.model.diagnosis import Confidence
 
 CAUSE = Cause(
-    fix=("{first}", "{second}", "nvidia-smi -L  # lists none: the job or the container was given no GPU"),
+    fix=(
+        'grep -rn CUDA_VISIBLE_DEVICES *.py; echo "$CUDA_VISIBLE_DEVICES"',
+        "docker run --gpus all ...",
+        "nvidia-smi -L  # lists none: the job or the container was given no GPU",
+    ),
     url="https://docs.nvidia.com/cuda/cuda-c-programming-guide/#cuda-environment-variables",
     needs_gpu=False,
-    shown={
-        "first": 'grep -rn CUDA_VISIBLE_DEVICES *.py; echo "$CUDA_VISIBLE_DEVICES"',
-        "second": "docker run --gpus all ...",
-    },
 )
 
 
@@ -34,18 +34,20 @@ def find(program: LogAlone, origin: Origin) -> Matches:
         yield Match(
             said,
             Confidence.LIKELY,
-            {"why": "there is no device file /dev/nvidia0", "first": given, "second": "sudo nvidia-modprobe -c 0 -u"},
+            {"why": "there is no device file /dev/nvidia0"},
+            fix=(given, "sudo nvidia-modprobe -c 0 -u", ...),
         )
         return
     if program.first(RAY_AT_WORK):
         yield Match(
             program.said(NO_CUDA_DEVICE, RAY_AT_WORK, most=3),
             Confidence.LIKELY,
-            {
-                "why": "Ray masks the GPUs of a task or worker that asks for none, whatever the program sets",
-                "first": "@ray.remote(num_gpus=1)  # of Tune: resources={'gpu': 1}; of RLlib: num_gpus in the config",
-                "second": "ray status  # GPUs that Ray has: nvidia-smi -L must list as many",
-            },
+            {"why": "Ray masks the GPUs of a task or worker that asks for none, whatever the program sets"},
+            fix=(
+                "@ray.remote(num_gpus=1)  # of Tune: resources={'gpu': 1}; of RLlib: num_gpus in the config",
+                "ray status  # GPUs that Ray has: nvidia-smi -L must list as many",
+                ...,
+            ),
         )
         return
     why = (
@@ -57,9 +59,6 @@ def find(program: LogAlone, origin: Origin) -> Matches:
     yield Match(
         program.said(NO_CUDA_DEVICE, MASK_PRINTED, MASK_IN_CODE, most=3),
         Confidence.LIKELY,
-        {
-            "why": why,
-            "first": f'{look}  # set it to a GPU that nvidia-smi -L lists, such as "0", or unset it',
-            "second": given,
-        },
+        {"why": why},
+        fix=(f'{look}  # set it to a GPU that nvidia-smi -L lists, such as "0", or unset it', given, ...),
     )

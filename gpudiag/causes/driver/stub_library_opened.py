@@ -13,9 +13,8 @@ from gpudiag.causes.shared.steps import CuInitFailed
 from gpudiag.model.facts import Facts, Unknown
 
 CAUSE = Cause(
-    fix=("{unset}",),
+    fix=("export LD_LIBRARY_PATH=",),
     url="https://docs.nvidia.com/cuda/cuda-driver-api/group__CUDA__TYPES.html",
-    shown={"unset": "export LD_LIBRARY_PATH="},
     views=("host.driver.libcuda_failed",),
 )
 _STUBS = "/stubs"
@@ -30,6 +29,7 @@ def find(facts: Facts, error: CuInitFailed) -> Matches:
     path = None if isinstance(driver, Unknown) else driver.libcuda_path
     yield Match(
         evidence=(f"libcuda.so.1 is {path or 'not known'}", f"cuInit: {error}"),
-        figures={"where": f", from {folder}" if folder else "", "unset": unset},
+        figures={"where": f", from {folder}" if folder else ""},
+        fix=(unset,),
         change=change,
     )

@@ -11,9 +11,8 @@ from gpudiag.cause import Cause, Matches
 from gpudiag.causes.shared.device_files import DRIVER_DOCUMENT, NoAccess
 
 CAUSE = Cause(
-    fix=("{join}", "{then}"),
+    fix=("sudo usermod -aG video someone", "# log in again"),
     url=f"{DRIVER_DOCUMENT}faq.html",
-    shown={"join": "sudo usermod -aG video someone", "then": "# log in again"},
     views=(
         "host.driver.no_access",
         "host.driver.nvml_failed",
@@ -23,4 +22,4 @@ CAUSE = Cause(
 
 def find(files: NoAccess) -> Matches:
     if shut := files.by_their_group:
-        yield files.match(shut)
+        yield files.match(shut, fix=files.join(shut[0].group))

@@ -19,7 +19,6 @@ CAUSE = Cause(
         "sudo systemctl enable nvidia-suspend nvidia-resume nvidia-hibernate  # so that it survives a suspend",
     ),
     url="https://download.nvidia.com/XFree86/Linux-x86_64/560.35.03/README/powermanagement.html",
-    shown={"where": ""},
 )
 _OTHERS = (None, "EPERM", "EACCES", "ENXIO", "ENODEV", "ENOENT")
 

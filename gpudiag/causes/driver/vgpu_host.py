@@ -18,7 +18,6 @@ CAUSE = Cause(
     ),
     url="https://docs.nvidia.com/vgpu/latest/grid-vgpu-user-guide/index.html",
     views=("host.driver.no_libcuda",),
-    shown={"url": "https://docs.nvidia.com/datacenter/tesla/driver-installation-guide/"},
 )
 
 

@@ -17,10 +17,9 @@ from gpudiag.model.facts import Facts
 from gpudiag.text import counted
 
 CAUSE = Cause(
-    fix=("{cure}",),
+    fix=("sudo apt-get install libcuda1",),
     url=INSTALLATION,
     needs_gpu=False,
-    shown={"cure": "sudo apt-get install libcuda1"},
     views=("host.driver.no_libcuda",),
     unless=("vgpu_host",),
 )
@@ -43,10 +42,7 @@ def find(facts: Facts, signs: Signs) -> Matches:
             f"kernel module {driver.kernel_module or 'not known'}; "
             f"NVML reports {counted(len(facts.nvml_devices), 'GPU')}",
         ),
-        figures={
-            "module": driver.kernel_module or "",
-            "cure": cure_of_the_driver(facts, COMPUTE, copy),
-            "where": where,
-        },
+        figures={"module": driver.kernel_module or "", "where": where},
+        fix=(cure_of_the_driver(facts, COMPUTE, copy),),
         change=put_first(facts, [str(PurePath(copy.path).parent)]) if copy else None,
     )

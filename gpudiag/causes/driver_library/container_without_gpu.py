@@ -18,14 +18,11 @@ from gpudiag.model.report import Severity
 CAUSE = Cause(
     severity=Severity.WARNING,
     fix=(
-        "{start}",
+        "docker run --gpus all IMAGE   # compose: deploy.resources.reservations.devices, capabilities: [gpu]",
         "# on the host nvidia-smi and the NVIDIA Container Toolkit must work; install no driver in the image",
     ),
     url=TOOLKIT,
     needs_gpu=False,
-    shown={
-        "start": "docker run --gpus all IMAGE   # compose: deploy.resources.reservations.devices, capabilities: [gpu]"
-    },
     finding="host.driver.not_given",
 )
 
@@ -33,7 +30,7 @@ CAUSE = Cause(
 def find(inside: WithoutGpu) -> Matches:
     if not inside.container.kubernetes:
         yield inside.match(
-            start=inside.start(**({VISIBLE: "all"} if inside.forbidden else {})),
+            (inside.start(**({VISIBLE: "all"} if inside.forbidden else {})), ...),
             how=f": {VISIBLE}={inside.wanted!r} forbids it" if inside.forbidden else "",
             host="" if inside.host else "; whether its host has one cannot be seen from here",
         )

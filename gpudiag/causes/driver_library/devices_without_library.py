@@ -14,13 +14,10 @@ from gpudiag.model.facts import DriverFacts, Facts
 
 CAUSE = Cause(
     fix=(
-        "{start}",
+        "docker run --gpus all IMAGE   # compose: deploy.resources.reservations.devices, capabilities: [gpu]",
         "# not --device /dev/nvidia0: the toolkit brings devices and libraries of the host's driver together",
     ),
     url=TOOLKIT,
-    shown={
-        "start": "docker run --gpus all IMAGE   # compose: deploy.resources.reservations.devices, capabilities: [gpu]"
-    },
     views=("host.driver.no_libcuda",),
 )
 _CAPABILITIES = "NVIDIA_DRIVER_CAPABILITIES"
@@ -44,8 +41,6 @@ def find(inside: InContainer, facts: Facts, driver: DriverFacts) -> Matches:
             "NVML: " + ("answers" if facts.nvml_devices else getattr(facts.nvml, "error", None) or "not known"),
             *([f"{_CAPABILITIES}={capabilities or ''!r}: without compute, no libcuda"] if left_out else []),
         ),
-        figures={
-            "start": inside.start(**({_CAPABILITIES: "compute,utility"} if left_out else {})),
-            "devices": " ".join(inside.gpus),
-        },
+        figures={"devices": " ".join(inside.gpus)},
+        fix=(inside.start(**({_CAPABILITIES: "compute,utility"} if left_out else {})), ...),
     )

@@ -9,16 +9,15 @@ from __future__ import annotations
 
 from gpudiag.cause import Cause, Matches
 from gpudiag.causes.shared.kernel_module import GpuWithoutModule
-from gpudiag.causes.shared.machine import INSTALLATION
+from gpudiag.causes.shared.machine import INSTALLATION, install_command
 
 CAUSE = Cause(
-    fix=("{install}", "sudo reboot", "nvidia-smi  # must list the GPU"),
+    fix=("sudo ubuntu-drivers install", "sudo reboot", "nvidia-smi  # must list the GPU"),
     url=INSTALLATION,
-    shown={"install": "sudo ubuntu-drivers install"},
     views=("host.driver.no_module",),
 )
 
 
 def find(gpu: GpuWithoutModule) -> Matches:
     if gpu.driver.libcuda_path is None:
-        yield gpu.match()
+        yield gpu.match(fix=(install_command(gpu.facts), ..., ...))

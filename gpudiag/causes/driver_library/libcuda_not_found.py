@@ -14,10 +14,14 @@ from gpudiag.knowledge.origin import Origin
 from gpudiag.model.diagnosis import Confidence
 
 CAUSE = Cause(
-    fix=("{first}", "{second}", "{third}", "# nothing, if that machine has no NVIDIA GPU: TensorFlow uses the CPU"),
+    fix=(
+        "nvidia-smi  # fails: install the driver",
+        "docker run --gpus all ...",
+        "{third}",
+        "# nothing, if that machine has no NVIDIA GPU: TensorFlow uses the CPU",
+    ),
     url="https://www.tensorflow.org/install/pip#hardware_requirements",
     needs_gpu=False,
-    shown={"first": "nvidia-smi  # fails: install the driver", "second": "docker run --gpus all ..."},
 )
 
 _WSL = "export LD_LIBRARY_PATH=/usr/lib/wsl/lib:$LD_LIBRARY_PATH  # in WSL, where the driver belongs into Windows"
@@ -46,8 +50,7 @@ def find(program: LogAlone, origin: Origin) -> Matches:
         Confidence.LIKELY,
         {
             "name": "nvcuda.dll" if origin.windows else "libcuda.so.1",
-            "first": first,
-            "second": "" if origin.windows else second,
             "third": _POD if origin.container else "" if origin.windows or origin.mac or origin.wsl else _WSL,
         },
+        fix=(first, "" if origin.windows else second, ..., ...),
     )

@@ -14,7 +14,12 @@ from gpudiag.knowledge.origin import Origin
 from gpudiag.model.diagnosis import Confidence
 
 CAUSE = Cause(
-    fix=("{first}", "{second}", "{third}", "nvidia-smi  # and end what else holds the GPU's memory"),
+    fix=(
+        GROW,
+        GROW_BY_VARIABLE,
+        "# RTX 30 and newer need TensorFlow 2.4 or newer",
+        "nvidia-smi  # and end what else holds the GPU's memory",
+    ),
     url="https://docs.nvidia.com/cuda/ampere-compatibility-guide/",
     needs_gpu=False,
     symptom=True,
@@ -27,7 +32,6 @@ CAUSE = Cause(
         "no_code_for_gpu",
         "cuda_libraries_mixed",
     ),
-    shown={"first": GROW, "second": GROW_BY_VARIABLE, "third": "# RTX 30 and newer need TensorFlow 2.4 or newer"},
 )
 _NEWER = (
     "# a GPU of RTX 30, A100 or newer needs TensorFlow 2.4 or newer with CUDA 11, or NVIDIA's build of 1.15: "
@@ -46,10 +50,6 @@ def find(program: Program, origin: Origin) -> Matches:
     yield Match(
         said,
         Confidence.POSSIBLE,
-        {
-            "why": f"{newer}, or {memory}" if old else f"{memory}, or {newer}",
-            "first": order[0],
-            "second": order[1],
-            "third": order[2],
-        },
+        {"why": f"{newer}, or {memory}" if old else f"{memory}, or {newer}"},
+        fix=(*order, ...),
     )

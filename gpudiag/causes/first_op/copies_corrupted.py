@@ -12,14 +12,13 @@ from gpudiag.cause import Cause, Match, Matches, Rows
 from gpudiag.causes.shared.multi_gpu import NCCL
 
 CAUSE = Cause(
-    fix=("{first}", "{second}", "{third}"),
+    fix=(
+        "# boot with iommu=pt: GRUB_CMDLINE_LINUX in /etc/default/grub, sudo update-grub, reboot",
+        "sudo lspci -vvv | grep ACSCtl  # should show SrcValid-: switch ACS off in the firmware",
+        "export NCCL_P2P_DISABLE=1  # until then: for NCCL; slower",
+    ),
     url=NCCL + "#pci-access-control-services-acs",
     unless=("gpu_computes_wrong",),
-    shown={
-        "first": "# boot with iommu=pt: GRUB_CMDLINE_LINUX in /etc/default/grub, sudo update-grub, reboot",
-        "second": "sudo lspci -vvv | grep ACSCtl  # should show SrcValid-: switch ACS off in the firmware",
-        "third": "export NCCL_P2P_DISABLE=1  # until then: for NCCL; slower",
-    },
 )
 _OF_A_GPU = (
     "nvidia-smi -q -d ECC,ROW_REMAPPER  # errors of the GPU's memory",
@@ -34,11 +33,8 @@ def find(rows: Rows) -> Matches:
         return
     ways = [(str(one.figures["source"]), str(one.figures["target"])) for one in found]
     between = all(one.startswith("GPU:") for way in ways for one in way)
-    lines = tuple(CAUSE.shown.values()) if between else _OF_A_GPU
     yield Match(
         evidence=tuple(one.message for one in found[:3]),
-        figures={
-            "way": "between GPUs" if between else f"from {ways[0][0]} to {ways[0][1]}",
-            **dict(zip(("first", "second", "third"), lines, strict=True)),
-        },
+        figures={"way": "between GPUs" if between else f"from {ways[0][0]} to {ways[0][1]}"},
+        fix=() if between else _OF_A_GPU,
     )

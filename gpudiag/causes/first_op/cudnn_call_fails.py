@@ -17,7 +17,12 @@ from gpudiag.knowledge.origin import Origin
 from gpudiag.model.diagnosis import Confidence
 
 CAUSE = Cause(
-    fix=("{first}", "{second}", "nvidia-smi  # and end what else holds the GPU's memory", "{third}"),
+    fix=(
+        GROW,
+        GROW_BY_VARIABLE,
+        "nvidia-smi  # and end what else holds the GPU's memory",
+        "# if it comes with an empty GPU, too: the cuDNN and the GPU do not fit this TensorFlow",
+    ),
     url="https://www.tensorflow.org/guide/gpu#limiting_gpu_memory_growth",
     needs_gpu=False,
     symptom=True,
@@ -37,11 +42,6 @@ CAUSE = Cause(
         "kernel_failed",
         "little_memory_left",
     ),
-    shown={
-        "first": GROW,
-        "second": GROW_BY_VARIABLE,
-        "third": "# if it comes with an empty GPU, too: the cuDNN and the GPU do not fit this TensorFlow",
-    },
 )
 
 
@@ -52,10 +52,11 @@ def find(program: Program, origin: Origin) -> Matches:
     yield Match(
         said,
         Confidence.POSSIBLE,
-        {
-            "first": "export XLA_PYTHON_CLIENT_MEM_FRACTION=.6  # leaves room beside JAX's pool" if jax else GROW,
-            "second": "export XLA_PYTHON_CLIENT_PREALLOCATE=false  # or" if jax else GROW_BY_VARIABLE,
-            "third": "# if it comes with an empty GPU, too: the cuDNN and the GPU must fit this TensorFlow"
+        fix=(
+            "export XLA_PYTHON_CLIENT_MEM_FRACTION=.6  # leaves room beside JAX's pool" if jax else GROW,
+            "export XLA_PYTHON_CLIENT_PREALLOCATE=false  # or" if jax else GROW_BY_VARIABLE,
+            ...,
+            "# if it comes with an empty GPU, too: the cuDNN and the GPU must fit this TensorFlow"
             + (f", {built_for(origin)}" if origin.is_one else ""),
-        },
+        ),
     )

@@ -21,9 +21,8 @@ from gpudiag.probes.common import CUDNN_NEEDED
 from gpudiag.probes.host.libraries import CUDNN, cudnn_too_old, requirement
 
 CAUSE = Cause(
-    fix=("{first}", "pip install {requirement}  # at least"),
+    fix=("unset LD_LIBRARY_PATH", "pip install {requirement}  # at least"),
     url="https://www.tensorflow.org/install/source#gpu",
-    shown={"first": "unset LD_LIBRARY_PATH"},
     finding="host.libraries.cudnn_too_old",
     views=("discovery.physical_devices.cudnn_too_old",),
 )
@@ -45,7 +44,7 @@ def find(facts: Facts, log: EveryLog, alone: LogAlone | None, origin: Origin) ->
         yield Match(
             tuple(shown),
             Confidence.PROVED,
-            {**figures, "found": loaded, "where": "where the program ran,", "first": ""},
+            {**figures, "found": loaded, "where": "where the program ran,"},
             fix=advice.cudnn(origin, needs, exact),
         )
         return
@@ -54,7 +53,7 @@ def find(facts: Facts, log: EveryLog, alone: LogAlone | None, origin: Origin) ->
         shown.append("what the loader finds here is new enough: the program had loaded another one before TensorFlow")
         where = "from elsewhere, most often with a framework that was imported before TensorFlow,"
         first = "# import tensorflow before the other framework, or give each its own virtual environment"
-        yield Match(tuple(shown), Confidence.LIKELY, {**figures, "found": loaded, "where": where, "first": first})
+        yield Match(tuple(shown), Confidence.LIKELY, {**figures, "found": loaded, "where": where}, fix=(first, ...))
         return
     shown.append(f"{cudnn.soname}: {cudnn.path} (from {cudnn.source}) is {cudnn.version}")
     newer = next((copy for copy in cudnn.copies if is_packaged(copy)), None)
@@ -66,7 +65,10 @@ def find(facts: Facts, log: EveryLog, alone: LogAlone | None, origin: Origin) ->
         first, change = taken_away(facts, [folder], [str(PurePath(newer.path).parent)] if newer else [])
     where = f"from {folder}{f', by {PATH},' if cudnn.source == PATH else ''}"
     yield Match(
-        tuple(shown), figures={**figures, "found": cudnn.version, "where": where, "first": first}, change=change
+        tuple(shown),
+        figures={**figures, "found": cudnn.version, "where": where},
+        change=change,
+        fix=(first, ...),
     )
 
 

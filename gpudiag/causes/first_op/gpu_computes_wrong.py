@@ -12,13 +12,12 @@ from gpudiag.causes.shared.devices import ChosenGpus
 
 CAUSE = Cause(
     fix=(
-        "{others}",
+        "",
         "{errors}  # errors of its memory",
         "sudo dmesg | grep -i -e nvrm -e xid",
         "sudo dcgmi diag -r 3  # NVIDIA's own test; without overclocking and with the power it needs",
     ),
     url="https://docs.nvidia.com/datacenter/dcgm/latest/user-guide/dcgm-diagnostics.html",
-    shown={"others": ""},
 )
 
 
@@ -34,8 +33,8 @@ def find(gpus: ChosenGpus) -> Matches:
         figures={
             "which": " and ".join(f"GPU {gpu.index} ({gpu.name}, {gpu.pci_bus_id})" for gpu in wrong),
             "verb": "computes" if len(wrong) == 1 else "compute",
-            "others": f"{others}  # until it is repaired" if change else "",
             "errors": f"nvidia-smi -q -d ECC,ROW_REMAPPER -i {','.join(str(gpu.index) for gpu in wrong)}",
         },
+        fix=(f"{others}  # until it is repaired" if change else "", ..., ..., ...),
         change=change,
     )

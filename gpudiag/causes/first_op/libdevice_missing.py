@@ -22,9 +22,8 @@ from gpudiag.probes.host.libraries import requirement, without_libdevice
 
 CAUSE = Cause(
     severity=Severity.WARNING,
-    fix=("{first}", "{second}"),
+    fix=("pip install nvidia-cuda-nvcc-cu12",),
     url="https://github.com/tensorflow/tensorflow/issues/58681",
-    shown={"first": "pip install nvidia-cuda-nvcc-cu12", "second": ""},
     finding="host.libraries.no_libdevice",
 )
 
@@ -55,5 +54,5 @@ def find(
     yield Match(
         evidence=tuple(shown),
         sure=Confidence.PROVED if line else Confidence.LIKELY,
-        figures={"first": point if elsewhere else install, "second": f"{install}  # or" if elsewhere else ""},
+        fix=(point, f"{install}  # or") if elsewhere else (install,),
     )

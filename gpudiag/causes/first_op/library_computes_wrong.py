@@ -14,18 +14,14 @@ from gpudiag.probes.host.libraries import requirement
 
 CAUSE = Cause(
     fix=(
-        "{reinstall}",
-        "{others}",
+        "pip install --force-reinstall nvidia-cublas-cu12",
+        "",
         "nvidia-smi -q -d ECC,ROW_REMAPPER  # errors of the GPUs' memory",
         "sudo dcgmi diag -r 3  # NVIDIA's own test; without overclocking and with the power it needs",
     ),
     url="https://docs.nvidia.com/datacenter/dcgm/latest/user-guide/dcgm-diagnostics.html",
     symptom=True,
     unless=("gpu_computes_wrong", "library_fails"),
-    shown={
-        "reinstall": "pip install --force-reinstall nvidia-cublas-cu12",
-        "others": "",
-    },
 )
 
 
@@ -47,10 +43,11 @@ def find(gpus: ChosenGpus) -> Matches:
         yield Match(
             evidence=tuple(found.message for found in seen[:2]),
             sure=Confidence.LIKELY,
-            figures={
-                "library": library,
-                "gpus": " and ".join(devices),
-                "reinstall": f"pip install --force-reinstall {package}" if package and not some else "",
-                "others": f"{others}  # until it is repaired" if change else "",
-            },
+            figures={"library": library, "gpus": " and ".join(devices)},
+            fix=(
+                f"pip install --force-reinstall {package}" if package and not some else "",
+                f"{others}  # until it is repaired" if change else "",
+                ...,
+                ...,
+            ),
         )

@@ -24,9 +24,9 @@ from gpudiag.probes.host.libraries import requirement
 
 CAUSE = Cause(
     fix=(
-        "{reinstall}",
-        "{path}",
-        "{host}",
+        "pip install --force-reinstall nvidia-cudnn-cu12",
+        "unset LD_LIBRARY_PATH",
+        "",
         "nvidia-smi  # does the driver answer, and is it new enough",
         "sudo dmesg | grep -i -e nvrm -e xid  # errors of the GPU",
         "gpudiag check {probe} -v  # again, with the whole log",
@@ -45,7 +45,6 @@ CAUSE = Cause(
         "gpu_newer_than_wheel",
         "no_code_for_gpu",
     ),
-    shown={"reinstall": "pip install --force-reinstall nvidia-cudnn-cu12", "path": "unset LD_LIBRARY_PATH", "host": ""},
 )
 _LESS = (BLAS_FAILED, DNN_FAILED, FFT_FAILED, SOLVER_FAILED)
 """What names the library and not its status."""
@@ -69,11 +68,16 @@ def find(facts: Facts, rows: Rows, variables: Variables) -> Matches:
                 "library": library,
                 "gpus": " and ".join(devices) or "the GPUs",
                 "status": status,
-                "reinstall": f"pip install --force-reinstall {package}",
-                "path": "unset LD_LIBRARY_PATH  # another copy may come first by it" if shadowed else "",
-                "host": "ulimit -v; free -m  # limit of this shell, memory of the host" if "ALLOC" in status else "",
                 "probe": row.probe,
             },
+            fix=(
+                f"pip install --force-reinstall {package}",
+                "unset LD_LIBRARY_PATH  # another copy may come first by it" if shadowed else "",
+                "ulimit -v; free -m  # limit of this shell, memory of the host" if "ALLOC" in status else "",
+                ...,
+                ...,
+                ...,
+            ),
         )
 
 

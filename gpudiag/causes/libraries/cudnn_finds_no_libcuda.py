@@ -12,13 +12,12 @@ from gpudiag.knowledge.origin import Origin
 from gpudiag.model.diagnosis import Confidence
 
 CAUSE = Cause(
-    fix=("{first}", "{second}"),
+    fix=(
+        "export LD_LIBRARY_PATH=/usr/lib/wsl/lib:$LD_LIBRARY_PATH  # under WSL",
+        "sudo ln -s libcuda.so.1 /usr/lib/x86_64-linux-gnu/libcuda.so; sudo ldconfig  # elsewhere",
+    ),
     url="https://github.com/microsoft/WSL/issues/8587",
     needs_gpu=False,
-    shown={
-        "first": "export LD_LIBRARY_PATH=/usr/lib/wsl/lib:$LD_LIBRARY_PATH  # under WSL",
-        "second": "sudo ln -s libcuda.so.1 /usr/lib/x86_64-linux-gnu/libcuda.so; sudo ldconfig  # elsewhere",
-    },
 )
 
 
@@ -26,4 +25,4 @@ def find(program: Program, origin: Origin) -> Matches:
     if said := program.said(NO_LIBCUDA_LINK):
         link = "sudo ln -s libcuda.so.1 /usr/lib/x86_64-linux-gnu/libcuda.so; sudo ldconfig"
         wsl = "export LD_LIBRARY_PATH=/usr/lib/wsl/lib:$LD_LIBRARY_PATH"
-        yield Match(said, Confidence.PROVED, {"first": f"{wsl}  # under WSL", "second": f"{link}  # elsewhere"})
+        yield Match(said, Confidence.PROVED, fix=(f"{wsl}  # under WSL", f"{link}  # elsewhere"))

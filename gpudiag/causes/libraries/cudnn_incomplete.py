@@ -15,14 +15,13 @@ from gpudiag.knowledge.origin import Origin
 from gpudiag.model.diagnosis import Confidence
 
 CAUSE = Cause(
-    fix=("{first}", "{second}"),
+    fix=(
+        "pip install --force-reinstall nvidia-cudnn-cu12",
+        "ldconfig -p | grep libcudnn; echo $LD_LIBRARY_PATH  # take the other cuDNN out of the search path",
+    ),
     url="https://docs.nvidia.com/deeplearning/cudnn/latest/installation/overview.html",
     needs_gpu=False,
     unless=("cudnn_finds_no_libcuda",),
-    shown={
-        "first": "pip install --force-reinstall nvidia-cudnn-cu12",
-        "second": "ldconfig -p | grep libcudnn; echo $LD_LIBRARY_PATH  # take the other cuDNN out of the search path",
-    },
 )
 
 
@@ -32,12 +31,14 @@ def find(program: Program, origin: Origin) -> Matches:
     if zlib := program.said(NO_ZLIB):
         yield Match(
             zlib,
-            figures={
-                "part": "zlibwapi.dll is missing",
-                "first": "# copy zlibwapi.dll (64 bit, https://www.winimage.com/zLibDll) to a folder of PATH, such as "
-                "CUDA's bin",
-                "second": "",
-            },
+            figures={"part": "zlibwapi.dll is missing"},
+            fix=(
+                (
+                    "# copy zlibwapi.dll (64 bit, https://www.winimage.com/zLibDll) to a folder of PATH, such as "
+                    "CUDA's bin"
+                ),
+                "",
+            ),
         )
     elif said := program.first(CUDNN_PART):
         part = said["part"] or said["any"] or said["version"] or said["symbol"]
@@ -55,5 +56,6 @@ def find(program: Program, origin: Origin) -> Matches:
         yield Match(
             program.said(CUDNN_PART),
             Confidence.LIKELY,
-            {"part": part.rpartition("/")[2], "first": look, "second": install},
+            {"part": part.rpartition("/")[2]},
+            fix=(look, install),
         )

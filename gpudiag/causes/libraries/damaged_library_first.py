@@ -18,9 +18,8 @@ from gpudiag.model.facts import Facts, LibraryFacts
 from gpudiag.probes.host.libraries import OPTIONAL, RUNTIME
 
 CAUSE = Cause(
-    fix=("{without}",),
+    fix=("unset LD_LIBRARY_PATH",),
     url=LOADER,
-    shown={"without": "unset LD_LIBRARY_PATH"},
     views=(
         "host.driver.no_libcuda",
         "host.driver.no_nvml",
@@ -41,8 +40,8 @@ def find(facts: Facts, libraries: LibraryFacts) -> Matches:
         figures={
             "files": ", ".join(dict.fromkeys(file for one in found for file in one.damaged)),
             "good": ", ".join(dict.fromkeys(one.instead or "" for one in found)),
-            "without": without,
         },
+        fix=(without,),
         change=change,
         stage=_stage([one.soname for one in found]),
     )

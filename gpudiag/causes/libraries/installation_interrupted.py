@@ -16,10 +16,9 @@ from gpudiag.model.facts import Facts, LibraryFacts, TensorflowFacts
 from gpudiag.probes.host.libraries import unopened
 
 CAUSE = Cause(
-    fix=("rm -r {folders}", "{again}"),
+    fix=("rm -r {folders}", "pip install --force-reinstall --no-deps nvidia-cudnn-cu12==9.3.0.75"),
     url="https://github.com/NVIDIA/Stable-Diffusion-WebUI-TensorRT/issues/12",
     views=("host.libraries.unopened",),
-    shown={"again": "pip install --force-reinstall --no-deps nvidia-cudnn-cu12==9.3.0.75"},
 )
 _OURS = re.compile(r"~+(vidia|ensorflow)")
 """pip replaces the first letter."""
@@ -43,9 +42,12 @@ def find(tensorflow: TensorflowFacts, libraries: LibraryFacts, facts: Facts) -> 
             if libraries.incomplete
             else f"{', '.join(lacking)} cannot be opened",
             "folders": " ".join(left),
-            "again": f"pip install --force-reinstall --no-deps {' '.join(packages)}"
+        },
+        fix=(
+            ...,
+            f"pip install --force-reinstall --no-deps {' '.join(packages)}"
             if packages
             else "pip install --force-reinstall 'tensorflow[and-cuda]'",
-        },
+        ),
         stage=Stage.LIBRARIES if lacking else Stage.CONFIGURATION,  # what lacks may be a library that nobody opens
     )

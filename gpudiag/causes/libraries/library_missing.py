@@ -22,9 +22,8 @@ from gpudiag.model.facts import Facts
 from gpudiag.probes.host.libraries import PACKAGES, RUNTIME, installed, requirement, unopened
 
 CAUSE = Cause(
-    fix=("{commands}", "{then}", "{also}"),
+    fix=("pip install 'tensorflow[and-cuda]==2.21.0'",),
     url=PIP_INSTALLATION,
-    shown={"commands": "pip install 'tensorflow[and-cuda]==2.21.0'", "then": "", "also": ""},
     views=("host.libraries.unopened",),
     unless=("installation_interrupted",),
 )
@@ -55,10 +54,12 @@ def find(facts: Facts) -> Matches:
         figures={
             "names": ", ".join(one.soname for one in missing),
             "packages": ", ".join(dict.fromkeys(PACKAGES[one.soname.partition(".")[0]] for one in missing)),
-            "commands": "; ".join(commands),
-            "then": then_cusolver(facts) if any(one.soname.startswith("libcusolver") for one in absent) else "",
-            "also": f"# take {first[0]} out of {PATH}: what is in it is not a library that opens, and comes first"
+        },
+        fix=(
+            "; ".join(commands),
+            then_cusolver(facts) if any(one.soname.startswith("libcusolver") for one in absent) else "",
+            f"# take {first[0]} out of {PATH}: what is in it is not a library that opens, and comes first"
             if first
             else "",
-        },
+        ),
     )

@@ -15,9 +15,11 @@ from gpudiag.probes.host.libraries import is_another_release, requirement, with_
 
 CAUSE = Cause(
     severity=Severity.WARNING,
-    fix=("{remove}", "pip install {requirement}"),
+    fix=(
+        "rm /home/someone/venv/lib/python3.11/site-packages/nvidia/cusolver/lib/libcusolver.so.11",
+        "pip install {requirement}",
+    ),
     url="https://tldp.org/HOWTO/Program-Library-HOWTO/shared-libraries.html",
-    shown={"remove": "rm /home/someone/venv/lib/python3.11/site-packages/nvidia/cusolver/lib/libcusolver.so.11"},
     finding="host.libraries.other_soname",
 )
 
@@ -34,7 +36,7 @@ def find(facts: Facts) -> Matches:
                 "library": one.soname,
                 "path": one.path,
                 "own": one.own_soname,
-                "remove": f"rm {one.path}" if is_another_release(one) else keep,
                 "requirement": requirement(facts, one.soname),
             },
+            fix=(f"rm {one.path}" if is_another_release(one) else keep, ...),
         )

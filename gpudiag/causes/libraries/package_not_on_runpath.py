@@ -17,10 +17,9 @@ CAUSE = Cause(
     fix=(
         "export LD_LIBRARY_PATH={folders}:$LD_LIBRARY_PATH",
         "import ctypes; ctypes.CDLL('{path}', mode=ctypes.RTLD_GLOBAL)  # or: first thing in the program",
-        "{another}",
+        "pip install 'tensorflow[and-cuda]==2.20.0'  # or the release before, which names that folder",
     ),
     url=PIP_INSTALLATION,
-    shown={"another": "pip install 'tensorflow[and-cuda]==2.20.0'  # or the release before, which names that folder"},
     views=("host.libraries.unopened",),
 )
 

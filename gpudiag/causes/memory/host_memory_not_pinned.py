@@ -13,14 +13,15 @@ from gpudiag.knowledge.origin import Origin
 
 CAUSE = Cause(
     fix=(
-        "# smaller batches, and data that is read piece by piece: tf.data.Dataset.from_generator in place of "
-        "from_tensor_slices of a whole array; no cache() in memory",
-        "{look}",
+        (
+            "# smaller batches, and data that is read piece by piece: tf.data.Dataset.from_generator in place of "
+            "from_tensor_slices of a whole array; no cache() in memory"
+        ),
+        "free -h; ulimit -l  # more RAM, or a larger limit of the container, of Slurm, of WSL (.wslconfig)",
         "export TF_GPU_HOST_MEM_LIMIT_IN_MB=8192  # less than the RAM that is free",
     ),
     url="https://www.tensorflow.org/guide/data_performance#reducing_memory_footprint",
     needs_gpu=False,
-    shown={"look": "free -h; ulimit -l  # more RAM, or a larger limit of the container, of Slurm, of WSL (.wslconfig)"},
 )
 
 
@@ -31,10 +32,12 @@ def find(program: Program, origin: Origin) -> Matches:
     largest = max(int(one["bytes"]) for one in refused)
     yield Match(
         program.said(HOST_MEMORY_REFUSED),
-        figures={
-            "size": f"{largest / (1 << 30):.1f} GiB" if largest >= 1 << 29 else f"{largest >> 20} MiB",
-            "look": "# more RAM, or a larger page file (Windows: System, Advanced, Performance, Virtual memory)"
+        figures={"size": f"{largest / (1 << 30):.1f} GiB" if largest >= 1 << 29 else f"{largest >> 20} MiB"},
+        fix=(
+            ...,
+            "# more RAM, or a larger page file (Windows: System, Advanced, Performance, Virtual memory)"
             if origin.windows
             else "free -h; ulimit -l  # more RAM, or a larger limit of the container, of Slurm, of WSL (.wslconfig)",
-        },
+            ...,
+        ),
     )

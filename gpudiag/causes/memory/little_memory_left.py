@@ -17,10 +17,9 @@ from gpudiag.model.facts import Facts, NvmlDevice
 from gpudiag.model.report import Figure
 
 CAUSE = Cause(
-    fix=("{first}", "# or another GPU, or smaller batches"),
+    fix=("nvidia-smi  # then end what holds the memory, or wait for it", "# or another GPU, or smaller batches"),
     url="https://www.tensorflow.org/guide/gpu#limiting_gpu_memory_growth",
     unless=("memory_held_by_others",),
-    shown={"first": "nvidia-smi  # then end what holds the memory, or wait for it"},
 )
 _RESERVE = "TF_DEVICE_MIN_SYS_MEMORY_IN_MB"
 _LITTLE = 1 / 8
@@ -44,11 +43,11 @@ def _little_now(facts: Facts, log: Unprovoked) -> list[Match]:
     device = min(left, key=lambda one: left[one])
     reserved = left[device] < free_bytes(device)
     seen = [*map(holders, left), *([f"{_RESERVE}={value}"] if reserved else [])]
-    first = f"unset {_RESERVE}" if reserved else "nvidia-smi  # then end what holds the memory, or wait for it"
     return [
         Match(
             evidence=(*seen, *log.said(DEVICE_CREATED, most=1)),
-            figures=_left(device, left[device], first),
+            figures=_left(device, left[device]),
+            fix=(f"unset {_RESERVE}" if reserved else ..., ...),
             change={_RESERVE: None} if reserved else None,
         )
     ]
@@ -66,9 +65,9 @@ def _little_then(facts: Facts, program: Program) -> list[Match]:
             continue
         first = "nvidia-smi  # while the program runs; or raise the limit that it sets itself"
         seen = (text(made.line), *failed, holders(device))
-        return [Match(seen, Confidence.POSSIBLE, _left(device, int(made["mib"]) << 20, first))]
+        return [Match(seen, Confidence.POSSIBLE, _left(device, int(made["mib"]) << 20), fix=(first, ...))]
     return []
 
 
-def _left(device: NvmlDevice, left: int, first: str) -> dict[str, Figure]:
-    return {"gpu": device.index, "left": gib(left), "total": gib(device.memory_total_bytes), "first": first}
+def _left(device: NvmlDevice, left: int) -> dict[str, Figure]:
+    return {"gpu": device.index, "left": gib(left), "total": gib(device.memory_total_bytes)}

@@ -28,14 +28,16 @@ from gpudiag.model.facts import Facts, NvmlDevice
 from gpudiag.model.visibility import gpus_in_scope
 
 CAUSE = Cause(
-    fix=("{look}", "# end it, or have it take what it needs:", GROW, GROW_BY_VARIABLE, "{other}"),
+    fix=(
+        "ps -o pid,user,etime,args -p 4711",
+        "# end it, or have it take what it needs:",
+        GROW,
+        GROW_BY_VARIABLE,
+        "export CUDA_VISIBLE_DEVICES=GPU-00000001-0000-4000-8000-000000000000  # or another GPU",
+    ),
     url="https://www.tensorflow.org/guide/gpu#limiting_gpu_memory_growth",
     tried=4,
     unless=("host_memory_not_pinned",),
-    shown={
-        "look": "ps -o pid,user,etime,args -p 4711",
-        "other": "export CUDA_VISIBLE_DEVICES=GPU-00000001-0000-4000-8000-000000000000  # or another GPU",
-    },
 )
 
 
@@ -63,10 +65,7 @@ def find(facts: Facts, gpus: ChosenGpus, program: Program) -> Matches:
     yield Match(
         evidence=(*(here or said), *(map(holders, taken) if taken else nobody)),
         sure=(Confidence.PROVED if here else Confidence.LIKELY) if taken else Confidence.POSSIBLE,
-        figures={
-            "who": f"process {', '.join(dict.fromkeys(pids))}" if pids else "another process",
-            "look": _look(facts, taken, list(dict.fromkeys(pids))),
-            "other": other if taken else "",
-        },
+        figures={"who": f"process {', '.join(dict.fromkeys(pids))}" if pids else "another process"},
+        fix=(_look(facts, taken, list(dict.fromkeys(pids))), ..., ..., ..., other if taken else ""),
         change={"CUDA_VISIBLE_DEVICES": uuids} if here and taken and uuids else None,
     )

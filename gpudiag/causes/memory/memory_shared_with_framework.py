@@ -26,10 +26,9 @@ CAUSE = Cause(
     fix=(
         "tf.config.set_visible_devices([], 'GPU')  # right after the import, if TensorFlow only loads data",
         "export TF_FORCE_GPU_ALLOW_GROWTH=true  # if it computes, too",
-        "{share}",
+        "export XLA_PYTHON_CLIENT_PREALLOCATE=false  # JAX takes three quarters at its start otherwise",
     ),
     url="https://docs.jax.dev/en/latest/gpu_memory_allocation.html",
-    shown={"share": "export XLA_PYTHON_CLIENT_PREALLOCATE=false  # JAX takes three quarters at its start otherwise"},
 )
 _FRAMEWORKS = {
     "jax": ("JAX", "export XLA_PYTHON_CLIENT_PREALLOCATE=false  # JAX takes three quarters at its start otherwise"),
@@ -48,4 +47,6 @@ def find(program: Program) -> Matches:
     assert found is not None
     name, share = _FRAMEWORKS["jax" if found.message in (JAX_FULL, JAX_AT_WORK) else "torch"]
     other = () if found.message in (JAX_FULL, TORCH_FULL) else (text(found.line),)
-    yield Match(evidence=(*made, *failed, *other), sure=Confidence.LIKELY, figures={"name": name, "share": share})
+    yield Match(
+        evidence=(*made, *failed, *other), sure=Confidence.LIKELY, figures={"name": name}, fix=(..., ..., share)
+    )

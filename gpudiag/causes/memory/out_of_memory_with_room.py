@@ -18,11 +18,10 @@ CAUSE = Cause(
         "ulimit -v -l; free -m   # limits of this shell, memory of the host",
         "sudo dmesg | grep -i -e nvrm -e xid -e oom",
         "nvidia-smi   # who is on the GPU now; end an MPS server: echo quit | nvidia-cuda-mps-control",
-        "{reset}",
+        "# the GPU that fails is one of those of nvidia-smi -L; dmesg names it by its PCI bus id",
     ),
     url="https://docs.nvidia.com/deploy/xid-errors/index.html",
     unless=("address_space_limited",),
-    shown={"reset": "# the GPU that fails is one of those of nvidia-smi -L; dmesg names it by its PCI bus id"},
 )
 
 
@@ -31,6 +30,6 @@ def find(gpus: ChosenGpus, listing: Listing) -> Matches:
         yield Match(
             evidence=(*refused, *map(holders, devices_in_scope(gpus.facts))),
             sure=Confidence.POSSIBLE,
-            figures={"reset": gpus.reset(gpu.index for gpu in gpus.failing)},
+            fix=(..., ..., ..., gpus.reset(gpu.index for gpu in gpus.failing)),
             stage=Stage.DRIVER if "OUT_OF_MEMORY" in cuinit_error(listing) else None,
         )

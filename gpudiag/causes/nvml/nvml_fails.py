@@ -13,10 +13,12 @@ from gpudiag.model.facts import DriverFacts, Facts, NvmlFacts
 from gpudiag.probes.discovery import trace
 
 CAUSE = Cause(
-    fix=("{cure}", "nvidia-smi  # must work first"),
+    fix=(
+        "nvidia-smi; sudo dmesg | grep -i -e nvrm -e xid  # most often a reboot helps",
+        "nvidia-smi  # must work first",
+    ),
     url="https://docs.nvidia.com/deploy/nvml-api/group__nvmlDeviceEnumvs.html",
     needs_gpu=False,
-    shown={"cure": "nvidia-smi; sudo dmesg | grep -i -e nvrm -e xid  # most often a reboot helps"},
     views=("host.driver.nvml_failed",),
     unless=(
         "device_files_kept_by_control_group",
@@ -41,7 +43,7 @@ def find(
     if module is not None and "Not Loaded" in error:
         cure = f"sudo nvidia-modprobe -c 0 -u  # module {module} is loaded: this makes /dev/nvidiactl and the others"
     yield Match(
-        evidence=(f"NVML: {error}",), figures={"error": error, "cure": cure, "tensorflow": tensorflow_version(facts)}
+        evidence=(f"NVML: {error}",), figures={"error": error, "tensorflow": tensorflow_version(facts)}, fix=(cure, ...)
     )
 
 

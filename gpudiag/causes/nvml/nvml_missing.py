@@ -25,13 +25,14 @@ from gpudiag.probes.discovery import trace
 _TOOLKIT = "https://docs.nvidia.com/datacenter/cloud-native/container-toolkit/latest/docker-specialized.html"
 
 CAUSE = Cause(
-    fix=("{cure}",),
+    fix=(
+        (
+            "docker run -e NVIDIA_DRIVER_CAPABILITIES=compute,utility ...  # or: "
+            "--gpus 'all,\"capabilities=compute,utility\"'"
+        ),
+    ),
     url=_TOOLKIT,
     needs_gpu=False,
-    shown={
-        "cure": "docker run -e NVIDIA_DRIVER_CAPABILITIES=compute,utility ...  # or: "
-        "--gpus 'all,\"capabilities=compute,utility\"'"
-    },
     unless=("damaged_library_first",),
     finding="host.driver.no_nvml",
 )
@@ -47,7 +48,8 @@ def find(facts: Facts, signs: Signs, traced: trace.Reading | None) -> Matches:
     copy = good_copy(one) if one and one.error else None
     yield Match(
         evidence=tuple(shown),
-        figures={"tensorflow": tensorflow_version(facts), "cure": _cure_of_nvml(facts, copy)},
+        figures={"tensorflow": tensorflow_version(facts)},
+        fix=(_cure_of_nvml(facts, copy),),
         change=put_first(facts, [str(PurePath(copy.path).parent)]) if copy else None,
     )
 

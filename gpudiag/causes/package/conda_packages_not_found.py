@@ -17,15 +17,9 @@ from gpudiag.knowledge.origin import Origin
 from gpudiag.model.diagnosis import Confidence
 
 CAUSE = Cause(
-    fix=("{first}", "{second}", "{third}"),
+    fix=("conda config --append channels conda-forge", "conda search -c conda-forge NAME", "pip install NAME"),
     url="https://docs.conda.io/projects/conda/en/latest/user-guide/tasks/manage-environments.html",
     needs_gpu=False,
-    shown={
-        "what": "conda does not find packages that the file of the environment names",
-        "first": "conda config --append channels conda-forge",
-        "second": "conda search -c conda-forge NAME",
-        "third": "pip install NAME",
-    },
 )
 
 _BEGINS = re.compile(r"ResolvePackageNotFound|PackagesNotFoundError|not available from current channels")
@@ -70,14 +64,15 @@ def find(program: Program, origin: Origin) -> Matches:
     yield Match(
         _said(program),
         Confidence.LIKELY,
-        {
-            "what": what,
-            "first": "conda env export --no-builds > environment.yml  # where it was made; or --from-history: what was "
-            "asked for",
-            "second": "# or take the builds out of the file (NAME=VERSION=BUILD becomes NAME=VERSION), and what "
-            f"only {of} has",
-            "third": "conda env create -f environment.yml  # then again; or on a system of that kind, as WSL is",
-        },
+        {"what": what},
+        fix=(
+            (
+                "conda env export --no-builds > environment.yml  # where it was made; or --from-history: what was "
+                "asked for"
+            ),
+            (f"# or take the builds out of the file (NAME=VERSION=BUILD becomes NAME=VERSION), and what only {of} has"),
+            "conda env create -f environment.yml  # then again; or on a system of that kind, as WSL is",
+        ),
     )
 
 
@@ -86,13 +81,15 @@ def _not_in_the_channels(one: Missing, program: Program) -> Match:
     return Match(
         _said(program),
         Confidence.LIKELY,
-        {
-            "what": f"the channels that conda looks in do not have {one.spec} for this system",
-            "first": "conda config --append channels conda-forge  # in a file of an environment: - conda-forge, below "
-            "channels; then again",
-            "second": f"conda search -c conda-forge {one.name}  # the versions that there are, for the pin",
-            "third": f"pip install '{pinned}'  # if it is a package of Python: below - pip: in the file",
-        },
+        {"what": f"the channels that conda looks in do not have {one.spec} for this system"},
+        fix=(
+            (
+                "conda config --append channels conda-forge  # in a file of an environment: - conda-forge, below "
+                "channels; then again"
+            ),
+            f"conda search -c conda-forge {one.name}  # the versions that there are, for the pin",
+            f"pip install '{pinned}'  # if it is a package of Python: below - pip: in the file",
+        ),
     )
 
 

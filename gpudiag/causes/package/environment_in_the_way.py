@@ -13,10 +13,9 @@ from gpudiag.cause import Cause, Match, Matches
 from gpudiag.model.diagnosis import Bisection, Confidence, EnvironmentChange
 
 CAUSE = Cause(
-    fix=("{do}",),
+    fix=("unset LD_PRELOAD",),
     url="https://www.debuggingbook.org/html/DeltaDebugger.html",
     needs_gpu=False,
-    shown={"do": "unset LD_PRELOAD"},
 )
 
 

@@ -16,13 +16,12 @@ from gpudiag.knowledge.requirements import companion, newest_pair
 from gpudiag.model.diagnosis import Confidence
 
 CAUSE = Cause(
-    fix=("{first}", "{second}"),
+    fix=(
+        "pip install 'tensorflow-text==2.15.*'  # the release of it for the installed TensorFlow",
+        "pip install --force-reinstall --no-cache-dir --no-binary :all: PACKAGE  # or build it again",
+    ),
     url="https://www.tensorflow.org/guide/create_op",
     needs_gpu=False,
-    shown={
-        "first": "pip install 'tensorflow-text==2.15.*'  # the release of it for the installed TensorFlow",
-        "second": "pip install --force-reinstall --no-cache-dir --no-binary :all: PACKAGE  # or build it again",
-    },
 )
 _INSTALLED = re.compile(r"(?:(?:site|dist)-packages[\\/]|^)(?P<package>[A-Za-z]\w{1,100})[\\/]")
 _OF_NO_PACKAGE = ("tensorflow", "tensorflow_core", "usr", "home", "opt")
@@ -39,7 +38,8 @@ def find(program: Program, origin: Origin) -> Matches:
         yield Match(
             program.said(UNDEFINED_OF_TENSORFLOW, FRAMEWORK_NOT_THERE),
             Confidence.LIKELY,
-            {"file": file, "first": first, "second": second},
+            {"file": file},
+            fix=(first, second),
         )
 
 

@@ -11,14 +11,12 @@ import re
 from gpudiag.cause import Cause, Match, Matches, Program
 from gpudiag.knowledge.messages.python_packages import EMPTY_TENSORFLOW, NAME_OF_ANOTHER_FILE, PARTIAL_MODULE
 from gpudiag.model.diagnosis import Confidence
-from gpudiag.model.report import Figure
 
 CAUSE = Cause(
-    fix=("{first}", "# and delete the folder __pycache__ beside it"),
+    fix=("mv tensorflow.py my_tensorflow.py", "# and delete the folder __pycache__ beside it"),
     url="https://docs.python.org/3/library/sys_path_init.html",
     needs_gpu=False,
     unless=("module_shadowed", "tensorflow_shadowed"),
-    shown={"first": "mv tensorflow.py my_tensorflow.py"},
 )
 
 _INSTALLED = re.compile(r"[\\/](?:site|dist)-packages[\\/]|[\\/][Ll]ib[\\/]python|[\\/]Lib[\\/]")
@@ -29,13 +27,13 @@ def find(program: Program) -> Matches:
     for said in program.all(NAME_OF_ANOTHER_FILE):
         name, file = said["module"].partition(".")[0], said["file"]
         if _stem(file) == name and not _INSTALLED.search(file):
-            yield Match(program.said(NAME_OF_ANOTHER_FILE), figures=_figures(name, file))
+            yield _match(program.said(NAME_OF_ANOTHER_FILE), Confidence.PROVED, name, file)
             return
     for said in program.all(PARTIAL_MODULE):
         name = said["module"].partition(".")[0]
         files = [hit["file"] for line in program.lines for hit in _FILE.finditer(line)]
         own = next((file for file in files if _stem(file) == name and not _INSTALLED.search(file)), "")
-        yield Match(program.said(PARTIAL_MODULE), Confidence.LIKELY, _figures(name, own or f"{name}.py"))
+        yield _match(program.said(PARTIAL_MODULE), Confidence.LIKELY, name, own or f"{name}.py")
         return
     if program.first(EMPTY_TENSORFLOW):
         yield Match(
@@ -44,9 +42,12 @@ def find(program: Program) -> Matches:
             {
                 "name": "tensorflow",
                 "path": "a file, an empty folder or the rest of a removed installation of the name 'tensorflow'",
-                "first": "python -c 'import tensorflow; print(tensorflow)'  # your own file or folder: rename it; in "
-                "site-packages: pip uninstall tensorflow tensorflow-gpu, delete the folder, pip install tensorflow",
             },
+            fix=(
+                "python -c 'import tensorflow; print(tensorflow)'  # your own file or folder: rename it; in "
+                "site-packages: pip uninstall tensorflow tensorflow-gpu, delete the folder, pip install tensorflow",
+                ...,
+            ),
         )
 
 
@@ -54,7 +55,7 @@ def _stem(file: str) -> str:
     return re.split(r"[\\/]", file)[-1].partition(".")[0]
 
 
-def _figures(name: str, file: str) -> dict[str, Figure]:
+def _match(said: tuple[str, ...], sure: Confidence, name: str, file: str) -> Match:
     move = "ren" if re.match(r"[A-Za-z]:", file) else "mv"
     new = f"my_{name}.py" if move == "ren" else re.sub(r"[^/]*$", f"my_{name}.py", file)
-    return {"name": name, "path": file, "first": f"{move} {file} {new}"}
+    return Match(said, sure, {"name": name, "path": file}, fix=(f"{move} {file} {new}", ...))

@@ -19,10 +19,9 @@ from gpudiag.model.facts import Facts, TensorflowFacts
 from gpudiag.probes.host import tensorflow as host_tensorflow
 
 CAUSE = Cause(
-    fix=("mv {path} {new}", "{elsewhere}"),
+    fix=("mv {path} {new}", "unset PYTHONPATH  # instead"),
     url="https://docs.python.org/3/library/sys_path_init.html",
     needs_gpu=False,
-    shown={"elsewhere": "unset PYTHONPATH  # instead"},
 )
 _FILE = re.compile(r"(?:File \"|consider renaming ')(?P<file>/[^\"']+\.py)[\"']")
 _INSTALLED = re.compile(r"/(?:site|dist)-packages/|/lib(?:64)?/python[\d.]+/")
@@ -54,13 +53,12 @@ def find(facts: Facts, rows: Rows, failed: FailedImport, installed: TensorflowFa
             *([f"{PATH}={facts.variables[PATH]}"] if rest is not None else []),
         ),
         sure=Confidence.LIKELY,
-        figures={
-            "name": name,
-            "path": path,
-            "new": str(PurePath(path).parent / f"my_{PurePath(path).name}"),
-            "elsewhere": off_the_path(facts, folder)
+        figures={"name": name, "path": path, "new": str(PurePath(path).parent / f"my_{PurePath(path).name}")},
+        fix=(
+            ...,
+            off_the_path(facts, folder)
             or f"# or run the program in another folder than {folder}: Python looks there first",
-        },
+        ),
     )
 
 

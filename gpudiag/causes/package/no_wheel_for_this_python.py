@@ -23,15 +23,13 @@ from gpudiag.knowledge.requirements import TENSORFLOWS, canonical, for_python, w
 from gpudiag.knowledge.tensorflow_releases import OTHERS
 
 CAUSE = Cause(
-    fix=("{first}", "{second}"),
+    fix=(
+        ("python -c 'import sys; print(sys.version)'  # then a Python that has wheels: conda create -n tf python=3.11"),
+        "pip install --upgrade pip",
+    ),
     url="https://www.tensorflow.org/install/source#gpu",
     needs_gpu=False,
     unless=("musl_system",),
-    shown={
-        "first": "python -c 'import sys; print(sys.version)'  # then a Python that has wheels: conda create -n tf "
-        "python=3.11",
-        "second": "pip install --upgrade pip",
-    },
 )
 
 _UPGRADE = "python -m pip install --upgrade pip  # an old one does not see newer wheels"
@@ -49,12 +47,8 @@ def find(program: Program, origin: Origin) -> Matches:
     if program.first(GPU_PACKAGE_GONE):
         yield Match(
             program.said(GPU_PACKAGE_GONE),
-            figures={
-                "what": "tensorflow-gpu",
-                "why": "the package was removed, tensorflow itself has GPU support",
-                "first": "pip install 'tensorflow[and-cuda]'",
-                "second": "",
-            },
+            figures={"what": "tensorflow-gpu", "why": "the package was removed, tensorflow itself has GPU support"},
+            fix=("pip install 'tensorflow[and-cuda]'", ""),
         )
     elif said := program.first(NO_WHEEL):
         listed = _listed(event.line for event in program.all(NO_WHEEL))
@@ -70,12 +64,8 @@ def find(program: Program, origin: Origin) -> Matches:
                 lines = (_UPGRADE, environment)
         yield Match(
             program.said(NO_WHEEL),
-            figures={
-                "what": said["what"],
-                "why": _why(_release(said["what"]), listed, origin),
-                "first": lines[0],
-                "second": lines[1],
-            },
+            figures={"what": said["what"], "why": _why(_release(said["what"]), listed, origin)},
+            fix=(lines[0], lines[1]),
         )
     elif said := program.first(NO_CANDIDATE):
         name = said["name"] or said["locked"] or said["of"]
@@ -83,14 +73,16 @@ def find(program: Program, origin: Origin) -> Matches:
         why, first, second = _of_a_lock(name, version, origin)
         yield Match(
             program.said(NO_CANDIDATE),
-            figures={"what": f"{name} {version}", "why": why, "first": first, "second": second},
+            figures={"what": f"{name} {version}", "why": why},
+            fix=(first, second),
         )
     elif said := program.first(NO_WHEEL_OF_ANOTHER):
         listed = _listed(event.line for event in program.all(NO_WHEEL_OF_ANOTHER))
         why, first, second = _of_another(said["name"], listed, origin)
         yield Match(
             program.said(NO_WHEEL_OF_ANOTHER),
-            figures={"what": f"{said['name']}{said['range']}", "why": why, "first": first, "second": second},
+            figures={"what": f"{said['name']}{said['range']}", "why": why},
+            fix=(first, second),
         )
 
 

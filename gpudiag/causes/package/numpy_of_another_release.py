@@ -14,11 +14,10 @@ from gpudiag.knowledge.origin import Origin
 from gpudiag.model.diagnosis import Confidence
 
 CAUSE = Cause(
-    fix=("{first}", "{second}", "{third}"),
+    fix=("pip install 'numpy<2'", "pip install --upgrade 'tensorflow>=2.18'  # or"),
     url="https://numpy.org/doc/stable/user/troubleshooting-importerror.html",
     needs_gpu=False,
     unless=("requirement_not_met",),
-    shown={"first": "pip install 'numpy<2'", "second": "pip install --upgrade 'tensorflow>=2.18'  # or", "third": ""},
 )
 
 _FIRST_WITH = {"0xe": "1.20", "0xf": "1.22", "0x10": "1.23", "0x11": "1.25", "0x12": "2.0"}
@@ -33,35 +32,33 @@ def find(program: ImportLog, origin: Origin) -> Matches:
         own = any(_HOME in line for line in program.lines)
         yield Match(
             said,
-            figures={
-                "what": "numpy 2 is installed, and a module was built for numpy 1",
-                "first": "pip install 'numpy<2'",
-                "second": "pip install --upgrade 'tensorflow>=2.18'  # or: works with numpy 2",
-                "third": "python -m pip list --user  # what lies in ~/.local is found first: uninstall it there"
-                if own
-                else "",
-            },
+            figures={"what": "numpy 2 is installed, and a module was built for numpy 1"},
+            fix=(
+                "pip install 'numpy<2'",
+                "pip install --upgrade 'tensorflow>=2.18'  # or: works with numpy 2",
+                "python -m pip list --user  # what lies in ~/.local is found first: uninstall it there" if own else "",
+            ),
         )
     elif older := program.first(NUMPY_OLDER):
         least = _FIRST_WITH.get(older["wanted"], "")
         yield Match(
             program.said(NUMPY_OLDER),
             Confidence.PROVED if older["wanted"] else Confidence.LIKELY,
-            {
-                "what": f"a module was built for {f'numpy {least} or newer' if least else 'another one'}",
-                "first": f"pip install --upgrade 'numpy>={least}'" if least else "pip install --upgrade numpy",
-                "second": "pip install --force-reinstall --no-cache-dir MODULE  # or: the one that the traceback names",
-                "third": "",
-            },
+            {"what": f"a module was built for {f'numpy {least} or newer' if least else 'another one'}"},
+            fix=(
+                f"pip install --upgrade 'numpy>={least}'" if least else "pip install --upgrade numpy",
+                "pip install --force-reinstall --no-cache-dir MODULE  # or: the one that the traceback names",
+                "",
+            ),
         )
     elif (gone := program.first(NUMPY_NAME_GONE)) and gone["name"] in _GONE:
         yield Match(
             program.said(NUMPY_NAME_GONE),
             Confidence.LIKELY,
-            {
-                "what": f"numpy 1.24 and later have no numpy.{gone['name']}",
-                "first": f"pip install 'numpy<{'1.20' if origin.is_before_11 else '1.24'}'",
-                "second": "pip install --upgrade tensorflow  # or: a newer one does not ask for it",
-                "third": "",
-            },
+            {"what": f"numpy 1.24 and later have no numpy.{gone['name']}"},
+            fix=(
+                f"pip install 'numpy<{'1.20' if origin.is_before_11 else '1.24'}'",
+                "pip install --upgrade tensorflow  # or: a newer one does not ask for it",
+                "",
+            ),
         )

@@ -18,19 +18,14 @@ from gpudiag.model.diagnosis import Confidence
 
 CAUSE = Cause(
     fix=(
-        "{bring}",
-        "{other}",
+        "python -m pip install --upgrade PACKAGE  # a release of it that fits what is installed",
+        "pip install 'OTHER==VERSION'  # or, of what it calls, a release of its time",
         "python -m pip check  # must say that nothing is broken",
     ),
     url="https://packaging.python.org/en/latest/tutorials/installing-packages/",
     needs_gpu=False,
     general=True,
     symptom=True,
-    shown={
-        "what": "a package fails in its own code: it is written for another release of one that it calls",
-        "other": "pip install 'OTHER==VERSION'  # or, of what it calls, a release of its time",
-        "bring": "python -m pip install --upgrade PACKAGE  # a release of it that fits what is installed",
-    },
 )
 _CALLED_BY_PROGRAMS = ("tensorflow", "keras", "tf_keras", "numpy", "pandas", "sklearn", "matplotlib")
 _MEASURED = (
@@ -90,11 +85,8 @@ def find(program: LogAlone, origin: Origin) -> Matches:
     yield Match(
         (raised.error,),
         Confidence.POSSIBLE,
-        {
-            "what": f"{package} fails in its own code: {raised.error}",
-            "bring": bring,
-            "other": f"pip install 'OTHER==VERSION'  # or, of what it calls, a release of the time of {package}",
-        },
+        {"what": f"{package} fails in its own code: {raised.error}"},
+        fix=(bring, f"pip install 'OTHER==VERSION'  # or, of what it calls, a release of the time of {package}", ...),
     )
 
 
@@ -103,11 +95,12 @@ def _of_python(package: str, error: str, origin: Origin) -> Match:
     return Match(
         (error,),
         Confidence.LIKELY,
-        {
-            "what": f"{package} is written for a newer Python than the one that runs it{python}",
-            "bring": f"python3 -m pip install {package}; python3 ...  # and run the program with Python 3",
-            "other": f"conda create -n tf python=3.11; conda activate tf; pip install {package}  # or a newer one",
-        },
+        {"what": f"{package} is written for a newer Python than the one that runs it{python}"},
+        fix=(
+            f"python3 -m pip install {package}; python3 ...  # and run the program with Python 3",
+            f"conda create -n tf python=3.11; conda activate tf; pip install {package}  # or a newer one",
+            ...,
+        ),
     )
 
 
@@ -123,15 +116,18 @@ def _of_a_call(refused: Refused, caller: str, origin: Origin) -> Match:
         Confidence.POSSIBLE,
         {
             "what": f"{who} and {of} are of releases that do not fit each other: it passes {name}the argument "
-            f"{refused.argument}, which {of} does not know; it is older than that, most often",
-            "bring": f"python -m pip install --upgrade {called or 'PACKAGE'}  # "
+            f"{refused.argument}, which {of} does not know; it is older than that, most often"
+        },
+        fix=(
+            f"python -m pip install --upgrade {called or 'PACKAGE'}  # "
             + ("" if called else "the package of the last frame of the traceback; ")
             + "a newer one has it, most often",
-            "other": f"pip install '{caller}==VERSION'  # or an older one, of the time of {called or 'what it calls'}"
+            f"pip install '{caller}==VERSION'  # or an older one, of the time of {called or 'what it calls'}"
             if caller
             else "# or the program as it was for that release: the tag or branch of its repository; or "
             f"{called or 'PACKAGE'}==VERSION of its documentation, if the argument was dropped",
-        },
+            ...,
+        ),
     )
 
 
@@ -142,10 +138,13 @@ def _of_an_argument(error: str, known: Moved) -> Match:
         Confidence.LIKELY,
         {
             "what": f"the program is written for another release of {known.distribution}, which knows the argument "
-            f"{which}: {error}",
-            "other": "# or an older program: of the time of the installed release" if known.came else "",
-            "bring": f"python -m pip install --upgrade '{known.distribution}{known.range}'  # has it",
+            f"{which}: {error}"
         },
+        fix=(
+            f"python -m pip install --upgrade '{known.distribution}{known.range}'  # has it",
+            "# or an older program: of the time of the installed release" if known.came else "",
+            ...,
+        ),
     )
 
 

@@ -11,10 +11,9 @@ from gpudiag.causes.shared.packages import FailedImport
 from gpudiag.model.facts import TensorflowFacts
 
 CAUSE = Cause(
-    fix=("{remove}",),
+    fix=("rm /home/someone/venv/lib/python3.11/site-packages/tensorflow-plugins/libtfdml_plugin.so",),
     url="https://github.com/tensorflow/community/blob/master/rfcs/20200624-pluggable-device-for-tensorflow.md",
     needs_gpu=False,
-    shown={"remove": "rm /home/someone/venv/lib/python3.11/site-packages/tensorflow-plugins/libtfdml_plugin.so"},
 )
 
 
@@ -27,5 +26,6 @@ def find(rows: Rows, failed: FailedImport, installed: TensorflowFacts) -> Matche
     owners = " ".join(one.name for one in installed.plugin_distributions)
     yield Match(
         evidence=(f"import tensorflow: {error}", f"plug-in {guilty}", *(owners.split())),
-        figures={"file": guilty, "remove": f"pip uninstall -y {owners}" if owners else f"rm {guilty}"},
+        figures={"file": guilty},
+        fix=(f"pip uninstall -y {owners}" if owners else f"rm {guilty}",),
     )

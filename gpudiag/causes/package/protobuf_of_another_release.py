@@ -14,14 +14,10 @@ from gpudiag.knowledge.origin import Origin
 from gpudiag.knowledge.releases import Version
 
 CAUSE = Cause(
-    fix=("{first}", "{second}"),
+    fix=("pip install 'protobuf==3.20.3'", "export PROTOCOL_BUFFERS_PYTHON_IMPLEMENTATION=python  # or, slower"),
     url="https://protobuf.dev/news/2022-05-06/#python-updates",
     needs_gpu=False,
     unless=("requirement_not_met",),
-    shown={
-        "first": "pip install 'protobuf==3.20.3'",
-        "second": "export PROTOCOL_BUFFERS_PYTHON_IMPLEMENTATION=python  # or, slower",
-    },
 )
 
 
@@ -43,4 +39,4 @@ def find(program: ImportLog, origin: Origin) -> Matches:
         first = f"pip install 'protobuf>={said['needed']}'"
     else:
         first = f"pip install 'protobuf<{5 if origin.releases[1] <= Version(2, 18) else 6}'"
-    yield Match(program.said(PROTOBUF), figures={"first": first, "second": second})
+    yield Match(program.said(PROTOBUF), fix=(first, second))

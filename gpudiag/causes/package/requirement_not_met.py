@@ -17,11 +17,10 @@ from gpudiag.model.diagnosis import Confidence
 from gpudiag.model.facts import Facts, Requirement, TensorflowFacts
 
 CAUSE = Cause(
-    fix=("{remove}", "{install}", "{python} -m pip check  # what else does not fit"),
+    fix=("", "python -m pip install 'numpy>=1.26'", "{python} -m pip check  # what else does not fit"),
     url="https://pip.pypa.io/en/stable/cli/pip_check/",
     needs_gpu=False,
     unless=("distributions_mixed", "module_shadowed"),
-    shown={"remove": "", "install": "python -m pip install 'numpy>=1.26'"},
 )
 
 
@@ -43,12 +42,8 @@ def find(facts: Facts, failed: Traceback, installed: TensorflowFacts) -> Matches
                 *(interpreter(facts) if not one.version else ()),
             ),
             _sure(one, failed) if touched else Confidence.POSSIBLE,
-            {
-                "what": _what(asked),
-                "remove": _removed(facts, name, elsewhere, python),
-                "install": f"{python} -m pip install {_arguments(asked)}",
-                "python": python,
-            },
+            {"what": _what(asked), "python": python},
+            fix=(_removed(facts, name, elsewhere, python), f"{python} -m pip install {_arguments(asked)}", ...),
         )
 
 

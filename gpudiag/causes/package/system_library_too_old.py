@@ -15,13 +15,12 @@ from gpudiag.knowledge.messages.python_packages import SYSTEM_LIBRARY_OLD
 from gpudiag.model.facts import Facts
 
 CAUSE = Cause(
-    fix=("{first}", "{second}"),
+    fix=(
+        "conda install -c conda-forge libstdcxx-ng",
+        "export LD_LIBRARY_PATH=$CONDA_PREFIX/lib:$LD_LIBRARY_PATH  # so that it is found first",
+    ),
     url="https://github.com/pypa/manylinux#readme",
     needs_gpu=False,
-    shown={
-        "first": "conda install -c conda-forge libstdcxx-ng",
-        "second": "export LD_LIBRARY_PATH=$CONDA_PREFIX/lib:$LD_LIBRARY_PATH  # so that it is found first",
-    },
 )
 
 
@@ -45,9 +44,8 @@ def find(facts: Facts, program: ImportLog) -> Matches:
                 "version": said["version"],
                 "file": said["file"],
                 "by": said["by"].rpartition("/")[2] or "a module",
-                "first": f"{without}  # without {folder}",
-                "second": "",
             },
+            fix=(f"{without}  # without {folder}", ""),
             change=None if facts.without_gpu else {_PATH: rest or None},  # a trial uses the GPU
         )
         return
@@ -58,11 +56,13 @@ def find(facts: Facts, program: ImportLog) -> Matches:
             "version": said["version"],
             "file": said["file"] or ("the C library" if glibc else "libstdc++.so.6"),
             "by": said["by"].rpartition("/")[2] or "a module",
-            "first": "pip install --force-reinstall --no-cache-dir tensorflow  # the wheel of pypi.org: it needs less"
+        },
+        fix=(
+            "pip install --force-reinstall --no-cache-dir tensorflow  # the wheel of pypi.org: it needs less"
             if glibc
             else "conda install -c conda-forge libstdcxx-ng  # or a newer libstdc++6 of the system",
-            "second": f"# or a system, or an image, with glibc {said['version']} or newer: ldd --version"
+            f"# or a system, or an image, with glibc {said['version']} or newer: ldd --version"
             if glibc
             else "export LD_LIBRARY_PATH=$CONDA_PREFIX/lib:$LD_LIBRARY_PATH  # so that it is found first",
-        },
+        ),
     )

@@ -12,10 +12,9 @@ from gpudiag.causes.shared.packages import INSTALLATION
 from gpudiag.model.facts import Facts, TensorflowFacts
 
 CAUSE = Cause(
-    fix=("{executable} -m pip install 'tensorflow[and-cuda]'", "{other}", "{left_over}"),
+    fix=("{executable} -m pip install 'tensorflow[and-cuda]'",),
     url=INSTALLATION,
     needs_gpu=False,
-    shown={"other": "", "left_over": ""},
     finding="host.tensorflow.missing",
 )
 
@@ -33,11 +32,10 @@ def find(facts: Facts, installed: TensorflowFacts) -> Matches:
             *interpreter(facts),
             *(f"{folder} {left_over}" for folder in folders),
         ),
-        figures={
-            "executable": python,
-            "other": f"{active}/bin/python -m pip list  # or run the program with this Python: it is active"
-            if active
-            else "",
-            "left_over": f"# rename or delete {' and '.join(folders)}" if folders else "",
-        },
+        figures={"executable": python},
+        fix=(
+            ...,
+            f"{active}/bin/python -m pip list  # or run the program with this Python: it is active" if active else "",
+            f"# rename or delete {' and '.join(folders)}" if folders else "",
+        ),
     )

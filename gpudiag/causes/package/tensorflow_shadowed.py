@@ -18,10 +18,12 @@ from gpudiag.model.facts import Facts, TensorflowFacts
 from gpudiag.probes.host import tensorflow as host_tensorflow
 
 CAUSE = Cause(
-    fix=("mv {path} {new}", "{elsewhere}"),
+    fix=(
+        "mv {path} {new}",
+        "# or run the program in another folder than /home/someone/project: Python looks there first",
+    ),
     url="https://docs.python.org/3/library/sys_path_init.html",
     needs_gpu=False,
-    shown={"elsewhere": "# or run the program in another folder than /home/someone/project: Python looks there first"},
     finding="host.tensorflow.shadowed",
     views=("host.tensorflow.hidden_here",),
 )
@@ -49,10 +51,6 @@ def find(facts: Facts, program: Program, installed: TensorflowFacts) -> Matches:
             *([f"{PATH}={':'.join(entries)}"] if do else []),
         ),
         sure=sure,
-        figures={
-            "path": path,
-            "new": str(PurePath(path).parent / f"my_{PurePath(path).name}"),
-            "folder": str(folder),
-            "elsewhere": do or f"# or run the program in another folder than {folder}: Python looks there first",
-        },
+        figures={"path": path, "new": str(PurePath(path).parent / f"my_{PurePath(path).name}"), "folder": str(folder)},
+        fix=(..., do or f"# or run the program in another folder than {folder}: Python looks there first"),
     )

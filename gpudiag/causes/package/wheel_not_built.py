@@ -17,15 +17,14 @@ from gpudiag.knowledge.requirements import canonical
 from gpudiag.model.diagnosis import Confidence
 
 CAUSE = Cause(
-    fix=("{first}", "{second}", "{third}"),
+    fix=(
+        "conda create -n tf python=3.11; conda activate tf",
+        "python -m pip install --upgrade pip setuptools wheel",
+        "sudo apt install build-essential python3-dev",
+    ),
     url="https://packaging.python.org/en/latest/discussions/package-formats/",
     needs_gpu=False,
     unless=("musl_system",),
-    shown={
-        "first": "conda create -n tf python=3.11; conda activate tf",
-        "second": "python -m pip install --upgrade pip setuptools wheel",
-        "third": "sudo apt install build-essential python3-dev",
-    },
 )
 _NAMES = re.compile(
     r"Failed building wheel for (?P<failed>[A-Za-z][\w.-]{0,80})|"
@@ -61,13 +60,13 @@ def find(program: Program, origin: Origin) -> Matches:
                 {
                     "package": f"{package} {release}".strip(),
                     "python": f"Python {origin.python}" if origin.python else "this Python",
-                    **_fix(package, release, origin, program.lines),
                 },
+                fix=_fix(package, release, origin, program.lines),
             )
             return
 
 
-def _fix(package: str, release: str, origin: Origin, lines: tuple[str, ...]) -> dict[str, str]:
+def _fix(package: str, release: str, origin: Origin, lines: tuple[str, ...]) -> tuple[str, ...]:
     minor = int(origin.python.partition(".")[2]) if origin.python else _LAST_COMMON + 1
     older = min(minor - 1, _LAST_COMMON if origin.python or not release else _LAST_OF_MOST)
     new_pip = "python -m pip install --upgrade pip setuptools wheel  # an old pip does not see newer wheels; then again"
@@ -86,7 +85,7 @@ def _fix(package: str, release: str, origin: Origin, lines: tuple[str, ...]) -> 
     first, second = (
         (another_python, newer) if release or (origin.python and minor > _OLD) else (new_pip, another_python)
     )
-    return {"first": first, "second": second, "third": compile_it if needs or first == another_python else newer}
+    return first, second, compile_it if needs or first == another_python else newer
 
 
 def _release(package: str, lines: tuple[str, ...]) -> str:

@@ -12,11 +12,10 @@ from gpudiag.model.report import Severity
 
 CAUSE = Cause(
     severity=Severity.NOTE,
-    fix=("{instead}",),
+    fix=("tf.config.run_functions_eagerly(False)",),
     url="https://www.tensorflow.org/api_docs/python/tf/config/run_functions_eagerly",
     needs_gpu=False,
     symptom=True,
-    shown={"instead": "tf.config.run_functions_eagerly(False)"},
 )
 _SWITCHES = {
     "run_functions_eagerly": ("every tf.function", "tf.config.run_functions_eagerly(False)"),
@@ -30,6 +29,7 @@ def find(program: ProgramTrace) -> Matches:
             what, instead = _SWITCHES[one.what]
             yield Match(
                 evidence=(f"{place(one.line)}: {one.what} {one.value}",),
-                figures={"what": what, "where": place(one.line), "instead": instead},
+                figures={"what": what, "where": place(one.line)},
+                fix=(instead,),
             )
             return

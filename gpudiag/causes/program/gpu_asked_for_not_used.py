@@ -15,14 +15,10 @@ from gpudiag.model.report import Severity
 
 CAUSE = Cause(
     severity=Severity.WARNING,
-    fix=(
-        "{first}",
-        "tf.config.set_soft_device_placement(False)  # an operation that cannot run there raises",
-    ),
+    fix=("gpudiag why", "tf.config.set_soft_device_placement(False)  # an operation that cannot run there raises"),
     url=f"{GUIDE}#manual_device_placement",
     needs_gpu=False,
     unless=("replicas_without_own_gpu",),
-    shown={"first": "gpudiag why"},
 )
 
 
@@ -44,7 +40,8 @@ def find(program: ProgramTrace) -> Matches:
             *(f"{line} ({count} times)" if count > 1 else line for line, count in lines.most_common(MOST)),
             f"TensorFlow made {', '.join(made)}",
         ),
-        figures={"count": sum(one.count for one in fell), "asked": asked, "device": ran, "first": first},
+        figures={"count": sum(one.count for one in fell), "asked": asked, "device": ran},
+        fix=(first, ...),
     )
 
 

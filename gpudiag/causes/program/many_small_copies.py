@@ -17,7 +17,6 @@ CAUSE = Cause(
     url="https://www.tensorflow.org/guide/gpu_performance_analysis",
     needs_gpu=False,
     symptom=True,
-    shown={"instead": "keep the tensors, and read them once after the loop"},
 )
 _MANY = 1000
 _INSTEAD = {

@@ -15,12 +15,11 @@ from gpudiag.model.report import Severity
 CAUSE = Cause(
     severity=Severity.WARNING,
     fix=(
-        "{first}",
+        "os.environ['CUDA_VISIBLE_DEVICES'] = os.environ['LOCAL_RANK']  # before import tensorflow",
         "export TF_FORCE_GPU_ALLOW_GROWTH=true  # or, if they are to share it",
     ),
     url=GROWTH_GUIDE,
     needs_gpu=False,
-    shown={"first": "os.environ['CUDA_VISIBLE_DEVICES'] = os.environ['LOCAL_RANK']  # before import tensorflow"},
 )
 _BY_RANK = "os.environ['CUDA_VISIBLE_DEVICES'] = os.environ['LOCAL_RANK']  # before import tensorflow: a GPU for each"
 _BY_TASK = "os.environ['CUDA_VISIBLE_DEVICES'] = str(json.loads(os.environ['TF_CONFIG'])['task']['index'])"
@@ -43,11 +42,8 @@ def find(program: ProgramTrace) -> Matches:
                 for one in processes[:MOST]
             )
             + ((others.removeprefix("; "),) if others else ()),
-            figures={
-                "count": len(processes),
-                "gpu": gpu,
-                "first": _BY_TASK if processes[0].rank.startswith("TF_CONFIG") else _BY_RANK,
-            },
+            figures={"count": len(processes), "gpu": gpu},
+            fix=(_BY_TASK if processes[0].rank.startswith("TF_CONFIG") else _BY_RANK, ...),
         )
 
 

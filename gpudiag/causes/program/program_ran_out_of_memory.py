@@ -13,13 +13,9 @@ from gpudiag.model.report import Severity
 
 CAUSE = Cause(
     severity=Severity.WARNING,
-    fix=("{first}", "{second}"),
+    fix=("# a batch of at most 60 % of the size fits", "export TF_GPU_ALLOCATOR=cuda_malloc_async"),
     url="https://www.tensorflow.org/api_docs/python/tf/config/experimental/get_memory_info",
     needs_gpu=False,
-    shown={
-        "first": "# a batch of at most 60 % of the size fits",
-        "second": "export TF_GPU_ALLOCATOR=cuda_malloc_async",
-    },
 )
 _MIB = 1 << 20
 _HELD_BY_OTHERS = 0.1
@@ -36,9 +32,11 @@ def find(program: ProgramTrace) -> Matches:
                 "asked": _mib(one.asked_bytes) if one.asked_bytes else "what was asked for",
                 "used": _mib(one.used_bytes),
                 "limit": _mib(one.limit_bytes),
-                "first": _first(program, one, free),
-                "second": "export TF_GPU_ALLOCATOR=cuda_malloc_async" if 0 < one.asked_bytes <= free else "",
             },
+            fix=(
+                _first(program, one, free),
+                "export TF_GPU_ALLOCATOR=cuda_malloc_async" if 0 < one.asked_bytes <= free else "",
+            ),
         )
 
 

@@ -14,10 +14,9 @@ from gpudiag.model.report import Severity
 
 CAUSE = Cause(
     severity=Severity.WARNING,
-    fix=("{instead}",),
+    fix=("# move the line directly after import tensorflow",),
     url=GROWTH_GUIDE,
     needs_gpu=False,
-    shown={"instead": "# move the line directly after import tensorflow"},
 )
 
 

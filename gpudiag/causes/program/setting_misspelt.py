@@ -13,10 +13,9 @@ from gpudiag.model.report import Severity
 
 CAUSE = Cause(
     severity=Severity.WARNING,
-    fix=("{instead}",),
+    fix=("os.environ['TF_FORCE_GPU_ALLOW_GROWTH'] = 'true'",),
     url=GUIDE,
     needs_gpu=False,
-    shown={"instead": "os.environ['TF_FORCE_GPU_ALLOW_GROWTH'] = 'true'"},
 )
 
 

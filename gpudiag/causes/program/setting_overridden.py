@@ -13,10 +13,9 @@ from gpudiag.model.report import Severity
 
 CAUSE = Cause(
     severity=Severity.WARNING,
-    fix=("{instead}",),
+    fix=("unset TF_FORCE_GPU_ALLOW_GROWTH",),
     url=GROWTH_GUIDE,
     needs_gpu=False,
-    shown={"instead": "unset TF_FORCE_GPU_ALLOW_GROWTH"},
 )
 
 

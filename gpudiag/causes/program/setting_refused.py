@@ -13,10 +13,9 @@ from gpudiag.model.report import Severity
 
 CAUSE = Cause(
     severity=Severity.WARNING,
-    fix=("{instead}",),
+    fix=("export TF_FORCE_GPU_ALLOW_GROWTH=true",),
     url=GROWTH_GUIDE,
     needs_gpu=False,
-    shown={"instead": "export TF_FORCE_GPU_ALLOW_GROWTH=true"},
 )
 
 

@@ -18,14 +18,15 @@ from gpudiag.probes.host.libraries import PACKAGES, RUNTIME, installed, unopened
 from gpudiag.text import counted
 
 CAUSE = Cause(
-    fix=("{command}", "{then}"),
+    fix=(
+        "pip install 'tensorflow[and-cuda]==2.21.0'",
+        (
+            "export "
+            "LD_LIBRARY_PATH=/home/someone/venv/lib/python3.11/site-packages/nvidia/cusolver/lib:$LD_LIBRARY_PATH  "
+            "# then, because this TensorFlow does not look there"
+        ),
+    ),
     url=PIP_INSTALLATION,
-    shown={
-        "command": "pip install 'tensorflow[and-cuda]==2.21.0'",
-        "then": "export "
-        "LD_LIBRARY_PATH=/home/someone/venv/lib/python3.11/site-packages/nvidia/cusolver/lib:$LD_LIBRARY_PATH  "
-        "# then, because this TensorFlow does not look there",
-    },
     views=("host.libraries.unopened",),
 )
 
@@ -45,7 +46,7 @@ def find(facts: Facts, listing: Listing) -> Matches:
                 f"{PACKAGES['libcudart']}: {f'{package.version}, but not its file' if package else 'not installed'}",
                 *_of_the_driver(facts, listing),
             ),
-            figures={"command": command, "then": then_cusolver(facts)},
+            fix=(command, then_cusolver(facts)),
         )
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from dataclasses import dataclass
 
-from gpudiag.cause import Evidence, Match
+from gpudiag.cause import Evidence, Fix, Match
 from gpudiag.model.diagnosis import Confidence, Stage
 from gpudiag.model.facts import ContainerFacts, Facts, Unknown
 from gpudiag.model.report import Figure
@@ -112,7 +112,7 @@ class WithoutGpu(InContainer):
             return f"the host runs NVIDIA's kernel module {driver.kernel_module}"
         return ""
 
-    def match(self, **figures: Figure) -> Match:
+    def match(self, fix: Fix = (), **figures: Figure) -> Match:
         library = "no libcuda.so.1" if self.libcuda is None else f"{self.libcuda} is here"
         return Match(
             evidence=(
@@ -123,6 +123,7 @@ class WithoutGpu(InContainer):
             ),
             sure=Confidence.PROVED if self.host else Confidence.LIKELY if self.forbidden else Confidence.POSSIBLE,
             figures=figures,
+            fix=fix,
             # The toolkit that gives no device brings no library either; an image may.
             stage=Stage.DRIVER_LIBRARY if self.libcuda is None else Stage.DRIVER,
         )

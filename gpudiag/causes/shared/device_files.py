@@ -11,7 +11,6 @@ from gpudiag.causes.shared.signs import Signs
 from gpudiag.causes.shared.steps import cuinit_error
 from gpudiag.model.diagnosis import Confidence
 from gpudiag.model.facts import DeviceNode, DeviceNodeFacts, DriverFacts, NvmlFacts, Unknown
-from gpudiag.model.report import Figure
 from gpudiag.text import counted
 
 DRIVER_DOCUMENT = "https://download.nvidia.com/XFree86/Linux-x86_64/535.104.05/README/"
@@ -106,27 +105,35 @@ class NoAccess:
         """Those that members of their group may open."""
         return tuple(one for one in self.by_their_mode if one.mode[4:6] == "rw" and one.group not in ("root", ""))
 
-    def match(self, shut: tuple[DeviceNode, ...], figures: dict[str, Figure] | None = None) -> Match:
-        """Return the match of a cause that keeps these files ``shut``, with the ``figures`` of its texts."""
+    @property
+    def user(self) -> str:
         system = self.evidence.facts.system
-        user = "$USER" if isinstance(system, Unknown) else system.user
-        group = shut[0].group
-        runtime = container(self.evidence.facts)
+        return "$USER" if isinstance(system, Unknown) else system.user
+
+    def join(self, group: str) -> tuple[str, str]:
+        """Return how the user joins a group."""
+        if container(self.evidence.facts):
+            number = f"$(getent group {group} | cut -d: -f3)"
+            return (
+                f"docker run --group-add {number} ...  # the number is the host's",
+                "# in Kubernetes: securityContext.supplementalGroups",
+            )
+        return f"sudo usermod -aG {group} {self.user}", "# log in again"
+
+    def match(self, shut: tuple[DeviceNode, ...], fix: tuple[str, ...] = ()) -> Match:
+        """Return the match of a cause that keeps these files ``shut``."""
+        groups = ", ".join(self.nodes.groups) or "no group that is known"
         return Match(
             evidence=(
                 *(f"{node.mode} {node.path}, of the group {node.group or '?'}" for node in shut),
-                f"this process is of the user {user} and in {', '.join(self.nodes.groups) or 'no group that is known'}",
+                f"this process is of the user {self.user} and in {groups}",
             ),
-            figures=figures
-            or {
+            figures={
                 "files": " ".join(node.path for node in shut),
-                "user": user,
-                "group": group,
-                "join": f"docker run --group-add $(getent group {group} | cut -d: -f3) ...  # the number is the host's"
-                if runtime
-                else f"sudo usermod -aG {group} {user}",
-                "then": "# in Kubernetes: securityContext.supplementalGroups" if runtime else "# log in again",
+                "user": self.user,
+                "group": shut[0].group,
             },
+            fix=fix,
             stage=stage_of_driver(self.evidence.listing),
         )
 

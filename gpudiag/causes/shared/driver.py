@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from dataclasses import dataclass
 
-from gpudiag.cause import Evidence, Match
+from gpudiag.cause import Evidence, Fix, Match
 from gpudiag.causes.shared.machine import WholeDriver, container, stage_of_driver
 from gpudiag.causes.shared.signs import Signs
 from gpudiag.causes.shared.steps import cuinit_error
@@ -62,7 +62,13 @@ class TwoVersions:
         """True if this is a container that has libraries of a driver in its image."""
         return bool(container(self.facts) and self.driver.packages)
 
-    def match(self) -> Match:
+    @property
+    def hold(self) -> str:
+        """The command that keeps the driver's packages as they are; "" if none is known."""
+        packages = " ".join(self.driver.packages)
+        return f"sudo apt-mark hold {packages}  # so that it does not come again" if packages else ""
+
+    def match(self, fix: Fix = ()) -> Match:
         module, library, packages = self.module, self.library, self.driver.packages
         installed = ", ".join(f"{name} {version}" for name, version in packages.items())
         return Match(
@@ -75,12 +81,10 @@ class TwoVersions:
                 if library not in (module, "not known")
                 else "of another version, as the driver says",
                 "where": "  # on the host of this container" if container(self.facts) else "",
-                "hold": f"sudo apt-mark hold {' '.join(packages)}  # so that it does not come again"
-                if packages
-                else "# so that it does not come again, keep unattended upgrades from the driver's packages",
                 "packages": " ".join(packages),
             },
             stage=self.stage,
+            fix=fix,
         )
 
 

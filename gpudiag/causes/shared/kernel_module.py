@@ -2,15 +2,12 @@
 
 from __future__ import annotations
 
-from gpudiag.cause import Evidence, Match
+from gpudiag.cause import Evidence, Fix, Match
 from gpudiag.causes.shared.machine import (
     WholeDriver,
-    build_command,
-    install_command,
     kept_for_others,
     on_the_bus,
     operating_system,
-    uses_apt,
 )
 from gpudiag.causes.shared.signs import Signs
 from gpudiag.model.diagnosis import Confidence, Stage
@@ -22,10 +19,9 @@ BEFORE = ("driver_not_installed", "nouveau_in_use", "integrated_gpu_chosen", "gp
 class IdleGpu(WholeDriver):
     """A GPU on the PCI bus that NVIDIA's driver does not drive."""
 
-    def match(self, sign: str = "", sure: Confidence = Confidence.PROVED) -> Match:
+    def match(self, sign: str = "", sure: Confidence = Confidence.PROVED, fix: Fix = ()) -> Match:
         """Return the match of a cause that shows by ``sign``."""
         name, kernel = operating_system(self.facts)
-        apt = uses_apt(self.facts)
         pci = self.nodes.pci_gpus[0]
         loaded = "loaded" if self.driver.kernel_module else "not loaded"
         library = self.driver.libcuda_path or self.driver.libcuda_error
@@ -40,11 +36,9 @@ class IdleGpu(WholeDriver):
                 "pci": pci,
                 "holder": self.nodes.bound.get(pci, ""),
                 "kernel": kernel,
-                "install": install_command(self.facts),
-                "initramfs": "sudo update-initramfs -u" if apt else "sudo dracut --force",
-                "build": build_command(self.facts),
                 "key": "/var/lib/shim-signed/mok/MOK.der" if "Ubuntu" in name else "/var/lib/dkms/mok.pub",
             },
+            fix=fix,
             stage=Stage.DRIVER_LIBRARY if self.driver.libcuda_path is None else Stage.DRIVER,
         )
 

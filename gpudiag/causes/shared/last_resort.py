@@ -17,6 +17,11 @@ IN_USE = (Stage.CONTEXT, Stage.FIRST_OP)
 CODE = re.compile(r"CUDA_ERROR_(?P<name>\w+)")
 
 
+UVM_AGAIN = "sudo rmmod nvidia_uvm && sudo modprobe nvidia_uvm  # while no GPU is in use"
+LOOK = "nvidia-smi -q | grep -i -e error -e pending"
+"""What looks closer; another command for some codes."""
+
+
 class Meaning(NamedTuple):
     codes: str
     """A pattern for the names of the codes, without ``CUDA_ERROR_``."""
@@ -28,7 +33,7 @@ MEANINGS = (
     Meaning(
         "NOT_INITIALIZED",
         "CUDA cannot start in this process: forked from one that used CUDA, or a module in a bad state",
-        "sudo rmmod nvidia_uvm && sudo modprobe nvidia_uvm  # while no GPU is in use",
+        UVM_AGAIN,
     ),
     Meaning(
         "INVALID_DEVICE",
@@ -68,14 +73,14 @@ MEANINGS = (
     Meaning(
         "UNKNOWN",
         "the driver met a state that it has no name for: a GPU that failed, a module in a bad state, a sandbox",
-        "nvidia-smi -q | grep -i -e error -e pending",
+        LOOK,
     ),
 )
-OTHERWISE = Meaning("", "", "nvidia-smi -q | grep -i -e error -e pending")
+OTHERWISE = Meaning("", "", LOOK)
 
 
-def match(step: FirstFailed, whole: WholeDriver | None, facts: Facts, rows: Rows) -> Match:
-    """Return what is known of the step that failed."""
+def match(step: FirstFailed, whole: WholeDriver | None, facts: Facts, rows: Rows, *, before: int = 0) -> Match:
+    """Return what is known of the step that failed; ``before``: lines of the fix before the common ones."""
     log = [text(line) for line in devices_log(rows) if CODE.search(line)][:1] if step.stage in IN_USE else []
     said = next((text for text in (step.evidence, *log) if CODE.search(text)), step.evidence)
     code = CODE.search(said)
@@ -90,15 +95,14 @@ def match(step: FirstFailed, whole: WholeDriver | None, facts: Facts, rows: Rows
         figures={
             "code": code[0] if code else step.evidence,
             "meaning": f": {meaning.text}" if meaning.text else "",
-            "look": meaning.look,
             "where": ", on the host" if container(facts) else "",
         },
+        fix=(*(...,) * before, ..., meaning.look, ..., ...),
     )
 
 
-FIX = (
-    "nvidia-smi  # does the driver answer, and does it name each GPU",
-    "{look}",
+FIRST = "nvidia-smi  # does the driver answer, and does it name each GPU"
+LAST = (
     "sudo dmesg | grep -i -e nvrm -e xid  # what the kernel says of it{where}",
     "sudo reboot  # if none of these says more{where}",
 )

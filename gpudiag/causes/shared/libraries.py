@@ -111,8 +111,8 @@ def off_the_path(facts: Facts, *, runtime: bool, packaged: bool | None) -> Itera
             "folders": ":".join(folders),
             "path": found[0][1].path,
             "tensorflow": tensorflow_version(facts) or "of unknown version",
-            "another": another_release(facts, [one.soname for one, _ in found]),
         },
+        fix=(..., ..., another_release(facts, [one.soname for one, _ in found])) if packaged else (),
         change=put_first(facts, folders),
     )
 

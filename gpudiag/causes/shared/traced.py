@@ -24,6 +24,6 @@ def settings(program: ProgramTrace, fate: str) -> Iterator[Match]:
         take_out = f"# take it out of {place(line)}" if line else f"unset {what}"
         yield Match(
             evidence=(f"{place(line)}: {what} {values}" if line else f"{what}={values} in the environment", why),
-            figures={"setting": what, "where": place(line), "instead": instead},
+            figures={"setting": what, "where": place(line)},
             fix=(instead or take_out,),
         )

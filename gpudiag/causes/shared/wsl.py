@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from gpudiag.cause import Evidence, Match
+from gpudiag.cause import Evidence, Fix, Match
 from gpudiag.causes.shared.machine import WholeDriver
 from gpudiag.causes.shared.steps import cuinit_error
 from gpudiag.model.diagnosis import Confidence, Stage
@@ -52,7 +52,14 @@ class Wsl:
         """True if the driver's library is taken from that folder."""
         return (self.driver.libcuda_path or "").startswith("/usr/lib/wsl/")
 
-    def match(self, sure: Confidence, *, put_first: bool = False) -> Match:
+    @property
+    def remove(self) -> str:
+        """The command that removes the Linux driver."""
+        if self.driver.packages:
+            return f"sudo apt purge {' '.join(self.driver.packages)} && sudo apt autoremove"
+        return f"sudo nvidia-uninstall  # which takes {self.driver.libcuda_path} away"
+
+    def match(self, sure: Confidence, *, put_first: bool = False, fix: Fix = ()) -> Match:
         """Return the match of a cause; if it helps, the folder is to be ``put_first``."""
         driver, error = self.driver, cuinit_error(self.evidence.listing)
         installed = [f"{name} {version}" for name, version in driver.packages.items()]
@@ -69,12 +76,10 @@ class Wsl:
             sure=sure,
             figures={
                 "kernel": self.system.kernel,
-                "remove": f"sudo apt purge {' '.join(driver.packages)} && sudo apt autoremove"
-                if driver.packages
-                else f"sudo nvidia-uninstall  # which takes {driver.libcuda_path} away",
                 "path": path,
                 "library": driver.libcuda_path or "a Linux driver",
             },
             change={_PATH: path} if put_first else None,
+            fix=fix,
             stage=Stage.DRIVER_LIBRARY if driver.libcuda_path is None else Stage.DRIVER,
         )
