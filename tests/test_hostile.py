@@ -16,7 +16,6 @@ import msgspec
 import pytest
 
 from conftest import Gpudiag
-from gpudiag.cli import config
 from gpudiag.facts import FAMILIES
 from gpudiag.knowledge.variables import CONTEXT, SETTINGS
 from gpudiag.model import codec
@@ -24,6 +23,7 @@ from gpudiag.model.facts import Unknown
 from gpudiag.model.report import Report, Settings
 from gpudiag.report import FORMATS, render
 from gpudiag.report.masking import mask
+from gpudiag.run import configuration
 from gpudiag.text import ascii_only, escaped, one_line, plain
 from reports import report, sample
 
@@ -315,5 +315,5 @@ def test_no_text_takes_longer_than_its_length(letters: str) -> None:
 def test_a_search_for_a_table_takes_no_longer_than_the_file_is(tmp_path: Path) -> None:
     (tmp_path / "pyproject.toml").write_text("\n" * (250 << 10))
     began = time.process_time()
-    assert not config._mentions(tmp_path / "pyproject.toml")
+    assert not configuration._mentions(tmp_path / "pyproject.toml")
     assert time.process_time() - began < 1

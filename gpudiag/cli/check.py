@@ -252,8 +252,9 @@ def _configuration(context: click.Context) -> tuple[Settings | None, tuple[str, 
     """Return what the configuration file has set for this run, and a note for each file that was ignored."""
     from gpudiag.cli import config
     from gpudiag.model.report import Settings
+    from gpudiag.run.configuration import Found
 
-    found: config.Found = context.meta[_FOUND]
+    found: Found = context.meta[_FOUND]
     notes = tuple(map(printable, found.ignored))
     if found.file is None:
         return None, notes

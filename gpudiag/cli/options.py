@@ -164,15 +164,9 @@ def expectations(file: Path | None, configuration: Path | None = None) -> Expect
     source = file or configuration
     if source is None:
         return None
-    from gpudiag.cli import config
-    from gpudiag.text import printable
+    from gpudiag.expectations.file import load
 
-    table = config.expectations(source, named=file is not None)
-    if table is None:
-        return None
-    from gpudiag.expectations.file import read
-
-    return read(table, printable(str(source)))
+    return load(source, named=file is not None)
 
 
 def today() -> date:

@@ -4,13 +4,15 @@ from __future__ import annotations
 
 import json
 from datetime import date, datetime
+from pathlib import Path
 from typing import Any
 
 from gpudiag import catalogue
 from gpudiag.errors import UsageError, nearest
 from gpudiag.expectations.keys import KEYS, Key
 from gpudiag.model.expectations import AREA, Expectations, Waiver
-from gpudiag.text import one_line
+from gpudiag.run import configuration
+from gpudiag.text import one_line, printable
 
 ACCEPT = "accept"
 _WAIVER = {
@@ -20,6 +22,15 @@ _WAIVER = {
 }
 _NAMES = {key.name: key for key in KEYS}
 _LONGEST = 100
+
+
+def load(path: Path, *, named: bool) -> Expectations | None:
+    """Return what the file at ``path`` expects; None: a configuration file that was not ``named`` has none.
+
+    Raises :class:`UsageError`.
+    """
+    table = configuration.expectations(path, named=named)
+    return None if table is None else read(table, printable(str(path)))
 
 
 def read(table: dict[str, Any], source: str) -> Expectations:

@@ -7,6 +7,7 @@ import os
 from collections import Counter
 from collections.abc import Generator
 from dataclasses import replace
+from datetime import datetime, timezone
 from typing import TYPE_CHECKING
 
 import pytest
@@ -17,11 +18,14 @@ from gpudiag.pytest_plugin.gpus import size_text
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
+    from gpudiag.model.expectations import Expectations
     from gpudiag.model.facts import Facts
     from gpudiag.model.report import Gpu, Report, Row
 
 REPORT = pytest.StashKey["Report"]()
 """Of the check, if one was made."""
+NOTES = pytest.StashKey[tuple[str, ...]]()
+"""On what it was compared with."""
 
 
 class Unobserved:
@@ -67,6 +71,7 @@ def pytest_report_header(config: pytest.Config) -> list[str] | None:
             lines += [*_failure(report), "gpudiag: the tests run anyway (--gpudiag-warn)"]
         else:
             lines.append(_verdict(report))
+        lines += [f"gpudiag: note: {note}" for note in config.stash[NOTES]]
     return lines
 
 
@@ -93,10 +98,40 @@ def _check(run: Run) -> Report:
         machine=replace(run.machine, locks=run.folder),  # the session itself holds those of its devices
     )
     try:
+        expected, run.config.stash[NOTES] = _expected(run)
         with Signals() as signals, _as_called(run):
-            return runner.run(options, Unobserved(), signals)
+            report = runner.run(options, Unobserved(), signals)
     except UsageError as error:
         raise pytest.UsageError(f"gpudiag: {error}") from None
+    if expected is None:
+        return report
+    from gpudiag.expectations.judging import judged
+
+    return judged(report, expected, datetime.now(timezone.utc).date())
+
+
+def _expected(run: Run) -> tuple[Expectations | None, tuple[str, ...]]:
+    """Return what is expected of the machine, as ``gpudiag check`` would read it here, and notes about that.
+
+    Of the probes that must pass, those that the quick check runs. Raises :class:`gpudiag.errors.UsageError`.
+    """
+    import msgspec
+
+    from gpudiag import catalogue
+    from gpudiag.expectations import file
+    from gpudiag.run import configuration
+    from gpudiag.text import counted
+
+    named = run.settings.expect
+    found = configuration.Found(named) if named is not None else configuration.find(run.config.invocation_params.dir)
+    expected = None if found.file is None else file.load(found.file, named=named is not None)
+    if expected is None or expected.must_pass is None:
+        return expected, found.ignored
+    chosen = catalogue.select(expected.must_pass)
+    quick = tuple(one.name for one in chosen if one.probe.quick)
+    left = len(chosen) - len(quick)
+    note = f"{counted(left, 'probe')} of must-pass did not run: the check of pytest is the quick one"
+    return msgspec.structs.replace(expected, must_pass=quick or None), (*found.ignored, *([note] if left else []))
 
 
 @contextlib.contextmanager

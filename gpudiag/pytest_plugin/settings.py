@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -34,6 +35,8 @@ class Settings:
     memory_bytes: int | None = None
     """GPU memory for each worker; None: what a device has, shared evenly by its workers."""
 
+    expect: Path | None = None
+    """What the machine is expected to be; None: what the configuration file of gpudiag says, if there is one."""
     wait_s: float = 300.0
     """How long to wait for GPUs that other sessions hold."""
 
@@ -45,7 +48,7 @@ class Settings:
     @property
     def checks(self) -> bool:
         """True if the GPUs are checked: what is required must be verified."""
-        return self.check or self.require_gpus > 0
+        return self.check or self.require_gpus > 0 or self.expect is not None
 
     @property
     def assigns(self) -> bool:
@@ -73,6 +76,8 @@ class Setting:
     fix: str = ""
     """What to write; empty if the error says it."""
     metavar: str | None = None
+    is_file: bool = False
+    """True: a relative path of the ini key begins at pytest's root folder, and any other at the working directory."""
 
     @property
     def option(self) -> str:
@@ -122,12 +127,15 @@ def _read(config: pytest.Config) -> Settings:
         simulate_asked=any(str(word).partition("=")[0] == option for word in config.invocation_params.args),
         assign=values["assign"],
         memory_bytes=values["memory"],
+        expect=values["expect"],
         wait_s=Settings.wait_s if values["wait"] is None else values["wait"],
     )
 
 
 def _value(one: Setting, config: pytest.Config, environment: Mapping[str, str]) -> Any:
     ini = str(config.getini(one.key) or "")
+    if one.is_file and ini:
+        ini = str(config.rootpath / ini)
     given = (
         (one.option, getattr(config.known_args_namespace, one.key, None)),
         (one.variable, environment.get(one.variable) or None),
@@ -183,6 +191,13 @@ def size(text: str) -> int:
         raise ValueError(str(error)) from None
 
 
+def _file(text: str) -> Path:
+    path = Path(text).absolute()
+    if not path.is_file():
+        raise ValueError(f"{text}: there is no such file")
+    return path
+
+
 def _spec(text: str) -> str:
     from gpudiag.simulator import SimulatorError, parse_spec
 
@@ -215,6 +230,13 @@ ALL = (
         _choice,
         "device, share or none",
         "device|share|none",
+    ),
+    Setting(
+        "expect",
+        "Fail if the machine is not what this file expects, which gpudiag expect writes",
+        _file,
+        metavar="FILE",
+        is_file=True,
     ),
     Setting("memory", "GPU memory for each worker, such as 4GiB", size, metavar="SIZE"),
     Setting(

@@ -17,6 +17,7 @@ from gpudiag.cli import config
 from gpudiag.cli.check import check
 from gpudiag.errors import UsageError
 from gpudiag.model import codec
+from gpudiag.run import configuration
 
 ROOT_ONLY = pytest.mark.skipif(os.getuid() != 0, reason="only root can give files to others")
 OTHER = 12345
@@ -31,11 +32,11 @@ def file(tmp_path: Path) -> Path:
 
 
 def found(start: Path) -> Path | None:
-    return config.find(start).file
+    return configuration.find(start).file
 
 
 def test_an_own_file_is_taken(file: Path) -> None:
-    assert config.find(file.parent) == config.Found(file)
+    assert configuration.find(file.parent) == configuration.Found(file)
 
 
 @ROOT_ONLY
@@ -45,7 +46,7 @@ def test_a_file_of_somebody_else_is_ignored_with_a_note(which: str, file: Path) 
         file.rename(file.with_name("mine.toml"))
         file.symlink_to("mine.toml")
     os.chown(file, OTHER, -1, follow_symlinks=False)
-    one = config.find(file.parent)
+    one = configuration.find(file.parent)
     assert one.file != file
     assert one.ignored == (f"{file} is ignored: it belongs to uid {OTHER}. To use it: --config {file}",)
 
@@ -56,7 +57,7 @@ def test_a_file_below_that_of_somebody_else_is_found_above_it(file: Path, tmp_pa
     below.mkdir()
     (below / "gpudiag.toml").touch()
     os.chown(below / "gpudiag.toml", OTHER, -1)
-    one = config.find(below)
+    one = configuration.find(below)
     assert (one.file, len(one.ignored)) == (file, 1)
 
 
@@ -67,7 +68,7 @@ def test_of_a_pyproject_of_somebody_else_only_a_table_for_gpudiag_is_noted(
 ) -> None:
     (tmp_path / "pyproject.toml").write_text(table)
     os.chown(tmp_path / "pyproject.toml", OTHER, -1)
-    assert len(config.find(tmp_path).ignored) == notes
+    assert len(configuration.find(tmp_path).ignored) == notes
 
 
 @ROOT_ONLY
@@ -86,11 +87,11 @@ def test_a_user_takes_what_is_roots_and_no_other_users() -> None:
 import os, pwd, sys
 sys.path[:] = {[entry for entry in sys.path if entry]!r}
 from pathlib import Path
-from gpudiag.cli import config
+from gpudiag.run import configuration
 os.environ["SUDO_UID"] = "54321"  # anybody can set it: it counts for root alone
 os.setuid({OTHER})
 for folder in map(Path, sys.argv[1:]):
-    print(config.find(folder).file == folder / "gpudiag.toml")
+    print(configuration.find(folder).file == folder / "gpudiag.toml")
 """
     with tempfile.TemporaryDirectory(dir="/var/tmp") as name:  # other users do not reach pytest's own folders
         Path(name).chmod(0o755)
@@ -116,7 +117,7 @@ for folder in map(Path, sys.argv[1:]):
 def test_what_others_can_write_is_ignored(file_mode: int, folder_mode: int, why: str, file: Path) -> None:
     file.chmod(file_mode)
     file.parent.chmod(folder_mode)
-    one = config.find(file.parent)
+    one = configuration.find(file.parent)
     assert (one.file == file) is (why == "")
     assert why in " ".join(one.ignored)
 

@@ -12,11 +12,11 @@ from pathlib import Path
 
 from conftest import Gpudiag
 from gpudiag import docs
-from gpudiag.cli import config
 from gpudiag.expectations import file
 from gpudiag.expectations.keys import KEYS
 from gpudiag.model import codec
 from gpudiag.model.report import Verdict
+from gpudiag.run import configuration
 
 PAGE = (docs.FOLDER / "expectations.md").read_text(encoding="utf-8")
 SHELL = [block.strip().splitlines() for block in re.findall(r"^```sh\n(.*?)^```$", PAGE, re.MULTILINE | re.DOTALL)]
@@ -48,7 +48,7 @@ def test_the_commands_of_the_page_write_a_gate_and_close_it(gpudiag: Gpudiag) ->
 
 def test_the_file_of_the_page_is_one(tmp_path: Path) -> None:
     (tmp_path / "expected.toml").write_text(TOML)
-    table = config.expectations(tmp_path / "expected.toml", named=True)
+    table = configuration.expectations(tmp_path / "expected.toml", named=True)
     assert table is not None
     expected = file.read(table, "expected.toml")
     assert expected.accept[0].finding == "host.driver.call_slow"

@@ -47,6 +47,29 @@ def test_with_warn_it_is_said_and_what_is_required_and_lacking_fails_test_by_tes
 
 
 @pytest.mark.usefixtures("plain")
+def test_the_check_expects_of_the_machine_what_the_configuration_file_says(suite: Suite) -> None:
+    suite.write("test_nothing.py", NOTHING)
+    suite.write(
+        "pyproject.toml",
+        """
+        [tool.pytest.ini_options]
+        [tool.gpudiag.expect]
+        python = "<3"
+        must-pass = ["host.gpus", "memory"]
+    """,
+    )
+    done = suite("--gpudiag", "--gpudiag-warn")
+    assert done.outcomes() == {"test_nothing": "passed"}, done
+    assert "gpudiag: check FAIL" in done.out
+    assert "expect.python" in done.out
+    assert "probes of must-pass did not run: the check of pytest is the quick one" in done.out
+    suite.write("other.toml", "pythn = '<3'")
+    wrong = suite("--gpudiag-expect=other.toml")
+    assert wrong.status == pytest.ExitCode.USAGE_ERROR, wrong
+    assert "unknown key 'pythn'. Did you mean 'python'" in wrong.err
+
+
+@pytest.mark.usefixtures("plain")
 def test_a_run_in_which_no_gpu_test_ran_fails(suite: Suite, machine: Callable[[str], Machine]) -> None:
     simulated = machine("1x8GiB").environment(suite.gpudiag.environment)
     arguments = ("--gpudiag-require-gpus=1", "--gpudiag-warn")
@@ -77,6 +100,7 @@ def test_simulated_gpus_satisfy_a_requirement_only_where_the_command_line_asks_f
     ("arguments", "variables", "words"),
     [
         (("--gpudiag-memory=nix",), {}, "--gpudiag-memory: 'nix' is not a size; write 16GiB, 512MiB"),
+        (("--gpudiag-expect=no.toml",), {}, "--gpudiag-expect: no.toml: there is no such file"),
         (("--gpudiag-require-gpus=-1",), {}, "--gpudiag-require-gpus: '-1' is not a number of GPUs. Write a whole"),
         (("--gpudiag-assign=all",), {}, "--gpudiag-assign: 'all' is not known. Write device, share or none."),
         (("--gpudiag-assign=none", "--gpudiag-memory=2GiB"), {}, "Remove one of the two."),
