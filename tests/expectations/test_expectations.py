@@ -12,7 +12,7 @@ import pytest
 from click.testing import CliRunner
 
 from gpudiag import report as formats
-from gpudiag.cli import cli, config
+from gpudiag.cli import cli
 from gpudiag.errors import UsageError
 from gpudiag.expectations import file, judging, writing
 from gpudiag.expectations.keys import KEYS
@@ -258,16 +258,16 @@ def test_the_command_line_refuses_it_before_anything_runs(name: str, content: st
 def test_a_table_of_the_configuration_file_is_read(tmp_path: Path) -> None:
     project = tmp_path / "pyproject.toml"
     project.write_text('[tool.gpudiag]\nstrict = true\n[tool.gpudiag.expect]\ndriver = ">=1"\n')
-    assert config.expectations(project, named=False) == {"driver": ">=1"}
+    assert configuration.expectations(project, named=False) == {"driver": ">=1"}
     project.write_text("[tool.other]\n")
-    assert config.expectations(project, named=False) is None
+    assert configuration.expectations(project, named=False) is None
 
 
 def test_what_is_written_from_a_good_machine_is_met_by_it_and_has_every_key(tmp_path: Path) -> None:
     written = tmp_path / "expected.toml"
     written.write_text(writing.from_report(GOOD, "good.json"))
     assert written.read_text().isascii()
-    table = config.expectations(written, named=True)
+    table = configuration.expectations(written, named=True)
     assert table is not None
     assert list(table) == [key.name for key in KEYS]
     assert judging.judged(GOOD, file.read(table, "e"), DAY).verdict is Verdict.PASS
@@ -290,7 +290,7 @@ def test_a_hostile_name_is_written_as_a_text(tmp_path: Path) -> None:
     name = 'H"200\n]\x7f\u202e'
     gpus = tuple(msgspec.structs.replace(gpu, name=name) for gpu in GOOD.gpus)
     (tmp_path / "e.toml").write_text(writing.from_report(msgspec.structs.replace(GOOD, gpus=gpus), "r"))
-    table = config.expectations(tmp_path / "e.toml", named=True)
+    table = configuration.expectations(tmp_path / "e.toml", named=True)
     assert table is not None
     assert table["models"] == [name]
 
