@@ -20,6 +20,7 @@ from gpudiag.model import codec
 from gpudiag.model.expectations import Expectations
 from gpudiag.model.facts import NvmlFacts, Unknown
 from gpudiag.model.report import Finding, Judged, Limits, Report, Row, Severity, Verdict, World, conclude
+from gpudiag.run import configuration
 from reports import GPUS, MISSPELT, passed, report, row
 
 REPORTS = Path(__file__).parents[2] / "reports"
