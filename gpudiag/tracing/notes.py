@@ -4,12 +4,25 @@ from __future__ import annotations
 
 import ast
 import struct
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from gpudiag.tracing.inside.gpudiag_watch.notes import DROPPED, HEAD, LAST_OP, LAST_OP_AT, NOTES, SIZE, SLOTS, USED
+from gpudiag.tracing.inside.gpudiag_watch.notes import (
+    DROPPED,
+    FREQUENT,
+    FREQUENT_AT,
+    HEAD,
+    LAST_OP,
+    LAST_OP_AT,
+    NOTES,
+    NOTES_AT,
+    RAN_AT,
+    SIZE,
+    SLOTS,
+    USED,
+)
 
 Note = dict[str, Any]
 
@@ -49,14 +62,21 @@ def _read(file: Path) -> Notes | None:
         return None
     if len(content) != SIZE:
         return None
-    words = struct.unpack_from(f"={HEAD + SLOTS}Q", content)
-    begin = 8 * (HEAD + SLOTS)
-    lines = content[begin : begin + min(words[USED], NOTES)].decode("utf-8", "replace").splitlines()
+    words = list(struct.unpack_from(f"={HEAD + SLOTS}Q", content))
+    _count(words, struct.unpack_from(f"={FREQUENT}H", content, FREQUENT_AT), content[RAN_AT:NOTES_AT])
+    lines = content[NOTES_AT : NOTES_AT + min(words[USED], NOTES)].decode("utf-8", "replace").splitlines()
     notes = tuple(note for line in lines if (note := _note(line)) is not None)
     if not notes:
         return None
     _shorten(notes)
-    return Notes(notes, words, words[LAST_OP], words[LAST_OP_AT] / 1e6, words[DROPPED])
+    return Notes(notes, tuple(words), words[LAST_OP], words[LAST_OP_AT] / 1e6, words[DROPPED])
+
+
+def _count(words: list[int], frequent: Sequence[int], ran: bytes) -> None:
+    """Count the operations that the watcher had not counted itself."""
+    for number in set(ran) - {0}:
+        if HEAD <= frequent[number] < len(words):
+            words[frequent[number]] += ran.count(number)
 
 
 def _shorten(notes: tuple[Note, ...]) -> None:

@@ -190,12 +190,12 @@ def test_a_full_disk_costs_the_notes_and_not_the_program(trace: Traced) -> None:
 
 def test_notes_that_were_damaged_are_read_as_far_as_they_go(trace: Traced) -> None:
     code = (
-        "import os\n"
+        "import os, gpudiag_watch\n"
         "folder = os.environ['GPUDIAG_TRACE_FOLDER']\n"
         "own = os.path.join(folder, os.listdir(folder)[0])\n"
         "os.environ['TF_FORCE_GPU_ALOW_GROWTH'] = '1'\n"
         "with open(own, 'r+b') as file:\n"
-        "    file.seek(8 * 8200 + 5); file.write(b'\\xff\\n{[(')\n"
+        "    file.seek(gpudiag_watch.notes.NOTES_AT + 5); file.write(b'\\xff\\n{[(')\n"
         "open(os.path.join(folder, '1.0'), 'w').write('short')\n"
     )
     done = trace(*_python(code))

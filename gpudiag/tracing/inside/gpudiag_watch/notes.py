@@ -4,8 +4,9 @@ Notes go to one file for each process, which is mapped into memory: so they outl
 file descriptor of the program can be mistaken for theirs. The room of the file is reserved when it is made, because a
 write to a mapped file on a full disk would kill the program.
 
-Layout of a file: eight unsigned words of 8 bytes (:data:`HEAD`), :data:`SLOTS` counters of 8 bytes, then a line for
-each note, ``repr`` of a dictionary.
+Layout of a file: eight unsigned words of 8 bytes (:data:`HEAD`); :data:`SLOTS` counters of 8 bytes; of each of
+:data:`FREQUENT` operations the counter, 2 bytes; :data:`RAN` bytes, each the number of such an operation that ran and is
+not in its counter yet, or 0; then a line for each note, ``repr`` of a dictionary.
 """
 
 import os
@@ -20,13 +21,18 @@ USED, DROPPED, LAST_OP, LAST_OP_AT = range(4)
 """Words of the head: bytes of notes, notes that did not fit, the counter of the last operation, and when it ended (time
 since the epoch, in microseconds)."""
 SLOTS = 8192
+FREQUENT = 256
+RAN = 1024
 NOTES = 1 << 19
-SIZE = 8 * (HEAD + SLOTS) + NOTES
+FREQUENT_AT = 8 * (HEAD + SLOTS)
+RAN_AT = FREQUENT_AT + 2 * FREQUENT
+NOTES_AT = RAN_AT + RAN
+SIZE = NOTES_AT + NOTES
 LONGEST = 4096
 """Characters of a text in a note."""
 _MOST_FAULTS = 20
 MOST_CALLED = 10_000
-_FIRST_S = 0.05
+_FIRST_S = 0.1
 
 
 class State:
@@ -34,7 +40,7 @@ class State:
 
     def __init__(self) -> None:
         self.kept = []
-        self.recent = []
+        self.recent = bytearray()
         self.quick = {}
         self.reset()
 
@@ -42,6 +48,8 @@ class State:
         """Forget all, for a new trace; what the callbacks of other threads hold stays the same object."""
         self.folder = ""
         self.words = None
+        self.frequent = None
+        self.ran = None
         self.lines = None
         self.faults = {}
         self.forget_counters()
@@ -69,6 +77,8 @@ class State:
         """Forget the counters of a file that this process does not write to any more."""
         self.slots = {}
         self.next_slot = HEAD + 1  # HEAD: whatever finds no counter
+        self.next_frequent = 1
+        self.ran_at = 0
         self.recent.clear()
         for here in self.quick.values():
             here.clear()
@@ -110,8 +120,10 @@ def open_file(folder: str) -> bool:
         os.close(file)
     whole = memoryview(mapped)
     state.kept.append((mapped, whole))  # never closed: its descriptor may be another's by then
-    state.words = whole[: 8 * (HEAD + SLOTS)].cast("Q")
-    state.lines = whole[8 * (HEAD + SLOTS) :]
+    state.words = whole[:FREQUENT_AT].cast("Q")
+    state.frequent = whole[FREQUENT_AT:RAN_AT].cast("H")
+    state.ran = whole[RAN_AT:NOTES_AT]
+    state.lines = whole[NOTES_AT:]
     state.forget_counters()
     state.folder = folder
     return True

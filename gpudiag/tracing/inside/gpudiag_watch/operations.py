@@ -5,11 +5,25 @@ import time
 from .graphs import look_at_function
 from .kernels import gpu_kernel
 from .lines import line_of_program
-from .notes import LAST_OP, LAST_OP_AT, NOTES, USED, fault, guarded, new_slot, note, reopened, short_device, state
+from .notes import (
+    FREQUENT,
+    LAST_OP,
+    LAST_OP_AT,
+    NOTES,
+    RAN,
+    USED,
+    fault,
+    guarded,
+    new_slot,
+    note,
+    reopened,
+    short_device,
+    state,
+)
 
 _BATCH = 16
-"""Operations that are counted in Python before they are written to the file: to write each takes as long as all else
-that is done for one. Of a process that is killed, or ends by os._exit, the last ones are missing, if they ran often."""
+"""Operations that are kept in Python before they are written to the file: to write each takes as long as all else that
+is done for one. Of a process that is killed, or ends by os._exit, the last ones are missing, if they ran often."""
 _EXACT = 16
 """Operations of one type that are written at once, with the time, before they are counted so."""
 _SAMPLES = 128
@@ -19,8 +33,8 @@ _SAMPLES = 128
 def callback_of_thread():
     """Return what TensorFlow calls after each eager operation of a thread, and what says which device it asks for.
 
-    The first lines are all that most operations cost, so they are written for speed: a list and dictionaries, which
-    the processor has at hand. Only what :func:`_noted` has put into ``quick`` is found there.
+    The first lines are all that most operations cost, so they are written for speed: a row of bytes and dictionaries,
+    which the processor has at hand. Only what :func:`_noted` has put into ``quick`` is found there.
     """
     here: dict = {}
     quick, recent, remember = state.quick, state.recent, state.recent.append
@@ -58,14 +72,27 @@ def any_operation(op, inputs, attrs, outputs, op_name=None, graph=None):
 
 
 def flush() -> None:
-    """Write the operations that were counted in Python to the file."""
+    """Write the frequent operations that ran to the file: one byte for each."""
     done = state.recent[:]
     del state.recent[: len(done)]  # another thread may have added some
-    if done and state.words is not None:
-        for slot in done:
-            state.words[slot] += 1
-        state.words[LAST_OP] = done[-1]
-        _tick()
+    if not done or state.words is None:
+        return
+    if state.ran_at + len(done) > RAN:
+        _count()
+    at = state.ran_at
+    state.ran_at = end = at + len(done)
+    state.ran[at:end] = done
+    state.words[LAST_OP] = state.frequent[done[-1]]
+    _tick()
+
+
+def _count() -> None:
+    """Add the frequent operations that were written to their counters."""
+    ran = bytes(state.ran)
+    state.ran[:] = bytes(RAN)
+    state.ran_at = 0
+    for number in set(ran) - {0}:
+        state.words[state.frequent[number]] += ran.count(number)
 
 
 def _tick() -> None:
@@ -94,13 +121,21 @@ def _noted(op, inputs, attrs, outputs) -> int:
         state.words[slot] = number = state.words[slot] + 1
         state.words[LAST_OP] = slot
         if number > _EXACT and why is None and outputs and asked in state.quick and not _is_function(op):
-            state.quick[asked].setdefault(op, {})[device] = slot
+            _quicken(state.quick[asked].setdefault(op, {}), device, slot)
         return slot
     except Exception as error:
         fault("an operation", error)
         return 0
     finally:
         state.busy = False
+
+
+def _quicken(here, device, slot) -> None:
+    """Give a frequent operation a number; later ones of that kind are found here."""
+    if device not in here and state.next_frequent < FREQUENT:
+        state.frequent[state.next_frequent] = slot
+        here[device] = state.next_frequent
+        state.next_frequent += 1
 
 
 def _slot_of(op, inputs, attrs, device, asked, has_outputs):
