@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import io
+import re
 from itertools import chain, zip_longest
 from typing import TYPE_CHECKING
 
@@ -37,6 +38,7 @@ _HEADERS = ("outcome", "probe", "device", "time")
 _GAP = 2
 _GLUE = "\ue000"
 """In the place of a space at which no line may end; a letter for private use, so that no text has it."""
+_UNIT = re.compile(r"(?<=\d) (?=(?:s|ms|bytes|KiB|MiB|GiB|%)(?!\w))")
 _INDENT = " " * (len("outcome") + _GAP)
 """What belongs to a probe is printed below its name."""
 
@@ -87,12 +89,16 @@ class Page:
         self._lines: list[Text] = []
 
     def wrap(self, text: str, width: int, style: str = "") -> list[Text]:
-        """Return ``text`` as lines, at least one; only an empty text gives an empty line."""
+        """Return ``text`` as lines, at least one; only an empty text gives an empty line.
+
+        No line ends between a number and its unit.
+        """
         from rich.text import Text
 
-        lines = Text(text, style).wrap(self._console, width)
+        lines = Text(_UNIT.sub(_GLUE, text), style).wrap(self._console, width)
         for line in lines:
             line.rstrip()
+            line.plain = line.plain.replace(_GLUE, " ")
         return [line for line in lines if line.plain] or [Text()]
 
     def add(self, text: str, style: str = "", *, lead: str = "", lead_style: str = "", whole: bool = False) -> None:
@@ -125,11 +131,8 @@ class Page:
         self._add_glued(pieces, lead)
 
     def _add_glued(self, pieces: list[str], lead: str) -> None:
-        first = len(self._lines)
         if text := "".join(pieces).strip(" ,"):
             self.add(text, lead=lead)
-        for line in self._lines[first:]:
-            line.plain = line.plain.replace(_GLUE, " ")
 
     def blank(self) -> None:
         self.add("")
