@@ -185,6 +185,36 @@ class Replicas(Record):
     process: int = 0
 
 
+class Peer(Record):
+    """Another task of a cluster."""
+
+    task: str
+    """Such as ``worker 1``."""
+    address: str
+    answer: str | None = None
+    """What connecting to it ended with, such as ``Connection refused``; "" if it accepts connections, None: not
+    tried."""
+
+
+class Cluster(Record):
+    """A cluster that a process of the program joins."""
+
+    task: str
+    """The process's own."""
+    line: str
+    at_s: float
+    """When it began to join, in seconds after the program was started."""
+    joined: bool
+    """False: TensorFlow still waits for the other tasks, or gave up."""
+    peers: tuple[Peer, ...] = ()
+    process: int = 0
+
+    @property
+    def silent(self) -> tuple[Peer, ...]:
+        """Those that do not accept connections."""
+        return tuple(one for one in self.peers if one.answer)
+
+
 class Process(Record):
     """A Python process of the program."""
 
@@ -238,6 +268,7 @@ class ProgramTrace(Record):
     not_compiled: tuple[NotCompiled, ...] = ()
     copies: tuple[Copies, ...] = ()
     waited: tuple[Waited, ...] = ()
+    clusters: tuple[Cluster, ...] = ()
     booked: tuple[Booked, ...] = ()
     """Empty if NVML gave nothing."""
 

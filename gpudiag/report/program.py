@@ -25,7 +25,8 @@ def headline(trace: ProgramTrace, report: Report) -> str:
     number = len(report.diagnosis.causes)
     if not trace.with_tensorflow:
         found = f"{counted(number, 'finding')} all the same" if number else "there is nothing to report"
-        return f"The program did not import TensorFlow: {found}"
+        failed = trace.ended not in ("exit status 0", "part of a program")
+        return f"The program {'ended before it imported' if failed else 'did not import'} TensorFlow: {found}"
     if number:
         return f"{counted(number, 'finding')} on how the program uses its GPUs"
     if not trace.has_gpu:
@@ -54,6 +55,7 @@ def sections(trace: ProgramTrace, *, verbose: bool) -> list[Section]:
         ("traffic", _traffic(trace, verbose=verbose)),
         ("memory", _memory(trace)),
         ("processes", _processes(trace, verbose=verbose)),
+        ("clusters", _joined(trace)),
         ("strategies", [(place(one.line), f"{one.strategy} on {', '.join(one.devices)}") for one in trace.replicas]),
         ("not known", _unknown(trace)),
     ]
@@ -230,6 +232,18 @@ def _processes(trace: ProgramTrace, *, verbose: bool) -> list[tuple[str, str]]:
                 (str(one.pid), f"last operation: {one.last_operation}, at {one.last_s:.1f} s of {trace.seconds:.1f}")
             )
         lines += [(str(one.pid), error) for error in one.errors[-3:]]
+    return lines
+
+
+def _joined(trace: ProgramTrace) -> list[tuple[str, str]]:
+    lines = []
+    for one in trace.clusters:
+        where = place(one.line)
+        joined = "joined" if one.joined else f"still joining at the end, since {one.at_s:.1f} s of {trace.seconds:.1f}"
+        lines.append((where, f"{one.task} of {len(one.peers) + 1} tasks of TF_CONFIG: {joined}"))
+        lines += [
+            (where, f"{peer.task} at {peer.address} does not accept connections: {peer.answer}") for peer in one.silent
+        ]
     return lines
 
 

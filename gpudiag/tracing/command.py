@@ -9,7 +9,7 @@ import subprocess
 import sys
 import tempfile
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -17,7 +17,7 @@ from gpudiag.errors import UsageError
 from gpudiag.model.program import ProgramTrace
 from gpudiag.simulator.command import FORWARDED, NOT_EXECUTABLE, NOT_FOUND
 from gpudiag.text import say
-from gpudiag.tracing import gather, notes, sampler
+from gpudiag.tracing import gather, notes, peers, sampler
 from gpudiag.tracing.inside.gpudiag_watch.notes import FOLDER
 
 INSIDE = Path(__file__).parent / "inside"
@@ -97,20 +97,25 @@ def _run(
                 preexec_fn=lambda: signal.pthread_sigmask(signal.SIG_SETMASK, before),  # noqa: PLW1509  # see above
             )
         except FileNotFoundError:
-            say(f"gpudiag: {started[0]}: no such command")
+            say(f"gpudiag: {started[0]}: no such {'file' if started[0].endswith('.py') else 'command'}")
             return Ran(NOT_FOUND, None)
         except (PermissionError, OSError) as error:
             say(f"gpudiag: {started[0]}: {error.strerror}")
             return Ran(NOT_EXECUTABLE, None)
-        stopped = _wait(process, waited_for, seconds)
+        answers: dict[str, str] = {}
+        stopped = _wait(process, waited_for, seconds, lambda: answers.update(_asked(folder)))
     finally:
         sampler.stop(beside)
         signal.pthread_sigmask(signal.SIG_SETMASK, before)
     code = process.returncode
     ended = _ended(code, f"still running after {seconds:g} s; ended by gpudiag, " if stopped and seconds else "")
     processes = notes.read(folder)
+    if code and not stopped:  # the tasks that it ran itself have ended by now
+        answers = peers.asked(peers.addresses(processes, but_own=True))
     booked = sampler.read(folder, None if simulated else gather.made_at(processes))
-    trace = gather.gathered(processes, tuple(command), ended, began, time.monotonic() - clock, booked=booked)
+    trace = gather.gathered(
+        processes, tuple(command), ended, began, time.monotonic() - clock, booked=booked, answers=answers
+    )
     return Ran(128 - code if code < 0 else code, trace)
 
 
@@ -123,8 +128,19 @@ def _ended(code: int, before: str) -> str:
         return f"{before}killed by signal {-code}"
 
 
-def _wait(process: subprocess.Popen[bytes], waited_for: set[signal.Signals], seconds: float | None) -> bool:
+def _asked(folder: Path) -> dict[str, str]:
+    return peers.asked(peers.addresses(notes.read(folder), but_own=False))
+
+
+def _wait(
+    process: subprocess.Popen[bytes],
+    waited_for: set[signal.Signals],
+    seconds: float | None,
+    look: Callable[[], None],
+) -> bool:
     """Wait for the program, pass signals on to it, and end it after ``seconds``; return whether that was needed.
+
+    ``look`` is called while it still runs, before it is ended.
 
     What the terminal sends, such as Ctrl-C, it sends to the program too.
     """
@@ -137,6 +153,8 @@ def _wait(process: subprocess.Popen[bytes], waited_for: set[signal.Signals], sec
         else:
             waited = signal.sigtimedwait(waited_for, max(0.0, until - time.monotonic()))
             if waited is None:
+                if not stopped:
+                    look()
                 process.send_signal(next(endings, signal.SIGKILL))
                 until = time.monotonic() + GRACE_S
                 stopped = True

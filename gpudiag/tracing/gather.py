@@ -3,18 +3,20 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping
 from typing import Any
 
 from gpudiag.knowledge.placement import short_device
 from gpudiag.model.program import (
     Booked,
+    Cluster,
     Copies,
     Device,
     Function,
     Holder,
     NotCompiled,
     OutOfMemory,
+    Peer,
     Placed,
     Process,
     ProgramTrace,
@@ -45,8 +47,9 @@ def gathered(
     seconds: float,
     *,
     booked: tuple[Booked, ...] = (),
+    answers: Mapping[str, str] | None = None,
 ) -> ProgramTrace:
-    """Return what the notes say; ``began`` is in seconds since the epoch."""
+    """Return what the notes say; ``began`` is in seconds since the epoch, ``answers`` are those of :mod:`.peers`."""
     found = [(notes, notes.first("process")) for notes in processes]
     known = [(notes, int(start["pid"])) for notes, start in found if start]
     return ProgramTrace(
@@ -62,6 +65,7 @@ def gathered(
         not_compiled=tuple(one for notes, pid in known for one in _not_compiled(notes, pid)),
         copies=tuple(one for notes, pid in known for one in _copies(notes, pid)),
         waited=tuple(one for notes, pid in known for one in _waited(notes, pid)),
+        clusters=tuple(one for notes, pid in known for one in _clusters(notes, pid, began, answers or {})),
         booked=booked,
     )
 
@@ -307,6 +311,22 @@ def _asked_bytes(message: str) -> int:
     for length in filter(None, match["shape"].split(",")):
         number *= int(length)
     return number * _BYTES.get(match["type"], 4)
+
+
+def _clusters(notes: Notes, pid: int, began: float, answers: Mapping[str, str]) -> Iterator[Cluster]:
+    """Yield the clusters of a process; it has joined one if TensorFlow listed its devices after it began to."""
+    for number, note in enumerate(notes.notes):
+        if note["k"] == "cluster":
+            yield Cluster(
+                task=note["task"],
+                line=note["line"],
+                at_s=round(note["t"] - began, 3),
+                joined=any(later["k"] == "initialised" for later in notes.notes[number:]),
+                peers=tuple(
+                    Peer(task, address, answers.get(address)) for task, address in note["tasks"] if task != note["task"]
+                ),
+                process=pid,
+            )
 
 
 def _replicas(notes: Notes, pid: int) -> Iterator[Replicas]:

@@ -11,12 +11,14 @@ from examples.facts import example
 from gpudiag.cause import Evidence
 from gpudiag.model.program import (
     Booked,
+    Cluster,
     Copies,
     Device,
     Function,
     Holder,
     NotCompiled,
     OutOfMemory,
+    Peer,
     Placed,
     Process,
     ProgramTrace,
@@ -57,6 +59,9 @@ def _placed(why: str, device: str = "CPU:0", **changed: Any) -> Evidence:
     return _of(placed=(Placed("MatMul", device, 5, "GPU:0", LINE, "", why, 7),), **changed)
 
 
+_SILENT = Peer("worker 1", "10.0.0.2:2222", "Connection refused")
+_CLUSTER = Cluster("worker 0", LINE, 2.0, joined=False, peers=(_SILENT,), process=7)
+_ENDED = "still running after 60 s; ended by gpudiag, killed by SIGTERM"
 _FORKED = replace(PROCESS, pid=8, parent=7, how="forked", forked_when="initialised", used_after_fork=LINE, devices=())
 _RANK = replace(PROCESS, pid=8, rank="LOCAL_RANK=1", mask="0")
 _FULL = OutOfMemory(
@@ -116,6 +121,22 @@ EXAMPLES: dict[str, tuple[Example, ...]] = {
         ),
         Example("one after the other", _of(processes=(PROCESS, replace(_RANK, began_s=9.5, last_s=10.0))), fires=False),
         Example("one process", _of(), fires=False),
+    ),
+    "tasks_do_not_answer": (
+        Example("one is waited for", _of(clusters=(_CLUSTER,), ended=_ENDED)),
+        Example("two are waited for", _of(clusters=(replace(_CLUSTER, peers=(_SILENT, _SILENT)),), ended=_ENDED)),
+        Example("one has ended since", _of(clusters=(replace(_CLUSTER, joined=True),), ended=_ENDED)),
+        Example("one ended before this one", _of(clusters=(replace(_CLUSTER, joined=True),)), fires=False),
+        Example(
+            "all accept connections",
+            _of(clusters=(replace(_CLUSTER, peers=(replace(_SILENT, answer=""),)),), ended=_ENDED),
+            fires=False,
+        ),
+        Example(
+            "none was asked",
+            _of(clusters=(replace(_CLUSTER, peers=(replace(_SILENT, answer=None),)),), ended=_ENDED),
+            fires=False,
+        ),
     ),
     "replicas_without_own_gpu": (
         Example("a GPU is hidden", _of(replicas=(replace(_REPLICAS, made=("CPU:0", "GPU:0")),))),

@@ -46,7 +46,7 @@ def _python(code: str) -> tuple[str, ...]:
 def test_its_output_and_input_are_its_own(tmp_path: Path) -> None:
     done = _trace(*_python("import sys; print(sys.stdin.read()); sys.exit(3)"), tmp_path=tmp_path, input_="given")
     assert (done.returncode, done.stdout) == (0, "given\n")
-    assert "did not import TensorFlow" in done.stderr
+    assert "ended before it imported TensorFlow" in done.stderr
     assert _program(tmp_path).ended == "exit status 3"
 
 

@@ -2,6 +2,7 @@
 
 from _thread import _local
 
+from .clusters import watch_joining
 from .graphs import MOST_GRAPHS
 from .lines import line_of_program
 from .notes import guarded, missing, note, replace, short_device, state
@@ -54,6 +55,7 @@ def in_context(module) -> None:
     for name in ("enable_run_metadata", "enable_graph_collection"):
         if hasattr(cls, name):
             replace(cls, name, _leaving_graphs(getattr(cls, name)))
+    watch_joining(cls)
     begun = cls.__init__
 
     def init(self, *positional, **named):

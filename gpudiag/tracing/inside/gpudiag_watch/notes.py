@@ -5,8 +5,8 @@ file descriptor of the program can be mistaken for theirs. The room of the file 
 write to a mapped file on a full disk would kill the program.
 
 Layout of a file: eight unsigned words of 8 bytes (:data:`HEAD`); :data:`SLOTS` counters of 8 bytes; of each of
-:data:`FREQUENT` operations the counter, 2 bytes; :data:`RAN` bytes, each the number of such an operation that ran and is
-not in its counter yet, or 0; then a line for each note, ``repr`` of a dictionary.
+:data:`FREQUENT` operations the counter, 2 bytes; :data:`RAN` bytes, each the number of such an operation that ran and
+is not in its counter yet, or 0; then a line for each note, ``repr`` of a dictionary.
 """
 
 import os
@@ -58,6 +58,7 @@ class State:
         self.local = None
         self.initialised = False
         self.gpus = ()
+        self.own_devices = ""
         self.limits = {}
         self.graphs = {}
         self.sessions = {}
@@ -202,6 +203,8 @@ def new_slot(kind, op, device, asked, line, kernel, words=1):
 
 def short_device(device: str) -> str:
     """Return ``GPU:0`` for a device of this process; other names as they are."""
+    if state.own_devices and device.startswith(state.own_devices):
+        return device[len(state.own_devices) :]
     for before in ("/job:localhost/replica:0/task:0/device:", "/device:"):
         if device.startswith(before):
             return device[len(before) :]

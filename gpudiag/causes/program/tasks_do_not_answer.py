@@ -1,0 +1,53 @@
+"""{task} waits for {others} of TF_CONFIG: no connection is accepted there
+
+A strategy for several workers connects to the other tasks of the cluster as soon as it is made, and waits, without a
+message, for an hour or for ever, until all of them have started. One that was not started, that crashed, that has
+another address, or that a firewall hides, stops all. The same happens in a step, if one of them ends later.
+"""
+
+from __future__ import annotations
+
+from gpudiag.cause import Cause, Match, Matches
+from gpudiag.causes.shared.traced import MOST
+from gpudiag.model.program import Peer, ProgramTrace, place
+from gpudiag.model.report import Severity
+
+CAUSE = Cause(
+    severity=Severity.WARNING,
+    fix=(
+        "# start {others}: the same program and cluster in TF_CONFIG, and its own 'task' there",
+        "nc -vz {host} {port}  # from this machine, if it runs: its address in TF_CONFIG, or a firewall",
+    ),
+    url="https://www.tensorflow.org/guide/distributed_training#TF_CONFIG",
+    needs_gpu=False,
+)
+
+_NAMED = 3
+
+
+def find(program: ProgramTrace) -> Matches:
+    for one in program.clusters:
+        silent = one.silent
+        if not silent or (one.joined and program.ended.startswith("exit status 0")):
+            continue  # the others may end first
+        host, _, port = silent[0].address.rpartition(":")
+        stands = f"joined it at {one.at_s:.1f} s" if one.joined else f"stands here since {one.at_s:.1f} s"
+        yield Match(
+            evidence=(
+                f"{place(one.line)}: {one.task} {stands} of {program.seconds:.1f}",
+                *(f"{peer.task} at {peer.address}: {peer.answer}" for peer in silent[:MOST]),
+            ),
+            figures={
+                "task": one.task,
+                "others": _names(silent),
+                "host": host.strip("[]"),
+                "port": port,
+            },
+        )
+
+
+def _names(peers: tuple[Peer, ...]) -> str:
+    few = [one.task for one in peers[:_NAMED]]
+    if len(peers) > _NAMED:
+        return f"{', '.join(few)} and {len(peers) - _NAMED} more"
+    return " and ".join(filter(None, (", ".join(few[:-1]), few[-1])))
