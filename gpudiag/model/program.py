@@ -208,6 +208,8 @@ class Cluster(Record):
     """False: TensorFlow still waits for the other tasks, or gave up."""
     peers: tuple[Peer, ...] = ()
     process: int = 0
+    address: str = ""
+    """The process's own."""
 
     @property
     def silent(self) -> tuple[Peer, ...]:

@@ -88,7 +88,7 @@ def _placement(trace: ProgramTrace) -> list[tuple[str, str]]:
         largest = sorted(ops.items(), key=lambda item: -item[1])
         few = ", ".join(f"{op} x{count:,}" for op, count in largest[:4])
         rest = f" and {counted(len(largest) - 4, 'more type')}" if len(largest) > 4 else ""
-        lines.append((device or "?", f"{_counted(sum(ops.values()), 'eager operation')}: {few}{rest}"))
+        lines.append((device or "no device", f"{_counted(sum(ops.values()), 'eager operation')}: {few}{rest}"))
     said = {
         "asked": "a GPU was asked for",
         "scope": "the program asked for the CPU",
@@ -201,7 +201,7 @@ def _memory(trace: ProgramTrace) -> list[tuple[str, str]]:
 
 def _course(samples: tuple[tuple[float, int], ...]) -> str:
     """Return how the memory in use went, in a few points over the time."""
-    if len(samples) < 3 or not any(used for _, used in samples):
+    if len(samples) < 3 or max(used for _, used in samples) < _MIB:
         return ""
     few = [samples[number * (len(samples) - 1) // 4] for number in range(5)] if len(samples) > 5 else list(samples)
     return "; " + ", ".join(f"{used / _MIB:,.0f} MiB at {at:.1f} s" for at, used in few)

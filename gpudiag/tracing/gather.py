@@ -139,6 +139,8 @@ def _made(notes: Notes) -> Note:
 
 def _first_line(text: str) -> str:
     first = re.sub(r"^\{\{function_node [^}]{0,300}\}\}\s*", "", text.strip()).partition("\n")[0]
+    first = re.sub(r"\)\{\{node [^}]{0,300}\}\}", ")", first.removesuffix(" name: ").removesuffix(" name:"))
+    first = re.sub(r"\{\{node ([^}]{0,300})\}\}", r"\1", first)
     return re.sub(r"\[_XlaMustCompile[^\]]{0,300}\]", "", first)[:300]
 
 
@@ -162,7 +164,7 @@ def _devices(notes: Notes, made: Note, mask: str | None, began: float) -> Iterat
             peaks[name] = max(peaks.get(name, 0), peak)
     gpus = _gpus(made, mask)
     for name, limit in made.get("devices", ()):
-        if name.startswith("XLA"):
+        if name.startswith(("XLA", "/job:")):  # of another task of the cluster
             continue
         yield Device(name, limit, gpus.get(name, ""), peaks.get(name, 0), tuple(held.get(name, ())))
 
@@ -326,6 +328,7 @@ def _clusters(notes: Notes, pid: int, began: float, answers: Mapping[str, str]) 
                     Peer(task, address, answers.get(address)) for task, address in note["tasks"] if task != note["task"]
                 ),
                 process=pid,
+                address=next((address for task, address in note["tasks"] if task == note["task"]), ""),
             )
 
 

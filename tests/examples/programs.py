@@ -61,6 +61,10 @@ def _placed(why: str, device: str = "CPU:0", **changed: Any) -> Evidence:
 
 _SILENT = Peer("worker 1", "10.0.0.2:2222", "Connection refused")
 _CLUSTER = Cluster("worker 0", LINE, 2.0, joined=False, peers=(_SILENT,), process=7)
+_BESIDE = replace(
+    _CLUSTER, joined=True, address="localhost:1", peers=(Peer("worker 1", "localhost:2"), Peer("ps 0", "localhost:3"))
+)
+_GROWTH = Setting("memory_growth", "GPU:0=True", LINE, "took effect", process=7)
 _ENDED = "still running after 60 s; ended by gpudiag, killed by SIGTERM"
 _FORKED = replace(PROCESS, pid=8, parent=7, how="forked", forked_when="initialised", used_after_fork=LINE, devices=())
 _RANK = replace(PROCESS, pid=8, rank="LOCAL_RANK=1", mask="0")
@@ -137,6 +141,19 @@ EXAMPLES: dict[str, tuple[Example, ...]] = {
             _of(clusters=(replace(_CLUSTER, peers=(replace(_SILENT, answer=None),)),), ended=_ENDED),
             fires=False,
         ),
+    ),
+    "workers_on_one_host": (
+        Example("another on the same host", _of(clusters=(_BESIDE,), booked=(_CARD,))),
+        Example("the address in numbers", _of(clusters=(replace(_BESIDE, address="127.0.0.1:1"),), booked=(_CARD,))),
+        Example("another host", _of(clusters=(_CLUSTER,), booked=(_CARD,)), fires=False),
+        Example("a GPU is left", _of(clusters=(_BESIDE,), booked=(_CARD, replace(_CARD, index=1))), fires=False),
+        Example(
+            "growth",
+            _of(clusters=(_BESIDE,), booked=(_CARD,), settings=(_GROWTH,)),
+            fires=False,
+        ),
+        Example("both were traced", _of(clusters=(_BESIDE, _BESIDE), booked=(_CARD,)), fires=False),
+        Example("no GPU", _of(clusters=(replace(_BESIDE, process=9),), booked=(_CARD,)), fires=False),
     ),
     "replicas_without_own_gpu": (
         Example("a GPU is hidden", _of(replicas=(replace(_REPLICAS, made=("CPU:0", "GPU:0")),))),

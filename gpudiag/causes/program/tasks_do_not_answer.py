@@ -21,7 +21,6 @@ CAUSE = Cause(
     url="https://www.tensorflow.org/guide/distributed_training#TF_CONFIG",
     needs_gpu=False,
 )
-
 _NAMED = 3
 
 

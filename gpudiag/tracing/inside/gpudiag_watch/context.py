@@ -8,7 +8,15 @@ from .lines import line_of_program
 from .notes import guarded, missing, note, replace, short_device, state
 from .operations import any_operation, callback_of_thread, flush
 from .processes import environment
-from .settings import logical_devices, memory_growth, options_of, visible_devices, watch_method, watch_property
+from .settings import (
+    device_policy,
+    logical_devices,
+    memory_growth,
+    options_of,
+    visible_devices,
+    watch_method,
+    watch_property,
+)
 
 
 def in_context(module) -> None:
@@ -20,8 +28,9 @@ def in_context(module) -> None:
     watch_method(cls, "set_visible_devices", visible_devices, "settings of visible devices")
     watch_method(cls, "set_memory_growth", memory_growth, "settings of memory growth")
     watch_method(cls, "set_logical_device_configuration", logical_devices, "settings of logical devices")
-    for name in ("soft_device_placement", "log_device_placement", "device_policy"):
+    for name in ("soft_device_placement", "log_device_placement"):
         watch_property(cls, name)
+    watch_property(cls, "device_policy", device_policy)
     made, listed = getattr(cls, "_initialize_logical_devices", None), getattr(cls, "_initialize_physical_devices", None)
     if made is None:
         missing("Context._initialize_logical_devices", "which devices TensorFlow made, and when")
@@ -170,7 +179,8 @@ def context_initialised(context) -> None:
             devices.append((name, pywrap_tf_session.TF_DeviceListMemoryBytes(listed, number)))
     finally:
         pywrap_tfe.TF_DeleteDeviceList(listed)
-    state.gpus = tuple(short_device(name) for name, _ in devices if "device:GPU:" in name)
+    # Of a cluster, the devices of other tasks are listed, too.
+    state.gpus = tuple(name for name in (short_device(name) for name, _ in devices) if name.startswith("GPU:"))
     details = []
     for device in context._physical_devices or ():
         if device.device_type == "GPU":

@@ -56,7 +56,7 @@ def note_graphs(name, number, graphs, asked_of, operation_of) -> None:
             elif "GPU" in device or not state.gpus:
                 left[node.op.removeprefix("_Mkl")] = left.get(node.op.removeprefix("_Mkl"), 0) + 1
             asked = asked_of(node.name)
-            if ("CPU" in device and (state.gpus or "GPU" in asked)) or _on_another_gpu(asked, device):
+            if ("CPU" in device and (state.gpus or "GPU" in asked)) or ("GPU" in device and _is_not_there(asked)):
                 op = node.op.removeprefix("_Mkl")
                 kernel = gpu_kernel(op, node.attr)
                 if kernel != "plain":
@@ -89,10 +89,13 @@ def note_graphs(name, number, graphs, asked_of, operation_of) -> None:
     )
 
 
-def _on_another_gpu(asked, device) -> bool:
-    """Return whether a certain GPU was asked for, and this is another one."""
+def _is_not_there(asked) -> bool:
+    """Return whether a certain GPU was asked for that this process does not have.
+
+    If it has it, an operation on another one follows its variable, as those of TensorFlow's own strategies do.
+    """
     number = asked.rpartition(":GPU:")[2]
-    return number.isdecimal() and ":GPU:" in asked and "GPU:" in device and device.rpartition(":")[2] != number
+    return number.isdecimal() and ":GPU:" in asked and "GPU:%s" % number not in state.gpus
 
 
 def _bytes_of(node, operation_of):

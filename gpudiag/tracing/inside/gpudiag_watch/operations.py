@@ -147,7 +147,7 @@ def _slot_of(op, inputs, attrs, device, asked, has_outputs):
         look_at_function(text)
     else:
         kernel = ""
-        if "GPU" in (asked or "") and "GPU" in device and short_device(asked) != short_device(device):
+        if "GPU" in (asked or "") and "GPU" in device and short_device(asked) not in state.gpus:
             why = "asked"  # there is no such GPU, and it ran on another
         elif "CPU" in device and (state.gpus or "GPU" in (asked or "")):
             kernel = gpu_kernel(text, dict(zip(attrs[::2], attrs[1::2])))

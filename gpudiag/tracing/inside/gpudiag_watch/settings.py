@@ -80,6 +80,12 @@ def options_of(config: object) -> dict:
     return options
 
 
+def device_policy(_, value):
+    """Leave out what TensorFlow sets itself for a moment, as its strategies do."""
+    by_program = sys._getframe(4).f_code.co_name == "set_device_policy"
+    return {"what": "device_policy", "target": "", "value": getattr(value, "name", "")} if by_program else None
+
+
 def session_options(self, target="", graph=None, config=None):
     return {"what": "session", "target": "", "value": options_of(config), "given": config is not None}
 
