@@ -16,11 +16,11 @@ def kind_of(file: str) -> str:
         installed = "site-packages" in parts or "dist-packages" in parts
         if parts[-1].startswith("__autograph_generated_file"):
             kind = "tensorflow"  # a copy of a function of the program, whose own line is not known
-        elif installed and ("keras" in parts or "tf_keras" in parts):
+        elif (installed and ("keras" in parts or "tf_keras" in parts)) or _is_in(file, "keras", "tf_keras"):
             kind = "keras"
         elif file.startswith(_ours) or parts[-1] == "gpudiag_notebook.py":
             kind = "ours"
-        elif installed and "tensorflow" in parts:
+        elif (installed and "tensorflow" in parts) or _is_in(file, "tensorflow"):
             kind = "tensorflow"
         elif installed or file.startswith(("<frozen", _stdlib)) or "/gpudiag/tracing/" in file:
             kind = "library"
@@ -29,6 +29,15 @@ def kind_of(file: str) -> str:
         if len(_kinds) < 10_000:
             _kinds[file] = kind
     return kind
+
+
+def _is_in(file: str, *packages: str) -> bool:
+    """Return whether a file belongs to a package that was imported from anywhere, as ``pip install --target`` does."""
+    for name in packages:
+        first = getattr(sys.modules.get(name), "__file__", None)
+        if first and file.startswith(os.path.dirname(first) + "/"):
+            return True
+    return False
 
 
 def line_of_program(depth: int = 2) -> str:
