@@ -28,6 +28,8 @@ class ServerSpec:
     """What the preload does, for messages: ``import tensorflow``."""
     env: Mapping[str, str | None] = field(default_factory=dict)
     """Variables set, or with None cleared, over the caller's environment."""
+    ahead: str | None = None
+    """``module:function``, called once after the preload; it does what each job would do. What it raises, they meet."""
 
 
 @dataclass(frozen=True)

@@ -84,15 +84,7 @@ class Server:
         first, _ = receive(self._control)
         if first is None:
             os._exit(0)
-        gc.disable()  # collections find nothing while modules are made, and are a sixth of TensorFlow's import
-        try:
-            if first["preload"]:
-                self._guard = worker.resolve(first["preload"])()
-        except BaseException as error:
-            fail(self._control, worker.raised(error))
-        # A full collection walks all that TensorFlow's import made: 0.17 s, and copies those pages, in every child.
-        gc.freeze()
-        gc.enable()
+        self._preload(**first)
         # From here on the closed socket shows the supervisor's death, and what was started can be killed first. The
         # keeper's death only wakes a server that was stopped.
         for number in (signal.SIGCHLD, signal.SIGCONT):
@@ -121,6 +113,21 @@ class Server:
                     self._start(**message["start"], fds=fds)
                 elif "kill" in message:
                     self._kill(**message["kill"])
+
+    def _preload(self, preload: str | None, ahead: str | None) -> None:
+        """Do what is done once for all jobs."""
+        gc.disable()  # collections find nothing while modules are made, and are a sixth of TensorFlow's import
+        try:
+            if preload:
+                self._guard = worker.resolve(preload)()
+        except BaseException as error:
+            fail(self._control, worker.raised(error))
+        if ahead:
+            with contextlib.suppress(Exception):
+                worker.resolve(ahead)()
+        # A full collection walks all that TensorFlow's import made: 0.17 s, and copies those pages, in every child.
+        gc.freeze()
+        gc.enable()
 
     def _start(self, key: str, fresh: bool, fds: list[int]) -> None:
         try:

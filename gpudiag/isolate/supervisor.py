@@ -274,7 +274,7 @@ class Supervisor:
         self._watch(output_read, lambda: self._read_server_output(one))
         self._watch(one.control.fileno(), lambda: self._hear(one))
         with contextlib.suppress(ConnectionError):  # it has died; its closed socket is the next thing that is heard
-            server.send(one.control, {"preload": one.spec.preload})
+            server.send(one.control, {"preload": one.spec.preload, "ahead": one.spec.ahead})
 
     def _read_server_output(self, one: _Server) -> None:
         chunk = _read(one.output_fd)

@@ -8,6 +8,7 @@ only the part that it had begun is lost; that part is named, and another child c
 from __future__ import annotations
 
 import faulthandler
+import importlib
 import shutil
 import time
 from collections.abc import Callable, Iterator
@@ -18,10 +19,12 @@ from typing import Any
 
 import msgspec
 
-from gpudiag import catalogue
+from gpudiag import catalogue, causes
 from gpudiag.catalogue import Entry
 from gpudiag.cause import Evidence
+from gpudiag.facts import FAMILIES
 from gpudiag.isolate import Ended, Job, Supervision, scratch_folder
+from gpudiag.knowledge.log import recognised
 from gpudiag.model.diagnosis import Diagnosis, Failed
 from gpudiag.model.facts import Facts, Unknown
 from gpudiag.model.program import ProgramTrace
@@ -252,6 +255,17 @@ def _read(folder: Path) -> tuple[list[str], dict[str, Done]]:
         else:
             done[note.part] = note.done
     return begun, done
+
+
+def import_all() -> None:
+    """Import all families of facts and all causes, and make ready the table of messages.
+
+    It takes 0.3 s of processor time, and with it a diagnosis, for which the user waits, takes less than 0.1 s.
+    """
+    for family in FAMILIES:
+        importlib.import_module(f"gpudiag.facts.{family}")
+    causes.all_of_them()
+    recognised("")
 
 
 def at_work(argument: dict[str, Any]) -> bytes:

@@ -44,7 +44,7 @@ def run(options: Options, observer: Observer, signals: Signals) -> Report:
     environment = environment_for(options.machine)
     preload = "preload_simulated" if options.machine.world.simulated else "preload"
     servers = {
-        PLAIN: ServerSpec(env=environment),
+        PLAIN: ServerSpec(ahead="gpudiag.run.judgement:import_all", env=environment),
         TENSORFLOW: ServerSpec(preload=f"gpudiag.run.worker:{preload}", what="import tensorflow", env=environment),
     }
     with supervise(servers, bounds) as children, signals.waking(children.wakeup_fd):
