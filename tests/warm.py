@@ -503,7 +503,7 @@ def _fork_servers(lender: _Lender, own: Mapping[str, str], *, session: bool = Fa
 
 def _served(lender: _Lender, variant: Mapping[str, Any]) -> dict[str, str | None] | None:
     """Return the changes of the environment for a variant of a bisection that this process serves; else None."""
-    from gpudiag.run.session import LOG_LEVELS
+    from gpudiag.run.servers import LOG_LEVELS
 
     started_otherwise = variant["skipped"] or not variant["user_site"] or variant["elsewhere"] or variant["on_path"]
     own: dict[str, str] = {**variant["variables"], **{name: value for name, value in LOG_LEVELS.items() if value}}
@@ -750,7 +750,7 @@ def _import(preload: str, control: socket.socket, machine: Path | None, output: 
     import gc
 
     from gpudiag.isolate import worker
-    from gpudiag.run.session import LOG_LEVELS
+    from gpudiag.run.servers import LOG_LEVELS
 
     printed = os.open(output, os.O_WRONLY | os.O_CREAT | os.O_APPEND)
     _redirect(os.open(os.devnull, os.O_RDONLY), printed, printed, keep=[control.fileno()])

@@ -175,21 +175,12 @@ def check(
 
     Exit status: 0 passed, 1 something failed, 2 wrong usage, 3 gpudiag or a probe broke, 5 not every GPU was verified.
     """
-    from gpudiag import catalogue, isolate
-    from gpudiag.cli import program_log
-    from gpudiag.cli.progress import Progress
-    from gpudiag.comparison import last_pass
-    from gpudiag.comparison.reports import Known
-    from gpudiag.model.report import Limits
-    from gpudiag.report.formats import nagios
-    from gpudiag.run import runner
+    from gpudiag.probes import listing
     from gpudiag.run.machine import start_machine
-    from gpudiag.run.options import Options
+    from gpudiag.run.servers import begun
     from gpudiag.run.signals import Signals
 
-    refusal = isolate.fork_refusal()
-    if isolation == "fork" and refusal is not None:
-        raise UsageError(refusal)
+    isolation = _isolation(isolation)
     asked_here = context.get_parameter_source("simulate") is ParameterSource.COMMANDLINE
     if require_gpus and simulate and not asked_here:
         raise UsageError(
@@ -198,30 +189,44 @@ def check(
         )
     if fault and not simulate:
         raise UsageError("--fault needs --simulate: faults are injected into simulated machines only.")
-    entries = catalogue.select(select)
-    if level == "quick" and not any(entry.probe.quick for entry in entries):
-        raise UsageError(f"--level quick leaves nothing of {' '.join(select)}. See 'gpudiag list'.")
-    if level is None and (select or disturb):
-        level = "full"  # a user who names probes, or accepts disturbing, wants them all
     plugin, format_ = as_plugin(context, exit_scheme, format_)
     reserve(output)
-    compared_with = None if baseline is None else Known.load(baseline)
-    expected = expectations(expect, context.meta[_FOUND].file)
     settings, notes = _configuration(context)
     with ExitStack() as stack:
         signals = stack.enter_context(Signals())  # until the report is delivered
         lines: tuple[str, ...] = ()
         if log is not None:
             until = math.inf if deadline is None else time.monotonic() + deadline
+            from gpudiag.cli import program_log
+
             lines = program_log.read(log, lambda: signals.received is not None or time.monotonic() >= until)
             if deadline is not None:
                 deadline = max(round(until - time.monotonic(), 1), 0.1)
+        machine = start_machine(simulate, fault, stack)
+        measures = any(not name.startswith("host.") for name in listing.chosen(select))
+        children = stack.enter_context(begun(machine, timeout, tensorflow=measures and isolation == "fork"))
+
+        # The rest is imported while a server imports TensorFlow, which takes longer.
+        from gpudiag import catalogue
+        from gpudiag.cli.progress import Progress
+        from gpudiag.comparison import last_pass
+        from gpudiag.comparison.reports import Known
+        from gpudiag.model.report import Limits
+        from gpudiag.report.formats import nagios
+        from gpudiag.run import runner
+        from gpudiag.run.options import Options
+
+        entries = catalogue.select(select)
+        if level == "quick" and not any(entry.probe.quick for entry in entries):
+            raise UsageError(f"--level quick leaves nothing of {' '.join(select)}. See 'gpudiag list'.")
+        compared_with = None if baseline is None else Known.load(baseline)
+        expected = expectations(expect, context.meta[_FOUND].file)
         options = Options(
             entries=entries,
-            level=level,
+            level=level or ("full" if select or disturb else None),  # who names probes, or disturbs, wants them all
             disturb=disturb,
             lines=lines,
-            isolation=isolation or ("fork" if refusal is None else "spawn"),
+            isolation=isolation,
             jobs=jobs,
             timeout_s=timeout,
             deadline_s=deadline,
@@ -234,10 +239,10 @@ def check(
             settings=settings,
             notes=notes,
             command=("gpudiag", *map(printable, sys.argv[1:])),
-            machine=start_machine(simulate, fault, stack),
+            machine=machine,
         )
         with Progress(quiet=quiet, verbose=verbose) as progress:
-            report = runner.run(options, progress, signals)
+            report = runner.run_on(children, options, progress, signals)
         if expected is not None:
             from gpudiag.expectations.judging import judged
 
@@ -246,6 +251,16 @@ def check(
         summarize(report, mask=mask)
         deliver(report, format_, output, mask=mask, verbose=verbose)
     return nagios.status(report) if plugin else report.exit_code
+
+
+def _isolation(asked: str | None) -> str:
+    """Return how each probe gets a process; raises ``UsageError`` if this system cannot do what was asked."""
+    from gpudiag import isolate
+
+    refusal = isolate.fork_refusal()
+    if asked == "fork" and refusal is not None:
+        raise UsageError(refusal)
+    return asked or ("fork" if refusal is None else "spawn")
 
 
 def _configuration(context: click.Context) -> tuple[Settings | None, tuple[str, ...]]:

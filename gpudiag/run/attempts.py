@@ -11,7 +11,8 @@ from gpudiag.model.facts import Facts
 from gpudiag.model.report import Cause, Gpu
 from gpudiag.run.bisect import here as bisect
 from gpudiag.run.plan import MOST_CHILDREN, default_jobs, lack_of_linux, room_on
-from gpudiag.run.session import PLAIN, TICK_S, Session
+from gpudiag.run.servers import PLAIN
+from gpudiag.run.session import TICK_S, Session
 from gpudiag.run.trial import OnGpu
 from gpudiag.text import one_line
 

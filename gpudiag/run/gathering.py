@@ -15,7 +15,8 @@ from gpudiag.model.facts import Facts, Unknown
 from gpudiag.model.report import Cause
 from gpudiag.run.answers import is_hang
 from gpudiag.run.plan import driver_s
-from gpudiag.run.session import PLAIN, REPLACED, TICK_S, Session
+from gpudiag.run.servers import PLAIN, REPLACED
+from gpudiag.run.session import TICK_S, Session
 
 FACTS_DEADLINE_S = 15.0
 DRIVER_DEADLINE_S = 40.0

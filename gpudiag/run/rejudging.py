@@ -13,7 +13,7 @@ from gpudiag.model.report import Judged, Report, conclude
 from gpudiag.run import judgement
 from gpudiag.run.accounts import account
 from gpudiag.run.bisected import with_bisection
-from gpudiag.run.session import PLAIN
+from gpudiag.run.servers import PLAIN
 from gpudiag.run.views import with_one_voice
 
 

@@ -36,7 +36,8 @@ from gpudiag.run.plan import (
     room_on,
     uuids_of,
 )
-from gpudiag.run.session import PLAIN, TICK_S, Session, server_of
+from gpudiag.run.servers import PLAIN
+from gpudiag.run.session import TICK_S, Session, server_of
 from gpudiag.run.timelines import TIMELINES
 
 STARTS_OF_THE_DRIVER = 3

@@ -11,7 +11,7 @@ import gpudiag
 from gpudiag import catalogue
 from gpudiag.cause import Evidence
 from gpudiag.facts import FAMILIES
-from gpudiag.isolate import Bounds, ServerSpec, supervise
+from gpudiag.isolate import Bounds, ServerSpec, Supervision, supervise
 from gpudiag.model.diagnosis import Diagnosis
 from gpudiag.model.facts import Call, CallFacts, Facts, Unknown
 from gpudiag.model.report import Judged, Limits, Report, Row, conclude
@@ -23,7 +23,8 @@ from gpudiag.run.gathering import gather_facts
 from gpudiag.run.options import Observer, Options
 from gpudiag.run.plan import chosen_level, planned
 from gpudiag.run.rows import Probes
-from gpudiag.run.session import PLAIN, TENSORFLOW, Session, environment_for, server_of
+from gpudiag.run.servers import PLAIN, TENSORFLOW, begun, environment_for
+from gpudiag.run.session import Session, server_of
 from gpudiag.run.signals import Signals
 from gpudiag.run.views import with_one_voice
 
@@ -33,6 +34,13 @@ LAST_S = 3.0
 
 def run(options: Options, observer: Observer, signals: Signals) -> Report:
     """Run the probes of ``options`` and return the report, also if a signal or the deadline ends the run early."""
+    tensorflow = any(server_of(entry, options) == TENSORFLOW for entry in options.entries)
+    with begun(options.machine, options.timeout_s, tensorflow=tensorflow) as children:
+        return run_on(children, options, observer, signals)
+
+
+def run_on(children: Supervision, options: Options, observer: Observer, signals: Signals) -> Report:
+    """Do as :func:`run`, with children that :func:`gpudiag.run.servers.begun` has returned."""
     started_at = datetime.now(timezone.utc)
     began = time.monotonic()
     entries = options.entries
@@ -40,18 +48,9 @@ def run(options: Options, observer: Observer, signals: Signals) -> Report:
     if options.limits.require_gpus and required not in entries:
         entries = (required, *entries)
     until = None if options.deadline_s is None else began + options.deadline_s
-    bounds = Bounds() if options.timeout_s is None else Bounds(preload_s=options.timeout_s)
-    environment = environment_for(options.machine)
-    preload = "preload_simulated" if options.machine.world.simulated else "preload"
-    servers = {
-        PLAIN: ServerSpec(ahead="gpudiag.run.judgement:import_all", env=environment),
-        TENSORFLOW: ServerSpec(preload=f"gpudiag.run.worker:{preload}", what="import tensorflow", env=environment),
-    }
-    with supervise(servers, bounds) as children, signals.waking(children.wakeup_fd):
+    with signals.waking(children.wakeup_fd):
         session = Session(options, children, observer, signals, until)
         probes = Probes(session)
-        if any(server_of(entry, options) == TENSORFLOW for entry in entries):
-            children.prepare(TENSORFLOW)  # imports while the facts are gathered
         facts = gather_facts(session, FAMILIES)
         gpus = gpus_in_scope(facts)
         observer.machine(facts, gpus)

@@ -2,46 +2,19 @@
 
 from __future__ import annotations
 
-import os
 import signal
 import time
-from pathlib import Path
 
 from gpudiag.catalogue import Entry
 from gpudiag.hardware.locks import Devices
 from gpudiag.isolate import Supervision
-from gpudiag.knowledge.variables import GRAPH_FLAGS, JIT_BY_DEFAULT, PLUGINS, without_compiling
 from gpudiag.model.report import RUN_ENDED, Cause, Gpu
 from gpudiag.run.answers import Answers
-from gpudiag.run.machine import Machine
 from gpudiag.run.options import Observer, Options
+from gpudiag.run.servers import PLAIN, TENSORFLOW
 from gpudiag.run.signals import Signals
 
-PLAIN = "plain"
-"""The server that has imported nothing; it gathers facts and runs what needs a new interpreter."""
-TENSORFLOW = "tensorflow"
 TICK_S = 0.1
-
-# These replace the caller's log levels, which may hide the lines that a verdict is based on (TF_CPP_MIN_LOG_LEVEL=3
-# hides nearly all of them), or flood the log. TensorFlow reads them while it is imported.
-LOG_LEVELS: dict[str, str | None] = {
-    **dict.fromkeys(
-        ("TF_CPP_MIN_LOG_LEVEL", "TF_CPP_MIN_VLOG_LEVEL", "TF_CPP_MAX_VLOG_LEVEL", "TF_CPP_LOG_THREAD_ID"), None
-    ),
-    "TF_CPP_VMODULE": "dso_loader=1",  # names each library that cannot be opened, as no other level does (2.18-2.21)
-}
-
-REPLACED = (*LOG_LEVELS, JIT_BY_DEFAULT, GRAPH_FLAGS, PLUGINS)
-"""All that :func:`environment_for` may replace."""
-
-
-def environment_for(machine: Machine) -> dict[str, str | None]:
-    """Return what is set (or, with None, cleared) for every child on ``machine``, beside what its probe declares."""
-    changes = {**machine.environment, **LOG_LEVELS, **without_compiling(os.environ)}
-    # When TensorFlow has loaded plug-ins, it queries the devices, and the process that imported it cannot be forked:
-    # discovery.trace alone loads them. If there are none, the import fails, and must.
-    plugins = os.environ.get(PLUGINS)
-    return changes | {PLUGINS: None} if plugins and Path(plugins).exists() else changes
 
 
 def server_of(entry: Entry, options: Options) -> str | None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from contextlib import nullcontext
 from dataclasses import replace as changed
 from pathlib import Path
 from typing import Any
@@ -27,7 +28,7 @@ from gpudiag.model.facts import (
 from gpudiag.model.report import SIMULATED, Judged, Level, Report, Row, Skipped
 from gpudiag.model.visibility import IDLE_BYTES, gpus_in_scope, other_use
 from gpudiag.probe import Needs
-from gpudiag.run import plan, runner
+from gpudiag.run import plan, runner, servers
 from gpudiag.run.machine import Machine
 from gpudiag.run.options import Options
 from gpudiag.run.rows import Probes
@@ -150,14 +151,15 @@ def test_naming_probes_or_disturbing_means_full(
 ) -> None:
     asked: list[Options] = []
 
-    def run(options: Options, *_: object) -> Report:
+    def run_on(_: object, options: Options, *__: object) -> Report:
         asked.append(options)
         return report()
 
     monkeypatch.chdir(tmp_path)
     for name in ("GPUDIAG_LEVEL", "GPUDIAG_DISTURB", "GPUDIAG_SELECT", "GPUDIAG_SIMULATE"):
         monkeypatch.delenv(name, raising=False)
-    monkeypatch.setattr(runner, "run", run)
+    monkeypatch.setattr(servers, "begun", lambda *_, **__: nullcontext())
+    monkeypatch.setattr(runner, "run_on", run_on)
     cli.cli.main(["check", "-q", *arguments], prog_name="gpudiag", standalone_mode=False)
     assert [(one.level, one.disturb) for one in asked] == [(level, disturb)]
 
