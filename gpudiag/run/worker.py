@@ -7,9 +7,7 @@ isolation layer makes them an outcome.
 from __future__ import annotations
 
 import contextlib
-import ctypes
 import json
-import os
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, nullcontext
 from pathlib import Path
@@ -25,6 +23,7 @@ from gpudiag.probe import (
     FewerListed,
     GpuReading,
 )
+from gpudiag.run import first_use
 from gpudiag.run.context import NO_CONTEXT, ChildContext, has_queried_devices, raised
 from gpudiag.run.rendezvous import Meeting
 from gpudiag.run.timelines import TIMELINES
@@ -114,14 +113,15 @@ def preload() -> Callable[[], str | None]:
     would itself query the devices.
     """
     guard = _import()
-    _compute()
+    first_use.compute()
+    first_use.ask_for_kernels_of_onednn()
     return guard
 
 
 def _import() -> Callable[[], str | None]:
-    import tensorflow
+    import tensorflow  # noqa: F401
 
-    _register_kernels_of_xla(Path(tensorflow.__file__).parent)
+    first_use.register_kernels_of_xla()
     catalogue.entries()  # imports every probe once for all children, 30 ms
     with contextlib.suppress(ImportError):  # the children say what is missing
         nvml.preload()
@@ -137,47 +137,12 @@ def _import() -> Callable[[], str | None]:
     return guard
 
 
-def _register_kernels_of_xla(tensorflow: Path) -> None:
-    """Let TensorFlow make the registrations that the first graph of each child would make.
-
-    They take 7 ms, and TensorFlow builds its table of kernels again: pages that a child would have to copy. The first
-    device and operation of a child on a simulated GPU took 10,950 page faults and 89 ms of processor time without this,
-    and 6,605 and 66 ms with it (2.21.0). No device is made or looked for. A TensorFlow without the function goes on.
-    """
-    with contextlib.suppress(OSError, AttributeError):
-        library = ctypes.CDLL(str(tensorflow / "libtensorflow_cc.so.2"), mode=os.RTLD_NOLOAD)
-        register = library._ZN10tensorflow13XlaOpRegistry26RegisterCompilationKernelsEv
-        register.restype = None
-        register()
-
-
-def _compute() -> None:
-    """Let TensorFlow compute a matrix product now, so that no child needs to prepare what any first operation needs.
-
-    oneDNN writes the machine code of its products at the first one, and TensorFlow arranges its kernels: 50 of the
-    118 ms of processor time, and 1,790 of the 7,540 page faults, of a child that makes its devices, an operation and a
-    ``tf.function`` (2.21.0). As it makes a graph, TensorFlow itself computes what is constant there, in the calling
-    thread: no device is made or looked for. A TensorFlow that does it in another way goes on.
-    """
-    with contextlib.suppress(Exception):
-        import tensorflow as tf
-        from tensorflow.python.eager import context
-        from tensorflow.python.framework import ops, tensor_util
-
-        try:
-            with tf.Graph().as_default() as graph:
-                ones = tf.fill([2, 2], 1.0)
-                tensor_util.try_evaluate_constant(tf.matmul(ones, ones))
-            ops.dismantle_graph(graph)  # a graph is a cycle, and the server collects none
-        finally:
-            context._context = None  # no program begins with one: enable_eager_execution() refuses it
-
-
 def preload_simulated() -> Callable[[], str | None]:
     """Do as :func:`preload`, on a simulated machine: forward TensorFlow's kernels once for all children."""
     from gpudiag import simulator
 
     guard = _import()
     simulator.preload()
-    _compute()  # last, because TensorFlow arranges its kernels at the first one that it looks for
+    first_use.compute()  # not before, because TensorFlow arranges its kernels at the first one that it looks for
+    first_use.ask_for_kernels_of_onednn()
     return guard
