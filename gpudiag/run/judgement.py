@@ -1,8 +1,9 @@
 """Runs judges and causes: in this process, or in a child that one of them may hang or crash.
 
-While Python matches a regular expression, it runs no signal handler and no other thread: only the end of its process
-surely ends a hanging cause. So each part of the work is noted before it begins and after it has ended. If a child dies,
-only the part that it had begun is lost; that part is named, and another child continues with the next one.
+Only the end of its process surely ends a cause that hangs: C code may never ask for signals. So each part of the work
+is noted before it begins and after it has ended. If a child dies, only the part that it had begun is lost; that part is
+named, and another child continues with the next one. A log alone is judged in this process, because children cost more
+than the work; an alarm ends what hangs in Python code or in a regular expression, which is all that causes do there.
 """
 
 from __future__ import annotations
@@ -10,9 +11,11 @@ from __future__ import annotations
 import faulthandler
 import importlib
 import shutil
+import signal
+import threading
 import time
 from collections.abc import Callable, Iterator
-from contextlib import ExitStack, suppress
+from contextlib import ExitStack, contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -144,9 +147,39 @@ Work = Callable[[str, Subject], Worked]
 """Does all parts of one kind."""
 
 
+class _Overdue(BaseException):
+    """A part took too long. Not an ``Exception``: no part may catch it."""
+
+
+def _overdue(*_: object) -> None:
+    raise _Overdue
+
+
+@contextmanager
+def _alarm(after_s: float) -> Iterator[None]:
+    """Raise ``_Overdue`` inside the block after so many seconds; outside the main thread, and on Windows, never."""
+    if threading.current_thread() is not threading.main_thread() or not hasattr(signal, "setitimer"):
+        yield
+        return
+    handler = signal.signal(signal.SIGALRM, _overdue)
+    before = signal.setitimer(signal.ITIMER_REAL, after_s)
+    try:
+        yield
+    finally:
+        signal.setitimer(signal.ITIMER_REAL, *before)
+        signal.signal(signal.SIGALRM, handler)
+
+
 def here(kind: str, subject: Subject) -> Worked:
-    """Run the parts in this process: a part that hangs is not ended."""
-    return Worked({part: do() for part, do in _WORK[kind](subject)}, {})
+    """Run the parts in this process; one that takes longer than ``PART_S`` costs itself."""
+    worked = Worked({}, {})
+    for part, do in _WORK[kind](subject):
+        try:
+            with _alarm(PART_S):
+                worked.done[part] = do()
+        except _Overdue:
+            worked.failed[part] = f"it took more than {PART_S:g} s"
+    return worked
 
 
 def diagnosed(subject: Subject, work: Work = here) -> Diagnosis:

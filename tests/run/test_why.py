@@ -8,6 +8,8 @@ table of messages, and the first line of its fix. Names of machines are replaced
 from __future__ import annotations
 
 import json
+import re
+import signal
 import subprocess
 import sys
 import textwrap
@@ -19,13 +21,14 @@ from pathlib import Path
 import pytest
 
 from conftest import Gpudiag
+from gpudiag.cause import Evidence
 from gpudiag.errors import UsageError
 from gpudiag.knowledge.log_lines import suspicious, unwrapped
 from gpudiag.knowledge.origin import Origin
 from gpudiag.knowledge.releases import GENERATIONS, Version
 from gpudiag.model import codec
-from gpudiag.model.diagnosis import Diagnosis
-from gpudiag.run import why
+from gpudiag.model.diagnosis import Diagnosis, Failed
+from gpudiag.run import diagnosis, judgement, why
 
 if sys.version_info >= (3, 11):
     import tomllib
@@ -221,6 +224,23 @@ def test_what_nobody_knows_is_quoted_errors_first_and_no_frames_of_stacks() -> N
 def test_a_cause_leaves_no_line_unexplained() -> None:
     assert explained(OLD_CUDNN, ODD).unexplained == ()
     assert explained(ODD).unexplained == (ODD,)
+
+
+def test_a_cause_that_hangs_on_a_log_costs_itself_alone(monkeypatch: pytest.MonkeyPatch) -> None:
+    def hangs(part: str, evidence: Evidence) -> diagnosis.Looked:
+        if part == "no_room_for_libraries":
+            re.search("(a+)+$", "a" * 64 + "b")  # 2 ** 64 ways
+        return look(part, evidence)
+
+    look = diagnosis.look
+    monkeypatch.setattr(diagnosis, "look", hangs)
+    monkeypatch.setattr(judgement, "PART_S", 0.1)
+    handler = signal.getsignal(signal.SIGALRM)
+    found = explained(OLD_CUDNN)
+    assert [one.rule for one in found.causes] == ["cudnn_too_old"]
+    assert found.failed == (Failed("no_room_for_libraries", "it took more than 0.1 s"),)
+    assert signal.getsignal(signal.SIGALRM) is handler
+    assert signal.getitimer(signal.ITIMER_REAL) == (0, 0)
 
 
 def test_a_line_that_a_cause_shows_is_not_called_harmless_too() -> None:
