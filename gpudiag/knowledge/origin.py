@@ -19,6 +19,7 @@ from gpudiag.knowledge.releases import (
     generation,
     released_by,
 )
+from gpudiag.knowledge.stated import Stated
 from gpudiag.text import plain
 
 # Such as "tensorflow==2.8.0", "TensorFlow version: 2.4.1", "tensorflow_gpu-1.15.0.dist-info".
@@ -66,6 +67,7 @@ _HINTS: tuple[tuple[re.Pattern[str], tuple[Version, Version]], ...] = tuple(
         (r"tensorflow_core[/\\]", "1.15", "2.1"),
         (r"No module named 'tensorflow\.contrib'", "2.0", ""),
         # The CUDA whose libraries it opens.
+        (r"'cudart64_80\.dll'|(?<!\w)libc(?:ublas|udart)\.so\.8\.0", "", "1.4"),
         (r"'(?:libcudart\.so\.9\.0|cudart64_90\.dll)'|(?<!\w)libcublas\.so\.9\.0", "1.5", "1.12"),
         (r"'(?:libcudart\.so\.10\.0|cudart64_100\.dll)'|(?<!\w)libcublas\.so\.10\.0", "1.13", "2.0"),
         (r"'(?:libcudart\.so\.10\.1|cudart64_101\.dll)'|libcupti\.so\.10\.1", "2.1", "2.3"),
@@ -135,13 +137,21 @@ class Origin:
 
     def __init__(self, lines: Iterable[str], release: str = "") -> None:
         """``release`` is that of the machine's own TensorFlow, if the log is of this machine and names none."""
-        self._text = "\n".join(map(plain, lines))
+        self._lines = tuple(map(plain, lines))
+        self._text = "\n".join(self._lines)
         self._installed = release
+
+    @cached_property
+    def stated(self) -> Stated:
+        """What is stated beside the log."""
+        return Stated(self._lines)
 
     @cached_property
     def named(self) -> Version | None:
         """The release that the log names, or that is installed where it was written."""
         found = [Version(int(one["major"]), int(one["minor"])) for one in _NAMED.finditer(self._text)]
+        if self.stated.tensorflow and (of_form := re.match(r"([12])\.(\d{1,2})", self.stated.tensorflow.value)):
+            found.append(Version(int(of_form[1]), int(of_form[2])))
         known = [one for one in found if _LEAST <= one <= _MOST and not _contradicts(one, self._hinted)]
         if known:
             return known[-1]
@@ -185,6 +195,8 @@ class Origin:
     @cached_property
     def python(self) -> str:
         """The Python that wrote it, such as ``3.9``; "" if the log names none, or several."""
+        if self.stated.python and (of_form := re.match(r"3\.(\d{1,2})(?:\.|$)", self.stated.python.value)):
+            return f"3.{of_form[1]}"
         found = {int(next(filter(None, one))) for one in _PYTHON.findall(self._text)}
         known = [one for one in found if _OLDEST_PYTHON <= one <= _NEWEST_PYTHON]
         return f"3.{known[0]}" if len(known) == 1 else ""
@@ -200,7 +212,9 @@ class Origin:
 
     @cached_property
     def windows(self) -> bool:
-        return _WINDOWS.search(self._text) is not None and not self.wsl
+        said = self.stated.system
+        of_form = said is not None and re.match(r"(?i)win(?:dows|10|11|\b)", said.value) is not None
+        return (of_form or _WINDOWS.search(self._text) is not None) and not self.wsl
 
     @cached_property
     def mac(self) -> bool:

@@ -1,0 +1,190 @@
+"""What stands beside a log: versions, the system and the GPU that a person states, or that a tool prints.
+
+Somebody who asks gives them as a form of an issue (``### TensorFlow version``, ``- GPU model and memory: ...``), or as
+the output of ``pip list``, ``pip freeze``, ``conda list``, ``nvidia-smi`` and ``nvcc --version``. TensorFlow's own lines
+say more of it, and are read elsewhere.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Iterator
+from functools import cached_property
+
+from gpudiag.knowledge.cards import Card, cards
+from gpudiag.record import Record
+from gpudiag.text import one_line
+
+_LONGEST = 300
+"""Letters of a line that is looked at: a statement is short."""
+_VERSION = re.compile(r"(?<![\w.])v?(\d{1,3}(?:\.\d{1,4}){0,3})(?![\d])")
+_MARKS = " \t#*-_>•`|:="
+_FIELD = re.compile(r"^(?P<label>[A-Za-z][\w /.-]{1,40}?) ?(?:\([^()]{0,120}\))? ?[*_`]{0,3} ?(?::|=|\bis\b)(?P<value>.{0,240})$")
+_HEADING = re.compile(r"^\s{0,3}(?:#{1,6} |\*\*|- |\* )|:\s*$")
+_LABELS: tuple[tuple[str, re.Pattern[str]], ...] = tuple(
+    (name, re.compile(rf"(?i)^(?:{pattern})$"))
+    for name, pattern in (
+        ("tensorflow", r"(?:tensor ?flow|tf)(?:[ -]gpu)?(?: (?:docker )?version)?|tensor ?flow(?:[ -]gpu)? v"),
+        ("python", r"python(?: version)?"),
+        ("both", r"cuda ?/ ?cudnn(?: versions?)?|cuda and cudnn(?: versions?)?"),
+        ("cuda", r"cuda(?: ?toolkit)?(?: version)?"),
+        ("cudnn", r"cudnn(?: version)?"),
+        ("gpu", r"gpus?(?: model)?(?: (?:and|/) memory)?|graphics? card|video card"),
+        ("system", r"os(?: platform)?(?: and distribution)?|operating system|platform|system"),
+        ("driver", r"(?:nvidia |gpu )?driver(?: version)?"),
+    )
+)
+_PAIR = re.compile(r"^\D{0,8}v?(\d{1,2}(?:\.\d{1,3}){0,3})\D{0,4}[/,;&]\D{0,12}(\d{1,2}(?:\.\d{1,4}){0,3})")
+_CUDA = re.compile(r"(?i)\bcuda(?: ?toolkit)?(?: ?version)?[ =:_-]{0,4}v?(\d{1,2}(?:\.\d{1,3}){1,2})\b|\brelease (\d{1,2}\.\d)\b")
+_CUDNN = re.compile(r"(?i)\bcu?d?u?nn(?: ?version)?[ =:_-]{0,4}v?(\d(?:\.\d{1,4}){0,3})\b")
+_NVCC = re.compile(r"Cuda compilation tools, release (\d{1,2}\.\d)")
+_SMI = re.compile(r"NVIDIA-SMI \S{1,20} {1,60}Driver Version: (?P<driver>[\d.]{1,20}) {1,60}CUDA Version: (?P<cuda>[\d.]{1,8})")
+_PACKAGE = re.compile(
+    r"^(?P<name>[A-Za-z][\w.-]{0,60})(?:==|@|\s{2,40}|\t)(?P<version>\d[\w.+!]{0,30})(?:\s{1,40}\S{1,60}){0,2}\s*$"
+)
+_INSTALLED = re.compile(r"^Successfully installed (?P<all>.{1,4000})$")
+_ONE_INSTALLED = re.compile(r"(?P<name>[A-Za-z][\w.-]{0,60}?)-(?P<version>\d[\w.+!]{0,30})$")
+_LOGGED = re.compile(r"^(?:\d{4}-\d\d-\d\d[ T]|[IWEF]\d{4} |.{0,3}[IWEF] (?:tensorflow|external)/|\s*File \"|\[)")
+
+
+_NO_CUDNN = (10,)
+"""Numbers from here on are CUDA's."""
+
+
+class Statement(Record):
+    """A value, and the line that states it."""
+
+    value: str
+    line: str
+
+
+class Stated:
+    """What lines state of the machine and what is installed there; what they do not state is None or empty."""
+
+    def __init__(self, lines: Iterable[str]) -> None:
+        self._lines = [one_line_kept(line) for line in lines if len(line) <= _LONGEST or "installed" in line[:30]]
+
+    @cached_property
+    def _fields(self) -> dict[str, Statement]:
+        found: dict[str, Statement] = {}
+        for kind, value, line in self._labelled():
+            if value and kind not in found:
+                found[kind] = Statement(value, one_line(line)[:_LONGEST])
+        return found
+
+    def _labelled(self) -> Iterator[tuple[str, str, str]]:
+        """Yield kind, value and line of each field of a form; a value may stand in the line after its label."""
+        waits, label = "", ""
+        for line in self._lines:
+            text = line.strip(_MARKS)
+            if waits:
+                if not text or text.startswith("shell"):
+                    continue
+                if not _HEADING.match(line) or _VERSION.search(text):
+                    yield waits, text, f"{label}: {text}"
+                waits = ""
+            if (kind := _kind(text)) and not _FIELD.match(text):
+                if _HEADING.search(line):
+                    waits, label = kind, text
+            elif (field := _FIELD.match(line.lstrip(_MARKS))) and (kind := _kind(field["label"].strip(_MARKS))):
+                value = field["value"].strip(_MARKS)
+                if value:
+                    yield kind, value, line
+                else:
+                    waits, label = kind, field["label"]
+
+    def _version_of(self, kind: str) -> Statement | None:
+        field = self._fields.get(kind)
+        number = _VERSION.search(field.value) if field else None
+        return Statement(number[1], field.line) if field and number else None
+
+    @cached_property
+    def tensorflow(self) -> Statement | None:
+        """The release of TensorFlow, such as ``2.10.0``."""
+        for name in ("tensorflow", "tensorflow-gpu", "tensorflow-cpu", "tensorflow-intel", "tensorflow-macos"):
+            if name in self.packages:
+                return self.packages[name]
+        return self._version_of("tensorflow")
+
+    @cached_property
+    def python(self) -> Statement | None:
+        return self.packages.get("python") or self._version_of("python")
+
+    @cached_property
+    def cuda(self) -> Statement | None:
+        """The CUDA that is installed; not the newest that the driver runs, which nvidia-smi prints."""
+        return self._toolkit(("cudatoolkit", "cuda-toolkit"), "cuda", _CUDA, 1)
+
+    @cached_property
+    def cudnn(self) -> Statement | None:
+        found = self._toolkit(("nvidia-cudnn-cu12", "nvidia-cudnn-cu11", "cudnn"), "cudnn", _CUDNN, 2)
+        return found if found and _numbers(found.value) < _NO_CUDNN else None
+
+    def _toolkit(self, packages: tuple[str, ...], kind: str, pattern: re.Pattern[str], place: int) -> Statement | None:
+        for name in packages:
+            if name in self.packages:
+                return self.packages[name]
+        for line in self._lines if kind == "cuda" else ():
+            if found := _NVCC.search(line):
+                return Statement(found[1], line.strip())
+        if (both := self._fields.get("both")) and "driver" not in both.value.lower():
+            pair = _PAIR.match(both.value)
+            if found := pair or pattern.search(both.value):
+                number = found[place] if pair else next(filter(None, found.groups()))
+                return Statement(number, both.line)
+        return self._version_of(kind)
+
+    @cached_property
+    def driver(self) -> Statement | None:
+        """The version of the NVIDIA driver."""
+        for line in self._lines:
+            if found := _SMI.search(line):
+                return Statement(found["driver"], one_line(line.strip("|+ ")))
+        return self._version_of("driver")
+
+    @cached_property
+    def driver_cuda(self) -> str:
+        """The newest CUDA that the driver runs, as nvidia-smi prints it; "" if it does not say."""
+        found = next(filter(None, map(_SMI.search, self._lines)), None)
+        return found["cuda"] if found else ""
+
+    @cached_property
+    def cards(self) -> tuple[tuple[Card, str], ...]:
+        """The GPUs, each with the line that names it, the newest first."""
+        named = {card.name.upper(): (card, one_line(line)[:_LONGEST]) for line in self._lines for card in cards(line)}
+        return tuple(sorted(named.values(), key=lambda one: _numbers(one[0].capability), reverse=True))
+
+    @cached_property
+    def system(self) -> Statement | None:
+        """What is said of the operating system."""
+        return self._fields.get("system")
+
+    @cached_property
+    def packages(self) -> dict[str, Statement]:
+        """The distributions that pip or conda list, by their name as pip compares it."""
+        found: dict[str, Statement] = {}
+        for line in self._lines:
+            if one := _PACKAGE.match(line.strip()):
+                found[_canonical(one["name"])] = Statement(one["version"], one_line(line))
+            elif several := _INSTALLED.match(line.strip()):
+                for each in several["all"].split():
+                    if one := _ONE_INSTALLED.match(each):
+                        found[_canonical(one["name"])] = Statement(one["version"], each)
+        return found
+
+
+def one_line_kept(line: str) -> str:
+    """Return a line as it is, or nothing of one that a program logged: what that says is known better elsewhere."""
+    return "" if _LOGGED.match(line) and "name:" not in line else line
+
+
+def _kind(label: str) -> str:
+    return next((name for name, pattern in _LABELS if pattern.match(label)), "")
+
+
+def _canonical(name: str) -> str:
+    return re.sub(r"[-_.]+", "-", name).lower()
+
+
+def _numbers(version: str) -> tuple[int, ...]:
+    return tuple(int(part) for part in version.split(".") if part.isdecimal())
