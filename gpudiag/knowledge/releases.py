@@ -36,6 +36,8 @@ class Generation(Record):
 GENERATIONS = tuple(
     Generation(Version(*first), Version(*last), cuda, cudnn)
     for first, last, cuda, cudnn in (
+        ((1, 0), (1, 2), "8.0", "5.1"),
+        ((1, 3), (1, 4), "8.0", "6"),
         ((1, 5), (1, 12), "9.0", "7"),
         ((1, 13), (2, 0), "10.0", "7.4"),
         ((2, 1), (2, 3), "10.1", "7.6"),
@@ -56,7 +58,26 @@ FIRST_WITH_EXTRA = Version(2, 14)
 ONE_PACKAGE = Version(2, 1)
 """From here on ``tensorflow`` has GPU support; before, ``tensorflow-gpu`` had it and ``tensorflow`` had none."""
 
+COMPILED_WITH = tuple(
+    (Version(*release), cudnn)
+    for release, cudnn in (
+        ((1, 2), "5.1"),
+        ((1, 4), "6.0"),
+        ((1, 12), "7.0"),
+        ((1, 14), "7.4"),
+        ((2, 3), "7.6"),
+        ((2, 4), "8.0"),
+        ((2, 11), "8.1"),
+        ((2, 13), "8.6"),
+        ((2, 14), "8.7"),
+        ((2, 17), "8.9"),
+        ((2, 21), "9.3"),
+    )
+)
+"""The last release that was built with a cuDNN, as "source was compiled with" says; in the order of the releases."""
+
 DRIVERS = {
+    "8.0": ("375.26", "376.51"),
     "9.0": ("384.81", "385.54"),
     "10.0": ("410.48", "411.31"),
     "10.1": ("418.39", "418.96"),
@@ -85,6 +106,14 @@ NEW_IN = {
     "12.0": "12.8",
 }
 """Compute capability to the first CUDA that knows it."""
+
+
+def knows(cuda: str, capability: str) -> bool:
+    """Return whether a CUDA has code for GPUs of a compute capability: its own, or that of an older one of the same
+    major number, which they run, too."""
+    major = numbers(capability)[0]
+    same = [since for known, since in NEW_IN.items() if numbers(known)[0] == major and numbers(known) <= numbers(capability)]
+    return not same or any(numbers(since) <= numbers(cuda) for since in same)
 
 
 def pythons(release: Version) -> tuple[str, str]:

@@ -11,6 +11,7 @@ from gpudiag.cause import Cause, Match, Matches, Program
 from gpudiag.causes.shared.advice import driver
 from gpudiag.knowledge.messages.programs_and_drivers import OLD_DRIVER, PTX_TOO_NEW
 from gpudiag.knowledge.origin import Origin
+from gpudiag.knowledge.releases import DRIVERS, numbers
 from gpudiag.model.diagnosis import Confidence
 
 CAUSE = Cause(
@@ -32,14 +33,27 @@ def find(program: Program, origin: Origin) -> Matches:
         return
     needed = driver(origin, ptx=not said)
     cuda = f" (CUDA {origin.generation.cuda})" if origin.is_one else ""
+    stated = origin.stated.driver
+    runs = origin.stated.driver_cuda
+    bring = "# or a TensorFlow (in conda: a cudatoolkit) of the CUDA that this driver runs"
+    if stated and said and origin.is_one and _is_enough(stated.value, origin):
+        # What TensorFlow's wheel was built for runs on this driver: another CUDA was installed for it.
+        cuda = f": {stated.value} runs up to CUDA {runs}, and a newer one is loaded, such as conda's" if runs else ""
+        needed = f"newer than {stated.value}"
+        bring = f"conda install 'cudatoolkit<={runs or origin.generation.cuda}'  # or one that this driver runs"
     update = (
         f"# install a newer driver: {needed}: https://www.nvidia.com/drivers"
         if origin.windows
         else f"sudo ubuntu-drivers install; sudo reboot  # {needed}; in a container or WSL: on the host"
     )
     yield Match(
-        (*said, *ptx)[:3],
+        (*(*said, *ptx)[:3], *((stated.line,) if stated else ())),
         Confidence.PROVED if said else Confidence.LIKELY,
         {"who": f"compiled the program's PTX{cuda}" if ptx and not said else f"TensorFlow uses{cuda}"},
-        fix=(update, ..., "# or a TensorFlow (in conda: a cudatoolkit) of the CUDA that this driver runs"),
+        fix=(update, ..., bring),
     )
+
+
+def _is_enough(stated: str, origin: Origin) -> bool:
+    linux, windows = DRIVERS[origin.generation.cuda]
+    return numbers(stated) >= numbers(windows if origin.windows else linux)

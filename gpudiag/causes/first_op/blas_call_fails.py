@@ -11,6 +11,7 @@ from gpudiag.cause import Cause, Match, Matches, Program
 from gpudiag.causes.shared.memory import GROW, GROW_BY_VARIABLE
 from gpudiag.knowledge.messages.programs_and_drivers import BLAS_CALL_FAILED
 from gpudiag.knowledge.origin import Origin
+from gpudiag.knowledge.releases import Version, knows
 from gpudiag.model.diagnosis import Confidence
 
 CAUSE = Cause(
@@ -24,6 +25,7 @@ CAUSE = Cause(
     needs_gpu=False,
     symptom=True,
     unless=(
+        "card_newer_than_release",
         "no_room_for_libraries",
         "driver_older_than_cuda",
         "memory_held_by_others",
@@ -33,6 +35,7 @@ CAUSE = Cause(
         "cuda_libraries_mixed",
     ),
 )
+_FIRST_FOR_AMPERE = Version(2, 4)
 _NEWER = (
     "# a GPU of RTX 30, A100 or newer needs TensorFlow 2.4 or newer with CUDA 11, or NVIDIA's build of 1.15: "
     "nvcr.io/nvidia/tensorflow:23.03-tf1-py3"
@@ -43,7 +46,8 @@ def find(program: Program, origin: Origin) -> Matches:
     said = program.said(BLAS_CALL_FAILED)
     if not said:
         return
-    old = origin.is_before_11
+    ampere = origin.stated.cards and origin.releases[0] < _FIRST_FOR_AMPERE
+    old = origin.is_before_11 or (ampere and not knows("10.1", origin.stated.cards[0][0].capability))
     order = (_NEWER, GROW, GROW_BY_VARIABLE) if old else (GROW, GROW_BY_VARIABLE, _NEWER)
     memory = "no memory is left for cuBLAS beside TensorFlow's pool"
     newer = "the GPU is newer than CUDA 10 (TensorFlow up to 2.3)"

@@ -1,6 +1,7 @@
-"""cuDNN cannot start or run on the GPU, most likely because no memory is left for it
+"""cuDNN cannot start or run on the GPU, {why}
 
-cuDNN takes its own memory, beside the pool of TensorFlow or JAX that takes nearly all of the GPU at once. "Failed
+"DNN library is not found" comes without a word of memory most often from a cuDNN that does not fit TensorFlow: a lower
+minor version than it was built with, or a copy of another program that is found first. cuDNN takes its own memory, beside the pool of TensorFlow or JAX that takes nearly all of the GPU at once. "Failed
 to get convolution algorithm", "No algorithm worked!" and CUDNN_STATUS_EXECUTION_FAILED say no more than that it
 failed. Other reasons are named in the lines above it: a cuDNN of another release, a GPU that is newer than the
 libraries, a driver.
@@ -9,10 +10,10 @@ libraries, a driver.
 from __future__ import annotations
 
 from gpudiag.cause import Cause, Match, Matches, Program
-from gpudiag.causes.shared.advice import built_for
+from gpudiag.causes.shared.advice import built_for, cudnn
 from gpudiag.causes.shared.memory import GROW, GROW_BY_VARIABLE
 from gpudiag.knowledge.messages.code import CUDNN_OLDER
-from gpudiag.knowledge.messages.programs_and_drivers import CUDNN_CALL_FAILED
+from gpudiag.knowledge.messages.programs_and_drivers import CUDNN_CALL_FAILED, CUDNN_NOT_THERE
 from gpudiag.knowledge.origin import Origin
 from gpudiag.model.diagnosis import Confidence
 
@@ -27,6 +28,7 @@ CAUSE = Cause(
     needs_gpu=False,
     symptom=True,
     unless=(
+        "card_newer_than_release",
         "cudnn_too_old",
         "no_room_for_libraries",
         "cudnn_incomplete",
@@ -45,13 +47,41 @@ CAUSE = Cause(
 )
 
 
+_WHICH = (
+    "python -c 'import tensorflow as tf; print(tf.__version__, tf.sysconfig.get_build_info())'  # the cuDNN that it "
+    "needs: install that, or a newer one of the same major version",
+    "ldconfig -p | grep libcudnn  # the one that is found",
+)
+"""What decides, if the log does not say which TensorFlow wrote it."""
+
+
 def find(program: Program, origin: Origin) -> Matches:
-    if program.first(CUDNN_OLDER) or not (said := program.said(CUDNN_CALL_FAILED)):
+    said = program.said(CUDNN_CALL_FAILED, CUDNN_NOT_THERE)
+    if program.first(CUDNN_OLDER) or not said:
         return
     jax = origin.jax
+    if program.first(CUDNN_NOT_THERE) and not jax:
+        first, *see = cudnn(origin, origin.generation.cudnn) if origin.is_one else _WHICH
+        needs = f": this one needs {built_for(origin)}" if origin.is_one else ""
+        yield Match(
+            said,
+            Confidence.POSSIBLE,
+            {
+                "why": "most likely because the one that is found does not fit this TensorFlow, or no memory is left",
+            },
+            fix=(
+                first,
+                f"# or a TensorFlow that was built for the cuDNN that is there{needs}",
+                *see[:1],
+                GROW,
+                "nvidia-smi  # and end what else holds the GPU's memory",
+            ),
+        )
+        return
     yield Match(
         said,
         Confidence.POSSIBLE,
+        {"why": "most likely because no memory is left for it"},
         fix=(
             "export XLA_PYTHON_CLIENT_MEM_FRACTION=.6  # leaves room beside JAX's pool" if jax else GROW,
             "export XLA_PYTHON_CLIENT_PREALLOCATE=false  # or" if jax else GROW_BY_VARIABLE,

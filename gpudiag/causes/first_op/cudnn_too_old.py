@@ -45,7 +45,7 @@ def find(facts: Facts, log: EveryLog, alone: LogAlone | None, origin: Origin) ->
             tuple(shown),
             Confidence.PROVED,
             {**figures, "found": loaded, "where": "where the program ran,"},
-            fix=advice.cudnn(origin, needs, exact),
+            fix=(*advice.cudnn(origin, needs, exact), advice.built_with_cudnn(loaded, needs)),
         )
         return
     if cudnn is None:

@@ -11,16 +11,19 @@ import re
 from collections.abc import Iterable
 
 from gpudiag.cause import Cause, Match, Matches, Program
+from gpudiag.knowledge.message import Event
 from gpudiag.knowledge.messages.python_packages import (
     GPU_PACKAGE_GONE,
     NO_CANDIDATE,
     NO_WHEEL,
     NO_WHEEL_OF_ANOTHER,
+    REFUSED_WHEEL,
 )
 from gpudiag.knowledge.origin import Origin
 from gpudiag.knowledge.releases import NEWEST, Version, pythons
 from gpudiag.knowledge.requirements import TENSORFLOWS, canonical, for_python, wheels
 from gpudiag.knowledge.tensorflow_releases import OTHERS
+from gpudiag.model.diagnosis import Confidence
 
 CAUSE = Cause(
     fix=(
@@ -49,6 +52,13 @@ def find(program: Program, origin: Origin) -> Matches:
             program.said(GPU_PACKAGE_GONE),
             figures={"what": "tensorflow-gpu", "why": "the package was removed, tensorflow itself has GPU support"},
             fix=("pip install 'tensorflow[and-cuda]'", ""),
+        )
+    elif (wheel := program.first(REFUSED_WHEEL)) and (told := _of_a_refused_wheel(wheel, program, origin)):
+        why, first = told
+        yield Match(
+            program.said(REFUSED_WHEEL),
+            Confidence.LIKELY,
+            {"what": f"TensorFlow {wheel['release']}", "why": why, "first": first, "second": _UPGRADE},
         )
     elif said := program.first(NO_WHEEL):
         listed = _listed(event.line for event in program.all(NO_WHEEL))
@@ -84,6 +94,25 @@ def find(program: Program, origin: Origin) -> Matches:
             figures={"what": f"{said['name']}{said['range']}", "why": why},
             fix=(first, second),
         )
+
+
+def _of_a_refused_wheel(wheel: Event, program: Program, origin: Origin) -> tuple[str, str] | None:
+    """Return why pip refuses a wheel, and what to type; None if the log does not say which Python it is."""
+    python = Origin(line for line in program.lines if ".whl" not in line).python  # the name of the wheel has one, too
+    if not python:
+        return None
+    made_for = f"3.{wheel['minor']}"
+    if python != made_for:
+        return (
+            f"the wheel is for Python {made_for}, and it is {python}",
+            _environment(f"tensorflow=={wheel['release']}"),
+        )
+    if origin.windows and "win" not in wheel["platform"]:
+        return f"the wheel is for {wheel['platform']}", f"pip install 'tensorflow=={wheel['release']}'"
+    return (
+        f"the wheel is for Python {python}, too, so the Python has 32 bits, most likely, and TensorFlow needs 64",
+        "python -c 'import struct; print(struct.calcsize(\"P\") * 8)'  # 32: install a Python of 64 bits",
+    )
 
 
 def _listed(lines: Iterable[str]) -> list[str]:

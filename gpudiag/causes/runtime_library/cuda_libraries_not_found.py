@@ -59,7 +59,9 @@ def find(program: LogAlone, origin: Origin) -> Matches:
     only_the_runtime = not (says or linked) and all(map(RUNTIME.match, names))
     # Every machine without CUDA says so, and it means nothing there; unless it has a GPU, or was set up for one.
     driver = bool(names) and any(one["library"] in _OF_THE_DRIVER for one in program.all(LIBRARY_OPENED))
-    if only_the_runtime and not driver and not any(MEANT_FOR_A_GPU.search(one.line) for one in opened):
+    named = [line for _, line in origin.stated.cards]
+    meant = driver or named or any(MEANT_FOR_A_GPU.search(one.line) for one in opened)
+    if only_the_runtime and not (meant and (names or linked)):
         return
     shown = dict.fromkeys(text(one.line) for one in (*opened, *linked, *says))
     needs = f"{', '.join(names)}" if names else "the log does not say which"
@@ -67,7 +69,7 @@ def find(program: LogAlone, origin: Origin) -> Matches:
     if behind:
         needs += f", which needs {', '.join(behind)}; that is not found"
     yield Match(
-        tuple(shown)[:4],
+        (*tuple(shown)[:4], *named[:1]),
         Confidence.PROVED if names and not only_the_runtime else Confidence.LIKELY,
         {"names": needs},
         fix=(*map(_that_brings, behind), *libraries(origin)),

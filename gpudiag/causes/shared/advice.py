@@ -7,10 +7,12 @@ from collections.abc import Iterable
 
 from gpudiag.knowledge.origin import Origin
 from gpudiag.knowledge.releases import (
+    COMPILED_WITH,
     DRIVERS,
     FIRST_WITH_EXTRA,
     LAST_FOR_WINDOWS,
     NEW_IN,
+    ONE_PACKAGE,
     PTX_DRIVERS,
     Version,
     numbers,
@@ -26,6 +28,7 @@ _JETSON = (
     "there: https://docs.nvidia.com/deeplearning/frameworks/install-tf-jetson-platform/"
 )
 _OF_CONDA = {
+    "6": "6.0",
     "7": "7.6",
     "7.4": "7.6",
     "7.6": "7.6",
@@ -37,6 +40,8 @@ _OF_CONDA = {
 }
 """cuDNN that a release was built for to one that fits it and that conda-forge has beside its CUDA."""
 _EXTRA = "'tensorflow[and-cuda]'"
+_BLACKWELL = 10
+"""The major number of its compute capability, and of what came after it."""
 _SEVERAL = 4
 """More generations than these are too many to name one by one."""
 
@@ -109,6 +114,20 @@ def cudnn(origin: Origin, needed: str, exact: bool = False) -> tuple[str, ...]:
     )
 
 
+def built_with_cudnn(loaded: str, needed: str) -> str:
+    """Return the line that brings the newest TensorFlow which was built with the ``loaded`` cuDNN, or an older one."""
+    least = numbers(loaded)
+    fit = [
+        one
+        for one, of in COMPILED_WITH
+        if numbers(of)[0] == least[0] and (numbers(of) <= least[:2] if least >= (7, 1) else numbers(of) == least[:2])
+    ]
+    if not fit or (least[0] == numbers(needed)[0] and least[:2] >= numbers(needed)[:2]):
+        return ""
+    package = "tensorflow-gpu" if fit[-1] < ONE_PACKAGE else "tensorflow"
+    return f"pip install '{package}=={fit[-1]}.*'  # or a TensorFlow that was built with this cuDNN, or an older one"
+
+
 def libdevice(origin: Origin) -> tuple[str, ...]:
     """Return the lines that let XLA find libdevice.10.bc."""
     cuda = origin.generation.cuda
@@ -147,6 +166,31 @@ def compiler(origin: Origin, capability: str) -> tuple[str, ...]:
         cuda = "11.8" if numbers(known or "11.0") <= (11, 8) else known
         return (f"conda install -c nvidia cuda-nvcc={cuda}  # has a ptxas{least}, to be first on PATH",)
     return (f"pip install --upgrade nvidia-cuda-nvcc-cu12  # has a ptxas{least}, which XLA finds",)
+
+
+OF_BLACKWELL = "docker run --gpus all -it nvcr.io/nvidia/tensorflow:25.02-tf2-py3  # NVIDIA's build, has code for Blackwell"
+OF_TENSORFLOW_1 = (
+    "pip install nvidia-pyindex; pip install nvidia-tensorflow  # NVIDIA's build of 1.15 for CUDA 11, with Python 3.8; or "
+    "the image nvcr.io/nvidia/tensorflow:23.03-tf1-py3"
+)
+
+
+def newer_release(origin: Origin, capability: str) -> tuple[str, ...]:
+    """Return the lines that bring a TensorFlow with code for a compute capability, such as ``8.6``."""
+    if numbers(capability)[0] >= _BLACKWELL:
+        return (
+            OF_BLACKWELL,
+            f"# or build TensorFlow for it: HERMETIC_CUDA_COMPUTE_CAPABILITIES={capability}, CUDA 12.8 or later",
+            "pip install tf-nightly  # may have it already",
+        )
+    newer = (
+        "conda install -c conda-forge cudatoolkit=11.2 cudnn=8.1.0; pip install 'tensorflow<2.11'  # the last for Windows"
+        if origin.windows
+        else "pip install --upgrade 'tensorflow[and-cuda]'  # built for a CUDA that knows this GPU"
+    )
+    if origin.releases[1] < Version(2, 0):
+        return (OF_TENSORFLOW_1, f"{newer}; the program must be for TensorFlow 2 then")
+    return (newer, OF_TENSORFLOW_1 + ", for programs of TensorFlow 1")
 
 
 def driver(origin: Origin, *, ptx: bool = False) -> str:

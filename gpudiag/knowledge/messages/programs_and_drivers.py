@@ -159,6 +159,9 @@ NO_GPU_LISTED = FAMILY.fault(
     "No GPU available",
     "Physical GPUs: []",
     "GPUs: []",
+    "GPU []",
+    "Number of GPU: 0",
+    "[PhysicalDevice(name='/physical_device:CPU:0', device_type='CPU')]",
     "GPUs available: []",
     "GPUs detected: []",
     "Available GPUs: []",
@@ -219,6 +222,9 @@ CUDNN_CALL_FAILED = FAMILY.fault(
     "Failed to get convolution algorithm. This is probably because cuDNN failed to initialize",
     "cuDNN launch failure",
     "No algorithm worked!",
+)
+CUDNN_NOT_THERE = FAMILY.fault(
+    "cudnn_not_there",
     "DNN library initialization failed",
     "DNN library is not found",
     "No DNN in stream executor",

@@ -142,6 +142,14 @@ NO_WHEEL_OF_ANOTHER = FAMILY.add(
     words=("satisfies", "matching"),
     seen="pip",
 )
+REFUSED_WHEEL = FAMILY.add(
+    Worth.FAULT,
+    "refused_wheel",
+    pattern=r"tensorflow\w{0,20}-(?P<release>\d[\w.]{0,20})-cp3(?P<minor>\d{1,2})-\w{1,20}-(?P<platform>\w{1,40})\.whl "
+    r"is not a supported wheel on this platform",
+    words=("whl",),
+    seen="pip",
+)
 GPU_PACKAGE_GONE = FAMILY.fault(
     "gpu_package_gone",
     'The "tensorflow-gpu" package has been removed',

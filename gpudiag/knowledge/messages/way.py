@@ -25,7 +25,7 @@ LIBRARY_NOT_OPENED = FAMILY.fault(
 LIBRARY_QUOTED = FAMILY.add(
     Worth.SIGN,
     "library_quoted",
-    pattern=r"Could not load dynamic library '(?P<library>[^']{1,200})'[.:\s]{0,9}$",
+    pattern=r"Could not load dynamic library '(?P<library>[^']{1,200})'[.:\s\"`]{0,9}$",
     words=("dynamic",),
     meaning="the same, as people quote it: without the loader's words",
 )
@@ -136,6 +136,23 @@ FAMILY.fault(
     ),
     seen="ls, ldd",
     stage="DRIVER_LIBRARY",
+)
+FAMILY.fault(
+    "cuinit_not_found",
+    "failed call to cuInit: CUDA_ERROR_NOT_FOUND",
+    "failed call to cuInit: CUDA_ERROR_NOT_FOUND: named symbol not found",
+    "cuInit: named symbol not found",
+    "Failed call to cuInit: CUDA_ERROR_NOT_FOUND",
+    meaning="the driver's libraries do not fit each other: in a container under WSL, Docker Desktop or the container "
+    "toolkit is older than the driver of Windows (555 and newer) and does not mount all of it",
+    fix=(
+        "# update Docker Desktop (4.31 or newer); without it: sudo apt install --upgrade nvidia-container-toolkit  # 1.16 "
+        "or newer; and create the container again",
+        "# or install driver 552 in Windows: https://www.nvidia.com/drivers",
+        "nvidia-smi  # under WSL and in the container: both must name the same driver",
+    ),
+    possible=True,
+    stage="DRIVER",
 )
 CUINIT_CALL_FAILED = FAMILY.fault("cuinit_call_failed", "failed call to cuInit", "Failed call to cuInit")
 GPU_TYPE_DISABLED = FAMILY.fault(

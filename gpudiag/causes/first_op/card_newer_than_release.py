@@ -1,0 +1,55 @@
+"""{card} (compute capability {capability}) is newer than the CUDA {cuda} that {release} was built for
+
+The GPU is listed, and what starts takes long: the driver compiles what it finds as PTX. Then cuBLAS or cuDNN fails, a
+kernel is refused (CUDA_ERROR_INVALID_PTX) or wrong numbers come, because the libraries of that CUDA have no code for a
+generation that came later. It looks like a lack of memory. Neither a driver nor a newer CUDA beside it helps: TensorFlow
+opens the libraries of the CUDA that it was built for.
+"""
+
+from __future__ import annotations
+
+from gpudiag.cause import Cause, LogAlone, Match, Matches
+from gpudiag.causes.shared.advice import newer_release
+from gpudiag.knowledge.messages.code import KERNEL_NOT_COMPILED, NO_CODE_FOR_GPU, PTX_REFUSED, STRAY_ACCESS
+from gpudiag.knowledge.messages.memory import NO_HANDLE
+from gpudiag.knowledge.messages.programs_and_drivers import BLAS_CALL_FAILED, CUDNN_CALL_FAILED, CUDNN_NOT_THERE
+from gpudiag.knowledge.origin import Origin
+from gpudiag.knowledge.releases import knows
+from gpudiag.model.diagnosis import Confidence
+
+CAUSE = Cause(
+    fix=("pip install 'tensorflow[and-cuda]'  # one that was built for a CUDA which knows the GPU",),
+    url="https://docs.nvidia.com/deploy/cuda-compatibility/",
+    needs_gpu=False,
+    unless=("cudnn_too_old", "gpu_newer_than_wheel", "driver_older_than_cuda", "library_and_module_differ"),
+)
+
+
+def find(program: LogAlone, origin: Origin) -> Matches:
+    said = program.said(
+        BLAS_CALL_FAILED,
+        CUDNN_CALL_FAILED,
+        CUDNN_NOT_THERE,
+        NO_HANDLE,
+        PTX_REFUSED,
+        KERNEL_NOT_COMPILED,
+        NO_CODE_FOR_GPU,
+        STRAY_ACCESS,
+    )
+    if not said or not origin.stated.cards:
+        return
+    card, line = origin.stated.cards[0]
+    cuda = origin.generation.cuda
+    if knows(cuda, card.capability):
+        return
+    yield Match(
+        (*said, line),
+        Confidence.LIKELY,
+        {
+            "card": card.name,
+            "capability": card.capability,
+            "cuda": cuda,
+            "release": str(origin.generation) if origin.is_one else f"TensorFlow up to {origin.releases[1]}",
+        },
+        fix=newer_release(origin, card.capability),
+    )
