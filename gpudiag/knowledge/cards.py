@@ -45,11 +45,15 @@ _CARDS = tuple(
 _TURNED = re.compile(r"(?i)\b(\d{4}) ?(RTX|GTX)\b|\b(RTX|GTX)[ -]?(\d{3,4})")
 _SHORT = frozenset({"T4", "P4", "L4", "M40", "M60", "P40", "A10", "A16", "A30", "A40", "H20", "K10", "ORIN", "XAVIER"})
 """Names that may mean something else: they count beside what says that a GPU is meant."""
+_ANY = re.compile(r"(?i)[RG]TX? ?-?\d|Tesla|Quadro|Titan|Orin|Xavier|\b[ABHKLMPTV][1-9]\d{0,4}[A-Z]{0,2}\b|\bGB?[12]00|9[1-4]0M|MX\d")
+"""What every name has: most lines have none of it."""
 _MEANT = re.compile(r"(?i)\bGPUs?\b|nvidia|tesla|geforce|quadro|jetson|\bcard\b|name:")
 
 
 def cards(text: str) -> Iterator[Card]:
     """Yield the GPUs that a line of text names."""
+    if not _ANY.search(text):
+        return
     upright = _TURNED.sub(lambda found: f"{found[2] or found[3]} {found[1] or found[4]}", text)
     for capability, pattern in _CARDS:
         for found in pattern.finditer(upright):

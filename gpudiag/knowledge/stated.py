@@ -42,6 +42,8 @@ _SMI = re.compile(r"NVIDIA-SMI \S{1,20} {1,60}Driver Version: (?P<driver>[\d.]{1
 _PACKAGE = re.compile(
     r"^(?P<name>[A-Za-z][\w.-]{0,60})(?:==|@|\s{2,40}|\t)(?P<version>\d[\w.+!]{0,30})(?:\s{1,40}\S{1,60}){0,2}\s*$"
 )
+_CPU_BUILD = re.compile(r"\s(?:mkl|eigen|cpu)_py|=cpu_|\scpu_")
+"""In the build that conda lists."""
 _INSTALLED = re.compile(r"^Successfully installed (?P<all>.{1,4000})$")
 _ONE_INSTALLED = re.compile(r"(?P<name>[A-Za-z][\w.-]{0,60}?)-(?P<version>\d[\w.+!]{0,30})$")
 _LOGGED = re.compile(r"^(?:\d{4}-\d\d-\d\d[ T]|[IWEF]\d{4} |.{0,3}[IWEF] (?:tensorflow|external)/|\s*File \"|\[)")
@@ -171,6 +173,15 @@ class Stated:
                     if one := _ONE_INSTALLED.match(each):
                         found[_canonical(one["name"])] = Statement(one["version"], each)
         return found
+
+
+    @property
+    def is_cpu_build(self) -> bool:
+        """Whether a TensorFlow without GPU support is listed, and no other."""
+        listed = [self.packages[name] for name in ("tensorflow", "tensorflow-gpu", "tensorflow-base") if name in self.packages]
+        if any(_CPU_BUILD.search(one.line) for one in listed):
+            return True
+        return not listed and "tensorflow-cpu" in self.packages
 
 
 def one_line_kept(line: str) -> str:

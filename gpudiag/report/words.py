@@ -194,6 +194,12 @@ _BEGINS = {
 }
 
 
+_DECIDES = (
+    "what decides is most often beside the log: pip list, nvidia-smi, nvcc --version > machine.txt; then gpudiag why "
+    "app.log machine.txt"
+)
+
+
 def _headline_of_a_log(diagnosis: Diagnosis) -> str:
     if diagnosis.causes:
         return f"{_BEGINS[diagnosis.causes[0].sure]} {diagnosis.causes[0].cause}"
@@ -208,6 +214,8 @@ def others(diagnosis: Diagnosis) -> list[tuple[str, str]]:
     """Return what else there is to say as pairs of a heading and its text: the other causes, and lines of logs."""
     later = [("then", f"{one.cause} ({one.rule}): {one.fix[0]}") for one in diagnosis.folded]
     later += [("line", text) for text in diagnosis.unexplained]
+    if diagnosis.unexplained:
+        later.append(("add", _DECIDES))
     later += [("means", text) for text in diagnosis.misleading]
     later += [("harmless", text) for text in diagnosis.harmless]
     later += [("broke", f"{one.part}: {one.why}") for one in diagnosis.failed]

@@ -520,6 +520,7 @@ EXAMPLES: dict[str, tuple[Example, ...]] = {
     "cudnn_call_fails": _both(
         {
             "TensorFlow": ("Failed to get convolution algorithm. This is probably because cuDNN failed to initialize",),
+            "of another release": ("DNN library is not found. [Op:Conv2D]", "tensorflow: 2.8.0"),
             "JAX": ("jaxlib.xla_extension.XlaRuntimeError: UNKNOWN: CUDNN_STATUS_EXECUTION_FAILED",),
         },
         {
@@ -527,6 +528,49 @@ EXAMPLES: dict[str, tuple[Example, ...]] = {
                 "Loaded runtime CuDNN library: 8.0.4 but source was compiled with: 8.1.0.",
                 "UNIMPLEMENTED:  DNN library is not found.",
             ),
+        },
+    ),
+    "card_newer_than_release": _both(
+        {
+            "Ampere with TensorFlow 1": (
+                "GPU: RTX 3080",
+                "tensorflow-gpu 1.15",
+                "failed to run cuBLAS routine: CUBLAS_STATUS_EXECUTION_FAILED",
+            ),
+            "Blackwell": (
+                "### TensorFlow version",
+                "",
+                "2.20.0",
+                "### GPU model and memory",
+                "",
+                "NVIDIA GeForce RTX 5080 Laptop GPU, 16GB",
+                "CUDA_ERROR_INVALID_PTX",
+            ),
+        },
+        {
+            "a GPU that it knows": ("- TensorFlow version: 2.5.0", "- GPU model: RTX 3090", "CUDA_ERROR_INVALID_PTX"),
+            "no fault": ("- TensorFlow version: 1.15", "- GPU model: RTX 3090"),
+        },
+    ),
+    "listed_packages_do_not_fit": _both(
+        {
+            "numpy": (
+                "Package    Version",
+                "tensorflow    2.16.1",
+                "numpy         2.1.0",
+                "SystemError: initialization of _odd failed",
+            ),
+            "a companion": (
+                "tensorflow==2.15.0",
+                "tensorflow-text==2.13.0",
+                '  File "/lib/python3.11/site-packages/tensorflow_text/__init__.py", line 20, in <module>',
+                "OddError: no",
+            ),
+        },
+        {
+            "what fits": ("tensorflow==2.15.0", "numpy==1.26.4", "OddError: no"),
+            "no fault": ("tensorflow==2.16.1", "numpy==2.1.0"),
+            "another fault": ("tensorflow==2.16.1", "numpy==2.1.0", "libdevice not found at ./libdevice.10.bc"),
         },
     ),
     "blas_call_fails": _both(

@@ -8,7 +8,7 @@ what is missing, it is most often a TensorFlow without GPU support: `tensorflow`
 from __future__ import annotations
 
 from gpudiag.cause import Cause, LogAlone, Match, Matches
-from gpudiag.causes.shared.advice import PIP, libraries
+from gpudiag.causes.shared.advice import PIP, libraries, unfit
 from gpudiag.knowledge.log_lines import Log, lists_no_gpu
 from gpudiag.knowledge.messages.placement import DEVICE_NOT_AVAILABLE, DEVICE_NOT_SATISFIED
 from gpudiag.knowledge.messages.programs_and_drivers import (
@@ -114,6 +114,10 @@ def find(program: LogAlone, origin: Origin) -> Matches:
 def _likeliest(program: LogAlone, origin: Origin) -> tuple[str, tuple[str, ...]]:
     """Return the causes of an empty list whose reason the log does not show, the likeliest first, and what to type."""
     bring, see = libraries(origin), "nvidia-smi  # must list the GPU, in the same container"
+    if origin.stated.is_cpu_build:
+        return "it is a build without GPU support, as the list of packages shows", (_other_build(origin), *bring)
+    if wrong := unfit(origin):
+        return f"it does not find its CUDA libraries, most likely: {wrong[1]}", (*bring, see)
     smi = program.first(SMI_TABLE) is not None
     if program.first(BUILT_WITHOUT_CUDA):
         return "it is a build without GPU support", (_other_build(origin), *bring)

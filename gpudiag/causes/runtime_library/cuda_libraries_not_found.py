@@ -10,7 +10,7 @@ from __future__ import annotations
 import re
 
 from gpudiag.cause import Cause, LogAlone, Match, Matches
-from gpudiag.causes.shared.advice import BUILT_FOR, libraries
+from gpudiag.causes.shared.advice import BUILT_FOR, libraries, unfit
 from gpudiag.causes.shared.without_gpu import MEANT_FOR_A_GPU, RUNTIME
 from gpudiag.knowledge.log_lines import text
 from gpudiag.knowledge.messages.misleading import NO_CUDA_DRIVERS
@@ -38,6 +38,13 @@ _OF_THE_DRIVER = ("libcuda.so.1", "nvcuda.dll")
 
 _BEHIND = re.compile(r"dlerror: (lib\w{1,40}\.so[.\d]{0,20}): cannot open")
 _OF_PACKAGES = {"libnvJitLink": "nvjitlink", "libcublasLt": "cublas", "libcublas": "cublas", "libcusparse": "cusparse"}
+
+
+_OF_A_TOOLKIT = (
+    "export LD_LIBRARY_PATH=/usr/local/cuda/lib64:$LD_LIBRARY_PATH  # or those of a toolkit, if it is the CUDA that this "
+    "TensorFlow was built for",
+    "TF_CPP_VMODULE=dso_loader=1 python -c 'import tensorflow as tf; tf.config.list_physical_devices()'  # names them",
+)
 
 
 def _that_brings(name: str) -> str:
@@ -68,11 +75,12 @@ def find(program: LogAlone, origin: Origin) -> Matches:
     behind = dict.fromkeys(found[1] for one in opened if (found := _BEHIND.search(one.line)) and found[1] not in names)
     if behind:
         needs += f", which needs {', '.join(behind)}; that is not found"
+    wrong = unfit(origin)
     yield Match(
-        (*tuple(shown)[:4], *named[:1]),
+        (*tuple(shown)[:4], *([wrong[0]] if wrong else named[:1])),
         Confidence.PROVED if names and not only_the_runtime else Confidence.LIKELY,
-        {"names": needs},
-        fix=(*map(_that_brings, behind), *libraries(origin)),
+        {"names": f"{needs}; {wrong[1]}" if wrong else needs},
+        fix=(*map(_that_brings, behind), *libraries(origin), *(() if names else _OF_A_TOOLKIT)),
     )
 
 

@@ -51,6 +51,22 @@ def built_for(origin: Origin) -> str:
     return f"CUDA {origin.generation.cuda} with cuDNN {origin.generation.cudnn}"
 
 
+def unfit(origin: Origin) -> tuple[str, str] | None:
+    """Return the line that states a CUDA or cuDNN which this TensorFlow does not use, and that in words; None for none.
+
+    Up to CUDA 10 the libraries have the minor number in their names, too.
+    """
+    made = origin.generation
+    for name, is_stated, needs in (("CUDA", origin.stated.cuda, made.cuda), ("cuDNN", origin.stated.cudnn, made.cudnn)):
+        if is_stated is None or not origin.is_one:
+            continue
+        has, wants = numbers(is_stated.value), numbers(needs)
+        places = 2 if name == "CUDA" and wants < (11,) else 1
+        if has[:places] != wants[:places] and len(has) >= places:
+            return is_stated.line, f"{name} {is_stated.value} is there, as stated, and {made} opens {built_for(origin)}"
+    return None
+
+
 def libraries(origin: Origin) -> tuple[str, ...]:
     """Return the lines that bring the CUDA libraries of the TensorFlow that wrote the log."""
     newest = origin.releases[1]
@@ -61,7 +77,8 @@ def libraries(origin: Origin) -> tuple[str, ...]:
     if origin.windows and newest > LAST_FOR_WINDOWS:
         return (_NO_GPU_ON_WINDOWS, f"{_conda('11.2', '8.1.0')}; pip install 'tensorflow<2.11' 'numpy<2'")
     if newest < FIRST_WITH_EXTRA:
-        return (*toolkit(origin), *_if_older(origin), "pip install --upgrade 'tensorflow[and-cuda]'  # or a newer one")
+        newer = () if origin.windows else ("pip install --upgrade 'tensorflow[and-cuda]'  # or a newer one",)
+        return (*toolkit(origin), *_if_older(origin), *newer)
     pin = {Version(2, 15): "==2.15.1", Version(2, 16): "==2.17.*"}.get(newest, f"=={newest}.*")
     why = "; 2.16 does not find them" if newest == Version(2, 16) else ""
     known = origin.named is not None or newest < Version(2, 18)

@@ -1,0 +1,96 @@
+"""{what}
+
+The packages are those that pip or conda list beside the log. Each release of TensorFlow takes ranges of others (numpy,
+protobuf, keras), and some packages (tensorflow-text, tensorflow-metal, tensorflow-addons) were made for one release
+each. pip does not look at what is installed already, so that a later installation breaks an earlier one.
+"""
+
+from __future__ import annotations
+
+from packaging.version import InvalidVersion
+from packaging.version import Version as Exact
+
+from gpudiag.cause import Cause, LogAlone, Match, Matches
+from gpudiag.knowledge.log import recognised
+from gpudiag.knowledge.log_lines import suspicious
+from gpudiag.knowledge.message import Worth
+from gpudiag.knowledge.origin import Origin
+from gpudiag.knowledge.releases import Version
+from gpudiag.knowledge.requirements import TENSORFLOWS, companion, has_companion, specifiers
+from gpudiag.knowledge.stated import Statement
+from gpudiag.knowledge.tensorflow_releases import NEEDS
+from gpudiag.model.diagnosis import Confidence
+from gpudiag.record import Record
+
+CAUSE = Cause(
+    fix=("pip install 'numpy<2'", "python -m pip check  # must say that nothing is broken"),
+    url="https://pip.pypa.io/en/stable/cli/pip_check/",
+    needs_gpu=False,
+)
+
+
+class _Unfit(Record):
+    name: str
+    has: Statement
+    takes: str
+    """The versions of it that fit."""
+
+
+def find(program: LogAlone, origin: Origin) -> Matches:
+    listed = origin.stated.packages
+    own = next((name for name in sorted(TENSORFLOWS, key=len) if name in listed), "")
+    release = _release(listed[own].value) if own else None
+    if release is None or _is_explained(program):
+        return
+    wrong = [
+        _Unfit(name, has, takes)
+        for name, has in listed.items()
+        if (takes := _takes(name, release)) and not _is_in(has.value, takes)
+    ]
+    text = "\n".join(program.lines).lower()
+    named = [one for one in wrong if f"/{one.name.replace('-', '_')}/" in text or f"'{one.name}" in text]
+    if not wrong:
+        return
+    chosen = (named or wrong)[:3]
+    what = " and ".join(f"{one.name} {one.has.value} is installed, and it takes {one.takes}" for one in chosen)
+    yield Match(
+        (listed[own].line, *(one.has.line for one in chosen)),
+        Confidence.LIKELY if named else Confidence.POSSIBLE,
+        {"what": f"packages do not fit {own} {listed[own].value}: {what}"},
+        fix=(
+            f"pip install {' '.join(repr(one.name + _written(one.takes)) for one in chosen)}",
+            "python -m pip check  # must say that nothing is broken",
+        ),
+    )
+
+
+def _takes(name: str, release: Version) -> str:
+    """Return the versions of a distribution that fit a release of TensorFlow; "" if nothing is known of it."""
+    if has_companion(name):
+        return companion(name, release)
+    return NEEDS.get((release.major, release.minor), {}).get(name, "")
+
+
+def _written(takes: str) -> str:
+    return takes if takes[0] in "<>=!~" else f"=={takes}"
+
+
+def _is_in(version: str, takes: str) -> bool:
+    try:
+        fits = specifiers(_written(takes))
+        return fits is None or fits.contains(Exact(version), prereleases=True)
+    except InvalidVersion:
+        return True
+
+
+def _release(version: str) -> Version | None:
+    parts = version.split(".")
+    known = len(parts) > 1 and parts[0].isdecimal() and parts[1].isdecimal()
+    return Version(int(parts[0]), int(parts[1])) if known else None
+
+
+def _is_explained(program: LogAlone) -> bool:
+    """Return whether a line names a fault by itself, or none looks like a fault: then the list decides nothing."""
+    faults = [one.message for line in program.lines for one in recognised(line) if one.message.worth is Worth.FAULT]
+    known = any(message.fix and not message.follows for message in faults)
+    return known or not (faults or suspicious(program.lines))
