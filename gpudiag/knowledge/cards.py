@@ -47,11 +47,14 @@ _SHORT = frozenset({"T4", "P4", "L4", "M40", "M60", "P40", "A10", "A16", "A30", 
 """Names that may mean something else: they count beside what says that a GPU is meant."""
 _ANY = re.compile(r"(?i)[RG]TX? ?-?\d|Tesla|Quadro|Titan|Orin|Xavier|\b[ABHKLMPTV][1-9]\d{0,4}[A-Z]{0,2}\b|\bGB?[12]00|9[1-4]0M|MX\d")
 """What every name has: most lines have none of it."""
+_BARE = re.compile(r"(?i)\b(GPUs?|NVIDIA|GeForce)[ :]{1,3}((?:1[06]|[2-5]0)[3-9]0)\b")
+"""A number alone, as people write it: "Nvidia 1660 Ti"."""
 _MEANT = re.compile(r"(?i)\bGPUs?\b|nvidia|tesla|geforce|quadro|jetson|\bcard\b|name:")
 
 
 def cards(text: str) -> Iterator[Card]:
     """Yield the GPUs that a line of text names."""
+    text = _BARE.sub(lambda found: f"{found[1]} {'RTX' if found[2] >= '2050' else 'GTX'} {found[2]}", text)
     if not _ANY.search(text):
         return
     upright = _TURNED.sub(lambda found: f"{found[2] or found[3]} {found[1] or found[4]}", text)

@@ -107,7 +107,7 @@ _PYTHON = re.compile(
 _OLDEST_PYTHON, _NEWEST_PYTHON = 4, 16
 _DATE = re.compile(r"^(20[12]\d-[01]\d-[0-3]\d)[ T]\d\d:\d\d:\d\d", re.MULTILINE)
 _WINDOWS = re.compile(
-    r"(?:^|[\s\"'(=])[A-Za-z]:\\\w|\.dll\b|\.\\tensorflow/|DLL load failed|\bWindows (?:7|8|1[01])\b|[-_]windows\b|"
+    r"(?:^|[\s\"'(=])[A-Za-z]:\\\w|\.dll\b|\.\\tensorflow/|DLL load failed|\bWindows ?(?:7|8|1[01])\b|[-_]windows\b|"
     r"\bwin_amd64\b"
 )
 _LINUX = re.compile(r"(?:^|[\s\"'(=:])/(?:usr|home|opt|root|lib|var|etc|tmp|mnt)/|\.so\b", re.MULTILINE)

@@ -20,6 +20,10 @@ _LONGEST = 300
 _VERSION = re.compile(r"(?<![\w.])v?(\d{1,3}(?:\.\d{1,4}){0,3})(?![\d])")
 _MARKS = " \t#*-_>•`|:="
 _FIELD = re.compile(r"^(?P<label>[A-Za-z][\w /.-]{1,40}?) ?(?:\([^()]{0,120}\))? ?[*_`]{0,3} ?(?::|=|\bis\b)(?P<value>.{0,240})$")
+_SHORT = re.compile(
+    r"(?i)^(?P<label>cuda(?: ?toolkit)?|cudnn|python|tensorflow(?:[ -]gpu)?)[ \t=v-]{1,4}(?P<value>\d{1,3}(?:\.\w{1,12}){1,3})(?:[ -].{0,20})?$"
+)
+"""A field without a colon, alone in its line: "CUDA v10.0"."""
 _HEADING = re.compile(r"^\s{0,3}(?:#{1,6} |\*\*|- |\* )|:\s*$")
 _LABELS: tuple[tuple[str, re.Pattern[str]], ...] = tuple(
     (name, re.compile(rf"(?i)^(?:{pattern})$"))
@@ -31,6 +35,7 @@ _LABELS: tuple[tuple[str, re.Pattern[str]], ...] = tuple(
         ("cudnn", r"cudnn(?: version)?"),
         ("gpu", r"gpus?(?: model)?(?: (?:and|/) memory)?|graphics? card|video card"),
         ("system", r"os(?: platform)?(?: and distribution)?|operating system|platform|system"),
+        ("machine", r"mobile device"),
         ("driver", r"(?:nvidia |gpu )?driver(?: version)?"),
     )
 )
@@ -85,7 +90,9 @@ class Stated:
                 if not _HEADING.match(line) or _VERSION.search(text):
                     yield waits, text, f"{label}: {text}"
                 waits = ""
-            if (kind := _kind(text)) and not _FIELD.match(text):
+            if (short := _SHORT.match(text)) and (kind := _kind(short["label"].strip())):
+                yield kind, short["value"], line
+            elif (kind := _kind(text)) and not _FIELD.match(text):
                 if _HEADING.search(line):
                     waits, label = kind, text
             elif (field := _FIELD.match(line.lstrip(_MARKS))) and (kind := _kind(field["label"].strip(_MARKS))):
@@ -159,7 +166,7 @@ class Stated:
     @cached_property
     def system(self) -> Statement | None:
         """What is said of the operating system."""
-        return self._fields.get("system")
+        return self._fields.get("system") or self._fields.get("machine")
 
     @cached_property
     def packages(self) -> dict[str, Statement]:

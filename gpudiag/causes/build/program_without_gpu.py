@@ -121,6 +121,8 @@ def _likeliest(program: LogAlone, origin: Origin) -> tuple[str, tuple[str, ...]]
     smi = program.first(SMI_TABLE) is not None
     if program.first(BUILT_WITHOUT_CUDA):
         return "it is a build without GPU support", (_other_build(origin), *bring)
+    if origin.jetson:
+        return "on a Jetson the wheels of PyPI have no GPU support", bring
     if origin.mac:
         return "there, it uses Apple's GPU with tensorflow-metal alone, which is not installed or does not fit", bring
     if origin.container and not smi:

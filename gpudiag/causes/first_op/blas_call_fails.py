@@ -46,8 +46,9 @@ def find(program: Program, origin: Origin) -> Matches:
     said = program.said(BLAS_CALL_FAILED)
     if not said:
         return
-    ampere = origin.stated.cards and origin.releases[0] < _FIRST_FOR_AMPERE
-    old = origin.is_before_11 or (ampere and not knows("10.1", origin.stated.cards[0][0].capability))
+    card = next((card for card, _ in origin.stated.cards), None)
+    ampere = card is not None and not knows("10.1", card.capability)
+    old = (origin.is_before_11 and (ampere or card is None)) or (ampere and origin.releases[0] < _FIRST_FOR_AMPERE)
     order = (_NEWER, GROW, GROW_BY_VARIABLE) if old else (GROW, GROW_BY_VARIABLE, _NEWER)
     memory = "no memory is left for cuBLAS beside TensorFlow's pool"
     newer = "the GPU is newer than CUDA 10 (TensorFlow up to 2.3)"

@@ -36,6 +36,9 @@ CAUSE = Cause(
 )
 
 _UPGRADE = "python -m pip install --upgrade pip  # an old one does not see newer wheels"
+_IN_WSL = "pip install 'tensorflow[and-cuda]'  # in WSL 2 (wsl --install): natively, Windows has no GPU support after 2.10"
+_FOR_WINDOWS = "pip install 'tensorflow<2.11'  # or that one, with Python 3.10, CUDA 11.2 and cuDNN 8.1"
+_WHO_ASKS = "# if another package asks for it: a newer release of that package, or pip install --no-deps PACKAGE"
 _LISTED = re.compile(r"\(from versions: (?P<versions>\d[^()]{0,4000})\)")
 _NAMES = {
     "linux_aarch64": "Linux on ARM",
@@ -51,14 +54,15 @@ def find(program: Program, origin: Origin) -> Matches:
         yield Match(
             program.said(GPU_PACKAGE_GONE),
             figures={"what": "tensorflow-gpu", "why": "the package was removed, tensorflow itself has GPU support"},
-            fix=("pip install 'tensorflow[and-cuda]'", ""),
+            fix=(_IN_WSL, _FOR_WINDOWS) if origin.windows else ("pip install 'tensorflow[and-cuda]'", _WHO_ASKS),
         )
     elif (wheel := program.first(REFUSED_WHEEL)) and (told := _of_a_refused_wheel(wheel, program, origin)):
         why, first = told
         yield Match(
             program.said(REFUSED_WHEEL),
             Confidence.LIKELY,
-            {"what": f"TensorFlow {wheel['release']}", "why": why, "first": first, "second": _UPGRADE},
+            {"what": f"TensorFlow {wheel['release']}", "why": why},
+            fix=(first, _UPGRADE),
         )
     elif said := program.first(NO_WHEEL):
         listed = _listed(event.line for event in program.all(NO_WHEEL))

@@ -57,6 +57,7 @@ DEVICE_NOT_SATISFIED = FAMILY.fault(
     "device_not_satisfied",
     "Could not satisfy device specification '{:q}device:GPU:{number:d}'{} All available devices [{devices:l}]",
     "Could not satisfy explicit device specification '{:q}device:GPU:{number:d}'{} All available devices [{devices:l}]",
+    "Could not satisfy explicit device specification '{:q}device:GPU:{number:d}'{}available devices: {devices}",
     "Could not satisfy device specification '{:q}device:GPU:{number:d}'",
     "Could not satisfy explicit device specification '{:q}device:GPU:{number:d}'",
 )

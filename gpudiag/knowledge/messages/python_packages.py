@@ -118,8 +118,8 @@ UNDEFINED_OF_TENSORFLOW = FAMILY.add(
 NO_WHEEL = FAMILY.add(
     Worth.FAULT,
     "no_wheel",
-    pattern=r"(?:No matching distribution found for|Could not find a version that satisfies the requirement) "
-    r"(?P<what>tensorflow(?:-gpu|-cpu|-intel)?(?:\[[\w,-]+\])?(?:[=<>!~]=?[\w.*]+)?)(?![\w-])",
+    pattern=r"(?:No matching distribution found for|Could not find a version that satisfies the requirement|An error "
+    r"occurred while installing) (?P<what>tensorflow(?:-gpu|-cpu|-intel)?(?:\[[\w,-]+\])?(?:[=<>!~]=?[\w.*]+)?)(?![\w-])",
     words=("tensorflow",),
     seen="pip",
 )

@@ -35,6 +35,7 @@ DRIVER_LIBRARY_NOT_OPENED = FAMILY.fault(
     "Could not load dynamic library 'nvcuda.dll'",
     "Could not dlopen library 'libcuda.so.1'",
     "libcuda.so.1: cannot open shared object file",
+    "open shared object file libcuda.so.1",
     meaning="the driver's library is not there: no NVIDIA driver is installed, or the container was given no GPU",
     fix=(
         "nvidia-smi  # does the driver answer; without an NVIDIA GPU there is nothing to fix",
