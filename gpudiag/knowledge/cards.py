@@ -22,7 +22,7 @@ class Card(Record):
 _NAMES: tuple[tuple[str, str], ...] = (
     ("12.0", r"RTX ?PRO ?[2-6]\d00(?: Blackwell)?|RTX ?50[5-9]0"),
     ("10.0", r"G?B[12]00"),
-    ("9.0", r"H[12]0?0|H800|GH200|H20"),
+    ("9.0", r"H[12]00|H800|GH200|H20"),
     ("8.9", r"RTX ?40[5-9]0|L40S?|L4|RTX ?[2456]\d00 Ada"),
     ("8.7", r"Orin"),
     ("8.6", r"RTX ?30[5-9]0|RTX ?A[2-6]\d?\d?00|A10G?|A16|A40"),
@@ -45,7 +45,9 @@ _CARDS = tuple(
 _TURNED = re.compile(r"(?i)\b(\d{4}) ?(RTX|GTX)\b|\b(RTX|GTX)[ -]?(\d{3,4})")
 _SHORT = frozenset({"T4", "P4", "L4", "M40", "M60", "P40", "A10", "A16", "A30", "A40", "H20", "K10", "ORIN", "XAVIER"})
 """Names that may mean something else: they count beside what says that a GPU is meant."""
-_ANY = re.compile(r"(?i)[RG]TX? ?-?\d|Tesla|Quadro|Titan|Orin|Xavier|\b[ABHKLMPTV][1-9]\d{0,4}[A-Z]{0,2}\b|\bGB?[12]00|9[1-4]0M|MX\d")
+_ANY = re.compile(
+    r"(?i)[RG]TX? ?-?\d|Tesla|Quadro|Titan|Orin|Xavier|\b[ABHKLMPTV][1-9]\d{0,4}[A-Z]{0,2}\b|\bGB?[12]00|9[1-4]0M|MX\d"
+)
 """What every name has: most lines have none of it."""
 _BARE = re.compile(r"(?i)\b(GPUs?|NVIDIA|GeForce)[ :]{1,3}((?:1[06]|[2-5]0)[3-9]0)\b")
 """A number alone, as people write it: "Nvidia 1660 Ti"."""

@@ -364,7 +364,8 @@ _ASKS = re.compile(
     r"list_(?:physical|logical)_devices\([^()]{0,20}['\"]X?L?A?_?GPU['\"]|is_gpu_available\(|gpu_device_name\(|list_gpus\(|"
     r"\.name for \w{1,20} in \w{0,20}\.?list_local_devices\(|list_physical_devices\(\)"
 )
-_ANSWERS_NONE = re.compile(r"^\s*(?:Out\[\d+\]:\s*)?(?:\[\]|False|''|\"\"|"
+_ANSWERS_NONE = re.compile(
+    r"^\s*(?:Out\[\d+\]:\s*)?(?:\[\]|False|''|\"\"|"
     r"\['/(?:device:)?[cC][pP][uU]:0'\])\s*$"
 )
 _MOST_BETWEEN = 60

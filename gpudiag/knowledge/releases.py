@@ -112,7 +112,9 @@ def knows(cuda: str, capability: str) -> bool:
     """Return whether a CUDA has code for GPUs of a compute capability: its own, or that of an older one of the same
     major number, which they run, too."""
     major = numbers(capability)[0]
-    same = [since for known, since in NEW_IN.items() if numbers(known)[0] == major and numbers(known) <= numbers(capability)]
+    same = [
+        since for known, since in NEW_IN.items() if numbers(known)[0] == major and numbers(known) <= numbers(capability)
+    ]
     return not same or any(numbers(since) <= numbers(cuda) for since in same)
 
 

@@ -1,8 +1,8 @@
 """What stands beside a log: versions, the system and the GPU that a person states, or that a tool prints.
 
 Somebody who asks gives them as a form of an issue (``### TensorFlow version``, ``- GPU model and memory: ...``), or as
-the output of ``pip list``, ``pip freeze``, ``conda list``, ``nvidia-smi`` and ``nvcc --version``. TensorFlow's own lines
-say more of it, and are read elsewhere.
+the output of ``pip list``, ``pip freeze``, ``conda list``, ``nvidia-smi`` and ``nvcc --version``. TensorFlow's own
+lines say more of it, and are read elsewhere.
 """
 
 from __future__ import annotations
@@ -19,9 +19,12 @@ _LONGEST = 300
 """Letters of a line that is looked at: a statement is short."""
 _VERSION = re.compile(r"(?<![\w.])v?(\d{1,3}(?:\.\d{1,4}){0,3})(?![\d])")
 _MARKS = " \t#*-_>•`|:="
-_FIELD = re.compile(r"^(?P<label>[A-Za-z][\w /.-]{1,40}?) ?(?:\([^()]{0,120}\))? ?[*_`]{0,3} ?(?::|=|\bis\b)(?P<value>.{0,240})$")
+_FIELD = re.compile(
+    r"^(?P<label>[A-Za-z][\w /.-]{1,40}?) ?(?:\([^()]{0,120}\))? ?[*_`]{0,3} ?(?::|=|\bis\b)(?P<value>.{0,240})$"
+)
 _SHORT = re.compile(
-    r"(?i)^(?P<label>cuda(?: ?toolkit)?|cudnn|python|tensorflow(?:[ -]gpu)?)[ \t=v-]{1,4}(?P<value>\d{1,3}(?:\.\w{1,12}){1,3})(?:[ -].{0,20})?$"
+    r"(?i)^(?P<label>cuda(?: ?toolkit)?|cudnn|python|tensorflow(?:[ -]gpu)?)[ \t=v-]{1,4}"
+    r"(?P<value>\d{1,3}(?:\.\w{1,12}){1,3})(?:[ -].{0,20})?$"
 )
 """A field without a colon, alone in its line: "CUDA v10.0"."""
 _HEADING = re.compile(r"^\s{0,3}(?:#{1,6} |\*\*|- |\* )|:\s*$")
@@ -40,10 +43,14 @@ _LABELS: tuple[tuple[str, re.Pattern[str]], ...] = tuple(
     )
 )
 _PAIR = re.compile(r"^\D{0,8}v?(\d{1,2}(?:\.\d{1,3}){0,3})\D{0,4}[/,;&]\D{0,12}(\d{1,2}(?:\.\d{1,4}){0,3})")
-_CUDA = re.compile(r"(?i)\bcuda(?: ?toolkit)?(?: ?version)?[ =:_-]{0,4}v?(\d{1,2}(?:\.\d{1,3}){1,2})\b|\brelease (\d{1,2}\.\d)\b")
+_CUDA = re.compile(
+    r"(?i)\bcuda(?: ?toolkit)?(?: ?version)?[ =:_-]{0,4}v?(\d{1,2}(?:\.\d{1,3}){1,2})\b|\brelease (\d{1,2}\.\d)\b"
+)
 _CUDNN = re.compile(r"(?i)\bcu?d?u?nn(?: ?version)?[ =:_-]{0,4}v?(\d(?:\.\d{1,4}){0,3})\b")
 _NVCC = re.compile(r"Cuda compilation tools, release (\d{1,2}\.\d)")
-_SMI = re.compile(r"NVIDIA-SMI \S{1,20} {1,60}Driver Version: (?P<driver>[\d.]{1,20}) {1,60}CUDA Version: (?P<cuda>[\d.]{1,8})")
+_SMI = re.compile(
+    r"NVIDIA-SMI \S{1,20} {1,60}Driver Version: (?P<driver>[\d.]{1,20}) {1,60}CUDA Version: (?P<cuda>[\d.]{1,8})"
+)
 _PACKAGE = re.compile(
     r"^(?P<name>[A-Za-z][\w.-]{0,60})(?:==|@|\s{2,40}|\t)(?P<version>\d[\w.+!]{0,30})(?:\s{1,40}\S{1,60}){0,2}\s*$"
 )
@@ -69,7 +76,7 @@ class Stated:
     """What lines state of the machine and what is installed there; what they do not state is None or empty."""
 
     def __init__(self, lines: Iterable[str]) -> None:
-        self._lines = [one_line_kept(line) for line in lines if len(line) <= _LONGEST or "installed" in line[:30]]
+        self._lines = [_kept(line) for line in lines if len(line) <= _LONGEST or "installed" in line[:30]]
 
     @cached_property
     def _fields(self) -> dict[str, Statement]:
@@ -181,17 +188,18 @@ class Stated:
                         found[_canonical(one["name"])] = Statement(one["version"], each)
         return found
 
-
     @property
     def is_cpu_build(self) -> bool:
         """Whether a TensorFlow without GPU support is listed, and no other."""
-        listed = [self.packages[name] for name in ("tensorflow", "tensorflow-gpu", "tensorflow-base") if name in self.packages]
+        listed = [
+            self.packages[name] for name in ("tensorflow", "tensorflow-gpu", "tensorflow-base") if name in self.packages
+        ]
         if any(_CPU_BUILD.search(one.line) for one in listed):
             return True
         return not listed and "tensorflow-cpu" in self.packages
 
 
-def one_line_kept(line: str) -> str:
+def _kept(line: str) -> str:
     """Return a line as it is, or nothing of one that a program logged: what that says is known better elsewhere."""
     return "" if _LOGGED.match(line) and "name:" not in line else line
 

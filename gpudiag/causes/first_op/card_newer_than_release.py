@@ -2,8 +2,8 @@
 
 The GPU is listed, and what starts takes long: the driver compiles what it finds as PTX. Then cuBLAS or cuDNN fails, a
 kernel is refused (CUDA_ERROR_INVALID_PTX) or wrong numbers come, because the libraries of that CUDA have no code for a
-generation that came later. It looks like a lack of memory. Neither a driver nor a newer CUDA beside it helps: TensorFlow
-opens the libraries of the CUDA that it was built for.
+generation that came later. It looks like a lack of memory. Neither a driver nor a newer CUDA beside it helps:
+TensorFlow opens the libraries of the CUDA that it was built for.
 """
 
 from __future__ import annotations

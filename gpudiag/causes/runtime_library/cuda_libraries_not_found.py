@@ -41,8 +41,8 @@ _OF_PACKAGES = {"libnvJitLink": "nvjitlink", "libcublasLt": "cublas", "libcublas
 
 
 _OF_A_TOOLKIT = (
-    "export LD_LIBRARY_PATH=/usr/local/cuda/lib64:$LD_LIBRARY_PATH  # or those of a toolkit, if it is the CUDA that this "
-    "TensorFlow was built for",
+    "export LD_LIBRARY_PATH=/usr/local/cuda/lib64:$LD_LIBRARY_PATH  # or those of a toolkit, if it is the CUDA that "
+    "this TensorFlow was built for",
     "TF_CPP_VMODULE=dso_loader=1 python -c 'import tensorflow as tf; tf.config.list_physical_devices()'  # names them",
 )
 

@@ -185,10 +185,12 @@ def compiler(origin: Origin, capability: str) -> tuple[str, ...]:
     return (f"pip install --upgrade nvidia-cuda-nvcc-cu12  # has a ptxas{least}, which XLA finds",)
 
 
-OF_BLACKWELL = "docker run --gpus all -it nvcr.io/nvidia/tensorflow:25.02-tf2-py3  # NVIDIA's build, has code for Blackwell"
+OF_BLACKWELL = (
+    "docker run --gpus all -it nvcr.io/nvidia/tensorflow:25.02-tf2-py3  # NVIDIA's build, has code for Blackwell"
+)
 OF_TENSORFLOW_1 = (
-    "pip install nvidia-pyindex; pip install nvidia-tensorflow  # NVIDIA's build of 1.15 for CUDA 11, with Python 3.8; or "
-    "the image nvcr.io/nvidia/tensorflow:23.03-tf1-py3"
+    "pip install nvidia-pyindex; pip install nvidia-tensorflow  # NVIDIA's build of 1.15 for CUDA 11, with Python 3.8; "
+    "or the image nvcr.io/nvidia/tensorflow:23.03-tf1-py3"
 )
 
 
@@ -201,7 +203,7 @@ def newer_release(origin: Origin, capability: str) -> tuple[str, ...]:
             "pip install tf-nightly  # may have it already",
         )
     newer = (
-        "conda install -c conda-forge cudatoolkit=11.2 cudnn=8.1.0; pip install 'tensorflow<2.11'  # the last for Windows"
+        "conda install -c conda-forge cudatoolkit=11.2 cudnn=8.1.0; pip install 'tensorflow<2.11'  # for Windows"
         if origin.windows
         else "pip install --upgrade 'tensorflow[and-cuda]'  # built for a CUDA that knows this GPU"
     )

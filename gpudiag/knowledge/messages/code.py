@@ -36,8 +36,8 @@ PTX_REFUSED = FAMILY.fault(
     fix=(
         "nvidia-smi  # names the driver, and the newest CUDA that it runs",
         "sudo apt install nvidia-driver-580  # or another way to a newer driver of this distribution; then reboot",
-        "pip install --upgrade 'tensorflow[and-cuda]'  # a release that knows this GPU; for Blackwell (RTX 50) NVIDIA's "
-        "image: nvcr.io/nvidia/tensorflow:25.02-tf2-py3",
+        "pip install --upgrade 'tensorflow[and-cuda]'  # a release that knows this GPU; for Blackwell (RTX 50) "
+        "NVIDIA's image: nvcr.io/nvidia/tensorflow:25.02-tf2-py3",
     ),
     possible=True,
 )

@@ -313,11 +313,11 @@ FAMILY.fault(
 FAMILY.fault(
     "plugin_not_loaded",
     "_ll.load_library(_plugin_dir)",
-    meaning="a plug-in of TensorFlow (tensorflow-metal, tensorflow-directml-plugin, ...) cannot be loaded: it was made for "
-    "another release of TensorFlow or of the system",
+    meaning="a plug-in of TensorFlow (tensorflow-metal, tensorflow-directml-plugin, ...) cannot be loaded: it was "
+    "made for another release of TensorFlow or of the system",
     fix=(
         "pip list | grep -i -e tensorflow -e keras  # which TensorFlow, which plug-in",
-        "pip install tensorflow==2.17.* tensorflow-metal==1.1.0  # on a Mac: a pair that fits; 2.18: tensorflow-metal 1.2.0",
+        "pip install tensorflow==2.17.* tensorflow-metal==1.1.0  # on a Mac, a pair that fits; for 2.18: 1.2.0",
         "pip uninstall -y tensorflow-metal tensorflow-directml-plugin  # then TensorFlow can be imported, on the CPU",
     ),
     possible=True,

@@ -119,7 +119,8 @@ NO_WHEEL = FAMILY.add(
     Worth.FAULT,
     "no_wheel",
     pattern=r"(?:No matching distribution found for|Could not find a version that satisfies the requirement|An error "
-    r"occurred while installing) (?P<what>tensorflow(?:-gpu|-cpu|-intel)?(?:\[[\w,-]+\])?(?:[=<>!~]=?[\w.*]+)?)(?![\w-])",
+    r"occurred while installing) (?P<what>tensorflow(?:-gpu|-cpu|-intel)?(?:\[[\w,-]+\])?"
+    r"(?:[=<>!~]=?[\w.*]+)?)(?![\w-])",
     words=("tensorflow",),
     seen="pip",
 )

@@ -147,8 +147,8 @@ FAMILY.fault(
     meaning="the driver's libraries do not fit each other: in a container under WSL, Docker Desktop or the container "
     "toolkit is older than the driver of Windows (555 and newer) and does not mount all of it",
     fix=(
-        "# update Docker Desktop (4.31 or newer); without it: sudo apt install --upgrade nvidia-container-toolkit  # 1.16 "
-        "or newer; and create the container again",
+        "# update Docker Desktop (4.31 or newer), or the package nvidia-container-toolkit (1.16 or newer); then create "
+        "the container again",
         "# or install driver 552 in Windows: https://www.nvidia.com/drivers",
         "nvidia-smi  # under WSL and in the container: both must name the same driver",
     ),
