@@ -24,7 +24,7 @@ import pytest
 
 import gpudiag
 from gpudiag.causes.shared import last_resort
-from gpudiag.knowledge import log, origin, requirements
+from gpudiag.knowledge import cards, log, origin, requirements, stated
 from gpudiag.knowledge.messages import MESSAGES
 from gpudiag.report import masking
 from gpudiag.run.bisect import parts
@@ -96,6 +96,8 @@ SOURCES: dict[tuple[str, str], Callable[[], Iterable[str]]] = {
     ("gpudiag.facts.tensorflow", "_altered"): lambda: [r"(?m)^tensorflow/a\.so,sha256=([^,\n]*),(\d+)$"],
     ("gpudiag.report.masking", "mask"): lambda: of_masking(paths=False),
     ("gpudiag.report.masking", "_named_path_rules"): lambda: of_masking(paths=True),
+    ("gpudiag.knowledge.cards", ""): lambda: [pattern.pattern for _, pattern in cards._CARDS],
+    ("gpudiag.knowledge.stated", ""): lambda: [pattern.pattern for _, pattern in stated._LABELS],
     ("gpudiag.knowledge.origin", ""): lambda: [pattern.pattern for pattern, _ in origin._HINTS],
     ("gpudiag.knowledge.requirements", ""): lambda: [pattern.pattern for _, pattern in requirements._STATED],
     ("gpudiag.lint.check", "check"): lambda: [r"tf\.device\(|GPUOptions|set_memory_growth"],

@@ -38,9 +38,12 @@ _NAMES: tuple[tuple[str, str], ...] = (
     ("3.5", r"K40[cm]?|K20[cmx]?|GTX ?780|GT ?7[1-3]0|TITAN Black"),
     ("3.0", r"GTX ?7[67]0|GTX ?6[5-9]0|K10|GT ?7[45]0M?"),
 )
-_ENDING = r"(?:[ -]?(?:Ti|Super|Laptop|Mobile|Max-?Q|SXM\d?|PCIe?|D))*"
+_ENDING = r"(?:[ -]?(?:Ti|Super|Laptop|Mobile|Max-?Q|SXM\d?|PCIe?|D)){0,4}"
 _CARDS = tuple(
-    (capability, re.compile(rf"(?i)(?<![\w.-])(?:{names}){_ENDING}(?![\w.])")) for capability, names in _NAMES
+    (capability, re.compile(pattern))
+    for capability, pattern in (
+        (capability, rf"(?i)(?<![\w.-])(?:{names}){_ENDING}(?![\w.])") for capability, names in _NAMES
+    )
 )
 _TURNED = re.compile(r"(?i)\b(\d{4}) ?(RTX|GTX)\b|\b(RTX|GTX)[ -]?(\d{3,4})")
 _SHORT = frozenset({"T4", "P4", "L4", "M40", "M60", "P40", "A10", "A16", "A30", "A40", "H20", "K10", "ORIN", "XAVIER"})

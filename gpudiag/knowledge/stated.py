@@ -27,9 +27,9 @@ _SHORT = re.compile(
     r"(?P<value>\d{1,3}(?:\.\w{1,12}){1,3})(?:[ -].{0,20})?$"
 )
 """A field without a colon, alone in its line: "CUDA v10.0"."""
-_HEADING = re.compile(r"^\s{0,3}(?:#{1,6} |\*\*|- |\* )|:\s*$")
+_HEADING = re.compile(r"^\s{0,3}(?:#{1,6} |\*\*|- |\* )|:$")
 _LABELS: tuple[tuple[str, re.Pattern[str]], ...] = tuple(
-    (name, re.compile(rf"(?i)^(?:{pattern})$"))
+    (name, re.compile(pattern, re.IGNORECASE))
     for name, pattern in (
         ("tensorflow", r"(?:tensor ?flow|tf)(?:[ -]gpu)?(?: (?:docker )?version)?|tensor ?flow(?:[ -]gpu)? v"),
         ("python", r"python(?: version)?"),
@@ -52,7 +52,7 @@ _SMI = re.compile(
     r"NVIDIA-SMI \S{1,20} {1,60}Driver Version: (?P<driver>[\d.]{1,20}) {1,60}CUDA Version: (?P<cuda>[\d.]{1,8})"
 )
 _PACKAGE = re.compile(
-    r"^(?P<name>[A-Za-z][\w.-]{0,60})(?:==|@|\s{2,40}|\t)(?P<version>\d[\w.+!]{0,30})(?:\s{1,40}\S{1,60}){0,2}\s*$"
+    r"^(?P<name>[A-Za-z][\w.-]{0,60})(?:==|@|[ \t]{2,40}|\t)(?P<version>\d[\w.+!]{0,30})(?:[ \t]{1,40}\S{1,60}){0,2}$"
 )
 _CPU_BUILD = re.compile(r"\s(?:mkl|eigen|cpu)_py|=cpu_|\scpu_")
 """In the build that conda lists."""
@@ -100,7 +100,7 @@ class Stated:
             if (short := _SHORT.match(text)) and (kind := _kind(short["label"].strip())):
                 yield kind, short["value"], line
             elif (kind := _kind(text)) and not _FIELD.match(text):
-                if _HEADING.search(line):
+                if _HEADING.search(line.rstrip()):
                     waits, label = kind, text
             elif (field := _FIELD.match(line.lstrip(_MARKS))) and (kind := _kind(field["label"].strip(_MARKS))):
                 value = field["value"].strip(_MARKS)
@@ -201,11 +201,11 @@ class Stated:
 
 def _kept(line: str) -> str:
     """Return a line as it is, or nothing of one that a program logged: what that says is known better elsewhere."""
-    return "" if _LOGGED.match(line) and "name:" not in line else line
+    return "" if _LOGGED.match(line) and "name:" not in line else line.replace("**", "").replace("`", "")
 
 
 def _kind(label: str) -> str:
-    return next((name for name, pattern in _LABELS if pattern.match(label)), "")
+    return next((name for name, pattern in _LABELS if pattern.fullmatch(label)), "")
 
 
 def _canonical(name: str) -> str:

@@ -26,6 +26,7 @@ from gpudiag.errors import UsageError
 from gpudiag.knowledge.log_lines import suspicious, unwrapped
 from gpudiag.knowledge.origin import Origin
 from gpudiag.knowledge.releases import GENERATIONS, Version
+from gpudiag.knowledge.stated import Stated
 from gpudiag.model import codec
 from gpudiag.model.diagnosis import Diagnosis, Failed
 from gpudiag.run import diagnosis, judgement, why
@@ -160,6 +161,63 @@ def test_a_name_that_the_lines_contradict_is_of_something_else() -> None:
 def test_the_machines_own_release_counts_where_the_log_names_none() -> None:
     assert Origin(["x"], "2.16.1").releases == (Version(2, 16), Version(2, 16))
     assert Origin(["tensorflow==2.10.0"], "2.16.1").releases == (Version(2, 10), Version(2, 10))
+
+
+FORM = """### TensorFlow version
+
+2.14
+
+### OS platform and distribution
+
+Windows 10
+
+### Python version
+
+3.11.1
+
+### CUDA/cuDNN version
+
+11.2/8.1
+
+### GPU model and memory
+
+nvidia GTX 1060 6GB"""
+LINES = """- OS Platform and Distribution (e.g., Linux Ubuntu 16.04): Linux Ubuntu 18.04
+- **TensorFlow version** (use command below): 2.3.0
+- Python version: 3.7
+- CUDA/cuDNN version: 10.1/8.0.2.39
+- GPU model and memory: NVIDIA GeForce RTX 3090"""
+TOOLS = """| NVIDIA-SMI 410.72       Driver Version: 410.72       CUDA Version: 10.0     |
+Cuda compilation tools, release 10.2, V10.2.89
+Package    Version
+tensorflow 1.14.0
+cudnn                     7.6.0                cuda10.0_0
+GPU: Nvidia 1660 Ti"""
+
+
+@pytest.mark.parametrize(
+    ("text", "values", "card"),
+    [
+        (FORM, ["2.14", "11.2", "8.1", ""], ("GTX 1060", "6.1")),
+        (LINES, ["2.3.0", "10.1", "8.0.2.39", ""], ("RTX 3090", "8.6")),
+        (TOOLS, ["1.14.0", "10.2", "7.6.0", "410.72"], ("GTX 1660 Ti", "7.5")),
+    ],
+)
+def test_what_stands_beside_a_log_is_read(text: str, values: list[str], card: tuple[str, str]) -> None:
+    one = Stated(text.splitlines())
+    assert [each.value if each else "" for each in (one.tensorflow, one.cuda, one.cudnn, one.driver)] == values
+    (named, _), *_ = one.cards
+    assert (named.name, named.capability) == card
+
+
+def test_a_form_says_which_release_and_which_system_wrote_the_log() -> None:
+    origin = Origin(FORM.splitlines())
+    assert (origin.named, origin.python, origin.windows) == (Version(2, 14), "3.11", True)
+
+
+def test_lines_of_a_log_state_nothing() -> None:
+    line = "2021-05-01 10:00:00.1: I tensorflow/a.cc:1] CUDA version: 10.2, driver: 450.1"
+    assert (Stated([line]).cuda, Stated([line]).driver, Stated([line]).cards) == (None, None, ())
 
 
 def test_generations_leave_no_release_out() -> None:

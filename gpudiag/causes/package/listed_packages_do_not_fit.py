@@ -11,9 +11,9 @@ from packaging.version import InvalidVersion
 from packaging.version import Version as Exact
 
 from gpudiag.cause import Cause, LogAlone, Match, Matches
-from gpudiag.knowledge.log import recognised
 from gpudiag.knowledge.log_lines import suspicious
 from gpudiag.knowledge.message import Worth
+from gpudiag.knowledge.messages.python_packages import FAMILY
 from gpudiag.knowledge.origin import Origin
 from gpudiag.knowledge.releases import Version
 from gpudiag.knowledge.requirements import TENSORFLOWS, companion, has_companion, specifiers
@@ -90,7 +90,10 @@ def _release(version: str) -> Version | None:
 
 
 def _is_explained(program: LogAlone) -> bool:
-    """Return whether a line names a fault by itself, or none looks like a fault: then the list decides nothing."""
-    faults = [one.message for line in program.lines for one in recognised(line) if one.message.worth is Worth.FAULT]
-    known = any(message.fix and not message.follows for message in faults)
-    return known or not (faults or suspicious(program.lines))
+    """Return whether a line names another fault than Python's of packages, or none looks like a fault at all.
+
+    Then the list decides nothing.
+    """
+    faults = [one.message for one in program.events if one.message.worth is Worth.FAULT]
+    others = [message for message in faults if message not in FAMILY.messages and not message.follows]
+    return bool(others) or not (faults or suspicious(program.lines))
