@@ -87,7 +87,7 @@ class Stated:
         return found
 
     def _labelled(self) -> Iterator[tuple[str, str, str]]:
-        """Yield kind, value and line of each field of a form; a value may stand in the line after its label."""
+        """Yield kind, value and line of each field of a form; a value may be in the line after its label."""
         waits, label = "", ""
         for line in self._lines:
             text = line.strip(_MARKS)
