@@ -1,4 +1,4 @@
-"""What stands beside a log: versions, the system and the GPU that a person states, or that a tool prints.
+"""What is beside a log: versions, the system and the GPU that a person states, or that a tool prints.
 
 Somebody who asks gives them as a form of an issue (``### TensorFlow version``, ``- GPU model and memory: ...``), or as
 the output of ``pip list``, ``pip freeze``, ``conda list``, ``nvidia-smi`` and ``nvcc --version``. TensorFlow's own

@@ -17,7 +17,7 @@ CAUSE = Cause(
     fix=(
         "nvidia-smi  # fails: install the driver",
         "docker run --gpus all ...",
-        "{third}",
+        "",
         "# nothing, if that machine has no NVIDIA GPU: TensorFlow uses the CPU",
     ),
     url="https://www.tensorflow.org/install/pip#hardware_requirements",
@@ -45,12 +45,10 @@ def find(program: LogAlone, origin: Origin) -> Matches:
         if origin.container or origin.singularity
         else (install, container)
     )
+    third = _POD if origin.container else "" if origin.windows or origin.mac or origin.wsl else _WSL
     yield Match(
         program.said(NO_LIBCUDA),
         Confidence.LIKELY,
-        {
-            "name": "nvcuda.dll" if origin.windows else "libcuda.so.1",
-            "third": _POD if origin.container else "" if origin.windows or origin.mac or origin.wsl else _WSL,
-        },
-        fix=(first, "" if origin.windows else second, ..., ...),
+        {"name": "nvcuda.dll" if origin.windows else "libcuda.so.1"},
+        fix=(first, "" if origin.windows else second, third, ...),
     )
