@@ -1,7 +1,7 @@
 """cuDNN cannot start or run on the GPU, {why}
 
 "DNN library is not found", with no line about memory, comes most often from a cuDNN that does not fit TensorFlow: a
-lower minor version than it was built with, or a copy of another program that is found first. cuDNN takes its own memory,
+lower minor version than it was built with, or a copy of another program found first. cuDNN takes its own memory,
 beside the pool of TensorFlow or JAX that takes nearly all of the GPU at once. "Failed to get convolution algorithm",
 "No algorithm worked!" and CUDNN_STATUS_EXECUTION_FAILED say no more than that it failed. Other reasons are named in the
 lines above it: a cuDNN of another release, a GPU that is newer than the libraries, a driver.
