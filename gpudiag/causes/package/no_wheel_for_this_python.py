@@ -36,7 +36,9 @@ CAUSE = Cause(
 )
 
 _UPGRADE = "python -m pip install --upgrade pip  # an old one does not see newer wheels"
-_IN_WSL = "pip install 'tensorflow[and-cuda]'  # in WSL 2 (wsl --install): natively, Windows has no GPU support after 2.10"
+_IN_WSL = (
+    "pip install 'tensorflow[and-cuda]'  # in WSL 2 (wsl --install): natively, Windows has no GPU support after 2.10"
+)
 _FOR_WINDOWS = "pip install 'tensorflow<2.11'  # or that one, with Python 3.10, CUDA 11.2 and cuDNN 8.1"
 _WHO_ASKS = "# if another package asks for it: a newer release of that package, or pip install --no-deps PACKAGE"
 _LISTED = re.compile(r"\(from versions: (?P<versions>\d[^()]{0,4000})\)")
