@@ -114,7 +114,6 @@ def preload() -> Callable[[], str | None]:
     """
     guard = _import()
     first_use.compute()
-    first_use.ask_for_kernels_of_onednn()
     return guard
 
 
@@ -144,5 +143,4 @@ def preload_simulated() -> Callable[[], str | None]:
     guard = _import()
     simulator.preload()
     first_use.compute()  # not before, because TensorFlow arranges its kernels at the first one that it looks for
-    first_use.ask_for_kernels_of_onednn()
     return guard
