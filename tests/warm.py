@@ -57,7 +57,7 @@ _READ_AT_START = re.compile("LD_.*|GLIBC_.*|MALLOC_.*|LANG.*|LC_.*|TZ|PYTHON(?!P
 # Read when a device is looked for or made, or by gpudiag: a trace of getenv and os.environ during TensorFlow's import
 # has none of them (2.21.0). Where another variable is not what it was at the import, TensorFlow is imported again.
 _READ_LATER = re.compile(
-    "TMPDIR|XDG_STATE_HOME|GPUDIAG_BISECT|GPUDIAG_SIM_MACHINE|CUDA_VISIBLE_DEVICES|CUDA_VISIBLE_DEVCIES|"
+    "COLUMNS|LINES|TMPDIR|XDG_STATE_HOME|GPUDIAG_BISECT|GPUDIAG_SIM_MACHINE|CUDA_VISIBLE_DEVICES|CUDA_VISIBLE_DEVCIES|"
     "CUDA_DEVICE_ORDER|CUDA_HOME|TF_CONFIG|"
     "TF_FORCE_GPU_ALLOW_GROWTH|TF_GPU_ALLOCATOR|TF_GPU_THREAD_MODE|TF_GPU_ALLOW_GROWTH|TF_PER_DEVICE_MEMORY_LIMIT_MB|"
     "TF_MIN_GPU_MULTIPROCESSOR_COUNT|TF_EAGER_ENABLE_SMALL_TENSOR_CPU_PINNING|PYTHONWARNINGS|"
@@ -218,8 +218,9 @@ def clean(environment: Mapping[str, str]) -> dict[str, str]:
 
 
 def modules() -> list[str]:
-    """Return the folders in which the tests, and ``gpudiag`` under test, find modules."""
-    return [entry for entry in sys.path if entry]
+    """Return the folders in which the tests, and ``gpudiag`` under test, find modules: each once, as pytest names some
+    twice in its workers, and the process that serves them is started by no worker."""
+    return list(dict.fromkeys(entry for entry in sys.path if entry))
 
 
 def take_libraries(folder: str) -> None:
