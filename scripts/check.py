@@ -6,6 +6,7 @@ Run it before every commit, after ``pip install -e '.[tensorflow,test]'``.
 
 from __future__ import annotations
 
+import os
 import shutil
 import subprocess
 import sys
@@ -59,6 +60,8 @@ def run(name: str) -> tuple[bool, str]:
 def main() -> int:
     """Run every check, two at a time, say how each ended, and return 1 if one failed."""
     passed = 0
+    if "WARNINGS_ARE_ERRORS=ON" in os.environ.get("SKBUILD_CMAKE_DEFINE", ""):
+        del CHECKS["simulator's warnings"]  # it was installed so
     with ThreadPoolExecutor(2) as workers:
         for well, said in workers.map(run, CHECKS):
             passed += well

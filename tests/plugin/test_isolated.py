@@ -146,7 +146,10 @@ OUTCOMES = {
 }
 
 
-@pytest.mark.parametrize("arguments", [(), ("-n2", "--dist=loadscope")], ids=["alone", "xdist"])
+@pytest.mark.parametrize(
+    "arguments",
+    [pytest.param((), marks=pytest.mark.slow, id="alone"), pytest.param(("-n2", "--dist=loadscope"), id="xdist")],
+)
 def test_what_goes_wrong_stays_with_its_test(
     suite: Suite, plain: None, no_child_left: None, arguments: tuple[str, ...]
 ) -> None:

@@ -26,9 +26,8 @@ ROUNDS = rounds(every(), WHOLE)
 
 
 CHECKS = [
-    pytest.param(0, (), id="0, whole"),
-    *(pytest.param(number, (), marks=pytest.mark.slow, id=f"{number}, whole") for number in range(1, WHOLE)),
-    *(pytest.param(number, SHORT, id=f"{number}") for number in range(1, len(ROUNDS))),
+    *(pytest.param(number, (), marks=pytest.mark.slow, id=f"{number}, whole") for number in range(WHOLE)),
+    *(pytest.param(number, SHORT, id=f"{number}") for number in range(len(ROUNDS))),
 ]
 
 

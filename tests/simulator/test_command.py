@@ -103,7 +103,9 @@ if __name__ == '__main__':
 """
 
 
-@pytest.mark.parametrize("how", [pytest.param("alone", marks=pytest.mark.slow), "spawn", "fork", "thread"])
+@pytest.mark.parametrize(
+    "how", [*(pytest.param(how, marks=pytest.mark.slow) for how in ("alone", "thread")), "spawn", "fork"]
+)
 def test_unmodified_programs(tmp_path: Path, how: str) -> None:
     script = tmp_path / "program.py"
     script.write_text(PLACES)

@@ -260,6 +260,7 @@ ALSO = {
     "a mode of threads that TensorFlow does not know",
     "a plug-in that is not there",
     "a preloaded library",
+    "a sitecustomize.py",
     "another module of a name, on one entry of three",
     "no type of device but the CPU",
     "one bad flag of three",
