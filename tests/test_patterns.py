@@ -47,8 +47,8 @@ JUDGED = 1 << 13
 """From this length on: a repeat with a bound, which is a thousand letters at most, grows like one without below it."""
 HARD_CAP_S = 0.4
 """More than any text of fewer letters may take."""
-LARGE = 1 << 17
-"""What is worse than linear takes 256 times as long here as for :data:`JUDGED`; a megabyte is the slow test's."""
+LARGE = 1 << 16
+"""What is worse than linear takes 64 times as long here as for :data:`JUDGED`; a megabyte is the slow test's."""
 MOST = {4: 9, 16: 64}
 """How much longer a text that is so many times as long may take: of 4, linear is 4 and quadratic 16."""
 NOISE_S = 0.001

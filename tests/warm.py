@@ -126,7 +126,7 @@ class Warm:
             return set(), set()
         server = psutil.Process(self._parent)
         every = {server, *server.children(recursive=True)}
-        left = {one for one in every if one.is_running() and one.name() == _mark(self._runner)}
+        left = {one for one in every if _name(one) == _mark(self._runner)}
         return every - left, left
 
     def run(
@@ -192,6 +192,13 @@ class Warm:
         if self._server is not None:
             self._server.close()
             self._server = None
+
+
+def _name(process: psutil.Process) -> str:
+    try:
+        return process.name()
+    except psutil.NoSuchProcess:
+        return ""
 
 
 def _mark(runner: int) -> str:

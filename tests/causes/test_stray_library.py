@@ -12,7 +12,7 @@ from conftest import Gpudiag
 from gpudiag.model import codec
 from gpudiag.model.diagnosis import Diagnosis, Stage
 
-pytestmark = pytest.mark.usefixtures("no_child_left")
+pytestmark = [pytest.mark.usefixtures("no_child_left"), pytest.mark.slow]  # what is named is shown by its examples
 FIRST = 'LD_LIBRARY_PATH="$PWD/stray:$LD_LIBRARY_PATH" exec "$@"'
 """On a simulated machine its libraries come first; what is to come before them is put there inside."""
 
@@ -39,7 +39,7 @@ def stray(gpudiag: Gpudiag) -> Path:
     return folder
 
 
-@pytest.mark.parametrize("library", [pytest.param("libcuda.so.1", marks=pytest.mark.slow), "libcudnn.so.9"])
+@pytest.mark.parametrize("library", ["libcuda.so.1", "libcudnn.so.9"])
 def test_a_damaged_one_is_taken_away(library: str, stray: Path, gpudiag: Gpudiag) -> None:
     (stray / library).write_text("junk")
     found = diagnosed(gpudiag)
@@ -52,7 +52,6 @@ def test_a_damaged_one_is_taken_away(library: str, stray: Path, gpudiag: Gpudiag
     assert cause.trial.outcome == "works"
 
 
-@pytest.mark.slow
 def test_an_old_cudnn_is_taken_away_though_gpus_are_listed(stray: Path, gpudiag: Gpudiag) -> None:
     compiler = shutil.which("cc") or shutil.which("gcc")
     if compiler is None:

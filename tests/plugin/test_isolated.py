@@ -437,6 +437,7 @@ CONFIGURING = """
 """
 
 
+@pytest.mark.slow
 def test_after_a_gpu_test_in_the_same_worker(suite: Suite, machine: Callable[[str], Machine]) -> None:
     """A single worker, so that it is the same; without workers it is shown with the fixtures.
 

@@ -5,6 +5,8 @@ from __future__ import annotations
 import re
 from collections.abc import Callable
 
+import pytest
+
 from gpudiag.simulator import Machine
 from suites import Suite
 
@@ -43,6 +45,7 @@ def test_what_a_probe_finds_is_its_items_failure(suite: Suite, machine: Callable
     assert "conftest.py" not in ran.tests["verdict"].message
 
 
+@pytest.mark.slow
 def test_a_machine_without_a_gpu_is_not_green(suite: Suite) -> None:
     ran = suite("--pyargs", "gpudiag.suite", "-k", "host.driver or memory.growth or verdict", CUDA_VISIBLE_DEVICES="-1")
     outcomes = ran.outcomes()

@@ -240,5 +240,6 @@ def test_the_gpus_reach_the_probe_as_records(tensorflow: Children) -> None:
     assert (reading.given, reading.seen) == ((ABSENT.pci_bus_id,), 1)
 
 
+@pytest.mark.slow
 def test_a_fresh_interpreter_measures_the_same_as_a_fork(tensorflow: Children) -> None:
     assert tensorflow.measure("placement.log", fresh=True) == tensorflow.measure("placement.log")

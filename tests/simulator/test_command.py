@@ -104,7 +104,7 @@ if __name__ == '__main__':
 
 
 @pytest.mark.parametrize(
-    "how", [*(pytest.param(how, marks=pytest.mark.slow) for how in ("alone", "thread")), "spawn", "fork"]
+    "how", [*(pytest.param(how, marks=pytest.mark.slow) for how in ("alone", "thread", "fork")), "spawn"]
 )
 def test_unmodified_programs(tmp_path: Path, how: str) -> None:
     script = tmp_path / "program.py"

@@ -85,6 +85,7 @@ def test_every_probe_of_an_area_does_so_spawned(area: str, gpudiag: Gpudiag) -> 
     assert finds_nothing(report, 2, 16) == {entry.name for entry in catalogue.select(["host", area])}
 
 
+@pytest.mark.slow
 def test_two_processes_that_meet_import_tensorflow_themselves_if_they_are_spawned(gpudiag: Gpudiag) -> None:
     gpudiag.warm = None
     assert catalogue.get("memory.shared_gpu").peered

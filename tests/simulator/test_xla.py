@@ -41,6 +41,7 @@ def test_clusters_of_every_graph_run_without_xla() -> None:
     assert ended.stderr.count(SAID) == 1
 
 
+@pytest.mark.slow
 def test_keras_trains_without_xla_although_it_was_asked_for_it(inside: Inside) -> None:
     asked = inside(1, "train", device="GPU", jit_compile=True, deadline=120)
     plain = inside(1, "train", device="CPU", jit_compile=False, deadline=120).check()

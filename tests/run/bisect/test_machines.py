@@ -287,6 +287,7 @@ def test_the_faults_are_many() -> None:
     assert len(FAULTS) >= 15
 
 
+@pytest.mark.slow
 def test_the_head_of_a_report_says_it(gpudiag: Gpudiag) -> None:
     (gpudiag.folder / "cudnn").mkdir()
     (gpudiag.folder / ".bashrc").write_text(BASHRC)
