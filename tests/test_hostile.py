@@ -16,6 +16,7 @@ import msgspec
 import pytest
 
 from conftest import Gpudiag
+from gpudiag import configuration
 from gpudiag.facts import FAMILIES
 from gpudiag.knowledge.variables import CONTEXT, SETTINGS
 from gpudiag.model import codec
@@ -23,7 +24,6 @@ from gpudiag.model.facts import Unknown
 from gpudiag.model.report import Report, Settings
 from gpudiag.report import FORMATS, render
 from gpudiag.report.masking import mask
-from gpudiag.run import configuration
 from gpudiag.text import ascii_only, escaped, one_line, plain
 from reports import report, sample
 

@@ -179,7 +179,9 @@ class Warm:
         control = socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET)
         control.settimeout(READY_S)
         control.connect(address)
-        self._parent, self._runner = json.loads(control.recv(1 << 10))
+        answer = control.recv(1 << 10)
+        assert answer, Path(address).with_name("output").read_text()
+        self._parent, self._runner = json.loads(answer)
         return control
 
     def close(self) -> None:

@@ -266,8 +266,8 @@ def _isolation(asked: str | None) -> str:
 def _configuration(context: click.Context) -> tuple[Settings | None, tuple[str, ...]]:
     """Return what the configuration file has set for this run, and a note for each file that was ignored."""
     from gpudiag.cli import config
+    from gpudiag.configuration import Found
     from gpudiag.model.report import Settings
-    from gpudiag.run.configuration import Found
 
     found: Found = context.meta[_FOUND]
     notes = tuple(map(printable, found.ignored))

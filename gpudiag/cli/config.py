@@ -1,4 +1,4 @@
-"""The options that a configuration file sets (:mod:`gpudiag.run.configuration`).
+"""The options that a configuration file sets (:mod:`gpudiag.configuration`).
 
 Keys are the long options of ``gpudiag check`` without their dashes; those of ``gpudiag lint`` are in the table
 ``lint``. A value given on the command line or in a ``GPUDIAG_*`` variable overrides the file's.
@@ -22,7 +22,7 @@ if sys.version_info >= (3, 11):
     pass
 else:
     pass
-from gpudiag.run.configuration import SECTIONS, Found, find, parsed, table_of
+from gpudiag.configuration import SECTIONS, Found, find, parsed, table_of
 
 _OTHERS = ("GPUDIAG_SIM_", "GPUDIAG_PYTEST")
 """What the variables of the simulator and of the pytest plugin begin with."""

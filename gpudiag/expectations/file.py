@@ -7,11 +7,10 @@ from datetime import date, datetime
 from pathlib import Path
 from typing import Any
 
-from gpudiag import catalogue
+from gpudiag import catalogue, configuration
 from gpudiag.errors import UsageError, nearest
 from gpudiag.expectations.keys import KEYS, Key
 from gpudiag.model.expectations import AREA, Expectations, Waiver
-from gpudiag.run import configuration
 from gpudiag.text import one_line, printable
 
 ACCEPT = "accept"

@@ -117,9 +117,8 @@ def _expected(run: Run) -> tuple[Expectations | None, tuple[str, ...]]:
     """
     import msgspec
 
-    from gpudiag import catalogue
+    from gpudiag import catalogue, configuration
     from gpudiag.expectations import file
-    from gpudiag.run import configuration
     from gpudiag.text import counted
 
     named = run.settings.expect

@@ -13,11 +13,11 @@ from typing import Any
 import pytest
 
 from conftest import Gpudiag
+from gpudiag import configuration
 from gpudiag.cli import config
 from gpudiag.cli.check import check
 from gpudiag.errors import UsageError
 from gpudiag.model import codec
-from gpudiag.run import configuration
 
 ROOT_ONLY = pytest.mark.skipif(os.getuid() != 0, reason="only root can give files to others")
 OTHER = 12345
@@ -87,7 +87,7 @@ def test_a_user_takes_what_is_roots_and_no_other_users() -> None:
 import os, pwd, sys
 sys.path[:] = {[entry for entry in sys.path if entry]!r}
 from pathlib import Path
-from gpudiag.run import configuration
+from gpudiag import configuration
 os.environ["SUDO_UID"] = "54321"  # anybody can set it: it counts for root alone
 os.setuid({OTHER})
 for folder in map(Path, sys.argv[1:]):

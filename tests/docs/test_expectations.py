@@ -11,12 +11,11 @@ import shlex
 from pathlib import Path
 
 from conftest import Gpudiag
-from gpudiag import docs
+from gpudiag import configuration, docs
 from gpudiag.expectations import file
 from gpudiag.expectations.keys import KEYS
 from gpudiag.model import codec
 from gpudiag.model.report import Verdict
-from gpudiag.run import configuration
 
 PAGE = (docs.FOLDER / "expectations.md").read_text(encoding="utf-8")
 SHELL = [block.strip().splitlines() for block in re.findall(r"^```sh\n(.*?)^```$", PAGE, re.MULTILINE | re.DOTALL)]

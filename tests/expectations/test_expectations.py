@@ -11,6 +11,7 @@ import msgspec
 import pytest
 from click.testing import CliRunner
 
+from gpudiag import configuration
 from gpudiag import report as formats
 from gpudiag.cli import cli
 from gpudiag.errors import UsageError
@@ -20,7 +21,6 @@ from gpudiag.model import codec
 from gpudiag.model.expectations import Expectations
 from gpudiag.model.facts import NvmlFacts, Unknown
 from gpudiag.model.report import Finding, Judged, Limits, Report, Row, Severity, Verdict, World, conclude
-from gpudiag.run import configuration
 from reports import GPUS, MISSPELT, passed, report, row
 
 REPORTS = Path(__file__).parents[2] / "reports"
