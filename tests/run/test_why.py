@@ -86,9 +86,10 @@ def wrapped(line: str, columns: int) -> list[str]:
     return [line[at : at + columns] for at in range(0, len(line), columns)] or [""]
 
 
-def test_logs_that_a_terminal_has_wrapped_are_explained() -> None:
+@pytest.mark.parametrize("share", [0, pytest.param(1, marks=pytest.mark.slow), pytest.param(2, marks=pytest.mark.slow)])
+def test_logs_that_a_terminal_has_wrapped_are_explained(share: int) -> None:
     lost = []
-    for path in LOGS:
+    for path in LOGS[share::3]:
         one = Settled(**tomllib.loads(path.read_text()))
         parts = [part for line in one.log.splitlines() for part in wrapped(line, 80)]
         found = explained(*unwrapped(parts))

@@ -44,7 +44,7 @@ PROTOBUF = FAMILY.fault(
 SYSTEM_LIBRARY_OLD = FAMILY.add(
     Worth.FAULT,
     "system_library_old",
-    pattern=r"(?:(?P<file>/[^\s:]{1,300}): )?version [`'](?P<what>GLIBC|GLIBCXX|CXXABI)_"
+    pattern=r"(?:(?<![^\s:])(?P<file>/[^\s:]{1,300}): )?version [`'](?P<what>GLIBC|GLIBCXX|CXXABI)_"
     r"(?P<version>[\d.]{1,20})' not found"
     r"(?: \(required by (?P<by>[^)]{0,300})\))?",
     words=("glibc_", "glibcxx_", "cxxabi_"),
@@ -104,14 +104,14 @@ EMPTY_TENSORFLOW = FAMILY.add(
 FRAMEWORK_NOT_THERE = FAMILY.add(
     Worth.FAULT,
     "framework_not_there",
-    pattern=r"(?:(?P<file>[^\s:'\"(,]{1,300}\.so)[,:][^:]{0,20}:? )?(?:Library not loaded: [^\s:]{0,100}/|)"
+    pattern=r"(?:(?<![^\s:'\"(,])(?P<file>[^\s:'\"(,]{1,300}\.so)[,:][^:]{0,20}:? )?(?:Library not loaded: [^\s:]{0,100}/|)"
     r"libtensorflow_(?:framework|cc)\.(?:so\.)?\d[\w.]{0,20}(?:: cannot open shared object file|\.dylib|$)",
     words=("libtensorflow_framework", "libtensorflow_cc"),
 )
 UNDEFINED_OF_TENSORFLOW = FAMILY.add(
     Worth.FAULT,
     "undefined_of_tensorflow",
-    pattern=r"(?P<file>[^\s:'\"]{1,300}\.so[.\d]{0,20}): undefined symbol: "
+    pattern=r"(?<![^\s:'\"])(?P<file>[^\s:'\"]{1,300}\.so[.\d]{0,20}): undefined symbol: "
     r"(?P<symbol>_Z\w{0,300}?(?:tensorflow|4absl|3tsl)\w{0,300}|TF_\w{1,100}|TFE_\w{1,100})",
     words=("symbol",),
 )
@@ -130,7 +130,7 @@ NO_CANDIDATE = FAMILY.add(
     pattern=r"Unable to find installation candidates for (?P<name>[A-Za-z][\w.-]{0,80}) \((?P<range>[^()]{1,40})\)|"
     r"[Dd]istribution `(?P<locked>[A-Za-z][\w.-]{0,80})==(?P<pinned>[\w.]{1,40})[^`]{0,200}` can't be "
     r"installed because|"
-    r"(?P<of>[A-Za-z][\w.-]{0,80})(?P<versions>[=<>]{1,2}[\w.]{1,40}) (?:has no wheels|is unusable because no wheels)",
+    r"(?<![\w.-])(?P<of>[A-Za-z][\w.-]{0,80})(?P<versions>[=<>]{1,2}[\w.]{1,40}) (?:has no wheels|is unusable because no wheels)",
     words=("candidates", "distribution", "wheels"),
     seen="Poetry, uv",
 )
