@@ -138,6 +138,23 @@ LEFT_OUT: tuple[tuple[str, str, str], ...] = (
         "printed for developers",
     ),
     ("", _CHECK, "a check of TensorFlow on its own calls: nothing that a user sets leads to it"),
+    (
+        "",
+        r"(?i)(?:failed|failed setting stream|error mode|memory at \{\}|on destroy|memory pool|TensorMapEncodeTiled|"
+        r"status|\(\{\} bytes\)|error message|callback thread|to NaNs,|GetGpuHostAllocator|cu\w+ factory)[: ]*$",
+        "what follows it, most often a status, is the message, and has its own entry",
+    ),
+    ("", r"driver version|version number|PTX ISA minor", "a notice: the version of the driver is read in another way"),
+    (
+        "xla/stream_executor|xla/tsl/framework",
+        "",
+        "a check of XLA on its own calls: nothing that a user sets leads to it",
+    ),
+    (
+        "core/common_runtime|core/platform",
+        r"non-DMA|parse|DeviceLocality|in queue|counter|i=|unpack",
+        "a check of TensorFlow on its own calls: nothing that a user sets leads to it",
+    ),
 )
 """Files and texts (patterns), and why no entry is made of them; the first that fits counts."""
 

@@ -118,7 +118,8 @@ REQUIREMENTS_CONFLICT = FAMILY.fault(
 FAMILY.add(
     Worth.FAULT,
     "requirement_broken",
-    pattern=r"(?<![\w.-])(?P<package>[\w.-]{1,100}) (?P<release>\d[\w.+-]{0,60}) (?:requires|depends on|has requirement) "
+    pattern=r"(?<![\w.-])(?P<package>[\w.-]{1,100}) (?P<release>\d[\w.+-]{0,60}) "
+    r"(?:requires|depends on|has requirement) "
     r"(?P<needs>[\w.-]{1,100}(?:\[[\w,-]{1,40}\])?)(?P<range>[^\s;]{0,100})[^:]{0,100}?, "
     r"but you(?:'ll)? have (?P<has>[^\s]{1,100}) (?P<found>\d[\w.+-]{0,60}) which is incompatible",
     words=("incompatible",),

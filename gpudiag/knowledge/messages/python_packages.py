@@ -104,7 +104,8 @@ EMPTY_TENSORFLOW = FAMILY.add(
 FRAMEWORK_NOT_THERE = FAMILY.add(
     Worth.FAULT,
     "framework_not_there",
-    pattern=r"(?:(?<![^\s:'\"(,])(?P<file>[^\s:'\"(,]{1,300}\.so)[,:][^:]{0,20}:? )?(?:Library not loaded: [^\s:]{0,100}/|)"
+    pattern=r"(?:(?<![^\s:'\"(,])(?P<file>[^\s:'\"(,]{1,300}\.so)[,:][^:]{0,20}:? )?"
+    r"(?:Library not loaded: [^\s:]{0,100}/|)"
     r"libtensorflow_(?:framework|cc)\.(?:so\.)?\d[\w.]{0,20}(?:: cannot open shared object file|\.dylib|$)",
     words=("libtensorflow_framework", "libtensorflow_cc"),
 )
@@ -130,7 +131,8 @@ NO_CANDIDATE = FAMILY.add(
     pattern=r"Unable to find installation candidates for (?P<name>[A-Za-z][\w.-]{0,80}) \((?P<range>[^()]{1,40})\)|"
     r"[Dd]istribution `(?P<locked>[A-Za-z][\w.-]{0,80})==(?P<pinned>[\w.]{1,40})[^`]{0,200}` can't be "
     r"installed because|"
-    r"(?<![\w.-])(?P<of>[A-Za-z][\w.-]{0,80})(?P<versions>[=<>]{1,2}[\w.]{1,40}) (?:has no wheels|is unusable because no wheels)",
+    r"(?<![\w.-])(?P<of>[A-Za-z][\w.-]{0,80})(?P<versions>[=<>]{1,2}[\w.]{1,40}) "
+    r"(?:has no wheels|is unusable because no wheels)",
     words=("candidates", "distribution", "wheels"),
     seen="Poetry, uv",
 )

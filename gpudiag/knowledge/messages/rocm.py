@@ -79,6 +79,9 @@ FAMILY.fault(
     "hipErrorNoDevice",
     "hsa_init Failed, possibly no supported GPU devices",
     "no ROCm-capable device is detected",
+    "hipGetDevice() failed. Status: {error}",
+    "hipSetDevice() on GPU:{:d} failed. Status: {error}",
+    "ROCm runtime implicit initialization on GPU:{:d} failed. Status: {error}",
     meaning="ROCm sees no AMD GPU: its kernel module amdgpu is not loaded, or a container was not given the GPU",
     fix=(
         "sudo modprobe amdgpu; ls -l /dev/kfd /dev/dri; rocminfo  # must list the GPU",

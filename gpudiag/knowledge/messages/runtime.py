@@ -208,15 +208,23 @@ FAMILY.fault(
     "Not found: ./bin/ptxas not found",
     "NOT_FOUND: ./bin/ptxas not found",
     "No PTX compilation provider is available",
-    "Couldn't get temp CUBIN file name",
-    "couldn't get temp CUBIN file name",
-    "Could not get temporary filename",
     "Couldn't parse ptxas/nvlink version in output",
     "Failed to launch fatbinary",
     "Couldn't invoke {tool:s} --version",
-    "couldn't get temp PTX file name",
     meaning="XLA finds no ptxas or nvlink, which compile for the GPU",
     fix=(_NVCC, "export PATH=/usr/local/cuda/bin:$PATH  # or of a toolkit that is installed"),
+)
+FAMILY.fault(
+    "no_temporary_file",
+    "Couldn't get temp CUBIN file name",
+    "couldn't get temp CUBIN file name",
+    "couldn't get temp PTX file name",
+    "Could not get temporary filename",
+    meaning="XLA compiles for the GPU in temporary files, and there is no folder where it may write one",
+    fix=(
+        "mkdir -p ~/tmp && export TMPDIR=~/tmp  # or give room and rights back to the folder of now",
+        "df -h /tmp $TMPDIR; df -i /tmp $TMPDIR; ls -ld /tmp $TMPDIR  # full, or not writable",
+    ),
 )
 FAMILY.fault(
     "ptxas_failed",
@@ -463,6 +471,7 @@ FAMILY.fault(
     "memory_for_pinning",
     "failed to alloc {bytes:d} bytes on host: {error}",
     "could not allocate pinned host memory of size: {bytes:d}",
+    "could not allocate pinned host of size: {bytes:d}",
     "Failed to allocate pinned host memory of size {bytes:d}",
     "failed to allocate {size:s} ({bytes:d} bytes) of host memory",
     "Failed to allocate host memory of size {bytes:d} pinned to NUMA node",
