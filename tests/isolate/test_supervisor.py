@@ -32,6 +32,8 @@ SERVERS = {
     "guarded": ServerSpec(preload="processes.preloads:refuses_to_fork"),
     "talkative": ServerSpec(preload="processes.preloads:talks"),
     "harmless": ServerSpec(preload="processes.preloads:kills_nothing"),
+    "ahead": ServerSpec(ahead="processes.preloads:talks"),
+    "ahead in vain": ServerSpec(ahead="processes.preloads:raises"),
     "slow to remove": ServerSpec(preload="processes.preloads:removes_slowly"),
     **{
         name: ServerSpec(preload=f"processes.preloads:{name}", what=f"the preload that {name}")
@@ -243,6 +245,16 @@ def test_a_fork_knows_what_its_server_printed_while_it_preloaded() -> None:
     ended = run_one(job("reports_preload_output", server="talkative"))
     assert ended.value is not None
     assert msgspec.json.decode(ended.value) == "é" * (16 << 10)
+
+
+def test_what_is_done_ahead_is_done_once_and_costs_no_job_if_it_fails() -> None:
+    ended = run(
+        *(job("reports_preload_output", key=key, server="ahead") for key in ("one", "two")),
+        job("well", key="in vain", server="ahead in vain"),
+    )
+    for key in ("one", "two"):
+        assert msgspec.json.decode(ended[key].value or b"") == "é" * (16 << 10)
+    assert ended["in vain"].cause is None
 
 
 def test_forking_a_process_with_threads_warns_nobody() -> None:

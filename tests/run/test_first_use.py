@@ -1,0 +1,78 @@
+"""What a fork server prepares of TensorFlow's first operation: it is prepared, and no child can tell."""
+
+from __future__ import annotations
+
+import ctypes
+import json
+import os
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import msgspec
+import pytest
+
+from far_side import Children, children
+from gpudiag.run import first_use
+
+MODULE = "run.test_first_use"
+
+
+@pytest.fixture(scope="module")
+def tensorflow() -> Iterator[Children]:
+    with children() as started:
+        yield started
+
+
+def value(children: Children, function: Any, *, fresh: bool = False) -> Any:
+    """Return what a function of this file returns in a child."""
+    ended = children.call(f"{MODULE}:{function.__name__}", {}, fresh=fresh)
+    assert ended.value is not None, ended
+    return json.loads(ended.value)
+
+
+# What runs in a child
+
+
+def prepares(_: dict[str, Any]) -> bytes:
+    import tensorflow as tf
+    from tensorflow.python.framework import tensor_util
+
+    computed = []
+    evaluate = tensor_util.try_evaluate_constant
+    tensor_util.try_evaluate_constant = lambda tensor: computed.append(evaluate(tensor))
+    first_use.compute()
+    library = ctypes.CDLL(str(Path(tf.__file__).parent / "libtensorflow_cc.so.2"), mode=os.RTLD_NOLOAD)
+    registers = hasattr(library, "_ZN10tensorflow13XlaOpRegistry26RegisterCompilationKernelsEv")
+    first_use.register_kernels_of_xla()
+    return msgspec.json.encode([[one.tolist() for one in computed], registers])
+
+
+def begins(_: dict[str, Any]) -> bytes:
+    import tensorflow as tf
+
+    tf.compat.v1.disable_eager_execution()
+    tf.compat.v1.enable_eager_execution(config=tf.compat.v1.ConfigProto())  # ValueError if there is a context
+    tf.config.threading.set_inter_op_parallelism_threads(3)  # RuntimeError once anything has been begun
+    tf.config.set_logical_device_configuration(
+        tf.config.list_physical_devices("CPU")[0], [tf.config.LogicalDeviceConfiguration()] * 2
+    )
+    tf.random.set_seed(7)
+    drawn = tf.random.normal([2]).numpy().tolist()
+    with tf.Graph().as_default() as graph:
+        tf.matmul(tf.ones([2, 2]), tf.ones([2, 2]))
+    names = [one.name for one in graph.get_operations()]
+    return msgspec.json.encode([drawn, names, len(tf.config.list_logical_devices("CPU"))])
+
+
+# What is expected of it
+
+
+def test_a_product_is_computed_and_the_kernels_of_xla_are_registered(tensorflow: Children) -> None:
+    assert value(tensorflow, prepares) == [[[[2.0, 2.0], [2.0, 2.0]]], True]
+
+
+def test_a_prepared_child_begins_as_a_new_process_does(tensorflow: Children) -> None:
+    prepared = value(tensorflow, begins)
+    assert prepared[2] == 2
+    assert prepared == value(tensorflow, begins, fresh=True)
