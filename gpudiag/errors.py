@@ -55,6 +55,7 @@ _SHORTAGES = {
     errno.ENOSPC: "the file system is full: make room there, or set TMPDIR to a folder that has some",
     errno.EDQUOT: "the quota is used up: make room, or set TMPDIR to another folder",
     errno.EROFS: "the file system is read-only: set TMPDIR to a folder that can be written to",
+    errno.EFBIG: "files may not become that large: raise ulimit -f",
     errno.E2BIG: "the variables and arguments are larger than this system allows: unset what is large in 'env'",
 }
 
@@ -65,6 +66,11 @@ def shortage(error: OSError) -> str:
     name = errno.errorcode.get(error.errno or 0, "")
     said = f"{where}{error.strerror or error}{f' ({name})' if name else ''}"
     return f"{said}: {_SHORTAGES[error.errno]}" if error.errno in _SHORTAGES else said
+
+
+def no_memory() -> str:
+    """Return what is lacking if Python itself got no memory."""
+    return _SHORTAGES[errno.ENOMEM]
 
 
 def nearest(name: str, known: Iterable[str], most: int = 3) -> str:

@@ -16,7 +16,8 @@ import click
 import gpudiag
 from gpudiag.cli.delivery import discard_output
 from gpudiag.cli.options import DEBUG, EXIT_SCHEME, NAGIOS, debug_option
-from gpudiag.errors import CatalogueError, GpudiagError, OutputError, shortage
+from gpudiag.errors import CatalogueError, GpudiagError, OutputError, no_memory, shortage
+from gpudiag.interpreter import hiding
 from gpudiag.text import put, say
 
 _HOMES = {
@@ -137,6 +138,12 @@ def _told(error: Exception) -> int:
         discard_output()
         say(f"gpudiag: error: {shortage(error)}")
         return 3
+    if isinstance(error, MemoryError):
+        say(f"gpudiag: error: {no_memory()}")
+        return 3
     say(f"gpudiag: internal error: {type(error).__name__}: {error}")
+    if file := hiding():
+        say(f"{file} hides a module of Python from every program: rename it, or take its folder out of PYTHONPATH.")
+        return 3
     say("This is a bug in gpudiag. Run it again with --debug for the traceback.")
     return 3

@@ -11,7 +11,7 @@ from collections.abc import Collection, Mapping
 from pathlib import Path
 
 from gpudiag.facts import printable
-from gpudiag.interpreter import SAFE_PATH
+from gpudiag.interpreter import asked
 from gpudiag.knowledge.variables import CLUSTER, CONTEXT, NO_JSON, SETTINGS, WITHHELD, misspelling_of
 from gpudiag.model.facts import EnvironmentFacts
 
@@ -31,13 +31,9 @@ def gather(environ: Mapping[str, str] = os.environ) -> EnvironmentFacts:
     )
 
 
-# Without the working directory, which Python 3.10 puts first on the path: any file there may be called json.py.
 _STARTED = """
-import sys
-if sys.path and not sys.path[0]: del sys.path[0]
-import json, os
 files = [getattr(sys.modules.get(name), "__file__", None) for name in ("sitecustomize", "usercustomize")]
-print(json.dumps([[name for name in sys.argv[1:] if name in os.environ], [file for file in files if file]]))
+answer = [[name for name in sys.argv[1:] if name in os.environ], [file for file in files if file]]
 """
 _STARTED_S = 5
 
@@ -51,14 +47,7 @@ def _set_by_python(names: Collection[str]) -> dict[str, str]:
         return {}
     without = {name: value for name, value in os.environ.items() if name not in names}
     try:
-        ended = subprocess.run(
-            [sys.executable, *SAFE_PATH, "-c", _STARTED, *sorted(names)],
-            env=without,
-            capture_output=True,
-            timeout=_STARTED_S,
-            check=True,
-        )
-        found, files = json.loads(ended.stdout)
+        found, files = json.loads(asked(_STARTED, *sorted(names), env=without, timeout_s=_STARTED_S))
     except (OSError, subprocess.SubprocessError, ValueError):
         return {}
     return {name: next((printable(file) for file in files if _holds(file, name)), "") for name in found}

@@ -25,6 +25,7 @@ import msgspec
 from gpudiag import catalogue, causes
 from gpudiag.catalogue import Entry
 from gpudiag.cause import Evidence
+from gpudiag.errors import shortage
 from gpudiag.isolate import Ended, Job, Supervision, scratch_folder
 from gpudiag.knowledge.log import recognised
 from gpudiag.model.diagnosis import Diagnosis, Failed
@@ -233,7 +234,9 @@ class Apart:
                 stack.callback(shutil.rmtree, folder, ignore_errors=True)
                 (folder / "subject").write_bytes(msgspec.json.encode(subject))
                 return self._work(kind, folder)
-        except (OSError, UnicodeEncodeError) as error:
+        except OSError as error:
+            return Worked({}, {}, shortage(error))
+        except UnicodeEncodeError as error:
             return Worked({}, {}, f"{type(error).__name__}: {error}")
 
     def _work(self, kind: str, folder: Path) -> Worked:

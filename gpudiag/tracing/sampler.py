@@ -15,6 +15,7 @@ import time
 from collections.abc import Mapping
 from pathlib import Path
 
+from gpudiag.isolate import worker
 from gpudiag.model.program import Booked
 
 FILE = "nvml"
@@ -28,7 +29,7 @@ def start(folder: Path, environment: Mapping[str, str]) -> subprocess.Popen[byte
     """Start it beside a program; None if no process can be started."""
     try:
         return subprocess.Popen(
-            [sys.executable, "-m", "gpudiag.tracing.sampler", str(folder / FILE)],
+            worker.command(__name__, str(folder / FILE)),  # not -m: the working directory is the program's
             env=dict(environment),
             stdin=subprocess.DEVNULL,
             stdout=subprocess.DEVNULL,
@@ -100,7 +101,3 @@ def main() -> None:
                 if lines % _MOST == 0:
                     every *= 2
             time.sleep(every)
-
-
-if __name__ == "__main__":
-    main()

@@ -14,7 +14,7 @@ from click import Option
 import gpudiag as package
 from conftest import Gpudiag
 from gpudiag import catalogue, causes
-from gpudiag.cli import cli, commands, describe, explanation
+from gpudiag.cli import cli, commands, describe, explanation, main
 from gpudiag.interpreter import SAFE_PATH
 from gpudiag.model import codec
 from gpudiag.probe import HEADINGS
@@ -339,3 +339,17 @@ def test_the_module_can_be_run(tmp_path: Path) -> None:
         check=True,
     )
     assert done.stdout.startswith("gpudiag, version")
+
+
+def test_where_python_gets_no_memory_that_is_said(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    def without_memory(**_: object) -> None:
+        raise MemoryError
+
+    monkeypatch.setattr(cli, "main", without_memory)
+    with pytest.raises(SystemExit) as ended:
+        main()
+    told = capsys.readouterr().err
+    assert (ended.value.code, "bug" in told) == (3, False)
+    assert "no memory is left" in told

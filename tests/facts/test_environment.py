@@ -85,9 +85,13 @@ def test_this_process_is_the_default(monkeypatch: pytest.MonkeyPatch) -> None:
     assert environment.gather().variables["CUDA_VISIBLE_DEVICES"] == "3"
 
 
-def test_a_variable_that_python_sets_at_its_start(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+NOISE = "\nimport atexit, sys; print('hello', end=''); atexit.register(print, 'goodbye')"
+
+
+@pytest.mark.parametrize("noise", ["", NOISE])
+def test_a_variable_that_python_sets_at_its_start(noise: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     file = tmp_path / "sitecustomize.py"
-    file.write_text("import os; os.environ['CUDA_VISIBLE_DEVICES'] = '-1'")
+    file.write_text(f"import os; os.environ['CUDA_VISIBLE_DEVICES'] = '-1'{noise}")
     variables = {"CUDA_VISIBLE_DEVICES": "-1", "TF_GPU_ALLOCATOR": "cuda_malloc"}
     assert environment.gather(variables).set_by_python == {}
     monkeypatch.setenv("PYTHONPATH", str(tmp_path))

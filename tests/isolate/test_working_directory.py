@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
 import subprocess
 import sys
@@ -10,6 +11,7 @@ from pathlib import Path
 import pytest
 
 from conftest import Gpudiag
+from gpudiag.tracing import sampler
 
 LEAVES_A_MARK = """
 import os, sys
@@ -68,6 +70,35 @@ def test_a_module_beside_python_m_is_left_alone(gpudiag: Gpudiag, flags: tuple[s
     )
     assert not mark.exists(), mark.read_text()
     assert done.returncode == 0, done.stdout + done.stderr
+
+
+def test_what_watches_beside_a_traced_program_leaves_its_folder_alone(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    mark = _litter(tmp_path, {"json", "types", "gpudiag", "runpy"})
+    monkeypatch.chdir(tmp_path)
+    process = sampler.start(tmp_path, os.environ)
+    assert process is not None
+    with contextlib.suppress(subprocess.TimeoutExpired):  # it runs on if there is an NVML
+        process.wait(20 if not (tmp_path / sampler.FILE).exists() else 0.1)
+    sampler.stop(process)
+    assert (tmp_path / sampler.FILE).exists()
+    assert not mark.exists(), mark.read_text()
+
+
+def test_a_file_that_hides_one_of_pythons_modules_is_named(gpudiag: Gpudiag) -> None:
+    file = gpudiag.folder / "json.py"
+    file.write_text("raise ImportError('not that json')")
+    done = subprocess.run(
+        [sys.executable, "-m", "gpudiag", "show", "report.json"],
+        env={**gpudiag.environment, "PYTHONPATH": os.pathsep.join([str(gpudiag.folder), *gpudiag.path])},
+        capture_output=True,
+        text=True,
+        timeout=60,
+        check=False,
+    )
+    assert (done.returncode, "bug" in done.stderr) == (3, False), done.stderr
+    assert str(file) in done.stderr
 
 
 def test_a_folder_that_comes_first_hides_nothing_that_a_server_needs(gpudiag: Gpudiag) -> None:

@@ -13,7 +13,7 @@ from typing import Any
 
 import msgspec
 
-from gpudiag.interpreter import SAFE_PATH
+from gpudiag.interpreter import SAFE_PATH, asked
 from gpudiag.record import Record
 from gpudiag.run.bisect.parts import Variant
 
@@ -98,28 +98,19 @@ def _ending(code: int) -> str:
 
 def start_files(_: dict[str, Any]) -> bytes:
     """Return the :class:`~gpudiag.run.bisect.parts.StartFiles` of a new interpreter."""
-    done = subprocess.run(
-        [sys.executable, *SAFE_PATH, "-c", _LOOK],
-        stdin=subprocess.DEVNULL,
-        capture_output=True,
-        check=True,
-        env=dict(os.environ),
-    )
-    return done.stdout
+    return asked(_LOOK, env=os.environ)
 
 
 _LOOK = """
-import sys
-if sys.path and not sys.path[0]: del sys.path[0]
-import json, os, site
+import site
 modules = [sys.modules.get(name) for name in ("sitecustomize", "usercustomize")]
 user = site.getusersitepackages() if site.ENABLE_USER_SITE else ""
 user = user if user in sys.path else ""
 folders = [*site.getsitepackages(), *([user] if user else [])]
 names = [os.path.join(one, name) for one in folders if os.path.isdir(one) for name in sorted(os.listdir(one))]
-print(json.dumps({
+answer = {
     "customize": [one.__file__ for one in modules if getattr(one, "__file__", None)],
     "pth": [name for name in names if name.endswith(".pth")],
     "user_site": user,
-}))
+}
 """
