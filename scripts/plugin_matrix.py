@@ -647,6 +647,44 @@ TRIALS = (
             assert os.getcwd() != "here"
         """,
     ),
+    Trial(
+        "pytest-socket",
+        ("pytest_socket",),
+        "--disable-socket, the fixture socket_enabled",
+        """
+        import socket
+        import pytest
+
+        def test_refused():
+            socket.socket()
+
+        def test_allowed(socket_enabled):
+            socket.socket().close()
+
+        def test_none(): pass
+        """,
+        ("--disable-socket",),
+    ),
+    Trial(
+        "pytest-dependency",
+        ("pytest_dependency",),
+        "the marker dependency",
+        """
+        import pytest
+
+        @pytest.mark.dependency()
+        def test_passes(): pass
+
+        @pytest.mark.dependency()
+        def test_fails(): assert False
+
+        @pytest.mark.dependency(depends=["test_passes"])
+        def test_runs(): pass
+
+        @pytest.mark.dependency(depends=["test_fails"])
+        def test_is_skipped(): pass
+        """,
+    ),
 )
 PLUGINS = tuple(dict.fromkeys(one.plugin for one in TRIALS))
 WAYS = {"here": (), "isolated": (), "here, -n 2": ("-n2",), "isolated, -n 2": ("-n2",)}

@@ -65,8 +65,8 @@ _OPTIONS: dict[str, object] = {
 }
 """Options that would have this session do what the one outside does already; those of plugins where these are there."""
 
-_REPEATING = ("flaky",)
-"""Markers that would have the test repeated here, and once more outside."""
+_OBEYED_OUTSIDE = ("dependency", "flaky")
+"""Markers that have a test repeated, or look at the results of other tests, which are known outside."""
 
 _TELLING = (
     "pytest_report_header",
@@ -245,7 +245,7 @@ class _Session:
         result = yield
         items[:] = wanted[:1]  # whatever others deselect: the choice among tests has been made
         for node in items[0].listchain() if items else ():
-            node.own_markers[:] = [mark for mark in node.own_markers if mark.name not in _REPEATING]
+            node.own_markers[:] = [mark for mark in node.own_markers if mark.name not in _OBEYED_OUTSIDE]
         return result
 
     @pytest.hookimpl(tryfirst=True)

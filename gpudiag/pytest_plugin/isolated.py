@@ -28,7 +28,7 @@ import warnings
 from collections.abc import Callable, Generator, Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, NoReturn, Protocol, TypeVar
+from typing import TYPE_CHECKING, Any, NoReturn, ParamSpec, Protocol, TypeVar
 
 import pytest
 
@@ -56,8 +56,11 @@ _CHUNK = 1 << 20
 _COVERAGE = ("COV_CORE_", "COVERAGE_PROCESS_")
 """Variables that make a new interpreter measure itself: not the one that isolated tests are forked from."""
 _STREAMS = ("stdout", "stderr")
+_SOCKET = socket.socket
+"""As it is before tests run: a plugin may then put in its place what refuses to be made, as pytest-socket does."""
 
 Value = TypeVar("Value")
+Arguments = ParamSpec("Arguments")
 
 
 class RunIsolated(Protocol):
@@ -297,9 +300,25 @@ class _Outcome:
             getattr(sys, stream).write(text)
 
 
+def _with_sockets(method: Callable[Arguments, Value]) -> Callable[Arguments, Value]:
+    """Let ``method`` have sockets, also if tests may not."""
+
+    @functools.wraps(method)
+    def call(*args: Arguments.args, **kwargs: Arguments.kwargs) -> Value:
+        put_there = socket.socket
+        socket.socket = _SOCKET  # type: ignore[misc]
+        try:
+            return method(*args, **kwargs)
+        finally:
+            socket.socket = put_there  # type: ignore[misc]
+
+    return call
+
+
 class _Processes:
     """The fresh processes of a session: one supervisor, one process that all are forked from."""
 
+    @_with_sockets
     def __init__(self, environment: Mapping[str, str], report: Callable[..., pytest.TestReport]) -> None:
         from gpudiag.isolate import Bounds, ServerSpec, supervise
         from gpudiag.pytest_plugin import inner_session
@@ -321,6 +340,7 @@ class _Processes:
         self._children.__exit__(None, None, None)
         self._folder.close()
 
+    @_with_sockets
     def run(
         self, order: Order, timeout_s: float, env: Mapping[str, str | None] = {}, *, fresh: bool = False
     ) -> _Outcome:

@@ -167,6 +167,62 @@ def test_options_have_the_values_that_they_have_outside(suite: Suite, plain: Non
     assert ran.outcomes() == {"test_here": "passed", "test_there": "passed"}, ran
 
 
+def test_what_plugins_take_from_tests_and_know_of_others(suite: Suite, plain: None) -> None:
+    """As pytest-socket, which refuses sockets, and pytest-dependency, which skips what depends on a test that failed."""
+    suite.write(
+        "conftest.py",
+        """
+        import socket
+        import pytest
+
+        passed = set()
+
+        class Refused(socket.socket):
+            def __new__(cls, *args, **kwargs):
+                raise RuntimeError("no socket for tests")
+
+        def pytest_configure(config):
+            config.addinivalue_line("markers", "dependency: runs if the other test has passed")
+
+        def pytest_runtest_setup(item):
+            socket.socket = Refused
+            marker = item.get_closest_marker("dependency")
+            if marker is not None and not passed.issuperset(marker.args):
+                pytest.skip("the other test has not passed")
+
+        @pytest.hookimpl(wrapper=True)
+        def pytest_runtest_makereport(item, call):
+            report = yield
+            if report.when == "call" and report.passed:
+                passed.add(item.name)
+            return report
+        """,
+    )
+    suite.write(
+        "test_all.py",
+        """
+        import socket
+        import pytest
+
+        pytestmark = pytest.mark.gpudiag_isolated
+
+        def test_socket():
+            with pytest.raises(RuntimeError, match="no socket for tests"):
+                socket.socket()
+
+        def test_fails(): assert False
+
+        @pytest.mark.dependency("test_socket")
+        def test_after(): pass
+
+        @pytest.mark.dependency("test_fails")
+        def test_not_after(): pass
+        """,
+    )
+    came = {"test_socket": "passed", "test_fails": "failure", "test_after": "passed", "test_not_after": "skipped"}
+    assert suite().outcomes() == came
+
+
 def test_the_log_file_holds_what_isolated_tests_log(suite: Suite, plain: None) -> None:
     suite.write(
         "test_all.py",
