@@ -168,7 +168,7 @@ def test_options_have_the_values_that_they_have_outside(suite: Suite, plain: Non
 
 
 def test_what_plugins_take_from_tests_and_know_of_others(suite: Suite, plain: None) -> None:
-    """As pytest-socket, which refuses sockets, and pytest-dependency, which skips what depends on a test that failed."""
+    """As pytest-socket, which refuses sockets, and pytest-dependency, by which a test depends on others."""
     suite.write(
         "conftest.py",
         """
