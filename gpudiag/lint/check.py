@@ -10,6 +10,7 @@ import re
 import tokenize
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
+from functools import lru_cache
 from pathlib import Path
 
 import gpudiag
@@ -232,19 +233,20 @@ def _ignored(source: Source, piece: Piece, node: ast.AST, name: str) -> bool:
         return False
     lines = range(node.lineno, (node.end_lineno or node.lineno) + 1)  # type: ignore[attr-defined]
     for one in source.pieces:
-        for line, whole, rules in _comments(one):
+        for line, whole, rules in _comments(one.text):
             if (whole or (one is piece and line in lines)) and (rules is None or name in rules):
                 return True
     return False
 
 
-def _comments(piece: Piece) -> list[tuple[int, bool, frozenset[str] | None]]:
+@lru_cache(maxsize=64)
+def _comments(text: str) -> list[tuple[int, bool, frozenset[str] | None]]:
     """Return the comments that switch rules off: line, whether for the whole file, and the rules (None: all)."""
     found: list[tuple[int, bool, frozenset[str] | None]] = []
-    if "gpudiag:" not in piece.text:
+    if "gpudiag:" not in text:
         return found
     try:
-        for token in tokenize.generate_tokens(io.StringIO(piece.text).readline):
+        for token in tokenize.generate_tokens(io.StringIO(text).readline):
             if token.type == tokenize.COMMENT and (one := _IGNORE.search(token.string)):
                 listed = None if one["rules"] is None else frozenset(map(str.strip, one["rules"].split(",")))
                 found.append((token.start[0], bool(one["file"]), listed))
@@ -258,7 +260,7 @@ def unknown_names(run_sources: Sequence[Source]) -> Iterator[Problem]:
     known = rule.names()
     for source in run_sources:
         for piece in source.pieces:
-            for line, _, listed in _comments(piece):
+            for line, _, listed in _comments(piece.text):
                 for name in sorted((listed or frozenset()) - set(known)):
                     text = f"this comment names no rule: {name!r}. {nearest(name, known)}"
                     yield Problem(source.shown, line, one_line(text), piece.cell)

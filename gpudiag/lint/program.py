@@ -24,6 +24,10 @@ Effects = frozenset[str]
 is made; ``reset`` of the context."""
 
 
+_FARTHEST = 1000
+"""Events: a program that was generated can have very many."""
+
+
 @dataclass(eq=False)
 class Event:
     """Something that a program does."""
@@ -43,20 +47,17 @@ class Event:
 
     def before(self, *effects: str) -> Event | None:
         """Return the first thing that surely happened before and had one of these effects; see :data:`Effects`."""
-        found = None
-        at = self.past
-        while at is not None:
-            if "reset" in at.event.effects:
-                break
-            if any(one in at.event.effects for one in effects):
-                found = at.event
-            at = at.before
-        return found
+        if self.past is None:
+            return None
+        found = [self.past.first[one] for one in effects if one in self.past.first]
+        return min(found, key=lambda one: one.number).event if found else None
 
     def history(self) -> Iterator[Event]:
-        """Yield what surely happened before, the latest first."""
+        """Yield what surely happened before, the latest first, as far back as :data:`_FARTHEST`."""
         at = self.past
-        while at is not None:
+        for _ in range(_FARTHEST):
+            if at is None:
+                return
             yield at.event
             at = at.before
 
@@ -83,12 +84,19 @@ class Event:
         return ast.unparse(node)[:60]
 
 
-@dataclass(eq=False)
 class Past:
     """An event, and what came before it."""
 
-    event: Event
-    before: Past | None
+    def __init__(self, event: Event, before: Past | None) -> None:
+        self.event = event
+        self.before = before
+        self.number: int = 0 if before is None else before.number + 1
+        self.first: dict[str, Past] = {} if before is None else before.first
+        """Where each effect was had first since the last reset; a program can have very many events."""
+        if "reset" in event.effects:
+            self.first = {}
+        elif not event.effects <= self.first.keys():
+            self.first = dict.fromkeys(event.effects, self) | self.first
 
 
 @dataclass(eq=False)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import time
 from pathlib import Path
 
 import pytest
@@ -11,7 +12,7 @@ import pytest
 from gpudiag.lint import check, rule
 from gpudiag.lint.formats import render
 from gpudiag.lint.result import Result
-from linting import result_of
+from linting import result_of, rules_in
 
 FORMATS = ("text", "github", "json", "sarif")
 BAD = "import tensorflow as tf\ntf.config.set_soft_device_placement = False\n"
@@ -92,6 +93,34 @@ def test_deep_expression_costs_its_statement_alone(text: str) -> None:
     deep = [one.message for one in result.problems]
     assert [one.rule for one in result.findings] == ["assigned_not_called"] or "nested too deeply" in deep[0]
     assert result.exit_code in (1, 5)
+
+
+GPU = "import tensorflow as tf\ngpu = tf.config.list_physical_devices('GPU')[0]\n"
+GROWTH = "tf.config.experimental.set_memory_growth(gpu, True)\n"
+SPLIT = "tf.config.set_logical_device_configuration(gpu, [])\n"
+
+
+@pytest.mark.parametrize("text", [GROWTH, f"{GROWTH}{SPLIT}"])
+@pytest.mark.parametrize("comment", ["", "x = 1  # gpudiag: ignore[removed_api]\n"])
+def test_four_times_the_lines_take_about_four_times_as_long(text: str, comment: str) -> None:
+    def seconds(times: int) -> float:
+        began = time.process_time()
+        result_of(GPU + comment + text * times)
+        return time.process_time() - began
+
+    seconds(10)
+    assert seconds(1200) < 9 * min(seconds(300), seconds(300))
+
+
+def test_loops_in_loops_are_followed_for_a_bounded_time() -> None:
+    """A body that is read for each round of each loop around it: here 3 ** 19 times."""
+    head = "".join(f"{' ' * depth}for _ in range(3):\n" for depth in range(19))
+    began = time.process_time()
+    alone = rules_in(GPU + GROWTH)
+    once = time.process_time() - began
+    began = time.process_time()
+    assert rules_in(f"{GPU}{head}{' ' * 19}{GROWTH}") == alone
+    assert time.process_time() - began < 500 * max(once, 0.01)
 
 
 def test_loop_of_links_ends_and_is_named(tmp_path: Path) -> None:

@@ -46,11 +46,12 @@ def find(program: Program) -> Matches:
         device = devices(event.made.argument(0, "device"))
         if device and event.made.constant(1, "enable") is not False and device.kind in ("GPU", None):
             set_for.append((event, device))
+    indexes = {device.index for _, device in set_for if device.one}
+    for_each = any(device.all and device.one for _, device in set_for)
     for event, device in set_for:
         if not device.one or device.all or device.listing.api == "config.list_logical_devices":
             continue
-        others = {other.index for _, other in set_for if other.one} - {device.index}
-        if others or any(other.all and other.one for _, other in set_for):
+        if for_each or indexes - {device.index}:
             continue
         if not any(_ONE.search(ast.unparse(guard)) for guard in event.guards if isinstance(guard, ast.expr)):
             yield Match(event)

@@ -20,7 +20,7 @@ Good
 from __future__ import annotations
 
 from gpudiag.knowledge import tensorflow_api as api
-from gpudiag.lint.program import Call, Event, Program
+from gpudiag.lint.program import Call, Event, Past, Program
 from gpudiag.lint.rule import Match, Matches, Rule
 from gpudiag.lint.values import devices
 from gpudiag.model.report import Severity
@@ -35,9 +35,10 @@ RULE = Rule(
 
 
 def find(program: Program) -> Matches:
+    latest: dict[str, dict[Past, Event | None]] = {api.GROWTH: {}, api.LOGICAL: {}}
     for event in program.calls(api.GROWTH, api.LOGICAL):
         other = api.LOGICAL if event.api == api.GROWTH else api.GROWTH
-        earlier = next((one for one in event.history() if _is(one, other)), None)
+        earlier = _latest(event.past, other, latest[other])
         if earlier is None or not _is(event, event.api) or event.before("devices") or earlier.before("devices"):
             continue  # what comes too late sets nothing
         place = earlier.place(program)
@@ -45,6 +46,23 @@ def find(program: Program) -> Matches:
             yield Match(event, {"lost": f"the growth that {place} sets is lost"})
         elif earlier.node is not event.node and not _same_loop(event, earlier):
             yield Match(event, {"lost": f"after {place} it raises ValueError"})
+
+
+def _latest(past: Past | None, name: str, known: dict[Past, Event | None]) -> Event | None:
+    """Return the last such call before; what is ``known`` is not looked for again."""
+    passed = []
+    found = None
+    while past is not None:
+        if past in known:
+            found = known[past]
+            break
+        passed.append(past)
+        if _is(past.event, name):
+            found = past.event
+            break
+        past = past.before
+    known.update(dict.fromkeys(passed, found))
+    return found
 
 
 def _is(event: Event, name: str) -> bool:
