@@ -116,8 +116,15 @@ class Devices:
             os.close(self._locks.pop(uuid))
 
 
+_HELD = (errno.EAGAIN, errno.EWOULDBLOCK, errno.EACCES, errno.EDEADLK)
+"""What says that another process has locked a file: the first two of flock, the others on Windows."""
+
+
 def _locked(file: int) -> bool:
-    """Lock an open file; False if another process has locked it. The lock ends with the process, however that ends."""
+    """Lock an open file; False if another process has locked it. The lock ends with the process, however that ends.
+
+    Closes the file and raises ``OSError`` if it cannot be locked at all.
+    """
     try:
         if sys.platform == "win32":
             import msvcrt
@@ -125,8 +132,11 @@ def _locked(file: int) -> bool:
             msvcrt.locking(file, msvcrt.LK_NBLCK, 1)
         else:
             fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
-    except OSError:
-        return False
+    except OSError as error:
+        if error.errno in _HELD:
+            return False
+        os.close(file)
+        raise  # no lock can be had on this file system
     return True
 
 

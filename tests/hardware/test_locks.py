@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import os
 import stat
 import subprocess
@@ -116,6 +117,21 @@ def test_a_lock_that_cannot_be_used_is_a_sentence_and_not_an_error(kind: str, re
     assert said.startswith("GPU 0 is not locked against other runs of gpudiag: ")
     assert reason in said
     assert not (folder / "victim").exists()
+
+
+def test_a_file_system_without_locks_is_not_another_run(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """NFS without its lock service says ENOLCK; other file systems do not know the call."""
+
+    def refuse(*_: object) -> None:
+        raise OSError(errno.ENOLCK, os.strerror(errno.ENOLCK))
+
+    monkeypatch.setattr("fcntl.flock", refuse)
+    before = os.listdir("/proc/self/fd")
+    here = Devices(tmp_path)
+    assert here.take(GPUS, exclusive=True)
+    assert "No locks available" in "".join(here.unlocked.values())
+    here.close()
+    assert os.listdir("/proc/self/fd") == before
 
 
 AS_OTHER = 12345
