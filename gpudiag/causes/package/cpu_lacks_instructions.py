@@ -9,6 +9,7 @@ instruction (core dumped)" is printed.
 from __future__ import annotations
 
 from gpudiag.cause import Cause, Match, Matches, Program
+from gpudiag.causes.shared.packages import FailedImport
 from gpudiag.knowledge.messages.python_packages import ILLEGAL_INSTRUCTION, NO_INSTRUCTIONS
 from gpudiag.knowledge.origin import Origin
 from gpudiag.model.diagnosis import Confidence
@@ -30,8 +31,11 @@ _OF_APPLE = (
 )
 
 
-def find(program: Program, origin: Origin) -> Matches:
-    if said := program.first(NO_INSTRUCTIONS):
+def find(program: Program, origin: Origin, failed: FailedImport | None) -> Matches:
+    if failed is not None and "SIGILL" in failed.error:
+        seen = "import tensorflow ended with SIGILL (illegal instruction)"
+        yield Match((seen,), Confidence.LIKELY, {"name": "most often AVX"})
+    elif said := program.first(NO_INSTRUCTIONS):
         yield Match(program.said(NO_INSTRUCTIONS), figures={"name": said["name"] or "SSE4"})
     elif said := program.first(ILLEGAL_INSTRUCTION):
         yield Match(

@@ -8,7 +8,8 @@ from __future__ import annotations
 
 import re
 
-from gpudiag.cause import Cause, Match, Matches, Program
+from gpudiag.cause import Cause, Match, Matches
+from gpudiag.causes.shared.imports import ImportLog
 from gpudiag.knowledge.messages.python_packages import FRAMEWORK_NOT_THERE, MACOS_OLDER, UNDEFINED_OF_TENSORFLOW
 from gpudiag.knowledge.names import distribution_of
 from gpudiag.knowledge.origin import Origin
@@ -27,7 +28,7 @@ _INSTALLED = re.compile(r"(?:(?:site|dist)-packages[\\/]|^)(?P<package>[A-Za-z]\
 _OF_NO_PACKAGE = ("tensorflow", "tensorflow_core", "usr", "home", "opt")
 
 
-def find(program: Program, origin: Origin) -> Matches:
+def find(program: ImportLog, origin: Origin) -> Matches:
     if program.first(MACOS_OLDER):  # the library that lacks the symbol is the system's
         return
     if said := program.first(UNDEFINED_OF_TENSORFLOW, FRAMEWORK_NOT_THERE):

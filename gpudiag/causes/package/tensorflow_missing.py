@@ -9,7 +9,9 @@ from __future__ import annotations
 from gpudiag.cause import Cause, Match, Matches
 from gpudiag.causes.shared.imports import active_environment, executable, interpreter
 from gpudiag.causes.shared.packages import INSTALLATION
-from gpudiag.model.facts import Facts, TensorflowFacts
+from gpudiag.knowledge.releases import NEWEST, pythons
+from gpudiag.model.facts import Facts, TensorflowFacts, Unknown
+from gpudiag.probes.host.tensorflow import release
 
 CAUSE = Cause(
     fix=("{executable} -m pip install 'tensorflow[and-cuda]'",),
@@ -26,16 +28,26 @@ def find(facts: Facts, installed: TensorflowFacts) -> Matches:
     active = active_environment(facts)
     folders = installed.without_init
     left_over = "is a folder without __init__.py: what an uninstall leaves, or another folder"
+    newest = _newest_python(facts)
     yield Match(
         (
             f"{python} finds no module tensorflow",
             *interpreter(facts),
+            *([f"TensorFlow {NEWEST} has wheels for Python {' to '.join(pythons(NEWEST))}"] if newest else []),
             *(f"{folder} {left_over}" for folder in folders),
         ),
         figures={"executable": python},
         fix=(
-            ...,
+            f"python{newest} -m venv tf && tf/bin/pip install 'tensorflow[and-cuda]'" if newest else ...,
             f"{active}/bin/python -m pip list  # or run the program with this Python: it is active" if active else "",
             f"# rename or delete {' and '.join(folders)}" if folders else "",
         ),
     )
+
+
+def _newest_python(facts: Facts) -> str:
+    """Return the newest Python that there are wheels for, if there are none for this one; else ""."""
+    system = facts.system
+    own = None if isinstance(system, Unknown) else release(system.python)
+    first, last = (release(one) for one in pythons(NEWEST))
+    return pythons(NEWEST)[1] if own and first and last and not first <= own <= last else ""

@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Iterable
 
+from gpudiag.knowledge.message import Event, Worth
 from gpudiag.knowledge.origin import Origin
 from gpudiag.knowledge.releases import (
     COMPILED_WITH,
@@ -219,6 +220,17 @@ def driver(origin: Origin, *, ptx: bool = False) -> str:
     linux, windows = DRIVERS[origin.generation.cuda]
     least = PTX_DRIVERS.get(origin.generation.cuda, linux) if ptx else windows if origin.windows else linux
     return f"{least} or newer" + ("" if origin.is_one else f", for {origin.generation}")
+
+
+def says_most(events: Iterable[Event]) -> Event | None:
+    """Return the fault that explains a line best, of those that say what to type: most of its words do not vary."""
+    faults = [event for event in events if event.message.fix and event.message.worth is not Worth.HARMLESS]
+    return min(faults, key=generality, default=None)
+
+
+def generality(event: Event) -> tuple[bool, int]:
+    """Return what is least for the event that says most: its words that do not vary are the most."""
+    return event.message.follows, sum(map(len, event.fields.values())) - len(event.text)
 
 
 def fitted(fix: Iterable[str], origin: Origin) -> tuple[str, ...]:

