@@ -115,6 +115,14 @@ def the_last_element_is_not_added() -> None:
     falsify(SUMS, SECOND_GPU, how)
 
 
+@found_as(distribution__collective_matches="wrong_sum")
+def large_sums_are_wrong() -> None:
+    def how(value: Any) -> Any:
+        return value * 2 if (value.shape.num_elements() or 0) >= 1 << 20 else value
+
+    falsify(SUMS, SECOND_GPU, how)
+
+
 @found_as(distribution__dataset="wrong_parts")
 def every_replica_gets_the_whole_batch() -> None:
     dataset = module("tensorflow").data.Dataset

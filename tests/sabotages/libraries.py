@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+from itertools import pairwise
 from typing import Any
 
 from sabotages import found_as
@@ -25,6 +27,30 @@ def one_element_of_a_product_is_wrong() -> None:
 
 
 @found_as(libraries__cublas="differs")
+def large_products_are_wrong_in_float16() -> None:
+    def how(value: Any) -> Any:
+        return _one_element(value) if value.dtype == "float16" and value.shape[-1] >= 512 else value
+
+    falsify(PRODUCTS, SECOND_GPU, how)
+
+
+@found_as(libraries__cublas="differs")
+def products_of_transposed_matrices_are_wrong() -> None:
+    _falsify_with("MatMul", lambda given: ("transpose_b", True) in pairwise(given))
+
+
+def _falsify_with(kind: str, has: Callable[[list[Any]], bool]) -> None:
+    """Let eager operations of a type give wrong results on GPUs if they have this among their attributes."""
+
+    def around(original: Any, ctx: Any, called: str, *given: Any, **named: Any) -> Any:
+        made = original(ctx, called, *given, **named)
+        attributes = [one for one in given if isinstance(one, str | bool | list | tuple)]
+        return _one_element(made) if called == kind and "GPU" in made.device and has(attributes) else made
+
+    wrap(module("tensorflow.python.pywrap_tfe"), "TFE_Py_FastPathExecute", around)
+
+
+@found_as(libraries__cublas="differs")
 def products_are_in_tf32_after_all() -> None:
     def rounded(value: Any) -> Any:
         tf = module("tensorflow")
@@ -39,6 +65,16 @@ def products_are_in_tf32_after_all() -> None:
 @found_as(libraries__cudnn="differs")
 def a_convolution_is_wrong() -> None:
     falsify("Conv2D Conv3D", SECOND_GPU, _one_element)
+
+
+@found_as(libraries__cudnn="differs")
+def channels_first_are_wrong() -> None:
+    _falsify_with("Conv2D", lambda given: "NCHW" in given)
+
+
+@found_as(libraries__cudnn="differs")
+def strides_are_wrong() -> None:
+    _falsify_with("Conv2D", lambda given: [1, 2, 2, 1] in given)
 
 
 @found_as(libraries__cudnn="differs")
@@ -130,6 +166,14 @@ def a_product_of_sparse_matrices_is_wrong() -> None:
 def operations_raise_on_the_second_gpu() -> None:
     types = "Conv2D FusedBatchNormV3 FFT Cholesky TridiagonalSolve StatelessRandomNormalV2 StatelessRandomUniformV2"
     refuse_ops(f"{PRODUCTS} {types}", SECOND_GPU)
+
+
+@found_as(libraries__mixed_precision="failed")
+def policies_are_float32() -> None:
+    def around(original: Any, self: Any, name: str) -> None:
+        original(self, "float32" if name == "mixed_float16" else name)
+
+    wrap(module("keras").mixed_precision.Policy, "__init__", around)
 
 
 @found_as(libraries__mixed_precision="differs")

@@ -3,7 +3,7 @@
 What it does
     Adds up values that differ from replica to replica, and that are exact in every type, with
     `tf.distribute.get_replica_context().all_reduce` in a `tf.function`: float32, float16 and int32, with 1, 1023 and
-    65537 elements. It compares every element on every GPU. Separate GPUs do it with NCCL, a single GPU is split into
+    1048577 elements. It compares every element on every GPU. Separate GPUs do it with NCCL, a single GPU is split into
     two logical devices, where TensorFlow uses its ring. int32 is added on one device and sent to the others:
     `MirroredStrategy` knows no other way for it.
 Why it matters
@@ -52,7 +52,7 @@ class Fault(probe.ReplicaFaults):
 
 TIMEOUT_S = 20.0
 DTYPES = ("float32", "float16", "int32")
-SIZES = (1, 1023, 65537)
+SIZES = (1, 1023, 1048577)
 IN_HOST_MEMORY = "int32"  # what a function returns of this type lies in host memory, on CPU:0, whatever computed it
 
 

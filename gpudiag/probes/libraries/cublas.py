@@ -1,10 +1,10 @@
 """cuBLAS and cuBLASLt multiply on every GPU, in each type and with TF32 on and off, as the CPU does.
 
 What it does
-    Multiplies matrices in float64, float32, float16 and bfloat16, a batch of them, a matrix and a vector, and a
-    product with a bias and a ReLU in a `tf.function`, which TensorFlow makes one call of cuBLASLt. It compares each
-    with the CPU's product in float64 of the same inputs. With TF32 off, a float32 product must be as exact as
-    float32 is.
+    Multiplies matrices in float64, float32, float16 and bfloat16, transposed ones, large ones in float16, a batch of
+    them, a matrix and a vector, and a product with a bias and a ReLU in a `tf.function`, which TensorFlow makes one
+    call of cuBLASLt. It compares each with the CPU's product in float64 of the same inputs. With TF32 off, a float32
+    product must be as exact as float32 is.
 Why it matters
     Dense layers, attention and recurrent cells are products of matrices. GPUs are listed and tensors can be copied
     although cuBLAS cannot start: it takes memory beside TensorFlow's pool, and opens only at the first product.
@@ -39,6 +39,7 @@ class Reading(comparison.LibraryReading):
 def measure(ctx: Context) -> Reading:
     tf = ctx.tf
     square = normal(64, 64), normal(64, 64, seed=1)
+    flat = normal(528, 64), normal(520, 64, seed=1)  # the library has other kernels for large products
     batch = normal(3, 32, 64), normal(3, 64, 32, seed=1)
 
     def with_tf32(on: bool) -> Callable[..., Any]:
@@ -47,6 +48,9 @@ def measure(ctx: Context) -> Reading:
             return tf.matmul(one, other)
 
         return multiply
+
+    def transposed(one: Any, other: Any) -> Any:
+        return tf.matmul(one, other, transpose_b=True)
 
     @tf.function  # type: ignore[untyped-decorator]
     def fused(one: Any, other: Any, bias: Any) -> Any:
@@ -62,6 +66,8 @@ def measure(ctx: Context) -> Reading:
             Computation("product, float64", tf.matmul, square, "float64", DOUBLE),
             Computation("product, float16", tf.matmul, square, "float16", HALF),
             Computation("product, bfloat16", tf.matmul, square, "bfloat16", BFLOAT16),
+            Computation("product of a transposed matrix", transposed, square, most=TF32),
+            Computation("large product, float16", transposed, flat, "float16", HALF),
             Computation("batch of products", tf.matmul, batch, most=TF32),
             Computation("matrix and vector", tf.linalg.matvec, (square[0], normal(64)), most=TF32),
             Computation("product, bias and ReLU", fused, (*square, normal(64)), most=TF32),

@@ -1,8 +1,8 @@
 """cuDNN convolves on every GPU, forward and backward, as the CPU does.
 
 What it does
-    Computes convolutions in two dimensions (float32 and float16, channels last and channels first) and in three, and
-    the gradients of one by its input and by its filter. It compares them with the CPU's.
+    Computes convolutions in two dimensions (float32 and float16, channels last and channels first, with a stride) and
+    in three, and the gradients of one by its input and by its filter. It compares them with the CPU's.
 Why it matters
     Convolutions are done by cuDNN alone, and it is opened for the first of them: GPUs are listed and matrices can
     be multiplied although it cannot start, is too old, or lacks one of its parts. "No DNN in stream executor" is
@@ -65,6 +65,9 @@ def measure(ctx: Context) -> Reading:
     computations = [
         Computation("convolution, float32", convolve, (images, filters), most=TF32),
         Computation("convolution with channels first", channels_first, (images, filters), most=TF32),
+        Computation(
+            "convolution with stride 2", lambda *of: tf.nn.conv2d(*of, 2, "SAME"), (images, filters), most=TF32
+        ),
         Computation("convolution, float16", convolve, (images, filters), "float16", HALF, "float32"),
         Computation("gradient by the input", gradient(False), (images, filters), most=TF32),
         Computation("gradient by the filter", gradient(True), (images, filters), most=TF32),

@@ -55,7 +55,10 @@ def measure(ctx: Context) -> Reading:
         if not on_cpu:
             optimizer = keras.mixed_precision.LossScaleOptimizer(optimizer)
         with tf.GradientTape() as tape:
-            made = tf.cast(model(inputs, training=True), tf.float32)
+            computed = model(inputs, training=True)
+            if not on_cpu and computed.dtype != tf.float16:
+                raise TypeError(f"under the policy mixed_float16 Keras computed in {computed.dtype.name}")
+            made = tf.cast(computed, tf.float32)
             loss = tf.reduce_mean((made - tf.cast(targets, tf.float32)) ** 2)
             scaled = loss if on_cpu else optimizer.scale_loss(loss)
         weights = model.trainable_weights
