@@ -16,10 +16,12 @@ Examples are in ``tests/examples/``.
 from __future__ import annotations
 
 import inspect
+import re
 from collections.abc import Callable, Iterator
 from contextlib import suppress
 from dataclasses import dataclass, field
 from functools import cached_property
+from shlex import quote
 from types import EllipsisType
 from typing import Any, TypeVar, get_args, get_type_hints
 
@@ -253,6 +255,18 @@ class Cause:
     """True: it follows from another cause, which comes before it if that was found."""
 
 
+def _pasted(line: str, figures: dict[str, Figure]) -> str:
+    """Return a line of a fix with the figures put in: a path as a shell takes it, if it has a space."""
+    if line.startswith("#"):
+        return line.format(**figures)
+
+    def put_in(name: str, value: Figure) -> Figure:
+        is_path = isinstance(value, str) and value.startswith("/") and not re.search(rf"['\"]\{{{name}\}}", line)
+        return quote(str(value)) if is_path else value
+
+    return line.format(**{name: put_in(name, value) for name, value in figures.items()})
+
+
 @dataclass(frozen=True)
 class Known:
     """A cause of the catalogue: what its file declares and what the place and the text of the file say."""
@@ -294,7 +308,7 @@ class Known:
         """Return the cause that a match is on the machine of this evidence."""
         declared = self.declared
         lines = match.fix or (...,) * len(declared.fix)
-        fix = [declared.fix[at].format(**match.figures) if one is ... else one for at, one in enumerate(lines)]
+        fix = [_pasted(declared.fix[at], match.figures) if one is ... else one for at, one in enumerate(lines)]
         trial = None if match.change is None else FixAttempt(match.change, line=fix[declared.tried])
         seen = match.evidence
         inside = evidence.facts.set_by_python

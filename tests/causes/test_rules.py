@@ -3,7 +3,10 @@
 from __future__ import annotations
 
 import re
+import shlex
+from typing import Any
 
+import msgspec
 import pytest
 from msgspec import to_builtins
 from msgspec.structs import replace
@@ -13,7 +16,7 @@ from examples.facts import example, example_with_gpus
 from gpudiag.cause import TRACE, Evidence, Known
 from gpudiag.causes.shared.visibility import MASK
 from gpudiag.model.diagnosis import Confidence, Stage
-from gpudiag.model.facts import DriverFacts, EnvironmentFacts, NvmlFacts
+from gpudiag.model.facts import DriverFacts, EnvironmentFacts, Facts, NvmlFacts
 from gpudiag.model.report import RUN_ENDED, Broken, Cause, Judged, Row
 from gpudiag.probes.discovery import trace
 from gpudiag.run import diagnosis
@@ -51,6 +54,36 @@ def test_a_cause_is_found_in_its_examples_and_not_in_those_that_are_nearly_the_s
         assert [line for line in cause.fix if not PASTEABLE.match(line)] == []
         assert [line for line in cause.fix if HIDES_ALL.match(line)] == []
         assert cause.trial is None or cause.trial.line in cause.fix
+
+
+def with_spaces(evidence: Evidence) -> Evidence:
+    """Return the same machine, its folders called otherwise."""
+
+    def renamed(text: str) -> str:
+        return text.replace("/home/someone", "/home/some one").replace("/opt/", "/opt/a b/")
+
+    def changed(given: Any, kind: Any) -> Any:
+        return msgspec.json.decode(renamed(msgspec.json.encode(given).decode()), type=kind)
+
+    facts, rows = changed(evidence.facts, Facts), changed(evidence.rows, tuple[Row, ...])
+    return Evidence(facts, evidence.gpus, rows, tuple(map(renamed, evidence.lines)), evidence.limits)
+
+
+def test_a_path_with_a_space_is_one_word_of_a_fix() -> None:
+    """Or a shell takes it as two: ``rm -r`` then removes another folder."""
+    lines = [
+        line.partition("  #")[0]
+        for name, several in examples().items()
+        for one in several
+        if one.fires and ("/home/someone" in repr(one.evidence) or "/opt/" in repr(one.evidence))
+        for cause in found(name, with_spaces(one.evidence))
+        for line in cause.fix
+        if not line.startswith("#")
+    ]
+    named = [line for line in lines if "some one" in line or "a b/" in line]
+    assert len(named) > 40
+    cut = re.compile(r"/(?:home/some|opt/a)$|^(?:one|b)(?:/|$)")
+    assert [line for line in named if any(cut.search(word) for word in shlex.split(line))] == []
 
 
 @pytest.mark.parametrize("rule", RULES, ids=lambda rule: rule.id)

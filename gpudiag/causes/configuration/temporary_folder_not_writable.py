@@ -8,6 +8,8 @@ file".
 
 from __future__ import annotations
 
+from shlex import quote
+
 from gpudiag.cause import Cause, Match, Matches
 from gpudiag.causes.shared.gpu_state import meaning, written
 from gpudiag.model.facts import TriedFacts
@@ -30,7 +32,9 @@ def find(tried: TriedFacts) -> Matches:
         evidence=(f"write to {failed.path}: {meaning(failed.error)}",),
         figures={"folder": failed.path, "error": meaning(failed.error)},
         fix=(
-            f"df -h {failed.path}; df -i {failed.path}  # make room there" if failed.error in _FULL else "",
+            f"df -h {quote(failed.path)}; df -i {quote(failed.path)}  # make room there"
+            if failed.error in _FULL
+            else "",
             'mkdir -p "$HOME/tmp" && export TMPDIR="$HOME/tmp"'
             if home
             else "export TMPDIR=/dev/shm  # or another folder that this user may write to",

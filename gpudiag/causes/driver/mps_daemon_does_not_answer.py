@@ -9,6 +9,7 @@ like: "MPS client failed to connect to the MPS control daemon or the MPS server"
 from __future__ import annotations
 
 import re
+from shlex import quote
 
 from gpudiag.cause import Cause, Match, Matches
 from gpudiag.causes.shared.gpu_state import meaning
@@ -54,7 +55,7 @@ def find(failed: CuInitFailed, tried: TriedFacts, facts: Facts) -> Matches:
             if container(facts)
             else "echo quit | nvidia-cuda-mps-control; nvidia-cuda-mps-control -d  # as the user whose programs use it",
             ...,
-            f"rm -r {folder}  # what a daemon that was killed has left" if refused else "",
+            f"rm -r {quote(str(folder))}  # what a daemon that was killed has left" if refused else "",
         ),
         change={_PIPES: None} if _PIPES in facts.variables else None,
     )

@@ -7,6 +7,8 @@ functions missing or with other arguments. That ends in a crash, or in wrong res
 
 from __future__ import annotations
 
+from shlex import quote
+
 from gpudiag.cause import Cause, Match, Matches
 from gpudiag.model.diagnosis import Confidence
 from gpudiag.model.facts import Facts
@@ -27,7 +29,8 @@ CAUSE = Cause(
 def find(facts: Facts) -> Matches:
     for one in with_other_soname(facts):
         link = f", a link to {one.file}" if one.file != one.path else ""
-        keep = f"mv {one.path} {one.path}.away  # unless it passes all calls on to the right one"
+        path = quote(one.path or one.soname)
+        keep = f"mv {path} {path}.away  # unless it passes all calls on to the right one"
         yield Match(
             evidence=(f"{one.path}{link}: DT_SONAME is {one.own_soname}",),
             # A library that passes calls on to the right one has its own name, too.
@@ -38,5 +41,5 @@ def find(facts: Facts) -> Matches:
                 "own": one.own_soname,
                 "requirement": requirement(facts, one.soname),
             },
-            fix=(f"rm {one.path}" if is_another_release(one) else keep, ...),
+            fix=(f"rm {path}" if is_another_release(one) else keep, ...),
         )

@@ -6,6 +6,8 @@ another release of TensorFlow, or that its distribution left behind, ends the im
 
 from __future__ import annotations
 
+from shlex import quote
+
 from gpudiag.cause import TRACE, Cause, Match, Matches, Rows
 from gpudiag.causes.shared.packages import FailedImport
 from gpudiag.model.facts import TensorflowFacts
@@ -27,5 +29,5 @@ def find(rows: Rows, failed: FailedImport, installed: TensorflowFacts) -> Matche
     yield Match(
         evidence=(f"import tensorflow: {error}", f"plug-in {guilty}", *(owners.split())),
         figures={"file": guilty},
-        fix=(f"pip uninstall -y {owners}" if owners else f"rm {guilty}",),
+        fix=(f"pip uninstall -y {owners}" if owners else f"rm {quote(guilty)}",),
     )

@@ -8,6 +8,7 @@ need more. libstdc++ (GLIBCXX, CXXABI) can be replaced in an environment, glibc 
 from __future__ import annotations
 
 from pathlib import PurePath
+from shlex import quote
 
 from gpudiag.cause import Cause, Match, Matches
 from gpudiag.causes.shared.imports import ImportLog
@@ -36,7 +37,7 @@ def find(facts: Facts, program: ImportLog) -> Matches:
     folder = str(PurePath(said["file"]).parent) if said["file"] else ""
     rest = ":".join(entry for entry in path.split(":") if PurePath(entry) != PurePath(folder))
     if folder and rest != path:
-        without = f"export {_PATH}={rest}" if rest else f"unset {_PATH}"
+        without = f"export {_PATH}={quote(rest)}" if rest else f"unset {_PATH}"
         yield Match(
             (*program.said(SYSTEM_LIBRARY_OLD), f"{_PATH}={path}: {folder} is where the loader takes it from"),
             figures={

@@ -6,6 +6,8 @@ installed into, has no TensorFlow: the interpreter that runs the program counts.
 
 from __future__ import annotations
 
+from shlex import quote
+
 from gpudiag.cause import Cause, Match, Matches
 from gpudiag.causes.shared.imports import active_environment, executable, interpreter
 from gpudiag.causes.shared.packages import INSTALLATION
@@ -18,6 +20,7 @@ CAUSE = Cause(
     url=INSTALLATION,
     needs_gpu=False,
     finding="host.tensorflow.missing",
+    views=("host.tensorflow.unsupported_python",),
 )
 
 
@@ -39,7 +42,9 @@ def find(facts: Facts, installed: TensorflowFacts) -> Matches:
         figures={"executable": python},
         fix=(
             f"python{newest} -m venv tf && tf/bin/pip install 'tensorflow[and-cuda]'" if newest else ...,
-            f"{active}/bin/python -m pip list  # or run the program with this Python: it is active" if active else "",
+            f"{quote(active)}/bin/python -m pip list  # or run the program with this Python: it is active"
+            if active
+            else "",
             f"# rename or delete {' and '.join(folders)}" if folders else "",
         ),
     )

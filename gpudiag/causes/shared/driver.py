@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from dataclasses import dataclass
+from shlex import quote
 
 from gpudiag.cause import Evidence, Fix, Match
 from gpudiag.causes.shared.machine import WholeDriver, container, stage_of_driver
@@ -96,7 +97,7 @@ def not_the_drivers_own(facts: Facts, part: str) -> tuple[str, str, dict[str, st
     rest = [entry for entry in entries if part not in entry]
     folder = path.rpartition("/")[0] if part in path else next((entry for entry in entries if part in entry), "")
     if len(rest) < len(entries):
-        return folder, f"export LD_LIBRARY_PATH={':'.join(rest)}", {"LD_LIBRARY_PATH": ":".join(rest) or None}
+        return folder, f"export LD_LIBRARY_PATH={quote(':'.join(rest))}", {"LD_LIBRARY_PATH": ":".join(rest) or None}
     if folder:
         return folder, f"grep -rl {folder} /etc/ld.so.conf.d | xargs sudo rm; sudo ldconfig", None
     return "", f"ls -l {path}  # if it is not the driver's own: remove it, or take its folder out of the way", None

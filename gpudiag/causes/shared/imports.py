@@ -6,6 +6,7 @@ import re
 import sys
 from dataclasses import dataclass
 from pathlib import PurePath
+from shlex import quote
 
 from gpudiag.cause import TRACE, Evidence
 from gpudiag.causes.shared.packages import FailedImport
@@ -98,8 +99,9 @@ def _lines(evidence: Evidence) -> tuple[str, ...]:
 
 
 def executable(facts: Facts) -> str:
+    """Return the interpreter as a shell takes it."""
     system = facts.system
-    return "python" if isinstance(system, Unknown) else system.executable
+    return "python" if isinstance(system, Unknown) else quote(system.executable)
 
 
 def active_environment(facts: Facts) -> str:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Iterable, Iterator
 from pathlib import PurePath
+from shlex import quote
 
 from gpudiag.cause import Match
 from gpudiag.model.facts import Facts, Library, LibraryCopy, Unknown
@@ -71,12 +72,12 @@ def taken_away(facts: Facts, folders: list[str], good: list[str]) -> tuple[str, 
     known = () if isinstance(libraries, Unknown) else libraries.libraries
     sound = [str(PurePath(one.path).parent) for one in known if one.path and one.error is None and one.source == PATH]
     if good and any(folder in folders for folder in sound):
-        return f"export {PATH}={':'.join(good)}:${PATH}", put_first(facts, good)
+        return f"export {PATH}={quote(':'.join(good))}:${PATH}", put_first(facts, good)
     entries = () if isinstance(libraries, Unknown) else libraries.search_path
     rest = ":".join(entry for entry in entries if str(PurePath(entry)) not in folders)
     if not rest:
         return f"unset {PATH}", {PATH: None}
-    return f"export {PATH}={rest}  # without {' and '.join(folders)}", {PATH: rest}
+    return f"export {PATH}={quote(rest)}  # without {' and '.join(folders)}", {PATH: rest}
 
 
 def off_the_path(facts: Facts, *, runtime: bool, packaged: bool | None) -> Iterator[Match]:
@@ -139,7 +140,7 @@ def then_cusolver(facts: Facts) -> str:
     packaged = any(entry.startswith(f"{site}/nvidia/") for entry in libraries.runpath)
     if folder in libraries.runpath or not packaged:
         return ""
-    return f"export {PATH}={folder}:${PATH}  # then, because this TensorFlow does not look there"
+    return f"export {PATH}={quote(folder)}:${PATH}  # then, because this TensorFlow does not look there"
 
 
 def needs_nvml(facts: Facts, traced: trace.Reading | None) -> bool:
@@ -153,7 +154,7 @@ def needs_nvml(facts: Facts, traced: trace.Reading | None) -> bool:
 def cure_of_the_driver(facts: Facts, soname: str, copy: LibraryCopy | None) -> str:
     """Return the command that brings a library of the driver, or that points to a good ``copy``."""
     if copy is not None:
-        return f"export {PATH}={PurePath(copy.path).parent}:${PATH}"
+        return f"export {PATH}={quote(str(PurePath(copy.path).parent))}:${PATH}"
     module = None if isinstance(facts.driver, Unknown) else facts.driver.kernel_module
     system = "" if isinstance(facts.system, Unknown) else facts.system.os
     if module and "Ubuntu" in system:

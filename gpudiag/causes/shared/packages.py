@@ -6,6 +6,7 @@ import re
 from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import PurePath
+from shlex import quote
 
 from gpudiag.cause import TRACE, Evidence
 from gpudiag.model import report
@@ -77,7 +78,7 @@ def off_the_path(facts: Facts, folder: PurePath) -> str:
     rest = rest_of_path(facts, folder)
     if rest is None:
         return ""
-    return (f"export {PATH}={rest}" if rest else f"unset {PATH}") + "  # instead"
+    return (f"export {PATH}={quote(rest)}" if rest else f"unset {PATH}") + "  # instead"
 
 
 def overwritten(installed: TensorflowFacts) -> Iterator[str]:
