@@ -178,6 +178,8 @@ LOST_NVML = NvmlFacts("Unknown Error", None, None, ())
 VGPU = {"virtualization": "vgpu"}
 JOINED = {"fabric": "in_progress", "virtualization": "passthrough"}
 HELD = GpuProcess(4711, 39 << 30, holder=Holder("someone", "python train.py ...", "2026-11-20 08:00 UTC", True))
+TAKEN = replace(card(), memory_used_bytes=39 << 30, processes=(HELD,))
+ALL_FOUR = {"SLURM_JOB_GPUS": "0-3", "SLURM_STEP_GPUS": "0,1,2,3"}
 ABSENT = {"fabric_manager": "absent"}
 
 EXAMPLES: dict[str, tuple[Example, ...]] = {
@@ -466,6 +468,72 @@ EXAMPLES: dict[str, tuple[Example, ...]] = {
             fires=False,
         ),
         Example("no job", WORKS.on(4, environment=variables(CUDA_VISIBLE_DEVICES="0", **ALLOCATED)), fires=False),
+    ),
+    "ranks_share_gpus": (
+        Example(
+            "as in https://github.com/horovod/horovod/issues/639",
+            Seen(raised=FULL).on(
+                2,
+                nvml=devices(TAKEN, TAKEN),
+                environment=variables(OMPI_COMM_WORLD_LOCAL_SIZE="2", OMPI_COMM_WORLD_LOCAL_RANK="1"),
+            ),
+        ),
+        Example(
+            "workers of xdist with one mask",
+            Seen(raised=FULL).on(
+                4,
+                nvml=devices(TAKEN, card(), card(), card()),
+                environment=variables(
+                    PYTEST_XDIST_WORKER="gw2", PYTEST_XDIST_WORKER_COUNT="4", CUDA_VISIBLE_DEVICES="0"
+                ),
+            ),
+        ),
+        Example(
+            "each has its own",
+            Seen(raised=FULL).on(
+                2,
+                nvml=devices(TAKEN, card()),
+                environment=variables(LOCAL_WORLD_SIZE="2", LOCAL_RANK="1", CUDA_VISIBLE_DEVICES="1"),
+            ),
+            fires=False,
+        ),
+        Example("one process", Seen(raised=FULL).on(nvml=devices(TAKEN)), fires=False),
+        Example("there is memory", WORKS.on(2, environment=variables(LOCAL_WORLD_SIZE="2")), fires=False),
+    ),
+    "part_of_allocation_used": (
+        Example(
+            "the script sets the mask",
+            WORKS.on(4, container=JOB, environment=variables(CUDA_VISIBLE_DEVICES="0", **SLURM, **ALL_FOUR)),
+        ),
+        Example(
+            "on a node without control groups",
+            WORKS.on(4, container=JOB, environment=variables(CUDA_VISIBLE_DEVICES="2", **SLURM, **ALLOCATED)),
+        ),
+        Example(
+            "four tasks with one GPU each",
+            WORKS.on(
+                4,
+                container=JOB,
+                environment=variables(CUDA_VISIBLE_DEVICES="0", SLURM_STEP_TASKS_PER_NODE="4", **SLURM, **ALL_FOUR),
+            ),
+            fires=False,
+        ),
+        Example(
+            "another process of the script is on the other",
+            WORKS.on(
+                2,
+                nvml=devices(card(), TAKEN),
+                container=JOB,
+                environment=variables(CUDA_VISIBLE_DEVICES="0", SLURM_JOB_GPUS="0,1", **SLURM),
+            ),
+            fires=False,
+        ),
+        Example(
+            "all of them",
+            WORKS.on(4, container=JOB, environment=variables(CUDA_VISIBLE_DEVICES="0,1,2,3", **SLURM, **ALL_FOUR)),
+            fires=False,
+        ),
+        Example("no job", WORKS.on(4, environment=variables(CUDA_VISIBLE_DEVICES="0")), fires=False),
     ),
     "more_ranks_than_gpus": (
         Example(

@@ -119,6 +119,9 @@ EXAMPLES: dict[str, tuple[Example, ...]] = {
         Example("empty", _masked(1, "")),
         Example("an index too high", _masked(2, "5")),
         Example("in quotes, of a file for docker --env-file", _masked(2, '"0"')),
+        Example("the rank, where each process has its own GPU", _masked(1, "2", job="17", SLURM_LOCALID="2")),
+        Example("the rank, and more ranks than GPUs", _masked(4, "5", LOCAL_RANK="5", LOCAL_WORLD_SIZE="8")),
+        Example("the UUID of another machine's GPU", _masked(2, "GPU-99999999-0000-4000-8000-000000000000")),
         Example("one of two", _masked(2, "1"), fires=False),
         Example("not set", Evidence(example_with_gpus(2)), fires=False),
         Example(

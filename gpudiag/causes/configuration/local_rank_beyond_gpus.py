@@ -9,6 +9,7 @@ index out of range", or an invalid visible_device_list.
 from __future__ import annotations
 
 from gpudiag.cause import Cause, Match, Matches, Program
+from gpudiag.causes.shared.launchers import LocalRank
 from gpudiag.causes.shared.visibility import MASK, table
 from gpudiag.knowledge.messages.placement import NO_SUCH_ELEMENT
 from gpudiag.knowledge.messages.program import LOCAL_RANK
@@ -27,26 +28,17 @@ CAUSE = Cause(
     ),
     url="https://horovod.readthedocs.io/en/stable/tensorflow.html",
 )
-_LOCAL_RANKS = (
-    "LOCAL_RANK",
-    "HOROVOD_LOCAL_RANK",
-    "OMPI_COMM_WORLD_LOCAL_RANK",
-    "MV2_COMM_WORLD_LOCAL_RANK",
-    "MPI_LOCALRANKID",
-    "SLURM_LOCALID",
-)
+_NOT_OF_GPUS = ("PYTEST_XDIST_WORKER", "SLURM_LOCALID")  # they count workers and tasks of every kind
 
 
-def find(facts: Facts, program: Program) -> Matches:
+def find(facts: Facts, program: Program, local: LocalRank | None) -> Matches:
     gpus = len(gpus_in_scope(facts))
-    name, rank = next(
-        ((name, int(value)) for name in _LOCAL_RANKS if (value := facts.variables.get(name, "")).isdecimal()), ("", 0)
-    )
+    name, rank = (local.variable, local.number) if local else ("", 0)
     fell = program.all(LOCAL_RANK, NO_SUCH_ELEMENT)
     failed = len({event.message for event in fell}) == 2
     # A launcher that gives each process its own GPU masks it: then one is visible, and the rank is not an index.
     own = gpus == 1 and MASK in facts.variables
-    beyond = gpus and rank >= gpus and not own and name != "SLURM_LOCALID"  # Slurm counts tasks of every kind
+    beyond = gpus and rank >= gpus and not own and name not in _NOT_OF_GPUS
     if beyond or (failed and gpus):
         yield Match(
             evidence=tuple(

@@ -8,7 +8,10 @@ scheduler that gave the job no GPU. A file for `docker --env-file` keeps quotes,
 
 from __future__ import annotations
 
+import re
+
 from gpudiag.cause import Cause, Match, Matches
+from gpudiag.causes.shared.launchers import Launcher, LocalRank
 from gpudiag.causes.shared.visibility import MASK, PROGRAMMING_GUIDE
 from gpudiag.model.facts import Facts
 from gpudiag.model.report import Severity
@@ -24,7 +27,11 @@ CAUSE = Cause(
 )
 
 
-def find(facts: Facts) -> Matches:
+_MOST = 4
+"""UUIDs that are shown."""
+
+
+def find(facts: Facts, rank: LocalRank | None, launcher: Launcher | None) -> Matches:
     value = facts.variables.get(MASK)
     devices = facts.nvml_devices
     if value is None or not devices:
@@ -35,10 +42,40 @@ def find(facts: Facts) -> Matches:
     meant = value.strip("\"' ")
     is_quoted = meant != value and bool(apply_mask(meant, devices).devices)
     twice = [f"{mask.twice} names a GPU for the second time: CUDA shows none then"] if mask.twice else []
-    valid = f"0 to {len(devices) - 1}" if len(devices) > 1 else "0"
+    units = [uuid for device in devices for uuid in device.mig_uuids or (device.uuid,)]
+    own_rank = (
+        [f"{rank.variable} is {value}, too: the mask is the number of this process"]
+        if rank and value == str(rank.number)
+        else []
+    )
     yield Match(
-        evidence=(f"{MASK}={value!r}", *twice, f"NVML reports {counted(len(devices), 'GPU')}; valid indices: {valid}"),
-        figures={"value": value, "uuid": devices[0].uuid},
-        fix=(f"export {MASK}={meant}  # without the quotes" if is_quoted else f"unset {MASK}", ...),
+        evidence=(
+            f"{MASK}={value!r}",
+            *twice,
+            *own_rank,
+            f"NVML reports {counted(len(devices), 'GPU')}; {_valid(value, units, len(devices))}",
+        ),
+        figures={"value": value, "uuid": units[0]},
+        fix=(
+            f"export {MASK}={meant}  # without the quotes" if is_quoted else f"unset {MASK}",
+            ...,
+            _without_rank(launcher, len(devices)) if own_rank else "",
+        ),
         change={MASK: meant if is_quoted else None},
     )
+
+
+def _valid(value: str, units: list[str], gpus: int) -> str:
+    """Say what names the GPUs of this machine, in the form that the mask has."""
+    if re.match(r"\W*(?:GPU|MIG)-", value):
+        return f"{counted(len(units), 'valid UUID')}: {', '.join(units[:_MOST])}{', ...' if len(units) > _MOST else ''}"
+    return f"valid indices: {f'0 to {gpus - 1}' if gpus > 1 else '0'}"
+
+
+def _without_rank(launcher: Launcher | None, gpus: int) -> str:
+    """Say what to do in place of a mask that is the number of the process."""
+    if launcher is not None and launcher.processes > gpus > 1:
+        return f"# {launcher.name} started {launcher.processes} processes for {gpus} GPUs: start {gpus}"
+    if gpus > 1:
+        return f"# the rank, if a program sets {MASK} to it, must be taken modulo {gpus}, the number of GPUs"
+    return f"# do not set {MASK} to the rank: each process was given its own GPU, and that is number 0 for it"

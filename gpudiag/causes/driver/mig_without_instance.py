@@ -17,7 +17,7 @@ from gpudiag.probes.discovery import trace
 CAUSE = Cause(
     fix=(
         "sudo nvidia-smi mig -i {gpu} -lgip   # which instances are possible",
-        "sudo nvidia-smi mig -i {gpu} -cgi 9,9 -C   # create instances of that profile",
+        "sudo nvidia-smi mig -i {gpu} -cgi 0 -C   # create one of profile 0, the whole GPU; or, for parts, of others",
         "sudo nvidia-smi -i {gpu} -mig 0  # or: uses it whole",
     ),
     url=MIG_GUIDE,

@@ -37,7 +37,7 @@ CAUSE = Cause(
     ),
     url="https://www.tensorflow.org/guide/gpu#limiting_gpu_memory_growth",
     tried=4,
-    unless=("host_memory_not_pinned",),
+    unless=("host_memory_not_pinned", "ranks_share_gpus"),
 )
 
 

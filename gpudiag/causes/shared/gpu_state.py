@@ -44,6 +44,8 @@ def _later(before: GpuState, after: GpuState | None) -> GpuState:
 
 
 def named(devices: tuple[NvmlDevice, ...]) -> str:
+    if len(devices) > 2:
+        return f"each of GPU {', '.join(str(device.index) for device in devices)}"
     return " and ".join(f"GPU {device.index}" for device in devices)
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Mapping
 from dataclasses import dataclass
 
 from gpudiag.cause import Evidence
@@ -38,6 +39,37 @@ _LAUNCHERS = {
     "Slurm": "SLURM_STEP_TASKS_PER_NODE",
 }
 """Of Slurm's, what it says of a step (srun): the script of a job runs once, however many tasks the job has."""
+
+
+_RANKS = (
+    "LOCAL_RANK",
+    "HOROVOD_LOCAL_RANK",
+    "OMPI_COMM_WORLD_LOCAL_RANK",
+    "MV2_COMM_WORLD_LOCAL_RANK",
+    "MPI_LOCALRANKID",
+    "SLURM_LOCALID",
+    "PYTEST_XDIST_WORKER",
+)
+
+
+@dataclass(frozen=True)
+class LocalRank:
+    """The number of this process among those that its launcher started on this machine."""
+
+    variable: str
+    """Which says so."""
+    number: int
+
+    @classmethod
+    def of(cls, evidence: Evidence) -> LocalRank | None:
+        return cls.in_variables(evidence.facts.variables)
+
+    @classmethod
+    def in_variables(cls, variables: Mapping[str, str]) -> LocalRank | None:
+        for name in _RANKS:
+            if found := re.fullmatch(r"(?:gw)?(\d{1,6})", variables.get(name, "")):
+                return cls(name, int(found[1]))
+        return None
 
 
 def allocated(facts: Facts) -> tuple[int, ...] | None:

@@ -1,0 +1,71 @@
+"""{launcher} started {processes} processes here, and each takes the memory of {all} that it sees: {who} holds it
+
+Each process of TensorFlow takes nearly all free memory of every GPU that it sees when it first computes. A launcher
+starts one for each GPU and numbers them, and does not say which GPU is whose: the first process takes all, and the
+others run out of memory. A mask that is the same for all processes puts them on one GPU.
+"""
+
+from __future__ import annotations
+
+from gpudiag.cause import Cause, Match, Matches, Rows
+from gpudiag.causes.shared.launchers import Launcher, LocalRank
+from gpudiag.causes.shared.memory import checked, devices_in_scope, holders
+from gpudiag.causes.shared.visibility import MASK
+from gpudiag.knowledge.messages.memory import DEVICE_FULL
+from gpudiag.knowledge.variables import FORCE_GROWTH
+from gpudiag.model.diagnosis import Confidence
+from gpudiag.model.facts import Facts
+from gpudiag.model.visibility import gpus_in_scope
+
+CAUSE = Cause(
+    fix=(
+        "os.environ['CUDA_VISIBLE_DEVICES'] = os.environ['LOCAL_RANK']  # before import tensorflow: a GPU for each",
+        "export TF_FORCE_GPU_ALLOW_GROWTH=true  # or, if they are to share",
+        "ps -o pid,user,etime,args -p 4711  # who holds it: if it is not of this program, end it",
+    ),
+    url="https://www.tensorflow.org/guide/gpu#limiting_gpu_memory_growth",
+    tried=1,
+    unless=("host_memory_not_pinned",),
+)
+_WORKERS = "PYTEST_XDIST_WORKER_COUNT"
+
+
+def find(facts: Facts, rows: Rows, launcher: Launcher | None, rank: LocalRank | None) -> Matches:
+    full = checked(rows, DEVICE_FULL)
+    taken = [gpu for gpu in devices_in_scope(facts) if gpu.memory_used_bytes > gpu.memory_total_bytes / 2]
+    started = (launcher.name, launcher.processes, launcher.variable) if launcher else _of_xdist(facts)
+    if not full or not taken or started is None or facts.variables.get(FORCE_GROWTH) == "true":
+        return
+    name, processes, variable = started
+    visible, gpus = len(gpus_in_scope(facts)), len(facts.nvml_devices)
+    pids = ",".join(dict.fromkeys(str(one.pid) for gpu in taken for one in gpu.processes))
+    number = "os.environ['LOCAL_RANK']" if rank is None else f"os.environ['{rank.variable}']"
+    if name == _XDIST:
+        number = f"str(int({number}[2:]) % {gpus})"
+    elif processes > gpus:
+        number = f"str(int({number}) % {gpus})"
+    own = f"os.environ['{MASK}'] = {number}  # before import tensorflow: a GPU for each"
+    yield Match(
+        evidence=(
+            *full,
+            f"{variable}={facts.variables[variable]}, {MASK}={facts.variables.get(MASK, '(not set)')}",
+            *map(holders, taken),
+        ),
+        sure=Confidence.LIKELY,
+        figures={
+            "launcher": name,
+            "processes": processes,
+            "all": f"all {visible} GPUs" if visible > 1 else "the one GPU",
+            "who": f"process {pids.replace(',', ', ')}" if pids else "another one",
+        },
+        fix=(own if gpus > 1 else "", ..., f"ps -o pid,user,etime,args -p {pids}  # {_IF_OTHER}" if pids else ""),
+    )
+
+
+_XDIST = "pytest-xdist"
+_IF_OTHER = "who holds it: if it is not of this program, end it"
+
+
+def _of_xdist(facts: Facts) -> tuple[str, int, str] | None:
+    count = facts.variables.get(_WORKERS, "")
+    return (_XDIST, int(count), _WORKERS) if count.isdecimal() and int(count) > 1 else None
