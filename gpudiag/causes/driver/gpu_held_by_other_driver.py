@@ -12,7 +12,12 @@ from gpudiag.model.report import Severity
 
 CAUSE = Cause(
     severity=Severity.NOTE,
-    fix=("# nothing, if that is meant, as for a virtual machine; otherwise give the GPU back to the driver nvidia",),
+    fix=(
+        "# nothing, if that is meant, as for a virtual machine; otherwise give the GPU back to the driver nvidia:",
+        "echo {pci} | sudo tee /sys/bus/pci/drivers/{driver}/unbind",
+        "echo | sudo tee /sys/bus/pci/devices/{pci}/driver_override",
+        "echo {pci} | sudo tee /sys/bus/pci/drivers/nvidia/bind",
+    ),
     url="https://docs.kernel.org/driver-api/vfio.html",
     finding="host.driver.held",
     row_only=True,

@@ -13,7 +13,8 @@ CAUSE = Cause(
     fix=(
         "# run TensorFlow in the virtual machine that has the GPU, or give the GPU back to this one:",
         "echo {pci} | sudo tee /sys/bus/pci/drivers/{holder}/unbind",
-        "echo > /sys/bus/pci/devices/{pci}/driver_override; echo {pci} | sudo tee /sys/bus/pci/drivers/nvidia/bind",
+        "echo | sudo tee /sys/bus/pci/devices/{pci}/driver_override",
+        "echo {pci} | sudo tee /sys/bus/pci/drivers/nvidia/bind",
     ),
     url="https://docs.kernel.org/driver-api/vfio.html",
     views=(
