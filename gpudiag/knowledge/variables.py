@@ -198,6 +198,7 @@ CONTEXT = frozenset(
         "CUDA_CACHE_PATH",
         "CUDA_HOME",
         "CUDA_MPS_ACTIVE_THREAD_PERCENTAGE",
+        "CUDA_MPS_PINNED_DEVICE_MEM_LIMIT",
         "CUDA_MPS_PIPE_DIRECTORY",
         "CUDA_PATH",
         "CUDA_VERSION",

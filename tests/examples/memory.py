@@ -110,6 +110,15 @@ EXAMPLES: dict[str, tuple[Example, ...]] = {
         Example("another code", _not_started(_limited(10 << 30), "CUDA_ERROR_UNKNOWN: unknown error"), fires=False),
         Example("the memory is taken", _failed(_limited(10 << 30, 39.5), _SET_DEVICE), fires=False),
     ),
+    "mps_limits_memory": (
+        Example("a client of MPS", _failed(_machine(0, CUDA_MPS_PINNED_DEVICE_MEM_LIMIT="0=200M"), _SET_DEVICE)),
+        Example(
+            "the GPU is full",
+            _failed(_machine(39.5, CUDA_MPS_PINNED_DEVICE_MEM_LIMIT="0=2G"), _SET_DEVICE),
+            fires=False,
+        ),
+        Example("no limit", _failed(_machine(0), _SET_DEVICE), fires=False),
+    ),
     "out_of_memory_with_room": (
         Example("nobody holds any", _failed(_machine(0), _SET_DEVICE)),
         Example("addresses are limited", _failed(_limited(10 << 30), _SET_DEVICE), fires=False),
