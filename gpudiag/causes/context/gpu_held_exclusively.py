@@ -11,11 +11,13 @@ from __future__ import annotations
 
 from gpudiag.cause import Cause, Match, Matches
 from gpudiag.causes.shared.devices import ChosenGpus, SaidToBeBusy, computing
+from gpudiag.causes.shared.memory import command_for_holders, holders
 from gpudiag.model.diagnosis import Confidence
+from gpudiag.model.facts import Facts
 
 CAUSE = Cause(
     fix=(
-        "{show}  # who it is: end it, or wait for it",
+        "ps -o pid,user,etime,args -p 4711",
         "# there is no other GPU to choose here",
         "sudo nvidia-smi -i {index} -c 0  # or: lets several in; on a cluster its administrators decide",
     ),
@@ -24,7 +26,7 @@ CAUSE = Cause(
 )
 
 
-def find(gpus: ChosenGpus, busy: SaidToBeBusy) -> Matches:
+def find(facts: Facts, gpus: ChosenGpus, busy: SaidToBeBusy) -> Matches:
     held = [pair for pair in gpus.by_nvml if (pair[1].compute_mode or "").startswith("exclusive")]
     if not held:
         return
@@ -35,15 +37,14 @@ def find(gpus: ChosenGpus, busy: SaidToBeBusy) -> Matches:
     yield Match(
         evidence=(
             f"GPU {gpu.index} ({gpu.name}): compute mode {device.compute_mode}",
-            f"processes on it: {pids or 'none that NVML lists'}",
+            holders(device) if pids else "processes on it: none that NVML lists",
             busy.text,
         ),
         sure=Confidence.PROVED if pids else Confidence.LIKELY,
         figures={
             "index": gpu.index,
             "holder": f"process {pids} uses it" if pids else "another process uses or used it",
-            "show": f"ps -o user,etime,args -p {pids.replace(' ', '')}" if pids else f"nvidia-smi -i {gpu.index}",
         },
-        fix=(..., other, ...),
+        fix=(command_for_holders(facts, [device]), other, ...),
         change=change,
     )

@@ -11,20 +11,19 @@ from __future__ import annotations
 
 from gpudiag.cause import Cause, Match, Matches, Program
 from gpudiag.causes.shared.devices import ChosenGpus
-from gpudiag.causes.shared.machine import container
 from gpudiag.causes.shared.memory import (
     GROW,
     GROW_BY_VARIABLE,
     checked,
+    command_for_holders,
     devices_in_scope,
     holders,
     refused_with_room,
     shared_otherwise,
-    unseen,
 )
 from gpudiag.knowledge.messages.memory import DEVICE_FULL
 from gpudiag.model.diagnosis import Confidence
-from gpudiag.model.facts import Facts, NvmlDevice
+from gpudiag.model.facts import Facts
 from gpudiag.model.visibility import gpus_in_scope
 
 CAUSE = Cause(
@@ -39,16 +38,6 @@ CAUSE = Cause(
     tried=4,
     unless=("host_memory_not_pinned", "ranks_share_gpus"),
 )
-
-
-def _look(facts: Facts, taken: list[NvmlDevice], pids: list[str]) -> str:
-    """Return the command that shows who holds the memory, or ends what was left behind."""
-    gone = [str(one.pid) for gpu in taken for one in gpu.processes if one.holder is not None and one.holder.parent_gone]
-    if gone and len(gone) == len(pids):
-        return f"kill {' '.join(gone)}  # if nobody waits for it: what started it has ended"
-    if container(facts) and taken and all(map(unseen, taken)):
-        return "nvidia-smi  # on the host: who it is cannot be seen from inside a container"
-    return f"ps -o pid,user,etime,args -p {','.join(pids)}" if pids else "nvidia-smi"
 
 
 def find(facts: Facts, gpus: ChosenGpus, program: Program) -> Matches:
@@ -66,6 +55,6 @@ def find(facts: Facts, gpus: ChosenGpus, program: Program) -> Matches:
         evidence=(*(here or said), *(map(holders, taken) if taken else nobody)),
         sure=(Confidence.PROVED if here else Confidence.LIKELY) if taken else Confidence.POSSIBLE,
         figures={"who": f"process {', '.join(dict.fromkeys(pids))}" if pids else "another process"},
-        fix=(_look(facts, taken, list(dict.fromkeys(pids))), ..., ..., ..., other if taken else ""),
+        fix=(command_for_holders(facts, taken), ..., ..., ..., other if taken else ""),
         change={"CUDA_VISIBLE_DEVICES": uuids} if here and taken and uuids else None,
     )

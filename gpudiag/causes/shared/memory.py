@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 from gpudiag.cause import Program, Rows
+from gpudiag.causes.shared.machine import container
 from gpudiag.knowledge.log_lines import Log
 from gpudiag.knowledge.message import Message
 from gpudiag.knowledge.messages.memory import DEVICE_FULL, JAX_AT_WORK, JAX_FULL, TORCH_AT_WORK, TORCH_FULL
@@ -71,6 +74,18 @@ def unseen(device: NvmlDevice) -> bool:
     if device.processes:
         return all(process.holder is None for process in device.processes)
     return device.memory_used_bytes > IDLE_BYTES
+
+
+def command_for_holders(facts: Facts, devices: Sequence[NvmlDevice]) -> str:
+    """Return the command that shows who is on these GPUs, or ends what was left behind."""
+    processes = [process for device in devices for process in device.processes]
+    pids = dict.fromkeys(str(one.pid) for one in processes)
+    gone = dict.fromkeys(str(one.pid) for one in processes if one.holder is not None and one.holder.parent_gone)
+    if gone and len(gone) == len(pids):
+        return f"kill {' '.join(gone)}  # if nobody waits for it: what started it has ended"
+    if container(facts) and devices and all(map(unseen, devices)):
+        return "nvidia-smi  # on the host: who it is cannot be seen from inside a container"
+    return f"ps -o pid,user,etime,args -p {','.join(pids)}" if pids else "nvidia-smi"
 
 
 def checked(rows: Rows, message: Message) -> tuple[str, ...]:
