@@ -435,6 +435,41 @@ EXAMPLES: dict[str, tuple[Example, ...]] = {
             fires=False,
         ),
     ),
+    "power_limit_slows_gpu": (
+        Example(
+            "a limit of power",
+            WORKS.on(
+                nvml=devices(
+                    card(slowed_by=("power_cap",), clock_mhz=400, power_limit_watts=100, power_default_watts=400)
+                )
+            ),
+        ),
+        Example(
+            "a little less power by choice",
+            WORKS.on(
+                nvml=devices(
+                    card(slowed_by=("power_cap",), clock_mhz=600, power_limit_watts=250, power_default_watts=400)
+                )
+            ),
+            fires=False,
+        ),
+        Example(
+            "idle",
+            WORKS.on(
+                nvml=devices(
+                    card(
+                        slowed_by=("idle", "power_cap"),
+                        clock_mhz=210,
+                        performance_state=8,
+                        power_limit_watts=100,
+                        power_default_watts=400,
+                    )
+                )
+            ),
+            fires=False,
+        ),
+        Example("nothing slows it", WORKS.on(nvml=devices(card(clock_mhz=600))), fires=False),
+    ),
     "nvlink_down": (
         Example(
             "as in https://github.com/Azure/azhpc-diagnostics/issues/73",

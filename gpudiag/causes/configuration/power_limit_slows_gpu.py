@@ -1,0 +1,45 @@
+"""{gpu} may use {limit} of {sold} W, and computes at {clock} of {most} MHz because of that
+
+An administrator, or a service that saves energy, has set a limit of power far below the card's own. It is kept until
+the driver is loaded again. Every program runs, and nothing says why it is slow.
+"""
+
+from __future__ import annotations
+
+from gpudiag.cause import Cause, Match, Matches
+from gpudiag.causes.shared.gpu_state import GpusInScope
+from gpudiag.model.diagnosis import Confidence
+from gpudiag.model.report import Severity
+
+CAUSE = Cause(
+    severity=Severity.WARNING,
+    fix=(
+        "nvidia-smi -q -d PERFORMANCE,POWER -i {index}  # look again while a program computes",
+        "sudo nvidia-smi -i {index} -pl {sold}  # watts, as the card was sold",
+    ),
+    url="https://docs.nvidia.com/deploy/nvidia-smi/index.html",
+)
+_PART = 0.5
+"""Of the power and of the clock: nobody chooses less for a card that is to compute."""
+
+
+def find(gpus: GpusInScope) -> Matches:
+    for device in gpus:
+        state = device.state
+        limit, sold = state.power_limit_watts, state.power_default_watts
+        clock, most = state.clock_mhz, state.clock_max_mhz
+        if not limit or not sold or not clock or not most or "power_cap" not in (state.slowed_by or ()):
+            continue
+        if state.is_working and limit < sold * _PART and clock < most * _PART:
+            yield Match(
+                evidence=(f"NVML: GPU {device.index}: {', '.join(state.slowed_by or ())}",),
+                sure=Confidence.LIKELY,
+                figures={
+                    "gpu": f"GPU {device.index}",
+                    "index": device.index,
+                    "limit": limit,
+                    "sold": sold,
+                    "clock": clock,
+                    "most": most,
+                },
+            )
