@@ -93,6 +93,7 @@ def bisected(session: Session, diagnosis: Diagnosis, facts: Facts, gpus: tuple[G
         return bisect.bisected(
             session.children,
             PLAIN,
+            diagnosis,
             facts,
             environment=session.options.machine.environment,
             machine=None if session.options.machine.root is None else session.options.machine.root.parent,

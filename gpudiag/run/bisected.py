@@ -34,8 +34,12 @@ def with_bisection(diagnosis: Diagnosis, bisection: Bisection | None, facts: Fac
 
 
 def _is_about(cause: RootCause, bisection: Bisection) -> bool:
-    """Return whether a cause names everything that was found to matter."""
-    said = "\n".join((cause.cause, *cause.evidence, *cause.fix))
+    """Return whether a cause names everything that was found to matter.
+
+    Of what is missing a fix may speak for another reason: a new copy needs an entry of ``LD_LIBRARY_PATH``, too.
+    """
+    lines = () if any(one.missing for one in bisection.changes) else cause.fix
+    said = "\n".join((cause.cause, *cause.evidence, *lines))
     return all(re.search(rf"(?<![\w/.-]){re.escape(one.name)}(?![\w-])", said) for one in bisection.changes)
 
 

@@ -69,7 +69,7 @@ def run(given: dict[str, Any]) -> bytes:
     environment["TMPDIR"] = str(scratch)
     environment.setdefault("HOME", str(empty))  # without it Python takes the folder of the password database
     alone = bool(given["skipped"]) or not given["user_site"]
-    asked = {name: given[name] for name in ("skipped", "user_site", "on_path")} | {"notes": str(notes)}
+    asked = {name: given[name] for name in ("skipped", "user_site", "on_path", "libraries")} | {"notes": str(notes)}
     done = subprocess.run(
         [
             sys.executable,

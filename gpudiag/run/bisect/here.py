@@ -10,15 +10,16 @@ from typing import Any
 
 import msgspec
 
+from gpudiag import causes
 from gpudiag.facts.environment import recorded
 from gpudiag.isolate import Ended, Job, Supervision
-from gpudiag.model.diagnosis import Bisection, Confidence, Diagnosis, Stage
+from gpudiag.model.diagnosis import Bisection, Confidence, Diagnosis, RootCause, Stage
 from gpudiag.model.facts import Facts
 from gpudiag.model.report import Cause
 from gpudiag.model.visibility import least_visible
 from gpudiag.run.bisect import attempt, elsewhere, wording
-from gpudiag.run.bisect.elsewhere import Setting
-from gpudiag.run.bisect.parts import StartFiles, Surroundings
+from gpudiag.run.bisect.elsewhere import Setting, missing
+from gpudiag.run.bisect.parts import LIBRARY_PATH, StartFiles, Surroundings
 from gpudiag.run.bisect.search import Search
 from gpudiag.run.bisect.tries import Tries
 
@@ -29,21 +30,31 @@ LOOK_S = 10.0
 def is_called_for(diagnosis: Diagnosis, facts: Facts) -> bool:
     """Return whether trying may say more than the diagnosis: something fails, and why is not proved.
 
-    A cause that is proved needs no more, unless its fix was tried and did not help. Without a GPU only the import can
-    be made to work.
+    A cause that is proved needs no more, unless its fix was tried and did not help; of a library that is not found,
+    :func:`bisected` looks whether another file names its folder. Without a GPU only the import can be made to work.
     """
     if diagnosis.broken_at is None or (facts.without_gpu and diagnosis.broken_at is not Stage.PACKAGE):
         return False
-    failed = ("does not help", "helps in part")
-    return not any(
-        one.sure is Confidence.PROVED and not (one.trial is not None and one.trial.outcome in failed)
-        for one in diagnosis.causes
-    ) and not any(one.trial is not None and one.trial.outcome == "works" for one in diagnosis.causes)
+    if any(one.trial is not None and one.trial.outcome == "works" for one in diagnosis.causes):
+        return False
+    return not any(map(_is_proved, diagnosis.causes)) or diagnosis.broken_at in _LOADED
+
+
+_LOADED = (Stage.RUNTIME_LIBRARY, Stage.DRIVER_LIBRARY, Stage.LIBRARIES)
+"""The stages at which a library is opened."""
+
+
+def _is_proved(cause: RootCause) -> bool:
+    """Return whether a cause needs no more: what a symptom says is proved, and not what it comes from."""
+    known = causes.get(cause.rule)
+    failed = cause.trial is not None and cause.trial.outcome in ("does not help", "helps in part")
+    return cause.sure is Confidence.PROVED and not failed and not (known is not None and known.declared.symptom)
 
 
 def bisected(
     children: Supervision,
     server: str,
+    diagnosis: Diagnosis,
     facts: Facts,
     *,
     environment: Mapping[str, str],
@@ -52,10 +63,11 @@ def bisected(
     within_s: float,
     stopped: Callable[[], str] = lambda: "",
     tick: Callable[[int], None] = lambda _: None,
-) -> Bisection:
+) -> Bisection | None:
     """Return the smallest change of the environment with which TensorFlow gets its GPU.
 
-    ``environment`` has the variables that a simulated machine needs, and ``machine`` is its folder.
+    ``environment`` has the variables that a simulated machine needs, and ``machine`` is its folder. If it is proved
+    that a library is not found, only folders that other files name for it are tried: None if there are none.
     """
     began = time.monotonic()
     # What Python sets whenever it starts is not the environment: it comes again by itself.
@@ -68,13 +80,21 @@ def bisected(
         on_path=_is_on_path(),
         folder=_folder() if _is_on_path() else "",
         own_library_path=str(machine / "lib") if machine is not None else "",
+        libraries=diagnosis.broken_at is Stage.FIRST_OP,
     )
     root = {"root": str(machine / "root")} if machine is not None else {}
     asked = {**root, "variables": dict(around.variables)}
     settings = _settings(_ask(children, server, elsewhere.TARGET, asked, stopped))
+    only_missing = any(map(_is_proved, diagnosis.causes))
+    if only_missing:
+        settings = tuple(one for one in settings if one.name == LIBRARY_PATH)
+        if not missing(settings, around.variables):
+            return None
     left_s = within_s - (time.monotonic() - began)
     tries = Tries(children, server, jobs=jobs, within_s=left_s, wanted=wanted, stopped=stopped, tick=tick)
-    result = Search(around, settings, tries, wanted).run()
+    result = Search(around, settings, tries, wanted, only_missing=only_missing).run()
+    if only_missing and not result.added:
+        return None
     seconds = time.monotonic() - began
     return wording.bisection(result, around, settings, recorded, wanted=wanted, tried=tries.count, seconds=seconds)
 

@@ -75,6 +75,8 @@ class Surroundings:
     folder: str = ""
     own_library_path: str = ""
     """The entry of ``LD_LIBRARY_PATH`` that a simulated machine needs; "" on a real one."""
+    libraries: bool = False
+    """True: one of NVIDIA's libraries fails at an operation, so each is tried."""
 
 
 @dataclass(frozen=True)
@@ -88,6 +90,7 @@ class Variant:
     elsewhere: bool = False
     """True: in an empty working directory."""
     on_path: bool = False
+    libraries: bool = False
 
 
 def suspects(around: Surroundings) -> tuple[Part, ...]:
@@ -154,6 +157,7 @@ def variant(around: Surroundings, taken: Iterable[Part], added: Mapping[str, str
         user_site=USER_SITE not in kinds,
         elsewhere=FOLDER in kinds,
         on_path=around.on_path,
+        libraries=around.libraries,
     )
 
 

@@ -39,13 +39,17 @@ def _stem(file: str) -> str:
     return os.path.splitext(os.path.basename(file))[0]  # noqa: PTH119, PTH122
 
 
-def _computed(tf: Any) -> str:
-    """Return what goes wrong on the first GPU; "" if nothing does."""
+def _computed(tf: Any, *, libraries: bool) -> str:
+    """Return what goes wrong on the first GPU; "" if nothing does. ``libraries``: cuBLAS and cuDNN are not enough."""
     tf.config.set_soft_device_placement(False)
     with tf.device("/GPU:0"):
         ones = tf.ones([2, 2])
         product = tf.matmul(ones, ones)
         sums = tf.nn.conv2d(tf.ones([1, 2, 2, 1]), tf.ones([2, 2, 1, 1]), 1, "VALID")  # cuDNN is for these alone
+        if libraries:  # cuFFT, cuSOLVER, cuSPARSE
+            tf.signal.fft(tf.complex(ones, ones)).numpy()
+            tf.linalg.cholesky(tf.eye(2)).numpy()
+            tf.linalg.tridiagonal_solve(tf.ones([3, 2]), tf.ones([2]), partial_pivoting=False).numpy()
     if float(product[1, 1]) != 2.0 or float(sums[0, 0, 0, 0]) != 4.0 or not product.device.endswith("GPU:0"):
         return f"an operation came out wrong, on {product.device}"
     return ""
@@ -72,7 +76,7 @@ def main(argument: dict[str, Any]) -> None:
         gpus = listing("GPU")
         note(listed=len(gpus))
         if gpus:
-            failed = _computed(tf)
+            failed = _computed(tf, libraries=argument["libraries"])
             note(computed=not failed, failed=failed)
     except BaseException as error:
         note(failed=f"{type(error).__name__}: {error}")

@@ -58,11 +58,21 @@ class Result:
 class Search:
     """Looks for the smallest change of the environment with which TensorFlow gets its GPU."""
 
-    def __init__(self, around: Surroundings, settings: Iterable[Setting], attempt: Attempt, wanted: int) -> None:
+    def __init__(
+        self,
+        around: Surroundings,
+        settings: Iterable[Setting],
+        attempt: Attempt,
+        wanted: int,
+        *,
+        only_missing: bool = False,
+    ) -> None:
+        """``only_missing``: nothing is taken away."""
         self._around = around
         self._settings = missing(settings, around.variables)
         self._attempt = attempt
         self._wanted = wanted
+        self._only_missing = only_missing
         self._known: dict[frozenset[Part], Reached] = {}
         self._result = Result(NOTHING)
 
@@ -73,12 +83,15 @@ class Search:
         return self._result
 
     def _run(self) -> None:
-        first = suspects(self._around)
+        first = () if self._only_missing else suspects(self._around)
         before, without = self._tries([(), first])
         if before.works(self._wanted):
             self._result = Result(NOT_REPRODUCED, before=before)
             return
         self._result = Result(NOTHING, before=before)
+        if self._only_missing:
+            self._add()
+            return
         if first and without.works(self._wanted):
             self._narrow(first)
             return

@@ -11,9 +11,18 @@ import pytest
 from msgspec.structs import replace
 
 from examples.facts import example_with_gpus
-from gpudiag.model.diagnosis import Bisection, Confidence, Diagnosis, EnvironmentChange, RootCause, Stage, Step
+from gpudiag.model.diagnosis import (
+    Bisection,
+    Confidence,
+    Diagnosis,
+    EnvironmentChange,
+    FixAttempt,
+    RootCause,
+    Stage,
+    Step,
+)
 from gpudiag.report import words
-from gpudiag.run.bisect import elsewhere, search, wording
+from gpudiag.run.bisect import elsewhere, here, search, wording
 from gpudiag.run.bisect.attempt import Reached
 from gpudiag.run.bisect.elsewhere import Setting
 from gpudiag.run.bisect.parts import StartFiles, Surroundings, Variant, everything, suspects, variant
@@ -269,6 +278,34 @@ def test_a_variable_that_a_file_sets_is_added() -> None:
     assert lines == ["export LD_LIBRARY_PATH=/usr/local/cuda/lib64:/a"]
 
 
+def test_of_a_library_that_is_not_found_only_the_folders_that_files_name_are_tried() -> None:
+    settings = (Setting("LD_LIBRARY_PATH", "/opt/cuda/lib64", "~/.bashrc", 12, elsewhere.SHELL),)
+    machine = Machine(lambda one: "/opt/cuda/lib64" in one.variables.get("LD_LIBRARY_PATH", ""))
+    result = Search(of({"CUDA_HOME": "/x"}), settings, machine, 1, only_missing=True).run()
+    assert (result.outcome, result.added) == ("found", settings)
+    assert all(one.variables["CUDA_HOME"] == "/x" for one in machine.tried)
+
+
+@pytest.mark.parametrize(
+    ("rule", "sure", "stage", "tried", "asked"),
+    [
+        ("library_fails", Confidence.PROVED, Stage.FIRST_OP, None, True),  # a status proves no cause
+        ("library_missing", Confidence.PROVED, Stage.LIBRARIES, None, True),  # a folder may be named elsewhere
+        ("mask_hides_all", Confidence.PROVED, Stage.DRIVER, None, False),
+        ("mask_hides_all", Confidence.PROVED, Stage.DRIVER, "does not help", True),
+        ("library_off_the_path", Confidence.LIKELY, Stage.LIBRARIES, "works", False),
+    ],
+)
+def test_what_a_status_or_a_missing_library_comes_from_is_tried(
+    rule: str, sure: Confidence, stage: Stage, tried: str | None, asked: bool
+) -> None:
+    one = cause(rule, "it fails", "x", stage)
+    trial = None if tried is None else FixAttempt({"X": None}, outcome=tried, line="unset X")
+    one = replace(one, sure=sure, trial=trial)
+    known = Diagnosis(steps=(Step(stage, "failed"),), causes=(one,))
+    assert here.is_called_for(known, example_with_gpus()) is asked
+
+
 def test_what_is_set_here_is_not_added() -> None:
     here = {"CUDA_HOME": "/opt/cuda", "LD_LIBRARY_PATH": "/b:/a"}
     settings = (
@@ -369,6 +406,15 @@ def test_what_is_found_is_the_cause_and_others_are_refuted() -> None:
     assert one.fix == ("export LD_LIBRARY_PATH=/a",)
     assert told.folded == (later,)
     assert told.bisection == FOUND
+
+
+def test_a_cause_that_speaks_of_another_reason_for_what_is_missing_is_refuted() -> None:
+    """Its line sets the variable for a new copy of the library."""
+    added = replace(
+        FOUND, changes=(EnvironmentChange("LD_LIBRARY_PATH", "/cuda in LD_LIBRARY_PATH", "x", missing=True),)
+    )
+    other = cause("library_missing", "libcudnn.so.9 is missing", "export LD_LIBRARY_PATH=/new:$LD_LIBRARY_PATH")
+    assert with_bisection(diagnosis(other), added, example_with_gpus()).causes[0].rule == "environment_in_the_way"
 
 
 def test_a_cause_of_the_catalogue_that_names_the_same_gets_the_proof() -> None:
