@@ -30,6 +30,7 @@ import msgspec
 from gpudiag.knowledge.log_lines import Log
 from gpudiag.knowledge.message import Message
 from gpudiag.knowledge.origin import Origin
+from gpudiag.knowledge.variables import PRELOAD, PRELOAD_FILE
 from gpudiag.model.diagnosis import Bisection, Confidence, FixAttempt, RootCause, Stage
 from gpudiag.model.facts import (
     CallFacts,
@@ -315,7 +316,14 @@ class Known:
         for name in (match.change or {}).keys() & inside.keys():  # then no shell can change it
             trial = None
             file = inside[name] or "the sitecustomize.py, usercustomize.py or .pth file"
-            fix[declared.tried] = f"# take {name} out of {file}, which sets it whenever Python starts"
+            if file == PRELOAD:
+                fix[declared.tried] = f"unset {PRELOAD} {name}  # a library of {PRELOAD} sets it in every program"
+                trial = FixAttempt({PRELOAD: None, name: None}, line=fix[declared.tried])
+                seen = (*seen, f"{PRELOAD}={evidence.facts.variables.get(PRELOAD, '')}")
+            elif file == PRELOAD_FILE:
+                fix[declared.tried] = f"cat {file}  # take out the library that sets {name} in every program"
+            else:
+                fix[declared.tried] = f"# take {name} out of {file}, which sets it whenever Python starts"
             fix = [line for line in fix if not line.startswith(f"export {name}=")]
             seen = (*seen, f"{name} is set in a Python that was started without it, too")
         return RootCause(

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import sys
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 
 SAFE_PATH = ("-P",) if sys.version_info >= (3, 11) else ()
 """The option without which ``-c`` puts the working directory first on the path.
@@ -40,16 +40,19 @@ os._exit(0)
 """
 
 
-def asked(script: str, *arguments: str, env: Mapping[str, str], timeout_s: float | None = None) -> bytes:
+def asked(
+    script: str, *arguments: str, env: Mapping[str, str], timeout_s: float | None = None, options: Sequence[str] = ()
+) -> bytes:
     """Return, as JSON, the ``answer`` of ``script`` in a new interpreter that starts as the user's programs do.
 
+    With the option ``-S`` it starts before what :mod:`site` does, and may do that itself.
     What ``sitecustomize`` and ``.pth`` files print there, at its start or its end, is not part of it. The script has
     ``sys``, ``json`` and ``os``. Raises ``OSError`` and ``subprocess.SubprocessError``.
     """
     import subprocess
 
     done = subprocess.run(
-        [sys.executable, *SAFE_PATH, "-c", f"{_FIRST}{script}{_LAST}", *arguments],
+        [sys.executable, *SAFE_PATH, *options, "-c", f"{_FIRST}{script}{_LAST}", *arguments],
         env=dict(env),
         stdin=subprocess.DEVNULL,
         capture_output=True,

@@ -8,11 +8,19 @@ import re
 import subprocess
 import sys
 from collections.abc import Collection, Mapping
-from pathlib import Path
 
 from gpudiag.facts import printable
 from gpudiag.interpreter import asked
-from gpudiag.knowledge.variables import CLUSTER, CONTEXT, NO_JSON, SETTINGS, WITHHELD, misspelling_of
+from gpudiag.knowledge.variables import (
+    CLUSTER,
+    CONTEXT,
+    NO_JSON,
+    PRELOAD,
+    PRELOAD_FILE,
+    SETTINGS,
+    WITHHELD,
+    misspelling_of,
+)
 from gpudiag.model.facts import EnvironmentFacts
 
 _RECORDED = ("CUBLAS_", "CUDA_", "CUDNN_", "GPUDIAG_", "NCCL_", "NVIDIA_", "TF_", "XLA_")
@@ -32,32 +40,50 @@ def gather(environ: Mapping[str, str] = os.environ) -> EnvironmentFacts:
 
 
 _STARTED = """
-files = [getattr(sys.modules.get(name), "__file__", None) for name in ("sitecustomize", "usercustomize")]
-answer = [[name for name in sys.argv[1:] if name in os.environ], [file for file in files if file]]
+import site
+answer = {}
+def note(file):
+    answer.update((name, file) for name in sys.argv[1:] if name in os.environ and name not in answer)
+def noting(name, file_of):
+    done = getattr(site, name)
+    def run(*given, **named):
+        result = done(*given, **named)
+        note(file_of(*given))
+        return result
+    setattr(site, name, run)
+note("")
+noting("addpackage", lambda folder, name, *_: os.path.join(folder, name))
+for module in ("sitecustomize", "usercustomize"):
+    noting("exec" + module, lambda module=module: getattr(sys.modules.get(module), "__file__", None) or module)
+site.main()
 """
 _STARTED_S = 5
 
 
 def _set_by_python(names: Collection[str]) -> dict[str, str]:
-    """Return those of ``names`` that a new interpreter has which was started without them, and the file that sets each.
+    """Return those of ``names`` that a new interpreter has which was started without them, and what sets each.
 
-    "" if that is neither sitecustomize nor usercustomize, but a ``.pth`` file, or what one of them imports.
+    That is a file that Python runs when it starts; or a library that the loader puts into every program:
+    :data:`PRELOAD` or :data:`PRELOAD_FILE`, by where it is named.
     """
     if not names or not sys.executable:
         return {}
+    found = _started_without(names)
+    if before := [name for name, file in found.items() if not file]:
+        still = _started_without([*names, PRELOAD]) if PRELOAD in os.environ else found
+        found |= {name: PRELOAD if still.get(name) != "" else PRELOAD_FILE for name in before}
+    return {name: printable(file) for name, file in found.items()}
+
+
+def _started_without(names: Collection[str]) -> dict[str, str]:
+    """Return what Python sets of ``names`` as it starts, and the file; "" if that is set before it reads any."""
     without = {name: value for name, value in os.environ.items() if name not in names}
     try:
-        found, files = json.loads(asked(_STARTED, *sorted(names), env=without, timeout_s=_STARTED_S))
+        # -S: the script starts what is left out, and looks after each file.
+        found = json.loads(asked(_STARTED, *sorted(names), env=without, timeout_s=_STARTED_S, options=("-S",)))
     except (OSError, subprocess.SubprocessError, ValueError):
         return {}
-    return {name: next((printable(file) for file in files if _holds(file, name)), "") for name in found}
-
-
-def _holds(file: str, name: str) -> bool:
-    try:
-        return name.encode() in Path(file).read_bytes()
-    except OSError:
-        return False
+    return dict(found)
 
 
 def _is_recorded(name: str) -> bool:

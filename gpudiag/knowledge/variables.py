@@ -11,6 +11,8 @@ WITHHELD = "(set)"
 """Stands for a value that is not stored, because it can hold a secret or an address."""
 
 NO_JSON = "(no JSON)"
+PRELOAD, PRELOAD_FILE = "LD_PRELOAD", "/etc/ld.so.preload"
+"""Where libraries are named that the loader puts into every program."""
 """Stands for a value that was to be JSON and is not."""
 
 FORCE_GROWTH = "TF_FORCE_GPU_ALLOW_GROWTH"

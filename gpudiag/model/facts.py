@@ -352,7 +352,8 @@ class EnvironmentFacts(Family, tag="environment"):
     variables: dict[str, str]
     """Name to value. A value that can hold a secret is not stored; ``(set)`` replaces it."""
     set_by_python: dict[str, str] = {}
-    """Those that Python itself sets whenever it starts, to the file that does so; "": not known."""
+    """Those that Python itself sets whenever it starts, to the file that does so ("": not known); ``LD_PRELOAD`` or
+    ``/etc/ld.so.preload``: a library that is named there sets it in every program."""
 
 
 class ContainerFacts(Family, tag="container"):

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import subprocess
 from pathlib import Path
 
 import pytest
@@ -96,6 +97,18 @@ def test_a_variable_that_python_sets_at_its_start(noise: str, tmp_path: Path, mo
     assert environment.gather(variables).set_by_python == {}
     monkeypatch.setenv("PYTHONPATH", str(tmp_path))
     assert environment.gather(variables).set_by_python == {"CUDA_VISIBLE_DEVICES": str(file)}
+
+
+def test_a_variable_that_a_preloaded_library_sets(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    source, library = tmp_path / "hide.c", tmp_path / "libhide.so"
+    source.write_text(
+        "#include <stdlib.h>\n__attribute__((constructor)) static void hide(void) "
+        '{ setenv("CUDA_VISIBLE_DEVICES", "-1", 1); }\n'
+    )
+    subprocess.run(["cc", "-shared", "-fPIC", "-o", library, source], check=True)
+    monkeypatch.setenv("LD_PRELOAD", str(library))
+    found = environment.gather({"CUDA_VISIBLE_DEVICES": "-1", "CUDA_CACHE_PATH": "/x"}).set_by_python
+    assert found == {"CUDA_VISIBLE_DEVICES": "LD_PRELOAD"}
 
 
 @pytest.mark.parametrize(
