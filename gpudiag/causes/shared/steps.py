@@ -226,7 +226,8 @@ def _first_op(evidence: Evidence) -> Answer:
     if first[0] is FAILED:
         return first
     of_libraries = (found for row in evidence.rows if row.area == "libraries" for found in row.findings)
-    failed = next((found for found in of_libraries if found.severity is Severity.FAIL), None)
+    computed = (found for found in of_libraries if found.kind != "keras_not_imported")
+    failed = next((found for found in computed if found.severity is Severity.FAIL), None)
     return first if failed is None else (FAILED, failed.message)
 
 

@@ -14,7 +14,11 @@ What to do
 
 from __future__ import annotations
 
+import importlib
+import os
 from typing import Any
+
+import msgspec
 
 from gpudiag import probe
 from gpudiag.probe import Context, Findings
@@ -25,11 +29,20 @@ PROBE = probe.Probe(needs=comparison.NEEDS, scope=probe.Scope.ALL_GPUS)
 
 
 class Fault(comparison.LibraryFaults):
-    pass
+    keras_not_imported = probe.fail(
+        "{package} cannot be imported: {error}",
+        means="A program meets it when it first uses tf.keras; TensorFlow's own operations work without Keras.",
+        do=probe.SEE_THE_CAUSE,
+    )
 
 
-class Reading(comparison.LibraryReading):
+class Reading(comparison.LibraryReading, kw_only=True):
     """By how much the step changed the weights."""
+
+    package: str = ""
+    """The module that is ``tf.keras``, if it cannot be imported."""
+    raised: probe.Raised | None = None
+    """What its import raised."""
 
 
 def measure(ctx: Context) -> Reading:
@@ -37,8 +50,11 @@ def measure(ctx: Context) -> Reading:
     try:
         keras = tf.keras
         other = "" if keras.backend.backend() == "tensorflow" else keras.backend.backend()
-    except ImportError as error:
-        other = f"no Keras here: {error}"
+    except Exception:
+        package = "tf_keras" if os.environ.get("TF_USE_LEGACY_KERAS") in ("1", "true", "True") else "keras"
+        reading = compare(ctx, Reading, (), ("a step of Keras",))
+        raised = ctx.attempt(lambda: importlib.import_module(package))
+        return msgspec.structs.replace(reading, package=package, raised=raised)
     if other:
         return compare(ctx, Reading, (), (f"a step of Keras, whose backend is not TensorFlow ({other})",))
 
@@ -73,4 +89,6 @@ def measure(ctx: Context) -> Reading:
 
 
 def judge(reading: Reading) -> Findings:
+    if reading.raised is not None:
+        yield Fault.keras_not_imported.found(package=reading.package, error=reading.raised.brief)
     yield from reading.judged("Keras in mixed precision")

@@ -1,0 +1,47 @@
+"""tf.keras cannot be used: {package} cannot be imported ({error})
+
+TensorFlow loads Keras when a program first names tf.keras, and not before: GPUs are listed, operations compute on them,
+and every program that uses a layer ends with an error. Keras imports its backend, which the variable KERAS_BACKEND or
+~/.keras/keras.json chooses; TF_USE_LEGACY_KERAS takes tf_keras, Keras 2, which is a package of its own.
+"""
+
+from __future__ import annotations
+
+import shlex
+
+from gpudiag.cause import Cause, Match, Matches, Rows, Variables
+from gpudiag.model.facts import TensorflowFacts
+
+CAUSE = Cause(
+    fix=(
+        "pip install --force-reinstall keras",
+        "",
+        "python -c 'import keras'  # says the whole error",
+    ),
+    url="https://keras.io/getting_started/",
+    views=("libraries.mixed_precision.keras_not_imported",),
+)
+_BACKEND, _LEGACY = "KERAS_BACKEND", "TF_USE_LEGACY_KERAS"
+
+
+def find(rows: Rows, variables: Variables, tensorflow: TensorflowFacts) -> Matches:
+    for found in rows.found("libraries.mixed_precision", "keras_not_imported"):
+        package = str(found.figures["package"])
+        backend = variables.get(_BACKEND, "tensorflow")
+        release = ".".join(tensorflow.distributions[0].version.split(".")[:2]) if tensorflow.distributions else ""
+        lines: tuple[str, str]
+        if package == "tf_keras":
+            lines = (
+                f"pip install 'tf-keras~={release}.0'" if release else "pip install tf-keras",
+                f"unset {_LEGACY}  # or: Keras 3",
+            )
+        elif backend != "tensorflow":
+            lines = (f"unset {_BACKEND}", f"pip install {shlex.quote(backend)}  # or: what Keras is to compute with")
+        else:
+            lines = ("pip install --force-reinstall keras", "cat ~/.keras/keras.json  # does it name another backend?")
+        seen = [f"{name}={variables[name]}" for name in (_BACKEND, _LEGACY) if name in variables]
+        yield Match(
+            evidence=(found.message, *seen),
+            figures=found.figures,
+            fix=(*lines, f"python -c 'import {package}'  # says the whole error"),
+        )
