@@ -95,6 +95,7 @@ def bisected(session: Session, diagnosis: Diagnosis, facts: Facts, gpus: tuple[G
             PLAIN,
             diagnosis,
             facts,
+            gpus=gpus,
             environment=session.options.machine.environment,
             machine=None if session.options.machine.root is None else session.options.machine.root.parent,
             jobs=min(session.options.jobs or default_jobs(), room),

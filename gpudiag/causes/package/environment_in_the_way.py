@@ -3,7 +3,8 @@
 gpudiag started TensorFlow in a clean environment, where it works, and then with ever smaller parts of yours left out:
 variables, entries of lists such as LD_LIBRARY_PATH, flags, the files that Python runs when it starts, the user's own
 packages, the working directory. What is named is the smallest change with which it works here; nothing else was
-changed. If nothing had to be left out, what a login shell, a service or a Jupyter kernel sets was added instead. The
+changed. If nothing had to be left out, what a login shell, a service or a Jupyter kernel sets was added instead; if
+that did not help either, each GPU was tried alone, because one that fails can keep TensorFlow from the others. The
 search needs no knowledge of the fault, so it finds what no other cause knows; `--bisect 0` switches it off.
 """
 
@@ -25,6 +26,8 @@ def find(bisection: Bisection) -> Matches:
         return
     missing = changes[0].missing
     whole = bisection.outcome == "found"
+    gpus = changes[0].name.startswith(("GPU-", "MIG-"))
+    gone = "left out" if gpus else "set" if missing else "gone"
     verb = ("is" if len(changes) == 1 else "are") + (" missing" if missing else " in the way")
     unsure = "" if whole else "; the time was up before it was known which of it is needed"
     yield Match(
@@ -37,9 +40,9 @@ def find(bisection: Bisection) -> Matches:
         figures={
             "what": f"{_joined([one.what for one in changes])} {verb}",
             "works": "gets its GPU" if bisection.wanted else "can be imported",
-            "then": f"{'it is' if len(changes) == 1 else 'they are'} {'set' if missing else 'gone'}",
+            "then": f"{'it is' if len(changes) == 1 else 'they are'} {gone}",
         },
-        fix=_lines(changes),
+        fix=(*_lines(changes), *(["sudo dmesg | grep -i -e nvrm -e xid  # why that GPU fails"] if gpus else [])),
     )
 
 

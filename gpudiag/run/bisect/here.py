@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -15,7 +15,7 @@ from gpudiag.facts.environment import recorded
 from gpudiag.isolate import Ended, Job, Supervision
 from gpudiag.model.diagnosis import Bisection, Confidence, Diagnosis, RootCause, Stage
 from gpudiag.model.facts import Facts
-from gpudiag.model.report import Cause
+from gpudiag.model.report import Cause, Gpu
 from gpudiag.model.visibility import least_visible
 from gpudiag.run.bisect import attempt, elsewhere, wording
 from gpudiag.run.bisect.elsewhere import Setting, missing
@@ -42,6 +42,7 @@ def is_called_for(diagnosis: Diagnosis, facts: Facts) -> bool:
 
 _LOADED = (Stage.RUNTIME_LIBRARY, Stage.DRIVER_LIBRARY, Stage.LIBRARIES)
 """The stages at which a library is opened."""
+_BEFORE_GPUS = (Stage.PACKAGE, Stage.BUILD, *_LOADED, None)
 
 
 def _is_proved(cause: RootCause) -> bool:
@@ -57,6 +58,7 @@ def bisected(
     diagnosis: Diagnosis,
     facts: Facts,
     *,
+    gpus: Iterable[Gpu],
     environment: Mapping[str, str],
     machine: Path | None,
     jobs: int,
@@ -66,8 +68,9 @@ def bisected(
 ) -> Bisection | None:
     """Return the smallest change of the environment with which TensorFlow gets its GPU.
 
-    ``environment`` has the variables that a simulated machine needs, and ``machine`` is its folder. If it is proved
-    that a library is not found, only folders that other files name for it are tried: None if there are none.
+    ``gpus`` are those in scope. ``environment`` has the variables that a simulated machine needs, and ``machine`` is
+    its folder. If it is proved that a library is not found, only folders that other files name for it are tried: None
+    if there are none.
     """
     began = time.monotonic()
     # What Python sets whenever it starts is not the environment: it comes again by itself.
@@ -80,6 +83,7 @@ def bisected(
         on_path=_is_on_path(),
         folder=_folder() if _is_on_path() else "",
         own_library_path=str(machine / "lib") if machine is not None else "",
+        gpus={} if diagnosis.broken_at in _BEFORE_GPUS else {gpu.uuid: gpu.index for gpu in gpus},
         libraries=diagnosis.broken_at is Stage.FIRST_OP,
     )
     root = {"root": str(machine / "root")} if machine is not None else {}

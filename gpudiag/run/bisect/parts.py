@@ -33,6 +33,8 @@ _FLAGS = ("TF_XLA_FLAGS", "XLA_FLAGS")
 _DEFAULT_PATH = "/usr/local/bin:/usr/bin:/bin"
 
 VARIABLE, ENTRY, FILE, USER_SITE, FOLDER, GROUP = "variable", "entry", "file", "user site", "folder", "group"
+GPU = "gpu"
+MASK = "CUDA_VISIBLE_DEVICES"
 
 
 @dataclass(frozen=True)
@@ -75,6 +77,8 @@ class Surroundings:
     folder: str = ""
     own_library_path: str = ""
     """The entry of ``LD_LIBRARY_PATH`` that a simulated machine needs; "" on a real one."""
+    gpus: Mapping[str, int] = field(default_factory=dict)
+    """UUID to number, of the GPUs of which one may keep TensorFlow from the others; empty if none can."""
     libraries: bool = False
     """True: one of NVIDIA's libraries fails at an operation, so each is tried."""
 

@@ -11,6 +11,8 @@ from gpudiag.run.bisect.elsewhere import Setting, missing
 from gpudiag.run.bisect.parts import (
     ENTRY,
     FILE,
+    GPU,
+    MASK,
     Part,
     Surroundings,
     Variant,
@@ -109,6 +111,19 @@ class Search:
             return
         self._result = Result(NOT_THE_ENVIRONMENT, before=before)
         self._add()
+        if not self._result.added:
+            self._choose()
+
+    def _choose(self) -> None:
+        """Try each GPU alone: one that fails keeps TensorFlow from all others, too."""
+        gpus = self._around.gpus
+        alone = [variant(self._around, (), {MASK: uuid}) for uuid in gpus] if len(gpus) > 1 else []
+        reached = dict(zip(gpus, self._attempt(alone, True) if alone else (), strict=False))
+        good = [one for one in reached.values() if one is not None and one.works(1)]
+        if good and len(good) < len(gpus):
+            bad = {uuid: one for uuid, one in reached.items() if one is None or not one.works(1)}
+            taken = tuple(Part(GPU, uuid, "" if one is None else one.text(1), gpus[uuid]) for uuid, one in bad.items())
+            self._result = Result(FOUND, taken, (), self._result.before, good[0])
 
     def _narrow(self, parts: tuple[Part, ...]) -> None:
         """Find the smallest of ``parts``, which work as a whole, then of what they are made of, and so on."""

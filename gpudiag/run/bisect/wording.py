@@ -13,7 +13,9 @@ from gpudiag.run.bisect.parts import (
     ENTRY,
     FILE,
     FOLDER,
+    GPU,
     GROUP,
+    MASK,
     USER_SITE,
     VARIABLE,
     Part,
@@ -49,6 +51,7 @@ def bisection(
     seconds: float,
 ) -> Bisection:
     """Return the record of a search."""
+    alone = any(part.kind == GPU for part in result.taken)
     changes = [*_taken(result.taken, around, settings, shown), *(_added(one, around, shown) for one in result.added)]
     return Bisection(
         outcome=result.outcome,
@@ -56,7 +59,7 @@ def bisection(
         before=printable(result.before.text(wanted))
         if result.outcome != search.NOTHING or result.before.failed
         else "",
-        after=printable(result.after.text(wanted)) if changes else "",
+        after=printable(result.after.text(1 if alone else wanted)) if changes else "",
         wanted=wanted,
         tried=tried,
         seconds=round(seconds, 1),
@@ -70,11 +73,15 @@ def _taken(
     for name in lines:
         value = remaining(name, around, parts)
         lines[name] = f"unset {name}" if value is None else f"export {name}={shlex.quote(value)}"
+    failing = [part.name for part in parts if part.kind == GPU]
+    if failing:
+        kept = ",".join(uuid for uuid in around.gpus if uuid not in failing)
+        lines = {failing[0]: f"export {MASK}={kept}"}
     for part in parts:
         yield EnvironmentChange(
             name=printable(_name(part)),
             what=printable(_thing(part, shown)),
-            do=printable(lines.pop(part.name, "") or "" if part.kind == ENTRY else _line(part)),
+            do=printable(lines.pop(part.name, "") or "" if part.kind in (ENTRY, GPU) else _line(part)),
             origin=printable(_origin(part, settings)),
         )
 
@@ -92,6 +99,8 @@ def _thing(part: Part, shown: Shown) -> str:
             return f"{part.value} in {part.name}"
         value = part.value or "empty: the working directory"
         return f"entry {part.number} of {part.name} ({value})"
+    if part.kind == GPU:
+        return f"GPU {part.number} ({part.name})"
     if part.kind == USER_SITE:
         return f"a package in {part.name}"
     if part.kind == FOLDER:
@@ -120,6 +129,8 @@ def _line(part: Part) -> str:
 
 def _origin(part: Part, settings: Sequence[Setting]) -> str:
     """Say which file sets what is in the way, if one does."""
+    if part.kind == GPU:
+        return f"GPU {part.number} alone: {part.value}"
     if part.kind not in (VARIABLE, ENTRY):
         return ""
     found = [one for one in settings if one.name == part.name and (part.value in one.value)]

@@ -278,6 +278,26 @@ def test_a_variable_that_a_file_sets_is_added() -> None:
     assert lines == ["export LD_LIBRARY_PATH=/usr/local/cuda/lib64:/a"]
 
 
+def test_each_gpu_is_tried_alone_if_the_environment_is_not_why() -> None:
+    around = of({"CUDA_HOME": "/x"}, gpus={"GPU-a": 0, "GPU-b": 1, "GPU-c": 2})
+    machine = Machine(lambda one: one.variables.get("CUDA_VISIBLE_DEVICES") in ("GPU-a", "GPU-c"))
+    bisection, lines = found(machine, around, wanted=3)
+    (change,) = bisection.changes
+    assert (bisection.outcome, change.what) == ("found", "GPU 1 (GPU-b)")
+    assert change.origin == "GPU 1 alone: TensorFlow lists no GPU"
+    assert bisection.after.startswith("GPUs listed: ")
+    assert lines == ["export CUDA_VISIBLE_DEVICES=GPU-a,GPU-c"]
+    told = with_bisection(diagnosis(), bisection, example_with_gpus())
+    assert told.causes[0].cause.endswith("TensorFlow gets its GPU as soon as it is left out")
+
+
+@pytest.mark.parametrize("good", [set[str](), {"GPU-a", "GPU-b"}])
+def test_if_no_gpu_works_alone_or_all_do_none_is_named(good: set[str]) -> None:
+    around = of({"CUDA_HOME": "/x"}, gpus={"GPU-a": 0, "GPU-b": 1})
+    machine = Machine(lambda one: one.variables.get("CUDA_VISIBLE_DEVICES") in good)
+    assert found(machine, around, wanted=2)[0].outcome == search.NOT_THE_ENVIRONMENT
+
+
 def test_of_a_library_that_is_not_found_only_the_folders_that_files_name_are_tried() -> None:
     settings = (Setting("LD_LIBRARY_PATH", "/opt/cuda/lib64", "~/.bashrc", 12, elsewhere.SHELL),)
     machine = Machine(lambda one: "/opt/cuda/lib64" in one.variables.get("LD_LIBRARY_PATH", ""))
