@@ -10,13 +10,13 @@ import time
 
 from gpudiag.facts import calls
 from gpudiag.isolate import Ended, Job, Supervision
-from gpudiag.model.facts import Call
+from gpudiag.model.facts import SLOW_S, Call
 from gpudiag.model.report import RUN_ENDED, Cause, Gpu
 
 SUSPECT_S = 20.0
 """After so long with no result a GPU is asked, if no probe measures its memory: the context takes some of it."""
-ANSWER_S = 10.0
-"""How long a GPU may take to answer."""
+ANSWER_S = 35.0
+"""How long a GPU may take to answer: one that makes its first context in 25 s is slow, and does not hang."""
 
 
 def is_hang(ended: Ended) -> bool:
@@ -39,6 +39,8 @@ class Answers:
         self._began: dict[str, float] = {}
         self.driver_s = 0.0
         """How long a process waits until the driver has started."""
+        self.slow: dict[str, Call] = {}
+        """UUID of each GPU that answered late, to the call that took longest."""
         self.silent: dict[str, tuple[Call | None, str]] = {}
         """UUID of each GPU that is waited for no more, to the call that never returned, if one is known, and why."""
 
@@ -48,9 +50,15 @@ class Answers:
         return tuple(self._asking)
 
     @property
-    def silent_calls(self) -> tuple[Call, ...]:
-        """The calls that never returned on a GPU."""
-        return tuple(call for call, _ in self.silent.values() if call is not None)
+    def context_s(self) -> float:
+        """How long a process waits for its first GPU, as far as that is known to be long."""
+        return max((call.seconds or 0.0 for call in self.slow.values()), default=0.0)
+
+    @property
+    def calls(self) -> tuple[Call, ...]:
+        """The calls that never returned on a GPU, and those that took long."""
+        silent = [call for call, _ in self.silent.values() if call is not None]
+        return (*silent, *(call for uuid, call in self.slow.items() if uuid not in self.silent))
 
     def begun(self, key: str) -> None:
         """Note that a probe has begun."""
@@ -88,6 +96,10 @@ class Answers:
         if not is_hang(ended):
             if late:
                 self._answered.add(gpu.uuid)
+            took = calls.of_a_child(ended.stderr, gpu.uuid).calls
+            longest = max(took, key=lambda one: one.seconds or 0.0, default=None)
+            if longest is not None and (longest.seconds or 0.0) >= SLOW_S:
+                self.slow[gpu.uuid] = longest
             return None
         hung = calls.of_a_child(ended.stderr, gpu.uuid, ended.duration_s).hung
         call = hung[0] if hung else Call("a call of the driver", None, gpu.uuid, round(ended.duration_s, 1))

@@ -22,6 +22,7 @@ from gpudiag.run.answers import is_hang
 from gpudiag.run.plan import (
     CHILD_BYTES,
     CONTEXT_BYTES,
+    QUICK_FROM_S,
     Task,
     bytes_needed,
     default_jobs,
@@ -202,6 +203,12 @@ class Probes:
             ):
                 pending.remove(task)
                 self._add(rows, task, Row(task.entry.name, uuids_of(task), Skipped(silent), 0.0))
+                continue
+            waited_s = self._session.answers.context_s
+            if task.gpus and waited_s >= QUICK_FROM_S and self._session.options.level is None and not probe.quick:
+                pending.remove(task)
+                slow = Skipped(f"each process waits {waited_s:.0f} s for its GPU; to run this probe anyway, name it")
+                self._add(rows, task, Row(task.entry.name, uuids_of(task), slow, 0.0))
                 continue
             if set(self._session.answers.asked) & set(uuids_of(task)):
                 continue

@@ -14,14 +14,14 @@ from gpudiag.facts import FAMILIES
 from gpudiag.isolate import Bounds, ServerSpec, Supervision, supervise
 from gpudiag.model.diagnosis import Diagnosis
 from gpudiag.model.facts import Call, CallFacts, Facts, Unknown
-from gpudiag.model.report import Judged, Limits, Report, Row, conclude
+from gpudiag.model.report import Judged, Level, Limits, Report, Row, conclude
 from gpudiag.model.visibility import gpus_in_scope
 from gpudiag.run import attempts, judgement
 from gpudiag.run.accounts import account
 from gpudiag.run.bisected import with_bisection
 from gpudiag.run.gathering import gather_facts
 from gpudiag.run.options import Observer, Options
-from gpudiag.run.plan import chosen_level, planned
+from gpudiag.run.plan import QUICK_FROM_S, chosen_level, planned
 from gpudiag.run.rows import Probes
 from gpudiag.run.servers import PLAIN, TENSORFLOW, begun, environment_for
 from gpudiag.run.session import Session, server_of
@@ -58,9 +58,12 @@ def run_on(children: Supervision, options: Options, observer: Observer, signals:
         if level.name == "quick":
             entries = tuple(entry for entry in entries if entry.probe.quick)
         rows = probes.rows(planned(entries, gpus), facts, gpus)
-        if silent := session.answers.silent_calls:
-            facts = _with_calls(facts, silent)
+        if calls := session.answers.calls:
+            facts = _with_calls(facts, calls)
             rows = tuple(_of_the_host_again(row, facts, options.limits) for row in rows)
+        waited_s = session.answers.context_s
+        if options.level is None and waited_s >= QUICK_FROM_S:
+            level = Level("quick", f"each process waits {waited_s:.0f} s for its GPU")
         diagnosis = _diagnosed(session, judgement.Subject(facts, gpus, rows, options.lines, options.limits))
         if not options.catalogue:
             diagnosis = msgspec.structs.replace(diagnosis, causes=(), folded=())

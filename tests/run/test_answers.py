@@ -58,6 +58,14 @@ def test_a_gpu_that_does_not_answer_is_silent_and_the_call_is_known() -> None:
     assert keys(children.jobs) == [FIRST.uuid, SECOND.uuid]
 
 
+def test_a_gpu_that_answers_late_is_slow_and_does_not_hang() -> None:
+    gpus, _ = asked()
+    gpus.late("discovery.first_op", (SECOND,))
+    said = "gpudiag call: cuInit\ngpudiag call: cuInit 0.1\ngpudiag call: retain\ngpudiag call: retain 25.0\n"
+    assert gpus.hear(ended(SECOND.uuid, stderr=said)) is None
+    assert (gpus.context_s, [(one.name, one.gpu) for one in gpus.calls]) == (25.0, [("retain", SECOND.uuid)])
+
+
 @pytest.mark.parametrize("cause", [None, Cause.EXCEPTION, Cause.SIGNAL, Cause.INTERRUPTED])
 def test_a_gpu_that_answers_is_given_up_after_the_second_probe(cause: Cause | None) -> None:
     gpus, _ = asked()

@@ -8,7 +8,7 @@ folder of libraries on a slow network does the same. gpudiag measured it in a pr
 
 from __future__ import annotations
 
-from gpudiag.cause import Cause, Match, Matches
+from gpudiag.cause import Cause, Gpus, Match, Matches
 from gpudiag.model.facts import SLOW_S, CallFacts, Facts
 from gpudiag.model.report import Severity
 
@@ -25,8 +25,9 @@ CAUSE = Cause(
 )
 
 
-def find(calls: CallFacts, facts: Facts) -> Matches:
-    took = {one.name: one.seconds for one in calls.calls if one.seconds is not None}
+def find(calls: CallFacts, facts: Facts, gpus: Gpus) -> Matches:
+    where = {gpu.uuid: f" on GPU {gpu.index}" for gpu in gpus} | {"": ""}
+    took = {one.name + where.get(one.gpu, ""): one.seconds for one in calls.calls if one.seconds is not None}
     slow = {name: seconds for name, seconds in took.items() if seconds >= SLOW_S}
     if slow:
         kept = [device.state.persistence for device in facts.nvml_devices]
