@@ -172,6 +172,11 @@ class GpuFaults(Faults):
         means="The GPU or one of its libraries answered with an error; nothing more was measured.",
         do=SEE_THE_CAUSE,
     )
+    operation_hangs = fail(
+        "{what}",
+        means="A call of one of the GPU's libraries, or of the driver, never came back; nothing more was measured.",
+        do=SEE_THE_CAUSE,
+    )
 
 
 class ReplicaFaults(GpuFaults):
@@ -260,13 +265,17 @@ class EndedReading(GpuReading, kw_only=True):
     """That of a probe which an operation on a GPU ended."""
 
     operation_raised: str
-    """Type and message of the error."""
+    """Type and message of the error; of one that never returned which it was and how long it was waited for."""
+    hung: bool = False
 
     def unusable(self) -> Findings:
+        if self.hung:
+            yield GpuFaults.operation_hangs.found(what=self.operation_raised)
+            return
         yield GpuFaults.operation_failed.found(error=self.operation_raised)
 
     def figure(self) -> str:
-        return "an operation on a GPU failed"
+        return "an operation on a GPU never returned" if self.hung else "an operation on a GPU failed"
 
 
 def as_of_today(plain: dict[str, Any]) -> dict[str, Any]:

@@ -18,6 +18,8 @@ from gpudiag.model.facts import Call, CallFacts
 DRIVER, NVML = "libcuda.so.1", "libnvidia-ml.so.1"
 _MARK = "gpudiag call: "
 _BYTES = 1 << 20
+_NON_BLOCKING = 1  # cuda.h: CU_STREAM_NON_BLOCKING, as TensorFlow's are
+_NO_TIMES = 2  # CU_EVENT_DISABLE_TIMING
 
 
 def gather() -> CallFacts:
@@ -35,20 +37,31 @@ def gather() -> CallFacts:
 
 
 def use_gpu(_: dict[str, Any]) -> bytes:
-    """Make a context on the first GPU that is visible, and copy there and back: does the GPU answer?"""
+    """Make a context on the first GPU that is visible, and use it as TensorFlow does: does the GPU answer?
+
+    A stream and an event on it, memory of the host that is pinned, copies there and back, and a kernel of the driver's
+    own, which is what a memset is.
+    """
     calls = _Calls()
     driver = calls.opened(DRIVER)
     if driver is not None:
         device, context, memory = ctypes.c_int(), ctypes.c_void_p(), ctypes.c_void_p()
-        content = ctypes.create_string_buffer(_BYTES)
+        stream, event, host = ctypes.c_void_p(), ctypes.c_void_p(), ctypes.c_void_p()
+        content, size = ctypes.create_string_buffer(_BYTES), ctypes.c_size_t(_BYTES)
         calls.timed("cuInit", lambda: driver.cuInit(0))
         calls.timed("cuDeviceGet", lambda: driver.cuDeviceGet(ctypes.byref(device), 0))
         calls.timed("cuDevicePrimaryCtxRetain", lambda: driver.cuDevicePrimaryCtxRetain(ctypes.byref(context), device))
         calls.timed("cuCtxSetCurrent", lambda: driver.cuCtxSetCurrent(context))
-        calls.timed("cuMemAlloc", lambda: driver.cuMemAlloc_v2(ctypes.byref(memory), ctypes.c_size_t(_BYTES)))
-        if memory.value:
-            calls.timed("cuMemcpyHtoD", lambda: driver.cuMemcpyHtoD_v2(memory, content, ctypes.c_size_t(_BYTES)))
-            calls.timed("cuMemcpyDtoH", lambda: driver.cuMemcpyDtoH_v2(content, memory, ctypes.c_size_t(_BYTES)))
+        calls.timed("cuStreamCreate", lambda: driver.cuStreamCreate(ctypes.byref(stream), _NON_BLOCKING))
+        calls.timed("cuEventCreate", lambda: driver.cuEventCreate(ctypes.byref(event), _NO_TIMES))
+        calls.timed("cuMemHostAlloc", lambda: driver.cuMemHostAlloc(ctypes.byref(host), size, 0))
+        calls.timed("cuMemAlloc", lambda: driver.cuMemAlloc_v2(ctypes.byref(memory), size))
+        if memory.value and stream.value:
+            calls.timed("cuMemcpyHtoD", lambda: driver.cuMemcpyHtoD_v2(memory, content, size))
+            calls.timed("cuMemsetD8Async", lambda: driver.cuMemsetD8Async(memory, 1, size, stream))
+            calls.timed("cuEventRecord", lambda: driver.cuEventRecord(event, stream))
+            calls.timed("cuStreamSynchronize", lambda: driver.cuStreamSynchronize(stream))
+            calls.timed("cuMemcpyDtoH", lambda: driver.cuMemcpyDtoH_v2(content, memory, size))
     return json.dumps([]).encode()
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 import time
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
@@ -34,6 +35,9 @@ DOUBLE, SINGLE, TF32, HALF, BFLOAT16 = 1e-10, 2e-5, 5e-3, 1e-2, 3e-2
 The types round to 2**-53, 2**-24, 2**-11, 2**-11 and 2**-9. The largest error of products of 64 x 64 normal numbers was
 7e-16, 3e-7, 4e-4, 4e-4 and 3e-3 (rounded in numpy, 20 draws): there is room for another order of adding and for partial
 sums of a short type, and TF32 in place of float32 is noticed."""
+
+COMPUTES = "gpudiag computes: "
+"""Begins a line of the child's log for each computation on a GPU: of one that never returns the name is known."""
 
 SLOW_S = 10.0
 """Of the first computation on a GPU, which opens the library: some seconds from a cold disk, and for a convolution some
@@ -201,6 +205,7 @@ class _Run:
     def check(self, device: str) -> Check:
         asked, results = self._asked, list[Any]()
         right = None if asked.twice else self._right
+        print(f"{COMPUTES}{asked.name} on {device}", file=sys.stderr, flush=True)
         began = time.perf_counter()
         raised = self._ctx.attempt(lambda: results.append(self._computed(device)))
         seconds = time.perf_counter() - began

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import shutil
 import time
+from collections.abc import Iterable
 from dataclasses import replace
 
 import msgspec
@@ -17,6 +18,7 @@ from gpudiag.knowledge.placement import parse_placements
 from gpudiag.model.facts import Facts, Unknown
 from gpudiag.model.report import Broken, Cause, Gpu, Row, Skipped, Timeline
 from gpudiag.probe import EndedReading, GpuReading, Scope
+from gpudiag.probes.comparison import COMPUTES
 from gpudiag.run import judgement
 from gpudiag.run.answers import is_hang
 from gpudiag.run.plan import (
@@ -281,10 +283,15 @@ class Probes:
             lack = lack_of_memory(CONTEXT_BYTES + CHILD_BYTES, task.gpus, facts)
             if ended.cause is Cause.NO_MEMORY and lack:
                 return msgspec.structs.replace(row, outcome=Skipped(lack))
-            if ended.cause is not Cause.OPERATION_FAILED or not issubclass(task.entry.reading or object, GpuReading):
+            hung = _computed_last(lines) if is_hang(ended) else ""
+            raised = ended.detail if ended.cause is Cause.OPERATION_FAILED else ""
+            if hung:
+                raised = f"{hung} did not return within {ended.duration_s:.0f} s"
+            if not raised or not issubclass(task.entry.reading or object, GpuReading):
                 return msgspec.structs.replace(row, outcome=Broken(ended.cause, ended.detail))
             given = tuple(gpu.pci_bus_id for gpu in task.gpus)
-            reading = msgspec.to_builtins(EndedReading(given=given, seen=len(given), operation_raised=ended.detail))
+            ending = EndedReading(given=given, seen=len(given), operation_raised=raised, hung=bool(hung))
+            reading = msgspec.to_builtins(ending)
         else:
             assert ended.value is not None
             reading = msgspec.json.decode(ended.value)
@@ -294,6 +301,11 @@ class Probes:
         timelines = msgspec.convert(reading.pop(TIMELINES, ()), tuple[Timeline, ...])
         row = msgspec.structs.replace(row, reading=reading, timelines=timelines)
         return judgement.judged(row, task.entry, facts, self._session.options.limits)
+
+
+def _computed_last(lines: Iterable[str]) -> str:
+    """Return what a child was to compute last, such as ``convolution on GPU:0``; "" if it has noted none."""
+    return next((line.removeprefix(COMPUTES) for line in reversed([*lines]) if line.startswith(COMPUTES)), "")
 
 
 def _first_failed(tasks: list[Task], rows: dict[str, Row]) -> str:

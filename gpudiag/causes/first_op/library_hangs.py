@@ -1,0 +1,48 @@
+"""{library} never returns: {what}
+
+TensorFlow opens NVIDIA's libraries when it lists the GPUs, and each sets itself up at the first operation that needs
+it: it starts threads, loads its kernels from its own file, asks the driver to compile some, measures algorithms. What
+it waits for may be a file system that does not answer, a lock in a cache folder that another program holds, or a GPU
+that does not get through with its work. gpudiag ended the process; a program of yours would wait for ever.
+"""
+
+from __future__ import annotations
+
+from gpudiag.cause import Cause, Match, Matches, Rows
+from gpudiag.model.diagnosis import Confidence
+
+CAUSE = Cause(
+    fix=(
+        "ps -eo pid,stat,wchan:32,args | grep ' D'  # processes that wait in the kernel: a disk, a network, the driver",
+        "export CUDA_CACHE_DISABLE=1  # does it return without the driver's cache of compiled kernels?",
+        "sudo dmesg | grep -i -e nvrm -e xid -e 'blocked for more' -e 'not responding'",
+        "py-spy dump --native --pid PID  # where a program of yours waits",
+    ),
+    url="https://docs.nvidia.com/deploy/xid-errors/index.html",
+    unless=("driver_call_hangs",),
+    views=tuple(
+        f"libraries.{one}.operation_hangs"
+        for one in ("copies", "cublas", "cudnn", "cudnn_layers", "cufft", "cusolver", "cusparse", "nccl", "xla")
+    ),
+)
+_LIBRARIES = {
+    "cublas": "cuBLAS",
+    "cudnn": "cuDNN",
+    "cudnn_layers": "cuDNN",
+    "cufft": "cuFFT",
+    "cusolver": "cuSOLVER",
+    "cusparse": "cuSPARSE",
+    "nccl": "NCCL",
+    "xla": "XLA",
+}
+
+
+def find(rows: Rows) -> Matches:
+    hung = [(row, one) for row in rows for one in row.findings if one.kind == "operation_hangs"]
+    named = [(row, one) for row, one in hung if row.name in _LIBRARIES] or hung
+    for row, one in named[:1]:
+        yield Match(
+            evidence=tuple(f"{other.probe}: {found.message}" for other, found in hung[:3]),
+            sure=Confidence.PROVED if row.name in _LIBRARIES else Confidence.LIKELY,
+            figures={"library": _LIBRARIES.get(row.name, "a library"), "what": one.message},
+        )
