@@ -19,8 +19,16 @@ def main() -> None:
     ignored = signal.getsignal(signal.SIGINT) is signal.SIG_IGN  # as a shell does for what runs in the background
     if not ignored:
         signal.signal(signal.SIGINT, signal.SIG_DFL)
-    from gpudiag import cli
+    try:
+        from gpudiag import cli
+    except Exception as error:
+        from gpudiag.interpreter import said_of
 
+        said = said_of(error)
+        if not said:
+            raise
+        print(f"gpudiag: error: {said}", file=sys.stderr)
+        sys.exit(2)
     if not ignored:
         signal.signal(signal.SIGINT, signal.default_int_handler)
     cli.main()

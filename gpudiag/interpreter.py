@@ -1,9 +1,14 @@
-"""How gpudiag starts new interpreters."""
+"""How gpudiag starts new interpreters, and what may be wrong with this one."""
 
 from __future__ import annotations
 
 import sys
+<<<<<<< HEAD
 from collections.abc import Mapping, Sequence
+=======
+import sysconfig
+from pathlib import Path
+>>>>>>> ae1f598 (A module that shadows Python's own is named; the trials compute on every GPU; why computes, too)
 
 SAFE_PATH = ("-P",) if sys.version_info >= (3, 11) else ()
 """The option without which ``-c`` puts the working directory first on the path.
@@ -14,6 +19,7 @@ Python 3.10 knows no such option, and imports nothing before the line.
 """
 
 
+<<<<<<< HEAD
 def hiding() -> str:
     """Return a file on the path that is found instead of a module of Python itself; "" if there is none."""
     import os
@@ -60,3 +66,29 @@ def asked(
         check=True,
     )
     return done.stdout.rpartition(b"\n")[2]
+=======
+def shadowed() -> tuple[str, str] | None:
+    """Return a module of Python's own that was imported from elsewhere, and its file; None if there is none.
+
+    A ``random.py`` in a folder of ``PYTHONPATH``, or a backport in site-packages, takes the place of Python's module,
+    for gpudiag as for TensorFlow.
+    """
+    own = [Path(sysconfig.get_path(name)).resolve() for name in ("stdlib", "platstdlib")]
+    for name in sys.stdlib_module_names - {"distutils"}:  # setuptools brings its own of that
+        file = getattr(sys.modules.get(name), "__file__", None)
+        folders = Path(file).resolve().parents if file else ()
+        if folders and (
+            not any(one in folders for one in own) or any(one.name.endswith("-packages") for one in folders)
+        ):
+            return name, str(file)
+    return None
+
+
+def said_of(error: Exception) -> str:
+    """Say which module is in the way if that is why ``error`` was raised; "" if none is."""
+    found = shadowed() if isinstance(error, ImportError | AttributeError | TypeError) else None
+    if found is None:
+        return ""
+    name, file = found
+    return f"{file} is imported in place of Python's own module {name}: rename it, or remove its folder from PYTHONPATH"
+>>>>>>> ae1f598 (A module that shadows Python's own is named; the trials compute on every GPU; why computes, too)

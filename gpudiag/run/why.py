@@ -13,8 +13,8 @@ from gpudiag.model.facts import Facts, Unknown
 from gpudiag.model.report import Limits, Report, World, conclude
 from gpudiag.run import judgement
 
-PROBES = ("host", "discovery.trace")
-"""What the diagnosis of this machine needs."""
+PROBES = ("host", "discovery.trace", "discovery.logical_devices", "libraries.cublas", "libraries.cudnn")
+"""What the diagnosis of this machine needs: GPUs that are listed may still fail at the first product or convolution."""
 _ELSEWHERE = Unknown("the log alone was looked at: it may be of another machine")
 NO_MACHINE = Facts(**dict.fromkeys(Facts.__struct_fields__, _ELSEWHERE))
 

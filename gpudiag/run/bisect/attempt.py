@@ -27,14 +27,14 @@ class Reached(Record):
     imported: bool = False
     listed: int = 0
     computed: bool = False
-    """True: a product and a convolution on the first GPU came out right."""
+    """True: a product and a convolution on each GPU came out right."""
     failed: str = ""
     """What it raised, or what was wrong."""
     ended: str = ""
     """How the process ended, if it did not note the last step."""
 
     def works(self, wanted: int) -> bool:
-        """Return whether so many GPUs are listed and the first one computes; with 0 that TensorFlow was imported."""
+        """Return whether so many GPUs are listed and compute; with 0 that TensorFlow was imported."""
         return self.imported and self.listed >= wanted and (self.computed or not wanted)
 
     def is_like(self, other: Reached) -> bool:
@@ -46,7 +46,7 @@ class Reached(Record):
         if self.computed and self.listed < wanted:
             return f"TensorFlow lists {self.listed} of {wanted} GPUs"
         if self.computed:
-            return f"GPUs listed: {self.listed}; a product and a convolution on one came out right"
+            return f"GPUs listed: {self.listed}; a product and a convolution on each came out right"
         why = " ".join((self.failed or self.ended).split())
         if not self.imported:
             return f"import tensorflow: {why}"

@@ -39,24 +39,26 @@ def _stem(file: str) -> str:
     return os.path.splitext(os.path.basename(file))[0]  # noqa: PTH119, PTH122
 
 
-def _computed(tf: Any, *, libraries: bool) -> str:
-    """Return what goes wrong on the first GPU; "" if nothing does. ``libraries``: cuBLAS and cuDNN are not enough."""
+def _computed(tf: Any, gpus: int, *, libraries: bool) -> str:
+    """Return what goes wrong on a GPU; "" if nothing does. ``libraries``: cuBLAS and cuDNN are not enough."""
     tf.config.set_soft_device_placement(False)
-    with tf.device("/GPU:0"):
-        ones = tf.ones([2, 2])
-        product = tf.matmul(ones, ones)
-        sums = tf.nn.conv2d(tf.ones([1, 2, 2, 1]), tf.ones([2, 2, 1, 1]), 1, "VALID")  # cuDNN is for these alone
-        if libraries:  # cuFFT, cuSOLVER, cuSPARSE
-            tf.signal.fft(tf.complex(ones, ones)).numpy()
-            tf.linalg.cholesky(tf.eye(2)).numpy()
-            tf.linalg.tridiagonal_solve(tf.ones([3, 2]), tf.ones([2]), partial_pivoting=False).numpy()
-    if float(product[1, 1]) != 2.0 or float(sums[0, 0, 0, 0]) != 4.0 or not product.device.endswith("GPU:0"):
-        return f"an operation came out wrong, on {product.device}"
+    for number in range(gpus):
+        with tf.device(f"/GPU:{number}"):
+            ones = tf.ones([2, 2])
+            product = tf.matmul(ones, ones)
+            sums = tf.nn.conv2d(tf.ones([1, 2, 2, 1]), tf.ones([2, 2, 1, 1]), 1, "VALID")  # cuDNN is for these alone
+            if libraries:  # cuFFT, cuSOLVER, cuSPARSE
+                tf.signal.fft(tf.complex(ones, ones)).numpy()
+                tf.linalg.cholesky(tf.eye(2)).numpy()
+                tf.linalg.tridiagonal_solve(tf.ones([3, 2]), tf.ones([2]), partial_pivoting=False).numpy()
+        right = float(product[1, 1]) == 2.0 and float(sums[0, 0, 0, 0]) == 4.0
+        if not right or not product.device.endswith(f"GPU:{number}"):
+            return f"an operation came out wrong, on {product.device}"
     return ""
 
 
 def main(argument: dict[str, Any]) -> None:
-    """Import TensorFlow, list its GPUs, compute on the first; each step is noted in a file as soon as it is done."""
+    """Import TensorFlow, list its GPUs, compute on each; each step is noted in a file as soon as it is done."""
     noted: dict[str, Any] = {}
 
     def note(**what: Any) -> None:
@@ -76,7 +78,7 @@ def main(argument: dict[str, Any]) -> None:
         gpus = listing("GPU")
         note(listed=len(gpus))
         if gpus:
-            failed = _computed(tf, libraries=argument["libraries"])
+            failed = _computed(tf, len(gpus), libraries=argument["libraries"])
             note(computed=not failed, failed=failed)
     except BaseException as error:
         note(failed=f"{type(error).__name__}: {error}")

@@ -280,7 +280,7 @@ def test_what_is_in_the_way_is_found_without_the_catalogue(fault: Fault, gpudiag
     assert [one.name for one in found.changes] == [name.format(**names) for name in fault.found]
     lines = [one.do for one in found.changes]
     assert lines == [line.format(**names, machine=machine.directory) for line in fault.fix]
-    assert found.after == "GPUs listed: 2; a product and a convolution on one came out right"
+    assert found.after == "GPUs listed: 2; a product and a convolution on each came out right"
 
 
 def test_the_faults_are_many() -> None:
