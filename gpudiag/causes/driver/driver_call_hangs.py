@@ -8,7 +8,8 @@ process, gave it time, and then started no program that would wait for it again.
 
 from __future__ import annotations
 
-from gpudiag.cause import Cause, Gpus, Match, Matches
+from gpudiag.cause import Cause, Match, Matches
+from gpudiag.causes.shared.devices import ChosenGpus
 from gpudiag.model.diagnosis import Stage
 from gpudiag.model.facts import CallFacts
 
@@ -18,6 +19,7 @@ CAUSE = Cause(
         "ps -eo pid,stat,wchan:32,args | grep ' D'  # processes that wait in the kernel",
         "sudo nvidia-smi --gpu-reset  # if no process uses the GPU",
         "sudo reboot  # if that hangs, too",
+        "",
     ),
     url="https://docs.nvidia.com/deploy/xid-errors/index.html",
     finding="host.driver.call_hangs",
@@ -25,13 +27,15 @@ CAUSE = Cause(
 )
 
 
-def find(calls: CallFacts, gpus: Gpus) -> Matches:
-    named = {gpu.uuid: f"GPU {gpu.index} ({gpu.uuid})" for gpu in gpus}
+def find(calls: CallFacts, gpus: ChosenGpus) -> Matches:
+    named = {gpu.uuid: f"GPU {gpu.index} ({gpu.uuid})" for gpu in gpus.gpus}
+    others, change = gpus.without([gpu for gpu in gpus.gpus if any(one.gpu == gpu.uuid for one in calls.hung)])
     for one in calls.hung[:1]:
         where = f" on {named.get(one.gpu, one.gpu)}" if one.gpu else ""
         others = [f"{other.name} took {other.seconds:.2f} s" for other in calls.calls if other.seconds is not None]
         yield Match(
             evidence=(f"{one.name} did not return within {one.waited_s:.0f} s{where}", *others),
             figures={"call": one.name, "where": where},
+            fix=(..., ..., ..., ..., f"{others}  # until it is repaired" if one.gpu and change else ""),
             stage=Stage.CONTEXT if one.gpu else Stage.DRIVER,
         )

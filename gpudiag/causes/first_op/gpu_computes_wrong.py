@@ -1,14 +1,15 @@
 """{which} {verb} wrong results
 
-A product of small matrices of whole numbers has one right result, and the GPU gave another one, without an error. Its
-memory, its power or its clock is at fault most often, or what lies between it and the host; a library that is damaged
-is rarer. Models train on such a GPU, and come to nothing or to NaN.
+A product of small matrices of whole numbers has one right result, and the GPU gave another one, without an error; or
+several libraries are wrong on one GPU. Its memory, its power or its clock is at fault most often, or what lies between
+it and the host; a library that is damaged is rarer. Models train on such a GPU, and come to nothing or to NaN.
 """
 
 from __future__ import annotations
 
 from gpudiag.cause import Cause, Match, Matches
 from gpudiag.causes.shared.devices import ChosenGpus
+from gpudiag.model.report import Finding
 
 CAUSE = Cause(
     fix=(
@@ -19,17 +20,22 @@ CAUSE = Cause(
     ),
     url="https://docs.nvidia.com/datacenter/dcgm/latest/user-guide/dcgm-diagnostics.html",
 )
+_MOST_SEEN = 4
 
 
 def find(gpus: ChosenGpus) -> Matches:
-    found = gpus.rows.found("discovery.logical_devices", "wrong_result")
+    found = list(gpus.rows.found("discovery.logical_devices", "wrong_result"))
     buses = [str(one.figures["pci_bus_id"]) for one in found]
+    for number, gpu in enumerate(gpus.gpus):
+        if several := _of_several_libraries(gpus, f"GPU:{number}"):
+            found += several
+            buses.append(gpu.pci_bus_id)
     wrong = [gpu for gpu in gpus.gpus if gpu.pci_bus_id in buses]
     if not wrong:
         return
     others, change = gpus.without(wrong)
     yield Match(
-        evidence=tuple(one.message for one in found),
+        evidence=tuple(one.message for one in found[:_MOST_SEEN]),
         figures={
             "which": " and ".join(f"GPU {gpu.index} ({gpu.name}, {gpu.pci_bus_id})" for gpu in wrong),
             "verb": "computes" if len(wrong) == 1 else "compute",
@@ -38,3 +44,14 @@ def find(gpus: ChosenGpus) -> Matches:
         fix=(f"{others}  # until it is repaired" if change else "", ..., ..., ...),
         change=change,
     )
+
+
+def _of_several_libraries(gpus: ChosenGpus, device: str) -> list[Finding]:
+    """Return a finding for each library whose results are wrong on a device; none if that is one library alone."""
+    differing = {
+        str(found.figures["library"]): found
+        for row in gpus.rows
+        for found in row.findings
+        if row.area == "libraries" and found.kind == "differs" and found.figures.get("device") == device
+    }
+    return list(differing.values()) if len(differing) > 1 else []

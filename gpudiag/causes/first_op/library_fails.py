@@ -34,6 +34,8 @@ CAUSE = Cause(
     url="https://www.tensorflow.org/install/pip",
     symptom=True,
     unless=(
+        "flags_refused",
+        "gpu_computes_wrong",
         "no_room_for_libraries",
         "little_memory_left",
         "memory_held_by_others",
@@ -85,7 +87,8 @@ def _failed(rows: Rows, library: str) -> Iterator[tuple[Row, Finding]]:
     for row in rows:
         for found in row.findings if row.area == "libraries" else ():
             crashed = found.kind == "crashed" and library == "cuSOLVER"
-            if crashed or (found.kind == "failed" and found.figures.get("library") == library):
+            failed = found.kind == "failed" and found.figures.get("library") == library
+            if crashed or (failed and "CUDA_ERROR_" not in found.message):  # the driver's, whichever library has it
                 yield row, found
 
 

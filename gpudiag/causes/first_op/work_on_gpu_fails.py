@@ -1,0 +1,50 @@
+"""what is computed on {gpus} ends with {error}, whichever library asks for it
+
+Kernels run later than they are called, so an error of one comes out of the next call that waits, and of every call of
+the process after it: the library in which it appears is rarely the one at fault. With gpudiag's own small products and
+convolutions no program is to blame: the GPU, its memory, its power or the driver is.
+"""
+
+from __future__ import annotations
+
+import re
+
+from gpudiag.cause import Cause, Match, Matches
+from gpudiag.causes.shared.devices import ChosenGpus
+from gpudiag.model.diagnosis import Confidence
+
+CAUSE = Cause(
+    fix=(
+        "",
+        "sudo dmesg | grep -i -e nvrm -e xid  # which fault: NVIDIA's table of Xid errors says what to do",
+        "nvidia-smi -q -d ECC,ROW_REMAPPER  # errors of the GPU's memory",
+        "sudo nvidia-smi --gpu-reset  # if no process uses the GPU; or reboot",
+        "sudo dcgmi diag -r 3  # NVIDIA's own test; without overclocking and with the power it needs",
+    ),
+    url="https://docs.nvidia.com/deploy/xid-errors/index.html",
+    unless=("gpu_lost", "no_code_for_gpu", "host_memory_not_pinned", "memory_held_by_others", "no_room_for_libraries"),
+    symptom=True,
+)
+_ERROR = re.compile(r"CUDA_ERROR_[A-Z_]+")
+
+
+def find(gpus: ChosenGpus) -> Matches:
+    failed = [
+        (error[0], found)
+        for row in gpus.rows
+        for found in row.findings
+        if row.area == "libraries" and found.kind == "failed" and (error := _ERROR.search(found.message))
+        if error[0] != "CUDA_ERROR_OUT_OF_MEMORY"
+    ]
+    if not failed:
+        return
+    devices = dict.fromkeys(str(found.figures["device"]) for _, found in failed if "device" in found.figures)
+    bad = [gpu for number, gpu in enumerate(gpus.gpus) if f"GPU:{number}" in devices]
+    others, change = gpus.without(bad) if len(bad) < len(gpus.gpus) else ("", None)
+    yield Match(
+        evidence=tuple(found.message for _, found in failed[:3]),
+        sure=Confidence.LIKELY,
+        figures={"gpus": " and ".join(devices) or "the GPUs", "error": failed[0][0]},
+        fix=(f"{others}  # until it is repaired" if change else "", ..., ..., ..., ...),
+        change=change,
+    )
