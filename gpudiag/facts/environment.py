@@ -64,7 +64,7 @@ def _set_by_python(names: Collection[str]) -> dict[str, str]:
     """Return those of ``names`` that a new interpreter has which was started without them, and what sets each.
 
     That is a file that Python runs when it starts; or a library that the loader puts into every program:
-    :data:`PRELOAD` or :data:`PRELOAD_FILE`, by where it is named.
+    :data:`PRELOAD` or :data:`PRELOAD_FILE`, by what names it.
     """
     if not names or not sys.executable:
         return {}

@@ -10,9 +10,18 @@ from examples.machines import example_evidence, example_facts
 from gpudiag.cause import Evidence
 from gpudiag.model.facts import EnvironmentFacts, Facts
 from gpudiag.model.report import Finding, Judged, Row
-from gpudiag.probe import MIB, Raised
+from gpudiag.probe import MIB, EndedReading, Raised
 from gpudiag.probes.comparison import Check
-from gpudiag.probes.libraries import copies, cublas, cudnn, cufft, cusolver, cusparse
+from gpudiag.probes.libraries import (
+    copies,
+    cublas,
+    cudnn,
+    cufft,
+    cusolver,
+    cusparse,
+    mixed_precision,
+    reproducible,
+)
 
 _CUDNN = "E0000 00:00:1.2 7 cuda_dnn.cc:466] Could not create cudnn handle: CUDNN_STATUS_NOT_INITIALIZED"
 _CUBLAS = "E0000 00:00:1.2 7 cuda_blas.cc:196] failed to create cublas handle: the resource allocation failed"
@@ -27,6 +36,9 @@ _CUSPARSE = (
 )
 _TOO_OLD = "E0000 00:00:1.2 7 cuda_dnn.cc:9] Loaded runtime CuDNN library: 9.1.0 but source was compiled with: 9.3.0."
 _FAILED = Check("a product", "GPU:1", raised=Raised("InternalError", "No blas support for stream"))
+_STRAY = Check(
+    "a product", "GPU:1", raised=Raised("InternalError", "CUDA error: CUDA_ERROR_ILLEGAL_ADDRESS: an illegal")
+)
 _RIGHT = Check("a product", "GPU:0", "GPU:0", 1e-7, 1e-5)
 _WRONG = Check("a product", "GPU:1", "GPU:1", 0.5, 1e-5)
 _WRONG_TOO = Check("a product", "GPU:0", "GPU:0", 0.5, 1e-5)
@@ -58,6 +70,22 @@ def _copied(*ways: tuple[str, str], wrong: int = 1) -> Evidence:
     return example_evidence(facts, _row(copies, facts, (), copies=copied), listed=2)
 
 
+def _hung(probe: Any, what: str) -> Evidence:
+    facts = example_facts(2)
+    given = tuple(device.pci_bus_id for device in facts.nvml_devices)
+    reading = EndedReading(given=given, seen=2, operation_raised=what, hung=True)
+    found = tuple(one for one in reading.unusable() if isinstance(one, Finding))
+    row = Row(f"libraries.{probe.__name__.rpartition('.')[2]}", (), Judged(found), 0.0)
+    return example_evidence(facts, row, listed=2)
+
+
+def _without_keras(package: str, lacks: str, **variables: str) -> Evidence:
+    facts = example_facts(2, environment=EnvironmentFacts(variables))
+    raised = Raised("ModuleNotFoundError", f"No module named '{lacks}'")
+    row = _row(mixed_precision, facts, (), checks=(), package=package, raised=raised)
+    return example_evidence(facts, row, listed=2)
+
+
 EXAMPLES: dict[str, tuple[Example, ...]] = {
     "library_fails": (
         Example("cuDNN", _machine((cudnn, (_CUDNN,), (_FAILED,)))),
@@ -72,9 +100,25 @@ EXAMPLES: dict[str, tuple[Example, ...]] = {
         Example("all right", _machine((cudnn, (_CUDNN,), (_RIGHT,))), fires=False),
         Example("a wrong result", _machine((cudnn, (), (_WRONG,))), fires=False),
     ),
+    "library_hangs": (
+        Example("a convolution", _hung(cudnn, "convolution, float32 on GPU:0 did not return within 120 s")),
+        Example("which library is not known", _hung(reproducible, "a product on GPU:0 did not return within 60 s")),
+        Example("all right", _machine((cudnn, (), (_RIGHT,))), fires=False),
+    ),
+    "work_on_gpu_fails": (
+        Example("one of two GPUs", _machine((cublas, (), (_RIGHT, _STRAY)), (cudnn, (), (_STRAY,)))),
+        Example("the library's own status", _machine((cudnn, (_CUDNN,), (_FAILED,))), fires=False),
+    ),
+    "keras_not_imported": (
+        Example("the backend", _without_keras("keras", "torch", KERAS_BACKEND="torch")),
+        Example("Keras 2", _without_keras("tf_keras", "tf_keras", TF_USE_LEGACY_KERAS="1")),
+        Example("a package of Keras'", _without_keras("keras", "optree")),
+        Example("Keras is there", _machine((mixed_precision, (), (_RIGHT,))), fires=False),
+    ),
     "library_computes_wrong": (
         Example("one of two GPUs", _machine((cublas, (), (_RIGHT, _WRONG)))),
         Example("both", _machine((cublas, (), (_WRONG_TOO, _WRONG)))),
+        Example("two libraries on one GPU", _machine((cublas, (), (_WRONG,)), (cudnn, (), (_WRONG,))), fires=False),
         Example("it fails", _machine((cublas, (_CUBLAS,), (_WRONG_TOO, _FAILED))), fires=False),
         Example("all right", _machine((cublas, (), (_RIGHT,))), fires=False),
     ),

@@ -508,11 +508,25 @@ EXAMPLES: dict[str, tuple[Example, ...]] = {
         },
         {"a newer GPU": ("failed with 'CUDA_ERROR_INVALID_PTX'",)},
     ),
+    "threads_refused": _both(
+        {
+            "by seccomp": (
+                "OpenBLAS blas_thread_init: pthread_create failed for thread 1 of 2: Operation not permitted",
+            ),
+            "by a limit": (
+                "OpenBLAS blas_thread_init: pthread_create failed for thread 7 of 64: Resource temporarily unavailable",
+            ),
+        },
+        {"by a program": ("RuntimeError: can't start new thread",)},
+    ),
     "host_memory_not_pinned": _both(
         {
             "on Windows": (
                 r"W .\tensorflow/core/common_runtime/device/device_host_allocator.h:46] could not allocate pinned host "
                 "memory of size: 34359738368",
+            ),
+            "2.21": (
+                "W0000 00:00:1.2 7 stream_executor_allocator.cc:67] could not allocate pinned host of size: 2304",
             ),
         },
         {"of the GPU": ("failed to allocate 2.00G (2147483648 bytes) from device: CUDA_ERROR_OUT_OF_MEMORY",)},

@@ -2,7 +2,7 @@
 
 TensorFlow loads Keras when a program first names tf.keras, and not before: GPUs are listed, operations compute on them,
 and every program that uses a layer ends with an error. Keras imports its backend, which the variable KERAS_BACKEND or
-~/.keras/keras.json chooses; TF_USE_LEGACY_KERAS takes tf_keras, Keras 2, which is a package of its own.
+~/.keras/keras.json chooses; TF_USE_LEGACY_KERAS takes tf_keras, Keras 2, which is another package.
 """
 
 from __future__ import annotations

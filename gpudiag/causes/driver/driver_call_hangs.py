@@ -29,13 +29,13 @@ CAUSE = Cause(
 
 def find(calls: CallFacts, gpus: ChosenGpus) -> Matches:
     named = {gpu.uuid: f"GPU {gpu.index} ({gpu.uuid})" for gpu in gpus.gpus}
-    others, change = gpus.without([gpu for gpu in gpus.gpus if any(one.gpu == gpu.uuid for one in calls.hung)])
+    rest, change = gpus.without([gpu for gpu in gpus.gpus if any(one.gpu == gpu.uuid for one in calls.hung)])
     for one in calls.hung[:1]:
         where = f" on {named.get(one.gpu, one.gpu)}" if one.gpu else ""
         others = [f"{other.name} took {other.seconds:.2f} s" for other in calls.calls if other.seconds is not None]
         yield Match(
             evidence=(f"{one.name} did not return within {one.waited_s:.0f} s{where}", *others),
             figures={"call": one.name, "where": where},
-            fix=(..., ..., ..., ..., f"{others}  # until it is repaired" if one.gpu and change else ""),
+            fix=(..., ..., ..., ..., f"{rest}  # until it is repaired" if one.gpu and change else ""),
             stage=Stage.CONTEXT if one.gpu else Stage.DRIVER,
         )

@@ -16,7 +16,6 @@ CAUSE = Cause(
         "ps -eo pid,stat,wchan:32,args | grep ' D'  # processes that wait in the kernel: a disk, a network, the driver",
         "export CUDA_CACHE_DISABLE=1  # does it return without the driver's cache of compiled kernels?",
         "sudo dmesg | grep -i -e nvrm -e xid -e 'blocked for more' -e 'not responding'",
-        "py-spy dump --native --pid PID  # where a program of yours waits",
     ),
     url="https://docs.nvidia.com/deploy/xid-errors/index.html",
     unless=("driver_call_hangs",),

@@ -7,7 +7,7 @@ WSL's .wslconfig, ulimit -l) stop it. CUDA says CUDA_ERROR_OUT_OF_MEMORY for tha
 
 from __future__ import annotations
 
-from gpudiag.cause import Cause, Match, Matches, Program
+from gpudiag.cause import Cause, EveryLog, Match, Matches
 from gpudiag.knowledge.messages.programs_and_drivers import HOST_MEMORY_REFUSED
 from gpudiag.knowledge.origin import Origin
 
@@ -25,13 +25,13 @@ CAUSE = Cause(
 )
 
 
-def find(program: Program, origin: Origin) -> Matches:
-    refused = program.all(HOST_MEMORY_REFUSED)
+def find(log: EveryLog, origin: Origin) -> Matches:
+    refused = log.all(HOST_MEMORY_REFUSED)
     if not refused:
         return
     largest = max(int(one["bytes"]) for one in refused)
     yield Match(
-        program.said(HOST_MEMORY_REFUSED),
+        log.said(HOST_MEMORY_REFUSED),
         figures={"size": f"{largest / (1 << 30):.1f} GiB" if largest >= 1 << 29 else f"{largest >> 20} MiB"},
         fix=(
             ...,

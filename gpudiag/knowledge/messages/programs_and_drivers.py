@@ -216,6 +216,7 @@ SMI_TABLE = FAMILY.sign(
 HOST_MEMORY_REFUSED = FAMILY.fault(
     "host_memory_refused",
     "could not allocate pinned host memory of size: {bytes:d}",
+    "could not allocate pinned host of size: {bytes:d}",
     "failed to alloc {bytes:d} bytes on host",
     "failed to allocate host memory of size {bytes:d}",
 )

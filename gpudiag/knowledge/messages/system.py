@@ -15,6 +15,13 @@ FAMILY = Family(
     url="https://man7.org/linux/man-pages/man3/errno.3.html",
 )
 
+THREADS_REFUSED = FAMILY.fault(
+    "threads_refused",
+    "blas_thread_init: pthread_create failed for thread {:d} of {:d}: Operation not permitted",
+    "blas_thread_init: pthread_create failed for thread {:d} of {:d}: Resource temporarily unavailable",
+)
+"""Of OpenBLAS, which numpy brings: it then sends the process SIGINT, and Python raises KeyboardInterrupt."""
+
 _ROWS: tuple[tuple[str, int, str, str, tuple[str, ...]], ...] = (
     # name, number, words, meaning, fix
     (

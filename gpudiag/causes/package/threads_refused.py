@@ -1,0 +1,37 @@
+"""this process may not start threads: {why}
+
+numpy's OpenBLAS starts a thread for each processor when it is imported, and if it cannot, it interrupts the process:
+`import tensorflow` ends with KeyboardInterrupt, which nobody typed. A container runtime whose seccomp profile does not
+know the call clone3 refuses it with "Operation not permitted" (Docker before 20.10.10 with a C library from 2.34 on);
+"Resource temporarily unavailable" is a limit of processes: of the user, of the container, of the unit.
+"""
+
+from __future__ import annotations
+
+from gpudiag.cause import Cause, EveryLog, Match, Matches
+from gpudiag.knowledge.log_lines import text
+from gpudiag.knowledge.messages.system import THREADS_REFUSED
+
+CAUSE = Cause(
+    fix=(
+        "docker run --security-opt seccomp=unconfined ...  # shows whether the profile is why",
+        "docker version; runc --version; ldd --version  # update Docker to 20.10.10 or later, runc to 1.0 or later",
+    ),
+    url="https://github.com/moby/moby/pull/42681",
+    needs_gpu=False,
+)
+_LIMIT = (
+    "ulimit -u; cat /sys/fs/cgroup/pids.max  # raise what is small: docker run --pids-limit, TasksMax= of a unit",
+    "export OPENBLAS_NUM_THREADS=1  # or: fewer threads; TensorFlow starts some of its own, too",
+)
+
+
+def find(log: EveryLog) -> Matches:
+    refused = log.first(THREADS_REFUSED)
+    if refused is not None:
+        limited = "temporarily" in refused.line
+        yield Match(
+            evidence=(text(refused.line),),
+            figures={"why": "a limit of processes is reached" if limited else "the system call for it is refused"},
+            fix=_LIMIT if limited else (),
+        )
