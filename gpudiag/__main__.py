@@ -28,7 +28,7 @@ def main() -> None:
         if not said:
             raise
         print(f"gpudiag: error: {said}", file=sys.stderr)
-        sys.exit(2)
+        sys.exit(3)
     if not ignored:
         signal.signal(signal.SIGINT, signal.default_int_handler)
     cli.main()

@@ -3,12 +3,7 @@
 from __future__ import annotations
 
 import sys
-<<<<<<< HEAD
 from collections.abc import Mapping, Sequence
-=======
-import sysconfig
-from pathlib import Path
->>>>>>> ae1f598 (A module that shadows Python's own is named; the trials compute on every GPU; why computes, too)
 
 SAFE_PATH = ("-P",) if sys.version_info >= (3, 11) else ()
 """The option without which ``-c`` puts the working directory first on the path.
@@ -19,18 +14,29 @@ Python 3.10 knows no such option, and imports nothing before the line.
 """
 
 
-<<<<<<< HEAD
-def hiding() -> str:
-    """Return a file on the path that is found instead of a module of Python itself; "" if there is none."""
+def said_of(error: BaseException) -> str:
+    """Say which file is found instead of a module of Python itself, if that may be why ``error`` was raised.
+
+    A ``random.py`` in a folder of ``PYTHONPATH`` takes the place of Python's module, for gpudiag as for TensorFlow.
+    """
     import os
 
+    if not isinstance(error, ImportError | AttributeError | TypeError | SyntaxError):
+        return ""
     standard = os.path.dirname(os.__file__)  # noqa: PTH120  # pathlib may be what is hidden
     before = sys.path[: sys.path.index(standard)] if standard in sys.path else []
     for folder in before:
         names = sorted(os.listdir(folder)) if os.path.isdir(folder) else []  # noqa: PTH112, PTH208  # see above
         for name in names:
-            if name.endswith(".py") and name[:-3] in sys.stdlib_module_names:
-                return os.path.abspath(f"{folder}/{name}")  # noqa: PTH100  # see above
+            module, file = name.removesuffix(".py"), os.path.abspath(f"{folder}/{name}")  # noqa: PTH100  # see above
+            # Nothing imports Python's own tests, and many a project has a folder of that name.
+            if module in sys.stdlib_module_names - {"test"} and os.access(
+                file if name != module else f"{file}/__init__.py", os.R_OK
+            ):
+                return (
+                    f"{file} is found in place of Python's own module {module}: rename it, or take its folder out of "
+                    "PYTHONPATH"
+                )
     return ""
 
 
@@ -66,29 +72,3 @@ def asked(
         check=True,
     )
     return done.stdout.rpartition(b"\n")[2]
-=======
-def shadowed() -> tuple[str, str] | None:
-    """Return a module of Python's own that was imported from elsewhere, and its file; None if there is none.
-
-    A ``random.py`` in a folder of ``PYTHONPATH``, or a backport in site-packages, takes the place of Python's module,
-    for gpudiag as for TensorFlow.
-    """
-    own = [Path(sysconfig.get_path(name)).resolve() for name in ("stdlib", "platstdlib")]
-    for name in sys.stdlib_module_names - {"distutils"}:  # setuptools brings its own of that
-        file = getattr(sys.modules.get(name), "__file__", None)
-        folders = Path(file).resolve().parents if file else ()
-        if folders and (
-            not any(one in folders for one in own) or any(one.name.endswith("-packages") for one in folders)
-        ):
-            return name, str(file)
-    return None
-
-
-def said_of(error: Exception) -> str:
-    """Say which module is in the way if that is why ``error`` was raised; "" if none is."""
-    found = shadowed() if isinstance(error, ImportError | AttributeError | TypeError) else None
-    if found is None:
-        return ""
-    name, file = found
-    return f"{file} is imported in place of Python's own module {name}: rename it, or remove its folder from PYTHONPATH"
->>>>>>> ae1f598 (A module that shadows Python's own is named; the trials compute on every GPU; why computes, too)

@@ -14,11 +14,10 @@ from typing import NoReturn
 import click
 
 import gpudiag
-from gpudiag import interpreter
 from gpudiag.cli.delivery import discard_output
 from gpudiag.cli.options import DEBUG, EXIT_SCHEME, NAGIOS, debug_option
 from gpudiag.errors import CatalogueError, GpudiagError, OutputError, no_memory, shortage
-from gpudiag.interpreter import hiding
+from gpudiag.interpreter import said_of
 from gpudiag.text import put, say
 
 _HOMES = {
@@ -139,18 +138,12 @@ def _told(error: Exception) -> int:
         discard_output()
         say(f"gpudiag: error: {shortage(error)}")
         return 3
-<<<<<<< HEAD
     if isinstance(error, MemoryError):
         say(f"gpudiag: error: {no_memory()}")
         return 3
-=======
-    if said := interpreter.said_of(error):
+    if said := said_of(error):
         say(f"gpudiag: error: {said}")
-        return 2
->>>>>>> ae1f598 (A module that shadows Python's own is named; the trials compute on every GPU; why computes, too)
-    say(f"gpudiag: internal error: {type(error).__name__}: {error}")
-    if file := hiding():
-        say(f"{file} hides a module of Python from every program: rename it, or take its folder out of PYTHONPATH.")
         return 3
+    say(f"gpudiag: internal error: {type(error).__name__}: {error}")
     say("This is a bug in gpudiag. Run it again with --debug for the traceback.")
     return 3

@@ -25,8 +25,10 @@ from gpudiag.text import plain
 # Such as "tensorflow==2.8.0", "TensorFlow version: 2.4.1", "tensorflow_gpu-1.15.0.dist-info".
 _NAMED = re.compile(
     r"(?i)\b(?:tensor ?flow|tf)(?:[-_](?:gpu|cpu|intel|macos))?(?:\.__version__)?(?:\[[\w,-]{1,40}\])?"
-    r"[ \t]{0,3}(?:[-_=:>~]{1,2}|version|release|v)?[ \t:=]{0,4}v?(?P<major>[12])\.(?P<minor>\d{1,2})(?![\d])"
+    r"[ \t]{0,3}(?:[-_=:>~]{1,2}|version|release|v)?[ \t:=-]{0,4}v?(?P<major>[12])\.(?P<minor>\d{1,2})(?![\d])"
 )
+_DESCRIBED = re.compile(r"\bv(?P<major>[12])\.(?P<minor>\d{1,2})\.\d(?:\.\d)?(?:-rc\d)?-\d{1,6}-g[0-9a-f]{8}")
+"""What ``tf.version.GIT_VERSION`` is."""
 _LEAST, _MOST = OLDEST, NEWEST
 
 
@@ -69,16 +71,20 @@ _HINTS: tuple[tuple[re.Pattern[str], tuple[Version, Version]], ...] = tuple(
         # The CUDA whose libraries it opens.
         (r"'cudart64_80\.dll'|(?<!\w)libc(?:ublas|udart)\.so\.8\.0", "", "1.4"),
         (r"'(?:libcudart\.so\.9\.0|cudart64_90\.dll)'|(?<!\w)libcublas\.so\.9\.0", "1.5", "1.12"),
-        (r"'(?:libcudart\.so\.10\.0|cudart64_100\.dll)'|(?<!\w)libcublas\.so\.10\.0", "1.13", "2.0"),
-        (r"'(?:libcudart\.so\.10\.1|cudart64_101\.dll)'|libcupti\.so\.10\.1", "2.1", "2.3"),
-        (r"'libcudart\.so\.11\.0'", "2.4", "2.14"),
+        (r"(?:'|library )(?:libcudart\.so\.10\.0|cudart64_100\.dll)\b|(?<!\w)libcublas\.so\.10\.0", "1.13", "2.0"),
+        (r"(?:'|library )(?:libcudart\.so\.10\.1|cudart64_101\.dll)\b|libcupti\.so\.10\.1", "2.1", "2.3"),
+        (r"(?:'|library )libcudart\.so\.11\.0", "2.4", "2.14"),
         (r"'cudart64_110\.dll'|cudart64_110\.dll not found", "2.4", "2.10"),
-        (r"dynamic library '(?:libcudart\.so\.12|libcublas\.so\.12)'", "2.15", ""),
-        (r"dynamic library '(?:libcusolver\.so\.10|cusolver64_10\.dll)'", "1.13", "2.4"),
-        (r"dynamic library '(?:libcublas\.so\.11|cublas64_11\.dll|libcusparse\.so\.11|cusparse64_11\.dll)'", "2.4", ""),
-        (r"dynamic library '(?:libcusolver\.so\.11|cusolver64_11\.dll)'", "2.5", ""),
-        (r"dynamic library '(?:libcudnn\.so\.7|cudnn64_7\.dll)'", "1.5", "2.3"),
-        (r"dynamic library '(?:libcudnn\.so\.8|cudnn64_8\.dll)'", "2.4", "2.17"),
+        (r"dynamic library '?(?:libcudart\.so\.12|libcublas\.so\.12)\b", "2.15", ""),
+        (r"dynamic library '?(?:libcusolver\.so\.10|cusolver64_10\.dll)\b", "1.13", "2.4"),
+        (
+            r"dynamic library '?(?:libcublas\.so\.11|cublas64_11\.dll|libcusparse\.so\.11|cusparse64_11\.dll)\b",
+            "2.4",
+            "",
+        ),
+        (r"dynamic library '?(?:libcusolver\.so\.11|cusolver64_11\.dll)\b", "2.5", ""),
+        (r"dynamic library '?(?:libcudnn\.so\.7|cudnn64_7\.dll)\b", "1.5", "2.3"),
+        (r"dynamic library '?(?:libcudnn\.so\.8|cudnn64_8\.dll)\b", "2.4", "2.17"),
         (r"source was compiled with: 7\.[0-4]", "", "2.0"),
         (r"source was compiled with: 7\.[56]", "1.15", "2.3"),
         (r"source was compiled with: 8\.0", "2.4", "2.4"),
@@ -107,8 +113,8 @@ _PYTHON = re.compile(
 _OLDEST_PYTHON, _NEWEST_PYTHON = 4, 16
 _DATE = re.compile(r"^(20[12]\d-[01]\d-[0-3]\d)[ T]\d\d:\d\d:\d\d", re.MULTILINE)
 _WINDOWS = re.compile(
-    r"(?:^|[\s\"'(=])[A-Za-z]:\\\w|\.dll\b|\.\\tensorflow/|DLL load failed|\bWindows ?(?:7|8|1[01])\b|[-_]windows\b|"
-    r"\bwin_amd64\b"
+    r"(?:^|[\s\"'(=])[A-Za-z]:\\\w|\.dll\b|\.\\tensorflow/|DLL load failed|\b[Ww]in(?:dows|DOWS)? ?(?:7|8|1[01])\b|"
+    r"[-_]windows\b|\bwin_amd64\b"
 )
 _LINUX = re.compile(r"(?:^|[\s\"'(=:])/(?:usr|home|opt|root|lib|var|etc|tmp|mnt)/|\.so\b", re.MULTILINE)
 _WSL = re.compile(r"(?i)\bWSL2?\b|/usr/lib/wsl/|microsoft-standard|/mnt/[a-z]/Users/")
@@ -124,6 +130,11 @@ _MAC = re.compile(
 )
 _JETSON = re.compile(
     r"(?i)\bjetson\b|\bjetpack\b|\btegra\b|-tegra\b|\bl4t\b|linux_aarch64\.whl|name: (?:Orin|Xavier)\b"
+)
+_NOTEBOOK = re.compile(r"(?i)\bjupyter|\bipykernel|\.ipynb\b|<ipython-input|\bIn \[\d+\]:|\bcolab\b|\bnotebooks?\b")
+_OWN_BUILD = re.compile(
+    r"(?i)\b(?:built|build|compiled|compile|installed|tensorflow) from (?:the )?source|\bfrom source\b(?! or binary)|"
+    r"source or binary\)?:? ?\W{0,4}source"
 )
 _MUSL = re.compile(
     r"(?i)\balpine\b|\bmusl\b|\bapk add\b|Error relocating /|Error loading shared library \S{1,200}: "
@@ -150,7 +161,11 @@ class Origin:
     @cached_property
     def named(self) -> Version | None:
         """The release that the log names, or that is installed where it was written."""
-        found = [Version(int(one["major"]), int(one["minor"])) for one in _NAMED.finditer(self._text)]
+        found = [
+            Version(int(one["major"]), int(one["minor"]))
+            for pattern in (_DESCRIBED, _NAMED)
+            for one in pattern.finditer(self._text)
+        ]
         if self.stated.tensorflow and (of_form := re.match(r"([12])\.(\d{1,2})", self.stated.tensorflow.value)):
             found.append(Version(int(of_form[1]), int(of_form[2])))
         known = [one for one in found if _LEAST <= one <= _MOST and not _contradicts(one, self._hinted)]
@@ -161,11 +176,12 @@ class Origin:
 
     @cached_property
     def _hinted(self) -> tuple[Version, Version]:
-        first, last = _LEAST, released_by(max(_DATE.findall(self._text), default=""))
+        first, last = _LEAST, _MOST
         for pattern, (oldest, newest) in _HINTS:
             if pattern.search(self._text) and max(first, oldest) <= min(last, newest):
                 first, last = max(first, oldest), min(last, newest)
-        return first, last
+        by_then = released_by(max(_DATE.findall(self._text), default=""))
+        return first, max(first, min(last, by_then))  # a release candidate is older than its release
 
     @property
     def releases(self) -> tuple[Version, Version]:
@@ -244,6 +260,15 @@ class Origin:
     @cached_property
     def singularity(self) -> bool:
         return _SINGULARITY.search(self._text) is not None
+
+    @cached_property
+    def notebook(self) -> bool:
+        return _NOTEBOOK.search(self._text) is not None
+
+    @cached_property
+    def is_own_build(self) -> bool:
+        """Whether it is said that this TensorFlow was built from source."""
+        return _OWN_BUILD.search(self._text) is not None
 
     @cached_property
     def musl(self) -> bool:

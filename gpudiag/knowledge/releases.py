@@ -107,6 +107,21 @@ NEW_IN = {
 }
 """Compute capability to the first CUDA that knows it."""
 
+_OLDEST_CAPABILITIES = (((1, 4), "3.0"), ((2, 14), "3.5"), ((2, 17), "5.0"))
+"""The last release whose wheels run on a compute capability, which is the oldest that they run on; by the notes of the
+releases and the CUDA that they were built for."""
+
+
+def oldest_capability(release: Version) -> str:
+    """Return the oldest compute capability that the wheels of a release have code for."""
+    return next((least for last, least in _OLDEST_CAPABILITIES if release <= Version(*last)), "6.0")
+
+
+def last_for(capability: str) -> Version | None:
+    """Return the newest release whose wheels have code for a compute capability; None for none."""
+    fit = [Version(*last) for last, least in _OLDEST_CAPABILITIES if numbers(least) <= numbers(capability)]
+    return NEWEST if numbers(capability) >= (6,) else max(fit, default=None)
+
 
 def knows(cuda: str, capability: str) -> bool:
     """Return whether a CUDA has code for GPUs of a compute capability: its own, or that of an older one of the same

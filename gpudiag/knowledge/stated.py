@@ -20,7 +20,7 @@ _LONGEST = 300
 _VERSION = re.compile(r"(?<![\w.])v?(\d{1,3}(?:\.\d{1,4}){0,3})(?![\d])")
 _MARKS = " \t#*-_>•`|:="
 _FIELD = re.compile(
-    r"^(?P<label>[A-Za-z][\w /.-]{1,40}?) ?(?:\([^()]{0,120}\))? ?[*_`]{0,3} ?(?::|=|\bis\b)(?P<value>.{0,240})$"
+    r"^(?P<label>[A-Za-z][\w /.-]{1,40}?) ?(?:\([^()]{0,120}\))? ?[*_`]{0,3} ?(?::|=|\bis\b|-(?= ))(?P<value>.{0,240})$"
 )
 _SHORT = re.compile(
     r"(?i)^(?P<label>cuda(?: ?toolkit)?|cudnn|python|tensorflow(?:[ -]gpu)?)[ \t=v-]{1,4}"
@@ -63,6 +63,33 @@ _LOGGED = re.compile(r"^(?:\d{4}-\d\d-\d\d[ T]|[IWEF]\d{4} |.{0,3}[IWEF] (?:tens
 
 _NO_CUDNN = (10,)
 """Numbers from here on are CUDA's."""
+
+_OF_A_COMPLAINT = re.compile(
+    r"(?i)(?P<n>\bnot\b|n['\u2019]t\b|\bcannot\b|\b(?:ca|do|does|is|wo)nt\b|\bunable\b|\bfail(?:s|ed|ing)?\b|\bnever\b|"
+    r"\bno longer\b|\bstop(?:s|ped)?\b|\bwithout\b|\brefuses\b)|"
+    r"(?P<v>\b(?:detect|recogni[sz]|found\b|find|see\b|sees\b|seen\b|seeing\b|us(?:e|es|ed|ing)\b|utili[sz]|show|list|"
+    r"access|support|locat|visible|identif|pick|work|run|available|compatib|connect)\w*)|"
+    r"(?P<g>\bgpus?\b|\b(?:graphics?|video) cards?\b|\bcuda\b|\b[rg]tx ?\d{4})|(?P<other>[.!?](?=\s))"
+)
+_COMPLAINT = re.compile(r"nv{1,3}g|gv{0,2}nv")
+"""Their order in a complaint: "does not find my GPU", "GPU is not used"."""
+_SHORT_COMPLAINT = re.compile(
+    r"(?i)\bno (?:\w{1,12} )?gpus? (?:\w{1,10} )?(?:available|found|detected|support|usage|listed|visible)\b|"
+    r"\bgpu (?:usage|utili[sz]ation) (?:is |at |of )?(?:0|zero)\b|\b(?:only|just) (?:\w{1,10} ){0,2}(?:the )?cpu\b|"
+    r"\b(?:runs?|running|trains?|training) (?:only )?on (?:the |my )?cpu\b|\bcpu instead of (?:the |my )?gpu\b|"
+    r"\binstead of (?:the |my )?gpu\b|\bmissing gpus?\b"
+)
+_OF_CODE = re.compile(
+    r"\.(?:cc|py|h):\d|^\s*(?:>>>|import |from |if |for |def |raise |assert |[\w.]{1,40} ?= ?[\w.]{0,60}\()|"
+    r"\bprint\(|\.warn\("
+)
+_NO_GPU_THERE = re.compile(
+    r"(?i)^[^\w]*gpu[\w /]{0,30}[:=]\W*(?:none|no|n\.?/?a\.?|-)\W*$|"
+    r"(?:^|[,;(])\W*(?:no|without(?: a)?) gpus?\W*(?:$|[,;)])|"
+    r"\bcpu[- ]only (?:node|machine|server|instance|computer|system)\b"
+)
+_WITHIN = 60
+"""Letters between two words of a complaint, at most."""
 
 
 class Statement(Record):
@@ -145,10 +172,21 @@ class Stated:
                 return Statement(found[1], line.strip())
         if (both := self._fields.get("both")) and "driver" not in both.value.lower():
             pair = _PAIR.match(both.value)
+            alone = _VERSION.search(both.value) if kind == "cuda" and not pair else None
             if found := pair or pattern.search(both.value):
                 number = found[place] if pair else next(filter(None, found.groups()))
                 return Statement(number, both.line)
-        return self._version_of(kind)
+            if alone and _numbers(alone[1]) >= _NO_CUDNN[:1] and "." in alone[1]:
+                return Statement(alone[1], both.line)
+        if (field := self._version_of(kind)) or self.complaint is None or kind != "cuda":
+            return field
+        said = re.search(r"(?i)\bcuda[ -]?v?(\d{1,2}(?:\.\d)?)\b", self.complaint)
+        return Statement(said[1], self.complaint) if said else None
+
+    @cached_property
+    def complaint(self) -> str | None:
+        """The first line in which a person says that a GPU is not found or not used; such as the title of an issue."""
+        return next((one_line(line) for line in self._lines if _complains(line)), None)
 
     @cached_property
     def driver(self) -> Statement | None:
@@ -169,6 +207,16 @@ class Stated:
         """The GPUs, each with the line that names it, the newest first."""
         named = {card.name.upper(): (card, one_line(line)[:_LONGEST]) for line in self._lines for card in cards(line)}
         return tuple(sorted(named.values(), key=lambda one: _numbers(one[0].capability), reverse=True))
+
+    @property
+    def prose(self) -> list[str]:
+        """The short lines that no program logged: what a person says, statements, titles."""
+        return [line for line in self._lines if line and not _OF_CODE.search(line)]
+
+    @cached_property
+    def has_no_gpu(self) -> bool:
+        """Whether it is stated that the machine has no GPU."""
+        return any(map(_NO_GPU_THERE.search, self._lines))
 
     @cached_property
     def system(self) -> Statement | None:
@@ -202,6 +250,19 @@ class Stated:
 def _kept(line: str) -> str:
     """Return a line as it is, or nothing of one that a program logged: what that says is known better elsewhere."""
     return "" if _LOGGED.match(line) and "name:" not in line else line.replace("**", "").replace("`", "")
+
+
+def _complains(line: str) -> bool:
+    if _OF_CODE.search(line):
+        return False
+    if _SHORT_COMPLAINT.search(line):
+        return True
+    order, end = "", 0
+    for found in _OF_A_COMPLAINT.finditer(line):
+        order += "-" if found.start() - end > _WITHIN else ""
+        order += found.lastgroup[0] if found.lastgroup else ""
+        end = found.end()
+    return _COMPLAINT.search(order) is not None
 
 
 def _kind(label: str) -> str:

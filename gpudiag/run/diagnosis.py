@@ -86,9 +86,9 @@ def composed(evidence: Evidence, looked: Mapping[str, Looked]) -> Diagnosis:
     first = [cause for cause in causes if broken_at is None or cause.stage is broken_at]
     if not first and broken_at is not None:  # a rule may see a fault that the trace sees later only
         first = [cause for cause in causes if _ORDER.index(cause.stage) < _ORDER.index(broken_at)]
-    if not first and broken_at is not None:
+    if not first and (broken_at is not None or evidence.is_log_alone):
         last = _ranked([rule for rule in rules if rule.declared.last_resort], looked)
-        first = [cause for cause in last if cause.stage is broken_at]
+        first = [cause for cause in last if broken_at is None or cause.stage is broken_at]
     explained = [line for cause in causes for line in cause.evidence] if evidence.lines else []
     return Diagnosis(
         steps=trace,
@@ -98,7 +98,7 @@ def composed(evidence: Evidence, looked: Mapping[str, Looked]) -> Diagnosis:
         misleading=_of_lines(_MISLEADING, looked, explained),
         failed=tuple(Failed(part, one.failed) for part, one in looked.items() if one.failed),
         origin=str(evidence.origin) if evidence.lines else "",
-        unexplained=() if causes else _of_lines(_SUSPICIOUS, looked, ()),
+        unexplained=() if causes or first else _of_lines(_SUSPICIOUS, looked, ()),
     )
 
 

@@ -30,6 +30,10 @@ _PLACED = (
     "InvalidArgumentError: Cannot assign a device for operation init: Operation was explicitly assigned to "
     "/device:GPU:0 but available devices are [ /job:localhost/replica:0/task:0/device:CPU:0{} ]. Make sure"
 )
+_CREATED = (
+    "I tensorflow/core/common_runtime/gpu_device.cc:1525] Created device /job:localhost/replica:0/task:0/device:GPU:0"
+    " with 3071 MB memory:  -> device: 0, name: GeForce GTX 1060, pci bus id: 0000:01:00.0, compute capability: 6.1"
+)
 
 EXAMPLES: dict[str, tuple[Example, ...]] = {
     "numpy_of_another_release": _both(
@@ -389,6 +393,60 @@ EXAMPLES: dict[str, tuple[Example, ...]] = {
     "profiler_library_missing": _both(
         {"named": (_not_opened("libcupti.so.10.1"),), "Windows": (_not_opened("cupti64_2020.3.0.dll"),)},
         {"another": (_not_opened("libcudnn.so.8"),)},
+    ),
+    "said_to_have_no_gpu": _both(
+        {
+            "on Windows": ("GPU could not be recognized", "- OS Platform: Windows 11", "- TensorFlow version: 2.16"),
+            "another CUDA": ("tensorflow 2.11 doesn't work with CUDA 12 on Ubuntu",),
+        },
+        {
+            "nobody says so": ("- OS Platform: Windows 11", "- TensorFlow version: 2.16"),
+            "a GPU was made": ("TensorFlow does not use my GPU", _CREATED),
+            "it is what TensorFlow says everywhere": ("TF-TRT Warning: Could not find TensorRT, GPU not used",),
+        },
+    ),
+    "crash_by_order_of_imports": _both(
+        {
+            "in a session": (">>> import torch", ">>> import tensorflow as tf", "Segmentation fault (core dumped)"),
+            "in one line": (
+                'python -c "import torch; import tensorflow"',
+                "free(): invalid pointer",
+            ),
+            "in the title": ("Segfault when importing tensorflow (gpu) after albumentations.pytorch",),
+        },
+        {
+            "something else came between": (
+                ">>> import torch",
+                ">>> import tensorflow as tf",
+                ">>> tf.matmul(a, b)",
+                "Segmentation fault (core dumped)",
+            ),
+            "one import": (">>> import tensorflow as tf", "Segmentation fault (core dumped)"),
+        },
+    ),
+    "xla_on_metal": _both(
+        {
+            "by its id": ("macOS 13", "NOT_FOUND: could not find registered platform with id: 0x12"),
+            "no compiler": ("Apple M1", "could not find registered compiler for platform METAL"),
+        },
+        {"another system": ("Ubuntu 22.04", "could not find registered platform with id: 0x12")},
+    ),
+    "said_to_start_slowly": _both(
+        {
+            "newer than its CUDA": ("tensorflow-gpu 1.15, RTX 3090", "it takes minutes to start a session"),
+            "built from source": ("built from source, GPU: Tesla P100", "the first start takes 3 minutes"),
+        },
+        {
+            "not of the start": ("GPU: Tesla P100", "an epoch takes 3 minutes"),
+            "no GPU is named": ("the first start takes 3 minutes",),
+        },
+    ),
+    "amd_gpu_without_code": _both(
+        {
+            "its name": ("GPU: RX580", "hipErrorNoBinaryForGpu: Unable to find code object for all current devices!"),
+            "its code": ("  Name:                    gfx1031", "hipErrorNoBinaryForGpu"),
+        },
+        {"not named": ("hipErrorNoBinaryForGpu",), "no error": ("GPU: RX580",)},
     ),
     "profiling_not_permitted": _both(
         {

@@ -10,6 +10,8 @@ from gpudiag.cause import Cause, Gpus, Listing, Match, Matches, Program, Rows
 from gpudiag.causes.shared.generations import where_kernels_fail
 from gpudiag.causes.shared.machine import said
 from gpudiag.knowledge.messages.way import TOO_LOW_CAPABILITY
+from gpudiag.knowledge.origin import Origin
+from gpudiag.knowledge.releases import ONE_PACKAGE, generation, last_for, numbers
 from gpudiag.model.diagnosis import Stage
 from gpudiag.model.report import Severity
 
@@ -26,19 +28,40 @@ CAUSE = Cause(
 _MASK = "CUDA_VISIBLE_DEVICES"
 
 
-def find(gpus: Gpus, rows: Rows, listing: Listing, program: Program) -> Matches:
+def find(gpus: Gpus, rows: Rows, listing: Listing, program: Program, origin: Origin) -> Matches:
     found = rows.found("discovery.device_details", "too_old")
     ignored = said(listing, program, TOO_LOW_CAPABILITY)
     if not found and not ignored:
         return
+    stated = [card for card, _ in origin.stated.cards]
     name, has = (
-        (found[0].figures["name"], found[0].figures["capability"]) if found else (ignored[0]["name"], ignored[0]["has"])
+        (str(found[0].figures["name"]), str(found[0].figures["capability"]))
+        if found
+        else (ignored[0]["name"], ignored[0]["has"])
+        if ignored[0]["has"]
+        else (stated[-1].name, stated[-1].capability)
+        if stated
+        else ("the GPU", f"less than {ignored[0]['least']}")
     )
     pci = {str(finding.figures["pci_bus_id"]) for finding in found} | {event["pci"].lower() for event in ignored}
     rest = ",".join(gpu.uuid for gpu in gpus if gpu.pci_bus_id not in pci)
+    fit = "" if found else _that_fits(has, origin)
+    mask = f"export {_MASK}={rest}  # the others" if rest else f"export {_MASK}=-1  # the CPU"
     yield Match(
         evidence=(*(finding.message for finding in found), *(event.text for event in ignored)),
         figures={"name": name, "capability": has},
-        fix=(f"export {_MASK}={rest}  # the others" if rest else f"export {_MASK}=-1  # the CPU", ..., ...),
+        fix=(fit, ..., ..., mask) if fit else (mask, ..., ...),
         stage=Stage.DEVICE_FILTER if ignored else where_kernels_fail(rows),
     )
+
+
+def _that_fits(capability: str, origin: Origin) -> str:
+    """Return the line that brings a TensorFlow whose wheel runs on a capability; "" if none is known to."""
+    last = last_for(capability) if numbers(capability) else None
+    if last is None or origin.conda:
+        return ""
+    if origin.named and last >= origin.named:  # another build than the wheel: that would run on it
+        last = origin.named
+    package = "tensorflow-gpu" if last < ONE_PACKAGE else "tensorflow"
+    cuda = generation(last).cuda
+    return f"pip install '{package}=={last}.*'  # its wheel of pypi.org runs on {capability}; with CUDA {cuda}"

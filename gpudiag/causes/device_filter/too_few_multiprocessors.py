@@ -19,6 +19,7 @@ CAUSE = Cause(
     ),
     url="https://www.tensorflow.org/api_docs/python/tf/config/list_physical_devices",
 )
+_USUAL = "8"
 _LEAST = "TF_MIN_GPU_MULTIPROCESSOR_COUNT"
 
 
@@ -33,9 +34,9 @@ def find(variables: Variables, gpus: Gpus, listing: Listing, program: Program) -
     yield Match(
         evidence=(*(event.text for event in found), *([f"{_LEAST}={bar}"] if bar is not None else [])),
         figures={
-            "names": " and ".join(f"{event['name']} ({event['pci']})" for event in found),
+            "names": " and ".join(f"{event['name']} ({event['pci']})" if event["name"] else "a GPU" for event in found),
             "cores": cores,
-            "least": found[0]["least"],
+            "least": found[0]["least"] or _USUAL,
         },
         fix=(..., f"export {MASK}={','.join(rest)}  # or: hides it" if rest else f"unset {_LEAST}  # or"),
         change={_LEAST: cores},

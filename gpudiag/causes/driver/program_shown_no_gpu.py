@@ -55,6 +55,18 @@ def find(program: LogAlone, origin: Origin) -> Matches:
         if mask is not None
         else "CUDA_VISIBLE_DEVICES hides it, most likely"
     )
+    if mask is None and origin.container:
+        yield Match(
+            said,
+            Confidence.LIKELY,
+            {"why": "it runs in a container, which was started without it, most likely"},
+            fix=(
+                "docker run --gpus all ...  # with the NVIDIA container toolkit; older: --runtime=nvidia",
+                "nvidia-smi -L  # in the container: must list the GPU; on the host too",
+                "echo $CUDA_VISIBLE_DEVICES $NVIDIA_VISIBLE_DEVICES  # in the container: must name it, or be unset",
+            ),
+        )
+        return
     look = 'grep -rn CUDA_VISIBLE_DEVICES *.py; echo "$CUDA_VISIBLE_DEVICES"'
     yield Match(
         program.said(NO_CUDA_DEVICE, MASK_PRINTED, MASK_IN_CODE, most=3),

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from gpudiag.cause import Cause, LogAlone, Match, Matches
 from gpudiag.causes.shared.without_gpu import is_without_gpu
+from gpudiag.knowledge.messages.imports import WRONG_BITS
 from gpudiag.knowledge.messages.programs_and_drivers import NO_LIBCUDA
 from gpudiag.knowledge.origin import Origin
 from gpudiag.model.diagnosis import Confidence
@@ -25,12 +26,16 @@ CAUSE = Cause(
 )
 
 _WSL = "export LD_LIBRARY_PATH=/usr/lib/wsl/lib:$LD_LIBRARY_PATH  # in WSL, where the driver belongs into Windows"
+_DRIVER_OF_WSL = (
+    "ls /usr/lib/wsl/lib/libcuda.so.1  # not there: install NVIDIA's newest driver in Windows (none in WSL), then "
+    "wsl --update and wsl --shutdown in PowerShell; it must be WSL 2 (wsl -l -v)"
+)
 _POD = "# Kubernetes: resources: limits: nvidia.com/gpu: 1, which the NVIDIA device plugin of the node serves"
 
 
 def find(program: LogAlone, origin: Origin) -> Matches:
     said = program.first(NO_LIBCUDA)
-    if said is None or is_without_gpu(program, origin):
+    if said is None or is_without_gpu(program, origin) or program.first(WRONG_BITS):
         return
     install = "sudo ubuntu-drivers install; sudo reboot  # the NVIDIA driver, if there is a GPU: nvidia-smi must work"
     if origin.windows:
@@ -39,7 +44,7 @@ def find(program: LogAlone, origin: Origin) -> Matches:
     if origin.singularity:
         container = "singularity exec --nv ...  # or apptainer: brings the host's library along"
     first, second = (
-        (_WSL, container)
+        (_WSL, _DRIVER_OF_WSL)
         if origin.wsl
         else (container, install)
         if origin.container or origin.singularity

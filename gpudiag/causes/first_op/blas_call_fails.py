@@ -40,6 +40,9 @@ _NEWER = (
     "# a GPU of RTX 30, A100 or newer needs TensorFlow 2.4 or newer with CUDA 11, or NVIDIA's build of 1.15: "
     "nvcr.io/nvidia/tensorflow:23.03-tf1-py3"
 )
+_OTHER_KERNELS = (
+    "nvidia-smi  # which processes hold the GPU: shut the kernels of other notebooks down, restart this one's"
+)
 
 
 def find(program: Program, origin: Origin) -> Matches:
@@ -51,10 +54,13 @@ def find(program: Program, origin: Origin) -> Matches:
     old = (origin.is_before_11 and (ampere or card is None)) or (ampere and origin.releases[0] < _FIRST_FOR_AMPERE)
     order = (_NEWER, GROW, GROW_BY_VARIABLE) if old else (GROW, GROW_BY_VARIABLE, _NEWER)
     memory = "no memory is left for cuBLAS beside TensorFlow's pool"
+    if origin.notebook and not old:
+        order = (_OTHER_KERNELS, *order)
+        memory = "another notebook, or an earlier run of this one, holds the GPU's memory, and none is left for cuBLAS"
     newer = "the GPU is newer than CUDA 10 (TensorFlow up to 2.3)"
     yield Match(
         said,
         Confidence.POSSIBLE,
         {"why": f"{newer}, or {memory}" if old else f"{memory}, or {newer}"},
-        fix=(*order, ...),
+        fix=(*order, CAUSE.fix[-1]),
     )

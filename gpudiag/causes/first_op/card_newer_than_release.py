@@ -10,11 +10,13 @@ from __future__ import annotations
 
 from gpudiag.cause import Cause, LogAlone, Match, Matches
 from gpudiag.causes.shared.advice import newer_release
+from gpudiag.knowledge.log_lines import text
+from gpudiag.knowledge.message import Worth
 from gpudiag.knowledge.messages.code import KERNEL_NOT_COMPILED, NO_CODE_FOR_GPU, PTX_REFUSED, STRAY_ACCESS
 from gpudiag.knowledge.messages.memory import NO_HANDLE
 from gpudiag.knowledge.messages.programs_and_drivers import BLAS_CALL_FAILED, CUDNN_CALL_FAILED, CUDNN_NOT_THERE
 from gpudiag.knowledge.origin import Origin
-from gpudiag.knowledge.releases import knows
+from gpudiag.knowledge.releases import knows, numbers
 from gpudiag.model.diagnosis import Confidence
 
 CAUSE = Cause(
@@ -23,6 +25,7 @@ CAUSE = Cause(
     needs_gpu=False,
     unless=("cudnn_too_old", "gpu_newer_than_wheel", "driver_older_than_cuda", "library_and_module_differ"),
 )
+_STRICT = (11,)
 
 
 def find(program: LogAlone, origin: Origin) -> Matches:
@@ -36,10 +39,19 @@ def find(program: LogAlone, origin: Origin) -> Matches:
         NO_CODE_FOR_GPU,
         STRAY_ACCESS,
     )
-    if not said or not origin.stated.cards:
+    if not origin.stated.cards:
         return
     card, line = origin.stated.cards[0]
     cuda = origin.generation.cuda
+    # CUDA 10 and older start on a newer GPU, and whatever comes first fails.
+    at_work = (
+        []
+        if numbers(cuda) >= _STRICT
+        else [one for one in program.events if one.message.worth is Worth.FAULT and one.message.stage == "FIRST_OP"]
+    )
+    said = said or tuple(dict.fromkeys(text(one.line) for one in at_work))[:2]
+    if not said:
+        return
     if knows(cuda, card.capability):
         return
     yield Match(

@@ -21,11 +21,7 @@ CAUSE = Cause(
         "# the GPU that fails is one of those of nvidia-smi -L; dmesg names it by its PCI bus id",
     ),
     url="https://docs.nvidia.com/deploy/xid-errors/index.html",
-<<<<<<< HEAD
-    unless=("address_space_limited", "mps_limits_memory"),
-=======
-    unless=("address_space_limited", "host_memory_not_pinned"),
->>>>>>> d977ba3 (Threads that may not be started, and pinned memory that the host refuses, are causes of their own)
+    unless=("address_space_limited", "mps_limits_memory", "host_memory_not_pinned"),
 )
 
 

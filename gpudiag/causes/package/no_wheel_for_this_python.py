@@ -42,6 +42,7 @@ _IN_WSL = (
 _FOR_WINDOWS = "pip install 'tensorflow<2.11'  # or that one, with Python 3.10, CUDA 11.2 and cuDNN 8.1"
 _WHO_ASKS = "# if another package asks for it: a newer release of that package, or pip install --no-deps PACKAGE"
 _LISTED = re.compile(r"\(from versions: (?P<versions>\d[^()]{0,4000})\)")
+_LAST_GPU_PACKAGE_FOR_MACOS = Version(1, 1)
 _NAMES = {
     "linux_aarch64": "Linux on ARM",
     "linux_x86_64": "Linux",
@@ -58,8 +59,8 @@ def find(program: Program, origin: Origin) -> Matches:
             figures={"what": "tensorflow-gpu", "why": "the package was removed, tensorflow itself has GPU support"},
             fix=(_IN_WSL, _FOR_WINDOWS) if origin.windows else ("pip install 'tensorflow[and-cuda]'", _WHO_ASKS),
         )
-    elif (wheel := program.first(REFUSED_WHEEL)) and (told := _of_a_refused_wheel(wheel, program, origin)):
-        why, first = told
+    elif wheel := program.first(REFUSED_WHEEL):
+        why, first = _of_a_refused_wheel(wheel, program, origin)
         yield Match(
             program.said(REFUSED_WHEEL),
             Confidence.LIKELY,
@@ -70,6 +71,16 @@ def find(program: Program, origin: Origin) -> Matches:
         listed = _listed(event.line for event in program.all(NO_WHEEL))
         environment = _environment(said["what"])
         lines = (environment, _UPGRADE)
+        if why_on_mac := _on_a_mac(said["what"], listed, origin):
+            yield Match(
+                program.said(NO_WHEEL),
+                figures={"what": said["what"], "why": why_on_mac},
+                fix=(
+                    "pip install tensorflow  # in place of tensorflow-gpu, in the requirements too",
+                    "pip install tensorflow-metal  # then Apple's GPU is used, on macOS 12 and newer",
+                ),
+            )
+            return
         if listed:
             newest = (
                 f"pip install 'tensorflow=={listed[-1]}'  # the newest that pip lists for this Python and processor"
@@ -102,12 +113,16 @@ def find(program: Program, origin: Origin) -> Matches:
         )
 
 
-def _of_a_refused_wheel(wheel: Event, program: Program, origin: Origin) -> tuple[str, str] | None:
-    """Return why pip refuses a wheel, and what to type; None if the log does not say which Python it is."""
+def _of_a_refused_wheel(wheel: Event, program: Program, origin: Origin) -> tuple[str, str]:
+    """Return why pip refuses a wheel, and what to type."""
     python = Origin(line for line in program.lines if ".whl" not in line).python  # the name of the wheel has one, too
-    if not python:
-        return None
     made_for = f"3.{wheel['minor']}"
+    if not python:
+        return (
+            f"the wheel is for Python {made_for} on {wheel['platform']}; this pip is of another Python, or the machine "
+            "is another",
+            f"python{made_for} -m pip install FILE.whl  # the pip of that Python: pip --version names its own",
+        )
     if python != made_for:
         return (
             f"the wheel is for Python {made_for}, and it is {python}",
@@ -119,6 +134,15 @@ def _of_a_refused_wheel(wheel: Event, program: Program, origin: Origin) -> tuple
         f"the wheel is for Python {python}, too, so the Python has 32 bits, most likely, and TensorFlow needs 64",
         "python -c 'import struct; print(struct.calcsize(\"P\") * 8)'  # 32: install a Python of 64 bits",
     )
+
+
+def _on_a_mac(what: str, listed: list[str], origin: Origin) -> str:
+    """Return that tensorflow-gpu ended early for macOS, if that is it; else ""."""
+    wanted, last = _release(what), _release(listed[-1]) if listed else None
+    is_mac = origin.mac or last == _LAST_GPU_PACKAGE_FOR_MACOS
+    if not (is_mac and what.startswith("tensorflow-gpu") and wanted and wanted > _LAST_GPU_PACKAGE_FOR_MACOS):
+        return ""
+    return f"for macOS the package tensorflow-gpu ended with {_LAST_GPU_PACKAGE_FOR_MACOS}: there is no CUDA on a Mac"
 
 
 def _listed(lines: Iterable[str]) -> list[str]:

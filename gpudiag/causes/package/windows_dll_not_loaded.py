@@ -8,9 +8,11 @@ not fit each other, a 32-bit Python, or a processor without AVX. TensorFlow up t
 from __future__ import annotations
 
 from gpudiag.cause import Cause, Match, Matches, Program
-from gpudiag.causes.shared.advice import libraries
+from gpudiag.causes.shared.advice import libraries, unfit
 from gpudiag.knowledge.messages.python_packages import DLL_NOT_FOUND, DLL_NOT_LOADED
 from gpudiag.knowledge.origin import Origin
+from gpudiag.knowledge.releases import ONE_PACKAGE, numbers
+from gpudiag.knowledge.requirements import wheels
 from gpudiag.model.diagnosis import Confidence
 
 CAUSE = Cause(
@@ -35,9 +37,28 @@ def find(program: Program, origin: Origin) -> Matches:
         return
     loaded = [one for one in program.all(DLL_NOT_LOADED) if one["module"].startswith(("_pywrap", "pywrap"))]
     unnamed = program.all(DLL_NOT_LOADED) if any("tensorflow" in line for line in program.lines) else []
-    if loaded or unnamed:
-        yield Match(
-            program.said(DLL_NOT_LOADED),
-            Confidence.LIKELY,
-            {"what": "most often the Visual C++ runtime is missing or too old"},
+    if not (loaded or unnamed):
+        return
+    what, fix = _stated(origin)
+    yield Match(
+        program.said(DLL_NOT_LOADED),
+        Confidence.LIKELY,
+        {"what": what or "most often the Visual C++ runtime is missing or too old"},
+        fix=(*fix, *CAUSE.fix),
+    )
+
+
+def _stated(origin: Origin) -> tuple[str, tuple[str, ...]]:
+    """Return what the stated versions decide, and what to type; nothing if they fit, or are not stated."""
+    release = origin.named
+    if release is None:
+        return "", ()
+    span = wheels(release, "windows")
+    if origin.python and span and not numbers(span[0]) <= numbers(origin.python) <= numbers(span[1]):
+        return (
+            f"TensorFlow {release} has wheels for Python {span[0]} to {span[1]}, and it is {origin.python}",
+            (f"conda create -n tf python={span[1]}; conda activate tf; pip install tensorflow=={release}.*",),
         )
+    if release < ONE_PACKAGE and (wrong := unfit(origin)):  # it is linked with CUDA's libraries
+        return wrong[1], libraries(origin)
+    return "", ()

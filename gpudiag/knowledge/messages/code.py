@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from gpudiag.knowledge.message import Family
+from gpudiag.knowledge.message import Family, Worth
 
 FAMILY = Family("code and libraries")
 
@@ -46,6 +46,7 @@ NO_CODE_FOR_GPU = FAMILY.fault(
     "CUDA_ERROR_NO_BINARY_FOR_GPU",
     "no kernel image is available for execution on the device",
     "cudaErrorNoKernelImageForDevice",
+    "CUDA runtime implicit initialization on GPU:{:d} failed. Status: device kernel image is invalid",
     meaning="a library or an operation has no code for this GPU",
     fix=(
         "nvidia-smi --query-gpu=name,compute_cap --format=csv",
@@ -57,6 +58,25 @@ PTXAS_TOO_OLD = FAMILY.fault(
     "ptxas fatal : Value '{target:w}' is not defined",
     "ptxas fatal: Value '{target:w}' is not defined",
     seen="CUDA",
+)
+FAMILY.add(
+    Worth.HARMLESS,
+    "ptxas_compared_wrongly",
+    pattern=r"You are using ptxas \d\d\.[\d.]{1,12}, which is older than \d\.[\d.]{1,12}",
+    words=("ptxas",),
+    meaning="TensorFlow compares the versions wrongly: that ptxas is the newer one",
+    seen="1.12",
+)
+FAMILY.fault(
+    "ptxas_with_a_bug",
+    "ptxas {has:v} has a bug that we think can affect XLA",
+    meaning="XLA refuses this ptxas, {has}, which compiles some programs wrongly: it is of a CUDA with that bug",
+    fix=(
+        "pip install --upgrade nvidia-cuda-nvcc-cu12  # a ptxas without it (12.3.107 and newer), which XLA finds",
+        "which -a ptxas; ptxas --version  # which there are: put one of another CUDA first on PATH",
+        "pip install --upgrade 'tensorflow[and-cuda]'  # or a TensorFlow that brings another",
+    ),
+    seen="2.15-2.21",
 )
 PTXAS_OF_OLD_CUDA = FAMILY.fault(
     "ptxas_of_old_cuda",

@@ -36,6 +36,33 @@ GPUS_EXCHANGE = FAMILY.sign(
     meaning="GPUs are about to exchange data",
     seen="2.18-2.21, NCCL",
 )
+FAMILY.fault(
+    "group_of_another_size",
+    "is joining a group with size {new:d}, but that group has size {old:d}",
+    "is joining group with size{new:d}, but that group has size {old:d}",
+    meaning="a strategy for {old} devices was made before in this process, and one for {new} uses its group: a process "
+    "can have one distribution strategy, of one size",
+    fix=(
+        "# make one strategy at the start of the program and keep it; for another number of GPUs start another process",
+        "# in a notebook: restart the kernel; in tests: one process for each strategy",
+    ),
+    stage="FIRST_OP",
+    seen="2.4-2.21",
+)
+FAMILY.fault(
+    "replicas_run_eagerly",
+    "Using MirroredStrategy eagerly has significant overhead",
+    meaning="the replicas of the strategy run eagerly, one after the other: that is slow, and hangs if one waits for "
+    "the others, as NCCL does",
+    fix=(
+        "@tf.function  # on the function that calls strategy.run; without tf.config.run_functions_eagerly(True)",
+        "# and model.compile with run_eagerly=False, which is the default",
+    ),
+    possible=True,
+    follows=True,
+    stage="PROGRAM",
+    seen="2.0-2.21",
+)
 NOT_REGISTERED = FAMILY.fault(
     "not_registered",
     "TensorFlow device GPU:{number:d} was not registered",

@@ -297,6 +297,19 @@ FAMILY.add(
     ),
     possible=True,
 )
+FAMILY.fault(
+    "no_cuda_of_mac",
+    "Library not loaded: @rpath/lib{library:w}.{version:v}.dylib",
+    meaning="this TensorFlow for macOS was built for CUDA {version}, whose lib{library} is not there: up to 1.1 there "
+    "were such wheels, and no later macOS runs CUDA",
+    fix=(
+        "pip uninstall -y tensorflow-gpu; pip install tensorflow  # on the CPU; Apple's GPU: tensorflow-metal",
+        "export DYLD_LIBRARY_PATH=/usr/local/cuda/lib:$DYLD_LIBRARY_PATH  # if CUDA {version} and its cuDNN are there",
+    ),
+    possible=True,
+    stage="LIBRARIES",
+    seen="macOS",
+)
 FAMILY.add(
     Worth.FAULT,
     "static_tls",
@@ -385,6 +398,19 @@ FAMILY.fault(
     possible=True,
     follows=True,
     stage="PACKAGE",
+)
+WRONG_BITS = FAMILY.add(
+    Worth.FAULT,
+    "library_of_32_bits",
+    pattern=r"(?P<library>(?<![^\s:'\"(])[^\s:'\"(]{1,200}\.so[.\d]{0,20}): wrong ELF class: ELFCLASS32",
+    words=("elfclass",),
+    meaning="the loader finds a {library} of 32 bits first, and the program has 64",
+    fix=(
+        "export LD_LIBRARY_PATH=/usr/local/nvidia/lib64:/usr/lib64:$LD_LIBRARY_PATH  # folders of 64 bits (lib64, "
+        "x86_64-linux-gnu) first; in a container mount no others",
+        "file -L $(ldconfig -p | grep -o '/.*{library}')  # which is of 32 bits: take its folder out",
+    ),
+    stage="RUNTIME_LIBRARY",
 )
 FAMILY.fault(
     "wrong_architecture",

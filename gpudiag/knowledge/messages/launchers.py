@@ -213,7 +213,7 @@ FAMILY.fault(
     possible=True,
     seen="Docker, Kubernetes",
 )
-FAMILY.add(
+ENDED_BY_SIGNAL = FAMILY.add(
     Worth.FAULT,
     "ended_by_signal",
     pattern=r"Process finished with exit code (?:139 \(interrupted by signal 11|134 \(interrupted by signal 6|"

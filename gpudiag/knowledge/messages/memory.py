@@ -46,7 +46,7 @@ FAMILY.add(
     r"available bytes: \d{1,20}(?: curr_region_allocation_bytes_: \d{1,20})?|"
     r"Created (?:TensorFlow )?device \(?\S{1,200} with (?P<mib>\d{1,2}) MB memory(?!\) -> physical PluggableDevice)",
     words=("memory_limit_", "created"),
-    meaning="TensorFlow got less than 100 MB of the GPU's memory: another process holds the rest",
+    meaning="TensorFlow got less than 100 MB of the GPU's memory: other processes hold the rest",
     fix=(
         "nvidia-smi  # which processes hold it: end them; a notebook keeps its memory until its kernel is restarted",
         "export TF_FORCE_GPU_ALLOW_GROWTH=true  # in each program that shares the GPU",

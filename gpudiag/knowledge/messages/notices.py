@@ -67,6 +67,7 @@ FAMILY.harmless(
     "end_of_data",
     "Local rendezvous is aborting with status: OUT_OF_RANGE: End of sequence",
     "BaseCollectiveExecutor::StartAbort Out of range: End of sequence",
+    "BaseCollectiveExecutor::StartAbort Out of range",
     "BaseCollectiveExecutor::StartAbort OUT_OF_RANGE: End of sequence",
     meaning="a data set has come to its end",
 )

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from gpudiag.knowledge.message import Family
+from gpudiag.knowledge.message import Family, Worth
 
 FAMILY = Family("placement", stage="CONFIGURATION")
 
@@ -50,6 +50,15 @@ NO_KERNEL_FOR_GPU = FAMILY.fault(
     ),
     seen="0.6-2.21",
 )
+NEEDS_GPU = FAMILY.add(
+    Worth.FAULT,
+    "needs_gpu",
+    pattern=r"No OpKernel was registered to support Op '?(?P<op>Cudnn\w{1,60})'?(?=.{0,600}?Registered devices: "
+    r"\[(?:CPU|XLA_CPU)(?:, ?(?:CPU|XLA_CPU)){0,3}\])",
+    words=("opkernel",),
+    seen="1.x-2.21",
+)
+"""An operation of cuDNN's, where TensorFlow has the CPU alone."""
 DEVICE_NOT_AVAILABLE = FAMILY.fault(
     "device_not_available", "assigned to {:s}device:GPU:{number:d}{:s} but available devices are [{devices:l}]"
 )

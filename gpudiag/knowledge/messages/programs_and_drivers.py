@@ -17,6 +17,11 @@ NO_LIBCUDA = FAMILY.fault(
     "Failed call to cuInit: UNKNOWN ERROR (303)",
     "Could not find module 'nvcuda.dll'",
     "was unable to find libcuda.so DSO loaded into this program",
+    'libcuda.so.1" does not exist',
+    "libcuda.so.1 does not exist",
+    "libcuda.so.1' does not exist",
+    "libcuda.so.1 not found",
+    "libcuda.so.1 is missing",
 )
 NO_CUPTI = FAMILY.add(
     Worth.FAULT,

@@ -121,7 +121,7 @@ NO_WHEEL = FAMILY.add(
     "no_wheel",
     pattern=r"(?:No matching distribution found for|Could not find a version that satisfies the requirement|An error "
     r"occurred while installing) (?P<what>tensorflow(?:-gpu|-cpu|-intel)?(?:\[[\w,-]+\])?"
-    r"(?:[=<>!~]=?[\w.*]+)?)(?![\w-])",
+    r"(?:[=<>!~]=?[\w*]+(?:\.[\w*]+){0,5})?)(?![\w-])",
     words=("tensorflow",),
     seen="pip",
 )

@@ -22,7 +22,7 @@ _GROUPS = "sudo usermod -a -G render,video $USER  # then log in again"
 _DEVICES = "docker run --device=/dev/kfd --device=/dev/dri --group-add video --group-add render ...  # in a container"
 _FITTING = "pip list | grep -i rocm; cat /opt/rocm/.info/version  # tensorflow-rocm 2.X is made for one release of ROCm"
 
-FAMILY.fault(
+NO_CODE_FOR_AMD_GPU = FAMILY.fault(
     "rocm_no_code",
     "hipErrorNoBinaryForGpu",
     "Unable to find code object for all current devices",
@@ -37,6 +37,21 @@ FAMILY.fault(
     "no kernel image is available for execution on the device (HIP{}",
     meaning="ROCm's libraries have no code for this AMD GPU: it is not one of those that they are built for",
     fix=(_OVERRIDE, _NAMES, _FITTING),
+    stage="FIRST_OP",
+)
+FAMILY.fault(
+    "rocblas_files_elsewhere",
+    "rocBLAS error: Cannot read {folder:s}/TensileLibrary.dat: No such file or directory{}",
+    "rocBLAS error: Cannot read {folder:s}/TensileLibrary.dat: Illegal seek{}",
+    "rocBLAS error: Cannot read {folder:s}/TensileLibrary_lazy{:s}: No such file or directory{}",
+    meaning="rocBLAS does not find the files of its kernels in {folder}: a rocBLAS of another ROCm is loaded, or they "
+    "are elsewhere in this one",
+    fix=(
+        "export ROCBLAS_TENSILE_LIBPATH=/opt/rocm/lib/rocblas/library  # ls it: must have TensileLibrary files",
+        "echo $LD_LIBRARY_PATH; ls -d /opt/rocm*  # take the folders of another ROCm out (/opt/rocm/rocblas/lib is an "
+        "old place)",
+        "sudo apt install --reinstall rocblas  # of the same release as the rest",
+    ),
     stage="FIRST_OP",
 )
 FAMILY.fault(
@@ -77,6 +92,7 @@ FAMILY.fault(
     "failed call to hipInit: HIP_ERROR_NoDevice",
     "failed call to hipInit: {code}",
     "hipErrorNoDevice",
+    "HIP_ERROR_NoDevice",
     "hsa_init Failed, possibly no supported GPU devices",
     "no ROCm-capable device is detected",
     "hipGetDevice() failed. Status: {error}",
@@ -86,6 +102,7 @@ FAMILY.fault(
     fix=(
         "sudo modprobe amdgpu; ls -l /dev/kfd /dev/dri; rocminfo  # must list the GPU",
         _DEVICES,
+        "grep -rn VISIBLE_DEVICES *.py; env | grep VISIBLE_DEVICES  # the program or the shell may hide it",
         _GROUPS,
     ),
     stage="DRIVER",
@@ -115,10 +132,6 @@ FAMILY.fault(
     *(f"rocblas_status_{one}" for one in ("internal_error", "not_implemented", "memory_error", "arch_mismatch")),
     *(f"HIPBLAS_STATUS_{one}" for one in ("INTERNAL_ERROR", "NOT_SUPPORTED", "ALLOC_FAILED", "EXECUTION_FAILED")),
     *(f"HIPBLAS_STATUS_{one}" for one in ("NOT_INITIALIZED", "ARCH_MISMATCH")),
-    "libamdhip64.so.{:d}: cannot open shared object file",
-    "librocblas.so.{:d}: cannot open shared object file",
-    "libMIOpen.so.{:d}: cannot open shared object file",
-    "librccl.so.{:d}: cannot open shared object file",
     meaning="a library of ROCm fails or is missing: ROCm is not of the release that this tensorflow-rocm is made for, "
     "or does not support the GPU",
     fix=(_FITTING, _NAMES, "sudo apt install rocm  # the release of ROCm that it needs"),

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from gpudiag.knowledge.message import Family
+from gpudiag.knowledge.message import Family, Worth
 
 FAMILY = Family(
     "TensorFlow and XLA on the GPU",
@@ -692,7 +692,18 @@ FAMILY.fault(
     fix=("pip uninstall -y tensorflow-cpu tensorflow && pip install 'tensorflow[and-cuda]'",),
     stage="BUILD",
 )
-FAMILY.fault(
+NO_XLA_COMPILER = FAMILY.fault(
+    "no_xla_compiler",
+    "could not find registered compiler for platform {platform:w}",
+    "Could not find compiler for platform {platform:w}",
+    meaning="this TensorFlow was built without XLA for {platform}: jit_compile=True cannot be had",
+    fix=(
+        "model.compile(..., jit_compile=False)  # and no @tf.function(jit_compile=True), no TF_XLA_FLAGS",
+        "pip install 'tensorflow[and-cuda]'  # the wheels of pypi.org have it; in conda: a newer build",
+    ),
+    seen="2.4-2.21",
+)
+PLATFORM_MISSING = FAMILY.fault(
     "platform_missing",
     'Could not find registered platform with name: "{platform:q}"',
     "could not find registered platform with id",
@@ -905,6 +916,21 @@ FAMILY.fault(
     ),
     possible=True,
     seen="2.1-2.21",
+)
+FAMILY.add(
+    Worth.FAULT,
+    "multi_gpu_model_older_than_names",
+    pattern=r"To call `multi_gpu_model` with `gpus=\d{1,3}`, we expect the following devices to be available: "
+    r"\[[^\]]{0,2000}'/gpu:(?P<last>\d{1,3})'\]\. However this machine only has: \[[^\]]{0,2000}/device:GPU:(?P=last)'",
+    words=("multi_gpu_model",),
+    meaning="this Keras is older than this TensorFlow: it looks for GPUs as /gpu:{last}, and they are now called "
+    "/device:GPU:{last}; all of them are there",
+    fix=(
+        "pip install --upgrade 'keras==2.2.*'  # knows both names; or use tf.keras of the same TensorFlow",
+        "pip install 'tensorflow-gpu==1.4.*'  # or the TensorFlow that this Keras was made for",
+    ),
+    stage="CONFIGURATION",
+    seen="1.x",
 )
 FAMILY.fault(
     "multi_gpu_model_without_gpus",

@@ -172,6 +172,8 @@ TOO_FEW_CORES = FAMILY.fault(
         for which in ("visible gpu", "gpu")
         for more in (", {}", "")
     ),
+    "Ignoring gpu device with Cuda multiprocessor count: {cores:d}",
+    "Ignoring visible gpu device with Cuda multiprocessor count: {cores:d}",
     seen="0.8-2.21",
 )
 TOO_LOW_CAPABILITY = FAMILY.fault(
@@ -184,6 +186,8 @@ TOO_LOW_CAPABILITY = FAMILY.fault(
         for which in ("visible gpu", "gpu")
         for more in (", pci bus id: {pci:b}", ", compute capability: {:v}", " compute capability: {:v}", "")
     ),
+    "requires minimum CUDA compute capability {least:v}",
+    "No CUDA device found with minimum required compute capability {least:v}",
     seen="0.5-2.21",
 )
 DEVICE_CREATED = FAMILY.sign(

@@ -1,0 +1,71 @@
+"""{name}: this ROCm has no code for it
+
+ROCm's libraries have code for a few generations of AMD GPUs. A GPU of a generation that is near runs the code of its
+relative, if HSA_OVERRIDE_GFX_VERSION names that; one of a generation that was dropped runs on an older ROCm alone.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable
+from typing import NamedTuple
+
+from gpudiag.cause import Cause, LogAlone, Match, Matches
+from gpudiag.knowledge.messages.rocm import NO_CODE_FOR_AMD_GPU
+from gpudiag.model.diagnosis import Confidence
+
+CAUSE = Cause(
+    fix=("rocminfo | grep -i gfx  # the name of the GPU",),
+    url="https://rocm.docs.amd.com/projects/install-on-linux/en/latest/reference/system-requirements.html",
+    needs_gpu=False,
+)
+
+
+class _Generation(NamedTuple):
+    gpus: re.Pattern[str]
+    fix: str
+
+
+_LIKE = "export HSA_OVERRIDE_GFX_VERSION={}  # runs the code of its nearest relative that ROCm has"
+_GENERATIONS = tuple(
+    _Generation(re.compile(rf"(?i)\b(?:{gfx}|(?:{cards}))"), fix)
+    for gfx, cards, fix in (
+        (
+            "gfx80[1-3]",
+            r"RX ?[45][5-9]0|R9 ?(?:Fury|Nano|285|380)|Fiji|Polaris|Ellesmere",
+            "# ROCm has no code for gfx803 since 4.0: ROCm 3.5 with tensorflow-rocm 2.2, or a build of ROCm for gfx803",
+        ),
+        ("gfx90[02c]", r"Vega ?(?:56|64|Frontier|[3-9]|1[01])\b", _LIKE.format("9.0.0")),
+        ("gfx906", r"Radeon VII|MI[56]0", "# ROCm has code for gfx906 up to 5.7: that ROCm, with its tensorflow-rocm"),
+        ("gfx101[0-2]", r"RX ?5[3-7]00", _LIKE.format("10.3.0")),
+        ("gfx103[0-6]", r"RX ?6[4-9]\d0|6[68]0M", _LIKE.format("10.3.0")),
+        ("gfx110[0-3]", r"RX ?7[6-9]\d0|7[68]0M", _LIKE.format("11.0.0")),
+        ("gfx120[01]", r"RX ?90[67]0", "# ROCm 6.4 and newer has code for it: that, with its tensorflow-rocm"),
+    )
+)
+
+
+def find(program: LogAlone) -> Matches:
+    said = program.said(NO_CODE_FOR_AMD_GPU)
+    if not said or (found := _named(program.lines)) is None:
+        return
+    generation, name, line = found
+    yield Match(
+        (*said, line.strip()),
+        Confidence.LIKELY,
+        {"name": name},
+        fix=(
+            generation.fix,
+            "pip list | grep -i rocm; cat /opt/rocm/.info/version  # tensorflow-rocm 2.X is for one release of ROCm",
+            *CAUSE.fix,
+        ),
+    )
+
+
+def _named(lines: Iterable[str]) -> tuple[_Generation, str, str] | None:
+    """Return the generation of the GPU that the lines name, its name there, and the line."""
+    for line in lines:
+        for one in _GENERATIONS:
+            if found := one.gpus.search(line):
+                return one, found[0], line
+    return None

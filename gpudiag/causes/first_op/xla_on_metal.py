@@ -1,0 +1,28 @@
+"""XLA is asked for on Apple's GPU, for which it has no compiler: {what}
+
+Keras 2.11 to 2.15 compiles the step of its optimizers with XLA, and so does jit_compile=True. XLA has compilers for
+CUDA and ROCm, and Apple's plug-in tensorflow-metal brings none.
+"""
+
+from __future__ import annotations
+
+from gpudiag.cause import Cause, LogAlone, Match, Matches
+from gpudiag.knowledge.messages.runtime import NO_XLA_COMPILER, PLATFORM_MISSING
+from gpudiag.knowledge.origin import Origin
+from gpudiag.model.diagnosis import Confidence
+
+CAUSE = Cause(
+    fix=(
+        "tf.keras.optimizers.legacy.Adam(...)  # the optimizer without XLA; of each the one of the same name",
+        "model.compile(..., jit_compile=False)",
+        "pip install tensorflow==2.18 tensorflow-metal==1.2.0  # or a pair whose Keras 3 leaves it out on a Mac",
+    ),
+    url="https://developer.apple.com/metal/tensorflow-plugin/",
+    needs_gpu=False,
+)
+
+
+def find(program: LogAlone, origin: Origin) -> Matches:
+    said = program.said(PLATFORM_MISSING, NO_XLA_COMPILER)
+    if said and origin.mac:
+        yield Match(said, Confidence.LIKELY, {"what": "by the optimizer, most likely"})
