@@ -140,6 +140,8 @@ _LOOKED_AT = 200
 """Lines by which the width of a terminal is known."""
 _TERMINALS = (80, 120, 132)
 _WIDEST = 250
+_ALIKE = 12
+"""Letters: lines that begin with the same ones are lines of their own."""
 _OF_A_TABLE = re.compile(r"^\s*(?:[|+]|[-=]{3})")
 
 
@@ -154,7 +156,8 @@ def _of_a_terminal(source: Iterator[str]) -> Iterator[str]:
     is_wrapped = _WRAPPED_FROM <= width <= _WIDEST and (full > 1 or (full == 1 and width in _TERMINALS))
     whole = ""
     for line in chain(first, source):
-        if whole and (not line or _STARTS.search(line) or len(line) > width):
+        alike = whole[:_ALIKE] == line[:_ALIKE]
+        if whole and (not line or alike or _STARTS.search(line) or len(line) > width):
             yield whole
             whole = ""
         whole += line

@@ -55,9 +55,10 @@ _HINTS: tuple[tuple[re.Pattern[str], tuple[Version, Version]], ...] = tuple(
         (r"core/platform/cpu_feature_guard\.cc:193\]", "2.9", "2.12"),
         (r"core/platform/cpu_feature_guard\.cc:151\]", "2.7", "2.8"),
         (r"core/platform/cpu_feature_guard\.cc:14[0-4]\] Your CPU supports", "", "2.4"),
+        (r"core[/\\]platform[/\\]cpu_feature_guard\.cc:(?:3[67]|45|137)\]", "", "1.5"),
         (r"core/platform/cpu_feature_guard\.cc:14[0-1]\] *(?:Your CPU|$)", "", "1.15"),
         # How lines and messages are worded.
-        (r"device:XLA_(?:CPU|GPU):\d", "1.9", "2.3"),
+        (r"device:XLA_(?:CPU|GPU):\d|\bXLA_GPU\b|'/xla_gpu:", "1.9", "2.3"),
         (r"^[IWEF]0000 \d\d:\d\d:\d+\.\d+ ", "2.17", ""),
         (r"All log messages before absl::InitializeLog", "2.17", ""),
         (r"Could not find cuda drivers on your machine", "2.12", ""),
@@ -95,6 +96,7 @@ _HINTS: tuple[tuple[re.Pattern[str], tuple[Version, Version]], ...] = tuple(
         (r"source was compiled with: 9\.", "2.18", ""),
         # The Python that it can have.
         (r"[Pp]ython3?[./\\]?2\.7[/\\]", "", "2.1"),
+        (r"python3\.4[/\\]|Python34[/\\]", "", "1.14"),
         (r"python3\.5[/\\]|Python35[/\\]", "", "2.3"),
         (r"python3\.6[/\\]|Python36[/\\]", "", "2.6"),
         (r"python3\.7[/\\]|Python37[/\\]", "1.13", "2.11"),

@@ -48,6 +48,7 @@ _CUDA = re.compile(
 )
 _CUDNN = re.compile(r"(?i)\bcu?d?u?nn(?: ?version)?[ =:_-]{0,4}v?(\d(?:\.\d{1,4}){0,3})\b")
 _NVCC = re.compile(r"Cuda compilation tools, release (\d{1,2}\.\d)")
+_IMAGE = re.compile(r"\bnvidia/cuda:(\d{1,2}\.\d)")
 _SMI = re.compile(
     r"NVIDIA-SMI \S{1,20} {1,60}Driver Version: (?P<driver>[\d.]{1,20}) {1,60}CUDA Version: (?P<cuda>[\d.]{1,8})"
 )
@@ -169,6 +170,8 @@ class Stated:
                 return self.packages[name]
         for line in self._lines if kind == "cuda" else ():
             if found := _NVCC.search(line):
+                return Statement(found[1], line.strip())
+            if found := _IMAGE.search(line):
                 return Statement(found[1], line.strip())
         if (both := self._fields.get("both")) and "driver" not in both.value.lower():
             pair = _PAIR.match(both.value)

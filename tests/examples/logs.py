@@ -441,6 +441,63 @@ EXAMPLES: dict[str, tuple[Example, ...]] = {
             "no GPU is named": ("the first start takes 3 minutes",),
         },
     ),
+    "mig_instance_for_each_rank": _both(
+        {
+            "two ranks": (
+                "GPU: A100, MIG is on",
+                "mpirun -np 2 -H localhost:2 python test.py",
+                "Internal: no supported devices found for platform CUDA",
+            ),
+        },
+        {
+            "one process": ("GPU: A100, MIG is on", "Internal: no supported devices found for platform CUDA"),
+            "nothing fails": ("GPU: A100, MIG is on", "mpirun -np 2 -H localhost:2 python test.py"),
+        },
+    ),
+    "empty_mask_on_windows": _both(
+        {"in code": (r"C:\app\run.py", ">>> os.environ['CUDA_VISIBLE_DEVICES'] = ''")},
+        {
+            "on Linux": ("/home/user/run.py", ">>> os.environ['CUDA_VISIBLE_DEVICES'] = ''"),
+            "not empty": (r"C:\app\run.py", ">>> os.environ['CUDA_VISIBLE_DEVICES'] = '-1'"),
+        },
+    ),
+    "layer_without_cudnn_kernel": _both(
+        {
+            "dropout": (
+                "x = layers.GRU(32, dropout=0.2, recurrent_dropout=0.2)(x)",
+                "Layer gru_4 will not use cuDNN kernel since it doesn't meet the cuDNN kernel criteria.",
+            ),
+        },
+        {
+            "usual arguments": (
+                "x = layers.GRU(32, recurrent_dropout=0.0, activation='tanh')(x)",
+                "Layer gru_4 will not use cuDNN kernel since it doesn't meet the cuDNN kernel criteria.",
+            ),
+            "no program": ("Layer gru_4 will not use cuDNN kernel since it doesn't meet the cuDNN kernel criteria.",),
+        },
+    ),
+    "said_to_leave_gpu_idle": _both(
+        {
+            "low": ("Low GPU utilization", _CREATED),
+            "in per cent": ("the GPU usage is about 5 % all the time", _CREATED),
+        },
+        {"no GPU was made": ("Low GPU utilization",), "high": ("the GPU usage is about 95 %", _CREATED)},
+    ),
+    "slow_adapter_first": _both(
+        {
+            "Intel first": (
+                "DirectML: creating device on adapter 0 (Intel(R) UHD Graphics 620)",
+                "DirectML: creating device on adapter 1 (Radeon (TM) RX 550X)",
+            ),
+        },
+        {
+            "the other first": (
+                "DirectML: creating device on adapter 0 (NVIDIA GeForce GTX 1650)",
+                "DirectML: creating device on adapter 1 (Intel(R) UHD Graphics 620)",
+            ),
+            "alone": ("DirectML: creating device on adapter 0 (Intel(R) UHD Graphics 620)",),
+        },
+    ),
     "amd_gpu_without_code": _both(
         {
             "its name": ("GPU: RX580", "hipErrorNoBinaryForGpu: Unable to find code object for all current devices!"),

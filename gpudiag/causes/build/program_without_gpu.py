@@ -7,12 +7,20 @@ what is missing, it is most often a TensorFlow without GPU support: `tensorflow`
 
 from __future__ import annotations
 
+import re
+
 from gpudiag.cause import Cause, LogAlone, Match, Matches
 from gpudiag.causes.shared.advice import PIP
 from gpudiag.causes.shared.no_gpu import WINDOWS, of_xla_alone, without_gpu
 from gpudiag.knowledge.log_lines import Log, lists_no_gpu
-from gpudiag.knowledge.messages.placement import DEVICE_NOT_AVAILABLE, DEVICE_NOT_SATISFIED, NEEDS_GPU
+from gpudiag.knowledge.messages.placement import (
+    DEVICE_NOT_AVAILABLE,
+    DEVICE_NOT_SATISFIED,
+    NEEDS_GPU,
+    REGISTERED_DEVICES,
+)
 from gpudiag.knowledge.messages.programs_and_drivers import NO_GPU_LISTED, NO_WINDOWS_GPU
+from gpudiag.knowledge.messages.runtime import MULTI_GPU_MODEL
 from gpudiag.knowledge.origin import Origin
 from gpudiag.knowledge.placement import has_gpu
 from gpudiag.model.diagnosis import Confidence
@@ -21,6 +29,7 @@ _SOFT = (
     "tf.config.set_soft_device_placement(True)  # runs it on the CPU; 1.x: tf.ConfigProto(allow_soft_placement=True) "
     "of the session"
 )
+_XLA_ALONE = re.compile(r"only has: \[(?![^\]]{0,2000}'/gpu:)[^\]]{0,2000}'/xla_gpu:")
 CAUSE = Cause(
     fix=("python -c 'import tensorflow as tf; print(tf.__version__, tf.test.is_built_with_cuda())'",),
     url=PIP,
@@ -47,7 +56,10 @@ def find(program: LogAlone, origin: Origin) -> Matches:
     said = Log(one.line for one in refused).said(DEVICE_NOT_AVAILABLE, DEVICE_NOT_SATISFIED)
     windows = program.said(NO_WINDOWS_GPU)
     listed = program.said(NO_GPU_LISTED) or lists_no_gpu(program.lines)
-    needed = program.said(NEEDS_GPU)
+    # cuDNN's operations are on GPUs alone; Keras names the devices that it found.
+    registered = re.findall(r"(?<![\w])GPU", " ".join(one["devices"] for one in program.all(REGISTERED_DEVICES)))
+    needed = () if registered else program.said(NEEDS_GPU)
+    needed = needed or tuple(one.text for one in program.all(MULTI_GPU_MODEL) if _XLA_ALONE.search(one.line))
     if not (said or windows or listed or needed):
         return
     if windows:

@@ -19,7 +19,7 @@ from gpudiag.model.diagnosis import Confidence
 CAUSE = Cause(
     fix=(
         "export CUDA_CACHE_MAXSIZE=4294967296  # keeps all that is compiled; wait once: the second start is quick",
-        "TF_CUDA_COMPUTE_CAPABILITIES={capability}  # in ./configure of a build from source: has its machine code",
+        "export TF_CUDA_COMPUTE_CAPABILITIES={capability}  # before ./configure of a build from source",
         "python -c 'import tensorflow as tf; print(tf.sysconfig.get_build_info())'  # for what this one was built",
     ),
     url="https://developer.nvidia.com/blog/cuda-pro-tip-understand-fat-binaries-jit-caching/",

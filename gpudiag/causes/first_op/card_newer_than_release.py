@@ -8,15 +8,19 @@ TensorFlow opens the libraries of the CUDA that it was built for.
 
 from __future__ import annotations
 
+import re
+
 from gpudiag.cause import Cause, LogAlone, Match, Matches
 from gpudiag.causes.shared.advice import newer_release
+from gpudiag.knowledge.cards import Card
 from gpudiag.knowledge.log_lines import text
 from gpudiag.knowledge.message import Worth
 from gpudiag.knowledge.messages.code import KERNEL_NOT_COMPILED, NO_CODE_FOR_GPU, PTX_REFUSED, STRAY_ACCESS
+from gpudiag.knowledge.messages.launchers import ENDED_BY_SIGNAL
 from gpudiag.knowledge.messages.memory import NO_HANDLE
 from gpudiag.knowledge.messages.programs_and_drivers import BLAS_CALL_FAILED, CUDNN_CALL_FAILED, CUDNN_NOT_THERE
 from gpudiag.knowledge.origin import Origin
-from gpudiag.knowledge.releases import knows, numbers
+from gpudiag.knowledge.releases import NEW_IN, knows, numbers
 from gpudiag.model.diagnosis import Confidence
 
 CAUSE = Cause(
@@ -26,6 +30,8 @@ CAUSE = Cause(
     unless=("cudnn_too_old", "gpu_newer_than_wheel", "driver_older_than_cuda", "library_and_module_differ"),
 )
 _STRICT = (11,)
+_OF_LIBRARIES = re.compile(r"(?i)cudnn|cublas|\bblas|rnn|\bdnn\b|convolution|launch|CUDA_ERROR")
+_CRASH = re.compile(r"(?i)\s*(?:fatal python error: )?(?:segmentation fault|aborted|floating point exception)\b")
 
 
 def find(program: LogAlone, origin: Origin) -> Matches:
@@ -47,16 +53,26 @@ def find(program: LogAlone, origin: Origin) -> Matches:
     at_work = (
         []
         if numbers(cuda) >= _STRICT
-        else [one for one in program.events if one.message.worth is Worth.FAULT and one.message.stage == "FIRST_OP"]
+        else [one for one in program.events if one.message.worth is Worth.FAULT and _OF_LIBRARIES.search(one.line)]
     )
     said = said or tuple(dict.fromkeys(text(one.line) for one in at_work))[:2]
+    named = any(one.message.worth is Worth.FAULT and one.message is not ENDED_BY_SIGNAL for one in program.events)
+    crashed = () if said else tuple(line.strip() for line in program.lines if _CRASH.match(line))[:1]
+    if crashed and numbers(cuda) < numbers(NEW_IN.get(card.capability, "0")) and not named:
+        yield _match(crashed, card, line, origin, Confidence.POSSIBLE)
+        return
     if not said:
         return
     if knows(cuda, card.capability):
         return
-    yield Match(
+    yield _match(said, card, line, origin, Confidence.LIKELY)
+
+
+def _match(said: tuple[str, ...], card: Card, line: str, origin: Origin, sure: Confidence) -> Match:
+    cuda = origin.generation.cuda
+    return Match(
         (*said, line),
-        Confidence.LIKELY,
+        sure,
         {
             "card": card.name,
             "capability": card.capability,

@@ -14,7 +14,7 @@ from gpudiag.model.diagnosis import Confidence
 CAUSE = Cause(
     fix=(
         "tf.keras.optimizers.legacy.Adam(...)  # the optimizer without XLA; of each the one of the same name",
-        "model.compile(..., jit_compile=False)",
+        "# and model.compile with jit_compile=False",
         "pip install tensorflow==2.18 tensorflow-metal==1.2.0  # or a pair whose Keras 3 leaves it out on a Mac",
     ),
     url="https://developer.apple.com/metal/tensorflow-plugin/",

@@ -8,10 +8,12 @@ than the card has if the program or another one limits it. TensorFlow tries for 
 from __future__ import annotations
 
 from gpudiag.cause import Cause, Match, Matches, Program
-from gpudiag.causes.shared.memory import shared_otherwise
+from gpudiag.causes.shared.advice import OF_TEGRA
+from gpudiag.causes.shared.memory import GROW_BY_VARIABLE, shared_otherwise
 from gpudiag.knowledge.log_lines import Log, ended_by
 from gpudiag.knowledge.messages.memory import POOL_FULL
 from gpudiag.knowledge.messages.way import DEVICE_CREATED
+from gpudiag.knowledge.origin import Origin
 from gpudiag.model.diagnosis import Confidence
 
 CAUSE = Cause(
@@ -25,11 +27,15 @@ CAUSE = Cause(
 )
 
 
-def find(program: Program) -> Matches:
+def find(program: Program, origin: Origin) -> Matches:
     said = Log(line for line in program.lines if "this is not a failure" not in line).said(POOL_FULL)
     if not said or shared_otherwise(program):
         return
     made = program.said(DEVICE_CREATED, most=1)
     ended = ended_by(program, POOL_FULL)
     caught = () if ended else ("the log does not end with it: the program may have caught it",)
-    yield Match(evidence=(*made, *said, *caught), sure=Confidence.LIKELY if ended else Confidence.POSSIBLE)
+    yield Match(
+        evidence=(*made, *said, *caught),
+        sure=Confidence.LIKELY if ended else Confidence.POSSIBLE,
+        fix=(..., OF_TEGRA, GROW_BY_VARIABLE) if origin.jetson else (),
+    )

@@ -40,7 +40,7 @@ _OF_CONDA = {
     "8.9": "8.9",
 }
 """cuDNN that a release was built for to one that fits it and that conda-forge has beside its CUDA."""
-_OF_TEGRA = (
+OF_TEGRA = (
     "free -m; sudo tegrastats  # CPU and GPU of a Jetson share this memory: end the desktop (sudo systemctl isolate "
     "multi-user.target) and other programs, add swap"
 )
@@ -252,7 +252,7 @@ def fitted(fix: Iterable[str], origin: Origin) -> tuple[str, ...]:
         elif "nvidia-cuda-nvcc-cu12" in command and origin.is_before_12:
             lines += libdevice(origin)
         elif origin.jetson and command.startswith("nvidia-smi"):
-            lines.append(_OF_TEGRA)
+            lines.append(OF_TEGRA)
         elif "install" in command and "nvidia-driver" in command and (where := _driver_elsewhere(origin)):
             lines.append(where)
         elif origin.windows and (changed := _of_windows(line)) is not None:

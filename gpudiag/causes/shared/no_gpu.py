@@ -56,7 +56,7 @@ def without_gpu(program: Log, origin: Origin) -> Why:
     packages = origin.stated.packages
     if origin.windows and oldest > LAST_FOR_WINDOWS:
         return WINDOWS
-    if any("XLA_GPU" in line for line in program.lines):
+    if any("XLA_GPU" in line or "/xla_gpu:" in line for line in program.lines):
         return of_xla_alone(origin)
     if too_old := _of_an_old_card(origin):
         return too_old

@@ -173,3 +173,37 @@ for _name, _packages, _what, _fix in _CMAKE:
         fix=(*_fix, "pip install --upgrade cmake  # an old CMake does not find what newer systems have"),
         seen="CMake",
     )
+FAMILY.fault(
+    "framework_not_linked",
+    "cannot find -ltensorflow_framework",
+    "library not found for -ltensorflow_framework",
+    meaning="the linker looks for libtensorflow_framework.so, and the package has it under its number alone "
+    "(libtensorflow_framework.so.2; 1.14 and newer: .so.1)",
+    fix=(
+        "python -c 'import tensorflow as tf; print(*tf.sysconfig.get_link_flags())'  # put these into the command: -L "
+        "and -l:libtensorflow_framework.so.2",
+        "# or a link in that folder: ln -s libtensorflow_framework.so.2 libtensorflow_framework.so",
+    ),
+    seen="g++, ld",
+)
+FAMILY.fault(
+    "cuda_not_linked",
+    *(f"cannot find -l{name}" for name in ("cudart", "cublas", "cudnn", "cufft", "curand", "cusolver", "cusparse")),
+    meaning="the linker does not find a library of CUDA",
+    fix=(
+        "export LIBRARY_PATH=/usr/local/cuda/lib64:$LIBRARY_PATH  # or -L/usr/local/cuda/lib64 in the command; in an "
+        "image: its devel variant",
+        "find / -name 'libcudart.so*' -o -name 'libcudnn.so*' 2>/dev/null  # where they are",
+    ),
+    seen="g++, ld",
+)
+FAMILY.fault(
+    "driver_not_linked",
+    "cannot find -lcuda",
+    "cannot find -lnvidia-ml",
+    meaning="the linker does not find the driver's library; without a driver the toolkit's stub of it serves",
+    fix=(
+        "export LIBRARY_PATH=/usr/local/cuda/lib64/stubs:$LIBRARY_PATH  # for linking alone, never in LD_LIBRARY_PATH",
+    ),
+    seen="g++, ld",
+)

@@ -408,7 +408,7 @@ WRONG_BITS = FAMILY.add(
     fix=(
         "export LD_LIBRARY_PATH=/usr/local/nvidia/lib64:/usr/lib64:$LD_LIBRARY_PATH  # folders of 64 bits (lib64, "
         "x86_64-linux-gnu) first; in a container mount no others",
-        "file -L $(ldconfig -p | grep -o '/.*{library}')  # which is of 32 bits: take its folder out",
+        "ldconfig -p | grep {library}; file -L /usr/lib/{library}  # which is of 32 bits: take its folder out",
     ),
     stage="RUNTIME_LIBRARY",
 )

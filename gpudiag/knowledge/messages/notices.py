@@ -297,7 +297,7 @@ FAMILY.harmless(
     meaning="it concerns memory of the computer or speed, not a fault",
     seen="2.0-2.21",
 )
-FAMILY.harmless(
+NO_CUDNN_KERNEL = FAMILY.harmless(
     "no_cudnn_kernel",
     "will not use cuDNN kernels since it doesn't meet the",
     "will not use cuDNN kernel since it doesn't meet the",

@@ -53,12 +53,11 @@ NO_KERNEL_FOR_GPU = FAMILY.fault(
 NEEDS_GPU = FAMILY.add(
     Worth.FAULT,
     "needs_gpu",
-    pattern=r"No OpKernel was registered to support Op '?(?P<op>Cudnn\w{1,60})'?(?=.{0,600}?Registered devices: "
-    r"\[(?:CPU|XLA_CPU)(?:, ?(?:CPU|XLA_CPU)){0,3}\])",
+    pattern=r"No OpKernel was registered to support Op '?(?P<op>Cudnn\w{1,60})",
     words=("opkernel",),
     seen="1.x-2.21",
 )
-"""An operation of cuDNN's, where TensorFlow has the CPU alone."""
+REGISTERED_DEVICES = FAMILY.sign("registered_devices", "Registered devices: [{devices:l}]", seen="1.x-2.21")
 DEVICE_NOT_AVAILABLE = FAMILY.fault(
     "device_not_available", "assigned to {:s}device:GPU:{number:d}{:s} but available devices are [{devices:l}]"
 )

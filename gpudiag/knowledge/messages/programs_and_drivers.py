@@ -237,6 +237,7 @@ CUDNN_NOT_THERE = FAMILY.fault(
     "cudnn_not_there",
     "DNN library initialization failed",
     "DNN library is not found",
+    "DNN library not found",
     "No DNN in stream executor",
 )
 BLAS_CALL_FAILED = FAMILY.fault(

@@ -636,6 +636,8 @@ FAMILY.fault(
     "layout_needs_gpu",
     "The Conv2D op currently only supports the NHWC tensor format on the CPU",
     "Default MaxPoolingOp only supports NHWC on device type CPU",
+    "Default MaxPoolingOp only supports NHWC",
+    "Default AvgPoolingOp only supports NHWC",
     "Default AvgPoolingOp only supports NHWC on device type CPU",
     "only supports NHWC tensor format on the CPU",
     "The Conv3D op currently only supports the NDHWC tensor format on the CPU",
@@ -692,13 +694,20 @@ FAMILY.fault(
     fix=("pip uninstall -y tensorflow-cpu tensorflow && pip install 'tensorflow[and-cuda]'",),
     stage="BUILD",
 )
+DIRECTML_ADAPTER = FAMILY.add(
+    Worth.SIGN,
+    "directml_adapter",
+    pattern=r"DirectML: creating device on adapter (?P<number>\d{1,2}) \((?P<name>.{1,120})\)\s*$",
+    words=("directml",),
+    seen="tensorflow-directml",
+)
 NO_XLA_COMPILER = FAMILY.fault(
     "no_xla_compiler",
     "could not find registered compiler for platform {platform:w}",
     "Could not find compiler for platform {platform:w}",
     meaning="this TensorFlow was built without XLA for {platform}: jit_compile=True cannot be had",
     fix=(
-        "model.compile(..., jit_compile=False)  # and no @tf.function(jit_compile=True), no TF_XLA_FLAGS",
+        "# model.compile with jit_compile=False, no @tf.function(jit_compile=True), no TF_XLA_FLAGS",
         "pip install 'tensorflow[and-cuda]'  # the wheels of pypi.org have it; in conda: a newer build",
     ),
     seen="2.4-2.21",
@@ -932,7 +941,23 @@ FAMILY.add(
     stage="CONFIGURATION",
     seen="1.x",
 )
-FAMILY.fault(
+FAMILY.add(
+    Worth.FAULT,
+    "multi_gpu_model_without_cpu",
+    pattern=r"To call `multi_gpu_model` with `gpus=\d{1,3}`, we expect the following devices to be available: "
+    r"\[[^\]]{0,2000}'/gpu:(?P<last>\d{1,3})'\]\. However this machine only has: \['/gpu:0'[^\]]{0,2000}"
+    r"/gpu:(?P=last)'",
+    words=("multi_gpu_model",),
+    meaning="this Keras leaves the CPU out of its list of devices, and looks for it there; all GPUs are in it, up to "
+    "/gpu:{last}",
+    fix=(
+        "pip install --upgrade 'keras==2.3.*'  # has that corrected; or use tf.keras of the same TensorFlow",
+        "# or multi_gpu_model with cpu_merge=False: merges on a GPU",
+    ),
+    stage="CONFIGURATION",
+    seen="1.x",
+)
+MULTI_GPU_MODEL = FAMILY.fault(
     "multi_gpu_model_without_gpus",
     "To call `multi_gpu_model` with `gpus={asked:d}`, we expect the following devices to be available",
     meaning="the program asks Keras for {asked} GPUs, and TensorFlow has fewer",

@@ -195,6 +195,11 @@ DEVICE_CREATED = FAMILY.sign(
     "{thread:d} gpu_device.cc:{:d}] Created device {:s}device:GPU:{number:d} with {mib:d} MB memory:{} pci bus id: "
     "{pci:b}",
     "Created device {:s}device:GPU:{number:d} with {mib:d} MB memory:{} pci bus id: {pci:b}",
+    *(
+        f"{made} TensorFlow device ({{:s}}device:GPU:{{number:d}} with {{mib:d}} MB memory) -> physical GPU {{}} pci bus id: "
+        "{pci:b}"
+        for made in ("Created", "Creating")
+    ),
 )
 DEVICE_BUSY = FAMILY.fault(
     "device_busy",

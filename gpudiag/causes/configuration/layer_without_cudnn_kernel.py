@@ -1,0 +1,35 @@
+"""a recurrent layer runs without cuDNN's kernel, which is several times as fast: {argument} rules it out
+
+cuDNN has the LSTM and the GRU with their usual arguments alone: activation tanh, recurrent_activation sigmoid, no
+recurrent_dropout, not unrolled, with bias, reset_after of the GRU. With others TensorFlow uses a general one.
+"""
+
+from __future__ import annotations
+
+import re
+
+from gpudiag.cause import Cause, Match, Matches, Program
+from gpudiag.knowledge.messages.notices import NO_CUDNN_KERNEL
+from gpudiag.model.diagnosis import Confidence
+from gpudiag.model.report import Severity
+
+CAUSE = Cause(
+    severity=Severity.WARNING,
+    fix=("# leave {argument} out; in place of recurrent_dropout: dropout, or layers of Dropout between",),
+    url="https://www.tensorflow.org/api_docs/python/tf/keras/layers/LSTM",
+    needs_gpu=False,
+)
+_ARGUMENT = re.compile(
+    r"\b(?:recurrent_dropout ?= ?(?:0?\.\d*[1-9]|[1-9])[\d.]*|unroll ?= ?True|use_bias ?= ?False|reset_after ?= ?False|"
+    r"recurrent_activation ?= ?['\"](?!sigmoid)\w+['\"]|(?<!_)activation ?= ?['\"](?!tanh)\w+['\"])"
+)
+_LAYER = re.compile(r"\b(?:LSTM|GRU)\(")
+
+
+def find(program: Program) -> Matches:
+    said = program.said(NO_CUDNN_KERNEL, most=1)
+    code = next(
+        ((one[0], line) for line in program.lines if _LAYER.search(line) and (one := _ARGUMENT.search(line))), None
+    )
+    if said and code:
+        yield Match((code[1].strip(), *said), Confidence.LIKELY, {"argument": code[0]})

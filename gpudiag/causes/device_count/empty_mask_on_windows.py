@@ -1,0 +1,23 @@
+"""CUDA_VISIBLE_DEVICES was set to an empty text, which hides no GPU on Windows
+
+To set a variable to an empty text removes it on Windows, so that CUDA shows every GPU. On Linux it hides all.
+"""
+
+from __future__ import annotations
+
+from gpudiag.cause import Cause, LogAlone, Match, Matches
+from gpudiag.knowledge.messages.programs_and_drivers import MASK_IN_CODE
+from gpudiag.knowledge.origin import Origin
+from gpudiag.model.diagnosis import Confidence, Stage
+
+CAUSE = Cause(
+    fix=("os.environ['CUDA_VISIBLE_DEVICES'] = '-1'  # before TensorFlow is imported: hides all, on each system",),
+    url="https://docs.nvidia.com/cuda/cuda-c-programming-guide/#cuda-environment-variables",
+    needs_gpu=False,
+)
+
+
+def find(program: LogAlone, origin: Origin) -> Matches:
+    masks = program.all(MASK_IN_CODE)
+    if masks and not masks[-1]["value"].strip() and origin.windows:
+        yield Match(program.said(MASK_IN_CODE), Confidence.LIKELY, stage=Stage.CONFIGURATION)

@@ -1,0 +1,36 @@
+"""DirectML uses {first}, the graphics of the processor, by default; {other} is there, too
+
+tensorflow-directml takes the adapters in the order of Windows, and a program uses the first: on many laptops that is
+the processor's own. Later releases sort them by their speed.
+"""
+
+from __future__ import annotations
+
+import re
+
+from gpudiag.cause import Cause, LogAlone, Match, Matches
+from gpudiag.knowledge.messages.runtime import DIRECTML_ADAPTER
+from gpudiag.model.diagnosis import Confidence
+
+CAUSE = Cause(
+    fix=(
+        'set DML_VISIBLE_DEVICES="{number}"  # that one alone; before Python starts',
+        "pip install --upgrade tensorflow-directml  # later releases sort the adapters by speed",
+    ),
+    url="https://github.com/microsoft/tensorflow-directml",
+    needs_gpu=False,
+)
+_INTEGRATED = re.compile(
+    r"(?i)\bintel\b(?!.{0,20}\barc\b)|\b(?:u?hd|iris)\b.{0,12}graphics|radeon(?:\(tm\))? graphics|vega \d{1,2}\b"
+)
+
+
+def find(program: LogAlone) -> Matches:
+    adapters = {int(one["number"]): one["name"] for one in program.all(DIRECTML_ADAPTER)}
+    fast = [number for number, name in sorted(adapters.items()) if not _INTEGRATED.search(name)]
+    if fast and 0 in adapters and 0 not in fast:
+        yield Match(
+            program.said(DIRECTML_ADAPTER),
+            Confidence.POSSIBLE,
+            {"first": adapters[0], "other": adapters[fast[0]], "number": str(fast[0])},
+        )
