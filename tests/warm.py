@@ -533,7 +533,7 @@ def tried(variant: dict[str, Any]) -> bytes:
     pid = os.fork()
     if not pid:
         try:
-            script.main({"notes": str(notes), "skipped": [], "user_site": True, "on_path": False})
+            script.main({"notes": str(notes), "skipped": [], "user_site": True, "on_path": False, "libraries": False})
         finally:
             os._exit(1)
     os.waitpid(pid, 0)
@@ -547,12 +547,16 @@ def bisect_here() -> None:
     from examples.facts import example_with_gpus
     from gpudiag.facts import environment
     from gpudiag.isolate import Bounds, ServerSpec, supervise
+    from gpudiag.model.diagnosis import Diagnosis
     from gpudiag.run.bisect import here
 
     machine = Path(os.environ["GPUDIAG_SIM_MACHINE"])
     with supervise({"plain": ServerSpec()}, Bounds()) as children:
         facts = example_with_gpus(2, environment=environment.gather())
-        found = here.bisected(children, "plain", facts, environment={}, machine=machine, jobs=2, within_s=300.0)
+        nothing = Diagnosis(steps=())
+        found = here.bisected(
+            children, "plain", nothing, facts, gpus=(), environment={}, machine=machine, jobs=2, within_s=300.0
+        )
     print(msgspec.json.encode(found).decode())
 
 

@@ -22,7 +22,7 @@ CAUSE = Cause(
 )
 _LIMIT = (
     "ulimit -u; cat /sys/fs/cgroup/pids.max  # raise what is small: docker run --pids-limit, TasksMax= of a unit",
-    "export OPENBLAS_NUM_THREADS=1  # or: fewer threads; TensorFlow starts some of its own, too",
+    "export OPENBLAS_NUM_THREADS=1  # or: fewer threads; TensorFlow starts some, too",
 )
 
 
