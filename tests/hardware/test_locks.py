@@ -126,12 +126,12 @@ def test_a_file_system_without_locks_is_not_another_run(tmp_path: Path, monkeypa
         raise OSError(errno.ENOLCK, os.strerror(errno.ENOLCK))
 
     monkeypatch.setattr("fcntl.flock", refuse)
-    before = os.listdir("/proc/self/fd")
+    before = len(list(Path("/proc/self/fd").iterdir()))
     here = Devices(tmp_path)
     assert here.take(GPUS, exclusive=True)
     assert "No locks available" in "".join(here.unlocked.values())
     here.close()
-    assert os.listdir("/proc/self/fd") == before
+    assert len(list(Path("/proc/self/fd").iterdir())) == before
 
 
 AS_OTHER = 12345
