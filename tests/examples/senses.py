@@ -568,6 +568,16 @@ EXAMPLES: dict[str, tuple[Example, ...]] = {
             WORKS.on(4, container=JOB, environment=variables(CUDA_VISIBLE_DEVICES="0,1,2,3", **SLURM, **ALL_FOUR)),
             fires=False,
         ),
+        Example(
+            "instances of MIG, which are numbered separately",
+            WORKS.on(
+                2,
+                nvml=devices(*[replace(card(), mig_mode="enabled", mig_uuids=("MIG-0", "MIG-1"))] * 2),
+                container=JOB,
+                environment=variables(CUDA_VISIBLE_DEVICES="0", SLURM_JOB_GPUS="0,1", **SLURM),
+            ),
+            fires=False,
+        ),
         Example("no job", WORKS.on(4, environment=variables(CUDA_VISIBLE_DEVICES="0")), fires=False),
     ),
     "more_ranks_than_gpus": (

@@ -31,6 +31,8 @@ def find(facts: Facts, launcher: Launcher | None) -> Matches:
     visible = {gpu.index for gpu in gpus_in_scope(facts)}
     if slurm_job(facts) is None or not given or not visible or MASK not in facts.variables:
         return
+    if any(device.mig_mode == "enabled" for device in devices):  # its instances are numbered separately
+        return
     # Control groups show a job its own GPUs alone, counted from 0.
     own = [device for device in devices if device.index in given] if len(devices) > len(given) else [*devices]
     left = [device for device in own if device.index not in visible]
