@@ -54,12 +54,15 @@ _ANY = re.compile(
 """What every name has: most lines have none of it."""
 _BARE = re.compile(r"(?i)\b(GPUs?|NVIDIA|GeForce)[ :]{1,3}((?:1[06]|[2-5]0)[3-9]0)\b")
 """A number alone, as people write it: "Nvidia 1660 Ti"."""
+_WITH_TI = re.compile(r"(?i)(?<![\w.])((?:1[06]|[2-5]0)[5-9]0)(?= ?(?:ti|super)\b)")
+"""A number that is a GPU's by what follows: "3080ti"."""
 _MEANT = re.compile(r"(?i)\bGPUs?\b|nvidia|tesla|geforce|quadro|jetson|\bcard\b|name:")
 
 
 def cards(text: str) -> Iterator[Card]:
     """Yield the GPUs that a line of text names."""
     text = _BARE.sub(lambda found: f"{found[1]} {'RTX' if found[2] >= '2050' else 'GTX'} {found[2]}", text)
+    text = _WITH_TI.sub(lambda found: f"{'RTX' if found[1] >= '2050' else 'GTX'} {found[1]}", text)
     if not _ANY.search(text):
         return
     upright = _TURNED.sub(lambda found: f"{found[2] or found[3]} {found[1] or found[4]}", text)

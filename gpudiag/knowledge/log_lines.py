@@ -109,7 +109,7 @@ _BEGINS = re.compile(
 _STARTS = re.compile(
     r"^\d{4}-\d\d-\d\d[T ]\d\d:|^[IWEF]\d{4} \d|^[IWEF] tensorflow/|"
     r'^\s*(?:File "|Traceback |>>> |\$ |# |\[\[\{\{node)|^[\w.]+(?:Error|Exception|Warning):|^\[\s*\d+\.\d+\] |'
-    r"^(?:INFO|WARNING|ERROR)[: ]|^\w{3} +\d+ \d\d:\d\d:\d\d "
+    r"^/[^\s:]{1,300}:\d+:|^Target //|^(?:INFO|WARNING|ERROR)[: ]|^\w{3} +\d+ \d\d:\d\d:\d\d "
 )
 """The same in a terminal, where the rest of a line may begin with anything else."""
 
@@ -141,7 +141,7 @@ _LOOKED_AT = 200
 _TERMINALS = (80, 120, 132)
 _WIDEST = 250
 _ALIKE = 12
-"""Letters: lines that begin with the same ones are lines of their own."""
+"""Letters: lines that begin with the same ones are separate lines."""
 _OF_A_TABLE = re.compile(r"^\s*(?:[|+]|[-=]{3})")
 
 

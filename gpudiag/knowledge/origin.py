@@ -24,7 +24,7 @@ from gpudiag.text import plain
 
 # Such as "tensorflow==2.8.0", "TensorFlow version: 2.4.1", "tensorflow_gpu-1.15.0.dist-info".
 _NAMED = re.compile(
-    r"(?i)\b(?:tensor ?flow|tf)(?:[-_](?:gpu|cpu|intel|macos))?(?:\.__version__)?(?:\[[\w,-]{1,40}\])?"
+    r"(?i)\b(?:tensor ?flow|tf)(?:[-_ ](?:gpu|cpu|intel|macos))?(?:\.__version__)?(?:\[[\w,-]{1,40}\])?"
     r"[ \t]{0,3}(?:[-_=:>~]{1,2}|version|release|v)?[ \t:=-]{0,4}v?(?P<major>[12])\.(?P<minor>\d{1,2})(?![\d])"
 )
 _DESCRIBED = re.compile(r"\bv(?P<major>[12])\.(?P<minor>\d{1,2})\.\d(?:\.\d)?(?:-rc\d)?-\d{1,6}-g[0-9a-f]{8}")
@@ -74,6 +74,7 @@ _HINTS: tuple[tuple[re.Pattern[str], tuple[Version, Version]], ...] = tuple(
         (r"'(?:libcudart\.so\.9\.0|cudart64_90\.dll)'|(?<!\w)libcublas\.so\.9\.0", "1.5", "1.12"),
         (r"(?:'|library )(?:libcudart\.so\.10\.0|cudart64_100\.dll)\b|(?<!\w)libcublas\.so\.10\.0", "1.13", "2.0"),
         (r"(?:'|library )(?:libcudart\.so\.10\.1|cudart64_101\.dll)\b|libcupti\.so\.10\.1", "2.1", "2.3"),
+        (r"cudart64_101\.dll not found", "2.1", "2.3"),
         (r"(?:'|library )libcudart\.so\.11\.0", "2.4", "2.14"),
         (r"'cudart64_110\.dll'|cudart64_110\.dll not found", "2.4", "2.10"),
         (r"dynamic library '?(?:libcudart\.so\.12|libcublas\.so\.12)\b", "2.15", ""),
@@ -133,6 +134,7 @@ _MAC = re.compile(
 _JETSON = re.compile(
     r"(?i)\bjetson\b|\bjetpack\b|\btegra\b|-tegra\b|\bl4t\b|linux_aarch64\.whl|name: (?:Orin|Xavier)\b"
 )
+_COLAB = re.compile(r"(?i)\bcolab\b|/content/(?:drive|sample_data)\b")
 _NOTEBOOK = re.compile(r"(?i)\bjupyter|\bipykernel|\.ipynb\b|<ipython-input|\bIn \[\d+\]:|\bcolab\b|\bnotebooks?\b")
 _OWN_BUILD = re.compile(
     r"(?i)\b(?:built|build|compiled|compile|installed|tensorflow) from (?:the )?source|\bfrom source\b(?! or binary)|"
@@ -262,6 +264,10 @@ class Origin:
     @cached_property
     def singularity(self) -> bool:
         return _SINGULARITY.search(self._text) is not None
+
+    @cached_property
+    def colab(self) -> bool:
+        return _COLAB.search(self._text) is not None
 
     @cached_property
     def notebook(self) -> bool:

@@ -107,6 +107,9 @@ NEW_IN = {
 }
 """Compute capability to the first CUDA that knows it."""
 
+LAST_WITH = {"8.0": "2.9", "10.2": "3.2", "11.8": "3.9", "12.9": "7.2"}
+"""The last CUDA that compiles for compute capabilities up to one."""
+
 _OLDEST_CAPABILITIES = (((1, 4), "3.0"), ((2, 14), "3.5"), ((2, 17), "5.0"))
 """The last release whose wheels run on a compute capability, which is the oldest that they run on; by the notes of the
 releases and the CUDA that they were built for."""

@@ -85,8 +85,8 @@ _OF_CODE = re.compile(
     r"\bprint\(|\.warn\("
 )
 _NO_GPU_THERE = re.compile(
-    r"(?i)^[^\w]*gpu[\w /]{0,30}[:=]\W*(?:none|no|n\.?/?a\.?|-)\W*$|"
-    r"(?:^|[,;(])\W*(?:no|without(?: a)?) gpus?\W*(?:$|[,;)])|"
+    r"(?i)^\W{0,4}gpu[\w /]{0,30}[:=]\W{0,4}(?:none|no|n\.?/?a\.?|-)\W{0,4}$|"
+    r"(?:^|[,;(])\W{0,4}(?:no|without(?: a)?) gpus?\W{0,4}(?:$|[,;)])|"
     r"\bcpu[- ]only (?:node|machine|server|instance|computer|system)\b"
 )
 _WITHIN = 60

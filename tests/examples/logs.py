@@ -441,6 +441,18 @@ EXAMPLES: dict[str, tuple[Example, ...]] = {
             "no GPU is named": ("the first start takes 3 minutes",),
         },
     ),
+    "architecture_not_in_nvcc": _both(
+        {
+            "newer": ("nvcc fatal   : Unsupported gpu architecture 'compute_86'",),
+            "older": ("CUDA version: 12.2", "nvcc fatal   : Unsupported gpu architecture 'compute_35'"),
+            "none has it": ("nvcc fatal   : Unsupported gpu architecture 'compute_21'",),
+        },
+        {"no architecture": ("nvcc fatal   : Unsupported gpu architecture 'native'",)},
+    ),
+    "said_to_switch_off": _both(
+        {"off": ("the computer shuts down when the GPU is used",), "again": ("my PC suddenly reboots while training",)},
+        {"another machine": ("the server restarts the job",), "no work": ("the computer shuts down at night",)},
+    ),
     "mig_instance_for_each_rank": _both(
         {
             "two ranks": (

@@ -1,6 +1,6 @@
 """several processes, and parts of a GPU (MIG): each process can use one part, and sees it as GPU 0
 
-CUDA gives a process one MIG instance, the first that its mask names. A rank that takes the device of its own number, as
+CUDA gives a process one MIG instance, the first that its mask names. A rank that takes the device of its number, as
 Horovod's examples do, finds none from the second on. NCCL does not join instances of one GPU.
 """
 

@@ -27,21 +27,23 @@ class _Generation(NamedTuple):
 
 
 _LIKE = "export HSA_OVERRIDE_GFX_VERSION={}  # runs the code of its nearest relative that ROCm has"
-_GENERATIONS = tuple(
-    _Generation(re.compile(rf"(?i)\b(?:{gfx}|(?:{cards}))"), fix)
-    for gfx, cards, fix in (
-        (
-            "gfx80[1-3]",
-            r"RX ?[45][5-9]0|R9 ?(?:Fury|Nano|285|380)|Fiji|Polaris|Ellesmere",
-            "# ROCm has no code for gfx803 since 4.0: ROCm 3.5 with tensorflow-rocm 2.2, or a build of ROCm for gfx803",
-        ),
-        ("gfx90[02c]", r"Vega ?(?:56|64|Frontier|[3-9]|1[01])\b", _LIKE.format("9.0.0")),
-        ("gfx906", r"Radeon VII|MI[56]0", "# ROCm has code for gfx906 up to 5.7: that ROCm, with its tensorflow-rocm"),
-        ("gfx101[0-2]", r"RX ?5[3-7]00", _LIKE.format("10.3.0")),
-        ("gfx103[0-6]", r"RX ?6[4-9]\d0|6[68]0M", _LIKE.format("10.3.0")),
-        ("gfx110[0-3]", r"RX ?7[6-9]\d0|7[68]0M", _LIKE.format("11.0.0")),
-        ("gfx120[01]", r"RX ?90[67]0", "# ROCm 6.4 and newer has code for it: that, with its tensorflow-rocm"),
-    )
+_GENERATIONS = (
+    _Generation(
+        re.compile(r"(?i)\b(?:gfx80[1-3]|RX ?[45][5-9]0|R9 ?(?:Fury|Nano|285|380)|Fiji|Polaris|Ellesmere)"),
+        "# ROCm has no code for gfx803 since 4.0: ROCm 3.5 with tensorflow-rocm 2.2, or a build of ROCm for gfx803",
+    ),
+    _Generation(re.compile(r"(?i)\b(?:gfx90[02c]|Vega ?(?:56|64|Frontier|[3-9]|1[01])\b)"), _LIKE.format("9.0.0")),
+    _Generation(
+        re.compile(r"(?i)\b(?:gfx906|Radeon VII|MI[56]0)"),
+        "# ROCm has code for gfx906 up to 5.7: that ROCm, with its tensorflow-rocm",
+    ),
+    _Generation(re.compile(r"(?i)\b(?:gfx101[0-2]|RX ?5[3-7]00)"), _LIKE.format("10.3.0")),
+    _Generation(re.compile(r"(?i)\b(?:gfx103[0-6]|RX ?6[4-9]\d0|6[68]0M)"), _LIKE.format("10.3.0")),
+    _Generation(re.compile(r"(?i)\b(?:gfx110[0-3]|RX ?7[6-9]\d0|7[68]0M)"), _LIKE.format("11.0.0")),
+    _Generation(
+        re.compile(r"(?i)\b(?:gfx120[01]|RX ?90[67]0)"),
+        "# ROCm 6.4 and newer has code for it: that, with its tensorflow-rocm",
+    ),
 )
 
 

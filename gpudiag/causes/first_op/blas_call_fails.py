@@ -52,7 +52,7 @@ def find(program: Program, origin: Origin) -> Matches:
     card = next((card for card, _ in origin.stated.cards), None)
     ampere = card is not None and not knows("10.1", card.capability)
     old = (origin.is_before_11 and (ampere or card is None)) or (ampere and origin.releases[0] < _FIRST_FOR_AMPERE)
-    order = (_NEWER, GROW, GROW_BY_VARIABLE) if old else (GROW, GROW_BY_VARIABLE, _NEWER)
+    order: tuple[str, ...] = (_NEWER, GROW, GROW_BY_VARIABLE) if old else (GROW, GROW_BY_VARIABLE, _NEWER)
     memory = "no memory is left for cuBLAS beside TensorFlow's pool"
     if origin.notebook and not old:
         order = (_OTHER_KERNELS, *order)

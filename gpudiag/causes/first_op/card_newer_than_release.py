@@ -1,4 +1,4 @@
-"""{card} (compute capability {capability}) is newer than the CUDA {cuda} that {release} was built for
+"""{card} (compute capability {capability}) is newer than CUDA {cuda}, {release}
 
 The GPU is listed, and what starts takes long: the driver compiles what it finds as PTX. Then cuBLAS or cuDNN fails, a
 kernel is refused (CUDA_ERROR_INVALID_PTX) or wrong numbers come, because the libraries of that CUDA have no code for a
@@ -12,7 +12,6 @@ import re
 
 from gpudiag.cause import Cause, LogAlone, Match, Matches
 from gpudiag.causes.shared.advice import newer_release
-from gpudiag.knowledge.cards import Card
 from gpudiag.knowledge.log_lines import text
 from gpudiag.knowledge.message import Worth
 from gpudiag.knowledge.messages.code import KERNEL_NOT_COMPILED, NO_CODE_FOR_GPU, PTX_REFUSED, STRAY_ACCESS
@@ -48,36 +47,29 @@ def find(program: LogAlone, origin: Origin) -> Matches:
     if not origin.stated.cards:
         return
     card, line = origin.stated.cards[0]
-    cuda = origin.generation.cuda
+    cuda, release = _libraries(origin)
+    first = numbers(NEW_IN.get(card.capability, "0"))
     # CUDA 10 and older start on a newer GPU, and whatever comes first fails.
-    at_work = (
-        []
-        if numbers(cuda) >= _STRICT
-        else [one for one in program.events if one.message.worth is Worth.FAULT and _OF_LIBRARIES.search(one.line)]
-    )
-    said = said or tuple(dict.fromkeys(text(one.line) for one in at_work))[:2]
+    strict = numbers(cuda) < _STRICT
+    at_work = [one for one in program.events if one.message.worth is Worth.FAULT] if strict else []
+    said = said or tuple(dict.fromkeys(text(one.line) for one in at_work if _OF_LIBRARIES.search(one.line)))[:2]
     named = any(one.message.worth is Worth.FAULT and one.message is not ENDED_BY_SIGNAL for one in program.events)
-    crashed = () if said else tuple(line.strip() for line in program.lines if _CRASH.match(line))[:1]
-    if crashed and numbers(cuda) < numbers(NEW_IN.get(card.capability, "0")) and not named:
-        yield _match(crashed, card, line, origin, Confidence.POSSIBLE)
-        return
-    if not said:
-        return
-    if knows(cuda, card.capability):
-        return
-    yield _match(said, card, line, origin, Confidence.LIKELY)
+    crashed = () if said or named else tuple(line.strip() for line in program.lines if _CRASH.match(line))[:1]
+    # Of a later minor number the code of the major one runs; cuBLAS and cuDNN of before CUDA 10 do not always.
+    exact = strict and numbers(cuda) < first and program.first(BLAS_CALL_FAILED, NO_HANDLE) is not None
+    if (said and (exact or not knows(cuda, card.capability))) or (crashed and numbers(cuda) < first):
+        yield Match(
+            (*said, *crashed, line),
+            Confidence.LIKELY if said else Confidence.POSSIBLE,
+            {"card": card.name, "capability": card.capability, "cuda": cuda, "release": release},
+            fix=newer_release(origin, card.capability),
+        )
 
 
-def _match(said: tuple[str, ...], card: Card, line: str, origin: Origin, sure: Confidence) -> Match:
-    cuda = origin.generation.cuda
-    return Match(
-        (*said, line),
-        sure,
-        {
-            "card": card.name,
-            "capability": card.capability,
-            "cuda": cuda,
-            "release": str(origin.generation) if origin.is_one else f"TensorFlow up to {origin.releases[1]}",
-        },
-        fix=newer_release(origin, card.capability),
-    )
+def _libraries(origin: Origin) -> tuple[str, str]:
+    """Return the CUDA of the libraries, and whose it is: of the release, or that of an image if it is older."""
+    made, stated = origin.generation.cuda, origin.stated.cuda
+    if stated and numbers(stated.value) < numbers(made):
+        return stated.value, "which is there, as stated"
+    releases = str(origin.generation) if origin.is_one else f"TensorFlow up to {origin.releases[1]}"
+    return made, f"for which {releases} was built"

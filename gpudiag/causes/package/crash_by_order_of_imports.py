@@ -1,6 +1,6 @@
 """Python crashes at the import of {last}, after that of {first}: their libraries do not go together in this order
 
-Packages with compiled code bring libraries of their own: of C++, OpenMP, protobuf, CUDA. Two that hold the same one,
+Packages with compiled code bring further libraries: of C++, OpenMP, protobuf, CUDA. Two that hold the same one,
 in another release, may live in one process only if the right one comes first. Such a crash (a segmentation fault,
 "free(): invalid pointer") has nothing to do with the GPU.
 """
@@ -17,7 +17,7 @@ from gpudiag.model.diagnosis import Confidence
 CAUSE = Cause(
     fix=(
         "import {last}  # as the first line of the program, before {first}",
-        "# or each of them in a process, or in an environment, of its own",
+        "# or each of them in a separate process, or environment",
         "python -m venv fresh; fresh/bin/pip install {packages}  # releases of one time, built alike",
     ),
     url="https://www.tensorflow.org/install/errors",

@@ -20,6 +20,7 @@ CAUSE = Cause(
 )
 
 _INSTALLED = re.compile(r"[\\/](?:site|dist)-packages[\\/]|[\\/][Ll]ib[\\/]python|[\\/]Lib[\\/]")
+_OURS = ("tensorflow", "keras")
 _FILE = re.compile(r'File "(?P<file>[^"]+)"')
 
 
@@ -35,6 +36,11 @@ def find(program: Program) -> Matches:
         own = next((file for file in files if _stem(file) == name and not _INSTALLED.search(file)), "")
         yield _match(program.said(PARTIAL_MODULE), Confidence.LIKELY, name, own or f"{name}.py")
         return
+    for line in program.lines:
+        file = found["file"] if (found := _FILE.search(line)) else ""
+        if file.endswith(".py") and _stem(file) in _OURS and not _INSTALLED.search(file):
+            yield _match((line.strip(),), Confidence.LIKELY, _stem(file), file)
+            return
     if program.first(EMPTY_TENSORFLOW):
         yield Match(
             program.said(EMPTY_TENSORFLOW),
@@ -57,5 +63,5 @@ def _stem(file: str) -> str:
 
 def _match(said: tuple[str, ...], sure: Confidence, name: str, file: str) -> Match:
     move = "ren" if re.match(r"[A-Za-z]:", file) else "mv"
-    new = f"my_{name}.py" if move == "ren" else re.sub(r"[^/]*$", f"my_{name}.py", file)
+    new = f"my_{name}.py" if move == "ren" else re.sub(r"[^/]*$", f"my_{name}.py", file, count=1)
     return Match(said, sure, {"name": name, "path": file}, fix=(f"{move} {file} {new}", ...))

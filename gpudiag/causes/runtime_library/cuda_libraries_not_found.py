@@ -13,6 +13,7 @@ from gpudiag.cause import Cause, LogAlone, Match, Matches
 from gpudiag.causes.shared.advice import BUILT_FOR, libraries, unfit
 from gpudiag.causes.shared.without_gpu import MEANT_FOR_A_GPU, RUNTIME
 from gpudiag.knowledge.log_lines import text
+from gpudiag.knowledge.message import Event
 from gpudiag.knowledge.messages.misleading import NO_CUDA_DRIVERS
 from gpudiag.knowledge.messages.way import (
     LIBRARIES_MISSING,
@@ -57,8 +58,8 @@ def _that_brings(name: str) -> str:
 
 
 def find(program: LogAlone, origin: Origin) -> Matches:
-    opened = [one for one in program.all(LIBRARY_NOT_OPENED, LIBRARY_QUOTED) if _OF_CUDA.match(one["library"])]
-    names = list(dict.fromkeys(one["library"] for one in opened))
+    opened = [one for one in program.all(LIBRARY_NOT_OPENED, LIBRARY_QUOTED) if _OF_CUDA.match(_name(one))]
+    names = list(dict.fromkeys(map(_name, opened)))
     # TensorFlow up to 1.15 is linked with them, so that its import fails.
     linked = [] if names else [one for one in program.all(LIBRARY_ASKED_FOR) if _is_linked(one.line, one["library"])]
     names += list(dict.fromkeys(f"{one['library']}.so.{one['version']}" for one in linked))
@@ -82,6 +83,10 @@ def find(program: LogAlone, origin: Origin) -> Matches:
         {"names": f"{needs}; {wrong[1]}" if wrong else needs},
         fix=(*map(_that_brings, behind), *libraries(origin), *(() if names else _OF_A_TOOLKIT)),
     )
+
+
+def _name(not_opened: Event) -> str:
+    return not_opened["library"] or not_opened["short"]
 
 
 def _is_linked(line: str, library: str) -> bool:

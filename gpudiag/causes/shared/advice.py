@@ -40,6 +40,9 @@ _OF_CONDA = {
     "8.9": "8.9",
 }
 """cuDNN that a release was built for to one that fits it and that conda-forge has beside its CUDA."""
+FIRST_OF_ONE_NUMBER, LAST_OF_ONE_NUMBER = Version(2, 6), Version(2, 15)
+"""From and to where Keras has the number of its TensorFlow."""
+_OF_COLAB = "# Colab: Runtime, Change runtime type, GPU, Save; then run every cell again"
 OF_TEGRA = (
     "free -m; sudo tegrastats  # CPU and GPU of a Jetson share this memory: end the desktop (sudo systemctl isolate "
     "multi-user.target) and other programs, add swap"
@@ -244,6 +247,10 @@ def fitted(fix: Iterable[str], origin: Origin) -> tuple[str, ...]:
     container, and the shell of Windows has neither ``export`` nor ``sudo``.
     """
     general, lines = tuple(fix), list[str]()
+    if origin.named and FIRST_OF_ONE_NUMBER <= origin.named <= LAST_OF_ONE_NUMBER:
+        general = tuple(line.replace("X.Y.*", f"{origin.named}.*") for line in general)
+    if origin.colab and any(re.match(r"docker run|sudo|nvidia-smi", line) for line in general):
+        general = (_OF_COLAB, *(line for line in general if not re.match(r"docker run|sudo", line)))
     for line in general:
         command = line.partition("#")[0]
         if _EXTRA in command and (origin.releases[1] < FIRST_WITH_EXTRA or not _is_plain(origin)):

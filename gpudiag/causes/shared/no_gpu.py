@@ -66,7 +66,8 @@ def without_gpu(program: Log, origin: Origin) -> Why:
             (_other_build(origin), *libraries(origin)),
         )
     gpu_package = "tensorflow-gpu" in packages or any("tensorflow-gpu" in line for line in program.lines)
-    if newest < ONE_PACKAGE and not gpu_package:
+    in_colab = any("SystemError: GPU device not found" in line for line in program.lines)  # the test of its notebooks
+    if newest < ONE_PACKAGE and not gpu_package and not in_colab:
         return Why(
             "most likely it is a build without GPU support, installed beside or in place of tensorflow-gpu",
             (
@@ -75,12 +76,19 @@ def without_gpu(program: Log, origin: Origin) -> Why:
                 _ASK,
             ),
         )
-    if any("SystemError: GPU device not found" in line for line in program.lines):  # the test of Colab's notebooks
+    if in_colab:
+        has_gpu = program.first(SMI_TABLE) is not None
+        lines = (
+            "# Colab: Runtime, Change runtime type, GPU, Save",
+            "# Runtime, Disconnect and delete runtime: a new machine, without what was installed by pip; its own "
+            "TensorFlow fits its CUDA",
+        )
         return Why(
-            "in Colab, the notebook runs on a machine without GPU, or another TensorFlow was installed there",
+            "in Colab another TensorFlow was installed, which does not find its CUDA there"
+            if has_gpu
+            else "in Colab, the notebook runs on a machine without GPU, or another TensorFlow was installed there",
             (
-                "# Colab: Runtime, Change runtime type, GPU, Save",
-                "# Runtime, Disconnect and delete runtime: a new machine, without what was installed by pip",
+                *(lines[::-1] if has_gpu else lines),
                 "!nvidia-smi  # must list the GPU",
                 _ASK,
             ),

@@ -98,11 +98,39 @@ FAMILY.fault(
     seen="nvcc, Windows",
 )
 FAMILY.fault(
+    "standard_not_known_by_nvcc",
+    "nvcc fatal : Value '{standard:q}' is not defined for option 'std'",
+    "nvcc fatal   : Value '{standard:q}' is not defined for option 'std'",
+    meaning="the nvcc of this CUDA does not know {standard}, in which this TensorFlow is written: C++17 needs CUDA 11, "
+    "C++14 CUDA 9",
+    fix=(
+        "conda install -c nvidia cuda-toolkit=11.8  # or a newer one, which the GPU and the driver know",
+        "# or an older TensorFlow: up to 2.9 it is written in C++14",
+    ),
+    seen="nvcc",
+)
+FAMILY.fault(
+    "compiler_crashed",
+    "internal compiler error: Segmentation fault",
+    "internal compiler error: in {}",
+    "nvcc error : 'cicc' died due to signal {}",
+    "nvcc error   : 'cicc' died due to signal {}",
+    "nvcc error : 'cudafe++' died due to signal {}",
+    meaning="the compiler itself crashes: this gcc and this nvcc have a fault together (gcc 10.3 and 11.0 with CUDA up "
+    "to 11.2), or memory is short",
+    fix=(
+        "sudo apt install gcc-9 g++-9; export NVCC_PREPEND_FLAGS='-ccbin /usr/bin/g++-9'  # in ./configure, too",
+        "bazel build --jobs=4 ...  # fewer at once, if memory is short",
+    ),
+    possible=True,
+    seen="gcc, nvcc",
+)
+CAPABILITY_NOT_KNOWN = FAMILY.fault(
     "capability_not_known_by_nvcc",
     "nvcc fatal : Unsupported gpu architecture '{architecture:q}'",
     "nvcc fatal   : Unsupported gpu architecture '{architecture:q}'",
     "Value '{architecture:q}' is not defined for option 'gpu-architecture'",
-    "nvcc fatal : Value '{architecture:q}' is not defined for option",
+    "nvcc fatal : Value '{architecture:q}' is not defined for option 'gpu-architecture'",
     meaning="this CUDA toolkit does not know {architecture}: the toolkit is older than the GPU, or so new that it has "
     "left that GPU out",
     fix=(
@@ -193,7 +221,7 @@ FAMILY.fault(
     fix=(
         "export LIBRARY_PATH=/usr/local/cuda/lib64:$LIBRARY_PATH  # or -L/usr/local/cuda/lib64 in the command; in an "
         "image: its devel variant",
-        "find / -name 'libcudart.so*' -o -name 'libcudnn.so*' 2>/dev/null  # where they are",
+        "find / -name 'libcudart.so*' -o -name 'libcudnn.so*' 2>/dev/null  # the folders that have them",
     ),
     seen="g++, ld",
 )

@@ -39,6 +39,31 @@ FAMILY.fault(
     stage="DRIVER",
 )
 FAMILY.fault(
+    "tensorrt_of_another_release",
+    "TensorRT mismatch. Compiled against version {needs:v}, but loaded {has:v}",
+    "Loaded TRT ver: ({has}), linked ({needs})",
+    "Loaded TensorRT {has:v} but linked TensorFlow against TensorRT {needs:v}",
+    meaning="this TensorFlow was built with TensorRT {needs}, and {has} is loaded: converted models may fail or crash",
+    fix=(
+        "pip install 'tensorrt=={needs}.*'  # 8.5 and newer; older: NVIDIA's archive",
+        "docker run --gpus all -it nvcr.io/nvidia/tensorflow:24.03-tf2-py3  # or NVIDIA's image: has two that fit",
+    ),
+    possible=True,
+    follows=True,
+)
+FAMILY.fault(
+    "tensorrt_linked_and_loaded",
+    "Linked TRT ver: ({needs:l})",
+    meaning="this TensorFlow was built with TensorRT {needs}; if another one is loaded, as the next line says, "
+    "converted models may fail or crash",
+    fix=(
+        "pip install tensorrt==VERSION  # the one that it was built with, in its major and minor number",
+        "docker run --gpus all -it nvcr.io/nvidia/tensorflow:24.03-tf2-py3  # or NVIDIA's image: has two that fit",
+    ),
+    possible=True,
+    follows=True,
+)
+FAMILY.fault(
     "tftrt_not_built",
     "Tensorflow has not been built with TensorRT support",
     "Tensorflow needs to be built with TensorRT support enabled to allow TF-TRT to operate",

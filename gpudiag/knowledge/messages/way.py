@@ -25,8 +25,10 @@ LIBRARY_NOT_OPENED = FAMILY.fault(
 LIBRARY_QUOTED = FAMILY.add(
     Worth.SIGN,
     "library_quoted",
-    pattern=r"Could not load dynamic library '(?P<library>[^']{1,200})'[.:\s\"`]{0,9}$",
-    words=("dynamic",),
+    pattern=r"Could not load dynamic library '(?P<library>[^']{1,200})'[.:\s\"`]{0,9}$|"
+    r"^\W{0,9}(?P<short>(?:cudart|cublas|cublasLt|cufft|curand|cusolver|cusparse|cudnn)64_\w{1,4}\.dll) "
+    r"(?:is |was )?not found",
+    words=("dynamic", "found"),
     meaning="the same, as people quote it: without the loader's words",
 )
 DRIVER_LIBRARY_NOT_OPENED = FAMILY.fault(
@@ -196,8 +198,8 @@ DEVICE_CREATED = FAMILY.sign(
     "{pci:b}",
     "Created device {:s}device:GPU:{number:d} with {mib:d} MB memory:{} pci bus id: {pci:b}",
     *(
-        f"{made} TensorFlow device ({{:s}}device:GPU:{{number:d}} with {{mib:d}} MB memory) -> physical GPU {{}} pci bus id: "
-        "{pci:b}"
+        f"{made} TensorFlow device ({{:s}}device:GPU:{{number:d}} with {{mib:d}} MB memory) -> physical GPU {{}} "
+        "pci bus id: {pci:b}"
         for made in ("Created", "Creating")
     ),
 )
