@@ -102,7 +102,9 @@ def test_an_operation_that_raised_is_found_and_nothing_else(entry: Entry) -> Non
     judged = judge(entry, {"given": given, "seen": len(given), "operation_raised": "InternalError: no"})
     assert (kinds(judged), judged.verified) == ({"operation_failed"}, ())
     assert "InternalError: no" in judged.findings[0].message
-    assert "operation_failed" in {kind.name for kind in entry.kinds}
+    judged = judge(entry, {"given": given, "seen": len(given), "operation_raised": "it did not return", "hung": True})
+    assert (kinds(judged), judged.findings[0].message) == ({"operation_hangs"}, "it did not return")
+    assert {"operation_failed", "operation_hangs"} <= {kind.name for kind in entry.kinds}
 
 
 @pytest.mark.parametrize(
@@ -163,6 +165,7 @@ def test_every_kind_has_an_example(entry: Entry) -> None:
     assert {name for name in named if name not in shown} <= {
         "gpu_not_seen",
         "operation_failed",
+        "operation_hangs",
         "other_gpu",
         "wrong_result",
     }

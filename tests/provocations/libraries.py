@@ -50,6 +50,7 @@ PROVOCATIONS: tuple[OnMachine | Altered, ...] = (
     Altered("libraries.cublas", "differs", {"checks.0.error": 4e-4}),  # float32 without TF32 that is TF32 after all
     Altered("libraries.cublas", NOTHING, {"checks.1.error": 4e-4}),  # with TF32
     Altered("libraries.reproducible", "differs", {"checks.4.error": 1e-9}),  # not one bit
+    Altered("libraries.mixed_precision", "keras_not_imported", {"checks": [], "package": "keras", "raised": _RAISED}),
     Altered("libraries.cusolver", "crashed", {"crashed": "killed by SIGABRT"}),
     # Simulated GPUs run nothing that XLA compiled, so that only a reading shows what is found then.
     Altered("libraries.xla", "failed", {"checks": [{**_CHECK, "raised": _RAISED}]}),
