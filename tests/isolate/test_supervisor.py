@@ -549,6 +549,12 @@ def test_the_last_words_of_a_server_stand_with_the_jobs_that_it_lost(tmp_path: P
     assert "[Errno 12] Cannot allocate memory" in ended.stderr
 
 
+def test_what_a_server_said_stands_with_the_job_that_it_was_running(pid_file: Path) -> None:
+    ended = run_one(job("kills_its_server", server="talkative", pid_file=pid_file))
+    assert ended.cause is Cause.SERVER_LOST
+    assert "é" * 100 in ended.stderr
+
+
 def _descriptors() -> list[int]:
     return [int(link.name) for link in Path("/proc/self/fd").iterdir()]
 
