@@ -26,7 +26,10 @@ def said_of(error: BaseException) -> str:
     standard = os.path.dirname(os.__file__)  # noqa: PTH120  # pathlib may be what is hidden
     before = sys.path[: sys.path.index(standard)] if standard in sys.path else []
     for folder in before:
-        names = sorted(os.listdir(folder)) if os.path.isdir(folder) else []  # noqa: PTH112, PTH208  # see above
+        try:
+            names = sorted(os.listdir(folder))  # noqa: PTH208  # see above
+        except OSError:
+            continue
         for name in names:
             module, file = name.removesuffix(".py"), os.path.abspath(f"{folder}/{name}")  # noqa: PTH100  # see above
             # Nothing imports Python's own tests, and many a project has a folder of that name.
@@ -40,6 +43,7 @@ def said_of(error: BaseException) -> str:
     return ""
 
 
+# Without the working directory, which Python 3.10 puts first on the path: any file there may be called json.py.
 _FIRST = """
 import sys
 if sys.path and not sys.path[0]: del sys.path[0]
