@@ -90,7 +90,7 @@ def _is_plugin(arguments: list[str], environ: Mapping[str, str]) -> bool:
     """Return whether a status for Nagios is asked for; the arguments may be those that could not be read."""
     given = [
         one.partition("=")[2] or then
-        for one, then in zip(arguments, [*arguments[1:], ""], strict=True)
+        for one, then in zip(arguments, [*arguments[1:], ""], strict=False)
         if one.partition("=")[0] == EXIT_SCHEME
     ]
     return (given[-1] if given else environ.get("GPUDIAG_EXIT_SCHEME")) == NAGIOS

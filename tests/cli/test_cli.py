@@ -348,6 +348,7 @@ def test_where_python_gets_no_memory_that_is_said(
         raise MemoryError
 
     monkeypatch.setattr(cli, "main", without_memory)
+    monkeypatch.setattr(sys, "argv", ["gpudiag"])
     with pytest.raises(SystemExit) as ended:
         main()
     told = capsys.readouterr().err
