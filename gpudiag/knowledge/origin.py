@@ -60,6 +60,7 @@ _HINTS: tuple[tuple[re.Pattern[str], tuple[Version, Version]], ...] = tuple(
         # How lines and messages are worded.
         (r"device:XLA_(?:CPU|GPU):\d|\bXLA_GPU\b|'/xla_gpu:", "1.9", "2.3"),
         (r"^[IWEF]0000 \d\d:\d\d:\d+\.\d+ ", "2.17", ""),
+        (r"tensorflow\[and-cuda\]", "2.14", ""),
         (r"All log messages before absl::InitializeLog", "2.17", ""),
         (r"Could not find cuda drivers on your machine", "2.12", ""),
         (r"Cannot dlopen some TensorRT libraries", "2.10", "2.13"),

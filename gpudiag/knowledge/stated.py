@@ -65,6 +65,7 @@ _LOGGED = re.compile(r"^(?:\d{4}-\d\d-\d\d[ T]|[IWEF]\d{4} |.{0,3}[IWEF] (?:tens
 _NO_CUDNN = (10,)
 """Numbers from here on are CUDA's."""
 
+# Words that deny, verbs of finding and using, and what is meant by a GPU.
 _OF_A_COMPLAINT = re.compile(
     r"(?i)(?P<n>\bnot\b|n['\u2019]t\b|\bcannot\b|\b(?:ca|do|does|is|wo)nt\b|\bunable\b|\bfail(?:s|ed|ing)?\b|\bnever\b|"
     r"\bno longer\b|\bstop(?:s|ped)?\b|\bwithout\b|\brefuses\b)|"
@@ -77,8 +78,8 @@ _COMPLAINT = re.compile(r"nv{1,3}g|gv{0,2}nv")
 _SHORT_COMPLAINT = re.compile(
     r"(?i)\bno (?:\w{1,12} )?gpus? (?:\w{1,10} )?(?:available|found|detected|support|usage|listed|visible)\b|"
     r"\bgpu (?:usage|utili[sz]ation) (?:is |at |of )?(?:0|zero)\b|\b(?:only|just) (?:\w{1,10} ){0,2}(?:the )?cpu\b|"
-    r"\b(?:runs?|running|trains?|training) (?:only )?on (?:the |my )?cpu\b|\bcpu instead of (?:the |my )?gpu\b|"
-    r"\binstead of (?:the |my )?gpu\b|\bmissing gpus?\b"
+    r"\b(?:runs?|running|trains?|training|works) (?:only )?(?:on|with) (?:the |my )?cpu\b|"
+    r"\b(?:cpu )?instead of (?:the |my )?gpu\b|\bmissing gpus?\b"
 )
 _OF_CODE = re.compile(
     r"\.(?:cc|py|h):\d|^\s*(?:>>>|import |from |if |for |def |raise |assert |[\w.]{1,40} ?= ?[\w.]{0,60}\()|"

@@ -43,6 +43,7 @@ _OF_CONDA = {
 FIRST_OF_ONE_NUMBER, LAST_OF_ONE_NUMBER = Version(2, 6), Version(2, 15)
 """From and to where Keras has the number of its TensorFlow."""
 _OF_COLAB = "# Colab: Runtime, Change runtime type, GPU, Save; then run every cell again"
+_GIVES_A_GPU = re.compile(r"docker run --gpus|sudo (?:modprobe nvidia|apt install (?:--reinstall )?nvidia-driver)")
 OF_TEGRA = (
     "free -m; sudo tegrastats  # CPU and GPU of a Jetson share this memory: end the desktop (sudo systemctl isolate "
     "multi-user.target) and other programs, add swap"
@@ -249,8 +250,8 @@ def fitted(fix: Iterable[str], origin: Origin) -> tuple[str, ...]:
     general, lines = tuple(fix), list[str]()
     if origin.named and FIRST_OF_ONE_NUMBER <= origin.named <= LAST_OF_ONE_NUMBER:
         general = tuple(line.replace("X.Y.*", f"{origin.named}.*") for line in general)
-    if origin.colab and any(re.match(r"docker run|sudo|nvidia-smi", line) for line in general):
-        general = (_OF_COLAB, *(line for line in general if not re.match(r"docker run|sudo", line)))
+    if origin.colab and any(map(_GIVES_A_GPU.match, general)):
+        general = (_OF_COLAB, *(line for line in general if not _GIVES_A_GPU.match(line)))
     for line in general:
         command = line.partition("#")[0]
         if _EXTRA in command and (origin.releases[1] < FIRST_WITH_EXTRA or not _is_plain(origin)):

@@ -51,7 +51,7 @@ def of_xla_alone(origin: Origin) -> Why:
 
 
 def without_gpu(program: Log, origin: Origin) -> Why:
-    """Return the likeliest reason for that no GPU is listed, if no line of the log names it."""
+    """Return why no GPU is listed, most likely, if no line of the log names the reason."""
     oldest, newest = origin.releases
     packages = origin.stated.packages
     if origin.windows and oldest > LAST_FOR_WINDOWS:
@@ -65,9 +65,10 @@ def without_gpu(program: Log, origin: Origin) -> Why:
             "it is a build without GPU support, which does not have that operation at all",
             (_other_build(origin), *libraries(origin)),
         )
+    if any("SystemError: GPU device not found" in line for line in program.lines):  # the test of Colab's notebooks
+        return _in_colab(has_gpu=program.first(SMI_TABLE) is not None)
     gpu_package = "tensorflow-gpu" in packages or any("tensorflow-gpu" in line for line in program.lines)
-    in_colab = any("SystemError: GPU device not found" in line for line in program.lines)  # the test of its notebooks
-    if newest < ONE_PACKAGE and not gpu_package and not in_colab:
+    if newest < ONE_PACKAGE and not gpu_package:
         return Why(
             "most likely it is a build without GPU support, installed beside or in place of tensorflow-gpu",
             (
@@ -76,25 +77,21 @@ def without_gpu(program: Log, origin: Origin) -> Why:
                 _ASK,
             ),
         )
-    if in_colab:
-        has_gpu = program.first(SMI_TABLE) is not None
-        lines = (
-            "# Colab: Runtime, Change runtime type, GPU, Save",
-            "# Runtime, Disconnect and delete runtime: a new machine, without what was installed by pip; its own "
-            "TensorFlow fits its CUDA",
-        )
-        return Why(
-            "in Colab another TensorFlow was installed, which does not find its CUDA there"
-            if has_gpu
-            else "in Colab, the notebook runs on a machine without GPU, or another TensorFlow was installed there",
-            (
-                *(lines[::-1] if has_gpu else lines),
-                "!nvidia-smi  # must list the GPU",
-                _ASK,
-            ),
-        )
     text, fix = _likeliest(program, origin)
     return Why(text, (*fix, _DECIDES), Confidence.POSSIBLE)
+
+
+def _in_colab(*, has_gpu: bool) -> Why:
+    other = "another TensorFlow was installed there, which does not find its CUDA"
+    anew = (
+        "# Runtime, Disconnect and delete runtime: a new machine, without what pip installed; its TensorFlow "
+        "fits its CUDA"
+    )
+    kind = "# Colab: Runtime, Change runtime type, GPU, Save"
+    return Why(
+        f"in Colab, {other}" if has_gpu else f"in Colab, the notebook runs on a machine without GPU, or {other}",
+        (*((anew, kind) if has_gpu else (kind, anew)), "!nvidia-smi  # must list the GPU", _ASK),
+    )
 
 
 def _of_an_old_card(origin: Origin) -> Why | None:
