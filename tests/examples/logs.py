@@ -453,6 +453,13 @@ EXAMPLES: dict[str, tuple[Example, ...]] = {
         {"off": ("the computer shuts down when the GPU is used",), "again": ("my PC suddenly reboots while training",)},
         {"another machine": ("the server restarts the job",), "no work": ("the computer shuts down at night",)},
     ),
+    "wsl_gpu_refused": _both(
+        {
+            "busy": ("WSL 2, Ubuntu 22.04", "all CUDA-capable devices are busy or unavailable"),
+            "unknown": ("WSL 2, Ubuntu 22.04", "failed call to cuInit: CUDA_ERROR_UNKNOWN: unknown error"),
+        },
+        {"not in WSL": ("Ubuntu 22.04", "all CUDA-capable devices are busy or unavailable")},
+    ),
     "mig_instance_for_each_rank": _both(
         {
             "two ranks": (
@@ -686,6 +693,11 @@ EXAMPLES: dict[str, tuple[Example, ...]] = {
                 "",
                 "NVIDIA GeForce RTX 5080 Laptop GPU, 16GB",
                 "CUDA_ERROR_INVALID_PTX",
+            ),
+            "conda's build, which hangs": (
+                "GPU: RTX 3070",
+                "tensorflow 2.4.1",
+                "Successfully opened dynamic library libcudart.so.10.1",
             ),
         },
         {

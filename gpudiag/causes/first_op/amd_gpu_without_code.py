@@ -37,7 +37,7 @@ _GENERATIONS = (
         re.compile(r"(?i)\b(?:gfx906|Radeon VII|MI[56]0)"),
         "# ROCm has code for gfx906 up to 5.7: that ROCm, with its tensorflow-rocm",
     ),
-    _Generation(re.compile(r"(?i)\b(?:gfx101[0-2]|RX ?5[3-7]00)"), _LIKE.format("10.3.0")),
+    _Generation(re.compile(r"(?i)\b(?:gfx101[0-2]|RX ?5[3-7]00)"), f"{_LIKE.format('10.3.0')}, from 4.5 on"),
     _Generation(re.compile(r"(?i)\b(?:gfx103[0-6]|RX ?6[4-9]\d0|6[68]0M)"), _LIKE.format("10.3.0")),
     _Generation(re.compile(r"(?i)\b(?:gfx110[0-3]|RX ?7[6-9]\d0|7[68]0M)"), _LIKE.format("11.0.0")),
     _Generation(

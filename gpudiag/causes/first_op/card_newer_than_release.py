@@ -18,6 +18,7 @@ from gpudiag.knowledge.messages.code import KERNEL_NOT_COMPILED, NO_CODE_FOR_GPU
 from gpudiag.knowledge.messages.launchers import ENDED_BY_SIGNAL
 from gpudiag.knowledge.messages.memory import NO_HANDLE
 from gpudiag.knowledge.messages.programs_and_drivers import BLAS_CALL_FAILED, CUDNN_CALL_FAILED, CUDNN_NOT_THERE
+from gpudiag.knowledge.messages.way import LIBRARY_OPENED
 from gpudiag.knowledge.origin import Origin
 from gpudiag.knowledge.releases import NEW_IN, knows, numbers
 from gpudiag.model.diagnosis import Confidence
@@ -29,7 +30,9 @@ CAUSE = Cause(
     unless=("cudnn_too_old", "gpu_newer_than_wheel", "driver_older_than_cuda", "library_and_module_differ"),
 )
 _STRICT = (11,)
+_AMPERE = (8,)
 _OF_LIBRARIES = re.compile(r"(?i)cudnn|cublas|\bblas|rnn|\bdnn\b|convolution|launch|CUDA_ERROR")
+_RUNTIME_BEFORE_11 = re.compile(r"(?:libcudart\.so\.|cudart64_)(\d|10)\.?(\d)(?:\.dll)?$")
 _CRASH = re.compile(r"(?i)\s*(?:fatal python error: )?(?:segmentation fault|aborted|floating point exception)\b")
 
 
@@ -57,6 +60,9 @@ def find(program: LogAlone, origin: Origin) -> Matches:
     crashed = () if said or named else tuple(line.strip() for line in program.lines if _CRASH.match(line))[:1]
     # Of a later minor number the code of the major one runs; cuBLAS and cuDNN of before CUDA 10 do not always.
     exact = strict and numbers(cuda) < first and program.first(BLAS_CALL_FAILED, NO_HANDLE) is not None
+    if not (said or crashed or named) and numbers(card.capability) >= _AMPERE:
+        # A build of conda opens an older CUDA than that of the release: it starts, and the first operation hangs.
+        crashed, cuda, release = _opened(program, cuda, release)
     if (said and (exact or not knows(cuda, card.capability))) or (crashed and numbers(cuda) < first):
         yield Match(
             (*said, *crashed, line),
@@ -64,6 +70,15 @@ def find(program: LogAlone, origin: Origin) -> Matches:
             {"card": card.name, "capability": card.capability, "cuda": cuda, "release": release},
             fix=newer_release(origin, card.capability),
         )
+
+
+def _opened(program: LogAlone, cuda: str, release: str) -> tuple[tuple[str, ...], str, str]:
+    """Return the line that says which CUDA of before 11 was opened, that CUDA, and in words whose it is."""
+    for one in program.all(LIBRARY_OPENED):
+        if found := _RUNTIME_BEFORE_11.match(one["library"]):
+            number = f"{found[1]}.{found[2]}"
+            return (text(one.line),), number, "which this build of TensorFlow opens"
+    return (), cuda, release
 
 
 def _libraries(origin: Origin) -> tuple[str, str]:

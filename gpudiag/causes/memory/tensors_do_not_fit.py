@@ -18,7 +18,7 @@ from gpudiag.model.diagnosis import Confidence
 
 CAUSE = Cause(
     fix=(
-        "# a smaller batch",
+        "# a smaller batch, or smaller or shorter inputs",
         "tf.keras.mixed_precision.set_global_policy('mixed_float16')  # or",
         "export TF_GPU_ALLOCATOR=cuda_malloc_async  # if free pieces would do together",
     ),

@@ -23,6 +23,7 @@ from gpudiag.knowledge.messages.way import (
     LIBRARY_QUOTED,
 )
 from gpudiag.knowledge.origin import Origin
+from gpudiag.knowledge.releases import GENERATIONS
 from gpudiag.model.diagnosis import Confidence
 
 CAUSE = Cause(
@@ -35,6 +36,7 @@ CAUSE = Cause(
 _OF_CUDA = re.compile(
     r"(?:lib)?(?:cudart|cublas|cublasLt|cufft|curand|cusolver|cusparse|cudnn)(?:\.so[.\d]*|64_[\w.]+\.dll)$"
 )
+_BEFORE_11 = re.compile(r"libcu(?!dnn)\w+\.so\.([6-9]\.\d|10\.[0-2])$")
 _OF_THE_DRIVER = ("libcuda.so.1", "nvcuda.dll")
 
 _BEHIND = re.compile(r"dlerror: (lib\w{1,40}\.so[.\d]{0,20}): cannot open")
@@ -77,12 +79,26 @@ def find(program: LogAlone, origin: Origin) -> Matches:
     if behind:
         needs += f", which needs {', '.join(behind)}; that is not found"
     wrong = unfit(origin)
+    foreign = _of_no_wheel(names)
     yield Match(
         (*tuple(shown)[:4], *([wrong[0]] if wrong else named[:1])),
         Confidence.PROVED if names and not only_the_runtime else Confidence.LIKELY,
         {"names": f"{needs}; {wrong[1]}" if wrong else needs},
-        fix=(*map(_that_brings, behind), *libraries(origin), *(() if names else _OF_A_TOOLKIT)),
+        fix=(*map(_that_brings, behind), *(foreign or libraries(origin)), *(() if names else _OF_A_TOOLKIT)),
     )
+
+
+def _of_no_wheel(names: list[str]) -> tuple[str, ...]:
+    """Return what helps if a library is of a CUDA that no wheel of pypi.org was built for; nothing if there is one."""
+    for name in names:
+        if (found := _BEFORE_11.match(name)) and found[1] not in {one.cuda for one in GENERATIONS}:
+            return (
+                "docker run --runtime nvidia ...  # on a Jetson, in a container: brings the CUDA of the board, "
+                f"{found[1]} with the JetPack that the image is for",
+                f"# elsewhere: CUDA {found[1]}, on LD_LIBRARY_PATH; no wheel of pypi.org, and a build for that CUDA",
+                "pip install --upgrade 'tensorflow[and-cuda]'  # or one of pypi.org; not on a Jetson",
+            )
+    return ()
 
 
 def _name(not_opened: Event) -> str:

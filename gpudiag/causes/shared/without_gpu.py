@@ -9,7 +9,7 @@ from gpudiag.knowledge.messages.way import LIBRARY_NOT_OPENED
 from gpudiag.knowledge.origin import Origin
 
 RUNTIME = re.compile(r"(?:lib)?cudart")
-MEANT_FOR_A_GPU = re.compile(r"LD_LIBRARY_PATH: \S*(?:cuda-\d|nvidia|/wsl/lib)")
+MEANT_FOR_A_GPU = re.compile(r"LD_LIBRARY_PATH: \S*(?:cuda-\d|nvidia|/wsl/lib)|The GPU version of TensorFlow")
 
 
 def is_without_gpu(log: Log, origin: Origin) -> bool:

@@ -72,11 +72,34 @@ FAMILY.fault(
 FAMILY.fault(
     "container_older_than_gpu",
     "Detected {gpu} GPU, which is not yet supported in this version of the container",
-    "No supported GPU(s) detected to run this container",
     meaning="the image is older than the GPU, and has no code for it",
     fix=("docker run --gpus all -it nvcr.io/nvidia/tensorflow:25.02-tf2-py3  # a newer one; the last with TensorFlow",),
     stage="CONFIGURATION",
     possible=True,
+    seen="images of NVIDIA",
+)
+FAMILY.fault(
+    "container_newer_than_gpu",
+    "Detected {gpu} GPU, which is not supported by this container",
+    meaning="the image has no code for {gpu}: the GPU is too old for it",
+    fix=(
+        "# an image of an earlier year: https://docs.nvidia.com/deeplearning/frameworks/support-matrix",
+        "pip install 'tensorflow==2.10.*' 'numpy<2'  # or a wheel of pypi.org, with CUDA 11.2 and cuDNN 8.1: has code "
+        "for 3.5 and newer",
+    ),
+    stage="CONFIGURATION",
+    seen="images of NVIDIA",
+)
+FAMILY.fault(
+    "container_without_code",
+    "No supported GPU(s) detected to run this container",
+    meaning="the image has no code for the GPU: the GPU is newer, or too old for it",
+    fix=(
+        "nvidia-smi --query-gpu=name,compute_cap --format=csv  # which one it is",
+        "# the image of a month that has it: https://docs.nvidia.com/deeplearning/frameworks/support-matrix",
+    ),
+    stage="CONFIGURATION",
+    follows=True,
     seen="images of NVIDIA",
 )
 FAMILY.fault(

@@ -701,6 +701,16 @@ DIRECTML_ADAPTER = FAMILY.add(
     words=("directml",),
     seen="tensorflow-directml",
 )
+FAMILY.fault(
+    "variable_of_another_device",
+    "Trying to access resource {resource:s}",
+    meaning="a function that XLA compiles uses a variable of another device: XLA cannot",
+    fix=(
+        "# make and use the model under the same device: both in one with tf.device(...), or neither",
+        "# or without XLA: model.compile(..., jit_compile=False), no @tf.function(jit_compile=True); in Keras 2.11 "
+        "and newer the optimizer, too, or one of tf.keras.optimizers.legacy",
+    ),
+)
 NO_XLA_COMPILER = FAMILY.fault(
     "no_xla_compiler",
     "could not find registered compiler for platform {platform:w}",

@@ -25,11 +25,13 @@ LIBRARY_NOT_OPENED = FAMILY.fault(
 LIBRARY_QUOTED = FAMILY.add(
     Worth.SIGN,
     "library_quoted",
-    pattern=r"Could not load dynamic library '(?P<library>[^']{1,200})'[.:\s\"`]{0,9}$|"
-    r"^\W{0,9}(?P<short>(?:cudart|cublas|cublasLt|cufft|curand|cusolver|cusparse|cudnn)64_\w{1,4}\.dll) "
-    r"(?:is |was )?not found",
-    words=("dynamic", "found"),
-    meaning="the same, as people quote it: without the loader's words",
+    pattern=r"Could not load dynamic library '(?P<library>[^':]{1,200})"
+    r"(?:'[.:\s\"`]{0,9}$|:? ?(?:No such file|cannot open))|"
+    r"(?:^\W{0,9}|Could not load ')"
+    r"(?P<short>(?:cudart|cublas|cublasLt|cufft|curand|cusolver|cusparse|cudnn)64_\w{1,4}\.dll)"
+    r"(?: (?:is |was )?not found|'\. The GPU version)",
+    words=("dynamic", "found", "gpu"),
+    meaning="the same, as people quote it, without the loader's words; and as a check of TensorFlow 1 says it",
 )
 DRIVER_LIBRARY_NOT_OPENED = FAMILY.fault(
     "driver_library_not_opened",

@@ -1,0 +1,28 @@
+"""CUDA starts in WSL and gets no context on the GPU: the driver, WSL and Windows do not fit one another
+
+In WSL the GPU belongs to Windows's driver, which knows no exclusive compute mode and cannot be reset from there. If
+it lists the GPU and then says "busy or unavailable" or "unknown error", one of the three is of another age, is a
+preview with a fault, or Windows has lost the GPU.
+"""
+
+from __future__ import annotations
+
+from gpudiag.cause import Cause, LogAlone, Match, Matches
+from gpudiag.causes.shared.wsl import URL
+from gpudiag.knowledge.messages.way import CUDA_UNKNOWN, DEVICE_BUSY
+from gpudiag.knowledge.origin import Origin
+from gpudiag.model.diagnosis import Confidence
+
+CAUSE = Cause(
+    fix=(
+        "wsl --update; wsl --shutdown  # in PowerShell",
+        "# then, in Windows: its newest update, and the newest driver from https://www.nvidia.com/drivers",
+        "# of a preview of Windows (Insider): the next build, or the one before",
+    ),
+    url=URL,
+)
+
+
+def find(program: LogAlone, origin: Origin) -> Matches:
+    if origin.wsl and (said := program.said(DEVICE_BUSY, CUDA_UNKNOWN)):
+        yield Match(said, Confidence.LIKELY)
