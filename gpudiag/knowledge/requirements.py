@@ -213,7 +213,7 @@ def overlap(one: SpecifierSet, other: SpecifierSet) -> bool:
     """Return whether a version may be in both: one of those that they name, or just beside one."""
     both = one & other
     named = {Exact(part.version.removesuffix(".*")) for part in both}
-    beside = {Exact(f"{base}{ending}") for base in (str(each) for each in named) for ending in (".1", ".99")}
+    beside = {Exact(f"{base}{ending}") for base in (each.base_version for each in named) for ending in (".1", ".99")}
     below = {
         Exact(".".join([*map(str, each.release[:place]), str(each.release[place] - 1), "99"]))
         for each in named

@@ -54,6 +54,7 @@ def test_each_tool_states_a_requirement_in_its_own_words(line: str, expected: tu
         (">=1.20", "", True),
         ("!=1.2", "==1.2", False),
         ("<2.0", ">1.99", True),
+        ("==2.15.0.post1", ">2", True),
     ],
 )
 def test_ranges_that_no_version_is_in_are_found(one: str, other: str, both: bool) -> None:
