@@ -694,6 +694,7 @@ EXAMPLES: dict[str, tuple[Example, ...]] = {
                 "NVIDIA GeForce RTX 5080 Laptop GPU, 16GB",
                 "CUDA_ERROR_INVALID_PTX",
             ),
+            "wrong numbers": ("loss is nan on the GPU", "- TensorFlow version: 2.3.0", "- GPU model: RTX 3090"),
             "conda's build, which hangs": (
                 "GPU: RTX 3070",
                 "tensorflow 2.4.1",
@@ -703,6 +704,7 @@ EXAMPLES: dict[str, tuple[Example, ...]] = {
         {
             "a GPU that it knows": ("- TensorFlow version: 2.5.0", "- GPU model: RTX 3090", "CUDA_ERROR_INVALID_PTX"),
             "no fault": ("- TensorFlow version: 1.15", "- GPU model: RTX 3090"),
+            "wrong numbers of another reason": ("loss: nan", "- TensorFlow version: 2.11.0", "- GPU model: RTX 3090"),
         },
     ),
     "listed_packages_do_not_fit": _both(

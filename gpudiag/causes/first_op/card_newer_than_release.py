@@ -33,7 +33,10 @@ _STRICT = (11,)
 _AMPERE = (8,)
 _OF_LIBRARIES = re.compile(r"(?i)cudnn|cublas|\bblas|rnn|\bdnn\b|convolution|launch|CUDA_ERROR")
 _RUNTIME_BEFORE_11 = re.compile(r"(?:libcudart\.so\.|cudart64_)(\d|10)\.?(\d)(?:\.dll)?$")
-_CRASH = re.compile(r"(?i)\s*(?:fatal python error: )?(?:segmentation fault|aborted|floating point exception)\b")
+_CRASH = re.compile(
+    r"(?i)\s*(?:fatal python error: )?(?:segmentation fault|aborted|floating point exception)\b"
+    r"|(?=.*\bgpu)(?=.*\bloss)(?:.*\W)?nan\b|.*\bloss: {0,3}nan\b"
+)
 
 
 def find(program: LogAlone, origin: Origin) -> Matches:
