@@ -123,7 +123,11 @@ def ended(process: subprocess.Popen[str], within_s: float) -> tuple[str, float]:
     return out, time.monotonic() - began
 
 
-@pytest.mark.parametrize(("rule", "number"), [("in_re", signal.SIGTERM), ("in_python", signal.SIGINT)])
+@pytest.mark.parametrize(
+    ("rule", "number"),
+    # Ctrl-C is tried of judging again, too.
+    [("in_re", signal.SIGTERM), pytest.param("in_python", signal.SIGINT, marks=pytest.mark.slow)],
+)
 def test_a_signal_ends_a_rule_that_hangs(
     rule: str, number: int, tmp_path: Path, wait_until: Callable[[Callable[[], bool]], None]
 ) -> None:

@@ -183,7 +183,7 @@ IMPORTS = {
         "ImportError: libGL.so.1: cannot open shared object file: No such file or directory",
         "module_raised",
         "opencv-python raised an error while TensorFlow imported it: the loader does not find libGL.so.1",
-        "apt-file search libGL.so.1 || dnf provides '*/libGL.so.1'  # which package of the system has it: install that",
+        "sudo apt install -y libgl1 libglib2.0-0 libsm6 libxext6 libxrender1",
         where=("cv2/__init__.py",),
     ),
     "a file system without execution": Failed(
