@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import contextlib
-import gc
 import importlib.util
 import os
 import signal
@@ -57,11 +56,6 @@ def pytest_xdist_auto_num_workers() -> int:
 
 _LONGEST = ("test_simulate.py", "test_assign.py", "test_corpus.py", "test_check.py", "test_provocations.py")
 """Files whose tests take the longest; begun last they would run alone at the end."""
-
-
-def pytest_collection_finish() -> None:
-    """Leave ten thousand tests and all modules out of every later collection: 5 to 10 % of a worker's time."""
-    gc.freeze()
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
