@@ -25,7 +25,7 @@ from gpudiag.text import plain
 # Such as "tensorflow==2.8.0", "TensorFlow version: 2.4.1", "tensorflow_gpu-1.15.0.dist-info".
 _NAMED = re.compile(
     r"(?i)\b(?:tensor ?flow|tf)(?:[-_ ](?:gpu|cpu|intel|macos))?(?:\.__version__)?(?:\[[\w,-]{1,40}\])?"
-    r"[ \t]{0,3}(?:[-_=:>~]{1,2}|version|release|v)?[ \t:=-]{0,4}v?(?P<major>[12])\.(?P<minor>\d{1,2})(?![\d])"
+    r"[ \t]{0,3}(?:[-_=:>~]{1,2}|version|release|v)?[ \t:=#'\"-]{0,5}v?(?P<major>[12])\.(?P<minor>\d{1,2})(?![\d])"
 )
 _DESCRIBED = re.compile(r"\bv(?P<major>[12])\.(?P<minor>\d{1,2})\.\d(?:\.\d)?(?:-rc\d)?-\d{1,6}-g[0-9a-f]{8}")
 """What ``tf.version.GIT_VERSION`` is."""
@@ -86,6 +86,8 @@ _HINTS: tuple[tuple[re.Pattern[str], tuple[Version, Version]], ...] = tuple(
             "",
         ),
         (r"dynamic library '?(?:libcusolver\.so\.11|cusolver64_11\.dll)\b", "2.5", ""),
+        (r"(?<!\w)libcudnn\.so\.5\b", "", "1.2"),
+        (r"(?<!\w)libcudnn\.so\.6\b", "1.3", "1.4"),
         (r"dynamic library '?(?:libcudnn\.so\.7|cudnn64_7\.dll)\b", "1.5", "2.3"),
         (r"dynamic library '?(?:libcudnn\.so\.8|cudnn64_8\.dll)\b", "2.4", "2.17"),
         (r"source was compiled with: 7\.[0-4]", "", "2.0"),
@@ -118,10 +120,13 @@ _OLDEST_PYTHON, _NEWEST_PYTHON = 4, 16
 _DATE = re.compile(r"^(20[12]\d-[01]\d-[0-3]\d)[ T]\d\d:\d\d:\d\d", re.MULTILINE)
 _WINDOWS = re.compile(
     r"(?:^|[\s\"'(=])[A-Za-z]:\\\w|\.dll\b|\.\\tensorflow/|DLL load failed|\b[Ww]in(?:dows|DOWS)? ?(?:7|8|1[01])\b|"
-    r"[-_]windows\b|\bwin_amd64\b"
+    r"[-_]windows\b|\bwin_amd64\b|\bWDDM\b"
 )
 _LINUX = re.compile(r"(?:^|[\s\"'(=:])/(?:usr|home|opt|root|lib|var|etc|tmp|mnt)/|\.so\b", re.MULTILINE)
 _WSL = re.compile(r"(?i)\bWSL2?\b|/usr/lib/wsl/|microsoft-standard|/mnt/[a-z]/Users/")
+_WSL_1 = re.compile(r"\b4\.4\.0-\d{4,6}-Microsoft\b")
+"""The kernel that Windows itself answers for: WSL 2 has one of Linux, which is newer."""
+_NIX = re.compile(r"(?i)\bnixos\b|/nix/store/|\bnix-shell\b|\bnixpkgs\b")
 _CONDA = re.compile(r"(?i)[/\\](?:mini|ana|mamba|mini)?(?:conda|forge)3?[/\\]|[/\\]envs[/\\]")
 _CONTAINER = re.compile(
     r"(?i)\bdocker\b|\bpodman\b|containerd|kubelet|nvidia-container|\bcontainer\b(?! ?=)|\bpod\b|root@[0-9a-f]{12}\b"
@@ -253,6 +258,14 @@ class Origin:
     @cached_property
     def wsl(self) -> bool:
         return _WSL.search(self._text) is not None
+
+    @cached_property
+    def wsl_1(self) -> bool:
+        return _WSL_1.search(self._text) is not None
+
+    @cached_property
+    def nix(self) -> bool:
+        return _NIX.search(self._text) is not None
 
     @cached_property
     def conda(self) -> bool:

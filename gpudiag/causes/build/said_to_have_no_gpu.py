@@ -10,9 +10,12 @@ from gpudiag.cause import Cause, LogAlone, Match, Matches
 from gpudiag.causes.shared.advice import PIP
 from gpudiag.causes.shared.no_gpu import without_gpu
 from gpudiag.knowledge.log import recognised
+from gpudiag.knowledge.log_lines import text
 from gpudiag.knowledge.message import Worth
+from gpudiag.knowledge.messages.programs_and_drivers import SMI_TABLE
 from gpudiag.knowledge.messages.way import DEVICE_CREATED
 from gpudiag.knowledge.origin import Origin
+from gpudiag.knowledge.releases import LAST_FOR_WINDOWS
 
 CAUSE = Cause(
     fix=("python -c 'import tensorflow as tf; print(tf.__version__, tf.test.is_built_with_cuda())'",),
@@ -23,7 +26,7 @@ CAUSE = Cause(
 
 
 def find(program: LogAlone, origin: Origin) -> Matches:
-    said = origin.stated.complaint
+    said = origin.stated.complaint or _on_windows(program, origin)
     if said is None or program.first(DEVICE_CREATED):
         return
     if any(one.message.worth in (Worth.HARMLESS, Worth.MISLEADING) for one in recognised(said)):
@@ -31,4 +34,12 @@ def find(program: LogAlone, origin: Origin) -> Matches:
     why = without_gpu(program, origin)
     stated = origin.stated
     facts = [one.line for one in (stated.tensorflow, stated.system, stated.cuda) if one is not None]
-    yield Match((said, *facts[:3]), why.sure, {"why": why.text}, fix=why.fix)
+    yield Match(tuple(dict.fromkeys((said, *facts[:3]))), why.sure, {"why": why.text}, fix=why.fix)
+
+
+def _on_windows(program: LogAlone, origin: Origin) -> str | None:
+    """Return the line of a release without GPU support on Windows, if nvidia-smi's table stands beside it."""
+    stated, smi = origin.stated.tensorflow, program.first(SMI_TABLE)
+    if not origin.windows or origin.releases[0] <= LAST_FOR_WINDOWS or smi is None:
+        return None
+    return stated.line if stated else text(smi.line)

@@ -30,6 +30,8 @@ _DRIVER_OF_WSL = (
     "ls /usr/lib/wsl/lib/libcuda.so.1  # not there: install NVIDIA's newest driver in Windows (none in WSL), then "
     "wsl --update and wsl --shutdown in PowerShell; it must be WSL 2 (wsl -l -v)"
 )
+_WSL_1 = "wsl --set-version DISTRIBUTION 2  # in PowerShell; wsl -l -v lists them: WSL 1 has no GPU"
+_NIX = "export LD_LIBRARY_PATH=/run/opengl-driver/lib:$LD_LIBRARY_PATH  # NixOS has the driver's libraries there"
 _POD = "# Kubernetes: resources: limits: nvidia.com/gpu: 1, which the NVIDIA device plugin of the node serves"
 
 
@@ -44,7 +46,11 @@ def find(program: LogAlone, origin: Origin) -> Matches:
     if origin.singularity:
         container = "singularity exec --nv ...  # or apptainer: brings the host's library along"
     first, second = (
-        (_WSL, _DRIVER_OF_WSL)
+        (_WSL_1, _DRIVER_OF_WSL)
+        if origin.wsl_1
+        else (_NIX, "nvidia-smi  # must list the GPU: hardware.nvidia in the system's configuration")
+        if origin.nix
+        else (_WSL, _DRIVER_OF_WSL)
         if origin.wsl
         else (container, install)
         if origin.container or origin.singularity

@@ -25,7 +25,7 @@ CAUSE = Cause(
     needs_gpu=False,
 )
 _INSTALLED = re.compile(r"(?:(?:site|dist)-packages[\\/]|^)(?P<package>[A-Za-z]\w{1,100})[\\/]")
-_OF_NO_PACKAGE = ("tensorflow", "tensorflow_core", "usr", "home", "opt")
+_OF_NO_PACKAGE = ("tensorflow", "tensorflow_core", "nvidia", "usr", "home", "opt")
 
 
 def find(program: ImportLog, origin: Origin) -> Matches:

@@ -113,7 +113,7 @@ UNDEFINED_OF_TENSORFLOW = FAMILY.add(
     Worth.FAULT,
     "undefined_of_tensorflow",
     pattern=r"(?<![^\s:'\"])(?P<file>[^\s:'\"]{1,300}\.so[.\d]{0,20}): undefined symbol: "
-    r"(?P<symbol>_Z\w{0,300}?(?:tensorflow|4absl|3tsl)\w{0,300}|TF_\w{1,100}|TFE_\w{1,100})",
+    r"(?P<symbol>_Z\w{0,300}?(?:tensorflow|4absl|3tsl|9perftools8gputools|15stream_executor)\w{0,300}|TF_\w{1,100}|TFE_\w{1,100})",
     words=("symbol",),
 )
 NO_WHEEL = FAMILY.add(
