@@ -38,7 +38,7 @@ def find(program: LogAlone, origin: Origin) -> Matches:
 
 
 def _on_windows(program: LogAlone, origin: Origin) -> str | None:
-    """Return the line of a release without GPU support on Windows, if nvidia-smi's table stands beside it."""
+    """Return the line of a release without GPU support on Windows, if nvidia-smi's table is beside it."""
     stated, smi = origin.stated.tensorflow, program.first(SMI_TABLE)
     if not origin.windows or origin.releases[0] <= LAST_FOR_WINDOWS or smi is None:
         return None
