@@ -1,6 +1,6 @@
 """Writes ``reports/diagnosis.md``: what ``gpudiag check`` says of each machine of the corpus, in ``tests/corpus``.
 
-Takes an hour on two processors. With numbers of machines, only these are run, and the table is printed.
+Takes five minutes on two processors. With numbers of machines, only these are run, and the table is printed.
 """
 
 from __future__ import annotations
