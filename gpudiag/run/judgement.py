@@ -157,17 +157,21 @@ def _overdue(*_: object) -> None:
 
 @contextmanager
 def _alarm(after_s: float) -> Iterator[None]:
-    """Raise ``_Overdue`` inside the block after so many seconds; outside the main thread, and on Windows, never."""
+    """Raise ``_Overdue`` inside the block after so many seconds of the processor; outside the main thread, and on
+    Windows, never.
+
+    What hangs computes. A busy machine may leave a process one second in twenty, and nothing hangs there.
+    """
     if threading.current_thread() is not threading.main_thread() or not hasattr(signal, "setitimer"):
         yield
         return
-    handler = signal.signal(signal.SIGALRM, _overdue)
-    before = signal.setitimer(signal.ITIMER_REAL, after_s)
+    handler = signal.signal(signal.SIGVTALRM, _overdue)
+    before = signal.setitimer(signal.ITIMER_VIRTUAL, after_s)
     try:
         yield
     finally:
-        signal.setitimer(signal.ITIMER_REAL, *before)
-        signal.signal(signal.SIGALRM, handler)
+        signal.setitimer(signal.ITIMER_VIRTUAL, *before)
+        signal.signal(signal.SIGVTALRM, handler)
 
 
 def here(kind: str, subject: Subject) -> Worked:

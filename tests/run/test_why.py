@@ -294,12 +294,12 @@ def test_a_cause_that_hangs_on_a_log_costs_itself_alone(monkeypatch: pytest.Monk
     look = diagnosis.look
     monkeypatch.setattr(diagnosis, "look", hangs)
     monkeypatch.setattr(judgement, "PART_S", 0.1)
-    handler = signal.getsignal(signal.SIGALRM)
+    handler = signal.getsignal(signal.SIGVTALRM)
     found = explained(OLD_CUDNN)
     assert [one.rule for one in found.causes] == ["cudnn_too_old"]
     assert found.failed == (Failed("no_room_for_libraries", "it took more than 0.1 s"),)
-    assert signal.getsignal(signal.SIGALRM) is handler
-    assert signal.getitimer(signal.ITIMER_REAL) == (0, 0)
+    assert signal.getsignal(signal.SIGVTALRM) is handler
+    assert signal.getitimer(signal.ITIMER_VIRTUAL) == (0, 0)
 
 
 def test_a_line_that_a_cause_shows_is_not_called_harmless_too() -> None:
