@@ -8,7 +8,7 @@ sudo or a container that loses it, then computes on GPUs of other jobs: both run
 from __future__ import annotations
 
 from gpudiag.cause import Cause, Match, Matches
-from gpudiag.causes.shared.launchers import allocated
+from gpudiag.causes.shared.launchers import allocated, allocated_by
 from gpudiag.causes.shared.visibility import MASK, slurm_job
 from gpudiag.model.diagnosis import Confidence
 from gpudiag.model.facts import Facts
@@ -37,7 +37,7 @@ def find(facts: Facts) -> Matches:
     if not others:
         return
     uuids = ",".join(devices[number].uuid for number in given)
-    name = "SLURM_STEP_GPUS" if facts.variables.get("SLURM_STEP_GPUS") else "SLURM_JOB_GPUS"
+    name = allocated_by(facts)
     yield Match(
         evidence=(
             f"{name}={facts.variables[name]}, {MASK}={facts.variables.get(MASK, '(not set)')}",

@@ -7,7 +7,7 @@ pays for. Slurm sets the variable itself, to the GPUs of the job or of the task.
 from __future__ import annotations
 
 from gpudiag.cause import Cause, Match, Matches
-from gpudiag.causes.shared.launchers import Launcher, allocated
+from gpudiag.causes.shared.launchers import Launcher, allocated, allocated_by
 from gpudiag.causes.shared.visibility import MASK, slurm_job
 from gpudiag.model.diagnosis import Confidence
 from gpudiag.model.facts import Facts, NvmlDevice
@@ -42,7 +42,7 @@ def find(facts: Facts, launcher: Launcher | None) -> Matches:
     uuids = ",".join(device.uuid for device in own)
     numbers = ", ".join(str(device.index) for device in own)
     all_of_them = f"unset {MASK}" if len(own) == len(devices) else f"export {MASK}={uuids}"
-    name = "SLURM_STEP_GPUS" if facts.variables.get("SLURM_STEP_GPUS") else "SLURM_JOB_GPUS"
+    name = allocated_by(facts)
     yield Match(
         evidence=(
             f"{name}={facts.variables[name]}, {MASK}={facts.variables[MASK]}",

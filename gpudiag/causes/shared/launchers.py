@@ -72,10 +72,14 @@ class LocalRank:
         return None
 
 
+def allocated_by(facts: Facts) -> str:
+    """Return the variable in which Slurm names the GPUs of this step, or else of the job."""
+    return "SLURM_STEP_GPUS" if facts.variables.get("SLURM_STEP_GPUS") else "SLURM_JOB_GPUS"
+
+
 def allocated(facts: Facts) -> tuple[int, ...] | None:
     """Return the GPUs that Slurm gave this step, or else the job, by their numbers on the node; None: not known."""
-    variables = facts.variables
-    text = variables.get("SLURM_STEP_GPUS") or variables.get("SLURM_JOB_GPUS") or ""
+    text = facts.variables.get(allocated_by(facts)) or ""
     if not re.fullmatch(r"\d{1,3}(-\d{1,3})?(,\d{1,3}(-\d{1,3})?)*", text):
         return None
     numbers: list[int] = []

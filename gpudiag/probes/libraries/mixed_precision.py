@@ -47,13 +47,18 @@ class Reading(comparison.LibraryReading, kw_only=True):
 
 def measure(ctx: Context) -> Reading:
     tf = ctx.tf
+
+    def backend() -> str:
+        return str(tf.keras.backend.backend())
+
     try:
         keras = tf.keras
-        other = "" if keras.backend.backend() == "tensorflow" else keras.backend.backend()
+        other = backend().removeprefix("tensorflow")
     except Exception:
         package = "tf_keras" if os.environ.get("TF_USE_LEGACY_KERAS") in ("1", "true", "True") else "keras"
         reading = compare(ctx, Reading, (), ("a step of Keras",))
-        raised = ctx.attempt(lambda: importlib.import_module(package))
+        # The module's own words, which tf.keras may replace; if it can be imported by itself, those of tf.keras.
+        raised = ctx.attempt(lambda: importlib.import_module(package)) or ctx.attempt(backend)
         return msgspec.structs.replace(reading, package=package, raised=raised)
     if other:
         return compare(ctx, Reading, (), (f"a step of Keras, whose backend is not TensorFlow ({other})",))
