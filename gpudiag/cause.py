@@ -147,6 +147,11 @@ class Evidence:
         return isinstance(self.facts.system, Unknown) and isinstance(self.facts.driver, Unknown) and not self.rows
 
     @cached_property
+    def log_alone(self) -> LogAlone | None:
+        """The log of the user's own program if nothing is known of the machine that wrote it."""
+        return LogAlone(self.lines) if self.is_log_alone else None
+
+    @cached_property
     def listing(self) -> Listing:
         """What TensorFlow printed when it was started as the user's own programs are."""
         return Listing(line.text for line in self.trace.lines) if self.trace is not None else Listing(())
@@ -172,7 +177,7 @@ GIVEN: dict[type, Callable[[Evidence], Any]] = {
     Listing: lambda evidence: evidence.listing,
     Gpus: lambda evidence: Gpus(evidence.gpus),
     Rows: lambda evidence: Rows(evidence.rows),
-    LogAlone: lambda evidence: LogAlone(evidence.lines) if evidence.is_log_alone else None,
+    LogAlone: lambda evidence: evidence.log_alone,
     Origin: lambda evidence: evidence.origin,
     Variables: lambda evidence: Variables(evidence.facts.variables),
     CudaFacts: lambda evidence: evidence.facts.cuda,

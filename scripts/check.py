@@ -1,11 +1,13 @@
 """The other half of the gate, beside ``pytest``: format, lint, types, import contracts, generated documentation, the
 simulator built and free of compilers' warnings, and a short run on the newest Python found.
 
-Run it before every commit, after ``pip install -e '.[tensorflow,test]'``.
+Run it before every commit, after ``pip install -e '.[tensorflow,test]'``. All checks run, or those that are named;
+``newest Python`` needs nothing that is installed.
 """
 
 from __future__ import annotations
 
+import argparse
 import os
 import shutil
 import subprocess
@@ -58,16 +60,23 @@ def run(name: str) -> tuple[bool, str]:
 
 
 def main() -> int:
-    """Run every check, two at a time, say how each ended, and return 1 if one failed."""
-    passed = 0
+    """Run the checks, two at a time, say how each ended, and return 1 if one failed."""
     if "WARNINGS_ARE_ERRORS=ON" in os.environ.get("SKBUILD_CMAKE_DEFINE", ""):
         del CHECKS["simulator's warnings"]  # it was installed so
+    parser = argparse.ArgumentParser(description="Run the checks that are not tests.")
+    parser.add_argument("names", nargs="*", metavar="NAME", help=f"of {', '.join(CHECKS)}; all by default")
+    parser.add_argument("--skip", action="append", default=[], choices=CHECKS, metavar="NAME", help="leave one out")
+    asked = parser.parse_args()
+    if unknown := set(asked.names) - set(CHECKS):
+        parser.error(f"no check {', '.join(sorted(unknown))}: there are {', '.join(CHECKS)}")
+    names = [name for name in asked.names or CHECKS if name not in asked.skip]
+    passed = 0
     with ThreadPoolExecutor(2) as workers:
-        for well, said in workers.map(run, CHECKS):
+        for well, said in workers.map(run, names):
             passed += well
             print(said, flush=True)
-    print(f"{passed} passed, {len(CHECKS) - passed} failed")
-    return 0 if passed == len(CHECKS) else 1
+    print(f"{passed} passed, {len(names) - passed} failed")
+    return 0 if passed == len(names) else 1
 
 
 if __name__ == "__main__":

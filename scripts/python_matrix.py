@@ -23,10 +23,6 @@ from pathlib import Path
 from typing import NamedTuple
 from xml.etree import ElementTree
 
-from tabulate import tabulate
-
-import gpudiag
-
 ROOT = Path(__file__).resolve().parent.parent
 REPORT = ROOT / "reports/pythons.md"
 PYTHONS = ("3.10", "3.11", "3.12", "3.13")
@@ -212,12 +208,16 @@ def main(arguments: Sequence[str] | None = None) -> int:
     asked = parser.parse_args(arguments)
     if asked.short:
         return short()
+    from tabulate import tabulate  # here: the short run begins before anything is installed
+
+    from gpudiag import __version__
+
     rows = written()
     for version in asked.versions or PYTHONS:
         rows[version] = suite(version)
         table = tabulate([rows[one] for one in PYTHONS if one in rows], HEADERS, "github", disable_numparse=True)
         REPORT.write_text(
-            f"# The test suite on each Python\n\ngpudiag {gpudiag.__version__}, `python scripts/python_matrix.py`: "
+            f"# The test suite on each Python\n\ngpudiag {__version__}, `python scripts/python_matrix.py`: "
             f"the whole suite in a fresh environment each, on simulated GPUs.\n\n{table}\n"
         )
     print(REPORT.read_text())

@@ -53,23 +53,30 @@ def parts(evidence: Evidence) -> tuple[str, ...]:
 
 def look(part: str, evidence: Evidence) -> Looked:
     """Return what one of :func:`parts` finds; if it raises, that is said there."""
-    as_user = Log(line for row in evidence.rows if row.probe == TRACE for line in row.log)
     try:
         if part == _STEPS:
             found = Looked(steps=steps.trace(evidence))
         elif part == _HARMLESS:
-            found = Looked(lines=(evidence.program if evidence.lines else as_user.worrying).named(Worth.HARMLESS))
+            log = evidence.program if evidence.lines else _of_trace(evidence).worrying
+            found = Looked(lines=log.named(Worth.HARMLESS))
         elif part == _MISLEADING:
-            found = Looked(lines=(evidence.program if evidence.lines else as_user).named(Worth.MISLEADING))
+            log = evidence.program if evidence.lines else _of_trace(evidence)
+            found = Looked(lines=log.named(Worth.MISLEADING))
         elif part == _SUSPICIOUS:
             found = Looked(lines=suspicious(evidence.lines))
         else:
-            (known,) = (one for one in rules() if one.id == part)
+            known = get(part)
+            assert known is not None, f"no cause is called {part}"
             found = Looked(causes=tuple(known.causes(evidence)))
         msgspec.json.encode(found)  # a text that JSON cannot hold must not cost the whole report
     except (Exception, SystemExit) as error:
         return Looked(failed=f"it raised {type(error).__name__}: {error!a}")
     return found
+
+
+def _of_trace(evidence: Evidence) -> Log:
+    """Return what TensorFlow said when it was started as the user's own programs are."""
+    return Log(line for row in evidence.rows if row.probe == TRACE for line in row.log)
 
 
 def composed(evidence: Evidence, looked: Mapping[str, Looked]) -> Diagnosis:

@@ -17,6 +17,7 @@ import time
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack, contextmanager, suppress
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -156,19 +157,19 @@ def _overdue(*_: object) -> None:
 
 
 @contextmanager
-def _alarm(after_s: float) -> Iterator[None]:
-    """Raise ``_Overdue`` inside the block after so many seconds of the processor; outside the main thread, and on
-    Windows, never.
+def _alarm() -> Iterator[Callable[[float], object]]:
+    """Give what lets ``_Overdue`` be raised after so many seconds of the processor from then, 0 for never; outside the
+    main thread, and on Windows, it never is.
 
     What hangs computes. A busy machine may leave a process one second in twenty, and nothing hangs there.
     """
     if threading.current_thread() is not threading.main_thread() or not hasattr(signal, "setitimer"):
-        yield
+        yield lambda _: None
         return
     handler = signal.signal(signal.SIGVTALRM, _overdue)
-    before = signal.setitimer(signal.ITIMER_VIRTUAL, after_s)
+    before = signal.setitimer(signal.ITIMER_VIRTUAL, 0)
     try:
-        yield
+        yield partial(signal.setitimer, signal.ITIMER_VIRTUAL)
     finally:
         signal.setitimer(signal.ITIMER_VIRTUAL, *before)
         signal.signal(signal.SIGVTALRM, handler)
@@ -177,12 +178,14 @@ def _alarm(after_s: float) -> Iterator[None]:
 def here(kind: str, subject: Subject) -> Worked:
     """Run the parts in this process; one that takes longer than ``PART_S`` costs itself."""
     worked = Worked({}, {})
-    for part, do in _WORK[kind](subject):
-        try:
-            with _alarm(PART_S):
+    with _alarm() as set_alarm:
+        for part, do in _WORK[kind](subject):
+            try:
+                set_alarm(PART_S)
                 worked.done[part] = do()
-        except _Overdue:
-            worked.failed[part] = f"it took more than {PART_S:g} s"
+                set_alarm(0)
+            except _Overdue:
+                worked.failed[part] = f"it took more than {PART_S:g} s"
     return worked
 
 

@@ -7,7 +7,8 @@ command of the cause that explains it (:attr:`gpudiag.cause.Cause.views`), so th
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
+from functools import cache
 from typing import Any
 
 import msgspec
@@ -50,8 +51,17 @@ def kinds(entry: Entry) -> tuple[Kind, ...]:
     )
 
 
-def _shown_by(entry: Entry) -> Iterator[Known]:
-    return (one for one in causes.all_of_them() if one.row == entry.name)
+def _shown_by(entry: Entry) -> Sequence[Known]:
+    return _by_row().get(entry.name, ())
+
+
+@cache
+def _by_row() -> dict[str, list[Known]]:
+    """Return the causes of each row of the host that shows some."""
+    found: dict[str, list[Known]] = {}
+    for one in causes.all_of_them():
+        found.setdefault(one.row, []).append(one)
+    return found
 
 
 def _findings(entry: Entry, facts: Facts, limits: Limits) -> Iterator[Finding]:
