@@ -72,7 +72,7 @@ def with_rules(tmp_path: Path, *names: str) -> Gpudiag:
     venv.create(altered.folder / "venv", symlinks=True)
     source = Path(package.__file__).parent
     copy = altered.folder / "checkout" / source.name
-    shutil.copytree(source, copy, ignore=shutil.ignore_patterns("__pycache__", "lib", "src"))
+    shutil.copytree(source, copy, ignore=shutil.ignore_patterns("lib", "src"))
     for name in (*names, "good"):
         (copy / "causes" / "configuration" / f"{name}.py").write_text(FILE.replace("{body}", BODIES[name]))
     altered.path.insert(0, str(copy.parent))
@@ -143,8 +143,9 @@ def test_a_signal_ends_a_rule_that_hangs(
 
 
 def test_a_deadline_holds_while_a_rule_hangs(tmp_path: Path) -> None:
+    altered = with_rules(tmp_path, "in_re")
     began = time.monotonic()
-    done = with_rules(tmp_path, "in_re")("check", "host", "--deadline", "6", "--format", "json")
+    done = altered("check", "host", "--deadline", "6", "--format", "json")
     assert time.monotonic() - began < 6 + runner.LAST_S + 6
     assert done.returncode == 3
     assert "the deadline of 6 s" in failures(parsed(done.stdout))[judgement.REST]
@@ -195,18 +196,23 @@ def failing(error: Callable[[Facts], object]) -> Known:
 
 
 @pytest.mark.parametrize(
-    "error",
-    [lambda _: 1 / 0, lambda _: exec("raise SystemExit(0)"), lambda _: "\ud800".encode()],
+    ("error", "name"),
+    [
+        (lambda _: 1 / 0, "ZeroDivisionError"),
+        (lambda _: exec("raise SystemExit(0)"), "SystemExit"),
+        (lambda _: "\ud800".encode(), "UnicodeEncodeError"),
+    ],
     ids=["division", "exit", "encoding"],
 )
 def test_the_pure_diagnosis_names_a_rule_that_raises(
-    error: Callable[[Facts], object], monkeypatch: pytest.MonkeyPatch
+    error: Callable[[Facts], object], name: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    rules = (*diagnosis.rules(), failing(error))
-    monkeypatch.setattr(diagnosis, "rules", lambda: rules)
+    known = {one.id: one for one in (*diagnosis.rules(), failing(error))}
+    monkeypatch.setattr(diagnosis, "rules", lambda: tuple(known.values()))
+    monkeypatch.setattr(diagnosis, "get", known.get)
     found = diagnosis.diagnose(Evidence(example()))
     assert [one.part for one in found.failed] == ["fails"]
-    assert found.failed[0].why.startswith("it raised ")
+    assert found.failed[0].why.startswith(f"it raised {name}: ")
 
 
 def test_what_failed_stands_in_every_format() -> None:

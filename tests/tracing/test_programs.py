@@ -36,7 +36,14 @@ FOUND = {
     "fine_eager": {},
 }
 """The causes in each program, and what the evidence of each names."""
-TOGETHER = ("too_many_replicas", "values_read_in_a_loop", "string_in_xla", "forks_after_use")
+TOGETHER = (
+    "too_many_replicas",
+    "values_read_in_a_loop",
+    "string_in_xla",
+    "model_run_eagerly",
+    "forks_after_use",
+    "function_replaced",
+)
 FOUND["one_after_another"] = {cause: named for name in TOGETHER for cause, named in FOUND[name].items()}
 ALSO = {"growth_too_late", "growth_lost", "gpu_that_is_not_there", "fine_eager", *TOGETHER}
 """What is found in these is found in others, too."""
