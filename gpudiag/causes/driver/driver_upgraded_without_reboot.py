@@ -2,17 +2,19 @@
 
 An upgrade of the driver's packages, most often an unattended one in the night, replaces the libraries at once and the
 kernel module at the next start. Until then nvidia-smi says "Driver/library version mismatch", cuInit fails with
-CUDA_ERROR_SYSTEM_DRIVER_MISMATCH, and TensorFlow lists no GPU. Programs that started before the upgrade go on.
+CUDA_ERROR_SYSTEM_DRIVER_MISMATCH, and TensorFlow lists no GPU. Programs that started before the upgrade go on. In a
+container, it is the host that has to start again.
 """
 
 from __future__ import annotations
 
 from gpudiag.cause import Cause, Matches
 from gpudiag.causes.shared.driver import TwoVersions
+from gpudiag.causes.shared.machine import container
 
 CAUSE = Cause(
     fix=(
-        "sudo reboot{where}",
+        "sudo reboot",
         "sudo rmmod nvidia_drm nvidia_modeset nvidia_uvm nvidia; sudo modprobe nvidia  # or, while no GPU is in use",
         "# so that it does not come again, keep unattended upgrades from the driver's packages",
     ),
@@ -23,4 +25,5 @@ CAUSE = Cause(
 
 def find(two: TwoVersions) -> Matches:
     if not two.in_image:
-        yield two.match((..., ..., two.hold or ...))
+        on_the_host = "sudo reboot  # on the host of this container" if container(two.facts) else ...
+        yield two.match((on_the_host, ..., two.hold or ...))

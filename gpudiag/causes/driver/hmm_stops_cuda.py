@@ -3,7 +3,7 @@
 Heterogeneous memory management (HMM) lets GPUs read all memory of a process. nvidia_uvm switches it on by itself if the
 kernel offers it, and with some kernels (Enterprise Linux 9, 6.11 and later ones with driver 570) cuInit then fails
 with "initialization error", though nvidia-smi, the device files and the kernel's log show nothing wrong. TensorFlow
-does not need HMM.
+does not need HMM. In a container, it is the host on which HMM is switched off.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from gpudiag.model.diagnosis import Confidence
 
 CAUSE = Cause(
     fix=(
-        "echo options nvidia_uvm uvm_disable_hmm=1 | sudo tee /etc/modprobe.d/nvidia-uvm.conf{where}",
+        "echo options nvidia_uvm uvm_disable_hmm=1 | sudo tee /etc/modprobe.d/nvidia-uvm.conf",
         "sudo rmmod nvidia_uvm && sudo modprobe nvidia_uvm  # no GPU being in use; or reboot",
         "cat /sys/module/nvidia_uvm/parameters/uvm_disable_hmm  # must then say Y",
     ),
@@ -43,6 +43,6 @@ def find(known: WholeDriver, failed: CuInitFailed) -> Matches:
         figures={
             "module": release,
             "kernel": operating_system(known.facts)[1],
-            "where": "  # on the host" if known.container else "",
         },
+        fix=(f"{CAUSE.fix[0]}  # on the host", ..., ...) if known.container else (),
     )

@@ -2,7 +2,7 @@
 
 The module nvidia_uvm keeps the state of CUDA's memory. After suspend and resume, or after a crash of a program, it may
 be in a state in which it refuses everybody. NVML and nvidia-smi do without it and show a healthy GPU, and cuInit fails
-with 999, "unknown error".
+with 999, "unknown error". In a container, it is the host on which the module is loaded again.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from gpudiag.model.facts import Facts, TriedFacts
 
 CAUSE = Cause(
     fix=(
-        "sudo rmmod nvidia_uvm && sudo modprobe nvidia_uvm  # {where}no program using a GPU",
+        "sudo rmmod nvidia_uvm && sudo modprobe nvidia_uvm  # while no program uses a GPU",
         "echo 'options nvidia NVreg_PreserveVideoMemoryAllocations=1' | sudo tee /etc/modprobe.d/nvidia-suspend.conf",
         "sudo systemctl enable nvidia-suspend nvidia-resume nvidia-hibernate  # so that it survives a suspend",
     ),
@@ -29,6 +29,7 @@ def find(facts: Facts, tried: TriedFacts, none: NoneListed, kernel: KernelLog) -
         return
     yield Match(
         evidence=(f"open {failed[0].path}: {meaning(failed[0].error)}", *kernel.last("uvm")),
-        figures={"error": meaning(failed[0].error), "where": "on the host, " if container(facts) else ""},
+        figures={"error": meaning(failed[0].error)},
+        fix=(f"{CAUSE.fix[0]}, on the host", ..., ...) if container(facts) else (),
         stage=none.stage,
     )

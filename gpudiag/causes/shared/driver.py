@@ -81,7 +81,6 @@ class TwoVersions:
                 "libraries": f"of version {library}"
                 if library not in (module, "not known")
                 else "of another version, as the driver says",
-                "where": "  # on the host of this container" if container(self.facts) else "",
                 "packages": " ".join(packages),
             },
             stage=self.stage,
