@@ -1,7 +1,8 @@
-"""The dynamic section of an ELF file, read without loading the file."""
+"""The dynamic section of an ELF file and the functions that it exports, read without loading the file."""
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
@@ -10,8 +11,10 @@ from typing import IO
 from elftools.common.exceptions import ELFError
 from elftools.common.utils import struct_parse
 from elftools.construct import ConstructError
+from elftools.elf.constants import P_FLAGS
 from elftools.elf.dynamic import Dynamic
 from elftools.elf.elffile import ELFFile
+from elftools.elf.sections import SymbolTableSection
 
 
 @dataclass(frozen=True)
@@ -62,3 +65,27 @@ def _dynamic(parsed: ELFFile) -> Iterator[Dynamic]:
         )
         if header["p_type"] == "PT_DYNAMIC":
             yield Dynamic(parsed.stream, parsed, None, header["p_offset"], header["p_filesz"] == 0)
+
+
+@functools.cache
+def functions(file: Path) -> tuple[tuple[int, int, str], ...]:
+    """Return the functions that ``file`` exports: where each begins and ends in the file, and its name; none if unread.
+
+    Sections are needed for it, which NVIDIA's libraries have.
+    """
+    try:
+        with file.open("rb") as stream:
+            return tuple(_functions(ELFFile(stream)))
+    except (OSError, ELFError, ConstructError, ValueError, AssertionError):
+        return ()
+
+
+def _functions(parsed: ELFFile) -> Iterator[tuple[int, int, str]]:
+    code = [one for one in parsed.iter_segments("PT_LOAD") if one["p_flags"] & P_FLAGS.PF_X]
+    symbols = parsed.get_section_by_name(".dynsym")
+    for symbol in symbols.iter_symbols() if isinstance(symbols, SymbolTableSection) else ():
+        begin, size = symbol["st_value"], symbol["st_size"]
+        for one in code if size and symbol["st_info"]["type"] == "STT_FUNC" else ():
+            if one["p_vaddr"] <= begin < one["p_vaddr"] + one["p_filesz"]:
+                at = begin - one["p_vaddr"] + one["p_offset"]
+                yield at, at + size, symbol.name

@@ -38,6 +38,15 @@ class Supervision(Protocol):
     def kill(self, key: str, cause: Cause, detail: str) -> None:
         """End the job ``key`` now, if it has not ended; ``wait`` reports it with this cause."""
 
+    def pid(self, key: str) -> int | None:
+        """Return the process of the job ``key``; None while it has none, and on systems other than Linux."""
+
+    def allow(self, key: str, seconds: float) -> None:
+        """Move the deadline of the job ``key`` by so much."""
+
+    def said(self, key: str) -> str:
+        """Return what the job ``key`` has written to its standard error so far, as far as that is kept."""
+
     @property
     def wakeup_fd(self) -> int:
         """A file descriptor for ``signal.set_wakeup_fd``: a byte written to it ends a ``wait`` early; -1 for none."""

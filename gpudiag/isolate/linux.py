@@ -13,7 +13,10 @@ from pathlib import Path
 
 _PR_SET_PDEATHSIG = 1  # prctl(2)
 _PR_SET_CHILD_SUBREAPER = 36
+_PR_SET_PTRACER = 0x59616D61
 _SOCKET_PATH_BYTES = 108  # with its final NUL, unix(7)
+looker = 0
+"""In a server and its forks: the process of the supervisor."""
 
 
 def _prctl(option: int, value: int) -> None:
@@ -27,6 +30,15 @@ def die_with_parent(parent: int, number: int = signal.SIGKILL) -> None:
     _prctl(_PR_SET_PDEATHSIG, number)
     if os.getppid() != parent:
         os._exit(1)
+
+
+def let_look() -> None:
+    """Let :data:`looker`, and what it has started, read in /proc what this process waits in; no fork inherits that.
+
+    With Yama, as on Ubuntu, only ancestors may do so otherwise.
+    """
+    with contextlib.suppress(OSError):  # a kernel without Yama asks for nothing
+        _prctl(_PR_SET_PTRACER, looker)
 
 
 def is_stopped(pid: int) -> bool:

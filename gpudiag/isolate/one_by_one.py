@@ -49,6 +49,16 @@ class OneByOne:
         if self._waiting.pop(key, None):
             self._killed.append(Ended(key, None, cause, detail, "", "", 0.0))
 
+    def pid(self, key: str) -> int | None:
+        """Return None: a job runs within ``wait`` alone."""
+
+    def allow(self, key: str, seconds: float) -> None:
+        """Do nothing: nobody sees a job while it runs."""
+
+    def said(self, key: str) -> str:
+        """Return nothing: nobody sees a job while it runs."""
+        return ""
+
     def wait(self, timeout_s: float) -> list[Ended]:
         """Run the next job, however long it takes; without one wait for ``timeout_s`` seconds."""
         if self._killed:

@@ -66,9 +66,10 @@ def receive(control: socket.socket) -> tuple[dict[str, Any] | None, list[int]]:
 class Server:
     """The loop of a fork server."""
 
-    def __init__(self, control: socket.socket, keeper: int) -> None:
+    def __init__(self, control: socket.socket, keeper: int, supervisor: int) -> None:
         self._control = control
         self._keeper = keeper
+        linux.looker = supervisor
         self._jobs: dict[int, str] = {}
         self._removers = set[int]()
         """Forks that remove the temporary files of a job."""
@@ -157,6 +158,7 @@ class Server:
         order, result, out, err = fds
         try:
             linux.die_with_parent(parent)
+            linux.let_look()
             os.setsid()
             signal.set_wakeup_fd(-1)
             for number in (signal.SIGCHLD, signal.SIGCONT, signal.SIGINT, signal.SIGTERM):
@@ -348,4 +350,4 @@ def main() -> NoReturn:
             keep(server, supervisor)
         signal.pthread_sigmask(signal.SIG_UNBLOCK, {signal.SIGCHLD, signal.SIGTERM, signal.SIGUSR1})
         linux.die_with_parent(keeper)
-        Server(control, keeper).run()
+        Server(control, keeper, supervisor).run()

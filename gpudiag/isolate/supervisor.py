@@ -54,6 +54,8 @@ class _Child:
     pid: int | None = None
     sent_at: float | None = None
     """When the job was handed to its server; the deadline counts from here."""
+    more_s: float = 0.0
+    """By how much its deadline was moved."""
     kill_at: float | None = None
     """When the next rung of the ladder TERM, KILL, given up is due."""
     rung: int = 0
@@ -75,7 +77,7 @@ class _Child:
             return self.close_at
         if self.kill_at is not None:
             return self.kill_at
-        return None if self.sent_at is None else self.sent_at + self.job.deadline_s
+        return None if self.sent_at is None else self.sent_at + self.job.deadline_s + self.more_s
 
 
 @dataclass
@@ -140,6 +142,21 @@ class Supervisor:
         """End the job ``key`` now, if it has not ended; ``wait`` reports it with this cause."""
         if key in self._children:
             self._condemn(self._children[key], cause, detail)
+
+    def pid(self, key: str) -> int | None:
+        """Return the process of the job ``key``; None if it has not begun, or is being killed."""
+        child = self._children.get(key)
+        return None if child is None or child.cause is not None else child.pid
+
+    def allow(self, key: str, seconds: float) -> None:
+        """Move the deadline of the job ``key`` by so much."""
+        if (child := self._children.get(key)) is not None:
+            child.more_s += seconds
+
+    def said(self, key: str) -> str:
+        """Return what the job ``key`` has written to its standard error so far, as far as that is kept."""
+        child = self._children.get(key)
+        return "" if child is None else child.streams["stderr"].text()
 
     def wait(self, timeout_s: float) -> list[Ended]:
         """Work until a job ends, a byte is written to ``wakeup_fd``, or ``timeout_s`` seconds have passed."""
@@ -225,7 +242,7 @@ class Supervisor:
             elif child.kill_at is not None:
                 self._climb(child)
             else:
-                self._condemn(child, Cause.TIMEOUT, f"no result within {child.job.deadline_s:g} s")
+                self._condemn(child, Cause.TIMEOUT, f"no result within {child.job.deadline_s + child.more_s:g} s")
 
     # Servers
 

@@ -6,6 +6,7 @@ that could not be gathered is :class:`Unknown`, never an empty record: "no GPU" 
 
 from __future__ import annotations
 
+import re
 from pathlib import PurePath
 from typing import Annotated, TypeVar
 
@@ -490,8 +491,11 @@ SLOW_S = 5.0
 """A first call that takes longer is slow: with an idle driver cuInit takes 0.1 to 2 s, more with many GPUs."""
 
 
+_DRIVER_CALL = re.compile(r"cu[A-Z]|cuda[A-Z]|nvml[A-Z]|dlopen")
+
+
 class Call(Record):
-    """The first call of a function of the driver, of NVML or of the loader in a process."""
+    """The first call of a function of the driver, of NVML, of a library or of the loader in a process."""
 
     name: str
     """Such as ``cuInit`` or ``dlopen(libcuda.so.1)``."""
@@ -501,6 +505,15 @@ class Call(Record):
     """UUID of the GPU that it was for; "" if it was for none."""
     waited_s: float = 0.0
     """How long it was waited for, if it did not return."""
+    probe: str = ""
+    """The probe that was seen to wait in it; "" if it was called to be measured."""
+    file: str = ""
+    """What it asked the kernel for meanwhile, such as ``ioctl on /dev/nvidia0``; "" if that is not known."""
+
+    @property
+    def of_driver(self) -> bool:
+        """True for a call of the driver, of CUDA's runtime, of NVML or of the loader, not of a library above them."""
+        return not self.probe or bool(_DRIVER_CALL.match(self.name))
 
 
 class CallFacts(Family, tag="calls"):
@@ -516,12 +529,12 @@ class CallFacts(Family, tag="calls"):
     @property
     def driver_hangs(self) -> bool:
         """True: no process can start the CUDA driver, or NVML."""
-        return any(not one.gpu for one in self.hung)
+        return any(not one.gpu and not one.probe for one in self.hung)
 
     @property
     def driver_s(self) -> float:
         """How long a process waits until the CUDA driver and NVML have started."""
-        return sum(one.seconds or 0.0 for one in self.calls if not one.gpu)
+        return sum(one.seconds or 0.0 for one in self.calls if not one.gpu and not one.probe)
 
 
 class Facts(Record):

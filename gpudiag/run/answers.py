@@ -41,6 +41,10 @@ class Answers:
         """How long a process waits until the driver has started."""
         self.slow: dict[str, Call] = {}
         """UUID of each GPU that answered late, to the call that took longest."""
+        self.slow_in_probes: dict[tuple[str, str], Call] = {}
+        """Name and GPU of each call that returned to a probe late, to the longest time."""
+        self.ongoing: dict[str, Call] = {}
+        """Keys of the probes that wait for long already, and how long so far."""
         self.silent: dict[str, tuple[Call | None, str]] = {}
         """UUID of each GPU that is waited for no more, to the call that never returned, if one is known, and why."""
 
@@ -50,15 +54,37 @@ class Answers:
         return tuple(self._asking)
 
     @property
-    def context_s(self) -> float:
-        """How long a process waits for its first GPU, as far as that is known to be long."""
-        return max((call.seconds or 0.0 for call in self.slow.values()), default=0.0)
+    def slowest(self) -> Call | None:
+        """What a process waits for longest before its GPU works, as far as that is known to be long."""
+        known = (*self.slow.values(), *self.slow_in_probes.values(), *self.ongoing.values())
+        return max(known, key=lambda call: call.seconds or 0.0, default=None)
 
     @property
     def calls(self) -> tuple[Call, ...]:
         """The calls that never returned on a GPU, and those that took long."""
-        silent = [call for call, _ in self.silent.values() if call is not None]
-        return (*silent, *(call for uuid, call in self.slow.items() if uuid not in self.silent))
+        silent = dict.fromkeys(call for call, _ in self.silent.values() if call is not None and call.name)
+        slow = (call for uuid, call in self.slow.items() if uuid not in self.silent)
+        return (*silent, *slow, *self.slow_in_probes.values())
+
+    def took(self, call: Call) -> None:
+        """Note how long a probe waited in a call."""
+        known = self.slow_in_probes.get((call.name, call.gpu))
+        if known is None or (known.seconds or 0.0) < (call.seconds or 0.0):
+            self.slow_in_probes[call.name, call.gpu] = call
+
+    def stuck(self, call: Call, gpus: tuple[Gpu, ...]) -> str:
+        """Wait no more for the GPUs on which a probe waits in a call that does not return; return why.
+
+        A library is the same for all GPUs; of the driver's calls the GPU may be known that alone is meant.
+        """
+        for key in [key for key in self.slow_in_probes if key[0] == call.name]:
+            del self.slow_in_probes[key]
+        where = f"{call.name or 'a process'} {'did not return' if call.name else 'did nothing'}"
+        for gpu in gpus:
+            if gpu.uuid == call.gpu or not call.gpu or not call.of_driver:
+                why = f"GPU {gpu.index} hangs, as {call.probe} showed first: {where} within {call.waited_s:.0f} s"
+                self.silent.setdefault(gpu.uuid, (call, why))
+        return f"{where} within {call.waited_s:.0f} s"
 
     def begun(self, key: str) -> None:
         """Note that a probe has begun."""
@@ -66,8 +92,11 @@ class Answers:
 
     def waits(self, key: str, probe: str, gpus: tuple[Gpu, ...]) -> None:
         """Ask the GPUs of a probe that may share them, if it has run for long; each GPU is asked once so early."""
-        if time.monotonic() - self._began[key] < SUSPECT_S + 2 * self.driver_s:
-            return
+        if time.monotonic() - self._began[key] >= SUSPECT_S + 2 * self.driver_s:
+            self.suspect(probe, gpus)
+
+    def suspect(self, probe: str, gpus: tuple[Gpu, ...]) -> None:
+        """Ask the GPUs of a probe; each GPU is asked once so early."""
         for gpu in gpus:
             if gpu.uuid not in self._early:
                 self._early.add(gpu.uuid)

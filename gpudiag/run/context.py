@@ -157,6 +157,7 @@ class ChildContext:
         if not pid:
             try:
                 linux.die_with_parent(parent)
+                linux.let_look()
                 os.close(reading)
                 for name, value in env.items():
                     if value is None:

@@ -12,10 +12,11 @@ import msgspec
 from gpudiag import catalogue
 from gpudiag.cause import TRACE
 from gpudiag.errors import shortage
+from gpudiag.hardware.waiting import Where
 from gpudiag.isolate import Bounds, Ended, Job, scratch_folder
 from gpudiag.knowledge import log_lines
 from gpudiag.knowledge.placement import parse_placements
-from gpudiag.model.facts import Facts, Unknown
+from gpudiag.model.facts import SLOW_S, Call, Facts, Unknown
 from gpudiag.model.report import Broken, Cause, Gpu, Row, Skipped, Timeline
 from gpudiag.probe import EndedReading, GpuReading, Scope
 from gpudiag.probes.comparison import COMPUTES
@@ -41,8 +42,11 @@ from gpudiag.run.plan import (
 )
 from gpudiag.run.servers import PLAIN
 from gpudiag.run.session import TICK_S, Session, server_of
+from gpudiag.run.standstill import HANG_S
 from gpudiag.run.timelines import TIMELINES
 
+ASK_FROM_S = 8.0
+"""If a probe waits so long in a call of the driver, its GPUs are asked: of several it may be one that hangs."""
 STARTS_OF_THE_DRIVER = 3
 """At most, one after the other, within a probe: by itself, and by copies of it."""
 CONTEXTS = "discovery.logical_devices"
@@ -68,6 +72,12 @@ class Probes:
         """Probes that got no CUDA context: one probe says why, and the others are then skipped."""
         self.added = ""
         """What was run without having been selected."""
+        self._stuck: dict[str, str] = {}
+        """Probes that were ended because a call did not return, and which."""
+        self._slow: dict[str, Call] = {}
+        """Probes that waited in slow calls, and the one that took longest."""
+        self._given_up: dict[str, str] = {}
+        """Probes that were ended because another one showed that their GPU hangs, and why."""
         self._meetings: dict[str, str] = {}
         """Folders in which the two processes of a probe exchange messages."""
 
@@ -97,6 +107,7 @@ class Probes:
                 for key, task in running.items():
                     if not task.entry.probe.exclusive:
                         self._session.answers.waits(key, task.entry.name, task.gpus)
+                self._heed_standstills(running)
                 if not stopped:
                     failed = "" if pending or running or self._session.answers.asked else _first_failed(tasks, rows)
                     asked = self._explaining(failed, tasks, facts, gpus)
@@ -119,8 +130,56 @@ class Probes:
         for task in pending:
             self._add(rows, task, Row(task.entry.name, uuids_of(task), _not_run(cause, detail), 0.0))
         pending.clear()
-        for key in (*running, *self._session.answers.asked):
+        for key in (*running, *self._session.answers.asked, *self._session.standstills.looking):
             self._session.children.kill(key, cause, detail)
+
+    def _heed_standstills(self, running: dict[str, Task]) -> None:
+        """Note the calls in which probes wait; end those that wait in one that does not return."""
+        standstills, answers = self._session.standstills, self._session.answers
+        standstills.look(running)
+        answers.ongoing.clear()
+        for key, task in list(running.items()):
+            for where, seconds in standstills.past(key):
+                if seconds >= SLOW_S and (call := self._call(key, task, where)).name:
+                    call = msgspec.structs.replace(call, seconds=round(seconds, 1))
+                    answers.took(call)
+                    self._slow[task.key] = max(
+                        call, self._slow.get(task.key, call), key=lambda known: known.seconds or 0.0
+                    )
+            one = standstills.of(key)
+            if one.where is None or not one.seconds or key in self._stuck or key in self._given_up:
+                continue
+            call = self._call(key, task, one.where)
+            if one.seconds >= HANG_S + 2 * answers.driver_s and not set(answers.asked) & set(uuids_of(task)):
+                call = msgspec.structs.replace(call, seconds=None, waited_s=round(one.seconds, 1))
+                self._stuck[task.key] = answers.stuck(call, task.gpus)
+                self._session.children.kill(key, Cause.TIMEOUT, self._stuck[task.key])
+                self._give_up(running)
+            elif one.seconds >= ASK_FROM_S and call.of_driver and not task.entry.probe.exclusive:
+                answers.suspect(task.entry.name, task.gpus)
+            if call.name and one.seconds >= QUICK_FROM_S:
+                answers.ongoing[key] = msgspec.structs.replace(call, seconds=round(one.seconds, 1))
+
+    def _call(self, key: str, task: Task, where: Where) -> Call:
+        """Return the call in which a probe waits, and the GPU that it is for if that is known."""
+        computed = _computed_last(self._session.children.said(key).splitlines())
+        number = computed.rpartition("GPU:")[2]
+        gpus = task.gpus[int(number) :][:1] if number.isdigit() else task.gpus if len(task.gpus) == 1 else ()
+        uuid = gpus[0].uuid if gpus else ""
+        return Call(where.call or where.file, None, uuid, probe=task.entry.name, file=where.file)
+
+    def _give_up(self, running: dict[str, Task]) -> None:
+        """End the probes that run on a GPU which hangs."""
+        for key, task in running.items():
+            silent = self._silent(task)
+            if silent and task.key not in self._stuck:
+                self._given_up[task.key] = silent
+                self._session.children.kill(key, Cause.TIMEOUT, silent)
+
+    def _silent(self, task: Task) -> str:
+        """Return why a GPU of ``task`` is waited for no more; "" if all may answer."""
+        silent = self._session.answers.silent
+        return next((silent[uuid][1] for uuid in uuids_of(task) if uuid in silent), "")
 
     def _explaining(self, failed: str, tasks: list[Task], facts: Facts, gpus: tuple[Gpu, ...]) -> list[Task]:
         """Return tasks that were not selected, and that say why no context can be created, or why ``failed`` did."""
@@ -136,13 +195,15 @@ class Probes:
 
     def _collect(self, ended: Ended, running: dict[str, Task], rows: dict[str, Row], facts: Facts) -> None:
         """Process the end of a job; when the last job of a task has ended, its row is added."""
+        if ended.key in self._session.standstills.looking:
+            self._session.standstills.hear(ended)
+            return
         if ended.key in self._session.answers.asked:
-            why = self._session.answers.hear(ended)
-            for key, task in running.items() if why else ():
-                if ended.key in uuids_of(task):
-                    self._session.children.kill(key, Cause.TIMEOUT, why or "")
+            if self._session.answers.hear(ended):
+                self._give_up(running)
             return
         task = running.pop(ended.key)
+        self._session.standstills.forget(ended.key)
         if ended.key == task.key:
             self._ended[task.key] = ended
             if task.peer_key in running:
@@ -159,7 +220,7 @@ class Probes:
         if peer := self._failed_peers.pop(task.key, None):  # its last words say why
             ended = replace(ended, stdout=ended.stdout + peer.stdout, stderr=ended.stderr + peer.stderr)
         row = self._row(task, ended, facts)
-        if is_hang(ended) and not self._session.stopped():
+        if is_hang(ended) and task.key not in self._slow and not self._session.stopped():
             self._session.answers.late(task.entry.name, task.gpus)
         if ended.cause is Cause.NO_CONTEXT and task.entry.name != CONTEXTS:
             self._without_context.append((task, row))
@@ -200,16 +261,21 @@ class Probes:
             if len(running) >= slots:
                 return
             probe = task.entry.probe
-            if silent := next(
-                (why for uuid, (_, why) in self._session.answers.silent.items() if uuid in uuids_of(task)), ""
-            ):
+            if silent := self._silent(task):
                 pending.remove(task)
                 self._add(rows, task, Row(task.entry.name, uuids_of(task), Skipped(silent), 0.0))
                 continue
-            waited_s = self._session.answers.context_s
-            if task.gpus and waited_s >= QUICK_FROM_S and self._session.options.level is None and not probe.quick:
+            slowest = self._session.answers.slowest
+            waited_s = slowest.seconds or 0.0 if slowest else 0.0
+            if (
+                slowest
+                and task.gpus
+                and waited_s >= QUICK_FROM_S
+                and self._session.options.level is None
+                and not probe.quick
+            ):
                 pending.remove(task)
-                slow = Skipped(f"each process waits {waited_s:.0f} s for its GPU; to run this probe anyway, name it")
+                slow = Skipped(f"{slowest.name} takes {waited_s:.0f} s; to run this probe anyway, name it")
                 self._add(rows, task, Row(task.entry.name, uuids_of(task), slow, 0.0))
                 continue
             if set(self._session.answers.asked) & set(uuids_of(task)):
@@ -283,9 +349,17 @@ class Probes:
             lack = lack_of_memory(CONTEXT_BYTES + CHILD_BYTES, task.gpus, facts)
             if ended.cause is Cause.NO_MEMORY and lack:
                 return msgspec.structs.replace(row, outcome=Skipped(lack))
+            if given_up := self._given_up.get(task.key):
+                return msgspec.structs.replace(row, outcome=Skipped(given_up))
+            stuck = self._stuck.get(task.key, "")
+            if not stuck and is_hang(ended) and (slow := self._slow.get(task.key)):
+                waits = f"{slow.name} takes {slow.seconds:.0f} s, each time: {ended.detail}"
+                return msgspec.structs.replace(row, outcome=Skipped(waits))
             hung = _computed_last(lines) if is_hang(ended) else ""
             raised = ended.detail if ended.cause is Cause.OPERATION_FAILED else ""
-            if hung:
+            if stuck:
+                raised = hung = f"{hung}: {stuck}" if hung else stuck
+            elif hung:
                 raised = f"{hung} did not return within {ended.duration_s:.0f} s"
             if not raised or not issubclass(task.entry.reading or object, GpuReading):
                 return msgspec.structs.replace(row, outcome=Broken(ended.cause, ended.detail))

@@ -61,9 +61,9 @@ def run_on(children: Supervision, options: Options, observer: Observer, signals:
         if calls := session.answers.calls:
             facts = _with_calls(facts, calls)
             rows = tuple(_of_the_host_again(row, facts, options.limits) for row in rows)
-        waited_s = session.answers.context_s
-        if options.level is None and waited_s >= QUICK_FROM_S:
-            level = Level("quick", f"each process waits {waited_s:.0f} s for its GPU")
+        slowest = session.answers.slowest
+        if options.level is None and slowest is not None and (slowest.seconds or 0.0) >= QUICK_FROM_S:
+            level = Level("quick", f"{slowest.name} takes {slowest.seconds:.0f} s")
         diagnosis = _diagnosed(session, judgement.Subject(facts, gpus, rows, options.lines, options.limits))
         if not options.catalogue:
             diagnosis = msgspec.structs.replace(diagnosis, causes=(), folded=())

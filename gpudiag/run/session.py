@@ -13,6 +13,7 @@ from gpudiag.run.answers import Answers
 from gpudiag.run.options import Observer, Options
 from gpudiag.run.servers import PLAIN, TENSORFLOW
 from gpudiag.run.signals import Signals
+from gpudiag.run.standstill import Standstills
 
 TICK_S = 0.1
 
@@ -40,6 +41,7 @@ class Session:
         self.observer = observer
         self.devices = Devices(options.machine.locks)
         self.answers = Answers(children, PLAIN, options.timeout_s)
+        self.standstills = Standstills(children, PLAIN, strict=options.timeout_s is not None)
         self.began = time.monotonic()
         self._signals = signals
         self._until = until

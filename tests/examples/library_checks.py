@@ -8,7 +8,7 @@ from typing import Any
 from examples import Example
 from examples.machines import example_evidence, example_facts
 from gpudiag.cause import Evidence
-from gpudiag.model.facts import EnvironmentFacts, Facts
+from gpudiag.model.facts import Call, CallFacts, EnvironmentFacts, Facts
 from gpudiag.model.report import Finding, Judged, Row
 from gpudiag.probe import MIB, EndedReading, Raised
 from gpudiag.probes.comparison import Check
@@ -79,6 +79,11 @@ def _hung(probe: Any, what: str) -> Evidence:
     return example_evidence(facts, row, listed=2)
 
 
+def _waits(call: str, probe: str) -> Evidence:
+    hung = Call(call, None, waited_s=35.2, probe=probe, file=call if "/" in call else "")
+    return example_evidence(example_facts(2, calls=CallFacts((hung,))), listed=2)
+
+
 def _without_keras(package: str, lacks: str, **variables: str) -> Evidence:
     facts = example_facts(2, environment=EnvironmentFacts(variables))
     raised = Raised("ModuleNotFoundError", f"No module named '{lacks}'")
@@ -103,6 +108,9 @@ EXAMPLES: dict[str, tuple[Example, ...]] = {
     "library_hangs": (
         Example("a convolution", _hung(cudnn, "convolution, float32 on GPU:0 did not return within 120 s")),
         Example("which library is not known", _hung(reproducible, "a product on GPU:0 did not return within 60 s")),
+        Example("a call in a probe", _waits("cudnnCreate", "libraries.cudnn")),
+        Example("a file that is locked", _waits("flock on /home/someone/x", "libraries.cublas")),
+        Example("a call of the driver", _waits("cuMemAlloc", "memory.growth"), fires=False),
         Example("all right", _machine((cudnn, (), (_RIGHT,))), fires=False),
     ),
     "work_on_gpu_fails": (

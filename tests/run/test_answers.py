@@ -5,10 +5,11 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import replace
 
+import msgspec
 import pytest
 
 from gpudiag.isolate import Ended, Job
-from gpudiag.model.facts import Unknown
+from gpudiag.model.facts import Call, Unknown
 from gpudiag.model.report import RUN_ENDED, Cause
 from gpudiag.run import answers, gathering
 from gpudiag.run.answers import Answers
@@ -63,7 +64,31 @@ def test_a_gpu_that_answers_late_is_slow_and_does_not_hang() -> None:
     gpus.late("discovery.first_op", (SECOND,))
     said = "gpudiag call: cuInit\ngpudiag call: cuInit 0.1\ngpudiag call: retain\ngpudiag call: retain 25.0\n"
     assert gpus.hear(ended(SECOND.uuid, stderr=said)) is None
-    assert (gpus.context_s, [(one.name, one.gpu) for one in gpus.calls]) == (25.0, [("retain", SECOND.uuid)])
+    assert [(one.name, one.gpu) for one in gpus.calls] == [("retain", SECOND.uuid)]
+    assert gpus.slowest is not None
+    assert gpus.slowest.seconds == 25.0
+
+
+def test_a_call_that_a_probe_is_stuck_in_makes_its_gpus_silent() -> None:
+    gpus, _ = asked()
+    slow = Call("cudnnCreate", 12.0, FIRST.uuid, probe="libraries.cudnn")
+    gpus.took(slow)
+    gpus.took(msgspec.structs.replace(slow, seconds=11.0))
+    assert (gpus.slowest, gpus.calls) == (slow, (slow,))
+    library = msgspec.structs.replace(slow, seconds=None, waited_s=35.2)
+    assert gpus.stuck(library, GPUS) == "cudnnCreate did not return within 35 s"
+    assert gpus.silent.keys() == {FIRST.uuid, SECOND.uuid}, "a library is the same for all GPUs"
+    assert "as libraries.cudnn showed first" in gpus.silent[SECOND.uuid][1]
+    assert gpus.calls == (library,), "it is not slow, too"
+
+
+def test_of_a_call_of_the_driver_the_gpu_alone_is_silent() -> None:
+    gpus, _ = asked()
+    gpus.stuck(Call("cuMemAlloc", None, SECOND.uuid, 35.2, "memory.growth"), GPUS)
+    assert gpus.silent.keys() == {SECOND.uuid}
+    gpus.stuck(Call("", None, "", 35.2, "placement.log"), (FIRST,))
+    assert gpus.silent[FIRST.uuid][1].endswith("a process did nothing within 35 s")
+    assert [call.name for call in gpus.calls] == ["cuMemAlloc"]
 
 
 @pytest.mark.parametrize("cause", [None, Cause.EXCEPTION, Cause.SIGNAL, Cause.INTERRUPTED])

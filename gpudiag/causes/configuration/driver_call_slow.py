@@ -9,6 +9,7 @@ folder of libraries on a slow network does the same. gpudiag measured it in a pr
 from __future__ import annotations
 
 from gpudiag.cause import Cause, Gpus, Match, Matches
+from gpudiag.causes.shared.libraries import slowest
 from gpudiag.model.facts import SLOW_S, CallFacts, Facts
 from gpudiag.model.report import Severity
 
@@ -26,12 +27,11 @@ CAUSE = Cause(
 
 
 def find(calls: CallFacts, facts: Facts, gpus: Gpus) -> Matches:
-    where = {gpu.uuid: f" on GPU {gpu.index}" for gpu in gpus} | {"": ""}
-    took = {one.name + where.get(one.gpu, ""): one.seconds for one in calls.calls if one.seconds is not None}
-    slow = {name: seconds for name, seconds in took.items() if seconds >= SLOW_S}
-    if slow:
+    known = [one for one in calls.calls if one.of_driver and one.seconds is not None]
+    if slow := slowest(known, gpus):
         kept = [device.state.persistence for device in facts.nvml_devices]
-        others = ", ".join(f"{name} {seconds:.2f} s" for name, seconds in took.items() if name not in slow)
+        quick = {one.name: one.seconds or 0.0 for one in known if (one.seconds or 0.0) < SLOW_S}
+        others = ", ".join(f"{name} {seconds:.2f} s" for name, seconds in quick.items())
         yield Match(
             evidence=(
                 *(f"{name} took {seconds:.1f} s" for name, seconds in slow.items()),

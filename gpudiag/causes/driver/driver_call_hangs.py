@@ -2,8 +2,8 @@
 
 A process that waits in the driver cannot be stopped by Ctrl-C, often not even by SIGKILL (state D), and each new one
 waits, too. Most often a GPU has failed: it fell off the bus, waits for a reset, or its firmware (GSP) does not answer.
-A file system of the driver's libraries that does not answer does the same. gpudiag made the call in a separate
-process, gave it time, and then started no program that would wait for it again.
+A file system of the driver's libraries that does not answer does the same. gpudiag gave the call time, in a separate
+process, and then started no program that would wait for it again.
 """
 
 from __future__ import annotations
@@ -29,13 +29,19 @@ CAUSE = Cause(
 
 def find(calls: CallFacts, gpus: ChosenGpus) -> Matches:
     named = {gpu.uuid: f"GPU {gpu.index} ({gpu.uuid})" for gpu in gpus.gpus}
-    rest, change = gpus.without([gpu for gpu in gpus.gpus if any(one.gpu == gpu.uuid for one in calls.hung)])
-    for one in calls.hung[:1]:
+    hung = [one for one in calls.hung if one.of_driver]
+    rest, change = gpus.without([gpu for gpu in gpus.gpus if any(one.gpu == gpu.uuid for one in hung)])
+    for one in hung[:1]:
         where = f" on {named.get(one.gpu, one.gpu)}" if one.gpu else ""
         others = [f"{other.name} took {other.seconds:.2f} s" for other in calls.calls if other.seconds is not None]
+        met = f"{one.probe}: " if one.probe else ""
         yield Match(
-            evidence=(f"{one.name} did not return within {one.waited_s:.0f} s{where}", *others),
+            evidence=(
+                f"{met}{one.name} did not return within {one.waited_s:.0f} s{where}",
+                *([f"the process waits in {one.file}"] if one.file and one.file != one.name else []),
+                *others,
+            ),
             figures={"call": one.name, "where": where},
             fix=(..., ..., ..., ..., f"{rest}  # until it is repaired" if one.gpu and change else ""),
-            stage=Stage.CONTEXT if one.gpu else Stage.DRIVER,
+            stage=Stage.CONTEXT if one.gpu or one.probe else Stage.DRIVER,
         )

@@ -9,7 +9,9 @@ that does not get through with its work. gpudiag ended the process; a program of
 from __future__ import annotations
 
 from gpudiag.cause import Cause, Match, Matches, Rows
+from gpudiag.causes.shared.libraries import library_of
 from gpudiag.model.diagnosis import Confidence
+from gpudiag.model.facts import CallFacts
 
 CAUSE = Cause(
     fix=(
@@ -36,12 +38,24 @@ _LIBRARIES = {
 }
 
 
-def find(rows: Rows) -> Matches:
+def find(rows: Rows, calls: CallFacts | None) -> Matches:
     hung = [(row, one) for row in rows for one in row.findings if one.kind == "operation_hangs"]
     named = [(row, one) for row, one in hung if row.name in _LIBRARIES] or hung
+    evidence = tuple(f"{other.probe}: {found.message}" for other, found in hung[:3])
+    for call in [one for one in (calls.hung if calls else ()) if not one.of_driver][:1]:
+        own = next((found.message for row, found in hung if row.probe == call.probe), "")
+        waits = (f"the process waits in {call.file}",) if call.file and call.file != call.name else ()
+        yield Match(
+            evidence=(*evidence, *waits),
+            figures={
+                "library": library_of(call.name) or "a library",
+                "what": own or f"{call.name} did not return within {call.waited_s:.0f} s",
+            },
+        )
+        return
     for row, one in named[:1]:
         yield Match(
-            evidence=tuple(f"{other.probe}: {found.message}" for other, found in hung[:3]),
+            evidence=evidence,
             sure=Confidence.PROVED if row.name in _LIBRARIES else Confidence.LIKELY,
             figures={"library": _LIBRARIES.get(row.name, "a library"), "what": one.message},
         )

@@ -8,7 +8,8 @@ from pathlib import PurePath
 from shlex import quote
 
 from gpudiag.cause import Match
-from gpudiag.model.facts import Facts, Library, LibraryCopy, Unknown
+from gpudiag.model.facts import SLOW_S, Call, Facts, Library, LibraryCopy, Unknown
+from gpudiag.model.report import Gpu
 from gpudiag.probes.discovery import trace
 from gpudiag.probes.host.libraries import PACKAGES, RUNTIME, unopened
 
@@ -23,6 +24,20 @@ LIBRARIES = {
     "cuSPARSE": "libcusparse.so.12",
 }
 """The SONAME of each library that a probe has compute something."""
+_BY_CALL = {
+    "cublasLt": "cuBLASLt",
+    "cublas": "cuBLAS",
+    "cudnn": "cuDNN",
+    "cufft": "cuFFT",
+    "cupti": "CUPTI",
+    "curand": "cuRAND",
+    "cusolver": "cuSOLVER",
+    "cusparse": "cuSPARSE",
+    "nccl": "NCCL",
+    "nvrtc": "NVRTC",
+    "nvJitLink": "nvJitLink",
+}
+"""How the functions of a library begin, the longest first."""
 _LIBRARIES_OF_THE_DRIVER = (
     (re.compile("Fedora"), "sudo dnf install xorg-x11-drv-nvidia-cuda-libs  # from RPM Fusion"),
     (re.compile("Red Hat|Rocky|Alma|CentOS"), "sudo dnf install nvidia-driver-cuda-libs  # from NVIDIA's repository"),
@@ -33,6 +48,27 @@ _LIBRARIES_OF_THE_DRIVER = (
 """What brings the driver's libraries, by the name of the distribution; no loader searches that folder of NixOS."""
 PIP_INSTALLATION = "https://www.tensorflow.org/install/pip"
 LOADER = "https://man7.org/linux/man-pages/man8/ld.so.8.html"
+
+
+def library_of(call: str) -> str:
+    """Return the library that a function is of, such as ``cuDNN``; "" if that is not known."""
+    return next((library for start, library in _BY_CALL.items() if call.startswith(start)), "")
+
+
+def slowest(calls: Iterable[Call], gpus: tuple[Gpu, ...]) -> dict[str, float]:
+    """Return each slow call, and the GPU if it is not slow on all of them, to the longest time that it took."""
+    by_name: dict[str, list[Call]] = {}
+    for one in calls:
+        if (one.seconds or 0.0) >= SLOW_S:
+            by_name.setdefault(one.name, []).append(one)
+    indices = {gpu.uuid: str(gpu.index) for gpu in gpus}
+    found = {}
+    for name, those in by_name.items():
+        known = dict.fromkeys(indices.get(one.gpu, "") for one in those)
+        everywhere = "" in known or len(known) == len(indices) > 1
+        where = "" if everywhere else f" on GPU {' and '.join(known)}"
+        found[name + where] = max(one.seconds or 0.0 for one in those)
+    return found
 
 
 def good_copy(one: Library) -> LibraryCopy | None:

@@ -59,7 +59,8 @@ def cuinit_error(listing: Listing) -> str:
 def hung(evidence: Evidence, *, of_gpus: bool) -> str:
     """Return which first call of the driver never came back, on a GPU or before any; "" if none is known."""
     calls = evidence.facts.calls
-    found = () if isinstance(calls, Unknown) else [one for one in calls.hung if bool(one.gpu) is of_gpus]
+    known = () if isinstance(calls, Unknown) else [one for one in calls.hung if one.of_driver]
+    found = [one for one in known if bool(one.gpu or one.probe) is of_gpus]
     return "; ".join(f"{one.name} did not return within {one.waited_s:.0f} s" for one in found)
 
 
