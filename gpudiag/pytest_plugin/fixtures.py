@@ -6,6 +6,7 @@ import contextlib
 import os
 import re
 import sys
+import warnings
 from collections import Counter
 from collections.abc import Callable, Generator, Iterable, Mapping
 from contextlib import AbstractContextManager
@@ -266,7 +267,14 @@ def gpudiag_simulated(request: pytest.FixtureRequest) -> Simulate:
             made = simulator.Machine(spec, faults)
         except (simulator.SimulatorMissing, simulator.CudaWheelMissing) as missing:
             pytest.skip(str(missing))
-        request.addfinalizer(lambda: made.__exit__(None, None, None))
+
+        def end() -> None:
+            without_effect = made.without_effect()
+            made.__exit__(None, None, None)
+            for fault in without_effect:
+                warnings.warn(pytest.PytestWarning(simulator.no_effect(fault)), stacklevel=1)
+
+        request.addfinalizer(end)
         environment = {name: value for name, value in made.__enter__().environment().items() if name not in own}
         return SimulatedMachine(isolated.caller(request, {**dict.fromkeys(own), **environment}), environment)
 

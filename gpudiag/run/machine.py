@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import ctypes
 import os
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from contextlib import ExitStack
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -25,6 +25,8 @@ class Machine:
     """Replaces / when the kernel's files about GPUs are read; None: / itself."""
     locks: Path | None = None
     """Folder for the locks of GPUs; None: the one that all runs of this user share."""
+    without_effect: Callable[[], tuple[str, ...]] = tuple
+    """Says which faults of a simulated machine no call has met so far."""
 
 
 def start_machine(spec: str | None, faults: tuple[str, ...], stack: ExitStack) -> Machine:
@@ -42,7 +44,13 @@ def start_machine(spec: str | None, faults: tuple[str, ...], stack: ExitStack) -
     made = stack.enter_context(simulator.Machine(spec, faults))
     words = [spec, *(f"--fault {fault}" for fault in made.faults)]
     world = World(simulated=True, spec=printable(" ".join(words)))
-    return Machine(world, made.environment(), made.root, made.directory)
+    return Machine(
+        world,
+        made.environment(),
+        made.root,
+        made.directory,
+        lambda: tuple(printable(simulator.no_effect(fault)) for fault in made.without_effect()),
+    )
 
 
 def map_libraries(machine: Path) -> None:

@@ -130,5 +130,9 @@ def _diagnosed(session: Session, subject: judgement.Subject) -> Diagnosis:
 
 
 def _notes(session: Session, probes: Probes) -> tuple[str, ...]:
-    """Return a sentence for each GPU that could not be locked, and for what was run without being selected."""
-    return (*session.devices.unlocked.values(), *filter(None, [probes.added]))
+    """Return a sentence for each GPU that could not be locked, and for what was run without being selected.
+
+    And for each fault of a simulated machine that had no effect: then the run says nothing of it.
+    """
+    without_effect = session.options.machine.without_effect()
+    return (*session.devices.unlocked.values(), *filter(None, [probes.added]), *without_effect)

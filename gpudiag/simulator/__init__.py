@@ -41,6 +41,7 @@ if TYPE_CHECKING:
         Fault,
         catalogue_text,
         fault_environment,
+        no_effect,
         parse_fault,
     )
     from gpudiag.simulator.machine import MACHINE_VARIABLE, Machine, library_directory, require_linux
@@ -59,6 +60,7 @@ _HOME = {
     "Fault": "faults",
     "catalogue_text": "faults",
     "fault_environment": "faults",
+    "no_effect": "faults",
     "parse_fault": "faults",
     "MACHINE_VARIABLE": "machine",
     "Machine": "machine",
@@ -96,6 +98,7 @@ __all__ = [
     "cpu_only_tensorflow",
     "fault_environment",
     "library_directory",
+    "no_effect",
     "parse_fault",
     "parse_spec",
     "preload",

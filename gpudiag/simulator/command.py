@@ -6,7 +6,7 @@ import signal
 import subprocess
 from collections.abc import Iterable, Mapping, Sequence
 
-from gpudiag.simulator.faults import Fault
+from gpudiag.simulator.faults import Fault, no_effect
 from gpudiag.simulator.machine import Machine
 from gpudiag.simulator.spec import MachineSpec
 from gpudiag.simulator.tensorflow_build import cpu_only_tensorflow
@@ -38,7 +38,10 @@ def run(
     SimulatorError is raised before anything runs.
     """
     with Machine(spec, faults) as machine:
-        return run_on(machine.summary, machine.environment(environment), command)
+        code = run_on(machine.summary, machine.environment(environment), command)
+        for fault in machine.without_effect():
+            say(f"gpudiag: {no_effect(fault)}")
+        return code
 
 
 def run_on(summary: str, environment: Mapping[str, str], command: Sequence[str]) -> int:

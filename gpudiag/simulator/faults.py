@@ -325,6 +325,19 @@ def fault_environment(faults: Iterable[str | Fault]) -> dict[str, str]:
     return {"GPUDIAG_SIM_FAULTS": ";".join(lines)}
 
 
+def no_effect(fault: Fault) -> str:
+    """What to say of a fault that no call has met."""
+    functions = dict.fromkeys(rule.partition(",")[0] for rule in fault.rules)
+    named = fault.name in ("slow_call", "call_fails")
+    calls = f"nothing called {' or '.join(functions)}" if named else "there was no such call"
+    which = (
+        ", so often or on that GPU"
+        if fault.gpu is not None or any(re.search(r"from=(?!1\b)", rule) for rule in fault.rules)
+        else ""
+    )
+    return f"the fault {fault} had no effect: {calls}{which}"
+
+
 def catalogue_text() -> str:
     """What `gpudiag simulate --list-faults` prints."""
     width = max(len(kind.usage) for kind in CATALOGUE.values())

@@ -205,6 +205,20 @@ class Machine:
         injected = f", with {', '.join(map(str, self.faults))}" if self.faults else ""
         return f"{self.spec.summary()}{injected}"
 
+    def without_effect(self) -> tuple[Fault, ...]:
+        """The faults that no call has met so far, such as those of a function that nobody calls.
+
+        A library that is missing and a version are not calls, and always have their effect.
+        """
+        found = []
+        first = 0
+        for fault in self.faults:
+            met = any((self.directory / f"met-{first + number}").exists() for number in range(len(fault.rules)))
+            first += len(fault.rules)
+            if fault.rules and not met:
+                found.append(fault)
+        return tuple(found)
+
     def environment(self, base: Mapping[str, str] | None = None, faults: Iterable[str | Fault] = ()) -> dict[str, str]:
         """The environment of a process that lives on this machine; see :func:`environment_on`."""
         return environment_on(self.directory, base, faults)

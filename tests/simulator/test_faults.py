@@ -8,6 +8,8 @@ import sys
 
 import pytest
 
+from conftest import Gpudiag
+from gpudiag.model import codec
 from gpudiag.simulator import Machine, fault_environment
 from gpudiag.simulator.faults import SONAMES
 
@@ -15,31 +17,37 @@ from .on_machine import TENSORFLOW, Inside, cards, run_python
 
 LIST = "import tensorflow as tf; print(tf.config.list_physical_devices('GPU'))"
 
+START = (
+    "import ctypes, json, os, time\n"
+    "cuda, nvml = ctypes.CDLL('libcuda.so.1'), ctypes.CDLL('libnvidia-ml.so.1')\n"
+    "pointer, answers = ctypes.c_void_p(), []\n"
+    "def context(ordinal=0):\n"
+    "    code = cuda.cuDevicePrimaryCtxRetain(ctypes.byref(pointer), ordinal)\n"
+    "    return code or cuda.cuCtxSetCurrent(pointer)\n"
+    "def allocate(size):\n"
+    "    return cuda.cuMemAlloc_v2(ctypes.byref(pointer), ctypes.c_size_t(size))\n"
+)
+
 
 def drive(faults: list[str], code: str, gpus: int = 1, environment: dict[str, str] | None = None) -> list[object]:
     """`code` in a process that speaks to the driver and NVML alone; it fills `answers`."""
-    start = (
-        "import ctypes, json, os, time\n"
-        "cuda, nvml = ctypes.CDLL('libcuda.so.1'), ctypes.CDLL('libnvidia-ml.so.1')\n"
-        "pointer, answers = ctypes.c_void_p(), []\n"
-        "def context(ordinal=0):\n"
-        "    code = cuda.cuDevicePrimaryCtxRetain(ctypes.byref(pointer), ordinal)\n"
-        "    return code or cuda.cuCtxSetCurrent(pointer)\n"
-        "def allocate(size):\n"
-        "    return cuda.cuMemAlloc_v2(ctypes.byref(pointer), ctypes.c_size_t(size))\n"
-    )
     with Machine(cards(gpus), faults) as machine:
-        done = subprocess.run(
-            [sys.executable, "-c", f"{start}{code}\nprint(json.dumps(answers))"],
-            env={**machine.environment(), **(environment or {})},
-            capture_output=True,
-            text=True,
-            timeout=60,
-            check=False,
-        )
+        return run_driver(machine, code, environment)[0]
+
+
+def run_driver(machine: Machine, code: str, environment: dict[str, str] | None = None) -> tuple[list[object], str]:
+    """The answers of :func:`drive` on this machine, and what was said."""
+    done = subprocess.run(
+        [sys.executable, "-c", f"{START}{code}\nprint(json.dumps(answers))"],
+        env={**machine.environment(), **(environment or {})},
+        capture_output=True,
+        text=True,
+        timeout=60,
+        check=False,
+    )
     assert done.returncode == 0, done.stderr
     answers: list[object] = json.loads(done.stdout)
-    return answers
+    return answers, done.stderr
 
 
 def test_allocations_fail_from_a_call_on() -> None:
@@ -50,6 +58,34 @@ def test_allocations_fail_from_a_call_on() -> None:
 def test_large_allocations_fail() -> None:
     code = "cuda.cuInit(0), context()\nanswers += [allocate(1 << 20), allocate((1 << 20) + 1)]"
     assert drive(["allocation_above=1MiB"], code) == [0, 2]
+
+
+@pytest.mark.parametrize(
+    ("faults", "code", "without_effect"),
+    [
+        (["call_fails=cudnnFoo:1"], "cuda.cuInit(0)", ["call_fails=cudnnFoo:1"]),
+        (["allocation_from=3", "cuinit"], "cuda.cuInit(0)", ["allocation_from=3"]),
+        (["allocation_from=3"], "cuda.cuInit(0), context()\nallocate(9), allocate(9), allocate(9)", []),
+        (["call_fails=cuInit:100:2"], "cuda.cuInit(0)", ["call_fails=cuInit:100:2"]),
+        (["context_creation@1"], "cuda.cuInit(0), context(0)", ["context_creation=46@1"]),
+        (["library_missing=libcudnn.so.9", "driver_too_old"], "", []),
+    ],
+)
+def test_a_fault_that_no_call_meets_is_known(faults: list[str], code: str, without_effect: list[str]) -> None:
+    with Machine(cards(2), faults) as machine:
+        assert run_driver(machine, code)[1] == ""
+        assert [str(fault) for fault in machine.without_effect()] == without_effect
+
+
+def test_a_fault_without_effect_is_named(gpudiag: Gpudiag) -> None:
+    fault = "the fault call_fails=cudnnFoo:1 had no effect: nothing called cudnnFoo"
+    faults = ("call_fails=cudnnFoo:1", "slow_call=nvmlInit_v2:0.01")
+    done = gpudiag("check", "host", *gpudiag.simulated("1", faults), "--format", "json", "-q")
+    assert codec.decode(done.stdout, done.stderr).notes == (fault,)
+    options = [word for one in faults for word in ("--fault", one)]
+    code = "import ctypes; ctypes.CDLL('libnvidia-ml.so.1').nvmlInit_v2()"
+    done = gpudiag("simulate", "1", *options, "--", sys.executable, "-c", code)
+    assert [line for line in done.stderr.splitlines() if "had no effect" in line] == [f"gpudiag: {fault}"]
 
 
 def test_fault_on_one_gpu() -> None:

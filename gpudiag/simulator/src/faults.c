@@ -7,6 +7,7 @@
  * faults.py writes the rules; people use its names.
  */
 #define _GNU_SOURCE
+#include <fcntl.h>
 #include <pthread.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -24,6 +25,7 @@ struct rule {
     uint64_t above;
     double seconds;
     long calls; /* so far, in this process */
+    bool met;
 };
 
 static struct rule rules[MAX_FAULTS];
@@ -72,10 +74,21 @@ static void trace(const char *function) {
     let_go(TRACE_LOCK);
 }
 
+/* An empty file for each rule that a call has met, in any process: machine.py says which fault had no effect. The
+ * rules of the machine come first, and those of a process alone after them; a guest of a machine may not write there. */
+static void note_met(int rule) {
+    char path[PATH_MAX + 32];
+    snprintf(path, sizeof path, "%s/met-%d", simulated_machine()->directory, rule);
+    int file = open(path, O_WRONLY | O_CREAT | O_CLOEXEC, 0644);
+    if (file >= 0) close(file);
+}
+
 static bool counts(struct rule *rule, int gpu, uint64_t bytes) {
     if (rule->gpu >= 0 && rule->gpu != gpu) return false;
     if (rule->above && bytes <= rule->above) return false;
-    return __atomic_add_fetch(&rule->calls, 1, __ATOMIC_RELAXED) >= rule->from;
+    if (__atomic_add_fetch(&rule->calls, 1, __ATOMIC_RELAXED) < rule->from) return false;
+    if (!__atomic_exchange_n(&rule->met, true, __ATOMIC_RELAXED)) note_met((int)(rule - rules));
+    return true;
 }
 
 int call_begins(const char *function, int gpu, uint64_t bytes) {
