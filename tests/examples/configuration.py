@@ -10,7 +10,7 @@ from gpudiag.cause import TRACE, Evidence
 from gpudiag.causes.configuration.log_level_hides_reason import _LOG_LEVEL
 from gpudiag.causes.configuration.settings_exclude_each_other import _EXCLUSIVE
 from gpudiag.knowledge.log_lines import Line
-from gpudiag.model.facts import EnvironmentFacts, Facts
+from gpudiag.model.facts import Attempt, EnvironmentFacts, Facts, TriedFacts
 from gpudiag.model.report import Broken, Cause, Judged, Row
 
 
@@ -29,6 +29,11 @@ def _trace_row(listed: int, said: tuple[Line, ...] = ()) -> Row:
         "lines": [{"level": line.level, "file": line.file, "text": line.text} for line in said],
     }
     return Row(TRACE, (), Judged(), 0.0, reading)
+
+
+def _by_mps(**variables: str) -> Evidence:
+    tried = TriedFacts(connected=(Attempt("/run/nvidia-mps/control"),))
+    return Evidence(example_with_gpus(1, environment=EnvironmentFacts(variables), tried=tried))
 
 
 def _set(**variables: str) -> Evidence:
@@ -75,6 +80,21 @@ def _level(value: str, *said: Line, listed: int = 0) -> Evidence:
 
 
 EXAMPLES: dict[str, tuple[Example, ...]] = {
+    "setting_limits_gpu": (
+        Example("a limit of a test", _set(TF_PER_DEVICE_MEMORY_LIMIT_MB="512")),
+        Example("a large reserve", _set(TF_DEVICE_MIN_SYS_MEMORY_IN_MB="30000")),
+        Example("each kernel is waited for", _set(CUDA_LAUNCH_BLOCKING="1")),
+        Example("few multiprocessors by MPS", _by_mps(CUDA_MPS_ACTIVE_THREAD_PERCENTAGE="10")),
+        Example("most of them", _by_mps(CUDA_MPS_ACTIVE_THREAD_PERCENTAGE="90"), fires=False),
+        Example("without MPS", _set(CUDA_MPS_ACTIVE_THREAD_PERCENTAGE="10"), fires=False),
+        Example("a limit above half", _set(TF_PER_DEVICE_MEMORY_LIMIT_MB="30000"), fires=False),
+        Example("no limit", _set(TF_PER_DEVICE_MEMORY_LIMIT_MB="0"), fires=False),
+        Example("no number", _set(TF_PER_DEVICE_MEMORY_LIMIT_MB="all"), fires=False),
+        Example(
+            "a worker of pytest", _set(TF_PER_DEVICE_MEMORY_LIMIT_MB="512", PYTEST_XDIST_WORKER="gw0"), fires=False
+        ),
+        Example("kernels run on", _set(CUDA_LAUNCH_BLOCKING="0", TF_FORCE_UNIFIED_MEMORY="1"), fires=False),
+    ),
     "configured_too_late": (
         Example("growth", _log(*_TRACEBACK, _LATE)),
         Example("growth, as pytest prints it", _log(f">   {_TRACEBACK[2].strip()}", f"E   {_LATE}")),

@@ -1,0 +1,67 @@
+"""{setting} {what}
+
+Such a variable is set for one program, for a test or to look for an error, and stays in a shell, a service file or an
+image. TensorFlow, CUDA and MPS say nothing of it: a model that fits on the card runs out of memory, or every step is
+slow. A limit is named if it leaves less than half of a GPU; if it is meant so, nothing has to be done.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from gpudiag.cause import Cause, Match, Matches, Variables
+from gpudiag.causes.shared.memory import devices_in_scope
+from gpudiag.model.facts import Facts, TriedFacts
+from gpudiag.model.report import Severity
+
+CAUSE = Cause(
+    severity=Severity.WARNING,
+    fix=("unset {name}",),
+    url="https://www.tensorflow.org/guide/gpu#limiting_gpu_memory_growth",
+    unless=("limited_by_variable", "mps_limits_memory", "little_memory_left"),
+)
+_LIMIT, _RESERVE = "TF_PER_DEVICE_MEMORY_LIMIT_MB", "TF_DEVICE_MIN_SYS_MEMORY_IN_MB"
+_MPS_THREADS = "CUDA_MPS_ACTIVE_THREAD_PERCENTAGE"
+_BLOCKING = "CUDA_LAUNCH_BLOCKING"
+_PART = 0.5
+"""Who shares a GPU gives each program a part; less than this of a whole GPU is seldom meant."""
+_WORKER = "PYTEST_XDIST_WORKER"
+"""gpudiag's own plugin gives each worker of a test run a part of a GPU."""
+
+
+def find(facts: Facts, variables: Variables, tried: TriedFacts | None) -> Matches:
+    if _WORKER in variables:
+        return
+    for name, what in _limits(facts, variables, with_mps=_has_mps(tried)):
+        setting = f"{name}={variables[name]}"
+        yield Match(evidence=(setting,), figures={"name": name, "setting": setting, "what": what}, change={name: None})
+        return
+
+
+def _limits(facts: Facts, variables: Variables, *, with_mps: bool) -> Iterator[tuple[str, str]]:
+    """Yield each variable that limits a GPU, and what it does."""
+    devices = devices_in_scope(facts)
+    if not devices:
+        return
+    smallest = min(devices, key=lambda device: device.memory_total_bytes)
+    total_mib = smallest.memory_total_bytes >> 20
+    of_all = f"of the {total_mib} MiB of GPU {smallest.index}"
+    limit, reserve = _number(variables, _LIMIT), _number(variables, _RESERVE)
+    if 0 < limit < _PART * total_mib:
+        yield _LIMIT, f"lets TensorFlow take only {limit} MiB {of_all}, without any message"
+    if total_mib > reserve > (1 - _PART) * total_mib:
+        yield _RESERVE, f"keeps TensorFlow from {reserve} MiB {of_all}, without any message"
+    if with_mps and 0 < _number(variables, _MPS_THREADS) < 100 * _PART:
+        yield _MPS_THREADS, f"lets each program use {variables[_MPS_THREADS]} % of the multiprocessors of a GPU"
+    if variables.get(_BLOCKING) == "1":
+        yield _BLOCKING, "makes every program wait for each kernel of CUDA: it is for finding errors, and slow"
+
+
+def _number(variables: Variables, name: str) -> int:
+    """Return the value of a variable; 0 if it is not set, or not a whole number."""
+    value = variables.get(name, "").strip()
+    return int(value) if value.isdecimal() else 0
+
+
+def _has_mps(tried: TriedFacts | None) -> bool:
+    return any("mps" in one.path and one.error is None for one in (tried.connected if tried else ()))
