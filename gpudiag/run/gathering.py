@@ -11,7 +11,7 @@ import msgspec
 from gpudiag.facts import calls
 from gpudiag.isolate import Ended, Job
 from gpudiag.model import facts as hostfacts
-from gpudiag.model.facts import Facts, Unknown
+from gpudiag.model.facts import Call, CallFacts, Facts, Unknown
 from gpudiag.model.report import Cause
 from gpudiag.run.answers import is_hang
 from gpudiag.run.plan import driver_s
@@ -38,13 +38,24 @@ def gather_facts(session: Session, families: tuple[str, ...]) -> Facts:
             deadline_s = deadline_s if family == "calls" else max(FACTS_DEADLINE_S, deadline_s)
         session.children.start(Job(family, target, {"family": family, **root}, deadline_s, PLAIN, env=own))
     gathered: dict[str, hostfacts.Family] = {}
+    hung: list[Call] = []
     while len(gathered) < len(families):
         for ended in session.children.wait(TICK_S):
+            if ended.key in session.standstills.looking:
+                session.standstills.hear(ended)
+                continue
             gathered[ended.key] = _family(ended)
+            where = session.standstills.of(ended.key).where
+            if is_hang(ended) and ended.key != "calls" and where is not None and where.call:
+                hung.append(Call(where.call, None, waited_s=round(ended.duration_s, 1), file=where.file))
+            session.standstills.forget(ended.key)
+        session.standstills.look(set(ASK_THE_DRIVER) & set(families) - gathered.keys(), allow=False)
         session.observer.tick()
         if stopped := session.stopped():
             for family in families:
                 session.children.kill(family, *stopped)
+    if hung and isinstance(known := gathered.get("calls"), CallFacts) and not known.driver_hangs:
+        gathered["calls"] = CallFacts((*known.calls, *{one.name: one for one in hung}.values()))
     facts = Facts(**gathered)  # type: ignore[arg-type]  # each family was decoded as the type of its field
     session.answers.driver_s = driver_s(facts)
     return facts

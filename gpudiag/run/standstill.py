@@ -66,13 +66,13 @@ class Standstills:
         self._looks: dict[str, tuple[str, float]] = {}
         """Keys of the jobs that look, to the job they look at and to the beginning of the standstill."""
 
-    def look(self, keys: Iterable[str]) -> None:
-        """Look at the jobs that run, as often as that makes sense."""
+    def look(self, keys: Iterable[str], *, allow: bool = True) -> None:
+        """Look at the jobs that run, as often as that makes sense; ``allow`` moves the deadline of one that waits."""
         now = time.monotonic()
         for key in keys:
             one = self._watched.setdefault(key, Standstill(since=now, looked=now))
             if now - one.looked >= EVERY_S and (pid := self._children.pid(key)) is not None:
-                self._look(key, one, pid, now)
+                self._look(key, one, pid, now, allow=allow)
 
     def of(self, key: str) -> Standstill:
         """Return how a job stands."""
@@ -100,7 +100,7 @@ class Standstills:
         if one is not None and one.since == since and one.seconds:
             one.where = Where() if ended.value is None else msgspec.json.decode(ended.value, type=Where)
 
-    def _look(self, key: str, one: Standstill, pid: int, now: float) -> None:
+    def _look(self, key: str, one: Standstill, pid: int, now: float, *, allow: bool) -> None:
         before, one.looked = one.looked, now
         mark = first_threads(pid)
         returned = one.where is not None and one.where.thread and woken(one.where.thread) != one.where.woken
@@ -117,7 +117,7 @@ class Standstills:
         one.seconds = still_s
         if still_s < NAMED_FROM_S:
             return
-        if (more_s := min(now - before, self._most_more_s - one.allowed_s)) > 0:
+        if allow and (more_s := min(now - before, self._most_more_s - one.allowed_s)) > 0:
             one.allowed_s += more_s
             self._children.allow(key, more_s)
         looks = f"{key}/waits"

@@ -133,3 +133,10 @@ def test_persistence_mode_is_advised_unless_it_is_on(persistent: bool | None) ->
     (cause,) = found("driver_call_slow", Evidence(replace(machine, nvml=replace(machine.nvml, devices=devices))))
     assert any("nvidia-smi -pm 1" in line for line in cause.fix) == (persistent is not True)
     assert any("dmesg" in line for line in cause.fix)
+
+
+@pytest.mark.slow
+def test_a_call_of_nvml_that_never_returns_is_named_though_it_is_none_of_the_first(gpudiag: Gpudiag) -> None:
+    report, _ = checked(gpudiag, "slow_call=nvmlDeviceGetMemoryInfo:1000", "discovery")
+    (cause,) = report.diagnosis.causes
+    assert (cause.rule, cause.cause.startswith("nvmlDeviceGetMemoryInfo never returns")) == ("driver_call_hangs", True)
