@@ -252,6 +252,12 @@ FAMILY.harmless(
     seen="2.4-2.21",
 )
 FAMILY.harmless(
+    "older_than_ptx_compiler",
+    "The NVIDIA driver's CUDA version is {driver:v} which is older than the PTX compiler version {ptxas:v}",
+    meaning="the driver is older than ptxas, so XLA compiles one part after the other: this works and is slower",
+    seen="2.10-2.18",
+)
+FAMILY.harmless(
     "loaded_cudnn",
     "Loaded cuDNN version {version:s}",
     "TensorFloat-32 will be used for the matrix multiplication",
@@ -455,6 +461,7 @@ FAMILY.harmless(
     "Failed to find bogomips or clock in /proc/cpuinfo; cannot determine CPU frequency",
     "Failed to get CPU frequency: {:d} Hz",
     "Could not identify NUMA node",
+    "Could not determine NUMA node of device ordinal {:d}",
     "OMP_NUM_THREADS is no longer used by the default Keras config",
     "Number of outputs changed between runs",
     meaning="it concerns the CPU, its threads or the nearness of memory",
@@ -471,4 +478,11 @@ FAMILY.harmless(
     "Unable to import tensorflow_text",
     meaning="it concerns another package or another system",
     seen="Python",
+)
+FAMILY.harmless(
+    "simulated_otherwise",
+    "gpudiag simulated GPU: Keras {choice} cannot run on a simulated GPU",
+    "gpudiag simulated GPU: XLA cannot run here",
+    meaning="gpudiag's simulated GPUs do this in another way than real ones",
+    seen="gpudiag",
 )

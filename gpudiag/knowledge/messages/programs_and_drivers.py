@@ -34,6 +34,7 @@ PROFILING_NOT_PERMITTED = FAMILY.fault(
     "profiling_not_permitted",
     "CUPTI_ERROR_INSUFFICIENT_PRIVILEGES",
     "CUPTI_ERROR_VIRTUALIZED_DEVICE_INSUFFICIENT_PRIVILEGES",
+    "CUPTI need root access",
     "Insufficient privilege to run libcupti (you need root permission)",
     "ERR_NVGPUCTRPERM",
     seen="2.0-2.21, CUPTI",

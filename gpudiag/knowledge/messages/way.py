@@ -191,6 +191,7 @@ TOO_LOW_CAPABILITY = FAMILY.fault(
         for more in (", pci bus id: {pci:b}", ", compute capability: {:v}", " compute capability: {:v}", "")
     ),
     "requires minimum CUDA compute capability {least:v}",
+    "StreamExecutor {:w} {name} is of insufficient compute capability: {least:v} required, device is {has:v}",
     "No CUDA device found with minimum required compute capability {least:v}",
     seen="0.5-2.21",
 )
