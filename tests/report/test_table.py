@@ -173,6 +173,16 @@ def test_a_reason_to_skip_is_told_once() -> None:
     assert [line for line in lines if "needs 4 GPUs, 2 here" in line] == ["5 skipped: needs 4 GPUs, 2 here"]
 
 
+def test_an_area_that_is_skipped_in_whole_is_named_once() -> None:
+    skipped = [row(f"memory.{name}", Skipped("no GPU")) for name in ("growth", "limit", "fraction", "allocator")]
+    assert "         all 4 of memory\n" in table(report(*skipped))
+    assert "memory.growth, memory.limit, memory.fraction, memory.allocator" in table(report(*skipped), verbose=True)
+    ran = row("memory.shared_gpu", passed("shared"), GPUS[0])
+    for other in (ran, row("memory.shared_gpu", Skipped("needs 2 GPUs, 1 here"))):
+        assert "memory.growth, memory.limit, memory.fraction, memory.allocator" in table(report(*skipped, other))
+    assert "memory.growth, memory.limit, memory.fraction\n" in table(report(*skipped[:3]))
+
+
 def test_a_skipped_row_says_which_gpus() -> None:
     assert "memory.growth GPU 1" in table(report(row("memory.growth", Skipped("stopped"), GPUS[1]), gpus=GPUS))
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import io
 import re
-from itertools import chain, zip_longest
+from itertools import chain, groupby, zip_longest
 from typing import TYPE_CHECKING
 
 from gpudiag.model.report import Report, Row, Skipped
@@ -12,6 +12,8 @@ from gpudiag.report import accounts, changes, program, words
 from gpudiag.text import one_line, plain
 
 if TYPE_CHECKING:
+    from collections.abc import Iterator
+
     from rich.text import Text
 
 LEAST_WIDTH = 20
@@ -41,6 +43,8 @@ _GLUE = "\ue000"
 _UNIT = re.compile(r"(?<=\d) (?=(?:s|ms|bytes|KiB|MiB|GiB|%)(?!\w))")
 _INDENT = " " * (len("outcome") + _GAP)
 """What belongs to a probe is printed below its name."""
+_MANY = 4
+"""Skipped probes of an area that are not named one by one if they are all that it has."""
 
 
 SUFFIX = ".txt"
@@ -64,7 +68,7 @@ def render(report: Report, *, width: int, color: bool, verbose: bool, head: bool
     together = [row for same in alike for row in same]
     _rows(page, report, [row for row in ran if row not in together], verbose=verbose)
     _alike(page, report, alike)
-    _skipped(page, report)
+    _skipped(page, report, verbose=verbose)
     _footer(page, report)
     return page.text()
 
@@ -278,17 +282,27 @@ def _alike(page: Page, report: Report, alike: list[list[Row]]) -> None:
         page.blank()
 
 
-def _skipped(page: Page, report: Report) -> None:
+def _skipped(page: Page, report: Report, *, verbose: bool) -> None:
     """Add the names of the skipped probes, grouped by reason, so that they do not hide the others."""
-    reasons: dict[str, list[str]] = {}
+    reasons: dict[str, list[Row]] = {}
     for row in report.rows:
         if isinstance(row.outcome, Skipped):
-            reasons.setdefault(words.figure(row), []).append(words.label(report, row))
-    for reason, names in reasons.items():
-        page.add(f"{len(names)} skipped: {reason}", "bold dim")
-        page.add(", ".join(names), "dim", lead=_INDENT)
+            reasons.setdefault(words.figure(row), []).append(row)
+    for reason, rows in reasons.items():
+        page.add(f"{len(rows)} skipped: {reason}", "bold dim")
+        page.add(", ".join(_names(report, rows, verbose=verbose)), "dim", lead=_INDENT)
     if reasons:
         page.blank()
+
+
+def _names(report: Report, rows: list[Row], *, verbose: bool) -> Iterator[str]:
+    """Yield what is skipped for one reason: an area in whole, if that is shorter than the names of its probes."""
+    for area, same in groupby(rows, key=lambda row: row.area):
+        skipped = [*same]
+        if len(skipped) >= _MANY and len(skipped) == len(report.areas[area]) and not verbose:
+            yield f"all {len(skipped)} of {area}"
+        else:
+            yield from (words.label(report, row) for row in skipped)
 
 
 def _footer(page: Page, report: Report) -> None:
