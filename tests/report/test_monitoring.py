@@ -56,7 +56,8 @@ def test_metrics_say_what_the_report_says() -> None:
     of = codec.load(REPORTS / "simulated-2x16GiB.json")
     found = metrics(of)
     assert [value(found, "gpudiag_verdict", verdict=one.value) for one in Verdict] == [1, 0, 0, 0]
-    assert value(found, "gpudiag_rows", outcome="pass") == len(of.rows)
+    assert value(found, "gpudiag_rows", outcome="pass") == len(of.rows) - 1
+    assert value(found, "gpudiag_rows", outcome="skipped") == 1
     assert value(found, "gpudiag_gpus_verified") == 2
     assert value(found, "gpudiag_gpu_memory_total_bytes", gpu="1", uuid="GPU-2") == 16 << 30
     assert value(found, "gpudiag_probe_outcome", probe="memory.growth", device="GPU 0", outcome="pass") == 1
