@@ -196,6 +196,8 @@ def _said(value: object, *, size: bool) -> str | None:
         return _summary(value) or "known"
     if isinstance(value, bool):
         return "yes" if value else "no"
+    if isinstance(value, tuple):
+        return ", ".join(map(str, value)) or "empty"
     return f"{int(str(value)) >> 20} MiB" if size else str(value)
 
 

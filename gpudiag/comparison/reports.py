@@ -16,7 +16,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Iterable, Iterator
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeAlias
 
 import msgspec
 
@@ -41,6 +41,9 @@ _DRIVER = ("driver.", "nvml.", "system.kernel", "libraries.libraries[libcuda.so"
 _LIBRARIES = ("libraries.", f"{_VARIABLE}LD_", f"{_VARIABLE}CUDA_HOME", f"{_VARIABLE}CUDA_PATH", "tensorflow.")
 _MASK = (f"{_VARIABLE}CUDA_", f"{_VARIABLE}NVIDIA_", "nvml.devices", "container.")
 _SETTINGS = (f"{_VARIABLE}TF_", f"{_VARIABLE}XLA_", f"{_VARIABLE}CUDA_")
+
+_Places: TypeAlias = dict[tuple[str, ...], tuple[str, Row]]
+"""The rows of a report and what they are called, by probe and GPUs."""
 
 EXPLAINS: dict[Stage | None, tuple[str, ...]] = {
     Stage.PACKAGE: _PYTHON,
@@ -136,17 +139,32 @@ def _beyond(causes: Iterable[RootCause], others: Iterable[RootCause]) -> Iterato
 def _rows(old: Report, new: Report) -> Iterator[Change]:
     before, after = _by_place(old), _by_place(new)
     for place, (label, row) in before.items():
-        if place not in after:
-            yield Change(Subject.OUTCOME, label, row.status, None)
+        if place not in after and not _is_of_gpus(place, row, after):
+            other = _skipped_everywhere(after, row.probe)
+            if row.status != other:
+                yield Change(Subject.OUTCOME, label, row.status, other)
     for place, (label, row) in after.items():
-        if place not in before:
-            yield Change(Subject.OUTCOME, label, None, row.status)
-            continue
-        earlier = before[place][1]
-        if OUTCOMES[earlier.status] != OUTCOMES[row.status]:
-            worse = OUTCOMES[row.status] > OUTCOMES[earlier.status]
-            yield Change(Subject.OUTCOME, label, earlier.status, row.status, worse)
-        yield from _findings(label, earlier, row)
+        if place in before:
+            earlier = before[place][1]
+            if OUTCOMES[earlier.status] != OUTCOMES[row.status]:
+                worse = OUTCOMES[row.status] > OUTCOMES[earlier.status]
+                yield Change(Subject.OUTCOME, label, earlier.status, row.status, worse)
+            yield from _findings(label, earlier, row)
+        elif not _is_of_gpus(place, row, before):
+            other = _skipped_everywhere(before, row.probe)
+            if row.status != other:
+                yield Change(Subject.OUTCOME, label, other, row.status)
+
+
+def _is_of_gpus(place: tuple[str, ...], row: Row, others: _Places) -> bool:
+    """Return whether a row was skipped for lack of GPUs and the other report has rows of its probe on GPUs."""
+    return row.status == "skipped" and len(place) == 1 and any(other[0] == row.probe for other in others)
+
+
+def _skipped_everywhere(places: _Places, probe: str) -> str | None:
+    """Return ``skipped`` if a report has a probe on no GPU because it was skipped; None otherwise."""
+    found = places.get((probe,))
+    return "skipped" if found and found[1].status == "skipped" else None
 
 
 def _findings(label: str, old: Row, new: Row) -> Iterator[Change]:
@@ -159,7 +177,7 @@ def _findings(label: str, old: Row, new: Row) -> Iterator[Change]:
             yield Change(Subject.FINDING, f"{label}: {kind}", one.message, None)
 
 
-def _by_place(report: Report) -> dict[tuple[str, ...], tuple[str, Row]]:
+def _by_place(report: Report) -> _Places:
     """Return each row by its probe and the PCI bus ids of its GPUs, which stay where UUIDs are masked."""
     slots = {gpu.uuid: gpu.pci_bus_id for gpu in report.gpus}
     return {

@@ -99,7 +99,7 @@ def _outcomes(changes: list[Change]) -> Iterator[tuple[str, bool]]:
     """Yield a line for all probes whose outcome changed in the same way."""
     for same in _alike(changes, lambda one: ""):
         old, new = same[0].old or "not run", same[0].new or "not run"
-        few = len(same) <= MOST_NAMED or None not in (same[0].old, same[0].new)
+        few = len(same) <= MOST_NAMED or not {None, "skipped"} & {same[0].old, same[0].new} or same[0].worse
         names = ", ".join(one.name for one in same) if few else counted(len(same), "probe")
         yield one_line(f"{old} -> {new}: {names}"), same[0].worse
 

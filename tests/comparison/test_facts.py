@@ -63,14 +63,15 @@ def gpus(**fields: Any) -> Facts:
     )
 
 
-def driver(version: str) -> Facts:
-    return example_with_gpus(2, driver=DriverFacts(version, f"/lib/libcuda.so.{version}", None, "12.2"))
+def driver(version: str, **fields: Any) -> Facts:
+    return example_with_gpus(2, driver=DriverFacts(version, f"/lib/libcuda.so.{version}", None, "12.2", **fields))
 
 
 @pytest.mark.parametrize(
     ("old", "new", "found"),
     [
         (driver("535.104.05"), driver("550.54"), ("driver", "535.104.05", "550.54")),
+        (driver("550.54", kernel_log=()), driver("550.54"), ("kernel log", "empty", None)),
         (variables(), variables(LD_LIBRARY_PATH="/x"), ("LD_LIBRARY_PATH", None, "/x")),
         (variables(TF_X="1"), variables(), ("TF_X", "1", None)),
         (variables(TF_X="1"), variables(TF_X=""), ("TF_X", "1", "")),

@@ -89,6 +89,17 @@ def test_a_probe_that_was_not_run_is_not_worse() -> None:
     assert found.worse == ()
 
 
+def test_a_probe_that_was_skipped_for_lack_of_gpus_is_the_one_that_runs_on_them() -> None:
+    without = report(row("memory.growth", Skipped("no GPU")), row("libraries.xla", Skipped("no GPU")))
+    both = (row("memory.growth", passed("2 MiB"), gpu) for gpu in GPUS)
+    with_gpus = report(*both, row("libraries.xla", Skipped("real GPUs only"), *GPUS), gpus=GPUS)
+    for old, new in ((without, with_gpus), (with_gpus, without)):
+        changes = [one for one in compared(old, new).changes if one.subject is Subject.OUTCOME]
+        assert [one.name for one in changes] == ["memory.growth GPU 0", "memory.growth GPU 1"]
+        expected = ("skipped", "pass") if old is without else ("pass", "skipped")
+        assert {(one.old, one.new, one.worse) for one in changes} == {(*expected, False)}
+
+
 def test_a_gpu_that_left_the_scope_is_worse_and_one_that_was_moved_is_not() -> None:
     found = compared(report(gpus=GPUS), report(gpus=GPUS[:1], facts=example_with_gpus(2)))
     assert [change.name for change in found.worse] == ["NVIDIA A100-SXM4-40GB, PCI 0000:02:00.0"]
