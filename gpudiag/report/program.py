@@ -187,7 +187,7 @@ def _memory(trace: ProgramTrace) -> list[tuple[str, str]]:
             if device.name.startswith("GPU"):
                 name = f"{device.name} {process.pid}" if several else device.name
                 percent = f" ({100 * device.peak_bytes // device.limit_bytes} %)" if device.limit_bytes else ""
-                peak = f"peak {_mib(device.peak_bytes)} of {_mib(device.limit_bytes)}{percent}"
+                peak = f"peak {_size(device.peak_bytes)} of {_mib(device.limit_bytes)}{percent}"
                 lines.append((name, peak + _course(device.samples)))
     for gpu in trace.booked:
         mine = sum(held for pid, held in gpu.processes if pid in {one.pid for one in trace.processes})

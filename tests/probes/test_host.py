@@ -7,6 +7,7 @@ import pytest
 from examples.facts import example, example_with_gpus
 from gpudiag import catalogue
 from gpudiag.catalogue import Entry
+from gpudiag.causes.device_count import fewer_gpus_than_required
 from gpudiag.knowledge.variables import CONTEXT, SETTINGS
 from gpudiag.model.facts import DriverFacts, EnvironmentFacts, Facts, NvmlFacts, Unknown
 from gpudiag.model.report import Broken, Finding, Limits, Row, Skipped
@@ -42,19 +43,29 @@ def test_a_family_that_gave_no_answer_is_a_figure_of_its_own() -> None:
         assert figure(probe, facts) == "not known"
 
 
-def test_too_few_gpus_says_what_was_looked_for_and_where() -> None:
+def test_too_few_gpus_says_where_they_were_looked_for() -> None:
     hidden = example_with_gpus(1, environment=EnvironmentFacts({"CUDA_VISIBLE_DEVICES": "-1"}))
     (finding,) = judge("host.gpus", hidden, Limits(require_gpus=3))
-    assert finding.message == (
-        "0 GPUs in scope, 3 required. Looked for in: NVML (1 GPU); "
-        "/dev/nvidia* (/dev/nvidiactl /dev/nvidia-uvm /dev/nvidia0); /proc/driver/nvidia (535.104.05); "
-        "PCI bus (0000:01:00.0); CUDA_VISIBLE_DEVICES ('-1')"
-    )
-    (finding,) = judge("host.gpus", example(), Limits(require_gpus=1))
-    assert finding.message == (
-        "0 GPUs in scope, 1 required. Looked for in: NVML (0 GPUs, NVML Shared Library Not Found); "
-        "/dev/nvidia* (none); /proc/driver/nvidia (not there); PCI bus (no NVIDIA GPU); CUDA_VISIBLE_DEVICES (not set)"
-    )
+    assert finding.message == "0 GPUs in scope, 3 required"
+    assert looked_for(hidden, 3) == [
+        "PCI bus: 0000:01:00.0",
+        "/proc/driver/nvidia: 535.104.05",
+        "/dev/nvidia*: /dev/nvidiactl /dev/nvidia-uvm /dev/nvidia0",
+        "NVML: 1 GPU",
+        "CUDA_VISIBLE_DEVICES: '-1'",
+    ]
+    assert looked_for(example(), 1) == [
+        "PCI bus: no NVIDIA GPU",
+        "/proc/driver/nvidia: not there",
+        "/dev/nvidia*: none",
+        "NVML: 0 GPUs, NVML Shared Library Not Found",
+        "CUDA_VISIBLE_DEVICES: not set",
+    ]
+
+
+def looked_for(facts: Facts, required: int) -> list[str]:
+    (match,) = fewer_gpus_than_required.find(facts, Limits(require_gpus=required))
+    return list(match.evidence[:5])
 
 
 def test_a_misspelling_names_the_setting_that_was_meant() -> None:

@@ -1,9 +1,9 @@
-"""{shown} in scope, {required} required. Looked for in: NVML ({nvml}); /dev/nvidia* ({nodes}); /proc/driver/nvidia
-({module}); PCI bus ({pci}); CUDA_VISIBLE_DEVICES ({mask})
+"""{shown} in scope, {required} required
 
 A machine that lost its GPUs runs TensorFlow on the CPU without an error; --require-gpus makes that a failure. The
-first place in the list where the GPUs are missing says where to look: the PCI bus for the hardware,
-/proc/driver/nvidia for the driver, /dev for permissions and containers, and CUDA_VISIBLE_DEVICES for what hides them.
+evidence lists the places in which GPUs were looked for. The first place without them says what to look at: the PCI bus
+the hardware, /proc/driver/nvidia the driver, /dev permissions and containers, NVML the driver's libraries, and
+CUDA_VISIBLE_DEVICES what hides GPUs.
 """
 
 from __future__ import annotations
@@ -30,17 +30,15 @@ def find(facts: Facts, limits: Limits) -> Matches:
     if found < limits.require_gpus:
         first, seen = _where(facts, limits.require_gpus)
         yield Match(
-            evidence=(f"{counted(found, 'GPU')} in scope", *seen),
-            figures={
-                "shown": counted(found, "GPU"),
-                "found": found,
-                "required": limits.require_gpus,
-                "nvml": _nvml(facts.nvml, count_simulated=limits.count_simulated),
-                "nodes": _nodes(facts.device_nodes),
-                "module": _module(facts.driver),
-                "pci": _pci(facts.device_nodes),
-                "mask": _mask(facts.environment),
-            },
+            evidence=(
+                f"PCI bus: {_pci(facts.device_nodes)}",
+                f"/proc/driver/nvidia: {_module(facts.driver)}",
+                f"/dev/nvidia*: {_nodes(facts.device_nodes)}",
+                f"NVML: {_nvml(facts.nvml, count_simulated=limits.count_simulated)}",
+                f"CUDA_VISIBLE_DEVICES: {_mask(facts.environment)}",
+                *seen,
+            ),
+            figures={"shown": counted(found, "GPU"), "found": found, "required": limits.require_gpus},
             fix=(first, ...),
         )
 
