@@ -21,6 +21,7 @@ import psutil
 import pytest
 
 from gpudiag.isolate import Bounds, Ended, Job, ServerSpec
+from gpudiag.isolate import supervisor as supervisor_module
 from gpudiag.isolate.supervisor import Supervisor
 from gpudiag.model.report import Cause
 
@@ -508,10 +509,48 @@ def test_slow_removal_of_temporary_files_delays_nothing(pid_file: Path) -> None:
 def test_a_late_word_about_a_job_that_was_given_up_is_nothing() -> None:
     with Supervisor(SERVERS, BOUNDS) as supervisor:
         server = supervisor._servers["plain"]
-        for message in ({"refused": "gone", "why": "", "cause": "not started"}, {"started": "gone", "pid": 1}):
+        for message in (
+            {"refused": "gone", "why": "", "cause": "not started"},
+            {"started": "gone", "pid": 1},
+            {"ended": "gone", "code": 0, "left": 0, "immune": 0},
+        ):
             supervisor._take_in(server, message)
         supervisor.start(job("well"))
         assert [one.cause for one in _until_ended(supervisor)] == [None]
+
+
+def test_a_writer_that_never_pauses_is_not_read_for_ever(monkeypatch: pytest.MonkeyPatch) -> None:
+    """As what may not be killed can be: it has the pipes of its job, or of the server, and writes on."""
+    read, reads = supervisor_module._read, dict[int, int]()
+
+    def refilled(fd: int) -> bytes | None:
+        reads[fd] = reads.get(fd, 0) + 1
+        assert reads[fd] < 1000, "it is read for ever"
+        chunk = read(fd)
+        return b"more" if chunk is None else chunk
+
+    with Supervisor(SERVERS, Bounds(drain_s=0.1)) as supervisor:
+        supervisor.start(job("sleeps", seconds=0.5))
+        while (pid := supervisor._children["job"].pid) is None:
+            supervisor.wait(0.05)
+        held = [os.open(f"/proc/{of}/fd/1", os.O_WRONLY) for of in (pid, supervisor._servers["plain"].pid)]
+        monkeypatch.setattr(supervisor_module, "_read", refilled)
+        (ended,) = _until_ended(supervisor)
+        assert (ended.cause, ended.stdout[:8]) == (None, "moremore")
+    assert max(reads.values()) > 10
+    for fd in held:
+        os.close(fd)
+
+
+def test_a_ctrl_c_at_the_terminal_reaches_no_server() -> None:
+    """The terminal sends it to the group in its foreground; gpudiag then ends what it started, in order."""
+    with Supervisor(SERVERS, BOUNDS) as supervisor:
+        supervisor.start(job("tells_its_keeper"))
+        (ended,) = _until_ended(supervisor)
+        server = supervisor._servers["plain"].pid
+        assert ended.value is not None
+        assert server is not None
+        assert os.getpgrp() not in (os.getpgid(server), os.getpgid(int(ended.value)))
 
 
 def test_the_callers_process_adopts_nobody() -> None:
