@@ -20,7 +20,7 @@ import msgspec
 import psutil
 import pytest
 
-from gpudiag.isolate import Bounds, Ended, Job, ServerSpec
+from gpudiag.isolate import Bounds, Ended, Job, ServerSpec, linux
 from gpudiag.isolate import supervisor as supervisor_module
 from gpudiag.isolate.supervisor import Supervisor
 from gpudiag.model.report import Cause
@@ -551,6 +551,13 @@ def test_a_ctrl_c_at_the_terminal_reaches_no_server() -> None:
         assert ended.value is not None
         assert server is not None
         assert os.getpgrp() not in (os.getpgid(server), os.getpgid(int(ended.value)))
+
+
+def test_without_proc_no_child_is_known_and_no_server_dies_of_it(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(linux, "Path", lambda path: Path(path.replace("/proc", "/nowhere")))
+    assert linux.children() == set()
+    assert not linux.is_stopped(os.getpid())
+    assert not linux.environment_holds(os.getpid(), "A=b")
 
 
 def test_the_callers_process_adopts_nobody() -> None:
