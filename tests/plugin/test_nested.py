@@ -55,6 +55,9 @@ def test_a_loan_ends_with_its_session_and_is_of_one_machine(session: lending.Fol
     (tmp_path / "other").mkdir()
     assert lending.loan(tmp_path) is not None
     assert lending.loan(tmp_path / "other") is None, "of another machine, such as a simulated one"
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(os, "getuid", lambda: os.geteuid() + 1)
+        assert lending.loan(tmp_path) is None, "of another user, as after sudo -E"
     os.close(session._owner)  # as the kernel does when the process is killed
     assert lending.loan(tmp_path) is None
     session._owner = -1
