@@ -269,6 +269,7 @@ def test_a_child_gets_its_environment_and_no_stray_descriptor(
     fresh: bool, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
     monkeypatch.setenv("GPUDIAG_TEST_CLEARED", "1")
+    monkeypatch.setenv("PYTHONWARNINGS", "error")  # the caller's own code is meant, and TensorFlow's import may warn
     with (tmp_path / "lock").open("w") as lock:
         os.set_inheritable(lock.fileno(), True)
         ended = run_one(
@@ -276,12 +277,12 @@ def test_a_child_gets_its_environment_and_no_stray_descriptor(
                 "reports_environment",
                 fresh=fresh,
                 env={"GPUDIAG_TEST_SET": "2", "GPUDIAG_TEST_CLEARED": None},
-                names=["GPUDIAG_TEST_SET", "GPUDIAG_TEST_CLEARED"],
+                names=["GPUDIAG_TEST_SET", "GPUDIAG_TEST_CLEARED", "PYTHONWARNINGS"],
             )
         )
     assert ended.value is not None
     seen = msgspec.json.decode(ended.value)
-    assert seen["environment"] == {"GPUDIAG_TEST_SET": "2", "GPUDIAG_TEST_CLEARED": None}
+    assert seen["environment"] == {"GPUDIAG_TEST_SET": "2", "GPUDIAG_TEST_CLEARED": None, "PYTHONWARNINGS": None}
     assert len(seen["fds"]) == 4, "stdin, stdout, stderr and the record"
 
 
