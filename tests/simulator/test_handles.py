@@ -186,6 +186,18 @@ def test_a_stale_handle_and_an_invented_one(made: str, call: str, code: int, sta
             ],
             [60000, 0, INVALID_HANDLE, False],
         ),
+        # What a destroyed pool still holds is written to when it is freed: until then its place is nobody else's.
+        (
+            [
+                "pool = made('cuMemPoolCreate', (ctypes.c_int * 64)(1, 0, 1, 0))",
+                "one = made('cuMemAllocFromPoolAsync', size(1 << 20), pool, None)",
+                "show(core.cuMemPoolDestroy(pool))",
+                "events = (made('cuEventCreate', 0) for _ in range(70000))",
+                "show(*{core.cuEventDestroy_v2(event) or event.value == pool.value for event in events})",
+                "show(core.cuMemFreeAsync(one, None), taken())",
+            ],
+            [0, False, 0, 0],
+        ),
     ],
     ids=[
         "destroyed pool",
@@ -197,6 +209,7 @@ def test_a_stale_handle_and_an_invented_one(made: str, call: str, code: int, sta
         "default stream",
         "NVML",
         "reuse",
+        "place of a destroyed pool",
     ],
 )
 def test_answers(lines: list[str], codes: list[int], tmp_path: Path) -> None:
