@@ -8,7 +8,7 @@ from gpudiag.isolate import Bounds, Ended, Job
 from gpudiag.knowledge import log_lines
 from gpudiag.model.diagnosis import Bisection, Diagnosis, FixAttempt, RootCause, Stage
 from gpudiag.model.facts import Facts
-from gpudiag.model.report import Cause, Gpu
+from gpudiag.model.report import RUN_ENDED, Cause, Gpu
 from gpudiag.run.bisect import here as bisect
 from gpudiag.run.plan import MOST_CHILDREN, default_jobs, lack_of_linux, room_on
 from gpudiag.run.servers import PLAIN
@@ -19,6 +19,8 @@ from gpudiag.text import one_line
 TRIAL_S = 60.0
 """How long a fix that is tried may take to run an operation on a GPU."""
 _MOST_CHARACTERS = 500
+_NOT_ITS_FAULT = (Cause.INTERRUPTED, Cause.NOT_STARTED, Cause.SERVER_LOST)
+"""Ends of a trial that say nothing of the fix."""
 
 
 def tried(session: Session, diagnosis: Diagnosis, gpus: tuple[Gpu, ...]) -> tuple[RootCause, ...]:
@@ -36,6 +38,8 @@ def tried(session: Session, diagnosis: Diagnosis, gpus: tuple[Gpu, ...]) -> tupl
 
 
 def _try(session: Session, rule: str, trial: FixAttempt, gpus: tuple[Gpu, ...]) -> FixAttempt:
+    if stopped := session.stopped():
+        return msgspec.structs.replace(trial, detail=stopped[1])
     session.observer.phase(f"trying the fix of {rule}")
     if not session.taken(gpus):
         return msgspec.structs.replace(trial, detail=f"{session.other_run(gpus)} holds a GPU")
@@ -49,6 +53,8 @@ def _try(session: Session, rule: str, trial: FixAttempt, gpus: tuple[Gpu, ...]) 
         ended = session.children.wait(TICK_S)
         session.observer.tick()
     session.devices.release(gpus)
+    if ended[0].cause in _NOT_ITS_FAULT or RUN_ENDED in ended[0].detail:
+        return msgspec.structs.replace(trial, detail=ended[0].detail)
     if ended[0].value is None:
         last = _last_error(ended[0])
         detail = f"{ended[0].detail}: {last}" if last else ended[0].detail

@@ -2,14 +2,20 @@
 
 from __future__ import annotations
 
+import time
+from unittest.mock import Mock
+
 import pytest
 
 from conftest import Gpudiag
-from gpudiag.isolate import Ended
+from gpudiag.isolate import Ended, Supervision
 from gpudiag.model import codec
-from gpudiag.model.diagnosis import Diagnosis
-from gpudiag.model.report import Cause
+from gpudiag.model.diagnosis import Diagnosis, FixAttempt
+from gpudiag.model.report import RUN_ENDED, Cause
 from gpudiag.run import attempts, diagnosis
+from gpudiag.run.options import Observer, Options
+from gpudiag.run.session import Session
+from gpudiag.run.signals import Signals
 
 pytestmark = pytest.mark.usefixtures("no_child_left")
 HIDDEN = {"CUDA_VISIBLE_DEVICES": "7"}
@@ -133,3 +139,31 @@ def test_of_a_process_that_ended_without_a_word_the_last_error_is_told(
     cause: Cause, log: tuple[str, ...], said: str
 ) -> None:
     assert attempts._last_error(Ended("x", None, cause, "exited", "", "\n".join(log), 1.0)) == said
+
+
+@pytest.mark.parametrize(
+    ("cause", "detail", "outcome"),
+    [
+        (Cause.INTERRUPTED, "stopped by SIGTERM", "not tried"),
+        (Cause.TIMEOUT, f"the deadline of 6 s {RUN_ENDED}", "not tried"),
+        (Cause.NOT_STARTED, "gpudiag could not start a process: EAGAIN", "not tried"),
+        (Cause.SERVER_LOST, "the fork server died", "not tried"),
+        (Cause.TIMEOUT, "no result within 60 s", "does not help"),
+        (Cause.SIGNAL, "killed by SIGSEGV", "does not help"),
+    ],
+)
+def test_what_ends_a_trial_from_outside_says_nothing_of_the_fix(cause: Cause, detail: str, outcome: str) -> None:
+    children = Mock(spec=Supervision)
+    children.wait.return_value = [Ended("mask_hides_all", None, cause, detail, "", "", 1.0)]
+    session = Session(Options(()), children, Mock(spec=Observer), Signals(), None)
+    trial = attempts._try(session, "mask_hides_all", FixAttempt({"LD_LIBRARY_PATH": "/x"}), ())
+    assert (trial.outcome, trial.detail) == (outcome, detail)
+    assert children.start.call_args.args[0].fresh, "the loader reads LD_LIBRARY_PATH when a process starts"
+
+
+def test_no_fix_is_tried_by_a_run_that_must_end() -> None:
+    children = Mock(spec=Supervision)
+    session = Session(Options((), deadline_s=6), children, Mock(spec=Observer), Signals(), time.monotonic())
+    trial = attempts._try(session, "mask_hides_all", FixAttempt({}), ())
+    assert (trial.outcome, trial.detail) == ("not tried", f"the deadline of 6 s {RUN_ENDED}")
+    assert not children.start.called
