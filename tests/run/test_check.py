@@ -12,6 +12,7 @@ from dataclasses import replace
 from pathlib import Path
 from types import ModuleType, SimpleNamespace
 from typing import cast
+from unittest.mock import Mock
 
 import psutil
 import pytest
@@ -19,11 +20,18 @@ import pytest
 from conftest import Gpudiag
 from examples.facts import example
 from gpudiag import catalogue
+from gpudiag.isolate import Supervision
 from gpudiag.knowledge.placement import devices_of
 from gpudiag.model import codec
 from gpudiag.model.report import Broken, Cause, Judged, Limits, Report, Row, Skipped, Verdict
 from gpudiag.probe import Scope
 from gpudiag.run import judgement
+from gpudiag.run.options import Observer, Options
+from gpudiag.run.plan import planned
+from gpudiag.run.rows import Probes
+from gpudiag.run.servers import PLAIN, TENSORFLOW
+from gpudiag.run.session import Session
+from gpudiag.run.signals import Signals
 
 pytestmark = [
     pytest.mark.usefixtures("no_child_left"),
@@ -88,6 +96,16 @@ def test_fork_and_spawn_give_the_same_outcomes(gpudiag: Gpudiag) -> None:
         for isolation in ("fork", "spawn")
     )
     assert {name: row.outcome for name, row in forked.items()} == {name: row.outcome for name, row in spawned.items()}
+
+
+@pytest.mark.parametrize(("isolation", "expected"), [("fork", (TENSORFLOW, False)), ("spawn", (PLAIN, True))])
+def test_a_spawned_probe_has_a_new_interpreter(isolation: str, expected: tuple[str, bool]) -> None:
+    children = Mock(spec=Supervision)
+    session = Session(Options((), isolation=isolation), children, Mock(spec=Observer), Signals(), None)
+    (task,) = planned((catalogue.get("placement.log"),), ())
+    Probes(session)._start(task)
+    job = children.start.call_args.args[0]
+    assert (job.server, job.fresh) == expected
 
 
 def test_warnings_as_errors_change_nothing(gpudiag: Gpudiag) -> None:
