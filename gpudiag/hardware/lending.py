@@ -27,23 +27,39 @@ VARIABLE = "GPUDIAG_PYTEST_LENT"
 """Names the folder that lists what was lent to this process and those that it starts; set by the plugin itself."""
 _PREFIX = "gpudiag-pytest-"
 _OWNER, _HELD, _LENT = "owner", "held.json", "lent.json"
+_SHARED = () if sys.platform == "win32" else (Path("/dev/shm"),)  # noqa: S108  # only this user may enter what is made
 
 
 class Folder:
-    """A temporary folder that exists as long as its process; if that was killed, the next process removes it."""
+    """A temporary folder that exists as long as its process; if that was killed, the next process removes it.
+
+    It lies where ``tempfile`` puts it, else in the memory that processes share: on some network file systems no file
+    can be locked, and some folders cannot be written to. Raises ``OSError`` if there is no place.
+    """
 
     def __init__(self) -> None:
-        temporary = Path(tempfile.gettempdir())
-        for one in temporary.glob(f"{_PREFIX}*"):
+        self._owner = -1
+        *others, last = places = [Path(tempfile.gettempdir()), *_SHARED]
+        for one in (one for place in places for one in place.glob(f"{_PREFIX}*")):
             if _is_ours(one) and (one / _OWNER).exists() and not _is_owned(one):
                 shutil.rmtree(one, ignore_errors=True)
-        self.path = Path(tempfile.mkdtemp(prefix=_PREFIX, dir=temporary))
-        self._owner = -1
+        for place in others:
+            with contextlib.suppress(OSError):
+                self._make(place)
+                return
+        self._make(last)
+
+    def _make(self, place: Path) -> None:
+        self.path = Path(tempfile.mkdtemp(prefix=_PREFIX, dir=place))
         if sys.platform != "win32":
-            unfinished = self.path / f".{_OWNER}"
-            self._owner = os.open(unfinished, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
-            fcntl.flock(self._owner, fcntl.LOCK_EX)
-            unfinished.rename(self.path / _OWNER)  # it has this name only once it is locked
+            try:
+                unfinished = self.path / f".{_OWNER}"
+                self._owner = os.open(unfinished, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
+                fcntl.flock(self._owner, fcntl.LOCK_EX)
+                unfinished.rename(self.path / _OWNER)  # it has this name only once it is locked
+            except OSError:
+                self.close()
+                raise
 
     def close(self) -> None:
         """Remove the folder."""

@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+import errno
+import fcntl
 import json
 import os
 import sys
+import tempfile
 from collections.abc import Callable
 from pathlib import Path
 
@@ -63,6 +66,30 @@ def test_a_loan_ends_with_its_session_and_is_of_one_machine(session: lending.Fol
     session._owner = -1
     lending.Folder().close()
     assert not session.path.exists(), "the next session removes what one that was killed has left"
+
+
+@pytest.mark.skipif(not os.access("/dev/shm", os.W_OK), reason="needs /dev/shm")
+def test_where_no_file_can_be_locked_the_folder_is_in_memory(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    """As in a TMPDIR on Lustre that is mounted without flock."""
+    flock = fcntl.flock
+
+    def refuses(file: int, operation: int) -> None:
+        if Path(f"/proc/self/fd/{file}").readlink().is_relative_to(tmp_path):
+            raise OSError(errno.ENOSYS, os.strerror(errno.ENOSYS))
+        flock(file, operation)
+
+    monkeypatch.setattr(tempfile, "tempdir", str(tmp_path))
+    monkeypatch.setattr(fcntl, "flock", refuses)
+    made = lending.Folder()
+    lending.hold(made.path, (ONE.uuid,), tmp_path)
+    for name, value in lending.lend(made.path, "gw0", [ONE.uuid]).items():
+        monkeypatch.setenv(name, value)
+    assert lending.loan(tmp_path) is not None
+    os.close(made._owner)
+    made._owner = -1
+    lending.Folder().close()
+    assert not made.path.exists(), "there, too, the next session removes what one that was killed has left"
+    assert list(tmp_path.iterdir()) == []
 
 
 NESTED = """
