@@ -17,6 +17,8 @@ from gpudiag.run.bisect.search import OutOfTime
 LONGEST_S = 40.0
 """How long one try may take: an import takes 4 to 20 s."""
 _TICK_S = 0.1
+_OF_THE_TRY = (Cause.TIMEOUT, Cause.UNKILLABLE, Cause.OUTPUT_FLOOD)
+"""Ends that the tried interpreter brings about; all others are gpudiag's own, and say nothing of the variant."""
 _LEAST_S = 1.0
 """With less left, no try is started."""
 
@@ -66,7 +68,9 @@ class Tries:
                 running[self._start(variants[number], left_s)] = number
             for ended in self._children.wait(_TICK_S) if running else ():
                 number = running.pop(ended.key)
-                if not (ended.cause is Cause.INTERRUPTED or (done and ended.value is None)):
+                if ended.value is None and ended.cause not in (*_OF_THE_TRY, Cause.INTERRUPTED):
+                    cut = cut or ended.detail
+                elif not (ended.cause is Cause.INTERRUPTED or (done and ended.value is None)):
                     reached[number] = _reached(ended)
             self._tick(self.count)
         if cut and not any(one.works(self._wanted) for one in reached.values()):

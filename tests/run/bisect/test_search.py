@@ -6,11 +6,14 @@ import json
 import shlex
 from collections.abc import Callable, Sequence
 from pathlib import Path
+from unittest.mock import Mock
 
 import pytest
 from msgspec.structs import replace
 
 from examples.facts import example_with_gpus
+from gpudiag.isolate import Ended, Supervision
+from gpudiag.model.codec import encoded
 from gpudiag.model.diagnosis import (
     Bisection,
     Confidence,
@@ -21,6 +24,7 @@ from gpudiag.model.diagnosis import (
     Stage,
     Step,
 )
+from gpudiag.model.report import Cause
 from gpudiag.report import words
 from gpudiag.run.bisect import elsewhere, here, search, wording
 from gpudiag.run.bisect.attempt import Reached
@@ -28,6 +32,7 @@ from gpudiag.run.bisect.elsewhere import Setting
 from gpudiag.run.bisect.parts import StartFiles, Surroundings, Variant, everything, suspects, variant
 from gpudiag.run.bisect.search import OutOfTime, Search
 from gpudiag.run.bisect.smallest import smallest
+from gpudiag.run.bisect.tries import Tries
 from gpudiag.run.bisected import with_bisection
 
 WORKS = Reached(imported=True, listed=2, computed=True)
@@ -228,6 +233,33 @@ def test_when_the_time_is_up_what_is_known_is_said(most: int) -> None:
     named = " ".join(one.what for one in bisection.changes)
     assert (bisection.outcome == "out of time") == (named == "")
     assert "LD_LIBRARY_PATH" in named or not named
+
+
+@pytest.mark.parametrize(
+    ("cause", "counts"),
+    [
+        (Cause.NOT_STARTED, False),
+        (Cause.SERVER_LOST, False),
+        (Cause.EXCEPTION, False),
+        (Cause.TIMEOUT, True),
+        (Cause.OUTPUT_FLOOD, True),
+    ],
+)
+def test_a_try_that_gpudiag_could_not_make_says_nothing_of_the_variant(cause: Cause, counts: bool) -> None:
+    """Else a GPU whose try finds no process, when each is tried alone, is what keeps TensorFlow from the others."""
+    around = of({}, gpus={"GPU-A": 0, "GPU-B": 1})
+    children = Mock(spec=Supervision)
+
+    def ended(_: float) -> list[Ended]:
+        job = children.start.call_args.args[0]
+        if job.argument["variables"].get("CUDA_VISIBLE_DEVICES") == "GPU-B":
+            return [Ended(job.key, None, cause, "why", "", "", 1.0)]
+        alone = "CUDA_VISIBLE_DEVICES" in job.argument["variables"]
+        return [Ended(job.key, encoded(WORKS if alone else FAILS), None, "", "", "", 1.0)]
+
+    children.wait.side_effect = ended
+    result = Search(around, (), Tries(children, "plain", jobs=1, within_s=60.0, wanted=1), 1).run()
+    assert [part.name for part in result.taken] == (["GPU-B"] if counts else [])
 
 
 def test_before_the_first_try_ends_nothing_is_known() -> None:
