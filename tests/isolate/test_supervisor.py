@@ -287,6 +287,19 @@ def test_a_child_gets_its_environment_and_no_stray_descriptor(
 
 
 @pytest.mark.parametrize("fresh", [False, True])
+def test_a_child_can_be_ended_by_the_signals_that_its_caller_ignores(fresh: bool) -> None:
+    """As a script does for what it starts in the background."""
+    before = {number: signal.signal(number, signal.SIG_IGN) for number in (signal.SIGINT, signal.SIGTERM)}
+    try:
+        ended = run_one(job("reports_environment", fresh=fresh, names=[]))
+    finally:
+        for number, handler in before.items():
+            signal.signal(number, handler)
+    assert ended.value is not None
+    assert msgspec.json.decode(ended.value)["ignored"] == []
+
+
+@pytest.mark.parametrize("fresh", [False, True])
 def test_temporary_files_of_a_child_go_with_it(fresh: bool, monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     monkeypatch.setenv("TMPDIR", str(tmp_path))
     ended = run_one(job("leaves_a_temporary_file", fresh=fresh))

@@ -190,9 +190,12 @@ def waits(argument: Argument) -> bytes:
 
 def reports_environment(argument: Argument) -> bytes:
     shown = {name: os.environ.get(name) for name in argument["names"]}
+    blocked = signal.pthread_sigmask(signal.SIG_BLOCK, ())
+    numbers = (signal.SIGINT, signal.SIGTERM, signal.SIGCHLD)
+    ignored = [int(one) for one in numbers if signal.getsignal(one) is signal.SIG_IGN or one in blocked]
     import msgspec
 
-    return msgspec.json.encode({"environment": shown, "parent": os.getppid(), "fds": sorted(_open_fds())})
+    return msgspec.json.encode({"environment": shown, "ignored": ignored, "fds": sorted(_open_fds())})
 
 
 def reports_preload_output(argument: Argument) -> bytes:
