@@ -18,6 +18,8 @@ import pytest
 from conftest import DEADLINE_S, Gpudiag
 from gpudiag.model import codec
 from gpudiag.model.diagnosis import Bisection
+from gpudiag.run.bisect import attempt
+from gpudiag.run.bisect.parts import Variant
 from gpudiag.simulator import Machine
 
 pytestmark = pytest.mark.usefixtures("no_child_left")
@@ -281,6 +283,22 @@ def test_what_is_in_the_way_is_found_without_the_catalogue(fault: Fault, gpudiag
     lines = [one.do for one in found.changes]
     assert lines == [line.format(**names, machine=machine.directory) for line in fault.fix]
     assert found.after == "GPUs listed: 2; a product and a convolution on each came out right"
+
+
+@pytest.mark.parametrize("on_path", [False, True])
+def test_the_working_directory_has_modules_only_if_it_is_on_the_path_here(
+    on_path: bool, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    there = tmp_path / "there"
+    there.mkdir()
+    for folder in (tmp_path, there):
+        (folder / "tensorflow.py").write_text("raise ImportError(__file__)\n")
+        monkeypatch.chdir(folder)
+    if not on_path:
+        (there / "json.py").write_text("raise ImportError('that of the working directory')\n")
+    variant = Variant({"PYTHONPATH": str(tmp_path)}, on_path=on_path)
+    reached = msgspec.json.decode(attempt.run(attempt.argument(variant)), type=attempt.Reached)
+    assert reached.failed == f"ImportError: {(there if on_path else tmp_path) / 'tensorflow.py'}"
 
 
 def test_the_faults_are_many() -> None:
