@@ -284,6 +284,7 @@ def test_a_child_gets_its_environment_and_no_stray_descriptor(
     seen = msgspec.json.decode(ended.value)
     assert seen["environment"] == {"GPUDIAG_TEST_SET": "2", "GPUDIAG_TEST_CLEARED": None, "PYTHONWARNINGS": None}
     assert len(seen["fds"]) == 4, "stdin, stdout, stderr and the record"
+    assert seen["path"] == sys.path
 
 
 @pytest.mark.parametrize("fresh", [False, True])

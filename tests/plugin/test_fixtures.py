@@ -102,6 +102,27 @@ def test_fixtures(suite: Suite, simulated: None, cold: None, no_child_left: None
     assert re.search(r" 3 +test_all\.py::test_fallback$", ran.out, re.MULTILINE), ran
 
 
+def test_a_simulated_machine_has_new_interpreters(suite: Suite, simulated: None, no_child_left: None) -> None:
+    """The loader looks where LD_LIBRARY_PATH led when the process began."""
+    suite.write(
+        "test_all.py",
+        """
+        import ctypes, pathlib
+
+        def driver():
+            ctypes.CDLL("libcuda.so.1")
+            maps = pathlib.Path("/proc/self/maps").read_text()
+            return {line.split()[-1] for line in maps.splitlines() if "libcuda.so" in line}
+
+        def test_driver(gpudiag_simulated):
+            (library,) = gpudiag_simulated("1x2GiB").run(driver)
+            assert pathlib.Path(library).with_name("libgpudiag_cuda.so").exists()
+        """,
+    )
+    ran = suite()
+    assert ran.outcomes() == {"test_driver": "passed"}, str(ran)
+
+
 @pytest.mark.parametrize("limit", ["2 elephants", -1, ""])
 def test_a_limit_that_is_none(limit: str | int) -> None:
     with pytest.raises((ValueError, AssertionError)):

@@ -352,7 +352,7 @@ def test_options_and_environment_are_those_of_the_session(suite: Suite, plain: N
         import pytest
 
         def test_that_changes_the_environment():
-            os.environ["LEFT_BEHIND"] = "set"
+            os.environ.update(LEFT_BEHIND="set", GIVEN="changed")
 
         @pytest.mark.one
         @pytest.mark.gpudiag_isolated
@@ -360,6 +360,7 @@ def test_options_and_environment_are_those_of_the_session(suite: Suite, plain: N
             assert own == "given"
             assert os.environ["OF_CONFTEST"] == "set"
             assert "LEFT_BEHIND" not in os.environ
+            assert os.environ["GIVEN"] == "set"
             assert request.config.rootpath == request.config.invocation_params.dir
             (tmp_path / "kept").touch()
 
@@ -369,7 +370,7 @@ def test_options_and_environment_are_those_of_the_session(suite: Suite, plain: N
     )
     for arguments in ((), ("-n1", "--maxfail=1")):
         temporary = suite.folder / f"temporary{len(arguments)}"
-        ran = suite("--own=given", f"--basetemp={temporary}", *arguments)
+        ran = suite("--own=given", f"--basetemp={temporary}", *arguments, GIVEN="set")
         assert set(ran.outcomes().values()) == {"passed"}, str(ran)
         assert len(ran.outcomes()) == 3
 

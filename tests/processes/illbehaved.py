@@ -195,7 +195,8 @@ def reports_environment(argument: Argument) -> bytes:
     ignored = [int(one) for one in numbers if signal.getsignal(one) is signal.SIG_IGN or one in blocked]
     import msgspec
 
-    return msgspec.json.encode({"environment": shown, "ignored": ignored, "fds": sorted(_open_fds())})
+    seen = {"environment": shown, "ignored": ignored, "fds": sorted(_open_fds()), "path": sys.path}
+    return msgspec.json.encode(seen)
 
 
 def reports_preload_output(argument: Argument) -> bytes:
