@@ -79,10 +79,12 @@ class Found:
     """What NVML and TensorFlow's metadata said when the session began."""
 
     nvml: NvmlFacts | None
-    """None if NVML did not answer."""
+    """None if NVML did not answer, or could not be asked."""
     tensorflow: TensorflowFacts | None
     mask: str | None
     """The caller's ``CUDA_VISIBLE_DEVICES``."""
+    unknown: str = ""
+    """Why ``nvml`` is None."""
 
     @property
     def devices(self) -> tuple[Device, ...]:
@@ -102,7 +104,7 @@ class Found:
     def lack(self) -> str:
         """Why there is no device, in a few words."""
         if self.nvml is None:
-            return "GPUs not known: NVML did not answer"
+            return f"GPUs not known: {self.unknown}"
         if self.nvml.devices:
             return f"CUDA_VISIBLE_DEVICES={self.mask!r} hides every GPU"
         return "no GPU"
@@ -153,22 +155,27 @@ def ask() -> Found:
 
     from gpudiag.isolate import Bounds, Job, ServerSpec, supervise
     from gpudiag.model.facts import Facts, Unknown
+    from gpudiag.model.report import Cause
 
+    types: dict[str, Any] = {one.name: one.type for one in msgspec.structs.fields(Facts)}
+    known: dict[str, Any] = {}
+    unknown: dict[str, str] = {}
     families = {"nvml", "tensorflow"}
-    answers: dict[str, Any] = {}
     with supervise({"plain": ServerSpec()}, Bounds()) as children:
         for family in families:
             target = "gpudiag.facts:gather_family"
             children.start(Job(family, target, {"family": family}, FACTS_DEADLINE_S, "plain"))
-        while len(answers) < len(families):
+        while known.keys() | unknown.keys() != families:
             for ended in children.wait(0.1):
-                answers[ended.key] = ended.value
-    types: dict[str, Any] = {one.name: one.type for one in msgspec.structs.fields(Facts)}
-    facts = {
-        name: None if value is None else msgspec.json.decode(value, type=types[name]) for name, value in answers.items()
-    }
-    known = {name: None if isinstance(value, Unknown) else value for name, value in facts.items()}
-    return Found(known["nvml"], known["tensorflow"], os.environ.get(MASK))
+                ours = ended.cause is Cause.NOT_STARTED
+                facts = Unknown(ended.detail if ours else f"NVML did not answer: {ended.detail}")
+                if ended.value is not None:
+                    facts = msgspec.json.decode(ended.value, type=types[ended.key])
+                if isinstance(facts, Unknown):
+                    unknown[ended.key] = facts.reason
+                else:
+                    known[ended.key] = facts
+    return Found(known.get("nvml"), known.get("tensorflow"), os.environ.get(MASK), unknown.get("nvml", ""))
 
 
 def _device(uuid: str, device: NvmlDevice) -> Device:

@@ -2,21 +2,25 @@
 
 from __future__ import annotations
 
+import errno
 import fcntl
 import json
 import os
 import random
 import signal
+import subprocess
 import sys
 import time
 from collections import Counter
 from collections.abc import Callable
 from pathlib import Path
+from typing import NoReturn
 
 import pytest
 
 from gpudiag.hardware.locks import Devices
 from gpudiag.model.report import Gpu
+from gpudiag.pytest_plugin import gpus
 from gpudiag.pytest_plugin.assign import Plan, Worker
 from gpudiag.pytest_plugin.gpus import Device, Place
 from gpudiag.simulator import Machine
@@ -482,3 +486,14 @@ def test_what_a_killed_session_leaves_is_removed_by_the_next(
     wait_until(lambda: all(name.startswith("gpudiag-pytest-") for name in left()))
     assert suite("--gpudiag-assign=share").status == 0
     assert left() == []
+
+
+def test_gpus_that_cannot_be_asked_for_are_not_called_silent(monkeypatch: pytest.MonkeyPatch) -> None:
+    def refused(*_: object, **__: object) -> NoReturn:
+        raise BlockingIOError(errno.EAGAIN, os.strerror(errno.EAGAIN))
+
+    monkeypatch.setattr(subprocess, "Popen", refused)
+    found = gpus.ask()
+    assert (found.nvml, found.devices) == (None, ())
+    assert found.lack.startswith("GPUs not known: gpudiag could not start a process: ")
+    assert "(EAGAIN)" in found.lack
