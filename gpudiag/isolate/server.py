@@ -75,6 +75,8 @@ class Server:
         """Forks that remove the temporary files of a job."""
         self._immune = set[int]()
         """Orphans that this user may not kill."""
+        self._stuck = set[int]()
+        """Orphans that did not die of SIGKILL in time, as in a driver that hangs."""
         self._guard: Guard | None = None
         self._scratch = ""
         self._wake_read, self._wake_write = os.pipe2(os.O_NONBLOCK | os.O_CLOEXEC)
@@ -206,8 +208,8 @@ class Server:
         while (ended := self._next_ended()) is not None:
             if ended not in self._jobs:
                 os.waitpid(ended, 0)
-                self._removers.discard(ended)
-                self._immune.discard(ended)
+                for known in (self._removers, self._immune, self._stuck):
+                    known.discard(ended)
                 continue
             left = self._orphans()
             # The zombie still holds its process group's number, so the group cannot be somebody else's by now.
@@ -229,16 +231,17 @@ class Server:
         return result.si_pid if result else None
 
     def _orphans(self) -> set[int]:
-        """Return the children that were left by a job, are alive and may be killed; reap those that are not alive."""
-        own = self._jobs.keys() | self._removers | self._immune
+        """Return the children that were left by a job, are alive and can be killed; reap those that are not alive."""
+        own = self._jobs.keys() | self._removers | self._immune | self._stuck
         return {pid for pid in linux.children() - own if not linux.has_ended(pid)}
 
     def _sweep(self) -> None:
-        """Kill and reap every orphan."""
+        """Kill and reap every orphan; one that does not die in time is waited for once, and not after each job."""
         until = time.monotonic() + SWEEP_S
         while (orphans := self._orphans()) and time.monotonic() < until:
             self._immune |= {pid for pid in orphans if not linux.was_killed(pid)}
             time.sleep(0.002)
+        self._stuck |= orphans
 
     def _remove(self, scratch: str) -> None:
         """Remove the temporary files of a job; if there are any, in a fork, so that nothing waits for it."""

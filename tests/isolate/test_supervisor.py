@@ -9,18 +9,20 @@ import os
 import resource
 import shutil
 import signal
+import socket
 import subprocess
 import sys
 import time
 from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
+from unittest.mock import Mock
 
 import msgspec
 import psutil
 import pytest
 
-from gpudiag.isolate import Bounds, Ended, Job, ServerSpec, linux
+from gpudiag.isolate import Bounds, Ended, Job, ServerSpec, linux, server
 from gpudiag.isolate import supervisor as supervisor_module
 from gpudiag.isolate.supervisor import Supervisor
 from gpudiag.model.report import Cause
@@ -509,6 +511,29 @@ def test_what_may_not_be_killed_costs_no_other_job(pid_file: Path) -> None:
     finally:
         os.kill(int(pid_file.read_text()), signal.SIGKILL)
     assert done.stdout == "other b'\"slept\"' 0 False\nsudo b'\"done\"' 1 True\n"
+
+
+def test_what_does_not_die_is_waited_for_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    """As a process inside of a driver that hangs: after each job the server would wait for it again."""
+    ours, theirs = socket.socketpair()
+    with ours, theirs, subprocess.Popen(["sleep", "10"]) as orphan:
+        one = server.Server(ours, os.getppid())
+        monkeypatch.setattr(server, "SWEEP_S", 0.05)
+        monkeypatch.setattr(linux, "children", lambda: {orphan.pid})
+        with monkeypatch.context() as patch:
+            killed = Mock(return_value=True)
+            patch.setattr(linux, "was_killed", killed)
+            one._sweep()
+            killed.assert_called_with(orphan.pid)
+            killed.reset_mock()
+            one._sweep()
+            killed.assert_not_called()
+        orphan.kill()
+        os.waitid(os.P_PID, orphan.pid, os.WEXITED | os.WNOWAIT)
+        one._reap()
+        assert one._stuck == set()
+        os.close(one._wake_read)
+        os.close(one._wake_write)
 
 
 def test_slow_removal_of_temporary_files_delays_nothing(pid_file: Path) -> None:
