@@ -39,15 +39,19 @@ class Folder:
 
     def __init__(self) -> None:
         self._owner = -1
-        *others, last = places = [Path(tempfile.gettempdir()), *_SHARED]
+        places = [Path(tempfile.gettempdir()), *_SHARED]
         for one in (one for place in places for one in place.glob(f"{_PREFIX}*")):
             if _is_ours(one) and (one / _OWNER).exists() and not _is_owned(one):
                 shutil.rmtree(one, ignore_errors=True)
-        for place in others:
-            with contextlib.suppress(OSError):
+        failed: OSError | None = None
+        for place in places:
+            try:
                 self._make(place)
                 return
-        self._make(last)
+            except OSError as error:
+                failed = failed or error
+        assert failed is not None
+        raise failed  # of the place where it should be
 
     def _make(self, place: Path) -> None:
         self.path = Path(tempfile.mkdtemp(prefix=_PREFIX, dir=place))
