@@ -526,6 +526,7 @@ def test_what_does_not_die_is_waited_for_once(monkeypatch: pytest.MonkeyPatch) -
             one._sweep()
             killed.assert_called_with(orphan.pid)
             killed.reset_mock()
+            assert one._orphans() == set(), "the next job has not left it"
             one._sweep()
             killed.assert_not_called()
         orphan.kill()
