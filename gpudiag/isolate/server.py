@@ -241,7 +241,7 @@ class Server:
         while (orphans := self._orphans()) and time.monotonic() < until:
             self._immune |= {pid for pid in orphans if not linux.was_killed(pid)}
             time.sleep(0.002)
-        self._stuck |= orphans
+        self._stuck |= {pid for pid in orphans if linux.was_killed(pid)}
 
     def _remove(self, scratch: str) -> None:
         """Remove the temporary files of a job; if there are any, in a fork, so that nothing waits for it."""
