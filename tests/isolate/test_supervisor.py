@@ -517,7 +517,7 @@ def test_what_does_not_die_is_waited_for_once(monkeypatch: pytest.MonkeyPatch) -
     """As a process inside of a driver that hangs: after each job the server would wait for it again."""
     ours, theirs = socket.socketpair()
     with ours, theirs, subprocess.Popen(["sleep", "10"]) as orphan:
-        one = server.Server(ours, os.getppid())
+        one = server.Server(ours, os.getppid(), os.getpid())
         monkeypatch.setattr(server, "SWEEP_S", 0.05)
         monkeypatch.setattr(linux, "children", lambda: {orphan.pid})
         with monkeypatch.context() as patch:
