@@ -142,7 +142,8 @@ _TERMINALS = (80, 120, 132)
 _WIDEST = 250
 _ALIKE = 12
 """Letters: lines that begin with the same ones are separate lines."""
-_OF_A_TABLE = re.compile(r"^\s*(?:[|+]|[-=]{3})")
+_OF_A_TABLE = re.compile(r"^\s*(?:[|+]|[-=]{3})|^[\w.-]{1,60} {2,60}\S{1,60} {2,60}\S")
+"""Rows between bars; and columns, as conda lists packages: all rows are as wide."""
 
 
 def _of_a_terminal(source: Iterator[str]) -> Iterator[str]:
@@ -291,20 +292,20 @@ _FRAME_OF_A_STACK = re.compile(
 MOST_SUSPICIOUS = 5
 
 
-def suspicious(lines: Iterable[str], most: int = MOST_SUSPICIOUS) -> tuple[str, ...]:
+def suspicious(lines: Iterable[str], most: int = MOST_SUSPICIOUS, *, without_gpu: bool = False) -> tuple[str, ...]:
     """Return the texts of the lines that look most like a fault: errors first, then warnings; no frames of stacks.
 
-    A line that is known to be harmless is left out.
+    A line that is known to be harmless is left out, as is, ``without_gpu``, a driver that is missing.
     """
     ranked: dict[str, int] = {}
     known = [(line, {event.message for event in recognised(line)}) for line in map(plain, lines)]
-    without_gpu = any(NO_GPU_AS_MEANT in messages for _, messages in known)
+    without_gpu = without_gpu or any(NO_GPU_AS_MEANT in messages for _, messages in known)
     for line, messages in known:
         if not line.strip() or _FRAME_OF_A_STACK.match(line):
             continue
         if any(message.worth in (Worth.HARMLESS, Worth.MISLEADING) for message in messages):
             continue
-        if without_gpu and DRIVER_LIBRARY_NOT_OPENED in messages:
+        if without_gpu and (DRIVER_LIBRARY_NOT_OPENED in messages or "failed call to cuInit" in line):
             continue
         level = next((one.level for one in parse([line])), "")
         if level in ("F", "E") or _RAISED.search(line):

@@ -73,10 +73,14 @@ _HINTS: tuple[tuple[re.Pattern[str], tuple[Version, Version]], ...] = tuple(
         # The CUDA whose libraries it opens.
         (r"'cudart64_80\.dll'|(?<!\w)libc(?:ublas|udart)\.so\.8\.0", "", "1.4"),
         (r"'(?:libcudart\.so\.9\.0|cudart64_90\.dll)'|(?<!\w)libcublas\.so\.9\.0", "1.5", "1.12"),
-        (r"(?:'|library )(?:libcudart\.so\.10\.0|cudart64_100\.dll)\b|(?<!\w)libcublas\.so\.10\.0", "1.13", "2.0"),
+        (
+            r"(?:'|library |NotFoundError: )(?:libcudart\.so\.10\.0|cudart64_100\.dll)\b|(?<!\w)libcublas\.so\.10\.0",
+            "1.13",
+            "2.0",
+        ),
         (r"(?:'|library )(?:libcudart\.so\.10\.1|cudart64_101\.dll)\b|libcupti\.so\.10\.1", "2.1", "2.3"),
         (r"cudart64_101\.dll not found", "2.1", "2.3"),
-        (r"(?:'|library )libcudart\.so\.11\.0", "2.4", "2.14"),
+        (r"(?:'|library |NotFoundError: )libcudart\.so\.11\.0", "2.4", "2.14"),
         (r"'cudart64_110\.dll'|cudart64_110\.dll not found", "2.4", "2.10"),
         (r"dynamic library '?(?:libcudart\.so\.12|libcublas\.so\.12)\b", "2.15", ""),
         (r"dynamic library '?(?:libcusolver\.so\.10|cusolver64_10\.dll)\b", "1.13", "2.4"),
@@ -127,10 +131,15 @@ _WSL = re.compile(r"(?i)\bWSL2?\b|/usr/lib/wsl/|microsoft-standard|/mnt/[a-z]/Us
 _WSL_1 = re.compile(r"\b4\.4\.0-\d{4,6}-Microsoft\b")
 """The kernel that Windows itself answers for: WSL 2 has one of Linux, which is newer."""
 _NIX = re.compile(r"(?i)\bnixos\b|/nix/store/|\bnix-shell\b|\bnixpkgs\b")
-_CONDA = re.compile(r"(?i)[/\\](?:mini|ana|mamba|mini)?(?:conda|forge)3?[/\\]|[/\\]envs[/\\]")
-_CONTAINER = re.compile(
-    r"(?i)\bdocker\b|\bpodman\b|containerd|kubelet|nvidia-container|\bcontainer\b(?! ?=)|\bpod\b|root@[0-9a-f]{12}\b"
+_CONDA = re.compile(
+    r"(?i)[/\\](?:mini|ana|mamba|mini)?(?:conda|forge)3?[/\\]|[/\\]envs[/\\]|"
+    r"\bconda (?:list|install|create|activate|env)\b"
 )
+_CONTAINER = re.compile(
+    r"(?i)\bdocker\b|\bpodman\b|containerd|kubelet|nvidia-container|\bcontainer\b(?! ?=)|\bpod\b|root@[0-9a-f]{12}\b|"
+    r"/usr/local/nvidia/lib|\bhost(?:name)?: jupyter-"
+)
+_POD = re.compile(r"(?i)\bkubernetes\b|\bkubectl\b|kubelet|\bkubeflow\b|\bpod\b|\bhost(?:name)?: jupyter-")
 _SINGULARITY = re.compile(r"(?i)\.singularity\.d\b|\bsingularity\b|\bapptainer\b")
 _MAC = re.compile(
     r"(?i)\bmacos\b|\bdarwin\b|libmetal_plugin|\bdlopen\(/(?:opt/homebrew|Users|Library)/|(?:^|[\s\"'(=])/Users/\w|"
@@ -274,6 +283,11 @@ class Origin:
     @cached_property
     def container(self) -> bool:
         return _CONTAINER.search(self._text) is not None
+
+    @cached_property
+    def pod(self) -> bool:
+        """Whether it ran in a pod of Kubernetes."""
+        return _POD.search(self._text) is not None
 
     @cached_property
     def singularity(self) -> bool:

@@ -9,6 +9,7 @@ import msgspec
 from gpudiag import causes
 from gpudiag.cause import TRACE, Evidence, Known
 from gpudiag.causes.shared import steps
+from gpudiag.causes.shared.without_gpu import is_without_gpu, of_no_gpu
 from gpudiag.knowledge.log import recognised
 from gpudiag.knowledge.log_lines import Log, suspicious
 from gpudiag.knowledge.message import Message, Worth
@@ -58,12 +59,14 @@ def look(part: str, evidence: Evidence) -> Looked:
             found = Looked(steps=steps.trace(evidence))
         elif part == _HARMLESS:
             log = evidence.program if evidence.lines else _of_trace(evidence).worrying
-            found = Looked(lines=log.named(Worth.HARMLESS))
+            without = of_no_gpu(evidence.program, evidence.origin) if evidence.lines else ()
+            found = Looked(lines=(*log.named(Worth.HARMLESS), *without))
         elif part == _MISLEADING:
             log = evidence.program if evidence.lines else _of_trace(evidence)
             found = Looked(lines=log.named(Worth.MISLEADING))
         elif part == _SUSPICIOUS:
-            found = Looked(lines=suspicious(evidence.lines))
+            no_gpu = is_without_gpu(evidence.program, evidence.origin)
+            found = Looked(lines=suspicious(evidence.lines, without_gpu=no_gpu))
         else:
             known = get(part)
             assert known is not None, f"no cause is called {part}"

@@ -25,6 +25,10 @@ def _not_opened(library: str) -> str:
     )
 
 
+_NO_DRIVER = (
+    _not_opened("libcuda.so.1"),
+    "W tensorflow/stream_executor/cuda/cuda_driver.cc:269] failed call to cuInit: UNKNOWN ERROR (303)",
+)
 _SKIPPED = "W tensorflow/core/common_runtime/gpu/gpu_device.cc:1850] Cannot dlopen some GPU libraries."
 _PLACED = (
     "InvalidArgumentError: Cannot assign a device for operation init: Operation was explicitly assigned to "
@@ -382,13 +386,17 @@ EXAMPLES: dict[str, tuple[Example, ...]] = {
     ),
     "libcuda_not_found": _both(
         {
-            "older": (_not_opened("libcuda.so.1"), "failed call to cuInit: UNKNOWN ERROR (303)"),
+            "older": (*_NO_DRIVER, "Successfully opened dynamic library libcudart.so.11.0"),
             "newer": (
                 "E0000 00:00:1738697930.202924 7665 cuda_driver.cc:152] failed call to cuInit: UNKNOWN ERROR (303)",
+                "RuntimeError: no GPU found",
             ),
             "WSL": ("/usr/lib/wsl/lib is there", _not_opened("libcuda.so.1")),
         },
-        {"the runtime": (_not_opened("libcudart.so.11.0"),)},
+        {
+            "the runtime": (_not_opened("libcudart.so.11.0"),),
+            "nothing asks for a GPU": (*_NO_DRIVER, "tensorflow/core/platform/cpu_feature_guard.cc:142] AVX2 FMA"),
+        },
     ),
     "profiler_library_missing": _both(
         {"named": (_not_opened("libcupti.so.10.1"),), "Windows": (_not_opened("cupti64_2020.3.0.dll"),)},

@@ -17,7 +17,8 @@ from gpudiag.causes.shared.without_gpu import is_without_gpu
 from gpudiag.knowledge.log_lines import text
 from gpudiag.knowledge.message import Event, Worth
 from gpudiag.knowledge.messages.misleading import CUINIT_303
-from gpudiag.knowledge.messages.programs_and_drivers import NO_LIBCUDA
+from gpudiag.knowledge.messages.programs_and_drivers import MODULE_SILENT, NO_LIBCUDA
+from gpudiag.knowledge.messages.runtime import NO_KERNEL_DRIVER
 from gpudiag.knowledge.messages.way import DRIVER_LIBRARY_NOT_OPENED
 from gpudiag.knowledge.origin import Origin
 from gpudiag.model.diagnosis import Confidence, Stage
@@ -28,6 +29,7 @@ CAUSE = Cause(
     general=True,
     needs_gpu=False,
 )
+_OF_NO_DRIVER = (NO_LIBCUDA, CUINIT_303, DRIVER_LIBRARY_NOT_OPENED, MODULE_SILENT, NO_KERNEL_DRIVER)
 _MOST = 4
 """Faults that are named; a log that has more has one that the others follow from."""
 
@@ -46,7 +48,7 @@ def _explained(program: Program, origin: Origin) -> Iterator[Event]:
 
     A line that only looks like an error is left out, and one that misleads is taken as what it follows from.
     """
-    unneeded = (NO_LIBCUDA, CUINIT_303, DRIVER_LIBRARY_NOT_OPENED) if is_without_gpu(program, origin) else ()
+    unneeded = _OF_NO_DRIVER if is_without_gpu(program, origin) else ()
     of_lines: dict[str, list[Event]] = {}
     for event in program.events:
         of_lines.setdefault(event.line, []).append(event)

@@ -8,7 +8,9 @@ host's module counts.
 from __future__ import annotations
 
 from gpudiag.cause import Cause, Match, Matches, Program
+from gpudiag.causes.shared.without_gpu import is_without_gpu
 from gpudiag.knowledge.messages.programs_and_drivers import GPU_HELD_BY_MODULE, MODULE_SILENT, MODULE_UNSIGNED
+from gpudiag.knowledge.origin import Origin
 from gpudiag.model.diagnosis import Confidence
 
 CAUSE = Cause(
@@ -38,7 +40,7 @@ _NO_NOUVEAU = (
 )
 
 
-def find(program: Program) -> Matches:
+def find(program: Program, origin: Origin) -> Matches:
     if unsigned := program.said(MODULE_UNSIGNED):
         yield Match(
             unsigned,
@@ -59,7 +61,7 @@ def find(program: Program) -> Matches:
                 ),
             ),
         )
-    elif said := program.said(MODULE_SILENT):
+    elif (said := program.said(MODULE_SILENT)) and not is_without_gpu(program, origin):
         yield Match(
             said,
             Confidence.LIKELY,

@@ -33,6 +33,10 @@ _DRIVER_OF_WSL = (
 _WSL_1 = "wsl --set-version DISTRIBUTION 2  # in PowerShell; wsl -l -v lists them: WSL 1 has no GPU"
 _NIX = "export LD_LIBRARY_PATH=/run/opengl-driver/lib:$LD_LIBRARY_PATH  # NixOS has the driver's libraries there"
 _POD = "# Kubernetes: resources: limits: nvidia.com/gpu: 1, which the NVIDIA device plugin of the node serves"
+_POD_RUNTIME = (
+    "sudo nvidia-ctk runtime configure --set-as-default && sudo systemctl restart containerd  # on the node; or "
+    "runtimeClassName: nvidia in the pod"
+)
 
 
 def find(program: LogAlone, origin: Origin) -> Matches:
@@ -52,11 +56,21 @@ def find(program: LogAlone, origin: Origin) -> Matches:
         if origin.nix
         else (_WSL, _DRIVER_OF_WSL)
         if origin.wsl
+        else (_POD, _POD_RUNTIME)
+        if origin.pod
         else (container, install)
         if origin.container or origin.singularity
         else (install, container)
     )
-    third = _POD if origin.container else "" if origin.windows or origin.mac or origin.wsl else _WSL
+    third = (
+        container
+        if origin.pod
+        else _POD
+        if origin.container
+        else ""
+        if origin.windows or origin.mac or origin.wsl
+        else _WSL
+    )
     yield Match(
         program.said(NO_LIBCUDA),
         Confidence.LIKELY,

@@ -4,20 +4,73 @@ from __future__ import annotations
 
 import re
 
+from gpudiag.knowledge.log import recognised
 from gpudiag.knowledge.log_lines import Log
-from gpudiag.knowledge.messages.way import LIBRARY_NOT_OPENED
+from gpudiag.knowledge.message import Worth
+from gpudiag.knowledge.messages.misleading import CUINIT_303
+from gpudiag.knowledge.messages.way import DRIVER_LIBRARY_NOT_OPENED, LIBRARY_NOT_OPENED, LIBRARY_OPENED
 from gpudiag.knowledge.origin import Origin
+from gpudiag.text import one_line
 
 RUNTIME = re.compile(r"(?:lib)?cudart")
 MEANT_FOR_A_GPU = re.compile(r"LD_LIBRARY_PATH: \S*(?:cuda-\d|nvidia|/wsl/lib)|The GPU version of TensorFlow")
+_DRIVER_AT_WORK = re.compile(r"retrieving CUDA diagnostic information|libcuda reported version")
+"""Linux: TensorFlow says it only where the kernel module and a device file are there."""
+_SAYS_GPU = re.compile(r"(?i)gpu|cuda(?!rt\b)|nvidia")
+_STARTS_CONTAINER = re.compile(r"\b(?:docker|podman)\b.{0,40} run\b")
+_LOGGED = re.compile(r"\.cc:\d+\]")
+"""TensorFlow's own lines, whatever another program puts before them."""
+_OF_NO_DRIVER = (DRIVER_LIBRARY_NOT_OPENED, CUINIT_303)
 
 
 def is_without_gpu(log: Log, origin: Origin) -> bool:
-    """Return whether CUDA's runtime is not there, and nothing in the log was set up for a GPU.
+    """Return whether TensorFlow found neither driver nor CUDA, and nothing shows that a GPU was meant.
 
-    If the driver's library is not there either, then there is no GPU: TensorFlow says both on every such machine.
+    Every TensorFlow built for CUDA says so on a machine without a GPU, and computes on the CPU.
     """
     if origin.stated.has_no_gpu:
         return True
-    meant = origin.container or origin.singularity or origin.wsl or any(map(MEANT_FOR_A_GPU.search, log.lines))
-    return not meant and any(RUNTIME.match(one["library"]) for one in log.all(LIBRARY_NOT_OPENED))
+    no_runtime = any(RUNTIME.match(one["library"]) for one in log.all(LIBRARY_NOT_OPENED))
+    return (no_runtime or bool(_of_no_driver(log))) and not _is_meant(log, origin, no_runtime=no_runtime)
+
+
+def of_no_gpu(log: Log, origin: Origin) -> tuple[str, ...]:
+    """Return what is to be said of a driver that is missing and is not needed."""
+    said = _of_no_driver(log)
+    if not said or not is_without_gpu(log, origin):
+        return ()
+    return (
+        f'"{one_line(said[0])}": there is no NVIDIA driver, and nothing in the log asks for a GPU: TensorFlow uses the '
+        "CPU. To use a GPU it needs the driver; in a container, docker run --gpus all",
+    )
+
+
+def _of_no_driver(log: Log) -> tuple[str, ...]:
+    """Return how TensorFlow itself says that the driver's library is missing; a program that ended by it needs it."""
+    return tuple(one.text for one in log.all(*_OF_NO_DRIVER) if _LOGGED.search(one.line))
+
+
+def _is_meant(log: Log, origin: Origin, *, no_runtime: bool) -> bool:
+    """Return whether anything shows that a GPU is there, or was to be used."""
+    stated = origin.stated
+    if origin.singularity or origin.wsl or origin.wsl_1 or stated.cards or stated.complaint or stated.cuda:
+        return True
+    if any(one["library"] not in ("libcuda.so.1", "nvcuda.dll") for one in log.all(LIBRARY_OPENED)):
+        return True  # CUDA's libraries are there
+    # An image without CUDA that is started without a GPU is one for the CPU.
+    if origin.container and not (no_runtime and any(map(_STARTS_CONTAINER.search, log.lines))):
+        return True
+    if any(map(MEANT_FOR_A_GPU.search, log.lines)):
+        return True
+    if not origin.windows and any(map(_DRIVER_AT_WORK.search, log.lines)):
+        return True
+    return any(map(_asks_for_gpu, log.lines))
+
+
+def _asks_for_gpu(line: str) -> bool:
+    """Return whether a line which TensorFlow did not log names a GPU or CUDA, and does not only follow from there."""
+    if _LOGGED.search(line) or not _SAYS_GPU.search(line):
+        return False
+    return all(one.message.worth not in (Worth.HARMLESS, Worth.MISLEADING) for one in recognised(line)) and not (
+        Log([line]).all(*_OF_NO_DRIVER, LIBRARY_NOT_OPENED)
+    )

@@ -162,6 +162,7 @@ NO_GPU_LISTED = FAMILY.fault(
     "Number of available GPUs: 0",
     "GPU is NOT AVAILABLE",
     "GPU Available: False",
+    "GPU Available: []",
     "No GPU available",
     "Physical GPUs: []",
     "GPUs: []",

@@ -51,7 +51,6 @@ DNN_FAILED = FAMILY.fault(
     "Failed to call DoRnnBackward with model config",
     "Failed to find the dnn implementation",
     "Fail to find the dnn implementation",
-    "Failed to initialize batched cufft plan with customized allocator",
     "Failed to initialize DNN support",
     "Cudnn graph failed to build",
     "No suitable {:w} plugin registered. Have you linked in a {:w}-providing plugin",
@@ -112,6 +111,7 @@ FFT_FAILED = FAMILY.fault(
     "Failed to create cuFFT batched plan",
     "failed to create cuFFT batched plan",
     "Failed to make cuFFT batched plan",
+    "Failed to initialize batched cufft plan",
     "Failed to run cuFFT routine",
     "Failed to create cufft 1d plan",
     "Unable to retrieve FFT factory",
@@ -797,7 +797,7 @@ FAMILY.fault(
     possible=True,
     stage="CONFIGURATION",
 )
-FAMILY.sign(
+DIAGNOSTICS = FAMILY.sign(
     "diagnostics",
     "retrieving CUDA diagnostic information for host: {host}",
     "hostname: {host}",
@@ -809,7 +809,7 @@ FAMILY.sign(
     "was unable to find libcuda.so DSO loaded into this program",
     meaning="what TensorFlow says of the driver after cuInit failed",
 )
-FAMILY.fault(
+NO_KERNEL_DRIVER = FAMILY.fault(
     "no_kernel_driver",
     "kernel driver does not appear to be running on this host",
     "no NVIDIA GPU device is present: /dev/nvidia0 does not exist",
