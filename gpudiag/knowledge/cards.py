@@ -1,6 +1,7 @@
 """GPUs by the name that people and NVIDIA's tools give them, and the compute capability of each.
 
 From https://developer.nvidia.com/cuda-gpus and https://developer.nvidia.com/cuda-legacy-gpus, read in November 2026.
+A machine of Amazon's cloud is named by its type, which has GPUs of one kind: https://aws.amazon.com/ec2/instance-types.
 """
 
 from __future__ import annotations
@@ -22,19 +23,19 @@ class Card(Record):
 _NAMES: tuple[tuple[str, str], ...] = (
     ("12.0", r"RTX ?PRO ?[2-6]\d00(?: Blackwell)?|RTX ?50[5-9]0"),
     ("10.0", r"G?B[12]00"),
-    ("9.0", r"H[12]00|H800|GH200|H20"),
-    ("8.9", r"RTX ?40[5-9]0|L40S?|L4|RTX ?[2456]\d00 Ada"),
+    ("9.0", r"H[12]00|H800|GH200|H20|p5en?\.48xlarge"),
+    ("8.9", r"RTX ?40[5-9]0|L40S?|L4|RTX ?[2456]\d00 Ada|g6e?\.\d{0,2}xlarge"),
     ("8.7", r"Orin"),
-    ("8.6", r"RTX ?30[5-9]0|RTX ?A[2-6]\d?\d?00|A10G?|A16|A40"),
-    ("8.0", r"A100|A800|A30"),
-    ("7.5", r"RTX ?20[5-8]0|GTX ?16[3-6]0|T4|TITAN RTX|Quadro RTX ?[3-8]000|T[1-2]000|MX4[5]0"),
+    ("8.6", r"RTX ?30[5-9]0|RTX ?A[2-6]\d?\d?00|A10G?|A16|A40|g5\.\d{0,2}xlarge"),
+    ("8.0", r"A100|A800|A30|p4de?\.24xlarge"),
+    ("7.5", r"RTX ?20[5-8]0|GTX ?16[3-6]0|T4|TITAN RTX|Quadro RTX ?[3-8]000|T[1-2]000|MX4[5]0|g4dn\.\d{0,2}xlarge"),
     ("7.2", r"Xavier"),
-    ("7.0", r"V100S?|TITAN V|GV100"),
+    ("7.0", r"V100S?|TITAN V|GV100|p3(?:dn)?\.\d{0,2}xlarge"),
     ("6.1", r"GTX ?10[1-8]0|TITAN Xp|P40|P4|P[1-6]000|MX[123][0-9]0|GT ?1030"),
     ("6.0", r"P100|GP100"),
     ("5.2", r"GTX ?9[5-8]0|M40|M60|M[456]000"),
     ("5.0", r"GTX ?75[0]|9[1-4]0MX?|GTX ?9[56]0M|M[12]\d00"),
-    ("3.7", r"K80"),
+    ("3.7", r"K80|p2\.\d{0,2}xlarge"),
     ("3.5", r"K40[cm]?|K20[cmx]?|GTX ?780|GT ?7[1-3]0|TITAN Black"),
     ("3.0", r"GTX ?7[67]0|GTX ?6[5-9]0|K10|GT ?7[45]0M?"),
 )
@@ -50,6 +51,7 @@ _SHORT = frozenset({"T4", "P4", "L4", "M40", "M60", "P40", "A10", "A16", "A30", 
 """Names that may mean something else: they count beside what says that a GPU is meant."""
 _ANY = re.compile(
     r"(?i)[RG]TX? ?-?\d|Tesla|Quadro|Titan|Orin|Xavier|\b[ABHKLMPTV][1-9]\d{0,4}[A-Z]{0,2}\b|\bGB?[12]00|9[1-4]0M|MX\d"
+    r"|\d[a-z]{0,2}\.\d{0,2}xlarge"
 )
 """What every name has: most lines have none of it."""
 _BARE = re.compile(r"(?i)\b(GPUs?|NVIDIA|GeForce)[ :]{1,3}((?:1[06]|[2-5]0)[3-9]0)\b")

@@ -33,6 +33,7 @@ _FIELDS = {
 _AT_THE_END = {"": r".{0,1000}", "s": r"\S{0,300}"}
 """What they are at the end of a text: as much as there is."""
 _WORD = re.compile(r"[a-z_]+")
+_FAILURES = ("failed to ", "could not ", "couldn't ", "cannot ", "unable to ")
 _LEAST = 3
 """Letters of a word that a line is looked up by."""
 
@@ -82,6 +83,12 @@ def _prepared(message: Message, order: int, text: str) -> _Text:
     return _Text(message, order, frozenset(words), starts + expression + ends)
 
 
+def _in_the_other_case(text: str) -> Iterator[str]:
+    """Yield a text that says a failure with its first letter in the other case: releases of a program differ in it."""
+    if text.lower().startswith(_FAILURES):
+        yield text[0].swapcase() + text[1:]
+
+
 @cache
 def _by_word() -> dict[str, tuple[_Text, ...]]:
     """The table by words: each text under the one of its words that the fewest texts have, the longest of these."""
@@ -94,6 +101,10 @@ def _by_word() -> dict[str, tuple[_Text, ...]]:
         for text in message.texts:
             order += 1
             texts.append(_prepared(message, order, text))
+        for other in [one for text in message.texts for one in _in_the_other_case(text)]:
+            if other not in message.texts:
+                order += 1  # after all as they were read: one of those may have more fields
+                texts.append(_prepared(message, order, other))
         order += 1
     times = Counter(word for one in texts for word in one.words)
     for one in texts:

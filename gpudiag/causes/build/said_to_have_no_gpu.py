@@ -23,10 +23,11 @@ CAUSE = Cause(
     needs_gpu=False,
     last_resort=True,
 )
+_FOR_A_GPU = ("tensorflow-gpu", "cudatoolkit", "cudnn")
 
 
 def find(program: LogAlone, origin: Origin) -> Matches:
-    said = origin.stated.complaint or _on_windows(program, origin)
+    said = origin.stated.complaint or _on_windows(program, origin) or _of_the_list(origin)
     if said is None or program.first(DEVICE_CREATED):
         return
     if any(one.message.worth in (Worth.HARMLESS, Worth.MISLEADING) for one in recognised(said)):
@@ -35,6 +36,16 @@ def find(program: LogAlone, origin: Origin) -> Matches:
     stated = origin.stated
     facts = [one.line for one in (stated.tensorflow, stated.system, stated.cuda) if one is not None]
     yield Match(tuple(dict.fromkeys((said, *facts[:3]))), why.sure, {"why": why.text}, fix=why.fix)
+
+
+def _of_the_list(origin: Origin) -> str | None:
+    """Return the line of a build without CUDA, if what only a GPU needs is installed beside it."""
+    stated = origin.stated
+    if not stated.is_cpu_build or not any(name in stated.packages for name in _FOR_A_GPU):
+        return None
+    return next(
+        (stated.packages[name].line for name in ("tensorflow", "tensorflow-base") if name in stated.packages), None
+    )
 
 
 def _on_windows(program: LogAlone, origin: Origin) -> str | None:

@@ -7,10 +7,20 @@ error", and says more only with NCCL_DEBUG=WARN. One GPU alone works.
 
 from __future__ import annotations
 
-from gpudiag.cause import Cause, EveryLog, Match, Matches, Rows
-from gpudiag.causes.shared.multi_gpu import NCCL, SHARED_MEMORY, SeveralGpus, first, shm_text, warned, where_nccl_fails
+from gpudiag.cause import Cause, EveryLog, LogAlone, Match, Matches, Rows
+from gpudiag.causes.shared.multi_gpu import (
+    NCCL,
+    SHARED_MEMORY,
+    SeveralGpus,
+    first,
+    is_named,
+    shm_text,
+    warned,
+    where_nccl_fails,
+)
 from gpudiag.knowledge.messages.collectives import NCCL_SYSTEM_ERROR
 from gpudiag.knowledge.messages.nccl import SHM_NOT_PERMITTED
+from gpudiag.knowledge.origin import Origin
 from gpudiag.model.diagnosis import Confidence
 from gpudiag.model.report import Severity
 
@@ -27,7 +37,7 @@ CAUSE = Cause(
 )
 
 
-def find(log: EveryLog, several: SeveralGpus | None, rows: Rows) -> Matches:
+def find(log: EveryLog, alone: LogAlone | None, origin: Origin, several: SeveralGpus | None, rows: Rows) -> Matches:
     if log.first(SHM_NOT_PERMITTED):
         return
     said = warned(log, *SHARED_MEMORY)
@@ -46,4 +56,11 @@ def find(log: EveryLog, several: SeveralGpus | None, rows: Rows) -> Matches:
             evidence=(f"log: {said}",),
             sure=Confidence.PROVED if "no space left on device" in said.lower() else Confidence.LIKELY,
             figures={"room": "none was left where the program ran"},
+        )
+    elif alone is not None and failed and origin.container and not (warned(log, "") or is_named(alone)):
+        yield Match(
+            stage=where_nccl_fails(rows),
+            evidence=(f"log: {failed}",),
+            sure=Confidence.POSSIBLE,
+            figures={"room": "64 MiB, if the container was started without more, and NCCL says nothing else"},
         )

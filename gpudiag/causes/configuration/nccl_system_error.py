@@ -6,17 +6,17 @@ memory, sockets, InfiniBand. The first two have room enough here. NCCL names the
 
 from __future__ import annotations
 
-from gpudiag.cause import Cause, EveryLog, LogAlone, Match, Matches, Program, Rows
+from gpudiag.cause import Cause, EveryLog, LogAlone, Match, Matches, Rows
 from gpudiag.causes.shared.multi_gpu import (
     NCCL,
     SHARED_MEMORY,
     SeveralGpus,
     first,
     interface_not_here,
+    is_named,
     warned,
     where_nccl_fails,
 )
-from gpudiag.knowledge.messages import nccl
 from gpudiag.knowledge.messages.collectives import NCCL_SYSTEM_ERROR
 from gpudiag.model.diagnosis import Confidence
 from gpudiag.model.facts import Facts, Unknown
@@ -35,7 +35,7 @@ CAUSE = Cause(
 
 def find(facts: Facts, log: EveryLog, alone: LogAlone | None, several: SeveralGpus | None, rows: Rows) -> Matches:
     failed = first(log, NCCL_SYSTEM_ERROR)
-    if warned(log, *SHARED_MEMORY) or (alone is not None and _is_named(alone)):
+    if warned(log, *SHARED_MEMORY) or (alone is not None and is_named(alone)):
         return
     little = several is not None and (several.small_shm is not None or several.small_memlock is not None)
     if failed and not little and not interface_not_here(facts):
@@ -52,8 +52,3 @@ def find(facts: Facts, log: EveryLog, alone: LogAlone | None, several: SeveralGp
             sure=Confidence.POSSIBLE,
             figures={"which": "NCCL's own line names it" if named else "the log does not say which"},
         )
-
-
-def _is_named(program: Program) -> bool:
-    """Return True if a line of NCCL's says which call failed, and the table of messages what to do."""
-    return any(message.fix for message in nccl.FAMILY.messages if program.first(message))

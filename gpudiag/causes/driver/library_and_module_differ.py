@@ -7,8 +7,13 @@ was started before the host's driver was upgraded.
 
 from __future__ import annotations
 
+import re
+
 from gpudiag.cause import Cause, Match, Matches, Program
+from gpudiag.knowledge.log_lines import text
+from gpudiag.knowledge.message import Event
 from gpudiag.knowledge.messages.programs_and_drivers import NVML_LIBRARY_VERSION, TWO_VERSIONS
+from gpudiag.knowledge.messages.runtime import DIAGNOSTICS
 from gpudiag.knowledge.origin import Origin
 
 CAUSE = Cause(
@@ -21,6 +26,7 @@ CAUSE = Cause(
     needs_gpu=False,
     unless=("driver_upgraded_without_reboot", "driver_in_image"),
 )
+_BOTH = ("library", "module")
 _REBOOT = "sudo reboot"
 _RELOAD = "sudo rmmod nvidia_drm nvidia_modeset nvidia_uvm nvidia; sudo modprobe nvidia  # or, while no GPU is in use"
 _IMAGE = (
@@ -29,8 +35,11 @@ _IMAGE = (
 )
 
 
+_VERSION = re.compile(r"\d{3}(?:\.\d{1,3}){1,2}(?![\w.])")
+
+
 def find(program: Program, origin: Origin) -> Matches:
-    said = program.all(TWO_VERSIONS)
+    said = program.all(TWO_VERSIONS) or _reported(program)
     if not said:
         return
     library = next((one["library"] for one in said if one["library"]), "")
@@ -41,7 +50,20 @@ def find(program: Program, origin: Origin) -> Matches:
     named += [f"kernel module {module}"] if module else []
     order = (_IMAGE, _REBOOT, _RELOAD) if origin.container else (_REBOOT, _RELOAD, _IMAGE)
     yield Match(
-        program.said(TWO_VERSIONS, NVML_LIBRARY_VERSION),
+        program.said(TWO_VERSIONS, NVML_LIBRARY_VERSION) or tuple(text(one.line) for one in said),
         figures={"versions": ", ".join(named) or "the log does not say which"},
         fix=(order[0], order[1], order[2]),
     )
+
+
+def _reported(program: Program) -> list[Event]:
+    """Return the last two lines in which TensorFlow says the versions, if they differ: old releases compare nothing."""
+    last = [[one for one in program.all(DIAGNOSTICS) if _VERSION.fullmatch(one[name])][-1:] for name in _BOTH]
+    versions = {_numbers(event[name]) for name, found in zip(_BOTH, last, strict=True) for event in found}
+    return [event for found in last for event in found] if len(versions) == len(_BOTH) else []
+
+
+def _numbers(version: str) -> tuple[int, ...]:
+    """Return 367.48 and 367.48.0 as the same."""
+    found = [int(part) for part in version.split(".")]
+    return (*found, 0)[:3]

@@ -20,6 +20,7 @@ CAUSE = Cause(
     ),
     url="https://docs.nvidia.com/cuda/cuda-c-programming-guide/#cuda-environment-variables",
     needs_gpu=False,
+    unless=("library_and_module_differ",),
 )
 
 

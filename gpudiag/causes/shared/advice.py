@@ -164,9 +164,16 @@ def libdevice(origin: Origin) -> tuple[str, ...]:
     if origin.windows:
         return (*windows, "# before Python starts; without spaces in the name of the folder")
     if origin.is_before_12:
+        if numbers(cuda) < (11,):  # conda's packages of the compiler begin with 11
+            bring = f"# the toolkit of CUDA {cuda} has it: https://developer.nvidia.com/cuda-toolkit-archive"
+            return (
+                f"export XLA_FLAGS=--xla_gpu_cuda_data_dir=/usr/local/cuda-{cuda}  # it has nvvm/libdevice",
+                f"export PATH=/usr/local/cuda-{cuda}/bin:$PATH",
+                bring,
+                *(() if origin.linux else windows),
+            )
         return (
-            f"conda install -c nvidia cuda-nvcc={'11.8' if numbers(cuda) >= (11,) else cuda}  # has it, in "
-            "$CONDA_PREFIX/nvvm/libdevice",
+            "conda install -c nvidia cuda-nvcc=11.8  # has it, in $CONDA_PREFIX/nvvm/libdevice",
             *(() if origin.linux else windows),
             "export XLA_FLAGS=--xla_gpu_cuda_data_dir=$CONDA_PREFIX  # the folder that has nvvm/libdevice",
             "export XLA_FLAGS=--xla_gpu_cuda_data_dir=/usr/local/cuda  # or that of an installed toolkit; of apt: "

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from gpudiag.cause import EveryLog, Evidence, Rows
+from gpudiag.cause import EveryLog, Evidence, Program, Rows
 from gpudiag.knowledge.message import Message
+from gpudiag.knowledge.messages import nccl
 from gpudiag.knowledge.messages.collectives import NCCL_WARNING
 from gpudiag.model.diagnosis import Stage
 from gpudiag.model.facts import ContainerFacts, DeviceNodeFacts, Facts, Unknown
@@ -102,6 +103,11 @@ def warned(log: EveryLog, *words: str) -> str | None:
     """Return the first line in which NCCL warns of one of these."""
     warnings = log.all(NCCL_WARNING)
     return next((one.line.strip() for one in warnings if any(word in one["what"].lower() for word in words)), None)
+
+
+def is_named(program: Program) -> bool:
+    """Return True if a line of NCCL's says which call failed, and the table of messages what to do."""
+    return any(message.fix and not message.follows for message in nccl.FAMILY.messages if program.first(message))
 
 
 SHARED_MEMORY = ("dev/shm", "shared memory segment", "posix_fallocate")

@@ -171,6 +171,11 @@ def _is_fit(origin: Origin) -> bool:
 
 
 def _other_build(origin: Origin) -> str:
+    if origin.releases[1] < ONE_PACKAGE and origin.conda and origin.stated.is_cpu_build:
+        exact = f"={origin.named}" if origin.named else ""
+        return (
+            f"conda create -n tf-gpu tensorflow-gpu{exact}  # a new environment: conda's build with CUDA, and its CUDA"
+        )
     if origin.releases[1] < ONE_PACKAGE:
         return "pip uninstall -y tensorflow tensorflow-gpu; pip install tensorflow-gpu  # of the same release"
     if origin.conda:

@@ -149,6 +149,29 @@ FAMILY.fault(
     follows=True,
 )
 FAMILY.fault(
+    "cuda_symbol_missing",
+    *(
+        f"undefined symbol: __cuda{name}"
+        for name in (
+            "PushCallConfiguration",
+            "PopCallConfiguration",
+            "RegisterFatBinary",
+            "RegisterFatBinaryEnd",
+            "RegisterFunction",
+            "RegisterVar",
+            "UnregisterFatBinary",
+        )
+    ),
+    meaning="an extension with code for GPUs finds no CUDA runtime in TensorFlow that has what it calls: TensorFlow is "
+    "a build without CUDA (tensorflow-cpu), or for an older CUDA than the extension",
+    fix=(
+        "pip uninstall -y tensorflow-cpu; pip install tensorflow  # a build with CUDA, of the release that the "
+        "extension was made for",
+        "pip install 'tensorflow-addons==VERSION'  # or the release of the extension that fits this TensorFlow",
+        "# or build the extension with the CUDA of this TensorFlow: tf.sysconfig.get_build_info()['cuda_version']",
+    ),
+)
+FAMILY.fault(
     "addons_of_another_release",
     "TensorFlow Addons has compiled its custom ops against TensorFlow {needs:v}, and there are no compatibility",
     meaning="this TensorFlow Addons has operations that were compiled for TensorFlow {needs}: with another one they "

@@ -22,7 +22,8 @@ LOCAL_RANK = FAMILY.sign("local_rank", "local_rank", seen="Horovod")
 RAY_AT_WORK = FAMILY.add(
     Worth.SIGN,
     "ray_at_work",
-    pattern=r"\bray\.(?:init|remote|tune|rllib|train|util)\b|\bray::\w|[/\\]ray[/\\](?:rllib|tune|train|_private)[/\\]|"
+    pattern=r"\b[Rr]ay[ =v]{1,3}\d\.\d{1,2}\b|"
+    r"\bray\.(?:init|remote|tune|rllib|train|util)\b|\bray::\w|[/\\]ray[/\\](?:rllib|tune|train|_private)[/\\]|"
     r"\((?:RolloutWorker|RayTrainWorker|TunerInternal|ImplicitFunc|raylet) pid=",
     words=("ray", "rolloutworker", "raytrainworker", "tunerinternal", "implicitfunc", "raylet"),
     seen="Ray",

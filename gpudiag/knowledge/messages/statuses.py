@@ -180,7 +180,7 @@ for _statuses, _meaning, _fix, _possible in _CUFFT:
 FAMILY.add(
     Worth.FAULT,
     "cufft_number",
-    pattern=r"(?:cuFFT|cufft) [\w ]{0,60}: (?P<code>\d{1,3})\b",
+    pattern=r"(?:cuFFT|cufft) [\w ]{0,60}: ?(?P<code>\d{1,3})\b",
     words=("cufft",),
     codes=_FFT,
     meaning="a call of cuFFT failed",
