@@ -41,6 +41,10 @@ def find(program: Program, origin: Origin) -> Matches:
         cuda = f": {stated.value} runs up to CUDA {runs}, and a newer one is loaded, such as conda's" if runs else ""
         needed = f"newer than {stated.value}"
         bring = f"conda install 'cudatoolkit<={runs or origin.generation.cuda}'  # or one that this driver runs"
+    if said and any("nvidia-tensorflow" in line for line in program.lines):
+        cuda = ": nvidia-tensorflow has CUDA 11, from release 23.01 on CUDA 12"
+        needed = "525.60 or newer, for CUDA 11 450.80"
+        bring = "# or a release of nvidia-tensorflow for CUDA 11, up to nv22.12: https://github.com/NVIDIA/tensorflow"
     update = (
         f"# install a newer driver: {needed}: https://www.nvidia.com/drivers"
         if origin.windows

@@ -7,6 +7,8 @@ host's module counts.
 
 from __future__ import annotations
 
+import re
+
 from gpudiag.cause import Cause, Match, Matches, Program
 from gpudiag.causes.shared.without_gpu import is_without_gpu
 from gpudiag.knowledge.messages.programs_and_drivers import GPU_HELD_BY_MODULE, MODULE_SILENT, MODULE_UNSIGNED
@@ -34,6 +36,9 @@ _SECURE_BOOT = (
     "and enrol the key (sudo mokutil --import /var/lib/shim-signed/mok/MOK.der), then reboot"
 )
 
+_NAMED_BY_ID = re.compile(r"\([0-9a-f]{12}\)")
+"""How Docker names the host of a container to which nobody gave a name."""
+_GIVEN = "docker run --gpus all ...  # the program ran in a container: was it given the GPU? If so, on its host:"
 _NO_NOUVEAU = (
     r"printf 'blacklist nouveau\noptions nouveau modeset=0\n' | sudo tee /etc/modprobe.d/no-nouveau.conf && sudo "
     "update-initramfs -u && sudo reboot"
@@ -67,6 +72,7 @@ def find(program: Program, origin: Origin) -> Matches:
             Confidence.LIKELY,
             {"why": "it is not loaded, not built for this kernel, or refused"},
             fix=(
+                *((_GIVEN,) if any(map(_NAMED_BY_ID.search, said)) else ()),
                 "sudo modprobe nvidia; sudo dmesg | grep -i -e nvidia -e nvrm | tail  # says why",
                 f"{_SECURE_BOOT} (mokutil --sb-state shows whether it is on)",
                 (

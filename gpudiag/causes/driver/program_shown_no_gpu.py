@@ -6,11 +6,17 @@ program itself, names a GPU that is not there; otherwise the job or the containe
 
 from __future__ import annotations
 
+import re
+
 from gpudiag.cause import Cause, LogAlone, Match, Matches
+from gpudiag.knowledge.log_lines import text
 from gpudiag.knowledge.messages.program import MASK_PRINTED, RAY_AT_WORK
 from gpudiag.knowledge.messages.programs_and_drivers import MASK_IN_CODE, NO_CUDA_DEVICE, NO_DEVICE_FILE, NO_LIBCUDA
 from gpudiag.knowledge.origin import Origin
 from gpudiag.model.diagnosis import Confidence
+
+_OF_AMD = re.compile(r"\bname: (?:AMD |Radeon|Vega|Instinct|gfx\d)")
+"""TensorFlow's name of a device, in another program of the same machine."""
 
 CAUSE = Cause(
     fix=(
@@ -37,6 +43,18 @@ def find(program: LogAlone, origin: Origin) -> Matches:
             Confidence.LIKELY,
             {"why": "there is no device file /dev/nvidia0"},
             fix=(given, "sudo nvidia-modprobe -c 0 -u", ...),
+        )
+        return
+    if made := [line for line in program.lines if _OF_AMD.search(line)]:
+        yield Match(
+            (*said[:2], text(made[0])),
+            Confidence.LIKELY,
+            {"why": "the GPU is AMD's, and this TensorFlow is a build for NVIDIA's"},
+            fix=(
+                "pip install tensorflow-rocm  # on a host with ROCm; an image: rocm/tensorflow",
+                "# an image that brings TensorFlow: the one for the CPU, or on a computer with an NVIDIA GPU",
+                "",
+            ),
         )
         return
     if program.first(RAY_AT_WORK):

@@ -52,9 +52,10 @@ def _fix(package: str, file: str, origin: Origin) -> tuple[str, str]:
         both = f"pip install '{package}=={pair[0]}' 'tensorflow=={pair[1]}.*'  # the newest pair, or"
         return both, f"pip install '{package}==VERSION'  # the release of it for the installed TensorFlow"
     if package == "PACKAGE":  # compiled here, and not installed by pip
-        flags = "python -c 'import tensorflow as tf; print(*tf.sysconfig.get_compile_flags())'"
+        flags = "python -c 'from tensorflow import sysconfig as c; print(*c.get_compile_flags(), *c.get_link_flags())'"
+        built = file if file.endswith(".so") else "NAME.so"
         return (
             f"{flags}  # put these into the command that compiles it: the same _GLIBCXX_USE_CXX11_ABI and C++",
-            f"rm -f {file}  # and the folder that caches it; then compile it again with the installed TensorFlow",
+            f"rm -f {built}  # and the folder that caches it; then compile it again with the installed TensorFlow",
         )
     return build, f"pip install '{package}==VERSION'  # the release of it that was made for the installed TensorFlow"

@@ -197,6 +197,8 @@ FAMILY.fault(
     "singularity_without_driver",
     "Could not find any nv files on this host",
     "Could not find any nv libraries on this host",
+    "Could not find any NVIDIA binaries on this host",
+    "Could not find any NVIDIA libraries on this host",
     meaning="Singularity (Apptainer) finds no libraries of an NVIDIA driver on this host, which --nv would bring along",
     fix=(
         "nvidia-smi; ldconfig -p | grep libcuda.so.1  # on the host, outside of the container: both must answer",

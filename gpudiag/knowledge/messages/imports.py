@@ -19,6 +19,7 @@ FAMILY.fault(
     "A module that was compiled using NumPy 1.x cannot be run in NumPy {numpy:v}",
     "A module that was compiled using NumPy 1.x cannot be run in",
     "AttributeError: _ARRAY_API not found",
+    "downgrade to 'numpy<2' or try to upgrade the affected module",
     "numpy.core.multiarray failed to import",
     "numpy.core.umath failed to import",
     "`np.complex_` was removed in the NumPy 2.0 release",

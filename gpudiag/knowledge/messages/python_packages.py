@@ -106,8 +106,19 @@ FRAMEWORK_NOT_THERE = FAMILY.add(
     "framework_not_there",
     pattern=r"(?:(?<![^\s:'\"(,])(?P<file>[^\s:'\"(,]{1,300}\.so)[,:][^:]{0,20}:? )?"
     r"(?:Library not loaded: [^\s:]{0,100}/|)"
-    r"libtensorflow_(?:framework|cc)\.(?:so\.)?\d[\w.]{0,20}(?:: cannot open shared object file|\.dylib|$)",
+    r"libtensorflow_(?:framework|cc)\.(?:so(?=:)|(?:so\.)?\d[\w.]{0,20})(?:: cannot open shared object file|\.dylib|$)",
     words=("libtensorflow_framework", "libtensorflow_cc"),
+)
+FAMILY.add(
+    Worth.FAULT,
+    "operations_not_built",
+    pattern=r"NotFoundError: (?P<file>[^\s:'\"]{0,300}/_\w{1,60}_ops?\.so): cannot open shared object file",
+    words=("notfounderror",),
+    meaning="a package's compiled operations are not in the folder that it was imported from: its source, most likely",
+    fix=(
+        "# start Python in another folder: it imports what is in the folder where it starts",
+        "pip install --force-reinstall --no-cache-dir tensorflow-addons  # or what the path in site-packages names",
+    ),
 )
 UNDEFINED_OF_TENSORFLOW = FAMILY.add(
     Worth.FAULT,

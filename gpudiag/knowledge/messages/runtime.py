@@ -797,6 +797,19 @@ FAMILY.fault(
     possible=True,
     stage="CONFIGURATION",
 )
+FAMILY.fault(
+    "tensorrt_not_opened",
+    "getInferLibVersion symbol not found",
+    "Failed to initialize TensorRT. This is either because the TensorRT installation path is not in LD_LIBRARY_PATH",
+    meaning="the program uses TensorRT, and the release of it that this TensorFlow was built for is not there, or not "
+    "whole",
+    fix=(
+        "ldconfig -p | grep -e nvinfer -e nvrtc  # libnvinfer.so must have the number that the log names",
+        "# install that release of TensorRT (libnvinfer.so.5: TensorRT 5), or a TensorFlow for the one that is there",
+        "sudo apt install cuda-nvrtc-11-1  # if the log says that libnvrtc.so.11.1 cannot be opened: TensorRT needs it",
+    ),
+    url="https://docs.nvidia.com/deeplearning/tensorrt/latest/getting-started/support-matrix.html",
+)
 DIAGNOSTICS = FAMILY.sign(
     "diagnostics",
     "retrieving CUDA diagnostic information for host: {host}",
