@@ -29,7 +29,7 @@ _NVIDIA = re.compile(
 )
 """What is linked against CUDA's runtime may have other libraries' names: it is then a part of TensorFlow's."""
 _SYSTEM = re.compile(r"(lib(c|m|dl|rt|pthread|gcc_s|stdc\+\+)|ld-linux[^/]*)[.-]|\[vdso\]")
-_VERSION = re.compile(r"(_v\d+|_ptsz|_ptds)+$")
+_VERSION = re.compile(r"(?:_v\d{1,2})?(?:_ptsz|_ptds)?$")
 """Of a function's name as the library exports it, not as it is documented: ``cuMemAlloc_v2``."""
 _STACK_BYTES = 256 << 10
 """Of a stack, from its innermost frame: what is deeper was there before a library was called."""
