@@ -82,10 +82,12 @@ def test_no_gpu_can_be_allowed(gpudiag: Gpudiag) -> None:
 def test_required_gpus_that_are_not_there_are_a_failure_that_says_where_was_looked(gpudiag: Gpudiag) -> None:
     done = gpudiag("check", "placement.log", "--require-gpus", "1", "--allow-no-gpu", "--format", "json")
     assert done.returncode == 1
-    (finding,) = rows_of(report_of(done.stdout))["host.gpus"].findings
+    report = report_of(done.stdout)
+    (finding,) = rows_of(report)["host.gpus"].findings
     assert finding.kind == "too_few"
+    looked = [one.evidence for one in report.diagnosis.causes if one.rule == "fewer_gpus_than_required"]
     for place in ("NVML", "/dev/nvidia", "CUDA_VISIBLE_DEVICES"):
-        assert place in finding.message
+        assert place in str(looked)
 
 
 def test_fork_and_spawn_give_the_same_outcomes(gpudiag: Gpudiag) -> None:

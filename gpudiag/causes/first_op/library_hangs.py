@@ -44,12 +44,13 @@ def find(rows: Rows, calls: CallFacts | None) -> Matches:
     evidence = tuple(f"{other.probe}: {found.message}" for other, found in hung[:3])
     for call in [one for one in (calls.hung if calls else ()) if not one.of_driver][:1]:
         own = next((found.message for row, found in hung if row.probe == call.probe), "")
+        what = own or f"{call.name} did not return within {call.waited_s:.0f} s"
         waits = (f"the process waits in {call.file}",) if call.file and call.file != call.name else ()
         yield Match(
-            evidence=(*evidence, *waits),
+            evidence=(*(evidence or (f"{call.probe}: {what}" if call.probe else what,)), *waits),
             figures={
                 "library": library_of(call.name) or "a library",
-                "what": own or f"{call.name} did not return within {call.waited_s:.0f} s",
+                "what": what,
             },
         )
         return
