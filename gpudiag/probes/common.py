@@ -267,6 +267,11 @@ def make_replicas(ctx: Context) -> dict[str, str]:
     return create_devices(ctx)
 
 
+COLLECTIVE_S = 30.0
+"""How long a collective may take. NCCL and a driver that start slowly may take 25 s, and a process that does nothing for
+35 s hangs, whatever it does."""
+
+
 def in_time(ctx: Context, seconds: float, call: Callable[[], object]) -> Raised | None:
     """Return what ``call`` raised; ``TimeoutError`` if it has not ended within ``seconds``, and never may.
 

@@ -12,7 +12,7 @@ from provocations import NOTHING, Altered, OnMachine
 _NO_GPU = ("library_missing=libcudnn.so.9",)
 _NO_COPY_BACK = ("call_fails=cuMemcpyDtoHAsync_v2:214",)
 _FLIPPED = ("memory_corrupted=1@1",)
-_HUNG = {"type": "TimeoutError", "message": "it had not ended after 20 s"}
+_HUNG = {"type": "TimeoutError", "message": "it had not ended after 30 s"}
 _BOTH_ON_ONE = {"made": {"GPU:0": "0000:01:00.0", "GPU:1": "0000:01:00.0"}}
 
 _ERROR = {"type": "InternalError", "message": "CUDA error"}

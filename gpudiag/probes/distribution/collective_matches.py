@@ -22,7 +22,7 @@ from typing import Any
 from gpudiag import probe
 from gpudiag.knowledge.placement import short_device
 from gpudiag.probe import Context, Findings, Raised, fail
-from gpudiag.probes.common import ReplicaReading, in_time, make_replicas
+from gpudiag.probes.common import COLLECTIVE_S, ReplicaReading, in_time, make_replicas
 from gpudiag.record import Record
 
 PROBE = probe.Probe(needs=probe.Needs(gpus=1), scope=probe.Scope.ALL_GPUS)
@@ -50,7 +50,6 @@ class Fault(probe.ReplicaFaults):
     )
 
 
-TIMEOUT_S = 20.0
 DTYPES = ("float32", "float16", "int32")
 SIZES = (1, 1023, 1048577)
 IN_HOST_MEMORY = "int32"  # what a function returns of this type lies in host memory, on CPU:0, whatever computed it
@@ -90,7 +89,7 @@ def measure(ctx: Context) -> Reading:
     def program() -> None:
         strategy = tf.distribute.MirroredStrategy()
         # A collective that waits for a GPU ends with an error then, and the process stays usable.
-        limited = tf.distribute.experimental.CommunicationOptions(timeout_seconds=TIMEOUT_S)
+        limited = tf.distribute.experimental.CommunicationOptions(timeout_seconds=COLLECTIVE_S)
 
         def replica() -> Any:
             context = tf.distribute.get_replica_context()
@@ -114,7 +113,7 @@ def measure(ctx: Context) -> Reading:
                     wrong = int((one.numpy() != expected).sum())
                     sums.append(Sum(dtype, size, short_device(one.backing_device), wrong))
 
-    raised = in_time(ctx, TIMEOUT_S + 10, program)
+    raised = in_time(ctx, COLLECTIVE_S + 10, program)
     return Reading(() if raised else tuple(sums), raised, made=made)
 
 
@@ -126,7 +125,7 @@ def _values(tf: Any, size: int) -> Any:
 def judge(reading: Reading) -> Findings:
     raised, where = reading.raised, reading.where
     if raised is not None and raised.type in {"TimeoutError", "DeadlineExceededError"}:
-        yield Fault.collective_hangs.found(where=where, seconds=TIMEOUT_S)
+        yield Fault.collective_hangs.found(where=where, seconds=COLLECTIVE_S)
     elif raised is not None:
         yield Fault.collective_raised.found(where=where, error=raised.brief)
     for dtype in dict.fromkeys(one.dtype for one in reading.sums):

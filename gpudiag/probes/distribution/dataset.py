@@ -24,7 +24,7 @@ from typing import Any
 from gpudiag import probe
 from gpudiag.knowledge.placement import short_device
 from gpudiag.probe import Context, Findings, Raised, fail, warn
-from gpudiag.probes.common import Numbers, ReplicaReading, in_time, make_replicas, numbers
+from gpudiag.probes.common import COLLECTIVE_S, Numbers, ReplicaReading, in_time, make_replicas, numbers
 from gpudiag.record import Record
 
 PROBE = probe.Probe(needs=probe.Needs(gpus=1), scope=probe.Scope.ALL_GPUS)
@@ -68,7 +68,6 @@ class Fault(probe.ReplicaFaults):
     )
 
 
-TIMEOUT_S = 20.0
 EACH = 2
 """Elements for each replica of a full batch."""
 FULL_BATCHES = 2
@@ -116,7 +115,7 @@ def measure(ctx: Context) -> Reading:
     made = make_replicas(ctx)
     batches: list[Batch] = []
     losses: list[float | None] = []
-    error = in_time(ctx, TIMEOUT_S, partial(_read, ctx.tf, len(made), batches, losses))
+    error = in_time(ctx, COLLECTIVE_S, partial(_read, ctx.tf, len(made), batches, losses))
     return Reading(tuple(batches), error, tuple(losses), made=made)
 
 
@@ -152,7 +151,7 @@ def _read(tf: Any, count: int, batches: list[Batch], losses: list[float | None])
 def judge(reading: Reading) -> Findings:
     error, where = reading.error, reading.where
     if error is not None and error.type == "TimeoutError":
-        yield Fault.hangs.found(where=where, seconds=TIMEOUT_S)
+        yield Fault.hangs.found(where=where, seconds=COLLECTIVE_S)
     elif error is not None:
         yield Fault.raised.found(where=where, error=error.brief)
     count = len(reading.made)

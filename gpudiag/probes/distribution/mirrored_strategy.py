@@ -6,7 +6,7 @@ What it does
     that one device, the CPU, has after the joined batch. The GPU behind a copy is known by its PCI bus id.
 Why it matters
     This is how Keras and most programs use several GPUs. A broken connection between GPUs shows here first, and often
-    as a program that hangs: the probe gives up after 20 s.
+    as a program that hangs: the probe gives up after 30 s.
 What to do
     `strategy = tf.distribute.MirroredStrategy()`, and make variables inside `with strategy.scope():`. If the step
     hangs or NCCL fails: `export NCCL_DEBUG=INFO` shows why, `export NCCL_P2P_DISABLE=1` goes round a broken connection,
@@ -21,7 +21,7 @@ from typing import Any
 from gpudiag import probe
 from gpudiag.knowledge.placement import short_device
 from gpudiag.probe import Context, Findings, Raised, Verified, fail, warn
-from gpudiag.probes.common import Numbers, ReplicaReading, in_time, make_replicas, numbers
+from gpudiag.probes.common import COLLECTIVE_S, Numbers, ReplicaReading, in_time, make_replicas, numbers
 from gpudiag.record import Record
 
 PROBE = probe.Probe(needs=probe.Needs(gpus=1), scope=probe.Scope.ALL_GPUS)
@@ -60,7 +60,6 @@ class Fault(probe.ReplicaFaults):
     )
 
 
-STEP_S = 20.0
 RATE = 0.125  # and small whole numbers for the rest: exact in every floating-point format of a GPU, TF32 included
 WEIGHTS = [[1.0], [2.0]]
 _CHOSEN = re.compile(r"Collective all_reduce tensors: .{0,300}implementation = (?:CommunicationImplementation\.)?(\w+)")
@@ -136,7 +135,7 @@ def measure(ctx: Context) -> Reading:
         trained.append(Trained(count, tuple(copies), numbers(single)))
 
     with ctx.placements() as log:
-        raised = in_time(ctx, STEP_S, program)
+        raised = in_time(ctx, COLLECTIVE_S, program)
     chosen = [found[1] for found in map(_CHOSEN.search, log.lines) if found]
     return Reading(trained[0] if trained else None, chosen[0] if chosen else "", raised, made=made)
 
@@ -155,7 +154,7 @@ def _gradient(tf: Any, weights: Any, features: Any, labels: Any) -> Any:
 def judge(reading: Reading) -> Findings:
     trained, where = reading.trained, reading.where
     if reading.raised is not None and reading.raised.type == "TimeoutError":
-        yield Fault.step_hangs.found(where=where, seconds=STEP_S)
+        yield Fault.step_hangs.found(where=where, seconds=COLLECTIVE_S)
     elif reading.raised is not None:
         yield Fault.step_raised.found(where=where, error=reading.raised.brief)
     expected = "NCCL" if len(reading.given) > 1 else "RING"

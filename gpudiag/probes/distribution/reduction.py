@@ -22,7 +22,7 @@ from typing import Any
 from gpudiag import probe
 from gpudiag.knowledge.placement import short_device
 from gpudiag.probe import Context, Findings, Raised, fail, warn
-from gpudiag.probes.common import Numbers, ReplicaReading, in_time, make_replicas, numbers
+from gpudiag.probes.common import COLLECTIVE_S, Numbers, ReplicaReading, in_time, make_replicas, numbers
 from gpudiag.record import Record
 
 PROBE = probe.Probe(needs=probe.Needs(gpus=1), scope=probe.Scope.ALL_GPUS)
@@ -65,7 +65,6 @@ class Fault(probe.ReplicaFaults):
     )
 
 
-TIMEOUT_S = 10.0
 NCCL = "NcclAllReduce"
 # NCCL last: it is the one that hangs, and nothing can be computed after that.
 OPS = ("HierarchicalCopyAllReduce", "ReductionToOneDevice", NCCL)
@@ -99,7 +98,7 @@ def measure(ctx: Context) -> Reading:
     nccl = len(ctx.gpus) > 1 and not any(gpu.simulated for gpu in ctx.gpus)
     for op in OPS if nccl else OPS[:-1]:
         sums: dict[str, Numbers] = {}
-        raised = in_time(ctx, TIMEOUT_S, partial(_reduce, ctx.tf, op, sums))
+        raised = in_time(ctx, COLLECTIVE_S, partial(_reduce, ctx.tf, op, sums))
         runs[op] = Run({} if raised else sums, raised)
         if raised is not None and raised.type == "TimeoutError":
             break
@@ -137,7 +136,7 @@ def judge(reading: Reading) -> Findings:
     expected = _expected(len(made))
     for op, run in reading.runs.items():
         if run.raised is not None and run.raised.type == "TimeoutError":
-            yield Fault.op_hangs.found(op=op, where=where, seconds=TIMEOUT_S, working=working)
+            yield Fault.op_hangs.found(op=op, where=where, seconds=COLLECTIVE_S, working=working)
         elif run.raised is not None:
             yield Fault.op_raised.found(op=op, where=where, error=run.raised.brief, working=working)
         elif set(run.sums) != set(made):
