@@ -857,12 +857,16 @@ def _nurse(origin: _Origin, order: dict[str, Any], said: int, output: int, contr
 
 
 def _preload() -> None:
-    """Import what any run may: all of gpudiag but what takes part in a program or a session of pytest."""
+    """Import what any run may: all of gpudiag but what takes part in a program or a session of pytest.
+
+    And do what each run does before it knows of its machine: the table of messages, a tenth of a second.
+    """
     import gc
 
     from _pytest.config import default_plugins
 
     import gpudiag
+    from gpudiag.knowledge.log import recognised
     from gpudiag.run import diagnosis
 
     def all_below(path: list[str], prefix: str) -> None:
@@ -877,11 +881,40 @@ def _preload() -> None:
     all_below(list(gpudiag.__path__), "gpudiag.")
     rich = ("rich.console", "rich.live", "rich.progress", "rich.table")
     own = (f"_pytest.{name}" for name in default_plugins)  # but not plugins that are installed, which pytest rewrites
-    for name in ("gpudiag.simulator.machine", *rich, "execnet", "pytest", *own):
+    packaging = ("packaging.requirements", "packaging.tags", "packaging.version")
+    for name in ("gpudiag.simulator.machine", *rich, *packaging, "pynvml", "execnet", "pytest", *own):
         importlib.import_module(name)
     diagnosis.rules()
+    recognised("a line")
+    _remember_libraries()
     gc.freeze()
     gc.enable()
+
+
+def _remember_libraries() -> None:
+    """Read the libraries that every simulated machine has, and TensorFlow's: forks know them, as long as they last."""
+    from gpudiag.facts import libraries
+    from gpudiag.hardware import elf
+    from gpudiag.simulator import library_directory
+
+    known: dict[tuple[int, ...], elf.Elf | None] = {}
+    read = elf.read
+
+    def remembered(file: Path) -> elf.Elf | None:
+        try:
+            stat = file.stat()
+        except OSError:
+            return read(file)
+        same = (stat.st_dev, stat.st_ino, stat.st_size, stat.st_mtime_ns, stat.st_mode)
+        if same not in known:
+            known[same] = read(file)
+        return known[same]
+
+    elf.read = remembered
+    package = libraries._tensorflow()
+    own = [package / libraries._OPENER] if package else []
+    for file in (Path(sys.executable), *own, *library_directory().iterdir()):
+        remembered(file)
 
 
 def main(listener_fd: int, folder: str, machine: str) -> NoReturn:
