@@ -268,8 +268,8 @@ def make_replicas(ctx: Context) -> dict[str, str]:
 
 
 COLLECTIVE_S = 30.0
-"""How long a collective may take. NCCL and a driver that start slowly may take 25 s, and a process that does nothing for
-35 s hangs, whatever it does."""
+"""How long a collective may take. NCCL and a driver that start slowly may take 25 s, and a process that does nothing
+for 35 s hangs, whatever it does."""
 
 
 def in_time(ctx: Context, seconds: float, call: Callable[[], object]) -> Raised | None:
