@@ -18,7 +18,7 @@ import pytest
 
 from gpudiag.isolate import linux
 from gpudiag.simulator import SimulatorMissing, library_directory
-from warm import COLD, Server, Warm, clean, modules
+from warm import COLD, Server, Warm, clean, descendants, modules
 
 DEADLINE_S = 400
 
@@ -277,16 +277,16 @@ def no_child_left(tmp_path: Path, warm: Warm | None) -> Iterator[None]:
 def _running(folder: Path, warm: Warm | None) -> set[psutil.Process]:
     """Return the descendants of this process, and whatever else a test with this folder of its own has started."""
     stay, left = warm.processes() if warm is not None else (set(), set())
-    found = {*psutil.Process().children(recursive=True), *_marked(folder)} - stay | left
+    found = {*descendants(os.getpid()), *_marked(folder)} - stay | left
     return {process for process in found if not _has_gone(process)}
 
 
 def _marked(folder: Path | None) -> Iterator[psutil.Process]:
     """Yield every process with a file of this folder in its environment: one that left its parents, too."""
-    for process in psutil.process_iter() if folder is not None else ():
-        with contextlib.suppress(OSError):
-            if os.fsencode(f"{folder}/") in Path(f"/proc/{process.pid}/environ").read_bytes():
-                yield process
+    for process in Path("/proc").glob("[0-9]*") if folder is not None else ():
+        with contextlib.suppress(OSError, psutil.NoSuchProcess):
+            if os.fsencode(f"{folder}/") in (process / "environ").read_bytes():
+                yield psutil.Process(int(process.name))
 
 
 def _has_gone(process: psutil.Process) -> bool:

@@ -32,13 +32,15 @@ import tempfile
 import threading
 import traceback
 import warnings
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, replace
 from pathlib import Path
 from types import ModuleType
 from typing import Any, NoReturn
 
 import psutil
+
+from gpudiag.hardware.waiting import children
 
 COLD = "GPUDIAG_TESTS_COLD"
 PYTEST = "pytest"
@@ -125,7 +127,7 @@ class Warm:
         if self._control is None:
             return set(), set()
         server = psutil.Process(self._parent)
-        every = {server, *server.children(recursive=True)}
+        every = {server, *descendants(self._parent)}
         left = {one for one in every if _name(one) == _mark(self._runner)}
         return every - left, left
 
@@ -194,6 +196,14 @@ class Warm:
         if self._server is not None:
             self._server.close()
             self._server = None
+
+
+def descendants(pid: int) -> Iterator[psutil.Process]:
+    """Yield the processes below one. Each knows its children; psutil asks every process for its parent."""
+    for child in children(pid):
+        with contextlib.suppress(psutil.NoSuchProcess):
+            yield psutil.Process(child)
+        yield from descendants(child)
 
 
 def _name(process: psutil.Process) -> str:

@@ -68,6 +68,12 @@ def _required(metadata: Metadata) -> Iterator[Parsed]:
 
 
 @cache
+def recorded(metadata: Metadata) -> str | None:
+    """Return the text of RECORD, 2 MB for TensorFlow; None if there is none."""
+    return metadata.read_text("RECORD")
+
+
+@cache
 def _header(metadata: Metadata) -> str:
     """Return the fields of METADATA; "" for another format. The email parser of the standard library takes 2 ms."""
     try:
@@ -100,7 +106,7 @@ def _state(metadata: Metadata) -> tuple[str, tuple[str, ...], str]:
     """Return the folder of a distribution, the first of its modules that are gone, and its tag if that is not ours."""
     root = Path(str(metadata.locate_file("")))
     try:
-        record, wheel = metadata.read_text("RECORD") or "", metadata.read_text("WHEEL") or ""
+        record, wheel = recorded(metadata) or "", metadata.read_text("WHEEL") or ""
     except (OSError, ValueError):
         return printable(str(root)), (), ""
     # As texts: thousands of paths would take a tenth of a second to make.

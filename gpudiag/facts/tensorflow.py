@@ -16,7 +16,7 @@ from pathlib import Path
 from typing import Any
 
 from gpudiag.facts import printable
-from gpudiag.facts.requirements import normalized, requirements
+from gpudiag.facts.requirements import normalized, recorded, requirements
 from gpudiag.model.facts import Distribution, TensorflowBuild, TensorflowFacts
 
 _BUILD_INFO = "python/platform/build_info.py"
@@ -166,12 +166,14 @@ def _altered(metadata: Metadata) -> tuple[str, ...] | None:
 
     None if it recorded none of them with a hash.
     """
-    record = "\n" + (metadata.read_text("RECORD") or "")
+    record = f"\n{recorded(metadata) or ''}\n"
     changed = []
     compared = False
     for name in ("__init__.py", _BUILD_INFO, *_LARGE):
-        line = record.partition(f"\ntensorflow/{name},sha256=")[2].partition("\n")[0]
-        recorded, _, size = line.partition(",")
+        key = f"\ntensorflow/{name},sha256="
+        begins = record.find(key)
+        line = record[begins : record.find("\n", begins + 1)].removeprefix(key) if begins >= 0 else ""
+        expected, _, size = line.partition(",")
         if not size.isdecimal():
             continue
         compared = True
@@ -181,7 +183,7 @@ def _altered(metadata: Metadata) -> tuple[str, ...] | None:
                 same = file.stat().st_size == int(size)
             else:
                 digest = base64.urlsafe_b64encode(hashlib.sha256(file.read_bytes()).digest())
-                same = digest.rstrip(b"=").decode() == recorded
+                same = digest.rstrip(b"=").decode() == expected
         except OSError:
             same = False
         if not same:
@@ -194,9 +196,9 @@ def _provides_tensorflow(metadata: Metadata) -> bool:
 
     The text of RECORD is searched, because ``Distribution.files`` parses each of TensorFlow's 22,000 lines.
     """
-    record = metadata.read_text("RECORD")
+    record = recorded(metadata)
     if record is not None:
-        return "\ntensorflow/__init__.py," in f"\n{record}"
+        return "\ntensorflow/__init__.py," in record or record.startswith("tensorflow/__init__.py,")
     return "tensorflow" in (metadata.read_text("top_level.txt") or "").split()
 
 
