@@ -27,13 +27,18 @@ SIMULATED = (
 )
 GENERATOR = "Ninja" if shutil.which("ninja") else "Unix Makefiles"
 
-CHECKS = {
-    "newest Python": [sys.executable, "scripts/python_matrix.py", "--short"],  # the longest first
+STATIC = {
+    **{f"types {version}": ["mypy", "--python-version", version, *of] for version, of in PYTHONS.items()},
+    "documentation": [sys.executable, "scripts/docs.py", "--check"],
+    "imports": ["lint-imports"],
     "format": ["ruff", "format", "--check", "."],
     "lint": ["ruff", "check", "."],
-    **{f"types {version}": ["mypy", "--python-version", version, *of] for version, of in PYTHONS.items()},
-    "imports": ["lint-imports"],
-    "documentation": [sys.executable, "scripts/docs.py", "--check"],
+}
+"""Those that need neither TensorFlow nor the simulator, the longest first."""
+
+CHECKS = {
+    "newest Python": [sys.executable, "scripts/python_matrix.py", "--short"],
+    **STATIC,
     "simulator": [sys.executable, "-c", SIMULATED],
     "simulator's warnings": [
         *("ctest", "--build-and-test", "gpudiag/simulator/src", "build/warnings", "--build-generator", GENERATOR),
@@ -66,11 +71,11 @@ def main() -> int:
         del CHECKS["simulator's warnings"]  # it was installed so
     parser = argparse.ArgumentParser(description="Run the checks that are not tests.")
     parser.add_argument("names", nargs="*", metavar="NAME", help=f"of {', '.join(CHECKS)}; all by default")
-    parser.add_argument("--skip", action="append", default=[], choices=CHECKS, metavar="NAME", help="leave one out")
+    parser.add_argument("--static", action="store_true", help=f"{', '.join(STATIC)}: they need no TensorFlow")
     asked = parser.parse_args()
     if unknown := set(asked.names) - set(CHECKS):
         parser.error(f"no check {', '.join(sorted(unknown))}: there are {', '.join(CHECKS)}")
-    names = [name for name in asked.names or CHECKS if name not in asked.skip]
+    names = [*asked.names, *(STATIC if asked.static else () if asked.names else CHECKS)]
     passed = 0
     with ThreadPoolExecutor(2) as workers:
         for well, said in workers.map(run, names):

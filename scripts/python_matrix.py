@@ -2,9 +2,10 @@
 
 Each Python gets a fresh virtual environment with TensorFlow (about 2 GB), one at a time; the suite takes some ten
 minutes in each. A Python that is not found is a row that says so. ``python scripts/python_matrix.py 3.13`` runs only
-that one and keeps the other rows of the report. ``--short``, for the gate, writes nothing and takes half a minute: the
-newest Python found, without TensorFlow, runs the tests that need none and ``gpudiag check host``. Exit status 1 if a
-test failed, or could not be run on a Python that is there.
+that one and keeps the other rows of the report. ``--short`` writes nothing and takes half a minute: the newest Python
+found, without TensorFlow, runs the tests that need none and ``gpudiag check host``. ``--checks``, for the gate, runs
+that and the checks of ``scripts/check.py`` that need none. Exit status 1 if a test or a check failed, or could not be
+run on a Python that is there.
 """
 
 from __future__ import annotations
@@ -158,29 +159,21 @@ def suite(version: str) -> Row:
     )
 
 
-def short() -> int:
+def short(*, checks: bool) -> int:
     """Run on the newest Python found what needs no TensorFlow."""
     version = next(filter(find_python, reversed(PYTHONS)), "")
+    current = "{}.{}".format(*sys.version_info[:2])
     if not version:
         print(f"no Python of {', '.join(PYTHONS)} was found on PATH or in pyenv: nothing was run")
-        return 0
-    if (current := "{}.{}".format(*sys.version_info[:2])) == version:
+        return int(checks)
+    if version == current and not checks:
         print(f"the newest Python found is {current}, which runs the suite: nothing more to run")
         return 0
     with tempfile.TemporaryDirectory(prefix="gpudiag-python-") as temporary:
         folder = Path(temporary)
         try:
-            # Neither the simulator, which takes the most time and knows no Python, nor TensorFlow.
-            packages = (
-                "-C",
-                "wheel.cmake=false",
-                str(ROOT),
-                "jsonschema",
-                "prometheus-client",
-                "pytest",
-                "pytest-xdist",
-            )
-            programs = make_environment(version, folder / "venv", *packages)
+            # Neither TensorFlow nor the simulator, which takes the most time and knows no Python.
+            programs = make_environment(version, folder / "venv", "-C", "wheel.cmake=false", f"{ROOT}[test]")
             said = run(str(programs / "pytest"), "-q", "--noconftest", "-p", "no:cacheprovider", *PURE, timeout=600)
             # 1: without TensorFlow the verdict is FAIL; 3 would be a server or a child that broke.
             run(str(programs / "gpudiag"), "check", "host", timeout=120, cwd=folder, allowed=(1,))
@@ -188,8 +181,12 @@ def short() -> int:
         except StepFailed as failure:
             print(f"Python {version}: {failure}")
             return 1
-    print(f"Python {version}: {said.splitlines()[-1]}; gpudiag check host ran")
-    return 0
+        print(f"Python {version}: {said.splitlines()[-1]}; gpudiag check host ran", flush=True)
+        if not checks:
+            return 0
+        path = f"{programs}{os.pathsep}{os.environ['PATH']}"
+        command = [str(programs / "python"), "scripts/check.py", "--static"]
+        return subprocess.run(command, cwd=ROOT, env={**os.environ, "PATH": path}, check=False).returncode
 
 
 def written() -> dict[str, Row]:
@@ -203,11 +200,16 @@ def main(arguments: Sequence[str] | None = None) -> int:
     """Run what was asked for; return 1 if a test failed."""
     assert __doc__
     parser = argparse.ArgumentParser(description=__doc__.partition("\n")[0])
-    parser.add_argument("--short", action="store_true", help="what the gate runs: the newest Python, no TensorFlow")
+    parser.add_argument("--short", action="store_true", help="what needs no TensorFlow, on the newest Python found")
+    parser.add_argument(
+        "--checks",
+        action="store_true",
+        help="what --short runs, and the checks of scripts/check.py that need no TensorFlow",
+    )
     parser.add_argument("versions", nargs="*", metavar="VERSION", help=f"of {', '.join(PYTHONS)}; all by default")
     asked = parser.parse_args(arguments)
-    if asked.short:
-        return short()
+    if asked.short or asked.checks:
+        return short(checks=asked.checks)
     from tabulate import tabulate  # here: the short run begins before anything is installed
 
     from gpudiag import __version__

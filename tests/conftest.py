@@ -54,12 +54,9 @@ def pytest_xdist_auto_num_workers() -> int:
     return len(os.sched_getaffinity(0)) + 2
 
 
-_LONGEST = ("test_simulate.py", "test_assign.py", "test_corpus.py", "test_check.py", "test_provocations.py")
-"""Files whose tests take the longest; begun last they would run alone at the end."""
-
-
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    items.sort(key=lambda item: item.path.name not in _LONGEST)
+    """Begin with the tests that have files of their own, which run programs: a long one begun last would end alone."""
+    items.sort(key=lambda item: "tmp_path_factory" not in getattr(item, "fixturenames", ()))
 
 
 @pytest.hookimpl(wrapper=True)

@@ -42,12 +42,12 @@ METHOD = re.compile(rf"\.(?:{'|'.join((*MODES, 'compile'))})\b")
 """A module without any of these has no pattern, or hands it to one that has."""
 TIMES = (8, 14, 20, 26, 34, 48, 100)
 """So often is repeated what is tried first: what grows by the power takes hours for 64 letters."""
-SIZES = (1 << 10, 1 << 13)
-JUDGED = 1 << 13
+SIZES = (1 << 10, 1 << 12)
+JUDGED = 1 << 12
 """From this length on: a repeat with a bound, which is a thousand letters at most, grows like one without below it."""
 HARD_CAP_S = 0.4
 """More than any text of fewer letters may take."""
-LARGE = 1 << 16
+LARGE = 1 << 15
 """What is worse than linear takes 64 times as long here as for :data:`JUDGED`; a megabyte is the slow test's."""
 MOST = {4: 9, 16: 64}
 """How much longer a text that is so many times as long may take: of 4, linear is 4 and quadratic 16."""

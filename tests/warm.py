@@ -30,6 +30,7 @@ import subprocess
 import sys
 import tempfile
 import threading
+import time
 import traceback
 import warnings
 from collections.abc import Callable, Iterator, Mapping
@@ -45,6 +46,8 @@ from gpudiag.hardware.waiting import children
 COLD = "GPUDIAG_TESTS_COLD"
 PYTEST = "pytest"
 READY_S = 300.0
+PARTING_S = 3.0
+"""How long a fork server may take to end when the run that it serves has ended."""
 SIMULATED = "gpudiag.run.worker:preload_simulated"
 REAL = "gpudiag.run.worker:preload"
 TRY = "gpudiag.run.bisect.attempt:run"
@@ -353,14 +356,14 @@ class _Forked(subprocess.Popen[bytes]):
 
 
 class _Lent(subprocess.Popen[bytes]):
-    """A fork server that is a fork of another process: a nurse is its parent, and says when and how it has ended."""
+    """A fork server that is a fork of another process, which says when and how it has ended."""
 
-    def __init__(self, command: list[str], nurse: socket.socket, pid: int) -> None:
+    def __init__(self, command: list[str], parent: socket.socket, pid: int) -> None:
         self.args = command
         self.stdin = self.stdout = self.stderr = None
         self.returncode = None
         self._child_created = False
-        self._nurse = nurse
+        self._parent = parent
         self.pid = pid
 
     def poll(self) -> int | None:
@@ -370,13 +373,13 @@ class _Lent(subprocess.Popen[bytes]):
 
     def wait(self, timeout: float | None = None) -> int:
         if self.returncode is None:
-            self._nurse.settimeout(timeout)
+            self._parent.settimeout(timeout)
             try:
-                answer = self._nurse.recv(1 << 10)
+                answer = self._parent.recv(1 << 10)
             except (TimeoutError, BlockingIOError):
                 raise subprocess.TimeoutExpired(self.args, timeout or 0) from None
             self.returncode = int(answer or -signal.SIGKILL)
-            self._nurse.close()
+            self._parent.close()
         return self.returncode
 
 
@@ -441,8 +444,8 @@ class _Lender:
 
     def ask(self, preload: str, environment: Mapping[str, str]) -> bool:
         """Return whether an import in this environment would come to what the import there came to."""
-        answer, nurse = self._send(preload, environment, None, [])
-        nurse.close()
+        answer, parent = self._send(preload, environment, None, [])
+        parent.close()
         return answer == b"yes"
 
     def fork(
@@ -459,10 +462,10 @@ class _Lender:
     ) -> _Lent | None:
         """Return a fork server that has imported; None if an import in this environment may come out otherwise."""
         assert (stdin, stderr, start_new_session) == (subprocess.DEVNULL, stdout, True)
-        answer, nurse = self._send(preload, env, str(Path.cwd()), [stdout, *pass_fds])
+        answer, parent = self._send(preload, env, str(Path.cwd()), [stdout, *pass_fds])
         if answer.isdigit():
-            return _Lent(command, nurse, int(answer))
-        nurse.close()
+            return _Lent(command, parent, int(answer))
+        parent.close()
         return None
 
     def _send(
@@ -757,7 +760,7 @@ class _Importers:
         preload = order["preload"]
         if preload not in self.started:
             self.started[preload] = self._start(preload)
-        with contextlib.suppress(OSError):  # it has died: whoever asked sees the end of the nurse's socket
+        with contextlib.suppress(OSError):  # it has died: whoever asked sees the end of its socket
             socket.send_fds(self.started[preload], [b"lend"], fds)
 
     def _start(self, preload: str) -> socket.socket:
@@ -796,21 +799,16 @@ def _import(preload: str, control: socket.socket, machine: Path | None, output: 
     origin = _Origin(before, machine, output.read_text())
     control.send(b"ready")
 
-    def reap(*_: object) -> None:
-        with contextlib.suppress(ChildProcessError):
-            while os.waitpid(-1, os.WNOHANG)[0]:
-                pass
-
-    signal.signal(signal.SIGCHLD, reap)
-    while fds := _received(control, 4):
+    keepers = _Keepers()
+    while fds := keepers.next_request(control):
         order = _read_order(fds[0])
-        _, nurse, *given = fds
+        _, said, *given = fds
         if not origin.serves(order["environment"]) or not _finds_the_same(order):
-            os.write(nurse, b"no")
+            os.write(said, b"no")
         elif order["folder"] is None:
-            os.write(nurse, b"yes")
+            os.write(said, b"yes")
         else:
-            _child(lambda: _nurse(origin, order, nurse, *given))  # noqa: B023  # called at once
+            keepers.start(origin, order, said, *given)
         _close(fds)
     return 0
 
@@ -828,42 +826,72 @@ def _finds_the_same(order: dict[str, Any]) -> bool:
     return [entry for entry in path if entry in sys.path] == sys.path and not hides
 
 
-def _nurse(origin: _Origin, order: dict[str, Any], said: int, output: int, control: int) -> int:
-    """Be the parent of a fork server in the place of the run that asked for it, and report its end."""
-    wake_read, wake_write = os.pipe2(os.O_NONBLOCK | os.O_CLOEXEC)
-    signal.signal(signal.SIGCHLD, lambda *_: None)
-    signal.set_wakeup_fd(wake_write)
-    Path("/proc/self/comm").write_text(order["mark"])
-    nurse = os.getpid()
-    keeper = os.fork()
-    if not keeper:
-        try:
-            os.chdir(order["folder"])
-            sys.path[:] = order["path"]
-            importlib.invalidate_caches()
-            _serve(
-                [str(control), str(nurse)],
-                stdin=subprocess.DEVNULL,
-                stdout=output,
-                stderr=output,
-                pass_fds=[control],
-                env={**order["environment"], **origin.added},
-                start_new_session=True,
-                printed=origin.printed,
-            )
-        finally:
-            os._exit(1)
-    _close([output, control])
-    os.write(said, str(keeper).encode())
-    while True:
-        ready, _, _ = select.select([said, wake_read], [], [])
-        if said in ready:  # the run has ended, and what it started ends itself
-            return 0
-        os.read(wake_read, 4096)
-        ended, status = os.waitpid(keeper, os.WNOHANG)
-        if ended:
-            os.write(said, str(os.waitstatus_to_exitcode(status)).encode())
-            return 0
+class _Keepers:
+    """The fork servers that are forks of this process; whoever asked for one hears here how it has ended."""
+
+    def __init__(self) -> None:
+        self._asking: dict[int, int] = {}
+        """On what the run listens that asked for a server, by the process of its keeper."""
+        self._until: dict[int, float] = {}
+        """When the keeper is ended whose run is no more: the server has seen that, too, and ends itself."""
+        self._woken, wake = os.pipe2(os.O_NONBLOCK | os.O_CLOEXEC)
+        signal.signal(signal.SIGCHLD, lambda *_: None)
+        signal.set_wakeup_fd(wake)
+
+    def next_request(self, control: socket.socket) -> list[int]:
+        """Return the descriptors of the next request; none if nobody will ask again."""
+        while True:
+            wait_s = max(0.0, min(self._until.values()) - time.monotonic()) if self._until else None
+            listening: list[Any] = [control, self._woken, *self._asking.values()]
+            ready, _, _ = select.select(listening, [], [], wait_s)
+            if self._woken in ready:
+                os.read(self._woken, 4096)
+                self._reap()
+            for keeper, said in list(self._asking.items()):
+                if said in ready:  # the run has ended
+                    os.close(self._asking.pop(keeper))
+                    self._until[keeper] = time.monotonic() + PARTING_S
+            for keeper, until in list(self._until.items()):
+                if time.monotonic() >= until:
+                    del self._until[keeper]
+                    os.kill(keeper, signal.SIGTERM)
+            if control in ready:
+                return _received(control, 4)
+
+    def start(self, origin: _Origin, order: dict[str, Any], said: int, output: int, control: int) -> None:
+        """Fork a server, and say the number of its keeper."""
+        importer = os.getpid()
+        keeper = os.fork()
+        if not keeper:
+            try:
+                Path("/proc/self/comm").write_text(order["mark"])
+                os.chdir(order["folder"])
+                sys.path[:] = order["path"]
+                importlib.invalidate_caches()
+                _serve(
+                    [str(control), str(importer)],
+                    stdin=subprocess.DEVNULL,
+                    stdout=output,
+                    stderr=output,
+                    pass_fds=[control],
+                    env={**order["environment"], **origin.added},
+                    start_new_session=True,
+                    printed=origin.printed,
+                )
+            finally:
+                os._exit(1)
+        self._asking[keeper] = os.dup(said)
+        os.write(said, str(keeper).encode())
+
+    def _reap(self) -> None:
+        with contextlib.suppress(ChildProcessError):
+            while (ended := os.waitpid(-1, os.WNOHANG))[0]:
+                keeper, status = ended
+                self._until.pop(keeper, None)
+                if (said := self._asking.pop(keeper, None)) is not None:
+                    with contextlib.suppress(OSError):  # the run has ended at the same time
+                        os.write(said, str(os.waitstatus_to_exitcode(status)).encode())
+                    os.close(said)
 
 
 def _preload() -> None:

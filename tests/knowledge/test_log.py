@@ -144,18 +144,17 @@ def test_a_harmless_line_is_no_cause() -> None:
     assert {text: causes for text, causes in told.items() if causes} == {}
 
 
-@pytest.mark.parametrize("message", [one for one in MESSAGES if one.fix], ids=lambda one: one.name)
-def test_what_explains_itself_is_whole(message: Message) -> None:
-    assert message.worth in (Worth.FAULT, Worth.MISLEADING)
-    assert Stage[message.stage]
-    assert message.url.startswith("https://") or not message.url
-    used = {
-        name for text in (message.meaning, *message.fix) for _, name, _, _ in string.Formatter().parse(text) if name
-    }
-    for text in message.texts:
-        assert used <= {name for _, name, _, _ in string.Formatter().parse(text)}, text
-    for line in message.fix:
-        assert PASTEABLE.match(line), line
+def test_what_explains_itself_is_whole() -> None:
+    for message in (one for one in MESSAGES if one.fix):
+        assert message.worth in (Worth.FAULT, Worth.MISLEADING), message.name
+        assert message.stage in Stage.__members__, message.name
+        assert message.url.startswith("https://") or not message.url, message.name
+        texts = (message.meaning, *message.fix)
+        used = {name for text in texts for _, name, _, _ in string.Formatter().parse(text) if name}
+        for text in message.texts:
+            assert used <= {name for _, name, _, _ in string.Formatter().parse(text)}, text
+        for line in message.fix:
+            assert PASTEABLE.match(line), line
 
 
 @pytest.mark.parametrize(
