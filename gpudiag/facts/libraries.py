@@ -404,7 +404,8 @@ def _cudnn(handle: ctypes.CDLL | None) -> str | None:
 
 def _expanded(path: str, file: Path) -> tuple[str, ...]:
     """Return the folders of a ``DT_RUNPATH``, each once; ``$ORIGIN`` is the folder of ``file``."""
-    entries = (re.sub(r"\$ORIGIN\b|\$\{ORIGIN\}", lambda _: str(file.parent), entry) for entry in path.split(":"))
+    texts = dict.fromkeys(path.split(":"))  # TensorFlow's has 668 entries, 18 of them different
+    entries = (re.sub(r"\$ORIGIN\b|\$\{ORIGIN\}", lambda _: str(file.parent), entry) for entry in texts)
     return tuple(dict.fromkeys(os.path.realpath(entry) for entry in entries if entry))
 
 

@@ -16,7 +16,7 @@ from pathlib import Path
 from typing import Any
 
 from gpudiag.facts import printable
-from gpudiag.facts.requirements import normalized, recorded, requirements
+from gpudiag.facts.requirements import header, normalized, recorded, requirements, texts
 from gpudiag.model.facts import Distribution, TensorflowBuild, TensorflowFacts
 
 _BUILD_INFO = "python/platform/build_info.py"
@@ -142,7 +142,7 @@ def _ranges(metadata: Metadata, mandatory: bool = False) -> dict[str, str]:
     from packaging.requirements import InvalidRequirement, Requirement
 
     ranges = {}
-    for text in metadata.requires or ():
+    for text in texts(metadata):
         try:
             requirement = Requirement(text)
         except InvalidRequirement:
@@ -204,6 +204,11 @@ def _provides_tensorflow(metadata: Metadata) -> bool:
 
 def _fields(metadata: Metadata, *keys: str) -> Iterator[str]:
     """Yield these fields of the metadata, "" if it lacks one: what is left of a removed distribution has none."""
+    if text := header(metadata):
+        for key in keys:
+            found = re.search(rf"^{key}:[ \t]*(.*?)[ \t\r]*$", text, re.MULTILINE | re.IGNORECASE)
+            yield found[1] if found else ""
+        return
     fields = metadata.metadata  # parsed whenever it is asked for
     for key in keys:
         yield fields[key] if key in fields else ""  # noqa: SIM401  (typed without "get" before Python 3.12)

@@ -612,7 +612,7 @@ def strategies() -> list[Any]:
 def modes() -> list[float]:
     """Eager, tf.function and a v1 Session: the same number from the same GPU."""
     tf.config.set_soft_device_placement(False)
-    x = np.arange(12.0, dtype="f").reshape(3, 4)
+    x: Any = np.arange(12.0, dtype="f").reshape(3, 4)
 
     def function(values: Any) -> Any:
         with tf.device("/GPU:0"):
