@@ -205,9 +205,9 @@ def _provides_tensorflow(metadata: Metadata) -> bool:
 def _fields(metadata: Metadata, *keys: str) -> Iterator[str]:
     """Yield these fields of the metadata, "" if it lacks one: what is left of a removed distribution has none."""
     if text := header(metadata):
-        for key in keys:
-            found = re.search(rf"^{key}:[ \t]*(.*?)[ \t\r]*$", text, re.MULTILINE | re.IGNORECASE)
-            yield found[1] if found else ""
+        pairs = (line.partition(":") for line in reversed(text.splitlines()))  # the first of a name counts
+        own = {name.lower(): value.strip() for name, _, value in pairs}
+        yield from (own.get(key.lower(), "") for key in keys)
         return
     fields = metadata.metadata  # parsed whenever it is asked for
     for key in keys:
