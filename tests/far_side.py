@@ -14,9 +14,12 @@ from gpudiag import catalogue
 from gpudiag.isolate import Bounds, Ended, Job, ServerSpec, Supervision, supervise
 from gpudiag.model.facts import Facts
 from gpudiag.model.report import Gpu, Judged
+from gpudiag.run.servers import LOG_LEVELS
+from warm import Warm, lent
 
 # Whatever the caller's variables are, they are not under test.
 _CLEARED: dict[str, str | None] = {name: None for name in os.environ if name.startswith(("TF_", "CUDA_"))}
+_CLEARED |= LOG_LEVELS
 
 ABSENT = Gpu.of(example_gpu(), example_gpu().uuid)
 """A GPU that this machine does not have, or that the children cannot see."""
@@ -58,11 +61,13 @@ def kinds(judged: Judged) -> list[str]:
 
 
 @contextmanager
-def children() -> Iterator[Children]:
-    """Import TensorFlow once; every call is a fork of that."""
+def children(warm: Warm | None = None) -> Iterator[Children]:
+    """Import TensorFlow once; every call is a fork of that. With ``warm`` it is imported already."""
     servers = {
         "plain": ServerSpec(env=_CLEARED),
         "tensorflow": ServerSpec(preload="gpudiag.run.worker:preload", what="import tensorflow", env=_CLEARED),
     }
     with supervise(servers, Bounds()) as supervision:
+        with lent(warm):
+            supervision.prepare("tensorflow")
         yield Children(supervision)

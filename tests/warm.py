@@ -177,6 +177,14 @@ class Warm:
             texts = [_content(file).decode() for file in (out, err)]
         return subprocess.CompletedProcess(arguments, status, *texts)
 
+    def lender(self) -> _Lender:
+        """Return where this process itself can ask for one that has imported TensorFlow."""
+        if self._control is None:
+            self._control = self._start()
+        socket.send_fds(self._control, [b"lender"], [self._control.fileno()])
+        _, (lender,), _, _ = socket.recv_fds(self._control, 16, 1)
+        return _Lender(socket.socket(fileno=lender), _LENT, modules())
+
     def _start(self) -> socket.socket:
         self._environment = clean(os.environ)
         address = self._address
@@ -203,6 +211,20 @@ class Warm:
             self._server = None
 
 
+@contextlib.contextmanager
+def lent(warm: Warm | None) -> Iterator[None]:
+    """Let supervisors of this process fork, meanwhile, a server that would import TensorFlow."""
+    from gpudiag.isolate import supervisor
+
+    launch = supervisor.Supervisor._launch
+    if warm is not None:
+        _fork_servers(warm.lender(), {}, session=True)
+    try:
+        yield
+    finally:
+        supervisor.Supervisor._launch = launch  # type: ignore[method-assign]
+
+
 def descendants(pid: int) -> Iterator[psutil.Process]:
     """Yield the processes below one. Each knows its children; psutil asks every process for its parent."""
     for child in children(pid):
@@ -222,6 +244,9 @@ def _mark(runner: int) -> str:
     """Return what the processes of a worker's runs are called, and their forks; at most 15 letters."""
     return f"warm-{runner}"
 
+
+_LENT = "warm-lent"
+"""What a process is called that a worker has asked for itself: it stays between runs."""
 
 _nowhere = ""
 """Where the loader looks in a process that uses no simulated machine: a folder without libraries."""
@@ -395,9 +420,10 @@ def _serve(
     env: Mapping[str, str],
     start_new_session: bool,
     printed: str = "",
+    entry: str = "gpudiag.isolate.server:main",
 ) -> NoReturn:
-    """Be the fork server that is started with these arguments, and that has printed this."""
-    from gpudiag.isolate import server
+    """Be the fork server, or another program, that is started with these arguments, and that has printed this."""
+    from gpudiag.isolate import worker
 
     assert stdin == subprocess.DEVNULL
     if start_new_session:
@@ -408,7 +434,8 @@ def _serve(
     _replace_environment(env)
     os.write(1, printed.encode())
     sys.argv = ["-c", *arguments]
-    server.main()
+    worker.resolve(entry)()
+    os._exit(0)
 
 
 def _reset_signals() -> None:
@@ -443,6 +470,21 @@ class _Lender:
 
     control: socket.socket
     mark: str
+    path: list[str] | None = None
+    """The folders of modules of whoever asks; None: those of this process, when it asks."""
+
+    def start(self, entry: str, environment: Mapping[str, str], fds: list[int]) -> socket.socket | None:
+        """Start a program that finds TensorFlow imported on a simulated machine; None if that import does not serve.
+
+        It is ``module:function``, its arguments are the numbers of ``fds``, and it ends if the socket is closed.
+        """
+        with open(os.devnull, "wb") as nothing:  # noqa: PTH123
+            asked = [nothing.fileno(), *fds]
+            answer, parent = self._send(SIMULATED, environment, str(Path.cwd()), asked, entry=entry)
+        if answer.isdigit():
+            return parent
+        parent.close()
+        return None
 
     def ask(self, preload: str, environment: Mapping[str, str]) -> bool:
         """Return whether an import in this environment would come to what the import there came to."""
@@ -471,11 +513,11 @@ class _Lender:
         return None
 
     def _send(
-        self, preload: str, environment: Mapping[str, str], folder: str | None, fds: list[int]
+        self, preload: str, environment: Mapping[str, str], folder: str | None, fds: list[int], **more: str
     ) -> tuple[bytes, socket.socket]:
         ours, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
-        request = {"preload": preload, "environment": dict(environment), "folder": folder, "path": sys.path}
-        request["mark"] = self.mark
+        request: dict[str, Any] = {"preload": preload, "environment": dict(environment), "folder": folder, **more}
+        request |= {"mark": self.mark, "path": sys.path if self.path is None else self.path}
         with theirs, tempfile.TemporaryFile() as order:
             order.write(json.dumps(request).encode())
             order.flush()
@@ -861,9 +903,9 @@ class _Keepers:
             if control in ready:
                 return _received(control, 4)
 
-    def start(self, origin: _Origin, order: dict[str, Any], said: int, output: int, control: int) -> None:
-        """Fork a server, and say the number of its keeper."""
-        importer = os.getpid()
+    def start(self, origin: _Origin, order: dict[str, Any], said: int, output: int, *given: int) -> None:
+        """Fork a server, and say the number of its keeper; or another program, which has no keeper."""
+        arguments = [*given, os.getpid()] if "entry" not in order else given
         keeper = os.fork()
         if not keeper:
             try:
@@ -872,14 +914,15 @@ class _Keepers:
                 sys.path[:] = order["path"]
                 importlib.invalidate_caches()
                 _serve(
-                    [str(control), str(importer)],
+                    list(map(str, arguments)),
                     stdin=subprocess.DEVNULL,
                     stdout=output,
                     stderr=output,
-                    pass_fds=[control],
+                    pass_fds=list(given),
                     env={**order["environment"], **origin.added},
                     start_new_session=True,
                     printed=origin.printed,
+                    **{name: value for name, value in order.items() if name == "entry"},
                 )
             finally:
                 os._exit(1)
@@ -1003,6 +1046,10 @@ def _run_for(control: socket.socket, lender: socket.socket) -> int:
     control.send(json.dumps([os.getppid(), os.getpid()]).encode())
     mark = _mark(os.getpid())
     while fds := _received(control, 3):
+        if len(fds) == 1:  # the worker asks for itself
+            socket.send_fds(control, [b"lender"], [lender.fileno()])
+            _close(fds)
+            continue
         order, out, err = fds
 
         def run() -> int:

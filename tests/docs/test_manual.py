@@ -154,6 +154,7 @@ def test_every_command_of_the_manual_is_one(tmp_path: Path, monkeypatch: pytest.
             pytest.fail(f"gpudiag {name} {' '.join(arguments)}: {error}")
 
 
+@pytest.mark.slow  # scripts/docs.py --check, the other half of the gate, asks the same
 def test_the_manual_keeps_to_its_glossary() -> None:
     assert language.faults() == []
 

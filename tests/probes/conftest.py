@@ -7,9 +7,10 @@ from collections.abc import Iterator
 import pytest
 
 from far_side import Children, children
+from warm import Warm
 
 
 @pytest.fixture(scope="session")
-def tensorflow() -> Iterator[Children]:
-    with children() as started:
+def tensorflow(warm: Warm | None) -> Iterator[Children]:
+    with children(warm) as started:
         yield started

@@ -20,6 +20,7 @@ from gpudiag.model.report import Cause
 from gpudiag.probes.common import attempt_context
 from gpudiag.record import Record
 from gpudiag.run import context
+from warm import Warm
 
 MODULE = "run.test_apart"
 CONTEXT = context.ChildContext(())
@@ -45,8 +46,8 @@ REFUSALS: dict[str, type[Exception]] = {
 
 
 @pytest.fixture(scope="module")
-def tensorflow() -> Iterator[Children]:
-    with children() as started:
+def tensorflow(warm: Warm | None) -> Iterator[Children]:
+    with children(warm) as started:
         yield started
 
 

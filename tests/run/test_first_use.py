@@ -14,13 +14,14 @@ import pytest
 
 from far_side import Children, children
 from gpudiag.run import first_use
+from warm import Warm
 
 MODULE = "run.test_first_use"
 
 
 @pytest.fixture(scope="module")
-def tensorflow() -> Iterator[Children]:
-    with children() as started:
+def tensorflow(warm: Warm | None) -> Iterator[Children]:
+    with children(warm) as started:
         yield started
 
 

@@ -6,12 +6,14 @@ from collections.abc import Iterator
 
 import pytest
 
+from warm import Warm
+
 from .on_machine import ForkServer, Inside
 
 
 @pytest.fixture(scope="session")
-def server() -> Iterator[ForkServer]:
-    server = ForkServer()
+def server(warm: Warm | None) -> Iterator[ForkServer]:
+    server = ForkServer(warm)
     yield server
     server.close()
 

@@ -1,8 +1,7 @@
 """Imports TensorFlow once on a simulated machine, then forks a child for each check.
 
-Run as a script. Reads one JSON request a line on stdin, answers one JSON line on the descriptor
-named by argv. A child may live on another machine than its parent: what describes the machine is
-read at the first CUDA call.
+Reads one JSON request a line on the first descriptor named by argv, answers one JSON line on the second. A child may
+live on another machine than its parent: what describes the machine is read at the first CUDA call.
 """
 
 from __future__ import annotations
@@ -75,17 +74,19 @@ def serve(request: dict[str, Any]) -> dict[str, Any]:
 
 
 def main() -> None:
-    answers = os.fdopen(int(sys.argv[1]), "w")
+    """Serve, in a process that has imported TensorFlow."""
+    requests, answers = os.fdopen(int(sys.argv[1])), os.fdopen(int(sys.argv[2]), "w")
     sys.path.insert(0, str(Path(__file__).parent))
+    importlib.import_module("inside")  # once; children inherit it
+    for line in requests:
+        answers.write(json.dumps(serve(json.loads(line))) + "\n")
+        answers.flush()
+
+
+if __name__ == "__main__":
     import tensorflow  # noqa: F401
 
     from gpudiag.simulator import preload
 
     preload()
-    importlib.import_module("inside")  # once; children inherit it
-    for line in sys.stdin:
-        answers.write(json.dumps(serve(json.loads(line))) + "\n")
-        answers.flush()
-
-
-main()
+    main()

@@ -14,8 +14,10 @@ from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Any
 
+from gpudiag.run.servers import LOG_LEVELS
 from gpudiag.simulator import Gpu, Machine, MachineSpec
 from gpudiag.simulator.spec import _placed
+from warm import Warm
 
 HERE = Path(__file__).parent
 ROOT = HERE.parent.parent
@@ -52,34 +54,40 @@ class Outcome:
 
 
 class ForkServer:
-    """fork_server.py in a process of its own."""
+    """fork_server.py in a process of its own; with ``warm`` in one that has imported TensorFlow already."""
 
-    def __init__(self) -> None:
+    def __init__(self, warm: Warm | None) -> None:
         self._stack = ExitStack()
         machine = self._stack.enter_context(Machine(cards(1)))
-        reader, writer = os.pipe()
+        from_here, to_server = os.pipe()
+        from_server, to_here = os.pipe()
+        fds = [from_here, to_here]
         environment = machine.environment()
-        environment["PYTHONPATH"] = MODULES
         environment.pop("CUDA_VISIBLE_DEVICES", None)
         # A child leaves without exit handlers, and so does not remove what AutoGraph wrote.
         environment["TMPDIR"] = self._stack.enter_context(TemporaryDirectory(prefix="gpudiag-"))
-        self._process = subprocess.Popen(
-            [sys.executable, str(HERE / "fork_server.py"), str(writer)],
-            env=environment,
-            stdin=subprocess.PIPE,
-            stderr=subprocess.DEVNULL,
-            pass_fds=[writer],
-            text=True,
-        )
-        os.close(writer)
-        self._answers = os.fdopen(reader)
+        logged = {name: value for name, value in LOG_LEVELS.items() if value is not None}
+        lent = warm and warm.lender().start("simulator.fork_server:main", {**environment, **logged}, fds)
+        if lent:
+            self._stack.enter_context(lent)
+        else:
+            process = subprocess.Popen(
+                [sys.executable, str(HERE / "fork_server.py"), *map(str, fds)],
+                env={**environment, "PYTHONPATH": MODULES},
+                stderr=subprocess.DEVNULL,
+                pass_fds=fds,
+            )
+            self._stack.callback(process.wait, 20)
+        for fd in fds:
+            os.close(fd)
+        self._answers = self._stack.enter_context(os.fdopen(from_server))
+        self._requests = self._stack.enter_context(os.fdopen(to_server, "w"))
 
     def ask(self, request: dict[str, Any]) -> Outcome:
-        assert self._process.stdin
-        self._process.stdin.write(json.dumps(request) + "\n")
-        self._process.stdin.flush()
+        self._requests.write(json.dumps(request) + "\n")
+        self._requests.flush()
         line = self._answers.readline()
-        assert line, f"the fork server died with {self._process.wait(10)}"
+        assert line, "the fork server died"
         answer = json.loads(line)
         return Outcome(
             value=answer.get("value"),
@@ -92,10 +100,6 @@ class ForkServer:
         )
 
     def close(self) -> None:
-        assert self._process.stdin
-        self._process.stdin.close()
-        self._process.wait(20)
-        self._answers.close()
         self._stack.close()
 
 
