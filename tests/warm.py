@@ -125,6 +125,7 @@ class Warm:
         """Of a server that others use, too; None: one is started."""
         self._server: Server | None = None
         self._control: socket.socket | None = None
+        self._lender: _Lender | None = None
         self._runner = self._parent = 0
 
     def processes(self) -> tuple[set[psutil.Process], set[psutil.Process]]:
@@ -179,11 +180,12 @@ class Warm:
 
     def lender(self) -> _Lender:
         """Return where this process itself can ask for one that has imported TensorFlow."""
-        if self._control is None:
-            self._control = self._start()
-        socket.send_fds(self._control, [b"lender"], [self._control.fileno()])
-        _, (lender,), _, _ = socket.recv_fds(self._control, 16, 1)
-        return _Lender(socket.socket(fileno=lender), _LENT, modules())
+        if self._lender is None:
+            self._control = self._control or self._start()
+            socket.send_fds(self._control, [b"lender"], [self._control.fileno()])
+            _, (lender,), _, _ = socket.recv_fds(self._control, 16, 1)
+            self._lender = _Lender(socket.socket(fileno=lender), _LENT, modules())
+        return self._lender
 
     def _start(self) -> socket.socket:
         self._environment = clean(os.environ)
@@ -201,6 +203,9 @@ class Warm:
 
     def close(self) -> None:
         """End what runs for this worker."""
+        if self._lender is not None:
+            self._lender.control.close()
+            self._lender = None
         if self._control is not None:
             self._control.close()
             self._control = None
