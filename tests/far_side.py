@@ -15,10 +15,10 @@ from gpudiag.isolate import Bounds, Ended, Job, ServerSpec, Supervision, supervi
 from gpudiag.model.facts import Facts
 from gpudiag.model.report import Gpu, Judged
 from gpudiag.run.servers import LOG_LEVELS
-from warm import Warm, lent
+from warm import Warm, clean, lent
 
 # Whatever the caller's variables are, they are not under test.
-_CLEARED: dict[str, str | None] = {name: None for name in os.environ if name.startswith(("TF_", "CUDA_"))}
+_CLEARED: dict[str, str | None] = dict.fromkeys(os.environ.keys() - clean(os.environ).keys())
 _CLEARED |= LOG_LEVELS
 
 ABSENT = Gpu.of(example_gpu(), example_gpu().uuid)

@@ -70,6 +70,8 @@ _READ_LATER = re.compile(
     "(NVIDIA|NCCL|SLURM|KUBERNETES|OMPI|APPTAINER|PYTEST)_.*"
 )
 _MADV_COLLAPSE = 25
+_MOST_FDS = 8
+"""Descriptors beside a request."""
 _MAPPED = re.compile(r" (/\S+)$", re.MULTILINE)
 _LIBRARY_PATH = "LD_LIBRARY_PATH"
 _MACHINE = "GPUDIAG_SIM_MACHINE"
@@ -906,7 +908,7 @@ class _Keepers:
                     del self._until[keeper]
                     os.kill(keeper, signal.SIGTERM)
             if control in ready:
-                return _received(control, 4)
+                return _received(control, _MOST_FDS)
 
     def start(self, origin: _Origin, order: dict[str, Any], said: int, output: int, *given: int) -> None:
         """Fork a server, and say the number of its keeper; or another program, which has no keeper."""
@@ -1041,7 +1043,7 @@ def main(listener_fd: int, folder: str, machine: str) -> NoReturn:
                 with control:
                     _child(lambda: _run_for(control, theirs))  # noqa: B023  # called at once
             if ours in ready:
-                asked = _received(ours, 4)
+                asked = _received(ours, _MOST_FDS)
                 importers.pass_on(asked)
                 _close(asked)
 

@@ -17,7 +17,7 @@ from typing import Any
 from gpudiag.run.servers import LOG_LEVELS
 from gpudiag.simulator import Gpu, Machine, MachineSpec
 from gpudiag.simulator.spec import _placed
-from warm import Warm
+from warm import Warm, clean
 
 HERE = Path(__file__).parent
 ROOT = HERE.parent.parent
@@ -66,8 +66,9 @@ class ForkServer:
         environment.pop("CUDA_VISIBLE_DEVICES", None)
         # A child leaves without exit handlers, and so does not remove what AutoGraph wrote.
         environment["TMPDIR"] = self._stack.enter_context(TemporaryDirectory(prefix="gpudiag-"))
-        logged = {name: value for name, value in LOG_LEVELS.items() if value is not None}
-        lent = warm and warm.lender().start("simulator.fork_server:main", {**environment, **logged}, fds)
+        as_imported = {name: value for name, value in {**clean(environment), **LOG_LEVELS}.items() if value is not None}
+        as_imported["GPUDIAG_SIM_MACHINE"] = environment["GPUDIAG_SIM_MACHINE"]
+        lent = warm and warm.lender().start("simulator.fork_server:main", as_imported, fds)
         if lent:
             self._stack.enter_context(lent)
         else:
