@@ -144,11 +144,14 @@ def test_a_signal_ends_a_rule_that_hangs(
 
 def test_a_deadline_holds_while_a_rule_hangs(tmp_path: Path) -> None:
     altered = with_rules(tmp_path, "in_re")
-    began = time.monotonic()
-    done = altered("check", "host", "--deadline", "6", "--format", "json")
-    assert time.monotonic() - began < 6 + runner.LAST_S + 6
+    for deadline_s in (5, 15, 45):  # on a busy machine the shortest passes before there is anything to diagnose
+        began = time.monotonic()
+        done = altered("check", "host", "--deadline", str(deadline_s), "--format", "json")
+        assert time.monotonic() - began < deadline_s + runner.LAST_S + 6
+        if (altered.folder / "begun").exists():
+            break
     assert done.returncode == 3
-    assert "the deadline of 6 s" in failures(parsed(done.stdout))[judgement.REST]
+    assert f"the deadline of {deadline_s} s" in failures(parsed(done.stdout))[judgement.REST]
 
 
 def test_ctrl_c_ends_judging_again(tmp_path: Path, wait_until: Callable[[Callable[[], bool]], None]) -> None:
