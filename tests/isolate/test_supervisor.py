@@ -13,7 +13,7 @@ import socket
 import subprocess
 import sys
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import replace
 from pathlib import Path
 from unittest.mock import Mock
@@ -560,7 +560,9 @@ def test_a_late_word_about_a_job_that_was_given_up_is_nothing() -> None:
         assert [one.cause for one in _until_ended(supervisor)] == [None]
 
 
-def test_a_writer_that_never_pauses_is_not_read_for_ever(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_writer_that_never_pauses_is_not_read_for_ever(
+    monkeypatch: pytest.MonkeyPatch, wait_until: Callable[[Callable[[], bool]], None]
+) -> None:
     """As what may not be killed can be: it has the pipes of its job, or of the server, and writes on."""
     read, reads = supervisor_module._read, dict[int, int]()
 
@@ -571,10 +573,12 @@ def test_a_writer_that_never_pauses_is_not_read_for_ever(monkeypatch: pytest.Mon
         return b"more" if chunk is None else chunk
 
     with Supervisor(SERVERS, Bounds(drain_s=0.1)) as supervisor:
-        supervisor.start(job("sleeps", seconds=0.5))
+        supervisor.start(job("sleeps", seconds=1.0))
         while (pid := supervisor._children["job"].pid) is None:
             supervisor.wait(0.05)
-        held = [os.open(f"/proc/{of}/fd/1", os.O_WRONLY) for of in (pid, supervisor._servers["plain"].pid)]
+        of_job, of_server = (Path(f"/proc/{of}/fd/1") for of in (pid, supervisor._servers["plain"].pid))
+        wait_until(lambda: of_job.readlink() != of_server.readlink())  # it has begun with the server's
+        held = [os.open(fd, os.O_WRONLY) for fd in (of_job, of_server)]
         monkeypatch.setattr(supervisor_module, "_read", refilled)
         (ended,) = _until_ended(supervisor)
         assert (ended.cause, ended.stdout[:8]) == (None, "moremore")
