@@ -90,13 +90,13 @@ def run(*command: str, timeout: int, cwd: Path = ROOT, allowed: tuple[int, ...] 
 
 @functools.cache
 def find_python(version: str) -> str:
-    """Return an interpreter of this version that can make virtual environments, of PATH or of pyenv; "" for none."""
+    """Return an interpreter of this version that can make environments, of PATH, of pyenv or this one; "" for none."""
     places = [shutil.which(f"python{version}")]
     pyenv = shutil.which("pyenv")
     if pyenv:
         root = Path(run(pyenv, "root", timeout=60).strip())
         places += map(str, sorted(root.glob(f"versions/{version}.*/bin/python{version}"), reverse=True))
-    for place in filter(None, places):
+    for place in filter(None, [*places, sys.executable]):
         try:
             run(
                 place,
