@@ -43,12 +43,11 @@ from typing import Any, NoReturn
 import psutil
 
 from gpudiag.hardware.waiting import children
+from gpudiag.isolate.server import PARTING_S
 
 COLD = "GPUDIAG_TESTS_COLD"
 PYTEST = "pytest"
 READY_S = 300.0
-PARTING_S = 3.0
-"""How long a fork server may take to end when the run that it serves has ended."""
 SIMULATED = "gpudiag.run.worker:preload_simulated"
 REAL = "gpudiag.run.worker:preload"
 TRY = "gpudiag.run.bisect.attempt:run"

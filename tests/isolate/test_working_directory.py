@@ -11,6 +11,7 @@ from pathlib import Path
 import pytest
 
 from conftest import Gpudiag
+from gpudiag.interpreter import SAFE_PATH
 from gpudiag.tracing import sampler
 
 LEAVES_A_MARK = """
@@ -49,9 +50,8 @@ def test_a_module_of_any_name_in_the_working_directory_is_left_alone(gpudiag: Gp
     mark = _litter(gpudiag.folder, names)
     gpudiag.warm = None  # a fork server that is a fork of the tests' own imports nothing here
     # As the command of an installation starts: Python 3.13 itself looks for linecache before the first line of -c.
-    flags = ("-P",) if sys.version_info >= (3, 11) else ()
     # A variable that TensorFlow knows: the environment's facts start one more interpreter then.
-    done = gpudiag("check", "host", "--allow-no-gpu", flags=flags, TF_CPP_MIN_LOG_LEVEL="1")
+    done = gpudiag("check", "host", "--allow-no-gpu", flags=SAFE_PATH, TF_CPP_MIN_LOG_LEVEL="1")
     assert not mark.exists(), mark.read_text()
     assert "not known" not in done.stdout
     assert done.returncode in (0, 5), done.stdout + done.stderr
