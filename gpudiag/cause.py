@@ -33,6 +33,7 @@ from gpudiag.knowledge.message import Message
 from gpudiag.knowledge.origin import Origin
 from gpudiag.knowledge.relevance import evidence_lines
 from gpudiag.knowledge.variables import PRELOAD, PRELOAD_FILE
+from gpudiag.model import schema_1
 from gpudiag.model.diagnosis import Bisection, Confidence, FixAttempt, RootCause, Stage
 from gpudiag.model.facts import (
     CallFacts,
@@ -49,6 +50,7 @@ from gpudiag.model.facts import (
     TriedFacts,
     Unknown,
 )
+from gpudiag.model.fix import Action, Kind, Role
 from gpudiag.model.program import ProgramTrace
 from gpudiag.model.report import Figure, Finding, Gpu, Judged, Limits, Row, Severity
 from gpudiag.probe import Reading
@@ -295,6 +297,17 @@ def _pasted(line: str, figures: dict[str, Figure]) -> str:
     return line.format(**{name: put_in(name, value) for name, value in figures.items()})
 
 
+def _set_by_python(name: str, file: str) -> Action:
+    """Return how to remove a variable that is set whenever Python starts, by ``file`` ("" if it is not known)."""
+    if file == PRELOAD:
+        note = f"a library of {PRELOAD} sets it in every program"
+        return Action(f"unset {PRELOAD} {name}", note, kind=Kind.SET_VARIABLE, change={PRELOAD: None, name: None})
+    if file == PRELOAD_FILE:
+        return Action(f"cat {file}", f"take out the library that sets {name} in every program", Role.CHECK)
+    where = file or "the sitecustomize.py, usercustomize.py or .pth file"
+    return Action(note=f"take {name} out of {where}, which sets it whenever Python starts", role=Role.NOTE)
+
+
 @dataclass(frozen=True)
 class Known:
     """A cause of the catalogue: what its file declares and what the place and the text of the file say."""
@@ -336,30 +349,27 @@ class Known:
         """Return the cause that a match is on the machine of this evidence."""
         declared = self.declared
         lines = match.fix or (...,) * len(declared.fix)
-        fix = [_pasted(declared.fix[at], match.figures) if one is ... else one for at, one in enumerate(lines)]
-        trial = None if match.change is None else FixAttempt(match.change, line=fix[declared.tried])
+        pasted = [_pasted(declared.fix[at], match.figures) if one is ... else one for at, one in enumerate(lines)]
+        fix = {at: schema_1.action(line) for at, line in enumerate(pasted) if line}
+        if match.change is not None and declared.tried in fix:
+            fix[declared.tried] = fix[declared.tried].replaced(change=match.change)
+        trial = None if match.change is None else FixAttempt(match.change)
         seen = match.evidence
         inside = evidence.facts.set_by_python
         for name in (match.change or {}).keys() & inside.keys():  # then no shell can change it
-            trial = None
-            file = inside[name] or "the sitecustomize.py, usercustomize.py or .pth file"
-            if file == PRELOAD:
-                fix[declared.tried] = f"unset {PRELOAD} {name}  # a library of {PRELOAD} sets it in every program"
-                trial = FixAttempt({PRELOAD: None, name: None}, line=fix[declared.tried])
+            fix = {at: action for at, action in fix.items() if (action.change or {}).get(name) is None}
+            fix[declared.tried] = first = _set_by_python(name, inside[name])
+            if inside[name] == PRELOAD:
                 seen = (*seen, f"{PRELOAD}={evidence.facts.variables.get(PRELOAD, '')}")
-            elif file == PRELOAD_FILE:
-                fix[declared.tried] = f"cat {file}  # take out the library that sets {name} in every program"
-            else:
-                fix[declared.tried] = f"# take {name} out of {file}, which sets it whenever Python starts"
-            fix = [line for line in fix if not line.startswith(f"export {name}=")]
             seen = (*seen, f"{name} is set in a Python that was started without it, too")
+            trial = None if first.change is None else FixAttempt(first.change)
         return RootCause(
             rule=self.id,
             stage=match.stage or self.stage,
             sure=match.sure,
             cause=self.cause.format(**match.figures),
             evidence=seen,
-            fix=tuple(filter(None, fix)),
+            fix=tuple(fix[at] for at in sorted(fix)),
             url=match.url or declared.url,
             trial=trial,
             unfit=declared.unfit if match.unfit is None else match.unfit,

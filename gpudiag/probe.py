@@ -33,6 +33,7 @@ from typing import Any, Protocol, TypeVar
 from gpudiag.errors import Disturbed
 from gpudiag.knowledge.placement import Placement
 from gpudiag.knowledge.variables import OVER_MEMORY
+from gpudiag.model import schema_1
 from gpudiag.model.facts import GpuState
 from gpudiag.model.report import Figure, Finding, Gap, Gpu, Limit, Severity
 from gpudiag.record import Record
@@ -125,7 +126,8 @@ class Kind:
     def found(self, **figures: Figure) -> Finding:
         """Return a finding of this kind, its figures put into the texts; those of bytes in MiB."""
         shown = {name: _shown(name, figure) for name, figure in figures.items()}
-        return Finding(self.name, self.severity, self.message.format(**shown), self.advice.format(**shown), figures)
+        fix = schema_1.advice(self.advice.format(**shown))
+        return Finding(self.name, self.severity, self.message.format(**shown), fix, figures=figures)
 
 
 def _shown(name: str, figure: Figure) -> Figure:

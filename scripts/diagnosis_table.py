@@ -59,7 +59,8 @@ class Row:
             return not self.diagnosis.causes and any(self.item.harmless in line for line in self.diagnosis.harmless)
         wanted = self.item.after or self.item.rule
         causes = self.diagnosis.causes
-        fixes = [line for one in (*causes, *self.diagnosis.folded) if one.rule == self.item.rule for line in one.fix]
+        shown = (*causes, *self.diagnosis.folded)
+        fixes = [action.line for one in shown if one.rule == self.item.rule for action in one.fix]
         return bool(causes) and causes[0].rule == wanted and any(self.item.fix in line for line in fixes)
 
     def __str__(self) -> str:
@@ -70,7 +71,7 @@ class Row:
             _cell(title),
             f"`{head.rule}`" if head else "",
             head.sure.value if head else "",
-            f"`{self._masked(head.fix[0])}`" if head and head.fix else "",
+            f"`{self._masked(head.fix[0].line)}`" if head and head.fix else "",
             trial,
             "yes" if self.is_right else "no",
             "" if self.seconds is None else f"{self.seconds:.0f}",

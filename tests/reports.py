@@ -4,7 +4,9 @@ from __future__ import annotations
 
 from examples.facts import example, example_gpu, example_with_gpus
 from gpudiag.knowledge.placement import Placement
+from gpudiag.model.diagnosis import RootCause
 from gpudiag.model.facts import EnvironmentFacts, Facts, Unknown
+from gpudiag.model.fix import Action
 from gpudiag.model.report import (
     SCHEMA_VERSION,
     Broken,
@@ -20,6 +22,18 @@ from gpudiag.model.report import (
     World,
     conclude,
 )
+from gpudiag.model.schema_1 import action, advice
+
+
+def actions(*lines: str) -> tuple[Action, ...]:
+    """Return the actions that these lines are, as the files of causes declare them."""
+    return tuple(map(action, lines))
+
+
+def fix_lines(cause: RootCause) -> tuple[str, ...]:
+    """Return the fix of a cause as lines for a shell."""
+    return tuple(one.line for one in cause.fix)
+
 
 GPUS = tuple(Gpu.of(device, device.uuid) for device in map(example_gpu, range(2)))
 
@@ -27,17 +41,19 @@ CAP_IGNORED = Finding(
     "cap_ignored",
     Severity.FAIL,
     "took 2048 MiB, the cap was 1024 MiB",
-    "Unset TF_FORCE_GPU_ALLOW_GROWTH, which overrides the options of the session.",
-    {"taken_mib": 2048.0, "cap_mib": 1024.0},
+    advice("Unset TF_FORCE_GPU_ALLOW_GROWTH, which overrides the options of the session."),
+    figures={"taken_mib": 2048.0, "cap_mib": 1024.0},
 )
 MISSPELT = Finding(
     "misspelt",
     Severity.WARNING,
     "TF_FORCE_GPU_ALLOW_GROWHT=true has no effect: TensorFlow reads no such variable",
-    "Did you mean TF_FORCE_GPU_ALLOW_GROWTH?",
-    {"name": "TF_FORCE_GPU_ALLOW_GROWHT"},
+    advice("Did you mean TF_FORCE_GPU_ALLOW_GROWTH?"),
+    figures={"name": "TF_FORCE_GPU_ALLOW_GROWHT"},
 )
-OVERRIDDEN = Finding("overridden", Severity.NOTE, "growth is forced by a variable", "Nothing, if that is meant.")
+OVERRIDDEN = Finding(
+    "overridden", Severity.NOTE, "growth is forced by a variable", advice("Nothing, if that is meant.")
+)
 
 
 def passed(figure: str = "", *findings: Finding, on: tuple[Gpu, ...] = ()) -> Judged:
@@ -137,7 +153,7 @@ HOSTILE = (
 
 def hostile() -> Report:
     """Return a report with :data:`HOSTILE` in every text that comes from elsewhere."""
-    finding = Finding("hostile", Severity.FAIL, HOSTILE, HOSTILE)
+    finding = Finding("hostile", Severity.FAIL, HOSTILE, advice(HOSTILE))
     return report(
         row(f"host.{HOSTILE}", passed(HOSTILE, finding)),
         row("placement.log", Broken(Cause.EXCEPTION, HOSTILE), log=(HOSTILE, HOSTILE)),

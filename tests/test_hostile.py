@@ -95,7 +95,7 @@ def test_no_renderer_lets_a_hidden_character_out(format_: str, seed: int) -> Non
 CONTROL = "\x1b]0;owned\x07\x9b31m\u202e\u200b\u2028"
 EVIL = {
     "version": json.dumps({"schema_version": 99, "gpudiag_version": CONTROL}, ensure_ascii=False),
-    "field": codec.encode(report()).replace('"schema_version": 1,', f'"schema_version": 1, {json.dumps(CONTROL)}: 1,'),
+    "field": codec.encode(report()).replace('"schema_version": 2,', f'"schema_version": 2, {json.dumps(CONTROL)}: 1,'),
     "verdict": codec.encode(report()).replace('"NOT VERIFIED"', json.dumps(CONTROL)),
     "broken": f"{{{CONTROL}",
 }

@@ -10,8 +10,10 @@ from gpudiag import catalogue
 from gpudiag.cause import Evidence
 from gpudiag.model.diagnosis import Diagnosis
 from gpudiag.model.report import Limits, Row
+from gpudiag.report import words
 from gpudiag.run import diagnosis, views
 from gpudiag.run.views import with_one_voice
+from reports import fix_lines
 
 HOST = [entry for entry in catalogue.entries() if entry.area == "host"]
 
@@ -35,7 +37,7 @@ def contradictions(rows: Iterable[Row], diagnosis: Diagnosis) -> list[str]:
     of_causes: list[tuple[str, str, set[str]]] = []
     for cause in (*diagnosis.causes, *diagnosis.folded):
         own: dict[str, set[str]] = {}
-        for line in cause.fix:
+        for line in fix_lines(cause):
             for about, command in commands(line):
                 own.setdefault(about, set()).add(command)
         for about, several in own.items():
@@ -50,7 +52,7 @@ def contradictions(rows: Iterable[Row], diagnosis: Diagnosis) -> list[str]:
         f"{row.probe}.{one.kind}: {command}, not one of {sorted(told[about])}"
         for row in rows
         for one in row.findings
-        for about, command in commands(one.advice)
+        for about, command in commands(words.advice(one))
         if row.area == "host" and about in told and command not in told[about]
     ]
 
@@ -75,13 +77,13 @@ def second_answers(rows: Iterable[Row], diagnosis: Diagnosis) -> list[str]:
     explains the finding (``views=``), or the two answer different questions.
     """
     causes = (*diagnosis.causes, *diagnosis.folded)
-    said = {line.removeprefix("# ") for cause in causes for line in cause.fix}
+    said = [action for cause in causes for action in cause.fix]
     return [
-        f"{row.probe}.{one.kind} says {one.advice!r}; {cause.rule} says {cause.fix[0]!r}"
+        f"{row.probe}.{one.kind} says {words.advice(one)!r}; {cause.rule} says {cause.fix[0].line!r}"
         for row in rows
         for one in row.findings
-        if row.area == "host" and one.kind not in _COULD_NOT_LOOK and one.advice not in said
-        if not one.advice.startswith("See the cause ")
+        if row.area == "host" and one.kind not in _COULD_NOT_LOOK and not any(action in said for action in one.fix)
+        if not one.cause
         for cause in causes
         if (f"{row.probe}.{one.kind}", cause.rule) not in ANOTHER_QUESTION
     ]

@@ -12,6 +12,7 @@ from gpudiag.errors import UsageError
 from gpudiag.expectations.keys import KEYS, Key
 from gpudiag.expectations.seen import Seen
 from gpudiag.model.expectations import AREA, Expectations, Waiver
+from gpudiag.model.fix import Action, Role
 from gpudiag.model.report import Acceptance, Broken, Cause, Figure, Finding, Judged, Report, Row, Severity, conclude
 from gpudiag.text import counted
 
@@ -63,7 +64,7 @@ def _outcome(key: Key, value: Any, report: Report, expected: Expectations) -> Ju
         where: what for where, what in seen.items() if what is not None and not key.comparison.is_met(value, what)
     }
     wanted = key.comparison.expected(value)
-    advice = key.advice.format(key=key.name, file=expected.source, value=value)
+    fix = _edit(key.advice.format(key=key.name, file=expected.source, value=value))
     findings = []
     if others:
         findings.append(
@@ -71,16 +72,20 @@ def _outcome(key: Key, value: Any, report: Report, expected: Expectations) -> Ju
                 NOT_MET,
                 Severity.FAIL,
                 f"{_summary(key, others)}; expected: {wanted}",
-                advice,
-                {"seen": _summary(key, others), "expected": wanted},
+                fix,
+                figures={"seen": _summary(key, others), "expected": wanted},
             )
         )
     if unknown or not seen:
         what = _named(unknown) if seen else "there is nothing to look at in scope"
         said = f"not known{f' ({what})' if what else ''}; expected: {wanted}"
-        findings.append(Finding(NOT_KNOWN, Severity.FAIL, said, advice, {"expected": wanted}))
+        findings.append(Finding(NOT_KNOWN, Severity.FAIL, said, fix, figures={"expected": wanted}))
     figure = _summary(key, seen, brief=True) + ("" if findings else f" (expected: {wanted})")
     return Judged(tuple(findings), figure=figure)
+
+
+def _edit(sentence: str) -> tuple[Action, ...]:
+    return (Action(note=sentence, role=Role.NOTE),)
 
 
 def _summary(key: Key, seen: Seen, *, brief: bool = False) -> str:
@@ -105,7 +110,7 @@ def _as_found(row: Row) -> Row:
         if one.accepted is None:
             return one
         was = one.accepted
-        return msgspec.structs.replace(one, severity=was.severity, advice=was.advice, accepted=None)
+        return msgspec.structs.replace(one, severity=was.severity, accepted=None)
 
     return _with_findings(row, tuple(map(found, row.findings)))
 
@@ -139,8 +144,7 @@ class _Waivers:
         return msgspec.structs.replace(
             finding,
             severity=Severity.NOTE,
-            advice=f"Accepted until {lasting.until} by {self._expected.source}: {lasting.reason}",
-            accepted=Acceptance(lasting.reason, lasting.until, finding.severity, finding.advice),
+            accepted=Acceptance(lasting.reason, lasting.until, finding.severity, self._expected.source),
         )
 
     def _has_expired(self, waiver: Waiver) -> bool:
@@ -160,8 +164,9 @@ class _Waivers:
             figures: dict[str, Figure] = {"finding": one.finding, "until": one.until.isoformat()}
             if one.finding not in self._found:
                 said = f"{one.finding} was accepted until {one.until}, and is not found here"
-                yield Finding(UNUSED, Severity.NOTE, said, f"Remove it from {source} if no machine has it.", figures)
+                fix = _edit(f"Remove it from {source} if no machine has it.")
+                yield Finding(UNUSED, Severity.NOTE, said, fix, figures=figures)
             elif self._has_expired(one):
                 said = f"{one.finding} was accepted until {one.until}: {one.reason}"
-                advice = f"Fix it; or decide again, and write a later date and the reason in {source}."
-                yield Finding(EXPIRED, Severity.FAIL, said, advice, figures)
+                fix = _edit(f"Fix it; or decide again, and write a later date and the reason in {source}.")
+                yield Finding(EXPIRED, Severity.FAIL, said, fix, figures=figures)

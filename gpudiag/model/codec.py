@@ -11,7 +11,7 @@ from typing import Any
 import msgspec
 
 from gpudiag.errors import ReportError
-from gpudiag.model import archive, renamed
+from gpudiag.model import archive, renamed, schema_1
 from gpudiag.model.diagnosis import RootCause
 from gpudiag.model.report import SCHEMA_VERSION, Report, conclude, exit_code, verdict
 from gpudiag.text import escaped, printable
@@ -69,9 +69,11 @@ def decode(text: str | bytes, origin: str) -> Report:
     if _is_deep(plain):
         raise ReportError(f"{origin}: not a report of gpudiag: its values are nested more than {_DEEPEST} levels deep.")
     version = plain["schema_version"]
-    if version != SCHEMA_VERSION:
+    if version == 1:
+        plain = schema_1.upgraded(plain)
+    elif version != SCHEMA_VERSION:
         raise ReportError(
-            f"{origin}: schema version {version!r}; this gpudiag reads version {SCHEMA_VERSION}. "
+            f"{origin}: schema version {version!r}; this gpudiag reads versions 1 and {SCHEMA_VERSION}. "
             f"Read it with the gpudiag that wrote it ({plain.get('gpudiag_version', 'version not given')})."
         )
     try:

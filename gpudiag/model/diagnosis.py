@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from enum import Enum
 
+from gpudiag.model.fix import Action
 from gpudiag.record import Record
 
 
@@ -55,8 +56,6 @@ class FixAttempt(Record):
     """``works`` (a matrix product and a convolution on a GPU came out right), ``helps in part`` (the GPU is listed, and
     one of them fails), ``does not help`` or ``not tried``."""
     detail: str = ""
-    line: str = ""
-    """The line of the cause's fix that was tried."""
 
 
 class RootCause(Record):
@@ -70,12 +69,12 @@ class RootCause(Record):
     """One sentence."""
     evidence: tuple[str, ...]
     """What was seen on this machine that shows it."""
-    fix: tuple[str, ...]
-    """Commands or lines of code for this machine, in order; the text after ``#`` is a comment on them."""
+    fix: tuple[Action, ...]
+    """What to do on this machine, the recommended action first."""
     url: str
     """Documentation of the subject."""
     trial: FixAttempt | None = None
-    """None if the fix cannot be tried."""
+    """Of the action of the fix that has the same change; None if no action can be tried."""
     unfit: bool = False
     """True: while it is proved, a GPU that it is about must not be relied on, whatever the probes verified."""
     gpus: tuple[str, ...] = ()
@@ -97,8 +96,8 @@ class EnvironmentChange(Record):
     """The variable, the entry of a list, the flag, the file or the folder that matters."""
     what: str
     """The same in a few words, such as ``entry 3 of LD_LIBRARY_PATH (/opt/x)``."""
-    do: str
-    """The line to type; "" if another change has the line for both, or if the search was cut short."""
+    fix: Action | None = None
+    """None if the action of another change is for both, or if the search was cut short."""
     origin: str = ""
     """Which file sets it, if one was found."""
     missing: bool = False

@@ -16,11 +16,12 @@ from gpudiag.model.expectations import AREA as EXPECT
 from gpudiag.model.expectations import Expectations
 from gpudiag.model.facts import Facts, NvmlDevice, Unknown
 from gpudiag.model.fate import GpuAccount
+from gpudiag.model.fix import Action
 from gpudiag.model.missing import missing_gpus, uncounted_gpus
 from gpudiag.model.program import ProgramTrace
 from gpudiag.record import Record
 
-SCHEMA_VERSION = 1
+SCHEMA_VERSION = 2
 
 SIMULATED = "Simulated "
 """What the name of every simulated GPU begins with."""
@@ -69,15 +70,15 @@ class Cause(str, Enum):
 
 
 class Acceptance(Record):
-    """A finding that the expectations of a deployment accept: it is a note, and its advice is the reason."""
+    """Says that the expectations of a deployment accept a finding, which then is a note."""
 
     reason: str
     until: date
     """The last day on which it is accepted."""
     severity: Severity
-    """What it is without that."""
-    advice: str
-    """The same."""
+    """The finding's severity without the acceptance."""
+    source: str
+    """The file of the expectations."""
 
 
 class Finding(Record):
@@ -87,7 +88,9 @@ class Finding(Record):
     """Name of the fault within its probe, such as ``cap_ignored``."""
     severity: Severity
     message: str
-    advice: str
+    fix: tuple[Action, ...] = ()
+    cause: str = ""
+    """The cause of the diagnosis that explains it and has the whole fix; "" if none does."""
     figures: dict[str, Figure] = {}
     accepted: Acceptance | None = None
     """None: nobody accepted it."""

@@ -54,7 +54,17 @@ def seconds(row: Row) -> str:
 
 def finding(found: Finding) -> str:
     """Return a finding on two lines: what was found, and what to do."""
-    return f"{found.severity.value} {found.kind}: {one_line(found.message)}\n  -> {one_line(found.advice)}"
+    return f"{found.severity.value} {found.kind}: {one_line(found.message)}\n  -> {advice(found)}"
+
+
+def advice(found: Finding) -> str:
+    """Return what to do about a finding, on one line; of an accepted one, by whom and why it is accepted."""
+    if found.accepted is not None:
+        accepted = found.accepted
+        return one_line(f"Accepted until {accepted.until} by {accepted.source}: {accepted.reason}")
+    if found.cause:
+        return one_line(f"See the cause {found.cause}: {', '.join(one.command or one.note for one in found.fix)}")
+    return one_line(" ".join(action.text for action in found.fix))
 
 
 def alike(rows: Iterable[Row]) -> list[list[Row]]:
@@ -218,7 +228,7 @@ def _headline_of_a_log(diagnosis: Diagnosis) -> str:
 
 def others(diagnosis: Diagnosis) -> list[tuple[str, str]]:
     """Return what else there is to say as pairs of a heading and its text: the other causes, and lines of logs."""
-    later = [("then", f"{one.cause} ({one.rule}): {one.fix[0]}") for one in diagnosis.folded]
+    later = [("then", f"{one.cause} ({one.rule}): {one.fix[0].text}") for one in diagnosis.folded]
     later += [("line", text) for text in diagnosis.unexplained]
     if diagnosis.unexplained:
         later.append(("add", _DECIDES))
@@ -257,9 +267,9 @@ def cause(one: RootCause) -> list[tuple[str, str]]:
     pairs += [("seen", one_line(text)) for text in one.evidence]
     trial = None if one.trial is None or one.trial.outcome == "not tried" else one.trial
     tried = [] if trial is None else [("tried", f"here: {trial.outcome}{f' ({trial.detail})' if trial.detail else ''}")]
-    for text in one.fix:
-        pairs.append(("do", one_line(text)))
-        if trial is not None and text == trial.line:
+    for action in one.fix:
+        pairs.append(("do", one_line(action.line)))
+        if trial is not None and action.change == trial.change:
             pairs += [(heading, one_line(f"the line above, {result}")) for heading, result in tried]
             tried = []
     pairs += [(heading, one_line(result)) for heading, result in tried]  # an older report does not say which line

@@ -38,14 +38,15 @@ def _is_about(cause: RootCause, bisection: Bisection) -> bool:
 
     Of what is missing a fix may speak for another reason: a new copy needs an entry of ``LD_LIBRARY_PATH``, too.
     """
-    lines = () if any(one.missing for one in bisection.changes) else cause.fix
+    lines = () if any(one.missing for one in bisection.changes) else (action.line for action in cause.fix)
     said = "\n".join((cause.cause, *cause.evidence, *lines))
     return all(re.search(rf"(?<![\w/.-]){re.escape(one.name)}(?![\w-])", said) for one in bisection.changes)
 
 
 def _proved(cause: RootCause, proof: RootCause) -> RootCause:
     """Return the cause with the lines that were tried first; its own lines are others for the same."""
-    own = tuple(line for line in cause.fix if line.partition("  #")[0] not in proof.fix)
+    proved = {action.command for action in proof.fix if action.command}
+    own = tuple(action for action in cause.fix if action.command not in proved)
     return msgspec.structs.replace(
         cause,
         sure=proof.sure,

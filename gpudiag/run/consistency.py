@@ -8,16 +8,16 @@ from msgspec.structs import replace
 
 from gpudiag import causes
 from gpudiag.cause import Premise
-from gpudiag.knowledge import actions
 from gpudiag.knowledge.log import recognised
 from gpudiag.model.diagnosis import Confidence, RootCause, Stage
+from gpudiag.model.fix import Action, Role
 
 _CONFIDENCES = list(Confidence)
 _STOPS_BEFORE_DEVICES = frozenset(
     {Stage.RUNTIME_LIBRARY, Stage.DRIVER_LIBRARY, Stage.DRIVER, Stage.DEVICE_COUNT, Stage.LIBRARIES}
 )
 _WITH_DEVICES = frozenset({Stage.MEMORY, Stage.FIRST_OP})
-LEFT_OUT = "# what could do harm is left out, since this is only possible, or less certain than another cause"
+LEFT_OUT = "what could do harm is left out, since this is only possible, or less certain than another cause"
 
 
 def premise(cause: RootCause) -> Premise:
@@ -54,12 +54,12 @@ def with_safe_fix(cause: RootCause, shown: Sequence[RootCause]) -> RootCause:
     """Return the cause; what could do harm is left out unless it is likely and nothing that is shown is likelier."""
     if cause.sure is not Confidence.POSSIBLE and _doubt(cause) == min(map(_doubt, shown)):
         return cause
-    safe = tuple(line for line in cause.fix if not actions.kind(line).can_harm)
+    safe = tuple(action for action in cause.fix if not action.kind.can_harm)
     if safe == cause.fix:
         return cause
     known = causes.get(cause.rule)
     more = "" if known is None or known.declared.general else f": gpudiag explain {cause.rule} has it"
-    return replace(cause, fix=(*safe, LEFT_OUT + more))
+    return replace(cause, fix=(*safe, Action(note=LEFT_OUT + more, role=Role.NOTE)))
 
 
 def _doubt(cause: RootCause) -> int:

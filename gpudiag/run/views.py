@@ -2,7 +2,7 @@
 
 A row of the host does not have its own text. It shows the causes that the facts alone show, each under the name that
 reports have had for it since schema 1 (:attr:`gpudiag.cause.Cause.finding`). After the diagnosis a finding gives the
-command of the cause that explains it (:attr:`gpudiag.cause.Cause.views`), so that a fault has one voice.
+fix of the cause that explains it (:attr:`gpudiag.cause.Cause.views`), so that a fault has one voice.
 """
 
 from __future__ import annotations
@@ -72,12 +72,11 @@ def _findings(entry: Entry, facts: Facts, limits: Limits) -> Iterator[Finding]:
     for known in _shown_by(entry):
         for match in known.matches(evidence):
             cause = known.cause_of(match, evidence)
-            advice = cause.fix[0].removeprefix("# ")
-            yield Finding(known.kind, known.declared.severity, cause.cause, advice, match.figures)
+            yield Finding(known.kind, known.declared.severity, cause.cause, cause.fix[:1], figures=match.figures)
 
 
 def with_one_voice(rows: Iterable[Row], diagnosis: Diagnosis) -> tuple[Row, ...]:
-    """Return ``rows`` with the advice of each finding that a cause of ``diagnosis`` explains."""
+    """Return ``rows`` with the fix of each finding that a cause of ``diagnosis`` explains."""
     explained: dict[str, list[RootCause]] = {}
     for cause in (*diagnosis.causes, *diagnosis.folded):
         known = causes.get(cause.rule)
@@ -96,11 +95,11 @@ def _of_row(row: Row, explained: dict[str, list[RootCause]]) -> Row:
 
 
 def _of_finding(finding: Finding, causes: list[RootCause]) -> Finding:
-    """Return ``finding`` with the advice of the cause that has most in common with it."""
+    """Return ``finding`` with the fix of the cause that has most in common with it."""
     if not causes:
         return finding
     cause = max(causes, key=lambda cause: _in_common(finding, cause))
-    return msgspec.structs.replace(finding, advice=f"See the cause {cause.rule}: {cause.fix[0]}")
+    return msgspec.structs.replace(finding, fix=cause.fix[:1], cause=cause.rule)
 
 
 def _in_common(finding: Finding, cause: RootCause) -> int:

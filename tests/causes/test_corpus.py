@@ -14,6 +14,7 @@ from gpudiag.model.diagnosis import Diagnosis
 from gpudiag.report.masking import mask
 from gpudiag.run import rejudging
 from gpudiag.run.diagnosis import diagnose
+from reports import fix_lines
 from voice import contradictions
 from withheld import contradicts, with_any_one_probe
 
@@ -121,7 +122,7 @@ def _is_as_wanted(item: Item, diagnosis: Diagnosis) -> None:
     else:
         found = diagnosis.causes[0]
     assert found.rule == item.rule, found
-    assert any(item.fix in line for line in found.fix), found.fix
+    assert any(item.fix in line for line in fix_lines(found)), found.fix
     assert found.evidence
     if item.tried is not None:
         assert found.trial is not None

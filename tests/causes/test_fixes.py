@@ -16,6 +16,7 @@ import staged
 
 from conftest import Gpudiag
 from corpus import Item, items
+from reports import fix_lines
 
 FOLLOWED = {109}
 """A package installed again; the others are slow tests."""
@@ -76,7 +77,7 @@ def test_why_a_fix_is_not_followed_is_known() -> None:
 def test_the_cause_is_gone_after_the_fix(item: Item, gpudiag: Gpudiag) -> None:
     causes = staged.check(item, gpudiag, staged.stage(item, gpudiag)).diagnosis.causes
     first = next(one for one in causes if one.rule == (item.after or item.rule))
-    followed = fixing.follow(first.fix, item, gpudiag)
+    followed = fixing.follow(fix_lines(first), item, gpudiag)
     assert followed.done
     arguments = staged.check_arguments(followed.item, gpudiag, before=item)
     after = staged.check(followed.item, gpudiag, arguments).diagnosis

@@ -16,6 +16,7 @@ from gpudiag.model.diagnosis import Confidence, RootCause
 from gpudiag.model.facts import EnvironmentFacts, Requirement, TensorflowFacts
 from gpudiag.model.report import Broken, Cause, Row
 from gpudiag.run import diagnosis
+from reports import fix_lines
 
 SITE = "/home/someone/venv/lib/python3.11/site-packages"
 PYTHON = "/home/someone/venv/bin/python"
@@ -275,7 +276,7 @@ def test_a_failed_import_names_the_package_and_the_fix(failed: Failed) -> None:
     cause = first_cause(failed)
     assert cause.rule == failed.rule
     assert failed.said in cause.cause
-    assert failed.do in cause.fix
+    assert failed.do in fix_lines(cause)
     assert cause.sure is failed.sure
 
 

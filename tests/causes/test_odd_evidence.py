@@ -26,6 +26,7 @@ from gpudiag.model.report import Broken, Cause, Finding, Gpu, Judged, Row, Sever
 from gpudiag.model.visibility import gpus_in_scope
 from gpudiag.run import diagnosis
 from gpudiag.run.accounts import account
+from reports import fix_lines
 
 CASES = [one.evidence for several in examples().values() for one in several]
 LINES = [line for one in CASES for line in (*one.lines, *(line for row in one.rows for line in row.log))]
@@ -82,7 +83,9 @@ def test_tensorflow_without_metadata_is_named_without_a_version() -> None:
     assert isinstance(tensorflow, TensorflowFacts)
     bare = replace(case.evidence.facts, tensorflow=replace(tensorflow, distributions=()))
     (cause,) = rule.causes(Evidence(bare, case.evidence.gpus, case.evidence.rows))
-    assert any("tensorflow[and-cuda]" in line and "==" not in line.partition("and-cuda]")[2] for line in cause.fix)
+    assert any(
+        "tensorflow[and-cuda]" in line and "==" not in line.partition("and-cuda]")[2] for line in fix_lines(cause)
+    )
 
 
 def crossed(chance: random.Random) -> Evidence:
@@ -172,7 +175,7 @@ def invented(chance: random.Random) -> Evidence:
     rows = []
     for probe, kind in chance.sample(KINDS, 6):
         figures = {name: chance.choice((value, chance.choice(ODD), 0)) for name, value in FIGURES[kind].items()}
-        found = Finding(kind, Severity.FAIL, chance.choice(LINES), "", figures)
+        found = Finding(kind, Severity.FAIL, chance.choice(LINES), figures=figures)
         rows.append(Row(probe, (), Judged((found,)), 0.0, log=(chance.choice(LINES),)))
     traces = [row for case in CASES for row in case.rows if row.probe == TRACE]
     rows.append(chance.choice([*traces, Row(TRACE, (), Broken(chance.choice(list(Cause)), chance.choice(LINES)), 0.0)]))

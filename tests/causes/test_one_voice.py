@@ -14,9 +14,10 @@ from gpudiag.cause import Evidence
 from gpudiag.model.diagnosis import Confidence, Diagnosis, RootCause, Stage
 from gpudiag.model.report import Finding, Severity
 from gpudiag.model.visibility import gpus_in_scope
+from gpudiag.report import words
 from gpudiag.run import views
 from gpudiag.run.views import with_one_voice
-from reports import passed, row
+from reports import actions, passed, row
 from voice import ANOTHER_QUESTION, HOST, checked, commands, contradictions, second_answers
 
 
@@ -58,7 +59,7 @@ def test_each_pair_that_answers_two_questions_is_met() -> None:
 
 def test_two_causes_with_two_commands_are_found_out() -> None:
     causes = [
-        RootCause(name, Stage.CONFIGURATION, Confidence.PROVED, "", (), (line,), "")
+        RootCause(name, Stage.CONFIGURATION, Confidence.PROVED, "", (), actions(line), "")
         for name, line in (("a", "export X_Y=1"), ("b", "unset X_Y"), ("c", "unset X_Y"))
     ]
     assert contradictions((), Diagnosis(causes=(causes[0],), folded=(causes[1],)))
@@ -66,8 +67,10 @@ def test_two_causes_with_two_commands_are_found_out() -> None:
 
 
 def test_a_second_answer_is_found_out() -> None:
-    cause = RootCause("nccl_small_shared_memory", Stage.CONFIGURATION, Confidence.PROVED, "", (), ("do this",), "")
-    finding = Finding("small_shm", Severity.NOTE, "", "do that", {})
+    cause = RootCause(
+        "nccl_small_shared_memory", Stage.CONFIGURATION, Confidence.PROVED, "", (), actions("do this"), ""
+    )
+    finding = Finding("small_shm", Severity.NOTE, "", actions("do that"))
     rows = [row("host.collectives", passed("", finding))]
     assert second_answers(rows, Diagnosis(causes=(cause,)))
     assert second_answers(rows, Diagnosis()) == []
@@ -75,8 +78,10 @@ def test_a_second_answer_is_found_out() -> None:
 
 
 def test_two_commands_are_found_out() -> None:
-    cause = RootCause("growth_not_read", Stage.CONFIGURATION, Confidence.PROVED, "", (), ("export X_Y=false",), "")
-    finding = Finding("growth_value", Severity.WARNING, "", "export X_Y=true", {})
+    cause = RootCause(
+        "growth_not_read", Stage.CONFIGURATION, Confidence.PROVED, "", (), actions("export X_Y=false"), ""
+    )
+    finding = Finding("growth_value", Severity.WARNING, "", actions("export X_Y=true"))
     assert contradictions([row("host.environment", passed("", finding))], Diagnosis(causes=(cause,)))
     assert contradictions([row("host.environment", passed("", finding))], Diagnosis()) == []
 
@@ -96,17 +101,19 @@ def test_commands_are_read_from_texts(text: str, found: list[tuple[str, str]]) -
 
 def test_a_finding_takes_the_advice_of_the_cause_that_names_the_same_thing() -> None:
     libraries = [
-        Finding("unopened", Severity.FAIL, "", "own advice", {"library": name})
+        Finding("unopened", Severity.FAIL, "", actions("own advice"), figures={"library": name})
         for name in ("libcufft.so.11", "libcusolver.so.11")
     ]
     found = Diagnosis(
         causes=tuple(
-            RootCause(rule, Stage.LIBRARIES, Confidence.PROVED, f"{name} cannot be opened", (), (f"do {rule}",), "")
+            RootCause(
+                rule, Stage.LIBRARIES, Confidence.PROVED, f"{name} cannot be opened", (), actions(f"do {rule}"), ""
+            )
             for rule, name in (("library_missing", "libcufft.so.11"), ("package_not_on_runpath", "libcusolver.so.11"))
         )
     )
     (one,) = with_one_voice([row("host.libraries", passed("", *libraries))], found)
-    assert [finding.advice for finding in one.findings] == [
+    assert [words.advice(finding) for finding in one.findings] == [
         "See the cause library_missing: do library_missing",
         "See the cause package_not_on_runpath: do package_not_on_runpath",
     ]
@@ -114,7 +121,7 @@ def test_a_finding_takes_the_advice_of_the_cause_that_names_the_same_thing() -> 
 
 
 def test_a_finding_without_its_cause_keeps_its_advice() -> None:
-    rows = (row("host.environment", passed("", Finding("growth_value", Severity.WARNING, "m", "own advice", {}))),)
+    rows = (row("host.environment", passed("", Finding("growth_value", Severity.WARNING, "m", actions("own advice")))),)
     assert with_one_voice(rows, Diagnosis()) == rows
 
 

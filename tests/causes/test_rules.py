@@ -20,6 +20,7 @@ from gpudiag.model.facts import DriverFacts, EnvironmentFacts, Facts, NvmlFacts
 from gpudiag.model.report import RUN_ENDED, Broken, Cause, Judged, Row
 from gpudiag.probes.discovery import trace
 from gpudiag.run import diagnosis
+from reports import fix_lines
 
 RULES = diagnosis.rules()
 CASES = [pytest.param(name, one, id=f"{name}: {one.name}") for name, several in examples().items() for one in several]
@@ -51,9 +52,9 @@ def test_a_cause_is_found_in_its_examples_and_not_in_those_that_are_nearly_the_s
         assert cause.evidence
         assert cause.fix
         assert cause.url.startswith("https://")
-        assert [line for line in cause.fix if not PASTEABLE.match(line)] == []
-        assert [line for line in cause.fix if HIDES_ALL.match(line)] == []
-        assert cause.trial is None or cause.trial.line in cause.fix
+        assert [line for line in fix_lines(cause) if not PASTEABLE.match(line)] == []
+        assert [line for line in fix_lines(cause) if HIDES_ALL.match(line)] == []
+        assert cause.trial is None or cause.trial.change in [action.change for action in cause.fix]
 
 
 def with_spaces(evidence: Evidence) -> Evidence:
@@ -77,7 +78,7 @@ def test_a_path_with_a_space_is_one_word_of_a_fix() -> None:
         for one in several
         if one.fires and ("/home/someone" in repr(one.evidence) or "/opt/" in repr(one.evidence))
         for cause in found(name, with_spaces(one.evidence))
-        for line in cause.fix
+        for line in fix_lines(cause)
         if not line.startswith("#")
     ]
     named = [line for line in lines if "some one" in line or "a b/" in line]
@@ -167,7 +168,7 @@ def test_what_the_program_caught_is_possible_at_most() -> None:
 )
 def test_only_a_gpu_that_is_known_to_fail_is_reset(rule: str, case: str, resets: list[str]) -> None:
     (cause,) = found(rule, evidence(rule, case))
-    commands = [line for line in cause.fix if "--gpu-reset" in line and not line.startswith("#")]
+    commands = [line for line in fix_lines(cause) if "--gpu-reset" in line and not line.startswith("#")]
     assert [re.findall(r"--gpu-reset -i (\d+)  ", line) for line in commands] == [[index] for index in resets]
 
 
@@ -187,7 +188,7 @@ OTHER = "GPU-00000001-0000-4000-8000-000000000000"
 )
 def test_a_free_gpu_is_chosen_where_there_is_one(rule: str, case: str, chosen: list[str]) -> None:
     (cause,) = found(rule, evidence(rule, case))
-    assert re.findall(r"^export CUDA_VISIBLE_DEVICES=(\S+)", "\n".join(cause.fix), re.MULTILINE) == chosen
+    assert re.findall(r"^export CUDA_VISIBLE_DEVICES=(\S+)", "\n".join(fix_lines(cause)), re.MULTILINE) == chosen
     if "hidden" in case:
         assert cause.trial is None, "a GPU that was hidden on purpose is not tried"
 
@@ -216,10 +217,10 @@ def test_what_is_done_about_a_failing_gpu_names_the_others_or_nothing() -> None:
     }
     others, reset = causes["one of two, by NVML"].fix[1:3]
     uuids = [gpu.uuid for gpu in example_with_gpus(2).nvml_devices]
-    assert others == f"export CUDA_VISIBLE_DEVICES={','.join(uuids)}"
-    assert "--gpu-reset -i 2 " in reset
-    assert not any("export" in line for line in causes["by NVML"].fix), "there is no other GPU"
-    assert not any("-i " in line for line in causes["one of two, not known which"].fix[1:])
+    assert others.command == f"export CUDA_VISIBLE_DEVICES={','.join(uuids)}"
+    assert "--gpu-reset -i 2 " in reset.line
+    assert not any("export" in line for line in fix_lines(causes["by NVML"])), "there is no other GPU"
+    assert not any("-i " in line for line in fix_lines(causes["one of two, not known which"])[1:])
 
 
 def test_without_nvswitch_the_fabric_manager_is_no_likely_cause() -> None:
@@ -229,7 +230,7 @@ def test_without_nvswitch_the_fabric_manager_is_no_likely_cause() -> None:
     for name in ("without NVSwitch", "without NVSwitch, in a container"):
         assert causes[name].sure is Confidence.POSSIBLE
         assert "no NVSwitch is seen" in causes[name].cause
-        assert not any("fabricmanager" in line for line in causes[name].fix)
+        assert not any("fabricmanager" in line for line in fix_lines(causes[name]))
     assert causes["no device file, and yet of a kind that is joined"].sure is Confidence.LIKELY
     assert causes["not installed"].sure is Confidence.PROVED
 
@@ -295,5 +296,5 @@ def test_what_python_sets_at_its_start_no_shell_can_unset(file: str) -> None:
     facts = example_with_gpus(1, environment=EnvironmentFacts({MASK: "-1"}, {MASK: file}))
     (cause,) = rule.causes(Evidence(facts))
     assert cause.trial is None
-    (line,) = cause.fix
+    (line,) = fix_lines(cause)
     assert line.startswith(f"# take {MASK} out of {file or 'the sitecustomize.py'}")

@@ -27,6 +27,7 @@ from gpudiag.model.visibility import gpus_in_scope
 from gpudiag.report import FORMATS, render
 from gpudiag.run.accounts import account
 from gpudiag.run.rejudging import rejudge
+from reports import actions
 from withheld import concluded, green, with_any_one_probe
 
 UNFIT = tuple(known for known in causes.all_of_them() if known.declared.unfit)
@@ -89,7 +90,7 @@ def of(known: Known, *gpus: str, stage: Stage = Stage.CONFIGURATION) -> RootCaus
         sure=Confidence.PROVED,
         cause=f"it is {known.id}",
         evidence=("seen",),
-        fix=("fix it",),
+        fix=actions("fix it"),
         url="https://example.org",
         unfit=known.declared.unfit,
         gpus=gpus,

@@ -19,6 +19,7 @@ from gpudiag.interpreter import SAFE_PATH
 from gpudiag.model import codec
 from gpudiag.probe import HEADINGS
 from gpudiag.probes import listing
+from gpudiag.report import words
 from reports import CAP_IGNORED, passed, report, row
 
 REPORTS = Path(__file__).parents[2] / "reports"
@@ -158,8 +159,8 @@ def test_a_bad_configuration_names_file_key_and_cure(
     (gpudiag.folder / file).write_text(content)
     done = gpudiag("check")
     assert done.returncode == 2
-    for words in said:
-        assert words in done.stderr
+    for text in said:
+        assert text in done.stderr
     assert "Traceback" not in done.stderr
 
 
@@ -315,7 +316,7 @@ def test_explain_shows_what_was_found_in_a_saved_report() -> None:
     entry = catalogue.get("memory.fraction")
     printed = describe.explanation(entry, 100, report(row(entry.name, passed("2048 MiB", CAP_IGNORED))))
     assert "CPU: fail, 2048 MiB" in printed
-    assert CAP_IGNORED.advice in printed
+    assert words.advice(CAP_IGNORED) in printed
     assert "holds no row" in describe.explanation(catalogue.get("memory.growth"), 100, report())
 
 

@@ -45,7 +45,7 @@ def test_fewer_gpus_than_required_are_in_the_head(gpudiag: Gpudiag) -> None:
     arguments = ("host.gpus", "--simulate", "4", "--require-gpus", "4")
     found, _ = checked(gpudiag, *arguments, CUDA_VISIBLE_DEVICES="0,1")
     assert [one.rule for one in found.diagnosis.causes] == ["fewer_gpus_than_required"]
-    assert found.diagnosis.causes[0].fix[0].startswith("unset CUDA_VISIBLE_DEVICES")
+    assert found.diagnosis.causes[0].fix[0].command.startswith("unset CUDA_VISIBLE_DEVICES")
 
 
 def test_many_rows_that_broke_in_the_same_way_are_one() -> None:

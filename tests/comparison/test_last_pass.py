@@ -84,7 +84,7 @@ def test_a_machine_that_is_not_known_has_none(state: Path) -> None:
     assert not state.exists()
 
 
-@pytest.mark.parametrize("content", ["{", '{"schema_version": 2}', ""])
+@pytest.mark.parametrize("content", ["{", '{"schema_version": 3}', ""])
 def test_a_kept_file_that_cannot_be_read_costs_nothing(content: str, state: Path) -> None:
     last_pass.with_changes(GOOD)
     (file,) = records(state)

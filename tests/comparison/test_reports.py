@@ -27,7 +27,7 @@ from gpudiag.model.facts import (
 from gpudiag.model.report import Broken, Cause, Judged, Report, Skipped, World, conclude
 from gpudiag.report import changes, comparison
 from gpudiag.report.masking import mask
-from reports import CAP_IGNORED, GPUS, MISSPELT, OVERRIDDEN, passed, report, row, sample
+from reports import CAP_IGNORED, GPUS, MISSPELT, OVERRIDDEN, actions, passed, report, row, sample
 
 SKIPPED = Skipped("no GPU")
 BROKEN = Broken(Cause.SIGNAL, "SIGSEGV")
@@ -43,7 +43,9 @@ def one(outcome: Judged | Skipped | Broken) -> Report:
 
 
 def diagnosed(*rules: str, stage: Stage = Stage.LIBRARIES, facts: Facts | None = None) -> Report:
-    causes = tuple(RootCause(rule, stage, Confidence.LIKELY, f"{rule} is so", (), ("do it",), "") for rule in rules)
+    causes = tuple(
+        RootCause(rule, stage, Confidence.LIKELY, f"{rule} is so", (), actions("do it"), "") for rule in rules
+    )
     made = report(gpus=GPUS, facts=facts)
     return replace(made, diagnosis=Diagnosis((Step(stage, "failed"),), causes))
 
@@ -229,7 +231,7 @@ def test_nothing_worse_is_exit_status_0(gpudiag: Gpudiag, files: tuple[str, str]
     [
         (None, "old.json: cannot be read: No such file or directory"),
         ("{", "old.json: not JSON, or cut short"),
-        ('{"schema_version": 2, "gpudiag_version": "9.0"}', "schema version 2; this gpudiag reads version 1"),
+        ('{"schema_version": 3, "gpudiag_version": "9.0"}', "schema version 3; this gpudiag reads versions 1 and 2"),
     ],
 )
 def test_what_is_no_report_is_refused(

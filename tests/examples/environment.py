@@ -6,12 +6,13 @@ from examples import Example
 from examples.facts import example_with_gpus
 from gpudiag.cause import Evidence
 from gpudiag.model.diagnosis import Bisection, EnvironmentChange
+from gpudiag.model.schema_1 import action
 
-IN_THE_WAY = EnvironmentChange("/opt/x", "entry 3 of LD_LIBRARY_PATH (/opt/x)", "export LD_LIBRARY_PATH=/a:/b")
+IN_THE_WAY = EnvironmentChange("/opt/x", "entry 3 of LD_LIBRARY_PATH (/opt/x)", action("export LD_LIBRARY_PATH=/a:/b"))
 MISSING = EnvironmentChange(
     "CUDA_HOME",
     "CUDA_HOME=/usr/local/cuda",
-    "export CUDA_HOME=/usr/local/cuda",
+    action("export CUDA_HOME=/usr/local/cuda"),
     "~/.bashrc line 12 sets it; this process was not started by a shell that read it",
     missing=True,
 )
@@ -26,7 +27,9 @@ EXAMPLES = {
     "environment_in_the_way": (
         Example("an entry of a list is in the way", _machine(IN_THE_WAY)),
         Example("a variable is missing that a file of the shell sets", _machine(MISSING)),
-        Example("two are in the way", _machine(IN_THE_WAY, EnvironmentChange("EDITOR", "EDITOR=vi", "unset EDITOR"))),
+        Example(
+            "two are in the way", _machine(IN_THE_WAY, EnvironmentChange("EDITOR", "EDITOR=vi", action("unset EDITOR")))
+        ),
         Example("it fails in a clean environment, too", _machine(outcome="not the environment"), fires=False),
         Example("nothing was tried", Evidence(example_with_gpus()), fires=False),
     ),

@@ -28,7 +28,7 @@ def _machine(*used_gib: float, pid: int | None = 4711, computes: bool = True, **
 
 def _failed(facts: Facts, message: str, kind: str = "creation_failed") -> Evidence:
     """Return a machine on which the check's own device could not be created."""
-    finding = Finding(kind, Severity.FAIL, message, "")
+    finding = Finding(kind, Severity.FAIL, message)
     return Evidence(facts, rows=(Row("discovery.logical_devices", (), Judged((finding,)), 0.0),))
 
 

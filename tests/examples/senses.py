@@ -136,7 +136,7 @@ def written(purpose: str, path: str, error: str | None) -> TriedFacts:
 def compiled(tried: TriedFacts, **values: str) -> Evidence:
     """Return the evidence of a machine with a GPU for which TensorFlow has no machine code."""
     found = Finding(
-        "ptx_only", Severity.WARNING, "Simulated B200: no machine code", "", {"name": "B200", "capability": "10.0"}
+        "ptx_only", Severity.WARNING, "Simulated B200: no machine code", figures={"name": "B200", "capability": "10.0"}
     )
     facts = example_with_gpus(tried=tried, environment=variables(**values))
     return Evidence(facts, rows=(Row("discovery.device_details", (), Judged((found,)), 0.0),))

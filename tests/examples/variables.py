@@ -36,7 +36,7 @@ def _import(detail: str) -> Row:
 
 
 def _creation(detail: str) -> Row:
-    finding = Finding("creation_failed", Severity.FAIL, f"TensorFlow cannot create its devices: {detail}", "", {})
+    finding = Finding("creation_failed", Severity.FAIL, f"TensorFlow cannot create its devices: {detail}")
     return Row("discovery.logical_devices", (), Judged((finding,)), 0.0)
 
 

@@ -21,6 +21,8 @@ from gpudiag.model import codec
 from gpudiag.model.expectations import Expectations
 from gpudiag.model.facts import NvmlFacts, Unknown
 from gpudiag.model.report import Finding, Judged, Limits, Report, Row, Severity, Verdict, World, conclude
+from gpudiag.model.schema_1 import advice
+from gpudiag.report import words
 from reports import GPUS, MISSPELT, passed, report, row
 
 REPORTS = Path(__file__).parents[2] / "reports"
@@ -109,8 +111,8 @@ def test_what_it_is_not_fails_with_what_was_seen_and_what_to_do(key: str) -> Non
     (found,) = done.rows[-1].findings
     assert (found.kind, found.severity) == ("not_met", Severity.FAIL)
     assert said in found.message
-    assert "expected.toml" in found.advice
-    assert f"correct {key} in" in found.advice
+    assert "expected.toml" in words.advice(found)
+    assert f"correct {key} in" in words.advice(found)
 
 
 @pytest.mark.parametrize(
@@ -312,7 +314,7 @@ def test_a_report_of_a_program_has_no_machine() -> None:
 
 
 def test_accepting_changes_one_finding_and_no_other() -> None:
-    other = Finding("other", Severity.FAIL, "other", "do")
+    other = Finding("other", Severity.FAIL, "other", advice("do"))
     of = report(row("host.environment", passed("", MISSPELT, other)), world=World(simulated=False))
     (first, *_) = judged(of, accept=[WAIVER]).rows
     assert isinstance(first, Row)

@@ -23,6 +23,7 @@ from gpudiag.model.report import Broken, Judged, Report, Skipped, Verdict
 from gpudiag.model.visibility import gpus_in_scope
 from gpudiag.run import plan
 from gpudiag.simulator import Machine
+from reports import fix_lines
 
 pytestmark = pytest.mark.usefixtures("no_child_left")
 
@@ -131,8 +132,8 @@ def test_persistence_mode_is_advised_unless_it_is_on(persistent: bool | None) ->
     assert isinstance(machine.nvml, NvmlFacts)
     devices = tuple(replace(device, state=GpuState(persistence=persistent)) for device in machine.nvml.devices)
     (cause,) = found("driver_call_slow", Evidence(replace(machine, nvml=replace(machine.nvml, devices=devices))))
-    assert any("nvidia-smi -pm 1" in line for line in cause.fix) == (persistent is not True)
-    assert any("dmesg" in line for line in cause.fix)
+    assert any("nvidia-smi -pm 1" in line for line in fix_lines(cause)) == (persistent is not True)
+    assert any("dmesg" in line for line in fix_lines(cause))
 
 
 @pytest.mark.slow

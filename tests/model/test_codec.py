@@ -21,7 +21,7 @@ from gpudiag.model.diagnosis import Confidence, Diagnosis, RootCause, Stage
 from gpudiag.model.facts import NvmlFacts
 from gpudiag.model.report import Report, Verdict
 from gpudiag.report import masking
-from reports import GPUS, passed, report, row, sample
+from reports import GPUS, actions, passed, report, row, sample
 
 Plain = dict[str, Any]
 
@@ -33,7 +33,7 @@ def test_what_is_written_is_read_back() -> None:
 
 @pytest.mark.parametrize("name", renamed.CAUSES)
 def test_a_saved_cause_has_the_name_of_today(name: str) -> None:
-    found = RootCause(name, Stage.DRIVER, Confidence.PROVED, "said", ("seen",), ("do",), "https://a.b")
+    found = RootCause(name, Stage.DRIVER, Confidence.PROVED, "said", ("seen",), actions("do"), "https://a.b")
     saved = replace(report(), diagnosis=Diagnosis(causes=(found,), folded=(found,)))
     loaded = codec.decode(codec.encode(saved), "test").diagnosis
     today = replace(found, rule=renamed.CAUSES[name])
@@ -43,7 +43,7 @@ def test_a_saved_cause_has_the_name_of_today(name: str) -> None:
 def test_the_text_is_for_people_and_tools_alike() -> None:
     text = codec.encode(sample())
     assert json.loads(text)["verdict"] == "FAIL"
-    assert text.startswith('{\n  "schema_version": 1,\n')
+    assert text.startswith('{\n  "schema_version": 2,\n')
     assert text.endswith("}\n")
 
 
@@ -80,7 +80,7 @@ WHOLE = codec.encode(sample())
         ("[]", "not a gpudiag report"),
         ("7", "not a gpudiag report"),
         ('{"tests": 3}', "not a gpudiag report"),
-        (edited(lambda it: it.update(schema_version=2)), "schema version 2; this gpudiag reads version 1"),
+        (edited(lambda it: it.update(schema_version=3)), "schema version 3; this gpudiag reads versions 1 and 2"),
         (edited(lambda it: it.update(schema_version=0)), r"gpudiag that wrote it \(0\.1\.0\)"),
         (edited(lambda it: it.update(schema_version="1")), "schema version '1'"),
         (edited(lambda it: it.update(extra=1)), "unknown field `extra`"),
@@ -190,8 +190,8 @@ def test_the_schema_holds_for_a_report() -> None:
 
 
 def test_the_schema_is_that_of_one_version() -> None:
-    with pytest.raises(jsonschema.ValidationError, match="1 was expected"):
-        VALIDATOR.validate({**plain(), "schema_version": 2})
+    with pytest.raises(jsonschema.ValidationError, match="2 was expected"):
+        VALIDATOR.validate({**plain(), "schema_version": 3})
 
 
 @pytest.mark.parametrize(

@@ -29,7 +29,7 @@ def test_a_case_is_judged_as_it_says(entry: Entry, case: Case) -> None:
     assert judged.figure
     for finding in judged.findings:
         assert finding.message
-        assert finding.advice
+        assert finding.fix
 
 
 @pytest.mark.parametrize(("entry", "case"), CASES)

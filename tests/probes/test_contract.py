@@ -20,6 +20,7 @@ from gpudiag.errors import CatalogueError, Disturbed
 from gpudiag.model.facts import Facts
 from gpudiag.model.report import Gpu, Judged, Severity
 from gpudiag.probe import MIB, Faults, GpuReading, MemoryUse, Needs, Probe, Scope, fail, note, warn
+from gpudiag.report import words
 from gpudiag.run.context import ChildContext
 from provocations import table
 
@@ -184,7 +185,7 @@ def test_a_fault_is_named_by_its_attribute_and_bytes_are_rendered() -> None:
         ("known", "note"),
     ]
     found = _Fault.full.found(taken_bytes=300 * MIB, count=7)
-    assert (found.kind, found.message, found.advice) == ("full", "took 300 MiB of 7", "free 300 MiB")
+    assert (found.kind, found.message, words.advice(found)) == ("full", "took 300 MiB of 7", "free 300 MiB")
     assert found.figures == {"taken_bytes": 300 * MIB, "count": 7}
 
 

@@ -101,7 +101,10 @@ def test_an_error_is_shown_without_the_name_that_tensorflow_gives_an_operation()
 def test_a_library_that_fails_is_named_with_its_status(example: str, said: str) -> None:
     [cause] = found("library_fails", evidence("library_fails", example))
     assert cause.cause == said
-    assert cause.fix[0].startswith("pip install --force-reinstall nvidia-cu") or "'nvidia-cu" in cause.fix[0]
+    assert (
+        cause.fix[0].command.startswith("pip install --force-reinstall nvidia-cu")
+        or "'nvidia-cu" in cause.fix[0].command
+    )
 
 
 def test_a_path_is_to_be_unset_only_if_it_is_set() -> None:
@@ -109,8 +112,8 @@ def test_a_path_is_to_be_unset_only_if_it_is_set() -> None:
         found("library_fails", evidence("library_fails", name))[0].fix
         for name in ("cuDNN", "cuDNN, and a path of the user's")
     )
-    assert not any("LD_LIBRARY_PATH" in line for line in plain)
-    assert any("LD_LIBRARY_PATH" in line for line in with_path)
+    assert not any("LD_LIBRARY_PATH" in action.command for action in plain)
+    assert any("LD_LIBRARY_PATH" in action.command for action in with_path)
 
 
 @pytest.mark.usefixtures("no_child_left")

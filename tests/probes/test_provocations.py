@@ -70,7 +70,7 @@ def test_an_altered_reading_is_found_out(one: Altered) -> None:
     found = judged(one.probe, one.change, one.facts)
     assert {finding.kind for finding in found.findings} == one.kinds
     assert found.figure
-    assert all(finding.message and finding.advice for finding in found.findings)
+    assert all(finding.message and finding.fix for finding in found.findings)
 
 
 @pytest.mark.parametrize("one", [one for one in TABLE if isinstance(one, AlteredFacts)], ids=str)

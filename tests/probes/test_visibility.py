@@ -10,6 +10,7 @@ from gpudiag.model.facts import Facts, NvmlFacts
 from gpudiag.model.report import Finding
 from gpudiag.probe import FILLED_BYTES, Kernel, Work
 from gpudiag.probes.visibility import list_remap
+from gpudiag.report import words
 
 _SPLIT = msgspec.structs.replace(example_gpu(1), mig_mode="enabled", mig_uuids=("MIG-0",))
 _PCI = example_gpu().pci_bus_id
@@ -28,4 +29,4 @@ _ONE = list_remap.Reading("0", (_DONE,), given=(_PCI,), seen=1)
 def test_a_second_gpu_is_asked_for_only_where_there_is_one(facts: Facts, said: str) -> None:
     found = [one for one in list_remap.judge(_ONE, facts) if isinstance(one, Finding)]
     assert [one.kind for one in found] == ["one_gpu"]
-    assert said in found[0].advice
+    assert said in words.advice(found[0])

@@ -66,7 +66,7 @@ def test_json_is_the_report_itself() -> None:
 
 def test_the_frozen_report_loads() -> None:
     frozen = codec.load(FROZEN)
-    assert frozen.schema_version == 1
+    assert frozen.schema_version == 2, "upgraded"
     assert frozen.counts == {"pass": 9, "note": 1, "warning": 1, "fail": 1, "broken": 10, "skipped": 8}
     assert frozen.exit_code == 1
 

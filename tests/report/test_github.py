@@ -9,8 +9,9 @@ from msgspec.structs import replace
 
 from gpudiag.model.diagnosis import Confidence, Diagnosis, RootCause, Stage
 from gpudiag.model.report import Broken, Cause, Finding, Limits, Report, Severity, World, conclude
+from gpudiag.model.schema_1 import advice
 from gpudiag.report import render
-from reports import passed, report, row, sample
+from reports import actions, passed, report, row, sample
 
 EVIL = "100%, a: b\r\n::error title=forged::x\n::set-output name=a::b"
 
@@ -35,7 +36,7 @@ def read(one: Report) -> list[tuple[str, str, str]]:
 
 
 def finding(severity: Severity, text: str = "too much") -> Finding:
-    return Finding("cap_ignored", severity, text, "do less", {})
+    return Finding("cap_ignored", severity, text, advice("do less"))
 
 
 @pytest.mark.parametrize(
@@ -55,7 +56,13 @@ def test_what_fails_the_run_is_an_error(severity: Severity, strict: bool, level:
 
 def test_the_verdict_is_first_then_the_causes() -> None:
     cause = RootCause(
-        "mask_hides_all", Stage.DRIVER, Confidence.PROVED, "a mask, it hides", ("A='': b",), ("unset A",), "https://a.b"
+        "mask_hides_all",
+        Stage.DRIVER,
+        Confidence.PROVED,
+        "a mask, it hides",
+        ("A='': b",),
+        actions("unset A"),
+        "https://a.b",
     )
     broken = row("memory.limit", Broken(Cause.SIGNAL, "SIGSEGV"))
     found = read(conclude(replace(report(broken), diagnosis=Diagnosis(causes=(cause,)))))

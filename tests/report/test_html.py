@@ -19,6 +19,7 @@ from gpudiag.knowledge.placement import Placement
 from gpudiag.model import codec
 from gpudiag.model.facts import DeviceNodeFacts, GpuProcess, Holder, NvmlFacts
 from gpudiag.model.report import Finding, Judged, Limit, Report, Row, Severity, Timeline
+from gpudiag.model.schema_1 import advice
 from gpudiag.probes import listing
 from gpudiag.report import render
 from gpudiag.report.page import machine, operations, pictures, probe_sections
@@ -159,7 +160,7 @@ def test_of_a_log_the_cause_is_said_once() -> None:
     found = Page(render(explained, "html", width=80, color=False, head=True))
     (cause, *_) = explained.diagnosis.causes
     assert found.shown.count(cause.cause) == 1
-    assert " ".join(cause.fix[0].split()) in found.shown
+    assert " ".join(cause.fix[0].command.split()) in found.shown
     assert "Probes" not in found.shown
 
 
@@ -175,7 +176,7 @@ def test_what_a_report_holds_is_text() -> None:
         Row(
             "x.y",
             (ATTACK,),
-            Judged((Finding(ATTACK, Severity.FAIL, ATTACK, ATTACK),), (), ATTACK, ((ATTACK,), (ATTACK,))),
+            Judged((Finding(ATTACK, Severity.FAIL, ATTACK, advice(ATTACK)),), (), ATTACK, ((ATTACK,), (ATTACK,))),
             1,
         ),
         Row("x.z", (), passed(), 1.0, placements=(Placement(ATTACK, ATTACK),), began_s=0.5),
@@ -199,7 +200,7 @@ def test_it_stays_small() -> None:
         Row(
             probe,
             (gpu.uuid,),
-            Judged((msgspec.structs.replace(CAP_IGNORED, message=f"{probe} {long}", advice=long),), (), long),
+            Judged((msgspec.structs.replace(CAP_IGNORED, message=f"{probe} {long}", fix=advice(long)),), (), long),
             1.0,
             reading={f"figure_{at}": f"{gpu.index} {at} {long}" for at in range(20)},
             log=(long,) * 4,

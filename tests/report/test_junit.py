@@ -10,7 +10,8 @@ import msgspec
 import pytest
 
 from gpudiag.model.report import Broken, Cause, Finding, Limits, Report, Settings, Severity, Skipped, World
-from gpudiag.report import render
+from gpudiag.model.schema_1 import advice
+from gpudiag.report import render, words
 from reports import CAP_IGNORED, GPUS, MISSPELT, hostile, passed, report, row, sample
 
 REPORTS = {
@@ -138,7 +139,7 @@ def test_failure_error_and_skipped_are_kept_apart() -> None:
     failed = case(root, "memory.fraction GPU 0").find("failure")
     assert failed is not None
     assert failed.attrib == {"type": "cap_ignored", "message": CAP_IGNORED.message}
-    assert CAP_IGNORED.advice in (failed.text or "")
+    assert words.advice(CAP_IGNORED) in (failed.text or "")
     broken = case(root, "visibility.list_invalid GPU 0-1").find("error")
     assert broken is not None
     assert broken.attrib == {"type": "signal", "message": "signal: SIGSEGV"}
@@ -151,7 +152,7 @@ def test_warnings_fail_only_where_they_count() -> None:
     gentle = case(junit(sample()), "host.environment")
     assert [child.tag for child in gentle] == ["system-out"]
     assert MISSPELT.message in (gentle.findtext("system-out") or "")
-    assert MISSPELT.advice in (gentle.findtext("system-out") or "")
+    assert words.advice(MISSPELT) in (gentle.findtext("system-out") or "")
     strict = case(junit(REPORTS["strict"]), "host.environment")
     assert [child.tag for child in strict] == ["failure", "system-out"]
     assert MISSPELT.message not in (strict.findtext("system-out") or "")
@@ -171,7 +172,7 @@ SKIPPED = row("memory.growth", Skipped("no GPU"))
         (report(), ["error"]),
         (report(VERIFIED, gpus=GPUS, signal=2), ["error"]),
         (report(SKIPPED, limits=Limits(allow_no_gpu=True), signal=2), ["error"]),
-        (report(row("host.gpus", passed("", Finding("f", Severity.FAIL, "m", "a")))), ["failure"]),
+        (report(row("host.gpus", passed("", Finding("f", Severity.FAIL, "m", advice("a"))))), ["failure"]),
         (report(row("host.gpus", Broken(Cause.TIMEOUT, "60 s"))), ["error"]),
     ],
 )

@@ -8,7 +8,7 @@ import pytest
 
 from gpudiag.knowledge.placement import Placement
 from gpudiag.model.report import Broken, Cause, Report, Row, World
-from gpudiag.report import render
+from gpudiag.report import render, words
 from gpudiag.text import one_line
 from reports import hostile, passed, report, row, sample
 
@@ -42,7 +42,7 @@ def test_everything_is_there_and_reads_as_written(name: str) -> None:
         assert one_line(one.probe) in text
         for finding in one.findings:
             assert f"- **{finding.severity.value}** `" in text
-            assert f": {one_line(finding.message)} (`{finding.kind}`)\n  - {one_line(finding.advice)}\n" in text
+            assert f": {one_line(finding.message)} (`{finding.kind}`)\n  - {words.advice(finding)}\n" in text
     assert f"# gpudiag: {shown.verdict.value}\n" in text
     assert f"exit status {shown.exit_code};" in text
 

@@ -30,8 +30,9 @@ from gpudiag.model.facts import (
     Unknown,
 )
 from gpudiag.model.report import Broken, Cause, Finding, Gpu, Judged, Report, Row, Severity, Skipped
+from gpudiag.model.schema_1 import advice
 from gpudiag.model.visibility import gpus_in_scope
-from gpudiag.report import FORMATS, masking, render
+from gpudiag.report import FORMATS, masking, render, words
 from gpudiag.report.masking import mask
 from gpudiag.run import rejudging
 from reports import CAP_IGNORED, passed, report, row, sample
@@ -83,7 +84,9 @@ def telling() -> Report:
     """Return a report that says in every kind of place whose machine it is from."""
     gpus = tuple(Gpu.of(device, device.uuid) for device in devices())
     said = f"jdoe@gpu07: {UUIDS[0].upper()} {UUIDS[1][4:]} {MIG} {OLD_MIG} {UUIDS[0][4:].replace('-', '')}"
-    finding = Finding("fault", Severity.FAIL, said, f"See /home/jdoe/x and {said}", {"path": "/home/jdoe", said: 1})
+    finding = Finding(
+        "fault", Severity.FAIL, said, advice(f"See /home/jdoe/x and {said}"), figures={"path": "/home/jdoe", said: 1}
+    )
     return msgspec.structs.replace(
         report(
             row("memory.growth", Judged((finding,), (gpus[0].pci_bus_id,), said), gpus[0], log=(said,)),
@@ -404,9 +407,11 @@ def test_no_word_stays_that_nobody_knows(which: int) -> None:
 
 def test_ordinary_texts_stay_as_they_are() -> None:
     for one in (sample(), report(row("memory.fraction", passed("2048 MiB", CAP_IGNORED)))):
-        texts = [finding.message + finding.advice for row_ in one.rows for finding in row_.findings]
+        texts = [finding.message + words.advice(finding) for row_ in one.rows for finding in row_.findings]
         assert texts
-        assert texts == [finding.message + finding.advice for row_ in mask(one).rows for finding in row_.findings]
+        assert texts == [
+            finding.message + words.advice(finding) for row_ in mask(one).rows for finding in row_.findings
+        ]
 
 
 @pytest.mark.parametrize(

@@ -9,7 +9,8 @@ from rich.cells import cell_len
 
 from gpudiag.knowledge.placement import Placement
 from gpudiag.model.report import Broken, Cause, Finding, Judged, Limits, Report, Row, Severity, Skipped, World
-from gpudiag.report import render
+from gpudiag.model.schema_1 import advice as prose
+from gpudiag.report import render, words
 from gpudiag.text import one_line, plain
 from reports import CAP_IGNORED, GPUS, HOSTILE, MISSPELT, hostile, passed, report, row, sample
 
@@ -57,7 +58,7 @@ ADVICE = "Keep what is long: sudo nvidia-smi -pm 1 --id=0,1,2,3, or start the se
     ],
 )
 def test_no_command_is_broken_and_no_word_lost(advice: str, commands: list[str], width: int) -> None:
-    found = Finding("slow", Severity.WARNING, "it is slow", advice)
+    found = Finding("slow", Severity.WARNING, "it is slow", prose(advice))
     lines = table(report(row("memory.growth", passed("", found))), width).splitlines()
     for command in commands:
         assert [line for line in lines if command in line], lines
@@ -78,7 +79,7 @@ def test_everything_is_there(name: str, width: int) -> None:
         assert squeezed(one_line(one.area)) in text
         for finding in one.findings:
             assert squeezed(plain(finding.message)) in text
-            assert squeezed(f"->{plain(finding.advice)}") in text
+            assert squeezed(f"->{plain(words.advice(finding))}") in text
         if isinstance(one.outcome, Judged):
             assert squeezed(plain(one.outcome.figure)) in text
         if isinstance(one.outcome, Skipped):
@@ -220,7 +221,7 @@ def test_simulated_gpus_are_announced_before_anything_else() -> None:
     assert "SIMULATED" not in table(sample())
 
 
-FAILED = Finding("fault", Severity.FAIL, "it is wrong", "mend it")
+FAILED = Finding("fault", Severity.FAIL, "it is wrong", prose("mend it"))
 
 
 @pytest.mark.parametrize(
@@ -277,7 +278,8 @@ def test_the_end_says_the_verdict_and_what_to_do(shown: Report, ending: str) -> 
 def test_a_small_report_as_a_whole() -> None:
     shown = report(
         row(
-            "host.driver", passed("no NVIDIA driver", Finding("n", Severity.NOTE, "libcuda.so.1 is not there", "Mend."))
+            "host.driver",
+            passed("no NVIDIA driver", Finding("n", Severity.NOTE, "libcuda.so.1 is not there", prose("Mend."))),
         ),
         row("placement.soft_fallback", passed("/GPU:99 runs on CPU:0"), s=0.123),
         row("placement.log", passed("a figure that is longer than its column, which is wide"), s=12.0),

@@ -25,6 +25,7 @@ from gpudiag.knowledge.placement import devices_of
 from gpudiag.model import codec
 from gpudiag.model.report import Broken, Cause, Judged, Limits, Report, Row, Skipped, Verdict
 from gpudiag.probe import Scope
+from gpudiag.report import words
 from gpudiag.run import judgement
 from gpudiag.run.options import Observer, Options
 from gpudiag.run.plan import planned
@@ -122,7 +123,7 @@ def test_without_tensorflow_its_probes_are_skipped_and_its_absence_is_a_failure(
     rows = rows_of(report_of(done.stdout))
     assert rows["placement.log"].outcome == Skipped("TensorFlow is not installed")
     (finding,) = rows["host.tensorflow"].findings
-    assert "pip install" in finding.advice
+    assert "pip install" in words.advice(finding)
 
 
 @pytest.mark.parametrize("isolation", ["fork", "spawn"])

@@ -10,11 +10,13 @@ from pathlib import Path
 import pytest
 
 from gpudiag.cause import Premise
-from gpudiag.knowledge.actions import Kind, kind
 from gpudiag.knowledge.relevance import evidence_lines
 from gpudiag.model.diagnosis import Confidence, Diagnosis, RootCause, Stage
+from gpudiag.model.fix import Action, Kind
+from gpudiag.model.schema_1 import action
 from gpudiag.run import why
 from gpudiag.run.consistency import LEFT_OUT, contradict, premise, with_safe_fix, without_contradictions
+from reports import actions, fix_lines
 
 if sys.version_info >= (3, 11):
     import tomllib
@@ -55,7 +57,7 @@ def shown(*lines: str) -> list[str]:
 
 
 def cause(stage: Stage, confidence: Confidence, *fix: str, rule: str = "a_cause") -> RootCause:
-    return RootCause(rule, stage, confidence, "", (), fix, "")
+    return RootCause(rule, stage, confidence, "", (), actions(*fix), "")
 
 
 # --- every pair of causes that the logs give -------------------------------------------------------------------------
@@ -70,7 +72,7 @@ def wrong(diagnosis: Diagnosis) -> list[str]:
         weak = one.sure is Confidence.POSSIBLE or (
             one in diagnosis.causes and list(Confidence).index(one.sure) > surest
         )
-        found += [f"{one.rule} ({one.sure.value}): {line}" for line in one.fix if weak and kind(line).can_harm]
+        found += [f"{one.rule} ({one.sure.value}): {line.line}" for line in one.fix if weak and line.kind.can_harm]
         found += [f"{one.rule}: no line to type"] if not one.fix else []
     return found
 
@@ -118,7 +120,7 @@ def test_the_more_certain_of_two_that_contradict_stays() -> None:
     assert without_contradictions(ours) == ours[1:]
 
 
-def _rest(one: RootCause) -> tuple[Stage, Confidence, str, tuple[str, ...], tuple[str, ...], str]:
+def _rest(one: RootCause) -> tuple[Stage, Confidence, str, tuple[str, ...], tuple[Action, ...], str]:
     return one.stage, one.sure, one.cause, one.evidence, one.fix, one.url
 
 
@@ -138,28 +140,28 @@ def _rest(one: RootCause) -> tuple[Stage, Confidence, str, tuple[str, ...], tupl
         ("kill 4711  # if nobody waits for it", Kind.END_PROCESS),
         ("pip cache purge; conda clean --all  # gives some back", Kind.COMMAND),
         ("sudo dmesg | grep -i -e 'out of memory' -e oom-kill", Kind.COMMAND),
-        ("docker run --rm --gpus all ubuntu nvidia-smi", Kind.COMMAND),
+        ("docker run --rm --gpus all ubuntu nvidia-smi", Kind.START_CONTAINER),
         ("mokutil --sb-state; sudo dmesg | tail", Kind.COMMAND),
         ("sudo systemctl enable --now nvidia-persistenced  # or: the same, also after a reboot", Kind.COMMAND),
-        ("export CUDA_VISIBLE_DEVICES=0", Kind.COMMAND),
+        ("export CUDA_VISIBLE_DEVICES=0", Kind.SET_VARIABLE),
     ],
 )
 def test_what_a_line_does_is_known(line: str, of: Kind) -> None:
-    assert kind(line) is of
+    assert action(line).kind is of
 
 
 def test_harm_needs_a_likely_cause_and_none_that_is_more_certain() -> None:
     lines = ("nvidia-smi", "sudo reboot")
     likely, possible = (cause(Stage.DRIVER, one, *lines) for one in (Confidence.LIKELY, Confidence.POSSIBLE))
     proved = cause(Stage.DRIVER, Confidence.PROVED)
-    assert with_safe_fix(likely, (likely, possible)).fix == lines
-    assert with_safe_fix(likely, (likely, proved)).fix == ("nvidia-smi", LEFT_OUT)
-    assert with_safe_fix(possible, (possible,)).fix == ("nvidia-smi", LEFT_OUT)
+    assert with_safe_fix(likely, (likely, possible)).fix == actions(*lines)
+    assert with_safe_fix(likely, (likely, proved)).fix == actions("nvidia-smi", f"# {LEFT_OUT}")
+    assert with_safe_fix(possible, (possible,)).fix == actions("nvidia-smi", f"# {LEFT_OUT}")
     harmless = cause(Stage.DRIVER, Confidence.POSSIBLE, "nvidia-smi")
     assert with_safe_fix(harmless, (harmless, proved)) == harmless
     alone = cause(Stage.DRIVER, Confidence.POSSIBLE, "sudo reboot", rule="cuinit_fails")
     (line,) = with_safe_fix(alone, (alone,)).fix
-    assert "gpudiag explain cuinit_fails" in line
+    assert "gpudiag explain cuinit_fails" in line.note
 
 
 # --- whose memory ----------------------------------------------------------------------------------------------------
@@ -170,7 +172,9 @@ def test_the_computers_memory_is_not_the_gpus(allocator: str) -> None:
     hint = "Hint: If you want to see a list of allocated tensors when OOM happens, add report_tensor_allocations"
     (one,) = explained(f"{OOM} on {DEVICE}CPU:0 by allocator {allocator}", OOM, hint).causes
     assert one.cause.startswith("a tensor does not fit into the computer's memory")
-    assert not any(word in line for line in one.fix for word in ("mixed_float16", "TF_GPU_ALLOCATOR", "nvidia-smi"))
+    assert not any(
+        word in line for line in fix_lines(one) for word in ("mixed_float16", "TF_GPU_ALLOCATOR", "nvidia-smi")
+    )
 
 
 def test_an_error_that_names_no_allocator_is_about_the_gpu_that_another_names() -> None:

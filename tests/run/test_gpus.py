@@ -30,7 +30,7 @@ from gpudiag.model.visibility import gpus_in_scope
 from gpudiag.probes.discovery import trace
 from gpudiag.report import accounts
 from gpudiag.run.accounts import account
-from reports import passed, report
+from reports import actions, passed, report
 
 FIRST, SECOND = "0000:01:00.0", "0000:02:00.0"
 
@@ -133,7 +133,7 @@ def test_why_a_gpu_was_not_verified() -> None:
     uuid = gpus_in_scope(known)[1].uuid
     skipped = Row("memory.growth", (uuid,), Skipped("GPU 1 is used by process 7"), 0.0)
     assert told(known, skipped)[SECOND] == ("not verified", "skipped: GPU 1 is used by process 7")
-    cause = RootCause("a", Stage.DRIVER, Confidence.LIKELY, "the driver is old", (), ("do",), "")
+    cause = RootCause("a", Stage.DRIVER, Confidence.LIKELY, "the driver is old", (), actions("do"), "")
     diagnosis = Diagnosis((Step(Stage.DRIVER, "failed"),), (cause,))
     assert told(known, diagnosis=diagnosis)[SECOND] == ("not verified", "the driver is old")
 

@@ -30,6 +30,7 @@ from gpudiag.knowledge.stated import Stated
 from gpudiag.model import codec
 from gpudiag.model.diagnosis import Diagnosis, Failed
 from gpudiag.run import diagnosis, judgement, why
+from reports import fix_lines
 
 if sys.version_info >= (3, 11):
     import tomllib
@@ -77,7 +78,7 @@ def test_a_log_whose_cause_was_settled_is_explained(path: Path) -> None:
         assert found.unexplained == ()
         return
     assert found.causes[0].rule == one.cause
-    assert found.causes[0].fix[0] == one.do
+    assert found.causes[0].fix[0].line == one.do
     assert not one.says or found.causes[0].cause == one.says
     assert found.causes[0].evidence
 
@@ -239,7 +240,7 @@ def test_generations_leave_no_release_out() -> None:
 )
 def test_advice_fits_the_release(needed: str, do: str) -> None:
     found = explained(f"Loaded runtime CuDNN library: 7.0.1 but source was compiled with: {needed}.")
-    assert found.causes[0].fix[0].startswith(do)
+    assert found.causes[0].fix[0].line.startswith(do)
 
 
 # --- what nobody knows ----------------------------------------------------------------------------------------------
@@ -263,7 +264,7 @@ def test_advice_fits_the_release(needed: str, do: str) -> None:
 def test_a_general_fix_is_fitted_to_where_the_log_is_from(lines: list[str], first: str) -> None:
     (cause, *_) = explained(*lines).causes
     assert cause.rule == "named_in_log"
-    assert any(line.startswith(first) for line in cause.fix), cause.fix
+    assert any(line.startswith(first) for line in fix_lines(cause)), cause.fix
 
 
 def test_what_nobody_knows_is_quoted_errors_first_and_no_frames_of_stacks() -> None:

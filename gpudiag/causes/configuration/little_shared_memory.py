@@ -13,7 +13,7 @@ from gpudiag.model.report import Severity
 
 CAUSE = Cause(
     severity=Severity.NOTE,
-    fix=("docker run --shm-size=1g --ulimit memlock=-1 ...   # or --ipc=host; only if NCCL fails",),
+    fix=("docker run --shm-size=1g --ulimit memlock=-1 ...  # or --ipc=host; only if NCCL fails",),
     url="https://docs.nvidia.com/deeplearning/nccl/user-guide/docs/troubleshooting.html",
     finding="host.collectives.small_shm",
     row_only=True,

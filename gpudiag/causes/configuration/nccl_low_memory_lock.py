@@ -16,7 +16,7 @@ from gpudiag.model.report import Severity
 CAUSE = Cause(
     severity=Severity.WARNING,
     fix=(
-        "docker run --ulimit memlock=-1 --shm-size=1g ...   # without a container: ulimit -l unlimited",
+        "docker run --ulimit memlock=-1 --shm-size=1g ...  # without a container: ulimit -l unlimited",
         "export NCCL_IB_DISABLE=1   # to confirm, or for good if InfiniBand is not to be used",
     ),
     url=NCCL,

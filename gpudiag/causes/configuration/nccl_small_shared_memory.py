@@ -27,7 +27,7 @@ from gpudiag.model.report import Severity
 CAUSE = Cause(
     severity=Severity.WARNING,
     fix=(
-        "docker run --shm-size=1g --ulimit memlock=-1 ...   # or --ipc=host",
+        "docker run --shm-size=1g --ulimit memlock=-1 ...  # or --ipc=host",
         "# Kubernetes: an emptyDir of medium: Memory, mounted at /dev/shm",
         "ls -l /dev/shm/nccl-*   # left by programs that were killed: remove them when none runs",
         "NCCL_DEBUG=WARN python program.py   # names what failed, if it does so again",

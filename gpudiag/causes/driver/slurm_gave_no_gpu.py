@@ -18,8 +18,8 @@ from gpudiag.probes.discovery import trace
 
 CAUSE = Cause(
     fix=(
-        "sbatch --gres=gpu:1 ...   # or in the script: #SBATCH --gres=gpu:1",
-        "srun --gres=gpu:1 ...   # a step whose job has GPUs may have to ask again",
+        "sbatch --gres=gpu:1 ...  # or in the script: #SBATCH --gres=gpu:1",
+        "srun --gres=gpu:1 ...  # a step whose job has GPUs may have to ask again",
         "scontrol show job $SLURM_JOB_ID | grep -i tres   # what the job was given",
     ),
     url="https://slurm.schedmd.com/gres.html",

@@ -48,7 +48,7 @@ def find(bisection: Bisection) -> Matches:
 
 def _lines(changes: tuple[EnvironmentChange, ...]) -> tuple[str, ...]:
     """Return the lines to type, ``unset`` for several variables in one."""
-    lines = list(dict.fromkeys(one.do for one in changes if one.do))
+    lines = list(dict.fromkeys(one.fix.line for one in changes if one.fix is not None))
     unset = [line.removeprefix("unset ") for line in lines if line.startswith("unset ")]
     rest = [line for line in lines if not line.startswith("unset ")]
     return (*([f"unset {' '.join(unset)}"] if unset else []), *rest) or ("gpudiag why --bisect 300  # says which",)

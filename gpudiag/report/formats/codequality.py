@@ -44,7 +44,7 @@ def _found(report: Report) -> Iterator[tuple[str, str, str, str]]:
         said = " ".join(filter(None, (words.summary(report), words.headline(report), words.next_step(report))))
         yield "verdict", "", "blocker", one_line(f"gpudiag: {words.verdict(report)}: {said}")
     for cause in report.diagnosis.causes:
-        fix = f" Fix: {cause.fix[0]}" if cause.fix else ""
+        fix = f" Fix: {cause.fix[0].text}" if cause.fix else ""
         severity = "critical" if words.is_failure(report, cause) else "minor"
         yield one_line(cause.rule), "cause", severity, one_line(f"{cause.cause}.{fix}")
     for failed in report.diagnosis.failed:
@@ -59,5 +59,5 @@ def _found(report: Report) -> Iterator[tuple[str, str, str, str]]:
                 one_line(f"{row.probe}.{found.kind}"),
                 where,
                 severity,
-                one_line(f"{where}: {found.message} {found.advice}"),
+                one_line(f"{where}: {found.message} {words.advice(found)}"),
             )

@@ -42,7 +42,7 @@ def _annotations(report: Report) -> Iterator[str]:
         if isinstance(row.outcome, Broken):
             yield _command("error", f"{name} broke", words.figure(row))
         for found in row.findings:
-            yield _command(_level(report, found), f"{name}: {found.kind}", found.message, found.advice)
+            yield _command(_level(report, found), f"{name}: {found.kind}", found.message, words.advice(found))
 
 
 def _level(report: Report, found: Finding) -> str:

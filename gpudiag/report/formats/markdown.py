@@ -130,7 +130,7 @@ def _of_findings(report: Report, rows: list[Row]) -> Iterator[str]:
     names = ", ".join(_code(words.label(report, row)) for row in rows)
     for finding in rows[0].findings:
         yield f"- **{finding.severity.value}** {names}: {escaped_text(finding.message)} ({_code(finding.kind)})"
-        yield f"  - {escaped_text(finding.advice)}"
+        yield f"  - {escaped_text(words.advice(finding))}"
 
 
 def _of_alike(report: Report, rows: list[Row]) -> Iterator[str]:

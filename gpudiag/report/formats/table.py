@@ -254,7 +254,7 @@ def _findings(page: Page, row: Row) -> None:
     for finding in row.findings:
         severity = finding.severity.value
         page.add(one_line(finding.message), lead=f"{_INDENT}{severity}: ", lead_style=STYLES[severity])
-        page.add_advice(finding.advice, lead=f"{_INDENT}  -> ")
+        page.add_advice(words.advice(finding), lead=f"{_INDENT}  -> ")
 
 
 def _below(page: Page, row: Row, *, verbose: bool) -> None:

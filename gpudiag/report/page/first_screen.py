@@ -7,6 +7,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 
 from gpudiag.model.diagnosis import RootCause, Step
+from gpudiag.model.fix import Action
 from gpudiag.model.report import STATUSES, Report, Verdict
 from gpudiag.report import accounts, changes, words
 from gpudiag.report.page.probe_sections import Found, Section
@@ -38,7 +39,7 @@ class CauseCard:
     name: str
     sure: str
     seen: tuple[str, ...]
-    fix: tuple[str, ...]
+    fix: tuple[Action, ...]
     tried: str
     url: str
 
@@ -91,7 +92,7 @@ def cause_cards(causes: Iterable[RootCause]) -> tuple[CauseCard, ...]:
             name=one_line(one.rule)[:80],
             sure=one.sure.value,
             seen=tuple(one_line(text)[:MOST_TEXT] for text in one.evidence[:MOST_ITEMS]),
-            fix=tuple(one_line(text)[:MOST_TEXT] for text in one.fix[:MOST_ITEMS]),
+            fix=tuple(_shown(action) for action in one.fix[:MOST_ITEMS]),
             tried=_tried(one),
             url=one.url if re.fullmatch(r"https://[\w./#?=&%:+,~-]+", one.url, re.ASCII) else "",
         )
@@ -99,11 +100,15 @@ def cause_cards(causes: Iterable[RootCause]) -> tuple[CauseCard, ...]:
     )
 
 
+def _shown(action: Action) -> Action:
+    return action.replaced(command=one_line(action.command)[:MOST_TEXT], note=one_line(action.note)[:MOST_TEXT])
+
+
 def _tried(one: RootCause) -> str:
     if one.trial is None or one.trial.outcome == "not tried":
         return ""
-    line = f"{one_line(one.trial.line)}: " if one.trial.line else ""
-    return one_line(f"Tried here: {line}{one.trial.outcome}{f' ({one.trial.detail})' if one.trial.detail else ''}")
+    tried = next((f"{action.command}: " for action in one.fix if action.change == one.trial.change), "")
+    return one_line(f"Tried here: {tried}{one.trial.outcome}{f' ({one.trial.detail})' if one.trial.detail else ''}")
 
 
 def worst_findings(sections: Iterable[Section]) -> tuple[tuple[Section, Found], ...]:

@@ -192,7 +192,7 @@ def _found(report: Report, rows: list[Row], room: Room) -> tuple[Found, ...]:
     groups: dict[tuple[str, str, str, str], list[str]] = {}
     for row in rows:
         for one in row.findings[:MOST_ITEMS]:
-            key = (one.severity.value, one_line(one.kind)[:80], one_line(one.message), one_line(one.advice))
+            key = (one.severity.value, one_line(one.kind)[:80], one_line(one.message), words.advice(one))
             groups.setdefault(key, []).append(report.device_label(row))
     return tuple(
         Found(severity, kind, room.cut(message), room.cut(advice), "" if len(rows) == 1 else ", ".join(devices))

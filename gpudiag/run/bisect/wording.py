@@ -6,7 +6,9 @@ import shlex
 from collections.abc import Callable, Iterable, Sequence
 
 from gpudiag.knowledge.variables import WITHHELD
+from gpudiag.model import schema_1
 from gpudiag.model.diagnosis import Bisection, EnvironmentChange
+from gpudiag.model.fix import Action, Kind, Role
 from gpudiag.run.bisect import search
 from gpudiag.run.bisect.elsewhere import CONDA, KERNEL, LOGIN, SHELL, UNIT, Setting
 from gpudiag.run.bisect.parts import (
@@ -83,9 +85,13 @@ def _taken(
         yield EnvironmentChange(
             name=printable(_name(part)),
             what=printable(_thing(part, shown)),
-            do=printable(lines.pop(part.name, "") or "" if part.kind in (ENTRY, GPU) else _line(part)),
+            fix=_action(lines.pop(part.name, "") or "" if part.kind in (ENTRY, GPU) else _line(part)),
             origin=printable(_origin(part, settings)),
         )
+
+
+def _action(line: str) -> Action | None:
+    return schema_1.action(printable(line)) if line else None
 
 
 def _name(part: Part) -> str:
@@ -146,9 +152,9 @@ def _added(one: Setting, around: Surroundings, shown: Shown) -> EnvironmentChang
     return EnvironmentChange(
         name=one.name,
         what=one.name if value == WITHHELD else f"{' and '.join(new)} in {one.name}" if here else f"{one.name}={value}",
-        do=f"export {one.name}={shlex.quote(one.value)}"
+        fix=_action(f"export {one.name}={shlex.quote(one.value)}")
         if value != WITHHELD
-        else f"# set {one.name} as {one.file} does",
+        else Action(note=f"set {one.name} as {one.file} does", role=Role.NOTE, kind=Kind.SET_VARIABLE),
         origin=f"{one.file} line {one.line} sets it; {_WHY_NOT_HERE[one.kind]}",
         missing=True,
     )

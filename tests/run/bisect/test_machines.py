@@ -280,7 +280,7 @@ def test_what_is_in_the_way_is_found_without_the_catalogue(fault: Fault, gpudiag
     found, names = bisected(fault, gpudiag, machine)
     assert found.outcome == "found", found
     assert [one.name for one in found.changes] == [name.format(**names) for name in fault.found]
-    lines = [one.do for one in found.changes]
+    lines = [one.fix.line if one.fix else "" for one in found.changes]
     assert lines == [line.format(**names, machine=machine.directory) for line in fault.fix]
     assert found.after == "GPUs listed: 2; a product and a convolution on each came out right"
 

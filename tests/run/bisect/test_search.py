@@ -31,6 +31,7 @@ from gpudiag.model.diagnosis import (
     Step,
 )
 from gpudiag.model.report import Cause
+from gpudiag.model.schema_1 import action
 from gpudiag.report import words
 from gpudiag.run import attempts
 from gpudiag.run.bisect import elsewhere, here, search, wording
@@ -42,6 +43,7 @@ from gpudiag.run.bisect.smallest import smallest
 from gpudiag.run.bisect.tries import Tries
 from gpudiag.run.bisected import with_bisection
 from gpudiag.run.session import Session
+from reports import actions, fix_lines
 
 WORKS = Reached(imported=True, listed=2, computed=True)
 FAILS = Reached(imported=True)
@@ -109,7 +111,7 @@ def found(
     bisection = wording.bisection(
         result, around, settings, lambda _, value: value, wanted=wanted, tried=len(machine.tried), seconds=1.0
     )
-    return bisection, [one.do for one in bisection.changes if one.do]
+    return bisection, [one.fix.line for one in bisection.changes if one.fix]
 
 
 ORDINARY = {
@@ -360,7 +362,7 @@ def test_what_a_status_or_a_missing_library_comes_from_is_tried(
     rule: str, sure: Confidence, stage: Stage, tried: str | None, asked: bool
 ) -> None:
     one = cause(rule, "it fails", "x", stage)
-    trial = None if tried is None else FixAttempt({"X": None}, outcome=tried, line="unset X")
+    trial = None if tried is None else FixAttempt({"X": None}, outcome=tried)
     one = replace(one, sure=sure, trial=trial)
     known = Diagnosis(steps=(Step(stage, "failed"),), causes=(one,))
     assert here.is_called_for(known, example_with_gpus()) is asked
@@ -519,7 +521,7 @@ def test_a_value_is_expanded_if_that_needs_no_shell(value: str, meant: str | Non
 
 FOUND = Bisection(
     search.FOUND,
-    (EnvironmentChange("/opt/x", "entry 2 of LD_LIBRARY_PATH (/opt/x)", "export LD_LIBRARY_PATH=/a"),),
+    (EnvironmentChange("/opt/x", "entry 2 of LD_LIBRARY_PATH (/opt/x)", action("export LD_LIBRARY_PATH=/a")),),
     before="TensorFlow lists no GPU",
     after="GPUs listed: 2",
     wanted=2,
@@ -529,7 +531,7 @@ FOUND = Bisection(
 
 
 def cause(rule: str, text: str, fix: str, stage: Stage = Stage.LIBRARIES) -> RootCause:
-    return RootCause(rule, stage, Confidence.LIKELY, text, (text,), (fix,), "https://a.b")
+    return RootCause(rule, stage, Confidence.LIKELY, text, (text,), actions(fix), "https://a.b")
 
 
 def diagnosis(*causes: RootCause, folded: tuple[RootCause, ...] = ()) -> Diagnosis:
@@ -546,7 +548,7 @@ def test_what_is_found_is_the_cause_and_others_are_refuted() -> None:
         "entry 2 of LD_LIBRARY_PATH (/opt/x) is in the way: TensorFlow gets its GPU as soon as it is gone"
     )
     assert one.evidence == ("as it is: TensorFlow lists no GPU", "without it: GPUs listed: 2")
-    assert one.fix == ("export LD_LIBRARY_PATH=/a",)
+    assert fix_lines(one) == ("export LD_LIBRARY_PATH=/a",)
     assert told.folded == (later,)
     assert told.bisection == FOUND
 
@@ -554,7 +556,7 @@ def test_what_is_found_is_the_cause_and_others_are_refuted() -> None:
 def test_a_cause_that_speaks_of_another_reason_for_what_is_missing_is_refuted() -> None:
     """Its line sets the variable for a new copy of the library."""
     added = replace(
-        FOUND, changes=(EnvironmentChange("LD_LIBRARY_PATH", "/cuda in LD_LIBRARY_PATH", "x", missing=True),)
+        FOUND, changes=(EnvironmentChange("LD_LIBRARY_PATH", "/cuda in LD_LIBRARY_PATH", action("x"), missing=True),)
     )
     other = cause("library_missing", "libcudnn.so.9 is missing", "export LD_LIBRARY_PATH=/new:$LD_LIBRARY_PATH")
     assert with_bisection(diagnosis(other), added, example_with_gpus()).causes[0].rule == "environment_in_the_way"
@@ -565,7 +567,7 @@ def test_a_cause_of_the_catalogue_that_names_the_same_gets_the_proof() -> None:
     other = cause("library_missing", "libcudnn.so.9 is missing", "pip install nvidia-cudnn-cu12")
     (one,) = with_bisection(diagnosis(other, same), FOUND, example_with_gpus()).causes
     assert (one.rule, one.sure, one.cause) == ("older_library_first", Confidence.PROVED, same.cause)
-    assert one.fix == ("export LD_LIBRARY_PATH=/a", "unset LD_LIBRARY_PATH")
+    assert fix_lines(one) == ("export LD_LIBRARY_PATH=/a", "unset LD_LIBRARY_PATH")
     assert "without it: GPUs listed: 2" in one.evidence
     like = cause("x", "/opt/x2/libcudnn.so.9 is too old", "y")
     assert with_bisection(diagnosis(like), FOUND, example_with_gpus()).causes[0].rule == "environment_in_the_way"
@@ -586,11 +588,11 @@ def test_without_a_result_the_diagnosis_stays_and_the_head_says_so() -> None:
 
 
 def test_a_search_that_was_cut_short_is_not_called_proved() -> None:
-    short = replace(FOUND, outcome=search.CUT_SHORT, changes=(replace(FOUND.changes[0], do=""),))
+    short = replace(FOUND, outcome=search.CUT_SHORT, changes=(replace(FOUND.changes[0], fix=None),))
     (one,) = with_bisection(diagnosis(), short, example_with_gpus()).causes
     assert one.sure is Confidence.LIKELY
     assert "the time was up" in one.evidence[1]
-    assert one.fix[0].startswith("gpudiag why --bisect 300")
+    assert one.fix[0].command.startswith("gpudiag why --bisect 300")
 
 
 def test_lines_can_be_pasted() -> None:

@@ -1,0 +1,130 @@
+"""Reports of schema 1: their lines become actions, and say the same as before."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from gpudiag import causes
+from gpudiag.errors import ReportError
+from gpudiag.model import codec
+from gpudiag.model.fix import Action, Kind, Role, Where
+from gpudiag.model.schema_1 import action, advice, upgraded
+from gpudiag.report import words
+from reports import fix_lines
+
+SAVED = Path(__file__).parents[1] / "data" / "report-v1.json"
+
+
+def old(**fields: Any) -> dict[str, Any]:
+    saved: dict[str, Any] = json.loads(SAVED.read_text())
+    assert saved["schema_version"] == 1
+    return saved | fields
+
+
+def cause(*fix: str, trial: dict[str, Any] | None = None) -> dict[str, Any]:
+    return {
+        "rule": "mask_hides_all",
+        "stage": "cuInit",
+        "sure": "proved",
+        "cause": "a mask",
+        "evidence": ["seen"],
+        "fix": list(fix),
+        "url": "https://example.org",
+        "trial": trial,
+    }
+
+
+@pytest.mark.parametrize(
+    ("line", "read"),
+    [
+        ("unset A B", Action("unset A B", kind=Kind.SET_VARIABLE, change={"A": None, "B": None})),
+        (
+            "export A='x y'  # or: chooses one",
+            Action("export A='x y'", "or: chooses one", Role.ALTERNATIVE, kind=Kind.SET_VARIABLE, change={"A": "x y"}),
+        ),
+        ("export A=/x:$A", Action("export A=/x:$A", kind=Kind.SET_VARIABLE)),
+        ("export A='x", Action("export A='x", kind=Kind.SET_VARIABLE)),
+        ("# look at the log", Action(note="look at the log", role=Role.NOTE)),
+        ("nvidia-smi  # on the host", Action("nvidia-smi", "on the host", Role.CHECK, Where.HOST)),
+        ("sudo reboot", Action("sudo reboot", kind=Kind.REBOOT)),
+        ("pip install 'a<2'", Action("pip install 'a<2'", kind=Kind.INSTALL)),
+        ("import os", Action("import os", where=Where.PROGRAM, kind=Kind.EDIT_PROGRAM)),
+    ],
+)
+def test_a_line_is_an_action(line: str, read: Action) -> None:
+    assert action(line) == read
+    assert read.line == line
+
+
+def test_every_line_of_the_catalogue_is_an_action_that_says_the_same() -> None:
+    lines = [line for known in causes.all_of_them() for line in known.declared.fix if line]
+    assert len(lines) > 500
+    assert [line for line in lines if action(line).line.split() != line.split()] == []
+
+
+def test_the_line_that_was_tried_has_its_change() -> None:
+    trial = {"change": {"A": None}, "outcome": "works", "detail": "", "line": "unset A  # it hides"}
+    saved = upgraded(old(diagnosis={"causes": [cause("look", "unset A  # it hides", trial=trial)]}))
+    (read,) = codec.decode(json.dumps(saved), "saved").diagnosis.causes
+    assert fix_lines(read) == ("look", "unset A  # it hides")
+    assert read.trial is not None
+    assert [one.change for one in read.fix] == [None, read.trial.change]
+    assert ("tried", "the line above, here: works") in words.cause(read)
+
+
+@pytest.mark.parametrize(
+    ("text", "named"),
+    [("Do this, or that.", ""), ("See the cause a_b: unset X", "a_b"), ("", "")],
+)
+def test_an_advice_is_a_fix(text: str, named: str) -> None:
+    found = {"kind": "k", "severity": "warning", "message": "m", "advice": text}
+    row = {
+        "probe": "host.gpus",
+        "devices": [],
+        "outcome": {"outcome": "judged", "findings": [found]},
+        "duration_s": 0.0,
+    }
+    saved = old(rows=[*old()["rows"], row])
+    last = codec.decode(json.dumps(saved), "saved").rows[-1].findings[0]
+    assert (words.advice(last), last.cause) == (text, named)
+
+
+def test_what_was_accepted_keeps_its_advice() -> None:
+    accepted = {"reason": "it is slow: known", "until": "2030-01-01", "severity": "fail", "advice": "Mend it."}
+    said = "Accepted until 2030-01-01 by a b.toml: it is slow: known"
+    found = {"kind": "k", "severity": "note", "message": "m", "advice": said, "accepted": accepted}
+    row = {
+        "probe": "host.gpus",
+        "devices": [],
+        "outcome": {"outcome": "judged", "findings": [found]},
+        "duration_s": 0.0,
+    }
+    last = codec.decode(json.dumps(old(rows=[*old()["rows"], row])), "saved").rows[-1].findings[0]
+    assert words.advice(last) == said
+    assert last.fix == advice("Mend it.")
+
+
+@pytest.mark.parametrize(
+    "fields",
+    [
+        {"rows": 5},
+        {"rows": [5]},
+        {"rows": [{"outcome": {"findings": [{"advice": 5}]}}]},
+        {"diagnosis": []},
+        {"diagnosis": {"causes": [{"fix": "unset A"}]}},
+        {"diagnosis": {"bisection": 5}},
+        {"diagnosis": {"causes": [cause("a", trial={"change": 5, "line": 5})]}},
+    ],
+)
+def test_a_malformed_report_of_schema_1_is_refused(fields: dict[str, Any]) -> None:
+    with pytest.raises(ReportError, match="malformed"):
+        codec.decode(json.dumps(old(**fields)), "saved")
+
+
+def test_a_saved_report_is_written_as_today() -> None:
+    read = codec.load(SAVED)
+    assert codec.decode(codec.encode(read), "again") == read
