@@ -35,7 +35,7 @@ import language
 from gpudiag import catalogue, causes, cli, docs, pytest_plugin, report, simulator
 from gpudiag.catalogue import Entry
 from gpudiag.cause import Known
-from gpudiag.cli import config, describe, explanation
+from gpudiag.cli import config, describe
 from gpudiag.expectations import keys
 from gpudiag.knowledge.abilities import ABILITIES
 from gpudiag.knowledge.message import Message
@@ -561,13 +561,7 @@ def fresh_pages() -> dict[Path, str]:
         *(path for path in PAGES.rglob("*.md") if not path.read_text(encoding="utf-8").startswith(MADE)),
     ]
     pages = {path: generated(path.read_text(encoding="utf-8")) for path in sorted(written)}
-    explanations = [*map(describe.explained, catalogue.entries()), *map(describe.explained_cause, diagnosis.rules())]
-    return (
-        pages
-        | whole
-        | dict(samples())
-        | {listing.INDEX: index(describe.listed()), explanation.INDEX: index(explanations)}
-    )
+    return pages | whole | dict(samples()) | {listing.INDEX: index(describe.listed())}
 
 
 def index(entries: Iterable[tuple[object, ...]]) -> str:

@@ -35,6 +35,7 @@ ZIG = "0.17.1"
 MACHINES = {"x86_64": "EM_X86_64", "aarch64": "EM_AARCH64"}
 ALLOWED = ("libc.so.6", "libm.so.6", "libdl.so.2", "libpthread.so.0", "librt.so.1", "libgcc_s.so.1", "ld-linux-")
 """What every manylinux system has (PEP 600), or its beginning; what the wheel brings itself is allowed, too."""
+EXPLANATIONS = "gpudiag/cli/explanations.json"
 OWN = ("libgpudiag_", "libremoved-by-a-simulated-fault.so")
 SINGLE_THREADED = """
 #ifdef __cplusplus
@@ -108,11 +109,13 @@ def _copy(file: Path, out: Path) -> None:
 
 
 def faults(wheel: Path, machine: str) -> Iterator[str]:
-    """Yield what keeps the libraries of the wheel from running on each system of its tag."""
+    """Yield what the wheel lacks, and what keeps its libraries from running on each system of its tag."""
     with zipfile.ZipFile(wheel) as archive:
         files = [name for name in archive.namelist() if re.search(r"\.so(\.\d+)*$", name)]
         if not any(name.endswith("libgpudiag_kernels.so") for name in files):
             yield "there are no simulated GPUs in it: they could not be built (not-built.txt in it says why)"
+        if EXPLANATIONS not in archive.namelist():
+            yield f"{EXPLANATIONS} is not in it: 'gpudiag explain' imports every cause"
         for name in files:
             yield from (f"{name}: {fault}" for fault in library_faults(archive.read(name), machine))
 

@@ -1,13 +1,18 @@
-"""What scripts/wheel.py refuses in a wheel, on the libraries that were built here."""
+"""What a wheel has beside the sources, and what scripts/wheel.py refuses in one."""
 
 from __future__ import annotations
 
+import importlib.metadata
+import json
+import subprocess
+import sys
 import zipfile
 from pathlib import Path
 
 import pytest
 
 import wheel
+from gpudiag.cli import describe, explanation
 from gpudiag.simulator import library_directory
 
 
@@ -24,10 +29,28 @@ def test_what_a_library_needs_is_looked_at(monkeypatch: pytest.MonkeyPatch) -> N
     assert "it needs libc.so.6" in list(wheel.library_faults(core, "x86_64"))
 
 
-def test_a_wheel_without_the_simulated_gpus_is_refused(tmp_path: Path) -> None:
+def test_a_wheel_lacks_nothing_that_the_build_makes(tmp_path: Path) -> None:
     file = tmp_path / "gpudiag.whl"
     with zipfile.ZipFile(file, "w") as archive:
         archive.writestr("gpudiag/simulator/lib/not-built.txt", "no compiler")
     assert list(wheel.faults(file, "x86_64")) == [
-        "there are no simulated GPUs in it: they could not be built (not-built.txt in it says why)"
+        "there are no simulated GPUs in it: they could not be built (not-built.txt in it says why)",
+        "gpudiag/cli/explanations.json is not in it: 'gpudiag explain' imports every cause",
     ]
+
+
+def test_the_build_writes_what_explain_says(tmp_path: Path) -> None:
+    def cmake(*arguments: str) -> None:
+        subprocess.run(["cmake", *arguments], check=True, capture_output=True, timeout=120)
+
+    build = str(tmp_path / "build")
+    cmake("-S", str(Path(__file__).parent.parent / "gpudiag/cli"), "-B", build, f"-DPYTHON_EXECUTABLE={sys.executable}")
+    cmake("--install", build, "--prefix", str(tmp_path / "wheel"))
+    index = tmp_path / "wheel/gpudiag/cli/explanations.json"
+    assert [explanation.indexed(one.name, index) for one in describe.explanations()] == describe.explanations()
+
+
+def test_an_installed_wheel_has_the_index_and_an_editable_installation_reads_its_sources() -> None:
+    where = json.loads(importlib.metadata.distribution("gpudiag").read_text("direct_url.json") or "{}")
+    editable = where.get("dir_info", {}).get("editable", False)
+    assert explanation.INDEX.exists() is not editable

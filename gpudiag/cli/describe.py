@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import inspect
 import json
 import textwrap
 from collections.abc import Iterator, Sequence
@@ -10,7 +9,7 @@ from typing import TYPE_CHECKING
 
 from gpudiag import catalogue, causes
 from gpudiag.catalogue import Entry, documentation
-from gpudiag.cli.explanation import Explanation, described, wrapped
+from gpudiag.cli.explanation import Explanation, wrapped
 from gpudiag.model.report import Report
 from gpudiag.probe import Kind, Needs
 from gpudiag.probes.listing import Listed
@@ -18,6 +17,11 @@ from gpudiag.text import counted, one_line, with_names
 
 if TYPE_CHECKING:
     from gpudiag.cause import Known  # and with it every message that is known
+
+
+def explanations() -> list[Explanation]:
+    """Return the explanation of each probe and each cause."""
+    return [*map(explained, catalogue.entries()), *map(explained_cause, causes.all_of_them())]
 
 
 def needs_text(needs: Needs) -> str:
@@ -51,7 +55,7 @@ def explained(entry: Entry) -> Explanation:
         for kind in found:
             message, *rest = filter(None, (with_names(kind.message), kind.means, with_names(kind.advice)))
             lines += [f"    {kind.name} ({kind.severity.value}): {message}", *(f"        {text}" for text in rest)]
-    return described(entry.name, entry.module.__file__, "\n".join(lines).rstrip())
+    return Explanation(entry.name, "\n".join(lines).rstrip())
 
 
 def explanation(entry: Entry, width: int, report: Report | None = None) -> str:
@@ -83,7 +87,7 @@ def explained_cause(rule: Known) -> Explanation:
     sign = f"{SIGN}: {', '.join(causes_of_it)}." if causes_of_it else ""
     unfit = f"{UNFIT}." if rule.declared.unfit else ""
     prose = "\n\n".join(filter(None, (heading, rule.general_cause, rule.why, unfit, sign, "What to do")))
-    return described(rule.id, inspect.getfile(rule.find), prose, "\n".join(commands))
+    return Explanation(rule.id, prose, "\n".join(commands))
 
 
 def cause_explanation(rule: Known, width: int, report: Report | None = None) -> str:

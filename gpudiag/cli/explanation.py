@@ -1,7 +1,7 @@
 """What ``gpudiag explain`` prints, without importing a probe or a cause: that takes longer than all else it does.
 
-The texts are an index, which ``scripts/docs.py`` writes as it writes the pages. A text that is not in it, or whose file
-was changed since, is made from that file.
+The texts are an index, which is made when the wheel is built. A checkout and an editable installation have none: there
+each text is made from its probe or cause.
 """
 
 from __future__ import annotations
@@ -9,24 +9,17 @@ from __future__ import annotations
 import itertools
 import json
 import textwrap
-import zlib
+from collections.abc import Iterable
 from pathlib import Path
 from typing import NamedTuple
 
-import gpudiag
-
 INDEX = Path(__file__).with_name("explanations.json")
-_HOME = Path(gpudiag.__file__).parent
 
 
 class Explanation(NamedTuple):
-    """What is said of a probe or a cause."""
+    """The explanation of a probe or a cause."""
 
     name: str
-    source: str
-    """Its file, relative to the package."""
-    checksum: int
-    """Of that file."""
     prose: str
     """Paragraphs, which are filled to the width of the terminal."""
     commands: str = ""
@@ -37,29 +30,19 @@ class Explanation(NamedTuple):
         return "\n\n".join(filter(None, (wrapped(self.prose, width), self.commands))) + "\n"
 
 
-def described(name: str, file: str | None, prose: str, commands: str = "") -> Explanation:
-    """Return the explanation of what is in ``file``."""
-    path = Path(file or "")
-    return Explanation(name, path.relative_to(_HOME).as_posix(), _checksum(path), prose, commands)
+def write(explanations: Iterable[Explanation], index: Path) -> None:
+    """Write the index: a line for each explanation."""
+    index.write_text("".join(f"{json.dumps(one, ensure_ascii=False)}\n" for one in explanations), encoding="utf-8")
 
 
-def indexed(name: str, index: Path = INDEX) -> Explanation | None:
-    """Return the explanation that the index has; None if it has none, or if it may be out of date."""
+def indexed(name: str, index: Path | None = None) -> Explanation | None:
+    """Return the explanation that the index has; None if it has none, or if there is no index."""
     try:
-        with index.open(encoding="utf-8") as lines:
+        with (index or INDEX).open(encoding="utf-8") as lines:
             line = next(line for line in lines if line.startswith(f'["{name}",'))
-        found = Explanation(*json.loads(line.rstrip(",\n")))
-        return found if _checksum(_HOME / found.source) == found.checksum else None
+        return Explanation(*json.loads(line))
     except (OSError, ValueError, TypeError, StopIteration):
         return None
-
-
-def _checksum(path: Path) -> int:
-    """Return the checksum of a file; -1 if it cannot be read, as if gpudiag was installed without its source."""
-    try:
-        return zlib.crc32(path.read_bytes())
-    except OSError:
-        return -1
 
 
 def wrapped(text: str, width: int) -> str:
