@@ -11,7 +11,7 @@ import msgspec
 
 from examples.facts import example, example_gpu
 from gpudiag import catalogue
-from gpudiag.isolate import Bounds, Ended, Job, ServerSpec, Supervision, supervise
+from gpudiag.isolate import Bounds, Job, JobResult, ServerSpec, Supervision, supervise
 from gpudiag.model.facts import Facts
 from gpudiag.model.report import Gpu, Judged
 from gpudiag.run.servers import LOG_LEVELS
@@ -33,7 +33,7 @@ class Children:
 
     def call(
         self, target: str, argument: dict[str, Any], *, fresh: bool = False, env: dict[str, str | None] | None = None
-    ) -> Ended:
+    ) -> JobResult:
         """Call ``module:function`` and return how it ended; it sees no GPU."""
         env = {"CUDA_VISIBLE_DEVICES": "-1", **(env or {})}
         server = "plain" if fresh else "tensorflow"

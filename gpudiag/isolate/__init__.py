@@ -8,13 +8,14 @@ jobs, not probes.
 from __future__ import annotations
 
 import sys
+from collections.abc import Callable
 from types import TracebackType
 from typing import Protocol
 
-from gpudiag.isolate.job import Bounds, Ended, Job, ServerSpec, scratch_folder
+from gpudiag.isolate.job import Bounds, Job, JobResult, ServerSpec, scratch_folder
 from gpudiag.model.report import Cause
 
-__all__ = ["Bounds", "Ended", "Job", "ServerSpec", "Supervision", "fork_refusal", "scratch_folder", "supervise"]
+__all__ = ["Bounds", "JobResult", "Job", "ServerSpec", "Supervision", "fork_refusal", "scratch_folder", "supervise"]
 
 
 class Supervision(Protocol):
@@ -32,7 +33,7 @@ class Supervision(Protocol):
     def start(self, job: Job) -> None:
         """Begin ``job``; its end is among those that a later ``wait`` returns."""
 
-    def wait(self, timeout_s: float) -> list[Ended]:
+    def wait(self, timeout_s: float) -> list[JobResult]:
         """Work for at most ``timeout_s`` seconds, less if a job ends or ``wake`` is called; return what ended."""
 
     def kill(self, key: str, cause: Cause, detail: str) -> None:
@@ -56,6 +57,27 @@ class Supervision(Protocol):
     @property
     def wakeup_fd(self) -> int:
         """A file descriptor for ``signal.set_wakeup_fd``: a byte written to it ends a ``wait`` early; -1 for none."""
+
+
+TICK_S = 0.1
+"""How long one ``wait`` lasts, at most: then somebody looks whether the run is to end."""
+
+
+def run_to_end(
+    children: Supervision,
+    job: Job,
+    stopped: Callable[[], tuple[Cause, str] | None] = lambda: None,
+    tick: Callable[[], None] = lambda: None,
+) -> JobResult:
+    """Run one job and return its result; it ends early with the cause and the detail that ``stopped`` returns."""
+    children.start(job)
+    while True:
+        if (why := stopped()) is not None:
+            children.kill(job.key, *why)
+        for result in children.wait(TICK_S):
+            if result.key == job.key:
+                return result
+        tick()
 
 
 def fork_refusal() -> str | None:

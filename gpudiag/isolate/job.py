@@ -74,7 +74,7 @@ class Bounds:
 
 
 @dataclass(frozen=True)
-class Ended:
+class JobResult:
     """How a job ended: with a value, or with a cause."""
 
     key: str

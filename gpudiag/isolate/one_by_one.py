@@ -14,7 +14,7 @@ from types import TracebackType
 
 from gpudiag.folders import Folder
 from gpudiag.isolate import worker
-from gpudiag.isolate.job import Bounds, Captured, Ended, Job, ServerSpec, child_outcome
+from gpudiag.isolate.job import Bounds, Captured, Job, JobResult, ServerSpec, child_outcome
 from gpudiag.model.report import Cause
 
 
@@ -27,7 +27,7 @@ class OneByOne:
         self._servers = servers
         self._bounds = bounds
         self._waiting: dict[str, Job] = {}
-        self._killed: list[Ended] = []
+        self._killed: list[JobResult] = []
 
     def __enter__(self) -> OneByOne:
         return self
@@ -47,7 +47,7 @@ class OneByOne:
     def kill(self, key: str, cause: Cause, detail: str) -> None:
         """Never run the job ``key``, if it has not been run; ``wait`` reports it with this cause."""
         if self._waiting.pop(key, None):
-            self._killed.append(Ended(key, None, cause, detail, "", "", 0.0))
+            self._killed.append(JobResult(key, None, cause, detail, "", "", 0.0))
 
     def pid(self, key: str) -> int | None:
         """Return None: a job runs within ``wait`` alone."""
@@ -67,7 +67,7 @@ class OneByOne:
         """Return nothing: nobody sees a job while it runs."""
         return ""
 
-    def wait(self, timeout_s: float) -> list[Ended]:
+    def wait(self, timeout_s: float) -> list[JobResult]:
         """Run the next job, however long it takes; without one wait for ``timeout_s`` seconds."""
         if self._killed:
             ended, self._killed = self._killed, []
@@ -77,7 +77,7 @@ class OneByOne:
         time.sleep(timeout_s)
         return []
 
-    def _run(self, job: Job) -> Ended:
+    def _run(self, job: Job) -> JobResult:
         # Output goes to files: what a job started may keep a pipe open after the job was killed.
         with Folder("job") as folder:
             order, record, stdout, stderr = (folder / name for name in ("order", "record", "stdout", "stderr"))
@@ -104,7 +104,7 @@ class OneByOne:
                     cause, detail = Cause.NOT_STARTED, str(error)
             duration_s = time.monotonic() - began
             value, cause, detail = child_outcome(record.read_bytes(), code, cause, detail)
-            return Ended(job.key, value, cause, detail, self._text(stdout), self._text(stderr), duration_s)
+            return JobResult(job.key, value, cause, detail, self._text(stdout), self._text(stderr), duration_s)
 
     def _text(self, file: Path) -> str:
         captured = Captured(self._bounds.kept_bytes)

@@ -20,7 +20,7 @@ from gpudiag import folders
 from gpudiag.errors import shortage
 from gpudiag.hardware.starvation import MOST, Starvation, is_stopped
 from gpudiag.isolate import linux, server, worker
-from gpudiag.isolate.job import Bounds, Captured, Ended, Job, ServerSpec, child_outcome, how_it_ended, one_line
+from gpudiag.isolate.job import Bounds, Captured, Job, JobResult, ServerSpec, child_outcome, how_it_ended, one_line
 from gpudiag.model.report import Cause
 from gpudiag.text import counted
 
@@ -115,7 +115,7 @@ class Supervisor:
         self._bounds = bounds
         self._servers = {name: _Server(name, spec) for name, spec in servers.items()}
         self._children: dict[str, _Child] = {}
-        self._ended: list[Ended] = []
+        self._ended: list[JobResult] = []
         self._crowded = False
         """True: there is no room for another job until one ends."""
         self._looked = 0.0
@@ -187,7 +187,7 @@ class Supervisor:
         child = self._children.get(key)
         return "" if child is None else child.streams["stderr"].text()
 
-    def wait(self, timeout_s: float) -> list[Ended]:
+    def wait(self, timeout_s: float) -> list[JobResult]:
         """Work until a job ends, a byte is written to ``wakeup_fd``, or ``timeout_s`` seconds have passed."""
         until = time.monotonic() + timeout_s
         woken = False
@@ -580,7 +580,7 @@ class Supervisor:
                 server.send(one.control, {"kill": {"key": child.job.key, "number": int(number)}})
 
     def _finish(self, child: _Child) -> None:
-        """Close what is open and turn what is known into an :class:`Ended`."""
+        """Close what is open and turn what is known into an :class:`JobResult`."""
         for fd, what in list(child.open.items()):
             for _ in range(_MOST_CHUNKS):
                 if not (chunk := _read(fd)):
@@ -608,7 +608,7 @@ class Supervisor:
         if child.starvation is not None:
             self._count(child.starvation)
         self._ended.append(
-            Ended(
+            JobResult(
                 key=child.job.key,
                 value=value,
                 cause=cause,

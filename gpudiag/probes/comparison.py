@@ -41,6 +41,13 @@ sums of a short type, and TF32 in place of float32 is noticed."""
 COMPUTES = "gpudiag computes: "
 """Begins a line of the child's log for each computation on a GPU: of one that never returns the name is known."""
 
+
+def last_announced(lines: Iterable[str]) -> str:
+    """Return what a child was to compute last, such as ``convolution on GPU:0``; "" if it has announced none."""
+    announced = [line.removeprefix(COMPUTES) for line in lines if line.startswith(COMPUTES)]
+    return announced[-1] if announced else ""
+
+
 SLOW_S = 10.0
 """Of the first computation on a GPU, which opens the library: some seconds from a cold disk, and for a convolution some
 more on a real GPU, whose algorithms TensorFlow tries."""

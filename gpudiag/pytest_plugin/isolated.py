@@ -38,7 +38,7 @@ from gpudiag.pytest_plugin.gpus import PLACE
 from gpudiag.pytest_plugin.settings import Settings
 
 if TYPE_CHECKING:
-    from gpudiag.isolate import Ended, Job
+    from gpudiag.isolate import Job, JobResult
     from gpudiag.pytest_plugin.inner_session import Coverage, Order
 
 LINES = (
@@ -364,7 +364,7 @@ class _Processes:
         finally:
             folders.remove(folder)
 
-    def _ended(self, job: Job, captured: _Captured) -> Ended:
+    def _ended(self, job: Job, captured: _Captured) -> JobResult:
         """Run ``job`` to its end."""
         from gpudiag.model.report import Cause
 
@@ -381,7 +381,7 @@ class _Processes:
             self._children.kill(job.key, Cause.INTERRUPTED, "interrupted")
             raise
 
-    def _outcome(self, ended: Ended, folder: Path, captured: Mapping[str, str]) -> _Outcome:
+    def _outcome(self, ended: JobResult, folder: Path, captured: Mapping[str, str]) -> _Outcome:
         import msgspec
 
         from gpudiag.model.report import Cause

@@ -6,7 +6,7 @@ import os
 
 import msgspec
 
-from gpudiag.isolate import Bounds, Ended, Job
+from gpudiag.isolate import Bounds, Job, JobResult, run_to_end
 from gpudiag.knowledge import log_lines
 from gpudiag.model.diagnosis import Bisection, Diagnosis, FixAttempt, RootCause, Stage
 from gpudiag.model.facts import Facts
@@ -15,7 +15,7 @@ from gpudiag.run.bisect import elsewhere
 from gpudiag.run.bisect import here as bisect
 from gpudiag.run.plan import MOST_CHILDREN, default_jobs, lack_of_linux, room_on
 from gpudiag.run.servers import PLAIN
-from gpudiag.run.session import TICK_S, Session
+from gpudiag.run.session import Session
 from gpudiag.run.trial import OnGpu
 from gpudiag.text import one_line
 
@@ -52,21 +52,16 @@ def _try(session: Session, rule: str, trial: FixAttempt, gpus: tuple[Gpu, ...]) 
         return msgspec.structs.replace(trial, detail=f"{session.other_run(gpus)} holds a GPU")
     deadline_s = (session.options.timeout_s or TRIAL_S) + (session.options.timeout_s or Bounds().preload_s)
     env = {"TF_FORCE_GPU_ALLOW_GROWTH": "true", **trial.change}  # other processes may use the GPU
-    session.children.start(Job(rule, "gpudiag.run.trial:run_on_gpu", {}, deadline_s, PLAIN, fresh=True, env=env))
-    ended: list[Ended] = []
-    while not ended:
-        if stopped := session.stopped():
-            session.children.kill(rule, *stopped)
-        ended = session.children.wait(TICK_S)
-        session.observer.tick()
+    job = Job(rule, "gpudiag.run.trial:run_on_gpu", {}, deadline_s, PLAIN, fresh=True, env=env)
+    result = run_to_end(session.children, job, session.stopped, session.observer.tick)
     session.devices.release(gpus)
-    if ended[0].cause in _NOT_ITS_FAULT or RUN_ENDED in ended[0].detail:
-        return msgspec.structs.replace(trial, detail=ended[0].detail)
-    if ended[0].value is None:
-        last = _last_error(ended[0])
-        detail = f"{ended[0].detail}: {last}" if last else ended[0].detail
+    if result.cause in _NOT_ITS_FAULT or RUN_ENDED in result.detail:
+        return msgspec.structs.replace(trial, detail=result.detail)
+    if result.value is None:
+        last = _last_error(result)
+        detail = f"{result.detail}: {last}" if last else result.detail
         return msgspec.structs.replace(trial, outcome="does not help", detail=detail)
-    done = msgspec.json.decode(ended[0].value, type=OnGpu)
+    done = msgspec.json.decode(result.value, type=OnGpu)
     if not done.listed:
         return msgspec.structs.replace(trial, outcome="does not help", detail="TensorFlow lists no GPU")
     if done.device:
@@ -75,11 +70,11 @@ def _try(session: Session, rule: str, trial: FixAttempt, gpus: tuple[Gpu, ...]) 
     return msgspec.structs.replace(trial, outcome="helps in part", detail=detail)
 
 
-def _last_error(ended: Ended) -> str:
+def _last_error(result: JobResult) -> str:
     """Return why a process ended that did not say why: its last fatal line, or its last error."""
-    if ended.cause not in (Cause.NO_RESULT, Cause.SIGNAL):
+    if result.cause not in (Cause.NO_RESULT, Cause.SIGNAL):
         return ""
-    found = [one for one in log_lines.parse(ended.stderr.splitlines()) if one.level in "EF"]
+    found = [one for one in log_lines.parse(result.stderr.splitlines()) if one.level in "EF"]
     worst = [one for one in found if one.level == "F"] or found
     return one_line(worst[-1].text)[:_MOST_CHARACTERS] if worst else ""
 

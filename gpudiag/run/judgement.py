@@ -26,7 +26,7 @@ from gpudiag import catalogue, causes
 from gpudiag.catalogue import Entry
 from gpudiag.cause import Evidence
 from gpudiag.errors import shortage
-from gpudiag.isolate import Ended, Job, Supervision, scratch_folder
+from gpudiag.isolate import Job, JobResult, Supervision, run_to_end, scratch_folder
 from gpudiag.knowledge.log import recognised
 from gpudiag.model.diagnosis import Diagnosis, Failed
 from gpudiag.model.facts import Facts, Unknown
@@ -42,7 +42,6 @@ LEAST_S = 1.0
 """The import of a cause counts as its time, and a timeout of the probes may be shorter."""
 ALL_S = 60.0
 """How long all of them may take."""
-TICK_S = 0.1
 WATCHED_S = 1.0
 """How long one thread watches the parts that begin in turn. One for each part is 60 of 67 ms of a diagnosis."""
 
@@ -258,23 +257,19 @@ class Apart:
                 return Worked(done, failed, f"{why}, at {culprit}" if culprit else why)
             failed[culprit] = why
 
-    def _child(self, kind: str, folder: Path, until: float) -> tuple[Ended, str]:
+    def _child(self, kind: str, folder: Path, until: float) -> tuple[JobResult, str]:
         """Let a child do the parts that have not begun; return how it ended, and that in words."""
         argument = {"kind": kind, "folder": str(folder), "part_s": self.part_s}
         left_s = max(0.1, until - time.monotonic())
-        self.children.start(
-            Job(f"judge {kind}", "gpudiag.run.judgement:at_work", argument, left_s, self.server, fresh=False)
-        )
-        ended: list[Ended] = []
-        stopped = ""
-        while not ended:
-            if not stopped and (stopped := self.stopped()):
-                self.children.kill(f"judge {kind}", Cause.INTERRUPTED, stopped)
-            ended = self.children.wait(TICK_S)
-            self.tick()
-        if _OVERDUE in ended[0].stderr:
-            return ended[0], f"it took more than {self.part_s:g} s"
-        return ended[0], ended[0].detail
+        job = Job(f"judge {kind}", "gpudiag.run.judgement:at_work", argument, left_s, self.server, fresh=False)
+
+        def stopped() -> tuple[Cause, str] | None:
+            return (Cause.INTERRUPTED, why) if (why := self.stopped()) else None
+
+        result = run_to_end(self.children, job, stopped, self.tick)
+        if _OVERDUE in result.stderr:
+            return result, f"it took more than {self.part_s:g} s"
+        return result, result.detail
 
 
 _OVERDUE = "Timeout ("

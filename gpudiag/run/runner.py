@@ -21,11 +21,12 @@ from gpudiag.run.accounts import account
 from gpudiag.run.bisected import with_bisection
 from gpudiag.run.gaps import with_gaps
 from gpudiag.run.gathering import gather_facts
+from gpudiag.run.gpu_watch import longest
 from gpudiag.run.options import Observer, Options
 from gpudiag.run.plan import QUICK_FROM_S, chosen_level, planned
-from gpudiag.run.rows import Probes
-from gpudiag.run.servers import PLAIN, TENSORFLOW, begun, environment_for
-from gpudiag.run.session import Session, server_of
+from gpudiag.run.scheduler import Scheduler
+from gpudiag.run.servers import PLAIN, TENSORFLOW, begun, environment_for, server_of
+from gpudiag.run.session import Session
 from gpudiag.run.signals import Signals
 from gpudiag.run.views import with_one_voice
 
@@ -35,7 +36,7 @@ LAST_S = 3.0
 
 def run(options: Options, observer: Observer, signals: Signals) -> Report:
     """Run the probes of ``options`` and return the report, also if a signal or the deadline ends the run early."""
-    tensorflow = any(server_of(entry, options) == TENSORFLOW for entry in options.entries)
+    tensorflow = any(server_of(entry, options.isolation) == TENSORFLOW for entry in options.entries)
     with begun(options.machine, options.timeout_s, tensorflow=tensorflow) as children:
         return run_on(children, options, observer, signals)
 
@@ -51,18 +52,18 @@ def run_on(children: Supervision, options: Options, observer: Observer, signals:
     until = None if options.deadline_s is None else began + options.deadline_s
     with signals.waking(children.wakeup_fd):
         session = Session(options, children, observer, signals, until)
-        probes = Probes(session)
         facts = gather_facts(session, FAMILIES)
         gpus = gpus_in_scope(facts)
         observer.machine(facts, gpus)
         level = chosen_level(options.level, gpus, facts)
         if level.name == "quick":
             entries = tuple(entry for entry in entries if entry.probe.quick)
-        rows = probes.rows(planned(entries, gpus), facts, gpus)
-        if calls := session.answers.calls:
+        scheduler = Scheduler(session, facts, gpus)
+        rows = scheduler.rows(planned(entries, gpus))
+        if calls := session.gpu_watch.calls:
             facts = _with_calls(facts, calls)
             rows = tuple(_of_the_host_again(row, facts, options.limits) for row in rows)
-        slowest = session.answers.slowest
+        slowest = longest(session.gpu_watch.slow_calls)
         if options.level is None and slowest is not None and (slowest.seconds or 0.0) >= QUICK_FROM_S:
             level = Level("quick", f"{slowest.name} takes {slowest.seconds:.0f} s")
         diagnosis = _diagnosed(session, judgement.Subject(facts, gpus, rows, options.lines, options.limits))
@@ -91,7 +92,7 @@ def run_on(children: Supervision, options: Options, observer: Observer, signals:
                     diagnosis=diagnosis,
                     accounts=account(Evidence(facts, gpus, rows, options.lines), diagnosis),
                     settings=options.settings,
-                    notes=(*options.notes, *_notes(session, probes)),
+                    notes=(*options.notes, *_notes(session, scheduler)),
                 )
             )
         )
@@ -132,10 +133,10 @@ def _diagnosed(session: Session, subject: judgement.Subject) -> Diagnosis:
     return judgement.diagnosed(subject, apart)
 
 
-def _notes(session: Session, probes: Probes) -> tuple[str, ...]:
+def _notes(session: Session, scheduler: Scheduler) -> tuple[str, ...]:
     """Return a sentence for each GPU that could not be locked, and for what was run without being selected.
 
     And for each fault of a simulated machine that had no effect: then the run says nothing of it.
     """
     without_effect = session.options.machine.without_effect()
-    return (*session.devices.unlocked.values(), *filter(None, [probes.added]), *without_effect)
+    return (*session.devices.unlocked.values(), *filter(None, [scheduler.note]), *without_effect)

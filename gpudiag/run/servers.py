@@ -8,10 +8,14 @@ from __future__ import annotations
 
 import os
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from gpudiag.isolate import Bounds, ServerSpec, Supervision, supervise
 from gpudiag.knowledge.variables import GRAPH_FLAGS, JIT_BY_DEFAULT, PLUGINS, without_compiling
 from gpudiag.run.machine import Machine
+
+if TYPE_CHECKING:
+    from gpudiag.catalogue import Entry
 
 PLAIN = "plain"
 """The server that has not imported TensorFlow; it gathers facts and runs what needs a new interpreter."""
@@ -37,6 +41,13 @@ def environment_for(machine: Machine) -> dict[str, str | None]:
     # discovery.trace alone loads them. If there are none, the import fails, and must.
     plugins = os.environ.get(PLUGINS)
     return changes | {PLUGINS: None} if plugins and Path(plugins).exists() else changes
+
+
+def server_of(entry: Entry, isolation: str) -> str | None:
+    """Return the server on which a probe runs; None for a probe that has nothing to run."""
+    if entry.reading is None:
+        return None
+    return PLAIN if isolation == "spawn" else TENSORFLOW
 
 
 def begun(machine: Machine, timeout_s: float | None, *, tensorflow: bool) -> Supervision:

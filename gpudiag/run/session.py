@@ -5,24 +5,14 @@ from __future__ import annotations
 import signal
 import time
 
-from gpudiag.catalogue import Entry
 from gpudiag.hardware.locks import Devices
-from gpudiag.isolate import Supervision
+from gpudiag.isolate import TICK_S, Supervision
 from gpudiag.model.report import RUN_ENDED, Cause, Gpu
-from gpudiag.run.answers import Answers
+from gpudiag.run.gpu_watch import GpuWatch
+from gpudiag.run.jobs import Jobs
 from gpudiag.run.options import Observer, Options
-from gpudiag.run.servers import PLAIN, TENSORFLOW
+from gpudiag.run.servers import PLAIN
 from gpudiag.run.signals import Signals
-from gpudiag.run.standstill import Standstills
-
-TICK_S = 0.1
-
-
-def server_of(entry: Entry, options: Options) -> str | None:
-    """Return the server a probe runs on; None for a probe that has nothing to run."""
-    if entry.reading is None:
-        return None
-    return PLAIN if options.isolation == "spawn" else TENSORFLOW
 
 
 class Session:
@@ -40,8 +30,8 @@ class Session:
         self.children = children
         self.observer = observer
         self.devices = Devices(options.machine.locks)
-        self.answers = Answers(children, PLAIN, options.timeout_s)
-        self.standstills = Standstills(children, PLAIN, strict=options.timeout_s is not None)
+        self.jobs = Jobs(children)
+        self.gpu_watch = GpuWatch(self.jobs, PLAIN, options.timeout_s)
         self.began = time.monotonic()
         self._signals = signals
         self._until = until

@@ -10,14 +10,15 @@ from __future__ import annotations
 
 import contextlib
 import time
-from collections.abc import Iterable
-from dataclasses import dataclass, field
+from functools import partial
 from pathlib import Path
+from typing import NamedTuple
 
 import msgspec
 
 from gpudiag.hardware.waiting import Where, children, woken
-from gpudiag.isolate import Ended, Job, Supervision
+from gpudiag.isolate import Job, JobResult
+from gpudiag.run.jobs import Jobs
 
 EVERY_S = 0.5
 """Between two looks at a process: how exactly a time is known."""
@@ -35,119 +36,100 @@ _TICKS_A_SECOND = 100
 """Of the times in /proc, on every Linux that TensorFlow runs on."""
 
 
-@dataclass
+class ReturnedCall(NamedTuple):
+    """A call that a process waited in for long, and that has returned."""
+
+    where: Where
+    seconds: float
+
+
 class Standstill:
-    """How long a probe's process has done nothing."""
+    """How long the process of one job has done nothing, and in which call it waits."""
 
-    mark: tuple[int, ...] = ()
-    """Processes, and how often the first thread of each was woken."""
-    since: float = 0.0
-    seconds: float = 0.0
-    """Until the last look; 0: it does something."""
-    busy_s: float = 0.0
-    """Time of all processors that all its threads had taken when it began."""
-    looked: float = 0.0
-    allowed_s: float = 0.0
-    starved_s: float = 0.0
-    """For how long it was kept from running: that does not count for the deadline either."""
-    where: Where | None = None
-    """None: nobody has looked."""
-    past: list[tuple[Where, float]] = field(default_factory=list)
-    """Standstills that have ended, and their seconds."""
-
-
-class Standstills:
-    """The probes that are looked at."""
-
-    def __init__(self, supervision: Supervision, server: str, *, strict: bool = False) -> None:
-        self._children = supervision
+    def __init__(self, jobs: Jobs, key: str, server: str, most_more_s: float = MOST_MORE_S) -> None:
+        """``key`` is that of the job; standstills move its deadline by ``most_more_s`` at most."""
+        self._jobs = jobs
+        self._key = key
         self._server = server
-        self._most_more_s = 0.0 if strict else MOST_MORE_S
-        """Deadlines that the user has set are kept."""
-        self._watched: dict[str, Standstill] = {}
-        self._looks: dict[str, tuple[str, float]] = {}
-        """Keys of the jobs that look, to the job they look at and to the beginning of the standstill."""
+        self._most_more_s = most_more_s
+        self.seconds = 0.0
+        """Until the last look; 0: it does something."""
+        self.where: Where | None = None
+        """None: nobody has read the call."""
+        self._mark: tuple[int, ...] = ()
+        """Processes, and how often the first thread of each was woken."""
+        self._since = self._looked_at = time.monotonic()
+        self._busy_s = 0.0
+        """Time of all processors that all its threads had taken when the standstill began."""
+        self._allowed_s = 0.0
+        self._starved_s = 0.0
+        """For how long it was kept from running: that does not count for the deadline either."""
+        self._is_being_read = False
+        """True while a job reads in which call the process waits."""
+        self._returned: list[ReturnedCall] = []
 
-    def look(self, keys: Iterable[str], *, allow: bool = True) -> None:
-        """Look at the jobs that run, as often as that makes sense; ``allow`` moves the deadline of one that waits."""
+    def look(self) -> None:
+        """Look at the job, as often as that makes sense; one that waits gets more time."""
+        supervision = self._jobs.children
+        starved_s = supervision.starved_s(self._key)
+        self._allow(starved_s - self._starved_s)
+        self._starved_s = starved_s
         now = time.monotonic()
-        for key in keys:
-            one = self._watched.setdefault(key, Standstill(since=now, looked=now))
-            starved_s = self._children.starved_s(key)
-            if allow:
-                self._allow(key, one, starved_s - one.starved_s)
-            one.starved_s = starved_s
-            if now - one.looked >= EVERY_S and (pid := self._children.pid(key)) is not None:
-                self._look(key, one, pid, now, allow=allow)
+        if now - self._looked_at >= EVERY_S and (pid := supervision.pid(self._key)) is not None:
+            self._look_at(pid, now)
 
-    def of(self, key: str) -> Standstill:
-        """Return how a job stands."""
-        return self._watched.get(key, Standstill())
+    def returned_calls(self) -> list[ReturnedCall]:
+        """Return the calls that have returned since this was last asked."""
+        returned, self._returned = self._returned, []
+        return returned
 
-    def past(self, key: str) -> list[tuple[Where, float]]:
-        """Return the standstills from which a job came back since this was last asked, and how long each took."""
-        one = self._watched.get(key, Standstill())
-        past, one.past = one.past, []
-        return past
-
-    def forget(self, key: str) -> None:
-        """Look at a job no more: it has ended."""
-        self._watched.pop(key, None)
-
-    @property
-    def looking(self) -> tuple[str, ...]:
-        """Keys of the jobs of this class."""
-        return tuple(self._looks)
-
-    def hear(self, ended: Ended) -> None:
-        """Take note of what a job of this class has seen."""
-        key, since = self._looks.pop(ended.key)
-        one = self._watched.get(key)
-        if one is not None and one.since == since and one.seconds:
-            one.where = Where() if ended.value is None else msgspec.json.decode(ended.value, type=Where)
-
-    def _look(self, key: str, one: Standstill, pid: int, now: float, *, allow: bool) -> None:
-        before, one.looked = one.looked, now
+    def _look_at(self, pid: int, now: float) -> None:
+        before, self._looked_at = self._looked_at, now
         mark = first_threads(pid)
-        returned = one.where is not None and one.where.thread and woken(one.where.thread) != one.where.woken
-        if mark is None or mark != one.mark or returned:
-            if one.where is not None:
-                one.past.append((one.where, one.seconds))
-            one.mark, one.since, one.seconds, one.where = mark or (), now, 0.0, None
-            one.busy_s = 0.0 if mark is None else busy_s(mark)
+        has_returned = self.where is not None and self.where.thread and woken(self.where.thread) != self.where.woken
+        if mark is None or mark != self._mark or has_returned:
+            if self.where is not None:
+                self._returned.append(ReturnedCall(self.where, self.seconds))
+            self._mark, self._since, self.seconds, self.where = mark or (), now, 0.0, None
+            self._busy_s = 0.0 if mark is None else busy_s(mark)
             return
-        still_s = now - one.since
-        if busy_s(mark) - one.busy_s > max(_BUSY * still_s, 2 / _TICKS_A_SECOND):
-            one.seconds = 0.0
+        still_s = now - self._since
+        if busy_s(mark) - self._busy_s > max(_BUSY * still_s, 2 / _TICKS_A_SECOND):
+            self.seconds = 0.0
             return
-        one.seconds = still_s
+        self.seconds = still_s
         if still_s < NAMED_FROM_S:
             return
-        if allow:
-            self._allow(key, one, now - before)
-        looks = f"{key}/waits"
-        if one.where is None and looks not in self._looks:
-            self._looks[looks] = (key, one.since)
-            self._children.start(Job(looks, "gpudiag.hardware.waiting:look", {"pid": pid}, _LOOK_S, self._server))
+        self._allow(now - before)
+        if self.where is None and not self._is_being_read:
+            self._is_being_read = True
+            job = Job(f"{self._key}/waits", "gpudiag.hardware.waiting:look", {"pid": pid}, _LOOK_S, self._server)
+            self._jobs.start(job, partial(self._on_read, self._since))
 
-    def _allow(self, key: str, one: Standstill, seconds: float) -> None:
-        """Move the deadline of a job by time that does not count, as far as it may be moved."""
-        if (more_s := min(seconds, self._most_more_s - one.allowed_s)) > 0:
-            one.allowed_s += more_s
-            self._children.allow(key, more_s)
+    def _on_read(self, since: float, result: JobResult) -> None:
+        """Note the call that a job has read, if the process has waited in it ever since."""
+        self._is_being_read = False
+        if self._since == since and self.seconds:
+            self.where = Where() if result.value is None else msgspec.json.decode(result.value, type=Where)
+
+    def _allow(self, seconds: float) -> None:
+        """Move the deadline of the job by time that does not count, as far as it may be moved."""
+        if (more_s := min(seconds, self._most_more_s - self._allowed_s)) > 0:
+            self._allowed_s += more_s
+            self._jobs.children.allow(self._key, more_s)
 
 
 def first_threads(pid: int) -> tuple[int, ...] | None:
     """Return a process and all below it, each with how often its first thread was woken; None if one of them runs."""
-    found = list[int]()
+    counts = list[int]()
     waiting = [pid]
     while waiting:
-        one = waiting.pop()
-        if (count := woken(f"/proc/{one}")) is None:
+        process = waiting.pop()
+        if (count := woken(f"/proc/{process}")) is None:
             return None
-        found += [one, count]
-        waiting += children(one)
-    return tuple(found)
+        counts += [process, count]
+        waiting += children(process)
+    return tuple(counts)
 
 
 def busy_s(mark: tuple[int, ...]) -> float:

@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from gpudiag.isolate import Bounds, Ended, Job, ServerSpec
+from gpudiag.isolate import Bounds, Job, JobResult, ServerSpec
 from gpudiag.isolate.one_by_one import OneByOne
 from gpudiag.model.report import Cause
 from processes import elsewhere
@@ -20,7 +20,7 @@ def job(function: str, deadline_s: float = 60.0, **argument: object) -> Job:
     return Job(function, f"processes.illbehaved:{function}", argument, deadline_s, "plain")
 
 
-def run(asked: Job) -> Ended:
+def run(asked: Job) -> JobResult:
     with OneByOne({"plain": ServerSpec()}, Bounds()) as jobs:
         jobs.start(asked)
         [ended] = jobs.wait(0.1)

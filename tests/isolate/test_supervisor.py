@@ -23,7 +23,7 @@ import psutil
 import pytest
 
 from gpudiag.hardware import starvation
-from gpudiag.isolate import Bounds, Ended, Job, ServerSpec, linux, server
+from gpudiag.isolate import Bounds, Job, JobResult, ServerSpec, linux, server
 from gpudiag.isolate import supervisor as supervisor_module
 from gpudiag.isolate.supervisor import Supervisor
 from gpudiag.model.report import Cause
@@ -82,8 +82,8 @@ def job(
     return Job(key, f"processes.illbehaved:{function}", argument, deadline_s, server, fresh, env or {})
 
 
-def run(*jobs: Job, bounds: Bounds = BOUNDS, at_most_s: float = 60.0) -> dict[str, Ended]:
-    ended: dict[str, Ended] = {}
+def run(*jobs: Job, bounds: Bounds = BOUNDS, at_most_s: float = 60.0) -> dict[str, JobResult]:
+    ended: dict[str, JobResult] = {}
     until = time.monotonic() + at_most_s
     with Supervisor(SERVERS, bounds) as supervisor:
         for one in jobs:
@@ -94,7 +94,7 @@ def run(*jobs: Job, bounds: Bounds = BOUNDS, at_most_s: float = 60.0) -> dict[st
     return ended
 
 
-def run_one(one: Job, bounds: Bounds = BOUNDS) -> Ended:
+def run_one(one: Job, bounds: Bounds = BOUNDS) -> JobResult:
     return run(one, bounds=bounds)[one.key]
 
 
@@ -171,7 +171,7 @@ def test_of_a_flood_the_beginning_and_the_end_are_kept() -> None:
 
 
 def test_a_child_that_was_kept_from_running_is_not_one_that_hangs(pid_file: Path) -> None:
-    ended: list[Ended] = []
+    ended: list[JobResult] = []
     with Supervisor(SERVERS, BOUNDS) as supervisor:
         supervisor.start(job("waits", deadline_s=4.0, pid_file=pid_file))
         while not pid_file.exists():
@@ -453,7 +453,7 @@ def test_jobs_wait_for_room_rather_than_fail() -> None:
         try:
             for number in range(12):
                 supervisor.start(job("sleeps", key=str(number), seconds=0.2))
-            ended: list[Ended] = []
+            ended: list[JobResult] = []
             while len(ended) < 12:
                 ended += _until_ended(supervisor)
         finally:
@@ -669,7 +669,7 @@ def _descriptors() -> list[int]:
     return [int(link.name) for link in Path("/proc/self/fd").iterdir()]
 
 
-def _until_ended(supervisor: Supervisor) -> list[Ended]:
+def _until_ended(supervisor: Supervisor) -> list[JobResult]:
     until = time.monotonic() + 30
     while time.monotonic() < until:
         if ended := supervisor.wait(0.5):

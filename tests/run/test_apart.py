@@ -15,7 +15,7 @@ import pytest
 from far_side import Children, children
 from gpudiag.errors import Disturbed, NoContext
 from gpudiag.hardware import cuda
-from gpudiag.isolate import Ended
+from gpudiag.isolate import JobResult
 from gpudiag.model.report import Cause
 from gpudiag.probes.common import attempt_context
 from gpudiag.record import Record
@@ -51,7 +51,7 @@ def tensorflow(warm: Warm | None) -> Iterator[Children]:
         yield started
 
 
-def call(children: Children, function: Any, **argument: Any) -> Ended:
+def call(children: Children, function: Any, **argument: Any) -> JobResult:
     """Call a function of this file in a child."""
     return children.call(f"{MODULE}:{function.__name__}", argument)
 

@@ -9,16 +9,17 @@ from typing import Any
 import msgspec
 import pytest
 
-from gpudiag.isolate import Ended
+from gpudiag.isolate import JobResult
 from gpudiag.model.report import Broken, Cause, Row, conclude
 from gpudiag.probe import Raised
 from gpudiag.probes.common import in_time
 from gpudiag.report import render
-from gpudiag.run.answers import is_hang
 from gpudiag.run.gaps import with_gaps
+from gpudiag.run.gpu_watch import is_hang
+from gpudiag.run.jobs import Jobs
 from gpudiag.run.options import Options
 from gpudiag.run.session import Session
-from gpudiag.run.standstill import Standstills
+from gpudiag.run.standstill import MOST_MORE_S, Standstill
 from reports import GPUS, passed, report, row
 
 DETAIL = "no result within 60 s, its processes waited 41 of 60 s for a processor"
@@ -62,7 +63,7 @@ class Ctx:
 
 
 def test_it_is_neither_a_hang_nor_a_crash_of_the_probe() -> None:
-    assert not is_hang(Ended("a", None, Cause.BUSY, DETAIL, "", "", 60.0))
+    assert not is_hang(JobResult("a", None, Cause.BUSY, DETAIL, "", "", 60.0))
     assert BUSY.crash is None
 
 
@@ -100,16 +101,16 @@ def test_the_deadline_of_the_run_says_so(busy: str, cause: Cause, detail: str) -
     assert Row("a.b", (), outcome, 0.0).crash is None
 
 
-@pytest.mark.parametrize(("strict", "allowed_s"), [(False, 40.0), (True, 0.0)])
-def test_time_that_a_probe_did_not_get_does_not_count(strict: bool, allowed_s: float) -> None:
+@pytest.mark.parametrize(("most_more_s", "allowed_s"), [(MOST_MORE_S, 40.0), (0.0, 0.0)])
+def test_time_that_a_probe_did_not_get_does_not_count(most_more_s: float, allowed_s: float) -> None:
     children: Any = Children(starved_s=40.0)
-    standstills = Standstills(children, "plain", strict=strict)
-    standstills.look(["a"])
-    standstills.look(["a"])
+    standstill = Standstill(Jobs(children), "a", "plain", most_more_s)
+    standstill.look()
+    standstill.look()
     assert children.allowed_s == allowed_s
     children._starved_s = 500.0
-    standstills.look(["a"])
-    assert children.allowed_s == (0.0 if strict else 100.0), "so much at most"
+    standstill.look()
+    assert children.allowed_s == most_more_s, "so much at most"
 
 
 def test_a_call_has_the_time_that_its_process_gets() -> None:

@@ -29,7 +29,7 @@ from gpudiag.report import words
 from gpudiag.run import judgement
 from gpudiag.run.options import Observer, Options
 from gpudiag.run.plan import planned
-from gpudiag.run.rows import Probes
+from gpudiag.run.probe_run import ProbeRun
 from gpudiag.run.servers import PLAIN, TENSORFLOW
 from gpudiag.run.session import Session
 from gpudiag.run.signals import Signals
@@ -106,7 +106,7 @@ def test_a_spawned_probe_has_a_new_interpreter(isolation: str, expected: tuple[s
     children = Mock(spec=Supervision)
     session = Session(Options((), isolation=isolation), children, Mock(spec=Observer), Signals(), None)
     (task,) = planned((catalogue.get("placement.log"),), ())
-    Probes(session)._start(task)
+    ProbeRun(task).start(session.jobs, session.options, 0.0)
     job = children.start.call_args.args[0]
     assert (job.server, job.fresh) == expected
 

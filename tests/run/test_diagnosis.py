@@ -8,7 +8,7 @@ from unittest.mock import Mock
 import pytest
 
 from conftest import Gpudiag
-from gpudiag.isolate import Ended, Supervision
+from gpudiag.isolate import JobResult, Supervision
 from gpudiag.model import codec
 from gpudiag.model.diagnosis import Diagnosis, FixAttempt
 from gpudiag.model.report import RUN_ENDED, Cause
@@ -138,7 +138,7 @@ def test_explain_knows_every_cause(gpudiag: Gpudiag) -> None:
 def test_of_a_process_that_ended_without_a_word_the_last_error_is_told(
     cause: Cause, log: tuple[str, ...], said: str
 ) -> None:
-    assert attempts._last_error(Ended("x", None, cause, "exited", "", "\n".join(log), 1.0)) == said
+    assert attempts._last_error(JobResult("x", None, cause, "exited", "", "\n".join(log), 1.0)) == said
 
 
 @pytest.mark.parametrize(
@@ -154,7 +154,7 @@ def test_of_a_process_that_ended_without_a_word_the_last_error_is_told(
 )
 def test_what_ends_a_trial_from_outside_says_nothing_of_the_fix(cause: Cause, detail: str, outcome: str) -> None:
     children = Mock(spec=Supervision)
-    children.wait.return_value = [Ended("mask_hides_all", None, cause, detail, "", "", 1.0)]
+    children.wait.return_value = [JobResult("mask_hides_all", None, cause, detail, "", "", 1.0)]
     session = Session(Options(()), children, Mock(spec=Observer), Signals(), None)
     trial = attempts._try(session, "mask_hides_all", FixAttempt({"LD_LIBRARY_PATH": "/x"}), ())
     assert (trial.outcome, trial.detail) == (outcome, detail)

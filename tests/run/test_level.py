@@ -5,7 +5,6 @@ from __future__ import annotations
 from contextlib import nullcontext
 from dataclasses import replace as changed
 from pathlib import Path
-from typing import Any
 
 import pytest
 from msgspec.structs import replace
@@ -31,8 +30,7 @@ from gpudiag.probe import Needs
 from gpudiag.run import plan, runner, servers
 from gpudiag.run.machine import Machine
 from gpudiag.run.options import Options
-from gpudiag.run.rows import Probes
-from gpudiag.run.session import Session
+from gpudiag.run.rows import row_without_child
 from reports import report
 
 QUICK = {entry.name for entry in catalogue.entries() if entry.probe.quick}
@@ -326,8 +324,6 @@ def test_what_is_lacking_is_why_a_probe_is_skipped(
     entry = changed(entry, probe=replace(entry.probe, needs=needs))
     facts = facts_of(used(0, 39 << 30, GpuProcess(7, 39 << 30)))
     gpus = gpus_in_scope(facts)
-    nobody: Any = None  # no child is started, so nobody supervises or watches
     options = Options((entry,), disturb=disturb, machine=Machine(locks=tmp_path))
-    probes = Probes(Session(options, nobody, nobody, nobody, None))
-    row = probes._without_a_child(plan.Task(EXCLUSIVE, entry, gpus), facts, gpus)
+    row = row_without_child(plan.Task(EXCLUSIVE, entry, gpus), facts, gpus, options)
     assert (row and row.outcome) == outcome

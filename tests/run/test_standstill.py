@@ -5,6 +5,7 @@ from __future__ import annotations
 import subprocess
 import time
 from collections.abc import Iterator
+from typing import Any
 
 import msgspec
 import pytest
@@ -12,11 +13,12 @@ import pytest
 from conftest import Gpudiag
 from gpudiag.hardware import waiting
 from gpudiag.hardware.waiting import Where
-from gpudiag.isolate import Ended, Job
+from gpudiag.isolate import Job, JobResult
 from gpudiag.model import codec
 from gpudiag.model.report import Cause, Judged, Skipped, Verdict
 from gpudiag.run import standstill
-from gpudiag.run.standstill import Standstills
+from gpudiag.run.jobs import Jobs
+from gpudiag.run.standstill import MOST_MORE_S, ReturnedCall, Standstill
 
 
 class Children:
@@ -25,10 +27,15 @@ class Children:
     def __init__(self, pid: int) -> None:
         self._pid = pid
         self.jobs: list[Job] = []
+        self.results: list[JobResult] = []
         self.allowed_s = 0.0
 
     def start(self, job: Job) -> None:
         self.jobs.append(job)
+
+    def wait(self, _: float) -> list[JobResult]:
+        results, self.results = self.results, []
+        return results
 
     def pid(self, _: str) -> int:
         return self._pid
@@ -50,58 +57,78 @@ def cat(monkeypatch: pytest.MonkeyPatch) -> Iterator[subprocess.Popen[bytes]]:
         process.kill()
 
 
-def looked(watched: Standstills, seconds: float = 0.2) -> None:
-    until = time.monotonic() + seconds
-    while time.monotonic() < until:
-        watched.look(["a"])
-        time.sleep(0.01)
+class Watched:
+    """A standstill of the job ``a``, which is the process of ``cat``."""
+
+    def __init__(self, cat: subprocess.Popen[bytes], most_more_s: float = MOST_MORE_S) -> None:
+        self.children = Children(cat.pid)
+        supervision: Any = self.children
+        self._jobs = Jobs(supervision)
+        self.standstill = Standstill(self._jobs, "a", "plain", most_more_s)
+
+    def look(self, seconds: float = 0.2) -> None:
+        until = time.monotonic() + seconds
+        while time.monotonic() < until:
+            self.standstill.look()
+            time.sleep(0.01)
+
+    def answer(self, value: bytes | None, cause: Cause | None = None) -> None:
+        """Let the job that reads the call end."""
+        self.children.results = [JobResult(self.children.jobs[-1].key, value, cause, "", "", "", 0.1)]
+        self._jobs.poll()
 
 
-@pytest.mark.parametrize("strict", [False, True])
-def test_a_process_that_waits_is_looked_at_once_and_gets_time(cat: subprocess.Popen[bytes], strict: bool) -> None:
-    children = Children(cat.pid)
-    watched = Standstills(children, "plain", strict=strict)  # type: ignore[arg-type]
-    looked(watched)
-    (job,) = children.jobs
+@pytest.mark.parametrize("most_more_s", [MOST_MORE_S, 0.0])
+def test_a_process_that_waits_is_looked_at_once_and_gets_time(cat: subprocess.Popen[bytes], most_more_s: float) -> None:
+    watched = Watched(cat, most_more_s)
+    standstill = watched.standstill
+    watched.look()
+    (job,) = watched.children.jobs
     assert (job.target, job.argument) == ("gpudiag.hardware.waiting:look", {"pid": cat.pid})
-    assert watched.looking == (job.key,)
-    assert watched.of("a").where is None
-    assert (children.allowed_s > 0.05) is not strict, "deadlines of the user are kept"
+    assert standstill.where is None
+    assert (watched.children.allowed_s > 0.05) is bool(most_more_s), "deadlines of the user are kept"
     where = Where("cudnnCreate", "", f"/proc/{cat.pid}", waiting.woken(f"/proc/{cat.pid}") or 0)
-    watched.hear(Ended(job.key, msgspec.json.encode(where), None, "", "", "", 0.1))
-    looked(watched, 0.05)
-    one = watched.of("a")
-    assert (one.where, one.seconds > 0.15, watched.past("a")) == (where, True, [])
+    watched.answer(msgspec.json.encode(where))
+    watched.look(0.05)
+    named: Where | None = standstill.where
+    assert (named, standstill.seconds > 0.15, standstill.returned_calls()) == (where, True, [])
     assert cat.stdin is not None
     cat.stdin.write(b"x")
     cat.stdin.flush()
-    looked(watched, 0.1)
-    ((before, seconds),) = watched.past("a")
-    assert before == where
-    assert seconds > 0.15
-    assert watched.past("a") == [], "it is said once"
-    watched.forget("a")
-    assert watched.of("a").seconds == 0
+    watched.look(0.1)
+    (call,) = standstill.returned_calls()
+    assert call == ReturnedCall(where, call.seconds)
+    assert call.seconds > 0.15
+    assert standstill.returned_calls() == [], "it is said once"
 
 
 def test_a_thread_that_is_woken_has_returned_though_the_first_one_waits(cat: subprocess.Popen[bytes]) -> None:
-    children = Children(cat.pid)
-    watched = Standstills(children, "plain")  # type: ignore[arg-type]
-    looked(watched)
+    watched = Watched(cat)
+    watched.look()
     other = Where("ncclCommInitRank", "", "/proc/self", 1)
-    watched.hear(Ended(children.jobs[0].key, msgspec.json.encode(other), None, "", "", "", 0.1))
-    looked(watched, 0.02)
-    assert [where for where, _ in watched.past("a")] == [other]
-    assert watched.of("a").seconds < 0.15, "the next call begins here"
+    watched.answer(msgspec.json.encode(other))
+    watched.look(0.02)
+    assert [call.where for call in watched.standstill.returned_calls()] == [other]
+    assert watched.standstill.seconds < 0.15, "the next call begins here"
 
 
 def test_a_look_that_fails_names_nothing(cat: subprocess.Popen[bytes]) -> None:
-    children = Children(cat.pid)
-    watched = Standstills(children, "plain")  # type: ignore[arg-type]
-    looked(watched)
-    watched.hear(Ended(children.jobs[0].key, None, Cause.TIMEOUT, "", "", "", 8.0))
-    looked(watched, 0.05)
-    assert watched.of("a").where == Where()
+    watched = Watched(cat)
+    watched.look()
+    watched.answer(None, Cause.TIMEOUT)
+    watched.look(0.05)
+    assert watched.standstill.where == Where()
+
+
+def test_a_look_at_an_earlier_standstill_says_nothing_of_this_one(cat: subprocess.Popen[bytes]) -> None:
+    watched = Watched(cat)
+    watched.look()
+    assert cat.stdin is not None
+    cat.stdin.write(b"x")
+    cat.stdin.flush()
+    watched.look(0.1)
+    watched.answer(msgspec.json.encode(Where("cuInit")))
+    assert watched.standstill.where is None
 
 
 @pytest.mark.slow

@@ -17,7 +17,7 @@ import pytest
 
 from far_side import ABSENT, Children, children
 from gpudiag import catalogue
-from gpudiag.isolate import Ended
+from gpudiag.isolate import JobResult
 from gpudiag.knowledge.placement import Placement
 from gpudiag.model.report import Cause
 from gpudiag.run import context, worker
@@ -41,12 +41,12 @@ def test_output_is_captured_where_no_folder_takes_a_file(tmp_path: Path, monkeyp
     assert log.lines == ("a line",) * 100_000
 
 
-def call(children: Children, function: Any, **argument: Any) -> Ended:
+def call(children: Children, function: Any, **argument: Any) -> JobResult:
     """Call a function of this file in a child."""
     return children.call(f"{MODULE}:{function.__name__}", argument)
 
 
-def value(ended: Ended) -> Any:
+def value(ended: JobResult) -> Any:
     assert ended.value is not None, ended
     return json.loads(ended.value)
 

@@ -12,7 +12,7 @@ import msgspec
 
 from gpudiag import causes
 from gpudiag.facts.environment import recorded
-from gpudiag.isolate import Ended, Job, Supervision
+from gpudiag.isolate import Job, Supervision, run_to_end
 from gpudiag.model.diagnosis import Bisection, Confidence, Diagnosis, RootCause, Stage
 from gpudiag.model.facts import Facts
 from gpudiag.model.report import Cause, Gpu
@@ -117,13 +117,8 @@ def _ask(
     children: Supervision, server: str, target: str, argument: dict[str, Any], stopped: Callable[[], str]
 ) -> bytes | None:
     """Return what a child answers; None if it does not."""
-    children.start(Job(target, target, argument, LOOK_S, server))
-    ended: list[Ended] = []
-    while not ended:
-        if stopped():
-            children.kill(target, Cause.INTERRUPTED, "stopped")
-        ended = children.wait(0.1)
-    return ended[0].value
+    job = Job(target, target, argument, LOOK_S, server)
+    return run_to_end(children, job, lambda: (Cause.INTERRUPTED, "stopped") if stopped() else None).value
 
 
 def _start_files(answer: bytes | None) -> StartFiles:

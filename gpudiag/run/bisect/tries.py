@@ -7,7 +7,7 @@ from collections.abc import Callable, Sequence
 
 import msgspec
 
-from gpudiag.isolate import Ended, Job, Supervision
+from gpudiag.isolate import Job, JobResult, Supervision
 from gpudiag.model.report import Cause
 from gpudiag.run.bisect import attempt
 from gpudiag.run.bisect.attempt import Reached
@@ -87,7 +87,7 @@ class Tries:
         return key
 
 
-def _reached(ended: Ended) -> Reached:
+def _reached(ended: JobResult) -> Reached:
     """Return how far a try came; one that died or was too slow came nowhere."""
     if ended.value is None:
         return Reached(ended=ended.detail)

@@ -18,7 +18,7 @@ import pytest
 from msgspec.structs import replace
 
 from examples.facts import example_with_gpus
-from gpudiag.isolate import Ended, Supervision
+from gpudiag.isolate import JobResult, Supervision
 from gpudiag.model.codec import encoded
 from gpudiag.model.diagnosis import (
     Bisection,
@@ -260,12 +260,12 @@ def test_a_try_that_gpudiag_could_not_make_says_nothing_of_the_variant(cause: Ca
     around = of({}, gpus={"GPU-A": 0, "GPU-B": 1})
     children = Mock(spec=Supervision)
 
-    def ended(_: float) -> list[Ended]:
+    def ended(_: float) -> list[JobResult]:
         job = children.start.call_args.args[0]
         if job.argument["variables"].get("CUDA_VISIBLE_DEVICES") == "GPU-B":
-            return [Ended(job.key, None, cause, "why", "", "", 1.0)]
+            return [JobResult(job.key, None, cause, "why", "", "", 1.0)]
         alone = "CUDA_VISIBLE_DEVICES" in job.argument["variables"]
-        return [Ended(job.key, encoded(WORKS if alone else FAILS), None, "", "", "", 1.0)]
+        return [JobResult(job.key, encoded(WORKS if alone else FAILS), None, "", "", "", 1.0)]
 
     children.wait.side_effect = ended
     result = Search(around, (), Tries(children, "plain", jobs=1, within_s=60.0, wanted=1), 1).run()

@@ -1,0 +1,172 @@
+"""Which GPUs answer: a GPU that hangs is waited for once, and not by each probe again.
+
+If a probe on a GPU gets no result for long, a separate process asks the GPU for a context and copies to it and back. If
+that never returns either, no probe on this GPU is waited for any more.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass
+from functools import partial
+
+from gpudiag.facts import calls
+from gpudiag.isolate import Job, JobResult
+from gpudiag.model.facts import SLOW_S, Call
+from gpudiag.model.report import RUN_ENDED, Cause, Gpu
+from gpudiag.run.jobs import Jobs
+
+SUSPECT_S = 20.0
+"""After so long with no result a GPU is asked, if no probe measures its memory: the context takes some of it."""
+ANSWER_S = 35.0
+"""How long a GPU may take to answer: one that makes its first context in 25 s is slow, and does not hang."""
+
+
+def is_hang(result: JobResult) -> bool:
+    """Return whether a job did not end in its time; the end of the whole run is not its fault."""
+    return result.cause in (Cause.TIMEOUT, Cause.UNKILLABLE) and RUN_ENDED not in result.detail
+
+
+def longest(slow_calls: Iterable[Call]) -> Call | None:
+    """Return the call that took longest; None if there is none."""
+    return max(slow_calls, key=lambda call: call.seconds or 0.0, default=None)
+
+
+@dataclass(frozen=True)
+class Silence:
+    """Why a GPU is waited for no more."""
+
+    call: Call | None
+    """The call that never returned; None if none is known."""
+    why: str
+
+
+@dataclass
+class WatchedGpu:
+    """What is known of a GPU that kept a probe waiting."""
+
+    is_being_asked: bool = False
+    was_asked_early: bool = False
+    """Each GPU is asked once before the time of a probe has passed."""
+    answered_after_timeout: bool = False
+    slow_call: Call | None = None
+    """The call that took longest while the GPU was asked."""
+    silence: Silence | None = None
+
+
+class GpuWatch:
+    """The GPUs that kept a probe waiting, and the calls in which probes wait for long."""
+
+    def __init__(self, jobs: Jobs, server: str, timeout_s: float | None) -> None:
+        self._jobs = jobs
+        self._server = server
+        self._answer_s = min(ANSWER_S, timeout_s or ANSWER_S)
+        self._gpus: dict[str, WatchedGpu] = {}
+        """UUID to what is known of the GPU."""
+        self._slow_in_probes: dict[tuple[str, str], Call] = {}
+        """Name and GPU of each call that returned to a probe late, to the longest time."""
+        self.driver_s = 0.0
+        """How long a process waits until the driver has started."""
+
+    @property
+    def is_asking(self) -> bool:
+        """True while a GPU is being asked."""
+        return any(known.is_being_asked for known in self._gpus.values())
+
+    def is_asked(self, gpus: tuple[Gpu, ...]) -> bool:
+        """Return whether one of ``gpus`` is being asked: nothing is begun on it until it answers."""
+        return any(self._of(gpu).is_being_asked for gpu in gpus)
+
+    def silence(self, gpus: tuple[Gpu, ...]) -> Silence | None:
+        """Return why one of ``gpus`` is waited for no more; None if all may answer."""
+        return next((silence for gpu in gpus if (silence := self._of(gpu).silence) is not None), None)
+
+    @property
+    def slow_calls(self) -> tuple[Call, ...]:
+        """The calls that took long and returned."""
+        asked = (known.slow_call for known in self._gpus.values() if known.slow_call is not None)
+        return (*asked, *self._slow_in_probes.values())
+
+    @property
+    def calls(self) -> tuple[Call, ...]:
+        """The calls that never returned on a GPU, and those that took long."""
+        silences = (known.silence for known in self._gpus.values())
+        hung = dict.fromkeys(
+            silence.call for silence in silences if silence is not None and silence.call and silence.call.name
+        )
+        slow = (known.slow_call for known in self._gpus.values() if known.slow_call and known.silence is None)
+        return (*hung, *slow, *self._slow_in_probes.values())
+
+    def record_slow_call(self, call: Call) -> None:
+        """Note how long a probe waited in a call that has returned."""
+        known = self._slow_in_probes.get((call.name, call.gpu))
+        if known is None or (known.seconds or 0.0) < (call.seconds or 0.0):
+            self._slow_in_probes[call.name, call.gpu] = call
+
+    def give_up(self, call: Call, gpus: tuple[Gpu, ...]) -> str:
+        """Wait no more for the GPUs on which a probe waits in a call that does not return; return why.
+
+        A library is the same for all GPUs; of the driver's calls the GPU may be known that alone is meant.
+        """
+        for key in [key for key in self._slow_in_probes if key[0] == call.name]:
+            del self._slow_in_probes[key]
+        where = f"{call.name or 'a process'} {'did not return' if call.name else 'did nothing'}"
+        for gpu in gpus:
+            watched = self._of(gpu)
+            if watched.silence is None and (gpu.uuid == call.gpu or not call.gpu or not call.of_driver):
+                watched.silence = Silence(call, _hangs(gpu, call.probe, where, call.waited_s))
+        return f"{where} within {call.waited_s:.0f} s"
+
+    def on_long_run(self, probe: str, gpus: tuple[Gpu, ...], seconds: float) -> None:
+        """Ask the GPUs of a probe that has run for so many seconds without a result, if that is long."""
+        if seconds >= SUSPECT_S + 2 * self.driver_s:
+            self.suspect(probe, gpus)
+
+    def suspect(self, probe: str, gpus: tuple[Gpu, ...]) -> None:
+        """Ask the GPUs of a probe before its time has passed; each GPU is asked once so early."""
+        for gpu in gpus:
+            if not self._of(gpu).was_asked_early:
+                self._of(gpu).was_asked_early = True
+                self._ask(gpu, probe, after_timeout=False)
+
+    def on_timeout(self, probe: str, gpus: tuple[Gpu, ...]) -> None:
+        """Ask the GPUs of a probe that got no result in time; for the second time that is an answer itself."""
+        for gpu in gpus:
+            watched = self._of(gpu)
+            if watched.answered_after_timeout and watched.silence is None:
+                why = f"two probes on GPU {gpu.index} got no result in time, {probe} the second, though the GPU answers"
+                watched.silence = Silence(None, why)
+            else:
+                self._ask(gpu, probe, after_timeout=True)
+
+    def _of(self, gpu: Gpu) -> WatchedGpu:
+        return self._gpus.setdefault(gpu.uuid, WatchedGpu())
+
+    def _ask(self, gpu: Gpu, probe: str, *, after_timeout: bool) -> None:
+        watched = self._of(gpu)
+        if watched.is_being_asked or watched.silence is not None:
+            return
+        watched.is_being_asked = True
+        env = {"CUDA_VISIBLE_DEVICES": gpu.uuid}
+        deadline_s = self._answer_s + 2 * self.driver_s
+        job = Job(gpu.uuid, "gpudiag.facts.calls:use_gpu", {}, deadline_s, self._server, env=env)
+        self._jobs.start(job, partial(self._on_answer, gpu, probe, after_timeout))
+
+    def _on_answer(self, gpu: Gpu, probe: str, after_timeout: bool, result: JobResult) -> None:
+        """Note that a GPU has answered, or that it hangs."""
+        watched = self._of(gpu)
+        watched.is_being_asked = False
+        if is_hang(result):
+            hung = calls.of_a_child(result.stderr, gpu.uuid, result.duration_s).hung
+            call = hung[0] if hung else Call("a call of the driver", None, gpu.uuid, round(result.duration_s, 1))
+            watched.silence = Silence(call, _hangs(gpu, probe, f"{call.name} did not return", call.waited_s))
+            return
+        if after_timeout and result.cause is not Cause.BUSY:
+            watched.answered_after_timeout = True
+        slowest = longest(calls.of_a_child(result.stderr, gpu.uuid).calls)
+        if slowest is not None and (slowest.seconds or 0.0) >= SLOW_S:
+            watched.slow_call = slowest
+
+
+def _hangs(gpu: Gpu, probe: str, where: str, waited_s: float) -> str:
+    return f"GPU {gpu.index} hangs, as {probe} showed first: {where} within {waited_s:.0f} s"

@@ -1,0 +1,240 @@
+"""A probe on its GPUs, from the plan to its row.
+
+It is ``Waiting`` for room, ``Running`` in one or two processes, perhaps ``Stuck``, then ``Ended``, and at last
+``Finished`` with its row. A row of a probe that got no CUDA context is ``Postponed``: another probe says why. A method
+is a transition, and only this file changes the state.
+"""
+
+from __future__ import annotations
+
+import time
+from dataclasses import dataclass, replace
+from functools import partial
+
+import msgspec
+
+from gpudiag.folders import Folder
+from gpudiag.hardware.waiting import Where
+from gpudiag.isolate import Bounds, Job, JobResult, scratch_folder
+from gpudiag.model.facts import SLOW_S, Call
+from gpudiag.model.report import Cause, Row
+from gpudiag.probes.comparison import last_announced
+from gpudiag.run.gpu_watch import GpuWatch, longest
+from gpudiag.run.jobs import Jobs
+from gpudiag.run.options import Options
+from gpudiag.run.plan import QUICK_FROM_S, Task, environment_of
+from gpudiag.run.servers import PLAIN, server_of
+from gpudiag.run.standstill import HANG_S, MOST_MORE_S, Standstill
+
+ASK_FROM_S = 8.0
+"""If a probe waits so long in a call of the driver, its GPUs are asked: of several it may be one that hangs."""
+STARTS_OF_THE_DRIVER = 3
+"""At most, one after the other, within a probe: by itself, and by copies of it."""
+
+
+@dataclass
+class Process:
+    """One of the processes of a probe."""
+
+    key: str
+    """The key of its job."""
+    started_at: float
+    standstill: Standstill
+    result: JobResult | None = None
+    """None while it runs."""
+    ongoing_call: Call | None = None
+    """The call that it waits in for long already."""
+
+
+@dataclass(frozen=True)
+class Waiting:
+    """It was not started."""
+
+
+@dataclass
+class Running:
+    """Its processes run: the probe itself first, then its second process if it has one."""
+
+    processes: list[Process]
+    meeting: Folder | None
+    """Where the two processes exchange messages; None for one process."""
+    slow_call: Call | None = None
+    """Of the calls that returned late the one that took longest."""
+    failed_peer: JobResult | None = None
+    """The second process, if it broke the probe."""
+
+
+@dataclass(frozen=True)
+class Stuck:
+    """It is being ended."""
+
+    running: Running
+    why: str
+    is_own: bool
+    """True: a call of this probe does not return. False: another probe showed that its GPU hangs."""
+
+
+@dataclass(frozen=True)
+class Ended:
+    """All of its processes have ended."""
+
+    result: JobResult
+    """How the probe itself ended; its output includes that of a second process which broke it."""
+    slow_call: Call | None
+    stuck: Stuck | None
+
+
+@dataclass(frozen=True)
+class Postponed:
+    """Its row says that there is no CUDA context; the probe that says why has not run yet."""
+
+    row: Row
+
+
+@dataclass(frozen=True)
+class Finished:
+    """Its row is in the report."""
+
+    row: Row
+
+
+State = Waiting | Running | Stuck | Ended | Postponed | Finished
+
+
+class ProbeRun:
+    """A probe on its GPUs, and the state that it is in."""
+
+    def __init__(self, task: Task) -> None:
+        self.task = task
+        self.state: State = Waiting()
+
+    @property
+    def row(self) -> Row | None:
+        """Its row in the report; None if it is not known yet."""
+        return self.state.row if isinstance(self.state, Finished) else None
+
+    @property
+    def processes(self) -> list[Process]:
+        """The processes that run."""
+        running = self._running()
+        return [] if running is None else [process for process in running.processes if process.result is None]
+
+    def start(self, jobs: Jobs, options: Options, driver_s: float) -> None:
+        """Start the processes; raises ``OSError`` if they cannot have a folder for their messages."""
+        task = self.task
+        argument = {"probe": task.entry.name, "gpus": [msgspec.to_builtins(gpu) for gpu in task.gpus]}
+        targets = {task.key: "gpudiag.run.worker:run_probe"}
+        meeting = None
+        if task.entry.peered:
+            meeting = scratch_folder()
+            argument["meeting"] = str(meeting.path)
+            targets[f"{task.key}/peer"] = "gpudiag.run.worker:run_peer"
+        server = server_of(task.entry, options.isolation)
+        assert server is not None
+        most_more_s = MOST_MORE_S if options.timeout_s is None else 0.0  # deadlines that the user has set are kept
+        self.state = Running([], meeting)
+        for key, target in targets.items():
+            process = Process(key, time.monotonic(), Standstill(jobs, key, PLAIN, most_more_s))
+            self.state.processes.append(process)
+            job = Job(
+                key=key,
+                target=target,
+                argument=argument,
+                deadline_s=_deadline_s(task, server, options, driver_s),
+                server=server,
+                fresh=server == PLAIN,
+                env=environment_of(task),
+                may_wait=not task.entry.peered,
+            )
+            jobs.start(job, partial(self._on_result, jobs, process))
+
+    def look(self, jobs: Jobs, watch: GpuWatch) -> None:
+        """See in which calls its processes wait, and be stuck if one of them does not return."""
+        for process in self.processes:
+            process.standstill.look()
+        for process in self.processes:
+            self._record_slow_calls(process, jobs, watch)
+            process.ongoing_call = None
+            standstill = process.standstill
+            if not isinstance(self.state, Running) or standstill.where is None or not standstill.seconds:
+                continue
+            call = self._call(process, standstill.where, jobs)
+            may_be_asked = not self.task.entry.probe.exclusive
+            if standstill.seconds >= HANG_S + 2 * watch.driver_s and not watch.is_asked(self.task.gpus):
+                hung = msgspec.structs.replace(call, seconds=None, waited_s=round(standstill.seconds, 1))
+                self.state = Stuck(self.state, watch.give_up(hung, self.task.gpus), is_own=True)
+                jobs.children.kill(process.key, Cause.TIMEOUT, self.state.why)
+            elif standstill.seconds >= ASK_FROM_S and call.of_driver and may_be_asked:
+                watch.suspect(self.task.entry.name, self.task.gpus)
+            if call.name and standstill.seconds >= QUICK_FROM_S:
+                process.ongoing_call = msgspec.structs.replace(call, seconds=round(standstill.seconds, 1))
+
+    def give_up(self, jobs: Jobs, why: str) -> None:
+        """End it, because another probe showed that its GPU hangs."""
+        if isinstance(self.state, Running):
+            for process in self.processes:
+                jobs.children.kill(process.key, Cause.TIMEOUT, why)
+            self.state = Stuck(self.state, why, is_own=False)
+
+    def postpone(self, row: Row) -> None:
+        """Keep its row until it is known why there is no CUDA context."""
+        self.state = Postponed(row)
+
+    def finish(self, row: Row) -> None:
+        """Have its row."""
+        self.state = Finished(row)
+
+    def close(self) -> None:
+        """Remove what its processes exchanged messages in."""
+        running = self._running()
+        if running is not None and running.meeting is not None:
+            running.meeting.close()
+
+    def _running(self) -> Running | None:
+        if isinstance(self.state, Stuck):
+            return self.state.running
+        return self.state if isinstance(self.state, Running) else None
+
+    def _on_result(self, jobs: Jobs, process: Process, result: JobResult) -> None:
+        """Note how a process ended, and end the other one; after the last of them the probe has ended."""
+        running = self._running()
+        assert running is not None
+        process.result = result
+        probe = running.processes[0]
+        for other in self.processes:
+            if other is not probe:
+                jobs.children.kill(other.key, Cause.INTERRUPTED, "the probe has ended")
+            elif result.cause is not None:
+                running.failed_peer = result
+                jobs.children.kill(other.key, result.cause, f"its second process: {result.detail}")
+        if self.processes or probe.result is None:
+            return
+        self.close()
+        ending = probe.result
+        if peer := running.failed_peer:  # its last words say why
+            ending = replace(ending, stdout=ending.stdout + peer.stdout, stderr=ending.stderr + peer.stderr)
+        self.state = Ended(ending, running.slow_call, self.state if isinstance(self.state, Stuck) else None)
+
+    def _record_slow_calls(self, process: Process, jobs: Jobs, watch: GpuWatch) -> None:
+        running = self._running()
+        assert running is not None
+        for returned in process.standstill.returned_calls():
+            if returned.seconds >= SLOW_S and (call := self._call(process, returned.where, jobs)).name:
+                call = msgspec.structs.replace(call, seconds=round(returned.seconds, 1))
+                watch.record_slow_call(call)
+                running.slow_call = longest(known for known in (running.slow_call, call) if known is not None)
+
+    def _call(self, process: Process, where: Where, jobs: Jobs) -> Call:
+        """Return the call that a process waits in, and the GPU that it is for if that is known."""
+        gpus = self.task.gpus
+        number = last_announced(jobs.children.said(process.key).splitlines()).rpartition("GPU:")[2]
+        meant = gpus[int(number) :][:1] if number.isdigit() else gpus if len(gpus) == 1 else ()
+        uuid = meant[0].uuid if meant else ""
+        return Call(where.call or where.file, None, uuid, probe=self.task.entry.name, file=where.file)
+
+
+def _deadline_s(task: Task, server: str, options: Options, driver_s: float) -> float:
+    allowed_s = options.timeout_s or task.entry.probe.deadline_s + STARTS_OF_THE_DRIVER * driver_s
+    if server == PLAIN:  # its child imports TensorFlow itself
+        allowed_s += options.timeout_s or Bounds().preload_s
+    return allowed_s

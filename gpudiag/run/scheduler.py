@@ -1,0 +1,205 @@
+"""Starts the probes of a run, as many at a time as there is room for, and collects what each of them came to."""
+
+from __future__ import annotations
+
+import time
+
+import msgspec
+
+from gpudiag import catalogue
+from gpudiag.cause import TRACE
+from gpudiag.errors import shortage
+from gpudiag.model.facts import Facts
+from gpudiag.model.report import Broken, Cause, Gpu, Row, Skipped
+from gpudiag.run.gpu_watch import is_hang, longest
+from gpudiag.run.plan import QUICK_FROM_S, Task, default_jobs, planned, room_on
+from gpudiag.run.probe_run import Ended, Postponed, ProbeRun, Running, Stuck, Waiting
+from gpudiag.run.rows import not_started, row_of_run, row_without_child
+from gpudiag.run.session import Session
+
+CONTEXTS = "discovery.logical_devices"
+"""The probe that says why no CUDA context can be created."""
+DIAGNOSED_BY = (TRACE, CONTEXTS)
+"""The probes that the diagnosis rests on."""
+
+
+class Scheduler:
+    """The probes of a run."""
+
+    def __init__(self, session: Session, facts: Facts, gpus: tuple[Gpu, ...]) -> None:
+        self._session = session
+        self._facts = facts
+        self._gpus = gpus
+        self._runs: list[ProbeRun] = []
+        self.note = ""
+        """Says what was run without having been selected; "" if nothing."""
+
+    def rows(self, tasks: list[Task]) -> tuple[Row, ...]:
+        """Run the probes and return a row for every task, in their order; rows of probes that say why come last."""
+        session = self._session
+        session.observer.phase("probes", [task.entry.name for task in tasks])
+        devices = {device.pci_bus_id: device for device in self._facts.nvml_devices}
+        session.devices.room = {gpu.uuid: room_on(gpu, devices[gpu.pci_bus_id]) for gpu in self._gpus}
+        self._add(tasks)
+        slots = session.options.jobs or default_jobs()
+        try:
+            while self._is_busy():
+                if stopped := session.stopped():
+                    self._stop(*stopped)
+                self._start_waiting(slots)
+                session.jobs.poll()
+                self._collect()
+                self._watch()
+                if not stopped:
+                    self._add(self._explaining_tasks())
+                session.observer.tick()
+            self._settle_postponed()
+        finally:
+            session.devices.close()
+            for run in self._runs:
+                run.close()
+        return tuple(run.row for run in self._runs if run.row is not None)
+
+    def _add(self, tasks: list[Task]) -> None:
+        """Take up tasks; what needs no child has its row at once."""
+        stopped = self._session.stopped()  # then the facts are incomplete, and nothing is judged by them
+        for task in tasks:
+            run = ProbeRun(task)
+            self._runs.append(run)
+            if not stopped and (row := self._row_without_child(task)) is not None:
+                self._finish(run, row)
+
+    def _row_without_child(self, task: Task) -> Row | None:
+        return row_without_child(task, self._facts, self._gpus, self._session.options)
+
+    def _is_busy(self) -> bool:
+        """Return whether something is to be started or waited for."""
+        under_way = any(isinstance(run.state, Waiting | Running | Stuck) for run in self._runs)
+        return under_way or self._session.gpu_watch.is_asking
+
+    def _finish(self, run: ProbeRun, row: Row) -> None:
+        run.finish(row)
+        self._session.observer.finished(row, run.task.label)
+
+    def _stop(self, cause: Cause, detail: str) -> None:
+        """End all that runs and begin nothing more.
+
+        A run that is cut by its own deadline is broken, never green; one that is cut by a signal has that signal's exit
+        status.
+        """
+        why = f"not run: {detail}"
+        outcome = Skipped(why) if cause is Cause.INTERRUPTED else Broken(cause, why)
+        for run in self._runs:
+            if isinstance(run.state, Waiting):
+                self._finish(run, not_started(run.task, outcome))
+        self._session.jobs.kill_all(cause, detail)
+
+    def _start_waiting(self, slots: int) -> None:
+        """Start what waits, as far as there is room; skip what would wait for a GPU that hangs or is slow."""
+        for run in self._runs:
+            if not isinstance(run.state, Waiting):
+                continue
+            if sum(len(other.processes) for other in self._runs) >= slots:
+                return
+            if reason := self._reason_to_skip(run.task):
+                self._finish(run, not_started(run.task, Skipped(reason)))
+            elif not self._session.gpu_watch.is_asked(run.task.gpus):
+                self._start(run)
+
+    def _reason_to_skip(self, task: Task) -> str:
+        """Return why a task is not begun any more; "" if it may be."""
+        watch, options = self._session.gpu_watch, self._session.options
+        if silence := watch.silence(task.gpus):
+            return silence.why
+        ongoing = [process.ongoing_call for run in self._runs for process in run.processes]
+        slowest = longest([*watch.slow_calls, *(call for call in ongoing if call is not None)])
+        waited_s = 0.0 if slowest is None else slowest.seconds or 0.0
+        is_left_out = task.gpus and options.level is None and not task.entry.probe.quick
+        if slowest is not None and is_left_out and waited_s >= QUICK_FROM_S:
+            return f"{slowest.name} takes {waited_s:.0f} s; to run this probe anyway, name it"
+        return ""
+
+    def _start(self, run: ProbeRun) -> None:
+        """Start a probe, if its GPUs can be had; if another run has held them for too long, it is broken."""
+        session, task = self._session, run.task
+        if not session.devices.take(task.gpus, exclusive=task.entry.probe.exclusive):
+            if session.devices.waited_s(task.gpus) > session.options.lock_wait_s:
+                waited = f"held the GPU for more than {session.options.lock_wait_s:g} s (--lock-wait)"
+                broken = Broken(Cause.TIMEOUT, f"{session.other_run(task.gpus)} {waited}")
+                self._finish(run, not_started(task, broken))
+            return
+        session.observer.started(task.label)
+        try:
+            run.start(session.jobs, session.options, session.gpu_watch.driver_s)
+        except OSError as error:
+            session.devices.release(task.gpus)
+            broken = Broken(Cause.NOT_STARTED, f"cannot create a folder for its messages: {shortage(error)}")
+            self._finish(run, not_started(task, broken))
+
+    def _collect(self) -> None:
+        """Make the rows of the probes that have ended."""
+        session = self._session
+        for run in self._runs:
+            ended, task = run.state, run.task
+            if not isinstance(ended, Ended):
+                continue
+            session.devices.release(task.gpus)
+            row = row_of_run(task, ended, session.began, self._facts, session.options.limits)
+            if is_hang(ended.result) and ended.slow_call is None and not session.stopped():
+                session.gpu_watch.on_timeout(task.entry.name, task.gpus)
+            if ended.result.cause is Cause.NO_CONTEXT and task.entry.name != CONTEXTS:
+                run.postpone(row)
+            else:
+                self._finish(run, row)
+
+    def _watch(self) -> None:
+        """See which probes stand still; those on a GPU that hangs are waited for no more."""
+        watch, now = self._session.gpu_watch, time.monotonic()
+        for run in self._runs:
+            task = run.task
+            if not task.entry.probe.exclusive:
+                for process in run.processes:
+                    watch.on_long_run(task.entry.name, task.gpus, now - process.started_at)
+            run.look(self._session.jobs, watch)
+        for run in self._runs:
+            if isinstance(run.state, Running) and (silence := watch.silence(run.task.gpus)) and silence.call:
+                run.give_up(self._session.jobs, silence.why)
+
+    def _settle_postponed(self) -> None:
+        """Give the probes without a CUDA context their rows: skipped, if another probe says why there is none."""
+        is_explained = any(
+            run.row is not None and run.row.status == "fail" for run in self._runs if run.task.entry.name == CONTEXTS
+        )
+        skipped = Skipped(f"no CUDA context could be created: {CONTEXTS} says why")
+        for run in self._runs:
+            if isinstance(run.state, Postponed):
+                row = run.state.row
+                self._finish(run, msgspec.structs.replace(row, outcome=skipped) if is_explained else row)
+
+    def _explaining_tasks(self) -> list[Task]:
+        """Return tasks that were not selected: they say why there is no context, or why the first probe failed."""
+        failed = "" if self._is_busy() else self._first_failed()
+        selected = {run.task.entry.name for run in self._runs}
+        explain = failed and TRACE not in selected
+        no_context = any(isinstance(run.state, Postponed) for run in self._runs)
+        wanted = DIAGNOSED_BY if explain else (CONTEXTS,) if no_context else ()
+        missing = tuple(catalogue.get(name) for name in wanted if name not in selected)
+        tasks = [task for task in planned(missing, self._gpus) if self._row_without_child(task) is None]
+        if tasks and explain:
+            self._session.observer.phase("probes that say why", [task.entry.name for task in tasks])
+            self.note = f"{' and '.join(task.entry.name for task in tasks)} ran too, because {failed} failed"
+        return tasks
+
+    def _first_failed(self) -> str:
+        """Return the first probe whose child failed or broke; "" if none did.
+
+        To explain what judges facts alone nothing need run, and what hangs would cost its deadline again.
+        """
+        for run in self._runs:
+            row = run.row
+            if row is None:
+                continue
+            crashed = row.crash is not None and row.crash.cause is not Cause.TIMEOUT
+            if crashed or (row.status == "fail" and row.reading is not None):
+                return run.task.label
+        return ""
