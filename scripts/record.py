@@ -23,6 +23,7 @@ TESTS = Path(__file__).resolve().parents[1] / "tests"
 sys.path.insert(0, str(TESTS))
 
 import staged  # noqa: E402
+from docs import compact  # noqa: E402
 
 from conftest import Gpudiag  # noqa: E402
 from corpus import items  # noqa: E402
@@ -70,7 +71,7 @@ def record_corpus(numbers: set[int]) -> None:
             machine = Gpudiag(own, warm)
             report = staged.check(item, machine, staged.stage(item, machine))
             item.recording.parent.mkdir(parents=True, exist_ok=True)
-            item.recording.write_text(_without_places(codec.encode(report), own))
+            item.recording.write_text(compact(_without_places(codec.encode(report), own)), encoding="utf-8")
             print(item, report.diagnosis.causes[0].rule if report.diagnosis.causes else "no cause", flush=True)
         warm.close()
 
