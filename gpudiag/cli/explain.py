@@ -50,7 +50,8 @@ def explain(*, name: str, report: Path | None) -> int:
         return 0
     from gpudiag import catalogue, causes
     from gpudiag.cli import describe
-    from gpudiag.model import codec
+    from gpudiag.errors import UsageError
+    from gpudiag.model import codec, renamed
     from gpudiag.model.expectations import AREA
 
     saved = None if report is None else codec.load(report)
@@ -69,6 +70,10 @@ def explain(*, name: str, report: Path | None) -> int:
 
         put(listing.explanation(lint_rule, width()))
         return 0
+    if name in renamed.REMOVED:
+        raise UsageError(
+            f"{name} was a cause of an earlier version and is not looked for any more; its report explains it"
+        )
     entry = catalogue.get(name, also=[*causes.names(), *lint_rules.names()])
     put(describe.explanation(entry, width(), saved))
     return 0

@@ -1,7 +1,8 @@
 """Names that packages of Python got or lost, and in which release, for "cannot import name" and "has no attribute".
 
-``scripts/check_names.py`` looked up each of the 237 names in the packages themselves, on 2026-11-22: in the first
-release that has it, or has it no more, and in the one before. One more is by the notes of a release alone, and says so.
+Only of what TensorFlow itself imports: Python, NumPy, protobuf, Keras and a few more; and of TensorFlow. Each name was
+looked up in the packages themselves, on 2026-11-22: in the first release that has it, or has it no more, and in the one
+before. One is by the notes of a release alone, and says so.
 ``*`` stands for the module and all in it.
 """
 
@@ -49,7 +50,6 @@ _CAME = (
     ("numpy", "1.26.1", "numpy", "_core"),
     ("protobuf", "5.27", "google.protobuf", "runtime_version"),
     ("protobuf", "3.20", "google.protobuf.internal", "builder"),
-    ("pillow", "9.1", "PIL.Image", "Resampling Transpose Dither"),
     ("tensorflow", "1.14", "tensorflow", "config"),
     ("tensorflow", "2.1", "tensorflow.config", "list_physical_devices list_logical_devices set_visible_devices"),
     ("tensorflow", "2.4", "tensorflow.experimental", "numpy"),
@@ -66,28 +66,8 @@ _CAME = (
     ("python", "3.8", "importlib", "metadata"),
     ("python", "3.8", "functools", "cached_property"),
     ("python", "3.9", "functools", "cache"),
-    ("huggingface-hub", "1.2.1", "huggingface_hub", "is_offline_mode"),
 )
 _WENT = (
-    ("werkzeug", "3.0", "werkzeug.urls", "url_quote url_decode url_encode url_quote_plus url_unquote url_parse"),
-    ("werkzeug", "1.0", "werkzeug", "secure_filename FileStorage cached_property"),
-    ("werkzeug", "1.0", "werkzeug.contrib", "*"),
-    ("markupsafe", "2.1", "markupsafe", "soft_unicode"),
-    ("jinja2", "3.1", "jinja2", "escape Markup contextfunction contextfilter environmentfilter"),
-    ("itsdangerous", "2.1", "itsdangerous", "json TimedJSONWebSignatureSerializer"),
-    ("scipy", "1.3", "scipy.misc", "imread imresize imsave imshow imrotate toimage bytescale fromimage"),
-    ("scipy", "1.3", "scipy.ndimage", "imread"),
-    ("scipy", "1.3", "scipy.misc", "logsumexp factorial comb"),
-    ("scipy", "1.13", "scipy.linalg", "tril triu"),
-    ("scipy", "1.12", "scipy.signal", "gaussian hann hamming blackman kaiser bartlett"),
-    ("scipy", "1.14", "scipy.integrate", "simps trapz cumtrapz"),
-    ("scikit-learn", "0.23", "sklearn.externals", "joblib six"),
-    ("scikit-learn", "0.23", "sklearn.utils.linear_assignment_", "*"),
-    ("scikit-learn", "0.20", "sklearn.cross_validation", "*"),
-    ("scikit-learn", "0.20", "sklearn.grid_search", "*"),
-    ("scikit-learn", "1.2", "sklearn.datasets", "load_boston"),
-    ("pillow", "7.0", "PIL", "PILLOW_VERSION"),
-    ("pillow", "10.0", "PIL.Image", "ANTIALIAS LINEAR CUBIC"),
     ("numpy", "1.24", "numpy", "bool complex float int long object str typeDict unicode"),
     (
         "numpy",
@@ -97,19 +77,6 @@ _WENT = (
         "asfarray obj2sctype sctypes issctype find_common_type DataSource round_ set_string_function mat",
     ),
     ("numpy", "2.4", "numpy", "in1d trapz"),
-    ("networkx", "3.0", "networkx", "from_numpy_matrix to_numpy_matrix"),
-    ("matplotlib", "3.9", "matplotlib.cm", "get_cmap register_cmap"),
-    ("pandas", "1.2", "pandas", "Panel"),
-    ("pandas", "2.0", "pandas", "Int64Index Float64Index"),
-    ("jax", "0.4.24", "jax", "linear_util"),
-    ("jax", "0.4.24", "jax.linear_util", "*"),
-    ("jax", "0.6", "jax", "tree_map"),
-    ("jax", "0.4.29", "jax.config", "*"),
-    ("jax", "0.4.31", "jax.core", "NamedShape"),
-    ("jax", "0.6", "jax.core", "Primitive"),
-    ("huggingface-hub", "0.26", "huggingface_hub", "cached_download"),
-    ("setuptools", "70", "pkg_resources", "packaging"),
-    ("setuptools", "82", "pkg_resources", "*"),
     ("gast", "0.3", "gast", "Num Str Bytes Ellipsis NameConstant"),
     ("gast", "0.4", "gast", "Index"),
     ("python", "3.12", "imp", "*"),
@@ -148,8 +115,6 @@ _WENT = (
     ("keras", "2.0", "keras.utils.layer_utils", "layer_from_config"),
     ("keras", "2.2.1", "keras.applications.imagenet_utils", "_obtain_input_shape"),
     ("keras", "3.0", "keras.preprocessing.text", "*"),
-    ("transformers", "5.0", "transformers", "TFAutoModel TFBertModel TFPreTrainedModel TFDistilBertModel"),
-    ("transformers", "4.37", "transformers", "TFTrainer"),
 )
 _WENT_BY_NOTES = (("tensorflow", "2.16", "tensorflow.estimator", "*"),)
 """By the notes alone, https://github.com/tensorflow/tensorflow/releases/tag/v2.16.1; no wheel was looked at."""
@@ -159,16 +124,8 @@ _INSTEAD = {
     "keras.utils.multi_gpu_model": "tf.distribute.MirroredStrategy",
     "keras.utils.np_utils": "keras.utils.to_categorical",
     "keras.wrappers.scikit_learn": "scikeras.wrappers, of the distribution scikeras",
-    "matplotlib.cm.get_cmap": "matplotlib.colormaps[NAME]",
     "numpy.NaN": "numpy.nan",
     "numpy.Inf": "numpy.inf",
-    "PIL.Image.ANTIALIAS": "PIL.Image.LANCZOS",
-    "pkg_resources": "importlib.metadata",
-    "scipy.misc.imread": "imageio.v2.imread",
-    "sklearn.cross_validation": "sklearn.model_selection",
-    "sklearn.externals.joblib": "joblib",
-    "sklearn.externals.six": "six",
-    "sklearn.grid_search": "sklearn.model_selection",
     "tensorflow.keras.layers.experimental.preprocessing": "tensorflow.keras.layers",
     "tensorflow.keras.utils.multi_gpu_model": "tf.distribute.MirroredStrategy",
     "tensorflow.keras.wrappers": "scikeras.wrappers, of the distribution scikeras",
@@ -180,7 +137,6 @@ _INSTEAD = {
     "tensorflow.train.SummaryWriter": "tf.summary.FileWriter",
     "tensorflow.unpack": "tf.unstack",
     "time.clock": "time.perf_counter",
-    "werkzeug.urls.url_quote": "urllib.parse.quote",
 }
 
 
@@ -208,22 +164,6 @@ def moved(module: str, name: str) -> Moved | None:
     return next((MOVED[one] for end in range(len(parts), 0, -1) if (one := ".".join(parts[:end])) in MOVED), None)
 
 
-ARGUMENTS = {
-    "batch_shape": Moved("tensorflow", came="2.16"),
-    "groups": Moved("tensorflow", came="2.3"),
-    "jit_compile": Moved("tensorflow", came="2.5"),
-    "quantization_config": Moved("keras", came="3.13"),
-    "ragged": Moved("tensorflow", came="1.15"),
-    "skip_mismatch": Moved("keras", came="2.1.3"),
-    "renorm": Moved("tensorflow", went="2.16"),
-    "time_major": Moved("tensorflow", went="2.16"),
-    "use_cudnn": Moved("keras", came="3.2"),
-}
-"""Arguments of Keras that came or went: "got an unexpected keyword argument".
-
-By the text of the wheels of tensorflow and keras on either side, read on 2026-11-22; ``jit_compile`` is that of
-``tf.function``, and ``compile`` has it from 2.8 on.
-"""
 _DISTRIBUTIONS = {
     "Crypto": "pycryptodome",
     "IPython": "ipython",

@@ -8,7 +8,6 @@ from gpudiag.knowledge import requirements
 from gpudiag.knowledge.names import moved
 from gpudiag.knowledge.releases import Version
 from gpudiag.knowledge.requirements import Stated, contradicting, overlap, specifiers, stated
-from gpudiag.knowledge.tracebacks import last_raised
 
 
 @pytest.mark.parametrize(
@@ -110,7 +109,7 @@ def test_the_table_of_releases_answers() -> None:
 @pytest.mark.parametrize(
     ("module", "name", "range_"),
     [
-        ("scipy.misc", "imread", "<1.3"),
+        ("numpy", "object", "<1.24"),
         ("typing_extensions", "TypeIs", ">=4.10"),
         ("tensorflow._api.v2.experimental", "numpy", ">=2.4"),
         ("distutils.core", "", "<3.12"),
@@ -125,21 +124,3 @@ def test_names_that_came_and_went_are_known(module: str, name: str, range_: str)
 def test_a_module_that_is_there_does_not_stand_for_its_names() -> None:
     assert moved("tensorflow.keras.wrappers", "frobnicate") is None
     assert moved("numpy", "") is None
-
-
-def test_the_innermost_frame_of_the_last_traceback_tells_whose_code_failed() -> None:
-    log = [
-        "Traceback (most recent call last):",
-        '  File "/usr/lib/python3/site-packages/numpy/a.py", line 1, in f',
-        "ImportError: first",
-        "During handling of the above exception, another exception occurred:",
-        "Traceback (most recent call last):",
-        '  File "/home/me/train.py", line 1, in <module>',
-        '  File "/usr/lib/python3/site-packages/autokeras/b.py", line 2, in g',
-        "TypeError: second",
-        "done",
-    ]
-    raised = last_raised(log)
-    assert raised is not None
-    assert (raised.error, raised.package, raised.by_program) == ("TypeError: second", "autokeras", True)
-    assert last_raised(["TypeError: alone"]) is None

@@ -13,14 +13,16 @@ import pytest
 from msgspec.structs import replace
 
 from examples.facts import example_with_gpus
-from gpudiag import catalogue
+from gpudiag import catalogue, causes
 from gpudiag.cli import describe
-from gpudiag.errors import ReportError
+from gpudiag.cli.explain import explain
+from gpudiag.comparison.reports import Known, compare
+from gpudiag.errors import ReportError, UsageError
 from gpudiag.model import codec, renamed
 from gpudiag.model.diagnosis import Confidence, Diagnosis, RootCause, Stage
 from gpudiag.model.facts import NvmlFacts
 from gpudiag.model.report import Report, Verdict
-from gpudiag.report import masking
+from gpudiag.report import masking, render
 from reports import GPUS, actions, passed, report, row, sample
 
 Plain = dict[str, Any]
@@ -38,6 +40,19 @@ def test_a_saved_cause_has_the_name_of_today(name: str) -> None:
     loaded = codec.decode(codec.encode(saved), "test").diagnosis
     today = replace(found, rule=renamed.CAUSES[name])
     assert (loaded.causes, loaded.folded) == ((today,), (today,))
+
+
+@pytest.mark.parametrize("name", sorted(renamed.REMOVED))
+def test_a_saved_report_shows_a_cause_that_is_not_looked_for_any_more(name: str) -> None:
+    cause = RootCause(name, Stage.PACKAGE, Confidence.LIKELY, "it is said", ("seen",), actions("do"), "https://a.b")
+    saved = codec.decode(codec.encode(replace(report(), diagnosis=Diagnosis(causes=(cause,)))), "test")
+    assert causes.get(name) is None
+    for format_ in ("table", "json", "markdown", "html", "github"):
+        assert "it is said" in render(saved, format_, width=100, color=False), format_
+    compared = compare(Known(saved, "old.json"), Known(report(), "new.json"))
+    assert "it is said" in str(compared.changes)
+    with pytest.raises(UsageError, match="earlier version"):
+        explain.main([name], standalone_mode=False)
 
 
 def test_the_text_is_for_people_and_tools_alike() -> None:

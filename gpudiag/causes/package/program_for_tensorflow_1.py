@@ -6,13 +6,8 @@ session (ConfigProto, gpu_options) work there as before.
 
 from __future__ import annotations
 
-import re
-
 from gpudiag.cause import Cause, Match, Matches, Program
-from gpudiag.knowledge.log_lines import text
-from gpudiag.knowledge.message import Event
-from gpudiag.knowledge.messages.python_packages import NAME_NOT_THERE, NAME_OF_TENSORFLOW_1
-from gpudiag.knowledge.tensorflow_1 import NAMES
+from gpudiag.knowledge.messages.python_packages import NAME_OF_TENSORFLOW_1
 
 CAUSE = Cause(
     fix=(
@@ -26,21 +21,5 @@ CAUSE = Cause(
 
 
 def find(program: Program) -> Matches:
-    if said := program.first(NAME_OF_TENSORFLOW_1):
-        name = said["module"] or f"tf.{said['name']}"
-        yield Match(program.said(NAME_OF_TENSORFLOW_1), figures={"name": name})
-        return
-    for event in program.all(NAME_NOT_THERE):
-        if (name := _asked_for(event)) in NAMES:
-            yield Match((text(event.line),), figures={"name": f"tf.{name}"})
-            return
-
-
-def _asked_for(event: Event) -> str:
-    """Return the name of TensorFlow's that is not there, such as ``train.AdamOptimizer``; "" for another package's."""
-    module = event["of"] or event["module"]
-    if module.partition(".")[0] != "tensorflow":
-        return ""
-    inside = re.sub(r"^tensorflow(?:\._api\.v2(?:\.compat\.v2)?)?\.?", "", module)
-    # TensorFlow 2 calls it tensorflow._api.v2.compat.v2; tensorflow.compat.v2 is that of 1.13 to 1.15.
-    return ".".join(filter(None, [inside, event["attribute"] or event["name"]]))
+    if event := program.first(NAME_OF_TENSORFLOW_1):
+        yield Match(program.said(NAME_OF_TENSORFLOW_1), figures={"name": event["module"] or f"tf.{event['name']}"})

@@ -7,11 +7,15 @@ mysql-connector or google-cloud, may have replaced it.
 
 from __future__ import annotations
 
+import re
+
 from gpudiag.cause import Cause, Match, Matches
 from gpudiag.causes.shared.imports import ImportLog
-from gpudiag.knowledge.messages.python_packages import PROTOBUF
+from gpudiag.knowledge.log_lines import text
+from gpudiag.knowledge.messages.python_packages import PROTOBUF, PROTOBUF_ARGUMENT
 from gpudiag.knowledge.origin import Origin
 from gpudiag.knowledge.releases import Version
+from gpudiag.model.diagnosis import Confidence
 
 CAUSE = Cause(
     fix=("pip install 'protobuf==3.20.3'", "export PROTOCOL_BUFFERS_PYTHON_IMPLEMENTATION=python  # or, slower"),
@@ -19,11 +23,15 @@ CAUSE = Cause(
     needs_gpu=False,
     unless=("requirement_not_met",),
 )
+_GENERATED = re.compile(r'File "[^"]{1,400}_pb2\.py"')
+"""Code that protoc made, in a traceback: it calls protobuf alone."""
 
 
 def find(program: ImportLog, origin: Origin) -> Matches:
     said = program.first(PROTOBUF)
     if said is None:
+        if (refused := program.first(PROTOBUF_ARGUMENT)) and any(map(_GENERATED.search, program.lines)):
+            yield Match((text(refused.line),), Confidence.LIKELY, fix=("pip install --upgrade protobuf",))
         return
     second = "pip install --force-reinstall tensorflow  # or: brings a protobuf that fits"
     if "Descriptors" in said.text or "regenerate your protos" in said.text:

@@ -41,6 +41,12 @@ PROTOBUF = FAMILY.fault(
     "{found:v}",
     "This program was compiled against version {needed:v} of the Protocol Buffer runtime library",
 )
+PROTOBUF_ARGUMENT = FAMILY.fault(
+    "protobuf_argument",
+    "got an unexpected keyword argument 'file'",
+    "got an unexpected keyword argument 'serialized_options'",
+    "got an unexpected keyword argument 'create_key'",
+)
 SYSTEM_LIBRARY_OLD = FAMILY.add(
     Worth.FAULT,
     "system_library_old",
@@ -87,12 +93,15 @@ PARTIAL_MODULE = FAMILY.fault(
 NAME_OF_TENSORFLOW_1 = FAMILY.add(
     Worth.FAULT,
     "name_of_tensorflow_1",
-    pattern=r"module 'tensorflow(?:\._api\.v2\.\w+)?' has no attribute '(?P<name>Session|InteractiveSession|"
-    r"ConfigProto|GPUOptions|placeholder|get_default_graph|reset_default_graph|contrib|app|flags|set_random_seed|get_variable|"
-    r""
-    r"variable_scope|global_variables_initializer|logging|truncated_normal|random_normal|random_uniform|layers|"
-    r"get_default_session|to_float|log|enable_eager_execution|gfile|train\.AdamOptimizer)'|"
-    r"No module named '(?P<module>tensorflow\.contrib)[\w.]*'",
+    pattern=r"module 'tensorflow(?:\._api\.v2\.\w+)?' has no attribute '(?P<name>"
+    r"Session|InteractiveSession|ConfigProto|GPUOptions|placeholder|placeholder_with_default|"
+    r"get_default_graph|reset_default_graph|contrib|app|flags|set_random_seed|get_variable|variable_scope|"
+    r"global_variables|global_variables_initializer|initialize_all_variables|trainable_variables|logging|"
+    r"truncated_normal|random_normal|random_uniform|layers|get_default_session|to_float|log|"
+    r"enable_eager_execution|disable_eager_execution|gfile|Summary|GraphDef|FixedLenFeature|py_func|Print|"
+    r"AUTO_REUSE|get_collection|assign|rnn_cell|dynamic_rnn|AdamOptimizer|GradientDescentOptimizer|"
+    r"FileWriter|resize_bilinear|resize_images|train\.AdamOptimizer"
+    r")'|No module named '(?P<module>tensorflow\.contrib)[\w.]*'",
     words=("tensorflow",),
 )
 EMPTY_TENSORFLOW = FAMILY.add(
