@@ -17,7 +17,7 @@ from __future__ import annotations
 
 import inspect
 import re
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import suppress
 from dataclasses import dataclass, field
 from enum import Enum
@@ -28,8 +28,9 @@ from typing import Any, TypeVar, get_args, get_type_hints
 
 import msgspec
 
+from gpudiag.knowledge.log import recognised
 from gpudiag.knowledge.log_lines import Log
-from gpudiag.knowledge.message import Message
+from gpudiag.knowledge.message import Event
 from gpudiag.knowledge.origin import Origin
 from gpudiag.knowledge.relevance import evidence_lines
 from gpudiag.knowledge.variables import PRELOAD, PRELOAD_FILE
@@ -240,6 +241,12 @@ class Match:
     """PCI bus ids of the GPUs that it is about; empty: of every GPU, or it is not known which."""
     unfit: bool | None = None
     """If it is not as the cause declares: :attr:`Cause.unfit`."""
+    about: tuple[str, ...] = ()
+    """The variables, libraries, files, folders and flags that it is about, by name: those that are not figures, nor
+    variables of :attr:`change`."""
+    explains: Iterable[Event] = ()
+    """Events of the program's log that it explains, beside the messages of the lines that it shows as evidence: what
+    these events name by themselves is not shown as another cause."""
 
 
 Matches = Iterator[Match]
@@ -308,6 +315,15 @@ def _set_by_python(name: str, file: str) -> Action:
     return Action(note=f"take {name} out of {where}, which sets it whenever Python starts", role=Role.NOTE)
 
 
+def _distinct(names: Iterable[str]) -> tuple[str, ...]:
+    return tuple(dict.fromkeys(names))
+
+
+def _names(figures: Mapping[str, Figure]) -> Iterator[str]:
+    """Yield the names among the figures: of a variable, a library, a file and the like; no sentence, no number."""
+    return (value for value in figures.values() if isinstance(value, str) and value and " " not in value)
+
+
 @dataclass(frozen=True)
 class Known:
     """A cause of the catalogue: what its file declares and what the place and the text of the file say."""
@@ -321,8 +337,6 @@ class Known:
     """The paragraph for ``gpudiag explain``, on one line."""
     declared: Cause
     find: Callable[..., Matches]
-    reads: frozenset[Message] = frozenset()
-    """The messages that its file names."""
 
     def matches(self, evidence: Evidence) -> Matches:
         """Look for the cause; what it asks for must be known."""
@@ -363,17 +377,20 @@ class Known:
                 seen = (*seen, f"{PRELOAD}={evidence.facts.variables.get(PRELOAD, '')}")
             seen = (*seen, f"{name} is set in a Python that was started without it, too")
             trial = None if first.change is None else FixAttempt(first.change)
+        quoted = (event for line in seen for event in recognised(line))
         return RootCause(
             rule=self.id,
             stage=match.stage or self.stage,
             sure=match.sure,
-            cause=self.cause.format(**match.figures),
+            cause=self.cause.format_map(match.figures),
             evidence=seen,
             fix=tuple(fix[at] for at in sorted(fix)),
             url=match.url or declared.url,
             trial=trial,
             unfit=declared.unfit if match.unfit is None else match.unfit,
             gpus=match.gpus,
+            about=_distinct((*match.about, *(match.change or ()), *_names(match.figures))),
+            explains=_distinct(event.message.name for event in (*match.explains, *quoted)),
         )
 
     @property

@@ -321,7 +321,8 @@ def messages(worth: str) -> str:
     asking: dict[Message, list[str]] = {}
     for cause in diagnosis.rules():
         link = _link(cause.id, f"causes/{page_of(cause.stage)}.md", cause.id)
-        for message in cause.reads:
+        names = vars(sys.modules[cause.find.__module__]).values()
+        for message in (name for name in names if isinstance(name, Message)):
             asking.setdefault(message, []).append(link)
     shown = (one for name, family in FAMILIES.items() if name not in CODES for one in family.messages)
     return "\n".join(
@@ -341,12 +342,14 @@ def codes(name: str) -> str:
             ", ".join(f"`{text}`" for text in one.texts) or f"Xid {', '.join(numbers.get(one, []))}",
             with_names(one.meaning).removeprefix("Xid <code>: "),
             f"`{with_names(one.fix[0])}`",
+            f"`{one.name}`",
         )
         for one in FAMILIES[name].messages
         if one.fix and (one.texts or one in numbers)
     ]
     return table(
-        ("printed as", "meaning", "first thing to do"), ([cell.replace("|", "\\|") for cell in row] for row in rows)
+        ("printed as", "meaning", "first thing to do", "cause"),
+        ([cell.replace("|", "\\|") for cell in row] for row in rows),
     )
 
 

@@ -103,7 +103,6 @@ SOURCES: dict[tuple[str, str], Callable[[], Iterable[str]]] = {
     ("gpudiag.knowledge.requirements", ""): lambda: [pattern.pattern for _, pattern in requirements._STATED],
     ("gpudiag.lint.check", "check"): lambda: [r"tf\.device\(|GPUOptions|set_memory_growth"],
     ("gpudiag.run.bisect.parts", "entries"): lambda: list(parts._SEPARATED.values()),
-    ("gpudiag.run.bisected", "_is_about"): lambda: [r"(?<![\w/.-])LD_PRELOAD(?![\w-])"],
     ("gpudiag.simulator.faults", "_function"): lambda: [
         r"(?P<function>(?:__)?(?:cu|nv|nccl)\w+):(?P<code>\d+)(?::(?P<first>\d+))?",
         r"(?P<function>(?:__)?(?:cu|nv|nccl)\w+):(?P<seconds>\d+(?:\.\d+)?)",

@@ -10,7 +10,6 @@ from pathlib import Path
 from gpudiag.catalogue import documentation
 from gpudiag.cause import Cause, Known
 from gpudiag.errors import CatalogueError
-from gpudiag.knowledge.message import Message
 from gpudiag.model import renamed
 from gpudiag.model.diagnosis import Stage
 
@@ -37,12 +36,13 @@ def get(name: str) -> Known | None:
         return get(renamed.CAUSES[name])
     stage = names().get(name)
     if stage is None:
-        return None
+        from gpudiag.causes import messages  # not above: it imports the table of messages, and most callers need none
+
+        return messages.all_of_them().get(name)
     module = importlib.import_module(f"{__name__}.{stage.name.lower()}.{name}")
     sentence, _, why = documentation(module).partition("\n\n")
     declared: Cause = module.CAUSE
-    reads = frozenset(one for one in vars(module).values() if isinstance(one, Message))
-    return Known(name, stage, " ".join(sentence.split()), " ".join(why.split()), declared, module.find, reads)
+    return Known(name, stage, " ".join(sentence.split()), " ".join(why.split()), declared, module.find)
 
 
 @cache

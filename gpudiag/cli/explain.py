@@ -63,6 +63,7 @@ def explain(*, name: str, report: Path | None) -> int:
     if "." not in name and (rule := causes.get(name)) is not None:
         put(describe.cause_explanation(rule, width(), saved))
         return 0
+    from gpudiag.causes import messages
     from gpudiag.lint import rule as lint_rules
 
     if "." not in name and (lint_rule := lint_rules.get(name)) is not None:
@@ -71,9 +72,7 @@ def explain(*, name: str, report: Path | None) -> int:
         put(listing.explanation(lint_rule, width()))
         return 0
     if name in renamed.REMOVED:
-        raise UsageError(
-            f"{name} was a cause of an earlier version and is not looked for any more; its report explains it"
-        )
-    entry = catalogue.get(name, also=[*causes.names(), *lint_rules.names()])
+        raise UsageError(f"{name} was a cause of an earlier version: {renamed.REMOVED[name]}.")
+    entry = catalogue.get(name, also=[*causes.names(), *messages.all_of_them(), *lint_rules.names()])
     put(describe.explanation(entry, width(), saved))
     return 0

@@ -79,6 +79,10 @@ class RootCause(Record):
     """True: while it is proved, a GPU that it is about must not be relied on, whatever the probes verified."""
     gpus: tuple[str, ...] = ()
     """PCI bus ids of the GPUs that it is about; empty: of every GPU, or it is not known which."""
+    about: tuple[str, ...] = ()
+    """The variables, libraries, files and folders that it is about, by their names."""
+    explains: tuple[str, ...] = ()
+    """The messages of the program's log that it explains, by their names."""
 
 
 class Failed(Record):

@@ -8,7 +8,12 @@ CAUSES = {
 }
 """Causes that were found to be one: the earlier name to the one that both have now."""
 
-REMOVED = frozenset(
-    {"package_calls_another_release", "said_to_leave_gpu_idle", "said_to_start_slowly", "said_to_switch_off"}
-)
-"""Causes of earlier versions that are not looked for any more: they were about no GPU and no installation."""
+_NOT_LOOKED_FOR = "it is not looked for any more, since it was about no GPU and no installation; its report explains it"
+REMOVED = {
+    "named_in_log": "each fault that a line of a log names has its own name now, and 'gpudiag show REPORT.json' names it",
+    "package_calls_another_release": _NOT_LOOKED_FOR,
+    "said_to_leave_gpu_idle": _NOT_LOOKED_FOR,
+    "said_to_start_slowly": _NOT_LOOKED_FOR,
+    "said_to_switch_off": _NOT_LOOKED_FOR,
+}
+"""Causes of earlier versions to what became of them."""

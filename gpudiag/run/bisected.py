@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import re
-
 import msgspec
 
 from gpudiag import causes
@@ -34,13 +32,8 @@ def with_bisection(diagnosis: Diagnosis, bisection: Bisection | None, facts: Fac
 
 
 def _is_about(cause: RootCause, bisection: Bisection) -> bool:
-    """Return whether a cause names everything that was found to matter.
-
-    Of what is missing a fix may speak for another reason: a new copy needs an entry of ``LD_LIBRARY_PATH``, too.
-    """
-    lines = () if any(one.missing for one in bisection.changes) else (action.line for action in cause.fix)
-    said = "\n".join((cause.cause, *cause.evidence, *lines))
-    return all(re.search(rf"(?<![\w/.-]){re.escape(one.name)}(?![\w-])", said) for one in bisection.changes)
+    """Return whether a cause is about everything that was found to matter."""
+    return {change.name.rstrip("/") for change in bisection.changes} <= {*cause.about}
 
 
 def _proved(cause: RootCause, proof: RootCause) -> RootCause:

@@ -2,17 +2,18 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 
 import msgspec
 
 from gpudiag import causes
 from gpudiag.cause import TRACE, Evidence, Known
+from gpudiag.causes import messages
 from gpudiag.causes.shared import steps
 from gpudiag.causes.shared.without_gpu import is_without_gpu, of_no_gpu
 from gpudiag.knowledge.log import recognised
 from gpudiag.knowledge.log_lines import Log, suspicious
-from gpudiag.knowledge.message import Message, Worth
+from gpudiag.knowledge.message import Worth
 from gpudiag.model.diagnosis import Confidence, Diagnosis, Failed, RootCause, Stage, Step
 from gpudiag.record import Record
 from gpudiag.run import consistency
@@ -43,6 +44,7 @@ class Looked(Record):
 
 
 _STEPS = "the trace"
+_NAMED = "faults that lines of the log name"
 _HARMLESS = "harmless lines of the log"
 _MISLEADING = "misleading lines of the log"
 _SUSPICIOUS = "lines of the log that no cause explains"
@@ -50,7 +52,7 @@ _SUSPICIOUS = "lines of the log that no cause explains"
 
 def parts(evidence: Evidence) -> tuple[str, ...]:
     """Return the names of the parts that make up the diagnosis: the causes that apply, the trace, the lines of logs."""
-    return (_STEPS, *(rule.id for rule in _applicable(evidence)), _HARMLESS, _MISLEADING, _SUSPICIOUS)
+    return (_STEPS, *(rule.id for rule in _applicable(evidence)), _NAMED, _HARMLESS, _MISLEADING, _SUSPICIOUS)
 
 
 def look(part: str, evidence: Evidence) -> Looked:
@@ -58,6 +60,9 @@ def look(part: str, evidence: Evidence) -> Looked:
     try:
         if part == _STEPS:
             found = Looked(steps=steps.trace(evidence))
+        elif part == _NAMED:
+            matches = messages.matches(evidence.program, evidence.origin)
+            found = Looked(causes=tuple(known.cause_of(match, evidence) for known, match in matches))
         elif part == _HARMLESS:
             log = evidence.program if evidence.lines else _of_trace(evidence).worrying
             without = of_no_gpu(evidence.program, evidence.origin) if evidence.lines else ()
@@ -89,7 +94,8 @@ def composed(evidence: Evidence, looked: Mapping[str, Looked]) -> Diagnosis:
     broken_at = next((step.stage for step in trace if step.status == "failed"), None)
     found = {name for name, one in looked.items() if one.causes}
     rules = [one for one in _applicable(evidence) if one.id in looked and found.isdisjoint(one.declared.unless)]
-    causes = _said_better(_ranked([rule for rule in rules if not rule.declared.last_resort], looked))
+    named = looked[_NAMED].causes if _NAMED in looked else ()
+    causes = _with_what_lines_name([rule for rule in rules if not rule.declared.last_resort], named, looked)
     if evidence.facts.without_gpu:  # which libraries are missing beside the GPU does not matter
         broken_at = next(
             (cause.stage for cause in causes if cause.stage not in (Stage.CONFIGURATION, Stage.PROGRAM)), broken_at
@@ -129,23 +135,27 @@ def _applicable(evidence: Evidence) -> list[Known]:
 
 
 def _ranked(rules: Iterable[Known], looked: Mapping[str, Looked]) -> list[RootCause]:
+    return _in_order((rule, cause) for rule in rules for cause in looked[rule.id].causes)
+
+
+def _with_what_lines_name(
+    rules: Iterable[Known], named: Sequence[RootCause], looked: Mapping[str, Looked]
+) -> list[RootCause]:
+    """Return the causes in order, with those that lines of the log name if no other cause explains the line."""
     found = [(rule, cause) for rule in rules for cause in looked[rule.id].causes]
+    explained = {message for _, cause in found for message in cause.explains}
+    table = messages.all_of_them()
+    by_themselves = [
+        (table[cause.rule], cause)
+        for cause in named
+        if explained.isdisjoint(cause.explains) and not (found and table[cause.rule].declared.symptom)
+    ]
+    return _in_order((*found, *by_themselves))
+
+
+def _in_order(found: Iterable[tuple[Known, RootCause]]) -> list[RootCause]:
+    """Return the causes by stage and certainty, symptoms after what they follow from."""
     return [cause for _, cause in sorted(found, key=_rank)]
-
-
-def _said_better(causes: list[RootCause]) -> list[RootCause]:
-    """Return the causes without those that say what a line says by itself, if another cause explains that line."""
-    ours = {rule.id: rule for rule in rules()}
-    better = [cause for cause in causes if not ours[cause.rule].declared.general]
-    explained = frozenset[Message]().union(*(ours[cause.rule].reads for cause in better))
-    shown = "\n".join(line for cause in better for line in cause.evidence)
-
-    def is_explained(line: str) -> bool:
-        said = [event.message for event in recognised(line)]
-        follows = all(message.follows for message in said if message.fix)
-        return line in shown or not explained.isdisjoint(said) or (bool(better) and follows)
-
-    return [cause for cause in causes if cause in better or not is_explained(cause.evidence[0])]
 
 
 def _rank(found: tuple[Known, RootCause]) -> tuple[int, bool, int]:

@@ -22,9 +22,6 @@ from gpudiag.model.report import Finding, Judged, Limits, Row
 from gpudiag.model.visibility import gpus_in_scope
 from gpudiag.probe import Kind
 
-_LEAST = 4
-"""Letters of a figure that distinguishes findings of one kind, such as the name of a library."""
-
 
 def judge(entry: Entry, reading: Any, facts: Facts, limits: Limits) -> Judged:
     """Return the outcome of a row: of a probe's reading, or, for a row of the host, of the facts."""
@@ -95,7 +92,7 @@ def _of_row(row: Row, explained: dict[str, list[RootCause]]) -> Row:
 
 
 def _of_finding(finding: Finding, causes: list[RootCause]) -> Finding:
-    """Return ``finding`` with the fix of the cause that has most in common with it."""
+    """Return ``finding`` with the fix of the cause that is about most of its figures."""
     if not causes:
         return finding
     cause = max(causes, key=lambda cause: _in_common(finding, cause))
@@ -103,5 +100,4 @@ def _of_finding(finding: Finding, causes: list[RootCause]) -> Finding:
 
 
 def _in_common(finding: Finding, cause: RootCause) -> int:
-    said = " ".join((cause.cause, *cause.evidence))
-    return sum(str(figure) in said for figure in finding.figures.values() if len(str(figure)) >= _LEAST)
+    return len({*finding.figures.values()} & {*cause.about})

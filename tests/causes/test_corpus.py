@@ -6,11 +6,13 @@ from collections.abc import Callable
 
 import pytest
 import staged
+from msgspec.structs import replace
 
 from conftest import Gpudiag
 from corpus import Item, items
+from gpudiag.causes import messages
 from gpudiag.model import codec
-from gpudiag.model.diagnosis import Diagnosis
+from gpudiag.model.diagnosis import Diagnosis, RootCause
 from gpudiag.report.masking import mask
 from gpudiag.run import rejudging
 from gpudiag.run.diagnosis import diagnose
@@ -98,12 +100,27 @@ def test_the_cause_is_named_first_and_its_fix_given(
 def test_what_was_recorded_is_enough_to_name_it(item: Item) -> None:
     report = codec.load(item.recording)
     again = rejudging.rejudge(report)
-    assert again.diagnosis == report.diagnosis, f"python scripts/record.py corpus {item.number}"
+    assert _shown(again.diagnosis) == _shown(report.diagnosis), f"python scripts/record.py corpus {item.number}"
     _is_as_wanted(item, again.diagnosis)
     assert contradictions(again.rows, again.diagnosis) == []
     assert not any(contradicts(one) for one in with_any_one_probe(again)), "PASS, whatever is known against it"
     masked = rejudging.rejudge(mask(report)).diagnosis
     assert _named(masked) == _named(again.diagnosis), "a word that the diagnosis needs is masked"
+
+
+RENAMED = {"named_in_log": messages.all_of_them()}
+"""What recorded reports call a cause, to the names that it may have today."""
+
+
+def _shown(diagnosis: Diagnosis) -> Diagnosis:
+    """Return what is shown of a diagnosis: reports of schema 1 do not say what a cause is about and explains."""
+    causes, folded = ([_of_schema_1(one) for one in several] for several in (diagnosis.causes, diagnosis.folded))
+    return replace(diagnosis, causes=tuple(causes), folded=tuple(folded))
+
+
+def _of_schema_1(cause: RootCause) -> RootCause:
+    rule = next((old for old, new in RENAMED.items() if cause.rule in new), cause.rule)
+    return replace(cause, rule=rule, about=(), explains=())
 
 
 def _named(diagnosis: Diagnosis) -> list[list[str]]:

@@ -106,9 +106,7 @@ def test_a_finding_takes_the_advice_of_the_cause_that_names_the_same_thing() -> 
     ]
     found = Diagnosis(
         causes=tuple(
-            RootCause(
-                rule, Stage.LIBRARIES, Confidence.PROVED, f"{name} cannot be opened", (), actions(f"do {rule}"), ""
-            )
+            RootCause(rule, Stage.LIBRARIES, Confidence.PROVED, "a cause", (), actions(f"do {rule}"), "", about=(name,))
             for rule, name in (("library_missing", "libcufft.so.11"), ("package_not_on_runpath", "libcusolver.so.11"))
         )
     )

@@ -11,6 +11,7 @@ from causes.test_rules import PASTEABLE
 
 from examples.facts import example_with_gpus
 from gpudiag.cause import Evidence
+from gpudiag.causes import messages
 from gpudiag.knowledge import log
 from gpudiag.knowledge.log import recognised
 from gpudiag.knowledge.message import Event, Message, Worth
@@ -122,10 +123,10 @@ def test_lines_without_a_message_cost_next_to_nothing() -> None:
 
 
 def named(*lines: str) -> list[str]:
-    """Return what the cause over the table says of these lines."""
-    known = diagnosis.get("named_in_log")
-    assert known is not None
-    return [cause.cause for cause in known.causes(Evidence(example_with_gpus(1), lines=lines))]
+    """Return the causes that these lines name by themselves."""
+    evidence = Evidence(example_with_gpus(1), lines=lines)
+    matches = messages.matches(evidence.program, evidence.origin)
+    return [known.cause_of(match, evidence).cause for known, match in matches]
 
 
 def test_a_message_that_explains_itself_is_told_and_no_other() -> None:

@@ -91,7 +91,8 @@ def test_a_reading_of_today_is_judged_again_without_a_note() -> None:
 def test_a_report_on_a_program_that_is_judged_again_keeps_its_exit_status() -> None:
     saved = codec.load(REPORTS / "trace.json")
     again = rejudging.rejudge(saved)
-    assert (again.exit_code, again.diagnosis.causes) == (saved.exit_code, saved.diagnosis.causes) != (5, ())
+    assert [cause.rule for cause in again.diagnosis.causes] == [cause.rule for cause in saved.diagnosis.causes] != []
+    assert again.exit_code == saved.exit_code != 5
 
 
 @pytest.mark.parametrize("format_", FORMATS)

@@ -114,7 +114,7 @@ def test_explain_knows_every_cause(gpudiag: Gpudiag) -> None:
     printed = gpudiag("explain", "mask_hides_all").stdout
     assert "    unset CUDA_VISIBLE_DEVICES\n" in printed
     assert "https://" in printed
-    nonsense = gpudiag("explain", "nonsense")
+    nonsense = gpudiag("explain", "xyzzy")
     assert nonsense.stderr.endswith("'gpudiag list' lists the probes; a cause is named in a report.\n")
     misspelt = gpudiag("explain", "mask_hides_al")
     assert misspelt.returncode == 2

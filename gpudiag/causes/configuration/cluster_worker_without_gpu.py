@@ -46,4 +46,5 @@ def find(facts: Facts, program: Program, traced: trace.Reading | None) -> Matche
         sure=Confidence.LIKELY if refused else Confidence.POSSIBLE,
         figures={"who": f"this worker, {own} of {len(workers)}," if here else "a worker of the cluster"},
         stage=Stage.DEVICE_FILTER if here else None,
+        about=("TF_CONFIG",) if here else (),
     )

@@ -29,4 +29,5 @@ def find(facts: Facts) -> Matches:
             ),
             figures={"value": value},
             change={MASK: value},
+            about=(_ORDER,),
         )

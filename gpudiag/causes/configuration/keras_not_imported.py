@@ -43,5 +43,6 @@ def find(rows: Rows, variables: Variables, tensorflow: TensorflowFacts) -> Match
         yield Match(
             evidence=(found.message, *seen),
             figures=found.figures,
+            about=tuple(name for name in (_BACKEND, _LEGACY) if name in variables),
             fix=(*lines, f"python -c 'import {package}'  # says the whole error"),
         )

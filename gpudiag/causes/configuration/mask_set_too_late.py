@@ -47,4 +47,5 @@ def find(facts: Facts, program: Program) -> Matches:
             ),
             sure=Confidence.LIKELY if told else Confidence.POSSIBLE,
             figures={"value": value, "beyond": ", ".join(str(indices[pci]) for pci in beyond)},
+            about=(MASK,),
         )

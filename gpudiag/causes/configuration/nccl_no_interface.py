@@ -26,4 +26,5 @@ def find(facts: Facts, nodes: DeviceNodeFacts) -> Matches:
         yield Match(
             evidence=(f"{INTERFACE}={value!r}", f"network interfaces: {here}"),
             figures={"value": value, "interfaces": here},
+            about=(INTERFACE,),
         )

@@ -40,4 +40,5 @@ def find(facts: Facts) -> Matches:
             "good": ":".join(good),
         },
         change=put_first(facts, good),
+        about=(*(one.soname for one, _ in pairs), *folders),
     )

@@ -58,6 +58,7 @@ def find(variables: Variables, rows: Rows, log: EveryLog, alone: LogAlone | None
             without if value else right or f"# take {' '.join(refused)} out of {variable} where the program is started",
         ),
         change={variable: rest or None} if value else None,
+        about=tuple(refused),
         stage=Stage.PACKAGE if ends_at_once else None,
     )
 

@@ -46,4 +46,5 @@ def find(facts: Facts, driver: DriverFacts, signs: Signs | None, error: CuInitFa
         fix=(unset,),
         sure=Confidence.PROVED if taken or not folder else Confidence.LIKELY,
         change=change,
+        about=(folder,) if folder else (),
     )

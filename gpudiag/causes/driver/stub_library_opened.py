@@ -32,4 +32,5 @@ def find(facts: Facts, error: CuInitFailed) -> Matches:
         figures={"where": f", from {folder}" if folder else ""},
         fix=(unset,),
         change=change,
+        about=(folder,) if folder else (),
     )

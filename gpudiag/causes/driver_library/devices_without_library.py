@@ -42,5 +42,6 @@ def find(inside: InContainer, facts: Facts, driver: DriverFacts) -> Matches:
             *([f"{_CAPABILITIES}={capabilities or ''!r}: without compute, no libcuda"] if left_out else []),
         ),
         figures={"devices": " ".join(inside.gpus)},
+        about=(_CAPABILITIES,) if left_out else (),
         fix=(inside.start(**({_CAPABILITIES: "compute,utility"} if left_out else {})), ...),
     )

@@ -69,6 +69,7 @@ def find(facts: Facts, log: EveryLog, alone: LogAlone | None, origin: Origin) ->
         figures={**figures, "found": cudnn.version, "where": where},
         change=change,
         fix=(first, ...),
+        about=(cudnn.soname, folder),
     )
 
 

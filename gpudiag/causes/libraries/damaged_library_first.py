@@ -44,6 +44,7 @@ def find(facts: Facts, libraries: LibraryFacts, gpus: Gpus) -> Matches:
         },
         fix=(without,),
         change=change,
+        about=(*(one.soname for one in found), *damaged),
         stage=_stage([one.soname for one in found]),
         unfit=None if {one.soname for one in found} - {*(OPTIONAL if len(gpus) < 2 else (PROFILER,))} else False,
     )

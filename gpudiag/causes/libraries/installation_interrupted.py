@@ -50,5 +50,6 @@ def find(tensorflow: TensorflowFacts, libraries: LibraryFacts, facts: Facts) -> 
             if packages
             else "pip install --force-reinstall 'tensorflow[and-cuda]'",
         ),
+        about=tuple(lacking),
         stage=Stage.LIBRARIES if lacking else Stage.CONFIGURATION,  # what lacks may be a library that nobody opens
     )

@@ -56,6 +56,7 @@ def find(facts: Facts) -> Matches:
             "names": ", ".join(one.soname for one in missing),
             "packages": ", ".join(dict.fromkeys(PACKAGES[one.soname.partition(".")[0]] for one in missing)),
         },
+        about=tuple(one.soname for one in missing),
         fix=(
             "; ".join(commands),
             then_cusolver(facts) if any(one.soname.startswith("libcusolver") for one in absent) else "",

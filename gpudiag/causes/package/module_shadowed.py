@@ -59,6 +59,7 @@ def find(facts: Facts, rows: Rows, failed: FailedImport, installed: TensorflowFa
             off_the_path(facts, folder)
             or f"# or run the program in another folder than {folder}: Python looks there first",
         ),
+        about=(str(folder), *((PATH,) if rest is not None else ())),
     )
 
 

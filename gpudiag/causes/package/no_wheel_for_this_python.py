@@ -66,6 +66,7 @@ def find(program: Program, origin: Origin) -> Matches:
             Confidence.LIKELY,
             {"what": f"TensorFlow {wheel['release']}", "why": why},
             fix=(first, _UPGRADE),
+            explains=program.all(NO_WHEEL),
         )
     elif said := program.first(NO_WHEEL):
         listed = _listed(event.line for event in program.all(NO_WHEEL))

@@ -57,6 +57,7 @@ def find(program: LogAlone, origin: Origin) -> Matches:
             f"{other.range}",
         },
         fix=_fix(one, other),
+        explains=program.all(REQUIREMENTS_CONFLICT, CONDA_NOT_SOLVED),
     )
 
 
@@ -89,6 +90,7 @@ def _not_published(program: LogAlone) -> Matches:
             if one.needs in ("tensorflow-intel", "tensorflow-macos", "tensorflow-cpu-aws")
             else "",
         ),
+        explains=program.all(REQUIREMENTS_CONFLICT, CONDA_NOT_SOLVED),
     )
 
 

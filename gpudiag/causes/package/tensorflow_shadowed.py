@@ -52,5 +52,6 @@ def find(facts: Facts, program: Program, installed: TensorflowFacts) -> Matches:
         ),
         sure=sure,
         figures={"path": path, "new": str(PurePath(path).parent / f"my_{PurePath(path).name}"), "folder": str(folder)},
+        about=(PATH,) if do else (),
         fix=(..., do or f"# or run the program in another folder than {folder}: Python looks there first"),
     )

@@ -124,6 +124,7 @@ class WithoutGpu(InContainer):
             sure=Confidence.PROVED if self.host else Confidence.LIKELY if self.forbidden else Confidence.POSSIBLE,
             figures=figures,
             fix=fix,
+            about=(VISIBLE,) if self.forbidden else (),
             # The toolkit that gives no device brings no library either; an image may.
             stage=Stage.DRIVER_LIBRARY if self.libcuda is None else Stage.DRIVER,
         )

@@ -151,6 +151,7 @@ def off_the_path(facts: Facts, *, runtime: bool, packaged: bool | None) -> Itera
         },
         fix=(..., ..., another_release(facts, [one.soname for one, _ in found])) if packaged else (),
         change=put_first(facts, folders),
+        about=(*(one.soname for one, _ in found), *folders),
     )
 
 

@@ -564,12 +564,13 @@ def test_a_cause_that_speaks_of_another_reason_for_what_is_missing_is_refuted() 
 
 def test_a_cause_of_the_catalogue_that_names_the_same_gets_the_proof() -> None:
     same = cause("older_library_first", "/opt/x/libcudnn.so.9 is too old", "unset LD_LIBRARY_PATH")
+    same = replace(same, about=("libcudnn.so.9", "/opt/x"))
     other = cause("library_missing", "libcudnn.so.9 is missing", "pip install nvidia-cudnn-cu12")
     (one,) = with_bisection(diagnosis(other, same), FOUND, example_with_gpus()).causes
     assert (one.rule, one.sure, one.cause) == ("older_library_first", Confidence.PROVED, same.cause)
     assert fix_lines(one) == ("export LD_LIBRARY_PATH=/a", "unset LD_LIBRARY_PATH")
     assert "without it: GPUs listed: 2" in one.evidence
-    like = cause("x", "/opt/x2/libcudnn.so.9 is too old", "y")
+    like = replace(cause("x", "/opt/x2/libcudnn.so.9 is too old", "y"), about=("libcudnn.so.9", "/opt/x2"))
     assert with_bisection(diagnosis(like), FOUND, example_with_gpus()).causes[0].rule == "environment_in_the_way"
 
 

@@ -1,46 +1,65 @@
-"""{meaning}
+"""Causes that a line of a program's log names by itself: one for each message of the table that has a fix.
 
-A line of the program's log names the fault itself, and no other cause explains that line. Such lines are known by the
-table of messages: of TensorFlow and XLA, CUDA and its libraries, NCCL, the kernel's Xid lines, containers and
-Kubernetes, the loader and Python. What a line says about its own fault may still follow from another one, so the first
-one that the log names comes first.
+Such a cause has the name of its message. It counts only if no file of the catalogue explains the line: what a line says
+about its own fault may still follow from another one, so the first fault that the log names comes first.
 """
 
 from __future__ import annotations
 
 from collections import defaultdict
 from collections.abc import Iterator
+from functools import cache
 
-from gpudiag.cause import Cause, Match, Matches, Program
+from gpudiag.cause import Cause, Known, Match, Matches, Program
 from gpudiag.causes.shared import advice
 from gpudiag.causes.shared.without_gpu import is_without_gpu
+from gpudiag.knowledge.log import recognised
 from gpudiag.knowledge.log_lines import text
-from gpudiag.knowledge.message import Event, Worth
+from gpudiag.knowledge.message import Event, Message, Worth
+from gpudiag.knowledge.messages import MESSAGES
 from gpudiag.knowledge.messages.misleading import CUINIT_303
 from gpudiag.knowledge.messages.programs_and_drivers import MODULE_SILENT, NO_LIBCUDA
 from gpudiag.knowledge.messages.runtime import NO_KERNEL_DRIVER
 from gpudiag.knowledge.messages.way import DRIVER_LIBRARY_NOT_OPENED
 from gpudiag.knowledge.origin import Origin
 from gpudiag.model.diagnosis import Confidence, Stage
+from gpudiag.model.report import Figure
 
-CAUSE = Cause(
-    fix=("# what to type depends on the message: gpudiag check --log app.log",),
-    url="https://www.tensorflow.org/install/errors",
-    general=True,
-    needs_gpu=False,
-)
 _OF_NO_DRIVER = (NO_LIBCUDA, CUINIT_303, DRIVER_LIBRARY_NOT_OPENED, MODULE_SILENT, NO_KERNEL_DRIVER)
 _MOST = 4
 """Faults that are named; a log that has more has one that the others follow from."""
 
 
-def find(program: Program, origin: Origin) -> Matches:
+@cache
+def all_of_them() -> dict[str, Known]:
+    """Return the cause of each message that has a fix, by its name."""
+    by_code = (message for one in MESSAGES for message in one.codes.values())
+    return {message.name: _known(message) for message in (*MESSAGES, *by_code) if message.fix}
+
+
+def _known(message: Message) -> Known:
+    def find(program: Program, origin: Origin) -> Matches:
+        return (match for known, match in matches(program, origin) if known.id == message.name)
+
+    printed = " or ".join(f'"{one}"' for one in message.texts)
+    return Known(
+        id=message.name,
+        stage=Stage[message.stage],
+        cause=message.meaning,
+        why=f"A line of a log says so: {printed}." if printed else "",
+        declared=Cause(fix=message.fix, url=message.url, general=True, needs_gpu=False, symptom=message.follows),
+        find=find,
+    )
+
+
+def matches(program: Program, origin: Origin) -> Iterator[tuple[Known, Match]]:
+    """Yield the causes that lines of the log name by themselves, each with what shows it, in the order of the lines."""
     named: dict[str, Event] = {}
     for event in _explained(program, origin):
         named.setdefault(event.message.fix[0].split("  #")[0], event)
     events = list(named.values())
-    for event in ([one for one in events if not one.message.follows] or events)[:_MOST]:
-        yield _match(event, origin)
+    for event in ([event for event in events if not event.message.follows] or events)[:_MOST]:
+        yield all_of_them()[event.message.name], _match(event, origin)
 
 
 def _explained(program: Program, origin: Origin) -> Iterator[Event]:
@@ -68,12 +87,12 @@ def _best(events: list[Event]) -> Event:
 
 
 def _match(event: Event, origin: Origin) -> Match:
-    message, figures = event.message, defaultdict(str, event.fields)
+    message = event.message
+    figures: defaultdict[str, Figure] = defaultdict(str, event.fields)
     return Match(
         evidence=(text(event.line) if event.text in text(event.line) else event.text,),
         sure=Confidence.POSSIBLE if message.possible or message.follows else Confidence.LIKELY,
-        figures={"meaning": message.meaning.format_map(figures)},
+        figures=figures,
         fix=advice.fitted((line.format_map(figures) for line in message.fix), origin),
-        stage=Stage[message.stage],
-        url=message.url,
+        explains=recognised(event.line),
     )
