@@ -8,9 +8,9 @@ CAUSES = {
 }
 """Causes that were found to be one: the earlier name to the one that both have now."""
 
-_NOT_LOOKED_FOR = "it is not looked for any more, since it was about no GPU and no installation; its report explains it"
+_NOT_LOOKED_FOR = "it was about no GPU and no installation, and is not looked for any more; its report explains it"
 REMOVED = {
-    "named_in_log": "each fault that a line of a log names has its own name now, and 'gpudiag show REPORT.json' names it",
+    "named_in_log": "a fault that a line of a log names has its own name now, which 'gpudiag show REPORT.json' gives",
     "package_calls_another_release": _NOT_LOOKED_FOR,
     "said_to_leave_gpu_idle": _NOT_LOOKED_FOR,
     "said_to_start_slowly": _NOT_LOOKED_FOR,
