@@ -2,8 +2,7 @@
 
 A block stands between ``<!-- generated: NAME ARGUMENTS -->`` and ``<!-- end -->``; a sample in it is what the command
 prints now, or the saved report that it shows. The pages of the probes and of the causes are generated whole. What the
-manual says of the pytest plugin outside of blocks must name options, markers and fixtures that there are, and its words
-must be those of the glossary (``scripts/language.py``).
+manual says of the pytest plugin outside of blocks must name options, markers and fixtures that there are.
 
 ``--record NAME...`` makes the saved reports of that name again.
 
@@ -31,7 +30,6 @@ from pathlib import Path
 import click
 from click.testing import CliRunner
 
-import language
 from gpudiag import catalogue, causes, cli, docs, pytest_plugin, report, simulator
 from gpudiag.catalogue import Entry
 from gpudiag.cause import Known
@@ -603,7 +601,6 @@ def main() -> int:
                 path.write_text(fresh[path], encoding="utf-8")
             else:
                 path.unlink()
-    wrong += language.faults()
     print(*wrong, sep="\n", end="\n" if wrong else "")
     return 1 if wrong else 0
 

@@ -10,7 +10,6 @@ from pathlib import Path
 import click
 import pytest
 
-import language
 from gpudiag import catalogue, docs
 from gpudiag.cli import command
 from gpudiag.docs.terminal import rendered
@@ -152,23 +151,3 @@ def test_every_command_of_the_manual_is_one(tmp_path: Path, monkeypatch: pytest.
             continue  # the text names an option of the command, not a whole command
         except (click.ClickException, GpudiagError) as error:
             pytest.fail(f"gpudiag {name} {' '.join(arguments)}: {error}")
-
-
-@pytest.mark.slow  # scripts/docs.py --check, the other half of the gate, asks the same
-def test_the_manual_keeps_to_its_glossary() -> None:
-    assert language.faults() == []
-
-
-def test_a_word_of_the_glossary_is_found_where_people_read_it(tmp_path: Path) -> None:
-    page = tmp_path / "page.md"
-    page.write_text("There is no GPU. It is no\nGPU, `anew`.\n\n```text\nmended\n```\n\nIt was Mended.\n")
-    source = tmp_path / "module.py"
-    source.write_text('"""It is made\nanew."""\nanew = 1  # told\nsaid = f"without {anew} a word, without a word"\n')
-    found = [fault.partition(": ")[0] for fault in language.faults((str(page), str(source)))]
-    assert [place.rpartition("/")[2] for place in found] == [
-        "page.md:1",
-        "page.md:8",
-        "module.py:2",
-        "module.py:3",
-        "module.py:4",
-    ]
