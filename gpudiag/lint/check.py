@@ -18,7 +18,7 @@ from gpudiag.errors import nearest
 from gpudiag.lint import rule, sources
 from gpudiag.lint.program import Program
 from gpudiag.lint.project import Module, Project, Words
-from gpudiag.lint.reader import Reader
+from gpudiag.lint.reading import Reader
 from gpudiag.lint.result import Finding, Problem, Result
 from gpudiag.lint.rule import Edit, Known, Match
 from gpudiag.lint.sources import Piece, Source

@@ -1,6 +1,6 @@
 """What a program does with TensorFlow's devices, in order: the events that rules look at.
 
-:mod:`gpudiag.lint.reader` makes them. An event knows what surely happened before it: what happened in one branch of an
+:mod:`gpudiag.lint.reading` makes them. An event knows what surely happened before it: what happened in one branch of an
 ``if`` alone did not.
 """
 
@@ -28,22 +28,64 @@ _FARTHEST = 1000
 """Events: a program that was generated can have very many."""
 
 
+@dataclass(frozen=True, eq=False)
+class Frame:
+    """What surrounds a statement of a program."""
+
+    module: Module
+    piece: Piece
+    scopes: tuple[dict[str, Value], ...]
+    """The names that it sees, the innermost last."""
+    guards: tuple[ast.AST, ...] = ()
+    """The tests and the handlers of exceptions around it."""
+    stack: tuple[tuple[Module, Piece, ast.AST], ...] = ()
+    """The calls of functions of the project that led to it."""
+    functions: tuple[Function, ...] = ()
+    """The functions that it is in, the innermost last."""
+    returns: list[tuple[Past | None, Value]] | None = None
+    """How the innermost function ended so far: what had happened before, and what it returned."""
+    doubtful: bool = False
+    """True: it may not be run."""
+    graph: bool = False
+    """True: its operations are put into a graph."""
+    imports: int = 0
+    """How many imports of modules of the project led to it."""
+
+
 @dataclass(eq=False)
 class Event:
     """Something that a program does."""
 
     node: ast.AST
-    module: Module
-    piece: Piece
+    frame: Frame
     past: Past | None
     """What surely happened before."""
-    guards: tuple[ast.AST, ...]
-    """The tests and the handlers of exceptions around it."""
-    stack: tuple[tuple[Module, Piece, ast.AST], ...]
-    """The calls of functions of the project that led to it."""
-    functions: tuple[Function, ...]
-    """The functions that it is in, the innermost last."""
     effects: Effects
+
+    @property
+    def module(self) -> Module:
+        """The file that it is in."""
+        return self.frame.module
+
+    @property
+    def piece(self) -> Piece:
+        """The part of its file that it is in."""
+        return self.frame.piece
+
+    @property
+    def guards(self) -> tuple[ast.AST, ...]:
+        """The tests and the handlers of exceptions around it."""
+        return self.frame.guards
+
+    @property
+    def stack(self) -> tuple[tuple[Module, Piece, ast.AST], ...]:
+        """The calls of functions of the project that led to it."""
+        return self.frame.stack
+
+    @property
+    def functions(self) -> tuple[Function, ...]:
+        """The functions that it is in, the innermost last."""
+        return self.frame.functions
 
     def before(self, *effects: str) -> Event | None:
         """Return the first thing that surely happened before and had one of these effects; see :data:`Effects`."""

@@ -165,7 +165,7 @@ class Function(Value):
     node: ast.FunctionDef | ast.AsyncFunctionDef | ast.Lambda
     module: Module
     piece: Piece
-    scopes: list[dict[str, Value]]
+    scopes: tuple[dict[str, Value], ...]
     owner: Instance | None = None
     graph: bool = False
     """True: of a ``tf.function``: its operations are traced."""

@@ -1,0 +1,53 @@
+"""Reads a program without running it.
+
+:class:`Reader` follows a program from its first line as Python would run it: modules of the project are read when they
+are imported and functions when they are called, a bounded number of times. It assumes a machine with several GPUs on
+which no exception is raised. Functions that nothing calls come last, as if their module had been imported.
+
+Each file adds a layer: :mod:`cursor` knows where reading has come to, :mod:`expressions` what an expression may be,
+:mod:`calls` what a call does, :mod:`imports` what an import brings, :mod:`statements` what a statement does.
+"""
+
+from __future__ import annotations
+
+from gpudiag.lint.program import Program
+from gpudiag.lint.reading.cursor import TooLongError
+from gpudiag.lint.reading.statements import Statements
+from gpudiag.lint.values import Function
+
+
+class Reader(Statements):
+    """Reads one program."""
+
+    def read(self) -> Program:
+        """Read the program and return it."""
+        try:
+            self.read_top_level(self.frame.module)
+            begun = self.past
+            for piece, body in self.main:
+                with self.inside(piece=piece):
+                    self.block(body)
+            done = 0
+            while done < len(self.functions):
+                function = self.functions[done]
+                done += 1
+                if self._is_left_over(function):
+                    self.past = begun
+                    self._read_uncalled(function)
+        except TooLongError:
+            pass
+        return self.program
+
+    def _is_left_over(self, function: Function) -> bool:
+        """Return whether nothing was seen to call a function of this file that is of interest."""
+        return (
+            not self.call_counts[function] and function.module is self.program.module and self.is_of_interest(function)
+        )
+
+    def _read_uncalled(self, function: Function) -> None:
+        """Read a function that nothing was seen to call, as it is called when its module is complete."""
+        owner = function.owner
+        start = owner.of.find("__init__") if owner is not None else None
+        if isinstance(start, Function) and start is not function and not self.call_counts[start]:
+            self.follow(start, [owner], {}, function.node)
+        self.follow(function, [owner] if owner is not None else [], {}, function.node, called=False)

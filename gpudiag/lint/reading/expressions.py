@@ -1,0 +1,285 @@
+"""What expressions may be, and what they do."""
+
+from __future__ import annotations
+
+import ast
+from abc import abstractmethod
+from collections.abc import Callable
+from typing import Any
+
+from gpudiag.lint.folding import COMPARISONS, UNROLLED, computed, counted, element, items, number, same, sliced, table
+from gpudiag.lint.folding import text as text_of
+from gpudiag.lint.program import Named, Tested, removed_name
+from gpudiag.lint.reading.imports import Imports
+from gpudiag.lint.syntax import names_tested
+from gpudiag.lint.values import (
+    EACH_INDEX,
+    UNKNOWN,
+    Attribute,
+    Class,
+    Const,
+    Function,
+    Imported,
+    Instance,
+    Items,
+    Made,
+    Name,
+    Part,
+    Table,
+    Value,
+    count_of_gpus,
+    devices,
+    truth,
+    use,
+)
+
+_KNOWN = {"tf": "tensorflow", "os": "os", "keras": "keras", "multiprocessing": "multiprocessing", "K": "keras.backend"}
+"""Names that are met without an import, in snippets and after ``import *``."""
+_BUILTINS = frozenset(
+    {"len", "str", "int", "float", "bool", "list", "tuple", "sorted", "set", "range", "enumerate", "zip", "print"}
+    | {"exit", "quit", "open", "hasattr", "getattr", "map", "sum", "min", "max", "any", "all", "__import__", "reversed"}
+)
+
+
+class Expressions(Imports):
+    """Evaluates expressions."""
+
+    @abstractmethod
+    def bind(self, target: ast.expr, value: Value, statement: ast.AST, *, whole: bool = False) -> None:
+        """Assign a value to a target."""
+
+    @abstractmethod
+    def call(self, node: ast.Call) -> Value:
+        """Return the result of a call, and record what it does."""
+
+    def evaluate(self, node: ast.expr) -> Value:
+        """Return what an expression may be, and record what it does."""
+        self.steps += 1
+        kind = type(node)
+        if kind is ast.Constant:
+            value = node.value  # type: ignore[attr-defined]
+            return number(value) if type(value) in (int, float) else Const(value)
+        if kind is ast.Call:
+            return self.call(node)  # type: ignore[arg-type]
+        return self._EXPRESSIONS.get(kind, Expressions._other)(self, node)
+
+    def test(self, node: ast.expr) -> bool | None:
+        """Return whether a test is true, or None, and record the names that are tested themselves, not called."""
+        for part in names_tested(node):
+            tested = self.evaluate(part)
+            if isinstance(tested, Name) and tested.path.rpartition(".")[2] == getattr(
+                part, "attr", getattr(part, "id", "")
+            ):
+                self.record(Tested, part, name=tested.path)
+        return truth(self.evaluate(node))
+
+    def _other(self, node: ast.expr) -> Value:
+        for child in ast.iter_child_nodes(node):
+            if isinstance(child, ast.expr):
+                use(self.evaluate(child))
+        return UNKNOWN
+
+    def _name(self, node: ast.Name) -> Value:
+        name = node.id
+        for scope in reversed(self.frame.scopes):
+            if name in scope:
+                return scope[name]
+        if name in _KNOWN:
+            return Name(_KNOWN[name])
+        return Name(f"builtins.{name}") if name in _BUILTINS else UNKNOWN
+
+    def _attribute(self, node: ast.Attribute) -> Value:
+        base = self.evaluate(node.value)
+        name = node.attr
+        if isinstance(base, Name):
+            path = f"{base.path}.{name}"
+            if removed_name(path):
+                self.record(Named, node, name=path, statement=False)
+            return Name(path)
+        found: Value | None = None
+        if isinstance(base, Imported):
+            found = base.module.namespace.get(name)
+        elif isinstance(base, Instance):
+            found = base.attributes[name] if name in base.attributes else base.of.find(name)
+        elif isinstance(base, Class):
+            found = base.find(name)
+        elif isinstance(base, Made):
+            found = base.options.get(name, Attribute(base, name))
+        elif isinstance(base, Attribute | Part | Const) or devices(base):
+            found = Attribute(base, name)
+        return UNKNOWN if found is None else found
+
+    def _subscript(self, node: ast.Subscript) -> Value:
+        base = self.evaluate(node.value)
+        if isinstance(node.slice, ast.Slice):
+            return self._slice(base, node.slice)
+        key = self.evaluate(node.slice)
+        at = key.value if isinstance(key, Const) else None
+        if isinstance(base, Table):
+            found = base.get(at)
+            return UNKNOWN if found is None else found
+        if isinstance(base, Items):
+            if isinstance(at, int) and -len(base.items) <= at < len(base.items):
+                return base.items[at]
+            return UNKNOWN
+        if listed := devices(base):
+            return Part(base, at if isinstance(at, int) else None, each=key is EACH_INDEX and listed.all)
+        return UNKNOWN
+
+    def _slice(self, base: Value, part: ast.Slice) -> Value:
+        for bound in (part.lower, part.upper, part.step):
+            if bound is not None:
+                self.evaluate(bound)
+        if isinstance(base, Items):
+            return sliced(base, part)
+        if not devices(base):
+            return UNKNOWN
+        whole = part.lower is None and part.upper is None
+        return base if whole else Part(base, several=True)
+
+    def _binary(self, node: ast.BinOp) -> Value:
+        return computed(node.op, self.evaluate(node.left), self.evaluate(node.right))
+
+    def _unary(self, node: ast.UnaryOp) -> Value:
+        value = self.evaluate(node.operand)
+        if isinstance(node.op, ast.Not):
+            known = truth(value)
+            return UNKNOWN if known is None else Const(not known)
+        if isinstance(node.op, ast.USub) and isinstance(value, Const) and isinstance(value.value, int | float):
+            return Const(-value.value)
+        return UNKNOWN
+
+    def _boolean(self, node: ast.BoolOp) -> Value:
+        values = [self.evaluate(operand) for operand in node.values]
+        known = [truth(value) for value in values]
+        if isinstance(node.op, ast.And):
+            if False in known:
+                return Const(False)
+            return values[-1] if all(known) else UNKNOWN
+        if known[0] is True:
+            return values[0]
+        return Const(True) if True in known else UNKNOWN
+
+    def _compare(self, node: ast.Compare) -> Value:
+        left = self.evaluate(node.left)
+        rights = [self.evaluate(comparator) for comparator in node.comparators]
+        if len(rights) != 1:
+            return UNKNOWN
+        right, op = rights[0], node.ops[0]
+        if count_of_gpus(left) and isinstance(right, Const) and isinstance(right.value, int):
+            return counted(op, right.value)
+        compare = COMPARISONS.get(type(op))
+        if compare and isinstance(left, Const) and isinstance(right, Const):
+            try:
+                return Const(bool(compare(left.value, right.value)))
+            except TypeError:
+                return UNKNOWN
+        if devices(left) and isinstance(right, Items) and not right.items:
+            return Const(isinstance(op, ast.NotEq))
+        if devices(left) and isinstance(right, Const) and right.value is None and isinstance(op, ast.Is | ast.IsNot):
+            return Const(isinstance(op, ast.IsNot))
+        return UNKNOWN
+
+    def _choice(self, node: ast.IfExp) -> Value:
+        known = self.test(node.test)
+        with self.inside(doubtful=self.frame.doubtful or known is None):
+            body, other = self.evaluate(node.body), self.evaluate(node.orelse)
+        use(body)
+        use(other)
+        return same([body, other]) if known is None else body if known else other
+
+    def _list(self, node: ast.List | ast.Tuple | ast.Set) -> Value:
+        values = []
+        for item in node.elts:
+            if isinstance(item, ast.Starred):
+                self.evaluate(item.value)
+                return UNKNOWN
+            values.append(self.evaluate(item))
+        return items(values)
+
+    def _dict(self, node: ast.Dict) -> Value:
+        pairs = []
+        for key, value in zip(node.keys, node.values, strict=True):
+            inner = self.evaluate(value)
+            if key is not None:
+                pairs.append((self.evaluate(key), inner))
+            elif isinstance(inner, Table):
+                pairs += inner.pairs
+        return table(pairs)
+
+    def _joined(self, node: ast.JoinedStr) -> Value:
+        parts: list[Value] = []
+        for part in node.values:
+            if isinstance(part, ast.FormattedValue):
+                value = self.evaluate(part.value)
+                plain = part.format_spec is None and part.conversion in (-1, ord("s"))
+                parts.append(value if plain else UNKNOWN)
+            else:
+                parts.append(self.evaluate(part))
+        return text_of(parts)
+
+    def _comprehension(self, node: ast.ListComp | ast.SetComp | ast.GeneratorExp) -> Value:
+        with self.inside(scopes=(*self.frame.scopes, {})):
+            sources = []
+            filtered = False
+            for generator in node.generators:
+                source = self.evaluate(generator.iter)
+                sources.append(source)
+                self.bind(generator.target, element(source), node)
+                for test in generator.ifs:
+                    filtered = True
+                    self.evaluate(test)
+            known = sources[0].items if len(sources) == 1 and isinstance(sources[0], Items) and not filtered else None
+            if known is not None and 0 < len(known) <= UNROLLED:
+                results = []
+                for item in known:
+                    self.bind(node.generators[0].target, item, node)
+                    results.append(self.evaluate(node.elt))
+                return items(results)
+            result = self.evaluate(node.elt)
+        if isinstance(result, Part) and result.each:
+            return Part(result.of, several=True) if filtered else result.of
+        use(result)
+        return UNKNOWN
+
+    def _dict_comprehension(self, node: ast.DictComp) -> Value:
+        with self.inside(scopes=(*self.frame.scopes, {})):
+            for generator in node.generators:
+                self.bind(generator.target, element(self.evaluate(generator.iter)), node)
+                for test in generator.ifs:
+                    self.evaluate(test)
+            use(self.evaluate(node.key))
+            use(self.evaluate(node.value))
+        return UNKNOWN
+
+    def _lambda(self, node: ast.Lambda) -> Value:
+        function = Function(node, self.frame.module, self.frame.piece, self.frame.scopes)
+        self.functions.append(function)
+        return function
+
+    def _walrus(self, node: ast.NamedExpr) -> Value:
+        value = self.evaluate(node.value)
+        self.bind(node.target, value, node)
+        return value
+
+    _EXPRESSIONS: dict[type[ast.expr], Callable[[Any, Any], Value]] = {
+        ast.Name: _name,
+        ast.Attribute: _attribute,
+        ast.Subscript: _subscript,
+        ast.BinOp: _binary,
+        ast.UnaryOp: _unary,
+        ast.BoolOp: _boolean,
+        ast.Compare: _compare,
+        ast.IfExp: _choice,
+        ast.List: _list,
+        ast.Tuple: _list,
+        ast.Set: _list,
+        ast.Dict: _dict,
+        ast.JoinedStr: _joined,
+        ast.ListComp: _comprehension,
+        ast.SetComp: _comprehension,
+        ast.GeneratorExp: _comprehension,
+        ast.DictComp: _dict_comprehension,
+        ast.Lambda: _lambda,
+        ast.NamedExpr: _walrus,
+    }

@@ -1,0 +1,357 @@
+"""What statements do: they bind names, choose, repeat, and define."""
+
+from __future__ import annotations
+
+import ast
+from collections.abc import Callable
+from typing import Any
+
+from gpudiag.lint.folding import UNROLLED, computed, counts_all, element, merged, table
+from gpudiag.lint.program import Assigned, Entered, Named, Option, Past, common
+from gpudiag.lint.reading.calls import Calls
+from gpudiag.lint.reading.cursor import DEVICES, MOST_STEPS, NO_EFFECTS, TooLongError
+from gpudiag.lint.syntax import decorators, is_main, is_tf_function, not_none
+from gpudiag.lint.values import (
+    UNKNOWN,
+    Attribute,
+    Class,
+    Const,
+    Function,
+    Instance,
+    Items,
+    Made,
+    Name,
+    Part,
+    Table,
+    Value,
+    devices,
+    truth,
+    use,
+)
+
+_ENDS = frozenset({"sys.exit", "os._exit", "builtins.exit", "builtins.quit", "os.abort"})
+_ENVIRON = frozenset({"os.environ", "os.environb"})
+
+
+class Statements(Calls):
+    """Reads statements."""
+
+    def block(self, body: list[ast.stmt]) -> bool:
+        """Read statements; return whether what follows them is reached."""
+        for statement in body:
+            self.steps += 1
+            if self.steps > MOST_STEPS:
+                raise TooLongError
+            method = self._STATEMENTS.get(type(statement))
+            if method is None:
+                continue
+            try:
+                if method(self, statement) is False:
+                    return False
+            except TooLongError:
+                raise
+            except Exception as error:  # costs this statement alone
+                line = statement.lineno
+                why = f"could not be followed, and is not checked ({type(error).__name__}: {error})"
+                why = "is nested too deeply to be checked" if isinstance(error, RecursionError) else why
+                self.frame.module.source.problem(f"line {line} {why}", line, self.frame.piece.cell)
+        return True
+
+    def _expression(self, statement: ast.Expr) -> bool | None:
+        value = self.evaluate(statement.value)
+        if isinstance(value, Name) and not isinstance(statement.value, ast.Constant):
+            self.record(Named, statement.value, name=value.path, statement=True)
+        return False if isinstance(value, Made) and value.name in _ENDS else None
+
+    # --- assignments
+
+    def _assign(self, statement: ast.Assign) -> None:
+        value = self.evaluate(statement.value)
+        for target in statement.targets:
+            self.bind(target, value, statement, whole=len(statement.targets) == 1)
+
+    def _annotated(self, statement: ast.AnnAssign) -> None:
+        if statement.value is not None:
+            self.bind(statement.target, self.evaluate(statement.value), statement, whole=False)
+
+    def _augmented(self, statement: ast.AugAssign) -> None:
+        value = self.evaluate(statement.value)
+        before = self.evaluate(statement.target)
+        if isinstance(before, Name) and before.path in _ENVIRON and isinstance(value, Table):
+            self.set_variables(value, statement, "update")
+        elif isinstance(statement.target, ast.Name):
+            self.bind(statement.target, computed(statement.op, before, value), statement)
+        else:
+            use(value)
+
+    def bind(self, target: ast.expr, value: Value, statement: ast.AST, *, whole: bool = False) -> None:
+        """Assign a value to a target; ``whole``: the statement is this assignment alone."""
+        if isinstance(target, ast.Name):
+            self.scope[target.id] = value
+        elif isinstance(target, ast.Attribute):
+            self._bind_attribute(target, value, statement, whole=whole)
+        elif isinstance(target, ast.Subscript):
+            self._bind_item(target, value, statement)
+        elif isinstance(target, ast.Tuple | ast.List):
+            known = value.items if isinstance(value, Items) and len(value.items) == len(target.elts) else None
+            for at, inner in enumerate(target.elts):
+                part = known[at] if known else Part(value, at) if devices(value) else UNKNOWN
+                self.bind(inner.value if isinstance(inner, ast.Starred) else inner, part, statement)
+
+    def _bind_item(self, target: ast.Subscript, value: Value, statement: ast.AST) -> None:
+        base = self.evaluate(target.value)
+        key = self.evaluate(target.slice)
+        if isinstance(base, Name) and base.path in _ENVIRON:
+            node = statement.value if isinstance(statement, ast.Assign) else None
+            self.set_variable(key, value, statement, node, target.slice, "=")
+        elif isinstance(base, Attribute) and base.name == "device_count":
+            self._option(base, value, statement, key)
+        else:
+            use(value)
+
+    def _bind_attribute(self, target: ast.Attribute, value: Value, statement: ast.AST, *, whole: bool) -> None:
+        base = self.evaluate(target.value)
+        if isinstance(base, Name):
+            name = f"{base.path}.{target.attr}"
+            self.record(Assigned, statement, name=name, value=value, target=target, whole=whole)
+            use(value)
+        elif isinstance(base, Instance):
+            base.attributes[target.attr] = value
+            if isinstance(value, Made):
+                value.used = True
+        elif isinstance(base, Made | Attribute):
+            self._option(Attribute(base, target.attr), value, statement)
+        else:
+            use(value)
+
+    def _option(self, at: Attribute, value: Value, statement: ast.AST, key: Value | None = None) -> None:
+        """Record that an attribute of something that was made, or the item ``key`` of one, is assigned."""
+        names = []
+        base: Value = at
+        while isinstance(base, Attribute):
+            names.append(base.name)
+            base = base.of
+        use(value)
+        if not isinstance(base, Made):
+            return
+        path = ".".join(reversed(names))
+        if key is not None:
+            value = table([(key, value)])
+        base.options[path] = value
+        if self.frame.doubtful:
+            base.doubtful.add(path)
+        self.record(Option, statement, made=base, path=path, value=value)
+
+    def _delete(self, statement: ast.Delete) -> None:
+        for target in statement.targets:
+            if isinstance(target, ast.Name):
+                self.scope.pop(target.id, None)
+
+    def _global(self, statement: ast.Global | ast.Nonlocal) -> None:
+        # Written to the function's own names, which are looked up first; what others read of it is not known.
+        del statement
+
+    # --- choices and loops
+
+    def _if(self, statement: ast.If) -> bool | None:
+        if is_main(statement.test) and len(self.frame.scopes) == 1:
+            if self.frame.module is self.program.module:
+                self.main.append((self.frame.piece, statement.body))
+            return None
+        known = self.test(statement.test)
+        return self._branches([statement.body, statement.orelse], known, statement.test, not_none(statement.test))
+
+    def _branches(
+        self,
+        arms: list[list[ast.stmt]],
+        known: bool | None,
+        guard: ast.AST,
+        given: tuple[str, int] | None = None,
+    ) -> bool | None:
+        """Read the arms of a choice; what is surely so after it is what every arm that goes on has done.
+
+        ``given`` is a name and the number of the arm in which it is not None.
+        """
+        start, scope = self.past, self.scope
+        before = dict(scope)
+        ends: list[tuple[Past | None, dict[str, Value]]] = []
+        live = [True, False] if known else [False, True] if known is False else [True, True]
+        with self.inside(guards=(*self.frame.guards, guard), doubtful=self.frame.doubtful or known is None):
+            for at, (arm, counts) in enumerate(zip(arms, live, strict=True)):
+                self.past = start
+                scope.clear()
+                scope.update(before)
+                goes_on = self._arm(arm, given[0] if given is not None and given[1] == at else "")
+                if goes_on and counts:
+                    ends.append((self.past, dict(scope)))
+        scope.clear()
+        if not ends:
+            scope.update(before)
+            self.past = start
+            return False
+        scope.update(ends[0][1] if len(ends) == 1 else merged([names for _, names in ends]))
+        self.past = ends[0][0] if len(ends) == 1 else common([past for past, _ in ends], start)
+        return None
+
+    def _arm(self, body: list[ast.stmt], not_none_name: str) -> bool:
+        """Read an arm of a choice in which a name is not None, whatever it was before."""
+        scope = self.scope
+        none = scope.get(not_none_name)
+        if not (isinstance(none, Const) and none.value is None):
+            return self.block(body)
+        scope[not_none_name] = UNKNOWN
+        goes_on = self.block(body)
+        if scope.get(not_none_name) is UNKNOWN:
+            scope[not_none_name] = none
+        return goes_on
+
+    def _for(self, statement: ast.For | ast.AsyncFor) -> bool | None:
+        source = self.evaluate(statement.iter)
+        known = source.items if isinstance(source, Items) and 0 < len(source.items) <= UNROLLED else None
+        if known is not None:
+            for item in known:
+                self.bind(statement.target, item, statement)
+                if not self.block(statement.body):
+                    break
+            self.block(statement.orelse)
+            return None
+        self.bind(statement.target, element(source), statement)
+        listed = devices(source) is not None or counts_all(source)
+        sure = listed or truth(source) is True
+        # If there are several: what the first round does comes before the second.
+        self._rounds(statement, sure, 2 if listed else 1)
+        return None
+
+    def _while(self, statement: ast.While) -> bool | None:
+        self._rounds(statement, self.test(statement.test) is True)
+        return None
+
+    def _rounds(self, statement: ast.For | ast.AsyncFor | ast.While, sure: bool, most: int = 1) -> None:
+        """Read the body of a loop, ``most`` times; if it is not ``sure`` to run, nothing that it does is sure."""
+        start = self.past
+        with self.inside(doubtful=self.frame.doubtful or not sure):
+            for _ in range(most):
+                if not self.block(statement.body):
+                    break
+        if not sure:
+            self.past = start
+        self.block(statement.orelse)
+
+    def _try(self, statement: ast.Try) -> bool | None:
+        start, scope = self.past, self.scope
+        guards = self.frame.guards
+        with self.inside(guards=(*guards, *statement.handlers)):
+            goes_on = self.block(statement.body)
+        if goes_on:
+            goes_on = self.block(statement.orelse)
+        end, after = self.past, dict(scope)
+        for handler in statement.handlers:
+            self.past = start
+            if handler.name:
+                scope[handler.name] = UNKNOWN
+            with self.inside(guards=(*guards, handler), doubtful=True):
+                self.block(handler.body)
+        scope.update(after)
+        self.past = end
+        final = self.block(statement.finalbody)
+        return None if goes_on and final else False
+
+    def _match(self, statement: ast.Match) -> bool | None:
+        self.evaluate(statement.subject)
+        return self._branches([*(case.body for case in statement.cases), []], None, statement.subject)
+
+    def _with(self, statement: ast.With | ast.AsyncWith) -> bool | None:
+        graph = self.frame.graph
+        for item in statement.items:
+            value = self.evaluate(item.context_expr)
+            if isinstance(value, Made):
+                value.entered = value.used = True
+                graph = graph or value.name.endswith("Graph().as_default")
+                effects = DEVICES if value.api == "device" and self.makes_devices else NO_EFFECTS
+                self.record(Entered, value.node, effects, made=value, body=statement.body)
+                if value.name == "builtins.open":
+                    value = UNKNOWN
+            if item.optional_vars is not None:
+                self.bind(item.optional_vars, value, statement)
+        with self.inside(graph=graph):
+            return None if self.block(statement.body) else False
+
+    def _assert(self, statement: ast.Assert) -> None:
+        self.test(statement.test)
+
+    # --- what leaves a block
+
+    def _return(self, statement: ast.Return) -> bool:
+        value = self.evaluate(statement.value) if statement.value is not None else Const(None)
+        if not self.frame.stack:
+            for part in (value, *(value.items if isinstance(value, Items) else ())):
+                if isinstance(part, Made):
+                    part.used = True  # by a caller that is not seen
+        if self.frame.returns is not None:
+            self.frame.returns.append((self.past, value))
+        return False
+
+    def _raise(self, statement: ast.Raise) -> bool:
+        if statement.exc is not None:
+            self.evaluate(statement.exc)
+        return False
+
+    def _jump(self, _: ast.stmt) -> bool:
+        return False
+
+    # --- definitions
+
+    def _function(self, statement: ast.FunctionDef | ast.AsyncFunctionDef) -> None:
+        given = [self.evaluate(decorator) for decorator in statement.decorator_list]
+        for default in (*statement.args.defaults, *statement.args.kw_defaults):
+            if default is not None:
+                use(self.evaluate(default))
+        frame = self.frame
+        graph = any(is_tf_function(decorator) for decorator in given)
+        function = Function(statement, frame.module, frame.piece, frame.scopes, graph=graph, outer=frame.functions)
+        self.functions.append(function)
+        self.scope[statement.name] = function
+
+    def _class(self, statement: ast.ClassDef) -> None:
+        for decorator in statement.decorator_list:
+            self.evaluate(decorator)
+        bases = [self.evaluate(base) for base in statement.bases]
+        scopes = self.frame.scopes
+        made = Class(statement, self.frame.module, {}, bases)
+        before = len(self.functions)
+        with self.inside(scopes=(*scopes, made.namespace)):
+            self.block(statement.body)
+        me = Instance(made)
+        for function in self.functions[before:]:
+            if function.node in statement.body:
+                function.scopes = scopes
+                static = any(isinstance(name, ast.Name) and name.id == "staticmethod" for name in decorators(function))
+                function.owner = None if static else me
+        self.scope[statement.name] = made
+
+    _STATEMENTS: dict[type[ast.stmt], Callable[[Any, Any], bool | None]] = {
+        ast.Expr: _expression,
+        ast.Assign: _assign,
+        ast.AnnAssign: _annotated,
+        ast.AugAssign: _augmented,
+        ast.If: _if,
+        ast.For: _for,
+        ast.AsyncFor: _for,
+        ast.While: _while,
+        ast.Try: _try,
+        ast.With: _with,
+        ast.AsyncWith: _with,
+        ast.FunctionDef: _function,
+        ast.AsyncFunctionDef: _function,
+        ast.ClassDef: _class,
+        ast.Return: _return,
+        ast.Raise: _raise,
+        ast.Break: _jump,
+        ast.Continue: _jump,
+        ast.Assert: _assert,
+        ast.Delete: _delete,
+        ast.Global: _global,
+        ast.Nonlocal: _global,
+        ast.Import: Calls.read_import,
+        ast.ImportFrom: Calls.read_import_from,
+    }
