@@ -56,6 +56,31 @@ def test_the_cause_is_in_the_head_alone(cause: str, machine: Example) -> None:
     assert beside <= {"gpu_lost", FOLLOWS.get(cause)}, beside
 
 
+BUSY = "Failed to create context: CUDA_ERROR_DEVICE_UNAVAILABLE: CUDA-capable device(s) is/are busy or unavailable"
+ROOMLESS = {
+    "ENOSPC": written("temporary files", "/scratch", "ENOSPC", 0),
+    "EDQUOT": written("temporary files", "/scratch", "EDQUOT"),
+    "EFBIG": written("temporary files", "/scratch", "EFBIG"),
+    "EROFS": written("temporary files", "/scratch", "EROFS"),
+    "1 MiB left": written("temporary files", "/scratch", None, 1 << 20),
+}
+
+
+@pytest.mark.parametrize("words", [BUSY, "CUDA_ERROR_UNKNOWN: unknown error", "CUDA_ERROR_OPERATING_SYSTEM: OS call"])
+@pytest.mark.parametrize("room", ROOMLESS)
+def test_a_folder_without_room_comes_before_what_the_driver_may_lack(room: str, words: str) -> None:
+    """Nobody is to reset a GPU or to reboot before there is room for temporary files."""
+    found = diagnose(Seen(raised=words).on(tried=ROOMLESS[room]))
+    assert found.causes[0].rule == "temporary_folder_not_writable"
+    assert not any(action.kind.can_harm for cause in (*found.causes, *found.folded) for action in cause.fix)
+
+
+def test_a_proved_cause_of_the_driver_comes_before_a_folder_without_room() -> None:
+    prohibited = devices(replace(card(), compute_mode="prohibited"))
+    found = diagnose(Seen(raised=BUSY).on(tried=ROOMLESS["ENOSPC"], nvml=prohibited))
+    assert [cause.rule for cause in found.causes][:2] == ["compute_mode_prohibited", "temporary_folder_not_writable"]
+
+
 def test_they_are_enough() -> None:
     assert len(MET) >= 22
     assert len({cause.values[0] for cause in MET}) >= 21

@@ -128,9 +128,9 @@ class Seen:
 WORKS, NO_GPU, HIDDEN = Seen(), Seen(cuinit=NO_DEVICE), Seen(lists=False)
 
 
-def written(purpose: str, path: str, error: str | None) -> TriedFacts:
+def written(purpose: str, path: str, error: str | None, free_bytes: int = 1 << 30) -> TriedFacts:
     home = Attempt("/home/someone", purpose="home", free_bytes=1 << 30)
-    return TriedFacts(written=(Attempt(path, error, purpose, 0), home))
+    return TriedFacts(written=(Attempt(path, error, purpose, free_bytes), home))
 
 
 def compiled(tried: TriedFacts, **values: str) -> Evidence:
@@ -399,7 +399,9 @@ EXAMPLES: dict[str, tuple[Example, ...]] = {
             "as in https://github.com/triton-inference-server/server/issues/4739",
             WORKS.on(tried=written("temporary files", "/tmp", "EROFS")),
         ),
-        Example("full", WORKS.on(tried=written("temporary files", "/scratch", "ENOSPC"))),
+        Example("full", WORKS.on(tried=written("temporary files", "/scratch", "ENOSPC", 0))),
+        Example("nearly full", WORKS.on(tried=written("temporary files", "/scratch", None, 1 << 20))),
+        Example("files are limited", WORKS.on(tried=written("temporary files", "/tmp", "EFBIG"))),
         Example("it can be written", WORKS.on(tried=written("temporary files", "/tmp", None)), fires=False),
         Example("another folder", WORKS.on(tried=written("CUDA cache", "/tmp", "EROFS")), fires=False),
     ),

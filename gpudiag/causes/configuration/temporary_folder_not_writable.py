@@ -1,9 +1,10 @@
-"""no file can be created in {folder}, which TensorFlow uses for temporary files: {error}
+"""programs cannot put temporary files into {folder}: {error}
 
 TensorFlow takes the first folder that exists of TEST_TMPDIR, TMPDIR, TMP and /tmp, and no other if it cannot be
-written: a container with a read-only root, a full disk, a quota, the TMPDIR of another user. XLA writes there what it
-gives to ptxas: jit_compile=True then ends with "couldn't get temp CUBIN file name" or "Unable to create a temporary
-file".
+written: a container with a read-only root, a full disk, a quota, a limit of `ulimit -f`, the TMPDIR of another user.
+XLA writes there what it gives to ptxas: jit_compile=True then ends with "couldn't get temp CUBIN file name" or "Unable
+to create a temporary file". The driver and its helpers write there, too, so an error of the driver that has no other
+explanation comes second: make room first, and try again.
 """
 
 from __future__ import annotations
@@ -12,8 +13,11 @@ from shlex import quote
 
 from gpudiag.cause import Cause, Match, Matches
 from gpudiag.causes.shared.gpu_state import meaning, written
-from gpudiag.model.facts import TriedFacts
+from gpudiag.causes.shared.steps import FirstFailed
+from gpudiag.model.diagnosis import Confidence, Stage
+from gpudiag.model.facts import Attempt, TriedFacts
 from gpudiag.model.report import Severity
+from gpudiag.text import size
 
 CAUSE = Cause(
     severity=Severity.WARNING,
@@ -21,22 +25,40 @@ CAUSE = Cause(
     url="https://github.com/jax-ml/jax/issues/11190",
 )
 _FULL = ("ENOSPC", "EDQUOT")
+_LEAST_BYTES = 16 << 20
+"""A folder with less room counts as full."""
+_OF_THE_DRIVER = tuple(Stage)[tuple(Stage).index(Stage.DRIVER) : tuple(Stage).index(Stage.FIRST_OP) + 1]
 
 
-def find(tried: TriedFacts) -> Matches:
-    failed = next((one for one in written(tried, "temporary files") if one.error), None)
-    if failed is None:
+def find(tried: TriedFacts, broken: FirstFailed | None) -> Matches:
+    folder = next(written(tried, "temporary files"), None)
+    problem = None if folder is None else _problem(folder)
+    if folder is None or problem is None:
         return
-    home = next((one for one in written(tried, "home") if one.error is None), None)
+    home = next((one for one in written(tried, "home") if _problem(one) is None), None)
+    stage = broken.stage if broken is not None and broken.stage in _OF_THE_DRIVER else None
     yield Match(
-        evidence=(f"write to {failed.path}: {meaning(failed.error)}",),
-        figures={"folder": failed.path, "error": meaning(failed.error)},
+        evidence=(f"write to {folder.path}: {problem}",),
+        sure=Confidence.PROVED if stage is None else Confidence.LIKELY,
+        figures={"folder": folder.path, "error": problem},
         fix=(
-            f"df -h {quote(failed.path)}; df -i {quote(failed.path)}  # make room there"
-            if failed.error in _FULL
+            f"df -h {quote(folder.path)}; df -i {quote(folder.path)}  # make room there"
+            if folder.error in (None, *_FULL)
+            else "ulimit -f unlimited  # in the shell or unit that starts the program"
+            if folder.error == "EFBIG"
             else "",
             'mkdir -p "$HOME/tmp" && export TMPDIR="$HOME/tmp"'
             if home
             else "export TMPDIR=/dev/shm  # or another folder that this user may write to",
         ),
+        stage=stage,
     )
+
+
+def _problem(folder: Attempt) -> str | None:
+    """Return why nothing can be written to a folder, or too little; None if there is room."""
+    if folder.error is not None:
+        return meaning(folder.error)
+    if folder.free_bytes is not None and folder.free_bytes < _LEAST_BYTES:
+        return f"it has {size(folder.free_bytes)} left"
+    return None

@@ -104,6 +104,7 @@ class KernelLog(tuple[str, ...]):
 MEANINGS = {
     "EACCES": "permission denied",
     "EDQUOT": "the quota is used up",
+    "EFBIG": "files may not become that large",
     "EIO": "the driver answers with an error",
     "ENODEV": "no such device",
     "ENOENT": "it does not exist, and cannot be created",
