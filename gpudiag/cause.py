@@ -289,7 +289,8 @@ class Cause:
     """What it presupposes of TensorFlow's devices, if that does not follow from the stage that it breaks: before
     there are devices no GPU is in use; memory of a GPU and an operation on it need one."""
     symptom: bool = False
-    """True: it follows from another cause, which comes before it if that was found."""
+    """True: it follows from another cause. If one was found that breaks the same stage or an earlier one, or that
+    :attr:`unless` names, it is not shown; otherwise it comes after the others of its stage."""
 
 
 def _pasted(line: str, figures: dict[str, Figure]) -> str:

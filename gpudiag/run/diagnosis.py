@@ -20,6 +20,7 @@ from gpudiag.run import consistency
 
 _ORDER = list(Stage)
 _SURENESS = list(Confidence)
+_OFF_THE_WAY = {Stage.CONFIGURATION, Stage.PROGRAM}
 
 get = causes.get
 rules = causes.all_of_them
@@ -94,12 +95,11 @@ def composed(evidence: Evidence, looked: Mapping[str, Looked]) -> Diagnosis:
     broken_at = next((step.stage for step in trace if step.status == "failed"), None)
     found = {name for name, one in looked.items() if one.causes}
     rules = [one for one in _applicable(evidence) if one.id in looked and found.isdisjoint(one.declared.unless)]
+    rules = _without_symptoms(rules, looked)
     named = looked[_NAMED].causes if _NAMED in looked else ()
     causes = _with_what_lines_name([rule for rule in rules if not rule.declared.last_resort], named, looked)
     if evidence.facts.without_gpu:  # which libraries are missing beside the GPU does not matter
-        broken_at = next(
-            (cause.stage for cause in causes if cause.stage not in (Stage.CONFIGURATION, Stage.PROGRAM)), broken_at
-        )
+        broken_at = next((cause.stage for cause in causes if cause.stage not in _OFF_THE_WAY), broken_at)
     first = [cause for cause in causes if broken_at is None or cause.stage is broken_at]
     if not first and broken_at is not None:  # a rule may see a fault that the trace sees later only
         first = [cause for cause in causes if _ORDER.index(cause.stage) < _ORDER.index(broken_at)]
@@ -132,6 +132,29 @@ def _applicable(evidence: Evidence) -> list[Known]:
     without = evidence.facts.without_gpu
     shown = [rule for rule in rules() if not rule.declared.row_only]
     return [rule for rule in shown if not (without and rule.declared.needs_gpu)]
+
+
+def _without_symptoms(rules: Sequence[Known], looked: Mapping[str, Looked]) -> list[Known]:
+    """Return the rules without symptoms of another one's cause: one that breaks the same stage or an earlier one.
+
+    Only stages of TensorFlow's way to a GPU count: a setting or a mistake of the program need not be why.
+    """
+    first = min(
+        (
+            _ORDER.index(cause.stage)
+            for rule in rules
+            if not (rule.declared.symptom or rule.declared.last_resort)
+            for cause in looked[rule.id].causes
+            if cause.stage not in _OFF_THE_WAY
+        ),
+        default=len(_ORDER),
+    )
+
+    def follows(rule: Known) -> bool:
+        stages = {cause.stage for cause in looked[rule.id].causes} - _OFF_THE_WAY
+        return rule.declared.symptom and any(_ORDER.index(stage) >= first for stage in stages)
+
+    return [rule for rule in rules if not follows(rule)]
 
 
 def _ranked(rules: Iterable[Known], looked: Mapping[str, Looked]) -> list[RootCause]:

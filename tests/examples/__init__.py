@@ -43,5 +43,8 @@ def found(cause: str, evidence: Evidence) -> list[RootCause]:
     """Return what ``cause`` finds in ``evidence``: nothing where another is found that says more."""
     known = diagnosis.get(cause)
     assert known is not None
+    if known.declared.symptom:
+        named = diagnosis.diagnose(evidence)
+        return [one for one in (*named.causes, *named.folded) if one.rule == cause]
     others = (one for name in known.declared.unless if (one := diagnosis.get(name)) is not None)
     return [] if any(list(one.causes(evidence)) for one in others) else list(known.causes(evidence))

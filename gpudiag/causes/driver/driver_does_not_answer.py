@@ -23,12 +23,7 @@ CAUSE = Cause(
     ),
     url=f"{DRIVER_DOCUMENT}faq.html",
     views=("host.driver.nvml_failed",),
-    unless=(
-        "no_memory_region",
-        "kernel_module_of_wrong_kind",
-        "device_files_kept_by_control_group",
-        "device_files_kept_by_security_module",
-    ),
+    symptom=True,
 )
 _OF_OTHERS = re.compile("Shared Library Not Found|version mismatch|Insufficient Permissions|lost")
 """What NVML says if another cause says why."""

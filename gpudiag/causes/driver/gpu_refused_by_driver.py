@@ -23,14 +23,7 @@ CAUSE = Cause(
         '# "requires legacy driver", "not supported by the driver": install the release that it names',
     ),
     url=f"{DRIVER_DOCUMENT}supportedchips.html",
-    unless=(
-        "kernel_module_of_wrong_kind",
-        "gpu_needs_legacy_driver",
-        "no_memory_region",
-        "gpu_switched_off",
-        "device_files_kept_by_control_group",
-        "device_files_kept_by_security_module",
-    ),
+    symptom=True,
 )
 
 

@@ -8,7 +8,7 @@ forbids the module. modprobe, and the kernel's log after it, say which.
 from __future__ import annotations
 
 from gpudiag.cause import Cause, Matches
-from gpudiag.causes.shared.kernel_module import BEFORE, GpuWithoutModule
+from gpudiag.causes.shared.kernel_module import GpuWithoutModule
 from gpudiag.causes.shared.machine import INSTALLATION
 
 CAUSE = Cause(
@@ -19,7 +19,7 @@ CAUSE = Cause(
     ),
     url=INSTALLATION,
     views=("host.driver.no_module",),
-    unless=(*BEFORE, "module_not_built", "module_refused_by_secure_boot"),
+    symptom=True,
 )
 
 

@@ -24,16 +24,7 @@ CAUSE = Cause(
     url="https://docs.nvidia.com/cuda/ampere-compatibility-guide/",
     needs_gpu=False,
     symptom=True,
-    unless=(
-        "card_newer_than_release",
-        "no_room_for_libraries",
-        "driver_older_than_cuda",
-        "memory_held_by_others",
-        "tensors_do_not_fit",
-        "gpu_newer_than_wheel",
-        "no_code_for_gpu",
-        "cuda_libraries_mixed",
-    ),
+    unless=("tensors_do_not_fit", "gpu_newer_than_wheel", "no_code_for_gpu"),
 )
 _FIRST_FOR_AMPERE = Version(2, 4)
 _NEWER = (

@@ -27,23 +27,7 @@ CAUSE = Cause(
     url="https://www.tensorflow.org/guide/gpu#limiting_gpu_memory_growth",
     needs_gpu=False,
     symptom=True,
-    unless=(
-        "card_newer_than_release",
-        "cudnn_too_old",
-        "no_room_for_libraries",
-        "cudnn_incomplete",
-        "cudnn_finds_no_libcuda",
-        "driver_older_than_cuda",
-        "library_and_module_differ",
-        "memory_held_by_others",
-        "tensors_do_not_fit",
-        "gpu_newer_than_wheel",
-        "ptxas_too_old",
-        "no_code_for_gpu",
-        "cuda_libraries_mixed",
-        "kernel_failed",
-        "little_memory_left",
-    ),
+    unless=("tensors_do_not_fit", "gpu_newer_than_wheel", "ptxas_too_old", "no_code_for_gpu", "kernel_failed"),
 )
 
 

@@ -23,7 +23,7 @@ CAUSE = Cause(
     ),
     url="https://docs.nvidia.com/datacenter/dcgm/latest/user-guide/dcgm-diagnostics.html",
     symptom=True,
-    unless=("gpu_computes_wrong", "library_fails"),
+    unless=("library_fails",),
 )
 
 

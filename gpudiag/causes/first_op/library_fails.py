@@ -34,20 +34,7 @@ CAUSE = Cause(
     ),
     url="https://www.tensorflow.org/install/pip",
     symptom=True,
-    unless=(
-        "flags_refused",
-        "gpu_computes_wrong",
-        "no_room_for_libraries",
-        "little_memory_left",
-        "memory_held_by_others",
-        "cudnn_too_old",
-        "cudnn_incomplete",
-        "cudnn_finds_no_libcuda",
-        "cuda_libraries_mixed",
-        "driver_older_than_cuda",
-        "gpu_newer_than_wheel",
-        "no_code_for_gpu",
-    ),
+    unless=("gpu_newer_than_wheel", "no_code_for_gpu"),
 )
 _LESS = (BLAS_FAILED, DNN_FAILED, FFT_FAILED, SOLVER_FAILED)
 """What names the library and not its status."""

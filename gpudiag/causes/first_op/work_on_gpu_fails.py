@@ -24,7 +24,7 @@ CAUSE = Cause(
         "sudo dcgmi diag -r 3  # NVIDIA's own test; without overclocking and with the power it needs",
     ),
     url="https://docs.nvidia.com/deploy/xid-errors/index.html",
-    unless=("gpu_lost", "no_code_for_gpu", "host_memory_not_pinned", "memory_held_by_others", "no_room_for_libraries"),
+    unless=("no_code_for_gpu",),
     symptom=True,
 )
 _ERROR = re.compile(r"CUDA_ERROR_[A-Z_]+")

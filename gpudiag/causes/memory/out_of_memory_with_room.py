@@ -21,7 +21,7 @@ CAUSE = Cause(
         "# the GPU that fails is one of those of nvidia-smi -L; dmesg names it by its PCI bus id",
     ),
     url="https://docs.nvidia.com/deploy/xid-errors/index.html",
-    unless=("address_space_limited", "mps_limits_memory", "host_memory_not_pinned"),
+    symptom=True,
 )
 
 

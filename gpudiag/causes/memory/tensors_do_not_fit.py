@@ -23,7 +23,7 @@ CAUSE = Cause(
         "export TF_GPU_ALLOCATOR=cuda_malloc_async  # if free pieces would do together",
     ),
     url="https://www.tensorflow.org/guide/gpu_performance_analysis",
-    unless=("memory_held_by_others", "little_memory_left", "limited_by_variable", "no_room_for_libraries"),
+    symptom=True,
 )
 
 

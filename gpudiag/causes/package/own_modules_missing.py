@@ -21,14 +21,8 @@ CAUSE = Cause(
     ),
     url=INSTALLATION,
     needs_gpu=False,
-    unless=(
-        "distributions_mixed",
-        "mixture_breaks_import",
-        "files_overwritten",
-        "files_deleted",
-        "tensorflow_shadowed",
-        "module_shadowed",
-    ),
+    unless=("distributions_mixed", "files_overwritten"),
+    symptom=True,
 )
 _NAME = re.compile(r"cannot import name '(?P<name>[^']+)' from")
 

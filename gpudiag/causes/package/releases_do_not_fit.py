@@ -37,15 +37,6 @@ CAUSE = Cause(
     url="https://packaging.python.org/en/latest/tutorials/installing-packages/",
     needs_gpu=False,
     symptom=True,
-    unless=(
-        "file_named_as_package",
-        "module_shadowed",
-        "numpy_of_another_release",
-        "program_for_tensorflow_1",
-        "protobuf_of_another_release",
-        "tensorflow_shadowed",
-        "wheel_not_built",
-    ),
 )
 
 _OURS = (NAME_NOT_THERE, MODULE_NOT_THERE, SYMBOL_NOT_THERE)

@@ -16,7 +16,7 @@ CAUSE = Cause(
     ),
     url="https://www.tensorflow.org/install/pip",
     needs_gpu=False,
-    unless=("tensorflow_missing", "no_wheel_for_this_python"),
+    symptom=True,
 )
 
 
