@@ -16,25 +16,23 @@ Examples are in ``tests/examples/``.
 from __future__ import annotations
 
 import inspect
-import re
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import suppress
 from dataclasses import dataclass, field
 from enum import Enum
 from functools import cached_property
-from shlex import quote
-from types import EllipsisType
 from typing import Any, TypeVar, get_args, get_type_hints
 
 import msgspec
 
+from gpudiag import fix
+from gpudiag.fix import Action, Kind, Role, fill_in
 from gpudiag.knowledge.log import recognised
 from gpudiag.knowledge.log_lines import Log
 from gpudiag.knowledge.message import Event
 from gpudiag.knowledge.origin import Origin
 from gpudiag.knowledge.relevance import evidence_lines
 from gpudiag.knowledge.variables import PRELOAD, PRELOAD_FILE
-from gpudiag.model import schema_1
 from gpudiag.model.diagnosis import Bisection, Confidence, FixAttempt, RootCause, Stage
 from gpudiag.model.facts import (
     CallFacts,
@@ -51,7 +49,6 @@ from gpudiag.model.facts import (
     TriedFacts,
     Unknown,
 )
-from gpudiag.model.fix import Action, Kind, Role
 from gpudiag.model.program import ProgramTrace
 from gpudiag.model.report import Figure, Finding, Gpu, Judged, Limits, Row, Severity
 from gpudiag.probe import Reading
@@ -215,9 +212,9 @@ class Premise(str, Enum):
     NONE = "nothing"
 
 
-Fix = tuple[str | EllipsisType, ...]
-"""Lines as they are shown. ``...`` is the cause's own line at that place, with the figures of the match put in; a line
-that is empty is left out."""
+Fix = tuple[Action | None, ...]
+"""An action that the cause declares is filled in with the figures of the match, any other is complete; None is left
+out."""
 
 
 @dataclass(frozen=True)
@@ -229,8 +226,8 @@ class Match:
     sure: Confidence = Confidence.PROVED
     figures: dict[str, Figure] = field(default_factory=dict)
     """Put into the texts of the cause."""
-    change: dict[str, str | None] | None = None
-    """The line :attr:`Cause.tried` of the fix as a change of variables, if it is one: it is tried."""
+    tried: Action | None = None
+    """The action of the fix that is tried on this machine: it changes variables."""
     stage: Stage | None = None
     """The first stage that it breaks on this machine, if that is not the cause's own."""
     fix: Fix = ()
@@ -243,7 +240,7 @@ class Match:
     """If it is not as the cause declares: :attr:`Cause.unfit`."""
     about: tuple[str, ...] = ()
     """The variables, libraries, files, folders and flags that it is about, by name: those that are not figures, nor
-    variables of :attr:`change`."""
+    variables that :attr:`tried` changes."""
     explains: Iterable[Event] = ()
     """Events of the program's log that it explains, beside the messages of the lines that it shows as evidence: what
     these events name by themselves is not shown as another cause."""
@@ -256,10 +253,9 @@ Matches = Iterator[Match]
 class Cause:
     """What a cause declares."""
 
-    fix: tuple[str, ...]
-    """Commands or lines of code, format strings; in order. What is said of one stands after ``#``, and a line that
-    begins with it is a sentence: each can be pasted. What ``gpudiag explain`` shows, and, unless :attr:`Match.fix` says
-    otherwise, a report."""
+    fix: tuple[Action, ...]
+    """What to do, the best first; format strings over the figures of a match. What ``gpudiag explain`` shows, and,
+    unless :attr:`Match.fix` says otherwise, a report."""
     url: str
     unfit: bool = False
     """True: while it is proved, a GPU in scope that it is about must not be relied on, though every probe passes:
@@ -276,8 +272,6 @@ class Cause:
     """Other findings, as ``<area>.<probe>.<kind>``, that this explains: if it is found, they give its command."""
     unless: tuple[str, ...] = ()
     """Causes that say more: if one of them is found, this one is not."""
-    tried: int = 0
-    """Which line of the fix is the change of a match."""
     needs_gpu: bool = True
     """False: it may be the cause if no NVIDIA GPU can be seen, too, as in a container that was given none."""
     last_resort: bool = False
@@ -291,18 +285,6 @@ class Cause:
     symptom: bool = False
     """True: it follows from another cause. If one was found that breaks the same stage or an earlier one, or that
     :attr:`unless` names, it is not shown; otherwise it comes after the others of its stage."""
-
-
-def _pasted(line: str, figures: dict[str, Figure]) -> str:
-    """Return a line of a fix with the figures put in: a path as a shell takes it, if it has a space."""
-    if line.startswith("#"):
-        return line.format(**figures)
-
-    def put_in(name: str, value: Figure) -> Figure:
-        is_path = isinstance(value, str) and value.startswith("/") and not re.search(rf"['\"]\{{{name}\}}", line)
-        return quote(str(value)) if is_path else value
-
-    return line.format(**{name: put_in(name, value) for name, value in figures.items()})
 
 
 def _set_by_python(name: str, file: str) -> Action:
@@ -363,17 +345,18 @@ class Known:
     def cause_of(self, match: Match, evidence: Evidence) -> RootCause:
         """Return the cause that a match is on the machine of this evidence."""
         declared = self.declared
-        lines = match.fix or (...,) * len(declared.fix)
-        pasted = [_pasted(declared.fix[at], match.figures) if one is ... else one for at, one in enumerate(lines)]
-        fix = {at: schema_1.action(line) for at, line in enumerate(pasted) if line}
-        if match.change is not None and declared.tried in fix:
-            fix[declared.tried] = fix[declared.tried].replaced(change=match.change)
-        trial = None if match.change is None else FixAttempt(match.change)
+        chosen = [action for action in match.fix or declared.fix if action is not None]
+        actions = [fill_in(action, match.figures) if action in declared.fix else action for action in chosen]
+        tried = None if match.tried is None else actions[chosen.index(match.tried)]
+        change = (tried and tried.change) or {}
+        trial = FixAttempt(change) if change else None
         seen = match.evidence
         inside = evidence.facts.set_by_python
-        for name in (match.change or {}).keys() & inside.keys():  # then no shell can change it
-            fix = {at: action for at, action in fix.items() if (action.change or {}).get(name) is None}
-            fix[declared.tried] = first = _set_by_python(name, inside[name])
+        for name in change.keys() & inside.keys():  # then no shell can change it
+            first = _set_by_python(name, inside[name])
+            actions = [first if one is tried else one for one in actions]
+            actions = [one for one in actions if one is first or (one.change or {}).get(name) is None]
+            tried = first
             if inside[name] == PRELOAD:
                 seen = (*seen, f"{PRELOAD}={evidence.facts.variables.get(PRELOAD, '')}")
             seen = (*seen, f"{name} is set in a Python that was started without it, too")
@@ -385,12 +368,12 @@ class Known:
             sure=match.sure,
             cause=self.cause.format_map(match.figures),
             evidence=seen,
-            fix=tuple(fix[at] for at in sorted(fix)),
+            fix=tuple(actions),
             url=match.url or declared.url,
             trial=trial,
             unfit=declared.unfit if match.unfit is None else match.unfit,
             gpus=match.gpus,
-            about=_distinct((*match.about, *(match.change or ()), *_names(match.figures))),
+            about=_distinct((*match.about, *change, *_names(match.figures))),
             explains=_distinct(event.message.name for event in (*match.explains, *quoted)),
         )
 
@@ -416,4 +399,4 @@ class Known:
     @property
     def general_fix(self) -> tuple[str, ...]:
         """The fix likewise."""
-        return tuple(map(with_names, filter(None, self.declared.fix)))
+        return tuple(fix.with_names(action).line for action in self.declared.fix)

@@ -30,7 +30,7 @@ from pathlib import Path
 import click
 from click.testing import CliRunner
 
-from gpudiag import catalogue, causes, cli, docs, pytest_plugin, report, simulator
+from gpudiag import catalogue, causes, cli, docs, fix, pytest_plugin, report, simulator
 from gpudiag.catalogue import Entry
 from gpudiag.cause import Known
 from gpudiag.cli import config, describe
@@ -284,11 +284,19 @@ def _items(text: str) -> list[str]:
 
 
 def _cause(rule: Known) -> str:
-    fix = "\n".join(["```text", *rule.general_fix, "```"])
+    actions = "\n".join(["```text", *rule.general_fix, "```"])
     of_sign = [_link(one, f"{page_of(causes.names()[one])}.md", one) for one in causes.explaining(rule)]
     sign = _filled(f"{describe.SIGN}: {', '.join(of_sign)}.") if of_sign else ""
     unfit = _filled(f"{describe.UNFIT}.") if rule.declared.unfit else ""
-    parts = (f"## {rule.id}", _filled(_sentence(rule)), _filled(_escaped(rule.why)), unfit, sign, fix, f"<{rule.url}>")
+    parts = (
+        f"## {rule.id}",
+        _filled(_sentence(rule)),
+        _filled(_escaped(rule.why)),
+        unfit,
+        sign,
+        actions,
+        f"<{rule.url}>",
+    )
     return "\n\n".join(filter(None, parts)) + "\n"
 
 
@@ -339,7 +347,7 @@ def codes(name: str) -> str:
         (
             ", ".join(f"`{text}`" for text in one.texts) or f"Xid {', '.join(numbers.get(one, []))}",
             with_names(one.meaning).removeprefix("Xid <code>: "),
-            f"`{with_names(one.fix[0])}`",
+            f"`{fix.with_names(one.fix[0]).line}`",
             f"`{one.name}`",
         )
         for one in FAMILIES[name].messages
@@ -357,7 +365,9 @@ def _message(message: Message, causes: list[str]) -> str:
     said = with_names(message.meaning)
     meaning = f"{said[:1].upper()}{said[1:]}." if said else ""
     parts = [f"### {message.name}", "\n".join(["```text", *texts, "```"]), _filled(_escaped(meaning))]
-    parts.append("\n".join(["```shell", *map(with_names, message.fix), "```"]) if message.fix else "")
+    parts.append(
+        "\n".join(["```shell", *(fix.with_names(action).line for action in message.fix), "```"]) if message.fix else ""
+    )
     parts.append(_filled(f"Causes: {', '.join(causes)}." if causes else ""))
     return "\n\n".join(filter(None, parts)) + "\n"
 

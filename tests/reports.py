@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 from examples.facts import example, example_gpu, example_with_gpus
+from gpudiag.fix import Action
 from gpudiag.knowledge.placement import Placement
 from gpudiag.model.diagnosis import RootCause
 from gpudiag.model.facts import EnvironmentFacts, Facts, Unknown
-from gpudiag.model.fix import Action
 from gpudiag.model.report import (
     SCHEMA_VERSION,
     Broken,

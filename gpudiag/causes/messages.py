@@ -12,7 +12,9 @@ from functools import cache
 
 from gpudiag.cause import Cause, Known, Match, Matches, Program
 from gpudiag.causes.shared import advice
+from gpudiag.causes.shared.advice import FIRST_OF_ONE_NUMBER, LAST_OF_ONE_NUMBER
 from gpudiag.causes.shared.without_gpu import is_without_gpu
+from gpudiag.fix import fill_in
 from gpudiag.knowledge.log import recognised
 from gpudiag.knowledge.log_lines import text
 from gpudiag.knowledge.message import Event, Message, Worth
@@ -56,7 +58,7 @@ def matches(program: Program, origin: Origin) -> Iterator[tuple[Known, Match]]:
     """Yield the causes that lines of the log name by themselves, each with what shows it, in the order of the lines."""
     named: dict[str, Event] = {}
     for event in _explained(program, origin):
-        named.setdefault(event.message.fix[0].split("  #")[0], event)
+        named.setdefault(event.message.fix[0].command or event.message.fix[0].note, event)
     events = list(named.values())
     for event in ([event for event in events if not event.message.follows] or events)[:_MOST]:
         yield all_of_them()[event.message.name], _match(event, origin)
@@ -86,13 +88,19 @@ def _best(events: list[Event]) -> Event:
     return min(others, key=advice.generality)
 
 
+def _release(origin: Origin) -> str:
+    """Return the number that Keras has in common with TensorFlow, or letters in its place."""
+    has_one = origin.named and FIRST_OF_ONE_NUMBER <= origin.named <= LAST_OF_ONE_NUMBER
+    return str(origin.named) if has_one else "X.Y"
+
+
 def _match(event: Event, origin: Origin) -> Match:
     message = event.message
-    figures: defaultdict[str, Figure] = defaultdict(str, event.fields)
+    figures: defaultdict[str, Figure] = defaultdict(str, event.fields, release_of_both=_release(origin))
     return Match(
         evidence=(text(event.line) if event.text in text(event.line) else event.text,),
         sure=Confidence.POSSIBLE if message.possible or message.follows else Confidence.LIKELY,
         figures=figures,
-        fix=advice.fitted((line.format_map(figures) for line in message.fix), origin),
+        fix=advice.fitted((fill_in(action, figures) for action in message.fix), origin),
         explains=recognised(event.line),
     )

@@ -11,8 +11,8 @@ import msgspec
 from gpudiag.errors import UsageError
 from gpudiag.expectations.keys import KEYS, Key
 from gpudiag.expectations.seen import Seen
+from gpudiag.fix import Action, Role
 from gpudiag.model.expectations import AREA, Expectations, Waiver
-from gpudiag.model.fix import Action, Role
 from gpudiag.model.report import Acceptance, Broken, Cause, Figure, Finding, Judged, Report, Row, Severity, conclude
 from gpudiag.text import counted
 

@@ -16,6 +16,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from enum import Enum
 
+from gpudiag.fix import Action
+
 
 class Worth(str, Enum):
     """What a message is worth to somebody who looks for a fault."""
@@ -48,7 +50,7 @@ class Message:
     """Of a pattern: a line that it matches has one of these words (letters and ``_``), in lower case."""
     codes: Mapping[str, Message] = field(default_factory=dict)
     """By the field ``code``: the message that a code stands for; this one is for codes not known."""
-    fix: tuple[str, ...] = ()
+    fix: tuple[Action, ...] = ()
     """Of one that explains itself: what to type, the likeliest first; format strings over the fields. A line that
     begins with ``#`` is a sentence."""
     possible: bool = False
@@ -98,7 +100,7 @@ class Family:
         pattern: str = "",
         words: tuple[str, ...] = (),
         codes: Mapping[str, Message] | None = None,
-        fix: tuple[str, ...] = (),
+        fix: tuple[Action, ...] = (),
         possible: bool = False,
         follows: bool = False,
         is_reason: bool = False,
@@ -136,7 +138,7 @@ class Family:
         *texts: str,
         meaning: str,
         seen: str = "",
-        fix: tuple[str, ...] = (),
+        fix: tuple[Action, ...] = (),
         follows: bool = False,
         stage: str = "",
     ) -> Message:
@@ -154,7 +156,7 @@ class Family:
         meaning: str = "",
         seen: str = "",
         codes: Mapping[str, Message] | None = None,
-        fix: tuple[str, ...] = (),
+        fix: tuple[Action, ...] = (),
         possible: bool = False,
         follows: bool = False,
         is_reason: bool = False,

@@ -8,6 +8,7 @@ before. One is by the notes of a release alone, and says so.
 
 from __future__ import annotations
 
+from gpudiag.fix import Kind, install, run
 from gpudiag.record import Record
 
 
@@ -190,21 +191,28 @@ _DISTRIBUTIONS = {
 }
 """Packages of Python to the distributions that bring them, if these have another name."""
 _RESEARCH = (
-    "git clone --depth 1 https://github.com/tensorflow/models  # it is a folder of that repository",
-    "export PYTHONPATH=$PWD/models/research:$PWD/models/research/slim:$PYTHONPATH  # before the program starts",
+    run("git clone --depth 1 https://github.com/tensorflow/models", "it is a folder of that repository"),
+    run(
+        "export PYTHONPATH=$PWD/models/research:$PWD/models/research/slim:$PYTHONPATH",
+        "before the program starts",
+        kind=Kind.SET_VARIABLE,
+    ),
 )
 NOT_OF_PIP = {
     "deployment": _RESEARCH,
-    "keras_contrib": ("pip install git+https://github.com/keras-team/keras-contrib.git", ""),
+    "keras_contrib": (install("git+https://github.com/keras-team/keras-contrib.git"),),
     "mrcnn": (
-        "git clone https://github.com/matterport/Mask_RCNN && pip install ./Mask_RCNN  # for TensorFlow 1",
-        "",
+        run(
+            "git clone https://github.com/matterport/Mask_RCNN && pip install ./Mask_RCNN",
+            "for TensorFlow 1",
+            kind=Kind.INSTALL,
+        ),
     ),
     "nets": _RESEARCH,
     "object_detection": _RESEARCH,
-    "pycocotools._mask": ("pip install --force-reinstall --no-cache-dir pycocotools  # compiles it again", ""),
+    "pycocotools._mask": (install("--force-reinstall", "--no-cache-dir", "pycocotools", note="compiles it again"),),
 }
-"""Packages that no distribution of that name brings, to the lines that bring them."""
+"""Packages that no distribution of that name brings, to what brings them."""
 
 
 def distribution_of(package: str) -> str:

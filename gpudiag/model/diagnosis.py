@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from enum import Enum
 
-from gpudiag.model.fix import Action
+from gpudiag.fix import Action
 from gpudiag.record import Record
 
 

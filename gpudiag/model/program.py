@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from gpudiag.fix import Action
 from gpudiag.record import Record
 
 TOOK_EFFECT, OTHER_EFFECT, NOT_CHECKED, NOT_REACHED = "took effect", "other effect", "not checked", "not reached"
@@ -37,8 +38,8 @@ class Setting(Record):
     """One of :data:`FATES`."""
     why: str = ""
     """What was observed, or what keeps the setting from having its effect."""
-    instead: str = ""
-    """What to write in its place; "" if nothing has to be changed."""
+    instead: Action | None = None
+    """What to do in its place; None if nothing has to be changed."""
     process: int = 0
     """Its process id."""
 

@@ -9,6 +9,7 @@ from typing import Any
 
 import msgspec
 
+from gpudiag.fix import Action
 from gpudiag.knowledge.placement import Placement
 from gpudiag.model.change import Comparison
 from gpudiag.model.diagnosis import Diagnosis, RootCause, Stage
@@ -16,7 +17,6 @@ from gpudiag.model.expectations import AREA as EXPECT
 from gpudiag.model.expectations import Expectations
 from gpudiag.model.facts import Facts, NvmlDevice, Unknown
 from gpudiag.model.fate import GpuAccount
-from gpudiag.model.fix import Action
 from gpudiag.model.missing import missing_gpus, uncounted_gpus
 from gpudiag.model.program import ProgramTrace
 from gpudiag.record import Record

@@ -13,7 +13,7 @@ from typing import Any
 
 import msgspec
 
-from gpudiag.model.fix import Action, Kind, Role, Where
+from gpudiag.fix import Action, Kind, Role, Where
 
 _COMMENT = re.compile(r"^#|(?<!\s)\s+#(?=\s)")
 _ACCEPTED = re.compile(r"Accepted until \S+ by (?P<source>.*?): ", re.DOTALL)
@@ -135,6 +135,10 @@ def upgraded(report: dict[str, Any]) -> dict[str, Any]:
             if isinstance(change.get("do"), str):
                 line = change.pop("do")
                 change["fix"] = _plain(action(line)) if line else None
+    program = report.get("program")
+    for setting in _dicts(program.get("settings")) if isinstance(program, dict) else ():
+        if isinstance(setting.get("instead"), str):
+            setting["instead"] = _plain(action(setting["instead"])) if setting["instead"] else None
     report["schema_version"] = 2
     return report
 

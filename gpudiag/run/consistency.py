@@ -8,9 +8,9 @@ from msgspec.structs import replace
 
 from gpudiag import causes
 from gpudiag.cause import Premise
+from gpudiag.fix import Action, Role
 from gpudiag.knowledge.log import recognised
 from gpudiag.model.diagnosis import Confidence, RootCause, Stage
-from gpudiag.model.fix import Action, Role
 
 _CONFIDENCES = list(Confidence)
 _STOPS_BEFORE_DEVICES = frozenset(

@@ -11,6 +11,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
+from gpudiag.fix import Action, edit, export, note, unset
 from gpudiag.knowledge.variables import ALLOCATOR, DEVICE_ORDER, FORCE_GROWTH
 from gpudiag.model.program import (
     NOT_CHECKED,
@@ -39,7 +40,7 @@ class Effect:
 
     fate: str
     why: str
-    instead: str = ""
+    instead: Action | None = None
 
 
 def of_variable(name: str, value: str, observed: Observed, variables: Variables) -> Effect:
@@ -81,7 +82,7 @@ def _of_short_mask(entries: Sequence[str], cards: Sequence[Card], observed: Obse
     if len(set(entries)) < len(entries):
         because = ": a GPU that is named twice hides all"
     kept = list(dict.fromkeys(entry for entry in entries if entry in real))
-    instead = f"export {MASK}={','.join(kept)}" if kept else f"unset {MASK}"
+    instead = export(MASK, ",".join(kept)) if kept else unset(MASK)
     why = f"it names {len(entries)}, and the CUDA driver shows {_number(cards)}{because}"
     return Effect(OTHER_EFFECT, why, instead)
 
@@ -105,7 +106,7 @@ def _of_entries(entries: Sequence[str], cards: Sequence[Card], observed: Observe
             why = f"{entry} is {card.pci}{number}: CUDA counts the fastest GPU first"
             if variables.get(DEVICE_ORDER, ("",))[0] == "PCI_BUS_ID":
                 return Effect(NOT_CHECKED, f"{entry} is {card.pci}{number}")
-            return Effect(OTHER_EFFECT, why, f"export {DEVICE_ORDER}=PCI_BUS_ID")
+            return Effect(OTHER_EFFECT, why, export(DEVICE_ORDER, "PCI_BUS_ID"))
     return Effect(TOOK_EFFECT, f"the CUDA driver shows {_named(cards)}")
 
 
@@ -174,12 +175,12 @@ def of_visible_devices(note: Note, observed: Observed) -> Effect:
     if gpus != sorted(gpus, key=_index):
         order = ",".join(str(_index(name)) for name in gpus)
         why = "the order is ignored: GPU:0 stays the first GPU"
-        return Effect("ignored", why, f"export {MASK}={order}  # in place of the call")
+        return Effect("ignored", why, export(MASK, order, "in place of the call"))
     if not gpus:
         if not observed.gpus:
             return Effect(TOOK_EFFECT, made)
         upper = ": the type is 'GPU', in upper case" if kind and kind != "GPU" else ""
-        return Effect("ignored", f"{made}{upper}", "tf.config.set_visible_devices([], 'GPU')")
+        return Effect("ignored", f"{made}{upper}", edit("tf.config.set_visible_devices([], 'GPU')"))
     ordinals = {observed.card_of_physical(name) for name in gpus}
     if not observed.layout or None in ordinals:
         return Effect(NOT_CHECKED, f"{made}; which cards these are is not known")
@@ -220,13 +221,13 @@ def _within_card(limits: Sequence[int], card: Card, as_made: str) -> Effect:
     for limit in limits:
         if limit > card.total and _MIB <= limit // _MIB <= card.total:  # bytes, where MiB were meant
             why = f"memory_limit is in MiB: {mib(limit)} of a card with {mib(card.total)}, so nothing is limited"
-            return Effect(OTHER_EFFECT, why, f"memory_limit={limit // _MIB // _MIB}  # MiB")
+            return Effect(OTHER_EFFECT, why, edit(f"memory_limit={limit // _MIB // _MIB}", "MiB"))
     room = card.total if card.free is None else card.free
     if total <= room:
         return Effect(TOOK_EFFECT, as_made)
     has = f"{mib(card.total)}" if card.free is None else f"{mib(card.free)} free of {mib(card.total)}"
     why = f"{as_made}: {mib(total)} in all, and the card has {has}; what is missing fails when a tensor needs it"
-    return Effect(OTHER_EFFECT, why, f"# limits of at most {room // _MIB:,} MiB in all")
+    return Effect(OTHER_EFFECT, why, note(f"limits of at most {room // _MIB:,} MiB in all"))
 
 
 def _of_fraction(value: float, devices: Mapping[str, int], where: Mapping[str, Card], variables: Variables) -> Effect:
@@ -240,11 +241,13 @@ def _of_fraction(value: float, devices: Mapping[str, int], where: Mapping[str, C
             if RESERVE not in variables:
                 return Effect("ignored", as_made)
             why = f"{as_made}: {RESERVE}={variables[RESERVE][0]} comes first"
-            return Effect("overridden", why, f"unset {RESERVE}")
+            return Effect("overridden", why, unset(RESERVE))
     for name, card in where.items():
         if value <= 1 and card.free is not None and devices[name] > card.free:
             why = f"{as_made}, and {mib(card.free)} are free: another process, or a context, holds the rest"
-            return Effect(OTHER_EFFECT, why, f"# a fraction of at most {int(100 * card.free / card.total) / 100:.2f}")
+            return Effect(
+                OTHER_EFFECT, why, note(f"a fraction of at most {int(100 * card.free / card.total) / 100:.2f}")
+            )
     return Effect(TOOK_EFFECT, as_made)
 
 
@@ -428,17 +431,17 @@ def of_failed_devices(note: Note, failed: Note) -> Effect:
     error = f"TensorFlow could not make its devices at {place(failed['line'])}: {failed['error']}"
     what, names = note["what"], note["value"]
     if what == "memory_growth" and "growth cannot differ" in error:
-        every = "for gpu in gpus: tf.config.experimental.set_memory_growth(gpu, True)  # every GPU, or none"
+        every = edit("for gpu in gpus: tf.config.experimental.set_memory_growth(gpu, True)", "every GPU, or none")
         return Effect("refused", error, every)
     hides_cpu = what == "visible_devices" and not any(":CPU:" in str(name) for name in names)
     if hides_cpu and note["target"].upper() != "GPU" and "No CPU devices" in error:
         return Effect("refused", f"without the type 'GPU' it hides the CPU, too: {error}", _VISIBLE_GPUS)
     if what == "logical_devices" and not names and "Not enough GPUs" in error:
-        return Effect("refused", error, "tf.config.set_visible_devices([], 'GPU')  # to use none")
+        return Effect("refused", error, edit("tf.config.set_visible_devices([], 'GPU')", "to use none"))
     return Effect(NOT_REACHED, error)
 
 
-_VISIBLE_GPUS = "tf.config.set_visible_devices(gpus, 'GPU')"
+_VISIBLE_GPUS = edit("tf.config.set_visible_devices(gpus, 'GPU')")
 _OF_VARIABLES: dict[str, Callable[[str, Observed, Variables], Effect]] = {
     MASK: _of_mask,
     DEVICE_ORDER: _of_order,

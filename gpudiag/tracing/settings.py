@@ -10,6 +10,8 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any
 
+from gpudiag import fix
+from gpudiag.fix import Action, edit, export, unset
 from gpudiag.knowledge.variables import ACCEPTED, ALLOCATOR, FORCE_GROWTH, misspelling_of
 from gpudiag.model.program import NOT_CHECKED, NOT_REACHED, REPLACED, Booked, Setting, place
 from gpudiag.tracing import effects
@@ -43,9 +45,9 @@ _SESSIONS = ("session", "enable_eager_execution")
 _CONTEXT = ("memory_growth", "visible_devices", "logical_devices")
 _GPU_OPTIONS = ("allow_growth", "per_process_gpu_memory_fraction", "allocator_type", "virtual_devices")
 """Options of a session that are fixed by the first in a process."""
-_FIRST = "# move the line directly after import tensorflow, before anything that makes a tensor or a model"
+_FIRST = fix.note("move the line directly after import tensorflow, before anything that makes a tensor or a model")
 _REFUSED = {
-    "memory_growth": f"export {FORCE_GROWTH}=true  # the only way to get growth with logical devices",
+    "memory_growth": export(FORCE_GROWTH, "true", "the only way to get growth with logical devices"),
 }
 _MAKERS = {
     "session": "a session",
@@ -166,7 +168,7 @@ class _Judge:
             where = self.steps.at.get(read_at, "")
             why = f"{_WORDS[read_at]}{f', at {place(where)}' if where else ''}"
             before = "import tensorflow" if read_at == "imported" else "the first use of TensorFlow"
-            return Effect("too late", why, f"export {name}={value or ''}  # or set it before {before}")
+            return Effect("too late", why, export(name, value or "", f"or set it before {before}"))
         accepted = ACCEPTED.get(name)
         if accepted is not None and value is not None and not accepted.reads(value):
             meant = accepted.meant_by(value) or accepted.usual or accepted.words[0]
@@ -182,13 +184,13 @@ class _Judge:
         """Return what became of a function that was assigned to."""
         target, value = note["target"], note["value"]
         why = "it is a function: the assignment replaces it and sets nothing"
-        return Setting(target, f"= {value}", note["line"], "ignored", why, f"{target}({value})", self.pid)
+        return Setting(target, f"= {value}", note["line"], "ignored", why, edit(f"{target}({value})"), self.pid)
 
     def _of_call(self, note: Note) -> Effect:
         what, error = note["what"], note["error"]
         if error:
             if "after being initialized" not in error and "after initialization" not in error:
-                return Effect("refused", error, _REFUSED.get(what, ""))
+                return Effect("refused", error, _REFUSED.get(what))
             where = self.steps.at.get("made", "")
             return Effect(
                 "too late", f"TensorFlow had made its devices{f' at {place(where)}' if where else ''}: {error}", _FIRST
@@ -214,15 +216,17 @@ class _Judge:
         if forced is not None and forced[0] != ("true" if note["value"] else "false"):
             where = f"at {place(forced[1])}" if forced[1] else "in the environment"
             why = f"{FORCE_GROWTH}={forced[0]!r}, set {where}, comes first"
-            return Effect("overridden", why, f"unset {FORCE_GROWTH}")
+            return Effect("overridden", why, unset(FORCE_GROWTH))
         allowed = bool(self.final.options.get("allow_growth"))
         if note["value"] and not allowed and forced is None:
             split = "virtual_devices" in self.final.options
             lost = "logical devices are configured, and growth is lost"
             why = lost if split else "the devices were made without growth"
-            return Effect("ignored", why, f"export {FORCE_GROWTH}=true  # holds for every GPU")
+            return Effect("ignored", why, export(FORCE_GROWTH, "true", "holds for every GPU"))
         if not note["value"] and allowed:
-            return Effect("ignored", "growth of the session's options stays on", "# take allow_growth out of them")
+            return Effect(
+                "ignored", "growth of the session's options stays on", fix.note("take allow_growth out of them")
+            )
         return effects.of_growth(note, self.observed, self.variables)
 
     def _of_config(self, note: Note) -> Iterator[Setting]:
@@ -239,32 +243,34 @@ class _Judge:
             if lower:
                 fixed = ", ".join(f"{kind.upper()!r}: {value[kind]}" for kind in lower)
                 why = f"device_count has no type {lower[0]!r}"
-                return Effect("misspelt", why, f"device_count={{{fixed}}}")
+                return Effect("misspelt", why, edit(f"device_count={{{fixed}}}"))
         first = self.final.options
         if note["what"] == "enable_eager_execution":
             if name in _GPU_OPTIONS and first.get(name) != value:
                 why = "eager execution is on already, and the configuration is not read"
-                return Effect("ignored", why, "tf.config.experimental.set_memory_growth(gpu, True)  # and the like")
+                return Effect(
+                    "ignored", why, edit("tf.config.experimental.set_memory_growth(gpu, True)", "and the like")
+                )
             return effects.of_option(name, value, self.observed, self.observed.made, self.variables)
         if name in _GPU_OPTIONS and first.get(name) != value:
             given = ", ".join(f"{name}={first[name]}" for name in _GPU_OPTIONS if name in first)
             where = place(self.steps.at.get("made", ""))
             why = f"the devices were made at {where}, with {given or 'other options'}; later options are not read"
-            return Effect("ignored", why, "# give the first session of the process these options")
+            return Effect("ignored", why, fix.note("give the first session of the process these options"))
         if name == "allow_growth" and self.variables.get(FORCE_GROWTH, (str(value).lower(),))[0] != str(value).lower():
-            return Effect("overridden", f"{FORCE_GROWTH} comes first", f"unset {FORCE_GROWTH}")
+            return Effect("overridden", f"{FORCE_GROWTH} comes first", unset(FORCE_GROWTH))
         ran = {counter["what"] for counter in self.notes.of("counter")}
         if name == "device_count" and "session" not in ran and ran & {"op", "function"}:
             return Effect(NOT_CHECKED, "it holds for what a session runs, and all was run outside of one")
         return effects.of_option(name, value, self.observed, as_made(note), self.variables)
 
 
-def _in_program(command: str, name: str, line: str) -> str:
-    """Return a command that changes a variable as a change of the program's line that sets it."""
-    if command == f"unset {name}":
-        return f"# take it out of {place(line)}"
-    value = command.removeprefix(f"export {name}=")
-    return command if value == command else _set(name, value, line)
+def _in_program(action: Action | None, name: str, line: str) -> Action | None:
+    """Return what changes a variable as a change of the program's line that sets it."""
+    if action is None or name not in (action.change or {}):
+        return action
+    value = (action.change or {})[name]
+    return fix.note(f"take it out of {place(line)}") if value is None else _set(name, value, line)
 
 
 def _variables_read(notes: Notes) -> dict[str, tuple[str, str]]:
@@ -284,8 +290,8 @@ def _variables_read(notes: Notes) -> dict[str, tuple[str, str]]:
     }
 
 
-def _set(name: str, value: str, line: str) -> str:
-    return f"os.environ[{name!r}] = {value!r}" if line else f"export {name}={value}"
+def _set(name: str, value: str, line: str) -> Action:
+    return edit(f"os.environ[{name!r}] = {value!r}") if line else export(name, value)
 
 
 def _shown(note: Note) -> str:

@@ -13,6 +13,7 @@ from gpudiag import causes
 from gpudiag.cause import GIVEN, Cause, Evidence, Known, Match, Matches, Program, Variables
 from gpudiag.causes import shared
 from gpudiag.cli import describe
+from gpudiag.fix import note
 from gpudiag.model import renamed
 from gpudiag.model.diagnosis import Stage
 from gpudiag.model.facts import DriverFacts, EnvironmentFacts, Facts, Unknown
@@ -22,7 +23,7 @@ ALL = causes.all_of_them()
 
 
 def known(find: object) -> Known:
-    return Known("a_cause", Stage.DRIVER, "a cause", "why", Cause(fix=("# a fix",), url="https://a.b"), find)  # type: ignore[arg-type]
+    return Known("a_cause", Stage.DRIVER, "a cause", "why", Cause(fix=(note("a fix"),), url="https://a.b"), find)  # type: ignore[arg-type]
 
 
 @pytest.mark.parametrize(("earlier", "name"), renamed.CAUSES.items())
@@ -36,7 +37,7 @@ def test_a_cause_is_found_by_its_earlier_name(earlier: str, name: str) -> None:
 def test_a_sign_declares_nothing_that_only_the_diagnosis_reads(known: Known) -> None:
     declared, plain = known.declared, Cause(fix=(), url="")
     assert declared.finding
-    unread = ("views", "unless", "tried", "needs_gpu", "last_resort", "general", "symptom")
+    unread = ("views", "unless", "needs_gpu", "last_resort", "general", "symptom")
     assert [name for name in unread if getattr(declared, name) != getattr(plain, name)] == []
 
 

@@ -113,14 +113,14 @@ RENAMED = {"named_in_log": messages.all_of_them()}
 
 
 def _shown(diagnosis: Diagnosis) -> Diagnosis:
-    """Return what is shown of a diagnosis: reports of schema 1 do not say what a cause is about and explains."""
+    """Return a diagnosis without what reports of schema 1 do not say: what a cause is about, and its fix as data."""
     causes, folded = ([_of_schema_1(one) for one in several] for several in (diagnosis.causes, diagnosis.folded))
     return replace(diagnosis, causes=tuple(causes), folded=tuple(folded))
 
 
 def _of_schema_1(cause: RootCause) -> RootCause:
     rule = next((old for old, new in RENAMED.items() if cause.rule in new), cause.rule)
-    return replace(cause, rule=rule, about=(), explains=())
+    return replace(cause, rule=rule, fix=(), about=(), explains=())
 
 
 def _named(diagnosis: Diagnosis) -> list[list[str]]:

@@ -19,6 +19,7 @@ import gpudiag as package
 from conftest import Gpudiag
 from examples.facts import example
 from gpudiag.cause import Cause, Evidence, Known, Match
+from gpudiag.fix import note
 from gpudiag.model import codec
 from gpudiag.model.diagnosis import Diagnosis, Failed, Stage
 from gpudiag.model.facts import Facts
@@ -38,9 +39,10 @@ from __future__ import annotations
 import os, re, signal
 from pathlib import Path
 from gpudiag.cause import Cause, Match, Matches
+from gpudiag.fix import note
 from gpudiag.model.facts import Facts
 
-CAUSE = Cause(fix=("# a fix",), url="https://a.b", needs_gpu=False)
+CAUSE = Cause(fix=(note("a fix"),), url="https://a.b", needs_gpu=False)
 
 def begun() -> None:
     (Path(os.environ["HOME"]) / "begun").touch()
@@ -194,7 +196,7 @@ def failing(error: Callable[[Facts], object]) -> Known:
         error(facts)
         yield Match(("never",))
 
-    declared = Cause(fix=("# fix",), url="https://a.b", needs_gpu=False)
+    declared = Cause(fix=(note("fix"),), url="https://a.b", needs_gpu=False)
     return Known("fails", Stage.CONFIGURATION, "a cause", "why", declared, find)
 
 

@@ -9,6 +9,7 @@ from msgspec.structs import replace
 from examples import Example
 from examples.facts import example
 from gpudiag.cause import Evidence
+from gpudiag.fix import Action, edit
 from gpudiag.knowledge.variables import FORCE_GROWTH
 from gpudiag.model.program import (
     Booked,
@@ -42,13 +43,13 @@ def _of(**changed: Any) -> Evidence:
     return Evidence(example(), traced=replace(TRACE, **changed))
 
 
-def _setting(fate: str, instead: str = "") -> Evidence:
+def _setting(fate: str, instead: Action | None = None) -> Evidence:
     return _of(settings=(Setting("memory_growth", "GPU:0=True", LINE, fate, "because", instead, 7),))
 
 
 def _settings(fate: str) -> tuple[Example, ...]:
     return (
-        Example("of the program", _setting(fate, "tf.config.set_soft_device_placement(False)")),
+        Example("of the program", _setting(fate, edit("tf.config.set_soft_device_placement(False)"))),
         Example("nothing to write instead", _setting(fate)),
         Example("it took effect", _setting("took effect"), fires=False),
         Example("it was set again", _setting("replaced"), fires=False),

@@ -10,9 +10,9 @@ from pathlib import Path
 import pytest
 
 from gpudiag.cause import Premise
+from gpudiag.fix import Action, Kind
 from gpudiag.knowledge.relevance import evidence_lines
 from gpudiag.model.diagnosis import Confidence, Diagnosis, RootCause, Stage
-from gpudiag.model.fix import Action, Kind
 from gpudiag.model.schema_1 import action
 from gpudiag.run import why
 from gpudiag.run.consistency import LEFT_OUT, contradict, premise, with_safe_fix, without_contradictions

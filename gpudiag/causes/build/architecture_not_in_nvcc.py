@@ -9,6 +9,7 @@ from __future__ import annotations
 import re
 
 from gpudiag.cause import Cause, LogAlone, Match, Matches
+from gpudiag.fix import Kind, export, run
 from gpudiag.knowledge.messages.building import CAPABILITY_NOT_KNOWN
 from gpudiag.knowledge.origin import Origin
 from gpudiag.knowledge.releases import LAST_WITH, NEW_IN, numbers
@@ -16,13 +17,15 @@ from gpudiag.model.diagnosis import Confidence
 
 CAUSE = Cause(
     fix=(
-        "nvcc --list-gpu-arch; nvidia-smi --query-gpu=name,compute_cap --format=csv  # what it knows, what the GPU has",
+        run(
+            "nvcc --list-gpu-arch; nvidia-smi --query-gpu=name,compute_cap --format=csv",
+            "what it knows, what the GPU has",
+        ),
     ),
     url="https://docs.nvidia.com/cuda/cuda-compiler-driver-nvcc/#gpu-feature-list",
     needs_gpu=False,
 )
 _CAPABILITY = re.compile(r"(?:compute|sm)_(?P<major>\d{1,2})(?P<minor>\d)")
-_CONFIGURE = "export TF_CUDA_COMPUTE_CAPABILITIES={}  # before ./configure: {}"
 
 
 def find(program: LogAlone, origin: Origin) -> Matches:
@@ -36,16 +39,24 @@ def find(program: LogAlone, origin: Origin) -> Matches:
     first_with = NEW_IN.get(capability, "")
     last = next((cuda for cuda, newest in LAST_WITH.items() if numbers(capability) <= numbers(newest)), "")
     if capability == "2.1":
-        why, first = (
-            "2.1 has no separate code, it runs that of 2.0",
-            _CONFIGURE.format("2.0", "TensorFlow itself wants 3.0 or newer"),
+        why = "2.1 has no separate code, it runs that of 2.0"
+        first = export(
+            "TF_CUDA_COMPUTE_CAPABILITIES", "2.0", "before ./configure: TensorFlow itself wants 3.0 or newer"
         )
     elif last and (not has or numbers(has.value) > numbers(last)):
         why = f"CUDA {last} was the last with code for {capability}"
-        first = f"conda install -c nvidia cuda-toolkit={last}  # or leave {capability} out of the configuration"
+        first = run(
+            f"conda install -c nvidia cuda-toolkit={last}",
+            f"or leave {capability} out of the configuration",
+            kind=Kind.INSTALL,
+        )
     elif first_with:
         why = f"CUDA {first_with} is the first with code for {capability}"
-        first = f"conda install -c nvidia cuda-toolkit={first_with}  # or newer; or an older capability, as PTX"
+        first = run(
+            f"conda install -c nvidia cuda-toolkit={first_with}",
+            "or newer; or an older capability, as PTX",
+            kind=Kind.INSTALL,
+        )
     else:
         return
     yield Match(

@@ -9,10 +9,11 @@ from __future__ import annotations
 from gpudiag.cause import Cause, Match, Matches
 from gpudiag.causes.shared.imports import executable
 from gpudiag.causes.shared.packages import INSTALLATION, USER_SITE, CpuBuild, names, reinstall, shown
+from gpudiag.fix import Action, Kind, export, install, note, run
 from gpudiag.model.facts import Facts, SystemFacts
 
 CAUSE = Cause(
-    fix=("pip uninstall -y tensorflow-cpu", "pip install 'tensorflow[and-cuda]==2.21.0'"),
+    fix=(run("pip uninstall -y tensorflow-cpu", kind=Kind.REMOVE), install("tensorflow[and-cuda]==2.21.0")),
     url=INSTALLATION,
     views=("host.tensorflow.no_cuda",),
 )
@@ -23,21 +24,24 @@ def find(facts: Facts, build: CpuBuild) -> Matches:
     if isinstance(system, SystemFacts) and (system.os.startswith("Windows") or system.machine == "aarch64"):
         return  # if that is another cause
     conda = facts.variables.get("CONDA_PREFIX")
-    first, second = f"pip uninstall -y {names(installed)}", f"pip install '{reinstall(installed)['with_cuda']}'"
+    first, second = (
+        run(f"pip uninstall -y {names(installed)}", kind=Kind.REMOVE),
+        run(f"pip install '{reinstall(installed)['with_cuda']}'", kind=Kind.INSTALL),
+    )
     hides = next((one for one in installed.distributions if one.location != own.location), None)
-    change: dict[str, str | None] | None = None
+    hide: Action | None = None
     if hides is not None:  # of two installations the wrong one goes
-        first = f"{executable(facts)} -m pip uninstall -y {own.name}  # in {own.location}"
-        second = f"# {hides.name} {hides.version} in {hides.location} is then the one that is imported"
+        first = run(f"{executable(facts)} -m pip uninstall -y {own.name}", f"in {own.location}", kind=Kind.REMOVE)
+        second = note(f"{hides.name} {hides.version} in {hides.location} is then the one that is imported")
         if USER_SITE.search(own.location):
-            first, second = "export PYTHONNOUSERSITE=1  # leaves out what is in ~/.local", f"{first}; for good"
-            change = {"PYTHONNOUSERSITE": "1"}
+            hide = export("PYTHONNOUSERSITE", "1", "leaves out what is in ~/.local")
+            first, second = hide, first.replaced(note=f"{first.note}; for good")
     elif conda and own.name == "tensorflow" and own.location.startswith(conda):
-        first = "conda install 'tensorflow=*=cuda*'  # conda chose the build for the CPU"
-        second = "# where conda sees no driver, such as on a login node: CONDA_OVERRIDE_CUDA=12.6 before that line"
+        first = run("conda install 'tensorflow=*=cuda*'", "conda chose the build for the CPU", kind=Kind.INSTALL)
+        second = note("where conda sees no driver, such as on a login node: CONDA_OVERRIDE_CUDA=12.6 before that line")
     yield Match(
         evidence=(*shown(installed), "is_cuda_build is False"),
         figures={"own": f"{own.name} {own.version}{f' in {own.location}' if hides else ''}"},
         fix=(first, second),
-        change=change,
+        tried=hide,
     )

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from gpudiag.cause import Cause, Match, Matches
 from gpudiag.causes.shared.packages import FailedImport, shown
+from gpudiag.fix import Kind, install, run
 from gpudiag.model.facts import TensorflowFacts
 from gpudiag.model.report import Severity
 from gpudiag.probes.host.packages import foreign_directml
@@ -15,9 +16,9 @@ from gpudiag.probes.host.packages import foreign_directml
 CAUSE = Cause(
     severity=Severity.WARNING,
     fix=(
-        "pip uninstall -y {plugin}",
-        "pip install 'tensorflow[and-cuda]'  # in WSL2, for NVIDIA GPUs under Windows",
-        "pip install tensorflow-cpu==2.10.1  # instead, to keep the plug-in",
+        run("pip uninstall -y {plugin}", kind=Kind.REMOVE),
+        install("tensorflow[and-cuda]", note="in WSL2, for NVIDIA GPUs under Windows"),
+        install("tensorflow-cpu==2.10.1", note="instead, to keep the plug-in"),
     ),
     url="https://github.com/microsoft/tensorflow-directml-plugin",
     needs_gpu=False,

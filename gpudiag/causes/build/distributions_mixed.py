@@ -17,11 +17,15 @@ from gpudiag.causes.shared.packages import (
     shown,
     sure_of_mixture,
 )
+from gpudiag.fix import Kind, run
 from gpudiag.model.facts import Facts, TensorflowFacts
 from gpudiag.probes.host.tensorflow import several
 
 CAUSE = Cause(
-    fix=("pip uninstall -y {names}", "pip install --force-reinstall '{with_cuda}'"),
+    fix=(
+        run("pip uninstall -y {names}", kind=Kind.REMOVE),
+        run("pip install --force-reinstall '{with_cuda}'", kind=Kind.INSTALL),
+    ),
     url=INSTALLATION,
     finding="host.tensorflow.several",
     views=("host.tensorflow.no_cuda",),

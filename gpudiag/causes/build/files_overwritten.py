@@ -8,12 +8,13 @@ from __future__ import annotations
 
 from gpudiag.cause import Cause, Match, Matches
 from gpudiag.causes.shared.packages import INSTALLATION, altered, has_cuda, shown
+from gpudiag.fix import install
 from gpudiag.model.facts import Facts, TensorflowFacts
 from gpudiag.model.report import Severity
 
 CAUSE = Cause(
     severity=Severity.WARNING,
-    fix=("pip install --force-reinstall --no-deps {name}=={version}",),
+    fix=(install("--force-reinstall", "--no-deps", "{name}=={version}"),),
     url=INSTALLATION,
     finding="host.packages.altered",
     views=("host.tensorflow.no_cuda",),

@@ -6,6 +6,7 @@ A build for the CPU never looks for a GPU and prints no line about it. Other cau
 from __future__ import annotations
 
 from gpudiag.cause import Cause, Match, Matches
+from gpudiag.fix import Kind, note
 from gpudiag.model.facts import Facts, TensorflowFacts
 from gpudiag.model.report import Severity
 from gpudiag.probes.host.tensorflow import imported, is_imported
@@ -13,7 +14,7 @@ from gpudiag.text import counted
 
 CAUSE = Cause(
     severity=Severity.WARNING,
-    fix=("# remove every distribution of TensorFlow, then install one that is built with CUDA",),
+    fix=(note("remove every distribution of TensorFlow, then install one that is built with CUDA", kind=Kind.REMOVE),),
     url="https://www.tensorflow.org/install/pip",
     finding="host.tensorflow.no_cuda",
     row_only=True,

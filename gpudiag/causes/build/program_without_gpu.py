@@ -12,6 +12,7 @@ import re
 from gpudiag.cause import Cause, LogAlone, Match, Matches
 from gpudiag.causes.shared.advice import PIP
 from gpudiag.causes.shared.no_gpu import WINDOWS, of_xla_alone, without_gpu
+from gpudiag.fix import edit, run
 from gpudiag.knowledge.log_lines import Log, lists_no_gpu
 from gpudiag.knowledge.messages.placement import (
     DEVICE_NOT_AVAILABLE,
@@ -25,13 +26,13 @@ from gpudiag.knowledge.origin import Origin
 from gpudiag.knowledge.placement import has_gpu
 from gpudiag.model.diagnosis import Confidence
 
-_SOFT = (
-    "tf.config.set_soft_device_placement(True)  # runs it on the CPU; 1.x: tf.ConfigProto(allow_soft_placement=True) "
-    "of the session"
+_SOFT = edit(
+    "tf.config.set_soft_device_placement(True)",
+    "runs it on the CPU; 1.x: tf.ConfigProto(allow_soft_placement=True) of the session",
 )
 _HAS = re.compile(r"only has: \[([^\]]{0,2000})")
 CAUSE = Cause(
-    fix=("python -c 'import tensorflow as tf; print(tf.__version__, tf.test.is_built_with_cuda())'",),
+    fix=(run("python -c 'import tensorflow as tf; print(tf.__version__, tf.test.is_built_with_cuda())'"),),
     url=PIP,
     needs_gpu=False,
     symptom=True,

@@ -10,13 +10,14 @@ import re
 
 from gpudiag.cause import Cause, Match, Matches
 from gpudiag.causes.shared.packages import CpuBuild, shown
+from gpudiag.fix import install, run
 from gpudiag.model.facts import SystemFacts
 
 CAUSE = Cause(
     fix=(
-        "wsl --install  # in PowerShell",
-        "pip install 'tensorflow[and-cuda]'  # in WSL",
-        "pip install 'tensorflow<2.11'  # instead, with Python 3.10, CUDA 11.2 and cuDNN 8.1",
+        run("wsl --install", "in PowerShell"),
+        install("tensorflow[and-cuda]", note="in WSL"),
+        install("tensorflow<2.11", note="instead, with Python 3.10, CUDA 11.2 and cuDNN 8.1"),
     ),
     url="https://www.tensorflow.org/install/pip#windows-native",
     views=("host.tensorflow.no_cuda",),

@@ -7,12 +7,13 @@ allocator for any other, without a line.
 from __future__ import annotations
 
 from gpudiag.cause import Cause, Match, Matches, Variables
+from gpudiag.fix import export, unset
 from gpudiag.knowledge.variables import ACCEPTED, ALLOCATOR
 from gpudiag.model.report import Severity
 
 CAUSE = Cause(
     severity=Severity.WARNING,
-    fix=("export TF_GPU_ALLOCATOR=cuda_malloc_async",),
+    fix=(export("TF_GPU_ALLOCATOR", "cuda_malloc_async"),),
     url="https://www.tensorflow.org/guide/gpu_performance_analysis",
     finding="host.environment.allocator_value",
 )
@@ -22,9 +23,10 @@ def find(variables: Variables) -> Matches:
     accepted, value = ACCEPTED[ALLOCATOR], variables.get(ALLOCATOR, "")
     if not accepted.reads(value):
         near = accepted.meant_by(value)
+        fix = export(ALLOCATOR, near) if near else unset(ALLOCATOR)
         yield Match(
             evidence=(f"{ALLOCATOR}={value!r}", f"known: {', '.join(accepted.words)}"),
             figures={"value": value},
-            fix=(f"export {ALLOCATOR}={near}" if near else f"unset {ALLOCATOR}",),
-            change={ALLOCATOR: near},
+            fix=(fix,),
+            tried=fix,
         )

@@ -9,6 +9,7 @@ log "TensorFlow device GPU:0 was not registered".
 from __future__ import annotations
 
 from gpudiag.cause import Cause, Match, Matches, Program
+from gpudiag.fix import check, note
 from gpudiag.knowledge.messages.collectives import NOT_REGISTERED
 from gpudiag.model.diagnosis import Confidence, Stage
 from gpudiag.model.facts import Facts
@@ -20,8 +21,8 @@ from gpudiag.probes.host import collectives
 CAUSE = Cause(
     severity=Severity.WARNING,
     fix=(
-        "gpudiag check --require-gpus 1  # on every worker, before training",
-        "# on a worker if that fails: what its report names as the cause",
+        check("gpudiag check --require-gpus 1", "on every worker, before training"),
+        note("on a worker if that fails: what its report names as the cause"),
     ),
     url="https://www.tensorflow.org/tutorials/distribute/multi_worker_with_keras",
     needs_gpu=False,

@@ -8,6 +8,7 @@ not with this variable. Images and clusters set it because home folders are smal
 from __future__ import annotations
 
 from gpudiag.cause import Cause, Match, Matches, Variables
+from gpudiag.fix import export, unset
 from gpudiag.knowledge.cuda_code import code_for
 from gpudiag.model.facts import Facts, TensorflowFacts
 from gpudiag.model.report import Severity
@@ -16,9 +17,9 @@ from gpudiag.model.visibility import gpus_in_scope
 CAUSE = Cause(
     severity=Severity.WARNING,
     fix=(
-        "unset CUDA_CACHE_DISABLE",
-        "export CUDA_CACHE_PATH=/tmp/nv-cache  # if the home folder is the reason: any folder that stays",
-        "export CUDA_CACHE_MAXSIZE=4294967296  # bytes, so that all kernels have room",
+        unset("CUDA_CACHE_DISABLE"),
+        export("CUDA_CACHE_PATH", "/tmp/nv-cache", "if the home folder is the reason: any folder that stays"),  # noqa: S108
+        export("CUDA_CACHE_MAXSIZE", "4294967296", "bytes, so that all kernels have room"),
     ),
     url="https://docs.nvidia.com/cuda/cuda-c-programming-guide/#cuda-environment-variables",
 )
@@ -40,6 +41,6 @@ def find(variables: Variables, facts: Facts, installed: TensorflowFacts) -> Matc
                     f"{device.name} has compute capability {capability}; TensorFlow has code for {', '.join(built)}",
                 ),
                 figures={"value": value, "name": device.name},
-                change={_VARIABLE: None},
+                tried=CAUSE.fix[0],
             )
             return

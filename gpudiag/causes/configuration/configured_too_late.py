@@ -11,6 +11,7 @@ from __future__ import annotations
 
 from gpudiag.cause import Cause, Gpus, Match, Matches, Program
 from gpudiag.causes.shared.configuration import SETTER
+from gpudiag.fix import Action, Role, edit, export, note
 from gpudiag.knowledge.log_lines import statements
 from gpudiag.knowledge.messages.settings import CONFIGURED_TOO_LATE
 from gpudiag.knowledge.messages.way import DEVICE_CREATED
@@ -20,32 +21,32 @@ from gpudiag.model.report import Severity
 CAUSE = Cause(
     severity=Severity.WARNING,
     fix=(
-        "# put the line directly after import tensorflow, before other imports that build models",
-        "# to find what comes first, move the next line up until it holds:",
-        "from tensorflow.python.eager import context; assert context.context()._context_handle is None",
-        "export TF_FORCE_GPU_ALLOW_GROWTH=true  # or, with no change to the program",
+        note("put the line directly after import tensorflow, before other imports that build models"),
+        note("to find what comes first, move the next line up until it holds:"),
+        edit("from tensorflow.python.eager import context; assert context.context()._context_handle is None"),
+        export("TF_FORCE_GPU_ALLOW_GROWTH", "true", "with no change to the program", role=Role.ALTERNATIVE),
     ),
     url="https://www.tensorflow.org/guide/gpu#limiting_gpu_memory_growth",
     needs_gpu=False,
 )
-_INSTEAD = {
-    "Physical devices": f"export {FORCE_GROWTH}=true  # or, with no change to the program",
-    "Visible devices": "export CUDA_VISIBLE_DEVICES={gpu}  # or, with no change to the program",
-    "Intra op parallelism": "export TF_NUM_INTRAOP_THREADS=N  # or, with no change to the program",
-    "Inter op parallelism": "export TF_NUM_INTEROP_THREADS=N  # or, with no change to the program",
+_NO_CHANGE = "with no change to the program"
+_INSTEAD: dict[str, Action | None] = {
+    "Physical devices": export(FORCE_GROWTH, "true", _NO_CHANGE, role=Role.ALTERNATIVE),
+    "Intra op parallelism": export("TF_NUM_INTRAOP_THREADS", "N", _NO_CHANGE, role=Role.ALTERNATIVE),
+    "Inter op parallelism": export("TF_NUM_INTEROP_THREADS", "N", _NO_CHANGE, role=Role.ALTERNATIVE),
 }
 
 
 def find(program: Program, gpus: Gpus) -> Matches:
     for found, error, statement in statements(program, CONFIGURED_TOO_LATE, SETTER):
         what = found["what"]
-        instead = _INSTEAD.get(what, "# in a notebook: restart the kernel, and run that cell first")
-        if "{gpu}" in instead:
-            instead = instead.format(gpu=gpus[0].uuid) if gpus else ""
+        instead = _INSTEAD.get(what, note("in a notebook: restart the kernel, and run that cell first"))
+        if what == "Visible devices":
+            instead = export("CUDA_VISIBLE_DEVICES", gpus[0].uuid, _NO_CHANGE, role=Role.ALTERNATIVE) if gpus else None
         before = program.said(DEVICE_CREATED, most=1)
         yield Match(
             evidence=tuple(filter(None, (statement, error, *(f"before it: {line}" for line in before)))),
             figures={"what": what.lower()},
-            fix=(..., ..., ..., instead),
+            fix=(*CAUSE.fix[:3], instead),
         )
         return

@@ -12,6 +12,7 @@ import re
 from gpudiag.cause import Cause, Match, Matches
 from gpudiag.causes.shared.containers import VISIBLE, InContainer
 from gpudiag.causes.shared.visibility import MASK
+from gpudiag.fix import export, note
 from gpudiag.model.diagnosis import Confidence
 from gpudiag.model.facts import Facts
 from gpudiag.model.report import Severity
@@ -20,9 +21,9 @@ from gpudiag.model.visibility import gpus_in_scope
 CAUSE = Cause(
     severity=Severity.WARNING,
     fix=(
-        "export CUDA_VISIBLE_DEVICES=GPU-00000000-0000-4000-8000-000000000000  # those that were given",
-        "# in the pod: securityContext: {{privileged: false}}; docker run: without --privileged",
-        "# do not set NVIDIA_VISIBLE_DEVICES in the pod: resources.limits nvidia.com/gpu is what asks for GPUs",
+        export("CUDA_VISIBLE_DEVICES", "GPU-00000000-0000-4000-8000-000000000000", "those that were given"),
+        note("in the pod: securityContext: {{privileged: false}}; docker run: without --privileged"),
+        note("do not set NVIDIA_VISIBLE_DEVICES in the pod: resources.limits nvidia.com/gpu is what asks for GPUs"),
     ),
     url="https://github.com/kubernetes/kubernetes/issues/81256",
 )
@@ -38,11 +39,14 @@ def find(inside: InContainer, facts: Facts) -> Matches:
     named = [gpu.uuid for gpu in gpus if gpu.uuid in given]
     if any(one.startswith("GPU-") for one in given) and not named:
         return  # the names of a host that gives others to its containers
-    change: dict[str, str | None] | None = {MASK: ",".join(named)} if named else None
+    choose = export(MASK, ",".join(named), "those that were given") if named else None
     yield Match(
         evidence=(inside.marks, f"{VISIBLE}={value!r}", f"{len(gpus)} GPUs are visible, {MASK} does not hide them"),
         sure=Confidence.LIKELY,
         figures={"given": f"{len(given)} GPU{'' if len(given) == 1 else 's'}", "seen": f"{len(gpus)}"},
-        fix=(f"export {MASK}={','.join(named)}  # those that were given" if named else "", ..., ...),
-        change=change,
+        fix=(
+            choose,
+            *CAUSE.fix[1:],
+        ),
+        tried=choose,
     )

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from gpudiag.cause import Cause, LogAlone, Match, Matches, Program
 from gpudiag.causes.shared.configuration import listed_here
+from gpudiag.fix import check, edit
 from gpudiag.knowledge.log_lines import Log
 from gpudiag.knowledge.messages.placement import (
     DEVICE_NOT_AVAILABLE,
@@ -24,16 +25,16 @@ from gpudiag.probes.discovery import trace
 CAUSE = Cause(
     severity=Severity.WARNING,
     fix=(
-        "assert tf.config.list_physical_devices('GPU'), 'TensorFlow lists no GPU'  # after import tensorflow",
-        "tf.config.set_soft_device_placement(False)  # an operation that cannot run on the GPU raises",
-        "gpudiag check --require-gpus 1  # before the program, as a step that fails without a GPU",
+        edit("assert tf.config.list_physical_devices('GPU'), 'TensorFlow lists no GPU'", "after import tensorflow"),
+        edit("tf.config.set_soft_device_placement(False)", "an operation that cannot run on the GPU raises"),
+        check("gpudiag check --require-gpus 1", "before the program, as a step that fails without a GPU"),
     ),
     url="https://www.tensorflow.org/guide/gpu#manual_device_placement",
     needs_gpu=False,
     symptom=True,
     unless=("program_without_gpu",),
 )
-_WHY = "gpudiag check  # where the program ran: why TensorFlow lists no GPU there"
+_WHY = check("gpudiag check", "where the program ran: why TensorFlow lists no GPU there")
 _HEAVY = ("BatchMatMulV2", "Conv2D", "Conv3D", "MatMul")
 """Operations that TensorFlow puts on a GPU wherever there is one."""
 

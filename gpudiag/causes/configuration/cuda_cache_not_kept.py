@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from gpudiag.cause import Cause, Match, Matches, Rows, Variables
 from gpudiag.causes.shared.gpu_state import meaning, written
+from gpudiag.fix import export, unset
 from gpudiag.model.facts import TriedFacts
 from gpudiag.model.report import Severity
 
@@ -16,9 +17,9 @@ CAUSE = Cause(
     severity=Severity.WARNING,
     symptom=True,
     fix=(
-        "unset CUDA_CACHE_DISABLE",
-        "export CUDA_CACHE_PATH=/a/folder/that/stays  # in a container: of a volume",
-        "export CUDA_CACHE_MAXSIZE=4294967296  # bytes; all of TensorFlow's kernels fit",
+        unset("CUDA_CACHE_DISABLE"),
+        export("CUDA_CACHE_PATH", "/a/folder/that/stays", "in a container: of a volume"),
+        export("CUDA_CACHE_MAXSIZE", "4294967296", "bytes; all of TensorFlow's kernels fit"),
     ),
     url="https://developer.nvidia.com/blog/cuda-pro-tip-understand-fat-binaries-jit-caching/",
 )
@@ -36,8 +37,8 @@ def find(variables: Variables, rows: Rows, tried: TriedFacts | None) -> Matches:
         evidence=(compiled[0].message, why if failed is None else f"write to {why}"),
         figures={"name": compiled[0].figures["name"], "why": why},
         fix=(
-            f"unset {_OFF}" if off else "",
-            "export CUDA_CACHE_PATH=/a/folder/that/stays  # in a container: of a volume" if failed else "",
-            ...,
+            unset(_OFF) if off else None,
+            export("CUDA_CACHE_PATH", "/a/folder/that/stays", "in a container: of a volume") if failed else None,
+            CAUSE.fix[2],
         ),
     )

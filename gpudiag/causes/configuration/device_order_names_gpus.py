@@ -8,12 +8,13 @@ from __future__ import annotations
 
 from gpudiag.cause import Cause, Match, Matches
 from gpudiag.causes.shared.visibility import MASK, PROGRAMMING_GUIDE, names_gpus
+from gpudiag.fix import export, unset
 from gpudiag.model.facts import Facts
 from gpudiag.model.report import Severity
 
 CAUSE = Cause(
     severity=Severity.WARNING,
-    fix=("export CUDA_VISIBLE_DEVICES={value}", "unset CUDA_DEVICE_ORDER"),
+    fix=(export("CUDA_VISIBLE_DEVICES", "{value}"), unset("CUDA_DEVICE_ORDER")),
     url=PROGRAMMING_GUIDE,
 )
 _ORDER = "CUDA_DEVICE_ORDER"
@@ -28,6 +29,6 @@ def find(facts: Facts) -> Matches:
                 f"every one of the {len(facts.nvml_devices)} GPUs is used",
             ),
             figures={"value": value},
-            change={MASK: value},
             about=(_ORDER,),
+            tried=CAUSE.fix[0],
         )

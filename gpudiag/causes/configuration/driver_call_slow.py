@@ -10,15 +10,16 @@ from __future__ import annotations
 
 from gpudiag.cause import Cause, Gpus, Match, Matches
 from gpudiag.causes.shared.libraries import slowest
+from gpudiag.fix import Role, check, run
 from gpudiag.model.facts import SLOW_S, CallFacts, Facts
 from gpudiag.model.report import Severity
 
 CAUSE = Cause(
     severity=Severity.WARNING,
     fix=(
-        "sudo nvidia-smi -pm 1  # persistence mode: the driver stays loaded",
-        "sudo systemctl enable --now nvidia-persistenced  # or: the same, also after a reboot",
-        "sudo dmesg | grep -i -e nvrm -e xid  # if persistence mode is on: a GPU may fail",
+        run("sudo nvidia-smi -pm 1", "persistence mode: the driver stays loaded"),
+        run("sudo systemctl enable --now nvidia-persistenced", "the same, also after a reboot", role=Role.ALTERNATIVE),
+        check("sudo dmesg | grep -i -e nvrm -e xid", "if persistence mode is on: a GPU may fail"),
     ),
     url="https://docs.nvidia.com/deploy/driver-persistence/index.html",
     finding="host.driver.call_slow",
@@ -38,5 +39,5 @@ def find(calls: CallFacts, facts: Facts, gpus: Gpus) -> Matches:
                 *([f"the other first calls: {others}"] if others else []),
             ),
             figures={"calls": " and ".join(f"{name} takes {seconds:.0f} s" for name, seconds in slow.items())},
-            fix=("", "", ...) if kept and all(kept) else (),
+            fix=CAUSE.fix[2:] if kept and all(kept) else (),
         )

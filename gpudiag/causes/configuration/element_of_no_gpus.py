@@ -11,6 +11,7 @@ import re
 
 from gpudiag.cause import Cause, Match, Matches, Program
 from gpudiag.causes.shared.configuration import listed_here
+from gpudiag.fix import run
 from gpudiag.knowledge.log_lines import statements
 from gpudiag.knowledge.messages.placement import NO_SUCH_ELEMENT
 from gpudiag.model.diagnosis import Confidence
@@ -20,8 +21,10 @@ from gpudiag.probes.discovery import trace
 CAUSE = Cause(
     severity=Severity.WARNING,
     fix=(
-        "if not (gpus := tf.config.list_physical_devices('GPU')): "
-        "raise SystemExit('TensorFlow lists no GPU; gpudiag check says why')",
+        run(
+            "if not (gpus := tf.config.list_physical_devices('GPU')): "
+            "raise SystemExit('TensorFlow lists no GPU; gpudiag check says why')"
+        ),
     ),
     url="https://www.tensorflow.org/api_docs/python/tf/config/list_physical_devices",
     needs_gpu=False,

@@ -9,6 +9,7 @@ from __future__ import annotations
 from gpudiag.cause import Cause, Gpus, Listing, Match, Matches, Program, Rows
 from gpudiag.causes.shared.generations import where_kernels_fail
 from gpudiag.causes.shared.machine import said
+from gpudiag.fix import Action, Kind, export, note, run
 from gpudiag.knowledge.messages.way import TOO_LOW_CAPABILITY
 from gpudiag.knowledge.origin import Origin
 from gpudiag.knowledge.releases import ONE_PACKAGE, generation, last_for, numbers
@@ -19,9 +20,9 @@ CAUSE = Cause(
     unfit=True,
     severity=Severity.WARNING,
     fix=(
-        "export CUDA_VISIBLE_DEVICES=-1  # the CPU",
-        "# or an earlier TensorFlow that was built for it; this shows for what the installed one was built:",
-        "python -c 'import tensorflow as tf; print(tf.sysconfig.get_build_info()[\"cuda_compute_capabilities\"])'",
+        export("CUDA_VISIBLE_DEVICES", "-1", "the CPU"),
+        note("or an earlier TensorFlow that was built for it; this shows for what the installed one was built:"),
+        run("python -c 'import tensorflow as tf; print(tf.sysconfig.get_build_info()[\"cuda_compute_capabilities\"])'"),
     ),
     url="https://www.tensorflow.org/install/source#gpu",
     unless=("gpus_in_another_order",),
@@ -46,25 +47,34 @@ def find(gpus: Gpus, rows: Rows, listing: Listing, program: Program, origin: Ori
     )
     pci = {str(finding.figures["pci_bus_id"]) for finding in found} | {event["pci"].lower() for event in ignored}
     rest = ",".join(gpu.uuid for gpu in gpus if gpu.pci_bus_id not in pci)
-    fit = "" if found else _that_fits(has, origin)
-    mask = f"export {_MASK}={rest}  # the others" if rest else f"export {_MASK}=-1  # the CPU"
+    fit = None if found else _that_fits(has, origin)
+    mask = export(_MASK, rest, "the others") if rest else export(_MASK, "-1", "the CPU")
     yield Match(
         evidence=(*(finding.message for finding in found), *(event.text for event in ignored)),
         figures={"name": name, "capability": has},
-        fix=(fit, ..., ..., mask) if fit else (mask, ..., ...),
+        fix=(fit, CAUSE.fix[1], CAUSE.fix[2], mask)
+        if fit
+        else (
+            mask,
+            *CAUSE.fix[1:],
+        ),
         stage=Stage.DEVICE_FILTER if ignored else where_kernels_fail(rows),
         gpus=tuple(sorted(pci)),
         unfit=None if found or listing.first(TOO_LOW_CAPABILITY) else False,  # else a log says so, of an earlier start
     )
 
 
-def _that_fits(capability: str, origin: Origin) -> str:
-    """Return the line that brings a TensorFlow whose wheel runs on a capability; "" if none is known to."""
+def _that_fits(capability: str, origin: Origin) -> Action | None:
+    """Return the line that brings a TensorFlow whose wheel runs on a capability; None if none is known to."""
     last = last_for(capability) if numbers(capability) else None
     if last is None or origin.conda:
-        return ""
+        return None
     if origin.named and last >= origin.named:  # another build than the wheel: that would run on it
         last = origin.named
     package = "tensorflow-gpu" if last < ONE_PACKAGE else "tensorflow"
     cuda = generation(last).cuda
-    return f"pip install '{package}=={last}.*'  # its wheel of pypi.org runs on {capability}; with CUDA {cuda}"
+    return run(
+        f"pip install '{package}=={last}.*'",
+        f"its wheel of pypi.org runs on {capability}; with CUDA {cuda}",
+        kind=Kind.INSTALL,
+    )

@@ -10,6 +10,7 @@ from __future__ import annotations
 import re
 
 from gpudiag.cause import Cause, Match, Matches, Program
+from gpudiag.fix import check, note, run
 from gpudiag.knowledge.messages.program import TEST_SKIPPED
 from gpudiag.model.diagnosis import Confidence
 from gpudiag.model.facts import Facts
@@ -20,11 +21,13 @@ from gpudiag.text import counted
 CAUSE = Cause(
     severity=Severity.WARNING,
     fix=(
-        "gpudiag check --require-gpus 1  # as a step before the tests: it fails without a GPU",
-        "# in conftest.py, for the runner that has one:",
-        "if os.environ.get('REQUIRE_GPU') and not "
-        "tf.config.list_physical_devices('GPU'): pytest.exit('no GPU', returncode=1)",
-        "pytest -rs  # names each skipped test and the reason",
+        check("gpudiag check --require-gpus 1", "as a step before the tests: it fails without a GPU"),
+        note("in conftest.py, for the runner that has one:"),
+        run(
+            "if os.environ.get('REQUIRE_GPU') and not "
+            "tf.config.list_physical_devices('GPU'): pytest.exit('no GPU', returncode=1)"
+        ),
+        run("pytest -rs", "names each skipped test and the reason"),
     ),
     url="https://docs.pytest.org/en/stable/how-to/skipping.html",
     needs_gpu=False,

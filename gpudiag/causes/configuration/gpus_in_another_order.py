@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from gpudiag.cause import Cause, Match, Matches
 from gpudiag.causes.shared.visibility import MASK, PROGRAMMING_GUIDE
+from gpudiag.fix import Role, export
 from gpudiag.model.facts import Facts, NvmlDevice
 from gpudiag.model.report import Severity
 from gpudiag.model.visibility import apply_mask, indices_are_ambiguous, mask_in_force
@@ -15,8 +16,13 @@ from gpudiag.model.visibility import apply_mask, indices_are_ambiguous, mask_in_
 CAUSE = Cause(
     severity=Severity.WARNING,
     fix=(
-        "export CUDA_DEVICE_ORDER=PCI_BUS_ID  # CUDA counts as nvidia-smi does",
-        "export CUDA_VISIBLE_DEVICES={uuids}  # or: the GPUs of these numbers in nvidia-smi, in any order of CUDA",
+        export("CUDA_DEVICE_ORDER", "PCI_BUS_ID", "CUDA counts as nvidia-smi does"),
+        export(
+            "CUDA_VISIBLE_DEVICES",
+            "{uuids}",
+            "the GPUs of these numbers in nvidia-smi, in any order of CUDA",
+            role=Role.ALTERNATIVE,
+        ),
     ),
     url=PROGRAMMING_GUIDE,
 )
@@ -36,7 +42,7 @@ def find(facts: Facts) -> Matches:
                 "meant": _numbers(by_place.devices),
                 "uuids": ",".join(by_place.uuids),
             },
-            change={"CUDA_DEVICE_ORDER": "PCI_BUS_ID"},
+            tried=CAUSE.fix[0],
         )
 
 

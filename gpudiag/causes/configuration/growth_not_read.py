@@ -8,6 +8,7 @@ For the values of other variables see `value_not_read`.
 from __future__ import annotations
 
 from gpudiag.cause import Cause, Match, Matches, Program, Variables
+from gpudiag.fix import export
 from gpudiag.knowledge.log_lines import text
 from gpudiag.knowledge.messages.settings import GROWTH_NOT_PARSED
 from gpudiag.knowledge.variables import ACCEPTED, FORCE_GROWTH
@@ -15,7 +16,7 @@ from gpudiag.model.report import Severity
 
 CAUSE = Cause(
     severity=Severity.WARNING,
-    fix=("export TF_FORCE_GPU_ALLOW_GROWTH={meant}",),
+    fix=(export("TF_FORCE_GPU_ALLOW_GROWTH", "{meant}"),),
     url="https://www.tensorflow.org/guide/gpu#limiting_gpu_memory_growth",
     finding="host.environment.growth_value",
 )
@@ -31,7 +32,7 @@ def find(variables: Variables, program: Program) -> Matches:
         yield Match(
             evidence=(f"{FORCE_GROWTH}={value!r}", *shown),
             figures={"value": value, "meant": meant},
-            change={FORCE_GROWTH: meant},
+            tried=CAUSE.fix[0],
         )
     elif said is not None:
         yield Match(

@@ -9,13 +9,14 @@ from __future__ import annotations
 
 from gpudiag.cause import Cause, Match, Matches
 from gpudiag.causes.shared.visibility import MASK
+from gpudiag.fix import export
 from gpudiag.model.facts import Facts, Unknown
 from gpudiag.model.report import Severity
 from gpudiag.model.visibility import index_is_ambiguous
 
 CAUSE = Cause(
     severity=Severity.NOTE,
-    fix=("export CUDA_DEVICE_ORDER=PCI_BUS_ID  # or list UUIDs as nvidia-smi -L prints them",),
+    fix=(export("CUDA_DEVICE_ORDER", "PCI_BUS_ID", "or list UUIDs as nvidia-smi -L prints them"),),
     url="https://docs.nvidia.com/cuda/cuda-c-programming-guide/#cuda-environment-variables",
     finding="host.environment.ambiguous_index",
     row_only=True,

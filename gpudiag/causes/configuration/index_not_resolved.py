@@ -9,11 +9,12 @@ from __future__ import annotations
 
 from gpudiag.cause import Cause, Match, Matches
 from gpudiag.causes.shared.visibility import MASK
+from gpudiag.fix import export
 from gpudiag.model.facts import CudaFacts, Facts
 from gpudiag.model.visibility import index_is_ambiguous, mask_in_force
 
 CAUSE = Cause(
-    fix=("export CUDA_VISIBLE_DEVICES={uuids}  # GPU {indices} of nvidia-smi",),
+    fix=(export("CUDA_VISIBLE_DEVICES", "{uuids}", "GPU {indices} of nvidia-smi"),),
     url="https://docs.nvidia.com/cuda/cuda-c-programming-guide/#cuda-environment-variables",
     finding="host.environment.index_not_known",
     row_only=True,

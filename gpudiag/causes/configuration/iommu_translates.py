@@ -9,11 +9,14 @@ from __future__ import annotations
 
 from gpudiag.cause import Cause, Match, Matches
 from gpudiag.causes.shared.multi_gpu import SeveralGpus
+from gpudiag.fix import export
 from gpudiag.model.report import Severity
 
 CAUSE = Cause(
     severity=Severity.NOTE,
-    fix=("export NCCL_P2P_DISABLE=1   # only if training stops at the first all-reduce; for good: boot with iommu=pt",),
+    fix=(
+        export("NCCL_P2P_DISABLE", "1", "only if training stops at the first all-reduce; for good: boot with iommu=pt"),
+    ),
     url="https://docs.nvidia.com/deeplearning/nccl/user-guide/docs/troubleshooting.html#pci-access-control-services-acs",
     finding="host.collectives.iommu_translates",
     row_only=True,

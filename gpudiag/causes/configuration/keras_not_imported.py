@@ -10,13 +10,13 @@ from __future__ import annotations
 import shlex
 
 from gpudiag.cause import Cause, Match, Matches, Rows, Variables
+from gpudiag.fix import Kind, Role, check, install, run, unset
 from gpudiag.model.facts import TensorflowFacts
 
 CAUSE = Cause(
     fix=(
-        "pip install --force-reinstall keras",
-        "",
-        "python -c 'import keras'  # says the whole error",
+        install("--force-reinstall", "keras"),
+        check("python -c 'import keras'", "says the whole error"),
     ),
     url="https://keras.io/getting_started/",
     views=("libraries.mixed_precision.keras_not_imported",),
@@ -29,20 +29,30 @@ def find(rows: Rows, variables: Variables, tensorflow: TensorflowFacts) -> Match
         package = str(found.figures["package"])
         backend = variables.get(_BACKEND, "tensorflow")
         release = ".".join(tensorflow.distributions[0].version.split(".")[:2]) if tensorflow.distributions else ""
-        lines: tuple[str, str]
         if package == "tf_keras":
             lines = (
-                f"pip install 'tf-keras~={release}.0'" if release else "pip install tf-keras",
-                f"unset {_LEGACY}  # or: Keras 3",
+                run(f"pip install 'tf-keras~={release}.0'", kind=Kind.INSTALL) if release else install("tf-keras"),
+                unset(_LEGACY, note="Keras 3", role=Role.ALTERNATIVE),
             )
         elif backend != "tensorflow":
-            lines = (f"unset {_BACKEND}", f"pip install {shlex.quote(backend)}  # or: what Keras is to compute with")
+            lines = (
+                unset(_BACKEND),
+                run(
+                    f"pip install {shlex.quote(backend)}",
+                    "what Keras is to compute with",
+                    kind=Kind.INSTALL,
+                    role=Role.ALTERNATIVE,
+                ),
+            )
         else:
-            lines = ("pip install --force-reinstall keras", "cat ~/.keras/keras.json  # does it name another backend?")
+            lines = (
+                install("--force-reinstall", "keras"),
+                check("cat ~/.keras/keras.json", "does it name another backend?"),
+            )
         seen = [f"{name}={variables[name]}" for name in (_BACKEND, _LEGACY) if name in variables]
         yield Match(
             evidence=(found.message, *seen),
             figures=found.figures,
             about=tuple(name for name in (_BACKEND, _LEGACY) if name in variables),
-            fix=(*lines, f"python -c 'import {package}'  # says the whole error"),
+            fix=(*lines, check(f"python -c 'import {package}'", "says the whole error")),
         )

@@ -8,6 +8,7 @@ that was built for it. A link of the new library under the old name does not hel
 from __future__ import annotations
 
 from gpudiag.cause import Cause, Match, Matches, Program
+from gpudiag.fix import check, install
 from gpudiag.knowledge.log_lines import Log, text
 from gpudiag.knowledge.messages.notices import OPTIONAL_SYMBOL
 from gpudiag.knowledge.messages.way import LIBRARY_ASKED_FOR
@@ -19,8 +20,8 @@ from gpudiag.model.report import Severity
 CAUSE = Cause(
     severity=Severity.WARNING,
     fix=(
-        "pip list | grep -i -e tensorflow -e torch -e jax -e nvidia  # by the program's interpreter",
-        "pip install --upgrade 'tensorflow[and-cuda]'  # brings {ours}; likewise a release of the extension for it",
+        check("pip list | grep -i -e tensorflow -e torch -e jax -e nvidia", "by the program's interpreter"),
+        install("--upgrade", "tensorflow[and-cuda]", note="brings {ours}; likewise a release of the extension for it"),
     ),
     url="https://www.tensorflow.org/install/source#gpu",
     needs_gpu=False,

@@ -14,6 +14,7 @@ from shlex import quote
 
 from gpudiag.cause import Cause, Gpus, Match, Matches, Rows, Variables
 from gpudiag.causes.shared.libraries import LIBRARIES, library_of, slowest
+from gpudiag.fix import check, export, run, unset
 from gpudiag.model.facts import SLOW_S, CallFacts, Facts
 from gpudiag.model.report import Severity
 from gpudiag.probes.comparison import LibraryFaults
@@ -21,11 +22,13 @@ from gpudiag.probes.comparison import LibraryFaults
 CAUSE = Cause(
     severity=Severity.WARNING,
     fix=(
-        "",
-        "export CUDA_MODULE_LOADING=LAZY  # each kernel is loaded when it is first used",
-        "dd if={file} of=/dev/null bs=1M  # how fast its file is read: below 100 MB/s, install it on a local disk",
-        "ls -ld ~/.nv/ComputeCache; df -h ~  # kernels that the driver compiled are kept here, if that can be written",
-        "sudo dmesg | grep -i -e nvrm -e xid -e 'blocked for more' -e 'not responding'",
+        export("CUDA_MODULE_LOADING", "LAZY", "each kernel is loaded when it is first used"),
+        run("dd if={file} of=/dev/null bs=1M", "how fast its file is read: below 100 MB/s, install it on a local disk"),
+        check(
+            "ls -ld ~/.nv/ComputeCache; df -h ~",
+            "kernels that the driver compiled are kept here, if that can be written",
+        ),
+        check("sudo dmesg | grep -i -e nvrm -e xid -e 'blocked for more' -e 'not responding'"),
     ),
     url="https://docs.nvidia.com/cuda/cuda-c-programming-guide/index.html#lazy-loading",
     unless=("driver_call_hangs", "library_hangs", "driver_call_slow"),
@@ -64,5 +67,10 @@ def find(calls: CallFacts | None, rows: Rows, facts: Facts, gpus: Gpus, variable
     yield Match(
         evidence=(*evidence, *(["CUDA_MODULE_LOADING=EAGER"] if eager else [])),
         figures={"calls": said, "library": library or "it", "file": quote(file)},
-        fix=("" if kept else "unset CUDA_CACHE_DISABLE", ... if eager else "", ... if file else "", ..., ...),
+        fix=(
+            None if kept else unset("CUDA_CACHE_DISABLE"),
+            CAUSE.fix[0] if eager else None,
+            CAUSE.fix[1] if file else None,
+            *CAUSE.fix[2:],
+        ),
     )

@@ -9,11 +9,12 @@ from __future__ import annotations
 
 from gpudiag.cause import Cause, Match, Matches
 from gpudiag.causes.shared.multi_gpu import SeveralGpus, shm_text
+from gpudiag.fix import start
 from gpudiag.model.report import Severity
 
 CAUSE = Cause(
     severity=Severity.NOTE,
-    fix=("docker run --shm-size=1g --ulimit memlock=-1 ...  # or --ipc=host; only if NCCL fails",),
+    fix=(start("docker run --shm-size=1g --ulimit memlock=-1 ...", "or --ipc=host; only if NCCL fails"),),
     url="https://docs.nvidia.com/deeplearning/nccl/user-guide/docs/troubleshooting.html",
     finding="host.collectives.small_shm",
     row_only=True,

@@ -7,11 +7,12 @@ was such a line to hide.
 from __future__ import annotations
 
 from gpudiag.cause import Cause, Match, Matches, Variables
+from gpudiag.fix import unset
 from gpudiag.model.report import Severity
 
 CAUSE = Cause(
     severity=Severity.NOTE,
-    fix=("unset TF_CPP_MIN_LOG_LEVEL  # while you look for a fault",),
+    fix=(unset("TF_CPP_MIN_LOG_LEVEL", note="while you look for a fault"),),
     url="https://www.tensorflow.org/guide/gpu#setup",
     finding="host.environment.log_hidden",
     row_only=True,

@@ -9,13 +9,14 @@ from __future__ import annotations
 
 from gpudiag.cause import Cause, Match, Matches, Variables
 from gpudiag.causes.shared.configuration import WITHOUT_GPU
+from gpudiag.fix import export, unset
 from gpudiag.knowledge.log_lines import Log
 from gpudiag.model.report import Severity
 from gpudiag.probes.discovery import trace
 
 CAUSE = Cause(
     severity=Severity.WARNING,
-    fix=("unset TF_CPP_MIN_LOG_LEVEL", "export TF_CPP_VMODULE=dso_loader=1  # for the names of libraries"),
+    fix=(unset("TF_CPP_MIN_LOG_LEVEL"), export("TF_CPP_VMODULE", "dso_loader=1", "for the names of libraries")),
     url="https://www.tensorflow.org/guide/gpu#setup",
     views=("host.environment.log_hidden",),
 )

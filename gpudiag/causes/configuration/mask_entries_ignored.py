@@ -8,13 +8,14 @@ from __future__ import annotations
 
 from gpudiag.cause import Cause, Match, Matches
 from gpudiag.causes.shared.visibility import MASK, PROGRAMMING_GUIDE
+from gpudiag.fix import export
 from gpudiag.model.facts import Facts
 from gpudiag.model.report import Severity
 from gpudiag.model.visibility import choices, mask_in_force
 
 CAUSE = Cause(
     severity=Severity.WARNING,
-    fix=("export CUDA_VISIBLE_DEVICES={right}  # indices from 0 to {last}, or UUIDs of nvidia-smi -L, each once",),
+    fix=(export("CUDA_VISIBLE_DEVICES", "{right}", "indices from 0 to {last}, or UUIDs of nvidia-smi -L, each once"),),
     url=PROGRAMMING_GUIDE,
     needs_gpu=False,
     finding="host.environment.entries_ignored",
@@ -38,5 +39,5 @@ def find(facts: Facts) -> Matches:
                 "right": right,
                 "last": len(gpus) - 1,
             },
-            change={MASK: right},
+            tried=CAUSE.fix[0],
         )

@@ -10,13 +10,14 @@ import re
 
 from gpudiag.cause import Cause, Match, Matches
 from gpudiag.causes.shared.visibility import MASK, PROGRAMMING_GUIDE
+from gpudiag.fix import export
 from gpudiag.model.facts import Facts
 from gpudiag.model.report import Severity
 from gpudiag.model.visibility import mask_in_force
 
 CAUSE = Cause(
     severity=Severity.WARNING,
-    fix=("export CUDA_VISIBLE_DEVICES={right}",),
+    fix=(export("CUDA_VISIBLE_DEVICES", "{right}"),),
     url=PROGRAMMING_GUIDE,
     needs_gpu=False,
     finding="host.environment.entry_cut",
@@ -39,7 +40,7 @@ def find(facts: Facts) -> Matches:
                 "cut": ", ".join(f"{entry!r} as {number}" for entry, number in cut.items()),
                 "right": right,
             },
-            change={MASK: right},
+            tried=CAUSE.fix[0],
         )
 
 

@@ -10,6 +10,7 @@ from __future__ import annotations
 from gpudiag.cause import Cause, Match, Matches
 from gpudiag.causes.shared.launchers import allocated, allocated_by
 from gpudiag.causes.shared.visibility import MASK, slurm_job
+from gpudiag.fix import export, note
 from gpudiag.model.diagnosis import Confidence
 from gpudiag.model.facts import Facts
 from gpudiag.model.report import Severity
@@ -18,9 +19,9 @@ from gpudiag.model.visibility import gpus_in_scope
 CAUSE = Cause(
     severity=Severity.WARNING,
     fix=(
-        "export CUDA_VISIBLE_DEVICES={uuids}  # GPU {given}",
-        "# take the line that sets CUDA_VISIBLE_DEVICES out of the program: Slurm sets it",
-        "# the administrator: ConstrainDevices=yes in cgroup.conf",
+        export("CUDA_VISIBLE_DEVICES", "{uuids}", "GPU {given}"),
+        note("take the line that sets CUDA_VISIBLE_DEVICES out of the program: Slurm sets it"),
+        note("the administrator: ConstrainDevices=yes in cgroup.conf"),
     ),
     url="https://slurm.schedmd.com/gres.html",
 )
@@ -49,5 +50,5 @@ def find(facts: Facts) -> Matches:
             "given": ", ".join(map(str, given)),
             "uuids": uuids,
         },
-        change={MASK: uuids},
+        tried=CAUSE.fix[0],
     )

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from gpudiag.cause import Cause, Match, Matches
 from gpudiag.causes.shared.visibility import MASK, MIG_GUIDE, units
+from gpudiag.fix import Role, export
 from gpudiag.model.facts import Facts
 from gpudiag.model.report import Severity
 from gpudiag.probes.discovery import trace
@@ -17,8 +18,8 @@ from gpudiag.text import counted
 CAUSE = Cause(
     severity=Severity.WARNING,
     fix=(
-        "export CUDA_VISIBLE_DEVICES={whole}   # whole GPUs",
-        "export CUDA_VISIBLE_DEVICES={instance}   # or an instance; a process for each",
+        export("CUDA_VISIBLE_DEVICES", "{whole}", "whole GPUs"),
+        export("CUDA_VISIBLE_DEVICES", "{instance}", "or an instance; a process for each", role=Role.ALTERNATIVE),
     ),
     url=MIG_GUIDE,
 )

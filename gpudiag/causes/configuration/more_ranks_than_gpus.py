@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from gpudiag.cause import Cause, Match, Matches
 from gpudiag.causes.shared.launchers import Launcher
+from gpudiag.fix import export, note, run, start
 from gpudiag.knowledge.variables import FORCE_GROWTH
 from gpudiag.model.diagnosis import Confidence
 from gpudiag.model.facts import Facts
@@ -18,8 +19,8 @@ from gpudiag.model.visibility import gpus_in_scope
 CAUSE = Cause(
     severity=Severity.WARNING,
     fix=(
-        "mpirun -np 2 ...",
-        "export TF_FORCE_GPU_ALLOW_GROWTH=true  # if they are meant to share; NCCL still refuses two on one GPU",
+        run("mpirun -np 2 ..."),
+        export("TF_FORCE_GPU_ALLOW_GROWTH", "true", "if they are meant to share; NCCL still refuses two on one GPU"),
     ),
     url="https://horovod.readthedocs.io/en/stable/gpus.html",
 )
@@ -37,10 +38,10 @@ def find(launcher: Launcher, facts: Facts) -> Matches:
         return
     if variables.get(FORCE_GROWTH) == "true" or any(name in variables for name in _SHARED_ON_PURPOSE):
         return
-    start = {
-        "Slurm": f"srun --ntasks-per-node={gpus} --gpus-per-task=1 ...",
-        "Horovod": f"horovodrun -np {gpus} ...  # for each machine as many as it has GPUs",
-        "torchrun": f"# torchrun --nproc-per-node={gpus} ...",
+    how = {
+        "Slurm": start(f"srun --ntasks-per-node={gpus} --gpus-per-task=1 ..."),
+        "Horovod": run(f"horovodrun -np {gpus} ...", "for each machine as many as it has GPUs"),
+        "torchrun": note(f"torchrun --nproc-per-node={gpus} ..."),
     }
     yield Match(
         evidence=(f"{launcher.variable}={variables[launcher.variable]}", f"GPUs on this machine for them: {gpus}"),
@@ -50,5 +51,8 @@ def find(launcher: Launcher, facts: Facts) -> Matches:
             "processes": launcher.processes,
             "are": "is 1 GPU" if gpus == 1 else f"are {gpus} GPUs",
         },
-        fix=(start.get(launcher.name, f"# mpirun -np {gpus} ...  # for each machine as many as it has GPUs"), ...),
+        fix=(
+            how.get(launcher.name, note(f"mpirun -np {gpus} ...  # for each machine as many as it has GPUs")),
+            CAUSE.fix[1],
+        ),
     )

@@ -10,6 +10,7 @@ from __future__ import annotations
 
 from gpudiag.cause import Cause, Match, Matches
 from gpudiag.causes.shared.gpu_state import GpusInScope, indices, named
+from gpudiag.fix import check, note
 from gpudiag.model.diagnosis import Confidence
 from gpudiag.model.facts import GpuState
 from gpudiag.model.report import Severity
@@ -17,9 +18,14 @@ from gpudiag.model.report import Severity
 CAUSE = Cause(
     severity=Severity.WARNING,
     fix=(
-        "nvidia-smi --query-gpu=index,pcie.link.gen.current,pcie.link.width.current,pcie.link.width.max --format=csv",
-        "# switch off, and put GPU {index} into a slot with 16 lanes, without a riser; clean its contacts",
-        "sudo lspci -vv | grep -i -e nvidia -e LnkSta:  # says (downgraded) if a link is narrower than it could be",
+        check(
+            "nvidia-smi --query-gpu=index,pcie.link.gen.current,pcie.link.width.current,pcie.link.width.max "
+            "--format=csv"
+        ),
+        note("switch off, and put GPU {index} into a slot with 16 lanes, without a riser; clean its contacts"),
+        check(
+            "sudo lspci -vv | grep -i -e nvidia -e LnkSta:", "says (downgraded) if a link is narrower than it could be"
+        ),
     ),
     url="https://docs.nvidia.com/deploy/nvidia-smi/index.html",
 )

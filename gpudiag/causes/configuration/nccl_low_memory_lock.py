@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from gpudiag.cause import Cause, EveryLog, Match, Matches, Rows
 from gpudiag.causes.shared.multi_gpu import NCCL, SeveralGpus, first, warned, where_nccl_fails
+from gpudiag.fix import export, start
 from gpudiag.knowledge.messages.collectives import NCCL_SYSTEM_ERROR
 from gpudiag.model.diagnosis import Confidence
 from gpudiag.model.report import Severity
@@ -16,8 +17,8 @@ from gpudiag.model.report import Severity
 CAUSE = Cause(
     severity=Severity.WARNING,
     fix=(
-        "docker run --ulimit memlock=-1 --shm-size=1g ...  # without a container: ulimit -l unlimited",
-        "export NCCL_IB_DISABLE=1   # to confirm, or for good if InfiniBand is not to be used",
+        start("docker run --ulimit memlock=-1 --shm-size=1g ...", "without a container: ulimit -l unlimited"),
+        export("NCCL_IB_DISABLE", "1", "to confirm, or for good if InfiniBand is not to be used"),
     ),
     url=NCCL,
     views=("host.collectives.low_memlock",),

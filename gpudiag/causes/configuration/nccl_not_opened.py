@@ -9,13 +9,17 @@ from __future__ import annotations
 from gpudiag.cause import Cause, Gpus, Match, Matches, Rows, Variables
 from gpudiag.causes.shared.libraries import passed_over, seen
 from gpudiag.causes.shared.multi_gpu import NCCL, where_nccl_fails
+from gpudiag.fix import Kind, install, run, unset
 from gpudiag.model.diagnosis import Confidence, Stage
 from gpudiag.model.facts import Facts, TensorflowFacts
 from gpudiag.probes.host.libraries import COLLECTIVES, PACKAGES, requirement
 
 CAUSE = Cause(
     unfit=True,
-    fix=("pip install --force-reinstall nvidia-nccl-cu12", "unset LD_LIBRARY_PATH  # if it puts another copy first"),
+    fix=(
+        install("--force-reinstall", "nvidia-nccl-cu12"),
+        unset("LD_LIBRARY_PATH", note="if it puts another copy first"),
+    ),
     url=NCCL,
     unless=("damaged_library_first",),
 )
@@ -32,8 +36,8 @@ def find(facts: Facts, tensorflow: TensorflowFacts, gpus: Gpus, rows: Rows, vari
         sure=Confidence.PROVED if by_wheel or stage is Stage.FIRST_OP else Confidence.POSSIBLE,
         figures={"library": COLLECTIVES},
         fix=(
-            f"pip install --force-reinstall {requirement(facts, COLLECTIVES)}",
-            ... if "LD_LIBRARY_PATH" in variables else "",
+            run(f"pip install --force-reinstall {requirement(facts, COLLECTIVES)}", kind=Kind.INSTALL),
+            CAUSE.fix[1] if "LD_LIBRARY_PATH" in variables else None,
         ),
         stage=stage,
     )

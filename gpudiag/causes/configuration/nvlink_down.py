@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from gpudiag.cause import Cause, Match, Matches
 from gpudiag.causes.shared.gpu_state import GpusInScope, KernelLog, indices, named
+from gpudiag.fix import Kind, check, note, run
 from gpudiag.model.diagnosis import Confidence
 from gpudiag.model.facts import NvmlDevice
 from gpudiag.model.report import Severity
@@ -16,9 +17,9 @@ from gpudiag.model.report import Severity
 CAUSE = Cause(
     severity=Severity.WARNING,
     fix=(
-        "nvidia-smi nvlink -s -i {index}  # which links; nvidia-smi nvlink -e: their errors",
-        "sudo nvidia-smi --gpu-reset  # all GPUs together, no program using them; or reboot",
-        "# if they stay down: have the bridge, or the card, put in again or replaced",
+        check("nvidia-smi nvlink -s -i {index}", "which links; nvidia-smi nvlink -e: their errors"),
+        run("sudo nvidia-smi --gpu-reset", "all GPUs together, no program using them; or reboot", kind=Kind.REBOOT),
+        note("if they stay down: have the bridge, or the card, put in again or replaced"),
     ),
     url="https://docs.nvidia.com/deploy/nvidia-smi/index.html#nvlink",
 )

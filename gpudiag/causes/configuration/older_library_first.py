@@ -11,13 +11,17 @@ from pathlib import PurePath
 
 from gpudiag.cause import Cause, Match, Matches
 from gpudiag.causes.shared.libraries import LOADER, put_first
+from gpudiag.fix import Kind, note, run
 from gpudiag.model.facts import Facts
 from gpudiag.model.report import Severity
 from gpudiag.probes.host.libraries import cudnn_too_old, older_first
 
 CAUSE = Cause(
     severity=Severity.WARNING,
-    fix=("export LD_LIBRARY_PATH={good}:$LD_LIBRARY_PATH", "# or take {folders} out of LD_LIBRARY_PATH"),
+    fix=(
+        run("export LD_LIBRARY_PATH={good}:$LD_LIBRARY_PATH", kind=Kind.SET_VARIABLE),
+        note("or take {folders} out of LD_LIBRARY_PATH"),
+    ),
     url=LOADER,
     finding="host.libraries.older_first",
 )
@@ -30,6 +34,7 @@ def find(facts: Facts) -> Matches:
         return
     folders = list(dict.fromkeys(str(PurePath(one.path or "").parent) for one, _ in pairs))
     good = list(dict.fromkeys(str(PurePath(copy.path).parent) for _, copy in pairs))
+    first = put_first(facts, good)
     yield Match(
         evidence=tuple(
             f"{one.soname}: {one.path} is {one.version}, and {copy.owner} comes after it" for one, copy in pairs
@@ -39,6 +44,7 @@ def find(facts: Facts) -> Matches:
             "folders": ", ".join(folders),
             "good": ":".join(good),
         },
-        change=put_first(facts, good),
         about=(*(one.soname for one, _ in pairs), *folders),
+        fix=(first, CAUSE.fix[1]),
+        tried=first,
     )

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from gpudiag.cause import Cause, Match, Matches
 from gpudiag.causes.shared.visibility import MASK, MIG_GUIDE, units
+from gpudiag.fix import run
 from gpudiag.model.facts import Facts
 from gpudiag.model.report import Severity
 from gpudiag.probes.discovery import trace
@@ -15,8 +16,8 @@ from gpudiag.probes.discovery import trace
 CAUSE = Cause(
     severity=Severity.WARNING,
     fix=(
-        "CUDA_VISIBLE_DEVICES={first} python program.py  # a process for each instance",
-        "sudo nvidia-smi -mig 0  # or the whole GPU, for one program over all of the memory",
+        run("CUDA_VISIBLE_DEVICES={first} python program.py", "a process for each instance"),
+        run("sudo nvidia-smi -mig 0", "or the whole GPU, for one program over all of the memory"),
     ),
     url=MIG_GUIDE,
 )

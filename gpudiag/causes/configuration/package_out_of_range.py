@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from gpudiag.cause import Cause, Match, Matches
 from gpudiag.causes.shared.packages import beside, reinstall
+from gpudiag.fix import Kind, install, run
 from gpudiag.model.facts import Facts, TensorflowFacts
 from gpudiag.model.report import Severity
 from gpudiag.probes.host.packages import out_of_range
@@ -16,8 +17,12 @@ from gpudiag.probes.host.packages import out_of_range
 CAUSE = Cause(
     severity=Severity.WARNING,
     fix=(
-        "pip install {requirements}",
-        "python -m venv tf && tf/bin/pip install '{with_cuda}'  # if another framework needs the other version",
+        install("{requirements}"),
+        run(
+            "python -m venv tf && tf/bin/pip install '{with_cuda}'",
+            "if another framework needs the other version",
+            kind=Kind.INSTALL,
+        ),
     ),
     url="https://pip.pypa.io/en/stable/topics/dependency-resolution/",
     finding="host.packages.out_of_range",

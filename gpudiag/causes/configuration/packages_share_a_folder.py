@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from gpudiag.cause import Cause, Match, Matches
 from gpudiag.causes.shared.packages import beside, reinstall
+from gpudiag.fix import Kind, Role, run
 from gpudiag.model.facts import Facts, TensorflowFacts
 from gpudiag.model.report import Severity
 from gpudiag.probes.host.packages import folder, sharing_a_folder, wanted
@@ -16,8 +17,13 @@ from gpudiag.probes.host.packages import folder, sharing_a_folder, wanted
 CAUSE = Cause(
     severity=Severity.WARNING,
     fix=(
-        "python -m venv tf && tf/bin/pip install '{with_cuda}'",
-        "pip uninstall -y {names}; pip install --force-reinstall --no-deps {wanted}  # or here",
+        run("python -m venv tf && tf/bin/pip install '{with_cuda}'", kind=Kind.INSTALL),
+        run(
+            "pip uninstall -y {names}; pip install --force-reinstall --no-deps {wanted}",
+            "or here",
+            kind=Kind.REMOVE,
+            role=Role.ALTERNATIVE,
+        ),
     ),
     url="https://github.com/pytorch/pytorch/issues/119989",
     finding="host.packages.shared_folder",

@@ -9,6 +9,7 @@ from __future__ import annotations
 from gpudiag.cause import Cause, Match, Matches
 from gpudiag.causes.shared.launchers import Launcher, allocated, allocated_by
 from gpudiag.causes.shared.visibility import MASK, slurm_job
+from gpudiag.fix import note, run, unset
 from gpudiag.model.diagnosis import Confidence
 from gpudiag.model.facts import Facts, NvmlDevice
 from gpudiag.model.report import Severity
@@ -17,9 +18,9 @@ from gpudiag.model.visibility import IDLE_BYTES, gpus_in_scope
 CAUSE = Cause(
     severity=Severity.WARNING,
     fix=(
-        "unset CUDA_VISIBLE_DEVICES  # GPU 0, 1, 2, 3",
-        "# take the line that sets CUDA_VISIBLE_DEVICES out of the program or the job's script: Slurm sets it",
-        "# if the program needs no more, ask for fewer: sbatch --gpus-per-node={visible} ...",
+        unset("CUDA_VISIBLE_DEVICES", note="GPU 0, 1, 2, 3"),
+        note("take the line that sets CUDA_VISIBLE_DEVICES out of the program or the job's script: Slurm sets it"),
+        note("if the program needs no more, ask for fewer: sbatch --gpus-per-node={visible} ..."),
     ),
     url="https://slurm.schedmd.com/gres.html",
     unless=("mask_entries_ignored", "mask_entry_cut", "mask_outside_the_allocation"),
@@ -50,7 +51,10 @@ def find(facts: Facts, launcher: Launcher | None) -> Matches:
         ),
         sure=Confidence.LIKELY,
         figures={"given": len(given), "visible": len(visible)},
-        fix=(f"{all_of_them}  # GPU {numbers}", ..., ...),
+        fix=(
+            run(all_of_them, f"GPU {numbers}"),
+            *CAUSE.fix[1:],
+        ),
     )
 
 

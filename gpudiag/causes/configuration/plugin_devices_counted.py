@@ -7,6 +7,7 @@ TensorFlow puts their numbers into the list of visible GPUs, which then names a 
 from __future__ import annotations
 
 from gpudiag.cause import Cause, Match, Matches, Program
+from gpudiag.fix import Kind, Role, edit, run
 from gpudiag.knowledge.messages.placement import INDEX_NOT_VISIBLE
 from gpudiag.knowledge.messages.programs_and_drivers import PLUGIN_DEVICE
 from gpudiag.model.diagnosis import Confidence
@@ -15,8 +16,8 @@ from gpudiag.model.report import Severity
 CAUSE = Cause(
     severity=Severity.WARNING,
     fix=(
-        "pip uninstall PLUGIN  # the package that brings {kinds}, or hide its devices",
-        "tf.config.set_visible_devices([], '{kind}')  # or: before the first operation",
+        run("pip uninstall PLUGIN", "the package that brings {kinds}, or hide its devices", kind=Kind.REMOVE),
+        edit("tf.config.set_visible_devices([], '{kind}')", "before the first operation", role=Role.ALTERNATIVE),
     ),
     url="https://www.tensorflow.org/install/gpu_plugins",
     needs_gpu=False,

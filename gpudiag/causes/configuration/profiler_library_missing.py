@@ -7,6 +7,7 @@ for. Toolkits have it in extras/CUPTI/lib64, which no loader searches, and /usr/
 from __future__ import annotations
 
 from gpudiag.cause import Cause, Match, Matches, Program
+from gpudiag.fix import Kind, Role, install, note, run
 from gpudiag.knowledge.messages.programs_and_drivers import NO_CUPTI
 from gpudiag.knowledge.origin import Origin
 from gpudiag.model.report import Severity
@@ -14,9 +15,9 @@ from gpudiag.model.report import Severity
 CAUSE = Cause(
     severity=Severity.WARNING,
     fix=(
-        "pip install nvidia-cuda-cupti-cu12",
-        "export LD_LIBRARY_PATH=/usr/local/cuda/extras/CUPTI/lib64:$LD_LIBRARY_PATH",
-        "# or profile nothing: TensorBoard(profile_batch=0)",
+        install("nvidia-cuda-cupti-cu12"),
+        run("export LD_LIBRARY_PATH=/usr/local/cuda/extras/CUPTI/lib64:$LD_LIBRARY_PATH", kind=Kind.SET_VARIABLE),
+        note("or profile nothing: TensorBoard(profile_batch=0)"),
     ),
     url="https://www.tensorflow.org/guide/profiler#install_the_profiler_and_gpu_prerequisites",
     needs_gpu=False,
@@ -28,11 +29,19 @@ def find(program: Program, origin: Origin) -> Matches:
     if said is None:
         return
     cuda = origin.generation.cuda
-    path = f"export LD_LIBRARY_PATH=/usr/local/cuda-{cuda}/extras/CUPTI/lib64:$LD_LIBRARY_PATH  # of CUDA {cuda}"
+    path = run(
+        f"export LD_LIBRARY_PATH=/usr/local/cuda-{cuda}/extras/CUPTI/lib64:$LD_LIBRARY_PATH",
+        f"of CUDA {cuda}",
+        kind=Kind.SET_VARIABLE,
+    )
     if origin.windows:
-        path = f"# add the folder extras\\CUPTI\\lib64 of CUDA {cuda} to PATH"
+        path = note(f"add the folder extras\\CUPTI\\lib64 of CUDA {cuda} to PATH")
     yield Match(
         program.said(NO_CUPTI),
         figures={"name": said["library"] or said["missing"]},
-        fix=(path, "" if origin.is_before_12 else "pip install nvidia-cuda-cupti-cu12  # or", ...),
+        fix=(
+            path,
+            None if origin.is_before_12 else install("nvidia-cuda-cupti-cu12", role=Role.ALTERNATIVE),
+            CAUSE.fix[2],
+        ),
     )

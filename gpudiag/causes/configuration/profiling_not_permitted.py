@@ -8,6 +8,7 @@ for each function of CUPTI. In a container the capability SYS_ADMIN does it, for
 from __future__ import annotations
 
 from gpudiag.cause import Cause, Match, Matches, Program
+from gpudiag.fix import Kind, Where, note, run, start
 from gpudiag.knowledge.messages.programs_and_drivers import PROFILING_NOT_PERMITTED
 from gpudiag.knowledge.origin import Origin
 from gpudiag.model.report import Severity
@@ -15,23 +16,32 @@ from gpudiag.model.report import Severity
 CAUSE = Cause(
     severity=Severity.WARNING,
     fix=(
-        "echo 'options nvidia NVreg_RestrictProfilingToAdminUsers=0' | sudo tee /etc/modprobe.d/nv-prof.conf",
-        "docker run --cap-add=SYS_ADMIN ...",
-        "# or profile nothing: TensorBoard(profile_batch=0)",
+        run(
+            "echo 'options nvidia NVreg_RestrictProfilingToAdminUsers=0' | sudo tee /etc/modprobe.d/nv-prof.conf",
+            kind=Kind.CHANGE_DRIVER,
+        ),
+        start("docker run --cap-add=SYS_ADMIN ..."),
+        note("or profile nothing: TensorBoard(profile_batch=0)"),
     ),
     url="https://developer.nvidia.com/nvidia-development-tools-solutions-err_nvgpuctrperm-permission-issue-"
     "performance-counters",
     needs_gpu=False,
 )
-_FOR_ALL = (
-    "echo 'options nvidia NVreg_RestrictProfilingToAdminUsers=0' | sudo tee /etc/modprobe.d/nv-prof.conf && sudo "
-    "update-initramfs -u && sudo reboot  # on the host; Fedora: dracut --force"
+_FOR_ALL = run(
+    "echo 'options nvidia NVreg_RestrictProfilingToAdminUsers=0' | sudo tee "
+    "/etc/modprobe.d/nv-prof.conf && sudo "
+    "update-initramfs -u && sudo reboot",
+    "on the host; Fedora: dracut --force",
+    kind=Kind.REBOOT,
+    where=Where.HOST,
 )
-_IN_CONTAINER = "docker run --cap-add=SYS_ADMIN ...  # in a container, for its root"
-_ON_WINDOWS = "# NVIDIA Control Panel, Desktop, Enable Developer Settings; Manage GPU Performance Counters: all users"
+_IN_CONTAINER = start("docker run --cap-add=SYS_ADMIN ...", "in a container, for its root")
+_ON_WINDOWS = note(
+    "NVIDIA Control Panel, Desktop, Enable Developer Settings; Manage GPU Performance Counters: all users"
+)
 
 
 def find(program: Program, origin: Origin) -> Matches:
     if said := program.said(PROFILING_NOT_PERMITTED):
-        first, second = (_ON_WINDOWS, "") if origin.windows else (_FOR_ALL, _IN_CONTAINER)
-        yield Match(said, fix=(first, second, ...))
+        first, second = (_ON_WINDOWS, None) if origin.windows else (_FOR_ALL, _IN_CONTAINER)
+        yield Match(said, fix=(first, second, CAUSE.fix[2]))

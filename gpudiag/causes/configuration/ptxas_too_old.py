@@ -11,6 +11,7 @@ import re
 
 from gpudiag.cause import Cause, LogAlone, Match, Matches, Unprovoked
 from gpudiag.causes.shared import advice
+from gpudiag.fix import Kind, install, note, run
 from gpudiag.knowledge.log_lines import text
 from gpudiag.knowledge.messages.code import PTXAS_TOO_OLD
 from gpudiag.knowledge.messages.programs_and_drivers import BLAS_CALL_FAILED, CUDNN_CALL_FAILED
@@ -21,8 +22,8 @@ from gpudiag.model.report import Figure, Severity
 CAUSE = Cause(
     severity=Severity.WARNING,
     fix=(
-        "pip install --upgrade 'nvidia-cuda-nvcc-cu12'  # has a ptxas that XLA finds",
-        "python -c \"import shutil; print(shutil.which('ptxas'))\"  # take one of an older toolkit out of PATH",
+        run("pip install --upgrade 'nvidia-cuda-nvcc-cu12'", "has a ptxas that XLA finds", kind=Kind.INSTALL),
+        run("python -c \"import shutil; print(shutil.which('ptxas'))\"", "take one of an older toolkit out of PATH"),
     ),
     url="https://docs.nvidia.com/cuda/cuda-compiler-driver-nvcc/#gpu-feature-list",
     needs_gpu=False,
@@ -38,12 +39,12 @@ def find(log: Unprovoked, alone: LogAlone | None, origin: Origin) -> Matches:
             goes_on = any("fallback to the NVIDIA driver" in line for line in alone.lines)
             if alone.first(CUDNN_CALL_FAILED, BLAS_CALL_FAILED):  # then all of that CUDA is too old, not ptxas alone
                 known = NEW_IN.get(f"{number[:-1]}.{number[-1:]}", "")
-                newer = (
-                    f"# this TensorFlow's CUDA is older than the GPU{f', which needs {known} or newer' * bool(known)}:"
+                newer = note(
+                    f"this TensorFlow's CUDA is older than the GPU{f', which needs {known} or newer' * bool(known)}:"
                 )
-                lines = (newer, "pip install --upgrade 'tensorflow[and-cuda]'", *lines)
+                lines = (newer, install("--upgrade", "tensorflow[and-cuda]"), *lines)
             elif goes_on:
-                lines += ("# nothing is broken without it: the driver compiles, more slowly",)
+                lines += (note("nothing is broken without it: the driver compiles, more slowly"),)
             yield Match((text(said.line),), figures=figures, fix=lines)
         else:
             yield Match(evidence=(text(said.line),), figures=figures)

@@ -11,12 +11,13 @@ from collections.abc import Iterator
 
 from gpudiag.cause import Cause, Match, Matches, Variables
 from gpudiag.causes.shared.memory import devices_in_scope
+from gpudiag.fix import unset
 from gpudiag.model.facts import Facts, TriedFacts
 from gpudiag.model.report import Severity
 
 CAUSE = Cause(
     severity=Severity.WARNING,
-    fix=("unset {name}",),
+    fix=(unset("{name}"),),
     url="https://www.tensorflow.org/guide/gpu#limiting_gpu_memory_growth",
     unless=("limited_by_variable", "mps_limits_memory", "little_memory_left"),
 )
@@ -34,7 +35,7 @@ def find(facts: Facts, variables: Variables, tried: TriedFacts | None) -> Matche
         return
     for name, what in _limits(facts, variables, with_mps=_has_mps(tried)):
         setting = f"{name}={variables[name]}"
-        yield Match(evidence=(setting,), figures={"name": name, "setting": setting, "what": what}, change={name: None})
+        yield Match(evidence=(setting,), figures={"name": name, "setting": setting, "what": what}, tried=CAUSE.fix[0])
         return
 
 

@@ -10,6 +10,7 @@ from __future__ import annotations
 
 from gpudiag.cause import Cause, Match, Matches, Program
 from gpudiag.causes.shared.configuration import SETTER
+from gpudiag.fix import Role, export, note
 from gpudiag.knowledge.log_lines import statements
 from gpudiag.knowledge.messages.settings import SETTINGS_EXCLUDED
 from gpudiag.knowledge.variables import FORCE_GROWTH
@@ -18,8 +19,8 @@ from gpudiag.model.report import Severity
 CAUSE = Cause(
     severity=Severity.WARNING,
     fix=(
-        "# remove set_memory_growth: the limits of the logical devices bound the program already",
-        "export TF_FORCE_GPU_ALLOW_GROWTH=true  # or, to have both: remove it nevertheless",
+        note("remove set_memory_growth: the limits of the logical devices bound the program already"),
+        export("TF_FORCE_GPU_ALLOW_GROWTH", "true", "to have both: remove it nevertheless", role=Role.ALTERNATIVE),
     ),
     url="https://www.tensorflow.org/guide/gpu#limiting_gpu_memory_growth",
     needs_gpu=False,
@@ -28,14 +29,14 @@ _EXCLUSIVE = {
     "Cannot set memory growth on device when virtual devices configured": (
         "memory growth",
         "logical devices",
-        "# remove set_memory_growth: the limits of the logical devices bound the program already",
-        f"export {FORCE_GROWTH}=true  # or, to have both: remove it nevertheless",
+        note("remove set_memory_growth: the limits of the logical devices bound the program already"),
+        export(FORCE_GROWTH, "true", "or, to have both: remove it nevertheless"),
     ),
     "It's invalid to set per_process_gpu_memory_fraction when virtual_devices is set": (
         "per_process_gpu_memory_fraction",
         "virtual_devices",
-        "# remove per_process_gpu_memory_fraction: memory_limit_mb bounds each device already",
-        "# or remove virtual_devices, and keep the fraction",
+        note("remove per_process_gpu_memory_fraction: memory_limit_mb bounds each device already"),
+        note("or remove virtual_devices, and keep the fraction"),
     ),
 }
 

@@ -14,6 +14,7 @@ from shlex import quote
 from gpudiag.cause import Cause, Match, Matches
 from gpudiag.causes.shared.gpu_state import meaning, written
 from gpudiag.causes.shared.steps import FirstFailed
+from gpudiag.fix import check, export, run
 from gpudiag.model.diagnosis import Confidence, Stage
 from gpudiag.model.facts import Attempt, TriedFacts
 from gpudiag.model.report import Severity
@@ -21,7 +22,7 @@ from gpudiag.text import size
 
 CAUSE = Cause(
     severity=Severity.WARNING,
-    fix=("df -h /tmp  # full: make room", 'mkdir -p "$HOME/tmp" && export TMPDIR="$HOME/tmp"'),
+    fix=(check("df -h /tmp", "full: make room"), run('mkdir -p "$HOME/tmp" && export TMPDIR="$HOME/tmp"')),
     url="https://github.com/jax-ml/jax/issues/11190",
 )
 _FULL = ("ENOSPC", "EDQUOT")
@@ -42,14 +43,14 @@ def find(tried: TriedFacts, broken: FirstFailed | None) -> Matches:
         sure=Confidence.PROVED if stage is None else Confidence.LIKELY,
         figures={"folder": folder.path, "error": problem},
         fix=(
-            f"df -h {quote(folder.path)}; df -i {quote(folder.path)}  # make room there"
+            check(f"df -h {quote(folder.path)}; df -i {quote(folder.path)}", "make room there")
             if folder.error in (None, *_FULL)
-            else "ulimit -f unlimited  # in the shell or unit that starts the program"
+            else check("ulimit -f unlimited", "in the shell or unit that starts the program")
             if folder.error == "EFBIG"
-            else "",
-            'mkdir -p "$HOME/tmp" && export TMPDIR="$HOME/tmp"'
+            else None,
+            run('mkdir -p "$HOME/tmp" && export TMPDIR="$HOME/tmp"')
             if home
-            else "export TMPDIR=/dev/shm  # or another folder that this user may write to",
+            else export("TMPDIR", "/dev/shm", "or another folder that this user may write to"),  # noqa: S108
         ),
         stage=stage,
     )

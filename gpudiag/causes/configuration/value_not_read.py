@@ -9,12 +9,13 @@ from __future__ import annotations
 
 from gpudiag.cause import Cause, Match, Matches, Variables
 from gpudiag.causes.shared.visibility import names_gpus
+from gpudiag.fix import export, unset
 from gpudiag.knowledge.variables import ACCEPTED, DEVICE_ORDER, LOG_LEVEL
 from gpudiag.model.report import Severity
 
 CAUSE = Cause(
     severity=Severity.WARNING,
-    fix=("export CUDA_DEVICE_ORDER=PCI_BUS_ID",),
+    fix=(export("CUDA_DEVICE_ORDER", "PCI_BUS_ID"),),
     url="https://docs.nvidia.com/cuda/cuda-c-programming-guide/#cuda-environment-variables",
     finding="host.environment.value_ignored",
     row_only=True,
@@ -34,5 +35,5 @@ def find(variables: Variables) -> Matches:
             yield Match(
                 evidence=(f"{name}={value!r}",),
                 figures={"name": name, "value": value, "read": accepted.read, "instead": accepted.otherwise},
-                fix=(f"export {name}={meant}" if meant else f"unset {name}",),
+                fix=(export(name, meant) if meant else unset(name),),
             )

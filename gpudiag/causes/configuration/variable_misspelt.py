@@ -9,6 +9,7 @@ from __future__ import annotations
 import shlex
 
 from gpudiag.cause import Cause, Match, Matches, Variables
+from gpudiag.fix import Action, Kind, export, note, run, unset
 from gpudiag.knowledge.variables import WITHHELD, misspelling_of
 from gpudiag.model.facts import Facts
 from gpudiag.model.report import Severity
@@ -16,7 +17,7 @@ from gpudiag.model.visibility import apply_mask
 
 CAUSE = Cause(
     severity=Severity.WARNING,
-    fix=("export CUDA_VISIBLE_DEVICES=0", "unset CUDA_VISIBLE_DEVCIES"),
+    fix=(export("CUDA_VISIBLE_DEVICES", "0"), unset("CUDA_VISIBLE_DEVCIES")),
     url="https://docs.nvidia.com/cuda/cuda-c-programming-guide/#cuda-environment-variables",
     needs_gpu=False,
     finding="host.environment.misspelt",
@@ -31,25 +32,25 @@ def find(facts: Facts, variables: Variables) -> Matches:
                 figures={"name": name, "value": value, "known": known},
                 fix=(
                     _cure(name, known, facts),
-                    f"unset {name}"
+                    unset(name)
                     if name.isidentifier()
-                    else f"# take {name} out of the file that sets it: it is not a name that a shell can unset",
+                    else note(f"take {name} out of the file that sets it: it is not a name that a shell can unset"),
                 ),
             )
 
 
-def _cure(name: str, known: str, facts: Facts) -> str:
+def _cure(name: str, known: str, facts: Facts) -> Action:
     """Return the line that sets ``known`` in place of ``name``; a sentence if its value would not do."""
     variables = facts.variables
     if known in variables:
-        return f"# {known}={variables[known]!r} is set as well, and holds: take {name} away"
+        return note(f"{known}={variables[known]!r} is set as well, and holds: take {name} away")
     value = variables[name]
     if known == "TF_FORCE_GPU_ALLOW_GROWTH" and value.lower() in ("1", "true", "yes", "on"):
-        return f"export {known}=true"
+        return export(known, "true")
     if value == WITHHELD:
-        return f'export {known}="${name}"'
+        return run(f'export {known}="${name}"', kind=Kind.SET_VARIABLE)
     gpus = facts.nvml_devices
     if known == "CUDA_VISIBLE_DEVICES" and gpus and not apply_mask(value, gpus).devices:
         valid = f"0 to {len(gpus) - 1}" if len(gpus) > 1 else "0"
-        return f"# {value!r} names no GPU of this machine, so {known} would hide all; valid indices: {valid}"
-    return f"export {known}={shlex.quote(value)}"
+        return note(f"{value!r} names no GPU of this machine, so {known} would hide all; valid indices: {valid}")
+    return export(known, f"{shlex.quote(value)}")

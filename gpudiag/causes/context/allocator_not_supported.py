@@ -8,12 +8,13 @@ a fatal line and aborts when it makes its devices.
 from __future__ import annotations
 
 from gpudiag.cause import Cause, Match, Matches, Unprovoked
+from gpudiag.fix import note, unset
 from gpudiag.knowledge.messages.settings import NO_MEMORY_POOLS
 from gpudiag.knowledge.variables import ALLOCATOR
 from gpudiag.model.facts import Facts, Unknown
 
 CAUSE = Cause(
-    fix=("unset TF_GPU_ALLOCATOR", "# take os.environ['TF_GPU_ALLOCATOR'] out of the program, if it is there"),
+    fix=(unset("TF_GPU_ALLOCATOR"), note("take os.environ['TF_GPU_ALLOCATOR'] out of the program, if it is there")),
     url="https://docs.nvidia.com/cuda/cuda-driver-api/group__CUDA__MALLOC__ASYNC.html",
 )
 
@@ -28,4 +29,4 @@ def find(facts: Facts, log: Unprovoked) -> Matches:
     known = [f"{ALLOCATOR}={here!r}"] if here else [f"{ALLOCATOR} is not set here: the program sets it"]
     if version:
         known.append(f"driver: {version}; the allocator needs 11.2")
-    yield Match(evidence=(*said, *known), change={ALLOCATOR: None} if here else None)
+    yield Match(evidence=(*said, *known), tried=CAUSE.fix[0] if here else None)

@@ -9,10 +9,11 @@ from __future__ import annotations
 from gpudiag.cause import Cause, Match, Matches
 from gpudiag.causes.shared.devices import ChosenGpus, SaidToBeBusy
 from gpudiag.causes.shared.gpu_state import addresses
+from gpudiag.fix import check, note
 
 CAUSE = Cause(
     unfit=True,
-    fix=("# there is no other GPU to choose here", "sudo nvidia-smi -i {index} -c 0  # or: opens it"),
+    fix=(note("there is no other GPU to choose here"), check("sudo nvidia-smi -i {index} -c 0", "or: opens it")),
     url="https://docs.nvidia.com/deploy/nvidia-smi/index.html",
 )
 
@@ -21,14 +22,14 @@ def find(gpus: ChosenGpus, busy: SaidToBeBusy | None) -> Matches:
     shut = [gpu for gpu, device in gpus.by_nvml if device.compute_mode == "prohibited"]
     if not shut:
         return
-    other, change = gpus.without(shut)
+    other = gpus.without(shut)
     yield Match(
         evidence=(
             *(f"GPU {gpu.index} ({gpu.name}): compute mode prohibited" for gpu in shut),
             *([busy.text] if busy else []),
         ),
         figures={"index": shut[0].index},
-        fix=(other, ...),
-        change=change,
+        fix=(other, CAUSE.fix[1]),
+        tried=other,
         gpus=addresses(shut),
     )

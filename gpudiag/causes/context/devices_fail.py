@@ -11,11 +11,12 @@ from gpudiag.cause import Cause, Matches, Rows
 from gpudiag.causes.shared.last_resort import CODES, FIRST, LAST, LOOK, match
 from gpudiag.causes.shared.machine import WholeDriver
 from gpudiag.causes.shared.steps import FirstFailed
+from gpudiag.fix import check
 from gpudiag.model.diagnosis import Stage
 from gpudiag.model.facts import Facts
 
 CAUSE = Cause(
-    fix=("gpudiag check -v discovery.logical_devices  # with its log", FIRST, LOOK, *LAST),
+    fix=(check("gpudiag check -v discovery.logical_devices", "with its log"), FIRST, LOOK, *LAST),
     url=CODES,
     last_resort=True,
 )
@@ -23,4 +24,4 @@ CAUSE = Cause(
 
 def find(failed: FirstFailed, whole: WholeDriver | None, facts: Facts, rows: Rows) -> Matches:
     if failed.stage is Stage.CONTEXT:
-        yield match(failed, whole, facts, rows, before=1)
+        yield match(failed, whole, facts, rows, before=CAUSE.fix[:1])

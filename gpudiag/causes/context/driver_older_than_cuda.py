@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from gpudiag.cause import Cause, Match, Matches, Program
 from gpudiag.causes.shared.advice import driver
+from gpudiag.fix import Kind, Role, Where, check, note, run
 from gpudiag.knowledge.messages.programs_and_drivers import OLD_DRIVER, PTX_TOO_NEW
 from gpudiag.knowledge.origin import Origin
 from gpudiag.knowledge.releases import DRIVERS, numbers
@@ -16,9 +17,9 @@ from gpudiag.model.diagnosis import Confidence
 
 CAUSE = Cause(
     fix=(
-        "sudo ubuntu-drivers install; sudo reboot  # 525.60 or newer",
-        "nvidia-smi  # shows the driver, and the newest CUDA that it runs",
-        "# or a TensorFlow that was built for the CUDA that this driver runs",
+        run("sudo ubuntu-drivers install; sudo reboot", "525.60 or newer", kind=Kind.REBOOT),
+        check("nvidia-smi", "shows the driver, and the newest CUDA that it runs"),
+        note("or a TensorFlow that was built for the CUDA that this driver runs"),
     ),
     url="https://docs.nvidia.com/deploy/cuda-compatibility/minor-version-compatibility.html",
     needs_gpu=False,
@@ -35,26 +36,38 @@ def find(program: Program, origin: Origin) -> Matches:
     cuda = f" (CUDA {origin.generation.cuda})" if origin.is_one else ""
     stated = origin.stated.driver
     runs = origin.stated.driver_cuda
-    bring = "# or a TensorFlow (in conda: a cudatoolkit) of the CUDA that this driver runs"
+    bring = note("or a TensorFlow (in conda: a cudatoolkit) of the CUDA that this driver runs")
     if stated and said and origin.is_one and _is_enough(stated.value, origin):
         # What TensorFlow's wheel was built for runs on this driver: another CUDA was installed for it.
         cuda = f": {stated.value} runs up to CUDA {runs}, and a newer one is loaded, such as conda's" if runs else ""
         needed = f"newer than {stated.value}"
-        bring = f"conda install 'cudatoolkit<={runs or origin.generation.cuda}'  # or one that this driver runs"
+        bring = run(
+            f"conda install 'cudatoolkit<={runs or origin.generation.cuda}'",
+            "or one that this driver runs",
+            kind=Kind.INSTALL,
+            role=Role.ALTERNATIVE,
+        )
     if said and any("nvidia-tensorflow" in line for line in program.lines):
         cuda = ": nvidia-tensorflow has CUDA 11, from release 23.01 on CUDA 12"
         needed = "525.60 or newer, for CUDA 11 450.80"
-        bring = "# or a release of nvidia-tensorflow for CUDA 11, up to nv22.12: https://github.com/NVIDIA/tensorflow"
+        bring = note(
+            "or a release of nvidia-tensorflow for CUDA 11, up to nv22.12: https://github.com/NVIDIA/tensorflow"
+        )
     update = (
-        f"# install a newer driver: {needed}: https://www.nvidia.com/drivers"
+        note(f"install a newer driver: {needed}: https://www.nvidia.com/drivers")
         if origin.windows
-        else f"sudo ubuntu-drivers install; sudo reboot  # {needed}; in a container or WSL: on the host"
+        else run(
+            "sudo ubuntu-drivers install; sudo reboot",
+            f"{needed}; in a container or WSL: on the host",
+            kind=Kind.REBOOT,
+            where=Where.HOST,
+        )
     )
     yield Match(
         (*(*said, *ptx)[:3], *((stated.line,) if stated else ())),
         Confidence.PROVED if said else Confidence.LIKELY,
         {"who": f"compiled the program's PTX{cuda}" if ptx and not said else f"TensorFlow uses{cuda}"},
-        fix=(update, ..., bring),
+        fix=(update, CAUSE.fix[1], bring),
     )
 
 

@@ -12,17 +12,21 @@ import re
 from gpudiag.cause import Cause, EveryLog, Match, Matches
 from gpudiag.causes.shared.machine import install_command
 from gpudiag.causes.shared.signs import Signs
+from gpudiag.fix import Kind, note, run
 from gpudiag.knowledge.messages.way import DRIVER_TOO_OLD
 from gpudiag.model.facts import Facts
 
 CAUSE = Cause(
     unfit=True,
     fix=(
-        "{install}  # {needed} or newer, then reboot",
+        run("sudo ubuntu-drivers install", "{needed} or newer, then reboot", kind=Kind.CHANGE_DRIVER),
         (
-            "sudo apt install cuda-compat-12-5; export "
-            "LD_LIBRARY_PATH=/usr/local/cuda-12.5/compat:$LD_LIBRARY_PATH  "
-            "# instead, as this is a data-centre GPU"
+            run(
+                "sudo apt install cuda-compat-12-5; export "
+                "LD_LIBRARY_PATH=/usr/local/cuda-12.5/compat:$LD_LIBRARY_PATH",
+                "instead, as this is a data-centre GPU",
+                kind=Kind.INSTALL,
+            )
         ),
     ),
     url="https://docs.nvidia.com/deploy/cuda-compatibility/minor-version-compatibility.html",
@@ -41,18 +45,19 @@ def find(facts: Facts, log: EveryLog, signs: Signs) -> Matches:
     said = [event.line for event in log.all(DRIVER_TOO_OLD)]
     folder = f"/usr/local/cuda-{major}.{minor}/compat"
     keep = f"sudo apt install cuda-compat-{major}-{minor}; export LD_LIBRARY_PATH={folder}:$LD_LIBRARY_PATH"
+    needed = _NEEDED.get(int(major) if major.isdecimal() else 0, f"for CUDA {built}")
+    update = install_command(facts)
     yield Match(
         evidence=(f"the driver supports CUDA {supported}, TensorFlow was built with CUDA {built}", *said[:1]),
         figures={
             "supported": supported,
             "built": built,
-            "needed": _NEEDED.get(int(major) if major.isdecimal() else 0, f"for CUDA {built}"),
-            "install": install_command(facts),
+            "needed": needed,
         },
         fix=(
-            ...,
-            f"{keep}  # instead, as this is a data-centre GPU"
+            update.replaced(note=f"{needed} or newer, then reboot" + (f"; {update.note}" if update.note else "")),
+            run(keep, "instead, as this is a data-centre GPU")
             if any(_DATA_CENTRE.search(device.name) for device in facts.nvml_devices)
-            else "# the package cuda-compat, which spares that, is for data-centre GPUs alone",
+            else note("the package cuda-compat, which spares that, is for data-centre GPUs alone"),
         ),
     )

@@ -9,15 +9,15 @@ flags may follow. A value that does not begin with -- is taken for the name of a
 from __future__ import annotations
 
 import re
-import shlex
 
 from gpudiag.cause import TRACE, Cause, EveryLog, LogAlone, Match, Matches, Rows, Variables
+from gpudiag.fix import export, note, unset
 from gpudiag.knowledge.log_lines import text
 from gpudiag.knowledge.messages.settings import FLAGS_REFUSED
 from gpudiag.model.diagnosis import Stage
 
 CAUSE = Cause(
-    fix=("unset XLA_FLAGS",),
+    fix=(unset("XLA_FLAGS"),),
     url="https://openxla.org/xla/flags_guidance",
     needs_gpu=False,
 )
@@ -26,7 +26,7 @@ _VARIABLES = ("TF_XLA_FLAGS", "XLA_FLAGS")
 
 
 def find(variables: Variables, rows: Rows, log: EveryLog, alone: LogAlone | None) -> Matches:
-    right = ""
+    right = None
     found = log.first(FLAGS_REFUSED)
     if found is None:
         return
@@ -39,7 +39,7 @@ def find(variables: Variables, rows: Rows, log: EveryLog, alone: LogAlone | None
         inner = re.search(r"--[a-z]\w+", garbled)
         refused, what = [garbled], "holds a value that cannot be read"
         variable = "TF_XLA_FLAGS" if "--tf_" in garbled else "XLA_FLAGS"
-        right = f"export {variable}={inner[0]}" if inner else ""
+        right = export(variable, f"{inner[0]}") if inner else None
     else:
         refused, what = [f"--{found['name']}={found['value']}"], "holds a value that cannot be read"
         holding = [name for name in _VARIABLES if refused[0] in _TOKEN.findall(variables.get(name, ""))]
@@ -49,16 +49,18 @@ def find(variables: Variables, rows: Rows, log: EveryLog, alone: LogAlone | None
     rest = " ".join(token for token in tokens if token not in refused)
     if value and not value.startswith("--"):  # a file that holds the flags
         rest = ""
-    without = f"export {variable}={shlex.quote(rest)}" if rest else f"unset {variable}"
+    without = export(variable, rest) if rest else unset(variable)
     ends_at_once = any(row.probe == TRACE and row.crash is not None for row in rows)
     yield Match(
         evidence=(text(found.line), *_set_here(variable, value, alone)),
         figures={"variable": variable, "what": what, "refused": " ".join(refused)},
         fix=(
-            without if value else right or f"# take {' '.join(refused)} out of {variable} where the program is started",
+            without
+            if value
+            else right or note(f"take {' '.join(refused)} out of {variable} where the program is started"),
         ),
-        change={variable: rest or None} if value else None,
         about=tuple(refused),
+        tried=without if value else None,
         stage=Stage.PACKAGE if ends_at_once else None,
     )
 

@@ -12,17 +12,17 @@ from __future__ import annotations
 from gpudiag.cause import Cause, Match, Matches
 from gpudiag.causes.shared.devices import ChosenGpus, SaidToBeBusy, computing
 from gpudiag.causes.shared.memory import command_for_holders, holders
+from gpudiag.fix import check, note
 from gpudiag.model.diagnosis import Confidence
 from gpudiag.model.facts import Facts
 
 CAUSE = Cause(
     fix=(
-        "ps -o pid,user,etime,args -p 4711",
-        "# there is no other GPU to choose here",
-        "sudo nvidia-smi -i {index} -c 0  # or: lets several in; on a cluster its administrators decide",
+        check("ps -o pid,user,etime,args -p 4711"),
+        note("there is no other GPU to choose here"),
+        check("sudo nvidia-smi -i {index} -c 0", "or: lets several in; on a cluster its administrators decide"),
     ),
     url="https://docs.nvidia.com/deploy/mps/index.html",
-    tried=1,
 )
 
 
@@ -33,7 +33,7 @@ def find(facts: Facts, gpus: ChosenGpus, busy: SaidToBeBusy) -> Matches:
     used = [pair for pair in held if computing(pair[1])]
     gpu, device = (used or held)[0]
     pids = ", ".join(map(str, computing(device)))
-    other, change = gpus.without([gpu for gpu, _ in used or held])
+    other = gpus.without([gpu for gpu, _ in used or held])
     yield Match(
         evidence=(
             f"GPU {gpu.index} ({gpu.name}): compute mode {device.compute_mode}",
@@ -45,6 +45,6 @@ def find(facts: Facts, gpus: ChosenGpus, busy: SaidToBeBusy) -> Matches:
             "index": gpu.index,
             "holder": f"process {pids} uses it" if pids else "another process uses or used it",
         },
-        fix=(command_for_holders(facts, [device]), other, ...),
-        change=change,
+        fix=(command_for_holders(facts, [device]), other, CAUSE.fix[2]),
+        tried=other,
     )

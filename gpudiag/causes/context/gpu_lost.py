@@ -15,6 +15,7 @@ from gpudiag.causes.shared.devices import ChosenGpus
 from gpudiag.causes.shared.gpu_state import KernelLog
 from gpudiag.causes.shared.steps import FirstFailed, devices_log
 from gpudiag.causes.shared.variables import Errors
+from gpudiag.fix import Kind, Role, check, note, run
 from gpudiag.knowledge.log_lines import Log, text
 from gpudiag.knowledge.messages.way import CUDA_UNKNOWN, GPU_FAILED
 from gpudiag.model.diagnosis import Confidence, Stage
@@ -23,13 +24,17 @@ from gpudiag.model.missing import lost_gpus
 CAUSE = Cause(
     unfit=True,
     fix=(
-        "sudo dmesg | grep -i xid  # which fault",
-        "# there is no other GPU to choose here",
-        "sudo nvidia-smi --gpu-reset -i 0  # or reboot: if its hardware or firmware has failed",
-        "# if a reset does not help: switch the machine off and on, then look at power and slot",
+        check("sudo dmesg | grep -i xid", "which fault"),
+        note("there is no other GPU to choose here"),
+        run(
+            "sudo nvidia-smi --gpu-reset -i 0",
+            "or reboot: if its hardware or firmware has failed",
+            kind=Kind.REBOOT,
+            role=Role.ALTERNATIVE,
+        ),
+        note("if a reset does not help: switch the machine off and on, then look at power and slot", kind=Kind.REBOOT),
     ),
     url="https://docs.nvidia.com/deploy/xid-errors/index.html",
-    tried=1,
     unless=("cuinit_says_unknown", "uvm_missing", "library_without_devices"),
     views=("host.driver.nvml_failed",),
 )
@@ -49,7 +54,7 @@ def find(gpus: ChosenGpus, errors: Errors, program: Program, broken: FirstFailed
     failing = gpus.failing if raised and not lost else []
     indices: list[int | str] = [*lost, *(gpu.index for gpu in failing)]
     unusable = [gpu for gpu in gpus.gpus if str(gpu.index) in map(str, indices)]
-    other, change = gpus.without(unusable) if indices else ("", None)
+    other = gpus.without(unusable) if indices else None
     does = "does not answer" if lost else "fails when it is used"
     named = bool(lost) or said.first(GPU_FAILED) is not None
     yield Match(
@@ -66,11 +71,11 @@ def find(gpus: ChosenGpus, errors: Errors, program: Program, broken: FirstFailed
             else "CUDA has no name for the error, and a GPU, power or connection that has failed is the first suspect",
         },
         fix=(
-            f"# {fault}" if (fault := kernel.xid) else "sudo dmesg | grep -i xid  # which fault",
+            note(fault) if (fault := kernel.xid) else check("sudo dmesg | grep -i xid", "which fault"),
             other,
             gpus.reset(indices),
-            ...,
+            CAUSE.fix[3],
         ),
-        change=change,
+        tried=other,
         stage=broken_at if broken_at in _WHERE_IT_SHOWS else Stage.CONFIGURATION,
     )

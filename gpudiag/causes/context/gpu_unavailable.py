@@ -9,18 +9,23 @@ from __future__ import annotations
 
 from gpudiag.cause import Cause, Match, Matches
 from gpudiag.causes.shared.devices import ChosenGpus, SaidToBeBusy, computing
+from gpudiag.fix import Kind, Role, check, note, run
 from gpudiag.model.diagnosis import Confidence
 from gpudiag.model.report import Gpu
 
 CAUSE = Cause(
     fix=(
-        "nvidia-smi -q -d COMPUTE,PIDS  # who is on the GPU, and its mode now",
-        "sudo dmesg | grep -i -e nvrm -e xid",
-        "# there is no other GPU to choose here",
-        "sudo nvidia-smi --gpu-reset -i 0  # or reboot: if its hardware or firmware has failed",
+        check("nvidia-smi -q -d COMPUTE,PIDS", "who is on the GPU, and its mode now"),
+        check("sudo dmesg | grep -i -e nvrm -e xid"),
+        note("there is no other GPU to choose here"),
+        run(
+            "sudo nvidia-smi --gpu-reset -i 0",
+            "or reboot: if its hardware or firmware has failed",
+            kind=Kind.REBOOT,
+            role=Role.ALTERNATIVE,
+        ),
     ),
     url="https://docs.nvidia.com/deploy/xid-errors/index.html",
-    tried=2,
     unless=("vgpu_without_licence",),
 )
 
@@ -35,13 +40,13 @@ def find(gpus: ChosenGpus, busy: SaidToBeBusy) -> Matches:
         return
     failing = gpus.failing
     reset = gpus.reset([gpu.index for gpu in failing])
-    other, change = gpus.without(failing) if failing else ("", None)
+    other = gpus.without(failing) if failing else None
     processes = sum(len(computing(device)) for _, device in devices)
     looked_at = ("compute mode: default", f"processes: {processes}") if devices else ()
     yield Match(
         evidence=(busy.text, *looked_at),
         sure=Confidence.POSSIBLE,
         figures={"who": _named(failing) or "a GPU"},
-        fix=(..., ..., other, reset),
-        change=change,
+        fix=(*CAUSE.fix[:2], other, reset),
+        tried=other,
     )

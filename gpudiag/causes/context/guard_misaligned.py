@@ -7,12 +7,13 @@ at a multiple of 32 or 64 bytes, as the processor's vector instructions ask for,
 from __future__ import annotations
 
 from gpudiag.cause import Cause, Match, Matches, Unprovoked
+from gpudiag.fix import note, unset
 from gpudiag.knowledge.messages.settings import GUARD_IN_USE, MISALIGNED
 from gpudiag.knowledge.variables import ALLOCATOR
 from gpudiag.model.facts import Facts
 
 CAUSE = Cause(
-    fix=("unset TF_GPU_ALLOCATOR", "# to look for writes out of bounds: compute-sanitizer python program.py"),
+    fix=(unset("TF_GPU_ALLOCATOR"), note("to look for writes out of bounds: compute-sanitizer python program.py")),
     url="https://docs.nvidia.com/compute-sanitizer/ComputeSanitizer/index.html",
 )
 
@@ -23,4 +24,4 @@ def find(facts: Facts, log: Unprovoked) -> Matches:
     guarded = here == "memory_guard" or log.first(GUARD_IN_USE) is not None
     if said and guarded:
         known = f"{ALLOCATOR}={here!r}" if here else f"{ALLOCATOR} is not set here: the program sets it"
-        yield Match(evidence=(*said, known), change={ALLOCATOR: None} if here else None)
+        yield Match(evidence=(*said, known), tried=CAUSE.fix[0] if here else None)

@@ -11,18 +11,18 @@ from gpudiag.cause import Cause, Match, Matches
 from gpudiag.causes.shared.devices import ChosenGpus
 from gpudiag.causes.shared.gpu_state import GpusInScope, KernelLog, addresses, indices, named
 from gpudiag.causes.shared.steps import FirstFailed, context_error
+from gpudiag.fix import Kind, check, export, note, run
 from gpudiag.model.diagnosis import Stage
 from gpudiag.model.facts import GpuState, NvmlDevice
 
 CAUSE = Cause(
     unfit=True,
     fix=(
-        "sudo nvidia-smi --gpu-reset -i 0  # no program using it; or reboot",
-        "export CUDA_VISIBLE_DEVICES=GPU-00000001-0000-4000-8000-000000000000",
-        "nvidia-smi -q -d ROW_REMAPPER,PAGE_RETIREMENT,ECC -i {index}  # Pending must say: No",
+        run("sudo nvidia-smi --gpu-reset -i 0", "no program using it; or reboot", kind=Kind.REBOOT),
+        export("CUDA_VISIBLE_DEVICES", "GPU-00000001-0000-4000-8000-000000000000"),
+        check("nvidia-smi -q -d ROW_REMAPPER,PAGE_RETIREMENT,ECC -i {index}", "Pending must say: No"),
     ),
     url="https://docs.nvidia.com/deploy/a100-gpu-mem-error-mgmt/index.html",
-    tried=1,
 )
 _USED = (Stage.CONTEXT, Stage.FIRST_OP)
 
@@ -33,7 +33,7 @@ def find(gpus: ChosenGpus, states: GpusInScope, broken: FirstFailed | None, kern
         return
     spent = any(device.state.remap_failed for device in faulty)
     chosen = [gpu for gpu in gpus.gpus if gpu.pci_bus_id in {device.pci_bus_id for device in faulty}]
-    other, change = gpus.without(chosen) if chosen else ("", None)
+    other = gpus.without(chosen) if chosen else None
     broken_at = None if broken is None else broken.stage
     words = context_error(gpus.rows)
     yield Match(
@@ -48,13 +48,15 @@ def find(gpus: ChosenGpus, states: GpusInScope, broken: FirstFailed | None, kern
             "index": indices(faulty),
         },
         fix=(
-            "# have the card replaced"
+            note("have the card replaced")
             if spent
-            else f"sudo nvidia-smi --gpu-reset -i {indices(faulty)}  # no program using it; or reboot",
+            else run(
+                f"sudo nvidia-smi --gpu-reset -i {indices(faulty)}", "no program using it; or reboot", kind=Kind.REBOOT
+            ),
             other,
-            ...,
+            CAUSE.fix[2],
         ),
-        change=change if broken_at in _USED else None,
+        tried=other if broken_at in _USED else None,
         stage=broken_at if broken_at in _USED else Stage.CONFIGURATION,
         gpus=addresses(faulty),
     )

@@ -9,11 +9,12 @@ from __future__ import annotations
 import re
 
 from gpudiag.cause import Cause, Match, Matches, Variables
+from gpudiag.fix import unset
 from gpudiag.knowledge.variables import ACCEPTED, THREAD_MODE
 from gpudiag.model.facts import Facts
 
 CAUSE = Cause(
-    fix=("unset {name}",),
+    fix=(unset("{name}"),),
     url="https://www.tensorflow.org/guide/gpu",
     finding="host.environment.threads_refused",
     row_only=True,

@@ -12,6 +12,7 @@ import re
 
 from gpudiag.cause import Cause, Match, Matches, Program, Variables
 from gpudiag.causes.shared.variables import TYPES, Errors
+from gpudiag.fix import Role, export, note, unset
 from gpudiag.knowledge.log_lines import Log, text
 from gpudiag.knowledge.messages.settings import NO_PLUGGABLE_LIBRARY, THREAD_MODE_INVALID
 from gpudiag.knowledge.variables import ACCEPTED, SETTINGS, THREAD_MODE, WITHHELD
@@ -19,8 +20,13 @@ from gpudiag.model.diagnosis import Confidence, Stage
 
 CAUSE = Cause(
     fix=(
-        "unset TF_GPU_THREAD_MODE",
-        "export TF_GPU_THREAD_MODE=global  # or gpu_private or gpu_shared: it reads no other value",
+        unset("{name}"),
+        export(
+            "TF_GPU_THREAD_MODE",
+            "global",
+            "or gpu_private or gpu_shared: it reads no other value",
+            role=Role.ALTERNATIVE,
+        ),
     ),
     url="https://www.tensorflow.org/guide/gpu#setup",
     needs_gpu=False,
@@ -30,11 +36,11 @@ _MODE, *_MODES = ACCEPTED[THREAD_MODE].words
 _KNOWN = {
     THREAD_MODE: (
         THREAD_MODE_INVALID,
-        f"export {THREAD_MODE}={_MODE}  # or {' or '.join(_MODES)}: it reads no other value",
+        export(THREAD_MODE, _MODE, f"or {' or '.join(_MODES)}: it reads no other value"),
     ),
     "TF_PLUGGABLE_DEVICE_LIBRARY_PATH": (
         NO_PLUGGABLE_LIBRARY,
-        "# or give it the folder, or the library, of a plug-in for this release of TensorFlow",
+        note("or give it the folder, or the library, of a plug-in for this release of TensorFlow"),
     ),
 }
 """Variables of which TensorFlow's error is known, and what to do instead."""
@@ -48,7 +54,7 @@ def find(variables: Variables, errors: Errors, program: Program) -> Matches:
     told = set()
     for stage, error in errors:
         for name, value in variables.items():
-            known, instead = _KNOWN.get(name, (None, ""))
+            known, instead = _KNOWN.get(name, (None, None))
             found = Log((error,)).first(known) if known is not None else None
             exact = found is not None and found["value"] == value
             if name in told or not (exact or _stands_in(name, value, error)):
@@ -62,8 +68,8 @@ def find(variables: Variables, errors: Errors, program: Program) -> Matches:
                     "value": value,
                     "what": "TensorFlow cannot use it" if exact else "the error that TensorFlow ends in has it",
                 },
-                fix=(f"unset {name}", instead),
-                change={name: None},
+                fix=(CAUSE.fix[0], instead),
+                tried=CAUSE.fix[0],
                 stage=stage,
             )
     for name, (message, instead) in _KNOWN.items():
@@ -71,7 +77,7 @@ def find(variables: Variables, errors: Errors, program: Program) -> Matches:
             yield Match(
                 evidence=(text(said.line),),
                 figures={"name": name, "value": said["value"], "what": "TensorFlow could not use it in the program"},
-                fix=(f"# take {name} out of the program, and out of the environment that starts it", instead),
+                fix=(note(f"take {name} out of the program, and out of the environment that starts it"), instead),
                 stage=Stage.CONFIGURATION,
             )
 

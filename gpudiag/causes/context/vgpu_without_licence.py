@@ -12,15 +12,18 @@ from gpudiag.causes.shared.devices import SaidToBeBusy
 from gpudiag.causes.shared.gpu_state import GpusInScope, addresses, named
 from gpudiag.causes.shared.machine import container
 from gpudiag.causes.shared.steps import context_error
+from gpudiag.fix import check, run
 from gpudiag.model.diagnosis import Confidence, Stage
 from gpudiag.model.facts import Facts
 
 CAUSE = Cause(
     unfit=True,
     fix=(
-        "nvidia-smi -q | grep -i -A 2 licens  # must say: Licensed",
-        "sudo systemctl restart nvidia-gridd; sudo journalctl -u nvidia-gridd -e  # {where}asks again, and says why",
-        "ls -l /etc/nvidia/ClientConfigToken /etc/nvidia/gridd.conf  # {where}the token and the product",
+        check("nvidia-smi -q | grep -i -A 2 licens", "must say: Licensed"),
+        run(
+            "sudo systemctl restart nvidia-gridd; sudo journalctl -u nvidia-gridd -e", "{where}asks again, and says why"
+        ),
+        check("ls -l /etc/nvidia/ClientConfigToken /etc/nvidia/gridd.conf", "{where}the token and the product"),
     ),
     url="https://docs.nvidia.com/vgpu/latest/grid-licensing-user-guide/index.html",
 )

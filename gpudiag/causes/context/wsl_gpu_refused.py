@@ -9,15 +9,16 @@ from __future__ import annotations
 
 from gpudiag.cause import Cause, LogAlone, Match, Matches
 from gpudiag.causes.shared.wsl import URL
+from gpudiag.fix import Kind, note, run
 from gpudiag.knowledge.messages.way import CUDA_UNKNOWN, DEVICE_BUSY
 from gpudiag.knowledge.origin import Origin
 from gpudiag.model.diagnosis import Confidence
 
 CAUSE = Cause(
     fix=(
-        "wsl --update; wsl --shutdown  # in PowerShell",
-        "# then, in Windows: its newest update, and the newest driver from https://www.nvidia.com/drivers",
-        "# of a preview of Windows (Insider): the next build, or the one before",
+        run("wsl --update; wsl --shutdown", "in PowerShell", kind=Kind.REBOOT),
+        note("then, in Windows: its newest update, and the newest driver from https://www.nvidia.com/drivers"),
+        note("of a preview of Windows (Insider): the next build, or the one before"),
     ),
     url=URL,
 )

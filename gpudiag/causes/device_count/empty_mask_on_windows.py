@@ -6,12 +6,15 @@ To set a variable to an empty text removes it on Windows, so that CUDA shows eve
 from __future__ import annotations
 
 from gpudiag.cause import Cause, LogAlone, Match, Matches
+from gpudiag.fix import edit
 from gpudiag.knowledge.messages.programs_and_drivers import MASK_IN_CODE
 from gpudiag.knowledge.origin import Origin
 from gpudiag.model.diagnosis import Confidence, Stage
 
 CAUSE = Cause(
-    fix=("os.environ['CUDA_VISIBLE_DEVICES'] = '-1'  # before TensorFlow is imported: hides all, on each system",),
+    fix=(
+        edit("os.environ['CUDA_VISIBLE_DEVICES'] = '-1'", "before TensorFlow is imported: hides all, on each system"),
+    ),
     url="https://docs.nvidia.com/cuda/cuda-c-programming-guide/#cuda-environment-variables",
     needs_gpu=False,
 )

@@ -10,6 +10,7 @@ from __future__ import annotations
 
 from gpudiag.cause import Cause, Match, Matches
 from gpudiag.causes.shared.visibility import MASK, PROGRAMMING_GUIDE, slurm_job
+from gpudiag.fix import Action, check, note, start, unset
 from gpudiag.model.facts import DeviceNodeFacts, DriverFacts, EnvironmentFacts, Facts, NvmlFacts, Unknown
 from gpudiag.model.missing import missing_gpus
 from gpudiag.model.report import SIMULATED, Limits
@@ -17,7 +18,7 @@ from gpudiag.model.visibility import gpus_in_scope
 from gpudiag.text import counted
 
 CAUSE = Cause(
-    fix=("unset CUDA_VISIBLE_DEVICES", "# or require {found}: --require-gpus {found}"),
+    fix=(unset("CUDA_VISIBLE_DEVICES"), note("or require {found}: --require-gpus {found}")),
     url=PROGRAMMING_GUIDE,
     needs_gpu=False,
     symptom=True,
@@ -39,22 +40,22 @@ def find(facts: Facts, limits: Limits) -> Matches:
                 *seen,
             ),
             figures={"shown": counted(found, "GPU"), "found": found, "required": limits.require_gpus},
-            fix=(first, ...),
+            fix=(first, CAUSE.fix[1]),
         )
 
 
-def _where(facts: Facts, required: int) -> tuple[str, tuple[str, ...]]:
+def _where(facts: Facts, required: int) -> tuple[Action, tuple[str, ...]]:
     """Return what brings the GPUs that lack, and what else shows that."""
     if job := slurm_job(facts):
-        return f"sbatch --gpus-per-node={required} ...  # the job asks for too few", (f"Slurm job {job}",)
+        return start(f"sbatch --gpus-per-node={required} ...", "the job asks for too few"), (f"Slurm job {job}",)
     container = None if isinstance(facts.container, Unknown) else facts.container.name
     if len(facts.nvml_devices) >= required and MASK in facts.variables:
-        return f"unset {MASK}  # it leaves GPUs out", ()
+        return unset(MASK, note="it leaves GPUs out"), ()
     if missing := missing_gpus(facts):
-        return "sudo dmesg | grep -i -e nvrm -e xid  # why a GPU is missing", missing
+        return check("sudo dmesg | grep -i -e nvrm -e xid", "why a GPU is missing"), missing
     if container:
-        return "docker run --gpus all ...  # or nvidia.com/gpu in the pod's limits", (f"container: {container}",)
-    return "nvidia-smi -L  # the GPUs of this machine", ()
+        return start("docker run --gpus all ...", "or nvidia.com/gpu in the pod's limits"), (f"container: {container}",)
+    return check("nvidia-smi -L", "the GPUs of this machine"), ()
 
 
 def _nvml(nvml: NvmlFacts | Unknown, *, count_simulated: bool) -> str:

@@ -11,13 +11,14 @@ from __future__ import annotations
 from gpudiag.cause import Cause, Listing, Match, Matches, Program, Variables
 from gpudiag.causes.shared.gpu_state import NoneListed
 from gpudiag.causes.shared.variables import TYPES, Errors
+from gpudiag.fix import export, note, unset
 from gpudiag.knowledge.log_lines import Log
 from gpudiag.knowledge.messages.settings import NO_CPU_FACTORY
 from gpudiag.knowledge.messages.way import GPU_TYPE_DISABLED
 from gpudiag.model.diagnosis import Stage
 
 CAUSE = Cause(
-    fix=(f"unset {TYPES}", f"export {TYPES}=CPU,GPU  # instead"),
+    fix=(unset(TYPES), export(TYPES, "CPU,GPU", "instead")),
     url="https://github.com/tensorflow/tensorflow/blob/master/tensorflow/core/common_runtime/device_factory.cc",
     needs_gpu=False,
 )
@@ -39,10 +40,10 @@ def find(variables: Variables, errors: Errors, program: Program, listing: Listin
             figures={
                 "what": f"of the program that wrote the log has no entry GPU{'' if value else '; it is not set here'}",
             },
-            fix=(f"# take {TYPES} out of the program, and out of the environment that starts it", ...),
+            fix=(note(f"take {TYPES} out of the program, and out of the environment that starts it"), CAUSE.fix[1]),
             stage=Stage.CONFIGURATION,
         )
 
 
 def _types(value: str, seen: tuple[str, ...], what: str, stage: Stage) -> Match:
-    return Match(seen, figures={"what": f"is {value!r}: it {what}"}, change={TYPES: None}, stage=stage)
+    return Match(seen, figures={"what": f"is {value!r}: it {what}"}, tried=CAUSE.fix[0], stage=stage)

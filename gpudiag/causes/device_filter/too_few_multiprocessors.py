@@ -10,12 +10,13 @@ from __future__ import annotations
 from gpudiag.cause import Cause, Gpus, Listing, Match, Matches, Program, Variables
 from gpudiag.causes.shared.devices import MASK
 from gpudiag.causes.shared.machine import said
+from gpudiag.fix import Role, export, unset
 from gpudiag.knowledge.messages.way import TOO_FEW_CORES
 
 CAUSE = Cause(
     fix=(
-        "export TF_MIN_GPU_MULTIPROCESSOR_COUNT={cores}",
-        "export CUDA_VISIBLE_DEVICES=GPU-00000000-0000-4000-8000-000000000000  # or: hides it",
+        export("TF_MIN_GPU_MULTIPROCESSOR_COUNT", "{cores}"),
+        export("CUDA_VISIBLE_DEVICES", "GPU-00000000-0000-4000-8000-000000000000", "hides it", role=Role.ALTERNATIVE),
     ),
     url="https://www.tensorflow.org/api_docs/python/tf/config/list_physical_devices",
 )
@@ -38,6 +39,11 @@ def find(variables: Variables, gpus: Gpus, listing: Listing, program: Program) -
             "cores": cores,
             "least": found[0]["least"] or _USUAL,
         },
-        fix=(..., f"export {MASK}={','.join(rest)}  # or: hides it" if rest else f"unset {_LEAST}  # or"),
-        change={_LEAST: cores},
+        fix=(
+            CAUSE.fix[0],
+            export(MASK, ",".join(rest), "hides it", role=Role.ALTERNATIVE)
+            if rest
+            else unset(_LEAST, role=Role.ALTERNATIVE),
+        ),
+        tried=CAUSE.fix[0],
     )

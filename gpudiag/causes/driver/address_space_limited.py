@@ -11,13 +11,14 @@ from __future__ import annotations
 from gpudiag.cause import Cause, Listing, Match, Matches, Rows
 from gpudiag.causes.shared.memory import gib, refused_with_room
 from gpudiag.causes.shared.steps import cuinit_error
+from gpudiag.fix import check, note
 from gpudiag.model.diagnosis import Confidence, Stage
 from gpudiag.model.facts import ContainerFacts, Facts
 
 CAUSE = Cause(
     fix=(
-        "ulimit -v unlimited  # in the shell or the job that starts the program",
-        '# if that is refused, the limit is "as" in /etc/security/limits.conf, or LimitAS= of a systemd unit',
+        check("ulimit -v unlimited", "in the shell or the job that starts the program"),
+        note('if that is refused, the limit is "as" in /etc/security/limits.conf, or LimitAS= of a systemd unit'),
     ),
     url="https://docs.nvidia.com/cuda/cuda-c-programming-guide/#unified-virtual-address-space",
     unless=("memory_held_by_others",),

@@ -11,6 +11,7 @@ from typing import Any
 
 from gpudiag.cause import Cause, Match, Matches, Program
 from gpudiag.causes.shared.devices import MASK
+from gpudiag.fix import edit, export
 from gpudiag.knowledge.messages.placement import DEVICE_NOT_SATISFIED, DEVICE_UNKNOWN
 from gpudiag.model.diagnosis import Confidence, Stage
 from gpudiag.model.facts import Facts, Unknown
@@ -19,8 +20,8 @@ from gpudiag.text import counted
 
 CAUSE = Cause(
     fix=(
-        "export CUDA_VISIBLE_DEVICES=0",
-        "tf.config.experimental.get_device_details(tf.config.list_physical_devices('GPU')[0])  # names the GPU",
+        export("CUDA_VISIBLE_DEVICES", "0"),
+        edit("tf.config.experimental.get_device_details(tf.config.list_physical_devices('GPU')[0])", "names the GPU"),
     ),
     url="https://www.tensorflow.org/guide/gpu",
     views=("host.environment.all_hidden",),
@@ -38,11 +39,12 @@ def find(facts: Facts, program: Program) -> Matches:
     number = counted(len(devices), "GPU")
     figures: dict[str, Any] = {"makers": makers, "gpus": len(devices), "last": len(devices) - 1}
     if mask is not None and mask.strip().isdecimal() and int(mask) in taken and not apply_mask(mask, devices).devices:
+        last = export(MASK, str(len(devices) - 1))
         yield Match(
             evidence=(f"{MASK}={mask}", *others, f"NVML reports {number}, which CUDA counts from 0"),
             figures={**figures, "asked": f"{MASK}={mask}"},
-            fix=(f"export {MASK}={len(devices) - 1}", ...),
-            change={MASK: str(len(devices) - 1)},
+            fix=(last, CAUSE.fix[1]),
+            tried=last,
         )
     elif mask is None:
         for asked in program.all(DEVICE_UNKNOWN, DEVICE_NOT_SATISFIED):
@@ -56,7 +58,7 @@ def find(facts: Facts, program: Program) -> Matches:
                     ),
                     sure=Confidence.LIKELY,
                     figures={**figures, "asked": f"/GPU:{index}"},
-                    fix=(f"with tf.device('/GPU:{len(devices) - 1}'):", ...),
+                    fix=(edit(f"with tf.device('/GPU:{len(devices) - 1}'):"), CAUSE.fix[1]),
                     stage=Stage.CONFIGURATION,
                 )
                 return

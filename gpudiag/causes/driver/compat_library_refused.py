@@ -14,11 +14,12 @@ from gpudiag.cause import Cause, Match, Matches
 from gpudiag.causes.shared.driver import COMPAT, not_the_drivers_own
 from gpudiag.causes.shared.signs import Signs
 from gpudiag.causes.shared.steps import CuInitFailed
+from gpudiag.fix import export
 from gpudiag.model.diagnosis import Confidence
 from gpudiag.model.facts import DriverFacts, Facts
 
 CAUSE = Cause(
-    fix=("export LD_LIBRARY_PATH=/opt/lib",),
+    fix=(export("LD_LIBRARY_PATH", "/opt/lib"),),
     url="https://docs.nvidia.com/deploy/cuda-compatibility/forward-compatibility.html",
 )
 
@@ -26,7 +27,7 @@ CAUSE = Cause(
 def find(facts: Facts, driver: DriverFacts, signs: Signs | None, error: CuInitFailed) -> Matches:
     if not re.search("COMPAT_NOT_SUPPORTED|DRIVER_MISMATCH", error):
         return
-    folder, unset, change = not_the_drivers_own(facts, COMPAT)
+    folder, away = not_the_drivers_own(facts, COMPAT)
     taken = COMPAT in (driver.libcuda_path or "")
     # Error 804 is proof by itself, except that an upgrade of the driver without a restart ends in it, too.
     if not taken and ("COMPAT_NOT_SUPPORTED" not in error or (signs is not None and signs.two_versions)):
@@ -43,8 +44,8 @@ def find(facts: Facts, driver: DriverFacts, signs: Signs | None, error: CuInitFa
             else "libcuda.so.1 is a library for forward compatibility",
             "module": driver.kernel_module or "(not known)",
         },
-        fix=(unset,),
+        fix=(away,),
         sure=Confidence.PROVED if taken or not folder else Confidence.LIKELY,
-        change=change,
         about=(folder,) if folder else (),
+        tried=away,
     )

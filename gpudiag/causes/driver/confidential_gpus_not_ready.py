@@ -8,14 +8,15 @@ from __future__ import annotations
 
 from gpudiag.cause import Cause, Match, Matches
 from gpudiag.causes.shared.steps import CuInitFailed
+from gpudiag.fix import check, run
 from gpudiag.model.facts import NvmlFacts
 
 CAUSE = Cause(
     unfit=True,
     fix=(
-        "sudo nvidia-smi conf-compute -srs 1",
-        "python -m verifier.cc_admin  # before it, if the machine must be attested: sets them ready itself",
-        "nvidia-smi conf-compute -grs  # must say: ready",
+        run("sudo nvidia-smi conf-compute -srs 1"),
+        run("python -m verifier.cc_admin", "before it, if the machine must be attested: sets them ready itself"),
+        check("nvidia-smi conf-compute -grs", "must say: ready"),
     ),
     url="https://docs.nvidia.com/confidential-computing/index.html",
 )

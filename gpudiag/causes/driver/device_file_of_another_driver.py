@@ -11,13 +11,14 @@ from __future__ import annotations
 from gpudiag.cause import Cause, Match, Matches
 from gpudiag.causes.shared.gpu_state import NoneListed, meaning
 from gpudiag.causes.shared.machine import container
+from gpudiag.fix import Kind, Where, check, run, start
 from gpudiag.model.facts import Facts, TriedFacts
 
 CAUSE = Cause(
     fix=(
-        "grep nvidia /proc/devices; ls -l /dev/nvidia*  # the numbers must be the same",
-        "sudo rm /dev/nvidia-uvm",
-        "sudo nvidia-modprobe -u -c 0  # makes it with the right number",
+        check("grep nvidia /proc/devices; ls -l /dev/nvidia*", "the numbers must be the same"),
+        run("sudo rm /dev/nvidia-uvm", kind=Kind.REMOVE),
+        run("sudo nvidia-modprobe -u -c 0", "makes it with the right number"),
     ),
     url="https://github.com/NVIDIA/nvidia-container-toolkit/issues/1934",
 )
@@ -34,13 +35,13 @@ def find(facts: Facts, tried: TriedFacts, none: NoneListed) -> Matches:
         evidence=tuple(f"open {one.path}: {meaning(one.error)}" for one in stale),
         figures={"files": files},
         fix=(
-            ...,
-            "sudo nvidia-ctk cdi generate --output=/etc/cdi/nvidia.yaml  # on the host"
+            CAUSE.fix[0],
+            run("sudo nvidia-ctk cdi generate --output=/etc/cdi/nvidia.yaml", "on the host", where=Where.HOST)
             if inside
-            else f"sudo rm {files}",
-            "docker run --gpus all ...  # a new container, because this one keeps its files"
+            else run(f"sudo rm {files}", kind=Kind.REMOVE),
+            start("docker run --gpus all ...", "a new container, because this one keeps its files")
             if inside
-            else "sudo nvidia-modprobe -u -c 0  # makes it with the right number",
+            else run("sudo nvidia-modprobe -u -c 0", "makes it with the right number"),
         ),
         stage=none.stage,
     )

@@ -15,12 +15,18 @@ from gpudiag.cause import Cause, Match, Matches
 from gpudiag.causes.shared.device_files import NoAccess
 from gpudiag.causes.shared.gpu_state import NoneListed, meaning
 from gpudiag.causes.shared.machine import container
+from gpudiag.fix import Action, Kind, Where, check, run, start
 from gpudiag.model.facts import Facts, TriedFacts, Unknown
 
 CAUSE = Cause(
     fix=(
-        "docker restart CONTAINER  # on the host: it gets its GPUs again",
-        "sudo nvidia-ctk system create-dev-char-symlinks --create-all  # on the host: they stay",
+        run(
+            "docker restart CONTAINER",
+            "on the host: it gets its GPUs again",
+            kind=Kind.START_CONTAINER,
+            where=Where.HOST,
+        ),
+        run("sudo nvidia-ctk system create-dev-char-symlinks --create-all", "on the host: they stay", where=Where.HOST),
     ),
     url="https://github.com/NVIDIA/nvidia-container-toolkit/issues/48",
     unless=("slurm_gave_no_gpu", "device_files_kept_by_security_module"),
@@ -52,17 +58,29 @@ def _refused(tried: TriedFacts) -> list[str]:
     return [path for path in kept if path in _CONTROL] or (gpus if gpus and set(gpus) <= set(kept) else [])
 
 
-def _fix(facts: Facts, files: list[str]) -> tuple[str, ...]:
+def _fix(facts: Facts, files: list[str]) -> tuple[Action | None, ...]:
     if not isinstance(facts.container, Unknown) and facts.container.slurm_job is not None:
-        do, then, runtime = "srun --gres=gpu:1 ...  # asks Slurm for a GPU, which the step must do, too", "", ""
+        do, then, runtime = (
+            start("srun --gres=gpu:1 ...", "asks Slurm for a GPU, which the step must do, too"),
+            None,
+            None,
+        )
     elif container(facts):
-        do = "docker restart CONTAINER  # on the host: it gets its GPUs again; in Kubernetes delete the pod"
-        then = "sudo nvidia-ctk system create-dev-char-symlinks --create-all  # on the host: they stay"
-        runtime = (
-            "sudo nvidia-ctk config --in-place --set nvidia-container-cli.no-cgroups=false  # on the host, if no "
-            "container ever had its GPUs: true is for rootless ones alone"
+        do = run(
+            "docker restart CONTAINER",
+            "on the host: it gets its GPUs again; in Kubernetes delete the pod",
+            kind=Kind.START_CONTAINER,
+            where=Where.HOST,
+        )
+        then = run(
+            "sudo nvidia-ctk system create-dev-char-symlinks --create-all", "on the host: they stay", where=Where.HOST
+        )
+        runtime = run(
+            "sudo nvidia-ctk config --in-place --set nvidia-container-cli.no-cgroups=false",
+            "on the host, if no container ever had its GPUs: true is for rootless ones alone",
+            where=Where.HOST,
         )
     else:
-        do = "cat /proc/self/cgroup; systemctl show -p DeviceAllow -p DevicePolicy UNIT  # of that unit or slice"
-        then, runtime = f"sudo systemctl edit UNIT  # [Service] DeviceAllow={files[0]} rw", ""
+        do = check("cat /proc/self/cgroup; systemctl show -p DeviceAllow -p DevicePolicy UNIT", "of that unit or slice")
+        then, runtime = run("sudo systemctl edit UNIT", f"[Service] DeviceAllow={files[0]} rw"), None
     return do, then, runtime

@@ -11,14 +11,15 @@ from gpudiag.cause import Cause, Match, Matches
 from gpudiag.causes.shared.device_files import permitted
 from gpudiag.causes.shared.gpu_state import NoneListed, meaning
 from gpudiag.causes.shared.machine import container
+from gpudiag.fix import Where, check, run, start
 from gpudiag.model.diagnosis import Confidence
 from gpudiag.model.facts import DeviceNodeFacts, Facts, TriedFacts
 
 CAUSE = Cause(
     fix=(
-        "podman run --security-opt=label=disable --device nvidia.com/gpu=all ...",
-        "sudo setsebool -P container_use_devices on  # on the host: or for all containers",
-        "sudo ausearch -m avc -ts recent | grep nvidia  # on the host: what was refused",
+        start("podman run --security-opt=label=disable --device nvidia.com/gpu=all ..."),
+        run("sudo setsebool -P container_use_devices on", "on the host: or for all containers", where=Where.HOST),
+        check("sudo ausearch -m avc -ts recent | grep nvidia", "on the host: what was refused", where=Where.HOST),
     ),
     url="https://docs.nvidia.com/datacenter/cloud-native/container-toolkit/latest/troubleshooting.html",
     views=("host.driver.no_access", "host.driver.nvml_failed"),
@@ -48,13 +49,13 @@ def find(facts: Facts, tried: TriedFacts, nodes: DeviceNodeFacts, none: NoneList
             "module": "SELinux" if selinux else "AppArmor" if label else "SELinux, AppArmor or the like",
         },
         fix=(
-            f"{command} --security-opt={option} ..." if inside else "",
-            "sudo setsebool -P container_use_devices on  # on the host: or for all containers"
+            run(f"{command} --security-opt={option} ...") if inside else None,
+            run("sudo setsebool -P container_use_devices on", "on the host: or for all containers", where=Where.HOST)
             if inside and option == "label=disable"
-            else "sudo restorecon -v /dev/nvidia*  # gives the files their labels again"
+            else run("sudo restorecon -v /dev/nvidia*", "gives the files their labels again")
             if selinux
-            else "",
-            f"{look}  # {'on the host: ' if inside else ''}what was refused",
+            else None,
+            run(look, f"{'on the host: ' if inside else ''}what was refused"),
         ),
         stage=none.stage,
     )

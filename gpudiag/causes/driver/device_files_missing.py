@@ -10,12 +10,13 @@ from __future__ import annotations
 
 from gpudiag.cause import Cause, Matches
 from gpudiag.causes.shared.device_files import DRIVER_DOCUMENT, NoDevice
+from gpudiag.fix import Kind, run
 from gpudiag.model.diagnosis import Confidence
 
 CAUSE = Cause(
     fix=(
-        "sudo nvidia-modprobe -c 0 -u  # makes the files now",
-        "sudo apt install nvidia-modprobe nvidia-persistenced  # makes them at each start",
+        run("sudo nvidia-modprobe -c 0 -u", "makes the files now"),
+        run("sudo apt install nvidia-modprobe nvidia-persistenced", "makes them at each start", kind=Kind.INSTALL),
     ),
     url=f"{DRIVER_DOCUMENT}faq.html",
     views=("host.driver.nvml_failed",),

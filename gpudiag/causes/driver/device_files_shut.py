@@ -8,9 +8,10 @@ from __future__ import annotations
 
 from gpudiag.cause import Cause, Match, Matches
 from gpudiag.causes.shared.signs import Signs
+from gpudiag.fix import check
 
 CAUSE = Cause(
-    fix=("ls -l /dev/nvidia*  # join the group that owns them, and log in again; in a container: --group-add",),
+    fix=(check("ls -l /dev/nvidia*", "join the group that owns them, and log in again; in a container: --group-add"),),
     url="https://download.nvidia.com/XFree86/Linux-x86_64/535.104.05/README/faq.html",
     finding="host.driver.no_access",
     row_only=True,

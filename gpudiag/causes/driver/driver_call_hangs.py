@@ -10,17 +10,17 @@ from __future__ import annotations
 
 from gpudiag.cause import Cause, Match, Matches
 from gpudiag.causes.shared.devices import ChosenGpus
+from gpudiag.fix import Kind, check, reboot, run
 from gpudiag.model.diagnosis import Stage
 from gpudiag.model.facts import CallFacts
 
 CAUSE = Cause(
     unfit=True,
     fix=(
-        "sudo dmesg | grep -i -e nvrm -e xid -e 'blocked for more'",
-        "ps -eo pid,stat,wchan:32,args | grep ' D'  # processes that wait in the kernel",
-        "sudo nvidia-smi --gpu-reset  # if no process uses the GPU",
-        "sudo reboot  # if that hangs, too",
-        "",
+        check("sudo dmesg | grep -i -e nvrm -e xid -e 'blocked for more'"),
+        check("ps -eo pid,stat,wchan:32,args | grep ' D'", "processes that wait in the kernel"),
+        run("sudo nvidia-smi --gpu-reset", "if no process uses the GPU", kind=Kind.RESET_GPU),
+        reboot("if that hangs, too"),
     ),
     url="https://docs.nvidia.com/deploy/xid-errors/index.html",
     finding="host.driver.call_hangs",
@@ -31,7 +31,8 @@ CAUSE = Cause(
 def find(calls: CallFacts, gpus: ChosenGpus) -> Matches:
     named = {gpu.uuid: f"GPU {gpu.index} ({gpu.uuid})" for gpu in gpus.gpus}
     hung = [one for one in calls.hung if one.of_driver]
-    rest, change = gpus.without([gpu for gpu in gpus.gpus if any(one.gpu == gpu.uuid for one in hung)])
+    failing = [gpu for gpu in gpus.gpus if any(one.gpu == gpu.uuid for one in hung)]
+    rest = gpus.without(failing, "until it is repaired")
     for one in hung[:1]:
         where = f" on {named.get(one.gpu, one.gpu)}" if one.gpu else ""
         others = [f"{other.name} took {other.seconds:.2f} s" for other in calls.calls if other.seconds is not None]
@@ -43,6 +44,6 @@ def find(calls: CallFacts, gpus: ChosenGpus) -> Matches:
                 *others,
             ),
             figures={"call": one.name, "where": where},
-            fix=(..., ..., ..., ..., f"{rest}  # until it is repaired" if one.gpu and change else ""),
+            fix=(*CAUSE.fix, rest if one.gpu and rest.change else None),
             stage=Stage.CONTEXT if one.gpu or one.probe else Stage.DRIVER,
         )

@@ -9,11 +9,12 @@ from __future__ import annotations
 
 from gpudiag.cause import Cause, Matches
 from gpudiag.causes.shared.driver import TwoVersions
+from gpudiag.fix import Kind, Where, run, start
 
 CAUSE = Cause(
     fix=(
-        "RUN apt-get purge -y {packages}  # in the Dockerfile",
-        "docker run --gpus all ...  # brings the host's libraries",
+        run("RUN apt-get purge -y {packages}", "in the Dockerfile", kind=Kind.REMOVE, where=Where.IMAGE),
+        start("docker run --gpus all ...", "brings the host's libraries"),
     ),
     url="https://docs.nvidia.com/datacenter/cloud-native/container-toolkit/latest/troubleshooting.html",
     finding="host.driver.version_mismatch",

@@ -8,11 +8,14 @@ from __future__ import annotations
 
 from gpudiag.cause import Cause, Match, Matches
 from gpudiag.causes.shared.signs import Signs
+from gpudiag.fix import note
 
 CAUSE = Cause(
     fix=(
-        "# error 34 is the stub of the CUDA toolkit: take its folder out of LD_LIBRARY_PATH; otherwise "
-        "reinstall the driver",
+        note(
+            "error 34 is the stub of the CUDA toolkit: take its folder out of LD_LIBRARY_PATH; otherwise "
+            "reinstall the driver"
+        ),
     ),
     url="https://docs.nvidia.com/cuda/cuda-driver-api/group__CUDA__TYPES.html",
     finding="host.driver.libcuda_failed",

@@ -9,15 +9,16 @@ from __future__ import annotations
 
 from gpudiag.cause import Cause, Matches
 from gpudiag.causes.shared.device_files import NoDevice
+from gpudiag.fix import Kind, check, reboot, run
 from gpudiag.model.diagnosis import Confidence
 from gpudiag.model.facts import Facts
 from gpudiag.model.visibility import mask_in_force
 
 CAUSE = Cause(
     fix=(
-        "sudo rmmod nvidia_uvm && sudo modprobe nvidia_uvm  # while no GPU is in use",
-        "sudo dmesg | grep -i -e nvrm -e xid",
-        "sudo reboot",
+        run("sudo rmmod nvidia_uvm && sudo modprobe nvidia_uvm", "while no GPU is in use", kind=Kind.RELOAD_DRIVER),
+        check("sudo dmesg | grep -i -e nvrm -e xid"),
+        reboot(),
     ),
     url="https://docs.nvidia.com/deploy/xid-errors/index.html",
     unless=(

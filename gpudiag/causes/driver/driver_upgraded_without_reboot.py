@@ -11,13 +11,19 @@ from __future__ import annotations
 from gpudiag.cause import Cause, Matches
 from gpudiag.causes.shared.driver import TwoVersions
 from gpudiag.causes.shared.machine import container
+from gpudiag.fix import Kind, Role, Where, note, reboot, run
 
 CAUSE = Cause(
     unfit=True,
     fix=(
-        "sudo reboot",
-        "sudo rmmod nvidia_drm nvidia_modeset nvidia_uvm nvidia; sudo modprobe nvidia  # or, while no GPU is in use",
-        "# so that it does not come again, keep unattended upgrades from the driver's packages",
+        reboot(),
+        run(
+            "sudo rmmod nvidia_drm nvidia_modeset nvidia_uvm nvidia; sudo modprobe nvidia",
+            "while no GPU is in use",
+            kind=Kind.RELOAD_DRIVER,
+            role=Role.ALTERNATIVE,
+        ),
+        note("so that it does not come again, keep unattended upgrades from the driver's packages"),
     ),
     url="https://docs.nvidia.com/deploy/cuda-compatibility/",
     finding="host.driver.version_mismatch",
@@ -26,5 +32,10 @@ CAUSE = Cause(
 
 def find(two: TwoVersions) -> Matches:
     if not two.in_image:
-        on_the_host = "sudo reboot  # on the host of this container" if container(two.facts) else ...
-        yield two.match((on_the_host, ..., two.hold or ...))
+        where = Where.HOST if container(two.facts) else Where.HERE
+        again = (
+            CAUSE.fix[0].replaced(note="on the host of this container", where=where)
+            if container(two.facts)
+            else CAUSE.fix[0]
+        )
+        yield two.match((again, CAUSE.fix[1], two.hold or CAUSE.fix[2]))

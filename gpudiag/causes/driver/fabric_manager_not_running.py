@@ -15,16 +15,16 @@ from gpudiag.cause import Cause, Listing, Match, Matches, Program
 from gpudiag.causes.shared.driver import IN_PACKAGE
 from gpudiag.causes.shared.machine import WholeDriver, uses_apt
 from gpudiag.causes.shared.steps import cuinit_error
+from gpudiag.fix import Kind, Where, check, run
 from gpudiag.knowledge.log_lines import Log
 from gpudiag.knowledge.messages.way import SYSTEM_NOT_READY
 from gpudiag.model.diagnosis import Confidence
 
 CAUSE = Cause(
     fix=(
-        "sudo apt install 'nvidia-fabricmanager-535=535.104.05*'",
-        "sudo systemctl enable --now nvidia-fabricmanager",
-        "",
-        "nvidia-smi -q | grep -A 2 Fabric  # must say: Completed, Success",
+        run("sudo apt install 'nvidia-fabricmanager-535=535.104.05*'", kind=Kind.INSTALL),
+        run("sudo systemctl enable --now nvidia-fabricmanager"),
+        check("nvidia-smi -q | grep -A 2 Fabric", "must say: Completed, Success"),
     ),
     url="https://docs.nvidia.com/datacenter/tesla/fabric-manager-user-guide/index.html",
     unless=("confidential_gpus_not_ready", "fabric_not_ready"),
@@ -45,22 +45,25 @@ def find(whole: WholeDriver, listing: Listing, program: Program) -> Matches:
     joined = any(_JOINED.search(device.name) for device in whole.nvml.devices)
     sure = Confidence.PROVED if switches else Confidence.LIKELY if joined else Confidence.POSSIBLE
     do = (
-        f"sudo apt install 'nvidia-fabricmanager-{module.partition('.')[0]}={module}*'"
+        run(f"sudo apt install 'nvidia-fabricmanager-{module.partition('.')[0]}={module}*'", kind=Kind.INSTALL)
         if uses_apt(whole.facts)
-        else f"sudo dnf install nvidia-fabric-manager-{module}"
+        else run(f"sudo dnf install nvidia-fabric-manager-{module}", kind=Kind.INSTALL)
     )
     if whole.container:
-        state, do = "cannot be seen from inside this container", f"{do}  # on the host"
+        state, do = "cannot be seen from inside this container", do.replaced(note="on the host", where=Where.HOST)
         sure = Confidence.LIKELY if switches or joined else Confidence.POSSIBLE
     elif of_package and of_package[1] != module:
         state = f"is of version {of_package[1]}, and the driver of version {module}"
     elif driver.fabric_manager == "absent":
         state = "is not installed"
     elif driver.fabric_manager == "stopped":
-        state, do = "is installed and does not run", "sudo journalctl -u nvidia-fabricmanager -e  # why it stopped"
+        state, do = (
+            "is installed and does not run",
+            check("sudo journalctl -u nvidia-fabricmanager -e", "why it stopped"),
+        )
     else:
         state, sure = "runs, and has not made the GPUs ready", Confidence.POSSIBLE
-        do = "sudo journalctl -u nvidia-fabricmanager -e; sudo systemctl restart nvidia-fabricmanager"
+        do = check("sudo journalctl -u nvidia-fabricmanager -e; sudo systemctl restart nvidia-fabricmanager")
     yield Match(
         evidence=(
             f"the CUDA driver: {said[0]}",
@@ -74,14 +77,22 @@ def find(whole: WholeDriver, listing: Listing, program: Program) -> Matches:
             else "a service of the driver, and no NVSwitch is seen whose Fabric Manager that would be"
         },
         fix=(
-            do if switches or joined else "systemctl --failed  # services of NVIDIA's, such as nvidia-persistenced",
-            "sudo systemctl enable --now nvidia-fabricmanager"
+            do
             if switches or joined
-            else "sudo dmesg | grep -i -e nvrm -e xid  # a GPU or firmware that did not come up; then: sudo reboot",
-            "sudo nvidia-smi conf-compute -srs 1  # if nvidia-smi conf-compute -f says: CC status: ON"
+            else run("systemctl --failed", "services of NVIDIA's, such as nvidia-persistenced"),
+            run("sudo systemctl enable --now nvidia-fabricmanager")
+            if switches or joined
+            else run(
+                "sudo dmesg | grep -i -e nvrm -e xid",
+                "a GPU or firmware that did not come up; then: sudo reboot",
+                kind=Kind.REBOOT,
+            ),
+            run("sudo nvidia-smi conf-compute -srs 1", "if nvidia-smi conf-compute -f says: CC status: ON")
             if not switches
-            else "",
-            "nvidia-smi -q | grep -A 2 Fabric  # must say: Completed, Success"
-            + ("" if switches or joined else "; N/A: there is none"),
+            else None,
+            check(
+                "nvidia-smi -q | grep -A 2 Fabric",
+                "must say: Completed, Success" + ("" if switches or joined else "; N/A: there is none"),
+            ),
         ),
     )

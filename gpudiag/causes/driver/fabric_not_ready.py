@@ -11,12 +11,13 @@ from gpudiag.cause import Cause, Match, Matches
 from gpudiag.causes.shared.gpu_state import GpusInScope, named
 from gpudiag.causes.shared.machine import WholeDriver
 from gpudiag.causes.shared.steps import CuInitFailed
+from gpudiag.fix import check, note, run
 
 CAUSE = Cause(
     unfit=True,
     fix=(
-        "# have the provider start Fabric Manager outside, or start this virtual machine again",
-        "nvidia-smi -q | grep -A 2 Fabric  # must say: Completed, Success",
+        note("have the provider start Fabric Manager outside, or start this virtual machine again"),
+        check("nvidia-smi -q | grep -A 2 Fabric", "must say: Completed, Success"),
     ),
     url="https://docs.nvidia.com/datacenter/tesla/fabric-manager-user-guide/index.html",
 )
@@ -47,9 +48,9 @@ def find(failed: CuInitFailed, whole: WholeDriver, gpus: GpusInScope) -> Matches
             "here": "this machine, though Fabric Manager runs" if runs else "inside this virtual machine",
         },
         fix=(
-            "sudo systemctl restart nvidia-fabricmanager; sudo journalctl -u nvidia-fabricmanager -e"
+            run("sudo systemctl restart nvidia-fabricmanager; sudo journalctl -u nvidia-fabricmanager -e")
             if runs
-            else "# have the provider start Fabric Manager outside, or start this virtual machine again",
-            ...,
+            else note("have the provider start Fabric Manager outside, or start this virtual machine again"),
+            CAUSE.fix[1],
         ),
     )

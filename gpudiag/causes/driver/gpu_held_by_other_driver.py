@@ -8,15 +8,16 @@ from __future__ import annotations
 
 from gpudiag.cause import Cause, Match, Matches
 from gpudiag.causes.shared.signs import Signs
+from gpudiag.fix import Kind, note, run
 from gpudiag.model.report import Severity
 
 CAUSE = Cause(
     severity=Severity.NOTE,
     fix=(
-        "# nothing, if that is meant, as for a virtual machine; otherwise give the GPU back to the driver nvidia:",
-        "echo {pci} | sudo tee /sys/bus/pci/drivers/{driver}/unbind",
-        "echo | sudo tee /sys/bus/pci/devices/{pci}/driver_override",
-        "echo {pci} | sudo tee /sys/bus/pci/drivers/nvidia/bind",
+        note("nothing, if that is meant, as for a virtual machine; otherwise give the GPU back to the driver nvidia:"),
+        run("echo {pci} | sudo tee /sys/bus/pci/drivers/{driver}/unbind", kind=Kind.CHANGE_DRIVER),
+        run("echo | sudo tee /sys/bus/pci/devices/{pci}/driver_override"),
+        run("echo {pci} | sudo tee /sys/bus/pci/drivers/nvidia/bind", kind=Kind.CHANGE_DRIVER),
     ),
     url="https://docs.kernel.org/driver-api/vfio.html",
     finding="host.driver.held",

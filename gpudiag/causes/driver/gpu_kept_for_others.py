@@ -8,13 +8,14 @@ from __future__ import annotations
 
 from gpudiag.cause import Cause, Matches
 from gpudiag.causes.shared.kernel_module import KeptGpu
+from gpudiag.fix import Kind, note, run
 
 CAUSE = Cause(
     fix=(
-        "# run TensorFlow in the virtual machine that has the GPU, or give the GPU back to this one:",
-        "echo {pci} | sudo tee /sys/bus/pci/drivers/{holder}/unbind",
-        "echo | sudo tee /sys/bus/pci/devices/{pci}/driver_override",
-        "echo {pci} | sudo tee /sys/bus/pci/drivers/nvidia/bind",
+        note("run TensorFlow in the virtual machine that has the GPU, or give the GPU back to this one:"),
+        run("echo {pci} | sudo tee /sys/bus/pci/drivers/{holder}/unbind", kind=Kind.CHANGE_DRIVER),
+        run("echo | sudo tee /sys/bus/pci/devices/{pci}/driver_override"),
+        run("echo {pci} | sudo tee /sys/bus/pci/drivers/nvidia/bind", kind=Kind.CHANGE_DRIVER),
     ),
     url="https://docs.kernel.org/driver-api/vfio.html",
     views=(

@@ -12,15 +12,16 @@ import re
 from gpudiag.cause import Cause, Match, Matches
 from gpudiag.causes.shared.gpu_state import KernelLog, NoneListed
 from gpudiag.causes.shared.machine import container, operating_system
+from gpudiag.fix import Kind, fill_in, note, reboot, run
 from gpudiag.model.diagnosis import Stage
 from gpudiag.model.facts import DriverFacts, Facts
 
 CAUSE = Cause(
     unfit=True,
     fix=(
-        "sudo apt install nvidia-driver-470",
-        "sudo reboot",
-        "# TensorFlow 2.14 or earlier: driver 470 serves CUDA 11 alone",
+        run("sudo apt install nvidia-driver-470", kind=Kind.CHANGE_DRIVER),
+        reboot(),
+        note("TensorFlow 2.14 or earlier: driver 470 serves CUDA 11 alone"),
     ),
     url="https://www.nvidia.com/en-us/drivers/unix/legacy-gpu/",
     views=("host.driver.no_module",),
@@ -30,10 +31,16 @@ _GPU = re.compile(r"NVRM: {1,8}The NVIDIA (?P<name>[^\n]{1,80}) GPU installed in
 _INSTALLED = re.compile(r" (?P<version>\d[\d.]*) NVIDIA driver will ignore")
 _FIRST_FOR_CUDA_12 = 525
 _PACKAGES = (
-    (re.compile("Ubuntu|Mint|Pop!_OS"), "sudo apt install nvidia-driver-{branch}"),
-    (re.compile("Debian"), "sudo apt install nvidia-tesla-{branch}-driver"),
-    (re.compile("Fedora|Red Hat|Rocky|Alma|CentOS"), "sudo dnf install akmod-nvidia-{branch}xx  # from RPM Fusion"),
-    (re.compile("Arch|CachyOS|Manjaro|EndeavourOS"), "yay -S nvidia-{branch}xx-dkms  # from the AUR"),
+    (re.compile("Ubuntu|Mint|Pop!_OS"), run("sudo apt install nvidia-driver-{branch}", kind=Kind.CHANGE_DRIVER)),
+    (re.compile("Debian"), run("sudo apt install nvidia-tesla-{branch}-driver", kind=Kind.CHANGE_DRIVER)),
+    (
+        re.compile("Fedora|Red Hat|Rocky|Alma|CentOS"),
+        run("sudo dnf install akmod-nvidia-{branch}xx", "from RPM Fusion", kind=Kind.CHANGE_DRIVER),
+    ),
+    (
+        re.compile("Arch|CachyOS|Manjaro|EndeavourOS"),
+        run("yay -S nvidia-{branch}xx-dkms", "from the AUR", kind=Kind.CHANGE_DRIVER),
+    ),
 )
 
 
@@ -43,7 +50,8 @@ def find(driver: DriverFacts, facts: Facts, kernel: KernelLog, none_listed: None
     if branch is None or container(facts) or facts.nvml_devices:
         return
     system = operating_system(facts)[0]
-    install = next((one for names, one in _PACKAGES if names.search(system)), "# install NVIDIA's driver {branch}.xx")
+    general = note("install NVIDIA's driver {branch}.xx", kind=Kind.CHANGE_DRIVER)
+    install = next((action for names, action in _PACKAGES if names.search(system)), general)
     old = int(branch["branch"]) < _FIRST_FOR_CUDA_12
     yield Match(
         evidence=kernel.last("Legacy", "will ignore", "installed in this system"),
@@ -53,9 +61,9 @@ def find(driver: DriverFacts, facts: Facts, kernel: KernelLog, none_listed: None
             "branch": f"{branch['branch']}.xx",
         },
         fix=(
-            install.format(branch=branch["branch"]),
-            ...,
-            f"# TensorFlow 2.14 or earlier: driver {branch['branch']} serves CUDA 11 alone" if old else "",
+            fill_in(install, {"branch": branch["branch"]}),
+            CAUSE.fix[1],
+            note(f"TensorFlow 2.14 or earlier: driver {branch['branch']} serves CUDA 11 alone") if old else None,
         ),
         stage=(Stage.DRIVER_LIBRARY if driver.libcuda_path is None else Stage.DRIVER)
         if none_listed is not None

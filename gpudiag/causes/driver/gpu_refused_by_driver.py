@@ -12,15 +12,19 @@ from dataclasses import replace
 from gpudiag.cause import Cause, Matches
 from gpudiag.causes.shared.device_files import DRIVER_DOCUMENT, NoDevice
 from gpudiag.causes.shared.gpu_state import KernelLog, meaning
+from gpudiag.fix import Kind, check, note
 from gpudiag.model.diagnosis import Confidence
 from gpudiag.model.facts import TriedFacts
 
 CAUSE = Cause(
     unfit=True,
     fix=(
-        "sudo dmesg | grep -i -e nvrm -e xid  # the reason",
-        '# "not supported by open nvidia.ko": install the proprietary module, such as nvidia-driver-535',
-        '# "requires legacy driver", "not supported by the driver": install the release that it names',
+        check("sudo dmesg | grep -i -e nvrm -e xid", "the reason"),
+        note(
+            '"not supported by open nvidia.ko": install the proprietary module, such as nvidia-driver-535',
+            kind=Kind.CHANGE_DRIVER,
+        ),
+        note('"requires legacy driver", "not supported by the driver": install the release that it names'),
     ),
     url=f"{DRIVER_DOCUMENT}supportedchips.html",
     symptom=True,

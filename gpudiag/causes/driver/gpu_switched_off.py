@@ -10,14 +10,18 @@ from __future__ import annotations
 from gpudiag.cause import Cause, Match, Matches
 from gpudiag.causes.shared.gpu_state import KernelLog, NoneListed
 from gpudiag.causes.shared.machine import WholeDriver
+from gpudiag.fix import Kind, reboot, run
 from gpudiag.model.diagnosis import Confidence
 
 CAUSE = Cause(
     unfit=True,
     fix=(
-        "echo on | sudo tee /sys/bus/pci/devices/{first}/power/control && nvidia-smi",
-        "echo 'options nvidia NVreg_DynamicPowerManagement=0x00' | sudo tee /etc/modprobe.d/nvidia-power.conf",
-        "sudo reboot  # a GPU that has fallen off the bus comes back only so",
+        run("echo on | sudo tee /sys/bus/pci/devices/{first}/power/control && nvidia-smi"),
+        run(
+            "echo 'options nvidia NVreg_DynamicPowerManagement=0x00' | sudo tee /etc/modprobe.d/nvidia-power.conf",
+            kind=Kind.CHANGE_DRIVER,
+        ),
+        reboot("a GPU that has fallen off the bus comes back only so"),
     ),
     url="https://download.nvidia.com/XFree86/Linux-x86_64/560.35.03/README/dynamicpowermanagement.html",
 )

@@ -13,13 +13,17 @@ import re
 from gpudiag.cause import Cause, Match, Matches
 from gpudiag.causes.shared.machine import WholeDriver, operating_system
 from gpudiag.causes.shared.steps import CuInitFailed
+from gpudiag.fix import Kind, Where, check, run
 from gpudiag.model.diagnosis import Confidence
 
 CAUSE = Cause(
     fix=(
-        "echo options nvidia_uvm uvm_disable_hmm=1 | sudo tee /etc/modprobe.d/nvidia-uvm.conf",
-        "sudo rmmod nvidia_uvm && sudo modprobe nvidia_uvm  # no GPU being in use; or reboot",
-        "cat /sys/module/nvidia_uvm/parameters/uvm_disable_hmm  # must then say Y",
+        run(
+            "echo options nvidia_uvm uvm_disable_hmm=1 | sudo tee /etc/modprobe.d/nvidia-uvm.conf",
+            kind=Kind.CHANGE_DRIVER,
+        ),
+        run("sudo rmmod nvidia_uvm && sudo modprobe nvidia_uvm", "no GPU being in use; or reboot", kind=Kind.REBOOT),
+        check("cat /sys/module/nvidia_uvm/parameters/uvm_disable_hmm", "must then say Y"),
     ),
     url="https://github.com/NVIDIA/open-gpu-kernel-modules/issues/901",
     unless=("driver_upgraded_without_reboot", "library_and_module_differ", "device_files_kept_by_control_group"),
@@ -44,5 +48,10 @@ def find(known: WholeDriver, failed: CuInitFailed) -> Matches:
             "module": release,
             "kernel": operating_system(known.facts)[1],
         },
-        fix=(f"{CAUSE.fix[0]}  # on the host", ..., ...) if known.container else (),
+        fix=(
+            run(f"{CAUSE.fix[0]}", "on the host", where=Where.HOST),
+            *CAUSE.fix[1:],
+        )
+        if known.container
+        else (),
     )

@@ -9,9 +9,10 @@ from __future__ import annotations
 
 from gpudiag.cause import Cause, Matches
 from gpudiag.causes.shared.kernel_module import GpuWithoutModule
+from gpudiag.fix import reboot, run
 
 CAUSE = Cause(
-    fix=("sudo prime-select on-demand", "sudo reboot"),
+    fix=(run("sudo prime-select on-demand"), reboot()),
     url="https://documentation.ubuntu.com/server/how-to/graphics/install-nvidia-drivers/",
     views=("host.driver.no_module",),
     unless=(

@@ -9,11 +9,15 @@ from __future__ import annotations
 
 from gpudiag.cause import Cause, Match, Matches, Variables
 from gpudiag.causes.shared.steps import CuInitFailed
+from gpudiag.fix import check, unset
 from gpudiag.model.diagnosis import Confidence
 from gpudiag.model.facts import DriverFacts
 
 CAUSE = Cause(
-    fix=("unset LD_PRELOAD", "cat /etc/ld.so.preload  # take out its line to see whether the driver works without it"),
+    fix=(
+        unset("LD_PRELOAD"),
+        check("cat /etc/ld.so.preload", "take out its line to see whether the driver works without it"),
+    ),
     url="https://man7.org/linux/man-pages/man8/ld.so.8.html",
     views=("host.driver.calls_interposed",),
 )
@@ -29,6 +33,6 @@ def find(driver: DriverFacts, error: CuInitFailed, variables: Variables) -> Matc
             ),
             sure=Confidence.LIKELY,
             figures={"files": " and ".join(driver.interposed)},
-            fix=("unset LD_PRELOAD" if by_variable else "", ...),
-            change={"LD_PRELOAD": None} if by_variable else None,
+            fix=CAUSE.fix if by_variable else CAUSE.fix[1:],
+            tried=CAUSE.fix[0] if by_variable else None,
         )

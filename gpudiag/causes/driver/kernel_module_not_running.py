@@ -11,15 +11,16 @@ import re
 
 from gpudiag.cause import Cause, Match, Matches, Program
 from gpudiag.causes.shared.without_gpu import is_without_gpu
+from gpudiag.fix import Kind, Role, Where, check, note, run
 from gpudiag.knowledge.messages.programs_and_drivers import GPU_HELD_BY_MODULE, MODULE_SILENT, MODULE_UNSIGNED
 from gpudiag.knowledge.origin import Origin
 from gpudiag.model.diagnosis import Confidence
 
 CAUSE = Cause(
     fix=(
-        "mokutil --sb-state; sudo modprobe nvidia; sudo dmesg | tail",
-        "sudo apt install --reinstall linux-headers-$(uname -r) nvidia-dkms-580; sudo reboot",
-        "sudo mokutil --import /var/lib/shim-signed/mok/MOK.der",
+        run("mokutil --sb-state; sudo modprobe nvidia; sudo dmesg | tail"),
+        run("sudo apt install --reinstall linux-headers-$(uname -r) nvidia-dkms-580; sudo reboot", kind=Kind.REBOOT),
+        run("sudo mokutil --import /var/lib/shim-signed/mok/MOK.der", kind=Kind.CHANGE_DRIVER),
     ),
     url="https://docs.nvidia.com/datacenter/tesla/driver-installation-guide/",
     needs_gpu=False,
@@ -31,17 +32,26 @@ CAUSE = Cause(
         "driver_not_installed",
     ),
 )
-_SECURE_BOOT = (
-    "sudo mokutil --disable-validation  # Secure Boot refuses an unsigned module: switch it off, or sign the module "
-    "and enrol the key (sudo mokutil --import /var/lib/shim-signed/mok/MOK.der), then reboot"
+_SECURE_BOOT = run(
+    "sudo mokutil --disable-validation",
+    "Secure Boot refuses an unsigned module: switch it off, or sign the module "
+    "and enrol the key (sudo mokutil --import /var/lib/shim-signed/mok/MOK.der), then reboot",
+    kind=Kind.REBOOT,
 )
 
 _NAMED_BY_ID = re.compile(r"\([0-9a-f]{12}\)")
 """How Docker names the host of a container to which nobody gave a name."""
-_GIVEN = "docker run --gpus all ...  # the program ran in a container: was it given the GPU? If so, on its host:"
-_NO_NOUVEAU = (
-    r"printf 'blacklist nouveau\noptions nouveau modeset=0\n' | sudo tee /etc/modprobe.d/no-nouveau.conf && sudo "
-    "update-initramfs -u && sudo reboot"
+_GIVEN = run(
+    "docker run --gpus all ...",
+    "the program ran in a container: was it given the GPU? If so, on its host:",
+    kind=Kind.START_CONTAINER,
+    where=Where.HOST,
+)
+_NO_NOUVEAU = run(
+    r"printf 'blacklist nouveau\noptions nouveau modeset=0\n' | sudo tee "
+    r"/etc/modprobe.d/no-nouveau.conf && sudo "
+    "update-initramfs -u && sudo reboot",
+    kind=Kind.REBOOT,
 )
 
 
@@ -50,7 +60,10 @@ def find(program: Program, origin: Origin) -> Matches:
         yield Match(
             unsigned,
             figures={"why": "Secure Boot refuses it, because it is not signed by a key of this machine"},
-            fix=(_SECURE_BOOT, "sudo modprobe nvidia  # then", ""),
+            fix=(
+                _SECURE_BOOT,
+                run("sudo modprobe nvidia", "then"),
+            ),
         )
     elif held := program.said(GPU_HELD_BY_MODULE):
         yield Match(
@@ -58,11 +71,13 @@ def find(program: Program, origin: Origin) -> Matches:
             Confidence.LIKELY,
             {"why": "another one holds the GPU: nouveau most often, or vfio-pci for a virtual machine"},
             fix=(
-                "lspci -k -d 10de:  # 'Kernel driver in use' names it",
+                check("lspci -k -d 10de:", "'Kernel driver in use' names it"),
                 _NO_NOUVEAU,
                 (
-                    "# vfio-pci: the GPU is meant for a virtual machine; its address is in /etc/modprobe.d or the "
-                    "kernel's options"
+                    note(
+                        "vfio-pci: the GPU is meant for a virtual machine; its address is in /etc/modprobe.d or the "
+                        "kernel's options"
+                    )
                 ),
             ),
         )
@@ -73,11 +88,15 @@ def find(program: Program, origin: Origin) -> Matches:
             {"why": "it is not loaded, not built for this kernel, or refused"},
             fix=(
                 *((_GIVEN,) if any(map(_NAMED_BY_ID.search, said)) else ()),
-                "sudo modprobe nvidia; sudo dmesg | grep -i -e nvidia -e nvrm | tail  # says why",
-                f"{_SECURE_BOOT} (mokutil --sb-state shows whether it is on)",
+                run("sudo modprobe nvidia; sudo dmesg | grep -i -e nvidia -e nvrm | tail", "says why"),
+                _SECURE_BOOT.replaced(note=f"{_SECURE_BOOT.note} (mokutil --sb-state shows whether it is on)"),
                 (
-                    "sudo apt install --reinstall linux-headers-$(uname -r) nvidia-dkms-580; sudo reboot  # or, "
-                    "after an upgrade of the kernel: build it; the number is that of your driver"
+                    run(
+                        "sudo apt install --reinstall linux-headers-$(uname -r) nvidia-dkms-580; sudo reboot",
+                        "after an upgrade of the kernel: build it; the number is that of your driver",
+                        kind=Kind.REBOOT,
+                        role=Role.ALTERNATIVE,
+                    )
                 ),
             ),
         )

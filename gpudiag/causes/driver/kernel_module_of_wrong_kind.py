@@ -13,14 +13,15 @@ import re
 from gpudiag.cause import Cause, Match, Matches
 from gpudiag.causes.shared.gpu_state import KernelLog, NoneListed
 from gpudiag.causes.shared.machine import WholeDriver, uses_apt
+from gpudiag.fix import Kind, check, note, reboot, run
 from gpudiag.model.diagnosis import Stage
 
 CAUSE = Cause(
     unfit=True,
     fix=(
-        "sudo apt install nvidia-driver-570-open",
-        "sudo reboot",
-        "cat /proc/driver/nvidia/version  # the open one says: Open Kernel Module",
+        run("sudo apt install nvidia-driver-570-open", kind=Kind.CHANGE_DRIVER),
+        reboot(),
+        check("cat /proc/driver/nvidia/version", "the open one says: Open Kernel Module"),
     ),
     url="https://docs.nvidia.com/datacenter/tesla/driver-installation-guide/kernel-modules.html",
     views=("host.driver.not_counted",),
@@ -61,11 +62,10 @@ def find(whole: WholeDriver, none: NoneListed | None, kernel: KernelLog) -> Matc
             "loaded": "open" if is_open else "proprietary",
         },
         fix=(
-            f"sudo apt install {package}"
+            run(f"sudo apt install {package}", kind=Kind.INSTALL)
             if uses_apt(whole.facts)
-            else f"# install the {'proprietary' if is_open else 'open'} module of the driver, such as {package}",
-            ...,
-            ...,
+            else note(f"install the {'proprietary' if is_open else 'open'} module of the driver, such as {package}"),
+            *CAUSE.fix[1:],
         ),
         stage=none.stage if none else Stage.CONFIGURATION,
         gpus=tuple(refused),

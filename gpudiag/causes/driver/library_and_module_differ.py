@@ -10,6 +10,7 @@ from __future__ import annotations
 import re
 
 from gpudiag.cause import Cause, Match, Matches, Program
+from gpudiag.fix import Kind, Role, note, reboot, run
 from gpudiag.knowledge.log_lines import text
 from gpudiag.knowledge.message import Event
 from gpudiag.knowledge.messages.programs_and_drivers import NVML_LIBRARY_VERSION, TWO_VERSIONS
@@ -18,20 +19,37 @@ from gpudiag.knowledge.origin import Origin
 
 CAUSE = Cause(
     fix=(
-        "sudo reboot",
-        ("sudo rmmod nvidia_drm nvidia_modeset nvidia_uvm nvidia; sudo modprobe nvidia  # or, no GPU being in use"),
-        "# in a container: remove the driver's libraries from the image, and create the container again",
+        reboot(),
+        (
+            run(
+                "sudo rmmod nvidia_drm nvidia_modeset nvidia_uvm nvidia; sudo modprobe nvidia",
+                "no GPU being in use",
+                kind=Kind.RELOAD_DRIVER,
+                role=Role.ALTERNATIVE,
+            )
+        ),
+        note(
+            "in a container: remove the driver's libraries from the image, and create the container again",
+            kind=Kind.REMOVE,
+        ),
     ),
     url="https://docs.nvidia.com/deploy/cuda-compatibility/",
     needs_gpu=False,
     unless=("driver_upgraded_without_reboot", "driver_in_image"),
 )
 _BOTH = ("library", "module")
-_REBOOT = "sudo reboot"
-_RELOAD = "sudo rmmod nvidia_drm nvidia_modeset nvidia_uvm nvidia; sudo modprobe nvidia  # or, while no GPU is in use"
-_IMAGE = (
-    "# in a container: remove the driver's libraries (libnvidia-*, libcuda1, nvidia-utils) from the image; the toolkit "
-    "brings the host's. Then create the container again"
+_REBOOT = reboot()
+_RELOAD = run(
+    "sudo rmmod nvidia_drm nvidia_modeset nvidia_uvm nvidia; sudo modprobe nvidia",
+    "while no GPU is in use",
+    kind=Kind.RELOAD_DRIVER,
+    role=Role.ALTERNATIVE,
+)
+_IMAGE = note(
+    "in a container: remove the driver's libraries (libnvidia-*, libcuda1, nvidia-utils) from the "
+    "image; the toolkit "
+    "brings the host's. Then create the container again",
+    kind=Kind.REMOVE,
 )
 
 

@@ -9,12 +9,17 @@ from __future__ import annotations
 from gpudiag.cause import Cause, Match, Matches
 from gpudiag.causes.shared.containers import CONTROL, TOOLKIT, UNIFIED_MEMORY, InContainer
 from gpudiag.causes.shared.steps import CuInitFailed
+from gpudiag.fix import Where, note, run, start
 
 CAUSE = Cause(
     fix=(
-        "docker run --gpus all IMAGE   # compose: deploy.resources.reservations.devices, capabilities: [gpu]",
-        "# by hand, all of them: --device /dev/nvidiactl --device /dev/nvidia-uvm --device /dev/nvidia0",
-        "sudo nvidia-modprobe -u -c=0  # on the host, if it lacks it, too; start the container again then",
+        start("docker run --gpus all IMAGE", "compose: deploy.resources.reservations.devices, capabilities: [gpu]"),
+        note("by hand, all of them: --device /dev/nvidiactl --device /dev/nvidia-uvm --device /dev/nvidia0"),
+        run(
+            "sudo nvidia-modprobe -u -c=0",
+            "on the host, if it lacks it, too; start the container again then",
+            where=Where.HOST,
+        ),
     ),
     url=TOOLKIT,
     unless=("device_files_kept_by_control_group",),
@@ -38,11 +43,14 @@ def find(inside: InContainer, failed: CuInitFailed) -> Matches:
             figures={"lacking": " and ".join(lacking)},
             fix=(
                 inside.start(),
-                ...,
-                ...,
-                "sudo nvidia-ctk cdi generate --output=/etc/cdi/nvidia.yaml  # on the host, after "
-                "that: it lists the device files that it saw"
+                CAUSE.fix[1],
+                CAUSE.fix[2],
+                run(
+                    "sudo nvidia-ctk cdi generate --output=/etc/cdi/nvidia.yaml",
+                    "on the host, after that: it lists the device files that it saw",
+                    where=Where.HOST,
+                )
                 if inside.container.name in _BY_SPECIFICATION
-                else "",
+                else None,
             ),
         )

@@ -10,20 +10,27 @@ from __future__ import annotations
 
 from gpudiag.cause import Cause, Matches
 from gpudiag.causes.shared.wsl import URL, Wsl
+from gpudiag.fix import Kind, export, run
 from gpudiag.model.diagnosis import Confidence
 
 CAUSE = Cause(
     fix=(
-        "sudo apt purge libnvidia-compute-535 && sudo apt autoremove",
-        "sudo ldconfig",
-        "export LD_LIBRARY_PATH={path}  # until then",
+        run("sudo apt purge libnvidia-compute-535 && sudo apt autoremove", kind=Kind.REMOVE),
+        run("sudo ldconfig"),
+        export("LD_LIBRARY_PATH", "{path}", "until then"),
     ),
     url=URL,
-    tried=2,
     views=("host.driver.no_libcuda",),
 )
 
 
 def find(wsl: Wsl) -> Matches:
     if wsl.has_folder and not wsl.uses_folder and (wsl.driver.packages or wsl.driver.libcuda_path is not None):
-        yield wsl.match(Confidence.PROVED, put_first=True, fix=(wsl.remove, ..., ...))
+        yield wsl.match(
+            Confidence.PROVED,
+            tried=CAUSE.fix[2],
+            fix=(
+                wsl.remove,
+                *CAUSE.fix[1:],
+            ),
+        )

@@ -13,6 +13,7 @@ import re
 from gpudiag.cause import Cause, Match, Matches
 from gpudiag.causes.shared.launchers import Launcher, LocalRank
 from gpudiag.causes.shared.visibility import MASK, PROGRAMMING_GUIDE
+from gpudiag.fix import Action, Role, export, note, unset
 from gpudiag.model.facts import Facts
 from gpudiag.model.report import Severity
 from gpudiag.model.visibility import apply_mask
@@ -20,7 +21,7 @@ from gpudiag.text import counted
 
 CAUSE = Cause(
     severity=Severity.WARNING,
-    fix=("unset CUDA_VISIBLE_DEVICES", "export CUDA_VISIBLE_DEVICES={uuid}  # or: chooses one"),
+    fix=(unset("CUDA_VISIBLE_DEVICES"), export("CUDA_VISIBLE_DEVICES", "{uuid}", "chooses one", role=Role.ALTERNATIVE)),
     url=PROGRAMMING_GUIDE,
     unless=("ray_gave_no_gpu", "slurm_gave_no_gpu", "another_makers_gpu_counted"),
     finding="host.environment.all_hidden",
@@ -48,6 +49,7 @@ def find(facts: Facts, rank: LocalRank | None, launcher: Launcher | None) -> Mat
         if rank and value == str(rank.number)
         else []
     )
+    shown = export(MASK, meant, "without the quotes") if is_quoted else CAUSE.fix[0]
     yield Match(
         evidence=(
             f"{MASK}={value!r}",
@@ -57,11 +59,11 @@ def find(facts: Facts, rank: LocalRank | None, launcher: Launcher | None) -> Mat
         ),
         figures={"value": value, "uuid": units[0]},
         fix=(
-            f"export {MASK}={meant}  # without the quotes" if is_quoted else f"unset {MASK}",
-            ...,
-            _without_rank(launcher, len(devices)) if own_rank else "",
+            shown,
+            CAUSE.fix[1],
+            _without_rank(launcher, len(devices)) if own_rank else None,
         ),
-        change={MASK: meant if is_quoted else None},
+        tried=shown,
     )
 
 
@@ -72,10 +74,10 @@ def _valid(value: str, units: list[str], gpus: int) -> str:
     return f"valid indices: {f'0 to {gpus - 1}' if gpus > 1 else '0'}"
 
 
-def _without_rank(launcher: Launcher | None, gpus: int) -> str:
+def _without_rank(launcher: Launcher | None, gpus: int) -> Action:
     """Say what to do in place of a mask that is the number of the process."""
     if launcher is not None and launcher.processes > gpus > 1:
-        return f"# {launcher.name} started {launcher.processes} processes for {gpus} GPUs: start {gpus}"
+        return note(f"{launcher.name} started {launcher.processes} processes for {gpus} GPUs: start {gpus}")
     if gpus > 1:
-        return f"# the rank, if a program sets {MASK} to it, must be taken modulo {gpus}, the number of GPUs"
-    return f"# do not set {MASK} to the rank: each process was given its own GPU, and that is number 0 for it"
+        return note(f"the rank, if a program sets {MASK} to it, must be taken modulo {gpus}, the number of GPUs")
+    return note(f"do not set {MASK} to the rank: each process was given its own GPU, and that is number 0 for it")

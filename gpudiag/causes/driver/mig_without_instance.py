@@ -10,6 +10,7 @@ from __future__ import annotations
 from gpudiag.cause import Cause, Match, Matches
 from gpudiag.causes.shared.gpu_state import addresses
 from gpudiag.causes.shared.visibility import MIG_GUIDE
+from gpudiag.fix import check, run
 from gpudiag.model.diagnosis import Stage
 from gpudiag.model.facts import Facts, NvmlDevice
 from gpudiag.model.visibility import gpus_in_scope
@@ -18,9 +19,11 @@ from gpudiag.probes.discovery import trace
 CAUSE = Cause(
     unfit=True,
     fix=(
-        "sudo nvidia-smi mig -i {gpu} -lgip   # which instances are possible",
-        "sudo nvidia-smi mig -i {gpu} -cgi 0 -C   # create one of profile 0, the whole GPU; or, for parts, of others",
-        "sudo nvidia-smi -i {gpu} -mig 0  # or: uses it whole",
+        check("sudo nvidia-smi mig -i {gpu} -lgip", "which instances are possible"),
+        run(
+            "sudo nvidia-smi mig -i {gpu} -cgi 0 -C", "create one of profile 0, the whole GPU; or, for parts, of others"
+        ),
+        check("sudo nvidia-smi -i {gpu} -mig 0", "or: uses it whole"),
     ),
     url=MIG_GUIDE,
 )

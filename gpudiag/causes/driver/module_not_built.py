@@ -10,12 +10,13 @@ from __future__ import annotations
 from gpudiag.cause import Cause, Matches
 from gpudiag.causes.shared.kernel_module import BEFORE, GpuWithoutModule
 from gpudiag.causes.shared.machine import INSTALLATION, build_command, operating_system
+from gpudiag.fix import Kind, note, run
 
 CAUSE = Cause(
     fix=(
-        "sudo apt install linux-headers-6.1.0 && sudo dkms autoinstall -k 6.1.0",
-        "sudo modprobe nvidia",
-        "# or start the former kernel from the boot menu",
+        run("sudo apt install linux-headers-6.1.0 && sudo dkms autoinstall -k 6.1.0", kind=Kind.INSTALL),
+        run("sudo modprobe nvidia"),
+        note("or start the former kernel from the boot menu"),
     ),
     url=INSTALLATION,
     views=("host.driver.no_module",),
@@ -27,4 +28,10 @@ def find(gpu: GpuWithoutModule) -> Matches:
     if gpu.driver.module_installed is False:
         kernel = operating_system(gpu.facts)[1]
         sign = f"/lib/modules/{kernel}/modules.dep lists no module nvidia"
-        yield gpu.match(sign, fix=(build_command(gpu.facts), ..., ...))
+        yield gpu.match(
+            sign,
+            fix=(
+                build_command(gpu.facts),
+                *CAUSE.fix[1:],
+            ),
+        )

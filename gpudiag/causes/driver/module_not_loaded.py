@@ -10,12 +10,13 @@ from __future__ import annotations
 from gpudiag.cause import Cause, Matches
 from gpudiag.causes.shared.kernel_module import GpuWithoutModule
 from gpudiag.causes.shared.machine import INSTALLATION
+from gpudiag.fix import check, run
 
 CAUSE = Cause(
     fix=(
-        "sudo modprobe nvidia",
-        "sudo dmesg | grep -i -e nvrm -e nvidia  # if that fails",
-        "grep -rn nvidia /etc/modprobe.d  # a line 'blacklist nvidia' forbids it",
+        run("sudo modprobe nvidia"),
+        check("sudo dmesg | grep -i -e nvrm -e nvidia", "if that fails"),
+        check("grep -rn nvidia /etc/modprobe.d", "a line 'blacklist nvidia' forbids it"),
     ),
     url=INSTALLATION,
     views=("host.driver.no_module",),

@@ -10,14 +10,15 @@ from __future__ import annotations
 
 from gpudiag.cause import Cause, Matches
 from gpudiag.causes.shared.kernel_module import BEFORE, GpuWithoutModule
+from gpudiag.fix import Kind, note, reboot, run
 from gpudiag.model.diagnosis import Confidence
 
 CAUSE = Cause(
     fix=(
-        "sudo modprobe nvidia  # says whether the key is rejected",
-        "sudo mokutil --import {key}",
-        "sudo reboot  # and choose: Enroll MOK",
-        "# or switch Secure Boot off in the firmware",
+        run("sudo modprobe nvidia", "says whether the key is rejected"),
+        run("sudo mokutil --import {key}", kind=Kind.CHANGE_DRIVER),
+        reboot("and choose: Enroll MOK"),
+        note("or switch Secure Boot off in the firmware"),
     ),
     url="https://wiki.ubuntu.com/UEFI/SecureBoot/DKMS",
     views=("host.driver.no_module",),

@@ -15,17 +15,17 @@ from gpudiag.cause import Cause, Match, Matches
 from gpudiag.causes.shared.gpu_state import meaning
 from gpudiag.causes.shared.machine import container
 from gpudiag.causes.shared.steps import CuInitFailed
+from gpudiag.fix import Kind, Role, run, start, unset
 from gpudiag.model.diagnosis import Confidence
 from gpudiag.model.facts import Facts, TriedFacts
 
 CAUSE = Cause(
     fix=(
-        "nvidia-cuda-mps-control -d  # starts the daemon",
-        "unset CUDA_MPS_PIPE_DIRECTORY  # or: works without the daemon",
-        "rm -r /tmp/nvidia-mps  # what a daemon that was killed has left",
+        run("nvidia-cuda-mps-control -d", "starts the daemon"),
+        unset("CUDA_MPS_PIPE_DIRECTORY", note="works without the daemon", role=Role.ALTERNATIVE),
+        run("rm -r /tmp/nvidia-mps", "what a daemon that was killed has left", kind=Kind.REMOVE),
     ),
     url="https://docs.nvidia.com/deploy/mps/index.html",
-    tried=1,
 )
 _PIPES = "CUDA_MPS_PIPE_DIRECTORY"
 
@@ -51,11 +51,15 @@ def find(failed: CuInitFailed, tried: TriedFacts, facts: Facts) -> Matches:
         sure=Confidence.PROVED if refused else Confidence.LIKELY,
         figures={"why": why},
         fix=(
-            "docker run --ipc=host -v /tmp/nvidia-mps:/tmp/nvidia-mps ...  # shares the host's daemon"
+            start("docker run --ipc=host -v /tmp/nvidia-mps:/tmp/nvidia-mps ...", "shares the host's daemon")
             if container(facts)
-            else "echo quit | nvidia-cuda-mps-control; nvidia-cuda-mps-control -d  # as the user whose programs use it",
-            ...,
-            f"rm -r {quote(str(folder))}  # what a daemon that was killed has left" if refused else "",
+            else run(
+                "echo quit | nvidia-cuda-mps-control; nvidia-cuda-mps-control -d", "as the user whose programs use it"
+            ),
+            CAUSE.fix[1],
+            run(f"rm -r {quote(str(folder))}", "what a daemon that was killed has left", kind=Kind.REMOVE)
+            if refused
+            else None,
         ),
-        change={_PIPES: None} if _PIPES in facts.variables else None,
+        tried=CAUSE.fix[1] if _PIPES in facts.variables else None,
     )

@@ -11,14 +11,20 @@ from __future__ import annotations
 from gpudiag.cause import Cause, Match, Matches
 from gpudiag.causes.shared.gpu_state import KernelLog, NoneListed
 from gpudiag.causes.shared.machine import WholeDriver
+from gpudiag.fix import note, run
 from gpudiag.model.diagnosis import Stage
 
 CAUSE = Cause(
     unfit=True,
     fix=(
-        '# in the firmware (BIOS): "Above 4G Decoding" on, "CSM" off, and a newer version of it, if there is one',
-        "# in a virtual machine: UEFI and a 64-bit window (VMware: pciPassthru.use64bitMMIO=TRUE; QEMU: machine q35)",
-        "sudo grubby --update-kernel=ALL --args=pci=realloc  # Ubuntu: GRUB_CMDLINE_LINUX; lets the kernel move them",
+        note('in the firmware (BIOS): "Above 4G Decoding" on, "CSM" off, and a newer version of it, if there is one'),
+        note(
+            "in a virtual machine: UEFI and a 64-bit window (VMware: pciPassthru.use64bitMMIO=TRUE; QEMU: machine q35)"
+        ),
+        run(
+            "sudo grubby --update-kernel=ALL --args=pci=realloc",
+            "Ubuntu: GRUB_CMDLINE_LINUX; lets the kernel move them",
+        ),
     ),
     url="https://download.nvidia.com/XFree86/Linux-x86_64/560.35.03/README/commonproblems.html",
 )

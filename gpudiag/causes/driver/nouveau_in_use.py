@@ -10,12 +10,13 @@ from __future__ import annotations
 from gpudiag.cause import Cause, Matches
 from gpudiag.causes.shared.kernel_module import GpuWithoutModule
 from gpudiag.causes.shared.machine import INSTALLATION, uses_apt
+from gpudiag.fix import Kind, reboot, run
 
 CAUSE = Cause(
     fix=(
-        "echo 'blacklist nouveau' | sudo tee /etc/modprobe.d/blacklist-nouveau.conf",
-        "sudo update-initramfs -u",
-        "sudo reboot",
+        run("echo 'blacklist nouveau' | sudo tee /etc/modprobe.d/blacklist-nouveau.conf", kind=Kind.CHANGE_DRIVER),
+        run("sudo update-initramfs -u", kind=Kind.CHANGE_DRIVER),
+        reboot(),
     ),
     url=INSTALLATION,
     views=("host.driver.no_module",),
@@ -25,4 +26,7 @@ CAUSE = Cause(
 
 def find(gpu: GpuWithoutModule) -> Matches:
     if "nouveau" in gpu.driver.modules or "nouveau" in gpu.nodes.bound.values():
-        yield gpu.match("nouveau is loaded", fix=(..., ... if uses_apt(gpu.facts) else "sudo dracut --force", ...))
+        yield gpu.match(
+            "nouveau is loaded",
+            fix=(CAUSE.fix[0], CAUSE.fix[1] if uses_apt(gpu.facts) else run("sudo dracut --force"), CAUSE.fix[2]),
+        )

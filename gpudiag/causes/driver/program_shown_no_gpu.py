@@ -9,6 +9,7 @@ from __future__ import annotations
 import re
 
 from gpudiag.cause import Cause, LogAlone, Match, Matches
+from gpudiag.fix import Where, check, edit, install, note, run, start
 from gpudiag.knowledge.log_lines import text
 from gpudiag.knowledge.messages.program import MASK_PRINTED, RAY_AT_WORK
 from gpudiag.knowledge.messages.programs_and_drivers import MASK_IN_CODE, NO_CUDA_DEVICE, NO_DEVICE_FILE, NO_LIBCUDA
@@ -20,9 +21,9 @@ _OF_AMD = re.compile(r"\bname: (?:AMD |Radeon|Vega|Instinct|gfx\d)")
 
 CAUSE = Cause(
     fix=(
-        'grep -rn CUDA_VISIBLE_DEVICES *.py; echo "$CUDA_VISIBLE_DEVICES"',
-        "docker run --gpus all ...",
-        "nvidia-smi -L  # lists none: the job or the container was given no GPU",
+        check('grep -rn CUDA_VISIBLE_DEVICES *.py; echo "$CUDA_VISIBLE_DEVICES"'),
+        start("docker run --gpus all ..."),
+        check("nvidia-smi -L", "lists none: the job or the container was given no GPU"),
     ),
     url="https://docs.nvidia.com/cuda/cuda-c-programming-guide/#cuda-environment-variables",
     needs_gpu=False,
@@ -36,13 +37,15 @@ def find(program: LogAlone, origin: Origin) -> Matches:
         return
     masks = [one["value"] for one in program.all(MASK_PRINTED, MASK_IN_CODE)]
     mask = masks[-1] if masks else None
-    given = "docker run --gpus all ...  # in a container; in Slurm: srun --gres=gpu:1; in Kubernetes: nvidia.com/gpu: 1"
+    given = start(
+        "docker run --gpus all ...", "in a container; in Slurm: srun --gres=gpu:1; in Kubernetes: nvidia.com/gpu: 1"
+    )
     if program.first(NO_DEVICE_FILE):
         yield Match(
             said,
             Confidence.LIKELY,
             {"why": "there is no device file /dev/nvidia0"},
-            fix=(given, "sudo nvidia-modprobe -c 0 -u", ...),
+            fix=(given, run("sudo nvidia-modprobe -c 0 -u"), CAUSE.fix[2]),
         )
         return
     if made := [line for line in program.lines if _OF_AMD.search(line)]:
@@ -51,9 +54,8 @@ def find(program: LogAlone, origin: Origin) -> Matches:
             Confidence.LIKELY,
             {"why": "the GPU is AMD's, and this TensorFlow is a build for NVIDIA's"},
             fix=(
-                "pip install tensorflow-rocm  # on a host with ROCm; an image: rocm/tensorflow",
-                "# an image that brings TensorFlow: the one for the CPU, or on a computer with an NVIDIA GPU",
-                "",
+                install("tensorflow-rocm", note="on a host with ROCm; an image: rocm/tensorflow"),
+                note("an image that brings TensorFlow: the one for the CPU, or on a computer with an NVIDIA GPU"),
             ),
         )
         return
@@ -63,9 +65,9 @@ def find(program: LogAlone, origin: Origin) -> Matches:
             Confidence.LIKELY,
             {"why": "Ray masks the GPUs of a task or worker that asks for none, whatever the program sets"},
             fix=(
-                "@ray.remote(num_gpus=1)  # of Tune: resources={'gpu': 1}; of RLlib: num_gpus in the config",
-                "ray status  # GPUs that Ray has: nvidia-smi -L must list as many",
-                ...,
+                edit("@ray.remote(num_gpus=1)", "of Tune: resources={'gpu': 1}; of RLlib: num_gpus in the config"),
+                check("ray status", "GPUs that Ray has: nvidia-smi -L must list as many"),
+                CAUSE.fix[2],
             ),
         )
         return
@@ -80,9 +82,11 @@ def find(program: LogAlone, origin: Origin) -> Matches:
             Confidence.LIKELY,
             {"why": "it runs in a container, which was started without it, most likely"},
             fix=(
-                "docker run --gpus all ...  # with the NVIDIA container toolkit; older: --runtime=nvidia",
-                "nvidia-smi -L  # in the container: must list the GPU; on the host too",
-                "echo $CUDA_VISIBLE_DEVICES $NVIDIA_VISIBLE_DEVICES  # in the container: must name it, or be unset",
+                start("docker run --gpus all ...", "with the NVIDIA container toolkit; older: --runtime=nvidia"),
+                check("nvidia-smi -L", "in the container: must list the GPU; on the host too", where=Where.HOST),
+                run(
+                    "echo $CUDA_VISIBLE_DEVICES $NVIDIA_VISIBLE_DEVICES", "in the container: must name it, or be unset"
+                ),
             ),
         )
         return
@@ -91,5 +95,5 @@ def find(program: LogAlone, origin: Origin) -> Matches:
         program.said(NO_CUDA_DEVICE, MASK_PRINTED, MASK_IN_CODE, most=3),
         Confidence.LIKELY,
         {"why": why},
-        fix=(f'{look}  # set it to a GPU that nvidia-smi -L lists, such as "0", or unset it', given, ...),
+        fix=(run(look, 'set it to a GPU that nvidia-smi -L lists, such as "0", or unset it'), given, CAUSE.fix[2]),
     )

@@ -11,6 +11,7 @@ from __future__ import annotations
 
 from gpudiag.cause import Cause, Match, Matches, Program
 from gpudiag.causes.shared.visibility import MASK, SLURM_GPUS, hidden_by_slurm, slurm_job
+from gpudiag.fix import check, start
 from gpudiag.knowledge.messages.program import SLURM_HIDES
 from gpudiag.model.diagnosis import Confidence
 from gpudiag.model.facts import Facts, Unknown
@@ -18,9 +19,9 @@ from gpudiag.probes.discovery import trace
 
 CAUSE = Cause(
     fix=(
-        "sbatch --gres=gpu:1 ...  # or in the script: #SBATCH --gres=gpu:1",
-        "srun --gres=gpu:1 ...  # a step whose job has GPUs may have to ask again",
-        "scontrol show job $SLURM_JOB_ID | grep -i tres   # what the job was given",
+        start("sbatch --gres=gpu:1 ...", "or in the script: #SBATCH --gres=gpu:1"),
+        start("srun --gres=gpu:1 ...", "a step whose job has GPUs may have to ask again"),
+        check("scontrol show job $SLURM_JOB_ID | grep -i tres", "what the job was given"),
     ),
     url="https://slurm.schedmd.com/gres.html",
     views=("host.environment.all_hidden", "host.driver.no_access", "host.driver.nvml_failed"),

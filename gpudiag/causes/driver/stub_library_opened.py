@@ -10,10 +10,11 @@ from __future__ import annotations
 from gpudiag.cause import Cause, Match, Matches
 from gpudiag.causes.shared.driver import not_the_drivers_own
 from gpudiag.causes.shared.steps import CuInitFailed
+from gpudiag.fix import unset
 from gpudiag.model.facts import Facts, Unknown
 
 CAUSE = Cause(
-    fix=("export LD_LIBRARY_PATH=",),
+    fix=(unset("LD_LIBRARY_PATH"),),
     url="https://docs.nvidia.com/cuda/cuda-driver-api/group__CUDA__TYPES.html",
     views=("host.driver.libcuda_failed",),
 )
@@ -25,12 +26,12 @@ def find(facts: Facts, error: CuInitFailed) -> Matches:
     driver = facts.driver
     if "STUB_LIBRARY" not in error:
         return
-    folder, unset, change = not_the_drivers_own(facts, _STUBS)
+    folder, away = not_the_drivers_own(facts, _STUBS)
     path = None if isinstance(driver, Unknown) else driver.libcuda_path
     yield Match(
         evidence=(f"libcuda.so.1 is {path or 'not known'}", f"cuInit: {error}"),
         figures={"where": f", from {folder}" if folder else ""},
-        fix=(unset,),
-        change=change,
         about=(folder,) if folder else (),
+        fix=(away,),
+        tried=away,
     )

@@ -10,14 +10,21 @@ from __future__ import annotations
 from gpudiag.cause import Cause, Match, Matches
 from gpudiag.causes.shared.gpu_state import KernelLog, NoneListed, meaning
 from gpudiag.causes.shared.machine import container
+from gpudiag.fix import Kind, run
 from gpudiag.model.facts import Facts, TriedFacts
 
 CAUSE = Cause(
     unfit=True,
     fix=(
-        "sudo rmmod nvidia_uvm && sudo modprobe nvidia_uvm  # while no program uses a GPU",
-        "echo 'options nvidia NVreg_PreserveVideoMemoryAllocations=1' | sudo tee /etc/modprobe.d/nvidia-suspend.conf",
-        "sudo systemctl enable nvidia-suspend nvidia-resume nvidia-hibernate  # so that it survives a suspend",
+        run(
+            "sudo rmmod nvidia_uvm && sudo modprobe nvidia_uvm", "while no program uses a GPU", kind=Kind.RELOAD_DRIVER
+        ),
+        run(
+            "echo 'options nvidia NVreg_PreserveVideoMemoryAllocations=1' | sudo tee "
+            "/etc/modprobe.d/nvidia-suspend.conf",
+            kind=Kind.CHANGE_DRIVER,
+        ),
+        run("sudo systemctl enable nvidia-suspend nvidia-resume nvidia-hibernate", "so that it survives a suspend"),
     ),
     url="https://download.nvidia.com/XFree86/Linux-x86_64/560.35.03/README/powermanagement.html",
 )
@@ -31,6 +38,11 @@ def find(facts: Facts, tried: TriedFacts, none: NoneListed, kernel: KernelLog) -
     yield Match(
         evidence=(f"open {failed[0].path}: {meaning(failed[0].error)}", *kernel.last("uvm")),
         figures={"error": meaning(failed[0].error)},
-        fix=(f"{CAUSE.fix[0]}, on the host", ..., ...) if container(facts) else (),
+        fix=(
+            run(f"{CAUSE.fix[0]}, on the host"),
+            *CAUSE.fix[1:],
+        )
+        if container(facts)
+        else (),
         stage=none.stage,
     )

@@ -10,10 +10,11 @@ from __future__ import annotations
 from gpudiag.cause import Cause, Match, Matches
 from gpudiag.causes.shared.containers import CONTROL, UNIFIED_MEMORY, InContainer
 from gpudiag.causes.shared.steps import CuInitFailed
+from gpudiag.fix import run
 from gpudiag.model.facts import DeviceNodeFacts
 
 CAUSE = Cause(
-    fix=("sudo nvidia-modprobe -u -c=0", "sudo systemctl enable --now nvidia-persistenced   # at every boot"),
+    fix=(run("sudo nvidia-modprobe -u -c=0"), run("sudo systemctl enable --now nvidia-persistenced", "at every boot")),
     url="https://docs.nvidia.com/cuda/cuda-installation-guide-linux/",
 )
 

@@ -9,13 +9,14 @@ from __future__ import annotations
 
 from gpudiag.cause import Cause, Matches, Variables
 from gpudiag.causes.shared.wsl import URL, Wsl
+from gpudiag.fix import Kind, note, run
 from gpudiag.model.diagnosis import Confidence
 from gpudiag.model.visibility import apply_mask
 
 CAUSE = Cause(
     fix=(
-        "wsl --update; wsl --shutdown  # in PowerShell",
-        "# then, if it still fails, install the newest driver from https://www.nvidia.com/drivers in Windows",
+        run("wsl --update; wsl --shutdown", "in PowerShell", kind=Kind.REBOOT),
+        note("then, if it still fails, install the newest driver from https://www.nvidia.com/drivers in Windows"),
     ),
     url=URL,
 )

@@ -10,14 +10,15 @@ from __future__ import annotations
 from pathlib import PurePath
 
 from gpudiag.cause import Cause, Match, Matches
-from gpudiag.causes.shared.libraries import COMPUTE, cure_of_the_driver, good_copy, put_first, seen
+from gpudiag.causes.shared.libraries import COMPUTE, cure_of_the_driver, good_copy, seen
 from gpudiag.causes.shared.machine import INSTALLATION, container
 from gpudiag.causes.shared.signs import Signs
+from gpudiag.fix import Kind, run
 from gpudiag.model.facts import Facts
 from gpudiag.text import counted
 
 CAUSE = Cause(
-    fix=("sudo apt-get install libcuda1",),
+    fix=(run("sudo apt-get install libcuda1", kind=Kind.INSTALL),),
     url=INSTALLATION,
     needs_gpu=False,
     views=("host.driver.no_libcuda",),
@@ -36,6 +37,7 @@ def find(facts: Facts, signs: Signs) -> Matches:
     where = f"is in {PurePath(copy.path).parent}, where the loader does not look" if copy else "is not here"
     if copy is None and one is not None and one.path is not None:
         where = f"cannot be opened ({one.path})"
+    cure = cure_of_the_driver(facts, COMPUTE, copy)
     yield Match(
         evidence=(
             seen(one) if one and one.error else f"{COMPUTE}: {driver.libcuda_error}",
@@ -43,6 +45,6 @@ def find(facts: Facts, signs: Signs) -> Matches:
             f"NVML reports {counted(len(facts.nvml_devices), 'GPU')}",
         ),
         figures={"module": driver.kernel_module or "", "where": where},
-        fix=(cure_of_the_driver(facts, COMPUTE, copy),),
-        change=put_first(facts, [str(PurePath(copy.path).parent)]) if copy else None,
+        fix=(cure,),
+        tried=cure if copy else None,
     )

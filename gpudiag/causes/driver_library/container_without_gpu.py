@@ -13,13 +13,17 @@ from __future__ import annotations
 
 from gpudiag.cause import Cause, Matches
 from gpudiag.causes.shared.containers import TOOLKIT, VISIBLE, WithoutGpu
+from gpudiag.fix import Where, note, start
 from gpudiag.model.report import Severity
 
 CAUSE = Cause(
     severity=Severity.WARNING,
     fix=(
-        "docker run --gpus all IMAGE   # compose: deploy.resources.reservations.devices, capabilities: [gpu]",
-        "# on the host nvidia-smi and the NVIDIA Container Toolkit must work; install no driver in the image",
+        start("docker run --gpus all IMAGE", "compose: deploy.resources.reservations.devices, capabilities: [gpu]"),
+        note(
+            "on the host nvidia-smi and the NVIDIA Container Toolkit must work; install no driver in the image",
+            where=Where.HOST,
+        ),
     ),
     url=TOOLKIT,
     needs_gpu=False,
@@ -30,7 +34,7 @@ CAUSE = Cause(
 def find(inside: WithoutGpu) -> Matches:
     if not inside.container.kubernetes:
         yield inside.match(
-            (inside.start(**({VISIBLE: "all"} if inside.forbidden else {})), ...),
+            (inside.start(**({VISIBLE: "all"} if inside.forbidden else {})), *CAUSE.fix[1:]),
             how=f": {VISIBLE}={inside.wanted!r} forbids it" if inside.forbidden else "",
             host="" if inside.host else "; whether its host has one cannot be seen from here",
         )

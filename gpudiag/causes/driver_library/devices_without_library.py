@@ -10,12 +10,13 @@ from __future__ import annotations
 
 from gpudiag.cause import Cause, Match, Matches
 from gpudiag.causes.shared.containers import TOOLKIT, InContainer
+from gpudiag.fix import note, start
 from gpudiag.model.facts import DriverFacts, Facts
 
 CAUSE = Cause(
     fix=(
-        "docker run --gpus all IMAGE   # compose: deploy.resources.reservations.devices, capabilities: [gpu]",
-        "# not --device /dev/nvidia0: the toolkit brings devices and libraries of the host's driver together",
+        start("docker run --gpus all IMAGE", "compose: deploy.resources.reservations.devices, capabilities: [gpu]"),
+        note("not --device /dev/nvidia0: the toolkit brings devices and libraries of the host's driver together"),
     ),
     url=TOOLKIT,
     views=("host.driver.no_libcuda",),
@@ -43,5 +44,5 @@ def find(inside: InContainer, facts: Facts, driver: DriverFacts) -> Matches:
         ),
         figures={"devices": " ".join(inside.gpus)},
         about=(_CAPABILITIES,) if left_out else (),
-        fix=(inside.start(**({_CAPABILITIES: "compute,utility"} if left_out else {})), ...),
+        fix=(inside.start(**({_CAPABILITIES: "compute,utility"} if left_out else {})), CAUSE.fix[1]),
     )

@@ -8,12 +8,13 @@ programs see of the driver, memory and limits included, is then what that librar
 from __future__ import annotations
 
 from gpudiag.cause import Cause, Match, Matches
+from gpudiag.fix import note
 from gpudiag.model.facts import DriverFacts
 from gpudiag.model.report import Severity
 
 CAUSE = Cause(
     severity=Severity.NOTE,
-    fix=("# nothing, if it is meant; it is switched off by: unset LD_PRELOAD, or in /etc/ld.so.preload",),
+    fix=(note("nothing, if it is meant; it is switched off by: unset LD_PRELOAD, or in /etc/ld.so.preload"),),
     url="https://man7.org/linux/man-pages/man8/ld.so.8.html",
     finding="host.driver.calls_interposed",
     row_only=True,

@@ -8,11 +8,14 @@ from __future__ import annotations
 
 from gpudiag.cause import Cause, Match, Matches
 from gpudiag.causes.shared.signs import Signs
+from gpudiag.fix import note
 
 CAUSE = Cause(
     fix=(
-        "# install the driver's libraries, in the version of the kernel module ({module}); in a "
-        "container: docker run --gpus all",
+        note(
+            "install the driver's libraries, in the version of the kernel module ({module}); in a "
+            "container: docker run --gpus all"
+        ),
     ),
     url="https://docs.nvidia.com/datacenter/tesla/driver-installation-guide/",
     finding="host.driver.no_libcuda",

@@ -10,9 +10,14 @@ from __future__ import annotations
 from gpudiag.cause import Cause, Matches
 from gpudiag.causes.shared.kernel_module import GpuWithoutModule
 from gpudiag.causes.shared.machine import INSTALLATION, install_command
+from gpudiag.fix import Kind, check, reboot, run
 
 CAUSE = Cause(
-    fix=("sudo ubuntu-drivers install", "sudo reboot", "nvidia-smi  # must list the GPU"),
+    fix=(
+        run("sudo ubuntu-drivers install", kind=Kind.CHANGE_DRIVER),
+        reboot(),
+        check("nvidia-smi", "must list the GPU"),
+    ),
     url=INSTALLATION,
     views=("host.driver.no_module",),
 )
@@ -20,4 +25,9 @@ CAUSE = Cause(
 
 def find(gpu: GpuWithoutModule) -> Matches:
     if gpu.driver.libcuda_path is None:
-        yield gpu.match(fix=(install_command(gpu.facts), ..., ...))
+        yield gpu.match(
+            fix=(
+                install_command(gpu.facts),
+                *CAUSE.fix[1:],
+            )
+        )

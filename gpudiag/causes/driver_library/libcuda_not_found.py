@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from gpudiag.cause import Cause, LogAlone, Match, Matches
 from gpudiag.causes.shared.without_gpu import is_without_gpu
+from gpudiag.fix import Kind, check, note, run, start
 from gpudiag.knowledge.messages.imports import WRONG_BITS
 from gpudiag.knowledge.messages.programs_and_drivers import NO_LIBCUDA
 from gpudiag.knowledge.origin import Origin
@@ -16,26 +17,35 @@ from gpudiag.model.diagnosis import Confidence
 
 CAUSE = Cause(
     fix=(
-        "nvidia-smi  # fails: install the driver",
-        "docker run --gpus all ...",
-        "",
-        "# nothing, if that machine has no NVIDIA GPU: TensorFlow uses the CPU",
+        check("nvidia-smi", "fails: install the driver"),
+        start("docker run --gpus all ..."),
+        note("nothing, if that machine has no NVIDIA GPU: TensorFlow uses the CPU"),
     ),
     url="https://www.tensorflow.org/install/pip#hardware_requirements",
     needs_gpu=False,
 )
 
-_WSL = "export LD_LIBRARY_PATH=/usr/lib/wsl/lib:$LD_LIBRARY_PATH  # in WSL, where the driver belongs into Windows"
-_DRIVER_OF_WSL = (
-    "ls /usr/lib/wsl/lib/libcuda.so.1  # not there: install NVIDIA's newest driver in Windows (none in WSL), then "
-    "wsl --update and wsl --shutdown in PowerShell; it must be WSL 2 (wsl -l -v)"
+_WSL = run(
+    "export LD_LIBRARY_PATH=/usr/lib/wsl/lib:$LD_LIBRARY_PATH",
+    "in WSL, where the driver belongs into Windows",
+    kind=Kind.SET_VARIABLE,
 )
-_WSL_1 = "wsl --set-version DISTRIBUTION 2  # in PowerShell; wsl -l -v lists them: WSL 1 has no GPU"
-_NIX = "export LD_LIBRARY_PATH=/run/opengl-driver/lib:$LD_LIBRARY_PATH  # NixOS has the driver's libraries there"
-_POD = "# Kubernetes: resources: limits: nvidia.com/gpu: 1, which the NVIDIA device plugin of the node serves"
-_POD_RUNTIME = (
-    "sudo nvidia-ctk runtime configure --set-as-default && sudo systemctl restart containerd  # on the node; or "
-    "runtimeClassName: nvidia in the pod"
+_DRIVER_OF_WSL = run(
+    "ls /usr/lib/wsl/lib/libcuda.so.1",
+    "not there: install NVIDIA's newest driver in Windows (none in WSL), then "
+    "wsl --update and wsl --shutdown in PowerShell; it must be WSL 2 (wsl -l -v)",
+    kind=Kind.REBOOT,
+)
+_WSL_1 = run("wsl --set-version DISTRIBUTION 2", "in PowerShell; wsl -l -v lists them: WSL 1 has no GPU")
+_NIX = run(
+    "export LD_LIBRARY_PATH=/run/opengl-driver/lib:$LD_LIBRARY_PATH",
+    "NixOS has the driver's libraries there",
+    kind=Kind.SET_VARIABLE,
+)
+_POD = note("Kubernetes: resources: limits: nvidia.com/gpu: 1, which the NVIDIA device plugin of the node serves")
+_POD_RUNTIME = run(
+    "sudo nvidia-ctk runtime configure --set-as-default && sudo systemctl restart containerd",
+    "on the node; or runtimeClassName: nvidia in the pod",
 )
 
 
@@ -43,16 +53,20 @@ def find(program: LogAlone, origin: Origin) -> Matches:
     said = program.first(NO_LIBCUDA)
     if said is None or is_without_gpu(program, origin) or program.first(WRONG_BITS):
         return
-    install = "sudo ubuntu-drivers install; sudo reboot  # the NVIDIA driver, if there is a GPU: nvidia-smi must work"
+    install = run(
+        "sudo ubuntu-drivers install; sudo reboot",
+        "the NVIDIA driver, if there is a GPU: nvidia-smi must work",
+        kind=Kind.REBOOT,
+    )
     if origin.windows:
-        install = "# install the NVIDIA driver of the GPU: https://www.nvidia.com/drivers"
-    container = "docker run --gpus all ...  # in a container: the toolkit brings the host's library"
+        install = note("install the NVIDIA driver of the GPU: https://www.nvidia.com/drivers")
+    container = start("docker run --gpus all ...", "in a container: the toolkit brings the host's library")
     if origin.singularity:
-        container = "singularity exec --nv ...  # or apptainer: brings the host's library along"
+        container = start("singularity exec --nv ...", "or apptainer: brings the host's library along")
     first, second = (
         (_WSL_1, _DRIVER_OF_WSL)
         if origin.wsl_1
-        else (_NIX, "nvidia-smi  # must list the GPU: hardware.nvidia in the system's configuration")
+        else (_NIX, check("nvidia-smi", "must list the GPU: hardware.nvidia in the system's configuration"))
         if origin.nix
         else (_WSL, _DRIVER_OF_WSL)
         if origin.wsl
@@ -67,7 +81,7 @@ def find(program: LogAlone, origin: Origin) -> Matches:
         if origin.pod
         else _POD
         if origin.container
-        else ""
+        else None
         if origin.windows or origin.mac or origin.wsl
         else _WSL
     )
@@ -75,5 +89,5 @@ def find(program: LogAlone, origin: Origin) -> Matches:
         program.said(NO_LIBCUDA),
         Confidence.LIKELY,
         {"name": "nvcuda.dll" if origin.windows else "libcuda.so.1"},
-        fix=(first, "" if origin.windows else second, third, ...),
+        fix=(first, None if origin.windows else second, third, CAUSE.fix[2]),
     )

@@ -11,13 +11,18 @@ import re
 
 from gpudiag.cause import Cause, Matches
 from gpudiag.causes.shared.containers import PODS, WithoutGpu
+from gpudiag.fix import Role, run, start
 
 CAUSE = Cause(
     fix=(
-        "runtimeClassName: nvidia   # in the pod's spec",
-        "sudo nvidia-ctk runtime configure --runtime=containerd --set-as-default && sudo systemctl restart containerd"
-        "  # or, on the node: for every pod",
-        "kubectl get runtimeclass nvidia   # must be there",
+        start("runtimeClassName: nvidia", "in the pod's spec"),
+        run(
+            "sudo nvidia-ctk runtime configure --runtime=containerd --set-as-default && sudo systemctl "
+            "restart containerd",
+            "on the node: for every pod",
+            role=Role.ALTERNATIVE,
+        ),
+        start("kubectl get runtimeclass nvidia", "must be there"),
     ),
     url=PODS,
     views=("host.driver.not_given",),

@@ -11,14 +11,15 @@ from __future__ import annotations
 
 from gpudiag.cause import Cause, Matches
 from gpudiag.causes.shared.containers import PODS, WithoutGpu
+from gpudiag.fix import start
 from gpudiag.model.report import Severity
 
 CAUSE = Cause(
     severity=Severity.WARNING,
     fix=(
-        "resources: {{limits: {{nvidia.com/gpu: 1}}}}   # in the container's part of the pod",
-        "runtimeClassName: nvidia   # in the pod's spec, if nvidia is not the node's default runtime",
-        "kubectl describe node NODE | grep nvidia.com/gpu   # 0 or nothing: the device plugin does not run there",
+        start("resources: {{limits: {{nvidia.com/gpu: 1}}}}", "in the container's part of the pod"),
+        start("runtimeClassName: nvidia", "in the pod's spec, if nvidia is not the node's default runtime"),
+        start("kubectl describe node NODE | grep nvidia.com/gpu", "0 or nothing: the device plugin does not run there"),
     ),
     url=PODS,
     needs_gpu=False,

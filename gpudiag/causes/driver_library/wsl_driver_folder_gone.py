@@ -9,12 +9,13 @@ from __future__ import annotations
 
 from gpudiag.cause import Cause, Matches
 from gpudiag.causes.shared.wsl import URL, Wsl
+from gpudiag.fix import Kind, note, run
 from gpudiag.model.diagnosis import Confidence
 
 CAUSE = Cause(
     fix=(
-        "wsl --update; wsl --shutdown  # in PowerShell",
-        "# then, if it is still missing, install the newest driver from https://www.nvidia.com/drivers in Windows",
+        run("wsl --update; wsl --shutdown", "in PowerShell", kind=Kind.REBOOT),
+        note("then, if it is still missing, install the newest driver from https://www.nvidia.com/drivers in Windows"),
     ),
     url=URL,
     views=("host.driver.no_libcuda",),

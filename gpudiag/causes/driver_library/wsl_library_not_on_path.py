@@ -10,12 +10,17 @@ from __future__ import annotations
 
 from gpudiag.cause import Cause, Matches
 from gpudiag.causes.shared.wsl import FOLDER, URL, Wsl
+from gpudiag.fix import Role, export, run
 from gpudiag.model.diagnosis import Confidence
 
 CAUSE = Cause(
     fix=(
-        "export LD_LIBRARY_PATH={path}",
-        f"echo {FOLDER} | sudo tee /etc/ld.so.conf.d/ld.wsl.conf && sudo ldconfig  # or, for good",
+        export("LD_LIBRARY_PATH", "{path}"),
+        run(
+            f"echo {FOLDER} | sudo tee /etc/ld.so.conf.d/ld.wsl.conf && sudo ldconfig",
+            "for good",
+            role=Role.ALTERNATIVE,
+        ),
     ),
     url=URL,
     views=("host.driver.no_libcuda",),
@@ -25,4 +30,4 @@ CAUSE = Cause(
 
 def find(wsl: Wsl) -> Matches:
     if wsl.has_folder and wsl.driver.libcuda_path is None:
-        yield wsl.match(Confidence.PROVED, put_first=True)
+        yield wsl.match(Confidence.PROVED, tried=CAUSE.fix[0])

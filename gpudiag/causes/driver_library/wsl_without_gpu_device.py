@@ -8,13 +8,14 @@ from __future__ import annotations
 
 from gpudiag.cause import Cause, Matches
 from gpudiag.causes.shared.wsl import Wsl
+from gpudiag.fix import Kind, check, note, run
 from gpudiag.model.diagnosis import Confidence
 
 CAUSE = Cause(
     fix=(
-        "wsl --list --verbose  # in PowerShell: the version of this distribution",
-        "wsl --set-version NAME 2  # in PowerShell, with its name, if it is 1",
-        "# in %UserProfile%\\.wslconfig: take out gpuSupport=false, then wsl --shutdown",
+        check("wsl --list --verbose", "in PowerShell: the version of this distribution"),
+        run("wsl --set-version NAME 2", "in PowerShell, with its name, if it is 1"),
+        note("in %UserProfile%\\.wslconfig: take out gpuSupport=false, then wsl --shutdown", kind=Kind.REBOOT),
     ),
     url="https://learn.microsoft.com/windows/wsl/compare-versions",
 )

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from gpudiag.cause import Cause, Match, Matches, Program
 from gpudiag.causes.shared.memory import GROW, GROW_BY_VARIABLE
+from gpudiag.fix import Action, check, note
 from gpudiag.knowledge.messages.programs_and_drivers import BLAS_CALL_FAILED
 from gpudiag.knowledge.origin import Origin
 from gpudiag.knowledge.releases import Version, knows
@@ -18,8 +19,8 @@ CAUSE = Cause(
     fix=(
         GROW,
         GROW_BY_VARIABLE,
-        "# RTX 30 and newer need TensorFlow 2.4 or newer",
-        "nvidia-smi  # and end what else holds the GPU's memory",
+        note("RTX 30 and newer need TensorFlow 2.4 or newer"),
+        check("nvidia-smi", "and end what else holds the GPU's memory"),
     ),
     url="https://docs.nvidia.com/cuda/ampere-compatibility-guide/",
     needs_gpu=False,
@@ -27,12 +28,13 @@ CAUSE = Cause(
     unless=("tensors_do_not_fit", "gpu_newer_than_wheel", "no_code_for_gpu"),
 )
 _FIRST_FOR_AMPERE = Version(2, 4)
-_NEWER = (
-    "# a GPU of RTX 30, A100 or newer needs TensorFlow 2.4 or newer with CUDA 11, or NVIDIA's build of 1.15: "
+_NEWER = note(
+    "a GPU of RTX 30, A100 or newer needs TensorFlow 2.4 or newer with CUDA 11, or NVIDIA's build of "
+    "1.15: "
     "nvcr.io/nvidia/tensorflow:23.03-tf1-py3"
 )
-_OTHER_KERNELS = (
-    "nvidia-smi  # which processes hold the GPU: shut the kernels of other notebooks down, restart this one's"
+_OTHER_KERNELS = check(
+    "nvidia-smi", "which processes hold the GPU: shut the kernels of other notebooks down, restart this one's"
 )
 
 
@@ -43,7 +45,7 @@ def find(program: Program, origin: Origin) -> Matches:
     card = next((card for card, _ in origin.stated.cards), None)
     ampere = card is not None and not knows("10.1", card.capability)
     old = (origin.is_before_11 and (ampere or card is None)) or (ampere and origin.releases[0] < _FIRST_FOR_AMPERE)
-    order: tuple[str, ...] = (_NEWER, GROW, GROW_BY_VARIABLE) if old else (GROW, GROW_BY_VARIABLE, _NEWER)
+    order: tuple[Action, ...] = (_NEWER, GROW, GROW_BY_VARIABLE) if old else (GROW, GROW_BY_VARIABLE, _NEWER)
     memory = "no memory is left for cuBLAS beside TensorFlow's pool"
     if origin.notebook and not old:
         order = (_OTHER_KERNELS, *order)

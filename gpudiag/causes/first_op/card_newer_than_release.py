@@ -12,6 +12,7 @@ import re
 
 from gpudiag.cause import Cause, LogAlone, Match, Matches
 from gpudiag.causes.shared.advice import newer_release
+from gpudiag.fix import install
 from gpudiag.knowledge.log_lines import text
 from gpudiag.knowledge.message import Worth
 from gpudiag.knowledge.messages.code import KERNEL_NOT_COMPILED, NO_CODE_FOR_GPU, PTX_REFUSED, STRAY_ACCESS
@@ -24,7 +25,7 @@ from gpudiag.knowledge.releases import NEW_IN, knows, numbers
 from gpudiag.model.diagnosis import Confidence
 
 CAUSE = Cause(
-    fix=("pip install 'tensorflow[and-cuda]'  # one that was built for a CUDA which knows the GPU",),
+    fix=(install("tensorflow[and-cuda]", note="one that was built for a CUDA which knows the GPU"),),
     url="https://docs.nvidia.com/deploy/cuda-compatibility/",
     needs_gpu=False,
     unless=("cudnn_too_old", "gpu_newer_than_wheel", "driver_older_than_cuda", "library_and_module_differ"),

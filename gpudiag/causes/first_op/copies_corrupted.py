@@ -10,21 +10,22 @@ from __future__ import annotations
 
 from gpudiag.cause import Cause, Match, Matches, Rows
 from gpudiag.causes.shared.multi_gpu import NCCL
+from gpudiag.fix import check, export, note
 
 CAUSE = Cause(
     unfit=True,
     fix=(
-        "# boot with iommu=pt: GRUB_CMDLINE_LINUX in /etc/default/grub, sudo update-grub, reboot",
-        "sudo lspci -vvv | grep ACSCtl  # should show SrcValid-: switch ACS off in the firmware",
-        "export NCCL_P2P_DISABLE=1  # until then: for NCCL; slower",
+        note("boot with iommu=pt: GRUB_CMDLINE_LINUX in /etc/default/grub, sudo update-grub, reboot"),
+        check("sudo lspci -vvv | grep ACSCtl", "should show SrcValid-: switch ACS off in the firmware"),
+        export("NCCL_P2P_DISABLE", "1", "until then: for NCCL; slower"),
     ),
     url=NCCL + "#pci-access-control-services-acs",
     unless=("gpu_computes_wrong",),
 )
 _OF_A_GPU = (
-    "nvidia-smi -q -d ECC,ROW_REMAPPER  # errors of the GPU's memory",
-    "sudo dmesg | grep -i -e nvrm -e xid -e 'pcie bus error' -e edac",
-    "sudo dcgmi diag -r 3  # NVIDIA's own test",
+    check("nvidia-smi -q -d ECC,ROW_REMAPPER", "errors of the GPU's memory"),
+    check("sudo dmesg | grep -i -e nvrm -e xid -e 'pcie bus error' -e edac"),
+    check("sudo dcgmi diag -r 3", "NVIDIA's own test"),
 )
 
 

@@ -12,6 +12,7 @@ from __future__ import annotations
 from gpudiag.cause import Cause, Match, Matches, Program
 from gpudiag.causes.shared.advice import built_for, cudnn
 from gpudiag.causes.shared.memory import GROW, GROW_BY_VARIABLE
+from gpudiag.fix import Role, check, export, note
 from gpudiag.knowledge.messages.code import CUDNN_OLDER
 from gpudiag.knowledge.messages.programs_and_drivers import CUDNN_CALL_FAILED, CUDNN_NOT_THERE
 from gpudiag.knowledge.origin import Origin
@@ -21,8 +22,8 @@ CAUSE = Cause(
     fix=(
         GROW,
         GROW_BY_VARIABLE,
-        "nvidia-smi  # and end what else holds the GPU's memory",
-        "# if it comes with an empty GPU, too: the cuDNN and the GPU do not fit this TensorFlow",
+        check("nvidia-smi", "and end what else holds the GPU's memory"),
+        note("if it comes with an empty GPU, too: the cuDNN and the GPU do not fit this TensorFlow"),
     ),
     url="https://www.tensorflow.org/guide/gpu#limiting_gpu_memory_growth",
     needs_gpu=False,
@@ -32,9 +33,11 @@ CAUSE = Cause(
 
 
 _WHICH = (
-    "python -c 'import tensorflow as tf; print(tf.__version__, tf.sysconfig.get_build_info())'  # the cuDNN that it "
-    "needs: install that, or a newer one of the same major version",
-    "ldconfig -p | grep libcudnn  # the one that is found",
+    check(
+        "python -c 'import tensorflow as tf; print(tf.__version__, tf.sysconfig.get_build_info())'",
+        "the cuDNN that it needs: install that, or a newer one of the same major version",
+    ),
+    check("ldconfig -p | grep libcudnn", "the one that is found"),
 )
 """What decides, if the log does not say which TensorFlow wrote it."""
 
@@ -55,10 +58,10 @@ def find(program: Program, origin: Origin) -> Matches:
             },
             fix=(
                 first,
-                f"# or a TensorFlow that was built for the cuDNN that is there{needs}",
+                note(f"or a TensorFlow that was built for the cuDNN that is there{needs}"),
                 *see[:1],
                 GROW,
-                "nvidia-smi  # and end what else holds the GPU's memory",
+                check("nvidia-smi", "and end what else holds the GPU's memory"),
             ),
         )
         return
@@ -67,10 +70,12 @@ def find(program: Program, origin: Origin) -> Matches:
         Confidence.POSSIBLE,
         {"why": "most likely because no memory is left for it"},
         fix=(
-            "export XLA_PYTHON_CLIENT_MEM_FRACTION=.6  # leaves room beside JAX's pool" if jax else GROW,
-            "export XLA_PYTHON_CLIENT_PREALLOCATE=false  # or" if jax else GROW_BY_VARIABLE,
-            ...,
-            "# if it comes with an empty GPU, too: the cuDNN and the GPU must fit this TensorFlow"
-            + (f", {built_for(origin)}" if origin.is_one else ""),
+            export("XLA_PYTHON_CLIENT_MEM_FRACTION", ".6", "leaves room beside JAX's pool") if jax else GROW,
+            export("XLA_PYTHON_CLIENT_PREALLOCATE", "false", role=Role.ALTERNATIVE) if jax else GROW_BY_VARIABLE,
+            CAUSE.fix[2],
+            note(
+                "if it comes with an empty GPU, too: the cuDNN and the GPU must fit this TensorFlow"
+                + (f", {built_for(origin)}" if origin.is_one else "")
+            ),
         ),
     )

@@ -12,6 +12,7 @@ from pathlib import PurePath
 from gpudiag.cause import Cause, EveryLog, LogAlone, Match, Matches
 from gpudiag.causes.shared import advice
 from gpudiag.causes.shared.libraries import PATH, is_packaged, taken_away
+from gpudiag.fix import Kind, install, note, run, unset
 from gpudiag.knowledge.messages.code import CUDNN_OLDER
 from gpudiag.knowledge.origin import Origin
 from gpudiag.knowledge.releases import numbers
@@ -21,7 +22,7 @@ from gpudiag.probes.common import CUDNN_NEEDED
 from gpudiag.probes.host.libraries import CUDNN, cudnn_too_old, requirement
 
 CAUSE = Cause(
-    fix=("unset LD_LIBRARY_PATH", "pip install {requirement}  # at least"),
+    fix=(unset("LD_LIBRARY_PATH"), install("{requirement}", note="at least")),
     url="https://www.tensorflow.org/install/source#gpu",
     finding="host.libraries.cudnn_too_old",
     views=("discovery.physical_devices.cudnn_too_old",),
@@ -52,24 +53,25 @@ def find(facts: Facts, log: EveryLog, alone: LogAlone | None, origin: Origin) ->
         assert told is not None
         shown.append("what the loader finds here is new enough: the program had loaded another one before TensorFlow")
         where = "from elsewhere, most often with a framework that was imported before TensorFlow,"
-        first = "# import tensorflow before the other framework, or give each its own virtual environment"
-        yield Match(tuple(shown), Confidence.LIKELY, {**figures, "found": loaded, "where": where}, fix=(first, ...))
+        first = note("import tensorflow before the other framework, or give each its own virtual environment")
+        yield Match(
+            tuple(shown), Confidence.LIKELY, {**figures, "found": loaded, "where": where}, fix=(first, CAUSE.fix[1])
+        )
         return
     shown.append(f"{cudnn.soname}: {cudnn.path} (from {cudnn.source}) is {cudnn.version}")
     newer = next((copy for copy in cudnn.copies if is_packaged(copy)), None)
     folder = str(PurePath(cudnn.path or "").parent)
-    first = f"pip install {figures['requirement']}"
-    change = None
+    first = run(f"pip install {figures['requirement']}", kind=Kind.INSTALL)
     if cudnn.source == PATH:
         shown += [f"{newer.path}{f' of {newer.owner}' if newer.owner else ''} comes after it"] if newer else []
-        first, change = taken_away(facts, [folder], [str(PurePath(newer.path).parent)] if newer else [])
+        first = taken_away(facts, [folder], [str(PurePath(newer.path).parent)] if newer else [])
     where = f"from {folder}{f', by {PATH},' if cudnn.source == PATH else ''}"
     yield Match(
         tuple(shown),
         figures={**figures, "found": cudnn.version, "where": where},
-        change=change,
-        fix=(first, ...),
         about=(cudnn.soname, folder),
+        tried=first,
+        fix=(first, CAUSE.fix[1]),
     )
 
 

@@ -10,15 +10,15 @@ from __future__ import annotations
 from gpudiag.cause import Cause, Match, Matches
 from gpudiag.causes.shared.devices import ChosenGpus
 from gpudiag.causes.shared.gpu_state import addresses
+from gpudiag.fix import check
 from gpudiag.model.report import Finding
 
 CAUSE = Cause(
     unfit=True,
     fix=(
-        "",
-        "{errors}  # errors of its memory",
-        "sudo dmesg | grep -i -e nvrm -e xid",
-        "sudo dcgmi diag -r 3  # NVIDIA's own test; without overclocking and with the power it needs",
+        check("{errors}", "errors of its memory"),
+        check("sudo dmesg | grep -i -e nvrm -e xid"),
+        check("sudo dcgmi diag -r 3", "NVIDIA's own test; without overclocking and with the power it needs"),
     ),
     url="https://docs.nvidia.com/datacenter/dcgm/latest/user-guide/dcgm-diagnostics.html",
 )
@@ -35,7 +35,7 @@ def find(gpus: ChosenGpus) -> Matches:
     wrong = [gpu for gpu in gpus.gpus if gpu.pci_bus_id in buses]
     if not wrong:
         return
-    others, change = gpus.without(wrong)
+    others = gpus.without(wrong, "until it is repaired")
     yield Match(
         evidence=tuple(one.message for one in found[:_MOST_SEEN]),
         figures={
@@ -43,8 +43,8 @@ def find(gpus: ChosenGpus) -> Matches:
             "verb": "computes" if len(wrong) == 1 else "compute",
             "errors": f"nvidia-smi -q -d ECC,ROW_REMAPPER -i {','.join(str(gpu.index) for gpu in wrong)}",
         },
-        fix=(f"{others}  # until it is repaired" if change else "", ..., ..., ...),
-        change=change,
+        fix=(*([others] if others.change else []), *CAUSE.fix),
+        tried=others if others.change else None,
         gpus=addresses(wrong),
     )
 

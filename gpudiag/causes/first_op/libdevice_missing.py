@@ -13,6 +13,7 @@ from pathlib import PurePath
 
 from gpudiag.cause import Cause, EveryLog, LogAlone, Match, Matches
 from gpudiag.causes.shared import advice
+from gpudiag.fix import Kind, Role, export, install, run
 from gpudiag.knowledge.messages.code import NO_LIBDEVICE
 from gpudiag.knowledge.origin import Origin
 from gpudiag.model.diagnosis import Confidence
@@ -22,7 +23,7 @@ from gpudiag.probes.host.libraries import requirement, without_libdevice
 
 CAUSE = Cause(
     severity=Severity.WARNING,
-    fix=("pip install nvidia-cuda-nvcc-cu12",),
+    fix=(install("nvidia-cuda-nvcc-cu12"),),
     url="https://github.com/tensorflow/tensorflow/issues/58681",
     finding="host.libraries.no_libdevice",
 )
@@ -49,10 +50,10 @@ def find(
     shown += [f"XLA_FLAGS={flags}"] if flags else []
     base = str([*PurePath(elsewhere[0]).parents, PurePath()][:3][-1]) if elsewhere else ""
     added = f"{flags} " if flags and "xla_gpu_cuda_data_dir" not in flags else ""
-    point = f"export XLA_FLAGS='{added}--xla_gpu_cuda_data_dir={base}'"
-    install = f"pip install {requirement(facts, 'libdevice')}"
+    point = export("XLA_FLAGS", f"{added}--xla_gpu_cuda_data_dir={base}")
+    bring = run(f"pip install {requirement(facts, 'libdevice')}", kind=Kind.INSTALL)
     yield Match(
         evidence=tuple(shown),
         sure=Confidence.PROVED if line else Confidence.LIKELY,
-        fix=(point, f"{install}  # or") if elsewhere else (install,),
+        fix=(point, bring.replaced(role=Role.ALTERNATIVE)) if elsewhere else (bring,),
     )

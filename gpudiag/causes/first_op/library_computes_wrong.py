@@ -10,16 +10,16 @@ from gpudiag.cause import Cause, Match, Matches
 from gpudiag.causes.shared.devices import ChosenGpus
 from gpudiag.causes.shared.gpu_state import addresses
 from gpudiag.causes.shared.libraries import LIBRARIES
+from gpudiag.fix import Kind, check, install, run
 from gpudiag.model.diagnosis import Confidence
 from gpudiag.probes.host.libraries import requirement
 
 CAUSE = Cause(
     unfit=True,
     fix=(
-        "pip install --force-reinstall nvidia-cublas-cu12",
-        "",
-        "nvidia-smi -q -d ECC,ROW_REMAPPER  # errors of the GPUs' memory",
-        "sudo dcgmi diag -r 3  # NVIDIA's own test; without overclocking and with the power it needs",
+        install("--force-reinstall", "nvidia-cublas-cu12"),
+        check("nvidia-smi -q -d ECC,ROW_REMAPPER", "errors of the GPUs' memory"),
+        check("sudo dcgmi diag -r 3", "NVIDIA's own test; without overclocking and with the power it needs"),
     ),
     url="https://docs.nvidia.com/datacenter/dcgm/latest/user-guide/dcgm-diagnostics.html",
     symptom=True,
@@ -40,17 +40,16 @@ def find(gpus: ChosenGpus) -> Matches:
         devices = dict.fromkeys(str(found.figures["device"]) for found in seen)
         wrong = [gpu for number, gpu in enumerate(gpus.gpus) if f"GPU:{number}" in devices]
         some = len(wrong) < len(gpus.gpus)
-        others, change = gpus.without(wrong) if some else ("", None)
+        others = gpus.without(wrong, "until it is repaired")
         package = requirement(gpus.facts, LIBRARIES.get(library, ""))
         yield Match(
             evidence=tuple(found.message for found in seen[:2]),
             sure=Confidence.LIKELY,
             figures={"library": library, "gpus": " and ".join(devices)},
             fix=(
-                f"pip install --force-reinstall {package}" if package and not some else "",
-                f"{others}  # until it is repaired" if change else "",
-                ...,
-                ...,
+                run(f"pip install --force-reinstall {package}", kind=Kind.INSTALL) if package and not some else None,
+                others if some and others.change else None,
+                *CAUSE.fix[1:],
             ),
             gpus=addresses(wrong),
         )

@@ -13,6 +13,7 @@ from collections.abc import Iterator
 
 from gpudiag.cause import Cause, Match, Matches, Rows, Variables
 from gpudiag.causes.shared.libraries import LIBRARIES
+from gpudiag.fix import Kind, check, install, run, unset
 from gpudiag.knowledge.log_lines import Log, text
 from gpudiag.knowledge.message import Event
 from gpudiag.knowledge.messages import statuses
@@ -25,12 +26,11 @@ from gpudiag.probes.host.libraries import requirement
 CAUSE = Cause(
     unfit=True,
     fix=(
-        "pip install --force-reinstall nvidia-cudnn-cu12",
-        "unset LD_LIBRARY_PATH",
-        "",
-        "nvidia-smi  # does the driver answer, and is it new enough",
-        "sudo dmesg | grep -i -e nvrm -e xid  # errors of the GPU",
-        "gpudiag check {probe} -v  # again, with the whole log",
+        install("--force-reinstall", "nvidia-cudnn-cu12"),
+        unset("LD_LIBRARY_PATH"),
+        check("nvidia-smi", "does the driver answer, and is it new enough"),
+        check("sudo dmesg | grep -i -e nvrm -e xid", "errors of the GPU"),
+        check("gpudiag check {probe} -v", "again, with the whole log"),
     ),
     url="https://www.tensorflow.org/install/pip",
     symptom=True,
@@ -61,12 +61,10 @@ def find(facts: Facts, rows: Rows, variables: Variables) -> Matches:
                 "probe": row.probe,
             },
             fix=(
-                f"pip install --force-reinstall {package}",
-                "unset LD_LIBRARY_PATH  # another copy may come first by it" if shadowed else "",
-                "ulimit -v; free -m  # limit of this shell, memory of the host" if "ALLOC" in status else "",
-                ...,
-                ...,
-                ...,
+                run(f"pip install --force-reinstall {package}", kind=Kind.INSTALL),
+                unset("LD_LIBRARY_PATH", note="another copy may come first by it") if shadowed else None,
+                check("ulimit -v; free -m", "limit of this shell, memory of the host") if "ALLOC" in status else None,
+                *CAUSE.fix[2:],
             ),
         )
 

@@ -10,15 +10,19 @@ from __future__ import annotations
 
 from gpudiag.cause import Cause, Match, Matches, Rows
 from gpudiag.causes.shared.libraries import library_of
+from gpudiag.fix import check, export
 from gpudiag.model.diagnosis import Confidence
 from gpudiag.model.facts import CallFacts
 
 CAUSE = Cause(
     unfit=True,
     fix=(
-        "ps -eo pid,stat,wchan:32,args | grep ' D'  # processes that wait in the kernel: a disk, a network, the driver",
-        "export CUDA_CACHE_DISABLE=1  # does it return without the driver's cache of compiled kernels?",
-        "sudo dmesg | grep -i -e nvrm -e xid -e 'blocked for more' -e 'not responding'",
+        check(
+            "ps -eo pid,stat,wchan:32,args | grep ' D'",
+            "processes that wait in the kernel: a disk, a network, the driver",
+        ),
+        export("CUDA_CACHE_DISABLE", "1", "does it return without the driver's cache of compiled kernels?"),
+        check("sudo dmesg | grep -i -e nvrm -e xid -e 'blocked for more' -e 'not responding'"),
     ),
     url="https://docs.nvidia.com/deploy/xid-errors/index.html",
     unless=("driver_call_hangs",),

@@ -12,16 +12,16 @@ import re
 from gpudiag.cause import Cause, Match, Matches
 from gpudiag.causes.shared.devices import ChosenGpus
 from gpudiag.causes.shared.gpu_state import addresses
+from gpudiag.fix import Kind, check, run
 from gpudiag.model.diagnosis import Confidence
 
 CAUSE = Cause(
     unfit=True,
     fix=(
-        "",
-        "sudo dmesg | grep -i -e nvrm -e xid  # which fault: NVIDIA's table of Xid errors says what to do",
-        "nvidia-smi -q -d ECC,ROW_REMAPPER  # errors of the GPU's memory",
-        "sudo nvidia-smi --gpu-reset  # if no process uses the GPU; or reboot",
-        "sudo dcgmi diag -r 3  # NVIDIA's own test; without overclocking and with the power it needs",
+        check("sudo dmesg | grep -i -e nvrm -e xid", "which fault: NVIDIA's table of Xid errors says what to do"),
+        check("nvidia-smi -q -d ECC,ROW_REMAPPER", "errors of the GPU's memory"),
+        run("sudo nvidia-smi --gpu-reset", "if no process uses the GPU; or reboot", kind=Kind.REBOOT),
+        check("sudo dcgmi diag -r 3", "NVIDIA's own test; without overclocking and with the power it needs"),
     ),
     url="https://docs.nvidia.com/deploy/xid-errors/index.html",
     unless=("no_code_for_gpu",),
@@ -42,12 +42,13 @@ def find(gpus: ChosenGpus) -> Matches:
         return
     devices = dict.fromkeys(str(found.figures["device"]) for _, found in failed if "device" in found.figures)
     bad = [gpu for number, gpu in enumerate(gpus.gpus) if f"GPU:{number}" in devices]
-    others, change = gpus.without(bad) if len(bad) < len(gpus.gpus) else ("", None)
+    others = gpus.without(bad, "until it is repaired")
+    elsewhere = len(bad) < len(gpus.gpus) and others.change is not None
     yield Match(
         evidence=tuple(found.message for _, found in failed[:3]),
         sure=Confidence.LIKELY,
         figures={"gpus": " and ".join(devices) or "the GPUs", "error": failed[0][0]},
-        fix=(f"{others}  # until it is repaired" if change else "", ..., ..., ..., ...),
-        change=change,
+        fix=(*([others] if elsewhere else []), *CAUSE.fix),
+        tried=others if elsewhere else None,
         gpus=addresses(bad),
     )

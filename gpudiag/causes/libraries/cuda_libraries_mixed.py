@@ -8,14 +8,15 @@ packages: a toolkit's folder in it, a module of a cluster, or a package of anoth
 from __future__ import annotations
 
 from gpudiag.cause import Cause, Match, Matches, Program
+from gpudiag.fix import check, install, unset
 from gpudiag.knowledge.messages.programs_and_drivers import LIBRARIES_MIXED
 from gpudiag.model.diagnosis import Confidence
 
 CAUSE = Cause(
     fix=(
-        "unset LD_LIBRARY_PATH  # for this program, or take the folder with the older {library} out of it",
-        "pip install --force-reinstall 'tensorflow[and-cuda]'  # then all of them are of one release",
-        "ldd {user} | grep -i -e cu -e nv  # shows from where each is loaded",
+        unset("LD_LIBRARY_PATH", note="for this program, or take the folder with the older {library} out of it"),
+        install("--force-reinstall", "tensorflow[and-cuda]", note="then all of them are of one release"),
+        check("ldd {user} | grep -i -e cu -e nv", "shows from where each is loaded"),
     ),
     url="https://man7.org/linux/man-pages/man8/ld.so.8.html",
     needs_gpu=False,

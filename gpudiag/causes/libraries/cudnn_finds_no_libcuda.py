@@ -7,14 +7,15 @@ for development has that link; under WSL it lies in /usr/lib/wsl/lib, which the 
 from __future__ import annotations
 
 from gpudiag.cause import Cause, Match, Matches, Program
+from gpudiag.fix import Kind, run
 from gpudiag.knowledge.messages.way import NO_LIBCUDA_LINK
 from gpudiag.knowledge.origin import Origin
 from gpudiag.model.diagnosis import Confidence
 
 CAUSE = Cause(
     fix=(
-        "export LD_LIBRARY_PATH=/usr/lib/wsl/lib:$LD_LIBRARY_PATH  # under WSL",
-        "sudo ln -s libcuda.so.1 /usr/lib/x86_64-linux-gnu/libcuda.so; sudo ldconfig  # elsewhere",
+        run("export LD_LIBRARY_PATH=/usr/lib/wsl/lib:$LD_LIBRARY_PATH", "under WSL", kind=Kind.SET_VARIABLE),
+        run("sudo ln -s libcuda.so.1 /usr/lib/x86_64-linux-gnu/libcuda.so; sudo ldconfig", "elsewhere"),
     ),
     url="https://github.com/microsoft/WSL/issues/8587",
     needs_gpu=False,
@@ -25,4 +26,4 @@ def find(program: Program, origin: Origin) -> Matches:
     if said := program.said(NO_LIBCUDA_LINK):
         link = "sudo ln -s libcuda.so.1 /usr/lib/x86_64-linux-gnu/libcuda.so; sudo ldconfig"
         wsl = "export LD_LIBRARY_PATH=/usr/lib/wsl/lib:$LD_LIBRARY_PATH"
-        yield Match(said, Confidence.PROVED, fix=(f"{wsl}  # under WSL", f"{link}  # elsewhere"))
+        yield Match(said, Confidence.PROVED, fix=(run(wsl, "under WSL"), run(link, "elsewhere")))

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from gpudiag.cause import Cause, Match, Matches, Program
 from gpudiag.causes.shared.advice import built_for
+from gpudiag.fix import check, install, note
 from gpudiag.knowledge.messages.programs_and_drivers import CUDNN_PART, NO_ZLIB
 from gpudiag.knowledge.messages.way import NO_LIBCUDA_LINK
 from gpudiag.knowledge.origin import Origin
@@ -16,8 +17,8 @@ from gpudiag.model.diagnosis import Confidence
 
 CAUSE = Cause(
     fix=(
-        "pip install --force-reinstall nvidia-cudnn-cu12",
-        "ldconfig -p | grep libcudnn; echo $LD_LIBRARY_PATH  # take the other cuDNN out of the search path",
+        install("--force-reinstall", "nvidia-cudnn-cu12"),
+        check("ldconfig -p | grep libcudnn; echo $LD_LIBRARY_PATH", "take the other cuDNN out of the search path"),
     ),
     url="https://docs.nvidia.com/deeplearning/cudnn/latest/installation/overview.html",
     needs_gpu=False,
@@ -34,28 +35,34 @@ def find(program: Program, origin: Origin) -> Matches:
             figures={"part": "zlibwapi.dll is missing"},
             fix=(
                 (
-                    "# copy zlibwapi.dll (64 bit, https://www.winimage.com/zLibDll) to a folder of PATH, such as "
-                    "CUDA's bin"
+                    note(
+                        "copy zlibwapi.dll (64 bit, https://www.winimage.com/zLibDll) to a folder of PATH, such as "
+                        "CUDA's bin"
+                    )
                 ),
-                "",
             ),
         )
     elif said := program.first(CUDNN_PART):
         part = said["part"] or said["any"] or said["version"] or said["symbol"]
-        install = (
-            f"# install the whole of cuDNN ({built_for(origin)}): the folder bin of its archive on PATH"
+        whole = (
+            note(f"install the whole of cuDNN ({built_for(origin)}): the folder bin of its archive on PATH")
             if origin.windows
-            else "pip install --force-reinstall nvidia-cudnn-cu12  # of TensorFlow's own range; of conda: conda "
-            "install -c conda-forge --force-reinstall cudnn"
+            else install(
+                "--force-reinstall",
+                "nvidia-cudnn-cu12",
+                note="of TensorFlow's own range; of conda: conda install -c conda-forge --force-reinstall cudnn",
+            )
         )
         look = (
-            "where cudnn*.dll  # take every other folder with a cuDNN out of PATH"
+            check("where cudnn*.dll", "take every other folder with a cuDNN out of PATH")
             if origin.windows
-            else "ldconfig -p | grep libcudnn; echo $LD_LIBRARY_PATH  # take the other cuDNN out of the search path"
+            else check(
+                "ldconfig -p | grep libcudnn; echo $LD_LIBRARY_PATH", "take the other cuDNN out of the search path"
+            )
         )
         yield Match(
             program.said(CUDNN_PART),
             Confidence.LIKELY,
             {"part": part.rpartition("/")[2]},
-            fix=(look, install),
+            fix=(look, whole),
         )

@@ -13,13 +13,14 @@ from pathlib import PurePath
 
 from gpudiag.cause import Cause, Gpus, Match, Matches
 from gpudiag.causes.shared.libraries import COMPUTE, LOADER, NVML, seen, taken_away
+from gpudiag.fix import unset
 from gpudiag.model.diagnosis import Stage
 from gpudiag.model.facts import Facts, LibraryFacts
 from gpudiag.probes.host.libraries import OPTIONAL, PROFILER, RUNTIME
 
 CAUSE = Cause(
     unfit=True,
-    fix=("unset LD_LIBRARY_PATH",),
+    fix=(unset("LD_LIBRARY_PATH"),),
     url=LOADER,
     views=(
         "host.driver.no_libcuda",
@@ -35,7 +36,7 @@ def find(facts: Facts, libraries: LibraryFacts, gpus: Gpus) -> Matches:
         return
     damaged = list(dict.fromkeys(folder for one in found for folder in one.damaged_folders))
     good = list(dict.fromkeys(str(PurePath(one.instead or "").parent) for one in found))
-    without, change = taken_away(facts, damaged, good)
+    without = taken_away(facts, damaged, good)
     yield Match(
         evidence=(*map(seen, found), *(f"{file} opens" for file in dict.fromkeys(one.instead for one in found))),
         figures={
@@ -43,8 +44,8 @@ def find(facts: Facts, libraries: LibraryFacts, gpus: Gpus) -> Matches:
             "good": ", ".join(dict.fromkeys(one.instead or "" for one in found)),
         },
         fix=(without,),
-        change=change,
         about=(*(one.soname for one in found), *damaged),
+        tried=without,
         stage=_stage([one.soname for one in found]),
         unfit=None if {one.soname for one in found} - {*(OPTIONAL if len(gpus) < 2 else (PROFILER,))} else False,
     )

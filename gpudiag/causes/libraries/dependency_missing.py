@@ -11,12 +11,13 @@ from __future__ import annotations
 
 from gpudiag.cause import Cause, Match, Matches
 from gpudiag.causes.shared.libraries import PIP_INSTALLATION, good_copy, lacks_known, seen
+from gpudiag.fix import install
 from gpudiag.model.facts import Facts
 from gpudiag.probes.host.libraries import requirement, unopened
 
 CAUSE = Cause(
     unfit=True,
-    fix=("pip install {requirements}",),
+    fix=(install("{requirements}"),),
     url=PIP_INSTALLATION,
     views=("host.libraries.unopened",),
 )

@@ -11,13 +11,17 @@ import re
 from pathlib import PurePath
 
 from gpudiag.cause import Cause, Match, Matches
+from gpudiag.fix import Kind, install, run
 from gpudiag.model.diagnosis import Stage
 from gpudiag.model.facts import Facts, LibraryFacts, TensorflowFacts
 from gpudiag.probes.host.libraries import unopened
 
 CAUSE = Cause(
     unfit=True,
-    fix=("rm -r {folders}", "pip install --force-reinstall --no-deps nvidia-cudnn-cu12==9.3.0.75"),
+    fix=(
+        run("rm -r {folders}", kind=Kind.REMOVE),
+        install("--force-reinstall", "--no-deps", "nvidia-cudnn-cu12==9.3.0.75"),
+    ),
     url="https://github.com/NVIDIA/Stable-Diffusion-WebUI-TensorRT/issues/12",
     views=("host.libraries.unopened",),
 )
@@ -45,10 +49,10 @@ def find(tensorflow: TensorflowFacts, libraries: LibraryFacts, facts: Facts) -> 
             "folders": " ".join(left),
         },
         fix=(
-            ...,
-            f"pip install --force-reinstall --no-deps {' '.join(packages)}"
+            CAUSE.fix[0],
+            run(f"pip install --force-reinstall --no-deps {' '.join(packages)}", kind=Kind.INSTALL)
             if packages
-            else "pip install --force-reinstall 'tensorflow[and-cuda]'",
+            else install("--force-reinstall", "tensorflow[and-cuda]"),
         ),
         about=tuple(lacking),
         stage=Stage.LIBRARIES if lacking else Stage.CONFIGURATION,  # what lacks may be a library that nobody opens

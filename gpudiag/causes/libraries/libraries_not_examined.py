@@ -6,12 +6,13 @@ Each library is opened in a separate process. TensorFlow's own log says which it
 from __future__ import annotations
 
 from gpudiag.cause import Cause, Match, Matches
+from gpudiag.fix import export
 from gpudiag.model.facts import Facts, Unknown
 from gpudiag.model.report import Severity
 
 CAUSE = Cause(
     severity=Severity.NOTE,
-    fix=("export TF_CPP_VMODULE=dso_loader=1  # then TensorFlow says which libraries it opens",),
+    fix=(export("TF_CPP_VMODULE", "dso_loader=1", "then TensorFlow says which libraries it opens"),),
     url="https://www.tensorflow.org/install/pip",
     finding="host.libraries.not_gathered",
     row_only=True,

@@ -18,12 +18,13 @@ from gpudiag.causes.shared.libraries import (
     then_cusolver,
     with_cuda,
 )
+from gpudiag.fix import Kind, install, note, run
 from gpudiag.model.facts import Facts
 from gpudiag.probes.host.libraries import PACKAGES, RUNTIME, installed, requirement, unopened
 
 CAUSE = Cause(
     unfit=True,
-    fix=("pip install 'tensorflow[and-cuda]==2.21.0'",),
+    fix=(install("tensorflow[and-cuda]==2.21.0"),),
     url=PIP_INSTALLATION,
     views=("host.libraries.unopened",),
     unless=("installation_interrupted",),
@@ -58,10 +59,10 @@ def find(facts: Facts) -> Matches:
         },
         about=tuple(one.soname for one in missing),
         fix=(
-            "; ".join(commands),
-            then_cusolver(facts) if any(one.soname.startswith("libcusolver") for one in absent) else "",
-            f"# take {first[0]} out of {PATH}: what is in it is not a library that opens, and comes first"
+            run("; ".join(commands), kind=Kind.INSTALL),
+            then_cusolver(facts) if any(one.soname.startswith("libcusolver") for one in absent) else None,
+            note(f"take {first[0]} out of {PATH}: what is in it is not a library that opens, and comes first")
             if first
-            else "",
+            else None,
         ),
     )

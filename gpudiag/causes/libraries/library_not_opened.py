@@ -7,13 +7,16 @@ causes say why this one does not open.
 from __future__ import annotations
 
 from gpudiag.cause import Cause, Match, Matches
+from gpudiag.fix import note
 from gpudiag.model.facts import Facts
 from gpudiag.probes.host.libraries import unopened
 
 CAUSE = Cause(
     fix=(
-        "# gpudiag found no file of that name that opens: install TensorFlow's CUDA libraries, as in "
-        "tensorflow[and-cuda]",
+        note(
+            "gpudiag found no file of that name that opens: install TensorFlow's CUDA libraries, as in "
+            "tensorflow[and-cuda]"
+        ),
     ),
     url="https://www.tensorflow.org/install/pip",
     finding="host.libraries.unopened",

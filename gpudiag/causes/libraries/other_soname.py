@@ -10,6 +10,7 @@ from __future__ import annotations
 from shlex import quote
 
 from gpudiag.cause import Cause, Match, Matches
+from gpudiag.fix import Kind, install, run
 from gpudiag.model.diagnosis import Confidence
 from gpudiag.model.facts import Facts
 from gpudiag.model.report import Severity
@@ -18,8 +19,10 @@ from gpudiag.probes.host.libraries import is_another_release, requirement, with_
 CAUSE = Cause(
     severity=Severity.WARNING,
     fix=(
-        "rm /home/someone/venv/lib/python3.11/site-packages/nvidia/cusolver/lib/libcusolver.so.11",
-        "pip install {requirement}",
+        run(
+            "rm /home/someone/venv/lib/python3.11/site-packages/nvidia/cusolver/lib/libcusolver.so.11", kind=Kind.REMOVE
+        ),
+        install("{requirement}"),
     ),
     url="https://tldp.org/HOWTO/Program-Library-HOWTO/shared-libraries.html",
     finding="host.libraries.other_soname",
@@ -30,7 +33,7 @@ def find(facts: Facts) -> Matches:
     for one in with_other_soname(facts):
         link = f", a link to {one.file}" if one.file != one.path else ""
         path = quote(one.path or one.soname)
-        keep = f"mv {path} {path}.away  # unless it passes all calls on to the right one"
+        keep = run(f"mv {path} {path}.away", "unless it passes all calls on to the right one")
         yield Match(
             evidence=(f"{one.path}{link}: DT_SONAME is {one.own_soname}",),
             # A library that passes calls on to the right one has its own name, too.
@@ -41,5 +44,5 @@ def find(facts: Facts) -> Matches:
                 "own": one.own_soname,
                 "requirement": requirement(facts, one.soname),
             },
-            fix=(f"rm {path}" if is_another_release(one) else keep, ...),
+            fix=(run(f"rm {path}", kind=Kind.REMOVE) if is_another_release(one) else keep, CAUSE.fix[1]),
         )

@@ -11,13 +11,18 @@ from __future__ import annotations
 
 from gpudiag.cause import Cause, Matches
 from gpudiag.causes.shared.libraries import PIP_INSTALLATION, off_the_path
+from gpudiag.fix import Kind, Role, edit, install, run
 from gpudiag.model.facts import Facts
 
 CAUSE = Cause(
     fix=(
-        "export LD_LIBRARY_PATH={folders}:$LD_LIBRARY_PATH",
-        "import ctypes; ctypes.CDLL('{path}', mode=ctypes.RTLD_GLOBAL)  # or: first thing in the program",
-        "pip install 'tensorflow[and-cuda]==2.20.0'  # or the release before, which names that folder",
+        run("export LD_LIBRARY_PATH={folders}:$LD_LIBRARY_PATH", kind=Kind.SET_VARIABLE),
+        edit(
+            "import ctypes; ctypes.CDLL('{path}', mode=ctypes.RTLD_GLOBAL)",
+            "first thing in the program",
+            role=Role.ALTERNATIVE,
+        ),
+        install("tensorflow[and-cuda]==2.20.0", note="or the release before, which names that folder"),
     ),
     url=PIP_INSTALLATION,
     views=("host.libraries.unopened",),
@@ -25,4 +30,4 @@ CAUSE = Cause(
 
 
 def find(facts: Facts) -> Matches:
-    yield from off_the_path(facts, runtime=False, packaged=True)
+    yield from off_the_path(facts, CAUSE, runtime=False, packaged=True)

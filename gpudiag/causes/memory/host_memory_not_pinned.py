@@ -8,17 +8,21 @@ WSL's .wslconfig, ulimit -l) stop it. CUDA says CUDA_ERROR_OUT_OF_MEMORY for tha
 from __future__ import annotations
 
 from gpudiag.cause import Cause, EveryLog, Match, Matches
+from gpudiag.fix import check, export, note
 from gpudiag.knowledge.messages.programs_and_drivers import HOST_MEMORY_REFUSED
 from gpudiag.knowledge.origin import Origin
 
 CAUSE = Cause(
     fix=(
         (
-            "# smaller batches, and data that is read piece by piece: tf.data.Dataset.from_generator in place of "
-            "from_tensor_slices of a whole array; no cache() in memory"
+            note(
+                "smaller batches, and data that is read piece by piece: tf.data.Dataset.from_generator in place "
+                "of "
+                "from_tensor_slices of a whole array; no cache() in memory"
+            )
         ),
-        "free -h; ulimit -l  # more RAM, or a larger limit of the container, of Slurm, of WSL (.wslconfig)",
-        "export TF_GPU_HOST_MEM_LIMIT_IN_MB=8192  # less than the RAM that is free",
+        check("free -h; ulimit -l", "more RAM, or a larger limit of the container, of Slurm, of WSL (.wslconfig)"),
+        export("TF_GPU_HOST_MEM_LIMIT_IN_MB", "8192", "less than the RAM that is free"),
     ),
     url="https://www.tensorflow.org/guide/data_performance#reducing_memory_footprint",
     needs_gpu=False,
@@ -34,10 +38,12 @@ def find(log: EveryLog, origin: Origin) -> Matches:
         log.said(HOST_MEMORY_REFUSED),
         figures={"size": f"{largest / (1 << 30):.1f} GiB" if largest >= 1 << 29 else f"{largest >> 20} MiB"},
         fix=(
-            ...,
-            "# more RAM, or a larger page file (Windows: System, Advanced, Performance, Virtual memory)"
+            CAUSE.fix[0],
+            note("more RAM, or a larger page file (Windows: System, Advanced, Performance, Virtual memory)")
             if origin.windows
-            else "free -h; ulimit -l  # more RAM, or a larger limit of the container, of Slurm, of WSL (.wslconfig)",
-            ...,
+            else check(
+                "free -h; ulimit -l", "more RAM, or a larger limit of the container, of Slurm, of WSL (.wslconfig)"
+            ),
+            CAUSE.fix[2],
         ),
     )

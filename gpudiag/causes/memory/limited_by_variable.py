@@ -8,11 +8,12 @@ from __future__ import annotations
 
 from gpudiag.cause import Cause, Match, Matches, Program, Rows
 from gpudiag.causes.shared.memory import checked
+from gpudiag.fix import note, unset
 from gpudiag.knowledge.messages.memory import LIMIT_REACHED
 from gpudiag.model.facts import Facts
 
 CAUSE = Cause(
-    fix=("unset TF_PER_DEVICE_MEMORY_LIMIT_MB", "# or raise it"),
+    fix=(unset("TF_PER_DEVICE_MEMORY_LIMIT_MB"), note("or raise it")),
     url="https://www.tensorflow.org/guide/gpu#limiting_gpu_memory_growth",
 )
 _LIMIT = "TF_PER_DEVICE_MEMORY_LIMIT_MB"
@@ -24,4 +25,4 @@ def find(facts: Facts, program: Program, rows: Rows) -> Matches:
         return
     value = facts.variables.get(_LIMIT)
     known = f"{_LIMIT}={value}" if value else f"{_LIMIT} is not set here: the program sets it, or what starts it"
-    yield Match(evidence=(*said, known), change={_LIMIT: None} if value else None)
+    yield Match(evidence=(*said, known), tried=CAUSE.fix[0] if value else None)

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from gpudiag.cause import Cause, Match, Matches, Program, Unprovoked
 from gpudiag.causes.shared.memory import devices_in_scope, free_bytes, gib, holders, shared_otherwise
+from gpudiag.fix import check, note, unset
 from gpudiag.knowledge.log_lines import text
 from gpudiag.knowledge.messages.memory import POOL_FULL
 from gpudiag.knowledge.messages.way import DEVICE_CREATED
@@ -17,7 +18,10 @@ from gpudiag.model.facts import Facts, NvmlDevice
 from gpudiag.model.report import Figure
 
 CAUSE = Cause(
-    fix=("nvidia-smi  # then end what holds the memory, or wait for it", "# or another GPU, or smaller batches"),
+    fix=(
+        check("nvidia-smi", "then end what holds the memory, or wait for it"),
+        note("or another GPU, or smaller batches"),
+    ),
     url="https://www.tensorflow.org/guide/gpu#limiting_gpu_memory_growth",
     unless=("memory_held_by_others",),
 )
@@ -42,13 +46,14 @@ def _little_now(facts: Facts, log: Unprovoked) -> list[Match]:
         return []
     device = min(left, key=lambda one: left[one])
     reserved = left[device] < free_bytes(device)
+    release = unset(_RESERVE) if reserved else None
     seen = [*map(holders, left), *([f"{_RESERVE}={value}"] if reserved else [])]
     return [
         Match(
             evidence=(*seen, *log.said(DEVICE_CREATED, most=1)),
             figures=_left(device, left[device]),
-            fix=(f"unset {_RESERVE}" if reserved else ..., ...),
-            change={_RESERVE: None} if reserved else None,
+            fix=(release or CAUSE.fix[0], CAUSE.fix[1]),
+            tried=release,
         )
     ]
 
@@ -63,9 +68,9 @@ def _little_then(facts: Facts, program: Program) -> list[Match]:
         device = devices.get(made["pci"].lower())
         if device is None or int(made["mib"]) << 20 >= device.memory_total_bytes * _LITTLE:
             continue
-        first = "nvidia-smi  # while the program runs; or raise the limit that it sets itself"
+        first = check("nvidia-smi", "while the program runs; or raise the limit that it sets itself")
         seen = (text(made.line), *failed, holders(device))
-        return [Match(seen, Confidence.POSSIBLE, _left(device, int(made["mib"]) << 20), fix=(first, ...))]
+        return [Match(seen, Confidence.POSSIBLE, _left(device, int(made["mib"]) << 20), fix=(first, CAUSE.fix[1]))]
     return []
 
 

@@ -21,6 +21,7 @@ from gpudiag.causes.shared.memory import (
     refused_with_room,
     shared_otherwise,
 )
+from gpudiag.fix import check, export, note
 from gpudiag.knowledge.messages.memory import DEVICE_FULL
 from gpudiag.model.diagnosis import Confidence
 from gpudiag.model.facts import Facts
@@ -28,14 +29,13 @@ from gpudiag.model.visibility import gpus_in_scope
 
 CAUSE = Cause(
     fix=(
-        "ps -o pid,user,etime,args -p 4711",
-        "# end it, or have it take what it needs:",
+        check("ps -o pid,user,etime,args -p 4711"),
+        note("end it, or have it take what it needs:"),
         GROW,
         GROW_BY_VARIABLE,
-        "export CUDA_VISIBLE_DEVICES=GPU-00000001-0000-4000-8000-000000000000  # or another GPU",
+        export("CUDA_VISIBLE_DEVICES", "GPU-00000001-0000-4000-8000-000000000000", "or another GPU"),
     ),
     url="https://www.tensorflow.org/guide/gpu#limiting_gpu_memory_growth",
-    tried=4,
     unless=("host_memory_not_pinned", "ranks_share_gpus"),
 )
 
@@ -49,12 +49,12 @@ def find(facts: Facts, gpus: ChosenGpus, program: Program) -> Matches:
     free = [device for device in devices_in_scope(facts) if device.memory_used_bytes < device.memory_total_bytes / 4]
     pids = [str(one.pid) for device in taken for one in device.processes]
     uuids = ",".join(gpu.uuid for gpu in gpus_in_scope(facts) if gpu.pci_bus_id in {d.pci_bus_id for d in free})
-    other = f"export CUDA_VISIBLE_DEVICES={uuids}  # or another GPU" if uuids else gpus.hidden_and_free
+    other = export("CUDA_VISIBLE_DEVICES", uuids, "or another GPU") if uuids else gpus.hidden_and_free
     nobody = ["NVML shows nobody who holds it now"] if facts.nvml_devices else []
     yield Match(
         evidence=(*(here or said), *(map(holders, taken) if taken else nobody)),
         sure=(Confidence.PROVED if here else Confidence.LIKELY) if taken else Confidence.POSSIBLE,
         figures={"who": f"process {', '.join(dict.fromkeys(pids))}" if pids else "another process"},
-        fix=(command_for_holders(facts, taken), ..., ..., ..., other if taken else ""),
-        change={"CUDA_VISIBLE_DEVICES": uuids} if here and taken and uuids else None,
+        fix=(command_for_holders(facts, taken), *CAUSE.fix[1:4], other if taken else None),
+        tried=other if here and taken and uuids else None,
     )

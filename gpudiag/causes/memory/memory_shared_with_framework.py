@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from gpudiag.cause import Cause, Match, Matches, Program
 from gpudiag.causes.shared.memory import OF_FRAMEWORKS
+from gpudiag.fix import edit, export
 from gpudiag.knowledge.log_lines import text
 from gpudiag.knowledge.messages.memory import (
     DEVICE_FULL,
@@ -24,15 +25,15 @@ from gpudiag.model.diagnosis import Confidence
 
 CAUSE = Cause(
     fix=(
-        "tf.config.set_visible_devices([], 'GPU')  # right after the import, if TensorFlow only loads data",
-        "export TF_FORCE_GPU_ALLOW_GROWTH=true  # if it computes, too",
-        "export XLA_PYTHON_CLIENT_PREALLOCATE=false  # JAX takes three quarters at its start otherwise",
+        edit("tf.config.set_visible_devices([], 'GPU')", "right after the import, if TensorFlow only loads data"),
+        export("TF_FORCE_GPU_ALLOW_GROWTH", "true", "if it computes, too"),
+        export("XLA_PYTHON_CLIENT_PREALLOCATE", "false", "JAX takes three quarters at its start otherwise"),
     ),
     url="https://docs.jax.dev/en/latest/gpu_memory_allocation.html",
 )
 _FRAMEWORKS = {
-    "jax": ("JAX", "export XLA_PYTHON_CLIENT_PREALLOCATE=false  # JAX takes three quarters at its start otherwise"),
-    "torch": ("PyTorch", "torch.cuda.set_per_process_memory_fraction(0.5)"),
+    "jax": ("JAX", export("XLA_PYTHON_CLIENT_PREALLOCATE", "false", "JAX takes three quarters at its start otherwise")),
+    "torch": ("PyTorch", edit("torch.cuda.set_per_process_memory_fraction(0.5)")),
 }
 
 
@@ -48,5 +49,8 @@ def find(program: Program) -> Matches:
     name, share = _FRAMEWORKS["jax" if found.message in (JAX_FULL, JAX_AT_WORK) else "torch"]
     other = () if found.message in (JAX_FULL, TORCH_FULL) else (text(found.line),)
     yield Match(
-        evidence=(*made, *failed, *other), sure=Confidence.LIKELY, figures={"name": name}, fix=(..., ..., share)
+        evidence=(*made, *failed, *other),
+        sure=Confidence.LIKELY,
+        figures={"name": name},
+        fix=(CAUSE.fix[0], CAUSE.fix[1], share),
     )

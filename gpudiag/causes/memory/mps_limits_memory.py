@@ -9,10 +9,11 @@ from __future__ import annotations
 from gpudiag.cause import Cause, Match, Matches
 from gpudiag.causes.shared.devices import ChosenGpus
 from gpudiag.causes.shared.memory import devices_in_scope, holders, refused_with_room
+from gpudiag.fix import unset
 from gpudiag.model.diagnosis import Confidence
 
 CAUSE = Cause(
-    fix=("unset CUDA_MPS_PINNED_DEVICE_MEM_LIMIT  # or raise it",),
+    fix=(unset("CUDA_MPS_PINNED_DEVICE_MEM_LIMIT", note="or raise it"),),
     url="https://docs.nvidia.com/deploy/mps/index.html",
 )
 _LIMIT = "CUDA_MPS_PINNED_DEVICE_MEM_LIMIT"
@@ -26,5 +27,5 @@ def find(gpus: ChosenGpus) -> Matches:
             evidence=(*refused, f"{_LIMIT}={limit}", *map(holders, devices_in_scope(gpus.facts))),
             sure=Confidence.LIKELY,
             figures={"limit": limit},
-            change={_LIMIT: None},
+            tried=CAUSE.fix[0],
         )

@@ -11,14 +11,15 @@ from gpudiag.cause import Cause, Listing, Match, Matches
 from gpudiag.causes.shared.devices import ChosenGpus
 from gpudiag.causes.shared.memory import devices_in_scope, holders, refused_with_room
 from gpudiag.causes.shared.steps import cuinit_error
+from gpudiag.fix import check, note
 from gpudiag.model.diagnosis import Confidence, Stage
 
 CAUSE = Cause(
     fix=(
-        "ulimit -v -l; free -m   # limits of this shell, memory of the host",
-        "sudo dmesg | grep -i -e nvrm -e xid -e oom",
-        "nvidia-smi   # who is on the GPU now; end an MPS server: echo quit | nvidia-cuda-mps-control",
-        "# the GPU that fails is one of those of nvidia-smi -L; dmesg names it by its PCI bus id",
+        check("ulimit -v -l; free -m", "limits of this shell, memory of the host"),
+        check("sudo dmesg | grep -i -e nvrm -e xid -e oom"),
+        check("nvidia-smi", "who is on the GPU now; end an MPS server: echo quit | nvidia-cuda-mps-control"),
+        note("the GPU that fails is one of those of nvidia-smi -L; dmesg names it by its PCI bus id"),
     ),
     url="https://docs.nvidia.com/deploy/xid-errors/index.html",
     symptom=True,
@@ -30,6 +31,6 @@ def find(gpus: ChosenGpus, listing: Listing) -> Matches:
         yield Match(
             evidence=(*refused, *map(holders, devices_in_scope(gpus.facts))),
             sure=Confidence.POSSIBLE,
-            fix=(..., ..., ..., gpus.reset(gpu.index for gpu in gpus.failing)),
+            fix=(CAUSE.fix[0], CAUSE.fix[1], CAUSE.fix[2], gpus.reset(gpu.index for gpu in gpus.failing)),
             stage=Stage.DRIVER if "OUT_OF_MEMORY" in cuinit_error(listing) else None,
         )

@@ -11,6 +11,7 @@ from gpudiag.cause import Cause, Match, Matches, Rows
 from gpudiag.causes.shared.launchers import Launcher, LocalRank
 from gpudiag.causes.shared.memory import checked, devices_in_scope, holders
 from gpudiag.causes.shared.visibility import MASK
+from gpudiag.fix import Role, check, edit, export
 from gpudiag.knowledge.messages.memory import DEVICE_FULL
 from gpudiag.knowledge.variables import FORCE_GROWTH
 from gpudiag.model.diagnosis import Confidence
@@ -19,12 +20,13 @@ from gpudiag.model.visibility import gpus_in_scope
 
 CAUSE = Cause(
     fix=(
-        "os.environ['CUDA_VISIBLE_DEVICES'] = os.environ['LOCAL_RANK']  # before import tensorflow: a GPU for each",
-        "export TF_FORCE_GPU_ALLOW_GROWTH=true  # or, if they are to share",
-        "ps -o pid,user,etime,args -p 4711  # who holds it: if it is not of this program, end it",
+        edit(
+            "os.environ['CUDA_VISIBLE_DEVICES'] = os.environ['LOCAL_RANK']", "before import tensorflow: a GPU for each"
+        ),
+        export("TF_FORCE_GPU_ALLOW_GROWTH", "true", "if they are to share", role=Role.ALTERNATIVE),
+        check("ps -o pid,user,etime,args -p 4711", "who holds it: if it is not of this program, end it"),
     ),
     url="https://www.tensorflow.org/guide/gpu#limiting_gpu_memory_growth",
-    tried=1,
     unless=("host_memory_not_pinned",),
 )
 _WORKERS = "PYTEST_XDIST_WORKER_COUNT"
@@ -44,7 +46,7 @@ def find(facts: Facts, rows: Rows, launcher: Launcher | None, rank: LocalRank | 
         number = f"str(int({number}[2:]) % {gpus})"
     elif processes > gpus:
         number = f"str(int({number}) % {gpus})"
-    own = f"os.environ['{MASK}'] = {number}  # before import tensorflow: a GPU for each"
+    own = edit(f"os.environ['{MASK}'] = {number}", "before import tensorflow: a GPU for each")
     yield Match(
         evidence=(
             *full,
@@ -58,7 +60,11 @@ def find(facts: Facts, rows: Rows, launcher: Launcher | None, rank: LocalRank | 
             "all": f"all {visible} GPUs" if visible > 1 else "the one GPU",
             "who": f"process {pids.replace(',', ', ')}" if pids else "another one",
         },
-        fix=(own if gpus > 1 else "", ..., f"ps -o pid,user,etime,args -p {pids}  # {_IF_OTHER}" if pids else ""),
+        fix=(
+            own if gpus > 1 else None,
+            CAUSE.fix[1],
+            check(f"ps -o pid,user,etime,args -p {pids}", _IF_OTHER) if pids else None,
+        ),
     )
 
 

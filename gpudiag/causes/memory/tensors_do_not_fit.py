@@ -10,6 +10,7 @@ from __future__ import annotations
 from gpudiag.cause import Cause, Match, Matches, Program
 from gpudiag.causes.shared.advice import OF_TEGRA
 from gpudiag.causes.shared.memory import GROW_BY_VARIABLE, shared_otherwise
+from gpudiag.fix import Role, edit, export, note
 from gpudiag.knowledge.log_lines import Log, ended_by
 from gpudiag.knowledge.messages.memory import POOL_FULL
 from gpudiag.knowledge.messages.way import DEVICE_CREATED
@@ -18,9 +19,9 @@ from gpudiag.model.diagnosis import Confidence
 
 CAUSE = Cause(
     fix=(
-        "# a smaller batch, or smaller or shorter inputs",
-        "tf.keras.mixed_precision.set_global_policy('mixed_float16')  # or",
-        "export TF_GPU_ALLOCATOR=cuda_malloc_async  # if free pieces would do together",
+        note("a smaller batch, or smaller or shorter inputs"),
+        edit("tf.keras.mixed_precision.set_global_policy('mixed_float16')", role=Role.ALTERNATIVE),
+        export("TF_GPU_ALLOCATOR", "cuda_malloc_async", "if free pieces would do together"),
     ),
     url="https://www.tensorflow.org/guide/gpu_performance_analysis",
     symptom=True,
@@ -37,5 +38,5 @@ def find(program: Program, origin: Origin) -> Matches:
     yield Match(
         evidence=(*made, *said, *caught),
         sure=Confidence.LIKELY if ended else Confidence.POSSIBLE,
-        fix=(..., OF_TEGRA, GROW_BY_VARIABLE) if origin.jetson else (),
+        fix=(CAUSE.fix[0], OF_TEGRA, GROW_BY_VARIABLE) if origin.jetson else (),
     )

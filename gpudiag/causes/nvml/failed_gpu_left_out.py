@@ -7,11 +7,12 @@ from __future__ import annotations
 
 from gpudiag.cause import Cause, Match, Matches
 from gpudiag.causes.shared.signs import Signs
+from gpudiag.fix import Kind, note
 from gpudiag.model.report import Severity
 
 CAUSE = Cause(
     severity=Severity.NOTE,
-    fix=("# nothing, if the other GPUs are enough; a lost GPU needs a reset or a reboot",),
+    fix=(note("nothing, if the other GPUs are enough; a lost GPU needs a reset or a reboot", kind=Kind.REBOOT),),
     url="https://docs.nvidia.com/deploy/xid-errors/index.html",
     finding="host.driver.left_out",
     row_only=True,

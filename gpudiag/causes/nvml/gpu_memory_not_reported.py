@@ -10,16 +10,16 @@ from __future__ import annotations
 from gpudiag.cause import Cause, Match, Matches
 from gpudiag.causes.shared.devices import ChosenGpus
 from gpudiag.causes.shared.gpu_state import GpusInScope, KernelLog, addresses, indices, named
+from gpudiag.fix import Kind, check, note, run
 
 CAUSE = Cause(
     unfit=True,
     fix=(
-        "sudo dmesg | grep -i -e nvrm -e xid  # which fault",
-        "# there is no other GPU to choose here",
-        "sudo nvidia-smi --gpu-reset -i {index}  # no program using it; or reboot",
+        check("sudo dmesg | grep -i -e nvrm -e xid", "which fault"),
+        note("there is no other GPU to choose here"),
+        run("sudo nvidia-smi --gpu-reset -i {index}", "no program using it; or reboot", kind=Kind.REBOOT),
     ),
     url="https://docs.nvidia.com/deploy/nvml-api/group__nvmlDeviceEnumvs.html",
-    tried=1,
 )
 
 
@@ -28,14 +28,14 @@ def find(gpus: ChosenGpus, states: GpusInScope, kernel: KernelLog) -> Matches:
     if not failing:
         return
     chosen = [gpu for gpu in gpus.gpus if gpu.pci_bus_id in addresses(failing)]
-    other, change = gpus.without(chosen)
+    other = gpus.without(chosen)
     yield Match(
         evidence=(
             *(f"NVML: memory of GPU {device.index}: {device.memory_error}" for device in failing),
             *kernel.last("Xid", "fallen off the bus"),
         ),
         figures={"gpu": named(failing), "error": failing[0].memory_error, "index": indices(failing)},
-        fix=(..., other, ...),
-        change=change,
+        fix=(CAUSE.fix[0], other, CAUSE.fix[2]),
+        tried=other,
         gpus=addresses(failing),
     )

@@ -9,13 +9,16 @@ from __future__ import annotations
 
 from gpudiag.cause import Cause, Match, Matches
 from gpudiag.causes.shared.signs import Signs
+from gpudiag.fix import note
 from gpudiag.model.report import Severity
 
 CAUSE = Cause(
     severity=Severity.WARNING,
     fix=(
-        "# install the driver's NVML package (libnvidia-compute on Ubuntu); in a container: -e "
-        "NVIDIA_DRIVER_CAPABILITIES=compute,utility",
+        note(
+            "install the driver's NVML package (libnvidia-compute on Ubuntu); in a container: -e "
+            "NVIDIA_DRIVER_CAPABILITIES=compute,utility"
+        ),
     ),
     url="https://docs.nvidia.com/datacenter/cloud-native/container-toolkit/latest/docker-specialized.html",
     finding="host.driver.gpus_not_told",

@@ -8,9 +8,14 @@ from __future__ import annotations
 
 from gpudiag.cause import Cause, Match, Matches
 from gpudiag.causes.shared.signs import Signs
+from gpudiag.fix import Kind, run
 
 CAUSE = Cause(
-    fix=("nvidia-smi; sudo dmesg | grep -i -e nvrm -e xid  # a lost GPU needs a reset or a reboot",),
+    fix=(
+        run(
+            "nvidia-smi; sudo dmesg | grep -i -e nvrm -e xid", "a lost GPU needs a reset or a reboot", kind=Kind.REBOOT
+        ),
+    ),
     url="https://docs.nvidia.com/deploy/nvml-api/group__nvmlDeviceEnumvs.html",
     finding="host.driver.nvml_failed",
     row_only=True,

@@ -9,13 +9,14 @@ from __future__ import annotations
 from gpudiag.cause import Cause, Match, Matches
 from gpudiag.causes.shared.libraries import needs_nvml, tensorflow_version
 from gpudiag.causes.shared.signs import NO_NVML, Signs
+from gpudiag.fix import check, reboot, run
 from gpudiag.model.facts import DriverFacts, Facts, NvmlFacts
 from gpudiag.probes.discovery import trace
 
 CAUSE = Cause(
     fix=(
-        "nvidia-smi; sudo dmesg | grep -i -e nvrm -e xid  # most often a reboot helps",
-        "nvidia-smi  # must work first",
+        check("nvidia-smi; sudo dmesg | grep -i -e nvrm -e xid", "most often a reboot helps"),
+        check("nvidia-smi", "must work first"),
     ),
     url="https://docs.nvidia.com/deploy/nvml-api/group__nvmlDeviceEnumvs.html",
     needs_gpu=False,
@@ -41,16 +42,20 @@ def find(
     module = driver.kernel_module
     cure = next((cure for words, cure in _CURES_OF_NVML.items() if words in error), _CURE_OF_OTHERS)
     if module is not None and "Not Loaded" in error:
-        cure = f"sudo nvidia-modprobe -c 0 -u  # module {module} is loaded: this makes /dev/nvidiactl and the others"
+        cure = run(
+            "sudo nvidia-modprobe -c 0 -u", f"module {module} is loaded: this makes /dev/nvidiactl and the others"
+        )
     yield Match(
-        evidence=(f"NVML: {error}",), figures={"error": error, "tensorflow": tensorflow_version(facts)}, fix=(cure, ...)
+        evidence=(f"NVML: {error}",),
+        figures={"error": error, "tensorflow": tensorflow_version(facts)},
+        fix=(cure, CAUSE.fix[1]),
     )
 
 
 _CURES_OF_NVML = {
-    "version mismatch": "sudo reboot  # or unload and load the nvidia modules: the driver was upgraded under them",
-    "Not Loaded": "sudo modprobe nvidia  # if that fails look at dmesg, and install the driver again",
-    "Permission": "ls -l /dev/nvidia*  # join the group that owns them, and log in again",
-    "lost": "sudo dmesg | grep -i xid  # names the GPU by its PCI bus id; switch the machine off and on",
+    "version mismatch": reboot("or unload and load the nvidia modules: the driver was upgraded under them"),
+    "Not Loaded": run("sudo modprobe nvidia", "if that fails look at dmesg, and install the driver again"),
+    "Permission": check("ls -l /dev/nvidia*", "join the group that owns them, and log in again"),
+    "lost": check("sudo dmesg | grep -i xid", "names the GPU by its PCI bus id; switch the machine off and on"),
 }
-_CURE_OF_OTHERS = "nvidia-smi; sudo dmesg | grep -i -e nvrm -e xid  # most often a reboot helps"
+_CURE_OF_OTHERS = check("nvidia-smi; sudo dmesg | grep -i -e nvrm -e xid", "most often a reboot helps")

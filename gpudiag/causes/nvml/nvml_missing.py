@@ -7,18 +7,16 @@ capability `utility`: images that ask for `compute` alone do not get it.
 
 from __future__ import annotations
 
-from pathlib import PurePath
-
 from gpudiag.cause import Cause, Match, Matches
 from gpudiag.causes.shared.libraries import (
     NVML,
     cure_of_the_driver,
     good_copy,
     needs_nvml,
-    put_first,
     tensorflow_version,
 )
 from gpudiag.causes.shared.signs import Signs
+from gpudiag.fix import Action, note, start
 from gpudiag.model.facts import Facts, LibraryCopy, Unknown
 from gpudiag.probes.discovery import trace
 
@@ -27,8 +25,10 @@ _TOOLKIT = "https://docs.nvidia.com/datacenter/cloud-native/container-toolkit/la
 CAUSE = Cause(
     fix=(
         (
-            "docker run -e NVIDIA_DRIVER_CAPABILITIES=compute,utility ...  # or: "
-            "--gpus 'all,\"capabilities=compute,utility\"'"
+            start(
+                "docker run -e NVIDIA_DRIVER_CAPABILITIES=compute,utility ...",
+                "or: --gpus 'all,\"capabilities=compute,utility\"'",
+            )
         ),
     ),
     url=_TOOLKIT,
@@ -46,20 +46,22 @@ def find(facts: Facts, signs: Signs, traced: trace.Reading | None) -> Matches:
     shown = [f"{NVML}: {one.error}" if one and one.error else f"{NVML} cannot be opened"]
     shown += [] if capabilities is None else [f"NVIDIA_DRIVER_CAPABILITIES={capabilities}"]
     copy = good_copy(one) if one and one.error else None
+    cure = _cure_of_nvml(facts, copy)
     yield Match(
         evidence=tuple(shown),
         figures={"tensorflow": tensorflow_version(facts)},
-        fix=(_cure_of_nvml(facts, copy),),
-        change=put_first(facts, [str(PurePath(copy.path).parent)]) if copy else None,
+        fix=(cure,),
+        tried=cure if copy else None,
     )
 
 
-def _cure_of_nvml(facts: Facts, copy: LibraryCopy | None) -> str:
+def _cure_of_nvml(facts: Facts, copy: LibraryCopy | None) -> Action:
     if copy is None and not isinstance(facts.container, Unknown) and facts.container.runtime is not None:
         if facts.container.kubernetes:
-            return "# set NVIDIA_DRIVER_CAPABILITIES=compute,utility in the pod's env, or in its image"
-        return (
-            "docker run -e NVIDIA_DRIVER_CAPABILITIES=compute,utility ...  # or: "
-            """--gpus 'all,"capabilities=compute,utility"'"""
+            return note("set NVIDIA_DRIVER_CAPABILITIES=compute,utility in the pod's env, or in its image")
+        return start(
+            "docker run -e NVIDIA_DRIVER_CAPABILITIES=compute,utility ...",
+            "or: "
+            """--gpus 'all,"capabilities=compute,utility"'""",
         )
     return cure_of_the_driver(facts, NVML, copy)

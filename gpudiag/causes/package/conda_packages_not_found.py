@@ -11,13 +11,14 @@ import re
 from typing import NamedTuple
 
 from gpudiag.cause import Cause, Match, Matches, Program
+from gpudiag.fix import Kind, check, install, note, run
 from gpudiag.knowledge.log_lines import text
 from gpudiag.knowledge.messages.installing import CONDA_NOT_SOLVED
 from gpudiag.knowledge.origin import Origin
 from gpudiag.model.diagnosis import Confidence
 
 CAUSE = Cause(
-    fix=("conda config --append channels conda-forge", "conda search -c conda-forge NAME", "pip install NAME"),
+    fix=(run("conda config --append channels conda-forge"), check("conda search -c conda-forge NAME"), install("NAME")),
     url="https://docs.conda.io/projects/conda/en/latest/user-guide/tasks/manage-environments.html",
     needs_gpu=False,
 )
@@ -67,11 +68,18 @@ def find(program: Program, origin: Origin) -> Matches:
         {"what": what},
         fix=(
             (
-                "conda env export --no-builds > environment.yml  # where it was made; or --from-history: what was "
-                "asked for"
+                run(
+                    "conda env export --no-builds > environment.yml",
+                    "where it was made; or --from-history: what was asked for",
+                )
             ),
-            (f"# or take the builds out of the file (NAME=VERSION=BUILD becomes NAME=VERSION), and what only {of} has"),
-            "conda env create -f environment.yml  # then again; or on a system of that kind, as WSL is",
+            (
+                note(
+                    "or take the builds out of the file (NAME=VERSION=BUILD becomes NAME=VERSION), and what only "
+                    f"{of} has"
+                )
+            ),
+            run("conda env create -f environment.yml", "then again; or on a system of that kind, as WSL is"),
         ),
     )
 
@@ -84,11 +92,13 @@ def _not_in_the_channels(one: Missing, program: Program) -> Match:
         {"what": f"the channels that conda looks in do not have {one.spec} for this system"},
         fix=(
             (
-                "conda config --append channels conda-forge  # in a file of an environment: - conda-forge, below "
-                "channels; then again"
+                run(
+                    "conda config --append channels conda-forge",
+                    "in a file of an environment: - conda-forge, below channels; then again",
+                )
             ),
-            f"conda search -c conda-forge {one.name}  # the versions that there are, for the pin",
-            f"pip install '{pinned}'  # if it is a package of Python: below - pip: in the file",
+            check(f"conda search -c conda-forge {one.name}", "the versions that there are, for the pin"),
+            run(f"pip install '{pinned}'", "if it is a package of Python: below - pip: in the file", kind=Kind.INSTALL),
         ),
     )
 

@@ -10,15 +10,20 @@ from __future__ import annotations
 
 from gpudiag.cause import Cause, Match, Matches, Program
 from gpudiag.causes.shared.packages import FailedImport
+from gpudiag.fix import Kind, check, note, run
 from gpudiag.knowledge.messages.python_packages import ILLEGAL_INSTRUCTION, NO_INSTRUCTIONS
 from gpudiag.knowledge.origin import Origin
 from gpudiag.model.diagnosis import Confidence
 
 CAUSE = Cause(
     fix=(
-        "grep -o -m1 -w avx /proc/cpuinfo  # prints nothing: there is no AVX",
-        "# in a virtual machine: processor type 'host' instead of kvm64 or qemu64; otherwise another machine",
-        "conda install -c conda-forge tensorflow  # or a build without AVX: conda's of older releases, or your own",
+        check("grep -o -m1 -w avx /proc/cpuinfo", "prints nothing: there is no AVX"),
+        note("in a virtual machine: processor type 'host' instead of kvm64 or qemu64; otherwise another machine"),
+        run(
+            "conda install -c conda-forge tensorflow",
+            "or a build without AVX: conda's of older releases, or your own",
+            kind=Kind.INSTALL,
+        ),
     ),
     url="https://www.tensorflow.org/install/pip#hardware_requirements",
     needs_gpu=False,
@@ -26,8 +31,8 @@ CAUSE = Cause(
 
 
 _OF_APPLE = (
-    "python -c 'import platform; print(platform.machine())'  # x86_64 on an Apple processor: that is the fault",
-    "# then a Python for arm64: Miniforge, or python.org's, in a terminal without Rosetta; and TensorFlow with it",
+    run("python -c 'import platform; print(platform.machine())'", "x86_64 on an Apple processor: that is the fault"),
+    note("then a Python for arm64: Miniforge, or python.org's, in a terminal without Rosetta; and TensorFlow with it"),
 )
 
 

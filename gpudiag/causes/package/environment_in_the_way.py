@@ -11,10 +11,11 @@ search needs no knowledge of the fault, so it finds what no other cause knows; `
 from __future__ import annotations
 
 from gpudiag.cause import Cause, Match, Matches
+from gpudiag.fix import Action, check, distinct, unset
 from gpudiag.model.diagnosis import Bisection, Confidence, EnvironmentChange
 
 CAUSE = Cause(
-    fix=("unset LD_PRELOAD",),
+    fix=(unset("LD_PRELOAD"),),
     url="https://www.debuggingbook.org/html/DeltaDebugger.html",
     needs_gpu=False,
 )
@@ -42,16 +43,20 @@ def find(bisection: Bisection) -> Matches:
             "works": "gets its GPU" if bisection.wanted else "can be imported",
             "then": f"{'it is' if len(changes) == 1 else 'they are'} {gone}",
         },
-        fix=(*_lines(changes), *(["sudo dmesg | grep -i -e nvrm -e xid  # why that GPU fails"] if gpus else [])),
+        fix=(*_lines(changes), *([check("sudo dmesg | grep -i -e nvrm -e xid", "why that GPU fails")] if gpus else [])),
     )
 
 
-def _lines(changes: tuple[EnvironmentChange, ...]) -> tuple[str, ...]:
-    """Return the lines to type, ``unset`` for several variables in one."""
-    lines = list(dict.fromkeys(one.fix.line for one in changes if one.fix is not None))
-    unset = [line.removeprefix("unset ") for line in lines if line.startswith("unset ")]
-    rest = [line for line in lines if not line.startswith("unset ")]
-    return (*([f"unset {' '.join(unset)}"] if unset else []), *rest) or ("gpudiag why --bisect 300  # says which",)
+def _lines(changes: tuple[EnvironmentChange, ...]) -> tuple[Action, ...]:
+    """Return what to do, ``unset`` for several variables in one."""
+    fixes = distinct(one.fix for one in changes if one.fix is not None)
+    names = [name for fix in fixes for name in fix.change or {} if _only_unsets(fix)]
+    rest = [fix for fix in fixes if not _only_unsets(fix)]
+    return (*([unset(*names)] if names else []), *rest) or (check("gpudiag why --bisect 300", "says which"),)
+
+
+def _only_unsets(fix: Action) -> bool:
+    return fix.change is not None and not any(fix.change.values())
 
 
 def _joined(words: list[str]) -> str:

@@ -10,6 +10,7 @@ import re
 
 from gpudiag.cause import Cause, Match, Matches
 from gpudiag.causes.shared.imports import ImportLog
+from gpudiag.fix import Action, Kind, Role, install, run
 from gpudiag.knowledge.messages.python_packages import FRAMEWORK_NOT_THERE, MACOS_OLDER, UNDEFINED_OF_TENSORFLOW
 from gpudiag.knowledge.names import distribution_of
 from gpudiag.knowledge.origin import Origin
@@ -18,8 +19,16 @@ from gpudiag.model.diagnosis import Confidence
 
 CAUSE = Cause(
     fix=(
-        "pip install 'tensorflow-text==2.15.*'  # the release of it for the installed TensorFlow",
-        "pip install --force-reinstall --no-cache-dir --no-binary :all: PACKAGE  # or build it again",
+        install("tensorflow-text==2.15.*", note="the release of it for the installed TensorFlow"),
+        install(
+            "--force-reinstall",
+            "--no-cache-dir",
+            "--no-binary",
+            ":all:",
+            "PACKAGE",
+            note="or build it again",
+            role=Role.ALTERNATIVE,
+        ),
     ),
     url="https://www.tensorflow.org/guide/create_op",
     needs_gpu=False,
@@ -44,18 +53,38 @@ def find(program: ImportLog, origin: Origin) -> Matches:
         )
 
 
-def _fix(package: str, file: str, origin: Origin) -> tuple[str, str]:
-    build = f"pip install --force-reinstall --no-cache-dir --no-binary :all: {package}  # build {file} again, or"
+def _fix(package: str, file: str, origin: Origin) -> tuple[Action, Action]:
+    build = run(
+        f"pip install --force-reinstall --no-cache-dir --no-binary :all: {package}",
+        f"build {file} again, or",
+        kind=Kind.INSTALL,
+    )
     if origin.releases[0] == origin.releases[1] and (fits := companion(package, origin.releases[1])):
-        return f"pip install '{package}=={fits}'  # the release of it for TensorFlow {origin.releases[1]}, or", build
+        return run(
+            f"pip install '{package}=={fits}'",
+            f"the release of it for TensorFlow {origin.releases[1]}, or",
+            kind=Kind.INSTALL,
+        ), build
     if pair := newest_pair(package):
-        both = f"pip install '{package}=={pair[0]}' 'tensorflow=={pair[1]}.*'  # the newest pair, or"
-        return both, f"pip install '{package}==VERSION'  # the release of it for the installed TensorFlow"
+        both = run(
+            f"pip install '{package}=={pair[0]}' 'tensorflow=={pair[1]}.*'", "the newest pair, or", kind=Kind.INSTALL
+        )
+        return both, run(
+            f"pip install '{package}==VERSION'", "the release of it for the installed TensorFlow", kind=Kind.INSTALL
+        )
     if package == "PACKAGE":  # compiled here, and not installed by pip
         flags = "python -c 'from tensorflow import sysconfig as c; print(*c.get_compile_flags(), *c.get_link_flags())'"
         built = file if file.endswith(".so") else "NAME.so"
         return (
-            f"{flags}  # put these into the command that compiles it: the same _GLIBCXX_USE_CXX11_ABI and C++",
-            f"rm -f {built}  # and the folder that caches it; then compile it again with the installed TensorFlow",
+            run(flags, "put these into the command that compiles it: the same _GLIBCXX_USE_CXX11_ABI and C++"),
+            run(
+                f"rm -f {built}",
+                "and the folder that caches it; then compile it again with the installed TensorFlow",
+                kind=Kind.REMOVE,
+            ),
         )
-    return build, f"pip install '{package}==VERSION'  # the release of it that was made for the installed TensorFlow"
+    return build, run(
+        f"pip install '{package}==VERSION'",
+        "the release of it that was made for the installed TensorFlow",
+        kind=Kind.INSTALL,
+    )

@@ -9,11 +9,12 @@ from __future__ import annotations
 import re
 
 from gpudiag.cause import Cause, Match, Matches, Program
+from gpudiag.fix import Kind, note, run
 from gpudiag.knowledge.messages.python_packages import EMPTY_TENSORFLOW, NAME_OF_ANOTHER_FILE, PARTIAL_MODULE
 from gpudiag.model.diagnosis import Confidence
 
 CAUSE = Cause(
-    fix=("mv tensorflow.py my_tensorflow.py", "# and delete the folder __pycache__ beside it"),
+    fix=(run("mv tensorflow.py my_tensorflow.py"), note("and delete the folder __pycache__ beside it")),
     url="https://docs.python.org/3/library/sys_path_init.html",
     needs_gpu=False,
     unless=("module_shadowed", "tensorflow_shadowed"),
@@ -50,10 +51,16 @@ def find(program: Program) -> Matches:
                 "path": "a file, an empty folder or the rest of a removed installation of the name 'tensorflow'",
             },
             fix=(
-                "python -c 'import tensorflow; print(tensorflow)'  # your own file or folder: rename it; one in "
-                "site-packages is the rest of an installation",
-                ...,
-                "pip uninstall tensorflow tensorflow-gpu; pip install tensorflow  # if it is in site-packages",
+                run(
+                    "python -c 'import tensorflow; print(tensorflow)'",
+                    "your own file or folder: rename it; one in site-packages is the rest of an installation",
+                ),
+                CAUSE.fix[1],
+                run(
+                    "pip uninstall tensorflow tensorflow-gpu; pip install tensorflow",
+                    "if it is in site-packages",
+                    kind=Kind.REMOVE,
+                ),
             ),
         )
 
@@ -65,4 +72,4 @@ def _stem(file: str) -> str:
 def _match(said: tuple[str, ...], sure: Confidence, name: str, file: str) -> Match:
     move = "ren" if re.match(r"[A-Za-z]:", file) else "mv"
     new = f"my_{name}.py" if move == "ren" else re.sub(r"[^/]*$", f"my_{name}.py", file, count=1)
-    return Match(said, sure, {"name": name, "path": file}, fix=(f"{move} {file} {new}", ...))
+    return Match(said, sure, {"name": name, "path": file}, fix=(run(f"{move} {file} {new}"), CAUSE.fix[1]))

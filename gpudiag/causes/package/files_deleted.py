@@ -9,10 +9,14 @@ from __future__ import annotations
 
 from gpudiag.cause import Cause, Match, Matches
 from gpudiag.causes.shared.packages import INSTALLATION, reinstall, shown
+from gpudiag.fix import Kind, run
 from gpudiag.model.facts import TensorflowFacts
 
 CAUSE = Cause(
-    fix=("pip uninstall -y {names}", "pip install --force-reinstall '{with_cuda}'"),
+    fix=(
+        run("pip uninstall -y {names}", kind=Kind.REMOVE),
+        run("pip install --force-reinstall '{with_cuda}'", kind=Kind.INSTALL),
+    ),
     url=INSTALLATION,
     needs_gpu=False,
     finding="host.tensorflow.damaged",

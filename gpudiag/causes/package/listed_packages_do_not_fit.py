@@ -11,6 +11,7 @@ from packaging.version import InvalidVersion
 from packaging.version import Version as Exact
 
 from gpudiag.cause import Cause, LogAlone, Match, Matches
+from gpudiag.fix import Kind, check, install, run
 from gpudiag.knowledge.log_lines import suspicious
 from gpudiag.knowledge.message import Worth
 from gpudiag.knowledge.messages.python_packages import FAMILY
@@ -23,7 +24,7 @@ from gpudiag.model.diagnosis import Confidence
 from gpudiag.record import Record
 
 CAUSE = Cause(
-    fix=("pip install 'numpy<2'", "python -m pip check  # must say that nothing is broken"),
+    fix=(install("numpy<2"), check("python -m pip check", "must say that nothing is broken")),
     url="https://pip.pypa.io/en/stable/cli/pip_check/",
     needs_gpu=False,
 )
@@ -58,8 +59,8 @@ def find(program: LogAlone, origin: Origin) -> Matches:
         Confidence.LIKELY if named else Confidence.POSSIBLE,
         {"what": f"packages do not fit {own} {listed[own].value}: {what}"},
         fix=(
-            f"pip install {' '.join(repr(one.name + _written(one.takes)) for one in chosen)}",
-            "python -m pip check  # must say that nothing is broken",
+            run(f"pip install {' '.join(repr(one.name + _written(one.takes)) for one in chosen)}", kind=Kind.INSTALL),
+            check("python -m pip check", "must say that nothing is broken"),
         ),
     )
 

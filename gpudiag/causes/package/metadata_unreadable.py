@@ -7,12 +7,13 @@ distribution.
 from __future__ import annotations
 
 from gpudiag.cause import Cause, Match, Matches
+from gpudiag.fix import Kind, note
 from gpudiag.model.facts import TensorflowFacts
 from gpudiag.model.report import Severity
 
 CAUSE = Cause(
     severity=Severity.WARNING,
-    fix=("# remove that folder, and install the distribution again",),
+    fix=(note("remove that folder, and install the distribution again", kind=Kind.REMOVE),),
     url="https://www.tensorflow.org/install/pip",
     finding="host.packages.unreadable",
     row_only=True,

@@ -15,11 +15,15 @@ from gpudiag.causes.shared.packages import (
     shown,
     sure_of_mixture,
 )
+from gpudiag.fix import Kind, run
 from gpudiag.model.facts import TensorflowFacts
 from gpudiag.probes.host.tensorflow import several
 
 CAUSE = Cause(
-    fix=("pip uninstall -y {names}", "pip install --force-reinstall '{with_cuda}'"),
+    fix=(
+        run("pip uninstall -y {names}", kind=Kind.REMOVE),
+        run("pip install --force-reinstall '{with_cuda}'", kind=Kind.INSTALL),
+    ),
     url=INSTALLATION,
     needs_gpu=False,
     views=("host.tensorflow.several",),

@@ -14,14 +14,19 @@ from gpudiag.cause import Cause, Match, Matches
 from gpudiag.causes.shared.advice import says_most
 from gpudiag.causes.shared.imports import Traceback, executable, interpreter, version_of
 from gpudiag.causes.shared.packages import INSTALLATION, chosen
+from gpudiag.fix import Action, Kind, fill_in, run
 from gpudiag.knowledge.log import recognised
 from gpudiag.model.diagnosis import Confidence
 from gpudiag.model.facts import Facts, TensorflowFacts
 
 CAUSE = Cause(
     fix=(
-        "python -m pip install --force-reinstall --no-cache-dir 'PACKAGE'",
-        "python -m venv fresh && fresh/bin/pip install 'tensorflow[and-cuda]'  # without other packages",
+        run("python -m pip install --force-reinstall --no-cache-dir 'PACKAGE'", kind=Kind.INSTALL),
+        run(
+            "python -m venv fresh && fresh/bin/pip install 'tensorflow[and-cuda]'",
+            "without other packages",
+            kind=Kind.INSTALL,
+        ),
     ),
     url=INSTALLATION,
     needs_gpu=False,
@@ -38,32 +43,44 @@ def find(facts: Facts, failed: Traceback, installed: TensorflowFacts) -> Matches
     own = chosen(installed)
     who = version_of(installed, named) if named else f"{own.name} {own.version}".strip()
     which = f"{known.name}=={known.version}" if known else named or f"{own.name}=={own.version}".removesuffix("==")
-    if named and failed.error.startswith(_OF_ANOTHER_RELEASE):
-        package = f"pip install --upgrade '{named}'"
-    else:
-        package = f"pip install --force-reinstall --no-cache-dir '{which}'"
     python = executable(facts)
+    if named and failed.error.startswith(_OF_ANOTHER_RELEASE):
+        package = run(f"{python} -m pip install --upgrade '{named}'", kind=Kind.INSTALL)
+    else:
+        package = run(f"{python} -m pip install --force-reinstall --no-cache-dir '{which}'", kind=Kind.INSTALL)
     seen = [f"import tensorflow raised {failed.error}"]
     seen += [f"it was raised in {failed.where}"] if failed.where else []
     said, advice = _in_the_table(failed.error)
     if named:  # what the table says of packages is for any of them
-        advice = tuple(line for line in advice if not line.startswith(("pip install", "python ", "conda ")))
-    fresh = "venv fresh && fresh/bin/pip install 'tensorflow[and-cuda]'  # without other packages"
-    lines = (*advice, package, f"python -m {fresh}")
+        advice = tuple(action for action in advice if action.kind is not Kind.INSTALL)
+    fresh = run(
+        f"{python} -m venv fresh && fresh/bin/pip install 'tensorflow[and-cuda]'",
+        "without other packages",
+        kind=Kind.INSTALL,
+    )
     yield Match(
         (*seen, *interpreter(facts)),
         Confidence.LIKELY if failed.where else Confidence.POSSIBLE,
         {"who": who, "error": said or failed.error},
-        fix=tuple(re.sub(r"^(?:python -m (?=pip|venv)|(?=pip ))", f"{python} -m ", line) for line in lines),
+        fix=(*(_run_by(python, action) for action in advice), package, fresh),
     )
 
 
-def _in_the_table(error: str) -> tuple[str, tuple[str, ...]]:
+def _run_by(python: str, action: Action) -> Action:
+    """Return the action with this interpreter's pip."""
+    if not action.command.startswith("pip "):
+        return action
+    return action.replaced(command=f"{python} -m {action.command}")
+
+
+def _in_the_table(error: str) -> tuple[str, tuple[Action, ...]]:
     """Return what the error means by the table of messages, and what to type; "" and nothing if it is not there."""
     event = says_most(recognised(error))
     if event is None:
         return "", ()
     figures = defaultdict(str, event.fields)
     path = _PATH.search(error)
-    fix = (line.replace(" FILE", f" {path[1]}") if path else line for line in event.message.fix)
-    return event.message.meaning.format_map(figures), tuple(line.format_map(figures) for line in fix)
+    fix = (fill_in(action, figures) for action in event.message.fix)
+    if path:
+        fix = (action.replaced(command=action.command.replace(" FILE", f" {path[1]}")) for action in fix)
+    return event.message.meaning.format_map(figures), tuple(fix)

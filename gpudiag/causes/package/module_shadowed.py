@@ -12,6 +12,7 @@ from pathlib import PurePath
 
 from gpudiag.cause import TRACE, Cause, Match, Matches, Rows
 from gpudiag.causes.shared.packages import PATH, FailedImport, off_the_path, rest_of_path
+from gpudiag.fix import note, run, unset
 from gpudiag.knowledge.log_lines import Log
 from gpudiag.knowledge.messages.code import MODULE_LACKS
 from gpudiag.model.diagnosis import Confidence
@@ -19,7 +20,7 @@ from gpudiag.model.facts import Facts, TensorflowFacts
 from gpudiag.probes.host import tensorflow as host_tensorflow
 
 CAUSE = Cause(
-    fix=("mv {path} {new}", "unset PYTHONPATH  # instead"),
+    fix=(run("mv {path} {new}"), unset("PYTHONPATH", note="instead")),
     url="https://docs.python.org/3/library/sys_path_init.html",
     needs_gpu=False,
 )
@@ -55,9 +56,9 @@ def find(facts: Facts, rows: Rows, failed: FailedImport, installed: TensorflowFa
         sure=Confidence.LIKELY,
         figures={"name": name, "path": path, "new": str(PurePath(path).parent / f"my_{PurePath(path).name}")},
         fix=(
-            ...,
+            CAUSE.fix[0],
             off_the_path(facts, folder)
-            or f"# or run the program in another folder than {folder}: Python looks there first",
+            or note(f"or run the program in another folder than {folder}: Python looks there first"),
         ),
         about=(str(folder), *((PATH,) if rest is not None else ())),
     )

@@ -9,6 +9,7 @@ from __future__ import annotations
 import re
 
 from gpudiag.cause import Cause, LogAlone, Match, Matches
+from gpudiag.fix import Role, Where, run, start
 from gpudiag.knowledge.log_lines import text
 from gpudiag.knowledge.messages.installing import NO_WHEEL_TO_BUILD
 from gpudiag.knowledge.messages.python_packages import NO_WHEEL, NO_WHEEL_OF_ANOTHER
@@ -17,8 +18,16 @@ from gpudiag.model.diagnosis import Confidence
 
 CAUSE = Cause(
     fix=(
-        "FROM python:3.12-slim  # in the Dockerfile: an image of Debian or Ubuntu in place of one of Alpine",
-        "docker run --gpus all -it tensorflow/tensorflow:latest-gpu  # or TensorFlow's own image",
+        run(
+            "FROM python:3.12-slim",
+            "in the Dockerfile: an image of Debian or Ubuntu in place of one of Alpine",
+            where=Where.IMAGE,
+        ),
+        start(
+            "docker run --gpus all -it tensorflow/tensorflow:latest-gpu",
+            "or TensorFlow's own image",
+            role=Role.ALTERNATIVE,
+        ),
     ),
     url="https://www.tensorflow.org/install/docker",
     needs_gpu=False,

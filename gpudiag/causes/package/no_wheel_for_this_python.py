@@ -11,6 +11,7 @@ import re
 from collections.abc import Iterable
 
 from gpudiag.cause import Cause, Match, Matches, Program
+from gpudiag.fix import Action, Kind, check, install, note, run
 from gpudiag.knowledge.message import Event
 from gpudiag.knowledge.messages.python_packages import (
     GPU_PACKAGE_GONE,
@@ -27,20 +28,25 @@ from gpudiag.model.diagnosis import Confidence
 
 CAUSE = Cause(
     fix=(
-        ("python -c 'import sys; print(sys.version)'  # then a Python that has wheels: conda create -n tf python=3.11"),
-        "pip install --upgrade pip",
+        (
+            run(
+                "python -c 'import sys; print(sys.version)'",
+                "then a Python that has wheels: conda create -n tf python=3.11",
+            )
+        ),
+        install("--upgrade", "pip"),
     ),
     url="https://www.tensorflow.org/install/source#gpu",
     needs_gpu=False,
     unless=("musl_system",),
 )
 
-_UPGRADE = "python -m pip install --upgrade pip  # an old one does not see newer wheels"
-_IN_WSL = (
-    "pip install 'tensorflow[and-cuda]'  # in WSL 2 (wsl --install): natively, Windows has no GPU support after 2.10"
+_UPGRADE = run("python -m pip install --upgrade pip", "an old one does not see newer wheels", kind=Kind.INSTALL)
+_IN_WSL = install(
+    "tensorflow[and-cuda]", note="in WSL 2 (wsl --install): natively, Windows has no GPU support after 2.10"
 )
-_FOR_WINDOWS = "pip install 'tensorflow<2.11'  # or that one, with Python 3.10, CUDA 11.2 and cuDNN 8.1"
-_WHO_ASKS = "# if another package asks for it: a newer release of that package, or pip install --no-deps PACKAGE"
+_FOR_WINDOWS = install("tensorflow<2.11", note="or that one, with Python 3.10, CUDA 11.2 and cuDNN 8.1")
+_WHO_ASKS = note("if another package asks for it: a newer release of that package, or pip install --no-deps PACKAGE")
 _LISTED = re.compile(r"\(from versions: (?P<versions>\d[^()]{0,4000})\)")
 _LAST_GPU_PACKAGE_FOR_MACOS = Version(1, 1)
 _NAMES = {
@@ -57,7 +63,7 @@ def find(program: Program, origin: Origin) -> Matches:
         yield Match(
             program.said(GPU_PACKAGE_GONE),
             figures={"what": "tensorflow-gpu", "why": "the package was removed, tensorflow itself has GPU support"},
-            fix=(_IN_WSL, _FOR_WINDOWS) if origin.windows else ("pip install 'tensorflow[and-cuda]'", _WHO_ASKS),
+            fix=(_IN_WSL, _FOR_WINDOWS) if origin.windows else (install("tensorflow[and-cuda]"), _WHO_ASKS),
         )
     elif wheel := program.first(REFUSED_WHEEL):
         why, first = _of_a_refused_wheel(wheel, program, origin)
@@ -77,14 +83,16 @@ def find(program: Program, origin: Origin) -> Matches:
                 program.said(NO_WHEEL),
                 figures={"what": said["what"], "why": why_on_mac},
                 fix=(
-                    "pip install tensorflow  # in place of tensorflow-gpu, in the requirements too",
-                    "pip install tensorflow-metal  # then Apple's GPU is used, on macOS 12 and newer",
+                    install("tensorflow", note="in place of tensorflow-gpu, in the requirements too"),
+                    install("tensorflow-metal", note="then Apple's GPU is used, on macOS 12 and newer"),
                 ),
             )
             return
         if listed:
-            newest = (
-                f"pip install 'tensorflow=={listed[-1]}'  # the newest that pip lists for this Python and processor"
+            newest = run(
+                f"pip install 'tensorflow=={listed[-1]}'",
+                "the newest that pip lists for this Python and processor",
+                kind=Kind.INSTALL,
             )
             is_patch = _release(listed[-1]) == _release(said["what"])  # that release is there, in another patch
             lines = (newest, environment) if is_patch else (environment, newest)
@@ -114,7 +122,7 @@ def find(program: Program, origin: Origin) -> Matches:
         )
 
 
-def _of_a_refused_wheel(wheel: Event, program: Program, origin: Origin) -> tuple[str, str]:
+def _of_a_refused_wheel(wheel: Event, program: Program, origin: Origin) -> tuple[str, Action]:
     """Return why pip refuses a wheel, and what to type."""
     python = Origin(line for line in program.lines if ".whl" not in line).python  # the name of the wheel has one, too
     made_for = f"3.{wheel['minor']}"
@@ -122,7 +130,7 @@ def _of_a_refused_wheel(wheel: Event, program: Program, origin: Origin) -> tuple
         return (
             f"the wheel is for Python {made_for} on {wheel['platform']}; this pip is of another Python, or the machine "
             "is another",
-            f"python{made_for} -m pip install FILE.whl  # the pip of that Python: pip --version names its own",
+            run(f"python{made_for} -m pip install FILE.whl", "the pip of that Python: pip --version names its own"),
         )
     if python != made_for:
         return (
@@ -130,10 +138,12 @@ def _of_a_refused_wheel(wheel: Event, program: Program, origin: Origin) -> tuple
             _environment(f"tensorflow=={wheel['release']}"),
         )
     if origin.windows and "win" not in wheel["platform"]:
-        return f"the wheel is for {wheel['platform']}", f"pip install 'tensorflow=={wheel['release']}'"
+        return f"the wheel is for {wheel['platform']}", run(
+            f"pip install 'tensorflow=={wheel['release']}'", kind=Kind.INSTALL
+        )
     return (
         f"the wheel is for Python {python}, too, so the Python has 32 bits, most likely, and TensorFlow needs 64",
-        "python -c 'import struct; print(struct.calcsize(\"P\") * 8)'  # 32: install a Python of 64 bits",
+        run("python -c 'import struct; print(struct.calcsize(\"P\") * 8)'", "32: install a Python of 64 bits"),
     )
 
 
@@ -183,7 +193,7 @@ def _why(wanted: Version | None, listed: list[str], origin: Origin) -> str:
     return "it has none for its version, or the Python has 32 bits, or pip is old, or the system is Alpine (musl)"
 
 
-def _of_a_lock(name: str, version: str, origin: Origin) -> tuple[str, str, str]:
+def _of_a_lock(name: str, version: str, origin: Origin) -> tuple[str, Action, Action]:
     """Return the same for a release that Poetry or uv has chosen by itself: they choose before they look for wheels."""
     if canonical(name) not in TENSORFLOWS:
         return _of_another(name, [], origin)
@@ -193,39 +203,57 @@ def _of_a_lock(name: str, version: str, origin: Origin) -> tuple[str, str, str]:
     of = f"{release} has wheels for Python {' to '.join(pythons(release))} alone" if release else "it has none for it"
     return (
         of,
-        f"poetry add 'tensorflow{fits}'  # with uv: uv add; releases that have wheels: without a range it may choose "
-        "an old one, which some other package takes",
+        run(
+            f"poetry add 'tensorflow{fits}'",
+            "with uv: uv add; releases that have wheels: without a range it may choose "
+            "an old one, which some other package takes",
+            kind=Kind.INSTALL,
+        ),
         _environment(f"tensorflow=={version}") if release else _UPGRADE,
     )
 
 
-def _of_another(name: str, listed: list[str], origin: Origin) -> tuple[str, str, str]:
+def _of_another(name: str, listed: list[str], origin: Origin) -> tuple[str, Action, Action]:
     """Return why pip has no wheel of another distribution than TensorFlow, and the lines of the fix."""
     systems = OTHERS.get(canonical(name), {})
     if systems and (span := systems.get(origin.system)) is None:
         have = ", ".join(_NAMES[one] for one in systems)
         return (
             f"{name} has wheels for {have} alone",
-            f"pip uninstall {name}  # take it out of the requirements: this system has none",
-            "# or run the program there: on Windows in WSL 2 (wsl --install), on a Mac in a container of Linux",
+            run(f"pip uninstall {name}", "take it out of the requirements: this system has none", kind=Kind.REMOVE),
+            note("or run the program there: on Windows in WSL 2 (wsl --install), on a Mac in a container of Linux"),
         )
     if systems and span is not None:
         oldest, newest, first, last = span
         return (
             f"for {_NAMES[origin.system]} there are {oldest} to {newest}, for Python {first} to {last}",
-            f"conda create -n tf python={_safe(last)}; conda activate tf; pip install {name}  # has wheels",
-            f"pip install '{name}=={listed[-1]}'  # the newest that pip lists here" if listed else _UPGRADE,
+            run(
+                f"conda create -n tf python={_safe(last)}; conda activate tf; pip install {name}",
+                "has wheels",
+                kind=Kind.INSTALL,
+            ),
+            run(f"pip install '{name}=={listed[-1]}'", "the newest that pip lists here", kind=Kind.INSTALL)
+            if listed
+            else _UPGRADE,
         )
     if listed:
         return (
             f"pip lists {listed[0]} to {listed[-1]} here; others need another Python, or there is no such release",
-            f"pip install '{name}=={listed[-1]}'  # the newest that there is for this Python: change the pin",
-            "# or a Python of the time of the release that is asked for: conda create -n tf python=3.10",
+            run(
+                f"pip install '{name}=={listed[-1]}'",
+                "the newest that there is for this Python: change the pin",
+                kind=Kind.INSTALL,
+            ),
+            note("or a Python of the time of the release that is asked for: conda create -n tf python=3.10"),
         )
     return (
         "it has none for its version or system, or no distribution has that name",
-        f"pip index versions {name}; python --version; uname -sm  # which there are, and for what",
-        "conda create -n tf python=3.11; conda activate tf  # then install there: most packages have wheels for it",
+        check(f"pip index versions {name}; python --version; uname -sm", "which there are, and for what"),
+        run(
+            "conda create -n tf python=3.11; conda activate tf",
+            "then install there: most packages have wheels for it",
+            kind=Kind.INSTALL,
+        ),
     )
 
 
@@ -240,12 +268,13 @@ def _release(text: str) -> Version | None:
     return Version(int(found[1]), int(found[2])) if found else None
 
 
-def _environment(what: str) -> str:
+def _environment(what: str) -> Action:
     """Return the line that makes an environment with a Python for which there are wheels of ``what``."""
     pinned = re.search(r"(?<!>)=(\d)\.(\d{1,2})|<=?(\d)\.(\d{1,2})", what)
     release = Version(int(pinned[1] or pinned[3]), int(pinned[2] or pinned[4])) if pinned else NEWEST
     first, last = pythons(release)
-    return (
-        f"conda create -n tf python={last}; conda activate tf; pip install '{what}'  # {release} has wheels for Python "
-        f"{first} to {last}"
+    return run(
+        f"conda create -n tf python={last}; conda activate tf; pip install '{what}'",
+        f"{release} has wheels for Python {first} to {last}",
+        kind=Kind.INSTALL,
     )

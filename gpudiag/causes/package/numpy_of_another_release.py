@@ -9,12 +9,13 @@ from __future__ import annotations
 
 from gpudiag.cause import Cause, Match, Matches
 from gpudiag.causes.shared.imports import ImportLog
+from gpudiag.fix import Kind, Role, check, install, run
 from gpudiag.knowledge.messages.python_packages import NUMPY_2, NUMPY_NAME_GONE, NUMPY_OLDER
 from gpudiag.knowledge.origin import Origin
 from gpudiag.model.diagnosis import Confidence
 
 CAUSE = Cause(
-    fix=("pip install 'numpy<2'", "pip install --upgrade 'tensorflow>=2.18'  # or"),
+    fix=(install("numpy<2"), install("--upgrade", "tensorflow>=2.18", role=Role.ALTERNATIVE)),
     url="https://numpy.org/doc/stable/user/troubleshooting-importerror.html",
     needs_gpu=False,
     unless=("requirement_not_met",),
@@ -34,9 +35,11 @@ def find(program: ImportLog, origin: Origin) -> Matches:
             said,
             figures={"what": "numpy 2 is installed, and a module was built for numpy 1"},
             fix=(
-                "pip install 'numpy<2'",
-                "pip install --upgrade 'tensorflow>=2.18'  # or: works with numpy 2",
-                "python -m pip list --user  # what lies in ~/.local is found first: uninstall it there" if own else "",
+                install("numpy<2"),
+                install("--upgrade", "tensorflow>=2.18", note="works with numpy 2", role=Role.ALTERNATIVE),
+                check("python -m pip list --user", "what lies in ~/.local is found first: uninstall it there")
+                if own
+                else None,
             ),
         )
     elif older := program.first(NUMPY_OLDER):
@@ -46,9 +49,16 @@ def find(program: ImportLog, origin: Origin) -> Matches:
             Confidence.PROVED if older["wanted"] else Confidence.LIKELY,
             {"what": f"a module was built for {f'numpy {least} or newer' if least else 'another one'}"},
             fix=(
-                f"pip install --upgrade 'numpy>={least}'" if least else "pip install --upgrade numpy",
-                "pip install --force-reinstall --no-cache-dir MODULE  # or: the one that the traceback names",
-                "",
+                run(f"pip install --upgrade 'numpy>={least}'", kind=Kind.INSTALL)
+                if least
+                else install("--upgrade", "numpy"),
+                install(
+                    "--force-reinstall",
+                    "--no-cache-dir",
+                    "MODULE",
+                    note="the one that the traceback names",
+                    role=Role.ALTERNATIVE,
+                ),
             ),
         )
     elif (gone := program.first(NUMPY_NAME_GONE)) and gone["name"] in _GONE:
@@ -57,8 +67,7 @@ def find(program: ImportLog, origin: Origin) -> Matches:
             Confidence.LIKELY,
             {"what": f"numpy 1.24 and later have no numpy.{gone['name']}"},
             fix=(
-                f"pip install 'numpy<{'1.20' if origin.is_before_11 else '1.24'}'",
-                "pip install --upgrade tensorflow  # or: a newer one does not ask for it",
-                "",
+                run(f"pip install 'numpy<{'1.20' if origin.is_before_11 else '1.24'}'", kind=Kind.INSTALL),
+                install("--upgrade", "tensorflow", note="a newer one does not ask for it", role=Role.ALTERNATIVE),
             ),
         )

@@ -10,10 +10,15 @@ from shlex import quote
 
 from gpudiag.cause import TRACE, Cause, Match, Matches, Rows
 from gpudiag.causes.shared.packages import FailedImport
+from gpudiag.fix import Kind, run
 from gpudiag.model.facts import TensorflowFacts
 
 CAUSE = Cause(
-    fix=("rm /home/someone/venv/lib/python3.11/site-packages/tensorflow-plugins/libtfdml_plugin.so",),
+    fix=(
+        run(
+            "rm /home/someone/venv/lib/python3.11/site-packages/tensorflow-plugins/libtfdml_plugin.so", kind=Kind.REMOVE
+        ),
+    ),
     url="https://github.com/tensorflow/community/blob/master/rfcs/20200624-pluggable-device-for-tensorflow.md",
     needs_gpu=False,
 )
@@ -29,5 +34,9 @@ def find(rows: Rows, failed: FailedImport, installed: TensorflowFacts) -> Matche
     yield Match(
         evidence=(f"import tensorflow: {error}", f"plug-in {guilty}", *(owners.split())),
         figures={"file": guilty},
-        fix=(f"pip uninstall -y {owners}" if owners else f"rm {quote(guilty)}",),
+        fix=(
+            run(f"pip uninstall -y {owners}", kind=Kind.REMOVE)
+            if owners
+            else run(f"rm {quote(guilty)}", kind=Kind.REMOVE),
+        ),
     )

@@ -11,6 +11,7 @@ import re
 
 from gpudiag.cause import Cause, Match, Matches
 from gpudiag.causes.shared.imports import ImportLog
+from gpudiag.fix import Kind, Role, export, install, run
 from gpudiag.knowledge.log_lines import text
 from gpudiag.knowledge.messages.python_packages import PROTOBUF, PROTOBUF_ARGUMENT
 from gpudiag.knowledge.origin import Origin
@@ -18,7 +19,10 @@ from gpudiag.knowledge.releases import Version
 from gpudiag.model.diagnosis import Confidence
 
 CAUSE = Cause(
-    fix=("pip install 'protobuf==3.20.3'", "export PROTOCOL_BUFFERS_PYTHON_IMPLEMENTATION=python  # or, slower"),
+    fix=(
+        run("pip install 'protobuf==3.20.3'", kind=Kind.INSTALL),
+        export("PROTOCOL_BUFFERS_PYTHON_IMPLEMENTATION", "python", "slower", role=Role.ALTERNATIVE),
+    ),
     url="https://protobuf.dev/news/2022-05-06/#python-updates",
     needs_gpu=False,
     unless=("requirement_not_met",),
@@ -31,20 +35,24 @@ def find(program: ImportLog, origin: Origin) -> Matches:
     said = program.first(PROTOBUF)
     if said is None:
         if (refused := program.first(PROTOBUF_ARGUMENT)) and any(map(_GENERATED.search, program.lines)):
-            yield Match((text(refused.line),), Confidence.LIKELY, fix=("pip install --upgrade protobuf",))
+            yield Match((text(refused.line),), Confidence.LIKELY, fix=(install("--upgrade", "protobuf"),))
         return
-    second = "pip install --force-reinstall tensorflow  # or: brings a protobuf that fits"
+    second = install("--force-reinstall", "tensorflow", note="brings a protobuf that fits", role=Role.ALTERNATIVE)
     if "Descriptors" in said.text or "regenerate your protos" in said.text:
-        first = "pip install 'protobuf==3.20.3'"
-        second = "export PROTOCOL_BUFFERS_PYTHON_IMPLEMENTATION=python  # or, slower"
+        first = run("pip install 'protobuf==3.20.3'", kind=Kind.INSTALL)
+        second = export("PROTOCOL_BUFFERS_PYTHON_IMPLEMENTATION", "python", "slower", role=Role.ALTERNATIVE)
     elif "builder" in said.text:
-        first = "pip install --upgrade 'protobuf>=3.20.3,<4'"
+        first = install("--upgrade", "protobuf>=3.20.3,<4")
     elif said["gencode"]:
-        first = f"pip install --upgrade 'protobuf>={said['gencode']}'  # no older than what the code was made with"
+        first = run(
+            f"pip install --upgrade 'protobuf>={said['gencode']}'",
+            "no older than what the code was made with",
+            kind=Kind.INSTALL,
+        )
     elif "runtime_version" in said.text:
-        first = "pip install --upgrade 'protobuf>=5.28'"
+        first = install("--upgrade", "protobuf>=5.28")
     elif said["needed"]:
-        first = f"pip install 'protobuf>={said['needed']}'"
+        first = run(f"pip install 'protobuf>={said['needed']}'", kind=Kind.INSTALL)
     else:
-        first = f"pip install 'protobuf<{5 if origin.releases[1] <= Version(2, 18) else 6}'"
+        first = run(f"pip install 'protobuf<{5 if origin.releases[1] <= Version(2, 18) else 6}'", kind=Kind.INSTALL)
     yield Match(program.said(PROTOBUF), fix=(first, second))

@@ -6,13 +6,14 @@ gpudiag was tested with Python 3.10 to 3.13. A newer Python may have no wheel of
 from __future__ import annotations
 
 from gpudiag.cause import Cause, Match, Matches
+from gpudiag.fix import Kind, run
 from gpudiag.model.facts import SystemFacts
 from gpudiag.model.report import Severity
 from gpudiag.probes.host.tensorflow import release
 
 CAUSE = Cause(
     severity=Severity.WARNING,
-    fix=("python3.13 -m venv tf && . tf/bin/activate  # or 3.10 to 3.12",),
+    fix=(run("python3.13 -m venv tf && . tf/bin/activate", "or 3.10 to 3.12", kind=Kind.INSTALL),),
     url="https://www.tensorflow.org/install/pip",
     finding="host.tensorflow.unsupported_python",
     row_only=True,

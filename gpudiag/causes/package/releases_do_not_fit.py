@@ -9,8 +9,10 @@ there are other causes, which say more.
 from __future__ import annotations
 
 import re
+from typing import NamedTuple
 
 from gpudiag.cause import Cause, LogAlone, Match, Matches
+from gpudiag.fix import Action, Kind, Role, check, edit, export, install, note, run, unset
 from gpudiag.knowledge.log import recognised
 from gpudiag.knowledge.log_lines import text
 from gpudiag.knowledge.message import Event, Worth
@@ -30,9 +32,9 @@ from gpudiag.model.diagnosis import Confidence
 
 CAUSE = Cause(
     fix=(
-        "python -m pip install PACKAGE",
-        "python -c 'import sys; print(sys.executable)'",
-        "python -m pip check",
+        run("python -m pip install PACKAGE", kind=Kind.INSTALL),
+        run("python -c 'import sys; print(sys.executable)'"),
+        check("python -m pip check"),
     ),
     url="https://packaging.python.org/en/latest/tutorials/installing-packages/",
     needs_gpu=False,
@@ -74,7 +76,7 @@ _IN_EVERY_KERAS = tuple(
 
 
 def find(program: LogAlone, origin: Origin) -> Matches:
-    shown: tuple[int, str, tuple[str, ...]] | None = None
+    shown: tuple[int, str, _Explained] | None = None
     for number, line in enumerate(program.lines):
         events = recognised(line)
         found = next((event for event in events if event.message in _OURS), None)
@@ -82,7 +84,7 @@ def find(program: LogAlone, origin: Origin) -> Matches:
         if found is None or (shown and not _was_caught(program.lines[shown[0] : number])):
             continue
         asker = _asker(program.lines[:number], found)
-        told: tuple[str, ...] | None
+        told: _Explained | None
         if (special := _of_two_homes(*_of(program, number, found), asker, origin)) is not None:
             told = special
         elif (known := _known(program, number, found)) is not None:
@@ -96,8 +98,8 @@ def find(program: LogAlone, origin: Origin) -> Matches:
         if told is not None:
             shown = number, text(line), told
     if shown is not None:
-        _, said, (what, *fix) = shown
-        yield Match((said,), Confidence.LIKELY, {"what": what}, fix=tuple(fix))
+        _, said, told = shown
+        yield Match((said,), Confidence.LIKELY, {"what": told.what}, fix=told.fix)
 
 
 def _was_caught(between: tuple[str, ...]) -> bool:
@@ -138,7 +140,7 @@ def _known(program: LogAlone, number: int, found: Event) -> Moved | None:
     return moved(module, name) if module else None
 
 
-def _of_moved(wanted: str, known: Moved, asker: str, is_shown: bool) -> tuple[str, str, str, str]:
+def _of_moved(wanted: str, known: Moved, asker: str, is_shown: bool) -> _Explained:
     """Return the cause and the fix for a name of which it is known which releases have it."""
     who = asker or "the program"
     distribution = "Python" if known.distribution == "python" else known.distribution
@@ -146,21 +148,43 @@ def _of_moved(wanted: str, known: Moved, asker: str, is_shown: bool) -> tuple[st
         what = f"{who} asks for {wanted}, which {distribution} does not have from {known.went} on"
     else:
         what = f"{who} asks for {wanted}, which {distribution} has from {known.came} on: the installed one is older"
-    newer = f"python -m pip install --upgrade {asker}  # a release of it that does without" if asker else ""
+    newer = (
+        run(f"python -m pip install --upgrade {asker}", "a release of it that does without", kind=Kind.INSTALL)
+        if asker
+        else None
+    )
     if asker and not known.went:
-        newer = f"pip install '{asker}==VERSION'  # or an older release of it, for the {distribution} that is installed"
-    change = f"# in the program, write {known.instead}" if known.instead and not asker else ""
+        newer = run(
+            f"pip install '{asker}==VERSION'",
+            f"or an older release of it, for the {distribution} that is installed",
+            kind=Kind.INSTALL,
+            role=Role.ALTERNATIVE,
+        )
+    change = note(f"in the program, write {known.instead}") if known.instead and not asker else None
     if distribution == "Python":
         major, _, minor = (known.went or known.came).partition(".")
         python = f"{major}.{int(minor) - 1}" if known.went else known.came
-        bring = f"conda create -n tf python={python}; conda activate tf  # a Python that has it; and install there"
-        change = change or (f"python -m pip install --upgrade {asker}  # a release for this Python" if asker else "")
-        return what, *_padded(change, bring)
+        bring = run(
+            f"conda create -n tf python={python}; conda activate tf",
+            "a Python that has it; and install there",
+            kind=Kind.INSTALL,
+        )
+        change = change or (
+            run(f"python -m pip install --upgrade {asker}", "a release for this Python", kind=Kind.INSTALL)
+            if asker
+            else None
+        )
+        return _explained(what, change, bring)
     upgrade = "--upgrade " if known.came else ""
-    bring = f"python -m pip install {upgrade}'{distribution}{known.range}'  # has it; a notebook: restart the kernel"
-    return what, *_padded(
+    bring = run(
+        f"python -m pip install {upgrade}'{distribution}{known.range}'",
+        "has it; a notebook: restart the kernel",
+        kind=Kind.INSTALL,
+    )
+    return _explained(
+        what,
         *((change, bring) if change and is_shown else (bring, change, newer)),
-        "python -m pip check  # what does not fit",
+        check("python -m pip check", "what does not fit"),
     )
 
 
@@ -169,12 +193,19 @@ def _is_shown(before: tuple[str, ...]) -> bool:
     return any(_FRAME.search(line) for line in before)
 
 
-def _padded(*lines: str) -> tuple[str, str, str]:
-    first, second, third, *_ = (*filter(None, lines), "", "", "")
-    return first, second, third
+_MOST_ACTIONS = 3
 
 
-def _told(program: LogAlone, number: int, found: Event, asker: str, origin: Origin) -> tuple[str, str, str, str] | None:
+class _Explained(NamedTuple):
+    what: str
+    fix: tuple[Action, ...]
+
+
+def _explained(what: str, *fix: Action | None) -> _Explained:
+    return _Explained(what, tuple(action for action in fix if action is not None)[:_MOST_ACTIONS])
+
+
+def _told(program: LogAlone, number: int, found: Event, asker: str, origin: Origin) -> _Explained | None:
     """Return the cause and the lines of its fix."""
     module, name = _of(program, number, found)
     top = module.partition(".")[0]
@@ -183,176 +214,253 @@ def _told(program: LogAlone, number: int, found: Event, asker: str, origin: Orig
     if not module:
         return _of_unnamed_module(name, asker) if asker else None
     if (module == "tensorflow" and name in _PRIVATE) or ".compat.v1.compat" in module:
-        return (
+        return _explained(
             f"{who} uses a part of TensorFlow that is not meant for programs, or what tensorflow.compat.v1 is already: "
             f"this TensorFlow has no {module}.{name}",
-            f"python -m pip install --upgrade {asker or 'PACKAGE'}  # a release of it that fits this TensorFlow",
-            "# in a program: import tensorflow as tf, without compat.v1 in front, where the code says tf.compat.v1; "
-            "from tensorflow.python... import ... in place of tf.python",
-            "pip install 'tensorflow==X.Y'  # or the release that the program was written for",
+            run(
+                f"python -m pip install --upgrade {asker or 'PACKAGE'}",
+                "a release of it that fits this TensorFlow",
+                kind=Kind.INSTALL,
+            ),
+            note(
+                "in a program: import tensorflow as tf, without compat.v1 in front, where the code says "
+                "tf.compat.v1; "
+                "from tensorflow.python... import ... in place of tf.python"
+            ),
+            run("pip install 'tensorflow==X.Y'", "or the release that the program was written for", kind=Kind.INSTALL),
         )
     if found.message is MODULE_NOT_THERE and "is not a package" in found.line:
-        return (
+        return _explained(
             f"a file {top}.py, of your own most likely, is imported in place of the package {distribution}",
-            f"python -c 'import {top}; print({top}.__file__)'  # in the same folder: rename the file that it prints",
-            f"rm -rf __pycache__/{top}.*  # beside it",
-            f"python -m pip install --upgrade {distribution}  # if it prints a file of site-packages",
+            run(
+                f"python -c 'import {top}; print({top}.__file__)'", "in the same folder: rename the file that it prints"
+            ),
+            run(f"rm -rf __pycache__/{top}.*", "beside it", kind=Kind.REMOVE),
+            run(
+                f"python -m pip install --upgrade {distribution}",
+                "if it prints a file of site-packages",
+                kind=Kind.INSTALL,
+            ),
         )
     if found.message is MODULE_NOT_THERE and top != top.lower() and top.lower() in _LOWER_CASE:
-        return (
+        return _explained(
             f"the module is called {top.lower()}, in lower case",
-            f"import {top.lower()}  # in the program, in place of {top}",
-            f"python -m pip install {top.lower()}  # if that is not installed",
-            "",
+            edit(f"import {top.lower()}", f"in the program, in place of {top}"),
+            run(f"python -m pip install {top.lower()}", "if that is not installed", kind=Kind.INSTALL),
         )
     if found.message is MODULE_NOT_THERE and module in _IN_EVERY_KERAS:
-        return (
+        return _explained(
             f"{top} is not installed for the Python that runs the program: every release of it has {module}",
-            "python -m pip install tensorflow  # brings Keras; for a program of 2019 or older: 'keras<2.4' "
-            "'tensorflow<2.2', with Python 3.7",
-            "python -c 'import sys; print(sys.executable)'  # is it the Python that it was installed for",
-            f"# a file {top}.py or a folder {top} of your own hides it: rename that",
+            run(
+                "python -m pip install tensorflow",
+                "brings Keras; for a program of 2019 or older: 'keras<2.4' 'tensorflow<2.2', with Python 3.7",
+                kind=Kind.INSTALL,
+            ),
+            run("python -c 'import sys; print(sys.executable)'", "is it the Python that it was installed for"),
+            note(f"a file {top}.py or a folder {top} of your own hides it: rename that"),
         )
     if top in ("keras", "tf_keras") or module.startswith(("tensorflow.keras", "tensorflow._api.v2.keras")):
         return _of_keras(program, f"{name} of {module}" if name else module, asker, origin)
     if found.message is MODULE_NOT_THERE and (lines := NOT_OF_PIP.get(module) or NOT_OF_PIP.get(top)):
-        return f"{module} is not on Python's path: no distribution of pip brings it", *_padded(*lines)
+        return _explained(f"{module} is not on Python's path: no distribution of pip brings it", *lines)
     if found.message is MODULE_NOT_THERE and "." not in module.removeprefix("google."):
-        return (
+        return _explained(
             f"the package {distribution} is not installed for the Python that runs the program",
-            f"python -m pip install --upgrade {distribution}",
-            f"python -m pip install --upgrade --force-reinstall {asker}  # or, with all that it needs" if asker else "",
-            "python -c 'import sys; print(sys.executable)'  # is it the Python that the package was installed for",
+            run(f"python -m pip install --upgrade {distribution}", kind=Kind.INSTALL),
+            run(
+                f"python -m pip install --upgrade --force-reinstall {asker}",
+                "with all that it needs",
+                kind=Kind.INSTALL,
+                role=Role.ALTERNATIVE,
+            )
+            if asker
+            else None,
+            run("python -c 'import sys; print(sys.executable)'", "is it the Python that the package was installed for"),
         )
     own = found.message is MODULE_NOT_THERE and asker in ("", "tensorflow")
     if distribution == "tensorflow" and (own or (asker == "tensorflow" and module.startswith("tensorflow.python"))):
-        return (
+        return _explained(
             "the installation of TensorFlow is not whole, or parts of two releases are mixed: it has no "
             f"{f'{name} of {module}' if name else module}",
-            "python -m pip uninstall -y tensorflow tensorflow-gpu tensorflow-cpu tensorflow-intel keras",
-            "python -m pip install --no-cache-dir tensorflow  # then; a fresh environment is surest: python -m venv tf",
-            "# and delete the folders tensorflow and tensorflow_core that are left in site-packages",
+            run(
+                "python -m pip uninstall -y tensorflow tensorflow-gpu tensorflow-cpu tensorflow-intel keras",
+                kind=Kind.REMOVE,
+            ),
+            run(
+                "python -m pip install --no-cache-dir tensorflow",
+                "then; a fresh environment is surest: python -m venv tf",
+                kind=Kind.INSTALL,
+            ),
+            note(
+                "and delete the folders tensorflow and tensorflow_core that are left in site-packages", kind=Kind.REMOVE
+            ),
         )
     time = f"of the time of {asker}" if asker else "that the program's documentation names, or of its time"
-    newer = f"pip install '{distribution}==VERSION'  # or, if it is too new already, a release {time}"
+    newer = run(
+        f"pip install '{distribution}==VERSION'",
+        f"if it is too new already, a release {time}",
+        kind=Kind.INSTALL,
+        role=Role.ALTERNATIVE,
+    )
     also = f" {asker}" if asker and asker != distribution else ""
     wanted = f"{name} of {module}" if name else module
-    bring = f"python -m pip install --upgrade {distribution}{also}  # releases that fit each other"
+    bring = run(
+        f"python -m pip install --upgrade {distribution}{also}", "releases that fit each other", kind=Kind.INSTALL
+    )
     if has_companion(asker) and (fits := companion(asker, origin.releases[1])) and origin.releases[0] > Version(2, 1):
-        bring = f"pip install '{asker}=={fits}' 'tensorflow=={origin.releases[1]}.*'  # made for each other"
+        bring = run(
+            f"pip install '{asker}=={fits}' 'tensorflow=={origin.releases[1]}.*'",
+            "made for each other",
+            kind=Kind.INSTALL,
+        )
     if not asker and distribution != "tensorflow":  # programs are seldom newer than what pip brings them
-        bring, newer = newer.replace("or, if it is too new already, a release", "a release"), f"{bring}; or newer"
-    return (
+        bring, newer = newer.replaced(note=f"a release {time}"), bring.replaced(note=f"{bring.note}; or newer")
+    return _explained(
         f"{who} asks for {wanted}, which the installed {distribution} does not have: "
         "they are of releases that do not fit each other",
         bring,
         newer,
-        "python -m pip check  # must say that nothing is broken",
+        check("python -m pip check", "must say that nothing is broken"),
     )
 
 
-def _of_two_homes(module: str, name: str, asker: str, origin: Origin) -> tuple[str, str, str, str] | None:
+def _of_two_homes(module: str, name: str, asker: str, origin: Origin) -> _Explained | None:
     """Return the cause and the fix for a name that is in one of two packages, by the release."""
     if (module, name) == ("tensorflow", "estimator"):
-        older = (
-            "pip uninstall -y tensorflow-estimator; pip install --force-reinstall 'tensorflow<2.16'  # brings the one "
-            "that fits"
+        older = run(
+            "pip uninstall -y tensorflow-estimator; pip install --force-reinstall 'tensorflow<2.16'",
+            "brings the one that fits",
+            kind=Kind.REMOVE,
         )
-        newer = (
-            f"python -m pip install --upgrade {asker or 'PACKAGE'}  # a release that does without, for TensorFlow 2.16 "
-            "and newer"
+        newer = run(
+            f"python -m pip install --upgrade {asker or 'PACKAGE'}",
+            "a release that does without, for TensorFlow 2.16 and newer",
+            kind=Kind.INSTALL,
         )
         lines = (newer, older) if origin.releases[0] >= _FIRST_WITHOUT_ESTIMATOR else (older, newer)
-        return (
+        return _explained(
             f"{asker or 'the program'} asks for tf.estimator: TensorFlow has it up to 2.15, from the package "
             "tensorflow-estimator, which must be of the same release",
             *lines,
-            "pip list | grep -i -e tensorflow -e estimator  # one TensorFlow, and the estimator of its number",
+            check("pip list | grep -i -e tensorflow -e estimator", "one TensorFlow, and the estimator of its number"),
         )
     if module.startswith("keras.utils") and name in _BY_FRAMEWORK:
-        return (
+        return _explained(
             f"{asker or 'the program, or a package that it uses,'} asks for {name} of {module}, as Keras had it up to "
             "2.3: it is to take the Keras that is in TensorFlow",
-            "export SM_FRAMEWORK=tf.keras  # segmentation-models, classification-models, efficientnet; before Python "
-            "starts",
-            "from tensorflow.keras import ...  # other programs: in place of: from keras import ...",
-            "pip install 'keras<2.4' 'tensorflow<2.3'  # or the old pair, on Python up to 3.7",
+            export(
+                "SM_FRAMEWORK",
+                "tf.keras",
+                "segmentation-models, classification-models, efficientnet; before Python starts",
+            ),
+            edit("from tensorflow.keras import ...", "other programs: in place of: from keras import ..."),
+            install("keras<2.4", "tensorflow<2.3", note="or the old pair, on Python up to 3.7"),
         )
     return None
 
 
-def _of_unnamed_module(name: str, asker: str) -> tuple[str, str, str, str]:
-    return (
+def _of_unnamed_module(name: str, asker: str) -> _Explained:
+    return _explained(
         f"{asker} asks another package for {name}, which the installed release of that does not have",
-        f"python -m pip install --upgrade {asker}  # a release that fits what is installed",
-        "# or an older release of the package that it asks: the line above the error names it",
-        "python -m pip check  # must say that nothing is broken",
+        run(f"python -m pip install --upgrade {asker}", "a release that fits what is installed", kind=Kind.INSTALL),
+        note("or an older release of the package that it asks: the line above the error names it"),
+        check("python -m pip check", "must say that nothing is broken"),
     )
 
 
-def _of_keras(program: LogAlone, wanted: str, asker: str, origin: Origin) -> tuple[str, str, str, str]:
+def _of_keras(program: LogAlone, wanted: str, asker: str, origin: Origin) -> _Explained:
     is_3 = any(map(_KERAS_3.search, program.lines)) or origin.releases[0] > _LAST_WITH_KERAS_2
-    upgrade = (
-        f"python -m pip install --upgrade tensorflow{f' {asker}' if asker else ''}  # releases that fit each other"
+    upgrade = run(
+        f"python -m pip install --upgrade tensorflow{f' {asker}' if asker else ''}",
+        "releases that fit each other",
+        kind=Kind.INSTALL,
     )
-    older = "pip install 'tensorflow<2.16' 'keras<3'  # the last with Keras 2, on Python up to 3.11"
-    legacy = (
-        "pip install tf_keras; export TF_USE_LEGACY_KERAS=1  # or Keras 2 in a newer TensorFlow, before Python starts"
+    older = install("tensorflow<2.16", "keras<3", note="the last with Keras 2, on Python up to 3.11")
+    legacy = run(
+        "pip install tf_keras; export TF_USE_LEGACY_KERAS=1",
+        "or Keras 2 in a newer TensorFlow, before Python starts",
+        kind=Kind.INSTALL,
+        role=Role.ALTERNATIVE,
     )
-    own = "from tensorflow.keras import ...  # not from keras or tensorflow.python.keras; and: import tensorflow as tf"
+    own = edit(
+        "from tensorflow.keras import ...", "not from keras or tensorflow.python.keras; and: import tensorflow as tf"
+    )
     asked = wanted.rpartition(" of ")[2]
     if asked.startswith(_KERAS_3_ALONE):
         who = asker or "the program"
-        return (
+        return _explained(
             f"{who} is written for Keras 3: it asks for {wanted}, and the Keras that is installed is of release 2",
-            "pip install --upgrade 'tensorflow>=2.16' keras  # TensorFlow has Keras 3 from 2.16 on",
-            f"pip install '{asker or 'PACKAGE'}==VERSION'  # or a release of it for Keras 2, with the TensorFlow that "
-            "is installed",
-            "",
+            install("--upgrade", "tensorflow>=2.16", "keras", note="TensorFlow has Keras 3 from 2.16 on"),
+            run(
+                f"pip install '{asker or 'PACKAGE'}==VERSION'",
+                "or a release of it for Keras 2, with the TensorFlow that is installed",
+                kind=Kind.INSTALL,
+            ),
         )
     if asked.startswith(_KERAS_UP_TO_2_3):
-        return (
+        return _explained(
             f"{asker or 'the program'} is written for Keras up to 2.3: it asks for {wanted}, which later releases of "
             "Keras do not have",
-            "pip install --upgrade PACKAGE  # a release of what asks for it that is made for tensorflow.keras",
-            "conda create -n old python=3.7; conda activate old; pip install keras==2.3.1 'tensorflow<2.2'  # or the "
-            "old pair, in its own environment",
-            "",
+            install("--upgrade", "PACKAGE", note="a release of what asks for it that is made for tensorflow.keras"),
+            run(
+                "conda create -n old python=3.7; conda activate old; pip install keras==2.3.1 'tensorflow<2.2'",
+                "or the old pair, in its own environment",
+                kind=Kind.INSTALL,
+            ),
         )
     if is_3:
-        fix = (older, legacy, upgrade)
+        fix: tuple[Action, ...] = (older, legacy, upgrade)
     elif not asker:
-        fix = (own, older, "pip install 'keras==VERSION'  # or the one that the program's documentation names")
+        fix = (
+            own,
+            older,
+            run("pip install 'keras==VERSION'", "or the one that the program's documentation names", kind=Kind.INSTALL),
+        )
     elif origin.releases[1] < _LAST_WITH_KERAS_2:
-        fix = (upgrade, f"pip install '{asker}==VERSION'  # or an older one", "")
+        fix = (
+            upgrade,
+            run(f"pip install '{asker}==VERSION'", "or an older one", kind=Kind.INSTALL, role=Role.ALTERNATIVE),
+        )
     else:
         fix = (older, legacy, upgrade)
     why = (
         "Keras 3 is installed, which has moved or removed it" if is_3 else "it was moved, removed, or is not there yet"
     )
     who = asker or "the program"
-    return f"{who} is written for another release of Keras: it asks for {wanted}; {why}", *fix
+    return _explained(f"{who} is written for another release of Keras: it asks for {wanted}; {why}", *fix)
 
 
-def _of_a_symbol(found: Event) -> tuple[str, str, str, str] | None:
+def _of_a_symbol(found: Event) -> _Explained | None:
     mangled = found["symbol"]
     if _OF_STD.match(mangled):
-        return (
+        return _explained(
             f"a library asks for {mangled}, which the libstdc++ that is loaded does not have: it is older than the "
             "compiler that built the library",
-            "conda install -c conda-forge libstdcxx-ng  # a newer libstdc++, in an environment of conda",
-            "unset LD_LIBRARY_PATH LD_PRELOAD  # if an old one comes first by it",
-            "# or build the library again with the compiler that is installed: pip install --no-cache-dir "
-            "--force-reinstall --no-binary :all: PACKAGE",
+            run(
+                "conda install -c conda-forge libstdcxx-ng",
+                "a newer libstdc++, in an environment of conda",
+                kind=Kind.INSTALL,
+            ),
+            unset("LD_LIBRARY_PATH", "LD_PRELOAD", note="if an old one comes first by it"),
+            note(
+                "or build the library again with the compiler that is installed: pip install --no-cache-dir "
+                "--force-reinstall --no-binary :all: PACKAGE"
+            ),
         )
     if (mark := _MANGLED.match(mangled)) is None:
         return None
     distribution = _NAMESPACES[mark["of"]]
-    return (
+    return _explained(
         f"a library asks for {mangled}, which is of another release of {distribution} than the one that is loaded",
-        f"python -m pip install --force-reinstall --no-cache-dir tensorflow {distribution}  # releases that fit",
-        f"python -m pip list | grep -i {distribution}; ldconfig -p | grep {distribution}  # another may come first",
-        "# in the program, import tensorflow before what else uses it",
+        run(
+            f"python -m pip install --force-reinstall --no-cache-dir tensorflow {distribution}",
+            "releases that fit",
+            kind=Kind.INSTALL,
+        ),
+        check(
+            f"python -m pip list | grep -i {distribution}; ldconfig -p | grep {distribution}", "another may come first"
+        ),
+        note("in the program, import tensorflow before what else uses it"),
     )
 
 

@@ -11,6 +11,7 @@ from packaging.version import InvalidVersion
 from packaging.version import Version as Exact
 
 from gpudiag.cause import Cause, Match, Matches, Program
+from gpudiag.fix import Action, Kind, check, install, run
 from gpudiag.knowledge.log import recognised
 from gpudiag.knowledge.message import Worth
 from gpudiag.knowledge.origin import Origin
@@ -28,12 +29,12 @@ from gpudiag.knowledge.requirements import (
 )
 from gpudiag.model.diagnosis import Confidence
 
-_CHECK = "python -m pip check  # must say that nothing is broken"
+_CHECK = check("python -m pip check", "must say that nothing is broken")
 
 CAUSE = Cause(
     fix=(
-        "pip install 'numpy>=1.23.5,<2'",
-        "pip install --upgrade PACKAGE  # or a release of it that takes what is installed",
+        install("numpy>=1.23.5,<2"),
+        install("--upgrade", "PACKAGE", note="or a release of it that takes what is installed"),
         _CHECK,
     ),
     url="https://pip.pypa.io/en/stable/cli/pip_check/",
@@ -75,27 +76,46 @@ def _is_known(line: str) -> bool:
     )
 
 
-def _fix(one: Stated, origin: Origin) -> tuple[str, str]:
-    again = f"pip install --upgrade {one.by or 'PACKAGE'}  # or a release of it that takes {one.needs} {one.found}"
+def _fix(one: Stated, origin: Origin) -> tuple[Action, Action]:
+    again = run(
+        f"pip install --upgrade {one.by or 'PACKAGE'}",
+        f"or a release of it that takes {one.needs} {one.found}",
+        kind=Kind.INSTALL,
+    )
     if one.needs in TENSORFLOWS:
         numbers = one.found.split(".")
         fits = companion(one.by, Version(int(numbers[0]), int(numbers[1]))) if len(numbers) > 1 else ""
-        fitting = f"pip install '{one.by}=={fits}'  # or the release of it for the TensorFlow that is installed"
-        return f"pip install '{one.needs}{one.range}'  # what {one.who} needs", fitting if fits else again
+        fitting = run(
+            f"pip install '{one.by}=={fits}'",
+            "or the release of it for the TensorFlow that is installed",
+            kind=Kind.INSTALL,
+        )
+        return run(
+            f"pip install '{one.needs}{one.range}'", f"what {one.who} needs", kind=Kind.INSTALL
+        ), fitting if fits else again
     if canonical(one.by) in TENSORFLOWS:
         takes = specifiers(f"=={one.found}")
         newer = that_takes(one.needs, takes) if takes is not None else None
         if newer:
-            again = f"pip install 'tensorflow=={newer}.*'  # or a TensorFlow that takes {one.needs} {one.found}"
-        return f"pip install '{one.needs}{one.range}'  # what {one.who} takes", again
+            again = run(
+                f"pip install 'tensorflow=={newer}.*'",
+                f"or a TensorFlow that takes {one.needs} {one.found}",
+                kind=Kind.INSTALL,
+            )
+        return run(f"pip install '{one.needs}{one.range}'", f"what {one.who} takes", kind=Kind.INSTALL), again
     own = needed(origin.releases[1], one.needs) if origin.releases[0] == origin.releases[1] else ""
     ranges = specifiers(own), one.takes
     if own and ranges[0] is not None and ranges[1] is not None:
         if overlap(ranges[0], ranges[1]):
-            return f"pip install '{one.needs}{one.range},{own}'  # what {one.who} and TensorFlow take", again
+            return run(
+                f"pip install '{one.needs}{one.range},{own}'", f"what {one.who} and TensorFlow take", kind=Kind.INSTALL
+            ), again
         return (
-            f"python -m venv another && another/bin/pip install {one.by}  # TensorFlow {origin.releases[1]} takes "
-            f"{one.needs}{own} alone: an environment for each",
+            run(
+                f"python -m venv another && another/bin/pip install {one.by}",
+                f"TensorFlow {origin.releases[1]} takes {one.needs}{own} alone: an environment for each",
+                kind=Kind.INSTALL,
+            ),
             again,
         )
-    return f"pip install '{one.needs}{one.range}'  # what {one.who} needs", again
+    return run(f"pip install '{one.needs}{one.range}'", f"what {one.who} needs", kind=Kind.INSTALL), again

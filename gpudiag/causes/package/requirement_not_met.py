@@ -13,11 +13,15 @@ from pathlib import PurePath
 from gpudiag.cause import Cause, Match, Matches
 from gpudiag.causes.shared.imports import Traceback, executable, interpreter
 from gpudiag.causes.shared.packages import off_the_path
+from gpudiag.fix import Action, Kind, run
 from gpudiag.model.diagnosis import Confidence
 from gpudiag.model.facts import Facts, Requirement, TensorflowFacts
 
 CAUSE = Cause(
-    fix=("", "python -m pip install 'numpy>=1.26'", "{python} -m pip check  # what else does not fit"),
+    fix=(
+        run("python -m pip install 'numpy>=1.26'", kind=Kind.INSTALL),
+        run("{python} -m pip check", "what else does not fit"),
+    ),
     url="https://pip.pypa.io/en/stable/cli/pip_check/",
     needs_gpu=False,
     unless=("distributions_mixed", "module_shadowed"),
@@ -43,7 +47,11 @@ def find(facts: Facts, failed: Traceback, installed: TensorflowFacts) -> Matches
             ),
             _sure(one, failed) if touched else Confidence.POSSIBLE,
             {"what": _what(asked), "python": python},
-            fix=(_removed(facts, name, elsewhere, python), f"{python} -m pip install {_arguments(asked)}", ...),
+            fix=(
+                _removed(facts, name, elsewhere, python),
+                run(f"{python} -m pip install {_arguments(asked)}", kind=Kind.INSTALL),
+                CAUSE.fix[1],
+            ),
         )
 
 
@@ -76,11 +84,13 @@ def _seen(asked: list[Requirement]) -> list[str]:
     return [f"{where}: there is no {', '.join(one.gone)}" if one.gone else where]
 
 
-def _removed(facts: Facts, name: str, elsewhere: str, python: str) -> str:
+def _removed(facts: Facts, name: str, elsewhere: str, python: str) -> Action | None:
     """Return what takes a copy away that is not beside TensorFlow: the right one may be there already."""
     if not elsewhere:
-        return ""
-    return off_the_path(facts, PurePath(elsewhere)) or f"{python} -m pip uninstall -y {name}  # in {elsewhere}"
+        return None
+    return off_the_path(facts, PurePath(elsewhere)) or run(
+        f"{python} -m pip uninstall -y {name}", f"in {elsewhere}", kind=Kind.REMOVE
+    )
 
 
 def _arguments(asked: list[Requirement]) -> str:

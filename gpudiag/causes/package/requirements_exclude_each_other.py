@@ -8,6 +8,7 @@ TensorFlow takes a few versions of numpy, protobuf, Keras and Python alone.
 from __future__ import annotations
 
 from gpudiag.cause import Cause, LogAlone, Match, Matches
+from gpudiag.fix import Action, Kind, Role, check, install, note, run
 from gpudiag.knowledge.messages.installing import CONDA_NOT_SOLVED, REQUIREMENTS_CONFLICT
 from gpudiag.knowledge.origin import Origin
 from gpudiag.knowledge.releases import Version
@@ -25,12 +26,14 @@ from gpudiag.knowledge.requirements import (
 )
 from gpudiag.model.diagnosis import Confidence
 
-_APART = "python -m venv another  # or each of the two in its own environment"
+_APART = run(
+    "python -m venv another", "or each of the two in its own environment", kind=Kind.INSTALL, role=Role.ALTERNATIVE
+)
 
 CAUSE = Cause(
     fix=(
-        "pip install 'numpy>=1.23.5,<2'",
-        "pip install 'tensorflow==2.18.*' 'numpy>=2'  # or",
+        install("numpy>=1.23.5,<2"),
+        install("tensorflow==2.18.*", "numpy>=2", role=Role.ALTERNATIVE),
         _APART,
     ),
     url="https://pip.pypa.io/en/stable/topics/dependency-resolution/",
@@ -67,8 +70,16 @@ def _of_python(program: LogAlone, package: str, pythons: list[str], yours: str) 
         Confidence.LIKELY,
         {"what": f"conda has {package} for Python {', '.join(pythons)} here, and the environment has {yours}"},
         fix=(
-            f"conda create -n tf python={pythons[-1]} {package}; conda activate tf  # a new environment",
-            f"conda create -n tf python={yours}; conda activate tf; pip install tensorflow  # or that of pip",
+            run(
+                f"conda create -n tf python={pythons[-1]} {package}; conda activate tf",
+                "a new environment",
+                kind=Kind.INSTALL,
+            ),
+            run(
+                f"conda create -n tf python={yours}; conda activate tf; pip install tensorflow",
+                "or that of pip",
+                kind=Kind.INSTALL,
+            ),
         ),
     )
 
@@ -83,48 +94,87 @@ def _not_published(program: LogAlone) -> Matches:
         Confidence.LIKELY,
         {"what": f"{who} asks for {one.needs} {one.range}, and there is no such release for this Python and system"},
         fix=(
-            f"poetry add '{exact}'  # with uv: uv add; another release of {one.by or one.needs}: the one before or "
-            "after it",
-            f"pip index versions {one.needs}  # which there are",
-            "pip install 'tensorflow==2.15.1'  # pip itself takes no part of another system's requirements"
+            run(
+                f"poetry add '{exact}'",
+                f"with uv: uv add; another release of {one.by or one.needs}: the one before or after it",
+                kind=Kind.INSTALL,
+            ),
+            check(f"pip index versions {one.needs}", "which there are"),
+            run(
+                "pip install 'tensorflow==2.15.1'",
+                "pip itself takes no part of another system's requirements",
+                kind=Kind.INSTALL,
+            )
             if one.needs in ("tensorflow-intel", "tensorflow-macos", "tensorflow-cpu-aws")
-            else "",
+            else None,
         ),
         explains=program.all(REQUIREMENTS_CONFLICT, CONDA_NOT_SOLVED),
     )
 
 
-def _fix(one: Stated, other: Stated) -> tuple[str, ...]:
+def _fix(one: Stated, other: Stated) -> tuple[Action, ...]:
     if one.needs == "python":
         python = other if canonical(other.by) in TENSORFLOWS else one
         return (
-            f"conda create -n tf 'python{python.range}'  # a Python for {python.who}; and install there",
-            f"# or ask for another release of {python.by or other.by}: without a version, the newest for this Python",
+            run(
+                f"conda create -n tf 'python{python.range}'",
+                f"a Python for {python.who}; and install there",
+                kind=Kind.INSTALL,
+            ),
+            note(
+                f"or ask for another release of {python.by or other.by}: without a version, the newest for this Python"
+            ),
         )
     if canonical(one.needs) in TENSORFLOWS:
         return (*_of_tensorflow(one, other), _APART)
     newest = that_takes(one.needs, taken) if (taken := one.takes) is not None else None
     is_ours = canonical(other.by) in TENSORFLOWS
     return (
-        f"pip install '{one.needs}{other.range}'  # in place of {one.needs}{one.range}: for {other.who}"
-        + ("" if one.by else "; change it in your requirements"),
-        f"pip install 'tensorflow=={newest}.*' '{one.needs}{one.range}'  # or the newest that takes that"
+        install(
+            f"{one.needs}{other.range}",
+            note=f"in place of {one.needs}{one.range}: for {other.who}"
+            + ("" if one.by else "; change it in your requirements"),
+        ),
+        run(
+            f"pip install 'tensorflow=={newest}.*' '{one.needs}{one.range}'",
+            "or the newest that takes that",
+            kind=Kind.INSTALL,
+        )
         if is_ours and newest
-        else f"pip install {' '.join(filter(None, (one.by, other.by)))}  # or without versions: pip chooses what fits",
+        else run(
+            f"pip install {' '.join(filter(None, (one.by, other.by)))}",
+            "or without versions: pip chooses what fits",
+            kind=Kind.INSTALL,
+            role=Role.ALTERNATIVE,
+        ),
         _APART,
     )
 
 
-def _of_tensorflow(one: Stated, other: Stated) -> tuple[str, ...]:
+def _of_tensorflow(one: Stated, other: Stated) -> tuple[Action, ...]:
     """Return the lines for packages that ask for different releases of TensorFlow."""
     asks = other if other.by else one
     wanted = one if asks is other else other
     numbers = [part for part in wanted.range.lstrip("=<>~! ").split(".") if part.isdecimal()]
     fits = companion(asks.by, Version(int(numbers[0]), int(numbers[1]))) if len(numbers) > 1 else ""
     if fits:
-        bring = f"pip install '{asks.by}=={fits}' 'tensorflow{wanted.range}'  # the release of it for that TensorFlow"
+        bring = run(
+            f"pip install '{asks.by}=={fits}' 'tensorflow{wanted.range}'",
+            "the release of it for that TensorFlow",
+            kind=Kind.INSTALL,
+        )
     elif has_companion(asks.by):
-        bring = f"pip install {asks.by}  # with its own TensorFlow: each release of it is for one of TensorFlow"
+        bring = run(
+            f"pip install {asks.by}",
+            "with its own TensorFlow: each release of it is for one of TensorFlow",
+            kind=Kind.INSTALL,
+        )
     else:
-        bring = f"pip install --upgrade {asks.by} 'tensorflow{wanted.range}'  # a release of it for that TensorFlow"
-    return bring, f"pip install 'tensorflow{asks.range}'  # or the TensorFlow that {asks.who} needs"
+        bring = run(
+            f"pip install --upgrade {asks.by} 'tensorflow{wanted.range}'",
+            "a release of it for that TensorFlow",
+            kind=Kind.INSTALL,
+        )
+    return bring, run(
+        f"pip install 'tensorflow{asks.range}'", f"or the TensorFlow that {asks.who} needs", kind=Kind.INSTALL
+    )

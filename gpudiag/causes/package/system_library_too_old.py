@@ -8,17 +8,21 @@ need more. libstdc++ (GLIBCXX, CXXABI) can be replaced in an environment, glibc 
 from __future__ import annotations
 
 from pathlib import PurePath
-from shlex import quote
 
 from gpudiag.cause import Cause, Match, Matches
 from gpudiag.causes.shared.imports import ImportLog
+from gpudiag.fix import Kind, export, install, note, run, unset
 from gpudiag.knowledge.messages.python_packages import SYSTEM_LIBRARY_OLD
 from gpudiag.model.facts import Facts
 
 CAUSE = Cause(
     fix=(
-        "conda install -c conda-forge libstdcxx-ng",
-        "export LD_LIBRARY_PATH=$CONDA_PREFIX/lib:$LD_LIBRARY_PATH  # so that it is found first",
+        run("conda install -c conda-forge libstdcxx-ng", kind=Kind.INSTALL),
+        run(
+            "export LD_LIBRARY_PATH=$CONDA_PREFIX/lib:$LD_LIBRARY_PATH",
+            "so that it is found first",
+            kind=Kind.SET_VARIABLE,
+        ),
     ),
     url="https://github.com/pypa/manylinux#readme",
     needs_gpu=False,
@@ -37,7 +41,7 @@ def find(facts: Facts, program: ImportLog) -> Matches:
     folder = str(PurePath(said["file"]).parent) if said["file"] else ""
     rest = ":".join(entry for entry in path.split(":") if PurePath(entry) != PurePath(folder))
     if folder and rest != path:
-        without = f"export {_PATH}={quote(rest)}" if rest else f"unset {_PATH}"
+        without = export(_PATH, rest, f"without {folder}") if rest else unset(_PATH, note=f"without {folder}")
         yield Match(
             (*program.said(SYSTEM_LIBRARY_OLD), f"{_PATH}={path}: {folder} is where the loader takes it from"),
             figures={
@@ -46,8 +50,8 @@ def find(facts: Facts, program: ImportLog) -> Matches:
                 "file": said["file"],
                 "by": said["by"].rpartition("/")[2] or "a module",
             },
-            fix=(f"{without}  # without {folder}", ""),
-            change=None if facts.without_gpu else {_PATH: rest or None},  # a trial uses the GPU
+            fix=(without,),
+            tried=None if facts.without_gpu else without,  # a trial uses the GPU
         )
         return
     yield Match(
@@ -59,11 +63,17 @@ def find(facts: Facts, program: ImportLog) -> Matches:
             "by": said["by"].rpartition("/")[2] or "a module",
         },
         fix=(
-            "pip install --force-reinstall --no-cache-dir tensorflow  # the wheel of pypi.org: it needs less"
+            install("--force-reinstall", "--no-cache-dir", "tensorflow", note="the wheel of pypi.org: it needs less")
             if glibc
-            else "conda install -c conda-forge libstdcxx-ng  # or a newer libstdc++6 of the system",
-            f"# or a system, or an image, with glibc {said['version']} or newer: ldd --version"
+            else run(
+                "conda install -c conda-forge libstdcxx-ng", "or a newer libstdc++6 of the system", kind=Kind.INSTALL
+            ),
+            note(f"or a system, or an image, with glibc {said['version']} or newer: ldd --version")
             if glibc
-            else "export LD_LIBRARY_PATH=$CONDA_PREFIX/lib:$LD_LIBRARY_PATH  # so that it is found first",
+            else run(
+                "export LD_LIBRARY_PATH=$CONDA_PREFIX/lib:$LD_LIBRARY_PATH",
+                "so that it is found first",
+                kind=Kind.SET_VARIABLE,
+            ),
         ),
     )

@@ -7,13 +7,14 @@ TensorFlow.
 from __future__ import annotations
 
 from gpudiag.cause import Cause, Match, Matches
+from gpudiag.fix import note
 from gpudiag.model.facts import TensorflowFacts
 from gpudiag.model.report import Severity
 from gpudiag.probes.host.tensorflow import is_imported
 
 CAUSE = Cause(
     severity=Severity.NOTE,
-    fix=("# rename it: Python looks into the folder of the program first",),
+    fix=(note("rename it: Python looks into the folder of the program first"),),
     url="https://docs.python.org/3/library/sys_path_init.html",
     finding="host.tensorflow.hidden_here",
     row_only=True,

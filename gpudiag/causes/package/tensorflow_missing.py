@@ -11,12 +11,13 @@ from shlex import quote
 from gpudiag.cause import Cause, Match, Matches
 from gpudiag.causes.shared.imports import active_environment, executable, interpreter
 from gpudiag.causes.shared.packages import INSTALLATION
+from gpudiag.fix import Kind, Role, note, run
 from gpudiag.knowledge.releases import NEWEST, pythons
 from gpudiag.model.facts import Facts, TensorflowFacts, Unknown
 from gpudiag.probes.host.tensorflow import release
 
 CAUSE = Cause(
-    fix=("{executable} -m pip install 'tensorflow[and-cuda]'",),
+    fix=(run("{executable} -m pip install 'tensorflow[and-cuda]'"),),
     url=INSTALLATION,
     needs_gpu=False,
     finding="host.tensorflow.missing",
@@ -41,11 +42,17 @@ def find(facts: Facts, installed: TensorflowFacts) -> Matches:
         ),
         figures={"executable": python},
         fix=(
-            f"python{newest} -m venv tf && tf/bin/pip install 'tensorflow[and-cuda]'" if newest else ...,
-            f"{quote(active)}/bin/python -m pip list  # or run the program with this Python: it is active"
+            run(f"python{newest} -m venv tf && tf/bin/pip install 'tensorflow[and-cuda]'", kind=Kind.INSTALL)
+            if newest
+            else CAUSE.fix[0],
+            run(
+                f"{quote(active)}/bin/python -m pip list",
+                "or run the program with this Python: it is active",
+                role=Role.ALTERNATIVE,
+            )
             if active
-            else "",
-            f"# rename or delete {' and '.join(folders)}" if folders else "",
+            else None,
+            note(f"rename or delete {' and '.join(folders)}") if folders else None,
         ),
     )
 

@@ -6,13 +6,14 @@ What gpudiag knows about messages and libraries was measured with 2.18 to 2.21.
 from __future__ import annotations
 
 from gpudiag.cause import Cause, Match, Matches
+from gpudiag.fix import install
 from gpudiag.model.facts import TensorflowFacts
 from gpudiag.model.report import Severity
 from gpudiag.probes.host.tensorflow import imported, is_imported, version
 
 CAUSE = Cause(
     severity=Severity.NOTE,
-    fix=("pip install --upgrade gpudiag  # a newer one may know it",),
+    fix=(install("--upgrade", "gpudiag", note="a newer one may know it"),),
     url="https://www.tensorflow.org/install/pip",
     finding="host.tensorflow.untested_version",
     row_only=True,

@@ -7,12 +7,17 @@ another one.
 from __future__ import annotations
 
 from gpudiag.cause import Cause, Match, Matches, Program
+from gpudiag.fix import Kind, run
 from gpudiag.knowledge.messages.python_packages import NO_TENSORFLOW, NO_WHEEL
 
 CAUSE = Cause(
     fix=(
-        "python -c 'import sys; print(sys.executable)'  # in the program itself: which Python it is",
-        "python -m pip install 'tensorflow[and-cuda]'  # by that Python; in a notebook: %pip install",
+        run("python -c 'import sys; print(sys.executable)'", "in the program itself: which Python it is"),
+        run(
+            "python -m pip install 'tensorflow[and-cuda]'",
+            "by that Python; in a notebook: %pip install",
+            kind=Kind.INSTALL,
+        ),
     ),
     url="https://www.tensorflow.org/install/pip",
     needs_gpu=False,

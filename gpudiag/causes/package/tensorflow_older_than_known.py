@@ -6,13 +6,14 @@ TensorFlow changed how it opens CUDA libraries in 2.14 and 2.18, so findings may
 from __future__ import annotations
 
 from gpudiag.cause import Cause, Match, Matches
+from gpudiag.fix import install
 from gpudiag.model.facts import TensorflowFacts
 from gpudiag.model.report import Severity
 from gpudiag.probes.host.tensorflow import imported, is_imported, version
 
 CAUSE = Cause(
     severity=Severity.WARNING,
-    fix=("pip install --upgrade 'gpudiag[tensorflow]'  # if you can",),
+    fix=(install("--upgrade", "gpudiag[tensorflow]", note="if you can"),),
     url="https://www.tensorflow.org/install/pip",
     finding="host.tensorflow.old_version",
     row_only=True,

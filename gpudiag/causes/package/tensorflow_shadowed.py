@@ -12,6 +12,7 @@ from pathlib import PurePath
 
 from gpudiag.cause import Cause, Match, Matches, Program
 from gpudiag.causes.shared.packages import PATH, off_the_path
+from gpudiag.fix import note, run
 from gpudiag.knowledge.messages.code import NOT_TENSORFLOW
 from gpudiag.model.diagnosis import Confidence
 from gpudiag.model.facts import Facts, TensorflowFacts
@@ -19,8 +20,8 @@ from gpudiag.probes.host import tensorflow as host_tensorflow
 
 CAUSE = Cause(
     fix=(
-        "mv {path} {new}",
-        "# or run the program in another folder than /home/someone/project: Python looks there first",
+        run("mv {path} {new}"),
+        note("or run the program in another folder than /home/someone/project: Python looks there first"),
     ),
     url="https://docs.python.org/3/library/sys_path_init.html",
     needs_gpu=False,
@@ -53,5 +54,5 @@ def find(facts: Facts, program: Program, installed: TensorflowFacts) -> Matches:
         sure=sure,
         figures={"path": path, "new": str(PurePath(path).parent / f"my_{PurePath(path).name}"), "folder": str(folder)},
         about=(PATH,) if do else (),
-        fix=(..., do or f"# or run the program in another folder than {folder}: Python looks there first"),
+        fix=(CAUSE.fix[0], do or note(f"or run the program in another folder than {folder}: Python looks there first")),
     )

@@ -9,20 +9,25 @@ know the call clone3 refuses it with "Operation not permitted" (Docker before 20
 from __future__ import annotations
 
 from gpudiag.cause import Cause, EveryLog, Match, Matches
+from gpudiag.fix import Role, check, export, start
 from gpudiag.knowledge.log_lines import text
 from gpudiag.knowledge.messages.system import THREADS_REFUSED
 
 CAUSE = Cause(
     fix=(
-        "docker run --security-opt seccomp=unconfined ...  # shows whether the profile is why",
-        "docker version; runc --version; ldd --version  # update Docker to 20.10.10 or later, runc to 1.0 or later",
+        start("docker run --security-opt seccomp=unconfined ...", "shows whether the profile is why"),
+        start(
+            "docker version; runc --version; ldd --version", "update Docker to 20.10.10 or later, runc to 1.0 or later"
+        ),
     ),
     url="https://github.com/moby/moby/pull/42681",
     needs_gpu=False,
 )
 _LIMIT = (
-    "ulimit -u; cat /sys/fs/cgroup/pids.max  # raise what is small: docker run --pids-limit, TasksMax= of a unit",
-    "export OPENBLAS_NUM_THREADS=1  # or: fewer threads; TensorFlow starts some, too",
+    check(
+        "ulimit -u; cat /sys/fs/cgroup/pids.max", "raise what is small: docker run --pids-limit, TasksMax= of a unit"
+    ),
+    export("OPENBLAS_NUM_THREADS", "1", "fewer threads; TensorFlow starts some, too", role=Role.ALTERNATIVE),
 )
 
 

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from gpudiag.cause import Cause, Match, Matches, Program
 from gpudiag.causes.shared.advice import libraries, unfit
+from gpudiag.fix import Action, Kind, install, run
 from gpudiag.knowledge.messages.python_packages import DLL_NOT_FOUND, DLL_NOT_LOADED
 from gpudiag.knowledge.origin import Origin
 from gpudiag.knowledge.releases import ONE_PACKAGE, numbers
@@ -17,8 +18,14 @@ from gpudiag.model.diagnosis import Confidence
 
 CAUSE = Cause(
     fix=(
-        "winget install --id Microsoft.VCRedist.2015+.x64  # or https://aka.ms/vs/17/release/vc_redist.x64.exe",
-        "pip install --force-reinstall --no-cache-dir tensorflow  # then; in a fresh environment of a 64-bit Python",
+        run(
+            "winget install --id Microsoft.VCRedist.2015+.x64",
+            "or https://aka.ms/vs/17/release/vc_redist.x64.exe",
+            kind=Kind.INSTALL,
+        ),
+        install(
+            "--force-reinstall", "--no-cache-dir", "tensorflow", note="then; in a fresh environment of a 64-bit Python"
+        ),
     ),
     url="https://www.tensorflow.org/install/errors",
     needs_gpu=False,
@@ -48,7 +55,7 @@ def find(program: Program, origin: Origin) -> Matches:
     )
 
 
-def _stated(origin: Origin) -> tuple[str, tuple[str, ...]]:
+def _stated(origin: Origin) -> tuple[str, tuple[Action, ...]]:
     """Return what the stated versions decide, and what to type; nothing if they fit, or are not stated."""
     release = origin.named
     if release is None:
@@ -57,7 +64,12 @@ def _stated(origin: Origin) -> tuple[str, tuple[str, ...]]:
     if origin.python and span and not numbers(span[0]) <= numbers(origin.python) <= numbers(span[1]):
         return (
             f"TensorFlow {release} has wheels for Python {span[0]} to {span[1]}, and it is {origin.python}",
-            (f"conda create -n tf python={span[1]}; conda activate tf; pip install tensorflow=={release}.*",),
+            (
+                run(
+                    f"conda create -n tf python={span[1]}; conda activate tf; pip install tensorflow=={release}.*",
+                    kind=Kind.INSTALL,
+                ),
+            ),
         )
     if release < ONE_PACKAGE and (wrong := unfit(origin)):  # it is linked with CUDA's libraries
         return wrong[1], libraries(origin)

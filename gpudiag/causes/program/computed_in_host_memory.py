@@ -11,13 +11,14 @@ from collections import Counter
 
 from gpudiag.cause import Cause, Match, Matches
 from gpudiag.causes.shared.traced import GUIDE, MOST
+from gpudiag.fix import edit
 from gpudiag.model.program import ProgramTrace, place
 from gpudiag.model.report import Severity
 from gpudiag.text import counted, size
 
 CAUSE = Cause(
     severity=Severity.NOTE,
-    fix=("tf.cast(ids, tf.int64)  # or float32: TensorFlow has kernels for GPUs for these",),
+    fix=(edit("tf.cast(ids, tf.int64)", "or float32: TensorFlow has kernels for GPUs for these"),),
     url=f"{GUIDE}#manual_device_placement",
     needs_gpu=False,
     symptom=True,

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from gpudiag.cause import Cause, Match, Matches
 from gpudiag.causes.shared.traced import GUIDE
+from gpudiag.fix import edit, note
 from gpudiag.model.program import ProgramTrace, place
 from gpudiag.model.report import Severity
 from gpudiag.text import size
@@ -15,8 +16,8 @@ from gpudiag.text import size
 CAUSE = Cause(
     severity=Severity.NOTE,
     fix=(
-        "# make what belongs together, variables first, in one tf.device scope",
-        "tf.distribute.MirroredStrategy()  # copies of the variables on each GPU, and sums of gradients by NCCL",
+        note("make what belongs together, variables first, in one tf.device scope"),
+        edit("tf.distribute.MirroredStrategy()", "copies of the variables on each GPU, and sums of gradients by NCCL"),
     ),
     url=f"{GUIDE}#using_multiple_gpus",
     needs_gpu=False,

@@ -8,14 +8,15 @@ servers.
 from __future__ import annotations
 
 from gpudiag.cause import Cause, Match, Matches
+from gpudiag.fix import edit, note
 from gpudiag.model.program import ProgramTrace, place
 from gpudiag.model.report import Severity
 
 CAUSE = Cause(
     severity=Severity.WARNING,
     fix=(
-        "multiprocessing.set_start_method('spawn')  # before the first process is made",
-        "# or start the processes before anything uses TensorFlow",
+        edit("multiprocessing.set_start_method('spawn')", "before the first process is made"),
+        note("or start the processes before anything uses TensorFlow"),
     ),
     url="https://docs.python.org/3/library/multiprocessing.html#contexts-and-start-methods",
     needs_gpu=False,

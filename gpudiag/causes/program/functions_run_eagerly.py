@@ -7,19 +7,20 @@ a function is started from Python, one by one, and a GPU waits for it. Nothing i
 from __future__ import annotations
 
 from gpudiag.cause import Cause, Match, Matches
+from gpudiag.fix import edit, note
 from gpudiag.model.program import ProgramTrace, place
 from gpudiag.model.report import Severity
 
 CAUSE = Cause(
     severity=Severity.NOTE,
-    fix=("tf.config.run_functions_eagerly(False)",),
+    fix=(edit("tf.config.run_functions_eagerly(False)"),),
     url="https://www.tensorflow.org/api_docs/python/tf/config/run_functions_eagerly",
     needs_gpu=False,
     symptom=True,
 )
 _SWITCHES = {
-    "run_functions_eagerly": ("every tf.function", "tf.config.run_functions_eagerly(False)"),
-    "run_eagerly": ("a model of Keras", "# take run_eagerly=True out of model.compile(...)"),
+    "run_functions_eagerly": ("every tf.function", edit("tf.config.run_functions_eagerly(False)")),
+    "run_eagerly": ("a model of Keras", note("take run_eagerly=True out of model.compile(...)")),
 }
 
 

@@ -10,12 +10,16 @@ from collections import Counter
 
 from gpudiag.cause import Cause, Match, Matches
 from gpudiag.causes.shared.traced import GUIDE, MOST
+from gpudiag.fix import Action, check, edit, note
 from gpudiag.model.program import ProgramTrace, place
 from gpudiag.model.report import Severity
 
 CAUSE = Cause(
     severity=Severity.WARNING,
-    fix=("gpudiag why", "tf.config.set_soft_device_placement(False)  # an operation that cannot run there raises"),
+    fix=(
+        check("gpudiag why"),
+        edit("tf.config.set_soft_device_placement(False)", "an operation that cannot run there raises"),
+    ),
     url=f"{GUIDE}#manual_device_placement",
     needs_gpu=False,
     unless=("replicas_without_own_gpu",),
@@ -41,15 +45,15 @@ def find(program: ProgramTrace) -> Matches:
             f"TensorFlow made {', '.join(made)}",
         ),
         figures={"count": sum(one.count for one in fell), "asked": asked, "device": ran},
-        fix=(first, ...),
+        fix=(first, CAUSE.fix[1]),
     )
 
 
-def _first(program: ProgramTrace, gpus: list[str]) -> str:
+def _first(program: ProgramTrace, gpus: list[str]) -> Action:
     """Return what to do first: it depends on whether there are GPUs, and on who hides them."""
     if gpus:
-        return f"# TensorFlow has {', '.join(gpus)} here: ask for one of these"
+        return note(f"TensorFlow has {', '.join(gpus)} here: ask for one of these")
     for one in program.settings:
         if one.what == "visible_devices" and one.value.endswith("[]") and one.fate == "took effect":
-            return f"# {place(one.line)} hides every GPU: take it out"
-    return "gpudiag why  # no GPU is listed"
+            return note(f"{place(one.line)} hides every GPU: take it out")
+    return check("gpudiag why", "no GPU is listed")

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from gpudiag.cause import Cause, Match, Matches
 from gpudiag.causes.shared.traced import GUIDE
+from gpudiag.fix import edit, export
 from gpudiag.model.program import Device, Process, ProgramTrace, place
 from gpudiag.model.report import Severity
 from gpudiag.text import size
@@ -15,8 +16,8 @@ from gpudiag.text import size
 CAUSE = Cause(
     severity=Severity.NOTE,
     fix=(
-        "export CUDA_VISIBLE_DEVICES={first}  # if one GPU is meant: the others are left to others",
-        "tf.distribute.MirroredStrategy()  # if all are to train",
+        export("CUDA_VISIBLE_DEVICES", "{first}", "if one GPU is meant: the others are left to others"),
+        edit("tf.distribute.MirroredStrategy()", "if all are to train"),
     ),
     url=f"{GUIDE}#using_multiple_gpus",
     needs_gpu=False,

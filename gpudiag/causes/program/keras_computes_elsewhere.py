@@ -7,12 +7,13 @@ TensorFlow's variables of the environment change nothing for a model, and its op
 from __future__ import annotations
 
 from gpudiag.cause import Cause, Match, Matches
+from gpudiag.fix import export
 from gpudiag.model.program import ProgramTrace
 from gpudiag.model.report import Severity
 
 CAUSE = Cause(
     severity=Severity.NOTE,
-    fix=("export KERAS_BACKEND=tensorflow",),
+    fix=(export("KERAS_BACKEND", "tensorflow"),),
     url="https://keras.io/getting_started/#configuring-your-backend",
     needs_gpu=False,
     symptom=True,

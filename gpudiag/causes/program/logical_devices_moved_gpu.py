@@ -9,13 +9,17 @@ from __future__ import annotations
 
 from gpudiag.cause import Cause, Match, Matches
 from gpudiag.causes.shared.traced import GUIDE
+from gpudiag.fix import edit
 from gpudiag.model.diagnosis import Confidence
 from gpudiag.model.program import Process, ProgramTrace, place
 from gpudiag.model.report import Severity
 
 CAUSE = Cause(
     severity=Severity.WARNING,
-    fix=("with tf.device('/GPU:2'):", "tf.config.list_logical_devices('GPU')  # the devices by their numbers"),
+    fix=(
+        edit("with tf.device('/GPU:2'):"),
+        edit("tf.config.list_logical_devices('GPU')", "the devices by their numbers"),
+    ),
     url=f"{GUIDE}#virtual_gpus",
     needs_gpu=False,
 )
@@ -38,7 +42,7 @@ def find(program: ProgramTrace) -> Matches:
                 ),
                 sure=Confidence.LIKELY,
                 figures={"asked": meant, "unused": ", ".join(names)},
-                fix=(f"with tf.device('/{names[0]}'):  # the GPU {card}", ...),
+                fix=(edit(f"with tf.device('/{names[0]}'):", f"the GPU {card}"), CAUSE.fix[1]),
             )
 
 

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from gpudiag.cause import Cause, Match, Matches
 from gpudiag.causes.shared.traced import GUIDE, MOST
+from gpudiag.fix import edit, note
 from gpudiag.model.program import Placed, ProgramTrace, place
 from gpudiag.model.report import Severity
 from gpudiag.text import counted, size
@@ -15,14 +16,14 @@ from gpudiag.text import counted, size
 CAUSE = Cause(
     severity=Severity.NOTE,
     fix=(
-        "tf.cast(x, tf.float32)  # if it is the type that has no kernel",
-        "tf.config.set_soft_device_placement(False)  # an operation that cannot run there raises",
+        edit("tf.cast(x, tf.float32)", "if it is the type that has no kernel"),
+        edit("tf.config.set_soft_device_placement(False)", "an operation that cannot run there raises"),
     ),
     url=f"{GUIDE}#manual_device_placement",
     needs_gpu=False,
     symptom=True,
 )
-_ELSEWHERE = "# do it before the data is on the GPU, such as in tf.data, or use operations that have a kernel"
+_ELSEWHERE = note("do it before the data is on the GPU, such as in tf.data, or use operations that have a kernel")
 _OF_DATA = ("Dataset", "Iterator", "Optional")
 
 
@@ -36,7 +37,7 @@ def find(program: ProgramTrace) -> Matches:
                 "types": f" of type {placed.types}" if placed.why == "type" and placed.types else "",
                 "asked": placed.asked,
             },
-            fix=(..., ...) if placed.why == "type" else (_ELSEWHERE, ...),
+            fix=(*CAUSE.fix[0:],) if placed.why == "type" else (_ELSEWHERE, CAUSE.fix[1]),
         )
 
 

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from gpudiag.cause import Cause, Match, Matches
 from gpudiag.causes.shared.traced import GROWTH_GUIDE, MOST
+from gpudiag.fix import Action, Role, edit, export, note
 from gpudiag.knowledge.variables import FORCE_GROWTH
 from gpudiag.model.program import NOT_CHECKED, TOOK_EFFECT, Process, ProgramTrace, Setting
 from gpudiag.model.report import Severity
@@ -16,14 +17,16 @@ from gpudiag.model.report import Severity
 CAUSE = Cause(
     severity=Severity.WARNING,
     fix=(
-        "os.environ['CUDA_VISIBLE_DEVICES'] = os.environ['LOCAL_RANK']  # before import tensorflow",
-        "export TF_FORCE_GPU_ALLOW_GROWTH=true  # or, if they are to share it",
+        edit("os.environ['CUDA_VISIBLE_DEVICES'] = os.environ['LOCAL_RANK']", "before import tensorflow"),
+        export("TF_FORCE_GPU_ALLOW_GROWTH", "true", "if they are to share it", role=Role.ALTERNATIVE),
     ),
     url=GROWTH_GUIDE,
     needs_gpu=False,
 )
-_BY_RANK = "os.environ['CUDA_VISIBLE_DEVICES'] = os.environ['LOCAL_RANK']  # before import tensorflow: a GPU for each"
-_BY_TASK = "os.environ['CUDA_VISIBLE_DEVICES'] = str(json.loads(os.environ['TF_CONFIG'])['task']['index'])"
+_BY_RANK = edit(
+    "os.environ['CUDA_VISIBLE_DEVICES'] = os.environ['LOCAL_RANK']", "before import tensorflow: a GPU for each"
+)
+_BY_TASK = edit("os.environ['CUDA_VISIBLE_DEVICES'] = str(json.loads(os.environ['TF_CONFIG'])['task']['index'])")
 
 
 def find(program: ProgramTrace) -> Matches:
@@ -48,7 +51,7 @@ def find(program: ProgramTrace) -> Matches:
             )
             + ((others.removeprefix("; "),) if others else ()),
             figures={"count": len(processes), "gpu": gpu},
-            fix=(_own_gpu(processes[0]), ...),
+            fix=(_own_gpu(processes[0]), CAUSE.fix[1]),
         )
 
 
@@ -67,11 +70,11 @@ def _shares(setting: Setting) -> bool:
     return setting.what == "logical_devices" or "per_process_gpu_memory_fraction" in setting.value
 
 
-def _own_gpu(process: Process) -> str:
+def _own_gpu(process: Process) -> Action:
     """Return how each process gets a GPU: by the number that it has, if it has one."""
     if process.rank.startswith("TF_CONFIG"):
         return _BY_TASK
-    return _BY_RANK if process.rank else "# start each process with CUDA_VISIBLE_DEVICES=N, its own GPU"
+    return _BY_RANK if process.rank else note("start each process with CUDA_VISIBLE_DEVICES=N, its own GPU")
 
 
 def _at_once(processes: list[Process]) -> list[Process]:

@@ -8,12 +8,13 @@ holds what the allocator wanted to add.
 from __future__ import annotations
 
 from gpudiag.cause import Cause, Match, Matches
+from gpudiag.fix import Action, export, note
 from gpudiag.model.program import Booked, OutOfMemory, ProgramTrace, place
 from gpudiag.model.report import Severity
 
 CAUSE = Cause(
     severity=Severity.WARNING,
-    fix=("# a batch of at most 60 % of the size fits", "export TF_GPU_ALLOCATOR=cuda_malloc_async"),
+    fix=(note("a batch of at most 60 % of the size fits"), export("TF_GPU_ALLOCATOR", "cuda_malloc_async")),
     url="https://www.tensorflow.org/api_docs/python/tf/config/experimental/get_memory_info",
     needs_gpu=False,
 )
@@ -35,7 +36,7 @@ def find(program: ProgramTrace) -> Matches:
             },
             fix=(
                 _first(program, one, free),
-                "export TF_GPU_ALLOCATOR=cuda_malloc_async" if 0 < one.asked_bytes <= free else "",
+                export("TF_GPU_ALLOCATOR", "cuda_malloc_async") if 0 < one.asked_bytes <= free else None,
             ),
         )
 
@@ -57,32 +58,32 @@ def _seen(program: ProgramTrace, one: OutOfMemory, free: int) -> list[str]:
     return seen[:5]
 
 
-def _first(program: ProgramTrace, one: OutOfMemory, free: int) -> str:
+def _first(program: ProgramTrace, one: OutOfMemory, free: int) -> Action:
     """Return the smallest change with which it would have fitted."""
     need = one.asked_bytes + one.used_bytes
     card = _card(program, one)
     if need > one.limit_bytes > 0 and one.asked_bytes and (raised := _raised(program, need, card)):
         return raised
     if one.asked_bytes > one.limit_bytes > 0:
-        return f"# this tensor is larger than all of {one.device}: make it in parts of at most {_mib(free)}"
+        return note(f"this tensor is larger than all of {one.device}: make it in parts of at most {_mib(free)}")
     if one.asked_bytes > free > 0:
-        return f"# a tensor of at most {100 * free // one.asked_bytes} % of this size fits: a smaller batch"
-    return "# free what is named above, or make the batch smaller"
+        return note(f"a tensor of at most {100 * free // one.asked_bytes} % of this size fits: a smaller batch")
+    return note("free what is named above, or make the batch smaller")
 
 
-def _raised(program: ProgramTrace, need: int, card: Booked | None) -> str:
+def _raised(program: ProgramTrace, need: int, card: Booked | None) -> Action | None:
     """Return which limit of the program to raise, and to what, if it set one and the card has the room."""
     if card is not None and need > card.total_bytes - card.before_bytes:
-        return ""
+        return None
     for setting in program.settings:
         if setting.fate != "took effect":
             continue
         if setting.what == "logical_devices":
-            return f"# {place(setting.line)}: a memory_limit of {-(-need // _MIB)} MiB or more"
+            return note(f"{place(setting.line)}: a memory_limit of {-(-need // _MIB)} MiB or more")
         if setting.what == "session" and _FRACTION in setting.value and card is not None and card.total_bytes:
             share = -(-100 * need // card.total_bytes) / 100
-            return f"# {place(setting.line)}: {_FRACTION} of {share:.2f} or more"
-    return ""
+            return note(f"{place(setting.line)}: {_FRACTION} of {share:.2f} or more")
+    return None
 
 
 def _card(program: ProgramTrace, one: OutOfMemory) -> Booked | None:

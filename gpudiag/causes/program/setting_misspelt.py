@@ -8,12 +8,13 @@ from __future__ import annotations
 
 from gpudiag.cause import Cause, Matches
 from gpudiag.causes.shared.traced import GUIDE, settings
+from gpudiag.fix import edit
 from gpudiag.model.program import ProgramTrace
 from gpudiag.model.report import Severity
 
 CAUSE = Cause(
     severity=Severity.WARNING,
-    fix=("os.environ['TF_FORCE_GPU_ALLOW_GROWTH'] = 'true'",),
+    fix=(edit("os.environ['TF_FORCE_GPU_ALLOW_GROWTH'] = 'true'"),),
     url=GUIDE,
     needs_gpu=False,
 )

@@ -8,12 +8,13 @@ from __future__ import annotations
 
 from gpudiag.cause import Cause, Matches
 from gpudiag.causes.shared.traced import GROWTH_GUIDE, settings
+from gpudiag.fix import unset
 from gpudiag.model.program import ProgramTrace
 from gpudiag.model.report import Severity
 
 CAUSE = Cause(
     severity=Severity.WARNING,
-    fix=("unset TF_FORCE_GPU_ALLOW_GROWTH",),
+    fix=(unset("TF_FORCE_GPU_ALLOW_GROWTH"),),
     url=GROWTH_GUIDE,
     needs_gpu=False,
 )

@@ -8,12 +8,13 @@ from __future__ import annotations
 
 from gpudiag.cause import Cause, Matches
 from gpudiag.causes.shared.traced import GROWTH_GUIDE, settings
+from gpudiag.fix import export
 from gpudiag.model.program import ProgramTrace
 from gpudiag.model.report import Severity
 
 CAUSE = Cause(
     severity=Severity.WARNING,
-    fix=("export TF_FORCE_GPU_ALLOW_GROWTH=true",),
+    fix=(export("TF_FORCE_GPU_ALLOW_GROWTH", "true"),),
     url=GROWTH_GUIDE,
     needs_gpu=False,
 )

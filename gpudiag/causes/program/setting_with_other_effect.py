@@ -10,12 +10,13 @@ from __future__ import annotations
 
 from gpudiag.cause import Cause, Matches
 from gpudiag.causes.shared.traced import GUIDE, settings
+from gpudiag.fix import export
 from gpudiag.model.program import OTHER_EFFECT, ProgramTrace
 from gpudiag.model.report import Severity
 
 CAUSE = Cause(
     severity=Severity.WARNING,
-    fix=("export CUDA_DEVICE_ORDER=PCI_BUS_ID",),
+    fix=(export("CUDA_DEVICE_ORDER", "PCI_BUS_ID"),),
     url=GUIDE,
     needs_gpu=False,
 )

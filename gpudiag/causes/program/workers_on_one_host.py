@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from gpudiag.cause import Cause, Match, Matches
 from gpudiag.causes.shared.traced import GROWTH_GUIDE, MOST
+from gpudiag.fix import Role, export
 from gpudiag.model.diagnosis import Confidence
 from gpudiag.model.program import NOT_CHECKED, TOOK_EFFECT, Cluster, ProgramTrace, Setting
 from gpudiag.model.report import Severity
@@ -16,8 +17,8 @@ from gpudiag.model.report import Severity
 CAUSE = Cause(
     severity=Severity.WARNING,
     fix=(
-        "export CUDA_VISIBLE_DEVICES={index}  # for {task}; another GPU for each of the others",
-        "export TF_FORCE_GPU_ALLOW_GROWTH=true  # or, if they are to share the GPUs",
+        export("CUDA_VISIBLE_DEVICES", "{index}", "for {task}; another GPU for each of the others"),
+        export("TF_FORCE_GPU_ALLOW_GROWTH", "true", "if they are to share the GPUs", role=Role.ALTERNATIVE),
     ),
     url=GROWTH_GUIDE,
     needs_gpu=False,

@@ -12,6 +12,7 @@ import re
 from gpudiag.cause import Cause, LogAlone, Match, Matches
 from gpudiag.causes.shared.advice import BUILT_FOR, libraries, unfit
 from gpudiag.causes.shared.without_gpu import MEANT_FOR_A_GPU, RUNTIME
+from gpudiag.fix import Action, Kind, Role, check, install, note, run, start
 from gpudiag.knowledge.log_lines import text
 from gpudiag.knowledge.message import Event
 from gpudiag.knowledge.messages.misleading import NO_CUDA_DRIVERS
@@ -27,7 +28,7 @@ from gpudiag.knowledge.releases import GENERATIONS
 from gpudiag.model.diagnosis import Confidence
 
 CAUSE = Cause(
-    fix=("pip install 'tensorflow[and-cuda]'  # brings its CUDA libraries",),
+    fix=(install("tensorflow[and-cuda]", note="brings its CUDA libraries"),),
     url=BUILT_FOR,
     needs_gpu=False,
     unless=("libcuda_not_found",),
@@ -44,19 +45,25 @@ _OF_PACKAGES = {"libnvJitLink": "nvjitlink", "libcublasLt": "cublas", "libcublas
 
 
 _OF_A_TOOLKIT = (
-    "export LD_LIBRARY_PATH=/usr/local/cuda/lib64:$LD_LIBRARY_PATH  # or those of a toolkit, if it is the CUDA that "
-    "this TensorFlow was built for",
-    "TF_CPP_VMODULE=dso_loader=1 python -c 'import tensorflow as tf; tf.config.list_physical_devices()'  # names them",
+    run(
+        "export LD_LIBRARY_PATH=/usr/local/cuda/lib64:$LD_LIBRARY_PATH",
+        "or those of a toolkit, if it is the CUDA that this TensorFlow was built for",
+        kind=Kind.SET_VARIABLE,
+    ),
+    run(
+        "TF_CPP_VMODULE=dso_loader=1 python -c 'import tensorflow as tf; tf.config.list_physical_devices()'",
+        "names them",
+    ),
 )
 
 
-def _that_brings(name: str) -> str:
-    """Return the line that brings a library which one of CUDA's needs itself."""
+def _that_brings(name: str) -> Action:
+    """Return what brings a library which one of CUDA's needs itself."""
     stem, _, number = name.partition(".so.")
     if (package := _OF_PACKAGES.get(stem)) and number.partition(".")[0] in ("11", "12"):
-        bring = f"pip install nvidia-{package}-cu{number.partition('.')[0]}"
-        return f"{bring}  # has {name}; put its folder into LD_LIBRARY_PATH, or take the other CUDA out of it"
-    return f"ldconfig -p | grep {stem}  # where {name} is: put its folder into LD_LIBRARY_PATH"
+        why = f"has {name}; put its folder into LD_LIBRARY_PATH, or take the other CUDA out of it"
+        return install(f"nvidia-{package}-cu{number.partition('.')[0]}", note=why)
+    return check(f"ldconfig -p | grep {stem}", f"where {name} is: put its folder into LD_LIBRARY_PATH")
 
 
 def find(program: LogAlone, origin: Origin) -> Matches:
@@ -88,15 +95,25 @@ def find(program: LogAlone, origin: Origin) -> Matches:
     )
 
 
-def _of_no_wheel(names: list[str]) -> tuple[str, ...]:
+def _of_no_wheel(names: list[str]) -> tuple[Action, ...]:
     """Return what helps if a library is of a CUDA that no wheel of pypi.org was built for; nothing if there is one."""
     for name in names:
         if (found := _BEFORE_11.match(name)) and found[1] not in {one.cuda for one in GENERATIONS}:
             return (
-                "docker run --runtime nvidia ...  # on a Jetson, in a container: brings the CUDA of the board, "
-                f"{found[1]} with the JetPack that the image is for",
-                f"# elsewhere: CUDA {found[1]}, on LD_LIBRARY_PATH; no wheel of pypi.org, and a build for that CUDA",
-                "pip install --upgrade 'tensorflow[and-cuda]'  # or one of pypi.org; not on a Jetson",
+                start(
+                    "docker run --runtime nvidia ...",
+                    "on a Jetson, in a container: brings the CUDA of the board, "
+                    f"{found[1]} with the JetPack that the image is for",
+                ),
+                note(
+                    f"elsewhere: CUDA {found[1]}, on LD_LIBRARY_PATH; no wheel of pypi.org, and a build for that CUDA"
+                ),
+                install(
+                    "--upgrade",
+                    "tensorflow[and-cuda]",
+                    note="or one of pypi.org; not on a Jetson",
+                    role=Role.ALTERNATIVE,
+                ),
             )
     return ()
 

@@ -13,17 +13,21 @@ from collections.abc import Iterator
 from gpudiag.cause import Cause, Listing, Match, Matches
 from gpudiag.causes.shared.libraries import PIP_INSTALLATION, good_copy, passed_over, seen, then_cusolver, with_cuda
 from gpudiag.causes.shared.steps import cuinit_error
+from gpudiag.fix import Kind, install, run
 from gpudiag.model.facts import Facts, Unknown
 from gpudiag.probes.host.libraries import PACKAGES, RUNTIME, installed, unopened
 from gpudiag.text import counted
 
 CAUSE = Cause(
     fix=(
-        "pip install 'tensorflow[and-cuda]==2.21.0'",
+        install("tensorflow[and-cuda]==2.21.0"),
         (
-            "export "
-            "LD_LIBRARY_PATH=/home/someone/venv/lib/python3.11/site-packages/nvidia/cusolver/lib:$LD_LIBRARY_PATH  "
-            "# then, because this TensorFlow does not look there"
+            run(
+                "export "
+                "LD_LIBRARY_PATH=/home/someone/venv/lib/python3.11/site-packages/nvidia/cusolver/lib:$LD_LIBRARY_PATH",
+                "then, because this TensorFlow does not look there",
+                kind=Kind.SET_VARIABLE,
+            )
         ),
     ),
     url=PIP_INSTALLATION,
@@ -36,9 +40,11 @@ def find(facts: Facts, listing: Listing) -> Matches:
         if one.soname != RUNTIME or good_copy(one) is not None or one.instead is not None:
             continue
         package = installed(facts, RUNTIME)
-        command = f"pip install {with_cuda(facts)}"
+        command = run(f"pip install {with_cuda(facts)}", kind=Kind.INSTALL)
         if package is not None:
-            command = f"pip install --force-reinstall --no-deps {package.name}=={package.version}"
+            command = run(
+                f"pip install --force-reinstall --no-deps {package.name}=={package.version}", kind=Kind.INSTALL
+            )
         yield Match(
             evidence=(
                 seen(one),

@@ -9,12 +9,17 @@ from __future__ import annotations
 
 from gpudiag.cause import Cause, Matches
 from gpudiag.causes.shared.libraries import LOADER, off_the_path
+from gpudiag.fix import Kind, Role, run
 from gpudiag.model.facts import Facts
 
 CAUSE = Cause(
     fix=(
-        "export LD_LIBRARY_PATH={folders}:$LD_LIBRARY_PATH",
-        "echo {folders} | tr : '\\n' | sudo tee /etc/ld.so.conf.d/cuda.conf && sudo ldconfig  # or, for all users",
+        run("export LD_LIBRARY_PATH={folders}:$LD_LIBRARY_PATH", kind=Kind.SET_VARIABLE),
+        run(
+            "echo {folders} | tr : '\\n' | sudo tee /etc/ld.so.conf.d/cuda.conf && sudo ldconfig",
+            "for all users",
+            role=Role.ALTERNATIVE,
+        ),
     ),
     url=LOADER,
     views=("host.libraries.unopened",),
@@ -22,4 +27,4 @@ CAUSE = Cause(
 
 
 def find(facts: Facts) -> Matches:
-    yield from off_the_path(facts, runtime=True, packaged=None)
+    yield from off_the_path(facts, CAUSE, runtime=True, packaged=None)

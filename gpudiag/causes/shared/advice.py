@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Iterable
 
+from gpudiag.fix import Action, Kind, check, distinct, export, install, note, run, start
 from gpudiag.knowledge.message import Event, Worth
 from gpudiag.knowledge.origin import Origin
 from gpudiag.knowledge.releases import (
@@ -22,9 +23,10 @@ from gpudiag.knowledge.releases import (
 BUILT_FOR = "https://www.tensorflow.org/install/source#gpu"
 PIP = "https://www.tensorflow.org/install/pip"
 
-_NO_GPU_ON_WINDOWS = "# TensorFlow 2.11 and newer has no GPU support on Windows: use WSL 2, or TensorFlow 2.10 with"
-_JETSON = (
-    "# Jetson: NVIDIA's own wheel for its JetPack, or its image nvcr.io/nvidia/l4t-tensorflow; those of PyPI have no "
+_NO_GPU_ON_WINDOWS = note("TensorFlow 2.11 and newer has no GPU support on Windows: use WSL 2, or TensorFlow 2.10 with")
+_JETSON = note(
+    "Jetson: NVIDIA's own wheel for its JetPack, or its image nvcr.io/nvidia/l4t-tensorflow; those "
+    "of PyPI have no "
     "GPU "
     "there: https://docs.nvidia.com/deeplearning/frameworks/install-tf-jetson-platform/"
 )
@@ -42,11 +44,12 @@ _OF_CONDA = {
 """cuDNN that a release was built for to one that fits it and that conda-forge has beside its CUDA."""
 FIRST_OF_ONE_NUMBER, LAST_OF_ONE_NUMBER = Version(2, 6), Version(2, 15)
 """From and to where Keras has the number of its TensorFlow."""
-_OF_COLAB = "# Colab: Runtime, Change runtime type, GPU, Save; then run every cell again"
+_OF_COLAB = note("Colab: Runtime, Change runtime type, GPU, Save; then run every cell again")
 _GIVES_A_GPU = re.compile(r"docker run --gpus|sudo (?:modprobe nvidia|apt install (?:--reinstall )?nvidia-driver)")
-OF_TEGRA = (
-    "free -m; sudo tegrastats  # CPU and GPU of a Jetson share this memory: end the desktop (sudo systemctl isolate "
-    "multi-user.target) and other programs, add swap"
+OF_TEGRA = check(
+    "free -m; sudo tegrastats",
+    "CPU and GPU of a Jetson share this memory: end the desktop (sudo systemctl isolate "
+    "multi-user.target) and other programs, add swap",
 )
 _EXTRA = "'tensorflow[and-cuda]'"
 _BLACKWELL = 10
@@ -76,71 +79,92 @@ def unfit(origin: Origin) -> tuple[str, str] | None:
     return None
 
 
-def libraries(origin: Origin) -> tuple[str, ...]:
+def libraries(origin: Origin) -> tuple[Action, ...]:
     """Return the lines that bring the CUDA libraries of the TensorFlow that wrote the log."""
     newest = origin.releases[1]
     if origin.mac:
-        return ("pip install tensorflow tensorflow-metal  # Apple's GPU; TensorFlow for macOS uses no NVIDIA GPU",)
+        return (install("tensorflow", "tensorflow-metal", note="Apple's GPU; TensorFlow for macOS uses no NVIDIA GPU"),)
     if origin.jetson:
-        return (_JETSON, "sudo apt install nvidia-jetpack  # CUDA and cuDNN of the board's own release")
+        return (
+            _JETSON,
+            run("sudo apt install nvidia-jetpack", "CUDA and cuDNN of the board's own release", kind=Kind.INSTALL),
+        )
     if origin.windows and newest > LAST_FOR_WINDOWS:
-        return (_NO_GPU_ON_WINDOWS, f"{_conda('11.2', '8.1.0')}; pip install 'tensorflow<2.11' 'numpy<2'")
+        return (_NO_GPU_ON_WINDOWS, run(f"{_conda('11.2', '8.1.0')}; pip install 'tensorflow<2.11' 'numpy<2'"))
     if newest < FIRST_WITH_EXTRA:
-        newer = () if origin.windows else ("pip install --upgrade 'tensorflow[and-cuda]'  # or a newer one",)
+        newer = () if origin.windows else (install("--upgrade", "tensorflow[and-cuda]", note="or a newer one"),)
         return (*toolkit(origin), *_if_older(origin), *newer)
     pin = {Version(2, 15): "==2.15.1", Version(2, 16): "==2.17.*"}.get(newest, f"=={newest}.*")
     why = "; 2.16 does not find them" if newest == Version(2, 16) else ""
     known = origin.named is not None or newest < Version(2, 18)
-    line = f"pip install 'tensorflow[and-cuda]{pin if known else ''}'  # brings its CUDA libraries{why}"
+    line = run(
+        f"pip install 'tensorflow[and-cuda]{pin if known else ''}'",
+        f"brings its CUDA libraries{why}",
+        kind=Kind.INSTALL,
+    )
     return (line, *_if_older(origin))
 
 
-def toolkit(origin: Origin) -> tuple[str, ...]:
+def toolkit(origin: Origin) -> tuple[Action, ...]:
     """Return the lines that bring CUDA and cuDNN themselves, as releases before 2.14 need it."""
     made = origin.generation
     found = (
-        "# or NVIDIA's installers of that CUDA and cuDNN, with their folders bin on PATH"
+        note("or NVIDIA's installers of that CUDA and cuDNN, with their folders bin on PATH")
         if origin.windows
-        else "export LD_LIBRARY_PATH=$CONDA_PREFIX/lib:$LD_LIBRARY_PATH  # so that they are found"
+        else run(
+            "export LD_LIBRARY_PATH=$CONDA_PREFIX/lib:$LD_LIBRARY_PATH",
+            "so that they are found",
+            kind=Kind.SET_VARIABLE,
+        )
     )
-    return (f"{_conda(made.cuda, _OF_CONDA.get(made.cudnn, made.cudnn))}  # {made}: {built_for(origin)}", found)
+    return (run(f"{_conda(made.cuda, _OF_CONDA.get(made.cudnn, made.cudnn))}", f"{made}: {built_for(origin)}"), found)
 
 
-def cudnn(origin: Origin, needed: str, exact: bool = False) -> tuple[str, ...]:
+def cudnn(origin: Origin, needed: str, exact: bool = False) -> tuple[Action, ...]:
     """Return the lines that bring a cuDNN of ``needed`` or newer, of the same major version; or of its minor one."""
     major = needed.partition(".")[0]
     least = ".".join(needed.split(".")[:2])
     if origin.jetson:
         return (
-            "# flash the JetPack whose cuDNN this wheel was built for, or install NVIDIA's wheel for this JetPack:",
-            "# https://docs.nvidia.com/deeplearning/frameworks/install-tf-jetson-platform-release-notes",
-            "cat /etc/nv_tegra_release; dpkg -l | grep libcudnn  # which JetPack and cuDNN there are",
+            note("flash the JetPack whose cuDNN this wheel was built for, or install NVIDIA's wheel for this JetPack:"),
+            note("https://docs.nvidia.com/deeplearning/frameworks/install-tf-jetson-platform-release-notes"),
+            check("cat /etc/nv_tegra_release; dpkg -l | grep libcudnn", "which JetPack and cuDNN there are"),
         )
     if int(major) < 8:
         return (
-            f"conda install -c conda-forge 'cudnn{f'={least}' if exact else f'>={least},<{int(major) + 1}'}'  # or "
-            f"cuDNN {least} from NVIDIA's archive, for the CUDA of this TensorFlow",
-            f"where cudnn64_{major}.dll  # which ones are found: another must not come first in PATH"
+            run(
+                f"conda install -c conda-forge 'cudnn{f'={least}' if exact else f'>={least},<{int(major) + 1}'}'",
+                f"or cuDNN {least} from NVIDIA's archive, for the CUDA of this TensorFlow",
+                kind=Kind.INSTALL,
+            ),
+            check(f"where cudnn64_{major}.dll", "which ones are found: another must not come first in PATH")
             if origin.windows
-            else "ldconfig -p | grep libcudnn  # which ones are found: another must not come first",
-            "# on a Jetson cuDNN comes with JetPack: a newer JetPack, or NVIDIA's wheel for the installed one",
+            else check("ldconfig -p | grep libcudnn", "which ones are found: another must not come first"),
+            note("on a Jetson cuDNN comes with JetPack: a newer JetPack, or NVIDIA's wheel for the installed one"),
         )
     if origin.windows or origin.is_before_11:
         return (
-            f"conda install -c conda-forge 'cudnn>={least},<{int(major) + 1}'  # or NVIDIA's archive of cuDNN",
-            f"where cudnn64_{major}.dll  # take the folder of the older one out of PATH"
+            run(
+                f"conda install -c conda-forge 'cudnn>={least},<{int(major) + 1}'",
+                "or NVIDIA's archive of cuDNN",
+                kind=Kind.INSTALL,
+            ),
+            check(f"where cudnn64_{major}.dll", "take the folder of the older one out of PATH")
             if origin.windows
-            else "ldconfig -p | grep libcudnn  # which ones are found; the older one must not come first",
+            else check("ldconfig -p | grep libcudnn", "which ones are found; the older one must not come first"),
         )
     cuda = "cu12" if int(major) >= 9 or not origin.is_before_12 else "cu11"
     return (
-        f"pip install 'nvidia-cudnn-{cuda}>={least},<{int(major) + 1}'  # with a CUDA of conda: conda install "
-        f"-c conda-forge 'cudnn>={least},<{int(major) + 1}'",
-        "# and take the folder of the older one out of LD_LIBRARY_PATH, or remove its package",
+        run(
+            f"pip install 'nvidia-cudnn-{cuda}>={least},<{int(major) + 1}'",
+            f"with a CUDA of conda: conda install -c conda-forge 'cudnn>={least},<{int(major) + 1}'",
+            kind=Kind.INSTALL,
+        ),
+        note("and take the folder of the older one out of LD_LIBRARY_PATH, or remove its package"),
     )
 
 
-def built_with_cudnn(loaded: str, needed: str) -> str:
+def built_with_cudnn(loaded: str, needed: str) -> Action | None:
     """Return the line that brings the newest TensorFlow which was built with the ``loaded`` cuDNN, or an older one."""
     least = numbers(loaded)
     fit = [
@@ -149,83 +173,115 @@ def built_with_cudnn(loaded: str, needed: str) -> str:
         if numbers(of)[0] == least[0] and (numbers(of) <= least[:2] if least >= (7, 1) else numbers(of) == least[:2])
     ]
     if not fit or (least[0] == numbers(needed)[0] and least[:2] >= numbers(needed)[:2]):
-        return ""
+        return None
     package = "tensorflow-gpu" if fit[-1] < ONE_PACKAGE else "tensorflow"
-    return f"pip install '{package}=={fit[-1]}.*'  # or a TensorFlow that was built with this cuDNN, or an older one"
+    return run(
+        f"pip install '{package}=={fit[-1]}.*'",
+        "or a TensorFlow that was built with this cuDNN, or an older one",
+        kind=Kind.INSTALL,
+    )
 
 
-def libdevice(origin: Origin) -> tuple[str, ...]:
+def libdevice(origin: Origin) -> tuple[Action, ...]:
     """Return the lines that let XLA find libdevice.10.bc."""
     cuda = origin.generation.cuda
     folder = rf"C:\PROGRA~1\NVIDIA~2\CUDA\v{cuda}"
     windows = (
-        rf"set XLA_FLAGS=--xla_gpu_cuda_data_dir={folder}  # on Windows: the folder of CUDA that has nvvm\libdevice",
+        run(
+            rf"set XLA_FLAGS=--xla_gpu_cuda_data_dir={folder}",
+            r"on Windows: the folder of CUDA that has nvvm\libdevice",
+        ),
     )
     if origin.windows:
-        return (*windows, "# before Python starts; without spaces in the name of the folder")
+        return (*windows, note("before Python starts; without spaces in the name of the folder"))
     if origin.is_before_12:
         if numbers(cuda) < (11,):  # conda's packages of the compiler begin with 11
-            bring = f"# the toolkit of CUDA {cuda} has it: https://developer.nvidia.com/cuda-toolkit-archive"
+            bring = note(f"the toolkit of CUDA {cuda} has it: https://developer.nvidia.com/cuda-toolkit-archive")
             return (
-                f"export XLA_FLAGS=--xla_gpu_cuda_data_dir=/usr/local/cuda-{cuda}  # it has nvvm/libdevice",
-                f"export PATH=/usr/local/cuda-{cuda}/bin:$PATH",
+                export("XLA_FLAGS", f"--xla_gpu_cuda_data_dir=/usr/local/cuda-{cuda}", "it has nvvm/libdevice"),
+                run(f"export PATH=/usr/local/cuda-{cuda}/bin:$PATH", kind=Kind.SET_VARIABLE),
                 bring,
                 *(() if origin.linux else windows),
             )
         return (
-            "conda install -c nvidia cuda-nvcc=11.8  # has it, in $CONDA_PREFIX/nvvm/libdevice",
+            run("conda install -c nvidia cuda-nvcc=11.8", "has it, in $CONDA_PREFIX/nvvm/libdevice", kind=Kind.INSTALL),
             *(() if origin.linux else windows),
-            "export XLA_FLAGS=--xla_gpu_cuda_data_dir=$CONDA_PREFIX  # the folder that has nvvm/libdevice",
-            "export XLA_FLAGS=--xla_gpu_cuda_data_dir=/usr/local/cuda  # or that of an installed toolkit; of apt: "
-            "/usr/lib/cuda",
+            run(
+                "export XLA_FLAGS=--xla_gpu_cuda_data_dir=$CONDA_PREFIX",
+                "the folder that has nvvm/libdevice",
+                kind=Kind.SET_VARIABLE,
+            ),
+            export(
+                "XLA_FLAGS",
+                "--xla_gpu_cuda_data_dir=/usr/local/cuda",
+                "or that of an installed toolkit; of apt: /usr/lib/cuda",
+            ),
         )
     if origin.conda:
         return (
-            "conda install -c conda-forge cuda-nvcc; export XLA_FLAGS=--xla_gpu_cuda_data_dir=$CONDA_PREFIX/targets/"
-            "x86_64-linux  # TensorFlow of conda",
-            "pip install nvidia-cuda-nvcc-cu12  # TensorFlow of pip: XLA looks there",
+            run(
+                "conda install -c conda-forge cuda-nvcc; export "
+                "XLA_FLAGS=--xla_gpu_cuda_data_dir=$CONDA_PREFIX/targets/"
+                "x86_64-linux",
+                "TensorFlow of conda",
+                kind=Kind.INSTALL,
+            ),
+            install("nvidia-cuda-nvcc-cu12", note="TensorFlow of pip: XLA looks there"),
         )
     return (
-        "pip install nvidia-cuda-nvcc-cu12  # XLA looks there",
-        "export XLA_FLAGS=--xla_gpu_cuda_data_dir=/usr/local/cuda  # or the folder that has nvvm/libdevice",
+        install("nvidia-cuda-nvcc-cu12", note="XLA looks there"),
+        export("XLA_FLAGS", "--xla_gpu_cuda_data_dir=/usr/local/cuda", "or the folder that has nvvm/libdevice"),
     )
 
 
-def compiler(origin: Origin, capability: str) -> tuple[str, ...]:
+def compiler(origin: Origin, capability: str) -> tuple[Action, ...]:
     """Return the lines that bring a ptxas which knows a compute capability, such as ``8.6``; "" for any."""
     known = NEW_IN.get(capability, "")
     least = f" of CUDA {known} or newer" if known else ""
     if origin.is_before_12:
         cuda = "11.8" if numbers(known or "11.0") <= (11, 8) else known
-        return (f"conda install -c nvidia cuda-nvcc={cuda}  # has a ptxas{least}, to be first on PATH",)
-    return (f"pip install --upgrade nvidia-cuda-nvcc-cu12  # has a ptxas{least}, which XLA finds",)
+        return (
+            run(
+                f"conda install -c nvidia cuda-nvcc={cuda}",
+                f"has a ptxas{least}, to be first on PATH",
+                kind=Kind.INSTALL,
+            ),
+        )
+    return (
+        run("pip install --upgrade nvidia-cuda-nvcc-cu12", f"has a ptxas{least}, which XLA finds", kind=Kind.INSTALL),
+    )
 
 
-OF_BLACKWELL = (
-    "docker run --gpus all -it nvcr.io/nvidia/tensorflow:25.02-tf2-py3  # NVIDIA's build, has code for Blackwell"
+OF_BLACKWELL = start(
+    "docker run --gpus all -it nvcr.io/nvidia/tensorflow:25.02-tf2-py3", "NVIDIA's build, has code for Blackwell"
 )
-OF_TENSORFLOW_1 = (
-    "pip install nvidia-pyindex; pip install nvidia-tensorflow  # NVIDIA's build of 1.15 for CUDA 11, with Python 3.8; "
-    "or the image nvcr.io/nvidia/tensorflow:23.03-tf1-py3"
+OF_TENSORFLOW_1 = run(
+    "pip install nvidia-pyindex; pip install nvidia-tensorflow",
+    "NVIDIA's build of 1.15 for CUDA 11, with Python 3.8; or the image nvcr.io/nvidia/tensorflow:23.03-tf1-py3",
+    kind=Kind.INSTALL,
 )
 
 
-def newer_release(origin: Origin, capability: str) -> tuple[str, ...]:
+def newer_release(origin: Origin, capability: str) -> tuple[Action, ...]:
     """Return the lines that bring a TensorFlow with code for a compute capability, such as ``8.6``."""
     if numbers(capability)[0] >= _BLACKWELL:
         return (
             OF_BLACKWELL,
-            f"# or build TensorFlow for it: HERMETIC_CUDA_COMPUTE_CAPABILITIES={capability}, CUDA 12.8 or later",
-            "pip install tf-nightly  # may have it already",
+            note(f"or build TensorFlow for it: HERMETIC_CUDA_COMPUTE_CAPABILITIES={capability}, CUDA 12.8 or later"),
+            install("tf-nightly", note="may have it already"),
         )
     newer = (
-        "conda install -c conda-forge cudatoolkit=11.2 cudnn=8.1.0; pip install 'tensorflow<2.11'  # for Windows"
+        run(
+            "conda install -c conda-forge cudatoolkit=11.2 cudnn=8.1.0; pip install 'tensorflow<2.11'",
+            "for Windows",
+            kind=Kind.INSTALL,
+        )
         if origin.windows
-        else "pip install --upgrade 'tensorflow[and-cuda]'  # built for a CUDA that knows this GPU"
+        else install("--upgrade", "tensorflow[and-cuda]", note="built for a CUDA that knows this GPU")
     )
     if origin.releases[1] < Version(2, 0):
-        return (OF_TENSORFLOW_1, f"{newer}; the program must be for TensorFlow 2 then")
-    return (newer, OF_TENSORFLOW_1 + ", for programs of TensorFlow 1")
+        return (OF_TENSORFLOW_1, newer.replaced(note=f"{newer.note}; the program must be for TensorFlow 2 then"))
+    return (newer, OF_TENSORFLOW_1.replaced(note=f"{OF_TENSORFLOW_1.note}, for programs of TensorFlow 1"))
 
 
 def driver(origin: Origin, *, ptx: bool = False) -> str:
@@ -248,64 +304,64 @@ def generality(event: Event) -> tuple[bool, int]:
     return event.message.follows, sum(map(len, event.fields.values())) - len(event.text)
 
 
-def fitted(fix: Iterable[str], origin: Origin) -> tuple[str, ...]:
-    """Return the lines of a fix that was written for Linux and the newest release, as they help where the log is from.
+def fitted(fix: Iterable[Action], origin: Origin) -> tuple[Action, ...]:
+    """Return a fix that was written for Linux and the newest release, as it helps where the log is from.
 
     NVIDIA's packages of CUDA 12 do not help an older release, a driver is not installed inside of WSL or of a
     container, and the shell of Windows has neither ``export`` nor ``sudo``.
     """
-    general, lines = tuple(fix), list[str]()
-    if origin.named and FIRST_OF_ONE_NUMBER <= origin.named <= LAST_OF_ONE_NUMBER:
-        general = tuple(line.replace("X.Y.*", f"{origin.named}.*") for line in general)
-    if origin.colab and any(map(_GIVES_A_GPU.match, general)):
-        general = (_OF_COLAB, *(line for line in general if not _GIVES_A_GPU.match(line)))
-    for line in general:
-        command = line.partition("#")[0]
+    general = tuple(fix)
+    if origin.colab and any(_GIVES_A_GPU.match(action.command) for action in general):
+        general = (_OF_COLAB, *(action for action in general if not _GIVES_A_GPU.match(action.command)))
+    actions: list[Action] = []
+    for action in general:
+        command = action.command
         if _EXTRA in command and (origin.releases[1] < FIRST_WITH_EXTRA or not _is_plain(origin)):
             whole = not command.startswith("pip install ")  # it makes an environment: the libraries are a part of that
-            lines += [line.replace(_EXTRA, "tensorflow")] if whole else libraries(origin)
+            plain = action.replaced(command=command.replace(_EXTRA, "tensorflow"))
+            actions += [plain] if whole else libraries(origin)
         elif "nvidia-cuda-nvcc-cu12" in command and origin.is_before_12:
-            lines += libdevice(origin)
+            actions += libdevice(origin)
         elif origin.jetson and command.startswith("nvidia-smi"):
-            lines.append(OF_TEGRA)
-        elif "install" in command and "nvidia-driver" in command and (where := _driver_elsewhere(origin)):
-            lines.append(where)
-        elif origin.windows and (changed := _of_windows(line)) is not None:
-            lines.append(changed)
+            actions.append(OF_TEGRA)
+        elif "nvidia-driver" in command and (elsewhere := _driver_elsewhere(origin)):
+            actions.append(elsewhere)
+        elif origin.windows and action.change and all(action.change.values()):
+            actions.append(_of_windows(action))
         elif not (origin.windows and re.match(r"(?:sudo|unset|ldconfig|ulimit|docker|ls|find|lsmod)\b", command)):
-            lines.append(line)
-    return tuple(dict.fromkeys(lines)) or general
+            actions.append(action)
+    return distinct(actions) or general
 
 
 def _is_plain(origin: Origin) -> bool:
     return not (origin.windows or origin.mac or origin.jetson)
 
 
-def _driver_elsewhere(origin: Origin) -> str:
-    """Return how a driver gets onto a machine that apt does not bring one to; "" for any other."""
+def _driver_elsewhere(origin: Origin) -> Action | None:
+    """Return how a driver gets onto a machine that apt does not bring one to; None for any other."""
     if origin.windows or origin.wsl:
-        return "# install the newest NVIDIA driver in Windows: https://www.nvidia.com/drivers" + (
-            "; none in WSL" if origin.wsl else ""
-        )
+        none_inside = "; none in WSL" if origin.wsl else ""
+        page = f"https://www.nvidia.com/drivers{none_inside}"
+        return note(f"install the newest NVIDIA driver in Windows: {page}", kind=Kind.CHANGE_DRIVER)
     if origin.jetson:
-        return "sudo apt install nvidia-jetpack  # the driver belongs to the board's own system (L4T)"
-    return ""
+        own = "the driver belongs to the board's own system (L4T)"
+        return run("sudo apt install nvidia-jetpack", own, kind=Kind.CHANGE_DRIVER)
+    return None
 
 
-def _of_windows(line: str) -> str | None:
-    """Return a line that sets a variable as the shell of Windows does; None for any other."""
-    if (found := re.match(r"(?:export )?([A-Z_]+=\S+)(  #.*)?$", line)) is None or "$" in found[1]:
-        return None
-    return f"set {found[1]}{found[2] or ''}"
+def _of_windows(action: Action) -> Action:
+    """Return what sets variables, as the shell of Windows does."""
+    pairs = " && ".join(f"set {name}={value}" for name, value in (action.change or {}).items())
+    return action.replaced(command=pairs)
 
 
 def _conda(cuda: str, version: str) -> str:
     return f"conda install -c conda-forge cudatoolkit={'11.8.0' if cuda == '11.8' else cuda} cudnn={version}"
 
 
-def _if_older(origin: Origin) -> tuple[str, ...]:
+def _if_older(origin: Origin) -> tuple[Action, ...]:
     """Return a sentence for each older generation that may have written the log, too."""
     older = origin.generations[:-1]
     if not 0 < len(older) < _SEVERAL:
         return ()
-    return tuple(f"# if it is {one}: CUDA {one.cuda} with cuDNN {one.cudnn}" for one in reversed(older))
+    return tuple(note(f"if it is {one}: CUDA {one.cuda} with cuDNN {one.cudnn}") for one in reversed(older))

@@ -6,6 +6,7 @@ import re
 from dataclasses import dataclass
 
 from gpudiag.cause import Evidence, Fix, Match
+from gpudiag.fix import Action, start
 from gpudiag.model.diagnosis import Confidence, Stage
 from gpudiag.model.facts import ContainerFacts, Facts, Unknown
 from gpudiag.model.report import Figure
@@ -17,16 +18,14 @@ CONTROL = "/dev/nvidiactl"
 UNIFIED_MEMORY = "/dev/nvidia-uvm"
 _NONE = ("", "void", "none")
 """Values of NVIDIA_VISIBLE_DEVICES that give no GPU."""
-_DOCKER = "docker run --gpus all IMAGE   # compose: deploy.resources.reservations.devices, capabilities: [gpu]"
 _START = {
-    "podman": "podman run --device nvidia.com/gpu=all IMAGE",
-    "apptainer": "apptainer exec --nv IMAGE COMMAND",
-    "singularity": "singularity exec --nv IMAGE COMMAND",
-    "containerd": "nerdctl run --gpus all IMAGE",
-    "lxc": "lxc config device add NAME gpu gpu; lxc config set NAME nvidia.runtime true; lxc restart NAME",
-    "kubernetes": "resources: {limits: {nvidia.com/gpu: 1}}   # in the container's part of the pod",
+    "podman": start("podman run --device nvidia.com/gpu=all IMAGE"),
+    "apptainer": start("apptainer exec --nv IMAGE COMMAND"),
+    "singularity": start("singularity exec --nv IMAGE COMMAND"),
+    "lxc": start("lxc config device add NAME gpu gpu; lxc config set NAME nvidia.runtime true; lxc restart NAME"),
+    "kubernetes": start("resources: {limits: {nvidia.com/gpu: 1}}", "in the container's part of the pod"),
 }
-"""How each runtime is asked for GPUs."""
+"""How each runtime is asked for GPUs, if it does not take Docker's option."""
 TOOLKIT = "https://docs.nvidia.com/datacenter/cloud-native/container-toolkit/latest/docker-specialized.html"
 PODS = "https://kubernetes.io/docs/tasks/manage-gpus/scheduling-gpus/"
 
@@ -73,12 +72,16 @@ class InContainer:
         known = not isinstance(self.facts.device_nodes, Unknown)
         return known and not self.listed and not self.facts.nvml_devices and not self.gpus
 
-    def start(self, **variables: str) -> str:
+    def start(self, **variables: str) -> Action:
         """Return how a container is started with GPUs under this runtime, and with such variables."""
-        told = "".join(f"-e {name}={value} " for name, value in variables.items())
-        of_pods = self.container.kubernetes
-        how = _START["kubernetes"] if of_pods else _START.get(self.container.name or "", _DOCKER)
-        return how.replace("--gpus all ", f"--gpus all {told}")
+        runtime = "kubernetes" if self.container.kubernetes else self.container.name or ""
+        if runtime in _START:
+            return _START[runtime]
+        options = "".join(f"-e {name}={value} " for name, value in variables.items())
+        if runtime == "containerd":
+            return start(f"nerdctl run --gpus all {options}IMAGE")
+        compose = "compose: deploy.resources.reservations.devices, capabilities: [gpu]"
+        return start(f"docker run --gpus all {options}IMAGE", compose)
 
 
 @dataclass(frozen=True)

@@ -9,6 +9,7 @@ from gpudiag.cause import Evidence, Match
 from gpudiag.causes.shared.machine import WholeDriver, container, kept_for_others, on_the_bus, stage_of_driver
 from gpudiag.causes.shared.signs import Signs
 from gpudiag.causes.shared.steps import cuinit_error
+from gpudiag.fix import Action, Where, note, run, start
 from gpudiag.model.diagnosis import Confidence
 from gpudiag.model.facts import DeviceNode, DeviceNodeFacts, DriverFacts, NvmlFacts, Unknown
 from gpudiag.text import counted
@@ -110,17 +111,17 @@ class NoAccess:
         system = self.evidence.facts.system
         return "$USER" if isinstance(system, Unknown) else system.user
 
-    def join(self, group: str) -> tuple[str, str]:
+    def join(self, group: str) -> tuple[Action, Action]:
         """Return how the user joins a group."""
         if container(self.evidence.facts):
             number = f"$(getent group {group} | cut -d: -f3)"
             return (
-                f"docker run --group-add {number} ...  # the number is the host's",
-                "# in Kubernetes: securityContext.supplementalGroups",
+                start(f"docker run --group-add {number} ...", "the number is the host's"),
+                note("in Kubernetes: securityContext.supplementalGroups", where=Where.SCHEDULER),
             )
-        return f"sudo usermod -aG {group} {self.user}", "# log in again"
+        return run(f"sudo usermod -aG {group} {self.user}"), note("log in again")
 
-    def match(self, shut: tuple[DeviceNode, ...], fix: tuple[str, ...] = ()) -> Match:
+    def match(self, shut: tuple[DeviceNode, ...], fix: tuple[Action | None, ...] = ()) -> Match:
         """Return the match of a cause that keeps these files ``shut``."""
         groups = ", ".join(self.nodes.groups) or "no group that is known"
         return Match(

@@ -7,6 +7,7 @@ from dataclasses import dataclass
 
 from gpudiag.cause import Evidence, Gpus, Rows
 from gpudiag.causes.shared.steps import context_error
+from gpudiag.fix import Action, export, note, reset_gpu
 from gpudiag.knowledge.log_lines import Log
 from gpudiag.knowledge.messages.way import DEVICE_BUSY
 from gpudiag.model.facts import Facts, NvmlDevice, Unknown
@@ -15,6 +16,7 @@ from gpudiag.model.visibility import gpus_in_scope
 from gpudiag.probes.discovery import logical_devices
 
 MASK = "CUDA_VISIBLE_DEVICES"
+NO_OTHER_GPU = note("there is no other GPU to choose here")
 
 
 @dataclass(frozen=True)
@@ -63,38 +65,38 @@ class ChosenGpus:
                 return known
         return list(self.gpus) if len(self.gpus) == 1 else []
 
-    def reset(self, failing: Iterable[int | str]) -> str:
+    def reset(self, failing: Iterable[int | str]) -> Action:
         """Return how to reset the GPUs of these indices of NVML's; no command if none is known to fail."""
         if indices := ",".join(map(str, failing)):
-            return f"sudo nvidia-smi --gpu-reset -i {indices}  # or reboot: if its hardware or firmware has failed"
+            return reset_gpu(indices, "or reboot: if its hardware or firmware has failed")
         of = ", ".join(str(gpu.index) for gpu in self.gpus)
-        return f"# the GPU that fails is one of {of or 'those of nvidia-smi -L'}; dmesg names it by its PCI bus id"
+        return note(f"the GPU that fails is one of {of or 'those of nvidia-smi -L'}; dmesg names it by its PCI bus id")
 
-    def without(self, unusable: list[Gpu]) -> tuple[str, dict[str, str | None] | None]:
-        """Return how to choose those that are left without the ``unusable``."""
+    def without(self, unusable: list[Gpu], why: str = "") -> Action:
+        """Return how to choose those that are left without the ``unusable``, if there are some."""
         rest = [gpu.uuid for gpu in self.gpus if gpu not in unusable]
         if not rest:
-            return self.hidden_and_free or "# there is no other GPU to choose here", None
-        chosen = ",".join(rest)
-        return f"export {MASK}={chosen}", {MASK: chosen}
+            return self.hidden_and_free or NO_OTHER_GPU
+        return export(MASK, ",".join(rest), why)
 
     @property
-    def hidden_and_free(self) -> str:
-        """The line that chooses GPUs which the mask hides and nobody uses by NVML; "" if there are none.
+    def hidden_and_free(self) -> Action | None:
+        """The command that chooses GPUs which the mask hides and nobody uses by NVML; None if there are none.
 
-        None in a job of Slurm's: there the others are other jobs'.
+        None in a job of Slurm's, where the others are other jobs'. It is not tried: they may be somebody else's.
         """
         facts = self.facts
         mask = facts.variables.get(MASK)
         if mask is None or isinstance(facts.container, Unknown) or facts.container.slurm_job is not None:
-            return ""
+            return None
         chosen = {gpu.pci_bus_id for gpu in self.gpus or gpus_in_scope(facts)}
         free = [device for device in facts.nvml_devices if device.pci_bus_id not in chosen and _is_free(device)]
         if not free:
-            return ""
+            return None
         indices = ", ".join(str(device.index) for device in free)
         uuids = ",".join(device.uuid for device in free)
-        return f"export {MASK}={uuids}  # or GPU {indices}, hidden now by {mask!r}, if it is yours to use"
+        of_others = export(MASK, uuids, f"or GPU {indices}, hidden now by {mask!r}, if it is yours to use")
+        return of_others.replaced(change=None)
 
 
 def _is_free(device: NvmlDevice) -> bool:

@@ -10,6 +10,7 @@ from gpudiag.cause import Evidence, Fix, Match
 from gpudiag.causes.shared.machine import WholeDriver, container, stage_of_driver
 from gpudiag.causes.shared.signs import Signs
 from gpudiag.causes.shared.steps import cuinit_error
+from gpudiag.fix import Action, Kind, check, export, run, unset
 from gpudiag.knowledge.messages.way import TWO_DRIVER_VERSIONS
 from gpudiag.model.diagnosis import Confidence, Stage
 from gpudiag.model.facts import DriverFacts, Facts, NvmlFacts, Unknown
@@ -64,10 +65,10 @@ class TwoVersions:
         return bool(container(self.facts) and self.driver.packages)
 
     @property
-    def hold(self) -> str:
-        """The command that keeps the driver's packages as they are; "" if none is known."""
+    def hold(self) -> Action | None:
+        """The command that keeps the driver's packages as they are; None if none is known."""
         packages = " ".join(self.driver.packages)
-        return f"sudo apt-mark hold {packages}  # so that it does not come again" if packages else ""
+        return run(f"sudo apt-mark hold {packages}", "so that it does not come again") if packages else None
 
     def match(self, fix: Fix = ()) -> Match:
         module, library, packages = self.module, self.library, self.driver.packages
@@ -88,7 +89,7 @@ class TwoVersions:
         )
 
 
-def not_the_drivers_own(facts: Facts, part: str) -> tuple[str, str, dict[str, str | None] | None]:
+def not_the_drivers_own(facts: Facts, part: str) -> tuple[str, Action]:
     """Return the folder with ``part`` in its name that libcuda comes from, or "", and how to take it out of the way."""
     driver = facts.driver
     path = "" if isinstance(driver, Unknown) else driver.libcuda_path or ""
@@ -96,7 +97,10 @@ def not_the_drivers_own(facts: Facts, part: str) -> tuple[str, str, dict[str, st
     rest = [entry for entry in entries if part not in entry]
     folder = path.rpartition("/")[0] if part in path else next((entry for entry in entries if part in entry), "")
     if len(rest) < len(entries):
-        return folder, f"export LD_LIBRARY_PATH={quote(':'.join(rest))}", {"LD_LIBRARY_PATH": ":".join(rest) or None}
+        name = "LD_LIBRARY_PATH"
+        return folder, export(name, ":".join(rest)) if any(rest) else unset(name)
     if folder:
-        return folder, f"grep -rl {folder} /etc/ld.so.conf.d | xargs sudo rm; sudo ldconfig", None
-    return "", f"ls -l {path}  # if it is not the driver's own: remove it, or take its folder out of the way", None
+        return folder, run(
+            f"grep -rl {quote(folder)} /etc/ld.so.conf.d | xargs sudo rm; sudo ldconfig", kind=Kind.REMOVE
+        )
+    return "", check(f"ls -l {path}", "if it is not the driver's own: remove it, or take its folder out of the way")

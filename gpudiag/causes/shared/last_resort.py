@@ -8,6 +8,7 @@ from typing import NamedTuple
 from gpudiag.cause import Match, Rows
 from gpudiag.causes.shared.machine import WholeDriver, container
 from gpudiag.causes.shared.steps import FirstFailed, devices_log
+from gpudiag.fix import Action, Kind, check, reboot, run
 from gpudiag.knowledge.log_lines import text
 from gpudiag.model.diagnosis import Confidence, Stage
 from gpudiag.model.facts import Facts
@@ -17,8 +18,8 @@ IN_USE = (Stage.CONTEXT, Stage.FIRST_OP)
 CODE = re.compile(r"CUDA_ERROR_(?P<name>\w+)")
 
 
-UVM_AGAIN = "sudo rmmod nvidia_uvm && sudo modprobe nvidia_uvm  # while no GPU is in use"
-LOOK = "nvidia-smi -q | grep -i -e error -e pending"
+UVM_AGAIN = run("sudo rmmod nvidia_uvm && sudo modprobe nvidia_uvm", "while no GPU is in use", kind=Kind.RELOAD_DRIVER)
+LOOK = check("nvidia-smi -q | grep -i -e error -e pending")
 """What looks closer; another command for some codes."""
 
 
@@ -26,7 +27,7 @@ class Meaning(NamedTuple):
     codes: str
     """A pattern for the names of the codes, without ``CUDA_ERROR_``."""
     text: str
-    look: str
+    look: Action
 
 
 MEANINGS = (
@@ -38,37 +39,37 @@ MEANINGS = (
     Meaning(
         "INVALID_DEVICE",
         "there is no GPU of that number or state for this process: a stale mask, MIG instance or device file",
-        "ls -l /dev/nvidia* /proc/driver/nvidia/gpus  # do files and GPUs fit; in a container: start it again",
+        check("ls -l /dev/nvidia* /proc/driver/nvidia/gpus", "do files and GPUs fit; in a container: start it again"),
     ),
     Meaning(
         "NO_DEVICE",
         "this process is given no GPU: a mask, device files, a control group, or a GPU that failed",
-        "ls -l /dev/nvidia* /proc/driver/nvidia/gpus",
+        check("ls -l /dev/nvidia* /proc/driver/nvidia/gpus"),
     ),
     Meaning(
         "OUT_OF_MEMORY",
         "it is the host's memory or addresses that the driver lacks here, by a limit most often, or a GPU that failed",
-        "ulimit -v -l; free -m  # limits of this shell, memory of the host",
+        check("ulimit -v -l; free -m", "limits of this shell, memory of the host"),
     ),
     Meaning(
         "DEVICE_NOT_LICENSED",
         "the vGPU has no licence",
-        "nvidia-smi -q | grep -i licen  # and: sudo systemctl status nvidia-gridd",
+        check("nvidia-smi -q | grep -i licen", "and: sudo systemctl status nvidia-gridd"),
     ),
     Meaning(
         r"MPS_\w+",
         "the MPS daemon that this process is to use does not serve it",
-        "echo quit | nvidia-cuda-mps-control  # or unset CUDA_MPS_PIPE_DIRECTORY: works without the daemon",
+        run("echo quit | nvidia-cuda-mps-control", "or unset CUDA_MPS_PIPE_DIRECTORY: works without the daemon"),
     ),
     Meaning(
         "OPERATING_SYSTEM|NOT_PERMITTED",
         "the operating system refused what the driver asked for: permissions, seccomp, limits",
-        "ls -l /dev/nvidia*; ulimit -a",
+        check("ls -l /dev/nvidia*; ulimit -a"),
     ),
     Meaning(
         r"ECC_UNCORRECTABLE|NVLINK_UNCORRECTABLE|HARDWARE_STACK_ERROR|CONTAINED",
         "a GPU or its memory has an error",
-        "nvidia-smi -q -d ECC",
+        check("nvidia-smi -q -d ECC"),
     ),
     Meaning(
         "UNKNOWN",
@@ -79,8 +80,10 @@ MEANINGS = (
 OTHERWISE = Meaning("", "", LOOK)
 
 
-def match(step: FirstFailed, whole: WholeDriver | None, facts: Facts, rows: Rows, *, before: int = 0) -> Match:
-    """Return what is known of the step that failed; ``before``: lines of the fix before the common ones."""
+def match(
+    step: FirstFailed, whole: WholeDriver | None, facts: Facts, rows: Rows, *, before: tuple[Action, ...] = ()
+) -> Match:
+    """Return what is known of the step that failed; ``before``: what to do before what is common."""
     log = [text(line) for line in devices_log(rows) if CODE.search(line)][:1] if step.stage in IN_USE else []
     said = next((text for text in (step.evidence, *log) if CODE.search(text)), step.evidence)
     code = CODE.search(said)
@@ -97,13 +100,13 @@ def match(step: FirstFailed, whole: WholeDriver | None, facts: Facts, rows: Rows
             "meaning": f": {meaning.text}" if meaning.text else "",
             "where": ", on the host" if container(facts) else "",
         },
-        fix=(*(...,) * before, ..., meaning.look, ..., ...),
+        fix=(*before, FIRST, meaning.look, *LAST),
     )
 
 
-FIRST = "nvidia-smi  # does the driver answer, and does it name each GPU"
+FIRST = check("nvidia-smi", "does the driver answer, and does it name each GPU")
 LAST = (
-    "sudo dmesg | grep -i -e nvrm -e xid  # what the kernel says of it{where}",
-    "sudo reboot  # if none of these says more{where}",
+    check("sudo dmesg | grep -i -e nvrm -e xid", "what the kernel says of it{where}"),
+    reboot("if none of these says more{where}"),
 )
 CODES = "https://docs.nvidia.com/cuda/cuda-driver-api/group__CUDA__TYPES.html"

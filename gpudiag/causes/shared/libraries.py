@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from pathlib import PurePath
-from shlex import quote
 
-from gpudiag.cause import Match
+from gpudiag.cause import Cause, Match
+from gpudiag.fix import Action, Kind, export, install, note, prepend, run, unset
 from gpudiag.model.facts import SLOW_S, Call, Facts, Library, LibraryCopy, Unknown
 from gpudiag.model.report import Gpu
 from gpudiag.probes.discovery import trace
@@ -39,11 +39,17 @@ _BY_CALL = {
 }
 """How the functions of a library begin, the longest first."""
 _LIBRARIES_OF_THE_DRIVER = (
-    (re.compile("Fedora"), "sudo dnf install xorg-x11-drv-nvidia-cuda-libs  # from RPM Fusion"),
-    (re.compile("Red Hat|Rocky|Alma|CentOS"), "sudo dnf install nvidia-driver-cuda-libs  # from NVIDIA's repository"),
-    (re.compile("Arch|CachyOS|Manjaro|EndeavourOS"), "sudo pacman -S nvidia-utils"),
-    (re.compile("SUSE"), "sudo zypper install nvidia-compute-G06"),
-    (re.compile("NixOS"), f"export {PATH}=/run/opengl-driver/lib:${PATH}"),
+    (
+        re.compile("Fedora"),
+        run("sudo dnf install xorg-x11-drv-nvidia-cuda-libs", "from RPM Fusion", kind=Kind.INSTALL),
+    ),
+    (
+        re.compile("Red Hat|Rocky|Alma|CentOS"),
+        run("sudo dnf install nvidia-driver-cuda-libs", "from NVIDIA's repository", kind=Kind.INSTALL),
+    ),
+    (re.compile("Arch|CachyOS|Manjaro|EndeavourOS"), run("sudo pacman -S nvidia-utils", kind=Kind.INSTALL)),
+    (re.compile("SUSE"), run("sudo zypper install nvidia-compute-G06", kind=Kind.INSTALL)),
+    (re.compile("NixOS"), prepend(PATH, "/run/opengl-driver/lib")),
 )
 """What brings the driver's libraries, by the name of the distribution; no loader searches that folder of NixOS."""
 PIP_INSTALLATION = "https://www.tensorflow.org/install/pip"
@@ -95,28 +101,27 @@ def passed_over(libraries: Iterable[Library]) -> Iterator[str]:
             yield f"{file} {why}: the loader passes over it"
 
 
-def put_first(facts: Facts, folders: Iterable[str]) -> dict[str, str | None]:
-    """Return the change that makes the loader look into ``folders`` first."""
+def put_first(facts: Facts, folders: Sequence[str], why: str = "") -> Action:
+    """Return what makes the loader look into ``folders`` first."""
     libraries = facts.libraries
     old = () if isinstance(libraries, Unknown) else libraries.search_path
-    return {PATH: ":".join(dict.fromkeys([*folders, *old]))}
+    change: dict[str, str | None] = {PATH: ":".join(dict.fromkeys([*folders, *old]))}
+    return prepend(PATH, ":".join(folders), why).replaced(change=change)
 
 
-def taken_away(facts: Facts, folders: list[str], good: list[str]) -> tuple[str, dict[str, str | None]]:
-    """Return the line and the change that take ``folders`` out of the path; ``good`` first, if they are needed."""
+def taken_away(facts: Facts, folders: list[str], good: list[str]) -> Action:
+    """Return what takes ``folders`` out of the path, or puts ``good`` first, if they are needed."""
     libraries = facts.libraries
     known = () if isinstance(libraries, Unknown) else libraries.libraries
     sound = [str(PurePath(one.path).parent) for one in known if one.path and one.error is None and one.source == PATH]
     if good and any(folder in folders for folder in sound):
-        return f"export {PATH}={quote(':'.join(good))}:${PATH}", put_first(facts, good)
+        return put_first(facts, good)
     entries = () if isinstance(libraries, Unknown) else libraries.search_path
     rest = ":".join(entry for entry in entries if str(PurePath(entry)) not in folders)
-    if not rest:
-        return f"unset {PATH}", {PATH: None}
-    return f"export {PATH}={quote(rest)}  # without {' and '.join(folders)}", {PATH: rest}
+    return export(PATH, rest, f"without {' and '.join(folders)}") if rest else unset(PATH)
 
 
-def off_the_path(facts: Facts, *, runtime: bool, packaged: bool | None) -> Iterator[Match]:
+def off_the_path(facts: Facts, cause: Cause, *, runtime: bool, packaged: bool | None) -> Iterator[Match]:
     """Match libraries of which a good copy is on the machine, where the loader does not look or looks too late."""
     libraries = facts.libraries
     if isinstance(libraries, Unknown):
@@ -141,6 +146,7 @@ def off_the_path(facts: Facts, *, runtime: bool, packaged: bool | None) -> Itera
     ]
     if packaged:
         shown.append(f"RUNPATH of {libraries.opener}: no {', no '.join(folders)}")
+    first = put_first(facts, folders)
     yield Match(
         evidence=tuple(shown),
         figures={
@@ -149,9 +155,11 @@ def off_the_path(facts: Facts, *, runtime: bool, packaged: bool | None) -> Itera
             "path": found[0][1].path,
             "tensorflow": tensorflow_version(facts) or "of unknown version",
         },
-        fix=(..., ..., another_release(facts, [one.soname for one, _ in found])) if packaged else (),
-        change=put_first(facts, folders),
         about=(*(one.soname for one, _ in found), *folders),
+        fix=(first, cause.fix[1], another_release(facts, [one.soname for one, _ in found]))
+        if packaged
+        else (first, *cause.fix[1:]),
+        tried=first,
     )
 
 
@@ -160,24 +168,26 @@ def _end(folder: str) -> tuple[str, ...]:
     return PurePath(folder.strip("\"' ")).parts[-2:]
 
 
-def another_release(facts: Facts, names: list[str]) -> str:
+def another_release(facts: Facts, names: list[str]) -> Action:
     version = tensorflow_version(facts)
     if version.startswith("2.21.") and names == ["libcusolver.so.11"]:
-        return "pip install 'tensorflow[and-cuda]==2.20.0'  # or the release before, which names that folder"
-    return f"pip install --force-reinstall {with_cuda(facts)}  # or both again, so that they fit"
+        return install("tensorflow[and-cuda]==2.20.0", note="or the release before, which names that folder")
+    return run(
+        f"pip install --force-reinstall {with_cuda(facts)}", "or both again, so that they fit", kind=Kind.INSTALL
+    )
 
 
-def then_cusolver(facts: Facts) -> str:
+def then_cusolver(facts: Facts) -> Action | None:
     """Return what is left to do if this TensorFlow does not look for cuSOLVER in the package that it installs."""
     libraries = facts.libraries
     if isinstance(libraries, Unknown) or libraries.opener is None:
-        return ""
+        return None
     site = PurePath(libraries.opener).parent.parent
     folder = f"{site}/nvidia/cusolver/lib"
     packaged = any(entry.startswith(f"{site}/nvidia/") for entry in libraries.runpath)
     if folder in libraries.runpath or not packaged:
-        return ""
-    return f"export {PATH}={quote(folder)}:${PATH}  # then, because this TensorFlow does not look there"
+        return None
+    return prepend(PATH, folder, "then, because this TensorFlow does not look there")
 
 
 def needs_nvml(facts: Facts, traced: trace.Reading | None) -> bool:
@@ -188,20 +198,21 @@ def needs_nvml(facts: Facts, traced: trace.Reading | None) -> bool:
     return found is None or (int(found[1]), int(found[2])) >= (2, 21)
 
 
-def cure_of_the_driver(facts: Facts, soname: str, copy: LibraryCopy | None) -> str:
+def cure_of_the_driver(facts: Facts, soname: str, copy: LibraryCopy | None) -> Action:
     """Return the command that brings a library of the driver, or that points to a good ``copy``."""
     if copy is not None:
-        return f"export {PATH}={quote(str(PurePath(copy.path).parent))}:${PATH}"
+        return put_first(facts, [str(PurePath(copy.path).parent)])
     module = None if isinstance(facts.driver, Unknown) else facts.driver.kernel_module
     system = "" if isinstance(facts.system, Unknown) else facts.system.os
     if module and "Ubuntu" in system:
-        return f"sudo apt-get install libnvidia-compute-{module.partition('.')[0]}"
+        return run(f"sudo apt-get install libnvidia-compute-{module.partition('.')[0]}", kind=Kind.INSTALL)
     if "Debian" in system:
-        return f"sudo apt-get install {'libnvidia-ml1' if soname == NVML else 'libcuda1'}"
+        return run(f"sudo apt-get install {'libnvidia-ml1' if soname == NVML else 'libcuda1'}", kind=Kind.INSTALL)
     for names, command in _LIBRARIES_OF_THE_DRIVER:
         if names.search(system):
             return command
-    return f"# install {soname} of the driver {module or ''}".strip() + ", from where the driver was installed"
+    of = f"of the driver {module or ''}".strip()
+    return note(f"install {soname} {of}, from where the driver was installed", kind=Kind.INSTALL)
 
 
 def tensorflow_version(facts: Facts) -> str:

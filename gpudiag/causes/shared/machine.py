@@ -7,6 +7,7 @@ from dataclasses import dataclass
 
 from gpudiag.cause import Evidence, Listing, Program
 from gpudiag.causes.shared.steps import cuinit_error
+from gpudiag.fix import Action, Kind, note, run
 from gpudiag.knowledge.message import Event, Message
 from gpudiag.model.diagnosis import Stage
 from gpudiag.model.facts import DeviceNodeFacts, DriverFacts, Facts, NvmlFacts, Unknown
@@ -78,36 +79,45 @@ def uses_apt(facts: Facts) -> bool:
     return re.search("Ubuntu|Debian|Mint|Pop!_OS", operating_system(facts)[0]) is not None
 
 
-def install_command(facts: Facts) -> str:
+def install_command(facts: Facts) -> Action:
     """Return the command that installs NVIDIA's driver on this distribution."""
     name, kernel = operating_system(facts)
-    for pattern, command in (
-        ("Ubuntu|Mint", "sudo ubuntu-drivers install"),
-        ("Debian", f"sudo apt install linux-headers-{kernel} nvidia-driver firmware-misc-nonfree  # non-free enabled"),
-        ("Fedora", "sudo dnf install akmod-nvidia  # from RPM Fusion"),
-        ("Red Hat|Rocky|Alma|CentOS", "sudo dnf module install nvidia-driver:latest-dkms  # NVIDIA's repository"),
-        (_ARCH, f"sudo pacman -S nvidia-dkms {_headers(kernel)}"),
-        ("SUSE", "sudo zypper install nvidia-open-driver-G06-signed-kmp-default nvidia-compute-utils-G06"),
+    for pattern, command, source in (
+        ("Ubuntu|Mint", "sudo ubuntu-drivers install", ""),
         (
-            "NixOS",
-            '# in configuration.nix: services.xserver.videoDrivers = [ "nvidia" ]; hardware.graphics.enable = true;',
+            "Debian",
+            f"sudo apt install linux-headers-{kernel} nvidia-driver firmware-misc-nonfree",
+            "non-free enabled",
         ),
+        ("Fedora", "sudo dnf install akmod-nvidia", "from RPM Fusion"),
+        ("Red Hat|Rocky|Alma|CentOS", "sudo dnf module install nvidia-driver:latest-dkms", "NVIDIA's repository"),
+        (_ARCH, f"sudo pacman -S nvidia-dkms {_headers(kernel)}", ""),
+        ("SUSE", "sudo zypper install nvidia-open-driver-G06-signed-kmp-default nvidia-compute-utils-G06", ""),
     ):
         if re.search(pattern, name):
-            return command
-    return f"# install NVIDIA's driver for {name}: {INSTALLATION}"
+            return run(command, source, kind=Kind.CHANGE_DRIVER)
+    if "NixOS" in name:
+        lines = 'services.xserver.videoDrivers = [ "nvidia" ]; hardware.graphics.enable = true;'
+        return note(f"in configuration.nix: {lines}", kind=Kind.CHANGE_DRIVER)
+    return note(f"install NVIDIA's driver for {name}: {INSTALLATION}", kind=Kind.CHANGE_DRIVER)
 
 
-def build_command(facts: Facts) -> str:
+def build_command(facts: Facts) -> Action:
     """Return the command that builds NVIDIA's kernel module for the running kernel on this distribution."""
     name, kernel = operating_system(facts)
     if uses_apt(facts):
-        return f"sudo apt install linux-headers-{kernel} && sudo dkms autoinstall -k {kernel}"
+        return run(f"sudo apt install linux-headers-{kernel} && sudo dkms autoinstall -k {kernel}", kind=Kind.INSTALL)
     if re.search(_ARCH, name):
-        return f"sudo pacman -S nvidia-dkms {_headers(kernel)} && sudo dkms autoinstall -k {kernel}"
+        return run(
+            f"sudo pacman -S nvidia-dkms {_headers(kernel)} && sudo dkms autoinstall -k {kernel}", kind=Kind.INSTALL
+        )
     if "SUSE" in name:
-        return "sudo zypper install --force nvidia-open-driver-G06-signed-kmp-default"
-    return f"sudo dnf install kernel-devel-{kernel} && sudo dkms autoinstall -k {kernel}  # or: sudo akmods"
+        return run("sudo zypper install --force nvidia-open-driver-G06-signed-kmp-default", kind=Kind.CHANGE_DRIVER)
+    return run(
+        f"sudo dnf install kernel-devel-{kernel} && sudo dkms autoinstall -k {kernel}",
+        "or: sudo akmods",
+        kind=Kind.INSTALL,
+    )
 
 
 def _headers(kernel: str) -> str:

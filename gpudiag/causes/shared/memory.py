@@ -6,6 +6,7 @@ from collections.abc import Sequence
 
 from gpudiag.cause import Program, Rows
 from gpudiag.causes.shared.machine import container
+from gpudiag.fix import Action, Kind, Where, check, edit, export, run
 from gpudiag.knowledge.log_lines import Log
 from gpudiag.knowledge.message import Message
 from gpudiag.knowledge.messages.memory import DEVICE_FULL, JAX_AT_WORK, JAX_FULL, TORCH_AT_WORK, TORCH_FULL
@@ -15,11 +16,11 @@ from gpudiag.model.visibility import IDLE_BYTES, gpus_in_scope
 
 ROOM_BYTES = 1 << 30
 """Free memory in which a CUDA context fits."""
-GROW = (
-    "for gpu in tf.config.list_physical_devices('GPU'): tf.config.experimental.set_memory_growth(gpu, True)"
-    "  # before the first operation"
+GROW = edit(
+    "for gpu in tf.config.list_physical_devices('GPU'): tf.config.experimental.set_memory_growth(gpu, True)",
+    "before the first operation",
 )
-GROW_BY_VARIABLE = "export TF_FORCE_GPU_ALLOW_GROWTH=true  # the same with no change to the program"
+GROW_BY_VARIABLE = export("TF_FORCE_GPU_ALLOW_GROWTH", "true", "the same with no change to the program")
 OF_FRAMEWORKS = (JAX_FULL, TORCH_FULL, JAX_AT_WORK, TORCH_AT_WORK)
 
 
@@ -76,16 +77,16 @@ def unseen(device: NvmlDevice) -> bool:
     return device.memory_used_bytes > IDLE_BYTES
 
 
-def command_for_holders(facts: Facts, devices: Sequence[NvmlDevice]) -> str:
+def command_for_holders(facts: Facts, devices: Sequence[NvmlDevice]) -> Action:
     """Return the command that shows who is on these GPUs, or ends what was left behind."""
     processes = [process for device in devices for process in device.processes]
     pids = dict.fromkeys(str(one.pid) for one in processes)
     gone = dict.fromkeys(str(one.pid) for one in processes if one.holder is not None and one.holder.parent_gone)
     if gone and len(gone) == len(pids):
-        return f"kill {' '.join(gone)}  # if nobody waits for it: what started it has ended"
+        return run(f"kill {' '.join(gone)}", "if nobody waits for it: what started it has ended", kind=Kind.END_PROCESS)
     if container(facts) and devices and all(map(unseen, devices)):
-        return "nvidia-smi  # on the host: who it is cannot be seen from inside a container"
-    return f"ps -o pid,user,etime,args -p {','.join(pids)}" if pids else "nvidia-smi"
+        return check("nvidia-smi", "on the host: who it is cannot be seen from inside a container", where=Where.HOST)
+    return check(f"ps -o pid,user,etime,args -p {','.join(pids)}") if pids else check("nvidia-smi")
 
 
 def checked(rows: Rows, message: Message) -> tuple[str, ...]:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from gpudiag.causes.shared.advice import libraries, unfit
+from gpudiag.fix import Action, Kind, Role, Where, check, export, note, run
 from gpudiag.knowledge.log_lines import Log
 from gpudiag.knowledge.messages.placement import NEEDS_GPU
 from gpudiag.knowledge.messages.programs_and_drivers import BUILT_WITH_CUDA, BUILT_WITHOUT_CUDA, SMI_TABLE
@@ -23,22 +24,26 @@ from gpudiag.model.diagnosis import Confidence
 @dataclass(frozen=True)
 class Why:
     text: str
-    fix: tuple[str, ...]
+    fix: tuple[Action, ...]
     sure: Confidence = Confidence.LIKELY
 
 
-_ASK = "python -c 'import tensorflow as tf; print(tf.__version__, tf.test.is_built_with_cuda())'"
-_DECIDES = (
+_ASK = run("python -c 'import tensorflow as tf; print(tf.__version__, tf.test.is_built_with_cuda())'")
+_DECIDES = run(
     'TF_CPP_VMODULE=dso_loader=1 python -c "import tensorflow as tf; print(tf.__version__, '
-    "tf.test.is_built_with_cuda(), tf.config.list_physical_devices('GPU'))\"  # False: the build; else it names the "
-    "libraries that it does not find"
+    "tf.test.is_built_with_cuda(), tf.config.list_physical_devices('GPU'))\"",
+    "False: the build; else it names the libraries that it does not find",
 )
-_SEE = "nvidia-smi  # must list the GPU, in the same container"
+_SEE = check("nvidia-smi", "must list the GPU, in the same container")
 WINDOWS = Why(
     "TensorFlow 2.11 and newer has no GPU support on Windows",
     (
-        "wsl --install  # then TensorFlow in WSL 2: pip install 'tensorflow[and-cuda]'",
-        "conda install -c conda-forge cudatoolkit=11.2 cudnn=8.1.0; pip install 'tensorflow<2.11'  # or",
+        run("wsl --install", "then TensorFlow in WSL 2: pip install 'tensorflow[and-cuda]'"),
+        run(
+            "conda install -c conda-forge cudatoolkit=11.2 cudnn=8.1.0; pip install 'tensorflow<2.11'",
+            kind=Kind.INSTALL,
+            role=Role.ALTERNATIVE,
+        ),
     ),
 )
 
@@ -46,7 +51,7 @@ WINDOWS = Why(
 def of_xla_alone(origin: Origin) -> Why:
     return Why(
         "it knows the GPU (XLA_GPU), and did not find all of its CUDA libraries",
-        (*libraries(origin), "# the lines at the start of the log name the library: Could not load dynamic ..."),
+        (*libraries(origin), note("the lines at the start of the log name the library: Could not load dynamic ...")),
     )
 
 
@@ -72,8 +77,11 @@ def without_gpu(program: Log, origin: Origin) -> Why:
         return Why(
             "most likely it is a build without GPU support, installed beside or in place of tensorflow-gpu",
             (
-                "pip uninstall tensorflow tensorflow-gpu; pip install tensorflow-gpu  # of the same release; in conda: "
-                "conda install tensorflow-gpu",
+                run(
+                    "pip uninstall tensorflow tensorflow-gpu; pip install tensorflow-gpu",
+                    "of the same release; in conda: conda install tensorflow-gpu",
+                    kind=Kind.REMOVE,
+                ),
                 _ASK,
             ),
         )
@@ -83,14 +91,15 @@ def without_gpu(program: Log, origin: Origin) -> Why:
 
 def _in_colab(*, has_gpu: bool) -> Why:
     other = "another TensorFlow was installed there, which does not find its CUDA"
-    anew = (
-        "# Runtime, Disconnect and delete runtime: a new machine, without what pip installed; its TensorFlow "
+    anew = note(
+        "Runtime, Disconnect and delete runtime: a new machine, without what pip installed; its "
+        "TensorFlow "
         "fits its CUDA"
     )
-    kind = "# Colab: Runtime, Change runtime type, GPU, Save"
+    kind = note("Colab: Runtime, Change runtime type, GPU, Save")
     return Why(
         f"in Colab, {other}" if has_gpu else f"in Colab, the notebook runs on a machine without GPU, or {other}",
-        (*((anew, kind) if has_gpu else (kind, anew)), "!nvidia-smi  # must list the GPU", _ASK),
+        (*((anew, kind) if has_gpu else (kind, anew)), run("!nvidia-smi", "must list the GPU"), _ASK),
     )
 
 
@@ -103,18 +112,22 @@ def _of_an_old_card(origin: Origin) -> Why | None:
     if numbers(card.capability) >= numbers(oldest_capability(origin.named)):
         return None
     instead = (
-        f"pip install 'tensorflow=={last}.*'  # the last whose wheels run on it, with CUDA {generation(last).cuda}"
+        run(
+            f"pip install 'tensorflow=={last}.*'",
+            f"the last whose wheels run on it, with CUDA {generation(last).cuda}",
+            kind=Kind.INSTALL,
+        )
         if last
-        else "export CUDA_VISIBLE_DEVICES=-1  # the CPU: no release runs on it"
+        else export("CUDA_VISIBLE_DEVICES", "-1", "the CPU: no release runs on it")
     )
     return Why(
         f"{card.name} has compute capability {card.capability}, and its wheels run on "
         f"{oldest_capability(origin.named)} and newer",
-        (instead, "# or a build of TensorFlow for that capability"),
+        (instead, note("or a build of TensorFlow for that capability")),
     )
 
 
-def _likeliest(program: Log, origin: Origin) -> tuple[str, tuple[str, ...]]:
+def _likeliest(program: Log, origin: Origin) -> tuple[str, tuple[Action, ...]]:
     """Return the causes of an empty list whose reason the log does not show, the likeliest first, and what to type."""
     bring = libraries(origin)
     if origin.stated.is_cpu_build:
@@ -126,9 +139,11 @@ def _likeliest(program: Log, origin: Origin) -> tuple[str, tuple[str, ...]]:
             "the CUDA that is stated is the right one, so its folder bin, or cuDNN's, is not on the PATH of this "
             "program, or the driver is not ready",
             (
-                "# sign out and in again, or restart: a program that was started before sees neither a new PATH "
-                "nor a new driver",
-                "where cudart64_*.dll cudnn64_*.dll  # must find them in the folders of that CUDA and cuDNN",
+                note(
+                    "sign out and in again, or restart: a program that was started before sees neither a new PATH "
+                    "nor a new driver"
+                ),
+                check("where cudart64_*.dll cudnn64_*.dll", "must find them in the folders of that CUDA and cuDNN"),
                 _SEE,
             ),
         )
@@ -143,7 +158,16 @@ def _likeliest(program: Log, origin: Origin) -> tuple[str, tuple[str, ...]]:
         return (
             "most likely the container was given no GPU; else its CUDA libraries are not found, or it is a build "
             "without GPU support",
-            ("docker run --gpus all ...  # with the NVIDIA container toolkit on the host", _SEE, *bring),
+            (
+                run(
+                    "docker run --gpus all ...",
+                    "with the NVIDIA container toolkit on the host",
+                    kind=Kind.START_CONTAINER,
+                    where=Where.HOST,
+                ),
+                _SEE,
+                *bring,
+            ),
         )
     if origin.conda and not smi and not program.first(BUILT_WITH_CUDA):
         return (
@@ -171,14 +195,28 @@ def _is_fit(origin: Origin) -> bool:
     return has is not None and origin.is_one and numbers(has.value)[:2] == numbers(origin.generation.cuda)[:2]
 
 
-def _other_build(origin: Origin) -> str:
+def _other_build(origin: Origin) -> Action:
     if origin.releases[1] < ONE_PACKAGE and origin.conda and origin.stated.is_cpu_build:
         exact = f"={origin.named}" if origin.named else ""
-        return (
-            f"conda create -n tf-gpu tensorflow-gpu{exact}  # a new environment: conda's build with CUDA, and its CUDA"
+        return run(
+            f"conda create -n tf-gpu tensorflow-gpu{exact}",
+            "a new environment: conda's build with CUDA, and its CUDA",
+            kind=Kind.INSTALL,
         )
     if origin.releases[1] < ONE_PACKAGE:
-        return "pip uninstall -y tensorflow tensorflow-gpu; pip install tensorflow-gpu  # of the same release"
+        return run(
+            "pip uninstall -y tensorflow tensorflow-gpu; pip install tensorflow-gpu",
+            "of the same release",
+            kind=Kind.REMOVE,
+        )
     if origin.conda:
-        return "conda install -c conda-forge 'tensorflow=*=cuda*'  # conda's build with CUDA, in place of the other"
-    return "pip uninstall -y tensorflow tensorflow-cpu; pip install 'tensorflow[and-cuda]'  # a build with CUDA"
+        return run(
+            "conda install -c conda-forge 'tensorflow=*=cuda*'",
+            "conda's build with CUDA, in place of the other",
+            kind=Kind.INSTALL,
+        )
+    return run(
+        "pip uninstall -y tensorflow tensorflow-cpu; pip install 'tensorflow[and-cuda]'",
+        "a build with CUDA",
+        kind=Kind.REMOVE,
+    )

@@ -6,9 +6,9 @@ import re
 from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import PurePath
-from shlex import quote
 
 from gpudiag.cause import TRACE, Evidence
+from gpudiag.fix import Action, export, unset
 from gpudiag.model import report
 from gpudiag.model.diagnosis import Confidence
 from gpudiag.model.facts import Distribution, Facts, TensorflowFacts, Unknown
@@ -74,11 +74,11 @@ def rest_of_path(facts: Facts, folder: PurePath) -> str | None:
     return ":".join(rest) if len(rest) < len(entries) else None
 
 
-def off_the_path(facts: Facts, folder: PurePath) -> str:
+def off_the_path(facts: Facts, folder: PurePath) -> Action | None:
     rest = rest_of_path(facts, folder)
     if rest is None:
-        return ""
-    return (f"export {PATH}={quote(rest)}" if rest else f"unset {PATH}") + "  # instead"
+        return None
+    return export(PATH, rest, "instead") if rest else unset(PATH, note="instead")
 
 
 def overwritten(installed: TensorflowFacts) -> Iterator[str]:

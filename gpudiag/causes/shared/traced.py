@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator
 
 from gpudiag.cause import Match
+from gpudiag.fix import note, unset
 from gpudiag.model.program import Placed, ProgramTrace, Setting, place
 
 GUIDE = "https://www.tensorflow.org/guide/gpu"
@@ -16,16 +17,16 @@ MOST = 8
 def settings(program: ProgramTrace, fate: str) -> Iterator[Match]:
     """Yield a match for each line and kind of setting that ended so; the same for several GPUs counts once."""
     found: dict[tuple[str, ...], list[Setting]] = {}
-    for one in program.settings:
-        if one.fate == fate:
-            found.setdefault((one.what, one.line, one.why, one.instead), []).append(one)
-    for (what, line, why, instead), several in list(found.items())[:MOST]:
+    for setting in program.settings:
+        if setting.fate == fate:
+            found.setdefault((setting.what, setting.line, setting.why, repr(setting.instead)), []).append(setting)
+    for (what, line, why, _), several in list(found.items())[:MOST]:
         values = ", ".join(dict.fromkeys(one.value for one in several))
-        take_out = f"# take it out of {place(line)}" if line else f"unset {what}"
+        take_out = note(f"take it out of {place(line)}") if line else unset(what)
         yield Match(
             evidence=(f"{place(line)}: {what} {values}" if line else f"{what}={values} in the environment", why),
             figures={"setting": what, "where": place(line)},
-            fix=(instead or take_out,),
+            fix=(several[0].instead or take_out,),
         )
 
 

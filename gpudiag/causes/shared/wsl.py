@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from gpudiag.cause import Evidence, Fix, Match
 from gpudiag.causes.shared.machine import WholeDriver
 from gpudiag.causes.shared.steps import cuinit_error
+from gpudiag.fix import Action, Kind, run
 from gpudiag.model.diagnosis import Confidence, Stage
 from gpudiag.model.facts import DeviceNodeFacts, DriverFacts, NvmlFacts, SystemFacts
 
@@ -53,14 +54,14 @@ class Wsl:
         return (self.driver.libcuda_path or "").startswith("/usr/lib/wsl/")
 
     @property
-    def remove(self) -> str:
+    def remove(self) -> Action:
         """The command that removes the Linux driver."""
         if self.driver.packages:
-            return f"sudo apt purge {' '.join(self.driver.packages)} && sudo apt autoremove"
-        return f"sudo nvidia-uninstall  # which takes {self.driver.libcuda_path} away"
+            return run(f"sudo apt purge {' '.join(self.driver.packages)} && sudo apt autoremove", kind=Kind.REMOVE)
+        return run("sudo nvidia-uninstall", f"which takes {self.driver.libcuda_path} away", kind=Kind.REMOVE)
 
-    def match(self, sure: Confidence, *, put_first: bool = False, fix: Fix = ()) -> Match:
-        """Return the match of a cause; if it helps, the folder is to be ``put_first``."""
+    def match(self, sure: Confidence, *, tried: Action | None = None, fix: Fix = ()) -> Match:
+        """Return the match of a cause."""
         driver, error = self.driver, cuinit_error(self.evidence.listing)
         installed = [f"{name} {version}" for name, version in driver.packages.items()]
         path = ":".join(filter(None, (FOLDER, self.evidence.facts.variables.get(_PATH, ""))))
@@ -79,7 +80,7 @@ class Wsl:
                 "path": path,
                 "library": driver.libcuda_path or "a Linux driver",
             },
-            change={_PATH: path} if put_first else None,
+            tried=tried,
             fix=fix,
             stage=Stage.DRIVER_LIBRARY if driver.libcuda_path is None else Stage.DRIVER,
         )

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from gpudiag.fix import Kind, check, export, install, note, run
 from gpudiag.knowledge.message import Family
 
 FAMILY = Family("building from sources", stage="BUILD", seen="bazel", url="https://www.tensorflow.org/install/source")
@@ -23,10 +24,12 @@ FAMILY.fault(
     "Cannot find cuda library {}",
     meaning="the build does not find CUDA or cuDNN of the version that was configured",
     fix=(
-        "find / -name cudnn_version.h 2>/dev/null; ./configure  # again, with the version and the folder of each",
-        "# 2.18 and newer fetch their own: bazel build --config=cuda with HERMETIC_CUDA_VERSION, "
-        "HERMETIC_CUDNN_VERSION",
-        "pip install 'tensorflow[and-cuda]'  # if there is no need to build",
+        run("find / -name cudnn_version.h 2>/dev/null; ./configure", "again, with the version and the folder of each"),
+        note(
+            "2.18 and newer fetch their own: bazel build --config=cuda with HERMETIC_CUDA_VERSION, "
+            "HERMETIC_CUDNN_VERSION"
+        ),
+        install("tensorflow[and-cuda]", note="if there is no need to build"),
     ),
 )
 FAMILY.fault(
@@ -36,7 +39,10 @@ FAMILY.fault(
     "cc1plus: out of memory allocating {}",
     "Server terminated abruptly (error code: 14",
     meaning="the build needs more memory of the computer than there is: too many compilers run at once",
-    fix=("bazel build --jobs=4 --local_ram_resources=HOST_RAM*.5 ...  # fewer at once", "free -g  # or more swap"),
+    fix=(
+        run("bazel build --jobs=4 --local_ram_resources=HOST_RAM*.5 ...", "fewer at once"),
+        check("free -g", "or more swap"),
+    ),
     stage="MEMORY",
 )
 FAMILY.fault(
@@ -57,9 +63,15 @@ FAMILY.fault(
     "type '{kind:q}' has no method {name:s}",
     meaning="this source is built by another release of bazel",
     fix=(
-        "# use bazelisk: it takes the release that the file .bazelversion names; https://github.com/bazelbuild/bazelisk",
-        "# a source without that file: the release at https://www.tensorflow.org/install/source#gpu, older than yours "
-        "unless the line asks for an upgrade",
+        note(
+            "use bazelisk: it takes the release that the file .bazelversion names; "
+            "https://github.com/bazelbuild/bazelisk"
+        ),
+        note(
+            "a source without that file: the release at https://www.tensorflow.org/install/source#gpu, older "
+            "than yours "
+            "unless the line asks for an upgrade"
+        ),
     ),
 )
 FAMILY.fault(
@@ -73,9 +85,11 @@ FAMILY.fault(
     meaning="a file could not be compiled; the lines around this one say why: the compiler, CUDA or bazel are not "
     "of the releases that this source was tested with, most often",
     fix=(
-        "gcc --version; bazel --version; nvcc --version  # against https://www.tensorflow.org/install/source#gpu",
-        "bazel clean --expunge; ./configure  # after a change of one of them",
-        "pip install 'tensorflow[and-cuda]'  # if there is no need to build",
+        check(
+            "gcc --version; bazel --version; nvcc --version", "against https://www.tensorflow.org/install/source#gpu"
+        ),
+        run("bazel clean --expunge; ./configure", "after a change of one of them"),
+        install("tensorflow[and-cuda]", note="if there is no need to build"),
     ),
     possible=True,
     follows=True,
@@ -89,11 +103,16 @@ FAMILY.fault(
     "error: command 'cl.exe' failed: {}",
     meaning="the compiler of Visual Studio, which nvcc needs on Windows, is not found",
     fix=(
-        "# install the Build Tools for Visual Studio with the C++ workload: "
-        "https://visualstudio.microsoft.com/downloads/",
-        '# "C:\\Program Files (x86)\\Microsoft Visual Studio\\2019\\Community\\VC\\Auxiliary\\Build\\vcvars64.bat"'
-        "  # your folder of it; in the same window before the program",
-        "where cl.exe nvcc.exe  # both must be found",
+        note(
+            "install the Build Tools for Visual Studio with the C++ workload: "
+            "https://visualstudio.microsoft.com/downloads/"
+        ),
+        note(
+            '"C:\\Program Files (x86)\\Microsoft Visual '
+            'Studio\\2019\\Community\\VC\\Auxiliary\\Build\\vcvars64.bat"'
+            "  # your folder of it; in the same window before the program"
+        ),
+        check("where cl.exe nvcc.exe", "both must be found"),
     ),
     seen="nvcc, Windows",
 )
@@ -104,8 +123,12 @@ FAMILY.fault(
     meaning="the nvcc of this CUDA does not know {standard}, in which this TensorFlow is written: C++17 needs CUDA 11, "
     "C++14 CUDA 9",
     fix=(
-        "conda install -c nvidia cuda-toolkit=11.8  # or a newer one, which the GPU and the driver know",
-        "# or an older TensorFlow: up to 2.9 it is written in C++14",
+        run(
+            "conda install -c nvidia cuda-toolkit=11.8",
+            "or a newer one, which the GPU and the driver know",
+            kind=Kind.INSTALL,
+        ),
+        note("or an older TensorFlow: up to 2.9 it is written in C++14"),
     ),
     seen="nvcc",
 )
@@ -119,8 +142,12 @@ FAMILY.fault(
     meaning="the compiler itself crashes: this gcc and this nvcc have a fault together (gcc 10.3 and 11.0 with CUDA up "
     "to 11.2), or memory is short",
     fix=(
-        "sudo apt install gcc-9 g++-9; export NVCC_PREPEND_FLAGS='-ccbin /usr/bin/g++-9'  # in ./configure, too",
-        "bazel build --jobs=4 ...  # fewer at once, if memory is short",
+        run(
+            "sudo apt install gcc-9 g++-9; export NVCC_PREPEND_FLAGS='-ccbin /usr/bin/g++-9'",
+            "in ./configure, too",
+            kind=Kind.INSTALL,
+        ),
+        run("bazel build --jobs=4 ...", "fewer at once, if memory is short"),
     ),
     possible=True,
     seen="gcc, nvcc",
@@ -134,9 +161,15 @@ CAPABILITY_NOT_KNOWN = FAMILY.fault(
     meaning="this CUDA toolkit does not know {architecture}: the toolkit is older than the GPU, or so new that it has "
     "left that GPU out",
     fix=(
-        "nvcc --list-gpu-arch; nvidia-smi --query-gpu=name,compute_cap --format=csv  # what it knows, what the GPU has",
-        "# 8.6 needs CUDA 11.1, 8.9 and 9.0 need 11.8, 10.0 and 12.0 need 12.8; 3.5 to 3.7 end with 11.8, up to 7.0 "
-        "with 12.9",
+        run(
+            "nvcc --list-gpu-arch; nvidia-smi --query-gpu=name,compute_cap --format=csv",
+            "what it knows, what the GPU has",
+        ),
+        note(
+            "8.6 needs CUDA 11.1, 8.9 and 9.0 need 11.8, 10.0 and 12.0 need 12.8; 3.5 to 3.7 end with 11.8, "
+            "up to 7.0 "
+            "with 12.9"
+        ),
     ),
     seen="nvcc",
 )
@@ -147,8 +180,11 @@ FAMILY.fault(
     '#error "C++ versions less than C++17 are not supported."',
     meaning="your own operation is compiled with other options than TensorFlow was",
     fix=(
-        "python -c 'import tensorflow as tf; print(*tf.sysconfig.get_compile_flags(), *tf.sysconfig.get_link_flags())'"
-        "  # put these on the command line of g++",
+        run(
+            "python -c 'import tensorflow as tf; print(*tf.sysconfig.get_compile_flags(), "
+            "*tf.sysconfig.get_link_flags())'",
+            "put these on the command line of g++",
+        ),
     ),
     possible=True,
 )
@@ -158,23 +194,31 @@ _CMAKE = (
         "MPI",
         "MPI_CXX MPI_C MPI",
         "MPI with its compiler wrapper",
-        ("sudo apt install libopenmpi-dev openmpi-bin; mpicxx --version  # or: conda install -c conda-forge openmpi",),
+        (
+            run(
+                "sudo apt install libopenmpi-dev openmpi-bin; mpicxx --version",
+                "or: conda install -c conda-forge openmpi",
+                kind=Kind.INSTALL,
+            ),
+        ),
     ),
     (
         "CUDA",
         "CUDA CUDAToolkit CUDAToolkit_NVCC",
         "the CUDA toolkit (nvcc and headers)",
         (
-            "nvcc --version; export PATH=/usr/local/cuda/bin:$PATH CUDA_HOME=/usr/local/cuda "
-            "HOROVOD_CUDA_HOME=/usr/local/cuda"
-            "  # its folder; pip's packages of CUDA are libraries alone",
+            run(
+                "nvcc --version; export PATH=/usr/local/cuda/bin:$PATH CUDA_HOME=/usr/local/cuda "
+                "HOROVOD_CUDA_HOME=/usr/local/cuda",
+                "its folder; pip's packages of CUDA are libraries alone",
+            ),
         ),
     ),
     (
         "NCCL",
         "NCCL",
         "NCCL with its headers",
-        ("sudo apt install libnccl2 libnccl-dev; export HOROVOD_NCCL_HOME=/usr",),
+        (run("sudo apt install libnccl2 libnccl-dev; export HOROVOD_NCCL_HOME=/usr", kind=Kind.INSTALL),),
     ),
     (
         "Tensorflow",
@@ -182,14 +226,18 @@ _CMAKE = (
         "TensorFlow's own libraries, in the Python that builds: it is not installed there, or there are two, of pip "
         "and of conda",
         (
-            "pip install --no-cache-dir --no-build-isolation horovod[tensorflow]  # in an environment with one "
-            "TensorFlow, of "
-            "pip: pip list | grep -i tensorflow; conda list | grep -i tensorflow",
+            run(
+                "pip install --no-cache-dir --no-build-isolation horovod[tensorflow]",
+                "in an environment with one "
+                "TensorFlow, of "
+                "pip: pip list | grep -i tensorflow; conda list | grep -i tensorflow",
+                kind=Kind.INSTALL,
+            ),
         ),
     ),
-    ("Pytorch", "Pytorch PyTorch Torch", "PyTorch", ("export HOROVOD_WITHOUT_PYTORCH=1  # if it is not needed",)),
-    ("OpenCV", "OpenCV", "OpenCV with its headers", ("sudo apt install libopencv-dev",)),
-    ("HDF5", "HDF5", "HDF5 with its headers", ("sudo apt install libhdf5-dev",)),
+    ("Pytorch", "Pytorch PyTorch Torch", "PyTorch", (export("HOROVOD_WITHOUT_PYTORCH", "1", "if it is not needed"),)),
+    ("OpenCV", "OpenCV", "OpenCV with its headers", (run("sudo apt install libopencv-dev", kind=Kind.INSTALL),)),
+    ("HDF5", "HDF5", "HDF5 with its headers", (run("sudo apt install libhdf5-dev", kind=Kind.INSTALL),)),
 )
 for _name, _packages, _what, _fix in _CMAKE:
     FAMILY.fault(
@@ -198,7 +246,7 @@ for _name, _packages, _what, _fix in _CMAKE:
         *(f"Could NOT find {one}" for one in _packages.split()),
         *(f'Could not find a package configuration file provided by "{one}"' for one in _packages.split()),
         meaning=f"the build does not find {_what}",
-        fix=(*_fix, "pip install --upgrade cmake  # an old CMake does not find what newer systems have"),
+        fix=(*_fix, install("--upgrade", "cmake", note="an old CMake does not find what newer systems have")),
         seen="CMake",
     )
 FAMILY.fault(
@@ -208,9 +256,11 @@ FAMILY.fault(
     meaning="the linker looks for libtensorflow_framework.so, and the package has it under its number alone "
     "(libtensorflow_framework.so.2; 1.14 and newer: .so.1)",
     fix=(
-        "python -c 'import tensorflow as tf; print(*tf.sysconfig.get_link_flags())'  # put these into the command: -L "
-        "and -l:libtensorflow_framework.so.2",
-        "# or a link in that folder: ln -s libtensorflow_framework.so.2 libtensorflow_framework.so",
+        run(
+            "python -c 'import tensorflow as tf; print(*tf.sysconfig.get_link_flags())'",
+            "put these into the command: -L and -l:libtensorflow_framework.so.2",
+        ),
+        note("or a link in that folder: ln -s libtensorflow_framework.so.2 libtensorflow_framework.so"),
     ),
     seen="g++, ld",
 )
@@ -219,9 +269,12 @@ FAMILY.fault(
     *(f"cannot find -l{name}" for name in ("cudart", "cublas", "cudnn", "cufft", "curand", "cusolver", "cusparse")),
     meaning="the linker does not find a library of CUDA",
     fix=(
-        "export LIBRARY_PATH=/usr/local/cuda/lib64:$LIBRARY_PATH  # or -L/usr/local/cuda/lib64 in the command; in an "
-        "image: its devel variant",
-        "find / -name 'libcudart.so*' -o -name 'libcudnn.so*' 2>/dev/null  # the folders that have them",
+        run(
+            "export LIBRARY_PATH=/usr/local/cuda/lib64:$LIBRARY_PATH",
+            "or -L/usr/local/cuda/lib64 in the command; in an image: its devel variant",
+            kind=Kind.SET_VARIABLE,
+        ),
+        check("find / -name 'libcudart.so*' -o -name 'libcudnn.so*' 2>/dev/null", "the folders that have them"),
     ),
     seen="g++, ld",
 )
@@ -231,7 +284,11 @@ FAMILY.fault(
     "cannot find -lnvidia-ml",
     meaning="the linker does not find the driver's library; without a driver the toolkit's stub of it serves",
     fix=(
-        "export LIBRARY_PATH=/usr/local/cuda/lib64/stubs:$LIBRARY_PATH  # for linking alone, never in LD_LIBRARY_PATH",
+        run(
+            "export LIBRARY_PATH=/usr/local/cuda/lib64/stubs:$LIBRARY_PATH",
+            "for linking alone, never in LD_LIBRARY_PATH",
+            kind=Kind.SET_VARIABLE,
+        ),
     ),
     seen="g++, ld",
 )

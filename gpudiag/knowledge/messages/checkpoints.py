@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from gpudiag.fix import check, edit, note, run
 from gpudiag.knowledge.message import Family
 
 FAMILY = Family(
@@ -11,8 +12,8 @@ FAMILY = Family(
     url="https://www.tensorflow.org/guide/checkpoint",
 )
 
-_LFS = (
-    "# a file of a few lines is a pointer of git-lfs, or the page of a failed download: git lfs pull, or load it again"
+_LFS = note(
+    "a file of a few lines is a pointer of git-lfs, or the page of a failed download: git lfs pull, or load it again"
 )
 
 FAMILY.fault(
@@ -27,8 +28,8 @@ FAMILY.fault(
     "Failed to find any matching files for {prefix:s}.data",
     meaning="the checkpoint is given by one of its files, and not by what the names of its files have in common",
     fix=(
-        "# give {prefix}, without .data-00000-of-00001, .index or .meta: saver.restore(session, '{prefix}')",
-        "tf.train.latest_checkpoint('FOLDER')  # finds it",
+        note("give {prefix}, without .data-00000-of-00001, .index or .meta: saver.restore(session, '{prefix}')"),
+        edit("tf.train.latest_checkpoint('FOLDER')", "finds it"),
     ),
 )
 FAMILY.fault(
@@ -43,12 +44,18 @@ FAMILY.fault(
     "No file or directory found at {prefix:s}",
     meaning="there is no model or checkpoint at the path that the program gives: {prefix}",
     fix=(
-        "ls -l $(dirname {prefix})  # a checkpoint is NAME.index and NAME.data-..., a SavedModel a folder with "
-        "saved_model.pb; "
-        "was it downloaded and unpacked",
-        "# a path that does not begin with / is below the folder where the program was started; [ ] and * in it are "
-        "patterns: "
-        "rename",
+        check(
+            "ls -l $(dirname {prefix})",
+            "a checkpoint is NAME.index and NAME.data-..., a SavedModel a folder with "
+            "saved_model.pb; "
+            "was it downloaded and unpacked",
+        ),
+        note(
+            "a path that does not begin with / is below the folder where the program was started; [ ] and * "
+            "in it are "
+            "patterns: "
+            "rename"
+        ),
     ),
 )
 FAMILY.fault(
@@ -63,7 +70,7 @@ FAMILY.fault(
     "Unable to synchronously open file (truncated file{}",
     "file is truncated{}eof = {:d}",
     meaning="a file of the model or of its data is not whole, or is not of the kind that it is read as",
-    fix=("ls -l; file NAME  # its size and kind; load or copy it again", _LFS),
+    fix=(check("ls -l; file NAME", "its size and kind; load or copy it again"), _LFS),
     possible=True,
     follows=True,
 )
@@ -86,10 +93,15 @@ FAMILY.fault(
     "optimizer "
     "or release",
     fix=(
-        "python -c \"import tensorflow as tf; print(*tf.train.list_variables('PREFIX'), sep='\\n')\"  # what it has",
-        "# train into an empty folder: an old checkpoint of another model is in it; or the same configuration as "
-        "when it was saved",
-        "# Keras: model.load_weights(path, by_name=True, skip_mismatch=True) takes what fits",
+        run(
+            "python -c \"import tensorflow as tf; print(*tf.train.list_variables('PREFIX'), sep='\\n')\"", "what it has"
+        ),
+        note(
+            "train into an empty folder: an old checkpoint of another model is in it; or the same "
+            "configuration as "
+            "when it was saved"
+        ),
+        note("Keras: model.load_weights(path, by_name=True, skip_mismatch=True) takes what fits"),
     ),
     possible=True,
 )

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from gpudiag.fix import Kind, check, export, install, note, run
 from gpudiag.knowledge.message import Family, Worth
 
 FAMILY = Family("code and libraries")
@@ -12,8 +13,8 @@ NO_MACHINE_CODE = FAMILY.fault(
     meaning="this TensorFlow has no machine code for compute capability {has}: the driver compiles it at the first "
     "start, which takes minutes",
     fix=(
-        "export CUDA_CACHE_MAXSIZE=4294967296  # keeps what was compiled; the second start is fast",
-        "pip install --upgrade 'tensorflow[and-cuda]'  # a release that was built for this GPU",
+        export("CUDA_CACHE_MAXSIZE", "4294967296", "keeps what was compiled; the second start is fast"),
+        install("--upgrade", "tensorflow[and-cuda]", note="a release that was built for this GPU"),
     ),
     stage="CONFIGURATION",
 )
@@ -34,10 +35,18 @@ PTX_REFUSED = FAMILY.fault(
     "the provided PTX was compiled with an unsupported toolchain",
     meaning="the driver cannot compile this code: it is older than the CUDA that made it, or the GPU is newer than it",
     fix=(
-        "nvidia-smi  # names the driver, and the newest CUDA that it runs",
-        "sudo apt install nvidia-driver-580  # or another way to a newer driver of this distribution; then reboot",
-        "pip install --upgrade 'tensorflow[and-cuda]'  # a release that knows this GPU; for Blackwell (RTX 50) "
-        "NVIDIA's image: nvcr.io/nvidia/tensorflow:25.02-tf2-py3",
+        check("nvidia-smi", "names the driver, and the newest CUDA that it runs"),
+        run(
+            "sudo apt install nvidia-driver-580",
+            "or another way to a newer driver of this distribution; then reboot",
+            kind=Kind.REBOOT,
+        ),
+        install(
+            "--upgrade",
+            "tensorflow[and-cuda]",
+            note="a release that knows this GPU; for Blackwell (RTX 50) "
+            "NVIDIA's image: nvcr.io/nvidia/tensorflow:25.02-tf2-py3",
+        ),
     ),
     possible=True,
 )
@@ -49,8 +58,8 @@ NO_CODE_FOR_GPU = FAMILY.fault(
     "CUDA runtime implicit initialization on GPU:{:d} failed. Status: device kernel image is invalid",
     meaning="a library or an operation has no code for this GPU",
     fix=(
-        "nvidia-smi --query-gpu=name,compute_cap --format=csv",
-        "pip install --upgrade 'tensorflow[and-cuda]'  # a release that was built for this GPU",
+        check("nvidia-smi --query-gpu=name,compute_cap --format=csv"),
+        install("--upgrade", "tensorflow[and-cuda]", note="a release that was built for this GPU"),
     ),
 )
 PTXAS_TOO_OLD = FAMILY.fault(
@@ -72,9 +81,9 @@ FAMILY.fault(
     "ptxas {has:v} has a bug that we think can affect XLA",
     meaning="XLA refuses this ptxas, {has}, which compiles some programs wrongly: it is of a CUDA with that bug",
     fix=(
-        "pip install --upgrade nvidia-cuda-nvcc-cu12  # a ptxas without it (12.3.107 and newer), which XLA finds",
-        "which -a ptxas; ptxas --version  # which there are: put one of another CUDA first on PATH",
-        "pip install --upgrade 'tensorflow[and-cuda]'  # or a TensorFlow that brings another",
+        install("--upgrade", "nvidia-cuda-nvcc-cu12", note="a ptxas without it (12.3.107 and newer), which XLA finds"),
+        run("which -a ptxas; ptxas --version", "which there are: put one of another CUDA first on PATH"),
+        install("--upgrade", "tensorflow[and-cuda]", note="or a TensorFlow that brings another"),
     ),
     seen="2.15-2.21",
 )
@@ -84,9 +93,12 @@ PTXAS_OF_OLD_CUDA = FAMILY.fault(
     "You are using ptxas {has:v}, which is older than {needs:v}",
     meaning="the ptxas that XLA found first ({has}) is older than this TensorFlow needs: it is of another CUDA",
     fix=(
-        "which -a ptxas; ptxas --version  # Debian's and Ubuntu's package nvidia-cuda-toolkit brings an old one",
-        "export PATH=/usr/local/cuda/bin:$PATH  # the CUDA that TensorFlow was built for comes first; or: "
-        "XLA_FLAGS=--xla_gpu_cuda_data_dir=/usr/local/cuda",
+        run("which -a ptxas; ptxas --version", "Debian's and Ubuntu's package nvidia-cuda-toolkit brings an old one"),
+        run(
+            "export PATH=/usr/local/cuda/bin:$PATH",
+            "the CUDA that TensorFlow was built for comes first; or: XLA_FLAGS=--xla_gpu_cuda_data_dir=/usr/local/cuda",
+            kind=Kind.SET_VARIABLE,
+        ),
     ),
     possible=True,
     seen="1.13-2.21",
@@ -145,8 +157,8 @@ NOT_TENSORFLOW = FAMILY.fault(
     "partially initialized module 'tensorflow'",
     meaning="another file or folder of the name tensorflow is imported in place of the package",
     fix=(
-        "python -c 'import tensorflow; print(tensorflow.__file__)'  # rename what it prints, if it is yours",
-        "# remove its __pycache__ too; start the program from another folder",
+        run("python -c 'import tensorflow; print(tensorflow.__file__)'", "rename what it prints, if it is yours"),
+        note("remove its __pycache__ too; start the program from another folder"),
     ),
     follows=True,
     stage="PACKAGE",

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from gpudiag.fix import check, edit, note, run
 from gpudiag.knowledge.message import Family, Worth
 
 FAMILY = Family("several GPUs", stage="CONFIGURATION")
@@ -21,8 +22,8 @@ NCCL_WARNING = FAMILY.add(
     seen="NCCL",
     meaning="NCCL names a fault:{what}",
     fix=(
-        "NCCL_DEBUG=INFO python program.py 2>&1 | tee app.log  # on every rank: the first WARN names the fault",
-        "nvidia-smi topo -m; df -h /dev/shm; ulimit -l -n  # how GPUs are joined; what NCCL needs of the system",
+        run("NCCL_DEBUG=INFO python program.py 2>&1 | tee app.log", "on every rank: the first WARN names the fault"),
+        check("nvidia-smi topo -m; df -h /dev/shm; ulimit -l -n", "how GPUs are joined; what NCCL needs of the system"),
     ),
     possible=True,
     follows=True,
@@ -43,8 +44,11 @@ FAMILY.fault(
     meaning="a strategy for {old} devices was made before in this process, and one for {new} uses its group: a process "
     "can have one distribution strategy, of one size",
     fix=(
-        "# make one strategy at the start of the program and keep it; for another number of GPUs start another process",
-        "# in a notebook: restart the kernel; in tests: one process for each strategy",
+        note(
+            "make one strategy at the start of the program and keep it; for another number of GPUs start "
+            "another process"
+        ),
+        note("in a notebook: restart the kernel; in tests: one process for each strategy"),
     ),
     stage="FIRST_OP",
     seen="2.4-2.21",
@@ -55,8 +59,8 @@ FAMILY.fault(
     meaning="the replicas of the strategy run eagerly, one after the other: that is slow, and hangs if one waits for "
     "the others, as NCCL does",
     fix=(
-        "@tf.function  # on the function that calls strategy.run; without tf.config.run_functions_eagerly(True)",
-        "# and model.compile with run_eagerly=False, which is the default",
+        edit("@tf.function", "on the function that calls strategy.run; without tf.config.run_functions_eagerly(True)"),
+        note("and model.compile with run_eagerly=False, which is the default"),
     ),
     possible=True,
     follows=True,

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from gpudiag.fix import Kind, Role, Where, check, install, note, reboot, run, start
 from gpudiag.knowledge.message import Family
 
 FAMILY = Family(
@@ -12,9 +13,9 @@ FAMILY = Family(
 )
 PLUGIN = "https://github.com/NVIDIA/k8s-device-plugin#prerequisites"
 _TOOLKIT = (
-    "sudo apt install nvidia-container-toolkit",
-    "sudo nvidia-ctk runtime configure --runtime=docker && sudo systemctl restart docker",
-    "docker run --rm --gpus all ubuntu nvidia-smi  # the test",
+    run("sudo apt install nvidia-container-toolkit", kind=Kind.INSTALL),
+    run("sudo nvidia-ctk runtime configure --runtime=docker && sudo systemctl restart docker"),
+    start("docker run --rm --gpus all ubuntu nvidia-smi", "the test"),
 )
 _CDI = "sudo nvidia-ctk cdi generate --output=/etc/cdi/nvidia.yaml"
 
@@ -42,9 +43,16 @@ FAMILY.fault(
     "nvidia-container-cli{}: initialization error: load library failed: libcuda.so.1",
     meaning="the daemon that starts the container does not find the driver's libraries of the host",
     fix=(
-        "nvidia-smi  # on the host: the driver must answer there first",
-        "sudo snap remove docker; docker context use default  # snap's Docker and Docker Desktop see another root",
-        "sudo apt install --reinstall docker-ce nvidia-container-toolkit && sudo systemctl restart docker",
+        check("nvidia-smi", "on the host: the driver must answer there first", where=Where.HOST),
+        run(
+            "sudo snap remove docker; docker context use default",
+            "snap's Docker and Docker Desktop see another root",
+            kind=Kind.REMOVE,
+        ),
+        run(
+            "sudo apt install --reinstall docker-ce nvidia-container-toolkit && sudo systemctl restart docker",
+            kind=Kind.INSTALL,
+        ),
     ),
 )
 FAMILY.fault(
@@ -55,7 +63,10 @@ FAMILY.fault(
     "nvidia-container-cli{}: initialization error: nvml error: driver/library version mismatch",
     "nvidia-container-cli{}: initialization error: nvml error: unknown error",
     meaning="the driver of the host does not work, so that no container gets a GPU",
-    fix=("nvidia-smi  # on the host: what it says is the fault", "sudo reboot  # after an upgrade of the driver"),
+    fix=(
+        check("nvidia-smi", "on the host: what it says is the fault", where=Where.HOST),
+        reboot("after an upgrade of the driver"),
+    ),
     stage="DRIVER",
 )
 FAMILY.fault(
@@ -63,8 +74,8 @@ FAMILY.fault(
     "This container was built for NVIDIA Driver Release {needs:v} or later, but version {has:v} was detected",
     meaning="the driver of the host ({has}) is older than the image needs ({needs})",
     fix=(
-        "sudo apt install nvidia-driver-580  # on the host; then reboot",
-        "# or an image of an earlier month: https://docs.nvidia.com/deeplearning/frameworks/support-matrix",
+        run("sudo apt install nvidia-driver-580", "on the host; then reboot", kind=Kind.REBOOT, where=Where.HOST),
+        note("or an image of an earlier month: https://docs.nvidia.com/deeplearning/frameworks/support-matrix"),
     ),
     stage="CONTEXT",
     seen="images of NVIDIA",
@@ -73,7 +84,11 @@ FAMILY.fault(
     "container_older_than_gpu",
     "Detected {gpu} GPU, which is not yet supported in this version of the container",
     meaning="the image is older than the GPU, and has no code for it",
-    fix=("docker run --gpus all -it nvcr.io/nvidia/tensorflow:25.02-tf2-py3  # a newer one; the last with TensorFlow",),
+    fix=(
+        start(
+            "docker run --gpus all -it nvcr.io/nvidia/tensorflow:25.02-tf2-py3", "a newer one; the last with TensorFlow"
+        ),
+    ),
     stage="CONFIGURATION",
     possible=True,
     seen="images of NVIDIA",
@@ -83,9 +98,12 @@ FAMILY.fault(
     "Detected {gpu} GPU, which is not supported by this container",
     meaning="the image has no code for {gpu}: the GPU is too old for it",
     fix=(
-        "# an image of an earlier year: https://docs.nvidia.com/deeplearning/frameworks/support-matrix",
-        "pip install 'tensorflow==2.10.*' 'numpy<2'  # or a wheel of pypi.org, with CUDA 11.2 and cuDNN 8.1: has code "
-        "for 3.5 and newer",
+        note("an image of an earlier year: https://docs.nvidia.com/deeplearning/frameworks/support-matrix"),
+        install(
+            "tensorflow==2.10.*",
+            "numpy<2",
+            note="or a wheel of pypi.org, with CUDA 11.2 and cuDNN 8.1: has code for 3.5 and newer",
+        ),
     ),
     stage="CONFIGURATION",
     seen="images of NVIDIA",
@@ -95,8 +113,8 @@ FAMILY.fault(
     "No supported GPU(s) detected to run this container",
     meaning="the image has no code for the GPU: the GPU is newer, or too old for it",
     fix=(
-        "nvidia-smi --query-gpu=name,compute_cap --format=csv  # which one it is",
-        "# the image of a month that has it: https://docs.nvidia.com/deeplearning/frameworks/support-matrix",
+        check("nvidia-smi --query-gpu=name,compute_cap --format=csv", "which one it is"),
+        note("the image of a month that has it: https://docs.nvidia.com/deeplearning/frameworks/support-matrix"),
     ),
     stage="CONFIGURATION",
     follows=True,
@@ -114,8 +132,11 @@ FAMILY.fault(
     "create_container() got an unexpected keyword argument 'device_requests'",
     meaning="this docker-compose is too old for the way in which the file asks for GPUs",
     fix=(
-        "docker compose version; sudo apt install docker-compose-plugin  # then: docker compose up, without the hyphen",
-        "pip install --upgrade docker-compose  # 1.28 or newer, in its old form",
+        start(
+            "docker compose version; sudo apt install docker-compose-plugin",
+            "then: docker compose up, without the hyphen",
+        ),
+        install("--upgrade", "docker-compose", note="1.28 or newer, in its old form"),
     ),
     stage="CONFIGURATION",
     seen="Docker Compose",
@@ -124,7 +145,10 @@ FAMILY.fault(
     "container_wsl_driver",
     "nvidia-container-cli{}: initialization error: WSL environment detected but no adapters were found",
     meaning="WSL has no GPU: the driver on Windows is missing or too old, or WSL is not version 2",
-    fix=("wsl --update  # in Windows, then: wsl --shutdown", "# install the current NVIDIA driver in Windows"),
+    fix=(
+        run("wsl --update", "in Windows, then: wsl --shutdown", kind=Kind.REBOOT),
+        note("install the current NVIDIA driver in Windows"),
+    ),
     stage="DRIVER",
 )
 FAMILY.fault(
@@ -133,8 +157,8 @@ FAMILY.fault(
     "driver rpc error",
     meaning="the driver takes longer to initialise the GPUs than the container toolkit waits",
     fix=(
-        "sudo nvidia-smi -pm 1  # keeps them initialised; or: sudo systemctl enable --now nvidia-persistenced",
-        "sudo dmesg | grep -i -e nvrm -e xid  # if it is still slow",
+        run("sudo nvidia-smi -pm 1", "keeps them initialised; or: sudo systemctl enable --now nvidia-persistenced"),
+        check("sudo dmesg | grep -i -e nvrm -e xid", "if it is still slow"),
     ),
     stage="DRIVER",
 )
@@ -144,9 +168,14 @@ FAMILY.fault(
     "unsupported CUDA version: driver {:v} < image {needed:v}",
     meaning="the image asks for a newer CUDA {needed} than the host's driver runs",
     fix=(
-        "sudo apt install nvidia-driver-580  # on the host (under WSL: in Windows), one of that CUDA or newer",
-        "# or an older image",
-        "docker run -e NVIDIA_DISABLE_REQUIRE=1 ...  # skips the check; GPUs of data centres only",
+        run(
+            "sudo apt install nvidia-driver-580",
+            "on the host (under WSL: in Windows), one of that CUDA or newer",
+            kind=Kind.CHANGE_DRIVER,
+            where=Where.HOST,
+        ),
+        note("or an older image"),
+        start("docker run -e NVIDIA_DISABLE_REQUIRE=1 ...", "skips the check; GPUs of data centres only"),
     ),
     stage="DRIVER",
 )
@@ -157,8 +186,13 @@ FAMILY.fault(
     "unsatisfied condition: arch{arch}",
     meaning="the image asks for a driver or a kind of GPU that this machine does not have",
     fix=(
-        "sudo apt install nvidia-driver-580  # on the host (under WSL: in Windows)",
-        "docker run -e NVIDIA_DISABLE_REQUIRE=1 ...  # skips the check",
+        run(
+            "sudo apt install nvidia-driver-580",
+            "on the host (under WSL: in Windows)",
+            kind=Kind.CHANGE_DRIVER,
+            where=Where.HOST,
+        ),
+        start("docker run -e NVIDIA_DISABLE_REQUIRE=1 ...", "skips the check"),
     ),
     stage="DRIVER",
 )
@@ -171,10 +205,12 @@ FAMILY.fault(
     "device error: {device:s} unknown device",
     meaning="the container is to get a GPU or MIG instance that this machine does not have under that name",
     fix=(
-        "nvidia-smi -L  # the names: GPU-..., MIG-... of drivers from 470 on; a number counts from 0",
-        "kubectl -n kube-system rollout restart daemonset nvidia-device-plugin-daemonset  # Kubernetes, if GPUs of the "
-        "node were changed; then make the pod again",
-        f"{_CDI}; nvidia-ctk cdi list  # for names of CDI (nvidia.com/gpu=0)",
+        check("nvidia-smi -L", "the names: GPU-..., MIG-... of drivers from 470 on; a number counts from 0"),
+        start(
+            "kubectl -n kube-system rollout restart daemonset nvidia-device-plugin-daemonset",
+            "Kubernetes, if GPUs of the node were changed; then make the pod again",
+        ),
+        run(f"{_CDI}; nvidia-ctk cdi list", "for names of CDI (nvidia.com/gpu=0)"),
     ),
     stage="CONFIGURATION",
 )
@@ -186,9 +222,11 @@ FAMILY.fault(
     meaning="the container engine finds no description (CDI) of the device {device}: none was made, it is not where "
     "the engine looks, or it is older than a change of the GPUs",
     fix=(
-        f"{_CDI}; nvidia-ctk cdi list  # must show the device",
-        "# podman from 4.1 on, Docker from 25 on; another folder of descriptions: podman --cdi-spec-dir=/var/run/cdi",
-        "nvidia-smi -L  # the GPUs and MIG instances that there are",
+        run(f"{_CDI}; nvidia-ctk cdi list", "must show the device"),
+        note(
+            "podman from 4.1 on, Docker from 25 on; another folder of descriptions: podman --cdi-spec-dir=/var/run/cdi"
+        ),
+        check("nvidia-smi -L", "the GPUs and MIG instances that there are"),
     ),
     stage="CONFIGURATION",
     url="https://docs.nvidia.com/datacenter/cloud-native/container-toolkit/latest/cdi-support.html",
@@ -201,9 +239,13 @@ FAMILY.fault(
     "Could not find any NVIDIA libraries on this host",
     meaning="Singularity (Apptainer) finds no libraries of an NVIDIA driver on this host, which --nv would bring along",
     fix=(
-        "nvidia-smi; ldconfig -p | grep libcuda.so.1  # on the host, outside of the container: both must answer",
-        "srun --gres=gpu:1 ...  # on a cluster: on a node that has GPUs",
-        "# libraries in an unusual folder: the names in nvliblist.conf, ldconfig of the host, or --bind",
+        check(
+            "nvidia-smi; ldconfig -p | grep libcuda.so.1",
+            "on the host, outside of the container: both must answer",
+            where=Where.HOST,
+        ),
+        start("srun --gres=gpu:1 ...", "on a cluster: on a node that has GPUs"),
+        note("libraries in an unusual folder: the names in nvliblist.conf, ldconfig of the host, or --bind"),
     ),
     seen="Singularity, Apptainer",
     url="https://apptainer.org/docs/user/latest/gpu.html",
@@ -213,8 +255,12 @@ FAMILY.fault(
     "mount error: file creation failed: {file:s}: file exists",
     meaning="the image contains files of a driver, in whose place the toolkit cannot mount the host's",
     fix=(
-        "# make the image again without driver packages; in its Dockerfile:",
-        "RUN rm -f /usr/lib/x86_64-linux-gnu/libcuda.so* /usr/lib/x86_64-linux-gnu/libnvidia-*.so*",
+        note("make the image again without driver packages; in its Dockerfile:"),
+        run(
+            "RUN rm -f /usr/lib/x86_64-linux-gnu/libcuda.so* /usr/lib/x86_64-linux-gnu/libnvidia-*.so*",
+            kind=Kind.REMOVE,
+            where=Where.IMAGE,
+        ),
     ),
 )
 FAMILY.fault(
@@ -224,8 +270,11 @@ FAMILY.fault(
     "mount error: {} bpf_prog_query(BPF_CGROUP_DEVICE) failed",
     meaning="the container toolkit does not know this kernel's control groups (version 2)",
     fix=(
-        "sudo apt install --only-upgrade nvidia-container-toolkit libnvidia-container1",
-        "sudo sed -i 's/#no-cgroups = false/no-cgroups = true/' /etc/nvidia-container-runtime/config.toml  # rootless",
+        run("sudo apt install --only-upgrade nvidia-container-toolkit libnvidia-container1", kind=Kind.INSTALL),
+        run(
+            "sudo sed -i 's/#no-cgroups = false/no-cgroups = true/' /etc/nvidia-container-runtime/config.toml",
+            "rootless",
+        ),
     ),
     stage="DRIVER",
 )
@@ -238,8 +287,8 @@ FAMILY.fault(
     meaning="the driver of the host is half loaded, or was changed while it ran: its files in /proc or /dev are not "
     "there",
     fix=(
-        "sudo reboot  # the host; or: sudo nvidia-modprobe -u -c 0; nvidia-smi",
-        "nvidia-smi  # on the host, before a container is started: makes the device files",
+        reboot("the host; or: sudo nvidia-modprobe -u -c 0; nvidia-smi"),
+        check("nvidia-smi", "on the host, before a container is started: makes the device files", where=Where.HOST),
     ),
     stage="DRIVER",
 )
@@ -253,10 +302,14 @@ FAMILY.fault(
     meaning="the NVIDIA container toolkit is older than the driver, or its CDI specification is of another driver: "
     "it names files that are not there",
     fix=(
-        "sudo apt update; sudo apt install --only-upgrade nvidia-container-toolkit nvidia-container-toolkit-base "
-        "libnvidia-container1 libnvidia-container-tools",
-        "sudo nvidia-ctk cdi generate --output=/etc/cdi/nvidia.yaml  # again, after each change of the driver",
-        "nvidia-ctk --version; cat /etc/apt/sources.list.d/*nvidia*  # whether its repository is switched off",
+        run(
+            "sudo apt update; sudo apt install --only-upgrade nvidia-container-toolkit "
+            "nvidia-container-toolkit-base "
+            "libnvidia-container1 libnvidia-container-tools",
+            kind=Kind.INSTALL,
+        ),
+        run("sudo nvidia-ctk cdi generate --output=/etc/cdi/nvidia.yaml", "again, after each change of the driver"),
+        run("nvidia-ctk --version; cat /etc/apt/sources.list.d/*nvidia*", "whether its repository is switched off"),
     ),
     possible=True,
 )
@@ -270,14 +323,21 @@ FAMILY.fault(
     "namespace, most "
     "often, or the host's ldconfig is elsewhere",
     fix=(
-        "sudo nvidia-ctk cdi generate --output=/etc/cdi/nvidia.yaml; podman run --device nvidia.com/gpu=all "
-        "--security-opt "
-        "label=disable ...  # CDI needs no hook",
-        "sudo sed -i 's/^#no-cgroups = false/no-cgroups = true/' /etc/nvidia-container-runtime/config.toml  # for "
-        "containers "
-        "without root",
-        'grep ldconfig /etc/nvidia-container-runtime/config.toml  # "@/sbin/ldconfig" is the host\'s; Debian, Ubuntu: '
-        "@/sbin/ldconfig.real",
+        run(
+            "sudo nvidia-ctk cdi generate --output=/etc/cdi/nvidia.yaml; podman run --device "
+            "nvidia.com/gpu=all "
+            "--security-opt "
+            "label=disable ...",
+            "CDI needs no hook",
+        ),
+        run(
+            "sudo sed -i 's/^#no-cgroups = false/no-cgroups = true/' /etc/nvidia-container-runtime/config.toml",
+            "for containers without root",
+        ),
+        check(
+            "grep ldconfig /etc/nvidia-container-runtime/config.toml",
+            '"@/sbin/ldconfig" is the host\'s; Debian, Ubuntu: @/sbin/ldconfig.real',
+        ),
     ),
     possible=True,
 )
@@ -289,14 +349,17 @@ FAMILY.fault(
     "nvidia-container-cli{}: initialization error: {}",
     "nvidia-container-cli{}: detection error: {}",
     meaning="the container toolkit could not prepare the container",
-    fix=("sudo nvidia-container-cli -k -d /dev/tty info  # the reason in full", *_TOOLKIT[:2]),
+    fix=(run("sudo nvidia-container-cli -k -d /dev/tty info", "the reason in full"), *_TOOLKIT[:2]),
     follows=True,
 )
 FAMILY.fault(
     "toolkit_mode",
     "invoking the NVIDIA Container Runtime Hook directly (e.g. specifying the docker --gpus flag) is not supported",
     meaning="the toolkit is set to CDI, which the option --gpus of this Docker does not use",
-    fix=("docker run --runtime=nvidia -e NVIDIA_VISIBLE_DEVICES=all ...", "docker run --device nvidia.com/gpu=all ..."),
+    fix=(
+        start("docker run --runtime=nvidia -e NVIDIA_VISIBLE_DEVICES=all ..."),
+        start("docker run --device nvidia.com/gpu=all ..."),
+    ),
     stage="CONFIGURATION",
 )
 FAMILY.fault(
@@ -305,7 +368,10 @@ FAMILY.fault(
     "error running prestart hook #{:d}: exit status {:d}",
     "error running hook #{:d}: error running hook",
     meaning="a hook that prepares the container failed: the line after it says why",
-    fix=("# the rest of the message names the fault (stderr: ...)", "nvidia-smi  # on the host"),
+    fix=(
+        note("the rest of the message names the fault (stderr: ...)"),
+        check("nvidia-smi", "on the host", where=Where.HOST),
+    ),
     follows=True,
 )
 FAMILY.fault(
@@ -315,14 +381,14 @@ FAMILY.fault(
     "failed to load CDI specification",
     "failed to construct CDI modifier",
     meaning="the description of the GPUs for containers (CDI) is missing, old or not valid",
-    fix=(f"{_CDI}  # again after each change of the driver", "nvidia-ctk cdi list"),
+    fix=(run(_CDI, "again after each change of the driver"), check("nvidia-ctk cdi list")),
     possible=True,
 )
 FAMILY.fault(
     "rootless_nvml",
     "nvidia-container-cli{}: permission error: capability change failed",
     meaning="the container engine runs without root, and the toolkit must not set control groups then",
-    fix=("sudo nvidia-ctk config --set nvidia-container-cli.no-cgroups --in-place",),
+    fix=(run("sudo nvidia-ctk config --set nvidia-container-cli.no-cgroups --in-place"),),
     stage="DRIVER",
 )
 FAMILY.fault(
@@ -340,9 +406,12 @@ FAMILY.fault(
     "invalid device discovery strategy {}",
     meaning="the device plugin's pod has no driver libraries: the NVIDIA runtime is not the default of this node",
     fix=(
-        "sudo nvidia-ctk runtime configure --runtime=containerd --set-as-default && sudo systemctl restart containerd",
-        "kubectl -n kube-system rollout restart daemonset nvidia-device-plugin-daemonset",
-        "runtimeClassName: nvidia  # or so, in the plugin's pod",
+        run(
+            "sudo nvidia-ctk runtime configure --runtime=containerd --set-as-default && sudo systemctl "
+            "restart containerd"
+        ),
+        start("kubectl -n kube-system rollout restart daemonset nvidia-device-plugin-daemonset"),
+        start("runtimeClassName: nvidia", "or so, in the plugin's pod", role=Role.ALTERNATIVE),
     ),
     url=PLUGIN,
 )
@@ -352,9 +421,13 @@ FAMILY.fault(
     "Insufficient nvidia.com/mig-{:s}",
     meaning="no node that may be used has a free GPU (nvidia.com/gpu) for the pod",
     fix=(
-        "kubectl describe nodes | grep -A8 -e Allocatable -e 'Allocated resources'  # nvidia.com/gpu must be there",
-        "kubectl -n kube-system logs -l name=nvidia-device-plugin-ds  # if it is not: why the plugin found no GPU",
-        "kubectl get pods -A -o wide  # if it is: which pods hold them",
+        check(
+            "kubectl describe nodes | grep -A8 -e Allocatable -e 'Allocated resources'", "nvidia.com/gpu must be there"
+        ),
+        check(
+            "kubectl -n kube-system logs -l name=nvidia-device-plugin-ds", "if it is not: why the plugin found no GPU"
+        ),
+        check("kubectl get pods -A -o wide", "if it is: which pods hold them"),
     ),
     stage="CONFIGURATION",
     url=PLUGIN,
@@ -367,9 +440,9 @@ FAMILY.fault(
     "device plugin is not registered",
     meaning="the kubelet has no healthy GPU for the pod: the device plugin is gone, or a GPU is unhealthy",
     fix=(
-        "kubectl -n kube-system rollout restart daemonset nvidia-device-plugin-daemonset",
-        "sudo dmesg | grep -i xid  # on the node: an Xid makes a GPU unhealthy",
-        "kubectl delete pod NAME  # a pod that was refused does not come back by itself",
+        start("kubectl -n kube-system rollout restart daemonset nvidia-device-plugin-daemonset"),
+        check("sudo dmesg | grep -i xid", "on the node: an Xid makes a GPU unhealthy"),
+        start("kubectl delete pod NAME", "a pod that was refused does not come back by itself"),
     ),
     stage="CONFIGURATION",
     url=PLUGIN,
@@ -383,8 +456,8 @@ FAMILY.fault(
     'runtimeclass.node.k8s.io "nvidia" not found',
     meaning="the node's container engine has no runtime of the name nvidia",
     fix=(
-        "sudo nvidia-ctk runtime configure --runtime=containerd && sudo systemctl restart containerd",
-        "kubectl get runtimeclass  # nvidia must be there",
+        run("sudo nvidia-ctk runtime configure --runtime=containerd && sudo systemctl restart containerd"),
+        check("kubectl get runtimeclass", "nvidia must be there"),
     ),
     stage="CONFIGURATION",
     url=PLUGIN,
@@ -394,9 +467,12 @@ FAMILY.fault(
     "Ignoring devices requested by environment variable(s) in unprivileged container",
     meaning="NVIDIA_VISIBLE_DEVICES is not allowed to give this container GPUs",
     fix=(
-        "docker run --gpus all ...  # in Kubernetes: ask for nvidia.com/gpu",
-        "sudo sed -i 's/.*accept-nvidia-visible-devices-envvar-when-unprivileged.*/"
-        "accept-nvidia-visible-devices-envvar-when-unprivileged = true/' /etc/nvidia-container-runtime/config.toml",
+        start("docker run --gpus all ...", "in Kubernetes: ask for nvidia.com/gpu"),
+        run(
+            "sudo sed -i 's/.*accept-nvidia-visible-devices-envvar-when-unprivileged.*/"
+            "accept-nvidia-visible-devices-envvar-when-unprivileged = true/' "
+            "/etc/nvidia-container-runtime/config.toml"
+        ),
     ),
     stage="CONFIGURATION",
 )
@@ -406,7 +482,7 @@ FAMILY.fault(
     "DataLoader worker (pid {:d}) is killed by signal: Bus error",
     "[Errno 28] No space left on device: '/dev/shm{:q}'",
     meaning="shared memory (/dev/shm) is full, as in a container, whose default is 64 MiB",
-    fix=("docker run --shm-size=1g ...  # or --ipc=host", "df -h /dev/shm"),
+    fix=(start("docker run --shm-size=1g ...", "or --ipc=host"), check("df -h /dev/shm")),
     possible=True,
     stage="MEMORY",
 )
@@ -420,7 +496,7 @@ FAMILY.fault(
     "image_shm_notice",
     "The SHMEM allocation limit is set to the default of 64MB",
     meaning="the container has 64 MiB of shared memory, which NCCL and data loaders fill",
-    fix=("docker run --gpus all --ipc=host --ulimit memlock=-1 --ulimit stack=67108864 ...",),
+    fix=(start("docker run --gpus all --ipc=host --ulimit memlock=-1 --ulimit stack=67108864 ..."),),
     follows=True,
     stage="CONFIGURATION",
 )

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from typing import NamedTuple
 
+from gpudiag.fix import Action, Kind, Role, Where, check, edit, export, install, note, reboot, run, start, unset
 from gpudiag.knowledge.message import Family, Message, Worth
 from gpudiag.knowledge.messages.code import NO_CODE_FOR_GPU, PTX_REFUSED, STRAY_ACCESS
 from gpudiag.knowledge.messages.memory import DEVICE_FULL
@@ -19,13 +20,17 @@ FAMILY = Family(
     url="https://docs.nvidia.com/cuda/cuda-driver-api/group__CUDA__TYPES.html",
 )
 
-_DMESG = "sudo dmesg | grep -i -e nvrm -e xid  # what the kernel says of the GPU"
-_BUG = "# the library or the program that made the call is at fault: update it, and report the line before this one"
-_ABOVE = "# look at the first error above this line: this one follows from it"
-_BLOCKING = "CUDA_LAUNCH_BLOCKING=1 python program.py  # the traceback names the operation then"
+_DMESG = check("sudo dmesg | grep -i -e nvrm -e xid", "what the kernel says of the GPU")
+_BUG = note("the library or the program that made the call is at fault: update it, and report the line before this one")
+_ABOVE = note("look at the first error above this line: this one follows from it")
+_BLOCKING = run("CUDA_LAUNCH_BLOCKING=1 python program.py", "the traceback names the operation then")
 _DRIVER = (
-    "nvidia-smi  # names the driver, and the newest CUDA that it runs",
-    "sudo apt install nvidia-driver-580  # or another way to a newer driver of this distribution; then reboot",
+    check("nvidia-smi", "names the driver, and the newest CUDA that it runs"),
+    run(
+        "sudo apt install nvidia-driver-580",
+        "or another way to a newer driver of this distribution; then reboot",
+        kind=Kind.REBOOT,
+    ),
 )
 
 
@@ -38,7 +43,7 @@ class Code(NamedTuple):
     said: str
     """CUDA's words, if no other code and no other program has them."""
     meaning: str
-    fix: tuple[str, ...] = ()
+    fix: tuple[Action, ...] = ()
     possible: bool = False
     stage: str = ""
 
@@ -52,10 +57,16 @@ CODES = (
         "CUDA error: initialization error",
         "CUDA is used in a process that was forked from one that used it, or the driver did not start",
         (
-            "import multiprocessing; multiprocessing.set_start_method('spawn')  # before TensorFlow is imported",
-            "# or use no GPU, and list none, before the processes are started",
-            "nvidia-smi  # the driver, and the newest CUDA that it runs: it must not be older than the program's",
-            "sudo rmmod nvidia_uvm && sudo modprobe nvidia_uvm  # if it fails in every program, while no GPU is in use",
+            edit("import multiprocessing; multiprocessing.set_start_method('spawn')", "before TensorFlow is imported"),
+            note("or use no GPU, and list none, before the processes are started"),
+            check(
+                "nvidia-smi", "the driver, and the newest CUDA that it runs: it must not be older than the program's"
+            ),
+            run(
+                "sudo rmmod nvidia_uvm && sudo modprobe nvidia_uvm",
+                "if it fails in every program, while no GPU is in use",
+                kind=Kind.RELOAD_DRIVER,
+            ),
         ),
         False,
         "DRIVER",
@@ -66,7 +77,7 @@ CODES = (
         "CudartUnloading",
         "driver shutting down",
         "CUDA is called while the process ends",
-        ("# end threads and data pipelines before the program returns",),
+        (note("end threads and data pipelines before the program returns"),),
         True,
     ),
     Code(
@@ -76,8 +87,11 @@ CODES = (
         "CUDA driver is a stub library",
         "the stub of libcuda is loaded in place of the driver's library",
         (
-            'export LD_LIBRARY_PATH="$(echo "$LD_LIBRARY_PATH" | tr : "\\n" | grep -v stubs | paste -sd:)"',
-            "ldconfig -p | grep libcuda.so.1  # it must be the driver's, not .../stubs/libcuda.so",
+            run(
+                'export LD_LIBRARY_PATH="$(echo "$LD_LIBRARY_PATH" | tr : "\\n" | grep -v stubs | paste -sd:)"',
+                kind=Kind.SET_VARIABLE,
+            ),
+            check("ldconfig -p | grep libcuda.so.1", "it must be the driver's, not .../stubs/libcuda.so"),
         ),
         False,
         "DRIVER_LIBRARY",
@@ -97,9 +111,12 @@ CODES = (
         "no CUDA-capable device is detected",
         "CUDA shows this process no GPU: a mask hides all, or the process was given none",
         (
-            "echo $CUDA_VISIBLE_DEVICES  # it, and what the program sets in os.environ, must name a GPU that is here",
-            "nvidia-smi -L  # the GPUs of this machine; the mask counts from 0",
-            "docker run --gpus all ...  # in a container; in a batch job: ask for a GPU",
+            run(
+                "echo $CUDA_VISIBLE_DEVICES",
+                "it, and what the program sets in os.environ, must name a GPU that is here",
+            ),
+            check("nvidia-smi -L", "the GPUs of this machine; the mask counts from 0"),
+            start("docker run --gpus all ...", "in a container; in a batch job: ask for a GPU"),
         ),
         False,
         "DRIVER",
@@ -111,8 +128,8 @@ CODES = (
         "invalid device ordinal",
         "the program asks for a GPU of a number that this process has not",
         (
-            "nvidia-smi -L; echo $CUDA_VISIBLE_DEVICES  # the GPUs that are left are counted from 0",
-            "# start no more processes or ranks than there are GPUs",
+            check("nvidia-smi -L; echo $CUDA_VISIBLE_DEVICES", "the GPUs that are left are counted from 0"),
+            note("start no more processes or ranks than there are GPUs"),
         ),
         False,
         "DEVICE_COUNT",
@@ -124,8 +141,8 @@ CODES = (
         "device doesn't have valid Grid license",
         "the vGPU has no licence",
         (
-            "nvidia-smi -q | grep -i -A2 licen",
-            "sudo systemctl restart nvidia-gridd; journalctl -u nvidia-gridd | tail  # does it reach its server",
+            check("nvidia-smi -q | grep -i -A2 licen"),
+            run("sudo systemctl restart nvidia-gridd; journalctl -u nvidia-gridd | tail", "does it reach its server"),
         ),
         False,
         "CONTEXT",
@@ -136,7 +153,7 @@ CODES = (
         "InvalidKernelImage",
         "device kernel image is invalid",
         "a library has code that this driver or GPU cannot load: it is damaged, or made by a newer CUDA",
-        ("pip install --force-reinstall --no-cache-dir 'tensorflow[and-cuda]'", *_DRIVER),
+        (install("--force-reinstall", "--no-cache-dir", "tensorflow[and-cuda]"), *_DRIVER),
         True,
     ),
     Code(
@@ -145,7 +162,7 @@ CODES = (
         "DeviceUninitialized",
         "invalid device context",
         "CUDA's context of the process is gone: after a fork, an earlier error, or another library that reset the GPU",
-        (_ABOVE, "# after a fork: start processes with 'spawn'"),
+        (_ABOVE, note("after a fork: start processes with 'spawn'")),
         True,
         "CONTEXT",
     ),
@@ -165,7 +182,10 @@ CODES = (
         "DeviceAlreadyInUse",
         "exclusive-thread device already in use",
         "another process holds the GPU, which is set to serve one process",
-        ("nvidia-smi  # the process that holds it", "sudo nvidia-smi -c DEFAULT  # or let many processes use it"),
+        (
+            check("nvidia-smi", "the process that holds it"),
+            run("sudo nvidia-smi -c DEFAULT", "or let many processes use it", role=Role.ALTERNATIVE),
+        ),
         False,
         "CONTEXT",
     ),
@@ -175,7 +195,10 @@ CODES = (
         "PeerAccessUnsupported",
         "peer access is not supported between these two devices",
         "these two GPUs cannot read each other's memory",
-        ("nvidia-smi topo -p2p r  # which pairs can", "export NCCL_P2P_DISABLE=1  # NCCL goes through the host then"),
+        (
+            check("nvidia-smi topo -p2p r", "which pairs can"),
+            export("NCCL_P2P_DISABLE", "1", "NCCL goes through the host then"),
+        ),
         False,
         "CONFIGURATION",
     ),
@@ -188,7 +211,7 @@ CODES = (
         "NvlinkUncorrectable",
         "uncorrectable NVLink error",
         "an NVLink between GPUs has failed",
-        ("nvidia-smi nvlink -e  # errors of each link", "sudo reboot", _DMESG),
+        (check("nvidia-smi nvlink -e", "errors of each link"), reboot(), _DMESG),
     ),
     Code(
         221,
@@ -197,8 +220,8 @@ CODES = (
         "PTX JIT compiler library not found",
         "the driver's compiler libnvidia-ptxjitcompiler.so.1 is missing",
         (
-            "ls /usr/lib*/*/libnvidia-ptxjitcompiler.so.1  # a file of the driver, of its version",
-            "docker run --gpus all -e NVIDIA_DRIVER_CAPABILITIES=compute,utility ...  # in a container",
+            check("ls /usr/lib*/*/libnvidia-ptxjitcompiler.so.1", "a file of the driver, of its version"),
+            start("docker run --gpus all -e NVIDIA_DRIVER_CAPABILITIES=compute,utility ...", "in a container"),
         ),
     ),
     Code(
@@ -207,7 +230,7 @@ CODES = (
         "JitCompilationDisabled",
         "PTX JIT compilation was disabled",
         "CUDA_DISABLE_PTX_JIT forbids the driver to compile, and there is no machine code for this GPU",
-        ("unset CUDA_DISABLE_PTX_JIT",),
+        (unset("CUDA_DISABLE_PTX_JIT"),),
     ),
     Code(
         224,
@@ -228,8 +251,8 @@ CODES = (
         "Invalid access of peer GPU memory over nvlink or a hardware error",
         "memory of the GPU, or a link to another one, has failed; the fault is contained in this process",
         (
-            "sudo nvidia-smi --gpu-reset -i 0  # the GPU that fails, no process using it",
-            "nvidia-smi -q -d ECC,ROW_REMAPPER",
+            run("sudo nvidia-smi --gpu-reset -i 0", "the GPU that fails, no process using it", kind=Kind.RESET_GPU),
+            check("nvidia-smi -q -d ECC,ROW_REMAPPER"),
             _DMESG,
         ),
     ),
@@ -248,7 +271,10 @@ CODES = (
         "FileNotFound",
         "",
         "CUDA does not find a file, often because device files are missing or not given to this container",
-        ("ls -l /dev/nvidia* /proc/driver/nvidia  # nvidia0, nvidiactl, nvidia-uvm", "sudo nvidia-modprobe -u -c 0"),
+        (
+            check("ls -l /dev/nvidia* /proc/driver/nvidia", "nvidia0, nvidiactl, nvidia-uvm"),
+            run("sudo nvidia-modprobe -u -c 0"),
+        ),
         True,
         "DRIVER",
     ),
@@ -258,7 +284,7 @@ CODES = (
         "SharedObjectSymbolNotFound",
         "shared object symbol not found",
         "the driver's library lacks a function: it is older than the program's CUDA, or not the driver's",
-        ("ldconfig -p | grep libcuda.so.1  # one file, of the version that nvidia-smi names", *_DRIVER),
+        (check("ldconfig -p | grep libcuda.so.1", "one file, of the version that nvidia-smi names"), *_DRIVER),
         False,
         "DRIVER_LIBRARY",
     ),
@@ -269,9 +295,15 @@ CODES = (
         "shared object initialization failed",
         "the driver's library libcuda.so.1 could not be opened: there is no NVIDIA driver where the program ran",
         (
-            "nvidia-smi  # does the driver answer here; on a machine without an NVIDIA GPU there is nothing to fix",
-            "docker run --gpus all ...  # in a container, which gets the library from the host",
-            "sudo apt install nvidia-driver-580  # or another way to the driver of this distribution; then reboot",
+            check(
+                "nvidia-smi", "does the driver answer here; on a machine without an NVIDIA GPU there is nothing to fix"
+            ),
+            start("docker run --gpus all ...", "in a container, which gets the library from the host"),
+            run(
+                "sudo apt install nvidia-driver-580",
+                "or another way to the driver of this distribution; then reboot",
+                kind=Kind.REBOOT,
+            ),
         ),
         False,
         "DRIVER_LIBRARY",
@@ -282,7 +314,7 @@ CODES = (
         "OperatingSystem",
         "OS call failed or operation not supported on this OS",
         "the operating system refused what the driver asked for: device files, permissions, seccomp, limits",
-        ("ls -l /dev/nvidia*; ulimit -a  # each device file must be readable and writable", _DMESG),
+        (check("ls -l /dev/nvidia*; ulimit -a", "each device file must be readable and writable"), _DMESG),
         True,
         "DRIVER",
     ),
@@ -305,7 +337,7 @@ CODES = (
         "SymbolNotFound",
         "named symbol not found",
         "CUDA code was loaded and lacks what is asked for: libraries of two CUDA releases, or a driver that is too old",
-        ("pip install --force-reinstall 'tensorflow[and-cuda]'", *_DRIVER),
+        (install("--force-reinstall", "tensorflow[and-cuda]"), *_DRIVER),
         True,
     ),
     Code(
@@ -314,7 +346,11 @@ CODES = (
         "LaunchOutOfResources",
         "too many resources requested for launch",
         "a kernel needs more registers or threads than this GPU has",
-        ("# your own operation, or one of an extension: launch fewer threads per block, or compile it for this GPU",),
+        (
+            note(
+                "your own operation, or one of an extension: launch fewer threads per block, or compile it for this GPU"
+            ),
+        ),
         True,
     ),
     Code(
@@ -324,8 +360,11 @@ CODES = (
         "the launch timed out and was terminated",
         "the display's watchdog ended a kernel that ran for seconds",
         (
-            "# use a GPU without a display, or a smaller batch",
-            "# Windows: raise TdrDelay in HKLM\\SYSTEM\\CurrentControlSet\\Control\\GraphicsDrivers, and reboot",
+            note("use a GPU without a display, or a smaller batch"),
+            note(
+                "Windows: raise TdrDelay in HKLM\\SYSTEM\\CurrentControlSet\\Control\\GraphicsDrivers, and reboot",
+                kind=Kind.REBOOT,
+            ),
         ),
     ),
     Code(
@@ -347,7 +386,7 @@ CODES = (
         "SetOnActiveProcess",
         "cannot set while device is active in this process",
         "something in the program used the GPU before its settings were made",
-        ("# configure GPUs first in the program, before other libraries use CUDA",),
+        (note("configure GPUs first in the program, before other libraries use CUDA"),),
         True,
         "CONTEXT",
     ),
@@ -366,7 +405,7 @@ CODES = (
         "Assert",
         "device-side assert triggered",
         "an assertion in code of the GPU failed: an index or a label out of range most often",
-        (_BLOCKING, "# check labels and indices against the number of classes"),
+        (_BLOCKING, note("check labels and indices against the number of classes")),
     ),
     Code(711, "TOO_MANY_PEERS", "TooManyPeers", "", "a GPU is joined to as many others as it can be", (_BUG,), True),
     Code(
@@ -394,7 +433,7 @@ CODES = (
         "CooperativeLaunchTooLarge",
         "too many blocks in cooperative launch",
         "a kernel needs more of the GPU at once than there is, as under MIG or MPS",
-        ("nvidia-smi -L  # use a whole GPU, or a larger MIG instance",),
+        (check("nvidia-smi -L", "use a whole GPU, or a larger MIG instance"),),
         True,
     ),
     Code(721, "TENSOR_MEMORY_LEAK", "TensorMemoryLeak", "", "a kernel did not give tensor memory back", (_BUG,), True),
@@ -405,8 +444,8 @@ CODES = (
         "",
         "the driver forbids this call here: a missing permission, confidential computing, or MPS",
         (
-            "ls -l /dev/nvidia*; ulimit -a",
-            "docker run --gpus all --cap-add SYS_ADMIN ...  # if a profiler or IPC needs it",
+            check("ls -l /dev/nvidia*; ulimit -a"),
+            start("docker run --gpus all --cap-add SYS_ADMIN ...", "if a profiler or IPC needs it"),
         ),
         True,
     ),
@@ -416,7 +455,10 @@ CODES = (
         "NotSupported",
         "",
         "this GPU, driver or virtual machine has not what was asked for: memory pools, managed memory, IPC",
-        ("unset TF_GPU_ALLOCATOR  # memory pools are not there in many virtual machines and under WSL 1", *_DRIVER),
+        (
+            unset("TF_GPU_ALLOCATOR", note="memory pools are not there in many virtual machines and under WSL 1"),
+            *_DRIVER,
+        ),
         True,
     ),
     Code(
@@ -426,9 +468,9 @@ CODES = (
         "system has unsupported display driver / cuda driver combination",
         "the driver's libraries and its kernel module are of different versions",
         (
-            "sudo reboot  # after an upgrade of the driver the old module is loaded until then",
-            "cat /proc/driver/nvidia/version; ldconfig -p | grep libcuda.so.1  # the two versions",
-            "# in an image: it must not contain driver libraries (libcuda.so.*, libnvidia-*)",
+            reboot("after an upgrade of the driver the old module is loaded until then"),
+            check("cat /proc/driver/nvidia/version; ldconfig -p | grep libcuda.so.1", "the two versions"),
+            note("in an image: it must not contain driver libraries (libcuda.so.*, libnvidia-*)"),
         ),
         False,
         "DRIVER",
@@ -440,9 +482,17 @@ CODES = (
         "forward compatibility was attempted on non supported HW",
         "libcuda is newer than the kernel module, and this GPU does not allow that",
         (
-            "sudo reboot  # if the driver was upgraded: the old kernel module is loaded until then",
-            'export LD_LIBRARY_PATH="$(echo "$LD_LIBRARY_PATH" | tr : "\\n" | grep -v compat | paste -sd:)"',
-            "sudo apt install nvidia-driver-580  # on the host: one that is as new as the image's CUDA",
+            reboot("if the driver was upgraded: the old kernel module is loaded until then"),
+            run(
+                'export LD_LIBRARY_PATH="$(echo "$LD_LIBRARY_PATH" | tr : "\\n" | grep -v compat | paste -sd:)"',
+                kind=Kind.SET_VARIABLE,
+            ),
+            run(
+                "sudo apt install nvidia-driver-580",
+                "on the host: one that is as new as the image's CUDA",
+                kind=Kind.CHANGE_DRIVER,
+                where=Where.HOST,
+            ),
         ),
         False,
         "DRIVER",
@@ -454,8 +504,11 @@ CODES = (
         "MPS client failed to connect to the MPS control daemon or the MPS server",
         "the MPS daemon does not answer this process",
         (
-            "echo get_server_list | nvidia-cuda-mps-control  # does it run, and as this user",
-            "unset CUDA_MPS_PIPE_DIRECTORY  # works without it; a container must share /tmp/nvidia-mps and --ipc=host",
+            run("echo get_server_list | nvidia-cuda-mps-control", "does it run, and as this user"),
+            unset(
+                "CUDA_MPS_PIPE_DIRECTORY",
+                note="works without it; a container must share /tmp/nvidia-mps and --ipc=host",
+            ),
         ),
         False,
         "CONTEXT",
@@ -467,7 +520,7 @@ CODES = (
             f"Mps{runtime}",
             "",
             f"the MPS server {meaning}",
-            ("echo quit | nvidia-cuda-mps-control  # and start it again: nvidia-cuda-mps-control -d",),
+            (run("echo quit | nvidia-cuda-mps-control", "and start it again: nvidia-cuda-mps-control -d"),),
             False,
             "CONTEXT",
         )
@@ -501,7 +554,7 @@ CODES = (
             fix,
             True,
         )
-        for fix in [("export XLA_FLAGS=--xla_gpu_enable_command_buffer=  # no CUDA graphs", _BUG)]
+        for fix in [(export("XLA_FLAGS", "--xla_gpu_enable_command_buffer=", "no CUDA graphs"), _BUG)]
         for number, name, runtime in (
             (900, "UNSUPPORTED", "Unsupported"),
             (901, "INVALIDATED", "Invalidated"),
@@ -561,7 +614,7 @@ def _added(code: Code) -> Message:
         meaning=code.meaning,
         fix=code.fix,
         possible=code.possible,
-        follows=code.fix[:1] == (_ABOVE,),
+        follows=_ABOVE in code.fix[:1],
         stage=code.stage,
     )
 
@@ -576,9 +629,16 @@ CONTEXT_REFUSED = FAMILY.fault(
     meaning="the GPU lets one process in (compute mode), and another one has it: a program of yours, or another rank "
     "that takes every GPU",
     fix=(
-        "tf.config.set_visible_devices(gpus[hvd.local_rank()], 'GPU')  # each rank its own, before anything uses one",
-        "nvidia-smi -q -d COMPUTE; nvidia-smi  # Exclusive_Process: who has it; end it, or wait for it",
-        "sudo nvidia-smi -c DEFAULT  # or lets several in; on a cluster its administrators decide",
+        edit(
+            "tf.config.set_visible_devices(gpus[hvd.local_rank()], 'GPU')",
+            "each rank its own, before anything uses one",
+        ),
+        check("nvidia-smi -q -d COMPUTE; nvidia-smi", "Exclusive_Process: who has it; end it, or wait for it"),
+        run(
+            "sudo nvidia-smi -c DEFAULT",
+            "or lets several in; on a cluster its administrators decide",
+            role=Role.ALTERNATIVE,
+        ),
     ),
     stage="CONTEXT",
     possible=True,
@@ -589,9 +649,11 @@ INVALID_CONFIGURATION = FAMILY.fault(
     meaning="a kernel was started with a size that the GPU does not take: an empty or a very large tensor, or "
     "libraries of another CUDA than the one that this TensorFlow was built for",
     fix=(
-        "# no empty batch (dataset.batch(n, drop_remainder=True)), and a smaller one",
-        "pip install --upgrade --force-reinstall 'tensorflow[and-cuda]'  # libraries of the release it was built for",
-        "CUDA_LAUNCH_BLOCKING=1 python program.py  # the traceback names the operation then",
+        note("no empty batch (dataset.batch(n, drop_remainder=True)), and a smaller one"),
+        install(
+            "--upgrade", "--force-reinstall", "tensorflow[and-cuda]", note="libraries of the release it was built for"
+        ),
+        run("CUDA_LAUNCH_BLOCKING=1 python program.py", "the traceback names the operation then"),
     ),
     possible=True,
 )

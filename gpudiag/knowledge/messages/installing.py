@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from gpudiag.fix import Kind, Role, Where, check, install, note, run, start
 from gpudiag.knowledge.message import Family, Worth
 
 FAMILY = Family(
@@ -11,7 +12,11 @@ FAMILY = Family(
     url="https://www.tensorflow.org/install/pip",
 )
 
-_FRESH = "python3.12 -m venv tf && tf/bin/pip install 'tensorflow[and-cuda]'  # an environment with nothing else in it"
+_FRESH = run(
+    "python3.12 -m venv tf && tf/bin/pip install 'tensorflow[and-cuda]'",
+    "an environment with nothing else in it",
+    kind=Kind.INSTALL,
+)
 _CONDA = "conda create -n tf python=3.12; conda activate tf; pip install 'tensorflow[and-cuda]'"
 
 FAMILY.fault(
@@ -20,8 +25,9 @@ FAMILY.fault(
     "no matches found: {what:s}[and-cuda]",
     meaning="the shell (zsh) takes the brackets of tensorflow[and-cuda] for a pattern of file names",
     fix=(
-        "pip install 'tensorflow[and-cuda]'  # quoted; NVIDIA's libraries are for Linux: on a Mac pip install "
-        "tensorflow",
+        install(
+            "tensorflow[and-cuda]", note="quoted; NVIDIA's libraries are for Linux: on a Mac pip install tensorflow"
+        ),
     ),
 )
 FAMILY.fault(
@@ -34,10 +40,13 @@ FAMILY.fault(
     meaning="NVIDIA's packages of CUDA are not there for this system: tensorflow[and-cuda] is for Linux (x86_64, and "
     "aarch64 in newer releases)",
     fix=(
-        "# Windows: wsl --install, then in WSL 2: pip install 'tensorflow[and-cuda]'; TensorFlow 2.10 was the last "
-        "with a GPU on Windows itself",
-        "pip install tensorflow tensorflow-metal  # on a Mac: no NVIDIA GPU",
-        "python -m pip install --upgrade pip  # on Linux: an old one does not see them",
+        note(
+            "Windows: wsl --install, then in WSL 2: pip install 'tensorflow[and-cuda]'; TensorFlow 2.10 was "
+            "the last "
+            "with a GPU on Windows itself"
+        ),
+        install("tensorflow", "tensorflow-metal", note="on a Mac: no NVIDIA GPU"),
+        run("python -m pip install --upgrade pip", "on Linux: an old one does not see them", kind=Kind.INSTALL),
     ),
 )
 FAMILY.fault(
@@ -50,9 +59,11 @@ FAMILY.fault(
     meaning="tensorflow[and-cuda] of 2.14.0 and 2.15.0 asks for TensorRT, which pip cannot install as it is named "
     "there",
     fix=(
-        "pip install 'tensorflow[and-cuda]==2.15.1'  # or newer: it asks for no TensorRT",
-        "pip install 'tensorflow[and-cuda]==2.14.1'  # or",
-        "pip install --extra-index-url https://pypi.nvidia.com 'tensorflow[and-cuda]==2.15.0'  # where the others are",
+        install("tensorflow[and-cuda]==2.15.1", note="or newer: it asks for no TensorRT"),
+        install("tensorflow[and-cuda]==2.14.1", role=Role.ALTERNATIVE),
+        install(
+            "--extra-index-url", "https://pypi.nvidia.com", "tensorflow[and-cuda]==2.15.0", note="where the others are"
+        ),
     ),
 )
 FAMILY.fault(
@@ -64,10 +75,13 @@ FAMILY.fault(
     meaning="conda finds no NVIDIA driver here (its package __cuda stands for it), so that it takes no build with "
     "CUDA: a login node, a container or a build of an image",
     fix=(
-        "CONDA_OVERRIDE_CUDA=12.4 conda install -c conda-forge 'tensorflow=*=cuda*'  # the CUDA that nvidia-smi names "
-        "where the program will run; for older builds 11.8",
-        "nvidia-smi; conda info | grep __cuda  # here there must be a driver otherwise",
-        f"{_CONDA}  # TensorFlow of pip in an environment of conda",
+        run(
+            "CONDA_OVERRIDE_CUDA=12.4 conda install -c conda-forge 'tensorflow=*=cuda*'",
+            "the CUDA that nvidia-smi names where the program will run; for older builds 11.8",
+            kind=Kind.INSTALL,
+        ),
+        check("nvidia-smi; conda info | grep __cuda", "here there must be a driver otherwise"),
+        run(_CONDA, "TensorFlow of pip in an environment of conda", kind=Kind.INSTALL),
     ),
     seen="conda, mamba",
 )
@@ -92,11 +106,19 @@ CONDA_NOT_SOLVED = FAMILY.fault(
     meaning="conda finds no packages of TensorFlow, CUDA and Python that fit each other: a release that it has not, or "
     "a Python that is too new for it",
     fix=(
-        f"{_CONDA}  # TensorFlow of pip in an environment of conda",
-        "conda create -n tf -c conda-forge 'tensorflow=*=cuda*'  # or conda-forge's own",
-        "conda search -c conda-forge tensorflow-gpu  # the releases that there are: another one, without its build "
-        "string "
-        "(tensorflow=2.10, not tensorflow=2.10=gpu_py39...), with a Python of its time",
+        run(_CONDA, "TensorFlow of pip in an environment of conda", kind=Kind.INSTALL),
+        run(
+            "conda create -n tf -c conda-forge 'tensorflow=*=cuda*'",
+            "or conda-forge's own",
+            kind=Kind.INSTALL,
+            role=Role.ALTERNATIVE,
+        ),
+        check(
+            "conda search -c conda-forge tensorflow-gpu",
+            "the releases that there are: another one, without its build "
+            "string "
+            "(tensorflow=2.10, not tensorflow=2.10=gpu_py39...), with a Python of its time",
+        ),
     ),
 )
 REQUIREMENTS_CONFLICT = FAMILY.fault(
@@ -111,8 +133,8 @@ REQUIREMENTS_CONFLICT = FAMILY.fault(
     "The conflict is caused by:",
     meaning="packages that are to be installed together ask for different releases of another one",
     fix=(
-        f"{_FRESH}, then the others one by one",
-        "pip install PACKAGE1 PACKAGE2  # without versions, so that pip may choose ones that fit",
+        _FRESH.replaced(note="an environment with nothing else in it, then the others one by one"),
+        install("PACKAGE1", "PACKAGE2", note="without versions, so that pip may choose ones that fit"),
     ),
 )
 FAMILY.add(
@@ -132,7 +154,7 @@ FAMILY.fault(
     "requirement_missing",
     "{package:s} {release:v} requires {needs:s}, which is not installed",
     meaning="{package} {release} needs {needs}, which is not installed",
-    fix=("pip install {needs}", "pip check  # must say that nothing is broken"),
+    fix=(install("{needs}"), check("pip check", "must say that nothing is broken")),
     possible=True,
     follows=True,
     seen="pip",
@@ -145,9 +167,15 @@ FAMILY.fault(
     "requires Python '{range:q}' but the running Python is {has:v}",
     meaning="releases of the package need another Python than the one that pip runs in",
     fix=(
-        "python --version  # TensorFlow 2.21: 3.10-3.13; 2.16-2.19: 3.9-3.12; 2.10: 3.7-3.10; 2.4: 3.6-3.8; 1.15: up "
-        "to 3.7",
-        "conda create -n tf python=3.12; conda activate tf; pip install tensorflow  # one that it has wheels for",
+        check(
+            "python --version",
+            "TensorFlow 2.21: 3.10-3.13; 2.16-2.19: 3.9-3.12; 2.10: 3.7-3.10; 2.4: 3.6-3.8; 1.15: up to 3.7",
+        ),
+        run(
+            "conda create -n tf python=3.12; conda activate tf; pip install tensorflow",
+            "one that it has wheels for",
+            kind=Kind.INSTALL,
+        ),
     ),
     possible=True,
 )
@@ -158,9 +186,11 @@ FAMILY.fault(
     "[WinError 206]",
     meaning="Windows refuses the long names of TensorFlow's files: long paths are switched off",
     fix=(
-        "reg add HKLM\\SYSTEM\\CurrentControlSet\\Control\\FileSystem /v LongPathsEnabled /t REG_DWORD /d 1 /f"
-        "  # as administrator; then open a new window and install again",
-        "# or a Python in a short folder (C:\\Python312) in place of the one of the Microsoft Store",
+        run(
+            "reg add HKLM\\SYSTEM\\CurrentControlSet\\Control\\FileSystem /v LongPathsEnabled /t REG_DWORD /d 1 /f",
+            "as administrator; then open a new window and install again",
+        ),
+        note("or a Python in a short folder (C:\\Python312) in place of the one of the Microsoft Store"),
     ),
     seen="Windows",
 )
@@ -176,9 +206,13 @@ FAMILY.fault(
     is_reason=True,
     meaning="the disk, or your share of it, is full",
     fix=(
-        "df -h . ~ /tmp; quota -s  # which; in a container: docker system df",
-        "pip cache purge; conda clean --all  # gives some back",
-        "export TMPDIR=/path/with/room; pip install --no-cache-dir ...  # TensorFlow with CUDA needs about 6 GB",
+        check("df -h . ~ /tmp; quota -s", "which; in a container: docker system df"),
+        run("pip cache purge; conda clean --all", "gives some back"),
+        run(
+            "export TMPDIR=/path/with/room; pip install --no-cache-dir ...",
+            "TensorFlow with CUDA needs about 6 GB",
+            kind=Kind.SET_VARIABLE,
+        ),
     ),
     possible=True,
     follows=True,
@@ -189,7 +223,7 @@ FAMILY.fault(
     "externally-managed-environment",
     "This environment is externally managed",
     meaning="this Python belongs to the system, and pip may not change it",
-    fix=(_FRESH, "sudo apt install python3-venv  # if there is no module venv"),
+    fix=(_FRESH, run("sudo apt install python3-venv", "if there is no module venv", kind=Kind.INSTALL)),
     seen="Debian 12, Ubuntu 23.04 and newer, Homebrew",
 )
 FAMILY.fault(
@@ -201,7 +235,7 @@ FAMILY.fault(
     "uninstall-no-record-file",
     meaning="a package that is to be replaced was put there by the system or by conda: pip cannot remove it",
     fix=(
-        "pip install --ignore-installed tensorflow  # installs pip's beside it; add the name of that package",
+        install("--ignore-installed", "tensorflow", note="installs pip's beside it; add the name of that package"),
         _FRESH,
     ),
     seen="pip",
@@ -220,8 +254,13 @@ FAMILY.fault(
     "ChecksumMismatchError",
     meaning="the download was cut: the file is large, and the connection broke or timed out",
     fix=(
-        "pip install --no-cache-dir --default-timeout=1000 tensorflow  # again, without what was kept of the first try",
-        "pip download tensorflow  # elsewhere, and copy the files; or a mirror near you: --index-url",
+        install(
+            "--no-cache-dir",
+            "--default-timeout=1000",
+            "tensorflow",
+            note="again, without what was kept of the first try",
+        ),
+        run("pip download tensorflow", "elsewhere, and copy the files; or a mirror near you: --index-url"),
     ),
     seen="pip, conda",
 )
@@ -237,8 +276,11 @@ FAMILY.fault(
     "Name or service not known",
     meaning="a server cannot be reached: no network here, a proxy that is not set, or one that replaces certificates",
     fix=(
-        "curl -I https://pypi.org  # what it says is the fault; on a cluster: install on the login node",
-        "export HTTPS_PROXY=http://PROXY:PORT; pip config set global.cert /path/of/its/certificate.pem",
+        check("curl -I https://pypi.org", "what it says is the fault; on a cluster: install on the login node"),
+        run(
+            "export HTTPS_PROXY=http://PROXY:PORT; pip config set global.cert /path/of/its/certificate.pem",
+            kind=Kind.SET_VARIABLE,
+        ),
     ),
     possible=True,
     follows=True,
@@ -256,8 +298,8 @@ FAMILY.fault(
     meaning="pip may not write there: the folder belongs to another user, or a program that runs holds the file",
     fix=(
         _FRESH,
-        "# Windows: close all programs of Python, notebooks too, and install again",
-        "pip install --user tensorflow  # or",
+        note("Windows: close all programs of Python, notebooks too, and install again"),
+        install("--user", "tensorflow", role=Role.ALTERNATIVE),
     ),
     seen="pip, conda",
 )
@@ -287,11 +329,21 @@ NO_WHEEL_TO_BUILD = FAMILY.fault(
     meaning="pip has no wheel of a package for this Python and system, and cannot compile it: the Python is too new or "
     "too old for that release, most often",
     fix=(
-        "python -m pip install --upgrade pip setuptools wheel  # an old pip does not see newer wheels",
-        "conda create -n tf python=3.11; conda activate tf; pip install tensorflow  # a Python that wheels are made "
-        "for",
-        "sudo apt install build-essential python3-dev libhdf5-dev pkg-config  # to compile: Jetson, Raspberry Pi; "
-        "conda install h5py grpcio numpy has them ready",
+        run(
+            "python -m pip install --upgrade pip setuptools wheel",
+            "an old pip does not see newer wheels",
+            kind=Kind.INSTALL,
+        ),
+        run(
+            "conda create -n tf python=3.11; conda activate tf; pip install tensorflow",
+            "a Python that wheels are made for",
+            kind=Kind.INSTALL,
+        ),
+        run(
+            "sudo apt install build-essential python3-dev libhdf5-dev pkg-config",
+            "to compile: Jetson, Raspberry Pi; conda install h5py grpcio numpy has them ready",
+            kind=Kind.INSTALL,
+        ),
     ),
     possible=True,
     seen="pip",
@@ -304,7 +356,7 @@ FAMILY.fault(
     "No distributions at all found for {:s}",
     "Wheel installs require setuptools",
     meaning="this pip is too old for the wheel: it takes it for a source, or does not see it",
-    fix=("python -m pip install --upgrade pip setuptools wheel  # then again",),
+    fix=(run("python -m pip install --upgrade pip setuptools wheel", "then again", kind=Kind.INSTALL),),
     seen="pip",
 )
 FAMILY.fault(
@@ -314,7 +366,7 @@ FAMILY.fault(
     "No module named 'ensurepip'",
     "ensurepip is not available",
     meaning="this Python has no pip",
-    fix=("sudo apt install python3-pip python3-venv", "python -m ensurepip --upgrade"),
+    fix=(run("sudo apt install python3-pip python3-venv", kind=Kind.INSTALL), run("python -m ensurepip --upgrade")),
     seen="Python",
 )
 FAMILY.fault(
@@ -328,8 +380,16 @@ FAMILY.fault(
     meaning="packages of the driver or of CUDA exclude each other: some are of NVIDIA's repository, some of the "
     "system's, or an older driver is left",
     fix=(
-        "sudo apt purge '*nvidia*' '*cuda*' 'libcudnn*'; sudo apt autoremove; sudo apt update  # all of them, then",
-        "sudo ubuntu-drivers install; sudo reboot  # the driver alone: pip install 'tensorflow[and-cuda]' brings CUDA",
+        run(
+            "sudo apt purge '*nvidia*' '*cuda*' 'libcudnn*'; sudo apt autoremove; sudo apt update",
+            "all of them, then",
+            kind=Kind.REMOVE,
+        ),
+        run(
+            "sudo ubuntu-drivers install; sudo reboot",
+            "the driver alone: pip install 'tensorflow[and-cuda]' brings CUDA",
+            kind=Kind.REBOOT,
+        ),
     ),
     possible=True,
     stage="DRIVER",
@@ -345,11 +405,19 @@ FAMILY.fault(
     "GPG error: http://developer.download.nvidia.com{}",
     meaning="NVIDIA's repository has had another key since April 2022",
     fix=(
-        "sudo apt-key del 7fa2af80; wget https://developer.download.nvidia.com/compute/cuda/repos/ubuntu2204/x86_64/"
-        "cuda-keyring_1.1-1_all.deb  # of your system",
-        "sudo dpkg -i cuda-keyring_1.1-1_all.deb; sudo apt update",
-        "RUN rm -f /etc/apt/sources.list.d/cuda.list /etc/apt/sources.list.d/nvidia-ml.list  # in a Dockerfile, before "
-        "apt-get update; or a newer image",
+        run(
+            "sudo apt-key del 7fa2af80; wget "
+            "https://developer.download.nvidia.com/compute/cuda/repos/ubuntu2204/x86_64/"
+            "cuda-keyring_1.1-1_all.deb",
+            "of your system",
+        ),
+        run("sudo dpkg -i cuda-keyring_1.1-1_all.deb; sudo apt update"),
+        run(
+            "RUN rm -f /etc/apt/sources.list.d/cuda.list /etc/apt/sources.list.d/nvidia-ml.list",
+            "in a Dockerfile, before apt-get update; or a newer image",
+            kind=Kind.REMOVE,
+            where=Where.IMAGE,
+        ),
     ),
     stage="DRIVER",
     seen="apt, images from before May 2022",
@@ -364,8 +432,11 @@ FAMILY.fault(
     "E: Couldn't find any package by regex '{package:q}'",
     meaning="apt does not know the package {package}: the repository that has it is not there, or has another release",
     fix=(
-        "sudo apt update; apt-cache policy {package}  # NVIDIA's repository: https://developer.nvidia.com/cuda-downloads",
-        "pip install 'tensorflow[and-cuda]'  # brings CUDA and cuDNN without apt: only the driver is needed",
+        run(
+            "sudo apt update; apt-cache policy {package}",
+            "NVIDIA's repository: https://developer.nvidia.com/cuda-downloads",
+        ),
+        install("tensorflow[and-cuda]", note="brings CUDA and cuDNN without apt: only the driver is needed"),
     ),
     possible=True,
     stage="LIBRARIES",
@@ -380,9 +451,12 @@ FAMILY.fault(
     "Failed to verify gcc version. See log at /var/log/cuda-installer.log",
     meaning="the installer of the CUDA toolkit stops at the driver or the compiler, which it need not install",
     fix=(
-        "sudo sh cuda_*.run --silent --toolkit --override  # the toolkit alone; the driver by: sudo ubuntu-drivers "
-        "install",
-        "pip install 'tensorflow[and-cuda]'  # or no toolkit at all: pip brings the libraries",
+        run(
+            "sudo sh cuda_*.run --silent --toolkit --override",
+            "the toolkit alone; the driver by: sudo ubuntu-drivers install",
+            kind=Kind.CHANGE_DRIVER,
+        ),
+        install("tensorflow[and-cuda]", note="or no toolkit at all: pip brings the libraries", role=Role.ALTERNATIVE),
     ),
     stage="DRIVER",
     seen="CUDA's installer (.run)",
@@ -392,8 +466,11 @@ FAMILY.fault(
     "unsupported GNU version! gcc versions later than {newest:d} are not supported",
     meaning="nvcc refuses the compiler: it is newer than this CUDA knows",
     fix=(
-        "sudo apt install gcc-{newest} g++-{newest}; export NVCC_PREPEND_FLAGS='-ccbin /usr/bin/g++-{newest}'",
-        "# or a newer CUDA toolkit, which knows it",
+        run(
+            "sudo apt install gcc-{newest} g++-{newest}; export NVCC_PREPEND_FLAGS='-ccbin /usr/bin/g++-{newest}'",
+            kind=Kind.INSTALL,
+        ),
+        note("or a newer CUDA toolkit, which knows it"),
     ),
     stage="BUILD",
     seen="nvcc",
@@ -408,9 +485,12 @@ FAMILY.fault(
     meaning="the image is for another kind of processor than this machine's: it is emulated, without AVX and without a "
     "GPU, or does not start",
     fix=(
-        "docker run --platform linux/arm64 ...  # an image for this processor; TensorFlow 2.13 and newer has wheels of "
-        "aarch64: pip install tensorflow in a python image",
-        "uname -m; docker image inspect --format '{{{{.Architecture}}}}' IMAGE  # what each is",
+        start(
+            "docker run --platform linux/arm64 ...",
+            "an image for this processor; TensorFlow 2.13 and newer has wheels of "
+            "aarch64: pip install tensorflow in a python image",
+        ),
+        run("uname -m; docker image inspect --format '{{{{.Architecture}}}}' IMAGE", "what each is"),
     ),
     possible=True,
     seen="Docker",
@@ -422,8 +502,8 @@ FAMILY.fault(
     'These module(s) or extension(s) exist but cannot be loaded as requested: "{module:q}"',
     meaning="this cluster has no module {module}, or it needs others first",
     fix=(
-        "module spider cuda; module spider {module}  # what there is, and what must be loaded before",
-        "pip install 'tensorflow[and-cuda]'  # in a virtual environment: needs no module of CUDA",
+        run("module spider cuda; module spider {module}", "what there is, and what must be loaded before"),
+        install("tensorflow[and-cuda]", note="in a virtual environment: needs no module of CUDA"),
     ),
     stage="LIBRARIES",
     seen="Lmod, Environment Modules",

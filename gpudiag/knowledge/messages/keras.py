@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from gpudiag.fix import Kind, Role, edit, install, note, run
 from gpudiag.knowledge.message import Family
 
 FAMILY = Family(
@@ -11,9 +12,10 @@ FAMILY = Family(
     url="https://keras.io/getting_started/",
 )
 
-_LEGACY = (
-    "pip install tf_keras; export TF_USE_LEGACY_KERAS=1  # Keras 2 for programs that were written for it (TensorFlow "
-    "2.16 and newer; before Python starts)"
+_LEGACY = run(
+    "pip install tf_keras; export TF_USE_LEGACY_KERAS=1",
+    "Keras 2 for programs that were written for it (TensorFlow 2.16 and newer; before Python starts)",
+    kind=Kind.INSTALL,
 )
 
 FAMILY.fault(
@@ -39,11 +41,16 @@ FAMILY.fault(
     "'_UserObject' object has no attribute '{:w}'",
     meaning="the installed Keras was made for another release of TensorFlow",
     fix=(
-        "pip uninstall -y keras tf_keras keras-nightly; pip install --force-reinstall tensorflow  # brings the Keras "
-        "that fits it",
-        "pip install 'keras==X.Y.*' 'tensorflow==X.Y.*'  # 2.4 to 2.15: of the same number; before: Keras 2.3.1 with "
-        "1.15 "
-        "to 2.2; 2.16 and newer: Keras 3",
+        run(
+            "pip uninstall -y keras tf_keras keras-nightly; pip install --force-reinstall tensorflow",
+            "brings the Keras that fits it",
+            kind=Kind.REMOVE,
+        ),
+        install(
+            "keras=={release_of_both}.*",
+            "tensorflow=={release_of_both}.*",
+            note="2.4 to 2.15: of the same number; before: Keras 2.3.1 with 1.15 to 2.2; 2.16 and newer: Keras 3",
+        ),
     ),
     stage="PACKAGE",
 )
@@ -88,9 +95,12 @@ FAMILY.fault(
     "renamed what it asks for",
     fix=(
         _LEGACY,
-        "pip install 'tensorflow<2.16' 'keras<3'  # or the last with Keras 2, on Python up to 3.11",
-        "# or change the program: https://keras.io/guides/migrating_to_keras_3/ (learning_rate in place of lr, fit in "
-        "place of fit_generator, tf.distribute in place of multi_gpu_model)",
+        install("tensorflow<2.16", "keras<3", note="or the last with Keras 2, on Python up to 3.11"),
+        note(
+            "or change the program: https://keras.io/guides/migrating_to_keras_3/ (learning_rate in place of "
+            "lr, fit in "
+            "place of fit_generator, tf.distribute in place of multi_gpu_model)"
+        ),
     ),
 )
 FAMILY.fault(
@@ -115,9 +125,15 @@ FAMILY.fault(
     "Could not deserialize class '{layer:q}' because its parent module",
     meaning="the model's file was written by another release of Keras than the one that reads it, or is not whole",
     fix=(
-        "pip install 'tensorflow==X.Y'  # the release that saved it; then save it again with model.export or as .keras",
-        "tf.keras.models.load_model(path, custom_objects=...)  # names your own layers; in Keras 3 a SavedModel by "
-        "keras.layers.TFSMLayer",
+        run(
+            "pip install 'tensorflow==X.Y'",
+            "the release that saved it; then save it again with model.export or as .keras",
+            kind=Kind.INSTALL,
+        ),
+        edit(
+            "tf.keras.models.load_model(path, custom_objects=...)",
+            "names your own layers; in Keras 3 a SavedModel by keras.layers.TFSMLayer",
+        ),
     ),
     possible=True,
 )
@@ -127,8 +143,8 @@ FAMILY.fault(
     meaning="h5py 3 is installed, and this Keras (TensorFlow up to 2.3) is written for h5py 2, which read texts as "
     "bytes",
     fix=(
-        "pip install 'h5py<3'  # in a notebook: then restart the kernel",
-        "pip install --upgrade tensorflow  # or 2.4 and newer, which read both",
+        install("h5py<3", note="in a notebook: then restart the kernel"),
+        install("--upgrade", "tensorflow", note="or 2.4 and newer, which read both", role=Role.ALTERNATIVE),
     ),
     possible=True,
 )
@@ -148,9 +164,11 @@ FAMILY.fault(
     "When eager execution is enabled, use a {}",
     meaning="the program was written for TensorFlow 1, with sessions, and runs in TensorFlow 2, which executes eagerly",
     fix=(
-        "import tensorflow.compat.v1 as tf; tf.disable_v2_behavior()  # in place of: import tensorflow as tf; before "
-        "anything else of it",
-        "tf.compat.v1.disable_eager_execution()  # or, after the import",
+        edit(
+            "import tensorflow.compat.v1 as tf; tf.disable_v2_behavior()",
+            "in place of: import tensorflow as tf; before anything else of it",
+        ),
+        edit("tf.compat.v1.disable_eager_execution()", "after the import", role=Role.ALTERNATIVE),
     ),
     url="https://www.tensorflow.org/guide/migrate",
 )
@@ -165,9 +183,12 @@ FAMILY.fault(
     meaning="the model uses operations or attributes that this TensorFlow does not have: it was saved by a newer "
     "one, or needs a package that brings them",
     fix=(
-        "pip install --upgrade tensorflow  # at least the release that saved the model",
-        "import tensorflow_text  # of the same release as TensorFlow: brings Sentencepiece and others; likewise "
-        "tensorflow_io, tensorflow_addons, tensorflow_decision_forests",
+        install("--upgrade", "tensorflow", note="at least the release that saved the model"),
+        edit(
+            "import tensorflow_text",
+            "of the same release as TensorFlow: brings Sentencepiece and others; likewise "
+            "tensorflow_io, tensorflow_addons, tensorflow_decision_forests",
+        ),
     ),
     possible=True,
 )
@@ -178,8 +199,8 @@ FAMILY.fault(
     meaning="the data has the label {label}, and the model has fewer outputs: the GPU computes NaN there, without an "
     "error",
     fix=(
-        "# as many units in the last layer as there are classes; labels count from 0",
-        "print(set(labels))  # what the data has",
+        note("as many units in the last layer as there are classes; labels count from 0"),
+        edit("print(set(labels))", "what the data has"),
     ),
 )
 FAMILY.fault(
@@ -203,8 +224,8 @@ FAMILY.fault(
     "Negative dimension size caused by subtracting",
     meaning="the program's own data and model do not fit each other; it is nothing of the GPU",
     fix=(
-        "CUDA_VISIBLE_DEVICES=-1 python program.py  # says the same, with the operation and its shapes",
-        "print(model.summary(), x.shape, x.dtype, y.shape, y.dtype)  # what goes in against what the model takes",
+        run("CUDA_VISIBLE_DEVICES=-1 python program.py", "says the same, with the operation and its shapes"),
+        edit("print(model.summary(), x.shape, x.dtype, y.shape, y.dtype)", "what goes in against what the model takes"),
     ),
     possible=True,
     follows=True,
@@ -214,7 +235,7 @@ FAMILY.fault(
     "indices[{at}] = {index:s} is not in [{first:d}, {end:d})",
     meaning="an index of the data ({index}) is outside of a table of {end} entries, as of an Embedding layer",
     fix=(
-        "# input_dim of the Embedding: the largest index + 1, that is len(word_index) + 1",
-        "print(x.min(), x.max())  # what the data has; on the GPU such an index gives zeros, without an error",
+        note("input_dim of the Embedding: the largest index + 1, that is len(word_index) + 1"),
+        edit("print(x.min(), x.max())", "what the data has; on the GPU such an index gives zeros, without an error"),
     ),
 )

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from gpudiag.fix import Kind, check, note, reboot, run
 from gpudiag.knowledge.message import Family
 
 FAMILY = Family(
@@ -10,7 +11,7 @@ FAMILY = Family(
     seen="Linux, NVIDIA drivers from 390 on",
     url="https://docs.nvidia.com/datacenter/tesla/driver-installation-guide/",
 )
-_NVRM = "sudo dmesg | grep -i -e nvrm -e nvidia  # all that the driver says"
+_NVRM = check("sudo dmesg | grep -i -e nvrm -e nvidia", "all that the driver says")
 
 FAMILY.fault(
     "driver_does_not_know_gpu",
@@ -23,9 +24,15 @@ FAMILY.fault(
     meaning="this driver does not serve this GPU: it is too old or too new for it, or has the wrong kind of modules "
     "(open or closed)",
     fix=(
-        "lspci -nn | grep -i nvidia; nvidia-smi  # GPU and driver; https://www.nvidia.com/drivers names those that fit",
-        "sudo apt install nvidia-driver-580-open  # Blackwell needs the open modules; GPUs before Turing the closed "
-        "ones (nvidia-driver-580); then reboot",
+        check(
+            "lspci -nn | grep -i nvidia; nvidia-smi",
+            "GPU and driver; https://www.nvidia.com/drivers names those that fit",
+        ),
+        run(
+            "sudo apt install nvidia-driver-580-open",
+            "Blackwell needs the open modules; GPUs before Turing the closed ones (nvidia-driver-580); then reboot",
+            kind=Kind.REBOOT,
+        ),
     ),
 )
 FAMILY.fault(
@@ -39,8 +46,10 @@ FAMILY.fault(
     "can't assign; no space",
     meaning="the firmware, or the virtual machine, gave the GPU no address range (BAR)",
     fix=(
-        "# firmware: switch on 'Above 4G Decoding' (and 'Resizable BAR'); then",
-        "# kernel options pci=realloc, or pci=realloc=off if it is set; virtual machine: a larger 64-bit MMIO window",
+        note("firmware: switch on 'Above 4G Decoding' (and 'Resizable BAR'); then"),
+        note(
+            "kernel options pci=realloc, or pci=realloc=off if it is set; virtual machine: a larger 64-bit MMIO window"
+        ),
         _NVRM,
     ),
     possible=True,
@@ -58,8 +67,8 @@ FAMILY.fault(
     meaning="the driver found the GPU and could not start it",
     fix=(
         _NVRM,
-        "# switch the machine off and on: the GPU may hang; check its power cables and its slot",
-        "sudo apt install nvidia-driver-580  # or another release of the driver; then reboot",
+        note("switch the machine off and on: the GPU may hang; check its power cables and its slot", kind=Kind.REBOOT),
+        run("sudo apt install nvidia-driver-580", "or another release of the driver; then reboot", kind=Kind.REBOOT),
     ),
     possible=True,
     follows=True,
@@ -88,9 +97,9 @@ FAMILY.fault(
     meaning="the driver's kernel module could not be built for this kernel: its headers are missing, or the driver is "
     "older than the kernel or its compiler",
     fix=(
-        "sudo apt install linux-headers-$(uname -r) build-essential && sudo dkms autoinstall",
-        "cat /var/lib/dkms/nvidia/*/build/make.log | tail -30  # what the compiler says",
-        "sudo apt install nvidia-driver-580  # a driver that knows this kernel; then reboot",
+        run("sudo apt install linux-headers-$(uname -r) build-essential && sudo dkms autoinstall", kind=Kind.INSTALL),
+        check("cat /var/lib/dkms/nvidia/*/build/make.log | tail -30", "what the compiler says"),
+        run("sudo apt install nvidia-driver-580", "a driver that knows this kernel; then reboot", kind=Kind.REBOOT),
     ),
 )
 FAMILY.fault(
@@ -106,8 +115,10 @@ FAMILY.fault(
     meaning="the driver's kernel module does not load: another one is in use, it was built for another kernel, or "
     "Secure Boot refuses it",
     fix=(
-        "sudo dmesg | tail -20; mokutil --sb-state  # why; SecureBoot enabled: sign the module, or switch it off",
-        "sudo apt install --reinstall linux-headers-$(uname -r) nvidia-dkms-580; sudo reboot",
+        check(
+            "sudo dmesg | tail -20; mokutil --sb-state", "why; SecureBoot enabled: sign the module, or switch it off"
+        ),
+        run("sudo apt install --reinstall linux-headers-$(uname -r) nvidia-dkms-580; sudo reboot", kind=Kind.REBOOT),
     ),
 )
 FAMILY.fault(
@@ -119,9 +130,15 @@ FAMILY.fault(
     "rmmod: ERROR: Module nvidia{:s} is in use",
     meaning="the driver's kernel module is in use, and cannot be replaced or unloaded now",
     fix=(
-        "sudo lsof /dev/nvidia* 2>/dev/null | awk 'NR>1{{print $2}}' | sort -u  # who uses it: end them, or stop the "
-        "desktop: sudo systemctl isolate multi-user.target",
-        "sudo systemctl stop nvidia-persistenced && sudo rmmod nvidia_drm nvidia_modeset nvidia_uvm nvidia; or reboot",
+        check(
+            "sudo lsof /dev/nvidia* 2>/dev/null | awk 'NR>1{{print $2}}' | sort -u",
+            "who uses it: end them, or stop the desktop: sudo systemctl isolate multi-user.target",
+        ),
+        run(
+            "sudo systemctl stop nvidia-persistenced && sudo rmmod nvidia_drm nvidia_modeset nvidia_uvm "
+            "nvidia; or reboot",
+            kind=Kind.REBOOT,
+        ),
     ),
 )
 FAMILY.fault(
@@ -133,8 +150,8 @@ FAMILY.fault(
     "held broken packages",
     meaning="packages of two releases of the driver are mixed, so that none can be installed",
     fix=(
-        "sudo apt purge '*nvidia*' '*cublas*' 'cuda-drivers*' && sudo apt autoremove",
-        "sudo apt update && sudo apt install nvidia-driver-580 && sudo reboot",
+        run("sudo apt purge '*nvidia*' '*cublas*' 'cuda-drivers*' && sudo apt autoremove", kind=Kind.REMOVE),
+        run("sudo apt update && sudo apt install nvidia-driver-580 && sudo reboot", kind=Kind.REBOOT),
     ),
     possible=True,
     seen="apt",
@@ -149,8 +166,8 @@ FAMILY.fault(
     "device recovery failed",
     meaning="the PCI Express connection of a device fails, of the GPU if its address is named",
     fix=(
-        "lspci -d 10de:  # addresses of the GPUs: is it one of them",
-        "# check seat, riser cable and power; firmware: a lower PCIe generation for that slot; pcie_aspm=off",
+        check("lspci -d 10de:", "addresses of the GPUs: is it one of them"),
+        note("check seat, riser cable and power; firmware: a lower PCIe generation for that slot; pcie_aspm=off"),
     ),
     stage="CONTEXT",
     possible=True,
@@ -169,6 +186,6 @@ FAMILY.fault(
     "BUG: soft lockup - CPU#{:d} stuck for {:s}",
     "nvidia-modeset: ERROR: GPU:{:d}: Idling display engine timed out",
     meaning="the kernel hangs in a driver: a GPU that does not answer, most often, if a program of CUDA is named",
-    fix=("sudo dmesg | grep -i -e nvrm -e xid  # what the GPU's driver says before it", "sudo reboot"),
+    fix=(check("sudo dmesg | grep -i -e nvrm -e xid", "what the GPU's driver says before it"), reboot()),
     possible=True,
 )

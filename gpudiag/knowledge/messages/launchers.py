@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
+from gpudiag.fix import Kind, check, edit, install, note, run, start
 from gpudiag.knowledge.message import Family, Worth
 
 FAMILY = Family(
     "batch systems, launchers and the system", stage="CONFIGURATION", seen="Linux, Slurm, Ray, Horovod, MPI"
 )
 
-_SMALLER = (
-    "# less in memory: read data as it is needed (tf.data from files, a small shuffle buffer), a smaller batch, fewer "
+_SMALLER = note(
+    "less in memory: read data as it is needed (tf.data from files, a small shuffle buffer), a "
+    "smaller batch, fewer "
     "workers"
 )
 
@@ -48,9 +50,9 @@ FAMILY.fault(
     "worker(s) were killed due to the node running low on memory",
     meaning="memory of the computer, not of the GPU, is used up: the system ended the program, or refused it more",
     fix=(
-        "free -g; sudo dmesg | grep -i -e 'out of memory' -e oom-kill  # how much there is, and who was ended",
+        check("free -g; sudo dmesg | grep -i -e 'out of memory' -e oom-kill", "how much there is, and who was ended"),
         _SMALLER,
-        "sbatch --mem=64G ...  # in Slurm; Kubernetes: resources.limits.memory; docker run --memory 64g ...",
+        start("sbatch --mem=64G ...", "in Slurm; Kubernetes: resources.limits.memory; docker run --memory 64g ..."),
     ),
     stage="MEMORY",
 )
@@ -61,7 +63,7 @@ FAMILY.add(
     r"srun: error: \S{1,100}: tasks? [\d,-]{1,100}: Killed",
     words=("killed",),
     meaning="the system ended the program, most often because memory of the computer was used up",
-    fix=("sudo dmesg | grep -i -e 'out of memory' -e oom-kill  # says so, if that was it", _SMALLER),
+    fix=(check("sudo dmesg | grep -i -e 'out of memory' -e oom-kill", "says so, if that was it"), _SMALLER),
     possible=True,
     follows=True,
     stage="MEMORY",
@@ -71,7 +73,7 @@ FAMILY.fault(
     "CANCELLED AT {} DUE TO TIME LIMIT",
     "DUE TO TIME LIMIT",
     meaning="the batch system ended the job: its time was up",
-    fix=("sbatch --time=24:00:00 ...  # or save checkpoints, and go on from the last one in another job",),
+    fix=(start("sbatch --time=24:00:00 ...", "or save checkpoints, and go on from the last one in another job"),),
     seen="Slurm",
 )
 FAMILY.fault(
@@ -82,8 +84,8 @@ FAMILY.fault(
     "Unable to create step for job {:d}: Invalid generic resource (gres) specification",
     meaning="the cluster has no nodes with the GPUs that were asked for, in that partition and under that name",
     fix=(
-        "sinfo -o '%P %G %D %N'  # partitions and their GPUs; gres=(null): none",
-        "sbatch --partition=NAME --gres=gpu:1 ...  # one that has; without a type, or one that sinfo names",
+        check("sinfo -o '%P %G %D %N'", "partitions and their GPUs; gres=(null): none"),
+        start("sbatch --partition=NAME --gres=gpu:1 ...", "one that has; without a type, or one that sinfo names"),
     ),
     seen="Slurm",
     url="https://slurm.schedmd.com/gres.html",
@@ -95,7 +97,7 @@ FAMILY.fault(
     "Unable to create step for job {:d}: Requested node configuration is not available",
     "step creation temporarily disabled, retrying",
     meaning="an srun in the job asks for more than is left of it: another step holds its GPUs or processors",
-    fix=("srun --exact --gpus=1 --ntasks=1 ... &  # each step its own part; or: srun --overlap ...",),
+    fix=(start("srun --exact --gpus=1 --ntasks=1 ... &", "each step its own part; or: srun --overlap ..."),),
     seen="Slurm",
 )
 FAMILY.fault(
@@ -106,8 +108,8 @@ FAMILY.fault(
     "gres/gpu count too low ({has:d} < {needs:d})",
     meaning="a node of the cluster has fewer GPUs than Slurm's configuration says: a GPU or the driver is gone",
     fix=(
-        "nvidia-smi -L; ls /dev/nvidia*; sudo dmesg | grep -i -e nvrm -e xid  # on the node",
-        "sudo scontrol update nodename=NODE state=resume  # after it is repaired",
+        check("nvidia-smi -L; ls /dev/nvidia*; sudo dmesg | grep -i -e nvrm -e xid", "on the node"),
+        run("sudo scontrol update nodename=NODE state=resume", "after it is repaired"),
     ),
     stage="DRIVER",
     seen="Slurm",
@@ -119,9 +121,12 @@ FAMILY.fault(
     "had untolerated taint(s)",
     meaning="the nodes with GPUs are kept for pods that ask for a GPU and tolerate their taint",
     fix=(
-        "# in the pod, with the limit nvidia.com/gpu: 1 -- tolerations: [{{key: nvidia.com/gpu, operator: Exists, "
-        "effect: NoSchedule}}]",
-        "kubectl describe node NODE | grep -i taint",
+        note(
+            "in the pod, with the limit nvidia.com/gpu: 1 -- tolerations: "
+            "[{{key: nvidia.com/gpu, operator: Exists, "
+            "effect: NoSchedule}}]"
+        ),
+        check("kubectl describe node NODE | grep -i taint"),
     ),
     possible=True,
     seen="Kubernetes",
@@ -134,9 +139,9 @@ FAMILY.fault(
     "Insufficient cluster resources to launch trial: trial requested {} GPU{}",
     meaning="Ray has no node with as many free GPUs as the program asks for",
     fix=(
-        "ray status  # GPU: used and all of them",
-        "ray start --head --num-gpus=1  # if Ray did not find the GPUs that nvidia-smi lists",
-        "# ask for fewer: num_gpus=0.5, or fewer workers",
+        check("ray status", "GPU: used and all of them"),
+        run("ray start --head --num-gpus=1", "if Ray did not find the GPUs that nvidia-smi lists"),
+        note("ask for fewer: num_gpus=0.5, or fewer workers"),
     ),
     seen="Ray",
 )
@@ -149,9 +154,16 @@ FAMILY.fault(
     "Some ranks are stalled for more than {}",
     meaning="some ranks wait for others that do not take part: these run other steps, ended, or cannot be reached",
     fix=(
-        "# every rank must do the same operations: the same number of steps and of variables; look at the log of the "
-        "ranks that are missing",
-        "export HOROVOD_GLOO_IFACE=eth0 NCCL_SOCKET_IFNAME=eth0  # if hosts have several networks",
+        note(
+            "every rank must do the same operations: the same number of steps and of variables; look at the "
+            "log of the "
+            "ranks that are missing"
+        ),
+        run(
+            "export HOROVOD_GLOO_IFACE=eth0 NCCL_SOCKET_IFNAME=eth0",
+            "if hosts have several networks",
+            kind=Kind.SET_VARIABLE,
+        ),
     ),
     possible=True,
     seen="Horovod",
@@ -165,8 +177,8 @@ FAMILY.fault(
     "SSH was not successful for host {:s}",
     meaning="Horovod could not start its tasks: the hosts do not reach each other, or there is no room for them",
     fix=(
-        "ssh HOST true  # from the first host, without a password, to each",
-        "horovodrun --network-interface eth0 --start-timeout 120 ...",
+        run("ssh HOST true", "from the first host, without a password, to each"),
+        run("horovodrun --network-interface eth0 --start-timeout 120 ..."),
     ),
     possible=True,
     seen="Horovod",
@@ -175,7 +187,11 @@ FAMILY.fault(
     "horovod_without_transport",
     "Neither MPI nor Gloo support has been built",
     meaning="this Horovod was built without MPI and without Gloo, by one of which its ranks find each other",
-    fix=("pip install --no-cache-dir --force-reinstall --no-deps horovod  # with cmake, or MPI, installed before",),
+    fix=(
+        install(
+            "--no-cache-dir", "--force-reinstall", "--no-deps", "horovod", note="with cmake, or MPI, installed before"
+        ),
+    ),
     seen="Horovod",
 )
 FAMILY.fault(
@@ -184,7 +200,7 @@ FAMILY.fault(
     "No address added out of total {:d} resolved",
     "Failed to add port to server: No address added out of total {:d} resolved",
     meaning="the port that the program is to listen on is in use, by an earlier run that did not end most often",
-    fix=("ss -ltnp | grep PORT  # who has it: end it, or take another port (TF_CONFIG)",),
+    fix=(check("ss -ltnp | grep PORT", "who has it: end it, or take another port (TF_CONFIG)"),),
     possible=True,
     seen="TensorFlow, gRPC",
 )
@@ -194,8 +210,8 @@ FAMILY.fault(
     "Waiting for the cluster, timeout = {}",
     meaning="a worker of the cluster has not been started, or cannot be reached",
     fix=(
-        "echo $TF_CONFIG  # on every worker: the same cluster, another index; start them all",
-        "nc -vz HOST PORT  # each address of it must answer; no proxy: unset http_proxy https_proxy",
+        run("echo $TF_CONFIG", "on every worker: the same cluster, another index; start them all"),
+        run("nc -vz HOST PORT", "each address of it must answer; no proxy: unset http_proxy https_proxy"),
     ),
     seen="TensorFlow",
 )
@@ -209,7 +225,7 @@ FAMILY.fault(
     "nvcr.io/{image:s}: not found",
     "{image:s}: failed to resolve source metadata for {}: not found",
     meaning="the image {image} could not be fetched: no such name or tag, or no permission",
-    fix=("docker pull IMAGE  # says why; nvcr.io needs: docker login nvcr.io (user $oauthtoken)",),
+    fix=(start("docker pull IMAGE", "says why; nvcr.io needs: docker login nvcr.io (user $oauthtoken)"),),
     possible=True,
     seen="Docker, Kubernetes",
 )
@@ -224,9 +240,9 @@ ENDED_BY_SIGNAL = FAMILY.add(
     words=("process", "fatal", "segmentation", "aborted", "signal", "signals", "abgebrochen", "speicherzugriffsfehler"),
     meaning="the program crashed in a library, not in Python: the lines before it say in which",
     fix=(
-        "python -X faulthandler program.py  # shows where; TF_CPP_MIN_LOG_LEVEL=0 shows TensorFlow's own lines",
-        "CUDA_VISIBLE_DEVICES=-1 python program.py  # does it crash without a GPU too? Then it is not the GPU",
-        "pip check; pip list | grep -i -e nvidia -e tensorflow  # libraries of one release",
+        run("python -X faulthandler program.py", "shows where; TF_CPP_MIN_LOG_LEVEL=0 shows TensorFlow's own lines"),
+        run("CUDA_VISIBLE_DEVICES=-1 python program.py", "does it crash without a GPU too? Then it is not the GPU"),
+        check("pip check; pip list | grep -i -e nvidia -e tensorflow", "libraries of one release"),
     ),
     possible=True,
     follows=True,
@@ -239,9 +255,11 @@ FAMILY.fault(
     "Launching horovod task function was not successful",
     meaning="Horovod, or the Python that is named, is not the same on each host: the other hosts cannot start its task",
     fix=(
-        "ssh HOST 'which python; python -c \"import horovod; print(horovod.__version__)\"'  # for each host: as on "
-        "the first",
-        "pip install horovod  # on each host, into the same path; or a folder that all of them mount",
+        run(
+            "ssh HOST 'which python; python -c \"import horovod; print(horovod.__version__)\"'",
+            "for each host: as on the first",
+        ),
+        install("horovod", note="on each host, into the same path; or a folder that all of them mount"),
     ),
     seen="Horovod",
 )
@@ -262,10 +280,12 @@ FAMILY.fault(
     meaning="MPI could not start the ranks: Open MPI is of different releases on the hosts, is not found there, or "
     "was not built for this batch system",
     fix=(
-        "for host in HOST1 HOST2; do ssh $host 'which mpirun orted; mpirun --version'; done  # must be the same on "
-        "each",
-        "mpirun --prefix /path/of/openmpi -x PATH -x LD_LIBRARY_PATH ...  # the one that is meant",
-        "srun --mpi=list; srun --mpi=pmix ...  # in Slurm; not enough slots: -H host:GPUs, or --oversubscribe",
+        edit(
+            "for host in HOST1 HOST2; do ssh $host 'which mpirun orted; mpirun --version'; done",
+            "must be the same on each",
+        ),
+        run("mpirun --prefix /path/of/openmpi -x PATH -x LD_LIBRARY_PATH ...", "the one that is meant"),
+        start("srun --mpi=list; srun --mpi=pmix ...", "in Slurm; not enough slots: -H host:GPUs, or --oversubscribe"),
     ),
     possible=True,
     follows=True,

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from gpudiag.fix import check, edit, export, note
 from gpudiag.knowledge.message import Family, Worth
 from gpudiag.knowledge.messages.statuses import CUBLAS_TEXTS
 
@@ -19,9 +20,9 @@ DEVICE_FULL = FAMILY.add(
     words=("allocate", "status", "cuda_error_out_of_memory", "cudaerrormemoryallocation"),
     meaning="the GPU itself has no memory left",
     fix=(
-        "nvidia-smi  # which processes hold it; a notebook keeps its memory until its kernel is restarted",
-        "export TF_FORCE_GPU_ALLOW_GROWTH=true  # takes memory as it is needed",
-        "# a smaller batch, or smaller inputs",
+        check("nvidia-smi", "which processes hold it; a notebook keeps its memory until its kernel is restarted"),
+        export("TF_FORCE_GPU_ALLOW_GROWTH", "true", "takes memory as it is needed"),
+        note("a smaller batch, or smaller inputs"),
     ),
 )
 HOST_FULL = FAMILY.fault(
@@ -29,9 +30,12 @@ HOST_FULL = FAMILY.fault(
     meaning="a tensor does not fit into the computer's memory, which TensorFlow's allocator {code} takes; the memory "
     "of GPUs is not what is missing",
     fix=(
-        "# a smaller batch, and data that is read piece by piece: tf.data.Dataset.from_generator in place of "
-        "from_tensor_slices of a whole array; no cache() in memory",
-        "free -h; ulimit -v  # memory that the computer has left, and a limit of the program's",
+        note(
+            "a smaller batch, and data that is read piece by piece: tf.data.Dataset.from_generator in place "
+            "of "
+            "from_tensor_slices of a whole array; no cache() in memory"
+        ),
+        check("free -h; ulimit -v", "memory that the computer has left, and a limit of the program's"),
     ),
     stage="PROGRAM",
     url="https://www.tensorflow.org/guide/data_performance#reducing_memory_footprint",
@@ -50,9 +54,9 @@ POOL_FULL = FAMILY.fault(
     "bfc_allocator.cc:{:d}] Sum Total of in-use chunks: {}",
     meaning="what TensorFlow took of the GPU's memory is used up",
     fix=(
-        "# a smaller batch, or smaller inputs: memory grows with the batch",
-        "nvidia-smi  # another process on the GPU takes some",
-        "tf.keras.mixed_precision.set_global_policy('mixed_float16')  # half of it for activations",
+        note("a smaller batch, or smaller inputs: memory grows with the batch"),
+        check("nvidia-smi", "another process on the GPU takes some"),
+        edit("tf.keras.mixed_precision.set_global_policy('mixed_float16')", "half of it for activations"),
     ),
     codes=_OF_THE_HOST,
     needs_device=True,
@@ -74,8 +78,10 @@ FAMILY.add(
     words=("memory_limit_", "created"),
     meaning="TensorFlow got less than 100 MB of the GPU's memory: other processes hold the rest",
     fix=(
-        "nvidia-smi  # which processes hold it: end them; a notebook keeps its memory until its kernel is restarted",
-        "export TF_FORCE_GPU_ALLOW_GROWTH=true  # in each program that shares the GPU",
+        check(
+            "nvidia-smi", "which processes hold it: end them; a notebook keeps its memory until its kernel is restarted"
+        ),
+        export("TF_FORCE_GPU_ALLOW_GROWTH", "true", "in each program that shares the GPU"),
     ),
     needs_device=True,
     seen="1.x-2.21",
@@ -102,8 +108,11 @@ TORCH_FULL = FAMILY.fault(
     "RuntimeError: CUDA error: CUBLAS_STATUS_ALLOC_FAILED",
     meaning="PyTorch finds no memory on the GPU: another process holds it, or the batch is too large for what is left",
     fix=(
-        "nvidia-smi  # memory and processes: end the others; a notebook keeps its memory until its kernel is restarted",
-        "# a smaller batch, or smaller inputs",
+        check(
+            "nvidia-smi",
+            "memory and processes: end the others; a notebook keeps its memory until its kernel is restarted",
+        ),
+        note("a smaller batch, or smaller inputs"),
     ),
     possible=True,
     seen="PyTorch",

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from gpudiag.fix import Kind, check, install, run, start, unset
 from gpudiag.knowledge.message import Family
 
 FAMILY = Family("what names another fault")
@@ -12,8 +13,8 @@ NO_CUDA_DRIVERS = FAMILY.misleading(
     meaning="it is not about the driver: the CUDA runtime library (libcudart.so.12; up to 2.14: libcudart.so.11.0) "
     "could not be opened",
     fix=(
-        "pip install 'tensorflow[and-cuda]'  # 2.14 and newer: brings CUDA's libraries; nothing to do without a GPU",
-        "ldconfig -p | grep libcudart  # 2.12-2.14 need CUDA 11.8, 2.15 and newer CUDA 12",
+        install("tensorflow[and-cuda]", note="2.14 and newer: brings CUDA's libraries; nothing to do without a GPU"),
+        check("ldconfig -p | grep libcudart", "2.12-2.14 need CUDA 11.8, 2.15 and newer CUDA 12"),
     ),
     follows=True,
     stage="RUNTIME_LIBRARY",
@@ -24,9 +25,13 @@ CUINIT_303 = FAMILY.misleading(
     "failed call to cuInit: UNKNOWN ERROR (303)",
     meaning="the driver's library libcuda.so.1 could not be opened",
     fix=(
-        "nvidia-smi  # does the driver answer; without an NVIDIA GPU there is nothing to fix",
-        "docker run --gpus all ...  # in a container",
-        "sudo apt install nvidia-driver-580  # or another way to the driver of this distribution; then reboot",
+        check("nvidia-smi", "does the driver answer; without an NVIDIA GPU there is nothing to fix"),
+        start("docker run --gpus all ...", "in a container"),
+        run(
+            "sudo apt install nvidia-driver-580",
+            "or another way to the driver of this distribution; then reboot",
+            kind=Kind.REBOOT,
+        ),
     ),
     stage="DRIVER_LIBRARY",
 )
@@ -40,8 +45,8 @@ FAMILY.misleading(
     "Failed to determine cuDNN version {} CUDNN_STATUS_INTERNAL_ERROR",
     meaning="the library libcudnn.so.9 could not be opened",
     fix=(
-        "pip install 'tensorflow[and-cuda]'  # brings it",
-        "unset LD_LIBRARY_PATH  # if another copy comes first by it",
+        install("tensorflow[and-cuda]", note="brings it"),
+        unset("LD_LIBRARY_PATH", note="if another copy comes first by it"),
     ),
     stage="LIBRARIES",
 )

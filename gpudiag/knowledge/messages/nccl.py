@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from gpudiag.fix import Kind, Role, check, edit, export, note, run, start, unset
 from gpudiag.knowledge.message import Family
 
 FAMILY = Family(
@@ -11,19 +12,19 @@ FAMILY = Family(
     url="https://docs.nvidia.com/deeplearning/nccl/user-guide/docs/troubleshooting.html",
 )
 
-_DEBUG = "NCCL_DEBUG=INFO python program.py 2>&1 | tee app.log  # on every rank: the first WARN names the fault"
+_DEBUG = run("NCCL_DEBUG=INFO python program.py 2>&1 | tee app.log", "on every rank: the first WARN names the fault")
 _SHM = (
-    "docker run --shm-size=1g --ulimit memlock=-1 ...  # or --ipc=host",
-    "df -h /dev/shm  # room; remove old nccl-* files",
+    start("docker run --shm-size=1g --ulimit memlock=-1 ...", "or --ipc=host"),
+    check("df -h /dev/shm", "room; remove old nccl-* files"),
 )
 _NETWORK = (
-    "ip -br address  # on each host: the interface that joins them",
-    "export NCCL_SOCKET_IFNAME=eth0  # its name, on every rank",
-    "# open the firewall between the hosts for all TCP ports",
+    run("ip -br address", "on each host: the interface that joins them"),
+    export("NCCL_SOCKET_IFNAME", "eth0", "its name, on every rank"),
+    note("open the firewall between the hosts for all TCP ports"),
 )
 _MEMLOCK = (
-    "ulimit -l unlimited  # in the shell that starts the ranks; /etc/security/limits.conf for all",
-    "docker run --ulimit memlock=-1 ...  # in a container; Slurm: PropagateResourceLimitsExcept=MEMLOCK",
+    check("ulimit -l unlimited", "in the shell that starts the ranks; /etc/security/limits.conf for all"),
+    start("docker run --ulimit memlock=-1 ...", "in a container; Slurm: PropagateResourceLimitsExcept=MEMLOCK"),
 )
 
 FAMILY.fault(
@@ -33,9 +34,9 @@ FAMILY.fault(
     "Multiple Ranks are using the same GPU/Partition",
     meaning="several ranks use the same GPU: each process needs its own",
     fix=(
-        "tf.config.set_visible_devices(gpus[hvd.local_rank()], 'GPU')  # before anything uses a GPU",
-        "srun --gpus-per-task=1 --gpu-bind=single:1 ...  # or a mask for each rank",
-        "# start as many ranks on a host as it has GPUs",
+        edit("tf.config.set_visible_devices(gpus[hvd.local_rank()], 'GPU')", "before anything uses a GPU"),
+        start("srun --gpus-per-task=1 --gpu-bind=single:1 ...", "or a mask for each rank"),
+        note("start as many ranks on a host as it has GPUs"),
     ),
 )
 SHM_NOT_PERMITTED = FAMILY.fault(
@@ -45,9 +46,14 @@ SHM_NOT_PERMITTED = FAMILY.fault(
     "Error: failed to open {file:s}: Permission denied",
     meaning="the user may not write to shared memory (/dev/shm), which NCCL needs between the GPUs of one host",
     fix=(
-        "ls -ld /dev/shm; sudo chmod 1777 /dev/shm  # drwxrwxrwt: everyone may write",
-        "rm /dev/shm/nccl-*  # or files of an earlier run by another user are in the way",
-        "export NCCL_SHM_DISABLE=1  # or without it, which is slower",
+        check("ls -ld /dev/shm; sudo chmod 1777 /dev/shm", "drwxrwxrwt: everyone may write"),
+        run(
+            "rm /dev/shm/nccl-*",
+            "or files of an earlier run by another user are in the way",
+            kind=Kind.REMOVE,
+            role=Role.ALTERNATIVE,
+        ),
+        export("NCCL_SHM_DISABLE", "1", "or without it, which is slower", role=Role.ALTERNATIVE),
     ),
 )
 FAMILY.fault(
@@ -89,9 +95,9 @@ FAMILY.fault(
     "NET/IB : No IP interface found",
     meaning="NCCL cannot use the InfiniBand adapter, or the connection broke",
     fix=(
-        "ibstat; ibv_devinfo  # is the port active",
-        "export NCCL_IB_HCA=mlx5_0  # the adapter that joins the hosts",
-        "export NCCL_IB_DISABLE=1  # without InfiniBand: slower",
+        run("ibstat; ibv_devinfo", "is the port active"),
+        export("NCCL_IB_HCA", "mlx5_0", "the adapter that joins the hosts"),
+        export("NCCL_IB_DISABLE", "1", "without InfiniBand: slower"),
     ),
     possible=True,
 )
@@ -131,9 +137,9 @@ FAMILY.fault(
     meaning="NCCL took a network interface or an address over which the other ranks are not reached: IPv6 that one "
     "of the hosts does not have, or an interface of Docker or of a virtual machine",
     fix=(
-        "export NCCL_SOCKET_FAMILY=AF_INET  # IPv4 alone, on every rank",
-        "export NCCL_SOCKET_IFNAME=eth0  # the interface that joins the hosts; ^docker0,lo leaves those out",
-        "ip -br address; ip route  # on each host",
+        export("NCCL_SOCKET_FAMILY", "AF_INET", "IPv4 alone, on every rank"),
+        export("NCCL_SOCKET_IFNAME", "eth0", "the interface that joins the hosts; ^docker0,lo leaves those out"),
+        run("ip -br address; ip route", "on each host"),
     ),
     possible=True,
 )
@@ -147,7 +153,7 @@ FAMILY.fault(
     "Call to send failed : Connection reset by peer",
     "Call to sendmsg failed: {}",
     meaning="another rank ended or failed: its log names the fault",
-    fix=("# look at the log of the other ranks for the first error: out of memory, a signal, an Xid", _DEBUG),
+    fix=(note("look at the log of the other ranks for the first error: out of memory, a signal, an Xid"), _DEBUG),
     follows=True,
 )
 FAMILY.fault(
@@ -158,7 +164,11 @@ FAMILY.fault(
     "No socket interface found",
     "Net : No interface found",
     meaning="NCCL finds no network interface of the name in NCCL_SOCKET_IFNAME, or none at all",
-    fix=("ip -br address  # the names", "unset NCCL_SOCKET_IFNAME  # or: export NCCL_SOCKET_IFNAME=lo on one machine"),
+    fix=(
+        run("ip -br address", "the names"),
+        unset("NCCL_SOCKET_IFNAME"),
+        export("NCCL_SOCKET_IFNAME", "lo", "on one machine", role=Role.ALTERNATIVE),
+    ),
 )
 FAMILY.fault(
     "nccl_no_memory",
@@ -168,9 +178,9 @@ FAMILY.fault(
     "Failed to CUDA calloc async {} bytes",
     meaning="NCCL finds no memory on the GPU for its buffers: TensorFlow, or another process, took nearly all of it",
     fix=(
-        "export TF_FORCE_GPU_ALLOW_GROWTH=true  # on every rank: leaves memory to NCCL; or a limit for each GPU",
-        "export NCCL_BUFFSIZE=1048576  # smaller buffers (4194304 if nothing is set)",
-        "nvidia-smi  # who else holds memory; JAX: export XLA_PYTHON_CLIENT_MEM_FRACTION=.7",
+        export("TF_FORCE_GPU_ALLOW_GROWTH", "true", "on every rank: leaves memory to NCCL; or a limit for each GPU"),
+        export("NCCL_BUFFSIZE", "1048576", "smaller buffers (4194304 if nothing is set)"),
+        check("nvidia-smi", "who else holds memory; JAX: export XLA_PYTHON_CLIENT_MEM_FRACTION=.7"),
     ),
     stage="MEMORY",
 )
@@ -185,9 +195,12 @@ FAMILY.fault(
     meaning="the IOMMU stops a device from writing into another's memory: GPUs that exchange data hang, or get wrong "
     "data",
     fix=(
-        "export NCCL_P2P_DISABLE=1  # at once: GPUs go through the host, which is slower",
-        "# for good: the kernel option iommu=pt (or intel_iommu=off, amd_iommu=off), or VT-d / AMD-Vi off in the "
-        "firmware; ACS of PCIe switches off",
+        export("NCCL_P2P_DISABLE", "1", "at once: GPUs go through the host, which is slower"),
+        note(
+            "for good: the kernel option iommu=pt (or intel_iommu=off, amd_iommu=off), or VT-d / AMD-Vi off "
+            "in the "
+            "firmware; ACS of PCIe switches off"
+        ),
     ),
     seen="Linux",
     stage="CONFIGURATION",
@@ -200,7 +213,7 @@ FAMILY.fault(
     "CUDA failure '{error:q}'",
     meaning="a call of NCCL to CUDA failed: {error}",
     fix=(
-        "nvidia-smi  # memory and other processes; a driver that is new enough for this NCCL",
+        check("nvidia-smi", "memory and other processes; a driver that is new enough for this NCCL"),
         _DEBUG,
     ),
     possible=True,
@@ -213,7 +226,10 @@ FAMILY.fault(
     "failed to peer with device {:d}",
     "Could not enable P2P between dev {:d}",
     meaning="GPUs that should exchange data cannot reach each other's memory",
-    fix=("nvidia-smi topo -p2p r  # which pairs can", "export NCCL_P2P_DISABLE=1  # goes through the host: slower"),
+    fix=(
+        check("nvidia-smi topo -p2p r", "which pairs can"),
+        export("NCCL_P2P_DISABLE", "1", "goes through the host: slower"),
+    ),
     possible=True,
 )
 FAMILY.fault(
@@ -223,7 +239,10 @@ FAMILY.fault(
     "NCCL library is too old. This application was compiled with NCCL version {needed:s}",
     "The application was compiled with too old version of NCCL",
     meaning="ranks use different versions of NCCL, or another one than the program was built for",
-    fix=("pip list | grep -i nccl; ldconfig -p | grep nccl  # on every host: the same one", "unset LD_LIBRARY_PATH"),
+    fix=(
+        check("pip list | grep -i nccl; ldconfig -p | grep nccl", "on every host: the same one"),
+        unset("LD_LIBRARY_PATH"),
+    ),
 )
 FAMILY.fault(
     "nccl_topology_file",
@@ -231,7 +250,7 @@ FAMILY.fault(
     "XML Topology has wrong version",
     "Could not open XML graph file {file}",
     meaning="NCCL_TOPO_FILE or NCCL_GRAPH_FILE names a file that is not there, or of another NCCL",
-    fix=("unset NCCL_TOPO_FILE NCCL_GRAPH_FILE",),
+    fix=(unset("NCCL_TOPO_FILE", "NCCL_GRAPH_FILE"),),
 )
 FAMILY.fault(
     "nccl_comm_id",
@@ -239,14 +258,14 @@ FAMILY.fault(
     "Net : No valid <IPv4_or_hostname>:<port> pair found",
     "Net : error encountered when getting address info : {reason}",
     meaning="NCCL_COMM_ID is not an address and a port, or the name cannot be looked up",
-    fix=("export NCCL_COMM_ID=10.0.0.1:12345  # address and port of rank 0; or unset it",),
+    fix=(export("NCCL_COMM_ID", "10.0.0.1:12345", "address and port of rank 0; or unset it"),),
 )
 FAMILY.fault(
     "nccl_message_truncated",
     "Message truncated : received {got:d} bytes instead of {expected:d}",
     "message truncated : receiving {got:d} bytes instead of {expected:d}",
     meaning="ranks exchange different amounts: they run different steps, shapes or versions of the program",
-    fix=("# each rank must run the same collectives in the same order; the same TensorFlow and NCCL everywhere",),
+    fix=(note("each rank must run the same collectives in the same order; the same TensorFlow and NCCL everywhere"),),
 )
 FAMILY.fault(
     "nccl_limits",
@@ -256,7 +275,7 @@ FAMILY.fault(
     "Thread creation failed: {reason}",
     "Call to open failed : Too many open files",
     meaning="a limit of the system is too low for NCCL: open files or processes",
-    fix=("ulimit -n 65536; ulimit -u unlimited  # in the shell that starts the ranks",),
+    fix=(check("ulimit -n 65536; ulimit -u unlimited", "in the shell that starts the ranks"),),
 )
 FAMILY.fault(
     "nccl_nvml",
@@ -268,7 +287,7 @@ FAMILY.fault(
     "NVML init failed",
     "Failed to initialize NVML library",
     meaning="NCCL or XLA cannot use NVML, a part of the driver",
-    fix=("nvidia-smi", "docker run -e NVIDIA_DRIVER_CAPABILITIES=compute,utility ...  # in a container"),
+    fix=(check("nvidia-smi"), start("docker run -e NVIDIA_DRIVER_CAPABILITIES=compute,utility ...", "in a container")),
 )
 FAMILY.fault(
     "nvls_failed",
@@ -276,7 +295,7 @@ FAMILY.fault(
     "Failed to bind NVLink SHARP (NVLS) Multicast memory of size {:d} : CUDA error {:d}",
     "Failed to bind NVLink SHARP (NVLS) Multicast memory",
     meaning="NVLink SHARP does not work: the fabric manager, or confidential or virtual machines",
-    fix=("export NCCL_NVLS_ENABLE=0", "sudo systemctl restart nvidia-fabricmanager"),
+    fix=(export("NCCL_NVLS_ENABLE", "0"), run("sudo systemctl restart nvidia-fabricmanager")),
 )
 FAMILY.fault(
     "nccl_result",
@@ -306,7 +325,7 @@ FAMILY.fault(
     "nvshmemx_hostlib_init_attr failed",
     "Nvshmem collective failed",
     meaning="a call of NCCL failed; its own lines say why",
-    fix=(_DEBUG, "nvidia-smi  # does each GPU answer; memory that others hold"),
+    fix=(_DEBUG, check("nvidia-smi", "does each GPU answer; memory that others hold")),
     follows=True,
 )
 FAMILY.fault(
@@ -317,8 +336,8 @@ FAMILY.fault(
     "Expected {:d} threads to join the rendezvous, but not all of them arrived on time",
     meaning="GPUs wait for each other without end: one of them hangs, runs another program, or its rank has ended",
     fix=(
-        "nvidia-smi  # a GPU at 100 % that does nothing; the first error of the other ranks",
-        "export NCCL_P2P_DISABLE=1  # does it go on then? Then it is peer access: IOMMU or ACS",
+        check("nvidia-smi", "a GPU at 100 % that does nothing; the first error of the other ranks"),
+        export("NCCL_P2P_DISABLE", "1", "does it go on then? Then it is peer access: IOMMU or ACS"),
     ),
     possible=True,
 )
@@ -347,7 +366,7 @@ FAMILY.fault(
     "Collective ops is aborted by: {reason}",
     "collective ops already aborted",
     meaning="an exchange between workers was ended by an error before it",
-    fix=("# look for the first error of any worker; start all workers again",),
+    fix=(note("look for the first error of any worker; start all workers again"),),
     follows=True,
 )
 FAMILY.fault(
@@ -370,7 +389,7 @@ FAMILY.fault(
     "unexpectedly tried to connect with a different incarnation. It has likely restarted",
     "This usually implies an earlier error that caused coordination service to shut down",
     meaning="a worker of the cluster has ended or was started again",
-    fix=("# start all workers again, in the order of the cluster; the log of the one that ended names the fault",),
+    fix=(note("start all workers again, in the order of the cluster; the log of the one that ended names the fault"),),
     possible=True,
 )
 FAMILY.fault(
@@ -379,14 +398,14 @@ FAMILY.fault(
     "Collective instance {:d} expected type",
     "but another member in the group expected shape",
     meaning="workers exchange tensors of different shapes: other batches, data or code",
-    fix=("# the same batch size on every worker: dataset.batch(n, drop_remainder=True); the same program",),
+    fix=(note("the same batch size on every worker: dataset.batch(n, drop_remainder=True); the same program"),),
 )
 FAMILY.fault(
     "ring_topology",
     "Collective ops must be configured at program startup",
     "Collective ops are already configured",
     meaning="MultiWorkerMirroredStrategy is created after TensorFlow has made its devices",
-    fix=("# create the strategy first in the program, before any tensor or dataset",),
+    fix=(note("create the strategy first in the program, before any tensor or dataset"),),
 )
 FAMILY.fault(
     "cluster_not_reached",
@@ -399,8 +418,8 @@ FAMILY.fault(
     "Shutdown barrier timed out",
     meaning="the workers of the cluster do not reach each other, or one was not started",
     fix=(
-        "echo $TF_CONFIG  # on every worker: the same cluster, another index",
-        "# open the port of TF_CONFIG in the firewall; no proxy: unset http_proxy https_proxy",
+        run("echo $TF_CONFIG", "on every worker: the same cluster, another index"),
+        note("open the port of TF_CONFIG in the firewall; no proxy: unset http_proxy https_proxy"),
     ),
     possible=True,
 )

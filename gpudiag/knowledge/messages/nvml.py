@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from gpudiag.fix import Kind, Role, Where, check, note, reboot, run, start
 from gpudiag.knowledge.message import Family
 
 FAMILY = Family(
@@ -12,14 +13,16 @@ FAMILY = Family(
 )
 
 _DRIVER = (
-    "lsmod | grep ^nvidia; sudo modprobe nvidia  # is the kernel module loaded, and what does loading it say",
-    "sudo dkms status; mokutil --sb-state  # built for this kernel; Secure Boot refuses a module that is not signed",
-    "sudo apt install --reinstall nvidia-driver-580  # of this distribution; then reboot",
+    check("lsmod | grep ^nvidia; sudo modprobe nvidia", "is the kernel module loaded, and what does loading it say"),
+    run(
+        "sudo dkms status; mokutil --sb-state", "built for this kernel; Secure Boot refuses a module that is not signed"
+    ),
+    run("sudo apt install --reinstall nvidia-driver-580", "of this distribution; then reboot", kind=Kind.REBOOT),
 )
 _LOST = (
-    "sudo dmesg | grep -i -e nvrm -e xid -e AER  # Xid 79: the GPU is off the bus",
-    "sudo reboot  # or switch the machine off and on",
-    "# check power cables, seat, temperature and the PCIe slot",
+    check("sudo dmesg | grep -i -e nvrm -e xid -e AER", "Xid 79: the GPU is off the bus"),
+    reboot("or switch the machine off and on", role=Role.ALTERNATIVE),
+    note("check power cables, seat, temperature and the PCIe slot"),
 )
 
 FAMILY.fault(
@@ -40,10 +43,21 @@ FAMILY.fault(
     meaning="NVML cannot use the driver: in a container, systemd took the device files away when it reloaded; else "
     "the driver is damaged",
     fix=(
-        "docker restart CONTAINER  # or make the pod again: it gets the devices back",
-        "sudo nvidia-ctk system create-dev-char-symlinks --create-all  # on the host, so that it does not come again",
-        "docker run --gpus all --device /dev/nvidia0 --device /dev/nvidiactl --device /dev/nvidia-uvm ...  # or so",
-        "# outside of a container: install the driver again, also after an upgrade of Windows, and reboot",
+        start("docker restart CONTAINER", "or make the pod again: it gets the devices back"),
+        run(
+            "sudo nvidia-ctk system create-dev-char-symlinks --create-all",
+            "on the host, so that it does not come again",
+            where=Where.HOST,
+        ),
+        start(
+            "docker run --gpus all --device /dev/nvidia0 --device /dev/nvidiactl --device /dev/nvidia-uvm ...",
+            "or so",
+            role=Role.ALTERNATIVE,
+        ),
+        note(
+            "outside of a container: install the driver again, also after an upgrade of Windows, and reboot",
+            kind=Kind.REBOOT,
+        ),
     ),
 )
 FAMILY.fault(
@@ -53,9 +67,13 @@ FAMILY.fault(
     meaning="Windows does not let WSL or the container use the GPU: WSL, Windows or the driver on Windows is too "
     "old, or another libnvidia-ml comes first",
     fix=(
-        "wsl --update  # in Windows, then: wsl --shutdown",
-        "# install the current NVIDIA driver in Windows, and none in WSL",
-        "sudo apt purge '*nvidia-driver*' 'libnvidia-compute*'  # in WSL, if one was installed there",
+        run("wsl --update", "in Windows, then: wsl --shutdown", kind=Kind.REBOOT),
+        note("install the current NVIDIA driver in Windows, and none in WSL"),
+        run(
+            "sudo apt purge '*nvidia-driver*' 'libnvidia-compute*'",
+            "in WSL, if one was installed there",
+            kind=Kind.REMOVE,
+        ),
     ),
     stage="DRIVER",
     seen="WSL 2",
@@ -67,9 +85,13 @@ FAMILY.fault(
     meaning="nvidia-smi finds NVML, and not libcuda: the container was given the driver's tools without its CUDA "
     "(compute), or that package of the driver is not installed",
     fix=(
-        "docker run --gpus all -e NVIDIA_DRIVER_CAPABILITIES=compute,utility ...  # in a container, with the NVIDIA "
-        "runtime",
-        "ldconfig -p | grep libcuda.so.1; sudo apt install libnvidia-compute-580  # otherwise; the driver's number",
+        start(
+            "docker run --gpus all -e NVIDIA_DRIVER_CAPABILITIES=compute,utility ...",
+            "in a container, with the NVIDIA runtime",
+        ),
+        check(
+            "ldconfig -p | grep libcuda.so.1; sudo apt install libnvidia-compute-580", "otherwise; the driver's number"
+        ),
     ),
     stage="DRIVER_LIBRARY",
 )
@@ -85,10 +107,18 @@ FAMILY.fault(
     "'nvidia-smi' is not recognized as an internal or external command",
     meaning="NVML, a part of the NVIDIA driver, is not there: no driver, or a container that was given none",
     fix=(
-        "docker run --gpus all -e NVIDIA_DRIVER_CAPABILITIES=compute,utility ...  # in a container",
-        "sudo ldconfig; sudo apt install --only-upgrade nvidia-container-toolkit libnvidia-container1  # if the host's "
-        "nvidia-smi works: the first in the container, the second on the host",
-        "sudo apt install nvidia-driver-580  # on the host, of this distribution; then reboot",
+        start("docker run --gpus all -e NVIDIA_DRIVER_CAPABILITIES=compute,utility ...", "in a container"),
+        run(
+            "sudo ldconfig; sudo apt install --only-upgrade nvidia-container-toolkit libnvidia-container1",
+            "if the host's nvidia-smi works: the first in the container, the second on the host",
+            where=Where.HOST,
+        ),
+        run(
+            "sudo apt install nvidia-driver-580",
+            "on the host, of this distribution; then reboot",
+            kind=Kind.REBOOT,
+            where=Where.HOST,
+        ),
     ),
 )
 FAMILY.fault(
@@ -97,7 +127,10 @@ FAMILY.fault(
     "NVMLError_NoPermission",
     "Failed to initialize NVML: Insufficient Permissions",
     meaning="this user may not use the GPU's device files",
-    fix=("ls -l /dev/nvidia*  # readable and writable for all, or for a group", "sudo usermod -aG video,render $USER"),
+    fix=(
+        check("ls -l /dev/nvidia*", "readable and writable for all, or for a group"),
+        run("sudo usermod -aG video,render $USER"),
+    ),
     stage="DRIVER",
 )
 FAMILY.fault(
@@ -121,8 +154,8 @@ FAMILY.fault(
     "NVMLError_NotFound",
     meaning="the driver runs and finds no GPU: none is given to this container, or the driver refuses the GPU",
     fix=(
-        "lspci -nn | grep -i nvidia; sudo dmesg | grep -i nvrm  # is there a GPU, and why was it refused",
-        "docker run --gpus all ...  # in a container",
+        check("lspci -nn | grep -i nvidia; sudo dmesg | grep -i nvrm", "is there a GPU, and why was it refused"),
+        start("docker run --gpus all ...", "in a container"),
     ),
     follows=True,
     stage="DRIVER",
@@ -133,7 +166,7 @@ FAMILY.fault(
     "NVMLError_InsufficientPower",
     "Insufficient External Power",
     meaning="a GPU has no power cable, or too few",
-    fix=("# connect each power socket of the GPU to the power supply, and start the machine again",),
+    fix=(note("connect each power socket of the GPU to the power supply, and start the machine again"),),
     stage="DRIVER",
 )
 FAMILY.fault(
@@ -142,7 +175,7 @@ FAMILY.fault(
     "NVMLError_IrqIssue",
     "Interrupt Request Issue",
     meaning="the kernel does not deliver the GPU's interrupts",
-    fix=("sudo dmesg | grep -i -e nvrm -e irq  # then: irqpoll on the kernel's command line, or another slot",),
+    fix=(check("sudo dmesg | grep -i -e nvrm -e irq", "then: irqpoll on the kernel's command line, or another slot"),),
     stage="DRIVER",
 )
 FAMILY.fault(
@@ -151,7 +184,7 @@ FAMILY.fault(
     "NVMLError_CorruptedInforom",
     "infoROM is corrupted at gpu {gpu:s}",
     meaning="the GPU's own storage of its settings (InfoROM) is damaged",
-    fix=("nvidia-smi -q | grep -i inforom", "# the GPU works as a rule; its maker can write it again"),
+    fix=(check("nvidia-smi -q | grep -i inforom"), note("the GPU works as a rule; its maker can write it again")),
     possible=True,
 )
 FAMILY.fault(
@@ -161,7 +194,7 @@ FAMILY.fault(
     "is currently in use by another process",
     "In use by another client",
     meaning="the GPU cannot be changed while a process uses it",
-    fix=("sudo fuser -v /dev/nvidia*  # who uses it; end it, and try again",),
+    fix=(check("sudo fuser -v /dev/nvidia*", "who uses it; end it, and try again"),),
 )
 FAMILY.fault(
     "nvml_too_old",
@@ -170,7 +203,7 @@ FAMILY.fault(
     "NVML_ERROR_ARGUMENT_VERSION_MISMATCH",
     "NVMLError_ArgumentVersionMismatch",
     meaning="the driver is older than the program that asks NVML",
-    fix=("sudo apt install nvidia-driver-580  # of this distribution; then reboot",),
+    fix=(run("sudo apt install nvidia-driver-580", "of this distribution; then reboot", kind=Kind.REBOOT),),
     possible=True,
 )
 FAMILY.fault(
@@ -180,7 +213,7 @@ FAMILY.fault(
     "NVML_ERROR_INSUFFICIENT_RESOURCES",
     "NVMLError_InsufficientResources",
     meaning="the driver lacks memory of the host, or room for a MIG instance",
-    fix=("free -m; nvidia-smi mig -lgip  # memory of the host; room for instances",),
+    fix=(check("free -m; nvidia-smi mig -lgip", "memory of the host; room for instances"),),
     possible=True,
 )
 FAMILY.sign(
@@ -201,7 +234,7 @@ FAMILY.fault(
     "NVML_ERROR_TIMEOUT",
     "NVMLError_Timeout",
     meaning="the driver did not answer in time",
-    fix=("sudo nvidia-smi -pm 1  # keeps GPUs initialised", "sudo dmesg | grep -i -e nvrm -e xid"),
+    fix=(run("sudo nvidia-smi -pm 1", "keeps GPUs initialised"), check("sudo dmesg | grep -i -e nvrm -e xid")),
     possible=True,
 )
 FAMILY.fault(
@@ -210,6 +243,6 @@ FAMILY.fault(
     "NVMLError_OperatingSystem",
     "blocked by the operating system/cgroups",
     meaning="the operating system, or the control group of the container, blocks the GPU",
-    fix=("docker run --gpus all ...  # or give the job a GPU", "ls -l /dev/nvidia*"),
+    fix=(start("docker run --gpus all ...", "or give the job a GPU"), check("ls -l /dev/nvidia*")),
     stage="DRIVER",
 )

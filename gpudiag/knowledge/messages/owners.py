@@ -2,21 +2,31 @@
 
 from __future__ import annotations
 
+from gpudiag.fix import Action, Kind, Role, check, install, run, start
 from gpudiag.knowledge.message import Family, Worth
 
 FAMILY = Family("libraries of others, which the loader does not find", stage="PACKAGE", seen="Linux")
 
-_OWNERS: tuple[tuple[str, str, str, tuple[str, ...]], ...] = (
+_OWNERS: tuple[tuple[str, str, str, tuple[Action, ...]], ...] = (
     (
         "rocm",
         r"lib(?:hip|amdhip64|rocblas|rocsolver|rocsparse|rocfft|rocrand|roctracer|rocm|MIOpen|miopen|rccl|hsa-runtime)",
         "AMD's ROCm: it is not installed, or of another release than this tensorflow-rocm is made for",
         (
-            "pip list | grep -i rocm; cat /opt/rocm/.info/version  # tensorflow-rocm 2.X is made for one release of "
-            "ROCm: install that, or the tensorflow-rocm for this one",
-            "export LD_LIBRARY_PATH=/opt/rocm/lib:/opt/rocm/lib64:$LD_LIBRARY_PATH  # if it is there",
-            "ls -d /opt/rocm*; ls /opt/rocm/lib | grep -i hip  # ROCm 3.5 and newer has libamdhip64.so in place of "
-            "libhip_hcc.so",
+            check(
+                "pip list | grep -i rocm; cat /opt/rocm/.info/version",
+                "tensorflow-rocm 2.X is made for one release of "
+                "ROCm: install that, or the tensorflow-rocm for this one",
+            ),
+            run(
+                "export LD_LIBRARY_PATH=/opt/rocm/lib:/opt/rocm/lib64:$LD_LIBRARY_PATH",
+                "if it is there",
+                kind=Kind.SET_VARIABLE,
+            ),
+            check(
+                "ls -d /opt/rocm*; ls /opt/rocm/lib | grep -i hip",
+                "ROCm 3.5 and newer has libamdhip64.so in place of libhip_hcc.so",
+            ),
         ),
     ),
     (
@@ -24,8 +34,13 @@ _OWNERS: tuple[tuple[str, str, str, tuple[str, ...]], ...] = (
         r"lib(?:GL|GLU|EGL|gthread-2\.0|glib-2\.0|SM|ICE|Xext|Xrender|X11|xcb)",
         "the system's graphics, which OpenCV and viewers ask for, and images without a screen lack",
         (
-            "sudo apt install -y libgl1 libglib2.0-0 libsm6 libxext6 libxrender1",
-            "pip uninstall -y opencv-python; pip install opencv-python-headless  # or: needs none of them",
+            run("sudo apt install -y libgl1 libglib2.0-0 libsm6 libxext6 libxrender1", kind=Kind.INSTALL),
+            run(
+                "pip uninstall -y opencv-python; pip install opencv-python-headless",
+                "needs none of them",
+                kind=Kind.REMOVE,
+                role=Role.ALTERNATIVE,
+            ),
         ),
     ),
     (
@@ -33,8 +48,10 @@ _OWNERS: tuple[tuple[str, str, str, tuple[str, ...]], ...] = (
         r"lib(?:mpi|mpi_cxx|open-rte|open-pal|pmix)",
         "MPI: it is not loaded, or of another release than the program was built with",
         (
-            "module load openmpi  # or: apt install libopenmpi-dev; conda install -c conda-forge openmpi",
-            "pip install --force-reinstall --no-cache-dir horovod mpi4py  # builds them again, with that MPI",
+            run("module load openmpi", "or: apt install libopenmpi-dev; conda install -c conda-forge openmpi"),
+            install(
+                "--force-reinstall", "--no-cache-dir", "horovod", "mpi4py", note="builds them again, with that MPI"
+            ),
         ),
     ),
     (
@@ -42,8 +59,12 @@ _OWNERS: tuple[tuple[str, str, str, tuple[str, ...]], ...] = (
         r"libnccl",
         "NVIDIA's NCCL",
         (
-            "pip install nvidia-nccl-cu12  # CUDA 11: nvidia-nccl-cu11; apt: libnccl2",
-            "export LD_LIBRARY_PATH=$(python -c 'import nvidia.nccl as n; print(n.__path__[0])')/lib:$LD_LIBRARY_PATH",
+            install("nvidia-nccl-cu12", note="CUDA 11: nvidia-nccl-cu11; apt: libnccl2"),
+            run(
+                "export LD_LIBRARY_PATH=$(python -c 'import nvidia.nccl as n; "
+                "print(n.__path__[0])')/lib:$LD_LIBRARY_PATH",
+                kind=Kind.SET_VARIABLE,
+            ),
         ),
     ),
     (
@@ -52,10 +73,15 @@ _OWNERS: tuple[tuple[str, str, str, tuple[str, ...]], ...] = (
         r"cudadevrt|OpenCL|nvvm)",
         "the CUDA toolkit, or a package of NVIDIA's, which something beside TensorFlow asks for",
         (
-            "ldconfig -p | grep -i {library}; ls -d /usr/local/cuda*  # is it in a toolkit: put its lib64 on "
-            "LD_LIBRARY_PATH",
-            "pip list | grep -i nvidia  # else the package of that name, for the CUDA in its number: nvidia-...-cu12",
-            "conda install -c nvidia cuda-toolkit  # brings all of them",
+            check(
+                "ldconfig -p | grep -i {library}; ls -d /usr/local/cuda*",
+                "is it in a toolkit: put its lib64 on LD_LIBRARY_PATH",
+            ),
+            check(
+                "pip list | grep -i nvidia",
+                "else the package of that name, for the CUDA in its number: nvidia-...-cu12",
+            ),
+            run("conda install -c nvidia cuda-toolkit", "brings all of them", kind=Kind.INSTALL),
         ),
     ),
     (
@@ -63,8 +89,12 @@ _OWNERS: tuple[tuple[str, str, str, tuple[str, ...]], ...] = (
         r"lib(?:nvcuvid|nvidia-encode|nvidia-opticalflow|nvidia-ptxjitcompiler|nvidia-nvvm|nvidia-fatbinaryloader)",
         "the NVIDIA driver: a container gets it only if it asks for that capability, or the driver is not whole",
         (
-            "docker run --gpus all -e NVIDIA_DRIVER_CAPABILITIES=all ...  # in a container",
-            "sudo apt install --reinstall nvidia-driver-580  # on the machine; the number is that of the driver",
+            start("docker run --gpus all -e NVIDIA_DRIVER_CAPABILITIES=all ...", "in a container"),
+            run(
+                "sudo apt install --reinstall nvidia-driver-580",
+                "on the machine; the number is that of the driver",
+                kind=Kind.CHANGE_DRIVER,
+            ),
         ),
     ),
     (
@@ -72,9 +102,13 @@ _OWNERS: tuple[tuple[str, str, str, tuple[str, ...]], ...] = (
         r"lib(?:ssl|crypto|ffi|tinfo|ncurses|readline|png12|jpeg|tiff|hdf5\w{0,6}|aec|sz)",
         "the system or conda, in a release that this one no longer has",
         (
-            "conda install -c conda-forge openssl libffi hdf5 h5py  # in a conda environment",
-            "pip install --force-reinstall --no-cache-dir PACKAGE  # the package that asks for it: its wheel for this "
-            "system",
+            run("conda install -c conda-forge openssl libffi hdf5 h5py", "in a conda environment", kind=Kind.INSTALL),
+            install(
+                "--force-reinstall",
+                "--no-cache-dir",
+                "PACKAGE",
+                note="the package that asks for it: its wheel for this system",
+            ),
         ),
     ),
     (
@@ -82,8 +116,14 @@ _OWNERS: tuple[tuple[str, str, str, tuple[str, ...]], ...] = (
         r"lib(?:openblas|blas|lapack|cblas|f77blas|atlas|mkl_\w{1,20}|gfortran|quadmath|iomp5|gomp|tbb)",
         "linear algebra (BLAS), Fortran or OpenMP, which NumPy, SciPy and TensorFlow of conda ask for",
         (
-            "conda install -c conda-forge numpy scipy mkl libgfortran  # in a conda environment",
-            "sudo apt install libopenblas0 libatlas3-base libgfortran5 libgomp1  # elsewhere; on a Raspberry Pi too",
+            run(
+                "conda install -c conda-forge numpy scipy mkl libgfortran", "in a conda environment", kind=Kind.INSTALL
+            ),
+            run(
+                "sudo apt install libopenblas0 libatlas3-base libgfortran5 libgomp1",
+                "elsewhere; on a Raspberry Pi too",
+                kind=Kind.INSTALL,
+            ),
         ),
     ),
     (
@@ -91,16 +131,30 @@ _OWNERS: tuple[tuple[str, str, str, tuple[str, ...]], ...] = (
         r"libpython[23]\.\d{1,2}\w?",
         "Python itself, built as a library: this Python was not, or lies where the loader does not look",
         (
-            "export LD_LIBRARY_PATH=$(python -c 'import sysconfig; print(sysconfig.get_config_var(\"LIBDIR\"))')"
-            ":$LD_LIBRARY_PATH",
-            "sudo apt install libpython3-dev  # or, with pyenv: PYTHON_CONFIGURE_OPTS=--enable-shared pyenv install",
+            run(
+                "export LD_LIBRARY_PATH=$(python -c 'import sysconfig; "
+                'print(sysconfig.get_config_var("LIBDIR"))\')'
+                ":$LD_LIBRARY_PATH",
+                kind=Kind.SET_VARIABLE,
+            ),
+            run(
+                "sudo apt install libpython3-dev",
+                "or, with pyenv: PYTHON_CONFIGURE_OPTS=--enable-shared pyenv install",
+                kind=Kind.INSTALL,
+            ),
         ),
     ),
     (
         "infiniband",
         r"lib(?:ibverbs|rdmacm|mlx[45]|ucp|ucs|uct|fabric|psm2?)",
         "the drivers of InfiniBand (RDMA)",
-        ("sudo apt install libibverbs1 librdmacm1 ibverbs-providers libucx0  # in the image too",),
+        (
+            run(
+                "sudo apt install libibverbs1 librdmacm1 ibverbs-providers libucx0",
+                "in the image too",
+                kind=Kind.INSTALL,
+            ),
+        ),
     ),
 )
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from gpudiag.fix import check, edit, note, run
 from gpudiag.knowledge.message import Family, Worth
 
 FAMILY = Family("placement", stage="CONFIGURATION")
@@ -21,9 +22,9 @@ FAMILY.fault(
     "Some requested devices in `tf.distribute.Strategy` are not visible to TensorFlow: {asked}",
     meaning="a strategy is given GPUs that TensorFlow does not have here: it sees none, or fewer than were asked for",
     fix=(
-        "python -c 'import tensorflow as tf; print(tf.config.list_physical_devices())'  # what it has",
-        "gpudiag check  # if it has no GPU, or fewer than nvidia-smi -L lists: why",
-        "tf.distribute.MirroredStrategy()  # takes those that are there; or lower num_gpus of the program",
+        run("python -c 'import tensorflow as tf; print(tf.config.list_physical_devices())'", "what it has"),
+        check("gpudiag check", "if it has no GPU, or fewer than nvidia-smi -L lists: why"),
+        edit("tf.distribute.MirroredStrategy()", "takes those that are there; or lower num_gpus of the program"),
     ),
     seen="2.0-2.21",
 )
@@ -33,8 +34,11 @@ FAMILY.fault(
     meaning="something was made before the program joined its cluster: it is on a device of job localhost, and the "
     "devices are those of job {job} now",
     fix=(
-        "# create the strategy (MultiWorkerMirroredStrategy) first in the program, before any dataset, tensor or model",
-        "# and build model, optimizer and metrics inside of strategy.scope()",
+        note(
+            "create the strategy (MultiWorkerMirroredStrategy) first in the program, before any dataset, "
+            "tensor or model"
+        ),
+        note("and build model, optimizer and metrics inside of strategy.scope()"),
     ),
     seen="2.0-2.21",
 )
@@ -45,8 +49,10 @@ NO_KERNEL_FOR_GPU = FAMILY.fault(
     "No OpKernel was registered to support Op '{:q}' with these attrs{}device='CPU'",
     meaning="the program puts an operation on the GPU that TensorFlow has for the CPU alone",
     fix=(
-        "tf.config.set_soft_device_placement(True)  # 1.x: tf.ConfigProto(allow_soft_placement=True) of the session",
-        "# or put it on the CPU: with tf.device('/CPU:0')",
+        edit(
+            "tf.config.set_soft_device_placement(True)", "1.x: tf.ConfigProto(allow_soft_placement=True) of the session"
+        ),
+        note("or put it on the CPU: with tf.device('/CPU:0')"),
     ),
     seen="0.6-2.21",
 )

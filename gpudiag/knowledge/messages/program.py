@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from gpudiag.fix import check, edit, install, note, run, start
 from gpudiag.knowledge.message import Family, Worth
 
 FAMILY = Family("the user's own program", stage="CONFIGURATION")
@@ -47,8 +48,11 @@ FAMILY.fault(
     "No GPU is available in this session",
     meaning="Colab gives this account no GPU now: its free share is used up, or none is idle",
     fix=(
-        "# Runtime, Change runtime type, GPU: again some hours later, or with another kind of GPU; close other "
-        "sessions",
+        note(
+            "Runtime, Change runtime type, GPU: again some hours later, or with another kind of GPU; close "
+            "other "
+            "sessions"
+        ),
     ),
     seen="Google Colab",
 )
@@ -58,8 +62,8 @@ FAMILY.fault(
     "TensorFlow 1 is unsupported in Colab",
     meaning="Colab has TensorFlow 2 alone",
     fix=(
-        "import tensorflow.compat.v1 as tf; tf.disable_v2_behavior()  # in place of: import tensorflow as tf",
-        "# tf.contrib is in no TensorFlow 2: TensorFlow 1.15 runs elsewhere, with Python 3.7",
+        edit("import tensorflow.compat.v1 as tf; tf.disable_v2_behavior()", "in place of: import tensorflow as tf"),
+        note("tf.contrib is in no TensorFlow 2: TensorFlow 1.15 runs elsewhere, with Python 3.7"),
     ),
     seen="Google Colab",
     url="https://www.tensorflow.org/guide/migrate",
@@ -79,9 +83,14 @@ FAMILY.fault(
     meaning="the notebook's kernel crashed: memory was used up, or a library of CUDA failed; the notebook hides "
     "what it printed",
     fix=(
-        "python program.py  # the same as a script in a terminal (jupyter nbconvert --to script): shows the last line",
-        "nvidia-smi; free -g  # memory of the GPU and of the computer while it runs",
-        "pip check; pip list | grep -i -e nvidia -e tensorflow  # two libraries of CUDA or cuDNN in one environment",
+        run(
+            "python program.py",
+            "the same as a script in a terminal (jupyter nbconvert --to script): shows the last line",
+        ),
+        check("nvidia-smi; free -g", "memory of the GPU and of the computer while it runs"),
+        check(
+            "pip check; pip list | grep -i -e nvidia -e tensorflow", "two libraries of CUDA or cuDNN in one environment"
+        ),
     ),
     possible=True,
     follows=True,
@@ -93,8 +102,14 @@ FAMILY.fault(
     "Torch not compiled with CUDA enabled",
     meaning="the PyTorch that is installed was built without CUDA",
     fix=(
-        "pip install --force-reinstall torch --index-url https://download.pytorch.org/whl/cu126  # a build with CUDA",
-        "nvidia-smi  # names the driver, and the newest CUDA that it runs",
+        install(
+            "--force-reinstall",
+            "torch",
+            "--index-url",
+            "https://download.pytorch.org/whl/cu126",
+            note="a build with CUDA",
+        ),
+        check("nvidia-smi", "names the driver, and the newest CUDA that it runs"),
     ),
     stage="BUILD",
     seen="PyTorch",
@@ -106,9 +121,9 @@ FAMILY.fault(
     "Found no NVIDIA driver on your system",
     meaning="CUDA does not start: there is no driver, no GPU, or the container was given none",
     fix=(
-        "nvidia-smi  # does the driver answer; without an NVIDIA GPU there is nothing to fix",
-        "docker run --gpus all ...  # in a container",
-        "sudo dmesg | grep -i -e nvrm -e xid",
+        check("nvidia-smi", "does the driver answer; without an NVIDIA GPU there is nothing to fix"),
+        start("docker run --gpus all ...", "in a container"),
+        check("sudo dmesg | grep -i -e nvrm -e xid"),
     ),
     possible=True,
     stage="DRIVER",

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from gpudiag.fix import Kind, Role, install, note, run
 from gpudiag.knowledge.message import Family, Worth
 
 FAMILY = Family("packages and Python", stage="PACKAGE", seen="Python")
@@ -125,8 +126,14 @@ FAMILY.add(
     words=("notfounderror",),
     meaning="a package's compiled operations are not in the folder that it was imported from: its source, most likely",
     fix=(
-        "# start Python in another folder: it imports what is in the folder where it starts",
-        "pip install --force-reinstall --no-cache-dir tensorflow-addons  # or what the path in site-packages names",
+        note("start Python in another folder: it imports what is in the folder where it starts"),
+        install(
+            "--force-reinstall",
+            "--no-cache-dir",
+            "tensorflow-addons",
+            note="or what the path in site-packages names",
+            role=Role.ALTERNATIVE,
+        ),
     ),
 )
 UNDEFINED_OF_TENSORFLOW = FAMILY.add(
@@ -214,12 +221,19 @@ INSTALLED_TWICE = FAMILY.fault(
     meaning="several releases of TensorBoard are installed over one another (tensorboard, tb-nightly, "
     "tensorflow-tensorboard)",
     fix=(
-        "python -m pip uninstall -y tensorboard tb-nightly tensorflow-tensorboard tensorboard-plugin-wit; python -m "
-        "pip "
-        "install tensorboard",
-        "# and delete what is left of it in site-packages: folders tensorboard, ~ensorboard and "
-        "tensorboard-*.dist-info",
-        "conda remove tensorboard  # if conda installed another one",
+        run(
+            "python -m pip uninstall -y tensorboard tb-nightly tensorflow-tensorboard "
+            "tensorboard-plugin-wit; python -m "
+            "pip "
+            "install tensorboard",
+            kind=Kind.REMOVE,
+        ),
+        note(
+            "and delete what is left of it in site-packages: folders tensorboard, ~ensorboard and "
+            "tensorboard-*.dist-info",
+            kind=Kind.REMOVE,
+        ),
+        run("conda remove tensorboard", "if conda installed another one", kind=Kind.REMOVE),
     ),
 )
 MACOS_OLDER = FAMILY.add(
@@ -229,8 +243,12 @@ MACOS_OLDER = FAMILY.add(
     words=("expected",),
     meaning="this macOS is older than the one that the library was built for: {file} has not what it asks for",
     fix=(
-        "# a newer macOS; TensorFlow 2.5 to 2.12 needs 10.14 or later, 2.13 and newer 12.0, 2.1 to 2.4 10.12.6",
-        "conda install -c conda-forge tensorflow  # built for older ones; or an older release of the package",
+        note("a newer macOS; TensorFlow 2.5 to 2.12 needs 10.14 or later, 2.13 and newer 12.0, 2.1 to 2.4 10.12.6"),
+        run(
+            "conda install -c conda-forge tensorflow",
+            "built for older ones; or an older release of the package",
+            kind=Kind.INSTALL,
+        ),
     ),
     seen="macOS",
 )

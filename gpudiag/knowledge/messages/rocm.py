@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from gpudiag.fix import Kind, check, export, run, start, unset
 from gpudiag.knowledge.message import Family
 
 FAMILY = Family(
@@ -11,16 +12,21 @@ FAMILY = Family(
     url="https://rocm.docs.amd.com/projects/install-on-linux/en/latest/reference/system-requirements.html",
 )
 
-_NAMES = (
-    "rocminfo | grep -i gfx  # the name of the GPU, such as gfx1032; gfx1030, gfx1100, gfx90a and gfx942 are built for"
+_NAMES = check(
+    "rocminfo | grep -i gfx", "the name of the GPU, such as gfx1032; gfx1030, gfx1100, gfx90a and gfx942 are built for"
 )
-_OVERRIDE = (
-    "export HSA_OVERRIDE_GFX_VERSION=10.3.0  # RX 5000 and 6000 (gfx10xx); RX 7000: 11.0.0; Vega graphics: 9.0.0: the "
-    "code of the nearest GPU that ROCm has"
+_OVERRIDE = export(
+    "HSA_OVERRIDE_GFX_VERSION",
+    "10.3.0",
+    "RX 5000 and 6000 (gfx10xx); RX 7000: 11.0.0; Vega graphics: 9.0.0: the code of the nearest GPU that ROCm has",
 )
-_GROUPS = "sudo usermod -a -G render,video $USER  # then log in again"
-_DEVICES = "docker run --device=/dev/kfd --device=/dev/dri --group-add video --group-add render ...  # in a container"
-_FITTING = "pip list | grep -i rocm; cat /opt/rocm/.info/version  # tensorflow-rocm 2.X is made for one release of ROCm"
+_GROUPS = run("sudo usermod -a -G render,video $USER", "then log in again")
+_DEVICES = start(
+    "docker run --device=/dev/kfd --device=/dev/dri --group-add video --group-add render ...", "in a container"
+)
+_FITTING = check(
+    "pip list | grep -i rocm; cat /opt/rocm/.info/version", "tensorflow-rocm 2.X is made for one release of ROCm"
+)
 
 NO_CODE_FOR_AMD_GPU = FAMILY.fault(
     "rocm_no_code",
@@ -47,10 +53,12 @@ FAMILY.fault(
     meaning="rocBLAS does not find the files of its kernels in {folder}: a rocBLAS of another ROCm is loaded, or they "
     "are elsewhere in this one",
     fix=(
-        "export ROCBLAS_TENSILE_LIBPATH=/opt/rocm/lib/rocblas/library  # ls it: must have TensileLibrary files",
-        "echo $LD_LIBRARY_PATH; ls -d /opt/rocm*  # take the folders of another ROCm out (/opt/rocm/rocblas/lib is an "
-        "old place)",
-        "sudo apt install --reinstall rocblas  # of the same release as the rest",
+        export("ROCBLAS_TENSILE_LIBPATH", "/opt/rocm/lib/rocblas/library", "ls it: must have TensileLibrary files"),
+        run(
+            "echo $LD_LIBRARY_PATH; ls -d /opt/rocm*",
+            "take the folders of another ROCm out (/opt/rocm/rocblas/lib is an old place)",
+        ),
+        run("sudo apt install --reinstall rocblas", "of the same release as the rest", kind=Kind.INSTALL),
     ),
     stage="FIRST_OP",
 )
@@ -67,9 +75,9 @@ FAMILY.fault(
     meaning="code for another AMD GPU runs on this one: HSA_OVERRIDE_GFX_VERSION names one that it is not like, or "
     "ROCm does not support it",
     fix=(
-        "unset HSA_OVERRIDE_GFX_VERSION  # if the GPU is one that ROCm supports; else the value of its family",
+        unset("HSA_OVERRIDE_GFX_VERSION", note="if the GPU is one that ROCm supports; else the value of its family"),
         _NAMES,
-        "sudo dmesg | grep -i -e amdgpu -e kfd  # what the kernel says of it",
+        check("sudo dmesg | grep -i -e amdgpu -e kfd", "what the kernel says of it"),
     ),
     possible=True,
     stage="FIRST_OP",
@@ -100,9 +108,9 @@ FAMILY.fault(
     "ROCm runtime implicit initialization on GPU:{:d} failed. Status: {error}",
     meaning="ROCm sees no AMD GPU: its kernel module amdgpu is not loaded, or a container was not given the GPU",
     fix=(
-        "sudo modprobe amdgpu; ls -l /dev/kfd /dev/dri; rocminfo  # must list the GPU",
+        run("sudo modprobe amdgpu; ls -l /dev/kfd /dev/dri; rocminfo", "must list the GPU"),
         _DEVICES,
-        "grep -rn VISIBLE_DEVICES *.py; env | grep VISIBLE_DEVICES  # the program or the shell may hide it",
+        check("grep -rn VISIBLE_DEVICES *.py; env | grep VISIBLE_DEVICES", "the program or the shell may hide it"),
         _GROUPS,
     ),
     stage="DRIVER",
@@ -115,8 +123,8 @@ FAMILY.fault(
     "failed to allocate {size} from device: hipError{}",
     meaning="the AMD GPU has no memory left, or ROCm was refused some",
     fix=(
-        "rocm-smi --showmeminfo vram --showpids  # who has it",
-        "export TF_FORCE_GPU_ALLOW_GROWTH=true  # takes memory as it is needed; or a smaller batch",
+        check("rocm-smi --showmeminfo vram --showpids", "who has it"),
+        export("TF_FORCE_GPU_ALLOW_GROWTH", "true", "takes memory as it is needed; or a smaller batch"),
     ),
     possible=True,
     stage="MEMORY",
@@ -134,7 +142,7 @@ FAMILY.fault(
     *(f"HIPBLAS_STATUS_{one}" for one in ("NOT_INITIALIZED", "ARCH_MISMATCH")),
     meaning="a library of ROCm fails or is missing: ROCm is not of the release that this tensorflow-rocm is made for, "
     "or does not support the GPU",
-    fix=(_FITTING, _NAMES, "sudo apt install rocm  # the release of ROCm that it needs"),
+    fix=(_FITTING, _NAMES, run("sudo apt install rocm", "the release of ROCm that it needs", kind=Kind.INSTALL)),
     possible=True,
     follows=True,
     stage="FIRST_OP",

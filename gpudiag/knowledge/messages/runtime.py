@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from gpudiag.fix import Kind, Role, check, edit, export, install, note, run, start, unset
 from gpudiag.knowledge.message import Family, Worth
 
 FAMILY = Family(
@@ -11,17 +12,21 @@ FAMILY = Family(
     url="https://www.tensorflow.org/guide/gpu",
 )
 
-_GROWTH = (
-    "export TF_FORCE_GPU_ALLOW_GROWTH=true  # leaves memory to NVIDIA's libraries; nvidia-smi: who else holds some"
+_GROWTH = export(
+    "TF_FORCE_GPU_ALLOW_GROWTH", "true", "leaves memory to NVIDIA's libraries; nvidia-smi: who else holds some"
 )
-_CUDA = (
-    "pip install --upgrade --force-reinstall 'tensorflow[and-cuda]'  # libraries of the release that it was built for"
+_CUDA = install(
+    "--upgrade", "--force-reinstall", "tensorflow[and-cuda]", note="libraries of the release that it was built for"
 )
-_PATH = "unset LD_LIBRARY_PATH  # other copies of CUDA's libraries come first by it"
-_ABOVE = "# the errors above this line name the fault"
-_NVCC = "pip install nvidia-cuda-nvcc-cu12  # ptxas, nvlink and libdevice of CUDA 12"
-_DRIVER = "sudo apt install nvidia-driver-580  # or another way to a newer driver of this distribution; then reboot"
-_DMESG = "sudo dmesg | grep -i -e nvrm -e xid"
+_PATH = unset("LD_LIBRARY_PATH", note="other copies of CUDA's libraries come first by it")
+_ABOVE = note("the errors above this line name the fault")
+_NVCC = install("nvidia-cuda-nvcc-cu12", note="ptxas, nvlink and libdevice of CUDA 12")
+_DRIVER = run(
+    "sudo apt install nvidia-driver-580",
+    "or another way to a newer driver of this distribution; then reboot",
+    kind=Kind.REBOOT,
+)
+_DMESG = check("sudo dmesg | grep -i -e nvrm -e xid")
 
 # --- cuDNN, cuBLAS and others ----------------------------------------------------------------------------------------
 
@@ -98,9 +103,9 @@ BLAS_FAILED = FAMILY.fault(
     "BlasScal failed",
     meaning="cuBLAS failed: no memory left for it, another process on the GPU, or a GPU that this CUDA is too old for",
     fix=(
-        "nvidia-smi  # another process, such as a notebook that still runs, holds the memory: end it",
+        check("nvidia-smi", "another process, such as a notebook that still runs, holds the memory: end it"),
         _GROWTH,
-        "nvidia-smi --query-gpu=name,compute_cap --format=csv  # from 8.0 on: CUDA 11 (TensorFlow 2.4) or newer",
+        check("nvidia-smi --query-gpu=name,compute_cap --format=csv", "from 8.0 on: CUDA 11 (TensorFlow 2.4) or newer"),
         _CUDA,
     ),
     possible=True,
@@ -128,7 +133,7 @@ FFT_FAILED = FAMILY.fault(
     "Unable to get fft support",
     "Unable to launch fft with type",
     meaning="cuFFT failed: no memory left for it, most often",
-    fix=(_GROWTH, "# a smaller batch", _CUDA),
+    fix=(_GROWTH, note("a smaller batch"), _CUDA),
     possible=True,
     follows=True,
 )
@@ -171,7 +176,7 @@ FAMILY.fault(
     "No engine configurations found for this opGraph",
     "Failed to generate cuDNN execution plan for opGraph",
     meaning="no algorithm could be tried: no memory left for the libraries, most often",
-    fix=(_GROWTH, "# a smaller batch", "export XLA_FLAGS=--xla_gpu_autotune_level=0  # XLA: no trials"),
+    fix=(_GROWTH, note("a smaller batch"), export("XLA_FLAGS", "--xla_gpu_autotune_level=0", "XLA: no trials")),
     possible=True,
     follows=True,
 )
@@ -184,7 +189,7 @@ FAMILY.fault(
     "Detected cudnn out-of-bounds write in convolution buffer",
     "Red zone modified",
     meaning="algorithms of a library give different results, or write to memory that is not theirs",
-    fix=(_CUDA, "# if it goes on with a newer cuDNN: test the GPU: sudo dcgmi diag -r 3"),
+    fix=(_CUDA, note("if it goes on with a newer cuDNN: test the GPU: sudo dcgmi diag -r 3")),
     possible=True,
 )
 FAMILY.fault(
@@ -195,8 +200,8 @@ FAMILY.fault(
     "Detected Infinity or NaN in output",
     meaning="an operation gave NaN or infinity",
     fix=(
-        "tf.debugging.enable_check_numerics()  # names the first operation",
-        "# lower learning rate; loss scaling with float16",
+        edit("tf.debugging.enable_check_numerics()", "names the first operation"),
+        note("lower learning rate; loss scaling with float16"),
     ),
     possible=True,
 )
@@ -221,7 +226,10 @@ FAMILY.fault(
     "Failed to launch fatbinary",
     "Couldn't invoke {tool:s} --version",
     meaning="XLA finds no ptxas or nvlink, which compile for the GPU",
-    fix=(_NVCC, "export PATH=/usr/local/cuda/bin:$PATH  # or of a toolkit that is installed"),
+    fix=(
+        _NVCC,
+        run("export PATH=/usr/local/cuda/bin:$PATH", "or of a toolkit that is installed", kind=Kind.SET_VARIABLE),
+    ),
 )
 FAMILY.fault(
     "no_temporary_file",
@@ -231,8 +239,8 @@ FAMILY.fault(
     "Could not get temporary filename",
     meaning="XLA compiles for the GPU in temporary files, and there is no folder where it may write one",
     fix=(
-        "mkdir -p ~/tmp && export TMPDIR=~/tmp  # or give room and rights back to the folder of now",
-        "df -h /tmp $TMPDIR; df -i /tmp $TMPDIR; ls -ld /tmp $TMPDIR  # full, or not writable",
+        run("mkdir -p ~/tmp && export TMPDIR=~/tmp", "or give room and rights back to the folder of now"),
+        check("df -h /tmp $TMPDIR; df -i /tmp $TMPDIR; ls -ld /tmp $TMPDIR", "full, or not writable"),
     ),
 )
 FAMILY.fault(
@@ -251,8 +259,10 @@ FAMILY.fault(
     "PTX compilation failed with error code {code:d}",
     meaning="ptxas or nvlink cannot compile for this GPU: it is older than the GPU or than the code, most often",
     fix=(
-        "pip install --upgrade nvidia-cuda-nvcc-cu12  # the ptxas that XLA finds first; Blackwell needs 12.8 or newer",
-        "which ptxas; ptxas --version  # an older one in PATH or /usr/local/cuda comes first",
+        install(
+            "--upgrade", "nvidia-cuda-nvcc-cu12", note="the ptxas that XLA finds first; Blackwell needs 12.8 or newer"
+        ),
+        run("which ptxas; ptxas --version", "an older one in PATH or /usr/local/cuda comes first"),
     ),
     follows=True,
 )
@@ -266,7 +276,11 @@ FAMILY.fault(
     "failed to load PTX",
     "Invoking the PTX->SASS JIT from driver version {driver:s} which is older",
     meaning="the driver cannot load the code that was compiled: it is older than this CUDA",
-    fix=(_DRIVER, "export XLA_FLAGS=--xla_gpu_enable_llvm_module_compilation_parallelism=false  # for a while", _CUDA),
+    fix=(
+        _DRIVER,
+        export("XLA_FLAGS", "--xla_gpu_enable_llvm_module_compilation_parallelism=false", "for a while"),
+        _CUDA,
+    ),
     possible=True,
 )
 FAMILY.fault(
@@ -276,9 +290,9 @@ FAMILY.fault(
     "Detected unsupported operations when trying to compile graph",
     meaning="XLA cannot compile an operation of this function for the GPU; the line names it",
     fix=(
-        "# without XLA: model.compile(..., jit_compile=False), tf.function without jit_compile=True",
-        "tf.config.optimizer.set_jit(False)  # if XLA was switched on for all",
-        "# recurrent layers (CudnnRNN...): use_cudnn=False of the layer, which XLA can compile",
+        note("without XLA: model.compile(..., jit_compile=False), tf.function without jit_compile=True"),
+        edit("tf.config.optimizer.set_jit(False)", "if XLA was switched on for all"),
+        note("recurrent layers (CudnnRNN...): use_cudnn=False of the layer, which XLA can compile"),
     ),
     stage="CONFIGURATION",
     seen="2.1-2.21",
@@ -290,9 +304,12 @@ FAMILY.fault(
     meaning="an operation could not be compiled for this GPU: TensorFlow did not find libdevice.10.bc (or ptxas) of "
     "CUDA, most often",
     fix=(
-        "export XLA_FLAGS=--xla_gpu_cuda_data_dir=/usr/local/cuda  # the folder that has nvvm/libdevice; conda: "
-        "$CONDA_PREFIX",
-        "pip install nvidia-cuda-nvcc-cu12  # 2.15 and newer; before: conda install -c nvidia cuda-nvcc=11.8",
+        export(
+            "XLA_FLAGS",
+            "--xla_gpu_cuda_data_dir=/usr/local/cuda",
+            "the folder that has nvvm/libdevice; conda: $CONDA_PREFIX",
+        ),
+        install("nvidia-cuda-nvcc-cu12", note="2.15 and newer; before: conda install -c nvidia cuda-nvcc=11.8"),
         _ABOVE,
     ),
     follows=True,
@@ -304,8 +321,10 @@ FAMILY.fault(
     meaning="TensorFlow could not make its devices: another process has the GPU (compute mode), no memory is left, or "
     "the driver does not work",
     fix=(
-        "nvidia-smi  # memory, processes, and 'E. Process': then one process alone may use that GPU",
-        "export CUDA_VISIBLE_DEVICES=1  # another GPU, one that nobody uses; in a batch job: the one that was given",
+        check("nvidia-smi", "memory, processes, and 'E. Process': then one process alone may use that GPU"),
+        export(
+            "CUDA_VISIBLE_DEVICES", "1", "another GPU, one that nobody uses; in a batch job: the one that was given"
+        ),
         _ABOVE,
     ),
     follows=True,
@@ -323,8 +342,10 @@ FAMILY.fault(
     meaning="a tensor of the program has a size that cuDNN does not take: a dimension is 0 (an empty batch, no "
     "channels, an image that is smaller than its layers need), or it is too large",
     fix=(
-        "# look at count, feature_map_count and spatial in the line: none may be 0",
-        "# dataset.batch(n, drop_remainder=True), larger images or fewer strides; a smaller batch if it is too large",
+        note("look at count, feature_map_count and spatial in the line: none may be 0"),
+        note(
+            "dataset.batch(n, drop_remainder=True), larger images or fewer strides; a smaller batch if it is too large"
+        ),
     ),
     seen="0.8-2.17",
 )
@@ -335,7 +356,11 @@ FAMILY.fault(
     "Generating device code failed",
     "Lowering to GPU kernels failed",
     meaning="a function could not be compiled for the GPU; the lines above say why",
-    fix=(_NVCC, "# or without XLA: model.compile(..., jit_compile=False), tf.config.optimizer.set_jit(False)", _ABOVE),
+    fix=(
+        _NVCC,
+        note("or without XLA: model.compile(..., jit_compile=False), tf.config.optimizer.set_jit(False)"),
+        _ABOVE,
+    ),
     follows=True,
 )
 # --- devices and drivers ---------------------------------------------------------------------------------------------
@@ -349,8 +374,8 @@ FAMILY.fault(
     "os.fork() was called. os.fork() is incompatible with multithreaded code",
     meaning="the process was forked from one that had used the GPU, and CUDA does not work in it",
     fix=(
-        "import multiprocessing; multiprocessing.set_start_method('spawn')  # before TensorFlow is imported",
-        "# or use no GPU, and list none, before the processes are started",
+        edit("import multiprocessing; multiprocessing.set_start_method('spawn')", "before TensorFlow is imported"),
+        note("or use no GPU, and list none, before the processes are started"),
     ),
     stage="CONTEXT",
     possible=True,
@@ -362,7 +387,7 @@ FAMILY.fault(
     "The primary context is active and has a different flag set",
     "Failed to get the device of the current context",
     meaning="another library in the program (PyTorch, PyCUDA, Numba) made its own context on the GPU",
-    fix=("import tensorflow as tf; tf.config.list_logical_devices()  # before the other library uses the GPU",),
+    fix=(edit("import tensorflow as tf; tf.config.list_logical_devices()", "before the other library uses the GPU"),),
     possible=True,
     stage="CONTEXT",
 )
@@ -406,9 +431,9 @@ FAMILY.fault(
     "StreamExecutor device {:d} is not available",
     meaning="TensorFlow cannot use the GPU; the error of CUDA says why",
     fix=(
-        "nvidia-smi  # does the GPU answer; memory and processes on it",
+        check("nvidia-smi", "does the GPU answer; memory and processes on it"),
         _DMESG,
-        "# end the other processes on the GPU, or choose another one: CUDA_VISIBLE_DEVICES",
+        note("end the other processes on the GPU, or choose another one: CUDA_VISIBLE_DEVICES"),
     ),
     stage="CONTEXT",
     follows=True,
@@ -471,9 +496,9 @@ FAMILY.fault(
     "CUB reduce error",
     meaning="an operation on the GPU failed, and with it every later one of the process",
     fix=(
-        "CUDA_LAUNCH_BLOCKING=1 python program.py  # the traceback names the operation then",
-        f"{_DMESG}  # 13, 31: the program's; 48, 74, 79, 94, 95, 119: the GPU's",
-        "# Windows, or a display on the GPU: update the driver, raise the TDR delay, smaller batches",
+        run("CUDA_LAUNCH_BLOCKING=1 python program.py", "the traceback names the operation then"),
+        _DMESG.replaced(note="13, 31: the program's; 48, 74, 79, 94, 95, 119: the GPU's"),
+        note("Windows, or a display on the GPU: update the driver, raise the TDR delay, smaller batches"),
     ),
     possible=True,
     follows=True,
@@ -495,9 +520,11 @@ FAMILY.fault(
     "Failed to register host memory at address",
     meaning="memory of the computer itself cannot be pinned: too little is free, or a limit forbids it",
     fix=(
-        "free -m; ulimit -l -v  # memory of the computer, and limits of this shell",
-        "# smaller batches; tf.data in place of whole arrays; Windows: a larger page file",
-        "export TF_GPU_HOST_MEM_LIMIT_IN_MB=4096  # caps what TensorFlow pins (XLA: XLA_PJRT_GPU_HOST_MEMORY_LIMIT_GB)",
+        check("free -m; ulimit -l -v", "memory of the computer, and limits of this shell"),
+        note("smaller batches; tf.data in place of whole arrays; Windows: a larger page file"),
+        export(
+            "TF_GPU_HOST_MEM_LIMIT_IN_MB", "4096", "caps what TensorFlow pins (XLA: XLA_PJRT_GPU_HOST_MEMORY_LIMIT_GB)"
+        ),
     ),
     stage="MEMORY",
 )
@@ -536,10 +563,10 @@ FAMILY.fault(
     "OOM when allocating temporary tensor with shape",
     meaning="the model, its batch or its data need more memory than TensorFlow has on the GPU",
     fix=(
-        "# a smaller batch, or smaller inputs: memory grows with the batch",
-        "nvidia-smi  # another process on the GPU takes some; a notebook keeps it until its kernel is restarted",
-        "tf.keras.mixed_precision.set_global_policy('mixed_float16')  # half of it for activations",
-        "export TF_GPU_ALLOCATOR=cuda_malloc_async  # if the pool is in pieces",
+        note("a smaller batch, or smaller inputs: memory grows with the batch"),
+        check("nvidia-smi", "another process on the GPU takes some; a notebook keeps it until its kernel is restarted"),
+        edit("tf.keras.mixed_precision.set_global_policy('mixed_float16')", "half of it for activations"),
+        export("TF_GPU_ALLOCATOR", "cuda_malloc_async", "if the pool is in pieces"),
     ),
     needs_device=True,
     stage="MEMORY",
@@ -552,7 +579,7 @@ FAMILY.fault(
     "Failed to capture gpu graph",
     "Failed to instantiate CUDA graph",
     meaning="CUDA graphs of XLA need memory beside TensorFlow's",
-    fix=("export XLA_FLAGS=--xla_gpu_enable_command_buffer=", _GROWTH),
+    fix=(export("XLA_FLAGS", "--xla_gpu_enable_command_buffer="), _GROWTH),
     stage="MEMORY",
 )
 FAMILY.fault(
@@ -561,7 +588,7 @@ FAMILY.fault(
     "is being mapped to multiple {:w} devices",
     "TensorFlow device ({}) is being mapped to multiple",
     meaning="the program configures GPUs differently in two sessions or servers of one process",
-    fix=("# the same visible_device_list everywhere; set CUDA_VISIBLE_DEVICES for the process instead",),
+    fix=(note("the same visible_device_list everywhere; set CUDA_VISIBLE_DEVICES for the process instead"),),
     stage="CONFIGURATION",
 )
 FAMILY.fault(
@@ -582,8 +609,11 @@ FAMILY.fault(
     "Unified memory on GPUs with compute capability lower than 6.0",
     meaning="logical devices are configured in a way that TensorFlow does not take",
     fix=(
-        "tf.config.set_logical_device_configuration(gpu, [tf.config.LogicalDeviceConfiguration(memory_limit=1024)])"
-        "  # a list for each GPU, each with a limit in MiB",
+        edit(
+            "tf.config.set_logical_device_configuration(gpu, "
+            "[tf.config.LogicalDeviceConfiguration(memory_limit=1024)])",
+            "a list for each GPU, each with a limit in MiB",
+        ),
     ),
     stage="CONFIGURATION",
 )
@@ -591,7 +621,9 @@ FAMILY.fault(
     "growth_differs",
     "Memory growth cannot differ between GPU devices",
     meaning="memory growth is set for some of the visible GPUs; it must be the same for all",
-    fix=("for gpu in tf.config.list_physical_devices('GPU'): tf.config.experimental.set_memory_growth(gpu, True)",),
+    fix=(
+        edit("for gpu in tf.config.list_physical_devices('GPU'): tf.config.experimental.set_memory_growth(gpu, True)"),
+    ),
     stage="CONFIGURATION",
 )
 FAMILY.fault(
@@ -605,7 +637,7 @@ FAMILY.fault(
     "Malformed device specification '{device:q}'",
     "Expecting a string device name. Got {}",
     meaning="the program names a device that is not one of this process",
-    fix=("tf.config.list_physical_devices('GPU')  # the devices that there are, to be handed on",),
+    fix=(edit("tf.config.list_physical_devices('GPU')", "the devices that there are, to be handed on"),),
     stage="CONFIGURATION",
 )
 FAMILY.fault(
@@ -614,8 +646,8 @@ FAMILY.fault(
     "Tensors on conflicting devices",
     meaning="an operation is given tensors of two devices, and copies are forbidden",
     fix=(
-        "tf.config.experimental.set_device_policy('silent')  # copies them",
-        "with tf.device(...):  # or make them there",
+        edit("tf.config.experimental.set_device_policy('silent')", "copies them"),
+        edit("with tf.device(...):", "or make them there", role=Role.ALTERNATIVE),
     ),
     stage="CONFIGURATION",
 )
@@ -629,8 +661,8 @@ FAMILY.fault(
     "Random ops require a seed to be set when determinism is enabled",
     meaning="deterministic operations are asked for, and an operation of the program has no such form on the GPU",
     fix=(
-        "tf.keras.utils.set_random_seed(1)  # if a seed is what is missing",
-        "with tf.device('/CPU:0'):  # this operation on the CPU; or without enable_op_determinism",
+        edit("tf.keras.utils.set_random_seed(1)", "if a seed is what is missing"),
+        edit("with tf.device('/CPU:0'):", "this operation on the CPU; or without enable_op_determinism"),
     ),
     stage="CONFIGURATION",
 )
@@ -640,8 +672,12 @@ FAMILY.fault(
     meaning="deterministic operations are asked for, and XLA has no such form of the program's {op} on the GPU",
     seen="2.8-2.21; Keras 3 compiles with XLA by itself (jit_compile='auto')",
     fix=(
-        "# without XLA it has one: model.compile(..., jit_compile=False)",
-        "unset TF_DETERMINISTIC_OPS  # or without determinism; likewise without enable_op_determinism",
+        note("without XLA it has one: model.compile(..., jit_compile=False)"),
+        unset(
+            "TF_DETERMINISTIC_OPS",
+            note="or without determinism; likewise without enable_op_determinism",
+            role=Role.ALTERNATIVE,
+        ),
     ),
     stage="CONFIGURATION",
 )
@@ -658,8 +694,8 @@ FAMILY.fault(
     "The CPU implementation of FusedBatchNorm only supports NHWC",
     meaning="the model is made for a GPU (channels first), and TensorFlow uses the CPU",
     fix=(
-        "gpudiag check  # why there is no GPU",
-        "tf.keras.backend.set_image_data_format('channels_last')  # for the CPU",
+        check("gpudiag check", "why there is no GPU"),
+        edit("tf.keras.backend.set_image_data_format('channels_last')", "for the CPU"),
     ),
     stage="CONFIGURATION",
     possible=True,
@@ -674,8 +710,8 @@ FAMILY.fault(
     meaning="this TensorFlow has no NCCL, with which GPUs add up: the one for Windows has none, nor has a build "
     "without CUDA",
     fix=(
-        "tf.distribute.MirroredStrategy(cross_device_ops=tf.distribute.HierarchicalCopyAllReduce())",
-        "tf.config.list_physical_devices('GPU')  # Linux: must list the GPUs; NCCL comes with a build for CUDA",
+        edit("tf.distribute.MirroredStrategy(cross_device_ops=tf.distribute.HierarchicalCopyAllReduce())"),
+        edit("tf.config.list_physical_devices('GPU')", "Linux: must list the GPUs; NCCL comes with a build for CUDA"),
     ),
     stage="CONFIGURATION",
     seen="1.13-2.21",
@@ -688,7 +724,10 @@ FAMILY.fault(
     "No supported device found in available devices",
     "No registered '{op:q}' OpKernel for '{device:q}' devices compatible with node",
     meaning="an operation has no form for the devices that TensorFlow has here: it needs a GPU, or the CPU",
-    fix=("tf.config.set_soft_device_placement(True)", "gpudiag check  # if it needs a GPU: why there is none"),
+    fix=(
+        edit("tf.config.set_soft_device_placement(True)"),
+        check("gpudiag check", "if it needs a GPU: why there is none"),
+    ),
     stage="CONFIGURATION",
     possible=True,
 )
@@ -704,7 +743,7 @@ FAMILY.fault(
     "XLA was built without libnvptxcompiler support",
     "XLA compiled without GPU collectives support",
     meaning="this TensorFlow was built without CUDA",
-    fix=("pip uninstall -y tensorflow-cpu tensorflow && pip install 'tensorflow[and-cuda]'",),
+    fix=(run("pip uninstall -y tensorflow-cpu tensorflow && pip install 'tensorflow[and-cuda]'", kind=Kind.REMOVE),),
     stage="BUILD",
 )
 DIRECTML_ADAPTER = FAMILY.add(
@@ -719,9 +758,12 @@ FAMILY.fault(
     "Trying to access resource {resource:s}",
     meaning="a function that XLA compiles uses a variable of another device: XLA cannot",
     fix=(
-        "# make and use the model under the same device: both in one with tf.device(...), or neither",
-        "# or without XLA: model.compile(..., jit_compile=False), no @tf.function(jit_compile=True); in Keras 2.11 "
-        "and newer the optimizer, too, or one of tf.keras.optimizers.legacy",
+        note("make and use the model under the same device: both in one with tf.device(...), or neither"),
+        note(
+            "or without XLA: model.compile(..., jit_compile=False), no @tf.function(jit_compile=True); in "
+            "Keras 2.11 "
+            "and newer the optimizer, too, or one of tf.keras.optimizers.legacy"
+        ),
     ),
 )
 NO_XLA_COMPILER = FAMILY.fault(
@@ -730,8 +772,8 @@ NO_XLA_COMPILER = FAMILY.fault(
     "Could not find compiler for platform {platform:w}",
     meaning="this TensorFlow was built without XLA for {platform}: jit_compile=True cannot be had",
     fix=(
-        "# model.compile with jit_compile=False, no @tf.function(jit_compile=True), no TF_XLA_FLAGS",
-        "pip install 'tensorflow[and-cuda]'  # the wheels of pypi.org have it; in conda: a newer build",
+        note("model.compile with jit_compile=False, no @tf.function(jit_compile=True), no TF_XLA_FLAGS"),
+        install("tensorflow[and-cuda]", note="the wheels of pypi.org have it; in conda: a newer build"),
     ),
     seen="2.4-2.21",
 )
@@ -747,7 +789,7 @@ PLATFORM_MISSING = FAMILY.fault(
     "Either GPU has to be attached, or --xla_gpu_target_config_filename has to be specified",
     "Invalid device index: {:d}",
     meaning="XLA has no platform for GPUs here: TensorFlow found no GPU, or was built without CUDA",
-    fix=("gpudiag check  # why there is no GPU",),
+    fix=(check("gpudiag check", "why there is no GPU"),),
     follows=True,
     stage="DEVICE_COUNT",
 )
@@ -757,8 +799,11 @@ FAMILY.fault(
     "This may be caused by a missing {:w} library",
     meaning="TensorFlow leaves the GPUs out, since a library of CUDA is missing; the lines above may name it",
     fix=(
-        "pip install 'tensorflow[and-cuda]'  # brings them all (2.14 and newer; 2.16.1 does not find them: use 2.17)",
-        "TF_CPP_VMODULE=dso_loader=1 python -c 'import tensorflow as tf; tf.config.list_physical_devices()'  # which",
+        install("tensorflow[and-cuda]", note="brings them all (2.14 and newer; 2.16.1 does not find them: use 2.17)"),
+        run(
+            "TF_CPP_VMODULE=dso_loader=1 python -c 'import tensorflow as tf; tf.config.list_physical_devices()'",
+            "which",
+        ),
     ),
     follows=True,
     stage="LIBRARIES",
@@ -775,7 +820,7 @@ FAMILY.fault(
     "Invalid value for TF_CUBLAS_WORKSPACE_LIMIT_IN_MB: {value}",
     "Invalid value for TF_MATMUL_AUTOTUNE_MAX_ALGORITHMS: {value}",
     meaning="an environment variable or an option has a value that TensorFlow does not take",
-    fix=("env | grep -e ^TF_ -e ^XLA_ -e ^CUDA_  # the line names it: unset it, or give it another value",),
+    fix=(check("env | grep -e ^TF_ -e ^XLA_ -e ^CUDA_", "the line names it: unset it, or give it another value"),),
     stage="CONFIGURATION",
 )
 FAMILY.fault(
@@ -783,7 +828,7 @@ FAMILY.fault(
     "The requested reserved device memory {:s} is larger than the available memory",
     "The requested reserved device memory {:s} is invalid",
     meaning="TF_DEVICE_MIN_SYS_MEMORY_IN_MB asks to leave more memory than the GPU has; it is ignored",
-    fix=("unset TF_DEVICE_MIN_SYS_MEMORY_IN_MB",),
+    fix=(unset("TF_DEVICE_MIN_SYS_MEMORY_IN_MB"),),
     stage="CONFIGURATION",
 )
 FAMILY.fault(
@@ -793,7 +838,7 @@ FAMILY.fault(
     "failed to enable peer access from {} to {}",
     "potential peer access pairs were reported by the driver, but no peering could be enabled",
     meaning="GPUs cannot reach each other's memory; copies go through the host",
-    fix=("nvidia-smi topo -p2p r  # which pairs can", "export NCCL_P2P_DISABLE=1  # if exchanges hang"),
+    fix=(check("nvidia-smi topo -p2p r", "which pairs can"), export("NCCL_P2P_DISABLE", "1", "if exchanges hang")),
     possible=True,
     stage="CONFIGURATION",
 )
@@ -804,9 +849,15 @@ FAMILY.fault(
     meaning="the program uses TensorRT, and the release of it that this TensorFlow was built for is not there, or not "
     "whole",
     fix=(
-        "ldconfig -p | grep -e nvinfer -e nvrtc  # libnvinfer.so must have the number that the log names",
-        "# install that release of TensorRT (libnvinfer.so.5: TensorRT 5), or a TensorFlow for the one that is there",
-        "sudo apt install cuda-nvrtc-11-1  # if the log says that libnvrtc.so.11.1 cannot be opened: TensorRT needs it",
+        check("ldconfig -p | grep -e nvinfer -e nvrtc", "libnvinfer.so must have the number that the log names"),
+        note(
+            "install that release of TensorRT (libnvinfer.so.5: TensorRT 5), or a TensorFlow for the one that is there"
+        ),
+        run(
+            "sudo apt install cuda-nvrtc-11-1",
+            "if the log says that libnvrtc.so.11.1 cannot be opened: TensorRT needs it",
+            kind=Kind.INSTALL,
+        ),
     ),
     url="https://docs.nvidia.com/deeplearning/tensorrt/latest/getting-started/support-matrix.html",
 )
@@ -828,8 +879,8 @@ NO_KERNEL_DRIVER = FAMILY.fault(
     "no NVIDIA GPU device is present: /dev/nvidia0 does not exist",
     meaning="no NVIDIA driver runs where the program ran: none is installed, or the container was given no GPU",
     fix=(
-        "nvidia-smi  # does the driver answer; without an NVIDIA GPU there is nothing to fix",
-        "docker run --gpus all ...  # in a container",
+        check("nvidia-smi", "does the driver answer; without an NVIDIA GPU there is nothing to fix"),
+        start("docker run --gpus all ...", "in a container"),
         _DRIVER,
     ),
     stage="DRIVER",
@@ -851,7 +902,7 @@ FAMILY.fault(
     "kernels require cuDNN {needed:v} or higher",
     "require cublasLt >= {needed:v}",
     meaning="an operation needs a newer GPU or a newer library",
-    fix=("nvidia-smi --query-gpu=name,compute_cap --format=csv", "pip install --upgrade 'tensorflow[and-cuda]'"),
+    fix=(check("nvidia-smi --query-gpu=name,compute_cap --format=csv"), install("--upgrade", "tensorflow[and-cuda]")),
 )
 FAMILY.sign(
     "op_requires",
@@ -910,9 +961,12 @@ FAMILY.fault(
     "gpu_launch_config.h:{:d}] Check failed: {}",
     meaning="an operation was given a tensor without elements, or one that is too large to be counted",
     fix=(
-        "# no empty batch: dataset.batch(n, drop_remainder=True); with several GPUs each must get a part of the last "
-        "one",
-        "# if a tensor has more than 2147483647 elements: a smaller batch",
+        note(
+            "no empty batch: dataset.batch(n, drop_remainder=True); with several GPUs each must get a part "
+            "of the last "
+            "one"
+        ),
+        note("if a tensor has more than 2147483647 elements: a smaller batch"),
     ),
     possible=True,
     seen="1.13-2.21",
@@ -926,9 +980,15 @@ FAMILY.fault(
     "ptxas: command not found",
     meaning="the CUDA toolkit is not installed, or not on PATH; TensorFlow itself needs its libraries alone",
     fix=(
-        "pip install 'tensorflow[and-cuda]'  # the libraries; python -c 'import tensorflow as tf; "
-        "print(tf.config.list_physical_devices())'",
-        "export PATH=/usr/local/cuda/bin:$PATH  # if nvcc itself is needed; pip install nvidia-cuda-nvcc-cu12",
+        install(
+            "tensorflow[and-cuda]",
+            note="the libraries; python -c 'import tensorflow as tf; print(tf.config.list_physical_devices())'",
+        ),
+        run(
+            "export PATH=/usr/local/cuda/bin:$PATH",
+            "if nvcc itself is needed; pip install nvidia-cuda-nvcc-cu12",
+            kind=Kind.SET_VARIABLE,
+        ),
     ),
     possible=True,
     follows=True,
@@ -942,8 +1002,8 @@ FAMILY.fault(
     meaning="this TensorFlow has no TensorRT: the wheels of 2.18 and newer are built without it, those for Windows "
     "always were",
     fix=(
-        "docker run --gpus all -it nvcr.io/nvidia/tensorflow:25.02-tf2-py3  # has it",
-        "# or convert the model with TensorRT itself, by ONNX: python -m tf2onnx.convert, trtexec",
+        start("docker run --gpus all -it nvcr.io/nvidia/tensorflow:25.02-tf2-py3", "has it"),
+        note("or convert the model with TensorRT itself, by ONNX: python -m tf2onnx.convert, trtexec"),
     ),
     stage="CONFIGURATION",
     seen="2.0-2.21",
@@ -956,8 +1016,8 @@ FAMILY.fault(
     meaning="the CPU runs the model, and it has no grouped convolutions: TensorFlow uses no GPU, or the number of "
     "channels does not fit the layer",
     fix=(
-        "python -c 'import tensorflow as tf; print(tf.config.list_physical_devices())'  # GPU:0 must be there",
-        "# channels of the input: must be those of the layer (3 for images, not 4)",
+        run("python -c 'import tensorflow as tf; print(tf.config.list_physical_devices())'", "GPU:0 must be there"),
+        note("channels of the input: must be those of the layer (3 for images, not 4)"),
     ),
     possible=True,
     seen="2.1-2.21",
@@ -971,8 +1031,8 @@ FAMILY.add(
     meaning="this Keras is older than this TensorFlow: it looks for GPUs as /gpu:{last}, and they are now called "
     "/device:GPU:{last}; all of them are there",
     fix=(
-        "pip install --upgrade 'keras==2.2.*'  # knows both names; or use tf.keras of the same TensorFlow",
-        "pip install 'tensorflow-gpu==1.4.*'  # or the TensorFlow that this Keras was made for",
+        install("--upgrade", "keras==2.2.*", note="knows both names; or use tf.keras of the same TensorFlow"),
+        install("tensorflow-gpu==1.4.*", note="or the TensorFlow that this Keras was made for"),
     ),
     stage="CONFIGURATION",
     seen="1.x",
@@ -987,8 +1047,8 @@ FAMILY.add(
     meaning="this Keras leaves the CPU out of its list of devices, and looks for it there; all GPUs are in it, up to "
     "/gpu:{last}",
     fix=(
-        "pip install --upgrade 'keras==2.3.*'  # has that corrected; or use tf.keras of the same TensorFlow",
-        "# or multi_gpu_model with cpu_merge=False: merges on a GPU",
+        install("--upgrade", "keras==2.3.*", note="has that corrected; or use tf.keras of the same TensorFlow"),
+        note("or multi_gpu_model with cpu_merge=False: merges on a GPU"),
     ),
     stage="CONFIGURATION",
     seen="1.x",
@@ -998,10 +1058,14 @@ MULTI_GPU_MODEL = FAMILY.fault(
     "To call `multi_gpu_model` with `gpus={asked:d}`, we expect the following devices to be available",
     meaning="the program asks Keras for {asked} GPUs, and TensorFlow has fewer",
     fix=(
-        "python -c 'import tensorflow as tf; print(tf.test.is_built_with_cuda()); from tensorflow.python.client import "
-        "device_lib; print(device_lib.list_local_devices())'  # what it has",
-        "nvidia-smi -L; echo $CUDA_VISIBLE_DEVICES  # what the machine has, and what is hidden",
-        "# gpus= as many as there are",
+        run(
+            "python -c 'import tensorflow as tf; print(tf.test.is_built_with_cuda()); from "
+            "tensorflow.python.client import "
+            "device_lib; print(device_lib.list_local_devices())'",
+            "what it has",
+        ),
+        check("nvidia-smi -L; echo $CUDA_VISIBLE_DEVICES", "what the machine has, and what is hidden"),
+        note("gpus= as many as there are"),
     ),
     stage="CONFIGURATION",
     seen="1.x-2.3",
@@ -1011,8 +1075,10 @@ FAMILY.fault(
     "because the node was colocated with a group of nodes that required incompatible device '{device:q}'",
     meaning="operations that must be together are put on {device}, and one of them has no form for it",
     fix=(
-        "tf.config.set_soft_device_placement(True)  # 1.x: tf.ConfigProto(allow_soft_placement=True) of the session",
-        "# or put that part on the CPU: with tf.device('/CPU:0')",
+        edit(
+            "tf.config.set_soft_device_placement(True)", "1.x: tf.ConfigProto(allow_soft_placement=True) of the session"
+        ),
+        note("or put that part on the CPU: with tf.device('/CPU:0')"),
     ),
     stage="CONFIGURATION",
     seen="1.x-2.21",
@@ -1023,9 +1089,13 @@ FAMILY.fault(
     "registered in this process",
     meaning="the program puts an operation on {device}, which TensorFlow does not have here",
     fix=(
-        "python -c 'from tensorflow.python.client import device_lib; print(device_lib.list_local_devices())'  # what "
-        "it has",
-        "tf.config.set_soft_device_placement(True)  # 1.x: tf.ConfigProto(allow_soft_placement=True) of the session",
+        run(
+            "python -c 'from tensorflow.python.client import device_lib; print(device_lib.list_local_devices())'",
+            "what it has",
+        ),
+        edit(
+            "tf.config.set_soft_device_placement(True)", "1.x: tf.ConfigProto(allow_soft_placement=True) of the session"
+        ),
     ),
     stage="CONFIGURATION",
     seen="0.6-2.2",

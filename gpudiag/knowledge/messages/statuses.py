@@ -5,6 +5,7 @@ cuDNN 9 has finer statuses than 8 in each class; a class speaks for those that t
 
 from __future__ import annotations
 
+from gpudiag.fix import Action, Kind, check, export, install, note, run, unset
 from gpudiag.knowledge.message import Family, Message, Worth
 
 # What cublasGetStatusString gives (the strings of libcublasLt 12.5.3.2). TensorFlow built with CUDA 12 prints it in
@@ -24,10 +25,10 @@ _CUBLAS_SAYS = ("cublas handle", "cuBLAS routine", "cuBLAS calls")
 
 FAMILY = Family("statuses of NVIDIA's libraries", seen="CUDA 11-13, cuDNN 8-9")
 
-_GROWTH = "export TF_FORCE_GPU_ALLOW_GROWTH=true  # leaves memory to NVIDIA's libraries"
-_SMALLER = "nvidia-smi  # does another process hold memory; a smaller batch"
-_SAME = "pip install --upgrade --force-reinstall 'tensorflow[and-cuda]'  # libraries that fit each other"
-_PATH = "unset LD_LIBRARY_PATH  # other copies of CUDA's libraries come first by it"
+_GROWTH = export("TF_FORCE_GPU_ALLOW_GROWTH", "true", "leaves memory to NVIDIA's libraries")
+_SMALLER = check("nvidia-smi", "does another process hold memory; a smaller batch")
+_SAME = install("--upgrade", "--force-reinstall", "tensorflow[and-cuda]", note="libraries that fit each other")
+_PATH = unset("LD_LIBRARY_PATH", note="other copies of CUDA's libraries come first by it")
 _MEMORY = (_GROWTH, _SMALLER, _PATH)
 
 _WHAT = {
@@ -40,7 +41,7 @@ _WHAT = {
 }
 _ALL = "CUDNN CUBLAS CUSOLVER CUSPARSE CURAND"
 
-_ROWS: tuple[tuple[str, str, str, tuple[str, ...], bool], ...] = (
+_ROWS: tuple[tuple[str, str, str, tuple[Action, ...], bool], ...] = (
     # libraries, statuses, meaning, fix, whether others lead to it
     (
         _ALL,
@@ -62,21 +63,21 @@ _ROWS: tuple[tuple[str, str, str, tuple[str, ...], bool], ...] = (
         "EXECUTION_FAILED LAUNCH_FAILURE PREEXISTING_FAILURE",
         "could not run a kernel on the GPU: no memory left, a kernel that failed before it, or a GPU that its code is "
         "too old for",
-        (_GROWTH, _SMALLER, "sudo dmesg | grep -i -e nvrm -e xid", _SAME),
+        (_GROWTH, _SMALLER, check("sudo dmesg | grep -i -e nvrm -e xid"), _SAME),
         True,
     ),
     (
         _ALL,
         "ARCH_MISMATCH",
         "has no code for this GPU, which is older or newer than the library",
-        ("nvidia-smi --query-gpu=name,compute_cap --format=csv", _SAME),
+        (check("nvidia-smi --query-gpu=name,compute_cap --format=csv"), _SAME),
         False,
     ),
     (
         _ALL,
         "NOT_SUPPORTED",
         "does not do what was asked on this GPU, or in this release",
-        (_SAME, "# else another algorithm, type or layout"),
+        (_SAME, note("else another algorithm, type or layout")),
         True,
     ),
     (_ALL, "INVALID_VALUE BAD_PARAM", "was called with a value that it does not take", (_SAME, _PATH), True),
@@ -86,24 +87,24 @@ _ROWS: tuple[tuple[str, str, str, tuple[str, ...], bool], ...] = (
         "CUDNN",
         "VERSION_MISMATCH SUBLIBRARY_VERSION_MISMATCH SERIALIZATION_VERSION_MISMATCH",
         "has parts of different versions loaded",
-        (_PATH, "pip install --force-reinstall nvidia-cudnn-cu12", "pip list | grep -i cudnn  # one only"),
+        (_PATH, install("--force-reinstall", "nvidia-cudnn-cu12"), check("pip list | grep -i cudnn", "one only")),
         False,
     ),
     (
         "CUDNN",
         "SUBLIBRARY_LOADING_FAILED",
         "could not load one of its own libraries (libcudnn_*.so.9)",
-        ("pip install --force-reinstall nvidia-cudnn-cu12", _PATH),
+        (install("--force-reinstall", "nvidia-cudnn-cu12"), _PATH),
         False,
     ),
     (
         "CUDNN",
         "RUNTIME_PREREQUISITE_MISSING",
         "lacks a library that it needs, or a driver that is new enough",
-        (_SAME, "sudo apt install nvidia-driver-580  # of this distribution; then reboot"),
+        (_SAME, run("sudo apt install nvidia-driver-580", "of this distribution; then reboot", kind=Kind.REBOOT)),
         False,
     ),
-    ("CUDNN CUBLAS", "LICENSE_ERROR", "finds no licence", ("nvidia-smi -q | grep -i licen",), False),
+    ("CUDNN CUBLAS", "LICENSE_ERROR", "finds no licence", (check("nvidia-smi -q | grep -i licen"),), False),
     ("CUDNN", "RUNTIME_IN_PROGRESS RUNTIME_FP_OVERFLOW", "reports on work that it was given", (), True),
     ("CUSOLVER", "MATRIX_TYPE_NOT_SUPPORTED ZERO_PIVOT INVALID_LICENSE", "cannot solve this matrix", (), True),
     (
@@ -114,14 +115,14 @@ _ROWS: tuple[tuple[str, str, str, tuple[str, ...], bool], ...] = (
         True,
     ),
 )
-_CUFFT: tuple[tuple[str, str, tuple[str, ...], bool], ...] = (
+_CUFFT: tuple[tuple[str, str, tuple[Action, ...], bool], ...] = (
     ("ALLOC_FAILED", "found no memory on the GPU", _MEMORY, False),
     ("SETUP_FAILED", "could not start on the GPU: no memory left for it most often", _MEMORY, True),
     ("INTERNAL_ERROR", "failed inside: no memory left on the GPU most often", (_GROWTH, _SMALLER, _SAME), True),
     ("EXEC_FAILED", "could not run a kernel on the GPU", (_GROWTH, _SMALLER, _SAME), True),
     ("NO_WORKSPACE", "was given no memory to work in", _MEMORY, True),
     ("INVALID_PLAN", "was called with a plan that it does not have", (_SAME, _PATH), True),
-    ("INVALID_SIZE", "does not do transforms of this size", ("# another length or batch",), True),
+    ("INVALID_SIZE", "does not do transforms of this size", (note("another length or batch"),), True),
     ("INVALID_VALUE INVALID_TYPE", "was called with a value that it does not take", (_SAME, _PATH), True),
     ("NOT_SUPPORTED NOT_IMPLEMENTED", "does not do what was asked on this GPU", (_SAME,), True),
     (
@@ -144,7 +145,7 @@ CUFFT_NUMBERS = {
 """TensorFlow prints a status of cuFFT as its number."""
 
 
-def _add(library: str, status: str, meaning: str, fix: tuple[str, ...], possible: bool, *texts: str) -> Message:
+def _add(library: str, status: str, meaning: str, fix: tuple[Action, ...], possible: bool, *texts: str) -> Message:
     name, url = _WHAT[library]
     return FAMILY.fault(
         f"{library.lower()}_{status.lower()}",

@@ -6,6 +6,7 @@ many open files: 'x'``; TensorFlow prints the file and the words.
 
 from __future__ import annotations
 
+from gpudiag.fix import Action, Kind, check, note, run, start
 from gpudiag.knowledge.message import Family
 
 FAMILY = Family(
@@ -22,7 +23,7 @@ THREADS_REFUSED = FAMILY.fault(
 )
 """Of OpenBLAS, which numpy brings: it then sends the process SIGINT, and Python raises KeyboardInterrupt."""
 
-_ROWS: tuple[tuple[str, int, str, str, tuple[str, ...]], ...] = (
+_ROWS: tuple[tuple[str, int, str, str, tuple[Action, ...]], ...] = (
     # name, number, words, meaning, fix
     (
         "too_many_files",
@@ -30,8 +31,8 @@ _ROWS: tuple[tuple[str, int, str, str, tuple[str, ...]], ...] = (
         "Too many open files",
         "the program has more files and connections open than it may",
         (
-            "ulimit -n 65536  # in the shell that starts it; docker run --ulimit nofile=65536:65536",
-            "# fewer workers that read data, and files that are closed after they were read",
+            check("ulimit -n 65536", "in the shell that starts it; docker run --ulimit nofile=65536:65536"),
+            note("fewer workers that read data, and files that are closed after they were read"),
         ),
     ),
     (
@@ -40,8 +41,12 @@ _ROWS: tuple[tuple[str, int, str, str, tuple[str, ...]], ...] = (
         "Resource temporarily unavailable",
         "the system gives the program no more threads or processes: a limit is reached",
         (
-            "ulimit -u; cat /sys/fs/cgroup/pids.max  # the limits; docker run --pids-limit=-1",
-            "export OMP_NUM_THREADS=4 OPENBLAS_NUM_THREADS=4  # fewer threads for each process",
+            check("ulimit -u; cat /sys/fs/cgroup/pids.max", "the limits; docker run --pids-limit=-1"),
+            run(
+                "export OMP_NUM_THREADS=4 OPENBLAS_NUM_THREADS=4",
+                "fewer threads for each process",
+                kind=Kind.SET_VARIABLE,
+            ),
         ),
     ),
     (
@@ -50,8 +55,8 @@ _ROWS: tuple[tuple[str, int, str, str, tuple[str, ...]], ...] = (
         "Cannot allocate memory",
         "memory of the computer, not of the GPU, is used up or limited",
         (
-            "free -g; ulimit -v  # how much there is, and how much the program may have",
-            "# less in memory: a smaller batch, fewer workers, data that is read as it is needed",
+            check("free -g; ulimit -v", "how much there is, and how much the program may have"),
+            note("less in memory: a smaller batch, fewer workers, data that is read as it is needed"),
         ),
     ),
     (
@@ -60,9 +65,11 @@ _ROWS: tuple[tuple[str, int, str, str, tuple[str, ...]], ...] = (
         "No such file or directory",
         "a file that the program asks for is not there",
         (
-            "ls -ld FILE  # in the folder in which the program was started: a path without / at its beginning counts "
-            "from there",
-            "# in a container: mount its folder, docker run -v $PWD:/work -w /work ...",
+            check(
+                "ls -ld FILE",
+                "in the folder in which the program was started: a path without / at its beginning counts from there",
+            ),
+            note("in a container: mount its folder, docker run -v $PWD:/work -w /work ..."),
         ),
     ),
     (
@@ -71,9 +78,11 @@ _ROWS: tuple[tuple[str, int, str, str, tuple[str, ...]], ...] = (
         "Permission denied",
         "the program may not read or write a file: it belongs to another user",
         (
-            "ls -ld FILE; id  # whose it is, and who you are",
-            "docker run -u $(id -u):$(id -g) ...  # in a container; else another folder: export "
-            "KERAS_HOME=$HOME/.keras",
+            check("ls -ld FILE; id", "whose it is, and who you are"),
+            start(
+                "docker run -u $(id -u):$(id -g) ...",
+                "in a container; else another folder: export KERAS_HOME=$HOME/.keras",
+            ),
         ),
     ),
     (
@@ -82,8 +91,8 @@ _ROWS: tuple[tuple[str, int, str, str, tuple[str, ...]], ...] = (
         "Read-only file system",
         "the program writes to a file system that is read-only",
         (
-            "findmnt -T FILE  # which it is; a disk with errors is made read-only, dmesg says so",
-            "export TMPDIR=/path/that/is/writable KERAS_HOME=/path/that/is/writable/keras",
+            check("findmnt -T FILE", "which it is; a disk with errors is made read-only, dmesg says so"),
+            run("export TMPDIR=/path/that/is/writable KERAS_HOME=/path/that/is/writable/keras", kind=Kind.SET_VARIABLE),
         ),
     ),
     (
@@ -92,8 +101,11 @@ _ROWS: tuple[tuple[str, int, str, str, tuple[str, ...]], ...] = (
         "Input/output error",
         "a disk, or the server that a folder comes from, does not answer",
         (
-            "sudo dmesg | tail -n 30  # what the kernel says of the disk",
-            "df -h FILE  # the file system; on Google Drive in Colab: mount it again, read fewer files of one folder",
+            check("sudo dmesg | tail -n 30", "what the kernel says of the disk"),
+            check(
+                "df -h FILE",
+                "the file system; on Google Drive in Colab: mount it again, read fewer files of one folder",
+            ),
         ),
     ),
     (
@@ -101,14 +113,14 @@ _ROWS: tuple[tuple[str, int, str, str, tuple[str, ...]], ...] = (
         98,
         "Address already in use",
         "another process has the port already: an earlier run that has not ended, most often",
-        ("ss -ltnp  # who has the port: end it", "# or another port: tensorboard --port 6007"),
+        (check("ss -ltnp", "who has the port: end it"), note("or another port: tensorboard --port 6007")),
     ),
     (
         "connection_refused",
         111,
         "Connection refused",
         "nothing listens at that address and port: the other process has not started, or has ended",
-        ("nc -zv HOST PORT  # from the machine that asks; a firewall refuses it, too", ""),
+        (run("nc -zv HOST PORT", "from the machine that asks; a firewall refuses it, too"),),
     ),
 )
 for _name, _number, _words, _meaning, _fix in _ROWS:
@@ -120,7 +132,7 @@ for _name, _number, _words, _meaning, _fix in _ROWS:
         *((f"cannot fork() child process: {_words}",) if _number in (11, 12) else ()),
         *((f"{{:s}}; {_words}",) if _number in (2, 5, 13, 30) else ()),
         meaning=_meaning,
-        fix=tuple(filter(None, _fix)),
+        fix=_fix,
         possible=True,
         follows=True,
     )

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from gpudiag.fix import Kind, Role, check, install, note, run, start
 from gpudiag.knowledge.message import Family
 
 FAMILY = Family(
@@ -24,7 +25,9 @@ FAMILY.fault(
     "Cannot deserialize engine{}",
     meaning="the TensorRT engine was built on another kind of GPU or with another TensorRT: an engine fits those alone",
     fix=(
-        "# build the engine again, on this GPU with this TensorRT: trtexec --onnx=model.onnx --saveEngine=model.plan",
+        note(
+            "build the engine again, on this GPU with this TensorRT: trtexec --onnx=model.onnx --saveEngine=model.plan"
+        ),
     ),
 )
 FAMILY.fault(
@@ -33,8 +36,8 @@ FAMILY.fault(
     "[TRT] CUDA initialization failure with error {code:d}",
     meaning="TensorRT cannot use CUDA (error {code}): no driver, one that is older than its CUDA (35), or no GPU (100)",
     fix=(
-        "nvidia-smi  # names the driver, and the newest CUDA that it runs; the GPU must be listed",
-        "docker run --gpus all ...  # in a container",
+        check("nvidia-smi", "names the driver, and the newest CUDA that it runs; the GPU must be listed"),
+        start("docker run --gpus all ...", "in a container"),
     ),
     stage="DRIVER",
 )
@@ -45,8 +48,12 @@ FAMILY.fault(
     "Loaded TensorRT {has:v} but linked TensorFlow against TensorRT {needs:v}",
     meaning="this TensorFlow was built with TensorRT {needs}, and {has} is loaded: converted models may fail or crash",
     fix=(
-        "pip install 'tensorrt=={needs}.*'  # 8.5 and newer; older: NVIDIA's archive",
-        "docker run --gpus all -it nvcr.io/nvidia/tensorflow:24.03-tf2-py3  # or NVIDIA's image: has two that fit",
+        install("tensorrt=={needs}.*", note="8.5 and newer; older: NVIDIA's archive"),
+        start(
+            "docker run --gpus all -it nvcr.io/nvidia/tensorflow:24.03-tf2-py3",
+            "or NVIDIA's image: has two that fit",
+            role=Role.ALTERNATIVE,
+        ),
     ),
     possible=True,
     follows=True,
@@ -57,8 +64,12 @@ FAMILY.fault(
     meaning="this TensorFlow was built with TensorRT {needs}; if another one is loaded, as the next line says, "
     "converted models may fail or crash",
     fix=(
-        "pip install tensorrt==VERSION  # the one that it was built with, in its major and minor number",
-        "docker run --gpus all -it nvcr.io/nvidia/tensorflow:24.03-tf2-py3  # or NVIDIA's image: has two that fit",
+        install("tensorrt==VERSION", note="the one that it was built with, in its major and minor number"),
+        start(
+            "docker run --gpus all -it nvcr.io/nvidia/tensorflow:24.03-tf2-py3",
+            "or NVIDIA's image: has two that fit",
+            role=Role.ALTERNATIVE,
+        ),
     ),
     possible=True,
     follows=True,
@@ -72,8 +83,8 @@ FAMILY.fault(
     "TensorRT Plugin library is not found",
     meaning="this TensorFlow was built without TensorRT (from 2.18 on none has it), or TensorRT is not installed",
     fix=(
-        "docker run --gpus all -it nvcr.io/nvidia/tensorflow:24.03-tf2-py3  # has TensorFlow with TensorRT",
-        "# or convert to ONNX (pip install tf2onnx) and build an engine with trtexec",
+        start("docker run --gpus all -it nvcr.io/nvidia/tensorflow:24.03-tf2-py3", "has TensorFlow with TensorRT"),
+        note("or convert to ONNX (pip install tf2onnx) and build an engine with trtexec"),
     ),
 )
 FAMILY.fault(
@@ -86,9 +97,12 @@ FAMILY.fault(
     "Engine retrieval for input shapes: {} failed. Running native segment for {:s}",
     meaning="TF-TRT could not build or run a TensorRT engine; TensorFlow's own operations are used instead, slower",
     fix=(
-        "# the line before it of TensorRT says why: memory (max_workspace_size_bytes), shapes, an operation that "
-        "it does not know",
-        "# converter.build(input_fn) with the shapes that are used makes the engines beforehand",
+        note(
+            "the line before it of TensorRT says why: memory (max_workspace_size_bytes), shapes, an "
+            "operation that "
+            "it does not know"
+        ),
+        note("converter.build(input_fn) with the shapes that are used makes the engines beforehand"),
     ),
     possible=True,
 )
@@ -100,10 +114,17 @@ FAMILY.fault(
     "Could not find '{library:q}.dll'",
     meaning="TensorFlow does not find its CUDA libraries, of exactly the release that it was built for",
     fix=(
-        "# TensorFlow 1.13-1.15, 2.0: CUDA 10.0, cuDNN 7.4; 1.5-1.12: CUDA 9.0, cuDNN 7; 1.3-1.4: 8.0 and 6; older: "
-        "8.0 and 5.1",
-        "export LD_LIBRARY_PATH=/usr/local/cuda/lib64:$LD_LIBRARY_PATH  # the folder that has them",
-        "pip install 'tensorflow[and-cuda]'  # a TensorFlow of today brings its own",
+        note(
+            "TensorFlow 1.13-1.15, 2.0: CUDA 10.0, cuDNN 7.4; 1.5-1.12: CUDA 9.0, cuDNN 7; 1.3-1.4: 8.0 and "
+            "6; older: "
+            "8.0 and 5.1"
+        ),
+        run(
+            "export LD_LIBRARY_PATH=/usr/local/cuda/lib64:$LD_LIBRARY_PATH",
+            "the folder that has them",
+            kind=Kind.SET_VARIABLE,
+        ),
+        install("tensorflow[and-cuda]", note="a TensorFlow of today brings its own"),
     ),
     stage="LIBRARIES",
     seen="0.5-1.14",
@@ -116,8 +137,8 @@ FAMILY.fault(
     "has kind KIND_GPU but no GPUs are available",
     meaning="the server of models sees no GPU",
     fix=(
-        "docker run --gpus all ...  # and: nvidia-smi inside of the container",
-        "# or KIND_CPU in instance_group of config.pbtxt",
+        start("docker run --gpus all ...", "and: nvidia-smi inside of the container"),
+        note("or KIND_CPU in instance_group of config.pbtxt"),
     ),
     stage="DRIVER",
     seen="Triton",

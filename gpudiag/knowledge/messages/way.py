@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from gpudiag.fix import Kind, Role, check, install, note, reboot, reset_gpu, run, start
 from gpudiag.knowledge.message import Family, Worth
 
 FAMILY = Family("on the way to a GPU", stage="DRIVER")
@@ -15,10 +16,12 @@ LIBRARY_NOT_OPENED = FAMILY.fault(
     "Could not dlopen library '{library:q}'; dlerror: {reason}",
     meaning="the loader does not find {library}, which this TensorFlow needs",
     fix=(
-        "pip install 'tensorflow[and-cuda]'  # 2.14 and newer: brings CUDA's libraries",
-        "ldconfig -p | grep -e libcudart -e libcudnn -e libcublas  # which releases are installed",
-        "# 2.5-2.11: CUDA 11.2 and cuDNN 8.1; 2.12-2.14: 11.8 and 8.6-8.7; 2.4: 11.0 and 8.0; 2.1-2.3: "
-        "10.1 and 7.6; their folder on LD_LIBRARY_PATH",
+        install("tensorflow[and-cuda]", note="2.14 and newer: brings CUDA's libraries"),
+        check("ldconfig -p | grep -e libcudart -e libcudnn -e libcublas", "which releases are installed"),
+        note(
+            "2.5-2.11: CUDA 11.2 and cuDNN 8.1; 2.12-2.14: 11.8 and 8.6-8.7; 2.4: 11.0 and 8.0; 2.1-2.3: "
+            "10.1 and 7.6; their folder on LD_LIBRARY_PATH"
+        ),
     ),
     stage="LIBRARIES",
 )
@@ -42,9 +45,13 @@ DRIVER_LIBRARY_NOT_OPENED = FAMILY.fault(
     "open shared object file libcuda.so.1",
     meaning="the driver's library is not there: no NVIDIA driver is installed, or the container was given no GPU",
     fix=(
-        "nvidia-smi  # does the driver answer; without an NVIDIA GPU there is nothing to fix",
-        "docker run --gpus all ...  # in a container",
-        "sudo apt install nvidia-driver-580  # or another way to the driver of this distribution; then reboot",
+        check("nvidia-smi", "does the driver answer; without an NVIDIA GPU there is nothing to fix"),
+        start("docker run --gpus all ...", "in a container"),
+        run(
+            "sudo apt install nvidia-driver-580",
+            "or another way to the driver of this distribution; then reboot",
+            kind=Kind.REBOOT,
+        ),
     ),
     stage="DRIVER_LIBRARY",
 )
@@ -55,8 +62,8 @@ LIBRARY_ASKED_FOR = FAMILY.fault(
     "Could not load library {library:w}.so.{version:v}. Error: {}",
     meaning="the loader does not find {library}.so.{version}",
     fix=(
-        "pip install 'tensorflow[and-cuda]'  # brings CUDA's libraries; 2.14 and newer",
-        "ldconfig -p | grep {library}  # is another release of it installed",
+        install("tensorflow[and-cuda]", note="brings CUDA's libraries; 2.14 and newer"),
+        check("ldconfig -p | grep {library}", "is another release of it installed"),
     ),
     possible=True,
     follows=True,
@@ -70,9 +77,11 @@ FAMILY.fault(
     meaning="the cuDNN that is loaded is the one for CUDA {major}, whose libraries are not there: it does not fit the "
     "CUDA that this TensorFlow uses",
     fix=(
-        "pip list | grep -i -e cudnn -e cublas; dpkg -l | grep -i cudnn  # for which CUDA (cu11, cu12, +cuda12.1)",
-        "pip install 'nvidia-cudnn-cu11==8.6.*'  # TensorFlow 2.12-2.14 uses CUDA 11.8; apt: libcudnn8=8.6*+cuda11.8",
-        "pip install --force-reinstall 'tensorflow[and-cuda]'  # 2.15 and newer: brings both",
+        check(
+            "pip list | grep -i -e cudnn -e cublas; dpkg -l | grep -i cudnn", "for which CUDA (cu11, cu12, +cuda12.1)"
+        ),
+        install("nvidia-cudnn-cu11==8.6.*", note="TensorFlow 2.12-2.14 uses CUDA 11.8; apt: libcudnn8=8.6*+cuda11.8"),
+        install("--force-reinstall", "tensorflow[and-cuda]", note="2.15 and newer: brings both"),
     ),
     seen="cuDNN 8-9",
     stage="LIBRARIES",
@@ -85,9 +94,13 @@ FAMILY.fault(
     meaning="the driver's library is an empty file: a container that had a GPU left it in its image, or there is no "
     "driver on this machine, as on the login node of a cluster",
     fix=(
-        "docker run --gpus all ...  # in a container: puts the host's library in that place",
-        "srun --gres=gpu:1 ...  # on a cluster: on a node that has GPUs",
-        "sudo apt install --reinstall nvidia-driver-580  # on a machine with GPUs; the number is that of your driver",
+        start("docker run --gpus all ...", "in a container: puts the host's library in that place"),
+        start("srun --gres=gpu:1 ...", "on a cluster: on a node that has GPUs"),
+        run(
+            "sudo apt install --reinstall nvidia-driver-580",
+            "on a machine with GPUs; the number is that of your driver",
+            kind=Kind.CHANGE_DRIVER,
+        ),
     ),
     seen="Linux",
     stage="DRIVER_LIBRARY",
@@ -97,8 +110,8 @@ NO_LIBCUDA_LINK = FAMILY.fault(
     "libcuda.so: cannot open shared object file",
     meaning="cuDNN 8 asks for libcuda.so, without the .1 at its end, and the loader does not find that name",
     fix=(
-        "export LD_LIBRARY_PATH=/usr/lib/wsl/lib:$LD_LIBRARY_PATH  # under WSL",
-        "sudo ln -s libcuda.so.1 /usr/lib/x86_64-linux-gnu/libcuda.so && sudo ldconfig  # elsewhere",
+        run("export LD_LIBRARY_PATH=/usr/lib/wsl/lib:$LD_LIBRARY_PATH", "under WSL", kind=Kind.SET_VARIABLE),
+        run("sudo ln -s libcuda.so.1 /usr/lib/x86_64-linux-gnu/libcuda.so && sudo ldconfig", "elsewhere"),
     ),
     seen="cuDNN 8",
 )
@@ -109,8 +122,11 @@ LIBRARIES_MISSING = FAMILY.fault(
     "Cannot dlopen some GPU libraries",
     meaning="a library of CUDA is missing, or is not where the loader looks",
     fix=(
-        "pip install 'tensorflow[and-cuda]'  # 2.16.1 still does not find them: use 2.17 or newer",
-        "TF_CPP_VMODULE=dso_loader=1 python -c 'import tensorflow as tf; tf.config.list_physical_devices()'  # which",
+        install("tensorflow[and-cuda]", note="2.16.1 still does not find them: use 2.17 or newer"),
+        run(
+            "TF_CPP_VMODULE=dso_loader=1 python -c 'import tensorflow as tf; tf.config.list_physical_devices()'",
+            "which",
+        ),
     ),
     follows=True,
     stage="LIBRARIES",
@@ -123,9 +139,9 @@ FAMILY.fault(
     meaning="what the program has as libcuda.so.1 is not a driver's library but the stub of a CUDA toolkit, as images "
     "bring it, or there is none: no driver, or a container that was given no GPU",
     fix=(
-        "docker run --gpus all ...  # in a container: the toolkit brings the host's library",
-        "nvidia-smi  # must list the GPU where the program runs",
-        "ldconfig -p | grep libcuda.so.1; echo $LD_LIBRARY_PATH  # a folder 'stubs' must not be in it",
+        start("docker run --gpus all ...", "in a container: the toolkit brings the host's library"),
+        check("nvidia-smi", "must list the GPU where the program runs"),
+        check("ldconfig -p | grep libcuda.so.1; echo $LD_LIBRARY_PATH", "a folder 'stubs' must not be in it"),
     ),
     seen="1.x-2.3",
     stage="DRIVER_LIBRARY",
@@ -136,8 +152,11 @@ FAMILY.fault(
     "libcuda.so.1 => {:s}/stubs/libcuda.so",
     meaning="libcuda.so.1 leads to the stub of the CUDA toolkit, which is there for linking alone",
     fix=(
-        "# remove that link, and the folder stubs from LD_LIBRARY_PATH and /etc/ld.so.conf.d, in the image too",
-        "docker run --gpus all ...  # in a container: brings the driver's own library",
+        note(
+            "remove that link, and the folder stubs from LD_LIBRARY_PATH and /etc/ld.so.conf.d, in the image too",
+            kind=Kind.REMOVE,
+        ),
+        start("docker run --gpus all ...", "in a container: brings the driver's own library"),
     ),
     seen="ls, ldd",
     stage="DRIVER_LIBRARY",
@@ -151,10 +170,13 @@ FAMILY.fault(
     meaning="the driver's libraries do not fit each other: in a container under WSL, Docker Desktop or the container "
     "toolkit is older than the driver of Windows (555 and newer) and does not mount all of it",
     fix=(
-        "# update Docker Desktop (4.31 or newer), or the package nvidia-container-toolkit (1.16 or newer); then create "
-        "the container again",
-        "# or install driver 552 in Windows: https://www.nvidia.com/drivers",
-        "nvidia-smi  # under WSL and in the container: both must name the same driver",
+        note(
+            "update Docker Desktop (4.31 or newer), or the package nvidia-container-toolkit (1.16 or newer); "
+            "then create "
+            "the container again"
+        ),
+        note("or install driver 552 in Windows: https://www.nvidia.com/drivers"),
+        check("nvidia-smi", "under WSL and in the container: both must name the same driver"),
     ),
     possible=True,
     stage="DRIVER",
@@ -215,9 +237,9 @@ DEVICE_BUSY = FAMILY.fault(
     "busy or unavailable",
     meaning="another process holds the GPU, which is set to serve one process, or the GPU is in a bad state",
     fix=(
-        "nvidia-smi  # compute mode, and the process that holds it",
-        "sudo nvidia-smi -c DEFAULT  # many processes may use it",
-        "sudo nvidia-smi --gpu-reset -i 0  # the GPU that fails, no process using it; or reboot",
+        check("nvidia-smi", "compute mode, and the process that holds it"),
+        run("sudo nvidia-smi -c DEFAULT", "many processes may use it"),
+        run("sudo nvidia-smi --gpu-reset -i 0", "the GPU that fails, no process using it; or reboot", kind=Kind.REBOOT),
     ),
     stage="CONTEXT",
 )
@@ -229,8 +251,8 @@ SYSTEM_NOT_READY = FAMILY.fault(
     "system not yet initialized",
     meaning="the GPUs are joined by NVSwitch, and the fabric manager does not run or is not of the driver's version",
     fix=(
-        "sudo systemctl enable --now nvidia-fabricmanager  # installed in the version of the driver",
-        "nvidia-smi -q | grep -A2 -i fabric  # must say Completed",
+        run("sudo systemctl enable --now nvidia-fabricmanager", "installed in the version of the driver"),
+        check("nvidia-smi -q | grep -A2 -i fabric", "must say Completed"),
     ),
 )
 TWO_DRIVER_VERSIONS = FAMILY.fault(
@@ -240,9 +262,9 @@ TWO_DRIVER_VERSIONS = FAMILY.fault(
     "NVML/RM version mismatch",
     meaning="the driver's libraries and its kernel module are of different versions",
     fix=(
-        "sudo reboot  # after an upgrade of the driver the old module is loaded until then",
-        "cat /proc/driver/nvidia/version; ldconfig -p | grep libcuda.so.1  # the two versions",
-        "# in an image: it must not contain driver libraries (libcuda.so.*, libnvidia-*)",
+        reboot("after an upgrade of the driver the old module is loaded until then"),
+        check("cat /proc/driver/nvidia/version; ldconfig -p | grep libcuda.so.1", "the two versions"),
+        note("in an image: it must not contain driver libraries (libcuda.so.*, libnvidia-*)"),
     ),
 )
 DRIVER_TOO_OLD = FAMILY.fault(
@@ -251,9 +273,13 @@ DRIVER_TOO_OLD = FAMILY.fault(
     "cudaErrorInsufficientDriver",
     meaning="the NVIDIA driver is too old for the CUDA that this program brings",
     fix=(
-        "nvidia-smi  # names the driver, and the newest CUDA that it runs",
-        "sudo apt install nvidia-driver-580  # or another way to a newer driver (Windows: nvidia.com); then reboot",
-        "# or a TensorFlow of an older CUDA: 2.12-2.14 have 11.8 (driver 450.80), 2.15-2.21 CUDA 12 (525.60)",
+        check("nvidia-smi", "names the driver, and the newest CUDA that it runs"),
+        run(
+            "sudo apt install nvidia-driver-580",
+            "or another way to a newer driver (Windows: nvidia.com); then reboot",
+            kind=Kind.REBOOT,
+        ),
+        note("or a TensorFlow of an older CUDA: 2.12-2.14 have 11.8 (driver 450.80), 2.15-2.21 CUDA 12 (525.60)"),
     ),
 )
 GPU_FAILED = FAMILY.fault(
@@ -265,9 +291,10 @@ GPU_FAILED = FAMILY.fault(
     "fallen off the bus",
     meaning="the GPU, its memory, its power or its connection has failed",
     fix=(
-        "sudo dmesg | grep -i -e nvrm -e xid; nvidia-smi -q -d ECC,ROW_REMAPPER",
-        "sudo reboot  # or: sudo nvidia-smi --gpu-reset -i 0, the GPU that fails, no process using it",
-        "# if it comes again: check power, seat and temperature, and have the GPU replaced",
+        check("sudo dmesg | grep -i -e nvrm -e xid; nvidia-smi -q -d ECC,ROW_REMAPPER"),
+        reboot(),
+        reset_gpu("0", "the GPU that fails, no process using it", role=Role.ALTERNATIVE),
+        note("if it comes again: check power, seat and temperature, and have the GPU replaced"),
     ),
 )
 CUDA_UNKNOWN = FAMILY.fault(
@@ -277,9 +304,13 @@ CUDA_UNKNOWN = FAMILY.fault(
     meaning="the driver met a state that it has no name for: after sleep, a module in a bad state, device files, a GPU "
     "that failed",
     fix=(
-        "sudo rmmod nvidia_uvm && sudo modprobe nvidia_uvm  # after a suspend, while no GPU is in use; or reboot",
-        "ls -l /dev/nvidia*; sudo nvidia-modprobe -u -c 0  # device files",
-        "sudo dmesg | grep -i -e nvrm -e xid",
+        run(
+            "sudo rmmod nvidia_uvm && sudo modprobe nvidia_uvm",
+            "after a suspend, while no GPU is in use; or reboot",
+            kind=Kind.REBOOT,
+        ),
+        check("ls -l /dev/nvidia*; sudo nvidia-modprobe -u -c 0", "device files"),
+        check("sudo dmesg | grep -i -e nvrm -e xid"),
     ),
     possible=True,
 )

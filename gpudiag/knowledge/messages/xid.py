@@ -6,6 +6,7 @@ catalogue of Xids, in words of our own.
 
 from __future__ import annotations
 
+from gpudiag.fix import Action, Kind, check, note, reboot, run
 from gpudiag.knowledge.message import Family, Message, Worth
 
 FAMILY = Family(
@@ -16,32 +17,44 @@ FAMILY = Family(
 )
 
 _PROGRAM = (
-    "CUDA_LAUNCH_BLOCKING=1 python program.py  # the traceback names the operation that failed",
-    "# if other programs fail on this GPU too: sudo dcgmi diag -r 3",
+    run("CUDA_LAUNCH_BLOCKING=1 python program.py", "the traceback names the operation that failed"),
+    note("if other programs fail on this GPU too: sudo dcgmi diag -r 3"),
 )
 _RESET = (
-    "sudo nvidia-smi --gpu-reset -i 0  # the GPU of the PCI address in the line, no process using it; or reboot",
-    "nvidia-smi -q -d ECC,ROW_REMAPPER  # errors of its memory",
-    "sudo dcgmi diag -r 3  # if it comes again, the GPU is to be replaced",
+    run(
+        "sudo nvidia-smi --gpu-reset -i 0",
+        "the GPU of the PCI address in the line, no process using it; or reboot",
+        kind=Kind.REBOOT,
+    ),
+    check("nvidia-smi -q -d ECC,ROW_REMAPPER", "errors of its memory"),
+    check("sudo dcgmi diag -r 3", "if it comes again, the GPU is to be replaced"),
 )
 _LOST = (
-    "sudo reboot  # or switch the machine off and on: the GPU does not answer until then",
-    "# check power cables, seat, temperature and the power supply; another slot if it comes again",
-    "nvidia-smi -q -d TEMPERATURE,POWER",
+    reboot("or switch the machine off and on: the GPU does not answer until then"),
+    note("check power cables, seat, temperature and the power supply; another slot if it comes again"),
+    check("nvidia-smi -q -d TEMPERATURE,POWER"),
 )
 _GSP = (
-    "sudo nvidia-smi --gpu-reset -i 0  # the GPU of the PCI address in the line, no process using it; or reboot",
-    "# update the driver: many such faults were fixed",
-    "echo options nvidia NVreg_EnableGpuFirmware=0 | sudo tee /etc/modprobe.d/nvidia-gsp.conf  # proprietary module",
+    run(
+        "sudo nvidia-smi --gpu-reset -i 0",
+        "the GPU of the PCI address in the line, no process using it; or reboot",
+        kind=Kind.REBOOT,
+    ),
+    note("update the driver: many such faults were fixed"),
+    run(
+        "echo options nvidia NVreg_EnableGpuFirmware=0 | sudo tee /etc/modprobe.d/nvidia-gsp.conf",
+        "proprietary module",
+        kind=Kind.CHANGE_DRIVER,
+    ),
 )
 _NVLINK = (
-    "nvidia-smi nvlink -e; nvidia-smi nvlink -s  # errors and state of each link",
-    "sudo systemctl status nvidia-fabricmanager  # of the driver's version, if the GPUs are joined by NVSwitch",
-    "sudo reboot",
+    check("nvidia-smi nvlink -e; nvidia-smi nvlink -s", "errors and state of each link"),
+    check("sudo systemctl status nvidia-fabricmanager", "of the driver's version, if the GPUs are joined by NVSwitch"),
+    reboot(),
 )
-_UPDATE = ("# update the driver; report it to NVIDIA with nvidia-bug-report.sh if it comes again",)
+_UPDATE = (note("update the driver; report it to NVIDIA with nvidia-bug-report.sh if it comes again"),)
 
-_ROWS: tuple[tuple[str, str, tuple[str, ...], bool], ...] = (
+_ROWS: tuple[tuple[str, str, tuple[Action, ...], bool], ...] = (
     # numbers, meaning, fix, whether others lead to it
     ("8", "the GPU stopped: a kernel ran longer than the driver's watchdog allows", _PROGRAM, True),
     (
@@ -57,7 +70,7 @@ _ROWS: tuple[tuple[str, str, tuple[str, ...], bool], ...] = (
     (
         "45",
         "the driver cleaned up after a program that ended or failed; another Xid before it names the fault",
-        ("# look at the Xid before this one; alone it only says that a program was ended",),
+        (note("look at the Xid before this one; alone it only says that a program was ended"),),
         True,
     ),
     ("44", "the GPU failed while it changed from one program to another", (*_RESET[:1], *_UPDATE), True),
@@ -105,7 +118,7 @@ _ROWS: tuple[tuple[str, str, tuple[str, ...], bool], ...] = (
     (
         "78",
         "a vGPU could not be started",
-        ("# the vGPU's driver must fit the host's; see the host's log",),
+        (note("the vGPU's driver must fit the host's; see the host's log"),),
         False,
     ),
     ("79", "the GPU does not answer any more: it has fallen off the PCIe bus", _LOST, False),
@@ -115,7 +128,7 @@ _ROWS: tuple[tuple[str, str, tuple[str, ...], bool], ...] = (
     (
         "94",
         "memory of the GPU has an error that was contained: only the program that used it was ended",
-        ("# start the program again", *_RESET),
+        (note("start the program again"), *_RESET),
         False,
     ),
     (
@@ -161,7 +174,7 @@ XID = FAMILY.add(
     words=("xid",),
     codes=BY_NUMBER,
     meaning="Xid {code}: the kernel module reports a fault of the GPU",
-    fix=("sudo dmesg | grep -i -e nvrm -e xid  # all that it reported", *_UPDATE),
+    fix=(check("sudo dmesg | grep -i -e nvrm -e xid", "all that it reported"), *_UPDATE),
     possible=True,
 )
 FAMILY.fault(
@@ -171,11 +184,14 @@ FAMILY.fault(
     "rm_init_adapter failed",
     meaning="the kernel module cannot initialise the GPU: a driver that does not know it, firmware, power or PCIe",
     fix=(
-        "sudo dmesg | grep -i nvrm  # the lines before this one",
+        check("sudo dmesg | grep -i nvrm", "the lines before this one"),
         *_LOST[:2],
-        "# firmware: 'Above 4G Decoding' and 'Resizable BAR' on; its latest version",
-        "sudo apt install nvidia-driver-580-open  # Blackwell needs the open kernel module, GPUs before Turing the "
-        "closed",
+        note("firmware: 'Above 4G Decoding' and 'Resizable BAR' on; its latest version"),
+        run(
+            "sudo apt install nvidia-driver-580-open",
+            "Blackwell needs the open kernel module, GPUs before Turing the closed",
+            kind=Kind.CHANGE_DRIVER,
+        ),
     ),
     stage="DRIVER",
 )
@@ -184,7 +200,7 @@ FAMILY.fault(
     "NVRM: API mismatch: the client has the version {library:v}, but this kernel module has the version {module:v}",
     "NVRM: API mismatch",
     meaning="the driver's libraries and its kernel module are of different versions",
-    fix=("sudo reboot  # after an upgrade of the driver the old module is loaded until then",),
+    fix=(reboot("after an upgrade of the driver the old module is loaded until then"),),
     stage="DRIVER",
 )
 FAMILY.fault(
@@ -201,14 +217,14 @@ FAMILY.fault(
     "NVRM: The NVIDIA {name} GPU installed in this system is supported through the NVIDIA {series:v}.xx Legacy drivers",
     "is supported through the NVIDIA {series:s} Legacy drivers",
     meaning="this driver has no support for the GPU any more",
-    fix=("# install the driver of series {series}, and a TensorFlow whose CUDA it runs",),
+    fix=(note("install the driver of series {series}, and a TensorFlow whose CUDA it runs"),),
     stage="DRIVER",
 )
 FAMILY.fault(
     "open_module_needed",
     "requires use of the NVIDIA open kernel modules",
     meaning="this GPU needs the open kernel modules, and the proprietary ones are installed",
-    fix=("sudo apt install nvidia-driver-580-open  # then reboot",),
+    fix=(run("sudo apt install nvidia-driver-580-open", "then reboot", kind=Kind.REBOOT),),
     stage="DRIVER",
 )
 FAMILY.fault(
@@ -216,7 +232,12 @@ FAMILY.fault(
     "modprobe: FATAL: Module nvidia not found in directory {folder:s}",
     "could not insert 'nvidia': No such device",
     meaning="the kernel module of the NVIDIA driver was not built for this kernel, or finds no GPU",
-    fix=("sudo apt install linux-headers-$(uname -r) && sudo dkms autoinstall && sudo modprobe nvidia",),
+    fix=(
+        run(
+            "sudo apt install linux-headers-$(uname -r) && sudo dkms autoinstall && sudo modprobe nvidia",
+            kind=Kind.INSTALL,
+        ),
+    ),
     stage="DRIVER",
 )
 FAMILY.fault(
@@ -226,8 +247,12 @@ FAMILY.fault(
     "could not insert 'nvidia': Required key not available",
     meaning="Secure Boot refuses the kernel module of the NVIDIA driver, which is not signed",
     fix=(
-        "sudo mokutil --import /var/lib/shim-signed/mok/MOK.der  # enrol the key; then reboot and confirm it",
-        "# or switch Secure Boot off in the firmware",
+        run(
+            "sudo mokutil --import /var/lib/shim-signed/mok/MOK.der",
+            "enrol the key; then reboot and confirm it",
+            kind=Kind.REBOOT,
+        ),
+        note("or switch Secure Boot off in the firmware"),
     ),
     stage="DRIVER",
 )

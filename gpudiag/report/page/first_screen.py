@@ -6,8 +6,8 @@ import re
 from collections.abc import Iterable
 from dataclasses import dataclass
 
+from gpudiag.fix import Action
 from gpudiag.model.diagnosis import RootCause, Step
-from gpudiag.model.fix import Action
 from gpudiag.model.report import STATUSES, Report, Verdict
 from gpudiag.report import accounts, changes, words
 from gpudiag.report.page.probe_sections import Found, Section

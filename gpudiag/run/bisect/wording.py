@@ -5,10 +5,10 @@ from __future__ import annotations
 import shlex
 from collections.abc import Callable, Iterable, Sequence
 
+from gpudiag.fix import Action, Kind, Role
 from gpudiag.knowledge.variables import WITHHELD
 from gpudiag.model import schema_1
 from gpudiag.model.diagnosis import Bisection, EnvironmentChange
-from gpudiag.model.fix import Action, Kind, Role
 from gpudiag.run.bisect import search
 from gpudiag.run.bisect.elsewhere import CONDA, KERNEL, LOGIN, SHELL, UNIT, Setting
 from gpudiag.run.bisect.parts import (

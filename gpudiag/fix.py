@@ -1,0 +1,212 @@
+"""What to do about a cause or a finding: actions, as data that people read and programs decide by.
+
+Causes, messages and probes build them with the functions below. The texts of an action may have fields, as a format
+string has; :func:`fill_in` puts the figures in.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable
+from copy import copy
+from enum import Enum
+from shlex import quote
+from typing import Any
+
+import msgspec
+
+from gpudiag import text
+from gpudiag.record import Record
+
+
+class Role(str, Enum):
+    """What an action is for."""
+
+    FIX = "fix"
+    ALTERNATIVE = "alternative"
+    """Instead of the fix before it."""
+    CHECK = "check"
+    """It only looks; what it prints decides."""
+    PREVENT = "prevent"
+    """It keeps the fault from coming back."""
+    NOTE = "note"
+    """Nothing to type: a sentence."""
+
+
+class Where(str, Enum):
+    """Where an action has to be done."""
+
+    HERE = "here"
+    HOST = "host"
+    """On the host of the container that was examined."""
+    IMAGE = "image"
+    """In what the container's image is built from."""
+    PROGRAM = "program"
+    """In the user's own program."""
+    SCHEDULER = "scheduler"
+    """In the job, the pod or the allocation that starts the program."""
+
+
+class Kind(str, Enum):
+    """What an action does to the machine."""
+
+    COMMAND = "command"
+    """Anything else that another command can take back."""
+    SET_VARIABLE = "set a variable"
+    INSTALL = "install"
+    """Packages of one Python environment or of the system, apart from the driver."""
+    EDIT_PROGRAM = "edit the program"
+    START_CONTAINER = "start the container again"
+    """A container, a pod or a job is started again with other options."""
+    REBOOT = "reboot"
+    """The machine is switched off or started again."""
+    RESET_GPU = "reset a GPU"
+    RELOAD_DRIVER = "reload the driver"
+    CHANGE_DRIVER = "change the driver"
+    """A driver, a kernel module or its options, firmware or the way the machine starts are changed."""
+    REMOVE = "remove"
+    """Packages or files are removed."""
+    END_PROCESS = "end a process"
+    REPLACE_HARDWARE = "replace hardware"
+    """A card, a cable, a power supply or a slot has to be replaced or repaired by hand."""
+    ASK_ADMIN = "ask the administrator"
+    """Only who runs the machine, the cluster or the service may do it."""
+
+    @property
+    def can_harm(self) -> bool:
+        """Whether it may cost work, or the use of the machine, if the cause is another one."""
+        return self in _HARMFUL
+
+
+_HARMFUL = frozenset(
+    {Kind.REBOOT, Kind.RESET_GPU, Kind.RELOAD_DRIVER, Kind.CHANGE_DRIVER, Kind.REMOVE, Kind.END_PROCESS}
+)
+
+
+class Action(Record):
+    """One thing to do, or to know, about a cause or a finding."""
+
+    command: str = ""
+    """A command or a line of code, complete: it can be pasted as it stands. Empty for a note."""
+    note: str = ""
+    """A clause beside the command; without a command a sentence."""
+    role: Role = Role.FIX
+    where: Where = Where.HERE
+    kind: Kind = Kind.COMMAND
+    change: dict[str, str | None] | None = None
+    """Variable to value (None: unset) if that is all the command does: such an action can be tried."""
+
+    @property
+    def line(self) -> str:
+        """The action as one line that a shell takes: the note follows as a comment."""
+        if not self.note:
+            return self.command
+        return f"{self.command}  # {self.note}" if self.command else f"# {self.note}"
+
+    @property
+    def text(self) -> str:
+        """The action as a part of a sentence."""
+        return f"{self.command} ({self.note})" if self.command and self.note else self.command or self.note
+
+    def replaced(self, **fields: object) -> Action:
+        """Return this action with other values of some fields."""
+        return msgspec.structs.replace(self, **fields)
+
+
+def run(
+    command: str,
+    note: str = "",
+    *,
+    kind: Kind = Kind.COMMAND,
+    role: Role = Role.FIX,
+    where: Where = Where.HERE,
+    change: dict[str, str | None] | None = None,
+) -> Action:
+    """Return a command of any kind; ``change`` is what it does if that is all that it does."""
+    return Action(command, note, role, where, kind, change)
+
+
+def unset(*names: str, note: str = "", role: Role = Role.FIX) -> Action:
+    """Return the command that unsets variables."""
+    return Action(f"unset {' '.join(names)}", note, role, Where.HERE, Kind.SET_VARIABLE, dict.fromkeys(names))
+
+
+def export(name: str, value: str, note: str = "", *, role: Role = Role.FIX) -> Action:
+    """Return the command that sets a variable. ``value`` is taken as it is: no shell expands it."""
+    return Action(f"export {name}={_word(value)}", note, role, Where.HERE, Kind.SET_VARIABLE, {name: value})
+
+
+def prepend(name: str, value: str, note: str = "", *, role: Role = Role.FIX) -> Action:
+    """Return the command that puts folders before those of a list such as ``LD_LIBRARY_PATH``."""
+    return Action(f"export {name}={_word(value)}:${name}", note, role, Where.HERE, Kind.SET_VARIABLE)
+
+
+def install(*arguments: str, note: str = "", role: Role = Role.FIX) -> Action:
+    """Return the command of pip that installs packages: requirements, or options of ``pip install``."""
+    return Action(f"pip install {' '.join(map(_word, arguments))}", note, role, Where.HERE, Kind.INSTALL)
+
+
+def start(command: str, note: str = "", *, role: Role = Role.FIX) -> Action:
+    """Return how a container, a pod or a job is started again, outside of it."""
+    return Action(command, note, role, Where.SCHEDULER, Kind.START_CONTAINER)
+
+
+def reboot(note: str = "", *, role: Role = Role.FIX) -> Action:
+    """Return the command that starts the machine again."""
+    return Action("sudo reboot", note, role, Where.HERE, Kind.REBOOT)
+
+
+def reset_gpu(indices: str, note: str = "", *, role: Role = Role.FIX) -> Action:
+    """Return the command that resets GPUs, by NVML's indices, such as ``0,1``."""
+    return Action(f"sudo nvidia-smi --gpu-reset -i {indices}", note, role, Where.HERE, Kind.RESET_GPU)
+
+
+def check(command: str, note: str = "", *, where: Where = Where.HERE) -> Action:
+    """Return a command that only looks; the note says what to look for."""
+    return Action(command, note, Role.CHECK, where)
+
+
+def edit(code: str, note: str = "", *, role: Role = Role.FIX) -> Action:
+    """Return a line of code for the user's own program."""
+    return Action(code, note, role, Where.PROGRAM, Kind.EDIT_PROGRAM)
+
+
+def note(sentence: str, *, kind: Kind = Kind.COMMAND, where: Where = Where.HERE) -> Action:
+    """Return what no command does, in one sentence."""
+    return Action(note=sentence, role=Role.NOTE, where=where, kind=kind)
+
+
+_TEMPLATE = re.compile(r"(?:[\w@%+=:,./-]|\{\w+\})+")
+"""A word of a shell that needs no quotes, apart from the fields in it."""
+
+
+def _word(text: str) -> str:
+    return text if _TEMPLATE.fullmatch(text) else quote(text)
+
+
+def fill_in(action: Action, figures: dict[str, Any]) -> Action:
+    """Return the action with the figures put in; in the command a path with a space is quoted."""
+    quoted = copy(figures)
+    for name, value in figures.items():
+        if isinstance(value, str) and value.startswith("/") and not re.search(rf"['\"]\{{{name}\}}", action.command):
+            quoted[name] = quote(value)
+    change = action.change and {
+        name.format_map(figures): value and value.format_map(figures) for name, value in action.change.items()
+    }
+    return action.replaced(
+        command=action.command.format_map(quoted), note=action.note.format_map(figures), change=change
+    )
+
+
+def distinct(actions: Iterable[Action]) -> tuple[Action, ...]:
+    """Return the actions without those that stand there already."""
+    kept: list[Action] = []
+    for action in actions:
+        if action not in kept:
+            kept.append(action)
+    return tuple(kept)
+
+
+def with_names(action: Action) -> Action:
+    """Return the action with the names of its figures in angle brackets in their place."""
+    return action.replaced(command=text.with_names(action.command), note=text.with_names(action.note))
