@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ast
+import contextlib
 import importlib
 import inspect
 import sys
@@ -11,15 +12,15 @@ from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
 from types import ModuleType
-from typing import Any
 
 import msgspec
 
 import gpudiag.probes
 from gpudiag.errors import CatalogueError, UsageError, nearest
 from gpudiag.model.facts import Facts
-from gpudiag.model.report import Finding, Judged
-from gpudiag.probe import HEADINGS, EndedReading, Faults, GpuReading, Kind, Probe, Reading, Verified, as_of_today
+from gpudiag.model.reading import SavedReading
+from gpudiag.model.report import Finding, Judged, Row
+from gpudiag.probe import HEADINGS, EndedReading, Faults, GpuReading, Kind, Probe, Reading, Verified
 from gpudiag.probes import listing
 
 _PACKAGE = gpudiag.probes.__name__
@@ -59,36 +60,31 @@ class Entry:
         """The first line of the probe's docstring."""
         return documentation(self.module).partition("\n")[0]
 
-    def decoded(self, reading: Any) -> Reading:
-        """Return the record of a reading that is plain JSON, also of one that an older gpudiag saved.
+    def decode(self, saved: SavedReading) -> Reading:
+        """Return the record of a reading that a report has saved.
 
         Raises ``msgspec.ValidationError`` if it is not a reading of this probe.
         """
         assert self.reading is not None
-        if not issubclass(self.reading, GpuReading) or not isinstance(reading, dict):
-            return msgspec.convert(reading, self.reading)
-        if "operation_raised" in reading:
-            return msgspec.convert(reading, EndedReading)
-        plain = as_of_today(reading)
-        listed = msgspec.convert({name: plain[name] for name in ("given", "seen") if name in plain}, GpuReading)
-        return msgspec.convert(plain, self.reading) if listed.complete else listed
+        if not issubclass(self.reading, GpuReading):
+            return msgspec.convert(saved, self.reading)
+        if "operation_raised" in saved:
+            return msgspec.convert(saved, EndedReading)
+        listed = msgspec.convert({name: saved[name] for name in ("given", "seen") if name in saved}, GpuReading)
+        return msgspec.convert(saved, self.reading) if listed.complete else listed
 
-    def judge(self, reading: dict[str, Any] | Reading | None, facts: Facts) -> Judged:
-        """Judge a reading (plain JSON or a record) under ``facts``.
-
-        Raises ``msgspec.ValidationError`` if plain JSON is not this probe's reading.
-        """
-        record = reading if isinstance(reading, Reading) else self.decoded(reading)
-        asked = (record, facts)[: len(inspect.signature(self.module.judge).parameters)]
-        unusable = list(record.unusable())
+    def judge(self, reading: Reading, facts: Facts) -> Judged:
+        """Judge a reading under ``facts``."""
+        asked = (reading, facts)[: len(inspect.signature(self.module.judge).parameters)]
+        unusable = list(reading.unusable())
         judgements = unusable or list(self.module.judge(*asked))
         return Judged(
             findings=tuple(item for item in judgements if isinstance(item, Finding)),
             verified=tuple(dict.fromkeys(item.pci_bus_id for item in judgements if isinstance(item, Verified))),
-            figure=str(record.figure()),
-            table=record.table(),
-            limits=() if unusable else record.limits(),
-            gaps=() if unusable else record.gaps(),
+            figure=str(reading.figure()),
+            table=reading.table(),
+            limits=() if unusable else reading.limits(),
+            gaps=() if unusable else reading.gaps(),
         )
 
 
@@ -137,6 +133,25 @@ def get(name: str, also: Sequence[str] = ()) -> Entry:
 def select(patterns: Sequence[str]) -> tuple[Entry, ...]:
     """Return the probes that ``patterns`` choose; see :func:`gpudiag.probes.listing.chosen`."""
     return tuple(map(_loaded, listing.chosen(patterns)))
+
+
+def decode_readings(rows: tuple[Row, ...], *, imported_only: bool = False) -> tuple[Row, ...]:
+    """Return the rows of a saved report, their readings decoded by the probes that made them.
+
+    What no probe of this gpudiag takes as its own stays as it is. ``imported_only`` leaves out the probes that nobody
+    has imported, and so nobody reads.
+    """
+    return tuple(_with_decoded_reading(row, imported_only=imported_only) for row in rows)
+
+
+def _with_decoded_reading(row: Row, *, imported_only: bool) -> Row:
+    known = f"{_PACKAGE}.{row.probe}" in sys.modules if imported_only else row.probe in listing.names()
+    if known and isinstance(row.reading, SavedReading):
+        entry = _loaded(row.probe)
+        with contextlib.suppress(msgspec.ValidationError):
+            if entry.reading is not None:
+                return msgspec.structs.replace(row, reading=entry.decode(row.reading))
+    return row
 
 
 def _entry(module: ModuleType, name: str) -> Entry:

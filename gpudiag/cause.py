@@ -17,13 +17,10 @@ from __future__ import annotations
 
 import inspect
 from collections.abc import Callable, Iterable, Iterator, Mapping
-from contextlib import suppress
 from dataclasses import dataclass, field
 from enum import Enum
 from functools import cached_property
 from typing import Any, TypeVar, get_args, get_type_hints
-
-import msgspec
 
 from gpudiag import fix
 from gpudiag.fix import Action, Kind, Role, fill_in
@@ -96,13 +93,9 @@ class Rows(tuple[Row, ...]):
         return tuple(one for row in self if row.probe == probe for one in row.findings if one.kind == kind)
 
     def readings(self, probe: str, kind: type[_R]) -> tuple[_R, ...]:
-        """Return the readings of the probe, on any device; one that does not fit it, as of another version, is none."""
-        found: list[_R] = []
-        for row in self:
-            if row.probe == probe and row.reading is not None and isinstance(row.outcome, Judged):
-                with suppress(msgspec.ValidationError):
-                    found.append(msgspec.convert(row.reading, kind))
-        return tuple(found)
+        """Return the readings of the probe, on any device, but those of another version of it."""
+        of_probe = (row.reading for row in self if row.probe == probe and isinstance(row.outcome, Judged))
+        return tuple(reading for reading in of_probe if isinstance(reading, kind))
 
 
 class LogAlone(Program):

@@ -30,12 +30,15 @@ from dataclasses import dataclass
 from enum import Enum
 from typing import Any, Protocol, TypeVar
 
+import msgspec
+
 from gpudiag.errors import Disturbed
 from gpudiag.knowledge.placement import Placement
 from gpudiag.knowledge.variables import OVER_MEMORY
 from gpudiag.model import schema_1
 from gpudiag.model.facts import GpuState
-from gpudiag.model.report import Figure, Finding, Gap, Gpu, Limit, Severity
+from gpudiag.model.reading import AnyReading
+from gpudiag.model.report import Figure, Finding, Gap, Gpu, Limit, Severity, Timeline
 from gpudiag.record import Record
 from gpudiag.text import counted
 
@@ -221,7 +224,7 @@ Judgement = Finding | Verified
 Findings = Iterator[Judgement]
 
 
-class Reading(Record):
+class Reading(Record, AnyReading):
     """What ``measure`` returns: numbers, texts and placements. Each field carries its unit and meaning."""
 
     def figure(self) -> str:
@@ -286,26 +289,13 @@ class EndedReading(GpuReading, kw_only=True):
         return "an operation on a GPU never returned" if self.hung else "an operation on a GPU failed"
 
 
-def as_of_today(plain: dict[str, Any]) -> dict[str, Any]:
-    """Return a reading of a probe of GPUs as it would be saved today.
+class Measurement(Record):
+    """What the child of a probe sends: the reading as JSON, and what was seen of the memory meanwhile."""
 
-    Older reports have the GPUs as ``pci_bus_id``, as a number, or beside the devices of ``replicas``; and they say of
-    the first GPU alone whether TensorFlow listed it, or have the number deeper inside.
-    """
-    plain = dict(plain)
-    if "pci_bus_id" in plain:
-        plain["given"] = [plain.pop("pci_bus_id")]
-        plain["seen"] = int(plain.get("pool", plain.get("kernel")) is not None)
-    elif "replicas" in plain:
-        plain |= plain.pop("replicas")
-    elif isinstance(plain.get("given"), int):
-        plain["given"] = [""] * plain["given"]
-    elif isinstance(plain.get("seen"), bool):  # of the first GPU
-        plain["seen"] = len(plain["given"]) if plain["seen"] else 0
-    if "seen" not in plain:
-        inner = [part.get("seen", part.get("before")) for part in plain.values() if isinstance(part, dict)]
-        plain["seen"] = min((seen for seen in inner if isinstance(seen, int)), default=0)
-    return plain
+    reading: msgspec.Raw
+    complete: bool = True
+    """False: TensorFlow listed too few GPUs, so that nothing was measured and the reading is a :class:`GpuReading`."""
+    timelines: tuple[Timeline, ...] = ()
 
 
 class FewerListed(Exception):  # noqa: N818  # what was measured, not an error

@@ -14,6 +14,7 @@ from gpudiag import catalogue
 from gpudiag.isolate import Bounds, Job, JobResult, ServerSpec, Supervision, supervise
 from gpudiag.model.facts import Facts
 from gpudiag.model.report import Gpu, Judged
+from gpudiag.probe import GpuReading, Measurement
 from gpudiag.run.servers import LOG_LEVELS
 from warm import Warm, clean, lent
 
@@ -47,7 +48,9 @@ class Children:
         argument = {"probe": probe, "gpus": [msgspec.to_builtins(gpu) for gpu in gpus]}
         ended = self.call(target, argument, fresh=fresh, env=catalogue.get(probe).probe.variables)
         assert ended.value is not None, ended
-        return catalogue.get(probe).decoded(msgspec.json.decode(ended.value))
+        measurement = msgspec.json.decode(ended.value, type=Measurement)
+        kind: Any = catalogue.get(probe).reading if measurement.complete else GpuReading
+        return msgspec.json.decode(measurement.reading, type=kind)
 
 
 def judge(probe: str, reading: Any, facts: Facts | None = None) -> Judged:

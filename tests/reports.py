@@ -7,6 +7,7 @@ from gpudiag.fix import Action
 from gpudiag.knowledge.placement import Placement
 from gpudiag.model.diagnosis import RootCause
 from gpudiag.model.facts import EnvironmentFacts, Facts, Unknown
+from gpudiag.model.reading import SavedReading
 from gpudiag.model.report import (
     SCHEMA_VERSION,
     Broken,
@@ -100,7 +101,7 @@ def sample(world: World | None = None, limits: Limits | None = None) -> Report:
         (),
         passed("8 of 8 operations in the log"),
         0.31,
-        reading={"runs": [{"mode": "eager", "result": 12.0, "raised": None}]},
+        reading=SavedReading(runs=[{"mode": "eager", "result": 12.0, "raised": None}]),
         placements=(Placement("MatMul", "GPU:0", count=3), Placement("AddV2", "CPU:0", "add")),
     )
     broken = tuple(

@@ -21,6 +21,7 @@ from gpudiag.facts import FAMILIES
 from gpudiag.knowledge.variables import CONTEXT, SETTINGS
 from gpudiag.model import codec
 from gpudiag.model.facts import Unknown
+from gpudiag.model.reading import decode_hook
 from gpudiag.model.report import Report, Settings
 from gpudiag.report import FORMATS, render
 from gpudiag.report.masking import mask
@@ -89,7 +90,7 @@ def test_no_renderer_lets_a_hidden_character_out(format_: str, seed: int) -> Non
         text = render(one, format_, width=chance.choice([20, 80, 200]), color=False, verbose=verbose)
         assert unseen(text) == set()
     if format_ == "json":
-        assert msgspec.json.decode(text, type=Report) == one
+        assert msgspec.json.decode(text, type=Report, dec_hook=decode_hook) == one
 
 
 CONTROL = "\x1b]0;owned\x07\x9b31m\u202e\u200b\u2028"

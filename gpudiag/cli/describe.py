@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING
 from gpudiag import catalogue, causes
 from gpudiag.catalogue import Entry, documentation
 from gpudiag.cli.explanation import Explanation, wrapped
+from gpudiag.model.reading import plain_reading
 from gpudiag.model.report import Report
 from gpudiag.probe import Kind, Needs
 from gpudiag.probes.listing import Listed
@@ -136,7 +137,7 @@ def _measured(entry: Entry, report: Report, width: int) -> str:
         found = [f"    {line}" for one in row.findings for line in words.finding(one).splitlines()]
         outcome = f"{report.device_label(row)}: {row.status}, {words.figure(row)}".removeprefix(": ")
         parts.append(wrapped("\n".join([outcome, *found]), width))
-        leaves = _leaves("", row.reading)
+        leaves = _leaves("", plain_reading(row.reading))
         if leaves:
             room = max(20, width - 6 - max(len(path) for path, _ in leaves))
             table = tabulate(leaves, tablefmt="plain", disable_numparse=True, maxcolwidths=[None, room])

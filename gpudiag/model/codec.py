@@ -13,6 +13,7 @@ import msgspec
 from gpudiag.errors import ReportError
 from gpudiag.model import archive, renamed, schema_1
 from gpudiag.model.diagnosis import RootCause
+from gpudiag.model.reading import decode_hook, schema_hook
 from gpudiag.model.report import SCHEMA_VERSION, Report, conclude, exit_code, verdict
 from gpudiag.text import escaped, printable
 
@@ -77,7 +78,7 @@ def decode(text: str | bytes, origin: str) -> Report:
             f"Read it with the gpudiag that wrote it ({plain.get('gpudiag_version', 'version not given')})."
         )
     try:
-        report = _with_names_of_today(msgspec.convert(plain, Report))
+        report = _with_names_of_today(msgspec.convert(plain, Report, dec_hook=decode_hook))
         _refuse_impossible(report)
     except msgspec.ValidationError as error:
         raise ReportError(f"{origin}: a report of gpudiag, but malformed: {error}") from None
@@ -129,7 +130,7 @@ def content_of(path: Path) -> bytes:
 
 def schema() -> dict[str, Any]:
     """Return the JSON Schema of a report, generated from the types."""
-    generated = msgspec.json.schema(Report)
+    generated = msgspec.json.schema(Report, schema_hook=schema_hook)
     generated["$defs"][Report.__name__]["properties"]["schema_version"] = {"const": SCHEMA_VERSION}
     return {"$schema": "https://json-schema.org/draft/2020-12/schema", **generated}
 

@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections import Counter
 from datetime import date
 from enum import Enum
-from typing import Any
 
 import msgspec
 
@@ -19,6 +18,7 @@ from gpudiag.model.facts import Facts, NvmlDevice, Unknown
 from gpudiag.model.fate import GpuAccount
 from gpudiag.model.missing import missing_gpus, uncounted_gpus
 from gpudiag.model.program import ProgramTrace
+from gpudiag.model.reading import AnyReading
 from gpudiag.record import Record
 
 SCHEMA_VERSION = 2
@@ -207,8 +207,8 @@ class Row(Record):
     """UUIDs of the GPUs the probe was given; empty for a host or CPU probe, and if there was no GPU to give."""
     outcome: Judged | Skipped | Broken
     duration_s: float
-    reading: dict[str, Any] | None = None
-    """What the child measured, as plain JSON; judged again by ``gpudiag show --rejudge``."""
+    reading: AnyReading | None = None
+    """What the child measured; judged again by ``gpudiag show --rejudge``."""
     placements: tuple[Placement, ...] = ()
     """Where TensorFlow said that operations ran."""
     log: tuple[str, ...] = ()

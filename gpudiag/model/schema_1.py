@@ -14,6 +14,7 @@ from typing import Any
 import msgspec
 
 from gpudiag.fix import Action, Kind, Role, Where
+from gpudiag.model.reading import upgraded_reading
 
 _COMMENT = re.compile(r"^#|(?<!\s)\s+#(?=\s)")
 _ACCEPTED = re.compile(r"Accepted until \S+ by (?P<source>.*?): ", re.DOTALL)
@@ -139,6 +140,9 @@ def upgraded(report: dict[str, Any]) -> dict[str, Any]:
     for setting in _dicts(program.get("settings")) if isinstance(program, dict) else ():
         if isinstance(setting.get("instead"), str):
             setting["instead"] = _plain(action(setting["instead"])) if setting["instead"] else None
+    for row in _dicts(report.get("rows")):
+        if row.get("devices") and isinstance(row.get("reading"), dict) and "operation_raised" not in row["reading"]:
+            row["reading"] = upgraded_reading(str(row.get("probe")), row["reading"])
     report["schema_version"] = 2
     return report
 

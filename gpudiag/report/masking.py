@@ -28,6 +28,7 @@ from gpudiag.knowledge import log_lines
 from gpudiag.knowledge.placement import Placement
 from gpudiag.knowledge.variables import misspelling_of
 from gpudiag.model.facts import Facts, NvmlDevice, Unknown
+from gpudiag.model.reading import AnyReading, plain_reading
 from gpudiag.model.report import Gpu, Report
 
 HOME = "~"
@@ -134,6 +135,8 @@ def _mapped(value: Any, change: Callable[[str], str], own: Callable[[str], str],
         return change(value)
     if depth > _DEEPEST:
         return MASKED if isinstance(value, dict | list | tuple) else value
+    if isinstance(value, AnyReading):  # not by its fields: they may be called as those of a report that are kept
+        value = plain_reading(value)
     if isinstance(value, msgspec.Struct):
         changed = {}
         for name in value.__struct_fields__:
@@ -144,12 +147,14 @@ def _mapped(value: Any, change: Callable[[str], str], own: Callable[[str], str],
                 changed[name] = _mapped(item, own if name in _OWN_FIELDS else change, own, depth + 1)
         return msgspec.structs.replace(value, **changed)
     if isinstance(value, dict):
-        return {
-            (own if _VARIABLE.fullmatch(key) else change)(key): (
-                MASKED if key in _WITHHELD else _mapped(item, change, own, depth + 1)
-            )
-            for key, item in value.items()
-        }
+        return type(value)(
+            {
+                (own if _VARIABLE.fullmatch(key) else change)(key): (
+                    MASKED if key in _WITHHELD else _mapped(item, change, own, depth + 1)
+                )
+                for key, item in value.items()
+            }
+        )
     if isinstance(value, list | tuple):
         return type(value)(_mapped(item, change, own, depth + 1) for item in value)
     return value

@@ -31,7 +31,9 @@ from gpudiag.knowledge.log import recognised
 from gpudiag.model.diagnosis import Diagnosis, Failed
 from gpudiag.model.facts import Facts, Unknown
 from gpudiag.model.program import ProgramTrace
+from gpudiag.model.reading import decode_hook
 from gpudiag.model.report import Broken, Cause, Gpu, Judged, Limits, Row, Skipped
+from gpudiag.probe import Reading
 from gpudiag.record import Record
 from gpudiag.run import diagnosis, views
 from gpudiag.run.diagnosis import Looked
@@ -95,19 +97,13 @@ def judged(row: Row, entry: Entry, facts: Facts, limits: Limits) -> Row:
     return msgspec.structs.replace(row, outcome=outcome)
 
 
-def of_another_version(row: Row, entry: Entry) -> str:
-    """Return why the reading of a saved row is not one of the probe as it is now; "" if it is one.
+def is_of_another_version(row: Row, entry: Entry) -> bool:
+    """Return whether the reading of a saved row is not one of the probe as it is now.
 
     A probe may measure more than it did. What it did not measure then cannot be judged now, and what was judged then
     stays true.
     """
-    if entry.reading is None:
-        return ""
-    try:
-        entry.decoded(row.reading)
-    except msgspec.ValidationError as error:
-        return str(error)
-    return ""
+    return entry.reading is not None and not isinstance(row.reading, Reading)
 
 
 def _rows(subject: Subject) -> Parts:
@@ -115,7 +111,7 @@ def _rows(subject: Subject) -> Parts:
     known = {entry.name: entry for entry in catalogue.entries()}
     for number, row in enumerate(subject.rows):
         entry = known.get(row.probe)
-        if entry is not None and isinstance(row.outcome, Judged) and not of_another_version(row, entry):
+        if entry is not None and isinstance(row.outcome, Judged) and not is_of_another_version(row, entry):
             yield str(number), lambda row=row, entry=entry: _outcome(row, entry, subject)  # type: ignore[misc]
 
 
@@ -304,13 +300,15 @@ def import_all() -> None:
         importlib.import_module(f"gpudiag.facts.{family}")
     causes.all_of_them()
     recognised("")
-    msgspec.json.Decoder(Subject)
+    msgspec.json.Decoder(Subject, dec_hook=decode_hook)
 
 
 def at_work(argument: dict[str, Any]) -> bytes:
     """Do, in a child, what no child has begun before."""
     folder = Path(argument["folder"])
-    subject = msgspec.json.decode(Path(folder, "subject").read_bytes(), type=Subject)
+    subject = msgspec.json.decode(Path(folder, "subject").read_bytes(), type=Subject, dec_hook=decode_hook)
+    rows = catalogue.decode_readings(subject.rows, imported_only=argument["kind"] != "rows")
+    subject = msgspec.structs.replace(subject, rows=rows)
     begun, _ = _read(folder)
     watched_from = -WATCHED_S
     with Path(folder, "notes").open("ab", buffering=0) as notes:

@@ -9,7 +9,7 @@ import msgspec
 from gpudiag import catalogue
 from gpudiag.cause import Evidence
 from gpudiag.isolate import Bounds, ServerSpec, supervise
-from gpudiag.model.report import Judged, Report, conclude
+from gpudiag.model.report import Judged, Report, Row, conclude
 from gpudiag.run import judgement
 from gpudiag.run.accounts import account
 from gpudiag.run.bisected import with_bisection
@@ -23,7 +23,8 @@ def rejudge(report: Report, work: judgement.Work = judgement.here) -> Report:
 
     A row whose reading lacks what its probe measures today keeps its outcome, and a note says so.
     """
-    subject = judgement.Subject(report.facts, report.gpus, report.rows, report.lines, report.limits, report.program)
+    saved = catalogue.decode_readings(report.rows)
+    subject = judgement.Subject(report.facts, report.gpus, saved, report.lines, report.limits, report.program)
     rows = judgement.rows_again(subject, work)
     diagnosis = judgement.diagnosed(msgspec.structs.replace(subject, rows=rows), work)
     trials = {(cause.rule, str(cause.trial.change)): cause.trial for cause in report.diagnosis.causes if cause.trial}
@@ -37,22 +38,22 @@ def rejudge(report: Report, work: judgement.Work = judgement.here) -> Report:
     diagnosis = with_bisection(diagnosis, report.diagnosis.bisection, report.facts)
     accounts = account(Evidence(report.facts, report.gpus, rows, report.lines), diagnosis)
     rows = with_one_voice(rows, diagnosis)
-    notes = tuple(dict.fromkeys((*report.notes, *_of_another_version(report))))
+    notes = tuple(dict.fromkeys((*report.notes, *_of_another_version(report, saved))))
     judged = msgspec.structs.replace(report, rows=rows, diagnosis=diagnosis, accounts=accounts, notes=notes)
     again = conclude(judged if report.not_verified is None else with_gaps(judged))
     # No row gives the exit status of a report on a program: it stays that of the trace.
     return again if report.program is None else msgspec.structs.replace(again, exit_code=report.exit_code)
 
 
-def _of_another_version(report: Report) -> Iterator[str]:
+def _of_another_version(report: Report, rows: tuple[Row, ...]) -> Iterator[str]:
     """Yield a note that names the probes whose readings are those of another version."""
     known = {entry.name: entry for entry in catalogue.entries()}
     kept = [
         row.probe
-        for row in report.rows
+        for row in rows
         if isinstance(row.outcome, Judged)
         and row.probe in known
-        and judgement.of_another_version(row, known[row.probe])
+        and judgement.is_of_another_version(row, known[row.probe])
     ]
     if kept:
         yield (

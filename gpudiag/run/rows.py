@@ -10,8 +10,8 @@ import msgspec
 from gpudiag.knowledge import log_lines
 from gpudiag.knowledge.placement import parse_placements
 from gpudiag.model.facts import Facts, Unknown
-from gpudiag.model.report import Broken, Cause, Gpu, Limits, Row, Skipped, Timeline
-from gpudiag.probe import EndedReading, GpuReading, Scope
+from gpudiag.model.report import Broken, Cause, Gpu, Limits, Row, Skipped
+from gpudiag.probe import EndedReading, GpuReading, Measurement, Scope
 from gpudiag.probes.comparison import last_announced
 from gpudiag.run import judgement
 from gpudiag.run.gpu_watch import is_hang
@@ -32,7 +32,6 @@ from gpudiag.run.plan import (
     uuids_of,
 )
 from gpudiag.run.probe_run import Ended
-from gpudiag.run.timelines import TIMELINES
 
 KEPT_LINES = 40
 KEPT_OTHERS = 20
@@ -95,21 +94,26 @@ def row_of_run(task: Task, ended: Ended, run_began: float, facts: Facts, limits:
         placements=parse_placements(lines),
         log=log_lines.of_a_child(lines, KEPT_LINES, KEPT_OTHERS, KEPT_CHARACTERS),
     )
-    reading: object
-    if result.cause is None:
-        assert result.value is not None
-        reading = msgspec.json.decode(result.value)
-    elif reason := _skipped_because(task, ended, result.cause, facts):
+    if result.value is not None:
+        return _row_of_measurement(row, task, result.value, facts, limits)
+    assert result.cause is not None
+    if reason := _skipped_because(task, ended, result.cause, facts):
         return msgspec.structs.replace(row, outcome=Skipped(reason))
-    elif (reading_of_end := _reading_of_end(task, ended, lines)) is not None:
-        reading = msgspec.to_builtins(reading_of_end)
-    else:
+    if (reading := _reading_of_end(task, ended, lines)) is None:
         return msgspec.structs.replace(row, outcome=Broken(result.cause, result.detail))
-    if not isinstance(reading, dict):
-        detail = f"its reading is not a record but {type(reading).__name__}"
-        return msgspec.structs.replace(row, outcome=Broken(Cause.BAD_RESULT, detail))
-    timelines = msgspec.convert(reading.pop(TIMELINES, ()), tuple[Timeline, ...])
-    row = msgspec.structs.replace(row, reading=reading, timelines=timelines)
+    return judgement.judged(msgspec.structs.replace(row, reading=reading), task.entry, facts, limits)
+
+
+def _row_of_measurement(row: Row, task: Task, value: bytes, facts: Facts, limits: Limits) -> Row:
+    """Return ``row`` with what the child measured, judged: here its bytes become the record of the probe."""
+    assert task.entry.reading is not None
+    try:
+        measurement = msgspec.json.decode(value, type=Measurement)
+        kind = task.entry.reading if measurement.complete else GpuReading
+        reading = msgspec.json.decode(measurement.reading, type=kind)
+    except msgspec.ValidationError as error:
+        return msgspec.structs.replace(row, outcome=Broken(Cause.BAD_RESULT, f"its reading does not fit: {error}"))
+    row = msgspec.structs.replace(row, reading=reading, timelines=measurement.timelines)
     return judgement.judged(row, task.entry, facts, limits)
 
 

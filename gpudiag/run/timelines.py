@@ -16,9 +16,6 @@ from contextlib import contextmanager
 from gpudiag.hardware import nvml
 from gpudiag.model.report import Timeline
 
-TIMELINES = "timelines"
-"""Under this name they come from the child, beside the fields of the reading."""
-
 EVERY_S = 0.05
 """Between two questions: the least, of which a probe of a second has twenty."""
 MOST_SHARE = 0.02

@@ -9,7 +9,6 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
 from functools import cache
-from typing import Any
 
 import msgspec
 
@@ -18,14 +17,17 @@ from gpudiag.catalogue import Entry
 from gpudiag.cause import Evidence, Known
 from gpudiag.model.diagnosis import Diagnosis, RootCause
 from gpudiag.model.facts import Facts
+from gpudiag.model.reading import AnyReading
 from gpudiag.model.report import Finding, Judged, Limits, Row
 from gpudiag.model.visibility import gpus_in_scope
-from gpudiag.probe import Kind
+from gpudiag.probe import Kind, Reading
 
 
-def judge(entry: Entry, reading: Any, facts: Facts, limits: Limits) -> Judged:
+def judge(entry: Entry, reading: AnyReading | None, facts: Facts, limits: Limits) -> Judged:
     """Return the outcome of a row: of a probe's reading, or, for a row of the host, of the facts."""
     if entry.reading is not None:
+        if not isinstance(reading, Reading):
+            raise msgspec.ValidationError("it is of another version of the probe")
         return entry.judge(reading, facts)
     return Judged(findings=tuple(_findings(entry, facts, limits)), figure=str(entry.module.figure(facts)))
 

@@ -19,20 +19,15 @@ from gpudiag import catalogue
 from gpudiag.errors import NoMemory, OperationFailed
 from gpudiag.hardware import nvml
 from gpudiag.model.report import Gpu
-from gpudiag.probe import (
-    FewerListed,
-    GpuReading,
-)
+from gpudiag.probe import FewerListed, GpuReading, Measurement
 from gpudiag.run import first_use
 from gpudiag.run.context import ChildContext, has_queried_devices, raised, refuse_what_is_no_result
 from gpudiag.run.rendezvous import Meeting
-from gpudiag.run.timelines import TIMELINES
 
 
 def run_probe(argument: dict[str, Any]) -> bytes:
-    """Run ``argument["probe"]`` on ``argument["gpus"]`` (a list of :class:`Gpu` as JSON) and return its reading.
+    """Run ``argument["probe"]`` on ``argument["gpus"]`` (a list of :class:`Gpu` as JSON); return its ``Measurement``.
 
-    Beside the fields of the reading are the timelines of memory, as :data:`TIMELINES`, if there are any.
     Raises what the probe raises, and ``ValueError`` for a NaN or an infinity in the reading: JSON has neither.
     """
     name = argument["probe"]
@@ -43,14 +38,13 @@ def run_probe(argument: dict[str, Any]) -> bytes:
             with ctx.timelines.running() if entry.probe.exclusive else nullcontext():
                 reading = entry.module.measure(ctx)
         except FewerListed as fewer:
-            reading = GpuReading(given=ctx.given, seen=fewer.seen)
+            complete, reading = False, GpuReading(given=ctx.given, seen=fewer.seen)
         else:
+            complete = True
             if isinstance(reading, GpuReading):
                 reading = msgspec.structs.replace(reading, given=ctx.given, seen=len(ctx.gpus))
-        measured = msgspec.to_builtins(reading)
-        if isinstance(measured, dict) and (timelines := ctx.timelines.taken()):
-            measured[TIMELINES] = msgspec.to_builtins(timelines)
-        return _encoded(measured, name)
+        measurement = Measurement(msgspec.Raw(_encoded(reading, name)), complete, ctx.timelines.taken())
+        return msgspec.json.encode(measurement)
 
 
 def run_peer(argument: dict[str, Any]) -> bytes:

@@ -8,15 +8,16 @@ from typing import Any
 
 import msgspec
 import pytest
-from msgspec import to_builtins
 from msgspec.structs import replace
 
 from examples import Example, evidence, examples, found
 from examples.facts import example, example_with_gpus
+from gpudiag.catalogue import decode_readings
 from gpudiag.cause import TRACE, Evidence
 from gpudiag.causes.shared.visibility import MASK
 from gpudiag.model.diagnosis import Confidence, Stage
 from gpudiag.model.facts import DriverFacts, EnvironmentFacts, Facts, NvmlFacts
+from gpudiag.model.reading import decode_hook
 from gpudiag.model.report import RUN_ENDED, Broken, Cause, Judged, Row
 from gpudiag.probes.discovery import trace
 from gpudiag.run import diagnosis
@@ -64,9 +65,9 @@ def with_spaces(evidence: Evidence) -> Evidence:
         return text.replace("/home/someone", "/home/some one").replace("/opt/", "/opt/a b/")
 
     def changed(given: Any, kind: Any) -> Any:
-        return msgspec.json.decode(renamed(msgspec.json.encode(given).decode()), type=kind)
+        return msgspec.json.decode(renamed(msgspec.json.encode(given).decode()), type=kind, dec_hook=decode_hook)
 
-    facts, rows = changed(evidence.facts, Facts), changed(evidence.rows, tuple[Row, ...])
+    facts, rows = changed(evidence.facts, Facts), decode_readings(changed(evidence.rows, tuple[Row, ...]))
     return Evidence(facts, evidence.gpus, rows, tuple(map(renamed, evidence.lines)), evidence.limits)
 
 
@@ -123,7 +124,7 @@ def test_no_more_is_said_of_the_driver_than_is_known() -> None:
     rule = next(rule for rule in RULES if rule.id == "runtime_missing")
     missing = next(one.evidence for one in examples()[rule.id] if one.fires)
     log = "E0000 00:00:1.2 7 cuda_platform.cc:51] failed call to cuInit: INTERNAL: Failed call to cuInit: {}"
-    reading = to_builtins(trace.read_log((log.format("CUDA_ERROR_SYSTEM_DRIVER_MISMATCH"),), 0, None))
+    reading = trace.read_log((log.format("CUDA_ERROR_SYSTEM_DRIVER_MISMATCH"),), 0, None)
     (cause,) = rule.causes(Evidence(missing.facts, rows=(Row(TRACE, (), Judged(), 0.0, reading),)))
     assert "NVML of the driver answers: 535.104.05, 1 GPU" in cause.evidence
     assert "cuInit of the driver fails, too: CUDA_ERROR_SYSTEM_DRIVER_MISMATCH" in cause.evidence
@@ -256,7 +257,7 @@ def test_the_end_of_the_run_is_no_fault_of_the_machine(probe: str, cause: Cause,
 def test_nvml_failed_only_where_tensorflow_lists_none_for_it(listed: int, status: str) -> None:
     facts = example_with_gpus(1, nvml=NvmlFacts("Unknown Error", None, None, ()))
     opened = ("libcuda.so.1", "libnvidia-ml.so.1", "libcudart.so.12")
-    reading = to_builtins(trace.Reading(listed, None, opened, {}, ()))
+    reading = trace.Reading(listed, None, opened, {}, ())
     steps = diagnosis.diagnose(Evidence(facts, rows=(Row(TRACE, (), Judged(), 0.0, reading),))).steps
     assert {step.stage: step.status for step in steps}[Stage.NVML] == status
 
@@ -279,7 +280,7 @@ def test_a_version_that_is_not_known_is_not_told() -> None:
 
 
 def test_the_root_comes_before_its_symptom() -> None:
-    reading = to_builtins(trace.read_log((), 1, None))
+    reading = trace.read_log((), 1, None)
     log = (
         "W gpu_device.cc:2251] Cannot dlopen some GPU libraries. Skipping registering GPU devices...",
         "    tf.config.set_visible_devices(tf.config.list_physical_devices('GPU')[0], 'GPU')",

@@ -5,7 +5,6 @@ from __future__ import annotations
 from typing import Any
 
 import pytest
-from msgspec import to_builtins
 from msgspec.structs import replace
 
 from conftest import Gpudiag
@@ -237,7 +236,7 @@ def test_what_is_seen_while_the_gpu_computes_comes_before_what_was_seen_before()
         kernel = Kernel("GPU:0", pci, True)
         operation = first_op.Operation(kernel, 0.1, 0.001)
         reading = first_op.Reading(0.1, 0.1, (operation,), (), 0.1, {pci: GpuState(**state)}, given=(pci,))
-        row = Row("discovery.first_op", (), Judged(), 0.0, to_builtins(reading))
+        row = Row("discovery.first_op", (), Judged(), 0.0, reading)
         evidence = Evidence(idle.facts, idle.gpus, (*idle.rows, row))
         return {one.rule for one in diagnose(evidence).causes}
 

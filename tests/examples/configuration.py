@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 from examples import Example
 from examples.facts import example, example_with_gpus
 from gpudiag.cause import TRACE, Evidence
@@ -12,6 +10,7 @@ from gpudiag.causes.configuration.settings_exclude_each_other import _EXCLUSIVE
 from gpudiag.knowledge.log_lines import Line
 from gpudiag.model.facts import Attempt, EnvironmentFacts, Facts, TriedFacts
 from gpudiag.model.report import Broken, Cause, Judged, Row
+from gpudiag.probes.discovery import trace
 
 
 def _log(*log: str, facts: Facts | None = None, listed: int | None = 1, said: tuple[Line, ...] = ()) -> Evidence:
@@ -21,13 +20,7 @@ def _log(*log: str, facts: Facts | None = None, listed: int | None = 1, said: tu
 
 
 def _trace_row(listed: int, said: tuple[Line, ...] = ()) -> Row:
-    reading: dict[str, Any] = {
-        "listed": listed,
-        "raised": None,
-        "opened": [],
-        "unopened": {},
-        "lines": [{"level": line.level, "file": line.file, "text": line.text} for line in said],
-    }
+    reading = trace.Reading(listed, None, (), {}, said)
     return Row(TRACE, (), Judged(), 0.0, reading)
 
 

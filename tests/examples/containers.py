@@ -56,7 +56,7 @@ def _listing(facts: Facts, listed: int = 1, error: str | None = None) -> Evidenc
     failed = (
         "E0000 00:00:1.1 1 cuda_platform.cc:52] failed call to cuInit: INTERNAL: CUDA error: Failed call to cuInit: "
     )
-    reading = msgspec.to_builtins(trace.read_log((f"{failed}{error}",) if error else (), listed, None))
+    reading = trace.read_log((f"{failed}{error}",) if error else (), listed, None)
     return Evidence(facts, rows=(Row("discovery.trace", (), Judged(), 0.0, reading),))
 
 

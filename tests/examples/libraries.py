@@ -63,7 +63,7 @@ def _with_driver(nvml: NvmlFacts, *, version: str = "2.21.0", listed: int = 0, *
     (own,) = facts.tensorflow.distributions
     renamed = msgspec.structs.replace(facts.tensorflow, distributions=(msgspec.structs.replace(own, version=version),))
     facts = msgspec.structs.replace(facts, tensorflow=renamed)
-    reading = msgspec.to_builtins(trace.read_log((), listed, None))
+    reading = trace.read_log((), listed, None)
     return Evidence(facts, rows=(Row("discovery.trace", (), Judged(), 0.0, reading=reading),))
 
 

@@ -46,7 +46,7 @@ def _sockets(value: str) -> Evidence:
 def _in_cluster(facts: Facts, *lines: str, listed: int = 0, workers: int = 2, job: str = "worker") -> Evidence:
     told = f'{{"cluster": {{"worker": {workers}, "ps": 1}}, "task": {{"type": "{job}", "index": 0}}}}'
     facts = msgspec.structs.replace(facts, environment=EnvironmentFacts({"TF_CONFIG": told}))
-    reading = msgspec.to_builtins(trace.read_log((), listed, None))
+    reading = trace.read_log((), listed, None)
     return Evidence(facts, rows=(Row("discovery.trace", (), Judged(), 0.0, reading),), lines=lines)
 
 

@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 from examples import Example
 from examples.facts import example, example_with_gpus
 from gpudiag.cause import TRACE, Evidence
 from gpudiag.causes.configuration.workers_share_gpus import _WORKER, _WORKERS
 from gpudiag.model.facts import EnvironmentFacts, Facts
 from gpudiag.model.report import Judged, Row
+from gpudiag.probes.discovery import trace
 
 
 def _worker(gpus: int = 2, count: str = "4", **variables: str) -> Evidence:
@@ -18,7 +17,7 @@ def _worker(gpus: int = 2, count: str = "4", **variables: str) -> Evidence:
 
 
 def _log(*log: str, facts: Facts | None = None, listed: int = 0) -> Evidence:
-    reading: dict[str, Any] = {"listed": listed, "raised": None, "opened": [], "unopened": {}, "lines": []}
+    reading = trace.Reading(listed, None, (), {}, ())
     return Evidence(facts or example_with_gpus(2), rows=(Row(TRACE, (), Judged(), 0.0, reading),), lines=log)
 
 

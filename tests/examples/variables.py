@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from msgspec import to_builtins
-
 from examples import Example
 from examples.facts import example_with_gpus
 from gpudiag.cause import TRACE, Evidence
@@ -28,7 +26,7 @@ def _set(*rows: Row, log: tuple[str, ...] = (), **variables: str) -> Evidence:
 
 
 def _listing(listed: int, *said: Line, raised: Raised | None = None) -> Row:
-    return Row(TRACE, (), Judged(), 0.0, to_builtins(trace.Reading(listed, raised, (), {}, said)))
+    return Row(TRACE, (), Judged(), 0.0, trace.Reading(listed, raised, (), {}, said))
 
 
 def _import(detail: str) -> Row:

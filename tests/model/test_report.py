@@ -9,6 +9,7 @@ import pytest
 
 from examples.facts import example, example_gpu
 from gpudiag.model.facts import DeviceNodeFacts, Family, NvmlFacts, Unknown
+from gpudiag.model.reading import decode_hook
 from gpudiag.model.report import (
     STATUSES,
     Broken,
@@ -105,7 +106,7 @@ def test_a_report_that_was_not_concluded_is_not_verified() -> None:
     assert conclude(sample()) == sample()
     unconcluded = msgspec.json.decode(msgspec.json.encode(sample()))
     del unconcluded["verdict"], unconcluded["exit_code"]
-    decoded = msgspec.convert(unconcluded, type(sample()))
+    decoded = msgspec.convert(unconcluded, type(sample()), dec_hook=decode_hook)
     assert (decoded.verdict, decoded.exit_code) == (Verdict.NOT_VERIFIED, 5)
 
 

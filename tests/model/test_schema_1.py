@@ -11,9 +11,11 @@ import pytest
 from gpudiag.errors import ReportError
 from gpudiag.fix import Action, Kind, Role, Where
 from gpudiag.model import codec
+from gpudiag.model.reading import SavedReading
+from gpudiag.model.report import Judged, Row
 from gpudiag.model.schema_1 import action, advice, upgraded
 from gpudiag.report import words
-from reports import fix_lines
+from reports import fix_lines, report
 
 SAVED = Path(__file__).parents[1] / "data" / "report-v1.json"
 
@@ -121,3 +123,27 @@ def test_a_malformed_report_of_schema_1_is_refused(fields: dict[str, Any]) -> No
 def test_a_saved_report_is_written_as_today() -> None:
     read = codec.load(SAVED)
     assert codec.decode(codec.encode(read), "again") == read
+
+
+@pytest.mark.parametrize(
+    ("reading", "expected"),
+    [
+        ({"pci_bus_id": "0000:01:00.0", "pool": None}, {"given": ["0000:01:00.0"], "seen": 0, "pool": None}),
+        (
+            {"replicas": {"given": ["a", "b"], "devices": {}}, "seen": 2},
+            {"given": ["a", "b"], "devices": {}, "seen": 2},
+        ),
+        ({"given": ["a", "b"], "seen": True}, {"given": ["a", "b"], "seen": 2}),
+        ({"given": 1, "run": {"seen": 1}}, {"given": [""], "run": {"seen": 1}, "seen": 1}),
+        ({"given": ["a"], "seen": 1, "operation_raised": "x"}, {"given": ["a"], "seen": 1, "operation_raised": "x"}),
+    ],
+)
+def test_the_reading_of_a_gpu_probe_is_upgraded_where_the_report_is_read(
+    reading: dict[str, Any], expected: dict[str, Any]
+) -> None:
+    plain = json.loads(codec.encode(report(Row("memory.growth", ("GPU-1",), Judged(), 0.0, SavedReading(reading)))))
+    assert codec.decode(json.dumps(plain), "of today").rows[0].reading == SavedReading(reading)
+    plain["schema_version"] = 1
+    assert codec.decode(json.dumps(plain), "of schema 1").rows[0].reading == SavedReading(expected)
+    plain["rows"][0]["devices"] = []
+    assert codec.decode(json.dumps(plain), "on the host").rows[0].reading == SavedReading(reading)

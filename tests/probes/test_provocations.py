@@ -16,6 +16,7 @@ from gpudiag import catalogue
 from gpudiag.cause import Evidence
 from gpudiag.model import codec
 from gpudiag.model.facts import Facts
+from gpudiag.model.reading import SavedReading
 from gpudiag.model.report import Judged, Limits
 from gpudiag.model.visibility import gpus_in_scope
 from gpudiag.run import views
@@ -47,9 +48,10 @@ def put(reading: Any, path: str, value: Any) -> None:
 def judged(probe: str, change: dict[str, Any], facts: dict[str, Any]) -> Judged:
     """Judge the recorded reading, and the recorded facts, with these changes."""
     entry = catalogue.get(probe)
-    reading = None if entry.reading is None else copy.deepcopy(recorded(probe))
+    plain = None if entry.reading is None else SavedReading(copy.deepcopy(recorded(probe)))
     for path, value in change.items():
-        put(reading, path, value)
+        put(plain, path, value)
+    reading = None if plain is None else entry.decode(plain)
     return views.judge(entry, reading, altered(facts), Limits())
 
 

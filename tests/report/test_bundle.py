@@ -21,6 +21,7 @@ from gpudiag.errors import ReportError, UsageError
 from gpudiag.model import archive, codec
 from gpudiag.model.diagnosis import Bisection, Diagnosis
 from gpudiag.model.facts import SystemFacts
+from gpudiag.model.reading import SavedReading
 from gpudiag.model.report import Row
 from gpudiag.report.bundle import packed
 from gpudiag.report.masking import mask
@@ -90,7 +91,7 @@ def test_a_bundle_of_a_program_or_of_a_broken_machine_opens(name: str) -> None:
 
 def test_a_large_report_is_cut_and_says_so() -> None:
     lines = tuple(f"{number} {'x' * 3000}" for number in range(3000))
-    large = Row("memory.growth", (), passed("large"), 1.0, reading={"values": list(range(30_000))}, log=lines)
+    large = Row("memory.growth", (), passed("large"), 1.0, reading=SavedReading(values=list(range(30_000))), log=lines)
     files = contents(packed(report(large, row("memory.bfc", passed("small")))))
     kept = codec.decode(files["report.json"], "bundle")
     assert (len(kept.rows[0].log), kept.rows[0].reading) == (2000, None)

@@ -18,6 +18,7 @@ import gpudiag.report.page
 from gpudiag.knowledge.placement import Placement
 from gpudiag.model import codec
 from gpudiag.model.facts import DeviceNodeFacts, GpuProcess, Holder, NvmlFacts
+from gpudiag.model.reading import SavedReading
 from gpudiag.model.report import Finding, Judged, Limit, Report, Row, Severity, Timeline
 from gpudiag.model.schema_1 import advice
 from gpudiag.probes import listing
@@ -170,7 +171,7 @@ def test_what_a_report_holds_is_text() -> None:
     )
     rows = (
         *(
-            msgspec.structs.replace(one, probe=ATTACK, reading={ATTACK: [ATTACK, {ATTACK: ATTACK}]})
+            msgspec.structs.replace(one, probe=ATTACK, reading=SavedReading({ATTACK: [ATTACK, {ATTACK: ATTACK}]}))
             for one in attacked.rows
         ),
         Row(
@@ -202,7 +203,7 @@ def test_it_stays_small() -> None:
             (gpu.uuid,),
             Judged((msgspec.structs.replace(CAP_IGNORED, message=f"{probe} {long}", fix=advice(long)),), (), long),
             1.0,
-            reading={f"figure_{at}": f"{gpu.index} {at} {long}" for at in range(20)},
+            reading=SavedReading({f"figure_{at}": f"{gpu.index} {at} {long}" for at in range(20)}),
             log=(long,) * 4,
             began_s=float(number),
             placements=(Placement("MatMul", "GPU:0"),) * 9,
@@ -361,7 +362,7 @@ def test_the_recorded_timelines_show_what_the_probes_were_judged_by() -> None:
     growth = [one for one in saved.rows if one.probe == "memory.growth"]
     assert len(growth) == 8
     for one in growth:
-        assert one.reading is not None
+        assert isinstance(one.reading, SavedReading)
         (line,) = one.timelines
         assert line.gpu in one.devices
         assert max(used for _, used in line.samples) >= one.reading["pool"]["grown"]["used_bytes"]

@@ -29,9 +29,11 @@ from gpudiag.model.facts import (
     TriedFacts,
     Unknown,
 )
+from gpudiag.model.reading import SavedReading, plain_reading
 from gpudiag.model.report import Broken, Cause, Finding, Gpu, Judged, Report, Row, Severity, Skipped
 from gpudiag.model.schema_1 import advice
 from gpudiag.model.visibility import gpus_in_scope
+from gpudiag.probes.discovery import trace
 from gpudiag.report import FORMATS, masking, render, words
 from gpudiag.report.masking import mask
 from gpudiag.run import rejudging
@@ -96,7 +98,7 @@ def telling() -> Report:
                 (),
                 passed(on=gpus),
                 0.1,
-                reading={"of": {UUIDS[0]: {"seen": [UUIDS[1], said, 7, None]}}, "home": "/home/jdoe"},
+                reading=SavedReading({"of": {UUIDS[0]: {"seen": [UUIDS[1], said, 7, None]}}, "home": "/home/jdoe"}),
             ),
             gpus=gpus,
             facts=example_with_gpus(
@@ -142,7 +144,9 @@ def test_rows_still_name_their_gpus() -> None:
     assert [device.uuid for device in after.facts.nvml_devices] == ["GPU-1", "GPU-2"]
     assert after.facts.nvml_devices[1].mig_uuids == ("MIG-1", "MIG-2")
     assert after.facts.variables["CUDA_VISIBLE_DEVICES"] == "GPU-1,GPU-2"
-    assert after.rows[2].reading == {"of": {"GPU-1": {"seen": ["GPU-2", after.rows[0].log[0], 7, None]}}, "home": "~"}
+    assert after.rows[2].reading == SavedReading(
+        {"of": {"GPU-1": {"seen": ["GPU-2", after.rows[0].log[0], 7, None]}}, "home": "~"}
+    )
 
 
 def test_every_spelling_of_a_uuid() -> None:
@@ -354,6 +358,8 @@ class Canaries:
                 return self.word(place)
             case msgspec.inspect.AnyType():
                 return [self.word(place), {self.word(f"{place} key"): self.word(place)}]
+            case msgspec.inspect.CustomType():
+                return SavedReading({self.word(f"{place} key"): [self.word(place)]})
             case msgspec.inspect.StructType(cls=cls, fields=fields):
                 return cls(**{one.name: self.fill(one.type, f"{cls.__name__}.{one.name}") for one in fields})
             case msgspec.inspect.UnionType(types=types):
@@ -369,9 +375,7 @@ class Canaries:
                 return {self.fill(key, f"{place} key"): self.fill(value, place)}
             case msgspec.inspect.EnumType(cls=cls):
                 return next(iter(cls))
-            case msgspec.inspect.IntType() | msgspec.inspect.FloatType():
-                return 1
-            case msgspec.inspect.BoolType():
+            case msgspec.inspect.IntType() | msgspec.inspect.FloatType() | msgspec.inspect.BoolType():
                 return True
             case msgspec.inspect.DateType():
                 return date(2026, 1, 31)
@@ -484,7 +488,7 @@ def test_a_reading_without_end_is_cut() -> None:
     deep: Any = "/home/jdoe"
     for _ in range(600):
         deep = [deep]
-    told = report(Row("placement.log", (), passed(), 0.1, reading={"x": deep}), facts=example(system=system()))
+    told = report(Row("placement.log", (), passed(), 0.1, reading=SavedReading(x=deep)), facts=example(system=system()))
     text = codec.encode(mask(told))
     assert "jdoe" not in text
     assert "<masked>" in text
@@ -518,3 +522,11 @@ def test_who_holds_memory_is_masked() -> None:
     assert not re.search("qvasquez|zanzibar", text)
     for kept in ("EROFS", "temporary files", "2026-11-20", '"parent_gone":true'):
         assert kept in text
+
+
+def test_a_reading_of_this_run_is_masked_as_a_saved_one() -> None:
+    reading = trace.Reading(0, None, ("/home/jdoe/libcuda.so.1",), {"/home/jdoe/libcudnn.so.9": "jdoe"}, ())
+    rows = [Row("discovery.trace", (), passed(), 0.1, one) for one in (reading, plain_reading(reading))]
+    ours, saved = (mask(report(row, facts=example(system=system()))).rows[0].reading for row in rows)
+    assert ours == saved
+    assert "jdoe" not in str(ours)

@@ -12,6 +12,7 @@ import pytest
 import gpudiag as package
 from conftest import Gpudiag
 from gpudiag.model import codec
+from gpudiag.model.reading import SavedReading
 from gpudiag.model.report import Broken, Cause, Judged, Row
 from gpudiag.run.context import ChildContext
 from gpudiag.run.rendezvous import Meeting
@@ -88,7 +89,7 @@ def test_whatever_the_two_do_there_is_a_row(arguments: tuple[str, ...], paired: 
 
     met = found["both_meet"]
     assert isinstance(met.outcome, Judged), met
-    assert met.reading is not None
+    assert isinstance(met.reading, SavedReading)
     assert met.reading["told"] not in {None, met.reading["own"]}
 
     # The other process waits for it and would go on waiting.

@@ -15,6 +15,7 @@ from gpudiag.fix import check, install, note
 from gpudiag.model.diagnosis import Confidence
 from gpudiag.model.facts import TensorflowFacts
 from gpudiag.model.report import Severity
+from gpudiag.probes.discovery import physical_devices
 
 CAUSE = Cause(
     unfit=True,
@@ -32,8 +33,8 @@ def _numbers(version: str) -> tuple[int, ...]:
 
 
 def find(gpus: ChosenGpus, installed: TensorflowFacts | None) -> Matches:
-    readings = [row.reading for row in gpus.rows if row.probe == "discovery.physical_devices" and row.reading]
-    loaded = next((str(reading["cudnn"]) for reading in readings if reading.get("cudnn")), None)
+    readings = gpus.rows.readings("discovery.physical_devices", physical_devices.Reading)
+    loaded = next((reading.cudnn for reading in readings if reading.cudnn), None)
     companions = () if installed is None else installed.companions
     by_pip = next((one for one in companions if one.name.startswith("nvidia-cudnn-cu")), None)
     version = loaded or (by_pip.version if by_pip else None)

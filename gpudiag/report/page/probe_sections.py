@@ -11,6 +11,7 @@ from typing import Any
 from gpudiag import catalogue
 from gpudiag.errors import CatalogueError
 from gpudiag.knowledge.placement import created_devices
+from gpudiag.model.reading import plain_reading
 from gpudiag.model.report import Broken, Judged, Report, Row, Skipped
 from gpudiag.probes import listing
 from gpudiag.probes.common import ceilings_mib
@@ -227,7 +228,7 @@ def _figures(
     report: Report, rows: list[Row], room: Room
 ) -> tuple[tuple[str, ...], tuple[tuple[str, tuple[str, ...]], ...]]:
     """Return the columns and lines of what was measured; where all devices agree there is one value."""
-    measured = [(report.device_label(row), dict(_flat(row.reading))) for row in rows if row.reading]
+    measured = [(report.device_label(row), dict(_flat(plain_reading(row.reading)))) for row in rows if row.reading]
     if not measured or room.left <= 0:
         return (), ()
     names = list(dict.fromkeys(name for _, values in measured for name in values))[:_MOST_FIGURES]
@@ -244,7 +245,7 @@ def _flat(value: Any, name: str = "", depth: int = 0) -> Iterator[tuple[str, str
     if isinstance(value, dict) and value and depth < 6:
         for key, item in list(value.items())[:_MOST_FIGURES]:
             yield from _flat(item, f"{name}.{one_line(str(key))}".removeprefix("."), depth + 1)
-    elif isinstance(value, list) and any(isinstance(item, dict | list) for item in value) and depth < 6:
+    elif isinstance(value, list | tuple) and any(isinstance(item, dict | list | tuple) for item in value) and depth < 6:
         for number, item in enumerate(value[:_MOST_FIGURES]):
             yield from _flat(item, f"{name}[{number}]", depth + 1)
     else:
@@ -260,7 +261,7 @@ def _value(name: str, value: Any) -> str:
         return pictures.size(value)
     if isinstance(value, float):
         return f"{value:.6g}"
-    if isinstance(value, list | dict):
+    if isinstance(value, list | tuple | dict):
         return ", ".join(one_line(str(item))[:160] for item in list(value)[:20]) or "none"
     return one_line(str(value)[:MOST_TEXT]) or '""'
 
