@@ -66,11 +66,11 @@ class Program(Log):
 
 
 class EveryLog(Log):
-    """Every line that there is: of the user's program, and of each child."""
+    """Every line of every log: of the user's program, and of each child."""
 
 
 class Unprovoked(Log):
-    """Of these: the lines of the user's program, and of discovery's probes, which provoke no fault."""
+    """The lines of the user's program, and those of discovery's probes, which provoke no fault."""
 
 
 class Listing(Log):
@@ -99,7 +99,7 @@ class Rows(tuple[Row, ...]):
 
 
 class LogAlone(Program):
-    """The same if nothing is known of the machine that wrote it; else facts say more than its lines."""
+    """The program's log if the machine that wrote it is unknown. Otherwise facts are better evidence."""
 
 
 @dataclass(frozen=True)

@@ -13,9 +13,11 @@ from __future__ import annotations
 
 import argparse
 import ast
+import importlib
 import inspect
 import json
 import os
+import pkgutil
 import re
 import shutil
 import subprocess
@@ -32,7 +34,8 @@ from click.testing import CliRunner
 
 from gpudiag import catalogue, causes, cli, docs, fix, pytest_plugin, report, simulator
 from gpudiag.catalogue import Entry
-from gpudiag.cause import Known
+from gpudiag.cause import GIVEN, Known
+from gpudiag.causes import shared as package
 from gpudiag.cli import config, describe
 from gpudiag.expectations import keys
 from gpudiag.knowledge.abilities import ABILITIES
@@ -121,6 +124,25 @@ def cause_table(stage: str) -> str:
         if page_of(rule.stage) == stage
     )
     return table(("cause", "in a sentence"), rows)
+
+
+def evidence_table() -> str:
+    """Return the types that the parameters of ``find`` can have."""
+    shared = [
+        importlib.import_module(f"{package.__name__}.{one.name}") for one in pkgutil.iter_modules(package.__path__)
+    ]
+    made = {
+        kind
+        for module in shared
+        for kind in vars(module).values()
+        if isinstance(kind, type) and kind.__module__ == module.__name__ and hasattr(kind, "of")
+    }
+    kinds = [*GIVEN, *sorted(made - {*GIVEN}, key=lambda kind: kind.__name__)]
+    rows = (
+        (f"`{kind.__name__}`", f"`{kind.__module__}`", _escaped((inspect.getdoc(kind) or "").partition("\n\n")[0]))
+        for kind in kinds
+    )
+    return table(("type", "of", "what it is"), ([" ".join(cell.split()) for cell in row] for row in rows))
 
 
 def state_table() -> str:
@@ -507,6 +529,7 @@ def samples() -> Iterator[tuple[Path, str]]:
 BLOCKS: dict[str, Callable[..., str]] = {
     "probes": probe_table,
     "causes": cause_table,
+    "evidence": evidence_table,
     "shared-findings": shared_findings,
     "commands": commands,
     "lint-rules": lint_rules,

@@ -44,7 +44,7 @@ class IdleGpu(WholeDriver):
 
 
 class KeptGpu(IdleGpu):
-    """One that a kernel driver which is not NVIDIA's keeps for something else."""
+    """A GPU that a kernel driver which is not NVIDIA's keeps for something else."""
 
     @classmethod
     def of(cls, evidence: Evidence) -> KeptGpu | None:
@@ -55,7 +55,7 @@ class KeptGpu(IdleGpu):
 
 
 class GpuWithoutModule(IdleGpu):
-    """One for which NVIDIA's kernel module is not loaded, and is not kept for something else."""
+    """A GPU on the PCI bus for which NVIDIA's kernel module is not loaded, and that is not kept for something else."""
 
     @classmethod
     def of(cls, evidence: Evidence) -> GpuWithoutModule | None:
