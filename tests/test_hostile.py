@@ -236,6 +236,7 @@ def test_what_one_renderer_cannot_write_costs_none_of_the_others(
     gpudiag: Gpudiag, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], tmp_path: Path
 ) -> None:
     from gpudiag.cli import delivery
+    from gpudiag.cli.options import Rendering
     from gpudiag.errors import OutputError
     from gpudiag.report.formats import junit, table
 
@@ -246,7 +247,7 @@ def test_what_one_renderer_cannot_write_costs_none_of_the_others(
     monkeypatch.setattr(table, "render", breaks)
     files = tuple(tmp_path / name for name in ("r.xml", "r.json", "r.txt", "r.md"))
     with pytest.raises(OutputError) as said:
-        delivery.deliver(sample(), "markdown", files, mask=False, verbose=False)
+        delivery.deliver(sample(), Rendering("markdown", files))
     assert [file.name for file in files if file.exists()] == ["r.json", "r.md"]
     assert capsys.readouterr().out.startswith("# gpudiag")
     assert str(said.value).count("This is a bug in gpudiag") == 2

@@ -7,34 +7,37 @@ import os
 import sys
 import time
 from contextlib import ExitStack
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 import click
 from click.core import ParameterSource
 
+from gpudiag.cli.binding import takes
+from gpudiag.cli.delivery import deliver, reserve, summarize
+from gpudiag.cli.options import (
+    Judging,
+    Pattern,
+    Progress,
+    Rendering,
+    Simulation,
+    as_plugin,
+    config_option,
+    debug_option,
+    exit_status,
+    expectations,
+    today,
+)
 from gpudiag.errors import UsageError
+from gpudiag.option import option
+from gpudiag.run.asked import Asked, Demands, Search
 from gpudiag.text import one_line, printable, say
 
 if TYPE_CHECKING:
+    from gpudiag.catalogue import Entry
     from gpudiag.model.report import Settings
-from gpudiag.cli.delivery import deliver, reserve, summarize
-from gpudiag.cli.options import (
-    Pattern,
-    Seconds,
-    as_plugin,
-    bisect_option,
-    catalogue_option,
-    config_option,
-    debug_option,
-    exit_scheme_option,
-    expect_option,
-    expectations,
-    fault_option,
-    formatted,
-    today,
-    variable,
-)
+    from gpudiag.run.signals import Signals
 
 _FOUND = "gpudiag.configuration"
 
@@ -49,90 +52,34 @@ def _configure(context: click.Context, path: Path | None) -> None:
     context.meta[_FOUND] = config.take_defaults(context, path, context.command.params)
 
 
+@dataclass(frozen=True)
+class Comparing:
+    """What else is read, and what the report is compared with."""
+
+    log: Path | None = option(
+        "Output of your own program (- for standard input), which the diagnosis reads too.",
+        type=click.Path(path_type=Path, exists=True, dir_okay=False, allow_dash=True),
+    )
+    baseline: Path | None = option(
+        "Say what changed since this saved report (JSON), not since the last PASS.", metavar="REPORT"
+    )
+    keep_last_pass: bool = option(
+        "Keep the last report with PASS; if a later run fails, say what changed since.", default=True
+    )
+
+
 @click.command()
 @click.argument("select", nargs=-1, type=Pattern())
-@click.option(
-    "--simulate",
-    metavar="SPEC",
-    help="Run on simulated GPUs, such as 2, 4x16GiB, 2x80GiB:H100,1x16GiB:T4, or machine.toml.",
-    **variable("SIMULATE"),
+@takes(
+    simulation=Simulation,
+    asked=Asked,
+    search=Search,
+    demands=Demands,
+    judging=Judging,
+    rendering=Rendering,
+    comparing=Comparing,
+    progress=Progress,
 )
-@fault_option
-@click.option(
-    "--level",
-    type=click.Choice(("quick", "full")),
-    help="quick: only probes that fill no memory and are safe beside running jobs. [default: full, but quick if "
-    "other processes use a GPU and no SELECT is given]",
-    **variable("LEVEL"),
-)
-@click.option(
-    "--disturb",
-    is_flag=True,
-    help="Measure and fill memory on GPUs that other processes use, too.",
-    **variable("DISTURB"),
-)
-@click.option(
-    "--isolation",
-    type=click.Choice(("fork", "spawn")),
-    help="How each probe gets a process: forked from one that has imported TensorFlow, or a new interpreter. "
-    "[default: fork on Linux, spawn elsewhere]",
-    **variable("ISOLATION"),
-)
-@click.option(
-    "--timeout", type=Seconds(), help="Seconds for each probe, and for the import of TensorFlow.", **variable("TIMEOUT")
-)
-@click.option("--deadline", type=Seconds(), help="Seconds for the whole run.", **variable("DEADLINE"))
-@bisect_option
-@catalogue_option
-@click.option(
-    "-j",
-    "--jobs",
-    type=click.IntRange(min=1),
-    help="Probes at the same time. [default: as processors and memory allow]",
-    **variable("JOBS"),
-)
-@click.option(
-    "--lock-wait",
-    type=Seconds(),
-    default=300.0,
-    show_default=True,
-    help="Seconds that a probe waits for a GPU which another run of gpudiag holds.",
-    **variable("LOCK_WAIT"),
-)
-@click.option(
-    "--require-gpus",
-    type=click.IntRange(min=0),
-    default=0,
-    metavar="N",
-    help="Fail if fewer than N GPUs are in scope.",
-    **variable("REQUIRE_GPUS"),
-)
-@click.option("--allow-no-gpu", is_flag=True, help="Exit with 0 if the machine has no GPU.", **variable("ALLOW_NO_GPU"))
-@click.option("--strict", is_flag=True, help="Count warnings as failures.", **variable("STRICT"))
-@expect_option
-@exit_scheme_option
-@formatted
-@click.option(
-    "--log",
-    type=click.Path(path_type=Path, exists=True, dir_okay=False, allow_dash=True),
-    help="Output of your own program (- for standard input), which the diagnosis reads too.",
-    **variable("LOG"),
-)
-@click.option(
-    "--baseline",
-    type=click.Path(path_type=Path, exists=True, dir_okay=False),
-    metavar="REPORT",
-    help="Say what changed since this saved report (JSON), not since the last PASS.",
-    **variable("BASELINE"),
-)
-@click.option(
-    "--keep-last-pass/--no-keep-last-pass",
-    default=True,
-    show_default=True,
-    help="Keep the last report with PASS; if a later run fails, say what changed since.",
-    **variable("KEEP_LAST_PASS"),
-)
-@click.option("-q", "--quiet", is_flag=True, help="No progress on standard error.", **variable("QUIET"))
 @config_option(
     _configure,
     "Configuration file, even if it belongs to another user. [default: the nearest gpudiag.toml, or "
@@ -144,30 +91,14 @@ def check(
     context: click.Context,
     *,
     select: tuple[str, ...],
-    simulate: str | None,
-    fault: tuple[str, ...],
-    level: str | None,
-    disturb: bool,
-    isolation: str | None,
-    timeout: float | None,
-    deadline: float | None,
-    bisect: float,
-    no_catalogue: bool,
-    jobs: int | None,
-    lock_wait: float,
-    require_gpus: int,
-    allow_no_gpu: bool,
-    strict: bool,
-    expect: Path | None,
-    exit_scheme: str,
-    format_: str,
-    output: tuple[Path, ...],
-    mask: bool,
-    verbose: bool,
-    log: Path | None,
-    baseline: Path | None,
-    keep_last_pass: bool,
-    quiet: bool,
+    simulation: Simulation,
+    asked: Asked,
+    search: Search,
+    demands: Demands,
+    judging: Judging,
+    rendering: Rendering,
+    comparing: Comparing,
+    progress: Progress,
 ) -> int:
     """Run the probes and report what they found.
 
@@ -180,78 +111,90 @@ def check(
     from gpudiag.run.servers import begun
     from gpudiag.run.signals import Signals
 
-    isolation = _isolation(isolation)
-    asked_here = context.get_parameter_source("simulate") is ParameterSource.COMMANDLINE
-    if require_gpus and simulate and not asked_here:
-        raise UsageError(
-            "--require-gpus asks for real GPUs, but the simulation comes from GPUDIAG_SIMULATE or a configuration "
-            "file. Unset it, or write --simulate beside --require-gpus to count simulated GPUs."
-        )
-    if fault and not simulate:
-        raise UsageError("--fault needs --simulate: faults are injected into simulated machines only.")
-    plugin, format_ = as_plugin(context, exit_scheme, format_)
-    reserve(output)
+    asked = replace(asked, isolation=_isolation(asked.isolation))
+    simulated_here = _refuse_contradictions(context, simulation, demands)
+    plugin, rendering = as_plugin(context, judging, rendering)
+    reserve(rendering.output)
     settings, notes = _configuration(context)
     with ExitStack() as stack:
         signals = stack.enter_context(Signals())  # until the report is delivered
-        lines: tuple[str, ...] = ()
-        if log is not None:
-            until = math.inf if deadline is None else time.monotonic() + deadline
-            from gpudiag.cli import program_log
-
-            lines, of_log = program_log.read(log, lambda: signals.received is not None or time.monotonic() >= until)
-            notes = (*notes, *of_log)
-            if deadline is not None:
-                deadline = max(round(until - time.monotonic(), 1), 0.1)
-        machine = start_machine(simulate, fault, stack)
+        lines, of_log, left_s = _read_log(comparing.log, asked.deadline_s, signals)
+        machine = start_machine(simulation.simulate, simulation.fault, stack)
         measures = any(not name.startswith("host.") for name in listing.chosen(select))
-        children = stack.enter_context(begun(machine, timeout, tensorflow=measures and isolation == "fork"))
+        tensorflow = measures and asked.isolation == "fork"
+        children = stack.enter_context(begun(machine, asked.timeout_s, tensorflow=tensorflow))
 
         # The rest is imported while a server imports TensorFlow, which takes longer.
-        from gpudiag import catalogue
-        from gpudiag.cli.progress import Progress
+        from gpudiag.cli import progress as shown
         from gpudiag.comparison import last_pass
         from gpudiag.comparison.reports import Known
         from gpudiag.model.report import Limits
-        from gpudiag.report.formats import nagios
         from gpudiag.run import runner
         from gpudiag.run.options import Options
 
-        entries = catalogue.select(select)
-        if level == "quick" and not any(entry.probe.quick for entry in entries):
-            raise UsageError(f"--level quick leaves nothing of {' '.join(select)}. See 'gpudiag list'.")
-        compared_with = None if baseline is None else Known.load(baseline)
-        expected = expectations(expect, context.meta[_FOUND].file)
+        entries = _entries(select, asked.level)
+        compared_with = None if comparing.baseline is None else Known.load(comparing.baseline)
+        expected = expectations(judging.expect, context.meta[_FOUND].file)
+        chosen = {
+            "deadline_s": left_s,
+            # Who names probes, or disturbs, wants them all.
+            "level": asked.level or ("full" if select or asked.disturb else None),
+        }
         options = Options(
             entries=entries,
-            level=level or ("full" if select or disturb else None),  # who names probes, or disturbs, wants them all
-            disturb=disturb,
+            **{**vars(search), **vars(asked), **chosen},
             lines=lines,
-            isolation=isolation,
-            jobs=jobs,
-            timeout_s=timeout,
-            deadline_s=deadline,
-            limits=Limits(
-                require_gpus=require_gpus, count_simulated=asked_here, allow_no_gpu=allow_no_gpu, strict=strict
-            ),
-            lock_wait_s=lock_wait,
-            bisect_s=bisect,
-            catalogue=not no_catalogue,
+            limits=Limits(count_simulated=simulated_here, **vars(demands)),
             settings=settings,
-            notes=notes,
+            notes=(*notes, *of_log),
             command=("gpudiag", *map(printable, sys.argv[1:])),
             machine=machine,
         )
-        with Progress(quiet=quiet, verbose=verbose) as progress:
-            report = runner.run_on(children, options, progress, signals)
+        with shown.Progress(quiet=progress.quiet, verbose=rendering.verbose) as observer:
+            report = runner.run_on(children, options, observer, signals)
         if expected is not None:
             from gpudiag.expectations.judging import judged
 
             report = judged(report, expected, today())
-        report = last_pass.with_changes(report, compared_with, keep=keep_last_pass)
-        summarize(report, mask=mask)
-        deliver(report, format_, output, mask=mask, verbose=verbose)
-    return nagios.status(report) if plugin else report.exit_code
+        report = last_pass.with_changes(report, compared_with, keep=comparing.keep_last_pass)
+        summarize(report, mask=rendering.mask)
+        deliver(report, rendering)
+    return exit_status(report, plugin=plugin)
+
+
+def _refuse_contradictions(context: click.Context, simulation: Simulation, demands: Demands) -> bool:
+    """Return whether the command line itself asks for a simulation; raises ``UsageError`` for what does not fit."""
+    here = context.get_parameter_source("simulate") is ParameterSource.COMMANDLINE
+    if demands.require_gpus and simulation.simulate and not here:
+        raise UsageError(
+            "--require-gpus asks for real GPUs, but the simulation comes from GPUDIAG_SIMULATE or a configuration "
+            "file. Unset it, or write --simulate beside --require-gpus to count simulated GPUs."
+        )
+    simulation.refuse_lone_fault()
+    return here
+
+
+def _read_log(
+    log: Path | None, deadline_s: float | None, signals: Signals
+) -> tuple[tuple[str, ...], tuple[str, ...], float | None]:
+    """Return the lines of a program's log, notes about them, and how much of the run's time is left then."""
+    if log is None:
+        return (), (), deadline_s
+    from gpudiag.cli import program_log
+
+    until = math.inf if deadline_s is None else time.monotonic() + deadline_s
+    lines, notes = program_log.read(log, lambda: signals.received is not None or time.monotonic() >= until)
+    return lines, notes, None if deadline_s is None else max(round(until - time.monotonic(), 1), 0.1)
+
+
+def _entries(select: tuple[str, ...], level: str | None) -> tuple[Entry, ...]:
+    """Return the probes that are asked for; raises ``UsageError`` if the level leaves none of them."""
+    from gpudiag import catalogue
+
+    entries = catalogue.select(select)
+    if level == "quick" and not any(entry.probe.quick for entry in entries):
+        raise UsageError(f"--level quick leaves nothing of {' '.join(select)}. See 'gpudiag list'.")
+    return entries
 
 
 def _isolation(asked: str | None) -> str:

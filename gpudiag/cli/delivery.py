@@ -5,10 +5,13 @@ from __future__ import annotations
 import os
 import sys
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from gpudiag.errors import OutputError
 from gpudiag.text import one_line, put, say
+
+if TYPE_CHECKING:
+    from gpudiag.cli.options import Rendering
 
 MOST_COLUMNS = 1000
 """Whatever ``COLUMNS`` says."""
@@ -29,19 +32,18 @@ def reserve(output: tuple[Path, ...]) -> None:
         reserve(output)
 
 
-def deliver(
-    report: Any, format_: str, output: tuple[Path, ...], *, mask: bool, verbose: bool, head: bool = False
-) -> None:
+def deliver(report: Any, rendering: Rendering, *, head: bool = False) -> None:
     """Write the report to every file and to standard output; what cannot be written costs none of the others."""
     from gpudiag import report as formats
     from gpudiag.report.files import write
 
-    if mask:
+    verbose = rendering.verbose
+    if rendering.mask:
         from gpudiag.report.masking import mask as masked
 
         report = masked(report)
     failures = []
-    for path in output:
+    for path in rendering.output:
         try:
             text = formats.render(report, formats.format_of(path), width=80, color=False, verbose=verbose, head=head)
             write(path, text)
@@ -49,8 +51,8 @@ def deliver(
             failures.append(str(error) if isinstance(error, OutputError) else f"{path}: {_fault(error)}")
     color = in_color()
     try:
-        text = formats.render(report, format_, width=width(), color=color, verbose=verbose, head=head)
-        put(text, format_, color=color and format_ == "table")
+        text = formats.render(report, rendering.format, width=width(), color=color, verbose=verbose, head=head)
+        put(text, rendering.format, color=color and rendering.format == "table")
     except BrokenPipeError:  # nobody wants to read it, which is not a fault
         discard_output()
     except OSError as error:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 import os
 from collections.abc import Callable
+from dataclasses import dataclass, replace
 from datetime import date, datetime, timezone
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar
@@ -12,10 +13,13 @@ from typing import TYPE_CHECKING, Any, TypeVar
 import click
 from click.core import ParameterSource
 
+from gpudiag.errors import UsageError
+from gpudiag.option import option
 from gpudiag.report import FORMATS
 
 if TYPE_CHECKING:
     from gpudiag.model.expectations import Expectations
+    from gpudiag.model.report import Report
 
 DEBUG = "--debug"
 
@@ -93,67 +97,81 @@ def config_option(
     )
 
 
-format_options = [
-    click.option(
-        "--format",
-        "format_",
-        type=click.Choice(FORMATS),
-        default="table",
-        show_default=True,
-        help="Format of the report on standard output.",
-        **variable("FORMAT"),
-    ),
-    click.option(
-        "-o",
-        "--output",
+@dataclass(frozen=True)
+class Rendering:
+    """How a report is rendered, and where it goes."""
+
+    format: str = option("Format of the report on standard output.", default="table", choices=FORMATS)
+    output: tuple[Path, ...] = option(
+        "Write the report to a file as well; format by suffix: .txt .json .html .md .xml .prom. May be repeated.",
+        default=(),
+        flags=("-o",),
         type=ReportFile(),
-        multiple=True,
-        help="Write the report to a file as well; format by suffix: .txt .json .html .md .xml .prom. May be repeated.",
-        **variable("OUTPUT"),
-    ),
-    click.option(
-        "--mask",
-        is_flag=True,
-        help="Keep only words that gpudiag knows: no names, paths, UUIDs; for reports that are shared.",
-        **variable("MASK"),
-    ),
-    click.option("-v", "--verbose", is_flag=True, help="Say more: where operations ran.", **variable("VERBOSE")),
-]
+    )
+    mask: bool = option(
+        "Keep only words that gpudiag knows: no names, paths, UUIDs; for reports that are shared.", default=False
+    )
+    verbose: bool = option("Say more: where operations ran.", default=False, flags=("-v",))
 
 
-def formatted(command: Any) -> Any:
-    """Add the options that say how a report is rendered and where it goes."""
-    for option in reversed(format_options):
-        command = option(command)
-    return command
+FAULT_HELP = "Inject a fault into the simulated machine. May be repeated; see 'gpudiag simulate --list-faults'."
+
+
+@dataclass(frozen=True)
+class Simulation:
+    """The simulated machine that a command works on, if one is asked for."""
+
+    simulate: str | None = option(
+        "Run on simulated GPUs, such as 2, 4x16GiB, 2x80GiB:H100,1x16GiB:T4, or machine.toml.", metavar="SPEC"
+    )
+    fault: tuple[str, ...] = option(FAULT_HELP, default=(), metavar="NAME[=VALUE]")
+
+    def refuse_lone_fault(self) -> None:
+        """Raise :class:`UsageError` for a fault without a simulated machine."""
+        if self.fault and not self.simulate:
+            raise UsageError("--fault needs --simulate: faults are injected into simulated machines only.")
+
+
+@dataclass(frozen=True)
+class Progress:
+    """What is said while a command runs."""
+
+    quiet: bool = option("No progress on standard error.", default=False, flags=("-q",))
 
 
 EXIT_SCHEME = "--exit-scheme"
 NAGIOS = "nagios"
-exit_scheme_option = click.option(
-    EXIT_SCHEME,
-    type=click.Choice(("gpudiag", NAGIOS)),
-    default="gpudiag",
-    show_default=True,
-    help="nagios: exit with 0 OK, 1 WARNING, 2 CRITICAL or 3 UNKNOWN, and print the line of a plugin first.",
-    **variable("EXIT_SCHEME"),
-)
 
 
-def as_plugin(context: click.Context, exit_scheme: str, format_: str) -> tuple[bool, str]:
-    """Return whether the exit status is that of a plugin of Nagios, and the format: also that, if none was given."""
-    given = context.get_parameter_source("format_") is not ParameterSource.DEFAULT
-    plugin = exit_scheme == NAGIOS
-    return plugin, format_ if given or not plugin else NAGIOS
+@dataclass(frozen=True)
+class Judging:
+    """By what a report is judged, and for whom."""
+
+    expect: Path | None = option(
+        "What the machine is expected to be (TOML); what is not met is a failure. See 'gpudiag docs expectations'.",
+        metavar="FILE",
+    )
+    exit_scheme: str = option(
+        "nagios: exit with 0 OK, 1 WARNING, 2 CRITICAL or 3 UNKNOWN, and print the line of a plugin first.",
+        default="gpudiag",
+        choices=("gpudiag", NAGIOS),
+    )
 
 
-expect_option = click.option(
-    "--expect",
-    type=click.Path(path_type=Path, exists=True, dir_okay=False),
-    metavar="FILE",
-    help="What the machine is expected to be (TOML); what is not met is a failure. See 'gpudiag docs expectations'.",
-    **variable("EXPECT"),
-)
+def as_plugin(context: click.Context, judging: Judging, rendering: Rendering) -> tuple[bool, Rendering]:
+    """Return whether the exit status is that of a plugin of Nagios; its format, too, if no other was given."""
+    given = context.get_parameter_source("format") is not ParameterSource.DEFAULT
+    plugin = judging.exit_scheme == NAGIOS
+    return plugin, replace(rendering, format=NAGIOS) if plugin and not given else rendering
+
+
+def exit_status(report: Report, *, plugin: bool) -> int:
+    """Return the exit status of a report, or that of a plugin of Nagios."""
+    if not plugin:
+        return report.exit_code
+    from gpudiag.report.formats import nagios
+
+    return nagios.status(report)
 
 
 def expectations(file: Path | None, configuration: Path | None = None) -> Expectations | None:
@@ -172,24 +190,3 @@ def expectations(file: Path | None, configuration: Path | None = None) -> Expect
 def today() -> date:
     """Return the day, UTC as all times of a report, by which waivers expire."""
     return datetime.now(timezone.utc).date()
-
-
-fault_option = click.option(
-    "--fault",
-    multiple=True,
-    metavar="NAME[=VALUE]",
-    help="Inject a fault into the simulated machine. May be repeated; see 'gpudiag simulate --list-faults'.",
-    **variable("FAULT"),
-)
-
-
-bisect_option = click.option(
-    "--bisect",
-    type=Seconds(or_none=True),
-    default=60.0,
-    show_default=True,
-    metavar="SECONDS",
-    help="If no GPU is used and why is not proved: how long to look for what in the environment is in the way. 0: off.",
-    **variable("BISECT"),
-)
-catalogue_option = click.option("--no-catalogue", is_flag=True, hidden=True)  # for tests: the causes switched off

@@ -2,49 +2,39 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from pathlib import Path
 
 import click
 
+from gpudiag.cli.binding import takes
 from gpudiag.cli.delivery import deliver, reserve
 from gpudiag.cli.options import (
+    Judging,
+    Rendering,
     as_plugin,
     debug_option,
-    exit_scheme_option,
-    expect_option,
+    exit_status,
     expectations,
-    formatted,
     today,
-    variable,
 )
+from gpudiag.option import option
 from gpudiag.text import put
+
+
+@dataclass(frozen=True)
+class Again:
+    """What is done with a saved report before it is shown."""
+
+    rejudge: bool = option("Judge its readings again, by the probes and causes of this gpudiag.", default=False)
 
 
 @click.command()
 @click.argument("report", type=click.Path(path_type=Path))
-@formatted
-@click.option(
-    "--rejudge",
-    is_flag=True,
-    help="Judge its readings again, by the probes and causes of this gpudiag.",
-    **variable("REJUDGE"),
-)
-@expect_option
-@exit_scheme_option
+@takes(rendering=Rendering, again=Again, judging=Judging)
 @debug_option
 @click.pass_context
-def show(
-    context: click.Context,
-    *,
-    report: Path,
-    format_: str,
-    output: tuple[Path, ...],
-    mask: bool,
-    verbose: bool,
-    rejudge: bool,
-    expect: Path | None,
-    exit_scheme: str,
-) -> int:
+def show(context: click.Context, *, report: Path, rendering: Rendering, again: Again, judging: Judging) -> int:
     """Show a saved REPORT (JSON) again, in any format.
 
     Needs neither TensorFlow nor a GPU. The exit status is 0 if that worked, whatever the verdict is; with --expect or
@@ -52,28 +42,24 @@ def show(
     """
     from gpudiag.model import codec
 
-    expected = expectations(expect)
+    expected = expectations(judging.expect)
     loaded = codec.load(report)
-    if rejudge:
+    if again.rejudge:
         from gpudiag.run import rejudging
 
         loaded = rejudging.rejudge_apart(loaded)
-    if expected is None and rejudge and loaded.expected is not None:
-        from gpudiag.expectations.file import again
+    if expected is None and again.rejudge and loaded.expected is not None:
+        from gpudiag.expectations import file
 
-        expected = again(loaded.expected)
+        expected = file.again(loaded.expected)
     if expected is not None:
         from gpudiag.expectations.judging import judged
 
         loaded = judged(loaded, expected, today())
-    plugin, format_ = as_plugin(context, exit_scheme, format_)
-    reserve(output)
-    deliver(loaded, format_, output, mask=mask, verbose=verbose)
-    if plugin:
-        from gpudiag.report.formats import nagios
-
-        return nagios.status(loaded)
-    return loaded.exit_code if expect is not None else 0
+    plugin, rendering = as_plugin(context, judging, rendering)
+    reserve(rendering.output)
+    deliver(loaded, rendering)
+    return exit_status(loaded, plugin=plugin) if plugin or judging.expect is not None else 0
 
 
 @click.command()

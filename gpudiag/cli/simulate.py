@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 import click
 
-from gpudiag.cli.options import debug_option, fault_option
+from gpudiag.cli.options import FAULT_HELP, debug_option, variable
 from gpudiag.errors import UsageError
 from gpudiag.text import put, say
 
@@ -27,7 +27,7 @@ if TYPE_CHECKING:
 @click.option(
     "--format", "list_format", type=click.Choice(["table", "json"]), help="With --list: how; a table by default."
 )
-@fault_option
+@click.option("--fault", multiple=True, metavar="NAME[=VALUE]", help=FAULT_HELP, **variable("FAULT"))
 @click.option("--list-faults", is_flag=True, help="List the faults that can be injected.")
 @debug_option
 def simulate(
@@ -55,10 +55,7 @@ def simulate(
     """
     from gpudiag import simulator
 
-    tasks = {"--keep": keep, "--attach": attach, "--list": list_, "--stop": stop, "--list-faults": list_faults}
-    given = [task for task, value in tasks.items() if value not in (None, False)]
-    if len(given) > 1:
-        raise UsageError(f"{given[0]} and {given[1]} cannot be used together")
+    _refuse_several({"--keep": keep, "--attach": attach, "--list": list_, "--stop": stop, "--list-faults": list_faults})
     if share and keep is None:
         raise UsageError("--share belongs to --keep, such as: gpudiag simulate --keep lab --share 2")
     if list_format and not list_:
@@ -71,7 +68,7 @@ def simulate(
 
     words = (spec, *command) if spec is not None else ()
     if words and (list_ or stop is not None):
-        raise UsageError(f"{given[0]} runs no command; remove {' '.join(words)!r}")
+        raise UsageError(f"{'--list' if list_ else '--stop'} runs no command; remove {' '.join(words)!r}")
     if list_:
         put(_listing(kept.machines(), list_format), list_format or "table")
         return 0
@@ -92,6 +89,13 @@ def simulate(
         return simulator.run_on(f"{machine.title}: {machine.state.summary}", kept.attach(machine), command)
     say(f"gpudiag: {machine.title}: {machine.state.summary}; to use it: gpudiag simulate --attach {machine.title}")
     return 0
+
+
+def _refuse_several(tasks: dict[str, object]) -> None:
+    """Raise ``UsageError`` if two of the options were given."""
+    given = [task for task, value in tasks.items() if value not in (None, False)]
+    if len(given) > 1:
+        raise UsageError(f"{given[0]} and {given[1]} cannot be used together")
 
 
 def _stop(title: str) -> int:

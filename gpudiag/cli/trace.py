@@ -4,55 +4,40 @@ from __future__ import annotations
 
 import sys
 from contextlib import ExitStack, redirect_stdout
-from pathlib import Path
+from dataclasses import dataclass
 
 import click
 
+from gpudiag.cli.binding import takes
 from gpudiag.cli.delivery import deliver, reserve
-from gpudiag.cli.options import Seconds, debug_option, fault_option, formatted, variable
+from gpudiag.cli.options import Rendering, Simulation, debug_option
 from gpudiag.errors import UsageError
+from gpudiag.option import option
 from gpudiag.text import printable
+
+
+@dataclass(frozen=True)
+class Tracing(Simulation):
+    """Where a program runs, and for how long."""
+
+    simulate: str | None = option(
+        "Run it on simulated GPUs, such as 2x8GiB, as 'gpudiag simulate' does.", metavar="SPEC"
+    )
+    for_s: float | None = option(
+        "If it still runs after this time, end it (SIGTERM, later SIGKILL), and report.", metavar="SECONDS"
+    )
+    exit_with: str = option(
+        "Whose exit status gpudiag has: that of the report or that of the program.",
+        default="report",
+        choices=("report", "program"),
+    )
 
 
 @click.command(context_settings={"ignore_unknown_options": True, "allow_interspersed_args": False})
 @click.argument("command", nargs=-1, type=click.UNPROCESSED)
-@click.option(
-    "--simulate",
-    metavar="SPEC",
-    help="Run it on simulated GPUs, such as 2x8GiB, as 'gpudiag simulate' does.",
-    **variable("SIMULATE"),
-)
-@fault_option
-@click.option(
-    "--for",
-    "seconds",
-    type=Seconds(),
-    metavar="SECONDS",
-    help="If it still runs after this time, end it (SIGTERM, later SIGKILL), and report.",
-    **variable("FOR"),
-)
-@click.option(
-    "--exit-with",
-    type=click.Choice(("report", "program")),
-    default="report",
-    show_default=True,
-    help="Whose exit status gpudiag has: that of the report or that of the program.",
-    **variable("EXIT_WITH"),
-)
-@formatted
+@takes(tracing=Tracing, rendering=Rendering)
 @debug_option
-def trace(
-    *,
-    command: tuple[str, ...],
-    simulate: str | None,
-    fault: tuple[str, ...],
-    seconds: float | None,
-    exit_with: str,
-    format_: str,
-    output: tuple[Path, ...],
-    mask: bool,
-    verbose: bool,
-) -> int:
+def trace(*, command: tuple[str, ...], tracing: Tracing, rendering: Rendering) -> int:
     """Run COMMAND unchanged and report what it did with its GPUs: gpudiag trace -- python train.py
 
     COMMAND is any command that starts Python, a Python file, -m MODULE, or a notebook (.ipynb). Reported are the GPU
@@ -72,17 +57,16 @@ def trace(
         command = command[1:]
     if not command:
         raise UsageError("a COMMAND is needed, such as: gpudiag trace -- python train.py")
-    if fault and not simulate:
-        raise UsageError("--fault needs --simulate: faults are injected into simulated machines only.")
-    reserve(output)
+    tracing.refuse_lone_fault()
+    reserve(rendering.output)
     with ExitStack() as stack:
-        machine = start_machine(simulate, fault, stack)
-        ran = program.run(command, reports.environment(machine), seconds, simulated=machine.world.simulated)
+        machine = start_machine(tracing.simulate, tracing.fault, stack)
+        ran = program.run(command, reports.environment(machine), tracing.for_s, simulated=machine.world.simulated)
         if ran.trace is None:
             return ran.status
-        status = ran.status if exit_with == "program" else None
+        status = ran.status if tracing.exit_with == "program" else None
         report = reports.made(ran.trace, ("gpudiag", *map(printable, sys.argv[1:])), machine, status)
         # Standard output is the program's.
         stack.enter_context(redirect_stdout(sys.stderr))
-        deliver(report, format_, output, mask=mask, verbose=verbose)
+        deliver(report, rendering)
     return report.exit_code

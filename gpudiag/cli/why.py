@@ -4,45 +4,34 @@ from __future__ import annotations
 
 import sys
 from contextlib import ExitStack
+from dataclasses import dataclass
 from pathlib import Path
 
 import click
 
+from gpudiag.cli.binding import takes
 from gpudiag.cli.delivery import deliver, reserve
-from gpudiag.cli.options import bisect_option, catalogue_option, debug_option, fault_option, formatted, variable
-from gpudiag.errors import UsageError
+from gpudiag.cli.options import Progress, Rendering, Simulation, debug_option
+from gpudiag.option import option
+from gpudiag.run.asked import Search
 from gpudiag.text import printable
+
+
+@dataclass(frozen=True)
+class Place(Simulation):
+    """Where the log is from, or which machine is examined."""
+
+    here: bool = option("The LOG is of this machine: look at the machine, too.", default=False)
+    simulate: str | None = option(
+        "Without LOG or with --here: look at simulated GPUs, as 'gpudiag check --simulate' does.", metavar="SPEC"
+    )
 
 
 @click.command()
 @click.argument("log", nargs=-1, type=click.Path(path_type=Path, exists=True, dir_okay=False, allow_dash=True))
-@click.option("--here", is_flag=True, help="The LOG is of this machine: look at the machine, too.", **variable("HERE"))
-@click.option(
-    "--simulate",
-    metavar="SPEC",
-    help="Without LOG or with --here: look at simulated GPUs, as 'gpudiag check --simulate' does.",
-    **variable("SIMULATE"),
-)
-@fault_option
-@bisect_option
-@catalogue_option
-@formatted
-@click.option("-q", "--quiet", is_flag=True, help="No progress on standard error.", **variable("QUIET"))
+@takes(place=Place, search=Search, rendering=Rendering, progress=Progress)
 @debug_option
-def why(
-    *,
-    log: tuple[Path, ...],
-    here: bool,
-    simulate: str | None,
-    fault: tuple[str, ...],
-    bisect: float,
-    no_catalogue: bool,
-    format_: str,
-    output: tuple[Path, ...],
-    mask: bool,
-    verbose: bool,
-    quiet: bool,
-) -> int:
+def why(*, log: tuple[Path, ...], place: Place, search: Search, rendering: Rendering, progress: Progress) -> int:
     """Say why no GPU is used, or why a program fails on one.
 
     LOG is what a program printed (- for standard input), on any machine: its lines are explained, and this machine is
@@ -53,15 +42,14 @@ def why(
     """
     from gpudiag import catalogue, isolate
     from gpudiag.cli import program_log
-    from gpudiag.cli.progress import Progress
+    from gpudiag.cli import progress as shown
     from gpudiag.comparison import last_pass
     from gpudiag.run import why as reasons
     from gpudiag.run.machine import start_machine
     from gpudiag.run.signals import Signals
 
-    if fault and not simulate:
-        raise UsageError("--fault needs --simulate: faults are injected into simulated machines only.")
-    reserve(output)
+    place.refuse_lone_fault()
+    reserve(rendering.output)
     command = ("gpudiag", *map(printable, sys.argv[1:]))
     with ExitStack() as stack:
         signals = stack.enter_context(Signals())
@@ -70,7 +58,7 @@ def why(
         notes = tuple(note for text in texts for note in text.notes)
         if signals.received is not None:
             return 128 + signals.received
-        if log and not here:
+        if log and not place.here:
             report = reasons.explained(lines, command, notes)
         else:
             from gpudiag.run import runner
@@ -82,13 +70,12 @@ def why(
                 lines=lines,
                 isolation="fork" if isolate.fork_refusal() is None else "spawn",
                 command=command,
-                machine=start_machine(simulate, fault, stack),
-                bisect_s=bisect,
-                catalogue=not no_catalogue,
+                machine=start_machine(place.simulate, place.fault, stack),
+                **vars(search),
             )
-            with Progress(quiet=quiet, verbose=verbose) as progress:
-                report = runner.run(options, progress, signals)
+            with shown.Progress(quiet=progress.quiet, verbose=rendering.verbose) as observer:
+                report = runner.run(options, observer, signals)
             if reasons.exit_code(report):
                 report = last_pass.since_last_pass(report)
-        deliver(report, format_, output, mask=mask, verbose=verbose, head=True)
+        deliver(report, rendering, head=True)
     return reasons.exit_code(report)

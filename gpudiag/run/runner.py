@@ -67,7 +67,7 @@ def run_on(children: Supervision, options: Options, observer: Observer, signals:
         if options.level is None and slowest is not None and (slowest.seconds or 0.0) >= QUICK_FROM_S:
             level = Level("quick", f"{slowest.name} takes {slowest.seconds:.0f} s")
         diagnosis = _diagnosed(session, judgement.Subject(facts, gpus, rows, options.lines, options.limits))
-        if not options.catalogue:
+        if options.no_catalogue:
             diagnosis = msgspec.structs.replace(diagnosis, causes=(), folded=())
         diagnosis = msgspec.structs.replace(diagnosis, causes=attempts.tried(session, diagnosis, gpus))
         diagnosis = with_bisection(diagnosis, attempts.bisected(session, diagnosis, facts, gpus), facts)

@@ -76,7 +76,7 @@ def test_a_run_sees_the_callers_log_level_although_its_children_do_not(
 ) -> None:
     monkeypatch.setenv("TF_CPP_MIN_LOG_LEVEL", "3")
     monkeypatch.setenv("PYTHONPATH", os.pathsep.join(sys.path))
-    report = runner.run(Options(catalogue.select(["host.environment"]), isolation), Silent(), Signals())
+    report = runner.run(Options(catalogue.select(["host.environment"]), isolation=isolation), Silent(), Signals())
     (row,) = report.rows
     assert [finding.kind for finding in row.findings] == ["log_hidden"]
 
