@@ -32,10 +32,11 @@ from typing import Any, Protocol, TypeVar
 
 import msgspec
 
+from gpudiag import fix
 from gpudiag.errors import Disturbed
+from gpudiag.fix import Action, fill_in
 from gpudiag.knowledge.placement import Placement
 from gpudiag.knowledge.variables import OVER_MEMORY
-from gpudiag.model import schema_1
 from gpudiag.model.facts import GpuState
 from gpudiag.model.reading import AnyReading
 from gpudiag.model.report import Figure, Finding, Gap, Gpu, Limit, Severity, Timeline
@@ -50,7 +51,10 @@ MIB = 1 << 20
 SLACK_BYTES = 64 * MIB
 """Device memory that is not asked for and yet taken: streams, and code of kernels, which CUDA loads at first use."""
 
-SEE_THE_CAUSE = "See the cause at the top of the report. If it names none: gpudiag explain discovery.trace"
+SEE_THE_CAUSE = (
+    fix.note("see the cause at the top of the report"),
+    fix.check("gpudiag explain discovery.trace", "if it names none"),
+)
 """The advice if the diagnosis says more than a probe can."""
 
 
@@ -114,12 +118,12 @@ class Probe(Record):
 
 @dataclass(frozen=True)
 class Kind:
-    """A kind of finding that a probe can make; ``message`` and ``advice`` are format strings over its figures."""
+    """A kind of finding that a probe can make; its texts are format strings over its figures."""
 
     name: str
     severity: Severity
     message: str
-    advice: str
+    fix: tuple[Action, ...]
     means: str = ""
     """What the message does not say."""
 
@@ -129,8 +133,8 @@ class Kind:
     def found(self, **figures: Figure) -> Finding:
         """Return a finding of this kind, its figures put into the texts; those of bytes in MiB."""
         shown = {name: _shown(name, figure) for name, figure in figures.items()}
-        fix = schema_1.advice(self.advice.format(**shown))
-        return Finding(self.name, self.severity, self.message.format(**shown), fix, figures=figures)
+        actions = tuple(fill_in(action, shown) for action in self.fix)
+        return Finding(self.name, self.severity, self.message.format(**shown), actions, figures=figures)
 
 
 def _shown(name: str, figure: Figure) -> Figure:
@@ -142,19 +146,44 @@ def mib(number: float) -> str:
     return f"{number / MIB:.0f} MiB"
 
 
-def fail(message: str, *, do: str, means: str = "") -> Kind:
+KERNEL_LOG = fix.check("sudo dmesg | grep -i -e nvrm -e xid", "look for errors of the GPU")
+LOOK = (fix.check("nvidia-smi", "look for other processes"), KERNEL_LOG)
+GPU_ERRORS = (fix.check("nvidia-smi -q -d ECC", "errors of the GPU's memory"), KERNEL_LOG)
+KEEP_KERNELS = fix.export("CUDA_CACHE_MAXSIZE", "4294967296", "keeps compiled kernels; with CUDA_CACHE_PATH on a disk")
+BY_HAND = (
+    fix.edit('with tf.device("/GPU:0"):', "place it by hand"),
+    fix.edit("tf.config.set_soft_device_placement(False)", "the error then says the reason"),
+)
+
+
+def trust_no(what: str) -> tuple[Action, ...]:
+    """Return what to do about GPUs that compute wrong."""
+    return fix.note(f"trust no {what}"), *GPU_ERRORS
+
+
+Do = str | Action | tuple[Action, ...]
+"""What to do about a finding: a sentence, or actions."""
+
+
+def _actions(do: Do) -> tuple[Action, ...]:
+    if isinstance(do, str):
+        return (fix.note(do),)
+    return do if isinstance(do, tuple) else (do,)
+
+
+def fail(message: str, *, do: Do, means: str = "") -> Kind:
     """Return a fault that fails the run; its name is that of the attribute of :class:`Faults`."""
-    return Kind("", Severity.FAIL, message, do, means)
+    return Kind("", Severity.FAIL, message, _actions(do), means)
 
 
-def warn(message: str, *, do: str, means: str = "") -> Kind:
+def warn(message: str, *, do: Do, means: str = "") -> Kind:
     """Return a fault that fails the run under ``--strict`` alone."""
-    return Kind("", Severity.WARNING, message, do, means)
+    return Kind("", Severity.WARNING, message, _actions(do), means)
 
 
-def note(message: str, *, do: str, means: str = "") -> Kind:
+def note(message: str, *, do: Do, means: str = "") -> Kind:
     """Return what is worth knowing and no fault."""
-    return Kind("", Severity.NOTE, message, do, means)
+    return Kind("", Severity.NOTE, message, _actions(do), means)
 
 
 class Faults:
@@ -191,7 +220,9 @@ class ReplicaFaults(GpuFaults):
 
     other_gpu = fail(
         "{device} is the GPU {found} by TensorFlow's own description, it should be {expected}",
-        do="Choose GPUs by UUID, which no order changes: export CUDA_VISIBLE_DEVICES=GPU-... (see nvidia-smi -L)",
+        do=fix.export(
+            "CUDA_VISIBLE_DEVICES", "GPU-...", "choose GPUs by UUID, which no order changes; nvidia-smi -L lists them"
+        ),
     )
 
 
@@ -200,7 +231,7 @@ class KernelFaults(ReplicaFaults):
 
     wrong_result = fail(
         "a matrix product on {device} ({pci_bus_id}) is wrong",
-        do="Trust no result of this GPU. Look for its errors in `nvidia-smi -q -d ECC` and `dmesg | grep Xid`.",
+        do=trust_no("result of this GPU"),
     )
 
 
@@ -210,7 +241,9 @@ class WorkFaults(KernelFaults):
     memory_elsewhere = fail(
         "a tensor of {wanted_bytes} on {device} raised the memory of {pci_bus_id} by {taken_bytes}; "
         "the memory that rose most was that of {most}",
-        do="Choose GPUs by UUID, which no order changes: export CUDA_VISIBLE_DEVICES=GPU-... (see nvidia-smi -L)",
+        do=fix.export(
+            "CUDA_VISIBLE_DEVICES", "GPU-...", "choose GPUs by UUID, which no order changes; nvidia-smi -L lists them"
+        ),
     )
 
 

@@ -279,7 +279,7 @@ def _probe(entry: Entry) -> str:
 def _shared_kinds() -> tuple[Kind, ...]:
     """Return the findings that many probes can make; they are explained once."""
     kinds = [kind for entry in catalogue.entries() for kind in entry.kinds]
-    return tuple(kind for kind in dict.fromkeys(kinds) if kinds.count(kind) >= MANY)
+    return tuple(kind for number, kind in enumerate(kinds) if kinds.index(kind) == number and kinds.count(kind) >= MANY)
 
 
 def shared_findings() -> str:
@@ -289,7 +289,8 @@ def shared_findings() -> str:
 
 def _finding(kind: Kind) -> str:
     """Return what a finding means, its text, and what to do, as an item with items below it."""
-    message, advice = _escaped(with_names(kind.message)), _escaped(with_names(kind.advice))
+    message = _escaped(with_names(kind.message))
+    advice = _escaped("; ".join(fix.with_names(action).text for action in kind.fix))
     name = f"- `{kind.name}` ({kind.severity.value}): "
     parts = [_filled(f"{name}{_escaped(kind.means) or message}", "  ")]
     parts += [_filled(f"- message: {message}", "  ")] if kind.means else []

@@ -7,7 +7,7 @@ import textwrap
 from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING
 
-from gpudiag import catalogue, causes
+from gpudiag import catalogue, causes, fix
 from gpudiag.catalogue import Entry, documentation
 from gpudiag.cli.explanation import Explanation, wrapped
 from gpudiag.model.reading import plain_reading
@@ -54,7 +54,9 @@ def explained(entry: Entry) -> Explanation:
     if found := _kinds(entry):
         lines += ["Findings", ""]
         for kind in found:
-            message, *rest = filter(None, (with_names(kind.message), kind.means, with_names(kind.advice)))
+            message, *rest = filter(
+                None, (with_names(kind.message), kind.means, *(fix.with_names(action).text for action in kind.fix))
+            )
             lines += [f"    {kind.name} ({kind.severity.value}): {message}", *(f"        {text}" for text in rest)]
     return Explanation(entry.name, "\n".join(lines).rstrip())
 

@@ -11,6 +11,7 @@ from concurrent.futures import TimeoutError as FutureTimeout
 from contextlib import contextmanager
 from typing import Any
 
+from gpudiag import fix
 from gpudiag.errors import NoContext
 from gpudiag.knowledge.placement import created_devices, short_device
 from gpudiag.model.facts import Facts
@@ -162,9 +163,9 @@ def without_retry(options: Any) -> Any:
     return options
 
 
-SET_A_LIMIT = (
-    "Set a limit: tf.config.set_logical_device_configuration(gpu, "
-    "[tf.config.LogicalDeviceConfiguration(memory_limit=4096)])"
+SET_A_LIMIT = fix.edit(
+    "tf.config.set_logical_device_configuration(gpu, [tf.config.LogicalDeviceConfiguration(memory_limit=4096)])",
+    "sets a limit",
 )
 
 
@@ -174,12 +175,15 @@ class LimitFaults(KernelFaults):
     not_at_once = warn(
         "the first tensor on {device} took {taken_bytes} of its limit of {limit_bytes}",
         means="The GPU was nearly full, or growth was on.",
-        do="Look in nvidia-smi for what else fills this GPU. If it is empty, look for code that sets memory growth.",
+        do=(
+            fix.check("nvidia-smi", "look for what else fills this GPU"),
+            fix.note("if it is empty, look for code that sets memory growth"),
+        ),
     )
     overridden = note(
         "TF_FORCE_GPU_ALLOW_GROWTH=true decides when memory is taken: "
         "the first tensor on {device} took {taken_bytes} of its limit of {limit_bytes}",
-        do="To have the whole limit taken at once: unset TF_FORCE_GPU_ALLOW_GROWTH",
+        do=fix.unset("TF_FORCE_GPU_ALLOW_GROWTH", note="to have the whole limit taken at once"),
     )
     other_error = fail(
         "asking {device} for {beyond_bytes}, its limit is {limit_bytes}, raised {error}",

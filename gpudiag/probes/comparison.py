@@ -9,6 +9,7 @@ from dataclasses import dataclass
 from functools import cached_property
 from typing import Any, TypeVar
 
+from gpudiag import fix, probe
 from gpudiag.errors import NotSimulated
 from gpudiag.knowledge.placement import short_device
 from gpudiag.model.report import Gap
@@ -65,18 +66,16 @@ class LibraryFaults(ReplicaFaults):
         "{library} on {device}: {what} differs from the right result by {error} of its largest value; "
         "rounding is at most {most}",
         means="The library computed something else than the CPU, or not a number.",
-        do="Trust no result of this GPU. Look for its errors in `nvidia-smi -q -d ECC` and `dmesg | grep Xid`.",
+        do=probe.trust_no("result of this GPU"),
     )
     elsewhere = fail(
         "{library}: {what} was asked for on {device} and ran on {ran_on}",
-        do='Place it by hand, with tf.device("/GPU:0"):, under tf.config.set_soft_device_placement(False): '
-        "the error then names the reason.",
+        do=probe.BY_HAND,
     )
     slow = warn(
         "{library} on {device}: the first computation ({what}) took {first_s:.1f} s, the next {next_s:.2g} s; "
         "every program waits so long when it first uses {library}",
-        do="Look whether NVIDIA's libraries are on a slow disk or network. If kernels are compiled at their first use, "
-        "keep them: export CUDA_CACHE_MAXSIZE=4294967296, and CUDA_CACHE_PATH on a disk that stays.",
+        do=(fix.note("look whether NVIDIA's libraries are on a slow disk or network"), probe.KEEP_KERNELS),
     )
 
 

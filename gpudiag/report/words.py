@@ -59,12 +59,24 @@ def finding(found: Finding) -> str:
 
 def advice(found: Finding) -> str:
     """Return what to do about a finding, on one line; of an accepted one, by whom and why it is accepted."""
+    return one_line("".join(text for text, _ in pieces(found)))
+
+
+def pieces(found: Finding) -> Iterator[tuple[str, bool]]:
+    """Yield what to do about a finding in pieces, and of each whether it is a command, which is copied as one piece."""
     if found.accepted is not None:
         accepted = found.accepted
-        return one_line(f"Accepted until {accepted.until} by {accepted.source}: {accepted.reason}")
+        yield f"Accepted until {accepted.until} by {accepted.source}: {accepted.reason}", False
+        return
     if found.cause:
-        return one_line(f"See the cause {found.cause}: {', '.join(one.command or one.note for one in found.fix)}")
-    return one_line(" ".join(action.text for action in found.fix))
+        yield f"See the cause {found.cause}: ", False
+    for number, action in enumerate(found.fix):
+        if number:
+            yield " " if found.fix[number - 1].note.endswith(".") else "; ", False
+        if action.command:
+            yield one_line(action.command), True
+        if action.note and not (found.cause and action.command):
+            yield one_line(f" ({action.note})" if action.command else action.note), False
 
 
 def alike(rows: Iterable[Row]) -> list[list[Row]]:

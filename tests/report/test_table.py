@@ -7,6 +7,7 @@ import re
 import pytest
 from rich.cells import cell_len
 
+from gpudiag.fix import Action, check, export, install, note, run
 from gpudiag.knowledge.placement import Placement
 from gpudiag.model.report import Broken, Cause, Finding, Judged, Limits, Report, Row, Severity, Skipped, World
 from gpudiag.model.schema_1 import advice as prose
@@ -37,33 +38,34 @@ def squeezed(text: str) -> str:
 @pytest.mark.parametrize("name", REPORTS)
 def test_no_line_is_wider(name: str, width: int, verbose: bool) -> None:
     lines = table(REPORTS[name], width, verbose=verbose).splitlines()
+    fixes = (action.command for row in REPORTS[name].rows for finding in row.findings for action in finding.fix)
+    allowed = {one_line(command) for command in fixes if command}
     commands = [line for line in lines if line.strip().startswith("gpudiag check ")]
-    assert max(cell_len(line) for line in lines if line not in commands) <= width
+    whole = [line for line in lines if line in commands or line.strip().removeprefix("-> ") in allowed]
+    assert max(cell_len(line) for line in lines if line not in whole) <= width
     assert len(commands) <= 1
-
-
-ADVICE = "Keep what is long: sudo nvidia-smi -pm 1 --id=0,1,2,3, or start the service that does the same for each GPU."
 
 
 @pytest.mark.parametrize("width", [20, 33, 40, 60, 80, 200])
 @pytest.mark.parametrize(
-    ("advice", "commands"),
+    "fix",
     [
-        (ADVICE, ["sudo nvidia-smi -pm 1 --id=0,1,2,3"]),
-        ("export CUDA_DEVICE_ORDER=PCI_BUS_ID", ["export CUDA_DEVICE_ORDER=PCI_BUS_ID"]),
-        ("Choose them: export A='x y z' (see nvidia-smi -L)", ["export A='x y z'"]),
-        ("See above. If it names none: gpudiag explain discovery.trace", ["gpudiag explain discovery.trace"]),
-        ("First: pip install 'a b', and then; sudo reboot now. Look.", ["pip install 'a b'", "sudo reboot now"]),
-        ("Nothing is typed: the words say it all, and there are many of them.", []),
+        (run("sudo nvidia-smi -pm 1 --id=0,1,2,3", "keeps what is long; or start the service that does the same"),),
+        (export("CUDA_DEVICE_ORDER", "PCI_BUS_ID"),),
+        (export("A", "x y z", "chooses them"), check("nvidia-smi -L")),
+        (note("See above."), check("gpudiag explain discovery.trace", "if it names none")),
+        (note("first"), install("a b"), run("sudo reboot now", "then")),
+        (note("nothing is typed: the words say it all, and there are many of them"),),
     ],
 )
-def test_no_command_is_broken_and_no_word_lost(advice: str, commands: list[str], width: int) -> None:
-    found = Finding("slow", Severity.WARNING, "it is slow", prose(advice))
+def test_no_command_is_broken_and_no_word_lost(fix: tuple[Action, ...], width: int) -> None:
+    found = Finding("slow", Severity.WARNING, "it is slow", fix)
     lines = table(report(row("memory.growth", passed("", found))), width).splitlines()
+    commands = [action.command for action in fix if action.command]
     for command in commands:
         assert [line for line in lines if command in line], lines
     below = lines[next(number for number, line in enumerate(lines) if "->" in line) :]
-    assert squeezed(advice).replace(",", "") in squeezed(" ".join(below)).replace(",", "")
+    assert squeezed(words.advice(found)).replace(",", "") in squeezed(" ".join(below)).replace(",", "")
     wide = [line for line in lines if cell_len(line) > width]
     assert all(line.strip().removeprefix("-> ") in commands for line in wide)
     assert [line for line in lines if line != line.rstrip()] == []

@@ -16,7 +16,7 @@ What to do
 
 from __future__ import annotations
 
-from gpudiag import probe
+from gpudiag import fix, probe
 from gpudiag.knowledge.cuda_code import code_for
 from gpudiag.model.facts import Facts, Unknown
 from gpudiag.probe import Context, Findings, fail, warn
@@ -30,7 +30,9 @@ class Fault(probe.GpuFaults):
     ptx_only = warn(
         "{name} ({pci_bus_id}) has compute capability {capability}, this TensorFlow was built for {built}: "
         "the driver compiles each kernel from PTX at its first use",
-        do="Install a TensorFlow built for it, or keep the compiled kernels: export CUDA_CACHE_MAXSIZE=4294967296",
+        do=fix.export(
+            "CUDA_CACHE_MAXSIZE", "4294967296", "install a TensorFlow built for it, or keep the compiled kernels"
+        ),
     )
     too_old = fail(
         "{name} ({pci_bus_id}) has compute capability {capability}, this TensorFlow was built for {built}: "
@@ -41,7 +43,9 @@ class Fault(probe.GpuFaults):
     capability_differs = fail(
         "{pci_bus_id} has compute capability {capability} by TensorFlow and {expected} by NVML",
         means="TensorFlow and NVML report two capabilities, so they do not mean the same GPU.",
-        do="Choose GPUs by UUID, which no order changes: export CUDA_VISIBLE_DEVICES=GPU-... (see nvidia-smi -L)",
+        do=fix.export(
+            "CUDA_VISIBLE_DEVICES", "GPU-...", "choose GPUs by UUID, which no order changes; nvidia-smi -L lists them"
+        ),
     )
 
 

@@ -20,7 +20,7 @@ import re
 from collections.abc import Iterator
 from functools import partial
 
-from gpudiag import probe
+from gpudiag import fix, probe
 from gpudiag.model.facts import Facts
 from gpudiag.probe import Context, Findings, note, warn
 from gpudiag.record import Record
@@ -31,15 +31,18 @@ PROBE = probe.Probe(needs=probe.Needs(gpus=1), scope=probe.Scope.ALL_GPUS, quick
 class Fault(probe.GpuFaults):
     index_means_another = warn(
         "CUDA_VISIBLE_DEVICES='{value}' has indices, and index {position} is GPU {index} of nvidia-smi ({pci_bus_id})",
-        do="export CUDA_DEVICE_ORDER=PCI_BUS_ID, or list UUIDs as nvidia-smi -L prints them.",
+        do=(
+            fix.export("CUDA_DEVICE_ORDER", "PCI_BUS_ID"),
+            fix.check("nvidia-smi -L", "UUIDs, which can be listed in place of numbers"),
+        ),
     )
     order_differs = note(
         "CUDA counts otherwise than nvidia-smi: its GPU {position} is GPU {index} of nvidia-smi ({pci_bus_id})",
-        do="export CUDA_DEVICE_ORDER=PCI_BUS_ID, or choose by UUID: export CUDA_VISIBLE_DEVICES=GPU-...",
+        do=fix.export("CUDA_VISIBLE_DEVICES", "GPU-..", "export CUDA_DEVICE_ORDER=PCI_BUS_ID, or choose by UUID"),
     )
     pci_order_differs = warn(
         "with CUDA_DEVICE_ORDER=PCI_BUS_ID too, CUDA's GPU {position} is GPU {index} of nvidia-smi ({pci_bus_id})",
-        do="Use no indices here: export CUDA_VISIBLE_DEVICES=GPU-... (see nvidia-smi -L)",
+        do=fix.export("CUDA_VISIBLE_DEVICES", "GPU-...", "use no indices here; nvidia-smi -L lists them"),
     )
 
 

@@ -18,7 +18,7 @@ from __future__ import annotations
 
 import time
 
-from gpudiag import probe
+from gpudiag import fix, probe
 from gpudiag.knowledge.placement import short_device
 from gpudiag.model.facts import GpuState
 from gpudiag.probe import Context, Findings, Kernel, note, warn
@@ -35,8 +35,8 @@ SLOW_SECOND_S = 1.0
 """Four numbers there and back, everything loaded: a thousand times what a GPU that works takes."""
 
 KEEP_LOADED = (
-    "Keep the driver loaded: sudo nvidia-smi -pm 1, or start the service nvidia-persistenced. If persistence mode is "
-    "on already, look for errors of a GPU: sudo dmesg | grep -i -e nvrm -e xid"
+    fix.run("sudo nvidia-smi -pm 1", "keeps the driver loaded; or start the service nvidia-persistenced"),
+    fix.check("sudo dmesg | grep -i -e nvrm -e xid", "if persistence mode is on already: look for errors of a GPU"),
 )
 
 PROBE = probe.Probe(
@@ -60,18 +60,22 @@ class Fault(probe.KernelFaults):
     slow_first = warn(
         "the first operation on {device} ({pci_bus_id}) took {first_s:.1f} s, the second {second_s:.3f} s",
         means="The first operation of a GPU took more than 10 s.",
-        do="If kernels are compiled, keep them: export CUDA_CACHE_MAXSIZE=4294967296, and CUDA_CACHE_PATH on a disk "
-        "that stays. If not, look whether TensorFlow's libraries are on a slow disk.",
+        do=(probe.KEEP_KERNELS, fix.note("if none are, look whether TensorFlow's libraries are on a slow disk")),
     )
     slow_second = warn(
         "the second operation on {device} ({pci_bus_id}) took {second_s:.1f} s, at most {allowed_s:.0f} s was expected",
-        do="Look for other programs on this GPU in nvidia-smi, for its clocks in nvidia-smi -q -d PERFORMANCE, and for "
-        "Xid lines in dmesg.",
+        do=(
+            fix.check("nvidia-smi", "look for other programs on this GPU"),
+            fix.check("nvidia-smi -q -d PERFORMANCE", "its clocks"),
+            probe.KERNEL_LOG,
+        ),
     )
     compiled = note(
         "this TensorFlow has no machine code for compute capability {capabilities}: each kernel waits for a compiler "
         "at its first use; the first operation took {first_s:.1f} s, the second {second_s:.3f} s",
-        do="Install a TensorFlow built for it, or keep the compiled kernels: export CUDA_CACHE_MAXSIZE=4294967296",
+        do=fix.export(
+            "CUDA_CACHE_MAXSIZE", "4294967296", "install a TensorFlow built for it, or keep the compiled kernels"
+        ),
     )
 
 

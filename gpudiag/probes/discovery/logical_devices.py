@@ -17,7 +17,7 @@ from __future__ import annotations
 
 from functools import partial
 
-from gpudiag import probe
+from gpudiag import fix, probe
 from gpudiag.knowledge.placement import short_device
 from gpudiag.model.facts import Facts
 from gpudiag.probe import Context, Findings, Kernel, Raised, fail
@@ -30,11 +30,11 @@ PROBE = probe.Probe(needs=probe.Needs(gpus=1), scope=probe.Scope.ALL_GPUS, quick
 class Fault(probe.KernelFaults):
     creation_failed = fail(
         "TensorFlow cannot create its devices (GPUs: {given}): {raised}{refused}",
-        do="Look for other processes and the compute mode in `nvidia-smi`, and for NVRM and Xid lines in `dmesg`.",
+        do=(fix.check("nvidia-smi", "look for other processes and the compute mode"), probe.KERNEL_LOG),
     )
     product_failed = fail(
         "a matrix product on {device} raised {raised}",
-        do="Look for other processes in `nvidia-smi`, and for NVRM and Xid lines in `dmesg`.",
+        do=probe.LOOK,
     )
 
 

@@ -20,7 +20,7 @@ from __future__ import annotations
 import signal
 from functools import partial
 
-from gpudiag import probe
+from gpudiag import fix, probe
 from gpudiag.knowledge import log_lines
 from gpudiag.model.facts import Facts
 from gpudiag.probe import SEE_THE_CAUSE, Context, Findings, Raised, fail
@@ -37,11 +37,15 @@ class Fault(probe.Faults):
     )
     listing_raised = fail(
         "tf.config.list_physical_devices('GPU') raised {raised}",
-        do="Look for a GPU that is lost or failing: `nvidia-smi` and `dmesg | grep -i -e nvrm -e xid`.",
+        do=(fix.check("nvidia-smi", "look for a GPU that is lost or failing"), probe.KERNEL_LOG),
     )
     cudnn_too_old = fail(
         "cuDNN {found} is loaded, TensorFlow needs {needed} or a later 9: convolutions and recurrent layers will fail",
-        do="pip install 'nvidia-cudnn-cu12>={needed},<10', and take an older cuDNN out of LD_LIBRARY_PATH.",
+        do=fix.run(
+            "pip install 'nvidia-cudnn-cu12>={needed},<10'",
+            "and take an older cuDNN out of LD_LIBRARY_PATH",
+            kind=fix.Kind.INSTALL,
+        ),
     )
     numbered_otherwise = fail(
         "GPU {index} ({pci_bus_id}) is number {found} to {who}, its place in CUDA_VISIBLE_DEVICES is {place}",
@@ -49,7 +53,10 @@ class Fault(probe.Faults):
     )
     uuid_differs = fail(
         "GPU {index} ({pci_bus_id}) is {nvml} to NVML and {cuda} to CUDA",
-        do="The driver's libraries do not belong together: reinstall the driver, or reboot after its update.",
+        do=fix.note(
+            "the driver's libraries do not belong together: reinstall the driver, or reboot after its update",
+            kind=fix.Kind.REBOOT,
+        ),
     )
 
 

@@ -18,7 +18,7 @@ from __future__ import annotations
 
 from itertools import islice
 
-from gpudiag import probe
+from gpudiag import fix, probe
 from gpudiag.knowledge import log_lines
 from gpudiag.knowledge.log import recognised
 from gpudiag.knowledge.log_lines import Line
@@ -36,7 +36,7 @@ class Fault(probe.Faults):
     )
     raised = fail(
         "tf.config.list_physical_devices('GPU') raised {raised}",
-        do="Look for a GPU that is lost or failing: `nvidia-smi` and `dmesg | grep -i -e nvrm -e xid`.",
+        do=(fix.check("nvidia-smi", "look for a GPU that is lost or failing"), probe.KERNEL_LOG),
     )
 
 

@@ -20,7 +20,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from gpudiag import probe
+from gpudiag import fix, probe
 from gpudiag.knowledge.placement import short_device
 from gpudiag.probe import Context, Findings, Raised, fail
 from gpudiag.probes.common import COLLECTIVE_S, ReplicaReading, in_time, make_replicas
@@ -32,22 +32,29 @@ PROBE = probe.Probe(needs=probe.Needs(gpus=1), scope=probe.Scope.ALL_GPUS)
 class Fault(probe.ReplicaFaults):
     wrong_sum = fail(
         "{wrong} of {count} elements of an all-reduce in {dtype} over {where} are wrong, most on {device}",
-        do="Trust no training on these GPUs. Look for their errors in `nvidia-smi -q -d ECC` and `dmesg | grep Xid`, "
-        "and go round the connection between them: export NCCL_P2P_DISABLE=1",
+        do=(
+            *probe.trust_no("training on these GPUs"),
+            fix.export("NCCL_P2P_DISABLE", "1", "go round the connection between the GPUs"),
+        ),
     )
     sum_elsewhere = fail(
         "the sums of an all-reduce in {dtype} are on {found}, they should be on {expected}",
-        do="Call tf.config.set_soft_device_placement(False) to get an error if a device is not there.",
+        do=fix.edit("tf.config.set_soft_device_placement(False)", "an error, if a device is not there"),
     )
     collective_hangs = fail(
         "an all-reduce over {where} had not ended after {seconds:.0f} s",
-        do="Go round the connection between the GPUs: export NCCL_P2P_DISABLE=1; export NCCL_DEBUG=INFO shows where it "
-        "stops. On bare metal an IOMMU or PCIe access control (ACS) that is switched on is the usual cause.",
+        do=(
+            fix.export("NCCL_P2P_DISABLE", "1", "go round the connection between the GPUs"),
+            fix.export("NCCL_DEBUG", "INFO", "shows where it stops"),
+            fix.note("on bare metal an IOMMU or PCIe access control (ACS) that is switched on is the usual cause"),
+        ),
     )
     collective_raised = fail(
         "an all-reduce over {where} raised {error}",
-        do="export NCCL_DEBUG=INFO shows why NCCL fails. Without NCCL: "
-        "tf.distribute.MirroredStrategy(cross_device_ops=tf.distribute.ReductionToOneDevice())",
+        do=fix.edit(
+            "tf.distribute.MirroredStrategy(cross_device_ops=tf.distribute.ReductionToOneDevice())",
+            "export NCCL_DEBUG=INFO shows why NCCL fails. Without NCCL",
+        ),
     )
 
 

@@ -21,7 +21,7 @@ from collections import Counter
 from functools import partial
 from typing import Any
 
-from gpudiag import probe
+from gpudiag import fix, probe
 from gpudiag.knowledge.placement import short_device
 from gpudiag.probe import Context, Findings, Raised, fail, warn
 from gpudiag.probes.common import COLLECTIVE_S, Numbers, ReplicaReading, in_time, make_replicas, numbers
@@ -33,30 +33,32 @@ PROBE = probe.Probe(needs=probe.Needs(gpus=1), scope=probe.Scope.ALL_GPUS)
 class Fault(probe.ReplicaFaults):
     raised = fail(
         "reading a distributed dataset on {where} raised {error}",
-        do="Read the data without it: for batch in dataset: strategy.run(step, args=(batch,)) gives each replica "
-        "all of it. See distribution.reduction for which way to exchange data works here",
+        do=(
+            fix.edit("for batch in dataset: strategy.run(step, args=(batch,))", "gives each replica all of the data"),
+            fix.check("gpudiag check distribution.reduction", "which way to exchange data works here"),
+        ),
     )
     hangs = fail(
         "reading a distributed dataset on {where} had not ended after {seconds:.0f} s",
-        do="Go round the connection between the GPUs: export NCCL_P2P_DISABLE=1",
+        do=fix.export("NCCL_P2P_DISABLE", "1", "go round the connection between the GPUs"),
     )
     other_replicas = fail(
         "a batch was divided between {replicas} replicas, TensorFlow has {devices} devices",
-        do="Name the devices: tf.distribute.MirroredStrategy(['/GPU:0', '/GPU:1'])",
+        do=fix.edit("tf.distribute.MirroredStrategy(['/GPU:0', '/GPU:1'])", "name the devices"),
     )
     wrong_parts = fail(
         "the replicas got the elements {found} of a batch that has {expected}",
         means="An element of a batch came to no replica, or to two.",
-        do="Trust no training on these GPUs. Look for their errors in `nvidia-smi -q -d ECC` and `dmesg | grep Xid`.",
+        do=probe.trust_no("training on these GPUs"),
     )
     uneven = warn(
         "of a full batch the replicas got {found} elements, they should get {each} each",
         means="A replica that gets fewer waits for the others.",
-        do="Give the batch size for all replicas together: dataset.batch(64 * strategy.num_replicas_in_sync)",
+        do=fix.edit("dataset.batch(64 * strategy.num_replicas_in_sync)", "the batch size is for all replicas together"),
     )
     part_elsewhere = fail(
         "the elements of replica {replica} are on {found}, they should be on {expected}",
-        do="Call tf.config.set_soft_device_placement(False) to get an error if a device is not there.",
+        do=fix.edit("tf.config.set_soft_device_placement(False)", "an error, if a device is not there"),
     )
     wrong_sum = fail(
         "strategy.reduce gives the {op} {found} of the elements {elements}, it should be {expected}",
@@ -64,7 +66,7 @@ class Fault(probe.ReplicaFaults):
     )
     wrong_gather = fail(
         "strategy.gather gives {found}, it should be {expected}",
-        do="Collect results on the CPU: tf.concat(strategy.experimental_local_results(values), axis=0)",
+        do=fix.edit("tf.concat(strategy.experimental_local_results(values), axis=0)", "collect results on the CPU"),
     )
 
 

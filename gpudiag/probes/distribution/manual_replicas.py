@@ -17,7 +17,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from gpudiag import probe
+from gpudiag import fix, probe
 from gpudiag.knowledge.placement import short_device
 from gpudiag.probe import Context, Findings, Kernel, Raised, fail
 from gpudiag.probes.common import Numbers, ReplicaReading, make_replicas, numbers
@@ -29,17 +29,19 @@ PROBE = probe.Probe(needs=probe.Needs(gpus=1), scope=probe.Scope.ALL_GPUS)
 class Fault(probe.KernelFaults):
     program_raised = fail(
         "products on {devices}, added on CPU:0, raised {error}",
-        do="Try each GPU alone: export CUDA_VISIBLE_DEVICES=GPU-... (see nvidia-smi -L), and look for NVRM and Xid "
-        "lines in `dmesg`.",
+        do=(
+            fix.export("CUDA_VISIBLE_DEVICES", "GPU-...", "try each GPU alone; nvidia-smi -L lists them"),
+            probe.KERNEL_LOG,
+        ),
     )
     sum_elsewhere = fail(
         "the sum was put on CPU:0 and is on {device}",
-        do="Reinstall TensorFlow: pip install --force-reinstall 'tensorflow[and-cuda]'",
+        do=fix.install("--force-reinstall", "tensorflow[and-cuda]", note="reinstall TensorFlow"),
     )
     wrong_sum = fail(
         "the sum of {count} products is {total}, it should be {expected}",
         means="Every product is right and their sum is not: data was lost on the way to the CPU.",
-        do="Trust no result of these GPUs together. Look for errors in `nvidia-smi -q -d ECC` and `dmesg | grep Xid`.",
+        do=probe.trust_no("result of these GPUs together"),
     )
 
 

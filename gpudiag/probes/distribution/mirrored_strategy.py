@@ -18,7 +18,7 @@ from __future__ import annotations
 import re
 from typing import Any
 
-from gpudiag import probe
+from gpudiag import fix, probe
 from gpudiag.knowledge.placement import short_device
 from gpudiag.probe import Context, Findings, Raised, Verified, fail, warn
 from gpudiag.probes.common import COLLECTIVE_S, Numbers, ReplicaReading, in_time, make_replicas, numbers
@@ -30,33 +30,44 @@ PROBE = probe.Probe(needs=probe.Needs(gpus=1), scope=probe.Scope.ALL_GPUS)
 class Fault(probe.ReplicaFaults):
     other_replicas = fail(
         "MirroredStrategy has {replicas} replicas and {copies} copies of a variable on {devices} devices",
-        do="Name the devices: tf.distribute.MirroredStrategy(['/GPU:0', '/GPU:1'])",
+        do=fix.edit("tf.distribute.MirroredStrategy(['/GPU:0', '/GPU:1'])", "name the devices"),
     )
     not_mirrored = fail(
         "the copies of a variable are on {found}, there should be one on each of {devices}",
-        do="Make the variable inside `with strategy.scope():`, and call tf.config.set_soft_device_placement(False) to "
-        "get an error if a device is not there.",
+        do=(
+            fix.edit("with strategy.scope():", "make the variable inside it"),
+            fix.edit("tf.config.set_soft_device_placement(False)", "an error, if a device is not there"),
+        ),
     )
     step_hangs = fail(
         "a training step on {where} had not ended after {seconds:.0f} s",
         means="The step did not end; the GPUs wait for each other.",
-        do="Go round the connection between the GPUs: export NCCL_P2P_DISABLE=1; export NCCL_DEBUG=INFO shows where it "
-        "stops. On bare metal an IOMMU or PCIe access control (ACS) that is switched on is the usual cause.",
+        do=(
+            fix.export("NCCL_P2P_DISABLE", "1", "go round the connection between the GPUs"),
+            fix.export("NCCL_DEBUG", "INFO", "shows where it stops"),
+            fix.note("on bare metal an IOMMU or PCIe access control (ACS) that is switched on is the usual cause"),
+        ),
     )
     step_raised = fail(
         "a training step on {where} raised {error}",
-        do="export NCCL_DEBUG=INFO shows why NCCL fails. Without NCCL: "
-        "tf.distribute.MirroredStrategy(cross_device_ops=tf.distribute.ReductionToOneDevice())",
+        do=fix.edit(
+            "tf.distribute.MirroredStrategy(cross_device_ops=tf.distribute.ReductionToOneDevice())",
+            "export NCCL_DEBUG=INFO shows why NCCL fails. Without NCCL",
+        ),
     )
     wrong_step = fail(
         "after one step {device} ({pci_bus_id}) has the weights {weights}, one device has {single}",
         means="A copy has other weights than one device after the same batch: what is trained is wrong.",
-        do="Trust no training on these GPUs. Go round their connection and compare: export NCCL_P2P_DISABLE=1",
+        do=fix.export(
+            "NCCL_P2P_DISABLE", "1", "trust no training on these GPUs. Go round their connection and compare"
+        ),
     )
     other_collective = warn(
         "TensorFlow chose {chosen} for {where}, it should be {expected}",
         means="TensorFlow chose another collective than NCCL for separate GPUs, or RING for parts of one.",
-        do="Name the collective: tf.distribute.MirroredStrategy(cross_device_ops=tf.distribute.NcclAllReduce())",
+        do=fix.edit(
+            "tf.distribute.MirroredStrategy(cross_device_ops=tf.distribute.NcclAllReduce())", "name the collective"
+        ),
     )
 
 

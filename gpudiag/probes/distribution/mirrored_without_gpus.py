@@ -15,7 +15,7 @@ What to do
 
 from __future__ import annotations
 
-from gpudiag import probe
+from gpudiag import fix, probe
 from gpudiag.knowledge.placement import short_device
 from gpudiag.probe import Context, Findings, Raised, note, warn
 from gpudiag.record import Record
@@ -26,8 +26,10 @@ PROBE = probe.Probe()
 class Fault(probe.Faults):
     refused = note(
         "MirroredStrategy({devices}) without a GPU raised {error}; TensorFlow 2.18 to 2.21 put it on CPU:0",
-        do="Nothing to do: a missing GPU is an error in this release. Programs that counted on the CPU need "
-        "tf.distribute.MirroredStrategy(['/CPU:0'])",
+        do=(
+            fix.note("nothing: a missing GPU is an error in this release"),
+            fix.edit("tf.distribute.MirroredStrategy(['/CPU:0'])", "for programs that counted on the CPU"),
+        ),
     )
     other_replicas = note(
         "MirroredStrategy({devices}) without a GPU made {replicas} replicas; TensorFlow 2.18 to 2.21 made {named}",
@@ -40,7 +42,7 @@ class Fault(probe.Faults):
     accepted = warn(
         "with soft placement off, MirroredStrategy({devices}) without a GPU was accepted, its copies are on {found}",
         means="They are accepted even without soft placement: no error reports a missing GPU.",
-        do="Compare the GPUs with those that the program needs: len(tf.config.list_logical_devices('GPU'))",
+        do=fix.edit("len(tf.config.list_logical_devices('GPU'))", "compare the GPUs with those that the program needs"),
     )
     other_error = warn(
         "with soft placement off, MirroredStrategy({devices}) without a GPU raised {error}, not InvalidArgumentError",

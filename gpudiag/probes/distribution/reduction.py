@@ -19,7 +19,7 @@ from __future__ import annotations
 from functools import partial
 from typing import Any
 
-from gpudiag import probe
+from gpudiag import fix, probe
 from gpudiag.knowledge.placement import short_device
 from gpudiag.probe import Context, Findings, Raised, fail, warn
 from gpudiag.probes.common import COLLECTIVE_S, Numbers, ReplicaReading, in_time, make_replicas, numbers
@@ -31,13 +31,21 @@ PROBE = probe.Probe(needs=probe.Needs(gpus=1), scope=probe.Scope.ALL_GPUS)
 class Fault(probe.ReplicaFaults):
     op_raised = warn(
         "{op} over {where} raised {error}; right sums: {working}",
-        do="Use one that works: tf.distribute.MirroredStrategy(cross_device_ops=tf.distribute.ReductionToOneDevice()). "
-        "For NCCL: pip install 'tensorflow[and-cuda]'; export NCCL_DEBUG=INFO shows why it fails",
+        do=(
+            fix.edit(
+                "tf.distribute.MirroredStrategy(cross_device_ops=tf.distribute.ReductionToOneDevice())",
+                "use one that works",
+            ),
+            fix.install("tensorflow[and-cuda]", note="brings NCCL"),
+            fix.export("NCCL_DEBUG", "INFO", "shows why NCCL fails"),
+        ),
     )
     op_hangs = warn(
         "{op} over {where} had not ended after {seconds:.0f} s; right sums: {working}",
-        do="Go round the connection between the GPUs: export NCCL_P2P_DISABLE=1. On bare metal an IOMMU or PCIe access "
-        "control (ACS) that is switched on is the usual cause.",
+        do=(
+            fix.export("NCCL_P2P_DISABLE", "1", "go round the connection between the GPUs"),
+            fix.note("on bare metal an IOMMU or PCIe access control (ACS) that is switched on is the usual cause"),
+        ),
     )
     gpu_left_out = warn(
         "{op} leaves out one of an odd number of GPUs: over {where} it gives {found}, it should be {expected}",
@@ -46,22 +54,26 @@ class Fault(probe.ReplicaFaults):
             "fault of TensorFlow (2.21: `num_devices // 2`), which drops the last GPU of three, five or "
             "seven."
         ),
-        do="Use it with an even number of GPUs only. Here: "
-        "tf.distribute.MirroredStrategy(cross_device_ops=tf.distribute.ReductionToOneDevice())",
+        do=fix.edit(
+            "tf.distribute.MirroredStrategy(cross_device_ops=tf.distribute.ReductionToOneDevice())",
+            "use it with an even number of GPUs only. Here",
+        ),
     )
     none_works = fail(
         "none of {ops} gives the right sum over {where}",
-        do="Train on one GPU: export CUDA_VISIBLE_DEVICES=GPU-... (see nvidia-smi -L), and look for NVRM and Xid lines "
-        "in `dmesg`.",
+        do=(
+            fix.export("CUDA_VISIBLE_DEVICES", "GPU-...", "train on one GPU; nvidia-smi -L lists them"),
+            probe.KERNEL_LOG,
+        ),
     )
     wrong_sum = fail(
         "{op} over {where} gives {found} on {device}, it should be {expected}",
         means="One of them gives a wrong sum, and raises nothing.",
-        do="Trust no training on these GPUs. Look for their errors in `nvidia-smi -q -d ECC` and `dmesg | grep Xid`.",
+        do=probe.trust_no("training on these GPUs"),
     )
     sum_elsewhere = fail(
         "the sums of {op} are on {found}, they should be on {expected}",
-        do="Call tf.config.set_soft_device_placement(False) to get an error if a device is not there.",
+        do=fix.edit("tf.config.set_soft_device_placement(False)", "an error, if a device is not there"),
     )
 
 

@@ -23,7 +23,7 @@ from collections.abc import Callable
 from functools import partial
 from typing import Any
 
-from gpudiag import probe
+from gpudiag import fix, probe
 from gpudiag.knowledge.placement import devices_of
 from gpudiag.probe import Context, Findings, Raised, Verified, fail
 from gpudiag.probes.common import Numbers, ReplicaReading, make_replicas, numbers
@@ -35,20 +35,22 @@ PROBE = probe.Probe(needs=probe.Needs(gpus=1), scope=probe.Scope.ALL_GPUS)
 class Fault(probe.ReplicaFaults):
     program_raised = fail(
         "{mode} with towers on {where} raised {error}",
-        do="Try each GPU alone: export CUDA_VISIBLE_DEVICES=GPU-... (see nvidia-smi -L), and look for NVRM and Xid "
-        "lines in `dmesg`.",
+        do=(
+            fix.export("CUDA_VISIBLE_DEVICES", "GPU-...", "try each GPU alone; nvidia-smi -L lists them"),
+            probe.KERNEL_LOG,
+        ),
     )
     tower_elsewhere = fail(
         "{mode}: {tower} was put on {device}, the placement log says {logged}",
-        do="Switch soft placement off to get an error instead: tf.config.set_soft_device_placement(False)",
+        do=fix.edit("tf.config.set_soft_device_placement(False)", "switch soft placement off to get an error instead"),
     )
     variable_elsewhere = fail(
         "{mode}: the variable of all towers was put on CPU:0, the placement log says {logged}",
-        do="Make it once, before the towers: with tf.device('/CPU:0'): weights = tf.Variable(...)",
+        do=fix.edit("with tf.device('/CPU:0'): weights = tf.Variable(...)", "make it once, before the towers"),
     )
     wrong_gradient = fail(
         "{mode}: the average gradient of towers on {where} is {average}, that of one device is {single}",
-        do="Trust no training on these GPUs. Look for their errors in `nvidia-smi -q -d ECC` and `dmesg | grep Xid`.",
+        do=probe.trust_no("training on these GPUs"),
     )
 
 

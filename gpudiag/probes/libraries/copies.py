@@ -22,7 +22,7 @@ import time
 from collections.abc import Iterator
 from typing import Any, TypeVar
 
-from gpudiag import probe
+from gpudiag import fix, probe
 from gpudiag.model.report import Figure, Gap
 from gpudiag.probe import MIB, SEE_THE_CAUSE, Context, Findings, Raised, Verified, fail, mib
 from gpudiag.probes.common import create_devices, in_time
@@ -36,13 +36,16 @@ class Fault(probe.ReplicaFaults):
     corrupted = fail(
         "of {size_bytes} copied from {source} to {target} {wrong} bytes are wrong",
         means="The path between the two, or the memory of one of them, corrupts data, and no error was raised.",
-        do="If both are GPUs, boot with iommu=pt and switch ACS off: nvidia-smi topo -m. "
-        "If not: nvidia-smi -q -d ECC, and dmesg | grep Xid",
+        do=(
+            fix.note("if both are GPUs, boot with iommu=pt and switch ACS off"),
+            fix.check("nvidia-smi topo -m", "how they are connected"),
+            *probe.GPU_ERRORS,
+        ),
     )
     sometimes_wrong = fail(
         "of {times} rounds to {device} and back {wrong} came back wrong",
         means="The GPU, its memory or its slot fails now and then, and no error was raised.",
-        do="nvidia-smi -q -d ECC, and dmesg | grep Xid",
+        do=probe.GPU_ERRORS,
     )
     rounds_failed = fail("after {times} rounds, going to {device} and back raised {error}", do=SEE_THE_CAUSE)
     copy_failed = fail("copying {size_bytes} from {source} to {target} raised {error}", do=SEE_THE_CAUSE)

@@ -14,7 +14,7 @@ What to do
 
 from __future__ import annotations
 
-from gpudiag import probe
+from gpudiag import fix, probe
 from gpudiag.knowledge.placement import devices_of, short_device
 from gpudiag.probe import Context, Findings, fail
 from gpudiag.probes.common import MATRIX, is_square
@@ -26,12 +26,11 @@ PROBE = probe.Probe()
 class Fault(probe.Faults):
     wrong_count = fail(
         "TensorFlow made {count} logical CPUs, {wanted} were asked for",
-        do="Configure before TensorFlow initialises: tf.config.set_logical_device_configuration(cpu, [...]) "
-        "as the first call after the import",
+        do=fix.edit("tf.config.set_logical_device_configuration(cpu, [...])", "the first call after the import"),
     )
     ran_elsewhere = fail(
         "{op} was put on {requested}, the placement log says {logged}",
-        do="Switch soft placement off to get an error instead: tf.config.set_soft_device_placement(False)",
+        do=fix.edit("tf.config.set_soft_device_placement(False)", "switch soft placement off to get an error instead"),
     )
     wrong_result = fail(
         "the sum of the products of {count} logical CPUs is wrong",

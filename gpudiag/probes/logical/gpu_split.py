@@ -18,7 +18,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from gpudiag import probe
+from gpudiag import fix, probe
 from gpudiag.probe import MIB, SLACK_BYTES, Context, Findings, Raised, Work, fail, mib
 from gpudiag.probes.common import MATRIX, LimitFaults, create_devices, rises, without_allocation_retry
 
@@ -32,17 +32,21 @@ PROBE = probe.Probe(
 class Fault(probe.KernelFaults):
     wrong_count = fail(
         "TensorFlow made {count} logical GPUs, {wanted} were asked for",
-        do="Configure before TensorFlow initialises: tf.config.set_logical_device_configuration(gpu, [...]) "
-        "as the first call after the import",
+        do=fix.edit("tf.config.set_logical_device_configuration(gpu, [...])", "the first call after the import"),
     )
     memory_elsewhere = fail(
         "the first tensor on {device} raised the memory of {most} by {most_bytes} and that of {pci_bus_id} by "
         "{taken_bytes}",
-        do="Look where it went: run nvidia-smi beside the program, and choose GPUs by UUID in CUDA_VISIBLE_DEVICES.",
+        do=(
+            fix.check("nvidia-smi", "beside the program: look where it went"),
+            fix.note("choose GPUs by UUID in CUDA_VISIBLE_DEVICES"),
+        ),
     )
     limit_ignored = fail(
         "{device} took or gave out {taken_bytes}, its limit is {limit_bytes}",
-        do="Do not share this GPU between programs by limits; give each its own: export CUDA_VISIBLE_DEVICES=GPU-...",
+        do=fix.export(
+            "CUDA_VISIBLE_DEVICES", "GPU-..", "do not share this GPU between programs by limits; give each its own"
+        ),
     )
     not_at_once = LimitFaults.not_at_once
     other_error = LimitFaults.other_error

@@ -14,7 +14,7 @@ What to do
 
 from __future__ import annotations
 
-from gpudiag import probe
+from gpudiag import fix, probe
 from gpudiag.knowledge.placement import devices_of
 from gpudiag.probe import Context, Findings, Kernel, fail
 from gpudiag.probes.common import MATRIX, create_devices, is_square
@@ -26,8 +26,7 @@ PROBE = probe.Probe(needs=probe.Needs(gpus=2), scope=probe.Scope.ALL_GPUS)
 class Fault(probe.GpuFaults):
     wrong_count = fail(
         "TensorFlow made {count} logical GPUs, {wanted} were asked for",
-        do="Configure before TensorFlow initialises: tf.config.set_logical_device_configuration(gpu, [...]) "
-        "as the first call after the import",
+        do=fix.edit("tf.config.set_logical_device_configuration(gpu, [...])", "the first call after the import"),
     )
     other_number = fail(
         "{device} is on the GPU {found}, it should be on {expected}",
@@ -36,7 +35,7 @@ class Fault(probe.GpuFaults):
     )
     ran_elsewhere = fail(
         "MatMul was put on {device}, the placement log says {logged}",
-        do="Switch soft placement off to get an error instead: tf.config.set_soft_device_placement(False)",
+        do=fix.edit("tf.config.set_soft_device_placement(False)", "switch soft placement off to get an error instead"),
     )
 
 

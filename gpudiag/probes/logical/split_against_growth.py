@@ -14,7 +14,7 @@ What to do
 
 from __future__ import annotations
 
-from gpudiag import probe
+from gpudiag import fix, probe
 from gpudiag.model.report import Limit
 from gpudiag.probe import MIB, SLACK_BYTES, Context, Findings, Kernel, MemoryUse, Raised, fail, note, warn
 from gpudiag.probes.common import MATRIX, create_devices
@@ -43,12 +43,12 @@ class Fault(probe.KernelFaults):
     split_refused = warn(
         "set_logical_device_configuration after set_memory_growth(gpu, True) raised {error}",
         means="The split after growth raised an error, as it does in no release known to us.",
-        do="Leave set_memory_growth out if a GPU is split, and export TF_FORCE_GPU_ALLOW_GROWTH=true instead.",
+        do=fix.export("TF_FORCE_GPU_ALLOW_GROWTH", "true", "leave set_memory_growth out if a GPU is split"),
     )
     growth_kept = note(
         "growth outlived the split: the first tensor on GPU:0 took {taken_bytes} of its limit of {limit_bytes}",
         means="The split was accepted and the memory grows; what this probe says does not hold here.",
-        do="For the same on every release: export TF_FORCE_GPU_ALLOW_GROWTH=true",
+        do=fix.export("TF_FORCE_GPU_ALLOW_GROWTH", "true", "for the same on every release"),
     )
 
 

@@ -17,7 +17,7 @@ from __future__ import annotations
 from functools import partial
 from typing import Any
 
-from gpudiag import probe
+from gpudiag import fix, probe
 from gpudiag.model.facts import Facts
 from gpudiag.model.report import Figure, Limit
 from gpudiag.probe import MIB, SLACK_BYTES, Context, Findings, Kernel, MemoryUse, Raised, fail, mib, warn
@@ -38,18 +38,19 @@ PROBE = probe.Probe(
 class Fault(probe.KernelFaults):
     wrong_count = fail(
         "TensorFlow made {count} logical GPUs, {wanted} were asked for",
-        do="Configure before TensorFlow initialises: tf.config.set_logical_device_configuration(gpu, [...]) "
-        "as the first call after the import",
+        do=fix.edit("tf.config.set_logical_device_configuration(gpu, [...])", "the first call after the import"),
     )
     limit_ignored = fail(
         "{what} {gave_bytes}, the limit is {limit_bytes}",
-        do="Do not share this GPU between models by limits; give each one its own: export CUDA_VISIBLE_DEVICES=GPU-...",
+        do=fix.export(
+            "CUDA_VISIBLE_DEVICES", "GPU-..", "do not share this GPU between models by limits; give each one its own"
+        ),
     )
     not_whole = warn(
         "both parts together took {taken_bytes} of their {limit_bytes}; GPU:0 gave out {first_bytes}, "
         "GPU:1 {second_bytes}",
         means="The parts took less than their limits: the GPU was nearly full.",
-        do="Look in nvidia-smi for what else fills this GPU, and end it.",
+        do=fix.check("nvidia-smi", "look for what else fills this GPU, and end it"),
     )
     not_apart = fail(
         "with GPU:0 full, GPU:1 gave out {second_bytes} of {limit_bytes}, GPU:0 had given {first_bytes}",

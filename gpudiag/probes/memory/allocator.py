@@ -23,7 +23,7 @@ from typing import Any
 
 import msgspec
 
-from gpudiag import probe
+from gpudiag import fix, probe
 from gpudiag.knowledge.placement import created_devices
 from gpudiag.model.facts import Facts
 from gpudiag.model.report import Gpu, Limit
@@ -62,11 +62,11 @@ class Fault(probe.KernelFaults):
     )
     aborts = fail(
         f"{{pci_bus_id}} has no memory pools by its driver, and TF_GPU_ALLOCATOR={RIGHT} is set: programs on it abort",
-        do="unset TF_GPU_ALLOCATOR",
+        do=fix.unset("TF_GPU_ALLOCATOR"),
     )
     ignored = fail(
         f"TF_GPU_ALLOCATOR={RIGHT} had no effect: the first tensor took {{taken_bytes}}, the whole limit",
-        do="Set it before the first GPU device is made, best outside the program: export TF_GPU_ALLOCATOR=" + RIGHT,
+        do=fix.export("TF_GPU_ALLOCATOR", RIGHT, "before the first GPU device is made, best outside the program"),
     )
     not_named = note(
         f"TF_GPU_ALLOCATOR={RIGHT} had its effect, but TensorFlow's log does not name the allocator",
@@ -75,11 +75,11 @@ class Fault(probe.KernelFaults):
     typo_noticed = note(
         f"TF_GPU_ALLOCATOR={MISSPELT}, misspelt, was not ignored: the first tensor took {{taken_bytes}} "
         "of a limit of {limit_bytes}",
-        do=f"Spell it as documented: export TF_GPU_ALLOCATOR={RIGHT}",
+        do=fix.export("TF_GPU_ALLOCATOR", RIGHT, "spelled as documented"),
     )
     failed = fail(
         "with TF_GPU_ALLOCATOR={value} a tensor of {tensor_bytes} or less could not be made: {error}",
-        do="unset TF_GPU_ALLOCATOR",
+        do=fix.unset("TF_GPU_ALLOCATOR"),
     )
 
 

@@ -24,7 +24,7 @@ from collections.abc import Iterator
 from functools import partial
 from typing import Any
 
-from gpudiag import probe
+from gpudiag import fix, probe
 from gpudiag.knowledge.placement import created_devices
 from gpudiag.model.facts import Facts
 from gpudiag.model.report import Gap, Limit
@@ -39,7 +39,7 @@ class Fault(probe.KernelFaults):
     refused = fail(
         "TensorFlow may take {ceiling_bytes} and CUDA refused {refused_bytes} at once; it gave {allocated_bytes}",
         means="NVML and CUDA report the memory as free, and CUDA does not give it out in one piece.",
-        do="See what else holds memory of this GPU: nvidia-smi. If nothing does: dmesg | grep -e NVRM -e Xid",
+        do=(fix.check("nvidia-smi", "see what else holds memory of this GPU"), probe.KERNEL_LOG),
     )
     not_taken = warn(
         "TensorFlow may take {ceiling_bytes}; by NVML the first tensor took {allocated_bytes}",
@@ -49,7 +49,9 @@ class Fault(probe.KernelFaults):
     corrupted = fail(
         "{wrong_parts} of {read_parts} parts of {part_bytes} came back other than they were written",
         means="The memory of this GPU does not keep what is written to it, or two addresses lead to the same memory.",
-        do="Trust no result of this GPU. Look for its errors: nvidia-smi -q -d ECC,ROW_REMAPPER; dmesg | grep Xid",
+        do=fix.check(
+            "nvidia-smi -q -d ECC,ROW_REMAPPER; dmesg | grep Xid", "trust no result of this GPU. Look for its errors"
+        ),
     )
     raised = fail(
         "with {written_bytes} written, writing or reading its memory raised {error}",
@@ -58,7 +60,9 @@ class Fault(probe.KernelFaults):
     )
     not_given_back = warn(
         "{kept_bytes} stay in use after the process that took them has ended",
-        do="If nvidia-smi names no process that holds it: sudo nvidia-smi --gpu-reset",
+        do=fix.run(
+            "sudo nvidia-smi --gpu-reset", "if nvidia-smi names no process that holds it", kind=fix.Kind.RESET_GPU
+        ),
     )
 
 

@@ -19,7 +19,7 @@ from __future__ import annotations
 
 import re
 
-from gpudiag import probe
+from gpudiag import fix, probe
 from gpudiag.knowledge.placement import created_devices
 from gpudiag.knowledge.variables import FORCE_GROWTH
 from gpudiag.model.facts import Facts
@@ -46,7 +46,10 @@ class Fault(probe.KernelFaults):
     )
     not_all = warn(
         "the first tensor took {taken_bytes}, expected at least {expected_bytes}; making the device took {made_bytes}",
-        do="Look in nvidia-smi for what else fills this GPU. If it is empty, look for code that sets memory growth.",
+        do=(
+            fix.check("nvidia-smi", "look for what else fills this GPU"),
+            fix.note("if it is empty, look for code that sets memory growth"),
+        ),
     )
     limit_ignored = warn(
         "TF_PER_DEVICE_MEMORY_LIMIT_MB={limit_mib} did not hold: the first tensor took {taken_bytes}",
@@ -55,7 +58,7 @@ class Fault(probe.KernelFaults):
     grows = note(
         "TF_FORCE_GPU_ALLOW_GROWTH=true: the first tensor took {taken_bytes}, by default it takes all",
         means="`TF_FORCE_GPU_ALLOW_GROWTH` in your environment makes the pool grow instead.",
-        do="To have memory taken at once: unset TF_FORCE_GPU_ALLOW_GROWTH",
+        do=fix.unset("TF_FORCE_GPU_ALLOW_GROWTH", note="to have memory taken at once"),
     )
 
 

@@ -15,7 +15,7 @@ What to do
 
 from __future__ import annotations
 
-from gpudiag import probe
+from gpudiag import fix, probe
 from gpudiag.knowledge.variables import ALLOCATOR, FORCE_GROWTH
 from gpudiag.model.facts import Facts
 from gpudiag.model.report import Limit
@@ -40,7 +40,7 @@ class Fault(LimitFaults):
     )
     no_cap = warn(
         "TF_GPU_ALLOCATOR={allocator} knows no cap: {beyond_bytes} were given out under a cap of {limit_bytes}",
-        do="To have the fraction and memory limits honoured: unset TF_GPU_ALLOCATOR",
+        do=fix.unset("TF_GPU_ALLOCATOR", note="to have the fraction and memory limits honoured"),
     )
 
 

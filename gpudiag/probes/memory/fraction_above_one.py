@@ -20,7 +20,7 @@ from __future__ import annotations
 import os
 from typing import Any
 
-from gpudiag import probe
+from gpudiag import fix, probe
 from gpudiag.knowledge.placement import created_devices
 from gpudiag.model.facts import Facts
 from gpudiag.probe import MIB, SLACK_BYTES, Context, Findings, Kernel, MemoryUse, Raised, fail, mib, warn
@@ -37,11 +37,11 @@ PROBE = probe.Probe(
 class Fault(probe.KernelFaults):
     refused = fail(
         "with a fraction of {fraction:.1f} TensorFlow raised {error}",
-        do="Use a fraction of at most 1.0: tf.compat.v1.GPUOptions(per_process_gpu_memory_fraction=1.0)",
+        do=fix.edit("tf.compat.v1.GPUOptions(per_process_gpu_memory_fraction=1.0)", "use a fraction of at most 1.0"),
     )
     too_old = warn(
         "a GPU of compute capability below 6.0 knows no fraction above 1.0: {error}",
-        do="Use a fraction of at most 1.0: tf.compat.v1.GPUOptions(per_process_gpu_memory_fraction=1.0)",
+        do=fix.edit("tf.compat.v1.GPUOptions(per_process_gpu_memory_fraction=1.0)", "use a fraction of at most 1.0"),
     )
     other_ceiling = warn(
         "TensorFlow may take {ceiling_mib} MiB, a fraction of {fraction:.1f} of {total_bytes} is {expected_bytes}",
@@ -49,7 +49,7 @@ class Fault(probe.KernelFaults):
     )
     taken_at_once = fail(
         "with growth the first tensor took {taken_bytes}, expected about 2 MiB",
-        do="Force growth: export TF_FORCE_GPU_ALLOW_GROWTH=true",
+        do=fix.export("TF_FORCE_GPU_ALLOW_GROWTH", "true", "force growth"),
     )
     no_oversubscription = warn(
         "a tensor of {beyond_bytes} under a ceiling of {ceiling_mib} MiB was refused: {error}",

@@ -17,7 +17,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from gpudiag import probe
+from gpudiag import fix, probe
 from gpudiag.knowledge.variables import ALLOCATOR, FORCE_GROWTH
 from gpudiag.model.facts import Facts
 from gpudiag.model.report import Limit
@@ -39,25 +39,30 @@ class Fault(probe.KernelFaults):
     growth_ignored = fail(
         "a tensor of 16 bytes took {first_bytes}, one of {large_bytes} made it {grown_bytes}",
         means="Far more was taken than the tensors need.",
-        do="Force it: export TF_FORCE_GPU_ALLOW_GROWTH=true",
+        do=fix.export("TF_FORCE_GPU_ALLOW_GROWTH", "true", "force it"),
     )
     out_of_memory = fail(
         "a tensor of {large_bytes} could not be made: {error}",
-        do="Look in nvidia-smi for what fills this GPU, and end it.",
+        do=fix.check("nvidia-smi", "look for what fills this GPU, and end it"),
     )
     not_on_device = fail(
         "a tensor of {large_bytes} on {device} raised the memory of {pci_bus_id} by {grown_bytes} only",
-        do="Look where it went: run nvidia-smi beside the program, and choose GPUs by UUID in CUDA_VISIBLE_DEVICES.",
+        do=(
+            fix.check("nvidia-smi", "beside the program: look where it went"),
+            fix.note("choose GPUs by UUID in CUDA_VISIBLE_DEVICES"),
+        ),
     )
     given_back = note(
         "deleting a tensor of {large_bytes} gave {back_bytes} back; TensorFlow's own pool keeps what it took",
         means="Memory was given back to the driver when the tensor was deleted: the allocator is another.",
-        do="TF_GPU_ALLOCATOR=cuda_malloc and cuda_malloc_async work so; for TensorFlow's own: unset TF_GPU_ALLOCATOR",
+        do=fix.unset(
+            "TF_GPU_ALLOCATOR", note="TF_GPU_ALLOCATOR=cuda_malloc and cuda_malloc_async work so; for TensorFlow's own"
+        ),
     )
     overridden = note(
         "TF_FORCE_GPU_ALLOW_GROWTH={value} decides here, set_memory_growth does not: "
         "a tensor of 16 bytes took {first_bytes}",
-        do="To let programs decide: unset TF_FORCE_GPU_ALLOW_GROWTH",
+        do=fix.unset("TF_FORCE_GPU_ALLOW_GROWTH", note="to let programs decide"),
     )
     late_change_accepted = warn(
         "set_memory_growth(gpu, False) was accepted after TensorFlow had initialised",

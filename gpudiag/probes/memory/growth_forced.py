@@ -17,7 +17,7 @@ from __future__ import annotations
 
 import os
 
-from gpudiag import probe
+from gpudiag import fix, probe
 from gpudiag.model.report import Limit
 from gpudiag.probe import MIB, SLACK_BYTES, Context, Findings, Kernel, MemoryUse, fail, mib, note, warn
 from gpudiag.probes.common import GraphProgram
@@ -37,17 +37,19 @@ class Fault(probe.KernelFaults):
         "TF_FORCE_GPU_ALLOW_GROWTH={value} over allow_growth={configured}: the first tensor took {taken_bytes} of "
         "{limit_bytes}, expected {expected}",
         means="`true` or `false` did not decide; the program's setting did.",
-        do="Set growth in the program: tf.config.experimental.set_memory_growth(gpu, True) for every GPU",
+        do=fix.edit("tf.config.experimental.set_memory_growth(gpu, True)", "set growth in the program, for every GPU"),
     )
     obeyed = note(
         "TF_FORCE_GPU_ALLOW_GROWTH={value} has an effect here: over allow_growth={configured} the first tensor took "
         "{taken_bytes} of {limit_bytes}, expected {expected}",
         means="A value that TensorFlow should not understand changed when memory is taken.",
-        do="Other releases of TensorFlow ignore this spelling: export TF_FORCE_GPU_ALLOW_GROWTH=true (or false)",
+        do=fix.export(
+            "TF_FORCE_GPU_ALLOW_GROWTH", "true", "or false; other releases of TensorFlow ignore this spelling"
+        ),
     )
     silent = warn(
         "TF_FORCE_GPU_ALLOW_GROWTH={value} was ignored, and TensorFlow logged no error about it",
-        do="Spell it exactly: export TF_FORCE_GPU_ALLOW_GROWTH=true (or false)",
+        do=fix.export("TF_FORCE_GPU_ALLOW_GROWTH", "true", "or false, spelled exactly so"),
     )
 
 

@@ -18,7 +18,7 @@ from __future__ import annotations
 
 from functools import partial
 
-from gpudiag import probe
+from gpudiag import fix, probe
 from gpudiag.model.report import Limit
 from gpudiag.probe import MIB, SLACK_BYTES, Context, Findings, Kernel, MemoryUse, note
 from gpudiag.probes.common import MATRIX, create_devices
@@ -37,11 +37,15 @@ class Fault(probe.KernelFaults):
     kept = note(
         "growth held beside {split}: the first tensor took {taken_bytes} of the {limit_bytes} it was let",
         means="Growth held here. Releases differ in this; what is said above is not true of yours.",
-        do="Other releases of TensorFlow lose it; to have it everywhere: export TF_FORCE_GPU_ALLOW_GROWTH=true",
+        do=fix.export(
+            "TF_FORCE_GPU_ALLOW_GROWTH", "true", "other releases of TensorFlow lose it; to have it everywhere"
+        ),
     )
     admitted = note(
         "growth is lost beside {split}, and get_memory_growth says {getter}; TensorFlow 2.21 says True",
-        do="Other releases of TensorFlow give no error; growth everywhere: export TF_FORCE_GPU_ALLOW_GROWTH=true",
+        do=fix.export(
+            "TF_FORCE_GPU_ALLOW_GROWTH", "true", "other releases of TensorFlow give no error; growth everywhere"
+        ),
     )
 
 

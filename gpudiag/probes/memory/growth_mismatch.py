@@ -14,7 +14,7 @@ What to do
 
 from __future__ import annotations
 
-from gpudiag import probe
+from gpudiag import fix, probe
 from gpudiag.knowledge.placement import created_devices
 from gpudiag.probe import MIB, SLACK_BYTES, Context, Findings, Kernel, MemoryUse, Raised, fail, refuse_disturbance, warn
 from gpudiag.probes.common import MATRIX
@@ -33,7 +33,7 @@ class Fault(probe.KernelFaults):
     no_error = warn(
         "TensorFlow started with growth on for 1 of {gpus} GPUs and off for the others",
         means="TensorFlow started with settings that differ; which of them holds is not known.",
-        do="Set it for every GPU: tf.config.experimental.set_memory_growth(gpu, True)",
+        do=fix.edit("tf.config.experimental.set_memory_growth(gpu, True)", "set it for every GPU"),
     )
     other_error = warn(
         '{error} (expected ValueError "Memory growth cannot differ between GPU devices")',
@@ -49,7 +49,7 @@ class Fault(probe.KernelFaults):
     )
     growth_ignored = fail(
         "with growth a tensor of 16 bytes on {device} took {taken_bytes}, expected about 2 MiB",
-        do="Force it: export TF_FORCE_GPU_ALLOW_GROWTH=true",
+        do=fix.export("TF_FORCE_GPU_ALLOW_GROWTH", "true", "force it"),
     )
 
 

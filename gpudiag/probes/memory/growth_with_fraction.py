@@ -16,7 +16,7 @@ What to do
 
 from __future__ import annotations
 
-from gpudiag import probe
+from gpudiag import fix, probe
 from gpudiag.model.facts import Facts
 from gpudiag.model.report import Limit
 from gpudiag.probe import MIB, SLACK_BYTES, Context, Findings, Kernel, MemoryUse, Raised, fail, mib
@@ -39,11 +39,11 @@ class Fault(probe.KernelFaults):
     )
     taken_at_once = fail(
         "with growth and a ceiling of {ceiling_mib} MiB the first tensor took {first_bytes}, expected about 2 MiB",
-        do="Force growth: export TF_FORCE_GPU_ALLOW_GROWTH=true",
+        do=fix.export("TF_FORCE_GPU_ALLOW_GROWTH", "true", "force growth"),
     )
     not_given = fail(
         "a tensor of {within_bytes} below a ceiling of {ceiling_mib} MiB was refused: {error}",
-        do="Look in nvidia-smi for what fills this GPU, and end it.",
+        do=fix.check("nvidia-smi", "look for what fills this GPU, and end it"),
     )
     ceiling_ignored = fail(
         "took {last_bytes} under a ceiling of {ceiling_mib} MiB; a tensor of {beyond_bytes} {ended}",

@@ -15,7 +15,7 @@ What to do
 
 from __future__ import annotations
 
-from gpudiag import probe
+from gpudiag import fix, probe
 from gpudiag.model.report import Limit
 from gpudiag.probe import MIB, SLACK_BYTES, Context, Findings, Kernel, MemoryUse, mib, refuse_disturbance, warn
 from gpudiag.probes.common import GraphProgram
@@ -34,17 +34,19 @@ PROBE = probe.Probe(
 class Fault(probe.KernelFaults):
     hidden_taken = warn(
         "{pci_bus_id} was hidden from the session and lost {taken_bytes}",
-        do="Hide it from CUDA altogether: export CUDA_VISIBLE_DEVICES=GPU-... (see nvidia-smi -L)",
+        do=fix.export("CUDA_VISIBLE_DEVICES", "GPU-...", "hide it from CUDA altogether; nvidia-smi -L lists them"),
     )
     pool_taken = warn(
         "{pci_bus_id} was visible and not used, and lost {taken_bytes} when {used} was used",
         means="A visible GPU that was not used lost a pool of memory beside the context.",
-        do="Hide it from the program: export CUDA_VISIBLE_DEVICES=GPU-... (see nvidia-smi -L)",
+        do=fix.export("CUDA_VISIBLE_DEVICES", "GPU-...", "hide it from the program; nvidia-smi -L lists them"),
     )
     much_taken = warn(
         "{pci_bus_id} was visible and not used, and lost {taken_bytes} when TensorFlow made its device",
         means="A visible GPU that was not used lost more than 1 GiB for its context.",
-        do="Hide it from the program, and let CUDA load kernels when they are used: export CUDA_MODULE_LOADING=LAZY",
+        do=fix.export(
+            "CUDA_MODULE_LOADING", "LAZY", "hide it from the program, and let CUDA load kernels when they are used"
+        ),
     )
 
 

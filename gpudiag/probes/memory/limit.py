@@ -17,7 +17,7 @@ from __future__ import annotations
 from functools import partial
 from typing import Any
 
-from gpudiag import probe
+from gpudiag import fix, probe
 from gpudiag.knowledge.variables import ALLOCATOR, FORCE_GROWTH
 from gpudiag.model.facts import Facts
 from gpudiag.model.report import Limit
@@ -38,11 +38,13 @@ class Fault(LimitFaults):
     limit_ignored = fail(
         "{device} took {taken_bytes}, its limit is {limit_bytes}; a tensor of {beyond_bytes} {ended}",
         means="TensorFlow took more than the limit, or gave out memory beyond it.",
-        do="Do not share this GPU between programs by limits; give each its own: export CUDA_VISIBLE_DEVICES=GPU-...",
+        do=fix.export(
+            "CUDA_VISIBLE_DEVICES", "GPU-..", "do not share this GPU between programs by limits; give each its own"
+        ),
     )
     no_limit = warn(
         "TF_GPU_ALLOCATOR={allocator} knows no limit: {device} gave out {beyond_bytes}, its limit is {limit_bytes}",
-        do="To have memory limits honoured: unset TF_GPU_ALLOCATOR",
+        do=fix.unset("TF_GPU_ALLOCATOR", note="to have memory limits honoured"),
     )
     not_survived = fail(
         "after an allocation above the limit of {limit_bytes}, a tensor of {within_bytes} or a matrix product on "

@@ -18,7 +18,7 @@ from __future__ import annotations
 from functools import partial
 from typing import Any
 
-from gpudiag import probe
+from gpudiag import fix, probe
 from gpudiag.knowledge.variables import FORCE_GROWTH
 from gpudiag.probe import MIB, SLACK_BYTES, Context, Findings, Kernel, Raised, fail, mib
 from gpudiag.probes.common import MATRIX, create_devices, rises, without_allocation_retry
@@ -42,17 +42,22 @@ PROBE = probe.Probe(
 class Fault(probe.KernelFaults):
     did_not_fit = fail(
         "model {number} of {model_bytes} could not be used on {device}, planned with {limit_bytes}: {error}",
-        do="Look in nvidia-smi for what else fills this GPU, and plan fewer models on it.",
+        do=fix.check("nvidia-smi", "look for what else fills this GPU, and plan fewer models on it"),
     )
     elsewhere = fail(
         "model {number} of {model_bytes} on {device} raised the memory of {pci_bus_id} by {rose_bytes} and "
         "that of {other} by {other_bytes}",
         means="Loading a model raised the memory of another GPU, or not that of its GPU.",
-        do="Look where it went: run nvidia-smi beside the program, and choose GPUs by UUID in CUDA_VISIBLE_DEVICES.",
+        do=(
+            fix.check("nvidia-smi", "beside the program: look where it went"),
+            fix.note("choose GPUs by UUID in CUDA_VISIBLE_DEVICES"),
+        ),
     )
     over_plan = fail(
         "the models on {pci_bus_id} took {taken_bytes}, planned were {limit_bytes}",
-        do="Do not rely on limits here; give each model its own process and GPU: export CUDA_VISIBLE_DEVICES=GPU-...",
+        do=fix.export(
+            "CUDA_VISIBLE_DEVICES", "GPU-..", "do not rely on limits here; give each model its own process and GPU"
+        ),
     )
 
 

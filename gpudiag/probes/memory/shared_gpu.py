@@ -21,7 +21,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from gpudiag import probe
+from gpudiag import fix, probe
 from gpudiag.knowledge.placement import created_devices
 from gpudiag.model.facts import Facts
 from gpudiag.model.report import Gpu
@@ -51,8 +51,11 @@ class Fault(probe.KernelFaults):
         "by default TensorFlow counts on {ceiling_mib} MiB of {device}, {free_bytes} are free; "
         "its reserve is {reserve_bytes} at most",
         means="By default TensorFlow leaves more than its reserve unused.",
-        do="To have the rest: tf.config.set_logical_device_configuration(gpu, "
-        "[tf.config.LogicalDeviceConfiguration(memory_limit={free_mib:.0f})])",
+        do=fix.edit(
+            "tf.config.set_logical_device_configuration(gpu, "
+            "[tf.config.LogicalDeviceConfiguration(memory_limit={free_mib:.0f})])",
+            "to have the rest",
+        ),
     )
     fraction_of_free = note(
         "per_process_gpu_memory_fraction=1 counts on {ceiling_mib} MiB of {device}, {free_bytes} are free",
@@ -62,16 +65,16 @@ class Fault(probe.KernelFaults):
     exclusive = note(
         "the compute mode of {pci_bus_id} is {mode}: a second process could not use it",
         means="This process could not use a GPU that another uses, because its compute mode forbids that.",
-        do="If programs are to share this GPU: sudo nvidia-smi -i {pci_bus_id} -c DEFAULT",
+        do=fix.check("sudo nvidia-smi -i {pci_bus_id} -c DEFAULT", "if programs are to share this GPU"),
     )
     not_shareable = fail(
         "{device}, which another process uses, could not be used: {error}",
         means="This process could not use a GPU that another uses, although the compute mode allows it.",
-        do="Let one program at a time use this GPU, and look for errors in `dmesg | grep -e NVRM -e Xid`.",
+        do=(fix.note("let one program at a time use this GPU"), probe.KERNEL_LOG),
     )
     not_held = fail(
         "the other process should have taken {held_bytes} of {pci_bus_id}, {what}",
-        do="Look in nvidia-smi for what else uses this GPU, and run `gpudiag check memory.limit`.",
+        do=(fix.check("nvidia-smi", "look for what else uses this GPU"), fix.check("gpudiag check memory.limit")),
     )
 
 

@@ -18,7 +18,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
-from gpudiag import probe
+from gpudiag import fix, probe
 from gpudiag.knowledge.placement import devices_of
 from gpudiag.probe import Context, Findings, Kernel, Raised, fail
 from gpudiag.probes.common import MATRIX, is_square
@@ -32,12 +32,15 @@ class Fault(probe.KernelFaults):
     on_cpu = fail(
         "{mode}: MatMul, placed by nobody, ran on {logged} and not on GPU:0",
         means="The operation ran on the CPU although TensorFlow has a GPU device with a kernel for it.",
-        do='Place it by hand, with tf.device("/GPU:0"):, under tf.config.set_soft_device_placement(False): '
-        "the error then says the reason.",
+        do=probe.BY_HAND,
     )
     not_the_first = fail(
         "{mode}: MatMul, placed by nobody, ran on {logged} and not on GPU:0",
-        do="Show each program the one GPU that it is to use: export CUDA_VISIBLE_DEVICES=GPU-... (see nvidia-smi -L)",
+        do=fix.export(
+            "CUDA_VISIBLE_DEVICES",
+            "GPU-...",
+            "show each program the one GPU that it is to use; nvidia-smi -L lists them",
+        ),
     )
     not_logged = fail(
         "{mode}: the placement log does not show MatMul",
@@ -46,7 +49,7 @@ class Fault(probe.KernelFaults):
     program_raised = fail(
         "{mode}: {error}",
         means="The program did not run to its end.",
-        do="Look for other processes in `nvidia-smi`, and for NVRM and Xid lines in `dmesg`.",
+        do=probe.LOOK,
     )
 
 

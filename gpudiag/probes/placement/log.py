@@ -18,7 +18,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
-from gpudiag import probe
+from gpudiag import fix, probe
 from gpudiag.knowledge.placement import devices_of
 from gpudiag.probe import Context, Findings, Raised, fail
 from gpudiag.record import Record
@@ -33,12 +33,12 @@ class Fault(probe.Faults):
     )
     op_elsewhere = fail(
         "{mode}: {op} was put on {expected}, the log says {logged}",
-        do="Reinstall TensorFlow: pip install --force-reinstall tensorflow",
+        do=fix.install("--force-reinstall", "tensorflow", note="reinstall TensorFlow"),
     )
     program_raised = fail(
         "{mode}: {error}",
         means="The program did not run to its end.",
-        do="Two logical CPU devices need no GPU: reinstall TensorFlow: pip install --force-reinstall tensorflow",
+        do=fix.install("--force-reinstall", "tensorflow", note="two logical CPU devices need no GPU"),
     )
     wrong_result = fail(
         "{mode}: the result is {result}, not {expected}",

@@ -19,7 +19,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
-from gpudiag import probe
+from gpudiag import fix, probe
 from gpudiag.knowledge.placement import devices_of, short_device
 from gpudiag.probe import Context, Findings, Kernel, Raised, fail, note
 from gpudiag.probes.common import MATRIX, is_square
@@ -36,21 +36,23 @@ PROBE = probe.Probe(
 class Fault(probe.KernelFaults):
     ran_elsewhere = fail(
         "{op} was put on {requested}, the log says {logged}",
-        do="Switch soft placement off, tf.config.set_soft_device_placement(False): the error then says the reason.",
+        do=fix.edit("tf.config.set_soft_device_placement(False)", "the error then says the reason"),
     )
     held_elsewhere = fail(
         "the result of {op} on {requested} is in the memory of {held}",
-        do="Trust no placement here until TensorFlow is reinstalled: pip install --force-reinstall tensorflow",
+        do=fix.install(
+            "--force-reinstall", "tensorflow", note="trust no placement here until TensorFlow is reinstalled"
+        ),
     )
     wrong_sum = fail(
         "{op} on {requested}: the sum is wrong",
         means="The products are right; their sum on CPU:0, or one of int32 on a GPU, is wrong.",
-        do="Trust no result of this machine. Look for errors in `nvidia-smi -q -d ECC` and `dmesg | grep Xid`.",
+        do=probe.trust_no("result of this machine"),
     )
     program_raised = fail(
         "{op} on {requested}: {error}",
         means="A step raised.",
-        do="Look for other processes in `nvidia-smi`, and for NVRM and Xid lines in `dmesg`.",
+        do=probe.LOOK,
     )
     int32_on_device = note(
         "int32 values computed on {requested} are in the memory of {held}, not in the host's",

@@ -21,7 +21,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
-from gpudiag import probe
+from gpudiag import fix, probe
 from gpudiag.knowledge.placement import devices_of, short_device
 from gpudiag.model.facts import Facts
 from gpudiag.probe import Context, Findings, Raised, fail, note, warn
@@ -35,7 +35,9 @@ class Fault(probe.GpuFaults):
     ran_elsewhere = warn(
         "{op} of {dtype}, asked for on {requested}, ran on {logged} silently. Soft placement off: {reason}",
         means="An operation that has a GPU kernel in TensorFlow 2.18 to 2.21 ran on another device.",
-        do="Reinstall TensorFlow if it is not the official one: pip install --force-reinstall 'tensorflow[and-cuda]'",
+        do=fix.install(
+            "--force-reinstall", "tensorflow[and-cuda]", note="reinstall TensorFlow if it is not the official one"
+        ),
     )
     pinned = note(
         "{op} of {dtype}, asked for on {requested}, ran on {logged}: TF_EAGER_ENABLE_SMALL_TENSOR_CPU_PINNING is set",
@@ -43,16 +45,18 @@ class Fault(probe.GpuFaults):
             "Integer operations did, and `TF_EAGER_ENABLE_SMALL_TENSOR_CPU_PINNING` is set, which runs small "
             "ones on the CPU, also with soft placement off. Only a note."
         ),
-        do="unset TF_EAGER_ENABLE_SMALL_TENSOR_CPU_PINNING",
+        do=fix.unset("TF_EAGER_ENABLE_SMALL_TENSOR_CPU_PINNING"),
     )
     held_elsewhere = warn(
         "{op} of {dtype}, asked for on {requested}, ran on {logged}, and its result is in the memory of {held}",
         means="Only results of int32 are in the host's memory after an operation on a GPU.",
-        do="Reinstall TensorFlow if it is not the official one: pip install --force-reinstall 'tensorflow[and-cuda]'",
+        do=fix.install(
+            "--force-reinstall", "tensorflow[and-cuda]", note="reinstall TensorFlow if it is not the official one"
+        ),
     )
     raised_instead = fail(
         "{op} of {dtype}, asked for on {requested}: {error}",
-        do="Look for other processes in `nvidia-smi`, and for NVRM and Xid lines in `dmesg`.",
+        do=probe.LOOK,
     )
     not_logged = fail(
         "{op} of {dtype}, asked for on {requested}: the placement log does not show it",
@@ -60,7 +64,7 @@ class Fault(probe.GpuFaults):
     )
     wrong_value = fail(
         "{op} of {dtype}, asked for on {requested}: the result computed on {logged} is {result}, not {expected}",
-        do="Trust no result of this machine. Look for errors in `nvidia-smi -q -d ECC` and `dmesg | grep Xid`.",
+        do=probe.trust_no("result of this machine"),
     )
 
 

@@ -18,7 +18,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
-from gpudiag import probe
+from gpudiag import fix, probe
 from gpudiag.knowledge.placement import devices_of, short_device
 from gpudiag.probe import Context, Findings, Raised, fail
 from gpudiag.probes.common import MATRIX, is_square
@@ -30,11 +30,13 @@ PROBE = probe.Probe(quick=True)
 class Fault(probe.Faults):
     raised_instead = fail(
         "{mode}: an error instead of a fallback for {requested}: {error}",
-        do="Switch soft placement on before the first operation: tf.config.set_soft_device_placement(True)",
+        do=fix.edit("tf.config.set_soft_device_placement(True)", "switch soft placement on before the first operation"),
     )
     on_missing_device = fail(
         "{mode}: TensorFlow says that MatMul ran on {device}, which does not exist",
-        do="Trust no placement here until TensorFlow is reinstalled: pip install --force-reinstall tensorflow",
+        do=fix.install(
+            "--force-reinstall", "tensorflow", note="trust no placement here until TensorFlow is reinstalled"
+        ),
     )
     not_logged = fail(
         "{mode}: the placement log does not show MatMul",
@@ -42,7 +44,9 @@ class Fault(probe.Faults):
     )
     log_disagrees = fail(
         "{mode}: the placement log says {logged}, the result says {device}",
-        do="Trust no placement here until TensorFlow is reinstalled: pip install --force-reinstall tensorflow",
+        do=fix.install(
+            "--force-reinstall", "tensorflow", note="trust no placement here until TensorFlow is reinstalled"
+        ),
     )
     wrong_result = fail(
         "{mode}: the product computed on {device} is wrong",

@@ -20,7 +20,7 @@ from __future__ import annotations
 from functools import partial
 from typing import Any
 
-from gpudiag import probe
+from gpudiag import fix, probe
 from gpudiag.knowledge.placement import created_devices
 from gpudiag.knowledge.variables import FORCE_GROWTH
 from gpudiag.probe import FILLED_BYTES, Context, Findings, Kernel, Work, fail, warn
@@ -38,7 +38,10 @@ PROBE = probe.Probe(
 class Fault(probe.WorkFaults):
     other_device = fail(
         "a GraphDef without devices, imported under /device:{scope}, ran on {device}",
-        do="Set the device of each node before the import: for node in graph_def.node: node.device = '/device:{scope}'",
+        do=fix.edit(
+            "for node in graph_def.node: node.device = '/device:{scope}'",
+            "set the device of each node before the import",
+        ),
     )
     node_overruled = warn(
         "nodes that name /device:{named}, imported under /device:{scope}, ran on {device}",

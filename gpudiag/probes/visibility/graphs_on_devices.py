@@ -18,7 +18,7 @@ from __future__ import annotations
 from contextlib import ExitStack, closing
 from functools import partial
 
-from gpudiag import probe
+from gpudiag import fix, probe
 from gpudiag.knowledge.placement import created_devices, devices_of
 from gpudiag.knowledge.variables import FORCE_GROWTH
 from gpudiag.probe import FILLED_BYTES, MIB, Context, Findings, Kernel, Work, fail
@@ -36,8 +36,10 @@ PROBE = probe.Probe(
 class Fault(probe.WorkFaults):
     other_device = fail(
         "a graph under /device:{named} ran its matrix product on {device}",
-        do="Look for what changes its devices (an importer, a wrapper): "
-        "print([op.device for op in graph.get_operations()])",
+        do=fix.edit(
+            "print([op.device for op in graph.get_operations()])",
+            "look for what changes its devices (an importer, a wrapper)",
+        ),
     )
 
 

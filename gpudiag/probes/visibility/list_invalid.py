@@ -23,7 +23,7 @@ from typing import Any
 
 import msgspec
 
-from gpudiag import probe
+from gpudiag import fix, probe
 from gpudiag.knowledge.placement import created_devices, short_device
 from gpudiag.probe import Context, Findings, Kernel, Raised, fail, warn
 from gpudiag.probes.common import MATRIX, is_square
@@ -35,7 +35,9 @@ class Fault(probe.KernelFaults):
     accepted = fail(
         "{mode}: visible_device_list={visible_device_list!r} was accepted with {count} GPUs",
         means="An invalid list was accepted, so a mistake in it goes unnoticed.",
-        do="Compare the GPUs that TensorFlow lists with the list before use: tf.config.list_physical_devices('GPU')",
+        do=fix.edit(
+            "tf.config.list_physical_devices('GPU')", "compare the GPUs that TensorFlow lists with the list before use"
+        ),
     )
     other_type = fail(
         "{mode}: visible_device_list={visible_device_list!r}: {error} (expected {expected})",
@@ -47,7 +49,7 @@ class Fault(probe.KernelFaults):
     )
     not_skipped = warn(
         "a session with visible_device_list='-1' has {devices}, it should have no GPU",
-        do="For a session without a GPU: tf.compat.v1.ConfigProto(device_count={{'GPU': 0}})",
+        do=fix.edit("tf.compat.v1.ConfigProto(device_count={{'GPU': 0}})", "for a session without a GPU"),
     )
 
 

@@ -21,7 +21,7 @@ from contextlib import ExitStack, closing
 from functools import partial
 from typing import Any
 
-from gpudiag import probe
+from gpudiag import fix, probe
 from gpudiag.knowledge.placement import created_devices
 from gpudiag.probe import MIB, SLACK_BYTES, Context, Findings, Kernel, MemoryUse, Raised, fail, warn
 from gpudiag.probes.common import MATRIX, LimitFaults, is_square, rises
@@ -37,8 +37,10 @@ PROBE = probe.Probe(
 class Fault(probe.KernelFaults):
     accepted = fail(
         "a session with visible_device_list='1' was opened {when} one with '0': GPU:0 is two GPUs in one process",
-        do="Give every session of the process the same list, and name devices within graphs: "
-        "with tf.device('/device:GPU:1'):",
+        do=fix.edit(
+            "with tf.device('/device:GPU:1'):",
+            "give every session of the process the same list, and name devices within graphs",
+        ),
     )
     other_type = fail(
         "visible_device_list='1' {when} one with '0': {error} (expected AlreadyExistsError)",
@@ -51,16 +53,16 @@ class Fault(probe.KernelFaults):
     growth_ignored = fail(
         "a tensor of 16 bytes in the first session, which grows, took {taken_bytes}",
         means="The options of the first session do not hold either. With growth it takes about 2 MiB.",
-        do="Force it: export TF_FORCE_GPU_ALLOW_GROWTH=true",
+        do=fix.export("TF_FORCE_GPU_ALLOW_GROWTH", "true", "force it"),
     )
     growth_changed = fail(
         "a tensor of 16 bytes in a second session without growth took {taken_bytes}, though the first session grows",
         means="The second session's growth option was obeyed: one tensor took its whole limit.",
-        do="Give every session of the process the same options: tf.compat.v1.Session(config=config)",
+        do=fix.edit("tf.compat.v1.Session(config=config)", "give every session of the process the same options"),
     )
     limit_changed = fail(
         "a second session made a tensor of {beyond_bytes}, the first session's limit is {limit_bytes}",
-        do="Give every session of the process the same options: tf.compat.v1.Session(config=config)",
+        do=fix.edit("tf.compat.v1.Session(config=config)", "give every session of the process the same options"),
     )
     other_error = LimitFaults.other_error
 

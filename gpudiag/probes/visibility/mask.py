@@ -16,7 +16,7 @@ from __future__ import annotations
 
 from functools import partial
 
-from gpudiag import probe
+from gpudiag import fix, probe
 from gpudiag.probe import Context, Findings, fail, warn
 from gpudiag.record import Record
 
@@ -31,11 +31,13 @@ PROBE = probe.Probe(
 class Fault(probe.GpuFaults):
     wrong_gpus = fail(
         "CUDA_VISIBLE_DEVICES='{value}' shows {shown}, it names {expected}",
-        do="Choose GPUs by UUID, which no order changes: export CUDA_VISIBLE_DEVICES=GPU-... (see nvidia-smi -L)",
+        do=fix.export(
+            "CUDA_VISIBLE_DEVICES", "GPU-...", "choose GPUs by UUID, which no order changes; nvidia-smi -L lists them"
+        ),
     )
     not_hidden = fail(
         "CUDA_VISIBLE_DEVICES='{value}' should hide every GPU and shows {shown}",
-        do="Hide them in the program: tf.config.set_visible_devices([], 'GPU')",
+        do=fix.edit("tf.config.set_visible_devices([], 'GPU')", "hide them in the program"),
     )
     list_not_cut = warn(
         "CUDA_VISIBLE_DEVICES='{value}' has an invalid entry, and those after it count: it shows {shown}",

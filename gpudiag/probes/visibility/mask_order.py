@@ -16,7 +16,7 @@ from __future__ import annotations
 
 from functools import partial
 
-from gpudiag import probe
+from gpudiag import fix, probe
 from gpudiag.knowledge.variables import FORCE_GROWTH
 from gpudiag.probe import MIB, Context, Findings, Work, fail
 from gpudiag.probes.common import create_devices, work
@@ -34,7 +34,7 @@ PROBE = probe.Probe(
 class Fault(probe.WorkFaults):
     order_ignored = fail(
         "GPU:0 is {pci_bus_id} whichever of two GPUs CUDA_VISIBLE_DEVICES names first",
-        do="Name one GPU alone: export CUDA_VISIBLE_DEVICES=GPU-... (see nvidia-smi -L)",
+        do=fix.export("CUDA_VISIBLE_DEVICES", "GPU-...", "name one GPU alone; nvidia-smi -L lists them"),
     )
 
 

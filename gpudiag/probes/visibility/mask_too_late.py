@@ -18,7 +18,7 @@ from __future__ import annotations
 import os
 from functools import partial
 
-from gpudiag import probe
+from gpudiag import fix, probe
 from gpudiag.knowledge.variables import FORCE_GROWTH
 from gpudiag.probe import Context, Findings, Work, fail, warn
 from gpudiag.probes.common import create_devices, work
@@ -38,8 +38,14 @@ class Fault(probe.WorkFaults):
     early_ignored = fail(
         "set after the import and before the first device query, CUDA_VISIBLE_DEVICES shows {shown}, "
         "it names {expected}",
-        do="Set it before the program starts: CUDA_VISIBLE_DEVICES=1 python train.py. Something initialises CUDA "
-        "during the import; look into sitecustomize.py and *.pth files.",
+        do=(
+            fix.run(
+                "CUDA_VISIBLE_DEVICES=1 python train.py",
+                "sets it before the program starts",
+                kind=fix.Kind.SET_VARIABLE,
+            ),
+            fix.note("look into sitecustomize.py and *.pth files: something initialises CUDA during the import"),
+        ),
     )
     late_obeyed = warn(
         "set after the first device query, CUDA_VISIBLE_DEVICES took effect: {effect}",

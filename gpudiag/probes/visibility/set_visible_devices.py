@@ -16,7 +16,7 @@ from __future__ import annotations
 
 from functools import partial
 
-from gpudiag import probe
+from gpudiag import fix, probe
 from gpudiag.knowledge.placement import created_devices
 from gpudiag.knowledge.variables import FORCE_GROWTH
 from gpudiag.probe import MIB, SLACK_BYTES, Context, Findings, Raised, Work, fail, note, warn
@@ -35,23 +35,23 @@ PROBE = probe.Probe(
 class Fault(probe.WorkFaults):
     hidden_used = fail(
         "{taken_bytes} were taken on {pci_bus_id}, which set_visible_devices had hidden",
-        do="Hide it from the whole program: export CUDA_VISIBLE_DEVICES=GPU-... (see nvidia-smi -L)",
+        do=fix.export("CUDA_VISIBLE_DEVICES", "GPU-...", "hide it from the whole program; nvidia-smi -L lists them"),
     )
     hidden_reachable = fail(
         "with one GPU visible and soft placement off, an operation on GPU:1 was carried out on {device}",
-        do="Hide GPUs from the whole program: export CUDA_VISIBLE_DEVICES=GPU-... (see nvidia-smi -L)",
+        do=fix.export("CUDA_VISIBLE_DEVICES", "GPU-...", "hide GPUs from the whole program; nvidia-smi -L lists them"),
     )
     order_kept = note(
         "set_visible_devices with the GPUs in reverse made GPU:0 the GPU {pci_bus_id}; TensorFlow 2.21 ignores order",
-        do="For an order that counts in every release: export CUDA_VISIBLE_DEVICES=1,0 before the start.",
+        do=fix.export("CUDA_VISIBLE_DEVICES", "1,0", "before the start: an order that counts in every release"),
     )
     cpu_kept = note(
         "set_visible_devices without the device type left the CPU visible; TensorFlow 2.21 hides it and fails",
-        do="Always give the type: tf.config.set_visible_devices(gpus[0], 'GPU')",
+        do=fix.edit("tf.config.set_visible_devices(gpus[0], 'GPU')", "always give the type"),
     )
     other_error = warn(
         "set_visible_devices without the device type ended in {error}, not in NotFoundError",
-        do="Give the type: tf.config.set_visible_devices(gpus[0], 'GPU')",
+        do=fix.edit("tf.config.set_visible_devices(gpus[0], 'GPU')", "give the type"),
     )
 
 

@@ -12,7 +12,7 @@ from gpudiag.report import accounts, changes, program, words
 from gpudiag.text import one_line, plain
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Iterable, Iterator
 
     from rich.text import Text
 
@@ -120,11 +120,14 @@ class Page:
             before = (lead, lead_style) if number == 0 else " " * len(lead)
             self._lines.append(Text.assemble(before, line))
 
-    def add_advice(self, text: str, *, lead: str = "") -> None:
-        """Add a paragraph in which no command is broken: one that is longer than a line has its own, and is wider."""
+    def add_advice(self, advice: Iterable[tuple[str, bool]], *, lead: str = "") -> None:
+        """Add a paragraph in which no command is broken: one that is longer than a line has its own, and is wider.
+
+        ``advice``: its pieces, and of each whether it is a command.
+        """
         room = self.width - len(lead)
         pieces: list[str] = []
-        for piece, is_command in words.commands_in(one_line(text)):
+        for piece, is_command in advice:
             if is_command and len(piece) > room:
                 self._add_glued(pieces, lead)
                 self.add(piece, lead=" " * len(lead) if "".join(pieces) else lead, whole=True)
@@ -254,7 +257,7 @@ def _findings(page: Page, row: Row) -> None:
     for finding in row.findings:
         severity = finding.severity.value
         page.add(one_line(finding.message), lead=f"{_INDENT}{severity}: ", lead_style=STYLES[severity])
-        page.add_advice(words.advice(finding), lead=f"{_INDENT}  -> ")
+        page.add_advice(words.pieces(finding), lead=f"{_INDENT}  -> ")
 
 
 def _below(page: Page, row: Row, *, verbose: bool) -> None:
@@ -316,4 +319,4 @@ def _footer(page: Page, report: Report, *, verbose: bool) -> None:
     page.add(words.summary(report), lead=f"{verdict}: ", lead_style=STYLES[verdict])
     not_verified = "" if verbose else words.not_verified(report)
     for text in filter(None, (accounts.summary(report), not_verified, words.next_step(report))):
-        page.add_advice(text)
+        page.add_advice(words.commands_in(one_line(text)))

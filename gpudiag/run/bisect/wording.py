@@ -5,9 +5,8 @@ from __future__ import annotations
 import shlex
 from collections.abc import Callable, Iterable, Sequence
 
-from gpudiag.fix import Action, Kind, Role
+from gpudiag.fix import Action, Kind, export, note, run, unset
 from gpudiag.knowledge.variables import WITHHELD
-from gpudiag.model import schema_1
 from gpudiag.model.diagnosis import Bisection, EnvironmentChange
 from gpudiag.run.bisect import search
 from gpudiag.run.bisect.elsewhere import CONDA, KERNEL, LOGIN, SHELL, UNIT, Setting
@@ -39,7 +38,11 @@ _WHY_NOT_HERE = {
     CONDA: "conda runs it when it activates the environment",
 }
 MOST_NAMED = 6
-_ANOTHER_HOME = 'export HOME="$(mktemp -d)"  # then look for what TensorFlow or Python reads in your own'
+_ANOTHER_HOME = run(
+    'export HOME="$(mktemp -d)"',
+    "then look for what TensorFlow or Python reads in your own",
+    kind=Kind.SET_VARIABLE,
+)
 
 
 def bisection(
@@ -73,25 +76,28 @@ def bisection(
 def _taken(
     parts: tuple[Part, ...], around: Surroundings, settings: Sequence[Setting], shown: Shown
 ) -> Iterable[EnvironmentChange]:
-    lines = dict.fromkeys(one.name for one in parts if one.kind == ENTRY)
-    for name in lines:
+    changed: dict[str, Action] = {}
+    for name in dict.fromkeys(part.name for part in parts if part.kind == ENTRY):
         value = remaining(name, around, parts)
-        lines[name] = f"unset {name}" if value is None else f"export {name}={shlex.quote(value)}"
+        changed[name] = unset(name) if value is None else export(name, value)
     failing = [part.name for part in parts if part.kind == GPU]
     if failing:
         kept = ",".join(uuid for uuid in around.gpus if uuid not in failing)
-        lines = {failing[0]: f"export {MASK}={kept}"}
+        changed = {failing[0]: export(MASK, kept)}
     for part in parts:
         yield EnvironmentChange(
             name=printable(_name(part)),
             what=printable(_thing(part, shown)),
-            fix=_action(lines.pop(part.name, "") or "" if part.kind in (ENTRY, GPU) else _line(part)),
+            fix=_shown(changed.pop(part.name, None) if part.kind in (ENTRY, GPU) else _without(part)),
             origin=printable(_origin(part, settings)),
         )
 
 
-def _action(line: str) -> Action | None:
-    return schema_1.action(printable(line)) if line else None
+def _shown(action: Action | None) -> Action | None:
+    """Return an action as it can be shown; one that has other characters cannot be tried as it is shown."""
+    if action is None or printable(action.command) == action.command:
+        return action
+    return action.replaced(command=printable(action.command), change=None)
 
 
 def _name(part: Part) -> str:
@@ -120,19 +126,19 @@ def _thing(part: Part, shown: Shown) -> str:
     return f"one of {part.name} ({', '.join(dict.fromkeys(names[:MOST_NAMED]))}{more})"
 
 
-def _line(part: Part) -> str:
-    """Return the line to type."""
+def _without(part: Part) -> Action | None:
+    """Return how to do without a part."""
     if part.kind == FILE:
-        return f"mv {shlex.quote(part.name)} {shlex.quote(f'{part.name}.off')}"
+        return run(f"mv {shlex.quote(part.name)} {shlex.quote(f'{part.name}.off')}")
     if part.kind == USER_SITE:
-        return "export PYTHONNOUSERSITE=1"
+        return export("PYTHONNOUSERSITE", "1")
     if part.kind == FOLDER:
-        return "cd /"
+        return run("cd /")
     if part.kind == GROUP:
-        return ""
+        return None
     if part.name == "HOME":
         return _ANOTHER_HOME
-    return "export PATH=/usr/local/bin:/usr/bin:/bin" if part.name == "PATH" else f"unset {part.name}"
+    return export("PATH", "/usr/local/bin:/usr/bin:/bin") if part.name == "PATH" else unset(part.name)
 
 
 def _origin(part: Part, settings: Sequence[Setting]) -> str:
@@ -152,9 +158,9 @@ def _added(one: Setting, around: Surroundings, shown: Shown) -> EnvironmentChang
     return EnvironmentChange(
         name=one.name,
         what=one.name if value == WITHHELD else f"{' and '.join(new)} in {one.name}" if here else f"{one.name}={value}",
-        fix=_action(f"export {one.name}={shlex.quote(one.value)}")
+        fix=_shown(export(one.name, one.value))
         if value != WITHHELD
-        else Action(note=f"set {one.name} as {one.file} does", role=Role.NOTE, kind=Kind.SET_VARIABLE),
+        else note(f"set {one.name} as {one.file} does", kind=Kind.SET_VARIABLE),
         origin=f"{one.file} line {one.line} sets it; {_WHY_NOT_HERE[one.kind]}",
         missing=True,
     )
