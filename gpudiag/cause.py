@@ -197,6 +197,10 @@ type for all of the evidence: the parameters of a cause say what it rests on.
 """
 
 
+_LOGS = {Program, EveryLog, Unprovoked, LogAlone, Origin}
+"""The types that are logs, and what is known of them."""
+
+
 class Premise(str, Enum):
     """What a cause presupposes of TensorFlow's devices; two that presuppose opposite things are not shown together."""
 
@@ -330,6 +334,11 @@ class Known:
         hints = get_type_hints(self.find)
         kinds = [get_args(hints[name]) or (hints[name],) for name in inspect.signature(self.find).parameters]
         return tuple((kind[0], len(kind) > 1) for kind in kinds)
+
+    @property
+    def asks_for_facts(self) -> bool:
+        """True if it asks for more than logs."""
+        return not {kind for kind, _ in self._asked_for} <= _LOGS
 
     def causes(self, evidence: Evidence) -> Iterator[RootCause]:
         """Yield a cause for each match."""

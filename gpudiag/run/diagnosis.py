@@ -95,7 +95,7 @@ def composed(evidence: Evidence, looked: Mapping[str, Looked]) -> Diagnosis:
     broken_at = next((step.stage for step in trace if step.status == "failed"), None)
     found = {name for name, one in looked.items() if one.causes}
     rules = [one for one in _applicable(evidence) if one.id in looked and found.isdisjoint(one.declared.unless)]
-    rules = _without_symptoms(rules, looked)
+    rules = _without_weaker(rules, looked, log_alone=evidence.is_log_alone)
     named = looked[_NAMED].causes if _NAMED in looked else ()
     causes = _with_what_lines_name([rule for rule in rules if not rule.declared.last_resort], named, looked)
     if evidence.facts.without_gpu:  # which libraries are missing beside the GPU does not matter
@@ -134,27 +134,37 @@ def _applicable(evidence: Evidence) -> list[Known]:
     return [rule for rule in shown if not (without and rule.declared.needs_gpu)]
 
 
-def _without_symptoms(rules: Sequence[Known], looked: Mapping[str, Looked]) -> list[Known]:
-    """Return the rules without symptoms of another one's cause: one that breaks the same stage or an earlier one.
+def _without_weaker(rules: Sequence[Known], looked: Mapping[str, Looked], *, log_alone: bool) -> list[Known]:
+    """Return the rules without those that are hidden by better evidence for the same stage or an earlier one.
 
-    Only stages of TensorFlow's way to a GPU count: a setting or a mistake of the program need not be why.
+    A cause hides symptoms, and what the facts of this machine show hides what only a log says; a log of an unknown
+    machine is all that there is of it. Only stages of TensorFlow's way to a GPU count: a setting, or a mistake of the
+    program, need not be why.
     """
-    first = min(
-        (
-            _ORDER.index(cause.stage)
-            for rule in rules
-            if not (rule.declared.symptom or rule.declared.last_resort)
-            for cause in looked[rule.id].causes
-            if cause.stage not in _OFF_THE_WAY
-        ),
-        default=len(_ORDER),
-    )
+    first: dict[int, int] = {}
+    for rule in rules:
+        for stage in _stages(rule, looked) if not rule.declared.last_resort else ():
+            weight = _weight(rule, log_alone=log_alone)
+            first[weight] = min(first.get(weight, len(_ORDER)), stage)
 
-    def follows(rule: Known) -> bool:
-        stages = {cause.stage for cause in looked[rule.id].causes} - _OFF_THE_WAY
-        return rule.declared.symptom and any(_ORDER.index(stage) >= first for stage in stages)
+    def is_hidden(rule: Known) -> bool:
+        weight = _weight(rule, log_alone=log_alone)
+        better = [stage for other, stage in first.items() if other > weight]
+        return any(stage >= other for stage in _stages(rule, looked) for other in better)
 
-    return [rule for rule in rules if not follows(rule)]
+    return [rule for rule in rules if not is_hidden(rule)]
+
+
+def _stages(rule: Known, looked: Mapping[str, Looked]) -> set[int]:
+    """Return the stages of TensorFlow's way that a rule found to be broken, as numbers."""
+    return {_ORDER.index(stage) for stage in {cause.stage for cause in looked[rule.id].causes} - _OFF_THE_WAY}
+
+
+def _weight(rule: Known, *, log_alone: bool) -> int:
+    """Return how good the evidence of a rule is: 0 of a symptom, 1 of a log, 2 of facts."""
+    if rule.declared.symptom:
+        return 0
+    return 1 if log_alone or not rule.asks_for_facts else 2
 
 
 def _ranked(rules: Iterable[Known], looked: Mapping[str, Looked]) -> list[RootCause]:

@@ -43,7 +43,7 @@ def found(cause: str, evidence: Evidence) -> list[RootCause]:
     """Return what ``cause`` finds in ``evidence``: nothing where another is found that says more."""
     known = diagnosis.get(cause)
     assert known is not None
-    if known.declared.symptom:
+    if known.declared.symptom or not known.asks_for_facts:  # better evidence hides it
         named = diagnosis.diagnose(evidence)
         return [one for one in (*named.causes, *named.folded) if one.rule == cause]
     others = (one for name in known.declared.unless if (one := diagnosis.get(name)) is not None)

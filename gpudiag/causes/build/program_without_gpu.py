@@ -24,7 +24,7 @@ from gpudiag.knowledge.messages.programs_and_drivers import NO_GPU_LISTED, NO_WI
 from gpudiag.knowledge.messages.runtime import MULTI_GPU_MODEL
 from gpudiag.knowledge.origin import Origin
 from gpudiag.knowledge.placement import has_gpu
-from gpudiag.model.diagnosis import Confidence
+from gpudiag.model.diagnosis import Confidence, Stage
 
 _SOFT = edit(
     "tf.config.set_soft_device_placement(True)",
@@ -36,16 +36,6 @@ CAUSE = Cause(
     url=PIP,
     needs_gpu=False,
     symptom=True,
-    unless=(
-        "cuda_libraries_not_found",
-        "cuinit_says_unknown",
-        "driver_older_than_cuda",
-        "gpu_older_than_wheel",
-        "kernel_module_not_running",
-        "libcuda_not_found",
-        "library_and_module_differ",
-        "program_shown_no_gpu",
-    ),
 )
 
 
@@ -71,7 +61,8 @@ def find(program: LogAlone, origin: Origin) -> Matches:
     else:
         why = without_gpu(program, origin)
         soft = (_SOFT,) if refused else ()
-        yield Match((*said, *needed, *listed)[:3], why.sure, {"why": why.text}, fix=(*why.fix, *soft))
+        shown = (*said, *needed, *listed)[:3]
+        yield Match(shown, why.sure, {"why": why.text}, fix=(*why.fix, *soft), stage=Stage.DEVICE_COUNT)
 
 
 def _has_xla_alone(line: str) -> bool:

@@ -23,7 +23,6 @@ CAUSE = Cause(
     ),
     url="https://docs.nvidia.com/deploy/cuda-compatibility/minor-version-compatibility.html",
     needs_gpu=False,
-    unless=("driver_too_old",),
 )
 
 

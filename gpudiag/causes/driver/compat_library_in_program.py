@@ -25,7 +25,7 @@ CAUSE = Cause(
     ),
     url="https://docs.nvidia.com/deploy/cuda-compatibility/forward-compatibility.html",
     needs_gpu=False,
-    unless=("compat_library_refused", "library_and_module_differ"),
+    unless=("library_and_module_differ",),
 )
 
 

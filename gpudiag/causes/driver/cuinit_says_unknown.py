@@ -26,15 +26,7 @@ CAUSE = Cause(
     ),
     url="https://docs.nvidia.com/cuda/cuda-installation-guide-linux/",
     needs_gpu=False,
-    unless=(
-        "uvm_missing",
-        "device_files_missing",
-        "device_files_kept_by_control_group",
-        "cuinit_fails",
-        "kernel_module_not_running",
-        "uvm_device_fails",
-        "device_file_of_another_driver",
-    ),
+    unless=("kernel_module_not_running",),
 )
 
 

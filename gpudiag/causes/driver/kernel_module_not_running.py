@@ -24,13 +24,7 @@ CAUSE = Cause(
     ),
     url="https://docs.nvidia.com/datacenter/tesla/driver-installation-guide/",
     needs_gpu=False,
-    unless=(
-        "module_not_loaded",
-        "module_not_built",
-        "module_refused_by_secure_boot",
-        "nouveau_in_use",
-        "driver_not_installed",
-    ),
+    unless=("module_not_loaded",),
 )
 _SECURE_BOOT = run(
     "sudo mokutil --disable-validation",

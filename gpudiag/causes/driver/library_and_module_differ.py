@@ -35,7 +35,7 @@ CAUSE = Cause(
     ),
     url="https://docs.nvidia.com/deploy/cuda-compatibility/",
     needs_gpu=False,
-    unless=("driver_upgraded_without_reboot", "driver_in_image"),
+    unless=("driver_upgraded_without_reboot",),
 )
 _BOTH = ("library", "module")
 _REBOOT = reboot()

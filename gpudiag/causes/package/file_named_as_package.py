@@ -17,7 +17,6 @@ CAUSE = Cause(
     fix=(run("mv tensorflow.py my_tensorflow.py"), note("and delete the folder __pycache__ beside it")),
     url="https://docs.python.org/3/library/sys_path_init.html",
     needs_gpu=False,
-    unless=("module_shadowed", "tensorflow_shadowed"),
 )
 
 _INSTALLED = re.compile(r"[\\/](?:site|dist)-packages[\\/]|[\\/][Ll]ib[\\/]python|[\\/]Lib[\\/]")
