@@ -4,11 +4,10 @@ from __future__ import annotations
 
 import hashlib
 import itertools
-import sys
-from pathlib import Path
 
 import pytest
 
+import settled
 from gpudiag.cause import Premise
 from gpudiag.fix import Action, Kind
 from gpudiag.knowledge.relevance import evidence_lines
@@ -18,15 +17,7 @@ from gpudiag.run import why
 from gpudiag.run.consistency import LEFT_OUT, contradict, premise, with_safe_fix, without_contradictions
 from reports import actions, fix_lines
 
-if sys.version_info >= (3, 11):
-    import tomllib
-else:
-    import tomli as tomllib
-
-LOGS = {
-    path.stem: tomllib.loads(path.read_text())["log"].splitlines()
-    for path in sorted((Path(__file__).parents[1] / "logs").glob("*.toml"))
-}
+LOGS = {log.name: log.log.splitlines() for log in settled.load()}
 CREATED = (
     "I0000 00:00:1733000000.1 10 gpu_device.cc:2019] Created device /job:localhost/replica:0/task:0/device:GPU:0 with "
     "13272 MB memory:  -> device: 0, name: NVIDIA H100 80GB HBM3, pci bus id: 0000:2b:00.0, compute capability: 9.0"

@@ -1,8 +1,6 @@
 """``gpudiag why``: logs of public threads whose cause was settled there, and the command itself.
 
-A file of ``tests/logs`` is a log: the lines that a program or a tool printed, where from, what was settled there
-(``right``, ``fix``), and what gpudiag says of it: the cause first named, what it says if that is the cause over the
-table of messages, and the first line of its fix. Names of machines are replaced.
+See ``tests/settled.py`` for the logs.
 """
 
 from __future__ import annotations
@@ -11,15 +9,14 @@ import json
 import re
 import signal
 import subprocess
-import sys
 import textwrap
 import time
-from dataclasses import dataclass
 from itertools import pairwise
 from pathlib import Path
 
 import pytest
 
+import settled
 from conftest import Gpudiag
 from gpudiag.cause import Evidence
 from gpudiag.causes import messages
@@ -32,13 +29,9 @@ from gpudiag.model import codec
 from gpudiag.model.diagnosis import Diagnosis, Failed
 from gpudiag.run import diagnosis, judgement, why
 from reports import fix_lines
+from settled import Settled
 
-if sys.version_info >= (3, 11):
-    import tomllib
-else:
-    import tomli as tomllib
-
-LOGS = sorted((Path(__file__).parents[1] / "logs").glob("*.toml"))
+LOGS = settled.load()
 IN_ENGLISH = "2022-05-05 10:33:01.127918: E tensorflow/stream_executor/cuda/cuda_dnn.cc:361] "
 OLD_CUDNN = (
     f"{IN_ENGLISH}Loaded runtime CuDNN library: 8.0.4 but source was compiled with: 8.1.0. CuDNN library needs to have "
@@ -48,40 +41,36 @@ HARMLESS = "W tensorflow/compiler/tf2tensorrt/utils/py_utils.cc:38] TF-TRT Warni
 ODD = "FrobnicationError: the frobnicator refused its work"
 
 
-@dataclass(frozen=True)
-class Settled:
-    """A log and what is known of it."""
-
-    source: str
-    tensorflow: str
-    settled: str
-    right: str
-    fix: str
-    harmless: bool
-    cause: str
-    do: str
-    log: str
-    says: str = ""
-
-
 def explained(*lines: str) -> Diagnosis:
     return why.explained(lines, ("gpudiag", "why")).diagnosis
 
 
-@pytest.mark.parametrize("path", LOGS, ids=lambda path: path.stem)
-def test_a_log_whose_cause_was_settled_is_explained(path: Path) -> None:
-    one = Settled(**tomllib.loads(path.read_text()))
-    found = explained(*one.log.splitlines())
+@pytest.mark.parametrize("log", LOGS, ids=lambda log: log.name)
+def test_a_log_whose_cause_was_settled_is_explained(log: Settled) -> None:
+    found = log.diagnosis()
     assert found.failed == ()
-    if one.harmless:
+    if log.harmless:
         assert found.causes == ()
         assert found.harmless
         assert found.unexplained == ()
         return
-    assert found.causes[0].rule == one.cause
-    assert found.causes[0].fix[0].line == one.do
-    assert not one.says or found.causes[0].cause == one.says
+    cause, text = settled.answer(found)
+    assert cause == log.cause
+    assert log.word in text
     assert found.causes[0].evidence
+
+
+def test_what_a_log_must_say_is_what_was_settled() -> None:
+    assert [log.name for log in LOGS if log.word not in f"{log.right} {log.fix}".lower()] == []
+    named = [log for log in LOGS if not log.harmless]
+    assert len([log for log in named if log.word]) > 0.98 * len(named)
+
+
+def test_a_third_of_the_threads_is_held_out_by_the_hash_of_the_address() -> None:
+    held_out = settled.load(settled.HELD_OUT)
+    assert len(held_out) > 250
+    assert all(log.is_held_out for log in held_out)
+    assert not any(log.is_held_out for log in LOGS)
 
 
 def wrapped(line: str, columns: int) -> list[str]:
@@ -91,12 +80,11 @@ def wrapped(line: str, columns: int) -> list[str]:
 @pytest.mark.parametrize("share", [0, pytest.param(1, marks=pytest.mark.slow), pytest.param(2, marks=pytest.mark.slow)])
 def test_logs_that_a_terminal_has_wrapped_are_explained(share: int) -> None:
     lost = []
-    for path in LOGS[share::3]:
-        one = Settled(**tomllib.loads(path.read_text()))
-        parts = [part for line in one.log.splitlines() for part in wrapped(line, 80)]
+    for log in LOGS[share::3]:
+        parts = [part for line in log.log.splitlines() for part in wrapped(line, 80)]
         found = explained(*unwrapped(parts))
-        if [cause.rule for cause in found.causes[:1]] != [one.cause][: not one.harmless]:
-            lost.append(path.stem)
+        if [cause.rule for cause in found.causes[:1]] != [log.cause][: not log.harmless]:
+            lost.append(log.name)
     assert lost == []
 
 
@@ -130,7 +118,7 @@ def test_a_missing_runtime_matters_if_the_machine_was_meant_for_a_gpu() -> None:
 
 
 def test_the_logs_are_many_and_each_has_its_source() -> None:
-    sources = [tomllib.loads(path.read_text())["source"] for path in LOGS]
+    sources = [log.source for log in LOGS]
     assert len(LOGS) >= 400
     assert all(one.startswith("https://") for one in sources)
     assert len(set(sources)) == len(sources)
