@@ -100,24 +100,53 @@ QUERY = frozenset({PHYSICAL, "config.get_visible_devices", "Session", "config.ge
 
 WITHOUT_EAGER = frozenset({"disable_eager_execution", "disable_v2_behavior"})
 
+_WITHOUT_GPU_KERNEL = """
+    edit_distance image.combined_non_max_suppression image.draw_bounding_boxes image.extract_glimpse
+    image.sample_distorted_bounding_box linalg.eig linalg.eigvals linalg.logm linalg.sqrtm nn.ctc_beam_search_decoder
+    nn.ctc_greedy_decoder nn.fractional_max_pool quantization.quantize random.poisson random.shuffle sets.difference
+    sets.intersection sparse.add sparse.reduce_sum sparse.softmax
+"""
+WITHOUT_GPU_KERNEL = frozenset(_WITHOUT_GPU_KERNEL.split())
+"""Functions that run on the CPU inside of ``tf.device('/GPU:0')`` (measured, 2.21, soft placement)."""
+
 READ_AT_IMPORT = frozenset({"TF_CPP_MIN_LOG_LEVEL", "TF_ENABLED_DEVICE_TYPES", "TF_ENABLE_ONEDNN_OPTS"})
 """Variables that ``import tensorflow`` reads (2.21, measured). TF_USE_LEGACY_KERAS is not one: tf.keras reads it at its
 first use (2.21: set after the import, tf.keras asked for tf_keras)."""
-READ_AT_QUERY = frozenset({"CUDA_VISIBLE_DEVICES", "CUDA_DEVICE_ORDER", "NVIDIA_TF32_OVERRIDE"})
+READ_AT_QUERY = frozenset(
+    {
+        "CUDA_VISIBLE_DEVICES",
+        "CUDA_DEVICE_ORDER",
+        "NVIDIA_TF32_OVERRIDE",
+        "TF_MIN_GPU_MULTIPROCESSOR_COUNT",
+        "TF_XLA_FLAGS",
+    }
+)
+"""Of TF_XLA_FLAGS measured by a flag that does not exist: TensorFlow ends at the first query (2.21)."""
 READ_WITH_DEVICES = frozenset(
     {
         "TF_FORCE_GPU_ALLOW_GROWTH",
         "TF_GPU_ALLOCATOR",
         "TF_GPU_THREAD_MODE",
         "TF_GPU_THREAD_COUNT",
-        "TF_MIN_GPU_MULTIPROCESSOR_COUNT",
+        "TF_CUDA_MALLOC_ASYNC_SUPPORTED_PREALLOC",
+        "TF_DEVICE_MIN_SYS_MEMORY_IN_MB",
         "TF_PER_DEVICE_MEMORY_LIMIT_MB",
         "TF_FORCE_UNIFIED_MEMORY",
         "TF_GPU_HOST_MEM_LIMIT_IN_MB",
         "TF_NUM_INTEROP_THREADS",
         "TF_NUM_INTRAOP_THREADS",
+        "XLA_FLAGS",
     }
 )
+CLUSTERS = frozenset(
+    {
+        "distribute.MultiWorkerMirroredStrategy",
+        "distribute.cluster_resolver.TFConfigClusterResolver",
+        "distribute.experimental.ParameterServerStrategy",
+        "distribute.ParameterServerStrategy",
+    }
+)
+"""Calls that read TF_CONFIG, once (measured, 2.21: a strategy stays one of a single worker)."""
 
 REMOVED = {
     "ConfigProto": "tf.compat.v1.ConfigProto",

@@ -125,6 +125,15 @@ ACCEPTED = {
         usual="1",
         meanings={word: str(on) for word, on in _SWITCH.items()},
     ),
+    **dict.fromkeys(
+        (GRAPH_FLAGS, "XLA_FLAGS"),
+        Accepted(  # measured, 2.21
+            (),
+            "any other value is the name of a file with flags, and TensorFlow aborts if there is no such file",
+            pattern=re.compile(r"-|[^\s=]*[/.]"),
+            described="flags that begin with --",
+        ),
+    ),
     LOG_LEVEL: Accepted(
         (),
         "TensorFlow reads 0 and hides nothing",
@@ -138,6 +147,9 @@ ACCEPTED = {
 
 CLUSTER = "TF_CONFIG"
 """The cluster that a distributed program belongs to: stored with the number of tasks, without their addresses."""
+
+READ_BY_PYTHON = (CLUSTER, "TF_USE_LEGACY_KERAS")
+"""Variables for which TensorFlow asks ``os.environ``."""
 
 SETTINGS = frozenset(
     {
@@ -246,6 +258,26 @@ CONTEXT = frozenset(
     }
 )
 """Paths and launchers' marks that decide what is loaded and which part of a job this is."""
+
+_GPU_WORDS = re.compile(
+    r"(?:TF|XLA)_\w*(?:GPU|CUDA|CUDNN|XLA|MEMORY|GROWTH|ALLOC|MIXED_PRECISION|DEVICE|TF32|ONEDNN|DETERMINIS)\w*"
+    r"|XLA_PYTHON_CLIENT_\w+|PYTORCH_(?:CUDA_)?\w*ALLOC\w*"
+)
+"""Names that look as if TensorFlow read them for its GPUs."""
+_READ_TOO = re.compile(
+    r"TF_(?:ALLOCATOR_ATTRIBUTES|ANNOTATE_MEMORY|AUTO_MIXED_PRECISION_GRAPH_REWRITE|BFC_MEMORY|CPU_ALLOCATOR|CUDA_PLATFORM"
+    r"|CUDNN_|CUBLAS_|CUFFT_|DEBUG_CUDNN|DETERMINISTIC_|DEVICE_FOR|DISABLE_\w*DETERMINISM|ENABLE_GPU_GARBAGE|ENABLE_ONEDNN"
+    r"|GPU_CUPTI_|GPU_DEBUG_OPS|JITRT_|LOG_XLA|MKL_ALLOC|ONEDNN_|SET_ONEDNN|OPTIMIZE_PRIMITIVE|USE_CUDNN|USE_CUBLASLT"
+    r"|USE_DETERMINISTIC|XLA_BRIDGE|XLA_SHARDING|GRAPH_TO_HLO|XLA_)|XLA_(?!PYTHON_CLIENT_)"
+)
+"""Beginnings of such names in the strings of the 2.21.0 wheel, beside :data:`SETTINGS`."""
+
+
+def is_read_by_nothing(name: str) -> bool:
+    """Return whether a name looks like a variable of TensorFlow's for GPUs, and is in no file of the 2.21.0 wheel."""
+    known = name in SETTINGS | CONTEXT or _READ_TOO.match(name) is not None
+    return not known and _GPU_WORDS.fullmatch(name) is not None
+
 
 _NEVER_READ = {
     # Met in public code, and in no file of the TensorFlow 2.21 wheel.

@@ -113,12 +113,41 @@ def text(parts: Iterable[Value]) -> Value:
 
 
 def _joined(parts: list[Value], _: int) -> Value:
-    known = [str(part.value) for part in parts if isinstance(part, Const)]
-    return Const("".join(known)) if len(known) == len(parts) else UNKNOWN
+    written = [_written(part) for part in parts]
+    known = [part for part in written if part is not None]
+    return Const("".join(known), _any_assumed(parts)) if len(known) == len(parts) else UNKNOWN
+
+
+def _written(value: Value) -> str | None:
+    """Return ``str()`` of a constant, or of a list of constants; None of everything else."""
+    if isinstance(value, Const):
+        return str(value.value)
+    if isinstance(value, Items) and value.items and all(isinstance(item, Const) for item in value.items):
+        return str([item.value for item in value.items if isinstance(item, Const)])
+    return None
+
+
+def _any_assumed(values: Iterable[Value]) -> bool:
+    return any(
+        _any_assumed(value.items) if isinstance(value, Items) else isinstance(value, Const) and value.assumed
+        for value in values
+    )
+
+
+def assumed(value: Value) -> Value:
+    """Return a value that holds unless the user gives another."""
+    if isinstance(value, Items):
+        return items(map(assumed, value.items))
+    return Const(value.value, True) if isinstance(value, Const) else value
 
 
 def computed(op: ast.operator, left: Value, right: Value) -> Value:
     """Return what an operator makes of two values."""
+    result = _computed(op, left, right)
+    return assumed(result) if _any_assumed((left, right)) else result
+
+
+def _computed(op: ast.operator, left: Value, right: Value) -> Value:
     if isinstance(left, Items):
         if isinstance(op, ast.Add) and isinstance(right, Items):
             return items([*left.items, *right.items])
@@ -217,6 +246,7 @@ def same(values: list[Value]) -> Value:
         alike = one is first or (
             isinstance(one, Const)
             and isinstance(first, Const)
+            and one.assumed == first.assumed
             and type(one.value) is type(first.value)
             and one.value == first.value
         )
@@ -254,6 +284,14 @@ def text_method(func: Attribute, args: list[Value]) -> Value | None:
     base = func.of
     if not isinstance(base, Const) or not isinstance(base.value, str):
         return None
+    if func.name in ("strip", "lower", "upper", "lstrip", "rstrip") and not args:
+        return Const(getattr(base.value, func.name)(), base.assumed)
+    if func.name == "replace" and len(args) == 2 and all(isinstance(arg, Const) for arg in args):
+        old, new = (arg.value for arg in args if isinstance(arg, Const))
+        if isinstance(old, str) and isinstance(new, str) and old and len(base.value) * (len(new) + 1) <= LARGEST:
+            return Const(base.value.replace(old, new), base.assumed or _any_assumed(args))
+    if func.name == "split" and len(args) == 1 and isinstance(args[0], Const) and isinstance(args[0].value, str):
+        return items(Const(part, base.assumed) for part in base.value.split(args[0].value or None))
     if func.name == "join" and len(args) == 1 and isinstance(args[0], Items):
         parts = args[0].items
         if not all(isinstance(part, Const) and isinstance(part.value, str) for part in parts):
@@ -282,22 +320,76 @@ def _formatted(template: str, args: list[Value]) -> Value:
 
 
 def _text_of(args: list[Value]) -> Value | None:
-    if len(args) == 1 and isinstance(args[0], Const) and isinstance(args[0].value, str | int | float | bool | None):
-        return text(args)
-    return None
+    if len(args) != 1 or not isinstance(args[0], Const | Items):
+        return None
+    result = text(args)
+    return None if result is UNKNOWN else result
 
 
 def _number_of(args: list[Value]) -> Value | None:
-    if len(args) == 1 and isinstance(args[0], Const) and isinstance(args[0].value, int | float | str):
-        try:
-            return number(int(args[0].value))
-        except (ValueError, OverflowError):
-            return UNKNOWN
-    return None
+    return _called(int, args) if len(args) == 1 else None
+
+
+def _called(function: Callable[..., Any], args: list[Value]) -> Value | None:
+    """Return what a function makes of constants; None if they are not known."""
+    values = [arg.value for arg in args if isinstance(arg, Const) and isinstance(arg.value, int | float | str)]
+    if not args or len(values) != len(args) or any(_size(arg) > _BITS for arg in args):
+        return None
+    try:
+        result = number(function(*values))
+    except Exception:  # as it would when the program is run
+        return UNKNOWN
+    return assumed(result) if _any_assumed(args) else result
+
+
+def _of_numbers(function: Callable[..., Any]) -> Callable[[list[Value]], Value | None]:
+    """Return the folding of ``min``, ``max`` or ``sum``."""
+
+    def fold(args: list[Value]) -> Value | None:
+        if len(args) == 1 and isinstance(args[0], Items) and args[0].items:
+            args = args[0].items
+        return _called(lambda *values: function(values), args)
+
+    return fold
 
 
 def _list_of(args: list[Value]) -> Value | None:
-    return args[0] if len(args) == 1 and (isinstance(args[0], Items) or devices(args[0])) else None
+    if len(args) != 1:
+        return None
+    if isinstance(args[0], Items):
+        return items(args[0].items)  # a copy: either may be changed
+    if isinstance(args[0], Table):
+        return items(key for key, _ in args[0].pairs)
+    return args[0] if devices(args[0]) else None
+
+
+def _length_of(args: list[Value]) -> Value | None:
+    return Const(len(args[0].items)) if len(args) == 1 and isinstance(args[0], Items) else None
+
+
+def _enumerated(args: list[Value]) -> Value | None:
+    if len(args) != 1 or not isinstance(args[0], Items):
+        return None
+    return items(items([Const(at), item]) for at, item in enumerate(args[0].items))
+
+
+def _zipped(args: list[Value]) -> Value | None:
+    if not args or not all(isinstance(arg, Items) for arg in args):
+        return None
+    return items(items(group) for group in zip(*(arg.items for arg in args if isinstance(arg, Items)), strict=False))
+
+
+def _mapped(args: list[Value]) -> Value | None:
+    if len(args) != 2 or not isinstance(args[0], Name) or not isinstance(args[1], Items):
+        return None
+    fold = RESULTS.get(args[0].path)
+    results = [] if fold is None else [fold([item]) for item in args[1].items]
+    known = [result for result in results if result is not None]
+    return items(known) if fold and len(known) == len(results) else None
+
+
+def _reversed(args: list[Value]) -> Value | None:
+    return items(reversed(args[0].items)) if len(args) == 1 and isinstance(args[0], Items) else None
 
 
 def _range_of(args: list[Value]) -> Value | None:
@@ -311,7 +403,18 @@ def _range_of(args: list[Value]) -> Value | None:
 RESULTS: dict[str, Callable[[list[Value]], Value | None]] = {
     "builtins.str": _text_of,
     "builtins.int": _number_of,
+    "builtins.float": lambda args: _called(float, args) if len(args) == 1 else None,
+    "builtins.round": lambda args: _called(round, args),
+    "builtins.abs": lambda args: _called(abs, args) if len(args) == 1 else None,
+    "builtins.min": _of_numbers(min),
+    "builtins.max": _of_numbers(max),
+    "builtins.sum": _of_numbers(sum),
     "builtins.list": _list_of,
     "builtins.tuple": _list_of,
+    "builtins.len": _length_of,
+    "builtins.enumerate": _enumerated,
+    "builtins.zip": _zipped,
+    "builtins.map": _mapped,
+    "builtins.reversed": _reversed,
     "builtins.range": _range_of,
 }

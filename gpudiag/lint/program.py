@@ -16,12 +16,12 @@ from typing import Any
 from gpudiag.knowledge import tensorflow_api as api
 from gpudiag.lint.project import Module
 from gpudiag.lint.sources import Piece
-from gpudiag.lint.values import Function, Made, Value
+from gpudiag.lint.values import Function, Made, Table, Value
 
 Effects = frozenset[str]
 """What something does: ``import`` of TensorFlow; ``query`` of the devices, which initialises the CUDA driver;
 ``devices`` are made, as the eager context has them; ``allocators`` of the GPUs are made, outside of it; a ``session``
-is made; ``reset`` of the context."""
+is made; ``cluster``: TF_CONFIG is read; ``reset`` of the context."""
 
 
 _FARTHEST = 1000
@@ -44,10 +44,14 @@ class Frame:
     """The functions that it is in, the innermost last."""
     returns: list[tuple[Past | None, Value]] | None = None
     """How the innermost function ended so far: what had happened before, and what it returned."""
+    contexts: tuple[Made, ...] = ()
+    """The context managers that are entered around it, such as devices and scopes; the innermost last."""
     doubtful: bool = False
     """True: it may not be run."""
     graph: bool = False
     """True: its operations are put into a graph."""
+    uncalled: bool = False
+    """True: in a function that nothing was seen to call, or in what it calls."""
     imports: int = 0
     """How many imports of modules of the project led to it."""
 
@@ -195,9 +199,11 @@ class Variable(Event):
     value_node: ast.expr | None
     name_node: ast.expr | None
     how: str
-    """``=``, ``setdefault``, ``update`` or ``putenv``."""
+    """``=``, ``setdefault``, ``update`` or ``putenv``; ``env``: for a process that is started."""
     certain: bool
     """False: under a condition that may be false."""
+    table: Table | None = None
+    """The copy of the environment that it is set in."""
 
 
 @dataclass(eq=False)

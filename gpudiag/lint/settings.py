@@ -41,27 +41,6 @@ def is_of_tests(program: Program) -> bool:
     return _TEST.search(program.module.source.path.stem) is not None
 
 
-def default_of(program: Program, value: Value | None) -> Value | None:
-    """Return what ``args.name`` of argparse is if the user does not give it; of every other value the value itself."""
-    parsed = value.of if isinstance(value, Attribute) else None
-    if not isinstance(value, Attribute) or not (isinstance(parsed, Made) and parsed.name.endswith(".parse_args")):
-        return value
-    for event in program.of(Call):
-        made = event.made
-        if made.name.endswith("().add_argument") and made.owner is parsed.owner and _destination(made) == value.name:
-            optional = made.kwargs.keys() <= {"default", "type", "help", "metavar", "dest", "choices"}
-            named = any(isinstance(flag, str) and flag.startswith("-") for flag in constants(Items(made.args, 0)))
-            return made.kwargs.get("default", Const(None)) if optional and named else value
-    return value
-
-
-def _destination(add_argument: Made) -> object:
-    """Return the attribute that an option of argparse is given to."""
-    flags = [flag for flag in constants(Items(add_argument.args, 0)) if isinstance(flag, str)]
-    long = next((flag for flag in flags if flag.startswith("--")), flags[0] if flags else "")
-    return add_argument.constant(99, "dest") or long.lstrip("-").replace("-", "_")
-
-
 UNSURE: Any = object()
 """An option that is set to something that is not known."""
 
@@ -130,13 +109,14 @@ def is_local(session: Made) -> bool:
 
 
 def masks(program: Program) -> Iterator[Variable]:
-    """Yield where the program sets CUDA_VISIBLE_DEVICES."""
-    return (one for one in program.of(Variable) if one.name == MASK)
+    """Yield where the program sets CUDA_VISIBLE_DEVICES, for itself or for a process that it starts."""
+    return (event for event in program.of(Variable) if event.name == MASK)
 
 
 def mask_before(event: Event) -> Variable | None:
     """Return the setting of CUDA_VISIBLE_DEVICES that surely came last before."""
-    return next((one for one in event.history() if isinstance(one, Variable) and one.name == MASK), None)
+    settings = (earlier for earlier in event.history() if isinstance(earlier, Variable) and earlier.how != "env")
+    return next((setting for setting in settings if setting.name == MASK), None)
 
 
 def entries(mask: Value) -> list[str] | None:

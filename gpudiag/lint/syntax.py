@@ -6,6 +6,7 @@ import ast
 from collections.abc import Iterator
 
 from gpudiag.knowledge import tensorflow_api as api
+from gpudiag.lint.folding import items, table
 from gpudiag.lint.values import UNKNOWN, Const, Function, Made, Name, Value
 
 
@@ -63,17 +64,6 @@ def is_tf_function(decorator: Value) -> bool:
     return isinstance(decorator, Name) and api.canonical(decorator.path) in ("function", "contrib.eager.defun")
 
 
-def decorators(function: Function) -> list[ast.expr]:
-    return [] if isinstance(function.node, ast.Lambda) else function.node.decorator_list
-
-
-def is_bound(function: Function, node: ast.Call) -> bool:
-    """Return whether a method is called on an object, so that its first parameter is given."""
-    if function.owner is None or not isinstance(node.func, ast.Attribute):
-        return False
-    return not (isinstance(node.func.value, ast.Name) and node.func.value.id == function.owner.of.node.name)
-
-
 def bound(function: Function, args: list[Value | None], kwargs: dict[str, Value]) -> dict[str, Value]:
     """Return the names of a function at its beginning."""
     parameters = function.node.args
@@ -93,9 +83,12 @@ def bound(function: Function, args: list[Value | None], kwargs: dict[str, Value]
         if given is None and name in ("tf", "tensorflow"):
             given = Name("tensorflow")
         scope[name] = UNKNOWN if given is None else given
-    for one in (parameters.vararg, parameters.kwarg):
-        if one is not None:
-            scope[one.arg] = UNKNOWN
+    if parameters.vararg is not None:
+        rest = [UNKNOWN if value is None else value for value in args[len(names) :]]
+        scope[parameters.vararg.arg] = items(rest) if args or kwargs else UNKNOWN
+    if parameters.kwarg is not None:
+        others = [(Const(name), value) for name, value in kwargs.items() if name not in scope]
+        scope[parameters.kwarg.arg] = table(others) if args or kwargs else UNKNOWN
     return scope
 
 

@@ -33,6 +33,8 @@ class Const(Value):
     """A number, a text, True, False or None."""
 
     value: Any
+    assumed: bool = False
+    """True: the default of an option of the command line, unless the user gives another."""
 
 
 @dataclass(eq=False)
@@ -41,6 +43,8 @@ class Items(Value):
 
     items: list[Value]
     size: int
+    lost: bool = False
+    """True: it was changed in a way that is not followed."""
 
 
 @dataclass(eq=False)
@@ -49,9 +53,22 @@ class Table(Value):
 
     pairs: list[tuple[Value, Value]]
     size: int
+    environ: bool = False
+    """True: a copy of the environment, with what was changed in it."""
+    used: bool = False
+    """True: it was handed on."""
 
     def get(self, key: object) -> Value | None:
-        return next((value for one, value in self.pairs if isinstance(one, Const) and one.value == key), None)
+        """Return the value of a key, or None if the key is not known to be there."""
+        return next((value for name, value in self.pairs if isinstance(name, Const) and name.value == key), None)
+
+    def put(self, key: Value, value: Value) -> None:
+        """Set an item in place."""
+        if not isinstance(key, Const):
+            self.pairs = [(name, UNKNOWN) for name, _ in self.pairs]
+            return
+        self.pairs = [pair for pair in self.pairs if not (isinstance(pair[0], Const) and pair[0].value == key.value)]
+        self.pairs.append((key, value))
 
 
 @dataclass(eq=False)
@@ -80,6 +97,8 @@ class Made(Value):
     """True: of a context manager."""
     owner: Value | None = None
     """Of a method: what it is a method of."""
+    held: str = ""
+    """The attribute of an object of the project that it was assigned to."""
 
     @property
     def api(self) -> str:
@@ -143,6 +162,14 @@ class Class(Value):
         found = (base.find(name) for base in self.bases if isinstance(base, Class))
         return next((one for one in found if one is not None), None)
 
+    @property
+    def has_outer_base(self) -> bool:
+        """Whether a class outside of the project may read the attributes of its objects."""
+        return any(
+            base.has_outer_base if isinstance(base, Class) else not (isinstance(base, Name) and base.path == "object")
+            for base in self.bases
+        )
+
     def descends_from(self, names: frozenset[str]) -> bool:
         return any(
             base.descends_from(names) if isinstance(base, Class) else isinstance(base, Name) and base.path in names
@@ -152,7 +179,7 @@ class Class(Value):
 
 @dataclass(eq=False)
 class Instance(Value):
-    """An object of a class of the project; all objects of a class are taken for one."""
+    """An object of a class of the project."""
 
     of: Class
     attributes: dict[str, Value] = field(default_factory=dict)
@@ -171,10 +198,30 @@ class Function(Value):
     """True: of a ``tf.function``: its operations are traced."""
     outer: tuple[Function, ...] = ()
     """The functions that it is defined in."""
+    chosen: bool = False
+    """True: one of those in a dictionary, of which the program calls what it chooses."""
 
     @property
     def name(self) -> str:
         return "" if isinstance(self.node, ast.Lambda) else self.node.name
+
+    @cached_property
+    def decorators(self) -> frozenset[str]:
+        """The names of its decorators, such as ``property``."""
+        listed = [] if isinstance(self.node, ast.Lambda) else self.node.decorator_list
+        return frozenset(name.id for name in listed if isinstance(name, ast.Name))
+
+    @property
+    def takes_class(self) -> bool:
+        """Whether it is a class method."""
+        return "classmethod" in self.decorators
+
+    @cached_property
+    def globals(self) -> frozenset[str]:
+        """The names that it assigns in its module."""
+        if "global " not in self.text:
+            return frozenset()
+        return frozenset(name for node in ast.walk(self.node) if isinstance(node, ast.Global) for name in node.names)
 
     @cached_property
     def text(self) -> str:
@@ -185,6 +232,14 @@ class Function(Value):
     def words(self) -> frozenset[str]:
         """The names in its lines, and whatever else is a word there."""
         return frozenset(_WORD.findall(self.text))
+
+
+@dataclass(eq=False)
+class Method(Value):
+    """A method of an object of the project."""
+
+    function: Function
+    of: Instance | Class
 
 
 @dataclass(eq=False)
@@ -202,7 +257,12 @@ def use(value: Value | None) -> None:
     elif kind is Items:
         for item in value.items:  # type: ignore[union-attr]
             use(item)
+    elif kind is Instance:
+        for item in value.attributes.values():  # type: ignore[union-attr]
+            if type(item) is Made:
+                item.used = True
     elif kind is Table:
+        value.used = True  # type: ignore[union-attr]
         for _, item in value.pairs:  # type: ignore[union-attr]
             use(item)
 
@@ -273,7 +333,7 @@ _TRUE = frozenset({"test.is_gpu_available", "test.is_built_with_cuda", "test.is_
 def truth(value: Value) -> bool | None:
     """Return whether a value is true, on a machine that has GPUs; None if that cannot be said."""
     if isinstance(value, Const):
-        return bool(value.value)
+        return None if value.assumed else bool(value.value)
     if isinstance(value, Items):
         return bool(value.items)
     if devices(value) is not None or count_of_gpus(value):

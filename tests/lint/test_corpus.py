@@ -18,7 +18,7 @@ def test_finds_what_is_labelled_and_nothing_else(snippet: Snippet) -> None:
 
 def test_corpus_is_large_enough_and_labels_are_rules() -> None:
     for half in HALVES:
-        assert sum(bool(one.labels) for one in snippets(half)) >= 60
+        assert sum(bool(one.labels) for one in snippets(half)) >= 55
     assert {name for one in ALL for name, _ in one.labels} <= set(rule.names())
 
 

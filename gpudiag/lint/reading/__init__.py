@@ -32,8 +32,9 @@ class Reader(Statements):
                 function = self.functions[done]
                 done += 1
                 if self._is_left_over(function):
-                    self.past = begun
-                    self._read_uncalled(function)
+                    self.past = None if function.chosen else begun
+                    with self.inside(uncalled=True):
+                        self._read_uncalled(function)
         except TooLongError:
             pass
         return self.program

@@ -6,12 +6,29 @@ import ast
 import re
 
 from gpudiag.knowledge import tensorflow_api as api
-from gpudiag.lint.folding import RESULTS, same, text_method
+from gpudiag.lint.folding import RESULTS, same, table, text_method
 from gpudiag.lint.program import Call, Effects, Past, Variable, common
+from gpudiag.lint.reading.containers import device_method, dict_method, list_method
 from gpudiag.lint.reading.cursor import DEVICES, NO_EFFECTS
 from gpudiag.lint.reading.expressions import Expressions
-from gpudiag.lint.syntax import bound, is_bound, is_package
-from gpudiag.lint.values import UNKNOWN, Attribute, Class, Const, Function, Instance, Made, Name, Table, Value, use
+from gpudiag.lint.syntax import bound, is_package
+from gpudiag.lint.values import (
+    UNKNOWN,
+    Attribute,
+    Class,
+    Const,
+    Function,
+    Instance,
+    Items,
+    Made,
+    Method,
+    Name,
+    Part,
+    Table,
+    Value,
+    devices,
+    use,
+)
 
 _DEPTH = 10
 """Calls of functions of the project inside of one another that are followed."""
@@ -30,6 +47,7 @@ _PROCESSES = frozenset(
 _SESSION: Effects = frozenset({"query", "allocators", "session"})
 _LISTED: Effects = frozenset({"query", "allocators"})
 _QUERIED: Effects = frozenset({"query"})
+_CLUSTER: Effects = frozenset({"cluster"})
 _RESET: Effects = frozenset({"reset"})
 
 
@@ -39,25 +57,53 @@ class Calls(Expressions):
     def call(self, node: ast.Call) -> Value:
         """Return the result of a call, and record what it does."""
         func = self.evaluate(node.func)
-        if type(func) is Attribute and type(node.func) is ast.Attribute:  # a method of something that was made: used
-            base = func.of
+        if type(func) is Attribute and type(node.func) is ast.Attribute:
+            if isinstance(func.of, Items | Table) or devices(func.of):
+                return self._method_of_collection(func, node)
+            base = func.of  # a method of something that was made: used
             while isinstance(base, Attribute):
                 base = base.of
             use(base)
         args, kwargs = self._arguments(node)
+        return self.apply(func, args, kwargs, node)
+
+    def apply(self, func: Value, args: list[Value], kwargs: dict[str, Value], node: ast.Call) -> Value:
+        """Return the result of a call of a value."""
+        if isinstance(func, Made) and func.name == "functools.partial" and func.args:
+            return self.apply(func.args[0], [*func.args[1:], *args], func.kwargs | kwargs, node)
+        if isinstance(func, Instance):
+            func = self.attribute_of(func, "__call__", node) or UNKNOWN
+        if isinstance(func, Method):
+            return self.follow(func.function, [func.of, *args], kwargs, node)
         if isinstance(func, Function):
-            return self.follow(func, [*([func.owner] if is_bound(func, node) else []), *args], kwargs, node)
+            return self.follow(func, [*args], kwargs, node)
         if isinstance(func, Class):
             return self._instance(func, args, kwargs, node)
         return self._outer(func, args, kwargs, node)
+
+    def _method_of_collection(self, func: Attribute, node: ast.Call) -> Value:
+        """Return what a method of a list, of a dictionary or of a list of devices returns."""
+        args, kwargs = self._arguments(node)
+        sure, base = not self.frame.doubtful, func.of
+        if isinstance(base, Items):
+            return list_method(base, func.name, args, sure=sure)
+        if isinstance(base, Table):
+            if base.environ and func.name == "update" and args and isinstance(args[0], Table):
+                self.set_variables(args[0], node, "env", base)
+            return dict_method(base, func.name, args, kwargs, sure=sure)
+        result = device_method(base, func.name, args)
+        if func.name == "pop" and isinstance(node.func, ast.Attribute):
+            self.bind(node.func.value, Part(base, several=True), node)  # what is left
+        return result
 
     def _arguments(self, node: ast.Call) -> tuple[list[Value], dict[str, Value]]:
         """Return the arguments of a call, by position and by name."""
         args: list[Value] = []
         for arg in node.args:
             if type(arg) is ast.Starred:
-                args.append(UNKNOWN)
-                use(self.evaluate(arg.value))
+                inner = self.evaluate(arg.value)
+                args += inner.items if isinstance(inner, Items) else [UNKNOWN]
+                use(inner)
             else:
                 args.append(self.evaluate(arg))
         kwargs: dict[str, Value] = {}
@@ -76,7 +122,7 @@ class Calls(Expressions):
         name = ""
         if isinstance(func, Name):
             name = func.path
-            if (result := self._computed(name, args, node)) is not None:
+            if (result := self._computed(name, args, kwargs, node)) is not None:
                 return result
         elif isinstance(func, Attribute):
             name = _method_name(func)
@@ -90,23 +136,95 @@ class Calls(Expressions):
         made = Made(name, args, kwargs, node, owner=func.of if isinstance(func, Attribute) else None)
         if name.startswith("os."):
             self._environment(name, args, kwargs, node)
+        if isinstance(given := kwargs.get("env"), Table) and not given.environ:
+            self.set_variables(given, node, "env", given)
         if name.startswith("builtins."):
             return made
         event = self.record(Call, node, self._effects(made), made=made)
         self.program.made.append((made, event))
         if made.api in api.WITHOUT_EAGER:
             self.eager = False
-        return made
+        result = self._call_back(made, node)
+        return made if result is None else result
 
-    def _computed(self, name: str, args: list[Value], node: ast.Call) -> Value | None:
+    def _call_back(self, made: Made, node: ast.Call) -> Value | None:
+        """Follow the function that a call is given, if it calls it; return its result if that is what is returned."""
+        last = made.name.rpartition(".")[2]
+        if made.name == "threading.Thread":
+            target, given = made.argument(1, "target"), made.argument(3, "args")
+            args = given.items if isinstance(given, Items) else []
+        elif made.name.endswith("ThreadPoolExecutor().submit") and made.args:
+            target, args = made.args[0], made.args[1:]
+        elif last == "run" and made.api.partition("(")[0] in api.STRATEGIES and made.args:
+            given = made.argument(1, "args")
+            target, args = made.args[0], given.items if isinstance(given, Items) else []
+        elif made.name in ("absl.app.run", "tensorflow.compat.v1.app.run") and made.args:
+            target, args = made.args[0], []
+        else:
+            return None
+        if not isinstance(target, Function | Method):
+            return None
+        if last in ("Thread", "submit"):  # at the same time, and in no context of this thread
+            past = self.past
+            with self.inside(contexts=(), doubtful=True):
+                self.apply(target, [*args], {}, node)
+            self.past = past
+            return None
+        self.apply(target, [*args] or [UNKNOWN] * (last == "run"), {}, node)
+        return None
+
+    def _computed(self, name: str, args: list[Value], kwargs: dict[str, Value], node: ast.Call) -> Value | None:
         """Return the result of a call if it is not something that is made."""
         if name in RESULTS and (result := RESULTS[name](args)) is not None:
             return result
+        if name == "builtins.dict":
+            return self._dict_of(args, kwargs, node)
+        if name in ("os.environ.copy", "copy.copy", "copy.deepcopy"):
+            return Table([], 1, environ=True) if name == "os.environ.copy" or _is_environ(args) else None
+        if name == "builtins.getattr" and len(args) >= 2 and isinstance(args[1], Const):
+            inner = ast.Attribute(node.args[0], str(args[1].value), ast.Load())
+            return self.evaluate(ast.copy_location(inner, node)) if len(args) == 2 else None
+        if name == "builtins.super":
+            return self._super()
         if name in ("builtins.__import__", "importlib.import_module") and args and isinstance(args[0], Const):
             if name == "importlib.import_module":
                 self.import_outer(str(args[0].value), node)
             return Name(str(args[0].value))
         return None
+
+    def _dict_of(self, args: list[Value], kwargs: dict[str, Value], node: ast.Call) -> Value | None:
+        """Return what ``dict()`` makes, of keyword arguments, of another one or of the environment."""
+        if len(args) > 1 or (args and not isinstance(args[0], Table) and not _is_environ(args)):
+            return None
+        pairs = args[0].pairs if args and isinstance(args[0], Table) else []
+        own = [(Const(name), value) for name, value in kwargs.items()]
+        made = table([*pairs, *own])
+        if isinstance(made, Table) and args and (_is_environ(args) or getattr(args[0], "environ", False)):
+            made.environ = True
+            for keyword, (name, value) in zip([word for word in node.keywords if word.arg], own, strict=False):
+                self.set_variable(name, value, node, keyword.value, None, "env", made)
+        return made
+
+    def _super(self) -> Value | None:
+        """Return this object as one of its base class."""
+        for function in reversed(self.frame.functions):
+            names = [] if isinstance(function.node, ast.Lambda) else function.node.args.args
+            me = self.scope.get(names[0].arg) if names else None
+            if function.owner is not None and isinstance(me, Instance):
+                base = next((base for base in function.owner.of.bases if isinstance(base, Class)), None)
+                return None if base is None else Instance(base, me.attributes)
+        return None
+
+    def attribute_of(self, instance: Instance, name: str, node: ast.AST) -> Value | None:
+        """Return an attribute of an object of the project: a value, a method, or what a property returns."""
+        if name in instance.attributes:
+            return instance.attributes[name]
+        found = instance.of.find(name)
+        if not isinstance(found, Function) or found.owner is None:
+            return found
+        if not found.decorators.isdisjoint({"property", "cached_property"}):
+            return self.follow(found, [instance], {}, node)
+        return Method(found, instance.of if found.takes_class else instance)
 
     def _effects(self, made: Made) -> Effects:
         """Return what a call does to TensorFlow's devices."""
@@ -121,8 +239,10 @@ class Calls(Expressions):
             return _LISTED
         if name == "device":
             return NO_EFFECTS  # until it is entered
-        if name in api.INITIALISE or name.startswith("keras.applications."):
-            return DEVICES if self.makes_devices and not is_package(name) else NO_EFFECTS
+        if name in api.INITIALISE or name in api.CLUSTERS or name.startswith("keras.applications."):
+            devices_made = name not in api.CLUSTERS or name in api.STRATEGIES
+            effects = DEVICES if devices_made and self.makes_devices and not is_package(name) else NO_EFFECTS
+            return effects | _CLUSTER if name in api.CLUSTERS else effects
         if name.startswith("keras.") and name.rpartition("().")[2] in _KERAS_RUNS and "()." in name:
             return DEVICES if self.makes_devices else NO_EFFECTS
         return _QUERIED if name in api.QUERY else NO_EFFECTS
@@ -142,8 +262,8 @@ class Calls(Expressions):
                 value_node = next((keyword.value for keyword in node.keywords if keyword.arg == key), None)
                 self.set_variable(Const(key), value, node, value_node, None, "update")
 
-    def set_variables(self, table: Table, node: ast.AST, how: str) -> None:
-        """Record that the environment is given all items of a dictionary."""
+    def set_variables(self, table: Table, node: ast.AST, how: str, copy: Table | None = None) -> None:
+        """Record that the environment, or the ``copy`` of it, is given all items of a dictionary."""
         places = {
             key.value: (key, value)
             for inner in ast.walk(node)
@@ -153,12 +273,19 @@ class Calls(Expressions):
         }
         for key, value in table.pairs:
             name_node, value_node = places.get(key.value, (None, None)) if isinstance(key, Const) else (None, None)
-            self.set_variable(key, value, name_node or node, value_node, name_node, how)
+            self.set_variable(key, value, name_node or node, value_node, name_node, how, copy)
 
     def set_variable(  # noqa: PLR0917
-        self, key: Value, value: Value, node: ast.AST, value_node: ast.expr | None, name_node: ast.expr | None, how: str
+        self,
+        key: Value,
+        value: Value,
+        node: ast.AST,
+        value_node: ast.expr | None,
+        name_node: ast.expr | None,
+        how: str,
+        table: Table | None = None,
     ) -> None:
-        """Record that a variable of the environment is set."""
+        """Record that a variable of the environment is set, or of the copy ``table`` of it."""
         use(value)
         if isinstance(key, Const) and isinstance(key.value, str):
             self.record(
@@ -170,6 +297,7 @@ class Calls(Expressions):
                 name_node=name_node,
                 how=how,
                 certain=not self.frame.doubtful,
+                table=table,
             )
 
     # --- functions and classes of the project
@@ -178,14 +306,39 @@ class Calls(Expressions):
         instance = Instance(made)
         start = made.find("__init__")
         if isinstance(start, Function):
-            if start.owner is not None:
-                instance = start.owner
             self.follow(start, [instance, *args], kwargs, node)
+        else:
+            self._fill(instance, args, kwargs)
+        for method in made.namespace.values():
+            if isinstance(method, Function) and method.owner is not None:
+                method.owner.attributes = instance.attributes  # for those that nothing is seen to call
         if made.descends_from(_PROCESSES):
             self.record(Call, node, NO_EFFECTS, made=Made("multiprocessing.Process", args, kwargs, node))
         for value in (*args, *kwargs.values()):
             use(value)
         return instance
+
+    def _fill(self, instance: Instance, args: list[Value], kwargs: dict[str, Value]) -> None:
+        """Give an object of a dataclass, or of a NamedTuple, its fields."""
+        classes = [instance.of]
+        while base := next((base for base in classes[0].bases if isinstance(base, Class)), None):
+            classes.insert(0, base)
+        fields = [
+            line.target.id
+            for one in classes
+            for line in one.node.body
+            if isinstance(line, ast.AnnAssign) and isinstance(line.target, ast.Name)
+        ]
+        given = dict(zip(fields, args, strict=False)) | kwargs
+        for name in fields:
+            value = given.get(name)
+            default = instance.of.find(name)
+            if isinstance(default, Made):  # field(default_factory=...)
+                default = default.kwargs.get("default", UNKNOWN)
+            instance.attributes[name] = value or default or UNKNOWN
+        start = instance.of.find("__post_init__")
+        if isinstance(start, Function):
+            self.follow(start, [instance], {}, start.node)
 
     def follow(
         self,
@@ -250,3 +403,7 @@ def _method_name(func: Attribute) -> str:
         names.append(base.name)
         base = base.of
     return f"{base.name}().{'.'.join(reversed(names))}" if isinstance(base, Made) else ""
+
+
+def _is_environ(args: list[Value]) -> bool:
+    return len(args) == 1 and isinstance(args[0], Name) and args[0].path == "os.environ"

@@ -5,11 +5,12 @@ from __future__ import annotations
 import ast
 from abc import abstractmethod
 from collections.abc import Callable
-from typing import Any
+from typing import Any, TypeGuard
 
 from gpudiag.lint.folding import COMPARISONS, UNROLLED, computed, counted, element, items, number, same, sliced, table
 from gpudiag.lint.folding import text as text_of
 from gpudiag.lint.program import Named, Tested, removed_name
+from gpudiag.lint.reading.command_line import default_of, flag_default, is_parsed
 from gpudiag.lint.reading.imports import Imports
 from gpudiag.lint.syntax import names_tested
 from gpudiag.lint.values import (
@@ -23,6 +24,7 @@ from gpudiag.lint.values import (
     Instance,
     Items,
     Made,
+    Method,
     Name,
     Part,
     Table,
@@ -37,7 +39,26 @@ _KNOWN = {"tf": "tensorflow", "os": "os", "keras": "keras", "multiprocessing": "
 """Names that are met without an import, in snippets and after ``import *``."""
 _BUILTINS = frozenset(
     {"len", "str", "int", "float", "bool", "list", "tuple", "sorted", "set", "range", "enumerate", "zip", "print"}
-    | {"exit", "quit", "open", "hasattr", "getattr", "map", "sum", "min", "max", "any", "all", "__import__", "reversed"}
+    | {
+        "super",
+        "dict",
+        "round",
+        "abs",
+        "setattr",
+        "exit",
+        "quit",
+        "open",
+        "hasattr",
+        "getattr",
+        "map",
+        "sum",
+        "min",
+        "max",
+        "any",
+        "all",
+        "__import__",
+        "reversed",
+    }
 )
 
 
@@ -61,7 +82,8 @@ class Expressions(Imports):
             return number(value) if type(value) in (int, float) else Const(value)
         if kind is ast.Call:
             return self.call(node)  # type: ignore[arg-type]
-        return self._EXPRESSIONS.get(kind, Expressions._other)(self, node)
+        result = self._EXPRESSIONS.get(kind, Expressions._other)(self, node)
+        return UNKNOWN if type(result) is Items and result.lost else result
 
     def test(self, node: ast.expr) -> bool | None:
         """Return whether a test is true, or None, and record the names that are tested themselves, not called."""
@@ -95,19 +117,36 @@ class Expressions(Imports):
             path = f"{base.path}.{name}"
             if removed_name(path):
                 self.record(Named, node, name=path, statement=False)
-            return Name(path)
+            return flag_default(self.program, path) or Name(path)
         found: Value | None = None
         if isinstance(base, Imported):
             found = base.module.namespace.get(name)
         elif isinstance(base, Instance):
-            found = base.attributes[name] if name in base.attributes else base.of.find(name)
+            found = self.attribute_of(base, name, node)
         elif isinstance(base, Class):
             found = base.find(name)
+            if isinstance(found, Function) and found.takes_class:
+                found = Method(found, base)
+        elif is_parsed(base) and isinstance(base, Made):
+            found = None if self._is_asked_for(name) else default_of(self.program, base, name)
+            found = found or Attribute(base, name)
         elif isinstance(base, Made):
             found = base.options.get(name, Attribute(base, name))
-        elif isinstance(base, Attribute | Part | Const) or devices(base):
+        elif isinstance(base, Attribute | Part | Const | Items | Table) or devices(base):
             found = Attribute(base, name)
         return UNKNOWN if found is None else found
+
+    def _is_asked_for(self, name: str) -> bool:
+        """Return whether a test around this place is about an option, so that its default need not hold here."""
+        return any(
+            isinstance(node, ast.Attribute) and node.attr == name
+            for guard in self.frame.guards
+            for node in ast.walk(guard)
+        )
+
+    @abstractmethod
+    def attribute_of(self, instance: Instance, name: str, node: ast.AST) -> Value | None:
+        """Return an attribute of an object of the project: a value, a method, or what a property returns."""
 
     def _subscript(self, node: ast.Subscript) -> Value:
         base = self.evaluate(node.value)
@@ -124,7 +163,7 @@ class Expressions(Imports):
             return UNKNOWN
         if listed := devices(base):
             return Part(base, at if isinstance(at, int) else None, each=key is EACH_INDEX and listed.all)
-        return UNKNOWN
+        return base if is_parsed(base) and at == 0 else UNKNOWN  # of parse_known_args
 
     def _slice(self, base: Value, part: ast.Slice) -> Value:
         for bound in (part.lower, part.upper, part.step):
@@ -170,6 +209,8 @@ class Expressions(Imports):
             return counted(op, right.value)
         compare = COMPARISONS.get(type(op))
         if compare and isinstance(left, Const) and isinstance(right, Const):
+            if left.assumed or right.assumed:
+                return UNKNOWN
             try:
                 return Const(bool(compare(left.value, right.value)))
             except TypeError:
@@ -189,23 +230,40 @@ class Expressions(Imports):
         return same([body, other]) if known is None else body if known else other
 
     def _list(self, node: ast.List | ast.Tuple | ast.Set) -> Value:
-        values = []
+        values: list[Value] = []
         for item in node.elts:
             if isinstance(item, ast.Starred):
-                self.evaluate(item.value)
-                return UNKNOWN
-            values.append(self.evaluate(item))
+                inner = self.evaluate(item.value)
+                if not isinstance(inner, Items):
+                    return UNKNOWN
+                values += inner.items
+            else:
+                values.append(self.evaluate(item))
         return items(values)
 
     def _dict(self, node: ast.Dict) -> Value:
         pairs = []
+        environ = False
         for key, value in zip(node.keys, node.values, strict=True):
             inner = self.evaluate(value)
             if key is not None:
                 pairs.append((self.evaluate(key), inner))
             elif isinstance(inner, Table):
                 pairs += inner.pairs
-        return table(pairs)
+                environ |= inner.environ
+            environ |= key is None and isinstance(inner, Name) and inner.path == "os.environ"
+        made = table(pairs)
+        if environ and isinstance(made, Table):
+            made.environ = True
+            self.set_variables(made, node, "env", made)
+        for _, value_of in pairs:
+            if isinstance(value_of, Function):
+                value_of.chosen = True
+        return made
+
+    @abstractmethod
+    def set_variables(self, table: Table, node: ast.AST, how: str, copy: Table | None = None) -> None:
+        """Record that the environment, or the ``copy`` of it, is given all items of a dictionary."""
 
     def _joined(self, node: ast.JoinedStr) -> Value:
         parts: list[Value] = []
@@ -229,10 +287,10 @@ class Expressions(Imports):
                 for test in generator.ifs:
                     filtered = True
                     self.evaluate(test)
-            known = sources[0].items if len(sources) == 1 and isinstance(sources[0], Items) and not filtered else None
-            if known is not None and 0 < len(known) <= UNROLLED:
+            source = sources[0]
+            if len(sources) == 1 and not filtered and _is_short(source):
                 results = []
-                for item in known:
+                for item in source.items:
                     self.bind(node.generators[0].target, item, node)
                     results.append(self.evaluate(node.elt))
                 return items(results)
@@ -244,10 +302,19 @@ class Expressions(Imports):
 
     def _dict_comprehension(self, node: ast.DictComp) -> Value:
         with self.inside(scopes=(*self.frame.scopes, {})):
+            source: Value = UNKNOWN
             for generator in node.generators:
-                self.bind(generator.target, element(self.evaluate(generator.iter)), node)
+                source = self.evaluate(generator.iter)
+                self.bind(generator.target, element(source), node)
                 for test in generator.ifs:
                     self.evaluate(test)
+            generator = node.generators[0]
+            if len(node.generators) == 1 and not generator.ifs and _is_short(source):
+                pairs = []
+                for item in source.items:
+                    self.bind(generator.target, item, node)
+                    pairs.append((self.evaluate(node.key), self.evaluate(node.value)))
+                return table(pairs)
             use(self.evaluate(node.key))
             use(self.evaluate(node.value))
         return UNKNOWN
@@ -283,3 +350,8 @@ class Expressions(Imports):
         ast.Lambda: _lambda,
         ast.NamedExpr: _walrus,
     }
+
+
+def _is_short(source: Value) -> TypeGuard[Items]:
+    """Return whether a value is a list that a loop is followed for, element by element."""
+    return isinstance(source, Items) and 0 < len(source.items) <= UNROLLED

@@ -77,7 +77,7 @@ class Imports(Cursor):
                 self._execute(module)
             if node is not None:
                 for event in module.effects:
-                    if isinstance(event, Variable):
+                    if isinstance(event, Variable) and event.how != "env":
                         self.record(SetByImport, node, variable=event)
             for event in module.effects:
                 self.past = Past(event, self.past)

@@ -10,7 +10,7 @@ from gpudiag.lint.folding import UNROLLED, computed, counts_all, element, merged
 from gpudiag.lint.program import Assigned, Entered, Named, Option, Past, common
 from gpudiag.lint.reading.calls import Calls
 from gpudiag.lint.reading.cursor import DEVICES, MOST_STEPS, NO_EFFECTS, TooLongError
-from gpudiag.lint.syntax import decorators, is_main, is_tf_function, not_none
+from gpudiag.lint.syntax import is_main, is_tf_function, not_none
 from gpudiag.lint.values import (
     UNKNOWN,
     Attribute,
@@ -87,7 +87,9 @@ class Statements(Calls):
     def bind(self, target: ast.expr, value: Value, statement: ast.AST, *, whole: bool = False) -> None:
         """Assign a value to a target; ``whole``: the statement is this assignment alone."""
         if isinstance(target, ast.Name):
-            self.scope[target.id] = value
+            functions = self.frame.functions
+            of_module = bool(functions) and target.id in functions[-1].globals
+            (self.frame.scopes[0] if of_module else self.scope)[target.id] = value
         elif isinstance(target, ast.Attribute):
             self._bind_attribute(target, value, statement, whole=whole)
         elif isinstance(target, ast.Subscript):
@@ -96,6 +98,8 @@ class Statements(Calls):
             known = value.items if isinstance(value, Items) and len(value.items) == len(target.elts) else None
             for at, inner in enumerate(target.elts):
                 part = known[at] if known else Part(value, at) if devices(value) else UNKNOWN
+                if at == 0 and isinstance(value, Made) and value.name.endswith("().parse_known_args"):
+                    part = value
                 self.bind(inner.value if isinstance(inner, ast.Starred) else inner, part, statement)
 
     def _bind_item(self, target: ast.Subscript, value: Value, statement: ast.AST) -> None:
@@ -106,6 +110,19 @@ class Statements(Calls):
             self.set_variable(key, value, statement, node, target.slice, "=")
         elif isinstance(base, Attribute) and base.name == "device_count":
             self._option(base, value, statement, key)
+        elif isinstance(base, Table):
+            base.put(key, UNKNOWN if self.frame.doubtful else value)
+            if base.environ:
+                node = statement.value if isinstance(statement, ast.Assign) else None
+                self.set_variable(key, value, statement, node, target.slice, "env", base)
+        elif isinstance(base, Items):
+            at = key.value if isinstance(key, Const) else None
+            if isinstance(at, int) and -len(base.items) <= at < len(base.items) and not self.frame.doubtful:
+                base.items = [*base.items]
+                base.items[at] = value
+            else:
+                base.lost = True
+            use(value)
         else:
             use(value)
 
@@ -118,7 +135,10 @@ class Statements(Calls):
         elif isinstance(base, Instance):
             base.attributes[target.attr] = value
             if isinstance(value, Made):
-                value.used = True
+                value.held = target.attr
+                value.used |= base.of.has_outer_base or self.frame.uncalled
+            elif isinstance(value, Table):
+                use(value)
         elif isinstance(base, Made | Attribute):
             self._option(Attribute(base, target.attr), value, statement)
         else:
@@ -147,10 +167,6 @@ class Statements(Calls):
             if isinstance(target, ast.Name):
                 self.scope.pop(target.id, None)
 
-    def _global(self, statement: ast.Global | ast.Nonlocal) -> None:
-        # Written to the function's own names, which are looked up first; what others read of it is not known.
-        del statement
-
     # --- choices and loops
 
     def _if(self, statement: ast.If) -> bool | None:
@@ -175,7 +191,7 @@ class Statements(Calls):
         start, scope = self.past, self.scope
         before = dict(scope)
         ends: list[tuple[Past | None, dict[str, Value]]] = []
-        live = [True, False] if known else [False, True] if known is False else [True, True]
+        live = [True, False] if known else [False, True] if known is False else [True] * len(arms)
         with self.inside(guards=(*self.frame.guards, guard), doubtful=self.frame.doubtful or known is None):
             for at, (arm, counts) in enumerate(zip(arms, live, strict=True)):
                 self.past = start
@@ -261,7 +277,7 @@ class Statements(Calls):
         return self._branches([*(case.body for case in statement.cases), []], None, statement.subject)
 
     def _with(self, statement: ast.With | ast.AsyncWith) -> bool | None:
-        graph = self.frame.graph
+        graph, contexts = self.frame.graph, self.frame.contexts
         for item in statement.items:
             value = self.evaluate(item.context_expr)
             if isinstance(value, Made):
@@ -269,11 +285,12 @@ class Statements(Calls):
                 graph = graph or value.name.endswith("Graph().as_default")
                 effects = DEVICES if value.api == "device" and self.makes_devices else NO_EFFECTS
                 self.record(Entered, value.node, effects, made=value, body=statement.body)
+                contexts = (*contexts, value)
                 if value.name == "builtins.open":
                     value = UNKNOWN
             if item.optional_vars is not None:
                 self.bind(item.optional_vars, value, statement)
-        with self.inside(graph=graph):
+        with self.inside(graph=graph, contexts=contexts):
             return None if self.block(statement.body) else False
 
     def _assert(self, statement: ast.Assert) -> None:
@@ -284,9 +301,7 @@ class Statements(Calls):
     def _return(self, statement: ast.Return) -> bool:
         value = self.evaluate(statement.value) if statement.value is not None else Const(None)
         if not self.frame.stack:
-            for part in (value, *(value.items if isinstance(value, Items) else ())):
-                if isinstance(part, Made):
-                    part.used = True  # by a caller that is not seen
+            use(value)  # by a caller that is not seen
         if self.frame.returns is not None:
             self.frame.returns.append((self.past, value))
         return False
@@ -325,8 +340,7 @@ class Statements(Calls):
         for function in self.functions[before:]:
             if function.node in statement.body:
                 function.scopes = scopes
-                static = any(isinstance(name, ast.Name) and name.id == "staticmethod" for name in decorators(function))
-                function.owner = None if static else me
+                function.owner = None if "staticmethod" in function.decorators else me
         self.scope[statement.name] = made
 
     _STATEMENTS: dict[type[ast.stmt], Callable[[Any, Any], bool | None]] = {
@@ -335,6 +349,7 @@ class Statements(Calls):
         ast.AnnAssign: _annotated,
         ast.AugAssign: _augmented,
         ast.If: _if,
+        ast.Match: _match,
         ast.For: _for,
         ast.AsyncFor: _for,
         ast.While: _while,
@@ -350,8 +365,6 @@ class Statements(Calls):
         ast.Continue: _jump,
         ast.Assert: _assert,
         ast.Delete: _delete,
-        ast.Global: _global,
-        ast.Nonlocal: _global,
         ast.Import: Calls.read_import,
         ast.ImportFrom: Calls.read_import_from,
     }

@@ -19,6 +19,8 @@ Good
 
 from __future__ import annotations
 
+import re
+
 from gpudiag.lint.program import Program
 from gpudiag.lint.rule import Match, Matches, Rule
 from gpudiag.model.report import Severity
@@ -33,5 +35,13 @@ RULE = Rule(
 
 def find(program: Program) -> Matches:
     for made, event in program.made:
-        if made.api == "ConfigProto" and not made.used and not (program.shared and not event.functions):
+        if made.api != "ConfigProto" or made.used or (program.shared and (made.held or not event.functions)):
+            continue
+        if not made.held or not _is_read(program, made.held):
             yield Match(event)
+
+
+def _is_read(program: Program, attribute: str) -> bool:
+    """Return whether an attribute of an object is used, otherwise than to set an option of what it is."""
+    use = re.compile(rf"\.{attribute}\b(?!\s*(?:\.\w[\w.]*\s*)?=[^=])|__dict__|getattr\(|vars\(")
+    return program.mentions(use)

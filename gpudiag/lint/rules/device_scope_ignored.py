@@ -1,7 +1,8 @@
 """tf.device has no effect on {what}
 
 A device scope holds for operations while they are created in it. A session runs its graph where the graph says, a
-function is traced by its first call, wherever that is, and a tf.data pipeline is always on the CPU.
+function is traced by its first call, wherever that is, and a tf.data pipeline is always on the CPU. A thread has its
+own scopes: one that is started inside of tf.device is not in it (2.21, simulated GPUs).
 
 Bad
     import tensorflow as tf
@@ -25,10 +26,12 @@ Good
 from __future__ import annotations
 
 import ast
+import re
 
-from gpudiag.lint.program import Entered, Program
+from gpudiag.lint.program import Call, Entered, Program
 from gpudiag.lint.rule import Match, Matches, Rule
 from gpudiag.lint.settings import device_index
+from gpudiag.lint.values import Function, Made, Method
 from gpudiag.model.report import Severity
 
 RULE = Rule(
@@ -48,11 +51,31 @@ def find(program: Program) -> Matches:
     for event in program.of(Entered):
         if event.made.api != "device" or device_index(event.made.constant(0, "device_name")) is None:
             continue
+        if any(_starts_thread(other, event.made) for other in program.of(Call)):
+            yield Match(event, {"what": "the threads that are started in it", "where": "inside of the function"})
+            continue
         kinds = {_kind(statement, program) for statement in event.body}
         if len(kinds) == 1 and (kind := kinds.pop()) is not None:
             yield Match(
                 event, {"what": "the definition of functions" if kind == "definitions" else kind, "where": _WHERE[kind]}
             )
+
+
+_TENSORFLOW = re.compile(r"\b(?:tf|tensorflow|keras|model|layers)\b")
+_PLACES = re.compile(r"\.device\(|\.scope\(")
+
+
+def _starts_thread(event: Call, device: Made) -> bool:
+    """Return whether a thread that uses TensorFlow is started in a device scope: each thread has its own scopes."""
+    if not any(context is device for context in event.frame.contexts):
+        return False
+    thread = event.made.name == "threading.Thread"
+    if not thread and not event.made.name.endswith("ThreadPoolExecutor().submit"):
+        return False
+    target = event.made.argument(1, "target") if thread else event.made.argument(0, "fn")
+    function = target.function if isinstance(target, Method) else target
+    uses = isinstance(function, Function) and _TENSORFLOW.search(function.text) is not None
+    return uses and isinstance(function, Function) and _PLACES.search(function.text) is None
 
 
 def _kind(statement: ast.stmt, program: Program) -> str | None:

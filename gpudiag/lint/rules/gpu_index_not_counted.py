@@ -45,6 +45,9 @@ _COUNTED = re.compile(
 def find(program: Program) -> Matches:
     if program.mentions(_COUNTED):
         return
+    used = {device_index(name) for event in program.calls(*PLACING) for name in device_names(event)} - {None}
+    if used == set(range(len(used))):
+        return  # it is written for so many GPUs
     for event in program.calls(*PLACING):
         beyond = [name for name in device_names(event) if (device_index(name) or 0) > 0]
         if beyond:

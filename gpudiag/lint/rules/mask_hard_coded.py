@@ -43,5 +43,10 @@ def find(program: Program) -> Matches:
     for event in masks(program):
         if event.functions and _KEEPS.search(event.functions[-1].text):
             continue
-        if event.how in ("=", "update", "putenv") and isinstance(event.value, Const) and entries(event.value):
+        if (
+            event.how in ("=", "update", "putenv")
+            and isinstance(event.value, Const)
+            and not event.value.assumed
+            and entries(event.value)
+        ):
             yield Match(event, {"value": event.value.value})

@@ -22,10 +22,10 @@ from __future__ import annotations
 import ast
 import re
 
-from gpudiag.lint.program import Program, Variable
+from gpudiag.lint.program import Program
 from gpudiag.lint.rule import Match, Matches, Rule
-from gpudiag.lint.settings import MASK, default_of, entries, masks
-from gpudiag.lint.values import Const, Made
+from gpudiag.lint.settings import MASK, entries, masks
+from gpudiag.lint.values import Const
 from gpudiag.model.report import Severity
 
 RULE = Rule(
@@ -42,22 +42,17 @@ _MEANT_TO_HIDE = re.compile(
 
 def find(program: Program) -> Matches:
     for event in masks(program):
-        value = event.value.value if isinstance(event.value, Const) else None
-        if isinstance(value, str) and not entries(event.value) and not _MEANT_TO_HIDE.match(value.split(",")[0]):
-            numbers = re.findall(r"\d+", value)
-            figures = {"value": value, "entry": value.split(",")[0], "instead": repr(",".join(numbers) or "0")}
+        value = event.value
+        if not isinstance(value, Const) or not isinstance(value.value, str) or entries(value):
+            continue
+        text = value.value
+        if value.assumed and text == "None":
+            names = {ast.unparse(node) for node in ast.walk(event.node) if isinstance(node, ast.Attribute | ast.Name)}
+            if not any(name in ast.unparse(guard) for guard in event.guards for name in names - {"os", "str"}):
+                figures = {"value": "None", "entry": "None"}
+                advice = "None is the default of this option: set the variable only if the option is given"
+                yield Match(event, figures, node=event.value_node, advice=advice)
+        elif not _MEANT_TO_HIDE.match(text.split(",")[0]):
+            numbers = re.findall(r"\d+", text)
+            figures = {"value": text, "entry": text.split(",")[0], "instead": repr(",".join(numbers) or "0")}
             yield Match(event, figures, node=event.value_node)
-        elif (name := _none_by_default(event, program)) and not any(name in ast.unparse(one) for one in event.guards):
-            figures = {"value": "None", "entry": "None"}
-            advice = f"{name} is None unless it is given: set the variable only if {name} is not None"
-            yield Match(event, figures, node=event.value_node, advice=advice)
-
-
-def _none_by_default(event: Variable, program: Program) -> str:
-    """Return the option of argparse whose text the mask is, if its default is None: ``str(args.gpu)``."""
-    text = event.value
-    if not isinstance(text, Made) or text.name != "builtins.str" or len(text.args) != 1 or not text.node.args:
-        return ""
-    default = default_of(program, text.args[0])
-    unset = default is not text.args[0] and isinstance(default, Const) and default.value is None
-    return ast.unparse(text.node.args[0]) if unset else ""

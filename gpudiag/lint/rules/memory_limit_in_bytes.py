@@ -22,7 +22,6 @@ from __future__ import annotations
 from gpudiag.knowledge import tensorflow_api as api
 from gpudiag.lint.program import Call, Program
 from gpudiag.lint.rule import Match, Matches, Rule
-from gpudiag.lint.settings import default_of
 from gpudiag.lint.values import constants
 from gpudiag.model.report import Severity
 
@@ -45,7 +44,7 @@ def find(program: Program) -> Matches:
         if not divides and event.api != api.LOGICAL_DEVICE:
             continue
         name = "memory_limit_mb" if divides else "memory_limit"
-        given = default_of(program, event.made.argument(0, name))
+        given = event.made.argument(0, name)
         value = max((one for one in constants(given) if isinstance(one, int | float)), default=0)
         if value >= _MOST:
             figures = {"value": f"{value:.0f}", "tib": f"{value / (1 << 20):.0f}", "mib": max(int(value) >> 20, 1)}

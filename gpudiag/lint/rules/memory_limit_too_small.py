@@ -21,7 +21,7 @@ from __future__ import annotations
 from gpudiag.knowledge import tensorflow_api as api
 from gpudiag.lint.program import Program
 from gpudiag.lint.rule import Match, Matches, Rule
-from gpudiag.lint.settings import default_of, is_of_tests
+from gpudiag.lint.settings import is_of_tests
 from gpudiag.lint.values import Const
 from gpudiag.model.report import Severity
 
@@ -39,7 +39,7 @@ def find(program: Program) -> Matches:
     if is_of_tests(program):
         return
     for event in program.calls(api.LOGICAL_DEVICE):
-        limit = default_of(program, event.made.argument(0, "memory_limit"))
+        limit = event.made.argument(0, "memory_limit")
         value = limit.value if isinstance(limit, Const) else None
         if isinstance(value, int | float) and 0 < value <= _SMALLEST and not isinstance(value, bool):
             fraction = value <= 1

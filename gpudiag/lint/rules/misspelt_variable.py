@@ -20,10 +20,12 @@ Good
 from __future__ import annotations
 
 import ast
+import re
 
-from gpudiag.knowledge.variables import PIECES, misspelling_of
-from gpudiag.lint.program import Program, Variable
+from gpudiag.knowledge.variables import PIECES, is_read_by_nothing, misspelling_of
+from gpudiag.lint.program import Import, Program, Variable
 from gpudiag.lint.rule import Match, Matches, Rule, quoted, replace
+from gpudiag.lint.values import constants
 from gpudiag.model.report import Severity
 
 RULE = Rule(
@@ -48,6 +50,8 @@ _NEVER_READ = {
     "TF_DISABLE_TF32": "tf.config.experimental.enable_tensor_float_32_execution(False)",
     "TF_DISABLE_MKL": "os.environ['TF_ENABLE_ONEDNN_OPTS'] = '0'",
     "TF_DISABLE_XLA": "os.environ['TF_XLA_FLAGS'] = '--tf_xla_auto_jit=-1'",
+    "TF_ENABLE_AUTO_MIXED_PRECISION": "tf.keras.mixed_precision.set_global_policy('mixed_float16')",
+    "TF_FORCE_GPU_MEMORY_GROWTH": "os.environ['TF_FORCE_GPU_ALLOW_GROWTH'] = 'true'",
     "TF_GPU_MEMORY_LIMIT": "tf.config.set_logical_device_configuration(gpu, "
     "[tf.config.LogicalDeviceConfiguration(memory_limit=MIB)])",
 }
@@ -55,6 +59,8 @@ _NEVER_READ = {
 
 def find(program: Program) -> Matches:
     for event in program.of(Variable):
+        if event.name.startswith("TF_ENABLE_") and set(constants(event.value)) & {"0", "false", "False", ""}:
+            continue  # it is off, as without the variable
         if instead := _NEVER_READ.get(event.name):
             yield Match(event, {"name": event.name, "meant": "", "instead": instead})
         elif known := misspelling_of(event.name):
@@ -65,3 +71,22 @@ def find(program: Program) -> Matches:
             written = event.name.encode("unicode_escape").decode()  # two that look alike: a space of no width
             figures = {"name": written, "meant": f"; {known} is meant, probably", "instead": instead}
             yield Match(event, figures, node=node if spelt else None, edits=edits)
+        elif is_read_by_nothing(event.name) and not _is_for_others(event, program):
+            instead = _OTHERS.get(event.name.partition("_")[0], "remove it")
+            yield Match(event, {"name": event.name, "meant": " in TensorFlow 2.21", "instead": instead})
+
+
+_OTHERS = {
+    "XLA": "it is one of JAX; TF_FORCE_GPU_ALLOW_GROWTH=true makes TensorFlow's memory grow",
+    "PYTORCH": "it is one of PyTorch; TF_GPU_ALLOCATOR=cuda_malloc_async chooses TensorFlow's allocator",
+}
+_OTHER_PACKAGES = re.compile(r"\b(?:jax|flax|torch|pytorch|vllm|cupy)\b")
+
+
+def _is_for_others(event: Variable, program: Program) -> bool:
+    """Return whether the project itself reads a variable, or what reads it is in use beside TensorFlow."""
+    uses_tensorflow = any(
+        isinstance(one, Import) and one.name.startswith(("tensorflow", "keras")) for one in program.events
+    )
+    named = sum(module.text.count(event.name) for module in program.modules)
+    return not uses_tensorflow or named > 1 or program.mentions(_OTHER_PACKAGES)

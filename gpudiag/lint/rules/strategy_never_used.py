@@ -1,4 +1,4 @@
-"""this {name} {how}: the model is trained on one GPU
+"""{name} of {place} {how}: the model is trained on one GPU
 
 A strategy holds for what is made inside of its scope. A Keras model that is made outside is trained without it, on the
 first GPU alone, and nothing is said. A function that is defined in the scope and called outside makes its model there.
@@ -27,21 +27,21 @@ import ast
 import re
 
 from gpudiag.knowledge import tensorflow_api as api
-from gpudiag.lint.program import Entered, Program
+from gpudiag.lint.program import Call, Entered, Event, Program
 from gpudiag.lint.rule import Match, Matches, Rule
 from gpudiag.lint.values import Made
 from gpudiag.model.report import Severity
 
 RULE = Rule(
     severity=Severity.WARNING,
-    advice="make the model and compile it inside of with strategy.scope():",
+    advice="{instead}",
     words=tuple(f"{name.rpartition('.')[2]}(" for name in sorted(api.STRATEGIES)),
     url="https://www.tensorflow.org/guide/distributed_training",
 )
 _TRAINS = re.compile(r"\.(?:fit|compile|apply_gradients)\(|GradientTape\(")
 _KERAS_TRAINS = re.compile(r"\.(?:fit|compile|evaluate|predict|train_on_batch)\(")
 _DISTRIBUTES = re.compile(
-    r"distribute_strategy|distribution_strategy|\.run\(|experimental_distribute|distribute_datasets|experimental_run"
+    r"distribute_strategy|distribution_strategy|\.run\(|experimental_run"
     r"|enter_context|Estimator|Coordinator"
 )
 _TAPE = re.compile(r"GradientTape\(")
@@ -53,7 +53,23 @@ def find(program: Program) -> Matches:
         return
     for made, event in program.made:
         if made.api in api.STRATEGIES and not (program.shared and not event.functions) and (how := _how(made, program)):
-            yield Match(event, {"name": made.api.rpartition(".")[2], "how": how})
+            figures = {"name": made.api.rpartition(".")[2], "place": event.place(program), "how": how}
+            if how != _NO_STEP:
+                yield Match(event, {**figures, "instead": _MAKE})
+            else:
+                yield Match(
+                    tape := next(program.calls("GradientTape"), event), {**figures, "instead": _RUN}, _call(tape)
+                )
+
+
+def _call(event: Event) -> ast.AST | None:
+    """Return the call of a function of the same file that leads to an event; None if it is not in a function."""
+    return event.stack[0][2] if event.stack and event.stack[0][0] is event.module else None
+
+
+_NO_STEP = "is given no step to run"
+_RUN = "give the step to the replicas: strategy.run(step, args=(batch,)), with the batches of a distributed dataset"
+_MAKE = "make the model and compile it inside of with strategy.scope():"
 
 
 def _how(strategy: Made, program: Program) -> str:
@@ -67,4 +83,28 @@ def _how(strategy: Made, program: Program) -> str:
     definitions = ast.FunctionDef | ast.AsyncFunctionDef | ast.ClassDef
     if all(isinstance(statement, definitions) for one in scopes for statement in one.body):
         return "has a scope in which functions are only defined"
-    return "" if program.mentions(_KERAS_TRAINS) or not program.mentions(_TAPE) else "is given no step to run"
+    if _makes_model_outside(strategy, scopes, program):
+        return "has a scope in which no model is made: the model was made outside of it"
+    return "" if program.mentions(_KERAS_TRAINS) or not program.mentions(_TAPE) else _NO_STEP
+
+
+_MODEL = re.compile(
+    r"(?:keras\.(?:layers\.(?!Input)[A-Z]\w+|Sequential|Model|models\.(?:Sequential|Model|load_model|clone_model)"
+    r"|applications\.(?:\w+\.)*[A-Z]\w+)|Variable|saved_model\.load)\Z"
+)
+
+
+def _makes_model_outside(strategy: Made, scopes: list[Entered], program: Program) -> bool:
+    """Return whether a model is surely made, and none in a scope of the strategy."""
+    inside = outside = False
+    for event in program.of(Call):
+        if _MODEL.search(event.api):
+            within = any(context.owner is strategy for context in event.frame.contexts)
+            inside, outside = inside or within, outside or not within
+    known = program.by_node
+    calls = [node for scope in scopes for line in scope.body for node in ast.walk(line) if isinstance(node, ast.Call)]
+    return outside and not inside and all(id(node) in known or _is_plain(node) for node in calls)
+
+
+def _is_plain(node: ast.Call) -> bool:
+    return isinstance(node.func, ast.Name) and node.func.id in ("print", "len", "str", "int", "range")

@@ -41,6 +41,7 @@ def find(program: Program) -> Matches:
             event.name not in SETTINGS
             or not isinstance(event.value, Const)
             or isinstance(event.value.value, str | bytes)
+            or event.value.assumed
         ):
             continue
         value = event.value.value

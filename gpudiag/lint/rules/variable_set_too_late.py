@@ -1,7 +1,8 @@
 """{name} is set after {what} in {place}, which has read it already
 
 The CUDA driver reads CUDA_VISIBLE_DEVICES once, at the first listing of devices, operation or session. TensorFlow reads
-what concerns memory and threads when it makes its devices, and a few names at import tensorflow. A later assignment
+what concerns memory and threads when it makes its devices, and a few names at import tensorflow. A strategy of several
+workers reads TF_CONFIG when it is made. A later assignment
 changes nothing in this process, and nothing is said. An import of a module that sets the variable counts as well.
 
 Bad
@@ -25,6 +26,7 @@ from __future__ import annotations
 import re
 
 from gpudiag.knowledge import tensorflow_api as api
+from gpudiag.knowledge.variables import CLUSTER
 from gpudiag.lint.program import Event, Program, SetByImport, Variable
 from gpudiag.lint.rule import Match, Matches, Rule
 from gpudiag.lint.values import Made
@@ -33,29 +35,34 @@ from gpudiag.model.report import Severity
 RULE = Rule(
     severity=Severity.WARNING,
     advice="set it before {before}",
-    words=("CUDA_", "NVIDIA_", "TF_"),
-    also=tuple(sorted(api.READ_AT_IMPORT | api.READ_AT_QUERY | api.READ_WITH_DEVICES)),
+    words=("CUDA_", "NVIDIA_", "TF_", "XLA_"),
+    also=tuple(sorted({CLUSTER} | api.READ_AT_IMPORT | api.READ_AT_QUERY | api.READ_WITH_DEVICES)),
     url="https://docs.nvidia.com/cuda/cuda-c-programming-guide/#cuda-environment-variables",
     cause="mask_set_too_late",
 )
-_FOR_OTHERS = re.compile(r"\b(?:subprocess|Popen|multiprocessing|os\.(?:exec\w+|spawn\w+|system)|ray|mp\.Process)\b")
+_FOR_OTHERS = re.compile(
+    r"\b(?:subprocess|Popen|multiprocessing|os\.(?:exec\w+|spawn\w+|system)|ray|mp\.Process)\b|__import__\('os'\)\.system\('python"
+)
 _GETTERS = frozenset({"os.environ.get", "os.getenv", "os.environ.pop"})
 
 
 def find(program: Program) -> Matches:
     for event in program.events:
-        if not isinstance(event, Variable | SetByImport):
+        if not isinstance(event, Variable | SetByImport) or (isinstance(event, Variable) and event.how == "env"):
             continue
         variable = event.variable if isinstance(event, SetByImport) else event
         earlier, before = _reader(event, variable.name)
         if earlier is None or _puts_back(variable):
             continue
-        if variable.name not in api.READ_AT_IMPORT and any(
-            one.module.mentions(_FOR_OTHERS) for one in (event, variable)
-        ):
+        if variable.name not in api.READ_AT_IMPORT and any(map(_starts_others, (event, variable))):
             continue  # a child process gets it
         name = variable.name if variable is event else f"{variable.name} ({variable.place(program)})"
         yield Match(event, {"name": name, "what": earlier.what, "place": earlier.place(program), "before": before})
+
+
+def _starts_others(event: Event) -> bool:
+    """Return whether a file starts other processes: also by a line, or a cell, that a notebook gives to the shell."""
+    return event.module.mentions(_FOR_OTHERS) or b"%%bash" in event.module.source.raw
 
 
 def _puts_back(event: Variable) -> bool:
@@ -68,6 +75,8 @@ def _reader(event: Event, name: str) -> tuple[Event | None, str]:
     """Return what has read the variable before, and what it must come before."""
     if name in api.READ_AT_IMPORT:
         return event.before("import"), "import tensorflow"
+    if name == CLUSTER:
+        return event.before("cluster"), "the strategy is made"
     if name in api.READ_AT_QUERY:
         return event.before("query"), "the first listing of devices; best before import tensorflow"
     if name in api.READ_WITH_DEVICES:

@@ -21,7 +21,7 @@ from __future__ import annotations
 
 import ast
 
-from gpudiag.knowledge.variables import ACCEPTED
+from gpudiag.knowledge.variables import ACCEPTED, READ_BY_PYTHON
 from gpudiag.lint.program import Program, Variable
 from gpudiag.lint.rule import Match, Matches, Rule, quoted, replace
 from gpudiag.lint.values import Const
@@ -30,8 +30,8 @@ from gpudiag.model.report import Severity
 RULE = Rule(
     severity=Severity.WARNING,
     advice="{instead}",
-    words=("CUDA_", "TF_"),
-    also=tuple(ACCEPTED),
+    words=("CUDA_", "TF_", "XLA_"),
+    also=(*ACCEPTED, *READ_BY_PYTHON),
     url="https://www.tensorflow.org/guide/gpu#limiting_gpu_memory_growth",
     cause="growth_not_read",
 )
@@ -39,6 +39,11 @@ RULE = Rule(
 
 def find(program: Program) -> Matches:
     for event in program.of(Variable):
+        if event.how == "putenv" and event.name in READ_BY_PYTHON:
+            read = "os.putenv does not change os.environ, and TensorFlow looks for it there"
+            figures = {"name": event.name, "value": "...", "read": read}
+            yield Match(event, {**figures, "instead": f"os.environ[{event.name!r}] = ..."})
+            continue
         value = event.value.value if isinstance(event.value, Const) else None
         accepted = ACCEPTED.get(event.name)
         if accepted is not None and isinstance(value, str) and not accepted.reads(value):

@@ -1,0 +1,65 @@
+"""What an option of the command line is if the user does not give it: by argparse, or by absl's flags."""
+
+from __future__ import annotations
+
+from gpudiag.lint.folding import assumed
+from gpudiag.lint.program import Program
+from gpudiag.lint.values import Const, Items, Made, Value, constants
+
+_PARSES = ("().parse_args", "().parse_known_args")
+_FLAGS = ("absl.flags.FLAGS.", "tensorflow.compat.v1.flags.FLAGS.", "tensorflow.app.flags.FLAGS.")
+_HARMLESS = frozenset({"default", "type", "help", "metavar", "dest", "choices", "nargs", "action"})
+"""Arguments of ``add_argument`` with which an option need not be given."""
+_SWITCHES = {"store_true": False, "store_false": True}
+
+
+def is_parsed(value: Value) -> bool:
+    """Return whether a value is what ``parse_args`` returns."""
+    return isinstance(value, Made) and value.name.endswith(_PARSES)
+
+
+def default_of(program: Program, parsed: Made, name: str) -> Value | None:
+    """Return what ``args.name`` is by default, or None if that is not known."""
+    for made, _ in program.made:
+        if made.name.endswith("().add_argument") and _parser(made) is _parser(parsed) and _destination(made) == name:
+            return _default(made)
+        if made.name.endswith("().set_defaults") and _parser(made) is _parser(parsed) and name in made.kwargs:
+            return assumed(made.kwargs[name])
+    return None
+
+
+def flag_default(program: Program, path: str) -> Value | None:
+    """Return the default of absl's ``FLAGS.name``, or None."""
+    prefix = next((prefix for prefix in _FLAGS if path.startswith(prefix)), None)
+    if prefix is None:
+        return None
+    for made, _ in program.made:
+        if ".flags.DEFINE_" in made.name and made.constant(0, "name") == path[len(prefix) :]:
+            default = made.argument(1, "default")
+            return None if default is None else assumed(default)
+    return None
+
+
+def _parser(made: Made) -> Value | None:
+    """Return the parser that a method was called on, also through its groups of options."""
+    owner = made.owner
+    while isinstance(owner, Made) and owner.owner is not None:
+        owner = owner.owner
+    return owner
+
+
+def _default(add_argument: Made) -> Value | None:
+    action = add_argument.constant(99, "action")
+    flags = [flag for flag in constants(Items(add_argument.args, 0)) if isinstance(flag, str)]
+    if not add_argument.kwargs.keys() <= _HARMLESS or not any(flag.startswith("-") for flag in flags):
+        return None
+    if action in _SWITCHES:
+        return assumed(add_argument.kwargs.get("default", Const(_SWITCHES[action])))
+    return None if "action" in add_argument.kwargs else assumed(add_argument.kwargs.get("default", Const(None)))
+
+
+def _destination(add_argument: Made) -> object:
+    """Return the attribute that an option of argparse is given to."""
+    flags = [flag for flag in constants(Items(add_argument.args, 0)) if isinstance(flag, str)]
+    long = next((flag for flag in flags if flag.startswith("--")), flags[0] if flags else "")
+    return add_argument.constant(99, "dest") or long.lstrip("-").replace("-", "_")

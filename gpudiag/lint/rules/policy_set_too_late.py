@@ -1,0 +1,63 @@
+"""the policy {policy!r} is set after the layers of {place} were made: they stay as they are, float32
+
+A layer takes the policy when it is made. Setting another one later changes no layer that exists (Keras 3.15, measured:
+compute_dtype stays float32), and nothing says so.
+
+Bad
+    import tensorflow as tf
+
+    model = tf.keras.Sequential([tf.keras.layers.Dense(8), tf.keras.layers.Dense(1)])
+    tf.keras.mixed_precision.set_global_policy("mixed_float16")
+    model.compile("adam", "mse")
+
+Good
+    import tensorflow as tf
+
+    tf.keras.mixed_precision.set_global_policy("mixed_float16")
+    model = tf.keras.Sequential([tf.keras.layers.Dense(8), tf.keras.layers.Dense(1, dtype="float32")])
+    model.compile("adam", "mse")
+"""
+
+from __future__ import annotations
+
+import re
+
+from gpudiag.lint.program import Call, Event, Program
+from gpudiag.lint.rule import Match, Matches, Rule
+from gpudiag.lint.values import Const, Made, Value
+from gpudiag.model.report import Severity
+
+RULE = Rule(
+    severity=Severity.WARNING,
+    advice="set it directly after import tensorflow, before the first layer",
+    words=("set_global_policy", "set_dtype_policy", "set_policy"),
+    url="https://www.tensorflow.org/guide/mixed_precision",
+)
+_SETS = re.compile(
+    r"keras\.(?:mixed_precision|config)\.(?:experimental\.)?(?:set_global_policy|set_dtype_policy|set_policy)\Z"
+)
+_LAYER = re.compile(r"keras\.(?:layers\.(?!Input|experimental)[A-Z]\w+|applications\.(?:\w+\.)*[A-Z]\w+)\Z")
+
+
+def find(program: Program) -> Matches:
+    layers = [event for event in program.of(Call) if _LAYER.search(event.api)]
+    for event in program.of(Call):
+        policy = _name(event.made.argument(0, "policy"))
+        if not _SETS.search(event.api) or not policy.startswith("mixed_"):
+            continue
+        before = [earlier for earlier in event.history() if isinstance(earlier, Call) and _LAYER.search(earlier.api)]
+        if before and not _follow(layers, event, program):
+            yield Match(event, {"policy": policy, "place": before[-1].place(program)})
+
+
+def _follow(layers: list[Call], event: Event, program: Program) -> bool:
+    """Return whether layers may be made after an event: for them the policy holds."""
+    at = program.events.index(event)
+    return any(program.events.index(layer) > at for layer in layers)
+
+
+def _name(value: Value | None) -> str:
+    """Return the name of a policy, given itself or as a ``Policy``."""
+    if isinstance(value, Made) and value.name.endswith("Policy"):
+        value = value.argument(0, "name")
+    return value.value if isinstance(value, Const) and isinstance(value.value, str) else ""

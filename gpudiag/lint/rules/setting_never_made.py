@@ -1,0 +1,97 @@
+"""nothing calls {function}(), so {what} is never made
+
+A function does nothing until it is called. This program is run as it is, no other file imports it, and the name of the
+function is nowhere in it but in its definition.
+
+Bad
+    import tensorflow as tf
+
+
+    def setup_gpus():
+        for gpu in tf.config.list_physical_devices("GPU"):
+            tf.config.experimental.set_memory_growth(gpu, True)
+
+
+    model = tf.keras.Sequential([tf.keras.layers.Dense(1)])
+    model.compile("adam", "mse")
+    model.fit(x, y)
+
+Good
+    import tensorflow as tf
+
+
+    def setup_gpus():
+        for gpu in tf.config.list_physical_devices("GPU"):
+            tf.config.experimental.set_memory_growth(gpu, True)
+
+
+    setup_gpus()
+    model = tf.keras.Sequential([tf.keras.layers.Dense(1)])
+    model.compile("adam", "mse")
+    model.fit(x, y)
+"""
+
+from __future__ import annotations
+
+import ast
+import re
+from collections.abc import Iterator
+
+from gpudiag.knowledge import tensorflow_api as api
+from gpudiag.knowledge.variables import SETTINGS
+from gpudiag.lint.program import Call, Event, Program, Variable
+from gpudiag.lint.rule import Match, Matches, Rule
+from gpudiag.lint.settings import is_of_tests
+from gpudiag.lint.values import Function
+from gpudiag.model.report import Severity
+
+RULE = Rule(
+    severity=Severity.WARNING,
+    advice="call {function}() directly after import tensorflow, or remove it",
+    words=("set_memory_growth", "set_visible_devices", "_device_configuration", "set_global_policy", *sorted(SETTINGS)),
+    also=("environ", "set_"),
+    url="https://www.tensorflow.org/guide/gpu#limiting_gpu_memory_growth",
+)
+_SETTERS = api.BEFORE_DEVICES | {"keras.mixed_precision.set_global_policy"}
+
+
+def find(program: Program) -> Matches:
+    if program.shared or is_of_tests(program) or not _trains(program):
+        return
+    reported = set()
+    for event in program.events:
+        function = event.functions[0] if len(event.functions) == 1 and not event.stack else None
+        what = _setting(event)
+        if what and function is not None and function.node not in reported and _is_alone(function, program):
+            reported.add(function.node)
+            yield Match(event, {"function": function.name, "what": what})
+
+
+def _setting(event: Event) -> str:
+    """Return what an event sets of GPUs; "" if it sets nothing."""
+    if isinstance(event, Call) and event.api in _SETTERS and isinstance(event.node, ast.Call):
+        return ast.unparse(event.node.func)
+    if isinstance(event, Variable) and event.name in SETTINGS and event.how != "env":
+        return f"the setting of {event.name}"
+    return ""
+
+
+def _trains(program: Program) -> bool:
+    """Return whether a program makes TensorFlow's devices in what is surely run: else it may be a library."""
+    return any("devices" in event.effects or "session" in event.effects for event in _run(program))
+
+
+def _run(program: Program) -> Iterator[Event]:
+    return (event for event in program.events if not event.frame.uncalled and event.module is program.module)
+
+
+def _is_alone(function: Function, program: Program) -> bool:
+    """Return whether the only place that has a function's name is its definition."""
+    if (
+        function.owner is not None
+        or not function.name
+        or not isinstance(function.node, ast.FunctionDef)
+        or function.node.decorator_list
+    ):
+        return False
+    return sum(len(re.findall(rf"\b{function.name}\b", module.text)) for module in program.modules) == 1

@@ -1,0 +1,64 @@
+"""{call} in {place} is inside of tf.device({device}): the model is trained on the CPU
+
+Variables and operations that are made in a device scope are on that device, and so is what fit() runs (2.21, simulated
+GPUs). Old examples made a model on the CPU and let multi_gpu_model() copy it to the GPUs; fit() stood outside.
+
+Bad
+    import tensorflow as tf
+
+    for gpu in tf.config.list_physical_devices("GPU"):
+        tf.config.experimental.set_memory_growth(gpu, True)
+    with tf.device("/cpu:0"):
+        model = tf.keras.Sequential([tf.keras.layers.Dense(1)])
+        model.compile("adam", "mse")
+        model.fit(x, y)
+
+Good
+    import tensorflow as tf
+
+    for gpu in tf.config.list_physical_devices("GPU"):
+        tf.config.experimental.set_memory_growth(gpu, True)
+    model = tf.keras.Sequential([tf.keras.layers.Dense(1)])
+    model.compile("adam", "mse")
+    model.fit(x, y)
+"""
+
+from __future__ import annotations
+
+import ast
+import re
+
+from gpudiag.lint.program import Call, Entered, Program
+from gpudiag.lint.rule import Match, Matches, Rule
+from gpudiag.lint.settings import is_of_tests
+from gpudiag.model.report import Severity
+
+RULE = Rule(
+    severity=Severity.WARNING,
+    advice="train outside of the scope",
+    words=("tf.device(", "tf1.device(", "tensorflow.device(", "v1.device("),
+    also=(".fit(", ".train_on_batch("),
+    url="https://www.tensorflow.org/guide/gpu#manual_device_placement",
+)
+_CPU = re.compile(r"/?(?:device:)?cpu(?::\d+)?\Z", re.IGNORECASE)
+_WANTS_GPU = re.compile(
+    r"(?:train|fit|run)\w*\s+(?:it\s+)?on\s+(?:the\s+)?GPU|multi_gpu|set_memory_growth|_device_configuration|"
+    r"TF_FORCE_GPU_ALLOW_GROWTH|MirroredStrategy",
+    re.IGNORECASE,
+)
+"""A program without one of these may be meant for the CPU."""
+_ALSO_ON_GPU = re.compile(r"device\(\s*f?['\"]/?(?:device:)?gpu|set_visible_devices\(\s*\[\s*\]", re.IGNORECASE)
+"""It compares the two, or hides the GPUs."""
+
+
+def find(program: Program) -> Matches:
+    if not program.mentions(_WANTS_GPU) or program.mentions(_ALSO_ON_GPU) or is_of_tests(program):
+        return
+    for event in program.of(Call):
+        device = next((made for made in reversed(event.frame.contexts) if made.api == "device"), None)
+        name = None if device is None else device.constant(0, "device_name")
+        trains = event.made.name.endswith(("().fit", "().train_on_batch"))
+        if trains and isinstance(name, str) and _CPU.match(name) and isinstance(event.node, ast.Call):
+            scope = next((entered for entered in program.of(Entered) if entered.made is device), event)
+            figures = {"call": f"{ast.unparse(event.node.func)}()", "place": event.place(program)}
+            yield Match(scope, {**figures, "device": repr(name)})
