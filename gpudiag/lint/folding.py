@@ -155,6 +155,8 @@ def _computed(op: ast.operator, left: Value, right: Value) -> Value:
             many = right.value if isinstance(right, Const) and isinstance(right.value, int) else 1
             return items(_repeated(left.items[0], many))
         return UNKNOWN
+    if isinstance(left, Table) and isinstance(right, Table) and isinstance(op, ast.BitOr):
+        return table([*left.pairs, *right.pairs])
     if not (isinstance(left, Const) and isinstance(right, Const)):
         return UNKNOWN
     one, other = left.value, right.value

@@ -60,7 +60,9 @@ class Table(Value):
 
     def get(self, key: object) -> Value | None:
         """Return the value of a key, or None if the key is not known to be there."""
-        return next((value for name, value in self.pairs if isinstance(name, Const) and name.value == key), None)
+        return next(
+            (value for name, value in reversed(self.pairs) if isinstance(name, Const) and name.value == key), None
+        )
 
     def put(self, key: Value, value: Value) -> None:
         """Set an item in place."""
@@ -247,6 +249,11 @@ class Imported(Value):
     """A module of the project."""
 
     module: Module
+
+
+def is_environ(value: Value) -> bool:
+    """Return whether a value is ``os.environ``."""
+    return isinstance(value, Name) and value.path == "os.environ"
 
 
 def use(value: Value | None) -> None:

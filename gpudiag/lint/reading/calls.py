@@ -8,6 +8,7 @@ import re
 from gpudiag.knowledge import tensorflow_api as api
 from gpudiag.lint.folding import RESULTS, same, table, text_method
 from gpudiag.lint.program import Call, Effects, Past, Variable, common
+from gpudiag.lint.reading.command_line import is_parsed
 from gpudiag.lint.reading.containers import device_method, dict_method, list_method
 from gpudiag.lint.reading.cursor import DEVICES, NO_EFFECTS
 from gpudiag.lint.reading.expressions import Expressions
@@ -27,6 +28,7 @@ from gpudiag.lint.values import (
     Table,
     Value,
     devices,
+    is_environ,
     use,
 )
 
@@ -144,11 +146,13 @@ class Calls(Expressions):
         self.program.made.append((made, event))
         if made.api in api.WITHOUT_EAGER:
             self.eager = False
-        result = self._call_back(made, node)
-        return made if result is None else result
+        if name in ("types.SimpleNamespace", "argparse.Namespace"):
+            made.options.update(kwargs)
+        self._call_back(made, node)
+        return made
 
-    def _call_back(self, made: Made, node: ast.Call) -> Value | None:
-        """Follow the function that a call is given, if it calls it; return its result if that is what is returned."""
+    def _call_back(self, made: Made, node: ast.Call) -> None:
+        """Follow the function that a call is given, if it calls it."""
         last = made.name.rpartition(".")[2]
         if made.name == "threading.Thread":
             target, given = made.argument(1, "target"), made.argument(3, "args")
@@ -161,17 +165,16 @@ class Calls(Expressions):
         elif made.name in ("absl.app.run", "tensorflow.compat.v1.app.run") and made.args:
             target, args = made.args[0], []
         else:
-            return None
+            return
         if not isinstance(target, Function | Method):
-            return None
+            return
         if last in ("Thread", "submit"):  # at the same time, and in no context of this thread
             past = self.past
             with self.inside(contexts=(), doubtful=True):
                 self.apply(target, [*args], {}, node)
             self.past = past
-            return None
-        self.apply(target, [*args] or [UNKNOWN] * (last == "run"), {}, node)
-        return None
+        else:
+            self.apply(target, [*args] or [UNKNOWN] * (last == "run"), {}, node)
 
     def _computed(self, name: str, args: list[Value], kwargs: dict[str, Value], node: ast.Call) -> Value | None:
         """Return the result of a call if it is not something that is made."""
@@ -180,12 +183,18 @@ class Calls(Expressions):
         if name == "builtins.dict":
             return self._dict_of(args, kwargs, node)
         if name in ("os.environ.copy", "copy.copy", "copy.deepcopy"):
-            return Table([], 1, environ=True) if name == "os.environ.copy" or _is_environ(args) else None
-        if name == "builtins.getattr" and len(args) >= 2 and isinstance(args[1], Const):
-            inner = ast.Attribute(node.args[0], str(args[1].value), ast.Load())
-            return self.evaluate(ast.copy_location(inner, node)) if len(args) == 2 else None
+            return Table([], 1, environ=True) if name == "os.environ.copy" or _of_environ(args) else None
+        if name in ("builtins.getattr", "builtins.setattr") and len(args) >= 2 and isinstance(args[1], Const):
+            context = ast.Load() if name == "builtins.getattr" else ast.Store()
+            inner = ast.copy_location(ast.Attribute(node.args[0], str(args[1].value), context), node)
+            if name == "builtins.getattr":
+                return self.evaluate(inner)
+            self.bind(inner, args[-1], node)
+            return Const(None)
         if name == "builtins.super":
             return self._super()
+        if name == "builtins.vars" and len(args) == 1:
+            return args[0] if is_parsed(args[0]) else None
         if name in ("builtins.__import__", "importlib.import_module") and args and isinstance(args[0], Const):
             if name == "importlib.import_module":
                 self.import_outer(str(args[0].value), node)
@@ -194,15 +203,16 @@ class Calls(Expressions):
 
     def _dict_of(self, args: list[Value], kwargs: dict[str, Value], node: ast.Call) -> Value | None:
         """Return what ``dict()`` makes, of keyword arguments, of another one or of the environment."""
-        if len(args) > 1 or (args and not isinstance(args[0], Table) and not _is_environ(args)):
+        if len(args) > 1 or (args and not isinstance(args[0], Table) and not _of_environ(args)):
             return None
         pairs = args[0].pairs if args and isinstance(args[0], Table) else []
         own = [(Const(name), value) for name, value in kwargs.items()]
         made = table([*pairs, *own])
-        if isinstance(made, Table) and args and (_is_environ(args) or getattr(args[0], "environ", False)):
+        if isinstance(made, Table) and args and (_of_environ(args) or getattr(args[0], "environ", False)):
             made.environ = True
-            for keyword, (name, value) in zip([word for word in node.keywords if word.arg], own, strict=False):
-                self.set_variable(name, value, node, keyword.value, None, "env", made)
+            nodes = {keyword.arg: keyword.value for keyword in node.keywords}
+            for name, value in own:
+                self.set_variable(name, value, node, nodes.get(name.value), None, "env", made)
         return made
 
     def _super(self) -> Value | None:
@@ -334,7 +344,8 @@ class Calls(Expressions):
             value = given.get(name)
             default = instance.of.find(name)
             if isinstance(default, Made):  # field(default_factory=...)
-                default = default.kwargs.get("default", UNKNOWN)
+                factory = default.kwargs.get("default_factory", UNKNOWN)
+                default = default.kwargs.get("default") or self.apply(factory, [], {}, default.node)
             instance.attributes[name] = value or default or UNKNOWN
         start = instance.of.find("__post_init__")
         if isinstance(start, Function):
@@ -405,5 +416,5 @@ def _method_name(func: Attribute) -> str:
     return f"{base.name}().{'.'.join(reversed(names))}" if isinstance(base, Made) else ""
 
 
-def _is_environ(args: list[Value]) -> bool:
-    return len(args) == 1 and isinstance(args[0], Name) and args[0].path == "os.environ"
+def _of_environ(args: list[Value]) -> bool:
+    return len(args) == 1 and is_environ(args[0])

@@ -31,6 +31,7 @@ from gpudiag.lint.values import (
     Value,
     count_of_gpus,
     devices,
+    is_environ,
     truth,
     use,
 )
@@ -40,6 +41,7 @@ _KNOWN = {"tf": "tensorflow", "os": "os", "keras": "keras", "multiprocessing": "
 _BUILTINS = frozenset(
     {"len", "str", "int", "float", "bool", "list", "tuple", "sorted", "set", "range", "enumerate", "zip", "print"}
     | {
+        "vars",
         "super",
         "dict",
         "round",
@@ -132,6 +134,8 @@ class Expressions(Imports):
             found = found or Attribute(base, name)
         elif isinstance(base, Made):
             found = base.options.get(name, Attribute(base, name))
+        elif isinstance(base, Const) and name == "value":
+            found = base  # of a member of an Enum
         elif isinstance(base, Attribute | Part | Const | Items | Table) or devices(base):
             found = Attribute(base, name)
         return UNKNOWN if found is None else found
@@ -163,7 +167,9 @@ class Expressions(Imports):
             return UNKNOWN
         if listed := devices(base):
             return Part(base, at if isinstance(at, int) else None, each=key is EACH_INDEX and listed.all)
-        return base if is_parsed(base) and at == 0 else UNKNOWN  # of parse_known_args
+        if is_parsed(base) and isinstance(base, Made):  # of parse_known_args, or of vars(args)
+            return base if at == 0 else default_of(self.program, base, str(at)) or UNKNOWN
+        return UNKNOWN
 
     def _slice(self, base: Value, part: ast.Slice) -> Value:
         for bound in (part.lower, part.upper, part.step):
@@ -177,7 +183,13 @@ class Expressions(Imports):
         return base if whole else Part(base, several=True)
 
     def _binary(self, node: ast.BinOp) -> Value:
-        return computed(node.op, self.evaluate(node.left), self.evaluate(node.right))
+        left, right = self.evaluate(node.left), self.evaluate(node.right)
+        of_environ = is_environ(left) or (isinstance(left, Table) and left.environ)
+        if isinstance(right, Table) and of_environ and isinstance(node.op, ast.BitOr):
+            made = Table([*(left.pairs if isinstance(left, Table) else []), *right.pairs], right.size, environ=True)
+            self.set_variables(right, node, "env", made)
+            return made
+        return computed(node.op, left, right)
 
     def _unary(self, node: ast.UnaryOp) -> Value:
         value = self.evaluate(node.operand)
@@ -195,7 +207,9 @@ class Expressions(Imports):
             if False in known:
                 return Const(False)
             return values[-1] if all(known) else UNKNOWN
-        if known[0] is True:
+        while len(values) > 1 and known[0] is False:
+            del values[0], known[0]
+        if known[0] is True or len(values) == 1:
             return values[0]
         return Const(True) if True in known else UNKNOWN
 
@@ -251,7 +265,7 @@ class Expressions(Imports):
             elif isinstance(inner, Table):
                 pairs += inner.pairs
                 environ |= inner.environ
-            environ |= key is None and isinstance(inner, Name) and inner.path == "os.environ"
+            environ |= key is None and is_environ(inner)
         made = table(pairs)
         if environ and isinstance(made, Table):
             made.environ = True

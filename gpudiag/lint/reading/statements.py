@@ -6,7 +6,7 @@ import ast
 from collections.abc import Callable
 from typing import Any
 
-from gpudiag.lint.folding import UNROLLED, computed, counts_all, element, merged, table
+from gpudiag.lint.folding import UNROLLED, computed, counts_all, element, items, merged, table
 from gpudiag.lint.program import Assigned, Entered, Named, Option, Past, common
 from gpudiag.lint.reading.calls import Calls
 from gpudiag.lint.reading.cursor import DEVICES, MOST_STEPS, NO_EFFECTS, TooLongError
@@ -95,11 +95,7 @@ class Statements(Calls):
         elif isinstance(target, ast.Subscript):
             self._bind_item(target, value, statement)
         elif isinstance(target, ast.Tuple | ast.List):
-            known = value.items if isinstance(value, Items) and len(value.items) == len(target.elts) else None
-            for at, inner in enumerate(target.elts):
-                part = known[at] if known else Part(value, at) if devices(value) else UNKNOWN
-                if at == 0 and isinstance(value, Made) and value.name.endswith("().parse_known_args"):
-                    part = value
+            for inner, part in zip(target.elts, _unpacked(value, target.elts), strict=True):
                 self.bind(inner.value if isinstance(inner, ast.Starred) else inner, part, statement)
 
     def _bind_item(self, target: ast.Subscript, value: Value, statement: ast.AST) -> None:
@@ -368,3 +364,16 @@ class Statements(Calls):
         ast.Import: Calls.read_import,
         ast.ImportFrom: Calls.read_import_from,
     }
+
+
+def _unpacked(value: Value, targets: list[ast.expr]) -> list[Value]:
+    """Return what each of several targets is given of a value."""
+    if isinstance(value, Made) and value.name.endswith("().parse_known_args"):
+        return [value, *[UNKNOWN] * (len(targets) - 1)]
+    star = next((at for at, target in enumerate(targets) if isinstance(target, ast.Starred)), None)
+    if isinstance(value, Items) and star is None and len(value.items) == len(targets):
+        return value.items
+    if isinstance(value, Items) and star is not None and len(value.items) >= len(targets) - 1:
+        end = len(value.items) - (len(targets) - star - 1)
+        return [*value.items[:star], items(value.items[star:end]), *value.items[end:]]
+    return [Part(value, at) if devices(value) else UNKNOWN for at in range(len(targets))]

@@ -25,6 +25,7 @@ from __future__ import annotations
 
 import ast
 import re
+from itertools import chain
 
 from gpudiag.knowledge import tensorflow_api as api
 from gpudiag.lint.program import Call, Entered, Event, Program
@@ -58,7 +59,9 @@ def find(program: Program) -> Matches:
                 yield Match(event, {**figures, "instead": _MAKE})
             else:
                 yield Match(
-                    tape := next(program.calls("GradientTape"), event), {**figures, "instead": _RUN}, _call(tape)
+                    tape := next(chain(program.calls("function()"), program.calls("GradientTape")), event),
+                    {**figures, "instead": _RUN},
+                    _call(tape),
                 )
 
 
