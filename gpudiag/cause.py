@@ -220,7 +220,7 @@ class Match:
 
     evidence: tuple[str, ...]
     """What was seen, each a line for a person."""
-    sure: Confidence = Confidence.PROVED
+    confidence: Confidence = Confidence.PROVED
     figures: dict[str, Figure] = field(default_factory=dict)
     """Put into the texts of the cause."""
     tried: Action | None = None
@@ -365,9 +365,9 @@ class Known:
             trial = None if first.change is None else FixAttempt(first.change)
         quoted = (event for line in seen for event in recognised(line))
         return RootCause(
-            rule=self.id,
+            cause_id=self.id,
             stage=match.stage or self.stage,
-            sure=match.sure,
+            confidence=match.confidence,
             cause=self.cause.format_map(match.figures),
             evidence=seen,
             fix=tuple(actions),

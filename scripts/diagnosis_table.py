@@ -60,8 +60,8 @@ class Row:
         wanted = self.item.after or self.item.rule
         causes = self.diagnosis.causes
         shown = (*causes, *self.diagnosis.folded)
-        fixes = [action.line for one in shown if one.rule == self.item.rule for action in one.fix]
-        return bool(causes) and causes[0].rule == wanted and any(self.item.fix in line for line in fixes)
+        fixes = [action.line for one in shown if one.cause_id == self.item.rule for action in one.fix]
+        return bool(causes) and causes[0].cause_id == wanted and any(self.item.fix in line for line in fixes)
 
     def __str__(self) -> str:
         head = self.diagnosis.causes[0] if self.diagnosis.causes else None
@@ -69,8 +69,8 @@ class Row:
         title = f"[{self.item}]({self.item.source})" if self.item.source else str(self.item)
         cells = (
             _cell(title),
-            f"`{head.rule}`" if head else "",
-            head.sure.value if head else "",
+            f"`{head.cause_id}`" if head else "",
+            head.confidence.value if head else "",
             f"`{self._masked(head.fix[0].line)}`" if head and head.fix else "",
             trial,
             "yes" if self.is_right else "no",

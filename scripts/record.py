@@ -72,7 +72,7 @@ def record_corpus(numbers: set[int]) -> None:
             report = staged.check(item, machine, staged.stage(item, machine))
             item.recording.parent.mkdir(parents=True, exist_ok=True)
             item.recording.write_text(compact(_without_places(codec.encode(report), own)), encoding="utf-8")
-            print(item, report.diagnosis.causes[0].rule if report.diagnosis.causes else "no cause", flush=True)
+            print(item, report.diagnosis.causes[0].cause_id if report.diagnosis.causes else "no cause", flush=True)
         warm.close()
 
 

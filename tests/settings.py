@@ -117,7 +117,7 @@ def faults(report: Report) -> dict[str, str]:
     """Return what nothing may say of a healthy machine: probe, ``causes`` or ``verdict`` to what it says."""
     said = {row.probe: text for row in report.rows if (text := _fault(row.outcome))}
     if causes := (*report.diagnosis.causes, *report.diagnosis.folded):
-        said["causes"] = ", ".join(cause.rule for cause in causes)
+        said["causes"] = ", ".join(cause.cause_id for cause in causes)
     if failed := report.diagnosis.failed:
         said["diagnosis"] = ", ".join(one.part for one in failed)
     return said if report.verdict is Verdict.PASS else {"verdict": report.verdict.value, **said}

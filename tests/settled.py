@@ -51,7 +51,7 @@ class Settled:
         return int(hashlib.sha256(self.source.encode()).hexdigest(), 16) % 3 == 0
 
     def diagnosis(self) -> Diagnosis:
-        return why.explained(self.log.splitlines(), ("gpudiag", "why")).diagnosis
+        return why.explained(tuple(self.log.splitlines()), ("gpudiag", "why")).diagnosis
 
 
 def load(folder: Path = FOLDER) -> list[Settled]:
@@ -64,4 +64,4 @@ def answer(diagnosis: Diagnosis) -> tuple[str, str]:
     if not diagnosis.causes:
         return "", ""
     cause = diagnosis.causes[0]
-    return cause.rule, " ".join((cause.cause, *(action.line for action in cause.fix))).lower()
+    return cause.cause_id, " ".join((cause.cause, *(action.line for action in cause.fix))).lower()

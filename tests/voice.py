@@ -42,7 +42,7 @@ def contradictions(rows: Iterable[Row], diagnosis: Diagnosis) -> list[str]:
                 own.setdefault(about, set()).add(command)
         for about, several in own.items():
             told.setdefault(about, set()).update(several)
-            of_causes.append((cause.rule, about, several))
+            of_causes.append((cause.cause_id, about, several))
     of_two = [
         f"{one} says {sorted(first)}, {other} says {sorted(second)}"
         for (one, about, first), (other, same, second) in itertools.combinations(of_causes, 2)
@@ -79,13 +79,13 @@ def second_answers(rows: Iterable[Row], diagnosis: Diagnosis) -> list[str]:
     causes = (*diagnosis.causes, *diagnosis.folded)
     said = [action for cause in causes for action in cause.fix]
     return [
-        f"{row.probe}.{one.kind} says {words.advice(one)!r}; {cause.rule} says {cause.fix[0].line!r}"
+        f"{row.probe}.{one.kind} says {words.advice(one)!r}; {cause.cause_id} says {cause.fix[0].line!r}"
         for row in rows
         for one in row.findings
         if row.area == "host" and one.kind not in _COULD_NOT_LOOK and not any(action in said for action in one.fix)
         if not one.cause
         for cause in causes
-        if (f"{row.probe}.{one.kind}", cause.rule) not in ANOTHER_QUESTION
+        if (f"{row.probe}.{one.kind}", cause.cause_id) not in ANOTHER_QUESTION
     ]
 
 

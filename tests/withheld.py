@@ -57,7 +57,7 @@ def green(report: Report) -> Report:
 def contradicts(report: Report) -> bool:
     """Return whether the report names a reason against a pass, and passes; written again, from the issue's words."""
     causes = (*report.diagnosis.causes, *report.diagnosis.folded)
-    proved = any(one.sure is Confidence.PROVED and one.stage is not Stage.CONFIGURATION for one in causes)
+    proved = any(one.confidence is Confidence.PROVED and one.stage is not Stage.CONFIGURATION for one in causes)
     nvml = report.facts.nvml
     lost = (
         not isinstance(nvml, Unknown)

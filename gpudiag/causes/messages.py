@@ -99,7 +99,7 @@ def _match(event: Event, origin: Origin) -> Match:
     figures: defaultdict[str, Figure] = defaultdict(str, event.fields, release_of_both=_release(origin))
     return Match(
         evidence=(text(event.line) if event.text in text(event.line) else event.text,),
-        sure=Confidence.POSSIBLE if message.possible or message.follows else Confidence.LIKELY,
+        confidence=Confidence.POSSIBLE if message.possible or message.follows else Confidence.LIKELY,
         figures=figures,
         fix=advice.fitted((fill_in(action, figures) for action in message.fix), origin),
         explains=recognised(event.line),

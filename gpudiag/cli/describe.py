@@ -104,7 +104,7 @@ def _found(rule: Known, report: Report, width: int) -> Iterator[str]:
     from gpudiag.report import words
 
     yield wrapped(f"Found {words.started(report)}, {words.simulation(report) or 'on real hardware'}", width)
-    causes = [one for one in (*report.diagnosis.causes, *report.diagnosis.folded) if one.rule == rule.id]
+    causes = [one for one in (*report.diagnosis.causes, *report.diagnosis.folded) if one.cause_id == rule.id]
     if not causes:
         yield "    The report does not name this cause."
     for cause in causes:

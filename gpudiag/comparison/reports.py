@@ -122,18 +122,18 @@ def _gpu(gpu: Gpu) -> str:
 def _causes(old: Report, new: Report) -> Iterator[Change]:
     before, after = ([*report.diagnosis.causes, *report.diagnosis.folded] for report in (old, new))
     for one in _beyond(after, before):
-        yield Change(Subject.CAUSE, one.rule, None, one.cause, worse=True)
+        yield Change(Subject.CAUSE, one.cause_id, None, one.cause, worse=True)
     for one in _beyond(before, after):
-        yield Change(Subject.CAUSE, one.rule, one.cause, None)
+        yield Change(Subject.CAUSE, one.cause_id, one.cause, None)
 
 
 def _beyond(causes: Iterable[RootCause], others: Iterable[RootCause]) -> Iterator[RootCause]:
     """Yield the causes that ``others`` has not, or has less often: the figures of one may differ."""
-    left = Counter(one.rule for one in others)
+    left = Counter(one.cause_id for one in others)
     for cause in causes:
-        if left[cause.rule] == 0:
+        if left[cause.cause_id] == 0:
             yield cause
-        left[cause.rule] = max(0, left[cause.rule] - 1)
+        left[cause.cause_id] = max(0, left[cause.cause_id] - 1)
 
 
 def _rows(old: Report, new: Report) -> Iterator[Change]:

@@ -101,7 +101,9 @@ def _with_names_of_today(report: Report) -> Report:
     """Return ``report`` with the names that its causes have now."""
 
     def named(causes: tuple[RootCause, ...]) -> tuple[RootCause, ...]:
-        return tuple(msgspec.structs.replace(one, rule=renamed.CAUSES.get(one.rule, one.rule)) for one in causes)
+        return tuple(
+            msgspec.structs.replace(one, cause_id=renamed.CAUSES.get(one.cause_id, one.cause_id)) for one in causes
+        )
 
     found = report.diagnosis
     diagnosis = msgspec.structs.replace(found, causes=named(found.causes), folded=named(found.folded))

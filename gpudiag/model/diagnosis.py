@@ -61,10 +61,10 @@ class FixAttempt(Record):
 class RootCause(Record):
     """Why TensorFlow does not use a GPU, or not as meant; and the line that fixes it."""
 
-    rule: str
+    cause_id: str
     """The name of the cause; ``gpudiag explain`` knows it."""
     stage: Stage
-    sure: Confidence
+    confidence: Confidence
     cause: str
     """One sentence."""
     evidence: tuple[str, ...]
@@ -153,7 +153,7 @@ class Diagnosis(Record):
     @property
     def proved(self) -> tuple[RootCause, ...]:
         """The causes that are certain, of any stage."""
-        return tuple(cause for cause in (*self.causes, *self.folded) if cause.sure is Confidence.PROVED)
+        return tuple(cause for cause in (*self.causes, *self.folded) if cause.confidence is Confidence.PROVED)
 
     @property
     def broken_at(self) -> Stage | None:

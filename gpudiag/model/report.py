@@ -423,7 +423,7 @@ def reasons_against(report: Report) -> tuple[str, ...]:
     """
     unfit = report.unfit
     against = [
-        f"{cause.cause} ({cause.rule})"
+        f"{cause.cause} ({cause.cause_id})"
         for cause in report.diagnosis.proved
         if cause in unfit or cause.stage not in (Stage.CONFIGURATION, Stage.PROGRAM)
     ]

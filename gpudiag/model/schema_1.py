@@ -175,6 +175,9 @@ def _finding(finding: dict[str, Any]) -> None:
 
 def _cause(cause: dict[str, Any]) -> None:
     """The line that was tried is the one with the change; the oldest reports do not say which it was."""
+    for earlier, today in (("rule", "cause_id"), ("sure", "confidence")):
+        if earlier in cause:
+            cause[today] = cause.pop(earlier)
     lines, trial = cause.get("fix"), cause.get("trial")
     if not isinstance(lines, list) or not all(isinstance(line, str) for line in lines):
         return

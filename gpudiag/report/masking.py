@@ -42,7 +42,7 @@ PYTHON = "<python>"
 MASKED = "<masked>"
 LEFT_OUT = "<left out>"
 
-_OWN_FIELDS = frozenset({"gpudiag_version", "started_at", "isolation", "probe", "kind", "rule", "url"})
+_OWN_FIELDS = frozenset({"gpudiag_version", "started_at", "isolation", "probe", "kind", "cause_id", "explains", "url"})
 """Fields that gpudiag fills with its own names: a user called ``fork`` must not change them."""
 
 _SAFE_FIELDS: frozenset[tuple[type, str]] = frozenset(

@@ -230,7 +230,7 @@ _DECIDES = (
 
 def _headline_of_a_log(diagnosis: Diagnosis) -> str:
     if diagnosis.causes:
-        return f"{_BEGINS[diagnosis.causes[0].sure]} {diagnosis.causes[0].cause}"
+        return f"{_BEGINS[diagnosis.causes[0].confidence]} {diagnosis.causes[0].cause}"
     if diagnosis.unexplained:
         return "No cause is known for this log. The lines that look most like a fault:"
     if diagnosis.harmless or diagnosis.misleading:
@@ -240,7 +240,7 @@ def _headline_of_a_log(diagnosis: Diagnosis) -> str:
 
 def others(diagnosis: Diagnosis) -> list[tuple[str, str]]:
     """Return what else there is to say as pairs of a heading and its text: the other causes, and lines of logs."""
-    later = [("then", f"{one.cause} ({one.rule}): {one.fix[0].text}") for one in diagnosis.folded]
+    later = [("then", f"{one.cause} ({one.cause_id}): {one.fix[0].text}") for one in diagnosis.folded]
     later += [("line", text) for text in diagnosis.unexplained]
     if diagnosis.unexplained:
         later.append(("add", _DECIDES))
@@ -275,7 +275,7 @@ def steps(report: Report) -> str:
 
 def cause(one: RootCause) -> list[tuple[str, str]]:
     """Return a cause as pairs of a heading and its text: the cause itself, then what shows it and what to do."""
-    pairs = [("cause", f"{one_line(one.cause)} ({one.sure.value}; {one.rule})")]
+    pairs = [("cause", f"{one_line(one.cause)} ({one.confidence.value}; {one.cause_id})")]
     pairs += [("seen", one_line(text)) for text in one.evidence]
     trial = None if one.trial is None or one.trial.outcome == "not tried" else one.trial
     tried = [] if trial is None else [("tried", f"here: {trial.outcome}{f' ({trial.detail})' if trial.detail else ''}")]
@@ -371,7 +371,7 @@ def _to_be_verified(report: Report) -> str:
 
 def _first_of_withheld(report: Report) -> str:
     """Return the first reason against a PASS, and what to do: one that makes a GPU unfit before the others."""
-    reasons = [f"{cause.cause} ({cause.rule})" for cause in report.unfit]
+    reasons = [f"{cause.cause} ({cause.cause_id})" for cause in report.unfit]
     first, *more = dict.fromkeys((*reasons, *(report.withheld or ())))
     others = f" (and {len(more)} more)" if more else ""
     return one_line(f"{first}{others}. Fix that, or choose other GPUs with CUDA_VISIBLE_DEVICES.")

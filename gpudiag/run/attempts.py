@@ -35,7 +35,7 @@ def tried(session: Session, diagnosis: Diagnosis, gpus: tuple[Gpu, ...]) -> tupl
     return tuple(
         cause
         if cause.trial is None or lack_of_linux() or (used and cause.stage is not Stage.FIRST_OP)
-        else msgspec.structs.replace(cause, trial=_try(session, cause.rule, cause.trial, gpus))
+        else msgspec.structs.replace(cause, trial=_try(session, cause.cause_id, cause.trial, gpus))
         for cause in diagnosis.causes
     )
 

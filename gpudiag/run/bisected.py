@@ -42,7 +42,7 @@ def _proved(cause: RootCause, proof: RootCause) -> RootCause:
     own = tuple(action for action in cause.fix if action.command not in proved)
     return msgspec.structs.replace(
         cause,
-        sure=proof.sure,
+        confidence=proof.confidence,
         evidence=tuple(dict.fromkeys((*cause.evidence, *proof.evidence))),
         fix=(*proof.fix, *own),
         trial=None,

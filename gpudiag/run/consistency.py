@@ -22,7 +22,7 @@ LEFT_OUT = "what could do harm is left out, since this is only possible, or less
 
 def premise(cause: RootCause) -> Premise:
     """Return what a cause presupposes: what its file declares, or else what follows from the stage that it breaks."""
-    known = causes.get(cause.rule)
+    known = causes.get(cause.cause_id)
     if known is None:
         return Premise.NONE
     if known.declared.premise is not None:
@@ -52,15 +52,15 @@ def without_contradictions(shown: Iterable[RootCause]) -> list[RootCause]:
 
 def with_safe_fix(cause: RootCause, shown: Sequence[RootCause]) -> RootCause:
     """Return the cause; what could do harm is left out unless it is likely and nothing that is shown is likelier."""
-    if cause.sure is not Confidence.POSSIBLE and _doubt(cause) == min(map(_doubt, shown)):
+    if cause.confidence is not Confidence.POSSIBLE and _doubt(cause) == min(map(_doubt, shown)):
         return cause
     safe = tuple(action for action in cause.fix if not action.kind.can_harm)
     if safe == cause.fix:
         return cause
-    known = causes.get(cause.rule)
-    more = "" if known is None or known.declared.general else f": gpudiag explain {cause.rule} has it"
+    known = causes.get(cause.cause_id)
+    more = "" if known is None or known.declared.general else f": gpudiag explain {cause.cause_id} has it"
     return replace(cause, fix=(*safe, Action(note=LEFT_OUT + more, role=Role.NOTE)))
 
 
 def _doubt(cause: RootCause) -> int:
-    return _CONFIDENCES.index(cause.sure)
+    return _CONFIDENCES.index(cause.confidence)

@@ -179,9 +179,9 @@ def _with_what_lines_name(
     explained = {message for _, cause in found for message in cause.explains}
     table = messages.all_of_them()
     by_themselves = [
-        (table[cause.rule], cause)
+        (table[cause.cause_id], cause)
         for cause in named
-        if explained.isdisjoint(cause.explains) and not (found and table[cause.rule].declared.symptom)
+        if explained.isdisjoint(cause.explains) and not (found and table[cause.cause_id].declared.symptom)
     ]
     return _in_order((*found, *by_themselves))
 
@@ -193,4 +193,4 @@ def _in_order(found: Iterable[tuple[Known, RootCause]]) -> list[RootCause]:
 
 def _rank(found: tuple[Known, RootCause]) -> tuple[int, bool, int]:
     rule, cause = found
-    return _ORDER.index(cause.stage), rule.declared.symptom, _SURENESS.index(cause.sure)
+    return _ORDER.index(cause.stage), rule.declared.symptom, _SURENESS.index(cause.confidence)

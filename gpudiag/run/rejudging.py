@@ -27,9 +27,11 @@ def rejudge(report: Report, work: judgement.Work = judgement.here) -> Report:
     subject = judgement.Subject(report.facts, report.gpus, saved, report.lines, report.limits, report.program)
     rows = judgement.rows_again(subject, work)
     diagnosis = judgement.diagnosed(msgspec.structs.replace(subject, rows=rows), work)
-    trials = {(cause.rule, str(cause.trial.change)): cause.trial for cause in report.diagnosis.causes if cause.trial}
+    trials = {
+        (cause.cause_id, str(cause.trial.change)): cause.trial for cause in report.diagnosis.causes if cause.trial
+    }
     causes = tuple(
-        msgspec.structs.replace(cause, trial=trials.get((cause.rule, str(cause.trial.change)), cause.trial))
+        msgspec.structs.replace(cause, trial=trials.get((cause.cause_id, str(cause.trial.change)), cause.trial))
         if cause.trial
         else cause
         for cause in diagnosis.causes

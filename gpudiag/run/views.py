@@ -79,7 +79,7 @@ def with_one_voice(rows: Iterable[Row], diagnosis: Diagnosis) -> tuple[Row, ...]
     """Return ``rows`` with the fix of each finding that a cause of ``diagnosis`` explains."""
     explained: dict[str, list[RootCause]] = {}
     for cause in (*diagnosis.causes, *diagnosis.folded):
-        known = causes.get(cause.rule)
+        known = causes.get(cause.cause_id)
         for view in (known.declared.finding, *known.declared.views) if known is not None else ():
             explained.setdefault(view, []).append(cause)
     return tuple(_of_row(row, explained) for row in rows)
@@ -99,7 +99,7 @@ def _of_finding(finding: Finding, causes: list[RootCause]) -> Finding:
     if not causes:
         return finding
     cause = max(causes, key=lambda cause: _in_common(finding, cause))
-    return msgspec.structs.replace(finding, fix=cause.fix[:1], cause=cause.rule)
+    return msgspec.structs.replace(finding, fix=cause.fix[:1], cause=cause.cause_id)
 
 
 def _in_common(finding: Finding, cause: RootCause) -> int:

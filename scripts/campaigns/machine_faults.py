@@ -247,7 +247,7 @@ def tried(case: Case, called: dict[str, list[str]], by_program: list[str]) -> di
 def _why(report: Report) -> str:
     """Return the first cause and the rows that did not pass, masked."""
     report = mask(report)
-    causes = [f"{cause.cause} ({cause.sure.value}; {cause.rule})" for cause in report.diagnosis.causes[:1]]
+    causes = [f"{cause.cause} ({cause.confidence.value}; {cause.cause_id})" for cause in report.diagnosis.causes[:1]]
     rows = [f"{row.probe}: {row.status}" for row in report.rows if row.status in ("fail", "broken", "warning")]
     return "; ".join((*causes, *rows[:2], *([f"and {len(rows) - 2} more"] if len(rows) > 2 else [])))
 

@@ -119,12 +119,12 @@ def _shown(diagnosis: Diagnosis) -> Diagnosis:
 
 
 def _of_schema_1(cause: RootCause) -> RootCause:
-    rule = next((old for old, new in RENAMED.items() if cause.rule in new), cause.rule)
-    return replace(cause, rule=rule, fix=(), about=(), explains=())
+    rule = next((old for old, new in RENAMED.items() if cause.cause_id in new), cause.cause_id)
+    return replace(cause, cause_id=rule, fix=(), about=(), explains=())
 
 
 def _named(diagnosis: Diagnosis) -> list[list[str]]:
-    return [[one.rule for one in causes] for causes in (diagnosis.causes, diagnosis.folded)]
+    return [[one.cause_id for one in causes] for causes in (diagnosis.causes, diagnosis.folded)]
 
 
 def _is_as_wanted(item: Item, diagnosis: Diagnosis) -> None:
@@ -134,11 +134,11 @@ def _is_as_wanted(item: Item, diagnosis: Diagnosis) -> None:
         return
     assert diagnosis.causes, "no cause was found"
     if item.after:
-        assert diagnosis.causes[0].rule == item.after, diagnosis.causes
-        found = next(cause for cause in (*diagnosis.causes[1:], *diagnosis.folded) if cause.rule == item.rule)
+        assert diagnosis.causes[0].cause_id == item.after, diagnosis.causes
+        found = next(cause for cause in (*diagnosis.causes[1:], *diagnosis.folded) if cause.cause_id == item.rule)
     else:
         found = diagnosis.causes[0]
-    assert found.rule == item.rule, found
+    assert found.cause_id == item.rule, found
     assert any(item.fix in line for line in fix_lines(found)), found.fix
     assert found.evidence
     if item.tried is not None:

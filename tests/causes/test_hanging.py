@@ -106,7 +106,7 @@ def test_what_fails_is_named_and_costs_no_other(tmp_path: Path) -> None:
         "crashing": "killed by SIGSEGV",
         "exiting": "exited with status 0 without a result",
     }
-    assert [cause.rule for cause in found.diagnosis.causes] == ["good"]
+    assert [cause.cause_id for cause in found.diagnosis.causes] == ["good"]
     assert len(found.diagnosis.steps) == len(Stage) - 2  # the configuration and the program are no steps
     text = (altered.folder / "r.txt").read_text()
     assert "BROKEN: 7 passed; exit status 3" in text
@@ -188,7 +188,7 @@ def test_a_row_whose_judging_hangs_is_broken(tmp_path: Path) -> None:
     outcome = found.rows[1].outcome
     assert isinstance(outcome, Broken)
     assert outcome.detail == "judging it: it took more than 2 s"
-    assert "good" in [cause.rule for cause in found.diagnosis.causes]
+    assert "good" in [cause.cause_id for cause in found.diagnosis.causes]
 
 
 def failing(error: Callable[[Facts], object]) -> Known:

@@ -274,17 +274,17 @@ def first_cause(failed: Failed) -> RootCause:
 @pytest.mark.parametrize("failed", IMPORTS.values(), ids=IMPORTS)
 def test_a_failed_import_names_the_package_and_the_fix(failed: Failed) -> None:
     cause = first_cause(failed)
-    assert cause.rule == failed.rule
+    assert cause.cause_id == failed.rule
     assert failed.said in cause.cause
-    assert failed.do in fix_lines(cause)
-    assert cause.sure is failed.sure
+    assert failed.do in (*fix_lines(cause), *(action.command for action in cause.fix))
+    assert cause.confidence is failed.sure
 
 
 def test_a_wheel_that_works_with_another_version_is_not_blamed_for_sure() -> None:
     """What the traceback does not touch is only possible."""
     failed = IMPORTS["an error that nobody knows"]
     other = (*failed.requirements, needs("keras", ">=3.12", "3.0.0"))
-    assert first_cause(replace_requirements(failed, other)).sure is Confidence.POSSIBLE
+    assert first_cause(replace_requirements(failed, other)).confidence is Confidence.POSSIBLE
 
 
 def replace_requirements(failed: Failed, requirements: tuple[Requirement, ...]) -> Failed:

@@ -44,7 +44,7 @@ def test_a_line_that_names_its_fault_is_a_cause_with_the_name_of_the_message(
     line: str, name: str, stage: Stage
 ) -> None:
     (cause,) = diagnosed(line).causes
-    assert (cause.rule, cause.stage, cause.sure) == (name, stage, Confidence.LIKELY)
+    assert (cause.cause_id, cause.stage, cause.confidence) == (name, stage, Confidence.LIKELY)
     assert cause.fix
     assert name in cause.explains
     assert causes.get(name) is messages.all_of_them()[name]
@@ -52,7 +52,7 @@ def test_a_line_that_names_its_fault_is_a_cause_with_the_name_of_the_message(
 
 @pytest.mark.parametrize("line", ["TF-TRT Warning: Could not find TensorRT", "failed call to cuInit: something"])
 def test_a_harmless_line_and_one_without_a_fix_of_its_own_are_no_causes(line: str) -> None:
-    assert not {cause.rule for cause in diagnosed(line).causes} & messages.all_of_them().keys()
+    assert not {cause.cause_id for cause in diagnosed(line).causes} & messages.all_of_them().keys()
 
 
 def test_a_cause_that_explains_the_line_is_named_alone() -> None:
@@ -60,7 +60,7 @@ def test_a_cause_that_explains_the_line_is_named_alone() -> None:
     evidence = Evidence(example_with_gpus(1), lines=(line,))
     assert [known.id for known, _ in messages.matches(evidence.program, evidence.origin)] == ["cudnn_not_initialized"]
     (cause,) = diagnosed(line).causes
-    assert cause.rule == "no_room_for_libraries"
+    assert cause.cause_id == "no_room_for_libraries"
     assert "cudnn_not_initialized" in cause.explains
 
 

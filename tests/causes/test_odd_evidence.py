@@ -72,7 +72,7 @@ def test_a_message_late_in_a_line_is_found_and_shown() -> None:
         assert any(text.partition(": ")[2] in one for one in cause.evidence)
     unread = 'TF_FORCE_GPU_ALLOW_GROWTH environment variable is set but could not be parsed: "yes"'
     found = diagnosis.diagnose(Evidence(example_with_gpus(1), lines=(f"{'x' * 400} {unread}",)))
-    assert [(one.rule, "'yes'" in one.evidence[0]) for one in found.causes] == [("growth_not_read", True)]
+    assert [(one.cause_id, "'yes'" in one.evidence[0]) for one in found.causes] == [("growth_not_read", True)]
 
 
 def test_tensorflow_without_metadata_is_named_without_a_version() -> None:

@@ -53,7 +53,7 @@ def test_each_pair_that_answers_two_questions_is_met() -> None:
     for _, evidence in machines():
         rows, found = checked(evidence)
         shown = {f"{one.probe}.{finding.kind}" for one in rows for finding in one.findings}
-        kept -= {(view, cause.rule) for view in shown for cause in (*found.causes, *found.folded)}
+        kept -= {(view, cause.cause_id) for view in shown for cause in (*found.causes, *found.folded)}
     assert not kept
 
 

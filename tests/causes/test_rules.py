@@ -147,12 +147,12 @@ def test_a_mixture_is_proved_by_files_and_not_by_metadata(
         rule = next(rule for rule in RULES if rule.id == name)
         mixed = next(one.evidence for one in examples()[rule.id] if one.fires)
         facts = replace(mixed.facts, tensorflow=replace(mixed.facts.tensorflow, overwritten=overwritten))
-        assert [cause.sure for cause in rule.causes(Evidence(facts, rows=mixed.rows))] == [sure]
+        assert [cause.confidence for cause in rule.causes(Evidence(facts, rows=mixed.rows))] == [sure]
 
 
 def test_what_the_program_caught_is_possible_at_most() -> None:
     rule = next(rule for rule in RULES if rule.id == "tensors_do_not_fit")
-    sure = {case.name: cause.sure for case in examples()[rule.id] for cause in found(rule.id, case.evidence)}
+    sure = {case.name: cause.confidence for case in examples()[rule.id] for cause in found(rule.id, case.evidence)}
     assert sure == {"a large tensor": Confidence.LIKELY, "caught, it seems": Confidence.POSSIBLE}
 
 
@@ -196,20 +196,20 @@ def test_a_free_gpu_is_chosen_where_there_is_one(rule: str, case: str, chosen: l
 
 def test_a_rule_of_last_resort_counts_only_where_no_other_finds_a_cause() -> None:
     unexplained = diagnosis.diagnose(evidence("cuinit_fails", "A_NEW_ONE"))
-    assert [cause.rule for cause in unexplained.causes] == ["cuinit_fails"]
+    assert [cause.cause_id for cause in unexplained.causes] == ["cuinit_fails"]
     explained = evidence("fabric_manager_not_running", "not installed")
     rule = diagnosis.get("cuinit_fails")
     assert rule is not None
     assert list(rule.matches(explained))
     diagnosed = diagnosis.diagnose(explained)
-    assert [cause.rule for cause in (*diagnosed.causes, *diagnosed.folded)] == ["fabric_manager_not_running"]
+    assert [cause.cause_id for cause in (*diagnosed.causes, *diagnosed.folded)] == ["fabric_manager_not_running"]
 
 
 def test_what_is_done_about_a_failing_gpu_names_the_others_or_nothing() -> None:
     rule = diagnosis.get("gpu_lost")
     assert rule is not None
     causes = {one.name: next(rule.causes(one.evidence)) for one in examples()[rule.id] if one.fires}
-    assert {name: cause.sure for name, cause in causes.items()} == {
+    assert {name: cause.confidence for name, cause in causes.items()} == {
         "by NVML": Confidence.PROVED,
         "one of two, by NVML": Confidence.PROVED,
         "when devices are created": Confidence.POSSIBLE,
@@ -229,11 +229,11 @@ def test_without_nvswitch_the_fabric_manager_is_no_likely_cause() -> None:
     assert rule is not None
     causes = {one.name: next(rule.causes(one.evidence)) for one in examples()[rule.id] if one.fires}
     for name in ("without NVSwitch", "without NVSwitch, in a container"):
-        assert causes[name].sure is Confidence.POSSIBLE
+        assert causes[name].confidence is Confidence.POSSIBLE
         assert "no NVSwitch is seen" in causes[name].cause
         assert not any("fabricmanager" in line for line in fix_lines(causes[name]))
-    assert causes["no device file, and yet of a kind that is joined"].sure is Confidence.LIKELY
-    assert causes["not installed"].sure is Confidence.PROVED
+    assert causes["no device file, and yet of a kind that is joined"].confidence is Confidence.LIKELY
+    assert causes["not installed"].confidence is Confidence.PROVED
 
 
 @pytest.mark.parametrize("probe", [TRACE, "discovery.logical_devices"])
@@ -250,7 +250,7 @@ def test_the_end_of_the_run_is_no_fault_of_the_machine(probe: str, cause: Cause,
     row = Row(probe, (), Broken(cause, detail), 0.0)
     diagnosed = diagnosis.diagnose(Evidence(hidden, rows=(row,)))
     assert (diagnosed.broken_at is not None) is failed
-    assert "mask_hides_all" in [one.rule for one in (*diagnosed.causes, *diagnosed.folded)]
+    assert "mask_hides_all" in [one.cause_id for one in (*diagnosed.causes, *diagnosed.folded)]
 
 
 @pytest.mark.parametrize(("listed", "status"), [(0, "failed"), (1, "ok")])
@@ -275,7 +275,7 @@ def test_a_version_that_is_not_known_is_not_told() -> None:
     mismatch = evidence(rule.id, "NVML and cuInit")
     facts = replace(mismatch.facts, driver=replace(mismatch.facts.driver, libcuda_path="/usr/lib/libcuda.so.1"))
     (cause,) = rule.causes(Evidence(facts, rows=mismatch.rows))
-    assert cause.sure is Confidence.LIKELY
+    assert cause.confidence is Confidence.LIKELY
     assert cause.cause.endswith("the driver's libraries are of another version, as the driver says")
 
 
@@ -287,7 +287,7 @@ def test_the_root_comes_before_its_symptom() -> None:
         "IndexError: list index out of range",
     )
     seen = Evidence(example_with_gpus(1), rows=(Row(TRACE, (), Judged(), 0.0, reading),), lines=log)
-    causes = [cause.rule for cause in diagnosis.diagnose(seen).causes]
+    causes = [cause.cause_id for cause in diagnosis.diagnose(seen).causes]
     assert causes == ["program_ran_elsewhere", "element_of_no_gpus"]
 
 

@@ -49,9 +49,9 @@ MET = [
 def test_the_cause_is_in_the_head_alone(cause: str, machine: Example) -> None:
     """With the causes that were known before: none of them comes first, and none says another thing beside it."""
     found = diagnose(machine.evidence)
-    assert [one.rule for one in found.causes if one.rule != FOLLOWS.get(cause)][:1] == [cause]
+    assert [one.cause_id for one in found.causes if one.cause_id != FOLLOWS.get(cause)][:1] == [cause]
     assert found.failed == ()
-    beside = {one.rule for one in (*found.causes, *found.folded)} - {cause}
+    beside = {one.cause_id for one in (*found.causes, *found.folded)} - {cause}
     assert beside <= {"gpu_lost", FOLLOWS.get(cause)}, beside
 
 
@@ -70,14 +70,17 @@ ROOMLESS = {
 def test_a_folder_without_room_comes_before_what_the_driver_may_lack(room: str, words: str) -> None:
     """Nobody is to reset a GPU or to reboot before there is room for temporary files."""
     found = diagnose(Seen(raised=words).on(tried=ROOMLESS[room]))
-    assert found.causes[0].rule == "temporary_folder_not_writable"
+    assert found.causes[0].cause_id == "temporary_folder_not_writable"
     assert not any(action.kind.can_harm for cause in (*found.causes, *found.folded) for action in cause.fix)
 
 
 def test_a_proved_cause_of_the_driver_comes_before_a_folder_without_room() -> None:
     prohibited = devices(replace(card(), compute_mode="prohibited"))
     found = diagnose(Seen(raised=BUSY).on(tried=ROOMLESS["ENOSPC"], nvml=prohibited))
-    assert [cause.rule for cause in found.causes][:2] == ["compute_mode_prohibited", "temporary_folder_not_writable"]
+    assert [cause.cause_id for cause in found.causes][:2] == [
+        "compute_mode_prohibited",
+        "temporary_folder_not_writable",
+    ]
 
 
 def test_they_are_enough() -> None:
@@ -182,7 +185,7 @@ def held(process: GpuProcess | None, container: ContainerFacts | None = None) ->
 
 def test_who_holds_the_memory_is_said() -> None:
     (cause,) = diagnose(held(HELD)).causes
-    assert cause.rule == "memory_held_by_others"
+    assert cause.cause_id == "memory_held_by_others"
     shown = "process 4711 (of someone, python train.py ..., since 2026-11-20 08:00 UTC, whose parent has ended) holds"
     assert any(shown in line for line in cause.evidence), cause.evidence
     assert cause.fix[0].line.startswith("kill 4711  #")
@@ -205,7 +208,7 @@ def test_the_kernels_log_is_evidence_where_a_gpu_is_lost() -> None:
     xid = "NVRM: Xid (PCI:0000:01:00): 79, GPU has fallen off the bus."
     lost = NvmlFacts("GPU 0: GPU is lost", "535.104.05", "12.2", ())
     found = diagnose(NO_GPU.on(nvml=lost, driver=driver(kernel_log=(xid,))))
-    assert found.causes[0].rule == "gpu_lost"
+    assert found.causes[0].cause_id == "gpu_lost"
     assert f"kernel log: {xid}" in found.causes[0].evidence
     assert found.causes[0].fix[0].line == "# Xid 79: the GPU does not answer any more: it has fallen off the PCIe bus"
     unreadable = diagnose(NO_GPU.on(nvml=lost))
@@ -216,7 +219,7 @@ def test_a_refused_gpu_says_what_was_tried_and_what_the_kernel_says() -> None:
     log = "NVRM: GPU 0000:01:00.0: RmInitAdapter failed! (0x22:0x56:884)"
     nvml = NvmlFacts(None, "535.104.05", "12.2", ())
     found = diagnose(NO_GPU.on(nvml=nvml, driver=driver(kernel_log=(log,)), tried=opened(gpu="EIO")))
-    assert found.causes[0].rule == "gpu_refused_by_driver"
+    assert found.causes[0].cause_id == "gpu_refused_by_driver"
     assert "open /dev/nvidia0: EIO (the driver answers with an error)" in found.causes[0].evidence
     assert f"kernel log: {log}" in found.causes[0].evidence
 
@@ -238,7 +241,7 @@ def test_what_is_seen_while_the_gpu_computes_comes_before_what_was_seen_before()
         reading = first_op.Reading(0.1, 0.1, (operation,), (), 0.1, {pci: GpuState(**state)}, given=(pci,))
         row = Row("discovery.first_op", (), Judged(), 0.0, reading)
         evidence = Evidence(idle.facts, idle.gpus, (*idle.rows, row))
-        return {one.rule for one in diagnose(evidence).causes}
+        return {one.cause_id for one in diagnose(evidence).causes}
 
     awake = {"performance_state": 2, "slowed_by": (), "pcie_generation_max": 4, "pcie_width_max": 16}
     assert computing(pcie_generation=4, pcie_width=16, **awake) == {"memory_repair_pending"}
@@ -252,7 +255,7 @@ def test_who_asks_for_a_package_out_of_range_is_said() -> None:
     assert isinstance(installed, TensorflowFacts)
     pinned = replace(installed, required_by_others={"nvidia-cudnn-cu12": {"torch": "==8.9.2.26"}})
     found = diagnose(Evidence(replace(evidence.facts, tensorflow=pinned)))
-    cause = next(one for one in found.causes if one.rule == "package_out_of_range")
+    cause = next(one for one in found.causes if one.cause_id == "package_out_of_range")
     assert "torch asks for nvidia-cudnn-cu12==8.9.2.26" in cause.evidence
 
 
@@ -292,6 +295,6 @@ state = {pcie_width = 1}
 def test_end_to_end(cause: str, gpudiag: Gpudiag) -> None:
     done = gpudiag("check", *gpudiag.simulated(MACHINES[cause]), "host", "discovery", "--format", "json")
     report = codec.decode(done.stdout, "standard output")
-    assert [one.rule for one in report.diagnosis.causes] == [cause]
+    assert [one.cause_id for one in report.diagnosis.causes] == [cause]
     assert report.diagnosis.failed == ()
     assert rejudging.rejudge(report).diagnosis == report.diagnosis

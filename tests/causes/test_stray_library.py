@@ -44,7 +44,7 @@ def test_a_damaged_one_is_taken_away(library: str, stray: Path, gpudiag: Gpudiag
     (stray / library).write_text("junk")
     found = diagnosed(gpudiag)
     cause = found.causes[0]
-    assert (cause.rule, cause.stage, cause.sure.value) == ("damaged_library_first", found.broken_at, "proved")
+    assert (cause.cause_id, cause.stage, cause.confidence.value) == ("damaged_library_first", found.broken_at, "proved")
     assert f"puts {stray / library}, which cannot be opened, before the good " in cause.cause
     assert any(line.endswith("file too short") for line in cause.evidence)
     assert cause.fix[0].note == f"without {stray}"
@@ -61,7 +61,7 @@ def test_an_old_cudnn_is_taken_away_though_gpus_are_listed(stray: Path, gpudiag:
     subprocess.run([compiler, *flags, "cudnn.c"], cwd=stray, check=True, timeout=60)
     found = diagnosed(gpudiag)
     cause = found.causes[0]
-    assert (cause.rule, cause.stage, found.broken_at) == ("cudnn_too_old", Stage.FIRST_OP, None)
+    assert (cause.cause_id, cause.stage, found.broken_at) == ("cudnn_too_old", Stage.FIRST_OP, None)
     assert cause.fix[0].note == f"without {stray}"
     assert cause.trial is not None
     assert cause.trial.outcome == "works"

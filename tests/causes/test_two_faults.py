@@ -49,7 +49,7 @@ class TwoFaults:
 )
 def test_the_earlier_is_named_first_and_then_the_later(machine: TwoFaults, gpudiag: Gpudiag) -> None:
     both = diagnosed(gpudiag, machine.faults, machine.variables)
-    assert both.causes[0].rule == machine.first
+    assert both.causes[0].cause_id == machine.first
     assert both.causes[0].stage is both.broken_at
     after = diagnosed(gpudiag, machine.mended, {})
-    assert after.causes[0].rule == machine.then
+    assert after.causes[0].cause_id == machine.then

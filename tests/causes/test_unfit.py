@@ -56,7 +56,7 @@ def declared_and_proved(report: Report) -> list[RootCause]:
     return [
         cause
         for cause in (*report.diagnosis.causes, *report.diagnosis.folded)
-        if cause.sure is Confidence.PROVED and cause.unfit and (not cause.gpus or scope & set(cause.gpus))
+        if cause.confidence is Confidence.PROVED and cause.unfit and (not cause.gpus or scope & set(cause.gpus))
     ]
 
 
@@ -69,7 +69,7 @@ def test_no_machine_passes_beside_a_proved_cause_that_makes_a_gpu_unfit() -> Non
     for name, evidence in MACHINES.items():
         report = green(concluded(evidence))
         if found := declared_and_proved(report):
-            met |= {cause.rule for cause in found}
+            met |= {cause.cause_id for cause in found}
             assert (report.verdict, report.exit_code) == (Verdict.FAIL, 1), name
             assert passing_formats(report) == [], name
     assert len(met) > 20, "the machines of the tests prove most of the causes that are declared unfit"
@@ -85,9 +85,9 @@ def test_no_recorded_machine_passes_beside_one(file: Path) -> None:
 def of(known: Known, *gpus: str, stage: Stage = Stage.CONFIGURATION) -> RootCause:
     """Return the cause as it would be found, proved, at any stage."""
     return RootCause(
-        rule=known.id,
+        cause_id=known.id,
         stage=stage,
-        sure=Confidence.PROVED,
+        confidence=Confidence.PROVED,
         cause=f"it is {known.id}",
         evidence=("seen",),
         fix=actions("fix it"),
@@ -128,7 +128,7 @@ def test_a_cause_about_other_gpus_or_that_is_not_proved_forbids_nothing(known: K
     assert beside(of(known, second.upper())).verdict is Verdict.FAIL
     assert beside(of(known, "0000:99:00.0")).verdict is Verdict.PASS
     assert beside(of(known, "0000:99:00.0", first)).verdict is Verdict.FAIL
-    assert beside(replace(of(known), sure=Confidence.LIKELY)).verdict is Verdict.PASS
+    assert beside(replace(of(known), confidence=Confidence.LIKELY)).verdict is Verdict.PASS
     assert beside(replace(of(known), unfit=False)).verdict is Verdict.PASS
 
 
@@ -174,7 +174,7 @@ def test_a_gpu_whose_memory_nvml_cannot_tell_is_a_cause_and_breaks_no_probe(gpud
     assert done.returncode == 1, done.stderr
     report = codec.decode(done.stdout, "standard output")
     (cause,) = report.diagnosis.causes
-    assert (cause.rule, cause.gpus) == ("gpu_memory_not_reported", (report.gpus[1].pci_bus_id,))
+    assert (cause.cause_id, cause.gpus) == ("gpu_memory_not_reported", (report.gpus[1].pci_bus_id,))
     assert cause.cause.endswith("the memory of GPU 1: Unknown Error"), "NVML's words"
     assert {(row.probe, report.device_label(row)): row.status for row in report.rows} == {
         ("discovery.logical_devices", "GPU 0-1"): "pass",

@@ -127,7 +127,7 @@ def test_saved_reports_that_name_a_cause_do_not_pass(gpudiag: Gpudiag) -> None:
     report = codec.decode(done.stdout, "standard output")
     assert report.verdict is Verdict.FAIL
     assert [row.status for row in report.rows] == ["pass"]
-    assert "gpu_lost" in [cause.rule for cause in (*report.diagnosis.causes, *report.diagnosis.folded)]
+    assert "gpu_lost" in [cause.cause_id for cause in (*report.diagnosis.causes, *report.diagnosis.folded)]
     done = gpudiag(*arguments, CUDA_VISIBLE_DEVICES="0")
     assert done.returncode == 0, done.stderr
     report = codec.decode(done.stdout, "standard output")

@@ -45,6 +45,6 @@ def found(cause: str, evidence: Evidence) -> list[RootCause]:
     assert known is not None
     if known.declared.symptom or not known.asks_for_facts:  # better evidence hides it
         named = diagnosis.diagnose(evidence)
-        return [one for one in (*named.causes, *named.folded) if one.rule == cause]
+        return [one for one in (*named.causes, *named.folded) if one.cause_id == cause]
     others = (one for name in known.declared.unless if (one := diagnosis.get(name)) is not None)
     return [] if any(list(one.causes(evidence)) for one in others) else list(known.causes(evidence))

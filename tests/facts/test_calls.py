@@ -100,7 +100,7 @@ def test_a_driver_that_never_answers_costs_once(gpudiag: Gpudiag) -> None:
     report, took_s = checked(gpudiag, "slow_call=cuInit:1000", "discovery", "memory", "--timeout", "3")
     assert took_s < 30
     (cause,) = report.diagnosis.causes
-    assert (cause.rule, cause.sure.value, cause.stage) == ("driver_call_hangs", "proved", Stage.DRIVER)
+    assert (cause.cause_id, cause.confidence.value, cause.stage) == ("driver_call_hangs", "proved", Stage.DRIVER)
     assert cause.cause.startswith("cuInit never returns")
     others = [row.outcome for row in report.rows if row.area != "host"]
     assert all(isinstance(one, Skipped) and "cuInit did not return within 3 s" in one.reason for one in others)
@@ -113,7 +113,7 @@ def test_a_gpu_that_hangs_costs_once(gpudiag: Gpudiag) -> None:
     assert took_s < 60
     second = report.gpus[1].uuid
     (cause,) = report.diagnosis.causes
-    assert (cause.rule, cause.stage) == ("driver_call_hangs", Stage.CONTEXT)
+    assert (cause.cause_id, cause.stage) == ("driver_call_hangs", Stage.CONTEXT)
     assert cause.cause.startswith(f"cuDevicePrimaryCtxRetain never returns on GPU 1 ({second})")
     (driver,) = [row.outcome for row in report.rows if row.probe == "host.driver"]
     assert isinstance(driver, Judged)
@@ -141,4 +141,7 @@ def test_a_call_of_nvml_that_never_returns_is_named_though_it_is_none_of_the_fir
     report, took_s = checked(gpudiag, "slow_call=nvmlDeviceGetMemoryInfo:1000", "discovery")
     assert took_s < 90
     (cause,) = report.diagnosis.causes
-    assert (cause.rule, cause.cause.startswith("nvmlDeviceGetMemoryInfo never returns")) == ("driver_call_hangs", True)
+    assert (cause.cause_id, cause.cause.startswith("nvmlDeviceGetMemoryInfo never returns")) == (
+        "driver_call_hangs",
+        True,
+    )

@@ -194,7 +194,7 @@ def test_what_another_cause_explains_is_left_to_it() -> None:
         "DNN library initialization failed. Look at the errors above for more details.",
     )
     diagnosed = diagnosis.diagnose(Evidence(example_with_gpus(1), lines=lines))
-    assert [cause.rule for cause in (*diagnosed.causes, *diagnosed.folded)] == ["cudnn_too_old"]
+    assert [cause.cause_id for cause in (*diagnosed.causes, *diagnosed.folded)] == ["cudnn_too_old"]
 
 
 def test_lines_with_words_of_messages_cost_little_more_than_others() -> None:

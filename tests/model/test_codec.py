@@ -38,7 +38,7 @@ def test_a_saved_cause_has_the_name_of_today(name: str) -> None:
     found = RootCause(name, Stage.DRIVER, Confidence.PROVED, "said", ("seen",), actions("do"), "https://a.b")
     saved = replace(report(), diagnosis=Diagnosis(causes=(found,), folded=(found,)))
     loaded = codec.decode(codec.encode(saved), "test").diagnosis
-    today = replace(found, rule=renamed.CAUSES[name])
+    today = replace(found, cause_id=renamed.CAUSES[name])
     assert (loaded.causes, loaded.folded) == ((today,), (today,))
 
 

@@ -123,5 +123,7 @@ def test_a_machine_whose_cudnn_cannot_start_fails_at_the_quick_level_and_says_wh
     report = codec.decode(done.stdout, done.stderr)
     assert (done.returncode, report.verdict) == (1, Verdict.FAIL)
     assert {row.probe for row in report.rows if row.status == "fail"} == {"libraries.cudnn"}
-    assert [(cause.rule, cause.sure.value) for cause in report.diagnosis.causes] == [("library_fails", "proved")]
+    assert [(cause.cause_id, cause.confidence.value) for cause in report.diagnosis.causes] == [
+        ("library_fails", "proved")
+    ]
     assert "CUDNN_STATUS_NOT_INITIALIZED" in report.diagnosis.causes[0].cause

@@ -50,7 +50,7 @@ def test_what_people_copy_is_on_one_line_whatever_the_width() -> None:
 
 
 def test_what_follows_from_it_and_harmless_lines_are_told_apart() -> None:
-    later = msgspec.structs.replace(CAUSE, rule="later", cause="the second fault", stage=Stage.MEMORY)
+    later = msgspec.structs.replace(CAUSE, cause_id="later", cause="the second fault", stage=Stage.MEMORY)
     found = Diagnosis(STEPS, (CAUSE,), (later,), ("a line: it is harmless",), ("another: it is about the loader",))
     text = flat(diagnosed(found), "table")
     assert "then the second fault (later): unset CUDA_VISIBLE_DEVICES" in text

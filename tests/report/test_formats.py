@@ -55,7 +55,7 @@ def test_an_unknown_format_is_refused() -> None:
 
 
 def test_the_command_line_offers_these_formats() -> None:
-    (option,) = [parameter for parameter in check.params if parameter.name == "format_"]
+    (option,) = [parameter for parameter in check.params if parameter.name == "format"]
     assert isinstance(option.type, click.Choice)
     assert tuple(option.type.choices) == FORMATS
 
@@ -91,7 +91,11 @@ def test_a_reading_of_today_is_judged_again_without_a_note() -> None:
 def test_a_report_on_a_program_that_is_judged_again_keeps_its_exit_status() -> None:
     saved = codec.load(REPORTS / "trace.json")
     again = rejudging.rejudge(saved)
-    assert [cause.rule for cause in again.diagnosis.causes] == [cause.rule for cause in saved.diagnosis.causes] != []
+    assert (
+        [cause.cause_id for cause in again.diagnosis.causes]
+        == [cause.cause_id for cause in saved.diagnosis.causes]
+        != []
+    )
     assert again.exit_code == saved.exit_code != 5
 
 

@@ -502,7 +502,7 @@ def test_a_masked_report_is_still_of_use(name: str) -> None:
     assert once.diagnosis.causes == saved.diagnosis.causes, "causes and advice stand"
     assert [row_.outcome for row_ in once.rows] == [row_.outcome for row_ in saved.rows]
     before, after = rejudging.rejudge(saved), rejudging.rejudge(once)
-    assert [cause.rule for cause in after.diagnosis.causes] == [cause.rule for cause in before.diagnosis.causes]
+    assert [cause.cause_id for cause in after.diagnosis.causes] == [cause.cause_id for cause in before.diagnosis.causes]
     assert [row_.status for row_ in after.rows] == [row_.status for row_ in before.rows]
 
 

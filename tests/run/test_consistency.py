@@ -57,14 +57,16 @@ def cause(stage: Stage, confidence: Confidence, *fix: str, rule: str = "a_cause"
 def wrong(diagnosis: Diagnosis) -> list[str]:
     """Return what is wrong with the causes of one report."""
     causes = (*diagnosis.causes, *diagnosis.folded)
-    surest = min((list(Confidence).index(one.sure) for one in diagnosis.causes), default=0)
-    found = [f"{a.rule} | {b.rule}" for a, b in itertools.combinations(diagnosis.causes, 2) if contradict(a, b)]
+    surest = min((list(Confidence).index(one.confidence) for one in diagnosis.causes), default=0)
+    found = [f"{a.cause_id} | {b.cause_id}" for a, b in itertools.combinations(diagnosis.causes, 2) if contradict(a, b)]
     for one in causes:
-        weak = one.sure is Confidence.POSSIBLE or (
-            one in diagnosis.causes and list(Confidence).index(one.sure) > surest
+        weak = one.confidence is Confidence.POSSIBLE or (
+            one in diagnosis.causes and list(Confidence).index(one.confidence) > surest
         )
-        found += [f"{one.rule} ({one.sure.value}): {line.line}" for line in one.fix if weak and line.kind.can_harm]
-        found += [f"{one.rule}: no line to type"] if not one.fix else []
+        found += [
+            f"{one.cause_id} ({one.confidence.value}): {line.line}" for line in one.fix if weak and line.kind.can_harm
+        ]
+        found += [f"{one.cause_id}: no line to type"] if not one.fix else []
     return found
 
 
@@ -73,7 +75,7 @@ def log_of_each_cause() -> dict[tuple[str, str], list[str]]:
     found: dict[tuple[str, str], list[str]] = {}
     for lines in sorted(LOGS.values(), key=lambda lines: sum(map(len, lines))):
         for one in explained(*lines).causes[:1]:
-            found.setdefault((one.rule, one.stage.value), lines)
+            found.setdefault((one.cause_id, one.stage.value), lines)
     return found
 
 
@@ -100,7 +102,7 @@ def test_memory_of_a_gpu_and_missing_libraries_are_not_shown_together() -> None:
     assert shown(NO_CUDNN) != []
     assert shown(ON_GPU) != []
     causes = explained(NO_CUDNN, ON_GPU).causes
-    assert [one.rule for one in causes] == ["cuda_libraries_not_found"]
+    assert [one.cause_id for one in causes] == ["cuda_libraries_not_found"]
 
 
 def test_the_more_certain_of_two_that_contradict_stays() -> None:
@@ -112,7 +114,7 @@ def test_the_more_certain_of_two_that_contradict_stays() -> None:
 
 
 def _rest(one: RootCause) -> tuple[Stage, Confidence, str, tuple[str, ...], tuple[Action, ...], str]:
-    return one.stage, one.sure, one.cause, one.evidence, one.fix, one.url
+    return one.stage, one.confidence, one.cause, one.evidence, one.fix, one.url
 
 
 # --- harm ------------------------------------------------------------------------------------------------------------
@@ -169,9 +171,9 @@ def test_the_computers_memory_is_not_the_gpus(allocator: str) -> None:
 
 
 def test_an_error_that_names_no_allocator_is_about_the_gpu_that_another_names() -> None:
-    rules = [one.rule for one in explained(ON_CPU, ON_GPU, OOM).causes]
+    rules = [one.cause_id for one in explained(ON_CPU, ON_GPU, OOM).causes]
     assert "tensors_do_not_fit" in rules
-    assert [one.rule for one in explained(OOM).causes] == ["tensors_do_not_fit"]
+    assert [one.cause_id for one in explained(OOM).causes] == ["tensors_do_not_fit"]
 
 
 def test_the_reason_of_the_operating_system_comes_before_what_a_program_concludes() -> None:

@@ -34,7 +34,7 @@ def test_a_fix_is_tried_in_a_new_interpreter(gpudiag: Gpudiag) -> None:
     uuid = codec.load(gpudiag.folder / "report.json").facts.nvml_devices[0].uuid
     said = ["unset CUDA_VISIBLE_DEVICES", "the line above, here: works", f"export CUDA_VISIBLE_DEVICES={uuid}"]
     table = gpudiag("show", "report.json").stdout
-    explained = gpudiag("explain", cause.rule, "--report", "report.json").stdout
+    explained = gpudiag("explain", cause.cause_id, "--report", "report.json").stdout
     assert "hides all GPUs of this machine" in explained
     for text in (table, explained[explained.index("Found") :], (gpudiag.folder / "report.md").read_text()):
         places = [text.index(line) for line in said]
@@ -45,7 +45,7 @@ def test_a_fix_is_tried_in_a_new_interpreter(gpudiag: Gpudiag) -> None:
 
 def test_a_fix_that_does_not_help_is_said_not_to(gpudiag: Gpudiag) -> None:
     (cause, *_) = diagnosed(gpudiag, "host", "discovery", "--fault", "cuinit=802", **HIDDEN).causes
-    assert cause.rule == "mask_hides_all"
+    assert cause.cause_id == "mask_hides_all"
     assert cause.trial is not None
     assert cause.trial.outcome == "does not help"
 
@@ -72,7 +72,7 @@ def test_gpus_that_let_one_process_in_are_not_called_busy_because_of_gpudiag(gpu
 
 def test_a_gpu_that_is_lost_is_named(gpudiag: Gpudiag) -> None:
     (cause, *_) = diagnosed(gpudiag, "host", "discovery", "--fault", "device_lost_after=1@0").causes
-    assert (cause.rule, cause.sure.value) == ("gpu_lost", "proved")
+    assert (cause.cause_id, cause.confidence.value) == ("gpu_lost", "proved")
 
 
 def test_a_log_is_read_and_kept_in_the_report(gpudiag: Gpudiag) -> None:

@@ -83,7 +83,7 @@ def test_logs_that_a_terminal_has_wrapped_are_explained(share: int) -> None:
     for log in LOGS[share::3]:
         parts = [part for line in log.log.splitlines() for part in wrapped(line, 80)]
         found = explained(*unwrapped(parts))
-        if [cause.rule for cause in found.causes[:1]] != [log.cause][: not log.harmless]:
+        if [cause.cause_id for cause in found.causes[:1]] != [log.cause][: not log.harmless]:
             lost.append(log.name)
     assert lost == []
 
@@ -114,7 +114,7 @@ NO_RUNTIME = (
 def test_a_missing_runtime_matters_if_the_machine_was_meant_for_a_gpu() -> None:
     assert explained(NO_RUNTIME).causes == ()
     (cause,) = explained(f"{NO_RUNTIME}; LD_LIBRARY_PATH: /usr/local/nvidia/lib:/usr/local/nvidia/lib64").causes
-    assert (cause.rule, cause.sure) == ("cuda_libraries_not_found", "likely")
+    assert (cause.cause_id, cause.confidence) == ("cuda_libraries_not_found", "likely")
 
 
 def test_the_logs_are_many_and_each_has_its_source() -> None:
@@ -252,7 +252,7 @@ def test_advice_fits_the_release(needed: str, do: str) -> None:
 )  # fmt: skip
 def test_a_general_fix_is_fitted_to_where_the_log_is_from(lines: list[str], first: str) -> None:
     (cause, *_) = explained(*lines).causes
-    assert cause.rule in messages.all_of_them()
+    assert cause.cause_id in messages.all_of_them()
     assert any(line.startswith(first) for line in fix_lines(cause)), cause.fix
 
 
@@ -286,7 +286,7 @@ def test_a_cause_that_hangs_on_a_log_costs_itself_alone(monkeypatch: pytest.Monk
     monkeypatch.setattr(judgement, "PART_S", 0.1)
     handler = signal.getsignal(signal.SIGVTALRM)
     found = explained(OLD_CUDNN)
-    assert [one.rule for one in found.causes] == ["cudnn_too_old"]
+    assert [one.cause_id for one in found.causes] == ["cudnn_too_old"]
     assert found.failed == (Failed("no_room_for_libraries", "it took more than 0.1 s"),)
     assert signal.getsignal(signal.SIGVTALRM) is handler
     assert signal.getitimer(signal.ITIMER_VIRTUAL) == (0, 0)
@@ -294,7 +294,7 @@ def test_a_cause_that_hangs_on_a_log_costs_itself_alone(monkeypatch: pytest.Monk
 
 def test_a_line_that_a_cause_shows_is_not_called_harmless_too() -> None:
     found = explained("Could not find cuda drivers on your machine, GPU will not be used.", HARMLESS)
-    assert [one.rule for one in found.causes] == ["cuda_libraries_not_found"]
+    assert [one.cause_id for one in found.causes] == ["cuda_libraries_not_found"]
     assert len(found.harmless) == 1
     assert found.misleading == ()
 
@@ -339,7 +339,7 @@ def test_several_logs_and_standard_input_are_one(gpudiag: Gpudiag, tmp_path: Pat
     report = codec.decode(done.stdout, "standard output")
     assert report.lines == (HARMLESS, OLD_CUDNN)
     assert report.is_log_alone
-    assert [one.rule for one in report.diagnosis.causes] == ["cudnn_too_old"]
+    assert [one.cause_id for one in report.diagnosis.causes] == ["cudnn_too_old"]
     assert json.loads(done.stdout)["diagnosis"]["origin"].startswith("TensorFlow 2.5")
 
 

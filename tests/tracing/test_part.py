@@ -33,7 +33,7 @@ with gpudiag.trace() as report:
     tf.tanh(before)
     tf.config.set_soft_device_placement = False
 assert parts() == kept
-assert [one.rule for one in report.causes] == ["setting_without_effect"], report
+assert [one.cause_id for one in report.causes] == ["setting_without_effect"], report
 assert [(one.op, one.count) for one in report.program.placed] == [("Tanh", 1)]
 with gpudiag.trace() as report:
     pass
@@ -75,7 +75,7 @@ def test_without_tensorflow_there_is_nothing_to_report() -> None:
     del os.environ["TF_FORCE_GPU_ALOW_GROWTH"]
     assert os.putenv is putenv
     assert not [finder for finder in sys.meta_path if finder is Finder]
-    assert [(one.rule) for one in report.causes] == ["setting_misspelt"]
+    assert [(one.cause_id) for one in report.causes] == ["setting_misspelt"]
     assert "test_part.py:" in report.causes[0].evidence[0]
 
 

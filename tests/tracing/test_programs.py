@@ -89,7 +89,7 @@ def _traced(
 
 def _is_as_it_should(name: str, report: Report, done: subprocess.CompletedProcess[str]) -> ProgramTrace:
     """Check what is found in a program, and return what is known of it."""
-    causes = {one.rule: "\n".join(one.evidence) for one in (*report.diagnosis.causes, *report.diagnosis.folded)}
+    causes = {one.cause_id: "\n".join(one.evidence) for one in (*report.diagnosis.causes, *report.diagnosis.folded)}
     idle = causes.pop("gpu_never_used", None)
     assert idle is None or "no operation ran on it; NVML: the program holds" in idle
     assert causes.keys() == FOUND[name].keys(), done.stderr

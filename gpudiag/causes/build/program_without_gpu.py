@@ -57,12 +57,12 @@ def find(program: LogAlone, origin: Origin) -> Matches:
         yield Match((*windows, *said, *listed)[:3], Confidence.PROVED, {"why": WINDOWS.text}, fix=WINDOWS.fix)
     elif any("XLA_GPU" in one["devices"].upper() for one in refused):
         why = of_xla_alone(origin)
-        yield Match(said, why.sure, {"why": why.text}, fix=why.fix)
+        yield Match(said, why.confidence, {"why": why.text}, fix=why.fix)
     else:
         why = without_gpu(program, origin)
         soft = (_SOFT,) if refused else ()
         shown = (*said, *needed, *listed)[:3]
-        yield Match(shown, why.sure, {"why": why.text}, fix=(*why.fix, *soft), stage=Stage.DEVICE_COUNT)
+        yield Match(shown, why.confidence, {"why": why.text}, fix=(*why.fix, *soft), stage=Stage.DEVICE_COUNT)
 
 
 def _has_xla_alone(line: str) -> bool:

@@ -36,7 +36,7 @@ def find(program: LogAlone, origin: Origin) -> Matches:
     why = without_gpu(program, origin)
     stated = origin.stated
     facts = [one.line for one in (stated.tensorflow, stated.system, stated.cuda) if one is not None]
-    yield Match(tuple(dict.fromkeys((said, *facts[:3]))), why.sure, {"why": why.text}, fix=why.fix)
+    yield Match(tuple(dict.fromkeys((said, *facts[:3]))), why.confidence, {"why": why.text}, fix=why.fix)
 
 
 def _of_the_list(origin: Origin) -> str | None:

@@ -44,7 +44,7 @@ def find(facts: Facts, program: Program, traced: trace.Reading | None) -> Matche
     ]
     yield Match(
         evidence=tuple(filter(None, seen)),
-        sure=Confidence.LIKELY if refused else Confidence.POSSIBLE,
+        confidence=Confidence.LIKELY if refused else Confidence.POSSIBLE,
         figures={"who": f"this worker, {own} of {len(workers)}," if here else "a worker of the cluster"},
         stage=Stage.DEVICE_FILTER if here else None,
         about=("TF_CONFIG",) if here else (),

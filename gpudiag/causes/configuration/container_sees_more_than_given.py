@@ -42,7 +42,7 @@ def find(inside: InContainer, facts: Facts) -> Matches:
     choose = export(MASK, ",".join(named), "those that were given") if named else None
     yield Match(
         evidence=(inside.marks, f"{VISIBLE}={value!r}", f"{len(gpus)} GPUs are visible, {MASK} does not hide them"),
-        sure=Confidence.LIKELY,
+        confidence=Confidence.LIKELY,
         figures={"given": f"{len(given)} GPU{'' if len(given) == 1 else 's'}", "seen": f"{len(gpus)}"},
         fix=(
             choose,

@@ -56,6 +56,6 @@ def find(program: Program, traced: trace.Reading | None, alone: LogAlone | None)
             *(f"{op} ran on {', '.join(devices)}" for op, devices in ran.items()),
             *listed_here(traced),
         ),
-        sure=Confidence.PROVED if any(event.message in without for event in found) else Confidence.LIKELY,
+        confidence=Confidence.PROVED if any(event.message in without for event in found) else Confidence.LIKELY,
         fix=(_WHY, *CAUSE.fix) if alone is not None else (),
     )

@@ -54,7 +54,7 @@ def find(gpus: ChosenGpus, installed: TensorflowFacts | None) -> Matches:
             f"cuDNN {loaded} is loaded" if loaded else f"cuDNN {version} is installed",
             *([f"{by_pip.name} {by_pip.version} in {by_pip.location}"] if by_pip else []),
         ),
-        sure=Confidence.PROVED if loaded else Confidence.LIKELY,
+        confidence=Confidence.PROVED if loaded else Confidence.LIKELY,
         figures={
             "name": old[0][0].name,
             "capability": old[0][1],

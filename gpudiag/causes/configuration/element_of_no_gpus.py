@@ -38,6 +38,6 @@ def find(program: Program, traced: trace.Reading | None) -> Matches:
         if statement:
             yield Match(
                 evidence=(statement, error, *listed_here(traced)),
-                sure=Confidence.LIKELY if traced and traced.listed else Confidence.PROVED,
+                confidence=Confidence.LIKELY if traced and traced.listed else Confidence.PROVED,
             )
             return

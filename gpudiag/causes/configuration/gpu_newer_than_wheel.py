@@ -48,7 +48,7 @@ def find(rows: Rows, program: Program, log: EveryLog) -> Matches:
         evidence=tuple(
             dict.fromkeys((*(one.message for one in found), *(event.text for event in in_log[:1]), *failed[:1]))
         ),
-        sure=Confidence.PROVED if found else Confidence.LIKELY,
+        confidence=Confidence.PROVED if found else Confidence.LIKELY,
         figures={
             "name": figures["name"],
             "capability": capability,

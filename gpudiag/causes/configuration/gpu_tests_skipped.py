@@ -58,6 +58,6 @@ def find(facts: Facts, program: Program, seen: trace.Reading) -> Matches:
             *program.said(TEST_SKIPPED),
             f"{expected}, and TensorFlow lists {listed or 'none'} here",
         ),
-        sure=Confidence.LIKELY if listed else Confidence.PROVED,
+        confidence=Confidence.LIKELY if listed else Confidence.PROVED,
         figures={"tests": f"{counted(number, 'test')} {'was' if number == 1 else 'were'}"},
     )

@@ -43,7 +43,7 @@ def find(gpus: GpusInScope) -> Matches:
             f"{one.state.clock_max_mhz} MHz"
             for one in slowed
         ),
-        sure=Confidence.LIKELY,
+        confidence=Confidence.LIKELY,
         figures={
             "gpu": named(slowed),
             "why": " and ".join(_REASONS[reason][0] for reason in found),

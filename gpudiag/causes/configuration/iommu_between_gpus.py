@@ -48,6 +48,6 @@ def find(several: SeveralGpus, rows: Rows, program: Program) -> Matches:
         of_amd = any(name.startswith("ivhd") for name in several.nodes.iommus)
         yield Match(
             evidence=(stalled or ends or "", f"the IOMMU translates addresses between the GPUs: {several.translation}"),
-            sure=Confidence.LIKELY if stalled else Confidence.POSSIBLE,
+            confidence=Confidence.LIKELY if stalled else Confidence.POSSIBLE,
             figures={"gpus": len(several.gpus), "off": "amd_iommu=off" if of_amd else "intel_iommu=off"},
         )

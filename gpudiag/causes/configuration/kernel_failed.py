@@ -29,4 +29,4 @@ CAUSE = Cause(
 def find(program: Program) -> Matches:
     said = program.said(STRAY_ACCESS)
     if said:
-        yield Match(evidence=said, sure=Confidence.POSSIBLE)
+        yield Match(evidence=said, confidence=Confidence.POSSIBLE)

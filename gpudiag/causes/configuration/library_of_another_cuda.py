@@ -53,7 +53,7 @@ def find(program: Program, origin: Origin) -> Matches:
         library = "cuDNN" if name == "libcudnn" else "CUDA"
         yield Match(
             evidence=(text(asked.line),),
-            sure=Confidence.LIKELY,
+            confidence=Confidence.LIKELY,
             figures={
                 "asked": f"{asked['library']}.so.{asked['version']}",
                 "ours": f"{name}.so.{_OURS[name]}",

@@ -52,6 +52,6 @@ def find(facts: Facts, program: Program, local: LocalRank | None) -> Matches:
                     ],
                 )
             ),
-            sure=Confidence.LIKELY if failed else Confidence.POSSIBLE,
+            confidence=Confidence.LIKELY if failed else Confidence.POSSIBLE,
             figures={"gpus": gpus, "rank": f"local rank {rank}" if name else "the local rank", "table": table(facts)},
         )

@@ -44,7 +44,7 @@ def find(facts: Facts) -> Matches:
             f"{name}={facts.variables[name]}, {MASK}={facts.variables.get(MASK, '(not set)')}",
             f"NVML reports {len(devices)} GPUs: control groups do not keep the others away",
         ),
-        sure=Confidence.LIKELY,
+        confidence=Confidence.LIKELY,
         figures={
             "others": ", ".join(map(str, others)),
             "given": ", ".join(map(str, given)),

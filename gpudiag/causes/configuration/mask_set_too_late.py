@@ -50,7 +50,7 @@ def find(facts: Facts, program: Program) -> Matches:
                 f"{MASK}={value!r}, {'as the log says' if told else 'in the environment'}",
                 f"the log has devices on GPU {', '.join(str(indices[pci]) for pci in used if pci in indices)}",
             ),
-            sure=Confidence.LIKELY if told else Confidence.POSSIBLE,
+            confidence=Confidence.LIKELY if told else Confidence.POSSIBLE,
             figures={"value": value, "beyond": ", ".join(str(indices[pci]) for pci in beyond)},
             about=(MASK,),
         )

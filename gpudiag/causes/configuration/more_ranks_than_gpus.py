@@ -45,7 +45,7 @@ def find(launcher: Launcher, facts: Facts) -> Matches:
     }
     yield Match(
         evidence=(f"{launcher.variable}={variables[launcher.variable]}", f"GPUs on this machine for them: {gpus}"),
-        sure=Confidence.LIKELY,
+        confidence=Confidence.LIKELY,
         figures={
             "launcher": launcher.name,
             "processes": launcher.processes,

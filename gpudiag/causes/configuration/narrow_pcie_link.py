@@ -51,7 +51,7 @@ def find(gpus: GpusInScope) -> Matches:
                 f"x{one.state.pcie_width_max}"
                 for one in narrow
             ),
-            sure=Confidence.LIKELY,
+            confidence=Confidence.LIKELY,
             figures={
                 "gpu": named(narrow),
                 "now": f"PCI Express {first.pcie_generation} x{first.pcie_width}",

@@ -33,6 +33,6 @@ def find(log: EveryLog, several: SeveralGpus, rows: Rows) -> Matches:
         yield Match(
             stage=where_nccl_fails(rows),
             evidence=(f"log: {failed}", f"{device} is here, and a process may lock {size} KiB of memory"),
-            sure=Confidence.PROVED if said else Confidence.LIKELY,
+            confidence=Confidence.PROVED if said else Confidence.LIKELY,
             figures={"size": size, "device": device},
         )

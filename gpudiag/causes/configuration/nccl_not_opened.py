@@ -33,7 +33,7 @@ def find(facts: Facts, tensorflow: TensorflowFacts, gpus: Gpus, rows: Rows, vari
     by_wheel = PACKAGES["libnccl"] in tensorflow.ranges  # another build may have NCCL inside
     yield Match(
         evidence=(seen(library), *passed_over([library])),
-        sure=Confidence.PROVED if by_wheel or stage is Stage.FIRST_OP else Confidence.POSSIBLE,
+        confidence=Confidence.PROVED if by_wheel or stage is Stage.FIRST_OP else Confidence.POSSIBLE,
         figures={"library": COLLECTIVES},
         fix=(
             run(f"pip install --force-reinstall {requirement(facts, COLLECTIVES)}", kind=Kind.INSTALL),

@@ -48,20 +48,20 @@ def find(log: EveryLog, alone: LogAlone | None, origin: Origin, several: Several
         yield Match(
             stage=where_nccl_fails(rows),
             evidence=(f"log: {failed}", shm_text(here, len(several.gpus))),
-            sure=Confidence.PROVED if said else Confidence.LIKELY,
+            confidence=Confidence.PROVED if said else Confidence.LIKELY,
             figures={"room": f"{here} MiB in this container"},
         )
     elif said:  # there is enough here, or one GPU: the log is of another machine, or others filled it
         yield Match(
             stage=where_nccl_fails(rows),
             evidence=(f"log: {said}",),
-            sure=Confidence.PROVED if "no space left on device" in said.lower() else Confidence.LIKELY,
+            confidence=Confidence.PROVED if "no space left on device" in said.lower() else Confidence.LIKELY,
             figures={"room": "none was left where the program ran"},
         )
     elif alone is not None and failed and origin.container and not (warned(log, "") or is_named(alone)):
         yield Match(
             stage=where_nccl_fails(rows),
             evidence=(f"log: {failed}",),
-            sure=Confidence.POSSIBLE,
+            confidence=Confidence.POSSIBLE,
             figures={"room": "64 MiB, if the container was started without more, and NCCL says nothing else"},
         )

@@ -51,6 +51,6 @@ def find(facts: Facts, log: EveryLog, alone: LogAlone | None, several: SeveralGp
                 *([f"log: {named}"] if named else []),
                 f"network interfaces: {' '.join(network) or 'not known'}",
             ),
-            sure=Confidence.POSSIBLE,
+            confidence=Confidence.POSSIBLE,
             figures={"which": "NCCL's own line names it" if named else "the log does not say which"},
         )

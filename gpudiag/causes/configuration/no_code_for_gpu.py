@@ -34,4 +34,4 @@ def find(facts: Facts, program: Program) -> Matches:
             for device in facts.nvml_devices
             if device.compute_capability
         )
-        yield Match(evidence=(*said, *gpus), sure=Confidence.LIKELY)
+        yield Match(evidence=(*said, *gpus), confidence=Confidence.LIKELY)

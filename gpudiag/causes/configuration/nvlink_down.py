@@ -36,7 +36,7 @@ def find(gpus: GpusInScope, kernel: KernelLog) -> Matches:
                 *(f"NVML: GPU {one.index}: {_active(one)} NVLinks active" for one in devices),
                 *kernel.last("nvlink", "Xid"),
             ),
-            sure=Confidence.LIKELY,
+            confidence=Confidence.LIKELY,
             figures={
                 "gpu": named(down),
                 "active": _active(down[0]),

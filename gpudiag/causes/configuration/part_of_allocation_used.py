@@ -49,7 +49,7 @@ def find(facts: Facts, launcher: Launcher | None) -> Matches:
             f"{name}={facts.variables[name]}, {MASK}={facts.variables[MASK]}",
             f"nothing runs on GPU {', '.join(str(device.index) for device in left)}",
         ),
-        sure=Confidence.LIKELY,
+        confidence=Confidence.LIKELY,
         figures={"given": len(given), "visible": len(visible)},
         fix=(
             run(all_of_them, f"GPU {numbers}"),

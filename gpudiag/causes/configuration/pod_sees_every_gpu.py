@@ -35,6 +35,6 @@ def find(inside: InContainer, facts: Facts) -> Matches:
     if len(gpus) > 1 or others:
         yield Match(
             evidence=(inside.marks, f"{VISIBLE}='all': the device plugin would have named GPUs", *others),
-            sure=Confidence.LIKELY,
+            confidence=Confidence.LIKELY,
             figures={"gpus": len(facts.nvml_devices)},
         )

@@ -34,7 +34,7 @@ def find(gpus: GpusInScope) -> Matches:
         if state.is_working and limit < sold * _PART and clock < most * _PART:
             yield Match(
                 evidence=(f"NVML: GPU {device.index}: {', '.join(state.slowed_by or ())}",),
-                sure=Confidence.LIKELY,
+                confidence=Confidence.LIKELY,
                 figures={
                     "gpu": f"GPU {device.index}",
                     "index": device.index,

@@ -28,4 +28,4 @@ CAUSE = Cause(
 def find(program: Program, traced: trace.Reading) -> Matches:
     said = program.said(*WITHOUT_GPU)
     if said and traced.listed:
-        yield Match(evidence=(*said, *listed_here(traced)), sure=Confidence.LIKELY)
+        yield Match(evidence=(*said, *listed_here(traced)), confidence=Confidence.LIKELY)

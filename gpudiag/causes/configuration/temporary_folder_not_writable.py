@@ -40,7 +40,7 @@ def find(tried: TriedFacts, broken: FirstFailed | None) -> Matches:
     stage = broken.stage if broken is not None and broken.stage in _OF_THE_DRIVER else None
     yield Match(
         evidence=(f"write to {folder.path}: {problem}",),
-        sure=Confidence.PROVED if stage is None else Confidence.LIKELY,
+        confidence=Confidence.PROVED if stage is None else Confidence.LIKELY,
         figures={"folder": folder.path, "error": problem},
         fix=(
             check(f"df -h {quote(folder.path)}; df -i {quote(folder.path)}", "make room there")

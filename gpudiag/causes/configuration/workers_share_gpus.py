@@ -61,7 +61,7 @@ def find(facts: Facts, program: Program) -> Matches:
         return
     yield Match(
         evidence=tuple(shown),
-        sure=Confidence.PROVED if made else Confidence.LIKELY,
+        confidence=Confidence.PROVED if made else Confidence.LIKELY,
         figures={"workers": workers, "gpus": len(gpus), "uuids": str([gpu.uuid for gpu in gpus])},
     )
 

@@ -40,7 +40,7 @@ def find(facts: Facts, gpus: ChosenGpus, busy: SaidToBeBusy) -> Matches:
             holders(device) if pids else "processes on it: none that NVML lists",
             busy.text,
         ),
-        sure=Confidence.PROVED if pids else Confidence.LIKELY,
+        confidence=Confidence.PROVED if pids else Confidence.LIKELY,
         figures={
             "index": gpu.index,
             "holder": f"process {pids} uses it" if pids else "another process uses or used it",

@@ -63,7 +63,7 @@ def find(gpus: ChosenGpus, errors: Errors, program: Program, broken: FirstFailed
             *words[:1],
             *kernel.last("Xid", "fallen off the bus", "RmInitAdapter"),
         ),
-        sure=Confidence.PROVED if lost else Confidence.LIKELY if named else Confidence.POSSIBLE,
+        confidence=Confidence.PROVED if lost else Confidence.LIKELY if named else Confidence.POSSIBLE,
         figures={
             "who": f"GPU {' and '.join(map(str, indices))} {does}" if indices else f"a GPU {does}",
             "what": "it, its power or its connection has failed"

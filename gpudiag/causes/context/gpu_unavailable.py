@@ -45,7 +45,7 @@ def find(gpus: ChosenGpus, busy: SaidToBeBusy) -> Matches:
     looked_at = ("compute mode: default", f"processes: {processes}") if devices else ()
     yield Match(
         evidence=(busy.text, *looked_at),
-        sure=Confidence.POSSIBLE,
+        confidence=Confidence.POSSIBLE,
         figures={"who": _named(failing) or "a GPU"},
         fix=(*CAUSE.fix[:2], other, reset),
         tried=other,

@@ -62,7 +62,7 @@ def find(variables: Variables, errors: Errors, program: Program) -> Matches:
             told.add(name)
             yield Match(
                 evidence=(f"{name}={value}", text(error)),
-                sure=Confidence.PROVED if exact else Confidence.POSSIBLE,
+                confidence=Confidence.PROVED if exact else Confidence.POSSIBLE,
                 figures={
                     "name": name,
                     "value": value,

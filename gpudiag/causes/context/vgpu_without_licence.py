@@ -39,7 +39,7 @@ def find(facts: Facts, gpus: GpusInScope, rows: Rows, busy: SaidToBeBusy | None)
             *(f"NVML: GPU {device.index} ({device.name}): not licensed" for device in without),
             *filter(None, [words]),
         ),
-        sure=Confidence.PROVED if not words else Confidence.LIKELY,
+        confidence=Confidence.PROVED if not words else Confidence.LIKELY,
         figures={
             "gpu": named(without),
             "what": "the driver refuses contexts on it"

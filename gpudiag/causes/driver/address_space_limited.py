@@ -38,7 +38,7 @@ def find(container: ContainerFacts, facts: Facts, listing: Listing, rows: Rows) 
             f"/proc/self/limits: Max address space {limit} bytes",
             f"memory of the GPUs by NVML: {gib(memory)}",
         ),
-        sure=Confidence.LIKELY if limit < memory else Confidence.POSSIBLE,
+        confidence=Confidence.LIKELY if limit < memory else Confidence.POSSIBLE,
         figures={"limit": gib(limit)},
         stage=Stage.DRIVER if said else Stage.MEMORY,
     )

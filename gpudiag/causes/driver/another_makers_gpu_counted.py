@@ -56,7 +56,7 @@ def find(facts: Facts, program: Program) -> Matches:
                         *others,
                         f"NVML reports {number}, which TensorFlow counts from 0",
                     ),
-                    sure=Confidence.LIKELY,
+                    confidence=Confidence.LIKELY,
                     figures={**figures, "asked": f"/GPU:{index}"},
                     fix=(edit(f"with tf.device('/GPU:{len(devices) - 1}'):"), CAUSE.fix[1]),
                     stage=Stage.CONFIGURATION,

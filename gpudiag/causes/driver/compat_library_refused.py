@@ -45,7 +45,7 @@ def find(facts: Facts, driver: DriverFacts, signs: Signs | None, error: CuInitFa
             "module": driver.kernel_module or "(not known)",
         },
         fix=(away,),
-        sure=Confidence.PROVED if taken or not folder else Confidence.LIKELY,
+        confidence=Confidence.PROVED if taken or not folder else Confidence.LIKELY,
         about=(folder,) if folder else (),
         tried=away,
     )

@@ -43,7 +43,7 @@ def find(facts: Facts, tried: TriedFacts, nodes: DeviceNodeFacts, none: NoneList
             *(f"{let_in[one.path].mode} {one.path}: its permissions allow it" for one in kept),
             *([f"label or profile of this process: {label}"] if label else []),
         ),
-        sure=Confidence.PROVED if label else Confidence.LIKELY,
+        confidence=Confidence.PROVED if label else Confidence.LIKELY,
         figures={
             "files": " ".join(one.path for one in kept),
             "module": "SELinux" if selinux else "AppArmor" if label else "SELinux, AppArmor or the like",

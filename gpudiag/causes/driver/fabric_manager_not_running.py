@@ -70,7 +70,7 @@ def find(whole: WholeDriver, listing: Listing, program: Program) -> Matches:
             f"NVSwitch: {', '.join(switches) or 'no device file'}; kernel module {module or 'not known'}",
             f"Fabric Manager: {driver.fabric_manager or 'not known'}{f', {package} {version}' if package else ''}",
         ),
-        sure=sure,
+        confidence=sure,
         figures={
             "waited": f"NVIDIA's Fabric Manager, which {state}"
             if switches or joined

@@ -37,7 +37,7 @@ def find(whole: WholeDriver, none: NoneListed, kernel: KernelLog) -> Matches:
                 *(f"/sys/bus/pci/devices/{pci}/power_state: D3cold; NVML does not count it" for pci in asleep),
                 *kernel.last("fallen off the bus", "Xid", "D3cold"),
             ),
-            sure=Confidence.LIKELY,
+            confidence=Confidence.LIKELY,
             figures={"pci": ", ".join(asleep), "first": asleep[0]},
             stage=none.stage,
             gpus=tuple(asleep),

@@ -43,7 +43,7 @@ def find(known: WholeDriver, failed: CuInitFailed) -> Matches:
             f"cuInit: {failed}",
             f"kernel module {release}; GPUs by NVML: {len(known.nvml.devices)}",
         ),
-        sure=Confidence.LIKELY,
+        confidence=Confidence.LIKELY,
         figures={
             "module": release,
             "kernel": operating_system(known.facts)[1],

@@ -31,7 +31,7 @@ def find(driver: DriverFacts, error: CuInitFailed, variables: Variables) -> Matc
                 *(f"a function of the driver is that of {file}" for file in driver.interposed),
                 f"cuInit: {error}",
             ),
-            sure=Confidence.LIKELY,
+            confidence=Confidence.LIKELY,
             figures={"files": " and ".join(driver.interposed)},
             fix=CAUSE.fix if by_variable else CAUSE.fix[1:],
             tried=CAUSE.fix[0] if by_variable else None,

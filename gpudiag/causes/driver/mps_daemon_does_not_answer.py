@@ -48,7 +48,7 @@ def find(failed: CuInitFailed, tried: TriedFacts, facts: Facts) -> Matches:
             f"cuInit: {failed}",
             *([f"connect {control.path}: {meaning(control.error)}"] if control is not None and refused else []),
         ),
-        sure=Confidence.PROVED if refused else Confidence.LIKELY,
+        confidence=Confidence.PROVED if refused else Confidence.LIKELY,
         figures={"why": why},
         fix=(
             start("docker run --ipc=host -v /tmp/nvidia-mps:/tmp/nvidia-mps ...", "shares the host's daemon")

@@ -53,7 +53,7 @@ def find(facts: Facts, program: Program, traced: trace.Reading | None) -> Matche
     ]
     yield Match(
         evidence=tuple(filter(None, seen)),
-        sure=Confidence.PROVED if masked else Confidence.LIKELY,
+        confidence=Confidence.PROVED if masked else Confidence.LIKELY,
         figures={"what": "job step" if of_job else "job", "job": f" {job}" if job else ""},
         about=(MASK,) if masked else (),
     )

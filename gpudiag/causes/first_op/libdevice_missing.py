@@ -54,6 +54,6 @@ def find(
     bring = run(f"pip install {requirement(facts, 'libdevice')}", kind=Kind.INSTALL)
     yield Match(
         evidence=tuple(shown),
-        sure=Confidence.PROVED if line else Confidence.LIKELY,
+        confidence=Confidence.PROVED if line else Confidence.LIKELY,
         fix=(point, bring.replaced(role=Role.ALTERNATIVE)) if elsewhere else (bring,),
     )

@@ -44,7 +44,7 @@ def find(gpus: ChosenGpus) -> Matches:
         package = requirement(gpus.facts, LIBRARIES.get(library, ""))
         yield Match(
             evidence=tuple(found.message for found in seen[:2]),
-            sure=Confidence.LIKELY,
+            confidence=Confidence.LIKELY,
             figures={"library": library, "gpus": " and ".join(devices)},
             fix=(
                 run(f"pip install --force-reinstall {package}", kind=Kind.INSTALL) if package and not some else None,

@@ -53,7 +53,7 @@ def find(facts: Facts, rows: Rows, variables: Variables) -> Matches:
         shadowed = "LD_LIBRARY_PATH" in variables
         yield Match(
             evidence=(*(() if said is None else (f"log: {text(said.line)}",)), f"{row.probe}: {found.message}"),
-            sure=Confidence.LIKELY if said is None else Confidence.PROVED,
+            confidence=Confidence.LIKELY if said is None else Confidence.PROVED,
             figures={
                 "library": library,
                 "gpus": " and ".join(devices) or "the GPUs",

@@ -62,6 +62,6 @@ def find(rows: Rows, calls: CallFacts | None) -> Matches:
     for row, one in named[:1]:
         yield Match(
             evidence=evidence,
-            sure=Confidence.PROVED if row.name in _LIBRARIES else Confidence.LIKELY,
+            confidence=Confidence.PROVED if row.name in _LIBRARIES else Confidence.LIKELY,
             figures={"library": _LIBRARIES.get(row.name, "a library"), "what": one.message},
         )

@@ -46,7 +46,7 @@ def find(gpus: ChosenGpus) -> Matches:
     elsewhere = len(bad) < len(gpus.gpus) and others.change is not None
     yield Match(
         evidence=tuple(found.message for _, found in failed[:3]),
-        sure=Confidence.LIKELY,
+        confidence=Confidence.LIKELY,
         figures={"gpus": " and ".join(devices) or "the GPUs", "error": failed[0][0]},
         fix=(*([others] if elsewhere else []), *CAUSE.fix),
         tried=others if elsewhere else None,

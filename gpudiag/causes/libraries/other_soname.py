@@ -37,7 +37,7 @@ def find(facts: Facts) -> Matches:
         yield Match(
             evidence=(f"{one.path}{link}: DT_SONAME is {one.own_soname}",),
             # A library that passes calls on to the right one has its own name, too.
-            sure=Confidence.PROVED if is_another_release(one) else Confidence.LIKELY,
+            confidence=Confidence.PROVED if is_another_release(one) else Confidence.LIKELY,
             figures={
                 "library": one.soname,
                 "path": one.path,

@@ -53,7 +53,7 @@ def find(facts: Facts, gpus: ChosenGpus, program: Program) -> Matches:
     nobody = ["NVML shows nobody who holds it now"] if facts.nvml_devices else []
     yield Match(
         evidence=(*(here or said), *(map(holders, taken) if taken else nobody)),
-        sure=(Confidence.PROVED if here else Confidence.LIKELY) if taken else Confidence.POSSIBLE,
+        confidence=(Confidence.PROVED if here else Confidence.LIKELY) if taken else Confidence.POSSIBLE,
         figures={"who": f"process {', '.join(dict.fromkeys(pids))}" if pids else "another process"},
         fix=(command_for_holders(facts, taken), *CAUSE.fix[1:4], other if taken else None),
         tried=other if here and taken and uuids else None,

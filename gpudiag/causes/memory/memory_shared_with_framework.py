@@ -50,7 +50,7 @@ def find(program: Program) -> Matches:
     other = () if found.message in (JAX_FULL, TORCH_FULL) else (text(found.line),)
     yield Match(
         evidence=(*made, *failed, *other),
-        sure=Confidence.LIKELY,
+        confidence=Confidence.LIKELY,
         figures={"name": name},
         fix=(CAUSE.fix[0], CAUSE.fix[1], share),
     )

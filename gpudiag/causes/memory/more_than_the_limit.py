@@ -38,7 +38,7 @@ def find(facts: Facts, program: Program) -> Matches:
                     *program.said(DEVICE_CREATED),
                     f"GPU {device.index}: process {process.pid} holds {(process.used_bytes or 0) >> 20} MiB",
                 ),
-                sure=Confidence.LIKELY,
+                confidence=Confidence.LIKELY,
                 figures={"limit": limit >> 20, "used": (process.used_bytes or 0) >> 20, "over": over >> 20},
             )
             return

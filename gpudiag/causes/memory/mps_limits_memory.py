@@ -25,7 +25,7 @@ def find(gpus: ChosenGpus) -> Matches:
     if limit and refused:
         yield Match(
             evidence=(*refused, f"{_LIMIT}={limit}", *map(holders, devices_in_scope(gpus.facts))),
-            sure=Confidence.LIKELY,
+            confidence=Confidence.LIKELY,
             figures={"limit": limit},
             tried=CAUSE.fix[0],
         )

@@ -49,4 +49,4 @@ def find(facts: Facts, program: Program, rows: Rows) -> Matches:
         if (int(made["mib"]) << 20) > 0.75 * totals.get(made["pci"].lower(), int(made["mib"]) << 21)
     )
     shown = (*full, *map(holders, tight), *whole[:1])
-    yield Match(evidence=(*said, *shown), sure=Confidence.LIKELY if shown else Confidence.POSSIBLE)
+    yield Match(evidence=(*said, *shown), confidence=Confidence.LIKELY if shown else Confidence.POSSIBLE)

@@ -30,7 +30,7 @@ def find(gpus: ChosenGpus, listing: Listing) -> Matches:
     if refused := refused_with_room(gpus.facts, gpus.rows):
         yield Match(
             evidence=(*refused, *map(holders, devices_in_scope(gpus.facts))),
-            sure=Confidence.POSSIBLE,
+            confidence=Confidence.POSSIBLE,
             fix=(CAUSE.fix[0], CAUSE.fix[1], CAUSE.fix[2], gpus.reset(gpu.index for gpu in gpus.failing)),
             stage=Stage.DRIVER if "OUT_OF_MEMORY" in cuinit_error(listing) else None,
         )

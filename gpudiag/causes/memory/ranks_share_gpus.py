@@ -53,7 +53,7 @@ def find(facts: Facts, rows: Rows, launcher: Launcher | None, rank: LocalRank | 
             f"{variable}={facts.variables[variable]}, {MASK}={facts.variables.get(MASK, '(not set)')}",
             *map(holders, taken),
         ),
-        sure=Confidence.LIKELY,
+        confidence=Confidence.LIKELY,
         figures={
             "launcher": name,
             "processes": processes,

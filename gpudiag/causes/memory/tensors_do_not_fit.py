@@ -37,6 +37,6 @@ def find(program: Program, origin: Origin) -> Matches:
     caught = () if ended else ("the log does not end with it: the program may have caught it",)
     yield Match(
         evidence=(*made, *said, *caught),
-        sure=Confidence.LIKELY if ended else Confidence.POSSIBLE,
+        confidence=Confidence.LIKELY if ended else Confidence.POSSIBLE,
         fix=(CAUSE.fix[0], OF_TEGRA, GROW_BY_VARIABLE) if origin.jetson else (),
     )

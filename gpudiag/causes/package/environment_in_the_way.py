@@ -37,7 +37,7 @@ def find(bisection: Bisection) -> Matches:
             f"{'with' if missing else 'without'} {'it' if len(changes) == 1 else 'these'}: {bisection.after}{unsure}",
             *dict.fromkeys(one.origin for one in changes if one.origin),
         ),
-        sure=Confidence.PROVED if whole else Confidence.LIKELY,
+        confidence=Confidence.PROVED if whole else Confidence.LIKELY,
         figures={
             "what": f"{_joined([one.what for one in changes])} {verb}",
             "works": "gets its GPU" if bisection.wanted else "can be imported",

@@ -68,7 +68,7 @@ def _stem(file: str) -> str:
     return re.split(r"[\\/]", file)[-1].partition(".")[0]
 
 
-def _match(said: tuple[str, ...], sure: Confidence, name: str, file: str) -> Match:
+def _match(said: tuple[str, ...], confidence: Confidence, name: str, file: str) -> Match:
     move = "ren" if re.match(r"[A-Za-z]:", file) else "mv"
     new = f"my_{name}.py" if move == "ren" else re.sub(r"[^/]*$", f"my_{name}.py", file, count=1)
-    return Match(said, sure, {"name": name, "path": file}, fix=(run(f"{move} {file} {new}"), CAUSE.fix[1]))
+    return Match(said, confidence, {"name": name, "path": file}, fix=(run(f"{move} {file} {new}"), CAUSE.fix[1]))

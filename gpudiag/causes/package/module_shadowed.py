@@ -53,7 +53,7 @@ def find(facts: Facts, rows: Rows, failed: FailedImport, installed: TensorflowFa
             *([f"{real.name} {real.version} is in {real.location}"] if real else []),
             *([f"{PATH}={facts.variables[PATH]}"] if rest is not None else []),
         ),
-        sure=Confidence.LIKELY,
+        confidence=Confidence.LIKELY,
         figures={"name": name, "path": path, "new": str(PurePath(path).parent / f"my_{PurePath(path).name}")},
         fix=(
             CAUSE.fix[0],

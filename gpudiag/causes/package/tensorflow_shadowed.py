@@ -51,7 +51,7 @@ def find(facts: Facts, program: Program, installed: TensorflowFacts) -> Matches:
             f"TensorFlow: {host_tensorflow.hidden(installed)}",
             *([f"{PATH}={':'.join(entries)}"] if do else []),
         ),
-        sure=sure,
+        confidence=sure,
         figures={"path": path, "new": str(PurePath(path).parent / f"my_{PurePath(path).name}"), "folder": str(folder)},
         about=(PATH,) if do else (),
         fix=(CAUSE.fix[0], do or note(f"or run the program in another folder than {folder}: Python looks there first")),

@@ -40,7 +40,7 @@ def find(program: ProgramTrace) -> Matches:
                     f"{', '.join(cards[other])} on {other}; {', '.join(names)} on {card}",
                     f"{meant} was asked for, and no operation ran on {', '.join(names)}",
                 ),
-                sure=Confidence.LIKELY,
+                confidence=Confidence.LIKELY,
                 figures={"asked": meant, "unused": ", ".join(names)},
                 fix=(edit(f"with tf.device('/{names[0]}'):", f"the GPU {card}"), CAUSE.fix[1]),
             )

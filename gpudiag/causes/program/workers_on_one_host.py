@@ -43,7 +43,7 @@ def find(program: ProgramTrace) -> Matches:
             f"TF_CONFIG: {', '.join(beside[:MOST])} at {_host(cluster.address)}",
             f"{cluster.task}: CUDA_VISIBLE_DEVICES {mask}, and it has GPU {', '.join(sorted(gpus))}",
         ),
-        sure=Confidence.LIKELY,
+        confidence=Confidence.LIKELY,
         figures={"count": len(beside), "task": cluster.task, "index": beside.index(cluster.task)},
     )
 

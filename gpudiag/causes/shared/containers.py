@@ -124,7 +124,7 @@ class WithoutGpu(InContainer):
                 *(() if self.wanted is None else (f"{VISIBLE}={self.wanted!r}",)),
                 *((self.host,) if self.host else ()),
             ),
-            sure=Confidence.PROVED if self.host else Confidence.LIKELY if self.forbidden else Confidence.POSSIBLE,
+            confidence=Confidence.PROVED if self.host else Confidence.LIKELY if self.forbidden else Confidence.POSSIBLE,
             figures=figures,
             fix=fix,
             about=(VISIBLE,) if self.forbidden else (),

@@ -55,7 +55,7 @@ class NoDevice:
         here = not self.missing and any(node.path == _UVM_FILE for node in self.nodes.nodes)
         return here and re.search("NO_DEVICE|ERROR_UNKNOWN", self.error) is not None
 
-    def match(self, sure: Confidence) -> Match:
+    def match(self, confidence: Confidence) -> Match:
         nvml, nodes = self.nvml, self.nodes
         gpus = nodes.pci_gpus or tuple(device.pci_bus_id for device in nvml.devices)
         answer = f"fails: {nvml.error}" if nvml.error else f"reports {counted(len(nvml.devices), 'GPU')}"
@@ -66,7 +66,7 @@ class NoDevice:
                 f"device files: {', '.join(node.path for node in nodes.nodes) or 'none'}",
                 f"kernel module {self.driver.kernel_module}; NVML {answer}",
             ),
-            sure=sure,
+            confidence=confidence,
             figures={
                 "pci": ", ".join(gpus),
                 "module": self.driver.kernel_module,

@@ -75,7 +75,9 @@ class TwoVersions:
         installed = ", ".join(f"{name} {version}" for name, version in packages.items())
         return Match(
             evidence=(*self.seen, *([f"packages in this container: {installed}"] if self.in_image else [])),
-            sure=Confidence.LIKELY if "not known" in (module, library) or module == library else Confidence.PROVED,
+            confidence=Confidence.LIKELY
+            if "not known" in (module, library) or module == library
+            else Confidence.PROVED,
             figures={
                 "module": module,
                 "library": library,

@@ -19,7 +19,7 @@ BEFORE = ("driver_not_installed", "nouveau_in_use", "integrated_gpu_chosen", "gp
 class IdleGpu(WholeDriver):
     """A GPU on the PCI bus that NVIDIA's driver does not drive."""
 
-    def match(self, sign: str = "", sure: Confidence = Confidence.PROVED, fix: Fix = ()) -> Match:
+    def match(self, sign: str = "", confidence: Confidence = Confidence.PROVED, fix: Fix = ()) -> Match:
         """Return the match of a cause that shows by ``sign``."""
         name, kernel = operating_system(self.facts)
         pci = self.nodes.pci_gpus[0]
@@ -31,7 +31,7 @@ class IdleGpu(WholeDriver):
                 f"NVIDIA's kernel module is {loaded}; libcuda.so.1: {library}",
                 *([sign] if sign else []),
             ),
-            sure=sure,
+            confidence=confidence,
             figures={
                 "pci": pci,
                 "holder": self.nodes.bound.get(pci, ""),

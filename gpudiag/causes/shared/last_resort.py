@@ -94,7 +94,7 @@ def match(
         driver = [f"kernel module {module}; NVML reports {gpus}"]
     return Match(
         evidence=(*dict.fromkeys((step.evidence, said)), *driver),
-        sure=Confidence.POSSIBLE,
+        confidence=Confidence.POSSIBLE,
         figures={
             "code": code[0] if code else step.evidence,
             "meaning": f": {meaning.text}" if meaning.text else "",

@@ -25,7 +25,7 @@ from gpudiag.model.diagnosis import Confidence
 class Why:
     text: str
     fix: tuple[Action, ...]
-    sure: Confidence = Confidence.LIKELY
+    confidence: Confidence = Confidence.LIKELY
 
 
 _ASK = run("python -c 'import tensorflow as tf; print(tf.__version__, tf.test.is_built_with_cuda())'")

@@ -60,7 +60,7 @@ class Wsl:
             return run(f"sudo apt purge {' '.join(self.driver.packages)} && sudo apt autoremove", kind=Kind.REMOVE)
         return run("sudo nvidia-uninstall", f"which takes {self.driver.libcuda_path} away", kind=Kind.REMOVE)
 
-    def match(self, sure: Confidence, *, tried: Action | None = None, fix: Fix = ()) -> Match:
+    def match(self, confidence: Confidence, *, tried: Action | None = None, fix: Fix = ()) -> Match:
         """Return the match of a cause."""
         driver, error = self.driver, cuinit_error(self.evidence.listing)
         installed = [f"{name} {version}" for name, version in driver.packages.items()]
@@ -74,7 +74,7 @@ class Wsl:
                 *([f"installed here: {', '.join(installed)}"] if installed else []),
                 *([f"cuInit: {error}"] if error else []),
             ),
-            sure=sure,
+            confidence=confidence,
             figures={
                 "kernel": self.system.kernel,
                 "path": path,

@@ -46,7 +46,7 @@ def _found(report: Report) -> Iterator[tuple[str, str, str, str]]:
     for cause in report.diagnosis.causes:
         fix = f" Fix: {cause.fix[0].text}" if cause.fix else ""
         severity = "critical" if words.is_failure(report, cause) else "minor"
-        yield one_line(cause.rule), "cause", severity, one_line(f"{cause.cause}.{fix}")
+        yield one_line(cause.cause_id), "cause", severity, one_line(f"{cause.cause}.{fix}")
     for failed in report.diagnosis.failed:
         yield one_line(failed.part), "diagnosis", "major", one_line(f"{failed.part} broke: {failed.why}")
     for row in report.rows:

@@ -134,7 +134,7 @@ def _rows_once(report: Report) -> dict[tuple[str, str], tuple[str, float]]:
 
 def _causes(report: Report) -> Iterator[Sample]:
     causes = (*report.diagnosis.causes, *report.diagnosis.folded)
-    for name, stage, sure in dict.fromkeys((one.rule, one.stage.value, one.sure.value) for one in causes):
+    for name, stage, sure in dict.fromkeys((one.cause_id, one.stage.value, one.confidence.value) for one in causes):
         yield {"cause": name, "stage": stage, "confidence": sure}, 1
 
 

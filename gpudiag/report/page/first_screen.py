@@ -37,7 +37,7 @@ class CauseCard:
 
     sentence: str
     name: str
-    sure: str
+    confidence: str
     seen: tuple[str, ...]
     fix: tuple[Action, ...]
     tried: str
@@ -89,8 +89,8 @@ def cause_cards(causes: Iterable[RootCause]) -> tuple[CauseCard, ...]:
     return tuple(
         CauseCard(
             sentence=one_line(one.cause)[:MOST_TEXT],
-            name=one_line(one.rule)[:80],
-            sure=one.sure.value,
+            name=one_line(one.cause_id)[:80],
+            confidence=one.confidence.value,
             seen=tuple(one_line(text)[:MOST_TEXT] for text in one.evidence[:MOST_ITEMS]),
             fix=tuple(_shown(action) for action in one.fix[:MOST_ITEMS]),
             tried=_tried(one),

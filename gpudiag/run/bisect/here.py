@@ -47,9 +47,9 @@ _BEFORE_GPUS = (Stage.PACKAGE, Stage.BUILD, *_LOADED, None)
 
 def _is_proved(cause: RootCause) -> bool:
     """Return whether a cause needs no more: what a symptom says is proved, and not what it comes from."""
-    known = causes.get(cause.rule)
+    known = causes.get(cause.cause_id)
     failed = cause.trial is not None and cause.trial.outcome in ("does not help", "helps in part")
-    return cause.sure is Confidence.PROVED and not failed and not (known is not None and known.declared.symptom)
+    return cause.confidence is Confidence.PROVED and not failed and not (known is not None and known.declared.symptom)
 
 
 def bisected(

@@ -319,7 +319,7 @@ def test_the_head_of_a_report_says_it(gpudiag: Gpudiag) -> None:
     assert "do export LD_LIBRARY_PATH=~/cudnn:" in said
     report = codec.load(gpudiag.folder / "report.json")
     (cause,) = report.diagnosis.causes
-    assert (cause.rule, cause.stage) == ("environment_in_the_way", report.diagnosis.broken_at)
+    assert (cause.cause_id, cause.stage) == ("environment_in_the_way", report.diagnosis.broken_at)
     again = gpudiag("show", "report.json", "--rejudge").stdout
     assert "is missing: TensorFlow gets its GPU as soon as it is set" in " ".join(again.split())
 
@@ -330,4 +330,4 @@ def test_what_the_catalogue_proves_is_not_tried_again(gpudiag: Gpudiag) -> None:
     diagnosis = codec.load(gpudiag.folder / "report.json").diagnosis
     (cause,) = diagnosis.causes
     assert cause.trial is not None
-    assert (cause.rule, cause.trial.outcome, diagnosis.bisection) == ("mask_hides_all", "works", None)
+    assert (cause.cause_id, cause.trial.outcome, diagnosis.bisection) == ("mask_hides_all", "works", None)

@@ -363,7 +363,7 @@ def test_what_a_status_or_a_missing_library_comes_from_is_tried(
 ) -> None:
     one = cause(rule, "it fails", "x", stage)
     trial = None if tried is None else FixAttempt({"X": None}, outcome=tried)
-    one = replace(one, sure=sure, trial=trial)
+    one = replace(one, confidence=sure, trial=trial)
     known = Diagnosis(steps=(Step(stage, "failed"),), causes=(one,))
     assert here.is_called_for(known, example_with_gpus()) is asked
 
@@ -543,7 +543,7 @@ def test_what_is_found_is_the_cause_and_others_are_refuted() -> None:
     later = cause("growth_not_read", "x", "y", Stage.CONFIGURATION)
     told = with_bisection(diagnosis(other, folded=(other, later)), FOUND, example_with_gpus())
     (one,) = told.causes
-    assert (one.rule, one.sure, one.stage) == ("environment_in_the_way", Confidence.PROVED, Stage.LIBRARIES)
+    assert (one.cause_id, one.confidence, one.stage) == ("environment_in_the_way", Confidence.PROVED, Stage.LIBRARIES)
     assert one.cause == (
         "entry 2 of LD_LIBRARY_PATH (/opt/x) is in the way: TensorFlow gets its GPU as soon as it is gone"
     )
@@ -559,7 +559,7 @@ def test_a_cause_that_speaks_of_another_reason_for_what_is_missing_is_refuted() 
         FOUND, changes=(EnvironmentChange("LD_LIBRARY_PATH", "/cuda in LD_LIBRARY_PATH", action("x"), missing=True),)
     )
     other = cause("library_missing", "libcudnn.so.9 is missing", "export LD_LIBRARY_PATH=/new:$LD_LIBRARY_PATH")
-    assert with_bisection(diagnosis(other), added, example_with_gpus()).causes[0].rule == "environment_in_the_way"
+    assert with_bisection(diagnosis(other), added, example_with_gpus()).causes[0].cause_id == "environment_in_the_way"
 
 
 def test_a_cause_of_the_catalogue_that_names_the_same_gets_the_proof() -> None:
@@ -567,11 +567,11 @@ def test_a_cause_of_the_catalogue_that_names_the_same_gets_the_proof() -> None:
     same = replace(same, about=("libcudnn.so.9", "/opt/x"))
     other = cause("library_missing", "libcudnn.so.9 is missing", "pip install nvidia-cudnn-cu12")
     (one,) = with_bisection(diagnosis(other, same), FOUND, example_with_gpus()).causes
-    assert (one.rule, one.sure, one.cause) == ("older_library_first", Confidence.PROVED, same.cause)
+    assert (one.cause_id, one.confidence, one.cause) == ("older_library_first", Confidence.PROVED, same.cause)
     assert fix_lines(one) == ("export LD_LIBRARY_PATH=/a", "unset LD_LIBRARY_PATH")
     assert "without it: GPUs listed: 2" in one.evidence
     like = replace(cause("x", "/opt/x2/libcudnn.so.9 is too old", "y"), about=("libcudnn.so.9", "/opt/x2"))
-    assert with_bisection(diagnosis(like), FOUND, example_with_gpus()).causes[0].rule == "environment_in_the_way"
+    assert with_bisection(diagnosis(like), FOUND, example_with_gpus()).causes[0].cause_id == "environment_in_the_way"
 
 
 def test_without_a_result_the_diagnosis_stays_and_the_head_says_so() -> None:
@@ -591,7 +591,7 @@ def test_without_a_result_the_diagnosis_stays_and_the_head_says_so() -> None:
 def test_a_search_that_was_cut_short_is_not_called_proved() -> None:
     short = replace(FOUND, outcome=search.CUT_SHORT, changes=(replace(FOUND.changes[0], fix=None),))
     (one,) = with_bisection(diagnosis(), short, example_with_gpus()).causes
-    assert one.sure is Confidence.LIKELY
+    assert one.confidence is Confidence.LIKELY
     assert "the time was up" in one.evidence[1]
     assert one.fix[0].command.startswith("gpudiag why --bisect 300")
 
