@@ -52,7 +52,7 @@ def find(facts: Facts, failed: Traceback, installed: TensorflowFacts) -> Matches
     seen += [f"it was raised in {failed.where}"] if failed.where else []
     said, advice = _in_the_table(failed.error)
     if named:  # what the table says of packages is for any of them
-        advice = tuple(action for action in advice if action.kind is not Kind.INSTALL)
+        advice = tuple(action for action in advice if not _installs_by_pip(action))
     fresh = run(
         f"{python} -m venv fresh && fresh/bin/pip install 'tensorflow[and-cuda]'",
         "without other packages",
@@ -64,6 +64,10 @@ def find(facts: Facts, failed: Traceback, installed: TensorflowFacts) -> Matches
         {"who": who, "error": said or failed.error},
         fix=(*(_run_by(python, action) for action in advice), package, fresh),
     )
+
+
+def _installs_by_pip(action: Action) -> bool:
+    return action.kind is Kind.INSTALL and action.command.startswith("pip ")
 
 
 def _run_by(python: str, action: Action) -> Action:
