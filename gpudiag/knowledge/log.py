@@ -10,11 +10,11 @@ from __future__ import annotations
 import re
 import string
 from collections import Counter, defaultdict
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from functools import cache, cached_property, lru_cache
 
-from gpudiag.knowledge.message import Event, Message
+from gpudiag.knowledge.message import Event, Message, Worth
 from gpudiag.knowledge.messages import MESSAGES
 from gpudiag.text import one_line
 
@@ -59,6 +59,11 @@ class _Text:
             return None
         fields = {name: value for name, value in match.groupdict().items() if value is not None}
         return Event(self.message.codes.get(fields.get("code", ""), self.message), fields, line, match[0])
+
+
+def words_of(line: str) -> frozenset[str]:
+    """Return the words of a line by which it is looked up, whatever it has between them that cannot be seen."""
+    return _words(one_line(line))
 
 
 def _words(text: str) -> frozenset[str]:
@@ -121,6 +126,28 @@ def recognised(line: str) -> tuple[Event, ...]:
     if _by_word().keys().isdisjoint(words) or not any(_candidates(frozenset(words))):
         return ()  # nearly all lines of nearly all programs
     return _recognised(line)
+
+
+def may_name_fault(line: str, words: Iterable[str]) -> bool:
+    """Return whether ``line``, which has these ``words``, has all words of a text of a fault, or matches a pattern.
+
+    True of each line in which :func:`recognised` finds a fault or what misleads, and of few others.
+    """
+    table = _faults_by_word()
+    if table.keys().isdisjoint(words):
+        return False  # nearly all lines of nearly all programs
+    has = frozenset(words)
+    candidates = (one for word in has & table.keys() for one in table[word] if one.words <= has)
+    return any(one.words or one.pattern.search(one_line(line)) for one in candidates)
+
+
+@cache
+def _faults_by_word() -> dict[str, tuple[_Text, ...]]:
+    faults = {
+        word: tuple(one for one in texts if one.message.worth in (Worth.FAULT, Worth.MISLEADING))
+        for word, texts in _by_word().items()
+    }
+    return {word: texts for word, texts in faults.items() if texts}
 
 
 def _candidates(words: frozenset[str]) -> Iterator[_Text]:

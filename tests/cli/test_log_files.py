@@ -5,6 +5,7 @@ from __future__ import annotations
 import hashlib
 import os
 import resource
+import string
 import subprocess
 import sys
 import threading
@@ -18,6 +19,7 @@ from conftest import Gpudiag
 from gpudiag.cli import program_log
 from gpudiag.errors import UsageError
 from gpudiag.knowledge import log_sieve
+from gpudiag.knowledge.log import recognised
 from gpudiag.knowledge.log_lines import unwrapped
 from gpudiag.knowledge.message import Worth
 from gpudiag.knowledge.messages import MESSAGES
@@ -100,11 +102,23 @@ def test_long_lines_are_cut_so_that_causes_look_at_a_bounded_text(tmp_path: Path
     assert any("lines were cut" in note for note in text.notes)
 
 
-def test_nearly_all_messages_of_faults_have_a_sign() -> None:
-    """Most of the others stand in a line that has one: the level of TensorFlow's, the name of Python's error."""
-    texts = [text for one in MESSAGES if one.worth in (Worth.FAULT, Worth.MISLEADING) for text in one.texts]
-    without = [text for text in texts if not any(sign in text for sign in log_sieve.SIGNS)]
-    assert len(without) < len(texts) / 9
+_VALUES = {"d": "7", "v": "1.2", "w": "word", "p": "/folder/file", "b": "0000:01:00.0"}
+
+
+def line_of(text: str) -> str:
+    """Return a line that a program prints for a text of the table."""
+    parts = string.Formatter().parse(text)
+    return "".join(f"{words}{'' if name is None else _VALUES.get(kind or '', 'x')}" for words, name, kind, _ in parts)
+
+
+def test_each_text_of_a_fault_is_taken_from_the_middle_though_it_is_alone(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Nothing of it is a sign by itself: it is taken because the table has it."""
+    monkeypatch.setattr(log_sieve, "END", 0)
+    monkeypatch.setattr(log_sieve, "SIGNS", ())
+    faults = [one for one in MESSAGES if one.worth in (Worth.FAULT, Worth.MISLEADING)]
+    lines = {line for one in faults for text in one.texts if recognised(line := line_of(text))}
+    assert len(lines) > 2000
+    assert [line for line in lines if line not in log_sieve.Sieve().lines([f"reading\n{line}\n", "\n"])] == []
 
 
 def test_a_flood_of_errors_keeps_the_first_and_the_last(tmp_path: Path) -> None:

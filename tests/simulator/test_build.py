@@ -43,7 +43,16 @@ def build(site: Path, **environment: str) -> str:
     folder = site / "build"
     output = ""
     for step in (
-        ["-S", str(ROOT / "gpudiag/simulator"), "-B", str(folder), "-G", "Ninja", "-DCMAKE_BUILD_TYPE=None"],
+        [
+            "-DSKBUILD_STATE=editable",
+            "-G",
+            "Ninja",
+            "-S",
+            str(ROOT / "gpudiag"),
+            "-B",
+            str(folder),
+            "-DCMAKE_BUILD_TYPE=None",
+        ],
         ["--build", str(folder)],
         ["--install", str(folder), "--prefix", str(site)],
     ):
