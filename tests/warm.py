@@ -536,36 +536,38 @@ def _fork_servers(lender: _Lender, own: Mapping[str, str], *, session: bool = Fa
 
     In a session of pytest only for a server that imports TensorFlow: any other would be a fork of the session itself.
     """
-    from gpudiag.isolate import Job, ServerSpec, supervisor
+    from gpudiag.isolate import Job, ServerSpec, server_process, supervisor
 
     popen = subprocess.Popen
     launch, start = supervisor.Supervisor._launch, supervisor.Supervisor.start
 
-    def launched(self: supervisor.Supervisor, one: supervisor._Server) -> None:
+    def launched(self: supervisor.Supervisor, server: server_process.ServerProcess) -> None:
         def started(command: list[str], **given: Any) -> subprocess.Popen[bytes]:
-            if one.spec.preload in (SIMULATED, REAL):
-                return lender.fork(one.spec.preload, command, **given) or popen(command, **given)
-            if session or one.spec.preload is not None or not _starts(given["env"], own):
+            if server.spec.preload in (SIMULATED, REAL):
+                return lender.fork(server.spec.preload, command, **given) or popen(command, **given)
+            if session or server.spec.preload is not None or not _starts(given["env"], own):
                 return popen(command, **given)
             subprocess.Popen = popen  # type: ignore[misc]  # the fork has it, too
             return _Forked(command, **given)
 
         subprocess.Popen = started  # type: ignore[assignment,misc]
         try:
-            launch(self, one)
+            launch(self, server)
         finally:
             subprocess.Popen = popen  # type: ignore[misc]
 
     def begun(self: supervisor.Supervisor, job: Job) -> None:
         """Begin ``job``; a probe that is spawned, and the trial of a fix, would import TensorFlow, too."""
         if job.target == TRY and (env := _served(lender, job.argument)) is not None:
-            self._servers[job.key] = supervisor._Server(job.key, ServerSpec(SIMULATED, "import tensorflow", env))
+            self._servers[job.key] = server_process.ServerProcess(
+                job.key, ServerSpec(SIMULATED, "import tensorflow", env), self._bounds
+            )
             job = replace(job, server=job.key, target="warm:tried")
         spec = ServerSpec(SIMULATED, "import tensorflow", {**self._servers[job.server].spec.env, **job.env})
         environment = _merged(os.environ, spec.env)
         imports = job.fresh and job.target in IN_NEW_INTERPRETER and _MACHINE in environment
         if imports and lender.ask(SIMULATED, environment):
-            self._servers[job.key] = supervisor._Server(job.key, spec)
+            self._servers[job.key] = server_process.ServerProcess(job.key, spec, self._bounds)
             job = replace(job, server=job.key, fresh=False)
         start(self, job)
 

@@ -14,10 +14,8 @@ from typing import Any
 import msgspec
 
 from gpudiag.folders import Folder
+from gpudiag.isolate.protocol import LENGTH_BYTES, Record
 from gpudiag.model.report import Cause
-
-LENGTH_BYTES = 8
-"""Size of the little-endian length before a record; it shows whether a record is complete."""
 
 
 @dataclass(frozen=True)
@@ -161,7 +159,7 @@ def child_outcome(
             return None, Cause.NO_RESULT, f"{ending} without a result"
         return None, Cause.BAD_RESULT, f"{ending} after {len(body)} of {size} bytes of its record"
     try:
-        content = msgspec.json.decode(body, type=_Content)
+        content = msgspec.json.decode(body, type=Record)
         if content.raised is None:
             msgspec.json.decode(content.value)  # Raw is not looked into before
     except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError) as error:
@@ -171,19 +169,6 @@ def child_outcome(
     cause = content.raised.cause
     kind = f"{content.raised.type}: " if cause is Cause.EXCEPTION else ""
     return None, cause, one_line(kind + content.raised.message)
-
-
-class _Raised(msgspec.Struct):
-    type: str
-    message: str
-    cause: Cause
-
-
-class _Content(msgspec.Struct):
-    """What a record says: a value, or what was raised."""
-
-    value: msgspec.Raw = msgspec.Raw()
-    raised: _Raised | None = None
 
 
 def how_it_ended(code: int | None) -> str:

@@ -1,9 +1,8 @@
 """A fork server: an interpreter that preloads once, and forks one child per job.
 
-It talks over one ``SOCK_SEQPACKET`` socket, short JSON messages with file descriptors beside them. It receives
-``preload`` (first), ``output``, ``start`` and ``kill``; it sends ``ready`` or ``failed``, ``started`` or ``refused``,
-and ``ended``. What a job is to do is in a separate file, because it can be larger than a message. When the other
-end closes, because the supervisor is done or was killed, the server kills whatever it started and leaves.
+It talks over one socket, in the messages of :mod:`gpudiag.isolate.protocol`. What a job is to do is in a separate file,
+because it can be larger than a message. When the other end closes, because the supervisor is done or was killed, the
+server kills whatever it started and leaves.
 
 It is the *subreaper* of its descendants: a grandchild that outlives its job, also one that called ``setsid``, becomes a
 child of the server, which knows that it is not a job and kills it. So a probe must not daemonise its helpers.
@@ -15,7 +14,6 @@ from __future__ import annotations
 import contextlib
 import errno
 import gc
-import json
 import os
 import resource
 import select
@@ -26,17 +24,32 @@ import tempfile
 import time
 from collections.abc import Callable
 from pathlib import Path
-from typing import Any, NoReturn
+from typing import NoReturn
 
 from gpudiag import folders
 from gpudiag.errors import shortage
 from gpudiag.isolate import linux, worker
 from gpudiag.isolate.job import scratch_folder
+from gpudiag.isolate.protocol import (
+    JOB_FDS,
+    Ended,
+    Failed,
+    FromServer,
+    Kill,
+    Output,
+    Preload,
+    Raised,
+    Ready,
+    Refused,
+    Start,
+    Started,
+    ToServer,
+    readable,
+    receive_from_supervisor,
+    send,
+)
 from gpudiag.model.report import Cause
 
-MESSAGE_BYTES = 1 << 17
-JOB_FDS = 4
-"""Descriptors beside a ``start``: what to do, the result, stdout and stderr."""
 SWEEP_S = 1.0
 PARTING_S = 3.0
 """How long a server may take to clean up when its supervisor has died."""
@@ -44,24 +57,6 @@ _MOST_CHARACTERS = 2000
 """Of an error in a message."""
 
 Guard = Callable[[], str | None]
-
-
-def send(control: socket.socket, message: dict[str, Any], fds: list[int] | None = None) -> None:
-    """Send one message, with ``fds`` passed along."""
-    # Not msgspec: a folder's name that is not UTF-8 has lone surrogates, which the standard library writes as escapes.
-    socket.send_fds(control, [json.dumps(message).encode()], fds or [])
-
-
-def receive(control: socket.socket) -> tuple[dict[str, Any] | None, list[int]]:
-    """Return the next message and the file descriptors that came with it; None if the other end has closed.
-
-    Raises ``BlockingIOError`` if the socket does not block and nothing is there.
-    """
-    for _ in range(2):  # an end that closed with unread messages is reported first, and its own last message after that
-        with contextlib.suppress(ConnectionError):
-            content, fds, _, _ = socket.recv_fds(control, MESSAGE_BYTES, JOB_FDS)
-            return (json.loads(content) if content else None), list(fds)
-    return None, []
 
 
 class Server:
@@ -74,7 +69,7 @@ class Server:
         self._jobs: dict[int, str] = {}
         self._removers = set[int]()
         """Forks that remove the temporary files of a job."""
-        self._immune = set[int]()
+        self._unkillable = set[int]()
         """Orphans that this user may not kill."""
         self._stuck = set[int]()
         """Orphans that did not die of SIGKILL in time, as in a driver that hangs."""
@@ -86,10 +81,10 @@ class Server:
     def run(self) -> NoReturn:
         """Preload, then serve until the other end closes."""
         linux.adopt_orphans()
-        first, _ = receive(self._control)
-        if first is None:
+        first, _ = receive_from_supervisor(self._control)
+        if not isinstance(first, Preload):
             os._exit(0)
-        self._preload(**first)
+        self._preload(first)
         # From here on the closed socket shows the supervisor's death, and what was started can be killed first. The
         # keeper's death only wakes a server that was stopped.
         for number in (signal.SIGCHLD, signal.SIGCONT):
@@ -100,7 +95,7 @@ class Server:
             self._folder = scratch_folder()
             self._scratch = str(self._folder.path)
         sys.stdout.flush()  # with this the supervisor has all that was printed
-        self._send({"ready": True, "scratch": self._scratch, "pid": os.getpid()})
+        self._send(Ready(self._scratch, os.getpid()))
         while True:
             ready, _, _ = select.select([self._control.fileno(), self._wake_read], [], [])
             if self._wake_read in ready:
@@ -110,27 +105,31 @@ class Server:
                     self._shut_down()
                 self._reap()
             if self._control.fileno() in ready:
-                message, fds = receive(self._control)
-                if message is None:
-                    self._shut_down()
-                elif "output" in message:
-                    worker.preload_output = message["output"]
-                elif "start" in message:
-                    self._start(**message["start"], fds=fds)
-                elif "kill" in message:
-                    self._kill(**message["kill"])
+                self._take_in(*receive_from_supervisor(self._control))
 
-    def _preload(self, preload: str | None, ahead: str | None) -> None:
+    def _take_in(self, message: ToServer | None, fds: list[int]) -> None:
+        """Do what a message asks for; None: the supervisor is done, or has died."""
+        match message:
+            case None:
+                self._shut_down()
+            case Output(text):
+                worker.preload_output = text
+            case Start(key, fresh):
+                self._start(key, fresh, fds)
+            case Kill(key, number):
+                self._kill(key, number)
+
+    def _preload(self, asked: Preload) -> None:
         """Do what is done once for all jobs."""
         gc.disable()  # collections find nothing while modules are made, and are a sixth of TensorFlow's import
         try:
-            if preload:
-                self._guard = worker.resolve(preload)()
+            if asked.preload:
+                self._guard = worker.resolve(asked.preload)()
         except BaseException as error:
             fail(self._control, worker.raised(error))
-        if ahead:
+        if asked.ahead:
             with contextlib.suppress(Exception):
-                worker.resolve(ahead)()
+                worker.resolve(asked.ahead)()
         # A full collection walks all that TensorFlow's import made: 0.17 s, and copies those pages, in every child.
         gc.freeze()
         gc.enable()
@@ -139,16 +138,16 @@ class Server:
         try:
             refusal = None if fresh or self._guard is None else self._guard()
             if refusal is not None:
-                self._send({"refused": key, "why": refusal, "cause": Cause.EXCEPTION})
+                self._send(Refused(key, readable(refusal), Cause.EXCEPTION))
                 return
             if len(fds) < JOB_FDS:  # the kernel drops those for which there is no room
                 raise OSError(errno.EMFILE, os.strerror(errno.EMFILE))
             pid = self._fork(fresh, fds)
         except OSError as error:
-            self._send({"refused": key, "why": shortage(error), "cause": Cause.NOT_STARTED, "errno": error.errno})
+            self._send(Refused(key, readable(shortage(error)), Cause.NOT_STARTED, error.errno))
         else:
             self._jobs[pid] = key
-            self._send({"started": key, "pid": pid})
+            self._send(Started(key, pid))
         finally:
             for fd in fds:
                 os.close(fd)
@@ -213,17 +212,17 @@ class Server:
         while (ended := self._next_ended()) is not None:
             if ended not in self._jobs:
                 os.waitpid(ended, 0)
-                for known in (self._removers, self._immune, self._stuck):
+                for known in (self._removers, self._unkillable, self._stuck):
                     known.discard(ended)
                 continue
-            left = self._orphans()
+            leftovers = self._orphans()
             # The zombie still holds its process group's number, so the group cannot be somebody else's by now.
             linux.kill_group(ended, signal.SIGKILL)
             _, status = os.waitpid(ended, 0)
             key = self._jobs.pop(ended)
             self._sweep()
-            message = {"ended": key, "code": os.waitstatus_to_exitcode(status), "left": len(left)}
-            self._send(message | {"immune": len(left & self._immune)})
+            code = os.waitstatus_to_exitcode(status)
+            self._send(Ended(key, code, len(leftovers), len(leftovers & self._unkillable)))
             self._remove(self._scratch_of(ended))
 
     @staticmethod
@@ -237,14 +236,14 @@ class Server:
 
     def _orphans(self) -> set[int]:
         """Return the children that were left by a job, are alive and can be killed; reap those that are not alive."""
-        own = self._jobs.keys() | self._removers | self._immune | self._stuck
+        own = self._jobs.keys() | self._removers | self._unkillable | self._stuck
         return {pid for pid in linux.children() - own if not linux.has_ended(pid)}
 
     def _sweep(self) -> None:
         """Kill and reap every orphan; one that does not die in time is waited for once, and not after each job."""
         until = time.monotonic() + SWEEP_S
         while (orphans := self._orphans()) and time.monotonic() < until:
-            self._immune |= {pid for pid in orphans if not linux.was_killed(pid)}
+            self._unkillable |= {pid for pid in orphans if not linux.was_killed(pid)}
             time.sleep(0.002)
         self._stuck |= {pid for pid in orphans if linux.was_killed(pid)}
 
@@ -267,7 +266,7 @@ class Server:
         """Return the folder for a child's temporary files, which it never gets to remove: AutoGraph does so at exit."""
         return f"{self._scratch}/{pid}"
 
-    def _send(self, message: dict[str, Any]) -> None:
+    def _send(self, message: FromServer) -> None:
         try:
             send(self._control, message)
         except OSError:
@@ -288,11 +287,11 @@ def _forked(work: Callable[[], object]) -> int:
         os._exit(0)
 
 
-def fail(control: socket.socket, failed: dict[str, str]) -> NoReturn:
+def fail(control: socket.socket, raised: Raised) -> NoReturn:
     """Say why there will be no server, and leave."""
-    failed["message"] = failed["message"][:_MOST_CHARACTERS]
+    short = Raised(raised.type, raised.message[:_MOST_CHARACTERS], raised.cause)
     with contextlib.suppress(OSError):
-        send(control, {"failed": failed})
+        send(control, Failed(short))
     worker.leave(1)
 
 
@@ -320,12 +319,12 @@ def keep(server: int, supervisor: int) -> NoReturn:
         elif os.getppid() != supervisor and until == float("inf"):
             os.kill(server, signal.SIGCONT)
             until = time.monotonic() + PARTING_S
-    immune = set[int]()
+    unkillable = set[int]()
     until = time.monotonic() + SWEEP_S
     while time.monotonic() < until:
-        left = {pid for pid in linux.children() - immune if not linux.has_ended(pid)}
-        immune |= {pid for pid in left if not linux.was_killed(pid)}
-        if not left:
+        leftovers = {pid for pid in linux.children() - unkillable if not linux.has_ended(pid)}
+        unkillable |= {pid for pid in leftovers if not linux.was_killed(pid)}
+        if not leftovers:
             break
         time.sleep(0.002)
     code = os.waitstatus_to_exitcode(status)
@@ -348,7 +347,7 @@ def main() -> NoReturn:
         try:
             server = os.fork()
         except OSError as error:
-            fail(control, worker.raised(error, Cause.NOT_STARTED) | {"message": shortage(error)})
+            fail(control, worker.raised(error, Cause.NOT_STARTED))
         if server:
             control.close()
             keep(server, supervisor)

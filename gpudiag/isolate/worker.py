@@ -22,7 +22,7 @@ import msgspec
 
 from gpudiag.errors import Disturbed, NoContext, NoMemory, NotSimulated, OperationFailed, shortage
 from gpudiag.interpreter import SAFE_PATH
-from gpudiag.isolate.job import LENGTH_BYTES
+from gpudiag.isolate.protocol import LENGTH_BYTES, Raised, Record, readable
 from gpudiag.model.report import Cause
 
 preload_output = ""
@@ -69,16 +69,16 @@ def fork() -> int:
         return os.fork()
 
 
-def raised(error: BaseException, cause: Cause | None = None) -> dict[str, str]:
+def raised(error: BaseException, cause: Cause | None = None) -> Raised:
     """Describe an exception; its traceback goes to stderr, which is kept as evidence."""
     with contextlib.suppress(Exception):
         traceback.print_exception(type(error), error, error.__traceback__)
     cause = cause or CAUSES.get(type(error), Cause.EXCEPTION)
     try:
-        message = str(error).encode("utf-8", "replace").decode()
+        message = readable(shortage(error) if cause is Cause.NOT_STARTED and isinstance(error, OSError) else str(error))
     except Exception:  # its __str__ is the job's code
         message = "(its text cannot be read)"
-    return {"type": type(error).__name__, "message": message, "cause": cause.value}
+    return Raised(readable(type(error).__name__), message, cause)
 
 
 def call(target: str, argument: dict[str, Any], result_fd: int) -> NoReturn:
@@ -86,9 +86,9 @@ def call(target: str, argument: dict[str, Any], result_fd: int) -> NoReturn:
     process = os.getpid()
     try:
         value: bytes = resolve(target)(argument)
-        record = b'{"value":' + value + b"}"
+        record = msgspec.json.encode(Record(msgspec.Raw(value)))
     except BaseException as error:  # SystemExit and KeyboardInterrupt are results too: the job's function raised them
-        record = msgspec.json.encode({"raised": raised(error)})
+        record = _of_raised(raised(error))
     if os.getpid() != process:
         leave(0)  # a fork that the function made, and that came back from it: the record is its parent's to write
     deliver(record, result_fd)
@@ -96,10 +96,11 @@ def call(target: str, argument: dict[str, Any], result_fd: int) -> NoReturn:
 
 def not_started(error: BaseException, result_fd: int) -> NoReturn:
     """Write the record of a job whose process could not be set up, and leave."""
-    failed = raised(error, Cause.NOT_STARTED)
-    if isinstance(error, OSError):
-        failed["message"] = shortage(error)
-    deliver(msgspec.json.encode({"raised": failed}), result_fd)
+    deliver(_of_raised(raised(error, Cause.NOT_STARTED)), result_fd)
+
+
+def _of_raised(error: Raised) -> bytes:
+    return msgspec.json.encode(Record(msgspec.Raw(b"null"), error))
 
 
 def deliver(record: bytes, result_fd: int) -> NoReturn:

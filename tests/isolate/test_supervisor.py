@@ -23,8 +23,9 @@ import psutil
 import pytest
 
 from gpudiag.hardware import starvation
-from gpudiag.isolate import Bounds, Job, JobResult, ServerSpec, linux, server
+from gpudiag.isolate import Bounds, Job, JobResult, ServerSpec, linux, polling, server
 from gpudiag.isolate import supervisor as supervisor_module
+from gpudiag.isolate.protocol import Ended, Refused, Started
 from gpudiag.isolate.supervisor import Supervisor
 from gpudiag.model.report import Cause
 
@@ -568,11 +569,7 @@ def test_slow_removal_of_temporary_files_delays_nothing(pid_file: Path) -> None:
 def test_a_late_word_about_a_job_that_was_given_up_is_nothing() -> None:
     with Supervisor(SERVERS, BOUNDS) as supervisor:
         server = supervisor._servers["plain"]
-        for message in (
-            {"refused": "gone", "why": "", "cause": "not started"},
-            {"started": "gone", "pid": 1},
-            {"ended": "gone", "code": 0, "left": 0, "immune": 0},
-        ):
+        for message in (Refused("gone", "", Cause.NOT_STARTED), Started("gone", 1), Ended("gone", 0, 0, 0)):
             supervisor._take_in(server, message)
         supervisor.start(job("well"))
         assert [one.cause for one in _until_ended(supervisor)] == [None]
@@ -582,7 +579,7 @@ def test_a_writer_that_never_pauses_is_not_read_for_ever(
     monkeypatch: pytest.MonkeyPatch, wait_until: Callable[[Callable[[], bool]], None]
 ) -> None:
     """As what may not be killed can be: it has the pipes of its job, or of the server, and writes on."""
-    read, reads = supervisor_module._read, dict[int, int]()
+    read, reads = polling.read, dict[int, int]()
 
     def refilled(fd: int) -> bytes | None:
         reads[fd] = reads.get(fd, 0) + 1
@@ -597,7 +594,8 @@ def test_a_writer_that_never_pauses_is_not_read_for_ever(
         of_job, of_server = (Path(f"/proc/{of}/fd/1") for of in (pid, supervisor._servers["plain"].pid))
         wait_until(lambda: of_job.readlink() != of_server.readlink())  # it has begun with the server's
         held = [os.open(fd, os.O_WRONLY) for fd in (of_job, of_server)]
-        monkeypatch.setattr(supervisor_module, "_read", refilled)
+        for module in (polling, supervisor_module):
+            monkeypatch.setattr(module, "read", refilled)
         (ended,) = _until_ended(supervisor)
         assert (ended.cause, ended.stdout[:8]) == (None, "moremore")
     assert max(reads.values()) > 10

@@ -1,0 +1,102 @@
+"""A job on its way, as its supervisor sees it."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from functools import partial
+
+from gpudiag.hardware.starvation import Starvation
+from gpudiag.isolate.job import Bounds, Captured, Job, JobResult, child_outcome
+from gpudiag.isolate.polling import Polling, drain
+from gpudiag.model.report import Cause
+from gpudiag.text import counted
+
+RESULT, STREAMS = "result", ("stdout", "stderr")
+"""What the pipes of a job carry, in the order in which its server gets them."""
+
+
+@dataclass
+class Child:
+    """A job that waits for its server, runs, or is being killed."""
+
+    job: Job
+    bounds: Bounds
+    streams: dict[str, Captured] = field(init=False)
+    record: bytearray = field(default_factory=bytearray)
+    open: dict[int, str] = field(default_factory=dict)
+    """Read ends of its pipes and what they carry."""
+    pid: int | None = None
+    sent_at: float | None = None
+    """When the job was handed to its server; the deadline counts from here."""
+    starvation: Starvation | None = None
+    """None: it was not handed to its server."""
+    more_s: float = 0.0
+    """By how much its deadline was moved."""
+    kill_at: float | None = None
+    """When the next rung of the ladder TERM, KILL, given up is due."""
+    rung: int = 0
+    cause: Cause | None = None
+    """Why it is being killed; a child that ends by itself has none."""
+    detail: str = ""
+    code: int | None = None
+    """Exit code in the sense of ``subprocess``; None while it runs, and if it was given up."""
+    close_at: float | None = None
+    """When its pipes are closed although somebody still holds them."""
+    leftovers: int = 0
+    """Processes that it left."""
+    unkillable: int = 0
+    """Of these: those that this user may not kill."""
+
+    def __post_init__(self) -> None:
+        self.streams = {what: Captured(self.bounds.kept_bytes) for what in STREAMS}
+
+    @property
+    def due(self) -> float | None:
+        """When the next thing is to be done about it, if it has said nothing until then."""
+        if self.close_at is not None:
+            return self.close_at
+        if self.kill_at is not None:
+            return self.kill_at
+        return None if self.sent_at is None else self.sent_at + self.job.deadline_s + self.more_s
+
+    @property
+    def is_flood(self) -> bool:
+        """True if it has written more than a job may."""
+        return sum(stream.total for stream in self.streams.values()) > self.bounds.output_bytes
+
+    def feed(self, what: str, chunk: bytes) -> None:
+        """Take the next bytes of a pipe; of a record one more than it may have."""
+        if what == RESULT:
+            self.record += chunk[: self.bounds.record_bytes - len(self.record) + 1]
+        else:
+            self.streams[what].feed(chunk)
+
+    def close(self, polling: Polling) -> None:
+        """Take what is still in its pipes, and close them."""
+        for fd, what in self.open.items():
+            drain(fd, partial(self.feed, what))
+            polling.close_fd(fd)
+        self.open.clear()
+
+    def result(self, now: float) -> JobResult:
+        """Return how it ended at the time ``now``."""
+        value, cause, detail = child_outcome(bytes(self.record), self.code, self.cause, self.detail)
+        if killed := self.leftovers - self.unkillable:
+            self.note(f"killed {counted(killed, 'process')} left by it")
+        if self.unkillable:
+            left = counted(self.unkillable, "process")
+            self.note(f"it left {left} of another user, which this user may not kill")
+        return JobResult(
+            key=self.job.key,
+            value=value,
+            cause=cause,
+            detail=detail,
+            stdout=self.streams["stdout"].text(),
+            stderr=self.streams["stderr"].text(),
+            duration_s=now - self.sent_at if self.sent_at is not None else 0.0,
+            left=self.leftovers,
+        )
+
+    def note(self, text: str) -> None:
+        """Add a line of gpudiag's own to what it wrote."""
+        self.streams["stderr"].feed(f"\n[gpudiag: {text}]\n".encode())

@@ -1,0 +1,151 @@
+"""What a supervisor, a fork server and a job say to each other.
+
+A message is one packet of a ``SOCK_SEQPACKET`` socket, JSON with file descriptors beside it. The record of a job is on
+a separate pipe: a length and that many bytes of JSON.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import socket
+from typing import TypeVar
+
+import msgspec
+
+from gpudiag.model.report import Cause
+
+MESSAGE_BYTES = 1 << 17
+JOB_FDS = 4
+"""Descriptors beside a :class:`Start`: what to do, the result, stdout and stderr."""
+LENGTH_BYTES = 8
+"""Size of the little-endian length before a record; it shows whether a record is complete."""
+
+
+class Raised(msgspec.Struct, frozen=True):
+    """An exception, as text."""
+
+    type: str
+    message: str
+    cause: Cause
+
+
+class Record(msgspec.Struct, frozen=True, omit_defaults=True):
+    """What a job came to: a value, or what was raised."""
+
+    value: msgspec.Raw = msgspec.Raw()
+    raised: Raised | None = None
+
+
+class Message(msgspec.Struct, tag_field="message", tag=True):
+    """Base of what is sent between a supervisor and a fork server."""
+
+
+class Preload(Message):
+    """The first message: what the server is to import, and to do ahead of its jobs (``module:function``)."""
+
+    preload: str | None
+    ahead: str | None
+
+
+class Output(Message):
+    """What the server printed while it preloaded."""
+
+    text: str
+
+
+class Start(Message):
+    """Begin a job; its descriptors are beside the message."""
+
+    key: str
+    fresh: bool
+
+
+class Kill(Message):
+    """Send a signal to a job and all that it started."""
+
+    key: str
+    number: int
+
+
+ToServer = Preload | Output | Start | Kill
+
+
+class Ready(Message):
+    """The server has preloaded."""
+
+    scratch: str
+    """Its folder for temporary files; "" for none."""
+    pid: int
+
+
+class Failed(Message):
+    """There will be no server: the preload raised."""
+
+    raised: Raised
+
+
+class Started(Message):
+    """A job has begun."""
+
+    key: str
+    pid: int
+
+
+class Refused(Message):
+    """A job was not begun."""
+
+    key: str
+    why: str
+    cause: Cause
+    errno: int | None = None
+
+
+class Ended(Message):
+    """The process of a job has ended, and what it left was killed."""
+
+    key: str
+    code: int
+    """Exit code in the sense of ``subprocess``: negative for a signal."""
+    leftovers: int
+    """Processes that outlived it."""
+    unkillable: int
+    """Of these: those that this user may not kill."""
+
+
+FromServer = Ready | Failed | Started | Refused | Ended
+
+_Received = TypeVar("_Received", ToServer, FromServer)
+_FROM_SUPERVISOR = msgspec.json.Decoder(ToServer)
+_FROM_SERVER = msgspec.json.Decoder(FromServer)
+
+
+def send(control: socket.socket, message: ToServer | FromServer, fds: list[int] | None = None) -> None:
+    """Send one message, with ``fds`` passed along."""
+    socket.send_fds(control, [msgspec.json.encode(message)], fds or [])
+
+
+def receive_from_supervisor(control: socket.socket) -> tuple[ToServer | None, list[int]]:
+    """Return the next message to a server and its descriptors; see :func:`_receive`."""
+    return _receive(control, _FROM_SUPERVISOR)
+
+
+def receive_from_server(control: socket.socket) -> FromServer | None:
+    """Return the next message of a server; see :func:`_receive`."""
+    return _receive(control, _FROM_SERVER)[0]
+
+
+def _receive(control: socket.socket, decoder: msgspec.json.Decoder[_Received]) -> tuple[_Received | None, list[int]]:
+    """Return the next message and the file descriptors that came with it; None if the other end has closed.
+
+    Raises ``BlockingIOError`` if the socket does not block and nothing is there.
+    """
+    for _ in range(2):  # an end that closed with unread messages is reported first, and its own last message after that
+        with contextlib.suppress(ConnectionError):
+            content, fds, _, _ = socket.recv_fds(control, MESSAGE_BYTES, JOB_FDS)
+            return (decoder.decode(content) if content else None), list(fds)
+    return None, []
+
+
+def readable(text: str) -> str:
+    """Return ``text`` as it can be sent: what is not UTF-8 in it, such as the name of a file, becomes ``?``."""
+    return text.encode("utf-8", "replace").decode()
