@@ -10,17 +10,20 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:
     from contextlib import AbstractContextManager
 
+    from gpudiag.tracing.part import Traced
+
 __version__ = "0.1.0"
 
 
-def trace() -> AbstractContextManager[Any]:
+def trace() -> AbstractContextManager[Traced]:
     """Watch what this process does with its GPUs: ``with gpudiag.trace() as report: ...``; then ``print(report)``."""
     return _part().trace()  # type: ignore[no-any-return]
 
 
-def keras_callback(output: str | None = None) -> Any:
+def keras_callback(output: str | None = None) -> object:
     """Return a callback for ``model.fit`` that traces the training and prints its report, or writes it to a file."""
-    return _part().keras_callback(output)
+    callback: object = _part().keras_callback(output)
+    return callback
 
 
 def _part() -> Any:

@@ -12,6 +12,7 @@ from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
 from types import ModuleType
+from typing import cast
 
 import msgspec
 
@@ -20,7 +21,7 @@ from gpudiag.errors import CatalogueError, UsageError, nearest
 from gpudiag.model.facts import Facts
 from gpudiag.model.reading import SavedReading
 from gpudiag.model.report import Finding, Judged, Row
-from gpudiag.probe import HEADINGS, EndedReading, Faults, GpuReading, Kind, Probe, Reading, Verified
+from gpudiag.probe import HEADINGS, EndedReading, Faults, GpuReading, Kind, Probe, ProbeModule, Reading, Verified
 from gpudiag.probes import listing
 
 _PACKAGE = gpudiag.probes.__name__
@@ -40,7 +41,7 @@ class Entry:
 
     name: str
     """``<area>.<name>``."""
-    module: ModuleType
+    module: ProbeModule
     probe: Probe
     kinds: tuple[Kind, ...]
     reading: type[Reading] | None
@@ -88,7 +89,7 @@ class Entry:
         )
 
 
-def documentation(module: ModuleType) -> str:
+def documentation(module: ProbeModule | ModuleType) -> str:
     """Return the module's docstring, cleaned of indentation; "" if it has none."""
     if module.__doc__ is None and WITHOUT_DOCSTRINGS and module.__file__ is not None:
         try:
@@ -172,13 +173,13 @@ def _entry(module: ModuleType, name: str) -> Entry:
     if (versions := members["PROBE"].needs.versions) and not _is_range(versions):
         raise refuse(f"{versions!r} is not a range of versions")
     if not measures:
-        return Entry(name, module, members["PROBE"], (), None)
+        return Entry(name, cast(ProbeModule, module), members["PROBE"], (), None)
     reading, fault = members["Reading"], members["Fault"]
     if not (isinstance(reading, type) and issubclass(reading, Reading) and reading.figure not in _WITHOUT_FIGURE):
         raise refuse("a probe that measures needs a class Reading(gpudiag.probe.Reading) with a figure")
     if not (isinstance(fault, type) and issubclass(fault, Faults)):
         raise refuse("a probe that measures needs a class Fault(gpudiag.probe.Faults)")
-    return Entry(name, module, members["PROBE"], fault.kinds(), reading)
+    return Entry(name, cast(ProbeModule, module), members["PROBE"], fault.kinds(), reading)
 
 
 def _is_range(versions: str) -> bool:

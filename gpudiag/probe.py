@@ -37,7 +37,7 @@ from gpudiag.errors import Disturbed
 from gpudiag.fix import Action, fill_in
 from gpudiag.knowledge.placement import Placement
 from gpudiag.knowledge.variables import OVER_MEMORY
-from gpudiag.model.facts import GpuState
+from gpudiag.model.facts import Facts, GpuState
 from gpudiag.model.reading import AnyReading
 from gpudiag.model.report import Figure, Finding, Gap, Gpu, Limit, Severity, Timeline
 from gpudiag.record import Record
@@ -487,6 +487,22 @@ class Peer(Protocol):
 
         Each name is met once. There is no time limit but the probe's deadline.
         """
+
+
+class ProbeModule(Protocol):
+    """What the file of a probe defines: ``measure`` and what belongs to it, or ``figure`` for a row of the host."""
+
+    __doc__: str | None
+    __file__: str | None
+    PROBE: Probe
+    judge: Callable[..., Findings]
+    """Gets the reading, and the facts if it has a second parameter."""
+
+    def measure(self, ctx: Context, /) -> Reading: ...
+
+    def peer(self, ctx: Context, /) -> object: ...
+
+    def figure(self, facts: Facts, /) -> object: ...
 
 
 class Context(Protocol):

@@ -36,6 +36,7 @@ MACHINES = {"x86_64": "EM_X86_64", "aarch64": "EM_AARCH64"}
 ALLOWED = ("libc.so.6", "libm.so.6", "libdl.so.2", "libpthread.so.0", "librt.so.1", "libgcc_s.so.1", "ld-linux-")
 """What every manylinux system has (PEP 600), or its beginning; what the wheel brings itself is allowed, too."""
 EXPLANATIONS = "gpudiag/cli/explanations.json"
+TYPED = "gpudiag/py.typed"
 OWN = ("libgpudiag_", "libremoved-by-a-simulated-fault.so")
 SINGLE_THREADED = """
 #ifdef __cplusplus
@@ -116,6 +117,8 @@ def faults(wheel: Path, machine: str) -> Iterator[str]:
             yield "there are no simulated GPUs in it: they could not be built (not-built.txt in it says why)"
         if EXPLANATIONS not in archive.namelist():
             yield f"{EXPLANATIONS} is not in it: 'gpudiag explain' imports every cause"
+        if TYPED not in archive.namelist():
+            yield f"{TYPED} is not in it: who imports the package has no types"
         for name in files:
             yield from (f"{name}: {fault}" for fault in library_faults(archive.read(name), machine))
 

@@ -36,6 +36,7 @@ def test_a_wheel_lacks_nothing_that_the_build_makes(tmp_path: Path) -> None:
     assert list(wheel.faults(file, "x86_64")) == [
         "there are no simulated GPUs in it: they could not be built (not-built.txt in it says why)",
         "gpudiag/cli/explanations.json is not in it: 'gpudiag explain' imports every cause",
+        "gpudiag/py.typed is not in it: who imports the package has no types",
     ]
 
 

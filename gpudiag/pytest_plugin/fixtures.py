@@ -25,6 +25,21 @@ if TYPE_CHECKING:
     from gpudiag.model.facts import Facts
     from gpudiag.tracing.part import Traced
 
+__all__ = [
+    "CapturePlacement",
+    "Device",
+    "Facts",
+    "MeasureMemory",
+    "MemoryPeak",
+    "Operations",
+    "PlacementLog",
+    "RunIsolated",
+    "Simulate",
+    "SimulatedMachine",
+    "Traced",
+]
+"""The types of the fixtures and of what they give, for annotations."""
+
 _NEVER_ON_A_GPU = (  # not compiled here: that is a millisecond of every session
     r"_?(Arg|Retval|DeviceArg|DeviceRetval|HostSend|HostRecv|Send|Recv|EagerConst|Const|NoOp|Identity|IdentityN|Shape|ShapeN|Size|Rank)"
     r"|(?s:.*(Dataset|Iterator|Summary|Checkpoint).*)"

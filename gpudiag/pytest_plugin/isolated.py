@@ -66,7 +66,9 @@ Arguments = ParamSpec("Arguments")
 class RunIsolated(Protocol):
     """The type of the fixture ``gpudiag_run_isolated``."""
 
-    def __call__(self, function: Callable[..., Value], /, *args: Any, timeout: float = ..., **kwargs: Any) -> Value:
+    def __call__(
+        self, function: Callable[..., Value], /, *args: object, timeout: float = ..., **kwargs: object
+    ) -> Value:
         """Call ``function`` in a fresh process; return what it returns, raise what it raises."""
 
 

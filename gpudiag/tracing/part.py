@@ -7,7 +7,6 @@ import time
 from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager
 from pathlib import Path
-from typing import Any
 
 from gpudiag.errors import UsageError
 from gpudiag.folders import Folder
@@ -82,7 +81,7 @@ def trace() -> Iterator[Traced]:
             traced._report = reports.made(found, ("gpudiag.trace()",))
 
 
-def keras_callback(output: str | None = None) -> Any:
+def keras_callback(output: str | None = None) -> object:
     """Return a callback for ``model.fit`` that traces the training, and writes the report where it ends.
 
     Without ``output`` the report is printed to standard error; the suffix of ``output`` names its format, as of ``-o``.
