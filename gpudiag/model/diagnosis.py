@@ -29,14 +29,22 @@ class Stage(str, Enum):
     """What a program itself does, as `gpudiag trace` saw it."""
 
 
+class StepStatus(str, Enum):
+    """How a stage went."""
+
+    OK = "ok"
+    FAILED = "failed"
+    NOT_REACHED = "not reached"
+    NOT_KNOWN = "not known"
+
+
 class Step(Record):
     """How one stage went on this machine."""
 
     stage: Stage
-    status: str
-    """``ok``, ``failed``, ``not reached`` or ``not known``."""
+    status: StepStatus
     evidence: str = ""
-    """What says so, one line."""
+    """One line of evidence."""
 
 
 class Confidence(str, Enum):
@@ -47,14 +55,23 @@ class Confidence(str, Enum):
     POSSIBLE = "possible"
 
 
+class TrialOutcome(str, Enum):
+    """What came of trying a fix."""
+
+    WORKS = "works"
+    """A matrix product and a convolution on a GPU came out right."""
+    HELPS_IN_PART = "helps in part"
+    """The GPU is listed, and one of them fails."""
+    DOES_NOT_HELP = "does not help"
+    NOT_TRIED = "not tried"
+
+
 class FixAttempt(Record):
     """A fix that is a change of variables, tried in a new interpreter with nothing else changed."""
 
     change: dict[str, str | None]
     """Variable to value; None: unset."""
-    outcome: str = "not tried"
-    """``works`` (a matrix product and a convolution on a GPU came out right), ``helps in part`` (the GPU is listed, and
-    one of them fails), ``does not help`` or ``not tried``."""
+    outcome: TrialOutcome = TrialOutcome.NOT_TRIED
     detail: str = ""
 
 
@@ -108,13 +125,24 @@ class EnvironmentChange(Record):
     """True: it is to be added; else it is in the way."""
 
 
+class BisectionOutcome(str, Enum):
+    """What came of trying other environments."""
+
+    FOUND = "found"
+    """Without the changes it fails, with them it works, and with fewer it does not."""
+    CUT_SHORT = "cut short"
+    """It works with the changes, and some of them may not be needed."""
+    NOT_THE_ENVIRONMENT = "not the environment"
+    """It fails in a clean environment, too."""
+    NOT_REPRODUCED = "not reproduced"
+    """In a new interpreter nothing is wrong."""
+    OUT_OF_TIME = "out of time"
+
+
 class Bisection(Record):
     """What came of trying TensorFlow in other environments, each in a new interpreter."""
 
-    outcome: str
-    """``found`` (without these changes it fails, with them it works, and with fewer it does not), ``cut short`` (it
-    works with these changes, and some of them may not be needed), ``not the environment`` (it fails in a clean one,
-    too), ``not reproduced`` (in a new interpreter nothing is wrong) or ``out of time``."""
+    outcome: BisectionOutcome
     changes: tuple[EnvironmentChange, ...] = ()
     before: str = ""
     """How far it came in the environment as it is."""
@@ -158,4 +186,4 @@ class Diagnosis(Record):
     @property
     def broken_at(self) -> Stage | None:
         """The first stage that failed."""
-        return next((step.stage for step in self.steps if step.status == "failed"), None)
+        return next((step.stage for step in self.steps if step.status is StepStatus.FAILED), None)

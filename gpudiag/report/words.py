@@ -8,7 +8,16 @@ from collections import Counter
 from collections.abc import Iterable, Iterator
 from itertools import accumulate
 
-from gpudiag.model.diagnosis import Bisection, Confidence, Diagnosis, RootCause, Stage
+from gpudiag.model.diagnosis import (
+    Bisection,
+    BisectionOutcome,
+    Confidence,
+    Diagnosis,
+    RootCause,
+    Stage,
+    StepStatus,
+    TrialOutcome,
+)
 from gpudiag.model.expectations import AREA as EXPECT
 from gpudiag.model.facts import Facts, Unknown
 from gpudiag.model.missing import missing_gpus
@@ -210,7 +219,7 @@ def headline(report: Report) -> str:
         return f"{begins} {one_line(diagnosis.causes[0].cause)}"
     if report.facts.without_gpu:
         return "No NVIDIA GPU in this machine: nothing to fix"
-    step = next(step for step in diagnosis.steps if step.status == "failed")
+    step = next(step for step in diagnosis.steps if step.status is StepStatus.FAILED)
     begins = "Operations on the GPU fail" if fails else "GPU not used"
     return one_line(f"{begins}, for an unknown reason: {step.stage.value} failed: {step.evidence}")
 
@@ -257,19 +266,23 @@ def _bisected(bisection: Bisection | None) -> list[str]:
         return []
     tried = f"{counted(bisection.tried, 'interpreter')} tried, {bisection.seconds:.0f} s"
     said = {
-        "not the environment": "it fails in a clean environment, too: no variable, path or file that Python starts "
-        f"with is why ({tried})",
-        "not reproduced": f"in a new interpreter, in the same environment, nothing is wrong: {bisection.before}",
-        "out of time": f"no environment was found in which it works ({tried}); more time: --bisect 300",
+        BisectionOutcome.NOT_THE_ENVIRONMENT: (
+            f"it fails in a clean environment, too: no variable, path or file that Python starts with is why ({tried})"
+        ),
+        BisectionOutcome.NOT_REPRODUCED: (
+            f"in a new interpreter, in the same environment, nothing is wrong: {bisection.before}"
+        ),
+        BisectionOutcome.OUT_OF_TIME: f"no environment was found in which it works ({tried}); more time: --bisect 300",
     }
-    return [said.get(bisection.outcome, bisection.outcome), *(f"not tried: {text}" for text in bisection.untried)]
+    return [said.get(bisection.outcome, bisection.outcome.value), *(f"not tried: {text}" for text in bisection.untried)]
 
 
 def steps(report: Report) -> str:
     """Return the stages up to the one that failed, such as ``package ok, CUDA build ok, runtime library FAILED``."""
-    shown = [step for step in report.diagnosis.steps if step.status != "not reached"]
+    shown = [step for step in report.diagnosis.steps if step.status is not StepStatus.NOT_REACHED]
     return ", ".join(
-        f"{step.stage.value} {step.status.upper() if step.status == 'failed' else step.status}" for step in shown
+        f"{step.stage.value} {step.status.value.upper() if step.status is StepStatus.FAILED else step.status.value}"
+        for step in shown
     )
 
 
@@ -277,8 +290,12 @@ def cause(one: RootCause) -> list[tuple[str, str]]:
     """Return a cause as pairs of a heading and its text: the cause itself, then what shows it and what to do."""
     pairs = [("cause", f"{one_line(one.cause)} ({one.confidence.value}; {one.cause_id})")]
     pairs += [("seen", one_line(text)) for text in one.evidence]
-    trial = None if one.trial is None or one.trial.outcome == "not tried" else one.trial
-    tried = [] if trial is None else [("tried", f"here: {trial.outcome}{f' ({trial.detail})' if trial.detail else ''}")]
+    trial = None if one.trial is None or one.trial.outcome is TrialOutcome.NOT_TRIED else one.trial
+    tried = (
+        []
+        if trial is None
+        else [("tried", f"here: {trial.outcome.value}{f' ({trial.detail})' if trial.detail else ''}")]
+    )
     for action in one.fix:
         pairs.append(("do", one_line(action.line)))
         if trial is not None and action.change == trial.change:

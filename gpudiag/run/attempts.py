@@ -8,7 +8,7 @@ import msgspec
 
 from gpudiag.isolate import Bounds, Job, JobResult, run_to_end
 from gpudiag.knowledge import log_lines
-from gpudiag.model.diagnosis import Bisection, Diagnosis, FixAttempt, RootCause, Stage
+from gpudiag.model.diagnosis import Bisection, Diagnosis, FixAttempt, RootCause, Stage, TrialOutcome
 from gpudiag.model.facts import Facts
 from gpudiag.model.report import RUN_ENDED, Cause, Gpu
 from gpudiag.run.bisect import elsewhere
@@ -60,14 +60,14 @@ def _try(session: Session, rule: str, trial: FixAttempt, gpus: tuple[Gpu, ...]) 
     if result.value is None:
         last = _last_error(result)
         detail = f"{result.detail}: {last}" if last else result.detail
-        return msgspec.structs.replace(trial, outcome="does not help", detail=detail)
+        return msgspec.structs.replace(trial, outcome=TrialOutcome.DOES_NOT_HELP, detail=detail)
     done = msgspec.json.decode(result.value, type=OnGpu)
     if not done.listed:
-        return msgspec.structs.replace(trial, outcome="does not help", detail="TensorFlow lists no GPU")
+        return msgspec.structs.replace(trial, outcome=TrialOutcome.DOES_NOT_HELP, detail="TensorFlow lists no GPU")
     if done.device:
-        return msgspec.structs.replace(trial, outcome="works", detail=done.device)
+        return msgspec.structs.replace(trial, outcome=TrialOutcome.WORKS, detail=done.device)
     detail = f"the GPU is listed, but an operation on it fails: {' '.join(done.failed.split())}"
-    return msgspec.structs.replace(trial, outcome="helps in part", detail=detail)
+    return msgspec.structs.replace(trial, outcome=TrialOutcome.HELPS_IN_PART, detail=detail)
 
 
 def _last_error(result: JobResult) -> str:

@@ -13,7 +13,7 @@ from examples.facts import example_with_gpus
 from gpudiag.comparison.reports import Known, compare
 from gpudiag.model import codec
 from gpudiag.model.change import Comparison, Subject
-from gpudiag.model.diagnosis import Confidence, Diagnosis, RootCause, Stage, Step
+from gpudiag.model.diagnosis import Confidence, Diagnosis, RootCause, Stage, Step, StepStatus
 from gpudiag.model.facts import (
     DeviceNodeFacts,
     Distribution,
@@ -47,7 +47,7 @@ def diagnosed(*rules: str, stage: Stage = Stage.LIBRARIES, facts: Facts | None =
         RootCause(rule, stage, Confidence.LIKELY, f"{rule} is so", (), actions("do it"), "") for rule in rules
     )
     made = report(gpus=GPUS, facts=facts)
-    return replace(made, diagnosis=Diagnosis((Step(stage, "failed"),), causes))
+    return replace(made, diagnosis=Diagnosis((Step(stage, StepStatus.FAILED),), causes))
 
 
 @pytest.mark.parametrize(

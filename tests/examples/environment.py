@@ -5,7 +5,7 @@ from __future__ import annotations
 from examples import Example
 from examples.facts import example_with_gpus
 from gpudiag.cause import Evidence
-from gpudiag.model.diagnosis import Bisection, EnvironmentChange
+from gpudiag.model.diagnosis import Bisection, BisectionOutcome, EnvironmentChange
 from gpudiag.model.schema_1 import action
 
 IN_THE_WAY = EnvironmentChange("/opt/x", "entry 3 of LD_LIBRARY_PATH (/opt/x)", action("export LD_LIBRARY_PATH=/a:/b"))
@@ -18,7 +18,7 @@ MISSING = EnvironmentChange(
 )
 
 
-def _machine(*changes: EnvironmentChange, outcome: str = "found") -> Evidence:
+def _machine(*changes: EnvironmentChange, outcome: BisectionOutcome = BisectionOutcome.FOUND) -> Evidence:
     tried = Bisection(outcome, changes, "TensorFlow lists no GPU", "GPUs listed: 1", wanted=1, tried=5, seconds=20.0)
     return Evidence(example_with_gpus(), bisection=tried)
 
@@ -30,7 +30,9 @@ EXAMPLES = {
         Example(
             "two are in the way", _machine(IN_THE_WAY, EnvironmentChange("EDITOR", "EDITOR=vi", action("unset EDITOR")))
         ),
-        Example("it fails in a clean environment, too", _machine(outcome="not the environment"), fires=False),
+        Example(
+            "it fails in a clean environment, too", _machine(outcome=BisectionOutcome.NOT_THE_ENVIRONMENT), fires=False
+        ),
         Example("nothing was tried", Evidence(example_with_gpus()), fires=False),
     ),
 }

@@ -19,7 +19,7 @@ from gpudiag.cli import cli
 from gpudiag.comparison.reports import Known
 from gpudiag.errors import ReportError, UsageError
 from gpudiag.model import archive, codec
-from gpudiag.model.diagnosis import Bisection, Diagnosis
+from gpudiag.model.diagnosis import Bisection, BisectionOutcome, Diagnosis
 from gpudiag.model.facts import SystemFacts
 from gpudiag.model.reading import SavedReading
 from gpudiag.model.report import Row
@@ -50,7 +50,7 @@ def test_a_bundle_has_what_a_bug_report_needs() -> None:
 
 
 def test_the_bisection_and_the_log_of_the_program_are_files() -> None:
-    bisected = Diagnosis(bisection=Bisection("not the environment", tried=3))
+    bisected = Diagnosis(bisection=Bisection(BisectionOutcome.NOT_THE_ENVIRONMENT, tried=3))
     of = msgspec.structs.replace(sample(), lines=("one", "two"), diagnosis=bisected)
     assert contents(packed(of))["logs/program.log"] == "one\ntwo\n"
     assert json.loads(contents(packed(of))["bisection.json"])["tried"] == 3

@@ -5,7 +5,7 @@ from __future__ import annotations
 import msgspec
 import pytest
 
-from gpudiag.model.diagnosis import Confidence, Diagnosis, FixAttempt, RootCause, Stage, Step
+from gpudiag.model.diagnosis import Confidence, Diagnosis, FixAttempt, RootCause, Stage, Step, StepStatus, TrialOutcome
 from gpudiag.model.report import Report
 from gpudiag.report import render
 from reports import GPUS, actions, passed, report, row
@@ -18,9 +18,13 @@ CAUSE = RootCause(
     ("NVML reports 2 GPUs; valid indices: 0 to 1",),
     actions("unset CUDA_VISIBLE_DEVICES"),
     "https://docs.nvidia.com/cuda/",
-    FixAttempt({"CUDA_VISIBLE_DEVICES": None}, "works", "NVIDIA A100"),
+    FixAttempt({"CUDA_VISIBLE_DEVICES": None}, TrialOutcome.WORKS, "NVIDIA A100"),
 )
-STEPS = (Step(Stage.PACKAGE, "ok"), Step(Stage.DRIVER, "failed", "no device"), Step(Stage.NVML, "not reached"))
+STEPS = (
+    Step(Stage.PACKAGE, StepStatus.OK),
+    Step(Stage.DRIVER, StepStatus.FAILED, "no device"),
+    Step(Stage.NVML, StepStatus.NOT_REACHED),
+)
 FORMATS = pytest.mark.parametrize("format_", ["table", "markdown", "junit"])
 
 
@@ -86,7 +90,7 @@ def test_harmless_lines_of_a_log_are_told_where_all_is_well(format_: str) -> Non
 
 
 def test_a_gpu_that_computes_wrong_is_not_said_to_be_unused() -> None:
-    steps = (Step(Stage.PACKAGE, "ok"), Step(Stage.FIRST_OP, "failed", "a product is wrong"))
+    steps = (Step(Stage.PACKAGE, StepStatus.OK), Step(Stage.FIRST_OP, StepStatus.FAILED, "a product is wrong"))
     wrong = msgspec.structs.replace(CAUSE, stage=Stage.FIRST_OP, cause="GPU 1 computes wrong results")
     assert "Operations on the GPU fail: GPU 1 computes wrong" in flat(diagnosed(Diagnosis(steps, (wrong,))), "table")
     assert "Operations on the GPU fail, for an unknown reason" in flat(diagnosed(Diagnosis(steps)), "table")

@@ -12,7 +12,7 @@ from conftest import Gpudiag
 from examples.facts import example_gpu, example_with_gpus
 from gpudiag.cause import TRACE, Evidence
 from gpudiag.model import codec
-from gpudiag.model.diagnosis import Confidence, Diagnosis, RootCause, Stage, Step
+from gpudiag.model.diagnosis import Confidence, Diagnosis, RootCause, Stage, Step, StepStatus
 from gpudiag.model.facts import (
     ContainerFacts,
     DeviceNodeFacts,
@@ -133,7 +133,7 @@ def test_why_a_gpu_was_not_verified() -> None:
     skipped = Row("memory.growth", (uuid,), Skipped("GPU 1 is used by process 7"), 0.0)
     assert told(known, skipped)[SECOND] == ("not verified", "skipped: GPU 1 is used by process 7")
     cause = RootCause("a", Stage.DRIVER, Confidence.LIKELY, "the driver is old", (), actions("do"), "")
-    diagnosis = Diagnosis((Step(Stage.DRIVER, "failed"),), (cause,))
+    diagnosis = Diagnosis((Step(Stage.DRIVER, StepStatus.FAILED),), (cause,))
     assert told(known, diagnosis=diagnosis)[SECOND] == ("not verified", "the driver is old")
 
 

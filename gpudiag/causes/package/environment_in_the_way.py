@@ -12,7 +12,7 @@ from __future__ import annotations
 
 from gpudiag.cause import Cause, Match, Matches
 from gpudiag.fix import Action, check, distinct, unset
-from gpudiag.model.diagnosis import Bisection, Confidence, EnvironmentChange
+from gpudiag.model.diagnosis import Bisection, BisectionOutcome, Confidence, EnvironmentChange
 
 CAUSE = Cause(
     fix=(unset("LD_PRELOAD"),),
@@ -26,7 +26,7 @@ def find(bisection: Bisection) -> Matches:
     if not changes:
         return
     missing = changes[0].missing
-    whole = bisection.outcome == "found"
+    whole = bisection.outcome is BisectionOutcome.FOUND
     gpus = changes[0].name.startswith(("GPU-", "MIG-"))
     gone = "left out" if gpus else "set" if missing else "gone"
     verb = ("is" if len(changes) == 1 else "are") + (" missing" if missing else " in the way")

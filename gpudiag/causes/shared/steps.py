@@ -13,7 +13,7 @@ from gpudiag.knowledge.log_lines import Log, text
 from gpudiag.knowledge.messages.memory import DEVICE_FULL, POOL_FULL
 from gpudiag.knowledge.messages.misleading import NO_CUDA_DRIVERS
 from gpudiag.knowledge.messages.way import CUINIT_FAILED, GPU_IGNORED, GPU_NOT_COUNTED
-from gpudiag.model.diagnosis import Stage, Step
+from gpudiag.model.diagnosis import Stage, Step, StepStatus
 from gpudiag.model.facts import Unknown
 from gpudiag.model.report import Broken, Judged, Row, Severity
 from gpudiag.model.visibility import least_visible
@@ -23,12 +23,12 @@ RUNTIME = "libcudart.so.12"
 DRIVER = "libcuda.so.1"
 NVML = "libnvidia-ml.so.1"
 
-OK, FAILED, NOT_REACHED, NOT_KNOWN = "ok", "failed", "not reached", "not known"
+OK, FAILED, NOT_REACHED, NOT_KNOWN = StepStatus
 
 _OPTIONAL = ("libnccl", "libcupti")
 """Opened only when they are used; without them GPUs are listed and work (measured, 2.21)."""
 
-Answer = tuple[str, str]
+Answer = tuple[StepStatus, str]
 
 
 def trace(evidence: Evidence) -> tuple[Step, ...]:
@@ -37,7 +37,7 @@ def trace(evidence: Evidence) -> tuple[Step, ...]:
     failed = False
     for stage, look in _LOOKS.items():
         status, words = (NOT_REACHED, "") if failed else look(evidence)
-        failed = failed or status == FAILED
+        failed = failed or status is FAILED
         steps.append(Step(stage, status, " ".join(words.split())))
     return tuple(steps)
 
@@ -47,7 +47,10 @@ class FirstFailed(Step):
 
     @classmethod
     def of(cls, evidence: Evidence) -> FirstFailed | None:
-        return next((cls(one.stage, one.status, one.evidence) for one in trace(evidence) if one.status == FAILED), None)
+        return next(
+            (cls(one.stage, one.status, one.evidence) for one in trace(evidence) if one.status is FAILED),
+            None,
+        )
 
 
 def cuinit_error(listing: Listing) -> str:
@@ -87,7 +90,10 @@ def _package(evidence: Evidence) -> Answer:
     if facts.module_path is None:
         return FAILED, "no module tensorflow can be imported"
     if path := host_tensorflow.shadowing(facts):
-        return FAILED, f"{path} is imported as tensorflow, and is not TensorFlow ({host_tensorflow.hidden(facts)})"
+        return (
+            FAILED,
+            f"{path} is imported as tensorflow, and is not TensorFlow ({host_tensorflow.hidden(facts)})",
+        )
     for row in evidence.rows:
         if row.probe == TRACE and isinstance(row.outcome, Broken):
             if row.crash is None:

@@ -7,7 +7,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 
 from gpudiag.fix import Action
-from gpudiag.model.diagnosis import RootCause, Step
+from gpudiag.model.diagnosis import RootCause, Step, StepStatus, TrialOutcome
 from gpudiag.model.report import STATUSES, Report, Verdict
 from gpudiag.report import accounts, changes, words
 from gpudiag.report.page.probe_sections import Found, Section
@@ -105,10 +105,12 @@ def _shown(action: Action) -> Action:
 
 
 def _tried(one: RootCause) -> str:
-    if one.trial is None or one.trial.outcome == "not tried":
+    if one.trial is None or one.trial.outcome is TrialOutcome.NOT_TRIED:
         return ""
     tried = next((f"{action.command}: " for action in one.fix if action.change == one.trial.change), "")
-    return one_line(f"Tried here: {tried}{one.trial.outcome}{f' ({one.trial.detail})' if one.trial.detail else ''}")
+    return one_line(
+        f"Tried here: {tried}{one.trial.outcome.value}{f' ({one.trial.detail})' if one.trial.detail else ''}"
+    )
 
 
 def worst_findings(sections: Iterable[Section]) -> tuple[tuple[Section, Found], ...]:
@@ -123,7 +125,7 @@ def worst_findings(sections: Iterable[Section]) -> tuple[tuple[Section, Found], 
 
 def steps(report: Report) -> tuple[Step, ...]:
     """Return the stages of TensorFlow's way to a GPU, if they say anything of this machine."""
-    known = any(step.status in ("ok", "failed") for step in report.diagnosis.steps)
+    known = any(step.status in (StepStatus.OK, StepStatus.FAILED) for step in report.diagnosis.steps)
     return report.diagnosis.steps if known and report.program is None and not report.is_log_alone else ()
 
 

@@ -13,7 +13,7 @@ import msgspec
 from gpudiag import causes
 from gpudiag.facts.environment import recorded
 from gpudiag.isolate import Job, Supervision, run_to_end
-from gpudiag.model.diagnosis import Bisection, Confidence, Diagnosis, RootCause, Stage
+from gpudiag.model.diagnosis import Bisection, Confidence, Diagnosis, RootCause, Stage, TrialOutcome
 from gpudiag.model.facts import Facts
 from gpudiag.model.report import Cause, Gpu
 from gpudiag.model.visibility import least_visible
@@ -35,7 +35,7 @@ def is_called_for(diagnosis: Diagnosis, facts: Facts) -> bool:
     """
     if diagnosis.broken_at is None or (facts.without_gpu and diagnosis.broken_at is not Stage.PACKAGE):
         return False
-    if any(one.trial is not None and one.trial.outcome == "works" for one in diagnosis.causes):
+    if any(one.trial is not None and one.trial.outcome is TrialOutcome.WORKS for one in diagnosis.causes):
         return False
     return not any(map(_is_proved, diagnosis.causes)) or diagnosis.broken_at in _LOADED
 
@@ -48,7 +48,7 @@ _BEFORE_GPUS = (Stage.PACKAGE, Stage.BUILD, *_LOADED, None)
 def _is_proved(cause: RootCause) -> bool:
     """Return whether a cause needs no more: what a symptom says is proved, and not what it comes from."""
     known = causes.get(cause.cause_id)
-    failed = cause.trial is not None and cause.trial.outcome in ("does not help", "helps in part")
+    failed = cause.trial is not None and cause.trial.outcome in (TrialOutcome.DOES_NOT_HELP, TrialOutcome.HELPS_IN_PART)
     return cause.confidence is Confidence.PROVED and not failed and not (known is not None and known.declared.symptom)
 
 

@@ -6,6 +6,7 @@ from collections.abc import Callable, Iterable, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, replace
 
+from gpudiag.model.diagnosis import BisectionOutcome
 from gpudiag.run.bisect.attempt import Reached
 from gpudiag.run.bisect.elsewhere import Setting, missing
 from gpudiag.run.bisect.parts import (
@@ -28,14 +29,6 @@ from gpudiag.run.bisect.smallest import smallest
 Attempt = Callable[[Sequence[Variant], bool], Sequence[Reached | None]]
 """Starts an interpreter for each variant; with True it waits for all, else until one works: None for the others."""
 
-FOUND = "found"
-CUT_SHORT = "cut short"
-"""Some of it is not needed: the time was up."""
-NOT_THE_ENVIRONMENT = "not the environment"
-NOT_REPRODUCED = "not reproduced"
-"""In a new interpreter nothing is wrong."""
-NOTHING = "out of time"
-
 
 class OutOfTime(Exception):  # noqa: N818  # what happened, not an error
     """No more tries are allowed."""
@@ -48,7 +41,7 @@ _NOWHERE = Reached()
 class Result:
     """What the tries came to."""
 
-    outcome: str
+    outcome: BisectionOutcome
     taken: tuple[Part, ...] = ()
     """The parts without which it works, and not without fewer."""
     added: tuple[Setting, ...] = ()
@@ -76,7 +69,7 @@ class Search:
         self._wanted = wanted
         self._only_missing = only_missing
         self._known: dict[frozenset[Part], Reached] = {}
-        self._result = Result(NOTHING)
+        self._result = Result(BisectionOutcome.OUT_OF_TIME)
 
     def run(self) -> Result:
         """Return what was found, in time or not."""
@@ -88,9 +81,9 @@ class Search:
         first = () if self._only_missing else suspects(self._around)
         before, without = self._tries([(), first])
         if before.works(self._wanted):
-            self._result = Result(NOT_REPRODUCED, before=before)
+            self._result = Result(BisectionOutcome.NOT_REPRODUCED, before=before)
             return
-        self._result = Result(NOTHING, before=before)
+        self._result = Result(BisectionOutcome.OUT_OF_TIME, before=before)
         if self._only_missing:
             self._add()
             return
@@ -109,7 +102,7 @@ class Search:
         if found is not None:
             self._narrow(candidates[found])
             return
-        self._result = Result(NOT_THE_ENVIRONMENT, before=before)
+        self._result = Result(BisectionOutcome.NOT_THE_ENVIRONMENT, before=before)
         self._add()
         if not self._result.added:
             self._choose()
@@ -123,20 +116,20 @@ class Search:
         if good and len(good) < len(gpus):
             bad = {uuid: one for uuid, one in reached.items() if one is None or not one.works(1)}
             taken = tuple(Part(GPU, uuid, "" if one is None else one.text(1), gpus[uuid]) for uuid, one in bad.items())
-            self._result = Result(FOUND, taken, (), self._result.before, good[0])
+            self._result = Result(BisectionOutcome.FOUND, taken, (), self._result.before, good[0])
 
     def _narrow(self, parts: tuple[Part, ...]) -> None:
         """Find the smallest of ``parts``, which work as a whole, then of what they are made of, and so on."""
-        self._keep(parts, CUT_SHORT)
+        self._keep(parts, BisectionOutcome.CUT_SHORT)
         while True:
             parts = smallest(parts, self._works)
             inner = expanded(parts)
             if inner == parts:
                 break
             parts = inner
-        self._keep(parts, FOUND)
+        self._keep(parts, BisectionOutcome.FOUND)
 
-    def _keep(self, parts: tuple[Part, ...], outcome: str) -> None:
+    def _keep(self, parts: tuple[Part, ...], outcome: BisectionOutcome) -> None:
         after = self._known[_key(parts)]
         self._result = Result(outcome, whole(parts, self._around), (), self._result.before, after)
 
@@ -151,7 +144,7 @@ class Search:
             known = [number for number, parts in enumerate(candidates) if self._is_good(parts)]
         if not known:
             return None
-        self._keep(candidates[known[0]], CUT_SHORT)
+        self._keep(candidates[known[0]], BisectionOutcome.CUT_SHORT)
         return known[0]
 
     def _is_good(self, parts: tuple[Part, ...]) -> bool:
@@ -175,13 +168,13 @@ class Search:
         number = self._works_with(groups)
         if number is not None:
             smallest(groups[number], self._works_with)
-            self._result = replace(self._result, outcome=FOUND)
+            self._result = replace(self._result, outcome=BisectionOutcome.FOUND)
 
     def _works_with(self, candidates: list[tuple[Setting, ...]]) -> int | None:
         variants = [variant(self._around, (), {one.name: one.value for one in group}) for group in candidates]
         for number, reached in enumerate(self._attempt(variants, False) if variants else ()):
             if reached is not None and reached.works(self._wanted):
-                self._result = Result(CUT_SHORT, (), candidates[number], self._result.before, reached)
+                self._result = Result(BisectionOutcome.CUT_SHORT, (), candidates[number], self._result.before, reached)
                 return number
         return None
 

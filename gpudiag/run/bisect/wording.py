@@ -7,8 +7,7 @@ from collections.abc import Callable, Iterable, Sequence
 
 from gpudiag.fix import Action, Kind, export, note, run, unset
 from gpudiag.knowledge.variables import WITHHELD
-from gpudiag.model.diagnosis import Bisection, EnvironmentChange
-from gpudiag.run.bisect import search
+from gpudiag.model.diagnosis import Bisection, BisectionOutcome, EnvironmentChange
 from gpudiag.run.bisect.elsewhere import CONDA, KERNEL, LOGIN, SHELL, UNIT, Setting
 from gpudiag.run.bisect.parts import (
     ENTRY,
@@ -63,7 +62,7 @@ def bisection(
         outcome=result.outcome,
         changes=tuple(changes),
         before=printable(result.before.text(wanted))
-        if result.outcome != search.NOTHING or result.before.failed
+        if result.outcome is not BisectionOutcome.OUT_OF_TIME or result.before.failed
         else "",
         after=printable(result.after.text(1 if alone else wanted)) if changes else "",
         wanted=wanted,

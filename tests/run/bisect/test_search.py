@@ -22,6 +22,7 @@ from gpudiag.isolate import JobResult, Supervision
 from gpudiag.model.codec import encoded
 from gpudiag.model.diagnosis import (
     Bisection,
+    BisectionOutcome,
     Confidence,
     Diagnosis,
     EnvironmentChange,
@@ -29,12 +30,14 @@ from gpudiag.model.diagnosis import (
     RootCause,
     Stage,
     Step,
+    StepStatus,
+    TrialOutcome,
 )
 from gpudiag.model.report import Cause
 from gpudiag.model.schema_1 import action
 from gpudiag.report import words
 from gpudiag.run import attempts
-from gpudiag.run.bisect import elsewhere, here, search, wording
+from gpudiag.run.bisect import elsewhere, here, wording
 from gpudiag.run.bisect.attempt import Reached
 from gpudiag.run.bisect.elsewhere import Setting
 from gpudiag.run.bisect.parts import StartFiles, Surroundings, Variant, everything, suspects, variant
@@ -337,7 +340,7 @@ def test_each_gpu_is_tried_alone_if_the_environment_is_not_why() -> None:
 def test_if_no_gpu_works_alone_or_all_do_none_is_named(good: set[str]) -> None:
     around = of({"CUDA_HOME": "/x"}, gpus={"GPU-a": 0, "GPU-b": 1})
     machine = Machine(lambda one: one.variables.get("CUDA_VISIBLE_DEVICES") in good)
-    assert found(machine, around, wanted=2)[0].outcome == search.NOT_THE_ENVIRONMENT
+    assert found(machine, around, wanted=2)[0].outcome == BisectionOutcome.NOT_THE_ENVIRONMENT
 
 
 def test_of_a_library_that_is_not_found_only_the_folders_that_files_name_are_tried() -> None:
@@ -354,17 +357,17 @@ def test_of_a_library_that_is_not_found_only_the_folders_that_files_name_are_tri
         ("library_fails", Confidence.PROVED, Stage.FIRST_OP, None, True),  # a status proves no cause
         ("library_missing", Confidence.PROVED, Stage.LIBRARIES, None, True),  # a folder may be named elsewhere
         ("mask_hides_all", Confidence.PROVED, Stage.DRIVER, None, False),
-        ("mask_hides_all", Confidence.PROVED, Stage.DRIVER, "does not help", True),
-        ("library_off_the_path", Confidence.LIKELY, Stage.LIBRARIES, "works", False),
+        ("mask_hides_all", Confidence.PROVED, Stage.DRIVER, TrialOutcome.DOES_NOT_HELP, True),
+        ("library_off_the_path", Confidence.LIKELY, Stage.LIBRARIES, TrialOutcome.WORKS, False),
     ],
 )
 def test_what_a_status_or_a_missing_library_comes_from_is_tried(
-    rule: str, sure: Confidence, stage: Stage, tried: str | None, asked: bool
+    rule: str, sure: Confidence, stage: Stage, tried: TrialOutcome | None, asked: bool
 ) -> None:
     one = cause(rule, "it fails", "x", stage)
     trial = None if tried is None else FixAttempt({"X": None}, outcome=tried)
     one = replace(one, confidence=sure, trial=trial)
-    known = Diagnosis(steps=(Step(stage, "failed"),), causes=(one,))
+    known = Diagnosis(steps=(Step(stage, StepStatus.FAILED),), causes=(one,))
     assert here.is_called_for(known, example_with_gpus()) is asked
 
 
@@ -495,7 +498,9 @@ def test_of_the_home_of_another_user_nothing_is_read(tmp_path: Path) -> None:
     gathered = elsewhere.gathered(tmp_path / "none", {"HOME": str(home)})
     assert not gathered.settings
     assert elsewhere.untried(gathered) == (f"{home}/.bashrc: its folder {home} belongs to nobody",)
-    bisection = replace(FOUND, outcome=search.NOT_THE_ENVIRONMENT, changes=(), untried=elsewhere.untried(gathered))
+    bisection = replace(
+        FOUND, outcome=BisectionOutcome.NOT_THE_ENVIRONMENT, changes=(), untried=elsewhere.untried(gathered)
+    )
     lines = words.others(Diagnosis(bisection=bisection))
     assert lines[-1] == ("bisected", f"not tried: {home}/.bashrc: its folder {home} belongs to nobody")
 
@@ -520,7 +525,7 @@ def test_a_value_is_expanded_if_that_needs_no_shell(value: str, meant: str | Non
 # --- one voice ---------------------------------------------------------------------------------------------------
 
 FOUND = Bisection(
-    search.FOUND,
+    BisectionOutcome.FOUND,
     (EnvironmentChange("/opt/x", "entry 2 of LD_LIBRARY_PATH (/opt/x)", action("export LD_LIBRARY_PATH=/a")),),
     before="TensorFlow lists no GPU",
     after="GPUs listed: 2",
@@ -535,7 +540,7 @@ def cause(rule: str, text: str, fix: str, stage: Stage = Stage.LIBRARIES) -> Roo
 
 
 def diagnosis(*causes: RootCause, folded: tuple[RootCause, ...] = ()) -> Diagnosis:
-    return Diagnosis(steps=(Step(Stage.LIBRARIES, "failed"),), causes=causes, folded=folded)
+    return Diagnosis(steps=(Step(Stage.LIBRARIES, StepStatus.FAILED),), causes=causes, folded=folded)
 
 
 def test_what_is_found_is_the_cause_and_others_are_refuted() -> None:
@@ -577,9 +582,9 @@ def test_a_cause_of_the_catalogue_that_names_the_same_gets_the_proof() -> None:
 def test_without_a_result_the_diagnosis_stays_and_the_head_says_so() -> None:
     other = cause("library_missing", "libcudnn.so.9 is missing", "pip install nvidia-cudnn-cu12")
     for outcome, said in (
-        (search.NOT_THE_ENVIRONMENT, "it fails in a clean environment, too"),
-        (search.NOT_REPRODUCED, "in a new interpreter, in the same environment, nothing is wrong"),
-        (search.NOTHING, "no environment was found in which it works"),
+        (BisectionOutcome.NOT_THE_ENVIRONMENT, "it fails in a clean environment, too"),
+        (BisectionOutcome.NOT_REPRODUCED, "in a new interpreter, in the same environment, nothing is wrong"),
+        (BisectionOutcome.OUT_OF_TIME, "no environment was found in which it works"),
     ):
         told = with_bisection(diagnosis(other), replace(FOUND, outcome=outcome, changes=()), example_with_gpus())
         assert told.causes == (other,)
@@ -589,7 +594,7 @@ def test_without_a_result_the_diagnosis_stays_and_the_head_says_so() -> None:
 
 
 def test_a_search_that_was_cut_short_is_not_called_proved() -> None:
-    short = replace(FOUND, outcome=search.CUT_SHORT, changes=(replace(FOUND.changes[0], fix=None),))
+    short = replace(FOUND, outcome=BisectionOutcome.CUT_SHORT, changes=(replace(FOUND.changes[0], fix=None),))
     (one,) = with_bisection(diagnosis(), short, example_with_gpus()).causes
     assert one.confidence is Confidence.LIKELY
     assert "the time was up" in one.evidence[1]
