@@ -8,7 +8,7 @@ import re
 from gpudiag.knowledge import tensorflow_api as api
 from gpudiag.lint.folding import RESULTS, same, table, text_method
 from gpudiag.lint.program import Call, Effects, Past, Variable, common
-from gpudiag.lint.reading.command_line import is_parsed
+from gpudiag.lint.reading.command_line import declares, is_parsed
 from gpudiag.lint.reading.containers import device_method, dict_method, list_method
 from gpudiag.lint.reading.cursor import DEVICES, NO_EFFECTS
 from gpudiag.lint.reading.expressions import Expressions
@@ -142,14 +142,20 @@ class Calls(Expressions):
             self.set_variables(given, node, "env", given)
         if name.startswith("builtins."):
             return made
+        self._record_made(made, kwargs, node)
+        self._call_back(made, node)
+        return made
+
+    def _record_made(self, made: Made, kwargs: dict[str, Value], node: ast.Call) -> None:
+        """Record a call, and what it leaves behind for what follows."""
         event = self.record(Call, node, self._effects(made), made=made)
         self.program.made.append((made, event))
         if made.api in api.WITHOUT_EAGER:
             self.eager = False
-        if name in ("types.SimpleNamespace", "argparse.Namespace"):
+        if declares(made.name):
+            self.program.options.append(made)
+        if made.name in ("types.SimpleNamespace", "argparse.Namespace"):
             made.options.update(kwargs)
-        self._call_back(made, node)
-        return made
 
     def _call_back(self, made: Made, node: ast.Call) -> None:
         """Follow the function that a call is given, if it calls it."""

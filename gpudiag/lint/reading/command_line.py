@@ -13,6 +13,11 @@ _HARMLESS = frozenset({"default", "type", "help", "metavar", "dest", "choices", 
 _SWITCHES = {"store_true": False, "store_false": True}
 
 
+def declares(name: str) -> bool:
+    """Return whether a call of this name declares options, or their defaults."""
+    return name.endswith(("().add_argument", "().set_defaults")) or ".flags.DEFINE_" in name
+
+
 def is_parsed(value: Value) -> bool:
     """Return whether a value is what ``parse_args`` returns."""
     return isinstance(value, Made) and value.name.endswith(_PARSES)
@@ -20,7 +25,7 @@ def is_parsed(value: Value) -> bool:
 
 def default_of(program: Program, parsed: Made, name: str) -> Value | None:
     """Return what ``args.name`` is by default, or None if that is not known."""
-    for made, _ in program.made:
+    for made in program.options:
         if made.name.endswith("().add_argument") and _parser(made) is _parser(parsed) and _destination(made) == name:
             return _default(made)
         if made.name.endswith("().set_defaults") and _parser(made) is _parser(parsed) and name in made.kwargs:
@@ -33,7 +38,7 @@ def flag_default(program: Program, path: str) -> Value | None:
     prefix = next((prefix for prefix in _FLAGS if path.startswith(prefix)), None)
     if prefix is None:
         return None
-    for made, _ in program.made:
+    for made in program.options:
         if ".flags.DEFINE_" in made.name and made.constant(0, "name") == path[len(prefix) :]:
             default = made.argument(1, "default")
             return None if default is None else assumed(default)

@@ -8,7 +8,6 @@ from abc import ABC, abstractmethod
 from collections import Counter
 from collections.abc import Iterator
 from contextlib import contextmanager
-from dataclasses import replace
 from typing import Any
 
 from gpudiag.lint.program import Effects, Event, Frame, Past, Program
@@ -67,7 +66,7 @@ class Cursor(ABC):
     def inside(self, **changes: Any) -> Iterator[Frame]:
         """Read in a frame that differs in ``changes``, and return to the one before."""
         before = self.frame
-        self.frame = replace(before, **changes)
+        self.frame = before.changed(changes)
         try:
             yield self.frame
         finally:

@@ -119,7 +119,7 @@ class Expressions(Imports):
             path = f"{base.path}.{name}"
             if removed_name(path):
                 self.record(Named, node, name=path, statement=False)
-            return flag_default(self.program, path) or Name(path)
+            return (flag_default(self.program, path) if "FLAGS." in path else None) or Name(path)
         found: Value | None = None
         if isinstance(base, Imported):
             found = base.module.namespace.get(name)

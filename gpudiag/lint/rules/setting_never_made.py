@@ -38,18 +38,18 @@ import re
 from collections.abc import Iterator
 
 from gpudiag.knowledge import tensorflow_api as api
-from gpudiag.knowledge.variables import SETTINGS
+from gpudiag.knowledge.variables import FORCE_GROWTH, SETTINGS
 from gpudiag.lint.program import Call, Event, Program, Variable
 from gpudiag.lint.rule import Match, Matches, Rule
-from gpudiag.lint.settings import is_of_tests
+from gpudiag.lint.settings import MASK, is_of_tests
 from gpudiag.lint.values import Function
 from gpudiag.model.report import Severity
 
+_CALLS = ("set_memory_growth", "set_visible_devices", "_device_configuration", "set_global_policy")
 RULE = Rule(
     severity=Severity.WARNING,
     advice="call {function}() directly after import tensorflow, or remove it",
-    words=("set_memory_growth", "set_visible_devices", "_device_configuration", "set_global_policy", *sorted(SETTINGS)),
-    also=("environ", "set_"),
+    words=(*_CALLS, MASK, FORCE_GROWTH),
     url="https://www.tensorflow.org/guide/gpu#limiting_gpu_memory_growth",
 )
 _SETTERS = api.BEFORE_DEVICES | {"keras.mixed_precision.set_global_policy"}

@@ -37,7 +37,6 @@ RULE = Rule(
     severity=Severity.WARNING,
     advice="train outside of the scope",
     words=("tf.device(", "tf1.device(", "tensorflow.device(", "v1.device("),
-    also=(".fit(", ".train_on_batch("),
     url="https://www.tensorflow.org/guide/gpu#manual_device_placement",
 )
 _CPU = re.compile(r"/?(?:device:)?cpu(?::\d+)?\Z", re.IGNORECASE)
@@ -52,13 +51,18 @@ _ALSO_ON_GPU = re.compile(r"device\(\s*f?['\"]/?(?:device:)?gpu|set_visible_devi
 
 
 def find(program: Program) -> Matches:
-    if not program.mentions(_WANTS_GPU) or program.mentions(_ALSO_ON_GPU) or is_of_tests(program):
-        return
     for event in program.of(Call):
+        if not event.frame.contexts:
+            continue
         device = next((made for made in reversed(event.frame.contexts) if made.api == "device"), None)
         name = None if device is None else device.constant(0, "device_name")
         trains = event.made.name.endswith(("().fit", "().train_on_batch"))
-        if trains and isinstance(name, str) and _CPU.match(name) and isinstance(event.node, ast.Call):
+        on_cpu = isinstance(name, str) and _CPU.match(name) is not None
+        if trains and on_cpu and _is_meant_for_gpus(program) and isinstance(event.node, ast.Call):
             scope = next((entered for entered in program.of(Entered) if entered.made is device), event)
             figures = {"call": f"{ast.unparse(event.node.func)}()", "place": event.place(program)}
             yield Match(scope, {**figures, "device": repr(name)})
+
+
+def _is_meant_for_gpus(program: Program) -> bool:
+    return program.mentions(_WANTS_GPU) and not program.mentions(_ALSO_ON_GPU) and not is_of_tests(program)
